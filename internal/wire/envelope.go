@@ -1,0 +1,144 @@
+package wire
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"tidings/internal/env"
+)
+
+// Domain separates signatures by what they are for, so that bytes signed as one
+// thing can never be shown as another. No domain is the beginning of another.
+type Domain string
+
+const (
+	// DomainRecord signs a node's own record: where it listens, and as what.
+	DomainRecord Domain = "tidings/record/1"
+)
+
+// ErrSignature says that an envelope was not signed by its key, in the domain
+// and network it is read in.
+var ErrSignature = errors.New("wrong signature")
+
+// ErrEnvelope says that bytes are no envelope.
+var ErrEnvelope = errors.New("not an envelope")
+
+// Signed is an envelope that was verified.
+type Signed struct {
+	Key     ed25519.PublicKey
+	Payload []byte
+	// Raw is the whole envelope, to be passed on as it is.
+	Raw []byte
+}
+
+// A Signer signs for one node in one network.
+type Signer struct {
+	private ed25519.PrivateKey
+	network Hash
+}
+
+// NewSigner returns the signer of a private key for a network.
+func NewSigner(private ed25519.PrivateKey, network Hash) *Signer {
+	return &Signer{private, network}
+}
+
+// Public is the signer's public key.
+func (s *Signer) Public() ed25519.PublicKey { return s.private.Public().(ed25519.PublicKey) }
+
+// PeerID is the peer id of the signer's key.
+func (s *Signer) PeerID() env.PeerID { return PeerIDOf(s.Public()) }
+
+// Sign puts payload into an envelope.
+func (s *Signer) Sign(domain Domain, payload []byte) Signed {
+	key := s.Public()
+	sig := ed25519.Sign(s.private, signed(domain, s.network, payload))
+	var raw []byte
+	for i, field := range [][]byte{key, payload, sig} {
+		raw = protowire.AppendTag(raw, protowire.Number(i+1), protowire.BytesType)
+		raw = protowire.AppendBytes(raw, field)
+	}
+	return Signed{Key: key, Payload: payload, Raw: raw}
+}
+
+// signed is what a signature covers.
+func signed(domain Domain, network Hash, payload []byte) []byte {
+	b := make([]byte, 0, len(domain)+1+len(network)+len(payload))
+	b = append(b, domain...)
+	b = append(b, 0)
+	b = append(b, network[:]...)
+	return append(b, payload...)
+}
+
+// A Verifier opens envelopes. Checking signatures is the largest cost of a
+// simulated network; the simulator's verifier remembers.
+type Verifier interface {
+	// Open returns what an envelope holds if its key signed it in domain,
+	// else an error of the kind ErrEnvelope or ErrSignature.
+	Open(domain Domain, raw []byte) (Signed, error)
+}
+
+// NewVerifier returns the verifier of a network, which checks each signature.
+func NewVerifier(network Hash) Verifier { return verifier{network} }
+
+type verifier struct{ network Hash }
+
+func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
+	var field [3][]byte
+	for rest := raw; len(rest) > 0; {
+		num, typ, n := protowire.ConsumeField(rest)
+		if n < 0 {
+			return Signed{}, ErrEnvelope
+		}
+		if typ == protowire.BytesType && num >= 1 && num <= 3 {
+			_, _, t := protowire.ConsumeTag(rest)
+			field[num-1], _ = protowire.ConsumeBytes(rest[t:])
+		}
+		rest = rest[n:]
+	}
+	key, payload, sig := field[0], field[1], field[2]
+	if len(key) != ed25519.PublicKeySize || len(sig) != ed25519.SignatureSize {
+		return Signed{}, fmt.Errorf("%w: key of %d bytes, signature of %d", ErrEnvelope, len(key), len(sig))
+	}
+	if !ed25519.Verify(key, signed(domain, v.network, payload), sig) {
+		return Signed{}, ErrSignature
+	}
+	return Signed{Key: key, Payload: payload, Raw: raw}, nil
+}
+
+// Memo returns a verifier that asks inner about each envelope once and remembers
+// up to limit right ones; then it starts anew. Equal envelopes come back as
+// one shared value, which also saves the simulator's memory. It is not safe for
+// concurrent use.
+func Memo(inner Verifier, limit int) Verifier {
+	return &memo{inner: inner, limit: limit, known: map[memoKey]Signed{}}
+}
+
+type memoKey struct {
+	domain Domain
+	raw    string
+}
+
+type memo struct {
+	inner Verifier
+	limit int
+	known map[memoKey]Signed
+}
+
+func (m *memo) Open(domain Domain, raw []byte) (Signed, error) {
+	if s, ok := m.known[memoKey{domain, string(raw)}]; ok {
+		return s, nil
+	}
+	s, err := m.inner.Open(domain, bytes.Clone(raw))
+	if err != nil {
+		return s, err
+	}
+	if len(m.known) >= m.limit {
+		clear(m.known)
+	}
+	m.known[memoKey{domain, string(s.Raw)}] = s
+	return s, nil
+}

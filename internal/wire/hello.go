@@ -1,0 +1,157 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire/wirepb"
+)
+
+// Version and MinVersion are the newest and the oldest version of the protocol
+// that this code speaks.
+const (
+	Version    = 1
+	MinVersion = 1
+)
+
+// MaxHello is the size of the largest Hello or Reply in bytes.
+const MaxHello = MaxDescriptor + 1<<10
+
+// A Side is what one end of a link brings to the handshake.
+type Side struct {
+	MinVersion, MaxVersion uint32 // versions spoken; zero: those of this code
+	Name                   string // the network's name; empty: any (for who joins by address alone)
+	Descriptor             []byte // the network's descriptor; nil: not known yet
+	Agent                  string // software and release
+}
+
+// versions returns the range of a side.
+func (s Side) versions() (lowest, highest uint32) {
+	if s.MaxVersion == 0 {
+		return MinVersion, Version
+	}
+	return s.MinVersion, s.MaxVersion
+}
+
+// A RefusedError says that one side of a link refused the other, and why.
+type RefusedError struct {
+	Reason wirepb.Refusal_Reason
+	Words  string // one line for an operator
+}
+
+func (e *RefusedError) Error() string { return "refused: " + e.Words }
+
+// ErrHello says that bytes are no Hello or no Reply.
+var ErrHello = errors.New("not a handshake")
+
+// Hello returns what the dialler sends first.
+func (s Side) Hello() []byte {
+	lowest, highest := s.versions()
+	h := &wirepb.Hello{MinVersion: lowest, MaxVersion: highest, Name: s.Name, Agent: s.Agent}
+	if s.Descriptor != nil {
+		hash := HashOf(s.Descriptor)
+		h.Network = hash[:]
+	}
+	return mustMarshal(h)
+}
+
+// Answer reads a Hello and returns the Reply to send, and the version to use. If
+// the reply is a refusal, or the Hello none, the error says so and the stream
+// is closed after the reply.
+func (s Side) Answer(hello []byte) (reply []byte, version uint32, err error) {
+	var h wirepb.Hello
+	if err := proto.Unmarshal(hello, &h); err != nil || len(hello) > MaxHello {
+		return nil, 0, ErrHello
+	}
+	version, refused := s.judge(&h)
+	if refused != nil {
+		r := &wirepb.Refusal{Reason: refused.Reason, Words: refused.Words}
+		return mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Refusal{Refusal: r}}), 0, refused
+	}
+	w := &wirepb.Welcome{Version: version, Network: s.Descriptor, Agent: s.Agent}
+	return mustMarshal(&wirepb.Reply{Reply: &wirepb.Reply_Welcome{Welcome: w}}), version, nil
+}
+
+func (s Side) judge(h *wirepb.Hello) (uint32, *RefusedError) {
+	lowest, highest := s.versions()
+	version := min(h.MaxVersion, highest)
+	if version < h.MinVersion || version < lowest {
+		return 0, &RefusedError{wirepb.Refusal_VERSION, fmt.Sprintf(
+			"no common version: you speak %d to %d, I speak %d to %d",
+			h.MinVersion, h.MaxVersion, lowest, highest)}
+	}
+	if s.Descriptor == nil {
+		return 0, &RefusedError{wirepb.Refusal_BUSY, "I am joining a network myself; try again"}
+	}
+	mine := HashOf(s.Descriptor)
+	switch {
+	case h.Name != "" && h.Name != s.Name:
+		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
+			"this node belongs to network %q, not %q", s.Name, clip(h.Name))}
+	case len(h.Network) > 0 && string(h.Network) != string(mine[:]):
+		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
+			"network %q has other parameters here: descriptor %v, yours %.6x", s.Name, mine, h.Network)}
+	}
+	return version, nil
+}
+
+// CheckReply reads the Reply to a Hello. It returns the version to use and the
+// network's descriptor, which is the side's own if it had one.
+func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err error) {
+	var r wirepb.Reply
+	if err := proto.Unmarshal(reply, &r); err != nil || len(reply) > MaxHello {
+		return 0, nil, ErrHello
+	}
+	if refusal := r.GetRefusal(); refusal != nil {
+		return 0, nil, &RefusedError{refusal.Reason, clip(refusal.Words)}
+	}
+	w := r.GetWelcome()
+	if w == nil {
+		return 0, nil, ErrHello
+	}
+	lowest, highest := s.versions()
+	if w.Version < lowest || w.Version > highest {
+		return 0, nil, &RefusedError{wirepb.Refusal_VERSION, fmt.Sprintf(
+			"the peer chose version %d, I speak %d to %d", w.Version, lowest, highest)}
+	}
+	n, err := ParseDescriptor(w.Network)
+	if err != nil {
+		return 0, nil, err
+	}
+	switch {
+	case s.Name != "" && n.Name != s.Name:
+		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
+			"the peer belongs to network %q, not %q", n.Name, s.Name)}
+	case s.Descriptor != nil && HashOf(s.Descriptor) != HashOf(w.Network):
+		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
+			"network %q has other parameters there: descriptor %v, mine %v",
+			n.Name, HashOf(w.Network), HashOf(s.Descriptor))}
+	}
+	return w.Version, w.Network, nil
+}
+
+// clip makes a stranger's words fit to be printed in one line.
+func clip(s string) string {
+	const limit = 200
+	b := make([]rune, 0, len(s))
+	for _, r := range s {
+		if r < ' ' || r == utf8.RuneError || r == 0x7f {
+			r = '?'
+		}
+		if b = append(b, r); len(b) == limit {
+			break
+		}
+	}
+	return string(b)
+}
+
+func mustMarshal(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("wire: encode %T: %v", m, err)) // only invalid UTF-8 gets here
+	}
+	return b
+}

@@ -1,0 +1,209 @@
+package wire
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire/wirepb"
+)
+
+// Hash is the SHA-256 of a network's descriptor. Nodes of different hashes
+// refuse each other.
+type Hash [sha256.Size]byte
+
+func (h Hash) String() string { return hex.EncodeToString(h[:6]) }
+
+// Network holds what is the same for all nodes of a network. Who founds one
+// chooses; who joins one takes them from its descriptor.
+type Network struct {
+	Name                string
+	PollInterval        time.Duration // tau, whole seconds
+	MaintenanceInterval time.Duration // of leases and tradeoff clusters, whole seconds
+	BeatInterval        time.Duration // longest silence of a feed's log, whole seconds
+	Objective           string        // one of Objectives
+	TargetDetection     time.Duration // for fast, whole milliseconds
+	Load                float64       // polls allowed, as a part of the subscribers' own; steps of 1/1000
+	Wedge               string        // base16, base2, rank
+	Clusters            string        // paper, bins
+	Phases              string        // random, even
+	Decide              string        // dag, sequencer
+	Owners              int           // n, of a key: 1 to 8
+	Witnesses           int           // k, of a certificate: 1 to Owners
+	MaxWeight           int           // clients that count behind one node and channel
+	LeafSplit           int           // a leaf splits when both halves hold as many members
+	LeafMerge           int           // two halves merge when one holds fewer
+	FanOut              int           // children of a node in one tree
+	PrivateAddresses    bool          // members may live at private addresses
+}
+
+// DefaultNetwork returns the parameters of a network founded without flags.
+func DefaultNetwork(name string) Network {
+	return Network{
+		Name:                name,
+		PollInterval:        30 * time.Minute,
+		MaintenanceInterval: 10 * time.Minute,
+		BeatInterval:        time.Hour,
+		Objective:           "lite",
+		TargetDetection:     30 * time.Second,
+		Load:                1,
+		Wedge:               "rank",
+		Clusters:            "bins",
+		Phases:              "even",
+		Decide:              "sequencer",
+		Owners:              5,
+		Witnesses:           3,
+		MaxWeight:           64,
+		LeafSplit:           16,
+		LeafMerge:           12,
+		FanOut:              16,
+	}
+}
+
+// MaxDescriptor is the size of the largest descriptor in bytes.
+const MaxDescriptor = 4 << 10
+
+// ErrDescriptor says that bytes are no descriptor, or ask for the impossible.
+var ErrDescriptor = errors.New("not a network descriptor")
+
+var choices = map[string][]string{
+	"objective": {"lite", "fast", "fair", "fair-sqrt", "fair-log"},
+	"wedge":     {"base16", "base2", "rank"},
+	"clusters":  {"paper", "bins"},
+	"phases":    {"random", "even"},
+	"decide":    {"dag", "sequencer"},
+}
+
+// Check says what is wrong with the parameters of a network, in the words of
+// the person who would found it.
+func (n Network) Check() error {
+	if n.Name == "" || len(n.Name) > 64 || !utf8.ValidString(n.Name) {
+		return errors.New("network name: give 1 to 64 bytes of text")
+	}
+	for _, r := range n.Name {
+		if r <= ' ' || r == '/' || r == 0x7f {
+			return fmt.Errorf("network name %q: no spaces, slashes or control characters", n.Name)
+		}
+	}
+	for _, c := range []struct{ what, got string }{
+		{"objective", n.Objective}, {"wedge", n.Wedge}, {"clusters", n.Clusters},
+		{"phases", n.Phases}, {"decide", n.Decide},
+	} {
+		if !slices.Contains(choices[c.what], c.got) {
+			return fmt.Errorf("%s %q: choose one of %v", c.what, c.got, choices[c.what])
+		}
+	}
+	for _, c := range []struct {
+		what          string
+		got, min, max time.Duration
+		unit          time.Duration
+	}{
+		{"poll interval", n.PollInterval, time.Second, 24 * time.Hour, time.Second},
+		{"maintenance interval", n.MaintenanceInterval, time.Second, 24 * time.Hour, time.Second},
+		{"beat interval", n.BeatInterval, time.Second, 7 * 24 * time.Hour, time.Second},
+		{"target detection", n.TargetDetection, time.Millisecond, 24 * time.Hour, time.Millisecond},
+	} {
+		if c.got < c.min || c.got > c.max || c.got%c.unit != 0 {
+			return fmt.Errorf("%s %v: give %v to %v in whole %v", c.what, c.got, c.min, c.max, c.unit)
+		}
+	}
+	for _, c := range []struct {
+		what          string
+		got, min, max int
+	}{
+		{"load in 1/1000", permille(n.Load), 1, 1_000_000},
+		{"owners", n.Owners, 1, 8},
+		{"witnesses", n.Witnesses, 1, n.Owners},
+		{"weight of a node", n.MaxWeight, 1, 1 << 20},
+		// The owners of a key live in one leaf, so no leaf may be
+		// smaller than the largest owner set.
+		{"leaf merge", n.LeafMerge, 8, 256},
+		{"leaf split", n.LeafSplit, n.LeafMerge + 1, 512},
+		{"fan-out", n.FanOut, 2, 256},
+	} {
+		if c.got < c.min || c.got > c.max {
+			return fmt.Errorf("%s %d: give %d to %d", c.what, c.got, c.min, c.max)
+		}
+	}
+	return nil
+}
+
+func permille(load float64) int {
+	if !(load >= 0 && load <= 1e6) { // NaN too
+		return -1
+	}
+	return int(load*1000 + 0.5)
+}
+
+// Descriptor encodes n. All nodes of a network pass on these very bytes; they
+// are encoded once, by its founder.
+func (n Network) Descriptor() []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(&wirepb.Network{
+		Name:                 n.Name,
+		PollIntervalS:        uint32(n.PollInterval / time.Second),
+		MaintenanceIntervalS: uint32(n.MaintenanceInterval / time.Second),
+		BeatIntervalS:        uint32(n.BeatInterval / time.Second),
+		Objective:            n.Objective,
+		TargetDetectionMs:    uint32(n.TargetDetection / time.Millisecond),
+		LoadPermille:         uint32(permille(n.Load)),
+		Wedge:                n.Wedge,
+		Clusters:             n.Clusters,
+		Phases:               n.Phases,
+		Decide:               n.Decide,
+		Owners:               uint32(n.Owners),
+		Witnesses:            uint32(n.Witnesses),
+		MaxWeight:            uint32(n.MaxWeight),
+		LeafSplit:            uint32(n.LeafSplit),
+		LeafMerge:            uint32(n.LeafMerge),
+		FanOut:               uint32(n.FanOut),
+		PrivateAddresses:     n.PrivateAddresses,
+	})
+	if err != nil {
+		panic(fmt.Sprintf("wire: descriptor: %v", err)) // a name that Check refuses
+	}
+	return b
+}
+
+// ParseDescriptor reads a descriptor and checks it.
+func ParseDescriptor(b []byte) (Network, error) {
+	var m wirepb.Network
+	if len(b) > MaxDescriptor {
+		return Network{}, fmt.Errorf("%w: %d bytes", ErrDescriptor, len(b))
+	}
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return Network{}, fmt.Errorf("%w: %w", ErrDescriptor, err)
+	}
+	n := Network{
+		Name:                m.Name,
+		PollInterval:        time.Duration(m.PollIntervalS) * time.Second,
+		MaintenanceInterval: time.Duration(m.MaintenanceIntervalS) * time.Second,
+		BeatInterval:        time.Duration(m.BeatIntervalS) * time.Second,
+		Objective:           m.Objective,
+		TargetDetection:     time.Duration(m.TargetDetectionMs) * time.Millisecond,
+		Load:                float64(m.LoadPermille) / 1000,
+		Wedge:               m.Wedge,
+		Clusters:            m.Clusters,
+		Phases:              m.Phases,
+		Decide:              m.Decide,
+		Owners:              int(m.Owners),
+		Witnesses:           int(m.Witnesses),
+		MaxWeight:           int(m.MaxWeight),
+		LeafSplit:           int(m.LeafSplit),
+		LeafMerge:           int(m.LeafMerge),
+		FanOut:              int(m.FanOut),
+		PrivateAddresses:    m.PrivateAddresses,
+	}
+	if err := n.Check(); err != nil {
+		return Network{}, fmt.Errorf("%w: %w", ErrDescriptor, err)
+	}
+	return n, nil
+}
+
+// HashOf returns the hash of a descriptor's bytes.
+func HashOf(descriptor []byte) Hash { return sha256.Sum256(descriptor) }
