@@ -1,6 +1,10 @@
 package env
 
-import "time"
+import (
+	"math/bits"
+	"slices"
+	"time"
+)
 
 // A Calendar holds the times at which a layer wants to do things, so that the
 // layer needs only one alarm: Run pops what is due and returns Next.
@@ -12,89 +16,211 @@ import "time"
 //
 // The zero value is an empty calendar. Entries due at one instant come in the
 // order in which they were added, in every world.
+//
+// A simulated network keeps five million entries in a thousand calendars, and
+// what counts there is how much cold memory an entry touches between Add and
+// Pop. A large calendar is therefore a ring of days, as in Brown's calendar
+// queue (CACM, 1988): an entry waits on one of the sheets of its day, unsorted,
+// and is sorted when the day has come. Few entries need no ring.
 type Calendar[K any] struct {
-	heap []entry[K] // 4-ary: a node's children lie in one or two cache lines
-	seq  uint32
+	near pile[K] // entries of today and before, sorted; empty only if all is
+	far  pile[K] // entries beyond the ring
+
+	// A day is a time shifted right by shift. The ring holds the len(days)
+	// days after today.
+	today  int64
+	shift  uint
+	days   []int32  // first sheet of each day, counted from 1; 0: none
+	busy   []uint64 // a bit for each day that has entries
+	inRing int
+	fresh  []entry[K] // entries for the ring that have not been put there yet
+	sheets []sheet[K]
+	unused int32 // first unused sheet, counted from 1; 0: none
+
+	built int // entries at the last layout
+	seq   uint32
 }
 
-type entry[K any] struct {
-	at  int64 // nanoseconds since the Unix epoch
-	seq uint32
-	key K
+// A sheet holds entries of one day. Those of small keys lie in two cache lines.
+type sheet[K any] struct {
+	n       int32
+	next    int32 // of the same day, or the next unused one
+	entries [sheetHolds]entry[K]
 }
 
-// before orders by time, then by age; the difference of seq survives its
-// wrapping round.
-func (e *entry[K]) before(f *entry[K]) bool {
-	return e.at < f.at || e.at == f.at && int32(e.seq-f.seq) < 0
-}
+const (
+	ringFrom   = 64 // entries that make a ring worth while
+	dayHolds   = 8  // entries of a day, at most, when the ring is laid out
+	sheetHolds = 7
+	freshHolds = 16
+	samples    = 64 // entries that are looked at to choose the length of a day
+)
 
 // Len is the number of entries, those that no longer count included.
-func (c *Calendar[K]) Len() int { return len(c.heap) }
+func (c *Calendar[K]) Len() int { return len(c.near) + len(c.fresh) + c.inRing + len(c.far) }
 
 // Add enters key at t.
 func (c *Calendar[K]) Add(t time.Time, key K) {
 	c.seq++
-	e := entry[K]{t.UnixNano(), c.seq, key}
-	c.heap = append(c.heap, e)
-	i := len(c.heap) - 1
-	for i > 0 {
-		p := (i - 1) / 4
-		if !e.before(&c.heap[p]) {
-			break
-		}
-		c.heap[i] = c.heap[p]
-		i = p
+	c.enter(entry[K]{at: t.UnixNano(), seq: c.seq, key: key})
+	if len(c.near) == 0 {
+		c.advance()
 	}
-	c.heap[i] = e
+	if n := c.Len(); n >= ringFrom && n > 2*c.built {
+		c.layOut()
+	}
 }
 
 // Next returns the time of the first entry, the zero time if there is none.
 func (c *Calendar[K]) Next() time.Time {
-	if len(c.heap) == 0 {
+	if len(c.near) == 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, c.heap[0].at)
+	return time.Unix(0, c.near[0].at).UTC()
 }
 
 // Pop removes and returns the first entry if it is due at now.
 func (c *Calendar[K]) Pop(now time.Time) (key K, at time.Time, ok bool) {
-	if len(c.heap) == 0 || c.heap[0].at > now.UnixNano() {
+	if len(c.near) == 0 || c.near[0].at > now.UnixNano() {
 		return key, at, false
 	}
-	top := c.heap[0]
-	n := len(c.heap) - 1
-	last := c.heap[n]
-	c.heap[n] = entry[K]{}
-	c.heap = c.heap[:n]
-	if n > 0 {
-		c.sink(last)
+	e := c.near.pop()
+	if len(c.near) == 0 {
+		c.advance()
+		if c.built >= ringFrom && c.Len() < c.built/4 {
+			c.layOut()
+		}
 	}
-	return top.key, time.Unix(0, top.at), true
+	return e.key, time.Unix(0, e.at).UTC(), true
 }
 
-// sink puts e in its place, from the empty top down.
-func (c *Calendar[K]) sink(e entry[K]) {
-	h := c.heap
-	i := 0
-	for {
-		first := 4*i + 1
-		if first >= len(h) {
-			break
+// enter puts an entry where it waits.
+func (c *Calendar[K]) enter(e entry[K]) {
+	day := e.at >> c.shift
+	switch {
+	case day <= c.today || len(c.days) == 0:
+		c.near.push(e)
+	case day-c.today > int64(len(c.days)):
+		c.far.push(e)
+	default:
+		c.fresh = append(c.fresh, e)
+		if len(c.fresh) == cap(c.fresh) {
+			c.file()
 		}
-		least := first
-		for j := first + 1; j < min(first+4, len(h)); j++ {
-			if h[j].before(&h[least]) {
-				least = j
-			}
-		}
-		if !h[least].before(&e) {
-			break
-		}
-		h[i] = h[least]
-		i = least
 	}
-	h[i] = e
+}
+
+// file puts the fresh entries into the ring. To do so for several of them at
+// once lets the processor wait once for the memory of all.
+func (c *Calendar[K]) file() {
+	for _, e := range c.fresh {
+		i := e.at >> c.shift & int64(len(c.days)-1)
+		s := c.days[i]
+		if s == 0 || c.sheets[s-1].n == sheetHolds {
+			s = c.takeSheet(s)
+			c.days[i] = s
+		}
+		p := &c.sheets[s-1]
+		p.entries[p.n] = e
+		p.n++
+		c.busy[i/64] |= 1 << (i % 64)
+	}
+	c.inRing += len(c.fresh)
+	clear(c.fresh)
+	c.fresh = c.fresh[:0]
+}
+
+// takeSheet returns an empty sheet that goes before next.
+func (c *Calendar[K]) takeSheet(next int32) int32 {
+	s := c.unused
+	if s == 0 {
+		c.sheets = append(c.sheets, sheet[K]{})
+		s = int32(len(c.sheets))
+	} else {
+		c.unused = c.sheets[s-1].next
+	}
+	c.sheets[s-1].next = next
+	return s
+}
+
+// advance makes the next day that has entries today.
+func (c *Calendar[K]) advance() {
+	c.file()
+	switch {
+	case c.inRing > 0:
+		c.today = c.nextBusy()
+		i := c.today & int64(len(c.days)-1)
+		for s := c.days[i]; s != 0; {
+			p := &c.sheets[s-1]
+			for _, e := range p.entries[:p.n] {
+				c.near.push(e)
+			}
+			c.inRing -= int(p.n)
+			clear(p.entries[:p.n])
+			p.n = 0
+			s, p.next, c.unused = p.next, c.unused, s
+		}
+		c.days[i] = 0
+		c.busy[i/64] &^= 1 << (i % 64)
+	case len(c.far) > 0:
+		c.today = c.far[0].at >> c.shift
+	default:
+		return
+	}
+	for len(c.far) > 0 && c.far[0].at>>c.shift-c.today <= int64(len(c.days)) {
+		c.enter(c.far.pop())
+	}
+}
+
+// nextBusy is the first day after today that has entries in the ring.
+func (c *Calendar[K]) nextBusy() int64 {
+	mask := int64(len(c.days) - 1)
+	day := c.today + 1
+	for {
+		i := day & mask
+		if w := c.busy[i/64] >> (i % 64); w != 0 {
+			return day + int64(bits.TrailingZeros64(w))
+		}
+		day += 64 - i%64
+	}
+}
+
+// layOut chooses the length of a day for the present entries, and puts them in
+// their places.
+func (c *Calendar[K]) layOut() {
+	all := make([]entry[K], 0, c.Len())
+	all = append(all, c.near...)
+	all = append(all, c.far...)
+	all = append(all, c.fresh...)
+	for _, first := range c.days {
+		for s := first; s != 0; s = c.sheets[s-1].next {
+			all = append(all, c.sheets[s-1].entries[:c.sheets[s-1].n]...)
+		}
+	}
+	*c = Calendar[K]{built: len(all), seq: c.seq, near: c.near[:0]}
+	if len(all) >= ringFrom {
+		// Nine tenths of the entries, and a quarter more time, shall find
+		// room in the ring: a few far ones must not make the days long.
+		var at [samples]int64
+		for i := range at {
+			at[i] = all[i*len(all)/samples].at
+		}
+		slices.Sort(at[:])
+		span := (at[samples*9/10] - at[0]) / 4 * 5
+		days := max(64, 1<<bits.Len(uint(len(all)/dayHolds-1)))
+		for span>>c.shift >= int64(days) {
+			c.shift++
+		}
+		c.days, c.busy = make([]int32, days), make([]uint64, days/64)
+		c.fresh = make([]entry[K], 0, freshHolds)
+		c.today = at[0] >> c.shift
+	}
+	for _, e := range all {
+		c.enter(e)
+	}
+	if len(c.near) == 0 {
+		c.advance()
+	}
 }
 
 // Sooner returns the earlier of two wishes to be run, where the zero time is

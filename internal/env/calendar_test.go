@@ -1,6 +1,7 @@
 package env
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -46,6 +47,20 @@ func TestCalendarKeepsOrder(t *testing.T) {
 			t.Fatalf("next %v, want %v", c.Next(), model[0].at)
 		}
 	})
+}
+
+// The count that orders entries of one instant wraps round after four billion.
+func TestCalendarKeepsOrderAsItsCountWraps(t *testing.T) {
+	c := Calendar[int]{seq: math.MaxUint32 - 5}
+	now := time.Unix(1_700_000_000, 0)
+	for i := range 10 {
+		c.Add(now, i)
+	}
+	for want := range 10 {
+		if got, _, ok := c.Pop(now); !ok || got != want {
+			t.Errorf("popped %d (%v), want %d", got, ok, want)
+		}
+	}
 }
 
 func TestSoonerTakesZeroForNever(t *testing.T) {

@@ -22,11 +22,15 @@ const (
 	Scribe  Layer = 2
 )
 
+// MaxMessage is the size of the largest message of a layer, in bytes: with its
+// tag and length it makes a frame of at most env.MaxFrame.
+const MaxMessage = env.MaxFrame - 16
+
 // ErrFrame says that bytes are no frame.
 var ErrFrame = errors.New("not a frame")
 
 // AppendFrame appends to dst the frame that carries m for a layer. It panics if
-// the frame is over env.MaxFrame: layers bound what they send.
+// m is over MaxMessage: layers bound what they send.
 func AppendFrame(dst []byte, layer Layer, m proto.Message) []byte {
 	size := proto.Size(m)
 	dst = protowire.AppendTag(dst, protowire.Number(layer), protowire.BytesType)
@@ -36,15 +40,17 @@ func AppendFrame(dst []byte, layer Layer, m proto.Message) []byte {
 	if err != nil {
 		panic(fmt.Sprintf("wire: encode %T: %v", m, err)) // only invalid UTF-8 gets here
 	}
-	if len(dst)-start > env.MaxFrame-16 {
+	if len(dst)-start > MaxMessage {
 		panic(fmt.Sprintf("wire: %T of %d bytes is over a frame", m, len(dst)-start))
 	}
 	return dst
 }
 
 // ParseFrame splits a frame into its layer and that layer's message, which
-// aliases the frame. Layers this version does not know are an error of the kind
-// ErrFrame; the negotiated version says which may be sent.
+// aliases the frame. The layer may be one that this version does not know; the
+// negotiated version says which may be sent. A message has one frame: a tag or
+// length longer than it need be is an error of the kind ErrFrame, like all else
+// that AppendFrame does not make.
 func ParseFrame(frame []byte) (Layer, []byte, error) {
 	if len(frame) > env.MaxFrame {
 		return 0, nil, fmt.Errorf("%w: %d bytes", ErrFrame, len(frame))
@@ -54,7 +60,7 @@ func ParseFrame(frame []byte) (Layer, []byte, error) {
 		return 0, nil, ErrFrame
 	}
 	body, m := protowire.ConsumeBytes(frame[n:])
-	if m < 0 || n+m != len(frame) {
+	if m < 0 || protowire.SizeTag(num)+protowire.SizeBytes(len(body)) != len(frame) {
 		return 0, nil, fmt.Errorf("%w: wrong length", ErrFrame)
 	}
 	return Layer(num), body, nil
@@ -68,10 +74,12 @@ func AppendDelimited(dst, msg []byte) []byte {
 }
 
 // ReadDelimited reads one message of a stream. It looks at the length before it
-// allocates; a message over limit bytes is an error of the kind ErrFrame, after
-// which the stream cannot be read further.
+// allocates; a message over limit bytes, or a length that AppendDelimited does
+// not make, is an error of the kind ErrFrame, after which the stream cannot be
+// read further. Between two messages the end of the stream is io.EOF, within one
+// io.ErrUnexpectedEOF.
 func ReadDelimited(r *bufio.Reader, limit int) ([]byte, error) {
-	size, err := binary.ReadUvarint(r)
+	size, err := readLength(r)
 	if err != nil {
 		return nil, err
 	}
@@ -80,10 +88,35 @@ func ReadDelimited(r *bufio.Reader, limit int) ([]byte, error) {
 	}
 	msg := make([]byte, size)
 	if _, err := io.ReadFull(r, msg); err != nil {
-		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return nil, err
+		return nil, unexpected(err)
 	}
 	return msg, nil
+}
+
+// readLength reads a varint of at most 35 bits, which is more than any length.
+func readLength(r *bufio.Reader) (size uint64, err error) {
+	for shift := 0; shift < 35; shift += 7 {
+		b, err := r.ReadByte()
+		if err != nil {
+			if shift > 0 {
+				err = unexpected(err)
+			}
+			return 0, err
+		}
+		size |= uint64(b&0x7f) << shift
+		if b < 0x80 {
+			if b == 0 && shift > 0 {
+				break // one byte too many
+			}
+			return size, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: wrong length", ErrFrame)
+}
+
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }

@@ -3,7 +3,7 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"unicode/utf8"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 
@@ -28,6 +28,15 @@ type Side struct {
 	Agent                  string // software and release
 }
 
+// name returns the network's name, which a descriptor tells too.
+func (s Side) name() string {
+	if s.Name == "" && s.Descriptor != nil {
+		n, _ := ParseDescriptor(s.Descriptor)
+		return n.Name
+	}
+	return s.Name
+}
+
 // versions returns the range of a side.
 func (s Side) versions() (lowest, highest uint32) {
 	if s.MaxVersion == 0 {
@@ -50,7 +59,7 @@ var ErrHello = errors.New("not a handshake")
 // Hello returns what the dialler sends first.
 func (s Side) Hello() []byte {
 	lowest, highest := s.versions()
-	h := &wirepb.Hello{MinVersion: lowest, MaxVersion: highest, Name: s.Name, Agent: s.Agent}
+	h := &wirepb.Hello{MinVersion: lowest, MaxVersion: highest, Name: s.name(), Agent: s.Agent}
 	if s.Descriptor != nil {
 		hash := HashOf(s.Descriptor)
 		h.Network = hash[:]
@@ -63,7 +72,7 @@ func (s Side) Hello() []byte {
 // is closed after the reply.
 func (s Side) Answer(hello []byte) (reply []byte, version uint32, err error) {
 	var h wirepb.Hello
-	if err := proto.Unmarshal(hello, &h); err != nil || len(hello) > MaxHello {
+	if len(hello) > MaxHello || proto.Unmarshal(hello, &h) != nil {
 		return nil, 0, ErrHello
 	}
 	version, refused := s.judge(&h)
@@ -83,17 +92,17 @@ func (s Side) judge(h *wirepb.Hello) (uint32, *RefusedError) {
 			"no common version: you speak %d to %d, I speak %d to %d",
 			h.MinVersion, h.MaxVersion, lowest, highest)}
 	}
+	name := s.name()
+	if name != "" && h.Name != "" && h.Name != name {
+		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
+			"this node belongs to network %q, not %q", name, clip(h.Name))}
+	}
 	if s.Descriptor == nil {
 		return 0, &RefusedError{wirepb.Refusal_BUSY, "I am joining a network myself; try again"}
 	}
-	mine := HashOf(s.Descriptor)
-	switch {
-	case h.Name != "" && h.Name != s.Name:
+	if mine := HashOf(s.Descriptor); len(h.Network) > 0 && string(h.Network) != string(mine[:]) {
 		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"this node belongs to network %q, not %q", s.Name, clip(h.Name))}
-	case len(h.Network) > 0 && string(h.Network) != string(mine[:]):
-		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"network %q has other parameters here: descriptor %v, yours %.6x", s.Name, mine, h.Network)}
+			"network %q has other parameters here: descriptor %v, yours %.6x", name, mine, h.Network)}
 	}
 	return version, nil
 }
@@ -102,7 +111,7 @@ func (s Side) judge(h *wirepb.Hello) (uint32, *RefusedError) {
 // network's descriptor, which is the side's own if it had one.
 func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err error) {
 	var r wirepb.Reply
-	if err := proto.Unmarshal(reply, &r); err != nil || len(reply) > MaxHello {
+	if len(reply) > MaxHello || proto.Unmarshal(reply, &r) != nil {
 		return 0, nil, ErrHello
 	}
 	if refusal := r.GetRefusal(); refusal != nil {
@@ -121,10 +130,11 @@ func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err e
 	if err != nil {
 		return 0, nil, err
 	}
+	name := s.name()
 	switch {
-	case s.Name != "" && n.Name != s.Name:
+	case name != "" && n.Name != name:
 		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"the peer belongs to network %q, not %q", n.Name, s.Name)}
+			"the peer belongs to network %q, not %q", n.Name, name)}
 	case s.Descriptor != nil && HashOf(s.Descriptor) != HashOf(w.Network):
 		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
 			"network %q has other parameters there: descriptor %v, mine %v",
@@ -138,7 +148,7 @@ func clip(s string) string {
 	const limit = 200
 	b := make([]rune, 0, len(s))
 	for _, r := range s {
-		if r < ' ' || r == utf8.RuneError || r == 0x7f {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
 			r = '?'
 		}
 		if b = append(b, r); len(b) == limit {

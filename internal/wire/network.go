@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
@@ -87,8 +88,8 @@ func (n Network) Check() error {
 		return errors.New("network name: give 1 to 64 bytes of text")
 	}
 	for _, r := range n.Name {
-		if r <= ' ' || r == '/' || r == 0x7f {
-			return fmt.Errorf("network name %q: no spaces, slashes or control characters", n.Name)
+		if !unicode.IsPrint(r) || r == ' ' || r == '/' {
+			return fmt.Errorf("network name %q: no spaces, slashes or characters that do not print", n.Name)
 		}
 	}
 	for _, c := range []struct{ what, got string }{
@@ -130,6 +131,9 @@ func (n Network) Check() error {
 		if c.got < c.min || c.got > c.max {
 			return fmt.Errorf("%s %d: give %d to %d", c.what, c.got, c.min, c.max)
 		}
+	}
+	if n.Load != float64(permille(n.Load))/1000 {
+		return fmt.Errorf("load %v: give no more than three decimals", n.Load)
 	}
 	return nil
 }

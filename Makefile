@@ -1,0 +1,94 @@
+# What CI runs is "make check", word for word (.ci/run only sees to it that make,
+# a C compiler and protoc are there). CONTRIBUTING.md explains the rest.
+
+SHELL       := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.PHONY: check fmt vet tidy generated lint cross planted race fuzz test sim bench vuln build generate
+
+# Where goroutines, locks and sockets live: what stands there is run under the
+# race detector.
+EDGES := $(wildcard internal/daemon internal/fetch internal/loop internal/store overlay/libp2p proxy)
+TOOL  := go tool -modfile=tools/go.mod
+
+# The compiler that wrote the committed *.pb.go; their headers name it.
+PROTOC := 3.21.12
+
+check:
+	@for step in fmt vet tidy generated lint cross planted race 'fuzz FUZZTIME=3s' test; do \
+	  echo "== make $$step"; SECONDS=0; \
+	  $(MAKE) --no-print-directory $$step; \
+	  echo "== make $$step: $$SECONDS s"; \
+	done
+
+fmt:
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "run gofmt -w on:"; echo "$$files"; exit 1; }
+
+vet:
+	go vet ./...
+
+tidy:
+	go mod verify
+	go mod tidy -diff
+	cd tools && go mod tidy -diff
+
+# Generates in place; what was not current is then there to be committed.
+generated:
+	@if [ "$$(protoc --version 2>&1)" != "libprotoc $(PROTOC)" ]; then \
+	  echo "skipped: the generated code is compared only where protoc $(PROTOC) is installed"; exit 0; \
+	fi; \
+	sums() { find . -name '*.pb.go' -exec cksum {} +; }; \
+	before=$$(sums); $(MAKE) --no-print-directory generate; \
+	[ "$$before" = "$$(sums)" ] || { echo "generated code was not current: commit what make generate wrote"; exit 1; }
+
+lint:
+	$(TOOL) golangci-lint run ./...
+
+# Builds, and checks the tests too, for the systems that CI does not run on.
+cross:
+	CGO_ENABLED=0 GOOS=darwin go build ./...
+	CGO_ENABLED=0 GOOS=darwin go vet ./...
+	CGO_ENABLED=0 GOOS=windows go build ./...
+	CGO_ENABLED=0 GOOS=windows go vet ./...
+
+# Bugs planted behind a build tag, each of which a checker of sim must catch.
+planted:
+	go test -tags planted ./sim -run Planted
+
+race:
+	$(if $(EDGES),go test -race $(EDGES:%=./%/...),@echo "no edges yet")
+
+# Every fuzz target that go test lists, one after the other.
+FUZZTIME ?= 20s
+fuzz:
+	@go test -list '^Fuzz' ./... \
+	| awk '/^Fuzz/ { target[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, target[i]; n = 0 }' \
+	| while read -r package target; do \
+	  echo "$$package $$target"; \
+	  go test $$package -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s </dev/null; \
+	done
+
+test:
+	go test ./...
+
+# make sim RUN=TestName SEED=7 replays what a failing world printed.
+RUN ?= .
+sim:
+	go test ./sim -count=1 -v -run '$(RUN)' $(if $(SEED),-seed $(SEED))
+
+# The doors at full load, then whatever runs once per message.
+bench:
+	go test ./sim -run '^$$' -bench 'Timers|Messages|FullLoad' -benchtime 1x -cpu 1
+	go test $$(go list ./... | grep -v '/sim$$') -run '^$$' -bench .
+
+# Asks the vulnerability database of the Go project.
+vuln:
+	go run golang.org/x/vuln/cmd/govulncheck@v1.1.4 ./...
+
+build:
+	go build ./...
+
+generate: bin/protoc-gen-go
+	PATH="$(CURDIR)/bin:$$PATH" go generate ./...
+
+bin/protoc-gen-go: tools/go.mod
+	go build -modfile=tools/go.mod -o $@ google.golang.org/protobuf/cmd/protoc-gen-go

@@ -1,0 +1,67 @@
+package env
+
+// An entry of a calendar.
+type entry[K any] struct {
+	at  int64 // nanoseconds since the Unix epoch
+	seq uint32
+	key K
+}
+
+// before orders by time, then by age; the difference of seq survives its
+// wrapping round.
+func (e *entry[K]) before(f *entry[K]) bool {
+	return e.at < f.at || e.at == f.at && int32(e.seq-f.seq) < 0
+}
+
+// A pile is a 4-ary heap of entries: the children of an entry lie in one or two
+// cache lines.
+type pile[K any] []entry[K]
+
+func (p *pile[K]) push(e entry[K]) {
+	h := append(*p, e)
+	*p = h
+	i := len(h) - 1
+	for i > 0 {
+		parent := (i - 1) / 4
+		if !e.before(&h[parent]) {
+			break
+		}
+		h[i] = h[parent]
+		i = parent
+	}
+	h[i] = e
+}
+
+// pop removes the first entry of a pile that is not empty.
+func (p *pile[K]) pop() entry[K] {
+	h := *p
+	top := h[0]
+	n := len(h) - 1
+	e := h[n]
+	h[n] = entry[K]{}
+	h = h[:n]
+	*p = h
+	if n == 0 {
+		return top
+	}
+	i := 0
+	for {
+		first := 4*i + 1
+		if first >= n {
+			break
+		}
+		least := first
+		for j := first + 1; j < min(first+4, n); j++ {
+			if h[j].before(&h[least]) {
+				least = j
+			}
+		}
+		if !h[least].before(&e) {
+			break
+		}
+		h[i] = h[least]
+		i = least
+	}
+	h[i] = e
+	return top
+}

@@ -1,0 +1,12 @@
+//go:build !planted
+
+package plant
+
+// Without the build tag the bugs are constants, and gone from the binary.
+const (
+	DoubleRoot = false
+	Cycle      = false
+	LostChild  = false
+	StaleCount = false
+	Duplicate  = false
+)

@@ -1,0 +1,12 @@
+//go:build planted
+
+package plant
+
+// The planted bugs, all asleep until a test wakes one.
+var (
+	DoubleRoot bool
+	Cycle      bool
+	LostChild  bool
+	StaleCount bool
+	Duplicate  bool
+)

@@ -1,0 +1,241 @@
+package overlay
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// acquaint returns the state kept of a peer, making it if there is none.
+func (n *Node) acquaint(id env.PeerID) *peer {
+	p := n.peers[id]
+	if p == nil {
+		p = &peer{id: id}
+		n.peers[id] = p
+	}
+	return p
+}
+
+// introduce takes a verified record into the state kept of its node.
+func (n *Node) introduce(c *Contact) *peer {
+	p := n.acquaint(c.Peer.ID)
+	switch {
+	case p.contact == nil:
+		p.contact = c
+	case c.Issued > p.contact.Issued:
+		was := p.contact
+		p.contact = c
+		p.told = false // a new life: it has forgotten me
+		if was.Member && !c.Member {
+			n.drop(p)
+		} else if n.leaf.Has(c.ID) != nil {
+			n.leaf.Add(c)
+			n.changed = true
+		}
+	}
+	return p
+}
+
+// heardFrom notes that a peer spoke: it lives.
+func (n *Node) heardFrom(p *peer) {
+	now := n.clock.Now()
+	first := p.heard.IsZero()
+	p.heard = now
+	p.suspect = false
+	p.probe, p.attempts = 0, 0
+	if p.toldNow {
+		p.told, p.toldNow = true, false
+	}
+	if p.contact == nil {
+		return
+	}
+	if first && n.dead.exhume(p.contact) {
+		n.risen(now)
+	}
+	if p.contact.Member {
+		n.admit(p)
+	}
+}
+
+// admit gives a member that has spoken its place in leaf or table.
+func (n *Node) admit(p *peer) {
+	p.candidate = false
+	c := p.contact
+	if c.ID == n.self.ID || !n.self.Member || n.state != Active && n.state != Joining {
+		return
+	}
+	if n.leaf.Covers(c.ID) {
+		if n.leaf.Add(c) {
+			n.leafGrew()
+		}
+		return
+	}
+	if out := n.table.put(p, n.leaf.Depth()); out != nil && out != p {
+		n.forget(out)
+	}
+}
+
+// meet gets to know a member that others speak of, if there is a place for it.
+// It takes the place when it has answered itself.
+func (n *Node) meet(c *Contact) {
+	if !c.Member || c.ID == n.self.ID {
+		return
+	}
+	inLeaf := n.leaf.Covers(c.ID)
+	if inLeaf && n.leaf.Has(c.ID) != nil {
+		return
+	}
+	if p := n.peers[c.Peer.ID]; p != nil && p.contact != nil {
+		n.introduce(c)
+		if inLeaf && p.probe == 0 && n.clock.Now().Sub(p.heard) > p.rto() {
+			p.candidate = true
+			n.probe(p)
+		} else if inLeaf && p.probe == 0 {
+			n.admit(p)
+		}
+		return
+	}
+	if n.dead.holds(c, n.clock.Now(), n.cfg.DeadInterval) {
+		return
+	}
+	if !inLeaf && !n.table.wants(c.ID, n.leaf.Depth()) {
+		return
+	}
+	p := n.introduce(c)
+	p.candidate = true
+	n.probe(p)
+}
+
+// placed says whether a peer has a place: in leaf or table, as a client or as
+// one that acts for this client, or as a neighbour of a layer above.
+func (n *Node) placed(p *peer) bool {
+	return p.hosts || p.wanted > 0 || !p.attached.IsZero() ||
+		p.contact != nil && (n.leaf.Has(p.contact.ID) != nil || n.table.has(p))
+}
+
+// useful says whether the node has to do with a peer at present.
+func (n *Node) useful(p *peer) bool {
+	return p.candidate || p.probe != 0 || n.placed(p)
+}
+
+// forget drops the state of a peer the node has nothing to do with. One that
+// spoke a moment ago is kept until maxStrangers others have come.
+func (n *Node) forget(p *peer) {
+	if n.useful(p) {
+		return
+	}
+	n.strangers = append(n.strangers, p.id)
+	if len(n.strangers) <= maxStrangers {
+		return
+	}
+	id := n.strangers[0]
+	n.strangers = n.strangers[1:]
+	if slices.Contains(n.strangers, id) {
+		return
+	}
+	if q := n.peers[id]; q != nil && !n.useful(q) {
+		delete(n.peers, id)
+	}
+}
+
+// maxStrangers is how many peers without a place are remembered, so that their
+// record and round trip need not be learned anew with each message.
+const maxStrangers = 32
+
+// settled looks what a changed leaf calls for. A new depth is chosen only when
+// it has been called for during settleTime, so that one who has just come, or
+// has just lost sight of some, does not decide for all.
+func (n *Node) settled(now time.Time) {
+	switch wants := n.leaf.Wants(); {
+	case n.state != Active || wants == n.leaf.Depth():
+		n.restless = time.Time{}
+	case n.restless.IsZero():
+		n.restless = now
+		n.at(now.Add(settleTime), task{kind: taskSettle})
+	case now.Sub(n.restless) >= settleTime:
+		n.restless = time.Time{}
+		n.leaf.Decide(now)
+		n.setDepth(wants)
+	}
+}
+
+// settleTime is how long a leaf must call for another depth before it gets it:
+// some rounds of rumour.
+const settleTime = 5 * time.Second
+
+// adopt takes over a later decision about the leaf's depth.
+func (n *Node) adopt(p *peer, depth int, decided uint64) {
+	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining {
+		return
+	}
+	if to, ok := n.leaf.Adopt(n.self.ID.Common(p.contact.ID), depth, decided); ok {
+		n.leaf.decided = decided
+		if to != n.leaf.Depth() {
+			n.setDepth(to)
+		}
+	}
+}
+
+// setDepth gives the leaf another depth. Members beyond it go into the table;
+// contacts of the table that are now within it are asked for the others.
+func (n *Node) setDepth(depth int) {
+	out := n.leaf.SetDepth(depth)
+	within := n.table.resize(depth)
+	var placeless []*peer
+	for _, c := range out {
+		if gone := n.table.put(n.peers[c.Peer.ID], depth); gone != nil {
+			placeless = append(placeless, gone)
+		}
+	}
+	for _, p := range placeless {
+		n.forget(p)
+	}
+	for _, p := range within {
+		n.leaf.Add(p.contact)
+		n.compare(p)
+	}
+	n.leafGrew()
+	if n.state == Active { // there are other slots now
+		n.quick = 2
+		n.planRow(n.spread(settleTime))
+	}
+}
+
+// leafGrew notes that the leaf is another, and lets others know.
+func (n *Node) leafGrew() {
+	n.changed = true
+	n.spreadRumour()
+}
+
+// sortedPeers returns all peers, by id: maps have no order.
+func (n *Node) sortedPeers() []*peer {
+	of := make([]*peer, 0, len(n.peers))
+	for _, p := range n.peers {
+		of = append(of, p)
+	}
+	slices.SortFunc(of, func(a, b *peer) int { return cmp.Compare(a.id, b.id) })
+	return of
+}
+
+// OpenRecord verifies a node's record that came with a message of a layer above.
+func (n *Node) OpenRecord(raw []byte) (*Contact, error) {
+	return openRecord(n.network, n.verify, raw)
+}
+
+// Contact returns the record of a peer the node has to do with, or nil.
+func (n *Node) Contact(id env.PeerID) *Contact {
+	if p := n.peers[id]; p != nil {
+		return p.contact
+	}
+	return nil
+}
+
+// RTO is how long a peer may take to answer before the answer counts as missing.
+func (n *Node) RTO(id env.PeerID) time.Duration {
+	if p := n.peers[id]; p != nil {
+		return p.rto()
+	}
+	return initialRTO
+}

@@ -1,0 +1,97 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// A client keeps two members that act for it, so that it loses nothing
+	// when one of them dies.
+	hostsWanted = 2
+	// maxClients is how many clients a member acts for; another one is sent
+	// away, and asks elsewhere.
+	maxClients = 256
+	// clientSilence is how many watch intervals a client may be silent.
+	clientSilence = 4
+)
+
+// chooseHosts asks the members nearest to the client's id to act for it.
+func (n *Node) chooseHosts() {
+	of := slices.DeleteFunc(slices.Clone(n.join.pool), func(c *Contact) bool {
+		p := n.peers[c.Peer.ID]
+		return p != nil && p.hosts || n.dead.holds(c, n.clock.Now(), n.cfg.DeadInterval)
+	})
+	for _, c := range nearestN(of, n.self.ID, hostsWanted-len(n.hosts)) {
+		p := n.introduce(c)
+		p.hosts = true
+		n.hosts = append(n.hosts, p)
+		n.probe(p)
+	}
+	if len(n.hosts) == 0 { // nobody is left: look again
+		n.state = Alone
+		n.join.nonce = 0
+		clear(n.join.asked)
+		n.after(n.spread(joinPause), task{kind: taskJoin})
+	}
+}
+
+// attachedTo notes that a member acts for this client.
+func (n *Node) attachedTo(p *peer) {
+	if !p.hosts || n.self.Member {
+		return
+	}
+	if n.state == Alone {
+		n.state = Attached
+		n.log.Info("attached as a client", "id", n.self.ID.Short(), "host", p.contact.ID.Short())
+	}
+	if p.attached.IsZero() {
+		p.attached = n.clock.Now()
+		n.changed = true
+		n.release()
+	}
+}
+
+// detach ends what a member did for this client, and looks for another.
+func (n *Node) detach(p *peer) {
+	p.hosts, p.attached = false, time.Time{}
+	n.hosts = slices.DeleteFunc(n.hosts, func(q *peer) bool { return q == p })
+	n.join.pool = slices.DeleteFunc(n.join.pool, func(c *Contact) bool { return c.Peer.ID == p.id })
+	n.changed = true
+	if !n.self.Member && n.state != Left {
+		n.chooseHosts()
+	}
+}
+
+// attach takes a client on, if there is room.
+func (n *Node) attach(p *peer) bool {
+	if n.state != Active || p.contact == nil || p.contact.Member {
+		return false
+	}
+	if p.attached.IsZero() && len(n.clientList()) >= maxClients {
+		return false
+	}
+	p.attached = n.clock.Now()
+	return true
+}
+
+// clientList returns the clients this member acts for, by peer id.
+func (n *Node) clientList() []*peer {
+	return slices.DeleteFunc(n.sortedPeers(), func(p *peer) bool { return p.hosts || p.attached.IsZero() })
+}
+
+// expireClients forgets clients that have been silent too long.
+func (n *Node) expireClients(now time.Time) {
+	for _, p := range n.clientList() {
+		if now.Sub(p.heard) > clientSilence*n.cfg.WatchInterval {
+			n.drop(p)
+		}
+	}
+}
+
+// watchHosts looks at each member that acts for this client.
+func (n *Node) watchHosts(look func(*peer)) {
+	for _, p := range n.hosts {
+		look(p)
+	}
+}

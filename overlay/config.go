@@ -1,0 +1,107 @@
+package overlay
+
+import (
+	"time"
+
+	"tidings/internal/wire"
+)
+
+// Config is what a node of the overlay is told. The zero value of a field that
+// has a default means that default.
+type Config struct {
+	// Network holds what all nodes share: name, leaf sizes.
+	Network wire.Network
+
+	// Founder: the node is a network by itself until it finds others. A node
+	// that remembers peers of an earlier life acts alone too, when none of
+	// them has answered for JoinPatience.
+	Founder bool
+
+	// RolePatience is how long a node waits to be dialled back before it
+	// attaches itself as a client. Default 10 s.
+	RolePatience time.Duration
+	// JoinPatience: see Founder. Default 30 s.
+	JoinPatience time.Duration
+	// WatchInterval is the longest silence of a watched member before it is
+	// probed. Default 15 s: a silent death is known to its watchers after at
+	// most 15 s and three attempts, well under the 45 s that a sequencer may
+	// be missing.
+	WatchInterval time.Duration
+	// TableInterval is the time in which every contact of the table is asked
+	// once for its row and count. Default 10 min: 45 contacts cost 0.15
+	// messages/s.
+	TableInterval time.Duration
+	// DeadInterval is the time between two probes of remembered dead peers,
+	// by which a healed partition is noticed. Default 1 min.
+	DeadInterval time.Duration
+	// BurstInterval is the shortest time between two probes of the whole
+	// table after a contact died. Default 10 min.
+	BurstInterval time.Duration
+	// SaveInterval is the time between two looks at whether the peers that
+	// the store remembers are still the right ones. Default 1 min.
+	SaveInterval time.Duration
+	// RouteDeadline is how long an origin goes on trying. Default 60 s.
+	RouteDeadline time.Duration
+}
+
+func (c Config) filled() Config {
+	for _, f := range []struct {
+		d   *time.Duration
+		def time.Duration
+	}{
+		{&c.RolePatience, 10 * time.Second},
+		{&c.JoinPatience, 30 * time.Second},
+		{&c.WatchInterval, 15 * time.Second},
+		{&c.TableInterval, 10 * time.Minute},
+		{&c.DeadInterval, time.Minute},
+		{&c.BurstInterval, 10 * time.Minute},
+		{&c.SaveInterval, time.Minute},
+		{&c.RouteDeadline, time.Minute},
+	} {
+		if *f.d <= 0 {
+			*f.d = f.def
+		}
+	}
+	return c
+}
+
+// Stats counts what a node did since it started.
+type Stats struct {
+	Sent       uint64 // messages of the overlay's sent
+	Garbage    uint64 // messages that broke the protocol
+	Routed     uint64 // payloads this node is the origin of
+	Forwarded  uint64 // payloads passed on for others
+	Delivered  uint64 // payloads delivered as root
+	Receipts   uint64 // own payloads that a root acknowledged
+	Failed     uint64 // own payloads given up after RouteDeadline
+	Rerouted   uint64 // hops that stayed silent and were routed around
+	Dropped    uint64 // payloads dropped: too many hops, or too many held
+	Probes     uint64 // probes sent
+	Deaths     uint64 // peers held to be dead
+	Leaf       int    // members of the leaf
+	Contacts   int    // contacts and spares in the table
+	Clients    int    // clients this member acts for
+	EstimatedN int    // members of the network
+}
+
+// Stats returns the node's counters.
+func (n *Node) Stats() Stats {
+	s := n.stats
+	s.Leaf = n.leaf.Len()
+	for row := range n.table.rows {
+		for _, sl := range n.table.rows[row] {
+			for _, p := range []*peer{sl.contact, sl.spare} {
+				if p != nil {
+					s.Contacts++
+				}
+			}
+		}
+	}
+	for _, p := range n.peers {
+		if !p.attached.IsZero() {
+			s.Clients++
+		}
+	}
+	s.EstimatedN = n.Count(0)
+	return s
+}

@@ -1,0 +1,96 @@
+package overlay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"math/bits"
+
+	"tidings/internal/env"
+)
+
+// Bits is the length of an ID, and Digits the number of its base-16 digits.
+const (
+	Bits   = 256
+	Digits = Bits / 4
+)
+
+// An ID is a point of the id space: a node's id or a key.
+type ID [Bits / 8]byte
+
+// Key returns the key of a canonical URL, which is the id of its channel and of
+// its group: SHA-256 over the network's name and the URL.
+func Key(network, url string) ID { return hash(network, "key", url) }
+
+// NodeID returns the id of the node with a peer id: SHA-256 over the network's
+// name and the libp2p encoding of the public key, which is the peer id without
+// its multihash header.
+func NodeID(network string, peer env.PeerID) ID {
+	const header = 2
+	return hash(network, "node", string(peer[min(header, len(peer)):]))
+}
+
+func hash(network, kind, what string) ID {
+	return sha256.Sum256([]byte(network + "\x00" + kind + "\x00" + what))
+}
+
+// ParseID reads 64 hexadecimal digits.
+func ParseID(s string) (ID, error) {
+	var id ID
+	if len(s) != hex.EncodedLen(len(id)) {
+		return id, fmt.Errorf("id %q: want %d hexadecimal digits", s, Digits)
+	}
+	if _, err := hex.Decode(id[:], []byte(s)); err != nil {
+		return ID{}, fmt.Errorf("id %q: %w", s, err)
+	}
+	return id, nil
+}
+
+// String returns all digits of an id.
+func (a ID) String() string { return hex.EncodeToString(a[:]) }
+
+// Short returns the first eight digits, which is what people compare.
+func (a ID) Short() string { return hex.EncodeToString(a[:4]) }
+
+// Digit returns digit i, counted from the front.
+func (a ID) Digit(i int) int {
+	b := a[i/2]
+	if i%2 == 0 {
+		return int(b >> 4)
+	}
+	return int(b & 15)
+}
+
+// Bit returns bit i, counted from the front.
+func (a ID) Bit(i int) int { return int(a[i/8]>>(7-i%8)) & 1 }
+
+// Common returns how many leading bits a and b share.
+func (a ID) Common(b ID) int {
+	for i := 0; i < len(a); i += 8 {
+		x := binary.BigEndian.Uint64(a[i:]) ^ binary.BigEndian.Uint64(b[i:])
+		if x != 0 {
+			return i*8 + bits.LeadingZeros64(x)
+		}
+	}
+	return Bits
+}
+
+// Nearer says whether a is nearer to key than b is.
+func Nearer(key, a, b ID) bool {
+	for i := 0; i < len(key); i += 8 {
+		k := binary.BigEndian.Uint64(key[i:])
+		x, y := binary.BigEndian.Uint64(a[i:])^k, binary.BigEndian.Uint64(b[i:])^k
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}
+
+// compare orders ids as numbers.
+func compare(a, b ID) int { return bytes.Compare(a[:], b[:]) }
+
+// head returns the first eight bytes of an id, by which leaf sets are compared.
+func (a ID) head() uint64 { return binary.BigEndian.Uint64(a[:]) }

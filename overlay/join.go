@@ -1,0 +1,318 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay/overlaypb"
+)
+
+const (
+	findPatience = time.Second // for one answer to Find
+	findTries    = 2
+	joinPause    = 5 * time.Second // before everybody is asked again
+	// announceLimit is how long the leaf may take to acknowledge a node
+	// before it looks for its leaf again: three attempts at a dead member, twice.
+	announceLimit = 20 * time.Second
+	maxPool       = 256
+)
+
+// join is the state of a node that is looking for its place.
+//
+// It asks whoever it knows that is nearest to its own id for somebody still
+// nearer (Find), until it is answered by a member whose leaf covers the id. Then
+// it announces itself to that leaf. Each of the leaf's members knows it from
+// the moment of its answer, and sends it what it is the root of; it holds
+// these messages until it is Active, which it is when all members it has
+// heard of have answered and none of them knows others. So there is no moment
+// in which two nodes take themselves for the root of one key.
+type join struct {
+	pool  []*Contact // members heard of
+	found []env.Peer // peers of which only the address is known
+	asked map[ID]bool
+	nonce uint64 // of the Find that is out; 0: none
+	who   env.Peer
+	tries int
+	due   time.Time
+	since time.Time // of the announcement
+}
+
+// Found takes a peer that one can join through.
+func (n *Node) Found(peer env.Peer) {
+	if peer.ID == n.self.Peer.ID {
+		return
+	}
+	switch n.state {
+	case Alone:
+		if !slices.ContainsFunc(n.join.found, func(p env.Peer) bool { return p.ID == peer.ID }) &&
+			len(n.join.found) < maxPool {
+			n.join.found = append(n.join.found, peer)
+		}
+		n.stepJoin()
+	case Active:
+		if n.peers[peer.ID] == nil {
+			n.knock(&Contact{ID: NodeID(n.network, peer.ID), Peer: peer})
+		}
+	}
+}
+
+// Reachable takes the news that the node can be dialled at addrs, or that it
+// cannot (nil).
+func (n *Node) Reachable(addrs []string) {
+	if n.state == Left || slices.Equal(addrs, n.reachable) && (addrs == nil) == (n.reachable == nil) {
+		return
+	}
+	n.reachable = slices.Clone(addrs)
+	member := addrs != nil
+	was := n.self.Member
+	if was && !member && n.state != Alone {
+		n.Leave()
+		n.reset()
+	}
+	n.issue(addrs, member)
+	if member && !was && n.state == Attached {
+		n.pool(n.Hosts())
+		n.state = Alone
+	}
+	n.stepJoin()
+}
+
+// issue signs a new record of the node.
+func (n *Node) issue(addrs []string, member bool) {
+	now := n.clock.Now()
+	if last := time.UnixMilli(int64(n.self.Issued)); !now.After(last) {
+		now = last.Add(time.Millisecond)
+	}
+	n.self = newRecord(n.network, n.signer, addrs, now, member)
+	n.leaf.Add(n.self)
+	for _, p := range n.peers {
+		p.told, p.toldNow = false, false
+	}
+	n.saveIssued()
+}
+
+// reset puts a node that was a member back to where it knows nobody.
+func (n *Node) reset() {
+	n.pool(n.leaf.Members())
+	n.leaf = newLeafSet(n.self, n.leaf.split, n.leaf.merge)
+	n.table = table{self: n.self.ID}
+	n.state = Alone
+	n.changed = true
+	for id, p := range n.peers {
+		p.candidate, p.attached = false, time.Time{}
+		if !n.useful(p) {
+			delete(n.peers, id)
+		}
+	}
+}
+
+func (n *Node) pool(of []*Contact) {
+	for _, c := range of {
+		if c.ID == n.self.ID || !c.Member {
+			continue
+		}
+		i := slices.IndexFunc(n.join.pool, func(o *Contact) bool { return o.ID == c.ID })
+		switch {
+		case i >= 0:
+			n.join.pool[i] = c
+		case len(n.join.pool) < maxPool:
+			n.join.pool = append(n.join.pool, c)
+		}
+	}
+}
+
+// stepJoin takes the next step of a node that has no place yet.
+func (n *Node) stepJoin() {
+	now := n.clock.Now()
+	j := &n.join
+	switch n.state {
+	case Active, Attached, Left:
+		return
+	case Joining:
+		if now.Sub(j.since) > announceLimit {
+			n.log.Debug("leaf did not acknowledge in time, looking again")
+			n.reset()
+		} else {
+			n.joinedYet()
+			n.after(findPatience, task{kind: taskJoin})
+			return
+		}
+	case Alone:
+	}
+	if j.nonce != 0 && now.Before(j.due) {
+		return
+	}
+	if j.nonce != 0 && j.tries < findTries {
+		n.find(j.who)
+		return
+	}
+	j.nonce = 0
+	if next, ok := n.nextToAsk(); ok {
+		j.tries = 0
+		n.find(next)
+		return
+	}
+	clear(j.asked)
+	if n.mayActAlone(now) {
+		n.leaf.SetDepth(0)
+		n.activate()
+		return
+	}
+	n.after(n.spread(joinPause), task{kind: taskJoin})
+}
+
+// mayActAlone says whether a node that nobody answers is a network by itself.
+func (n *Node) mayActAlone(now time.Time) bool {
+	if !n.self.Member {
+		return false
+	}
+	if n.cfg.Founder && len(n.known) == 0 && len(n.join.found) == 0 {
+		return true
+	}
+	return (n.cfg.Founder || len(n.known) > 0) && now.Sub(n.started) > n.cfg.JoinPatience
+}
+
+// nextToAsk returns the peer nearest to the node's own id that was not asked yet.
+func (n *Node) nextToAsk() (best env.Peer, ok bool) {
+	j := &n.join
+	if j.asked == nil {
+		j.asked = map[ID]bool{}
+	}
+	var nearest ID
+	consider := func(id ID, p env.Peer) {
+		if !j.asked[id] && id != n.self.ID && (!ok || Nearer(n.self.ID, id, nearest)) {
+			best, nearest, ok = p, id, true
+		}
+	}
+	for _, c := range j.pool {
+		consider(c.ID, c.Peer)
+	}
+	for _, c := range n.known {
+		consider(c.ID, c.Peer)
+	}
+	for _, p := range j.found {
+		consider(NodeID(n.network, p.ID), p)
+	}
+	if ok {
+		j.asked[nearest] = true
+	}
+	return best, ok
+}
+
+func (n *Node) find(who env.Peer) {
+	j := &n.join
+	j.who, j.nonce, j.due = who, n.rand.Uint64()|1, n.clock.Now().Add(findPatience)
+	j.tries++
+	n.stats.Sent++
+	n.net.Send(who, env.Control, frame(&overlaypb.Message{
+		Record: n.self.Raw,
+		Body:   &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: j.nonce, Key: n.self.ID[:]}},
+	}))
+	n.at(j.due, task{kind: taskJoin})
+}
+
+// onFind answers with the way to a key.
+func (n *Node) onFind(p *peer, m *overlaypb.Find) {
+	key := ID(m.Key)
+	r := &overlaypb.Nearby{Nonce: m.Nonce, Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided}
+	if n.state == Active {
+		of := []*Contact{n.self}
+		r.Covers = n.leaf.Covers(key)
+		if r.Covers {
+			of = slices.Clone(n.leaf.Members())
+		} else {
+			of = append(of, n.nearestKnown(key, 4)...)
+		}
+		row := n.self.ID.Common(key) / 4
+		n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
+			if at <= row && s.contact != nil {
+				of = append(of, s.contact.contact)
+			}
+		})
+		of = slices.DeleteFunc(of, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
+		r.Records = raws(of[:min(len(of), maxRecords)])
+	}
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Nearby{Nearby: r}})
+}
+
+// nearestKnown returns the k members nearest to a key among all in leaf and table.
+func (n *Node) nearestKnown(key ID, k int) []*Contact {
+	of := slices.Clone(n.leaf.Members())
+	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
+		if s.contact != nil {
+			of = append(of, s.contact.contact)
+		}
+	})
+	return nearestN(of, key, k)
+}
+
+func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
+	j := &n.join
+	if n.state != Alone || m.Nonce != j.nonce || j.nonce == 0 {
+		return
+	}
+	j.nonce = 0
+	of := n.open(m.Records)
+	if p.contact != nil {
+		of = append(of, p.contact)
+	}
+	n.pool(of)
+	switch {
+	case !m.Covers:
+		n.stepJoin()
+	case n.self.Member:
+		n.announce(int(m.Depth), m.Decided, of)
+	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
+		n.chooseHosts()
+	default: // nobody has dialled back yet
+		clear(j.asked)
+		n.at(n.started.Add(n.cfg.RolePatience), task{kind: taskJoin})
+	}
+}
+
+// announce makes the node known to the leaf it belongs to, and to contacts for
+// its table.
+func (n *Node) announce(depth int, decided uint64, of []*Contact) {
+	n.state = Joining
+	n.join.since = n.clock.Now()
+	n.leaf.SetDepth(depth)
+	n.leaf.decided = decided
+	n.table.resize(depth)
+	for _, c := range of {
+		n.meet(c)
+	}
+	n.after(findPatience, task{kind: taskJoin})
+	n.joinedYet()
+}
+
+// joinedYet makes the node active if its whole leaf has acknowledged it.
+func (n *Node) joinedYet() {
+	if n.state != Joining {
+		return
+	}
+	now := n.clock.Now()
+	for _, p := range n.peers {
+		if p.contact == nil || !n.leaf.Covers(p.contact.ID) {
+			continue
+		}
+		if p.candidate || p.syncs && now.Sub(p.synced) < p.rto()*2 {
+			return
+		}
+	}
+	n.activate()
+}
+
+// activate makes the node a member in full: the root of keys.
+func (n *Node) activate() {
+	n.state = Active
+	n.changed = true
+	for _, p := range slices.Clone(n.hosts) {
+		n.detach(p)
+	}
+	n.join = join{}
+	n.quick = 2
+	n.planRow(time.Second)
+	n.log.Info("joined the network", "id", n.self.ID.Short(), "leaf", n.leaf.Len(), "depth", n.leaf.Depth())
+	n.release()
+}

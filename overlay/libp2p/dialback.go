@@ -1,0 +1,162 @@
+package libp2p
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	golibp2p "github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	ma "github.com/multiformats/go-multiaddr"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire"
+	"tidings/overlay/libp2p/libp2ppb"
+)
+
+const (
+	dialBackProtocol protocol.ID = "/tidings/dialback/1"
+	nonceProtocol    protocol.ID = "/tidings/dialback-nonce/1"
+
+	// maxAsked bounds the addresses of a request, maxBacked those dialled for
+	// it; backTime is given to each.
+	maxAsked, maxBacked = 8, 4
+	backTime            = 5 * time.Second
+
+	// dialBackEvery is how often a peer is served, maxDialBacks how many are
+	// at once. Others are told to try again.
+	dialBackEvery = time.Minute
+	maxDialBacks  = 4
+
+	nonceSize   = 16
+	maxDialBack = 4 << 10 // size of the largest message in bytes
+)
+
+// serveDialBack dials a peer that asked for it, and only that peer: at the
+// address it is seen at, or at private addresses where those are allowed.
+func (h *Host) serveDialBack(s network.Stream) {
+	_ = s.SetDeadline(time.Now().Add(handshakeTime + maxBacked*backTime))
+	tried, words := h.tryDialBack(s)
+	m := &libp2ppb.DialBackReply{Tried: uint32(tried), Words: words}
+	if err := writeMessage(s, m); err != nil {
+		_ = s.Reset()
+		return
+	}
+	_ = s.Close()
+}
+
+// tryDialBack returns how many addresses it dialled, or why none.
+func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
+	p := s.Conn().RemotePeer()
+	if !h.neighbours.has(p) {
+		return 0, "say Hello first"
+	}
+	select {
+	case h.backing <- struct{}{}:
+		defer func() { <-h.backing }()
+	default:
+		return 0, "busy with others; try again"
+	}
+	if !h.ledger.serve(p, time.Now()) {
+		return 0, "asked too often; try again"
+	}
+	var m libp2ppb.DialBack
+	if err := readMessage(s, &m); err != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxAsked {
+		h.fault(p, "wishes to be dialled back that are none")
+		return 0, "not a request"
+	}
+	observed, _ := ipOf(s.Conn().RemoteMultiaddr())
+	addrs := h.dialable(m.Addrs, observed)
+	if len(addrs) == 0 {
+		return 0, "none of these addresses is where I see you"
+	}
+	h.count.dialBacks.Add(1)
+	for _, a := range addrs {
+		if err := h.dialBack(p, a, m.Nonce); err != nil {
+			h.log.Debug("dial back", "peer", p, "addr", a, "err", err)
+		}
+	}
+	return len(addrs), ""
+}
+
+// dialable returns the addresses that may be dialled for a peer seen at an IP
+// address.
+func (h *Host) dialable(binary [][]byte, observed netip.Addr) []ma.Multiaddr {
+	var out []ma.Multiaddr
+	for _, b := range binary {
+		e, ok := parseEndpoint(b)
+		if !ok {
+			continue
+		}
+		if e.ip.IsUnspecified() && e.ip.Is4() == observed.Is4() {
+			e.ip = observed
+		}
+		mine := e.ip == observed
+		lan := h.gate.private.Load() && !isPublic(e.ip) && !e.ip.IsMulticast() && !e.ip.IsUnspecified() && !e.ip.IsLoopback()
+		if !mine && !lan {
+			continue
+		}
+		a := e.multiaddr()
+		if len(out) < maxBacked && !slices.ContainsFunc(out, a.Equal) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// dialBack carries a nonce to a peer over one address, from a host that is made
+// for it: one that has no connection yet, is known to nobody, and learns no
+// other address of the peer.
+func (h *Host) dialBack(p peer.ID, a ma.Multiaddr, nonce []byte) error {
+	ctx, cancel := context.WithTimeout(h.ctx, backTime)
+	defer cancel()
+	d, err := golibp2p.New(append(transports(), golibp2p.NoListenAddrs,
+		golibp2p.ResourceManager(&network.NullResourceManager{}))...)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Connect(ctx, peer.AddrInfo{ID: p, Addrs: []ma.Multiaddr{a}}); err != nil {
+		return err
+	}
+	s, err := d.NewStream(ctx, p, nonceProtocol)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = s.Reset() }()
+	deadline, _ := ctx.Deadline()
+	_ = s.SetDeadline(deadline)
+	if err := writeMessage(s, &libp2ppb.Nonce{Nonce: nonce, Addr: a.Bytes()}); err != nil {
+		return err
+	}
+	if _, err = s.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+		return nil // it has read the nonce
+	}
+	return err
+}
+
+// writeMessage and readMessage carry one message of this protocol.
+func writeMessage(s network.Stream, m proto.Message) error {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if _, err := s.Write(wire.AppendDelimited(nil, b)); err != nil {
+		return err
+	}
+	return s.CloseWrite()
+}
+
+func readMessage(s network.Stream, m proto.Message) error {
+	b, err := wire.ReadDelimited(bufio.NewReaderSize(s, 512), maxDialBack)
+	if err != nil {
+		return err
+	}
+	return proto.Unmarshal(b, m)
+}

@@ -1,0 +1,218 @@
+package libp2p
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	dht "github.com/libp2p/go-libp2p-kad-dht"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/discovery/mdns"
+	"github.com/libp2p/go-libp2p/p2p/discovery/routing"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+const (
+	// A host looks for peers after lookFirst, twice as long each time up to
+	// lookEvery. When it has lost all but fewPeers, it begins anew.
+	lookFirst = time.Second
+	lookEvery = 10 * time.Minute
+	fewPeers  = 8
+
+	// lookAlone bounds that wait for a host without any connection.
+	lookAlone = time.Minute
+
+	// lookTime bounds one look.
+	lookTime = time.Minute
+
+	// A provider record is renewed before libp2p's 3 hours are over.
+	advertiseEvery = 150 * time.Minute
+
+	// maxLocal bounds the peers remembered from mDNS.
+	maxLocal = 64
+
+	mdnsName = "_tidings._udp"
+)
+
+// A discovery finds peers to begin with. What the overlay knows of its peers is
+// no concern of it.
+type discovery struct {
+	host       *Host
+	dht        *dht.IpfsDHT
+	rendezvous string // provided by those who can be dialled
+	advertised time.Time
+}
+
+// newDiscovery joins the network's kad-dht. It holds provider records and no
+// values, in memory.
+func (h *Host) newDiscovery() (*discovery, error) {
+	side := h.side.Load()
+	mode := dht.ModeAuto // told by prover.publish
+	switch {
+	case h.config.RefuseInbound:
+		mode = dht.ModeClient
+	case h.config.Founder || h.gate.private.Load():
+		mode = dht.ModeServer
+	}
+	d, err := dht.New(h.host,
+		dht.ProtocolPrefix(protocol.ID("/tidings/"+side.Name)),
+		dht.Mode(mode),
+		dht.DisableValues(),
+		dht.AddressFilter(h.gate.filter),
+		dht.BootstrapPeersFunc(h.candidates),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("kad-dht: %w", err)
+	}
+	name := fmt.Sprintf("tidings/overlay/1/%s/%x", side.Name, wire.HashOf(side.Descriptor))
+	return &discovery{host: h, dht: d, rendezvous: name}, nil
+}
+
+// run reports peers until ctx ends.
+func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
+	defer func() {
+		if err := d.dht.Close(); err != nil {
+			d.host.log.Warn("kad-dht not closed cleanly", "err", err)
+		}
+	}()
+	d.host.startLocal()
+	wait, many := lookFirst, false
+	for {
+		connected := len(d.host.host.Network().Peers())
+		if connected == 0 {
+			d.report(found, d.host.candidates())
+			wait = min(wait, lookAlone)
+		}
+		switch {
+		case connected >= fewPeers:
+			wait, many = lookEvery, true
+		case many:
+			wait, many = lookFirst, false
+		}
+		timer := time.NewTimer(jitter(wait))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-d.host.local.news:
+			d.report(found, d.host.local.list())
+		case <-timer.C:
+			d.look(ctx, found)
+			wait = min(2*wait, lookEvery)
+		}
+		timer.Stop()
+	}
+}
+
+// look asks the kad-dht who else is there, and makes itself known.
+func (d *discovery) look(ctx context.Context, found func(env.Peer)) {
+	if d.dht.RoutingTable().Size() == 0 {
+		return // nobody to ask
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
+	defer cancel()
+	rendezvous := routing.NewRoutingDiscovery(d.dht)
+	if time.Since(d.advertised) > advertiseEvery && len(d.host.reach.addrs()) > 0 {
+		if _, err := rendezvous.Advertise(ctx, d.rendezvous); err != nil {
+			d.host.log.Debug("not advertised", "err", err)
+		} else {
+			d.advertised = time.Now()
+		}
+	}
+	peers, err := rendezvous.FindPeers(ctx, d.rendezvous)
+	if err != nil {
+		d.host.log.Debug("no peers found", "err", err)
+		return
+	}
+	for info := range peers {
+		d.report(found, []peer.AddrInfo{info})
+	}
+}
+
+// report passes on peers that may be dialled.
+func (d *discovery) report(found func(env.Peer), infos []peer.AddrInfo) {
+	for _, info := range infos {
+		if info.ID == d.host.host.ID() || d.host.ledger.refused(info.ID, time.Now()) {
+			continue
+		}
+		if len(info.Addrs) > 0 {
+			found(peerOf(info))
+		}
+	}
+}
+
+// candidates are the peers to begin with: typed, known, and seen in the local
+// network.
+func (h *Host) candidates() []peer.AddrInfo {
+	return append(h.known[:len(h.known):len(h.known)], h.local.list()...)
+}
+
+// local finds peers by mDNS. It is a [mdns.Notifee].
+type local struct {
+	news chan struct{} // holds one token if a peer was seen
+
+	mu      sync.Mutex // guards what follows
+	service mdns.Service
+	closed  bool
+	peers   map[peer.ID]peer.AddrInfo
+}
+
+func (l *local) init() {
+	l.news = make(chan struct{}, 1)
+	l.peers = map[peer.ID]peer.AddrInfo{}
+}
+
+// startLocal begins to look and to answer, if the operator wishes and it has
+// not begun.
+func (h *Host) startLocal() {
+	l := &h.local
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !h.config.MDNS || l.closed || l.service != nil {
+		return
+	}
+	service := mdns.NewMdnsService(h.host, mdnsName, l)
+	if err := service.Start(); err != nil {
+		h.log.Warn("no mDNS", "err", err)
+		return
+	}
+	l.service = service
+}
+
+// HandlePeerFound takes a peer seen in the local network.
+func (l *local) HandlePeerFound(info peer.AddrInfo) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, known := l.peers[info.ID]; !known && len(l.peers) >= maxLocal {
+		return
+	}
+	l.peers[info.ID] = info
+	select {
+	case l.news <- struct{}{}:
+	default:
+	}
+}
+
+func (l *local) list() []peer.AddrInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []peer.AddrInfo
+	for _, info := range l.peers {
+		out = append(out, info)
+	}
+	return out
+}
+
+func (l *local) close() {
+	l.mu.Lock()
+	service := l.service
+	l.service, l.closed = nil, true
+	l.mu.Unlock()
+	if service != nil {
+		_ = service.Close() // which never fails
+	}
+}

@@ -1,0 +1,125 @@
+package libp2p
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/control"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+// private holds the addresses that do not belong to one host of the public
+// Internet: IANA's special-purpose registries, and the ranges that hide another
+// address inside.
+var private = prefixes(
+	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16",
+	"172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16",
+	"198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
+	"::/8",             // unspecified, loopback, IPv4-compatible
+	"64:ff9b::/96",     // NAT64
+	"64:ff9b:1::/48",   // NAT64, local
+	"100::/64",         // discard
+	"2001::/23",        // Teredo, benchmarks, ORCHID
+	"2001:db8::/32",    // documentation
+	"2002::/16",        // 6to4
+	"3fff::/20",        // documentation
+	"5f00::/16",        // segment routing
+	"fc00::/7",         // unique local
+	"fe80::/9",         // link-local, site-local
+	"ff00::/8",         // multicast
+	"168.63.129.16/32", // a public address that is private to a large cloud
+)
+
+func prefixes(list ...string) []netip.Prefix {
+	var out []netip.Prefix
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+// isPublic says whether an address belongs to the public Internet.
+func isPublic(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	for _, p := range private {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return ip.IsValid()
+}
+
+// ipOf returns the IP address that a multiaddr begins with.
+func ipOf(a ma.Multiaddr) (netip.Addr, bool) {
+	ip, err := manet.ToIP(a)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	addr, ok := netip.AddrFromSlice(ip)
+	return addr.Unmap(), ok
+}
+
+// A gater decides which connections may be. It keeps a node from being sent to
+// private addresses by strangers; connections that come from one are another
+// matter (a proxy, the router's own side) and harm nobody.
+type gater struct {
+	ledger        *ledger
+	refuseInbound bool
+	typed         map[netip.Addr]bool // the operator's own bootstrap addresses
+	private       atomic.Bool         // private addresses are allowed
+}
+
+func newGater(c Config, ledger *ledger, bootstrap []peer.AddrInfo) *gater {
+	g := &gater{ledger: ledger, refuseInbound: c.RefuseInbound, typed: map[netip.Addr]bool{}}
+	g.private.Store(c.PrivateAddresses || c.MDNS)
+	for _, info := range bootstrap {
+		for _, a := range info.Addrs {
+			if ip, ok := ipOf(a); ok {
+				g.typed[ip] = true
+			}
+		}
+	}
+	return g
+}
+
+// allowed says whether an address may be dialled, or given to others.
+func (g *gater) allowed(ip netip.Addr) bool {
+	return g.private.Load() && !ip.IsMulticast() && !ip.IsUnspecified() || isPublic(ip)
+}
+
+// filter returns the addresses that may be dialled, or given to others.
+// Names are left to the resolver, and what they resolve to is looked at again.
+func (g *gater) filter(addrs []ma.Multiaddr) []ma.Multiaddr {
+	var out []ma.Multiaddr
+	for _, a := range addrs {
+		if ip, ok := ipOf(a); !ok || g.allowed(ip) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+func (g *gater) InterceptPeerDial(p peer.ID) bool { return !g.ledger.gated(p, time.Now()) }
+
+func (g *gater) InterceptAddrDial(_ peer.ID, a ma.Multiaddr) bool {
+	ip, ok := ipOf(a)
+	return ok && (g.allowed(ip) || g.typed[ip])
+}
+
+func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return !g.refuseInbound }
+
+// InterceptSecured refuses gated peers, and those whose identity is no Ed25519
+// key: nothing they sign could be verified.
+func (g *gater) InterceptSecured(_ network.Direction, p peer.ID, _ network.ConnMultiaddrs) bool {
+	_, err := wire.PublicKeyOf(env.PeerID(p))
+	return err == nil && !g.ledger.gated(p, time.Now())
+}
+
+func (g *gater) InterceptUpgraded(network.Conn) (bool, control.DisconnectReason) { return true, 0 }

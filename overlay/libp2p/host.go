@@ -1,0 +1,268 @@
+package libp2p
+
+import (
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	golibp2p "github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/protocol"
+	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
+	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+// classProtocols are the protocol ids of links, by class. What is negotiated
+// further stands in Hello.
+var classProtocols = [...]protocol.ID{
+	env.Control: "/tidings/overlay/1/control",
+	env.Bulk:    "/tidings/overlay/1/bulk",
+}
+
+var (
+	// ErrNoNetwork says that a host was run that has no descriptor yet.
+	ErrNoNetwork = errors.New("the network is not known yet: join first")
+	// ErrClosed says that a host was closed.
+	ErrClosed = errors.New("host is closed")
+)
+
+// A Host is a node's place in the network: an [env.Network]. Its methods may be
+// called from any goroutine.
+type Host struct {
+	config Config
+	log    *slog.Logger
+	host   host.Host
+	conns  *connmgr.BasicConnMgr
+	limits network.ResourceManager
+	gate   *gater
+	ledger *ledger
+	count  counters
+
+	known      []peer.AddrInfo           // to begin with: typed, then known
+	side       atomic.Pointer[wire.Side] // what it brings to handshakes
+	events     atomic.Pointer[Events]    // nil until Run
+	links      links
+	inbound    inbound
+	neighbours neighbours
+	reach      reach
+	dialling   chan struct{} // a token for each dial under way
+	backing    chan struct{} // a token for each dial-back served
+	local      local
+
+	ctx     context.Context // ends when closing begins
+	closing context.CancelFunc
+	closeBy atomic.Pointer[time.Time] // nil until closing begins
+	closed  sync.Once
+
+	mu       sync.Mutex // guards quiet and handlers.Add
+	quiet    bool       // streams are no longer served
+	handlers sync.WaitGroup
+}
+
+// New returns a host that listens. It answers nobody until Run; close it if it
+// is never run.
+func New(c Config) (*Host, error) {
+	if len(c.Key) != ed25519.PrivateKeySize {
+		return nil, fmt.Errorf("identity: a private key has %d bytes, not %d", ed25519.PrivateKeySize, len(c.Key))
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	h := &Host{
+		config:   c,
+		log:      c.Log,
+		ledger:   newLedger(),
+		dialling: make(chan struct{}, maxDials),
+		backing:  make(chan struct{}, maxDialBacks),
+	}
+	h.ctx, h.closing = context.WithCancel(context.Background())
+	h.links.init()
+	h.inbound.init()
+	h.neighbours.init()
+	h.reach.init()
+	h.local.init()
+	self := peer.ID(wire.PeerIDOf(c.Key.Public().(ed25519.PublicKey)))
+	bootstrap, err := c.bootstrap(self)
+	if err != nil {
+		return nil, err
+	}
+	h.known = append(bootstrap, c.known(self)...)
+	h.gate = newGater(c, h.ledger, bootstrap)
+	if err := h.settle(c.Name, c.Descriptor); err != nil {
+		return nil, err
+	}
+	if err := h.listen(); err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// listen makes the libp2p host.
+func (h *Host) listen() error {
+	options, err := h.options()
+	if err != nil {
+		return err
+	}
+	if h.host, err = golibp2p.New(options...); err != nil {
+		err = errors.Join(err, h.conns.Close(), h.limits.Close())
+		return fmt.Errorf("listen at %v: %w", h.config.Listen, err)
+	}
+	for class, id := range classProtocols {
+		h.host.SetStreamHandler(id, h.handler(func(s network.Stream) { h.serve(s, env.Class(class)) }))
+	}
+	h.host.SetStreamHandler(dialBackProtocol, h.handler(h.serveDialBack))
+	h.host.SetStreamHandler(nonceProtocol, h.handler(h.takeNonce))
+	return nil
+}
+
+// settle takes the network's descriptor, if it is known.
+func (h *Host) settle(name string, descriptor []byte) error {
+	if descriptor != nil {
+		n, err := wire.ParseDescriptor(descriptor)
+		if err != nil {
+			return err
+		}
+		name = n.Name
+		if n.PrivateAddresses {
+			h.gate.private.Store(true)
+		}
+	}
+	h.side.Store(&wire.Side{Name: name, Descriptor: descriptor, Agent: h.config.Agent})
+	return nil
+}
+
+// ID is the host's peer id.
+func (h *Host) ID() env.PeerID { return env.PeerID(h.host.ID()) }
+
+// Peer is the host as others could dial it: its addresses as far as it knows
+// them, proven or not.
+func (h *Host) Peer() env.Peer {
+	return peerOf(peer.AddrInfo{ID: h.host.ID(), Addrs: h.host.Addrs()})
+}
+
+// Addrs are the host's addresses in the form that others give to --bootstrap.
+func (h *Host) Addrs() []string {
+	addrs, err := peer.AddrInfoToP2pAddrs(&peer.AddrInfo{ID: h.host.ID(), Addrs: h.host.Addrs()})
+	if err != nil {
+		return nil // a peer id that cannot be written; ours can
+	}
+	var out []string
+	for _, a := range addrs {
+		out = append(out, a.String())
+	}
+	return out
+}
+
+// Run answers peers, looks for first ones, proves that the host is reachable,
+// and reports events until ctx ends. Then it closes the host and returns the
+// cause. A host runs once.
+func (h *Host) Run(ctx context.Context, e Events) error {
+	defer h.Close()
+	if h.side.Load().Descriptor == nil {
+		return ErrNoNetwork
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(h.ctx, func() { cancel(ErrClosed) })
+	defer stop()
+
+	downs, err := h.host.EventBus().Subscribe(new(event.EvtPeerConnectednessChanged), eventbus.BufSize(1024))
+	if err != nil {
+		return fmt.Errorf("watch connections: %w", err)
+	}
+	discovery, err := h.newDiscovery()
+	if err != nil {
+		return errors.Join(err, downs.Close())
+	}
+	h.events.Store(&e)
+	var parts sync.WaitGroup
+	parts.Go(func() { h.watch(ctx, downs, e.PeerDown) })
+	parts.Go(func() { discovery.run(ctx, e.Found) })
+	parts.Go(func() { h.prove(ctx, e.Reachable) })
+	parts.Wait()
+	return context.Cause(ctx)
+}
+
+// watch reports connections that ended.
+func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(env.PeerID)) {
+	defer downs.Close()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e := <-downs.Out():
+			if c, ok := e.(event.EvtPeerConnectednessChanged); ok && c.Connectedness == network.NotConnected {
+				down(env.PeerID(c.Peer))
+			}
+		}
+	}
+}
+
+// Close lets links send what waits, for at most closeTime, and closes the host.
+// It returns when all its goroutines but Run's are gone.
+func (h *Host) Close() {
+	h.closed.Do(func() {
+		by := time.Now().Add(closeTime)
+		h.closeBy.Store(&by)
+		h.closing()
+		h.links.wait()
+		h.local.close()
+		h.mu.Lock()
+		h.quiet = true
+		h.mu.Unlock()
+		if err := h.host.Close(); err != nil {
+			h.log.Warn("host not closed cleanly", "err", err)
+		}
+		h.handlers.Wait()
+	})
+}
+
+// handler wraps what serves a stream, so that Close awaits it.
+func (h *Host) handler(serve network.StreamHandler) network.StreamHandler {
+	return func(s network.Stream) {
+		if !h.enter() {
+			_ = s.Reset()
+			return
+		}
+		defer h.handlers.Done()
+		serve(s)
+	}
+}
+
+// enter counts one who uses the host and must be awaited; false if it closes.
+func (h *Host) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.quiet {
+		h.handlers.Add(1)
+	}
+	return !h.quiet
+}
+
+// Blame counts a frame that breaks the protocol against the peer it came from.
+// A peer with 16 of them in 10 minutes is cut off for an hour.
+func (h *Host) Blame(id env.PeerID) {
+	h.count.badFrames.Add(1)
+	h.fault(peer.ID(id), "frames that break the protocol")
+}
+
+// fault counts bad behaviour, and cuts off who goes on with it.
+func (h *Host) fault(p peer.ID, why string) {
+	if h.ledger.fault(p, time.Now()) {
+		h.log.Warn("peer cut off for an hour", "peer", p, "why", why)
+		if err := h.host.Network().ClosePeer(p); err != nil {
+			h.log.Debug("connection not closed cleanly", "peer", p, "err", err)
+		}
+	}
+}

@@ -1,0 +1,325 @@
+package libp2p
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+func TestMain(m *testing.M) {
+	if err := SetLog(slog.DiscardHandler); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// patience is how long a test waits for what should come at once.
+const patience = 20 * time.Second
+
+// A letter is a frame as it arrived.
+type letter struct {
+	from  env.PeerID
+	class env.Class
+	frame string
+}
+
+// A tester is a host that runs, and what it reported.
+type tester struct {
+	*Host
+	t         *testing.T
+	letters   chan letter
+	found     chan env.Peer
+	reachable chan []string
+	downs     chan env.PeerID
+	logged    *logbook
+	full      func() bool // says whether the node's inbox is full
+	stop      func()
+}
+
+// A logbook keeps log lines for many goroutines.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// descriptor is that of a laboratory's network.
+func descriptor(name string) []byte {
+	n := wire.DefaultNetwork(name)
+	n.PrivateAddresses = true
+	return n.Descriptor()
+}
+
+var (
+	onTCP  = []string{"/ip4/127.0.0.1/tcp/0"}
+	onQUIC = []string{"/ip4/127.0.0.1/udp/0/quic-v1"}
+	onBoth = append(onTCP, onQUIC...)
+)
+
+// made returns a host of network "lab" on loopback that does not run yet.
+func made(t *testing.T, change func(*Config)) *tester {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &tester{
+		t:         t,
+		letters:   make(chan letter, 10000),
+		found:     make(chan env.Peer, 1000),
+		reachable: make(chan []string, 100),
+		downs:     make(chan env.PeerID, 1000),
+		logged:    &logbook{},
+		full:      func() bool { return false },
+		stop:      func() {},
+	}
+	c := DefaultConfig(key)
+	c.PortMap = false
+	c.Listen = onBoth
+	c.Descriptor = descriptor("lab")
+	c.Log = slog.New(slog.NewTextHandler(h.logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if change != nil {
+		change(&c)
+	}
+	if h.Host, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		h.stop()
+		h.Close()
+		if t.Failed() {
+			t.Logf("log of %v:\n%v", h.host.ID(), h.logged)
+		}
+	})
+	return h
+}
+
+// start runs a host until the test ends.
+func (h *tester) start() *tester {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var done sync.WaitGroup
+	done.Go(func() {
+		err := h.Run(ctx, Events{
+			Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
+				if h.full() {
+					return false
+				}
+				h.letters <- letter{from, class, string(frame)}
+				return true
+			},
+			Found:     func(p env.Peer) { h.found <- p },
+			Reachable: func(addrs []string) { h.reachable <- addrs },
+			PeerDown:  func(id env.PeerID) { h.downs <- id },
+		})
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
+			h.t.Errorf("Run: %v", err)
+		}
+	})
+	h.stop = func() { cancel(); done.Wait() }
+	wait(h.t, "the host to run", func() bool { return h.events.Load() != nil })
+	return h
+}
+
+func running(t *testing.T, change func(*Config)) *tester {
+	t.Helper()
+	return made(t, change).start()
+}
+
+// next returns what comes next on a channel.
+func next[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(patience):
+		t.Fatalf("waited in vain for %s", what)
+	}
+	return v
+}
+
+// wait returns when a condition holds that no channel tells of.
+func wait(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(patience); !holds(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+func TestFramesCross(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		listen []string
+	}{{"TCP", onTCP}, {"QUIC", onQUIC}} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			on := func(cfg *Config) { cfg.Listen = c.listen }
+			a, b := running(t, on), running(t, on)
+			big := strings.Repeat("x", env.MaxFrame)
+			a.Send(b.Peer(), env.Control, []byte("ping"))
+			if got := next(t, "a control frame", b.letters); got != (letter{a.ID(), env.Control, "ping"}) {
+				t.Errorf("got %.60v", got)
+			}
+			b.Send(env.Peer{ID: a.ID()}, env.Bulk, []byte(big)) // over the connection there is
+			if got := next(t, "a bulk frame", a.letters); got != (letter{b.ID(), env.Bulk, big}) {
+				t.Errorf("got %.60v", got)
+			}
+			for i := range 200 {
+				a.Send(b.Peer(), env.Control, []byte(fmt.Sprint(i)))
+			}
+			for i := range 200 {
+				if got := next(t, "frames in order", b.letters); got.frame != fmt.Sprint(i) {
+					t.Fatalf("frame %d is %.60v", i, got)
+				}
+			}
+			s := a.Stats()
+			if s.Control.FramesOut != 201 || s.LinksOut != 1 || s.LinksIn != 1 || s.Connections != 1 {
+				t.Errorf("stats %+v", s)
+			}
+			wait(t, "the count of received frames", func() bool { return b.Stats().Control.FramesIn == 201 })
+		})
+	}
+}
+
+func TestWhatWaitsIsSentBeforeTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, listen := range [][]string{onTCP, onQUIC} {
+		on := func(cfg *Config) { cfg.Listen = listen }
+		a, b := running(t, on), running(t, on)
+		a.Send(b.Peer(), env.Control, []byte("hello"))
+		next(t, "the first frame", b.letters)
+		for range 100 {
+			a.Send(b.Peer(), env.Control, bytes.Repeat([]byte("x"), 1000))
+		}
+		a.stop()
+		for i := range 100 {
+			if got := next(t, "a frame sent before the end", b.letters); len(got.frame) != 1000 {
+				t.Fatalf("frame %d is %.60v", i, got)
+			}
+		}
+		a.Send(b.Peer(), env.Control, []byte("too late"))
+		if s := a.Stats(); s.Control.Drops.NoRoom != 1 {
+			t.Errorf("stats %+v", s)
+		}
+	}
+}
+
+func TestCloseIsAHintToNeighbours(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), running(t, nil)
+	a.Send(b.Peer(), env.Control, []byte("hello"))
+	next(t, "a frame", b.letters)
+	b.stop()
+	if got := next(t, "a hint that the peer is down", a.downs); got != b.ID() {
+		t.Errorf("down: %q", got)
+	}
+}
+
+func TestPeerThatCannotBeDialledIsDown(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), made(t, func(c *Config) { c.Listen = onTCP })
+	gone := b.Peer()
+	b.Close()
+	a.Send(gone, env.Control, []byte("hello?"))
+	if got := next(t, "a hint that the peer is down", a.downs); got != b.ID() {
+		t.Errorf("down: %q", got)
+	}
+	wait(t, "the lost frame to be counted", func() bool { return a.Stats().Control.Drops.Unreachable == 1 })
+}
+
+func TestFullNodeIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), made(t, nil)
+	b.full = func() bool { return true }
+	b.start()
+	for range 10 {
+		a.Send(b.Peer(), env.Bulk, []byte("x"))
+	}
+	wait(t, "dropped frames to be counted", func() bool { return b.Stats().Bulk.Drops.Inbox == 10 })
+	if s := b.Stats(); s.Bulk.FramesIn != 0 || len(b.letters) != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestPrivateAddressesAreNotDialledByDefault(t *testing.T) {
+	t.Parallel()
+	open := wire.DefaultNetwork("open")
+	public := func(c *Config) { c.Descriptor = open.Descriptor() }
+	a, b := running(t, public), running(t, public)
+	if addrs := b.Peer().Addrs; len(addrs) != 0 {
+		t.Errorf("announces private addresses %q", addrs)
+	}
+	where := env.Peer{ID: b.ID()}
+	for _, l := range b.host.Network().ListenAddresses() {
+		where.Addrs = append(where.Addrs, string(l.Bytes()))
+	}
+	a.Send(where, env.Control, []byte("hello?"))
+	next(t, "a hint that the peer is down", a.downs)
+	if n := len(b.host.Network().Peers()); n != 0 {
+		t.Errorf("%d connections to a private address", n)
+	}
+	// The operator's own bootstrap address is another matter.
+	c := running(t, func(c *Config) {
+		public(c)
+		for _, l := range b.host.Network().ListenAddresses() {
+			c.Bootstrap = append(c.Bootstrap, fmt.Sprintf("%v/p2p/%v", l, b.host.ID()))
+		}
+	})
+	c.Send(next(t, "the bootstrap peer", c.found), env.Control, []byte("hello"))
+	next(t, "a frame", b.letters)
+}
+
+func TestConfigIsCheckedWithWords(t *testing.T) {
+	_, key, _ := ed25519.GenerateKey(nil)
+	for words, change := range map[string]func(*Config){
+		"private key":     func(c *Config) { c.Key = nil },
+		"must end in":     func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
+		"bootstrap addr":  func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
+		"descriptor":      func(c *Config) { c.Descriptor = []byte("x") },
+		"/ip4/1.2.3.4/xx": func(c *Config) { c.Listen = []string{"/ip4/1.2.3.4/xx"} },
+	} {
+		c := DefaultConfig(key)
+		c.PortMap, c.Listen = false, onTCP
+		change(&c)
+		if h, err := New(c); err == nil {
+			t.Errorf("%s: accepted", words)
+			h.Close()
+		} else if !strings.Contains(err.Error(), words) {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+}
+
+func TestRunWantsANetwork(t *testing.T) {
+	h := made(t, func(c *Config) { c.Descriptor = nil })
+	if err := h.Run(t.Context(), Events{}); !errors.Is(err, ErrNoNetwork) {
+		t.Errorf("Run: %v", err)
+	}
+}

@@ -1,0 +1,197 @@
+package libp2p
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+// readIdle is how long a stream may bring nothing; its sender closes it sooner.
+const readIdle = linkIdle + 2*time.Minute
+
+// inbound knows the streams that peers opened: one for each peer and class, of
+// which a newer replaces the older.
+type inbound struct {
+	mu  sync.Mutex
+	all map[linkKey]network.Stream
+}
+
+func (in *inbound) init() { in.all = map[linkKey]network.Stream{} }
+
+func (in *inbound) len() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.all)
+}
+
+// add registers a stream and returns the one it replaces, if any.
+func (in *inbound) add(key linkKey, s network.Stream) (older network.Stream) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	older = in.all[key]
+	in.all[key] = s
+	return older
+}
+
+// remove forgets a stream, unless it was replaced.
+func (in *inbound) remove(key linkKey, s network.Stream) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.all[key] == s {
+		delete(in.all, key)
+	}
+}
+
+// serve answers the handshake of a stream that a peer opened, and takes its
+// frames until it ends.
+func (h *Host) serve(s network.Stream, class env.Class) {
+	p := s.Conn().RemotePeer()
+	key := linkKey{p, class}
+	r := bufio.NewReaderSize(s, 16<<10)
+	accepted := false
+	err := h.answer(s, r, func() {
+		accepted = true
+		h.neighbours.meet(h, p)
+		if older := h.inbound.add(key, s); older != nil {
+			_ = older.Reset()
+		}
+	})
+	if accepted {
+		defer h.neighbours.part(h, p)
+		defer h.inbound.remove(key, s)
+	}
+	if err != nil {
+		h.notAnswered(s, err)
+		return
+	}
+	if err := h.take(s, r, key); err != nil {
+		h.log.Debug("stream broke", "peer", p, "class", class, "err", err)
+		_ = s.Reset()
+		return
+	}
+	_ = s.Close()
+}
+
+// notAnswered ends a stream whose handshake came to nothing.
+func (h *Host) notAnswered(s network.Stream, err error) {
+	p := s.Conn().RemotePeer()
+	if refusal, ok := errors.AsType[*wire.RefusedError](err); ok {
+		h.noteRefusal(p, refusal, true)
+		_ = s.Close() // and not Reset: the peer is to read why
+		return
+	}
+	_ = s.Reset()
+	h.count.badHandshakes.Add(1)
+	if errors.Is(err, wire.ErrHello) || errors.Is(err, wire.ErrFrame) {
+		h.fault(p, "handshakes that are none")
+	}
+}
+
+// take reads frames and gives them to the node. It never waits for the node: a
+// frame that finds no room is dropped.
+func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
+	receive := h.events.Load().Receive // there since the handshake
+	count := &h.count.classes[key.class]
+	budget := h.ledger.budget(key.peer, key.class, time.Now())
+	spilt := 0
+	for {
+		if r.Buffered() == 0 {
+			if err := s.SetReadDeadline(time.Now().Add(readIdle)); err != nil {
+				return err
+			}
+		}
+		frame, err := wire.ReadDelimited(r, env.MaxFrame)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, wire.ErrFrame):
+			h.count.badFrames.Add(1)
+			h.fault(key.peer, "frames over the limit")
+			return err
+		case err != nil:
+			return err
+		}
+		if !budget.spend(len(frame), time.Now()) {
+			count.rate.Add(1)
+			if spilt++; key.class == env.Control || spilt > maxSpill {
+				h.count.floods.Add(1)
+				h.fault(key.peer, "floods")
+				return errFlood
+			}
+			continue
+		}
+		if !receive(env.PeerID(key.peer), key.class, frame) {
+			count.inbox.Add(1)
+			continue
+		}
+		count.framesIn.Add(1)
+		count.bytesIn.Add(uint64(len(frame)))
+	}
+}
+
+// errFlood says that a peer sent far more than it may.
+var errFlood = errors.New("a flood")
+
+// neighbours are the peers with which a link is open, in either direction.
+type neighbours struct {
+	met chan struct{} // holds one token if there may be a new one
+
+	mu  sync.Mutex
+	all map[peer.ID]int // streams
+}
+
+func (n *neighbours) init() {
+	n.met = make(chan struct{}, 1)
+	n.all = map[peer.ID]int{}
+}
+
+// meet counts a stream. The connections of neighbours are the last to be
+// trimmed.
+func (n *neighbours) meet(h *Host, p peer.ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.all[p]++
+	if n.all[p] == 1 {
+		h.conns.TagPeer(p, neighbourTag, 100)
+		select {
+		case n.met <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (n *neighbours) part(h *Host, p peer.ID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.all[p]--; n.all[p] == 0 {
+		delete(n.all, p)
+		h.conns.UntagPeer(p, neighbourTag)
+	}
+}
+
+const neighbourTag = "neighbour"
+
+// list returns the neighbours in no order.
+func (n *neighbours) list() []peer.ID {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var out []peer.ID
+	for p := range n.all {
+		out = append(out, p)
+	}
+	return out
+}
+
+func (n *neighbours) has(p peer.ID) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.all[p] > 0
+}

@@ -1,0 +1,234 @@
+package libp2p
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	golibp2p "github.com/libp2p/go-libp2p"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/network"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+// stranger returns a bare libp2p host that is connected to h.
+func stranger(t *testing.T, h *tester) host.Host {
+	t.Helper()
+	s, err := golibp2p.New(append(transports(), golibp2p.ListenAddrStrings(onTCP...))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	info, ok := infoOf(h.Peer())
+	if !ok {
+		t.Fatalf("peer %+v", h.Peer())
+	}
+	if err := s.Connect(t.Context(), info); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// open opens a stream of a class from a stranger and sends it something.
+func open(t *testing.T, from host.Host, to *tester, class env.Class, sends ...[]byte) network.Stream {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	s, err := from.NewStream(ctx, to.host.ID(), classProtocols[class])
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SetDeadline(time.Now().Add(patience))
+	for _, b := range sends {
+		if _, err := s.Write(b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+// hello is a right beginning in network "lab".
+func hello() []byte {
+	return wire.AppendDelimited(nil, wire.Side{Name: "lab", Descriptor: descriptor("lab")}.Hello())
+}
+
+// welcomed opens a stream and reads the welcome.
+func welcomed(t *testing.T, from host.Host, to *tester, class env.Class) network.Stream {
+	t.Helper()
+	s := open(t, from, to, class, hello())
+	if _, err := wire.ReadDelimited(bufio.NewReader(s), wire.MaxHello); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// ended waits for the other side to end a stream.
+func ended(t *testing.T, s network.Stream) {
+	t.Helper()
+	_, err := io.Copy(io.Discard, s)
+	if e, ok := errors.AsType[net.Error](err); ok && e.Timeout() {
+		t.Error("the stream was not ended")
+	}
+}
+
+func TestGarbageHandshakesAreCounted(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	for name, garbage := range map[string][]byte{
+		"no length":     bytes.Repeat([]byte{0xff}, 100),
+		"too long":      wire.AppendDelimited(nil, make([]byte, wire.MaxHello+1)),
+		"length bomb":   {0xff, 0xff, 0xff, 0xff, 0x7f},
+		"no message":    wire.AppendDelimited(nil, []byte("GET / HTTP/1.1")),
+		"other version": []byte("\x13/multistream/1.0.0\n"),
+	} {
+		before := h.Stats()
+		s := open(t, stranger(t, h), h, env.Control, garbage)
+		_ = s.CloseWrite()
+		ended(t, s)
+		wait(t, name+" to be counted", func() bool { return h.Stats().BadHandshakes == before.BadHandshakes+1 })
+	}
+	if len(h.letters) > 0 {
+		t.Error("garbage reached the node")
+	}
+}
+
+func TestSlowHandshakeIsEnded(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	s := open(t, stranger(t, h), h, env.Control, hello()[:3])
+	ended(t, s)
+	wait(t, "the slow one to be counted", func() bool { return h.Stats().BadHandshakes == 1 })
+}
+
+func TestOversizeFrameEndsTheStream(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	s := welcomed(t, stranger(t, h), h, env.Bulk)
+	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame)))
+	next(t, "a frame of the largest size", h.letters)
+	_, _ = s.Write(wire.AppendDelimited(nil, make([]byte, env.MaxFrame+1)))
+	ended(t, s)
+	wait(t, "it to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
+}
+
+func TestFloodOfControlEndsTheStream(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	s := welcomed(t, stranger(t, h), h, env.Control)
+	flood := bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), controlFrameBurst)
+	for range 50 {
+		if _, err := s.Write(flood); err != nil {
+			break
+		}
+	}
+	wait(t, "the flood to end", func() bool { return h.Stats().Floods == 1 && h.Stats().LinksIn == 0 })
+}
+
+func TestFloodOfBulkIsDroppedFirst(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	s := welcomed(t, stranger(t, h), h, env.Bulk)
+	flood := bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), 1000)
+	for range 100 {
+		if _, err := s.Write(flood); err != nil {
+			break
+		}
+	}
+	wait(t, "the flood to end", func() bool { return h.Stats().Floods == 1 && h.Stats().LinksIn == 0 })
+	if d := h.Stats().Bulk.Drops.Rate; d != maxSpill+1 {
+		t.Errorf("%d frames dropped before", d)
+	}
+}
+
+func TestNewerStreamReplacesTheOlder(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	from := stranger(t, h)
+	older := welcomed(t, from, h, env.Control)
+	newer := welcomed(t, from, h, env.Control)
+	ended(t, older)
+	_, _ = newer.Write(wire.AppendDelimited(nil, []byte("still here")))
+	if got := next(t, "a frame on the newer stream", h.letters); got.frame != "still here" {
+		t.Errorf("got %v", got)
+	}
+	if n := h.Stats().LinksIn; n != 1 {
+		t.Errorf("%d streams", n)
+	}
+}
+
+func TestBlameCutsAPeerOff(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), running(t, nil)
+	a.Send(b.Peer(), env.Control, []byte("nonsense"))
+	next(t, "a frame", b.letters)
+	for range maxFaults - 1 {
+		b.Blame(a.ID())
+	}
+	if s := b.Stats(); s.Gated != 0 || s.Connections != 1 {
+		t.Errorf("cut off too early: %+v", s)
+	}
+	b.Blame(a.ID())
+	next(t, "the connection to end", a.downs)
+	if s := b.Stats(); s.Gated != 1 || s.BadFrames != maxFaults {
+		t.Errorf("stats %+v", s)
+	}
+	if n := strings.Count(b.logged.String(), "peer cut off"); n != 1 {
+		t.Errorf("%d log lines:\n%v", n, b.logged)
+	}
+	// Neither can come back, from either side.
+	b.Send(a.Peer(), env.Control, []byte("hello?"))
+	wait(t, "the frame to be refused", func() bool { return b.Stats().Control.Drops.Refused == 1 })
+	dials := a.Stats().DialFailures
+	wait(t, "a dial to be refused", func() bool {
+		a.Send(b.Peer(), env.Control, []byte("let me in"))
+		return a.Stats().DialFailures > dials
+	})
+	if s := b.Stats(); s.LinksIn != 0 || len(b.letters) != 0 {
+		t.Errorf("it came back: %+v", s)
+	}
+}
+
+// A peer that welcomes a link and then reads nothing.
+func TestSlowPeerCostsTheOldestFrames(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	s := stranger(t, h)
+	taken := make(chan network.Stream, 1)
+	s.SetStreamHandler(classProtocols[env.Bulk], func(st network.Stream) {
+		side := wire.Side{Name: "lab", Descriptor: descriptor("lab")}
+		b, err := wire.ReadDelimited(bufio.NewReaderSize(st, 1), wire.MaxHello)
+		if err != nil {
+			t.Error(err)
+		}
+		reply, _, err := side.Answer(b)
+		if err != nil {
+			t.Error(err)
+		}
+		_, _ = st.Write(wire.AppendDelimited(nil, reply))
+		taken <- st
+	})
+	frame := make([]byte, 32<<10)
+	start := time.Now()
+	for range 2000 { // far more than the queue and the network's own buffers hold
+		h.Send(env.Peer{ID: env.PeerID(s.ID())}, env.Bulk, frame)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("sending took %v", took)
+	}
+	next(t, "the link", taken)
+	for range 2000 {
+		h.Send(env.Peer{ID: env.PeerID(s.ID())}, env.Bulk, frame)
+	}
+	d := h.Stats().Bulk
+	if d.Drops.QueueFull < 2000 || d.Drops.QueueFull+d.FramesOut+maxQueueBytes/uint64(len(frame))+1 < 4000 {
+		t.Errorf("stats %+v", d)
+	}
+}

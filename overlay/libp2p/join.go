@@ -1,0 +1,110 @@
+package libp2p
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/internal/wire/wirepb"
+)
+
+// maxJoins bounds the peers that Join asks at once.
+const maxJoins = 8
+
+// ErrNobody says that there is no peer to join through.
+var ErrNobody = errors.New("no bootstrap address, no known peer: nobody to join through")
+
+// Join asks first peers for the network's descriptor, takes that of the first
+// that welcomes this host, and returns it. It asks again, ever more seldom,
+// while nobody answers, and gives up when ctx ends, or when every peer there is
+// refused for good: the error then holds their words. A host that knows its
+// network has joined already.
+func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
+	if d := h.side.Load().Descriptor; d != nil {
+		return d, nil
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stop := context.AfterFunc(h.ctx, func() { cancel(ErrClosed) })
+	defer stop()
+	h.startLocal()
+	for pause := firstPause; ; pause = min(2*pause, longPause) {
+		candidates := h.candidates()
+		if len(candidates) == 0 && !h.config.MDNS {
+			return nil, ErrNobody
+		}
+		descriptor, errs := h.joinThrough(ctx, candidates)
+		err := errors.Join(errs...)
+		switch {
+		case descriptor != nil:
+			return descriptor, h.settle("", descriptor)
+		case ctx.Err() != nil:
+			return nil, errors.Join(context.Cause(ctx), err)
+		case len(errs) > 0 && !slices.ContainsFunc(errs, mayPass):
+			return nil, fmt.Errorf("join: %w", err)
+		}
+		if pause == firstPause {
+			h.log.Warn("nobody to join through yet", "tried", len(candidates), "err", err)
+		}
+		sleep(ctx, pause)
+	}
+}
+
+// joinThrough returns the descriptor of the first candidate to give one, or
+// their errors.
+func (h *Host) joinThrough(ctx context.Context, candidates []peer.AddrInfo) (descriptor []byte, errs []error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		all  sync.WaitGroup
+		mu   sync.Mutex // guards the results
+		next = make(chan peer.AddrInfo)
+	)
+	for range min(maxJoins, len(candidates)) {
+		all.Go(func() {
+			for info := range next {
+				d, err := h.descriptorOf(ctx, info)
+				mu.Lock()
+				if err != nil {
+					errs = append(errs, err)
+				} else if descriptor == nil {
+					descriptor = d
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	for _, info := range candidates {
+		select {
+		case next <- info:
+		case <-ctx.Done():
+		}
+	}
+	close(next)
+	all.Wait()
+	return descriptor, errs
+}
+
+// descriptorOf asks one peer.
+func (h *Host) descriptorOf(ctx context.Context, info peer.AddrInfo) ([]byte, error) {
+	h.host.Peerstore().AddAddrs(info.ID, info.Addrs, peerstore.AddressTTL)
+	w, err := h.greet(ctx, info.ID, env.Control)
+	if err != nil {
+		return nil, err
+	}
+	return w.descriptor, w.stream.Close()
+}
+
+// mayPass says whether a peer may answer otherwise the next time.
+func mayPass(err error) bool {
+	refusal, ok := errors.AsType[*wire.RefusedError](err)
+	return !ok || refusal.Reason == wirepb.Refusal_BUSY
+}

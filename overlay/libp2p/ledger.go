@@ -1,0 +1,205 @@
+package libp2p
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/peer"
+	"golang.org/x/time/rate"
+
+	"tidings/internal/env"
+)
+
+const (
+	// maxPages bounds the peers a host remembers. The one longest unused goes
+	// first; a gated one only if there is no other.
+	maxPages = 4096
+
+	// maxFaults bad frames within faultWindow close a peer's links, and it is
+	// gated for gateTime.
+	maxFaults   = 16
+	faultWindow = 10 * time.Minute
+	gateTime    = time.Hour
+
+	// refusedTime is how long a refusal is remembered: the peer is not
+	// dialled, and the words are not logged again.
+	refusedTime = 10 * time.Minute
+
+	// What one peer may send. Control over it is a flood, which closes the
+	// stream and is a fault; bulk over it is dropped, and a stream of which
+	// maxSpill frames were dropped is a flood too.
+	controlFrames, controlFrameBurst = 1000, 4000
+	controlBytes, controlByteBurst   = 1 << 20, 8 << 20
+	bulkFrames, bulkFrameBurst       = 1000, 4000
+	bulkBytes, bulkByteBurst         = 8 << 20, 32 << 20
+	maxSpill                         = 4000
+)
+
+// A Refusal is what one side of a link said to the other when it would not have
+// it.
+type Refusal struct {
+	Peer  env.PeerID
+	Words string
+	ByUs  bool // this host refused; else the peer did
+	At    time.Time
+}
+
+// A ledger remembers what peers did, across their connections.
+type ledger struct {
+	mu    sync.Mutex
+	pages map[peer.ID]*page
+}
+
+type page struct {
+	used    time.Time
+	faults  []time.Time // the last, at most maxFaults
+	gated   time.Time   // until then
+	refusal Refusal     // zero: none
+	served  time.Time   // a dial-back
+	control *budget
+	bulk    *budget
+}
+
+// A budget is what one peer may still send in one class.
+type budget struct{ frames, bytes *rate.Limiter }
+
+func newLedger() *ledger { return &ledger{pages: map[peer.ID]*page{}} }
+
+// page returns the page of a peer and makes room for it. The mutex is held.
+func (l *ledger) page(p peer.ID, now time.Time) *page {
+	g := l.pages[p]
+	if g == nil {
+		if len(l.pages) >= maxPages {
+			l.forget(now)
+		}
+		g = &page{
+			control: &budget{rate.NewLimiter(controlFrames, controlFrameBurst), rate.NewLimiter(controlBytes, controlByteBurst)},
+			bulk:    &budget{rate.NewLimiter(bulkFrames, bulkFrameBurst), rate.NewLimiter(bulkBytes, bulkByteBurst)},
+		}
+		l.pages[p] = g
+	}
+	g.used = now
+	return g
+}
+
+// forget drops the page that is missed least. The mutex is held.
+func (l *ledger) forget(now time.Time) {
+	var least peer.ID
+	var found *page
+	for p, g := range l.pages {
+		gated := g.gated.After(now)
+		switch {
+		case found == nil,
+			found.gated.After(now) && !gated,
+			found.gated.After(now) == gated && g.used.Before(found.used):
+			least, found = p, g
+		}
+	}
+	delete(l.pages, least)
+}
+
+// budget returns what a peer may still send in a class.
+func (l *ledger) budget(p peer.ID, class env.Class, now time.Time) *budget {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if class == env.Control {
+		return l.page(p, now).control
+	}
+	return l.page(p, now).bulk
+}
+
+// spend takes a frame from the budget; false if it is used up.
+func (b *budget) spend(size int, now time.Time) bool {
+	return b.frames.AllowN(now, 1) && b.bytes.AllowN(now, size)
+}
+
+// fault counts a bad frame against a peer. It returns true when that gates it.
+func (l *ledger) fault(p peer.ID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.page(p, now)
+	if g.gated.After(now) {
+		return false
+	}
+	g.faults = slices.DeleteFunc(append(g.faults, now), func(t time.Time) bool { return now.Sub(t) > faultWindow })
+	if len(g.faults) < maxFaults {
+		return false
+	}
+	g.faults, g.gated = nil, now.Add(gateTime)
+	return true
+}
+
+// gated says whether a peer is shut out.
+func (l *ledger) gated(p peer.ID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.pages[p]
+	return g != nil && g.gated.After(now)
+}
+
+// refuse remembers a refusal. It returns true if the words should be logged.
+func (l *ledger) refuse(p peer.ID, words string, byUs bool, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.page(p, now)
+	fresh := now.Sub(g.refusal.At) > refusedTime
+	if fresh || g.refusal.Words != words {
+		at := g.refusal.At
+		if fresh {
+			at = now
+		}
+		g.refusal = Refusal{Peer: env.PeerID(p), Words: words, ByUs: byUs, At: at}
+	}
+	return fresh
+}
+
+// refused says whether a refusal to or by a peer is remembered.
+func (l *ledger) refused(p peer.ID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.pages[p]
+	return g != nil && now.Sub(g.refusal.At) <= refusedTime
+}
+
+// refusals returns those remembered, the latest first.
+func (l *ledger) refusals(now time.Time) []Refusal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []Refusal
+	for _, g := range l.pages {
+		if now.Sub(g.refusal.At) <= refusedTime {
+			out = append(out, g.refusal)
+		}
+	}
+	slices.SortFunc(out, func(a, b Refusal) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Peer, b.Peer))
+	})
+	return out
+}
+
+// gates counts the peers that are shut out.
+func (l *ledger) gates(now time.Time) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, g := range l.pages {
+		if g.gated.After(now) {
+			n++
+		}
+	}
+	return n
+}
+
+// serve says whether a peer's wish to be dialled back may be fulfilled, and
+// remembers that it was.
+func (l *ledger) serve(p peer.ID, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	g := l.page(p, now)
+	if now.Sub(g.served) < dialBackEvery {
+		return false
+	}
+	g.served = now
+	return true
+}

@@ -1,0 +1,309 @@
+package libp2p
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/peerstore"
+
+	"tidings/internal/env"
+)
+
+const (
+	// maxLinks bounds the links of a host, counting each peer and class; to
+	// further peers nothing is sent.
+	maxLinks = 1024
+
+	// maxDials bounds the dials under way at once; further links wait.
+	maxDials = 32
+
+	// linkIdle is how long a link lives without a frame.
+	linkIdle = 3 * time.Minute
+
+	// writeTime is how long a peer may take no byte before its link is broken.
+	writeTime = 10 * time.Second
+
+	// closeTime is how long links may still send when the host closes.
+	closeTime = 2 * time.Second
+
+	// After a failure a link waits before it dials again, twice as long each
+	// time; a stream that lasted longPause makes it forget.
+	firstPause, longPause = time.Second, 30 * time.Second
+)
+
+// errGone says that the peer ended a stream.
+var errGone = errors.New("the peer closed the stream")
+
+// links are the ways out of a host.
+type links struct {
+	wg   sync.WaitGroup
+	open atomic.Int64 // streams open
+
+	mu     sync.Mutex // guards what follows, and wg.Add
+	closed bool
+	all    map[linkKey]*link
+}
+
+type linkKey struct {
+	peer  peer.ID
+	class env.Class
+}
+
+func (l *links) init() { l.all = map[linkKey]*link{} }
+
+// wait lets no more frames in and returns when all links are gone. The host's
+// context has ended.
+func (l *links) wait() {
+	l.mu.Lock()
+	l.closed = true
+	l.mu.Unlock()
+	l.wg.Wait()
+}
+
+// A link is the way out to one peer in one class. One goroutine serves it, from
+// the first frame until it has been idle.
+type link struct {
+	host  *Host
+	key   linkKey
+	count *classCounters
+	queue *queue
+	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
+}
+
+// Send queues a frame for a peer; see [env.Network]. It panics if the frame is
+// over env.MaxFrame.
+func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
+	if len(frame) > env.MaxFrame {
+		panic(fmt.Sprintf("libp2p: frame of %d bytes", len(frame)))
+	}
+	count := &h.count.classes[class]
+	h.links.mu.Lock()
+	defer h.links.mu.Unlock()
+	key := linkKey{peer.ID(to.ID), class}
+	l := h.links.all[key]
+	if l == nil {
+		if h.links.closed || len(h.links.all) >= maxLinks {
+			count.noRoom.Add(1)
+			return
+		}
+		l = &link{host: h, key: key, count: count, queue: newQueue()}
+		h.links.all[key] = l
+		h.links.wg.Go(l.run)
+	}
+	if len(to.Addrs) > 0 {
+		l.addrs.Store(&to.Addrs)
+	}
+	count.queueFull.Add(uint64(l.queue.push(frame)))
+}
+
+// retire ends a link for which nothing waits.
+func (l *link) retire() bool {
+	l.host.links.mu.Lock()
+	defer l.host.links.mu.Unlock()
+	if l.queue.len() > 0 && !l.host.links.closed {
+		return false
+	}
+	delete(l.host.links.all, l.key)
+	return true
+}
+
+// run carries frames as long as there are any: it opens a stream, writes, and
+// begins anew when the stream breaks.
+func (l *link) run() {
+	ctx := l.host.ctx
+	pause := firstPause
+	failed := false // since the last stream
+	for l.await(ctx) {
+		if l.shunned() {
+			l.count.refused.Add(uint64(l.queue.clear()))
+			continue
+		}
+		begun := time.Now()
+		met, err := l.session(ctx)
+		if err == nil {
+			pause, failed = firstPause, false
+			continue
+		}
+		l.host.log.Debug("link broke", "peer", l.key.peer, "class", l.key.class, "err", err)
+		if !met {
+			l.count.unreachable.Add(uint64(l.queue.clear()))
+			if !failed && ctx.Err() == nil {
+				l.host.down(l.key.peer)
+			}
+			failed = true
+		} else if failed = false; time.Since(begun) > longPause {
+			pause = firstPause
+		}
+		sleep(ctx, pause)
+		pause = min(2*pause, longPause)
+	}
+	l.count.unreachable.Add(uint64(l.queue.clear()))
+}
+
+// down passes on that a peer cannot be reached.
+func (h *Host) down(p peer.ID) {
+	if e := h.events.Load(); e != nil {
+		e.PeerDown(env.PeerID(p))
+	}
+}
+
+// sleep waits for about d, or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(jitter(d))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// jitter returns d, give or take a quarter, so that hosts do not move in step.
+func jitter(d time.Duration) time.Duration {
+	return d*3/4 + rand.N(d/2+1)
+}
+
+// await waits for a frame; false when the link has retired.
+func (l *link) await(ctx context.Context) bool {
+	idle := time.NewTimer(linkIdle)
+	defer idle.Stop()
+	for l.queue.len() == 0 || ctx.Err() != nil {
+		if ctx.Err() != nil {
+			return !l.retire()
+		}
+		select {
+		case <-ctx.Done():
+		case <-l.queue.some:
+		case <-idle.C:
+			if l.retire() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// shunned says whether the peer is not to be dialled for now.
+func (l *link) shunned() bool {
+	now := time.Now()
+	return l.host.ledger.refused(l.key.peer, now) || l.host.ledger.gated(l.key.peer, now)
+}
+
+// session opens a stream and writes frames to it until it has been idle or the
+// host closes, which is no error. met says whether the peer welcomed us.
+func (l *link) session(ctx context.Context) (met bool, err error) {
+	if addrs := l.addrs.Load(); addrs != nil {
+		l.host.host.Peerstore().AddAddrs(l.key.peer, multiaddrs(*addrs), peerstore.AddressTTL)
+	}
+	w, err := l.host.greet(ctx, l.key.peer, l.key.class)
+	if err != nil {
+		return false, err
+	}
+	l.host.links.open.Add(1)
+	l.host.neighbours.meet(l.host, l.key.peer)
+	defer func() {
+		l.host.neighbours.part(l.host, l.key.peer)
+		l.host.links.open.Add(-1)
+	}()
+
+	// The peer never writes: a read ends when it closes the stream.
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		if _, err := w.reader.ReadByte(); err == nil {
+			l.host.fault(l.key.peer, "frames against the stream")
+		}
+	}()
+	err = l.write(ctx, w.stream, gone)
+	if err == nil {
+		l.finish(w.stream, gone)
+	}
+	_ = w.stream.Reset()
+	<-gone
+	return true, err
+}
+
+// write carries frames from the queue to a stream. It flushes when the queue is
+// empty, and returns without error when the link has been idle or the host is
+// closing and nothing waits any more.
+func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}) error {
+	stop := context.AfterFunc(ctx, func() { _ = l.limit(s) }) // a write under way, too
+	defer stop()
+	b := bufio.NewWriterSize(s, 16<<10)
+	idle := time.NewTimer(linkIdle)
+	defer idle.Stop()
+	for {
+		if frame, ok := l.queue.pop(); ok {
+			if err := l.put(s, b, frame); err != nil {
+				l.count.unreachable.Add(1)
+				return err
+			}
+			continue
+		}
+		if err := b.Flush(); err != nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		idle.Reset(linkIdle)
+		select {
+		case <-l.queue.some:
+		case <-ctx.Done():
+		case <-gone:
+			return errGone
+		case <-idle.C:
+			return nil
+		}
+	}
+}
+
+// put writes one frame.
+func (l *link) put(s network.Stream, b *bufio.Writer, frame []byte) error {
+	if err := l.limit(s); err != nil {
+		return err
+	}
+	if _, err := b.Write(binary.AppendUvarint(b.AvailableBuffer(), uint64(len(frame)))); err != nil {
+		return err
+	}
+	if _, err := b.Write(frame); err != nil {
+		return err
+	}
+	l.count.framesOut.Add(1)
+	l.count.bytesOut.Add(uint64(len(frame)))
+	return nil
+}
+
+// limit sets the time by which a stream has to take the next bytes.
+func (l *link) limit(s network.Stream) error {
+	err := s.SetWriteDeadline(time.Now().Add(writeTime))
+	if by := l.host.closeBy.Load(); by != nil {
+		err = s.SetWriteDeadline(*by)
+	}
+	return err
+}
+
+// finish ends a stream and waits a moment for the peer to have read it all.
+func (l *link) finish(s network.Stream, gone <-chan struct{}) {
+	if s.CloseWrite() != nil {
+		return
+	}
+	by := time.Now().Add(closeTime)
+	if limit := l.host.closeBy.Load(); limit != nil {
+		by = *limit
+	}
+	timer := time.NewTimer(time.Until(by))
+	defer timer.Stop()
+	select {
+	case <-gone:
+	case <-timer.C:
+	}
+}

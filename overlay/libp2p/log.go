@@ -1,0 +1,69 @@
+package libp2p
+
+import (
+	"context"
+	"log/slog"
+
+	golog "github.com/ipfs/go-log/v2"
+	"github.com/libp2p/go-libp2p/gologshim"
+	"go.uber.org/zap/zapcore"
+)
+
+// SetLog sends what go-libp2p and kad-dht say of themselves, from warnings up,
+// to a handler instead of stderr. They have one logger for the whole process:
+// a command calls SetLog once, before it makes its first host.
+func SetLog(handler slog.Handler) error {
+	quiet := warnings{handler}
+	gologshim.SetDefaultHandler(quiet)
+	golog.SetPrimaryCore(&core{quiet})
+	return golog.SetLogLevel("*", "warn")
+}
+
+// warnings passes on warnings and errors.
+type warnings struct{ slog.Handler }
+
+func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+}
+
+func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return warnings{w.Handler.WithAttrs(attrs)}
+}
+
+func (w warnings) WithGroup(name string) slog.Handler { return warnings{w.Handler.WithGroup(name)} }
+
+// core is a zapcore.Core that writes to slog.
+type core struct{ handler slog.Handler }
+
+func level(l zapcore.Level) slog.Level { return slog.Level(4 * l) }
+
+func (c *core) Enabled(l zapcore.Level) bool {
+	return c.handler.Enabled(context.Background(), level(l))
+}
+
+func (c *core) With(fields []zapcore.Field) zapcore.Core {
+	return &core{c.handler.WithAttrs([]slog.Attr{slog.Any("context", collect(fields))})}
+}
+
+func (c *core) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if c.Enabled(e.Level) {
+		return ce.AddCore(e, c)
+	}
+	return ce
+}
+
+func (c *core) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	r := slog.NewRecord(e.Time, level(e.Level), e.Message, 0)
+	r.Add("logger", e.LoggerName, "fields", collect(fields))
+	return c.handler.Handle(context.Background(), r)
+}
+
+func (c *core) Sync() error { return nil }
+
+func collect(fields []zapcore.Field) map[string]any {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	return enc.Fields
+}

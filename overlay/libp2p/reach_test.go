@@ -1,0 +1,185 @@
+package libp2p
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/event"
+	"github.com/libp2p/go-libp2p/core/host"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"tidings/internal/env"
+	"tidings/overlay/libp2p/libp2ppb"
+)
+
+// addresses are the binary multiaddrs that a host listens at.
+func addresses(h *tester) []string {
+	addrs := h.Peer().Addrs
+	slices.Sort(addrs)
+	return addrs
+}
+
+func TestDialBackMakesReachable(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), running(t, func(c *Config) { c.Founder = true })
+	if got := next(t, "the founder to be reachable", b.reachable); len(got) != 2 {
+		t.Errorf("founder is reachable at %q", got)
+	}
+	a.Send(b.Peer(), env.Control, []byte("hello"))
+	got := next(t, "to be reachable", a.reachable)
+	slices.Sort(got)
+	if want := addresses(a); !slices.Equal(got, want) {
+		t.Errorf("reachable at %q, want %q", got, want)
+	}
+	if s := a.Stats(); s.Reachable != 2 || b.Stats().DialBacks != 1 {
+		t.Errorf("stats %+v, %+v", s, b.Stats())
+	}
+	wait(t, "the dialler to be gone", func() bool { return a.Stats().Connections == 1 })
+}
+
+func TestWhoRefusesConnectionsIsNotReachable(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, func(c *Config) { c.RefuseInbound = true }), running(t, nil)
+	a.Send(b.Peer(), env.Control, []byte("hello"))
+	next(t, "a frame", b.letters)
+	b.Send(env.Peer{ID: a.ID()}, env.Control, []byte("hello, client"))
+	next(t, "a frame over the client's connection", a.letters)
+	wait(t, "a dial-back to fail", func() bool { return a.Stats().DialBackFails == 1 })
+	if s := a.Stats(); s.Reachable != 0 || len(a.reachable) != 0 {
+		t.Errorf("reachable: %+v", s)
+	}
+}
+
+func TestThreeFailuresEndReachability(t *testing.T) {
+	h := made(t, func(c *Config) { c.RefuseInbound = true })
+	reports := make(chan []string, 10)
+	tell, err := h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tell.Close()
+	p := &prover{host: h.Host, report: func(a []string) { reports <- a }, tell: tell, backoff: askFirst,
+		asked: map[peer.ID]time.Time{}, served: map[peer.ID]time.Time{}}
+	h.reach.proven[h.endpoints()[0]] = time.Now()
+	p.publish()
+	if got := next(t, "the first report", reports); len(got) != 1 {
+		t.Errorf("reachable at %q", got)
+	}
+	h.start() // so that it answers its neighbours
+	for i := range maxAskFails {
+		other := running(t, nil)
+		other.Send(h.Peer(), env.Control, []byte("refused"))
+		h.Send(other.Peer(), env.Control, []byte("hello"))
+		next(t, "a frame", other.letters)
+		wait(t, "a failure", func() bool { p.step(t.Context()); return p.fails == i+1 })
+		if i < maxAskFails-1 && len(reports) > 0 {
+			t.Fatalf("lost after %d failures", i+1)
+		}
+	}
+	if got := next(t, "the loss", reports); len(got) != 0 {
+		t.Errorf("still reachable at %q", got)
+	}
+}
+
+// back sends a request to be dialled back from a stranger.
+func back(t *testing.T, from host.Host, to *tester, addrs ...string) *libp2ppb.DialBackReply {
+	t.Helper()
+	s, err := from.NewStream(t.Context(), to.host.ID(), dialBackProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.SetDeadline(time.Now().Add(patience))
+	m := &libp2ppb.DialBack{Nonce: make([]byte, nonceSize)}
+	for _, a := range addrs {
+		m.Addrs = append(m.Addrs, bytesOf(t, a))
+	}
+	reply, err := exchange(s, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply
+}
+
+func TestDialBackIsForNeighboursAndSeldom(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	s := stranger(t, h)
+	if r := back(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 0 || r.Words != "say Hello first" {
+		t.Errorf("a stranger: %v", r)
+	}
+	welcomed(t, s, h, env.Control)
+	if r := back(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 1 {
+		t.Errorf("a neighbour: %v", r)
+	}
+	if r := back(t, s, h, "/ip4/127.0.0.1/tcp/1"); r.Tried != 0 || r.Words != "asked too often; try again" {
+		t.Errorf("a neighbour again: %v", r)
+	}
+}
+
+func TestUnaskedNonceProvesNothing(t *testing.T) {
+	t.Parallel()
+	h := running(t, nil)
+	q := &question{peer: "asked", asked: h.endpoints()}
+	nonce := h.reach.begin(q)
+	good := h.endpoints()[0]
+	good.ip = netip.MustParseAddr("127.0.0.1")
+	for _, c := range []struct {
+		name    string
+		nonce   []byte
+		from    peer.ID
+		at      endpoint
+		allowed bool
+		ok      bool
+	}{
+		{"another nonce", make([]byte, nonceSize), "dialler", good, true, false},
+		{"by the asked", nonce, "asked", good, true, false},
+		{"another port", nonce, "dialler", endpoint{good.ip, good.port + 1, good.quic}, true, false},
+		{"another transport", nonce, "dialler", endpoint{good.ip, good.port, !good.quic}, true, false},
+		{"an address not allowed", nonce, "dialler", good, false, false},
+		{"as it should be", nonce, "dialler", good, true, true},
+		{"twice", nonce, "dialler", good, true, false},
+	} {
+		if got := h.reach.confirm(c.nonce, c.from, c.at, c.allowed); got != c.ok {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	if n := h.reach.end(nonce); n != 1 {
+		t.Errorf("%d addresses proven", n)
+	}
+}
+
+func bytesOf(t testing.TB, s string) []byte {
+	t.Helper()
+	a, err := ma.NewMultiaddr(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Bytes()
+}
+
+func FuzzDialable(f *testing.F) {
+	for _, s := range []string{
+		"/ip4/127.0.0.1/tcp/80", "/ip4/0.0.0.0/tcp/4801", "/ip4/198.51.100.7/udp/4801/quic-v1",
+		"/ip6/::1/tcp/22", "/dns4/localhost/tcp/80", "/ip4/8.8.8.8/tcp/0", "/ip4/10.0.0.1/tcp/1/p2p-circuit",
+		"/ip6zone/x/ip6/fe80::1/tcp/1", "/ip4/8.8.8.8/tcp/1/ws",
+	} {
+		f.Add(bytesOf(f, s), false)
+	}
+	seen := netip.MustParseAddr("8.8.8.8")
+	f.Fuzz(func(t *testing.T, addr []byte, private bool) {
+		h := &Host{gate: newGater(Config{PrivateAddresses: private}, newLedger(), nil)}
+		for _, a := range h.dialable([][]byte{addr, addr}, seen) {
+			e, ok := endpointOf(a)
+			switch {
+			case !ok || e.port == 0:
+				t.Errorf("would dial %v", a)
+			case e.ip == seen:
+			case !private || isPublic(e.ip) || e.ip.IsLoopback() || e.ip.IsUnspecified() || e.ip.IsMulticast():
+				t.Errorf("would dial %v for a peer at %v", a, seen)
+			}
+		}
+	})
+}

@@ -1,0 +1,96 @@
+package libp2p
+
+import (
+	"sync/atomic"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// Stats counts what a host did since it was made.
+type Stats struct {
+	Connections int // peers connected now
+	LinksOut    int // streams open now, each of one peer and class
+	LinksIn     int
+	Gated       int // peers shut out now
+	Reachable   int // addresses at which peers dialled this host lately
+
+	Control, Bulk ClassStats
+
+	Dials         uint64 // streams this host tried to open
+	DialFailures  uint64 // of those, for lack of a connection or a handshake
+	Refusals      uint64 // handshakes that one side refused with words
+	BadHandshakes uint64 // inbound handshakes that were garbage, or too slow
+	BadFrames     uint64 // frames over the limit, or blamed by the node
+	Floods        uint64 // inbound streams closed for sending too much
+	DialBacks     uint64 // times this host dialled a peer back
+	DialBackFails uint64 // times a peer could not dial this host back
+}
+
+// ClassStats counts the frames of a class.
+type ClassStats struct {
+	FramesIn, BytesIn   uint64 // given to the node
+	FramesOut, BytesOut uint64 // written to a stream
+	Drops               Drops
+}
+
+// Drops counts frames that were lost, by reason.
+type Drops struct {
+	QueueFull   uint64 // out: the peer reads too slowly; the oldest went
+	Unreachable uint64 // out: no connection, or it broke
+	Refused     uint64 // out: the peer is of another network or version, or gated
+	NoRoom      uint64 // out: too many links, or the host is closing
+	Rate        uint64 // in: the peer sends too much
+	Inbox       uint64 // in: the node does not keep up
+}
+
+// counters are the parts of Stats that grow.
+type counters struct {
+	classes [2]classCounters
+
+	dials, dialFailures, refusals, badHandshakes atomic.Uint64
+	badFrames, floods, dialBacks, dialBackFails  atomic.Uint64
+}
+
+type classCounters struct {
+	framesIn, bytesIn, framesOut, bytesOut               atomic.Uint64
+	queueFull, unreachable, refused, noRoom, rate, inbox atomic.Uint64
+}
+
+func (c *classCounters) stats() ClassStats {
+	return ClassStats{
+		FramesIn: c.framesIn.Load(), BytesIn: c.bytesIn.Load(),
+		FramesOut: c.framesOut.Load(), BytesOut: c.bytesOut.Load(),
+		Drops: Drops{
+			QueueFull: c.queueFull.Load(), Unreachable: c.unreachable.Load(), Refused: c.refused.Load(),
+			NoRoom: c.noRoom.Load(), Rate: c.rate.Load(), Inbox: c.inbox.Load(),
+		},
+	}
+}
+
+// Stats returns the host's counters.
+func (h *Host) Stats() Stats {
+	out, in := h.links.open.Load(), h.inbound.len()
+	return Stats{
+		Connections: len(h.host.Network().Peers()),
+		LinksOut:    int(out),
+		LinksIn:     in,
+		Gated:       h.ledger.gates(time.Now()),
+		Reachable:   len(h.reach.addrs()),
+
+		Control: h.count.classes[env.Control].stats(),
+		Bulk:    h.count.classes[env.Bulk].stats(),
+
+		Dials:         h.count.dials.Load(),
+		DialFailures:  h.count.dialFailures.Load(),
+		Refusals:      h.count.refusals.Load(),
+		BadHandshakes: h.count.badHandshakes.Load(),
+		BadFrames:     h.count.badFrames.Load(),
+		Floods:        h.count.floods.Load(),
+		DialBacks:     h.count.dialBacks.Load(),
+		DialBackFails: h.count.dialBackFails.Load(),
+	}
+}
+
+// Refusals returns the refusals of the last ten minutes, the latest first.
+func (h *Host) Refusals() []Refusal { return h.ledger.refusals(time.Now()) }

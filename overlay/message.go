@@ -1,0 +1,132 @@
+package overlay
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+// Bounds of messages; overlay.proto names the same.
+const (
+	maxRecords = 256
+	maxHeads   = 1024
+	maxDepth   = 255
+	maxHops    = 64
+	// MaxPayload is the size of the largest routed payload in bytes: what is
+	// left of a frame beside record, key and bookkeeping.
+	MaxPayload = env.MaxFrame - 4<<10
+)
+
+// parse reads a message and checks every bound, so that no other code has to.
+func parse(body []byte) (*overlaypb.Message, error) {
+	m := new(overlaypb.Message)
+	if err := proto.Unmarshal(body, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	if what := breaks(m); what != "" {
+		return nil, fmt.Errorf("%w: overlay message: %s", env.ErrFrame, what)
+	}
+	return m, nil
+}
+
+// frame encodes a message.
+func frame(m *overlaypb.Message) []byte { return wire.AppendFrame(nil, wire.Overlay, m) }
+
+// breaks says which bound a message breaks, if any.
+func breaks(m *overlaypb.Message) string {
+	if len(m.Record) > maxRecord {
+		return "record too long"
+	}
+	switch b := m.Body.(type) {
+	case *overlaypb.Message_Probe:
+		if b.Probe.Depth > maxDepth {
+			return "probe: depth"
+		}
+	case *overlaypb.Message_Route:
+		r := b.Route
+		switch {
+		case len(r.Key) != len(ID{}):
+			return "route: key"
+		case r.Hops > maxHops:
+			return "route: hops"
+		case r.Layer == 0 || r.Layer > 255:
+			return "route: layer"
+		case len(r.Payload) > MaxPayload:
+			return "route: payload"
+		}
+	case *overlaypb.Message_Ack:
+		if b.Ack.Receipt && len(b.Ack.Root) != len(ID{}) {
+			return "receipt: root"
+		}
+	case *overlaypb.Message_Find:
+		if len(b.Find.Key) != len(ID{}) {
+			return "find: key"
+		}
+	case *overlaypb.Message_Nearby:
+		return breaksRecords(b.Nearby.Records, b.Nearby.Depth, maxRecords)
+	case *overlaypb.Message_Leaf:
+		if len(b.Leaf.Ids) > maxHeads {
+			return "leaf: ids"
+		}
+		return breaksRecords(b.Leaf.Records, b.Leaf.Depth, maxRecords)
+	case *overlaypb.Message_RowAsk:
+		if b.RowAsk.Row >= Digits || b.RowAsk.Columns > 1<<16-1 {
+			return "row ask"
+		}
+	case *overlaypb.Message_RowGive:
+		if b.RowGive.Row >= Digits || b.RowGive.Vacant > 1<<16-1 {
+			return "row give"
+		}
+		return breaksRecords(b.RowGive.Records, 0, 16)
+	case *overlaypb.Message_Gone:
+		if len(b.Gone.Id) != len(ID{}) {
+			return "gone: id"
+		}
+	case *overlaypb.Message_Leave:
+	default:
+		return "no body"
+	}
+	return ""
+}
+
+func breaksRecords(records [][]byte, depth uint32, limit int) string {
+	if len(records) > limit {
+		return "too many records"
+	}
+	if depth > maxDepth {
+		return "depth"
+	}
+	for _, r := range records {
+		if len(r) > maxRecord {
+			return "record too long"
+		}
+	}
+	return ""
+}
+
+// open reads the records of a message; those that are not what they claim to be
+// are counted and left out.
+func (n *Node) open(records [][]byte) []*Contact {
+	of := make([]*Contact, 0, len(records))
+	for _, raw := range records {
+		c, err := openRecord(n.network, n.verify, raw)
+		if err != nil {
+			n.stats.Garbage++
+			continue
+		}
+		of = append(of, c)
+	}
+	return of
+}
+
+func raws(of []*Contact) [][]byte {
+	out := make([][]byte, 0, len(of))
+	for _, c := range of {
+		out = append(out, c.Raw)
+	}
+	return out
+}

@@ -1,0 +1,125 @@
+package overlay
+
+import (
+	"slices"
+
+	"tidings/internal/plant"
+)
+
+// nextHop decides where a message goes from here: to next; or nowhere, because
+// this node is the root; or nowhere yet (wait), because somebody nearer may
+// stand in a slot that is not confirmed empty. Each next is nearer to the key
+// than this node, so that no message goes round in a circle, whatever the
+// tables say. Peers that left something unanswered, and those in tried, are
+// passed over while there are others.
+func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
+	if n.state == Attached || !n.self.Member {
+		return n.hostFor(tried), false, false
+	}
+	var spared *peer // silent, but perhaps the root itself
+	var best, bestSpared ID
+	consider := func(p *peer) {
+		if p == nil || p.contact == nil || !Nearer(key, p.contact.ID, n.self.ID) {
+			return
+		}
+		id := p.contact.ID
+		if p.suspect || slices.Contains(tried, p) {
+			if spared == nil || Nearer(key, id, bestSpared) {
+				spared, bestSpared = p, id
+			}
+		} else if next == nil || Nearer(key, id, best) {
+			next, best = p, id
+		}
+	}
+	if n.leaf.Covers(key) {
+		for _, c := range n.leaf.Members() {
+			if c != n.self && Nearer(key, c.ID, n.self.ID) {
+				consider(n.peers[c.Peer.ID])
+			}
+		}
+		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
+			return nil, true, false
+		}
+	} else if s, _, _ := n.table.slot(key, n.leaf.Depth()); s != nil && s.contact != nil {
+		consider(s.contact)
+		consider(s.spare)
+	} else {
+		for _, c := range n.leaf.Members() {
+			consider(n.peers[c.Peer.ID])
+		}
+		n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
+			consider(s.contact)
+			consider(s.spare)
+		})
+		wait = !n.nearerSlotsEmpty(key, next)
+	}
+	switch {
+	case next != nil:
+		return next, false, wait
+	case spared != nil && !slices.Contains(tried, spared):
+		return spared, false, false // no other way: try the suspect
+	case spared != nil:
+		return nil, false, false // all ways tried; again, until it answers or is buried
+	}
+	return nil, n.state == Active && !wait, wait
+}
+
+// nearerSlotsEmpty says whether all slots in which somebody nearer to key than
+// next (or than this node, if nil) could stand are confirmed empty. It asks
+// around for those that are not.
+func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
+	limit := n.self.ID
+	if next != nil {
+		limit = next.contact.ID
+	}
+	empty := true
+	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
+		if s.contact != nil || n.slotEmpty(s) {
+			return
+		}
+		nearest := key // of all ids in the slot: the key below the slot's prefix
+		for i := range row {
+			setDigit(&nearest, i, n.self.ID.Digit(i))
+		}
+		setDigit(&nearest, row, col)
+		if Nearer(key, nearest, limit) {
+			empty = false
+			if now := n.clock.Now(); now.Sub(s.asked) > holdLimit {
+				s.asked = now
+				n.askAround(row, col)
+			}
+		}
+	})
+	return empty
+}
+
+func setDigit(id *ID, i, digit int) {
+	shift := 4 * (1 - i%2)
+	id[i/2] = id[i/2]&^(15<<shift) | byte(digit<<shift)
+}
+
+// hostFor returns the member that a client's message goes to first.
+func (n *Node) hostFor(tried []*peer) *peer {
+	var spared *peer
+	for _, p := range n.hosts {
+		if p.attached.IsZero() {
+			continue
+		}
+		if !p.suspect && !slices.Contains(tried, p) {
+			return p
+		}
+		if !slices.Contains(tried, p) {
+			spared = p
+		}
+	}
+	return spared
+}
+
+// IsRoot says whether this node is the root of key, as far as it knows.
+func (n *Node) IsRoot(key ID) bool {
+	if n.state != Active {
+		return false
+	}
+	_, root, _ := n.nextHop(key, nil)
+	return root
+}

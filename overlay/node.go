@@ -1,0 +1,308 @@
+package overlay
+
+import (
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+// An Application is a layer above the overlay.
+type Application interface {
+	// Forward is asked about a message at every node on its way, its origin
+	// and its root included, before it goes on. If it returns true the layer
+	// has taken the message over, and the way ends here.
+	Forward(m *Message) bool
+
+	// Deliver is called at the root of the message's key. At most once for
+	// a message at one node; at another node again if the origin had to try
+	// once more and the root changed between.
+	Deliver(m *Message)
+
+	// PeerGone reports that a peer the layer Watches is dead, or has left.
+	PeerGone(id env.PeerID)
+
+	// LeafChanged reports that members joined or left the node's leaf, so
+	// that the root of a key may be another.
+	LeafChanged()
+}
+
+// A Message is a payload on its way.
+type Message struct {
+	Key     ID
+	Layer   wire.Layer
+	Payload []byte
+	// Prev is the peer it came from, empty at its origin.
+	Prev env.PeerID
+	Hops int
+}
+
+// State says how far a node has come in its network.
+type State uint8
+
+const (
+	// Alone: it knows nobody yet, or waits to learn whether it can be dialled.
+	Alone State = iota
+	// Joining: it looks for its leaf and is being acknowledged.
+	Joining
+	// Active: a member; it is the root of keys.
+	Active
+	// Attached: a client that one or two members act for.
+	Attached
+	// Left: it left in good order.
+	Left
+)
+
+func (s State) String() string {
+	return [...]string{"alone", "joining", "active", "attached", "left"}[s]
+}
+
+// A Node is one node of the overlay. It is not safe for concurrent use.
+type Node struct {
+	cfg     Config
+	network string
+	clock   env.Clock
+	net     env.Network
+	store   env.Store
+	rand    *rand.Rand
+	log     *slog.Logger
+	signer  *wire.Signer
+	verify  wire.Verifier
+	apps    [256]Application
+
+	self      *Contact
+	state     State
+	started   time.Time
+	reachable []string // where it was dialled back; nil: not, or not known
+	stats     Stats
+
+	peers     map[env.PeerID]*peer
+	strangers []env.PeerID // peers without a place, the oldest first
+	leaf      *LeafSet
+	table     table
+	join      join
+	held      []*passage // wait until the node is active, or a slot is confirmed
+	ways      ways
+	dead      graveyard
+	known     []*Contact // remembered from an earlier life
+	hosts     []*peer    // the members that act for a client
+
+	cal      env.Calendar[task]
+	changed  bool          // LeafChanged is due
+	rowAt    time.Time     // when the next contact of the table is asked
+	restless time.Time     // since when the leaf calls for another depth
+	rumours  int           // rounds of comparing leaves that are still to come
+	burst    time.Time     // when the whole table was last probed
+	rose     time.Time     // when the dead were last all visited
+	turn     int           // of the slots, whose contact is asked next
+	quick    int           // rounds through the whole table that are still to come at once
+	saved    map[ID]uint64 // what the store holds: records by time of issue
+}
+
+// A task is an entry of the node's calendar. What it is about may be gone when
+// its time comes.
+type task struct {
+	kind taskKind
+	peer env.PeerID
+	n    uint64
+}
+
+type taskKind uint8
+
+const (
+	taskProbe  taskKind = iota // a probe is unanswered; n: nonce
+	taskHop                    // a hop did not acknowledge; n: message
+	taskRetry                  // the root did not acknowledge; n: message
+	taskHeld                   // a message has waited long enough; n: message
+	taskJoin                   // the next step of a join
+	taskWatch                  // look after the watched
+	taskRumour                 // compare leaves after a change
+	taskRow                    // ask the next contact of the table
+	taskRowDue                 // a contact left RowAsk unanswered; n: row
+	taskSettle                 // see whether the leaf still calls for another depth
+	taskDead                   // probe somebody remembered as dead
+	taskSave                   // remember who is here
+)
+
+// New returns a node that is not yet in the network; it acts when Run and Found
+// are called.
+func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
+	n := &Node{
+		cfg:     cfg.filled(),
+		network: cfg.Network.Name,
+		clock:   e.Clock,
+		net:     e.Network,
+		store:   e.Store,
+		rand:    e.Rand,
+		log:     e.Log,
+		signer:  signer,
+		verify:  verify,
+		peers:   map[env.PeerID]*peer{},
+		ways:    ways{on: map[uint64]*passage{}},
+	}
+	n.started = n.clock.Now()
+	n.self = newRecord(n.network, signer, nil, n.started, false)
+	n.leaf = newLeafSet(n.self, cfg.Network.LeafSplit, cfg.Network.LeafMerge)
+	n.table.self = n.self.ID
+	n.recall()
+	n.at(n.started, task{kind: taskJoin})
+	n.after(n.spread(n.cfg.WatchInterval), task{kind: taskWatch})
+	n.after(n.spread(n.cfg.DeadInterval), task{kind: taskDead})
+	n.after(n.spread(n.cfg.SaveInterval), task{kind: taskSave})
+	return n
+}
+
+// Handle registers the layer that takes the messages routed for it.
+func (n *Node) Handle(layer wire.Layer, app Application) { n.apps[layer] = app }
+
+// ID is the node's own id.
+func (n *Node) ID() ID { return n.self.ID }
+
+// Self is the node's own record.
+func (n *Node) Self() *Contact { return n.self }
+
+// State says how far the node has come.
+func (n *Node) State() State { return n.state }
+
+// Leaf is the node's leaf. It must not be changed, nor kept.
+func (n *Node) Leaf() *LeafSet { return n.leaf }
+
+// Hosts returns the members that act for this node while it is a client.
+func (n *Node) Hosts() []*Contact {
+	var of []*Contact
+	for _, p := range n.hosts {
+		of = append(of, p.contact)
+	}
+	return of
+}
+
+// at enters a task; after does so from now on.
+func (n *Node) at(t time.Time, what task)        { n.cal.Add(t, what) }
+func (n *Node) after(d time.Duration, what task) { n.cal.Add(n.clock.Now().Add(d), what) }
+func (n *Node) spread(d time.Duration) time.Duration { // d give or take a quarter, so that nodes do not march in step
+	return d*3/4 + time.Duration(n.rand.Int64N(int64(d)/2+1))
+}
+
+// Run does what is due and returns when it wants to be run next.
+func (n *Node) Run(now time.Time) time.Time {
+	for {
+		t, at, ok := n.cal.Pop(now)
+		if !ok {
+			break
+		}
+		n.do(t, at, now)
+	}
+	n.ways.expire(now)
+	if n.changed {
+		n.changed = false
+		n.settled(now)
+		for _, app := range n.apps {
+			if app != nil {
+				app.LeafChanged()
+			}
+		}
+	}
+	return n.cal.Next()
+}
+
+func (n *Node) do(t task, at, now time.Time) {
+	switch t.kind {
+	case taskProbe:
+		n.probeUnanswered(n.peers[t.peer], t.n)
+	case taskHop:
+		n.hopSilent(n.ways.on[t.n], at)
+	case taskRetry:
+		n.retry(n.ways.on[t.n], at)
+	case taskHeld:
+		n.heldLong(n.ways.on[t.n], at)
+	case taskJoin:
+		n.stepJoin()
+	case taskWatch:
+		n.watch(now)
+	case taskRumour:
+		n.rumour()
+	case taskRow:
+		if n.rowAt.Equal(at) {
+			n.rowTurn()
+		}
+	case taskRowDue:
+		n.rowUnanswered(n.peers[t.peer], at)
+	case taskSettle:
+		n.settled(now)
+	case taskDead:
+		n.visitGrave()
+	case taskSave:
+		n.save()
+	}
+}
+
+// Receive takes one message of the overlay's from a peer.
+func (n *Node) Receive(from env.PeerID, body []byte) error {
+	m, err := parse(body)
+	if err != nil {
+		n.stats.Garbage++
+		return err
+	}
+	if n.state == Left {
+		return nil
+	}
+	p := n.peers[from]
+	if len(m.Record) > 0 && (p == nil || p.contact == nil || string(p.contact.Raw) != string(m.Record)) {
+		c, err := openRecord(n.network, n.verify, m.Record)
+		if err != nil {
+			n.stats.Garbage++
+			return err
+		}
+		if c.Peer.ID != from {
+			n.stats.Garbage++
+			return ErrRecord
+		}
+		p = n.introduce(c)
+	}
+	if p == nil {
+		p = n.acquaint(from)
+	}
+	n.heardFrom(p)
+	n.dispatch(p, m)
+	n.forget(p)
+	return nil
+}
+
+func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
+	switch b := m.Body.(type) {
+	case *overlaypb.Message_Probe:
+		n.onProbe(p, b.Probe)
+	case *overlaypb.Message_Route:
+		n.onRoute(p, b.Route)
+	case *overlaypb.Message_Ack:
+		n.onAck(p, b.Ack)
+	case *overlaypb.Message_Find:
+		n.onFind(p, b.Find)
+	case *overlaypb.Message_Nearby:
+		n.onNearby(p, b.Nearby)
+	case *overlaypb.Message_Leaf:
+		n.onLeaf(p, b.Leaf)
+	case *overlaypb.Message_RowAsk:
+		n.onRowAsk(p, b.RowAsk)
+	case *overlaypb.Message_RowGive:
+		n.onRowGive(p, b.RowGive)
+	case *overlaypb.Message_Gone:
+		n.onGone(p, b.Gone)
+	case *overlaypb.Message_Leave:
+		n.onLeave(p)
+	}
+}
+
+// send puts a message on its way, with the node's record as long as the peer
+// may not have it.
+func (n *Node) send(p *peer, m *overlaypb.Message) {
+	if !p.told {
+		m.Record = n.self.Raw
+		p.toldNow = true
+	}
+	n.stats.Sent++
+	n.net.Send(p.addr(), env.Control, frame(m))
+}

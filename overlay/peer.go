@@ -1,0 +1,76 @@
+package overlay
+
+import (
+	"time"
+
+	"tidings/internal/env"
+)
+
+// A peer is what a node remembers of another as long as it has to do with it:
+// a member of its leaf, a contact of its table, a client, or somebody it is
+// getting to know.
+type peer struct {
+	id      env.PeerID
+	contact *Contact // nil until its record came
+	heard   time.Time
+
+	// Round trips as TCP estimates them (RFC 6298): smoothed and variation.
+	rtt, rttvar time.Duration
+
+	told    bool // it has my record: it answered since I sent it
+	toldNow bool // my record is on its way
+
+	probe     uint64    // nonce of the probe that is out; 0: none
+	nonce     uint64    // of the last probe, by which its reply is timed
+	attempts  int       // probes sent without an answer
+	probeSent time.Time //
+	probeDue  time.Time // when the attempt counts as unanswered
+	suspect   bool      // left something unanswered; spared while others will do
+
+	depth  int    // of its leaf, as it last said
+	digest uint64 // of its leaf
+	synced time.Time
+	syncs  bool // an answer to a question about its leaf is due
+
+	row     int // asked for by RowAsk
+	rowSent time.Time
+	rowDue  time.Time // an answer to RowAsk is due then; zero: none is out
+
+	attached  time.Time // a client's last word; zero: not my client
+	hosts     bool      // acts for me, who am a client
+	candidate bool      // heard of by others; takes its place once it has answered
+	wanted    int       // layers above that asked to know when it goes
+}
+
+// Bounds of the time that a peer is given to answer.
+const (
+	minRTO     = 300 * time.Millisecond
+	maxRTO     = 3 * time.Second
+	initialRTO = time.Second
+)
+
+// rto is how long an answer of the peer may take before it counts as missing.
+func (p *peer) rto() time.Duration {
+	if p.rtt == 0 {
+		return initialRTO
+	}
+	return min(max(p.rtt+4*p.rttvar, minRTO), maxRTO)
+}
+
+// sample takes one measured round trip into the estimate.
+func (p *peer) sample(d time.Duration) {
+	if p.rtt == 0 {
+		p.rtt, p.rttvar = max(d, 1), d/2
+		return
+	}
+	p.rttvar += ((p.rtt - d).Abs() - p.rttvar) / 4
+	p.rtt += (d - p.rtt) / 8
+}
+
+// addr is the peer as the network dials it.
+func (p *peer) addr() env.Peer {
+	if p.contact != nil {
+		return p.contact.Peer
+	}
+	return env.Peer{ID: p.id}
+}

@@ -1,0 +1,199 @@
+package overlay
+
+import (
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay/overlaypb"
+)
+
+// maxAttempts is how many probes a peer may leave unanswered before it is held
+// to be dead. With 1 % loss each way three in a row are lost to a live peer
+// once in 130,000 times; and its death needs other nodes' probes to fail too.
+const maxAttempts = 3
+
+// probe asks a peer whether it lives, unless it is being asked already. Whatever
+// it says next counts as an answer.
+func (n *Node) probe(p *peer) {
+	if p.probe != 0 {
+		return
+	}
+	p.attempts = 0
+	n.probeAgain(p)
+}
+
+func (n *Node) probeAgain(p *peer) {
+	now := n.clock.Now()
+	wait := p.rto() << p.attempts
+	p.nonce = n.rand.Uint64() | 1
+	p.probe = p.nonce
+	p.attempts++
+	p.probeSent, p.probeDue = now, now.Add(wait)
+	n.stats.Probes++
+	n.at(p.probeDue, task{kind: taskProbe, peer: p.id, n: p.probe})
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
+		Nonce:   p.probe,
+		Want:    p.contact == nil,
+		Depth:   uint32(n.leaf.Depth()),
+		Digest:  n.leaf.Digest(),
+		Decided: n.leaf.decided,
+		Attach:  p.hosts && n.state != Active,
+	}}})
+}
+
+func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
+	if m.Reply {
+		if m.Nonce == p.nonce {
+			p.sample(n.clock.Now().Sub(p.probeSent))
+		}
+		n.settleProbe(p)
+		if m.Attach {
+			n.attachedTo(p)
+		} else if p.hosts && n.state == Attached {
+			n.detach(p) // it does not act for me any longer
+		}
+	} else {
+		granted := m.Attach && n.attach(p)
+		n.send(p, n.probeReply(m, granted))
+	}
+	n.compareWith(p, int(m.Depth), m.Decided, m.Digest)
+}
+
+func (n *Node) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Message {
+	r := &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
+		Nonce:   m.Nonce,
+		Reply:   true,
+		Depth:   uint32(n.leaf.Depth()),
+		Digest:  n.leaf.Digest(),
+		Decided: n.leaf.decided,
+		Attach:  granted,
+	}}}
+	if m.Want {
+		r.Record = n.self.Raw
+	}
+	return r
+}
+
+// settleProbe does what waited for a peer's answer.
+func (n *Node) settleProbe(p *peer) {
+	if n.state == Joining {
+		n.joinedYet()
+	}
+}
+
+// probeUnanswered goes on when the time of an attempt is over.
+func (n *Node) probeUnanswered(p *peer, nonce uint64) {
+	if p == nil || p.probe != nonce {
+		return
+	}
+	p.suspect = true
+	if p.attempts < maxAttempts {
+		n.probeAgain(p)
+		return
+	}
+	p.probe = 0
+	n.died(p)
+}
+
+// died buries a peer that left three attempts unanswered.
+func (n *Node) died(p *peer) {
+	now := n.clock.Now()
+	wasCandidate := p.candidate
+	watched := p.contact != nil && n.watches(p.contact)
+	placed := n.drop(p)
+	if p.contact != nil {
+		n.dead.bury(p.contact, now, placed)
+	}
+	if placed {
+		n.stats.Deaths++
+		if watched {
+			n.announceDeath(p.contact)
+		}
+		if n.burst.IsZero() || now.Sub(n.burst) >= n.cfg.BurstInterval {
+			n.burst = now
+			n.probeTable()
+		}
+	}
+	if wasCandidate && n.state == Joining {
+		n.joinedYet()
+	}
+}
+
+// probeTable probes every contact that has not spoken just now.
+func (n *Node) probeTable() {
+	now := n.clock.Now()
+	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
+		for _, p := range []*peer{s.contact, s.spare} {
+			if p != nil && now.Sub(p.heard) > p.rto() {
+				n.probe(p)
+			}
+		}
+	})
+}
+
+// drop takes a peer out of everything: it is dead, or has left. It says whether
+// it had a place.
+func (n *Node) drop(p *peer) bool {
+	placed := false
+	p.candidate, p.probe, p.attempts, p.syncs = false, 0, 0, false
+	p.heard, p.told = time.Time{}, false
+	if p.contact != nil {
+		if n.leaf.Remove(p.contact.ID) {
+			placed = true
+			n.changed = true
+			n.spreadRumour()
+		}
+		if n.table.remove(p) {
+			placed = true
+			if s, row, col := n.table.slot(p.contact.ID, n.leaf.Depth()); s != nil && s.contact == nil {
+				n.askAround(row, col)
+			}
+		}
+	}
+	if p.hosts {
+		placed = true
+		n.detach(p)
+	}
+	if !p.attached.IsZero() {
+		placed = true
+		p.attached = time.Time{}
+	}
+	n.wayLost(p)
+	if p.wanted > 0 {
+		placed = true
+		for _, app := range n.apps {
+			if app != nil {
+				app.PeerGone(p.id)
+			}
+		}
+	}
+	n.forget(p)
+	return placed
+}
+
+// Watch asks to be told by PeerGone when a peer is dead or has left; each Watch
+// is ended by an Unwatch. The overlay does not probe the peer for that alone:
+// who misses something of it calls Suspect.
+func (n *Node) Watch(c *Contact) { n.introduce(c).wanted++ }
+
+// Unwatch ends a Watch.
+func (n *Node) Unwatch(id env.PeerID) {
+	if p := n.peers[id]; p != nil && p.wanted > 0 {
+		p.wanted--
+		n.forget(p)
+	}
+}
+
+// Suspect makes the node probe a peer that somebody misses an answer of.
+func (n *Node) Suspect(id env.PeerID) {
+	if p := n.peers[id]; p != nil {
+		n.probe(p)
+	}
+}
+
+// PeerDown takes a hint that a peer's link broke: it is probed.
+func (n *Node) PeerDown(id env.PeerID) {
+	if p := n.peers[id]; p != nil && n.useful(p) {
+		n.probe(p)
+	}
+}

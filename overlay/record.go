@@ -1,0 +1,88 @@
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+// Bounds of a record, each far above what an honest node needs.
+const (
+	maxRecord    = 1 << 10 // bytes of the whole envelope
+	maxAddresses = 8       // IPv4 and IPv6, TCP and QUIC, twice
+	maxAddress   = 64      // bytes of one multiaddr
+)
+
+// ErrRecord says that bytes are no record of a node.
+var ErrRecord = errors.New("not a node's record")
+
+// A Contact is a node as its own signed record describes it. It is immutable,
+// and shared by all who know the node.
+type Contact struct {
+	ID     ID
+	Peer   env.Peer
+	Issued uint64 // Unix time in milliseconds; of two records the later counts
+	Member bool   // was dialled back; else a client
+	Raw    []byte // the signed envelope, to be passed on as it is
+}
+
+// newRecord signs what a node says of itself.
+func newRecord(network string, s *wire.Signer, addrs []string, issued time.Time, member bool) *Contact {
+	m := &overlaypb.Record{IssuedMs: uint64(issued.UnixMilli()), Member: member}
+	if len(addrs) > maxAddresses {
+		addrs = addrs[:maxAddresses]
+	}
+	for _, a := range addrs {
+		m.Addresses = append(m.Addresses, []byte(a))
+	}
+	payload, err := proto.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("overlay: encode record: %v", err)) // bytes and numbers always encode
+	}
+	return &Contact{
+		ID:     NodeID(network, s.PeerID()),
+		Peer:   env.Peer{ID: s.PeerID(), Addrs: addrs},
+		Issued: m.IssuedMs,
+		Member: member,
+		Raw:    s.Sign(wire.DomainRecord, payload).Raw,
+	}
+}
+
+// openRecord verifies a record and reads it.
+func openRecord(network string, v wire.Verifier, raw []byte) (*Contact, error) {
+	if len(raw) > maxRecord {
+		return nil, fmt.Errorf("%w: %d bytes", ErrRecord, len(raw))
+	}
+	signed, err := v.Open(wire.DomainRecord, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	var m overlaypb.Record
+	if err := proto.Unmarshal(signed.Payload, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRecord, err)
+	}
+	if len(m.Addresses) > maxAddresses {
+		return nil, fmt.Errorf("%w: %d addresses", ErrRecord, len(m.Addresses))
+	}
+	id := wire.PeerIDOf(signed.Key)
+	c := &Contact{
+		ID:     NodeID(network, id),
+		Peer:   env.Peer{ID: id},
+		Issued: m.IssuedMs,
+		Member: m.Member,
+		Raw:    signed.Raw,
+	}
+	for _, a := range m.Addresses {
+		if len(a) > maxAddress {
+			return nil, fmt.Errorf("%w: address of %d bytes", ErrRecord, len(a))
+		}
+		c.Peer.Addrs = append(c.Peer.Addrs, string(a))
+	}
+	return c, nil
+}

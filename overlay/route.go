@@ -1,0 +1,352 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+const (
+	// wayLife is how long a node remembers a message that passed, so that
+	// the receipt finds its way back and a repeated message is known. It is
+	// over the longest time an origin tries.
+	wayLife = 90 * time.Second
+	// hopLimit is how long one node goes on trying to pass a message on.
+	hopLimit = 20 * time.Second
+	// holdLimit is how long a message waits for a slot to be confirmed empty.
+	holdLimit = 2 * time.Second
+	// retryFirst is how long an origin waits for a receipt at first.
+	retryFirst = 4 * time.Second
+	// maxWays bounds the messages remembered, maxHeld those that wait; more
+	// are dropped, and their origins try again.
+	maxWays = 1 << 16
+	maxHeld = 1 << 10
+)
+
+// A Receipt says what became of a routed message.
+type Receipt struct {
+	Root ID  // who delivered it
+	Hops int // links from origin to root
+}
+
+// A passage is a message on its way through this node.
+type passage struct {
+	id      uint64
+	try     uint32
+	msg     Message
+	next    *peer
+	tried   []*peer
+	sends   int
+	due     time.Time // when next counts as silent; zero: it acknowledged
+	since   time.Time // of this try
+	waiting bool      // held until the node is active or a slot is confirmed
+
+	receipt *overlaypb.Ack // the root's, once it came
+
+	// At the origin:
+	done     func(Receipt, bool)
+	retryAt  time.Time
+	deadline time.Time
+}
+
+// ways holds the messages that pass or passed.
+type ways struct {
+	on   map[uint64]*passage
+	old  []way // in the order of their end
+	head int   // of old; what stands before it is forgotten
+}
+
+type way struct {
+	id  uint64
+	end time.Time
+}
+
+// expire forgets what passed long ago.
+func (w *ways) expire(now time.Time) {
+	for w.head < len(w.old) && !w.old[w.head].end.After(now) {
+		delete(w.on, w.old[w.head].id)
+		w.head++
+	}
+	if w.head > len(w.old)/2 {
+		w.old = slices.Delete(w.old, 0, w.head)
+		w.head = 0
+	}
+}
+
+// Route sends a payload of at most MaxPayload bytes towards the root of key and
+// calls done with the root's receipt, or with false when RouteDeadline is over.
+// The root's layer has then taken the payload at least once.
+func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
+	now := n.clock.Now()
+	w := &passage{
+		id:       n.rand.Uint64(),
+		msg:      Message{Key: key, Layer: layer, Payload: payload},
+		done:     done,
+		deadline: now.Add(n.cfg.RouteDeadline),
+	}
+	n.stats.Routed++
+	n.enter(w, now)
+	n.planRetry(w, retryFirst)
+	n.pass(w)
+}
+
+func (n *Node) enter(w *passage, now time.Time) {
+	w.since = now
+	n.ways.on[w.id] = w
+	n.ways.old = append(n.ways.old, way{w.id, now.Add(wayLife)})
+}
+
+func (n *Node) planRetry(w *passage, in time.Duration) {
+	w.retryAt = n.clock.Now().Add(n.spread(in))
+	if w.retryAt.After(w.deadline) {
+		w.retryAt = w.deadline
+	}
+	n.at(w.retryAt, task{kind: taskRetry, n: w.id})
+}
+
+// retry sends an origin's message again when no receipt came.
+func (n *Node) retry(w *passage, at time.Time) {
+	if w == nil || w.done == nil || w.receipt != nil || !w.retryAt.Equal(at) {
+		return
+	}
+	now := n.clock.Now()
+	if !now.Before(w.deadline) {
+		n.stats.Failed++
+		done := w.done
+		w.done, w.due, w.msg.Payload = nil, time.Time{}, nil
+		done(Receipt{}, false)
+		return
+	}
+	w.try++
+	n.planRetry(w, min(retryFirst<<w.try, 15*time.Second))
+	n.anew(w, now)
+}
+
+// anew looks for a way from here as if none had been tried.
+func (n *Node) anew(w *passage, now time.Time) {
+	w.tried, w.next, w.sends, w.due, w.since = nil, nil, 0, time.Time{}, now
+	n.pass(w)
+}
+
+func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
+	if w := n.ways.on[m.Id]; w != nil {
+		switch {
+		case w.receipt != nil:
+			n.sendAck(p, w.receipt)
+		case m.Try > w.try && w.done == nil:
+			w.try, w.msg.Prev = m.Try, p.id
+			n.ack(p, m)
+			n.anew(w, n.clock.Now())
+		default:
+			n.ack(p, m)
+		}
+		return
+	}
+	if int(m.Hops)+1 >= maxHops || len(n.ways.on) >= maxWays {
+		n.stats.Dropped++
+		return
+	}
+	w := &passage{id: m.Id, try: m.Try, msg: Message{
+		Key:     ID(m.Key),
+		Layer:   wire.Layer(m.Layer),
+		Payload: m.Payload,
+		Prev:    p.id,
+		Hops:    int(m.Hops) + 1,
+	}}
+	n.enter(w, n.clock.Now())
+	n.pass(w)
+	if w.receipt == nil { // a receipt is an acknowledgement too
+		n.ack(p, m)
+	}
+}
+
+func (n *Node) ack(p *peer, m *overlaypb.Route) {
+	n.sendAck(p, &overlaypb.Ack{Id: m.Id, Try: m.Try})
+}
+
+func (n *Node) sendAck(p *peer, a *overlaypb.Ack) {
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: a}})
+}
+
+// pass takes a message one step on: to a layer above, to the next hop, or to
+// where it waits.
+func (n *Node) pass(w *passage) {
+	app := n.apps[w.msg.Layer]
+	if n.state == Active && app != nil && app.Forward(&w.msg) {
+		n.arrived(w)
+		return
+	}
+	next, root, wait := n.nextHop(w.msg.Key, w.tried)
+	switch {
+	case wait && n.clock.Now().Sub(w.since) < holdLimit || n.state == Joining && next == nil || n.state == Alone:
+		n.hold(w)
+	case root:
+		n.stats.Delivered++
+		if app != nil {
+			app.Deliver(&w.msg)
+		}
+		n.arrived(w)
+	case next != nil:
+		n.toHop(w, next)
+	default:
+		n.hold(w)
+	}
+}
+
+// arrived starts the receipt on its way back.
+func (n *Node) arrived(w *passage) {
+	w.receipt = &overlaypb.Ack{Id: w.id, Try: w.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(w.msg.Hops)}
+	n.receipted(w)
+}
+
+func (n *Node) receipted(w *passage) {
+	w.due, w.msg.Payload = time.Time{}, nil
+	if w.done != nil {
+		n.stats.Receipts++
+		done := w.done
+		w.done = nil
+		done(Receipt{Root: ID(w.receipt.Root), Hops: int(w.receipt.Hops)}, true)
+		return
+	}
+	if w.msg.Prev != "" {
+		n.sendAck(n.acquaint(w.msg.Prev), w.receipt)
+	}
+}
+
+func (n *Node) toHop(w *passage, next *peer) {
+	if w.msg.Prev != "" {
+		n.stats.Forwarded++
+	}
+	w.next = next
+	w.waiting = false
+	w.sends++
+	w.due = n.clock.Now().Add(next.rto() << min(w.sends-1, 2))
+	n.at(w.due, task{kind: taskHop, n: w.id})
+	n.send(next, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
+		Id:      w.id,
+		Try:     w.try,
+		Hops:    uint32(w.msg.Hops),
+		Key:     w.msg.Key[:],
+		Layer:   uint32(w.msg.Layer),
+		Payload: w.msg.Payload,
+	}}})
+}
+
+func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
+	w := n.ways.on[m.Id]
+	if w == nil {
+		return
+	}
+	if w.next == p && w.sends == 1 && !w.due.IsZero() {
+		p.sample(n.clock.Now().Sub(w.due.Add(-p.rto())))
+	}
+	if !m.Receipt {
+		if w.next == p {
+			w.due = time.Time{}
+		}
+		return
+	}
+	if w.receipt == nil && w.msg.Prev != p.id {
+		m.Try = w.try
+		w.receipt = m
+		n.receipted(w)
+	}
+}
+
+// hopSilent routes around a hop that did not acknowledge.
+func (n *Node) hopSilent(w *passage, at time.Time) {
+	if w == nil || w.due.IsZero() || !w.due.Equal(at) {
+		return
+	}
+	silent := w.next
+	silent.suspect = true
+	n.probe(silent)
+	if !slices.Contains(w.tried, silent) {
+		w.tried = append(w.tried, silent)
+	}
+	n.stats.Rerouted++
+	n.tryOn(w)
+}
+
+// tryOn passes a message to another hop than those tried, or again to one of
+// them when there is no other.
+func (n *Node) tryOn(w *passage) {
+	w.due = time.Time{}
+	if n.clock.Now().Sub(w.since) > hopLimit {
+		if w.done == nil {
+			n.stats.Dropped++
+			w.msg.Payload = nil
+		}
+		return
+	}
+	next, root, _ := n.nextHop(w.msg.Key, w.tried)
+	if next == nil && !root {
+		w.tried = nil
+	}
+	n.pass(w)
+}
+
+// wayLost looks for other ways for what was sent to a peer that is gone.
+func (n *Node) wayLost(p *peer) {
+	var lost []*passage
+	for _, w := range n.ways.on {
+		if w.next == p {
+			w.next = nil
+			w.tried = slices.DeleteFunc(w.tried, func(q *peer) bool { return q == p })
+			if !w.due.IsZero() {
+				lost = append(lost, w)
+			}
+		}
+	}
+	slices.SortFunc(lost, func(a, b *passage) int { // maps have no order
+		if a.id < b.id {
+			return -1
+		}
+		return 1
+	})
+	for _, w := range lost {
+		n.tryOn(w)
+	}
+}
+
+// hold keeps a message until the node is active, or knows more.
+func (n *Node) hold(w *passage) {
+	if w.waiting {
+		return
+	}
+	if len(n.held) >= maxHeld {
+		n.stats.Dropped++
+		return
+	}
+	w.waiting = true
+	n.held = append(n.held, w)
+	w.next, w.due = nil, n.clock.Now().Add(holdLimit)
+	n.at(w.due, task{kind: taskHeld, n: w.id})
+}
+
+// heldLong passes on a message that has waited long enough.
+func (n *Node) heldLong(w *passage, at time.Time) {
+	if w == nil || !w.waiting || !w.due.Equal(at) {
+		return
+	}
+	w.waiting = false
+	n.held = slices.DeleteFunc(n.held, func(h *passage) bool { return h == w })
+	if n.clock.Now().Sub(w.since) > hopLimit {
+		return // its origin tries again
+	}
+	n.pass(w)
+}
+
+// release passes on what waited.
+func (n *Node) release() {
+	held := n.held
+	n.held = nil
+	for _, w := range held {
+		if w.waiting {
+			w.waiting, w.due = false, time.Time{}
+			n.pass(w)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/plant"
+	"tidings/overlay/overlaypb"
+)
+
+// confirmations is how many others must say that a slot is empty before it is
+// taken for empty.
+const confirmations = 2
+
+// quickPause is the time between the rounds through the whole table after a join.
+const quickPause = 20 * time.Second
+
+// rowTurn asks the next contact of the table for its row and count, or around
+// for a slot without one; after a join it asks all of them at once, twice.
+func (n *Node) rowTurn() {
+	if n.state != Active {
+		return
+	}
+	var slots []func()
+	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
+		if s.contact != nil {
+			slots = append(slots, func() { n.askRow(s.contact, row) })
+		} else {
+			slots = append(slots, func() { n.askAround(row, col) })
+		}
+	})
+	pause := n.cfg.TableInterval
+	switch {
+	case n.quick > 0:
+		n.quick--
+		for _, ask := range slots {
+			ask()
+		}
+		pause = quickPause
+	case len(slots) > 0:
+		n.turn = (n.turn + 1) % len(slots)
+		slots[n.turn]()
+		pause /= time.Duration(len(slots))
+	}
+	n.planRow(n.spread(pause))
+}
+
+// planRow sets the time of the next rowTurn; there is only one.
+func (n *Node) planRow(in time.Duration) {
+	n.rowAt = n.clock.Now().Add(in)
+	n.at(n.rowAt, task{kind: taskRow})
+}
+
+// askRow asks a member that shares `row` digits with the node for its count and
+// for what the node's own row lacks.
+func (n *Node) askRow(p *peer, row int) {
+	var lacks uint32
+	for col := range n.table.rows[row] {
+		s := &n.table.rows[row][col]
+		if n.table.beyond(row, col, n.leaf.Depth()) && (s.contact == nil || s.spare == nil) {
+			lacks |= 1 << col
+		}
+	}
+	now := n.clock.Now()
+	p.row, p.rowSent, p.rowDue = row, now, now.Add(p.rto())
+	n.at(p.rowDue, task{kind: taskRowDue, peer: p.id})
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
+		Row: uint32(row), Columns: lacks,
+	}}})
+}
+
+// rowUnanswered goes on when a contact did not answer RowAsk: perhaps it is dead.
+func (n *Node) rowUnanswered(p *peer, due time.Time) {
+	if p != nil && !p.rowDue.IsZero() && p.rowDue.Equal(due) {
+		p.rowDue = time.Time{}
+		p.suspect = true
+		n.probe(p)
+	}
+}
+
+// askAround asks others of the row whether they know somebody for a slot, or
+// that nobody stands there: two contacts and a member of the leaf.
+func (n *Node) askAround(row, col int) {
+	if n.state != Active || row >= len(n.table.rows) {
+		return
+	}
+	var of []*peer
+	for c := range n.table.rows[row] {
+		if s := &n.table.rows[row][c]; c != col && s.contact != nil && !s.contact.suspect {
+			of = append(of, s.contact)
+		}
+	}
+	n.rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	of = of[:min(len(of), confirmations)]
+	if m := n.leaf.Members(); len(m) > 1 {
+		for range confirmations + 1 - len(of) {
+			p := n.peers[m[n.rand.IntN(len(m))].Peer.ID]
+			if p != nil && !slices.Contains(of, p) {
+				of = append(of, p)
+			}
+		}
+	}
+	for _, p := range of {
+		n.askRow(p, row)
+	}
+}
+
+func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
+	row := int(m.Row)
+	if n.state != Active || p.contact == nil || n.self.ID.Common(p.contact.ID) < 4*row {
+		return
+	}
+	r := &overlaypb.RowGive{Row: m.Row, Count: uint32(n.Count(4 * (row + 1)))}
+	own := n.self.ID.Digit(row)
+	for col := range 16 {
+		if m.Columns&(1<<col) == 0 || col == own {
+			continue
+		}
+		c, empty := n.inSlot(row, col)
+		switch {
+		case c != nil && c.ID != p.contact.ID:
+			r.Records = append(r.Records, c.Raw)
+		case empty:
+			r.Vacant |= 1 << col
+		}
+	}
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: r}})
+}
+
+// inSlot returns a member that stands in slot (row, col), or says that the slot
+// is known to be empty.
+func (n *Node) inSlot(row, col int) (c *Contact, empty bool) {
+	if n.table.beyond(row, col, n.leaf.Depth()) {
+		s := &n.table.rows[row][col]
+		if s.contact != nil {
+			return s.contact.contact, false
+		}
+		return nil, n.slotEmpty(s)
+	}
+	for _, c := range n.leaf.Members() { // inside the leaf
+		if c.ID.Common(n.self.ID) >= 4*row && c.ID.Digit(row) == col {
+			return c, false
+		}
+	}
+	return nil, true
+}
+
+func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
+	if p.rowDue.IsZero() || p.row != int(m.Row) {
+		return // not asked for, or too late
+	}
+	p.sample(n.clock.Now().Sub(p.rowSent))
+	p.rowDue = time.Time{}
+	if n.state != Active || p.contact == nil || int(m.Row) >= len(n.table.rows) {
+		return
+	}
+	row := int(m.Row)
+	common := n.self.ID.Common(p.contact.ID)
+	if common < 4*row {
+		return
+	}
+	if s, r, _ := n.table.slot(p.contact.ID, n.leaf.Depth()); s != nil && r == row {
+		if !(plant.StaleCount && s.counted) {
+			s.count, s.counted = int(m.Count), true
+		}
+	}
+	for _, c := range n.open(m.Records) {
+		n.meet(c)
+	}
+	for col := range n.table.rows[row] {
+		s := &n.table.rows[row][col]
+		if m.Vacant&(1<<col) != 0 && s.contact == nil && !slices.Contains(s.vacant, p.contact.ID) {
+			s.vacant = append(s.vacant, p.contact.ID)
+			s.count, s.counted = 0, false
+			if n.slotEmpty(s) {
+				n.release()
+			}
+		}
+	}
+}
+
+// slotEmpty says whether enough others have said that nobody stands in a slot.
+func (n *Node) slotEmpty(s *slot) bool {
+	others := n.leaf.Len() - 1
+	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
+		if s.contact != nil {
+			others++
+		}
+	})
+	return s.contact == nil && len(s.vacant) >= min(confirmations, others)
+}
+
+// Count returns how many members share the first d bits of the node's id, the
+// node included: exact within the leaf, learned from contacts above it.
+// Count(0) is the size of the network. A node that is no member knows 0.
+func (n *Node) Count(d int) int {
+	if n.state != Active {
+		return 0
+	}
+	depth := n.leaf.Depth()
+	if d >= depth {
+		count := 0
+		for _, c := range n.leaf.Members() {
+			if c.ID.Common(n.self.ID) >= d {
+				count++
+			}
+		}
+		return count
+	}
+	count := n.leaf.Len()
+	n.table.each(depth, func(row, col int, s *slot) {
+		if n.table.common(row, col) < d {
+			return
+		}
+		switch {
+		case s.contact == nil:
+		case s.counted:
+			count += max(s.count, 1)
+		default:
+			count++
+		}
+	})
+	return count
+}

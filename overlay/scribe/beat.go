@@ -1,0 +1,174 @@
+package scribe
+
+import (
+	"bytes"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+// beatAttempts is how many Beats a parent may leave unanswered before the overlay
+// is asked whether it lives.
+const beatAttempts = 2
+
+// startBeat begins to renew the edges to a parent.
+func (s *Scribe) startBeat(l *link) {
+	if !l.beating {
+		l.beating = true
+		s.after(s.spread(s.cfg.BeatInterval), task{kind: taskBeat, peer: l.peer.ID})
+	}
+}
+
+// beat renews all edges to a parent at once.
+func (s *Scribe) beat(l *link, now time.Time) {
+	if l == nil {
+		return
+	}
+	if l.up.count == 0 {
+		l.beating = false
+		return
+	}
+	s.after(s.spread(s.cfg.BeatInterval), task{kind: taskBeat, peer: l.peer.ID})
+	s.flushWeights(l)
+	l.beatTries = 0
+	s.sendBeat(l, now)
+}
+
+func (s *Scribe) sendBeat(l *link, now time.Time) {
+	l.beatNonce = s.rand.Uint64() | 1
+	l.beatTries++
+	s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
+		Nonce: l.beatNonce, Count: l.up.count, Digest: l.up.digest,
+	}}})
+	s.cal.Add(now.Add(s.node.RTO(l.peer.ID)), task{kind: taskBeatUp, peer: l.peer.ID})
+}
+
+// beatMissed goes on when a parent left a Beat unanswered.
+func (s *Scribe) beatMissed(l *link, now time.Time) {
+	if l == nil || l.beatNonce == 0 {
+		return
+	}
+	if l.beatTries < beatAttempts {
+		s.sendBeat(l, now)
+		return
+	}
+	l.beatNonce = 0
+	s.node.Suspect(l.peer.ID)
+}
+
+func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
+	match := l != nil && l.down.count == m.Count && l.down.digest == m.Digest
+	to := env.Peer{ID: from}
+	if l != nil {
+		to = l.peer
+		l.renewed = s.clock.Now()
+	} else {
+		match = m.Count == 0
+	}
+	s.send(to, &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: m.Nonce, Match: match}}})
+}
+
+// onBeatAck spells the edges out if the parent knows others.
+func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
+	if l == nil || m.Nonce != l.beatNonce || l.beatNonce == 0 {
+		return
+	}
+	l.beatNonce = 0
+	if m.Match || l.up.count == 0 {
+		return
+	}
+	var all []*scribepb.Edge
+	for _, g := range s.sorted(func(g *group) bool { return len(g.parents) > 0 }) {
+		for i, p := range g.parents {
+			if p == l {
+				e := &scribepb.Edge{Group: g.id[:]}
+				if i == 0 {
+					e.Weight = g.sent
+				}
+				all = append(all, e)
+			}
+		}
+	}
+	// The parts cover the whole range of ids, so that the parent learns of
+	// edges that are no longer.
+	first := overlay.ID{}
+	for len(all) > 0 {
+		part := all[:min(len(all), maxList)]
+		all = all[len(part):]
+		last := overlay.ID(part[len(part)-1].Group)
+		if len(all) == 0 {
+			last = overlay.ID(bytes.Repeat([]byte{0xff}, len(last)))
+		}
+		s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part,
+		}}})
+		first = next(last)
+	}
+}
+
+// next returns the id after id, as a number.
+func next(id overlay.ID) overlay.ID {
+	for i := len(id) - 1; i >= 0; i-- {
+		if id[i]++; id[i] != 0 {
+			break
+		}
+	}
+	return id
+}
+
+// onList takes the edges as the child knows them: weights, and, unless the list
+// is partial, which there are.
+func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
+	var strange []overlay.ID
+	named := make(map[overlay.ID]bool, len(m.Edges))
+	for _, e := range m.Edges {
+		id := overlay.ID(e.Group)
+		named[id] = true
+		g := s.groups[id]
+		if l == nil || g == nil || g.child(l) == nil {
+			strange = append(strange, id)
+			continue
+		}
+		c := g.child(l)
+		weight := min(e.Weight, uint32(s.cfg.MaxWeight*max(s.node.Count(0), 1)))
+		l.down.change(id, c.weight, weight)
+		c.weight = weight
+		s.weigh(g)
+	}
+	if len(strange) > 0 {
+		s.sendDrop(env.Peer{ID: from}, strange...)
+	}
+	if m.Partial || l == nil {
+		return
+	}
+	for _, g := range s.sorted(func(g *group) bool {
+		return !named[g.id] && g.child(l) != nil &&
+			bytes.Compare(g.id[:], m.First) >= 0 && bytes.Compare(g.id[:], m.Last) <= 0
+	}) {
+		s.forgetChild(g, l)
+		s.prune(g)
+	}
+}
+
+// onDrop looks for another parent in groups in which this one knows nothing of
+// the edge.
+func (s *Scribe) onDrop(l *link, m *scribepb.Drop) {
+	if l == nil {
+		return
+	}
+	for _, raw := range m.Groups {
+		g := s.groups[overlay.ID(raw)]
+		if g == nil {
+			continue
+		}
+		if slices.Contains(g.parents, l) {
+			s.forgetParent(g, l)
+			s.seek(g)
+		} else if g.target == l.peer.ID && g.seeking {
+			s.seekNow(g) // the parent asked by name is not in the tree
+		}
+	}
+}

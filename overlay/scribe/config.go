@@ -1,0 +1,96 @@
+package scribe
+
+import "time"
+
+// Config is what a Scribe is told. A zero field means its default.
+type Config struct {
+	// FanOut is how many member children a node has in one group before it
+	// pushes some down. Default 16.
+	FanOut int
+	// MaxWeight is how many clients count behind one node and group; Join
+	// clamps to it. Default 64.
+	MaxWeight int
+	// BeatInterval is the time between two renewals of the edges to one
+	// parent. A parent drops the children of a link after three without.
+	// Default 30 s.
+	BeatInterval time.Duration
+}
+
+func (c Config) filled() Config {
+	if c.FanOut <= 0 {
+		c.FanOut = 16
+	}
+	if c.MaxWeight <= 0 {
+		c.MaxWeight = 64
+	}
+	if c.BeatInterval <= 0 {
+		c.BeatInterval = 30 * time.Second
+	}
+	return c
+}
+
+const (
+	leaseBeats = 3 // intervals without a Beat before a child is dropped
+
+	// joinPatience is how long a Join may go unanswered at first; it doubles
+	// up to joinPauseMax.
+	joinPatience = 3 * time.Second
+	joinPauseMax = 30 * time.Second
+
+	// recentLife is how long a node keeps what passed, for children that come
+	// from a lost parent; maxRecent bounds it per group, the oldest go first.
+	recentLife = 30 * time.Second
+	maxRecent  = 64
+
+	// seenLife is how long a message is known again: over the longest time
+	// a publisher tries (overlay.Config.RouteDeadline), and a child's lost
+	// parent hides what it had.
+	seenLife = 2 * time.Minute
+	// maxSeen bounds the messages known again; at the bound the older half is
+	// forgotten early.
+	maxSeen = 1 << 17
+
+	// gotDelay is how long acknowledgements wait for company, weightDelay
+	// how long weights do.
+	gotDelay    = 50 * time.Millisecond
+	weightDelay = time.Second
+
+	// window is how many Downs may be unacknowledged on a link, maxQueue how
+	// many more may wait; at the bound the oldest is dropped and counted.
+	window   = 64
+	maxQueue = 2048
+	// resends is how often a Down is repeated before the peer is suspected
+	// and the Down given up: it is then for the next parent to send.
+	resends = 6
+
+	// pushPause is the time given to a child to move before it is asked again.
+	pushPause = 10 * time.Second
+	// sweepPause is the time between two looks at what has grown old.
+	sweepPause = 10 * time.Second
+
+	maxList = 512  // edges in one List, groups in one Drop
+	maxHave = 64   // messages named in a Join
+	maxGot  = 1024 // messages acknowledged at once
+)
+
+// MaxPayload is the size of the largest message in bytes.
+const MaxPayload = 56 << 10
+
+// Stats counts what a Scribe did since it started.
+type Stats struct {
+	Groups    int    // in which the node has a place or wants one
+	Roots     int    // of which it is the root
+	Children  int    // edges down
+	Links     int    // peers it shares edges with
+	Published uint64 // messages published here
+	Received  uint64 // Downs received
+	Repeated  uint64 // of which were known already
+	Sent      uint64 // Downs sent
+	Resent    uint64 // Downs sent again for want of an acknowledgement
+	Delivered uint64 // messages handed up
+	Lost      uint64 // Downs given up or pushed out of a full queue
+	Joins     uint64 // Joins sent
+	Pushed    uint64 // children sent to another parent
+	Garbage   uint64 // messages that broke the protocol
+	Control   uint64 // messages sent that carry no payload
+}

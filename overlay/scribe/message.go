@@ -1,0 +1,110 @@
+package scribe
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+const maxRecord = 1 << 10
+
+// parse reads a message and checks every bound, so that no other code has to.
+func parse(body []byte) (*scribepb.Message, error) {
+	m := new(scribepb.Message)
+	if err := proto.Unmarshal(body, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	if what := breaks(m); what != "" {
+		return nil, fmt.Errorf("%w: scribe message: %s", env.ErrFrame, what)
+	}
+	return m, nil
+}
+
+// breaks says which bound a message breaks, if any.
+func breaks(m *scribepb.Message) string {
+	switch b := m.Body.(type) {
+	case *scribepb.Message_Join:
+		switch {
+		case !isID(b.Join.Group):
+			return "join: group"
+		case !isRecord(b.Join.Record):
+			return "join: record"
+		case len(b.Join.Have) > maxHave:
+			return "join: have"
+		}
+	case *scribepb.Message_Publish:
+		if !isID(b.Publish.Group) || len(b.Publish.Payload) > MaxPayload {
+			return "publish"
+		}
+	case *scribepb.Message_Accept:
+		if !isID(b.Accept.Group) || !isRecord(b.Accept.Record) {
+			return "accept"
+		}
+	case *scribepb.Message_Redirect:
+		if !isID(b.Redirect.Group) || !isRecord(b.Redirect.Record) {
+			return "redirect"
+		}
+	case *scribepb.Message_Part:
+		if !isID(b.Part.Group) {
+			return "part"
+		}
+	case *scribepb.Message_Down:
+		if !isID(b.Down.Group) || len(b.Down.Payload) > MaxPayload {
+			return "down"
+		}
+	case *scribepb.Message_Got:
+		if len(b.Got.Ids) > maxGot {
+			return "got"
+		}
+	case *scribepb.Message_Beat, *scribepb.Message_BeatAck:
+	case *scribepb.Message_List:
+		return breaksList(b.List)
+	case *scribepb.Message_Drop:
+		if len(b.Drop.Groups) > maxList {
+			return "drop: too many"
+		}
+		for _, g := range b.Drop.Groups {
+			if !isID(g) {
+				return "drop: group"
+			}
+		}
+	case *scribepb.Message_Offer:
+		if !isID(b.Offer.Group) {
+			return "offer"
+		}
+	default:
+		return "no body"
+	}
+	return ""
+}
+
+func breaksList(l *scribepb.List) string {
+	if len(l.Edges) > maxList || !isID(l.First) || !isID(l.Last) {
+		return "list"
+	}
+	for i, e := range l.Edges {
+		if e == nil || !isID(e.Group) || string(e.Group) < string(l.First) || string(e.Group) > string(l.Last) {
+			return "list: group"
+		}
+		if i > 0 && string(l.Edges[i-1].Group) >= string(e.Group) {
+			return "list: order"
+		}
+	}
+	return ""
+}
+
+func isRecord(b []byte) bool { return len(b) > 0 && len(b) <= maxRecord }
+
+func isID(b []byte) bool { return len(b) == len(overlay.ID{}) }
+
+func encode(m *scribepb.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // there are only bytes and numbers in it
+	}
+	return b
+}

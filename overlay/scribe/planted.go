@@ -1,0 +1,23 @@
+package scribe
+
+import (
+	"slices"
+
+	"tidings/internal/plant"
+)
+
+// planted does what the planted bugs do from time to time; see internal/plant.
+func (s *Scribe) planted() {
+	if plant.Cycle { // ask a child to be the parent
+		for _, g := range s.sorted(func(g *group) bool { return len(g.parents) == 1 && g.members() > 0 && g.target == "" }) {
+			i := slices.IndexFunc(g.children, func(c child) bool { return !c.client })
+			g.target = g.children[i].link.peer.ID
+			s.send(g.children[i].link.peer, s.join(g, g.weight()))
+		}
+	}
+	if plant.LostChild { // forget a child, but not in the digest of its link
+		for _, g := range s.sorted(func(g *group) bool { return len(g.children) > 1 }) {
+			g.children = g.children[1:]
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package scribe
+
+import (
+	"bytes"
+	"cmp"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/plant"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+// A Delivery is a message of a group this node joined.
+type Delivery struct {
+	Group   overlay.ID
+	ID      uint64 // chosen by the publisher; the same at all subscribers
+	Payload []byte // must not be changed
+}
+
+// Scribe is one node's part in all trees. It is not safe for concurrent use.
+type Scribe struct {
+	cfg     Config
+	clock   env.Clock
+	net     env.Network
+	rand    *rand.Rand
+	log     *slog.Logger
+	node    *overlay.Node
+	deliver func(Delivery)
+	stats   Stats
+
+	groups map[overlay.ID]*group
+	links  map[env.PeerID]*link
+	seen   [2]map[uint64]struct{} // now, and in the time before
+	turned time.Time              // when they last changed places
+	cal    env.Calendar[task]
+}
+
+// A task is an entry of the calendar. What it is about may be gone when its time
+// comes.
+type task struct {
+	kind  taskKind
+	group overlay.ID
+	peer  env.PeerID
+}
+
+type taskKind uint8
+
+const (
+	taskSeek   taskKind = iota // a Join was not answered
+	taskPush                   // a child asked to move may have done so
+	taskBeat                   // renew the edges to a parent
+	taskBeatUp                 // a Beat was not answered
+	taskFlush                  // send acknowledgements and weights
+	taskResend                 // a Down was not acknowledged
+	taskSweep                  // forget what is old
+)
+
+// New returns the Scribe of a node, and registers it there. Messages of the
+// groups it joins go to deliver, each once.
+func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scribe {
+	s := &Scribe{
+		cfg:     cfg.filled(),
+		clock:   e.Clock,
+		net:     e.Network,
+		rand:    e.Rand,
+		log:     e.Log,
+		node:    node,
+		deliver: deliver,
+		groups:  map[overlay.ID]*group{},
+		links:   map[env.PeerID]*link{},
+		seen:    [2]map[uint64]struct{}{{}, {}},
+		turned:  e.Clock.Now(),
+	}
+	node.Handle(wire.Scribe, s)
+	s.after(sweepPause, task{kind: taskSweep})
+	return s
+}
+
+func (s *Scribe) after(d time.Duration, t task) { s.cal.Add(s.clock.Now().Add(d), t) }
+
+// spread returns d give or take a quarter.
+func (s *Scribe) spread(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(s.rand.Int64N(int64(d)/2+1))
+}
+
+// Join subscribes the node to a group, or changes its weight there: the number
+// of clients, at least 1, that stand behind it.
+func (s *Scribe) Join(id overlay.ID, weight int) {
+	g := s.group(id)
+	g.own = uint32(min(max(weight, 1), s.cfg.MaxWeight))
+	s.weigh(g)
+	if !g.root && len(g.parents) == 0 {
+		s.seek(g)
+	}
+}
+
+// Leave ends the node's subscription. It goes on forwarding as long as it has
+// children.
+func (s *Scribe) Leave(id overlay.ID) {
+	g := s.groups[id]
+	if g == nil {
+		return
+	}
+	g.own = 0
+	s.weigh(g)
+	s.prune(g)
+}
+
+// Publish sends a message of at most MaxPayload bytes to a group. done is called
+// when the root has it, or with false when it could not be reached in
+// overlay.Config.RouteDeadline. The message's id is returned.
+func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint64 {
+	msg := s.rand.Uint64()
+	s.stats.Published++
+	body := encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
+		Group: id[:], Id: msg, Payload: payload,
+	}}})
+	s.node.Route(wire.Scribe, id, body, func(_ overlay.Receipt, ok bool) { done(ok) })
+	return msg
+}
+
+// Weight returns the clients of a group as its root counts them; ok is false if
+// this node is not the root.
+func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
+	if g := s.groups[id]; g != nil && g.root {
+		return int(g.weight()), true
+	}
+	return 0, false
+}
+
+// Stats returns the counters.
+func (s *Scribe) Stats() Stats {
+	st := s.stats
+	st.Groups, st.Links = len(s.groups), len(s.links)
+	for _, g := range s.groups {
+		st.Children += len(g.children)
+		if g.root {
+			st.Roots++
+		}
+	}
+	return st
+}
+
+// Run does what is due and returns when it wants to be run next.
+func (s *Scribe) Run(now time.Time) time.Time {
+	for {
+		t, _, ok := s.cal.Pop(now)
+		if !ok {
+			return s.cal.Next()
+		}
+		switch t.kind {
+		case taskSeek:
+			s.seekAgain(s.groups[t.group], now)
+		case taskPush:
+			if g := s.groups[t.group]; g != nil {
+				g.pushing = false
+				s.pushDown(g)
+			}
+		case taskBeat:
+			s.beat(s.links[t.peer], now)
+		case taskBeatUp:
+			s.beatMissed(s.links[t.peer], now)
+		case taskFlush:
+			s.flush(s.links[t.peer], now)
+		case taskResend:
+			s.resend(s.links[t.peer], now)
+		case taskSweep:
+			s.sweep(now)
+		}
+	}
+}
+
+// Forward is the overlay's question about a Join or a message that passes.
+func (s *Scribe) Forward(m *overlay.Message) bool {
+	if m.Prev == "" {
+		return false // my own
+	}
+	msg, err := parse(m.Payload)
+	if err != nil {
+		return false // the root counts it
+	}
+	j := msg.GetJoin()
+	if j == nil {
+		return false
+	}
+	g := s.groups[overlay.ID(j.Group)]
+	if g == nil || overlay.ID(j.Group) != m.Key {
+		return false
+	}
+	c, err := s.node.OpenRecord(j.Record)
+	if err != nil || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
+		return false
+	}
+	s.accept(g, c, j)
+	return true
+}
+
+// Deliver takes what was routed to this node as the root.
+func (s *Scribe) Deliver(m *overlay.Message) {
+	msg, err := parse(m.Payload)
+	if err != nil {
+		s.stats.Garbage++
+		return
+	}
+	switch b := msg.Body.(type) {
+	case *scribepb.Message_Join:
+		if overlay.ID(b.Join.Group) != m.Key {
+			s.stats.Garbage++
+			return
+		}
+		g := s.group(m.Key)
+		s.becomeRoot(g)
+		c, err := s.node.OpenRecord(b.Join.Record)
+		if err != nil {
+			s.stats.Garbage++
+			return
+		}
+		if c.ID != s.node.ID() {
+			s.accept(g, c, b.Join)
+		}
+	case *scribepb.Message_Publish:
+		if overlay.ID(b.Publish.Group) != m.Key {
+			s.stats.Garbage++
+			return
+		}
+		g := s.group(m.Key)
+		s.becomeRoot(g)
+		s.pass(g, nil, b.Publish.Id, b.Publish.Payload, wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{
+			Body: &scribepb.Message_Down{Down: &scribepb.Down{
+				Group: b.Publish.Group, Id: b.Publish.Id, Payload: b.Publish.Payload,
+			}},
+		}))
+	default:
+		s.stats.Garbage++
+	}
+}
+
+// Receive takes one message of scribe's from a peer; body is what the frame
+// carries.
+func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
+	m, err := parse(body)
+	if err != nil {
+		s.stats.Garbage++
+		return err
+	}
+	l := s.links[from]
+	switch b := m.Body.(type) {
+	case *scribepb.Message_Join:
+		return s.onJoin(from, b.Join)
+	case *scribepb.Message_Accept:
+		return s.onAccept(from, b.Accept)
+	case *scribepb.Message_Redirect:
+		return s.onRedirect(from, b.Redirect)
+	case *scribepb.Message_Part:
+		s.onPart(l, overlay.ID(b.Part.Group))
+	case *scribepb.Message_Down:
+		s.onDown(from, b.Down, frame)
+	case *scribepb.Message_Got:
+		s.onGot(l, b.Got)
+	case *scribepb.Message_Beat:
+		s.onBeat(from, l, b.Beat)
+	case *scribepb.Message_BeatAck:
+		s.onBeatAck(l, b.BeatAck)
+	case *scribepb.Message_List:
+		s.onList(from, l, b.List)
+	case *scribepb.Message_Drop:
+		s.onDrop(l, b.Drop)
+	case *scribepb.Message_Offer:
+		s.onOffer(l, b.Offer)
+	default:
+		return env.ErrFrame // a Publish is routed, never sent
+	}
+	return nil
+}
+
+// pass sends a message on to all children but the one it came from, and up to
+// the layer above, once.
+func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte) {
+	known := s.known(id)
+	if known {
+		s.stats.Repeated++
+		if !plant.Duplicate {
+			return
+		}
+	}
+	now := s.clock.Now()
+	g.keep(recent{id: id, at: now, frame: frame})
+	for i := range g.children {
+		if c := &g.children[i]; c.link != from && !known {
+			s.sendDown(c.link, g.id, id, frame)
+		}
+	}
+	if g.own > 0 {
+		s.stats.Delivered++
+		s.deliver(Delivery{g.id, id, payload})
+	}
+}
+
+// known says whether a message has been here, and notes that it has.
+func (s *Scribe) known(id uint64) bool {
+	for _, m := range s.seen {
+		if _, ok := m[id]; ok {
+			return true
+		}
+	}
+	if len(s.seen[0]) >= maxSeen/2 {
+		s.turn(s.clock.Now())
+	}
+	s.seen[0][id] = struct{}{}
+	return false
+}
+
+func (s *Scribe) turn(now time.Time) {
+	s.seen[0], s.seen[1] = map[uint64]struct{}{}, s.seen[0]
+	s.turned = now
+}
+
+// sorted returns the groups for which keep is true, by id.
+func (s *Scribe) sorted(keep func(*group) bool) []*group {
+	var of []*group
+	for _, g := range s.groups {
+		if keep(g) {
+			of = append(of, g)
+		}
+	}
+	slices.SortFunc(of, func(a, b *group) int { return bytes.Compare(a.id[:], b.id[:]) })
+	return of
+}
+
+// sortedLinks returns all links, by peer.
+func (s *Scribe) sortedLinks() []*link {
+	of := make([]*link, 0, len(s.links))
+	for _, l := range s.links {
+		of = append(of, l)
+	}
+	slices.SortFunc(of, func(a, b *link) int { return cmp.Compare(a.peer.ID, b.peer.ID) })
+	return of
+}
+
+// sweep forgets what has grown old: messages kept and known, leases run out,
+// groups without a use.
+func (s *Scribe) sweep(now time.Time) {
+	s.after(sweepPause, task{kind: taskSweep})
+	if now.Sub(s.turned) >= seenLife {
+		s.turn(now)
+	}
+	for _, g := range s.sorted(func(g *group) bool { return len(g.recent) > 0 || g.idle() }) {
+		g.age(now)
+		s.prune(g)
+	}
+	s.planted()
+	for _, l := range s.sortedLinks() {
+		if l.down.count > 0 && now.Sub(l.renewed) > leaseBeats*s.cfg.BeatInterval {
+			s.childLost(l)
+		}
+		s.dropIdle(l)
+	}
+}
+
+// A Place is a node's place in a group's tree, for those who look from outside.
+type Place struct {
+	Root     bool
+	Own      int          // weight of the node's own subscription
+	Weight   int          // clients at and below it, as it knows
+	Parents  []overlay.ID // at most one; two for a client
+	Children []overlay.ID
+}
+
+// Place returns the node's place in a group; ok is false if it has none.
+func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
+	g := s.groups[id]
+	if g == nil {
+		return Place{}, false
+	}
+	p = Place{Root: g.root, Own: int(g.own), Weight: int(g.weight())}
+	for _, l := range g.parents {
+		p.Parents = append(p.Parents, l.contact.ID)
+	}
+	for _, c := range g.children {
+		p.Children = append(p.Children, c.link.contact.ID)
+	}
+	return p, true
+}
+
+// Groups returns the groups in which the node has a place, in their order.
+func (s *Scribe) Groups() []overlay.ID {
+	var of []overlay.ID
+	for _, g := range s.sorted(func(*group) bool { return true }) {
+		of = append(of, g.id)
+	}
+	return of
+}

@@ -1,0 +1,164 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+)
+
+// A slot of the routing table is for the members that share `row` digits with
+// the node and have another digit next.
+type slot struct {
+	contact *peer // nearer by round trip, of those known
+	spare   *peer
+	// count is how many members stand below the slot's prefix, as a contact
+	// there last said; counted says that one did.
+	count   int
+	counted bool
+	// vacant holds who said that nobody stands here. The slot is taken for
+	// empty when enough did (see Node.slotEmpty), never for want of a contact.
+	vacant []ID
+	asked  time.Time // when the node last asked around for it
+}
+
+// table is the routing table: rows of base 16, down to the leaf.
+type table struct {
+	self ID
+	rows [][16]slot
+}
+
+// common is how many leading bits the prefix of slot (row, col) shares with the
+// node's id.
+func (t *table) common(row, col int) int {
+	x := uint(col ^ t.self.Digit(row))
+	n := 4 * row
+	for bit := uint(8); bit > 0 && x&bit == 0; bit >>= 1 {
+		n++
+	}
+	return n
+}
+
+// beyond says whether slot (row, col) lies beyond a leaf of some depth, so that
+// it needs a contact.
+func (t *table) beyond(row, col, depth int) bool {
+	return col != t.self.Digit(row) && t.common(row, col) < depth
+}
+
+// resize gives the table the rows that a leaf of some depth leaves to it, and
+// empties the slots that have come to lie inside the leaf. It returns who stood
+// in them.
+func (t *table) resize(depth int) (out []*peer) {
+	rows := (depth + 3) / 4
+	for row := range t.rows {
+		for col := range t.rows[row] {
+			s := &t.rows[row][col]
+			if row < rows && t.beyond(row, col, depth) {
+				continue
+			}
+			for _, p := range []*peer{s.contact, s.spare} {
+				if p != nil {
+					out = append(out, p)
+				}
+			}
+			*s = slot{}
+		}
+	}
+	if rows < len(t.rows) {
+		t.rows = slices.Clip(t.rows[:rows])
+	}
+	for len(t.rows) < rows {
+		t.rows = append(t.rows, [16]slot{})
+	}
+	return out
+}
+
+// slot returns the slot of an id, nil if the id belongs into the leaf.
+func (t *table) slot(id ID, depth int) (s *slot, row, col int) {
+	common := t.self.Common(id)
+	if common >= depth {
+		return nil, 0, 0
+	}
+	row = common / 4
+	return &t.rows[row][id.Digit(row)], row, id.Digit(row)
+}
+
+// wants says whether the table would take a contact it does not know yet.
+func (t *table) wants(id ID, depth int) bool {
+	s, _, _ := t.slot(id, depth)
+	return s != nil && (s.contact == nil || s.spare == nil)
+}
+
+// put gives a peer a place if there is one, or if it is nearer by round trip
+// than who has it. It returns who had to go, which may be the peer itself.
+func (t *table) put(p *peer, depth int) (out *peer) {
+	s, _, _ := t.slot(p.contact.ID, depth)
+	switch {
+	case s == nil:
+		return p
+	case s.contact == p || s.spare == p:
+	case s.contact == nil:
+		s.contact = p
+	case s.spare == nil:
+		s.spare = p
+	case faster(p, s.spare):
+		out, s.spare = s.spare, p
+	default:
+		return p
+	}
+	s.vacant = nil
+	if s.spare != nil && (s.contact.suspect && !s.spare.suspect || faster(s.spare, s.contact)) {
+		s.contact, s.spare = s.spare, s.contact
+	}
+	return out
+}
+
+// faster says whether a is nearer than b by round trip, by enough that the
+// change is worth the loss of what was measured so far.
+func faster(a, b *peer) bool {
+	return a.rtt > 0 && (b.rtt == 0 || a.rtt < b.rtt*3/4)
+}
+
+// remove takes a peer out of its slot; a spare moves up. It says whether it
+// stood in one.
+func (t *table) remove(p *peer) bool {
+	if p.contact == nil {
+		return false
+	}
+	row := t.self.Common(p.contact.ID) / 4
+	if row >= len(t.rows) {
+		return false
+	}
+	s := &t.rows[row][p.contact.ID.Digit(row)]
+	switch p {
+	case s.contact:
+		s.contact, s.spare = s.spare, nil
+	case s.spare:
+		s.spare = nil
+	default:
+		return false
+	}
+	return true
+}
+
+// has says whether a peer stands in the table.
+func (t *table) has(p *peer) bool {
+	if p.contact == nil {
+		return false
+	}
+	row := t.self.Common(p.contact.ID) / 4
+	if row >= len(t.rows) {
+		return false
+	}
+	s := &t.rows[row][p.contact.ID.Digit(row)]
+	return s.contact == p || s.spare == p
+}
+
+// each calls f for every slot beyond the leaf, from the first row on.
+func (t *table) each(depth int, f func(row, col int, s *slot)) {
+	for row := range t.rows {
+		for col := range t.rows[row] {
+			if t.beyond(row, col, depth) {
+				f(row, col, &t.rows[row][col])
+			}
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package overlay
+
+import (
+	"time"
+
+	"tidings/overlay/overlaypb"
+)
+
+// Each member is watched by its two nearest. They notice its silent death, and
+// tell the rest of the leaf, who believe it when their own probes say so too.
+const watchers = 2
+
+// watches says whether this node is one of the watchers of a member.
+func (n *Node) watches(c *Contact) bool {
+	if n.leaf.Has(c.ID) == nil {
+		return false
+	}
+	nearer := 0
+	for _, m := range n.leaf.Members() {
+		if m.ID != c.ID && Nearer(c.ID, m.ID, n.self.ID) {
+			if nearer++; nearer == watchers {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// watch probes those of the watched that have been silent for an interval, and
+// comes back when the next will have been.
+func (n *Node) watch(now time.Time) {
+	next := now.Add(n.cfg.WatchInterval)
+	look := func(p *peer) {
+		if p == nil {
+			return
+		}
+		due := p.heard.Add(n.cfg.WatchInterval)
+		if !due.After(now) {
+			n.probe(p)
+			return
+		}
+		if due.Before(next) {
+			next = due
+		}
+	}
+	for _, c := range n.leaf.Members() {
+		if c != n.self && n.watches(c) {
+			look(n.peers[c.Peer.ID])
+		}
+	}
+	n.watchHosts(look)
+	n.expireClients(now)
+	if soonest := now.Add(n.cfg.WatchInterval / 8); next.Before(soonest) {
+		next = soonest
+	}
+	n.at(next, task{kind: taskWatch})
+}
+
+// announceDeath tells the leaf that a watched member is dead.
+func (n *Node) announceDeath(dead *Contact) {
+	for _, c := range n.leaf.Members() {
+		if p := n.peers[c.Peer.ID]; c != n.self && p != nil {
+			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{
+				Id:       dead.ID[:],
+				IssuedMs: dead.Issued,
+			}}})
+		}
+	}
+}
+
+// onGone takes a notice of death: the node probes for itself.
+func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
+	id := ID(m.Id)
+	if id == n.self.ID {
+		from.told = false // it may have forgotten me
+		n.probe(from)
+		return
+	}
+	c := n.leaf.Has(id)
+	if c == nil || c.Issued > m.IssuedMs {
+		return
+	}
+	if p := n.peers[c.Peer.ID]; p != nil && n.clock.Now().Sub(p.heard) > p.rto() {
+		n.probe(p)
+	}
+}
+
+// Leave takes the node out of the network in good order: leaf, contacts and
+// clients are told, and need not find out. Afterwards the node does nothing.
+func (n *Node) Leave() {
+	if n.state == Left {
+		return
+	}
+	for _, p := range n.sortedPeers() {
+		if n.placed(p) {
+			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
+		}
+	}
+	n.save()
+	n.state = Left
+}
+
+func (n *Node) onLeave(p *peer) {
+	if p.contact == nil {
+		return
+	}
+	n.drop(p)
+	// Not one to look for later, but not to be taken on hearsay either.
+	n.dead.bury(p.contact, n.clock.Now(), false)
+}

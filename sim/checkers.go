@@ -1,0 +1,343 @@
+package sim
+
+import (
+	"encoding/binary"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/scribe"
+)
+
+// Names of the invariants that the checkers of a Swarm watch.
+const (
+	// WrongRoot: a message is delivered by the live member nearest its key.
+	WrongRoot = "wrong root"
+	// NoAck: a routed message is acknowledged within a minute.
+	NoAck = "no acknowledgement"
+	// Cycle: no node is above itself in a tree.
+	Cycle = "cycle"
+	// Twice: no subscriber is handed a message twice in one life.
+	Twice = "duplicate"
+	// Missing: who was subscribed, with a whole way up, has what was published.
+	Missing = "lost"
+	// NoWay: after quiet, edges lead from the root to every subscriber.
+	NoWay = "lost child"
+	// WrongWeight: after quiet, a root knows the clients of its group.
+	WrongWeight = "wrong weight"
+	// WrongCount: after quiet, members know how many are below each prefix.
+	WrongCount = "stale count"
+	// WrongLeaf: after quiet, all members of a leaf know all its members.
+	WrongLeaf = "wrong leaf"
+)
+
+// checkPause is the time between two looks at all trees.
+const checkPause = 10 * time.Second
+
+// RouteStats counts messages routed to check who takes them.
+type RouteStats struct {
+	Sent, Acked, Failed int
+	// Shadowed messages were sent while the member nearest their key was dead
+	// and that could not be known yet.
+	Shadowed, ShadowedFailed int
+	HopsTotal                int
+	Slowest                  time.Duration
+}
+
+// probeLayer is the layer of the messages that checkers route: none of the
+// protocol's.
+const probeLayer wire.Layer = 255
+
+// detection is how long a silent death may go unnoticed: a watch interval, three
+// attempts, the notice, and three attempts more.
+const detection = 45 * time.Second
+
+// Route routes a message from a peer and checks who acknowledges it.
+func (s *Swarm) Route(from *Peer, key overlay.ID) {
+	sent := s.Now()
+	shadow := s.shadowed(key)
+	s.routes.Sent++
+	if shadow {
+		s.routes.Shadowed++
+	}
+	from.Do(func() {
+		from.node.Overlay.Route(probeLayer, key, nil, func(r overlay.Receipt, ok bool) {
+			took := s.Now().Sub(sent)
+			if !ok {
+				if shadow {
+					s.routes.ShadowedFailed++
+				} else {
+					s.routes.Failed++
+					s.violated(NoAck, "key %s from host %d, sent %s", key.Short(), from.Index(), sent.Format("15:04:05.000"))
+				}
+				return
+			}
+			s.routes.Acked++
+			s.routes.HopsTotal += r.Hops
+			s.routes.Slowest = max(s.routes.Slowest, took)
+		})
+	})
+}
+
+// shadowed says whether somebody nearer to the key than every live member died
+// so lately that the others may not know.
+func (s *Swarm) shadowed(key overlay.ID) bool {
+	root := s.Root(key)
+	for _, p := range s.members {
+		if !p.Up() && !p.down.IsZero() && s.Now().Sub(p.down) < detection &&
+			(root == nil || overlay.Nearer(key, p.id, root.id)) {
+			return true
+		}
+	}
+	return false
+}
+
+// A rootChecker is the application that takes the messages of Route.
+type rootChecker struct{ peer *Peer }
+
+func (c rootChecker) Forward(*overlay.Message) bool { return false }
+func (c rootChecker) PeerGone(env.PeerID)           {}
+func (c rootChecker) LeafChanged()                  {}
+
+func (c rootChecker) Deliver(m *overlay.Message) {
+	s := c.peer.swarm
+	if root := s.Root(m.Key); root != c.peer {
+		who := "nobody"
+		if root != nil {
+			who = root.id.Short()
+		}
+		s.violated(WrongRoot, "key %s delivered by %s (host %d), nearest is %s",
+			m.Key.Short(), c.peer.id.Short(), c.peer.Index(), who)
+	}
+}
+
+// mail remembers what was published and who has it.
+type mail struct {
+	sent []*letter
+	// since says from when on a subscriber could expect everything.
+	since map[*Peer]map[overlay.ID]time.Time
+	stats MailStats
+}
+
+// MailStats counts multicast messages over all groups of a swarm.
+type MailStats struct {
+	Published, Refused, Expected, Delivered int
+	// Excused deliveries failed while the way to the subscriber was broken by
+	// a crash that nobody could know of yet, or because the publisher died.
+	Excused int
+}
+
+type letter struct {
+	group  overlay.ID
+	at     time.Time
+	from   *Peer
+	got    map[*Peer]int // by life
+	rooted bool          // the root has it
+}
+
+func (m *mail) joined(p *Peer, g overlay.ID) {
+	if m.since[p] == nil {
+		m.since[p] = map[overlay.ID]time.Time{}
+	}
+	m.since[p][g] = p.swarm.Now()
+}
+
+func (m *mail) left(p *Peer, g overlay.ID) { delete(m.since[p], g) }
+
+func (m *mail) died(p *Peer) {
+	for g := range m.since[p] {
+		m.since[p][g] = p.swarm.Now().Add(time.Hour) // until it is up again
+	}
+}
+
+func (m *mail) arrived(p *Peer, d scribe.Delivery) {
+	l := m.sent[binary.BigEndian.Uint64(d.Payload)]
+	if l.got == nil {
+		p.swarm.violated(Twice, "host %d got a message of %s long after it was sent", p.Index(), d.Group.Short())
+		return
+	}
+	if l.got[p] == p.lives {
+		p.swarm.violated(Twice, "host %d got a message of %s twice", p.Index(), d.Group.Short())
+	}
+	l.got[p] = p.lives
+}
+
+// Publish publishes a message of at least size bytes from a peer, and checks
+// after a minute and a half who has it.
+func (s *Swarm) Publish(from *Peer, g overlay.ID, size int) {
+	s.mail.stats.Published++
+	l := &letter{group: g, at: s.Now(), from: from, got: map[*Peer]int{}}
+	payload := binary.BigEndian.AppendUint64(nil, uint64(len(s.mail.sent)))
+	payload = append(payload, make([]byte, max(size-len(payload), 0))...)
+	s.mail.sent = append(s.mail.sent, l)
+	from.Do(func() { from.node.Scribe.Publish(g, payload, func(ok bool) { l.rooted = ok }) })
+	s.After(90*time.Second, func() {
+		s.settle(l)
+		l.got = nil
+	})
+}
+
+// settle checks who has a message.
+func (s *Swarm) settle(l *letter) {
+	if !l.rooted {
+		s.mail.stats.Refused++
+	}
+	for _, p := range s.members {
+		since, wants := s.mail.since[p][l.group]
+		if !wants || !p.Up() || l.at.Sub(since) < joinGrace || l.at.Sub(p.up) < joinGrace {
+			continue
+		}
+		s.mail.stats.Expected++
+		switch {
+		case l.got[p] == p.lives:
+			s.mail.stats.Delivered++
+		case !l.rooted || s.crashedNear(l.at):
+			s.mail.stats.Excused++
+		default:
+			s.violated(Missing, "host %d lacks a message of %s sent %s by host %d",
+				p.Index(), l.group.Short(), l.at.Format("15:04:05.000"), l.from.Index())
+		}
+	}
+}
+
+// joinGrace is how long a subscriber may take to get into a tree.
+const joinGrace = time.Minute
+
+// crashedNear says whether somebody crashed so near to a time that trees may
+// have been broken then.
+func (s *Swarm) crashedNear(t time.Time) bool {
+	for _, p := range s.members {
+		if !p.down.IsZero() && p.down.After(t.Add(-90*time.Second)) && p.down.Before(t.Add(30*time.Second)) {
+			return true
+		}
+	}
+	return false
+}
+
+// checkTrees looks for cycles.
+func (s *Swarm) checkTrees() {
+	for _, g := range sortedIDs(s.groups) {
+		for _, p := range s.members {
+			steps := 0
+			for q := p; q != nil && q.Up(); steps++ {
+				if steps > len(s.members) {
+					s.violated(Cycle, "group %s above host %d", g.Short(), p.Index())
+					break
+				}
+				place, ok := q.node.Scribe.Place(g)
+				if !ok || len(place.Parents) == 0 {
+					break
+				}
+				q = s.byID[place.Parents[0]]
+			}
+		}
+	}
+}
+
+// CheckQuiet checks what holds when nothing has happened for a while: leaves,
+// counts, trees and weights.
+func (s *Swarm) CheckQuiet() {
+	live := s.Live()
+	s.checkLeaves(live)
+	s.checkCounts(live)
+	s.checkWays()
+}
+
+func (s *Swarm) checkLeaves(live []*Peer) {
+	for _, p := range live {
+		leaf := p.node.Overlay.Leaf()
+		want := 0
+		for _, q := range live {
+			if !leaf.Covers(q.id) {
+				continue
+			}
+			want++
+			if leaf.Has(q.id) == nil {
+				s.violated(WrongLeaf, "host %d (depth %d) does not know host %d", p.Index(), leaf.Depth(), q.Index())
+			}
+			if other := q.node.Overlay.Leaf(); other.Depth() != leaf.Depth() {
+				s.violated(WrongLeaf, "host %d is at depth %d, host %d of its leaf at %d",
+					p.Index(), leaf.Depth(), q.Index(), other.Depth())
+			}
+		}
+		if want != leaf.Len() {
+			s.violated(WrongLeaf, "host %d knows %d members, %d live", p.Index(), leaf.Len(), want)
+		}
+	}
+}
+
+func (s *Swarm) checkCounts(live []*Peer) {
+	for _, p := range live {
+		for d := 0; d <= p.node.Overlay.Leaf().Depth(); d++ {
+			want := 0
+			for _, q := range live {
+				if q.id.Common(p.id) >= d {
+					want++
+				}
+			}
+			if got := p.node.Overlay.Count(d); got != want {
+				s.violated(WrongCount, "host %d counts %d members below %d bits, there are %d", p.Index(), got, d, want)
+			}
+		}
+	}
+}
+
+func (s *Swarm) checkWays() {
+	for _, g := range sortedIDs(s.groups) {
+		root := s.Root(g)
+		if root == nil {
+			continue
+		}
+		reached := map[*Peer]bool{}
+		var walk func(p *Peer)
+		walk = func(p *Peer) {
+			if reached[p] || !p.Up() {
+				return
+			}
+			reached[p] = true
+			place, _ := p.node.Scribe.Place(g)
+			for _, c := range place.Children {
+				if q := s.byID[c]; q != nil {
+					walk(q)
+				}
+			}
+		}
+		walk(root)
+		weight := 0
+		for _, p := range s.members {
+			w, wants := p.wants[g]
+			if !wants || !p.Up() {
+				continue
+			}
+			weight += w
+			if !reached[p] {
+				s.violated(NoWay, "no way from the root of %s to host %d", g.Short(), p.Index())
+			}
+		}
+		got, ok := root.node.Scribe.Weight(g)
+		if weight > 0 && (!ok || got != weight) {
+			s.violated(WrongWeight, "group %s: the root counts %d (root: %v), there are %d", g.Short(), got, ok, weight)
+		}
+	}
+}
+
+// EdgesPerDelivery returns how many edges the tree of a group has for each
+// subscriber that is not its root.
+func (s *Swarm) EdgesPerDelivery(g overlay.ID) float64 {
+	edges, deliveries := 0, 0
+	for _, p := range s.members {
+		if !p.Up() {
+			continue
+		}
+		place, ok := p.node.Scribe.Place(g)
+		if !ok {
+			continue
+		}
+		edges += len(place.Children)
+		if place.Own > 0 && !place.Root {
+			deliveries++
+		}
+	}
+	return float64(edges) / float64(max(deliveries, 1))
+}

@@ -1,0 +1,115 @@
+package sim
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// doors are the five doors of one life of a host. A node that outlives its
+// host, because a script kept it, finds them shut: nothing goes out any more.
+type doors struct {
+	host *Host
+	life uint32
+}
+
+// env opens the doors for the present life.
+func (h *Host) env() env.Env {
+	d := &doors{h, h.life}
+	return env.Env{
+		Clock:   d,
+		Network: d,
+		Fetcher: d,
+		Worker:  d,
+		Store:   d,
+		Rand:    dice(h.world.config.Seed, forNode, int(h.index), h.life),
+		Log:     slog.New(virtual{h.world.config.Log, h.clock}).With("host", h.Index()),
+	}
+}
+
+// shut reports that the life of these doors is over.
+func (d *doors) shut() bool { return d.host.life != d.life }
+
+// Now implements env.Clock.
+func (d *doors) Now() time.Time { return d.host.clock() }
+
+// Send implements env.Network.
+func (d *doors) Send(to env.Peer, class env.Class, msg []byte) {
+	if len(msg) > env.MaxFrame {
+		panic(fmt.Sprintf("host %d sends a frame of %d bytes: a layer did not bound it", d.host.index, len(msg)))
+	}
+	if !d.shut() {
+		d.host.send(to, class, msg)
+	}
+}
+
+// An Origin says what the origins of the world answer to a request that reaches
+// them at a time. It is asked when the answer arrives, a little after at.
+type Origin func(at time.Time, r env.Request) env.Answer
+
+// fetch is a request under way; half of its way lies behind it at at.
+type fetch struct {
+	handle  env.Handle
+	request env.Request
+	at      int64
+}
+
+// The doors' delays are uniform between two bounds.
+const (
+	fetchLeast, fetchMost     = 100 * time.Millisecond, 500 * time.Millisecond
+	computeLeast, computeMost = 200 * time.Microsecond, 5 * time.Millisecond
+	syncLeast, syncMost       = time.Millisecond, 10 * time.Millisecond // of a disk
+)
+
+func between(r *rand.Rand, least, most time.Duration) int64 {
+	return int64(least) + r.Int64N(int64(most-least))
+}
+
+// Fetch implements env.Fetcher.
+func (d *doors) Fetch(handle env.Handle, r env.Request) {
+	if d.shut() {
+		return
+	}
+	h := d.host
+	h.stats.Fetches++
+	delay := between(h.doorDice, fetchLeast, fetchMost)
+	item := h.world.fetches.put(fetch{handle, r, h.world.now + delay/2})
+	h.world.push(h.world.now+delay, h, fetched, item)
+}
+
+func (h *Host) answered(handle env.Handle, a env.Answer) {
+	if h.answerer == nil {
+		panic(fmt.Sprintf("%T fetches, but has no method Answered", h.node))
+	}
+	h.answerer.Answered(handle, a)
+}
+
+// Do implements env.Worker: pure runs at once, and what it computed is seen
+// when a modelled delay has passed.
+func (d *doors) Do(pure, done func()) {
+	if d.shut() {
+		return
+	}
+	pure()
+	h := d.host
+	h.world.push(h.world.now+between(h.doorDice, computeLeast, computeMost), h, computed, h.world.dones.put(done))
+}
+
+// Commit implements env.Store.
+func (d *doors) Commit(ops []env.Op, done func(error)) {
+	if !d.shut() {
+		d.host.disk.commit(ops, done)
+	}
+}
+
+// Get implements env.Store.
+func (d *doors) Get(key []byte) ([]byte, error) { return d.host.disk.records[string(key)], nil }
+
+// Range implements env.Store.
+func (d *doors) Range(prefix []byte, each func(key, value []byte) bool) error {
+	d.host.disk.scan(string(prefix), each)
+	return nil
+}

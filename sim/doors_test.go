@@ -1,0 +1,310 @@
+package sim
+
+import (
+	"encoding/binary"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/internal/wire/wirepb"
+)
+
+// The doors are measured with a stand-in of the full load before layers are
+// built on them: docs/decisions/001-doors.md has the figures.
+//
+//	go test ./sim -run '^$' -bench 'Timers|Messages|FullLoad' -benchtime 1x -cpu 1
+
+// load is what one stand-in node has to carry.
+type load struct {
+	pairs       int           // channels it polls, each once in tau
+	fetch       bool          // a poll asks the Fetcher, else it is a timer only
+	leases      int           // of children, spread over its links
+	links       int           // peers it exchanges messages with
+	updateEvery time.Duration // between two messages to one of them, in turn; 0: none
+	digestEvery time.Duration // between two rounds of digests, one per link; 0: none
+}
+
+const (
+	tau        = 30 * time.Minute
+	leaseTime  = time.Hour
+	leaseGrain = 10 * time.Second // leases are looked at in batches of this width
+)
+
+// standIn is a node with one layer, which does no more than the doors ask of it:
+// calendars, polls, leases, and messages that are truly encoded and decoded.
+type standIn struct {
+	env.Env
+	load load
+
+	index    int
+	urls     []string // of all channels, shared by all nodes
+	versions []uint32 // of the node's pairs
+	leases   []lease
+	links    []neighbour
+	byID     map[env.PeerID]int32
+	message  wirepb.Envelope // being encoded
+	turn     int
+
+	// When each part wants to be run; a part that is not due is not touched.
+	pollsAt, leasesAt, updateAt, digestsAt time.Time
+
+	polls  env.Calendar[int32]
+	expiry env.Calendar[int32]
+
+	fired, answers, sent, heard, lapsed, broken int
+}
+
+// lease is a child's place in one tree. The leases of one link lie together.
+type lease struct {
+	channel int32
+	version uint32
+}
+
+type neighbour struct {
+	peer  env.Peer
+	heard time.Time
+}
+
+func newStandIn(e env.Env, index int, l load, urls []string, peers []env.Peer) *standIn {
+	n := &standIn{
+		Env: e, load: l, index: index, urls: urls,
+		versions: make([]uint32, l.pairs),
+		leases:   make([]lease, l.leases),
+		byID:     map[env.PeerID]int32{},
+	}
+	n.message.Key, n.message.Payload, n.message.Signature = make([]byte, 32), make([]byte, 48), make([]byte, 64)
+	now := e.Clock.Now()
+	within := func(d time.Duration) time.Time { return now.Add(time.Duration(e.Rand.Int64N(int64(d)))) }
+	for i := range l.pairs {
+		n.polls.Add(within(tau), int32(i))
+	}
+	for i, p := range peers {
+		n.links = append(n.links, neighbour{p, now})
+		n.byID[p.ID] = int32(i)
+	}
+	for i := range n.leases {
+		n.leases[i] = lease{channel: e.Rand.Int32N(int32(len(urls)))}
+		n.expiry.Add(grain(within(leaseTime)), int32(i))
+	}
+	n.pollsAt, n.leasesAt = n.polls.Next(), n.expiry.Next()
+	if l.updateEvery > 0 {
+		n.updateAt = within(l.updateEvery)
+	}
+	if l.digestEvery > 0 {
+		n.digestsAt = within(l.digestEvery)
+	}
+	return n
+}
+
+// grain is the end of the batch in which a lease is looked at.
+func grain(t time.Time) time.Time { return t.Truncate(leaseGrain).Add(leaseGrain) }
+
+func (n *standIn) Run(now time.Time) time.Time {
+	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	if due(n.pollsAt) {
+		n.poll(now)
+		n.pollsAt = n.polls.Next()
+	}
+	if due(n.leasesAt) {
+		n.lapse(now)
+		n.leasesAt = n.expiry.Next()
+	}
+	for due(n.updateAt) {
+		n.say(n.turn % len(n.links))
+		n.turn++
+		n.updateAt = n.updateAt.Add(n.load.updateEvery)
+	}
+	for due(n.digestsAt) {
+		for i := range n.links {
+			n.say(i)
+		}
+		n.digestsAt = n.digestsAt.Add(n.load.digestEvery)
+	}
+	return env.Sooner(env.Sooner(n.pollsAt, n.leasesAt), env.Sooner(n.updateAt, n.digestsAt))
+}
+
+func (n *standIn) poll(now time.Time) {
+	for {
+		i, at, ok := n.polls.Pop(now)
+		if !ok {
+			return
+		}
+		n.fired++
+		if n.load.fetch {
+			channel := (n.index*7919 + int(i)*104729) % len(n.urls)
+			n.Fetcher.Fetch(env.Handle(i), env.Request{URL: n.urls[channel]})
+		}
+		n.polls.Add(at.Add(tau), i)
+	}
+}
+
+// lapse looks at the leases whose time would be up if no digest of their link
+// had come since.
+func (n *standIn) lapse(now time.Time) {
+	for {
+		i, _, ok := n.expiry.Pop(now)
+		if !ok {
+			return
+		}
+		link := int(i) * len(n.links) / len(n.leases)
+		until := n.links[link].heard.Add(leaseTime)
+		if until.Before(now) {
+			n.leases[i] = lease{}
+			n.lapsed++
+			continue
+		}
+		n.expiry.Add(grain(until), i)
+	}
+}
+
+// say sends a message of about 150 bytes, the size of most of ours. Its shape
+// is that of an envelope; nothing is signed.
+func (n *standIn) say(link int) {
+	binary.BigEndian.PutUint64(n.message.Payload, n.Rand.Uint64())
+	n.Network.Send(n.links[link].peer, env.Control, wire.AppendFrame(make([]byte, 0, 160), wire.Overlay, &n.message))
+	n.sent++
+}
+
+func (n *standIn) Receive(from env.PeerID, frame []byte) error {
+	_, body, err := wire.ParseFrame(frame)
+	if err != nil {
+		return err
+	}
+	var m wirepb.Envelope
+	if err := proto.Unmarshal(body, &m); err != nil {
+		return err
+	}
+	if len(m.Payload) != 48 {
+		n.broken++
+	}
+	if i, ok := n.byID[from]; ok {
+		n.links[i].heard = n.Clock.Now()
+	}
+	n.heard++
+	return nil
+}
+
+func (n *standIn) Answered(h env.Handle, a env.Answer) {
+	if a.Status == 304 {
+		n.versions[h]++
+	}
+	n.answers++
+}
+
+func (n *standIn) Found(env.Peer)      {}
+func (n *standIn) Reachable([]string)  {}
+func (n *standIn) PeerDown(env.PeerID) {}
+
+// standIns boots a world of nodes under one load. Links are mutual: those to
+// the next hosts and to the previous ones on a ring.
+func standIns(nodes, channels int, l load) (*World, []*standIn) {
+	w := New(Config{Seed: 1})
+	urls := make([]string, channels)
+	for i := range urls {
+		urls[i] = fmt.Sprintf("https://origin-%d.example/feed.xml", i)
+	}
+	for range nodes {
+		w.Host(HostConfig{Open: true})
+	}
+	var all []*standIn
+	for i, h := range w.Hosts() {
+		var peers []env.Peer
+		for k := range l.links / 2 {
+			peers = append(peers,
+				w.Hosts()[(i+k+1)%nodes].Peer(), w.Hosts()[(i-k-1+nodes)%nodes].Peer())
+		}
+		h.Boot(func(e env.Env) env.Node {
+			n := newStandIn(e, i, l, urls, peers)
+			all = append(all, n)
+			return n
+		})
+	}
+	return w, all
+}
+
+// sum adds up a counter of all nodes.
+func sum(all []*standIn, counter func(*standIn) int) (total int) {
+	for _, n := range all {
+		total += counter(n)
+	}
+	return total
+}
+
+// BenchmarkTimers: 5 million (node, channel) pairs pending in the calendars of
+// 1,000 nodes, each of which fires in its turn.
+func BenchmarkTimers(b *testing.B) {
+	for b.Loop() {
+		w, all := standIns(1000, 100_000, load{pairs: 5000})
+		start := time.Now()
+		w.Run(time.Hour)
+		fired := sum(all, func(n *standIn) int { return n.fired })
+		if fired != 2*5_000_000 {
+			b.Fatalf("%d timers fired, want 10 million", fired)
+		}
+		b.ReportMetric(float64(fired)/time.Since(start).Seconds(), "events/s")
+	}
+}
+
+// BenchmarkMessages: 2 million messages of about 150 bytes, each encoded, sent,
+// delivered and decoded.
+func BenchmarkMessages(b *testing.B) {
+	for b.Loop() {
+		w, all := standIns(1024, 1, load{links: 48, updateEvery: time.Second})
+		start := time.Now()
+		w.Run(2000 * time.Second)
+		heard := sum(all, func(n *standIn) int { return n.heard })
+		if sent := sum(all, func(n *standIn) int { return n.sent }); sent < 2_000_000 || heard < sent-1024 {
+			b.Fatalf("%d messages heard of %d", heard, sent)
+		}
+		b.ReportMetric(float64(heard)/time.Since(start).Seconds(), "msgs/s")
+	}
+}
+
+// BenchmarkFullLoad: six hours of a network of 1,024 nodes with 60 million
+// polls over 5 million pairs, 5 million leases, and 10 million messages.
+func BenchmarkFullLoad(b *testing.B) {
+	for b.Loop() {
+		start := time.Now()
+		w, all := standIns(1024, 100_000, load{
+			pairs: 4883, fetch: true, leases: 4883, links: 48,
+			updateEvery: 2680 * time.Millisecond, digestEvery: 10 * time.Minute,
+		})
+		w.Run(6 * time.Hour)
+		wall := time.Since(start).Seconds()
+		polls := sum(all, func(n *standIn) int { return n.answers })
+		heard := sum(all, func(n *standIn) int { return n.heard })
+		lapsed := sum(all, func(n *standIn) int { return n.lapsed })
+		leases := sum(all, func(n *standIn) int { return n.expiry.Len() })
+		if polls < 59_990_000 || heard < 10_000_000 || lapsed > 0 || leases < 5_000_000 {
+			b.Fatalf("%d polls, %d messages, %d leases, %d lapsed", polls, heard, leases, lapsed)
+		}
+		b.ReportMetric(wall, "wall_s")
+		b.ReportMetric(float64(w.Events())/wall, "events/s")
+		b.ReportMetric(float64(heard)/wall, "msgs/s")
+		b.ReportMetric(maxRSS(), "max_rss_bytes")
+		runtime.KeepAlive(all)
+	}
+}
+
+// maxRSS is the most memory the process ever held, as the system counts it, or
+// as the Go runtime does where the system does not say.
+func maxRSS() float64 {
+	status, _ := os.ReadFile("/proc/self/status")
+	for line := range strings.Lines(string(status)) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "VmHWM:" {
+			kb, _ := strconv.ParseFloat(f[1], 64)
+			return kb * 1024
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.Sys)
+}

@@ -1,0 +1,58 @@
+package sim
+
+// kind says what an event does to its host.
+type kind uint8
+
+const (
+	alarm     kind = iota // the node may want to be run
+	frame                 // item: slab of frames
+	fetched               // item: slab of fetches
+	computed              // item: slab of done functions
+	durable               // the oldest batch of the host's disk
+	down                  // item: the host whose link broke
+	found                 // item: the host that was found
+	reachable             // the node was dialled back
+	script                // item: slab of scripts; no host
+)
+
+var kindNames = [...]string{
+	"alarm", "frame", "answer", "computation", "commit",
+	"peer down", "peer found", "reachable", "script",
+}
+
+func (k kind) String() string { return kindNames[k] }
+
+// An event happens to one host at one time. It holds no pointer, so that a
+// calendar of millions costs the garbage collector nothing; what it carries lies
+// in a slab.
+type event struct {
+	host int32
+	life uint32 // of the host; the event is void for any other
+	item uint32
+	kind kind
+}
+
+// A slab keeps the payloads of pending events.
+type slab[T any] struct {
+	items []T
+	free  []uint32
+}
+
+func (s *slab[T]) put(v T) uint32 {
+	if n := len(s.free); n > 0 {
+		i := s.free[n-1]
+		s.free = s.free[:n-1]
+		s.items[i] = v
+		return i
+	}
+	s.items = append(s.items, v)
+	return uint32(len(s.items) - 1)
+}
+
+func (s *slab[T]) take(i uint32) T {
+	v := s.items[i]
+	var none T
+	s.items[i] = none
+	s.free = append(s.free, i)
+	return v
+}

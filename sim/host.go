@@ -1,0 +1,230 @@
+package sim
+
+import (
+	"crypto/ed25519"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+// An Answerer is a node that uses its Fetcher: answers come to it here. The
+// edge of a real node gives its fetcher the same method as the callback.
+type Answerer interface {
+	Answered(h env.Handle, a env.Answer)
+}
+
+// HostConfig describes a machine.
+type HostConfig struct {
+	// Open hosts can be dialled. Others live behind a NAT: only over links
+	// they opened themselves do they hear anything.
+	Open bool
+	// ClockOff is how far the host's clock is ahead of the world's.
+	ClockOff time.Duration
+}
+
+// A Host is a machine: identity, address and disk, and a node while it is up.
+type Host struct {
+	// What every event touches comes first, in two cache lines.
+	world *World
+	index int32
+	life  uint32 // counts boots and crashes
+	node  env.Node
+	wish  int64   // when the node wants to be run
+	armed int64   // the next pending alarm
+	under []int64 // the alarms that are pending behind it, the last one first
+	ranAt int64   // instant of the last alarm that ran the node
+	spins int     // how many did so at that instant
+	stats Stats
+
+	config HostConfig
+	key    ed25519.PrivateKey
+	id     env.PeerID
+	addr   string
+	side   int // of a partition
+
+	links  map[env.PeerID]*link
+	blamed map[int32]*blame // by the index of the peer
+	disk   *disk
+
+	linkDice, doorDice *rand.Rand
+
+	build    func(env.Env) env.Node
+	answerer Answerer
+}
+
+// Host adds a machine, with a key of its own and an empty disk. It is down
+// until Boot.
+func (w *World) Host(c HostConfig) *Host {
+	i := len(w.hosts)
+	var seed [ed25519.SeedSize]byte
+	keyDice := dice(w.config.Seed, forKey, i, 0)
+	for b := range seed {
+		seed[b] = byte(keyDice.Uint32())
+	}
+	key := ed25519.NewKeyFromSeed(seed[:])
+	h := &Host{
+		world:    w,
+		config:   c,
+		index:    int32(i),
+		key:      key,
+		id:       wire.PeerIDOf(key.Public().(ed25519.PublicKey)),
+		addr:     string(binary.BigEndian.AppendUint32([]byte("sim"), uint32(i))),
+		links:    map[env.PeerID]*link{},
+		blamed:   map[int32]*blame{},
+		linkDice: dice(w.config.Seed, forLinks, i, 0),
+		doorDice: dice(w.config.Seed, forDoors, i, 0),
+		wish:     never,
+		armed:    never,
+	}
+	h.disk = &disk{host: h, records: map[string][]byte{}}
+	w.hosts = append(w.hosts, h)
+	w.byID[h.id] = h
+	return h
+}
+
+// Index is the host's place in World.Hosts.
+func (h *Host) Index() int { return int(h.index) }
+
+// Key is the private key of the host's identity.
+func (h *Host) Key() ed25519.PrivateKey { return h.key }
+
+// ID is the peer id of the host's key.
+func (h *Host) ID() env.PeerID { return h.id }
+
+// Peer is the host's id and address, also if nobody can dial it there.
+func (h *Host) Peer() env.Peer { return env.Peer{ID: h.id, Addrs: []string{h.addr}} }
+
+// Node is the node that runs on the host, nil while it is down. To call it, use
+// Do.
+func (h *Host) Node() env.Node { return h.node }
+
+// Up reports whether the host has a node.
+func (h *Host) Up() bool { return h.node != nil }
+
+// Boot builds a node and runs it. If the host is open, the node hears a little
+// later that it was dialled back. Boot panics if the host is up.
+func (h *Host) Boot(build func(env.Env) env.Node) {
+	h.world.outside("Boot")
+	if h.node != nil {
+		panic(fmt.Sprintf("sim: boot of host %d, which is up", h.index))
+	}
+	h.build = build
+	h.life++
+	h.world.inside = h
+	h.node = build(h.env())
+	h.answerer, _ = h.node.(Answerer)
+	if h.config.Open {
+		h.world.push(h.world.now+int64(dialBack), h, reachable, 0)
+	}
+	h.run()
+	h.world.inside = nil
+}
+
+// dialBack is how long it takes until an open host is known to be one.
+const dialBack = 100 * time.Millisecond
+
+// Restart boots a node with the function of the last Boot.
+func (h *Host) Restart() { h.Boot(h.build) }
+
+// Crash ends the node at once. Nothing reaches it any more: frames and answers
+// under way vanish, and callbacks are not called. Of the commits that are not yet
+// durable, the dice choose how many of the first became so; the others are lost.
+// With hint, as when a process is killed and its sockets close, link partners
+// hear PeerDown after one latency; without, as when a cable is cut, nobody hears
+// anything. Crash panics if the host is down.
+func (h *Host) Crash(hint bool) {
+	h.world.outside("Crash")
+	if h.node == nil {
+		panic(fmt.Sprintf("sim: crash of host %d, which is down", h.index))
+	}
+	h.closeLinks(hint)
+	h.disk.crash()
+	h.life++
+	h.node, h.answerer, h.wish = nil, nil, never
+	clear(h.blamed)
+}
+
+// Found reports another host to the node, as a bootstrap list does. It does
+// nothing if the host is down.
+func (h *Host) Found(peer *Host) {
+	if h.node != nil {
+		h.world.push(h.world.now, h, found, uint32(peer.index))
+	}
+}
+
+// Do calls do in the node's turn and lets the node run after it: this is how
+// a script uses what a node offers its owner. It reports false, without calling
+// do, if the host is down.
+func (h *Host) Do(do func()) bool {
+	h.world.outside("Do")
+	if h.node == nil {
+		return false
+	}
+	h.world.inside = h
+	do()
+	h.run()
+	h.world.inside = nil
+	return true
+}
+
+// Stats returns the host's counters, over all its lives.
+func (h *Host) Stats() Stats { return h.stats }
+
+// clock is the time on the host's own clock.
+func (h *Host) clock() time.Time { return instant(h.world.now + int64(h.config.ClockOff)) }
+
+// run runs the node and enters its wish.
+func (h *Host) run() {
+	h.stats.Runs++
+	next := h.node.Run(h.clock())
+	if next.IsZero() {
+		h.wish = never
+		return
+	}
+	h.wish = max(next.UnixNano()-int64(h.config.ClockOff), h.world.now)
+	h.arm()
+}
+
+// arm makes sure that an alarm is pending not later than the wish. The pending
+// alarms of a host are a stack, each earlier than the one below it, so that no
+// time is entered twice. The alarm of a wish that was put off rings all the same
+// and is then put off too.
+func (h *Host) arm() {
+	if h.wish >= h.armed {
+		return
+	}
+	if h.armed != never {
+		h.under = append(h.under, h.armed)
+	}
+	h.armed = h.wish
+	h.world.push(h.wish, h, alarm, 0)
+}
+
+// maxSpins is how often a node may be run at one instant by its own wish.
+const maxSpins = 10_000
+
+// alarmed handles the alarm of the top of the stack.
+func (h *Host) alarmed(e *event) {
+	h.armed = never
+	if n := len(h.under); n > 0 {
+		h.armed, h.under = h.under[n-1], h.under[:n-1]
+	}
+	if h.wish > h.world.now {
+		h.arm()
+		return
+	}
+	if h.ranAt != h.world.now {
+		h.ranAt, h.spins = h.world.now, 0
+	}
+	if h.spins++; h.spins > maxSpins {
+		panic(fmt.Sprintf("the node asked %d times to be run at one instant: its Run makes no progress", h.spins))
+	}
+	h.world.fold(e, 0)
+	h.world.inside = h
+	h.run()
+	h.world.inside = nil
+}

@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// A link joins two hosts. Both hold the same value; frames keep their order on
+// it in each direction and class.
+type link struct {
+	ends  [2]*Host    // the lower index first
+	delay int64       // one way, without jitter
+	ready int64       // when its handshake is over
+	used  int64       // when a frame was last sent on it
+	last  [2][2]int64 // when the last frame arrives, by sending end and class
+}
+
+// linkIdle is how long an unused link stays, and with it the way into a host
+// that is not open. The edge closes its idle links after as long.
+const linkIdle = 3 * time.Minute
+
+func (l *link) idle(now int64) bool { return l.used < now-int64(linkIdle) }
+
+// side is the end of a link that a host is, 0 or 1.
+func (l *link) side(h *Host) int {
+	if l.ends[0] == h {
+		return 0
+	}
+	return 1
+}
+
+// link returns the link to a peer and opens one if there is none, provided that
+// the peer is up, can be dialled, and is at one of its addresses. It returns
+// nil if nothing can be sent.
+func (h *Host) link(to *env.Peer) *link {
+	w := h.world
+	l := h.links[to.ID]
+	if l != nil && !l.idle(w.now) {
+		return l
+	}
+	peer := w.byID[to.ID]
+	if peer == nil || peer == h || peer.node == nil || !peer.config.Open || h.side != peer.side ||
+		!slices.Contains(to.Addrs, peer.addr) || h.shuns(peer) || peer.shuns(h) {
+		return nil
+	}
+	ends := [2]*Host{h, peer}
+	if h.index > peer.index {
+		ends = [2]*Host{peer, h}
+	}
+	delay := int64(w.config.Topology(ends[0].Index(), ends[1].Index()))
+	// A QUIC handshake takes a round trip before the first frame leaves.
+	l = &link{ends: ends, delay: delay, ready: w.now + 2*delay, used: w.now}
+	h.links[peer.id], peer.links[h.id] = l, l
+	return l
+}
+
+// closeLinks ends all links; with hint the peers hear of it.
+func (h *Host) closeLinks(hint bool) {
+	now := h.world.now
+	for _, id := range slices.Sorted(maps.Keys(h.links)) {
+		l := h.links[id]
+		peer := l.ends[1-l.side(h)]
+		l.close()
+		if hint && !l.idle(now) && h.side == peer.side {
+			h.world.push(now+l.delay, peer, down, uint32(h.index))
+		}
+	}
+}
+
+func (l *link) close() {
+	a, b := l.ends[0], l.ends[1]
+	delete(a.links, b.id)
+	delete(b.links, a.id)
+}
+
+// As the edge does, a host cuts the link of a peer that breaks the protocol
+// maxBroken times within brokenWithin, and has nothing to do with the peer for
+// shunFor.
+const (
+	maxBroken    = 16
+	brokenWithin = 10 * time.Minute
+	shunFor      = time.Hour
+)
+
+// blame is what a host holds against a peer.
+type blame struct {
+	times [maxBroken]int64 // of the last broken frames, a ring
+	n     int              // broken frames so far
+	until int64            // the peer is shunned
+}
+
+// blame notes a broken frame of a peer.
+func (h *Host) blame(peer *Host) {
+	w := h.world
+	h.stats.Refused++
+	b := h.blamed[peer.index]
+	if b == nil {
+		b = &blame{}
+		h.blamed[peer.index] = b
+	}
+	b.times[b.n%maxBroken] = w.now
+	b.n++
+	if b.n < maxBroken || b.times[b.n%maxBroken] < w.now-int64(brokenWithin) {
+		return
+	}
+	*b = blame{until: w.now + int64(shunFor)}
+	h.stats.Cut++
+	if l := h.links[peer.id]; l != nil {
+		w.push(w.now, h, down, uint32(peer.index))
+		w.push(w.now+l.delay, peer, down, uint32(h.index))
+		l.close()
+	}
+}
+
+// shuns reports that the host has cut a peer off.
+func (h *Host) shuns(peer *Host) bool {
+	if len(h.blamed) == 0 {
+		return false
+	}
+	b := h.blamed[peer.index]
+	return b != nil && b.until > h.world.now
+}

@@ -1,0 +1,127 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+
+	"tidings/internal/env"
+)
+
+// Faults are what the network does to frames, each with a probability of its
+// own from 0 to 1, honoured to one part in two million.
+type Faults struct {
+	Loss      float64       // the frame vanishes
+	Duplicate float64       // it arrives twice, the second time late
+	Reorder   float64       // it arrives late, after frames sent later
+	Late      time.Duration // the longest lateness; zero: one second
+}
+
+func (f Faults) check() {
+	for _, p := range []float64{f.Loss, f.Duplicate, f.Reorder} {
+		if !(p >= 0 && p <= 1) {
+			panic(fmt.Sprintf("sim: faults %+v: a probability lies between 0 and 1", f))
+		}
+	}
+	if f.Late < 0 {
+		panic(fmt.Sprintf("sim: faults %+v: lateness cannot be negative", f))
+	}
+}
+
+// SetFaults changes what the network does to frames sent from now on.
+func (w *World) SetFaults(f Faults) {
+	f.check()
+	w.config.Faults = f
+}
+
+// Partition parts the network: hosts of different sides do not reach each
+// other. Hosts that are on no side form one of their own. Frames under way
+// arrive, and nobody is told. A partition replaces the one before it.
+func (w *World) Partition(sides ...[]*Host) {
+	w.Heal()
+	for i, side := range sides {
+		for _, h := range side {
+			h.side = i + 1
+		}
+	}
+}
+
+// Heal ends a partition.
+func (w *World) Heal() {
+	for _, h := range w.hosts {
+		h.side = 0
+	}
+}
+
+// transit is a frame under way.
+type transit struct {
+	msg   []byte
+	from  int32
+	class env.Class
+}
+
+// sum is the frame's part in the hash of the trace.
+func (t *transit) sum() uint64 {
+	return xxhash.Sum64(t.msg) ^ scatter(uint64(t.from)<<8|uint64(t.class))
+}
+
+// send puts a frame on the link to its peer. The dice are thrown alike for
+// every frame that has a link, whatever the faults, so that another probability
+// touches only the frames it concerns.
+func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
+	w := h.world
+	l := h.link(&to)
+	if l == nil {
+		h.stats.Undeliverable++
+		return
+	}
+	from := l.side(h)
+	peer := l.ends[1-from]
+	h.stats.Sent[class].add(msg)
+	jitter, fate := unit(h.linkDice.Uint64()), h.linkDice.Uint64()
+	lateness := h.linkDice.Uint64()
+
+	f := &w.config.Faults
+	const bits, mask = 21, 1<<21 - 1
+	chance := func(i uint, p float64) bool { return float64(fate>>(i*bits)&mask) < p*(mask+1) }
+	if h.side != peer.side || chance(0, f.Loss) {
+		h.stats.Lost++
+		return
+	}
+	l.used = w.now
+	// Jitter is mostly small: an eighth of the way on average, at most half.
+	at := max(w.now, l.ready) + l.delay + int64(jitter*jitter*jitter*float64(l.delay)/2)
+	last := &l.last[from][class]
+	at = max(at, *last)
+	late := at + w.late(lateness)
+	if chance(1, f.Reorder) {
+		h.stats.Reordered++
+		at = late
+	} else {
+		*last = at
+	}
+	w.push(at, peer, frame, w.frames.put(transit{msg, h.index, class}))
+	if chance(2, f.Duplicate) {
+		h.stats.Repeated++
+		w.push(late, peer, frame, w.frames.put(transit{msg, h.index, class}))
+	}
+}
+
+// late turns a throw of dice into an extra delay of at least a nanosecond.
+func (w *World) late(throw uint64) int64 {
+	most := w.config.Faults.Late
+	if most == 0 {
+		most = time.Second
+	}
+	return 1 + int64(unit(throw)*float64(most))
+}
+
+// receive hands a frame to the node of a host.
+func (h *Host) receive(t *transit) {
+	h.stats.Received[t.class].add(t.msg)
+	from := h.world.hosts[t.from]
+	if err := h.node.Receive(from.id, t.msg); err != nil {
+		h.blame(from)
+	}
+}
