@@ -44,7 +44,11 @@ func (n *Node) heardFrom(p *peer) {
 	first := p.heard.IsZero()
 	p.heard = now
 	p.suspect = false
-	p.probe, p.attempts = 0, 0
+	if p.candidate && n.state == Joining {
+		p.attempts = min(p.attempts, 1) // it lives, but need not have heard me
+	} else {
+		p.candidate, p.probe, p.attempts = false, 0, 0
+	}
 	if p.toldNow {
 		p.told, p.toldNow = true, false
 	}
@@ -61,7 +65,6 @@ func (n *Node) heardFrom(p *peer) {
 
 // admit gives a member that has spoken its place in leaf or table.
 func (n *Node) admit(p *peer) {
-	p.candidate = false
 	c := p.contact
 	if c.ID == n.self.ID || !n.self.Member || n.state != Active && n.state != Joining {
 		return
@@ -69,6 +72,10 @@ func (n *Node) admit(p *peer) {
 	if n.leaf.Covers(c.ID) {
 		if n.leaf.Add(c) {
 			n.leafGrew()
+		}
+		if n.state == Joining && !p.acked && !p.candidate {
+			p.candidate = true
+			n.probe(p)
 		}
 		return
 	}

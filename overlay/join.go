@@ -279,6 +279,9 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.leaf.SetDepth(depth)
 	n.leaf.decided = decided
 	n.table.resize(depth)
+	for _, p := range n.peers {
+		p.acked, p.asks = false, 0
+	}
 	for _, c := range of {
 		n.meet(c)
 	}
@@ -286,22 +289,34 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.joinedYet()
 }
 
-// joinedYet makes the node active if its whole leaf has acknowledged it.
+// joinedYet makes the node active if its whole leaf has acknowledged it: every
+// member it has heard of has answered its announcement, and knows the same leaf,
+// or has been asked maxAsks times what it knows.
 func (n *Node) joinedYet() {
 	if n.state != Joining {
 		return
 	}
-	now := n.clock.Now()
-	for _, p := range n.peers {
-		if p.contact == nil || !n.leaf.Covers(p.contact.ID) {
-			continue
-		}
-		if p.candidate || p.syncs && now.Sub(p.synced) < p.rto()*2 {
-			return
+	waits := false
+	for _, p := range n.sortedPeers() {
+		switch {
+		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
+		case p.candidate:
+			waits = true
+		case n.leaf.Has(p.contact.ID) != nil && p.asks < maxAsks && !n.agrees(p):
+			if n.compare(p) {
+				p.asks++
+			}
+			waits = true
 		}
 	}
-	n.activate()
+	if !waits {
+		n.activate()
+	}
 }
+
+// maxAsks is how often a joining node asks one member of its leaf for others. A
+// member that has not noticed a death goes on naming the dead.
+const maxAsks = 3
 
 // activate makes the node a member in full: the root of keys.
 func (n *Node) activate() {

@@ -38,7 +38,9 @@ type peer struct {
 
 	attached  time.Time // a client's last word; zero: not my client
 	hosts     bool      // acts for me, who am a client
-	candidate bool      // heard of by others; takes its place once it has answered
+	candidate bool      // has not answered a probe yet that it has to answer first
+	acked     bool      // answered a probe since I announced myself: it knows me
+	asks      int       // questions about its leaf since then
 	wanted    int       // layers above that asked to know when it goes
 }
 

@@ -45,8 +45,9 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 	if m.Reply {
 		if m.Nonce == p.nonce {
 			p.sample(n.clock.Now().Sub(p.probeSent))
+			p.candidate, p.acked = false, true
+			p.probe, p.attempts = 0, 0
 		}
-		n.settleProbe(p)
 		if m.Attach {
 			n.attachedTo(p)
 		} else if p.hosts && n.state == Attached {
@@ -57,6 +58,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		n.send(p, n.probeReply(m, granted))
 	}
 	n.compareWith(p, int(m.Depth), m.Decided, m.Digest)
+	n.joinedYet()
 }
 
 func (n *Node) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Message {
@@ -72,13 +74,6 @@ func (n *Node) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Message {
 		r.Record = n.self.Raw
 	}
 	return r
-}
-
-// settleProbe does what waited for a peer's answer.
-func (n *Node) settleProbe(p *peer) {
-	if n.state == Joining {
-		n.joinedYet()
-	}
 }
 
 // probeUnanswered goes on when the time of an attempt is over.
@@ -114,7 +109,7 @@ func (n *Node) died(p *peer) {
 			n.probeTable()
 		}
 	}
-	if wasCandidate && n.state == Joining {
+	if wasCandidate {
 		n.joinedYet()
 	}
 }

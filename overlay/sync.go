@@ -43,14 +43,16 @@ func (n *Node) agrees(p *peer) bool {
 	return p.depth == n.leaf.Depth() && p.digest == n.leaf.Digest()
 }
 
-// compare sends a peer what this node knows of its leaf, and asks for the same.
-func (n *Node) compare(p *peer) {
+// compare sends a peer what this node knows of its leaf, and asks for the same,
+// unless it did so a moment ago.
+func (n *Node) compare(p *peer) bool {
 	now := n.clock.Now()
 	if now.Sub(p.synced) < syncPause && !p.synced.IsZero() {
-		return
+		return false
 	}
 	p.synced, p.syncs = now, true
 	n.sendLeaf(p, nil, true)
+	return true
 }
 
 func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
@@ -70,8 +72,10 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	depth := int(m.Depth)
 	n.adopt(p, depth, m.Decided)
 	theirs := make(map[uint64]bool, len(m.Ids))
+	p.depth, p.digest = depth, mix(uint64(depth))
 	for _, h := range m.Ids {
 		theirs[h] = true
+		p.digest ^= mix(h)
 	}
 
 	for _, c := range n.open(m.Records) {
@@ -104,7 +108,7 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	case asked && len(lacks) > 0:
 		n.sendLeaf(p, lacks, false)
 	}
-	n.settleProbe(p)
+	n.joinedYet()
 }
 
 // knowsHead says whether somebody with such an id is in the leaf, or getting

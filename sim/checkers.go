@@ -103,12 +103,13 @@ func (c rootChecker) LeafChanged()                  {}
 func (c rootChecker) Deliver(m *overlay.Message) {
 	s := c.peer.swarm
 	if root := s.Root(m.Key); root != c.peer {
-		who := "nobody"
-		if root != nil {
-			who = root.id.Short()
+		if root == nil {
+			s.violated(WrongRoot, "key %s delivered by host %d, which is not active", m.Key.Short(), c.peer.Index())
+			return
 		}
-		s.violated(WrongRoot, "key %s delivered by %s (host %d), nearest is %s",
-			m.Key.Short(), c.peer.id.Short(), c.peer.Index(), who)
+		s.violated(WrongRoot, "key %s delivered by %s (host %d), nearest is %s (host %d, up for %v, known there: %v)",
+			m.Key.Short(), c.peer.id.Short(), c.peer.Index(), root.id.Short(), root.Index(),
+			s.Now().Sub(root.up), c.peer.node.Overlay.Leaf().Has(root.id) != nil)
 	}
 }
 

@@ -92,7 +92,7 @@ func rough(seed uint64, messages int, minutes int) *Swarm {
 	}
 	s.World.Run(length)
 	s.SetFaults(Faults{})
-	s.World.Run(15 * time.Minute)
+	s.World.Run(30 * time.Minute)
 	s.CheckQuiet()
 	return s
 }
