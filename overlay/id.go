@@ -63,6 +63,11 @@ func (a ID) Digit(i int) int {
 	return int(b & 15)
 }
 
+func (a *ID) setDigit(i, digit int) {
+	shift := 4 * (1 - i%2)
+	a[i/2] = a[i/2]&^(15<<shift) | byte(digit<<shift)
+}
+
 // Bit returns bit i, counted from the front.
 func (a ID) Bit(i int) int { return int(a[i/8]>>(7-i%8)) & 1 }
 

@@ -207,7 +207,7 @@ func (n *Node) find(who env.Peer) {
 	n.stats.Sent++
 	n.net.Send(who, env.Control, frame(&overlaypb.Message{
 		Record: n.self.Raw,
-		Body:   &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: j.nonce, Key: n.self.ID[:]}},
+		Body:   &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: j.nonce, Key: n.self.ID[:], Rows: true}},
 	}))
 	n.at(j.due, task{kind: taskJoin})
 }
@@ -226,7 +226,7 @@ func (n *Node) onFind(p *peer, m *overlaypb.Find) {
 		}
 		row := n.self.ID.Common(key) / 4
 		n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
-			if at <= row && s.contact != nil {
+			if m.Rows && at <= row && s.contact != nil {
 				of = append(of, s.contact.contact)
 			}
 		})
@@ -249,6 +249,10 @@ func (n *Node) nearestKnown(key ID, k int) []*Contact {
 
 func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	j := &n.join
+	if l := n.looks[m.Nonce]; l != nil {
+		n.lookAnswered(p, l, m)
+		return
+	}
 	if n.state != Alone || m.Nonce != j.nonce || j.nonce == 0 {
 		return
 	}

@@ -65,8 +65,8 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 }
 
 // nearerSlotsEmpty says whether all slots in which somebody nearer to key than
-// next (or than this node, if nil) could stand are confirmed empty. It asks
-// around for those that are not.
+// next (or than this node, if nil) could stand are known to be empty. It has
+// those that are not looked into.
 func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	limit := n.self.ID
 	if next != nil {
@@ -74,28 +74,12 @@ func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	}
 	empty := true
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
-		if s.contact != nil || n.slotEmpty(s) {
-			return
-		}
-		nearest := key // of all ids in the slot: the key below the slot's prefix
-		for i := range row {
-			setDigit(&nearest, i, n.self.ID.Digit(i))
-		}
-		setDigit(&nearest, row, col)
-		if Nearer(key, nearest, limit) {
+		if s.contact == nil && !s.empty && Nearer(key, n.table.prefix(row, col, key), limit) {
 			empty = false
-			if now := n.clock.Now(); now.Sub(s.asked) > holdLimit {
-				s.asked = now
-				n.askAround(row, col)
-			}
+			n.lookFor(row, col)
 		}
 	})
 	return empty
-}
-
-func setDigit(id *ID, i, digit int) {
-	shift := 4 * (1 - i%2)
-	id[i/2] = id[i/2]&^(15<<shift) | byte(digit<<shift)
 }
 
 // hostFor returns the member that a client's message goes to first.

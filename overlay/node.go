@@ -86,6 +86,7 @@ type Node struct {
 	join      join
 	held      []*passage // wait until the node is active, or a slot is confirmed
 	ways      ways
+	looks     map[uint64]*look // searches, by the nonce of the question that is out
 	dead      graveyard
 	known     []*Contact // remembered from an earlier life
 	hosts     []*peer    // the members that act for a client
@@ -121,6 +122,7 @@ const (
 	taskWatch                  // look after the watched
 	taskRumour                 // compare leaves after a change
 	taskRow                    // ask the next contact of the table
+	taskLook                   // a member left Find unanswered; n: nonce
 	taskRowDue                 // a contact left RowAsk unanswered; n: row
 	taskSettle                 // see whether the leaf still calls for another depth
 	taskDead                   // probe somebody remembered as dead
@@ -142,6 +144,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		verify:  verify,
 		peers:   map[env.PeerID]*peer{},
 		ways:    ways{on: map[uint64]*passage{}},
+		looks:   map[uint64]*look{},
 	}
 	n.started = n.clock.Now()
 	n.self = newRecord(n.network, signer, nil, n.started, false)
@@ -228,6 +231,8 @@ func (n *Node) do(t task, at, now time.Time) {
 		if n.rowAt.Equal(at) {
 			n.rowTurn()
 		}
+	case taskLook:
+		n.lookUnanswered(t.n)
 	case taskRowDue:
 		n.rowUnanswered(n.peers[t.peer], at)
 	case taskSettle:

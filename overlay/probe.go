@@ -48,6 +48,10 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 			p.candidate, p.acked = false, true
 			p.probe, p.attempts = 0, 0
 		}
+		if m.Want {
+			p.told = false // it forgot who I am
+			n.probe(p)
+		}
 		if m.Attach {
 			n.attachedTo(p)
 		} else if p.hosts && n.state == Attached {
@@ -55,13 +59,13 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		}
 	} else {
 		granted := m.Attach && n.attach(p)
-		n.send(p, n.probeReply(m, granted))
+		n.send(p, n.probeReply(p, m, granted))
 	}
 	n.compareWith(p, int(m.Depth), m.Decided, m.Digest)
 	n.joinedYet()
 }
 
-func (n *Node) probeReply(m *overlaypb.Probe, granted bool) *overlaypb.Message {
+func (n *Node) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.Message {
 	r := &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
 		Nonce:   m.Nonce,
 		Reply:   true,
@@ -141,7 +145,8 @@ func (n *Node) drop(p *peer) bool {
 		if n.table.remove(p) {
 			placed = true
 			if s, row, col := n.table.slot(p.contact.ID, n.leaf.Depth()); s != nil && s.contact == nil {
-				n.askAround(row, col)
+				s.empty, s.counted = false, false
+				n.lookFor(row, col)
 			}
 		}
 	}

@@ -1,22 +1,17 @@
 package overlay
 
 import (
-	"slices"
 	"time"
 
 	"tidings/internal/plant"
 	"tidings/overlay/overlaypb"
 )
 
-// confirmations is how many others must say that a slot is empty before it is
-// taken for empty.
-const confirmations = 2
-
 // quickPause is the time between the rounds through the whole table after a join.
 const quickPause = 20 * time.Second
 
-// rowTurn asks the next contact of the table for its row and count, or around
-// for a slot without one; after a join it asks all of them at once, twice.
+// rowTurn asks the next contact of the table for its row and count, or has
+// a slot without one looked into; after a join it asks all of them at once, twice.
 func (n *Node) rowTurn() {
 	if n.state != Active {
 		return
@@ -26,7 +21,7 @@ func (n *Node) rowTurn() {
 		if s.contact != nil {
 			slots = append(slots, func() { n.askRow(s.contact, row) })
 		} else {
-			slots = append(slots, func() { n.askAround(row, col) })
+			slots = append(slots, func() { n.lookFor(row, col) })
 		}
 	})
 	pause := n.cfg.TableInterval
@@ -64,6 +59,7 @@ func (n *Node) askRow(p *peer, row int) {
 	now := n.clock.Now()
 	p.row, p.rowSent, p.rowDue = row, now, now.Add(p.rto())
 	n.at(p.rowDue, task{kind: taskRowDue, peer: p.id})
+	p.told = false // it may have no place for me, and forget who I am
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
 		Row: uint32(row), Columns: lacks,
 	}}})
@@ -78,33 +74,6 @@ func (n *Node) rowUnanswered(p *peer, due time.Time) {
 	}
 }
 
-// askAround asks others of the row whether they know somebody for a slot, or
-// that nobody stands there: two contacts and a member of the leaf.
-func (n *Node) askAround(row, col int) {
-	if n.state != Active || row >= len(n.table.rows) {
-		return
-	}
-	var of []*peer
-	for c := range n.table.rows[row] {
-		if s := &n.table.rows[row][c]; c != col && s.contact != nil && !s.contact.suspect {
-			of = append(of, s.contact)
-		}
-	}
-	n.rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
-	of = of[:min(len(of), confirmations)]
-	if m := n.leaf.Members(); len(m) > 1 {
-		for range confirmations + 1 - len(of) {
-			p := n.peers[m[n.rand.IntN(len(m))].Peer.ID]
-			if p != nil && !slices.Contains(of, p) {
-				of = append(of, p)
-			}
-		}
-	}
-	for _, p := range of {
-		n.askRow(p, row)
-	}
-}
-
 func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
 	row := int(m.Row)
 	if n.state != Active || p.contact == nil || n.self.ID.Common(p.contact.ID) < 4*row {
@@ -116,8 +85,7 @@ func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
 		if m.Columns&(1<<col) == 0 || col == own {
 			continue
 		}
-		c, empty := n.inSlot(row, col)
-		switch {
+		switch c, empty := n.inSlot(row, col); {
 		case c != nil && c.ID != p.contact.ID:
 			r.Records = append(r.Records, c.Raw)
 		case empty:
@@ -127,15 +95,15 @@ func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: r}})
 }
 
-// inSlot returns a member that stands in slot (row, col), or says that the slot
-// is known to be empty.
+// inSlot returns a member that stands in slot (row, col), or says that nobody
+// does, which only those know whose leaf holds the slot.
 func (n *Node) inSlot(row, col int) (c *Contact, empty bool) {
 	if n.table.beyond(row, col, n.leaf.Depth()) {
 		s := &n.table.rows[row][col]
 		if s.contact != nil {
 			return s.contact.contact, false
 		}
-		return nil, n.slotEmpty(s)
+		return nil, false
 	}
 	for _, c := range n.leaf.Members() { // inside the leaf
 		if c.ID.Common(n.self.ID) >= 4*row && c.ID.Digit(row) == col {
@@ -168,26 +136,10 @@ func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
 		n.meet(c)
 	}
 	for col := range n.table.rows[row] {
-		s := &n.table.rows[row][col]
-		if m.Vacant&(1<<col) != 0 && s.contact == nil && !slices.Contains(s.vacant, p.contact.ID) {
-			s.vacant = append(s.vacant, p.contact.ID)
-			s.count, s.counted = 0, false
-			if n.slotEmpty(s) {
-				n.release()
-			}
+		if m.Vacant&(1<<col) != 0 && n.table.beyond(row, col, n.leaf.Depth()) {
+			n.slotEmpty(&n.table.rows[row][col])
 		}
 	}
-}
-
-// slotEmpty says whether enough others have said that nobody stands in a slot.
-func (n *Node) slotEmpty(s *slot) bool {
-	others := n.leaf.Len() - 1
-	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
-		if s.contact != nil {
-			others++
-		}
-	})
-	return s.contact == nil && len(s.vacant) >= min(confirmations, others)
 }
 
 // Count returns how many members share the first d bits of the node's id, the

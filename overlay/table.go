@@ -14,10 +14,10 @@ type slot struct {
 	// there last said; counted says that one did.
 	count   int
 	counted bool
-	// vacant holds who said that nobody stands here. The slot is taken for
-	// empty when enough did (see Node.slotEmpty), never for want of a contact.
-	vacant []ID
-	asked  time.Time // when the node last asked around for it
+	// empty says that a member whose leaf holds the slot's whole prefix knows
+	// nobody there. A slot is never taken for empty for want of a contact.
+	empty bool
+	asked time.Time // when somebody was last looked for here
 }
 
 // table is the routing table: rows of base 16, down to the leaf.
@@ -71,6 +71,16 @@ func (t *table) resize(depth int) (out []*peer) {
 	return out
 }
 
+// prefix returns key with its first digits replaced by those of slot (row, col):
+// of all ids in the slot, the one nearest to key.
+func (t *table) prefix(row, col int, key ID) ID {
+	for i := range row {
+		key.setDigit(i, t.self.Digit(i))
+	}
+	key.setDigit(row, col)
+	return key
+}
+
 // slot returns the slot of an id, nil if the id belongs into the leaf.
 func (t *table) slot(id ID, depth int) (s *slot, row, col int) {
 	common := t.self.Common(id)
@@ -104,7 +114,7 @@ func (t *table) put(p *peer, depth int) (out *peer) {
 	default:
 		return p
 	}
-	s.vacant = nil
+	s.empty = false
 	if s.spare != nil && (s.contact.suspect && !s.spare.suspect || faster(s.spare, s.contact)) {
 		s.contact, s.spare = s.spare, s.contact
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -38,6 +39,8 @@ const checkPause = 10 * time.Second
 // RouteStats counts messages routed to check who takes them.
 type RouteStats struct {
 	Sent, Acked, Failed int
+	// Orphaned messages lost their origin before it could be told.
+	Orphaned int
 	// Shadowed messages were sent while the member nearest their key was dead
 	// and that could not be known yet.
 	Shadowed, ShadowedFailed int
@@ -48,6 +51,10 @@ type RouteStats struct {
 // probeLayer is the layer of the messages that checkers route: none of the
 // protocol's.
 const probeLayer wire.Layer = 255
+
+// deadline is a little over the minute within which a routed message is
+// acknowledged or given up.
+const deadline = 61 * time.Second
 
 // detection is how long a silent death may go unnoticed: a watch interval, three
 // attempts, the notice, and three attempts more.
@@ -61,8 +68,19 @@ func (s *Swarm) Route(from *Peer, key overlay.ID) {
 	if shadow {
 		s.routes.Shadowed++
 	}
+	answered, life := false, from.lives
+	s.After(deadline, func() {
+		switch {
+		case answered:
+		case from.Up() && from.lives == life:
+			s.violated(NoAck, "key %s from host %d, sent %s: no word", key.Short(), from.Index(), sent.Format("15:04:05.000"))
+		default:
+			s.routes.Orphaned++
+		}
+	})
 	from.Do(func() {
 		from.node.Overlay.Route(probeLayer, key, nil, func(r overlay.Receipt, ok bool) {
+			answered = true
 			took := s.Now().Sub(sent)
 			if !ok {
 				if shadow {
@@ -130,11 +148,12 @@ type MailStats struct {
 }
 
 type letter struct {
-	group  overlay.ID
-	at     time.Time
-	from   *Peer
-	got    map[*Peer]int // by life
-	rooted bool          // the root has it
+	group   overlay.ID
+	at      time.Time
+	from    *Peer
+	got     map[*Peer]int // by life
+	rooted  bool          // the root has it
+	settled bool
 }
 
 func (m *mail) joined(p *Peer, g overlay.ID) {
@@ -154,15 +173,18 @@ func (m *mail) died(p *Peer) {
 
 func (m *mail) arrived(p *Peer, d scribe.Delivery) {
 	l := m.sent[binary.BigEndian.Uint64(d.Payload)]
-	if l.got == nil {
+	if l.settled {
 		p.swarm.violated(Twice, "host %d got a message of %s long after it was sent", p.Index(), d.Group.Short())
 		return
 	}
-	if l.got[p] == p.lives {
+	if m.has(p, l) {
 		p.swarm.violated(Twice, "host %d got a message of %s twice", p.Index(), d.Group.Short())
 	}
 	l.got[p] = p.lives
 }
+
+// has says whether a peer, in its present life, has a message.
+func (m *mail) has(p *Peer, l *letter) bool { return l.got[p] == p.lives }
 
 // Publish publishes a message of at least size bytes from a peer, and checks
 // after a minute and a half who has it.
@@ -175,7 +197,7 @@ func (s *Swarm) Publish(from *Peer, g overlay.ID, size int) {
 	from.Do(func() { from.node.Scribe.Publish(g, payload, func(ok bool) { l.rooted = ok }) })
 	s.After(90*time.Second, func() {
 		s.settle(l)
-		l.got = nil
+		l.settled = true
 	})
 }
 
@@ -191,7 +213,7 @@ func (s *Swarm) settle(l *letter) {
 		}
 		s.mail.stats.Expected++
 		switch {
-		case l.got[p] == p.lives:
+		case s.mail.has(p, l):
 			s.mail.stats.Delivered++
 		case !l.rooted || s.crashedNear(l.at):
 			s.mail.stats.Excused++
@@ -216,21 +238,27 @@ func (s *Swarm) crashedNear(t time.Time) bool {
 	return false
 }
 
-// checkTrees looks for cycles.
+// checkTrees looks for cycles: from each node it goes up until it comes to one
+// without a parent, or to one that was seen before.
 func (s *Swarm) checkTrees() {
-	for _, g := range sortedIDs(s.groups) {
+	clean := make(map[*Peer]int, len(s.members)) // by the group in which it was seen
+	for i, g := range sortedIDs(s.groups) {
 		for _, p := range s.members {
-			steps := 0
-			for q := p; q != nil && q.Up(); steps++ {
-				if steps > len(s.members) {
-					s.violated(Cycle, "group %s above host %d", g.Short(), p.Index())
+			var way []*Peer
+			for q := p; q != nil && q.Up() && clean[q] != i+1; {
+				if slices.Contains(way, q) {
+					s.violated(Cycle, "group %s above host %d", g.Short(), q.Index())
 					break
 				}
-				place, ok := q.node.Scribe.Place(g)
-				if !ok || len(place.Parents) == 0 {
+				way = append(way, q)
+				parent, ok := q.node.Scribe.Parent(g)
+				if !ok {
 					break
 				}
-				q = s.byID[place.Parents[0]]
+				q = s.byID[parent]
+			}
+			for _, q := range way {
+				clean[q] = i + 1
 			}
 		}
 	}

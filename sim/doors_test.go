@@ -46,7 +46,6 @@ type standIn struct {
 
 	index    int
 	urls     []string // of all channels, shared by all nodes
-	versions []uint32 // of the node's pairs
 	leases   []lease
 	links    []neighbour
 	byID     map[env.PeerID]int32
@@ -59,7 +58,7 @@ type standIn struct {
 	polls  env.Calendar[int32]
 	expiry env.Calendar[int32]
 
-	fired, answers, sent, heard, lapsed, broken int
+	fired, answers, sent, heard, lapsed int
 }
 
 // lease is a child's place in one tree. The leases of one link lie together.
@@ -76,7 +75,6 @@ type neighbour struct {
 func newStandIn(e env.Env, index int, l load, urls []string, peers []env.Peer) *standIn {
 	n := &standIn{
 		Env: e, load: l, index: index, urls: urls,
-		versions: make([]uint32, l.pairs),
 		leases:   make([]lease, l.leases),
 		byID:     map[env.PeerID]int32{},
 	}
@@ -118,13 +116,13 @@ func (n *standIn) Run(now time.Time) time.Time {
 		n.leasesAt = n.expiry.Next()
 	}
 	for due(n.updateAt) {
-		n.say(n.turn % len(n.links))
+		n.say(n.turn%len(n.links), false)
 		n.turn++
 		n.updateAt = n.updateAt.Add(n.load.updateEvery)
 	}
 	for due(n.digestsAt) {
 		for i := range n.links {
-			n.say(i)
+			n.say(i, true)
 		}
 		n.digestsAt = n.digestsAt.Add(n.load.digestEvery)
 	}
@@ -167,7 +165,11 @@ func (n *standIn) lapse(now time.Time) {
 
 // say sends a message of about 150 bytes, the size of most of ours. Its shape
 // is that of an envelope; nothing is signed.
-func (n *standIn) say(link int) {
+func (n *standIn) say(link int, digest bool) {
+	n.message.Payload[8] = 0
+	if digest {
+		n.message.Payload[8] = 1
+	}
 	binary.BigEndian.PutUint64(n.message.Payload, n.Rand.Uint64())
 	n.Network.Send(n.links[link].peer, env.Control, wire.AppendFrame(make([]byte, 0, 160), wire.Overlay, &n.message))
 	n.sent++
@@ -183,20 +185,19 @@ func (n *standIn) Receive(from env.PeerID, frame []byte) error {
 		return err
 	}
 	if len(m.Payload) != 48 {
-		n.broken++
+		return env.ErrFrame
 	}
-	if i, ok := n.byID[from]; ok {
-		n.links[i].heard = n.Clock.Now()
+	if m.Payload[8] == 1 {
+		n.links[n.byID[from]].heard = n.Clock.Now()
 	}
 	n.heard++
 	return nil
 }
 
 func (n *standIn) Answered(h env.Handle, a env.Answer) {
-	if a.Status == 304 {
-		n.versions[h]++
+	if a.Status == 304 && int(h) < n.load.pairs {
+		n.answers++
 	}
-	n.answers++
 }
 
 func (n *standIn) Found(env.Peer)      {}

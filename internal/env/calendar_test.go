@@ -2,6 +2,7 @@ package env
 
 import (
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -47,6 +48,62 @@ func TestCalendarKeepsOrder(t *testing.T) {
 			t.Fatalf("next %v, want %v", c.Next(), model[0].at)
 		}
 	})
+}
+
+// TestLargeCalendarKeepsOrder has entries enough for a ring, near and far ones,
+// crowds at one instant, and times when most of them are gone.
+func TestLargeCalendarKeepsOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		unit := []time.Duration{1, time.Millisecond, time.Hour}[rapid.IntRange(0, 2).Draw(t, "unit")]
+		now := time.Unix(1_700_000_000, 0)
+		var c Calendar[int]
+		var model pile[int]
+		for phase := range rapid.IntRange(1, 6).Draw(t, "phases") {
+			for i := range rapid.IntRange(0, 2000).Draw(t, "adds") {
+				in := time.Duration(r.IntN(1000))
+				switch r.IntN(20) {
+				case 0:
+					in *= 1000 // far
+				case 1:
+					in = -in // late
+				case 2:
+					in = 500 // a crowd
+				}
+				at, key := now.Add(in*unit), phase*10_000+i
+				c.Add(at, key)
+				model.push(entry[int]{at.UnixNano(), c.seq, key})
+				if r.IntN(4) == 0 {
+					now = now.Add(time.Duration(r.IntN(20)) * unit)
+					drain(t, &c, &model, now)
+				}
+			}
+			now = now.Add(time.Duration(r.IntN(1500)) * unit)
+			drain(t, &c, &model, now)
+		}
+		if drain(t, &c, &model, now.Add(1_000_000*unit)); c.Len() != 0 {
+			t.Fatalf("%d entries left", c.Len())
+		}
+	})
+}
+
+// drain pops all that is due from a calendar and from its model.
+func drain(t *rapid.T, c *Calendar[int], model *pile[int], now time.Time) {
+	for len(*model) > 0 && (*model)[0].at <= now.UnixNano() {
+		want := model.pop()
+		if next := c.Next(); next.UnixNano() != want.at {
+			t.Fatalf("next %v, want %v", next, time.Unix(0, want.at))
+		}
+		if key, at, ok := c.Pop(now); !ok || key != want.key || at.UnixNano() != want.at {
+			t.Fatalf("popped %d at %v (%v), want %d at %v", key, at, ok, want.key, time.Unix(0, want.at))
+		}
+	}
+	if key, at, ok := c.Pop(now); ok {
+		t.Fatalf("popped %d at %v before its time", key, at)
+	}
+	if c.Len() != len(*model) {
+		t.Fatalf("%d entries left, want %d", c.Len(), len(*model))
+	}
 }
 
 // The count that orders entries of one instant wraps round after four billion.

@@ -42,6 +42,11 @@ const batch = 128
 // ErrStopped says that the loop has ended and runs nothing any more.
 var ErrStopped = errors.New("loop has stopped")
 
+var (
+	_ env.Clock  = (*Loop)(nil)
+	_ env.Worker = (*Loop)(nil)
+)
+
 // A Loop owns one node. It is an [env.Clock] and an [env.Worker].
 type Loop struct {
 	config Config

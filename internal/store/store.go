@@ -30,6 +30,7 @@ import (
 	"time"
 
 	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 
 	"tidings/internal/env"
 )
@@ -64,6 +65,8 @@ var (
 
 // records is the only bucket of the file.
 var records = []byte("records")
+
+var _ env.Store = (*Disk)(nil)
 
 // A Disk is a store in one file. Its methods may be called from any goroutine.
 type Disk struct {
@@ -106,7 +109,7 @@ func Open(path string, post func(func())) (*Disk, error) {
 		err = prepare(db, path)
 	}
 	switch {
-	case errors.Is(err, bolt.ErrTimeout):
+	case errors.Is(err, bolterrors.ErrTimeout):
 		return nil, fmt.Errorf("store %s: in use by another process", path)
 	case err != nil:
 		return nil, fmt.Errorf("store %s: %w", path, err)

@@ -43,3 +43,5 @@
 // The package leaves to others what frames mean, who should be a neighbour, and
 // which peers are kept for the next start.
 package libp2p
+
+//go:generate protoc --proto_path=libp2ppb --go_out=libp2ppb --go_opt=paths=source_relative libp2ppb/dialback.proto

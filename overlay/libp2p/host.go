@@ -37,6 +37,8 @@ var (
 	ErrClosed = errors.New("host is closed")
 )
 
+var _ env.Network = (*Host)(nil)
+
 // A Host is a node's place in the network: an [env.Network]. Its methods may be
 // called from any goroutine.
 type Host struct {

@@ -563,11 +563,13 @@ func (x *Ack) GetHops() uint32 {
 	return 0
 }
 
-// Find asks for the way to a key: the step of a join, or of an attachment.
+// Find asks for the way to a key: the step of a join, of an attachment, or of the
+// search for somebody in a slot of the routing table.
 type Find struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"` // 32 bytes
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`    // 32 bytes
+	Rows          bool                   `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"` // send the rows too that the receiver shares with the key
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -616,8 +618,15 @@ func (x *Find) GetKey() []byte {
 	return nil
 }
 
-// Nearby answers Find with records: of the members nearest the key and of the
-// rows that the sender shares with it; the whole leaf if the key lies in it.
+func (x *Find) GetRows() bool {
+	if x != nil {
+		return x.Rows
+	}
+	return false
+}
+
+// Nearby answers Find with records: of the members nearest the key, or of the
+// whole leaf if the key lies in it; and of the rows if asked for.
 type Nearby struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
@@ -830,7 +839,7 @@ type RowGive struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Row           uint32                 `protobuf:"varint,1,opt,name=row,proto3" json:"row,omitempty"`
 	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`    // members below the sender's own prefix of row+1 digits
-	Vacant        uint32                 `protobuf:"varint,3,opt,name=vacant,proto3" json:"vacant,omitempty"`  // a bit for each column that the sender holds to be empty
+	Vacant        uint32                 `protobuf:"varint,3,opt,name=vacant,proto3" json:"vacant,omitempty"`  // a bit for each column in which nobody stands, as far as it lies in the sender's leaf
 	Records       [][]byte               `protobuf:"bytes,4,rep,name=records,proto3" json:"records,omitempty"` // contacts in the columns asked for; at most 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1027,10 +1036,11 @@ const file_overlay_proto_rawDesc = "" +
 	"\x03try\x18\x02 \x01(\rR\x03try\x12\x18\n" +
 	"\areceipt\x18\x03 \x01(\bR\areceipt\x12\x12\n" +
 	"\x04root\x18\x04 \x01(\fR\x04root\x12\x12\n" +
-	"\x04hops\x18\x05 \x01(\rR\x04hops\".\n" +
+	"\x04hops\x18\x05 \x01(\rR\x04hops\"B\n" +
 	"\x04Find\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\fR\x03key\"\x80\x01\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
+	"\x04rows\x18\x03 \x01(\bR\x04rows\"\x80\x01\n" +
 	"\x06Nearby\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x16\n" +
 	"\x06covers\x18\x02 \x01(\bR\x06covers\x12\x14\n" +

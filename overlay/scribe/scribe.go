@@ -387,6 +387,14 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 	return p, true
 }
 
+// Parent returns the node's (first) parent in a group; ok is false if it has none.
+func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
+	if g := s.groups[id]; g != nil && len(g.parents) > 0 {
+		return g.parents[0].contact.ID, true
+	}
+	return overlay.ID{}, false
+}
+
 // Groups returns the groups in which the node has a place, in their order.
 func (s *Scribe) Groups() []overlay.ID {
 	var of []overlay.ID
