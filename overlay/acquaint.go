@@ -90,27 +90,26 @@ func (n *Node) meet(c *Contact) {
 	if !c.Member || c.ID == n.self.ID {
 		return
 	}
-	inLeaf := n.leaf.Covers(c.ID)
-	if inLeaf && n.leaf.Has(c.ID) != nil {
-		return
-	}
-	if p := n.peers[c.Peer.ID]; p != nil && p.contact != nil {
-		n.introduce(c)
-		if inLeaf && p.probe == 0 && n.clock.Now().Sub(p.heard) > p.rto() {
-			p.candidate = true
-			n.probe(p)
-		} else if inLeaf && p.probe == 0 {
-			n.admit(p)
+	if n.leaf.Covers(c.ID) {
+		if n.leaf.Has(c.ID) != nil {
+			return
 		}
+	} else if !n.table.wants(c.ID, n.leaf.Depth()) {
 		return
 	}
-	if n.dead.holds(c, n.clock.Now(), n.cfg.DeadInterval) {
+	p := n.peers[c.Peer.ID]
+	if p == nil && n.dead.holds(c, n.clock.Now(), n.cfg.DeadInterval) {
 		return
 	}
-	if !inLeaf && !n.table.wants(c.ID, n.leaf.Depth()) {
+	p = n.introduce(c)
+	if p.probe != 0 {
+		p.candidate = true
 		return
 	}
-	p := n.introduce(c)
+	if !p.heard.IsZero() && n.clock.Now().Sub(p.heard) <= p.rto() && n.state == Active {
+		n.admit(p) // it spoke a moment ago
+		return
+	}
 	p.candidate = true
 	n.probe(p)
 }

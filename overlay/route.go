@@ -126,6 +126,7 @@ func (n *Node) retry(w *passage, at time.Time) {
 
 // anew looks for a way from here as if none had been tried.
 func (n *Node) anew(w *passage, now time.Time) {
+	n.unhold(w)
 	w.tried, w.next, w.sends, w.due, w.since = nil, nil, 0, time.Time{}, now
 	n.pass(w)
 }
@@ -220,7 +221,6 @@ func (n *Node) toHop(w *passage, next *peer) {
 		n.stats.Forwarded++
 	}
 	w.next = next
-	w.waiting = false
 	w.sends++
 	w.due = n.clock.Now().Add(next.rto() << min(w.sends-1, 2))
 	n.at(w.due, task{kind: taskHop, n: w.id})
@@ -331,12 +331,17 @@ func (n *Node) heldLong(w *passage, at time.Time) {
 	if w == nil || !w.waiting || !w.due.Equal(at) {
 		return
 	}
-	w.waiting = false
-	n.held = slices.DeleteFunc(n.held, func(h *passage) bool { return h == w })
-	if n.clock.Now().Sub(w.since) > hopLimit {
-		return // its origin tries again
+	n.unhold(w)
+	if n.clock.Now().Sub(w.since) <= hopLimit {
+		n.pass(w)
+	} // else its origin tries again
+}
+
+func (n *Node) unhold(w *passage) {
+	if w.waiting {
+		w.waiting, w.due = false, time.Time{}
+		n.held = slices.DeleteFunc(n.held, func(h *passage) bool { return h == w })
 	}
-	n.pass(w)
 }
 
 // release passes on what waited.

@@ -35,30 +35,29 @@ type load struct {
 const (
 	tau        = 30 * time.Minute
 	leaseTime  = time.Hour
-	leaseGrain = 10 * time.Second // leases are looked at in batches of this width
+	leaseGrain = time.Minute // leases are looked at in batches of this width
 )
 
 // standIn is a node with one layer, which does no more than the doors ask of it:
 // calendars, polls, leases, and messages that are truly encoded and decoded.
 type standIn struct {
-	env.Env
-	load load
-
-	index    int
-	urls     []string // of all channels, shared by all nodes
-	leases   []lease
-	links    []neighbour
-	byID     map[env.PeerID]int32
-	message  wirepb.Envelope // being encoded
-	turn     int
-
 	// When each part wants to be run; a part that is not due is not touched.
 	pollsAt, leasesAt, updateAt, digestsAt time.Time
+
+	fired, answers, sent, heard, lapsed int
 
 	polls  env.Calendar[int32]
 	expiry env.Calendar[int32]
 
-	fired, answers, sent, heard, lapsed int
+	env.Env
+	load    load
+	index   int
+	urls    []string // of all channels, shared by all nodes
+	leases  []lease
+	links   []neighbour
+	byID    map[env.PeerID]int32
+	message wirepb.Envelope // being encoded
+	turn    int
 }
 
 // lease is a child's place in one tree. The leases of one link lie together.
@@ -75,8 +74,8 @@ type neighbour struct {
 func newStandIn(e env.Env, index int, l load, urls []string, peers []env.Peer) *standIn {
 	n := &standIn{
 		Env: e, load: l, index: index, urls: urls,
-		leases:   make([]lease, l.leases),
-		byID:     map[env.PeerID]int32{},
+		leases: make([]lease, l.leases),
+		byID:   map[env.PeerID]int32{},
 	}
 	n.message.Key, n.message.Payload, n.message.Signature = make([]byte, 32), make([]byte, 48), make([]byte, 64)
 	now := e.Clock.Now()

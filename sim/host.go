@@ -29,22 +29,24 @@ type HostConfig struct {
 // A Host is a machine: identity, address and disk, and a node while it is up.
 type Host struct {
 	// What every event touches comes first, in two cache lines.
-	world *World
-	index int32
-	life  uint32 // counts boots and crashes
-	node  env.Node
-	wish  int64   // when the node wants to be run
-	armed int64   // the next pending alarm
-	under []int64 // the alarms that are pending behind it, the last one first
-	ranAt int64   // instant of the last alarm that ran the node
-	spins int     // how many did so at that instant
-	stats Stats
+	world    *World
+	index    int32
+	life     uint32 // counts boots and crashes
+	node     env.Node
+	answerer Answerer
+	wish     int64   // when the node wants to be run
+	armed    int64   // the next pending alarm
+	under    []int64 // the alarms that are pending behind it, the last one first
+	ranAt    int64   // instant of the last alarm that ran the node
+	spins    int     // how many did so at that instant
+	clockOff int64   // nanoseconds
+	stats    Stats
 
-	config HostConfig
-	key    ed25519.PrivateKey
-	id     env.PeerID
-	addr   string
-	side   int // of a partition
+	open bool
+	key  ed25519.PrivateKey
+	id   env.PeerID
+	addr string
+	side int // of a partition
 
 	links  map[env.PeerID]*link
 	blamed map[int32]*blame // by the index of the peer
@@ -52,8 +54,7 @@ type Host struct {
 
 	linkDice, doorDice *rand.Rand
 
-	build    func(env.Env) env.Node
-	answerer Answerer
+	build func(env.Env) env.Node
 }
 
 // Host adds a machine, with a key of its own and an empty disk. It is down
@@ -68,7 +69,8 @@ func (w *World) Host(c HostConfig) *Host {
 	key := ed25519.NewKeyFromSeed(seed[:])
 	h := &Host{
 		world:    w,
-		config:   c,
+		clockOff: int64(c.ClockOff),
+		open:     c.Open,
 		index:    int32(i),
 		key:      key,
 		id:       wire.PeerIDOf(key.Public().(ed25519.PublicKey)),
@@ -117,7 +119,7 @@ func (h *Host) Boot(build func(env.Env) env.Node) {
 	h.world.inside = h
 	h.node = build(h.env())
 	h.answerer, _ = h.node.(Answerer)
-	if h.config.Open {
+	if h.open {
 		h.world.push(h.world.now+int64(dialBack), h, reachable, 0)
 	}
 	h.run()
@@ -175,7 +177,7 @@ func (h *Host) Do(do func()) bool {
 func (h *Host) Stats() Stats { return h.stats }
 
 // clock is the time on the host's own clock.
-func (h *Host) clock() time.Time { return instant(h.world.now + int64(h.config.ClockOff)) }
+func (h *Host) clock() time.Time { return instant(h.world.now + h.clockOff) }
 
 // run runs the node and enters its wish.
 func (h *Host) run() {
@@ -185,7 +187,7 @@ func (h *Host) run() {
 		h.wish = never
 		return
 	}
-	h.wish = max(next.UnixNano()-int64(h.config.ClockOff), h.world.now)
+	h.wish = max(next.UnixNano()-h.clockOff, h.world.now)
 	h.arm()
 }
 

@@ -42,7 +42,7 @@ func (h *Host) link(to *env.Peer) *link {
 		return l
 	}
 	peer := w.byID[to.ID]
-	if peer == nil || peer == h || peer.node == nil || !peer.config.Open || h.side != peer.side ||
+	if peer == nil || peer == h || peer.node == nil || !peer.open || h.side != peer.side ||
 		!slices.Contains(to.Addrs, peer.addr) || h.shuns(peer) || peer.shuns(h) {
 		return nil
 	}

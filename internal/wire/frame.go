@@ -27,7 +27,7 @@ const (
 const MaxMessage = env.MaxFrame - 16
 
 // ErrFrame says that bytes are no frame.
-var ErrFrame = errors.New("not a frame")
+var ErrFrame = fmt.Errorf("%w: not a frame", env.ErrFrame)
 
 // AppendFrame appends to dst the frame that carries m for a layer. It panics if
 // m is over MaxMessage: layers bound what they send.
