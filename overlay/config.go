@@ -82,6 +82,7 @@ type Stats struct {
 	Contacts   int    // contacts and spares in the table
 	Clients    int    // clients this member acts for
 	EstimatedN int    // members of the network
+	Known      int    // peers remembered for the next start
 }
 
 // Stats returns the node's counters.
@@ -103,5 +104,6 @@ func (n *Node) Stats() Stats {
 		}
 	}
 	s.EstimatedN = n.Count(0)
+	s.Known = len(n.saved)
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 )
 
 // Keys of the overlay in the store.
@@ -17,19 +18,31 @@ const (
 // maxKnown is how many peers the store remembers for the next start.
 const maxKnown = 200
 
-// recall reads what an earlier life of the node remembered.
-func (n *Node) recall() {
-	n.saved = map[ID]uint64{}
-	err := n.store.Range([]byte(keyPeer), func(_, raw []byte) bool {
-		c, err := openRecord(n.network, n.verify, slices.Clone(raw))
-		if err == nil && c.ID != n.self.ID {
-			n.known = append(n.known, c)
-			n.saved[c.ID] = c.Issued
+// Remembered returns the members that a node of a network remembered in a
+// store, by their ids: who one can try to join through.
+func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, error) {
+	var of []*Contact
+	err := s.Range([]byte(keyPeer), func(_, raw []byte) bool {
+		if c, err := openRecord(network, verify, slices.Clone(raw)); err == nil {
+			of = append(of, c)
 		}
 		return true
 	})
+	return of, err
+}
+
+// recall reads what an earlier life of the node remembered.
+func (n *Node) recall() {
+	n.saved = map[ID]uint64{}
+	known, err := Remembered(n.store, n.network, n.verify)
 	if err != nil {
 		n.log.Warn("known peers not read", "err", err)
+	}
+	for _, c := range known {
+		if c.ID != n.self.ID {
+			n.known = append(n.known, c)
+			n.saved[c.ID] = c.Issued
+		}
 	}
 	// A clock that went back must not make this life look older than the last.
 	if b, err := n.store.Get([]byte(keyIssued)); err == nil && len(b) == 8 {

@@ -53,7 +53,7 @@ func (n *Node) lookAt(p *peer, l *look) {
 	l.who = p
 	l.asked = append(l.asked, p.contact.ID)
 	n.looks[nonce] = l
-	n.after(p.rto(), task{kind: taskLook, n: nonce})
+	n.after(p.patience(n.clock.Now()), task{kind: taskLook, n: nonce})
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: nonce, Key: l.key[:]}}})
 }
 

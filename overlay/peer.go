@@ -24,7 +24,6 @@ type peer struct {
 	nonce     uint64    // of the last probe, by which its reply is timed
 	attempts  int       // probes sent without an answer
 	probeSent time.Time //
-	probeDue  time.Time // when the attempt counts as unanswered
 	suspect   bool      // left something unanswered; spared while others will do
 
 	depth  int    // of its leaf, as it last said
@@ -57,6 +56,18 @@ func (p *peer) rto() time.Duration {
 		return initialRTO
 	}
 	return min(max(p.rtt+4*p.rttvar, minRTO), maxRTO)
+}
+
+// linkIdle is after how much silence the link to a peer may have been closed, so
+// that the next message waits for a handshake of two round trips.
+const linkIdle = 2 * time.Minute
+
+// patience is how long an answer to something sent at now may take.
+func (p *peer) patience(now time.Time) time.Duration {
+	if now.Sub(p.heard) < linkIdle {
+		return p.rto()
+	}
+	return min(p.rto()+2*max(p.rtt, minRTO), maxRTO)
 }
 
 // sample takes one measured round trip into the estimate.

@@ -24,13 +24,13 @@ func (n *Node) probe(p *peer) {
 
 func (n *Node) probeAgain(p *peer) {
 	now := n.clock.Now()
-	wait := p.rto() << p.attempts
+	wait := p.patience(now) << p.attempts
 	p.nonce = n.rand.Uint64() | 1
 	p.probe = p.nonce
 	p.attempts++
-	p.probeSent, p.probeDue = now, now.Add(wait)
+	p.probeSent = now
 	n.stats.Probes++
-	n.at(p.probeDue, task{kind: taskProbe, peer: p.id, n: p.probe})
+	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.probe})
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
 		Nonce:   p.probe,
 		Want:    p.contact == nil,

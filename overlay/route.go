@@ -39,6 +39,7 @@ type passage struct {
 	next    *peer
 	tried   []*peer
 	sends   int
+	sent    time.Time // to next
 	due     time.Time // when next counts as silent; zero: it acknowledged
 	since   time.Time // of this try
 	waiting bool      // held until the node is active or a slot is confirmed
@@ -222,7 +223,8 @@ func (n *Node) toHop(w *passage, next *peer) {
 	}
 	w.next = next
 	w.sends++
-	w.due = n.clock.Now().Add(next.rto() << min(w.sends-1, 2))
+	now := n.clock.Now()
+	w.sent, w.due = now, now.Add(next.patience(now)<<min(w.sends-1, 2))
 	n.at(w.due, task{kind: taskHop, n: w.id})
 	n.send(next, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
 		Id:      w.id,
@@ -240,7 +242,7 @@ func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
 		return
 	}
 	if w.next == p && w.sends == 1 && !w.due.IsZero() {
-		p.sample(n.clock.Now().Sub(w.due.Add(-p.rto())))
+		p.sample(n.clock.Now().Sub(w.sent))
 	}
 	if !m.Receipt {
 		if w.next == p {

@@ -57,7 +57,7 @@ func (n *Node) askRow(p *peer, row int) {
 		}
 	}
 	now := n.clock.Now()
-	p.row, p.rowSent, p.rowDue = row, now, now.Add(p.rto())
+	p.row, p.rowSent, p.rowDue = row, now, now.Add(p.patience(now))
 	n.at(p.rowDue, task{kind: taskRowDue, peer: p.id})
 	p.told = false // it may have no place for me, and forget who I am
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
@@ -114,11 +114,11 @@ func (n *Node) inSlot(row, col int) (c *Contact, empty bool) {
 }
 
 func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
-	if p.rowDue.IsZero() || p.row != int(m.Row) {
-		return // not asked for, or too late
+	if p.rowSent.IsZero() || p.row != int(m.Row) {
+		return // not asked for
 	}
 	p.sample(n.clock.Now().Sub(p.rowSent))
-	p.rowDue = time.Time{}
+	p.rowSent, p.rowDue = time.Time{}, time.Time{}
 	if n.state != Active || p.contact == nil || int(m.Row) >= len(n.table.rows) {
 		return
 	}

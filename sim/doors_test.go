@@ -42,7 +42,7 @@ const (
 // calendars, polls, leases, and messages that are truly encoded and decoded.
 type standIn struct {
 	// When each part wants to be run; a part that is not due is not touched.
-	pollsAt, leasesAt, updateAt, digestsAt time.Time
+	next, pollsAt, leasesAt, updateAt, digestsAt time.Time
 
 	fired, answers, sent, heard, lapsed int
 
@@ -106,6 +106,9 @@ func grain(t time.Time) time.Time { return t.Truncate(leaseGrain).Add(leaseGrain
 
 func (n *standIn) Run(now time.Time) time.Time {
 	due := func(t time.Time) bool { return !t.IsZero() && !t.After(now) }
+	if n.next.After(now) {
+		return n.next
+	}
 	if due(n.pollsAt) {
 		n.poll(now)
 		n.pollsAt = n.polls.Next()
@@ -125,7 +128,8 @@ func (n *standIn) Run(now time.Time) time.Time {
 		}
 		n.digestsAt = n.digestsAt.Add(n.load.digestEvery)
 	}
-	return env.Sooner(env.Sooner(n.pollsAt, n.leasesAt), env.Sooner(n.updateAt, n.digestsAt))
+	n.next = env.Sooner(env.Sooner(n.pollsAt, n.leasesAt), env.Sooner(n.updateAt, n.digestsAt))
+	return n.next
 }
 
 func (n *standIn) poll(now time.Time) {

@@ -97,11 +97,90 @@ func rough(seed uint64, messages int, minutes int) *Swarm {
 	return s
 }
 
+// Each of 100,000 messages is acknowledged by the live root of its key within a
+// minute, and what is published reaches all subscribers once, in twenty worlds.
 func TestRough(t *testing.T) {
 	seeds(t, 20, func(t *testing.T, seed uint64) {
 		s := rough(seed, 100_000, 30)
 		report(t, s)
-		t.Logf("%+v", s.RouteStats())
-		t.Logf("%+v", s.MailStats())
+		r, m := s.RouteStats(), s.MailStats()
+		t.Logf("%+v", r)
+		t.Logf("%+v", m)
+		if r.Acked+r.Orphaned+r.ShadowedFailed != r.Sent || m.Delivered < m.Expected*999/1000 {
+			t.Errorf("routed %+v, multicast %+v", r, m)
+		}
+	})
+}
+
+// One seed gives one run, bit for bit.
+func TestOneSeedOneTrace(t *testing.T) {
+	t.Parallel()
+	run := func(seed uint64) uint64 { return rough(seed, 2000, 5).TraceHash() }
+	a, again, b := run(1), run(1), run(2)
+	if a != again {
+		t.Errorf("two runs of one seed: %x and %x", a, again)
+	}
+	if a == b {
+		t.Errorf("two seeds gave one trace: %x", a)
+	}
+}
+
+// A network that falls apart into halves finds itself together again: one root
+// for each key and one tree for each group, without anybody's help.
+func TestHalvesFindEachOther(t *testing.T) {
+	seeds(t, 5, func(t *testing.T, seed uint64) {
+		s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
+		s.Grow(64, time.Second)
+		s.World.Run(3 * time.Minute)
+		var groups []overlay.ID
+		for i := range 20 {
+			g := s.Key(fmt.Sprintf("http://feed%d.example/", i))
+			groups = append(groups, g)
+			for j := range 64 {
+				if (i+j)%3 == 0 {
+					s.Peers()[j].Subscribe(g, 1)
+				}
+			}
+		}
+		s.World.Run(2 * time.Minute)
+
+		var half []*Host
+		for _, p := range s.Peers()[:32] {
+			half = append(half, p.Host)
+		}
+		s.Partition(half)
+		s.World.Run(30 * time.Minute)
+		s.Heal()
+		parted := s.Now()
+		whole := func() bool {
+			for _, p := range s.Peers() {
+				leaf := p.node.Overlay.Leaf()
+				for _, q := range s.Peers() {
+					if leaf.Covers(q.id) != (leaf.Has(q.id) != nil) {
+						return false
+					}
+				}
+			}
+			return true
+		}
+		if !s.RunUntil(whole, time.Second, 5*time.Minute) {
+			t.Error("leaves are still apart five minutes after healing")
+		}
+		healed := s.Now()
+		s.wrong = nil // while apart, each half had a root of its own
+		s.World.Run(2 * time.Minute)
+		for i := range 200 {
+			s.Route(s.Peers()[i%64], s.Key(fmt.Sprint("key", i)))
+		}
+		for i, g := range groups {
+			s.Publish(s.Peers()[i], g, 100)
+		}
+		s.World.Run(30 * time.Minute)
+		s.CheckQuiet()
+		report(t, s)
+		if r, m := s.RouteStats(), s.MailStats(); r.Acked != 200 || m.Delivered != m.Expected || m.Excused > 0 {
+			t.Errorf("routed %+v, multicast %+v", r, m)
+		}
+		t.Logf("leaves whole %v after healing", healed.Sub(parted))
 	})
 }

@@ -24,7 +24,9 @@ import (
 // and is sorted when the day has come. Few entries need no ring.
 type Calendar[K any] struct {
 	// What most calls touch comes first, in one cache line and a half.
-	near  pile[K]    // entries of today and before, sorted; empty only if all is
+	list  []entry[K] // what was planned for today, sorted; before todo it is done
+	todo  int
+	near  pile[K]    // what was added since for today, or for earlier
 	fresh []entry[K] // entries for the ring that have not been put there yet
 	today int64      // a day is a time shifted right by shift
 	shift uint
@@ -64,7 +66,7 @@ func (c *Calendar[K]) Add(t time.Time, key K) {
 	c.seq++
 	c.n++
 	c.enter(entry[K]{at: t.UnixNano(), seq: c.seq, key: key})
-	if len(c.near) == 0 {
+	if c.first() == nil {
 		c.advance()
 	}
 	if c.n >= ringFrom && c.n > 2*c.built {
@@ -74,26 +76,50 @@ func (c *Calendar[K]) Add(t time.Time, key K) {
 
 // Next returns the time of the first entry, the zero time if there is none.
 func (c *Calendar[K]) Next() time.Time {
-	if len(c.near) == 0 {
+	e := c.first()
+	if e == nil {
 		return time.Time{}
 	}
-	return time.Unix(0, c.near[0].at).UTC()
+	return time.Unix(0, e.at).UTC()
 }
 
 // Pop removes and returns the first entry if it is due at now.
 func (c *Calendar[K]) Pop(now time.Time) (key K, at time.Time, ok bool) {
-	if len(c.near) == 0 || c.near[0].at > now.UnixNano() {
+	p := c.first()
+	if p == nil || p.at > now.UnixNano() {
 		return key, at, false
 	}
-	e := c.near.pop()
+	e := *p
+	if len(c.near) > 0 && p == &c.near[0] {
+		c.near.pop()
+	} else {
+		*p = entry[K]{}
+		c.todo++
+	}
 	c.n--
-	if len(c.near) == 0 {
+	if c.first() == nil {
 		c.advance()
 		if c.built >= ringFrom && c.n < c.built/4 {
 			c.layOut()
 		}
 	}
 	return e.key, time.Unix(0, e.at).UTC(), true
+}
+
+// first is the first entry, in the list or in near; nil if both are empty, which
+// they are only for the length of a call, or if the calendar is.
+func (c *Calendar[K]) first() *entry[K] {
+	if c.todo == len(c.list) {
+		if len(c.near) == 0 {
+			return nil
+		}
+		return &c.near[0]
+	}
+	e := &c.list[c.todo]
+	if len(c.near) > 0 && c.near[0].before(e) {
+		return &c.near[0]
+	}
+	return e
 }
 
 // enter puts an entry where it waits.
@@ -152,11 +178,10 @@ func (c *Calendar[K]) advance() {
 	case c.inRing > 0:
 		c.today = c.nextBusy()
 		i := c.today & (c.ring - 1)
+		c.list, c.todo = c.list[:0], 0
 		for s := c.days[i]; s != 0; {
 			p := &c.sheets[s-1]
-			for _, e := range p.entries[:p.n] {
-				c.near.push(e)
-			}
+			c.list = append(c.list, p.entries[:p.n]...)
 			c.inRing -= int(p.n)
 			clear(p.entries[:p.n])
 			p.n = 0
@@ -164,6 +189,7 @@ func (c *Calendar[K]) advance() {
 		}
 		c.days[i] = 0
 		c.busy[i/64] &^= 1 << (i % 64)
+		sortEntries(c.list)
 	case len(c.far) > 0:
 		c.today = c.far[0].at >> c.shift
 	default:
@@ -191,6 +217,7 @@ func (c *Calendar[K]) nextBusy() int64 {
 // their places.
 func (c *Calendar[K]) layOut() {
 	all := make([]entry[K], 0, c.n)
+	all = append(all, c.list[c.todo:]...)
 	all = append(all, c.near...)
 	all = append(all, c.far...)
 	all = append(all, c.fresh...)
@@ -220,7 +247,7 @@ func (c *Calendar[K]) layOut() {
 	for _, e := range all {
 		c.enter(e)
 	}
-	if len(c.near) == 0 {
+	if c.first() == nil {
 		c.advance()
 	}
 }

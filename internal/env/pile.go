@@ -1,5 +1,7 @@
 package env
 
+import "slices"
+
 // An entry of a calendar.
 type entry[K any] struct {
 	at  int64 // nanoseconds since the Unix epoch
@@ -64,4 +66,26 @@ func (p *pile[K]) pop() entry[K] {
 	}
 	h[i] = e
 	return top
+}
+
+// sortEntries sorts the entries of a day: mostly a handful.
+func sortEntries[K any](list []entry[K]) {
+	if len(list) > 16 {
+		slices.SortFunc(list, func(a, b entry[K]) int {
+			if a.before(&b) {
+				return -1
+			}
+			return 1
+		})
+		return
+	}
+	for i := 1; i < len(list); i++ {
+		e := list[i]
+		j := i
+		for j > 0 && e.before(&list[j-1]) {
+			list[j] = list[j-1]
+			j--
+		}
+		list[j] = e
+	}
 }

@@ -22,9 +22,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -125,21 +123,13 @@ func prepare(db *bolt.DB, path string) error {
 		_, err := tx.CreateBucketIfNotExists(records)
 		return err
 	})
-	if err == nil && runtime.GOOS != "windows" { // which cannot sync a folder, nor needs to
-		err = syncFolder(filepath.Dir(path))
+	if err == nil {
+		err = settle(filepath.Dir(path))
 	}
 	if err != nil {
 		return errors.Join(err, db.Close())
 	}
 	return nil
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // Close makes durable what waits, answers it, and closes the file. Later

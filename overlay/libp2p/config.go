@@ -130,6 +130,9 @@ func multiaddrs(binary []string) []ma.Multiaddr {
 	return addrs
 }
 
+// Text writes a peer id as people know it.
+func Text(id env.PeerID) string { return peer.ID(id).String() }
+
 // peerOf is the inverse of infoOf.
 func peerOf(info peer.AddrInfo) env.Peer {
 	p := env.Peer{ID: env.PeerID(info.ID)}

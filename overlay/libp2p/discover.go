@@ -80,6 +80,7 @@ func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
 		}
 	}()
 	d.host.startLocal()
+	d.report(found, d.host.candidates()) // Join may have connected to them
 	wait, many := lookFirst, false
 	for {
 		connected := len(d.host.host.Network().Peers())

@@ -253,7 +253,8 @@ func (h *Host) enter() bool {
 }
 
 // Blame counts a frame that breaks the protocol against the peer it came from.
-// A peer with 16 of them in 10 minutes is cut off for an hour.
+// A peer with 16 of them in 10 minutes is cut off for an hour. Blame does not
+// block.
 func (h *Host) Blame(id env.PeerID) {
 	h.count.badFrames.Add(1)
 	h.fault(peer.ID(id), "frames that break the protocol")
@@ -263,8 +264,20 @@ func (h *Host) Blame(id env.PeerID) {
 func (h *Host) fault(p peer.ID, why string) {
 	if h.ledger.fault(p, time.Now()) {
 		h.log.Warn("peer cut off for an hour", "peer", p, "why", why)
-		if err := h.host.Network().ClosePeer(p); err != nil {
-			h.log.Debug("connection not closed cleanly", "peer", p, "err", err)
-		}
+		h.aside(func() {
+			if err := h.host.Network().ClosePeer(p); err != nil {
+				h.log.Debug("connection not closed cleanly", "peer", p, "err", err)
+			}
+		})
+	}
+}
+
+// aside does what may block, for one who must not, unless the host closes.
+func (h *Host) aside(f func()) {
+	if h.enter() {
+		go func() {
+			defer h.handlers.Done()
+			f()
+		}()
 	}
 }

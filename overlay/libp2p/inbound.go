@@ -60,6 +60,7 @@ func (h *Host) serve(s network.Stream, class env.Class) {
 	err := h.answer(s, r, func() {
 		accepted = true
 		h.neighbours.meet(h, p)
+		h.links.wake(p)
 		if older := h.inbound.add(key, s); older != nil {
 			_ = older.Reset()
 		}

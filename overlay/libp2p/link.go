@@ -76,6 +76,7 @@ type link struct {
 	key   linkKey
 	count *classCounters
 	queue *queue
+	wake  chan struct{} // holds one token if the peer has come by
 	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
 }
 
@@ -95,7 +96,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 			count.noRoom.Add(1)
 			return
 		}
-		l = &link{host: h, key: key, count: count, queue: newQueue()}
+		l = &link{host: h, key: key, count: count, queue: newQueue(), wake: make(chan struct{}, 1)}
 		h.links.all[key] = l
 		h.links.wg.Go(l.run)
 	}
@@ -127,6 +128,10 @@ func (l *link) run() {
 			l.count.refused.Add(uint64(l.queue.clear()))
 			continue
 		}
+		select {
+		case <-l.wake: // it came by before this attempt
+		default:
+		}
 		begun := time.Now()
 		met, err := l.session(ctx)
 		if err == nil {
@@ -143,10 +148,34 @@ func (l *link) run() {
 		} else if failed = false; time.Since(begun) > longPause {
 			pause = firstPause
 		}
-		sleep(ctx, pause)
+		l.rest(ctx, pause)
 		pause = min(2*pause, longPause)
 	}
 	l.count.unreachable.Add(uint64(l.queue.clear()))
+}
+
+// rest waits for about d, for the peer to come by, or for the end of ctx.
+func (l *link) rest(ctx context.Context, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, jitter(d))
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-l.wake:
+	}
+}
+
+// wake tells the links to a peer that it is there: it has opened one itself.
+func (l *links) wake(p peer.ID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for class := range classProtocols {
+		if way := l.all[linkKey{p, env.Class(class)}]; way != nil {
+			select {
+			case way.wake <- struct{}{}:
+			default:
+			}
+		}
+	}
 }
 
 // down passes on that a peer cannot be reached.

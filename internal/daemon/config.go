@@ -1,0 +1,88 @@
+package daemon
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"path/filepath"
+
+	"tidings/internal/wire"
+	"tidings/overlay/libp2p"
+	"tidings/overlay/scribe"
+)
+
+// Config says where a node lives and what it is to do. Zero fields mean their
+// defaults.
+type Config struct {
+	// Dir is the data directory. It is made if there is none.
+	Dir string
+
+	// Found holds the parameters of the network to found; nil: join one. A
+	// node that has a network already keeps it; other parameters are then an
+	// error.
+	Found *wire.Network
+	// Network is the name of the network to join; empty: the one that the
+	// first peer belongs to.
+	Network string
+	// Bootstrap holds multiaddrs of peers to join through, each ending in
+	// /p2p/ and a peer id. Only a node's first start needs one.
+	Bootstrap []string
+	// MDNS looks for peers in the local network, and answers them.
+	MDNS bool
+
+	// Listen holds multiaddrs to listen at. Default: port 4801 of all
+	// interfaces, by QUIC and TCP.
+	Listen []string
+	// PortMap asks the router for a port.
+	PortMap bool
+	// PrivateAddresses lets the node dial and announce private addresses
+	// whatever its network says.
+	PrivateAddresses bool
+	// RefuseInbound refuses connections from outside, so that the node is a
+	// client.
+	RefuseInbound bool
+
+	// Agent is the software and its release, for other operators. Default
+	// "tidings".
+	Agent string
+	// Deliver takes the messages of the groups subscribed to, each once. It is
+	// called on the node's loop: it must not block, nor call the Daemon.
+	Deliver func(scribe.Delivery)
+	// Log takes what an operator should know; nil: nothing is logged.
+	Log *slog.Logger
+}
+
+// DefaultConfig returns the configuration of a node that lives in dir.
+func DefaultConfig(dir string) Config { return Config{Dir: dir, PortMap: true} }
+
+func (c Config) filled() (Config, error) {
+	if c.Dir == "" {
+		return c, errors.New("no data directory given")
+	}
+	if c.Found != nil {
+		if err := c.Found.Check(); err != nil {
+			return c, err
+		}
+		if c.RefuseInbound {
+			return c, errors.New("who founds a network has to take connections from outside")
+		}
+		if c.Network != "" && c.Network != c.Found.Name {
+			return c, errors.New("found a network or join one: two names were given")
+		}
+	}
+	if len(c.Listen) == 0 {
+		c.Listen = libp2p.DefaultConfig(ed25519.PrivateKey{}).Listen
+	}
+	if c.Agent == "" {
+		c.Agent = "tidings"
+	}
+	if c.Deliver == nil {
+		c.Deliver = func(scribe.Delivery) {}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+func (c Config) path(file string) string { return filepath.Join(c.Dir, file) }

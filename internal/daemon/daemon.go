@@ -1,0 +1,263 @@
+// Package daemon is one real node: it gives a [node.Node] its doors and runs it.
+//
+//	loop      internal/loop     the goroutine that owns the node; clock, worker
+//	network   overlay/libp2p    QUIC and TCP, first peers, reachability
+//	store     internal/store    what the node remembers
+//
+// A node lives in a data directory, where it finds itself and its network again
+// after a restart, without a flag:
+//
+//	identity.key   its private key, readable by its owner alone
+//	network        the descriptor of its network, and whether it founded it
+//	tidings.db     the store: among other things, the peers it knew
+//
+// The directory of a new node is told which network to found, or is given
+// somebody to join through; the network's parameters then come from there.
+//
+//	d, err := daemon.Open(config)
+//	...
+//	err = d.Run(ctx) // until ctx ends and everything has stopped
+//
+// While it runs, its owner calls Route, Subscribe, Unsubscribe, Publish and
+// Status from any goroutine; what the groups bring goes to Config.Deliver.
+//
+// No layer of this node fetches yet, so its Env has no Fetcher.
+//
+// The package leaves to the layers what a node does, and to cmd/tidings flags,
+// signals and what is shown to people.
+package daemon
+
+import (
+	"context"
+	crand "crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/loop"
+	"tidings/internal/node"
+	"tidings/internal/store"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/libp2p"
+)
+
+// leaveTime is how long a node may take to say that it leaves. What it said then
+// has the time of libp2p's Close to be sent.
+const leaveTime = 2 * time.Second
+
+// saveInterval is how often the peers to remember are looked over: a node that
+// is killed half a minute after its first start finds its network again.
+const saveInterval = 10 * time.Second
+
+// A Daemon is one node in the real world. Its methods may be called from any
+// goroutine.
+type Daemon struct {
+	config Config
+	log    *slog.Logger
+	home   *home
+	loop   *loop.Loop
+	disk   *store.Disk
+	host   *libp2p.Host
+	closed sync.Once
+
+	node    *node.Node    // belongs to the loop; there since joined
+	joined  chan struct{} // closed when the network is known and the node made
+	stopped chan struct{} // closed when the loop has ended
+}
+
+// Open makes the node of a data directory, new or as it was left. It listens and
+// does nothing else until Run; close it if it is never run.
+func Open(c Config) (*Daemon, error) {
+	c, err := c.filled()
+	if err != nil {
+		return nil, err
+	}
+	d := &Daemon{
+		config:  c,
+		log:     c.Log,
+		loop:    loop.New(loop.Config{}),
+		joined:  make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+	if err := makeDir(c.Dir); err != nil {
+		return nil, err
+	}
+	// The store's lock keeps a second process from the directory.
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver); err != nil {
+		return nil, err
+	}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.disk.Close())
+	}
+	return d, nil
+}
+
+// open reads the data directory and makes the host.
+func (d *Daemon) open() (err error) {
+	if d.home, err = openHome(d.config); err != nil {
+		return err
+	}
+	c := libp2p.Config{
+		Key:              d.home.key,
+		Listen:           d.config.Listen,
+		Descriptor:       d.home.Descriptor,
+		Name:             d.config.Network,
+		Agent:            d.config.Agent,
+		Bootstrap:        d.config.Bootstrap,
+		PrivateAddresses: d.config.PrivateAddresses,
+		Founder:          d.home.Founder,
+		RefuseInbound:    d.config.RefuseInbound,
+		MDNS:             d.config.MDNS,
+		PortMap:          d.config.PortMap,
+		Log:              d.log,
+	}
+	if c.Descriptor != nil {
+		known, err := overlay.Remembered(d.disk, d.home.network.Name, wire.NewVerifier(wire.HashOf(c.Descriptor)))
+		if err != nil {
+			return fmt.Errorf("read known peers: %w", err)
+		}
+		for _, k := range known {
+			c.Known = append(c.Known, k.Peer)
+		}
+	}
+	d.host, err = libp2p.New(c)
+	return err
+}
+
+// Close gives back what Open took. Run does so too.
+func (d *Daemon) Close() error {
+	var err error
+	d.closed.Do(func() {
+		d.host.Close()
+		err = d.disk.Close()
+	})
+	return err
+}
+
+// Run takes the node into its network and drives it until ctx ends; then the
+// node leaves in good order. Run returns when everything has stopped, without an
+// error if ctx was the reason. A node whom every peer it could join through
+// refuses returns with their words. A Daemon runs once.
+func (d *Daemon) Run(ctx context.Context) error {
+	err := d.join(ctx)
+	if err == nil {
+		err = d.live(ctx)
+	} else {
+		close(d.stopped)
+	}
+	if ctx.Err() != nil {
+		err = nil
+	}
+	return errors.Join(err, d.Close())
+}
+
+// join learns the network, if this is the node's first start in it, and makes
+// the node.
+func (d *Daemon) join(ctx context.Context) error {
+	descriptor, err := d.host.Join(ctx)
+	if err != nil {
+		return err
+	}
+	if d.home.Descriptor == nil {
+		if err := d.home.settle(descriptor, false); err != nil {
+			return err
+		}
+	}
+	dice, err := roll()
+	if err != nil {
+		return err
+	}
+	hash := wire.HashOf(descriptor)
+	c := node.DefaultConfig(d.home.network)
+	c.Overlay.Founder = d.home.Founder
+	c.Overlay.SaveInterval = saveInterval
+	d.node = node.New(env.Env{
+		Clock:   d.loop,
+		Network: d.host,
+		Worker:  d.loop,
+		Store:   d.disk,
+		Rand:    dice,
+		Log:     d.log,
+	}, wire.NewSigner(d.home.key, hash), wire.NewVerifier(hash), c, d.config.Deliver)
+	close(d.joined)
+	return nil
+}
+
+// roll returns dice that nobody else has.
+func roll() (*rand.Rand, error) {
+	var seed [32]byte
+	if _, err := crand.Read(seed[:]); err != nil {
+		return nil, fmt.Errorf("seed the dice: %w", err)
+	}
+	return rand.New(rand.NewChaCha8(seed)), nil
+}
+
+// live drives the node until ctx ends, or the host does.
+func (d *Daemon) live(ctx context.Context) error {
+	always := context.WithoutCancel(ctx) // the end has an order of its own
+	looping, stopLoop := context.WithCancel(always)
+	defer stopLoop()
+	hosting, stopHost := context.WithCancel(always)
+	defer stopHost()
+
+	var parts sync.WaitGroup
+	parts.Go(func() {
+		defer close(d.stopped)
+		_ = d.loop.Run(looping, d.node) // which ends for no other reason
+	})
+	ended := make(chan error, 1)
+	parts.Go(func() { ended <- d.host.Run(hosting, d.events()) })
+
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		d.leave(always)
+		stopHost()
+		<-ended // it has sent what waited
+	}
+	stopLoop()
+	parts.Wait()
+	return err
+}
+
+// events brings what the host reports to the node's loop.
+func (d *Daemon) events() libp2p.Events {
+	return libp2p.Events{
+		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
+			return d.loop.Post(class, func() { d.receive(from, frame) })
+		},
+		Found: func(p env.Peer) {
+			d.loop.Post(env.Control, func() { d.node.Found(p) })
+		},
+		Reachable: func(addrs []string) { // rare, and said once
+			d.loop.Deliver(func() { d.node.Reachable(addrs) })
+		},
+		PeerDown: func(id env.PeerID) {
+			d.loop.Post(env.Control, func() { d.node.PeerDown(id) })
+		},
+	}
+}
+
+// receive gives a frame to the node, and blames the peer if it breaks the
+// protocol.
+func (d *Daemon) receive(from env.PeerID, frame []byte) {
+	if err := d.node.Receive(from, frame); err != nil {
+		d.log.Debug("frame dropped", "peer", libp2p.Text(from), "err", err)
+		d.host.Blame(from)
+	}
+}
+
+// leave takes the node out of its network.
+func (d *Daemon) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	if err := d.loop.Call(ctx, d.node.Overlay.Leave); err != nil {
+		d.log.Warn("network not left in good order", "err", err)
+	}
+}

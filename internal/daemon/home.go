@@ -1,0 +1,178 @@
+package daemon
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+
+	"tidings/internal/store"
+	"tidings/internal/wire"
+)
+
+// The files of a data directory.
+const (
+	identityFile = "identity.key" // PEM, PKCS #8
+	networkFile  = "network"      // JSON, a membership
+	storeFile    = "tidings.db"
+)
+
+// pemType is what openssl calls a private key, too.
+const pemType = "PRIVATE KEY"
+
+// A home is what a node finds in its data directory beside the store: who it is
+// and where it belongs.
+type home struct {
+	config  Config
+	key     ed25519.PrivateKey
+	network wire.Network // as its descriptor says
+	membership
+}
+
+// A membership says which network a node belongs to.
+type membership struct {
+	Descriptor []byte `json:"descriptor"` // as the founder encoded it; nil: not known yet
+	Founder    bool   `json:"founder"`
+}
+
+func makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("data directory: %w", err)
+	}
+	return nil
+}
+
+// openHome reads the data directory, makes the identity if it is new, and founds
+// the network if that is the wish.
+func openHome(c Config) (*home, error) {
+	h := &home{config: c}
+	var err error
+	if h.key, err = identity(c.path(identityFile)); err != nil {
+		return nil, err
+	}
+	if err := h.readNetwork(); err != nil {
+		return nil, err
+	}
+	switch {
+	case h.Descriptor != nil:
+		return h, h.agrees()
+	case c.Found != nil:
+		return h, h.settle(c.Found.Descriptor(), true)
+	case len(c.Bootstrap) == 0 && !c.MDNS:
+		return nil, fmt.Errorf("%s belongs to no network yet: give the address of a peer to join through, or found a network", c.Dir)
+	}
+	return h, nil
+}
+
+// identity reads the key of a node, or makes one.
+func identity(path string) (ed25519.PrivateKey, error) {
+	key, err := readIdentity(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		key, err = newIdentity(path)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("identity: %w", err)
+	}
+	return key, nil
+}
+
+func newIdentity(path string) (ed25519.PrivateKey, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return nil, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, err
+	}
+	return key, store.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
+}
+
+func readIdentity(path string) (ed25519.PrivateKey, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, fmt.Errorf("%s may be read by others (mode %04o): whoever has it can be this node; chmod 600 it, or remove it to become another", path, mode)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != pemType {
+		return nil, damaged(path, "no private key in PEM")
+	}
+	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, damaged(path, err.Error())
+	}
+	key, ok := parsed.(ed25519.PrivateKey)
+	if !ok {
+		return nil, damaged(path, fmt.Sprintf("a key of type %T", parsed))
+	}
+	return key, nil
+}
+
+func damaged(path, why string) error {
+	return fmt.Errorf("%s is damaged (%s): bring back a copy, or remove it to become another node", path, why)
+}
+
+// readNetwork reads where the node belongs; a new one belongs nowhere.
+func (h *home) readNetwork() error {
+	path := h.config.path(networkFile)
+	b, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("network: %w", err)
+	}
+	err = json.Unmarshal(b, &h.membership)
+	if err == nil {
+		h.network, err = wire.ParseDescriptor(h.Descriptor)
+	}
+	if err != nil {
+		return fmt.Errorf("network: %s is damaged (%w): remove it and join again", path, err)
+	}
+	return nil
+}
+
+// settle remembers where the node belongs.
+func (h *home) settle(descriptor []byte, founder bool) error {
+	n, err := wire.ParseDescriptor(descriptor)
+	if err != nil {
+		return err
+	}
+	m := membership{descriptor, founder}
+	b, err := json.Marshal(m)
+	if err == nil {
+		err = store.WriteFile(h.config.path(networkFile), append(b, '\n'))
+	}
+	if err != nil {
+		return fmt.Errorf("network: %w", err)
+	}
+	h.network, h.membership = n, m
+	return nil
+}
+
+// agrees says whether the wishes given are those of the network the node belongs
+// to.
+func (h *home) agrees() error {
+	c, name := h.config, h.network.Name
+	switch {
+	case c.Found != nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
+		return fmt.Errorf("%s belongs to network %q already (descriptor %v), not to the one to be founded, %q (descriptor %v): use another data directory",
+			c.Dir, name, wire.HashOf(h.Descriptor), c.Found.Name, wire.HashOf(c.Found.Descriptor()))
+	case c.Network != "" && c.Network != name:
+		return fmt.Errorf("%s belongs to network %q, not %q: use another data directory", c.Dir, name, c.Network)
+	}
+	return nil
+}

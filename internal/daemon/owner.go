@@ -1,0 +1,186 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"tidings/internal/loop"
+	"tidings/internal/store"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/libp2p"
+	"tidings/overlay/scribe"
+)
+
+var (
+	// ErrStopped says that the node has stopped.
+	ErrStopped = errors.New("the node has stopped")
+	// ErrNoRoot says that no root acknowledged a message in time.
+	ErrNoRoot = errors.New("the root could not be reached in time")
+)
+
+// do runs f on the loop, once the node knows its network.
+func (d *Daemon) do(ctx context.Context, f func()) error {
+	select {
+	case <-d.joined:
+	case <-d.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	err := d.loop.Call(ctx, f)
+	if errors.Is(err, loop.ErrStopped) {
+		return ErrStopped
+	}
+	return err
+}
+
+// ask runs f on the loop and returns what it answers later, if it does so before
+// ctx or the node ends.
+func ask[T any](ctx context.Context, d *Daemon, f func(answer func(T))) (a T, err error) {
+	answers := make(chan T, 1)
+	if err := d.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
+		return a, err
+	}
+	select {
+	case a = <-answers:
+		return a, nil
+	case <-ctx.Done():
+		return a, ctx.Err()
+	case <-d.stopped:
+		return a, ErrStopped
+	}
+}
+
+// Route sends a payload of at most overlay.MaxPayload bytes towards the root of
+// key and returns its receipt. No layer takes the payload: Route tells where a
+// key lives and how far that is.
+func (d *Daemon) Route(ctx context.Context, key overlay.ID, payload []byte) (overlay.Receipt, error) {
+	if len(payload) > overlay.MaxPayload {
+		return overlay.Receipt{}, fmt.Errorf("route %s: payload of %d bytes where %d are allowed", key.Short(), len(payload), overlay.MaxPayload)
+	}
+	payload = bytes.Clone(payload)
+	type outcome struct {
+		receipt overlay.Receipt
+		ok      bool
+	}
+	o, err := ask(ctx, d, func(answer func(outcome)) {
+		d.node.Overlay.Route(wire.Overlay, key, payload, func(r overlay.Receipt, ok bool) { answer(outcome{r, ok}) })
+	})
+	if err == nil && !o.ok {
+		err = ErrNoRoot
+	}
+	if err != nil {
+		return overlay.Receipt{}, fmt.Errorf("route %s: %w", key.Short(), err)
+	}
+	return o.receipt, nil
+}
+
+// Subscribe joins a group, or changes the node's weight there: how many clients
+// stand behind it. The node does not remember its groups for its next start.
+func (d *Daemon) Subscribe(ctx context.Context, group overlay.ID, weight int) error {
+	if err := d.do(ctx, func() { d.node.Scribe.Join(group, weight) }); err != nil {
+		return fmt.Errorf("subscribe to %s: %w", group.Short(), err)
+	}
+	return nil
+}
+
+// Unsubscribe leaves a group.
+func (d *Daemon) Unsubscribe(ctx context.Context, group overlay.ID) error {
+	if err := d.do(ctx, func() { d.node.Scribe.Leave(group) }); err != nil {
+		return fmt.Errorf("unsubscribe from %s: %w", group.Short(), err)
+	}
+	return nil
+}
+
+// Publish sends a message of at most scribe.MaxPayload bytes to a group, of
+// which the node need not be a subscriber, and returns when the group's root has
+// it. If it returns an error, the message may reach the subscribers all the same.
+func (d *Daemon) Publish(ctx context.Context, group overlay.ID, payload []byte) error {
+	if len(payload) > scribe.MaxPayload {
+		return fmt.Errorf("publish to %s: payload of %d bytes where %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
+	}
+	ok, err := ask(ctx, d, func(answer func(bool)) { d.node.Scribe.Publish(group, payload, answer) })
+	if err == nil && !ok {
+		err = ErrNoRoot
+	}
+	if err != nil {
+		return fmt.Errorf("publish to %s: %w", group.Short(), err)
+	}
+	return nil
+}
+
+// A Status is a snapshot of a node.
+type Status struct {
+	Peer      string   // its peer id
+	Addrs     []string // where it believes it can be dialled, as others are told to join through it
+	Refusals  []libp2p.Refusal
+	Transport libp2p.Stats
+	Loop      loop.Stats
+	Store     store.Stats
+
+	// What follows is zero while the node does not know its network.
+
+	Network string // its name
+	Hash    wire.Hash
+	ID      overlay.ID
+	State   overlay.State
+	Size    int           // members of the network, as estimated
+	Leaf    []overlay.ID  // members of the node's leaf, itself included
+	Hosts   []overlay.ID  // members that act for it while it is a client
+	Overlay overlay.Stats //
+	Scribe  scribe.Stats  //
+	Places  []Place       // in the trees of groups
+}
+
+// A Place is a node's place in the tree of a group.
+type Place struct {
+	Group overlay.ID
+	scribe.Place
+}
+
+// Status returns a snapshot of the node.
+func (d *Daemon) Status(ctx context.Context) (Status, error) {
+	s := Status{
+		Peer:      libp2p.Text(d.host.ID()),
+		Addrs:     d.host.Addrs(),
+		Refusals:  d.host.Refusals(),
+		Transport: d.host.Stats(),
+		Loop:      d.loop.Stats(),
+		Store:     d.disk.Stats(),
+	}
+	select {
+	case <-d.joined:
+	default:
+		return s, nil
+	}
+	if err := d.do(ctx, func() { d.inspect(&s) }); err != nil {
+		return s, fmt.Errorf("status: %w", err)
+	}
+	return s, nil
+}
+
+// inspect adds what the node knows.
+func (d *Daemon) inspect(s *Status) {
+	o, trees := d.node.Overlay, d.node.Scribe
+	s.Hash = wire.HashOf(d.home.Descriptor)
+	s.Network = d.home.network.Name
+	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), trees.Stats()
+	s.Size = s.Overlay.EstimatedN
+	s.Leaf, s.Hosts = ids(o.Leaf().Members()), ids(o.Hosts())
+	for _, g := range trees.Groups() {
+		if p, ok := trees.Place(g); ok {
+			s.Places = append(s.Places, Place{g, p})
+		}
+	}
+}
+
+func ids(of []*overlay.Contact) []overlay.ID {
+	var out []overlay.ID
+	for _, c := range of {
+		out = append(out, c.ID)
+	}
+	return out
+}
