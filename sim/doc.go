@@ -4,7 +4,7 @@
 // functions, encode the same frames and cannot tell the difference, because
 // they touch the world only through the doors of internal/env, and this package
 // keeps the promises of those doors a second time. One goroutine takes events
-// from one heap, in the order of their times, and gives each to its node. There
+// from one calendar, in the order of their times, and gives each to its node. There
 // is nothing else that moves, so one seed gives one run, bit for bit, and
 // [World.TraceHash] says whether two runs were the same.
 //

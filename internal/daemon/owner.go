@@ -115,6 +115,7 @@ func (d *Daemon) Publish(ctx context.Context, group overlay.ID, payload []byte) 
 // A Status is a snapshot of a node.
 type Status struct {
 	Peer      string   // its peer id
+	Listens   []string // multiaddrs it listens at
 	Addrs     []string // where it believes it can be dialled, as others are told to join through it
 	Refusals  []libp2p.Refusal
 	Transport libp2p.Stats
@@ -145,6 +146,7 @@ type Place struct {
 func (d *Daemon) Status(ctx context.Context) (Status, error) {
 	s := Status{
 		Peer:      libp2p.Text(d.host.ID()),
+		Listens:   d.host.Listens(),
 		Addrs:     d.host.Addrs(),
 		Refusals:  d.host.Refusals(),
 		Transport: d.host.Stats(),

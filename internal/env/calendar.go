@@ -23,7 +23,7 @@ import (
 // queue (CACM, 1988): an entry waits on one of the sheets of its day, unsorted,
 // and is sorted when the day has come. Few entries need no ring.
 type Calendar[K any] struct {
-	// What most calls touch comes first, in one cache line and a half.
+	// What most calls touch comes first, in two cache lines.
 	list  []entry[K] // what was planned for today, sorted; before todo it is done
 	todo  int
 	near  pile[K]    // what was added since for today, or for earlier
@@ -54,7 +54,7 @@ const (
 	ringFrom   = 64 // entries that make a ring worth while
 	dayHolds   = 8  // entries of a day, at most, when the ring is laid out
 	sheetHolds = 7
-	freshHolds = 16
+	freshHolds = 16 // entries that wait to be put on sheets together
 	samples    = 64 // entries that are looked at to choose the length of a day
 )
 

@@ -153,14 +153,22 @@ func (h *Host) Peer() env.Peer {
 	return peerOf(peer.AddrInfo{ID: h.host.ID(), Addrs: h.host.Addrs()})
 }
 
-// Addrs are the host's addresses in the form that others give to --bootstrap.
+// Addrs are the host's addresses in the form that others give to --bootstrap:
+// as far as it knows them, proven or not. Those that are private are among them
+// only where that is allowed, which a network's descriptor may say.
 func (h *Host) Addrs() []string {
-	addrs, err := peer.AddrInfoToP2pAddrs(&peer.AddrInfo{ID: h.host.ID(), Addrs: h.host.Addrs()})
-	if err != nil {
-		return nil // a peer id that cannot be written; ours can
-	}
 	var out []string
-	for _, a := range addrs {
+	for _, a := range h.host.Addrs() {
+		out = append(out, fmt.Sprintf("%v/p2p/%v", a, h.host.ID()))
+	}
+	return out
+}
+
+// Listens are the multiaddrs the host listens at, with the ports it was given if
+// it was left free to choose.
+func (h *Host) Listens() []string {
+	var out []string
+	for _, a := range h.host.Network().ListenAddresses() {
 		out = append(out, a.String())
 	}
 	return out

@@ -1,0 +1,201 @@
+package scribe
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/plant"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+// onJoin takes a Join that was sent to this node by name.
+func (s *Scribe) onJoin(from env.PeerID, j *scribepb.Join) error {
+	c, err := s.node.OpenRecord(j.Record)
+	if err != nil || c.Peer.ID != from {
+		s.stats.Garbage++
+		return env.ErrFrame
+	}
+	id := overlay.ID(j.Group)
+	g := s.groups[id]
+	switch {
+	case s.node.State() != overlay.Active:
+		s.sendDrop(c.Peer, id)
+	case !c.Member:
+		g = s.group(id)
+		s.accept(g, c, j)
+		if !g.root && len(g.parents) == 0 && !g.seeking {
+			s.seek(g)
+		}
+	case g == nil || !overlay.Nearer(id, s.node.ID(), c.ID) && !plant.Cycle:
+		s.sendDrop(c.Peer, id)
+	default:
+		s.accept(g, c, j)
+	}
+	return nil
+}
+
+// accept takes a child on, or sends it on to one of the children when there are
+// enough.
+func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join) {
+	weight := min(j.Weight, uint32(s.cfg.MaxWeight*max(s.node.Count(0), 1)))
+	known := g.child(s.links[c.Peer.ID])
+	if known == nil && c.Member && g.members() >= s.cfg.FanOut && s.farthest(g, c.ID) == nil {
+		if to := s.pick(g, c.ID); to != nil {
+			s.redirect(g, c.Peer, to)
+			return
+		}
+	}
+	l := s.link(c)
+	if known == nil {
+		g.children = append(g.children, child{link: l, weight: weight, client: !c.Member})
+		l.down.add(g.id, weight)
+		l.renewed = s.clock.Now()
+	} else {
+		l.down.change(g.id, known.weight, weight)
+		known.weight, known.moving = weight, time.Time{}
+	}
+	s.send(c.Peer, &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
+		Group: g.id[:], Record: s.node.Self().Raw,
+	}}})
+	for _, r := range g.recent {
+		if !slices.Contains(j.Have, r.id) && s.clock.Now().Sub(r.at) < recentLife {
+			s.sendDown(l, g.id, r.id, r.frame)
+		}
+	}
+	s.weigh(g)
+	s.pushDown(g)
+}
+
+// farthest returns the child farthest from the key that may be asked to move,
+// if it is farther than id.
+func (s *Scribe) farthest(g *group, id overlay.ID) *child {
+	var far *child
+	for i := range g.children {
+		c := &g.children[i]
+		if !c.client && c.moving.IsZero() && overlay.Nearer(g.id, id, c.link.contact.ID) &&
+			(far == nil || overlay.Nearer(g.id, far.link.contact.ID, c.link.contact.ID)) {
+			far = c
+		}
+	}
+	return far
+}
+
+// pick chooses the child under which another is to hang: nearer to the key than
+// that one, and with the least below it.
+func (s *Scribe) pick(g *group, below overlay.ID) *child {
+	var best *child
+	for i := range g.children {
+		c := &g.children[i]
+		if !c.client && c.moving.IsZero() && overlay.Nearer(g.id, c.link.contact.ID, below) &&
+			(best == nil || c.weight+c.given < best.weight+best.given) {
+			best = c
+		}
+	}
+	return best
+}
+
+func (s *Scribe) redirect(g *group, who env.Peer, to *child) {
+	to.given++
+	s.stats.Pushed++
+	s.sendRedirect(g, who, to.link.contact)
+}
+
+func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
+	s.send(who, &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{
+		Group: g.id[:], Record: to.Raw,
+	}}})
+}
+
+// pushDown asks the farthest children to move below nearer ones as long as there
+// are more than the fan-out. A child stays one until it has its new parent.
+func (s *Scribe) pushDown(g *group) {
+	now := s.clock.Now()
+	for i := range g.children {
+		if c := &g.children[i]; !c.moving.IsZero() && now.Sub(c.moving) >= pushPause {
+			c.moving = time.Time{} // it did not find its way; ask somebody again
+		}
+	}
+	for g.members() > s.cfg.FanOut {
+		far := s.farthest(g, g.id)
+		if far == nil {
+			break
+		}
+		to := s.pick(g, far.link.contact.ID)
+		if to == nil {
+			break
+		}
+		far.moving = now
+		s.redirect(g, far.link.peer, to)
+	}
+	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return !c.moving.IsZero() }) {
+		g.pushing = true
+		s.after(pushPause, task{kind: taskPush, group: g.id})
+	}
+}
+
+// forgetChild ends an edge down.
+func (s *Scribe) forgetChild(g *group, l *link) {
+	g.children = slices.DeleteFunc(g.children, func(c child) bool {
+		if c.link == l {
+			l.down.remove(g.id, c.weight)
+		}
+		return c.link == l
+	})
+	s.weigh(g)
+}
+
+// prune ends what a node has no use for: the whole group, or forwarding for
+// children that the parent has room for.
+func (s *Scribe) prune(g *group) {
+	if !g.idle() {
+		return
+	}
+	if len(g.children) == 0 {
+		if g.root && len(g.recent) > 0 {
+			return // children may still come from a lost root
+		}
+		for len(g.parents) > 0 {
+			s.leaveParent(g, g.parents[0])
+		}
+		delete(s.groups, g.id)
+		return
+	}
+	now := s.clock.Now()
+	if !g.root && len(g.parents) > 0 && (g.offered.IsZero() || now.Sub(g.offered) >= s.cfg.BeatInterval) {
+		g.offered = now
+		s.send(g.parents[0].peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
+	}
+}
+
+// onOffer answers how many more children there is room for; or hands on as many
+// as the parent has said.
+func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
+	g := s.groups[overlay.ID(m.Group)]
+	if g == nil || l == nil {
+		return
+	}
+	if !m.Reply {
+		if g.child(l) != nil {
+			s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
+				Group: m.Group, Room: uint32(max(s.cfg.FanOut-g.members(), 0)), Reply: true,
+			}}})
+		}
+		return
+	}
+	if len(g.parents) == 0 || g.parents[0] != l || !g.idle() {
+		return
+	}
+	for i := range min(int(m.Room), len(g.children)) {
+		s.sendRedirect(g, g.children[i].link.peer, l.contact)
+	}
+}
+
+// childLost ends all edges down to a peer.
+func (s *Scribe) childLost(l *link) {
+	for _, g := range s.sorted(func(g *group) bool { return g.child(l) != nil }) {
+		s.forgetChild(g, l)
+		s.prune(g)
+	}
+}

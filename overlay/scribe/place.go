@@ -1,0 +1,45 @@
+package scribe
+
+import "tidings/overlay"
+
+// A Place is a node's place in a group's tree, for those who look from outside.
+type Place struct {
+	Root     bool
+	Own      int          // weight of the node's own subscription
+	Weight   int          // clients at and below it, as it knows
+	Parents  []overlay.ID // at most one; two for a client
+	Children []overlay.ID
+}
+
+// Place returns the node's place in a group; ok is false if it has none.
+func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
+	g := s.groups[id]
+	if g == nil {
+		return Place{}, false
+	}
+	p = Place{Root: g.root, Own: int(g.own), Weight: int(g.weight())}
+	for _, l := range g.parents {
+		p.Parents = append(p.Parents, l.contact.ID)
+	}
+	for _, c := range g.children {
+		p.Children = append(p.Children, c.link.contact.ID)
+	}
+	return p, true
+}
+
+// Parent returns the node's (first) parent in a group; ok is false if it has none.
+func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
+	if g := s.groups[id]; g != nil && len(g.parents) > 0 {
+		return g.parents[0].contact.ID, true
+	}
+	return overlay.ID{}, false
+}
+
+// Groups returns the groups in which the node has a place, in their order.
+func (s *Scribe) Groups() []overlay.ID {
+	var of []overlay.ID
+	for _, g := range s.sorted(func(*group) bool { return true }) {
+		of = append(of, g.id)
+	}
+	return of
+}

@@ -1,0 +1,192 @@
+package scribe
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/plant"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+// seek looks for a parent: along the route to the root, or, for a client, at the
+// members that act for it.
+func (s *Scribe) seek(g *group) {
+	g.seeking, g.tries = true, 0
+	s.seekNow(g)
+}
+
+func (s *Scribe) seekAgain(g *group, now time.Time) {
+	if g == nil || !g.seeking || now.Before(g.seekDue) {
+		return
+	}
+	if g.tries < 8 {
+		g.tries++
+	}
+	s.seekNow(g)
+}
+
+func (s *Scribe) seekNow(g *group) {
+	hosts := s.node.Hosts()
+	client := s.node.State() == overlay.Attached
+	if g.root || !client && len(g.parents) > 0 || g.own == 0 && len(g.children) == 0 {
+		g.seeking, g.target = false, ""
+		return
+	}
+	wait := s.spread(min(joinPatience<<g.tries, joinPauseMax))
+	g.seekDue = s.clock.Now().Add(wait)
+	s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
+	g.target = ""
+	s.stats.Joins++
+	if !client {
+		s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.weight())), func(overlay.Receipt, bool) {})
+		return
+	}
+	complete := true
+	for _, h := range hosts {
+		if !slices.ContainsFunc(g.parents, func(l *link) bool { return l.peer.ID == h.Peer.ID }) {
+			complete = false
+			s.send(h.Peer, s.join(g, g.share(0 == len(g.parents))))
+		}
+	}
+	g.seeking = !complete
+}
+
+// share is the weight told to a parent: the first is told all of it.
+func (g *group) share(first bool) uint32 {
+	if first {
+		return g.weight()
+	}
+	return 0
+}
+
+func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
+	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight}
+	for _, r := range g.recent {
+		j.Have = append(j.Have, r.id)
+	}
+	return &scribepb.Message{Body: &scribepb.Message_Join{Join: j}}
+}
+
+// onRedirect moves this node below another parent, if that one is nearer to the
+// key. The old edge stays until the new one stands.
+func (s *Scribe) onRedirect(from env.PeerID, m *scribepb.Redirect) error {
+	g := s.groups[overlay.ID(m.Group)]
+	to, err := s.node.OpenRecord(m.Record)
+	if err != nil {
+		s.stats.Garbage++
+		return env.ErrFrame
+	}
+	if g == nil || g.root || !to.Member || s.node.State() != overlay.Active {
+		return nil
+	}
+	current := len(g.parents) > 0
+	if current && g.parents[0].peer.ID != from || !current && !g.seeking ||
+		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
+		return nil
+	}
+	g.target = to.Peer.ID
+	if !current { // give the named parent its time to answer
+		g.seekDue = s.clock.Now().Add(joinPatience)
+		s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
+	}
+	s.stats.Joins++
+	s.link(to) // so that Accept finds who it is from
+	s.send(to.Peer, s.join(g, g.weight()))
+	return nil
+}
+
+// onAccept takes the parent that has accepted this node.
+func (s *Scribe) onAccept(from env.PeerID, m *scribepb.Accept) error {
+	c, err := s.node.OpenRecord(m.Record)
+	if err != nil || c.Peer.ID != from {
+		s.stats.Garbage++
+		return env.ErrFrame
+	}
+	if s.takeParent(overlay.ID(m.Group), c) {
+		return nil
+	}
+	s.sendPart(c.Peer, overlay.ID(m.Group))
+	return nil
+}
+
+// takeParent makes the node that has accepted this one its parent, unless it has
+// one, or that one cannot be.
+func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact) bool {
+	g := s.groups[id]
+	client := s.node.State() == overlay.Attached
+	switch {
+	case g == nil || g.root || g.own == 0 && len(g.children) == 0:
+		return false
+	case slices.ContainsFunc(g.parents, func(l *link) bool { return l.peer.ID == c.Peer.ID }):
+		return true
+	case client:
+		if !slices.ContainsFunc(s.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
+			return false
+		}
+	case !overlay.Nearer(id, c.ID, s.node.ID()) && !plant.Cycle:
+		return false
+	case len(g.parents) > 0 && g.target != c.Peer.ID:
+		return false // I have one
+	case len(g.parents) > 0:
+		s.leaveParent(g, g.parents[0])
+	}
+	l := s.link(c)
+	g.target = ""
+	g.parents = append(g.parents, l)
+	told := g.share(len(g.parents) == 1)
+	l.up.add(g.id, told)
+	if len(g.parents) == 1 {
+		g.sent = told
+	}
+	if !client {
+		g.seeking = false
+	}
+	s.startBeat(l)
+	s.weigh(g)
+	s.prune(g)
+	return true
+}
+
+// leaveParent ends an edge up and tells the parent.
+func (s *Scribe) leaveParent(g *group, l *link) {
+	s.forgetParent(g, l)
+	s.sendPart(l.peer, g.id)
+}
+
+// forgetParent ends an edge up.
+func (s *Scribe) forgetParent(g *group, l *link) {
+	for i, p := range g.parents {
+		if p != l {
+			continue
+		}
+		if i == 0 {
+			l.up.remove(g.id, g.sent)
+		} else {
+			l.up.remove(g.id, 0)
+		}
+		g.parents = slices.Delete(g.parents, i, i+1)
+		if i == 0 && len(g.parents) > 0 { // the second now counts
+			g.sent = 0
+			s.weigh(g)
+		}
+		return
+	}
+}
+
+// reseat leaves the parents that are none to stay with, and looks for others.
+func (s *Scribe) reseat(stays func(*group, *link) bool) {
+	leaves := func(g *group) bool {
+		return slices.ContainsFunc(g.parents, func(l *link) bool { return !stays(g, l) })
+	}
+	for _, g := range s.sorted(leaves) {
+		for _, l := range slices.Clone(g.parents) {
+			if !stays(g, l) {
+				s.leaveParent(g, l)
+			}
+		}
+		s.seek(g)
+	}
+}
