@@ -221,6 +221,10 @@ func (n *Node) sortedPeers() []*peer {
 	for _, p := range n.peers {
 		of = append(of, p)
 	}
+	return sortPeers(of)
+}
+
+func sortPeers(of []*peer) []*peer {
 	slices.SortFunc(of, func(a, b *peer) int { return cmp.Compare(a.id, b.id) })
 	return of
 }

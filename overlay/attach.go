@@ -77,7 +77,13 @@ func (n *Node) attach(p *peer) bool {
 
 // clientList returns the clients this member acts for, by peer id.
 func (n *Node) clientList() []*peer {
-	return slices.DeleteFunc(n.sortedPeers(), func(p *peer) bool { return p.hosts || p.attached.IsZero() })
+	var of []*peer
+	for _, p := range n.peers {
+		if !p.hosts && !p.attached.IsZero() {
+			of = append(of, p)
+		}
+	}
+	return sortPeers(of)
 }
 
 // expireClients forgets clients that have been silent too long.

@@ -61,7 +61,8 @@ type report struct {
 	Err     string     `json:",omitempty"`
 	Root    overlay.ID `json:",omitzero"`
 	Status  *Status    `json:",omitempty"`
-	Listens []string   `json:",omitempty"` // first news
+	Listens []string   `json:",omitempty"` // first news: where it listens
+	Addrs   []string   `json:",omitempty"` // and can be joined through
 	Group   overlay.ID `json:",omitzero"`  // news of a delivery
 	Payload string     `json:",omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"tidings/overlay"
+	"tidings/overlay/libp2p"
 )
 
 // A swarm is some node processes on loopback, and a client.
@@ -149,6 +150,25 @@ func (s *swarm) burst(group overlay.ID, from *process, count int) (payloads []st
 	return payloads
 }
 
+// cost says what had to be done twice so far, by all live nodes.
+func (s *swarm) cost() string {
+	var rerouted, repeated, resent, lost, full, inbox, rate uint64
+	for _, p := range s.nodes {
+		st := p.status()
+		rerouted += st.Overlay.Rerouted
+		repeated += st.Scribe.Repeated
+		resent += st.Scribe.Resent
+		lost += st.Scribe.Lost
+		for _, c := range []libp2p.ClassStats{st.Transport.Control, st.Transport.Bulk} {
+			full += c.Drops.QueueFull
+			inbox += c.Drops.Inbox
+			rate += c.Drops.Rate
+		}
+	}
+	return fmt.Sprintf("%d hops silent, %d downs resent, %d repeated, %d lost; frames dropped: %d queue full, %d inbox full, %d over the rate",
+		rerouted, resent, repeated, lost, full, inbox, rate)
+}
+
 // A stream publishes one message after another until it is ended.
 type stream struct {
 	end  chan struct{}
@@ -229,7 +249,7 @@ func TestEightProcesses(t *testing.T) {
 	payloads = append(payloads, s.burst(group, s.nodes[1], 500)...)
 	tell("500 published by a subscriber")
 	within(t, 20*time.Second, "1,000 messages arrive once", func() error { return gotOnce(group, six, payloads) })
-	tell("1,000 messages arrived")
+	tell("1,000 messages arrived; %s", s.cost())
 
 	stranger := launch(t, "stranger", role{Dir: t.TempDir(), Listen: anyPort, Bootstrap: through, Network: "other"})
 	s.refused(stranger, founder)
@@ -320,7 +340,7 @@ func TestEightProcesses(t *testing.T) {
 		payloads := s.burst(g, returned[1], 100)
 		within(t, 20*time.Second, "messages arrive once", func() error { return gotOnce(g, everybody, payloads) })
 	}
-	tell("all right again %.1f s after the restart", time.Since(back).Seconds())
+	tell("all right again %.1f s after the restart; %s", time.Since(back).Seconds(), s.cost())
 
 	s.inGoodOrder(append(s.nodes, client))
 	tell("all have left")

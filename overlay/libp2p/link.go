@@ -76,7 +76,7 @@ type link struct {
 	key   linkKey
 	count *classCounters
 	queue *queue
-	wake  chan struct{} // holds one token if the peer has come by
+	wake  chan struct{}            // holds one token if the peer has come by
 	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
 }
 

@@ -48,7 +48,7 @@ func (s *Scribe) seekNow(g *group) {
 	for _, h := range hosts {
 		if !slices.ContainsFunc(g.parents, func(l *link) bool { return l.peer.ID == h.Peer.ID }) {
 			complete = false
-			s.send(h.Peer, s.join(g, g.share(0 == len(g.parents))))
+			s.send(h.Peer, s.join(g, g.share(len(g.parents) == 0)))
 		}
 	}
 	g.seeking = !complete
