@@ -191,6 +191,9 @@ func (n *Node) spread(d time.Duration) time.Duration { // d give or take a quart
 
 // Run does what is due and returns when it wants to be run next.
 func (n *Node) Run(now time.Time) time.Time {
+	if n.state == Left {
+		return time.Time{}
+	}
 	for {
 		t, at, ok := n.cal.Pop(now)
 		if !ok {

@@ -77,9 +77,14 @@ func (w *ways) expire(now time.Time) {
 }
 
 // Route sends a payload of at most MaxPayload bytes towards the root of key and
-// calls done with the root's receipt, or with false when RouteDeadline is over.
+// calls done with the root's receipt, or with false when RouteDeadline is over (or
+// the node has left).
 // The root's layer has then taken the payload at least once.
 func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
+	if n.state == Left {
+		done(Receipt{}, false)
+		return
+	}
 	now := n.clock.Now()
 	w := &passage{
 		id:       n.rand.Uint64(),

@@ -12,10 +12,17 @@ const (
 )
 
 // dice returns the stream of one purpose of one host.
-func dice(seed uint64, purpose, host int, life uint32) *rand.Rand {
+func dice(seed uint64, purpose, host int, life uint32) (p rand.PCG) {
 	a := scatter(seed ^ scatter(uint64(purpose)<<32|uint64(life)))
-	return rand.New(rand.NewPCG(a, scatter(a^uint64(host))))
+	p.Seed(a, scatter(a^uint64(host)))
+	return p
 }
+
+// throw is a number from 0 up to 1.
+func throw(p *rand.PCG) float64 { return unit(p.Uint64()) }
+
+// unit is x as a number from 0 up to 1.
+func unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }
 
 // scatter is the finaliser of SplitMix64: near numbers come out far apart.
 func scatter(x uint64) uint64 {

@@ -25,7 +25,7 @@ type batch struct {
 func (d *disk) commit(ops []env.Op, done func(error)) {
 	w := d.host.world
 	d.host.stats.Commits++
-	d.last = max(d.last, w.now+between(d.host.doorDice, syncLeast, syncMost))
+	d.last = max(d.last, w.now+between(&d.host.doorDice, syncLeast, syncMost))
 	d.pending = append(d.pending, batch{ops, done})
 	w.push(d.last, d.host, durable, 0)
 }
@@ -41,7 +41,7 @@ func (d *disk) sync() {
 // crash makes some of the oldest batches durable, as the dice will, and forgets
 // the others.
 func (d *disk) crash() {
-	kept := d.host.doorDice.IntN(len(d.pending) + 1)
+	kept := int(throw(&d.host.doorDice) * float64(len(d.pending)+1))
 	for _, b := range d.pending[:kept] {
 		d.write(b.ops)
 	}

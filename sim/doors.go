@@ -19,13 +19,14 @@ type doors struct {
 // env opens the doors for the present life.
 func (h *Host) env() env.Env {
 	d := &doors{h, h.life}
+	nodeDice := dice(h.world.config.Seed, forNode, int(h.index), h.life)
 	return env.Env{
 		Clock:   d,
 		Network: d,
 		Fetcher: d,
 		Worker:  d,
 		Store:   d,
-		Rand:    dice(h.world.config.Seed, forNode, int(h.index), h.life),
+		Rand:    rand.New(&nodeDice),
 		Log:     slog.New(virtual{h.world.config.Log, h.clock}).With("host", h.Index()),
 	}
 }
@@ -64,8 +65,8 @@ const (
 	syncLeast, syncMost       = time.Millisecond, 10 * time.Millisecond // of a disk
 )
 
-func between(r *rand.Rand, least, most time.Duration) int64 {
-	return int64(least) + r.Int64N(int64(most-least))
+func between(p *rand.PCG, least, most time.Duration) int64 {
+	return int64(least) + int64(throw(p)*float64(most-least))
 }
 
 // Fetch implements env.Fetcher.
@@ -75,7 +76,7 @@ func (d *doors) Fetch(handle env.Handle, r env.Request) {
 	}
 	h := d.host
 	h.stats.Fetches++
-	delay := between(h.doorDice, fetchLeast, fetchMost)
+	delay := between(&h.doorDice, fetchLeast, fetchMost)
 	item := h.world.fetches.put(fetch{handle, r, h.world.now + delay/2})
 	h.world.push(h.world.now+delay, h, fetched, item)
 }
@@ -95,7 +96,7 @@ func (d *doors) Do(pure, done func()) {
 	}
 	pure()
 	h := d.host
-	h.world.push(h.world.now+between(h.doorDice, computeLeast, computeMost), h, computed, h.world.dones.put(done))
+	h.world.push(h.world.now+between(&h.doorDice, computeLeast, computeMost), h, computed, h.world.dones.put(done))
 }
 
 // Commit implements env.Store.

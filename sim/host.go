@@ -40,6 +40,7 @@ type Host struct {
 	ranAt    int64   // instant of the last alarm that ran the node
 	spins    int     // how many did so at that instant
 	clockOff int64   // nanoseconds
+	doorDice rand.PCG
 	stats    Stats
 
 	open bool
@@ -52,7 +53,7 @@ type Host struct {
 	blamed map[int32]*blame // by the index of the peer
 	disk   *disk
 
-	linkDice, doorDice *rand.Rand
+	linkDice rand.PCG
 
 	build func(env.Env) env.Node
 }
@@ -64,7 +65,7 @@ func (w *World) Host(c HostConfig) *Host {
 	var seed [ed25519.SeedSize]byte
 	keyDice := dice(w.config.Seed, forKey, i, 0)
 	for b := range seed {
-		seed[b] = byte(keyDice.Uint32())
+		seed[b] = byte(keyDice.Uint64())
 	}
 	key := ed25519.NewKeyFromSeed(seed[:])
 	h := &Host{

@@ -79,8 +79,7 @@ func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
 	from := l.side(h)
 	peer := l.ends[1-from]
 	h.stats.Sent[class].add(msg)
-	jitter, fate := unit(h.linkDice.Uint64()), h.linkDice.Uint64()
-	lateness := h.linkDice.Uint64()
+	jitter, fate, lateness := throw(&h.linkDice), h.linkDice.Uint64(), throw(&h.linkDice)
 
 	f := &w.config.Faults
 	const bits, mask = 21, 1<<21 - 1
@@ -108,13 +107,13 @@ func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
 	}
 }
 
-// late turns a throw of dice into an extra delay of at least a nanosecond.
-func (w *World) late(throw uint64) int64 {
+// late turns a throw of the dice into an extra delay of at least a nanosecond.
+func (w *World) late(lateness float64) int64 {
 	most := w.config.Faults.Late
 	if most == 0 {
 		most = time.Second
 	}
-	return 1 + int64(unit(throw)*float64(most))
+	return 1 + int64(lateness*float64(most))
 }
 
 // receive hands a frame to the node of a host.

@@ -41,6 +41,3 @@ func Plane(seed uint64) Topology {
 		return min(max(time.Duration(d), planeNearest), planeFurther)
 	}
 }
-
-// unit is x as a number from 0 up to 1.
-func unit(x uint64) float64 { return float64(x>>11) / (1 << 53) }

@@ -342,6 +342,20 @@ func TestEightProcesses(t *testing.T) {
 	}
 	tell("all right again %.1f s after the restart; %s", time.Since(back).Seconds(), s.cost())
 
+	// One is killed and is back before its death was noticed.
+	hasty := s.nodes[2]
+	hasty.kill()
+	s.nodes[2] = hasty.again()
+	s.nodes[2].ready()
+	back = time.Now()
+	within(t, 60*time.Second, "a hasty member is back", func() error {
+		if err := s.together(); err != nil {
+			return err
+		}
+		return s.routes(40, 2*time.Second)
+	})
+	tell("a member that was killed and started at once is back after %.1f s", time.Since(back).Seconds())
+
 	s.inGoodOrder(append(s.nodes, client))
 	tell("all have left")
 }

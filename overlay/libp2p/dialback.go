@@ -29,9 +29,12 @@ const (
 	maxAsked, maxBacked = 8, 4
 	backTime            = 5 * time.Second
 
-	// dialBackEvery is how often a peer is served, maxDialBacks how many are
-	// at once. Others are told to try again.
+	// dialBackEvery is how often a peer is served in the long run, and
+	// dialBackBurst how often at once: a node that is started anew has to prove
+	// itself anew. maxDialBacks are served at once. Others are told to try
+	// again.
 	dialBackEvery = time.Minute
+	dialBackBurst = 4
 	maxDialBacks  = 4
 
 	nonceSize   = 16

@@ -85,6 +85,9 @@ func TestJoinTakesTheDescriptor(t *testing.T) {
 			t.Fatalf("join %q: %x, %v", name, got, err)
 		}
 		b.start()
+		if p := next(t, "the peer it joined through", b.found); p.ID != a.ID() {
+			t.Errorf("found %+v", p)
+		}
 		a.Send(b.Peer(), env.Control, []byte("welcome"))
 		next(t, "a frame", b.letters)
 		if again, err := b.Join(t.Context()); err != nil || string(again) != string(got) {

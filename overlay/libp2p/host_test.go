@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -321,5 +322,43 @@ func TestRunWantsANetwork(t *testing.T) {
 	h := made(t, func(c *Config) { c.Descriptor = nil })
 	if err := h.Run(t.Context(), Events{}); !errors.Is(err, ErrNoNetwork) {
 		t.Errorf("Run: %v", err)
+	}
+}
+
+// A link that could not be made waits ever longer, but not for a peer that has
+// come by itself, as one does that was started anew.
+func TestLinkDoesNotRestWhenThePeerComesBy(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), running(t, nil)
+	resting := &link{wake: make(chan struct{}, 1)}
+	key := linkKey{b.host.ID(), env.Bulk}
+	a.links.mu.Lock()
+	a.links.all[key] = resting
+	a.links.mu.Unlock()
+	woken := make(chan struct{})
+	go func() {
+		defer close(woken)
+		resting.rest(t.Context(), time.Hour)
+	}()
+	b.Send(a.Peer(), env.Control, []byte("I am back"))
+	next(t, "the link to go on", woken)
+}
+
+func TestAddressesAreWhereItListens(t *testing.T) {
+	t.Parallel()
+	h := made(t, nil)
+	listens, addrs := h.Listens(), h.Addrs()
+	if len(listens) != 2 || len(addrs) != 2 {
+		t.Fatalf("listens at %q, is at %q", listens, addrs)
+	}
+	for i, a := range addrs {
+		if strings.Contains(listens[i], "/0") || !strings.HasSuffix(a, "/p2p/"+Text(h.ID())) || !slices.Contains(addrs, listens[i]+"/p2p/"+Text(h.ID())) {
+			t.Errorf("listens at %q, is at %q", listens[i], a)
+		}
+	}
+	// A network that does not say so allows no private addresses.
+	unknown := made(t, func(c *Config) { c.Descriptor = nil })
+	if addrs := unknown.Addrs(); len(addrs) > 0 {
+		t.Errorf("gives out %q", addrs)
 	}
 }

@@ -54,10 +54,10 @@ type ledger struct {
 
 type page struct {
 	used    time.Time
-	faults  []time.Time // the last, at most maxFaults
-	gated   time.Time   // until then
-	refusal Refusal     // zero: none
-	served  time.Time   // a dial-back
+	faults  []time.Time   // the last, at most maxFaults
+	gated   time.Time     // until then
+	refusal Refusal       // zero: none
+	backs   *rate.Limiter // dial-backs
 	control *budget
 	bulk    *budget
 }
@@ -77,6 +77,7 @@ func (l *ledger) page(p peer.ID, now time.Time) *page {
 		g = &page{
 			control: &budget{rate.NewLimiter(controlFrames, controlFrameBurst), rate.NewLimiter(controlBytes, controlByteBurst)},
 			bulk:    &budget{rate.NewLimiter(bulkFrames, bulkFrameBurst), rate.NewLimiter(bulkBytes, bulkByteBurst)},
+			backs:   rate.NewLimiter(rate.Every(dialBackEvery), dialBackBurst),
 		}
 		l.pages[p] = g
 	}
@@ -196,10 +197,5 @@ func (l *ledger) gates(now time.Time) (n int) {
 func (l *ledger) serve(p peer.ID, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	g := l.page(p, now)
-	if now.Sub(g.served) < dialBackEvery {
-		return false
-	}
-	g.served = now
-	return true
+	return l.page(p, now).backs.AllowN(now, 1)
 }

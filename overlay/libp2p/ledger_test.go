@@ -82,3 +82,18 @@ func TestBudgetOutlivesAStream(t *testing.T) {
 		t.Error("a budget should grow with time")
 	}
 }
+
+func TestDialBacksAreOneAMinuteInTheLongRun(t *testing.T) {
+	l := newLedger()
+	for i := range dialBackBurst {
+		if !l.serve("p", noon) {
+			t.Errorf("start %d was not served", i)
+		}
+	}
+	if l.serve("p", noon) || !l.serve("q", noon) {
+		t.Error("one who asks too often is not served, another is")
+	}
+	if !l.serve("p", noon.Add(dialBackEvery)) || l.serve("p", noon.Add(dialBackEvery)) {
+		t.Error("a minute should be good for one more")
+	}
+}

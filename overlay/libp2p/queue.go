@@ -5,7 +5,7 @@ import "sync"
 const (
 	// What may wait for one link and class. Beyond, the oldest frame goes:
 	// the newest says most about the present.
-	maxQueue      = 256
+	maxQueue      = 1024
 	maxQueueBytes = 4 << 20
 )
 

@@ -2,7 +2,6 @@ package scribe
 
 import (
 	"bytes"
-	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -65,6 +64,10 @@ func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
 	if l != nil {
 		to = l.peer
 		l.renewed = s.clock.Now()
+		l.listFor = 0
+		if !match {
+			l.listFor = m.Nonce
+		}
 	} else {
 		match = m.Count == 0
 	}
@@ -83,7 +86,7 @@ func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 	var all []*scribepb.Edge
 	for _, g := range s.sorted(func(g *group) bool { return len(g.parents) > 0 }) {
 		for i, p := range g.parents {
-			if p == l {
+			if p.link == l {
 				e := &scribepb.Edge{Group: g.id[:]}
 				if i == 0 {
 					e.Weight = g.sent
@@ -103,7 +106,7 @@ func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 			last = overlay.ID(bytes.Repeat([]byte{0xff}, len(last)))
 		}
 		s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
-			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part,
+			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part, Nonce: m.Nonce,
 		}}})
 		first = next(last)
 	}
@@ -122,6 +125,9 @@ func next(id overlay.ID) overlay.ID {
 // onList takes the edges as the child knows them: weights, and, unless the list
 // is partial, which there are.
 func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
+	if !m.Partial && l != nil && (m.Nonce == 0 || m.Nonce != l.listFor) {
+		return // late: the edges may be others by now
+	}
 	var strange []overlay.ID
 	named := make(map[overlay.ID]bool, len(m.Edges))
 	for _, e := range m.Edges {
@@ -164,7 +170,7 @@ func (s *Scribe) onDrop(l *link, m *scribepb.Drop) {
 		if g == nil {
 			continue
 		}
-		if slices.Contains(g.parents, l) {
+		if g.parent(l) != nil {
 			s.forgetParent(g, l)
 			s.seek(g)
 		} else if g.target == l.peer.ID && g.seeking {

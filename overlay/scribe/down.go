@@ -49,15 +49,15 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join) {
 	}
 	l := s.link(c)
 	if known == nil {
-		g.children = append(g.children, child{link: l, weight: weight, client: !c.Member})
+		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member})
 		l.down.add(g.id, weight)
 		l.renewed = s.clock.Now()
 	} else {
 		l.down.change(g.id, known.weight, weight)
-		known.weight, known.moving = weight, time.Time{}
+		known.edge, known.weight, known.moving = j.Edge, weight, time.Time{}
 	}
 	s.send(c.Peer, &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
-		Group: g.id[:], Record: s.node.Self().Raw,
+		Group: g.id[:], Record: s.node.Self().Raw, Edge: j.Edge,
 	}}})
 	for _, r := range g.recent {
 		if !slices.Contains(j.Have, r.id) && s.clock.Now().Sub(r.at) < recentLife {
@@ -157,7 +157,7 @@ func (s *Scribe) prune(g *group) {
 			return // children may still come from a lost root
 		}
 		for len(g.parents) > 0 {
-			s.leaveParent(g, g.parents[0])
+			s.leaveParent(g, g.parents[0].link)
 		}
 		delete(s.groups, g.id)
 		return
@@ -165,7 +165,7 @@ func (s *Scribe) prune(g *group) {
 	now := s.clock.Now()
 	if !g.root && len(g.parents) > 0 && (g.offered.IsZero() || now.Sub(g.offered) >= s.cfg.BeatInterval) {
 		g.offered = now
-		s.send(g.parents[0].peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
+		s.send(g.parents[0].link.peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
 	}
 }
 
@@ -184,7 +184,7 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 		}
 		return
 	}
-	if len(g.parents) == 0 || g.parents[0] != l || !g.idle() {
+	if len(g.parents) == 0 || g.parents[0].link != l || !g.idle() {
 		return
 	}
 	for i := range min(int(m.Room), len(g.children)) {

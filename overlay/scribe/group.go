@@ -6,6 +6,7 @@ import (
 
 	"tidings/internal/env"
 	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
 )
 
 // A group is this node's part in one tree.
@@ -13,7 +14,7 @@ type group struct {
 	id       overlay.ID
 	own      uint32 // weight of the node's own subscription; 0: none
 	root     bool
-	parents  []*link // at most one; a client has up to two, and counts at the first
+	parents  []parent // at most one; a client has up to two, and counts at the first
 	children []child
 	sent     uint32 // weight last told to the first parent
 	recent   []recent
@@ -21,15 +22,23 @@ type group struct {
 	seeking bool
 	seekDue time.Time
 	tries   int
+	asking  uint64     // names the edge that is sought
 	target  env.PeerID // the parent asked by name, if any
 
 	pushing bool      // a look at children asked to move is due
 	offered time.Time // when the parent was last asked to take the children
 }
 
+// A parent is an edge up.
+type parent struct {
+	link *link
+	edge uint64 // its name
+}
+
 // A child is an edge down.
 type child struct {
 	link   *link
+	edge   uint64 // its name
 	weight uint32
 	client bool
 	given  uint32    // children sent to it
@@ -86,6 +95,16 @@ func (g *group) child(l *link) *child {
 	return nil
 }
 
+// parent returns the edge up on a link, or nil.
+func (g *group) parent(l *link) *parent {
+	for i := range g.parents {
+		if g.parents[i].link == l {
+			return &g.parents[i]
+		}
+	}
+	return nil
+}
+
 // members counts the children that count against the fan-out.
 func (g *group) members() (count int) {
 	for i := range g.children {
@@ -106,16 +125,16 @@ func (s *Scribe) group(id overlay.ID) *group {
 	return g
 }
 
-func (s *Scribe) onPart(l *link, id overlay.ID) {
-	g := s.groups[id]
+func (s *Scribe) onPart(l *link, m *scribepb.Part) {
+	g := s.groups[overlay.ID(m.Group)]
 	if g == nil || l == nil {
 		return
 	}
-	if g.child(l) != nil {
+	if c := g.child(l); c != nil && (m.Edge == 0 || m.Edge == c.edge) {
 		s.forgetChild(g, l)
 		s.prune(g)
 	}
-	if slices.Contains(g.parents, l) {
+	if p := g.parent(l); p != nil && (m.Edge == 0 || m.Edge == p.edge) {
 		s.forgetParent(g, l)
 		s.seek(g)
 	}
@@ -128,7 +147,7 @@ func (s *Scribe) becomeRoot(g *group) {
 		return
 	}
 	for len(g.parents) > 0 {
-		s.leaveParent(g, g.parents[0])
+		s.leaveParent(g, g.parents[0].link)
 	}
 	g.root, g.seeking, g.target = true, false, ""
 }
@@ -149,8 +168,9 @@ func (s *Scribe) LeafChanged() {
 		for _, g := range s.sorted(func(*group) bool { return true }) {
 			g.root = false
 			for len(g.children) > 0 { // a client has none
-				s.sendPart(g.children[0].link.peer, g.id)
-				s.forgetChild(g, g.children[0].link)
+				c := g.children[0]
+				s.sendPart(c.link.peer, g.id, c.edge)
+				s.forgetChild(g, c.link)
 			}
 			s.prune(g)
 		}
@@ -171,7 +191,7 @@ func (s *Scribe) PeerGone(id env.PeerID) {
 		return
 	}
 	l.out, l.queue = nil, nil
-	for _, g := range s.sorted(func(g *group) bool { return slices.Contains(g.parents, l) }) {
+	for _, g := range s.sorted(func(g *group) bool { return g.parent(l) != nil }) {
 		s.forgetParent(g, l)
 		s.seek(g)
 	}

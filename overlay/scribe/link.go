@@ -23,6 +23,7 @@ type link struct {
 	beating   bool
 	beatNonce uint64 // of the Beat that is out; 0: none
 	beatTries int
+	listFor   uint64 // the peer's Beat that its List is to answer; 0: none
 
 	out   []sent // Downs not acknowledged, the oldest first
 	queue []sent // Downs that wait for the window
@@ -105,8 +106,8 @@ func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
 	s.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
 }
 
-func (s *Scribe) sendPart(to env.Peer, id overlay.ID) {
-	s.send(to, &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id[:]}}})
+func (s *Scribe) sendPart(to env.Peer, id overlay.ID, edge uint64) {
+	s.send(to, &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id[:], Edge: edge}}})
 }
 
 func (s *Scribe) sendDrop(to env.Peer, ids ...overlay.ID) {
@@ -205,23 +206,24 @@ func (s *Scribe) onGot(l *link, m *scribepb.Got) {
 }
 
 // onDown takes a message from a parent: acknowledges it, passes it on, and tells
-// one that is no parent any longer.
+// one that is no parent any longer. While a parent is sought, anybody may be the
+// one: its first Down can overtake its Accept.
 func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 	id := overlay.ID(m.Group)
 	s.stats.Received++
-	g := s.groups[id]
-	l := s.links[from]
-	if g == nil || l == nil {
+	g, l := s.groups[id], s.links[from]
+	if l != nil {
+		l.got = append(l.got, m.Id)
+		s.flushSoon(l, gotDelay)
+	} else {
 		s.send(env.Peer{ID: from}, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{m.Id}}}})
-		s.sendPart(env.Peer{ID: from}, id)
-		return
 	}
-	l.got = append(l.got, m.Id)
-	s.flushSoon(l, gotDelay)
-	if !slices.Contains(g.parents, l) && g.target != from && !g.seeking {
-		s.sendPart(l.peer, id)
+	if g == nil || !g.seeking && g.target != from && g.parent(l) == nil {
+		s.sendPart(env.Peer{ID: from}, id, 0)
 	}
-	s.pass(g, l, m.Id, m.Payload, frame)
+	if g != nil {
+		s.pass(g, l, m.Id, m.Payload, frame)
+	}
 }
 
 // flushSoon makes sure that what waits on a link goes within d.
@@ -256,7 +258,7 @@ func (s *Scribe) weigh(g *group) {
 	if len(g.parents) == 0 || g.weight() == g.sent {
 		return
 	}
-	l := g.parents[0]
+	l := g.parents[0].link
 	if !slices.Contains(l.weights, g.id) {
 		l.weights = append(l.weights, g.id)
 	}
@@ -268,7 +270,7 @@ func (s *Scribe) flushWeights(l *link) {
 	slices.SortFunc(l.weights, func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range l.weights {
 		g := s.groups[id]
-		if g == nil || len(g.parents) == 0 || g.parents[0] != l || g.weight() == g.sent {
+		if g == nil || len(g.parents) == 0 || g.parents[0].link != l || g.weight() == g.sent {
 			continue
 		}
 		l.up.change(id, g.sent, g.weight())

@@ -18,8 +18,8 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 		return Place{}, false
 	}
 	p = Place{Root: g.root, Own: int(g.own), Weight: int(g.weight())}
-	for _, l := range g.parents {
-		p.Parents = append(p.Parents, l.contact.ID)
+	for _, up := range g.parents {
+		p.Parents = append(p.Parents, up.link.contact.ID)
 	}
 	for _, c := range g.children {
 		p.Children = append(p.Children, c.link.contact.ID)
@@ -30,7 +30,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 // Parent returns the node's (first) parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 	if g := s.groups[id]; g != nil && len(g.parents) > 0 {
-		return g.parents[0].contact.ID, true
+		return g.parents[0].link.contact.ID, true
 	}
 	return overlay.ID{}, false
 }

@@ -11,7 +11,7 @@ func (s *Scribe) planted() {
 	if plant.Cycle { // ask a child to be the parent
 		for _, g := range s.sorted(func(g *group) bool { return len(g.parents) == 1 && g.members() > 0 && g.target == "" }) {
 			i := slices.IndexFunc(g.children, func(c child) bool { return !c.client })
-			g.target = g.children[i].link.peer.ID
+			g.target, g.asking = g.children[i].link.peer.ID, s.rand.Uint64()|1
 			s.send(g.children[i].link.peer, s.join(g, g.weight()))
 		}
 	}

@@ -257,7 +257,7 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	case *scribepb.Message_Redirect:
 		return s.onRedirect(from, b.Redirect)
 	case *scribepb.Message_Part:
-		s.onPart(l, overlay.ID(b.Part.Group))
+		s.onPart(l, b.Part)
 	case *scribepb.Message_Down:
 		s.onDown(from, b.Down, frame)
 	case *scribepb.Message_Got:

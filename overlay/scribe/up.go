@@ -15,6 +15,7 @@ import (
 // members that act for it.
 func (s *Scribe) seek(g *group) {
 	g.seeking, g.tries = true, 0
+	g.asking = s.rand.Uint64() | 1
 	s.seekNow(g)
 }
 
@@ -46,7 +47,7 @@ func (s *Scribe) seekNow(g *group) {
 	}
 	complete := true
 	for _, h := range hosts {
-		if !slices.ContainsFunc(g.parents, func(l *link) bool { return l.peer.ID == h.Peer.ID }) {
+		if g.parent(s.links[h.Peer.ID]) == nil {
 			complete = false
 			s.send(h.Peer, s.join(g, g.share(len(g.parents) == 0)))
 		}
@@ -63,7 +64,7 @@ func (g *group) share(first bool) uint32 {
 }
 
 func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
-	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight}
+	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.asking}
 	for _, r := range g.recent {
 		j.Have = append(j.Have, r.id)
 	}
@@ -83,11 +84,11 @@ func (s *Scribe) onRedirect(from env.PeerID, m *scribepb.Redirect) error {
 		return nil
 	}
 	current := len(g.parents) > 0
-	if current && g.parents[0].peer.ID != from || !current && !g.seeking ||
+	if current && g.parents[0].link.peer.ID != from || !current && !g.seeking ||
 		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
 		return nil
 	}
-	g.target = to.Peer.ID
+	g.target, g.asking = to.Peer.ID, s.rand.Uint64()|1
 	if !current { // give the named parent its time to answer
 		g.seekDue = s.clock.Now().Add(joinPatience)
 		s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
@@ -105,23 +106,27 @@ func (s *Scribe) onAccept(from env.PeerID, m *scribepb.Accept) error {
 		s.stats.Garbage++
 		return env.ErrFrame
 	}
-	if s.takeParent(overlay.ID(m.Group), c) {
-		return nil
+	if !s.takeParent(overlay.ID(m.Group), c, m.Edge) {
+		s.sendPart(c.Peer, overlay.ID(m.Group), m.Edge)
 	}
-	s.sendPart(c.Peer, overlay.ID(m.Group))
 	return nil
 }
 
 // takeParent makes the node that has accepted this one its parent, unless it has
-// one, or that one cannot be.
-func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact) bool {
+// one, or that one cannot be, or the edge is not the one it asked for last.
+func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool {
 	g := s.groups[id]
 	client := s.node.State() == overlay.Attached
 	switch {
 	case g == nil || g.root || g.own == 0 && len(g.children) == 0:
 		return false
-	case slices.ContainsFunc(g.parents, func(l *link) bool { return l.peer.ID == c.Peer.ID }):
+	case g.parent(s.links[c.Peer.ID]) != nil:
+		if edge == g.asking {
+			g.parent(s.links[c.Peer.ID]).edge = edge
+		}
 		return true
+	case edge != g.asking:
+		return false
 	case client:
 		if !slices.ContainsFunc(s.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
 			return false
@@ -131,11 +136,11 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact) bool {
 	case len(g.parents) > 0 && g.target != c.Peer.ID:
 		return false // I have one
 	case len(g.parents) > 0:
-		s.leaveParent(g, g.parents[0])
+		s.leaveParent(g, g.parents[0].link)
 	}
 	l := s.link(c)
 	g.target = ""
-	g.parents = append(g.parents, l)
+	g.parents = append(g.parents, parent{l, edge})
 	told := g.share(len(g.parents) == 1)
 	l.up.add(g.id, told)
 	if len(g.parents) == 1 {
@@ -152,14 +157,15 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact) bool {
 
 // leaveParent ends an edge up and tells the parent.
 func (s *Scribe) leaveParent(g *group, l *link) {
+	edge := g.parent(l).edge
 	s.forgetParent(g, l)
-	s.sendPart(l.peer, g.id)
+	s.sendPart(l.peer, g.id, edge)
 }
 
 // forgetParent ends an edge up.
 func (s *Scribe) forgetParent(g *group, l *link) {
 	for i, p := range g.parents {
-		if p != l {
+		if p.link != l {
 			continue
 		}
 		if i == 0 {
@@ -179,12 +185,12 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 // reseat leaves the parents that are none to stay with, and looks for others.
 func (s *Scribe) reseat(stays func(*group, *link) bool) {
 	leaves := func(g *group) bool {
-		return slices.ContainsFunc(g.parents, func(l *link) bool { return !stays(g, l) })
+		return slices.ContainsFunc(g.parents, func(p parent) bool { return !stays(g, p.link) })
 	}
 	for _, g := range s.sorted(leaves) {
-		for _, l := range slices.Clone(g.parents) {
-			if !stays(g, l) {
-				s.leaveParent(g, l)
+		for _, p := range slices.Clone(g.parents) {
+			if !stays(g, p.link) {
+				s.leaveParent(g, p.link)
 			}
 		}
 		s.seek(g)

@@ -276,6 +276,7 @@ type Join struct {
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`      // of the child-to-be; at most 1 KiB
 	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`     // clients at and below it
 	Have          []uint64               `protobuf:"fixed64,4,rep,packed,name=have,proto3" json:"have,omitempty"` // messages it has had lately; at most 64
+	Edge          uint64                 `protobuf:"fixed64,5,opt,name=edge,proto3" json:"edge,omitempty"`        // chosen at random by the child: names the edge that is to be
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -336,6 +337,13 @@ func (x *Join) GetHave() []uint64 {
 		return x.Have
 	}
 	return nil
+}
+
+func (x *Join) GetEdge() uint64 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
 }
 
 // Publish carries a message to the root.
@@ -404,6 +412,7 @@ type Accept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the parent; at most 1 KiB
+	Edge          uint64                 `protobuf:"fixed64,3,opt,name=edge,proto3" json:"edge,omitempty"`   // of the Join
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -450,6 +459,13 @@ func (x *Accept) GetRecord() []byte {
 		return x.Record
 	}
 	return nil
+}
+
+func (x *Accept) GetEdge() uint64 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
 }
 
 // Redirect sends a child, or one that would be, to another parent, which is
@@ -511,6 +527,7 @@ func (x *Redirect) GetRecord() []byte {
 type Part struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Edge          uint64                 `protobuf:"fixed64,2,opt,name=edge,proto3" json:"edge,omitempty"` // which edge ends, so that a late Part ends no other; 0: whichever there is
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -550,6 +567,13 @@ func (x *Part) GetGroup() []byte {
 		return x.Group
 	}
 	return nil
+}
+
+func (x *Part) GetEdge() uint64 {
+	if x != nil {
+		return x.Edge
+	}
+	return 0
 }
 
 // Down carries a message from parent to child. It is the same for all children
@@ -781,6 +805,7 @@ type List struct {
 	Last          []byte                 `protobuf:"bytes,2,opt,name=last,proto3" json:"last,omitempty"`
 	Edges         []*Edge                `protobuf:"bytes,3,rep,name=edges,proto3" json:"edges,omitempty"`      // by group; at most 512
 	Partial       bool                   `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"` // there may be others in the range
+	Nonce         uint64                 `protobuf:"fixed64,5,opt,name=nonce,proto3" json:"nonce,omitempty"`    // of the Beat that called for it, unless partial
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -841,6 +866,13 @@ func (x *List) GetPartial() bool {
 		return x.Partial
 	}
 	return false
+}
+
+func (x *List) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
 }
 
 type Edge struct {
@@ -1021,24 +1053,27 @@ const file_scribe_proto_rawDesc = "" +
 	" \x01(\v2\x14.tidings.scribe.ListH\x00R\x04list\x12*\n" +
 	"\x04drop\x18\v \x01(\v2\x14.tidings.scribe.DropH\x00R\x04drop\x12-\n" +
 	"\x05offer\x18\f \x01(\v2\x15.tidings.scribe.OfferH\x00R\x05offerB\x06\n" +
-	"\x04body\"`\n" +
+	"\x04body\"t\n" +
 	"\x04Join\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\rR\x06weight\x12\x12\n" +
-	"\x04have\x18\x04 \x03(\x06R\x04have\"I\n" +
+	"\x04have\x18\x04 \x03(\x06R\x04have\x12\x12\n" +
+	"\x04edge\x18\x05 \x01(\x06R\x04edge\"I\n" +
 	"\aPublish\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x06R\x02id\x12\x18\n" +
-	"\apayload\x18\x03 \x01(\fR\apayload\"6\n" +
+	"\apayload\x18\x03 \x01(\fR\apayload\"J\n" +
 	"\x06Accept\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\"8\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\x12\x12\n" +
+	"\x04edge\x18\x03 \x01(\x06R\x04edge\"8\n" +
 	"\bRedirect\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\"\x1c\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\"0\n" +
 	"\x04Part\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\fR\x05group\"F\n" +
+	"\x05group\x18\x01 \x01(\fR\x05group\x12\x12\n" +
+	"\x04edge\x18\x02 \x01(\x06R\x04edge\"F\n" +
 	"\x04Down\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x06R\x02id\x12\x18\n" +
@@ -1051,12 +1086,13 @@ const file_scribe_proto_rawDesc = "" +
 	"\x06digest\x18\x03 \x01(\x06R\x06digest\"5\n" +
 	"\aBeatAck\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
-	"\x05match\x18\x02 \x01(\bR\x05match\"v\n" +
+	"\x05match\x18\x02 \x01(\bR\x05match\"\x8c\x01\n" +
 	"\x04List\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\fR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\fR\x04last\x12*\n" +
 	"\x05edges\x18\x03 \x03(\v2\x14.tidings.scribe.EdgeR\x05edges\x12\x18\n" +
-	"\apartial\x18\x04 \x01(\bR\apartial\"4\n" +
+	"\apartial\x18\x04 \x01(\bR\apartial\x12\x14\n" +
+	"\x05nonce\x18\x05 \x01(\x06R\x05nonce\"4\n" +
 	"\x04Edge\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\"\x1e\n" +

@@ -1,0 +1,346 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/libp2p"
+	"tidings/overlay/scribe"
+)
+
+// patience is how long a test waits for what should come soon.
+const patience = 30 * time.Second
+
+// A member is a daemon that runs in the test's own process.
+type member struct {
+	*Daemon
+	got chan scribe.Delivery
+	end context.CancelFunc
+	ran chan error // Run's result
+}
+
+// opened opens a daemon on loopback that logs for the test.
+func opened(t *testing.T, c Config) *member {
+	t.Helper()
+	logged := &logbook{}
+	m := &member{got: make(chan scribe.Delivery, 1000), ran: make(chan error, 1), end: func() {}}
+	if c.Listen == nil {
+		c.Listen = anyPort
+	}
+	c.Deliver = func(d scribe.Delivery) { m.got <- d }
+	c.Log = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.Daemon = d
+	t.Cleanup(func() {
+		m.end()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", c.Dir, logged)
+		}
+	})
+	return m
+}
+
+// running opens a daemon and runs it until the test ends, or stop.
+func running(t *testing.T, c Config) *member {
+	t.Helper()
+	m := opened(t, c)
+	ctx, end := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		m.ran <- m.Run(ctx)
+	}()
+	m.end = func() { end(); <-ended }
+	return m
+}
+
+// stop ends a daemon in good order.
+func (m *member) stop(t *testing.T) {
+	t.Helper()
+	m.end()
+	if err := <-m.ran; err != nil {
+		t.Errorf("Run: %v", err)
+	}
+}
+
+func (m *member) status(t *testing.T) Status {
+	t.Helper()
+	s, err := m.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// knows waits until a member is active and knows so many members.
+func (m *member) knows(t *testing.T, count int) Status {
+	t.Helper()
+	var s Status
+	within(t, patience, fmt.Sprintf("a leaf of %d", count), func() error {
+		if s = m.status(t); s.State != overlay.Active || len(s.Leaf) != count {
+			return fmt.Errorf("%v, knows %d", s.State, len(s.Leaf))
+		}
+		return nil
+	})
+	return s
+}
+
+// hears waits for a message and sees that it comes once.
+func (m *member) hears(t *testing.T, group overlay.ID, payload string) {
+	t.Helper()
+	for {
+		select {
+		case d := <-m.got:
+			if d.Group == group && string(d.Payload) == payload {
+				return
+			}
+		case <-time.After(patience):
+			t.Fatalf("%q does not come", payload)
+		}
+	}
+}
+
+// logbook keeps what many goroutines log.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *logbook) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func founding(t *testing.T, name string) Config {
+	n := laboratory(name)
+	return Config{Dir: t.TempDir(), Found: &n}
+}
+
+func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
+	t.Parallel()
+	a := running(t, founding(t, "pair"))
+	first := a.knows(t, 1)
+	joining := Config{Dir: t.TempDir(), Bootstrap: first.Addrs}
+	b := running(t, joining)
+	second := b.knows(t, 2)
+	a.knows(t, 2)
+	if second.Network != "pair" || second.Hash != first.Hash || second.Size != 2 {
+		t.Errorf("joined network %q %v of %d, not %q %v", second.Network, second.Hash, second.Size, "pair", first.Hash)
+	}
+
+	group := overlay.Key("pair", "https://example.org/feed")
+	subscribed := func(m *member) {
+		t.Helper()
+		if err := m.Subscribe(t.Context(), group, 3); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish := func(m *member, payload string) error { return m.Publish(t.Context(), group, []byte(payload)) }
+	subscribed(a)
+	subscribed(b)
+	within(t, patience, "both count", func() error {
+		for _, m := range []*member{a, b} {
+			for _, p := range m.status(t).Places {
+				if p.Root && p.Weight == 6 {
+					return nil
+				}
+			}
+		}
+		return errors.New("no root knows of six clients")
+	})
+	for _, m := range []*member{a, b} {
+		payload := "from " + m.status(t).Peer
+		if err := publish(m, payload); err != nil {
+			t.Fatal(err)
+		}
+		a.hears(t, group, payload)
+		b.hears(t, group, payload)
+	}
+	got, err := a.Route(t.Context(), second.ID, nil)
+	if err != nil || got.Root != second.ID || got.Hops != 1 {
+		t.Errorf("the root of a node's id is %s after %d hops, %v", got.Root.Short(), got.Hops, err)
+	}
+
+	within(t, patience, "a is remembered", func() error {
+		if b.status(t).Overlay.Known != 1 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	b.stop(t)
+	if s := a.knows(t, 1); s.Overlay.Deaths != 0 {
+		t.Error("b left without a word")
+	}
+	if err := publish(b, "too late"); !errors.Is(err, ErrStopped) {
+		t.Errorf("publish on a node that has stopped: %v", err)
+	}
+
+	b = running(t, Config{Dir: joining.Dir, Listen: second.Listens})
+	if back := b.knows(t, 2); back.ID != second.ID {
+		t.Error("b came back as another")
+	}
+	a.knows(t, 2)
+	subscribed(b)
+	within(t, patience, "b hears of its group again", func() error {
+		if err := publish(a, "welcome back"); err != nil {
+			return err
+		}
+		select {
+		case <-b.got:
+			return nil
+		default:
+			return errors.New("nothing yet")
+		}
+	})
+	if err := b.Unsubscribe(t.Context(), group); err != nil {
+		t.Fatal(err)
+	}
+	b.stop(t)
+	a.stop(t)
+}
+
+func TestFounderAloneComesBack(t *testing.T) {
+	t.Parallel()
+	c := founding(t, "alone")
+	a := running(t, c)
+	before := a.knows(t, 1)
+	a.stop(t)
+	b := running(t, Config{Dir: c.Dir})
+	if after := b.knows(t, 1); after.ID != before.ID || after.Hash != before.Hash {
+		t.Error("it came back as another")
+	}
+	b.stop(t)
+	again := running(t, c) // the flags that founded it say nothing new
+	again.knows(t, 1)
+	again.stop(t)
+}
+
+func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
+	t.Parallel()
+	a := running(t, founding(t, "one"))
+	there := a.knows(t, 1)
+
+	other := founding(t, "two")
+	other.Bootstrap = there.Addrs
+	b := running(t, other)
+	for _, m := range []*member{a, b} {
+		within(t, patience, "a refusal on both sides", func() error {
+			for _, r := range m.status(t).Refusals {
+				if r.Words == `this node belongs to network "one", not "two"` && r.ByUs == (m == a) {
+					return nil
+				}
+			}
+			return fmt.Errorf("refusals: %v", m.status(t).Refusals)
+		})
+	}
+	b.stop(t)
+
+	c := opened(t, Config{Dir: t.TempDir(), Bootstrap: there.Addrs, Network: "three"})
+	err := c.Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), `refused: this node belongs to network "one", not "three"`) {
+		t.Errorf("Run: %v", err)
+	}
+	if err := c.Subscribe(t.Context(), overlay.ID{}, 1); !errors.Is(err, ErrStopped) {
+		t.Errorf("subscribe on a node that never joined: %v", err)
+	}
+	a.stop(t)
+}
+
+func TestWaitingForANetworkEndsInGoodOrder(t *testing.T) {
+	t.Parallel()
+	peer := libp2p.Text(wire.PeerIDOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)))
+	a := running(t, Config{Dir: t.TempDir(), Bootstrap: []string{"/ip4/127.0.0.1/tcp/9/p2p/" + peer}})
+	within(t, patience, "an attempt", func() error {
+		if a.status(t).Transport.DialFailures == 0 {
+			return errors.New("none yet")
+		}
+		return nil
+	})
+	if s := a.status(t); s.State != overlay.Alone || s.Network != "" {
+		t.Errorf("it is %v in network %q", s.State, s.Network)
+	}
+	hurry, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Publish(hurry, overlay.ID{}, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("publish without a network: %v", err)
+	}
+	a.stop(t)
+}
+
+func TestSenderOfGarbageIsBlamed(t *testing.T) {
+	t.Parallel()
+	a := running(t, founding(t, "blame"))
+	there := a.knows(t, 1)
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	vandal, err := libp2p.New(libp2p.Config{Key: key, Descriptor: laboratory("blame").Descriptor(), Bootstrap: there.Addrs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer vandal.Close()
+	for range 16 {
+		vandal.Send(a.host.Peer(), env.Control, []byte("no frame"))
+	}
+	within(t, patience, "a vandal is shut out", func() error {
+		if s := a.status(t).Transport; s.Gated != 1 || s.BadFrames != 16 || s.Connections != 0 {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	a.stop(t)
+}
+
+func TestPayloadsOverTheLimitAreRefused(t *testing.T) {
+	t.Parallel()
+	a := running(t, founding(t, "big"))
+	a.knows(t, 1)
+	group := overlay.Key("big", "big")
+	if err := a.Subscribe(t.Context(), group, 1); err != nil {
+		t.Fatal(err)
+	}
+	big := bytes.Repeat([]byte("x"), overlay.MaxPayload+1)
+	if err := a.Publish(t.Context(), group, big[:scribe.MaxPayload+1]); err == nil {
+		t.Error("too large a message was published")
+	}
+	if _, err := a.Route(t.Context(), group, big); err == nil {
+		t.Error("too large a payload was routed")
+	}
+	if err := a.Publish(t.Context(), group, big[:scribe.MaxPayload]); err != nil {
+		t.Error(err)
+	}
+	a.hears(t, group, string(big[:scribe.MaxPayload]))
+	if _, err := a.Route(t.Context(), group, big[:overlay.MaxPayload]); err != nil {
+		t.Error(err)
+	}
+	if s := a.status(t); !slices.Equal(s.Leaf, []overlay.ID{s.ID}) {
+		t.Errorf("a leaf of %v", s.Leaf)
+	}
+	a.stop(t)
+}

@@ -1,0 +1,151 @@
+package daemon
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"tidings/internal/wire"
+)
+
+func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
+	t.Parallel()
+	network := laboratory("home")
+	found := func(dir string) Config { return Config{Dir: dir, Listen: anyPort, Found: &network} }
+	for _, c := range []struct {
+		name  string
+		spoil func(t *testing.T, dir string) Config
+		want  string
+	}{
+		{"no directory", func(*testing.T, string) Config { return found("") }, "no data directory given"},
+		{"no network", func(_ *testing.T, dir string) Config {
+			return Config{Dir: filepath.Join(dir, "new"), Listen: anyPort}
+		}, "belongs to no network yet"},
+		{"impossible network", func(_ *testing.T, dir string) Config {
+			return Config{Dir: dir, Listen: anyPort, Found: &wire.Network{Name: "two words"}}
+		}, "no spaces"},
+		{"founder that cannot be dialled", func(_ *testing.T, dir string) Config {
+			c := found(dir)
+			c.RefuseInbound = true
+			return c
+		}, "has to take connections"},
+		{"two names", func(_ *testing.T, dir string) Config {
+			c := found(dir)
+			c.Network = "elsewhere"
+			return c
+		}, "two names were given"},
+		{"other network", func(_ *testing.T, dir string) Config {
+			return Config{Dir: dir, Listen: anyPort, Network: "elsewhere"}
+		}, `belongs to network "home", not "elsewhere"`},
+		{"other parameters", func(_ *testing.T, dir string) Config {
+			other := network
+			other.Owners = 3
+			return Config{Dir: dir, Listen: anyPort, Found: &other}
+		}, `belongs to network "home" already`},
+		{"key is a text", func(t *testing.T, dir string) Config {
+			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
+			return found(dir)
+		}, "is damaged (no private key in PEM)"},
+		{"key is cut off", func(t *testing.T, dir string) Config {
+			write(t, filepath.Join(dir, identityFile), "-----BEGIN PRIVATE KEY-----\nMC4C\n-----END PRIVATE KEY-----\n", 0o600)
+			return found(dir)
+		}, "is damaged (asn1"},
+		{"key is a folder", func(t *testing.T, dir string) Config {
+			path := filepath.Join(dir, identityFile)
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			return found(dir)
+		}, "identity: "},
+		{"key of another kind", func(t *testing.T, dir string) Config {
+			// X25519, all zeros but for its header.
+			write(t, filepath.Join(dir, identityFile), "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VuBCIEIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n-----END PRIVATE KEY-----\n", 0o600)
+			return found(dir)
+		}, "is damaged (a key of type"},
+		{"network is a text", func(t *testing.T, dir string) Config {
+			write(t, filepath.Join(dir, networkFile), "home", 0o600)
+			return found(dir)
+		}, "remove it and join again"},
+		{"network is none", func(t *testing.T, dir string) Config {
+			write(t, filepath.Join(dir, networkFile), `{"descriptor":"AAAA"}`, 0o600)
+			return found(dir)
+		}, "not a network descriptor"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			good, err := Open(found(dir))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := good.Close(); err != nil {
+				t.Fatal(err)
+			}
+			d, err := Open(c.spoil(t, dir))
+			if err == nil {
+				t.Error("it was opened", d.Close())
+			} else if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v\nwant %q in it", err, c.want)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, text string, mode os.FileMode) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestIdentityIsItsOwnersAlone(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), identityFile)
+	made, err := identity(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := identity(path)
+	if err != nil || !made.Equal(read) {
+		t.Errorf("read another key than was made: %v", err)
+	}
+	if runtime.GOOS == "windows" {
+		return // its files have no such modes
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	for _, mode := range []os.FileMode{0o640, 0o604, 0o644} {
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := identity(path); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+			t.Errorf("mode %v: %v", mode, err)
+		}
+	}
+}
+
+func TestDirectoryHasOneNode(t *testing.T) {
+	t.Parallel()
+	network := laboratory("one")
+	c := Config{Dir: t.TempDir(), Listen: anyPort, Found: &network}
+	d, err := Open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("a second node: %v", err)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
