@@ -98,7 +98,7 @@ func (n *Node) meet(c *Contact) {
 		return
 	}
 	p := n.peers[c.Peer.ID]
-	if p == nil && n.dead.holds(c, n.clock.Now(), n.cfg.DeadInterval) {
+	if (p == nil || p.heard.IsZero()) && n.dead.holds(c, n.clock.Now()) {
 		return
 	}
 	p = n.introduce(c)

@@ -20,7 +20,7 @@ const (
 func (n *Node) chooseHosts() {
 	of := slices.DeleteFunc(slices.Clone(n.join.pool), func(c *Contact) bool {
 		p := n.peers[c.Peer.ID]
-		return p != nil && p.hosts || n.dead.holds(c, n.clock.Now(), n.cfg.DeadInterval)
+		return p != nil && p.hosts || n.dead.holds(c, n.clock.Now())
 	})
 	for _, c := range nearestN(of, n.self.ID, hostsWanted-len(n.hosts)) {
 		p := n.introduce(c)

@@ -45,12 +45,16 @@ func (g *graveyard) exhume(c *Contact) (undead bool) {
 	return false
 }
 
-// holds says whether hearsay about c has to be left alone: it died less than a
-// while ago, in the life its record is of.
-func (g *graveyard) holds(c *Contact, now time.Time, while time.Duration) bool {
+// hearsay is how long after a death others who speak of the dead are not heeded.
+// By then they have noticed, or it was no death.
+const hearsay = 15 * time.Second
+
+// holds says whether hearsay about c has to be left alone: it died a moment ago,
+// in the life its record is of.
+func (g *graveyard) holds(c *Contact, now time.Time) bool {
 	for _, d := range g.graves {
 		if d.contact.ID == c.ID {
-			return c.Issued <= d.contact.Issued && now.Sub(d.died) < while
+			return c.Issued <= d.contact.Issued && now.Sub(d.died) < hearsay
 		}
 	}
 	return false

@@ -231,7 +231,7 @@ func (n *Node) onFind(p *peer, m *overlaypb.Find) {
 			}
 		})
 		of = slices.DeleteFunc(of, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
-		r.Records = raws(of[:min(len(of), maxRecords)])
+		r.Records = raws(of)
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Nearby{Nearby: r}})
 }

@@ -16,6 +16,10 @@ const (
 	maxHeads   = 1024
 	maxDepth   = 255
 	maxHops    = 64
+	// maxRaws is how many bytes of records go into one message, so that with
+	// the rest it makes a frame, however long those are that others made. Who
+	// lacks more asks again.
+	maxRaws = 48 << 10
 	// MaxPayload is the size of the largest routed payload in bytes: what is
 	// left of a frame beside record, key and bookkeeping.
 	MaxPayload = env.MaxFrame - 4<<10
@@ -123,9 +127,15 @@ func (n *Node) open(records [][]byte) []*Contact {
 	return of
 }
 
+// raws returns the records of the first contacts, as many as one message takes.
 func raws(of []*Contact) [][]byte {
-	out := make([][]byte, 0, len(of))
+	out := make([][]byte, 0, min(len(of), maxRecords))
+	size := 0
 	for _, c := range of {
+		size += len(c.Raw)
+		if len(out) == maxRecords || size > maxRaws {
+			break
+		}
 		out = append(out, c.Raw)
 	}
 	return out

@@ -19,10 +19,12 @@ const (
 	holdLimit = 2 * time.Second
 	// retryFirst is how long an origin waits for a receipt at first.
 	retryFirst = 4 * time.Second
-	// maxWays bounds the messages remembered, maxHeld those that wait; more
-	// are dropped, and their origins try again.
+	// maxWays bounds the messages remembered, maxHeld those that wait, and
+	// maxLoad the bytes of others' payloads that no next hop has taken over
+	// yet; more are dropped, and their origins try again.
 	maxWays = 1 << 16
 	maxHeld = 1 << 10
+	maxLoad = 64 << 20
 )
 
 // A Receipt says what became of a routed message.
@@ -57,6 +59,7 @@ type ways struct {
 	on   map[uint64]*passage
 	old  []way // in the order of their end
 	head int   // of old; what stands before it is forgotten
+	load int   // bytes of the payloads kept
 }
 
 type way struct {
@@ -67,13 +70,30 @@ type way struct {
 // expire forgets what passed long ago.
 func (w *ways) expire(now time.Time) {
 	for w.head < len(w.old) && !w.old[w.head].end.After(now) {
-		delete(w.on, w.old[w.head].id)
+		id := w.old[w.head].id
+		if passed := w.on[id]; passed != nil {
+			w.unload(passed)
+			delete(w.on, id)
+		}
 		w.head++
 	}
 	if w.head > len(w.old)/2 {
 		w.old = slices.Delete(w.old, 0, w.head)
 		w.head = 0
 	}
+}
+
+// carry gives a passage the payload to carry, unload takes it away when nothing
+// is left to do with it.
+func (w *ways) carry(p *passage, payload []byte) {
+	w.unload(p)
+	p.msg.Payload = payload
+	w.load += len(payload)
+}
+
+func (w *ways) unload(p *passage) {
+	w.load -= len(p.msg.Payload)
+	p.msg.Payload = nil
 }
 
 // Route sends a payload of at most MaxPayload bytes towards the root of key and
@@ -101,6 +121,7 @@ func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Recei
 func (n *Node) enter(w *passage, now time.Time) {
 	w.since = now
 	n.ways.on[w.id] = w
+	n.ways.load += len(w.msg.Payload)
 	n.ways.old = append(n.ways.old, way{w.id, now.Add(wayLife)})
 }
 
@@ -121,7 +142,9 @@ func (n *Node) retry(w *passage, at time.Time) {
 	if !now.Before(w.deadline) {
 		n.stats.Failed++
 		done := w.done
-		w.done, w.due, w.msg.Payload = nil, time.Time{}, nil
+		n.unhold(w)
+		n.ways.unload(w)
+		w.done, w.due = nil, time.Time{}
 		done(Receipt{}, false)
 		return
 	}
@@ -144,6 +167,7 @@ func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
 			n.sendAck(p, w.receipt)
 		case m.Try > w.try && w.done == nil:
 			w.try, w.msg.Prev = m.Try, p.id
+			n.ways.carry(w, m.Payload)
 			n.ack(p, m)
 			n.anew(w, n.clock.Now())
 		default:
@@ -151,7 +175,7 @@ func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
 		}
 		return
 	}
-	if int(m.Hops)+1 >= maxHops || len(n.ways.on) >= maxWays {
+	if int(m.Hops)+1 >= maxHops || len(n.ways.on) >= maxWays || n.ways.load >= maxLoad {
 		n.stats.Dropped++
 		return
 	}
@@ -209,7 +233,9 @@ func (n *Node) arrived(w *passage) {
 }
 
 func (n *Node) receipted(w *passage) {
-	w.due, w.msg.Payload = time.Time{}, nil
+	n.unhold(w)
+	n.ways.unload(w)
+	w.due = time.Time{}
 	if w.done != nil {
 		n.stats.Receipts++
 		done := w.done
@@ -218,7 +244,9 @@ func (n *Node) receipted(w *passage) {
 		return
 	}
 	if w.msg.Prev != "" {
-		n.sendAck(n.acquaint(w.msg.Prev), w.receipt)
+		p := n.acquaint(w.msg.Prev)
+		n.sendAck(p, w.receipt)
+		n.forget(p)
 	}
 }
 
@@ -246,26 +274,28 @@ func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
 	if w == nil {
 		return
 	}
-	if w.next == p && w.sends == 1 && !w.due.IsZero() {
+	if w.next == p && w.sends == 1 && m.Try == w.try && !w.due.IsZero() {
 		p.sample(n.clock.Now().Sub(w.sent))
 	}
 	if !m.Receipt {
 		if w.next == p {
 			w.due = time.Time{}
+			if w.done == nil {
+				n.ways.unload(w) // its own now; a new try brings it again
+			}
 		}
 		return
 	}
-	if w.receipt == nil && w.msg.Prev != p.id {
-		m.Try = w.try
-		w.receipt = m
+	if w.receipt == nil && w.msg.Prev != p.id { // made anew: what else it carried goes no farther
+		w.receipt = &overlaypb.Ack{Id: w.id, Try: w.try, Receipt: true, Root: m.Root, Hops: m.Hops}
 		n.receipted(w)
 	}
 }
 
 // hopSilent routes around a hop that did not acknowledge.
 func (n *Node) hopSilent(w *passage, at time.Time) {
-	if w == nil || w.due.IsZero() || !w.due.Equal(at) {
-		return
+	if w == nil || w.next == nil || w.due.IsZero() || !w.due.Equal(at) {
+		return // held since, perhaps until the same instant
 	}
 	silent := w.next
 	silent.suspect = true
@@ -284,7 +314,7 @@ func (n *Node) tryOn(w *passage) {
 	if n.clock.Now().Sub(w.since) > hopLimit {
 		if w.done == nil {
 			n.stats.Dropped++
-			w.msg.Payload = nil
+			n.ways.unload(w)
 		}
 		return
 	}

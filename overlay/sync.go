@@ -57,7 +57,8 @@ func (n *Node) compare(p *peer) bool {
 
 func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
 	m := &overlaypb.Leaf{Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, Ask: ask, Records: raws(records)}
-	for _, c := range n.leaf.Members() {
+	members := n.leaf.Members()
+	for _, c := range members[:min(len(members), maxHeads)] { // no honest leaf grows so large
 		m.Ids = append(m.Ids, c.ID.head())
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: m}})

@@ -87,8 +87,8 @@ func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 	var typed []ma.Multiaddr
 	for _, s := range c.Bootstrap {
 		a, err := ma.NewMultiaddr(s)
-		if err == nil && a[len(a)-1].Code() != ma.P_P2P {
-			err = errors.New("it must end in /p2p/ and a peer id")
+		if err == nil && (len(a) < 2 || a[len(a)-1].Code() != ma.P_P2P) {
+			err = errors.New("it must be an address that ends in /p2p/ and a peer id")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("bootstrap address %q: %w", s, err)

@@ -125,7 +125,7 @@ func TestJoinNeedsSomebodyAndEndsWithItsContext(t *testing.T) {
 	if _, err := a.Join(t.Context()); !errors.Is(err, ErrNobody) {
 		t.Errorf("join: %v", err)
 	}
-	b := made(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, a.Addrs() })
+	b := made(t, func(c *Config) { c.Descriptor, c.Bootstrap = nil, made(t, nil).Addrs() })
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 	defer cancel()
 	if _, err := b.Join(ctx); !errors.Is(err, context.DeadlineExceeded) {
