@@ -70,6 +70,9 @@ func (n *Node) admit(p *peer) {
 		return
 	}
 	if n.leaf.Covers(c.ID) {
+		if n.leaf.Len() >= maxHeads && n.leaf.Has(c.ID) == nil {
+			return // no leaf of honest members is near as large
+		}
 		if n.leaf.Add(c) {
 			n.leafGrew()
 		}

@@ -128,12 +128,14 @@ func (n *Node) open(records [][]byte) []*Contact {
 }
 
 // raws returns the records of the first contacts, as many as one message takes.
+// raws returns the records of contacts, the first ones if not all fit into a
+// frame beside the rest of the message.
 func raws(of []*Contact) [][]byte {
-	out := make([][]byte, 0, min(len(of), maxRecords))
+	const room = env.MaxFrame - 12<<10
+	out := make([][]byte, 0, len(of))
 	size := 0
 	for _, c := range of {
-		size += len(c.Raw)
-		if len(out) == maxRecords || size > maxRaws {
+		if size += len(c.Raw) + 4; size > room || len(out) == maxRecords {
 			break
 		}
 		out = append(out, c.Raw)

@@ -274,8 +274,12 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 		p = n.acquaint(from)
 	}
 	n.heardFrom(p)
+	garbage := n.stats.Garbage
 	n.dispatch(p, m)
 	n.forget(p)
+	if n.stats.Garbage != garbage {
+		return ErrRecord // nobody passes on a record that he has not verified
+	}
 	return nil
 }
 

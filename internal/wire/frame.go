@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -33,6 +34,7 @@ var ErrFrame = fmt.Errorf("%w: not a frame", env.ErrFrame)
 // m is over MaxMessage: layers bound what they send.
 func AppendFrame(dst []byte, layer Layer, m proto.Message) []byte {
 	size := proto.Size(m)
+	dst = slices.Grow(dst, size+8) // the tag and the length beside it
 	dst = protowire.AppendTag(dst, protowire.Number(layer), protowire.BytesType)
 	dst = protowire.AppendVarint(dst, uint64(size))
 	start := len(dst)

@@ -88,7 +88,7 @@ func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 	for _, s := range c.Bootstrap {
 		a, err := ma.NewMultiaddr(s)
 		if err == nil && (len(a) < 2 || a[len(a)-1].Code() != ma.P_P2P) {
-			err = errors.New("it must be an address that ends in /p2p/ and a peer id")
+			err = errors.New("it must end in /p2p/ and a peer id, after an address")
 		}
 		if err != nil {
 			return nil, fmt.Errorf("bootstrap address %q: %w", s, err)
