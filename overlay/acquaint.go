@@ -30,7 +30,12 @@ func (n *Node) introduce(c *Contact) *peer {
 		p.told = false // a new life: it has forgotten me
 		if was.Member && !c.Member {
 			n.drop(p)
-		} else if n.leaf.Has(c.ID) != nil {
+			break
+		}
+		if c.Member {
+			p.attached = time.Time{} // nobody's client any longer
+		}
+		if n.leaf.Has(c.ID) != nil {
 			n.leaf.Add(c)
 			n.changed = true
 		}
@@ -101,7 +106,7 @@ func (n *Node) meet(c *Contact) {
 		return
 	}
 	p := n.peers[c.Peer.ID]
-	if (p == nil || p.heard.IsZero()) && n.dead.holds(c, n.clock.Now()) {
+	if (p == nil || p.heard.IsZero()) && n.dead.holds(c, n.clock.Now()) || p == nil && n.crowded() {
 		return
 	}
 	p = n.introduce(c)
@@ -115,6 +120,25 @@ func (n *Node) meet(c *Contact) {
 	}
 	p.candidate = true
 	n.probe(p)
+}
+
+// maxCandidates is how many members known by hearsay alone are waited for at
+// once: the largest leaf. Of more, who lives will speak for himself, or be spoken
+// of again.
+const maxCandidates = 1024
+
+// crowded says whether there are as many candidates as may be.
+func (n *Node) crowded() bool {
+	if len(n.peers) < maxCandidates {
+		return false
+	}
+	count := 0
+	for _, p := range n.peers {
+		if p.candidate {
+			count++
+		}
+	}
+	return count >= maxCandidates
 }
 
 // placed says whether a peer has a place: in leaf or table, as a client or as
@@ -176,7 +200,8 @@ const settleTime = 5 * time.Second
 
 // adopt takes over a later decision about the leaf's depth.
 func (n *Node) adopt(p *peer, depth int, decided uint64) {
-	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining {
+	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining ||
+		decided > n.latest() {
 		return
 	}
 	if to, ok := n.leaf.Adopt(n.self.ID.Common(p.contact.ID), depth, decided); ok {
@@ -186,6 +211,14 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 		}
 	}
 }
+
+// maxAhead is how far another's clock may be ahead: a decision about a leaf's depth
+// that claims to be from a later time is not believed, or nobody could ever
+// decide otherwise.
+const maxAhead = 24 * time.Hour
+
+// latest is the latest time at which a decision is believed to have been made.
+func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixMilli()) }
 
 // setDepth gives the leaf another depth. Members beyond it go into the table;
 // contacts of the table that are now within it are asked for the others.

@@ -3,6 +3,8 @@ package overlay
 import (
 	"slices"
 	"time"
+
+	"tidings/internal/env"
 )
 
 const (
@@ -26,6 +28,7 @@ func (n *Node) chooseHosts() {
 		p := n.introduce(c)
 		p.hosts = true
 		n.hosts = append(n.hosts, p)
+		p.probe = 0 // one that is out does not ask for it
 		n.probe(p)
 	}
 	if len(n.hosts) == 0 { // nobody is left: look again
@@ -73,6 +76,12 @@ func (n *Node) attach(p *peer) bool {
 	}
 	p.attached = n.clock.Now()
 	return true
+}
+
+// ActsFor says whether this member acts for a client.
+func (n *Node) ActsFor(id env.PeerID) bool {
+	p := n.peers[id]
+	return p != nil && !p.hosts && !p.attached.IsZero()
 }
 
 // clientList returns the clients this member acts for, by peer id.

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -27,8 +28,9 @@ type grave struct {
 
 func (g *graveyard) bury(c *Contact, now time.Time, missed bool) {
 	missed = g.exhume(c) || missed
-	if len(g.graves) == maxDead {
-		g.graves = append(g.graves[:0], g.graves[1:]...)
+	if len(g.graves) == maxDead { // who had no place is forgotten first
+		first := max(slices.IndexFunc(g.graves, func(d grave) bool { return !d.missed }), 0)
+		g.graves = slices.Delete(g.graves, first, first+1)
 	}
 	g.graves = append(g.graves, grave{c, now, missed})
 }

@@ -155,8 +155,12 @@ func (n *Node) stepJoin() {
 	}
 	clear(j.asked)
 	if n.mayActAlone(now) {
+		for _, c := range n.known { // perhaps it is me that nobody reaches
+			n.dead.bury(c, now, true)
+		}
 		n.leaf.SetDepth(0)
 		n.activate()
+		n.risen(now) // they may just have done the same
 		return
 	}
 	n.after(n.spread(joinPause), task{kind: taskJoin})
@@ -263,7 +267,7 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	}
 	n.pool(of)
 	switch {
-	case !m.Covers:
+	case !m.Covers || n.self.ID.Common(NodeID(n.network, p.id)) < int(m.Depth):
 		n.stepJoin()
 	case n.self.Member:
 		n.announce(int(m.Depth), m.Decided, of)
@@ -281,7 +285,7 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.state = Joining
 	n.join.since = n.clock.Now()
 	n.leaf.SetDepth(depth)
-	n.leaf.decided = decided
+	n.leaf.decided = min(decided, n.latest())
 	n.table.resize(depth)
 	for _, p := range n.peers {
 		p.acked, p.asks = false, 0

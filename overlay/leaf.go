@@ -135,7 +135,9 @@ func (l *LeafSet) Wants() int {
 
 // Decide notes that the leaf's depth is chosen anew at now. A decision is later
 // than the one it replaces, whatever the clock says.
-func (l *LeafSet) Decide(now time.Time) { l.decided = max(uint64(now.UnixMilli()), l.decided+1) }
+func (l *LeafSet) Decide(now time.Time) {
+	l.decided = max(uint64(now.UnixMilli()), l.decided+1, l.decided) // no time is later than the last
+}
 
 // Adopt returns the depth to take when a member that shares common bits with
 // the node says how deep its leaf is, and since when; ok is false if the own

@@ -92,7 +92,7 @@ func (n *Node) lookAnswered(p *peer, l *look, m *overlaypb.Nearby) {
 	}
 	switch {
 	case found:
-	case m.Covers:
+	case m.Covers && p.contact.ID.Common(l.key) >= int(m.Depth):
 		n.slotEmpty(&n.table.rows[l.row][l.col])
 	case next != nil && len(l.asked) < maxLookSteps && !slices.Contains(l.asked, next.ID):
 		n.lookAt(n.introduce(next), l)

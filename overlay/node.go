@@ -310,11 +310,13 @@ func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
 
 // send puts a message on its way, with the node's record as long as the peer
 // may not have it.
-func (n *Node) send(p *peer, m *overlaypb.Message) {
+func (n *Node) send(p *peer, m *overlaypb.Message) { n.sendAs(p, env.Control, m) }
+
+func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	if !p.told {
 		m.Record = n.self.Raw
 		p.toldNow = true
 	}
 	n.stats.Sent++
-	n.net.Send(p.addr(), env.Control, frame(m))
+	n.net.Send(p.addr(), class, frame(m))
 }

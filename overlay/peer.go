@@ -70,8 +70,10 @@ func (p *peer) patience(now time.Time) time.Duration {
 	return min(p.rto()+2*max(p.rtt, minRTO), maxRTO)
 }
 
-// sample takes one measured round trip into the estimate.
+// sample takes one measured round trip into the estimate. What came later than any
+// answer is waited for counts as no more than that.
 func (p *peer) sample(d time.Duration) {
+	d = min(d, maxRTO)
 	if p.rtt == 0 {
 		p.rtt, p.rttvar = max(d, 1), d/2
 		return

@@ -47,7 +47,9 @@ func (n *Node) probeAgain(p *peer) {
 
 func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 	if m.Reply {
-		if m.Nonce == p.nonce {
+		answer := m.Nonce == p.nonce && m.Nonce != 0
+		if answer {
+			p.nonce = 0 // repeated, it says nothing
 			p.sample(n.clock.Now().Sub(p.probeSent))
 			p.candidate, p.acked = false, true
 			p.probe, p.attempts = 0, 0
@@ -58,8 +60,8 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		}
 		if m.Attach {
 			n.attachedTo(p)
-		} else if p.hosts && n.state == Attached {
-			n.detach(p) // it does not act for me any longer
+		} else if answer && p.hosts && !n.self.Member {
+			n.detach(p) // it does not act for me, or not any longer
 		}
 	} else {
 		granted := m.Attach && n.attach(p)

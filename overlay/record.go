@@ -3,6 +3,7 @@ package overlay
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -35,9 +36,8 @@ type Contact struct {
 // newRecord signs what a node says of itself.
 func newRecord(network string, s *wire.Signer, addrs []string, issued time.Time, member bool) *Contact {
 	m := &overlaypb.Record{IssuedMs: uint64(issued.UnixMilli()), Member: member}
-	if len(addrs) > maxAddresses {
-		addrs = addrs[:maxAddresses]
-	}
+	addrs = slices.DeleteFunc(slices.Clone(addrs), func(a string) bool { return len(a) > maxAddress })
+	addrs = addrs[:min(len(addrs), maxAddresses)]
 	for _, a := range addrs {
 		m.Addresses = append(m.Addresses, []byte(a))
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
@@ -25,6 +26,9 @@ const (
 	maxWays = 1 << 16
 	maxHeld = 1 << 10
 	maxLoad = 64 << 20
+	// maxControl is the size of the largest payload that goes ahead of
+	// others, in bytes; what is larger is content.
+	maxControl = 2 << 10
 )
 
 // A Receipt says what became of a routed message.
@@ -259,7 +263,11 @@ func (n *Node) toHop(w *passage, next *peer) {
 	now := n.clock.Now()
 	w.sent, w.due = now, now.Add(next.patience(now)<<min(w.sends-1, 2))
 	n.at(w.due, task{kind: taskHop, n: w.id})
-	n.send(next, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
+	class := env.Control
+	if len(w.msg.Payload) > maxControl {
+		class = env.Bulk
+	}
+	n.sendAs(next, class, &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
 		Id:      w.id,
 		Try:     w.try,
 		Hops:    uint32(w.msg.Hops),

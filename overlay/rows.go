@@ -19,7 +19,12 @@ func (n *Node) rowTurn() {
 	var slots []func()
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
 		if s.contact != nil {
-			slots = append(slots, func() { n.askRow(s.contact, row) })
+			slots = append(slots, func() {
+				n.askRow(s.contact, row)
+				if s.spare != nil && n.clock.Now().Sub(s.spare.heard) >= n.cfg.TableInterval {
+					n.probe(s.spare) // or it would be found dead when it is needed
+				}
+			})
 		} else {
 			slots = append(slots, func() { n.lookFor(row, col) })
 		}

@@ -96,15 +96,15 @@ func (n *Node) Leave() {
 			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
 		}
 	}
-	n.save()
 	n.state = Left
+	n.save()
 }
 
 func (n *Node) onLeave(p *peer) {
 	if p.contact == nil {
 		return
 	}
-	n.drop(p)
-	// Not one to look for later, but not to be taken on hearsay either.
-	n.dead.bury(p.contact, n.clock.Now(), false)
+	if n.drop(p) { // not one to look for later, but not to be taken on hearsay either
+		n.dead.bury(p.contact, n.clock.Now(), false)
+	}
 }

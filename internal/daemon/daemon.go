@@ -18,8 +18,8 @@
 //	...
 //	err = d.Run(ctx) // until ctx ends and everything has stopped
 //
-// While it runs, its owner calls Route, Subscribe, Unsubscribe, Publish and
-// Status from any goroutine; what the groups bring goes to Config.Deliver.
+// While it runs, its owner calls Route, Subscribe, Unsubscribe, Publish, Place
+// and Status from any goroutine; what the groups bring goes to Config.Deliver.
 //
 // No layer of this node fetches yet, so its Env has no Fetcher.
 //
@@ -49,10 +49,6 @@ import (
 // leaveTime is how long a node may take to say that it leaves. What it said then
 // has the time of libp2p's Close to be sent.
 const leaveTime = 2 * time.Second
-
-// saveInterval is how often the peers to remember are looked over: a node that
-// is killed half a minute after its first start finds its network again.
-const saveInterval = 10 * time.Second
 
 // A Daemon is one node in the real world. Its methods may be called from any
 // goroutine.
@@ -175,7 +171,6 @@ func (d *Daemon) join(ctx context.Context) error {
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(d.home.network)
 	c.Overlay.Founder = d.home.Founder
-	c.Overlay.SaveInterval = saveInterval
 	d.node = node.New(env.Env{
 		Clock:   d.loop,
 		Network: d.host,
@@ -219,7 +214,7 @@ func (d *Daemon) live(ctx context.Context) error {
 	case <-ctx.Done():
 		d.leave(always)
 		stopHost()
-		<-ended // it has sent what waited
+		err = <-ended // when it has sent what waited
 	}
 	stopLoop()
 	parts.Wait()

@@ -79,9 +79,7 @@ func beNode(written string) (code int) {
 		panic(err)
 	}
 	reports := make(chan report, 1<<16)
-	reported := make(chan struct{})
 	go func() {
-		defer close(reported)
 		out := json.NewEncoder(os.Stdout)
 		for r := range reports {
 			if out.Encode(r) != nil {

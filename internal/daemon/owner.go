@@ -95,6 +95,15 @@ func (d *Daemon) Unsubscribe(ctx context.Context, group overlay.ID) error {
 	return nil
 }
 
+// Place returns the node's place in the tree of a group; ok is false if it has
+// none.
+func (d *Daemon) Place(ctx context.Context, group overlay.ID) (p scribe.Place, ok bool, err error) {
+	if err := d.do(ctx, func() { p, ok = d.node.Scribe.Place(group) }); err != nil {
+		return p, false, fmt.Errorf("place in %s: %w", group.Short(), err)
+	}
+	return p, ok, nil
+}
+
 // Publish sends a message of at most scribe.MaxPayload bytes to a group, of
 // which the node need not be a subscriber, and returns when the group's root has
 // it. If it returns an error, the message may reach the subscribers all the same.
@@ -128,18 +137,11 @@ type Status struct {
 	Hash    wire.Hash
 	ID      overlay.ID
 	State   overlay.State
-	Size    int           // members of the network, as estimated
-	Leaf    []overlay.ID  // members of the node's leaf, itself included
-	Hosts   []overlay.ID  // members that act for it while it is a client
-	Overlay overlay.Stats //
-	Scribe  scribe.Stats  //
-	Places  []Place       // in the trees of groups
-}
-
-// A Place is a node's place in the tree of a group.
-type Place struct {
-	Group overlay.ID
-	scribe.Place
+	Size    int          // members of the network, as estimated
+	Leaf    []overlay.ID // members of the node's leaf, itself included
+	Hosts   []overlay.ID // members that act for it while it is a client
+	Overlay overlay.Stats
+	Scribe  scribe.Stats
 }
 
 // Status returns a snapshot of the node.
@@ -166,17 +168,12 @@ func (d *Daemon) Status(ctx context.Context) (Status, error) {
 
 // inspect adds what the node knows.
 func (d *Daemon) inspect(s *Status) {
-	o, trees := d.node.Overlay, d.node.Scribe
+	o := d.node.Overlay
 	s.Hash = wire.HashOf(d.home.Descriptor)
 	s.Network = d.home.network.Name
-	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), trees.Stats()
+	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), d.node.Scribe.Stats()
 	s.Size = s.Overlay.EstimatedN
 	s.Leaf, s.Hosts = ids(o.Leaf().Members()), ids(o.Hosts())
-	for _, g := range trees.Groups() {
-		if p, ok := trees.Place(g); ok {
-			s.Places = append(s.Places, Place{g, p})
-		}
-	}
 }
 
 func ids(of []*overlay.Contact) []overlay.ID {

@@ -17,20 +17,26 @@ const beatAttempts = 2
 func (s *Scribe) startBeat(l *link) {
 	if !l.beating {
 		l.beating = true
-		s.after(s.spread(s.cfg.BeatInterval), task{kind: taskBeat, peer: l.peer.ID})
+		s.planBeat(l)
 	}
+}
+
+// planBeat sets the time of the next Beat; there is only one.
+func (s *Scribe) planBeat(l *link) {
+	l.beatAt = s.clock.Now().Add(s.spread(s.cfg.BeatInterval))
+	s.cal.Add(l.beatAt, task{kind: taskBeat, peer: l.peer.ID})
 }
 
 // beat renews all edges to a parent at once.
 func (s *Scribe) beat(l *link, now time.Time) {
-	if l == nil {
-		return
+	if l == nil || !l.beating || now.Before(l.beatAt) {
+		return // of an earlier link to the same peer
 	}
 	if l.up.count == 0 {
 		l.beating = false
 		return
 	}
-	s.after(s.spread(s.cfg.BeatInterval), task{kind: taskBeat, peer: l.peer.ID})
+	s.planBeat(l)
 	s.flushWeights(l)
 	l.beatTries = 0
 	s.sendBeat(l, now)
@@ -139,7 +145,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 			continue
 		}
 		c := g.child(l)
-		weight := min(e.Weight, uint32(s.cfg.MaxWeight*max(s.node.Count(0), 1)))
+		weight := s.clamp(e.Weight)
 		l.down.change(id, c.weight, weight)
 		c.weight = weight
 		s.weigh(g)

@@ -68,6 +68,19 @@ const (
 	// sweepPause is the time between two looks at what has grown old.
 	sweepPause = 10 * time.Second
 
+	// maxEdges is how many groups one peer may be a child in: twice the feeds
+	// that one reader may have. In others it is refused, and asks elsewhere.
+	maxEdges = 10_000
+	// crowd is how many times the fan-out may hang below a node while children
+	// are on their way to another parent. More are sent on at once, or away.
+	crowd = 4
+	// maxRedirects is how often a node that has no parent lets itself be sent
+	// on before it asks along the route again.
+	maxRedirects = 16
+	// maxKept bounds the bytes kept for late children, in all groups together;
+	// at the bound nothing is kept, and they have to ask for what they miss.
+	maxKept = 64 << 20
+
 	maxList = 512  // edges in one List, groups in one Drop
 	maxHave = 64   // messages named in a Join
 	maxGot  = 1024 // messages acknowledged at once

@@ -22,6 +22,8 @@ func (s *Scribe) onJoin(from env.PeerID, j *scribepb.Join) error {
 	switch {
 	case s.node.State() != overlay.Active:
 		s.sendDrop(c.Peer, id)
+	case !c.Member && !s.node.ActsFor(from):
+		s.sendDrop(c.Peer, id)
 	case !c.Member:
 		g = s.group(id)
 		s.accept(g, c, j)
@@ -39,22 +41,27 @@ func (s *Scribe) onJoin(from env.PeerID, j *scribepb.Join) error {
 // accept takes a child on, or sends it on to one of the children when there are
 // enough.
 func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join) {
-	weight := min(j.Weight, uint32(s.cfg.MaxWeight*max(s.node.Count(0), 1)))
+	weight := s.clamp(j.Weight)
 	known := g.child(s.links[c.Peer.ID])
-	if known == nil && c.Member && g.members() >= s.cfg.FanOut && s.farthest(g, c.ID) == nil {
+	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut
+	if full || known == nil && c.Member && g.members() >= s.cfg.FanOut && s.farthest(g, c.ID) == nil {
 		if to := s.pick(g, c.ID); to != nil {
 			s.redirect(g, c.Peer, to)
 			return
 		}
 	}
 	l := s.link(c)
+	if full || known == nil && l.down.count >= maxEdges {
+		s.sendDrop(c.Peer, g.id)
+		return
+	}
 	if known == nil {
 		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member})
 		l.down.add(g.id, weight)
 		l.renewed = s.clock.Now()
 	} else {
 		l.down.change(g.id, known.weight, weight)
-		known.edge, known.weight, known.moving = j.Edge, weight, time.Time{}
+		known.edge, known.weight, known.moving, known.client = j.Edge, weight, time.Time{}, !c.Member
 	}
 	s.send(c.Peer, &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
 		Group: g.id[:], Record: s.node.Self().Raw, Edge: j.Edge,
@@ -66,6 +73,11 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join) {
 	}
 	s.weigh(g)
 	s.pushDown(g)
+}
+
+// clamp bounds a weight by that of all nodes together.
+func (s *Scribe) clamp(weight uint32) uint32 {
+	return uint32(min(uint64(weight), uint64(s.cfg.MaxWeight)*uint64(max(s.node.Count(0), 1))))
 }
 
 // farthest returns the child farthest from the key that may be asked to move,
@@ -159,6 +171,7 @@ func (s *Scribe) prune(g *group) {
 		for len(g.parents) > 0 {
 			s.leaveParent(g, g.parents[0].link)
 		}
+		s.forgetRecent(g, len(g.recent))
 		delete(s.groups, g.id)
 		return
 	}

@@ -1,6 +1,7 @@
 package scribe
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -22,6 +23,7 @@ type group struct {
 	seeking bool
 	seekDue time.Time
 	tries   int
+	sentOn  int        // Redirects followed since it asked along the route
 	asking  uint64     // names the edge that is sought
 	target  env.PeerID // the parent asked by name, if any
 
@@ -52,32 +54,44 @@ type recent struct {
 	frame []byte
 }
 
-func (g *group) keep(r recent) {
+// keep keeps a message that passed, for children that come late.
+func (s *Scribe) keep(g *group, r recent) {
 	if len(g.recent) == maxRecent {
-		g.recent = slices.Delete(g.recent, 0, 1)
+		s.forgetRecent(g, 1)
 	}
+	if s.kept+len(r.frame) > maxKept {
+		return
+	}
+	s.kept += len(r.frame)
 	g.recent = append(g.recent, r)
 }
 
 // age forgets messages older than recentLife.
-func (g *group) age(now time.Time) {
+func (s *Scribe) age(g *group, now time.Time) {
 	i := 0
 	for i < len(g.recent) && now.Sub(g.recent[i].at) > recentLife {
 		i++
 	}
-	g.recent = slices.Delete(g.recent, 0, i)
-	if len(g.recent) == 0 {
+	s.forgetRecent(g, i)
+}
+
+// forgetRecent forgets the n oldest messages that are kept.
+func (s *Scribe) forgetRecent(g *group, n int) {
+	for _, r := range g.recent[:n] {
+		s.kept -= len(r.frame)
+	}
+	if g.recent = slices.Delete(g.recent, 0, n); len(g.recent) == 0 {
 		g.recent = nil
 	}
 }
 
 // weight is the sum of the clients at and below the node.
 func (g *group) weight() uint32 {
-	w := g.own
+	w := uint64(g.own)
 	for i := range g.children {
-		w += g.children[i].weight
+		w += uint64(g.children[i].weight)
 	}
-	return w
+	return uint32(min(w, math.MaxUint32))
 }
 
 // idle says that the node has no subscription, and at most member children.
@@ -156,8 +170,15 @@ func (s *Scribe) becomeRoot(g *group) {
 // and whether its parents may still be its parents: a client's are the members
 // that act for it, a member's is nearer to the key.
 func (s *Scribe) LeafChanged() {
-	switch s.node.State() {
+	was := s.state
+	s.state = s.node.State()
+	switch s.state {
 	case overlay.Active:
+		if was != overlay.Active { // until now there was no way to a parent
+			for _, g := range s.sorted(func(g *group) bool { return !g.root && len(g.parents) == 0 }) {
+				s.seek(g)
+			}
+		}
 		for _, g := range s.sorted(func(g *group) bool { return g.root && !s.node.IsRoot(g.id) }) {
 			g.root = false
 			s.seek(g)

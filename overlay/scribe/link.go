@@ -21,6 +21,7 @@ type link struct {
 	renewed  time.Time // the peer's last Beat for the edges down
 
 	beating   bool
+	beatAt    time.Time
 	beatNonce uint64 // of the Beat that is out; 0: none
 	beatTries int
 	listFor   uint64 // the peer's Beat that its List is to answer; 0: none

@@ -35,9 +35,18 @@ type Scribe struct {
 
 	groups map[overlay.ID]*group
 	links  map[env.PeerID]*link
-	seen   [2]map[uint64]struct{} // now, and in the time before
+	state  overlay.State          // of the node, when the leaf last changed
+	kept   int                    // bytes of recent messages
+	seen   [2]map[passed]struct{} // now, and in the time before
 	turned time.Time              // when they last changed places
 	cal    env.Calendar[task]
+}
+
+// A passed names a message that was here. Publishers choose ids, and must not be
+// able to hide a message of one group behind another's.
+type passed struct {
+	group overlay.ID
+	id    uint64
 }
 
 // A task is an entry of the calendar. What it is about may be gone when its time
@@ -73,7 +82,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		deliver: deliver,
 		groups:  map[overlay.ID]*group{},
 		links:   map[env.PeerID]*link{},
-		seen:    [2]map[uint64]struct{}{{}, {}},
+		seen:    [2]map[passed]struct{}{{}, {}},
 		turned:  e.Clock.Now(),
 	}
 	node.Handle(wire.Scribe, s)
@@ -193,7 +202,7 @@ func (s *Scribe) Forward(m *overlay.Message) bool {
 		return false
 	}
 	c, err := s.node.OpenRecord(j.Record)
-	if err != nil || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
+	if err != nil || !c.Member || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
 		return false
 	}
 	s.accept(g, c, j)
@@ -213,13 +222,13 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 			s.stats.Garbage++
 			return
 		}
-		g := s.group(m.Key)
-		s.becomeRoot(g)
 		c, err := s.node.OpenRecord(b.Join.Record)
-		if err != nil {
+		if err != nil || !c.Member { // clients ask the members that act for them
 			s.stats.Garbage++
 			return
 		}
+		g := s.group(m.Key)
+		s.becomeRoot(g)
 		if c.ID != s.node.ID() {
 			s.accept(g, c, b.Join)
 		}
@@ -281,7 +290,7 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 // pass sends a message on to all children but the one it came from, and up to
 // the layer above, once.
 func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte) {
-	known := s.known(id)
+	known := s.known(passed{g.id, id})
 	if known {
 		s.stats.Repeated++
 		if !plant.Duplicate {
@@ -289,7 +298,7 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte) {
 		}
 	}
 	now := s.clock.Now()
-	g.keep(recent{id: id, at: now, frame: frame})
+	s.keep(g, recent{id: id, at: now, frame: frame})
 	for i := range g.children {
 		if c := &g.children[i]; c.link != from && !known {
 			s.sendDown(c.link, g.id, id, frame)
@@ -302,21 +311,21 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte) {
 }
 
 // known says whether a message has been here, and notes that it has.
-func (s *Scribe) known(id uint64) bool {
+func (s *Scribe) known(msg passed) bool {
 	for _, m := range s.seen {
-		if _, ok := m[id]; ok {
+		if _, ok := m[msg]; ok {
 			return true
 		}
 	}
 	if len(s.seen[0]) >= maxSeen/2 {
 		s.turn(s.clock.Now())
 	}
-	s.seen[0][id] = struct{}{}
+	s.seen[0][msg] = struct{}{}
 	return false
 }
 
 func (s *Scribe) turn(now time.Time) {
-	s.seen[0], s.seen[1] = map[uint64]struct{}{}, s.seen[0]
+	s.seen[0], s.seen[1] = map[passed]struct{}{}, s.seen[0]
 	s.turned = now
 }
 
@@ -350,7 +359,7 @@ func (s *Scribe) sweep(now time.Time) {
 		s.turn(now)
 	}
 	for _, g := range s.sorted(func(g *group) bool { return len(g.recent) > 0 || g.idle() }) {
-		g.age(now)
+		s.age(g, now)
 		s.prune(g)
 	}
 	s.planted()

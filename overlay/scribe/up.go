@@ -36,20 +36,24 @@ func (s *Scribe) seekNow(g *group) {
 		g.seeking, g.target = false, ""
 		return
 	}
+	if !client && s.node.State() != overlay.Active {
+		return // until it is one or the other; see LeafChanged
+	}
 	wait := s.spread(min(joinPatience<<g.tries, joinPauseMax))
 	g.seekDue = s.clock.Now().Add(wait)
 	s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
-	g.target = ""
+	g.target, g.sentOn = "", 0
 	s.stats.Joins++
 	if !client {
 		s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.weight())), func(overlay.Receipt, bool) {})
 		return
 	}
-	complete := true
+	complete, first := true, len(g.parents) == 0
 	for _, h := range hosts {
 		if g.parent(s.links[h.Peer.ID]) == nil {
 			complete = false
-			s.send(h.Peer, s.join(g, g.share(len(g.parents) == 0)))
+			s.send(h.Peer, s.join(g, g.share(first)))
+			first = false
 		}
 	}
 	g.seeking = !complete
@@ -84,12 +88,13 @@ func (s *Scribe) onRedirect(from env.PeerID, m *scribepb.Redirect) error {
 		return nil
 	}
 	current := len(g.parents) > 0
-	if current && g.parents[0].link.peer.ID != from || !current && !g.seeking ||
+	if current && g.parents[0].link.peer.ID != from || !current && (!g.seeking || g.sentOn >= maxRedirects) ||
 		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
 		return nil
 	}
 	g.target, g.asking = to.Peer.ID, s.rand.Uint64()|1
 	if !current { // give the named parent its time to answer
+		g.sentOn++
 		g.seekDue = s.clock.Now().Add(joinPatience)
 		s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
 	}

@@ -1,0 +1,155 @@
+package overlay_test
+
+import (
+	"flag"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+// A kind makes up a message of one kind.
+type kind func(in *intruder, s *story) *overlaypb.Message
+
+var kinds = []kind{aProbe, aRoute, anAck, aFind, aNearby, aLeaf, aRowAsk, aRowGive, aGone, aLeave}
+
+// fuzz tells a member stories of messages of one kind, and checks that the network
+// endures them.
+func fuzz(f *testing.F, k kind) {
+	f.Add([]byte{})
+	f.Add([]byte{3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
+	f.Add([]byte("\x02\x05\x00\x01the quick brown fox jumps over the lazy dog and says so to everybody"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 4<<10 {
+			return
+		}
+		tell(t, b, k)
+	})
+}
+
+// tell tells a member a story, from a stranger or from one that it has come to
+// know.
+func tell(t *testing.T, b []byte, kinds ...kind) {
+	s := story(b)
+	in := intrude(wire.DefaultNetwork("sim"))
+	for range 1 + s.choose(4) {
+		if s.choose(3) == 1 { // make it look at the intruder
+			in.send(&overlaypb.Message{Record: in.record, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
+				Nonce: in.aNonce(&s), Reply: s.choose(2) == 1, Want: s.choose(2) == 1,
+			}}})
+		}
+		m := kinds[s.choose(len(kinds))](in, &s)
+		if s.choose(4) != 3 {
+			m.Record = in.record
+		} else {
+			m.Record = in.aRecord(&s)
+		}
+		for range pick(&s, 1, 2, 20) {
+			in.send(m)
+		}
+	}
+	in.endures(t)
+}
+
+var storiesFlag = flag.Int("stories", 15, "how many stories the members of a small world are told of each kind")
+
+// Members endure messages of every kind with the strangest of contents, each kind
+// alone and all together, and are a network as before when the intruder is gone.
+func TestMembersEndureAnyStory(t *testing.T) {
+	for i := range *storiesFlag {
+		b := make([]byte, 300)
+		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+		dice.Read(b)
+		for j, k := range append(slices.Clone(kinds), nil) {
+			these := kinds
+			if k != nil {
+				these = []kind{k}
+			}
+			if tell(t, b, these...); t.Failed() {
+				t.Fatalf("story %d of kind %d", i, j)
+			}
+		}
+	}
+}
+
+func FuzzProbe(f *testing.F) { fuzz(f, aProbe) }
+
+func aProbe(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
+		Nonce: in.aNonce(s), Reply: s.choose(2) == 1, Want: s.choose(2) == 1, Attach: s.choose(2) == 1,
+		Depth: uint32(s.number()), Digest: s.number(), Decided: in.aTime(s),
+	}}}
+}
+
+func FuzzRoute(f *testing.F) { fuzz(f, aRoute) }
+
+func aRoute(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Route{Route: &overlaypb.Route{
+		Id: in.aNonce(s), Try: uint32(s.number()), Hops: uint32(s.number()), Key: in.aKey(s),
+		Layer: uint32(s.number()), Payload: make([]byte, pick(s, 0, 1, 60<<10, 60<<10+1)),
+	}}}
+}
+
+func FuzzAck(f *testing.F) { fuzz(f, anAck) }
+
+func anAck(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: &overlaypb.Ack{
+		Id: in.aNonce(s), Try: uint32(s.number()), Receipt: s.choose(2) == 1, Root: in.aKey(s), Hops: uint32(s.number()),
+	}}}
+}
+
+func FuzzFind(f *testing.F) { fuzz(f, aFind) }
+
+func aFind(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{
+		Nonce: in.aNonce(s), Key: in.aKey(s), Rows: s.choose(2) == 1,
+	}}}
+}
+
+func FuzzNearby(f *testing.F) { fuzz(f, aNearby) }
+
+func aNearby(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{
+		Nonce: in.aNonce(s), Covers: s.choose(2) == 1, Depth: uint32(s.number()), Decided: in.aTime(s), Records: in.someRecords(s),
+	}}}
+}
+
+func FuzzLeaf(f *testing.F) { fuzz(f, aLeaf) }
+
+func aLeaf(in *intruder, s *story) *overlaypb.Message {
+	leaf := &overlaypb.Leaf{Depth: uint32(s.number()), Decided: in.aTime(s), Ask: s.choose(2) == 1, Records: in.someRecords(s)}
+	for range pick(s, 1, 0, 5, 1024, 1025) {
+		leaf.Ids = append(leaf.Ids, s.number())
+	}
+	return &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: leaf}}
+}
+
+func FuzzRowAsk(f *testing.F) { fuzz(f, aRowAsk) }
+
+func aRowAsk(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
+		Row: uint32(s.number()), Columns: uint32(s.number()),
+	}}}
+}
+
+func FuzzRowGive(f *testing.F) { fuzz(f, aRowGive) }
+
+func aRowGive(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{
+		Row: uint32(s.number()), Count: uint32(s.number()), Vacant: uint32(s.number()), Records: in.someRecords(s),
+	}}}
+}
+
+func FuzzGone(f *testing.F) { fuzz(f, aGone) }
+
+func aGone(in *intruder, s *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: in.aKey(s), IssuedMs: in.aTime(s)}}}
+}
+
+func FuzzLeave(f *testing.F) { fuzz(f, aLeave) }
+
+func aLeave(*intruder, *story) *overlaypb.Message {
+	return &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}}
+}

@@ -1,0 +1,139 @@
+package overlay
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+// The bounds that overlay.proto names: just within, just beyond.
+func TestMessagesHaveBounds(t *testing.T) {
+	id := make([]byte, 32)
+	records := func(n, size int) (of [][]byte) {
+		for range n {
+			of = append(of, make([]byte, size))
+		}
+		return of
+	}
+	type body = overlaypb.Message
+	for _, c := range []struct {
+		what   string
+		within bool
+		m      *body
+	}{
+		{"nothing", false, &body{}},
+		{"record alone", false, &body{Record: id}},
+		{"record", true, &body{Record: make([]byte, maxRecord), Body: &overlaypb.Message_Leave{}}},
+		{"long record", false, &body{Record: make([]byte, maxRecord+1), Body: &overlaypb.Message_Leave{}}},
+		{"probe", true, probe(&overlaypb.Probe{Depth: maxDepth, Nonce: 1 << 63})},
+		{"probe of a deep leaf", false, probe(&overlaypb.Probe{Depth: maxDepth + 1})},
+		{"route", true, route(&overlaypb.Route{Key: id, Layer: 255, Hops: maxHops, Payload: make([]byte, MaxPayload)})},
+		{"route of layer 0", false, route(&overlaypb.Route{Key: id})},
+		{"route of layer 256", false, route(&overlaypb.Route{Key: id, Layer: 256})},
+		{"route of many hops", false, route(&overlaypb.Route{Key: id, Layer: 1, Hops: maxHops + 1})},
+		{"route without a key", false, route(&overlaypb.Route{Layer: 1})},
+		{"route of a long key", false, route(&overlaypb.Route{Key: make([]byte, 33), Layer: 1})},
+		{"route of much", false, route(&overlaypb.Route{Key: id, Layer: 1, Payload: make([]byte, MaxPayload+1)})},
+		{"ack", true, ack(&overlaypb.Ack{})},
+		{"receipt", true, ack(&overlaypb.Ack{Receipt: true, Root: id})},
+		{"receipt without a root", false, ack(&overlaypb.Ack{Receipt: true})},
+		{"find", true, &body{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Key: id}}}},
+		{"find without a key", false, &body{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{}}}},
+		{"nearby", true, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(maxRecords, 1), Depth: maxDepth}}}},
+		{"nearby of many", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(maxRecords+1, 1)}}}},
+		{"nearby of a deep leaf", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Depth: maxDepth + 1}}}},
+		{"nearby of a long record", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(1, maxRecord+1)}}}},
+		{"leaf", true, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Ids: make([]uint64, maxHeads), Records: records(maxRecords, 1)}}}},
+		{"leaf of many", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Ids: make([]uint64, maxHeads+1)}}}},
+		{"leaf of many records", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: records(maxRecords+1, 1)}}}},
+		{"leaf too deep", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: maxDepth + 1}}}},
+		{"row ask", true, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: Digits - 1, Columns: 1<<16 - 1}}}},
+		{"row ask beyond the id", false, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: Digits}}}},
+		{"row ask of 17 columns", false, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Columns: 1 << 16}}}},
+		{"row give", true, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, maxRecord)}}}},
+		{"row give beyond the id", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: Digits}}}},
+		{"row give of 17 columns", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Vacant: 1 << 16}}}},
+		{"row give of 17 records", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Records: records(17, 1)}}}},
+		{"gone", true, &body{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: id}}}},
+		{"nobody gone", false, &body{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{}}}},
+		{"leave", true, &body{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}}},
+	} {
+		raw, err := proto.Marshal(c.m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = parse(raw); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
+// What others' records are like, a message that passes them on is a frame.
+func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
+	for _, size := range []int{1, 200, maxRecord} {
+		var of []*Contact
+		for range 1000 {
+			of = append(of, &Contact{Raw: make([]byte, size)})
+		}
+		m := &overlaypb.Message{
+			Record: make([]byte, maxRecord),
+			Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
+				Depth: maxDepth, Decided: 1 << 63, Ids: make([]uint64, maxHeads), Records: raws(of),
+			}},
+		}
+		_, body, err := wire.ParseFrame(frame(m))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parse(body); err != nil {
+			t.Errorf("records of %d bytes: %v", size, err)
+		}
+	}
+}
+
+func FuzzMessage(f *testing.F) {
+	id := make([]byte, 32)
+	for _, m := range []*overlaypb.Message{
+		probe(&overlaypb.Probe{Nonce: 1, Reply: true, Want: true, Depth: 3, Digest: 4, Decided: 5, Attach: true}),
+		route(&overlaypb.Route{Id: 1, Try: 2, Hops: 3, Key: id, Layer: 2, Payload: []byte("payload")}),
+		ack(&overlaypb.Ack{Id: 1, Try: 2, Receipt: true, Root: id, Hops: 3}),
+		{Record: id, Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: 1, Key: id, Rows: true}}},
+		{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Nonce: 1, Covers: true, Depth: 2, Records: [][]byte{id}, Decided: 3}}},
+		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, Ids: []uint64{2, 3}, Records: [][]byte{id}, Ask: true}}},
+		{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: 1, Columns: 2}}},
+		{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: 1, Count: 2, Vacant: 3, Records: [][]byte{id}}}},
+		{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: id, IssuedMs: 1}}},
+		{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}},
+	} {
+		raw, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(raw)
+		f.Add(append(raw, raw...))
+		f.Add(raw[:len(raw)/2])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := parse(raw)
+		if err != nil {
+			return
+		}
+		once, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := parse(once)
+		if err != nil || !proto.Equal(m, again) {
+			t.Fatalf("%v came back as %v: %v", m, again, err)
+		}
+		if twice, err := proto.Marshal(again); err != nil || !bytes.Equal(once, twice) && len(once) != len(twice) {
+			t.Fatalf("%x, then %x: %v", once, twice, err)
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package overlay
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire"
+	"tidings/overlay/overlaypb"
+)
+
+func TestRecordComesBackAsItWas(t *testing.T) {
+	l := newLab(t)
+	a := l.actor(1)
+	verify := wire.NewVerifier(l.hash)
+	for _, member := range []bool{true, false} {
+		c := newRecord(l.network.Name, a.signer, []string{"one", "two"}, l.now, member)
+		got, err := openRecord(l.network.Name, verify, c.Raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.ID != c.ID || got.Peer.ID != a.signer.PeerID() || !slices.Equal(got.Peer.Addrs, c.Peer.Addrs) ||
+			got.Issued != uint64(l.now.UnixMilli()) || got.Member != member || !bytes.Equal(got.Raw, c.Raw) {
+			t.Errorf("%+v came back as %+v", c, got)
+		}
+	}
+}
+
+// However many addresses a node has, and however long, others take its record.
+func TestOwnRecordIsWithinItsBounds(t *testing.T) {
+	l := newLab(t)
+	addrs := []string{strings.Repeat("x", maxAddress+1)}
+	for range 20 {
+		addrs = append(addrs, strings.Repeat("y", maxAddress))
+	}
+	c := newRecord(l.network.Name, l.actor(1).signer, addrs, l.now, true)
+	got, err := openRecord(l.network.Name, wire.NewVerifier(l.hash), c.Raw)
+	if err != nil || len(got.Peer.Addrs) != maxAddresses || slices.Contains(got.Peer.Addrs, addrs[0]) {
+		t.Errorf("%v with %d addresses", err, len(got.Peer.Addrs))
+	}
+}
+
+func TestWhatIsNoRecordIsRefused(t *testing.T) {
+	l := newLab(t)
+	s := l.actor(1).signer
+	sign := func(m *overlaypb.Record) []byte {
+		payload, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Sign(wire.DomainRecord, payload).Raw
+	}
+	many := &overlaypb.Record{}
+	for range maxAddresses + 1 {
+		many.Addresses = append(many.Addresses, []byte("a"))
+	}
+	good := sign(&overlaypb.Record{})
+	forged := slices.Clone(good)
+	forged[len(forged)-1] ^= 1
+	foreign := wire.HashOf([]byte("another network"))
+	for what, raw := range map[string][]byte{
+		"nothing":            nil,
+		"no envelope":        []byte("record"),
+		"too long":           append(slices.Clone(good), bytes.Repeat([]byte{0x22, 1, 0}, maxRecord/3)...),
+		"forged":             forged,
+		"too many addresses": sign(many),
+		"too long address":   sign(&overlaypb.Record{Addresses: [][]byte{make([]byte, maxAddress+1)}}),
+		"no message":         s.Sign(wire.DomainRecord, []byte{0xff}).Raw,
+		"of another domain":  s.Sign("tidings/other/1", nil).Raw,
+		"of another network": newRecord(l.network.Name, wire.NewSigner(l.key(1), foreign), nil, l.now, true).Raw,
+	} {
+		if _, err := openRecord(l.network.Name, wire.NewVerifier(l.hash), raw); !errors.Is(err, ErrRecord) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := openRecord(l.network.Name, wire.NewVerifier(l.hash), good); err != nil {
+		t.Error(err)
+	}
+}
+
+// A node remembers the members it knew, and when it last spoke of itself.
+func TestKnownPeersOutliveTheNode(t *testing.T) {
+	l := newLab(t)
+	n := l.member()
+	var met []*actor
+	for i := range 5 {
+		a := l.actor(i + 1)
+		met = append(met, a)
+		if err := l.say(a, probe(&overlaypb.Probe{Nonce: 1})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	client := l.actor(9)
+	client.contact = l.client(client)
+	l.say(client, probe(&overlaypb.Probe{Nonce: 1, Attach: true}))
+	for range 4 { // they live until it is saved
+		l.pass(20 * time.Second)
+		for _, a := range met {
+			l.answers(a)
+		}
+	}
+	issued := n.Self().Issued
+	remembered, err := Remembered(l, l.network.Name, wire.NewVerifier(l.hash))
+	if err != nil || len(remembered) != len(met) || n.Stats().Known != len(met) {
+		t.Fatalf("%d of %d remembered, %v", len(remembered), len(met), err)
+	}
+	for _, a := range met {
+		if !slices.ContainsFunc(remembered, func(c *Contact) bool { return bytes.Equal(c.Raw, a.contact.Raw) }) {
+			t.Errorf("%s is forgotten", a.contact.ID.Short())
+		}
+	}
+
+	l.now = l.now.Add(-time.Hour) // the clock goes back over the restart
+	l.sent = nil
+	n = l.boot()
+	if n.Self().Issued <= issued {
+		t.Error("the new life looks older than the last")
+	}
+	n.Reachable([]string{"here"})
+	l.pass(5 * time.Second)
+	asked := 0
+	for _, a := range met {
+		if slices.ContainsFunc(l.heard(a), func(m *overlaypb.Message) bool { return m.GetFind() != nil }) {
+			asked++
+		}
+	}
+	if asked == 0 || n.State() != Alone {
+		t.Errorf("asks %d of those it knew; %v", asked, n.State())
+	}
+	// Nobody answers: it acts alone, but goes on looking for them.
+	l.pass(2 * time.Minute)
+	if n.State() != Active {
+		t.Fatalf("after a minute without answer it is %v", n.State())
+	}
+	l.sent = nil
+	l.pass(5 * time.Minute)
+	knocks := 0
+	for _, a := range met {
+		for _, m := range l.heard(a) {
+			if m.GetProbe() != nil {
+				knocks++
+			}
+		}
+	}
+	if knocks < 3 {
+		t.Errorf("%d of its old peers were looked for in five minutes", knocks)
+	}
+}
+
+func TestOldestKnownPeersGiveWay(t *testing.T) {
+	l := newLab(t)
+	n := l.member()
+	for i := range 300 {
+		l.now = l.now.Add(time.Millisecond)
+		c := newRecord(l.network.Name, l.actor(i+1).signer, nil, l.now, true)
+		n.saved[c.ID] = c.Issued
+		l.records[string(peerKey(c.ID))] = c.Raw
+	}
+	n.save()
+	remembered, _ := Remembered(l, l.network.Name, n.verify)
+	if len(remembered) != maxKnown || n.Stats().Known != maxKnown {
+		t.Fatalf("%d are remembered", len(remembered))
+	}
+	for _, c := range remembered {
+		if l.now.Sub(time.UnixMilli(int64(c.Issued))) >= maxKnown*time.Millisecond {
+			t.Errorf("one of %v ago is remembered", l.now.Sub(time.UnixMilli(int64(c.Issued))))
+		}
+	}
+}

@@ -1,0 +1,737 @@
+package scribe
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/scribe/scribepb"
+)
+
+func kindsOf(messages []*scribepb.Message) (of []string) {
+	for _, m := range messages {
+		of = append(of, fmt.Sprintf("%T", m.Body)[len("*scribepb.Message_"):])
+	}
+	return of
+}
+
+func count(messages []*scribepb.Message, kind string) (n int) {
+	for _, k := range kindsOf(messages) {
+		if k == kind {
+			n++
+		}
+	}
+	return n
+}
+
+func TestMessageIsHandedUpOnce(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	root := l.members(1, l.own(0))[0]
+	g, other := root.of(0), root.of(1)
+	l.subscribed(root, g, 1)
+	l.subscribed(root, other, 1)
+	for range 3 {
+		root.say(down(g, 7, "news"))
+	}
+	root.say(down(other, 7, "the same number in another group"))
+	l.pass(seenLife - 20*time.Second)
+	root.say(down(g, 7, "news"))
+	if len(l.got) != 2 || string(l.got[0].Payload) != "news" || l.got[0].ID != 7 || l.got[1].Group != other {
+		t.Errorf("handed up: %v", l.got)
+	}
+	got := 0
+	for _, m := range root.heard() {
+		got += len(m.GetGot().GetIds())
+	}
+	if got < 4 {
+		t.Errorf("%d of 5 are acknowledged", got)
+	}
+	if st := l.s.Stats(); st.Repeated != 3 || st.Delivered != 2 {
+		t.Errorf("%+v", st)
+	}
+	l.pass(3 * seenLife)
+	if n := len(l.s.seen[0]) + len(l.s.seen[1]); n != 0 {
+		t.Errorf("%d messages are known for ever", n)
+	}
+}
+
+func TestKnownMessagesAreBounded(t *testing.T) {
+	l := newLab(t, Config{})
+	for i := range 2*maxSeen + 10 {
+		if l.s.known(passed{id: uint64(i)}) {
+			t.Fatalf("message %d is known before it came", i)
+		}
+		if n := len(l.s.seen[0]) + len(l.s.seen[1]); n > maxSeen {
+			t.Fatalf("%d messages are known", n)
+		}
+	}
+	if !l.s.known(passed{id: 2*maxSeen + 9 - maxSeen/2}) {
+		t.Error("the newer half is forgotten too")
+	}
+}
+
+// A parent with more children than it may have sends the farthest to one that is
+// nearer to the key, so that whoever goes where it is told makes no cycle.
+func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
+	const fanOut = 4
+	l := newLab(t, Config{FanOut: fanOut}).active()
+	g := l.own(0)
+	all := l.members(20, g)
+	order := func(a *actor) int { return slices.Index(all, a) }
+	for _, i := range []int{3, 17, 9, 0, 12, 5, 19, 1, 8, 2, 14} {
+		all[i].route(g, all[i].join(g, 1))
+		l.s.groups[g].pushing = true // the test pushes when it likes
+		for j, a := range all {
+			for _, m := range a.heard() {
+				r := m.GetRedirect()
+				if r == nil {
+					continue
+				}
+				to, err := l.node.OpenRecord(r.Record)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !overlay.Nearer(g, to.ID, a.id) {
+					t.Errorf("child %d is sent to a farther one", j)
+				}
+				for _, c := range l.s.groups[g].children {
+					if !c.client && c.moving.IsZero() && order(l.actors[c.link.peer.ID]) > j {
+						t.Errorf("child %d is sent away before %d", j, order(l.actors[c.link.peer.ID]))
+					}
+				}
+				a.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})
+			}
+		}
+	}
+	place, _ := l.s.Place(g)
+	if !place.Root || len(place.Children) != fanOut {
+		t.Fatalf("%d children", len(place.Children))
+	}
+	for i := range fanOut {
+		if !slices.Contains(place.Children, all[i].id) {
+			t.Errorf("child %d is none although nearest", i)
+		}
+	}
+}
+
+// Those that do not go when they are told to cannot add up.
+func TestCrowdIsBounded(t *testing.T) {
+	const fanOut = 2
+	l := newLab(t, Config{FanOut: fanOut}).active()
+	g := l.own(0)
+	for _, a := range l.members(30, g) {
+		a.route(g, a.join(g, 1))
+	}
+	if place, _ := l.s.Place(g); len(place.Children) > crowd*fanOut {
+		t.Errorf("%d children hang below one that may have %d", len(place.Children), fanOut)
+	}
+}
+
+func TestEdgesToOnePeerAreBounded(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	a.route(l.own(0), a.join(l.own(0), 1))
+	l.s.links[a.peer].down.count = maxEdges
+	a.heard()
+	a.route(l.own(1), a.join(l.own(1), 1))
+	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Drop"}) {
+		t.Errorf("is told %v", kinds)
+	}
+	a.route(l.own(0), a.join(l.own(0), 2)) // one it has may change
+	if w, _ := l.s.Weight(l.own(0)); w != 2 {
+		t.Errorf("weight %d", w)
+	}
+	l.s.links[a.peer].down.count = 1
+	l.pass(time.Minute)
+	if st := l.s.Stats(); st.Groups != 1 {
+		t.Errorf("%d groups, one of them has a child", st.Groups)
+	}
+}
+
+func TestRedirectLeadsNearerOrNowhere(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, nearer, farther := l.amid(l.members(8, l.own(0)))
+	l.subscribed(root, g, 1)
+	asks := func(a *actor) int { return count(a.heard(), "Join") }
+	client := l.actor(99, false)
+	for what, c := range map[string]struct {
+		from, to *actor
+		follows  bool
+	}{
+		"to one that is not nearer":    {root, farther, false},
+		"to a client":                  {root, client, false},
+		"from one that is no parent":   {farther, nearer, false},
+		"from the parent, to a nearer": {root, nearer, true},
+	} {
+		c.from.say(c.to.redirect(g))
+		if got := asks(c.to); got != 0 != c.follows {
+			t.Errorf("%s: asks %d times", what, got)
+		}
+	}
+	// The old edge stands until the new one does.
+	if parent, _ := l.s.Parent(g); parent != root.id {
+		t.Error("left its parent before it had another")
+	}
+	nearer.say(nearer.accept(g, l.s.groups[g].asking))
+	if parent, _ := l.s.Parent(g); parent != nearer.id || count(root.heard(), "Part") != 1 {
+		t.Error("did not move")
+	}
+}
+
+// Who sends a seeking node from one to the next does so a few times only.
+func TestSeekerIsNotSentRoundForEver(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	root := l.members(1, l.own(0))[0]
+	g := root.of(0)
+	l.s.Join(g, 1)
+	l.run()
+	routed := len(l.joins(g))
+	for range 60 { // a minute of being held up
+		root.say(root.redirect(g))
+		l.pass(time.Second)
+	}
+	if asked := len(l.joins(g)) - routed; asked < 2 {
+		t.Errorf("asked %d times along the route", asked)
+	}
+	if asked := count(root.heard(), "Join"); asked < maxRedirects || asked >= 60 {
+		t.Errorf("followed %d of 60", asked)
+	}
+}
+
+func TestParentIsOneThatWasAsked(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, nearer, farther := l.amid(l.members(8, l.own(0)))
+	root.say(root.accept(g, 1))
+	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
+		t.Error("has a parent in a group that it did not join")
+	}
+	l.s.Join(g, 3)
+	l.run()
+	j := l.joins(g)[0]
+	if j.Weight != 3 {
+		t.Errorf("asks with weight %d", j.Weight)
+	}
+	for what, m := range map[string]*scribepb.Message{
+		"an edge that it did not ask for":    root.accept(g, j.Edge+2),
+		"one that is farther from the key":   farther.accept(g, j.Edge),
+		"one that shows another's record":    farther.accept(g, j.Edge),
+		"one that shows no record of a node": {Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{Group: g[:], Edge: j.Edge, Record: []byte("x")}}},
+	} {
+		from := farther
+		if what == "an edge that it did not ask for" {
+			from = root
+		}
+		from.say(m)
+		if p, ok := l.s.Parent(g); ok {
+			t.Errorf("%s: takes %s for its parent", what, p.Short())
+		}
+	}
+	if !l.accepted(root, g) {
+		t.Error("does not take the one it asked")
+	}
+	// A second Accept of the same edge, and one of another, change nothing.
+	root.say(root.accept(g, j.Edge))
+	nearer.say(nearer.accept(g, j.Edge))
+	if p, _ := l.s.Place(g); len(p.Parents) != 1 || p.Parents[0] != root.id {
+		t.Errorf("parents: %v", p.Parents)
+	}
+}
+
+// A node that is neither member nor client yet waits with its Joins: its record
+// would say the wrong thing, and the parent would take it for what it was.
+func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
+	l := newLab(t, Config{})
+	g := l.node.ID()
+	l.s.Join(g, 2)
+	l.run()
+	l.pass(2 * time.Minute)
+	if st := l.node.Stats(); st.Routed != 0 {
+		t.Errorf("routed %d messages before it was a member", st.Routed)
+	}
+	l.active()
+	l.pass(time.Second)
+	if w, ok := l.s.Weight(g); !ok || w != 2 {
+		t.Errorf("weight %d at the root (%v)", w, ok)
+	}
+	// The other end does not take the Join of a node without a place either.
+	a := l.actor(1, false)
+	h := l.own(1)
+	a.route(h, a.join(h, 1))
+	if p, ok := l.s.Place(h); ok || l.s.Stats().Garbage != 1 {
+		t.Errorf("a client has joined along the route: %+v", p)
+	}
+	if a.say(a.join(h, 1)); count(a.heard(), "Drop") != 1 {
+		t.Error("a client that it does not act for is not sent away")
+	}
+	b := l.client(2)
+	if b.say(b.join(h, 1)); count(b.heard(), "Accept") != 1 {
+		t.Error("a client that it acts for has no place")
+	}
+}
+
+func TestDigestOfALinkForgetsTheOrder(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type edge struct {
+			id     overlay.ID
+			weight uint32
+		}
+		weights := map[overlay.ID]uint32{}
+		var e edges
+		for range rapid.IntRange(0, 100).Draw(t, "steps") {
+			id := overlay.ID{byte(rapid.IntRange(0, 20).Draw(t, "group"))}
+			to := uint32(rapid.IntRange(0, 5).Draw(t, "weight"))
+			switch from, ok := weights[id]; {
+			case !ok:
+				e.add(id, to)
+				weights[id] = to
+			case rapid.Bool().Draw(t, "remove"):
+				e.remove(id, from)
+				delete(weights, id)
+			default:
+				e.change(id, from, to)
+				weights[id] = to
+			}
+		}
+		var fresh edges
+		for id, w := range weights { // in whatever order
+			fresh.add(id, w)
+		}
+		if e != fresh {
+			t.Fatalf("%d edges, digest %x; made anew %d, %x", e.count, e.digest, fresh.count, fresh.digest)
+		}
+		if len(weights) > 0 {
+			fresh.change(overlay.ID{30}, 0, 1)
+			if e.digest == fresh.digest {
+				t.Fatal("the digest does not tell weights apart")
+			}
+		}
+	})
+}
+
+// When a parent knows other edges, the child names all it has: the lists cover
+// the whole space of ids, and the parent forgets what is not named.
+func TestListsCoverAllGroups(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	root := l.members(1, l.own(0))[0]
+	const groups = 2*maxList + 100
+	for i := range groups {
+		l.s.Join(root.of(i), 1)
+	}
+	l.run()
+	for i := range groups {
+		if !l.accepted(root, root.of(i)) {
+			t.Fatalf("no parent in group %d", i)
+		}
+	}
+	root.heard()
+	var beat *scribepb.Beat
+	for range 60 {
+		l.pass(time.Second)
+		for _, m := range root.heard() {
+			if b := m.GetBeat(); b != nil && beat == nil {
+				beat = b
+			}
+		}
+	}
+	if beat == nil || beat.Count != groups {
+		t.Fatalf("beats: %v", beat)
+	}
+	l.s.links[root.peer].beatNonce = beat.Nonce
+	root.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: beat.Nonce}}})
+	after := overlay.ID{}
+	named := 0
+	for i, m := range root.heard() {
+		list := m.GetList()
+		if list == nil || list.Partial {
+			continue
+		}
+		named += len(list.Edges)
+		if overlay.ID(list.First) != after || list.Nonce != beat.Nonce {
+			t.Errorf("list %d starts at %x, not %x", i, list.First, after)
+		}
+		after = next(overlay.ID(list.Last))
+	}
+	if named != groups || after != (overlay.ID{}) {
+		t.Errorf("%d of %d edges are named, up to %v", named, groups, after)
+	}
+}
+
+func TestWhatAListDoesNotNameIsGone(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(2, l.own(0))[0]
+	for i := range 5 {
+		a.route(l.own(i), a.join(l.own(i), 1))
+	}
+	list := func(nonce uint64, partial bool, from, to int, weight uint32, named ...int) *scribepb.Message {
+		first, last := l.own(from), l.own(to)
+		m := &scribepb.List{First: first[:], Last: last[:], Nonce: nonce, Partial: partial}
+		for _, i := range named {
+			id := l.own(i)
+			m.Edges = append(m.Edges, &scribepb.Edge{Group: id[:], Weight: weight})
+		}
+		return &scribepb.Message{Body: &scribepb.Message_List{List: m}}
+	}
+	children := func() (of []int) {
+		for i := range 5 {
+			if p, ok := l.s.Place(l.own(i)); ok && len(p.Children) > 0 {
+				of = append(of, i)
+			}
+		}
+		return of
+	}
+	a.say(list(0, false, 0, 4, 1, 1)) // nobody asked for it
+	a.say(list(9, false, 0, 4, 1, 1))
+	a.say(list(0, true, 0, 4, 1, 1)) // of weights alone
+	if got := children(); len(got) != 5 {
+		t.Fatalf("a child in groups %v", got)
+	}
+	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 9, Count: 99}}})
+	if got := a.heard(); got[len(got)-1].GetBeatAck().GetMatch() {
+		t.Error("99 edges are 5")
+	}
+	a.say(list(9, false, 1, 3, 7, 2))
+	if got := children(); !slices.Equal(got, []int{0, 2, 4}) {
+		t.Errorf("a child in groups %v", got)
+	}
+	if w, _ := l.s.Weight(l.own(2)); w != 7 {
+		t.Errorf("weight %d", w)
+	}
+	a.heard()
+	if a.say(list(9, true, 6, 6, 1, 6)); count(a.heard(), "Drop") != 1 {
+		t.Error("is not told that it is no child in group 6")
+	}
+	// What it says now is what the parent knows.
+	var e edges
+	e.add(l.own(0), 1)
+	e.add(l.own(2), 7)
+	e.add(l.own(4), 1)
+	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 10, Count: e.count, Digest: e.digest}}})
+	if got := a.heard(); len(got) != 1 || !got[0].GetBeatAck().GetMatch() {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestLeaseEndsWithoutBeats(t *testing.T) {
+	l := newLab(t, Config{BeatInterval: 10 * time.Second}).active()
+	all := l.members(2, l.own(0))
+	for _, a := range all {
+		a.route(l.own(0), a.join(l.own(0), 1))
+	}
+	for range 10 {
+		l.pass(10 * time.Second)
+		all[0].say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 1, Count: 1}}})
+	}
+	if p, _ := l.s.Place(l.own(0)); !slices.Equal(p.Children, []overlay.ID{all[0].id}) {
+		t.Errorf("%d children", len(p.Children))
+	}
+}
+
+// There is one Beat for each interval, however often edges to a parent come and go.
+func TestBeatsDoNotAddUp(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	root := l.members(1, l.own(0))[0]
+	for i := range 20 {
+		l.subscribed(root, root.of(i), 1)
+		l.pass(9 * time.Second)
+		l.s.Leave(root.of(i))
+		l.pass(12 * time.Second) // the link is swept away
+	}
+	l.subscribed(root, root.of(99), 1)
+	root.heard()
+	beats := 0
+	for range 3000 {
+		l.pass(100 * time.Millisecond)
+		for _, m := range root.heard() {
+			if b := m.GetBeat(); b != nil {
+				beats++
+				root.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: b.Nonce, Match: true}}})
+			}
+		}
+	}
+	if beats < 8 || beats > 14 {
+		t.Errorf("%d Beats in five minutes", beats)
+	}
+}
+
+// Weights are clamped to what all nodes together can have, and do not overflow.
+func TestWeightsAreClamped(t *testing.T) {
+	l := newLab(t, Config{MaxWeight: 5}).active()
+	g := l.own(0)
+	l.s.Join(g, 99)
+	l.run()
+	if p, _ := l.s.Place(g); p.Own != 5 {
+		t.Errorf("own weight %d", p.Own)
+	}
+	if l.s.Join(g, -3); l.s.groups[g].own != 1 {
+		t.Errorf("own weight %d", l.s.groups[g].own)
+	}
+	all := l.members(3, g) // four nodes in all
+	for _, a := range all {
+		a.route(g, a.join(g, 1<<32-1))
+	}
+	if w, ok := l.s.Weight(g); !ok || w != 1+3*4*5 {
+		t.Errorf("weight %d", w)
+	}
+	huge := &group{children: []child{{weight: 1<<32 - 1}, {weight: 1<<32 - 1}}}
+	if huge.weight() != 1<<32-1 {
+		t.Errorf("twice the largest weight is %d", huge.weight())
+	}
+}
+
+func TestUnacknowledgedMessagesAreBounded(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	all := l.members(2, l.own(0))
+	a, g := all[0], l.own(0)
+	a.route(g, a.join(g, 1))
+	a.heard()
+	const many = window + maxQueue + 10
+	for i := range many {
+		l.s.pass(l.s.groups[g], nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), "")))
+	}
+	link := l.s.links[a.peer]
+	if len(link.out) != window || len(link.queue) != maxQueue || l.s.Stats().Lost != 10 || link.queue[0].id != window+10 {
+		t.Errorf("%d out, %d wait, %d lost", len(link.out), len(link.queue), l.s.Stats().Lost)
+	}
+	var ids []uint64
+	for i := range window / 2 {
+		ids = append(ids, uint64(i))
+	}
+	a.say(&scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: ids}}})
+	if len(link.out) != window || len(link.queue) != maxQueue-window/2 {
+		t.Errorf("after %d acknowledgements %d are out and %d wait", window/2, len(link.out), len(link.queue))
+	}
+}
+
+// A new child is given what came a moment ago, but for what it has.
+func TestLateChildIsGivenWhatItMissed(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	all := l.members(3, l.own(0))
+	g := l.own(0)
+	for id := range uint64(5) {
+		all[0].route(g, publish(g, id+1, "news"))
+	}
+	given := func(a *actor) (ids []uint64) {
+		for _, m := range a.heard() {
+			if d := m.GetDown(); d != nil {
+				ids = append(ids, d.Id)
+			}
+		}
+		return ids
+	}
+	all[1].route(g, all[1].join(g, 1, 2, 4))
+	if got := given(all[1]); !slices.Equal(got, []uint64{1, 3, 5}) {
+		t.Errorf("given %v", got)
+	}
+	l.pass(recentLife + sweepPause)
+	all[2].route(g, all[2].join(g, 1))
+	if got := given(all[2]); len(got) > 0 || l.s.kept != 0 {
+		t.Errorf("after %v given %v, %d bytes kept", recentLife, got, l.s.kept)
+	}
+}
+
+// What a node keeps for late children is bounded: in one group, and in all those
+// that a stranger may think of.
+func TestKeptMessagesAreBounded(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g := l.s.group(l.own(0))
+	g.own = 1
+	for id := range uint64(maxRecent + 5) {
+		l.s.pass(g, nil, id, nil, make([]byte, 10))
+	}
+	if len(g.recent) != maxRecent || l.s.kept != 10*maxRecent || g.recent[0].id != 5 {
+		t.Errorf("%d messages of %d bytes are kept", len(g.recent), l.s.kept)
+	}
+	for i := range 2 * maxKept / MaxPayload {
+		g := l.s.group(l.own(i + 1))
+		g.root = true
+		l.s.pass(g, nil, uint64(i), nil, make([]byte, MaxPayload))
+	}
+	if l.s.kept > maxKept || l.s.kept < maxKept-MaxPayload {
+		t.Errorf("%d bytes are kept", l.s.kept)
+	}
+	l.pass(recentLife + 2*sweepPause)
+	if st := l.s.Stats(); l.s.kept != 0 || st.Groups != 1 {
+		t.Errorf("in the end %d bytes in %d groups are kept", l.s.kept, st.Groups)
+	}
+}
+
+func TestWhoLeavesParts(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, _, below := l.amid(l.members(8, l.own(0)))
+	l.subscribed(root, g, 2)
+	root.heard()
+	l.s.Leave(g)
+	l.run()
+	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
+		t.Error("has a place after it has left")
+	}
+	l.s.Leave(g) // is no news
+	// With a child it stays, and offers the child to its parent.
+	l.subscribed(root, g, 2)
+	below.say(below.join(g, 4))
+	root.heard()
+	l.s.Leave(g)
+	l.pass(2 * weightDelay)
+	heard := root.heard()
+	if count(heard, "Offer") != 1 || count(heard, "Part") != 0 || count(heard, "List") != 1 {
+		t.Errorf("a forwarder tells its parent %v", kindsOf(heard))
+	}
+	below.heard()
+	root.say(&scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:], Room: 1 << 31, Reply: true}}})
+	if count(below.heard(), "Redirect") != 1 {
+		t.Error("the child is not sent to the parent that has room")
+	}
+	below.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})
+	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
+		t.Error("the forwarder has a place after its last child has gone")
+	}
+}
+
+func TestRoomIsWhatIsLeftOfTheFanOut(t *testing.T) {
+	l := newLab(t, Config{FanOut: 3}).active()
+	all := l.members(3, l.own(0))
+	g := l.own(0)
+	all[0].route(g, all[0].join(g, 1))
+	all[0].heard()
+	offer := &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:]}}}
+	all[0].say(offer)
+	if got := all[0].heard(); len(got) != 1 || got[0].GetOffer().GetRoom() != 2 || !got[0].GetOffer().GetReply() {
+		t.Errorf("%v", got)
+	}
+	if all[1].say(offer); len(all[1].heard()) != 0 {
+		t.Error("who is no child is told of room")
+	}
+}
+
+// What is not from where it should be is not taken, and what is no message is
+// held against its sender.
+func TestMessagesFromNowhere(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	g := l.own(0)
+	for what, m := range map[string]*scribepb.Message{
+		"a Publish that is not routed":    publish(g, 1, "x"),
+		"a Join with another's record":    l.actor(5, true).join(g, 1),
+		"an Accept with another's record": l.actor(5, true).accept(g, 1),
+		"a Redirect to nobody":            {Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: g[:], Record: []byte("x")}}},
+	} {
+		if err := a.say(m); !errors.Is(err, env.ErrFrame) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	a.say(down(g, 1, "x"))
+	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 4}}})
+	a.say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
+	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Got", "Part", "BeatAck"}) {
+		t.Errorf("one who is no neighbour hears %v", kinds)
+	}
+	other := l.own(1)
+	garbage := l.s.Stats().Garbage
+	a.route(g, publish(other, 1, "x"))
+	a.route(g, a.join(other, 1))
+	a.route(g, down(g, 1, "x"))
+	if st := l.s.Stats(); st.Garbage != garbage+3 || st.Groups != 0 || st.Links != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// The bounds that scribe.proto names: just within, just beyond.
+func TestMessagesHaveBounds(t *testing.T) {
+	id := make([]byte, 32)
+	ids := func(n int) (of [][]byte) {
+		for i := range n {
+			of = append(of, slices.Concat(id[:30], []byte{byte(i >> 8), byte(i)}))
+		}
+		return of
+	}
+	list := func(edges ...[]byte) *scribepb.Message {
+		m := &scribepb.List{First: id, Last: bytes.Repeat([]byte{255}, 32)}
+		for _, e := range edges {
+			m.Edges = append(m.Edges, &scribepb.Edge{Group: e})
+		}
+		return &scribepb.Message{Body: &scribepb.Message_List{List: m}}
+	}
+	type body = scribepb.Message
+	for _, c := range []struct {
+		what   string
+		within bool
+		m      *body
+	}{
+		{"nothing", false, &body{}},
+		{"join", true, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecord), Have: make([]uint64, maxHave)}}}},
+		{"join of no group", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Record: id}}}},
+		{"join of nobody", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id}}}},
+		{"join with a long record", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: make([]byte, maxRecord+1)}}}},
+		{"join of one who has much", false, &body{Body: &scribepb.Message_Join{Join: &scribepb.Join{Group: id, Record: id, Have: make([]uint64, maxHave+1)}}}},
+		{"publish", true, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id, Payload: make([]byte, MaxPayload)}}}},
+		{"publish of much", false, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id, Payload: make([]byte, MaxPayload+1)}}}},
+		{"publish to no group", false, &body{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{Group: id[1:]}}}},
+		{"accept", true, &body{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{Group: id, Record: id}}}},
+		{"accept of nobody", false, &body{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{Group: id}}}},
+		{"redirect", true, &body{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id, Record: id}}}},
+		{"redirect to nobody", false, &body{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: id}}}},
+		{"part", true, &body{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id}}}},
+		{"part from no group", false, &body{Body: &scribepb.Message_Part{Part: &scribepb.Part{}}}},
+		{"down", true, &body{Body: &scribepb.Message_Down{Down: &scribepb.Down{Group: id, Payload: make([]byte, MaxPayload)}}}},
+		{"down with much", false, &body{Body: &scribepb.Message_Down{Down: &scribepb.Down{Group: id, Payload: make([]byte, MaxPayload+1)}}}},
+		{"got", true, &body{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: make([]uint64, maxGot)}}}},
+		{"got too many", false, &body{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: make([]uint64, maxGot+1)}}}},
+		{"beat", true, &body{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{}}}},
+		{"beat ack", true, &body{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{}}}},
+		{"list", true, list(ids(maxList)...)},
+		{"list of many", false, list(ids(maxList + 1)...)},
+		{"list in disorder", false, list(ids(2)[1], ids(2)[0])},
+		{"list with one twice", false, list(id, id)},
+		{"list beyond its range", false, &body{Body: &scribepb.Message_List{List: &scribepb.List{First: id, Last: id, Edges: []*scribepb.Edge{{Group: ids(2)[1]}}}}}},
+		{"list without a range", false, &body{Body: &scribepb.Message_List{List: &scribepb.List{}}}},
+		{"drop", true, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: ids(maxList)}}}},
+		{"drop of many", false, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: ids(maxList + 1)}}}},
+		{"drop of no group", false, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{{}}}}}},
+		{"offer", true, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: id, Room: 1<<32 - 1}}}},
+		{"offer of no group", false, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{}}}},
+	} {
+		if _, err := parse(encode(c.m)); (err == nil) != c.within || err != nil && !errors.Is(err, env.ErrFrame) {
+			t.Errorf("%s: %v", c.what, err)
+		}
+	}
+}
+
+func FuzzMessage(f *testing.F) {
+	a := newLab(f, Config{}).actor(1, true)
+	g := a.of(1)
+	edge := &scribepb.Edge{Group: g[:], Weight: 3}
+	for _, m := range []*scribepb.Message{
+		a.join(g, 2, 3, 4), publish(g, 1, "payload"), a.accept(g, 1), a.redirect(g), down(g, 1, "payload"),
+		{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:], Edge: 1}}},
+		{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{1, 2}}}},
+		{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 1, Count: 2, Digest: 3}}},
+		{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: 1, Match: true}}},
+		{Body: &scribepb.Message_List{List: &scribepb.List{First: g[:], Last: g[:], Edges: []*scribepb.Edge{edge}, Nonce: 1}}},
+		{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:], g[:]}}}},
+		{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:], Room: 1, Reply: true}}},
+	} {
+		raw := encode(m)
+		f.Add(raw)
+		f.Add(append(raw, raw...))
+		f.Add(raw[:len(raw)/2])
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		m, err := parse(raw)
+		if err != nil {
+			return
+		}
+		if again, err := parse(encode(m)); err != nil || !proto.Equal(m, again) {
+			t.Fatalf("%v came back as %v: %v", m, again, err)
+		}
+	})
+}
