@@ -90,8 +90,8 @@ func TestEveryHopIsNearer(t *testing.T) {
 		if next != nil && isTried(next) {
 			rt.Fatal("goes again to one that was tried")
 		}
-		if confirmed && wait || nearer == 0 && confirmed != root && !(covers && root) && !wait {
-			rt.Fatalf("nobody nearer, slots confirmed: %v; root %v, wait %v", confirmed, root, wait)
+		if confirmed && wait || nearer == 0 && root == wait {
+			rt.Fatalf("%d nearer, slots confirmed: %v; root %v, wait %v", nearer, confirmed, root, wait)
 		}
 		if !covers {
 			n.table.each(depth, func(row, col int, s *slot) {
