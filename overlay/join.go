@@ -15,7 +15,10 @@ const (
 	// announceLimit is how long the leaf may take to acknowledge a node
 	// before it looks for its leaf again: three attempts at a dead member, twice.
 	announceLimit = 20 * time.Second
-	maxPool       = 256
+	// announceRounds is how often it does so. Then it is active without those
+	// who speak but never answer, or one of them could keep others out.
+	announceRounds = 3
+	maxPool        = 256
 )
 
 // join is the state of a node that is looking for its place.
@@ -28,14 +31,15 @@ const (
 // heard of have answered and none of them knows others. So there is no moment
 // in which two nodes take themselves for the root of one key.
 type join struct {
-	pool  []*Contact // members heard of
-	found []env.Peer // peers of which only the address is known
-	asked map[ID]bool
-	nonce uint64 // of the Find that is out; 0: none
-	who   env.Peer
-	tries int
-	due   time.Time
-	since time.Time // of the announcement
+	pool   []*Contact // members heard of
+	found  []env.Peer // peers of which only the address is known
+	asked  map[ID]bool
+	nonce  uint64 // of the Find that is out; 0: none
+	who    env.Peer
+	tries  int
+	due    time.Time
+	since  time.Time // of the announcement
+	rounds int       // announcements made
 }
 
 // Found takes a peer that one can join through.
@@ -130,10 +134,15 @@ func (n *Node) stepJoin() {
 	case Active, Attached, Left:
 		return
 	case Joining:
-		if now.Sub(j.since) > announceLimit {
+		switch late := now.Sub(j.since) > announceLimit; {
+		case late && j.rounds == announceRounds:
+			n.log.Warn("joined without the word of some of the leaf")
+			n.activate()
+			return
+		case late:
 			n.log.Debug("leaf did not acknowledge in time, looking again")
 			n.reset()
-		} else {
+		default:
 			n.joinedYet()
 			n.after(findPatience, task{kind: taskJoin})
 			return
@@ -284,6 +293,7 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.state = Joining
 	n.join.since = n.clock.Now()
+	n.join.rounds++
 	n.leaf.SetDepth(depth)
 	n.leaf.decided = min(decided, n.latest())
 	n.table.resize(depth)

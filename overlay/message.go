@@ -127,15 +127,13 @@ func (n *Node) open(records [][]byte) []*Contact {
 	return of
 }
 
-// raws returns the records of the first contacts, as many as one message takes.
-// raws returns the records of contacts, the first ones if not all fit into a
-// frame beside the rest of the message.
+// raws returns the records of contacts, the first ones if not all fit into one
+// message.
 func raws(of []*Contact) [][]byte {
-	const room = env.MaxFrame - 12<<10
-	out := make([][]byte, 0, len(of))
+	out := make([][]byte, 0, min(len(of), maxRecords))
 	size := 0
 	for _, c := range of {
-		if size += len(c.Raw) + 4; size > room || len(out) == maxRecords {
+		if size += len(c.Raw) + 4; size > maxRaws || len(out) == maxRecords {
 			break
 		}
 		out = append(out, c.Raw)

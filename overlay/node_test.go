@@ -13,15 +13,6 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// foreignKey returns a key of which an actor, not the node, is the root.
-func foreignKey(n *Node, of *actor) ID {
-	for i := 0; ; i++ {
-		if key := Key("lab", fmt.Sprint(i)); Nearer(key, of.contact.ID, n.ID()) {
-			return key
-		}
-	}
-}
-
 func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	l := newLab(t)
 	if n := l.boot(); n.Count(0) != 0 {

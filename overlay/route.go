@@ -277,16 +277,20 @@ func (n *Node) toHop(w *passage, next *peer) {
 	}}})
 }
 
+// sentTo says whether a message went to a peer last. The peer may have been
+// forgotten and met again since.
+func (w *passage) sentTo(p *peer) bool { return w.next != nil && w.next.id == p.id }
+
 func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
 	w := n.ways.on[m.Id]
 	if w == nil {
 		return
 	}
-	if w.next == p && w.sends == 1 && m.Try == w.try && !w.due.IsZero() {
+	if w.sentTo(p) && w.sends == 1 && m.Try == w.try && !w.due.IsZero() {
 		p.sample(n.clock.Now().Sub(w.sent))
 	}
 	if !m.Receipt {
-		if w.next == p {
+		if w.sentTo(p) {
 			w.due = time.Time{}
 			if w.done == nil {
 				n.ways.unload(w) // its own now; a new try brings it again
@@ -337,7 +341,7 @@ func (n *Node) tryOn(w *passage) {
 func (n *Node) wayLost(p *peer) {
 	var lost []*passage
 	for _, w := range n.ways.on {
-		if w.next == p {
+		if w.sentTo(p) {
 			w.next = nil
 			w.tried = slices.DeleteFunc(w.tried, func(q *peer) bool { return q == p })
 			if !w.due.IsZero() {

@@ -64,7 +64,7 @@ type standIn struct {
 // lease is a child's place in one tree. The leases of one link lie together.
 type lease struct {
 	channel int32
-	version uint32
+	_       uint32 // its version: a lease's place in memory is that of a real one
 }
 
 type neighbour struct {

@@ -124,8 +124,8 @@ func (n Network) Check() error {
 		{"weight of a node", n.MaxWeight, 1, 1 << 20},
 		// The owners of a key live in one leaf, so no leaf may be
 		// smaller than the largest owner set.
-		{"leaf merge", n.LeafMerge, 8, 256},
-		{"leaf split", n.LeafSplit, n.LeafMerge + 1, 512},
+		{"leaf merge", n.LeafMerge, 8, 128},
+		{"leaf split", n.LeafSplit, n.LeafMerge + 1, 256},
 		{"fan-out", n.FanOut, 2, 256},
 	} {
 		if c.got < c.min || c.got > c.max {

@@ -42,12 +42,12 @@ func TestDescriptorRoundTrip(t *testing.T) {
 			Decide:              one("decide"),
 			Owners:              between("owners", 1, 8),
 			MaxWeight:           between("weight", 1, 1<<20),
-			LeafMerge:           between("merge", 8, 256),
+			LeafMerge:           between("merge", 8, 128),
 			FanOut:              between("fan-out", 2, 256),
 			PrivateAddresses:    rapid.Bool().Draw(t, "private"),
 		}
 		n.Witnesses = between("witnesses", 1, n.Owners)
-		n.LeafSplit = between("split", n.LeafMerge+1, 512)
+		n.LeafSplit = between("split", n.LeafMerge+1, 256)
 		if err := n.Check(); err != nil {
 			t.Fatal(err)
 		}
@@ -109,9 +109,9 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 		{"weight", func(n *Network) { n.MaxWeight = 0 }},
 		{"weight", func(n *Network) { n.MaxWeight = 1<<20 + 1 }},
 		{"leaf merge", func(n *Network) { n.LeafMerge = 7 }},
-		{"leaf merge", func(n *Network) { n.LeafMerge = 257 }},
+		{"leaf merge", func(n *Network) { n.LeafMerge = 129 }},
 		{"leaf split", func(n *Network) { n.LeafSplit = n.LeafMerge }},
-		{"leaf split", func(n *Network) { n.LeafSplit = 513 }},
+		{"leaf split", func(n *Network) { n.LeafSplit = 257 }},
 		{"fan-out", func(n *Network) { n.FanOut = 1 }},
 		{"fan-out", func(n *Network) { n.FanOut = 257 }},
 	} {

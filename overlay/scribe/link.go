@@ -1,6 +1,7 @@
 package scribe
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -30,9 +31,9 @@ type link struct {
 	queue []sent // Downs that wait for the window
 	timed bool   // a look at out is due
 
-	got     []uint64     // Downs to acknowledge
-	weights []overlay.ID // groups whose weight changed
-	flushAt time.Time    // zero: nothing waits
+	got     []uint64            // Downs to acknowledge
+	weights map[overlay.ID]bool // groups whose weight changed
+	flushAt time.Time           // zero: nothing waits
 }
 
 // edges summarises the edges of a link in one direction, by which both ends
@@ -207,8 +208,9 @@ func (s *Scribe) onGot(l *link, m *scribepb.Got) {
 }
 
 // onDown takes a message from a parent: acknowledges it, passes it on, and tells
-// one that is no parent any longer. While a parent is sought, anybody may be the
-// one: its first Down can overtake its Accept.
+// one that is no parent any longer. A parent just left may still bring something
+// new, and while a parent is sought the first Down can overtake the Accept; but
+// what comes from below, or from a stranger, is no message of the group's.
 func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 	id := overlay.ID(m.Group)
 	s.stats.Received++
@@ -219,10 +221,11 @@ func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 	} else {
 		s.send(env.Peer{ID: from}, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{m.Id}}}})
 	}
-	if g == nil || !g.seeking && g.target != from && g.parent(l) == nil {
+	parent := g != nil && (g.seeking || g.target == from || g.parent(l) != nil)
+	if !parent {
 		s.sendPart(env.Peer{ID: from}, id, 0)
 	}
-	if g != nil {
+	if parent || g != nil && l != nil && overlay.Nearer(id, l.contact.ID, s.node.ID()) {
 		s.pass(g, l, m.Id, m.Payload, frame)
 	}
 }
@@ -260,16 +263,17 @@ func (s *Scribe) weigh(g *group) {
 		return
 	}
 	l := g.parents[0].link
-	if !slices.Contains(l.weights, g.id) {
-		l.weights = append(l.weights, g.id)
+	if l.weights == nil {
+		l.weights = map[overlay.ID]bool{}
 	}
+	l.weights[g.id] = true
 	s.flushSoon(l, weightDelay)
 }
 
 func (s *Scribe) flushWeights(l *link) {
 	var changed []*scribepb.Edge
-	slices.SortFunc(l.weights, func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
-	for _, id := range l.weights {
+	of := slices.SortedFunc(maps.Keys(l.weights), func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range of {
 		g := s.groups[id]
 		if g == nil || len(g.parents) == 0 || g.parents[0].link != l || g.weight() == g.sent {
 			continue

@@ -281,10 +281,6 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 
 func TestDigestOfALinkForgetsTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		type edge struct {
-			id     overlay.ID
-			weight uint32
-		}
 		weights := map[overlay.ID]uint32{}
 		var e edges
 		for range rapid.IntRange(0, 100).Draw(t, "steps") {
