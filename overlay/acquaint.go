@@ -198,6 +198,11 @@ func (n *Node) settled(now time.Time) {
 // some rounds of rumour.
 const settleTime = 5 * time.Second
 
+// widenTime is how long a leaf that has been widened may take to know the members
+// it has gained. Until then the node is the root of no key that only the wider
+// leaf covers.
+const widenTime = 5 * time.Second
+
 // adopt takes over a later decision about the leaf's depth.
 func (n *Node) adopt(p *peer, depth int, decided uint64) {
 	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining ||
@@ -223,6 +228,13 @@ func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixM
 // setDepth gives the leaf another depth. Members beyond it go into the table;
 // contacts of the table that are now within it are asked for the others.
 func (n *Node) setDepth(depth int) {
+	if depth < n.leaf.Depth() {
+		now := n.clock.Now()
+		if !now.Before(n.wideAt) || n.narrow < n.leaf.Depth() {
+			n.narrow = n.leaf.Depth()
+		}
+		n.wideAt = now.Add(widenTime)
+	}
 	out := n.leaf.SetDepth(depth)
 	within := n.table.resize(depth)
 	var placeless []*peer

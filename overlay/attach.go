@@ -13,7 +13,7 @@ const (
 	hostsWanted = 2
 	// maxClients is how many clients a member acts for; another one is sent
 	// away, and asks elsewhere.
-	maxClients = 256
+	maxClients = 128
 	// clientSilence is how many watch intervals a client may be silent.
 	clientSilence = 4
 )

@@ -9,8 +9,9 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// maxDead is how many dead are remembered: a whole leaf and a table.
-const maxDead = 128
+// maxDead is how many dead are remembered: all that a store remembers (maxKnown),
+// and some who died since.
+const maxDead = 256
 
 // A graveyard remembers who died. A peer that is remembered is not believed to
 // live because others say so; and those who had a place are visited one by

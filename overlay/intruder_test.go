@@ -195,7 +195,7 @@ func (in *intruder) endures(t *testing.T) {
 			s.Route(p, s.Key(string(rune('a'+8*i+j))))
 		}
 	}
-	s.World.Run(2 * time.Minute)
+	s.World.Run(3 * time.Minute)
 	s.CheckQuiet()
 	for _, v := range s.Wrong() {
 		t.Error(v)

@@ -164,12 +164,9 @@ func (n *Node) stepJoin() {
 	}
 	clear(j.asked)
 	if n.mayActAlone(now) {
-		for _, c := range n.known { // perhaps it is me that nobody reaches
-			n.dead.bury(c, now, true)
-		}
 		n.leaf.SetDepth(0)
 		n.activate()
-		n.risen(now) // they may just have done the same
+		n.risen(now) // those it knew may just have done the same
 		return
 	}
 	n.after(n.spread(joinPause), task{kind: taskJoin})
@@ -336,6 +333,17 @@ func (n *Node) joinedYet() {
 // member that has not noticed a death goes on naming the dead.
 const maxAsks = 3
 
+// missKnown remembers those as missed whom an earlier life knew and who have not
+// been heard in this one: they may be dead, or on the other side of a partition.
+func (n *Node) missKnown() {
+	long := n.clock.Now().Add(-hearsay)
+	for _, c := range n.known {
+		if p := n.peers[c.Peer.ID]; p == nil || p.heard.IsZero() {
+			n.dead.bury(c, long, true)
+		}
+	}
+}
+
 // activate makes the node a member in full: the root of keys.
 func (n *Node) activate() {
 	n.state = Active
@@ -343,6 +351,7 @@ func (n *Node) activate() {
 	for _, p := range slices.Clone(n.hosts) {
 		n.detach(p)
 	}
+	n.missKnown()
 	n.join = join{}
 	n.quick = 2
 	n.planRow(time.Second)

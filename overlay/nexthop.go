@@ -40,6 +40,7 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
 			return nil, true, false
 		}
+		wait = next == nil && n.clock.Now().Before(n.wideAt) && n.self.ID.Common(key) < n.narrow
 	} else if s, _, _ := n.table.slot(key, n.leaf.Depth()); s != nil && s.contact != nil {
 		consider(s.contact)
 		consider(s.spare)

@@ -95,6 +95,8 @@ type Node struct {
 	changed  bool          // LeafChanged is due
 	rowAt    time.Time     // when the next contact of the table is asked
 	restless time.Time     // since when the leaf calls for another depth
+	narrow   int           // depth of the leaf before it was widened
+	wideAt   time.Time     // when the wider one counts as whole
 	rumours  int           // rounds of comparing leaves that are still to come
 	burst    time.Time     // when the whole table was last probed
 	rose     time.Time     // when the dead were last all visited

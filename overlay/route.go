@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -120,6 +121,24 @@ func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Recei
 	n.enter(w, now)
 	n.planRetry(w, retryFirst)
 	n.pass(w)
+}
+
+// giveUp tells the origins of all messages without a receipt that there will be
+// none.
+func (n *Node) giveUp() {
+	var own []*passage
+	for _, w := range n.ways.on {
+		if w.done != nil {
+			own = append(own, w)
+		}
+	}
+	slices.SortFunc(own, func(a, b *passage) int { return cmp.Compare(a.id, b.id) }) // maps have no order
+	for _, w := range own {
+		done := w.done
+		w.done = nil
+		n.stats.Failed++
+		done(Receipt{}, false)
+	}
 }
 
 func (n *Node) enter(w *passage, now time.Time) {
@@ -349,12 +368,7 @@ func (n *Node) wayLost(p *peer) {
 			}
 		}
 	}
-	slices.SortFunc(lost, func(a, b *passage) int { // maps have no order
-		if a.id < b.id {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(lost, func(a, b *passage) int { return cmp.Compare(a.id, b.id) }) // maps have no order
 	for _, w := range lost {
 		n.tryOn(w)
 	}

@@ -98,6 +98,7 @@ func (n *Node) Leave() {
 	}
 	n.state = Left
 	n.save()
+	n.giveUp()
 }
 
 func (n *Node) onLeave(p *peer) {

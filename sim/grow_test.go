@@ -57,7 +57,7 @@ func checkNearest(t *testing.T, s *Swarm, keys int) {
 		}
 		// Members with a longer common prefix are nearer, so the nearest eight
 		// are all below the longest prefix that holds eight.
-		for d := leaf.Depth(); d > 0; d-- {
+		if d := leaf.Depth(); d > 0 {
 			lo, _ := slices.BinarySearchFunc(ids, key, func(a, k overlay.ID) int { return prefixCompare(a, k, d) })
 			hi := lo
 			for hi < len(ids) && prefixCompare(ids[hi], key, d) == 0 {
@@ -66,7 +66,6 @@ func checkNearest(t *testing.T, s *Swarm, keys int) {
 			if hi-lo < owners {
 				t.Fatalf("key %v: %d members below its leaf's %d bits", key, hi-lo, d)
 			}
-			break
 		}
 		for _, c := range leaf.NearestN(key, owners) {
 			if other := s.byID[c.ID].Layers().Overlay.Leaf(); other.Digest() != leaf.Digest() {

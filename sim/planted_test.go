@@ -20,6 +20,7 @@ func TestPlanted(t *testing.T) {
 		{"LostChild", &plant.LostChild, NoWay},
 		{"StaleCount", &plant.StaleCount, WrongCount},
 		{"Duplicate", &plant.Duplicate, Twice},
+		{"SilentDrop", &plant.SilentDrop, Missing},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			*bug.on = true

@@ -6,6 +6,7 @@
 //	LostChild   scribe: a parent forgets a child and goes on acknowledging it
 //	StaleCount  overlay: counts once learned are never corrected
 //	Duplicate   scribe: a subscriber delivers what it had already
+//	SilentDrop  scribe: a parent passes over a child now and then
 //
 // In a build without the tag "planted" each is the constant false. With
 // it, a test sets one of them: go test -tags planted ./sim -run Planted.

@@ -8,5 +8,6 @@ const (
 	Cycle      = false
 	LostChild  = false
 	StaleCount = false
+	SilentDrop = false
 	Duplicate  = false
 )

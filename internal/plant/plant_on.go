@@ -8,5 +8,6 @@ var (
 	Cycle      bool
 	LostChild  bool
 	StaleCount bool
+	SilentDrop bool
 	Duplicate  bool
 )

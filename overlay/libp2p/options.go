@@ -20,10 +20,14 @@ import (
 
 const (
 	// The connection manager trims to lowConns, sparing neighbours, when
-	// there are more than highConns. The resource manager's own limit, which
-	// refuses, lies above: 256 connections in maxMemory and maxFiles.
+	// there are more than highConns. The resource manager refuses those over
+	// maxConns: a leaf and a table (120), as many clients as a member takes
+	// (overlay's maxClients, 128), and neighbours in trees. All but a few may
+	// have been opened by the others.
 	lowConns, highConns = 96, 160
 	connGrace           = time.Minute
+	maxConns            = 768
+	maxHandshakes       = 128 // connections that are still being made
 	maxMemory           = 1 << 30
 	maxFiles            = 2048
 
@@ -114,7 +118,13 @@ func resources() (network.ResourceManager, error) {
 	conns4, rate4 := perAddress(32, 1)
 	conns56, rate56 := perAddress(56, 1)
 	conns48, rate48 := perAddress(48, 4)
-	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(limits.Scale(maxMemory, maxFiles)),
+	conns := func(most int) rcmgr.ResourceLimits {
+		n := rcmgr.LimitVal(most)
+		return rcmgr.ResourceLimits{Conns: n, ConnsInbound: n, ConnsOutbound: n}
+	}
+	concrete := rcmgr.PartialLimitConfig{System: conns(maxConns), Transient: conns(maxHandshakes)}.
+		Build(limits.Scale(maxMemory, maxFiles))
+	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(concrete),
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithNetworkPrefixLimit(free4, free6),
 		rcmgr.WithLimitPerSubnet([]rcmgr.ConnLimitPerSubnet{conns4}, []rcmgr.ConnLimitPerSubnet{conns56, conns48}),

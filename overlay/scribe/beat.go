@@ -72,7 +72,7 @@ func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
 		l.renewed = s.clock.Now()
 		l.listFor = 0
 		if !match {
-			l.listFor = m.Nonce
+			l.listFor, l.listAsked = m.Nonce, s.clock.Now()
 		}
 	} else {
 		match = m.Count == 0
@@ -157,7 +157,8 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 		return
 	}
 	for _, g := range s.sorted(func(g *group) bool {
-		return !named[g.id] && g.child(l) != nil &&
+		c := g.child(l)
+		return !named[g.id] && c != nil && l.listAsked.Sub(c.since) > joinPatience &&
 			bytes.Compare(g.id[:], m.First) >= 0 && bytes.Compare(g.id[:], m.Last) <= 0
 	}) {
 		s.forgetChild(g, l)

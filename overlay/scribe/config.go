@@ -38,14 +38,15 @@ const (
 	joinPauseMax = 30 * time.Second
 
 	// recentLife is how long a node keeps what passed, for children that come
-	// from a lost parent; maxRecent bounds it per group, the oldest go first.
-	recentLife = 30 * time.Second
+	// from a lost parent: longer than an edge that only one end believes in
+	// can stand (a Beat interval and a quarter). maxRecent bounds it per
+	// group, the oldest go first.
+	recentLife = time.Minute
 	maxRecent  = 64
 
-	// seenLife is how long a message is known again: over the longest time
-	// a publisher tries (overlay.Config.RouteDeadline), and a child's lost
-	// parent hides what it had.
-	seenLife = 2 * time.Minute
+	// seenLife is how long a message is known again: longer than a publisher
+	// tries (overlay.Config.RouteDeadline) and what it sent last is kept.
+	seenLife = 3 * time.Minute
 	// maxSeen bounds the messages known again; at the bound the older half is
 	// forgotten early.
 	maxSeen = 1 << 17
@@ -61,7 +62,7 @@ const (
 	maxQueue = 2048
 	// resends is how often a Down is repeated before the peer is suspected
 	// and the Down given up: it is then for the next parent to send.
-	resends = 6
+	resends = 10
 
 	// pushPause is the time given to a child to move before it is asked again.
 	pushPause = 10 * time.Second

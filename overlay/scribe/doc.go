@@ -23,9 +23,10 @@
 //   - An edge is a lease. A child renews all its edges to one parent by a single
 //     Beat with a digest of groups and weights, and spells them out only when
 //     the parent knows otherwise.
-//   - Each Down is acknowledged, and repeated until it is; a new child is given
-//     what came in the last half minute. Loss on a link or a change of parents
-//     loses nothing as long as somebody who had the message is left.
+//   - Each Down is acknowledged, and repeated up to ten times, about half a
+//     minute, until it is; a new child is given what came in the last minute.
+//     Loss on a link or a change of parents loses nothing as long as somebody
+//     who had the message is left.
 //   - Weights (clients at and below a node) are summed to the root, which so
 //     knows how many a group serves.
 //   - A client hangs below two members, and counts once.

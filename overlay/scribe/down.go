@@ -25,24 +25,26 @@ func (s *Scribe) onJoin(from env.PeerID, j *scribepb.Join) error {
 	case !c.Member && !s.node.ActsFor(from):
 		s.sendDrop(c.Peer, id)
 	case !c.Member:
-		g = s.group(id)
-		s.accept(g, c, j)
-		if !g.root && len(g.parents) == 0 && !g.seeking {
-			s.seek(g)
-		}
+		s.accept(s.group(id), c, j, true)
 	case g == nil || !overlay.Nearer(id, s.node.ID(), c.ID) && !plant.Cycle:
 		s.sendDrop(c.Peer, id)
 	default:
-		s.accept(g, c, j)
+		s.accept(g, c, j, true)
 	}
 	return nil
 }
 
 // accept takes a child on, or sends it on to one of the children when there are
-// enough.
-func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join) {
+// enough. A Join that came along the route can be anybody's: it may make an edge,
+// which its child will part from if it did not ask for it, but it changes none;
+// a child that is known is asked to say so itself.
+func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join, direct bool) {
 	weight := s.clamp(j.Weight)
 	known := g.child(s.links[c.Peer.ID])
+	if known != nil && !direct {
+		s.sendRedirect(g, c.Peer, s.node.Self())
+		return
+	}
 	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut
 	if full || known == nil && c.Member && g.members() >= s.cfg.FanOut && s.farthest(g, c.ID) == nil {
 		if to := s.pick(g, c.ID); to != nil {
@@ -56,23 +58,31 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join) {
 		return
 	}
 	if known == nil {
-		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member})
+		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member, since: s.clock.Now()})
 		l.down.add(g.id, weight)
 		l.renewed = s.clock.Now()
 	} else {
 		l.down.change(g.id, known.weight, weight)
 		known.edge, known.weight, known.moving, known.client = j.Edge, weight, time.Time{}, !c.Member
+		known.since = s.clock.Now()
 	}
 	s.send(c.Peer, &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
 		Group: g.id[:], Record: s.node.Self().Raw, Edge: j.Edge,
 	}}})
-	for _, r := range g.recent {
-		if !slices.Contains(j.Have, r.id) && s.clock.Now().Sub(r.at) < recentLife {
-			s.sendDown(l, g.id, r.id, r.frame)
-		}
-	}
+	s.catchUp(g, l, j.Have)
 	s.weigh(g)
 	s.pushDown(g)
+	s.seekParent(g)
+}
+
+// catchUp gives a child what it lacks of what is kept.
+func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
+	for _, r := range g.recent {
+		age := s.clock.Now().Sub(r.at)
+		if age < recentLife && !slices.Contains(have, r.id) {
+			s.sendDown(l, g.id, r.id, aged(r.frame, age))
+		}
+	}
 }
 
 // clamp bounds a weight by that of all nodes together.

@@ -43,6 +43,7 @@ type child struct {
 	edge   uint64 // its name
 	weight uint32
 	client bool
+	since  time.Time // when it last said that it is one
 	given  uint32    // children sent to it
 	moving time.Time // when it was asked to find another parent; zero: it was not
 }
@@ -182,6 +183,7 @@ func (s *Scribe) LeafChanged() {
 		for _, g := range s.sorted(func(g *group) bool { return g.root && !s.node.IsRoot(g.id) }) {
 			g.root = false
 			s.seek(g)
+			s.prune(g)
 		}
 		s.reseat(func(g *group, l *link) bool { return overlay.Nearer(g.id, l.contact.ID, s.node.ID()) })
 	case overlay.Attached:

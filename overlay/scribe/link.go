@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
@@ -25,7 +26,8 @@ type link struct {
 	beatAt    time.Time
 	beatNonce uint64 // of the Beat that is out; 0: none
 	beatTries int
-	listFor   uint64 // the peer's Beat that its List is to answer; 0: none
+	listFor   uint64    // the peer's Beat that its List is to answer; 0: none
+	listAsked time.Time // when that came
 
 	out   []sent // Downs not acknowledged, the oldest first
 	queue []sent // Downs that wait for the window
@@ -123,6 +125,9 @@ func (s *Scribe) sendDrop(to env.Peer, ids ...overlay.ID) {
 // sendDown sends one message to a child, or lets it wait while too many are
 // unacknowledged.
 func (s *Scribe) sendDown(l *link, id overlay.ID, msg uint64, frame []byte) {
+	if plant.SilentDrop && msg%50 == 0 {
+		return
+	}
 	d := sent{group: id, id: msg, frame: frame}
 	if len(l.out) >= window {
 		if len(l.queue) >= maxQueue {
@@ -226,7 +231,7 @@ func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 		s.sendPart(env.Peer{ID: from}, id, 0)
 	}
 	if parent || g != nil && l != nil && overlay.Nearer(id, l.contact.ID, s.node.ID()) {
-		s.pass(g, l, m.Id, m.Payload, frame)
+		s.pass(g, l, m.Id, m.Payload, frame, time.Duration(m.AgeMs)*time.Millisecond)
 	}
 }
 

@@ -2,10 +2,12 @@ package scribe
 
 import (
 	"fmt"
+	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"tidings/internal/env"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
 )
@@ -107,4 +109,18 @@ func encode(m *scribepb.Message) []byte {
 		panic(fmt.Sprintf("scribe: encode %T: %v", m.Body, err)) // there are only bytes and numbers in it
 	}
 	return b
+}
+
+// aged returns the frame of a Down that says how old its message is.
+func aged(frame []byte, age time.Duration) []byte {
+	_, body, err := wire.ParseFrame(frame)
+	if err != nil {
+		panic(fmt.Sprintf("scribe: kept frame: %v", err)) // it was parsed, or made, before it was kept
+	}
+	m, err := parse(body)
+	if err != nil {
+		panic(fmt.Sprintf("scribe: kept frame: %v", err))
+	}
+	m.GetDown().AgeMs = uint32(age.Milliseconds())
+	return wire.AppendFrame(nil, wire.Scribe, m)
 }

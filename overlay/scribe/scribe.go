@@ -103,9 +103,7 @@ func (s *Scribe) Join(id overlay.ID, weight int) {
 	g := s.group(id)
 	g.own = uint32(min(max(weight, 1), s.cfg.MaxWeight))
 	s.weigh(g)
-	if !g.root && len(g.parents) == 0 {
-		s.seek(g)
-	}
+	s.seekParent(g)
 }
 
 // Leave ends the node's subscription. It goes on forwarding as long as it has
@@ -205,7 +203,7 @@ func (s *Scribe) Forward(m *overlay.Message) bool {
 	if err != nil || !c.Member || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
 		return false
 	}
-	s.accept(g, c, j)
+	s.accept(g, c, j, false)
 	return true
 }
 
@@ -230,7 +228,7 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 		g := s.group(m.Key)
 		s.becomeRoot(g)
 		if c.ID != s.node.ID() {
-			s.accept(g, c, b.Join)
+			s.accept(g, c, b.Join, false)
 		}
 	case *scribepb.Message_Publish:
 		if overlay.ID(b.Publish.Group) != m.Key {
@@ -243,7 +241,7 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 			Body: &scribepb.Message_Down{Down: &scribepb.Down{
 				Group: b.Publish.Group, Id: b.Publish.Id, Payload: b.Publish.Payload,
 			}},
-		}))
+		}), 0)
 	default:
 		s.stats.Garbage++
 	}
@@ -288,8 +286,9 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 }
 
 // pass sends a message on to all children but the one it came from, and up to
-// the layer above, once.
-func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte) {
+// the layer above, once. It is kept for as long as is left of recentLife: a
+// message handed on again and again would outlive those who know it.
+func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, age time.Duration) {
 	known := s.known(passed{g.id, id})
 	if known {
 		s.stats.Repeated++
@@ -298,7 +297,9 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte) {
 		}
 	}
 	now := s.clock.Now()
-	s.keep(g, recent{id: id, at: now, frame: frame})
+	if age < recentLife {
+		s.keep(g, recent{id: id, at: now.Add(-age), frame: frame})
+	}
 	for i := range g.children {
 		if c := &g.children[i]; c.link != from && !known {
 			s.sendDown(c.link, g.id, id, frame)
@@ -361,6 +362,9 @@ func (s *Scribe) sweep(now time.Time) {
 	for _, g := range s.sorted(func(g *group) bool { return len(g.recent) > 0 || g.idle() }) {
 		s.age(g, now)
 		s.prune(g)
+	}
+	for _, g := range s.sorted(func(g *group) bool { return !g.root && len(g.parents) == 0 }) {
+		s.seekParent(g)
 	}
 	s.planted()
 	for _, l := range s.sortedLinks() {

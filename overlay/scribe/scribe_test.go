@@ -147,7 +147,11 @@ func TestEdgesToOnePeerAreBounded(t *testing.T) {
 	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Drop"}) {
 		t.Errorf("is told %v", kinds)
 	}
-	a.route(l.own(0), a.join(l.own(0), 2)) // one it has may change
+	a.route(l.own(0), a.join(l.own(0), 2)) // what came along the route changes none
+	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Redirect"}) {
+		t.Errorf("a child that is known is told %v", kinds)
+	}
+	a.say(a.join(l.own(0), 2)) // one it has may change
 	if w, _ := l.s.Weight(l.own(0)); w != 2 {
 		t.Errorf("weight %d", w)
 	}
@@ -391,6 +395,7 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	if got := children(); len(got) != 5 {
 		t.Fatalf("a child in groups %v", got)
 	}
+	l.pass(2 * joinPatience) // a younger edge would be spared: its Accept may be under way
 	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 9, Count: 99}}})
 	if got := a.heard(); got[len(got)-1].GetBeatAck().GetMatch() {
 		t.Error("99 edges are 5")
@@ -492,7 +497,7 @@ func TestUnacknowledgedMessagesAreBounded(t *testing.T) {
 	a.heard()
 	const many = window + maxQueue + 10
 	for i := range many {
-		l.s.pass(l.s.groups[g], nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), "")))
+		l.s.pass(l.s.groups[g], nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), "")), 0)
 	}
 	link := l.s.links[a.peer]
 	if len(link.out) != window || len(link.queue) != maxQueue || l.s.Stats().Lost != 10 || link.queue[0].id != window+10 {
@@ -542,7 +547,7 @@ func TestKeptMessagesAreBounded(t *testing.T) {
 	g := l.s.group(l.own(0))
 	g.own = 1
 	for id := range uint64(maxRecent + 5) {
-		l.s.pass(g, nil, id, nil, make([]byte, 10))
+		l.s.pass(g, nil, id, nil, make([]byte, 10), 0)
 	}
 	if len(g.recent) != maxRecent || l.s.kept != 10*maxRecent || g.recent[0].id != 5 {
 		t.Errorf("%d messages of %d bytes are kept", len(g.recent), l.s.kept)
@@ -550,7 +555,7 @@ func TestKeptMessagesAreBounded(t *testing.T) {
 	for i := range 2 * maxKept / MaxPayload {
 		g := l.s.group(l.own(i + 1))
 		g.root = true
-		l.s.pass(g, nil, uint64(i), nil, make([]byte, MaxPayload))
+		l.s.pass(g, nil, uint64(i), nil, make([]byte, MaxPayload), 0)
 	}
 	if l.s.kept > maxKept || l.s.kept < maxKept-MaxPayload {
 		t.Errorf("%d bytes are kept", l.s.kept)

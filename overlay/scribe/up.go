@@ -19,6 +19,14 @@ func (s *Scribe) seek(g *group) {
 	s.seekNow(g)
 }
 
+// seekParent makes sure that a node with a part in a tree has a parent or looks for
+// one.
+func (s *Scribe) seekParent(g *group) {
+	if !g.root && len(g.parents) == 0 && !g.seeking && (g.own > 0 || len(g.children) > 0) {
+		s.seek(g)
+	}
+}
+
 func (s *Scribe) seekAgain(g *group, now time.Time) {
 	if g == nil || !g.seeking || now.Before(g.seekDue) {
 		return

@@ -577,12 +577,14 @@ func (x *Part) GetEdge() uint64 {
 }
 
 // Down carries a message from parent to child. It is the same for all children
-// on all levels, so that one copy serves them all.
+// on all levels, so that one copy serves them all. One that is handed to a child
+// that came late says how old it is.
 type Down struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         []byte                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
 	Id            uint64                 `protobuf:"fixed64,2,opt,name=id,proto3" json:"id,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,3,opt,name=payload,proto3" json:"payload,omitempty"`
+	AgeMs         uint32                 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -636,6 +638,13 @@ func (x *Down) GetPayload() []byte {
 		return x.Payload
 	}
 	return nil
+}
+
+func (x *Down) GetAgeMs() uint32 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
 }
 
 // Got acknowledges Downs of any groups on one link. At most 1024.
@@ -1073,11 +1082,12 @@ const file_scribe_proto_rawDesc = "" +
 	"\x06record\x18\x02 \x01(\fR\x06record\"0\n" +
 	"\x04Part\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x12\n" +
-	"\x04edge\x18\x02 \x01(\x06R\x04edge\"F\n" +
+	"\x04edge\x18\x02 \x01(\x06R\x04edge\"]\n" +
 	"\x04Down\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x06R\x02id\x12\x18\n" +
-	"\apayload\x18\x03 \x01(\fR\apayload\"\x17\n" +
+	"\apayload\x18\x03 \x01(\fR\apayload\x12\x15\n" +
+	"\x06age_ms\x18\x04 \x01(\rR\x05ageMs\"\x17\n" +
 	"\x03Got\x12\x10\n" +
 	"\x03ids\x18\x01 \x03(\x06R\x03ids\"J\n" +
 	"\x04Beat\x12\x14\n" +
