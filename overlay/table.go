@@ -127,39 +127,36 @@ func faster(a, b *peer) bool {
 	return a.rtt > 0 && (b.rtt == 0 || a.rtt < b.rtt*3/4)
 }
 
-// remove takes a peer out of its slot; a spare moves up. It says whether it
-// stood in one.
-func (t *table) remove(p *peer) bool {
+// of returns the slot that a peer would stand in, nil if the table has no such row.
+func (t *table) of(p *peer) *slot {
 	if p.contact == nil {
-		return false
+		return nil
 	}
 	row := t.self.Common(p.contact.ID) / 4
 	if row >= len(t.rows) {
+		return nil
+	}
+	return &t.rows[row][p.contact.ID.Digit(row)]
+}
+
+// remove takes a peer out of its slot; a spare moves up. It says whether it
+// stood in one.
+func (t *table) remove(p *peer) bool {
+	if !t.has(p) {
 		return false
 	}
-	s := &t.rows[row][p.contact.ID.Digit(row)]
-	switch p {
-	case s.contact:
-		s.contact, s.spare = s.spare, nil
-	case s.spare:
-		s.spare = nil
-	default:
-		return false
+	s := t.of(p)
+	if s.contact == p {
+		s.contact = s.spare
 	}
+	s.spare = nil
 	return true
 }
 
 // has says whether a peer stands in the table.
 func (t *table) has(p *peer) bool {
-	if p.contact == nil {
-		return false
-	}
-	row := t.self.Common(p.contact.ID) / 4
-	if row >= len(t.rows) {
-		return false
-	}
-	s := &t.rows[row][p.contact.ID.Digit(row)]
-	return s.contact == p || s.spare == p
+	s := t.of(p)
+	return s != nil && (s.contact == p || s.spare == p)
 }
 
 // each calls f for every slot beyond the leaf, from the first row on.
