@@ -335,11 +335,19 @@ const maxAsks = 3
 
 // missKnown remembers those as missed whom an earlier life knew and who have not
 // been heard in this one: they may be dead, or on the other side of a partition.
+// A node that acts alone misses all of them, also those who told it that they
+// are looking for the network themselves.
 func (n *Node) missKnown() {
+	alone := n.leaf.Len() == 1
 	long := n.clock.Now().Add(-hearsay)
 	for _, c := range n.known {
-		if p := n.peers[c.Peer.ID]; p == nil || p.heard.IsZero() {
-			n.dead.bury(c, long, true)
+		p := n.peers[c.Peer.ID]
+		if !alone && p != nil && !p.heard.IsZero() {
+			continue
+		}
+		n.dead.bury(c, long, true)
+		if p != nil {
+			p.heard = time.Time{} // its next word brings it back
 		}
 	}
 }
