@@ -24,7 +24,7 @@ type Config struct {
 	JoinPatience time.Duration
 	// WatchInterval is the longest silence of a watched member before it is
 	// probed. Default 15 s: a silent death is known to its watchers after at
-	// most 15 s and three attempts, well under the 45 s that a sequencer may
+	// most 15 s and four attempts, well under the 45 s that a sequencer may
 	// be missing.
 	WatchInterval time.Duration
 	// TableInterval is the time in which every contact of the table is asked

@@ -22,7 +22,7 @@
 //	join.go   finds the members near its id and is acknowledged by its leaf
 //	route.go  recursive prefix routing; every hop acknowledges, and a silent
 //	          hop is routed around; the root's receipt comes back along the way
-//	probe.go  who lives: three attempts, timed by measured round trips
+//	probe.go  who lives: three attempts, four in the leaf, timed by measured round trips
 //	watch.go  each member is watched by its two nearest; notices of death,
 //	          confirmed by everyone for himself; leave; remembered dead
 //	sync.go   leaves compared by digest, repaired by difference

@@ -13,7 +13,7 @@ const (
 	findTries    = 2
 	joinPause    = 5 * time.Second // before everybody is asked again
 	// announceLimit is how long the leaf may take to acknowledge a node
-	// before it looks for its leaf again: three attempts at a dead member, twice.
+	// before it looks for its leaf again: all attempts at a dead member, twice.
 	announceLimit = 20 * time.Second
 	// announceRounds is how often it does so. Then it is active without those
 	// who speak but never answer, or one of them could keep others out.

@@ -85,17 +85,6 @@ func (l *LeafSet) Remove(id ID) bool {
 	return true
 }
 
-// Nearest returns the member nearest to key.
-func (l *LeafSet) Nearest(key ID) *Contact {
-	best := l.members[0]
-	for _, c := range l.members[1:] {
-		if Nearer(key, c.ID, best.ID) {
-			best = c
-		}
-	}
-	return best
-}
-
 // NearestN returns the n members nearest to key, the nearest first.
 func (l *LeafSet) NearestN(key ID, n int) []*Contact {
 	return nearestN(slices.Clone(l.members), key, n)

@@ -54,8 +54,8 @@ const probeLayer wire.Layer = 255
 // acknowledged or given up.
 const deadline = 61 * time.Second
 
-// detection is how long a silent death may go unnoticed: a watch interval, three
-// attempts, the notice, and three attempts more.
+// detection is how long a silent death may go unnoticed: a watch interval, four
+// attempts, the notice, and as many attempts more.
 const detection = 45 * time.Second
 
 // Route routes a message from a peer and checks who acknowledges it.
