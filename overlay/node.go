@@ -322,3 +322,6 @@ func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	n.stats.Sent++
 	n.net.Send(p.addr(), class, frame(m))
 }
+
+// Network is the name of the node's network, which ids and keys are made with.
+func (n *Node) Network() string { return n.network }

@@ -18,6 +18,12 @@ type Domain string
 const (
 	// DomainRecord signs a node's own record: where it listens, and as what.
 	DomainRecord Domain = "tidings/record/1"
+	// DomainEntry signs an entry of a key's log; only its sequencer does.
+	DomainEntry Domain = "tidings/entry/1"
+	// DomainEpoch countersigns the hash of an epoch of a key's owners.
+	DomainEpoch Domain = "tidings/epoch/1"
+	// DomainBeat signs a heartbeat of a key's log.
+	DomainBeat Domain = "tidings/beat/1"
 )
 
 // ErrSignature says that an envelope was not signed by its key, in the domain

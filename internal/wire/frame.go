@@ -21,6 +21,8 @@ type Layer uint8
 const (
 	Overlay Layer = 1
 	Scribe  Layer = 2
+	Owner   Layer = 3
+	Feed    Layer = 4
 )
 
 // MaxMessage is the size of the largest message of a layer, in bytes: with its

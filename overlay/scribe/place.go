@@ -1,6 +1,9 @@
 package scribe
 
-import "tidings/overlay"
+import (
+	"tidings/internal/env"
+	"tidings/overlay"
+)
 
 // A Place is a node's place in a group's tree, for those who look from outside.
 type Place struct {
@@ -39,6 +42,40 @@ func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 func (s *Scribe) Groups() []overlay.ID {
 	var of []overlay.ID
 	for _, g := range s.sorted(func(*group) bool { return true }) {
+		of = append(of, g.id)
+	}
+	return of
+}
+
+// Above returns the parents of a node in a group: one, or two for a client; none
+// at the root.
+func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
+	if g := s.groups[id]; g != nil {
+		for _, up := range g.parents {
+			of = append(of, up.link.contact)
+		}
+	}
+	return of
+}
+
+// Below returns the children of a node in a group.
+func (s *Scribe) Below(id overlay.ID) (of []*overlay.Contact) {
+	if g := s.groups[id]; g != nil {
+		for _, c := range g.children {
+			of = append(of, c.link.contact)
+		}
+	}
+	return of
+}
+
+// Edges returns the groups in which a peer is a child of this node, in their
+// order.
+func (s *Scribe) Edges(child env.PeerID) (of []overlay.ID) {
+	l := s.links[child]
+	if l == nil || l.down.count == 0 {
+		return nil
+	}
+	for _, g := range s.sorted(func(g *group) bool { return g.child(l) != nil }) {
 		of = append(of, g.id)
 	}
 	return of

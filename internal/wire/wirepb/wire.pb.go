@@ -88,6 +88,8 @@ type Frame struct {
 	//
 	//	*Frame_Overlay
 	//	*Frame_Scribe
+	//	*Frame_Owner
+	//	*Frame_Feed
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -148,6 +150,24 @@ func (x *Frame) GetScribe() []byte {
 	return nil
 }
 
+func (x *Frame) GetOwner() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Owner); ok {
+			return x.Owner
+		}
+	}
+	return nil
+}
+
+func (x *Frame) GetFeed() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Feed); ok {
+			return x.Feed
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -160,9 +180,21 @@ type Frame_Scribe struct {
 	Scribe []byte `protobuf:"bytes,2,opt,name=scribe,proto3,oneof"` // overlay/scribe/scribepb/scribe.proto, Message
 }
 
+type Frame_Owner struct {
+	Owner []byte `protobuf:"bytes,3,opt,name=owner,proto3,oneof"` // overlay/owner/ownerpb/owner.proto, Message
+}
+
+type Frame_Feed struct {
+	Feed []byte `protobuf:"bytes,4,opt,name=feed,proto3,oneof"` // feedtree/feedtreepb/feedtree.proto, Message
+}
+
 func (*Frame_Overlay) isFrame_Body() {}
 
 func (*Frame_Scribe) isFrame_Body() {}
+
+func (*Frame_Owner) isFrame_Body() {}
+
+func (*Frame_Feed) isFrame_Body() {}
 
 // Envelope carries a payload as the exact bytes that were signed. The signature
 // is Ed25519 over: domain, a zero byte, the hash of the network (32 bytes), the
@@ -687,10 +719,12 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\ftidings.wire\"E\n" +
+	"wire.proto\x12\ftidings.wire\"s\n" +
 	"\x05Frame\x12\x1a\n" +
 	"\aoverlay\x18\x01 \x01(\fH\x00R\aoverlay\x12\x18\n" +
-	"\x06scribe\x18\x02 \x01(\fH\x00R\x06scribeB\x06\n" +
+	"\x06scribe\x18\x02 \x01(\fH\x00R\x06scribe\x12\x16\n" +
+	"\x05owner\x18\x03 \x01(\fH\x00R\x05owner\x12\x14\n" +
+	"\x04feed\x18\x04 \x01(\fH\x00R\x04feedB\x06\n" +
 	"\x04body\"T\n" +
 	"\bEnvelope\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
@@ -787,6 +821,8 @@ func file_wire_proto_init() {
 	file_wire_proto_msgTypes[0].OneofWrappers = []any{
 		(*Frame_Overlay)(nil),
 		(*Frame_Scribe)(nil),
+		(*Frame_Owner)(nil),
+		(*Frame_Feed)(nil),
 	}
 	file_wire_proto_msgTypes[3].OneofWrappers = []any{
 		(*Reply_Welcome)(nil),

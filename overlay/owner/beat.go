@@ -1,0 +1,202 @@
+package owner
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+)
+
+const (
+	maxList = 512
+	// weightChange is how much the root's count of clients moves before it says
+	// so out of turn: 1/weightChange of it.
+	weightChange = 33
+	// leaveTime is how long a node keeps the log of a key it owns no longer: the
+	// new owners may still ask.
+	leaveTime = time.Minute
+)
+
+// beat compares, with each owner, what this node leads; reports the weights of
+// trees it is the root of; and forgets what it has left.
+func (o *Owners) beat(now time.Time) {
+	if o.node.State() != overlay.Active {
+		return
+	}
+	shared := map[env.PeerID][]*seat{}
+	for _, s := range o.sorted() {
+		switch {
+		case s.epoch == nil:
+		case s.lead != nil:
+			for _, p := range s.epoch.Owners {
+				if p != o.self {
+					shared[p] = append(shared[p], s)
+				}
+			}
+		case o.owns(s):
+			o.suspectLead(s, now)
+		case !s.follow && !s.left.IsZero() && now.Sub(s.left) > leaveTime && s.bid == nil && s.pull == nil:
+			o.forget(s)
+			continue
+		}
+		o.report(s, now)
+	}
+	for _, p := range sortedPeers(shared) {
+		count, digest := digestOf(shared[p])
+		o.nonce++
+		o.send(p, &ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: o.nonce, Count: count, Digest: digest}}})
+	}
+}
+
+func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {
+	of := make([]env.PeerID, 0, len(m))
+	for p := range m {
+		of = append(of, p)
+	}
+	slices.Sort(of)
+	return of
+}
+
+// suspectLead looks after a key whose sequencer lives, but has not spoken of it
+// for long: it may have left the key to others, and this node missed it.
+func (o *Owners) suspectLead(s *seat, now time.Time) {
+	switch quiet := now.Sub(o.heard(s)); {
+	case !o.alive(s.epoch.Sequencer):
+		o.bidIn(s, time.Duration(o.rank(s))*rankTime)
+	case quiet > o.cfg.Lease:
+		o.bidIn(s, time.Duration(o.rank(s))*rankTime)
+	case quiet > 3*o.cfg.BeatInterval && s.pull == nil:
+		o.startPull(s, o.peer(s.epoch.Sequencer), nil)
+	}
+}
+
+// report tells the sequencer how many clients the tree has, if this node is its
+// root.
+func (o *Owners) report(s *seat, now time.Time) {
+	weight, ok := o.app.Weight(s.key)
+	if !ok || s.epoch == nil {
+		return
+	}
+	if s.lead != nil {
+		s.weight, s.weighed = weight, now
+		return
+	}
+	lately := now.Sub(s.weighed) < o.cfg.Lease/2
+	if change := weight - s.reported; lately && change*weightChange <= s.reported && -change*weightChange <= s.reported {
+		return
+	}
+	s.reported, s.weighed = weight, now
+	o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Report{Report: &ownerpb.Report{Key: s.key[:], Weight: uint32(weight)}}})
+}
+
+// onReport takes the root's count. Only members that own a key can be its root.
+func (o *Owners) onReport(from env.PeerID, m *ownerpb.Report) {
+	s := o.at(m.Key)
+	if s == nil || s.lead == nil || !o.alive(from) {
+		return
+	}
+	s.weight, s.weighed = int(m.Weight), o.clock.Now()
+}
+
+// digestOf is equal for two who know the same of the same keys.
+func digestOf(of []*seat) (count uint32, digest uint64) {
+	for _, s := range of {
+		count++
+		digest ^= s.digest()
+	}
+	return count, digest
+}
+
+// digest mixes what is compared of one key.
+func (s *seat) digest() uint64 {
+	h := s.log.headHash().short()
+	for _, v := range []uint64{idHead(s.key), s.epoch.Lineage, uint64(s.epoch.Number), s.version} {
+		h = (h ^ v) * 0x9e3779b97f4a7c15
+		h ^= h >> 29
+	}
+	return h
+}
+
+func idHead(id overlay.ID) uint64 { return Hash(id).short() }
+
+// led are the keys a peer leads, as this node knows, by key.
+func (o *Owners) led(by env.PeerID) (of []*seat) {
+	for _, s := range o.sorted() {
+		if s.epoch != nil && s.epoch.Sequencer == by && o.owns(s) {
+			of = append(of, s)
+		}
+	}
+	return of
+}
+
+// onBeat compares.
+func (o *Owners) onBeat(from env.PeerID, m *ownerpb.Beat) {
+	count, digest := digestOf(o.led(from))
+	match := count == m.Count && digest == m.Digest
+	if match {
+		o.beats[from] = o.clock.Now()
+	} else {
+		o.lists[from] = map[overlay.ID]bool{}
+	}
+	o.send(from, &ownerpb.Message{Body: &ownerpb.Message_BeatAck{BeatAck: &ownerpb.BeatAck{Nonce: m.Nonce, Match: match}}})
+}
+
+// onBeatAck spells out what did not match.
+func (o *Owners) onBeatAck(from env.PeerID, m *ownerpb.BeatAck) {
+	if m.Match {
+		return
+	}
+	var states []*ownerpb.State
+	for _, s := range o.sorted() {
+		if s.lead != nil && s.epoch.owns(from) {
+			states = append(states, &ownerpb.State{
+				Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Head: s.log.headHash().short(), Version: s.version,
+			})
+		}
+	}
+	for {
+		n := min(len(states), maxList)
+		o.send(from, &ownerpb.Message{Body: &ownerpb.Message_List{List: &ownerpb.List{States: states[:n], Last: n == len(states), Nonce: m.Nonce}}})
+		if states = states[n:]; len(states) == 0 {
+			return
+		}
+	}
+}
+
+// onList gets what this owner lacks, key by key.
+func (o *Owners) onList(from env.PeerID, m *ownerpb.List) {
+	listed := o.lists[from]
+	if listed == nil {
+		return
+	}
+	for _, st := range m.States {
+		key := overlay.ID(st.Key)
+		listed[key] = true
+		s := o.seats[key]
+		if s == nil {
+			if len(o.seats) >= maxSeats || !slices.Contains(o.nearest(key), o.self) {
+				continue
+			}
+			s = o.seat(key, "")
+		}
+		switch {
+		case s.epoch != nil && s.epoch.Lineage != st.Lineage && s.epoch.owns(o.self) && s.epoch.Sequencer != from:
+			o.sendInstall(from, s) // two lineages: the sequencers sort it out
+		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || s.epoch.Lineage != st.Lineage:
+			o.startPull(s, o.peer(from), nil)
+		default:
+			s.heard = o.clock.Now()
+		}
+	}
+	if !m.Last {
+		return
+	}
+	delete(o.lists, from)
+	for _, s := range o.led(from) {
+		if !listed[s.key] {
+			o.startPull(s, o.peer(from), nil) // it says who leads, if it does not
+		}
+	}
+}

@@ -1,0 +1,404 @@
+package owner
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+)
+
+// A lead is what a sequencer has to do: one entry is under way at a time.
+type lead struct {
+	queue  []pending
+	flight *flight // nil: nothing is under way
+	trail  *flight // held by a quorum, on its way to the others
+}
+
+type pending struct {
+	body  []byte
+	items int
+	set   Sum
+	done  func(ok bool)
+}
+
+// A Sum returns the hash of the set of items that results from an entry, when it
+// has become known which it is: the entry number seq of a log of which first is
+// the oldest that is kept.
+type Sum func(seq, first uint64) Hash
+
+// A flight is an entry on its way to a quorum.
+type flight struct {
+	entry *Entry
+	body  []byte
+	set   Sum
+	held  []env.PeerID // durably, this node included
+	tries int
+	done  func(ok bool)
+}
+
+const (
+	// maxQueue bounds the bodies that wait to become entries of one log. At the
+	// bound Append refuses: a poll finds the same again.
+	maxQueue = 256
+	// maxTrail is how often an entry that a quorum holds is sent to the rest;
+	// then they learn of it by the next comparison.
+	maxTrail = 5
+	// republish is how far back a new sequencer hands up what was held, in case
+	// the last one died before it was published.
+	republish = time.Minute
+)
+
+// ErrNotLeading says that this node is not the sequencer of a key.
+var ErrNotLeading = errors.New("not the sequencer")
+
+// ErrBusy says that too much waits to be appended.
+var ErrBusy = errors.New("too much waits to be appended")
+
+// Append adds an entry to the log of a key this node leads: a body of at most
+// MaxBody bytes that holds some items. set is called when the entry is made, and
+// again if it has to be made anew. done is called when a quorum holds it, or with
+// false when this node leads no longer; it may be in the log all the same then.
+func (o *Owners) Append(key overlay.ID, body []byte, items int, set Sum, done func(ok bool)) error {
+	s := o.seats[key]
+	switch {
+	case s == nil || s.lead == nil:
+		return ErrNotLeading
+	case len(body) == 0 || len(body) > MaxBody || items < 0 || items > len(body):
+		return ErrEntry
+	case len(s.lead.queue) >= maxQueue:
+		return ErrBusy
+	}
+	s.lead.queue = append(s.lead.queue, pending{body, items, set, done})
+	o.advance(s)
+	return nil
+}
+
+// advance makes the next entry, if none is under way and the epoch is not sealed.
+func (o *Owners) advance(s *seat) {
+	l := s.lead
+	if l == nil || l.flight != nil || len(l.queue) == 0 || s.bid != nil || o.sealed(s) {
+		return
+	}
+	p := l.queue[0]
+	l.queue = l.queue[1:]
+	now := o.clock.Now().Truncate(time.Millisecond)
+	seq := s.epoch.After.Seq
+	if head := s.log.head(); head != nil {
+		seq = head.At.Seq
+		if now.Before(head.Time) {
+			now = head.Time
+		}
+	}
+	e := &Entry{
+		Key:   s.key,
+		At:    Position{s.epoch.Lineage, s.epoch.Number, seq + 1},
+		Prev:  s.log.headHash(),
+		Time:  now,
+		Body:  HashOf(p.body),
+		Size:  len(p.body),
+		Items: p.items,
+	}
+	longer := append(slices.Clip(s.log), e)
+	e.Set = p.set(e.At.Seq, longer[longer.kept()].At.Seq)
+	e.sign(o.signer)
+	f := &flight{entry: e, body: p.body, set: p.set, done: p.done}
+	l.flight = f
+	o.stats.Appended++
+	// The entry in the store is the lock on its position; the signature stays
+	// here until it is durable.
+	o.store.Commit(kept([]*Entry{e}, [][]byte{p.body}), func(err error) {
+		if err != nil {
+			o.stats.Unsaved++
+			o.log.Warn("entry not stored", "url", s.url, "err", err)
+		}
+		if s.lead != l || l.flight != f {
+			o.store.Commit(o.dropped(chain{e}), func(error) {}) // deposed meanwhile: nobody has seen it
+			return
+		}
+		if err != nil {
+			l.flight = nil
+			l.queue = slices.Insert(l.queue, 0, p)
+			o.after(answerTime, task{kind: taskHold, key: s.key})
+			return
+		}
+		if ops := o.extend(s, []*Entry{e}, [][]byte{p.body}, false); len(ops) > 0 {
+			o.store.Commit(ops, func(error) {})
+		}
+		o.fly(s)
+	})
+}
+
+// sealed says whether this owner promised to hold nothing more of the epoch in
+// force.
+func (o *Owners) sealed(s *seat) bool {
+	return s.promised.in(s.epoch.Lineage).number > s.epoch.Number
+}
+
+// fly sends the entry under way, which is durable here, to the owners.
+func (o *Owners) fly(s *seat) {
+	f := s.lead.flight
+	f.held = append(f.held, o.self)
+	o.sendHold(s, f)
+	o.after(answerTime, task{kind: taskHold, key: s.key})
+	o.landed(s)
+}
+
+func (o *Owners) sendHold(s *seat, f *flight) {
+	f.tries++
+	m := &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: f.entry.Raw, Body: inline(f.body)}}}
+	frame := wire.AppendFrame(nil, wire.Owner, m) // one for all
+	for _, to := range s.epoch.Owners {
+		if to == o.self || slices.Contains(f.held, to) {
+			continue
+		}
+		if f.tries > 2 {
+			o.node.Suspect(to)
+		}
+		o.stats.Control++
+		o.net.Send(o.peer(to), env.Control, frame)
+	}
+}
+
+// inline is a body as it travels beside its entry.
+func inline(body []byte) []byte {
+	if len(body) > maxInline {
+		return nil
+	}
+	return body
+}
+
+// landed looks whether a quorum holds the entry under way, and hands it up.
+func (o *Owners) landed(s *seat) {
+	l := s.lead
+	f := l.flight
+	if len(f.held) < quorum(len(s.epoch.Owners)) {
+		return
+	}
+	l.flight, l.trail = nil, f
+	s.stuck = time.Time{}
+	o.stats.Held++
+	o.app.Grew(s.key, []*Entry{f.entry}, [][]byte{f.body}, false)
+	o.app.Held(s.key, f.entry, f.body)
+	if f.done != nil {
+		f.done(true)
+	}
+	o.advance(s)
+}
+
+// urgeHold sends again what was not acknowledged.
+func (o *Owners) urgeHold(s *seat, now time.Time) {
+	l := s.lead
+	again := answerTime
+	switch {
+	case l.flight != nil && len(l.flight.held) == 0:
+		return // not durable yet; fly comes back
+	case l.flight != nil:
+		if l.flight.tries > 3 && s.stuck.IsZero() {
+			s.stuck = now
+			o.bidIn(s, 0)
+		}
+		again = min(time.Duration(l.flight.tries), 5) * answerTime
+		o.sendHold(s, l.flight)
+	case len(l.queue) > 0:
+		o.advance(s)
+		return
+	case l.trail != nil && l.trail.tries < maxTrail && len(l.trail.held) < len(s.epoch.Owners):
+		o.sendHold(s, l.trail)
+	default:
+		return
+	}
+	o.after(again, task{kind: taskHold, key: s.key})
+}
+
+// onHeld takes an owner's word that it keeps an entry.
+func (o *Owners) onHeld(from env.PeerID, m *ownerpb.Held) {
+	s := o.at(m.Key)
+	if s == nil || s.lead == nil || !s.epoch.owns(from) {
+		return
+	}
+	for _, f := range []*flight{s.lead.flight, s.lead.trail} {
+		if f != nil && f.entry.Hash == Hash(m.Hash) && len(f.held) > 0 && !slices.Contains(f.held, from) {
+			f.held = append(f.held, from)
+			if f == s.lead.flight {
+				o.landed(s)
+			}
+			return
+		}
+	}
+}
+
+// onHold keeps an entry for the sequencer in force.
+func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
+	e, err := OpenEntry(o.verify, m.Entry)
+	if err != nil {
+		return err
+	}
+	s := o.seats[e.Key]
+	switch {
+	case s == nil || s.epoch == nil:
+		if s == nil {
+			return nil // not mine, as far as I know; the Install comes again with the next Beat
+		}
+		o.startPull(s, o.peer(from), nil)
+		return nil
+	case s.log.find(e.Hash) >= 0:
+		if !o.volatile[e.Hash] {
+			o.sendHeld(from, e)
+		}
+		return nil
+	case e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
+		o.startPull(s, o.peer(from), nil) // which brings the epoch
+		return nil
+	case e.At.Epoch < s.epoch.Number:
+		o.sendInstall(from, s)
+		return nil
+	case e.Signer != s.epoch.Sequencer:
+		o.stats.Untrusted++
+		return errSigner
+	case !o.owns(s) || o.sealed(s):
+		return nil
+	}
+	s.heard = o.clock.Now()
+	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
+		o.startPull(s, o.peer(from), nil)
+		return nil
+	}
+	if HashOf(m.Body) != e.Body {
+		return errBody
+	}
+	o.keep(s, []*Entry{e}, [][]byte{m.Body}, false, func() { o.sendHeld(from, e) })
+	return nil
+}
+
+// keep takes entries that somebody with a right to had signed into the log, and
+// calls then when they are durable.
+func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then func()) {
+	ops := append(kept(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
+	for _, e := range fresh {
+		o.volatile[e.Hash] = true
+	}
+	o.stats.Kept += uint64(len(fresh))
+	o.store.Commit(ops, func(err error) {
+		for _, e := range fresh {
+			delete(o.volatile, e.Hash)
+		}
+		if err != nil {
+			o.stats.Unsaved++
+			o.log.Warn("entries not stored", "url", s.url, "err", err)
+			return
+		}
+		if then != nil {
+			then()
+		}
+	})
+	o.app.Grew(s.key, fresh, bodies, anew)
+}
+
+func (o *Owners) sendHeld(to env.PeerID, e *Entry) {
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Held{Held: &ownerpb.Held{Key: e.Key[:], Hash: e.Hash[:]}}})
+}
+
+// takeLead makes this node act as the sequencer of the epoch in force.
+func (o *Owners) takeLead(s *seat) {
+	if s.lead == nil {
+		s.lead = &lead{}
+		s.weighed = o.clock.Now() // a lease of patience for the root's word
+		o.app.Lead(s.key, true)
+	}
+	head := s.log.head()
+	if head == nil {
+		return
+	}
+	mine := head.At.Lineage == s.epoch.Lineage && head.At.Epoch == s.epoch.Number
+	var tail []*Entry
+	for i, e := range slices.Backward(s.log) {
+		if i < len(s.log)-1 && o.clock.Now().Sub(e.Time) > republish {
+			break
+		}
+		tail = append(tail, e)
+	}
+	slices.Reverse(tail)
+	l := s.lead
+	o.bodiesOf(tail, func(bodies [][]byte) {
+		if s.lead != l {
+			return
+		}
+		for i, e := range tail {
+			switch {
+			case bodies[i] == nil:
+			case e == head && mine && l.flight == nil && s.log.head() == head:
+				// Of an earlier life: nobody knows whether a quorum holds it.
+				l.flight = &flight{entry: e, body: bodies[i]}
+				o.fly(s)
+			default:
+				o.app.Held(s.key, e, bodies[i])
+			}
+		}
+		o.advance(s)
+	})
+}
+
+// dropLead ends this node's part as the sequencer.
+func (o *Owners) dropLead(s *seat) {
+	l := s.lead
+	if l == nil {
+		return
+	}
+	s.lead = nil
+	o.app.Lead(s.key, false)
+	if l.flight != nil && l.flight.done != nil {
+		l.flight.done(false)
+	}
+	for _, p := range l.queue {
+		if p.done != nil {
+			p.done(false)
+		}
+	}
+}
+
+// SetNote replaces the small record that goes with a key, at its sequencer, and
+// sends it to the owners. Who misses it gets it with the next comparison.
+func (o *Owners) SetNote(key overlay.ID, note []byte) error {
+	s := o.seats[key]
+	if s == nil || s.lead == nil {
+		return ErrNotLeading
+	}
+	if len(note) > MaxNote {
+		return ErrEntry
+	}
+	s.note = note
+	s.version++
+	o.save(s, nil)
+	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
+		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: note,
+	}}}
+	for _, to := range s.epoch.Owners {
+		if to != o.self {
+			o.send(to, m)
+		}
+	}
+	return nil
+}
+
+// onNote takes the sequencer's record.
+func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
+	s := o.at(m.Key)
+	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Lineage != s.epoch.Lineage || m.Number != s.epoch.Number {
+		return
+	}
+	s.heard = o.clock.Now()
+	o.takeNote(s, m.Note, m.Version)
+}
+
+func (o *Owners) takeNote(s *seat, note []byte, version uint64) {
+	if version <= s.version || len(note) > MaxNote {
+		return
+	}
+	s.note, s.version = note, version
+	o.save(s, nil)
+	o.app.Noted(s.key, note)
+}

@@ -1,0 +1,49 @@
+package owner
+
+// Offer takes an entry that came down the tree, with its body, and with its epoch
+// where the sender thought it might be news. It returns the
+// entry and says what became of it.
+func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
+	e, err := OpenEntry(o.verify, raw)
+	if err != nil {
+		return nil, Refused
+	}
+	s := o.seats[e.Key]
+	if s == nil || !s.follow && !o.owns(s) {
+		return e, Refused
+	}
+	if s.log.find(e.Hash) >= 0 {
+		return e, Known
+	}
+	if len(epoch) > 0 && (s.epoch == nil || s.epoch.Lineage == e.At.Lineage && s.epoch.Number < e.At.Epoch) {
+		if n, err := o.readEpoch(epoch); err == nil && n.Key == s.key && o.right(s, n) {
+			o.install(s, n, n.Sequencer)
+		}
+	}
+	switch {
+	case s.epoch == nil || e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
+		return e, Gap
+	case e.At.Epoch < s.epoch.Number && e.Hash != s.epoch.AfterHash:
+		return e, Gap
+	case e.At.Epoch == s.epoch.Number && e.Signer != s.epoch.Sequencer:
+		o.stats.Untrusted++
+		return e, Refused
+	case e.Prev != s.log.headHash() || len(body) == 0 && e.Size > 0:
+		return e, Gap
+	case HashOf(body) != e.Body:
+		return e, Refused
+	}
+	s.heard = o.clock.Now()
+	o.keep(s, []*Entry{e}, [][]byte{body}, false, nil)
+	return e, Added
+}
+
+// Offered says what became of an entry from the tree.
+type Offered uint8
+
+const (
+	Added   Offered = iota // it is in the log
+	Known                  // it was there before
+	Gap                    // something before it, its epoch or its body is missing: Pull
+	Refused                // it breaks the rules, or nobody here follows the key
+)

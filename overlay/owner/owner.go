@@ -1,0 +1,515 @@
+package owner
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+)
+
+// An Application is what the layers above make of a log.
+type Application interface {
+	// Lead tells that this node has become the sequencer of a key, with all
+	// that was held in hand, or that it is so no longer.
+	Lead(key overlay.ID, on bool)
+
+	// Grew tells that entries joined the log that this node keeps of a key; if
+	// anew, in place of all it held. Bodies are in hand, except those that
+	// were lost (nil).
+	Grew(key overlay.ID, fresh []*Entry, bodies [][]byte, anew bool)
+
+	// Held tells the sequencer that a quorum holds an entry: it may go down
+	// the tree. After a change of sequencer, entries come again.
+	Held(key overlay.ID, e *Entry, body []byte)
+
+	// Absorb hands the sequencer a body of another lineage, to be appended as
+	// far as it brings anything new.
+	Absorb(key overlay.ID, body []byte)
+
+	// Noted tells that the replicated record of a key is another one.
+	Noted(key overlay.ID, note []byte)
+
+	// Weight returns the clients of a key's tree as its root counts them; ok is
+	// false where this node is not the root.
+	Weight(key overlay.ID) (weight int, ok bool)
+
+	// Siblings are followers of a key that this node knows.
+	Siblings(key overlay.ID) []*overlay.Contact
+}
+
+// Config is what an Owners is told. A zero field means its default.
+type Config struct {
+	// Owners is n, the number of owners of a key. Default 5.
+	Owners int
+	// Lease is how long a quorum may stay silent before the others go on
+	// without it. Default 10 min.
+	Lease time.Duration
+	// BeatInterval is the time between two comparisons of sequencer and owner.
+	// Default 1 min.
+	BeatInterval time.Duration
+}
+
+func (c Config) filled() Config {
+	if c.Owners == 0 {
+		c.Owners = 5
+	}
+	if c.Lease == 0 {
+		c.Lease = 10 * time.Minute
+	}
+	if c.BeatInterval == 0 {
+		c.BeatInterval = time.Minute
+	}
+	return c
+}
+
+const (
+	// answerTime is how long an owner may take before it is asked again.
+	answerTime = time.Second
+	// settleTime is waited after a change of the leaf: members come and go in
+	// groups, and each change of owners costs three rounds.
+	settleTime = 2 * time.Second
+	// rankTime is how much later the next owner tries to take over than the one
+	// before it.
+	rankTime = 3 * time.Second
+	// maxSeats bounds the keys one node has to do with. At the bound a Want is
+	// dropped: its sender tries again, when others may be nearer.
+	maxSeats = 200_000
+)
+
+// Owners is one node's part in all logs. It is not safe for concurrent use.
+type Owners struct {
+	cfg    Config
+	clock  env.Clock
+	net    env.Network
+	store  env.Store
+	worker env.Worker
+	rand   *rand.Rand
+	log    *slog.Logger
+	node   *overlay.Node
+	signer *wire.Signer
+	verify wire.Verifier
+	app    Application
+	self   env.PeerID
+	stats  Stats
+
+	seats map[overlay.ID]*seat
+	cache bodies
+	// volatile entries are in a log and not durable yet.
+	volatile map[Hash]bool
+	unlocked map[Hash]bool // epochs signed whose lock is not durable yet
+	cal      env.Calendar[task]
+	upkeep   time.Time                // when all seats are to be looked at; zero: not
+	beats    map[env.PeerID]time.Time // sequencers by their last beat that matched
+	lists    map[env.PeerID]map[overlay.ID]bool
+	nonce    uint64
+	asking   map[overlay.ID]*asking
+	started  bool
+}
+
+// Stats counts what an Owners did since it started.
+type Stats struct {
+	Seats     int    // keys it has to do with
+	Owned     int    // of which it is an owner
+	Led       int    // of which it is the sequencer
+	Entries   int    // kept in its logs
+	Appended  uint64 // entries made
+	Held      uint64 // of which a quorum holds
+	Kept      uint64 // entries kept for other sequencers
+	Bids      uint64 // attempts to make an epoch
+	Epochs    uint64 // of which succeeded
+	Jumps     uint64 // lineages founded after a quorum was lost
+	Merged    uint64 // lineages that ended in another
+	Pulls     uint64 // logs pulled
+	Cut       uint64 // entries dropped because no quorum held them
+	Unsaved   uint64 // commits the disk refused
+	Damaged   uint64 // records that could not be read
+	Lost      uint64 // bodies that could not be read
+	Garbage   uint64 // messages that broke the protocol
+	Control   uint64 // messages sent
+	Untrusted uint64 // entries and epochs nobody with a right to had signed
+}
+
+type task struct {
+	kind taskKind
+	key  overlay.ID
+}
+
+type taskKind uint8
+
+const (
+	taskBid    taskKind = iota // try to make an epoch
+	taskBidder                 // answers to a bid may be missing
+	taskHold                   // acknowledgements of an entry may be missing
+	taskPull                   // an answer to a Pull may be missing
+	taskBeat                   // compare with the owners
+	taskMeet                   // tell another lineage
+	taskAsk                    // an answer to a Where may be missing
+	taskUpkeep                 // the leaf has changed
+)
+
+// New returns the Owners of a node, with what an earlier life left in the store,
+// and registers it. It acts when the node is active.
+func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
+	o := &Owners{
+		cfg:    cfg.filled(),
+		clock:  e.Clock,
+		net:    e.Network,
+		store:  e.Store,
+		worker: e.Worker,
+		rand:   e.Rand,
+		log:    e.Log,
+		node:   node,
+		signer: signer,
+		verify: verify,
+		app:    app,
+		self:   signer.PeerID(),
+		seats:  map[overlay.ID]*seat{},
+		cache:  bodies{by: map[Hash][]byte{}},
+
+		volatile: map[Hash]bool{},
+		unlocked: map[Hash]bool{},
+		beats:    map[env.PeerID]time.Time{},
+		lists:    map[env.PeerID]map[overlay.ID]bool{},
+		asking:   map[overlay.ID]*asking{},
+	}
+	if err := o.load(); err != nil {
+		return nil, err
+	}
+	node.Handle(wire.Owner, o)
+	o.after(o.spread(o.cfg.BeatInterval), task{kind: taskBeat})
+	return o, nil
+}
+
+func (o *Owners) after(d time.Duration, t task) { o.cal.Add(o.clock.Now().Add(d), t) }
+
+// spread returns d give or take a quarter.
+func (o *Owners) spread(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(o.rand.Int64N(int64(d)/2+1))
+}
+
+// Run does what is due and returns when it wants to be run next.
+func (o *Owners) Run(now time.Time) time.Time {
+	if !o.started && o.node.State() == overlay.Active {
+		o.started = true
+		o.resume()
+	}
+	for {
+		t, _, ok := o.cal.Pop(now)
+		if !ok {
+			return o.cal.Next()
+		}
+		s := o.seats[t.key]
+		switch t.kind {
+		case taskBid:
+			if s != nil && !s.bidAt.IsZero() && !s.bidAt.After(now) {
+				s.bidAt = time.Time{}
+				o.tryBid(s)
+			}
+		case taskBidder:
+			if s != nil && s.bid != nil {
+				o.urge(s, now)
+			}
+		case taskHold:
+			if s != nil && s.lead != nil {
+				o.urgeHold(s, now)
+			}
+		case taskPull:
+			if s != nil && s.pull != nil {
+				o.urgePull(s, now)
+			}
+		case taskMeet:
+			if s != nil {
+				s.meeting = time.Time{}
+			}
+		case taskAsk:
+			o.askAgain(t.key, now)
+		case taskBeat:
+			o.beat(now)
+			o.after(o.spread(o.cfg.BeatInterval), t)
+		case taskUpkeep:
+			if !o.upkeep.IsZero() && !o.upkeep.After(now) {
+				o.upkeep = time.Time{}
+				o.keepUp(now)
+			}
+		}
+	}
+}
+
+// resume takes up the keys of an earlier life: the node leads those it led.
+func (o *Owners) resume() {
+	for _, s := range o.sorted() {
+		s.heard = o.clock.Now()
+		if o.leads(s) {
+			o.takeLead(s)
+		}
+	}
+	o.LeafChanged()
+}
+
+// sorted returns the seats by key: no map's order may reach a message.
+func (o *Owners) sorted() []*seat {
+	of := make([]*seat, 0, len(o.seats))
+	for _, s := range o.seats {
+		of = append(of, s)
+	}
+	slices.SortFunc(of, func(a, b *seat) int { return bytes.Compare(a.key[:], b.key[:]) })
+	return of
+}
+
+// Want makes the key of a URL owned, if it is not yet. done is called when the
+// root has heard of it, or with false when it could not be reached.
+func (o *Owners) Want(key overlay.ID, url string, done func(ok bool)) {
+	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: url}}}),
+		func(_ overlay.Receipt, ok bool) { done(ok) })
+}
+
+// Follow keeps the log of a key here from now on.
+func (o *Owners) Follow(key overlay.ID, url string) {
+	s := o.seat(key, url)
+	if !s.follow {
+		s.follow = true
+		o.save(s, nil)
+	}
+}
+
+// Unfollow ends a Follow.
+func (o *Owners) Unfollow(key overlay.ID) {
+	s := o.seats[key]
+	if s == nil || !s.follow {
+		return
+	}
+	s.follow = false
+	if !o.owns(s) {
+		o.forget(s)
+		return
+	}
+	o.save(s, nil)
+}
+
+func (o *Owners) seat(key overlay.ID, url string) *seat {
+	s := o.seats[key]
+	if s == nil {
+		s = &seat{key: key, url: url, heard: o.clock.Now()}
+		o.seats[key] = s
+	}
+	return s
+}
+
+// Log returns what is kept of a key's log, the oldest entry first. It must not be
+// changed.
+func (o *Owners) Log(key overlay.ID) []*Entry {
+	if s := o.seats[key]; s != nil {
+		return s.log
+	}
+	return nil
+}
+
+// Has says whether an entry is in what is kept of a key's log.
+func (o *Owners) Has(key overlay.ID, h Hash) bool {
+	s := o.seats[key]
+	return s != nil && s.log.find(h) >= 0
+}
+
+// Held returns the last entry of the log of a key this node leads that a quorum
+// holds, nil if there is none.
+func (o *Owners) Held(key overlay.ID) *Entry {
+	s := o.seats[key]
+	if s == nil || s.lead == nil || len(s.log) == 0 {
+		return nil
+	}
+	if f := s.lead.flight; f != nil && s.log.head() == f.entry {
+		if len(s.log) == 1 {
+			return nil
+		}
+		return s.log[len(s.log)-2]
+	}
+	return s.log.head()
+}
+
+// A View is what a node knows of a key's owners.
+type View struct {
+	URL     string
+	Epoch   *Epoch // nil: none known
+	Leads   bool   // this node is the sequencer
+	Owns    bool   // it is an owner
+	Follows bool
+	Weight  int // clients, as the sequencer was told
+	Weighed time.Time
+	Note    []byte
+}
+
+// View returns what is known of a key; ok is false if nothing is.
+func (o *Owners) View(key overlay.ID) (v View, ok bool) {
+	s := o.seats[key]
+	if s == nil {
+		return v, false
+	}
+	v = View{URL: s.url, Epoch: s.epoch, Owns: o.owns(s), Follows: s.follow, Note: s.note}
+	v.Leads = s.lead != nil
+	v.Weight, v.Weighed = s.weight, s.weighed
+	return v, true
+}
+
+// Keys returns the keys this node has to do with, in their order.
+func (o *Owners) Keys() []overlay.ID {
+	var of []overlay.ID
+	for _, s := range o.sorted() {
+		of = append(of, s.key)
+	}
+	return of
+}
+
+// Stats returns the counters.
+func (o *Owners) Stats() Stats {
+	st := o.stats
+	st.Seats = len(o.seats)
+	for _, s := range o.seats {
+		st.Entries += len(s.log)
+		if o.owns(s) {
+			st.Owned++
+		}
+		if s.lead != nil {
+			st.Led++
+		}
+	}
+	return st
+}
+
+// send sends a message to a peer. Who is an owner's neighbour knows where it is.
+func (o *Owners) send(to env.PeerID, m *ownerpb.Message) { o.sendTo(o.peer(to), m) }
+
+func (o *Owners) sendTo(to env.Peer, m *ownerpb.Message) {
+	class := env.Control
+	switch m.Body.(type) {
+	case *ownerpb.Message_Entries, *ownerpb.Message_Part:
+		class = env.Bulk
+	}
+	o.stats.Control++
+	o.net.Send(to, class, wire.AppendFrame(nil, wire.Owner, m))
+}
+
+// peer returns a peer with the addresses that are known of it.
+func (o *Owners) peer(id env.PeerID) env.Peer {
+	if c := o.node.Contact(id); c != nil {
+		return c.Peer
+	}
+	if c := o.node.Leaf().Has(o.id(id)); c != nil {
+		return c.Peer
+	}
+	return env.Peer{ID: id}
+}
+
+// id is the overlay's id of a peer.
+func (o *Owners) id(peer env.PeerID) overlay.ID {
+	return overlay.NodeID(o.node.Network(), peer)
+}
+
+// sender calls do for a message to a seat that must exist.
+func (o *Owners) at(key []byte) *seat { return o.seats[overlay.ID(key)] }
+
+// Receive takes one message of owner's from a peer.
+func (o *Owners) Receive(from env.PeerID, body []byte) error {
+	m, err := parse(body)
+	if err != nil {
+		o.stats.Garbage++
+		return err
+	}
+	if err := o.receive(from, m); err != nil {
+		o.stats.Garbage++
+		return fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	return nil
+}
+
+func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
+	switch b := m.Body.(type) {
+	case *ownerpb.Message_Where:
+		return o.onWhere(from, b.Where)
+	case *ownerpb.Message_Found:
+		return o.onFound(b.Found)
+	case *ownerpb.Message_Seal:
+		o.onSeal(from, b.Seal)
+	case *ownerpb.Message_Sealed:
+		return o.onSealed(from, b.Sealed)
+	case *ownerpb.Message_Sign:
+		return o.onSign(from, b.Sign)
+	case *ownerpb.Message_Signed:
+		o.onSigned(from, b.Signed)
+	case *ownerpb.Message_Install:
+		return o.onInstall(from, b.Install)
+	case *ownerpb.Message_Hold:
+		return o.onHold(from, b.Hold)
+	case *ownerpb.Message_Held:
+		o.onHeld(from, b.Held)
+	case *ownerpb.Message_Note:
+		o.onNote(from, b.Note)
+	case *ownerpb.Message_Beat:
+		o.onBeat(from, b.Beat)
+	case *ownerpb.Message_BeatAck:
+		o.onBeatAck(from, b.BeatAck)
+	case *ownerpb.Message_List:
+		o.onList(from, b.List)
+	case *ownerpb.Message_Report:
+		o.onReport(from, b.Report)
+	case *ownerpb.Message_Merge:
+		return o.onMerge(from, b.Merge)
+	case *ownerpb.Message_Pull:
+		o.onPull(from, b.Pull)
+	case *ownerpb.Message_Entries:
+		return o.onEntries(from, b.Entries)
+	case *ownerpb.Message_Piece:
+		o.onPiece(from, b.Piece)
+	case *ownerpb.Message_Part:
+		return o.onPart(from, b.Part)
+	default:
+		return errRouted
+	}
+	return nil
+}
+
+// Forward is the overlay's question about a message that passes: owner's go to
+// the root.
+func (o *Owners) Forward(*overlay.Message) bool { return false }
+
+// Deliver takes what was routed to this node as the root.
+func (o *Owners) Deliver(m *overlay.Message) {
+	msg, err := parse(m.Payload)
+	if err != nil {
+		o.stats.Garbage++
+		return
+	}
+	switch b := msg.Body.(type) {
+	case *ownerpb.Message_Want:
+		if overlay.Key(o.node.Network(), b.Want.Url) != m.Key {
+			o.stats.Garbage++
+			return
+		}
+		o.onWant(m.Key, b.Want.Url)
+	case *ownerpb.Message_Where:
+		if overlay.ID(b.Where.Key) != m.Key {
+			o.stats.Garbage++
+			return
+		}
+		o.answerWhere(b.Where)
+	default:
+		o.stats.Garbage++
+	}
+}
+
+// PeerGone is not needed: owners are members of one leaf, whose changes tell.
+func (o *Owners) PeerGone(env.PeerID) {}
+
+// LeafChanged looks, a little later, who should own what this node owns.
+func (o *Owners) LeafChanged() {
+	if o.upkeep.IsZero() {
+		o.upkeep = o.clock.Now().Add(settleTime)
+		o.cal.Add(o.upkeep, task{kind: taskUpkeep})
+	}
+}

@@ -1,0 +1,365 @@
+package owner
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay/owner/ownerpb"
+)
+
+const (
+	// pullTime is how long an answer to a Pull or a Piece may take; maxPullTries
+	// is how often it is asked for.
+	pullTime     = 2 * time.Second
+	maxPullTries = 3
+	// maxPage bounds the entries of one answer; their bodies fill what is left
+	// of a frame.
+	maxPage = 100
+	// maxPulled bounds what one Pull may bring, in bytes: a week of a busy feed.
+	maxPulled = 64 << 20
+	// pageBytes leaves room for the epoch and the note beside the entries.
+	pageBytes = 40 << 10
+)
+
+var errPulled = errors.New("entries that do not follow on one another")
+
+// A pull gets from one peer what it has of a log beyond what is here.
+type pull struct {
+	from  env.Peer
+	nonce uint64
+	have  Hash // the last entry had when the present page was asked for
+	tries int
+	at    time.Time // when it was asked for
+
+	foreign bool // of a lineage that is to be merged: the log here is left alone
+	anew    bool
+	got     []*Entry
+	bodies  [][]byte
+	bytes   int
+	more    bool
+	epoch   *Epoch // in force, as the peer says
+	note    []byte
+	version uint64
+
+	hole int // index in got of the body that is asked for in pieces; -1: none
+	then []func(ok bool)
+}
+
+// Pull gets from a peer what it has of a key's log. done says whether it could be
+// asked and told nothing wrong.
+func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
+	if seat := o.seats[key]; seat != nil {
+		o.startPull(seat, s, done)
+		return
+	}
+	done(false)
+}
+
+// startPull begins a pull, or waits for the one that is running.
+func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
+	if s.pull != nil {
+		if then != nil {
+			s.pull.then = append(s.pull.then, then)
+		}
+		return
+	}
+	if from.ID == o.self {
+		if then != nil {
+			then(false)
+		}
+		return
+	}
+	o.stats.Pulls++
+	s.pull = &pull{from: from, have: s.log.headHash(), hole: -1}
+	if then != nil {
+		s.pull.then = append(s.pull.then, then)
+	}
+	o.askPage(s)
+}
+
+func (o *Owners) askPage(s *seat) {
+	p := s.pull
+	o.nonce++
+	p.nonce = o.nonce
+	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
+		Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce,
+	}}})
+}
+
+// ask sends a question of a pull; urgePull asks it again.
+func (o *Owners) ask(s *seat, m *ownerpb.Message) {
+	p := s.pull
+	p.tries++
+	p.at = o.clock.Now()
+	if c := o.node.Contact(p.from.ID); c != nil {
+		p.from = c.Peer
+	}
+	o.sendTo(p.from, m)
+	o.after(pullTime, task{kind: taskPull, key: s.key})
+}
+
+func (o *Owners) urgePull(s *seat, now time.Time) {
+	p := s.pull
+	switch {
+	case now.Sub(p.at) < pullTime:
+	case p.tries >= maxPullTries:
+		o.node.Suspect(p.from.ID)
+		o.endPull(s, false)
+	case p.hole >= 0:
+		o.askPiece(s)
+	default:
+		o.askPage(s)
+	}
+}
+
+func (o *Owners) endPull(s *seat, ok bool) {
+	p := s.pull
+	s.pull = nil
+	for _, then := range p.then {
+		then(ok)
+	}
+}
+
+// onPull answers with what is kept after an entry.
+func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
+	s := o.at(m.Key)
+	reply := &ownerpb.Entries{Key: m.Key, Nonce: m.Nonce}
+	answer := func() {
+		o.send(from, &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: reply}})
+	}
+	if s == nil || s.epoch == nil {
+		answer()
+		return
+	}
+	have, _ := hashFrom(m.Have)
+	at := s.log.find(have)
+	reply.Anew = at < 0
+	reply.Epoch, reply.Note, reply.Version = s.epoch.wire(), s.note, s.version
+	page := s.log[at+1:]
+	size := 0
+	for i, e := range page {
+		size += len(e.Raw) + 16
+		if e.Size <= maxInline {
+			size += e.Size
+		}
+		if i > 0 && (size > pageBytes || i >= maxPage) || o.volatile[e.Hash] {
+			reply.More = !o.volatile[e.Hash] // who holds what is not durable must not say so
+			page = page[:i]
+			break
+		}
+	}
+	page = slices.Clone(page)
+	o.bodiesOf(page, func(bodies [][]byte) {
+		for i, e := range page {
+			k := &ownerpb.Kept{Entry: e.Raw, Lost: bodies[i] == nil}
+			if !m.Bare {
+				k.Body = inline(bodies[i])
+			}
+			reply.Entries = append(reply.Entries, k)
+		}
+		answer()
+	})
+}
+
+// onEntries takes a page.
+func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
+	s := o.at(m.Key)
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 {
+		return nil
+	}
+	p := s.pull
+	if m.Epoch == nil {
+		o.endPull(s, false) // it keeps no log
+		return nil
+	}
+	e, err := openEpoch(o.verify, m.Epoch)
+	if err != nil || e.Key != s.key {
+		o.endPull(s, false)
+		return errors.Join(err, errPulled)
+	}
+	p.epoch, p.note, p.version, p.more, p.tries = e, m.Note, m.Version, m.More, 0
+	if m.Anew {
+		p.anew, p.got, p.bodies, p.bytes, p.have = true, nil, nil, 0, Hash{}
+	}
+	for i, k := range m.Entries {
+		e, err := OpenEntry(o.verify, k.Entry)
+		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.anew || len(p.got) > 0 || i > 0) ||
+			len(k.Body) > 0 && HashOf(k.Body) != e.Body {
+			o.endPull(s, false)
+			return errors.Join(err, errPulled)
+		}
+		p.have = e.Hash
+		p.got = append(p.got, e)
+		p.bodies = append(p.bodies, k.Body)
+		p.bytes += len(k.Entry) + e.Size
+	}
+	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
+		o.endPull(s, false)
+		return errPulled
+	}
+	o.goOn(s)
+	return nil
+}
+
+// goOn asks for what a pull still lacks: bodies in pieces, then the next page.
+func (o *Owners) goOn(s *seat) {
+	p := s.pull
+	for i, e := range p.got {
+		if p.bodies[i] == nil && e.Size > maxInline {
+			if body, ok := o.cache.by[e.Hash]; ok {
+				p.bodies[i] = body
+				continue
+			}
+			p.hole = i
+			p.bodies[i] = make([]byte, 0, e.Size)
+			p.tries = 0
+			o.askPiece(s)
+			return
+		}
+	}
+	p.hole = -1
+	if p.more {
+		o.askPage(s)
+		return
+	}
+	o.finish(s)
+}
+
+func (o *Owners) askPiece(s *seat) {
+	p := s.pull
+	e := p.got[p.hole]
+	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Piece{Piece: &ownerpb.Piece{
+		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.hole])),
+	}}})
+}
+
+// onPiece answers with a window of a body.
+func (o *Owners) onPiece(from env.PeerID, m *ownerpb.Piece) {
+	s := o.at(m.Key)
+	if s == nil {
+		return
+	}
+	at := s.log.find(Hash(m.Hash))
+	if at < 0 {
+		o.sendPart(from, m, nil)
+		return
+	}
+	e := s.log[at]
+	o.Body(e, func(body []byte) {
+		if body != nil {
+			o.cache.put(e.Hash, body) // the next piece will be asked for soon
+		}
+		start := min(int(m.Offset), len(body))
+		o.sendPart(from, m, body[start:min(start+maxInline, len(body))])
+	})
+}
+
+func (o *Owners) sendPart(to env.PeerID, m *ownerpb.Piece, b []byte) {
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Part{Part: &ownerpb.Part{
+		Key: m.Key, Hash: m.Hash, Offset: m.Offset, Bytes: b,
+	}}})
+}
+
+// onPart takes a window.
+func (o *Owners) onPart(from env.PeerID, m *ownerpb.Part) error {
+	s := o.at(m.Key)
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.hole < 0 {
+		return nil
+	}
+	p := s.pull
+	e, body := p.got[p.hole], p.bodies[p.hole]
+	if Hash(m.Hash) != e.Hash || int(m.Offset) != len(body) {
+		return nil // asked twice, answered twice
+	}
+	if len(m.Bytes) == 0 || len(body)+len(m.Bytes) > e.Size {
+		o.endPull(s, false)
+		return nil
+	}
+	p.tries = 0
+	body = append(body, m.Bytes...)
+	p.bodies[p.hole] = body
+	if len(body) < e.Size {
+		o.askPiece(s)
+		return nil
+	}
+	if HashOf(body) != e.Body {
+		o.endPull(s, false)
+		return errBody
+	}
+	o.goOn(s)
+	return nil
+}
+
+// finish takes what was pulled, if somebody with a right to has signed it.
+func (o *Owners) finish(s *seat) {
+	p := s.pull
+	if p.foreign {
+		o.endPull(s, true)
+		return
+	}
+	e := s.epoch
+	if e == nil || p.epoch.Lineage == e.Lineage && p.epoch.Number > e.Number && o.right(s, p.epoch) ||
+		p.epoch.Lineage != e.Lineage && o.mayFollow(s, p.epoch) {
+		e = p.epoch
+		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.right(s, e) {
+			o.stats.Untrusted++
+			o.endPull(s, false)
+			return
+		}
+	}
+	var last *Entry
+	if len(p.got) > 0 {
+		last = p.got[len(p.got)-1]
+	}
+	switch {
+	case last == nil || s.log.find(last.Hash) >= 0:
+		// Nothing that is not here already.
+	case last.Signer == e.Sequencer && last.At.Lineage == e.Lineage && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
+		o.adopt(s)
+	default:
+		o.stats.Untrusted++
+		o.endPull(s, false)
+		return
+	}
+	if e != s.epoch {
+		o.install(s, e, p.from.ID)
+	}
+	if p.from.ID == e.Sequencer {
+		s.heard = o.clock.Now()
+	}
+	if p.epoch.Hash == e.Hash {
+		o.takeNote(s, p.note, p.version)
+	}
+	o.endPull(s, true)
+}
+
+// adopt makes what was pulled part of the log. What both had is not new.
+func (o *Owners) adopt(s *seat) {
+	p := s.pull
+	fresh, bodies, anew := p.got, p.bodies, p.anew
+	if anew {
+		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log)-1 {
+			anew = false // it keeps less than this node, and goes on from its head
+		}
+	} else if fresh[0].Prev != s.log.headHash() {
+		// The log here has grown, or was cut, while this was under way.
+		i := 0
+		for i < len(fresh) && s.log.find(fresh[i].Hash) >= 0 {
+			i++
+		}
+		if fresh, bodies = fresh[i:], bodies[i:]; len(fresh) == 0 || fresh[0].Prev != s.log.headHash() {
+			return
+		}
+	}
+	for i, e := range fresh {
+		if bodies[i] == nil && e.Size > 0 {
+			o.stats.Lost++ // the sender lost it too; a reader lacks an item, the chain stays whole
+		}
+	}
+	if s.lead != nil && anew {
+		return // a sequencer's own log is the one
+	}
+	o.keep(s, fresh, bodies, anew, nil)
+}

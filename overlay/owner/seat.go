@@ -1,0 +1,301 @@
+package owner
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+)
+
+// A seat is a node's place at one key: as owner, as follower, or as both.
+type seat struct {
+	key    overlay.ID
+	url    string
+	follow bool
+
+	epoch *Epoch // in force, as far as this node knows; nil: none yet
+	open  *Epoch // signed here, and not known to be certified
+	log   chain
+
+	// Locks, durable before they are acted on.
+	promised votes // no entry of an older epoch is held any more
+	signed   votes // the last epoch of each lineage that was signed
+
+	seen uint32 // the highest epoch that somebody else was promised
+
+	note    []byte // the replicated record
+	version uint64
+
+	weight   int       // clients, as the root counts them
+	weighed  time.Time // when it said so
+	reported int       // what this node, as the root, reported last
+	heard    time.Time // the sequencer's last sign of life about this key
+	left     time.Time // since when this node is no owner
+
+	lead *lead // while this node is the sequencer
+	bid  *bid  // while it is a candidate
+	pull *pull // while it pulls
+
+	bidAt   time.Time // when to try to take over or to change the owners
+	stuck   time.Time // since when no quorum answers
+	meeting time.Time // when the other lineage's sequencer was told of this one last
+	merge   *merge    // while another lineage's entries are appended here
+}
+
+// A vote is a promise or a signature: for an epoch of this number, to one.
+type vote struct {
+	lineage uint64
+	number  uint32
+	to      env.PeerID // the candidate
+	hash    Hash       // of the statement, if it was signed
+}
+
+// votes are the last vote in each lineage. Lineages are few: maxVotes of them are
+// remembered, the latest.
+type votes []vote
+
+const maxVotes = 8
+
+// in returns the vote in a lineage, the zero vote if there was none.
+func (v votes) in(lineage uint64) vote {
+	for _, w := range v {
+		if w.lineage == lineage {
+			return w
+		}
+	}
+	return vote{}
+}
+
+// cast notes a vote in place of an earlier one of its lineage.
+func (v *votes) cast(w vote) {
+	*v = slices.DeleteFunc(*v, func(old vote) bool { return old.lineage == w.lineage })
+	*v = append(*v, w)
+	if len(*v) > maxVotes {
+		*v = slices.Clone((*v)[1:])
+	}
+}
+
+func (v votes) wire() (of []*ownerpb.Vote) {
+	for _, w := range v {
+		of = append(of, &ownerpb.Vote{Lineage: w.lineage, Number: w.number, To: []byte(w.to), Hash: w.hash.bytes()})
+	}
+	return of
+}
+
+func votesFrom(of []*ownerpb.Vote) (v votes) {
+	for _, m := range of {
+		h, _ := hashFrom(m.GetHash())
+		v = append(v, vote{m.GetLineage(), m.GetNumber(), env.PeerID(m.GetTo()), h})
+	}
+	return v
+}
+
+// owns says whether the node is one of the owners in force.
+func (o *Owners) owns(s *seat) bool { return s.epoch != nil && s.epoch.owns(o.self) }
+
+// leads says whether the node is the sequencer in force.
+func (o *Owners) leads(s *seat) bool { return s.epoch != nil && s.epoch.Sequencer == o.self }
+
+// Keys of the store: one record for each seat, and each entry and body of its log.
+const (
+	seatPrefix  = "owner/seat/"
+	entryPrefix = "owner/entry/"
+	bodyPrefix  = "owner/body/"
+)
+
+func seatKey(key overlay.ID) []byte { return append([]byte(seatPrefix), key[:]...) }
+
+// entryKey orders the entries of a log.
+func entryKey(e *Entry) []byte {
+	k := append([]byte(entryPrefix), e.Key[:]...)
+	k = binary.BigEndian.AppendUint64(k, e.At.Seq)
+	return append(k, e.Hash[:8]...)
+}
+
+func bodyKey(e *Entry) []byte {
+	return append(append([]byte(bodyPrefix), e.Key[:]...), e.Hash[:]...)
+}
+
+// record is the operation that stores a seat.
+func (s *seat) record() env.Op {
+	m := &ownerpb.Seat{
+		Url:      s.url,
+		Follow:   s.follow,
+		Epoch:    s.epoch.wire(),
+		Open:     s.open.wire(),
+		Promised: s.promised.wire(),
+		Signed:   s.signed.wire(),
+		Note:     s.note,
+		Version:  s.version,
+	}
+	return env.Op{Key: seatKey(s.key), Value: marshal(m)}
+}
+
+// save makes a seat durable, with what else belongs to the change, and then goes
+// on. If the disk refuses, it does not go on: nothing was promised.
+func (o *Owners) save(s *seat, then func(), ops ...env.Op) {
+	o.store.Commit(append(ops, s.record()), func(err error) {
+		if err != nil {
+			o.stats.Unsaved++
+			o.log.Warn("log not stored", "url", s.url, "err", err)
+			return
+		}
+		if then != nil {
+			then()
+		}
+	})
+}
+
+// load reads what an earlier life left. What cannot be read is lost for this node
+// and is pulled again.
+func (o *Owners) load() error {
+	lost := func(key []byte, err error) {
+		o.stats.Damaged++
+		o.log.Warn("record of a log lost", "key", fmt.Sprintf("%x", key), "err", err)
+	}
+	err := o.store.Range([]byte(seatPrefix), func(key, value []byte) bool {
+		s, err := o.loadSeat(key, value)
+		if err != nil {
+			lost(key, err)
+			return true
+		}
+		o.seats[s.key] = s
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("read seats: %w", err)
+	}
+	err = o.store.Range([]byte(entryPrefix), func(key, value []byte) bool {
+		if err := o.loadEntry(value); err != nil {
+			lost(key, err)
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("read logs: %w", err)
+	}
+	return nil
+}
+
+func (o *Owners) loadSeat(key, value []byte) (*seat, error) {
+	m := new(ownerpb.Seat)
+	if err := proto.Unmarshal(value, m); err != nil {
+		return nil, err
+	}
+	if len(key) != len(seatPrefix)+len(overlay.ID{}) {
+		return nil, ErrEpoch
+	}
+	s := &seat{
+		key:      overlay.ID(key[len(seatPrefix):]),
+		url:      m.Url,
+		follow:   m.Follow,
+		promised: votesFrom(m.Promised),
+		signed:   votesFrom(m.Signed),
+		note:     m.Note,
+		version:  m.Version,
+		heard:    o.clock.Now(),
+	}
+	var err error
+	if m.Epoch != nil {
+		if s.epoch, err = openEpoch(o.verify, m.Epoch); err != nil {
+			return nil, err
+		}
+	}
+	if m.Open != nil {
+		if s.open, err = openEpoch(o.verify, m.Open); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// loadEntry puts an entry of an earlier life in its place. One that does not fit
+// to the one before, because a record between was lost, begins the log anew.
+func (o *Owners) loadEntry(value []byte) error {
+	e, err := OpenEntry(o.verify, value)
+	if err != nil {
+		return err
+	}
+	s := o.seats[e.Key]
+	if s == nil {
+		return nil // forgotten between two commits
+	}
+	if e.Prev != s.log.headHash() {
+		s.log = nil
+	}
+	s.log = append(s.log, e)
+	return nil
+}
+
+// forget drops a seat with its log. Its locks stay: they are what must never be
+// forgotten.
+func (o *Owners) forget(s *seat) {
+	ops := o.dropped(s.log)
+	s.log, s.epoch, s.open, s.note, s.follow = nil, nil, nil, nil, false
+	delete(o.seats, s.key)
+	if len(s.promised)+len(s.signed) == 0 {
+		o.store.Commit(append(ops, env.Op{Key: seatKey(s.key)}), func(error) {})
+		return
+	}
+	o.save(s, nil, ops...)
+}
+
+// dropped returns the operations that remove entries from the store.
+func (o *Owners) dropped(of chain) (ops []env.Op) {
+	for _, e := range of {
+		ops = append(ops, env.Op{Key: entryKey(e)}, env.Op{Key: bodyKey(e)})
+		o.cache.drop(e.Hash)
+	}
+	return ops
+}
+
+// kept returns the operations that store entries.
+func kept(of []*Entry, bodies [][]byte) (ops []env.Op) {
+	for i, e := range of {
+		ops = append(ops, env.Op{Key: entryKey(e), Value: e.Raw}, env.Op{Key: bodyKey(e), Value: bodies[i], Body: true})
+	}
+	return ops
+}
+
+// extend adds entries to a seat's log, or, if anew, puts them in its place. It
+// returns the operations that remove what is kept no longer.
+func (o *Owners) extend(s *seat, fresh []*Entry, bodies [][]byte, anew bool) (ops []env.Op) {
+	old := s.log
+	if anew {
+		s.log = nil
+	}
+	for i, e := range fresh {
+		s.log = append(s.log, e)
+		o.cache.put(e.Hash, bodies[i])
+	}
+	if anew {
+		for _, e := range old {
+			if s.log.find(e.Hash) < 0 {
+				ops = append(ops, o.dropped(chain{e})...)
+			}
+		}
+	}
+	if n := s.log.kept(); n > 0 {
+		ops = append(ops, o.dropped(s.log[:n])...)
+		s.log = slices.Clone(s.log[n:])
+	}
+	return ops
+}
+
+// truncate drops the entries after one that a new epoch goes on from: no quorum
+// held them. It says whether there were any.
+func (o *Owners) truncate(s *seat, after Hash) (ops []env.Op, cut bool) {
+	i := s.log.find(after)
+	if i == len(s.log)-1 || i < 0 && after != (Hash{}) {
+		return nil, false
+	}
+	ops = o.dropped(s.log[i+1:])
+	s.log = slices.Clone(s.log[:i+1])
+	return ops, true
+}

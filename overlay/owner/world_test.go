@@ -1,0 +1,309 @@
+package owner_test
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+	"tidings/sim"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 0, "run only this seed")
+	seedsFlag = flag.Uint64("seeds", 0, "run as many seeds")
+)
+
+// A world has members that own keys, and bodies that are appended to their logs.
+// Checkers watch every entry that anybody sees.
+type world struct {
+	*sim.World
+	t       *testing.T
+	network wire.Network
+	hash    wire.Hash
+	verify  wire.Verifier
+	lease   time.Duration
+	members []*member
+	urls    []string
+
+	made      map[int]string                               // bodies, and whose
+	done      map[int]time.Time                            // those that a quorum held, and since when
+	at        map[overlay.ID]map[owner.Position]owner.Hash // what was seen at each position
+	sequencer map[string]env.PeerID                        // by key, lineage and epoch
+}
+
+func newWorld(t *testing.T, c sim.Config, lease time.Duration) *world {
+	network := wire.DefaultNetwork("sim")
+	w := &world{
+		World: sim.New(c), t: t, network: network, hash: wire.HashOf(network.Descriptor()), lease: lease,
+		made: map[int]string{}, done: map[int]time.Time{},
+		at: map[overlay.ID]map[owner.Position]owner.Hash{}, sequencer: map[string]env.PeerID{},
+	}
+	w.verify = wire.Memo(wire.NewVerifier(w.hash), 1<<16)
+	return w
+}
+
+// grow adds members, one a tenth of a second.
+func (w *world) grow(n int) {
+	for i := range n {
+		m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
+		w.members = append(w.members, m)
+		w.After(time.Duration(i+1)*100*time.Millisecond, m.start)
+	}
+}
+
+// key is that of a channel.
+func (w *world) key(url string) overlay.ID { return overlay.Key(w.network.Name, url) }
+
+// want makes channels owned.
+func (w *world) want(n int) {
+	for i := range n {
+		url := fmt.Sprintf("https://feed%d.example/", len(w.urls))
+		w.urls = append(w.urls, url)
+		m := w.members[i%len(w.members)]
+		m.Do(func() { m.owners.Want(w.key(url), url, func(bool) {}) })
+	}
+}
+
+// append has whoever leads a channel, one in each part of the network, append a
+// body.
+func (w *world) append(url string, size int) {
+	key := w.key(url)
+	for _, m := range w.members {
+		if !m.Up() || !m.leads[key] {
+			continue
+		}
+		id := len(w.made)
+		body := append(binary.BigEndian.AppendUint32(nil, uint32(id)), make([]byte, size)...)
+		m.Do(func() {
+			err := m.owners.Append(key, body, 1, sum, func(ok bool) {
+				if ok {
+					w.done[id] = w.Now()
+				}
+			})
+			if err == nil {
+				w.made[id] = url
+			}
+		})
+	}
+}
+
+// write appends a body to every channel again and again.
+func (w *world) write(d, pause time.Duration, size int) {
+	for end := w.Now().Add(d); w.Now().Before(end); {
+		for _, url := range w.urls {
+			w.append(url, size)
+		}
+		w.Run(pause)
+	}
+}
+
+// nearest are the live members that should own a key.
+func (w *world) nearest(key overlay.ID) []*member {
+	var of []*member
+	for _, m := range w.members {
+		if m.Up() && m.overlay.State() == overlay.Active {
+			of = append(of, m)
+		}
+	}
+	slices.SortFunc(of, func(a, b *member) int {
+		if overlay.Nearer(key, a.id(), b.id()) {
+			return -1
+		}
+		return 1
+	})
+	return of[:min(w.network.Owners, len(of))]
+}
+
+// settled checks that after quiet the right members own each channel, agree about
+// its log, and have every body that a quorum held.
+func (w *world) settled() {
+	w.t.Helper()
+	for _, url := range w.urls {
+		key := w.key(url)
+		var head owner.Hash
+		leaders := 0
+		for i, m := range w.nearest(key) {
+			v, ok := m.owners.View(key)
+			if !ok || !v.Owns {
+				w.t.Errorf("%s: member %d (rank %d) is no owner (%v)", url, m.Index(), i, ok)
+				continue
+			}
+			if v.Leads {
+				leaders++
+			}
+			log := m.owners.Log(key)
+			var h owner.Hash
+			if len(log) > 0 {
+				h = log[len(log)-1].Hash
+			}
+			if i > 0 && h != head {
+				w.t.Errorf("%s: owners disagree about the head: member %d has %v of %d, not %v", url, m.Index(), h, len(log), head)
+			}
+			head = h
+			lacks := 0
+			for id, of := range w.made {
+				if _, held := w.done[id]; held && of == url && !m.has[key][id] {
+					lacks++
+				}
+			}
+			if lacks > 0 {
+				w.t.Errorf("%s: member %d lacks %d bodies that a quorum held", url, m.Index(), lacks)
+			}
+		}
+		if leaders != 1 {
+			w.t.Errorf("%s: %d sequencers among the owners", url, leaders)
+		}
+	}
+}
+
+// A member is a host with overlay and owner, and the application of both.
+type member struct {
+	*sim.Host
+	w       *world
+	overlay *overlay.Node
+	owners  *owner.Owners
+	leads   map[overlay.ID]bool
+	has     map[overlay.ID]map[int]bool // bodies in its log
+}
+
+func (m *member) start() {
+	m.leads, m.has = map[overlay.ID]bool{}, map[overlay.ID]map[int]bool{}
+	m.Boot(func(e env.Env) env.Node {
+		signer := wire.NewSigner(m.Key(), m.w.hash)
+		m.overlay = overlay.New(e, signer, m.w.verify, overlay.Config{Network: m.w.network, Founder: m.Index() == 0})
+		var err error
+		m.owners, err = owner.New(e, m.overlay, signer, m.w.verify, owner.Config{Lease: m.w.lease}, m)
+		if err != nil {
+			m.w.t.Fatal(err)
+		}
+		for _, key := range m.owners.Keys() {
+			log := m.owners.Log(key)
+			m.has[key] = map[int]bool{}
+			for _, entry := range log {
+				m.owners.Body(entry, func(body []byte) { m.has[key][number(body)] = true })
+			}
+			m.saw(key, log)
+		}
+		return corridor{m}
+	})
+	if m.Index() > 0 {
+		m.Found(m.w.members[0].Host)
+	}
+}
+
+func (m *member) id() overlay.ID { return overlay.NodeID(m.w.network.Name, m.ID()) }
+
+// sum stands for the hash of a set: these worlds have none.
+func sum(seq, _ uint64) owner.Hash {
+	return owner.HashOf(binary.BigEndian.AppendUint64(nil, seq))
+}
+
+func number(body []byte) int { return int(binary.BigEndian.Uint32(body)) }
+
+func (m *member) Lead(key overlay.ID, on bool)                  { m.leads[key] = on }
+func (m *member) Noted(overlay.ID, []byte)                      {}
+func (m *member) Weight(overlay.ID) (int, bool)                 { return 0, false }
+func (m *member) Siblings(overlay.ID) []*overlay.Contact        { return nil }
+func (m *member) Held(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
+
+func (m *member) Grew(key overlay.ID, fresh []*owner.Entry, bodies [][]byte, anew bool) {
+	if anew || m.has[key] == nil {
+		m.has[key] = map[int]bool{}
+	}
+	for _, b := range bodies {
+		if b != nil {
+			m.has[key][number(b)] = true
+		}
+	}
+	m.saw(key, fresh)
+}
+
+func (m *member) Absorb(key overlay.ID, body []byte) {
+	if !m.has[key][number(body)] {
+		_ = m.owners.Append(key, body, 1, sum, func(bool) {})
+	}
+}
+
+// saw checks that nobody signs two entries at one position, and that an epoch has
+// one sequencer.
+func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
+	w := m.w
+	if w.at[key] == nil {
+		w.at[key] = map[owner.Position]owner.Hash{}
+	}
+	for _, e := range entries {
+		if h, ok := w.at[key][e.At]; ok && h != e.Hash {
+			w.t.Errorf("two entries of %s at %v", key.Short(), e.At)
+		}
+		w.at[key][e.At] = e.Hash
+		epoch := fmt.Sprint(key, e.At.Lineage, e.At.Epoch)
+		if s, ok := w.sequencer[epoch]; ok && s != e.Signer {
+			w.t.Errorf("two sequencers of %s in %v", key.Short(), e.At)
+		}
+		w.sequencer[epoch] = e.Signer
+	}
+}
+
+// A corridor joins the two layers.
+type corridor struct{ *member }
+
+func (c corridor) Run(now time.Time) time.Time {
+	c.overlay.Run(now)
+	c.owners.Run(now)
+	return env.Sooner(c.overlay.Run(now), c.owners.Run(now))
+}
+
+func (c corridor) Receive(from env.PeerID, frame []byte) error {
+	layer, body, err := wire.ParseFrame(frame)
+	if err != nil {
+		return err
+	}
+	if layer == wire.Owner {
+		return c.owners.Receive(from, body)
+	}
+	return c.overlay.Receive(from, body)
+}
+
+func (c corridor) Found(peer env.Peer)      { c.overlay.Found(peer) }
+func (c corridor) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
+func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
+
+func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// part parts half of the members from the others.
+func (w *world) part() {
+	var side []*sim.Host
+	for i, m := range w.members {
+		if i%2 == 0 {
+			side = append(side, m.Host)
+		}
+	}
+	w.Partition(side)
+}
+
+// stats are the counters of all members together.
+func (w *world) stats() (sum owner.Stats) {
+	for _, m := range w.members {
+		if m.Up() {
+			st := m.owners.Stats()
+			sum.Jumps += st.Jumps
+			sum.Merged += st.Merged
+			sum.Epochs += st.Epochs
+			sum.Bids += st.Bids
+			sum.Pulls += st.Pulls
+			sum.Control += st.Control
+			sum.Cut += st.Cut
+			sum.Garbage += st.Garbage
+			sum.Untrusted += st.Untrusted
+		}
+	}
+	return sum
+}
