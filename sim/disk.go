@@ -9,7 +9,7 @@ import (
 
 // A disk keeps records across crashes of its host. Batches become durable one
 // after the other, each a modelled delay after its commit or with the one
-// before it.
+// before it. A body is a record like any other.
 type disk struct {
 	host    *Host
 	records map[string][]byte

@@ -1,34 +1,61 @@
 // Package store keeps a node's records on disk: an [env.Store] on one bbolt
-// file.
+// file and, for large values, segments of bodies beside it.
+//
+//	tidings.db                    the records, and where each body lies
+//	tidings.db.bodies/000001.seg  bodies, one behind the other, 64 MiB at most
+//	tidings.db.lock               keeps other processes out
+//	tidings.db.damaged-<time>     a file that was damaged, as it was found
 //
 // One goroutine writes. While it waits for the disk, further commits gather and
-// then go together in one transaction with one sync, so that a busy node pays
-// for few syncs and a quiet one waits for nobody. A commit is durable, whole,
-// before its done runs; done is handed to post, which brings it to the node's
-// loop:
+// then go together in one transaction, so that a busy node pays for few syncs
+// and a quiet one waits for nobody. A commit is durable, whole, before its done
+// runs; done is handed to post, which brings it to the node's loop:
 //
 //	disk, err := store.Open(path, l.Deliver)
 //	...
 //	defer disk.Close()
 //
-// Reads see what is durable and may wait for the disk; they are for the start
-// of a node.
+// # Bodies
+//
+// A large value that is an [env.Op.Body] is written to the end of a segment, and
+// synced before the transaction that says where it lies: what a crash leaves
+// behind the last known body is no body, and is written over. Deleted bodies
+// leave holes; a segment of which more than half is free is emptied by the
+// writer, a little after each group of commits, and removed. How much is free is
+// nowhere written down: it is counted when the store is opened.
+//
+// # Damage
+//
+// Every record and every body has a checksum, and nobody is handed bytes that do
+// not fit theirs: a reader gets [env.ErrDamaged] and the name instead. Open
+// reads all records (not the bodies), before bbolt does, which would trust them.
+// A file with anything wrong is moved aside, and all records that are whole are
+// taken over into a new one. The head of the file knows what all records come
+// to; so Open also knows whether any are missing. If so, or if there was no file
+// at all, promises that were kept in it are forgotten, and [Disk.Lost] says so
+// until [Disk.Accept]: a node that signs each position of a log once must not
+// sign on under its old key.
+//
+// # A full disk
+//
+// Commits fail with [ErrFull], reads go on, and when there is room again commits
+// succeed as if nothing had been. Of a group that does not fit, what fits is
+// written: bodies fail before small records do, because bbolt writes these over
+// free pages it already has. That is why no ballast is kept to be thrown off.
+// After any other failure of the disk nobody knows what a second try would leave
+// there: all later commits fail, until the store is opened again and checked.
 //
 // The package leaves to others what the records mean, and how old ones are
 // forgotten. sim keeps the same promises in memory, with disks that tear.
 package store
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
-	"slices"
+	"os"
 	"sync"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
-	bolterrors "go.etcd.io/bbolt/errors"
 
 	"tidings/internal/env"
 )
@@ -39,17 +66,11 @@ const (
 	// costs writes and not the node's memory.
 	MaxWaiting = 64 << 20
 
-	maxKey   = bolt.MaxKeySize   // 32 KiB
-	maxValue = bolt.MaxValueSize // 2 GiB
+	maxKey = bolt.MaxKeySize // 32 KiB
 
 	// maxGroup is how many bytes go into one transaction, unless one commit
 	// alone is larger: dirty pages are held in memory until it ends.
 	maxGroup = 8 << 20
-
-	// A range is read in steps, so that no read transaction stays open, pins
-	// old pages and stops the file from growing while the caller works.
-	stepRecords = 256
-	stepBytes   = 1 << 20
 )
 
 var (
@@ -59,80 +80,120 @@ var (
 	ErrBehind = errors.New("the disk does not keep up")
 	// ErrRecord says that a key or value cannot be stored for its size.
 	ErrRecord = errors.New("record of impossible size")
+	// ErrFull says that there was no room for a commit. A later one may
+	// succeed.
+	ErrFull = errors.New("disk full")
 )
 
-// records is the only bucket of the file.
-var records = []byte("records")
+// The buckets of the file: the records, and the head under its only key.
+var (
+	records = []byte("records")
+	heads   = []byte("head")
+	headKey = []byte("head")
+)
 
 var _ env.Store = (*Disk)(nil)
 
-// A Disk is a store in one file. Its methods may be called from any goroutine.
+// A Disk is a store in one file and its segments. Its methods may be called from
+// any goroutine.
 type Disk struct {
-	db   *bolt.DB
-	path string
-	post func(func())
+	db       *bolt.DB
+	file     *os.File // of db
+	path     string
+	lock     *os.File
+	post     func(func())
+	segments *segments
+	repaired string
 
-	some   chan struct{} // holds one token if commits wait or the store is closing
+	some   chan struct{} // holds one token if the writer has something to do
 	writer sync.WaitGroup
+
+	// These belong to the writer.
+	head   head
+	sweep  *sweep // under way; nil: none
+	tired  bool   // a sweep failed: none before a commit succeeds
+	wedged bool   // bbolt panicked in a transaction, and may hold its locks
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
-	waiting []commit
+	broken  error // why nothing is written any more
+	lost    string
+	waiting []batch
 	bytes   int // of those waiting
 	stats   Stats
 }
 
-type commit struct {
-	ops   []env.Op
-	bytes int
-	done  func(error)
+type batch struct {
+	ops    []env.Op
+	bytes  int
+	accept bool // that promises are lost; done is called by the writer itself
+	done   func(error)
 }
 
-// Stats counts what a store did since it was opened.
+// Stats says what a store did since it was opened, and what it holds.
 type Stats struct {
 	Commits uint64 // made durable
 	Syncs   uint64 // transactions they took
 	Bytes   uint64 // keys and values written
 	Failed  uint64 // commits that failed
+	Failing string // how the last group of commits failed; "" if it did not
 	Waiting int    // commits waiting now
+	Damaged uint64 // damaged records and bodies met; one may be met again
+
+	Segments     int
+	SegmentBytes int64  // in them
+	FreeBytes    int64  // of those, in deleted bodies
+	MovedBytes   uint64 // in bodies moved out of segments that were mostly free
 }
 
 // Open opens the store at path, and makes it if there is none; its folder must
-// exist. post is called, from any goroutine, with each answer to a commit and
-// must neither block nor drop it while the node lives. If another process holds
-// the file for longer than a second, the error says so.
+// exist. A damaged one is repaired as far as possible: see [Disk.Repaired] and
+// [Disk.Lost]. post is called, from any goroutine, with each answer to a commit
+// and must neither block nor drop it while the node lives. If another process
+// holds the store for longer than a second, the error says so.
 func Open(path string, post func(func())) (*Disk, error) {
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: time.Second, FreelistType: bolt.FreelistMapType})
-	if err == nil {
-		err = prepare(db, path)
-	}
-	switch {
-	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("store %s: in use by another process", path)
-	case err != nil:
+	return openSized(path, post, segmentSize)
+}
+
+func openSized(path string, post func(func()), segmentSize int64) (*Disk, error) {
+	d := &Disk{path: path, post: post, some: make(chan struct{}, 1)}
+	if err := d.open(segmentSize); err != nil {
+		if full(err) {
+			err = fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		return nil, fmt.Errorf("store %s: %w", path, err)
 	}
-	d := &Disk{db: db, path: path, post: post, some: make(chan struct{}, 1)}
+	d.weigh()
 	d.writer.Go(d.write)
+	d.ring() // there may be something to sweep
 	return d, nil
 }
 
-// prepare makes the bucket, and the file's own name durable.
-func prepare(db *bolt.DB, path string) error {
-	err := db.Update(func(tx *bolt.Tx) error {
-		_, err := tx.CreateBucketIfNotExists(records)
-		return err
-	})
-	if err == nil {
-		err = settle(filepath.Dir(path))
-	}
-	if err != nil {
-		return errors.Join(err, db.Close())
-	}
-	return nil
+// Repaired says what Open found damaged and what it did, "" if all was well. It
+// is a line for the log; the damage may have cost nothing.
+func (d *Disk) Repaired() string { return d.repaired }
+
+// Lost says why records that were durable may be missing, "" if none are. The
+// store is new, or it was damaged; either way no promise that was kept in it can
+// be relied upon. Lost says the same each time the store is opened, until
+// [Disk.Accept].
+func (d *Disk) Lost() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.lost
 }
 
-// Close makes durable what waits, answers it, and closes the file. Later
+// Accept makes durable that promises are forgotten: the node has acted upon it,
+// by taking a new key. Afterwards Lost is empty.
+func (d *Disk) Accept() error {
+	answer := make(chan error, 1)
+	if err := d.enqueue(batch{accept: true, done: func(err error) { answer <- err }}); err != nil {
+		return fmt.Errorf("store %s: %w", d.path, err)
+	}
+	return <-answer
+}
+
+// Close makes durable what waits, answers it, and closes the files. Later
 // commits fail with ErrClosed, reads with an error of bbolt.
 func (d *Disk) Close() error {
 	d.mu.Lock()
@@ -140,30 +201,61 @@ func (d *Disk) Close() error {
 	d.ring()
 	d.mu.Unlock()
 	d.writer.Wait()
-	if err := d.db.Close(); err != nil {
+	if err := d.shut(); err != nil {
 		return fmt.Errorf("store %s: %w", d.path, err)
 	}
 	return nil
 }
 
+// shut closes the files, as far as they are open.
+func (d *Disk) shut() error {
+	var errs []error
+	switch {
+	case d.wedged: // Close would wait for ever; the map, and bbolt's lock, stay till the process ends
+		errs = append(errs, d.file.Close())
+	case d.db != nil:
+		errs = append(errs, d.db.Close())
+	case d.file != nil:
+		_ = d.file.Close() // it is closed, unless bbolt panicked as it opened it
+	}
+	if d.segments != nil {
+		errs = append(errs, d.segments.close())
+	}
+	return errors.Join(append(errs, d.lock.Close())...)
+}
+
 // Commit writes ops together or not at all; see [env.Store]. It never blocks.
 func (d *Disk) Commit(ops []env.Op, done func(error)) {
-	c, err := newCommit(ops, done)
+	c, err := newBatch(ops, done)
 	if err == nil {
 		err = d.enqueue(c)
 	}
 	if err != nil {
-		d.answer([]commit{c}, err)
+		d.answer([]batch{c}, err)
 	}
 }
 
+// newBatch refuses what would spoil the transaction for others.
+func newBatch(ops []env.Op, done func(error)) (batch, error) {
+	c := batch{ops: ops, done: done}
+	for _, op := range ops {
+		if len(op.Key) == 0 || len(op.Key) > maxKey || len(op.Value) > MaxWaiting {
+			return c, fmt.Errorf("%w: key of %d bytes, value of %d", ErrRecord, len(op.Key), len(op.Value))
+		}
+		c.bytes += len(op.Key) + len(op.Value)
+	}
+	return c, nil
+}
+
 // enqueue lets c wait for the writer, if there is room and time.
-func (d *Disk) enqueue(c commit) error {
+func (d *Disk) enqueue(c batch) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
 	case d.closed:
 		return ErrClosed
+	case d.broken != nil:
+		return d.broken
 	case d.bytes+c.bytes > MaxWaiting:
 		return ErrBehind
 	}
@@ -173,19 +265,7 @@ func (d *Disk) enqueue(c commit) error {
 	return nil
 }
 
-// newCommit refuses what would spoil the transaction for others.
-func newCommit(ops []env.Op, done func(error)) (commit, error) {
-	c := commit{ops: ops, done: done}
-	for _, op := range ops {
-		if len(op.Key) == 0 || len(op.Key) > maxKey || len(op.Value) > maxValue {
-			return c, fmt.Errorf("%w: key of %d bytes, value of %d", ErrRecord, len(op.Key), len(op.Value))
-		}
-		c.bytes += len(op.Key) + len(op.Value)
-	}
-	return c, nil
-}
-
-// ring wakes the writer. The mutex is held.
+// ring wakes the writer. Whoever closes the store holds the mutex.
 func (d *Disk) ring() {
 	select {
 	case d.some <- struct{}{}:
@@ -193,72 +273,22 @@ func (d *Disk) ring() {
 	}
 }
 
-// write makes groups of commits durable until the store is closed and none
-// wait.
-func (d *Disk) write() {
-	for range d.some {
-		for group, more := d.take(); more; group, more = d.take() {
-			d.answer(group, d.db.Update(func(tx *bolt.Tx) error {
-				return apply(tx.Bucket(records), group)
-			}))
-		}
-		if d.finished() {
-			return
-		}
-	}
-}
-
-// finished says whether the store is closing and nothing waits.
-func (d *Disk) finished() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.closed && len(d.waiting) == 0
-}
-
-// take removes the commits of the next transaction, if any wait.
-func (d *Disk) take() (group []commit, some bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n, size := 0, 0
-	for n < len(d.waiting) && (n == 0 || size+d.waiting[n].bytes <= maxGroup) {
-		size += d.waiting[n].bytes
-		n++
-	}
-	group = slices.Clone(d.waiting[:n])
-	d.waiting = slices.Delete(d.waiting, 0, n)
-	d.bytes -= size
-	return group, n > 0
-}
-
-func apply(b *bolt.Bucket, group []commit) error {
-	for _, c := range group {
-		for _, op := range c.ops {
-			var err error
-			if op.Value == nil {
-				err = b.Delete(op.Key)
-			} else {
-				err = b.Put(op.Key, op.Value)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // answer counts commits and tells those who made them how they ended.
-func (d *Disk) answer(group []commit, err error) {
+func (d *Disk) answer(group []batch, err error) {
 	if err != nil {
 		err = fmt.Errorf("store %s: %w", d.path, err)
 	}
 	d.count(group, err)
 	for _, c := range group {
-		d.post(func() { c.done(err) })
+		if c.accept {
+			c.done(err)
+		} else {
+			d.post(func() { c.done(err) })
+		}
 	}
 }
 
-func (d *Disk) count(group []commit, err error) {
+func (d *Disk) count(group []batch, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err != nil {
@@ -270,58 +300,6 @@ func (d *Disk) count(group []commit, err error) {
 	for _, c := range group {
 		d.stats.Bytes += uint64(c.bytes)
 	}
-}
-
-// Get returns the last durable value of key, nil if there is none.
-func (d *Disk) Get(key []byte) (value []byte, err error) {
-	err = d.db.View(func(tx *bolt.Tx) error {
-		value = bytes.Clone(tx.Bucket(records).Get(key))
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("store %s: %w", d.path, err)
-	}
-	return value, nil
-}
-
-// Range calls each for the durable records whose key starts with prefix, in the
-// order of keys, until it returns false. each may keep what it is given and may
-// call the store. A commit that becomes durable meanwhile may be seen in part.
-func (d *Disk) Range(prefix []byte, each func(key, value []byte) bool) error {
-	from := prefix
-	for {
-		step, more, err := d.step(prefix, from)
-		if err != nil {
-			return fmt.Errorf("store %s: %w", d.path, err)
-		}
-		for _, r := range step {
-			if !each(r.Key, r.Value) {
-				return nil
-			}
-		}
-		if !more {
-			return nil
-		}
-		from = append(bytes.Clone(step[len(step)-1].Key), 0) // the next possible key
-	}
-}
-
-// step reads the next few records with prefix, from a key on.
-func (d *Disk) step(prefix, from []byte) (step []env.Op, more bool, err error) {
-	err = d.db.View(func(tx *bolt.Tx) error {
-		c := tx.Bucket(records).Cursor()
-		size := 0
-		for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-			if len(step) == stepRecords || size > stepBytes {
-				more = true
-				return nil
-			}
-			step = append(step, env.Op{Key: bytes.Clone(k), Value: bytes.Clone(v)})
-			size += len(k) + len(v)
-		}
-		return nil
-	})
-	return step, more, err
 }
 
 // Stats returns the store's counters.

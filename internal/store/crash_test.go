@@ -1,0 +1,256 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"tidings/internal/env"
+)
+
+// text is n bytes that differ for each i.
+func text(i, n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)}).Read(b)
+	return b
+}
+
+// writerPath names the store that this program, started as a process of its own,
+// writes to until it is killed.
+const writerPath = "TIDINGS_TEST_STORE_WRITER"
+
+// A writing process commits batch after batch: a record, a body, and the end of
+// an older body, so that segments of writerSegment are swept all the time. It
+// says the number of each batch that is durable.
+const (
+	writerSegment = 256 << 10
+	bodiesKept    = 10
+)
+
+func recordKey(i int) []byte { return fmt.Appendf(nil, "r/%08d", i) }
+func bodyKey(i int) []byte   { return fmt.Appendf(nil, "b/%08d", i) }
+func bodyOf(i int) []byte    { return text(i, outsideFrom/2+i%7*outsideFrom) }
+
+func writeUntilKilled(path string) {
+	d, err := openSized(path, func(f func()) { f() }, writerSegment)
+	if err != nil {
+		panic(err)
+	}
+	first := 0
+	err = d.Range([]byte("r/"), func(_, _ []byte) bool { first++; return true })
+	if err != nil {
+		panic(err)
+	}
+	room := make(chan struct{}, 8) // batches under way
+	for i := first; ; i++ {
+		room <- struct{}{}
+		d.Commit([]env.Op{
+			{Key: recordKey(i), Value: fmt.Append(nil, i)},
+			{Key: bodyKey(i), Value: bodyOf(i), Body: true},
+			{Key: bodyKey(i - bodiesKept)},
+		}, func(err error) {
+			if err != nil {
+				panic(err)
+			}
+			fmt.Println(i)
+			<-room
+		})
+	}
+}
+
+func TestKilledProcessKeepsWhatItAcknowledged(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	rounds, acked, made := 20, -1, uint32(0)
+	for round := range rounds {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), writerPath+"="+path)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines, left := bufio.NewScanner(out), 1+rand.IntN(60)
+		for lines.Scan() { // those in the pipe count, too
+			if acked, err = strconv.Atoi(lines.Text()); err != nil {
+				t.Fatal(err)
+			}
+			if left--; left == 0 {
+				_ = cmd.Process.Kill()
+			}
+		}
+		_ = cmd.Wait() // it was killed
+		if left > 0 {
+			t.Fatalf("round %d: the writer ended by itself", round)
+		}
+
+		d := open(t, path, nil)
+		if d.Repaired() != "" || round > 0 && d.Lost() != "" {
+			t.Errorf("round %d: repaired %q, lost %q", round, d.Repaired(), d.Lost())
+		}
+		written := 0
+		for v := []byte{}; v != nil; {
+			if v, err = d.Get(recordKey(written)); err != nil {
+				t.Error(err)
+			} else if v != nil {
+				written++
+			}
+		}
+		if written <= acked {
+			t.Errorf("round %d: %d batches found, %d was acknowledged", round, written, acked)
+		}
+		for i := range written {
+			var want []byte
+			if i >= written-bodiesKept {
+				want = bodyOf(i)
+			}
+			if got, err := d.Get(bodyKey(i)); !bytes.Equal(got, want) || err != nil {
+				t.Errorf("round %d: body %d of %d bytes has %d, %v", round, i, len(want), len(got), err)
+			}
+		}
+		if err := d.Accept(); err != nil {
+			t.Error(err)
+		}
+		closed(t, d)
+		made = d.segments.top
+	}
+	if made < 5 {
+		t.Errorf("only %d segments were made, none to be swept", made)
+	}
+	t.Logf("%d rounds, %d batches, %d segments", rounds, acked+1, made)
+}
+
+// TestStoreIsAMapAcrossPowerCuts stops the disk between any two of its syncs:
+// some bodies may be there before the index knows them, and pages of the index
+// before its meta page does.
+func TestStoreIsAMapAcrossPowerCuts(t *testing.T) {
+	folder, n := t.TempDir(), 0
+	rapid.Check(t, func(r *rapid.T) {
+		n++
+		path := filepath.Join(folder, fmt.Sprint(n), "node.db")
+		if err := os.Mkdir(filepath.Dir(path), 0o700); err != nil {
+			r.Fatal(err)
+		}
+		model := map[string]string{}
+		for range rapid.IntRange(1, 5).Draw(r, "batches") {
+			var answers desk
+			d := open(t, path, answers.post)
+			if err := d.Accept(); err != nil {
+				r.Fatal(err)
+			}
+			before := imageOf(t, path)
+			next := map[string]string{}
+			for k, v := range model {
+				next[k] = v
+			}
+			var ops []env.Op
+			for range rapid.IntRange(1, 5).Draw(r, "ops") {
+				k := rapid.StringMatching(`[a-c]{1,2}`).Draw(r, "key")
+				if delete(next, k); rapid.Bool().Draw(r, "delete") {
+					ops = append(ops, env.Op{Key: []byte(k)})
+					continue
+				}
+				size := rapid.SampledFrom([]int{0, 3, outsideFrom - 1, outsideFrom, 3 * outsideFrom}).Draw(r, "size")
+				v := text(rapid.Int().Draw(r, "text"), size)
+				ops = append(ops, env.Op{Key: []byte(k), Value: v, Body: rapid.Bool().Draw(r, "body")})
+				next[k] = string(v)
+			}
+			d.Commit(ops, func(err error) {
+				if err != nil {
+					r.Error(err)
+				}
+			})
+			closed(t, d)
+			answers.run()
+			after := imageOf(t, path)
+
+			switch rapid.SampledFrom([]string{"durable", "before the index", "before the meta page"}).Draw(r, "cut") {
+			case "durable":
+				model = next
+			case "before the index":
+				tear(t, r, before, after)
+				restore(t, path, image{db: before.db, segment: after.segment})
+			case "before the meta page":
+				db, old, young := bytes.Clone(after.db), slot(after.db, false), slot(after.db, true)
+				if tx(before.db, old) != tx(after.db, old) {
+					r.Fatal("more than one transaction")
+				}
+				copy(db[young:young+pageSize], before.db[young:])
+				restore(t, path, image{db: db, segment: after.segment})
+			}
+		}
+		d := open(t, path, nil)
+		defer closed(t, d)
+		if d.Repaired() != "" {
+			r.Errorf("repaired: %s", d.Repaired())
+		}
+		got := map[string]string{}
+		if err := d.Range(nil, func(k, v []byte) bool { got[string(k)] = string(v); return true }); err != nil {
+			r.Error(err)
+		}
+		if fmt.Sprint(got) != fmt.Sprint(model) {
+			r.Errorf("found %d records, want %d, or others", len(got), len(model))
+		}
+	})
+}
+
+// An image is what the disk has of a store with one segment at most.
+type image struct{ db, segment []byte }
+
+func segmentOf(path string) string { return filepath.Join(path+".bodies", "000001.seg") }
+
+func imageOf(t *testing.T, path string) (i image) {
+	t.Helper()
+	var err error
+	if i.db, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	i.segment, _ = os.ReadFile(segmentOf(path)) // there may be none
+	return i
+}
+
+func restore(t *testing.T, path string, i image) {
+	t.Helper()
+	if err := os.WriteFile(path, i.db, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if i.segment == nil {
+		return
+	}
+	if err := os.WriteFile(segmentOf(path), i.segment, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tear leaves a part of what was added to the segment, and spoils that.
+func tear(t *testing.T, r *rapid.T, before, after image) {
+	t.Helper()
+	if added := len(after.segment) - len(before.segment); added > 0 {
+		kept := len(before.segment) + rapid.IntRange(0, added).Draw(r, "kept")
+		clear(after.segment[kept:])
+	}
+}
+
+// slot is where the meta page of the last transaction lies, or of the one before
+// it; tx is the transaction of a meta page.
+func slot(db []byte, last bool) int {
+	if (tx(db, pageSize) > tx(db, 0)) == last {
+		return pageSize
+	}
+	return 0
+}
+
+func tx(db []byte, slot int) uint64 {
+	return binary.NativeEndian.Uint64(db[slot+pageHeader+48:])
+}
