@@ -12,12 +12,12 @@ const (
 	down                  // item: the host whose link broke
 	found                 // item: the host that was found
 	reachable             // the node was dialled back
-	script                // item: slab of scripts; no host
+	turn                  // item: slab of scripts; no host
 )
 
 var kindNames = [...]string{
 	"alarm", "frame", "answer", "computation", "commit",
-	"peer down", "peer found", "reachable", "script",
+	"peer down", "peer found", "reachable", "turn",
 }
 
 func (k kind) String() string { return kindNames[k] }

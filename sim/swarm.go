@@ -9,7 +9,6 @@ import (
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/scribe"
 )
 
 // A SwarmConfig describes a swarm. The zero value of Network means the default
@@ -36,6 +35,7 @@ type Swarm struct {
 	groups map[overlay.ID]bool
 	mail   mail
 	routes RouteStats
+	feeds  feeds
 }
 
 // A Peer is a host of a swarm and its node.
@@ -46,9 +46,10 @@ type Peer struct {
 	node  *node.Node
 	lives int
 	wants map[overlay.ID]int // groups it subscribes to, and its weight there
-	via   []*Peer            // whom it is told of when it boots
-	up    time.Time          // of this life
-	down  time.Time          // of the last crash
+	reads map[string]*reading
+	via   []*Peer   // whom it is told of when it boots
+	up    time.Time // of this life
+	down  time.Time // of the last crash
 }
 
 // A Violation is something that must never happen, and did.
@@ -72,15 +73,20 @@ func NewSwarm(c SwarmConfig) *Swarm {
 	}
 	hash := wire.HashOf(c.Network.Descriptor())
 	s := &Swarm{
-		World:  New(c.World),
 		config: c,
 		hash:   hash,
 		verify: wire.Memo(wire.NewVerifier(hash), 1<<20),
 		byID:   map[overlay.ID]*Peer{},
 		groups: map[overlay.ID]bool{},
 	}
+	if c.World.Origin == nil {
+		c.World.Origin = s.serve
+	}
+	s.World = New(c.World)
+	s.feeds.by, s.feeds.logs = map[string]*Feed{}, map[overlay.ID]*history{}
 	s.mail.since = map[*Peer]map[overlay.ID]time.Time{}
 	s.every(checkPause, s.checkTrees)
+	s.every(checkPause, s.checkLogs)
 	return s
 }
 
@@ -95,7 +101,7 @@ func (s *Swarm) every(d time.Duration, do func()) {
 // Add adds a host, open or behind a NAT, that is told of the peers via when it
 // boots. Without any it founds the network. It is down until Boot.
 func (s *Swarm) Add(open bool, via ...*Peer) *Peer {
-	p := &Peer{Host: s.World.Host(HostConfig{Open: open}), swarm: s, wants: map[overlay.ID]int{}, via: via}
+	p := &Peer{Host: s.World.Host(HostConfig{Open: open}), swarm: s, wants: map[overlay.ID]int{}, reads: map[string]*reading{}, via: via}
 	p.id = overlay.NodeID(s.config.Network.Name, p.Host.ID())
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
@@ -130,7 +136,10 @@ func (p *Peer) Start() {
 			p.swarm.config.Tune(&cfg)
 		}
 		signer := wire.NewSigner(p.Key(), p.swarm.hash)
-		p.node = node.New(e, signer, p.swarm.verify, cfg, func(d scribe.Delivery) { p.swarm.mail.arrived(p, d) })
+		var err error
+		if p.node, err = node.New(e, signer, p.swarm.verify, cfg, reader{p}); err != nil {
+			panic(fmt.Sprintf("sim: host %d: %v", p.Index(), err))
+		}
 		p.node.Overlay.Handle(probeLayer, rootChecker{p})
 		return p.node
 	})
@@ -150,6 +159,7 @@ func (p *Peer) Kill(hint bool) {
 	p.Crash(hint)
 	p.node = nil
 	p.swarm.mail.died(p)
+	p.swarm.feeds.died(p)
 }
 
 // OverlayID is the peer's id in the overlay.

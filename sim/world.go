@@ -67,7 +67,7 @@ func (w *World) Hosts() []*Host { return w.hosts }
 // At calls do at t, or now if t is past. Scripts and nodes take turns: do may
 // boot, crash and call nodes.
 func (w *World) At(t time.Time, do func()) {
-	w.push(max(t.UnixNano(), w.now), nil, script, w.scripts.put(do))
+	w.push(max(t.UnixNano(), w.now), nil, turn, w.scripts.put(do))
 }
 
 // After calls do when d has passed.
@@ -133,7 +133,7 @@ func (w *World) push(at int64, h *Host, k kind, item uint32) {
 // event is void.
 func (w *World) dispatch(e *event) {
 	w.events++
-	if e.kind == script {
+	if e.kind == turn {
 		w.fold(e, 0)
 		w.scripts.take(e.item)()
 		return

@@ -1,17 +1,21 @@
 // Package node joins the layers of one node over one world.
 //
 // It is a corridor: it hands each layer its doors, brings each frame to the layer
-// it is for, and runs the layers. It owns no state of any protocol. The same
-// Node lives in the real world (internal/daemon) and in a simulated one (sim).
+// it is for, and runs the layers. It owns no state of any protocol. The way of one
+// item through it stands in corridor.go. The same Node lives in the real world
+// (internal/daemon) and in a simulated one (sim).
 package node
 
 import (
 	"fmt"
 	"time"
 
+	"tidings/corona"
+	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 	"tidings/overlay/scribe"
 )
 
@@ -19,6 +23,9 @@ import (
 type Config struct {
 	Overlay overlay.Config
 	Scribe  scribe.Config
+	Owner   owner.Config
+	Feeds   feedtree.Config
+	Corona  corona.Config
 }
 
 // DefaultConfig returns the configuration of a node of a network.
@@ -26,6 +33,9 @@ func DefaultConfig(network wire.Network) Config {
 	return Config{
 		Overlay: overlay.Config{Network: network},
 		Scribe:  scribe.Config{FanOut: network.FanOut, MaxWeight: network.MaxWeight},
+		Owner:   owner.Config{Owners: network.Owners, Lease: network.MaintenanceInterval},
+		Feeds:   feedtree.Config{BeatInterval: network.BeatInterval, PollInterval: network.PollInterval},
+		Corona:  corona.Config{PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval},
 	}
 }
 
@@ -33,21 +43,41 @@ func DefaultConfig(network wire.Network) Config {
 type Node struct {
 	Overlay *overlay.Node
 	Scribe  *scribe.Scribe
+	Owners  *owner.Owners
+	Feeds   *feedtree.FeedTree
+	Corona  *corona.Corona
+
+	out Application
 }
 
-// New returns a node that lives in the world e. What the groups it joins bring
-// goes to deliver.
-func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, deliver func(scribe.Delivery)) *Node {
-	o := overlay.New(e, signer, verify, cfg.Overlay)
-	return &Node{Overlay: o, Scribe: scribe.New(e, o, cfg.Scribe, deliver)}
+// New returns a node that lives in the world e, as its store remembers it. What
+// comes out of it goes to out.
+func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out Application) (*Node, error) {
+	n := &Node{out: out}
+	n.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
+	n.Scribe = scribe.New(e, n.Overlay, cfg.Scribe, n.deliver)
+	var err error
+	if n.Owners, err = owner.New(e, n.Overlay, signer, verify, cfg.Owner, (*ownerSide)(n)); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedSide)(n)); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	n.Corona = corona.New(e, cfg.Corona, (*pollSide)(n))
+	return n, nil
 }
 
 // Run runs the layers. It does so twice, because what one layer does may bring
-// another's wish forward; the second time there is nothing to do.
-func (n *Node) Run(now time.Time) time.Time {
-	n.Overlay.Run(now)
-	n.Scribe.Run(now)
-	return env.Sooner(n.Overlay.Run(now), n.Scribe.Run(now))
+// another's wish forward; the second time there is mostly nothing to do.
+func (n *Node) Run(now time.Time) (next time.Time) {
+	for range 2 {
+		next = n.Overlay.Run(now)
+		next = env.Sooner(next, n.Scribe.Run(now))
+		next = env.Sooner(next, n.Owners.Run(now))
+		next = env.Sooner(next, n.Feeds.Run(now))
+		next = env.Sooner(next, n.Corona.Run(now))
+	}
+	return next
 }
 
 // Receive brings a frame to its layer.
@@ -61,9 +91,16 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 		return n.Overlay.Receive(from, body)
 	case wire.Scribe:
 		return n.Scribe.Receive(from, frame, body)
+	case wire.Owner:
+		return n.Owners.Receive(from, body)
+	case wire.Feed:
+		return n.Feeds.Receive(from, body)
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }
+
+// Answered brings an origin's answer to corona, the only layer that asks.
+func (n *Node) Answered(h env.Handle, a env.Answer) { n.Corona.Answered(h, a) }
 
 // Found, Reachable and PeerDown are the overlay's.
 

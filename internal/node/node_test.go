@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"tidings/corona"
+	"tidings/difference"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -58,6 +61,14 @@ func endures(t *testing.T, s *sim.Swarm) {
 		}
 	}
 }
+
+// deaf is the owner of a node who does not listen.
+type deaf struct{}
+
+func (deaf) News(overlay.ID, []difference.Change, time.Time) {}
+func (deaf) Told(overlay.ID)                                 {}
+func (deaf) Fetched(overlay.ID, *feed.Feed, corona.State)    {}
+func (deaf) Deliver(scribe.Delivery)                         {}
 
 // A mumbler is an honest node whose frames come out wrong.
 type mumbler struct {
@@ -112,7 +123,10 @@ func traffic(t *testing.T, story []byte) {
 	h.Boot(func(e env.Env) env.Node {
 		m.Network = e.Network
 		e.Network = m
-		n := node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), node.DefaultConfig(network), func(scribe.Delivery) {})
+		n, err := node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), node.DefaultConfig(network), deaf{})
+		if err != nil {
+			panic(err)
+		}
 		for i := range 5 {
 			n.Scribe.Join(s.Key(fmt.Sprint(i)), 2)
 		}
@@ -231,7 +245,10 @@ func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	hash := wire.HashOf(network.Descriptor())
 	var n *node.Node
 	h.Boot(func(e env.Env) env.Node {
-		n = node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), node.DefaultConfig(network), func(scribe.Delivery) {})
+		var err error
+		if n, err = node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), node.DefaultConfig(network), deaf{}); err != nil {
+			panic(err)
+		}
 		return n
 	})
 	h.Found(s.Peers()[0].Host)

@@ -211,3 +211,26 @@ func ParseDescriptor(b []byte) (Network, error) {
 
 // HashOf returns the hash of a descriptor's bytes.
 func HashOf(descriptor []byte) Hash { return sha256.Sum256(descriptor) }
+
+// Scheme names the four choices of how channels are polled: "paper" and "bound"
+// are presets, anything else is spelled out.
+func (n Network) Scheme() string {
+	switch n.choices() {
+	case Paper:
+		return "paper"
+	case Bound:
+		return "bound"
+	}
+	return n.Wedge + " " + n.Clusters + " " + n.Phases + " " + n.Decide
+}
+
+// Choices are the four ways in which schemes differ.
+type Choices struct{ Wedge, Clusters, Phases, Decide string }
+
+// The presets: Corona's own form, and ours.
+var (
+	Paper = Choices{"base16", "paper", "random", "dag"}
+	Bound = Choices{"rank", "bins", "even", "sequencer"}
+)
+
+func (n Network) choices() Choices { return Choices{n.Wedge, n.Clusters, n.Phases, n.Decide} }

@@ -15,6 +15,9 @@ const (
 	bidTime = 10 * time.Second
 	// bidPause is waited before the next attempt.
 	bidPause = 10 * time.Second
+	// foreignFor is how long a member that owns a key in another lineage is taken
+	// to do so after it said it.
+	foreignFor = 15 * time.Second
 	// reachTime is how long a jump waits for old owners it might still reach.
 	reachTime = 3 * time.Second
 )
@@ -28,13 +31,22 @@ type bid struct {
 	owners    []env.PeerID // to be
 	sequencer env.PeerID   // to be
 
-	voters   [][]env.PeerID // the owners of each epoch that may be in force
+	old      []env.PeerID // the owners in force; nil: there are none to be asked
+	open     []*support   // epochs that may be in force besides
 	sealed   []env.PeerID
-	best     *Entry // the farthest that anybody who sealed holds
+	voters   [][]env.PeerID // whose quorums sign, of each epoch that may be in force
+	best     *Entry         // the farthest that anybody who sealed holds
 	bestFrom env.PeerID
 
 	epoch  *Epoch // in the making; nil: the old owners are being asked
 	locked bool   // signed here, durably
+}
+
+// A support is an epoch of which not all signatures are known, and who of the old
+// owners said that they signed it.
+type support struct {
+	epoch *Epoch
+	by    []env.PeerID
 }
 
 // onWant founds a key's log if there is none.
@@ -78,6 +90,33 @@ func (o *Owners) nearest(key overlay.ID) []env.PeerID {
 	return of
 }
 
+// wanted returns the members that should own a key now: the nearest, without those
+// that own it in another lineage, as long as the two have not become one.
+func (o *Owners) wanted(s *seat) []env.PeerID {
+	if len(s.foreign) == 0 {
+		return o.nearest(s.key)
+	}
+	leaf := o.node.Leaf()
+	if o.node.State() != overlay.Active || !leaf.Covers(s.key) {
+		return nil
+	}
+	now := o.clock.Now()
+	var of []env.PeerID
+	for _, c := range leaf.NearestN(s.key, leaf.Len()) {
+		if said, ok := s.foreign[c.Peer.ID]; ok {
+			if now.Sub(said) < foreignFor {
+				continue
+			}
+			delete(s.foreign, c.Peer.ID)
+		}
+		if of = append(of, c.Peer.ID); len(of) == o.cfg.Owners {
+			break
+		}
+	}
+	o.LeafChanged() // they will not be foreign for ever
+	return of
+}
+
 // alive says whether a peer is a member of the leaf.
 func (o *Owners) alive(p env.PeerID) bool { return o.node.Leaf().Has(o.id(p)) != nil }
 
@@ -88,7 +127,7 @@ func (o *Owners) keepUp(now time.Time) {
 		if s.epoch == nil || s.bid != nil || !o.owns(s) {
 			continue
 		}
-		want := o.nearest(s.key)
+		want := o.wanted(s)
 		switch {
 		case o.leads(s):
 			if want != nil && !sameSet(want, s.epoch.Owners) {
@@ -118,7 +157,7 @@ func sameSet(a, b []env.PeerID) bool {
 // tryBid begins an attempt if there is still reason for one.
 func (o *Owners) tryBid(s *seat) {
 	now := o.clock.Now()
-	want := o.nearest(s.key)
+	want := o.wanted(s)
 	if want == nil || s.bid != nil {
 		return
 	}
@@ -137,10 +176,7 @@ func (o *Owners) tryBid(s *seat) {
 		case !o.leads(s) && o.alive(incumbent) && !o.silent(s):
 			return // sticky: it makes the changes
 		}
-		b.voters = append(b.voters, s.epoch.Owners)
-		if s.open != nil && s.open.Lineage == s.epoch.Lineage && s.open.Number > s.epoch.Number {
-			b.voters = append(b.voters, s.open.Owners)
-		}
+		b.old = s.epoch.Owners
 		b.number = max(s.epoch.Number, s.seen) + 1
 		b.number = max(b.number, s.promised.in(s.epoch.Lineage).number+1)
 		b.jump = !s.stuck.IsZero() && now.Sub(s.stuck) >= o.cfg.Lease
@@ -154,7 +190,7 @@ func (o *Owners) tryBid(s *seat) {
 		s.promised.cast(vote{lineage: s.epoch.Lineage, number: b.number, to: o.self})
 		o.save(s, func() {
 			if s.bid == b {
-				o.seal(s, o.self, s.log.head())
+				o.seal(s, o.self, s.log.head(), s.open)
 			}
 		})
 		o.sendSeals(s)
@@ -185,16 +221,38 @@ func (o *Owners) sendSeals(s *seat) {
 	m := &ownerpb.Message{Body: &ownerpb.Message_Seal{Seal: &ownerpb.Seal{
 		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.bid.number,
 	}}}
-	for _, p := range o.voters(s.bid) {
+	for _, p := range once(s.bid.sets()) {
 		if p != o.self && !slices.Contains(s.bid.sealed, p) {
 			o.send(p, m)
 		}
 	}
 }
 
-// voters are the owners of all epochs that may be in force, each once.
-func (o *Owners) voters(b *bid) (of []env.PeerID) {
-	for _, set := range b.voters {
+// sets are the owners of each epoch that may be in force. An epoch needs a quorum
+// of the old owners; those who sealed without having signed it never will.
+func (b *bid) sets() [][]env.PeerID {
+	of := [][]env.PeerID{b.old}
+	for _, u := range b.open {
+		if b.possible(u) {
+			of = append(of, u.epoch.Owners)
+		}
+	}
+	return of
+}
+
+func (b *bid) possible(u *support) bool {
+	never := 0
+	for _, p := range b.old {
+		if slices.Contains(b.sealed, p) && !slices.Contains(u.by, p) {
+			never++
+		}
+	}
+	return len(b.old)-never >= quorum(len(b.old))
+}
+
+// once returns the peers of some sets, each once.
+func once(sets [][]env.PeerID) (of []env.PeerID) {
+	for _, set := range sets {
 		for _, p := range set {
 			if !slices.Contains(of, p) {
 				of = append(of, p)
@@ -223,7 +281,7 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 		}
 	}
 	b := s.bid
-	if b == nil || b.founding || m.Lineage != s.epoch.Lineage || m.Number != b.number || !slices.Contains(o.voters(b), from) {
+	if b == nil || b.founding || m.Lineage != s.epoch.Lineage || m.Number != b.number || !slices.Contains(once(b.sets()), from) {
 		return nil
 	}
 	if m.Refused > 0 {
@@ -232,16 +290,13 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 		o.abandon(s, bidPause/2)
 		return nil
 	}
-	if m.Open != nil {
-		open, err := openEpoch(o.verify, m.Open)
+	var open []*Epoch
+	for _, raw := range m.Open {
+		e, err := openEpoch(o.verify, raw)
 		if err != nil {
 			return err
 		}
-		if open.Key == s.key && open.Lineage == s.epoch.Lineage && open.Number > s.epoch.Number && open.Number < b.number &&
-			len(b.voters) < 3 && !slices.ContainsFunc(b.voters, func(v []env.PeerID) bool { return sameSet(v, open.Owners) }) {
-			b.voters = append(b.voters, open.Owners) // it may be in force, unknown to us
-			o.sendSeals(s)
-		}
+		open = append(open, e)
 	}
 	var head *Entry
 	if len(m.Head) > 0 {
@@ -253,12 +308,13 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 			head = e
 		}
 	}
-	o.seal(s, from, head)
+	o.seal(s, from, head, open)
 	return nil
 }
 
-// seal counts an owner's promise.
-func (o *Owners) seal(s *seat, from env.PeerID, head *Entry) {
+// seal counts an owner's promise; open are the epochs it signed whose fate it does
+// not know.
+func (o *Owners) seal(s *seat, from env.PeerID, head *Entry, open []*Epoch) {
 	b := s.bid
 	if b.epoch != nil || slices.Contains(b.sealed, from) {
 		return
@@ -267,7 +323,34 @@ func (o *Owners) seal(s *seat, from env.PeerID, head *Entry) {
 	if head != nil && (b.best == nil || farther(head, b.best)) {
 		b.best, b.bestFrom = head, from
 	}
-	for _, set := range b.voters {
+	more := false
+	for _, e := range open {
+		if e.Key != s.key || e.Lineage != s.epoch.Lineage || e.Number <= s.epoch.Number || e.Number >= b.number || s.void[e.Hash] {
+			continue
+		}
+		i := slices.IndexFunc(b.open, func(u *support) bool { return u.epoch.Hash == e.Hash })
+		if i < 0 {
+			i, more = len(b.open), true
+			b.open = append(b.open, &support{epoch: e})
+		}
+		b.open[i].by = append(b.open[i].by, from)
+	}
+	if more {
+		o.sendSeals(s)
+	}
+	if b.answered() {
+		b.jump = false // they do answer
+		o.gather(s)
+	}
+}
+
+// answered says whether a quorum of each epoch that may be in force has sealed it.
+func (b *bid) answered() bool {
+	sets := b.sets()
+	if len(sets) > 1+maxBeside {
+		return false
+	}
+	for _, set := range sets {
 		n := 0
 		for _, p := range set {
 			if slices.Contains(b.sealed, p) {
@@ -275,11 +358,10 @@ func (o *Owners) seal(s *seat, from env.PeerID, head *Entry) {
 			}
 		}
 		if n < quorum(len(set)) {
-			return
+			return false
 		}
 	}
-	b.jump = false // they do answer
-	o.gather(s)
+	return true
 }
 
 // farther says which of two heads a quorum may hold: that of the later epoch, and
@@ -314,7 +396,14 @@ func (o *Owners) draft(s *seat) {
 		e.Lineage, e.Prior = s.epoch.Lineage, s.epoch.Hash
 	}
 	if b.founding || b.jump {
-		e.Lineage, e.Number, b.voters = lineageOf(s.key, o.id(b.sequencer), now), 1, nil
+		e.Lineage, e.Number = lineageOf(s.key, o.id(b.sequencer), now), 1
+	} else {
+		b.voters = b.sets()
+		for _, u := range b.open {
+			if b.possible(u) {
+				e.Beside = append(e.Beside, u.epoch.Hash)
+			}
+		}
 	}
 	if head := s.log.head(); head != nil {
 		e.After, e.AfterHash = head.At, head.Hash
@@ -344,13 +433,7 @@ func (o *Owners) sendSigns(s *seat) {
 
 // electors are all who are asked to sign.
 func (o *Owners) electors(b *bid) []env.PeerID {
-	of := o.voters(b)
-	for _, p := range b.owners {
-		if !slices.Contains(of, p) {
-			of = append(of, p)
-		}
-	}
-	return of
+	return once(append(slices.Clone(b.voters), b.owners))
 }
 
 // onSigned counts a signature.
@@ -398,8 +481,8 @@ func (o *Owners) urge(s *seat, now time.Time) {
 		o.gather(s)
 	case b.epoch == nil && !b.founding:
 		o.sendSeals(s)
-		if b.best != nil && s.pull == nil && len(b.sealed) > 0 {
-			o.regather(s)
+		if s.pull == nil && b.answered() {
+			o.gather(s) // the last pull came to nothing
 		}
 	case b.locked:
 		o.sendSigns(s)
@@ -409,28 +492,18 @@ func (o *Owners) urge(s *seat, now time.Time) {
 	}
 }
 
-// regather goes on with a bid whose pull came to nothing.
-func (o *Owners) regather(s *seat) {
-	b := s.bid
-	for _, set := range b.voters {
-		n := 0
-		for _, p := range set {
-			if slices.Contains(b.sealed, p) {
-				n++
-			}
-		}
-		if n < quorum(len(set)) {
-			return
-		}
-	}
-	o.gather(s)
-}
-
 // abandon ends a bid without an epoch. Another attempt follows as long as there is
 // reason for one.
 func (o *Owners) abandon(s *seat, pause time.Duration) {
 	b := s.bid
 	s.bid = nil
+	if b.epoch != nil {
+		// Signatures come to the candidate alone, and it counts them no longer.
+		if s.void == nil {
+			s.void = map[Hash]bool{}
+		}
+		s.void[b.epoch.Hash] = true
+	}
 	if s.stuck.IsZero() && !b.founding {
 		s.stuck = b.since
 	}

@@ -35,12 +35,12 @@ func (b *bodies) drop(h Hash) {
 // Body gets the body of an entry of a log that is kept here and hands it to then;
 // nil if it is lost.
 func (o *Owners) Body(e *Entry, then func(body []byte)) {
-	o.bodiesOf([]*Entry{e}, func(bodies [][]byte) { then(bodies[0]) })
+	o.Bodies([]*Entry{e}, func(bodies [][]byte) { then(bodies[0]) })
 }
 
-// bodiesOf gets the bodies of several entries. Who is content with what is at
-// hand is called back at once.
-func (o *Owners) bodiesOf(of []*Entry, then func(bodies [][]byte)) {
+// Bodies gets the bodies of several entries, nil for those that are lost. Who is
+// content with what is at hand is called back at once.
+func (o *Owners) Bodies(of []*Entry, then func(bodies [][]byte)) {
 	got := make([][]byte, len(of))
 	var missing []int
 	for i, e := range of {

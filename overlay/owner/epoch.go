@@ -17,8 +17,14 @@ import (
 )
 
 const (
-	maxOwners     = 8
-	maxSignatures = 3 * maxOwners // the owners of two epochs that may be in force, and the new ones
+	maxOwners = 8
+	// maxBeside bounds the epochs beside the last one that may be in force; with
+	// more a candidate waits until owners who answer rule some out.
+	maxBeside     = 2
+	maxSignatures = (2 + maxBeside) * maxOwners
+	// maxOpen bounds the epochs an owner has signed without knowing what became
+	// of them. At the bound it signs no other of the lineage; a jump ends that.
+	maxOpen = 8
 )
 
 // An Epoch says who owns a key and who numbers its entries. It is immutable.
@@ -31,7 +37,8 @@ type Epoch struct {
 	Owners    []env.PeerID // nearest first, the sequencer among them
 	After     Position     // the last entry before it; zero: none
 	AfterHash Hash
-	Prior     Hash // of the epoch before; zero: it is the first
+	Prior     Hash   // of the epoch before; zero: it is the first
+	Beside    []Hash // of epochs that may be in force too
 	Time      time.Time
 
 	Hash      Hash
@@ -65,6 +72,9 @@ func (e *Epoch) state() *Epoch {
 	for _, o := range e.Owners {
 		m.Owners = append(m.Owners, publicKey(o))
 	}
+	for _, h := range e.Beside {
+		m.Beside = append(m.Beside, h[:])
+	}
 	e.statement = marshal(m)
 	e.Hash = HashOf(e.statement)
 	return e
@@ -80,7 +90,7 @@ func openStatement(b []byte) (*Epoch, error) {
 	prior, ok2 := hashFrom(m.Prior)
 	if !ok || !ok2 || !isHash(m.Key) || m.Number == 0 || (m.After == nil) != (afterHash == Hash{}) ||
 		len(m.Url) > maxURL || !utf8.ValidString(m.Url) || m.TimeMs>>62 != 0 ||
-		len(m.Owners) == 0 || len(m.Owners) > maxOwners {
+		len(m.Owners) == 0 || len(m.Owners) > maxOwners || len(m.Beside) > maxBeside {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
 	}
 	e := &Epoch{
@@ -104,6 +114,12 @@ func openStatement(b []byte) (*Epoch, error) {
 			return nil, fmt.Errorf("%w: owner named twice", ErrEpoch)
 		}
 		e.Owners = append(e.Owners, id)
+	}
+	for _, h := range m.Beside {
+		if !isHash(h) {
+			return nil, fmt.Errorf("%w: beside", ErrEpoch)
+		}
+		e.Beside = append(e.Beside, Hash(h))
 	}
 	if len(m.Sequencer) != 32 {
 		return nil, fmt.Errorf("%w: sequencer", ErrEpoch)
@@ -180,6 +196,13 @@ func (e *Epoch) wire() *ownerpb.Epoch {
 		return nil
 	}
 	return &ownerpb.Epoch{Statement: e.statement, Signatures: e.signatures}
+}
+
+func epochsPB(of []*Epoch) (m []*ownerpb.Epoch) {
+	for _, e := range of {
+		m = append(m, e.wire())
+	}
+	return m
 }
 
 func (e *Epoch) owns(id env.PeerID) bool { return slices.Contains(e.Owners, id) }

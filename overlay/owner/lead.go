@@ -43,7 +43,7 @@ type flight struct {
 const (
 	// maxQueue bounds the bodies that wait to become entries of one log. At the
 	// bound Append refuses: a poll finds the same again.
-	maxQueue = 256
+	maxQueue = 1024
 	// maxTrail is how often an entry that a quorum holds is sent to the rest;
 	// then they learn of it by the next comparison.
 	maxTrail = 5
@@ -323,7 +323,7 @@ func (o *Owners) takeLead(s *seat) {
 	}
 	slices.Reverse(tail)
 	l := s.lead
-	o.bodiesOf(tail, func(bodies [][]byte) {
+	o.Bodies(tail, func(bodies [][]byte) {
 		if s.lead != l {
 			return
 		}

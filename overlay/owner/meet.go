@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -9,6 +10,9 @@ import (
 
 // meetPause is the time between two words to the sequencer of another lineage.
 const meetPause = 3 * time.Second
+
+// rivalTime is how long a lineage that is not heard of is held to live.
+const rivalTime = 30 * time.Second
 
 // A merge is another lineage whose entries this sequencer appends to its own.
 type merge struct {
@@ -32,6 +36,19 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash) {
 		o.stats.Untrusted++
 		return
 	}
+	if b := s.bid; e.owns(from) || b != nil && slices.Contains(b.owners, from) {
+		// Until the two are one, each goes on with its own.
+		if s.foreign == nil {
+			s.foreign = map[env.PeerID]time.Time{}
+		}
+		s.foreign[from] = o.clock.Now()
+		if b != nil && slices.Contains(b.owners, from) {
+			o.abandon(s, 2*answerTime)
+		}
+	}
+	if s.rival == nil || s.rival.Lineage != e.Lineage || s.rival.Number <= e.Number {
+		s.rival, s.met = e, o.clock.Now()
+	}
 	wins := e.Lineage < s.epoch.Lineage
 	switch {
 	case s.lead != nil && wins && merged != (Hash{}) && merged == s.log.headHash() && s.lead.flight == nil:
@@ -44,36 +61,50 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash) {
 				o.sendInstall(p, s)
 			}
 		}
-	case s.lead != nil && wins:
-		o.proposeMerge(s, e, from)
 	case s.lead != nil:
-		if o.metLately(s) {
-			return
-		}
-		o.sendInstall(e.Sequencer, s)
-		if from != e.Sequencer {
-			o.sendInstall(from, s)
-		}
+		o.rendezvous(s)
 	case from == s.epoch.Sequencer, o.silent(s), !o.owns(s) && wins:
 		o.join(s, e, from)
-	default:
-		if o.metLately(s) {
-			return
-		}
+	case !s.meeting:
+		o.rest(s)
 		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire()}}})
 		o.sendInstall(from, s)
 	}
 }
 
-// metLately says whether the other lineage was told a moment ago, and notes that
-// it is now.
-func (o *Owners) metLately(s *seat) bool {
-	if !s.meeting.IsZero() {
-		return true
+// rendezvous tells the other lineage's sequencer of this one: to append what this
+// one has, if the other goes on; else to ask for that.
+func (o *Owners) rendezvous(s *seat) {
+	if s.meeting {
+		return
 	}
-	s.meeting = o.clock.Now()
+	o.rest(s)
+	if s.rival.Lineage > s.epoch.Lineage {
+		o.sendInstall(s.rival.Sequencer, s)
+		return
+	}
+	m := &ownerpb.Merge{Epoch: s.epoch.wire()}
+	if head := s.log.head(); head != nil {
+		m.Head = head.Raw
+	}
+	o.send(s.rival.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}})
+}
+
+// rest sees to it that the other lineage is not told again at once, but again.
+func (o *Owners) rest(s *seat) {
+	s.meeting = true
 	o.after(meetPause, task{kind: taskMeet, key: s.key})
-	return false
+}
+
+// meetAgain goes on with a rendezvous as long as the other lineage lives.
+func (o *Owners) meetAgain(s *seat, now time.Time) {
+	switch {
+	case s.rival == nil || s.epoch == nil || s.lead == nil:
+	case s.rival.Lineage == s.epoch.Lineage, now.Sub(s.met) > rivalTime:
+		s.rival = nil
+	default:
+		o.rendezvous(s)
+	}
 }
 
 // join leaves a lineage for another.
@@ -83,23 +114,6 @@ func (o *Owners) join(s *seat, e *Epoch, from env.PeerID) {
 	o.install(s, e, from)
 	if !o.owns(s) {
 		o.startPull(s, o.peer(from), nil)
-	}
-}
-
-// proposeMerge asks the sequencer of the lineage that goes on to append what this
-// one has.
-func (o *Owners) proposeMerge(s *seat, e *Epoch, from env.PeerID) {
-	if o.metLately(s) {
-		return
-	}
-	m := &ownerpb.Merge{Epoch: s.epoch.wire()}
-	if head := s.log.head(); head != nil {
-		m.Head = head.Raw
-	}
-	msg := &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}}
-	o.send(e.Sequencer, msg)
-	if from != e.Sequencer && from != s.epoch.Sequencer {
-		o.send(from, msg)
 	}
 }
 
@@ -119,6 +133,11 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	}
 	if !their.certifiedBy(their.Owners) || their.Sequencer != from || !o.dense(their) {
 		o.stats.Untrusted++
+		return nil
+	}
+	s.rival, s.met = their, o.clock.Now()
+	if their.Lineage < s.epoch.Lineage {
+		o.rendezvous(s) // the other one goes on, and does not know it
 		return nil
 	}
 	if len(m.Head) == 0 {

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"fmt"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -46,7 +47,7 @@ func breaks(m *ownerpb.Message) string {
 		return unless(isKey(b.Seal.Key) && b.Seal.Number > 0, "seal")
 	case *ownerpb.Message_Sealed:
 		s := b.Sealed
-		return unless(isKey(s.Key) && (s.Epoch == nil || isEpoch(s.Epoch)) && (s.Open == nil || isEpoch(s.Open)) && len(s.Head) <= maxEnvelope, "sealed")
+		return unless(isKey(s.Key) && (s.Epoch == nil || isEpoch(s.Epoch)) && areEpochs(s.Open) && len(s.Head) <= maxEnvelope, "sealed")
 	case *ownerpb.Message_Sign:
 		return unless(isSmall(b.Sign.Statement, maxStatement), "sign")
 	case *ownerpb.Message_Signed:
@@ -100,6 +101,10 @@ func unless(ok bool, what string) string {
 func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }
 
 func isSmall(b []byte, most int) bool { return len(b) > 0 && len(b) <= most }
+
+func areEpochs(of []*ownerpb.Epoch) bool {
+	return len(of) <= maxOpen && !slices.ContainsFunc(of, func(e *ownerpb.Epoch) bool { return !isEpoch(e) })
+}
 
 func isEpoch(e *ownerpb.Epoch) bool {
 	if e == nil || !isSmall(e.Statement, maxStatement) || len(e.Signatures) > maxSignatures {

@@ -226,7 +226,8 @@ func (o *Owners) Run(now time.Time) time.Time {
 			}
 		case taskMeet:
 			if s != nil {
-				s.meeting = time.Time{}
+				s.meeting = false
+				o.meetAgain(s, now)
 			}
 		case taskAsk:
 			o.askAgain(t.key, now)

@@ -151,7 +151,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 		}
 	}
 	page = slices.Clone(page)
-	o.bodiesOf(page, func(bodies [][]byte) {
+	o.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
 			k := &ownerpb.Kept{Entry: e.Raw, Lost: bodies[i] == nil}
 			if !m.Bare {

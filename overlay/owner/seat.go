@@ -19,8 +19,8 @@ type seat struct {
 	url    string
 	follow bool
 
-	epoch *Epoch // in force, as far as this node knows; nil: none yet
-	open  *Epoch // signed here, and not known to be certified
+	epoch *Epoch   // in force, as far as this node knows; nil: none yet
+	open  []*Epoch // signed here, and not known to be certified or never to be
 	log   chain
 
 	// Locks, durable before they are acted on.
@@ -42,10 +42,14 @@ type seat struct {
 	bid  *bid  // while it is a candidate
 	pull *pull // while it pulls
 
-	bidAt   time.Time // when to try to take over or to change the owners
-	stuck   time.Time // since when no quorum answers
-	meeting time.Time // when the other lineage's sequencer was told of this one last
-	merge   *merge    // while another lineage's entries are appended here
+	bidAt   time.Time                // when to try to take over or to change the owners
+	stuck   time.Time                // since when no quorum answers
+	rival   *Epoch                   // of another lineage that lives; nil: none is known
+	met     time.Time                // when it was heard of last
+	meeting bool                     // it was told of this one a moment ago
+	void    map[Hash]bool            // own drafts of epochs that came to nothing
+	foreign map[env.PeerID]time.Time // who owns the key in another lineage, and said so when
+	merge   *merge                   // while another lineage's entries are appended here
 }
 
 // A vote is a promise or a signature: for an epoch of this number, to one.
@@ -128,7 +132,7 @@ func (s *seat) record() env.Op {
 		Url:      s.url,
 		Follow:   s.follow,
 		Epoch:    s.epoch.wire(),
-		Open:     s.open.wire(),
+		Open:     epochsPB(s.open),
 		Promised: s.promised.wire(),
 		Signed:   s.signed.wire(),
 		Note:     s.note,
@@ -207,10 +211,12 @@ func (o *Owners) loadSeat(key, value []byte) (*seat, error) {
 			return nil, err
 		}
 	}
-	if m.Open != nil {
-		if s.open, err = openEpoch(o.verify, m.Open); err != nil {
+	for _, raw := range m.Open {
+		e, err := openEpoch(o.verify, raw)
+		if err != nil {
 			return nil, err
 		}
+		s.open = append(s.open, e)
 	}
 	return s, nil
 }

@@ -25,7 +25,7 @@ func (o *Owners) onSeal(from env.PeerID, m *ownerpb.Seal) {
 	if s == nil || s.epoch == nil {
 		return
 	}
-	mine := o.owns(s) || s.open != nil && s.open.owns(o.self)
+	mine := o.owns(s) || s.mayOwn(o.self)
 	if m.Lineage != s.epoch.Lineage || !mine {
 		o.sendInstall(from, s)
 		return
@@ -60,9 +60,7 @@ func (o *Owners) refuses(s *seat, from env.PeerID, lineage uint64, number uint32
 
 func (o *Owners) sendSealed(to env.PeerID, s *seat, number, refused uint32) {
 	m := &ownerpb.Sealed{Key: s.key[:], Lineage: s.epoch.Lineage, Number: number, Refused: refused, Epoch: s.epoch.wire()}
-	if s.open != nil && s.open.Lineage == s.epoch.Lineage && s.open.Number > s.epoch.Number {
-		m.Open = s.open.wire()
-	}
+	m.Open = epochsPB(s.open)
 	if head := s.log.head(); head != nil {
 		m.Head = head.Raw
 	}
@@ -80,7 +78,7 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		return errKey
 	}
 	s := o.seats[e.Key]
-	if !e.owns(o.self) && (s == nil || !o.owns(s) && (s.open == nil || !s.open.owns(o.self))) {
+	if !e.owns(o.self) && (s == nil || !o.owns(s) && !s.mayOwn(o.self)) {
 		return nil
 	}
 	if s == nil {
@@ -90,13 +88,13 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		s = o.seat(e.Key, e.URL)
 	}
 	if v := s.signed.in(e.Lineage); v.number == e.Number {
-		if v.hash == e.Hash && s.open != nil && s.open.Hash == e.Hash && !o.unlocked[e.Hash] {
+		if v.hash == e.Hash && !o.unlocked[e.Hash] {
 			o.sendSigned(from, e)
 		}
 		return nil
 	}
 	if s.epoch != nil && s.epoch.Lineage != e.Lineage {
-		if e.Number != 1 || !m.Jump || o.owns(s) && !o.silent(s) {
+		if e.Number != 1 || !m.Jump || o.owns(s) && !o.silent(s) && from != s.epoch.Sequencer {
 			o.sendInstall(from, s)
 			return nil
 		}
@@ -106,8 +104,11 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		}
 		return nil
 	}
-	if s.epoch == nil && s.open != nil && s.open.Lineage != e.Lineage && o.clock.Now().Sub(s.open.Time).Abs() < bidTime {
+	if s.epoch == nil && len(s.open) > 0 && s.open[0].Lineage != e.Lineage && o.clock.Now().Sub(s.open[0].Time).Abs() < bidTime {
 		return nil // somebody else is founding; one at a time
+	}
+	if len(s.opened(e)) >= maxOpen {
+		return nil
 	}
 	if e.AfterHash != (Hash{}) && s.log.find(e.AfterHash) < 0 {
 		o.startPull(s, o.peer(from), nil)
@@ -117,11 +118,28 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	return nil
 }
 
+// mayOwn says whether a peer is an owner in an epoch that may be in force, unknown
+// here.
+func (s *seat) mayOwn(p env.PeerID) bool {
+	return slices.ContainsFunc(s.open, func(e *Epoch) bool { return e.owns(p) })
+}
+
+// opened returns the open epochs that stay so beside a new one: its candidate has
+// ruled out the others, for a quorum that has not signed them never will.
+func (s *seat) opened(e *Epoch) (of []*Epoch) {
+	for _, p := range s.open {
+		if p.Lineage == e.Lineage && slices.Contains(e.Beside, p.Hash) {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
 // lock makes durable that this node signs an epoch, and no other of its number.
 func (o *Owners) lock(s *seat, e *Epoch, candidate env.PeerID, then func()) {
 	s.signed.cast(vote{e.Lineage, e.Number, candidate, e.Hash})
 	s.promised.cast(vote{lineage: e.Lineage, number: e.Number, to: candidate})
-	s.open = e
+	s.open = append(s.opened(e), e)
 	o.unlocked[e.Hash] = true
 	o.save(s, func() {
 		delete(o.unlocked, e.Hash)
@@ -229,10 +247,12 @@ func (o *Owners) dense(e *Epoch) bool {
 // install puts an epoch in force here.
 func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 	now := o.clock.Now()
-	s.epoch, s.url, s.heard, s.stuck, s.bid, s.seen = e, e.URL, now, time.Time{}, nil, 0
-	if s.open != nil && (s.open.Lineage != e.Lineage || s.open.Number <= e.Number) {
-		s.open = nil
+	if s.epoch != nil && s.epoch.Lineage != e.Lineage {
+		s.foreign = nil
 	}
+	s.epoch, s.url, s.heard, s.stuck, s.bid, s.seen = e, e.URL, now, time.Time{}, nil, 0
+	s.void = nil
+	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Epoch) bool { return p.Lineage != e.Lineage || p.Number <= e.Number })
 	var ops []env.Op
 	cut := false
 	if at := s.log.find(e.AfterHash); at >= 0 || e.AfterHash == (Hash{}) {
@@ -244,7 +264,7 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 	o.save(s, nil, ops...)
 	if cut {
 		log := slices.Clone(s.log)
-		o.bodiesOf(log, func(bodies [][]byte) { o.app.Grew(s.key, log, bodies, true) })
+		o.Bodies(log, func(bodies [][]byte) { o.app.Grew(s.key, log, bodies, true) })
 	}
 	if e.Sequencer == o.self {
 		if l := s.lead; l != nil {

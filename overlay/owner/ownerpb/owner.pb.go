@@ -567,17 +567,20 @@ func (x *EntryStatement) GetSet() []byte {
 
 // EpochStatement says who owns a key and who numbers its entries.
 type EpochStatement struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Url           string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	Lineage       uint64                 `protobuf:"fixed64,3,opt,name=lineage,proto3" json:"lineage,omitempty"`
-	Number        uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
-	Sequencer     []byte                 `protobuf:"bytes,5,opt,name=sequencer,proto3" json:"sequencer,omitempty"` // one of the owners
-	Owners        [][]byte               `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`       // nearest first; at most 8
-	After         *Position              `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`         // the last entry before this epoch; absent: none
-	AfterHash     []byte                 `protobuf:"bytes,8,opt,name=after_hash,json=afterHash,proto3" json:"after_hash,omitempty"`
-	Prior         []byte                 `protobuf:"bytes,9,opt,name=prior,proto3" json:"prior,omitempty"` // hash of the statement of the epoch before; empty: none
-	TimeMs        uint64                 `protobuf:"fixed64,10,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Key       []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Url       string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
+	Lineage   uint64                 `protobuf:"fixed64,3,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Number    uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
+	Sequencer []byte                 `protobuf:"bytes,5,opt,name=sequencer,proto3" json:"sequencer,omitempty"` // one of the owners
+	Owners    [][]byte               `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`       // nearest first; at most 8
+	After     *Position              `protobuf:"bytes,7,opt,name=after,proto3" json:"after,omitempty"`         // the last entry before this epoch; absent: none
+	AfterHash []byte                 `protobuf:"bytes,8,opt,name=after_hash,json=afterHash,proto3" json:"after_hash,omitempty"`
+	Prior     []byte                 `protobuf:"bytes,9,opt,name=prior,proto3" json:"prior,omitempty"` // hash of the statement of the epoch before; empty: none
+	TimeMs    uint64                 `protobuf:"fixed64,10,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	// Hashes of epochs that may be in force as well, unknown to those who were
+	// asked; a quorum of their owners has signed too. At most 2.
+	Beside        [][]byte `protobuf:"bytes,11,rep,name=beside,proto3" json:"beside,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -680,6 +683,13 @@ func (x *EpochStatement) GetTimeMs() uint64 {
 		return x.TimeMs
 	}
 	return 0
+}
+
+func (x *EpochStatement) GetBeside() [][]byte {
+	if x != nil {
+		return x.Beside
+	}
+	return nil
 }
 
 // Epoch is a statement with its signatures: envelopes in the domain
@@ -959,7 +969,7 @@ type Sealed struct {
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`   // as asked
 	Refused       uint32                 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"` // if not 0: this number is promised to another already
 	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`      // the certified one the owner knows
-	Open          *Epoch                 `protobuf:"bytes,6,opt,name=open,proto3" json:"open,omitempty"`        // one it signed of which it does not know more; absent: none
+	Open          []*Epoch               `protobuf:"bytes,6,rep,name=open,proto3" json:"open,omitempty"`        // those it signed of which it does not know more; at most 8
 	Head          []byte                 `protobuf:"bytes,7,opt,name=head,proto3" json:"head,omitempty"`        // its last entry, an envelope; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1030,7 +1040,7 @@ func (x *Sealed) GetEpoch() *Epoch {
 	return nil
 }
 
-func (x *Sealed) GetOpen() *Epoch {
+func (x *Sealed) GetOpen() []*Epoch {
 	if x != nil {
 		return x.Open
 	}
@@ -2123,7 +2133,7 @@ type Seat struct {
 	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	Epoch         *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Open          *Epoch                 `protobuf:"bytes,4,opt,name=open,proto3" json:"open,omitempty"`
+	Open          []*Epoch               `protobuf:"bytes,4,rep,name=open,proto3" json:"open,omitempty"`
 	Promised      []*Vote                `protobuf:"bytes,5,rep,name=promised,proto3" json:"promised,omitempty"`
 	Signed        []*Vote                `protobuf:"bytes,6,rep,name=signed,proto3" json:"signed,omitempty"`
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
@@ -2183,7 +2193,7 @@ func (x *Seat) GetEpoch() *Epoch {
 	return nil
 }
 
-func (x *Seat) GetOpen() *Epoch {
+func (x *Seat) GetOpen() []*Epoch {
 	if x != nil {
 		return x.Open
 	}
@@ -2326,7 +2336,7 @@ const file_owner_proto_rawDesc = "" +
 	"\x04body\x18\x05 \x01(\fR\x04body\x12\x12\n" +
 	"\x04size\x18\x06 \x01(\rR\x04size\x12\x14\n" +
 	"\x05items\x18\a \x01(\rR\x05items\x12\x10\n" +
-	"\x03set\x18\b \x01(\fR\x03set\"\x99\x02\n" +
+	"\x03set\x18\b \x01(\fR\x03set\"\xb1\x02\n" +
 	"\x0eEpochStatement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x10\n" +
 	"\x03url\x18\x02 \x01(\tR\x03url\x12\x18\n" +
@@ -2339,7 +2349,8 @@ const file_owner_proto_rawDesc = "" +
 	"after_hash\x18\b \x01(\fR\tafterHash\x12\x14\n" +
 	"\x05prior\x18\t \x01(\fR\x05prior\x12\x17\n" +
 	"\atime_ms\x18\n" +
-	" \x01(\x06R\x06timeMs\"E\n" +
+	" \x01(\x06R\x06timeMs\x12\x16\n" +
+	"\x06beside\x18\v \x03(\fR\x06beside\"E\n" +
 	"\x05Epoch\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x1e\n" +
 	"\n" +
@@ -2363,7 +2374,7 @@ const file_owner_proto_rawDesc = "" +
 	"\x06number\x18\x03 \x01(\rR\x06number\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12*\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12(\n" +
-	"\x04open\x18\x06 \x01(\v2\x14.tidings.owner.EpochR\x04open\x12\x12\n" +
+	"\x04open\x18\x06 \x03(\v2\x14.tidings.owner.EpochR\x04open\x12\x12\n" +
 	"\x04head\x18\a \x01(\fR\x04head\"8\n" +
 	"\x04Sign\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x12\n" +
@@ -2442,7 +2453,7 @@ const file_owner_proto_rawDesc = "" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12*\n" +
 	"\x05epoch\x18\x03 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12(\n" +
-	"\x04open\x18\x04 \x01(\v2\x14.tidings.owner.EpochR\x04open\x12/\n" +
+	"\x04open\x18\x04 \x03(\v2\x14.tidings.owner.EpochR\x04open\x12/\n" +
 	"\bpromised\x18\x05 \x03(\v2\x13.tidings.owner.VoteR\bpromised\x12+\n" +
 	"\x06signed\x18\x06 \x03(\v2\x13.tidings.owner.VoteR\x06signed\x12\x12\n" +
 	"\x04note\x18\a \x01(\fR\x04note\x12\x18\n" +

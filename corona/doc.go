@@ -1,0 +1,37 @@
+// Package corona polls channels for those who read them.
+//
+// It is Corona (Ramasubramanian, Peterson and Sirer, NSDI 2006, §3): of all who
+// read a channel, one node polls it for the others. In this first part that one is
+// the channel's sequencer, and it polls once in a polling interval; the owners
+// beside it hold the channel's record and take over (overlay/owner). Wedges of
+// many pollers, and the optimiser that sizes them, come on top of it.
+//
+// # A poll
+//
+//	poll      ask the origin, conditionally (env.Fetcher)
+//	detect    read the document (off the loop), compare its items with those that
+//	          are known (difference.Known)
+//	hand over what is new goes up as a finding, to become an entry of the log
+//
+// A failed poll changes nothing but the channel's state: an error page, a
+// truncated document or another feed in its place never removes an item.
+//
+// # Politeness
+//
+// The interval is the network's, stretched by what the origin hints (ttl, sy:,
+// max-age), at least fifteen minutes, at most a day, and passed over in skipHours
+// and skipDays. 429 and 503 stop the polls of the whole registrable domain for as
+// long as Retry-After says. Failures back off. Origins on private addresses, where
+// the node may ask them at all, are spared none of this but floors and hints: they
+// are the reader's own.
+//
+// # How to use it
+//
+// A Corona is an object for one goroutine, driven by Answered and Run. Lead and
+// Cease say which channels this node polls.
+//
+// The package leaves to internal/fetch how an origin is asked, to overlay/owner who
+// polls, and to feedtree what becomes of a finding.
+package corona
+
+//go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto

@@ -1,0 +1,182 @@
+package corona
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// A State says how the polls of a channel go, for people.
+type State struct {
+	Kind   coronapb.State_Kind
+	Words  string    // one line: what is wrong
+	Since  time.Time // when it became so
+	Polled time.Time // the last poll; zero: none
+	Next   time.Time // zero: none is planned
+	Why    string    // the rule that set it
+	Moved  string    // where the feed says it has moved for good
+
+	Readers int // of the channel, in the whole network
+}
+
+const (
+	maxWords = 256
+	maxWhy   = 128
+	maxMoved = 512
+)
+
+// String names a state's kind as lists and pages show it.
+func (s State) String() string {
+	return strings.ReplaceAll(strings.ToLower(s.Kind.String()), "_", " ")
+}
+
+// Append encodes a state, at most a kilobyte of it.
+func (s State) Append() []byte { return marshal(s.wire()) }
+
+func (s State) wire() *coronapb.State {
+	return &coronapb.State{
+		Kind: s.Kind, Words: cut(s.Words, maxWords), SinceMs: millis(s.Since), PolledMs: millis(s.Polled),
+		NextMs: millis(s.Next), Why: cut(s.Why, maxWhy), Moved: cut(s.Moved, maxMoved), Readers: uint32(s.Readers),
+	}
+}
+
+// ParseState reads a state that a sequencer sent.
+func ParseState(b []byte) (State, error) {
+	m := new(coronapb.State)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return State{}, fmt.Errorf("state of polls: %w", err)
+	}
+	if len(m.Words) > maxWords || len(m.Why) > maxWhy || len(m.Moved) > maxMoved ||
+		m.SinceMs>>62|m.PolledMs>>62|m.NextMs>>62 != 0 {
+		return State{}, errors.New("state of polls: out of bounds")
+	}
+	return stateFrom(m), nil
+}
+
+func stateFrom(m *coronapb.State) State {
+	return State{
+		Kind: m.GetKind(), Words: m.GetWords(), Since: timeOf(m.GetSinceMs()), Polled: timeOf(m.GetPolledMs()),
+		Next: timeOf(m.GetNextMs()), Why: m.GetWhy(), Moved: m.GetMoved(), Readers: int(m.GetReaders()),
+	}
+}
+
+func millis(t time.Time) uint64 {
+	if t.IsZero() {
+		return 0
+	}
+	return uint64(t.UnixMilli())
+}
+
+func timeOf(ms uint64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(ms)).UTC()
+}
+
+// cut shortens words to a number of bytes, at the end of a character.
+func cut(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= most {
+		return s
+	}
+	s = s[:most]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s
+}
+
+func marshal(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("corona: encode %T: %v", m, err)) // words were cut to valid UTF-8
+	}
+	return b
+}
+
+// A note is the replicated record of a channel.
+type note struct {
+	valid    validators
+	interval time.Duration
+	State    State
+	fails    int
+	weight   int
+}
+
+const (
+	maxValidator = 1 << 10
+	maxURL       = 2 << 10
+)
+
+func (n note) append() []byte {
+	v := n.valid
+	if len(v.etag) > maxValidator || len(v.lastModified) > maxValidator || len(v.url) > maxURL ||
+		!utf8.ValidString(v.etag) || !utf8.ValidString(v.lastModified) || !utf8.ValidString(v.url) {
+		v = validators{} // the next poller asks for the whole document once
+	}
+	return marshal(&coronapb.Note{
+		Etag: v.etag, LastModified: v.lastModified, FinalUrl: v.url,
+		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(n.fails),
+	})
+}
+
+func parseNote(b []byte) (note, bool) {
+	m := new(coronapb.Note)
+	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
+		return note{}, false
+	}
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > 1000 {
+		return note{}, false
+	}
+	return note{
+		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
+		fails: int(m.Fails), weight: int(m.Weight),
+	}, true
+}
+
+// judge says how a poll went. It does not know what is known of the channel.
+func judge(a env.Answer, f *feed.Feed, err error) State {
+	s := State{Words: a.Words}
+	switch {
+	case a.Err == env.ErrTooLarge:
+		s.Kind = coronapb.State_TOO_LARGE
+	case a.Err == env.ErrRefused || a.Err == env.ErrURL:
+		s.Kind = coronapb.State_REFUSED
+	case a.Err != "":
+		s.Kind = coronapb.State_UNREACHABLE
+		if s.Words == "" {
+			s.Words = a.Err
+		}
+	case a.Status == 304:
+		return State{Kind: coronapb.State_OK}
+	case a.Status == 200 && err != nil:
+		s.Kind, s.Words = coronapb.State_BROKEN, err.Error()
+		if errors.Is(err, feed.ErrNotFeed) || errors.Is(err, feed.ErrEmpty) {
+			s.Kind = coronapb.State_NOT_A_FEED
+		} else if errors.Is(err, feed.ErrLimit) {
+			s.Kind = coronapb.State_TOO_LARGE
+		}
+	case a.Status == 200 && f == nil:
+		s.Kind, s.Words = coronapb.State_NOT_A_FEED, "the document is empty"
+	case a.Status == 200:
+		return State{Kind: coronapb.State_OK, Words: f.Repaired}
+	case a.Status == 410:
+		s.Kind, s.Words = coronapb.State_GONE, "410: the feed is gone for good"
+	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:
+		s.Kind, s.Words = coronapb.State_LIMITED, fmt.Sprintf("%d: the origin asks to be left alone", a.Status)
+	case a.Status == 404 || a.Status == 401 || a.Status == 403:
+		s.Kind, s.Words = coronapb.State_MISSING, fmt.Sprintf("%d: the origin has no such feed, or not for us", a.Status)
+	default:
+		s.Kind, s.Words = coronapb.State_FAILING, fmt.Sprintf("the origin answered %d", a.Status)
+	}
+	return s
+}

@@ -1,0 +1,46 @@
+package difference
+
+import (
+	"tidings/internal/feed"
+)
+
+// A Delta is what changed. Its items may share memory with the document they
+// come from.
+type Delta struct {
+	Head    *feed.Head // nil: as before
+	Changes []Change   // in document order
+}
+
+// A Change is a new item, or a new version of one.
+type Change struct {
+	Item feed.Item
+	// After is the item before it in the document; zero: it is the first.
+	After feed.ID
+	// Edited says that another version of the item was known.
+	Edited bool
+}
+
+// Empty tells whether a delta is no update. A changed head alone is none: it
+// travels with the next item.
+func (d Delta) Empty() bool { return len(d.Changes) == 0 }
+
+// Split cuts a delta into parts, to be applied in order, each of at most limit bytes
+// before it is packed, or of one change if that alone is larger. The head goes
+// with the first.
+func (d Delta) Split(limit int) []Delta {
+	part, size := Delta{Head: d.Head}, 0
+	if d.Head != nil {
+		size = headSize(d.Head)
+	}
+	var parts []Delta
+	for _, c := range d.Changes {
+		n := changeSize(&c)
+		if size+n > limit && len(part.Changes) > 0 {
+			parts = append(parts, part)
+			part, size = Delta{}, 0
+		}
+		part.Changes = append(part.Changes, c)
+		size += n
+	}
+	return append(parts, part)
+}

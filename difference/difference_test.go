@@ -1,0 +1,413 @@
+package difference
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"tidings/internal/feed"
+)
+
+// An article is an item of a publisher, in a version.
+type article struct{ id, version int }
+
+// document is what an origin shows.
+func document(t testing.TB, title string, articles ...article) *feed.Feed {
+	var b strings.Builder
+	b.WriteString(`<rss xmlns:dc="http://purl.org/dc/elements/1.1/"><channel><title>` + title + "</title>")
+	for _, a := range articles {
+		fmt.Fprintf(&b, "<item><guid>%d</guid><dc:creator>A</dc:creator><title>version %d</title></item>", a.id, a.version)
+	}
+	b.WriteString("</channel></rss>")
+	f, err := feed.Parse([]byte(b.String()), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// told are the changes of a delta: an id, a version, and ' if it is an edit.
+func told(t testing.TB, d Delta) string {
+	var s []string
+	for _, c := range d.Changes {
+		m, err := c.Item.Meaning("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		edited := ""
+		if c.Edited {
+			edited = "'"
+		}
+		s = append(s, m.GUID+"."+strings.TrimPrefix(m.Title, "version ")+edited)
+	}
+	return strings.Join(s, " ")
+}
+
+func TestWhatIsNews(t *testing.T) {
+	a, b, c := article{1, 1}, article{2, 1}, article{3, 1}
+	b2 := article{2, 2}
+	for _, s := range []struct {
+		name string
+		docs [][]article
+		want []string
+	}{
+		{"all of a first document", [][]article{{a, b}}, []string{"1.1 2.1"}},
+		{"nothing", [][]article{{a, b}, {a, b}}, []string{"1.1 2.1", ""}},
+		{"new ones", [][]article{{a}, {c, b, a}}, []string{"1.1", "3.1 2.1"}},
+		{"a new version", [][]article{{a, b}, {a, b2}}, []string{"1.1 2.1", "2.2'"}},
+		{"not another order", [][]article{{a, b}, {b, a}}, []string{"1.1 2.1", ""}},
+		{"not what rolled off", [][]article{{a, b}, {a}, {c, a}}, []string{"1.1 2.1", "", "3.1"}},
+		{"not what comes back", [][]article{{a, b}, {a}, {a, b}}, []string{"1.1 2.1", "", ""}},
+		{"replicas that flap, once each", [][]article{{b}, {b2}, {b}, {b2}, {b}}, []string{"2.1", "2.2'", "", "", ""}},
+		{"an empty document", [][]article{{a}, {}, {a}}, []string{"1.1", "", ""}},
+	} {
+		var k Known
+		for i, doc := range s.docs {
+			d := k.Diff(document(t, "T", doc...))
+			if got := told(t, d); got != s.want[i] {
+				t.Errorf("%s: document %d tells %q, want %q", s.name, i, got, s.want[i])
+			}
+			k.Add(d)
+		}
+	}
+}
+
+func TestAHeadAloneIsNoUpdate(t *testing.T) {
+	var k Known
+	k.Add(k.Diff(document(t, "T", article{1, 1})))
+	d := k.Diff(document(t, "U", article{1, 1}))
+	if !d.Empty() || d.Head == nil {
+		t.Errorf("%+v", d)
+	}
+	d = k.Diff(document(t, "U", article{2, 1}, article{1, 1}))
+	if d.Empty() || d.Head == nil || d.Head.Title != "U" {
+		t.Errorf("the head does not travel with the item: %+v", d)
+	}
+	k.Add(d)
+	if d = k.Diff(document(t, "U", article{2, 1})); d.Head != nil {
+		t.Error("the head travels again")
+	}
+}
+
+func TestFindingsOfOthersAreDroppedIfKnown(t *testing.T) {
+	var k, other Known
+	k.Add(k.Diff(document(t, "T", article{1, 1}, article{2, 1})))
+	rest := k.Unknown(other.Diff(document(t, "T", article{3, 1}, article{2, 2}, article{1, 1})))
+	if got := told(t, rest); got != "3.1 2.2'" || rest.Head != nil {
+		t.Errorf("%q is left, and head %v", got, rest.Head)
+	}
+}
+
+func TestSuspiciousDocuments(t *testing.T) {
+	articles := func(from, n int) (list []article) {
+		for i := range n {
+			list = append(list, article{from + i, 1})
+		}
+		return list
+	}
+	for _, c := range []struct {
+		name      string
+		known     []article
+		title     string
+		now       []article
+		suspicion string
+	}{
+		{"first document, empty", nil, "T", nil, ""},
+		{"empty", articles(1, 3), "T", nil, "no items, where 3 are known"},
+		{"all new, same title", articles(1, 9), "T", articles(10, 9), ""},
+		{"another title", articles(1, 9), "U", articles(9, 9), ""},
+		{"another feed", articles(1, 9), "U", articles(10, 9), "another title and none of the 9 items"},
+		{"hardly known", articles(1, 2), "U", articles(10, 9), ""},
+	} {
+		var k Known
+		if c.known != nil {
+			k.Add(k.Diff(document(t, "T", c.known...)))
+		}
+		if got := k.Suspicious(document(t, c.title, c.now...)); (got == "") != (c.suspicion == "") || !strings.HasPrefix(got, c.suspicion) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.suspicion)
+		}
+	}
+}
+
+// A publisher publishes, edits and reorders; the origin shows the first of its
+// articles, and sometimes an old document, as a replica does that lags.
+type publisher struct {
+	articles []article
+	last     int
+	shown    [][]article
+}
+
+func (p *publisher) step(t *rapid.T) []article {
+	switch rapid.SampledFrom([]string{"publish", "publish", "edit", "reorder", "lag", "nothing"}).Draw(t, "what") {
+	case "publish":
+		for range rapid.IntRange(1, 3).Draw(t, "n") {
+			p.last++
+			p.articles = slices.Insert(p.articles, 0, article{p.last, 1})
+		}
+	case "edit":
+		if len(p.articles) > 0 {
+			p.articles[rapid.IntRange(0, min(len(p.articles), 8)-1).Draw(t, "which")].version++
+		}
+	case "reorder":
+		slices.Reverse(p.articles[:min(len(p.articles), 4)])
+	case "lag":
+		if n := len(p.shown); n > 0 {
+			return p.shown[max(0, n-1-rapid.IntRange(0, 2).Draw(t, "by"))]
+		}
+	}
+	doc := slices.Clone(p.articles[:min(len(p.articles), 8)])
+	p.shown = append(p.shown, doc)
+	return doc
+}
+
+// Each version that an origin shows is told once, to a reader who follows the log
+// and to one who joined by a snapshot; and all windows are the same.
+func TestEachVersionIsToldOnce(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var (
+			p        publisher
+			k        Known
+			a, b     Window
+			seen     = map[article]int{}
+			at       = time.Unix(1.7e9, 0)
+			joinedAt = rapid.IntRange(0, 20).Draw(rt, "join")
+		)
+		for i := range rapid.IntRange(1, 40).Draw(rt, "steps") {
+			at = at.Add(time.Duration(rapid.IntRange(0, 100).Draw(rt, "hours")) * time.Hour)
+			doc := p.step(rt)
+			f := document(t, "T", doc...)
+			d := k.Diff(f)
+			for _, x := range doc {
+				if _, ok := seen[x]; !ok {
+					seen[x] = 0
+				}
+			}
+			if i == joinedAt {
+				b = *NewWindow(a.Entries(), a.Head(), a.Known())
+			}
+			if d.Empty() {
+				continue
+			}
+			packed, err := d.Encode()
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if d, err = Decode(packed); err != nil {
+				rt.Fatal(err)
+			}
+			for _, c := range d.Changes {
+				var x article
+				m, _ := c.Item.Meaning("")
+				fmt.Sscanf(m.GUID+" "+m.Title, "%d version %d", &x.id, &x.version)
+				seen[x]++
+			}
+			k.Add(d)
+			for j, part := range d.Split(200) {
+				a.Apply(part, at, uint64(100*i+j+1))
+				if i >= joinedAt {
+					b.Apply(part, at, uint64(100*i+j+1))
+				}
+			}
+			if i >= joinedAt && (a.Hash() != b.Hash() || !slices.Equal(a.Entries(), b.Entries())) {
+				rt.Fatalf("windows differ: %v %v", a.Entries(), b.Entries())
+			}
+			if rest := a.Known().Diff(f); !rest.Empty() {
+				rt.Fatalf("who goes on with the log finds %q", told(t, rest))
+			}
+		}
+		for x, n := range seen {
+			if n != 1 {
+				rt.Fatalf("%v was told %d times", x, n)
+			}
+		}
+	})
+}
+
+func TestWindowKeepsDocumentOrder(t *testing.T) {
+	var k Known
+	var w Window
+	at := time.Unix(1.7e9, 0)
+	show := func(ref uint64, articles ...article) {
+		d := k.Diff(document(t, "T", articles...))
+		k.Add(d)
+		w.Apply(d, at, ref)
+	}
+	show(1, article{2, 1}, article{1, 1})
+	show(2, article{4, 1}, article{3, 1}, article{2, 2}) // 1 rolled off
+	show(3, article{5, 1}, article{4, 1}, article{6, 1}) // 6 comes late
+	ids := func(articles ...article) (list []feed.ID) {
+		for _, it := range document(t, "T", articles...).Items {
+			list = append(list, it.ID)
+		}
+		return list
+	}
+	var got []feed.ID
+	var refs []string
+	for _, e := range w.Entries() {
+		got = append(got, e.ID)
+		refs = append(refs, fmt.Sprintf("%d.%d", e.Ref, e.Change))
+	}
+	if want := ids(article{5, 1}, article{4, 1}, article{6, 1}, article{3, 1}, article{2, 1}, article{1, 1}); !slices.Equal(got, want) {
+		t.Errorf("order %v, want %v", got, want)
+	}
+	if got, want := strings.Join(refs, " "), "3.0 2.0 3.1 2.1 2.2 1.1"; got != want {
+		t.Errorf("references %s, want %s", got, want)
+	}
+	if e, ok := w.Entry(ids(article{2, 1})[0]); !ok || e.Ref != 2 || w.Head() != 1 {
+		t.Errorf("entry %+v, head %d", e, w.Head())
+	}
+}
+
+func TestWindowForgetsWhatIsOldAndTooMuch(t *testing.T) {
+	start := time.Unix(1.7e9, 0)
+	var k Known
+	var w Window
+	day := 24 * time.Hour
+	for i := range 30 {
+		var doc []article
+		for j := range 20 {
+			doc = append(doc, article{i*20 + 20 - j, 1})
+		}
+		d := k.Diff(document(t, "T", doc...))
+		k.Add(d)
+		w.Apply(d, start.Add(time.Duration(i)*day/4), uint64(i+1))
+	}
+	// The first of the 30 deltas is seven days and a quarter old, the second
+	// seven days.
+	if w.Len() != 580 {
+		t.Errorf("%d entries after a week and a quarter", w.Len())
+	}
+	d := k.Diff(document(t, "T", article{1000, 1}, article{600, 2}))
+	w.Apply(d, start.Add(100*day), 99)
+	if w.Len() != KeepItems {
+		t.Errorf("%d entries after months", w.Len())
+	}
+	entries := w.Entries()
+	if entries[0].Ref != 99 || entries[1].Ref != 99 || !entries[1].At.Before(entries[1].Changed) {
+		t.Errorf("first entries %+v", entries[:2])
+	}
+	if rest := w.Known().Diff(document(t, "T", article{1, 1})); !rest.Empty() {
+		t.Error("what was forgotten is told again")
+	}
+}
+
+func TestTooManyItemsDropTheFirst(t *testing.T) {
+	var k Known
+	var w Window
+	const n = feed.MaxItems
+	for i := range 4 {
+		var doc []article
+		for j := range n {
+			doc = append(doc, article{(i+1)*n - j, 1})
+		}
+		f := document(t, "T", doc...)
+		if i == 1 {
+			f.Items = append(f.Items[:n-1], document(t, "T", article{1, 1}).Items...)
+		}
+		d := k.Diff(f)
+		k.See(f)
+		k.Add(d)
+		w.Apply(d, time.Unix(1.7e9, 0), uint64(i+1))
+	}
+	if k.Len() > MaxKnown || k.Len() < MaxKnown*7/8-1 {
+		t.Errorf("%d known", k.Len())
+	}
+	if w.Len() > MaxEntries {
+		t.Errorf("%d entries", w.Len())
+	}
+	last := document(t, "T", article{4 * n, 1}, article{3*n + 1, 1})
+	if !k.Diff(last).Empty() {
+		t.Error("an item of the last document is forgotten")
+	}
+}
+
+func TestSplitKeepsOrderAndSize(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		var k Known
+		var doc []article
+		for i := range rapid.IntRange(0, 20).Draw(rt, "n") {
+			doc = append(doc, article{i, 1})
+		}
+		d := k.Diff(document(t, strings.Repeat("T", rapid.IntRange(1, 300).Draw(rt, "title")), doc...))
+		limit := rapid.IntRange(1, 1500).Draw(rt, "limit")
+		var all Delta
+		for i, part := range d.Split(limit) {
+			size := 0
+			if part.Head != nil {
+				size += headSize(part.Head)
+				all.Head = part.Head
+			}
+			for _, c := range part.Changes {
+				size += changeSize(&c)
+			}
+			if size > limit && len(part.Changes) > 1 || i > 0 && part.Empty() {
+				rt.Fatalf("part %d: %d bytes, %d changes", i, size, len(part.Changes))
+			}
+			all.Changes = append(all.Changes, part.Changes...)
+		}
+		if all.Head != d.Head || told(t, all) != told(t, d) {
+			rt.Fatalf("parts are %q, want %q", told(t, all), told(t, d))
+		}
+	})
+}
+
+func TestFingerprintsSurviveTheirEncoding(t *testing.T) {
+	var k Known
+	for v := range 6 {
+		k.Add(k.Diff(document(t, "T", article{1, v}, article{v, 1})))
+	}
+	b, err := k.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := DecodeKnown(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b2, err := again.Encode()
+	if err != nil || !bytes.Equal(b, b2) {
+		t.Errorf("encoded again: %d bytes, %d before, %v", len(b2), len(b), err)
+	}
+	for v := range 6 {
+		f := document(t, "T", article{1, v})
+		if got, want := again.Diff(f).Empty(), k.Diff(f).Empty(); got != want || want != (v >= 2) {
+			t.Errorf("version %d: known %v, before %v", v, got, want)
+		}
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	d := benchmarkDelta(b)
+	for b.Loop() {
+		if _, err := d.Encode(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	packed, err := benchmarkDelta(b).Encode()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(len(packed)), "bytes")
+	for b.Loop() {
+		if _, err := Decode(packed); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// benchmarkDelta is one new item of 3 KB.
+func benchmarkDelta(b *testing.B) Delta {
+	f, err := feed.Parse([]byte("<rss><channel><item><guid>1</guid><description><![CDATA["+strings.Repeat("<p>Some words of a text.</p>\n", 100)+"]]></description></item></channel></rss>"), "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return new(Known).Diff(f)
+}

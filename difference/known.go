@@ -1,0 +1,184 @@
+package difference
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"tidings/internal/feed"
+)
+
+const (
+	// MaxKnown is how many items' fingerprints are kept: twice as many as a
+	// document may have, so that none that is still in it is forgotten, if See
+	// is told of the documents. Beyond, those seen longest ago are forgotten,
+	// an eighth at a time.
+	MaxKnown = 2 * feed.MaxItems
+
+	// versions is how many hashes of an item are remembered: enough for a few
+	// replicas that lag by an edit each, and small beside the identity.
+	versions = 4
+
+	// wellKnown is how many items of a feed have to be known before a document
+	// without any of them is strange.
+	wellKnown = 5
+)
+
+// Known is the fingerprints of a feed: the identities of its items and the hashes
+// of their last versions. The zero value knows nothing.
+//
+// Fingerprints are kept short. To make two that collide takes a publisher 2^64
+// attempts for identities, 2^32 for the versions of an item, and loses an
+// item of his own.
+type Known struct {
+	prints map[shortID]fingerprint
+	seen   uint64 // counts items seen; the age of prints
+	head   feed.Hash
+	title  feed.Hash
+}
+
+type shortID [16]byte
+
+type fingerprint struct {
+	hashes [versions]uint64 // the last n count, the latest first
+	n      uint8
+	seen   uint64
+}
+
+func shorten(id feed.ID) shortID { return shortID(id[:16]) }
+
+func shortHash(h feed.Hash) uint64 { return binary.BigEndian.Uint64(h[:]) }
+
+// Len is the number of items known.
+func (k *Known) Len() int { return len(k.prints) }
+
+// Has tells whether an item is known, and whether it is in this version.
+func (k *Known) Has(id feed.ID, hash feed.Hash) (item, version bool) {
+	p, ok := k.prints[shorten(id)]
+	return ok, ok && slices.Contains(p.hashes[:p.n], shortHash(hash))
+}
+
+// Diff returns what a document says that is not known. It changes nothing.
+func (k *Known) Diff(f *feed.Feed) Delta {
+	var d Delta
+	if k.head != f.Head.Hash() {
+		d.Head = &f.Head
+	}
+	var before feed.ID
+	for _, it := range f.Items {
+		if item, version := k.Has(it.ID, it.Hash); !version {
+			d.Changes = append(d.Changes, Change{Item: it, After: before, Edited: item})
+		}
+		before = it.ID
+	}
+	return d
+}
+
+// Unknown returns what of a delta is not known: somebody else may have found the
+// same.
+func (k *Known) Unknown(d Delta) Delta {
+	var rest Delta
+	if d.Head != nil && k.head != d.Head.Hash() {
+		rest.Head = d.Head
+	}
+	for _, c := range d.Changes {
+		var version bool
+		if c.Edited, version = k.Has(c.Item.ID, c.Item.Hash); !version {
+			rest.Changes = append(rest.Changes, c)
+		}
+	}
+	return rest
+}
+
+// Add makes a delta known.
+func (k *Known) Add(d Delta) {
+	if d.Head != nil {
+		k.head, k.title = d.Head.Hash(), titleHash(d.Head.Title)
+	}
+	for _, c := range d.Changes {
+		k.add(shorten(c.Item.ID), shortHash(c.Item.Hash))
+	}
+	k.forget()
+}
+
+func (k *Known) add(id shortID, hash uint64) {
+	if k.prints == nil {
+		k.prints = map[shortID]fingerprint{}
+	}
+	p := k.prints[id]
+	if !slices.Contains(p.hashes[:p.n], hash) {
+		copy(p.hashes[1:], p.hashes[:])
+		p.hashes[0] = hash
+		p.n = min(p.n+1, versions)
+	}
+	k.seen++
+	p.seen = k.seen
+	k.prints[id] = p
+}
+
+// See notes that the items of a document are still in it, so that they are not
+// forgotten before those that are not. What is unknown stays so.
+func (k *Known) See(f *feed.Feed) {
+	for i := len(f.Items) - 1; i >= 0; i-- {
+		id := shorten(f.Items[i].ID)
+		if p, ok := k.prints[id]; ok {
+			k.seen++
+			p.seen = k.seen
+			k.prints[id] = p
+		}
+	}
+}
+
+// forget drops what was seen longest ago if too much is known.
+func (k *Known) forget() {
+	if len(k.prints) <= MaxKnown {
+		return
+	}
+	ids := k.byAge()
+	for _, id := range ids[:len(ids)-MaxKnown+MaxKnown/8] {
+		delete(k.prints, id)
+	}
+}
+
+// byAge are the known items, those seen longest ago first.
+func (k *Known) byAge() []shortID {
+	ids := make([]shortID, 0, len(k.prints))
+	for id := range k.prints {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b shortID) int { return cmp.Compare(k.prints[a].seen, k.prints[b].seen) })
+	return ids
+}
+
+// Clone returns a copy.
+func (k *Known) Clone() *Known {
+	c := *k
+	c.prints = make(map[shortID]fingerprint, len(k.prints))
+	for id, p := range k.prints {
+		c.prints[id] = p
+	}
+	return &c
+}
+
+// Suspicious says, in words, why a document looks as if it had taken the place of
+// the feed that is known; "" if it does not. It may be a host without its
+// database, or a domain that was sold; it may be right. Whoever polls can wait and
+// see whether it stays.
+func (k *Known) Suspicious(f *feed.Feed) string {
+	if k.Len() == 0 {
+		return ""
+	}
+	if len(f.Items) == 0 {
+		return fmt.Sprintf("no items, where %d are known", k.Len())
+	}
+	if k.Len() < wellKnown || k.title == titleHash(f.Head.Title) {
+		return ""
+	}
+	for _, it := range f.Items {
+		if item, _ := k.Has(it.ID, it.Hash); item {
+			return ""
+		}
+	}
+	return fmt.Sprintf("another title and none of the %d items that are known", k.Len())
+}

@@ -1,0 +1,299 @@
+package difference
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+)
+
+const (
+	// MaxDelta is the size of the largest delta in bytes before it is packed: a
+	// document, and what its items carry besides.
+	MaxDelta = 16 << 20
+
+	// maxPackWindow is how far back the packer looks for repetitions, in bytes;
+	// it needs memory of that order, so small deltas get a smaller window.
+	maxPackWindow = 4 << 20
+	minPackWindow = 4 << 10
+
+	// maxPrint is the size of the largest fingerprint on the wire.
+	maxPrint = 64
+)
+
+// ErrDelta says that bytes are no delta, or no fingerprints.
+var ErrDelta = errors.New("not a delta")
+
+// Encode packs a delta.
+func (d Delta) Encode() ([]byte, error) {
+	m := &differencepb.Delta{}
+	if d.Head != nil {
+		m.Head = headMessage(d.Head)
+	}
+	for i := range d.Changes {
+		m.Changes = append(m.Changes, changeMessage(&d.Changes[i]))
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode delta: %w", err)
+	}
+	if len(b) > MaxDelta {
+		return nil, fmt.Errorf("encode delta: %d bytes, more than %d", len(b), MaxDelta)
+	}
+	window := minPackWindow
+	for window < min(len(b), maxPackWindow) {
+		window *= 2
+	}
+	// The fastest level packs items nearly as well as the others and needs a
+	// quarter of their memory.
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
+	if err != nil {
+		return nil, fmt.Errorf("encode delta: %w", err)
+	}
+	return enc.EncodeAll(b, nil), nil
+}
+
+// Decode unpacks a delta. It believes nothing: items and head are read anew, so that
+// their identities and hashes are what their bytes say.
+func Decode(b []byte) (Delta, error) {
+	d, err := decode(b)
+	if err != nil {
+		return Delta{}, fmt.Errorf("decode delta: %w", err)
+	}
+	return d, nil
+}
+
+func decode(b []byte) (Delta, error) {
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return Delta{}, err
+	}
+	defer dec.Close()
+	raw, err := dec.DecodeAll(b, nil)
+	if err != nil {
+		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+	}
+	if err := countChanges(raw); err != nil {
+		return Delta{}, err
+	}
+	var m differencepb.Delta
+	if err := proto.Unmarshal(raw, &m); err != nil {
+		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+	}
+	var d Delta
+	if h := m.Head; h != nil {
+		format, err := formatOf(h.Format)
+		if err != nil {
+			return Delta{}, err
+		}
+		head, err := feed.ReadHead(format, h.Raw)
+		if err != nil {
+			return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+		}
+		d.Head = &head
+	}
+	seen := make(map[feed.ID]bool, len(m.Changes))
+	for _, c := range m.Changes {
+		change, err := changeOf(c)
+		if err != nil {
+			return Delta{}, err
+		}
+		if seen[change.Item.ID] {
+			return Delta{}, fmt.Errorf("%w: an item twice", ErrDelta)
+		}
+		seen[change.Item.ID] = true
+		d.Changes = append(d.Changes, change)
+	}
+	return d, nil
+}
+
+// countChanges refuses too many changes and bindings before they cost memory: an
+// empty one takes two bytes on the wire, and a hundred when it is read.
+func countChanges(raw []byte) error {
+	changes := 0
+	return eachField(raw, func(num protowire.Number, value []byte) error {
+		if num != 2 {
+			return nil
+		}
+		if changes++; changes > feed.MaxItems {
+			return fmt.Errorf("%w: more than %d changes", ErrDelta, feed.MaxItems)
+		}
+		bindings := 0
+		return eachField(value, func(num protowire.Number, _ []byte) error {
+			if num != 3 {
+				return nil
+			}
+			if bindings++; bindings > feed.MaxScope {
+				return fmt.Errorf("%w: more than %d bindings", ErrDelta, feed.MaxScope)
+			}
+			return nil
+		})
+	})
+}
+
+// eachField calls each for the fields of a message that are messages or bytes.
+func eachField(b []byte, each func(num protowire.Number, value []byte) error) error {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", ErrDelta, protowire.ParseError(n))
+		}
+		m := protowire.ConsumeFieldValue(num, typ, b[n:])
+		if m < 0 {
+			return fmt.Errorf("%w: %w", ErrDelta, protowire.ParseError(m))
+		}
+		if typ == protowire.BytesType {
+			value, _ := protowire.ConsumeBytes(b[n:])
+			if err := each(num, value); err != nil {
+				return err
+			}
+		}
+		b = b[n+m:]
+	}
+	return nil
+}
+
+func headMessage(h *feed.Head) *differencepb.Head {
+	return &differencepb.Head{Format: uint32(h.Format), Raw: h.Raw}
+}
+
+func changeMessage(c *Change) *differencepb.Change {
+	m := &differencepb.Change{
+		Format: uint32(c.Item.Format), Raw: c.Item.Raw, Apart: uint32(c.Item.Apart), Edited: c.Edited,
+	}
+	for _, b := range c.Item.Scope {
+		m.Scope = append(m.Scope, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
+	}
+	if c.After != (feed.ID{}) {
+		m.After = c.After[:]
+	}
+	return m
+}
+
+func changeOf(m *differencepb.Change) (Change, error) {
+	c := Change{Edited: m.Edited}
+	format, err := formatOf(m.Format)
+	if err != nil {
+		return c, err
+	}
+	if m.Apart > 255 {
+		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Apart)
+	}
+	switch len(m.After) {
+	case 0:
+	case len(c.After):
+		c.After = feed.ID(m.After)
+	default:
+		return c, fmt.Errorf("%w: an identity of %d bytes", ErrDelta, len(m.After))
+	}
+	var scope []feed.Binding
+	for _, b := range m.Scope {
+		scope = append(scope, feed.Binding{Prefix: b.Prefix, URI: b.Uri})
+	}
+	if c.Item, err = feed.ReadItem(format, m.Raw, scope, uint8(m.Apart)); err != nil {
+		return c, fmt.Errorf("%w: %w", ErrDelta, err)
+	}
+	return c, nil
+}
+
+func formatOf(n uint32) (feed.Format, error) {
+	if n > 255 {
+		return 0, fmt.Errorf("%w: format %d", ErrDelta, n)
+	}
+	return feed.Format(n), nil
+}
+
+// headSize and changeSize are what a head and a change add to a delta.
+func headSize(h *feed.Head) int { return fieldSize(proto.Size(headMessage(h))) }
+
+func changeSize(c *Change) int { return fieldSize(proto.Size(changeMessage(c))) }
+
+func fieldSize(n int) int { return protowire.SizeTag(1) + protowire.SizeBytes(n) }
+
+// titleHash is what is remembered of a title.
+func titleHash(title string) feed.Hash {
+	return sha256.Sum256([]byte(strings.Join(strings.Fields(title), " ")))
+}
+
+// Encode writes fingerprints down.
+func (k *Known) Encode() ([]byte, error) {
+	m := &differencepb.Known{}
+	for _, id := range k.byAge() {
+		p := k.prints[id]
+		one := &differencepb.Print{Id: id[:]}
+		for i := int(p.n) - 1; i >= 0; i-- {
+			one.Hashes = append(one.Hashes, p.hashes[i])
+		}
+		m.Prints = append(m.Prints, one)
+	}
+	if k.head != (feed.Hash{}) {
+		m.Head, m.Title = k.head[:], k.title[:]
+	}
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("encode fingerprints: %w", err)
+	}
+	return b, nil
+}
+
+// DecodeKnown reads fingerprints.
+func DecodeKnown(b []byte) (*Known, error) {
+	k, err := decodeKnown(b)
+	if err != nil {
+		return nil, fmt.Errorf("decode fingerprints: %w", err)
+	}
+	return k, nil
+}
+
+func decodeKnown(b []byte) (*Known, error) {
+	if len(b) > (MaxKnown+2)*maxPrint {
+		return nil, fmt.Errorf("%w: %d bytes of fingerprints", ErrDelta, len(b))
+	}
+	prints := 0
+	err := eachField(b, func(num protowire.Number, _ []byte) error {
+		if num == 1 {
+			prints++
+		}
+		if prints > MaxKnown {
+			return fmt.Errorf("%w: more than %d fingerprints", ErrDelta, MaxKnown)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var m differencepb.Known
+	if err := proto.Unmarshal(b, &m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDelta, err)
+	}
+	var k Known
+	for _, p := range m.Prints {
+		if len(p.Id) != len(shortID{}) || len(p.Hashes) < 1 || len(p.Hashes) > versions {
+			return nil, fmt.Errorf("%w: a fingerprint of %d bytes and %d versions", ErrDelta, len(p.Id), len(p.Hashes))
+		}
+		for _, h := range p.Hashes {
+			k.add(shortID(p.Id), h)
+		}
+	}
+	for _, f := range []struct {
+		to   *feed.Hash
+		from []byte
+	}{{&k.head, m.Head}, {&k.title, m.Title}} {
+		switch len(f.from) {
+		case 0:
+		case len(f.to):
+			*f.to = feed.Hash(f.from)
+		default:
+			return nil, fmt.Errorf("%w: a hash of %d bytes", ErrDelta, len(f.from))
+		}
+	}
+	return &k, nil
+}

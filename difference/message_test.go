@@ -1,0 +1,170 @@
+package difference
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+)
+
+// pack packs what Encode would not write.
+func pack(t testing.TB, m *differencepb.Delta) []byte {
+	t.Helper()
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return packBytes(t, b)
+}
+
+func packBytes(t testing.TB, b []byte) []byte {
+	t.Helper()
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return enc.EncodeAll(b, nil)
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	item := func(change func(*differencepb.Change)) *differencepb.Delta {
+		c := &differencepb.Change{Format: 1, Raw: []byte("<item><guid>1</guid></item>")}
+		change(c)
+		return &differencepb.Delta{Changes: []*differencepb.Change{c}}
+	}
+	many := &differencepb.Delta{}
+	for range feed.MaxItems + 1 {
+		many.Changes = append(many.Changes, &differencepb.Change{})
+	}
+	if _, err := Decode(pack(t, item(func(*differencepb.Change) {}))); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		says string
+	}{
+		{"nothing packed", []byte("x"), "not a delta"},
+		{"a bomb", packBytes(t, make([]byte, MaxDelta+1)), "exceeds"},
+		{"no message", packBytes(t, []byte{0xff}), "not a delta"},
+		{"too many changes", pack(t, many), "more than 2000 changes"},
+		{"too many bindings", pack(t, item(func(c *differencepb.Change) {
+			for range feed.MaxScope + 1 {
+				c.Scope = append(c.Scope, &differencepb.Binding{})
+			}
+		})), "more than 64 bindings"},
+		{"a format that is none", pack(t, item(func(c *differencepb.Change) { c.Format = 1<<8 + 1 })), "format 257"},
+		{"an identity that is none", pack(t, item(func(c *differencepb.Change) { c.After = []byte("x") })), "identity of 1 bytes"},
+		{"too many facts", pack(t, item(func(c *differencepb.Change) { c.Apart = 1<<8 + 1 })), "257 facts"},
+		{"a broken item", pack(t, item(func(c *differencepb.Change) { c.Raw = []byte("<item>") })), "ends too early"},
+		{"an item twice", pack(t, &differencepb.Delta{Changes: []*differencepb.Change{
+			{Format: 1, Raw: []byte("<item><guid>1</guid></item>")}, {Format: 1, Raw: []byte("<item ><guid>1</guid></item>")},
+		}}), "an item twice"},
+		{"a broken head", pack(t, &differencepb.Delta{Head: &differencepb.Head{Format: 1, Raw: []byte("<rss>")}}), "ends too early"},
+		{"a head of another format", pack(t, &differencepb.Delta{Head: &differencepb.Head{Format: 3, Raw: []byte("<rss></rss>")}}), "broken document"},
+	} {
+		_, err := Decode(c.b)
+		if !errors.Is(err, ErrDelta) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
+	}
+}
+
+// Nothing that fits into a delta takes long.
+func TestDecodeIsQuick(t *testing.T) {
+	var m differencepb.Delta
+	text := strings.Repeat("<a b=''>&amp;</a>", 480)
+	for i := range feed.MaxItems {
+		m.Changes = append(m.Changes, &differencepb.Change{Format: 1, Raw: fmt.Appendf(nil, "<item><guid>%d</guid><description>%s</description></item>", i, text)})
+	}
+	packed := pack(t, &m)
+	began := time.Now()
+	_, err := Decode(packed)
+	took := time.Since(began)
+	t.Logf("%d MiB in %v", proto.Size(&m)>>20, took)
+	if err != nil || took > 3*time.Second {
+		t.Errorf("took %v, %v", took, err)
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	doc := document(f, "T", article{1, 1}, article{2, 1})
+	d := new(Known).Diff(doc)
+	for _, part := range d.Split(1) {
+		m := &differencepb.Delta{}
+		for i := range part.Changes {
+			m.Changes = append(m.Changes, changeMessage(&part.Changes[i]))
+		}
+		if part.Head != nil {
+			m.Head = headMessage(part.Head)
+		}
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		d, err := Decode(packBytes(t, b)) // the packing has a fuzz target of its own, elsewhere
+		if err != nil {
+			return
+		}
+		packed, err := d.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := Decode(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(again.Changes) != len(d.Changes) || (again.Head == nil) != (d.Head == nil) {
+			t.Fatalf("%+v, want %+v", again, d)
+		}
+		for i, c := range d.Changes {
+			e := again.Changes[i]
+			if e.Item.ID != c.Item.ID || e.Item.Hash != c.Item.Hash || e.After != c.After || e.Edited != c.Edited || !bytes.Equal(e.Item.Raw, c.Item.Raw) {
+				t.Fatalf("%+v, want %+v", e, c)
+			}
+		}
+		var w Window
+		w.Apply(d, time.Unix(1.7e9, 0), 1)
+		if w.Len() != len(d.Changes) {
+			t.Fatalf("%d entries of %d changes", w.Len(), len(d.Changes))
+		}
+	})
+}
+
+func FuzzDecodeKnown(f *testing.F) {
+	var k Known
+	k.Add(k.Diff(document(f, "T", article{1, 1}, article{2, 1})))
+	b, err := k.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		k, err := DecodeKnown(b)
+		if err != nil {
+			return
+		}
+		one, err := k.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := DecodeKnown(one)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if two, err := again.Encode(); err != nil || !bytes.Equal(one, two) {
+			t.Fatalf("%x, want %x (%v)", two, one, err)
+		}
+	})
+}

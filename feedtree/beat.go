@@ -1,0 +1,171 @@
+package feedtree
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+var errBeat = errors.New("not a heartbeat")
+
+// A beat is the last heartbeat of a feed: where its log ends, signed by its
+// sequencer. That of a later epoch, or a higher number, is later.
+type beat struct {
+	lineage uint64
+	epoch   uint32
+	number  uint64
+	seq     uint64
+	head    [32]byte
+	time    time.Time
+	state   []byte
+	signer  env.PeerID
+	raw     []byte
+	heard   time.Time
+}
+
+func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
+	signed, err := f.verify.Open(wire.DomainBeat, raw)
+	if err != nil {
+		return overlay.ID{}, nil, err
+	}
+	m := new(feedtreepb.BeatStatement)
+	if err := proto.Unmarshal(signed.Payload, m); err != nil {
+		return overlay.ID{}, nil, fmt.Errorf("%w: %w", errBeat, err)
+	}
+	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs>>62 != 0 {
+		return overlay.ID{}, nil, errBeat
+	}
+	return overlay.ID(m.Key), &beat{
+		lineage: m.Lineage, epoch: m.Epoch, number: m.Beat, seq: m.Seq, head: [32]byte(m.Head),
+		time: time.UnixMilli(int64(m.TimeMs)), state: m.State,
+		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, heard: f.clock.Now(),
+	}, nil
+}
+
+func (b *beat) after(a *beat) bool {
+	return a == nil || b.lineage != a.lineage || b.epoch > a.epoch || b.epoch == a.epoch && b.number > a.number
+}
+
+// onBeat takes a heartbeat. One that names an entry which is not here shows a gap.
+func (f *FeedTree) onBeat(raw []byte) error {
+	key, b, err := f.openBeat(raw)
+	if err != nil {
+		return err
+	}
+	c := f.feeds[key]
+	if c == nil {
+		// An owner that does not subscribe keeps it for its children.
+		if v, ok := f.owners.View(key); !ok || !v.Owns {
+			return nil
+		}
+		c = f.channel(key, "")
+	}
+	v, ok := f.owners.View(key)
+	if !ok || v.Epoch == nil || b.lineage != v.Epoch.Lineage || b.epoch < v.Epoch.Number {
+		return nil
+	}
+	if b.epoch > v.Epoch.Number {
+		f.gap(c, owner.Hash(b.head))
+		return nil
+	}
+	if b.signer != v.Epoch.Sequencer {
+		f.stats.Untrusted++
+		return nil
+	}
+	if !b.after(c.beat) {
+		return nil
+	}
+	c.beat = b
+	f.told(c, b.state, b.time)
+	if !c.subscribed {
+		return nil
+	}
+	if b.seq > 0 && !f.owners.Has(key, owner.Hash(b.head)) {
+		f.gap(c, owner.Hash(b.head))
+		return nil
+	}
+	c.confirmed = b.heard
+	return nil
+}
+
+// told hands up what a sequencer says about its polls, if it is another word.
+func (f *FeedTree) told(c *channel, state []byte, at time.Time) {
+	if string(c.state) == string(state) {
+		return
+	}
+	c.state = state
+	f.app.Told(c.key, state, at)
+}
+
+// Beat sends a heartbeat of a feed this node leads, with a new word about its
+// polls: down the tree at once, if it is urgent, else along with the digests.
+func (f *FeedTree) Beat(key overlay.ID, state []byte, urgent bool) {
+	c := f.feeds[key]
+	if c == nil || c.lead == nil || len(state) > maxState {
+		return
+	}
+	c.lead.state = state
+	if urgent {
+		f.makeBeat(c)
+		f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
+	}
+}
+
+// makeBeat signs where the log ends, and tells the owners, one of which is the
+// root.
+func (f *FeedTree) makeBeat(c *channel) {
+	v, ok := f.owners.View(c.key)
+	if !ok || v.Epoch == nil {
+		return
+	}
+	now := f.clock.Now()
+	m := &feedtreepb.BeatStatement{
+		Key: c.key[:], Lineage: v.Epoch.Lineage, Epoch: v.Epoch.Number, Head: make([]byte, 32),
+		Beat: uint64(now.UnixMilli()), TimeMs: uint64(now.UnixMilli()), State: c.lead.state,
+	}
+	if log := f.owners.Held(c.key); log != nil {
+		m.Seq, m.Head = log.At.Seq, log.Hash[:]
+	}
+	f.stats.Beats++
+	signed := f.signer.Sign(wire.DomainBeat, marshal(m))
+	_, b, err := f.openBeat(signed.Raw)
+	if err != nil {
+		panic(fmt.Sprintf("feedtree: own heartbeat: %v", err))
+	}
+	c.beat, c.confirmed, c.lead.spoke = b, now, now
+	f.told(c, b.state, b.time)
+	msg := &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}}
+	for _, p := range v.Epoch.Owners {
+		if p != f.signer.PeerID() {
+			f.send(f.peer(p), msg)
+		}
+	}
+}
+
+// beatIfSilent sends a heartbeat when a feed has said nothing for a beat interval.
+func (f *FeedTree) beatIfSilent(c *channel, now time.Time) {
+	due := c.lead.spoke.Add(f.cfg.BeatInterval)
+	if !due.After(now) {
+		f.makeBeat(c)
+		due = now.Add(f.cfg.BeatInterval)
+	}
+	f.cal.Add(due, task{kind: taskBeat, key: c.key})
+}
+
+// lookOverdue looks whether a feed should have been heard of. Half an interval
+// and some digests are its way.
+func (f *FeedTree) lookOverdue(c *channel, now time.Time) {
+	if c.repair == nil && c.lead == nil && now.Sub(c.confirmed) > f.cfg.BeatInterval*3/2+5*f.cfg.DigestInterval {
+		f.stats.Overdue++
+		c.confirmed = now // the next time it is due anew
+		f.gap(c, owner.Hash{})
+	}
+}

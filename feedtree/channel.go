@@ -1,0 +1,196 @@
+package feedtree
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A channel is a feed that this node subscribes to, or publishes.
+type channel struct {
+	key        overlay.ID
+	url        string
+	subscribed bool
+	weight     int
+	since      time.Time
+	attributes []byte
+
+	lead   *lead  // while this node is the feed's sequencer
+	beat   *beat  // the last heartbeat
+	state  []byte // what the sequencer says about its polls
+	repair *repair
+	// confirmed is when it was last certain that nothing was missing.
+	confirmed time.Time
+
+	window  window
+	syncing bool     // the window is being brought up to the log
+	again   bool     // the log has grown meanwhile
+	waiting []func() // for the window
+}
+
+const subscriptionPrefix = "feedtree/subscription/"
+
+func subscriptionKey(key overlay.ID) []byte { return append([]byte(subscriptionPrefix), key[:]...) }
+
+// load reads the subscriptions of an earlier life.
+func (f *FeedTree) load() error {
+	err := f.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
+		m := new(feedtreepb.Subscription)
+		if len(key) != len(subscriptionPrefix)+len(overlay.ID{}) || proto.Unmarshal(value, m) != nil {
+			f.log.Warn("subscription lost", "record", fmt.Sprintf("%x", key))
+			return true
+		}
+		c := f.channel(overlay.ID(key[len(subscriptionPrefix):]), m.Url)
+		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
+		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
+		if log := f.owners.Log(c.key); len(log) > 0 {
+			c.window.quiet = log[len(log)-1].Hash // was shown before
+		}
+		return true
+	})
+	if err != nil {
+		return fmt.Errorf("read subscriptions: %w", err)
+	}
+	return nil
+}
+
+// resume takes up the subscriptions of an earlier life.
+func (f *FeedTree) resume() {
+	for _, c := range f.sorted() {
+		if c.subscribed {
+			f.join(c)
+		}
+	}
+}
+
+func (f *FeedTree) channel(key overlay.ID, url string) *channel {
+	c := f.feeds[key]
+	if c == nil {
+		c = &channel{key: key, url: url, confirmed: f.clock.Now()}
+		f.feeds[key] = c
+	}
+	if c.url == "" {
+		c.url = url
+	}
+	return c
+}
+
+// Subscribe follows a feed, for as many readers as weight says, from now on and
+// after a restart; or changes what was said. done is called when that is durable,
+// or could not be made so.
+func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done func(error)) {
+	key := overlay.Key(f.node.Network(), url)
+	c := f.feeds[key]
+	if (c == nil || !c.subscribed) && f.Stats().Subscriptions >= MaxSubscriptions {
+		done(fmt.Errorf("subscribe to %s: %w: %d", url, ErrFull, MaxSubscriptions))
+		return
+	}
+	since := f.clock.Now()
+	if c != nil && c.subscribed {
+		since = c.since
+	}
+	m := &feedtreepb.Subscription{Url: url, Weight: uint32(weight), SinceMs: uint64(since.UnixMilli()), Attributes: attributes}
+	f.store.Commit([]env.Op{{Key: subscriptionKey(key), Value: marshal(m)}}, func(err error) {
+		if err != nil {
+			done(fmt.Errorf("subscribe to %s: %w", url, err))
+			return
+		}
+		c := f.channel(key, url)
+		known := c.subscribed
+		c.subscribed, c.weight, c.since, c.attributes = true, weight, since, attributes
+		if known {
+			f.scribe.Join(key, weight)
+		} else {
+			f.join(c)
+		}
+		done(nil)
+	})
+}
+
+// join enters the tree of a feed, sees to it that somebody polls it, and gets what
+// there is of it.
+func (f *FeedTree) join(c *channel) {
+	c.confirmed = f.clock.Now()
+	f.owners.Follow(c.key, c.url)
+	f.scribe.Join(c.key, c.weight)
+	f.want(c)
+	f.gap(c, owner.Hash{})
+}
+
+// want sees to it that a feed has owners.
+func (f *FeedTree) want(c *channel) { f.owners.Want(c.key, c.url, func(bool) {}) }
+
+// Unsubscribe ends a subscription.
+func (f *FeedTree) Unsubscribe(url string, done func(error)) {
+	key := overlay.Key(f.node.Network(), url)
+	f.store.Commit([]env.Op{{Key: subscriptionKey(key)}}, func(err error) {
+		if err != nil {
+			done(fmt.Errorf("unsubscribe from %s: %w", url, err))
+			return
+		}
+		if c := f.feeds[key]; c != nil && c.subscribed {
+			c.subscribed, c.repair = false, nil
+			f.scribe.Leave(key)
+			f.owners.Unfollow(key)
+			if c.lead == nil {
+				delete(f.feeds, key)
+			}
+		}
+		done(nil)
+	})
+}
+
+// A Subscription is a feed this node follows.
+type Subscription struct {
+	Key        overlay.ID
+	URL        string
+	Weight     int
+	Since      time.Time
+	Attributes []byte
+	Title      string
+	Items      int       // in the window, as far as it was looked at
+	Version    uint64    // changes with the window
+	Confirmed  time.Time // when it was last certain that nothing was missing
+	Repairing  bool      // something is missing
+	State      []byte    // what the sequencer says about its polls
+	StateAt    time.Time
+}
+
+// Subscriptions returns all subscriptions by key.
+func (f *FeedTree) Subscriptions() (of []Subscription) {
+	for _, c := range f.sorted() {
+		if c.subscribed {
+			of = append(of, f.subscription(c))
+		}
+	}
+	return of
+}
+
+// Subscription returns one; ok is false if there is none.
+func (f *FeedTree) Subscription(key overlay.ID) (Subscription, bool) {
+	if c := f.feeds[key]; c != nil && c.subscribed {
+		return f.subscription(c), true
+	}
+	return Subscription{}, false
+}
+
+func (f *FeedTree) subscription(c *channel) Subscription {
+	s := Subscription{
+		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
+		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
+		Confirmed: c.confirmed, Repairing: c.repair != nil, State: c.state,
+	}
+	if h := c.window.head; h != nil {
+		s.Title = h.Title
+	}
+	if c.beat != nil {
+		s.StateAt = c.beat.time
+	}
+	return s
+}

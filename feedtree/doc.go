@@ -1,0 +1,38 @@
+// Package feedtree sends what is new in a feed down the feed's tree, and sees to
+// it that every subscriber has all of it.
+//
+// It is FeedTree (Sandler, Mislove, Post and Druschel, IPTPS 2005, §4–5) over one
+// log per feed. The log's sequencer (overlay/owner) has an entry held by a quorum
+// and publishes it on the feed's tree (overlay/scribe); subscribers verify it,
+// take it into their own copy of the log and show what is new.
+//
+// # Nothing is lost silently
+//
+//   - An entry that does not follow on what a subscriber has shows a gap.
+//   - Once a minute each child compares with each parent, in one message for all
+//     feeds whose trees have an edge on their link, the heads of their logs.
+//   - A feed that is silent for a beat interval sends a heartbeat: the sequencer
+//     signs where the log ends. It rides from parent to child beside the digests.
+//     One that is overdue by half is as good as a gap.
+//
+// A gap is pulled: from the parent, from the owners, from siblings; and when all of
+// them fail, the origin is asked, jittered over a polling interval (Application).
+// Who comes late, and who was offline, catches up in the same way.
+//
+// # What a reader sees
+//
+// The window of a feed is the union of its items that the log brought: at least a
+// week or 200 items. Items are told apart by (id, content hash), so that nothing
+// is shown twice, whatever path it took, and whichever lineage of the log.
+//
+// # How to use it
+//
+// A FeedTree is an object for one goroutine, driven by Deliver (what scribe
+// brings), Receive and Run. Subscribe and Read serve readers; Append and Publish
+// serve the sequencer. The wire specification is feedtreepb/feedtree.proto.
+//
+// The package leaves to corona when origins are polled, to overlay/owner who may
+// number entries, and to internal/feed what a feed is.
+package feedtree
+
+//go:generate protoc --proto_path=feedtreepb --go_out=feedtreepb --go_opt=paths=source_relative feedtreepb/feedtree.proto

@@ -1,0 +1,266 @@
+package feedtree
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+	"tidings/overlay/scribe"
+)
+
+// An Application is what the layers above make of feeds.
+type Application interface {
+	// News tells of items that this node's subscription to a feed shows from now
+	// on: new ones, and new versions of old ones. Each comes once.
+	News(key overlay.ID, changes []difference.Change, at time.Time)
+
+	// Told tells what the sequencer of a feed says about its polls.
+	Told(key overlay.ID, state []byte, at time.Time)
+
+	// Fetch asks for the feed's document by HTTP, for Show: nobody in the
+	// network had what is missing.
+	Fetch(key overlay.ID, url string)
+
+	// Filter returns what is new in a finding of another lineage to the poller
+	// of a feed this node leads, and has it take note of that.
+	Filter(key overlay.ID, d difference.Delta) difference.Delta
+}
+
+// Config is what a FeedTree is told. A zero field means its default.
+type Config struct {
+	// BeatInterval is the longest silence of a feed. Default 1 h.
+	BeatInterval time.Duration
+	// DigestInterval is the time between two comparisons on a link. Default 1 min.
+	DigestInterval time.Duration
+	// PollInterval is the time over which those who have to ask an origin
+	// themselves spread. Default 30 min.
+	PollInterval time.Duration
+}
+
+func (c Config) filled() Config {
+	if c.BeatInterval == 0 {
+		c.BeatInterval = time.Hour
+	}
+	if c.DigestInterval == 0 {
+		c.DigestInterval = time.Minute
+	}
+	if c.PollInterval == 0 {
+		c.PollInterval = 30 * time.Minute
+	}
+	return c
+}
+
+// MaxSubscriptions bounds the feeds one node subscribes to; more are refused.
+const MaxSubscriptions = 5000
+
+// ErrFull says that a node has as many subscriptions as it may.
+var ErrFull = errors.New("this node has as many subscriptions as it may")
+
+// A FeedTree is one node's part in all feeds. It is not safe for concurrent use.
+type FeedTree struct {
+	cfg    Config
+	clock  env.Clock
+	net    env.Network
+	store  env.Store
+	worker env.Worker
+	rand   *rand.Rand
+	log    *slog.Logger
+	node   *overlay.Node
+	scribe *scribe.Scribe
+	owners *owner.Owners
+	signer *wire.Signer
+	verify wire.Verifier
+	app    Application
+	stats  Stats
+
+	feeds   map[overlay.ID]*channel
+	links   map[env.PeerID]*link
+	cal     env.Calendar[task]
+	nonce   uint64
+	started bool
+}
+
+// Stats counts what a FeedTree did since it started.
+type Stats struct {
+	Subscriptions int
+	Led           int    // feeds it publishes
+	Published     uint64 // entries sent down a tree
+	Received      uint64 // entries that came down a tree
+	Repeated      uint64 // of which were there already
+	Gaps          uint64 // times that something was missing
+	Filled        uint64 // of which a pull brought it
+	Fetches       uint64 // of which only the origin could help
+	Shown         uint64 // items shown, edits included
+	Beats         uint64 // heartbeats made
+	Overdue       uint64 // heartbeats missed
+	Digests       uint64 // comparisons begun
+	Differed      uint64 // of which did not match
+	Unlike        uint64 // logs whose set of items is not what its entry says
+	Unread        uint64 // bodies that could not be read
+	Garbage       uint64 // messages that broke the protocol
+	Untrusted     uint64 // heartbeats that the wrong one signed
+	Control       uint64 // messages sent
+}
+
+type task struct {
+	kind taskKind
+	key  overlay.ID
+}
+
+type taskKind uint8
+
+const (
+	taskDigest taskKind = iota // compare with parents, and look for what is overdue
+	taskRepair                 // go on with a repair
+	taskFetch                  // a repair may need the origin
+	taskBeat                   // a feed this node leads may have been silent for long
+)
+
+// New returns the FeedTree of a node, with the subscriptions of an earlier life.
+func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*FeedTree, error) {
+	f := &FeedTree{
+		cfg:    cfg.filled(),
+		clock:  e.Clock,
+		net:    e.Network,
+		store:  e.Store,
+		worker: e.Worker,
+		rand:   e.Rand,
+		log:    e.Log,
+		node:   node,
+		scribe: s,
+		owners: o,
+		signer: signer,
+		verify: verify,
+		app:    app,
+		feeds:  map[overlay.ID]*channel{},
+		links:  map[env.PeerID]*link{},
+	}
+	if err := f.load(); err != nil {
+		return nil, err
+	}
+	f.after(f.spread(f.cfg.DigestInterval), task{kind: taskDigest})
+	return f, nil
+}
+
+func (f *FeedTree) after(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
+
+// spread returns d give or take a quarter.
+func (f *FeedTree) spread(d time.Duration) time.Duration {
+	return d*3/4 + time.Duration(f.rand.Int64N(int64(d)/2+1))
+}
+
+// Run does what is due and returns when it wants to be run next.
+func (f *FeedTree) Run(now time.Time) time.Time {
+	if !f.started {
+		f.started = true
+		f.resume()
+	}
+	for {
+		t, _, ok := f.cal.Pop(now)
+		if !ok {
+			return f.cal.Next()
+		}
+		c := f.feeds[t.key]
+		switch t.kind {
+		case taskDigest:
+			f.compare(now)
+			f.after(f.spread(f.cfg.DigestInterval), t)
+		case taskRepair:
+			if c != nil && c.repair != nil && !c.repair.at.After(now) {
+				f.repairOn(c)
+			}
+		case taskFetch:
+			if c != nil {
+				f.fetch(c)
+			}
+		case taskBeat:
+			if c != nil && c.lead != nil {
+				f.beatIfSilent(c, now)
+			}
+		}
+	}
+}
+
+// sorted returns the channels by key: no map's order may reach a message.
+func (f *FeedTree) sorted() []*channel {
+	of := make([]*channel, 0, len(f.feeds))
+	for _, c := range f.feeds {
+		of = append(of, c)
+	}
+	slices.SortFunc(of, func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
+	return of
+}
+
+// Stats returns the counters.
+func (f *FeedTree) Stats() Stats {
+	st := f.stats
+	for _, c := range f.feeds {
+		if c.subscribed {
+			st.Subscriptions++
+		}
+		if c.lead != nil {
+			st.Led++
+		}
+	}
+	return st
+}
+
+// Knows says whether a group is that of a feed this node subscribes to.
+func (f *FeedTree) Knows(key overlay.ID) bool { return f.feeds[key] != nil }
+
+// Deliver takes what scribe brings down a tree.
+func (f *FeedTree) Deliver(d scribe.Delivery) {
+	n, err := parseNews(d.Payload)
+	if err != nil {
+		f.stats.Garbage++
+		return
+	}
+	switch b := n.News.(type) {
+	case *feedtreepb.News_Update:
+		f.onUpdate(d.Group, b.Update)
+	case *feedtreepb.News_Beat:
+		f.onBeat(b.Beat)
+	}
+}
+
+// Receive takes one message of feedtree's from a peer.
+func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
+	m, err := parse(body)
+	if err != nil {
+		f.stats.Garbage++
+		return err
+	}
+	switch b := m.Body.(type) {
+	case *feedtreepb.Message_Digest:
+		f.onDigest(from, b.Digest)
+	case *feedtreepb.Message_DigestAck:
+		f.onDigestAck(from, b.DigestAck)
+	case *feedtreepb.Message_Heads:
+		f.onHeads(from, b.Heads)
+	case *feedtreepb.Message_Behind:
+		f.onBehind(from, b.Behind)
+	case *feedtreepb.Message_Beats:
+		for _, raw := range b.Beats.Beats {
+			if err := f.onBeat(raw); err != nil {
+				f.stats.Garbage++
+				return fmt.Errorf("%w: %w", env.ErrFrame, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (f *FeedTree) send(to env.Peer, m *feedtreepb.Message) {
+	f.stats.Control++
+	f.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Feed, m))
+}

@@ -1,0 +1,106 @@
+package feedtree
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/overlay"
+)
+
+const (
+	maxHeads = 512
+	maxBeats = 64
+	// maxBeat is the size of the largest heartbeat, envelope included.
+	maxBeat = 2 << 10
+	// maxState is the size of the largest word about polls.
+	maxState = 1 << 10
+	// maxInline is the largest body that goes down the tree beside its entry;
+	// who needs a larger one pulls it.
+	maxInline = 48 << 10
+	maxEntry  = 1 << 10
+)
+
+// parseNews reads what came down a tree and checks every bound.
+func parseNews(b []byte) (*feedtreepb.News, error) {
+	n := new(feedtreepb.News)
+	if err := proto.Unmarshal(b, n); err != nil {
+		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	switch b := n.News.(type) {
+	case *feedtreepb.News_Update:
+		if len(b.Update.Entry) == 0 || len(b.Update.Entry) > maxEntry || len(b.Update.Body) > maxInline {
+			return nil, fmt.Errorf("%w: update", env.ErrFrame)
+		}
+	case *feedtreepb.News_Beat:
+		if len(b.Beat) == 0 || len(b.Beat) > maxBeat {
+			return nil, fmt.Errorf("%w: heartbeat", env.ErrFrame)
+		}
+	default:
+		return nil, fmt.Errorf("%w: no news", env.ErrFrame)
+	}
+	return n, nil
+}
+
+// parse reads a message and checks every bound, so that no other code has to.
+func parse(body []byte) (*feedtreepb.Message, error) {
+	m := new(feedtreepb.Message)
+	if err := proto.Unmarshal(body, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	if what := breaks(m); what != "" {
+		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, what)
+	}
+	return m, nil
+}
+
+// breaks says which bound a message breaks, if any.
+func breaks(m *feedtreepb.Message) string {
+	switch b := m.Body.(type) {
+	case *feedtreepb.Message_Digest, *feedtreepb.Message_DigestAck:
+	case *feedtreepb.Message_Heads:
+		if len(b.Heads.Heads) > maxHeads {
+			return "heads: too many"
+		}
+		for _, h := range b.Heads.Heads {
+			if h == nil || !isKey(h.Key) {
+				return "heads: key"
+			}
+		}
+	case *feedtreepb.Message_Behind:
+		if len(b.Behind.Keys) > maxHeads || len(b.Behind.Unknown) > maxHeads {
+			return "behind: too many"
+		}
+		for _, keys := range [][][]byte{b.Behind.Keys, b.Behind.Unknown} {
+			for _, k := range keys {
+				if !isKey(k) {
+					return "behind: key"
+				}
+			}
+		}
+	case *feedtreepb.Message_Beats:
+		if len(b.Beats.Beats) > maxBeats {
+			return "beats: too many"
+		}
+		for _, raw := range b.Beats.Beats {
+			if len(raw) == 0 || len(raw) > maxBeat {
+				return "beats: size"
+			}
+		}
+	default:
+		return "no body"
+	}
+	return ""
+}
+
+func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }
+
+func marshal(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is no UTF-8
+	}
+	return b
+}

@@ -1,0 +1,182 @@
+package feedtree
+
+import (
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A lead is what a feed's sequencer keeps: the window as it is with all that was
+// appended, whether a quorum holds it already or not.
+type lead struct {
+	window difference.Window
+	ready  bool
+	absorb [][]byte  // bodies of another lineage that came before it was ready
+	spoke  time.Time // when the last entry or heartbeat went out
+	state  []byte
+}
+
+const (
+	// maxPart is how large the part of a finding is that becomes one entry, in
+	// bytes before it is compressed.
+	maxPart = 256 << 10
+	// epochNews is how long an epoch travels with each entry, so that a
+	// subscriber need not ask for it.
+	epochNews = 10 * time.Minute
+)
+
+// Lead makes this node the publisher of a feed, or ends that. When the log has been
+// read, ready is called with what is known of the feed.
+func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Known)) {
+	if !on {
+		if c := f.feeds[key]; c != nil {
+			c.lead = nil
+			if !c.subscribed {
+				delete(f.feeds, key)
+			}
+		}
+		return
+	}
+	v, _ := f.owners.View(key)
+	c := f.channel(key, v.URL)
+	l := &lead{spoke: f.clock.Now()}
+	c.lead = l
+	f.after(f.cfg.BeatInterval, task{kind: taskBeat, key: key})
+	log := f.owners.Log(key)
+	f.read(log, func(deltas []difference.Delta) {
+		if c.lead != l {
+			return
+		}
+		known := new(difference.Known)
+		for i, e := range log {
+			l.window.Apply(deltas[i], e.Time, e.At.Seq)
+			known.Add(deltas[i])
+		}
+		l.ready = true
+		ready(known)
+	})
+}
+
+// Append makes entries of a finding. head is the feed's head as it is, which goes
+// along now and then, so that whoever keeps the log has one. done is called when a quorum holds all of
+// them, or with false when this node leads no longer. Append says whether it could
+// take the finding.
+func (f *FeedTree) Append(key overlay.ID, d difference.Delta, head *feed.Head, done func(ok bool)) bool {
+	c := f.feeds[key]
+	if c == nil || c.lead == nil || !c.lead.ready {
+		return false
+	}
+	l := c.lead
+	if d.Head == nil && f.headIsOld(key, l.window.Head()) {
+		d.Head = head
+	}
+	parts := d.Split(maxPart)
+	left, all := len(parts), true
+	for _, part := range parts {
+		body, err := part.Encode()
+		if err == nil {
+			err = f.owners.Append(key, body, len(part.Changes), func(seq, first uint64) owner.Hash {
+				l.window.Apply(part, f.clock.Now(), seq)
+				l.window.Forget(first)
+				return owner.Hash(l.window.Hash())
+			}, func(ok bool) {
+				all = all && ok
+				if left--; left == 0 {
+					done(all)
+				}
+			})
+		}
+		if err != nil {
+			f.log.Warn("finding not appended", "url", c.url, "err", err)
+			if all = false; left == len(parts) {
+				return false
+			}
+			left--
+		}
+	}
+	return true
+}
+
+// headIsOld says whether the entry that brought a feed's head will soon be kept no
+// longer.
+func (f *FeedTree) headIsOld(key overlay.ID, ref uint64) bool {
+	log := f.owners.Log(key)
+	return len(log) == 0 || ref < log[len(log)/2].At.Seq
+}
+
+// Held publishes an entry that a quorum holds.
+func (f *FeedTree) Held(key overlay.ID, e *owner.Entry, body []byte) {
+	u := &feedtreepb.Update{Entry: e.Raw}
+	if len(body) <= maxInline {
+		u.Body = body
+	}
+	v, ok := f.owners.View(key)
+	if ok && v.Epoch != nil && f.clock.Now().Sub(v.Epoch.Time) < epochNews {
+		u.Epoch = v.Epoch.Bytes()
+	}
+	if c := f.feeds[key]; c != nil && c.lead != nil {
+		c.lead.spoke = f.clock.Now()
+	}
+	f.stats.Published++
+	f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
+		// If nobody could be reached, the digests will show it.
+	})
+}
+
+// onUpdate takes an entry that came down a tree.
+func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
+	c := f.feeds[key]
+	if c == nil || !c.subscribed {
+		return
+	}
+	f.stats.Received++
+	e, what := f.owners.Offer(u.Entry, u.Body, u.Epoch)
+	switch {
+	case e == nil || e.Key != key || what == owner.Refused:
+		f.stats.Garbage++
+	case what == owner.Gap:
+		f.gap(c, e.Hash)
+	default:
+		if what == owner.Known {
+			f.stats.Repeated++
+		}
+		c.confirmed = f.clock.Now()
+	}
+}
+
+// Absorb takes a body of another lineage of a feed this node leads: what is new in
+// it becomes an entry.
+func (f *FeedTree) Absorb(key overlay.ID, body []byte) {
+	c := f.feeds[key]
+	if c == nil || c.lead == nil {
+		return
+	}
+	c.lead.absorb = append(c.lead.absorb, body)
+	if c.lead.ready {
+		f.Absorbed(key)
+	}
+}
+
+// Absorbed makes entries of what Absorb took, as soon as it is known what is new.
+func (f *FeedTree) Absorbed(key overlay.ID) {
+	c := f.feeds[key]
+	if c == nil || c.lead == nil || !c.lead.ready {
+		return
+	}
+	bodies := c.lead.absorb
+	c.lead.absorb = nil
+	for _, body := range bodies {
+		d, err := difference.Decode(body)
+		if err != nil {
+			f.stats.Unread++
+			continue
+		}
+		if d = f.app.Filter(key, d); !d.Empty() {
+			f.Append(key, d, nil, func(bool) {})
+		}
+	}
+}

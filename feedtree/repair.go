@@ -1,0 +1,146 @@
+package feedtree
+
+import (
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A repair gets what a subscriber lacks: from its parents, then from owners and
+// siblings, then, after some rounds, from the origin.
+type repair struct {
+	want    owner.Hash // the entry that shows the gap; zero: any sign of life
+	step    step
+	ask     []env.Peer // whom to ask in this step
+	round   int
+	waiting bool      // for an answer
+	at      time.Time // when to go on, if not
+}
+
+type step uint8
+
+const (
+	askParents step = iota
+	askOwners       // and siblings: whom the root names
+	rest            // and, once, the origin
+)
+
+const (
+	// repairPause is waited after a round that brought nothing, doubled each time
+	// up to maxRepairPause.
+	repairPause    = 2 * time.Second
+	maxRepairPause = 2 * time.Minute
+	// originRound is the round after which the origin is asked.
+	originRound = 3
+	// maxRounds is after how many rounds an entry is given up that nobody has:
+	// one of a lineage that ended. About 15 minutes.
+	maxRounds = 12
+)
+
+// gap begins a repair, unless one is under way. want is the entry that shows that
+// something is missing.
+func (f *FeedTree) gap(c *channel, want owner.Hash) {
+	if !c.subscribed {
+		return
+	}
+	if c.repair != nil {
+		if want != (owner.Hash{}) {
+			c.repair.want = want
+		}
+		return
+	}
+	f.stats.Gaps++
+	c.repair = &repair{want: want}
+	f.soon(c, 0)
+}
+
+// soon goes on with a repair from the calendar: answers can come at once, and a
+// repair must not climb its own stack.
+func (f *FeedTree) soon(c *channel, d time.Duration) {
+	c.repair.at = f.clock.Now().Add(d)
+	f.cal.Add(c.repair.at, task{kind: taskRepair, key: c.key})
+}
+
+// repairOn asks the next who may know.
+func (f *FeedTree) repairOn(c *channel) {
+	r := c.repair
+	if r.waiting {
+		return
+	}
+	if len(r.ask) == 0 {
+		f.nextStep(c)
+		return
+	}
+	to := r.ask[0]
+	r.ask = r.ask[1:]
+	r.waiting = true
+	before := f.head(c.key)
+	f.owners.Pull(to, c.key, func(ok bool) {
+		if c.repair != r {
+			return
+		}
+		r.waiting = false
+		v, _ := f.owners.View(c.key)
+		switch {
+		case r.want != owner.Hash{} && f.owners.Has(c.key, r.want),
+			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == rest || f.head(c.key) != before):
+			c.repair, c.confirmed = nil, f.clock.Now()
+			f.stats.Filled++
+		default:
+			f.soon(c, 0)
+		}
+	})
+}
+
+// nextStep finds others to ask.
+func (f *FeedTree) nextStep(c *channel) {
+	r := c.repair
+	switch r.step {
+	case askParents:
+		r.step = askOwners
+		for _, p := range f.scribe.Above(c.key) {
+			r.ask = append(r.ask, p.Peer)
+		}
+		f.soon(c, 0)
+	case askOwners:
+		r.step, r.waiting = rest, true
+		f.owners.Where(c.key, func(found []*overlay.Contact) {
+			if c.repair != r {
+				return
+			}
+			r.waiting = false
+			for _, p := range found {
+				if p.Peer.ID != f.signer.PeerID() {
+					r.ask = append(r.ask, p.Peer)
+				}
+			}
+			if v, _ := f.owners.View(c.key); v.Epoch == nil || len(found) == 0 {
+				f.want(c) // nobody owns it, for all that is known here
+			}
+			f.soon(c, 0)
+		})
+	case rest:
+		r.step = askParents
+		r.round++
+		switch pause := f.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
+		case r.round >= maxRounds:
+			c.repair, c.confirmed = nil, f.clock.Now()
+		case r.round == originRound:
+			// Many who lack the same must not all ask at one time.
+			f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
+			f.soon(c, pause)
+		default:
+			f.soon(c, pause)
+		}
+	}
+}
+
+// fetch asks for the origin's document, if the gap is still there.
+func (f *FeedTree) fetch(c *channel) {
+	if c.repair != nil && c.repair.round >= originRound {
+		f.stats.Fetches++
+		f.app.Fetch(c.key, c.url)
+	}
+}

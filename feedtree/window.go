@@ -1,0 +1,245 @@
+package feedtree
+
+import (
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A window is what readers see of a feed.
+type window struct {
+	of      difference.Window // by the log, as far as applied
+	applied owner.Hash        // the last entry in it
+	quiet   owner.Hash        // up to which nothing is news: it was shown in an earlier life
+	// ghosts were shown and are not in the log: of a lineage that ended, or fetched
+	// when nobody in the network could help. What comes again is no news.
+	ghosts  map[feed.ID]feed.Hash
+	extra   []feed.Entry // ghosts whose bytes are at hand
+	head    *feed.Head   // the last that the log brought, or a document that was fetched
+	version uint64
+}
+
+// shows says whether a window shows an item in this version, or has shown it.
+func (w *window) shows(it *feed.Item) bool {
+	if e, ok := w.of.Entry(it.ID); ok && e.Hash == it.Hash {
+		return true
+	}
+	h, ok := w.ghosts[it.ID]
+	return ok && h == it.Hash
+}
+
+// maxGhosts bounds what is remembered of items that left the log. Beyond, the
+// oldest of them might be shown twice should they come back.
+const maxGhosts = 2000
+
+func (w *window) ghost(id feed.ID, h feed.Hash) {
+	if w.ghosts == nil {
+		w.ghosts = map[feed.ID]feed.Hash{}
+	}
+	if len(w.ghosts) < maxGhosts {
+		w.ghosts[id] = h
+	}
+}
+
+// Grew brings the window of a feed up to its log.
+func (f *FeedTree) Grew(key overlay.ID) {
+	if c := f.feeds[key]; c != nil && c.subscribed {
+		c.confirmed = f.clock.Now()
+		f.sync(c, nil)
+	}
+}
+
+// sync applies to a window what its log has beyond it, and then goes on. Bodies
+// are read, off the loop, in the order of entries.
+func (f *FeedTree) sync(c *channel, then func()) {
+	if then != nil {
+		c.waiting = append(c.waiting, then)
+	}
+	if c.syncing {
+		c.again = true
+		return
+	}
+	fresh, anew := since(f.owners.Log(c.key), c.window.applied)
+	if len(fresh) == 0 && !anew {
+		waiting := c.waiting
+		c.waiting = nil
+		for _, then := range waiting {
+			then()
+		}
+		return
+	}
+	c.syncing, c.again = true, false
+	f.read(fresh, func(deltas []difference.Delta) {
+		c.syncing = false
+		f.apply(c, fresh, deltas, anew)
+		f.sync(c, nil)
+	})
+}
+
+// since returns the entries of a log after one; anew says that it is not there.
+func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool) {
+	for i := len(log) - 1; i >= 0; i-- {
+		if log[i].Hash == have {
+			return log[i+1:], false
+		}
+	}
+	return log, have != (owner.Hash{})
+}
+
+// read reads the deltas of entries, empty ones for those that cannot be read.
+func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
+	f.owners.Bodies(of, func(bodies [][]byte) {
+		deltas := make([]difference.Delta, len(of))
+		var unread uint64
+		f.worker.Do(func() {
+			for i, b := range bodies {
+				if d, err := difference.Decode(b); err == nil {
+					deltas[i] = d
+				} else {
+					unread++
+				}
+			}
+		}, func() {
+			f.stats.Unread += unread
+			then(deltas)
+		})
+	})
+}
+
+// apply brings entries into a window and tells what is news.
+func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.Delta, anew bool) {
+	w := &c.window
+	if anew {
+		for _, e := range w.of.Entries() {
+			w.ghost(e.ID, e.Hash)
+		}
+		w.of, w.applied = difference.Window{}, owner.Hash{}
+	}
+	quiet := false
+	for _, e := range fresh {
+		quiet = quiet || e.Hash == w.quiet // all up to it were shown before
+	}
+	for i, e := range fresh {
+		var news []difference.Change
+		for _, ch := range deltas[i].Changes {
+			if !quiet && !w.shows(&ch.Item) {
+				news = append(news, ch)
+			}
+		}
+		if quiet && e.Hash == w.quiet {
+			quiet, w.quiet = false, owner.Hash{}
+		}
+		w.of.Apply(deltas[i], e.Time, e.At.Seq)
+		if deltas[i].Head != nil {
+			w.head = deltas[i].Head
+		}
+		w.applied = e.Hash
+		w.version++
+		if len(news) > 0 {
+			f.stats.Shown += uint64(len(news))
+			f.app.News(c.key, news, e.Time)
+		}
+	}
+	w.settle()
+	log := f.owners.Log(c.key)
+	if len(log) == 0 {
+		return
+	}
+	w.of.Forget(log[0].At.Seq)
+	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
+		f.stats.Unlike++
+		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
+	}
+}
+
+// settle drops ghosts that the log has again.
+func (w *window) settle() {
+	if len(w.ghosts) == 0 {
+		return
+	}
+	kept := w.extra[:0]
+	for _, e := range w.extra {
+		if _, ok := w.of.Entry(e.Item.ID); !ok {
+			kept = append(kept, e)
+		}
+	}
+	w.extra = kept
+}
+
+// Show shows items of a document that was fetched because nobody in the network
+// could help. They are not in the log, and give way to it.
+func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
+	c := f.feeds[key]
+	if c == nil || !c.subscribed {
+		return
+	}
+	f.sync(c, func() {
+		w := &c.window
+		now := f.clock.Now()
+		var news []difference.Change
+		for _, it := range doc.Items {
+			if !w.shows(&it) && len(w.ghosts) < maxGhosts {
+				w.ghost(it.ID, it.Hash)
+				w.extra = append(w.extra, feed.Entry{Item: it, At: now})
+				news = append(news, difference.Change{Item: it})
+			}
+		}
+		if w.head == nil {
+			w.head = &doc.Head
+		}
+		if len(news) > 0 {
+			w.version++
+			f.stats.Shown += uint64(len(news))
+			f.app.News(key, news, now)
+		}
+	})
+}
+
+// A Document is what a reader sees of a feed.
+type Document struct {
+	Head    *feed.Head // nil: nothing is known yet
+	Entries []feed.Entry
+	Version uint64
+}
+
+// Read hands the window of a feed to then, with the bytes of its items.
+func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
+	c := f.feeds[key]
+	if c == nil || !c.subscribed {
+		then(Document{})
+		return
+	}
+	f.sync(c, func() {
+		w := &c.window
+		d := Document{Head: w.head, Version: w.version}
+		shown := w.of.Entries()
+		extra := append([]feed.Entry(nil), w.extra...)
+		by := map[uint64]*owner.Entry{}
+		for _, e := range f.owners.Log(key) {
+			by[e.At.Seq] = e
+		}
+		var of []*owner.Entry
+		place := map[uint64]int{}
+		for _, e := range shown {
+			if _, known := place[e.Ref]; !known && by[e.Ref] != nil {
+				place[e.Ref] = len(of)
+				of = append(of, by[e.Ref])
+			}
+		}
+		f.read(of, func(deltas []difference.Delta) {
+			d.Entries = extra
+			for _, e := range shown {
+				i, ok := place[e.Ref]
+				if !ok {
+					continue
+				}
+				if e.Change < len(deltas[i].Changes) {
+					it := deltas[i].Changes[e.Change].Item
+					d.Entries = append(d.Entries, feed.Entry{Item: it, At: e.At, Provenance: "single"})
+				}
+			}
+			then(d)
+		})
+	})
+}

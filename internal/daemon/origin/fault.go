@@ -1,0 +1,86 @@
+package origin
+
+import (
+	"maps"
+	"net/http"
+	"time"
+)
+
+// A Fault is how an origin misbehaves on a path. The zero value is none; what is
+// set adds up, as far as it can.
+type Fault struct {
+	Times        int           // requests that meet the fault; 0: all
+	Delay        time.Duration // before the answer
+	Drop         bool          // the connection closes without an answer
+	Status       int           // answered in place of the document
+	Header       http.Header   // added to the answer: Location, Retry-After, Cache-Control, a Content-Encoding that is none
+	Body         []byte        // sent in place of the document
+	Truncate     bool          // the connection closes in the middle of the document
+	NoValidators bool          // no ETag, no Last-Modified, and never 304
+}
+
+// Misbehave lets the next requests for a path meet a fault. It panics if nothing
+// is played there.
+func (o *Origin) Misbehave(path string, f Fault) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := o.plays[path]
+	if p == nil {
+		panic("origin: nothing is played on " + path)
+	}
+	p.fault, p.left = f, f.Times
+	if f.Times == 0 {
+		p.left = -1
+	}
+}
+
+// Behave ends the fault of a path.
+func (o *Origin) Behave(path string) { o.Misbehave(path, Fault{}) }
+
+// Redirect is the fault of an origin that sends its clients elsewhere.
+func Redirect(status int, to string) Fault {
+	return Fault{Status: status, Header: http.Header{"Location": {to}}}
+}
+
+// Page is the fault of an origin that serves a page in place of a feed.
+func Page(html string) Fault {
+	return Fault{Status: http.StatusOK, Header: http.Header{"Content-Type": {"text/html; charset=utf-8"}}, Body: []byte(html)}
+}
+
+// meet is the fault that the next request meets.
+func (p *play) meet() Fault {
+	if p.left == 0 {
+		return Fault{}
+	}
+	if p.left > 0 {
+		p.left--
+	}
+	return p.fault
+}
+
+// serve answers with a fault, or with the document where there is none.
+func (f Fault) serve(w http.ResponseWriter, r *http.Request, d doc) {
+	if f.Delay > 0 {
+		timer := time.NewTimer(f.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
+	if f.Drop {
+		panic(http.ErrAbortHandler)
+	}
+	maps.Copy(w.Header(), f.Header)
+	switch {
+	case f.Status == 0 && f.Body == nil:
+		d.serve(w, r, f)
+		return
+	case f.Status != 0:
+		w.WriteHeader(f.Status)
+	}
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(f.Body) // who has gone away is in no need of it
+	}
+}

@@ -1,0 +1,276 @@
+package origin
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/internal/script"
+)
+
+// maxLog is how many requests are remembered, the last ones. A demo that runs
+// for a day makes fewer.
+const maxLog = 1 << 20
+
+// readHeader is how long a client may take for its request.
+const readHeader = 10 * time.Second
+
+// An Origin serves scripts. It is an [http.Handler].
+type Origin struct {
+	clock func() time.Duration
+
+	mu       sync.Mutex // guards what follows
+	plays    map[string]*play
+	requests []*Request
+}
+
+// A play is a path and what is served there.
+type play struct {
+	script  script.Script
+	fault   Fault
+	left    int // requests that still meet the fault; negative: all
+	version script.Version
+	etag    string
+	packed  []byte
+	since   time.Time // when the version was first asked for
+}
+
+// A Request is one that was served.
+type Request struct {
+	Time        time.Time
+	At          time.Duration // on the script's clock
+	From        string        // address of the client, with its port
+	Method      string
+	Path        string // with its query
+	UserAgent   string
+	Conditional bool
+	Status      int // 0: the connection was broken off before there was any
+	Version     int // index of what was current
+	Bytes       int // of the body, as handed to the connection
+}
+
+var _ http.Handler = (*Origin)(nil)
+
+// New returns an origin without a path. The scripts' time is what clock says; it
+// may be set, stopped or compressed as the caller likes.
+func New(clock func() time.Duration) *Origin {
+	return &Origin{clock: clock, plays: map[string]*play{}}
+}
+
+// Clock returns a clock that starts now and runs at a speed: at 60, a script's
+// hour takes a minute.
+func Clock(speed float64) func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Duration(float64(time.Since(start)) * speed) }
+}
+
+// Play serves a script on a path, in place of what was there before.
+func (o *Origin) Play(path string, s script.Script) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.plays[path] = &play{script: s, version: script.Version{Index: -1}}
+}
+
+// Requests returns the requests that came, in their order. Whoever has an answer
+// finds its request there, with its status.
+func (o *Origin) Requests() []Request {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make([]Request, len(o.requests))
+	for i, r := range o.requests {
+		all[i] = *r
+	}
+	return all
+}
+
+// Serve answers on a listener until ctx ends and returns why it did, once all
+// goroutines are gone.
+func (o *Origin) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           o,
+		ReadHeaderTimeout: readHeader,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+	}
+	var conns sync.WaitGroup
+	server.ConnState = func(_ net.Conn, s http.ConnState) {
+		switch s {
+		case http.StateNew: // before server.Serve can return
+			conns.Add(1)
+		case http.StateClosed:
+			conns.Done()
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
+	defer stop()
+	err := server.Serve(l)
+	conns.Wait()
+	if errors.Is(err, http.ErrServerClosed) && ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return err
+}
+
+// ServeHTTP implements [http.Handler].
+func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p, f, d, entry := o.receive(r)
+	c := &counter{ResponseWriter: w, origin: o, entry: entry}
+	switch {
+	case p == nil:
+		http.NotFound(c, r)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		c.Header().Set("Allow", "GET, HEAD")
+		http.Error(c, "only GET and HEAD", http.StatusMethodNotAllowed)
+	default:
+		f.serve(c, r, d)
+	}
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK) // as net/http would, unseen
+	}
+}
+
+// receive finds what a request is answered with, and writes it down.
+func (o *Origin) receive(r *http.Request) (p *play, f Fault, d doc, entry *Request) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	at := o.clock()
+	if p = o.plays[r.URL.Path]; p != nil {
+		f, d = p.meet(), p.at(at)
+	}
+	entry = &Request{
+		Time: time.Now(), At: at, From: r.RemoteAddr, Method: r.Method, Path: r.URL.RequestURI(), UserAgent: r.UserAgent(),
+		Conditional: r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != "",
+		Version:     d.Index,
+	}
+	if len(o.requests) >= maxLog {
+		o.requests = slices.Delete(o.requests, 0, maxLog/2)
+	}
+	o.requests = append(o.requests, entry)
+	return p, f, d, entry
+}
+
+// A doc is a version, ready to be served.
+type doc struct {
+	script.Version
+	etag   string
+	packed []byte
+	since  time.Time
+}
+
+// at is what a path serves at t.
+func (p *play) at(t time.Duration) doc {
+	if v := p.script.At(t); v.Index != p.version.Index {
+		p.version = v
+		sum := sha256.Sum256(v.Body)
+		p.etag = fmt.Sprintf("%x", sum[:12])
+		p.since = time.Now()
+		p.packed = pack(v.Body)
+	}
+	return doc{p.version, p.etag, p.packed, p.since}
+}
+
+func pack(body []byte) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	_, err := z.Write(body)
+	if err = errors.Join(err, z.Close()); err != nil {
+		panic(fmt.Sprintf("origin: pack a document: %v", err)) // a buffer takes everything
+	}
+	return b.Bytes()
+}
+
+// serve answers with a document, or that it is the one the client has.
+func (d doc) serve(w http.ResponseWriter, r *http.Request, f Fault) {
+	h := w.Header()
+	h.Set("Content-Type", d.ContentType)
+	h.Set("Vary", "Accept-Encoding")
+	body, etag := d.Body, `"`+d.etag+`"`
+	if acceptsGzip(r.Header) {
+		body, etag = d.packed, `"`+d.etag+`-gzip"`
+		h.Set("Content-Encoding", "gzip")
+	}
+	if !f.NoValidators {
+		h.Set("ETag", etag)
+		h.Set("Last-Modified", d.since.UTC().Format(http.TimeFormat))
+		if d.known(r.Header) {
+			h.Del("Content-Type")
+			h.Del("Content-Encoding")
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	if r.Method == http.MethodHead {
+		return
+	}
+	if f.Truncate {
+		_, _ = w.Write(body[:len(body)/2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler) // which closes the connection and logs nothing
+	}
+	_, _ = w.Write(body) // who has gone away is in no need of it
+}
+
+// known reports whether a client has the document, in whatever encoding.
+func (d doc) known(h http.Header) bool {
+	if tags := h.Values("If-None-Match"); len(tags) > 0 {
+		for tag := range strings.SplitSeq(strings.Join(tags, ","), ",") {
+			tag = strings.Trim(strings.TrimPrefix(strings.TrimSpace(tag), "W/"), `"`)
+			if tag == "*" || tag == d.etag || tag == d.etag+"-gzip" {
+				return true
+			}
+		}
+		return false
+	}
+	since, err := http.ParseTime(h.Get("If-Modified-Since"))
+	return err == nil && !d.since.Truncate(time.Second).After(since)
+}
+
+func acceptsGzip(h http.Header) bool {
+	for coding := range strings.SplitSeq(strings.Join(h.Values("Accept-Encoding"), ","), ",") {
+		name, weight, _ := strings.Cut(strings.ReplaceAll(coding, " ", ""), ";")
+		if strings.EqualFold(name, "gzip") && weight != "q=0" {
+			return true
+		}
+	}
+	return false
+}
+
+// A counter writes down what is answered, before it is.
+type counter struct {
+	http.ResponseWriter
+	origin *Origin
+	entry  *Request
+	status int
+}
+
+func (c *counter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+func (c *counter) WriteHeader(status int) {
+	if c.status == 0 {
+		c.status = status
+		c.origin.mu.Lock()
+		c.entry.Status = status
+		c.origin.mu.Unlock()
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counter) Write(b []byte) (int, error) {
+	if c.status == 0 {
+		c.WriteHeader(http.StatusOK)
+	}
+	c.origin.mu.Lock()
+	c.entry.Bytes += len(b)
+	c.origin.mu.Unlock()
+	return c.ResponseWriter.Write(b)
+}

@@ -1,0 +1,163 @@
+package feed
+
+import (
+	"errors"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/nlnwa/whatwg-url/canonicalizer"
+	whatwgerrors "github.com/nlnwa/whatwg-url/errors"
+	whatwg "github.com/nlnwa/whatwg-url/url"
+)
+
+// CanonicalRule is the version of the rule by which [Canonical] spells an
+// address. A channel's id is a hash of that spelling: nodes that spell
+// differently look for one channel in two places, so whatever changes a line of
+// the rule's table of tests changes this number too.
+const CanonicalRule = 1
+
+// maxURL is how many bytes of an address are read and written. Longer ones are
+// session tokens and mistakes, and an address travels in every record of its
+// channel.
+const maxURL = 2 << 10
+
+// What is wrong with an address. None of them repeats it: a password in it would
+// end in logs and on pages.
+var (
+	errURLLong        = errors.New("the address is longer than 2 KiB")
+	errURLText        = errors.New("the address is not valid UTF-8")
+	errURLScheme      = errors.New("the address does not begin with http:// or https://")
+	errURLCredentials = errors.New("the address holds a user name or a password, which other nodes would see: remove it")
+	errURLHost        = errors.New("the address names no host that could be asked")
+	errURLPort        = errors.New("the address has a port outside 1 to 65535")
+	errURLOther       = errors.New("the address is not a URL")
+	errURLUnstable    = errors.New("the address reads differently each time it is written")
+)
+
+// Canonical returns the one spelling of a feed's address that stands for its
+// channel. It is the WHATWG URL standard's, as browsers have it: scheme and host
+// in lower case, international names in their ASCII form, numbers for hosts
+// written as dotted quads, default ports and the fragment dropped, dot segments
+// resolved, a collapsed https:/host repaired. Path and query stay as they are,
+// with what may not stand in a URL percent-encoded; http and https are two
+// channels, and so are host and host with a final dot, because origins may
+// answer differently.
+//
+// As feed readers do, it takes feed:https://host/ for https://host/ and
+// feed://host/ for http://host/: the draft of that scheme says http, an origin
+// that has https redirects there, and one that has not would be lost otherwise.
+//
+// Canonical refuses what is no http or https address, credentials, empty hosts
+// and ports nobody can dial. It does not refuse hosts on private addresses; who
+// dials does. Canonical(Canonical(x)) is Canonical(x).
+func Canonical(raw string) (string, error) {
+	raw, err := plain(raw)
+	if err != nil {
+		return "", err
+	}
+	return settle(canonicalizer.WhatWg.Parse(unfeed(raw)))
+}
+
+// Resolve returns the canonical form of a reference found in the document at
+// base, such as the target of a redirect.
+func Resolve(base, ref string) (string, error) {
+	base, err := plain(base)
+	if err != nil {
+		return "", err
+	}
+	if ref, err = plain(ref); err != nil {
+		return "", err
+	}
+	return settle(canonicalizer.WhatWg.ParseRef(base, ref))
+}
+
+// plain returns an address without what the standard ignores: blanks and control
+// characters around it, tabs and ends of lines within.
+func plain(raw string) (string, error) {
+	if len(raw) > maxURL {
+		return "", errURLLong
+	}
+	if !utf8.ValidString(raw) {
+		return "", errURLText // the standard would make all of them one
+	}
+	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
+	return strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(raw), nil
+}
+
+// unfeed takes the scheme feed off an address.
+func unfeed(raw string) string {
+	const scheme = "feed:"
+	if len(raw) < len(scheme) || !strings.EqualFold(raw[:len(scheme)], scheme) {
+		return raw
+	}
+	if rest := raw[len(scheme):]; !strings.HasPrefix(rest, "//") {
+		return rest
+	}
+	return "http:" + raw[len(scheme):]
+}
+
+// settle writes an address that has been parsed, and sees that reading it again
+// changes nothing.
+func settle(u *whatwg.Url, err error) (string, error) {
+	if err = checkURL(u, err); err != nil {
+		return "", err
+	}
+	const noFragment = true
+	s := u.Href(noFragment)
+	if len(s) > maxURL {
+		return "", errURLLong
+	}
+	again, err := canonicalizer.WhatWg.Parse(s)
+	if err != nil || again.Href(noFragment) != s {
+		return "", errURLUnstable
+	}
+	return s, nil
+}
+
+func checkURL(u *whatwg.Url, err error) error {
+	switch whatwgerrors.Type(err) {
+	case "":
+	case whatwgerrors.MissingSchemeNonRelativeURL:
+		return errURLScheme
+	case whatwgerrors.PortOutOfRange, whatwgerrors.PortInvalid:
+		return errURLPort
+	case whatwgerrors.InvalidCredentials, whatwgerrors.InvalidURLUnit:
+		return errURLOther
+	default: // the standard's other faults are all the host's
+		return errURLHost
+	}
+	switch {
+	case err != nil:
+		return errURLOther
+	case u.Scheme() != "http" && u.Scheme() != "https":
+		return errURLScheme
+	case u.Username() != "" || u.Password() != "":
+		return errURLCredentials
+	case u.Port() == "0":
+		return errURLPort
+	case !nameOrAddress(u.Hostname()):
+		return errURLHost
+	}
+	return nil
+}
+
+// nameOrAddress reports whether a host could be the name of one, or is an
+// address. The standard lets pass labels that are empty or too long, and signs
+// that other readers of URLs refuse or take for the host's end.
+func nameOrAddress(host string) bool {
+	const maxName, maxLabel = 253, 63 // RFC 1035, section 2.3.4, without the final dot
+	if strings.HasPrefix(host, "[") {
+		return true
+	}
+	host = strings.TrimSuffix(host, ".")
+	for label := range strings.SplitSeq(host, ".") {
+		if label == "" || len(label) > maxLabel || strings.ContainsFunc(label, notInNames) {
+			return false
+		}
+	}
+	return len(host) <= maxName
+}
+
+func notInNames(r rune) bool {
+	return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '-' && r != '_'
+}

@@ -1,0 +1,222 @@
+package feed
+
+import (
+	"bytes"
+	"strings"
+)
+
+// field is what a child of an item says.
+type field uint8
+
+const (
+	noField field = iota
+	idField
+	linkField
+	titleField
+	dateField
+	authorField
+	summaryField
+	contentField
+	enclosureField
+)
+
+// factsOfXML reads a tidy item.
+func factsOfXML(raw []byte, outer []Binding) facts {
+	var (
+		f     facts
+		w     = walk(raw, scopeOf(outer))
+		now   field
+		words strings.Builder // of the child that is open
+		read  []byte          // the same as a reader sees it, once it has elements in it
+		about string
+	)
+	for w.step() {
+		switch {
+		case w.starts() && w.depth() == 1:
+			about = w.rdfAbout()
+		case w.starts() && w.depth() == 2:
+			now = w.fieldOf()
+			words.Reset()
+			read = nil
+			w.attributesInto(&f, &now)
+		case w.starts() && now != noField:
+			// Inline markup, or an Atom author's name, address and page.
+			read = appendReading(read, words.String())
+			words.Reset()
+			for _, name := range []string{"href", "src"} {
+				if v, ok := w.attr(name); ok {
+					read = appendAddress(read, name, unescape(v))
+				}
+			}
+		case w.ends() && w.depth() == 3 && now == authorField && isAtom(w.open[1].uri):
+			if string(w.local) == "name" {
+				f.author = appendField(f.author, appendLetters(nil, words.String()))
+			}
+			words.Reset()
+		case w.ends() && w.depth() == 2:
+			if now != authorField || !isAtom(w.uri) {
+				f.set(now, words.String(), read)
+			}
+			now = noField
+		case !w.starts() && !w.ends() && now != noField:
+			words.WriteString(w.text())
+		}
+	}
+	if f.id == "" {
+		f.id = about
+	}
+	return f
+}
+
+// fieldOf tells what the child that starts says of the item.
+func (w *walker) fieldOf() field {
+	name := string(w.local)
+	switch own := w.open[0].uri; {
+	case isAtom(w.uri):
+		switch name {
+		case "id":
+			return idField
+		case "link":
+			return linkField
+		case "title":
+			return titleField
+		case "published", "issued", "created":
+			return dateField
+		case "author":
+			return authorField
+		case "summary":
+			return summaryField
+		case "content":
+			return contentField
+		}
+	case w.uri == nsContent && name == "encoded", w.uri == nsXHTML && name == "body":
+		return contentField
+	case w.uri == nsDC:
+		switch name {
+		case "title":
+			return titleField
+		case "date":
+			return dateField
+		case "creator":
+			return authorField
+		case "description":
+			return summaryField
+		}
+	case w.uri == "" || w.uri == own:
+		switch strings.ToLower(name) {
+		case "link":
+			return linkField
+		case "title":
+			return titleField
+		case "author":
+			return authorField
+		}
+		if string(w.open[0].local) == "entry" { // of an Atom feed that forgot its namespace
+			switch name {
+			case "id":
+				return idField
+			case "published":
+				return dateField
+			case "summary":
+				return summaryField
+			case "content":
+				return contentField
+			}
+			break
+		}
+		switch strings.ToLower(name) {
+		case "guid":
+			return idField
+		case "pubdate":
+			return dateField
+		case "description":
+			return summaryField
+		case "enclosure":
+			return enclosureField
+		}
+	}
+	return noField
+}
+
+// attributesInto takes what a child says in attributes.
+func (w *walker) attributesInto(f *facts, now *field) {
+	switch *now {
+	case linkField:
+		href, ok := w.attr("href")
+		rel := w.value("rel")
+		if ok || rel != "" && rel != "alternate" {
+			*now = noField // the text is not the address
+		}
+		switch {
+		case !ok:
+		case rel == "enclosure":
+			f.enclose(unescape(href))
+		case f.link == "" && (rel == "" || rel == "alternate"):
+			f.link = strings.TrimSpace(unescape(href))
+		}
+	case enclosureField:
+		*now = noField
+		f.enclose(w.value("url"))
+	case contentField: // of an Atom entry whose content is elsewhere
+		if src, ok := w.attr("src"); ok {
+			f.content = appendAddress(f.content, "href", unescape(src))
+		}
+	}
+}
+
+func (w *walker) rdfAbout() string {
+	for _, a := range w.attrs {
+		if prefix, local, _ := split(a.name); string(local) == "about" && prefix != nil && w.scope.uri(prefix) == nsRDF {
+			return strings.TrimSpace(unescape(a.value))
+		}
+	}
+	return ""
+}
+
+// set notes what a child says; of several the first that says something counts,
+// except that there may be many authors.
+func (f *facts) set(which field, s string, read []byte) {
+	first := func(p *string) {
+		if *p == "" {
+			*p = strings.TrimSpace(s)
+			if read != nil {
+				*p = string(appendReading(bytes.Clone(read), s))
+			}
+		}
+	}
+	switch which {
+	case idField:
+		first(&f.id)
+	case linkField:
+		first(&f.link)
+	case titleField:
+		first(&f.title)
+	case dateField:
+		first(&f.date)
+	case authorField:
+		f.author = appendField(f.author, appendLetters(read, s))
+	case summaryField:
+		if len(f.summary) == 0 {
+			f.summary = appendReading(read, s)
+		}
+	case contentField:
+		if len(f.content) == 0 {
+			f.content = appendReading(read, s)
+		}
+	}
+}
+
+// enclose notes an enclosure. Queries are left out: addresses of media are often
+// signed anew.
+func (f *facts) enclose(address string) {
+	address, _, _ = strings.Cut(strings.TrimSpace(address), "?")
+	f.enclosures = appendField(f.enclosures, []byte(dropScheme(address)))
+}
+
+// appendField appends one of several values.
+func appendField(dst, value []byte) []byte {
+	if len(value) == 0 {
+		return dst
+	}
+	return append(append(dst, value...), 0)
+}

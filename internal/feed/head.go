@@ -1,0 +1,319 @@
+package feed
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ReadHead reads a head by itself; like ReadItem it trusts nobody.
+func ReadHead(format Format, raw []byte) (Head, error) {
+	h, err := readHead(format, raw)
+	if err != nil {
+		return Head{}, fmt.Errorf("read head: %w", err)
+	}
+	return h, nil
+}
+
+func readHead(format Format, raw []byte) (Head, error) {
+	if len(raw) > MaxHead {
+		return Head{}, fmt.Errorf("%w: %d bytes", ErrLimit, len(raw))
+	}
+	if err := checkCharacters(raw); err != nil {
+		return Head{}, err
+	}
+	if format == JSON {
+		if err := checkJSON(raw); err != nil {
+			return Head{}, err
+		}
+		return readHeadJSON(raw)
+	}
+	err := checkElement(raw, nil, func(local []byte, uri string) error {
+		if f, err := rooted(local, uri); err != nil || f != format {
+			return fmt.Errorf("%w: <%s>", ErrBroken, clip(local))
+		}
+		return nil
+	})
+	if err != nil {
+		return Head{}, err
+	}
+	return readHeadXML(format, raw)
+}
+
+// readHeadXML reads a tidy document without items.
+func readHeadXML(format Format, raw []byte) (Head, error) {
+	h := Head{Format: format, Raw: raw}
+	outer := 1 // depth of what is around the items
+	for w := walk(raw, nil); w.step(); {
+		switch {
+		case w.starts() && outer == 1 && format != Atom && w.depth() == 2 && w.container():
+			outer = 2
+		case w.ends() && h.At == 0 && (w.depth() == 1 || format == RSS && w.depth() == outer):
+			if w.latest.empty {
+				return h, fmt.Errorf("%w: no place for items", ErrBroken)
+			}
+			h.At, h.scope = w.latest.start, slices.Clone(w.scope)
+		}
+	}
+	w := headWalk(format, raw)
+	for w.next() {
+		switch w.name {
+		case "title":
+			w.first(&h.Title)
+		case "description", "subtitle", "tagline":
+			w.first(&h.Description)
+		case "link":
+			if w.rel == "" || w.rel == "alternate" {
+				w.first(&h.Link)
+			}
+		case "language":
+			w.first(&h.Language)
+		}
+	}
+	if h.Language == "" {
+		h.Language = h.scope.value("xml:lang")
+	}
+	return h, nil
+}
+
+// A headWalker goes through what a head says, one child at a time. Of Atom's links
+// it takes the address for the text.
+type headWalker struct {
+	*walker
+	format Format
+	name   string // of a child: its local name, with "sy:" before it, or "" if nobody here knows it
+	rel    string
+	words  string
+	parts  []string // texts of the child's own children
+	outer  int
+}
+
+func headWalk(format Format, raw []byte) *headWalker {
+	return &headWalker{walker: walk(raw, nil), format: format, outer: 1}
+}
+
+func (w *headWalker) next() bool {
+	var text, part strings.Builder
+	for w.step() {
+		switch {
+		case w.starts() && w.outer == 1 && w.format != Atom && w.depth() == 2 && w.container():
+			w.outer = 2
+		case w.ends() && w.depth() == w.outer && w.outer == 2:
+			w.outer = 3 // nothing more: a second channel, RSS 1.0's image
+		case w.starts() && w.depth() == w.outer+1:
+			w.enter()
+			text.Reset()
+		case w.ends() && w.depth() == w.outer+1:
+			if w.words == "" {
+				w.words = strings.Join(strings.Fields(text.String()), " ")
+			}
+			return true
+		case w.starts():
+			part.Reset()
+		case w.ends() && w.depth() == w.outer+2 && len(w.parts) < 32:
+			w.parts = append(w.parts, strings.TrimSpace(part.String()))
+		case !w.starts() && !w.ends() && w.depth() > w.outer && w.name != "" && text.Len() < maxField:
+			text.WriteString(w.text())
+			part.WriteString(w.text())
+		}
+	}
+	return false
+}
+
+func (w *headWalker) enter() {
+	w.name, w.rel, w.words, w.parts = "", "", "", nil
+	switch own := w.open[0].uri; {
+	case w.uri == nsSy:
+		w.name = "sy:" + string(w.local)
+	case w.uri == "" || w.uri == own || isAtom(w.uri) || w.uri == w.open[w.depth()-2].uri,
+		w.uri == nsDC && string(w.local) == "language":
+		w.name = string(w.local)
+	}
+	if href, ok := w.attr("href"); ok && w.name == "link" {
+		w.rel, w.words = w.value("rel"), unescape(href)
+	}
+}
+
+// first sets what is not set yet.
+func (w *headWalker) first(s *string) {
+	if *s == "" {
+		*s = clipString(w.words)
+	}
+}
+
+func clipString(s string) string {
+	if len(s) > maxField {
+		s = s[:maxField]
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// readHeadJSON reads a JSON Feed without items.
+func readHeadJSON(raw []byte) (Head, error) {
+	h := Head{Format: JSON, Raw: raw}
+	if raw[0] != '{' || raw[len(raw)-1] != '}' {
+		return h, fmt.Errorf("%w: no object", ErrBroken)
+	}
+	members(raw, func(m member) {
+		if m.name == "items" {
+			h.At = 0
+			if string(raw[m.value:m.end]) == "[]" {
+				h.At = m.value + 1
+			}
+		}
+	})
+	if h.At == 0 {
+		return h, fmt.Errorf("%w: no place for items", ErrBroken)
+	}
+	get := membersOf(raw)
+	for name, p := range map[string]*string{
+		"title": &h.Title, "home_page_url": &h.Link, "description": &h.Description, "language": &h.Language,
+	} {
+		*p = clipString(stringOf(get[name]))
+	}
+	return h, nil
+}
+
+// hints reads what a head says about when and where to ask.
+func (h *Head) hints() (hints Hints, links Links) {
+	if h.Format == JSON {
+		get := membersOf(h.Raw)
+		links.Self = stringOf(get["feed_url"])
+		for _, hub := range objectsOf(get["hubs"]) {
+			links.Hubs = append(links.Hubs, stringOf(hub["url"]))
+		}
+		return hints, links
+	}
+	period, frequency := time.Duration(0), 1
+	for w := headWalk(h.Format, h.Raw); w.next(); {
+		switch w.name {
+		case "ttl":
+			hints.TTL = time.Duration(number(w.words)) * time.Minute
+		case "sy:updatePeriod":
+			period = periods[strings.ToLower(w.words)]
+		case "sy:updateFrequency":
+			frequency = max(1, number(w.words))
+		case "sy:updateBase":
+			hints.Base, _ = time.Parse(time.RFC3339, w.words)
+		case "skipHours":
+			for _, hour := range w.parts {
+				if n, err := strconv.Atoi(hour); err == nil && n >= 0 && n <= 24 {
+					hints.SkipHours |= 1 << (n % 24)
+				}
+			}
+		case "skipDays":
+			for day := time.Sunday; day <= time.Saturday; day++ {
+				if slices.Contains(w.parts, day.String()) {
+					hints.SkipDays |= 1 << day
+				}
+			}
+		case "link":
+			switch {
+			case w.rel == "self" && links.Self == "":
+				links.Self = clipString(w.words)
+			case w.rel == "hub":
+				links.Hubs = append(links.Hubs, clipString(w.words))
+			}
+		}
+	}
+	hints.Period = period / time.Duration(frequency)
+	return hints, links
+}
+
+var periods = map[string]time.Duration{
+	"hourly": time.Hour, "daily": 24 * time.Hour, "weekly": 7 * 24 * time.Hour,
+	"monthly": 30 * 24 * time.Hour, "yearly": 365 * 24 * time.Hour,
+}
+
+// number reads a count; what is none, or absurd, is 0.
+func number(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 1e6 {
+		return 0
+	}
+	return n
+}
+
+// volatile are the parts of a head that change without anything being new.
+var volatile = map[string]bool{
+	"lastBuildDate": true, "pubDate": true, "updated": true, "modified": true, "date": true,
+	"ttl": true, "generator": true, "skipHours": true, "skipDays": true, "cloud": true,
+	"updatePeriod": true, "updateFrequency": true, "updateBase": true, "generatorAgent": true,
+	"items": true, "feed_url": true, "hubs": true, "next_url": true,
+}
+
+// Hash stands for the head without its volatile parts.
+func (h *Head) Hash() Hash {
+	const version = "tidings/head-hash/1"
+	if h.Format == JSON {
+		get := membersOf(h.Raw)
+		var parts [][]byte
+		for _, name := range sortedKeys(get) {
+			if !volatile[name] {
+				parts = append(parts, []byte(name), get[name])
+			}
+		}
+		return digest(version, parts...)
+	}
+	var (
+		d    = sha256.New()
+		skip = 0 // depth of the volatile element that is open
+		text []byte
+	)
+	d.Write([]byte(version))
+	for w := walk(h.Raw, nil); w.step(); {
+		switch {
+		case skip != 0:
+			if w.ends() && w.depth() == skip {
+				skip = 0
+			}
+		case w.starts() && w.depth() > 1 && (volatile[string(w.local)] || string(w.local) == "link" && isOwn(w.value("rel"))):
+			skip = w.depth()
+		case w.starts():
+			sum := digest("element", append([][]byte{text, []byte(w.uri), w.local}, w.sortedAttrs()...)...)
+			d.Write(sum[:])
+			text = text[:0]
+		case w.ends():
+			sum := digest("end", text)
+			d.Write(sum[:])
+			text = text[:0]
+		default:
+			text = appendLetters(text, w.text())
+		}
+	}
+	return Hash(d.Sum(nil))
+}
+
+// isOwn tells links that say where a document is found, not what it is.
+func isOwn(rel string) bool { return rel == "self" || rel == "hub" }
+
+func sortedKeys(m map[string][]byte) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// sortedAttrs are the names and values of the last start tag, whatever their order
+// and prefixes.
+func (w *walker) sortedAttrs() [][]byte {
+	var list [][]byte
+	for _, a := range w.attrs {
+		if _, ok := declared(a.name); ok {
+			continue
+		}
+		name := string(a.name)
+		if prefix, local, _ := split(a.name); prefix != nil {
+			name = w.scope.uri(prefix) + " " + string(local)
+		}
+		list = append(list, []byte(name+"\x00"+unescape(a.value)))
+	}
+	slices.SortFunc(list, bytes.Compare)
+	return list
+}

@@ -1,0 +1,167 @@
+package feed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/metrics"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fill repeats s between begin and end until the document has MaxDocument bytes.
+func fill(begin, s, end string) []byte {
+	n := (MaxDocument - len(begin) - len(end)) / len(s)
+	return []byte(begin + strings.Repeat(s, n) + end)
+}
+
+// Documents made to cost their reader as much as they can.
+var hostile = []struct {
+	name string
+	doc  func() []byte
+	want error // nil: it is a feed
+}{
+	{"a million empty items", func() []byte { return fill("<rss><channel>", "<item/>", "</channel></rss>") }, nil},
+	{"2,000 items with a guid in common", func() []byte {
+		return fill("<rss><channel>", "<item><guid>x</guid><title>"+strings.Repeat("y", 5000)+"</title></item>", "</channel></rss>")
+	}, nil},
+	{"2,000 items of 5 KB", func() []byte {
+		var b bytes.Buffer
+		b.WriteString("<rss><channel>")
+		for i := range MaxItems {
+			fmt.Fprintf(&b, "<item><guid>%d</guid><description>%s</description></item>", i, strings.Repeat("&lt;p&gt;word <![CDATA[<a href='x?y'>]]>", 120))
+		}
+		b.WriteString("</channel></rss>")
+		return b.Bytes()
+	}, nil},
+	{"a million nested tags", func() []byte { return fill("<rss><channel><item>", "<b>", "") }, ErrLimit},
+	{"a million attributes", func() []byte { return fill("<rss><channel ", "a='' ", "></channel></rss>") }, ErrLimit},
+	{"elements with many attributes", func() []byte {
+		var attrs strings.Builder
+		for i := range maxAttributes {
+			fmt.Fprintf(&attrs, " a%d=''", i)
+		}
+		return fill("<rss><channel>", "<x"+attrs.String()+"/>", "</channel></rss>")
+	}, nil},
+	{"elements with many namespaces", func() []byte {
+		var attrs strings.Builder
+		for i := range maxAttributes - 1 {
+			fmt.Fprintf(&attrs, " xmlns:a%d='u'", i)
+		}
+		return fill("<rss><channel"+attrs.String()+">", "<a0:x a1:x=''/>", "</channel></rss>")
+	}, nil},
+	{"one text", func() []byte {
+		return fill("<rss><channel><item><description>", "x", "</description></item></channel></rss>")
+	}, nil},
+	{"one text of unknown entities", func() []byte {
+		return fill("<rss><channel><item><description>", "&x;", "</description></item></channel></rss>")
+	}, ErrLimit},
+	{"one text of '<'", func() []byte {
+		return fill("<rss><channel><item><description>", "< ", "</description></item></channel></rss>")
+	}, ErrLimit},
+	{"one name", func() []byte { return fill("<rss><channel><", "x", "/></channel></rss>") }, nil},
+	{"one comment", func() []byte { return fill("<rss><channel><!--", "-", " --></channel></rss>") }, nil},
+	{"quotes that do not end", func() []byte { return fill("<rss><channel>", "<x a='", "") }, ErrLimit},
+	{"end tags without start", func() []byte { return fill("<rss><channel>", "</b>", "</channel></rss>") }, nil},
+	{"start tags without end", func() []byte {
+		return fill("<rss><channel>", "<p><b><i></p>", "</channel></rss>")
+	}, ErrLimit},
+	{"items without end", func() []byte { return fill("<rss><channel>", "<item>", "</channel></rss>") }, ErrLimit},
+	{"prefixes nobody declares", func() []byte {
+		var b bytes.Buffer
+		for i := range 500_000 {
+			fmt.Fprintf(&b, "<p%d:x/>", i)
+		}
+		return []byte("<rss><channel>" + b.String() + "</channel></rss>")
+	}, ErrBroken},
+	{"an entity bomb", func() []byte {
+		bomb := `<!ENTITY a "aaaaaaaaaa">`
+		for c := 'b'; c < 'k'; c++ {
+			bomb += fmt.Sprintf(`<!ENTITY %c "%s">`, c, strings.Repeat(fmt.Sprintf("&%c;", c-1), 10))
+		}
+		return []byte("<!DOCTYPE rss [" + bomb + "]><rss><channel><title>&j;</title></channel></rss>")
+	}, nil},
+	{"a document type", func() []byte { return fill("<!DOCTYPE rss [", "<!ENTITY a 'a'>", "]><rss><channel/></rss>") }, nil},
+	{"a head", func() []byte { return fill("<rss><channel>", "<title>x</title>", "</channel></rss>") }, nil},
+	{"white space", func() []byte { return fill("", " ", "") }, ErrEmpty},
+	{"torn UTF-8", func() []byte { return fill("<rss><channel><title>", "é\xff", "</title></channel></rss>") }, ErrLimit},
+	{"bytes of no charset", func() []byte { return fill("<rss><channel><title>", "\xff", "</title></channel></rss>") }, ErrLimit},
+	{"HTML in many items", func() []byte {
+		return fill("<rss><channel>", "<item><description><![CDATA["+strings.Repeat("<p a=b c=d>&amp;<a href=x", 200)+"]]></description></item>", "</channel></rss>")
+	}, nil},
+	{"items of many children", func() []byte {
+		return fill("<rss><channel>", "<item>"+strings.Repeat("<a/>", MaxItem/3)+"</item>", "</channel></rss>")
+	}, nil},
+	{"more than the limit", func() []byte { return make([]byte, MaxDocument+1) }, ErrLimit},
+
+	{"JSON with a million items", func() []byte { return fill(`{"title":"x","items":[`, `{},`, `{}]}`) }, nil},
+	{"JSON with a million members", func() []byte { return fill(`{"title":"x","items":[],`, `"a":1,`, `"b":1}`) }, nil},
+	{"JSON with large items", func() []byte {
+		return fill(`{"title":"x","items":[`, `{"content_html":"`+strings.Repeat("x", MaxItem)+`"},`, `{}]}`)
+	}, nil},
+	{"deep JSON", func() []byte { return fill(`{"title":"x","items":`, `[`, ``) }, ErrLimit},
+	{"one JSON string", func() []byte { return fill(`{"title":"`, `\u0041`, `","items":[]}`) }, nil},
+	{"JSON that does not end", func() []byte { return fill(`{"title":"x","items":[`, `{},`, ``) }, ErrTruncated},
+}
+
+// No document costs more than a second and 128 MiB. The test allows three
+// seconds, because the machine may do other things at the same time.
+func TestNoDocumentCostsMuch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("reads a few hundred megabytes")
+	}
+	for _, c := range hostile {
+		t.Run(c.name, func(t *testing.T) {
+			doc := c.doc()
+			took, peak, f, err := cost(doc)
+			if !errors.Is(err, c.want) || err != nil && c.want == nil {
+				t.Errorf("error %v, want %v", err, c.want)
+			}
+			if err == nil && len(f.Items) > MaxItems {
+				t.Errorf("%d items", len(f.Items))
+			}
+			t.Logf("%.0f ms, %d MiB", 1000*took.Seconds(), peak>>20)
+			if took > 3*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if peak > 128<<20 {
+				t.Errorf("used %d MiB", peak>>20)
+			}
+		})
+	}
+}
+
+// cost reads a document and measures how long it takes, and how large the heap
+// grows beyond the document.
+func cost(doc []byte) (time.Duration, uint64, *Feed, error) {
+	runtime.GC()
+	before := heap()
+	stop, peak := make(chan struct{}), make(chan uint64)
+	go func() {
+		most := before
+		tick := time.NewTicker(5 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			most = max(most, heap())
+			select {
+			case <-tick.C:
+			case <-stop:
+				peak <- most - before
+				return
+			}
+		}
+	}()
+	began := time.Now()
+	f, err := Parse(doc, "")
+	took := time.Since(began)
+	close(stop)
+	return took, <-peak, f, err
+}
+
+func heap() uint64 {
+	s := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
+	metrics.Read(s)
+	return s[0].Value.Uint64()
+}

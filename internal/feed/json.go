@@ -1,0 +1,264 @@
+package feed
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// JSON is read by hand as far as slicing goes, so that items keep their bytes
+// and a million of them cost nothing; encoding/json has said before that the
+// document is right.
+
+// checkJSON tells whether doc is one JSON value.
+func checkJSON(doc []byte) error {
+	depth, quoted := 0, false
+	for i := 0; i < len(doc); i++ {
+		switch c := doc[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			if depth++; depth > maxDepth {
+				return fmt.Errorf("%w: more than %d values within each other", ErrLimit, maxDepth)
+			}
+		case c == '}' || c == ']':
+			depth--
+		}
+	}
+	if json.Valid(doc) {
+		return nil
+	}
+	var value json.RawMessage
+	err := json.Unmarshal(doc, &value)
+	if depth > 0 || quoted {
+		return fmt.Errorf("%w: inside JSON", ErrTruncated)
+	}
+	if wrong := (*json.SyntaxError)(nil); errors.As(err, &wrong) {
+		return fmt.Errorf("%w: JSON, at byte %d: %w", ErrBroken, wrong.Offset, err)
+	}
+	return fmt.Errorf("%w: JSON: %w", ErrBroken, err)
+}
+
+// A member of an object, by its places in the document.
+type member struct {
+	name                      string
+	start, value, end, behind int // of the name, of the value, behind the value, behind the comma if there is one
+}
+
+// members calls each for the members of the object that doc begins with.
+func members(doc []byte, each func(member)) {
+	i := jsonSpace(doc, 1)
+	for doc[i] != '}' {
+		m := member{start: i}
+		i = skipValue(doc, i)
+		m.name = stringOf(doc[m.start:i])
+		i = jsonSpace(doc, i) + 1 // :
+		m.value = jsonSpace(doc, i)
+		m.end = skipValue(doc, m.value)
+		i = jsonSpace(doc, m.end)
+		m.behind = m.end
+		if doc[i] == ',' {
+			i++
+			m.behind = i
+		}
+		each(m)
+		i = jsonSpace(doc, i)
+	}
+}
+
+// elements calls each for the elements of the array that doc begins with.
+func elements(doc []byte, each func(value []byte)) {
+	i := jsonSpace(doc, 1)
+	for doc[i] != ']' {
+		after := skipValue(doc, i)
+		each(doc[i:after:after])
+		i = jsonSpace(doc, after)
+		if doc[i] == ',' {
+			i = jsonSpace(doc, i+1)
+		}
+	}
+}
+
+func jsonSpace(doc []byte, i int) int { return i + spaceLen(doc[i:]) }
+
+// skipValue returns where the value at i ends.
+func skipValue(doc []byte, i int) int {
+	depth := 0
+	for {
+		switch doc[i] {
+		case '"':
+			for i++; doc[i] != '"'; i++ {
+				if doc[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case '{', '[':
+			depth++
+			i++
+		case '}', ']':
+			depth--
+			i++
+		case ',', ':', ' ', '\t', '\n', '\r':
+			i++
+		default:
+			for i < len(doc) && !strings.ContainsRune(",:]} \t\r\n", rune(doc[i])) {
+				i++
+			}
+		}
+		if depth == 0 {
+			return i
+		}
+	}
+}
+
+// sliceJSON cuts a JSON Feed into its items and its head.
+func sliceJSON(doc []byte) (Head, []Item, repairs, error) {
+	var bad repairs
+	doc = bytes.TrimSpace(doc)
+	if err := checkJSON(doc); err != nil {
+		return Head{}, nil, bad, err
+	}
+	if doc[0] != '{' {
+		return Head{}, nil, bad, fmt.Errorf("%w: JSON, but no object", ErrNotFeed)
+	}
+	var list *member
+	named := false
+	members(doc, func(m member) {
+		switch m.name {
+		case "items":
+			list = &m
+		case "version":
+			named = named || strings.Contains(stringOf(doc[m.value:m.end]), "jsonfeed.org/version")
+		case "title":
+			named = named || stringOf(doc[m.value:m.end]) != ""
+		}
+	})
+	if list == nil || doc[list.value] != '[' || !named {
+		return Head{}, nil, bad, fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
+	}
+	var items []Item
+	elements(doc[list.value:list.end], func(raw []byte) {
+		switch {
+		case raw[0] != '{':
+			bad |= badItems
+			return
+		case len(items) == MaxItems:
+			bad |= manyItems
+			return
+		case len(raw) > MaxItem:
+			bad |= largeItems
+			if raw = shortenJSON(raw); raw == nil {
+				return
+			}
+		}
+		items = append(items, Item{Format: JSON, Raw: raw})
+	})
+	raw := make([]byte, 0, len(doc)-(list.end-list.value)+len("[]"))
+	raw = append(raw, doc[:list.value]...)
+	raw = append(raw, "[]"...)
+	raw = append(raw, doc[list.end:]...)
+	head, err := readHeadJSON(raw)
+	if err == nil && len(raw) > MaxHead {
+		bad |= largeHead
+		head, err = plainHead(head)
+	}
+	return head, items, bad, err
+}
+
+// shortenJSON returns an item without its content, nil if it is still too large.
+func shortenJSON(raw []byte) []byte {
+	out := []byte{'{'}
+	members(raw, func(m member) {
+		if m.end-m.start > MaxItem/8 {
+			return
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, raw[m.start:m.end]...)
+	})
+	if len(out) >= MaxItem {
+		return nil
+	}
+	return append(out, '}')
+}
+
+// factsOfJSON reads an item.
+func factsOfJSON(raw []byte) facts {
+	var f facts
+	get := membersOf(raw)
+	text := func(name string) string { return strings.TrimSpace(stringOf(get[name])) }
+	f.id, f.link, f.title, f.date = text("id"), text("url"), text("title"), text("date_published")
+	f.summary = appendReading(nil, text("summary"))
+	f.content = appendReading(nil, text("content_html"))
+	if len(f.content) == 0 {
+		f.content = appendLetters(nil, text("content_text"))
+	}
+	for _, a := range authorsOf(get) {
+		f.author = appendField(f.author, appendLetters(nil, a))
+	}
+	for _, a := range objectsOf(get["attachments"]) {
+		f.enclose(stringOf(a["url"]))
+	}
+	return f
+}
+
+// authorsOf are the names of an item's or a feed's authors, by JSON Feed 1.1
+// or 1.0.
+func authorsOf(get map[string][]byte) (names []string) {
+	list := objectsOf(get["authors"])
+	if len(list) == 0 && len(get["author"]) > 0 && get["author"][0] == '{' {
+		list = append(list, membersOf(get["author"]))
+	}
+	for _, a := range list {
+		if name := stringOf(a["name"]); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// membersOf returns the values of an object's members; of several of one name the
+// last counts.
+func membersOf(raw []byte) map[string][]byte {
+	get := map[string][]byte{}
+	members(raw, func(m member) { get[m.name] = raw[m.value:m.end] })
+	return get
+}
+
+// objectsOf returns the objects in an array, if it is one.
+func objectsOf(raw []byte) (list []map[string][]byte) {
+	if len(raw) > 0 && raw[0] == '[' {
+		elements(raw, func(value []byte) {
+			if value[0] == '{' && len(list) < maxObjects {
+				list = append(list, membersOf(value))
+			}
+		})
+	}
+	return list
+}
+
+// stringOf returns a string, or a number as it is written, as JSON Feed asks of
+// readers for ids; "" for anything else.
+func stringOf(raw []byte) string {
+	if len(raw) == 0 {
+		return ""
+	}
+	switch c := raw[0]; {
+	case c == '"' && bytes.IndexByte(raw, '\\') < 0:
+		return string(raw[1 : len(raw)-1])
+	case c == '"':
+		var s string
+		_ = json.Unmarshal(raw, &s) // the document was found right
+		return s
+	case c == '-' || '0' <= c && c <= '9':
+		return string(raw)
+	}
+	return ""
+}

@@ -1,0 +1,148 @@
+package feed
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Parse reads a document as it came from its origin. contentType is the HTTP header
+// of that name, "" if there was none.
+func Parse(doc []byte, contentType string) (*Feed, error) {
+	doc, bad, err := decode(doc, contentType)
+	if err != nil {
+		return nil, fmt.Errorf("read feed: %w", err)
+	}
+	var f Feed
+	var more repairs
+	if at := spaceLen(doc); at < len(doc) && (doc[at] == '{' || doc[at] == '[') {
+		f.Head, f.Items, more, err = sliceJSON(doc)
+	} else {
+		f.Head, f.Items, more, err = readXML(doc)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read feed: %w", err)
+	}
+	f.Hints, f.Links = f.Head.hints()
+	all := make([]facts, len(f.Items))
+	for i := range f.Items {
+		all[i] = f.Items[i].facts()
+	}
+	var twins repairs
+	f.Items, twins = identify(f.Items, all)
+	f.Repaired = (bad | more | twins).String()
+	return &f, nil
+}
+
+func readXML(doc []byte) (Head, []Item, repairs, error) {
+	doc, bad, err := tidy(doc, nil, func(local []byte, uri string) error {
+		_, err := rooted(local, uri)
+		return err
+	})
+	if err != nil {
+		return Head{}, nil, bad, err
+	}
+	head, items, more, err := sliceXML(doc)
+	return head, items, bad | more, err
+}
+
+// ReadItem reads an item by itself: what somebody sliced before, who need not be
+// trusted. It accepts nothing that has to be repaired, and gives the identity
+// and hash that Parse gave.
+func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, error) {
+	it := Item{Format: format, Apart: apart, Raw: raw, Scope: outer}
+	if err := it.check(); err != nil {
+		return Item{}, fmt.Errorf("read item: %w", err)
+	}
+	f := it.facts()
+	it.Hash = f.hash()
+	it.ID = f.identity(it.Hash, apart)
+	return it, nil
+}
+
+// facts reads an item that was found right.
+func (it *Item) facts() facts {
+	if it.Format == JSON {
+		return factsOfJSON(it.Raw)
+	}
+	return factsOfXML(it.Raw, it.Scope)
+}
+
+// check tells whether an item can be what Parse makes.
+func (it *Item) check() error {
+	switch {
+	case it.Format < RSS || it.Format > JSON:
+		return fmt.Errorf("%w: format %d", ErrBroken, it.Format)
+	case len(it.Raw) > MaxItem:
+		return fmt.Errorf("%w: %d bytes", ErrLimit, len(it.Raw))
+	case it.Apart > maxApart:
+		return fmt.Errorf("%w: %d facts beyond an id", ErrBroken, it.Apart)
+	case len(it.Scope) > MaxScope:
+		return fmt.Errorf("%w: %d bindings from outside", ErrLimit, len(it.Scope))
+	}
+	for i, b := range it.Scope {
+		if len(b.Prefix) > maxField || len(b.URI) > maxField || i > 0 && b.Prefix <= it.Scope[i-1].Prefix {
+			return fmt.Errorf("%w: bindings from outside", ErrBroken)
+		}
+		if err := b.check(); err != nil {
+			return err
+		}
+	}
+	if it.Format == JSON {
+		switch err := checkJSON(it.Raw); {
+		case err != nil:
+			return err
+		case it.Raw[0] != '{' || it.Raw[len(it.Raw)-1] != '}':
+			return fmt.Errorf("%w: no object", ErrBroken)
+		case len(it.Scope) > 0:
+			return fmt.Errorf("%w: JSON with namespaces", ErrBroken)
+		}
+		return checkCharacters(it.Raw)
+	}
+	return checkElement(it.Raw, scopeOf(it.Scope), func(local []byte, uri string) error {
+		if !isItem(it.Format, local, uri) {
+			return fmt.Errorf("%w: <%s>", ErrBroken, clip(local))
+		}
+		return nil
+	})
+}
+
+// check tells whether a binding can stand in a start tag.
+func (b Binding) check() error {
+	if b.Prefix == "xml:base" || b.Prefix == "xml:lang" {
+		return checkCharacters([]byte(b.URI))
+	}
+	a := attribute{[]byte("xmlns"), []byte(escape(b.URI))}
+	if b.Prefix != "" {
+		a.name = []byte("xmlns:" + b.Prefix)
+	}
+	_, sloppy := tidyDeclarations([]attribute{a})
+	if sloppy || nameLen([]byte(b.Prefix)) != len(b.Prefix) || strings.Contains(b.Prefix, ":") {
+		return fmt.Errorf("%w: a prefix that cannot be bound", ErrBroken)
+	}
+	return checkCharacters([]byte(b.URI))
+}
+
+func checkCharacters(b []byte) error {
+	if _, dropped := dropImpossible(b); dropped {
+		return fmt.Errorf("%w: impossible characters", ErrBroken)
+	}
+	return nil
+}
+
+// checkElement tells whether raw is one element that needs no repair.
+func checkElement(raw []byte, outer scope, rooted func(local []byte, uri string) error) error {
+	if err := checkCharacters(raw); err != nil {
+		return err
+	}
+	inner := len(outer)
+	tidied, bad, err := tidy(raw, outer[:inner:inner], rooted)
+	switch {
+	case err != nil:
+		return err
+	case bad != 0:
+		return fmt.Errorf("%w: %s", ErrBroken, bad)
+	case len(tidied) != len(raw):
+		return fmt.Errorf("%w: more than one element", ErrBroken)
+	}
+	return nil
+}

@@ -1,0 +1,305 @@
+package feed
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// rss is a document with items of one text each.
+func rss(items ...string) string {
+	return `<rss version="2.0"><channel><title>T</title>` + strings.Join(items, "\n") + `</channel></rss>`
+}
+
+func parse(t testing.TB, doc string) *Feed {
+	t.Helper()
+	f, err := Parse([]byte(doc), "")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, doc)
+	}
+	return f
+}
+
+func TestWhatIsNoFeedSaysWhy(t *testing.T) {
+	for _, c := range []struct {
+		doc  string
+		kind error
+		says string
+	}{
+		{"", ErrEmpty, "empty document"},
+		{" \n", ErrEmpty, "nothing in it"},
+		{"<?xml version='1.0'?><!-- soon -->", ErrEmpty, "nothing in it"},
+		{"<!DOCTYPE html><title>Log in", ErrNotFeed, "an HTML page"},
+		{"<HTML><body>404", ErrNotFeed, "an HTML page"},
+		{"<html xmlns='http://www.w3.org/1999/xhtml'/>", ErrNotFeed, "an HTML page"},
+		{"Service unavailable", ErrNotFeed, `it begins with "Service unavailable"`},
+		{"<opml/>", ErrNotFeed, "a document of <opml>"},
+		{"<entry xmlns='http://www.w3.org/2005/Atom'/>", ErrNotFeed, "a document of <entry>"},
+		{`{"error":"no"}`, ErrNotFeed, "JSON, but no JSON Feed"},
+		{`[1]`, ErrNotFeed, "JSON, but no object"},
+
+		{"<rss><channel><item><title>x", ErrTruncated, "inside <title>"},
+		{"<rss><channel><item><title>x</title></item>", ErrTruncated, "inside <channel>"},
+		{"<rss><channel></channel", ErrTruncated, "in an end tag"},
+		{"<rss><channel><!-- ", ErrTruncated, "in a comment"},
+		{"<rss><channel><title><![CDATA[x", ErrTruncated, "in a CDATA section"},
+		{"<?xml ", ErrTruncated, "in a processing instruction"},
+		{"<!DOCTYPE rss [", ErrTruncated, "in a document type declaration"},
+		{"<rss vers", ErrTruncated, "in a tag"},
+		{`{"title":"x","items":[{"id":"1"},`, ErrTruncated, "inside JSON"},
+		{`{"title":"x","items":[{"id":"1`, ErrTruncated, "inside JSON"},
+
+		{"<rss><channel><item></channel></rss>", ErrBroken, "<channel> ends inside <item>"},
+		{`{"title":"x","items":[}]}`, ErrBroken, "JSON, at byte 23"},
+		{`{"title":"x","items":[]} x`, ErrBroken, "JSON"},
+	} {
+		f, err := Parse([]byte(c.doc), "")
+		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v (%v), want %v: %s", c.doc, err, f, c.kind, c.says)
+		}
+	}
+}
+
+// Whatever is cut off the end of a feed: it never looks like a feed with fewer
+// items.
+func TestATruncatedFeedIsNoFeed(t *testing.T) {
+	for name, src := range sources {
+		src = strings.TrimSpace(src)
+		whole := parse(t, src)
+		for n := range len(src) {
+			if f, err := Parse([]byte(src[:n]), ""); err == nil {
+				t.Errorf("%s: %d of %d bytes are a feed of %d items, of %d", name, n, len(src), len(f.Items), len(whole.Items))
+			}
+		}
+	}
+}
+
+func TestCharsets(t *testing.T) {
+	const doc = "<rss><channel><title>%s</title></channel></rss>"
+	utf16 := func(s string, big bool) string {
+		var b []byte
+		for _, r := range s {
+			if big {
+				b = append(b, byte(r>>8), byte(r))
+			} else {
+				b = append(b, byte(r), byte(r>>8))
+			}
+		}
+		return string(b)
+	}
+	prolog := func(charset, title string) string {
+		return "<?xml version='1.0' encoding='" + charset + "'?>" + fmt.Sprintf(doc, title)
+	}
+	plain := fmt.Sprintf(doc, "é")
+	for _, c := range []struct {
+		name, doc, contentType, title, repaired string
+	}{
+		{"nothing said", plain, "", "é", ""},
+		{"nothing said, and no UTF-8", fmt.Sprintf(doc, "\xe9"), "", "é", "charset"},
+		{"mark", "\xef\xbb\xbf" + prolog("latin1", "é"), "text/xml; charset=koi8-r", "é", ""},
+		{"UTF-16 mark", "\xff\xfe" + utf16(plain, false), "", "é", ""},
+		{"UTF-16 mark, other end", "\xfe\xff" + utf16(plain, true), "", "é", ""},
+		{"UTF-16 without mark", utf16(prolog("utf-16", "é"), true), "", "é", ""},
+		{"header before prolog", prolog("koi8-r", "\xe9"), `text/xml; charset="ISO-8859-1"`, "é", ""},
+		{"prolog", prolog("iso-8859-15", "\xa4"), "text/xml", "€", ""},
+		{"prolog, Chinese", prolog("gb2312", "\xd0\xc2"), "", "新", ""},
+		{"unknown header, prolog", prolog("latin1", "\xe9"), "text/xml; charset=klingon", "é", ""},
+		{"header says UTF-8, prolog is right", prolog("windows-1251", "\xe9"), "text/xml; charset=utf-8", "й", ""},
+		{"says UTF-8, is not", prolog("utf-8", "\xe9"), "", "é", "charset"},
+		{"says UTF-16, is not", prolog("utf-16", "é"), "", "é", "charset"},
+		{"torn", prolog("utf-8", "ééé\xc3"), "", "ééé\ufffd", "impossible characters"},
+		{"controls", fmt.Sprintf(doc, "a\x00\x0b\ufffeb"), "", "ab", "impossible characters"},
+	} {
+		f, err := Parse([]byte(c.doc), c.contentType)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if f.Head.Title != c.title || (f.Repaired == "") != (c.repaired == "") || !strings.Contains(f.Repaired, c.repaired) {
+			t.Errorf("%s: title %q, repaired %q; want %q, %q", c.name, f.Head.Title, f.Repaired, c.title, c.repaired)
+		}
+	}
+}
+
+func TestRepairs(t *testing.T) {
+	for _, c := range []struct{ item, want, repaired string }{
+		{"<a>x</a>", "<a>x</a>", ""},
+		{"<a b='x>y' c=\"'\"/>", "<a b='x>y' c=\"'\"/>", ""},
+		{"<a><![CDATA[<&]]></a><!-- < & --><?php < ?>", "<a><![CDATA[<&]]></a><!-- < & --><?php < ?>", ""},
+		{"&amp;&#233;&#xe9;&lt;", "&amp;&#233;&#xe9;&lt;", ""},
+		{"R&D &foo; &", "R&amp;D &amp;foo; &amp;", "&"},
+		{"&nbsp;&eacute;&ampx;", "\u00a0é&amp;ampx;", "&"},
+		{"&#0;&#xd800;&#99999999999;", "\ufffd\ufffd&amp;#99999999999;", "&"},
+		{"a < b <3 </> <", "a &lt; b &lt;3 &lt;/> &lt;", "&"},
+		{"]]>", "]]&gt;", "&"},
+		{"<a b=c d/>", `<a b="c" d="d"/>`, "tags"},
+		{"<a b='1'c='2' b='3'/>", `<a b="1" c="2"/>`, "tags"},
+		{"<a b='x<y&z\"'/>", `<a b="x&lt;y&amp;z&quot;"/>`, "tags"},
+		{"<a:b:c>x</a:b:c><:d/>", " x  ", "tags"},
+		{"<p>one<br>two</p>", "<p>one<br>two</br></p>", "tags"},
+		{"<b><i>x</b></i>", "<b><i>x</i></b> ", "tags"},
+		{"<a>x</a x>", "<a>x</a>", "tags"},
+		{"<!-- a -- b --><?xml x?><!DOCTYPE y>", "   ", "tags"},
+		{"]]<!-- -- -->>", "]] >", "tags"},
+		{"<media:x/>", "<media:x/>", "namespaces"},
+		{"<x xmlns:p=''/>", "<x/>", "tags"},
+		{"<x xmlns:p='u v' p:a='' xmlns:q='uv' q:a=''/>", `<x xmlns:p="uv" p:a="" xmlns:q="uv"/>`, "tags"},
+	} {
+		f, err := Parse([]byte(rss("<item>"+c.item+"</item>")), "")
+		if err != nil {
+			t.Errorf("%s: %v", c.item, err)
+			continue
+		}
+		if got := string(f.Items[0].Raw); got != "<item>"+c.want+"</item>" {
+			t.Errorf("%s: %s, want %s", c.item, got, c.want)
+		}
+		if (f.Repaired == "") != (c.repaired == "") || !strings.Contains(f.Repaired, c.repaired) {
+			t.Errorf("%s: repaired %q, want %q", c.item, f.Repaired, c.repaired)
+		}
+	}
+}
+
+func TestItemsAreExactSlices(t *testing.T) {
+	items := []string{
+		"<item  >\r\n<title >a</title\n> </item >", `<item a="1"/>`,
+		"<item><x:item xmlns:x='u'><item>inner</item></x:item><![CDATA[</item>]]><guid>2</guid></item>",
+	}
+	doc := []byte(rss(items...))
+	f, err := Parse(doc, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, it := range f.Items {
+		if string(it.Raw) != items[i] {
+			t.Errorf("item %d is %s, want %s", i, it.Raw, items[i])
+		}
+		if at := bytes.Index(doc, it.Raw); at < 0 || &doc[at] != &it.Raw[0] {
+			t.Errorf("item %d is a copy", i)
+		}
+	}
+	if len(f.Items) != len(items) || f.Repaired != "" {
+		t.Errorf("%d items, repaired %q", len(f.Items), f.Repaired)
+	}
+}
+
+func TestItemsOfEachFormat(t *testing.T) {
+	for name, want := range map[string]string{
+		"rss with extensions": "rss Second|First", "rss that is broken": "rss A < B & C", "rss 1.0": "rdf One",
+		"atom": "atom One|Zwei", "atom with prefixes": "atom P1", "atom that lacks": "atom |", "json": "json Seven \x00|",
+	} {
+		f := parse(t, sources[name])
+		var titles []string
+		for _, it := range f.Items {
+			m, err := it.Meaning("")
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			titles = append(titles, m.Title)
+		}
+		if got := f.Head.Format.String() + " " + strings.Join(titles, "|"); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestScopeHoldsWhatAnItemUsesFromOutside(t *testing.T) {
+	f := parse(t, `<a:feed xmlns:a="http://www.w3.org/2005/Atom" xmlns:b="u:b" xmlns:c="u:c" xmlns="u:d" xml:lang="en" xml:base="http://x/y/">
+<a:entry b:x="" xmlns:c="u:mine"><a:id>1</a:id><c:z/></a:entry><a:entry xml:lang="de"><z/></a:entry></a:feed>`)
+	atom, base, lang := Binding{"a", nsAtom}, Binding{"xml:base", "http://x/y/"}, Binding{"xml:lang", "en"}
+	for i, want := range [][]Binding{
+		{atom, {"b", "u:b"}, base, lang},
+		{{"", "u:d"}, atom, base, lang},
+	} {
+		if got := f.Items[i].Scope; !slices.Equal(got, want) {
+			t.Errorf("item %d: %v, want %v", i, got, want)
+		}
+	}
+}
+
+func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
+	big := strings.Repeat("x", MaxItem)
+	f := parse(t, rss("<item><guid>1</guid><description>"+big+"</description><title>T</title></item>",
+		"<item>"+big+"</item>", "<item><guid>2</guid></item>"))
+	if len(f.Items) != 2 || string(f.Items[0].Raw) != "<item><guid>1</guid><title>T</title></item>" {
+		t.Errorf("%d items, the first %.100s", len(f.Items), f.Items[0].Raw)
+	}
+	if !strings.Contains(f.Repaired, "too large") {
+		t.Errorf("repaired %q", f.Repaired)
+	}
+	f = parse(t, `{"title":"x","items":[{"id":"1","content_html":"`+big+`","url":"u"},{"id":"2"}, null, 3]}`)
+	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") {
+		t.Errorf("%d items, the first %.100s, repaired %q", len(f.Items), f.Items[0].Raw, f.Repaired)
+	}
+}
+
+func TestHeadIsTheDocumentWithoutItems(t *testing.T) {
+	for _, c := range []struct{ doc, want string }{
+		{rss("<item/> <item/>"), `<rss version="2.0"><channel><title>T</title>|</channel></rss>`},
+		{"<?xml version='1.0'?><!DOCTYPE rss><rss><channel/></rss><!-- x -->", "<rss><channel>|</channel></rss>"},
+		{"<rss><channel><item/><title>T</title> <item/></channel><x/></rss>", "<rss><channel><title>T</title>|</channel><x/></rss>"},
+		{"<feed xmlns='" + nsAtom + "'/>", "<feed xmlns='" + nsAtom + "'>|</feed>"},
+		{"<r:RDF xmlns:r='" + nsRDF + "'><channel><items><r:Seq/></items></channel><item/> <image/></r:RDF>",
+			"<r:RDF xmlns:r='" + nsRDF + "'><channel></channel> <image/>|</r:RDF>"},
+		{`{"items" : [{}, {}] , "title":"x"}`, `{"items" : [|] , "title":"x"}`},
+	} {
+		h := parse(t, c.doc).Head
+		if got := string(h.Raw[:h.At]) + "|" + string(h.Raw[h.At:]); got != c.want {
+			t.Errorf("%s:\n%s, want\n%s", c.doc, got, c.want)
+		}
+	}
+}
+
+func TestALargeHeadIsMadeAnew(t *testing.T) {
+	f := parse(t, "<rss><channel><title>T &amp; U</title><link>http://x/</link><x>"+strings.Repeat("y", MaxHead)+"</x><item/></channel></rss>")
+	if len(f.Head.Raw) > 1000 || f.Head.Title != "T & U" || f.Head.Link != "http://x/" || len(f.Items) != 1 {
+		t.Errorf("%.200s", f.Head.Raw)
+	}
+}
+
+func TestHeadSays(t *testing.T) {
+	f := parse(t, `<rss xmlns:sy="`+nsSy+`" xmlns:atom="`+nsAtom+`"><channel>
+<atom:link rel="self" href="http://x/feed"/><title> A
+ b </title><link>http://x/</link><description><![CDATA[<i>d</i>]]></description><language>de</language>
+<image><title>no</title><url>no</url></image>
+<ttl>90</ttl><skipHours><hour>0</hour><hour> 23 </hour><hour>x</hour></skipHours><skipDays><day>Sunday</day></skipDays>
+<sy:updatePeriod>daily</sy:updatePeriod><sy:updateFrequency>2</sy:updateFrequency><sy:updateBase>2026-01-01T00:00:00Z</sy:updateBase>
+<atom:link rel="hub" href="http://hub/"/></channel></rss>`)
+	h := f.Head
+	if h.Title != "A b" || h.Link != "http://x/" || h.Description != "<i>d</i>" || h.Language != "de" {
+		t.Errorf("head %q %q %q %q", h.Title, h.Link, h.Description, h.Language)
+	}
+	want := Hints{TTL: 90 * time.Minute, Period: 12 * time.Hour, Base: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), SkipHours: 1 | 1<<23, SkipDays: 1}
+	if f.Hints != want {
+		t.Errorf("hints %+v, want %+v", f.Hints, want)
+	}
+	if f.Links.Self != "http://x/feed" || !slices.Equal(f.Links.Hubs, []string{"http://hub/"}) {
+		t.Errorf("links %+v", f.Links)
+	}
+}
+
+func TestHeadHashIgnoresWhatIsVolatile(t *testing.T) {
+	head := func(s string) Hash {
+		h := parse(t, "<rss xmlns:a='"+nsAtom+"'><channel>"+s+"</channel></rss>").Head
+		return h.Hash()
+	}
+	base := head("<title>T</title><x a='1' b='2'/>")
+	for _, same := range []string{
+		"<title>T</title><x b='2' a='1'></x>",
+		"<title><![CDATA[T]]></title> <lastBuildDate>now</lastBuildDate><x a='1' b='2'/><!-- built now -->",
+		"<title>T</title><pubDate>now</pubDate><ttl>5</ttl><generator>g</generator><x a='1' b='2'/>",
+		"<a:link rel='self' href='x'/><title>T</title><x a='1' b='2'/>",
+	} {
+		if head(same) != base {
+			t.Errorf("%s: another hash", same)
+		}
+	}
+	for _, other := range []string{"<title>U</title><x a='1' b='2'/>", "<title>T</title><x a='1' b='3'/>", "<title>T</title>"} {
+		if head(other) == base {
+			t.Errorf("%s: the same hash", other)
+		}
+	}
+}

@@ -1,0 +1,127 @@
+package feed
+
+import (
+	"bytes"
+	"html"
+)
+
+const xmlSpace = "http://www.w3.org/XML/1998/namespace"
+
+// scope is the namespace bindings in force at a place of a document, the inner
+// ones last. xml:base and xml:lang are kept in it too, as bindings of those names.
+type scope []Binding
+
+// find returns the place of a prefix's binding, -1 if it has none.
+func (s scope) find(prefix []byte) int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i].Prefix == string(prefix) {
+			return i
+		}
+	}
+	return -1
+}
+
+// uri returns the namespace of a prefix, "" if it has none.
+func (s scope) uri(prefix []byte) string {
+	if string(prefix) == "xml" {
+		return xmlSpace
+	}
+	if i := s.find(prefix); i >= 0 {
+		return s[i].URI
+	}
+	return ""
+}
+
+// declared returns the prefix that an attribute binds.
+func declared(name []byte) (prefix []byte, ok bool) {
+	if !has(name, "xmlns") {
+		return nil, false
+	}
+	if len(name) == len("xmlns") {
+		return nil, true
+	}
+	return name[len("xmlns:"):], name[len("xmlns")] == ':'
+}
+
+// enter adds what a start tag's attributes bind.
+func (s scope) enter(attrs []attribute) scope {
+	for _, a := range attrs {
+		if prefix, ok := declared(a.name); ok {
+			s = append(s, Binding{string(prefix), unescape(a.value)})
+			continue
+		}
+		switch string(a.name) {
+		case "xml:base", "xml:lang":
+			value := unescape(a.value)
+			if len(value) > maxField {
+				continue
+			}
+			if string(a.name) == "xml:base" {
+				value = resolve(s.value("xml:base"), value)
+			}
+			s = append(s, Binding{string(a.name), value})
+		}
+	}
+	return s
+}
+
+// value is what is in force of a name that is always a string.
+func (s scope) value(name string) string { return s.uri([]byte(name)) }
+
+// scopeOf is the scope that bindings from outside make.
+func scopeOf(bindings []Binding) scope {
+	return append(make(scope, 0, len(bindings)+8), bindings...)
+}
+
+// unescape returns the text that character data or an attribute's value stands
+// for. XML's five entities are all that is left in a tidy document.
+func unescape(b []byte) string {
+	if bytes.IndexByte(b, '&') < 0 {
+		return string(b)
+	}
+	return html.UnescapeString(string(b))
+}
+
+// wellKnown are the prefixes that documents use without declaring them, as
+// everybody else binds them.
+var wellKnown = map[string]string{
+	"atom":       nsAtom,
+	"content":    nsContent,
+	"dc":         nsDC,
+	"dcterms":    "http://purl.org/dc/terms/",
+	"feedburner": "http://rssnamespace.org/feedburner/ext/1.0",
+	"geo":        "http://www.w3.org/2003/01/geo/wgs84_pos#",
+	"georss":     "http://www.georss.org/georss",
+	"googleplay": "http://www.google.com/schemas/play-podcasts/1.0",
+	"itunes":     "http://www.itunes.com/dtds/podcast-1.0.dtd",
+	"media":      "http://search.yahoo.com/mrss/",
+	"podcast":    "https://podcastindex.org/namespace/1.0",
+	"rdf":        nsRDF,
+	"slash":      "http://purl.org/rss/1.0/modules/slash/",
+	"sy":         nsSy,
+	"thr":        "http://purl.org/syndication/thread/1.0",
+	"wfw":        "http://wellformedweb.org/CommentAPI/",
+	"xhtml":      nsXHTML,
+	"xlink":      "http://www.w3.org/1999/xlink",
+	"xsi":        "http://www.w3.org/2001/XMLSchema-instance",
+}
+
+const (
+	nsAtom    = "http://www.w3.org/2005/Atom"
+	nsAtom03  = "http://purl.org/atom/ns#"
+	nsContent = "http://purl.org/rss/1.0/modules/content/"
+	nsDC      = "http://purl.org/dc/elements/1.1/"
+	nsRDF     = "http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+	nsRSS10   = "http://purl.org/rss/1.0/"
+	nsSy      = "http://purl.org/rss/1.0/modules/syndication/"
+	nsXHTML   = "http://www.w3.org/1999/xhtml"
+)
+
+// namespaceOf is the namespace to give a prefix that its document forgot to
+// declare.
+func namespaceOf(prefix string) string {
+	if uri, ok := wellKnown[prefix]; ok {
+		return uri
+	}
+	return "urn:tidings:undeclared:" + prefix
+}

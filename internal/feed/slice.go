@@ -1,0 +1,201 @@
+package feed
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// rooted returns the format of a document by its root element.
+func rooted(local []byte, uri string) (Format, error) {
+	switch name := string(local); {
+	case strings.EqualFold(name, "rss"):
+		return RSS, nil
+	case name == "RDF" && uri == nsRDF:
+		return RDF, nil
+	case name == "feed" && (uri == "" || isAtom(uri)):
+		return Atom, nil
+	case strings.EqualFold(name, "html"):
+		return 0, fmt.Errorf("%w: an HTML page", ErrNotFeed)
+	default:
+		return 0, fmt.Errorf("%w: a document of <%s>", ErrNotFeed, clip(local))
+	}
+}
+
+// isAtom tells Atom's namespaces: those of 1.0, of 0.3, and of the drafts between.
+func isAtom(uri string) bool {
+	return uri == nsAtom || strings.HasPrefix(uri, nsAtom03) || strings.HasPrefix(uri, "http://purl.org/atom/")
+}
+
+// sliceXML cuts a tidy document into the items it keeps, whose bytes and scope it
+// sets, and its head.
+func sliceXML(doc []byte) (Head, []Item, repairs, error) {
+	var (
+		s    = slicer{walker: walk(doc, nil)}
+		item = 0 // depth of the item that is open, or of RDF's list of items
+	)
+	for s.step() {
+		switch {
+		case item == 0 && s.starts():
+			if err := s.outside(); err != nil {
+				return Head{}, nil, s.bad, err
+			}
+			if s.atItem() {
+				item = s.depth()
+				s.begin()
+			} else if s.atList() {
+				item = s.depth()
+				s.skip()
+			}
+		case item == s.depth() && s.ends():
+			if s.atItem() {
+				s.finish()
+			}
+			s.copied = s.pos
+			item = 0
+		}
+	}
+	s.head = append(s.head, doc[s.copied:]...)
+	head, err := readHeadXML(s.format, s.head)
+	if err == nil && len(s.head) > MaxHead {
+		s.bad |= largeHead
+		head, err = plainHead(head)
+	}
+	return head, s.items, s.bad, err
+}
+
+type slicer struct {
+	*walker
+	format Format
+	items  []Item
+	head   []byte
+	copied int // how much of the document went into the head, or has no place there
+	from   int // where the item that is open starts
+	bad    repairs
+}
+
+// outside looks at an element that may be around items.
+func (s *slicer) outside() (err error) {
+	if s.depth() == 1 {
+		s.format, err = rooted(s.local, s.uri)
+	}
+	if s.latest.empty && s.container() {
+		// Give it an end tag, for items to go before.
+		s.head = append(s.head, s.doc[s.copied:s.latest.end-len("/>")]...)
+		s.head = append(s.head, "></"...)
+		s.head = append(s.head, s.latest.name...)
+		s.head = append(s.head, '>')
+		s.copied = s.latest.end
+	}
+	return err
+}
+
+// container tells whether items go into the element that starts or ends.
+func (w *walker) container() bool {
+	return w.depth() == 1 || w.depth() == 2 && isNamed(w.local, "channel")
+}
+
+func isNamed(local []byte, name string) bool { return strings.EqualFold(string(local), name) }
+
+// atItem tells whether an item starts or ends.
+func (s *slicer) atItem() bool {
+	if s.format == Atom {
+		return s.depth() == 2 && s.uri == s.open[0].uri && isItem(Atom, s.local, s.uri)
+	}
+	return s.inContainer() && isItem(s.format, s.local, s.uri)
+}
+
+// isItem tells the elements that are items of a format.
+func isItem(f Format, local []byte, uri string) bool {
+	switch f {
+	case Atom:
+		return string(local) == "entry" && (uri == "" || isAtom(uri))
+	case RDF:
+		return isNamed(local, "item") && uri != nsRDF
+	}
+	return isNamed(local, "item") // some have a namespace that their publisher made up
+}
+
+func (s *slicer) inContainer() bool {
+	return s.depth() == 2 || s.depth() == 3 && isNamed(s.open[1].local, "channel")
+}
+
+// atList tells whether RSS 1.0's list of the document's items starts.
+func (s *slicer) atList() bool {
+	return s.format == RDF && s.depth() == 3 && s.inContainer() && string(s.local) == "items"
+}
+
+func (s *slicer) begin() {
+	s.skip()
+	s.from = s.latest.start
+	s.used, s.bare = [maxBindings]bool{}, false
+	for _, a := range s.attrs { // which the step has looked up already
+		if p, _, _ := split(a.name); p != nil && string(p) != "xmlns" {
+			s.lookup(p)
+		}
+	}
+	prefix, _, _ := split(s.latest.name)
+	s.lookup(prefix)
+}
+
+// skip ends the head's part before what starts, and the white space there.
+func (s *slicer) skip() {
+	s.head = append(s.head, bytes.TrimRight(s.doc[s.copied:s.latest.start], " \t\r\n")...)
+}
+
+func (s *slicer) finish() {
+	if len(s.items) == MaxItems {
+		s.bad |= manyItems
+		return
+	}
+	it := Item{Format: s.format, Raw: s.doc[s.from:s.pos:s.pos], Scope: s.taken(s.open[s.depth()-1].scope)}
+	if len(it.Raw) > MaxItem {
+		s.bad |= largeItems
+		it.Raw = shorten(it.Raw)
+	}
+	if it.Raw != nil && len(it.Scope) <= MaxScope {
+		s.items = append(s.items, it)
+	}
+}
+
+// shorten returns an item without its largest children, so that it is no larger
+// than MaxItem; nil if it is not made of children.
+func shorten(raw []byte) []byte {
+	type span struct{ start, end int }
+	var (
+		children []span
+		from     int
+		w        = walk(raw, nil)
+	)
+	for w.step() {
+		switch {
+		case w.depth() == 2 && w.starts():
+			from = w.latest.start
+		case w.depth() == 2 && w.ends():
+			children = append(children, span{from, w.pos})
+		}
+	}
+	bySize := slices.Clone(children)
+	slices.SortStableFunc(bySize, func(a, b span) int { return cmp.Compare(b.end-b.start, a.end-a.start) })
+	size, dropped := len(raw), map[int]bool{}
+	for _, c := range bySize {
+		if size <= MaxItem {
+			break
+		}
+		size -= c.end - c.start
+		dropped[c.start] = true
+	}
+	if size > MaxItem {
+		return nil
+	}
+	out, done := make([]byte, 0, size), 0
+	for _, c := range children {
+		if dropped[c.start] {
+			out = append(out, raw[done:c.start]...)
+			done = c.end
+		}
+	}
+	return append(out, raw[done:]...)
+}

@@ -1,0 +1,448 @@
+package feed
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// repairs are the kinds of things that were wrong with a document.
+type repairs uint16
+
+const (
+	badCharset repairs = 1 << iota
+	badCharacters
+	badReferences
+	badTags
+	badNamespaces
+	badItems
+	largeItems
+	manyItems
+	twinItems
+	largeHead
+)
+
+func (r repairs) String() string {
+	var words []string
+	for i, word := range []string{
+		"wrong or no charset given",
+		"impossible characters dropped",
+		"& and entities escaped",
+		"tags mended",
+		"namespaces declared",
+		"things that are no items left out",
+		"items too large shortened or left out",
+		"more than " + strconv.Itoa(MaxItems) + " items",
+		"items given twice",
+		"head too large",
+	} {
+		if r&(1<<i) != 0 {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, "; ")
+}
+
+// A tidier makes a document well-formed, with namespaces, and checks the limits.
+// What is right already it leaves as it is, to the byte; of a right document it
+// returns a part, from the root's start tag to its end tag.
+type tidier struct {
+	lexer
+	open    []element
+	scope   scope
+	unbound []string // prefixes nobody declared
+	rooted  func(local []byte, uri string) error
+
+	out  []byte // the tidy document up to done
+	done int    // in doc; 0: nothing was written yet
+	bad  repairs
+}
+
+// An element that is open.
+type element struct {
+	name  []byte
+	scope int // bindings in force outside of it
+}
+
+// tidy tidies the document that begins in doc, in a scope. rooted judges the root
+// element, before anything else in the document can be found wrong.
+func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) ([]byte, repairs, error) {
+	t := tidier{lexer: lexer{doc: doc}, scope: outer, rooted: rooted}
+	root, err := t.prolog()
+	if err != nil {
+		return nil, t.bad, err
+	}
+	from := root.start
+	t.done = from
+	if err := t.start(root); err != nil {
+		return nil, t.bad, err
+	}
+	for len(t.open) > 0 {
+		tok, ok := t.next()
+		if !ok {
+			if t.err == nil {
+				t.truncated(fmt.Sprintf("inside <%s>", clip(t.open[len(t.open)-1].name)))
+			}
+			return nil, t.bad, t.err
+		}
+		if err := t.take(tok); err != nil {
+			return nil, t.bad, err
+		}
+		if len(t.out) > MaxDocument {
+			return nil, t.bad, fmt.Errorf("%w: more than %d bytes once it is mended", ErrLimit, MaxDocument)
+		}
+	}
+	if t.out == nil && len(t.unbound) == 0 {
+		return doc[from:t.pos], t.bad, nil
+	}
+	return t.declare(append(t.out, doc[t.done:t.pos]...), root), t.bad, nil
+}
+
+// prolog returns the root's start tag.
+func (t *tidier) prolog() (token, error) {
+	for {
+		tok, ok := t.next()
+		switch {
+		case !ok && t.err != nil:
+			return tok, t.err
+		case !ok && len(t.doc) == 0:
+			return tok, ErrEmpty
+		case !ok:
+			return tok, fmt.Errorf("%w: nothing in it", ErrEmpty)
+		case tok.kind == start:
+			return tok, nil
+		case tok.kind == doctype && isHTML(t.doc[tok.start:tok.end]):
+			return tok, fmt.Errorf("%w: an HTML page", ErrNotFeed)
+		case tok.kind == text && spaceLen(t.doc[tok.start:tok.end]) == tok.end-tok.start,
+			tok.kind == comment, tok.kind == instr, tok.kind == doctype:
+		default:
+			return tok, fmt.Errorf("%w: it begins with %q", ErrNotFeed, clip(bytes.TrimSpace(t.doc)))
+		}
+	}
+}
+
+func isHTML(doctype []byte) bool {
+	words := bytes.Fields(doctype)
+	return len(words) > 1 && len(words[1]) >= 4 && bytes.EqualFold(words[1][:4], []byte("html"))
+}
+
+// clip shortens bytes of strangers for an error.
+func clip(b []byte) []byte {
+	if len(b) > 40 {
+		b = b[:40]
+	}
+	return bytes.ToValidUTF8(b, nil)
+}
+
+func (t *tidier) take(tok token) error {
+	switch b := t.doc[tok.start:tok.end]; tok.kind {
+	case text:
+		t.references(tok)
+	case stray:
+		t.put(tok.start, tok.end, "&lt;", badReferences)
+	case comment:
+		if inner := b[len("<!--") : len(b)-len("-->")]; bytes.Contains(inner, []byte("--")) || bytes.HasSuffix(inner, []byte("-")) {
+			t.drop(tok)
+		}
+	case instr:
+		after := b[2+len(tok.name):]
+		if len(tok.name) == 0 || bytes.IndexByte(tok.name, ':') >= 0 || bytes.EqualFold(tok.name, []byte("xml")) ||
+			spaceLen(after) == 0 && string(after) != "?>" {
+			t.drop(tok)
+		}
+	case doctype:
+		t.drop(tok)
+	case start:
+		return t.start(tok)
+	case end:
+		return t.end(tok)
+	}
+	return nil
+}
+
+// put writes s in place of a part of the document.
+func (t *tidier) put(start, end int, s string, why repairs) {
+	if t.out == nil {
+		t.out = make([]byte, 0, len(t.doc)-t.done+len(t.doc)/8)
+	}
+	t.out = append(t.out, t.doc[t.done:start]...)
+	t.out = append(t.out, s...)
+	t.done = end
+	t.bad |= why
+}
+
+// drop leaves a token out. A space stands in its place, so that what was on both
+// sides of it makes nothing new together.
+func (t *tidier) drop(tok token) { t.put(tok.start, tok.end, " ", badTags) }
+
+// references mends what character data cannot hold as it is.
+func (t *tidier) references(tok token) {
+	b := t.doc[tok.start:tok.end]
+	for i := 0; ; {
+		n := bytes.IndexByte(b[i:], '&')
+		if n < 0 {
+			break
+		}
+		i += n
+		size, mended, ok := reference(b[i:])
+		if !ok {
+			t.markEnds(b, tok.start, tok.start+i)
+			t.put(tok.start+i, tok.start+i+size, mended, badReferences)
+		}
+		i += size
+	}
+	t.markEnds(b, tok.start, tok.end)
+}
+
+// markEnds mends "]]>" in text from where was written up to end.
+func (t *tidier) markEnds(b []byte, start, end int) {
+	for i := max(t.done, start); i < end; {
+		n := bytes.Index(b[i-start:end-start], []byte("]]>"))
+		if n < 0 {
+			return
+		}
+		i += n + 3
+		t.put(i-1, i, "&gt;", badReferences)
+	}
+}
+
+func (t *tidier) start(tok token) error {
+	if len(t.open) == maxDepth {
+		return fmt.Errorf("%w: more than %d elements within each other", ErrLimit, maxDepth)
+	}
+	prefix, local, ok := split(tok.name)
+	if !ok || string(prefix) == "xmlns" || len(prefix) > maxField {
+		if len(t.open) == 0 {
+			return fmt.Errorf("%w: it begins with <%s>", ErrNotFeed, clip(tok.name))
+		}
+		t.drop(tok)
+		return nil
+	}
+	before := len(t.scope)
+	kept, sloppy := tidyDeclarations(t.attrs)
+	t.attrs, tok.sloppy = kept, tok.sloppy || sloppy
+	t.scope = t.scope.enter(t.attrs)
+	if len(t.scope) > maxBindings {
+		return fmt.Errorf("%w: more than %d namespaces at one place", ErrLimit, maxBindings)
+	}
+	if len(t.open) == 0 {
+		uri := t.scope.uri(prefix)
+		if uri == "" && prefix != nil {
+			uri = namespaceOf(string(prefix))
+		}
+		if err := t.rooted(local, uri); err != nil {
+			return err
+		}
+	}
+	if err := t.bind(prefix); err != nil {
+		return err
+	}
+	if err := t.attributes(&tok); err != nil {
+		return err
+	}
+	if tok.sloppy {
+		t.put(tok.start, tok.end, t.written(tok), badTags)
+	}
+	t.open = append(t.open, element{tok.name, before})
+	if tok.empty {
+		t.pop()
+	}
+	return nil
+}
+
+// tidyDeclarations drops declarations that namespaces forbid, and white space
+// from names of namespaces, where some parsers do not bear it. It tells whether
+// there was any of that.
+func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
+	kept = attrs[:0]
+	for _, a := range attrs {
+		if prefix, ok := declared(a.name); ok {
+			uri := unescape(a.value)
+			if strings.ContainsAny(uri, " \t\r\n") {
+				uri = strings.Join(strings.Fields(uri), "")
+				a.value = []byte(escape(uri))
+				sloppy = true
+			}
+			if len(uri) > maxField || uri == "http://www.w3.org/2000/xmlns/" || string(prefix) == "xmlns" ||
+				prefix != nil && (uri == "" || nameLen(prefix) == 0) || (uri == xmlSpace) != (string(prefix) == "xml") {
+				sloppy = true
+				continue
+			}
+		}
+		kept = append(kept, a)
+	}
+	return kept, sloppy
+}
+
+// bind sees to it that a prefix is declared.
+func (t *tidier) bind(prefix []byte) error {
+	if prefix == nil || string(prefix) == "xml" || t.scope.find(prefix) >= 0 {
+		return nil
+	}
+	for _, p := range t.unbound {
+		if p == string(prefix) {
+			return nil
+		}
+	}
+	if len(t.unbound) == maxUnbound {
+		return fmt.Errorf("%w: more than %d prefixes without a namespace", ErrBroken, maxUnbound)
+	}
+	t.unbound = append(t.unbound, string(prefix))
+	t.bad |= badNamespaces
+	return nil
+}
+
+// attributes drops attributes that cannot stand where they do, and finds out
+// whether the tag has to be written anew.
+func (t *tidier) attributes(tok *token) error {
+	kept := t.attrs[:0]
+	for _, a := range t.attrs {
+		prefix, _, ok := split(a.name)
+		if !ok || t.repeats(kept, a.name) {
+			tok.sloppy = true
+			continue
+		}
+		if string(prefix) != "xmlns" {
+			if err := t.bind(prefix); err != nil {
+				return err
+			}
+		}
+		if !tidyValue(a.value) {
+			tok.sloppy = true
+		}
+		kept = append(kept, a)
+	}
+	t.attrs = kept
+	return nil
+}
+
+// repeats tells whether an attribute of that name is there already.
+func (t *tidier) repeats(attrs []attribute, name []byte) bool {
+	prefix, local, _ := split(name)
+	for _, a := range attrs {
+		if !bytes.HasSuffix(a.name, local) {
+			continue
+		}
+		if bytes.Equal(a.name, name) {
+			return true
+		}
+		p, l, _ := split(a.name)
+		if p != nil && prefix != nil && bytes.Equal(l, local) && t.uriOf(p) == t.uriOf(prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// uriOf is what a prefix stands for, now or once it is declared.
+func (t *tidier) uriOf(prefix []byte) string {
+	if uri := t.scope.uri(prefix); uri != "" {
+		return uri
+	}
+	return namespaceOf(string(prefix))
+}
+
+// written is a start tag as it should be.
+func (t *tidier) written(tok token) string {
+	var b strings.Builder
+	b.WriteByte('<')
+	b.Write(tok.name)
+	for _, a := range t.attrs {
+		b.WriteByte(' ')
+		b.Write(a.name)
+		b.WriteString(`="`)
+		for i := 0; i < len(a.value); i++ {
+			switch c := a.value[i]; c {
+			case '<':
+				b.WriteString("&lt;")
+			case '"':
+				b.WriteString("&quot;")
+			case '&':
+				size, mended, ok := reference(a.value[i:])
+				if ok {
+					mended = string(a.value[i : i+size])
+				}
+				b.WriteString(mended)
+				i += size - 1
+			default:
+				b.WriteByte(c)
+			}
+		}
+		b.WriteByte('"')
+	}
+	if tok.empty {
+		b.WriteByte('/')
+	}
+	b.WriteByte('>')
+	return b.String()
+}
+
+// end closes an element. If inner ones are still open they are closed first, as
+// a browser does, but no item ends in that way, and nothing around one: what
+// lacks such an end was cut, and nobody knows where.
+func (t *tidier) end(tok token) error {
+	i := len(t.open) - 1
+	for ; i >= 0; i-- {
+		if bytes.Equal(t.open[i].name, tok.name) || t.frame(i) {
+			break
+		}
+	}
+	if i < 0 || !bytes.Equal(t.open[i].name, tok.name) {
+		for j := range max(i, 0) {
+			if t.frame(j) && bytes.Equal(t.open[j].name, tok.name) {
+				return fmt.Errorf("%w: <%s> ends inside <%s>", ErrBroken, clip(tok.name), clip(t.open[i].name))
+			}
+		}
+		t.drop(tok)
+		return nil
+	}
+	for j := len(t.open) - 1; j > i; j-- {
+		t.put(tok.start, tok.start, "</"+string(t.open[j].name)+">", badTags)
+		t.pop()
+	}
+	if tok.sloppy {
+		t.put(tok.start, tok.end, "</"+string(tok.name)+">", badTags)
+	}
+	t.pop()
+	return nil
+}
+
+// frame tells whether an open element is an item or around items.
+func (t *tidier) frame(i int) bool {
+	if i == 0 {
+		return true
+	}
+	if i > 2 {
+		return false
+	}
+	_, local, _ := split(t.open[i].name)
+	switch strings.ToLower(string(local)) {
+	case "channel", "item", "entry":
+		return true
+	}
+	return false
+}
+
+func (t *tidier) pop() {
+	last := t.open[len(t.open)-1]
+	t.open = t.open[:len(t.open)-1]
+	t.scope = t.scope[:last.scope]
+}
+
+// declare binds, at the root of a tidy document, the prefixes that nobody
+// declared.
+func (t *tidier) declare(doc []byte, root token) []byte {
+	if len(t.unbound) == 0 {
+		return doc
+	}
+	var b strings.Builder
+	for _, prefix := range t.unbound {
+		b.WriteString(" xmlns:" + prefix + `="` + escape(namespaceOf(prefix)) + `"`)
+	}
+	at := 1 + len(root.name)
+	out := make([]byte, 0, len(doc)+b.Len())
+	out = append(out, doc[:at]...)
+	out = append(out, b.String()...)
+	return append(out, doc[at:]...)
+}

@@ -1,0 +1,156 @@
+package feed
+
+import (
+	"bytes"
+	"fmt"
+	"net/url"
+	"time"
+)
+
+// Namespace is that of our own elements in feeds.
+const Namespace = "urn:tidings:feed:1"
+
+// A Document is what Write writes.
+type Document struct {
+	// URL is where readers find the document. Links by which the source says
+	// where itself is found, and who tells of changes there, give way to it: a
+	// reader that followed them would leave us, and tell its own addresses to
+	// strangers. If it is empty they stay.
+	URL string
+	// Base is the address of the source, against which relative addresses in
+	// it are meant.
+	Base    string
+	Head    Head
+	Entries []Entry
+}
+
+// An Entry is an item in a document.
+type Entry struct {
+	Item Item
+	// At stands in for a date that the item lacks: when it came to us.
+	At time.Time
+	// Provenance, unless it is empty, tells the reader who vouches for the
+	// item.
+	Provenance string
+}
+
+// Write writes a document in a format: head and items of that format as they came,
+// others by their meaning. The result is well-formed UTF-8, and more than its
+// parts only by what they lack without their own documents: declarations of
+// namespaces, and what Atom demands of every feed and entry.
+func Write(d *Document, f Format) ([]byte, error) {
+	head := d.Head
+	if head.Format != f {
+		var err error
+		if head, err = NewHead(f, head.Title, head.Link, head.Description, head.Language); err != nil {
+			return nil, fmt.Errorf("write feed: %w", err)
+		}
+	}
+	if f == JSON {
+		return d.writeJSON(&head), nil
+	}
+	return d.writeXML(&head), nil
+}
+
+// NewHead makes a head from what it says.
+func NewHead(f Format, title, link, description, language string) (Head, error) {
+	return plainHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
+}
+
+// plainHead makes a head from its meaning alone.
+func plainHead(h Head) (Head, error) {
+	var b bytes.Buffer
+	element := func(name, s string) {
+		if s != "" {
+			b.WriteString("\n" + tag(name, clipString(s)))
+		}
+	}
+	switch h.Format {
+	case RSS:
+		b.WriteString(`<rss version="2.0"><channel>` + "\n" + tag("title", clipString(h.Title)))
+		b.WriteString("\n" + tag("link", clipString(h.Link)) + "\n" + tag("description", clipString(h.Description)))
+		element("language", h.Language)
+		b.WriteString("\n</channel></rss>")
+	case RDF:
+		b.WriteString("<rdf:RDF" + Binding{"rdf", nsRDF}.attribute() + Binding{"", nsRSS10}.attribute() + Binding{"dc", nsDC}.attribute() + ">\n")
+		b.WriteString(`<channel rdf:about="` + escapeAny(clipString(h.Link)) + `">` + "\n" + tag("title", clipString(h.Title)))
+		b.WriteString("\n" + tag("link", clipString(h.Link)) + "\n" + tag("description", clipString(h.Description)))
+		element("dc:language", h.Language)
+		b.WriteString("\n</channel>\n</rdf:RDF>")
+	case Atom:
+		b.WriteString("<feed" + Binding{"", nsAtom}.attribute())
+		if h.Language != "" {
+			b.WriteString(Binding{"xml:lang", clipString(h.Language)}.attribute())
+		}
+		b.WriteString(">\n" + tag("title", clipString(h.Title)))
+		element("subtitle", h.Description)
+		if h.Link != "" {
+			b.WriteString("\n" + `<link rel="alternate" href="` + escapeAny(clipString(h.Link)) + `"/>`)
+		}
+		b.WriteString("\n</feed>")
+	case JSON:
+		b.Write(marshal(jsonHead{
+			Version: "https://jsonfeed.org/version/1.1", Title: clipString(h.Title), HomePage: clipString(h.Link),
+			Description: clipString(h.Description), Language: clipString(h.Language), Items: []struct{}{},
+		}))
+	}
+	return readHead(h.Format, b.Bytes())
+}
+
+// tag is an element with a text.
+func tag(name, s string) string { return "<" + name + ">" + escapeAny(s) + "</" + name + ">" }
+
+// escapeAny escapes a text that may hold what XML cannot.
+func escapeAny(s string) string {
+	clean, _ := dropImpossible([]byte(s))
+	return escape(string(clean))
+}
+
+// said is what an item says, as far as that can be found out.
+func (e *Entry) said(base string) Meaning {
+	m, _ := e.Item.Meaning(base)
+	return m
+}
+
+// date is the time of an entry's last change, as far as anybody knows.
+func (e *Entry) date(m *Meaning) time.Time {
+	for _, t := range []time.Time{m.Updated, m.Published, e.At} {
+		if year := t.Year(); !t.IsZero() && year > 0 && year < 10000 {
+			return t.UTC()
+		}
+	}
+	return time.Unix(0, 0).UTC()
+}
+
+// id is the id of an entry in formats that do not mind what it is.
+func (e *Entry) id(m *Meaning) string {
+	if m.GUID != "" && e.Item.Apart == 0 {
+		return m.GUID
+	}
+	return e.guid(m)
+}
+
+// guid is an address-like id of an entry, as Atom demands.
+func (e *Entry) guid(m *Meaning) string {
+	if e.Item.Apart == 0 {
+		for _, id := range []string{m.GUID, m.Link} {
+			if isAbsolute(id) {
+				return id
+			}
+		}
+	}
+	return e.Item.ID.URN()
+}
+
+func isAbsolute(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && u.Scheme != "" && (u.Host != "" || u.Opaque != "")
+}
+
+// URN is the identity as an address: a UUID of version 8.
+func (id ID) URN() string {
+	u := [16]byte(id[:16])
+	u[6] = u[6]&0x0f | 0x80
+	u[8] = u[8]&0x3f | 0x80
+	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+}

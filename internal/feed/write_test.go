@@ -1,0 +1,177 @@
+package feed
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// write writes the items of a feed under the head of another.
+func write(t testing.TB, d Document, head, items string, f Format) string {
+	t.Helper()
+	d.Head = parse(t, head).Head
+	for _, it := range parse(t, items).Items {
+		d.Entries = append(d.Entries, Entry{Item: it, At: time.Unix(1.7e9, 0)})
+	}
+	doc, err := Write(&d, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(doc)
+}
+
+func TestItemsBringWhatTheyUseFromOutside(t *testing.T) {
+	const atom = "xmlns='" + nsAtom + "'"
+	for _, c := range []struct{ name, head, items, want string }{
+		{"the same head", "<rss xmlns:a='u'><channel/></rss>", "<rss xmlns:a='u'><channel><item a:x=''/></channel></rss>", "<item a:x=''/>"},
+		{"a prefix the head lacks", "<rss><channel/></rss>", "<rss xmlns:a='u'><channel><item><a:b/></item></channel></rss>", `<item xmlns:a="u"><a:b/></item>`},
+		{"a prefix of another meaning", "<rss xmlns:a='v'><channel/></rss>", "<rss xmlns:a='u'><channel><item><a:b/></item></channel></rss>", `<item xmlns:a="u"><a:b/></item>`},
+		{"a prefix nobody uses", "<rss><channel/></rss>", "<rss xmlns:a='u'><channel><item/></channel></rss>", `<item/>`},
+		{"a default where there was none", "<rss xmlns='u'><channel/></rss>", "<rss><channel><item/></channel></rss>", `<item xmlns=""/>`},
+		{"its own default", "<rss xmlns='u'><channel/></rss>", "<rss><channel><item xmlns='v'/></channel></rss>", `<item xmlns='v'/>`},
+		{"its own prefix", "<rss xmlns:a='v'><channel/></rss>", "<rss xmlns:a='u'><channel><item xmlns:a='w'><a:b/></item></channel></rss>", `<item xmlns:a='w'><a:b/></item>`},
+		{"base and language", "<feed " + atom + "/>", "<feed " + atom + " xml:base='http://x/' xml:lang='de'><entry><id>1</id><title/><updated/></entry></feed>",
+			`<entry xml:base="http://x/" xml:lang="de"><id>1</id><title/><updated/></entry>`},
+		{"base that the head has", "<feed " + atom + " xml:base='http://x/'/>", "<feed " + atom + " xml:base='http://x/'><entry><id>1</id><title/><updated/></entry></feed>",
+			`<entry><id>1</id><title/><updated/></entry>`},
+	} {
+		f := parse(t, c.head).Head.Format
+		if got := write(t, Document{}, c.head, c.items, f); !strings.Contains(got, c.want) {
+			t.Errorf("%s: no %s in\n%s", c.name, c.want, got)
+		}
+	}
+}
+
+func TestOurAddressStandsForTheirs(t *testing.T) {
+	const ours = "http://127.0.0.1:8190/f/x/https://x/?a&b"
+	for _, c := range []struct {
+		name, doc string
+		without   []string
+	}{
+		{"rss", "<rss xmlns:atom='" + nsAtom + "'><channel><atom:link rel='self' href='http://theirs/'/><atom:link rel='hub' href='http://hub/'></atom:link>" +
+			"<cloud domain='cloud'/><atom:link rel='alternate' href='http://home/'/><item/></channel></rss>", []string{"http://theirs/", "http://hub/", "cloud"}},
+		{"atom", "<feed xmlns='" + nsAtom + "'><link rel='self' href='http://theirs/'/><link rel='alternate' href='http://home/'/></feed>", []string{"http://theirs/"}},
+		{"json", `{"version":"https://jsonfeed.org/version/1.1","feed_url":"http://theirs/","home_page_url":"http://home/","hubs":[{"url":"http://hub/"}],"items":[]}`, []string{"http://theirs/", "http://hub/"}},
+	} {
+		head := parse(t, c.doc).Head
+		got := write(t, Document{URL: ours}, c.doc, c.doc, head.Format)
+		for _, s := range c.without {
+			if strings.Contains(got, s) {
+				t.Errorf("%s: %s in\n%s", c.name, s, got)
+			}
+		}
+		if f := parse(t, got); f.Links.Self != ours || len(f.Links.Hubs) != 0 || !strings.Contains(got, "http://home/") {
+			t.Errorf("%s: %+v in\n%s", c.name, f.Links, got)
+		}
+		if got := write(t, Document{}, c.doc, c.doc, head.Format); !strings.Contains(got, "http://theirs/") {
+			t.Errorf("%s without an address of ours:\n%s", c.name, got)
+		}
+	}
+}
+
+func TestRelativeAddressesStayThoseOfTheSource(t *testing.T) {
+	const doc = "<rss><channel><item><link>a</link><enclosure url='../b'/><description>&lt;a href='c'></description></item></channel></rss>"
+	got := write(t, Document{Base: "https://x/feeds/rss"}, doc, doc, RSS)
+	if !strings.Contains(got, `<rss xml:base="https://x/feeds/rss">`) {
+		t.Errorf("no base in\n%s", got)
+	}
+	m, err := parse(t, doc).Items[0].Meaning("https://x/feeds/rss")
+	if err != nil || m.Link != "https://x/feeds/a" || len(m.Enclosures) != 1 || m.Enclosures[0].URL != "https://x/b" {
+		t.Errorf("%+v %v", m, err)
+	}
+}
+
+func TestRSS10ListsItsItems(t *testing.T) {
+	got := write(t, Document{}, sources["rss 1.0"], sources["rss 1.0"], RDF)
+	const want = `<rdf:Seq><rdf:li rdf:resource="https://example.org/1"/></rdf:Seq></items></channel>`
+	if !strings.Contains(got, want) {
+		t.Errorf("no %s in\n%s", want, got)
+	}
+}
+
+func TestMeaning(t *testing.T) {
+	m, err := parse(t, sources["rss with extensions"]).Items[0].Meaning("https://example.org/feed.xml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m.GUID != "tag:2" || m.Title != "Second" || m.Link != "https://example.org/2?utm_source=rss" || m.Author != "Ann" ||
+		m.Summary != "<p>Hello <b>world</b> & all</p>" || m.Content != "<p>Hello world</p>" ||
+		!m.Published.Equal(time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)) || !slices.Equal(m.Categories, []string{"a < b"}) ||
+		!slices.Equal(m.Enclosures, []Enclosure{{"https://cdn.example.org/a.mp3?sig=1", "audio/mpeg", "7"}}) {
+		t.Errorf("%+v", m)
+	}
+	m, err = parse(t, sources["json"]).Items[0].Meaning("")
+	if err != nil || m.GUID != "7" || m.Content != "a &lt; b<br>\nc" || !m.Published.Equal(time.Date(2026, 11, 1, 9, 0, 0, 0, time.UTC)) {
+		t.Errorf("%+v %v", m, err)
+	}
+}
+
+func TestReadItemTrustsNobody(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		format Format
+		raw    string
+		outer  []Binding
+	}{
+		{"no format", 0, "<item/>", nil},
+		{"another element", RSS, "<entry/>", nil},
+		{"not an entry of Atom", Atom, "<entry xmlns='u'/>", nil},
+		{"two", RSS, "<item/><item/>", nil},
+		{"something before", RSS, " <item/>", nil},
+		{"something behind", RSS, "<item/>x", nil},
+		{"no end", RSS, "<item>", nil},
+		{"broken", RSS, "<item>&</item>", nil},
+		{"controls", RSS, "<item>\x01</item>", nil},
+		{"no UTF-8", RSS, "<item>\xff</item>", nil},
+		{"unbound", RSS, "<item a:b=''/>", nil},
+		{"unsorted", RSS, "<item/>", []Binding{{"b", "u"}, {"a", "u"}}},
+		{"a prefix that is none", RSS, "<item/>", []Binding{{"a b", "u"}}},
+		{"a namespace that is none", RSS, "<item/>", []Binding{{"a", ""}}},
+		{"no JSON", JSON, "{", nil},
+		{"no object", JSON, "[]", nil},
+		{"namespaces in JSON", JSON, "{}", []Binding{{"a", "u"}}},
+		{"too large", RSS, "<item>" + strings.Repeat("x", MaxItem) + "</item>", nil},
+	} {
+		if it, err := ReadItem(c.format, []byte(c.raw), c.outer, 0); err == nil {
+			t.Errorf("%s: %+v", c.name, it)
+		}
+	}
+	if _, err := ReadItem(RSS, []byte("<item/>"), nil, maxApart+1); err == nil {
+		t.Error("an item apart beyond all")
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	doc := []byte(rss(slices.Repeat([]string{"<item><guid>1</guid><title>T</title><description><![CDATA[" + strings.Repeat("<p>Some words of a text.</p>\n", 100) + "]]></description></item>"}, 50)...))
+	b.SetBytes(int64(len(doc)))
+	for b.Loop() {
+		if _, err := Parse(doc, ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkReadItem(b *testing.B) {
+	raw := []byte("<item><guid>1</guid><title>T</title><description><![CDATA[" + strings.Repeat("<p>Some words of a text.</p>\n", 100) + "]]></description></item>")
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		if _, err := ReadItem(RSS, raw, nil, 0); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkMeaning(b *testing.B) {
+	raw := []byte("<item><guid>1</guid><title>T</title><description><![CDATA[" + strings.Repeat("<p>Some words of a text.</p>\n", 100) + "]]></description></item>")
+	it, err := ReadItem(RSS, raw, nil, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(raw)))
+	for b.Loop() {
+		if _, err := it.Meaning(""); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

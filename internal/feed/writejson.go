@@ -1,0 +1,123 @@
+package feed
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"strconv"
+	"time"
+)
+
+// JSON Feed 1.1, as far as we write it ourselves.
+type (
+	jsonHead struct {
+		Version     string     `json:"version"`
+		Title       string     `json:"title"`
+		HomePage    string     `json:"home_page_url,omitempty"`
+		Description string     `json:"description,omitempty"`
+		Language    string     `json:"language,omitempty"`
+		Items       []struct{} `json:"items"`
+	}
+	jsonItem struct {
+		ID          string           `json:"id"`
+		URL         string           `json:"url,omitempty"`
+		Title       string           `json:"title,omitempty"`
+		Summary     string           `json:"summary,omitempty"`
+		HTML        string           `json:"content_html"`
+		Published   string           `json:"date_published,omitempty"`
+		Modified    string           `json:"date_modified,omitempty"`
+		Authors     []jsonAuthor     `json:"authors,omitempty"`
+		Tags        []string         `json:"tags,omitempty"`
+		Attachments []jsonAttachment `json:"attachments,omitempty"`
+	}
+	jsonAuthor struct {
+		Name string `json:"name"`
+	}
+	jsonAttachment struct {
+		URL  string `json:"url"`
+		Type string `json:"mime_type"`
+		Size int64  `json:"size_in_bytes,omitempty"`
+	}
+	jsonProvenance struct {
+		Provenance string `json:"provenance"`
+	}
+)
+
+// marshal encodes what always can be.
+func marshal(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic("feed: " + err.Error())
+	}
+	return bytes.TrimSpace(b.Bytes())
+}
+
+func (d *Document) writeJSON(head *Head) []byte {
+	raw, at := head.Raw, head.At
+	if d.URL != "" {
+		raw = d.ownJSON(raw)
+		members(raw, func(m member) {
+			if m.name == "items" {
+				at = m.value + 1
+			}
+		})
+	}
+	out := append([]byte(nil), raw[:at]...)
+	for i := range d.Entries {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(out, '\n')
+		out = d.Entries[i].appendJSON(out, d.Base)
+	}
+	out = append(out, raw[at:]...)
+	return append(out, '\n')
+}
+
+// ownJSON puts our address into a head.
+func (d *Document) ownJSON(raw []byte) []byte {
+	out := append([]byte(`{"feed_url":`), marshal(d.URL)...)
+	members(raw, func(m member) {
+		if m.name != "feed_url" && m.name != "hubs" {
+			out = append(append(out, ",\n"...), raw[m.start:m.end]...)
+		}
+	})
+	return append(out, '}')
+}
+
+func (e *Entry) appendJSON(out []byte, base string) []byte {
+	raw := e.Item.Raw
+	if e.Item.Format != JSON {
+		raw = e.inJSON(base)
+	}
+	if e.Provenance == "" {
+		return append(out, raw...)
+	}
+	out = append(out, `{"_tidings_provenance":`...)
+	out = append(out, marshal(jsonProvenance{e.Provenance})...)
+	if inner := bytes.TrimSpace(raw[1:]); inner[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, raw[1:]...)
+}
+
+func (e *Entry) inJSON(base string) []byte {
+	m := e.said(base)
+	it := jsonItem{
+		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
+		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),
+	}
+	if !m.Published.IsZero() && m.Published.Year() < 10000 {
+		it.Published = m.Published.Format(time.RFC3339)
+	}
+	if m.Author != "" {
+		it.Authors = []jsonAuthor{{m.Author}}
+	}
+	for _, a := range m.Enclosures {
+		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: not known
+		it.Attachments = append(it.Attachments, jsonAttachment{a.URL, a.mediaType(), size})
+	}
+	return marshal(it)
+}

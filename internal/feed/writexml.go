@@ -1,0 +1,305 @@
+package feed
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// declaration begins every document. The source's own and its stylesheets stay
+// behind: they speak of another charset and of files that are not here.
+const declaration = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
+
+func (d *Document) writeXML(head *Head) []byte {
+	w := xmlWriter{d: d, head: head}
+	out := append([]byte(declaration), w.before()...)
+	for i := range d.Entries {
+		out = append(out, '\n')
+		out = w.appendEntry(out, &d.Entries[i])
+	}
+	out = append(out, '\n')
+	out = append(out, head.Raw[head.At:]...)
+	return append(out, '\n')
+}
+
+type xmlWriter struct {
+	d    *Document
+	head *Head
+	base string // in force where items go
+	uri  string // namespace of the root
+}
+
+// An edit puts a text in place of a part of a head.
+type edit struct {
+	start, end int
+	text       string
+}
+
+// before is the head up to its items.
+func (w *xmlWriter) before() []byte {
+	var (
+		h     = w.head
+		edits []edit
+		has   = map[string]bool{}
+		list  = 0 // where RSS 1.0's list of items goes
+		from  = 0
+		drop  = 0 // depth of the element that goes
+		outer = 1
+	)
+	w.base = h.scope.value("xml:base")
+	for v := walk(h.Raw, nil); v.step(); {
+		switch {
+		case v.starts() && v.depth() == 1:
+			w.uri = v.uri
+			if w.base == "" && w.d.Base != "" {
+				at := 1 + len(v.latest.name)
+				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.safe().attribute()})
+			}
+		case v.starts() && v.depth() == 2 && h.Format != Atom && v.container():
+			outer = 2
+		case v.starts() && v.depth() == outer+1 && drop == 0:
+			has[string(v.local)] = true
+			if rel := v.value("rel"); w.d.URL != "" && (string(v.local) == "cloud" || string(v.local) == "link" && isOwn(rel)) {
+				drop, from = v.depth(), v.latest.start
+			}
+		case v.ends() && v.depth() == drop:
+			edits = append(edits, edit{from, v.pos, ""})
+			drop = 0
+		case v.ends() && v.depth() == 2 && outer == 2 && list == 0:
+			list = v.latest.start
+		}
+	}
+	if h.Format == RDF && list > 0 {
+		edits = append(edits, edit{list, list, w.list()})
+	}
+	at := h.At
+	if h.Format == RDF && list > 0 { // the channel ends before the items
+		at = list
+	}
+	edits = append(edits, edit{at, at, w.lacking(has)})
+	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
+	var out []byte
+	done := 0
+	for _, e := range edits {
+		if e.start >= done {
+			out = append(append(out, h.Raw[done:e.start]...), e.text...)
+			done = e.end
+		}
+	}
+	return append(out, h.Raw[done:h.At]...)
+}
+
+// safe is a binding without characters that XML cannot hold.
+func (b Binding) safe() Binding {
+	clean, _ := dropImpossible([]byte(b.URI))
+	return Binding{b.Prefix, string(clean)}
+}
+
+// lacking is what a head has to have and lacks.
+func (w *xmlWriter) lacking(has map[string]bool) string {
+	var b strings.Builder
+	if w.d.URL != "" {
+		b.WriteString(`<atom:link` + Binding{"atom", nsAtom}.attribute() + ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`)
+	}
+	if w.uri != nsAtom {
+		return b.String()
+	}
+	element := func(name, s string) {
+		b.WriteString("<" + name + Binding{"", nsAtom}.attribute() + ">" + escapeAny(s) + "</" + name + ">")
+	}
+	if !has["title"] {
+		element("title", w.d.Head.Title)
+	}
+	if !has["id"] {
+		id := w.d.Head.Link
+		for _, s := range []string{w.d.Base, w.d.URL} {
+			if isAbsolute(s) {
+				id = s
+				break
+			}
+		}
+		if !isAbsolute(id) {
+			id = ID(digest("", w.head.Raw)).URN()
+		}
+		element("id", id)
+	}
+	if !has["updated"] {
+		latest := time.Unix(0, 0).UTC()
+		for i := range w.d.Entries {
+			e := &w.d.Entries[i]
+			if m := e.said(""); e.date(&m).After(latest) {
+				latest = e.date(&m)
+			}
+		}
+		element("updated", latest.Format(time.RFC3339))
+	}
+	return b.String()
+}
+
+// list is RSS 1.0's list of a document's items.
+func (w *xmlWriter) list() string {
+	var b strings.Builder
+	b.WriteString("<items" + Binding{"", nsRSS10}.attribute() + Binding{"rdf", nsRDF}.attribute() + "><rdf:Seq>")
+	for i := range w.d.Entries {
+		b.WriteString(`<rdf:li rdf:resource="` + escapeAny(w.about(&w.d.Entries[i])) + `"/>`)
+	}
+	b.WriteString("</rdf:Seq></items>")
+	return b.String()
+}
+
+// about is the name of an item in an RSS 1.0 document.
+func (w *xmlWriter) about(e *Entry) string {
+	f := e.Item.facts()
+	return cmp.Or(f.id, f.link, e.Item.ID.URN())
+}
+
+func (w *xmlWriter) appendEntry(out []byte, e *Entry) []byte {
+	if e.Item.Format == w.head.Format {
+		v := walk(e.Item.Raw, scopeOf(e.Item.Scope))
+		if v.step() && (w.head.Format != Atom || v.uri == w.uri) {
+			return w.appendVerbatim(out, e, v)
+		}
+	}
+	own := Entry{Item: Item{Format: w.head.Format, Raw: w.converted(e)}, Provenance: e.Provenance}
+	v := walk(own.Item.Raw, nil)
+	v.step()
+	return w.appendVerbatim(out, &own, v)
+}
+
+// appendVerbatim appends an item as it came; v has just met its start.
+func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
+	raw := e.Item.Raw
+	first := v.latest
+	_, hasBase := v.attr("xml:base")
+	_, hasLang := v.attr("xml:lang")
+	has := map[string]bool{}
+	for v.step() {
+		if v.starts() && v.depth() == 2 && v.uri == nsAtom {
+			has[string(v.local)] = true
+		}
+	}
+	var tagged strings.Builder // what the start tag lacks here
+	outside := w.head.scope
+	for i, b := range e.Item.Scope {
+		switch {
+		case b.Prefix == "xml:base" || b.Prefix == "xml:lang":
+		case v.used[i] && (outside.find([]byte(b.Prefix)) < 0 || outside.value(b.Prefix) != b.URI):
+			tagged.WriteString(b.attribute())
+		}
+	}
+	if v.bare && outside.value("") != "" {
+		tagged.WriteString(Binding{}.attribute())
+	}
+	inner := scopeOf(e.Item.Scope)
+	if want := cmp.Or(inner.value("xml:base"), w.d.Base); want != "" && want != cmp.Or(w.base, w.d.Base) && !hasBase {
+		tagged.WriteString(Binding{"xml:base", want}.safe().attribute())
+	}
+	if want := inner.value("xml:lang"); want != "" && want != outside.value("xml:lang") && !hasLang {
+		tagged.WriteString(Binding{"xml:lang", want}.attribute())
+	}
+	children := w.added(e, has)
+
+	name := 1 + len(first.name)
+	out = append(out, raw[:name]...)
+	out = append(out, tagged.String()...)
+	if first.empty && children != "" {
+		out = append(out, bytes.TrimRight(raw[name:first.end-len("/>")], " \t\r\n")...)
+		out = append(out, '>')
+		out = append(out, children...)
+		out = append(out, "</"...)
+		out = append(out, first.name...)
+		return append(out, '>')
+	}
+	out = append(out, raw[name:first.end]...)
+	out = append(out, children...)
+	return append(out, raw[first.end:]...)
+}
+
+// added is what an item gets from us: where it comes from, and what an Atom entry
+// has to have and lacks.
+func (w *xmlWriter) added(e *Entry, has map[string]bool) string {
+	var b strings.Builder
+	if e.Provenance != "" {
+		b.WriteString("<tidings:provenance" + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(e.Provenance) + "</tidings:provenance>")
+	}
+	if w.uri != nsAtom || w.head.Format != Atom || has["id"] && has["title"] && has["updated"] {
+		return b.String()
+	}
+	m := e.said(w.d.Base)
+	for _, c := range []struct{ name, text string }{
+		{"id", e.guid(&m)}, {"title", m.Title}, {"updated", e.date(&m).Format(time.RFC3339)},
+	} {
+		if !has[c.name] {
+			b.WriteString("<" + c.name + Binding{"", nsAtom}.attribute() + ">" + escapeAny(c.text) + "</" + c.name + ">")
+		}
+	}
+	return b.String()
+}
+
+// converted is an item of another format by its meaning. It takes nothing from
+// outside.
+func (w *xmlWriter) converted(e *Entry) []byte {
+	m := e.said(w.d.Base)
+	var b bytes.Buffer
+	element := func(name, s string) {
+		if s != "" {
+			b.WriteString("\n" + tag(name, s))
+		}
+	}
+	date := e.date(&m)
+	switch w.head.Format {
+	case Atom:
+		b.WriteString("<entry" + Binding{"", w.uri}.attribute() + ">")
+		b.WriteString("\n" + tag("title", m.Title))
+		element("id", e.guid(&m))
+		element("updated", date.Format(time.RFC3339))
+		if y := m.Published.Year(); !m.Published.IsZero() && y > 0 && y < 10000 {
+			element("published", m.Published.Format(time.RFC3339))
+		}
+		b.WriteString("\n<author>" + tag("name", cmp.Or(m.Author, w.d.Head.Title, "unknown")) + "</author>")
+		if m.Link != "" {
+			b.WriteString("\n" + `<link rel="alternate" href="` + escapeAny(m.Link) + `"/>`)
+		}
+		for _, a := range m.Enclosures {
+			b.WriteString("\n" + `<link rel="enclosure" href="` + escapeAny(a.URL) + `" type="` + escapeAny(a.mediaType()) + `"/>`)
+		}
+		for _, c := range m.Categories {
+			b.WriteString("\n" + `<category term="` + escapeAny(c) + `"/>`)
+		}
+		if m.Summary != "" {
+			b.WriteString("\n" + `<summary type="html">` + escapeAny(m.Summary) + "</summary>")
+		}
+		if m.Content != "" {
+			b.WriteString("\n" + `<content type="html">` + escapeAny(m.Content) + "</content>")
+		}
+		b.WriteString("\n</entry>")
+	case RDF:
+		b.WriteString("<item" + Binding{"", nsRSS10}.attribute() + Binding{"rdf", nsRDF}.attribute() + Binding{"dc", nsDC}.attribute() + Binding{"content", nsContent}.attribute())
+		b.WriteString(` rdf:about="` + escapeAny(e.id(&m)) + `">`)
+		b.WriteString("\n" + tag("title", m.Title) + "\n" + tag("link", m.Link))
+		element("description", m.Summary)
+		element("dc:date", date.Format(time.RFC3339))
+		element("dc:creator", m.Author)
+		element("content:encoded", m.Content)
+		b.WriteString("\n</item>")
+	default:
+		b.WriteString("<item" + Binding{"dc", nsDC}.attribute() + Binding{"content", nsContent}.attribute() + ">")
+		b.WriteString("\n" + tag("title", m.Title))
+		element("link", m.Link)
+		b.WriteString("\n" + `<guid isPermaLink="false">` + escapeAny(e.id(&m)) + "</guid>")
+		element("pubDate", date.Format(time.RFC1123Z))
+		element("dc:creator", m.Author)
+		for _, c := range m.Categories {
+			element("category", c)
+		}
+		element("description", m.Summary)
+		element("content:encoded", m.Content)
+		for _, a := range m.Enclosures {
+			b.WriteString("\n" + `<enclosure url="` + escapeAny(a.URL) + `" type="` + escapeAny(a.mediaType()) + `" length="` + escapeAny(cmp.Or(a.Length, "0")) + `"/>`)
+		}
+		b.WriteString("\n</item>")
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,150 @@
+package fetch
+
+import (
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"syscall"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// fault is the answer to a job whose request failed: its class, and what a
+// person needs to know.
+func (c *Client) fault(ctx context.Context, j *job, course *course, err error) env.Answer {
+	if cause := context.Cause(ctx); errors.Is(cause, errSlow) || errors.Is(cause, errTotal) {
+		err = cause
+	}
+	class, words := c.explain(j.at, course.at(), err)
+	return j.failed(class, words)
+}
+
+// explain says what an error at a stage of a request means. net/http keeps some
+// of its errors to itself: the stage then tells what they are about.
+func (c *Client) explain(to target, at stage, err error) (class, words string) {
+	refused, isRefused := errors.AsType[refusal](err)
+	lookup, isLookup := errors.AsType[*net.DNSError](err)
+	timeout, isTimeout := errors.AsType[net.Error](err)
+	isTimeout = isTimeout && timeout.Timeout()
+	switch {
+	case isRefused:
+		return env.ErrRefused, fmt.Sprintf("%s is not asked: %v", to.host, refused)
+	case isLookup && lookup.IsNotFound:
+		return env.ErrDNS, "there is no host " + to.host
+	case isLookup && lookup.IsTimeout:
+		return env.ErrDNS, "the name server did not say in time where " + to.host + " is"
+	case isLookup:
+		return env.ErrDNS, "the name server could not say where " + to.host + " is"
+	case errors.Is(err, errTotal):
+		return env.ErrTimeout, fmt.Sprintf("%v: more than %v", errTotal, c.config.Total)
+	case errors.Is(err, errSlow):
+		return env.ErrTimeout, errSlow.Error()
+	case isTimeout:
+		return env.ErrTimeout, c.late(to, at)
+	case at == reading:
+		return explainBody(err)
+	case at == securing:
+		return env.ErrTLS, explainTLS(to, err)
+	case at == waiting:
+		return explainAnswer(err)
+	}
+	return env.ErrDial, explainDial(to, err)
+}
+
+func (c *Client) late(to target, at stage) string {
+	switch at {
+	case securing:
+		return fmt.Sprintf("%s did not finish the TLS handshake within %v", to.host, c.config.TLS)
+	case waiting, reading:
+		return fmt.Sprintf("%s did not answer within %v", to.host, c.config.Header)
+	}
+	return fmt.Sprintf("no connection to %s within %v", to.host, c.config.Connect)
+}
+
+func explainDial(to target, err error) string {
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return to.host + " refuses the connection"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return "no way leads to " + to.host
+	}
+	return "no connection to " + to.host
+}
+
+func explainTLS(to target, err error) string {
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil {
+		if time.Now().Before(e.Cert.NotBefore) {
+			return fmt.Sprintf("the certificate of %s is valid from %s on", to.host, e.Cert.NotBefore.Format("2 January 2006"))
+		}
+		return fmt.Sprintf("the certificate of %s expired on %s", to.host, e.Cert.NotAfter.Format("2 January 2006"))
+	}
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return fmt.Sprintf("the certificate that %s shows is for another name", to.host)
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return fmt.Sprintf("the certificate of %s is signed by nobody this machine trusts", to.host)
+	}
+	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return fmt.Sprintf("the certificate of %s is not valid: %v", to.host, e.Err)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // so crypto/tls says that it was sent an alert
+		return fmt.Sprintf("%s refuses the TLS handshake: %v", to.host, e.Err)
+	}
+	return fmt.Sprintf("%s does not speak https there", to.host)
+}
+
+func explainAnswer(err error) (class, words string) {
+	text := err.Error()
+	switch {
+	case strings.Contains(text, "headers exceeded"), strings.Contains(text, "header list larger"):
+		return env.ErrTooLarge, fmt.Sprintf("the headers of the answer are larger than %d KiB", maxHeaders>>10)
+	case strings.Contains(text, "malformed"), strings.Contains(text, "bad "), strings.Contains(text, "invalid "):
+		return env.ErrBroken, "what the origin answered is not HTTP"
+	}
+	return env.ErrBroken, "the origin closed the connection without an answer"
+}
+
+func explainBody(err error) (class, words string) {
+	_, large := errors.AsType[errLarge](err)
+	_, corrupt := errors.AsType[flate.CorruptInputError](err)
+	switch {
+	case large, errors.Is(err, errBomb):
+		return env.ErrTooLarge, err.Error()
+	case errors.Is(err, errUnasked):
+		return env.ErrEncoding, err.Error()
+	case corrupt, errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
+		return env.ErrEncoding, "the document is badly packed"
+	case errors.Is(err, errTruncated):
+		return env.ErrBroken, err.Error()
+	}
+	return env.ErrBroken, errTruncated.Error()
+}
+
+// statusWords says what an answer means that brings no document.
+func statusWords(status int) string {
+	switch {
+	case status == http.StatusOK, status == http.StatusNotModified:
+		return ""
+	case status == http.StatusUnauthorized, status == http.StatusForbidden:
+		return fmt.Sprintf("the origin does not show the document to everybody (%d)", status)
+	case status == http.StatusNotFound:
+		return "the origin has no such document (404)"
+	case status == http.StatusGone:
+		return "the document is gone for good (410)"
+	case status == http.StatusTooManyRequests:
+		return "the origin asks for fewer requests (429)"
+	case status == http.StatusServiceUnavailable:
+		return "the origin is not available at the moment (503)"
+	case status >= 500:
+		return fmt.Sprintf("the origin has a fault of its own (%d)", status)
+	}
+	return fmt.Sprintf("the origin brings no document (%d)", status)
+}

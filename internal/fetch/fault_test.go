@@ -1,0 +1,170 @@
+package fetch
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"log"
+	"math/big"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+)
+
+func TestUnreachableHostsAreTold(t *testing.T) {
+	fakeNames(t)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed.Close()
+	b := openReal(t, Config{AllowPrivate: true})
+	for _, c := range []struct{ url, class, say string }{
+		{"http://nowhere.example/", env.ErrDNS, "there is no host nowhere.example"},
+		{"http://broken.example/", env.ErrDNS, "could not say where broken.example is"},
+		{"http://" + closed.Addr().String() + "/", env.ErrDial, "refuses the connection"},
+	} {
+		a := b.get(env.Request{URL: c.url})
+		if a.Err != c.class || !strings.Contains(a.Words, c.say) || a.Private != (c.class == env.ErrDial) {
+			t.Errorf("%s: %+v", c.url, a)
+		}
+	}
+}
+
+// certificate is one for 127.0.0.1 or another name, valid from some hours from
+// now to others.
+func certificate(t *testing.T, name string, from, to time.Duration) (tls.Certificate, *x509.CertPool) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(from * time.Hour), NotAfter: time.Now().Add(to * time.Hour),
+	}
+	if ip := net.ParseIP(name); ip != nil {
+		template.IPAddresses = []net.IP{ip}
+	} else {
+		template.DNSNames = []string{name}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AddCert(c)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, pool
+}
+
+func TestCertificatesAreChecked(t *testing.T) {
+	const here = "127.0.0.1"
+	for _, c := range []struct {
+		name, host string
+		from, to   time.Duration
+		untrusted  bool
+		old        bool // TLS 1.0 only
+		class, say string
+	}{
+		{name: "good", host: here, from: -1, to: 1},
+		{name: "expired", host: here, from: -48, to: -24, class: env.ErrTLS, say: "expired on " + time.Now().Add(-24*time.Hour).Format("2 January 2006")},
+		{name: "not valid yet", host: here, from: 24, to: 48, class: env.ErrTLS, say: "valid from "},
+		{name: "for another", host: "other.example", from: -1, to: 1, class: env.ErrTLS, say: "for another name"},
+		{name: "of nobody", host: here, from: -1, to: 1, untrusted: true, class: env.ErrTLS, say: "nobody this machine trusts"},
+		{name: "too old", host: here, from: -1, to: 1, old: true, class: env.ErrTLS, say: "handshake"},
+	} {
+		cert, pool := certificate(t, c.host, c.from, c.to)
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, r.Proto+" "+r.RequestURI)
+		}))
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+		if c.old {
+			s.TLS.MaxVersion = tls.VersionTLS10
+		}
+		s.EnableHTTP2 = true
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		s.StartTLS()
+		b := openReal(t, Config{AllowPrivate: true})
+		b.any.TLSClientConfig = &tls.Config{}
+		if b.any.TLSClientConfig.RootCAs = pool; c.untrusted {
+			b.any.TLSClientConfig.RootCAs = x509.NewCertPool()
+		}
+		a := b.get(env.Request{URL: s.URL + "/a|b"})
+		if a.Err != c.class || !strings.Contains(a.Words, c.say) || c.class == "" && string(a.Body) != "HTTP/2.0 /a|b" {
+			t.Errorf("%s: %+v %s", c.name, a, a.Body)
+		}
+		b.close()
+		s.Close()
+	}
+}
+
+func TestHTTPSIsNotSpokenEverywhere(t *testing.T) {
+	port, _ := canary(t)
+	b := openReal(t, Config{AllowPrivate: true})
+	if a := b.get(env.Request{URL: "https://127.0.0.1:" + port + "/"}); a.Err != env.ErrTLS || !strings.Contains(a.Words, "does not speak https") {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
+	port, connections := canary(t)
+	cert, pool := certificate(t, "127.0.0.1", -1, 1)
+	s := httptest.NewUnstartedServer(http.RedirectHandler("http://127.0.0.1:"+port+"/", http.StatusMovedPermanently))
+	s.TLS = &tls.Config{Certificates: []tls.Certificate{cert}}
+	s.StartTLS()
+	defer s.Close()
+	b := openReal(t, Config{AllowPrivate: true})
+	b.any.TLSClientConfig = &tls.Config{RootCAs: pool}
+	a := b.get(env.Request{URL: s.URL})
+	if a.Err != env.ErrRedirect || !strings.Contains(a.Words, "https to http") || connections.Load() != 0 {
+		t.Errorf("%+v, %d connections", a, connections.Load())
+	}
+}
+
+func TestFaultsHaveAClassAndWords(t *testing.T) {
+	c := New(Config{}, nil)
+	late := &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
+	for _, f := range []struct {
+		at         stage
+		err        error
+		class, say string
+	}{
+		{resolving, &net.DNSError{IsNotFound: true}, env.ErrDNS, "no host"},
+		{resolving, &net.DNSError{IsTimeout: true}, env.ErrDNS, "in time"},
+		{resolving, &net.DNSError{}, env.ErrDNS, "could not"},
+		{connecting, late, env.ErrTimeout, "no connection to a.example within 5s"},
+		{securing, late, env.ErrTimeout, "TLS handshake within 5s"},
+		{waiting, late, env.ErrTimeout, "answer within 10s"},
+		{connecting, os.NewSyscallError("connect", syscall.ECONNREFUSED), env.ErrDial, "refuses"},
+		{connecting, os.NewSyscallError("connect", syscall.ENETUNREACH), env.ErrDial, "no way"},
+		{connecting, os.NewSyscallError("connect", syscall.EHOSTUNREACH), env.ErrDial, "no way"},
+		{connecting, io.EOF, env.ErrDial, "no connection"},
+		{securing, &tls.CertificateVerificationError{Err: errors.New("odd")}, env.ErrTLS, "not valid: odd"},
+		{securing, io.EOF, env.ErrTLS, "https"},
+		{waiting, io.EOF, env.ErrBroken, "closed"},
+		{waiting, syscall.ECONNRESET, env.ErrBroken, "closed"},
+		{waiting, errors.New("malformed HTTP version"), env.ErrBroken, "not HTTP"},
+		{waiting, errors.New("stream error: REFUSED_STREAM"), env.ErrBroken, "closed"},
+		{reading, syscall.ECONNRESET, env.ErrBroken, "broke off"},
+	} {
+		class, words := c.explain(newTarget("http://a.example/"), f.at, f.err)
+		if class != f.class || !strings.Contains(words, f.say) {
+			t.Errorf("%v at %d: %q %q", f.err, f.at, class, words)
+		}
+	}
+}

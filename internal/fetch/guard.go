@@ -1,0 +1,87 @@
+package fetch
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"code.dny.dev/ssrf"
+)
+
+var (
+	// azure is where virtual machines of that cloud are told their secrets. It
+	// looks public, and no registry lists it.
+	azure = netip.MustParsePrefix("168.63.129.16/32")
+
+	// nat64 holds IPv4 addresses, as networks without IPv4 write them.
+	nat64 = netip.MustParsePrefix("64:ff9b::/96")
+)
+
+// A guard decides which addresses are dialled. It is asked after names have been
+// resolved, with what the kernel is about to connect to, so that neither a name
+// that changes its address nor a strange spelling gets past it.
+type guard struct {
+	private bool // private addresses are dialled too
+	own     func() []netip.Addr
+	special *ssrf.Guardian // knows the registries of special addresses
+}
+
+// A refusal says that the guard did not let an address be dialled.
+type refusal struct {
+	addr netip.AddrPort
+	why  string
+}
+
+func (r refusal) Error() string { return fmt.Sprintf("%s %s", r.addr, r.why) }
+
+func newGuard(private bool, own func() []netip.Addr) guard {
+	return guard{private, own, ssrf.New(ssrf.WithDeniedV4Prefixes(azure))}
+}
+
+// control is a net.Dialer's.
+func (g guard) control(_, address string, _ syscall.RawConn) error {
+	to, err := netip.ParseAddrPort(address)
+	switch public := err == nil && g.isPublic(to.Addr()); {
+	case err != nil:
+		return err
+	case public && to.Port() != 80 && to.Port() != 443:
+		return refusal{to, "is not a port of the web: public hosts are asked on 80 and 443 only"}
+	case !public && !g.private:
+		return refusal{to, "is not a public address"}
+	}
+	return nil
+}
+
+// isPublic reports whether an address belongs to somebody on the Internet who
+// is not this machine.
+func (g guard) isPublic(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	if nat64.Contains(ip) {
+		b := ip.As16()
+		ip = netip.AddrFrom4([4]byte(b[12:]))
+	}
+	return g.special.SafeAddr(ip) == nil && !g.isOwn(ip)
+}
+
+// isOwn reports whether an address is this machine's, where what it keeps from
+// the world with a firewall may answer.
+func (g guard) isOwn(ip netip.Addr) bool {
+	if g.own != nil {
+		for _, own := range g.own() {
+			if own.Unmap().WithZone("") == ip {
+				return true
+			}
+		}
+	}
+	interfaces, err := net.InterfaceAddrs()
+	if err != nil {
+		return false // the registries still hold
+	}
+	for _, a := range interfaces {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap() == ip {
+			return true
+		}
+	}
+	return false
+}

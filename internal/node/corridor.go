@@ -1,0 +1,116 @@
+package node
+
+import (
+	"time"
+
+	"tidings/corona"
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+	"tidings/overlay/scribe"
+)
+
+// The way of one item:
+//
+//	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum holds it
+//	                                                                     │ Held
+//	reader ◄─ feedtree.Read ◄─ News ◄─ Grew ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
+//
+// Two short side lines: that all of a finding is held comes back to corona, and a
+// reader's Subscribe goes down to feedtree, owner and scribe.
+
+// An Application is what a node's owner makes of it.
+type Application interface {
+	// News tells of items that readers see for the first time, or in a new
+	// version.
+	News(key overlay.ID, changes []difference.Change, at time.Time)
+
+	// Told tells that the state of a subscription's polls has changed.
+	Told(key overlay.ID)
+
+	// Fetched answers Fetch: the document, nil if there is none, and how the
+	// request went.
+	Fetched(key overlay.ID, f *feed.Feed, state corona.State)
+
+	// Deliver takes what a group brought that is no feed's.
+	Deliver(d scribe.Delivery)
+}
+
+// Fetch fetches the document of a URL once, for a reader who does not subscribe.
+func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.Ask(key, url) }
+
+// deliver takes what scribe brings.
+func (n *Node) deliver(d scribe.Delivery) {
+	if n.Feeds.Knows(d.Group) {
+		n.Feeds.Deliver(d)
+		return
+	}
+	n.out.Deliver(d)
+}
+
+// ownerSide is what overlay/owner sees of the layers above it.
+type ownerSide Node
+
+func (n *ownerSide) Lead(key overlay.ID, on bool) {
+	if !on {
+		n.Corona.Cease(key)
+		n.Feeds.Lead(key, false, nil)
+		return
+	}
+	n.Feeds.Lead(key, true, func(known *difference.Known) {
+		v, _ := n.Owners.View(key)
+		n.Corona.Lead(key, v.URL, known, v.Note)
+		n.Feeds.Absorbed(key) // what came while the log was read
+	})
+}
+
+func (n *ownerSide) Grew(key overlay.ID, _ []*owner.Entry, _ [][]byte, _ bool) { n.Feeds.Grew(key) }
+
+func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) { n.Feeds.Held(key, e, body) }
+
+func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
+
+func (n *ownerSide) Noted(overlay.ID, []byte) {} // read when this node takes the lead
+
+func (n *ownerSide) Weight(key overlay.ID) (int, bool) { return n.Scribe.Weight(key) }
+
+func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Below(key) }
+
+// feedSide is what feedtree sees of them.
+type feedSide Node
+
+func (n *feedSide) News(key overlay.ID, changes []difference.Change, at time.Time) {
+	n.out.News(key, changes, at)
+}
+
+func (n *feedSide) Told(key overlay.ID, _ []byte, _ time.Time) { n.out.Told(key) }
+
+func (n *feedSide) Fetch(key overlay.ID, url string) { n.Corona.Ask(key, url) }
+
+func (n *feedSide) Filter(key overlay.ID, d difference.Delta) difference.Delta {
+	return n.Corona.Filter(key, d)
+}
+
+// pollSide is what corona sees of them.
+type pollSide Node
+
+func (n *pollSide) Found(key overlay.ID, d difference.Delta, head *feed.Head, done func(ok bool)) bool {
+	return n.Feeds.Append(key, d, head, done)
+}
+
+func (n *pollSide) Said(key overlay.ID, state []byte, urgent bool) { n.Feeds.Beat(key, state, urgent) }
+
+func (n *pollSide) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
+
+func (n *pollSide) Weight(key overlay.ID) int {
+	v, _ := n.Owners.View(key)
+	return v.Weight
+}
+
+func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, state corona.State) {
+	if f != nil {
+		n.Feeds.Show(key, f)
+	}
+	n.out.Fetched(key, f, state)
+}

@@ -1,0 +1,117 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/overlay/owner"
+)
+
+// feedSwarm is a network whose channels are polled every minute.
+func feedSwarm(seed uint64, c Config) *Swarm {
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval = time.Minute
+	c.Seed = seed
+	return NewSwarm(SwarmConfig{World: c, Network: network})
+}
+
+// lively serves n feeds that gain an item every few minutes, until limit have come.
+func (s *Swarm) lively(n int, every time.Duration, limit int) (urls []string) {
+	for i := range n {
+		url := fmt.Sprintf("http://feed%d.example/", i)
+		s.Serve(url, script.NewLively(script.Config{
+			Seed: s.Seed()*1000 + uint64(i), Format: script.Format(i % 3), Every: every, Limit: limit, Rebuild: 5 * time.Minute,
+		}))
+		urls = append(urls, url)
+	}
+	return urls
+}
+
+func TestItemsReachReaders(t *testing.T) {
+	s := feedSwarm(1, Config{})
+	s.Grow(8, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	urls := s.lively(4, 3*time.Minute, 10)
+	for i, p := range s.Peers() {
+		for j, url := range urls {
+			if (i+j)%2 == 0 {
+				p.Read(url)
+			}
+		}
+	}
+	s.World.Run(45 * time.Minute)
+	s.CheckReaders()
+	for _, v := range s.Wrong() {
+		t.Error(v)
+	}
+	for _, url := range urls {
+		f := s.feeds.by[url]
+		t.Logf("%s: %d polls, %d full", url, f.Polls, f.Full)
+	}
+}
+
+// The main world of the end-to-end layers: 64 members, 200 channels, a frame in a
+// hundred lost, a crash a minute; in half of the seeds the network is parted for
+// 25 minutes besides, longer than a lease.
+func TestRoughFeeds(t *testing.T) {
+	seeds(t, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, false) })
+}
+
+func TestPartedFeeds(t *testing.T) {
+	seeds(t, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, true) })
+}
+
+func roughFeeds(t *testing.T, seed uint64, parted bool) {
+	const members, channels = 64, 200
+	s := feedSwarm(seed, Config{Faults: Faults{Loss: 0.01}})
+	s.Grow(members, 100*time.Millisecond)
+	s.World.Run(30 * time.Second)
+	urls := s.lively(channels, 5*time.Minute, 12)
+	dice := rand.New(rand.NewPCG(seed, 5))
+	for _, url := range urls {
+		for range 1 + dice.Uint64()%10 {
+			s.Peers()[dice.Uint64()%members].Read(url)
+		}
+	}
+	s.World.Run(time.Minute)
+	if parted {
+		var side []*Host
+		for i, p := range s.Peers() {
+			if i%2 == 0 {
+				side = append(side, p.Host)
+			}
+		}
+		s.Partition(side)
+		s.After(25*time.Minute, s.Heal)
+	}
+	for range 30 {
+		p := s.Peers()[dice.Uint64()%members]
+		if p.Up() {
+			p.Kill(dice.Uint64()%2 == 0)
+			s.After(time.Duration(dice.Uint64()%120)*time.Second, p.Start)
+		}
+		s.World.Run(time.Minute)
+	}
+	s.World.Run(30 * time.Minute) // until all items are there, and a while
+	s.CheckReaders()
+	sum := s.FeedStats()
+	t.Logf("seed %d: %+v", seed, sum)
+	if len(s.Wrong()) > 0 {
+		owner.Trace = s.Key("http://feed49.example/")
+		s.World.Run(time.Minute)
+		s.dump("http://feed49.example/")
+		s.dump("http://feed173.example/")
+	}
+	for i, v := range s.Wrong() {
+		if i < 20 {
+			t.Error(v)
+		}
+	}
+	if len(s.Wrong()) > 0 {
+		t.Fatalf("%d violations", len(s.Wrong()))
+	}
+}
