@@ -44,7 +44,7 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 	v, _ := f.owners.View(key)
 	c := f.channel(key, v.URL)
 	l := &lead{spoke: f.clock.Now()}
-	c.lead = l
+	c.lead, c.repair = l, nil // its own log is the one
 	f.after(f.cfg.BeatInterval, task{kind: taskBeat, key: key})
 	log := f.owners.Log(key)
 	f.read(log, func(deltas []difference.Delta) {

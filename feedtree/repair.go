@@ -42,7 +42,7 @@ const (
 // gap begins a repair, unless one is under way. want is the entry that shows that
 // something is missing.
 func (f *FeedTree) gap(c *channel, want owner.Hash) {
-	if !c.subscribed {
+	if !c.subscribed || c.lead != nil {
 		return
 	}
 	if c.repair != nil {
