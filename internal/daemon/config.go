@@ -3,12 +3,18 @@ package daemon
 import (
 	"crypto/ed25519"
 	"errors"
+	"fmt"
 	"log/slog"
 	"path/filepath"
 
 	"tidings/internal/wire"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
+)
+
+const (
+	defaultHTTP = "127.0.0.1:8190"
+	noHTTP      = "none"
 )
 
 // Config says where a node lives and what it is to do. Zero fields mean their
@@ -42,6 +48,17 @@ type Config struct {
 	// client.
 	RefuseInbound bool
 
+	// HTTP is where readers on this machine are served. Default 127.0.0.1:8190;
+	// "none": nowhere.
+	HTTP string
+	// AllowPrivateOrigins lets the node poll origins on private addresses.
+	AllowPrivateOrigins bool
+	// SubscribeOnRead says when reading an address subscribes to it: "never",
+	// "second" (asking, the default), or "first".
+	SubscribeOnRead string
+	// Version is the release of the software, for origins.
+	Version string
+
 	// Agent is the software and its release, for other operators. Default
 	// "tidings".
 	Agent string
@@ -72,6 +89,16 @@ func (c Config) filled() (Config, error) {
 	}
 	if len(c.Listen) == 0 {
 		c.Listen = libp2p.DefaultConfig(ed25519.PrivateKey{}).Listen
+	}
+	if c.HTTP == "" {
+		c.HTTP = defaultHTTP
+	}
+	switch c.SubscribeOnRead {
+	case "":
+		c.SubscribeOnRead = "second"
+	case "never", "second", "first":
+	default:
+		return c, fmt.Errorf("subscribe on read %q: it is never, second or first", c.SubscribeOnRead)
 	}
 	if c.Agent == "" {
 		c.Agent = "tidings"

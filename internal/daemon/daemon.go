@@ -3,13 +3,21 @@
 //	loop      internal/loop     the goroutine that owns the node; clock, worker
 //	network   overlay/libp2p    QUIC and TCP, first peers, reachability
 //	store     internal/store    what the node remembers
+//	fetcher   internal/fetch    polite requests to origins
+//
+// and, by a [proxy.Server], its readers.
 //
 // A node lives in a data directory, where it finds itself and its network again
 // after a restart, without a flag:
 //
 //	identity.key   its private key, readable by its owner alone
 //	network        the descriptor of its network, and whether it founded it
-//	tidings.db     the store: among other things, the peers it knew
+//	reader.secret  what the addresses given to readers are made with
+//	tidings.db     the store: subscriptions, locks, logs, the peers it knew
+//
+// If the store is lost or damaged, so may be the locks on what the node has
+// signed: it takes a new key then and joins as another node. Its subscriptions
+// are salvaged as far as they can be read.
 //
 // The directory of a new node is told which network to found, or is given
 // somebody to join through; the network's parameters then come from there.
@@ -18,10 +26,9 @@
 //	...
 //	err = d.Run(ctx) // until ctx ends and everything has stopped
 //
-// While it runs, its owner calls Route, Subscribe, Unsubscribe, Publish, Place
-// and Status from any goroutine; what the groups bring goes to Config.Deliver.
-//
-// No layer of this node fetches yet, so its Env has no Fetcher.
+// While it runs, its owner calls Subscribe, Unsubscribe, Read, List and Status from
+// any goroutine; JoinGroup, LeaveGroup, PublishGroup, Place and Route reach below
+// feeds, and what such groups bring goes to Config.Deliver.
 //
 // The package leaves to the layers what a node does, and to cmd/tidings flags,
 // signals and what is shown to people.
@@ -34,10 +41,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/fetch"
 	"tidings/internal/loop"
 	"tidings/internal/node"
 	"tidings/internal/store"
@@ -59,6 +68,10 @@ type Daemon struct {
 	loop   *loop.Loop
 	disk   *store.Disk
 	host   *libp2p.Host
+	fetch  *fetch.Client
+	http   net.Listener // nil: readers are not served
+	shelf  *shelf       // what readers are told without asking the loop
+	opened time.Time
 	closed sync.Once
 
 	node    *node.Node    // belongs to the loop; there since joined
@@ -77,6 +90,8 @@ func Open(c Config) (*Daemon, error) {
 		config:  c,
 		log:     c.Log,
 		loop:    loop.New(loop.Config{}),
+		shelf:   newShelf(),
+		opened:  time.Now(),
 		joined:  make(chan struct{}),
 		stopped: make(chan struct{}),
 	}
@@ -95,9 +110,29 @@ func Open(c Config) (*Daemon, error) {
 
 // open reads the data directory and makes the host.
 func (d *Daemon) open() (err error) {
-	if d.home, err = openHome(d.config); err != nil {
+	if what := d.disk.Repaired(); what != "" {
+		d.log.Warn("store mended", "what", what)
+	}
+	lost := d.disk.Lost()
+	if d.home, err = openHome(d.config, lost != ""); err != nil {
 		return err
 	}
+	if lost != "" {
+		if d.home.renewed {
+			d.log.Warn("the store was lost, and with it what this node had signed: it goes on as another node", "why", lost)
+		}
+		if err := d.disk.Accept(); err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+	}
+	if err := d.listen(); err != nil {
+		return err
+	}
+	d.fetch = fetch.New(fetch.Config{
+		Version:      d.config.Version,
+		Site:         site,
+		AllowPrivate: d.config.AllowPrivateOrigins,
+	}, d.answered)
 	c := libp2p.Config{
 		Key:              d.home.key,
 		Listen:           d.config.Listen,
@@ -121,8 +156,18 @@ func (d *Daemon) open() (err error) {
 			c.Known = append(c.Known, k.Peer)
 		}
 	}
-	d.host, err = libp2p.New(c)
+	if d.host, err = libp2p.New(c); err != nil && d.http != nil {
+		err = errors.Join(err, d.http.Close())
+	}
 	return err
+}
+
+// site is where the owner of an origin reads what this is.
+const site = "https://github.com/tidings-net/tidings"
+
+// answered brings an origin's answer to the node's loop.
+func (d *Daemon) answered(h env.Handle, a env.Answer) {
+	d.loop.Deliver(func() { d.node.Answered(h, a) })
 }
 
 // Close gives back what Open took. Run does so too.
@@ -130,6 +175,9 @@ func (d *Daemon) Close() error {
 	var err error
 	d.closed.Do(func() {
 		d.host.Close()
+		if d.http != nil {
+			_ = d.http.Close() // the server has closed it, if it was run
+		}
 		err = d.disk.Close()
 	})
 	return err
@@ -140,12 +188,17 @@ func (d *Daemon) Close() error {
 // error if ctx was the reason. A node whom every peer it could join through
 // refuses returns with their words. A Daemon runs once.
 func (d *Daemon) Run(ctx context.Context) error {
+	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
+	var readers sync.WaitGroup
+	readers.Go(func() { d.serve(serving) })
 	err := d.join(ctx)
 	if err == nil {
 		err = d.live(ctx)
 	} else {
 		close(d.stopped)
 	}
+	stopServing()
+	readers.Wait()
 	if ctx.Err() != nil {
 		err = nil
 	}
@@ -171,14 +224,21 @@ func (d *Daemon) join(ctx context.Context) error {
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(d.home.network)
 	c.Overlay.Founder = d.home.Founder
-	d.node = node.New(env.Env{
+	d.node, err = node.New(env.Env{
 		Clock:   d.loop,
 		Network: d.host,
+		Fetcher: d.fetch,
 		Worker:  d.loop,
 		Store:   d.disk,
 		Rand:    dice,
 		Log:     d.log,
-	}, wire.NewSigner(d.home.key, hash), wire.NewVerifier(hash), c, d.config.Deliver)
+	}, wire.NewSigner(d.home.key, hash), wire.NewVerifier(hash), c, (*out)(d))
+	if err != nil {
+		return err
+	}
+	for _, s := range d.node.Feeds.Subscriptions() {
+		d.shelf.add(s.URL, s.Key, attributesOf(s))
+	}
 	close(d.joined)
 	return nil
 }
@@ -207,6 +267,7 @@ func (d *Daemon) live(ctx context.Context) error {
 	})
 	ended := make(chan error, 1)
 	parts.Go(func() { ended <- d.host.Run(hosting, d.events()) })
+	parts.Go(func() { _ = d.fetch.Run(looping) }) // which ends for no other reason
 
 	var err error
 	select {

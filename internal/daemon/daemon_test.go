@@ -81,9 +81,9 @@ func (m *member) stop(t *testing.T) {
 	}
 }
 
-func (m *member) status(t *testing.T) Status {
+func (m *member) status(t *testing.T) Snapshot {
 	t.Helper()
-	s, err := m.Status(t.Context())
+	s, err := m.Snapshot(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,9 +91,9 @@ func (m *member) status(t *testing.T) Status {
 }
 
 // knows waits until a member is active and knows so many members.
-func (m *member) knows(t *testing.T, count int) Status {
+func (m *member) knows(t *testing.T, count int) Snapshot {
 	t.Helper()
-	var s Status
+	var s Snapshot
 	within(t, patience, fmt.Sprintf("a leaf of %d", count), func() error {
 		if s = m.status(t); s.State != overlay.Active || len(s.Leaf) != count {
 			return fmt.Errorf("%v, knows %d", s.State, len(s.Leaf))
@@ -156,11 +156,11 @@ func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
 	group := overlay.Key("pair", "https://example.org/feed")
 	subscribed := func(m *member) {
 		t.Helper()
-		if err := m.Subscribe(t.Context(), group, 3); err != nil {
+		if err := m.JoinGroup(t.Context(), group, 3); err != nil {
 			t.Fatal(err)
 		}
 	}
-	publish := func(m *member, payload string) error { return m.Publish(t.Context(), group, []byte(payload)) }
+	publish := func(m *member, payload string) error { return m.PublishGroup(t.Context(), group, []byte(payload)) }
 	subscribed(a)
 	subscribed(b)
 	within(t, patience, "both count", func() error {
@@ -215,7 +215,7 @@ func TestTwoNodesFoundJoinAndComeBack(t *testing.T) {
 			return errors.New("nothing yet")
 		}
 	})
-	if err := b.Unsubscribe(t.Context(), group); err != nil {
+	if err := b.LeaveGroup(t.Context(), group); err != nil {
 		t.Fatal(err)
 	}
 	b.stop(t)
@@ -263,7 +263,7 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), `refused: this node belongs to network "one", not "three"`) {
 		t.Errorf("Run: %v", err)
 	}
-	if err := c.Subscribe(t.Context(), overlay.ID{}, 1); !errors.Is(err, ErrStopped) {
+	if err := c.JoinGroup(t.Context(), overlay.ID{}, 1); !errors.Is(err, ErrStopped) {
 		t.Errorf("subscribe on a node that never joined: %v", err)
 	}
 	a.stop(t)
@@ -284,7 +284,7 @@ func TestWaitingForANetworkEndsInGoodOrder(t *testing.T) {
 	}
 	hurry, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := a.Publish(hurry, overlay.ID{}, nil); !errors.Is(err, context.Canceled) {
+	if err := a.PublishGroup(hurry, overlay.ID{}, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("publish without a network: %v", err)
 	}
 	a.stop(t)
@@ -320,17 +320,17 @@ func TestPayloadsOverTheLimitAreRefused(t *testing.T) {
 	a := running(t, founding(t, "big"))
 	a.knows(t, 1)
 	group := overlay.Key("big", "big")
-	if err := a.Subscribe(t.Context(), group, 1); err != nil {
+	if err := a.JoinGroup(t.Context(), group, 1); err != nil {
 		t.Fatal(err)
 	}
 	big := bytes.Repeat([]byte("x"), overlay.MaxPayload+1)
-	if err := a.Publish(t.Context(), group, big[:scribe.MaxPayload+1]); err == nil {
+	if err := a.PublishGroup(t.Context(), group, big[:scribe.MaxPayload+1]); err == nil {
 		t.Error("too large a message was published")
 	}
 	if _, err := a.Route(t.Context(), group, big); err == nil {
 		t.Error("too large a payload was routed")
 	}
-	if err := a.Publish(t.Context(), group, big[:scribe.MaxPayload]); err != nil {
+	if err := a.PublishGroup(t.Context(), group, big[:scribe.MaxPayload]); err != nil {
 		t.Error(err)
 	}
 	a.hears(t, group, string(big[:scribe.MaxPayload]))

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
@@ -20,6 +21,7 @@ import (
 const (
 	identityFile = "identity.key" // PEM, PKCS #8
 	networkFile  = "network"      // JSON, a membership
+	secretFile   = "reader.secret"
 	storeFile    = "tidings.db"
 )
 
@@ -31,6 +33,8 @@ const pemType = "PRIVATE KEY"
 type home struct {
 	config  Config
 	key     ed25519.PrivateKey
+	renewed bool         // the key is new, in place of an older one
+	secret  []byte       // of the addresses given to readers
 	network wire.Network // as its descriptor says
 	membership
 }
@@ -49,10 +53,23 @@ func makeDir(dir string) error {
 }
 
 // openHome reads the data directory, makes the identity if it is new, and founds
-// the network if that is the wish.
-func openHome(c Config) (*home, error) {
+// the network if that is the wish. If the store was lost, an old identity must not
+// go on: nobody knows any more what it has signed.
+func openHome(c Config, lost bool) (*home, error) {
 	h := &home{config: c}
 	var err error
+	if lost {
+		old := c.path(identityFile)
+		switch err := os.Rename(old, old+".retired"); {
+		case err == nil:
+			h.renewed = true
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("identity: %w", err)
+		}
+	}
+	if h.secret, err = secret(c.path(secretFile)); err != nil {
+		return nil, err
+	}
 	if h.key, err = identity(c.path(identityFile)); err != nil {
 		return nil, err
 	}
@@ -80,6 +97,29 @@ func identity(path string) (ed25519.PrivateKey, error) {
 		return nil, fmt.Errorf("identity: %w", err)
 	}
 	return key, nil
+}
+
+// secretSize is that of the readers' secret, in bytes.
+const secretSize = 32
+
+// secret reads what the addresses of readers are made with, or makes it. It does
+// not change with the identity: addresses given to readers stay good.
+func secret(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if err == nil && len(b) == secretSize {
+		return b, nil
+	}
+	if err == nil {
+		return nil, fmt.Errorf("%s is damaged (%d bytes): bring back a copy, or remove it; readers then need new addresses", path, len(b))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("readers' secret: %w", err)
+	}
+	b = make([]byte, secretSize)
+	if _, err := rand.Read(b); err != nil {
+		return nil, fmt.Errorf("readers' secret: %w", err)
+	}
+	return b, store.WriteFile(path, b)
 }
 
 func newIdentity(path string) (ed25519.PrivateKey, error) {

@@ -57,14 +57,14 @@ type order struct {
 // A report is a line of a node's standard output: the answer to an order, or
 // news (N is 0).
 type report struct {
-	N       int        `json:",omitempty"`
-	Err     string     `json:",omitempty"`
-	Root    overlay.ID `json:",omitzero"`
-	Status  *Status    `json:",omitempty"`
-	Listens []string   `json:",omitempty"` // first news: where it listens
-	Addrs   []string   `json:",omitempty"` // and can be joined through
-	Group   overlay.ID `json:",omitzero"`  // news of a delivery
-	Payload string     `json:",omitempty"`
+	N        int        `json:",omitempty"`
+	Err      string     `json:",omitempty"`
+	Root     overlay.ID `json:",omitzero"`
+	Snapshot *Snapshot  `json:",omitempty"`
+	Listens  []string   `json:",omitempty"` // first news: where it listens
+	Addrs    []string   `json:",omitempty"` // and can be joined through
+	Group    overlay.ID `json:",omitzero"`  // news of a delivery
+	Payload  string     `json:",omitempty"`
 }
 
 // beNode is a process that runs one node until its standard input ends. What it
@@ -143,12 +143,12 @@ func carryOut(ctx context.Context, d *Daemon, o order) (report, error) {
 		got, err := d.Route(ctx, o.Key, []byte(o.Payload))
 		return report{Root: got.Root}, err
 	case "subscribe":
-		return report{}, d.Subscribe(ctx, o.Key, 1)
+		return report{}, d.JoinGroup(ctx, o.Key, 1)
 	case "publish":
-		return report{}, d.Publish(ctx, o.Key, []byte(o.Payload))
+		return report{}, d.PublishGroup(ctx, o.Key, []byte(o.Payload))
 	case "status":
-		s, err := d.Status(ctx)
-		return report{Status: &s}, err
+		s, err := d.Snapshot(ctx)
+		return report{Snapshot: &s}, err
 	}
 	return report{}, errors.New("no such order: " + o.Do)
 }

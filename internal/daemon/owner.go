@@ -78,17 +78,17 @@ func (d *Daemon) Route(ctx context.Context, key overlay.ID, payload []byte) (ove
 	return o.receipt, nil
 }
 
-// Subscribe joins a group, or changes the node's weight there: how many clients
+// JoinGroup joins a group, or changes the node's weight there: how many clients
 // stand behind it. The node does not remember its groups for its next start.
-func (d *Daemon) Subscribe(ctx context.Context, group overlay.ID, weight int) error {
+func (d *Daemon) JoinGroup(ctx context.Context, group overlay.ID, weight int) error {
 	if err := d.do(ctx, func() { d.node.Scribe.Join(group, weight) }); err != nil {
 		return fmt.Errorf("subscribe to %s: %w", group.Short(), err)
 	}
 	return nil
 }
 
-// Unsubscribe leaves a group.
-func (d *Daemon) Unsubscribe(ctx context.Context, group overlay.ID) error {
+// LeaveGroup leaves a group.
+func (d *Daemon) LeaveGroup(ctx context.Context, group overlay.ID) error {
 	if err := d.do(ctx, func() { d.node.Scribe.Leave(group) }); err != nil {
 		return fmt.Errorf("unsubscribe from %s: %w", group.Short(), err)
 	}
@@ -104,10 +104,10 @@ func (d *Daemon) Place(ctx context.Context, group overlay.ID) (p scribe.Place, o
 	return p, ok, nil
 }
 
-// Publish sends a message of at most scribe.MaxPayload bytes to a group, of
+// PublishGroup sends a message of at most scribe.MaxPayload bytes to a group, of
 // which the node need not be a subscriber, and returns when the group's root has
 // it. If it returns an error, the message may reach the subscribers all the same.
-func (d *Daemon) Publish(ctx context.Context, group overlay.ID, payload []byte) error {
+func (d *Daemon) PublishGroup(ctx context.Context, group overlay.ID, payload []byte) error {
 	if len(payload) > scribe.MaxPayload {
 		return fmt.Errorf("publish to %s: payload of %d bytes where %d are allowed", group.Short(), len(payload), scribe.MaxPayload)
 	}
@@ -121,8 +121,8 @@ func (d *Daemon) Publish(ctx context.Context, group overlay.ID, payload []byte) 
 	return nil
 }
 
-// A Status is a snapshot of a node.
-type Status struct {
+// A Snapshot is a node as it was at one moment.
+type Snapshot struct {
 	Peer      string   // its peer id
 	Listens   []string // multiaddrs it listens at
 	Addrs     []string // where it believes it can be dialled, as others are told to join through it
@@ -144,9 +144,9 @@ type Status struct {
 	Scribe  scribe.Stats
 }
 
-// Status returns a snapshot of the node.
-func (d *Daemon) Status(ctx context.Context) (Status, error) {
-	s := Status{
+// Snapshot looks at all of the node at one moment.
+func (d *Daemon) Snapshot(ctx context.Context) (Snapshot, error) {
+	s := Snapshot{
 		Peer:      libp2p.Text(d.host.ID()),
 		Listens:   d.host.Listens(),
 		Addrs:     d.host.Addrs(),
@@ -167,7 +167,7 @@ func (d *Daemon) Status(ctx context.Context) (Status, error) {
 }
 
 // inspect adds what the node knows.
-func (d *Daemon) inspect(s *Status) {
+func (d *Daemon) inspect(s *Snapshot) {
 	o := d.node.Overlay
 	s.Hash = wire.HashOf(d.home.Descriptor)
 	s.Network = d.home.network.Name

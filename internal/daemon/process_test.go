@@ -187,13 +187,13 @@ func (p *process) answer(c <-chan report) (report, error) {
 func (p *process) do(o order) (report, error) { return p.answer(p.order(o)) }
 
 // status returns the node's status, an empty one if it does not answer.
-func (p *process) status() Status {
+func (p *process) status() Snapshot {
 	r, err := p.do(order{Do: "status"})
 	if err != nil {
-		return Status{}
+		return Snapshot{}
 	}
-	p.id = r.Status.ID
-	return *r.Status
+	p.id = r.Snapshot.ID
+	return *r.Snapshot
 }
 
 // count returns how often the node got a message.

@@ -1,0 +1,75 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+	"time"
+
+	"tidings/proxy"
+)
+
+// listen opens the address of readers.
+func (d *Daemon) listen() error {
+	if d.config.HTTP == noHTTP {
+		return nil
+	}
+	l, err := net.Listen("tcp", d.config.HTTP)
+	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return fmt.Errorf("serve readers at %s: the port is taken, perhaps by another node on this machine: choose another with --http", d.config.HTTP)
+		}
+		return fmt.Errorf("serve readers at %s: %w", d.config.HTTP, err)
+	}
+	d.http = l
+	return nil
+}
+
+// HTTPAddr is where readers are served, nil if they are not.
+func (d *Daemon) HTTPAddr() net.Addr {
+	if d.http == nil {
+		return nil
+	}
+	return d.http.Addr()
+}
+
+// serve serves readers until ctx ends, and ends subscriptions that lapsed.
+func (d *Daemon) serve(ctx context.Context) {
+	lapses := make(chan struct{})
+	go func() {
+		defer close(lapses)
+		d.lapses(ctx)
+	}()
+	if d.http != nil {
+		s := proxy.New(d, proxy.Config{
+			Secret:          d.home.secret,
+			SubscribeOnRead: d.config.SubscribeOnRead,
+			Version:         d.config.Version,
+			Log:             d.log,
+		})
+		if err := s.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
+			d.log.Error("readers are served no longer", "err", err)
+		}
+	}
+	<-lapses
+}
+
+// lapses ends the subscriptions that reading made and that nobody reads any more.
+func (d *Daemon) lapses(ctx context.Context) {
+	look := time.NewTicker(lapseLook)
+	defer look.Stop()
+	for {
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+		for _, url := range d.shelf.lapsed(time.Now()) {
+			if err := d.Unsubscribe(ctx, url); err == nil {
+				d.log.Info("subscription lapsed: nobody read it for 30 days", "url", url)
+			}
+		}
+	}
+}

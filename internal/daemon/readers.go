@@ -1,0 +1,291 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidings/corona"
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/scribe"
+	"tidings/proxy"
+)
+
+const (
+	// firstTime is how long a reader waits for a feed that nobody has seen yet.
+	firstTime = 10 * time.Second
+	// lapse is how long a subscription that reading made lives unread.
+	lapse = 30 * 24 * time.Hour
+	// lapseLook is the time between two looks for those that have lapsed, and
+	// the least time between two notes that one was read.
+	lapseLook = time.Hour
+)
+
+var _ proxy.Subscriptions = (*Daemon)(nil)
+
+// out is what the node tells its daemon, on the loop.
+type out Daemon
+
+func (d *out) News(key overlay.ID, _ []difference.Change, _ time.Time) { d.shelf.touch(key) }
+func (d *out) Told(key overlay.ID)                                     { d.shelf.touch(key) }
+func (d *out) Deliver(m scribe.Delivery)                               { d.config.Deliver(m) }
+
+func (d *out) Fetched(key overlay.ID, f *feed.Feed, state corona.State) {
+	d.shelf.fetched(key, f, state, time.Now())
+}
+
+// attributes are what the daemon keeps beside a subscription.
+type attributes struct {
+	Auto bool  `json:"auto,omitempty"` // made by reading
+	Read int64 `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+}
+
+func (a attributes) encode() []byte {
+	b, err := json.Marshal(a)
+	if err != nil {
+		panic(fmt.Sprintf("daemon: attributes: %v", err)) // there are only a bool and a number in it
+	}
+	return b
+}
+
+func attributesOf(s feedtree.Subscription) (a attributes) {
+	_ = json.Unmarshal(s.Attributes, &a) // what cannot be read is a plain subscription
+	return a
+}
+
+// key is that of a URL in the node's network, which it must know.
+func (d *Daemon) key(url string) overlay.ID { return overlay.Key(d.home.network.Name, url) }
+
+// Subscribe follows a feed from now on; see proxy.Subscriptions.
+func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
+	failed, err := ask(ctx, d, func(answer func(error)) {
+		key := d.key(url)
+		a := attributes{Auto: auto, Read: time.Now().Unix()}
+		if s, ok := d.node.Feeds.Subscription(key); ok {
+			if old := attributesOf(s); !old.Auto || auto {
+				answer(nil)
+				return
+			}
+		}
+		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
+			if err == nil {
+				d.shelf.add(url, key, a)
+			}
+			answer(err)
+		})
+	})
+	if errors.Is(failed, feedtree.ErrFull) {
+		return fmt.Errorf("%w: %w", proxy.ErrFull, failed)
+	}
+	return errors.Join(failed, err)
+}
+
+// Unsubscribe ends a subscription; see proxy.Subscriptions.
+func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
+	failed, err := ask(ctx, d, func(answer func(error)) {
+		key := d.key(url)
+		if _, ok := d.node.Feeds.Subscription(key); !ok {
+			answer(fmt.Errorf("unsubscribe from %s: %w", url, proxy.ErrUnknown))
+			return
+		}
+		d.node.Feeds.Unsubscribe(url, func(err error) {
+			if err == nil {
+				d.shelf.remove(url, key)
+			}
+			answer(err)
+		})
+	})
+	return errors.Join(failed, err)
+}
+
+// Version changes with what Read returns; see proxy.Subscriptions.
+func (d *Daemon) Version(url string) (uint64, bool) {
+	version, note, ok := d.shelf.version(url, time.Now())
+	if note != nil {
+		d.loop.Deliver(func() { d.node.Feeds.Subscribe(url, 1, note.encode(), func(error) {}) })
+	}
+	return version, ok
+}
+
+// Read returns the window of a feed, or the document of one that is not subscribed
+// to; see proxy.Subscriptions.
+func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
+	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	defer cancel()
+	if _, ok := d.shelf.known(url); !ok {
+		return d.fetchOnce(ctx, url)
+	}
+	for {
+		changed := d.shelf.changed(url)
+		w, err := d.window(ctx, url)
+		switch {
+		case err != nil && (ctx.Err() == nil || w.Version == 0 && w.State == ""):
+			return w, timely(err)
+		case w.Document.Head.Raw != nil:
+			return w, nil
+		case w.State != proxy.StateNew && w.State != "":
+			return w, trouble(url, w.State, w.Words)
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return w, fmt.Errorf("read %s: %w: nobody in the network has it yet", url, proxy.ErrTimeout)
+		}
+	}
+}
+
+// timely says of an error of time that it is one.
+func timely(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", proxy.ErrTimeout, err)
+	}
+	return err
+}
+
+// window asks the loop for a feed as it stands.
+func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
+	type answer struct {
+		doc feedtree.Document
+		sub feedtree.Subscription
+		ok  bool
+	}
+	version, _ := d.shelf.known(url)
+	a, err := ask(ctx, d, func(say func(answer)) {
+		key := d.key(url)
+		d.node.Feeds.Read(key, func(doc feedtree.Document) {
+			sub, ok := d.node.Feeds.Subscription(key)
+			say(answer{doc, sub, ok})
+		})
+	})
+	if err != nil {
+		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
+	}
+	w := proxy.Window{Version: version, Fetched: a.sub.Confirmed, State: proxy.StateNew}
+	if a.doc.Head != nil {
+		w.Document = feed.Document{Base: url, Head: *a.doc.Head, Entries: a.doc.Entries}
+		w.State = proxy.StateOK
+	}
+	if s, err := corona.ParseState(a.sub.State); err == nil && len(a.sub.State) > 0 {
+		w.State, w.Words = s.String(), s.Words
+		if s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW {
+			w.Stale = s.Words
+			w.Fetched = s.Since
+		}
+	}
+	if a.sub.Repairing && w.Stale == "" && a.doc.Head != nil {
+		w.Stale = "something may be missing: it is being asked for"
+	}
+	return w, nil
+}
+
+// trouble turns the state of a feed that has never been seen into an error.
+func trouble(url, state, words string) error {
+	kind := proxy.ErrUnreachable
+	switch state {
+	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
+		kind = proxy.ErrNotFeed
+	case kindName(coronapb.State_MISSING):
+		kind = proxy.ErrNotFound
+	case kindName(coronapb.State_GONE):
+		kind = proxy.ErrGone
+	case kindName(coronapb.State_REFUSED):
+		kind = proxy.ErrRefused
+	case kindName(coronapb.State_LIMITED):
+		kind = proxy.ErrBusy
+	}
+	return fmt.Errorf("read %s: %w: %s", url, kind, words)
+}
+
+func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }
+
+// fetchOnce returns a document for a reader who does not subscribe: that of a few
+// minutes ago, if somebody here asked then.
+func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error) {
+	if err := d.do(ctx, func() {}); err != nil { // the network must be known
+		return proxy.Window{}, fmt.Errorf("read %s: %w", url, timely(err))
+	}
+	key := d.key(url)
+	copied, wait := d.shelf.borrow(key, time.Now())
+	if wait != nil {
+		if err := d.do(ctx, func() { d.node.Fetch(key, url) }); err != nil {
+			return proxy.Window{}, fmt.Errorf("read %s: %w", url, timely(err))
+		}
+		select {
+		case <-wait:
+			copied, _ = d.shelf.borrow(key, time.Now())
+		case <-ctx.Done():
+			return proxy.Window{}, fmt.Errorf("read %s: %w", url, proxy.ErrTimeout)
+		}
+	}
+	if copied.feed == nil {
+		return proxy.Window{}, trouble(url, copied.state.String(), copied.state.Words)
+	}
+	w := proxy.Window{
+		Document: feed.Document{Base: url, Head: copied.feed.Head},
+		Version:  copied.version, Fetched: copied.at, State: proxy.StateOK,
+	}
+	if copied.state.Kind != coronapb.State_OK {
+		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Words, copied.state.Words
+	}
+	for _, it := range copied.feed.Items {
+		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, At: copied.at})
+	}
+	return w, nil
+}
+
+// List returns all subscriptions; see proxy.Subscriptions.
+func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
+	err = d.do(ctx, func() {
+		for _, s := range d.node.Feeds.Subscriptions() {
+			of = append(of, d.channelOf(s))
+			if s.Version == 0 {
+				d.node.Feeds.Read(s.Key, func(feedtree.Document) {}) // the next time its title is known
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return of, nil
+}
+
+// channelOf is a subscription as lists show it.
+func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
+	c := proxy.Channel{
+		URL: s.URL, Title: s.Title, Kind: "feed", Items: s.Items, State: proxy.StateNew,
+		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
+	}
+	if s.Items > 0 {
+		c.Provenance, c.State = "single", proxy.StateOK
+	}
+	state, err := corona.ParseState(s.State)
+	told := err == nil && len(s.State) > 0
+	if v, ok := d.node.Corona.View(s.Key); ok {
+		state, told = v.State, true
+		c.Rank, c.PhaseS = new(int), new(float64)
+	}
+	if v, ok := d.node.Owners.View(s.Key); ok && v.Epoch != nil {
+		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
+		c.Subscribers = max(c.Subscribers, v.Weight)
+	}
+	if !told {
+		return c
+	}
+	c.State, c.Since, c.Moved, c.Why = state.String(), proxy.At(state.Since), state.Moved, state.Why
+	if state.Kind != coronapb.State_OK {
+		c.Error = state.Words
+	}
+	c.LastPoll, c.NextPoll = proxy.At(state.Polled), proxy.At(state.Next)
+	c.Subscribers = max(c.Subscribers, state.Readers)
+	if wait := state.Next.Sub(state.Polled); !state.Polled.IsZero() && wait > 0 && state.Kind == coronapb.State_OK {
+		expected := wait.Seconds() / 2 // of a change at any time between two polls
+		c.DetectionExpectedS = &expected
+	}
+	return c
+}

@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/overlay"
+	"tidings/overlay/libp2p"
+	"tidings/proxy"
+)
+
+// Status says how the node is; see proxy.Subscriptions.
+func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
+	snap, err := d.Snapshot(ctx)
+	if err != nil {
+		return proxy.Status{}, err
+	}
+	s := proxy.Status{
+		PeerID: snap.Peer, Addresses: snap.Addrs, Peers: snap.Transport.Connections,
+		UptimeS: time.Since(d.opened).Round(time.Millisecond).Seconds(), Version: d.config.Version,
+		Network: snap.Network, EstimateN: snap.Size, State: proxy.StateOK,
+	}
+	if len(s.Addresses) == 0 {
+		s.Addresses = snap.Listens
+	}
+	for _, f := range d.findings(snap) {
+		if f.Level != levelOK {
+			s.Warnings = append(s.Warnings, f.What)
+		}
+		if f.Level == levelProblem {
+			s.State = "trouble"
+		}
+	}
+	if snap.Network == "" {
+		s.State = "joining"
+		return s, nil
+	}
+	s.ID = snap.ID.String()
+	s.Scheme = d.home.network.Scheme()
+	err = d.do(ctx, func() {
+		s.ChannelsOwned = d.node.Owners.Stats().Owned
+		s.ChannelsPolled = d.node.Corona.Stats().Channels
+		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
+	})
+	if err != nil {
+		return s, fmt.Errorf("status: %w", err)
+	}
+	return s, nil
+}
+
+// Levels of findings.
+const (
+	levelOK      = "ok"
+	levelNote    = "note"
+	levelProblem = "problem"
+)
+
+// Doctor says what is wrong with the node and what to do; see proxy.Subscriptions.
+func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
+	snap, err := d.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	of := d.findings(snap)
+	channels, err := d.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ailing := 0
+	for _, c := range channels {
+		if c.Error != "" && ailing < maxAiling {
+			ailing++
+			of = append(of, proxy.Finding{Level: levelNote, What: fmt.Sprintf("%s: %s: %s", c.URL, c.State, c.Error), Do: remedy(c.State)})
+		}
+	}
+	if ailing == 0 && len(channels) > 0 {
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
+	}
+	return of, nil
+}
+
+// maxAiling bounds the feeds the doctor speaks of; list shows all.
+const maxAiling = 20
+
+// remedy says what a reader can do about a feed's state.
+func remedy(state string) string {
+	switch state {
+	case kindName(coronapb.State_GONE):
+		return "look whether the site has another feed, and unsubscribe from this one"
+	case kindName(coronapb.State_MISSING), kindName(coronapb.State_NOT_A_FEED):
+		return "look at the address in a browser: the feed may have moved"
+	case kindName(coronapb.State_LIMITED):
+		return "nothing: the node keeps away for as long as it was asked to"
+	case kindName(coronapb.State_REFUSED):
+		return "if the origin is yours, on a private address, run the node with --allow-private-origins"
+	}
+	return "nothing yet: the node tries again by itself"
+}
+
+// findings is what can be said of the node itself.
+func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
+	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
+	switch {
+	case snap.Network == "":
+		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and that the peers there run")
+	case snap.Size <= 1 && snap.State == overlay.Active:
+		add(levelNote, "the node is alone in its network: it polls for itself", "give its address to others, as their --bootstrap")
+	case snap.State == overlay.Attached:
+		add(levelNote, "nobody can dial this node: it reads and publishes through others, and polls for nobody",
+			"forward its port (4801 by default, TCP and UDP) on your router, to help the network")
+	case snap.State != overlay.Active:
+		add(levelNote, "the node is joining its network", "wait some seconds")
+	default:
+		add(levelOK, fmt.Sprintf("member of network %q of about %d", snap.Network, snap.Size), "")
+	}
+	for _, r := range snap.Refusals {
+		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the release the others use")
+	}
+	if snap.Store.Failing != "" {
+		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, "make room on the disk, or look at its health")
+	}
+	if snap.Store.Damaged > 0 {
+		add(levelNote, fmt.Sprintf("%d records of the store were damaged; they are got again from the network", snap.Store.Damaged), "look at the disk's health")
+	}
+	if a := d.HTTPAddr(); a != nil {
+		add(levelOK, fmt.Sprintf("readers are served at http://%s/", a),
+			"readers that run on servers (Miniflux, FreshRSS, CommaFeed, Nextcloud News) refuse such addresses until told otherwise: see the README")
+	}
+	return of
+}

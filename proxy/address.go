@@ -1,0 +1,209 @@
+package proxy
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"tidings/internal/feed"
+)
+
+// A target is the feed that a request asks for, and how.
+type target struct {
+	url    string // canonical, of the source
+	token  bool
+	format feed.Format // 0: the source's
+	limit  int         // of items; 0: none
+	self   string      // where the reader found it, and finds it again
+}
+
+const (
+	tokenPath = "/f/"
+	queryPath = "/feed"
+)
+
+// isFeed reports whether a path is one of the forms in which feeds are asked for.
+func isFeed(path string) bool {
+	return path == queryPath || strings.HasPrefix(path, tokenPath) || isAddress(path[1:])
+}
+
+// isAddress reports whether a path's rest is meant as an address.
+func isAddress(rest string) bool {
+	for _, scheme := range []string{"https:", "http:", "feed:", "https%3a", "http%3a", "feed%3a"} {
+		if len(rest) >= len(scheme) && strings.EqualFold(rest[:len(scheme)], scheme) {
+			return true
+		}
+	}
+	return false
+}
+
+// target reads a path of one of the forms of isFeed.
+func (s *Server) target(r *http.Request, path, query string) (t target, err error) {
+	switch {
+	case path == queryPath:
+		return s.queryTarget(r, query)
+	case strings.HasPrefix(path, tokenPath):
+		token, rest, _ := strings.Cut(path[len(tokenPath):], "/")
+		if t.url, err = s.source(r, embedded(rest, query)); err != nil {
+			return t, err
+		}
+		if !s.minter.check(token, t.url) {
+			// Not said: whether it is the token or the address that is wrong.
+			return t, refuse(http.StatusNotFound, "there is no such address here")
+		}
+		t.token = true
+		t.self = s.ReadURL(s.base(r), t.url)
+	default:
+		if t.url, err = s.source(r, embedded(path[1:], query)); err != nil {
+			return t, err
+		}
+		t.self = s.base(r) + "/" + t.url
+	}
+	return t, nil
+}
+
+// queryTarget reads /feed?url=…&format=…&limit=….
+func (s *Server) queryTarget(r *http.Request, query string) (t target, err error) {
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return t, refuse(http.StatusBadRequest, "the query is broken: %v", err)
+	}
+	if t.url, err = s.source(r, q.Get("url")); err != nil {
+		return t, err
+	}
+	t.self = s.base(r) + queryPath + "?url=" + url.QueryEscape(t.url)
+	if f := q.Get("format"); f != "" {
+		formats := map[string]feed.Format{"atom": feed.Atom, "rss": feed.RSS, "json": feed.JSON}
+		if t.format = formats[f]; t.format == 0 {
+			return t, refuse(http.StatusBadRequest, "format is atom, rss or json")
+		}
+		t.self += "&format=" + f
+	}
+	if l := q.Get("limit"); l != "" {
+		if t.limit, err = strconv.Atoi(l); err != nil || t.limit < 1 {
+			return t, refuse(http.StatusBadRequest, "limit is a number from 1")
+		}
+		t.limit = min(t.limit, feed.MaxItems)
+		t.self += "&limit=" + strconv.Itoa(t.limit)
+	}
+	return t, nil
+}
+
+// embedded is the address within a path, with the query that belongs to it. Some
+// readers, and the servers in front of them, collapse slashes; some encode the
+// whole. [feed.Canonical] mends https:/host.
+func embedded(rest, query string) string {
+	if i := strings.IndexByte(rest, ':'); i < 0 || strings.Contains(rest[:i], "%") {
+		if plain, err := url.PathUnescape(rest); err == nil {
+			rest = plain
+		}
+	}
+	if len(rest) > 6 && strings.EqualFold(rest[:6], "feed:/") && rest[6] != '/' {
+		rest = "feed://" + rest[6:]
+	}
+	if query != "" {
+		rest += "?" + query
+	}
+	return rest
+}
+
+// maxWrapped is how many times an address of ours may be wrapped in another one.
+const maxWrapped = 4
+
+// source is the canonical address of a feed, also if it was given as an address
+// of ours: a node that read itself would never end.
+func (s *Server) source(r *http.Request, raw string) (string, error) {
+	for range maxWrapped {
+		address, err := feed.Canonical(raw)
+		if err != nil {
+			return "", refuse(http.StatusBadRequest, "%v", err)
+		}
+		rest, ok := s.cutOwn(r, address)
+		if !ok {
+			return address, nil
+		}
+		path, query, _ := strings.Cut(rest, "?")
+		switch {
+		case path == queryPath:
+			q, _ := url.ParseQuery(query) // what is broken is no address
+			raw = q.Get("url")
+		case strings.HasPrefix(path, tokenPath):
+			_, path, _ = strings.Cut(path[len(tokenPath):], "/")
+			raw = embedded(path, query)
+		default:
+			raw = embedded(strings.TrimPrefix(path, "/"), query)
+		}
+	}
+	return "", refuse(http.StatusBadRequest, "the address leads back here")
+}
+
+// cutOwn takes what leads to us off an address.
+func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) {
+	for _, base := range []string{"http://" + strings.ToLower(r.Host), s.base(r)} {
+		if rest, ok = strings.CutPrefix(address, base); ok && strings.HasPrefix(rest, "/") {
+			return rest, true
+		}
+	}
+	return "", false
+}
+
+// typed is the address of a feed as a person types it, who may leave out https://.
+func (s *Server) typed(r *http.Request, raw string) (string, error) {
+	raw = strings.TrimSpace(raw)
+	if raw == "" {
+		return "", refuse(http.StatusBadRequest, "there is no address")
+	}
+	if !strings.Contains(raw, "://") && !isAddress(raw) {
+		raw = "https://" + raw
+	}
+	return s.source(r, raw)
+}
+
+// base is what our addresses begin with.
+func (s *Server) base(r *http.Request) string {
+	if s.config.BaseURL != "" {
+		return strings.TrimSuffix(s.config.BaseURL, "/")
+	}
+	return scheme(r) + "://" + r.Host
+}
+
+// ReadURL is the address at which a feed reader reads a feed and subscribes to it,
+// if the server is found at base, such as "http://127.0.0.1:8190".
+func (s *Server) ReadURL(base, address string) string {
+	return base + tokenPath + s.minter.token(address) + "/" + address
+}
+
+// A minter makes tokens, each good for one address, of a secret.
+type minter []byte
+
+const (
+	minSecret  = 16
+	tokenBytes = 16
+	// tokenFor separates tokens from whatever else a node's secret is for.
+	tokenFor = "tidings/read/1\x00"
+)
+
+func (m minter) token(address string) string {
+	h := hmac.New(sha256.New, m)
+	h.Write([]byte(tokenFor + address))
+	return hex.EncodeToString(h.Sum(nil)[:tokenBytes])
+}
+
+// check compares in constant time.
+func (m minter) check(token, address string) bool {
+	return hmac.Equal([]byte(token), []byte(m.token(address)))
+}
+
+// cutScheme takes http:// or https:// off a target.
+func cutScheme(target string) (rest string, ok bool) {
+	for _, scheme := range []string{"http://", "https://"} {
+		if len(target) >= len(scheme) && strings.EqualFold(target[:len(scheme)], scheme) {
+			return target[len(scheme):], true
+		}
+	}
+	return target, false
+}

@@ -1,0 +1,195 @@
+package proxy
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+const (
+	apiPath = "/api/v1/"
+	// apiHeader must be "1" in requests of programs. Web pages cannot send it to
+	// another site without asking first, and are never told that they may.
+	apiHeader = "Tidings"
+	// maxRequest is more than any request of the interface has, lists apart.
+	maxRequest = 16 << 10
+)
+
+// api answers programs; it reports whether the path is one of theirs.
+func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
+	name, ok := strings.CutPrefix(path, apiPath)
+	if !ok {
+		return false
+	}
+	if r.Header.Get(apiHeader) != "1" {
+		s.failJSON(w, refuse(http.StatusForbidden, "programs send the header %s: 1", apiHeader))
+		return true
+	}
+	var answer any
+	var err error
+	switch name {
+	case "list":
+		answer, err = s.apiList(w, r)
+	case "status":
+		answer, err = s.apiStatus(w, r)
+	case "doctor":
+		answer, err = s.apiDoctor(w, r)
+	case "subscribe":
+		answer, err = s.apiSubscribe(w, r)
+	case "unsubscribe":
+		answer, err = s.apiUnsubscribe(w, r)
+	case "opml":
+		answer, err = s.apiOPML(w, r)
+	default:
+		err = refuse(http.StatusNotFound, "there is no %s%s", apiPath, line(name))
+	}
+	switch {
+	case err != nil:
+		s.failJSON(w, err)
+	case answer != nil: // else it was given already
+		w.Header().Set("Cache-Control", "no-store")
+		writeJSON(w, http.StatusOK, answer)
+	}
+	return true
+}
+
+// Listed is the answer of list.
+type Listed struct {
+	Channels []Channel `json:"channels"`
+}
+
+// Diagnosis is the answer of doctor.
+type Diagnosis struct {
+	Findings []Finding `json:"findings"`
+}
+
+// Subscribed is the answer of subscribe and of unsubscribe, and URL the question.
+type Subscribed struct {
+	URL     string `json:"url"`
+	ReadURL string `json:"read_url,omitempty"`
+}
+
+// Fault is the answer of any of them when it went wrong.
+type Fault struct {
+	Error string `json:"error"`
+}
+
+func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := allow(w, r, http.MethodGet); err != nil {
+		return nil, err
+	}
+	channels, err := s.list(r)
+	return Listed{channels}, err
+}
+
+// list is the node's list, with addresses to read at.
+func (s *Server) list(r *http.Request) ([]Channel, error) {
+	channels, err := s.subs.List(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Channel, len(channels)) // the node's own is not written to
+	for i, c := range channels {
+		c.ReadURL = s.ReadURL(s.base(r), c.URL)
+		out[i] = c
+	}
+	return out, nil
+}
+
+func (s *Server) apiStatus(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := allow(w, r, http.MethodGet); err != nil {
+		return nil, err
+	}
+	status, err := s.subs.Status(r.Context())
+	if status.Addresses == nil {
+		status.Addresses = []string{}
+	}
+	if status.Warnings == nil {
+		status.Warnings = []string{}
+	}
+	return status, err
+}
+
+func (s *Server) apiDoctor(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := allow(w, r, http.MethodGet); err != nil {
+		return nil, err
+	}
+	findings, err := s.subs.Doctor(r.Context())
+	if findings == nil {
+		findings = []Finding{}
+	}
+	return Diagnosis{findings}, err
+}
+
+func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
+	address, err := s.question(w, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.subs.Subscribe(r.Context(), address, false); err != nil {
+		return nil, err
+	}
+	return Subscribed{address, s.ReadURL(s.base(r), address)}, nil
+}
+
+func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
+	address, err := s.question(w, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.subs.Unsubscribe(r.Context(), address); err != nil {
+		return nil, err
+	}
+	return Subscribed{URL: address}, nil
+}
+
+// question reads the address that a program asks about.
+func (s *Server) question(w http.ResponseWriter, r *http.Request) (string, error) {
+	if err := allow(w, r, http.MethodPost); err != nil {
+		return "", err
+	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return "", refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
+	}
+	body, err := readBody(w, r, maxRequest)
+	if err != nil {
+		return "", err
+	}
+	var q Subscribed
+	if err := json.Unmarshal(body, &q); err != nil {
+		return "", refuse(http.StatusBadRequest, "the request is broken: %v", err)
+	}
+	return s.typed(r, q.URL)
+}
+
+// readBody reads a body that must not be larger than limit.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	return body, bodyFault(err)
+}
+
+// bodyFault says what went wrong with a body.
+func bodyFault(err error) error {
+	large, ok := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case err == nil:
+		return nil
+	case ok:
+		return refuse(http.StatusRequestEntityTooLarge, "the request has more than %d bytes", large.Limit)
+	}
+	return refuse(http.StatusBadRequest, "the request is broken: %v", err)
+}
+
+func (s *Server) failJSON(w http.ResponseWriter, err error) {
+	status, words := s.setFault(w, err)
+	writeJSON(w, status, Fault{words})
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a program that went away hears nothing
+}

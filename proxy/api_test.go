@@ -1,0 +1,210 @@
+package proxy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// call asks the interface for programs, and reads its answer into v.
+func (b *bench) call(method, name, text string, v any) int {
+	b.Helper()
+	r := b.send(request(method, apiPath+name, strings.NewReader(text), "Tidings", "1", "Content-Type", "application/json"))
+	out := body(b, r)
+	if kind := r.Header.Get("Content-Type"); kind != "application/json" {
+		b.Fatalf("%s %s: %s", method, name, kind)
+	}
+	if err := json.Unmarshal([]byte(out), v); err != nil {
+		b.Fatalf("%s %s: %s: %v", method, name, out, err)
+	}
+	return r.StatusCode
+}
+
+func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
+	b := newBench(t)
+	var got Subscribed
+	if status := b.call("POST", "subscribe", `{"url":" feed:`+rssURL+` "}`, &got); status != 200 {
+		t.Fatal(status)
+	}
+	want := "http://" + host + "/f/" + b.server.minter.token(rssURL) + "/" + rssURL
+	if got.URL != rssURL || got.ReadURL != want {
+		t.Errorf("subscribed: %+v", got)
+	}
+	if auto, ok := b.node.subscriptions()[rssURL]; !ok || auto {
+		t.Error("the subscription was not made by asking")
+	}
+	var listed Listed
+	if status := b.call("GET", "list", "", &listed); status != 200 || len(listed.Channels) != 1 || listed.Channels[0].ReadURL != want {
+		t.Errorf("%d %+v", status, listed)
+	}
+	// The address that was handed out is as good as the original.
+	if status := b.call("POST", "unsubscribe", `{"url":"`+want+`"}`, &got); status != 200 || got.URL != rssURL || len(b.node.subscriptions()) != 0 {
+		t.Errorf("%d %+v", status, got)
+	}
+	var fault Fault
+	if status := b.call("POST", "unsubscribe", `{"url":"`+rssURL+`"}`, &fault); status != 404 || fault.Error == "" {
+		t.Errorf("%d %+v", status, fault)
+	}
+}
+
+func TestAddressesBeginAsConfigured(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.BaseURL = "https://feeds.example.org/" })
+	var got Subscribed
+	b.call("POST", "subscribe", `{"url":"h.example/feed.xml"}`, &got)
+	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
+		t.Errorf("%s, want %s", got.ReadURL, want)
+	}
+	// One of ours, whatever we were called.
+	b.call("POST", "subscribe", `{"url":"`+got.ReadURL+`"}`, &got)
+	if len(b.node.subscriptions()) != 1 {
+		t.Errorf("%v", b.node.subscriptions())
+	}
+}
+
+func TestListHasTheKeysThatScriptsRelyOn(t *testing.T) {
+	b := newBench(t)
+	at := time.Date(2026, 11, 20, 11, 59, 30, 123456789, time.FixedZone("", 3600))
+	b.node.subscribed[rssURL] = false
+	b.node.channels[rssURL] = Channel{LastPoll: At(at), NextPoll: At(time.Time{})}
+	var listed struct {
+		Channels []map[string]any `json:"channels"`
+	}
+	b.call("GET", "list", "", &listed)
+	keys := strings.Fields("url title kind read_url subscribers owners pollers rank phase_s last_poll next_poll why budget level state error " +
+		"since items provenance detection_expected_s detection_observed_s")
+	for _, key := range keys {
+		if _, ok := listed.Channels[0][key]; !ok {
+			t.Errorf("list has no %s", key)
+		}
+	}
+	if c := listed.Channels[0]; c["last_poll"] != "2026-11-20T10:59:30.123Z" || c["next_poll"] != nil || c["rank"] != nil {
+		t.Errorf("%v", c)
+	}
+	var status map[string]any
+	b.call("GET", "status", "", &status)
+	for _, key := range strings.Fields("id peer_id addresses peers estimate_n channels_owned channels_polled subscriptions uptime_s version network scheme lambda clusters") {
+		if _, ok := status[key]; !ok {
+			t.Errorf("status has no %s", key)
+		}
+	}
+}
+
+func TestEmptyAnswersAreEmptyLists(t *testing.T) {
+	b := newBench(t)
+	for name, want := range map[string]string{
+		"list": `{"channels":[]}`, "doctor": `{"findings":[]}`, "status": `"addresses":[]`,
+	} {
+		r := b.ask("GET", apiPath+name, "Tidings", "1")
+		if text := body(t, r); !strings.Contains(text, want) || r.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %s", name, text)
+		}
+	}
+}
+
+func TestTheDoctorIsHeard(t *testing.T) {
+	b := newBench(t)
+	b.node.findings = []Finding{{"problem", "the disk is full", "make room"}}
+	var d Diagnosis
+	if status := b.call("GET", "doctor", "", &d); status != 200 || !slices.Equal(d.Findings, b.node.findings) {
+		t.Errorf("%d %+v", status, d)
+	}
+}
+
+func TestRequestsOfProgramsAreChecked(t *testing.T) {
+	b := newBench(t)
+	b.node.room = 0
+	long := `{"url":"` + strings.Repeat("x", maxRequest) + `"}`
+	for _, c := range []struct {
+		method, name, kind, text string
+		status                   int
+	}{
+		{"GET", "subscribe", "", "", 405},
+		{"POST", "list", "application/json", "{}", 405},
+		{"POST", "status", "application/json", "{}", 405},
+		{"POST", "doctor", "application/json", "{}", 405},
+		{"DELETE", "opml", "", "", 405},
+		{"POST", "subscribe", "", `{"url":"` + rssURL + `"}`, 415},
+		{"POST", "subscribe", "text/plain", `{"url":"` + rssURL + `"}`, 415},
+		{"POST", "subscribe", "application/x-www-form-urlencoded", "url=" + rssURL, 415},
+		{"POST", "subscribe", "application/json", "", 400},
+		{"POST", "subscribe", "application/json", "{}", 400},
+		{"POST", "subscribe", "application/json", `{"url":7}`, 400},
+		{"POST", "subscribe", "application/json", `{"url":"https://u:p@h.example/"}`, 400},
+		{"POST", "subscribe", "application/json", `{"url":"file:///etc/passwd"}`, 400},
+		{"POST", "subscribe", "application/json", long, 413},
+		{"POST", "subscribe", "application/json; charset=utf-8", `{"url":"` + rssURL + `"}`, 507},
+		{"POST", "opml", "", "no list", 400},
+		{"GET", "opml?rewrite=2", "", "", 400},
+		{"GET", "nothing", "", "", 404},
+		{"GET", "", "", "", 404},
+	} {
+		r := b.send(request(c.method, apiPath+c.name, strings.NewReader(c.text), "Tidings", "1", "Content-Type", c.kind))
+		var fault Fault
+		text := body(t, r)
+		if err := json.Unmarshal([]byte(text), &fault); err != nil || fault.Error == "" || r.StatusCode != c.status {
+			t.Errorf("%s %s %s %.60q: %d %s", c.method, c.name, c.kind, c.text, r.StatusCode, text)
+		}
+	}
+}
+
+func TestListsAreExportedAndImported(t *testing.T) {
+	b := newBench(t)
+	for _, url := range []string{rssURL, atomURL, jsonURL} {
+		b.node.Subscribe(t.Context(), url, false)
+	}
+	export := func(rewrite string) (doc string, addresses []string) {
+		r := b.ask("GET", apiPath+"opml"+rewrite, "Tidings", "1")
+		doc = body(t, r)
+		_, outlines, err := feed.ParseOPML([]byte(doc))
+		if err != nil || r.Header.Get("Content-Type") != opmlType {
+			t.Fatalf("%v: %s", err, doc)
+		}
+		for o := range feed.Subscriptions(outlines) {
+			addresses = append(addresses, o.XMLURL)
+		}
+		return doc, addresses
+	}
+	_, originals := export("?rewrite=0")
+	if !slices.Equal(originals, []string{atomURL, jsonURL, rssURL}) {
+		t.Errorf("originals: %v", originals)
+	}
+	doc, rewritten := export("")
+	for i, url := range originals {
+		if rewritten[i] != b.server.ReadURL("http://"+host, url) {
+			t.Errorf("%s became %s", url, rewritten[i])
+		}
+	}
+	// What was handed out leads back to the same subscriptions.
+	clear(b.node.subscribed)
+	var result Imported
+	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
+		t.Errorf("%d %+v: %v", status, result, b.node.subscriptions())
+	}
+}
+
+func TestAnImportSaysWhatFailed(t *testing.T) {
+	b := newBench(t)
+	b.node.room = 2
+	doc := `<opml version="2.0"><head/><body><outline text="folder"><outline xmlUrl="` + rssURL + `"/><outline xmlUrl="feed:` + rssURL + `"/></outline>` +
+		`<outline xmlUrl="ftp://h.example/"/><outline xmlUrl="` + jsonURL + `"/></body></opml>`
+	var result Imported
+	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 2 || len(result.Failed) != 1 || result.Failed[0].URL != "ftp://h.example/" {
+		t.Errorf("%d %+v", status, result)
+	}
+	b = newBench(t)
+	b.node.room = 7
+	doc = `<opml version="2.0"><head/><body>`
+	for i := range 100 {
+		doc += fmt.Sprintf(`<outline xmlUrl="https://h.example/%d"/>`, i)
+	}
+	doc += `</body></opml>`
+	if status := b.call("POST", "opml", doc, &result); status != http.StatusOK || result.Subscribed != 7 || len(result.Failed) != 93 {
+		t.Errorf("%d: %d subscribed, %d failed", status, result.Subscribed, len(result.Failed))
+	}
+}

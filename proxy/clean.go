@@ -1,0 +1,118 @@
+package proxy
+
+import (
+	"bytes"
+	"html/template"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/microcosm-cc/bluemonday"
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+
+	"tidings/internal/feed"
+)
+
+// A cleaner makes a stranger's HTML fit for our pages: the marks of text stay, all
+// that acts, loads or styles goes, and so does what points to this machine or its
+// neighbours.
+type cleaner struct {
+	policy *bluemonday.Policy
+	bare   *bluemonday.Policy // leaves text alone
+}
+
+// maxShown is how much of an item's content a page shows, in bytes.
+const maxShown = 64 << 10
+
+func newCleaner() cleaner {
+	p := bluemonday.UGCPolicy()
+	// A relative address would be one of ours.
+	p.AllowRelativeURLs(false)
+	for _, scheme := range []string{"http", "https"} {
+		p.AllowURLSchemeWithCustomPolicy(scheme, isPublic)
+	}
+	p.RequireNoFollowOnLinks(true)
+	p.RequireNoReferrerOnLinks(true)
+	p.AddTargetBlankToFullyQualifiedLinks(true)
+	return cleaner{p, bluemonday.StrictPolicy()}
+}
+
+// html cleans content. It is read and written as browsers read it first: the
+// policy takes tags one by one, and one that closes what it did not open would
+// close a part of the page.
+func (c cleaner) html(content string) template.HTML {
+	if len(content) > maxShown {
+		content = strings.ToValidUTF8(content[:maxShown], "")
+	}
+	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
+	if err != nil { // nested too deeply to be text
+		return template.HTML(c.bare.SanitizeBytes([]byte(content)))
+	}
+	var b bytes.Buffer
+	for _, n := range nodes {
+		if err := html.Render(&b, n); err != nil {
+			return ""
+		}
+	}
+	return template.HTML(c.policy.SanitizeBytes(b.Bytes()))
+}
+
+// link is an address of a stranger that may stand on our pages, or nothing.
+func (c cleaner) link(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isPublic(u) {
+		return ""
+	}
+	return address
+}
+
+// isPublic reports whether an address leads out into the Web, as far as one can
+// tell from it. A browser that followed others would ask what only this machine, or
+// its network, can reach.
+func isPublic(u *url.URL) bool {
+	// Browsers take 2130706433, 0x7f.1 and the like for addresses; so does
+	// Canonical, which spells them as dotted quads.
+	plain, err := feed.Canonical(u.String())
+	if err != nil {
+		return false
+	}
+	if u, err = url.Parse(plain); err != nil {
+		return false
+	}
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return isPublicIP(ip.Unmap())
+	}
+	if !strings.Contains(host, ".") {
+		return false
+	}
+	for _, suffix := range []string{".localhost", ".local", ".internal", ".lan", ".home.arpa"} {
+		if strings.HasSuffix(host, suffix) {
+			return false
+		}
+	}
+	return true
+}
+
+// nearby are addresses within reach that netip does not call private.
+var nearby = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),      // this host
+	netip.MustParsePrefix("100.64.0.0/10"),  // of providers' own networks
+	netip.MustParsePrefix("198.18.0.0/15"),  // of laboratories
+	netip.MustParsePrefix("240.0.0.0/4"),    // reserved
+	netip.MustParsePrefix("::/96"),          // IPv4 within IPv6, by several rules
+	netip.MustParsePrefix("64:ff9b::/96"),   //
+	netip.MustParsePrefix("64:ff9b:1::/48"), //
+	netip.MustParsePrefix("2002::/16"),      //
+	netip.MustParsePrefix("fec0::/10"),      // sites' own
+}
+
+func isPublicIP(ip netip.Addr) bool {
+	for _, p := range nearby {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	return ip.IsGlobalUnicast() && !ip.IsPrivate()
+}

@@ -1,0 +1,50 @@
+// Package proxy is what a reader on this machine sees of its node: feeds to
+// point a feed reader at, a JSON interface for programs, and pages for people.
+//
+//	/f/<token>/https://host/feed.xml    reads a feed, and subscribes to it
+//	/https://host/feed.xml              reads it; subscribes if it is read again
+//	/feed?url=…&format=&limit=          the same, in the format that is asked for
+//	/api/v1/{list,status,doctor,…}      for programs
+//	/  /show  /add  /opml               for people
+//
+// The query behind an address belongs to the origin. The token is made of the
+// node's secret and the address, so that an address that leaks lets nobody
+// subscribe to anything else; subscribe, the OPML export and the pages hand out
+// addresses of that form. To read without a token leaves no trace at first: who
+// comes back for the same feed after a minute, and is no browser, means to stay.
+//
+// # Feeds
+//
+// A feed goes out in the format of its source unless another is asked for, with the
+// source's own bytes as far as the format is the source's. Those bytes are a
+// stranger's: feed readers clean what they show, as they must with any feed, and
+// a proxy that did it for them would break what it carries. The headers see to
+// it that a browser runs nothing of it. The pages are ours, and clean what they
+// show (clean.go).
+//
+// Every answer has a strong ETag and a Last-Modified that never goes back, and
+// is compared with what the reader has: see [rendition.unchanged]. It says when
+// the source was seen last (X-Tidings-Age, in seconds), how the feed is
+// (X-Tidings-State), whether it comes from a subscription or from the node's
+// cache (X-Tidings-Source) and, if it is not fresh, why (X-Tidings-Stale). An
+// origin that is away does not show: its last copy does. No answer is ever a
+// 226, whatever A-IM asks for: readers that send the header mistake the answer
+// for a fault.
+//
+// # Localhost is hostile ground
+//
+// Any page a person looks at can send requests to this machine, and any name can
+// be made to point at it. So requests must name a host that is ours, else 421;
+// other sites may cause nothing but plain readings of feeds, whose answers they
+// cannot see; and a GET changes nothing without a token in its path, nor a POST
+// from another site. From other machines only addresses with a token are
+// answered.
+//
+// Programs on this machine are trusted as much as the person who runs them: the
+// JSON interface asks for the header "Tidings: 1", which no web page can send, and
+// for nothing else. Where several people share a machine, they share its node.
+//
+// The package leaves to others what a node is (whoever implements
+// [Subscriptions]), which address to listen on, what a feed is (internal/feed)
+// and how origins are asked.
+package proxy

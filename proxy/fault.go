@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+)
+
+// Errors of [Subscriptions] on which the server acts. Wrapped in words, those are
+// what the reader is told.
+var (
+	ErrNotFeed     = errors.New("not a feed")                // the origin answered with something else
+	ErrRefused     = errors.New("address not allowed")       // private addresses, denied hosts
+	ErrNotFound    = errors.New("not found at the origin")   // 404
+	ErrGone        = errors.New("gone from the origin")      // 410
+	ErrUnreachable = errors.New("origin not reachable")      // and no copy of it
+	ErrTimeout     = errors.New("origin too slow")           // and no copy of it
+	ErrBusy        = errors.New("try again later")           // limits of the origin, or the node's
+	ErrFull        = errors.New("no room for more")          // subscriptions, or the disk
+	ErrUnknown     = errors.New("not subscribed to")         // Unsubscribe
+	errStopping    = errors.New("the node is shutting down") // the server's own
+)
+
+// statuses says what HTTP calls an error. An origin that does not answer with a
+// feed is the origin's fault, not an absence: a reader that takes 404 for an end
+// must not end with a captive portal.
+var statuses = []struct {
+	err    error
+	status int
+}{
+	{ErrRefused, http.StatusForbidden},
+	{ErrNotFound, http.StatusNotFound},
+	{ErrUnknown, http.StatusNotFound},
+	{ErrGone, http.StatusGone},
+	{ErrNotFeed, http.StatusBadGateway},
+	{ErrUnreachable, http.StatusBadGateway},
+	{ErrTimeout, http.StatusGatewayTimeout},
+	{context.DeadlineExceeded, http.StatusGatewayTimeout},
+	{ErrBusy, http.StatusServiceUnavailable},
+	{context.Canceled, http.StatusServiceUnavailable},
+	{errStopping, http.StatusServiceUnavailable},
+	{ErrFull, http.StatusInsufficientStorage},
+}
+
+// A refusal is an error of the reader's own request.
+type refusal struct {
+	status int
+	words  string
+}
+
+func (r refusal) Error() string { return r.words }
+
+func refuse(status int, format string, args ...any) error {
+	return refusal{status, fmt.Sprintf(format, args...)}
+}
+
+// statusOf is the HTTP status of an error.
+func statusOf(err error) int {
+	if r, ok := errors.AsType[refusal](err); ok {
+		return r.status
+	}
+	for _, s := range statuses {
+		if errors.Is(err, s.err) {
+			return s.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// passing reports whether an error may be gone at the next attempt, so that an
+// older copy is better than the error.
+func passing(err error) bool { return statusOf(err) >= 500 }
+
+// retryAfterS is what a reader that came too soon is told to wait, in seconds:
+// no reader that behaves comes back sooner anyway.
+const retryAfterS = "60"
+
+// setFault writes the headers of an error, and returns its status and words. The
+// request is not logged: its path may hold a token.
+func (s *Server) setFault(w http.ResponseWriter, err error) (status int, words string) {
+	status = statusOf(err)
+	if status == http.StatusInternalServerError {
+		s.config.Log.Warn("request went wrong", "error", err)
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	if status == http.StatusServiceUnavailable {
+		h.Set("Retry-After", retryAfterS)
+	}
+	return status, line(err.Error())
+}
+
+// fail answers with an error in one line of text.
+func (s *Server) fail(w http.ResponseWriter, err error) {
+	status, words := s.setFault(w, err)
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintln(w, words) // a reader that went away hears nothing
+}
+
+// maxLine is the longest error or header of ours in bytes; the words of origins
+// find their way into both.
+const maxLine = 400
+
+// line makes one line of words.
+func line(s string) string {
+	s = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(s, "�"), func(r rune) bool {
+		return r <= ' ' || r == 0x7f
+	}), " ")
+	if len(s) <= maxLine {
+		return s
+	}
+	cut := maxLine
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return s[:cut] + "…"
+}

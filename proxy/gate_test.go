@@ -1,0 +1,252 @@
+package proxy
+
+import (
+	"maps"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestOnlyOurNamesAreAnswered(t *testing.T) {
+	b := newBench(t, func(c *Config) {
+		c.Hosts = []string{"Reader.Home.example", "192.168.1.5:8190", "[fd00::1]:8190"}
+		c.BaseURL = "https://feeds.example.org"
+	})
+	for host, want := range map[string]int{
+		"localhost": 200, "localhost:8190": 200, "LOCALHOST:1": 200, "127.0.0.1": 200, "127.0.0.1:8190": 200, "127.9.9.9:8190": 200,
+		"[::1]": 200, "[::1]:8190": 200, "[::ffff:127.0.0.1]:8190": 200, "reader.home.example": 200, "reader.home.example:99": 200,
+		"192.168.1.5": 200, "192.168.1.5:8190": 200, "[fd00::1]": 200, "[FD00::1]:1": 200, "feeds.example.org": 200,
+		"": 421, "evil.example": 421, "evil.example:8190": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
+		"localhost:": 421, "localhost:0": 421, "localhost:99999": 421, "localhost:x": 421, "localhost:8190:8190": 421, "::1": 421,
+		"[::1": 421, "[::1]x": 421, "[::1%25lo]": 421, "[::2]": 421, "0.0.0.0": 421, "10.0.0.1": 421, "192.168.1.50": 421, "127.1": 421,
+		"user@localhost": 421, "localhost/": 421, "[localhost]": 421,
+	} {
+		for _, target := range []string{"/", "/" + rssURL, b.tokenTarget(rssURL)} {
+			if r := b.ask("GET", target, "Host", host); r.StatusCode != want {
+				t.Errorf("Host %q, %s: %d, want %d", host, target, r.StatusCode, want)
+			}
+		}
+	}
+}
+
+func TestARequestForAnotherHostIsRefused(t *testing.T) {
+	b := newBench(t)
+	// net/http takes the host of the target for Host.
+	r := b.ask("GET", "http://h.example/feed.xml", "Host", "h.example")
+	if r.StatusCode != 421 {
+		t.Errorf("%d", r.StatusCode)
+	}
+}
+
+func TestFromOtherMachinesATokenIsNeeded(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Hosts = []string{"nas.example"} })
+	for target, want := range map[string]int{
+		b.tokenTarget(rssURL): 200, "/": 403, "/" + rssURL: 403, "/feed?url=" + rssURL: 403, "/api/v1/list": 403, "/opml": 403,
+		"/f/00000000000000000000000000000000/" + rssURL: 404,
+	} {
+		for _, from := range []string{"192.168.1.7:1234", "[fd00::7]:1234", "8.8.8.8:53", ""} {
+			r := request("GET", target, nil, "Host", "nas.example", "Tidings", "1")
+			r.RemoteAddr = from
+			if r := b.send(r); r.StatusCode != want {
+				t.Errorf("%s from %q: %d, want %d", target, from, r.StatusCode, want)
+			}
+		}
+	}
+}
+
+// What a browser sends for pages of other sites.
+var foreign = map[string][]string{
+	"image of another site":      {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"},
+	"fetch of another site":      {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty", "Origin", "https://evil.example"},
+	"link of another site":       {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
+	"frame of another site":      {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
+	"another port":               {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty", "Origin", "http://127.0.0.1:3000"},
+	"old browser":                {"Origin", "https://evil.example"},
+	"old browser, hidden origin": {"Origin", "null"},
+}
+
+// own is what a browser sends for our pages, and what programs send.
+var own = map[string][]string{
+	"typed":       {"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
+	"our page":    {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Origin", "null"},
+	"old browser": {"Origin", "http://" + host},
+	"program":     nil,
+}
+
+func TestOtherSitesCauseNothing(t *testing.T) {
+	for name, headers := range foreign {
+		b := newBench(t, func(c *Config) { c.SubscribeOnRead = "first" })
+		b.node.Subscribe(t.Context(), atomURL, false)
+		before := b.node.subscriptions()
+		for _, path := range []string{"/", "/show?url=" + url.QueryEscape(atomURL), "/opml", "/style.css"} {
+			if r := b.ask("GET", path, headers...); r.StatusCode != 403 {
+				t.Errorf("%s: GET %s: %d", name, path, r.StatusCode)
+			}
+		}
+		for _, path := range []string{"/api/v1/list", "/api/v1/status", "/api/v1/opml"} {
+			if r := b.ask("GET", path, append([]string{"Tidings", "1"}, headers...)...); r.StatusCode != 403 {
+				t.Errorf("%s: GET %s: %d", name, path, r.StatusCode)
+			}
+		}
+		for path, kind := range map[string]string{
+			"/subscribe": "application/x-www-form-urlencoded", "/unsubscribe": "application/x-www-form-urlencoded", "/opml": "multipart/form-data; boundary=x",
+			"/api/v1/subscribe": "application/json", "/api/v1/unsubscribe": "application/json", "/api/v1/opml": "text/x-opml",
+		} {
+			text := "url=" + url.QueryEscape(rssURL)
+			if strings.HasPrefix(path, "/api") {
+				text = `{"url":"` + atomURL + `"}`
+			}
+			for _, more := range [][]string{nil, {"Tidings", "1"}} {
+				r := request("POST", path, strings.NewReader(text), append(append([]string{"Content-Type", kind}, more...), headers...)...)
+				if r := b.send(r); r.StatusCode != 403 {
+					t.Errorf("%s: POST %s: %d", name, path, r.StatusCode)
+				}
+			}
+		}
+		wantAdd := 403
+		if name == "link of another site" {
+			wantAdd = 200 // a bookmarklet; the page only asks
+		}
+		if r := b.ask("GET", "/add?url="+url.QueryEscape(rssURL), headers...); r.StatusCode != wantAdd {
+			t.Errorf("%s: GET /add: %d", name, r.StatusCode)
+		}
+		// Feeds may be asked for, as at any origin, and stay out of sight.
+		for range 3 {
+			for _, target := range []string{"/" + rssURL, "/feed?url=" + rssURL} {
+				r := b.ask("GET", target, headers...)
+				if r.StatusCode != 200 || r.Header.Get("Access-Control-Allow-Origin") != "" || r.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
+					!strings.Contains(r.Header.Get("Content-Security-Policy"), "sandbox") {
+					t.Errorf("%s: GET %s: %d %v", name, target, r.StatusCode, r.Header)
+				}
+			}
+			b.pass(2 * time.Minute)
+		}
+		if got := b.node.subscriptions(); !maps.Equal(got, before) {
+			t.Errorf("%s: subscriptions are %v", name, got)
+		}
+	}
+}
+
+func TestOurOwnPagesWork(t *testing.T) {
+	for name, headers := range own {
+		b := newBench(t)
+		for _, path := range []string{"/", "/opml", "/opml?rewrite=0", "/style.css", "/add?url=" + url.QueryEscape(rssURL), "/" + rssURL} {
+			if r := b.ask("GET", path, headers...); r.StatusCode != 200 {
+				t.Errorf("%s: GET %s: %d", name, path, r.StatusCode)
+			}
+		}
+		r := request("POST", "/subscribe", strings.NewReader("url="+url.QueryEscape(rssURL)),
+			append([]string{"Content-Type", "application/x-www-form-urlencoded"}, headers...)...)
+		if r := b.send(r); r.StatusCode != 303 || len(b.node.subscriptions()) != 1 {
+			t.Errorf("%s: %d", name, r.StatusCode)
+		}
+	}
+}
+
+func TestAGetChangesNothingWithoutAToken(t *testing.T) {
+	b := newBench(t)
+	for _, path := range []string{
+		"/subscribe?url=" + rssURL, "/unsubscribe?url=" + rssURL, "/add?url=" + rssURL, "/show?url=" + rssURL + "&new=1",
+		"/api/v1/subscribe?url=" + rssURL, "/api/v1/unsubscribe?url=" + rssURL, "/opml?url=" + rssURL, "/f//" + rssURL,
+	} {
+		b.ask("GET", path, "Tidings", "1")
+	}
+	if got := b.node.subscriptions(); len(got) != 0 {
+		t.Errorf("subscribed to %v", got)
+	}
+}
+
+// A reading is one of a sequence, of which the last may subscribe.
+type reading struct {
+	after   time.Duration
+	agent   string
+	from    string
+	headers []string
+	form    string
+}
+
+func TestWhoComesBackIsSubscribed(t *testing.T) {
+	again := reading{after: time.Minute}
+	for _, c := range []struct {
+		name, mode string
+		readings   []reading
+		want       bool
+	}{
+		{"once", "", []reading{{}}, false},
+		{"twice", "", []reading{{}, again}, true},
+		{"twice, said so", "second", []reading{{}, again}, true},
+		{"twice within a minute", "", []reading{{}, {after: 59 * time.Second}}, false},
+		{"thrice, a minute in all", "", []reading{{}, {after: 30 * time.Second}, {after: 30 * time.Second}}, true},
+		{"never", "never", []reading{{}, again, again}, false},
+		{"at first", "first", []reading{{}}, true},
+		{"a day later", "", []reading{{}, {after: 25 * time.Hour}}, true},
+		{"weeks later", "", []reading{{}, {after: 20 * 24 * time.Hour}}, false},
+		{"by another reader", "", []reading{{}, {after: time.Minute, agent: "other/1"}}, false},
+		{"from another address", "", []reading{{}, {after: time.Minute, from: "127.0.0.2:40000"}}, false},
+		{"from another port", "", []reading{{}, {after: time.Minute, from: "127.0.0.1:50000"}}, true},
+		{"in another form", "", []reading{{}, {after: time.Minute, form: "/feed?url="}}, true},
+		{"by a browser", "", []reading{{headers: own["typed"]}, {after: time.Minute, headers: own["typed"]}}, false},
+		{"by a browser at first", "first", []reading{{headers: own["typed"]}}, false},
+		{"by a browser, then a reader", "", []reading{{headers: own["typed"]}, again}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := newBench(t, func(k *Config) { k.SubscribeOnRead = c.mode })
+			for i, r := range c.readings {
+				b.pass(r.after)
+				form := r.form
+				if form == "" {
+					form = "/"
+				}
+				req := request("GET", form+rssURL, nil, r.headers...)
+				req.Header.Set("User-Agent", "reader/1 "+r.agent)
+				if r.from != "" {
+					req.RemoteAddr = r.from
+				}
+				if got := b.send(req); got.StatusCode != 200 {
+					t.Fatalf("%d", got.StatusCode)
+				}
+				auto, subscribed := b.node.subscriptions()[rssURL]
+				if want := c.want && i == len(c.readings)-1; subscribed != want || subscribed && !auto {
+					t.Fatalf("after reading %d: subscribed %v, auto %v", i+1, subscribed, auto)
+				}
+			}
+		})
+	}
+}
+
+func TestAReaderGetsItsFeedThoughThereIsNoRoom(t *testing.T) {
+	b := newBench(t)
+	b.node.room = 0
+	r := b.ask("GET", b.tokenTarget(rssURL))
+	if r.StatusCode != 200 || r.Header.Get("X-Tidings-Source") != "cache" {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+}
+
+func TestTokensAreOfTheNodeAndTheAddress(t *testing.T) {
+	a, b := minter("0123456789abcdef"), minter("fedcba9876543210")
+	if a.token(rssURL) == b.token(rssURL) || a.token(rssURL) == a.token(atomURL) || len(a.token(rssURL)) != 32 {
+		t.Error("tokens repeat")
+	}
+	if !a.check(a.token(rssURL), rssURL) || a.check(a.token(rssURL)[:31], rssURL) || a.check("", rssURL) || a.check(b.token(rssURL), rssURL) {
+		t.Error("tokens are not checked")
+	}
+}
+
+func TestEveryAnswerIsGuarded(t *testing.T) {
+	b := newBench(t)
+	for _, target := range []string{"/", "/" + rssURL, "/nothing", "/add?url=" + rssURL, "/style.css", "/opml", "/f/x/" + rssURL, "/show?url=x"} {
+		h := b.ask("GET", target).Header
+		csp := h.Get("Content-Security-Policy")
+		if !strings.HasPrefix(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") || strings.Contains(csp, "unsafe") ||
+			h.Get("X-Content-Type-Options") != "nosniff" || h.Get("Referrer-Policy") != "no-referrer" || h.Get("X-Frame-Options") != "DENY" {
+			t.Errorf("%s: %v", target, h)
+		}
+		for name := range h {
+			if strings.HasPrefix(name, "Access-Control-") {
+				t.Errorf("%s: %s", target, name)
+			}
+		}
+	}
+}

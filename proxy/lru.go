@@ -1,0 +1,60 @@
+package proxy
+
+import (
+	"container/list"
+	"sync"
+)
+
+// An lru keeps values up to a total cost and forgets those first that were not
+// asked for the longest. It is safe for concurrent use.
+type lru[K comparable, V any] struct {
+	mu    sync.Mutex
+	limit int
+	cost  int
+	items map[K]*list.Element
+	order *list.List // of lruItem, latest first
+}
+
+type lruItem[K comparable, V any] struct {
+	key   K
+	value V
+	cost  int
+}
+
+func newLRU[K comparable, V any](limit int) *lru[K, V] {
+	return &lru[K, V]{limit: limit, items: map[K]*list.Element{}, order: list.New()}
+}
+
+func (c *lru[K, V]) get(key K) (value V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.items[key]
+	if !ok {
+		return value, false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(lruItem[K, V]).value, true
+}
+
+// put keeps a value. One that alone costs more than the limit is not kept, and
+// neither is what it was to replace.
+func (c *lru[K, V]) put(key K, value V, cost int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e, ok := c.items[key]; ok {
+		c.drop(e)
+	}
+	if cost > c.limit {
+		return
+	}
+	c.items[key] = c.order.PushFront(lruItem[K, V]{key, value, cost})
+	for c.cost += cost; c.cost > c.limit; {
+		c.drop(c.order.Back())
+	}
+}
+
+func (c *lru[K, V]) drop(e *list.Element) {
+	it := c.order.Remove(e).(lruItem[K, V])
+	delete(c.items, it.key)
+	c.cost -= it.cost
+}

@@ -1,0 +1,140 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+
+	"tidings/internal/feed"
+)
+
+const (
+	opmlTitle = "Subscriptions in tidings"
+	opmlType  = "text/x-opml; charset=utf-8"
+	// maxList is the largest list taken, as large as feed.ParseOPML reads, and
+	// what a form wraps around it.
+	maxList = 5<<20 + 64<<10
+	// importing is how many subscriptions of a list are made at once: enough
+	// that they share the syncs of the node's disk.
+	importing = 16
+)
+
+// Imported is what became of a list of subscriptions.
+type Imported struct {
+	Subscribed int      `json:"subscribed"` // those already there included
+	Failed     []Failed `json:"failed"`
+}
+
+// Failed is a line of a list that led to no subscription.
+type Failed struct {
+	URL   string `json:"url"`
+	Error string `json:"error"`
+}
+
+func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := allow(w, r, http.MethodGet, http.MethodPost); err != nil {
+		return nil, err
+	}
+	if r.Method != http.MethodPost {
+		return nil, s.exportOPML(w, r)
+	}
+	doc, err := readBody(w, r, maxList)
+	if err != nil {
+		return nil, err
+	}
+	return s.importOPML(r, doc)
+}
+
+// exportOPML writes the list of subscriptions: with our addresses, or those of the
+// origins, with which a reader does without us.
+func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
+	rewrite := true
+	switch r.URL.Query().Get("rewrite") {
+	case "", "1":
+	case "0":
+		rewrite = false
+	default:
+		return refuse(http.StatusBadRequest, "rewrite is 1 or 0")
+	}
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	outlines := make([]feed.Outline, 0, len(channels))
+	for _, c := range channels {
+		title := orAddress(c.Title, c.URL)
+		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL}
+		if rewrite {
+			o.XMLURL = c.ReadURL
+		}
+		outlines = append(outlines, o)
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", opmlType)
+	h.Set("Content-Disposition", `attachment; filename="tidings.opml"`)
+	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, outlines)) // a reader that went away hears nothing
+	return nil
+}
+
+// importOPML subscribes to all feeds of a list, ours or any program's. A line that
+// fails does not keep the others from being tried.
+func (s *Server) importOPML(r *http.Request, doc []byte) (Imported, error) {
+	_, outlines, err := feed.ParseOPML(doc)
+	if err != nil {
+		return Imported{}, refuse(http.StatusBadRequest, "%v", err)
+	}
+	result := Imported{Failed: []Failed{}}
+	failed := func(raw string, err error) {
+		result.Failed = append(result.Failed, Failed{line(raw), line(err.Error())})
+	}
+	var addresses []string
+	seen := map[string]bool{}
+	for o := range feed.Subscriptions(outlines) {
+		address, err := s.typed(r, o.XMLURL)
+		switch {
+		case err != nil:
+			failed(o.XMLURL, err)
+		case !seen[address]:
+			seen[address] = true
+			addresses = append(addresses, address)
+		}
+	}
+	for i, err := range s.subscribeAll(r.Context(), addresses) {
+		if err != nil {
+			failed(addresses[i], err)
+			continue
+		}
+		result.Subscribed++
+	}
+	return result, nil
+}
+
+// subscribeAll subscribes to each address, and returns what came of each.
+func (s *Server) subscribeAll(ctx context.Context, addresses []string) []error {
+	errs := make([]error, len(addresses))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(importing, len(addresses)) {
+		workers.Go(func() {
+			for i := range next {
+				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
+			}
+		})
+	}
+	for i := range addresses {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	return errs
+}
+
+// orAddress is a channel's title, or what stands for one.
+func orAddress(title, address string) string {
+	if t := strings.TrimSpace(title); t != "" {
+		return t
+	}
+	return address
+}

@@ -1,0 +1,354 @@
+package proxy
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"html"
+	"html/template"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+//go:embed web
+var web embed.FS
+
+const stylePath = "/style.css"
+
+// pages is what it takes to make pages.
+type pages struct {
+	templates *template.Template
+	css       []byte
+	cssTag    string
+	clean     cleaner
+}
+
+func newPages() *pages {
+	css, err := web.ReadFile("web/style.css")
+	if err != nil {
+		panic(err) // it is part of the program
+	}
+	sum := sha256.Sum256(css)
+	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural}
+	return &pages{
+		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
+		css:       css,
+		cssTag:    hex.EncodeToString(sum[:8]),
+		clean:     newCleaner(),
+	}
+}
+
+// A page is what every template gets; Is is its own part.
+type page struct {
+	Title   string
+	Style   string
+	Version string
+	Now     time.Time
+	Is      any
+}
+
+// writePage makes a page whole before it sends any of it.
+func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, name, title string, is any) error {
+	var b bytes.Buffer
+	err := s.pages.templates.ExecuteTemplate(&b, name, page{
+		Title: title, Style: stylePath + "?" + s.pages.cssTag, Version: s.config.Version, Now: s.config.Now(), Is: is,
+	})
+	if err != nil {
+		return err
+	}
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", pageSecurity)
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(b.Len()))
+	w.WriteHeader(status)
+	if r.Method != http.MethodHead {
+		_, _ = w.Write(b.Bytes()) // a browser that went away hears nothing
+	}
+	return nil
+}
+
+// failPage shows what went wrong.
+func (s *Server) failPage(w http.ResponseWriter, r *http.Request, err error) {
+	status, words := s.setFault(w, err)
+	if s.writePage(w, r, status, "fault.html", "That did not work", words) != nil {
+		s.fail(w, err)
+	}
+}
+
+func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
+	h := w.Header()
+	h.Set("Content-Type", "text/css; charset=utf-8")
+	h.Set("Etag", `"`+s.pages.cssTag+`"`)
+	h.Set("Cache-Control", "max-age=86400") // its address changes with it
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(s.pages.css))
+	return nil
+}
+
+// homePage is the start page.
+type homePage struct {
+	Status   Status
+	Channels []shownChannel
+	Troubled int
+	Mark     template.URL // the bookmarklet
+}
+
+// shownChannel is a channel, for people.
+type shownChannel struct {
+	Channel
+	Name    string
+	Trouble bool
+	New     bool
+}
+
+func showChannel(c Channel) shownChannel {
+	return shownChannel{
+		Channel: c,
+		Name:    orAddress(c.Title, c.URL),
+		Trouble: c.State != StateOK && c.State != StateNew,
+		New:     c.State == StateNew,
+	}
+}
+
+func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
+	status, err := s.subs.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	h := homePage{Status: status, Mark: bookmarklet(s.base(r))}
+	for _, c := range channels {
+		shown := showChannel(c)
+		if shown.Trouble {
+			h.Troubled++
+		}
+		h.Channels = append(h.Channels, shown)
+	}
+	// What needs a look comes first.
+	slices.SortStableFunc(h.Channels, func(a, b shownChannel) int {
+		if a.Trouble != b.Trouble {
+			if a.Trouble {
+				return -1
+			}
+			return 1
+		}
+		return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+	})
+	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
+}
+
+// bookmarklet leads from any page to /add with the feed that the page names, or
+// with the page itself. It is the only script there is, and runs on other pages.
+func bookmarklet(base string) template.URL {
+	const script = `javascript:(function(){` +
+		`var l=document.querySelector('link[rel~="alternate"][type="application/atom+xml"],` +
+		`link[rel~="alternate"][type="application/rss+xml"],link[rel~="alternate"][type="application/feed+json"]');` +
+		`location.href=%BASE%+'/add?url='+encodeURIComponent(l?l.href:location.href)})()`
+	quoted := "'" + template.JSEscapeString(base) + "'"
+	return template.URL(url.PathEscape(strings.Replace(script, "%BASE%", quoted, 1)))
+}
+
+// showPage is one subscription.
+type showPage struct {
+	Channel shownChannel
+	Items   []shownItem
+	More    int    // items that are not shown
+	Fresh   bool   // it was just subscribed to
+	Error   string // why there are no items
+	Stale   string
+}
+
+// shownItem is an item, for people; the HTML is clean.
+type shownItem struct {
+	Title, Link, Author string
+	At                  *time.Time
+	Content             template.HTML
+	Provenance          string
+}
+
+// itemsShown is how many items the page of a subscription has: it shows what a
+// reader would get, and is no reader.
+const itemsShown = 20
+
+func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
+	q := r.URL.Query()
+	address, err := s.typed(r, q.Get("url"))
+	if err != nil {
+		return err
+	}
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(channels, func(c Channel) bool { return c.URL == address })
+	if i < 0 {
+		return refuse(http.StatusNotFound, "there is no subscription to %s", line(address))
+	}
+	p := showPage{Channel: showChannel(channels[i]), Fresh: q.Get("new") != ""}
+	if !p.Channel.New { // else one would wait for the origin
+		p.read(r, s)
+	}
+	return s.writePage(w, r, http.StatusOK, "show.html", p.Channel.Name, p)
+}
+
+// read fills in the items. That they cannot be had is part of the page.
+func (p *showPage) read(r *http.Request, s *Server) {
+	window, err := s.subs.Read(r.Context(), p.Channel.URL)
+	if err != nil {
+		p.Error = line(err.Error())
+		return
+	}
+	p.Stale = window.Stale
+	entries := window.Document.Entries
+	shown := entries[:min(itemsShown, len(entries))]
+	p.More = len(entries) - len(shown)
+	for _, e := range shown {
+		p.Items = append(p.Items, s.pages.showItem(e, cmp.Or(window.Document.Base, p.Channel.URL)))
+	}
+}
+
+func (p *pages) showItem(e feed.Entry, base string) shownItem {
+	m, _ := e.Item.Meaning(base) // what cannot be read is not shown
+	at := m.Published
+	for _, other := range []time.Time{m.Updated, e.At} {
+		if at.IsZero() {
+			at = other
+		}
+	}
+	return shownItem{
+		// Many titles are escaped once too often.
+		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(without a title)"), Link: p.clean.link(m.Link), Author: m.Author,
+		At: At(at), Content: p.clean.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
+	}
+}
+
+func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
+	address, err := s.typed(r, r.URL.Query().Get("url"))
+	if err != nil {
+		return err
+	}
+	return s.writePage(w, r, http.StatusOK, "add.html", "Add a feed", address)
+}
+
+// formAddress reads the address of a form.
+func (s *Server) formAddress(w http.ResponseWriter, r *http.Request) (string, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+	if err := bodyFault(r.ParseForm()); err != nil {
+		return "", err
+	}
+	return s.typed(r, r.PostForm.Get("url"))
+}
+
+func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
+	address, err := s.formAddress(w, r)
+	if err != nil {
+		return err
+	}
+	if err := s.subs.Subscribe(r.Context(), address, false); err != nil {
+		return err
+	}
+	http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(address), http.StatusSeeOther)
+	return nil
+}
+
+func (s *Server) unsubscribeForm(w http.ResponseWriter, r *http.Request) error {
+	address, err := s.formAddress(w, r)
+	if err != nil {
+		return err
+	}
+	if err := s.subs.Unsubscribe(r.Context(), address); err != nil {
+		return err
+	}
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+	return nil
+}
+
+func (s *Server) opmlPage(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		s.answer(w, r, http.MethodPost, s.importForm)
+		return
+	}
+	s.answer(w, r, http.MethodGet, s.exportOPML)
+}
+
+func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
+	r.Body = http.MaxBytesReader(w, r.Body, maxList)
+	if err := bodyFault(r.ParseMultipartForm(maxList)); err != nil {
+		return err
+	}
+	file, _, err := r.FormFile("list")
+	if err != nil {
+		return refuse(http.StatusBadRequest, "no file was chosen")
+	}
+	var doc bytes.Buffer
+	if _, err := doc.ReadFrom(file); err != nil {
+		return err
+	}
+	result, err := s.importOPML(r, doc.Bytes())
+	if err != nil {
+		return err
+	}
+	return s.writePage(w, r, http.StatusOK, "imported.html", "Import", result)
+}
+
+// when says how long ago something was, or how long it will be, as people do.
+func when(now time.Time, t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	d := now.Sub(*t)
+	if -time.Second < d && d < time.Second {
+		return "now"
+	}
+	if d < 0 {
+		return "in " + span(-d)
+	}
+	return span(d) + " ago"
+}
+
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 2*time.Minute:
+		return strconv.Itoa(int(d/time.Second)) + " s"
+	case d < 2*time.Hour:
+		return strconv.Itoa(int(d/time.Minute)) + " min"
+	case d < 2*day:
+		return strconv.Itoa(int(d/time.Hour)) + " h"
+	}
+	return strconv.Itoa(int(d/day)) + " days"
+}
+
+func iso(t *time.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+// hostOf is the host of an address, by which people know it.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	return strings.TrimPrefix(u.Host, "www.")
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}

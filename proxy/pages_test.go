@@ -1,0 +1,283 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/xml"
+	"html/template"
+	"mime/multipart"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+)
+
+// hostile are texts that must not act wherever they stand.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><script>alert(1)</script>`, `<img src=x onerror=alert(1)>`, `<svg/onload=alert(1)>`,
+	`</title><script>alert(1)</script>`, `<iframe src="javascript:alert(1)"></iframe>`, `<a href="javascript:alert(1)">x</a>`,
+	`<a href="data:text/html,<script>alert(1)</script>">x</a>`, `<math><mtext></form><form><mglyph><style></math><img src onerror=alert(1)>`,
+	`<form action="/unsubscribe" method="post"><input name="url"><button>win</button></form>`, `<base href="https://evil.example/">`,
+	`<meta http-equiv="refresh" content="0;url=https://evil.example/">`, `<link rel="stylesheet" href="https://evil.example/">`,
+	`<style>*{display:none}</style>`, `<p style="position:fixed;inset:0">x</p>`, `<object data="https://evil.example/"></object>`,
+	`</div></article></main></body></html><h1>out</h1>`, `<!--<img src="--><img src=x onerror=alert(1)//">`,
+	"<a href=\"java\tscript:alert(1)\">x</a>", `<a href=" &#106;avascript:alert(1)">x</a>`, `{{.Version}}`,
+	`<noscript><p title="</noscript><img src=x onerror=alert(1)>">`, `<img src="/unsubscribe?url=x">`, `<video src="https://h.example/" autoplay onplay=alert(1)>`,
+}
+
+// acts returns what in a page could act or leave its place.
+func acts(t *testing.T, page string) (found []string) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true}
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		switch n.Data {
+		case "script", "iframe", "object", "embed", "base", "style", "svg", "math", "video", "audio", "frame", "applet", "noscript":
+			found = append(found, n.Data)
+		}
+		for _, a := range n.Attr {
+			v := strings.ToLower(strings.TrimSpace(a.Val))
+			switch {
+			case strings.HasPrefix(a.Key, "on"), a.Key == "style", a.Key == "http-equiv", a.Key == "srcdoc",
+				n.Data == "form" && a.Key == "action" && !ours[v],
+				n.Data == "link" && a.Key == "href" && !strings.HasPrefix(v, "/style.css?"),
+				n.Data == "img" && a.Key == "src" && !strings.HasPrefix(v, "http"),
+				a.Key == "href" && strings.HasPrefix(v, "data:"),
+				a.Key == "href" && strings.HasPrefix(v, "javascript:") && attr(n, "class") != "mark":
+				found = append(found, n.Data+" "+a.Key+"="+a.Val)
+			}
+		}
+	}
+	return found
+}
+
+func attr(n *html.Node, key string) string {
+	for _, a := range n.Attr {
+		if a.Key == key {
+			return a.Val
+		}
+	}
+	return ""
+}
+
+func escaped(s string) string {
+	var b bytes.Buffer
+	if err := xml.EscapeText(&b, []byte(s)); err != nil {
+		panic(err)
+	}
+	return b.String()
+}
+
+func TestStrangersTextsDoNotAct(t *testing.T) {
+	for _, bad := range hostile {
+		b := newBench(t)
+		e := escaped(bad)
+		b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>`+e+`</title><link>https://h.example/</link><description>`+e+`</description>`+
+			`<item><title>`+e+`</title><link>`+e+`</link><author>`+e+`</author><guid>`+e+`</guid><description>`+e+`</description></item>`+
+			`<item><title>second</title><description>`+e+`&lt;p&gt;after&lt;/p&gt;</description></item></channel></rss>`)
+		b.node.Subscribe(t.Context(), rssURL, false)
+		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: At(b.clock)}
+		b.node.status.Warnings, b.node.status.Network = []string{bad}, bad
+		for _, target := range []string{"/", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad)} {
+			r := b.ask("GET", target)
+			text := body(t, r)
+			if r.StatusCode != 200 {
+				t.Errorf("%s: %d %s", target, r.StatusCode, text)
+			}
+			for _, found := range acts(t, text) {
+				t.Errorf("%s: %q became %s", target, bad, found)
+			}
+		}
+		// Titles stand as they were written.
+		show := body(t, b.ask("GET", "/"))
+		if !strings.Contains(show, template.HTMLEscapeString(bad)) {
+			t.Errorf("the start page lacks %q as text", bad)
+		}
+		// What is behind stays in its place.
+		text := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
+		root, err := html.Parse(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		articles := 0
+		for n := range root.Descendants() {
+			if n.Type == html.ElementNode && n.Data == "article" && n.Parent.Data == "main" {
+				articles++
+			}
+		}
+		if articles != 2 {
+			t.Errorf("%q: %d articles in their place", bad, articles)
+		}
+	}
+}
+
+func TestCleaningKeepsTextAndDropsWhatLeadsHere(t *testing.T) {
+	c := newCleaner()
+	for in, want := range map[string]string{
+		`<p>a <b>b</b> <i>c</i></p>`:                         `<p>a <b>b</b> <i>c</i></p>`,
+		`<a href="https://h.example/x">x</a>`:                `href="https://h.example/x"`,
+		`<img src="https://h.example/x.png" alt="x">`:        `src="https://h.example/x.png"`,
+		`<b>unclosed <i>marks`:                               `<b>unclosed <i>marks</i></b>`,
+		`<table><tr><td>x</td></tr></table>`:                 `<td>x</td>`,
+		`<blockquote><pre><code>x</code></pre></blockquote>`: `<blockquote><pre><code>x</code></pre></blockquote>`,
+	} {
+		if got := string(c.html(in)); !strings.Contains(got, want) {
+			t.Errorf("%s became %s", in, got)
+		}
+	}
+	for _, address := range []string{
+		"http://127.0.0.1:8190/unsubscribe", "http://localhost/", "http://LOCALHOST:8190/", "http://a.localhost/", "http://[::1]/", "http://2130706433/",
+		"http://0x7f.1/", "http://0177.0.0.1/", "http://127.1/", "http://192.168.0.1/", "http://10.0.0.1/", "http://172.16.1.1/", "http://169.254.169.254/",
+		"http://0.0.0.0/", "http://100.64.0.1/", "http://198.18.0.1/", "http://[fe80::1]/", "http://[fd00::1]/", "http://[::ffff:127.0.0.1]/",
+		"http://[64:ff9b::7f00:1]/", "http://[2002:7f00:1::]/", "http://router/", "http://nas.local/", "http://x.internal/", "http://127.0.0.1./",
+		"http://１２７.0.0.1/", "/opml", "//localhost/", "?x", "data:image/png;base64,AAAA", "javascript:alert(1)", "file:///etc/passwd", "ftp://h.example/",
+		"http://user@h.example/",
+	} {
+		for _, in := range []string{`<img src="` + address + `">`, `<a href="` + address + `">x</a>`, `<blockquote cite="` + address + `">x</blockquote>`} {
+			if got := string(c.html(in)); strings.Contains(got, "src=") || strings.Contains(got, "href=") || strings.Contains(got, "cite=") {
+				t.Errorf("%s became %s", in, got)
+			}
+		}
+		if got := c.link(address); got != "" {
+			t.Errorf("%s may be linked to", address)
+		}
+	}
+}
+
+func TestHugeAndDeepContentIsShownOrNot(t *testing.T) {
+	c := newCleaner()
+	for _, in := range []string{
+		strings.Repeat("<div>", 5000) + "x", strings.Repeat("<b><i>", 10_000) + "x", strings.Repeat("&amp;", 100_000), strings.Repeat("é", maxShown),
+		"\xff\xfe<p>\x00", "<", "<!", "<![CDATA[", "</",
+	} {
+		if got := c.html(in); len(got) > 10*maxShown {
+			t.Errorf("%.20q became %d bytes", in, len(got))
+		}
+	}
+}
+
+func FuzzCleanedContentDoesNotAct(f *testing.F) {
+	for _, bad := range hostile {
+		f.Add(bad)
+	}
+	c := newCleaner()
+	f.Fuzz(func(t *testing.T, in string) {
+		clean := string(c.html(in))
+		for _, found := range acts(t, "<main><article>"+clean+"</article></main>") {
+			t.Errorf("%q became %s: %s", in, found, clean)
+		}
+	})
+}
+
+func (b *bench) post(path string, form url.Values) (status int, location, text string) {
+	b.Helper()
+	r := b.send(request("POST", path, strings.NewReader(form.Encode()), "Content-Type", "application/x-www-form-urlencoded"))
+	return r.StatusCode, r.Header.Get("Location"), body(b, r)
+}
+
+func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
+	b := newBench(t)
+	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, "None yet") {
+		t.Error("an empty list does not say so")
+	}
+	status, location, _ := b.post("/subscribe", url.Values{"url": {" h.example/feed.xml "}})
+	if status != 303 {
+		t.Fatal(status)
+	}
+	address := b.server.ReadURL("http://"+host, rssURL)
+	text := body(t, b.ask("GET", location))
+	for _, want := range []string{"Subscribed.", address, "Item 1", "Item 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("after adding, no %s", want)
+		}
+	}
+	text = body(t, b.ask("GET", "/"))
+	for _, want := range []string{"An RSS", address, "2 items", "1 feed."} {
+		if !strings.Contains(text, want) {
+			t.Errorf("on the start page, no %s", want)
+		}
+	}
+	if status, location, _ = b.post("/unsubscribe", url.Values{"url": {rssURL}}); status != 303 || location != "/" || len(b.node.subscriptions()) != 0 {
+		t.Errorf("%d %s", status, location)
+	}
+}
+
+func TestMistakesOfPeopleAreExplained(t *testing.T) {
+	b := newBench(t)
+	b.node.room = 0
+	for _, c := range []struct {
+		path, url string
+		status    int
+		words     string
+	}{
+		{"/subscribe", "", 400, "there is no address"},
+		{"/subscribe", "https://me:secret@h.example/", 400, "remove it"},
+		{"/subscribe", rssURL, 507, "no room for more"},
+		{"/unsubscribe", rssURL, 404, "not subscribed to"},
+		{"/subscribe", strings.Repeat("x", maxRequest), 413, "bytes"},
+		{"/opml", rssURL, 400, "multipart"},
+	} {
+		status, _, text := b.post(c.path, url.Values{"url": {c.url}})
+		if status != c.status || !strings.Contains(text, c.words) || !strings.HasPrefix(text, "<!DOCTYPE html>") || strings.Contains(text, "secret") {
+			t.Errorf("%s %.60s: %d, want %d and %q in %s", c.path, c.url, status, c.status, c.words, text)
+		}
+	}
+}
+
+func TestTroubleIsSeenFirst(t *testing.T) {
+	b := newBench(t)
+	for _, url := range []string{rssURL, atomURL, jsonURL} {
+		b.node.Subscribe(t.Context(), url, false)
+	}
+	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "there is no host h.example", Since: At(b.clock.Add(-3 * time.Hour)), NextPoll: At(b.clock.Add(10 * time.Minute))}
+	b.node.channels[jsonURL] = Channel{State: StateNew}
+	b.node.status.Warnings = []string{"The disk is full."}
+	text := body(t, b.ask("GET", "/"))
+	for _, want := range []string{"The disk is full.", "1 with trouble", "unreachable", "there is no host h.example", "3 h ago", "in 10 min", "waiting for its first document"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	if strings.Index(text, ">An RSS<") > strings.Index(text, ">An Atom<") {
+		t.Error("what has trouble does not come first")
+	}
+}
+
+func TestAListIsImportedByForm(t *testing.T) {
+	b := newBench(t)
+	var form bytes.Buffer
+	m := multipart.NewWriter(&form)
+	file, err := m.CreateFormFile("list", "feeds.opml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file.Write([]byte(`<opml version="1.0"><body><outline xmlUrl="` + rssURL + `"/><outline xmlUrl="gopher://h.example/"/></body></opml>`))
+	m.Close()
+	r := b.send(request("POST", "/opml", &form, "Content-Type", m.FormDataContentType()))
+	text := body(t, r)
+	if r.StatusCode != 200 || len(b.node.subscriptions()) != 1 || !strings.Contains(text, "1 feed subscribed") || !strings.Contains(text, "gopher://h.example/") {
+		t.Errorf("%d %s", r.StatusCode, text)
+	}
+}
+
+func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for d, want := range map[time.Duration]string{
+		0: "now", 40 * time.Second: "40 s ago", 119 * time.Second: "119 s ago", 30 * time.Minute: "30 min ago", 30 * time.Hour: "30 h ago",
+		80 * time.Hour: "3 days ago", -5 * time.Minute: "in 5 min",
+	} {
+		if got := when(now, At(now.Add(-d))); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+	if when(now, nil) != "" {
+		t.Error("no time is no words")
+	}
+}

@@ -1,0 +1,215 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// A Server answers readers. It is an [http.Handler].
+type Server struct {
+	subs      Subscriptions
+	config    Config
+	gate      gate
+	minter    minter
+	copies    *lru[string, *rendition] // by the address of the copy
+	rendering chan struct{}            // a slot for each rendering under way
+	sightings *lru[sighting, time.Time]
+	pages     *pages
+}
+
+// Config is what a server needs to know besides its node.
+type Config struct {
+	// Secret is the node's, at least 16 bytes: who knows it can make tokens.
+	Secret []byte
+	// Hosts are names and addresses by which readers may call the node, besides
+	// localhost and its addresses.
+	Hosts []string
+	// BaseURL is what the addresses that are handed out begin with, such as
+	// https://feeds.example.org behind another web server. If it is empty they
+	// begin as the request for them did.
+	BaseURL string
+	// SubscribeOnRead says when reading without a token subscribes: "never",
+	// at the "second" time (the default), or at the "first".
+	SubscribeOnRead string
+	// Version is that of the program, for the pages.
+	Version string
+	// Now is the time; if nil, time.Now.
+	Now func() time.Time
+	// Log is where faults of the node go; if nil, nowhere.
+	Log *slog.Logger
+}
+
+// What a server keeps and does at a time.
+const (
+	// cacheBytes is how much memory rendered feeds take: a few hundred
+	// windows. At the bound those not read for the longest are forgotten, and
+	// rendered again when they are read.
+	cacheBytes = 32 << 20
+	// maxRendering is how many feeds are rendered at once: each may take tens of
+	// megabytes for a moment. The others wait.
+	maxRendering = 2
+	// readWithin is how long the node may take to read a feed: a reader that
+	// waits longer has given up.
+	readWithin = 12 * time.Second
+)
+
+// New returns the server of a node. A configuration that nobody may have is a
+// mistake of the program, and panics.
+func New(subs Subscriptions, config Config) *Server {
+	if len(config.Secret) < minSecret {
+		panic(fmt.Sprintf("proxy: a secret of %d bytes; %d at least", len(config.Secret), minSecret))
+	}
+	switch config.SubscribeOnRead {
+	case "":
+		config.SubscribeOnRead = onSecond
+	case onNever, onSecond, onFirst:
+	default:
+		panic("proxy: subscribe on read: " + config.SubscribeOnRead)
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	if config.Log == nil {
+		config.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{
+		subs:      subs,
+		config:    config,
+		gate:      newGate(config.Hosts, config.BaseURL),
+		minter:    minter(config.Secret),
+		copies:    newLRU[string, *rendition](cacheBytes),
+		rendering: make(chan struct{}, maxRendering),
+		sightings: newLRU[sighting, time.Time](maxSightings),
+		pages:     newPages(),
+	}
+}
+
+// ServeHTTP answers a request. It looks at the request's target as it came: the
+// mux of net/http, and the parser of URLs before it, would make something else
+// of an address within a path.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	setGuards(w.Header())
+	path, query, err := s.gate.admit(r)
+	if err == nil {
+		s.route(w, r, path, query)
+		return
+	}
+	s.fail(w, err)
+}
+
+// route hands a request to who answers it.
+func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query string) {
+	if isFeed(path) {
+		s.serveFeed(w, r, path, query)
+		return
+	}
+	if err := s.gate.ownSite(r, path); err != nil {
+		s.fail(w, err)
+		return
+	}
+	switch path {
+	case "/":
+		s.answer(w, r, http.MethodGet, s.home)
+	case "/show":
+		s.answer(w, r, http.MethodGet, s.show)
+	case "/add":
+		s.answer(w, r, http.MethodGet, s.add)
+	case "/subscribe":
+		s.answer(w, r, http.MethodPost, s.subscribeForm)
+	case "/unsubscribe":
+		s.answer(w, r, http.MethodPost, s.unsubscribeForm)
+	case "/opml":
+		s.opmlPage(w, r)
+	case stylePath:
+		s.answer(w, r, http.MethodGet, s.style)
+	default:
+		if !s.api(w, r, path) {
+			s.fail(w, refuse(http.StatusNotFound, "there is nothing here"))
+		}
+	}
+}
+
+// answer calls do if the request has the method, or HEAD where that is GET, and
+// shows its error as a page.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, method string, do func(http.ResponseWriter, *http.Request) error) {
+	err := allow(w, r, method)
+	if err == nil {
+		err = do(w, r)
+	}
+	if err != nil {
+		s.failPage(w, r, err)
+	}
+}
+
+// allow refuses methods other than those given; HEAD comes with GET.
+func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
+	allowed := ""
+	for _, m := range methods {
+		if r.Method == m || m == http.MethodGet && r.Method == http.MethodHead {
+			return nil
+		}
+		if allowed != "" {
+			allowed += ", "
+		}
+		allowed += m
+		if m == http.MethodGet {
+			allowed += ", " + http.MethodHead
+		}
+	}
+	w.Header().Set("Allow", allowed)
+	return refuse(http.StatusMethodNotAllowed, "this address answers %s only", allowed)
+}
+
+// Times and sizes of a connection. Readers are near and send little; those that
+// hold connections and say nothing must not keep the node from its peers.
+const (
+	maxConns    = 512 // more wait until others close
+	maxHeader   = 32 << 10
+	headWithin  = 5 * time.Second
+	bodyWithin  = 30 * time.Second
+	writeWithin = 90 * time.Second // a large feed to a slow phone
+	idleFor     = time.Minute
+	stopWithin  = time.Second
+)
+
+// Serve answers readers on a listener until ctx ends, and closes it. It returns
+// when nothing of it runs any more; nil if it was asked to stop.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: headWithin,
+		ReadTimeout:       bodyWithin,
+		WriteTimeout:      writeWithin,
+		IdleTimeout:       idleFor,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+
+		DisableGeneralOptionsHandler: true, // it answers whatever Host is asked for
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(netutil.LimitListener(l, maxConns)) }()
+	select {
+	case err := <-served:
+		_ = server.Close() // the listener's error is the one that counts
+		return fmt.Errorf("serve readers: %w", err)
+	case <-ctx.Done():
+	}
+	// Requests under way end with ctx; the rest is waiting for slow readers.
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		_ = server.Close()
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve readers: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"context"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// Subscriptions is the node, as its readers use it. It is safe for concurrent use.
+// All addresses are spelled as [feed.Canonical] spells them.
+type Subscriptions interface {
+	// Version changes whenever what Read returns would, its times and words
+	// included; ok is false if the node does not subscribe to url. It is asked
+	// each time a feed is read, so it is fast, and it counts as a reading for
+	// subscriptions that lapse unread.
+	Version(url string) (version uint64, ok bool)
+	// Read returns the window of a feed that is subscribed to, or else the
+	// document as the node's cache has it or fetches it. If the source cannot be
+	// had, it returns the last copy, and says why in Stale; an error only if
+	// there is none.
+	Read(ctx context.Context, url string) (Window, error)
+	// Subscribe returns when the subscription is durable; it does not wait for
+	// the feed. auto says that it was made by reading, and lapses unread
+	// after 30 days. To subscribe twice is no error; a subscription that was
+	// asked for stays one, and one made by reading becomes one when asked for.
+	Subscribe(ctx context.Context, url string, auto bool) error
+	// Unsubscribe returns when the subscription is gone for good, ErrUnknown
+	// if there was none.
+	Unsubscribe(ctx context.Context, url string) error
+	// List returns all subscriptions. ReadURL is left empty: the server fills it.
+	List(ctx context.Context) ([]Channel, error)
+	Status(ctx context.Context) (Status, error)
+	Doctor(ctx context.Context) ([]Finding, error)
+}
+
+// A Window is what a reader is shown of a feed: the source's items, and those of
+// at least the last 7 days or 200 items.
+type Window struct {
+	// Document is the feed in the order in which readers see it. The server
+	// sets its URL; it changes nothing else.
+	Document feed.Document
+	Version  uint64
+	// Fetched is when the source was last seen to be as it is here.
+	Fetched time.Time
+	// Stale says in words why the document is not fresh; empty if it is.
+	Stale string
+	// State is how the feed is, in a word as in [Channel]; Words say more.
+	State, Words string
+}
+
+// States of a channel. Any other word names a trouble, and Error says which.
+const (
+	StateOK  = "ok"
+	StateNew = "new" // subscribed to, not seen yet
+)
+
+// A Channel is a subscription and what the node knows about it. Pointers are nil
+// where the node does not know, or the question makes no sense.
+type Channel struct {
+	URL         string `json:"url"`
+	Title       string `json:"title"`
+	Kind        string `json:"kind"`        // feed; later page, keywords
+	ReadURL     string `json:"read_url"`    // what to give to a feed reader
+	Subscribers int    `json:"subscribers"` // readers in the whole network
+
+	Owners  int      `json:"owners"`  // members who keep the channel
+	Pollers int      `json:"pollers"` // members who poll it
+	Rank    *int     `json:"rank"`    // this node's among the pollers, from 0
+	PhaseS  *float64 `json:"phase_s"` // when in the interval this node polls
+
+	LastPoll *time.Time `json:"last_poll"`
+	NextPoll *time.Time `json:"next_poll"`
+	Why      string     `json:"why"`    // the rule that set NextPoll
+	Budget   *int       `json:"budget"` // pollers granted at most
+	Level    *float64   `json:"level"`  // Corona's polling level
+
+	State string     `json:"state"`
+	Error string     `json:"error"` // what is wrong, for people
+	Since *time.Time `json:"since"` // how long State has been so
+
+	Items      int    `json:"items"`
+	Provenance string `json:"provenance"` // publisher, witnessed k/n, single
+
+	DetectionExpectedS *float64 `json:"detection_expected_s"`
+	DetectionObservedS *float64 `json:"detection_observed_s"`
+
+	Auto  bool   `json:"auto"`  // made by reading
+	Moved string `json:"moved"` // where the origin says the feed is now
+}
+
+// Status is how the node is.
+type Status struct {
+	ID             string   `json:"id"`
+	PeerID         string   `json:"peer_id"`
+	Addresses      []string `json:"addresses"`
+	Peers          int      `json:"peers"`
+	EstimateN      int      `json:"estimate_n"` // members of the network, about
+	ChannelsOwned  int      `json:"channels_owned"`
+	ChannelsPolled int      `json:"channels_polled"`
+	Subscriptions  int      `json:"subscriptions"`
+	UptimeS        float64  `json:"uptime_s"`
+	Version        string   `json:"version"`
+	Network        string   `json:"network"`
+	Scheme         string   `json:"scheme"`
+	Lambda         *float64 `json:"lambda"`
+	Clusters       int      `json:"clusters"`
+	State          string   `json:"state"`    // ok, or a trouble in a word
+	Warnings       []string `json:"warnings"` // what a person should know, a sentence each
+}
+
+// A Finding is one thing the doctor looked at.
+type Finding struct {
+	Level string `json:"level"` // ok, note, problem
+	What  string `json:"what"`
+	Do    string `json:"do"` // what to do about it; empty if nothing
+}
+
+// At returns a time for a [Channel]: nil if it is zero, else in UTC and to the
+// millisecond.
+func At(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC().Truncate(time.Millisecond)
+	return &t
+}
