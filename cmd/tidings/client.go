@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"tidings/proxy"
+)
+
+const (
+	defaultHTTP = "127.0.0.1:8190"
+	noHTTP      = "none"
+
+	// patience is how long a node may take to answer: it waits for its disk, and
+	// a list that is imported for thousands of times that. At the end the call
+	// has failed, whatever the node still does.
+	patience = 2 * time.Minute
+	// maxAnswer is the longest answer that is read. The largest there is, a list
+	// of 10,000 subscriptions, has about 8 MB.
+	maxAnswer = 64 << 20
+)
+
+// A client names the node that a command talks to.
+type client struct {
+	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
+}
+
+// get asks the node a question; path says which, with its query.
+func (c client) get(ctx context.Context, path string) ([]byte, error) {
+	return c.do(ctx, http.MethodGet, path, "", nil)
+}
+
+// post tells the node something.
+func (c client) post(ctx context.Context, path, mediaType string, body []byte) ([]byte, error) {
+	return c.do(ctx, http.MethodPost, path, mediaType, body)
+}
+
+func (c client) do(ctx context.Context, method, path, mediaType string, body []byte) ([]byte, error) {
+	if c.HTTP == noHTTP {
+		return nil, usagef("the settings say that the node serves nobody (http = %q): give its address with --http", noHTTP)
+	}
+	if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
+		return nil, usagef("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	address := reachable(c.HTTP)
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+address+"/api/v1/"+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, usagef("--http %q: %w", c.HTTP, err)
+	}
+	r.Header.Set("Tidings", "1") // no page in a browser could say so
+	if mediaType != "" {
+		r.Header.Set("Content-Type", mediaType)
+	}
+	// A proxy between a person and the Web has no business here.
+	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true}
+	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
+	if err != nil {
+		return nil, unanswered(ctx, address, err)
+	}
+	defer answer.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, unanswered(ctx, address, err)
+	case len(b) > maxAnswer:
+		return nil, fmt.Errorf("the node at %s answers with more than %d bytes", address, maxAnswer)
+	case answer.StatusCode == http.StatusOK:
+		return b, nil
+	}
+	var fault proxy.Fault
+	if json.Unmarshal(b, &fault) != nil || fault.Error == "" {
+		return nil, c.stranger()
+	}
+	return nil, refusal(fault.Error)
+}
+
+// noRedirect: a node sends nobody elsewhere, so whoever does is none.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// unanswered says why there is no answer, and what to do.
+func unanswered(ctx context.Context, address string, err error) error {
+	if _, ok := errors.AsType[*net.OpError](err); ok && ctx.Err() == nil {
+		return fmt.Errorf(`no node answers at %s: start it with "tidings run", or say with --http where it is`, address)
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("the node at %s did not answer within %v", address, patience)
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	}
+	return fmt.Errorf("ask the node at %s: %w", address, err)
+}
+
+// ask gets an answer both as the node gave it and as a value.
+func ask[T any](ctx context.Context, c client, path string) (raw []byte, answer T, err error) {
+	raw, err = c.get(ctx, path)
+	if err == nil {
+		answer, err = read[T](c, raw)
+	}
+	return raw, answer, err
+}
+
+// read reads an answer.
+func read[T any](c client, raw []byte) (answer T, err error) {
+	if json.Unmarshal(raw, &answer) != nil {
+		return answer, c.stranger()
+	}
+	return answer, nil
+}
+
+// stranger is the error of an answer that no node gives.
+func (c client) stranger() error {
+	return fmt.Errorf("what answers at %s is no tidings node: say with --http where yours is", reachable(c.HTTP))
+}
+
+// reachable turns an address that a node listens at into one to reach it by from
+// this machine: where it listens everywhere, it is here too.
+func reachable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	ip, err := netip.ParseAddr(host)
+	switch {
+	case host == "":
+		host = "127.0.0.1"
+	case err == nil && ip.IsUnspecified():
+		// Where IPv6 is listened to everywhere, so is IPv4.
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}
+
+// printRaw prints an answer as the node gave it, for people's eyes too.
+func printRaw(w io.Writer, raw []byte) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err := b.WriteTo(w)
+	return err
+}
+
+// printJSON prints a value as one object.
+func printJSON(w io.Writer, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("print JSON: %w", err)
+	}
+	return printRaw(w, raw)
+}
+
+// A refusal is what the node says when it does not do what it was asked to.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// all does one thing for each of several addresses. Those that the node refuses do
+// not keep the others from being tried, and are told together at the end.
+func all(deed string, addresses []string, do func(address string) error) error {
+	var refused []string
+	for _, a := range addresses {
+		err := do(a)
+		r, ok := errors.AsType[refusal](err)
+		switch {
+		case err != nil && !ok:
+			return err
+		case ok && strings.Contains(string(r), a): // it says what it is about
+			refused = append(refused, string(r))
+		case ok:
+			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, a, r))
+		}
+	}
+	if refused == nil {
+		return nil
+	}
+	return errors.New(strings.Join(refused, "; "))
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// calls runs a command against what answers at a URL.
+func calls(t *testing.T, url string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("TIDINGS_HTTP", strings.TrimPrefix(url, "http://"))
+	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
+	var out, err bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(""), &out, &err)
+	return code, out.String(), err.String()
+}
+
+// answers is a node that gives one answer, whatever it is asked.
+func answers(t *testing.T, status int, body string) (url string) {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Tidings") != "1" {
+			t.Error("a request without the header of programs")
+		}
+		w.Header().Set("Location", "/api/v1/elsewhere")
+		w.WriteHeader(status)
+		io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestFaultsTakeOneLine(t *testing.T) {
+	const stranger = "is no tidings node"
+	for _, c := range []struct {
+		status int
+		body   string
+		args   string
+		want   string
+	}{
+		{502, `{"error":"the origin\nis away"}`, "list", "tidings: the origin is away\n"},
+		{502, `{"error":"\u001b[31mred\u001b[0m"}`, "list", "tidings: [31mred[0m\n"},
+		{404, `{"error":"not subscribed to"}`, "unsubscribe http://a/", "tidings: unsubscribe from http://a/: not subscribed to\n"},
+		{404, `{"error":"http://a/: not subscribed to"}`, "unsubscribe http://a/", "tidings: http://a/: not subscribed to\n"},
+		{403, `{"error":"no"}`, "subscribe http://a/ http://b/", "tidings: subscribe to http://a/: no; subscribe to http://b/: no\n"},
+		{404, "404 page not found\n", "list", stranger},
+		{200, "<html>", "status", stranger},
+		{200, "<html>", "doctor --json", stranger},
+		{200, "<html>", "subscribe http://a/ http://b/", stranger},
+		{200, "<html>", "opml export -", stranger},
+		{200, "", "opml import -", stranger},
+		{302, "", "list", stranger},
+		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{"url":"u2","error":"e"}]}`, "opml import -", "tidings: import -: u1: e; u2: e\n"},
+		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{},{},{},{},{},{}]}`, "opml import -", "and 2 more\n"},
+		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: the doctor found a problem\n"},
+		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: the doctor found 2 problems\n"},
+	} {
+		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
+		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: %d %q\nwant %q", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+func TestJSONIsWhatTheNodeSays(t *testing.T) {
+	const said = `{"channels":[{"url":"http://a/?b&c","later":"added in a version to come"}]}`
+	code, stdout, stderr := calls(t, answers(t, 200, said), "list", "--json")
+	if code != exitDone || stderr != "" || !strings.Contains(stdout, `"later": "added in`) || !strings.Contains(stdout, "?b&c") {
+		t.Errorf("%d %q %s", code, stderr, stdout)
+	}
+}
+
+func TestNodeThatListensEverywhereIsHere(t *testing.T) {
+	for _, c := range []struct{ address, want string }{
+		{"127.0.0.1:8190", "127.0.0.1:8190"},
+		{"localhost:8190", "localhost:8190"},
+		{"0.0.0.0:8190", "127.0.0.1:8190"},
+		{"[::]:8190", "127.0.0.1:8190"},
+		{"[::1]:8190", "[::1]:8190"},
+		{":8190", "127.0.0.1:8190"},
+		{"192.168.1.7:8190", "192.168.1.7:8190"},
+	} {
+		if got := reachable(c.address); got != c.want {
+			t.Errorf("%s: %s, want %s", c.address, got, c.want)
+		}
+	}
+}

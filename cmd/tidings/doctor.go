@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tidings/proxy"
+)
+
+// A doctorCommand is "tidings doctor".
+type doctorCommand struct {
+	client `embed:""`
+	JSON   bool `name:"json" help:"Print one JSON object."`
+}
+
+// Run prints what the doctor found. It fails if there is a problem, so that a script
+// can watch over a node.
+func (c *doctorCommand) Run(ctx context.Context, s streams) error {
+	raw, answer, err := ask[proxy.Diagnosis](ctx, c.client, "doctor")
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		err = printRaw(s.out, raw)
+	default:
+		_, err = fmt.Fprint(s.out, diagnosis(answer.Findings, terminalOf(s.out)))
+	}
+	return errors.Join(err, problems(answer.Findings))
+}
+
+// diagnosis is what the doctor found, for people: what to do stands below what was
+// found.
+func diagnosis(findings []proxy.Finding, t terminal) string {
+	table := table{terminal: t, columns: []column{{}, {elastic: 1, wrap: true}}}
+	for _, f := range findings {
+		table.row(cell{f.Level, levelColour(f.Level)}, cell{text: f.What})
+		if f.Do != "" {
+			table.row(cell{}, cell{text: "→ " + f.Do, colour: bold})
+		}
+	}
+	return table.String()
+}
+
+// problemLevel is the level of what keeps a node from its work.
+const problemLevel = "problem"
+
+func levelColour(level string) colour {
+	switch level {
+	case "ok":
+		return green
+	case problemLevel:
+		return red
+	}
+	return yellow
+}
+
+// problems is an error if there are any.
+func problems(findings []proxy.Finding) error {
+	n := 0
+	for _, f := range findings {
+		if f.Level == problemLevel {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return nil
+	case 1:
+		return errors.New("the doctor found a problem")
+	}
+	return fmt.Errorf("the doctor found %d problems", n)
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"cmp"
+	"reflect"
+	"strings"
+	"time"
+	"unicode"
+
+	"tidings/internal/wire"
+)
+
+// defaultNetwork is the name of a network founded without one.
+const defaultNetwork = "tidings"
+
+// founding are the flags that say what network to found. Those that are not given
+// are nil.
+type founding struct {
+	PollInterval        *time.Duration `placeholder:"D" help:"Time between two polls of one node (30m)."`
+	MaintenanceInterval *time.Duration `placeholder:"D" help:"Time between two rounds of optimisation (10m)."`
+	BeatInterval        *time.Duration `placeholder:"D" help:"Longest silence in a feed's log (1h)."`
+	Objective           *string        `placeholder:"NAME" help:"What is optimised: lite (default), fast, fair, fair-sqrt, fair-log."`
+	TargetDetection     *time.Duration `placeholder:"D" help:"Time to detect a change that fast is to reach (30s)."`
+	Load                *float64       `placeholder:"X" help:"Polls allowed, as a part of what the readers would send (1)."`
+	Owners              *int           `placeholder:"N" help:"Members that keep the log of a feed, 1 to 8 (5)."`
+	Scheme              *string        `placeholder:"NAME" help:"A preset of the next four: bound (default), or paper."`
+	Wedge               *string        `placeholder:"NAME" help:"Who polls together: rank, base2, base16."`
+	Clusters            *string        `placeholder:"NAME" help:"How channels are summed up for others: bins, paper."`
+	Phases              *string        `placeholder:"NAME" help:"When in the interval each polls: even, random."`
+	Decide              *string        `placeholder:"NAME" help:"Who decides how many poll: sequencer, dag."`
+}
+
+// given names the flags that were given.
+func (f founding) given() []string {
+	var names []string
+	for field, value := range reflect.ValueOf(f).Fields() {
+		if !value.IsNil() {
+			names = append(names, "--"+flagName(field.Name))
+		}
+	}
+	return names
+}
+
+// flagName is the flag of a field: poll-interval for PollInterval.
+func flagName(field string) string {
+	var b strings.Builder
+	for i, r := range field {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('-')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}
+
+// network returns the network that the flags describe.
+func (f founding) network(name string) (wire.Network, error) {
+	n := wire.DefaultNetwork(cmp.Or(name, defaultNetwork))
+	if f.Scheme != nil {
+		if err := preset(&n, *f.Scheme); err != nil {
+			return n, err
+		}
+	}
+	set(&n.PollInterval, f.PollInterval)
+	set(&n.MaintenanceInterval, f.MaintenanceInterval)
+	set(&n.BeatInterval, f.BeatInterval)
+	set(&n.Objective, f.Objective)
+	set(&n.TargetDetection, f.TargetDetection)
+	set(&n.Load, f.Load)
+	set(&n.Owners, f.Owners)
+	set(&n.Wedge, f.Wedge)
+	set(&n.Clusters, f.Clusters)
+	set(&n.Phases, f.Phases)
+	set(&n.Decide, f.Decide)
+	n.Witnesses = min(n.Witnesses, n.Owners) // there are no more
+	return n, n.Check()
+}
+
+func set[T any](to *T, from *T) {
+	if from != nil {
+		*to = *from
+	}
+}
+
+// preset makes the four choices of a scheme.
+func preset(n *wire.Network, scheme string) error {
+	switch scheme {
+	case "bound":
+		n.Wedge, n.Clusters, n.Phases, n.Decide = "rank", "bins", "even", "sequencer"
+	case "paper":
+		n.Wedge, n.Clusters, n.Phases, n.Decide = "base16", "paper", "random", "dag"
+	default:
+		return usagef("scheme %q: choose paper or bound", scheme)
+	}
+	return nil
+}

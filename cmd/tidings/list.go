@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/proxy"
+)
+
+// A listCommand is "tidings list".
+type listCommand struct {
+	client `embed:""`
+	JSON   bool `name:"json" help:"Print one JSON object."`
+}
+
+// Run prints the subscriptions.
+func (c *listCommand) Run(ctx context.Context, s streams) error {
+	raw, answer, err := ask[proxy.Listed](ctx, c.client, "list")
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printRaw(s.out, raw)
+	}
+	_, err = fmt.Fprint(s.out, listing(answer.Channels, terminalOf(s.out), time.Now()))
+	return err
+}
+
+// listing is the list of subscriptions for people. What is wrong with one stands
+// below it.
+func listing(channels []proxy.Channel, t terminal, now time.Time) string {
+	if len(channels) == 0 && t.width > 0 {
+		return "No subscriptions yet: tidings subscribe URL\n"
+	}
+	table := table{terminal: t, columns: []column{
+		{head: "STATE"},
+		{head: "FEED", elastic: 3},
+		{head: "ITEMS", right: true},
+		{head: "POLLED"},
+		{head: "NEXT"},
+		{head: "READERS", right: true},
+		{head: "ADDRESS", elastic: 4},
+	}}
+	for _, c := range channels {
+		table.row(
+			cell{c.State, stateColour(c.State)},
+			cell{text: title(c), colour: bold},
+			cell{text: strconv.Itoa(c.Items)},
+			cell{text: ago(c.LastPoll, now)},
+			cell{text: until(c.NextPoll, now)},
+			cell{text: strconv.Itoa(c.Subscribers)},
+			cell{text: c.URL},
+		)
+		if c.Error != "" {
+			table.note(strings.Join(nonempty(c.Error, since(c.Since, now)), ", "), stateColour(c.State))
+		}
+		if c.Moved != "" {
+			table.note("its origin says that it is now at "+c.Moved, faint)
+		}
+	}
+	return table.String()
+}
+
+func title(c proxy.Channel) string {
+	if strings.TrimSpace(c.Title) == "" {
+		return "(untitled)"
+	}
+	return c.Title
+}
+
+func stateColour(state string) colour {
+	switch state {
+	case proxy.StateOK:
+		return green
+	case proxy.StateNew:
+		return faint
+	}
+	return yellow
+}
+
+func nonempty(words ...string) []string {
+	var out []string
+	for _, w := range words {
+		if w != "" {
+			out = append(out, w)
+		}
+	}
+	return out
+}

@@ -1,0 +1,68 @@
+// Command tidings is a node of the network, and the client that talks to it.
+//
+//	tidings run                    runs a node: peer, poller, and what readers read
+//	tidings subscribe URL…         subscribes, and prints the addresses to give to a reader
+//	tidings unsubscribe URL…       ends subscriptions
+//	tidings list                   subscriptions and their health
+//	tidings status                 the node in its network
+//	tidings doctor                 what is wrong, and what to do about it
+//	tidings opml import|export     moves subscriptions in and out
+//	tidings version                which tidings this is
+//
+// All but run and version talk to the running node through its JSON interface,
+// at --http.
+//
+// Scripts rely on the commands, their flags, the first words of the lines that run
+// prints ("reader", "peer"), the objects that --json prints, and the exit codes: 0
+// done; 1 failed, with one line on standard error; 2 wrong usage, likewise.
+// Everything else that is printed is for people.
+//
+// A setting comes from its flag, else from the environment (TIDINGS_HTTP for
+// --http), else from config.toml (http = "…"), else it has its default.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// A usageError is a mistake in how the command was called.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run is the command. It returns the exit code.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	err := command(ctx, args, stdin, stdout, stderr)
+	if err == nil {
+		return exitDone
+	}
+	_, usage := errors.AsType[usageError](err)
+	if usage {
+		err = fmt.Errorf("%w; see tidings --help", err)
+	}
+	_, _ = fmt.Fprintln(stderr, "tidings:", oneLine(err.Error())) // there is nobody else to tell
+	if usage {
+		return exitUsage
+	}
+	return exitFailed
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"tidings/proxy"
+)
+
+// stdio as the name of a file stands for standard input or output.
+const stdio = "-"
+
+// maxFailures is how many lines of a list that failed are told: the others failed
+// for the same reason, mostly.
+const maxFailures = 5
+
+// An opmlCommand is "tidings opml".
+type opmlCommand struct {
+	Import importCommand `cmd:"" help:"Subscribe to all feeds of a list that a reader exported."`
+	Export exportCommand `cmd:"" help:"Write a list of the subscriptions for a reader to import."`
+}
+
+// An importCommand is "tidings opml import".
+type importCommand struct {
+	client `embed:""`
+	File   string `arg:"" help:"The list; -: standard input."`
+}
+
+// Run subscribes to all feeds of a list, as far as that goes.
+func (c *importCommand) Run(ctx context.Context, s streams) error {
+	doc, err := c.read(s.in)
+	if err != nil {
+		return fmt.Errorf("import: %w", err)
+	}
+	raw, err := c.post(ctx, "opml", "text/x-opml; charset=utf-8", doc)
+	if err != nil {
+		return fmt.Errorf("import %s: %w", c.File, err)
+	}
+	answer, err := read[proxy.Imported](c.client, raw)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(s.out, "%d subscribed, %d failed\n", answer.Subscribed, len(answer.Failed)); err != nil {
+		return err
+	}
+	return failures(c.File, answer.Failed)
+}
+
+func (c *importCommand) read(stdin io.Reader) ([]byte, error) {
+	if c.File == stdio {
+		return io.ReadAll(stdin)
+	}
+	return os.ReadFile(c.File)
+}
+
+// failures tells what failed of a list.
+func failures(file string, failed []proxy.Failed) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	var told []string
+	for _, f := range failed[:min(len(failed), maxFailures)] {
+		told = append(told, f.URL+": "+f.Error)
+	}
+	if more := len(failed) - len(told); more > 0 {
+		told = append(told, fmt.Sprintf("and %d more", more))
+	}
+	return fmt.Errorf("import %s: %s", file, strings.Join(told, "; "))
+}
+
+// An exportCommand is "tidings opml export".
+type exportCommand struct {
+	client   `embed:""`
+	Original bool   `help:"With the addresses of the origins, for a reader that does without this node."`
+	File     string `arg:"" help:"The file to write; -: standard output."`
+}
+
+// Run writes the list. Its addresses hold tokens of this node, so the file is
+// readable by its owner alone.
+func (c *exportCommand) Run(ctx context.Context, s streams) error {
+	rewrite := "1"
+	if c.Original {
+		rewrite = "0"
+	}
+	doc, err := c.get(ctx, "opml?rewrite="+rewrite)
+	if err == nil && !bytes.Contains(doc, []byte("<opml")) {
+		err = c.stranger()
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	if c.File == stdio {
+		_, err = s.out.Write(doc)
+		return err
+	}
+	if err := os.WriteFile(c.File, doc, 0o600); err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}

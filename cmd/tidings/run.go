@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"tidings/internal/daemon"
+)
+
+// A runCommand is "tidings run".
+type runCommand struct {
+	Data                string   `placeholder:"DIR" help:"Where the node lives (${data})."`
+	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where feed readers and the other commands are served (${default}); none: nowhere."`
+	Listen              []string `placeholder:"MULTIADDR" help:"Where other nodes are listened to (port 4801 of all interfaces, by QUIC and TCP); may be repeated."`
+	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as it printed behind \"peer\"; may be repeated."`
+	MDNS                bool     `name:"mdns" help:"Join through, and answer, nodes in the local network."`
+	Network             string   `placeholder:"NAME" help:"The network to join, or to found (tidings)."`
+	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses too; a network founded so lets its nodes have private addresses."`
+	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes: never, at the second time (default) or at the first."`
+
+	Founding founding `embed:"" group:"To found a network other than the usual (whoever joins takes these from it):"`
+
+	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"What is logged, on standard error: debug, info (default), warn, error."`
+	Quiet    bool   `help:"Print nothing, and log errors only."`
+}
+
+// Run runs a node until ctx ends.
+func (c *runCommand) Run(ctx context.Context, s streams) error {
+	config, err := c.config()
+	if err != nil {
+		return err
+	}
+	level := c.LogLevel
+	if c.Quiet {
+		s.out, level = io.Discard, "error"
+	}
+	config.Log = newLog(s.err, level)
+	d, err := daemon.Open(config)
+	if err != nil {
+		return err
+	}
+	snap, err := d.Snapshot(ctx)
+	if err != nil {
+		return errors.Join(err, d.Close())
+	}
+	announce(s.out, d.HTTPAddr(), snap.Addrs)
+	return d.Run(ctx)
+}
+
+// announce prints the lines that scripts wait for: where readers are served, and
+// how others join through this node.
+func announce(w io.Writer, http net.Addr, peers []string) {
+	var b strings.Builder
+	if http != nil {
+		fmt.Fprintf(&b, "reader  http://%s/\n", reachable(http.String()))
+	}
+	for _, p := range peers {
+		fmt.Fprintf(&b, "peer    %s\n", p)
+	}
+	_, _ = io.WriteString(w, b.String()) // a node runs on when nobody reads this
+}
+
+// config turns flags into what a daemon is told.
+func (c *runCommand) config() (daemon.Config, error) {
+	dir := c.Data
+	if dir == "" {
+		dir = dataDir()
+	}
+	d := daemon.DefaultConfig(dir)
+	d.HTTP = c.HTTP
+	d.Listen = c.Listen
+	d.PortMap = !onlyLoopback(c.Listen)
+	d.Bootstrap = c.Bootstrap
+	d.MDNS = c.MDNS
+	d.PrivateAddresses = c.AllowPrivateOrigins
+	d.AllowPrivateOrigins = c.AllowPrivateOrigins
+	d.SubscribeOnRead = c.SubscribeOnRead
+	d.Version = release().Version
+	d.Agent = "tidings/" + d.Version
+
+	if c.HTTP != noHTTP {
+		if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
+			return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
+		}
+	}
+	asked := c.Founding.given()
+	if len(asked) > 0 && len(c.Bootstrap) > 0 {
+		return d, usagef("give either --bootstrap, to join a network, or %s, to found one", strings.Join(asked, ", "))
+	}
+	settled, err := hasNetwork(dir)
+	if err != nil {
+		return d, err
+	}
+	// A node that has a network keeps it, and one that is told of others
+	// joins theirs. Else it is the first of its own.
+	if len(asked) == 0 && (settled || len(c.Bootstrap) > 0 || c.MDNS) {
+		d.Network = c.Network
+		return d, nil
+	}
+	n, err := c.Founding.network(c.Network)
+	if err != nil {
+		return d, usageError{err}
+	}
+	n.PrivateAddresses = c.AllowPrivateOrigins
+	d.Found = &n
+	return d, nil
+}
+
+// hasNetwork says whether a data directory belongs to a network already.
+func hasNetwork(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, "network"))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, fmt.Errorf("data directory: %w", err)
+}
+
+// onlyLoopback says whether nobody beyond this machine could reach the addresses,
+// so that no router need be asked for a port.
+func onlyLoopback(listen []string) bool {
+	for _, a := range listen {
+		if !strings.HasPrefix(a, "/ip4/127.") && !strings.HasPrefix(a, "/ip6/::1/") {
+			return false
+		}
+	}
+	return len(listen) > 0
+}

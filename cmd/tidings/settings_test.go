@@ -1,0 +1,200 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/internal/wire"
+)
+
+// parsed reads a command line beside a file of settings.
+func parsed(t *testing.T, file string, args ...string) (*grammar, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "config.toml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g := new(grammar)
+	_, err := parse(g, append(args, "--config", path), io.Discard)
+	return g, err
+}
+
+func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
+	const inFile = `http = "127.0.0.1:3"`
+	for _, c := range []struct{ flag, env, file, want string }{
+		{"127.0.0.1:1", "127.0.0.1:2", inFile, "127.0.0.1:1"},
+		{"", "127.0.0.1:2", inFile, "127.0.0.1:2"},
+		{"127.0.0.1:1", "", inFile, "127.0.0.1:1"},
+		{"", "", inFile, "127.0.0.1:3"},
+		{"", "", "", defaultHTTP},
+	} {
+		t.Run(c.want, func(t *testing.T) {
+			if c.env != "" {
+				t.Setenv("TIDINGS_HTTP", c.env)
+			}
+			for _, command := range []string{"run", "list"} {
+				args := []string{command}
+				if c.flag != "" {
+					args = append(args, "--http", c.flag)
+				}
+				g, err := parsed(t, c.file, args...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got := g.Run.HTTP
+				if command == "list" {
+					got = g.List.HTTP
+				}
+				if got != c.want {
+					t.Errorf("%s: %q, want %q", command, got, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
+	g, err := parsed(t, `
+		listen = ["/ip4/127.0.0.1/tcp/1", "/ip4/127.0.0.1/udp/1/quic-v1"]
+		bootstrap = "/ip4/127.0.0.1/tcp/2/p2p/x"
+		allow-private-origins = true
+		poll-interval = "2s"
+		load = 0.5
+		owners = 3
+	`, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := g.Run
+	if len(r.Listen) != 2 || len(r.Bootstrap) != 1 || !r.AllowPrivateOrigins ||
+		*r.Founding.PollInterval != 2*time.Second || *r.Founding.Load != 0.5 || *r.Founding.Owners != 3 {
+		t.Errorf("%+v", r)
+	}
+	if r.Founding.Scheme != nil {
+		t.Error("a scheme that nobody asked for")
+	}
+}
+
+func TestWrongSettingsAreNamed(t *testing.T) {
+	for _, c := range []struct{ file, want string }{
+		{`pol-interval = "2s"`, `config.toml: there is no setting "pol-interval"`},
+		{"[run]\nhttp = \"x\"", `config.toml: there is no setting "run"`},
+		{`json = true`, `there is no setting "json"`},
+		{`config = "other.toml"`, `there is no setting "config"`},
+		{`http = ["a", "b"]`, "config.toml: one value is taken"},
+		{`http = 1979-05-27`, "config.toml: http: give a text"},
+		{`listen = [1, 2]`, "config.toml: listen: give a list of texts"},
+		{"load = 1\nload = 2", "config.toml, line 2:"},
+		{`load = "much"`, "config.toml: expected a float"},
+		{`load = `, "config.toml, line 1:"},
+		{`quiet = "perhaps"`, "config.toml: bool value"},
+	} {
+		if _, err := parsed(t, c.file, "run"); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s\ngot:  %v\nwant: %s", c.file, err, c.want)
+		}
+	}
+}
+
+func TestNetworkToFoundOrJoin(t *testing.T) {
+	const peer = "/ip4/127.0.0.1/tcp/2/p2p/x"
+	tidings := wire.DefaultNetwork("tidings")
+	lab := wire.DefaultNetwork("lab")
+	lab.PollInterval, lab.Objective, lab.PrivateAddresses = 2*time.Second, "fair", true
+	paper := wire.DefaultNetwork("tidings")
+	paper.Wedge, paper.Clusters, paper.Phases, paper.Decide = "base16", "paper", "random", "sequencer"
+	small := wire.DefaultNetwork("tidings")
+	small.Owners, small.Witnesses = 2, 2
+
+	for _, c := range []struct {
+		args    string
+		settled bool
+		found   *wire.Network
+		join    string
+		err     string
+	}{
+		{args: "", found: &tidings},
+		{args: "", settled: true},
+		{args: "--network lab", settled: true, join: "lab"},
+		{args: "--network lab --poll-interval 2s --objective fair --allow-private-origins", found: &lab},
+		{args: "--network lab --poll-interval 2s --objective fair --allow-private-origins", settled: true, found: &lab},
+		{args: "--scheme paper --decide sequencer", found: &paper},
+		{args: "--owners 2", found: &small},
+		{args: "--bootstrap " + peer},
+		{args: "--bootstrap " + peer + " --network lab", join: "lab"},
+		{args: "--mdns"},
+		{args: "--mdns --owners 2", found: &small},
+		{args: "--owners 2 --bootstrap " + peer, err: "either --bootstrap"},
+		{args: "--owners 9", err: "owners 9"},
+		{args: "--network a/b", err: "network name"},
+		{args: "--load 0.0001", err: "load"},
+	} {
+		dir := t.TempDir()
+		if c.settled {
+			os.WriteFile(filepath.Join(dir, "network"), nil, 0o600)
+		}
+		g, err := parsed(t, "", append([]string{"run", "--data", dir}, strings.Fields(c.args)...)...)
+		if err != nil {
+			t.Fatalf("%s: %v", c.args, err)
+		}
+		d, err := g.Run.config()
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) {
+				t.Errorf("%s: %v, want %s", c.args, err, c.err)
+			}
+			continue
+		case err != nil:
+			t.Errorf("%s: %v", c.args, err)
+			continue
+		}
+		if (d.Found == nil) != (c.found == nil) || d.Found != nil && *d.Found != *c.found {
+			t.Errorf("%s: founds %+v, want %+v", c.args, d.Found, c.found)
+		}
+		if d.Network != c.join {
+			t.Errorf("%s: joins %q, want %q", c.args, d.Network, c.join)
+		}
+	}
+}
+
+func TestEveryFoundingFlagIsMissed(t *testing.T) {
+	var args []string
+	for _, f := range []string{"poll-interval=1m", "maintenance-interval=1m", "beat-interval=1m", "objective=lite",
+		"target-detection=1s", "load=1", "owners=1", "scheme=bound", "wedge=rank", "clusters=bins", "phases=even", "decide=sequencer"} {
+		args = append(args, "--"+f)
+	}
+	g, err := parsed(t, "", append([]string{"run"}, args...)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range args {
+		args[i], _, _ = strings.Cut(args[i], "=")
+	}
+	given := g.Run.Founding.given()
+	slices.Sort(given)
+	slices.Sort(args)
+	if !slices.Equal(given, args) {
+		t.Errorf("given %v, want %v", given, args)
+	}
+}
+
+func TestNoRouterIsAskedForLoopback(t *testing.T) {
+	for _, c := range []struct {
+		listen string
+		want   bool
+	}{
+		{"", false},
+		{"/ip4/127.0.0.1/tcp/0", true},
+		{"/ip4/127.0.0.1/tcp/0 /ip6/::1/tcp/0", true},
+		{"/ip4/127.0.0.1/tcp/0 /ip4/0.0.0.0/tcp/0", false},
+		{"/ip6/::/tcp/0", false},
+	} {
+		if got := onlyLoopback(strings.Fields(c.listen)); got != c.want {
+			t.Errorf("%q: %v", c.listen, got)
+		}
+	}
+}

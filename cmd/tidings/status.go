@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"tidings/proxy"
+)
+
+// A statusCommand is "tidings status".
+type statusCommand struct {
+	client `embed:""`
+	JSON   bool `name:"json" help:"Print one JSON object."`
+}
+
+// Run prints how the node is.
+func (c *statusCommand) Run(ctx context.Context, s streams) error {
+	raw, answer, err := ask[proxy.Status](ctx, c.client, "status")
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printRaw(s.out, raw)
+	}
+	_, err = fmt.Fprint(s.out, report(answer, terminalOf(s.out)))
+	return err
+}
+
+// report is a node's status for people.
+func report(st proxy.Status, t terminal) string {
+	table := table{terminal: t, columns: []column{{}, {elastic: 1, wrap: true}}}
+	line := func(name, text string, c colour) {
+		if text != "" {
+			table.row(cell{name, faint}, cell{text, c})
+		}
+	}
+	line("state", st.State, stateColour(st.State))
+	line("network", st.Network, bold)
+	line("scheme", st.Scheme, plainText)
+	line("members", about(st.EstimateN), plainText)
+	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
+	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
+	line("channels", fmt.Sprintf("%d owned, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
+	line("up for", span(time.Duration(st.UptimeS*float64(time.Second))), plainText)
+	line("version", st.Version, plainText)
+	line("id", st.ID, plainText)
+	line("peer id", st.PeerID, plainText)
+	for i, a := range st.Addresses {
+		name := "addresses"
+		if i > 0 {
+			name = " "
+		}
+		line(name, a, plainText)
+	}
+	for _, w := range st.Warnings {
+		line("warning", w, yellow)
+	}
+	return table.String()
+}
+
+// about says how many members a network has, as far as that is known.
+func about(n int) string {
+	switch n {
+	case 0:
+		return "not known yet"
+	case 1:
+		return "1 (this node alone)"
+	}
+	return "about " + strconv.Itoa(n)
+}

@@ -1,0 +1,230 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"tidings/internal/daemon/origin"
+	"tidings/internal/script"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"tidings": main})
+}
+
+// within is how long something in a story may take: much longer than it does.
+const within = 20 * time.Second
+
+// TestStories plays the stories in testdata: real nodes as processes, told what to
+// do as a person would. Besides the usual commands there are those below.
+func TestStories(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Values[processes{}] = map[string]*process{}
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"origin":     cmdOrigin,
+			"node":       cmdNode,
+			"stop":       cmdStop,
+			"crash":      cmdCrash,
+			"exits":      cmdExits,
+			"eventually": cmdEventually,
+			"reads":      cmdReads,
+		},
+	})
+}
+
+// origin serves two feeds of five items each at $ORIGIN/rss.xml and atom.xml.
+func cmdOrigin(ts *testscript.TestScript, _ bool, _ []string) {
+	o := origin.New(origin.Clock(1))
+	o.Play("/rss.xml", script.NewLively(script.Config{Seed: 1, Every: time.Hour}))
+	o.Play("/atom.xml", script.NewLively(script.Config{Seed: 2, Every: time.Hour, Format: script.Atom}))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	ts.Check(err)
+	server := &http.Server{Handler: o}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	ts.Defer(func() {
+		server.Close()
+		<-served
+	})
+	ts.Setenv("ORIGIN", "http://"+l.Addr().String())
+}
+
+// A process is a node that runs.
+type process struct {
+	cmd    *exec.Cmd
+	stderr strings.Builder
+	ended  chan struct{}
+	err    error
+}
+
+type processes struct{} // the key of a story's own
+
+func nodes(ts *testscript.TestScript) map[string]*process {
+	return ts.Value(processes{}).(map[string]*process)
+}
+
+// node NAME [FLAG…] starts a node that lives in the folder NAME, and waits for its
+// first lines. $TIDINGS_HTTP is then where it serves, and $NAME how others join.
+func cmdNode(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: node NAME [FLAG…]")
+	}
+	name := args[0]
+	self, err := os.Executable()
+	ts.Check(err)
+	p := &process{ended: make(chan struct{})}
+	p.cmd = &exec.Cmd{
+		Path: self,
+		Args: append([]string{"tidings", "run", "--data", ts.MkAbs(name), "--http", "127.0.0.1:0",
+			"--listen", "/ip4/127.0.0.1/tcp/0", "--allow-private-origins"}, args[1:]...),
+		Dir:    ts.MkAbs("."),
+		Env:    []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH")},
+		Stderr: &p.stderr,
+	}
+	out, err := p.cmd.StdoutPipe()
+	ts.Check(err)
+	ts.Check(p.cmd.Start())
+	nodes(ts)[name] = p
+	lines := make(chan string)
+	go func() {
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	ts.Defer(func() {
+		p.cmd.Process.Kill()
+		for range lines {
+		}
+		<-p.ended
+	})
+	late := time.After(within)
+	for seen := 0; seen < 2; {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				<-p.ended
+				ts.Fatalf("node %s ended: %v\n%s", name, p.err, p.stderr.String())
+			}
+			ts.Logf("%s", line)
+			switch what, where, _ := strings.Cut(line, " "); what {
+			case "reader":
+				ts.Setenv("TIDINGS_HTTP", strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(where), "http://"), "/"))
+				seen++
+			case "peer":
+				ts.Setenv(name, strings.TrimSpace(where))
+				seen++
+			}
+		case <-late:
+			ts.Fatalf("node %s says nothing", name)
+		}
+	}
+}
+
+func end(ts *testscript.TestScript, name string, s os.Signal) error {
+	p := nodes(ts)[name]
+	if p == nil {
+		ts.Fatalf("there is no node %s", name)
+	}
+	ts.Check(p.cmd.Process.Signal(s))
+	select {
+	case <-p.ended:
+	case <-time.After(within):
+		ts.Fatalf("node %s does not end", name)
+	}
+	ts.Logf("[%s]\n%s", name, p.stderr.String())
+	return p.err
+}
+
+// stop NAME asks a node to stop, which it does in good order.
+func cmdStop(ts *testscript.TestScript, _ bool, args []string) {
+	ts.Check(end(ts, args[0], syscall.SIGTERM))
+}
+
+// crash NAME gives a node no time to do anything.
+func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
+	if end(ts, args[0], syscall.SIGKILL) == nil {
+		ts.Fatalf("node %s ended by itself", args[0])
+	}
+}
+
+// exits CODE COMMAND… runs a command that ends with a code, and says no more than
+// one line about it.
+func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	code := 0
+	err = ts.Exec(args[1], args[2:]...)
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		code = e.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if code != want {
+		ts.Fatalf("exit code %d where %d is due", code, want)
+	}
+	stderr := ts.ReadFile("stderr")
+	if n := strings.Count(stderr, "\n"); code != 0 && (n != 1 || !strings.HasPrefix(stderr, "tidings: ")) {
+		ts.Fatalf("not one line on standard error: %q", stderr)
+	}
+}
+
+// tryUntil calls try until it reports true.
+func tryUntil(ts *testscript.TestScript, what string, try func() bool) {
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	late := time.After(within)
+	for !try() {
+		select {
+		case <-again.C:
+		case <-late:
+			ts.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// eventually PATTERN COMMAND… runs a command until its output matches.
+func cmdEventually(ts *testscript.TestScript, _ bool, args []string) {
+	pattern := regexp.MustCompile(`(?m)` + args[0])
+	tryUntil(ts, args[0], func() bool {
+		return ts.Exec(args[1], args[2:]...) == nil && pattern.MatchString(ts.ReadFile("stdout"))
+	})
+}
+
+// reads COUNT URL is a feed reader: it reads until there are so many items.
+func cmdReads(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	item := regexp.MustCompile(`<(item|entry)[ >]`)
+	tryUntil(ts, fmt.Sprintf("%d items in %s", want, args[1]), func() bool {
+		answer, err := http.Get(args[1])
+		if err != nil {
+			return false
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return err == nil && answer.StatusCode == http.StatusOK && len(item.FindAll(body, -1)) == want
+	})
+}

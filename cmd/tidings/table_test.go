@@ -1,0 +1,134 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+
+	"pgregory.net/rapid"
+
+	"tidings/proxy"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+func channels() []proxy.Channel {
+	return []proxy.Channel{
+		{URL: "https://go.dev/blog/feed.atom", Title: "The Go Blog", State: proxy.StateOK, Items: 20, Subscribers: 1204,
+			LastPoll: proxy.At(noon.Add(-3 * time.Minute)), NextPoll: proxy.At(noon.Add(27 * time.Minute))},
+		{URL: "https://xn--j6w193g.example/a/rather/long/address.xml", Title: "新聞\x1b[2J\u202eevil", State: proxy.StateNew, Subscribers: 1},
+		{URL: "https://away.example/feed", State: "unreachable", Error: "away.example refuses the connection",
+			Since: proxy.At(noon.Add(-50 * time.Hour)), Moved: "https://new.example/feed"},
+	}
+}
+
+func TestListIsAligned(t *testing.T) {
+	got := listing(channels(), terminal{}, noon)
+	want := `
+STATE        FEED         ITEMS  POLLED     NEXT       READERS  ADDRESS
+ok           The Go Blog     20  3 min ago  in 27 min     1204  https://go.dev/blog/feed.atom
+new          新聞[2Jevil      0  -          -                1  https://xn--j6w193g.example/a/rather/long/address.xml
+unreachable  (untitled)       0  -          -                0  https://away.example/feed
+             away.example refuses the connection, for 2 days
+             its origin says that it is now at https://new.example/feed
+`
+	if "\n"+got != want {
+		t.Errorf("got:\n%s\nwant:%s", got, want)
+	}
+}
+
+func TestListIsCutToTheTerminal(t *testing.T) {
+	for _, width := range []int{leastWidth, 60, 80, 120} {
+		got := listing(channels()[:2], terminal{width: width}, noon)
+		for line := range strings.Lines(got) {
+			if n := cells(strings.TrimSuffix(line, "\n")); n > width && width > 70 {
+				t.Errorf("%d columns where there are %d: %q", n, width, line)
+			}
+		}
+		if cutOff := strings.Contains(got, "…"); cutOff != (width < 120) {
+			t.Errorf("%d columns:\n%s", width, got)
+		}
+	}
+}
+
+func TestColoursOnATerminalOnly(t *testing.T) {
+	if got := listing(channels(), terminal{width: 80}, noon); strings.Contains(got, "\x1b") {
+		t.Errorf("%q", got)
+	}
+	coloured := listing(channels(), terminal{width: 80, colours: true}, noon)
+	if !strings.Contains(coloured, "\x1b[32mok\x1b[0m") || strings.Contains(coloured, "\x1b[2J") {
+		t.Errorf("%q", coloured)
+	}
+	var b strings.Builder
+	if terminalOf(&b) != (terminal{}) {
+		t.Error("a buffer is a terminal")
+	}
+}
+
+func TestStatusAndDoctorForPeople(t *testing.T) {
+	st := proxy.Status{State: "ok", Network: "tidings", Scheme: "bound", EstimateN: 1234, Peers: 40, Subscriptions: 3,
+		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"}}
+	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n"} {
+		if got := report(st, terminal{}); !strings.Contains(got, want) {
+			t.Errorf("no %q in\n%s", want, got)
+		}
+	}
+	got := diagnosis([]proxy.Finding{
+		{Level: "ok", What: "readers are served"},
+		{Level: "problem", What: "the disk is full: nothing new can be kept", Do: "make room"},
+	}, terminal{width: leastWidth})
+	want := `
+ok       readers are served
+problem  the disk is full: nothing new
+         can be kept
+         → make room
+`
+	if "\n"+got != want {
+		t.Errorf("got:\n%s\nwant:%s", got, want)
+	}
+}
+
+func TestWordsOfStrangersDoNothingToATerminal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text := oneLine(rapid.String().Draw(t, "text"))
+		for _, r := range text {
+			if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == 0x2028 || r == 0x2029 {
+				t.Fatalf("%q holds %U", text, r)
+			}
+		}
+		width := rapid.IntRange(1, 50).Draw(t, "width")
+		if n := cells(cut(text, width)); n > width {
+			t.Fatalf("%q cut to %d columns takes %d", text, width, n)
+		}
+		if got := strings.Join(wrap(text, width), " "); got != text {
+			t.Fatalf("%q wrapped is %q", text, got)
+		}
+	})
+}
+
+func TestTimesAreShort(t *testing.T) {
+	for _, c := range []struct {
+		d          time.Duration
+		ago, until string
+	}{
+		{0, "now", "now"},
+		{-time.Hour, "now", "now"},
+		{59 * time.Second, "59 s ago", "in 59 s"},
+		{time.Minute, "1 min ago", "in 1 min"},
+		{23 * time.Hour, "23 h ago", "in 23 h"},
+		{24 * time.Hour, "1 day ago", "in 1 day"},
+		{50 * time.Hour, "2 days ago", "in 2 days"},
+	} {
+		past, future := noon.Add(-c.d), noon.Add(c.d)
+		if got := ago(&past, noon); got != c.ago {
+			t.Errorf("%v: %q, want %q", c.d, got, c.ago)
+		}
+		if got := until(&future, noon); got != c.until {
+			t.Errorf("%v: %q, want %q", c.d, got, c.until)
+		}
+	}
+	if ago(nil, noon) != "-" || until(nil, noon) != "-" || since(nil, noon) != "" {
+		t.Error("an unknown time is said to be something")
+	}
+}

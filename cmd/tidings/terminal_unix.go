@@ -1,0 +1,21 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminalWidth says how wide a terminal is; ok is false for anything else.
+func terminalWidth(f *os.File) (columns int, ok bool) {
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0, false
+	}
+	if size.Col == 0 { // not told, as on a serial line
+		return 80, true
+	}
+	return int(size.Col), true
+}

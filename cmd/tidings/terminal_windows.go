@@ -1,0 +1,16 @@
+package main
+
+import (
+	"os"
+
+	"golang.org/x/sys/windows"
+)
+
+// terminalWidth says how wide a console is; ok is false for anything else.
+func terminalWidth(f *os.File) (columns int, ok bool) {
+	var info windows.ConsoleScreenBufferInfo
+	if err := windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info); err != nil {
+		return 0, false
+	}
+	return int(info.Window.Right-info.Window.Left) + 1, true
+}
