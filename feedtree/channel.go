@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -54,6 +55,10 @@ func (f *FeedTree) load() error {
 		}
 		return true
 	})
+	if errors.Is(err, env.ErrDamaged) {
+		f.log.Warn("subscriptions lost", "err", err)
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("read subscriptions: %w", err)
 	}

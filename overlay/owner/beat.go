@@ -29,7 +29,11 @@ func (o *Owners) beat(now time.Time) {
 	for _, s := range o.sorted() {
 		switch {
 		case s.epoch == nil:
+		case s.lead != nil && o.unread(s, now):
+			o.retire(s)
+			continue
 		case s.lead != nil:
+			o.keepOwners(s) // whatever was missed
 			for _, p := range s.epoch.Owners {
 				if p != o.self {
 					shared[p] = append(shared[p], s)
@@ -70,6 +74,42 @@ func (o *Owners) suspectLead(s *seat, now time.Time) {
 	case quiet > 3*o.cfg.BeatInterval && s.pull == nil:
 		o.startPull(s, o.peer(s.epoch.Sequencer), nil)
 	}
+}
+
+// retireAfter is how long a log is kept that nobody reads.
+const retireAfter = 24 * time.Hour
+
+// unread says whether a key this node leads has had no clients for long.
+func (o *Owners) unread(s *seat, now time.Time) bool {
+	if s.weight > 0 || s.follow {
+		s.read = now
+	}
+	return now.Sub(s.read) > retireAfter
+}
+
+// retire ends a log: for its owners, then here. Who wants the key later founds it
+// anew.
+func (o *Owners) retire(s *seat) {
+	m := &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{
+		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number,
+	}}}
+	for _, p := range s.epoch.Owners {
+		if p != o.self {
+			o.send(p, m)
+		}
+	}
+	o.dropLead(s)
+	o.forget(s)
+}
+
+// onRetire forgets a log by its sequencer's word. Who misses it takes over, and
+// comes to the same end.
+func (o *Owners) onRetire(from env.PeerID, m *ownerpb.Retire) {
+	s := o.at(m.Key)
+	if s == nil || s.epoch == nil || s.epoch.Sequencer != from || s.epoch.Lineage != m.Lineage || s.epoch.Number != m.Number || s.follow {
+		return
+	}
+	o.forget(s)
 }
 
 // report tells the sequencer how many clients the tree has, if this node is its

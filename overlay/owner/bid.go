@@ -93,6 +93,12 @@ func (o *Owners) nearest(key overlay.ID) []env.PeerID {
 // wanted returns the members that should own a key now: the nearest, without those
 // that own it in another lineage, as long as the two have not become one.
 func (o *Owners) wanted(s *seat) []env.PeerID {
+	now := o.clock.Now()
+	for p, said := range s.foreign {
+		if now.Sub(said) >= foreignFor {
+			delete(s.foreign, p)
+		}
+	}
 	if len(s.foreign) == 0 {
 		return o.nearest(s.key)
 	}
@@ -100,14 +106,10 @@ func (o *Owners) wanted(s *seat) []env.PeerID {
 	if o.node.State() != overlay.Active || !leaf.Covers(s.key) {
 		return nil
 	}
-	now := o.clock.Now()
 	var of []env.PeerID
 	for _, c := range leaf.NearestN(s.key, leaf.Len()) {
-		if said, ok := s.foreign[c.Peer.ID]; ok {
-			if now.Sub(said) < foreignFor {
-				continue
-			}
-			delete(s.foreign, c.Peer.ID)
+		if _, foreign := s.foreign[c.Peer.ID]; foreign {
+			continue
 		}
 		if of = append(of, c.Peer.ID); len(of) == o.cfg.Owners {
 			break
@@ -122,20 +124,25 @@ func (o *Owners) alive(p env.PeerID) bool { return o.node.Leaf().Has(o.id(p)) !=
 
 // keepUp looks at all seats after the leaf has changed: where the owners should
 // be others, or the sequencer is dead, an epoch is to be made.
-func (o *Owners) keepUp(now time.Time) {
+func (o *Owners) keepUp() {
 	for _, s := range o.sorted() {
-		if s.epoch == nil || s.bid != nil || !o.owns(s) {
-			continue
+		if s.epoch != nil && o.owns(s) {
+			o.keepOwners(s)
 		}
-		want := o.wanted(s)
-		switch {
-		case o.leads(s):
-			if want != nil && !sameSet(want, s.epoch.Owners) {
-				o.bidIn(s, 0)
-			}
-		case !o.alive(s.epoch.Sequencer):
-			o.bidIn(s, time.Duration(o.rank(s))*rankTime)
+	}
+}
+
+// keepOwners plans an epoch where the owners of a key should be others, or its
+// sequencer is dead.
+func (o *Owners) keepOwners(s *seat) {
+	switch {
+	case s.bid != nil:
+	case o.leads(s):
+		if want := o.wanted(s); want != nil && !sameSet(want, s.epoch.Owners) {
+			o.bidIn(s, 0)
 		}
+	case !o.alive(s.epoch.Sequencer):
+		o.bidIn(s, time.Duration(o.rank(s))*rankTime)
 	}
 }
 

@@ -306,7 +306,8 @@ func (o *Owners) sendHeld(to env.PeerID, e *Entry) {
 func (o *Owners) takeLead(s *seat) {
 	if s.lead == nil {
 		s.lead = &lead{}
-		s.weighed = o.clock.Now() // a lease of patience for the root's word
+		s.read = o.clock.Now()
+		s.weighed = s.read // a lease of patience for the root's word
 		o.app.Lead(s.key, true)
 	}
 	head := s.log.head()

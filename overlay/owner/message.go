@@ -70,6 +70,8 @@ func breaks(m *ownerpb.Message) string {
 		return unless(ok, "list")
 	case *ownerpb.Message_Report:
 		return unless(isKey(b.Report.Key) && b.Report.Weight < 1<<31, "report")
+	case *ownerpb.Message_Retire:
+		return unless(isKey(b.Retire.Key), "retire")
 	case *ownerpb.Message_Merge:
 		return unless(isEpoch(b.Merge.Epoch) && len(b.Merge.Head) <= maxEnvelope, "merge")
 	case *ownerpb.Message_Pull:

@@ -99,8 +99,9 @@ type Owners struct {
 	self   env.PeerID
 	stats  Stats
 
-	seats map[overlay.ID]*seat
-	cache bodies
+	seats   map[overlay.ID]*seat
+	retired map[overlay.ID]*seat // the locks of keys this node has to do with no longer
+	cache   bodies
 	// volatile entries are in a log and not durable yet.
 	volatile map[Hash]bool
 	unlocked map[Hash]bool // epochs signed whose lock is not durable yet
@@ -158,20 +159,21 @@ const (
 // and registers it. It acts when the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
 	o := &Owners{
-		cfg:    cfg.filled(),
-		clock:  e.Clock,
-		net:    e.Network,
-		store:  e.Store,
-		worker: e.Worker,
-		rand:   e.Rand,
-		log:    e.Log,
-		node:   node,
-		signer: signer,
-		verify: verify,
-		app:    app,
-		self:   signer.PeerID(),
-		seats:  map[overlay.ID]*seat{},
-		cache:  bodies{by: map[Hash][]byte{}},
+		cfg:     cfg.filled(),
+		clock:   e.Clock,
+		net:     e.Network,
+		store:   e.Store,
+		worker:  e.Worker,
+		rand:    e.Rand,
+		log:     e.Log,
+		node:    node,
+		signer:  signer,
+		verify:  verify,
+		app:     app,
+		self:    signer.PeerID(),
+		seats:   map[overlay.ID]*seat{},
+		retired: map[overlay.ID]*seat{},
+		cache:   bodies{by: map[Hash][]byte{}},
 
 		volatile: map[Hash]bool{},
 		unlocked: map[Hash]bool{},
@@ -237,7 +239,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 		case taskUpkeep:
 			if !o.upkeep.IsZero() && !o.upkeep.After(now) {
 				o.upkeep = time.Time{}
-				o.keepUp(now)
+				o.keepUp()
 			}
 		}
 	}
@@ -297,7 +299,12 @@ func (o *Owners) Unfollow(key overlay.ID) {
 func (o *Owners) seat(key overlay.ID, url string) *seat {
 	s := o.seats[key]
 	if s == nil {
-		s = &seat{key: key, url: url, heard: o.clock.Now()}
+		s = &seat{key: key, url: url}
+		if locks := o.retired[key]; locks != nil {
+			s.promised, s.signed = locks.promised, locks.signed
+			delete(o.retired, key)
+		}
+		s.heard = o.clock.Now()
 		o.seats[key] = s
 	}
 	return s
@@ -459,6 +466,8 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 		o.onList(from, b.List)
 	case *ownerpb.Message_Report:
 		o.onReport(from, b.Report)
+	case *ownerpb.Message_Retire:
+		o.onRetire(from, b.Retire)
 	case *ownerpb.Message_Merge:
 		return o.onMerge(from, b.Merge)
 	case *ownerpb.Message_Pull:

@@ -2,6 +2,7 @@ package owner
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,6 +35,7 @@ type seat struct {
 
 	weight   int       // clients, as the root counts them
 	weighed  time.Time // when it said so
+	read     time.Time // when there were clients, as the sequencer last knew
 	reported int       // what this node, as the root, reported last
 	heard    time.Time // the sequencer's last sign of life about this key
 	left     time.Time // since when this node is no owner
@@ -169,10 +171,14 @@ func (o *Owners) load() error {
 			lost(key, err)
 			return true
 		}
-		o.seats[s.key] = s
+		if s.epoch == nil && !s.follow {
+			o.retired[s.key] = s
+		} else {
+			o.seats[s.key] = s
+		}
 		return true
 	})
-	if err != nil {
+	if err := o.damage(err); err != nil {
 		return fmt.Errorf("read seats: %w", err)
 	}
 	err = o.store.Range([]byte(entryPrefix), func(key, value []byte) bool {
@@ -181,10 +187,20 @@ func (o *Owners) load() error {
 		}
 		return true
 	})
-	if err != nil {
+	if err := o.damage(err); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
 	return nil
+}
+
+// damage passes over records that the store could not read: they are pulled again.
+func (o *Owners) damage(err error) error {
+	if errors.Is(err, env.ErrDamaged) {
+		o.stats.Damaged++
+		o.log.Warn("records of logs lost", "err", err)
+		return nil
+	}
+	return err
 }
 
 func (o *Owners) loadSeat(key, value []byte) (*seat, error) {
@@ -243,13 +259,14 @@ func (o *Owners) loadEntry(value []byte) error {
 // forgotten.
 func (o *Owners) forget(s *seat) {
 	ops := o.dropped(s.log)
-	s.log, s.epoch, s.open, s.note, s.follow = nil, nil, nil, nil, false
 	delete(o.seats, s.key)
 	if len(s.promised)+len(s.signed) == 0 {
 		o.store.Commit(append(ops, env.Op{Key: seatKey(s.key)}), func(error) {})
 		return
 	}
-	o.save(s, nil, ops...)
+	locks := &seat{key: s.key, url: s.url, promised: s.promised, signed: s.signed}
+	o.retired[s.key] = locks
+	o.save(locks, nil, ops...)
 }
 
 // dropped returns the operations that remove entries from the store.

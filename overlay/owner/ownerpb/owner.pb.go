@@ -46,6 +46,7 @@ type Message struct {
 	//	*Message_List
 	//	*Message_Report
 	//	*Message_Merge
+	//	*Message_Retire
 	//	*Message_Pull
 	//	*Message_Entries
 	//	*Message_Piece
@@ -236,6 +237,15 @@ func (x *Message) GetMerge() *Merge {
 	return nil
 }
 
+func (x *Message) GetRetire() *Retire {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Retire); ok {
+			return x.Retire
+		}
+	}
+	return nil
+}
+
 func (x *Message) GetPull() *Pull {
 	if x != nil {
 		if x, ok := x.Body.(*Message_Pull); ok {
@@ -344,6 +354,10 @@ type Message_Merge struct {
 	Merge *Merge `protobuf:"bytes,16,opt,name=merge,proto3,oneof"`
 }
 
+type Message_Retire struct {
+	Retire *Retire `protobuf:"bytes,21,opt,name=retire,proto3,oneof"`
+}
+
 type Message_Pull struct {
 	// Between any two who have to do with the log:
 	Pull *Pull `protobuf:"bytes,17,opt,name=pull,proto3,oneof"`
@@ -392,6 +406,8 @@ func (*Message_List) isMessage_Body() {}
 func (*Message_Report) isMessage_Body() {}
 
 func (*Message_Merge) isMessage_Body() {}
+
+func (*Message_Retire) isMessage_Body() {}
 
 func (*Message_Pull) isMessage_Body() {}
 
@@ -1714,6 +1730,67 @@ func (x *Report) GetWeight() uint32 {
 	return 0
 }
 
+// Retire ends a log that nobody has read for long.
+type Retire struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Retire) Reset() {
+	*x = Retire{}
+	mi := &file_owner_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Retire) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Retire) ProtoMessage() {}
+
+func (x *Retire) ProtoReflect() protoreflect.Message {
+	mi := &file_owner_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Retire.ProtoReflect.Descriptor instead.
+func (*Retire) Descriptor() ([]byte, []int) {
+	return file_owner_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Retire) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Retire) GetLineage() uint64 {
+	if x != nil {
+		return x.Lineage
+	}
+	return 0
+}
+
+func (x *Retire) GetNumber() uint32 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
 // Merge tells the sequencer of the lineage that goes on about another one, whose
 // entries it is to pull from the sender, and append.
 type Merge struct {
@@ -1726,7 +1803,7 @@ type Merge struct {
 
 func (x *Merge) Reset() {
 	*x = Merge{}
-	mi := &file_owner_proto_msgTypes[21]
+	mi := &file_owner_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1738,7 +1815,7 @@ func (x *Merge) String() string {
 func (*Merge) ProtoMessage() {}
 
 func (x *Merge) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[21]
+	mi := &file_owner_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1751,7 +1828,7 @@ func (x *Merge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Merge.ProtoReflect.Descriptor instead.
 func (*Merge) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{21}
+	return file_owner_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Merge) GetEpoch() *Epoch {
@@ -1781,7 +1858,7 @@ type Pull struct {
 
 func (x *Pull) Reset() {
 	*x = Pull{}
-	mi := &file_owner_proto_msgTypes[22]
+	mi := &file_owner_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1793,7 +1870,7 @@ func (x *Pull) String() string {
 func (*Pull) ProtoMessage() {}
 
 func (x *Pull) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[22]
+	mi := &file_owner_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1806,7 +1883,7 @@ func (x *Pull) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Pull.ProtoReflect.Descriptor instead.
 func (*Pull) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{22}
+	return file_owner_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Pull) GetKey() []byte {
@@ -1854,7 +1931,7 @@ type Entries struct {
 
 func (x *Entries) Reset() {
 	*x = Entries{}
-	mi := &file_owner_proto_msgTypes[23]
+	mi := &file_owner_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1943,7 @@ func (x *Entries) String() string {
 func (*Entries) ProtoMessage() {}
 
 func (x *Entries) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[23]
+	mi := &file_owner_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1956,7 @@ func (x *Entries) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Entries.ProtoReflect.Descriptor instead.
 func (*Entries) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{23}
+	return file_owner_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Entries) GetKey() []byte {
@@ -1949,7 +2026,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_owner_proto_msgTypes[24]
+	mi := &file_owner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1961,7 +2038,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[24]
+	mi := &file_owner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1974,7 +2051,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{24}
+	return file_owner_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Kept) GetEntry() []byte {
@@ -2010,7 +2087,7 @@ type Piece struct {
 
 func (x *Piece) Reset() {
 	*x = Piece{}
-	mi := &file_owner_proto_msgTypes[25]
+	mi := &file_owner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2022,7 +2099,7 @@ func (x *Piece) String() string {
 func (*Piece) ProtoMessage() {}
 
 func (x *Piece) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[25]
+	mi := &file_owner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2035,7 +2112,7 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Piece.ProtoReflect.Descriptor instead.
 func (*Piece) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{25}
+	return file_owner_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Piece) GetKey() []byte {
@@ -2071,7 +2148,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_owner_proto_msgTypes[26]
+	mi := &file_owner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2083,7 +2160,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[26]
+	mi := &file_owner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2096,7 +2173,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{26}
+	return file_owner_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Part) GetKey() []byte {
@@ -2144,7 +2221,7 @@ type Seat struct {
 
 func (x *Seat) Reset() {
 	*x = Seat{}
-	mi := &file_owner_proto_msgTypes[27]
+	mi := &file_owner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2156,7 +2233,7 @@ func (x *Seat) String() string {
 func (*Seat) ProtoMessage() {}
 
 func (x *Seat) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[27]
+	mi := &file_owner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2169,7 +2246,7 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seat.ProtoReflect.Descriptor instead.
 func (*Seat) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{27}
+	return file_owner_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Seat) GetUrl() string {
@@ -2240,7 +2317,7 @@ type Vote struct {
 
 func (x *Vote) Reset() {
 	*x = Vote{}
-	mi := &file_owner_proto_msgTypes[28]
+	mi := &file_owner_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2252,7 +2329,7 @@ func (x *Vote) String() string {
 func (*Vote) ProtoMessage() {}
 
 func (x *Vote) ProtoReflect() protoreflect.Message {
-	mi := &file_owner_proto_msgTypes[28]
+	mi := &file_owner_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2265,7 +2342,7 @@ func (x *Vote) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Vote.ProtoReflect.Descriptor instead.
 func (*Vote) Descriptor() ([]byte, []int) {
-	return file_owner_proto_rawDescGZIP(), []int{28}
+	return file_owner_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Vote) GetLineage() uint64 {
@@ -2300,7 +2377,7 @@ var File_owner_proto protoreflect.FileDescriptor
 
 const file_owner_proto_rawDesc = "" +
 	"\n" +
-	"\vowner.proto\x12\rtidings.owner\"\xa7\a\n" +
+	"\vowner.proto\x12\rtidings.owner\"\xd8\a\n" +
 	"\aMessage\x12)\n" +
 	"\x04want\x18\x01 \x01(\v2\x13.tidings.owner.WantH\x00R\x04want\x12,\n" +
 	"\x05where\x18\x02 \x01(\v2\x14.tidings.owner.WhereH\x00R\x05where\x12,\n" +
@@ -2318,7 +2395,8 @@ const file_owner_proto_rawDesc = "" +
 	"\bbeat_ack\x18\r \x01(\v2\x16.tidings.owner.BeatAckH\x00R\abeatAck\x12)\n" +
 	"\x04list\x18\x0e \x01(\v2\x13.tidings.owner.ListH\x00R\x04list\x12/\n" +
 	"\x06report\x18\x0f \x01(\v2\x15.tidings.owner.ReportH\x00R\x06report\x12,\n" +
-	"\x05merge\x18\x10 \x01(\v2\x14.tidings.owner.MergeH\x00R\x05merge\x12)\n" +
+	"\x05merge\x18\x10 \x01(\v2\x14.tidings.owner.MergeH\x00R\x05merge\x12/\n" +
+	"\x06retire\x18\x15 \x01(\v2\x15.tidings.owner.RetireH\x00R\x06retire\x12)\n" +
 	"\x04pull\x18\x11 \x01(\v2\x13.tidings.owner.PullH\x00R\x04pull\x122\n" +
 	"\aentries\x18\x12 \x01(\v2\x16.tidings.owner.EntriesH\x00R\aentries\x12,\n" +
 	"\x05piece\x18\x13 \x01(\v2\x14.tidings.owner.PieceH\x00R\x05piece\x12)\n" +
@@ -2418,7 +2496,11 @@ const file_owner_proto_rawDesc = "" +
 	"\aversion\x18\x05 \x01(\x06R\aversion\"2\n" +
 	"\x06Report\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\rR\x06weight\"G\n" +
+	"\x06weight\x18\x02 \x01(\rR\x06weight\"L\n" +
+	"\x06Retire\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
+	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\rR\x06number\"G\n" +
 	"\x05Merge\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
 	"\x04head\x18\x02 \x01(\fR\x04head\"V\n" +
@@ -2476,7 +2558,7 @@ func file_owner_proto_rawDescGZIP() []byte {
 	return file_owner_proto_rawDescData
 }
 
-var file_owner_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_owner_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_owner_proto_goTypes = []any{
 	(*Message)(nil),        // 0: tidings.owner.Message
 	(*Position)(nil),       // 1: tidings.owner.Position
@@ -2499,14 +2581,15 @@ var file_owner_proto_goTypes = []any{
 	(*List)(nil),           // 18: tidings.owner.List
 	(*State)(nil),          // 19: tidings.owner.State
 	(*Report)(nil),         // 20: tidings.owner.Report
-	(*Merge)(nil),          // 21: tidings.owner.Merge
-	(*Pull)(nil),           // 22: tidings.owner.Pull
-	(*Entries)(nil),        // 23: tidings.owner.Entries
-	(*Kept)(nil),           // 24: tidings.owner.Kept
-	(*Piece)(nil),          // 25: tidings.owner.Piece
-	(*Part)(nil),           // 26: tidings.owner.Part
-	(*Seat)(nil),           // 27: tidings.owner.Seat
-	(*Vote)(nil),           // 28: tidings.owner.Vote
+	(*Retire)(nil),         // 21: tidings.owner.Retire
+	(*Merge)(nil),          // 22: tidings.owner.Merge
+	(*Pull)(nil),           // 23: tidings.owner.Pull
+	(*Entries)(nil),        // 24: tidings.owner.Entries
+	(*Kept)(nil),           // 25: tidings.owner.Kept
+	(*Piece)(nil),          // 26: tidings.owner.Piece
+	(*Part)(nil),           // 27: tidings.owner.Part
+	(*Seat)(nil),           // 28: tidings.owner.Seat
+	(*Vote)(nil),           // 29: tidings.owner.Vote
 }
 var file_owner_proto_depIdxs = []int32{
 	5,  // 0: tidings.owner.Message.want:type_name -> tidings.owner.Want
@@ -2524,29 +2607,30 @@ var file_owner_proto_depIdxs = []int32{
 	17, // 12: tidings.owner.Message.beat_ack:type_name -> tidings.owner.BeatAck
 	18, // 13: tidings.owner.Message.list:type_name -> tidings.owner.List
 	20, // 14: tidings.owner.Message.report:type_name -> tidings.owner.Report
-	21, // 15: tidings.owner.Message.merge:type_name -> tidings.owner.Merge
-	22, // 16: tidings.owner.Message.pull:type_name -> tidings.owner.Pull
-	23, // 17: tidings.owner.Message.entries:type_name -> tidings.owner.Entries
-	25, // 18: tidings.owner.Message.piece:type_name -> tidings.owner.Piece
-	26, // 19: tidings.owner.Message.part:type_name -> tidings.owner.Part
-	1,  // 20: tidings.owner.EntryStatement.position:type_name -> tidings.owner.Position
-	1,  // 21: tidings.owner.EpochStatement.after:type_name -> tidings.owner.Position
-	4,  // 22: tidings.owner.Sealed.epoch:type_name -> tidings.owner.Epoch
-	4,  // 23: tidings.owner.Sealed.open:type_name -> tidings.owner.Epoch
-	4,  // 24: tidings.owner.Install.epoch:type_name -> tidings.owner.Epoch
-	19, // 25: tidings.owner.List.states:type_name -> tidings.owner.State
-	4,  // 26: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
-	4,  // 27: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
-	24, // 28: tidings.owner.Entries.entries:type_name -> tidings.owner.Kept
-	4,  // 29: tidings.owner.Seat.epoch:type_name -> tidings.owner.Epoch
-	4,  // 30: tidings.owner.Seat.open:type_name -> tidings.owner.Epoch
-	28, // 31: tidings.owner.Seat.promised:type_name -> tidings.owner.Vote
-	28, // 32: tidings.owner.Seat.signed:type_name -> tidings.owner.Vote
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	22, // 15: tidings.owner.Message.merge:type_name -> tidings.owner.Merge
+	21, // 16: tidings.owner.Message.retire:type_name -> tidings.owner.Retire
+	23, // 17: tidings.owner.Message.pull:type_name -> tidings.owner.Pull
+	24, // 18: tidings.owner.Message.entries:type_name -> tidings.owner.Entries
+	26, // 19: tidings.owner.Message.piece:type_name -> tidings.owner.Piece
+	27, // 20: tidings.owner.Message.part:type_name -> tidings.owner.Part
+	1,  // 21: tidings.owner.EntryStatement.position:type_name -> tidings.owner.Position
+	1,  // 22: tidings.owner.EpochStatement.after:type_name -> tidings.owner.Position
+	4,  // 23: tidings.owner.Sealed.epoch:type_name -> tidings.owner.Epoch
+	4,  // 24: tidings.owner.Sealed.open:type_name -> tidings.owner.Epoch
+	4,  // 25: tidings.owner.Install.epoch:type_name -> tidings.owner.Epoch
+	19, // 26: tidings.owner.List.states:type_name -> tidings.owner.State
+	4,  // 27: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
+	4,  // 28: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
+	25, // 29: tidings.owner.Entries.entries:type_name -> tidings.owner.Kept
+	4,  // 30: tidings.owner.Seat.epoch:type_name -> tidings.owner.Epoch
+	4,  // 31: tidings.owner.Seat.open:type_name -> tidings.owner.Epoch
+	29, // 32: tidings.owner.Seat.promised:type_name -> tidings.owner.Vote
+	29, // 33: tidings.owner.Seat.signed:type_name -> tidings.owner.Vote
+	34, // [34:34] is the sub-list for method output_type
+	34, // [34:34] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_owner_proto_init() }
@@ -2571,6 +2655,7 @@ func file_owner_proto_init() {
 		(*Message_List)(nil),
 		(*Message_Report)(nil),
 		(*Message_Merge)(nil),
+		(*Message_Retire)(nil),
 		(*Message_Pull)(nil),
 		(*Message_Entries)(nil),
 		(*Message_Piece)(nil),
@@ -2582,7 +2667,7 @@ func file_owner_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_owner_proto_rawDesc), len(file_owner_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
