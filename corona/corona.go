@@ -23,8 +23,8 @@ type Application interface {
 	Found(key overlay.ID, d difference.Delta, head *feed.Head, done func(ok bool)) bool
 
 	// Said hands over another word about the polls of a channel, for its
-	// subscribers; urgent if they should not wait for the next heartbeat.
-	Said(key overlay.ID, state []byte, urgent bool)
+	// subscribers.
+	Said(key overlay.ID, state []byte, haste Haste)
 
 	// SetNote replicates the channel's record among its owners.
 	SetNote(key overlay.ID, note []byte)
@@ -35,6 +35,15 @@ type Application interface {
 	// Fetched answers Ask with the document, nil if there is none.
 	Fetched(key overlay.ID, f *feed.Feed, state State)
 }
+
+// Haste says when subscribers should know.
+type Haste uint8
+
+const (
+	NoHaste Haste = iota // with the next heartbeat
+	Soon                 // in some minutes
+	AtOnce
+)
 
 // Config is what a Corona is told. A zero field means its default.
 type Config struct {
@@ -380,8 +389,18 @@ func (c *Corona) say(ch *channel, s State, now time.Time) {
 	if same {
 		s.Since = ch.state.Since
 	}
+	if was := ch.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
+		s.Readers = was // not worth a message
+	}
+	haste := NoHaste
+	switch {
+	case !same:
+		haste = AtOnce
+	case s.Readers != ch.state.Readers:
+		haste = Soon
+	}
 	ch.state = s
-	c.app.Said(ch.key, s.Append(), !same)
+	c.app.Said(ch.key, s.Append(), haste)
 	if !same {
 		c.note(ch)
 	}

@@ -27,6 +27,18 @@ type State struct {
 	Readers int // of the channel, in the whole network
 }
 
+// Projected returns a state as it should be by now, for those who are told of
+// changes only: as long as all is well, polls follow one another at their interval.
+func (s State) Projected(now time.Time) State {
+	interval := s.Next.Sub(s.Polled)
+	if s.Kind != coronapb.State_OK || s.Polled.IsZero() || interval <= 0 || s.Next.After(now) {
+		return s
+	}
+	gone := now.Sub(s.Polled) / interval * interval
+	s.Polled, s.Next = s.Polled.Add(gone), s.Next.Add(gone)
+	return s
+}
+
 const (
 	maxWords = 256
 	maxWhy   = 128

@@ -105,16 +105,19 @@ func (f *FeedTree) told(c *channel, state []byte, at time.Time) {
 	f.app.Told(c.key, state, at)
 }
 
-// Beat sends a heartbeat of a feed this node leads, with a new word about its
-// polls: down the tree at once, if it is urgent, else along with the digests.
-func (f *FeedTree) Beat(key overlay.ID, state []byte, urgent bool) {
+// Say takes a new word about the polls of a feed this node leads. It goes out with
+// the next heartbeat; beat makes one now, which rides with the digests; urgent
+// sends it down the tree besides.
+func (f *FeedTree) Say(key overlay.ID, state []byte, beat, urgent bool) {
 	c := f.feeds[key]
 	if c == nil || c.lead == nil || len(state) > maxState {
 		return
 	}
 	c.lead.state = state
-	if urgent {
+	if beat {
 		f.makeBeat(c)
+	}
+	if urgent {
 		f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
 	}
 }

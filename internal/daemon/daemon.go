@@ -113,6 +113,14 @@ func (d *Daemon) open() (err error) {
 	if what := d.disk.Repaired(); what != "" {
 		d.log.Warn("store mended", "what", what)
 	}
+	if err := d.listen(); err != nil {
+		return err // before anything is settled
+	}
+	defer func() {
+		if err != nil && d.http != nil {
+			err = errors.Join(err, d.http.Close())
+		}
+	}()
 	lost := d.disk.Lost()
 	if d.home, err = openHome(d.config, lost != ""); err != nil {
 		return err
@@ -124,9 +132,6 @@ func (d *Daemon) open() (err error) {
 		if err := d.disk.Accept(); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
-	}
-	if err := d.listen(); err != nil {
-		return err
 	}
 	d.fetch = fetch.New(fetch.Config{
 		Version:      d.config.Version,
@@ -156,9 +161,7 @@ func (d *Daemon) open() (err error) {
 			c.Known = append(c.Known, k.Peer)
 		}
 	}
-	if d.host, err = libp2p.New(c); err != nil && d.http != nil {
-		err = errors.Join(err, d.http.Close())
-	}
+	d.host, err = libp2p.New(c)
 	return err
 }
 

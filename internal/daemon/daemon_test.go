@@ -39,6 +39,9 @@ func opened(t *testing.T, c Config) *member {
 	if c.Listen == nil {
 		c.Listen = anyPort
 	}
+	if c.HTTP == "" {
+		c.HTTP = noHTTP
+	}
 	c.Deliver = func(d scribe.Delivery) { m.got <- d }
 	c.Log = slog.New(slog.NewTextHandler(logged, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d, err := Open(c)

@@ -13,7 +13,7 @@ import (
 func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	network := laboratory("home")
-	found := func(dir string) Config { return Config{Dir: dir, Listen: anyPort, Found: &network} }
+	found := func(dir string) Config { return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &network} }
 	for _, c := range []struct {
 		name  string
 		spoil func(t *testing.T, dir string) Config
@@ -21,10 +21,10 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 	}{
 		{"no directory", func(*testing.T, string) Config { return found("") }, "no data directory given"},
 		{"no network", func(_ *testing.T, dir string) Config {
-			return Config{Dir: filepath.Join(dir, "new"), Listen: anyPort}
+			return Config{Dir: filepath.Join(dir, "new"), HTTP: noHTTP, Listen: anyPort}
 		}, "belongs to no network yet"},
 		{"impossible network", func(_ *testing.T, dir string) Config {
-			return Config{Dir: dir, Listen: anyPort, Found: &wire.Network{Name: "two words"}}
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &wire.Network{Name: "two words"}}
 		}, "no spaces"},
 		{"founder that cannot be dialled", func(_ *testing.T, dir string) Config {
 			c := found(dir)
@@ -37,12 +37,12 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			return c
 		}, "two names were given"},
 		{"other network", func(_ *testing.T, dir string) Config {
-			return Config{Dir: dir, Listen: anyPort, Network: "elsewhere"}
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Network: "elsewhere"}
 		}, `belongs to network "home", not "elsewhere"`},
 		{"other parameters", func(_ *testing.T, dir string) Config {
 			other := network
 			other.Owners = 3
-			return Config{Dir: dir, Listen: anyPort, Found: &other}
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other}
 		}, `belongs to network "home" already`},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
@@ -137,7 +137,7 @@ func TestIdentityIsItsOwnersAlone(t *testing.T) {
 func TestDirectoryHasOneNode(t *testing.T) {
 	t.Parallel()
 	network := laboratory("one")
-	c := Config{Dir: t.TempDir(), Listen: anyPort, Found: &network}
+	c := Config{Dir: t.TempDir(), HTTP: noHTTP, Listen: anyPort, Found: &network}
 	d, err := Open(c)
 	if err != nil {
 		t.Fatal(err)

@@ -90,6 +90,7 @@ func beNode(written string) (code int) {
 	c := DefaultConfig(r.Dir)
 	c.Found, c.Network, c.Bootstrap, c.Listen = r.Found, r.Network, r.Bootstrap, r.Listen
 	c.RefuseInbound, c.PortMap, c.Log = r.RefuseInbound, false, log
+	c.HTTP = noHTTP
 	c.Deliver = func(d scribe.Delivery) { reports <- report{Group: d.Group, Payload: string(d.Payload)} }
 	d, err := Open(c)
 	if err != nil {

@@ -281,6 +281,9 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	if state.Kind != coronapb.State_OK {
 		c.Error = state.Words
 	}
+	if c.Rank == nil {
+		state = state.Projected(time.Now())
+	}
 	c.LastPoll, c.NextPoll = proxy.At(state.Polled), proxy.At(state.Next)
 	c.Subscribers = max(c.Subscribers, state.Readers)
 	if wait := state.Next.Sub(state.Polled); !state.Polled.IsZero() && wait > 0 && state.Kind == coronapb.State_OK {

@@ -23,7 +23,9 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		Network: snap.Network, EstimateN: snap.Size, State: proxy.StateOK,
 	}
 	if len(s.Addresses) == 0 {
-		s.Addresses = snap.Listens
+		for _, a := range snap.Listens {
+			s.Addresses = append(s.Addresses, a+"/p2p/"+snap.Peer)
+		}
 	}
 	for _, f := range d.findings(snap) {
 		if f.Level != levelOK {

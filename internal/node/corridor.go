@@ -99,7 +99,9 @@ func (n *pollSide) Found(key overlay.ID, d difference.Delta, head *feed.Head, do
 	return n.Feeds.Append(key, d, head, done)
 }
 
-func (n *pollSide) Said(key overlay.ID, state []byte, urgent bool) { n.Feeds.Beat(key, state, urgent) }
+func (n *pollSide) Said(key overlay.ID, state []byte, haste corona.Haste) {
+	n.Feeds.Say(key, state, haste != corona.NoHaste, haste == corona.AtOnce)
+}
 
 func (n *pollSide) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
 

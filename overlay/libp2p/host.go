@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,8 @@ import (
 	"github.com/libp2p/go-libp2p/core/protocol"
 	"github.com/libp2p/go-libp2p/p2p/host/eventbus"
 	"github.com/libp2p/go-libp2p/p2p/net/connmgr"
+	"github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
 
 	"tidings/internal/env"
 	"tidings/internal/wire"
@@ -110,8 +114,35 @@ func New(c Config) (*Host, error) {
 	return h, nil
 }
 
+// portsFree says so if another process listens at one of the TCP ports already.
+// libp2p shares ports, so it would not notice: two nodes would take each other's
+// connections.
+func (h *Host) portsFree() error {
+	for _, text := range h.config.Listen {
+		a, err := multiaddr.NewMultiaddr(text)
+		if err != nil {
+			return fmt.Errorf("listen at %s: %w", text, err)
+		}
+		network, addr, err := manet.DialArgs(a)
+		if err != nil || !strings.HasPrefix(network, "tcp") {
+			continue // libp2p has its own words for what it cannot do
+		}
+		l, err := net.Listen(network, addr)
+		if err != nil {
+			return fmt.Errorf("listen at %s: %w", text, err)
+		}
+		if err := l.Close(); err != nil {
+			return fmt.Errorf("listen at %s: %w", text, err)
+		}
+	}
+	return nil
+}
+
 // listen makes the libp2p host.
 func (h *Host) listen() error {
+	if err := h.portsFree(); err != nil {
+		return err
+	}
 	options, err := h.options()
 	if err != nil {
 		return err

@@ -16,8 +16,9 @@ const rivalTime = 30 * time.Second
 
 // A merge is another lineage whose entries this sequencer appends to its own.
 type merge struct {
-	head Hash // the other's last entry, as far as it was pulled
-	done bool // pulled, and what was new handed to the application
+	lineage uint64
+	head    Hash // the other's last entry, as far as it was pulled
+	done    bool // pulled, and what was new handed to the application
 }
 
 // mayFollow says whether a node may leave the lineage it knows for another one: a
@@ -172,9 +173,13 @@ func (o *Owners) pullForeign(s *seat, their *Epoch, from env.PeerID) {
 	if s.pull != nil {
 		return // it comes back when that is over
 	}
-	g := &merge{}
+	have := s.log.headHash()
+	if s.merge != nil && s.merge.lineage == their.Lineage {
+		have = s.merge.head // that far it was appended before
+	}
+	g := &merge{lineage: their.Lineage}
 	s.merge = g
-	s.pull = &pull{from: o.peer(from), have: s.log.headHash(), hole: -1, foreign: true}
+	s.pull = &pull{from: o.peer(from), have: have, hole: -1, foreign: true}
 	p := s.pull
 	p.then = append(p.then, func(ok bool) {
 		if s.merge != g {

@@ -228,6 +228,7 @@ func (m *member) Grew(key overlay.ID, fresh []*owner.Entry, bodies [][]byte, ane
 
 func (m *member) Absorb(key overlay.ID, body []byte) {
 	if !m.has[key][number(body)] {
+		m.has[key][number(body)] = true
 		_ = m.owners.Append(key, body, 1, sum, func(bool) {})
 	}
 }
