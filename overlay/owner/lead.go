@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/owner/ownerpb"
 )
 
 // A lead is what a sequencer has to do: one entry is under way at a time.
@@ -147,30 +145,6 @@ func (o *Owners) fly(s *seat) {
 	o.landed(s)
 }
 
-func (o *Owners) sendHold(s *seat, f *flight) {
-	f.tries++
-	m := &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: f.entry.Raw, Body: inline(f.body)}}}
-	frame := wire.AppendFrame(nil, wire.Owner, m) // one for all
-	for _, to := range s.epoch.Owners {
-		if to == o.self || slices.Contains(f.held, to) {
-			continue
-		}
-		if f.tries > 2 {
-			o.node.Suspect(to)
-		}
-		o.stats.Control++
-		o.net.Send(o.peer(to), env.Control, frame)
-	}
-}
-
-// inline is a body as it travels beside its entry.
-func inline(body []byte) []byte {
-	if len(body) > maxInline {
-		return nil
-	}
-	return body
-}
-
 // landed looks whether a quorum holds the entry under way, and hands it up.
 func (o *Owners) landed(s *seat) {
 	l := s.lead
@@ -187,119 +161,6 @@ func (o *Owners) landed(s *seat) {
 		f.done(true)
 	}
 	o.advance(s)
-}
-
-// urgeHold sends again what was not acknowledged.
-func (o *Owners) urgeHold(s *seat, now time.Time) {
-	l := s.lead
-	again := answerTime
-	switch {
-	case l.flight != nil && len(l.flight.held) == 0:
-		return // not durable yet; fly comes back
-	case l.flight != nil:
-		if l.flight.tries > 3 && s.stuck.IsZero() {
-			s.stuck = now
-			o.bidIn(s, 0)
-		}
-		again = min(time.Duration(l.flight.tries), 5) * answerTime
-		o.sendHold(s, l.flight)
-	case len(l.queue) > 0:
-		o.advance(s)
-		return
-	case l.trail != nil && l.trail.tries < maxTrail && len(l.trail.held) < len(s.epoch.Owners):
-		o.sendHold(s, l.trail)
-	default:
-		return
-	}
-	o.after(again, task{kind: taskHold, key: s.key})
-}
-
-// onHeld takes an owner's word that it keeps an entry.
-func (o *Owners) onHeld(from env.PeerID, m *ownerpb.Held) {
-	s := o.at(m.Key)
-	if s == nil || s.lead == nil || !s.epoch.owns(from) {
-		return
-	}
-	for _, f := range []*flight{s.lead.flight, s.lead.trail} {
-		if f != nil && f.entry.Hash == Hash(m.Hash) && len(f.held) > 0 && !slices.Contains(f.held, from) {
-			f.held = append(f.held, from)
-			if f == s.lead.flight {
-				o.landed(s)
-			}
-			return
-		}
-	}
-}
-
-// onHold keeps an entry for the sequencer in force.
-func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
-	e, err := OpenEntry(o.verify, m.Entry)
-	if err != nil {
-		return err
-	}
-	s := o.seats[e.Key]
-	switch {
-	case s == nil || s.epoch == nil:
-		if s == nil {
-			return nil // not mine, as far as I know; the Install comes again with the next Beat
-		}
-		o.startPull(s, o.peer(from), nil)
-		return nil
-	case s.log.find(e.Hash) >= 0:
-		if !o.volatile[e.Hash] {
-			o.sendHeld(from, e)
-		}
-		return nil
-	case e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
-		o.startPull(s, o.peer(from), nil) // which brings the epoch
-		return nil
-	case e.At.Epoch < s.epoch.Number:
-		o.sendInstall(from, s)
-		return nil
-	case e.Signer != s.epoch.Sequencer:
-		o.stats.Untrusted++
-		return errSigner
-	case !o.owns(s) || o.sealed(s):
-		return nil
-	}
-	s.heard = o.clock.Now()
-	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
-		o.startPull(s, o.peer(from), nil)
-		return nil
-	}
-	if HashOf(m.Body) != e.Body {
-		return errBody
-	}
-	o.keep(s, []*Entry{e}, [][]byte{m.Body}, false, func() { o.sendHeld(from, e) })
-	return nil
-}
-
-// keep takes entries that somebody with a right to had signed into the log, and
-// calls then when they are durable.
-func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then func()) {
-	ops := append(kept(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
-	for _, e := range fresh {
-		o.volatile[e.Hash] = true
-	}
-	o.stats.Kept += uint64(len(fresh))
-	o.store.Commit(ops, func(err error) {
-		for _, e := range fresh {
-			delete(o.volatile, e.Hash)
-		}
-		if err != nil {
-			o.stats.Unsaved++
-			o.log.Warn("entries not stored", "url", s.url, "err", err)
-			return
-		}
-		if then != nil {
-			then()
-		}
-	})
-	o.app.Grew(s.key, fresh, bodies, anew)
-}
-
-func (o *Owners) sendHeld(to env.PeerID, e *Entry) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Held{Held: &ownerpb.Held{Key: e.Key[:], Hash: e.Hash[:]}}})
 }
 
 // takeLead makes this node act as the sequencer of the epoch in force.
@@ -359,47 +220,4 @@ func (o *Owners) dropLead(s *seat) {
 			p.done(false)
 		}
 	}
-}
-
-// SetNote replaces the small record that goes with a key, at its sequencer, and
-// sends it to the owners. Who misses it gets it with the next comparison.
-func (o *Owners) SetNote(key overlay.ID, note []byte) error {
-	s := o.seats[key]
-	if s == nil || s.lead == nil {
-		return ErrNotLeading
-	}
-	if len(note) > MaxNote {
-		return ErrEntry
-	}
-	s.note = note
-	s.version++
-	o.save(s, nil)
-	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: note,
-	}}}
-	for _, to := range s.epoch.Owners {
-		if to != o.self {
-			o.send(to, m)
-		}
-	}
-	return nil
-}
-
-// onNote takes the sequencer's record.
-func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
-	s := o.at(m.Key)
-	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Lineage != s.epoch.Lineage || m.Number != s.epoch.Number {
-		return
-	}
-	s.heard = o.clock.Now()
-	o.takeNote(s, m.Note, m.Version)
-}
-
-func (o *Owners) takeNote(s *seat, note []byte, version uint64) {
-	if version <= s.version || len(note) > MaxNote {
-		return
-	}
-	s.note, s.version = note, version
-	o.save(s, nil)
-	o.app.Noted(s.key, note)
 }

@@ -1,0 +1,50 @@
+package owner
+
+import (
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+)
+
+// SetNote replaces the small record that goes with a key, at its sequencer, and
+// sends it to the owners. Who misses it gets it with the next comparison.
+func (o *Owners) SetNote(key overlay.ID, note []byte) error {
+	s := o.seats[key]
+	if s == nil || s.lead == nil {
+		return ErrNotLeading
+	}
+	if len(note) > MaxNote {
+		return ErrEntry
+	}
+	s.note = note
+	s.version++
+	o.save(s, nil)
+	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
+		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: note,
+	}}}
+	for _, to := range s.epoch.Owners {
+		if to != o.self {
+			o.send(to, m)
+		}
+	}
+	return nil
+}
+
+// onNote takes the sequencer's record.
+func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
+	s := o.at(m.Key)
+	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Lineage != s.epoch.Lineage || m.Number != s.epoch.Number {
+		return
+	}
+	s.heard = o.clock.Now()
+	o.takeNote(s, m.Note, m.Version)
+}
+
+func (o *Owners) takeNote(s *seat, note []byte, version uint64) {
+	if version <= s.version || len(note) > MaxNote {
+		return
+	}
+	s.note, s.version = note, version
+	o.save(s, nil)
+	o.app.Noted(s.key, note)
+}

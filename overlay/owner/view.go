@@ -1,0 +1,110 @@
+package owner
+
+import (
+	"time"
+
+	"tidings/overlay"
+)
+
+// Stats counts what an Owners did since it started.
+type Stats struct {
+	Seats     int    // keys it has to do with
+	Owned     int    // of which it is an owner
+	Led       int    // of which it is the sequencer
+	Entries   int    // kept in its logs
+	Appended  uint64 // entries made
+	Held      uint64 // of which a quorum holds
+	Kept      uint64 // entries kept for other sequencers
+	Bids      uint64 // attempts to make an epoch
+	Epochs    uint64 // of which succeeded
+	Jumps     uint64 // lineages founded after a quorum was lost
+	Merged    uint64 // lineages that ended in another
+	Pulls     uint64 // logs pulled
+	Cut       uint64 // entries dropped because no quorum held them
+	Unsaved   uint64 // commits the disk refused
+	Damaged   uint64 // records that could not be read
+	Lost      uint64 // bodies that could not be read
+	Garbage   uint64 // messages that broke the protocol
+	Control   uint64 // messages sent
+	Untrusted uint64 // entries and epochs nobody with a right to had signed
+}
+
+// Log returns what is kept of a key's log, the oldest entry first. It must not be
+// changed.
+func (o *Owners) Log(key overlay.ID) []*Entry {
+	if s := o.seats[key]; s != nil {
+		return s.log
+	}
+	return nil
+}
+
+// Has says whether an entry is in what is kept of a key's log.
+func (o *Owners) Has(key overlay.ID, h Hash) bool {
+	s := o.seats[key]
+	return s != nil && s.log.find(h) >= 0
+}
+
+// Held returns the last entry of the log of a key this node leads that a quorum
+// holds, nil if there is none.
+func (o *Owners) Held(key overlay.ID) *Entry {
+	s := o.seats[key]
+	if s == nil || s.lead == nil || len(s.log) == 0 {
+		return nil
+	}
+	if f := s.lead.flight; f != nil && s.log.head() == f.entry {
+		if len(s.log) == 1 {
+			return nil
+		}
+		return s.log[len(s.log)-2]
+	}
+	return s.log.head()
+}
+
+// A View is what a node knows of a key's owners.
+type View struct {
+	URL     string
+	Epoch   *Epoch // nil: none known
+	Leads   bool   // this node is the sequencer
+	Owns    bool   // it is an owner
+	Follows bool
+	Weight  int // clients, as the sequencer was told
+	Weighed time.Time
+	Note    []byte
+}
+
+// View returns what is known of a key; ok is false if nothing is.
+func (o *Owners) View(key overlay.ID) (v View, ok bool) {
+	s := o.seats[key]
+	if s == nil {
+		return v, false
+	}
+	v = View{URL: s.url, Epoch: s.epoch, Owns: o.owns(s), Follows: s.follow, Note: s.note}
+	v.Leads = s.lead != nil
+	v.Weight, v.Weighed = s.weight, s.weighed
+	return v, true
+}
+
+// Keys returns the keys this node has to do with, in their order.
+func (o *Owners) Keys() []overlay.ID {
+	var of []overlay.ID
+	for _, s := range o.sorted() {
+		of = append(of, s.key)
+	}
+	return of
+}
+
+// Stats returns the counters.
+func (o *Owners) Stats() Stats {
+	st := o.stats
+	st.Seats = len(o.seats)
+	for _, s := range o.seats {
+		st.Entries += len(s.log)
+		if o.owns(s) {
+			st.Owned++
+		}
+		if s.lead != nil {
+			st.Led++
+		}
+	}
+	return st
+}
