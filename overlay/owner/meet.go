@@ -23,10 +23,10 @@ type merge struct {
 
 // mayFollow says whether a node may leave the lineage it knows for another one: a
 // certified one that goes on where both are alive, or one that lives where its
-// own does not.
-func (o *Owners) mayFollow(s *seat, e *Epoch) bool {
+// own does not; or one that its own sequencer has joined.
+func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 	return e.certifiedBy(e.Owners) && o.dense(e) && s.lead == nil &&
-		(e.Lineage < s.epoch.Lineage && !o.owns(s) || o.silent(s))
+		(e.Lineage < s.epoch.Lineage && !o.owns(s) || o.silent(s) || from == s.epoch.Sequencer)
 }
 
 // meet deals with the news that another lineage of a key is alive. merged is the

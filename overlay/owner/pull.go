@@ -301,7 +301,7 @@ func (o *Owners) finish(s *seat) {
 	}
 	e := s.epoch
 	if e == nil || p.epoch.Lineage == e.Lineage && p.epoch.Number > e.Number && o.right(s, p.epoch) ||
-		p.epoch.Lineage != e.Lineage && o.mayFollow(s, p.epoch) {
+		p.epoch.Lineage != e.Lineage && o.mayFollow(s, p.epoch, p.from.ID) {
 		e = p.epoch
 		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.right(s, e) {
 			o.stats.Untrusted++
