@@ -15,6 +15,9 @@ import (
 const (
 	// freeFails is how many polls may fail in a row before the interval grows.
 	freeFails = 3
+	// unreachableFirst is waited after the first poll that reached nobody, then
+	// twice as long each time.
+	unreachableFirst = time.Minute
 	// limitedFor is how long a domain is left alone that does not say how long.
 	limitedFor = time.Hour
 	// goneFor is the time between two looks at a feed that is gone: origins have
@@ -102,6 +105,12 @@ func (c *Corona) failed(ch *channel, a env.Answer, s State, now time.Time) {
 			break
 		}
 		why = fmt.Sprintf("%d polls failed", ch.fails)
+	}
+	if !ch.private && s.Kind == coronapb.State_UNREACHABLE {
+		// It was not bothered, and a name or a line comes back at any time.
+		wait, why = min(unreachableFirst<<min(ch.fails-1, 11), ceiling), "it could not be reached"
+	} else if !ch.private {
+		wait = max(wait, floor)
 	}
 	switch s.Kind {
 	case coronapb.State_GONE:

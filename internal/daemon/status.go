@@ -108,7 +108,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	case snap.Network == "":
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and that the peers there run")
 	case snap.Size <= 1 && snap.State == overlay.Active:
-		add(levelNote, "the node is alone in its network: it polls for itself", "give its address to others, as their --bootstrap")
+		add(levelOK, "the node is alone in its network: it polls for itself", "give its address to others, as their --bootstrap")
 	case snap.State == overlay.Attached:
 		add(levelNote, "nobody can dial this node: it reads and publishes through others, and polls for nobody",
 			"forward its port (4801 by default, TCP and UDP) on your router, to help the network")
