@@ -93,6 +93,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 		return nil
 	}
 	c.confirmed = b.heard
+	f.owners.Heard(key)
 	return nil
 }
 

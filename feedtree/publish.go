@@ -140,6 +140,7 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 		f.stats.Garbage++
 	case what == owner.Gap:
 		f.gap(c, e.Hash)
+	case what == owner.Elsewhere:
 	default:
 		if what == owner.Known {
 			f.stats.Repeated++

@@ -363,6 +363,7 @@ func (n *Node) activate() {
 	n.join = join{}
 	n.quick = 2
 	n.planRow(time.Second)
+	n.remember() // a node killed in its first seconds finds its network again
 	n.log.Info("joined the network", "id", n.self.ID.Short(), "leaf", n.leaf.Len(), "depth", n.leaf.Depth())
 	n.release()
 }

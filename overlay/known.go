@@ -55,15 +55,19 @@ func (n *Node) saveIssued() {
 	n.commit([]env.Op{{Key: []byte(keyIssued), Value: binary.BigEndian.AppendUint64(nil, n.self.Issued)}})
 }
 
-// save remembers the members of leaf and table, if they are others than those
-// remembered; those remembered longest give way.
+// save remembers who is here, again and again.
 func (n *Node) save() {
 	if n.state != Left {
 		n.after(n.spread(n.cfg.SaveInterval), task{kind: taskSave})
 	}
-	if n.state == Alone || n.state == Joining {
-		return
+	if n.state == Active || n.state == Attached {
+		n.remember()
 	}
+}
+
+// remember saves the members of leaf and table, if they are others than those
+// remembered; those remembered longest give way.
+func (n *Node) remember() {
 	now := n.here()
 	var ops []env.Op
 	for _, c := range now {

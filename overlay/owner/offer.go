@@ -21,6 +21,8 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 		}
 	}
 	switch {
+	case s.epoch != nil && e.At.Lineage > s.epoch.Lineage && !o.silent(s):
+		return e, Elsewhere
 	case s.epoch == nil || e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
 		return e, Gap
 	case e.At.Epoch < s.epoch.Number && e.Hash != s.epoch.AfterHash:
@@ -42,8 +44,9 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 type Offered uint8
 
 const (
-	Added   Offered = iota // it is in the log
-	Known                  // it was there before
-	Gap                    // something before it, its epoch or its body is missing: Pull
-	Refused                // it breaks the rules, or nobody here follows the key
+	Added     Offered = iota // it is in the log
+	Known                    // it was there before
+	Gap                      // something before it, its epoch or its body is missing: Pull
+	Elsewhere                // it is of a lineage that will end in this one, and comes again
+	Refused                  // it breaks the rules, or nobody here follows the key
 )

@@ -38,6 +38,13 @@ func (o *Owners) Log(key overlay.ID) []*Entry {
 	return nil
 }
 
+// Heard notes a sign of life of a key's sequencer that came by another way.
+func (o *Owners) Heard(key overlay.ID) {
+	if s := o.seats[key]; s != nil {
+		s.heard = o.clock.Now()
+	}
+}
+
 // Has says whether an entry is in what is kept of a key's log.
 func (o *Owners) Has(key overlay.ID, h Hash) bool {
 	s := o.seats[key]
