@@ -134,6 +134,9 @@ const (
 	// patience is how long an answer may take. The fetcher always answers, after
 	// less than a minute; this is for a world that forgot.
 	patience = 5 * time.Minute
+	// oddFor is how long a document that looks as if it had taken the place of
+	// the feed must stay the same before it is believed.
+	oddFor = 24 * time.Hour
 	// idleLook is how often a channel without readers is looked at.
 	idleLook = time.Minute
 )
@@ -162,6 +165,11 @@ func (c *Corona) Lead(key overlay.ID, url string, known *difference.Known, note 
 	ch := &channel{key: key, url: url, domain: domainOf(url), known: known, since: now, read: now, interval: c.cfg.PollInterval}
 	ch.state = State{Kind: coronapb.State_NEW, Since: now}
 	c.channels[key] = ch
+	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
+		// Whoever wanted it did not ask for it as a reader here can.
+		c.say(ch, State{Kind: coronapb.State_REFUSED, Words: "not an address as it has to be spelled"}, now)
+		return
+	}
 	first := true
 	if n, ok := parseNote(note); ok {
 		first = n.State.Polled.IsZero()
@@ -318,7 +326,10 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	ch.state.Polled = now
 	if verdict.Kind == coronapb.State_OK && f != nil {
 		if odd := ch.known.Suspicious(f); odd != "" {
-			verdict = State{Kind: coronapb.State_NOT_A_FEED, Words: odd}
+			was := ch.state
+			if was.Kind != coronapb.State_NOT_A_FEED || was.Words != odd || now.Sub(was.Since) < oddFor {
+				verdict = State{Kind: coronapb.State_NOT_A_FEED, Words: odd}
+			}
 		}
 	}
 	if verdict.Kind != coronapb.State_OK {
