@@ -229,7 +229,9 @@ func (f *FeedTree) Deliver(d scribe.Delivery) {
 	case *feedtreepb.News_Update:
 		f.onUpdate(d.Group, b.Update)
 	case *feedtreepb.News_Beat:
-		f.onBeat(b.Beat)
+		if f.onBeat(b.Beat) != nil {
+			f.stats.Garbage++
+		}
 	}
 }
 

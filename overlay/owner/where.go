@@ -12,9 +12,8 @@ import (
 
 // asking is a question who owns a key.
 type asking struct {
-	then    []func(found []*overlay.Contact)
-	clients []env.PeerID // that asked this member
-	tries   int
+	then  []func(found []*overlay.Contact)
+	tries int
 }
 
 // maxAsks is how often it is asked.
