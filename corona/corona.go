@@ -114,7 +114,7 @@ type channel struct {
 	next    time.Time
 	waiting env.Handle // for an answer; 0: none
 	asked   time.Time
-	handing bool // what was found is on its way to a quorum
+	handing int // findings on their way to a quorum
 }
 
 // validators are those of a document whose items are all in the log.
@@ -183,7 +183,14 @@ func (c *Corona) Lead(key overlay.ID, url string, known *difference.Known, note 
 	if !first {
 		at = now.Add(time.Duration(c.rand.Int64N(int64(ch.interval) + 1)))
 	}
-	c.plan(ch, at, "")
+	why := ""
+	if next := ch.state.Next; ch.fails > 0 && next.After(at) {
+		at, why = next, ch.state.Why // what the origin asked for holds for whoever polls
+		if ch.state.Kind == coronapb.State_LIMITED {
+			c.pause(ch.domain, next, now)
+		}
+	}
+	c.plan(ch, at, why)
 }
 
 // Cease ends Lead.
@@ -344,8 +351,8 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	}
 	at, why := c.next(ch, f, now)
 	c.plan(ch, at, why)
+	c.detect(ch, a, f) // the items go before the word that all is well
 	c.say(ch, verdict, now)
-	c.detect(ch, a, f)
 }
 
 // detect compares a document with what is known, and hands over what is new.
@@ -353,7 +360,7 @@ func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
 	valid := validators{a.ETag, a.LastModified, a.FinalURL}
 	if f == nil { // 304
 		c.stats.Unchanged++
-		if valid != ch.valid && !ch.handing {
+		if valid != ch.valid && ch.handing == 0 {
 			ch.valid = valid
 			c.note(ch)
 		}
@@ -363,7 +370,7 @@ func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
 	ch.known.See(f)
 	if d.Empty() {
 		c.stats.Unchanged++
-		if valid != ch.valid && !ch.handing {
+		if valid != ch.valid && ch.handing == 0 {
 			ch.valid = valid
 			c.note(ch)
 		}
@@ -371,17 +378,17 @@ func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
 	}
 	c.stats.Findings++
 	c.stats.Items += uint64(len(d.Changes))
-	ch.handing = true
+	ch.handing++
 	taken := c.app.Found(ch.key, d, &f.Head, func(ok bool) {
-		ch.handing = false
-		// Only now does "not modified" mean that nothing is missing.
-		if ok && c.channels[ch.key] == ch {
+		ch.handing--
+		// Only when all is held does "not modified" mean that nothing is missing.
+		if ok && ch.handing == 0 && c.channels[ch.key] == ch {
 			ch.valid = valid
 			c.note(ch)
 		}
 	})
 	if !taken {
-		ch.handing = false
+		ch.handing--
 		return // the next poll finds it again
 	}
 	ch.known.Add(d)

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,6 +44,10 @@ const (
 	maxWords = 256
 	maxWhy   = 128
 	maxMoved = 512
+	maxFails = 1000 // more are not counted
+	// maxMillis is the end of the year 9999, beyond which times cannot be written
+	// down for people.
+	maxMillis = 253402300799999
 )
 
 // String names a state's kind as lists and pages show it.
@@ -67,7 +72,7 @@ func ParseState(b []byte) (State, error) {
 		return State{}, fmt.Errorf("state of polls: %w", err)
 	}
 	if len(m.Words) > maxWords || len(m.Why) > maxWhy || len(m.Moved) > maxMoved ||
-		m.SinceMs>>62|m.PolledMs>>62|m.NextMs>>62 != 0 {
+		max(m.SinceMs, m.PolledMs, m.NextMs) > maxMillis {
 		return State{}, errors.New("state of polls: out of bounds")
 	}
 	return stateFrom(m), nil
@@ -137,7 +142,7 @@ func (n note) append() []byte {
 	}
 	return marshal(&coronapb.Note{
 		Etag: v.etag, LastModified: v.lastModified, FinalUrl: v.url,
-		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(n.fails),
+		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 	})
 }
 
@@ -146,7 +151,7 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > 1000 {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails {
 		return note{}, false
 	}
 	return note{
@@ -157,7 +162,7 @@ func parseNote(b []byte) (note, bool) {
 
 // judge says how a poll went. It does not know what is known of the channel.
 func judge(a env.Answer, f *feed.Feed, err error) State {
-	s := State{Words: a.Words}
+	s := State{Words: cmp.Or(a.Words, a.Err)}
 	switch {
 	case a.Err == env.ErrTooLarge:
 		s.Kind = coronapb.State_TOO_LARGE
@@ -165,9 +170,6 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 		s.Kind = coronapb.State_REFUSED
 	case a.Err != "":
 		s.Kind = coronapb.State_UNREACHABLE
-		if s.Words == "" {
-			s.Words = a.Err
-		}
 	case a.Status == 304:
 		return State{Kind: coronapb.State_OK}
 	case a.Status == 200 && err != nil:

@@ -40,7 +40,7 @@ func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
 	if err := proto.Unmarshal(signed.Payload, m); err != nil {
 		return overlay.ID{}, nil, fmt.Errorf("%w: %w", errBeat, err)
 	}
-	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs>>62 != 0 {
+	if !isKey(m.Key) || len(m.Head) != 32 || len(m.State) > maxState || m.TimeMs > maxMillis {
 		return overlay.ID{}, nil, errBeat
 	}
 	return overlay.ID(m.Key), &beat{
@@ -73,7 +73,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 		return nil
 	}
 	if b.epoch > v.Epoch.Number {
-		f.gap(c, owner.Hash(b.head))
+		f.gap(c, owner.Hash{}) // who is asked says whether that is true
 		return nil
 	}
 	if b.signer != v.Epoch.Sequencer {

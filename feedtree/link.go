@@ -7,6 +7,7 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/overlay"
 )
 
@@ -172,7 +173,7 @@ func (f *FeedTree) onBehind(from env.PeerID, m *feedtreepb.Behind) {
 		}
 	}
 	for _, k := range m.Keys {
-		if c := f.feeds[overlay.ID(k)]; c != nil && c.subscribed && c.repair == nil && f.isParent(c.key, from) {
+		if c := f.feeds[overlay.ID(k)]; c != nil && c.subscribed && c.repair == nil && f.isParent(c.key, from) && !plant.BlindToGaps {
 			f.owners.Pull(f.peer(from), c.key, func(bool) {})
 		}
 	}

@@ -13,14 +13,18 @@ import (
 const (
 	maxHeads = 512
 	maxBeats = 64
-	// maxBeat is the size of the largest heartbeat, envelope included.
-	maxBeat = 2 << 10
+	// maxBeat is the size of the largest heartbeat, envelope included. Half of
+	// maxBeats of them fit into a frame.
+	maxBeat = 3 << 9
 	// maxState is the size of the largest word about polls.
 	maxState = 1 << 10
 	// maxInline is the largest body that goes down the tree beside its entry;
 	// who needs a larger one pulls it.
 	maxInline = 48 << 10
 	maxEntry  = 1 << 10
+	// maxMillis is the end of the year 9999, beyond which times cannot be written
+	// down for people.
+	maxMillis = 253402300799999
 )
 
 // parseNews reads what came down a tree and checks every bound.

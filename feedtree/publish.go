@@ -75,6 +75,9 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, head *feed.Head, d
 		d.Head = head
 	}
 	parts := d.Split(maxPart)
+	if len(parts) > f.owners.Room(key) {
+		return false
+	}
 	left, all := len(parts), true
 	for _, part := range parts {
 		body, err := part.Encode()
@@ -121,6 +124,7 @@ func (f *FeedTree) Held(key overlay.ID, e *owner.Entry, body []byte) {
 	if c := f.feeds[key]; c != nil && c.lead != nil {
 		c.lead.spoke = f.clock.Now()
 	}
+	f.Absorbed(key)
 	f.stats.Published++
 	f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
 		// If nobody could be reached, the digests will show it.
@@ -162,6 +166,15 @@ func (f *FeedTree) Absorb(key overlay.ID, body []byte) {
 	}
 }
 
+// Absorbing says whether something of what Absorb took is still to be appended.
+func (f *FeedTree) Absorbing(key overlay.ID) bool {
+	c := f.feeds[key]
+	return c != nil && c.lead != nil && len(c.lead.absorb) > 0
+}
+
+// maxAbsorbed is how many entries one body of another lineage can become.
+const maxAbsorbed = owner.MaxBody/maxPart + 16
+
 // Absorbed makes entries of what Absorb took, as soon as it is known what is new.
 func (f *FeedTree) Absorbed(key overlay.ID) {
 	c := f.feeds[key]
@@ -170,7 +183,11 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 	}
 	bodies := c.lead.absorb
 	c.lead.absorb = nil
-	for _, body := range bodies {
+	for i, body := range bodies {
+		if f.owners.Room(key) < maxAbsorbed {
+			c.lead.absorb = append(c.lead.absorb, bodies[i:]...) // Held comes back to it
+			return
+		}
 		d, err := difference.Decode(body)
 		if err != nil {
 			f.stats.Unread++

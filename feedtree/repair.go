@@ -1,9 +1,11 @@
 package feedtree
 
 import (
+	"slices"
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -15,7 +17,9 @@ type repair struct {
 	step    step
 	ask     []env.Peer // whom to ask in this step
 	round   int
+	fetched bool      // the origin was asked
 	waiting bool      // for an answer
+	heard   bool      // an owner has answered: what it does not have, no owner held
 	at      time.Time // when to go on, if not
 }
 
@@ -42,7 +46,7 @@ const (
 // gap begins a repair, unless one is under way. want is the entry that shows that
 // something is missing.
 func (f *FeedTree) gap(c *channel, want owner.Hash) {
-	if !c.subscribed || c.lead != nil {
+	if !c.subscribed || c.lead != nil || plant.BlindToGaps {
 		return
 	}
 	if c.repair != nil {
@@ -83,6 +87,7 @@ func (f *FeedTree) repairOn(c *channel) {
 		}
 		r.waiting = false
 		v, _ := f.owners.View(c.key)
+		r.heard = r.heard || ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, to.ID)
 		switch {
 		case r.want != owner.Hash{} && f.owners.Has(c.key, r.want),
 			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == rest || f.head(c.key) != before):
@@ -116,18 +121,16 @@ func (f *FeedTree) nextStep(c *channel) {
 					r.ask = append(r.ask, p.Peer)
 				}
 			}
-			if v, _ := f.owners.View(c.key); v.Epoch == nil || len(found) == 0 {
-				f.want(c) // nobody owns it, for all that is known here
-			}
+			f.want(c) // perhaps nobody owns it any more; who does pays no attention
 			f.soon(c, 0)
 		})
 	case rest:
 		r.step = askParents
 		r.round++
 		switch pause := f.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
-		case r.round >= maxRounds:
+		case r.round >= maxRounds && (r.heard || r.fetched):
 			c.repair, c.confirmed = nil, f.clock.Now()
-		case r.round == originRound:
+		case r.round == originRound && !r.heard:
 			// Many who lack the same must not all ask at one time.
 			f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
 			f.soon(c, pause)
@@ -139,7 +142,8 @@ func (f *FeedTree) nextStep(c *channel) {
 
 // fetch asks for the origin's document, if the gap is still there.
 func (f *FeedTree) fetch(c *channel) {
-	if c.repair != nil && c.repair.round >= originRound {
+	if c.repair != nil && c.repair.round >= originRound && !c.repair.heard {
+		c.repair.fetched = true
 		f.stats.Fetches++
 		f.app.Fetch(c.key, c.url)
 	}

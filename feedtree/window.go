@@ -3,6 +3,7 @@ package feedtree
 import (
 	"tidings/difference"
 	"tidings/internal/feed"
+	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 )
@@ -22,6 +23,9 @@ type window struct {
 
 // shows says whether a window shows an item in this version, or has shown it.
 func (w *window) shows(it *feed.Item) bool {
+	if plant.ShowAgain {
+		return false
+	}
 	if e, ok := w.of.Entry(it.ID); ok && e.Hash == it.Hash {
 		return true
 	}

@@ -21,6 +21,7 @@ type feeds struct {
 	by   map[string]*Feed
 	urls []string
 	logs map[overlay.ID]*history
+	past map[feed.ID]bool // items that a reader got past the log, from the origin
 }
 
 // A Feed is what an origin serves at a URL.
@@ -112,9 +113,17 @@ func (f *feeds) died(p *Peer) {
 // A reader is a peer as its node's application.
 type reader struct{ p *Peer }
 
-func (r reader) Deliver(d scribe.Delivery)                    { r.p.swarm.mail.arrived(r.p, d) }
-func (r reader) Told(overlay.ID)                              {}
-func (r reader) Fetched(overlay.ID, *feed.Feed, corona.State) {}
+func (r reader) Deliver(d scribe.Delivery) { r.p.swarm.mail.arrived(r.p, d) }
+func (r reader) Told(overlay.ID)           {}
+
+func (r reader) Fetched(_ overlay.ID, f *feed.Feed, _ corona.State) {
+	if f != nil {
+		for _, it := range f.Items {
+			r.p.swarm.feeds.past[it.ID] = true
+		}
+	}
+}
+
 func (r reader) News(key overlay.ID, of []difference.Change, at time.Time) {
 	s := r.p.swarm
 	for _, rd := range r.p.reads {
@@ -142,6 +151,9 @@ const (
 	ShownTwice = "item shown twice"
 	// NotShown: after quiet, readers have what the origin serves.
 	NotShown = "item not shown"
+	// Forgotten: what any reader was shown, all have in the end, also when it is
+	// no more in the origin's document.
+	Forgotten = "item shown and gone"
 	// TwoEntries: a position of a log is signed once.
 	TwoEntries = "position signed twice"
 	// TwoSequencers: an epoch has one sequencer.
@@ -205,8 +217,27 @@ func (s *Swarm) checkLog(p *Peer, key overlay.ID) {
 }
 
 // CheckReaders checks, when all origins have been still for a while, that every
-// live reader has what they serve, as its proxy would show it.
+// live reader has what they serve, as its proxy would show it, and what any reader
+// was shown, as long as that is less than a window keeps.
 func (s *Swarm) CheckReaders() {
+	shown := map[string]map[feed.ID]bool{}
+	for _, p := range s.members {
+		for url, r := range p.reads {
+			if shown[url] == nil {
+				shown[url] = map[feed.ID]bool{}
+			}
+			for id := range r.at {
+				if !s.feeds.past[id] {
+					shown[url][id] = true
+				}
+			}
+		}
+	}
+	for url, of := range shown {
+		if len(of) > difference.KeepItems {
+			delete(shown, url)
+		}
+	}
 	for _, p := range s.members {
 		if !p.Up() {
 			continue
@@ -217,7 +248,7 @@ func (s *Swarm) CheckReaders() {
 				continue
 			}
 			want := s.document(s.feeds.by[url], s.Now())
-			lacks, answered := len(want.Items), false
+			lacks, gone, answered := len(want.Items), 0, false
 			p.Do(func() {
 				p.node.Feeds.Read(r.key, func(d feedtree.Document) {
 					answered = true
@@ -230,9 +261,17 @@ func (s *Swarm) CheckReaders() {
 							lacks--
 						}
 					}
+					for id := range shown[url] {
+						if _, ok := has[id]; !ok {
+							gone++
+						}
+					}
 				})
 			})
 			s.World.RunUntil(func() bool { return answered }, 10*time.Millisecond, time.Second)
+			if gone > 0 {
+				s.violated(Forgotten, "host %d lacks %d items of %s that somebody was shown", p.Index(), gone, url)
+			}
 			if lacks > 0 {
 				sub, _ := p.node.Feeds.Subscription(r.key)
 				s.violated(NotShown, "host %d lacks %d of %d items of %s (%d in its window)", p.Index(), lacks, len(want.Items), url, sub.Items)

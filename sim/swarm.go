@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -83,7 +84,7 @@ func NewSwarm(c SwarmConfig) *Swarm {
 		c.World.Origin = s.serve
 	}
 	s.World = New(c.World)
-	s.feeds.by, s.feeds.logs = map[string]*Feed{}, map[overlay.ID]*history{}
+	s.feeds.by, s.feeds.logs, s.feeds.past = map[string]*Feed{}, map[overlay.ID]*history{}, map[feed.ID]bool{}
 	s.mail.since = map[*Peer]map[overlay.ID]time.Time{}
 	s.every(checkPause, s.checkTrees)
 	s.every(checkPause, s.checkLogs)

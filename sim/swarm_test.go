@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -12,13 +13,14 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the worlds of one seed only")
-	seedsFlag = flag.Int("seeds", 20, "how many seeds the worlds are run with")
+	seedsFlag = flag.Int("seeds", 0, "how many seeds the worlds are run with; 0: as many as each has time for")
 )
 
-// seeds runs a world with each seed; one that fails says how to replay it.
+// seeds runs a world with each seed, count of them if not told; one that fails says
+// how to replay it.
 func seeds(t *testing.T, count int, world func(t *testing.T, seed uint64)) {
 	t.Helper()
-	first, last := uint64(1), uint64(min(count, *seedsFlag))
+	first, last := uint64(1), uint64(cmp.Or(*seedsFlag, count))
 	if *seedFlag > 0 {
 		first, last = *seedFlag, *seedFlag
 	}

@@ -167,6 +167,22 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
+// withoutCredentials is an address as it may be shown and logged.
+func withoutCredentials(address string) string {
+	scheme, rest, ok := strings.Cut(address, "//")
+	if !ok {
+		return address
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+		return scheme + "//…@" + rest[at+1:]
+	}
+	return address
+}
+
 // all does one thing for each of several addresses. Those that the node refuses do
 // not keep the others from being tried, and are told together at the end.
 func all(deed string, addresses []string, do func(address string) error) error {
@@ -180,7 +196,7 @@ func all(deed string, addresses []string, do func(address string) error) error {
 		case ok && strings.Contains(string(r), a): // it says what it is about
 			refused = append(refused, string(r))
 		case ok:
-			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, a, r))
+			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r))
 		}
 	}
 	if refused == nil {

@@ -12,6 +12,7 @@ import (
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/internal/store"
 	"tidings/overlay"
 	"tidings/overlay/scribe"
 	"tidings/proxy"
@@ -80,7 +81,7 @@ func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 			answer(err)
 		})
 	})
-	if errors.Is(failed, feedtree.ErrFull) {
+	if errors.Is(failed, feedtree.ErrFull) || errors.Is(failed, store.ErrFull) {
 		return fmt.Errorf("%w: %w", proxy.ErrFull, failed)
 	}
 	return errors.Join(failed, err)
@@ -108,7 +109,12 @@ func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
 func (d *Daemon) Version(url string) (uint64, bool) {
 	version, note, ok := d.shelf.version(url, time.Now())
 	if note != nil {
-		d.loop.Deliver(func() { d.node.Feeds.Subscribe(url, 1, note.encode(), func(error) {}) })
+		d.loop.Deliver(func() {
+			// It may have been ended, or made for good, since.
+			if s, ok := d.node.Feeds.Subscription(d.key(url)); ok && attributesOf(s).Auto {
+				d.node.Feeds.Subscribe(url, 1, note.encode(), func(error) {})
+			}
+		})
 	}
 	return version, ok
 }
@@ -129,11 +135,14 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 			return w, timely(err)
 		case w.Document.Head.Raw != nil:
 			return w, nil
-		case w.State != proxy.StateNew && w.State != "":
+		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
 			return w, trouble(url, w.State, w.Words)
 		}
 		select {
 		case <-changed:
+			if _, ok := d.shelf.known(url); !ok {
+				return w, fmt.Errorf("read %s: %w", url, proxy.ErrUnknown)
+			}
 		case <-ctx.Done():
 			return w, fmt.Errorf("read %s: %w: nobody in the network has it yet", url, proxy.ErrTimeout)
 		}

@@ -63,12 +63,17 @@ func (s *shelf) add(url string, key overlay.ID, a attributes) {
 		s.feeds[url], s.byKey[key] = f, f
 	}
 	f.version, f.attributes = s.next(), a
-	delete(s.copies, key)
+	if l := s.copies[key]; l != nil && l.wait == nil {
+		delete(s.copies, key)
+	}
 }
 
 func (s *shelf) remove(url string, key overlay.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if f := s.feeds[url]; f != nil && f.changed != nil {
+		close(f.changed)
+	}
 	delete(s.feeds, url)
 	delete(s.byKey, key)
 }

@@ -123,6 +123,13 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	if snap.Store.Failing != "" {
 		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, "make room on the disk, or look at its health")
 	}
+	if what := d.disk.Repaired(); what != "" {
+		add(levelNote, "the store was damaged when the node started: "+what,
+			"look whether subscriptions are missing, and at the disk's health; when all is well, the damaged file can go")
+	}
+	if d.home.renewed {
+		add(levelNote, "the node has another id than before: it may have forgotten what it signed", "")
+	}
 	if snap.Store.Damaged > 0 {
 		add(levelNote, fmt.Sprintf("%d records of the store were damaged; they are got again from the network", snap.Store.Damaged), "look at the disk's health")
 	}

@@ -71,6 +71,8 @@ func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) { n.Feeds.
 
 func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
+func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
+
 func (n *ownerSide) Noted(overlay.ID, []byte) {} // read when this node takes the lead
 
 func (n *ownerSide) Weight(key overlay.ID) (int, bool) { return n.Scribe.Weight(key) }

@@ -33,9 +33,13 @@ func DefaultConfig(network wire.Network) Config {
 	return Config{
 		Overlay: overlay.Config{Network: network},
 		Scribe:  scribe.Config{FanOut: network.FanOut, MaxWeight: network.MaxWeight},
-		Owner:   owner.Config{Owners: network.Owners, Lease: network.MaintenanceInterval},
-		Feeds:   feedtree.Config{BeatInterval: network.BeatInterval, PollInterval: network.PollInterval},
-		Corona:  corona.Config{PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval},
+		// A lease outlives some beats: they carry what renews it.
+		Owner: owner.Config{
+			Owners: network.Owners, Lease: network.MaintenanceInterval,
+			BeatInterval: min(time.Minute, network.MaintenanceInterval/4),
+		},
+		Feeds:  feedtree.Config{BeatInterval: network.BeatInterval, PollInterval: network.PollInterval},
+		Corona: corona.Config{PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval},
 	}
 }
 

@@ -13,17 +13,27 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/node"
+	"tidings/internal/script"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe"
 	"tidings/sim"
 )
 
-const members = 4
+const members, feeds = 4, 2
 
-// grown returns a small quiet swarm with a few trees.
+// quick is a network whose feeds are polled every minute.
+func quick(name string) wire.Network {
+	network := wire.DefaultNetwork(name)
+	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
+	return network
+}
+
+func feedURL(i int) string { return fmt.Sprintf("http://feed%d.example/", i) }
+
+// grown returns a small quiet swarm with a few trees, in which feeds are read.
 func grown() *sim.Swarm {
-	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 77, Topology: sim.Uniform(10 * time.Millisecond)}})
+	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 77, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick("sim")})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
 	for i := range 3 {
@@ -31,11 +41,20 @@ func grown() *sim.Swarm {
 			p.Subscribe(s.Key(fmt.Sprint(i)), 1)
 		}
 	}
+	for i := range feeds {
+		s.Serve(feedURL(i), script.NewLively(script.Config{Seed: uint64(i), Format: script.Format(i), Every: time.Minute, Limit: 8}))
+		for j, p := range s.Peers() {
+			if (i+j)%2 == 0 {
+				p.Read(feedURL(i))
+			}
+		}
+	}
 	s.World.Run(10 * time.Second)
 	return s
 }
 
-// endures checks that a swarm is a network, and remembers no more than it needs.
+// endures checks that a swarm is a network, that readers have all items that came
+// meanwhile, and that nobody remembers more than he needs.
 func endures(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.World.Run(15 * time.Minute)
@@ -48,6 +67,7 @@ func endures(t *testing.T, s *sim.Swarm) {
 	}
 	s.World.Run(2 * time.Minute)
 	s.CheckQuiet()
+	s.CheckReaders()
 	for _, v := range s.Wrong() {
 		t.Error(v)
 	}
@@ -56,8 +76,11 @@ func endures(t *testing.T, s *sim.Swarm) {
 	}
 	for _, p := range s.Peers() {
 		o, g := p.Layers().Overlay.Stats(), p.Layers().Scribe.Stats()
-		if o.Peers > members+40 || o.Passages > 100 || g.Groups > 3 || g.Links > members {
+		if o.Peers > members+40 || o.Passages > 100 || g.Groups > 3+feeds || g.Links > members {
 			t.Errorf("host %d has more on its mind than it should: %+v, %+v", p.Index(), o, g)
+		}
+		if w := p.Layers().Owners.Stats(); w.Seats > feeds {
+			t.Errorf("host %d has to do with more keys than there are feeds: %+v", p.Index(), w)
 		}
 	}
 }
@@ -117,7 +140,7 @@ func (m *mumbler) Send(to env.Peer, class env.Class, frame []byte) {
 func traffic(t *testing.T, story []byte) {
 	s := grown()
 	h := s.World.Host(sim.HostConfig{Open: true})
-	network := wire.DefaultNetwork("sim")
+	network := quick("sim")
 	hash := wire.HashOf(network.Descriptor())
 	m := &mumbler{story: story}
 	h.Boot(func(e env.Env) env.Node {
@@ -129,6 +152,9 @@ func traffic(t *testing.T, story []byte) {
 		}
 		for i := range 5 {
 			n.Scribe.Join(s.Key(fmt.Sprint(i)), 2)
+		}
+		for i := range feeds {
+			n.Feeds.Subscribe(feedURL(i), 2, nil, func(error) {})
 		}
 		return n
 	})
@@ -173,16 +199,21 @@ func FuzzFrame(f *testing.F) {
 	f.Add([]byte{0x0a, 0})
 	f.Add([]byte{0x12, 0})
 	f.Add([]byte{0x1a, 0})
+	f.Add([]byte{0x22, 0})
 	s := grown()
 	for _, p := range s.Peers()[1:] {
 		f.Add(wire.AppendDelimited(nil, p.Layers().Overlay.Self().Raw))
 	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		n := s.Peers()[0]
-		before := n.Layers().Overlay.Stats().Garbage + n.Layers().Scribe.Stats().Garbage
+		garbage := func() uint64 {
+			of := n.Layers()
+			return of.Overlay.Stats().Garbage + of.Scribe.Stats().Garbage + of.Owners.Stats().Garbage + of.Feeds.Stats().Garbage
+		}
+		before := garbage()
 		var err error
 		n.Do(func() { err = n.Layers().Receive(s.Peers()[1].ID(), frame) })
-		counted := n.Layers().Overlay.Stats().Garbage + n.Layers().Scribe.Stats().Garbage - before
+		counted := garbage() - before
 		if _, _, broken := wire.ParseFrame(frame); broken != nil && err == nil || counted > 0 && err == nil {
 			t.Errorf("%x: %v, counted %d", frame, err, counted)
 		}
@@ -202,9 +233,11 @@ func (mute) PeerDown(env.PeerID)              {}
 func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
 	for what, garbage := range map[string][]byte{
 		"no frame":            []byte("garbage"),
-		"no layer":            {0x1a, 0},
+		"no layer":            {0x2a, 0},
 		"no overlay message":  {0x0a, 1, 0xff},
 		"no scribe message":   {0x12, 1, 0xff},
+		"no owner message":    {0x1a, 1, 0xff},
+		"no feed message":     {0x22, 1, 0xff},
 		"an empty message":    {0x0a, 0},
 		"a frame and more":    {0x0a, 0, 0},
 		"a length of nothing": {0x0a, 0xff, 0xff, 0xff, 0x0f},
@@ -241,7 +274,7 @@ func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
 func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	s := grown()
 	h := s.World.Host(sim.HostConfig{Open: true})
-	network := wire.DefaultNetwork("other")
+	network := quick("other")
 	hash := wire.HashOf(network.Descriptor())
 	var n *node.Node
 	h.Boot(func(e env.Env) env.Node {

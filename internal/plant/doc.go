@@ -1,12 +1,17 @@
 // Package plant names bugs that can be planted into the protocols, so that the
 // simulator's checkers can be seen to catch them.
 //
-//	DoubleRoot  overlay: a member acts as root of keys that others are nearer to
-//	Cycle       scribe: a node hands a child on to one that hangs below it
-//	LostChild   scribe: a parent forgets a child and goes on acknowledging it
-//	StaleCount  overlay: counts once learned are never corrected
-//	Duplicate   scribe: a subscriber delivers what it had already
-//	SilentDrop  scribe: a parent passes over a child now and then
+//	DoubleRoot   overlay: a member acts as root of keys that others are nearer to
+//	Cycle        scribe: a node hands a child on to one that hangs below it
+//	LostChild    scribe: a parent forgets a child and goes on acknowledging it
+//	StaleCount   overlay: counts once learned are never corrected
+//	Duplicate    scribe: a subscriber delivers what it had already
+//	SilentDrop   scribe: a parent passes over a child now and then
+//	VoteTwice    owner: an owner promises and signs epochs of one number to several,
+//	             and all try to lead at one time
+//	HeldEarly    owner: an entry is handed up before a quorum holds it
+//	ShowAgain    feedtree: readers are shown again what they were shown
+//	BlindToGaps  feedtree: a subscriber does not look for what is missing
 //
 // In a build without the tag "planted" each is the constant false. With
 // it, a test sets one of them: go test -tags planted ./sim -run Planted.

@@ -10,4 +10,9 @@ const (
 	StaleCount = false
 	SilentDrop = false
 	Duplicate  = false
+
+	VoteTwice   = false
+	HeldEarly   = false
+	ShowAgain   = false
+	BlindToGaps = false
 )

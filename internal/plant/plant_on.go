@@ -10,4 +10,9 @@ var (
 	StaleCount bool
 	SilentDrop bool
 	Duplicate  bool
+
+	VoteTwice   bool
+	HeldEarly   bool
+	ShowAgain   bool
+	BlindToGaps bool
 )

@@ -29,6 +29,10 @@ func (o *Owners) beat(now time.Time) {
 	for _, s := range o.sorted() {
 		switch {
 		case s.epoch == nil:
+			if o.idle(s) && len(s.open) == 0 && now.Sub(s.heard) > leaveTime {
+				o.forget(s) // somebody spoke of it, and nothing came of that
+			}
+			continue
 		case s.lead != nil && o.unread(s, now):
 			o.retire(s)
 			continue
@@ -41,7 +45,9 @@ func (o *Owners) beat(now time.Time) {
 			}
 		case o.owns(s):
 			o.suspectLead(s, now)
-		case !s.follow && !s.left.IsZero() && now.Sub(s.left) > leaveTime && s.bid == nil && s.pull == nil:
+		case o.idle(s) && s.left.IsZero():
+			s.left = now // in an earlier life
+		case o.idle(s) && now.Sub(s.left) > leaveTime:
 			o.forget(s)
 			continue
 		}
@@ -52,6 +58,11 @@ func (o *Owners) beat(now time.Time) {
 		o.nonce++
 		o.send(p, &ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: o.nonce, Count: count, Digest: digest}}})
 	}
+}
+
+// idle says that nothing is under way at a seat, and nobody here follows the key.
+func (o *Owners) idle(s *seat) bool {
+	return !s.follow && s.bid == nil && s.bidAt.IsZero() && s.pull == nil
 }
 
 func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {
@@ -116,8 +127,8 @@ func (o *Owners) onRetire(from env.PeerID, m *ownerpb.Retire) {
 // root.
 func (o *Owners) report(s *seat, now time.Time) {
 	weight, ok := o.app.Weight(s.key)
-	if !ok || s.epoch == nil {
-		return
+	if !ok && !o.node.IsRoot(s.key) || s.epoch == nil {
+		return // the root of no tree counts nobody: all have left
 	}
 	if s.lead != nil {
 		s.weight, s.weighed = weight, now

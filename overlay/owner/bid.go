@@ -86,7 +86,7 @@ func (o *Owners) tryBid(s *seat) {
 		}
 		b.old = s.epoch.Owners
 		b.number = max(s.epoch.Number, s.seen) + 1
-		b.number = max(b.number, s.promised.in(s.epoch.Lineage).number+1)
+		b.number = min(max(b.number, s.promised.in(s.epoch.Lineage).number+1), maxNumber)
 		b.jump = !s.stuck.IsZero() && now.Sub(s.stuck) >= o.cfg.Lease
 	}
 	b.sequencer = o.choose(s, want)

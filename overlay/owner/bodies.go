@@ -7,6 +7,8 @@ type bodies struct {
 	by    map[Hash][]byte // by the hash of the entry
 	order []Hash
 	bytes int
+	// pinned says of a body that it is nowhere else yet.
+	pinned func(Hash) bool
 }
 
 // maxCached bounds what is kept at hand, in bytes. It covers some seconds of
@@ -20,7 +22,7 @@ func (b *bodies) put(h Hash, body []byte) {
 	b.by[h] = body
 	b.order = append(b.order, h)
 	b.bytes += len(body)
-	for b.bytes > maxCached && len(b.order) > 1 {
+	for b.bytes > maxCached && len(b.order) > 1 && !b.pinned(b.order[0]) {
 		b.drop(b.order[0])
 		b.order = b.order[1:]
 	}

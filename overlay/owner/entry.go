@@ -46,6 +46,9 @@ func (p Position) Before(q Position) bool {
 
 // Bounds of entries.
 const (
+	// maxMillis is the end of the year 9999, beyond which times cannot be written
+	// down for people.
+	maxMillis = 253402300799999
 	// MaxBody is the size of the largest body in bytes. Writers split what is
 	// larger: an owner holds a body in memory while it moves.
 	MaxBody = 1 << 20
@@ -53,7 +56,7 @@ const (
 	// are asked for piece by piece.
 	maxInline = 48 << 10
 	// MaxNote is the size of the largest replicated record in bytes.
-	MaxNote = 16 << 10
+	MaxNote = 6 << 10
 	// maxURL: reliability of lists and pages over what some site might use.
 	maxURL = 2 << 10
 )
@@ -90,7 +93,7 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 	}
 	prev, ok := hashFrom(m.Prev)
 	if !isHash(m.Key) || m.Position == nil || !ok || !isHash(m.Body) || !isHash(m.Set) ||
-		m.Size > MaxBody || m.Items > m.Size || m.Position.Seq == 0 || m.Position.Epoch == 0 || m.TimeMs>>62 != 0 {
+		m.Size > MaxBody || m.Items > m.Size || m.Position.Seq == 0 || m.Position.Epoch == 0 || m.TimeMs > maxMillis {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEntry)
 	}
 	return &Entry{

@@ -36,6 +36,9 @@ func inline(body []byte) []byte {
 // urgeHold sends again what was not acknowledged.
 func (o *Owners) urgeHold(s *seat, now time.Time) {
 	l := s.lead
+	if now.Before(l.again) {
+		return
+	}
 	again := answerTime
 	switch {
 	case l.flight != nil && len(l.flight.held) == 0:
@@ -55,7 +58,13 @@ func (o *Owners) urgeHold(s *seat, now time.Time) {
 	default:
 		return
 	}
-	o.after(again, task{kind: taskHold, key: s.key})
+	o.holdAgain(s, again)
+}
+
+// holdAgain plans the next look; an earlier plan gives way.
+func (o *Owners) holdAgain(s *seat, d time.Duration) {
+	s.lead.again = o.clock.Now().Add(d)
+	o.cal.Add(s.lead.again, task{kind: taskHold, key: s.key})
 }
 
 // onHeld takes an owner's word that it keeps an entry.
@@ -82,6 +91,9 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 		return err
 	}
 	s := o.seats[e.Key]
+	if s != nil && !o.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
+		return nil // no sequencer of this key stands outside the leaf
+	}
 	switch {
 	case s == nil || s.epoch == nil:
 		if s == nil {
@@ -121,10 +133,10 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 // keep takes entries that somebody with a right to had signed into the log, and
 // calls then when they are durable.
 func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then func()) {
-	ops := append(kept(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
 	for _, e := range fresh {
 		o.volatile[e.Hash] = true
 	}
+	ops := append(kept(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
 	o.stats.Kept += uint64(len(fresh))
 	o.store.Commit(ops, func(err error) {
 		for _, e := range fresh {
@@ -133,6 +145,11 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 		if err != nil {
 			o.stats.Unsaved++
 			o.log.Warn("entries not stored", "url", s.url, "err", err)
+			// What is not durable must not be vouched for, nor be followed by what
+			// is: they are asked for again.
+			if i := s.log.find(fresh[0].Hash); i >= 0 {
+				s.log = slices.Clone(s.log[:i])
+			}
 			return
 		}
 		if then != nil {

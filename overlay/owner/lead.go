@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/overlay"
 )
 
 // A lead is what a sequencer has to do: one entry is under way at a time.
 type lead struct {
 	queue  []pending
-	flight *flight // nil: nothing is under way
-	trail  *flight // held by a quorum, on its way to the others
+	flight *flight   // nil: nothing is under way
+	again  time.Time // when to look whether acknowledgements are missing
+	trail  *flight   // held by a quorum, on its way to the others
 }
 
 type pending struct {
@@ -75,6 +77,15 @@ func (o *Owners) Append(key overlay.ID, body []byte, items int, set Sum, done fu
 	return nil
 }
 
+// Room returns how many bodies Append would take now.
+func (o *Owners) Room(key overlay.ID) int {
+	s := o.seats[key]
+	if s == nil || s.lead == nil {
+		return 0
+	}
+	return maxQueue - len(s.lead.queue)
+}
+
 // advance makes the next entry, if none is under way and the epoch is not sealed.
 func (o *Owners) advance(s *seat) {
 	l := s.lead
@@ -120,7 +131,7 @@ func (o *Owners) advance(s *seat) {
 		if err != nil {
 			l.flight = nil
 			l.queue = slices.Insert(l.queue, 0, p)
-			o.after(answerTime, task{kind: taskHold, key: s.key})
+			o.holdAgain(s, answerTime)
 			return
 		}
 		if ops := o.extend(s, []*Entry{e}, [][]byte{p.body}, false); len(ops) > 0 {
@@ -141,7 +152,7 @@ func (o *Owners) fly(s *seat) {
 	f := s.lead.flight
 	f.held = append(f.held, o.self)
 	o.sendHold(s, f)
-	o.after(answerTime, task{kind: taskHold, key: s.key})
+	o.holdAgain(s, answerTime)
 	o.landed(s)
 }
 
@@ -149,7 +160,7 @@ func (o *Owners) fly(s *seat) {
 func (o *Owners) landed(s *seat) {
 	l := s.lead
 	f := l.flight
-	if len(f.held) < quorum(len(s.epoch.Owners)) {
+	if len(f.held) < quorum(len(s.epoch.Owners)) && !plant.HeldEarly {
 		return
 	}
 	l.flight, l.trail = nil, f

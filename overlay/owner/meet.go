@@ -29,10 +29,10 @@ func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 		(e.Lineage < s.epoch.Lineage && !o.owns(s) || o.silent(s) || from == s.epoch.Sequencer)
 }
 
-// meet deals with the news that another lineage of a key is alive. merged is the
-// head of this node's lineage that the other has appended; the zero hash if it
-// has not.
-func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash) {
+// meet deals with the news that another lineage of a key is alive. If told, merged
+// is the head of this node's lineage that the other has appended, the zero hash if
+// there was nothing to append.
+func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool) {
 	if !e.certifiedBy(e.Owners) || !o.dense(e) {
 		o.stats.Untrusted++
 		return
@@ -52,7 +52,7 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash) {
 	}
 	wins := e.Lineage < s.epoch.Lineage
 	switch {
-	case s.lead != nil && wins && merged != (Hash{}) && merged == s.log.headHash() && s.lead.flight == nil:
+	case s.lead != nil && wins && told && merged == s.log.headHash() && s.lead.flight == nil:
 		// All there is here is there: this lineage ends.
 		o.stats.Merged++
 		old := s.epoch
@@ -153,7 +153,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	case s.log.find(head.Hash) >= 0:
 		o.sendMerged(from, s, head.Hash)
 	case g != nil && g.done && g.head == head.Hash:
-		if s.lead.flight == nil && len(s.lead.queue) == 0 {
+		if s.lead.flight == nil && len(s.lead.queue) == 0 && !o.app.Absorbing(s.key) {
 			o.sendMerged(from, s, head.Hash)
 		}
 	case g == nil || g.done:
@@ -164,7 +164,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 
 func (o *Owners) sendMerged(to env.PeerID, s *seat, head Hash) {
 	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{
-		Epoch: s.epoch.wire(), Note: s.note, Version: s.version, Merged: head.bytes(),
+		Epoch: s.epoch.wire(), Note: s.note, Version: s.version, Merged: head.bytes(), Absorbed: true,
 	}}})
 }
 
@@ -179,7 +179,7 @@ func (o *Owners) pullForeign(s *seat, their *Epoch, from env.PeerID) {
 	}
 	g := &merge{lineage: their.Lineage}
 	s.merge = g
-	s.pull = &pull{from: o.peer(from), have: have, hole: -1, foreign: true}
+	s.pull = &pull{from: o.peer(from), have: have, hole: -1, foreign: true, since: o.clock.Now()}
 	p := s.pull
 	p.then = append(p.then, func(ok bool) {
 		if s.merge != g {

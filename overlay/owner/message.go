@@ -11,9 +11,12 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
+// What others signed is passed on as it is, so these bounds leave room in a frame
+// for the largest epoch and record beside the largest body.
 const (
 	maxRecord    = 1 << 10
-	maxStatement = 4 << 10
+	maxStatement = 3 << 10
+	maxSignature = 160 // the envelope of an epoch's signature
 	maxEnvelope  = 1 << 10
 )
 
@@ -44,14 +47,14 @@ func breaks(m *ownerpb.Message) string {
 		}
 		return unless(ok, "found")
 	case *ownerpb.Message_Seal:
-		return unless(isKey(b.Seal.Key) && b.Seal.Number > 0, "seal")
+		return unless(isKey(b.Seal.Key) && b.Seal.Number > 0 && b.Seal.Number <= maxNumber, "seal")
 	case *ownerpb.Message_Sealed:
 		s := b.Sealed
-		return unless(isKey(s.Key) && (s.Epoch == nil || isEpoch(s.Epoch)) && areEpochs(s.Open) && len(s.Head) <= maxEnvelope, "sealed")
+		return unless(isKey(s.Key) && s.Refused <= maxNumber && (s.Epoch == nil || isEpoch(s.Epoch)) && areEpochs(s.Open) && len(s.Head) <= maxEnvelope, "sealed")
 	case *ownerpb.Message_Sign:
 		return unless(isSmall(b.Sign.Statement, maxStatement), "sign")
 	case *ownerpb.Message_Signed:
-		return unless(isKey(b.Signed.Key) && isSmall(b.Signed.Signature, maxEnvelope), "signed")
+		return unless(isKey(b.Signed.Key) && isSmall(b.Signed.Signature, maxSignature), "signed")
 	case *ownerpb.Message_Install:
 		i := b.Install
 		return unless(isEpoch(i.Epoch) && len(i.Note) <= MaxNote && (len(i.Merged) == 0 || isHash(i.Merged)), "install")
@@ -113,7 +116,7 @@ func isEpoch(e *ownerpb.Epoch) bool {
 		return false
 	}
 	for _, s := range e.Signatures {
-		if !isSmall(s, maxEnvelope) {
+		if !isSmall(s, maxSignature) {
 			return false
 		}
 	}

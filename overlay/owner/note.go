@@ -37,11 +37,13 @@ func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
 		return
 	}
 	s.heard = o.clock.Now()
-	o.takeNote(s, m.Note, m.Version)
+	o.takeNote(s, m.Note, m.Version, from)
 }
 
-func (o *Owners) takeNote(s *seat, note []byte, version uint64) {
-	if version <= s.version || len(note) > MaxNote {
+// takeNote takes a record that is later than the one here; the sequencer's own is
+// always right: that of another lineage may have counted farther.
+func (o *Owners) takeNote(s *seat, note []byte, version uint64, from env.PeerID) {
+	if s.lead != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
 		return
 	}
 	s.note, s.version = note, version

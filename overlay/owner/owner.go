@@ -32,6 +32,10 @@ type Application interface {
 	// far as it brings anything new.
 	Absorb(key overlay.ID, body []byte)
 
+	// Absorbing says whether something of what Absorb took is still to be
+	// appended.
+	Absorbing(key overlay.ID) bool
+
 	// Noted tells that the replicated record of a key is another one.
 	Noted(key overlay.ID, note []byte)
 
@@ -157,6 +161,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		lists:    map[env.PeerID]map[overlay.ID]bool{},
 		asking:   map[overlay.ID]*asking{},
 	}
+	o.cache.pinned = func(h Hash) bool { return o.volatile[h] }
 	if err := o.load(); err != nil {
 		return nil, err
 	}

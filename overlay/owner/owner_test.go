@@ -44,7 +44,7 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 // Whoever dies, as long as a quorum of each key's owners lives: what a quorum
 // held stays, no position is signed twice, no epoch has two sequencers.
 func TestCrashesLoseNothing(t *testing.T) {
-	seeds(t, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(32)
 		w.Run(30 * time.Second)
@@ -70,7 +70,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 // Parted for longer than a lease, both halves go on; when they meet, the log of
 // every key is one again and has what either half held.
 func TestHalvesGoOnAndMeet(t *testing.T) {
-	seeds(t, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(32)
 		w.Run(30 * time.Second)

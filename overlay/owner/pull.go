@@ -14,6 +14,9 @@ const (
 	// is how often it is asked for.
 	pullTime     = 2 * time.Second
 	maxPullTries = 3
+	// maxPullTime bounds a whole Pull: a peer that feeds it crumbs must not hold
+	// the place of one that would answer.
+	maxPullTime = 3 * time.Minute
 	// maxPage bounds the entries of one answer; their bodies fill what is left
 	// of a frame.
 	maxPage = 100
@@ -32,6 +35,7 @@ type pull struct {
 	have  Hash // the last entry had when the present page was asked for
 	tries int
 	at    time.Time // when it was asked for
+	since time.Time
 
 	foreign bool // of a lineage that is to be merged: the log here is left alone
 	anew    bool
@@ -72,7 +76,7 @@ func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
 		return
 	}
 	o.stats.Pulls++
-	s.pull = &pull{from: from, have: s.log.headHash(), hole: -1}
+	s.pull = &pull{from: from, have: s.log.headHash(), hole: -1, since: o.clock.Now()}
 	if then != nil {
 		s.pull.then = append(s.pull.then, then)
 	}
@@ -104,7 +108,7 @@ func (o *Owners) urgePull(s *seat, now time.Time) {
 	p := s.pull
 	switch {
 	case now.Sub(p.at) < pullTime:
-	case p.tries >= maxPullTries:
+	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
 		o.node.Suspect(p.from.ID)
 		o.endPull(s, false)
 	case p.hole >= 0:
@@ -180,6 +184,10 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		return errors.Join(err, errPulled)
 	}
 	p.epoch, p.note, p.version, p.more, p.tries = e, m.Note, m.Version, m.More, 0
+	if m.Anew && len(p.got) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
+		o.endPull(s, false) // what was asked for is kept no longer, or it takes too long
+		return nil
+	}
 	if m.Anew {
 		p.anew, p.got, p.bodies, p.bytes, p.have = true, nil, nil, 0, Hash{}
 	}
@@ -330,7 +338,7 @@ func (o *Owners) finish(s *seat) {
 		s.heard = o.clock.Now()
 	}
 	if p.epoch.Hash == e.Hash {
-		o.takeNote(s, p.note, p.version)
+		o.takeNote(s, p.note, p.version, p.from.ID)
 	}
 	o.endPull(s, true)
 }
@@ -355,7 +363,10 @@ func (o *Owners) adopt(s *seat) {
 	}
 	for i, e := range fresh {
 		if bodies[i] == nil && e.Size > 0 {
-			o.stats.Lost++ // the sender lost it too; a reader lacks an item, the chain stays whole
+			if s.epoch != nil && !s.epoch.owns(p.from.ID) {
+				return // an owner may have what this one lost
+			}
+			o.stats.Lost++ // a reader lacks items, the chain stays whole
 		}
 	}
 	if s.lead != nil && anew {

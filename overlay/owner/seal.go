@@ -83,8 +83,10 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 	}
 	if m.Refused > 0 {
 		// Somebody else is trying, or has tried: let that one, then try higher.
-		s.seen = max(s.seen, m.Refused)
-		o.abandon(s, bidPause/2)
+		// A jump waits for nobody.
+		if s.seen = max(s.seen, m.Refused); !b.jump {
+			o.abandon(s, bidPause/2)
+		}
 		return nil
 	}
 	var open []*Epoch
@@ -117,7 +119,7 @@ func (o *Owners) seal(s *seat, from env.PeerID, head *Entry, open []*Epoch) {
 		return
 	}
 	b.sealed = append(b.sealed, from)
-	if head != nil && (b.best == nil || farther(head, b.best)) {
+	if head != nil && (b.best == nil || s.farther(head, b.best)) {
 		b.best, b.bestFrom = head, from
 	}
 	more := false
@@ -163,9 +165,9 @@ func (b *bid) answered() bool {
 
 // farther says which of two heads a quorum may hold: that of the later epoch, and
 // within one the later entry. Of one epoch and place there is one entry.
-func farther(a, b *Entry) bool {
+func (s *seat) farther(a, b *Entry) bool {
 	if a.At.Lineage != b.At.Lineage {
-		return a.Time.After(b.Time) // one of them is from before the jump
+		return a.At.Lineage == s.epoch.Lineage // the other is from before the jump
 	}
 	return b.At.Before(a.At)
 }

@@ -1,11 +1,13 @@
 package owner
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner/ownerpb"
@@ -18,6 +20,15 @@ var (
 	errKey    = errors.New("an epoch of another URL's key")
 )
 
+const (
+	// maxNumber bounds the numbers of epochs. At the bound no higher one can be
+	// promised: a lineage that came there ends in a jump.
+	maxNumber = 1 << 31
+	// maxAhead is how far beyond what it knows an owner promises a number:
+	// more than a year of attempts.
+	maxAhead = 1 << 22
+)
+
 // onSeal promises to hold nothing of older epochs, if nobody else was promised
 // as much.
 func (o *Owners) onSeal(from env.PeerID, m *ownerpb.Seal) {
@@ -26,7 +37,7 @@ func (o *Owners) onSeal(from env.PeerID, m *ownerpb.Seal) {
 		return
 	}
 	mine := o.owns(s) || s.mayOwn(o.self)
-	if m.Lineage != s.epoch.Lineage || !mine {
+	if m.Lineage != s.epoch.Lineage || !mine || !o.mayBid(s, from) {
 		o.sendInstall(from, s)
 		return
 	}
@@ -45,15 +56,28 @@ func (o *Owners) onSeal(from env.PeerID, m *ownerpb.Seal) {
 	}
 }
 
+// mayBid says whether a peer may be a candidate, as far as is known here: an owner,
+// or a member of the leaf.
+func (o *Owners) mayBid(s *seat, p env.PeerID) bool {
+	return s.epoch != nil && s.epoch.owns(p) || s.mayOwn(p) || o.alive(p)
+}
+
 // refuses returns the number that stands against promising one to a candidate, 0
 // if none does.
 func (o *Owners) refuses(s *seat, from env.PeerID, lineage uint64, number uint32) uint32 {
+	if plant.VoteTwice {
+		return 0
+	}
 	if s.epoch != nil && s.epoch.Lineage == lineage && number <= s.epoch.Number {
 		return s.epoch.Number
 	}
 	p := s.promised.in(lineage)
-	if p.number > number || p.number == number && p.to != from {
-		return p.number
+	known := p.number
+	if s.epoch != nil && s.epoch.Lineage == lineage {
+		known = max(known, s.epoch.Number)
+	}
+	if p.number > number || p.number == number && p.to != from || known > 0 && number-known > maxAhead {
+		return known
 	}
 	return 0
 }
@@ -81,13 +105,16 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	if !e.owns(o.self) && (s == nil || !o.owns(s) && !s.mayOwn(o.self)) {
 		return nil
 	}
+	if !o.mayBid(cmp.Or(s, &seat{}), from) {
+		return nil
+	}
 	if s == nil {
 		if len(o.seats) >= maxSeats {
 			return nil
 		}
 		s = o.seat(e.Key, e.URL)
 	}
-	if v := s.signed.in(e.Lineage); v.number == e.Number {
+	if v := s.signed.in(e.Lineage); v.number == e.Number && !plant.VoteTwice {
 		if v.hash == e.Hash && !o.unlocked[e.Hash] {
 			o.sendSigned(from, e)
 		}
@@ -193,7 +220,7 @@ func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
 	}
 	if s.epoch != nil && e.Lineage != s.epoch.Lineage {
 		merged, _ := hashFrom(m.Merged)
-		o.meet(s, e, from, merged)
+		o.meet(s, e, from, merged, m.Absorbed)
 		return nil
 	}
 	switch {
@@ -207,7 +234,9 @@ func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
 		}
 		o.install(s, e, from)
 	}
-	o.takeNote(s, m.Note, m.Version)
+	if e.Hash == s.epoch.Hash && s.epoch.owns(from) {
+		o.takeNote(s, m.Note, m.Version, from)
+	}
 	return nil
 }
 
@@ -256,10 +285,14 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 	var ops []env.Op
 	cut := false
 	if at := s.log.find(e.AfterHash); at >= 0 || e.AfterHash == (Hash{}) {
-		if beyond := s.log[at+1:]; len(beyond) > 0 && beyond[0].At.Epoch != e.Number || len(beyond) > 0 && beyond[0].At.Lineage != e.Lineage {
-			o.stats.Cut += uint64(len(beyond))
-			ops, cut = o.truncate(s, e.AfterHash)
+		// After what it goes on from come its own entries, and nobody else's.
+		n, last := at+1, e.AfterHash
+		for n < len(s.log) && s.log[n].At.Lineage == e.Lineage && s.log[n].At.Epoch == e.Number {
+			last = s.log[n].Hash
+			n++
 		}
+		o.stats.Cut += uint64(len(s.log) - n)
+		ops, cut = o.truncate(s, last)
 	}
 	o.save(s, nil, ops...)
 	if cut {

@@ -209,6 +209,7 @@ func sum(seq, _ uint64) owner.Hash {
 func number(body []byte) int { return int(binary.BigEndian.Uint32(body)) }
 
 func (m *member) Lead(key overlay.ID, on bool)                  { m.leads[key] = on }
+func (m *member) Absorbing(overlay.ID) bool                     { return false }
 func (m *member) Noted(overlay.ID, []byte)                      {}
 func (m *member) Weight(overlay.ID) (int, bool)                 { return 0, false }
 func (m *member) Siblings(overlay.ID) []*overlay.Contact        { return nil }

@@ -1181,7 +1181,8 @@ type Install struct {
 	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Note          []byte                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"` // the replicated record that goes with it
 	Version       uint64                 `protobuf:"fixed64,3,opt,name=version,proto3" json:"version,omitempty"`
-	Merged        []byte                 `protobuf:"bytes,4,opt,name=merged,proto3" json:"merged,omitempty"` // hash of the last entry of the receiver's lineage that was appended to this one; empty: none
+	Absorbed      bool                   `protobuf:"varint,5,opt,name=absorbed,proto3" json:"absorbed,omitempty"` // the receiver's lineage was appended to this one,
+	Merged        []byte                 `protobuf:"bytes,4,opt,name=merged,proto3" json:"merged,omitempty"`      // up to the entry with this hash; empty: it had none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1235,6 +1236,13 @@ func (x *Install) GetVersion() uint64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Install) GetAbsorbed() bool {
+	if x != nil {
+		return x.Absorbed
+	}
+	return false
 }
 
 func (x *Install) GetMerged() []byte {
@@ -1356,7 +1364,7 @@ type Note struct {
 	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,4,opt,name=version,proto3" json:"version,omitempty"`
-	Note          []byte                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // at most 16 KiB
+	Note          []byte                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // at most 6 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2459,11 +2467,12 @@ const file_owner_proto_rawDesc = "" +
 	"\x04jump\x18\x02 \x01(\bR\x04jump\"8\n" +
 	"\x06Signed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"{\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\x97\x01\n" +
 	"\aInstall\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\fR\x04note\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\x06R\aversion\x12\x16\n" +
+	"\aversion\x18\x03 \x01(\x06R\aversion\x12\x1a\n" +
+	"\babsorbed\x18\x05 \x01(\bR\babsorbed\x12\x16\n" +
 	"\x06merged\x18\x04 \x01(\fR\x06merged\"0\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +

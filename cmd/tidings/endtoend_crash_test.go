@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/internal/feed"
+	"tidings/proxy"
+)
+
+// TestKilledSequencer kills the process that polls a feed, and starts it again:
+// another one polls soon, and no reader misses an item or gets one twice.
+func TestKilledSequencer(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	const interval = 2 * time.Second
+	o := newStage(t)
+	o.Play("/feed", serial("feed", 5, 300))
+	url := o.url + "/feed"
+
+	nodes := []*runner{launch(t, "--allow-private-origins", "--network", "killed", "--owners", "3",
+		"--poll-interval", interval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")}
+	for len(nodes) < 5 {
+		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer))
+	}
+	gathered(t, nodes)
+	addresses := make([]string, len(nodes))
+	for i, n := range nodes {
+		addresses[i] = n.subscribe(url)
+	}
+	has := func(i, items int) error {
+		f, _, err := readFeed(addresses[i])
+		if err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
+		if err := counted("feed", items, titles(f)); err != nil {
+			return fmt.Errorf("node %d: %w", i, err)
+		}
+		return nil
+	}
+	items := 5
+	for i := range nodes {
+		eventually(t, patient, "the first reading", func() error { return has(i, items) })
+	}
+
+	// An item comes every second or so from now on, whatever happens.
+	news := time.NewTicker(1100 * time.Millisecond)
+	defer news.Stop()
+	// pass lets items come until done.
+	pass := func(within time.Duration, what string, done func() error) {
+		t.Helper()
+		late := time.After(within)
+		for err := done(); err != nil; err = done() {
+			select {
+			case <-news.C:
+				o.step()
+				items++
+			case <-late:
+				t.Fatalf("%s: not within %v: %v", what, within, err)
+			}
+		}
+	}
+	atLeast := func(i, want int) func() error {
+		return func() error {
+			f, _, err := readFeed(addresses[i])
+			if err == nil && len(f.Items) < want {
+				err = fmt.Errorf("node %d: %d items of %d", i, len(f.Items), want)
+			}
+			return err
+		}
+	}
+	pass(patient, "items on their way", atLeast(0, 10))
+
+	poller := -1
+	for i, n := range nodes {
+		if n.list()[url].Rank != nil {
+			if poller >= 0 {
+				t.Errorf("nodes %d and %d poll the feed", poller, i)
+			}
+			poller = i
+		}
+	}
+	if poller < 0 {
+		t.Fatal("nobody polls the feed")
+	}
+	other := (poller + 1) % len(nodes)
+	nodes[poller].kill()
+	killed := time.Now()
+	pass(max(3*interval, time.Minute)+interval, "a poll by another owner", func() error {
+		if o.polls("/feed", killed.Add(50*time.Millisecond), time.Now()) == 0 {
+			return fmt.Errorf("none after %v", time.Since(killed))
+		}
+		return nil
+	})
+	t.Logf("another owner polls %.1f s after the kill (3 intervals or 60 s are allowed)", time.Since(killed).Seconds())
+	pass(patient, "items by the new poller", atLeast(other, items+3))
+
+	nodes[poller].again()
+	if c, ok := nodes[poller].list()[url]; !ok {
+		t.Errorf("the node that was killed has forgotten its subscription")
+	} else if c.URL != url {
+		t.Errorf("the node that was killed subscribes to %s", c.URL)
+	}
+	pass(2*patient, "the killed node catching up", atLeast(poller, items+3))
+
+	// No more items: everybody has every one of them, once, in order, and the
+	// very same.
+	var first *feed.Feed
+	for i := range nodes {
+		eventually(t, 2*patient, "all items", func() error { return has(i, items) })
+		f, _, err := readFeed(addresses[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if first == nil {
+			first = f
+		}
+		if !slices.EqualFunc(first.Items, f.Items, func(a, b feed.Item) bool { return a.ID == b.ID && a.Hash == b.Hash }) {
+			t.Errorf("nodes 0 and %d show different documents", i)
+		}
+	}
+	t.Logf("%d items at each of %d readers, %.1f s after the kill", items, len(nodes), time.Since(killed).Seconds())
+}
+
+// TestKilledOverAndOver kills a node while it is told what to subscribe to, and
+// from what: whatever it said yes to holds.
+func TestKilledOverAndOver(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	const rounds, talkers = 20, 4
+	n := launch(t, "--allow-private-origins")
+	seed := rand.Uint64()
+	dice := rand.New(rand.NewPCG(seed, 1))
+	t.Logf("seed %d", seed)
+
+	// Whether a feed is subscribed to, as the node has acknowledged; what was under
+	// way when the node was killed may be one or the other.
+	var mu sync.Mutex
+	acknowledged := map[string]bool{}
+	writes := 0
+	for round := range rounds {
+		fuse := time.After(time.Duration(50+dice.IntN(500)) * time.Millisecond)
+		var talking sync.WaitGroup
+		for talker := range talkers {
+			talking.Go(func() {
+				var mine []string
+				for i := 0; ; i++ {
+					url := fmt.Sprintf("http://127.0.0.1:1/%d/%d/%d", round, talker, i)
+					if post(n.http, "subscribe", url) != nil {
+						return
+					}
+					mine = append(mine, url)
+					mu.Lock()
+					acknowledged[url], writes = true, writes+1
+					mu.Unlock()
+					if i%5 != 4 {
+						continue
+					}
+					mu.Lock()
+					delete(acknowledged, mine[i-2]) // not known, until the answer comes
+					mu.Unlock()
+					if post(n.http, "unsubscribe", mine[i-2]) != nil {
+						return
+					}
+					mu.Lock()
+					acknowledged[mine[i-2]], writes = false, writes+1
+					mu.Unlock()
+				}
+			})
+		}
+		<-fuse
+		n.kill()
+		talking.Wait()
+		n.again()
+		var channels map[string]proxy.Channel
+		eventually(t, patient, "a list", func() error {
+			l, err := asks[proxy.Listed](n, "list")
+			channels = map[string]proxy.Channel{}
+			for _, c := range l.Channels {
+				channels[c.URL] = c
+			}
+			return err
+		})
+		lost := 0
+		for url, subscribed := range acknowledged {
+			if _, ok := channels[url]; ok != subscribed {
+				lost++
+			}
+		}
+		if lost > 0 {
+			t.Fatalf("round %d: %d of %d acknowledged writes are lost", round, lost, writes)
+		}
+	}
+	if writes < 10*rounds {
+		t.Errorf("only %d writes in %d rounds", writes, rounds)
+	}
+	t.Logf("%d acknowledged writes, %d kills, none lost", writes, rounds)
+}
+
+// post tells a node something without waiting for long; an error may mean that it
+// was done nevertheless.
+func post(address, what, url string) error {
+	body, err := json.Marshal(proxy.Subscribed{URL: url})
+	if err != nil {
+		return err
+	}
+	q, err := http.NewRequest(http.MethodPost, "http://"+address+"/api/v1/"+what, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	q.Header.Set("Tidings", "1")
+	q.Header.Set("Content-Type", "application/json")
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return err
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err == nil && a.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", a.Status, b)
+	}
+	return err
+}
+
+// TestKilledEverything kills all processes of a network at once. Started again, and
+// told of nobody, they find each other and go on where they were.
+func TestKilledEverything(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	o := newStage(t)
+	nodes := []*runner{launch(t, "--allow-private-origins", "--network", "all", "--owners", "3",
+		"--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")}
+	for len(nodes) < 3 {
+		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer))
+	}
+	gathered(t, nodes)
+	addresses := map[string][]string{}
+	names := []string{"one", "two", "three"}
+	for _, name := range names {
+		o.Play("/"+name, serial(name, 5, 100))
+		for _, n := range nodes {
+			addresses[name] = append(addresses[name], n.subscribe(o.url+"/"+name))
+		}
+	}
+	items := 5
+	everywhere := func(what string) {
+		t.Helper()
+		for _, name := range names {
+			for i, address := range addresses[name] {
+				eventually(t, 2*patient, what, func() error {
+					f, _, err := readFeed(address)
+					if err == nil {
+						err = counted(name, items, titles(f))
+					}
+					if err != nil {
+						err = fmt.Errorf("%s at node %d: %w", name, i, err)
+					}
+					return err
+				})
+			}
+		}
+	}
+	everywhere("the first items")
+	for range 3 {
+		o.step()
+		items++
+	}
+	everywhere("items before the kill")
+	for _, n := range nodes {
+		n.meant = true
+		_ = n.cmd.Process.Kill()
+	}
+	for _, n := range nodes {
+		<-n.ended
+	}
+	o.step() // while nobody looks
+	items++
+	began := time.Now()
+	for _, n := range nodes {
+		n.again()
+		if channels := n.list(); len(channels) != len(names) {
+			t.Errorf("a node has %d of %d subscriptions", len(channels), len(names))
+		}
+	}
+	everywhere("the item that came meanwhile")
+	t.Logf("all feeds go on %.1f s after the start", time.Since(began).Seconds())
+	for range 3 {
+		o.step()
+		items++
+	}
+	everywhere("items after the kill")
+	gathered(t, nodes)
+}

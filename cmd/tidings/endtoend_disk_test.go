@@ -1,0 +1,263 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/proxy"
+)
+
+// TestFullDisk lets a node run out of room: it says so, refuses what it could not
+// keep, goes on serving what it has, and is well again when there is room.
+func TestFullDisk(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	small := smallDisk(t, 8<<20)
+	o := newStage(t)
+	o.Play("/feed", serial("feed", 3, 1))
+	n := launchIn(t, filepath.Join(small, "node"), "--allow-private-origins", "--poll-interval", "1s")
+	address := n.subscribe(o.url + "/feed")
+	has := func(items int) func() error {
+		return func() error {
+			f, _, err := readFeed(address)
+			if err == nil {
+				err = counted("feed", items, titles(f))
+			}
+			return err
+		}
+	}
+	eventually(t, patient, "good times", has(3))
+
+	ballast := filepath.Join(small, "ballast")
+	if err := fill(ballast); err != nil {
+		t.Fatal(err)
+	}
+	// The store has some room of its own, which is soon used up.
+	var refused error
+	held := []string{o.url + "/feed"}
+	for i := 0; refused == nil && i < 5000; i++ {
+		url := fmt.Sprintf("http://127.0.0.1:1/%d", i)
+		if _, refused = n.tell("subscribe", url); refused == nil {
+			held = append(held, url)
+		}
+	}
+	if refused == nil {
+		t.Fatal("a full disk refuses nothing")
+	}
+	t.Logf("after %d more subscriptions: %v", len(held)-1, refused)
+	if !strings.Contains(refused.Error(), "room") && !strings.Contains(refused.Error(), "full") {
+		t.Errorf("what is refused for want of room: %v", refused)
+	}
+	var s proxy.Status
+	eventually(t, patient, "words about the disk", func() error {
+		s = n.status()
+		for _, w := range s.Warnings {
+			if strings.Contains(w, "full") || strings.Contains(w, "no space") {
+				t.Logf("status: %s: %s", s.State, w)
+				return nil
+			}
+		}
+		return fmt.Errorf("state %s, warnings %q", s.State, s.Warnings)
+	})
+	if s.State == proxy.StateOK {
+		t.Error("the node is said to be well")
+	}
+	if out, err := n.tell("doctor"); err == nil || !strings.Contains(out, "room") {
+		t.Errorf("the doctor finds no problem, or has no advice: %v\n%s", err, out)
+	}
+	if err := has(3)(); err != nil {
+		t.Errorf("while the disk is full: %v", err)
+	}
+	if !n.lives() {
+		t.Fatal("the node ended")
+	}
+
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	o.step()
+	eventually(t, patient, "the item that came when the disk was full", has(4))
+	after := "http://127.0.0.1:1/after"
+	eventually(t, patient, "a subscription", func() error {
+		_, err := n.tell("subscribe", after)
+		return err
+	})
+	held = append(held, after)
+	eventually(t, patient, "a node that is well", func() error {
+		if s := n.status(); s.State != proxy.StateOK {
+			return fmt.Errorf("state %s, warnings %q", s.State, s.Warnings)
+		}
+		return nil
+	})
+	n.kill()
+	n.again()
+	l := n.list()
+	for _, url := range held {
+		if _, ok := l[url]; !ok {
+			t.Errorf("lost: %s", url)
+		}
+	}
+}
+
+// smallDisk mounts a disk of a size, or skips the test.
+func smallDisk(t *testing.T, size int) string {
+	t.Helper()
+	dir := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d", size), "tidings-test", dir).CombinedOutput(); err != nil {
+		t.Skipf("no small disk can be mounted: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	return dir
+}
+
+// fill writes a file until there is no room for more.
+func fill(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, 4096)
+	for err == nil {
+		_, err = f.Write(zeros)
+	}
+	if e := f.Close(); e != nil && !errors.Is(err, e) {
+		return e
+	}
+	return nil
+}
+
+// TestDamagedStore writes over a part of a node's store: the node says so, comes back
+// as somebody else, since it may have forgotten what it signed, and keeps what can
+// still be read.
+func TestDamagedStore(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	const feeds = 200
+	for _, c := range []struct {
+		name   string
+		damage func(f *os.File, size int64) error
+		keeps  int // subscriptions, at least
+	}{
+		{"one record", func(f *os.File, size int64) error { return smear(f, size, "http://127.0.0.1:1/123") }, feeds / 2},
+		{"its first pages", func(f *os.File, _ int64) error { return scribble(f, 0, 8192) }, 0},
+		{"all but its beginning", func(f *os.File, _ int64) error { return f.Truncate(8 * 4096) }, 0},
+		{"all of it", func(f *os.File, size int64) error { return scribble(f, 0, size) }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := newStage(t)
+			o.Play("/feed", serial("feed", 3, 1))
+			n := launch(t, "--allow-private-origins", "--poll-interval", "1s")
+			address := n.subscribe(o.url + "/feed")
+			for i := range feeds {
+				if err := post(n.http, "subscribe", fmt.Sprintf("http://127.0.0.1:1/%d", i)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			eventually(t, patient, "good times", func() error {
+				_, _, err := readFeed(address)
+				return err
+			})
+			id := n.status().ID
+			n.stop()
+
+			f, err := os.OpenFile(filepath.Join(n.dir, "tidings.db"), os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := f.Stat()
+			if err == nil {
+				err = c.damage(f, info.Size())
+			}
+			if err = errors.Join(err, f.Close()); err != nil {
+				t.Fatal(err)
+			}
+
+			n.again()
+			var s proxy.Status
+			eventually(t, patient, "a member", func() error {
+				if s = n.status(); s.ID == "" {
+					return errors.New("it has no id yet")
+				}
+				return nil
+			})
+			if s.ID == id {
+				t.Error("the node goes on under its old id, though it may have forgotten what it signed")
+			}
+			if !strings.Contains(n.stderr.String(), "store") {
+				t.Errorf("the log does not speak of the store:\n%s", n.stderr)
+			}
+			warned := false
+			for _, w := range s.Warnings {
+				warned = warned || strings.Contains(w, "store") || strings.Contains(w, "damaged")
+			}
+			if !warned {
+				t.Errorf("status does not speak of the store: %s %q", s.State, s.Warnings)
+			}
+			left := len(n.list())
+			t.Logf("%d of %d subscriptions; %s: %q", left, feeds+1, s.State, s.Warnings)
+			if left < c.keeps {
+				t.Errorf("%d subscriptions are left, of %d", left, feeds+1)
+			}
+			if aside, _ := filepath.Glob(filepath.Join(n.dir, "tidings.db.damaged-*")); len(aside) == 0 {
+				t.Error("the damaged file is gone")
+			}
+			// It works, and the address that a reader was given does too.
+			if got := n.subscribe(o.url + "/feed"); got != address {
+				t.Errorf("the reader's address was %s and is %s", address, got)
+			}
+			o.step()
+			eventually(t, patient, "the feed", func() error {
+				f, _, err := readFeed(address)
+				if err == nil && len(f.Items) < 4 {
+					err = fmt.Errorf("%d items", len(f.Items))
+				}
+				return err
+			})
+		})
+	}
+}
+
+// smear writes over a text wherever it stands in a file.
+func smear(f *os.File, size int64, text string) error {
+	b := make([]byte, size)
+	if _, err := f.ReadAt(b, 0); err != nil {
+		return err
+	}
+	for at := 0; ; at++ {
+		i := bytes.Index(b[at:], []byte(text))
+		if i < 0 {
+			return nil
+		}
+		at += i
+		if err := scribble(f, int64(at), int64(len(text))); err != nil {
+			return err
+		}
+	}
+}
+
+// scribble writes over a part of a file.
+func scribble(f *os.File, at, n int64) error {
+	_, err := io.Copy(io.NewOffsetWriter(f, at), io.LimitReader(noise{}, n))
+	return err
+}
+
+// noise is what a broken disk reads.
+type noise struct{}
+
+func (noise) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = byte(i*7 + 13)
+	}
+	return len(p), nil
+}

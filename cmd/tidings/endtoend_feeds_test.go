@@ -1,0 +1,534 @@
+package main
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/internal/daemon/origin"
+	"tidings/internal/feed"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+const (
+	replayInterval  = 2 * time.Second
+	replayHold      = 2*replayInterval + 200*time.Millisecond
+	replaySnapshots = 30
+	replayFeeds     = 8
+	// replayOthers is how many feeds are played besides of which pairs.csv says
+	// that they gain items, but what comes has been there before: their origins
+	// have replicas that disagree.
+	replayOthers = 2
+)
+
+// A replay is a feed as the origin serves it, snapshot after snapshot.
+type replay struct {
+	name      string
+	snapshots []script.Snapshot
+	read      []*feed.Feed // the snapshots that are feeds
+	guids     []string     // of all items in any of them, each once
+	news      int          // of those, how many are not in the first
+	url       string
+}
+
+// TestRealFeedsRealReaders lets eight nodes follow feeds whose documents are those
+// that real origins served. Two of the nodes own none of the feeds; their readers are
+// newsboat. Each item reaches each reader once, and the origin is asked once per
+// feed and interval, by whomever it is.
+func TestRealFeedsRealReaders(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	newsboat, err := exec.LookPath("newsboat")
+	if err != nil {
+		t.Skip("newsboat is not installed: it is the reader of this test")
+	}
+	sqlite, err := exec.LookPath("sqlite3")
+	if err != nil {
+		t.Skip("sqlite3 is not installed: it reads newsboat's cache")
+	}
+	replays := replaysOf(t)
+
+	first := launch(t, "--allow-private-origins", "--network", "real",
+		"--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
+	nodes := []*runner{first}
+	for len(nodes) < 8 {
+		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", first.peer))
+	}
+	gathered(t, nodes)
+	o := newStage(t)
+	var names []string
+	for _, r := range replays {
+		names = append(names, r.name)
+	}
+	readers, paths := bystanders(t, "real", o.url, names, nodes)
+	for i, r := range replays {
+		r.url = o.url + paths[i]
+		o.Play(paths[i], script.NewReplay(r.snapshots))
+	}
+	for i, n := range nodes {
+		if !slices.Contains(readers, n) {
+			n.subscribe(replays[i].url) // the feeds have readers elsewhere, too
+		}
+	}
+	var boats []*boat
+	for _, n := range readers {
+		b := &boat{newsboat: newsboat, sqlite: sqlite, dir: t.TempDir(), address: map[string]string{}}
+		for _, r := range replays {
+			b.address[r.url] = n.subscribe(r.url)
+		}
+		b.configure(t)
+		boats = append(boats, b)
+	}
+
+	// Everybody has the feeds as they are in the beginning, before time begins.
+	for i, b := range boats {
+		for _, r := range replays {
+			eventually(t, 2*patient, "the first reading", func() error {
+				f, _, err := readFeed(b.address[r.url])
+				if err == nil && len(f.Items) < len(r.read[0].Items) {
+					err = fmt.Errorf("%s at reader %d: %d items of %d", r.name, i, len(f.Items), len(r.read[0].Items))
+				}
+				return err
+			})
+		}
+		if err := b.reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, n := range readers {
+		if s := n.status(); s.ChannelsOwned > 0 || s.ChannelsPolled > 0 {
+			t.Errorf("reader %d owns %d feeds and polls %d, and should none", i, s.ChannelsOwned, s.ChannelsPolled)
+		}
+		for url, c := range n.list() {
+			if c.Rank != nil {
+				t.Errorf("reader %d polls %s", i, url)
+			}
+		}
+	}
+
+	begun := o.cue()
+	end := begun.Add(replaySnapshots * replayHold)
+	ctx, stop := context.WithDeadline(t.Context(), end)
+	defer stop()
+	var reading sync.WaitGroup
+	reloads := make([]int, len(boats))
+	for i, b := range boats {
+		reading.Go(func() {
+			again := time.NewTicker(3 * replayInterval)
+			defer again.Stop()
+			for {
+				select {
+				case <-again.C:
+				case <-ctx.Done():
+					return
+				}
+				if err := b.reload(ctx); err != nil && ctx.Err() == nil {
+					t.Errorf("reader %d: %v", i, err)
+					return
+				}
+				reloads[i]++
+			}
+		})
+	}
+	<-ctx.Done()
+	reading.Wait()
+	took := time.Since(begun)
+	// rate is what the origin was asked for a feed in each interval.
+	rate := func(path string) float64 {
+		return float64(o.polls(path, begun, begun.Add(took))) / (float64(took) / float64(replayInterval))
+	}
+	total := 0.0
+	for _, path := range paths {
+		each := rate(path)
+		if total += each; each > 1.2 || each < 0.7 {
+			t.Errorf("%s: %.2f polls in each interval by the whole network", path, each)
+		}
+	}
+
+	// The last documents, in their order, and all that was there before.
+	for i, b := range boats {
+		for _, r := range replays {
+			eventually(t, patient, "the last document", func() error { return r.shows(b.address[r.url]) })
+		}
+		if err := b.reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range replays {
+			rows, err := b.rows(t.Context(), r.url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			missing, twice, strange := compareGUIDs(r.guids, rows)
+			if len(missing)+len(twice)+len(strange) > 0 {
+				t.Errorf("reader %d, %s: of %d items %d are missing, %d came twice, %d are of nobody: %.200q %.200q %.200q",
+					i, r.name, len(r.guids), len(missing), len(twice), len(strange), missing, twice, strange)
+			}
+		}
+	}
+	news := 0
+	for _, r := range replays {
+		news += r.news
+		t.Logf("%-36s %3d items, of which %d came while it was played", r.name, len(r.guids), r.news)
+	}
+	t.Logf("%d new items of %d feeds reached %d readers once, who reloaded %v times in %v", news, len(replays), len(boats), reloads, took.Round(time.Second))
+	t.Logf("%.2f polls in each interval of a feed, by the whole network (1.2 are allowed)", total/float64(len(paths)))
+	if slices.Min(reloads) < 5 {
+		t.Errorf("the readers reloaded %v times", reloads)
+	}
+}
+
+// shows says what is wrong with a feed's last document as readers get it.
+func (r *replay) shows(address string) error {
+	f, _, err := readFeed(address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.name, err)
+	}
+	all := map[feed.ID]int{}
+	for _, it := range f.Items {
+		if all[it.ID]++; all[it.ID] > 1 {
+			return fmt.Errorf("%s: an item is there twice", r.name)
+		}
+	}
+	last := r.read[len(r.read)-1]
+	want := map[feed.ID]bool{}
+	for _, it := range last.Items {
+		want[it.ID] = true
+	}
+	var got []feed.Item
+	for _, it := range f.Items {
+		if want[it.ID] {
+			got = append(got, it)
+		}
+	}
+	if len(got) != len(last.Items) {
+		return fmt.Errorf("%s: %d of the last document's %d items", r.name, len(got), len(last.Items))
+	}
+	for i, it := range last.Items {
+		if got[i].ID != it.ID {
+			return fmt.Errorf("%s: item %d of %d stands elsewhere than in the source", r.name, i, len(got))
+		}
+		if got[i].Hash != it.Hash {
+			return fmt.Errorf("%s: item %d of %d is not as in the source", r.name, i, len(got))
+		}
+	}
+	return nil
+}
+
+// compareGUIDs says which of what is wanted was not got, or more than once, and
+// what else was.
+func compareGUIDs(want, got []string) (missing, twice, strange []string) {
+	count := map[string]int{}
+	for _, g := range got {
+		count[g]++
+	}
+	for _, w := range want {
+		switch count[w] {
+		case 0:
+			missing = append(missing, w)
+		case 1:
+		default:
+			twice = append(twice, w)
+		}
+		delete(count, w)
+	}
+	for g := range count {
+		strange = append(strange, g)
+	}
+	return missing, twice, strange
+}
+
+// bystanders chooses two nodes that own the fewest keys together, and a path for each
+// feed that neither of them owns: ids of nodes and keys tell the owners beforehand.
+func bystanders(t *testing.T, network, base string, names []string, nodes []*runner) (two []*runner, paths []string) {
+	t.Helper()
+	ids := map[overlay.ID]*runner{}
+	var members []overlay.ID
+	for _, n := range nodes {
+		id, err := overlay.ParseID(n.status().ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[id] = n
+		members = append(members, id)
+	}
+	owners := wire.DefaultNetwork(network).Owners
+	// others are the members who do not own an address.
+	others := func(path string) []overlay.ID {
+		key := overlay.Key(network, base+path)
+		order := slices.Clone(members)
+		slices.SortFunc(order, func(a, b overlay.ID) int {
+			if overlay.Nearer(key, a, b) {
+				return -1
+			}
+			return 1
+		})
+		return order[owners:]
+	}
+	path := func(try int, name string) string { return fmt.Sprintf("/%d/%s", try, name) }
+	free := map[[2]overlay.ID]int{}
+	var best [2]overlay.ID
+	for try := range 200 {
+		of := others(path(try, names[0]))
+		for i, a := range of {
+			for _, b := range of[:i] {
+				pair := [2]overlay.ID{a, b}
+				if overlay.Nearer(overlay.ID{}, b, a) {
+					pair = [2]overlay.ID{b, a}
+				}
+				if free[pair]++; free[pair] > free[best] {
+					best = pair
+				}
+			}
+		}
+	}
+	for _, name := range names {
+		for try := 0; ; try++ {
+			of := others(path(try, name))
+			if slices.Contains(of, best[0]) && slices.Contains(of, best[1]) {
+				paths = append(paths, path(try, name))
+				break
+			}
+		}
+	}
+	return []*runner{ids[best[0]], ids[best[1]]}, paths
+}
+
+// A boat is a newsboat with a home of its own.
+type boat struct {
+	newsboat, sqlite, dir string
+	address               map[string]string // where it reads a feed, by the feed's own address
+}
+
+func (b *boat) configure(t *testing.T) {
+	t.Helper()
+	var urls strings.Builder
+	for _, a := range b.address {
+		urls.WriteString(a + "\n")
+	}
+	// Whatever comes is kept, so that what came twice is seen.
+	config := "max-items 0\nkeep-articles-days 0\ndownload-retries 1\nreload-threads 2\ncleanup-on-quit no\n"
+	for name, text := range map[string]string{"urls": urls.String(), "config": config} {
+		if err := os.WriteFile(filepath.Join(b.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func (b *boat) reload(ctx context.Context) error {
+	c := exec.CommandContext(ctx, b.newsboat, "-u", "urls", "-c", "cache.db", "-C", "config", "-x", "reload")
+	c.Dir = b.dir
+	c.Env = []string{"HOME=" + b.dir, "XDG_CONFIG_HOME=" + b.dir, "XDG_DATA_HOME=" + b.dir, "PATH=" + os.Getenv("PATH"), "LC_ALL=C.UTF-8"}
+	c.Cancel = func() error { return c.Process.Signal(os.Interrupt) }
+	c.WaitDelay = patient
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("newsboat: %w: %s", err, out)
+	}
+	return nil
+}
+
+// rows are the identities of a feed's items in newsboat's cache, one for each row.
+func (b *boat) rows(ctx context.Context, url string) ([]string, error) {
+	quoted := "'" + strings.ReplaceAll(b.address[url], "'", "''") + "'"
+	c := exec.CommandContext(ctx, b.sqlite, "cache.db", "select guid from rss_item where feedurl = "+quoted)
+	c.Dir = b.dir
+	out, err := c.CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("sqlite3: %w: %s", err, out)
+	}
+	return strings.FieldsFunc(string(out), func(r rune) bool { return r == '\n' }), nil
+}
+
+// replaysOf returns the feeds to be played: those of the real ones that gain the most
+// items, or some that are made up where the real ones are not at hand.
+func replaysOf(t *testing.T) []*replay {
+	t.Helper()
+	var replays []*replay
+	data := filepath.Join("..", "..", "..", "shared", "data")
+	_, err := os.Stat(data)
+	switch {
+	case os.Getenv("TIDINGS_NO_DATA") != "" || errors.Is(err, fs.ErrNotExist):
+		t.Log("no real feeds are at hand: made-up ones are played")
+		for i := range replayFeeds {
+			replays = append(replays, madeUp(i))
+		}
+	case err != nil:
+		t.Fatal(err)
+	default:
+		replays = realOnes(t, data)
+	}
+	var gaining, others []*replay
+	owner := map[string]string{}
+	for _, r := range replays {
+		switch err := r.examine(owner); {
+		case err != nil:
+			t.Logf("%s is left out: %v", r.name, err)
+		case r.news > 0 && len(gaining) < replayFeeds:
+			gaining = append(gaining, r)
+		case r.news == 0 && len(others) < replayOthers:
+			others = append(others, r)
+		}
+	}
+	if len(gaining) < replayFeeds {
+		t.Fatalf("%d feeds gain items, where %d are wanted", len(gaining), replayFeeds)
+	}
+	return append(gaining, others...)
+}
+
+// examine reads the snapshots: what is in them is what has to arrive. Left out is
+// what newsboat could not count: it takes items of one identity for one, whatever
+// feeds they are in, and makes one up of link and date for those without.
+func (r *replay) examine(owner map[string]string) error {
+	seen := map[string]bool{}
+	for _, s := range r.snapshots {
+		f, err := feed.Parse(s.Body, s.ContentType)
+		if err != nil {
+			continue // an error page in between
+		}
+		for _, it := range f.Items {
+			m, err := it.Meaning("")
+			if err != nil || m.GUID == "" {
+				return errors.New("it has items without an identity")
+			}
+			if !seen[m.GUID] {
+				seen[m.GUID] = true
+				r.guids = append(r.guids, m.GUID)
+				if len(r.read) > 0 {
+					r.news++
+				}
+			}
+		}
+		r.read = append(r.read, f)
+	}
+	for _, g := range r.guids {
+		if other := owner[g]; other != "" {
+			return fmt.Errorf("it shares the item %s with %s", g, other)
+		}
+	}
+	for _, g := range r.guids {
+		owner[g] = r.name
+	}
+	if len(r.snapshots) < replaySnapshots {
+		return fmt.Errorf("it has %d snapshots", len(r.snapshots))
+	}
+	return nil
+}
+
+// madeUp plays a lively feed, each of its documents long enough.
+func madeUp(i int) *replay {
+	l := script.NewLively(script.Config{
+		Seed: uint64(i), Format: []script.Format{script.RSS, script.Atom}[i%2],
+		Link: fmt.Sprintf("http://lively%d.example/", i), Rebuild: 3 * time.Minute,
+	})
+	r := &replay{name: fmt.Sprintf("lively-%d", i)}
+	for at := time.Duration(0); len(r.snapshots) < replaySnapshots; {
+		v := l.At(at)
+		r.snapshots = append(r.snapshots, script.Snapshot{Body: v.Body, ContentType: v.ContentType, Hold: replayHold})
+		next, ok := l.Next(at)
+		if !ok {
+			break
+		}
+		at = next
+	}
+	return r
+}
+
+// realOnes are the feeds of which pairs.csv says that they gain items, with the
+// snapshots around those.
+func realOnes(t *testing.T, data string) []*replay {
+	t.Helper()
+	file, err := os.Open(filepath.Join(data, "pairs.csv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	column := map[string]int{}
+	for i, name := range rows[0] {
+		column[name] = i
+	}
+	files, gains, total := map[string][]string{}, map[string][]int{}, map[string]int{}
+	for _, row := range rows[1:] {
+		name := row[column["trace"]]
+		gain, _ := strconv.Atoi(row[column["new"]])
+		if row[column["parse_ok"]] != "true" {
+			gain = 0
+		}
+		files[name] = append(files[name], row[column["file"]])
+		gains[name] = append(gains[name], gain)
+		total[name] += gain
+	}
+	var names []string
+	for name := range total {
+		if total[name] > 0 && len(files[name]) > replaySnapshots {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if total[a] != total[b] {
+			return total[b] - total[a]
+		}
+		return strings.Compare(a, b)
+	})
+	var replays []*replay
+	for _, name := range names {
+		keep := around(gains[name], replaySnapshots)
+		snapshots, err := origin.Trace(filepath.Join(data, "traces", name+".tar.zst"), func(f string) bool {
+			i := slices.Index(files[name], f)
+			return i >= 0 && keep[i]
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &replay{name: name}
+		for _, s := range snapshots {
+			r.snapshots = append(r.snapshots, script.Snapshot{Body: s.Body, ContentType: s.ContentType, Hold: replayHold})
+		}
+		replays = append(replays, r)
+	}
+	return replays
+}
+
+// around chooses n places: those nearest to the gains, ahead of them rather than
+// behind.
+func around(gains []int, n int) []bool {
+	distance := make([]int, len(gains))
+	for i := range distance {
+		distance[i] = math.MaxInt
+		for j, g := range gains {
+			if g > 0 {
+				d := 2 * (j - i)
+				if d < 0 {
+					d = 1 - d
+				}
+				distance[i] = min(distance[i], d)
+			}
+		}
+	}
+	order := make([]int, len(gains))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return distance[a] - distance[b] })
+	keep := make([]bool, len(gains))
+	for _, i := range order[:n] {
+		keep[i] = true
+	}
+	return keep
+}

@@ -1,0 +1,414 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/internal/daemon/origin"
+	"tidings/internal/feed"
+	"tidings/internal/script"
+	"tidings/proxy"
+)
+
+// patient is how long anything may take that has no time of its own to keep: a
+// machine with other work is slow, and not wrong.
+const patient = 60 * time.Second
+
+// A runner is a node in a process of its own, as "tidings run" makes it.
+type runner struct {
+	t      *testing.T
+	dir    string
+	flags  []string
+	http   string // HOST:PORT where it serves; the same after a restart
+	peer   string // how others join through it; the same after a restart
+	cmd    *exec.Cmd
+	begun  time.Time
+	ended  chan struct{}
+	meant  bool // that it ends
+	stderr *tail
+}
+
+// tail is the end of what a process wrote.
+type tail struct {
+	mu sync.Mutex
+	b  []byte
+}
+
+// maxTail is what is kept of it, and shown when a test fails.
+const maxTail = 64 << 10
+
+func (l *tail) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.b = append(l.b, p...)
+	l.b = l.b[max(0, len(l.b)-maxTail):]
+	return len(p), nil
+}
+
+func (l *tail) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.b)
+}
+
+// launch starts a node that lives in a new folder and listens on loopback. It is
+// killed when the test ends.
+func launch(t *testing.T, flags ...string) *runner {
+	t.Helper()
+	return launchIn(t, filepath.Join(t.TempDir(), "node"), flags...)
+}
+
+func launchIn(t *testing.T, dir string, flags ...string) *runner {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return launchProgram(t, self, dir, flags...)
+}
+
+// launchProgram starts a node of another build.
+func launchProgram(t *testing.T, program, dir string, flags ...string) *runner {
+	t.Helper()
+	r := &runner{t: t, dir: dir, flags: flags}
+	r.start(program, "127.0.0.1:0", "/ip4/127.0.0.1/tcp/0")
+	return r
+}
+
+// start starts the process, and waits for its first lines.
+func (r *runner) start(program, http, listen string) {
+	r.t.Helper()
+	r.ended, r.stderr, r.meant = make(chan struct{}), new(tail), false
+	home := filepath.Dir(r.dir)
+	r.cmd = &exec.Cmd{
+		Path: program,
+		Args: append([]string{"tidings", "run", "--data", r.dir, "--http", http, "--listen", listen}, r.flags...),
+		// Settings of whoever runs the test are none of the node's.
+		Env:    []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH")},
+		Stderr: r.stderr,
+	}
+	diesWithUs(r.cmd)
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.begun = time.Now()
+	if err := r.cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	lines, ended, stderr := make(chan string, 64), r.ended, r.stderr
+	go func() {
+		defer close(ended)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+		close(lines)
+		_ = r.cmd.Wait() // its state says the rest
+	}()
+	r.t.Cleanup(func() {
+		if !r.lives() && !r.meant {
+			r.t.Errorf("%s ended by itself: %v", r.http, r.cmd.ProcessState)
+		}
+		r.kill()
+		if r.t.Failed() {
+			r.t.Logf("end of the log of %s (%s):\n%s", r.http, home, stderr)
+		}
+	})
+	r.http, r.peer = "", ""
+	late := time.After(patient)
+	// On loopback a node has peers only where private addresses are allowed.
+	private := slices.Contains(r.flags, "--allow-private-origins")
+	for r.http == "" || r.peer == "" && private {
+		select {
+		case line, ok := <-lines:
+			if !ok {
+				<-ended
+				r.t.Fatalf("%s ended at once:\n%s", r.dir, stderr)
+			}
+			switch what, where, _ := strings.Cut(line, " "); what {
+			case "reader":
+				r.http = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(where), "http://"), "/")
+			case "peer":
+				r.peer = strings.TrimSpace(where)
+			}
+		case <-late:
+			r.t.Fatalf("%s says nothing", r.dir)
+		}
+	}
+}
+
+// kill ends the process as kill -9 does, and waits for its end.
+func (r *runner) kill() {
+	r.meant = true
+	_ = r.cmd.Process.Kill() // it may have ended
+	<-r.ended
+}
+
+// stop asks the process to end, as a person would.
+func (r *runner) stop() {
+	r.t.Helper()
+	r.meant = true
+	if err := r.cmd.Process.Signal(os.Interrupt); err != nil {
+		r.t.Fatal(err)
+	}
+	select {
+	case <-r.ended:
+	case <-time.After(patient):
+		r.t.Fatalf("%s does not end", r.dir)
+	}
+	if !r.cmd.ProcessState.Success() {
+		r.t.Fatalf("%s ended with %v:\n%s", r.dir, r.cmd.ProcessState, r.stderr)
+	}
+}
+
+// again starts a node anew that has ended: in its folder, at its old addresses, and
+// told of nobody.
+func (r *runner) again() {
+	r.t.Helper()
+	listen, _, _ := strings.Cut(r.peer, "/p2p/")
+	r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f != "--allow-private-origins" })
+	r.start(r.cmd.Path, r.http, listen)
+}
+
+// lives reports whether the process runs.
+func (r *runner) lives() bool {
+	select {
+	case <-r.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// tell runs a command that talks to the node, and returns what it printed.
+func (r *runner) tell(args ...string) (string, error) {
+	var out bytes.Buffer
+	args = append([]string{args[0], "--http", r.http}, args[1:]...)
+	err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard)
+	return out.String(), err
+}
+
+// asks runs a command that prints one JSON object.
+func asks[T any](r *runner, name string) (T, error) {
+	var v T
+	out, err := r.tell(name, "--json")
+	if e := json.Unmarshal([]byte(out), &v); e != nil && err == nil {
+		err = fmt.Errorf("%s --json: %w", name, e)
+	}
+	return v, err
+}
+
+// subscribe subscribes, and returns the address to give to a feed reader.
+func (r *runner) subscribe(url string) string {
+	r.t.Helper()
+	out, err := r.tell("subscribe", url)
+	if err != nil {
+		r.t.Fatalf("subscribe to %s: %v", url, err)
+	}
+	return strings.TrimSpace(out)
+}
+
+// list is what "tidings list" knows, by address.
+func (r *runner) list() map[string]proxy.Channel {
+	r.t.Helper()
+	l, err := asks[proxy.Listed](r, "list")
+	if err != nil {
+		r.t.Fatalf("list: %v", err)
+	}
+	channels := map[string]proxy.Channel{}
+	for _, c := range l.Channels {
+		channels[c.URL] = c
+	}
+	return channels
+}
+
+func (r *runner) status() proxy.Status {
+	r.t.Helper()
+	s, err := asks[proxy.Status](r, "status")
+	if err != nil {
+		r.t.Fatalf("status: %v", err)
+	}
+	return s
+}
+
+// readFeed reads a feed as a feed reader would.
+func readFeed(address string) (*feed.Feed, http.Header, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
+	defer cancel()
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	a, err := http.DefaultClient.Do(q)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		return nil, a.Header, err
+	}
+	if a.StatusCode != http.StatusOK {
+		return nil, a.Header, fmt.Errorf("%s: %s", a.Status, bytes.TrimSpace(body))
+	}
+	f, err := feed.Parse(body, a.Header.Get("Content-Type"))
+	return f, a.Header, err
+}
+
+// titles are those of a document's items, in order.
+func titles(f *feed.Feed) []string {
+	var of []string
+	for _, it := range f.Items {
+		m, err := it.Meaning("http://origin.example/")
+		if err != nil {
+			m.Title = err.Error()
+		}
+		of = append(of, m.Title)
+	}
+	return of
+}
+
+// eventually tries until there is nothing to complain about any more, and fails
+// with the last complaint.
+func eventually(t *testing.T, within time.Duration, what string, try func() error) {
+	t.Helper()
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	late := time.After(within)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-late:
+			t.Fatalf("%s: not within %v: %v", what, within, err)
+		}
+	}
+}
+
+// gathered waits until each node knows of all, and has its place.
+func gathered(t *testing.T, nodes []*runner) {
+	t.Helper()
+	eventually(t, 2*patient, "a network of all", func() error {
+		for i, n := range nodes {
+			s, err := asks[proxy.Status](n, "status")
+			if err != nil {
+				return err
+			}
+			if s.EstimateN != len(nodes) || s.State != proxy.StateOK {
+				return fmt.Errorf("node %d: %s, of %d members: %q", i, s.State, s.EstimateN, s.Warnings)
+			}
+		}
+		return nil
+	})
+}
+
+// A stage is an origin with a clock that waits for its cue.
+type stage struct {
+	*origin.Origin
+	url   string
+	begun atomic.Pointer[time.Time]
+	steps atomic.Int64
+}
+
+// newStage serves an origin until the test ends.
+func newStage(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{}
+	s.Origin = origin.New(s.now)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.url = "http://" + l.Addr().String()
+	server := &http.Server{Handler: s.Origin}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return s
+}
+
+// now is the time of the scripts: that since the cue, and a second for each step.
+func (s *stage) now() time.Duration {
+	at := time.Duration(s.steps.Load()) * time.Second
+	if begun := s.begun.Load(); begun != nil {
+		at += time.Since(*begun)
+	}
+	return at
+}
+
+// cue lets the scripts' time begin.
+func (s *stage) cue() time.Time {
+	now := time.Now()
+	s.begun.Store(&now)
+	return now
+}
+
+// step lets a second pass on a stage without a cue.
+func (s *stage) step() { s.steps.Add(1) }
+
+// polls counts the requests for a path since a time; for all, if it is empty.
+func (s *stage) polls(path string, since, until time.Time) (n int) {
+	for _, q := range s.Requests() {
+		if (path == "" || q.Path == path) && q.Time.After(since) && q.Time.Before(until) {
+			n++
+		}
+	}
+	return n
+}
+
+// serial is a feed that gains an item with each second, the newest ahead, from a
+// number of them in the beginning.
+func serial(name string, begin, more int) script.Script {
+	var of []script.Snapshot
+	for n := begin; n <= begin+more; n++ {
+		var b strings.Builder
+		fmt.Fprintf(&b, `<?xml version="1.0" encoding="utf-8"?><rss version="2.0"><channel><title>%s</title><link>http://origin.example/</link><description>d</description>`, name)
+		for i := n; i > 0; i-- {
+			fmt.Fprintf(&b, `<item><title>%s %d</title><link>http://origin.example/%[1]s/%[2]d</link><guid isPermaLink="false">%[1]s-%[2]d</guid><description>Story %[2]d</description></item>`, name, i)
+		}
+		b.WriteString(`</channel></rss>`)
+		of = append(of, script.Snapshot{Body: []byte(b.String()), ContentType: "application/rss+xml", Hold: time.Second})
+	}
+	return script.NewReplay(of)
+}
+
+// counted says that a list of titles is that of a serial with n items.
+func counted(name string, n int, of []string) error {
+	want := make([]string, n)
+	for i := range want {
+		want[i] = fmt.Sprintf("%s %d", name, n-i)
+	}
+	if strings.Join(want, "\n") != strings.Join(of, "\n") {
+		return fmt.Errorf("%d items where %d are due: %.300q", len(of), n, of)
+	}
+	return nil
+}
+
+// heavy skips a test that takes its time.
+func heavy(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("real processes take their time: left out with -short")
+	}
+}

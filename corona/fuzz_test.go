@@ -1,0 +1,94 @@
+package corona
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"tidings/corona/coronapb"
+)
+
+// FuzzState has any bytes read as a state that a sequencer sent: what is read is
+// within bounds, and appended reads as the same.
+func FuzzState(f *testing.F) {
+	at := time.UnixMilli(1772442000000).UTC()
+	f.Add([]byte{})
+	f.Add(State{Kind: coronapb.State_OK, Since: at, Polled: at, Next: at.Add(time.Hour), Why: "the feed's ttl", Readers: 7}.Append())
+	f.Add(State{Kind: coronapb.State_GONE, Words: "410", Moved: "http://b.example/"}.Append())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := ParseState(b)
+		if err != nil {
+			return
+		}
+		if len(s.Words) > maxWords || len(s.Why) > maxWhy || len(s.Moved) > maxMoved {
+			t.Errorf("a state beyond bounds: %+v", s)
+		}
+		again, err := ParseState(s.Append())
+		if err != nil || again != s {
+			t.Errorf("%+v became %+v, %v", s, again, err)
+		}
+		_ = s.String()
+		_ = s.Projected(at)
+	})
+}
+
+// FuzzNote has any bytes read as a channel's record, as an owner that lies would
+// leave it: what is read, appended reads as the same, and a poller goes on with it.
+func FuzzNote(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(note{valid: validators{`"1"`, "Mon, 02 Mar 2026 09:00:00 GMT", "http://a.example/"}, interval: time.Hour, fails: 3, weight: 2}.append())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, ok := parseNote(b)
+		if !ok {
+			return
+		}
+		again, ok := parseNote(n.append())
+		n.State.Words, n.State.Why, n.State.Moved = cut(n.State.Words, maxWords), cut(n.State.Why, maxWhy), cut(n.State.Moved, maxMoved)
+		if !ok || again != n {
+			t.Errorf("%+v became %+v", n, again)
+		}
+		l := newLab(t)
+		l.origins["http://a.example/"] = serves(rss("A", "", "one"))
+		p := l.poller(Config{})
+		log := p.lead("http://a.example/", &channelLog{note: b})
+		l.run(3*time.Hour, p)
+		if titles(log.items) != "one" {
+			t.Errorf("%+v: found %q", n, titles(log.items))
+		}
+	})
+}
+
+// Words that are too long are cut between two characters, whatever bytes they are.
+func TestWordsAreCutAtTheEndOfACharacter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "words")
+		most := rapid.IntRange(0, 40).Draw(t, "most")
+		got := cut(s, most)
+		if len(got) > most || !utf8.ValidString(got) || utf8.ValidString(s) && !strings.HasPrefix(s, got) {
+			t.Errorf("%q cut to %d is %q", s, most, got)
+		}
+		if utf8.ValidString(s) && len(s) > most && len(got) < most-utf8.UTFMax+1 {
+			t.Errorf("%q cut to %d is %q, more than needed", s, most, got)
+		}
+	})
+}
+
+// Validators that are too large, or no text, are left out of the record: the next
+// poller then asks for the whole document once.
+func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
+	for what, v := range map[string]validators{
+		"too long":  {etag: strings.Repeat("x", maxValidator+1)},
+		"no text":   {etag: "\xff\xfe"},
+		"long URL":  {url: strings.Repeat("x", maxURL+1)},
+		"long date": {lastModified: strings.Repeat("x", maxValidator+1)},
+	} {
+		b := note{valid: v, fails: 2}.append()
+		if n, ok := parseNote(b); !ok || n.valid != (validators{}) || n.fails != 2 || bytes.Contains(b, []byte("xxx")) {
+			t.Errorf("%s: %+v, %v", what, n, ok)
+		}
+	}
+}

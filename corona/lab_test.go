@@ -1,0 +1,234 @@
+package corona
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+)
+
+// A lab is a small Web and a clock that the test moves. Origins answer after half
+// a second.
+type lab struct {
+	t       *testing.T
+	now     time.Time
+	origins map[string]origin
+	asked   []asked
+	under   []answer // on their way, the earliest first
+}
+
+// An origin says what a URL answers.
+type origin func(r env.Request) env.Answer
+
+type asked struct {
+	at time.Time
+	by *poller
+	env.Request
+}
+
+type answer struct {
+	at     time.Time
+	to     *poller
+	handle env.Handle
+	env.Answer
+}
+
+const latency = 500 * time.Millisecond
+
+func newLab(t *testing.T) *lab {
+	return &lab{t: t, now: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), origins: map[string]origin{}} // a Monday
+}
+
+func (l *lab) Now() time.Time { return l.now }
+
+// Do implements env.Worker at once.
+func (l *lab) Do(pure, done func()) {
+	pure()
+	done()
+}
+
+// A poller is a node's Corona, and what stands above it: a log for each channel,
+// whose entries are held at once or when the test says so.
+type poller struct {
+	*Corona
+	l       *lab
+	logs    map[overlay.ID]*channelLog
+	slow    bool // entries are held only when the test says so
+	waiting []func(ok bool)
+	wish    time.Time
+	readers int
+	said    []State
+	haste   []Haste
+	fetched []*feed.Feed
+}
+
+// A channelLog is what outlives a poller: what was found, and the note.
+type channelLog struct {
+	url   string
+	items []feed.Item
+	known difference.Known
+	note  []byte
+}
+
+func (l *lab) poller(cfg Config) *poller {
+	p := &poller{l: l, logs: map[overlay.ID]*channelLog{}, readers: 1}
+	e := env.Env{Clock: l, Fetcher: fetcher{p}, Worker: l, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
+	p.Corona = New(e, cfg, p)
+	return p
+}
+
+// fetcher asks the lab's origins.
+type fetcher struct{ *poller }
+
+func (f fetcher) Fetch(h env.Handle, r env.Request) {
+	l := f.l
+	l.asked = append(l.asked, asked{l.now, f.poller, r})
+	a := env.Answer{Err: env.ErrDNS, Words: "no such host"}
+	if o := l.origins[r.URL]; o != nil {
+		a = o(r)
+	}
+	if a.FinalURL == "" {
+		a.FinalURL = r.URL
+	}
+	l.under = append(l.under, answer{l.now.Add(latency), f.poller, h, a})
+}
+
+func key(url string) overlay.ID { return overlay.Key("lab", url) }
+
+// lead makes a poller poll a channel, with what of it outlived the one before.
+func (p *poller) lead(url string, old *channelLog) *channelLog {
+	log := &channelLog{url: url}
+	if old != nil {
+		log = &channelLog{url: url, items: slices.Clone(old.items), known: *old.known.Clone(), note: old.note}
+	}
+	p.logs[key(url)] = log
+	p.Lead(key(url), url, log.known.Clone(), log.note)
+	return log
+}
+
+func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Head, done func(ok bool)) bool {
+	log := p.logs[key]
+	held := func(ok bool) {
+		if ok {
+			log.known.Add(d)
+			for _, c := range d.Changes {
+				log.items = append(log.items, c.Item)
+			}
+		}
+		done(ok)
+	}
+	if p.slow {
+		p.waiting = append(p.waiting, held)
+		return true
+	}
+	held(true)
+	return true
+}
+
+// hold tells a poller what became of the findings that wait.
+func (p *poller) hold(ok bool) {
+	waiting := p.waiting
+	p.waiting = nil
+	for _, held := range waiting {
+		held(ok)
+	}
+}
+
+func (p *poller) Said(_ overlay.ID, state []byte, haste Haste) {
+	s, err := ParseState(state)
+	if err != nil {
+		p.l.t.Errorf("a state that cannot be read: %v", err)
+	}
+	p.said, p.haste = append(p.said, s), append(p.haste, haste)
+}
+
+func (p *poller) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
+
+func (p *poller) Weight(overlay.ID) int { return p.readers }
+
+func (p *poller) Fetched(_ overlay.ID, f *feed.Feed, _ State) { p.fetched = append(p.fetched, f) }
+
+// run lets time pass for some pollers.
+func (l *lab) run(d time.Duration, pollers ...*poller) {
+	l.t.Helper()
+	end := l.now.Add(d)
+	for range 1_000_000 {
+		next := end
+		for _, p := range pollers {
+			if p.wish = p.Run(l.now); !p.wish.IsZero() && p.wish.Before(next) {
+				next = p.wish
+			}
+		}
+		if len(l.under) > 0 && l.under[0].at.Before(next) {
+			next = l.under[0].at
+		}
+		if l.now = next; !next.Before(end) {
+			return
+		}
+		for len(l.under) > 0 && !l.under[0].at.After(l.now) {
+			a := l.under[0]
+			l.under = l.under[1:]
+			a.to.Answered(a.handle, a.Answer)
+		}
+	}
+	l.t.Fatal("the pollers do not let time pass")
+}
+
+// polls are when a URL was asked for, since the lab began.
+func (l *lab) polls(url string) (at []time.Time) {
+	for _, a := range l.asked {
+		if a.URL == url {
+			at = append(at, a.at)
+		}
+	}
+	return at
+}
+
+// last is the last request.
+func (l *lab) last() env.Request { return l.asked[len(l.asked)-1].Request }
+
+// rss is a feed of some items; extra goes into the channel.
+func rss(title, extra string, items ...string) string {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, `<?xml version="1.0"?><rss version="2.0"><channel><title>%s</title><link>http://feed.example/</link>%s`, title, extra)
+	for _, it := range items {
+		fmt.Fprintf(b, `<item><guid isPermaLink="false">%s</guid><title>%s</title><description>of %s</description></item>`, it, it, it)
+	}
+	return b.String() + `</channel></rss>`
+}
+
+// serves is an origin of one document, with an ETag that it honours.
+func serves(doc string, change ...func(*env.Answer)) origin {
+	etag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(doc)))
+	return func(r env.Request) env.Answer {
+		a := env.Answer{Status: 200, ETag: etag, ContentType: "application/rss+xml", Body: []byte(doc)}
+		if r.ETag == etag {
+			a.Status, a.Body = 304, nil
+		}
+		for _, c := range change {
+			c(&a)
+		}
+		return a
+	}
+}
+
+func says(a env.Answer) origin { return func(env.Request) env.Answer { return a } }
+
+func titles(items []feed.Item) string {
+	var of []string
+	for _, it := range items {
+		_, rest, _ := strings.Cut(string(it.Raw), "<title>")
+		title, _, _ := strings.Cut(rest, "</title>")
+		of = append(of, title)
+	}
+	return strings.Join(of, " ")
+}

@@ -1,0 +1,229 @@
+package corona
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// about says whether a wait is the one that is wanted, give or take what spreads
+// polls.
+func about(got, want time.Duration) bool {
+	return got >= want-want/40 && got <= want+want/20+time.Second
+}
+
+// The interval after a good answer: the network's, within the floor and the
+// ceiling, stretched by what the origin hints; the reader's own origins are
+// spared all of that.
+func TestTheLongestWishSetsTheInterval(t *testing.T) {
+	const minute, hour = time.Minute, time.Hour
+	for _, c := range []struct {
+		what    string
+		network time.Duration
+		hints   feed.Hints
+		maxAge  time.Duration
+		private bool
+		want    time.Duration
+		why     string
+	}{
+		{"nothing said", 30 * minute, feed.Hints{}, 0, false, 30 * minute, "network"},
+		{"a hasty network", minute, feed.Hints{}, 0, false, 15 * minute, "no public origin"},
+		{"a hasty origin", 30 * minute, feed.Hints{TTL: minute}, minute, false, 30 * minute, "network"},
+		{"ttl", 30 * minute, feed.Hints{TTL: 2 * hour}, 0, false, 2 * hour, "ttl"},
+		{"sy:updatePeriod", 30 * minute, feed.Hints{Period: 3 * hour}, 0, false, 3 * hour, "sy:updatePeriod"},
+		{"max-age", 30 * minute, feed.Hints{}, hour, false, hour, "max-age"},
+		{"ttl before max-age", 30 * minute, feed.Hints{TTL: 4 * hour}, hour, false, 4 * hour, "ttl"},
+		{"max-age before ttl", 30 * minute, feed.Hints{TTL: hour}, 4 * hour, false, 4 * hour, "max-age"},
+		{"a year", 30 * minute, feed.Hints{TTL: 365 * 24 * hour}, 0, false, 24 * hour, "no channel is left longer"},
+		{"a slow network", 48 * hour, feed.Hints{}, 0, false, 24 * hour, "no channel is left longer"},
+		{"private", minute, feed.Hints{TTL: hour, Period: hour}, hour, true, minute, "network"},
+		{"private, at any pace", time.Second, feed.Hints{}, 0, true, time.Second, "network"},
+	} {
+		l := newLab(t)
+		p := l.poller(Config{PollInterval: c.network})
+		ch := &channel{url: "http://a.example/", private: c.private, fresh: c.maxAge}
+		for range 100 {
+			at, why := p.next(ch, &feed.Feed{Hints: c.hints}, l.now)
+			if wait := at.Sub(l.now); !about(wait, c.want) || !strings.Contains(why, c.why) || ch.interval != c.want {
+				t.Fatalf("%s: in %v (%v) because of %q", c.what, wait, ch.interval, why)
+			}
+			// "Not modified" has no hints: those of the document before hold.
+			if again, why2 := p.next(ch, nil, l.now); !about(again.Sub(l.now), c.want) || why2 != why {
+				t.Fatalf("%s: after 304 in %v because of %q", c.what, again.Sub(l.now), why2)
+			}
+		}
+	}
+}
+
+// Polls of channels that began together do not stay together, and their mean is
+// the interval.
+func TestPollsSpreadAroundTheInterval(t *testing.T) {
+	l := newLab(t)
+	p := l.poller(Config{PollInterval: time.Hour})
+	var sum time.Duration
+	seen := map[time.Duration]bool{}
+	const n = 1000
+	for range n {
+		at, _ := p.next(&channel{}, nil, l.now)
+		sum += at.Sub(l.now)
+		seen[at.Sub(l.now)] = true
+	}
+	if mean := sum / n; (mean-time.Hour).Abs() > 10*time.Second || len(seen) < n*9/10 {
+		t.Errorf("the mean is %v, of %d different ones", mean, len(seen))
+	}
+}
+
+func TestHoursAndDaysThatAFeedSkipsArePassedOver(t *testing.T) {
+	day := func(d ...time.Weekday) (bits uint8) {
+		for _, w := range d {
+			bits |= 1 << w
+		}
+		return bits
+	}
+	hours := func(from, to int) (bits uint32) {
+		for h := from; h < to; h++ {
+			bits |= 1 << h
+		}
+		return bits
+	}
+	monday := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		what     string
+		hints    feed.Hints
+		at, want time.Duration // after Monday's midnight
+	}{
+		{"nothing", feed.Hints{}, 90 * time.Minute, 90 * time.Minute},
+		{"another hour", feed.Hints{SkipHours: hours(3, 5)}, 2*time.Hour + 59*time.Minute, 2*time.Hour + 59*time.Minute},
+		{"the night", feed.Hints{SkipHours: hours(0, 6)}, 90 * time.Minute, 6 * time.Hour},
+		{"its last second", feed.Hints{SkipHours: hours(0, 6)}, 6*time.Hour - time.Second, 6 * time.Hour},
+		{"over midnight", feed.Hints{SkipHours: hours(22, 24) | hours(0, 6)}, 23 * time.Hour, 30 * time.Hour},
+		{"today", feed.Hints{SkipDays: day(time.Monday)}, 10 * time.Hour, 24 * time.Hour},
+		{"the week end", feed.Hints{SkipDays: day(time.Saturday, time.Sunday)}, 5*24*time.Hour + time.Hour, 7 * 24 * time.Hour},
+		{"today, and the morning", feed.Hints{SkipDays: day(time.Monday), SkipHours: hours(0, 9)}, time.Hour, 33 * time.Hour},
+		{"all days but one", feed.Hints{SkipDays: 0x7f &^ day(time.Sunday)}, time.Hour, 6 * 24 * time.Hour},
+		{"all hours but one of one day", feed.Hints{SkipDays: 0x7f &^ day(time.Sunday), SkipHours: 1<<24 - 2}, time.Hour, 6 * 24 * time.Hour},
+		{"all hours", feed.Hints{SkipHours: 1<<24 - 1}, time.Hour, time.Hour},
+		{"all days", feed.Hints{SkipDays: 0x7f}, time.Hour, time.Hour},
+	} {
+		if got := skip(c.hints, monday.Add(c.at)); !got.Equal(monday.Add(c.want)) {
+			t.Errorf("%s: at %v, not %v", c.what, got.Sub(monday), c.want)
+		}
+	}
+
+	// Of somebody else's zone the hours are in UTC all the same.
+	rome := time.FixedZone("CET", 3600)
+	if got := skip(feed.Hints{SkipHours: hours(0, 6)}, monday.Add(5*time.Hour).In(rome)); !got.Equal(monday.Add(6 * time.Hour)) {
+		t.Errorf("in another zone: at %v", got)
+	}
+}
+
+// What follows on failures: as long as polls fail, the interval grows; what the
+// origin says about it rules.
+func TestFailuresBackOff(t *testing.T) {
+	const minute, hour = time.Minute, time.Hour
+	failing := env.Answer{Status: 500}
+	limited := env.Answer{Status: 429}
+	gone := env.Answer{Status: 410}
+	dark := env.Answer{Err: env.ErrDial}
+	after := func(a env.Answer, d time.Duration) env.Answer {
+		a.RetryAfter = d
+		return a
+	}
+	for _, c := range []struct {
+		what     string
+		a        env.Answer
+		before   int // failures
+		interval time.Duration
+		private  bool
+		want     time.Duration
+		why      string
+	}{
+		{"the first", failing, 0, 30 * minute, false, 30 * minute, "polling interval"},
+		{"the third", failing, 2, 30 * minute, false, 30 * minute, "polling interval"},
+		{"the fourth", failing, 3, 30 * minute, false, hour, "4 polls failed"},
+		{"the sixth", failing, 5, 30 * minute, false, 4 * hour, "6 polls failed"},
+		{"the hundredth", failing, 99, 30 * minute, false, 24 * hour, "polls failed"},
+		{"the first of a hasty network", failing, 0, minute, false, 15 * minute, "polling interval"},
+		{"missing", env.Answer{Status: 404}, 4, 30 * minute, false, 2 * hour, "5 polls failed"},
+		{"too large", env.Answer{Err: env.ErrTooLarge}, 4, 30 * minute, false, 2 * hour, "5 polls failed"},
+
+		{"nobody there, once", dark, 0, 30 * minute, false, minute, "could not be reached"},
+		{"nobody there, the fifth time", dark, 4, 30 * minute, false, 16 * minute, "could not be reached"},
+		{"nobody there for long", dark, 99, 30 * minute, false, 24 * hour, "could not be reached"},
+
+		{"500 with Retry-After", after(failing, 3*hour), 0, 30 * minute, false, 3 * hour, "Retry-After"},
+		{"500 with a short Retry-After", after(failing, minute), 0, 30 * minute, false, 30 * minute, "polling interval"},
+		{"429 with Retry-After", after(limited, 2*hour), 0, 30 * minute, false, 2 * hour, "left alone"},
+		{"429 with a short Retry-After", after(limited, minute), 0, 30 * minute, false, 30 * minute, "left alone"},
+		{"429 without", limited, 0, 30 * minute, false, hour, "left alone"},
+		{"429 without, again", limited, 2, 30 * minute, false, 4 * hour, "left alone"},
+		{"429 without, for ever", limited, 99, 30 * minute, false, 24 * hour, "left alone"},
+		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: 90 * minute}, 0, 30 * minute, false, 90 * minute, "left alone"},
+		{"410", gone, 0, 30 * minute, false, 7 * 24 * hour, "gone"},
+		{"410, again", gone, 9, 30 * minute, false, 7 * 24 * hour, "gone"},
+
+		{"private, the first", failing, 0, minute, true, minute, "polling interval"},
+		{"private, the hundredth", failing, 99, minute, true, 8 * minute, "polls failed"},
+		{"private, 410", gone, 0, minute, true, 8 * minute, "gone"},
+		{"private, nobody there", dark, 9, minute, true, 8 * minute, "polls failed"},
+		{"private, 429 without", limited, 5, minute, true, minute, "left alone"},
+		{"private, 429 with Retry-After", after(limited, hour), 0, minute, true, hour, "left alone"},
+	} {
+		l := newLab(t)
+		p := l.poller(Config{PollInterval: c.interval})
+		url := "http://www.a.example/"
+		p.lead(url, nil)
+		ch := p.channels[key(url)]
+		ch.fails, ch.private = c.before, c.private
+		p.failed(ch, c.a, judge(c.a, nil, nil), l.now)
+		if wait := ch.next.Sub(l.now); !about(wait, c.want) || !strings.Contains(ch.state.Why, c.why) || ch.fails != c.before+1 {
+			t.Errorf("%s: in %v because of %q", c.what, wait, ch.state.Why)
+		}
+		kind := ch.state.Kind
+		if until := p.paused["a.example"]; (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
+			t.Errorf("%s: the domain is left alone until %v", c.what, until)
+		}
+	}
+}
+
+// What answers for an origin is its registrable domain, or its address.
+func TestDomainOfAnOriginIsWhatOneRegisters(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://www.example.org/feed":     "example.org",
+		"https://a.b.example.co.uk:8443/x": "example.co.uk",
+		"https://someone.github.io/feed":   "someone.github.io",
+		"http://192.0.2.7:8080/feed":       "192.0.2.7",
+		"http://[2001:db8::7]/feed":        "2001:db8::7",
+		"http://localhost:8000/":           "localhost",
+		"http://%zz/":                      "http://%zz/",
+	} {
+		if got := domainOf(raw); got != want {
+			t.Errorf("%s: %q, not %q", raw, got, want)
+		}
+	}
+}
+
+// However many domains ask to be left alone, what is remembered is bounded; those
+// whose time is over go first.
+func TestDomainsThatRestAreBounded(t *testing.T) {
+	l := newLab(t)
+	p := l.poller(Config{})
+	for i := range maxPaused {
+		p.pause(fmt.Sprintf("d%d.example", i), l.now.Add(time.Hour), l.now)
+	}
+	if p.pause("more.example", l.now.Add(time.Hour), l.now); len(p.paused) != maxPaused || !p.paused["more.example"].IsZero() {
+		t.Errorf("%d domains rest", len(p.paused))
+	}
+	later := l.now.Add(2 * time.Hour)
+	if p.pause("more.example", later.Add(time.Hour), later); len(p.paused) != 1 {
+		t.Errorf("%d domains rest after all were over", len(p.paused))
+	}
+	if p.pause("more.example", later.Add(time.Minute), later); !p.paused["more.example"].Equal(later.Add(time.Hour)) {
+		t.Error("a shorter rest ended a longer one")
+	}
+}

@@ -1,0 +1,168 @@
+package feedtree
+
+import (
+	"crypto/ed25519"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+var (
+	network = wire.HashOf(wire.DefaultNetwork("fuzz").Descriptor())
+	key     = overlay.Key("fuzz", "http://a.example/")
+	began   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+type still struct{}
+
+func (still) Now() time.Time { return began }
+
+func signer() *wire.Signer {
+	return wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), network)
+}
+
+// FuzzMessage has any bytes read as a message: what is read is within bounds, and
+// encoded reads as the same.
+func FuzzMessage(f *testing.F) {
+	f.Add([]byte{})
+	for _, m := range []*feedtreepb.Message{
+		{Body: &feedtreepb.Message_Digest{Digest: &feedtreepb.Digest{Nonce: 1, Count: 2, Digest: 3}}},
+		{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}},
+		{Body: &feedtreepb.Message_Behind{Behind: &feedtreepb.Behind{Keys: [][]byte{key[:]}, Unknown: [][]byte{key[:]}}}},
+		{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{{1}}}}},
+	} {
+		f.Add(marshal(m))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parse(b)
+		if err != nil {
+			return
+		}
+		again, err := parse(marshal(m))
+		if err != nil || !proto.Equal(m, again) {
+			t.Errorf("%v became %v, %v", m, again, err)
+		}
+	})
+}
+
+// FuzzNews has any bytes read as what came down a tree.
+func FuzzNews(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
+	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: []byte{1}, Body: []byte{2}, Epoch: []byte{3}}}}))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		n, err := parseNews(b)
+		if err != nil {
+			return
+		}
+		again, err := parseNews(marshal(n))
+		if err != nil || !proto.Equal(n, again) {
+			t.Errorf("%v became %v, %v", n, again, err)
+		}
+	})
+}
+
+// FuzzBeatStatement has any bytes signed as a heartbeat: what is read is within
+// bounds, and signed again reads as the same.
+func FuzzBeatStatement(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(marshal(&feedtreepb.BeatStatement{Key: key[:], Lineage: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Beat: 4, TimeMs: 5, State: []byte("state")}))
+	ft := &FeedTree{verify: wire.NewVerifier(network), clock: still{}}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		by := signer()
+		of, b, err := ft.openBeat(by.Sign(wire.DomainBeat, payload).Raw)
+		if err != nil {
+			return
+		}
+		if len(b.state) > maxState || b.signer != by.PeerID() {
+			t.Errorf("a heartbeat beyond bounds: %+v", b)
+		}
+		m := &feedtreepb.BeatStatement{
+			Key: of[:], Lineage: b.lineage, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Beat: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
+		}
+		of2, again, err := ft.openBeat(by.Sign(wire.DomainBeat, marshal(m)).Raw)
+		if err != nil || of2 != of {
+			t.Fatalf("%+v cannot be read again: %v", b, err)
+		}
+		if again.raw = b.raw; again.lineage != b.lineage || again.epoch != b.epoch || again.seq != b.seq || again.head != b.head ||
+			again.number != b.number || !again.time.Equal(b.time) || string(again.state) != string(b.state) || again.after(b) {
+			t.Errorf("%+v became %+v", b, again)
+		}
+	})
+}
+
+// A shelf is a store with one record.
+type shelf struct{ key, value []byte }
+
+func (s *shelf) Commit(ops []env.Op, done func(error)) {
+	s.key, s.value = ops[0].Key, ops[0].Value
+	done(errors.New("as far as it goes")) // nothing follows on it
+}
+func (s *shelf) Get([]byte) ([]byte, error) { return nil, nil }
+func (s *shelf) Range(_ []byte, each func(key, value []byte) bool) error {
+	each(s.key, s.value)
+	return nil
+}
+
+// FuzzSubscription has any bytes found as a subscription in the store, which a
+// broken disk may have written: what is read, stored is the same.
+func FuzzSubscription(f *testing.F) {
+	url := "http://a.example/"
+	f.Add(subscriptionKey(key), []byte{})
+	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Weight: 2, SinceMs: uint64(began.UnixMilli()), Attributes: []byte("title")}))
+	f.Add([]byte("feedtree/subscription/short"), []byte{})
+	read := func(s *shelf) *FeedTree {
+		ft := &FeedTree{store: s, clock: still{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: map[overlay.ID]*channel{}}
+		if err := ft.load(); err != nil {
+			panic(err)
+		}
+		return ft
+	}
+	f.Fuzz(func(t *testing.T, at, b []byte) {
+		ft := read(&shelf{at, b})
+		for k, c := range ft.feeds {
+			m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
+			again := read(&shelf{subscriptionKey(k), marshal(m)}).feeds[k]
+			if again == nil || again.url != c.url || again.weight != c.weight || !again.since.Equal(c.since) || string(again.attributes) != string(c.attributes) || !c.subscribed {
+				t.Errorf("%+v became %+v", c, again)
+			}
+		}
+	})
+}
+
+// Whatever others have made of what a node keeps, it fits into the frames that pass
+// it on.
+func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
+	heads, keys, beats := []*feedtreepb.Head{}, [][]byte{}, [][]byte{}
+	for range maxHeads {
+		heads = append(heads, &feedtreepb.Head{Key: key[:], Head: ^uint64(0)})
+		keys = append(keys, key[:])
+	}
+	for range maxBeats / 2 {
+		beats = append(beats, make([]byte, maxBeat))
+	}
+	for what, m := range map[string]*feedtreepb.Message{
+		"heads":  {Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: heads}}},
+		"behind": {Body: &feedtreepb.Message_Behind{Behind: &feedtreepb.Behind{Keys: keys, Unknown: keys}}},
+		"beats":  {Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: beats}}},
+	} {
+		if n := proto.Size(m); n > wire.MaxMessage {
+			t.Errorf("%s of %d bytes", what, n)
+		}
+	}
+	beat := marshal(&feedtreepb.BeatStatement{
+		Key: key[:], Lineage: 1, Epoch: ^uint32(0), Seq: ^uint64(0), Head: make([]byte, 32), Beat: 1, TimeMs: 1, State: make([]byte, maxState),
+	})
+	if n := len(signer().Sign(wire.DomainBeat, beat).Raw); n > maxBeat {
+		t.Errorf("an honest heartbeat of %d bytes is refused", n)
+	}
+}

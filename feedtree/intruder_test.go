@@ -1,0 +1,269 @@
+package feedtree_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/overlay/owner/ownerpb"
+	"tidings/overlay/scribe"
+	"tidings/sim"
+)
+
+// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
+// is told every choice is the first.
+type story []byte
+
+func (s *story) choose(n int) int {
+	if len(*s) == 0 {
+		return 0
+	}
+	b := (*s)[0]
+	*s = (*s)[1:]
+	return int(b) % n
+}
+
+func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
+
+// number is mostly one that somebody did not think of.
+func (s *story) number() uint64 {
+	return pick[uint64](s, 1, 0, 2, 64, 512, 1<<16, 1<<31, math.MaxUint32, 1<<62, math.MaxUint64)
+}
+
+// An intruder is a member that owns all feeds of a small world and leads none,
+// and says what it likes, to one of its neighbours and down the trees.
+type intruder struct {
+	*sim.Swarm
+	t      *testing.T
+	feeds  []string
+	liar   *sim.Peer
+	target *sim.Peer
+	signer *wire.Signer
+}
+
+const intrudedFeeds = 3
+
+func intrude(t *testing.T) *intruder {
+	in := &intruder{t: t}
+	in.Swarm = sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 9, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick()})
+	in.Grow(5, 100*time.Millisecond)
+	in.World.Run(20 * time.Second)
+	for i := range intrudedFeeds {
+		url := fmt.Sprintf("http://feed%d.example/", i)
+		in.feeds = append(in.feeds, url)
+		in.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Format: script.Format(i), Every: time.Minute, Limit: 10}))
+		for j, p := range in.Peers() {
+			if (i+j)%3 > 0 {
+				p.Read(url)
+			}
+		}
+	}
+	in.World.Run(2 * time.Minute)
+	for _, p := range in.Peers() {
+		if p.Layers().Owners.Stats().Led == 0 {
+			in.liar = p
+		} else {
+			in.target = p
+		}
+	}
+	in.signer = wire.NewSigner(in.liar.Key(), wire.HashOf(quick().Descriptor()))
+	return in
+}
+
+// say says a message to the target.
+func (in *intruder) say(m *feedtreepb.Message) {
+	body := in.encoded(m)
+	in.target.Do(func() {
+		before := in.target.Layers().Feeds.Stats().Garbage
+		err := in.target.Layers().Feeds.Receive(in.liar.ID(), body)
+		if counted := in.target.Layers().Feeds.Stats().Garbage - before; (err != nil) != (counted == 1) {
+			in.t.Errorf("%v: %v, counted %d", m, err, counted)
+		}
+	})
+	in.World.Run(50 * time.Millisecond)
+}
+
+// publish brings news to the target as if they came down a tree.
+func (in *intruder) publish(group [32]byte, n *feedtreepb.News) {
+	payload := in.encoded(n)
+	in.target.Do(func() { in.target.Layers().Feeds.Deliver(scribe.Delivery{Group: group, Payload: payload}) })
+	in.World.Run(50 * time.Millisecond)
+}
+
+func (in *intruder) encoded(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return b
+}
+
+// endures checks that when the intruder is gone readers have all that came, and
+// that nobody asked an origin because of it.
+func (in *intruder) endures() {
+	in.t.Helper()
+	in.liar.Kill(true)
+	in.World.Run(16 * time.Minute)
+	in.CheckReaders()
+	for _, v := range in.Wrong() {
+		in.t.Error(v)
+	}
+	if st := in.FeedStats(); st.Unlike > 0 || st.Fetches > 0 {
+		in.t.Errorf("%+v", st)
+	}
+}
+
+// aKey is mostly that of a feed.
+func (in *intruder) aKey(s *story) []byte {
+	if s.choose(6) == 5 {
+		return make([]byte, pick(s, 32, 0, 31, 33))
+	}
+	id := in.Key(pick(s, in.feeds[0], in.feeds[1], in.feeds[2], "http://other.example/"))
+	return id[:]
+}
+
+// aBeatOf is a heartbeat that the intruder signs: only a sequencer may.
+func (in *intruder) aBeatOf(s *story) []byte {
+	if s.choose(8) == 7 {
+		return make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))
+	}
+	m := &feedtreepb.BeatStatement{Key: in.aKey(s), Head: make([]byte, pick(s, 32, 0, 33)), Beat: s.number(), TimeMs: s.number(), State: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))}
+	if v, ok := in.target.Layers().Owners.View(in.Key(in.feeds[s.choose(intrudedFeeds)])); ok && v.Epoch != nil {
+		m.Lineage, m.Epoch, m.Seq = pick(s, v.Epoch.Lineage, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
+	}
+	return in.signer.Sign(wire.DomainBeat, in.encoded(m)).Raw
+}
+
+// anUpdateOf is an entry that the target has, or one of the intruder's.
+func (in *intruder) anUpdateOf(s *story) *feedtreepb.Update {
+	log := in.target.Layers().Owners.Log(in.Key(in.feeds[s.choose(intrudedFeeds)]))
+	if len(log) == 0 || s.choose(8) == 7 {
+		return &feedtreepb.Update{Entry: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1)), Body: make([]byte, pick(s, 0, 48<<10, 48<<10+1))}
+	}
+	e := log[len(log)-1-s.choose(min(len(log), 3))]
+	u := &feedtreepb.Update{Entry: e.Raw, Body: make([]byte, pick(s, 0, 1, 48<<10))}
+	if s.choose(3) > 0 {
+		u.Entry = in.signer.Sign(wire.DomainEntry, in.encoded(&ownerpb.EntryStatement{
+			Key: e.Key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()), Body: make([]byte, 32), Set: make([]byte, 32), Size: 1, Items: 1,
+			Position: &ownerpb.Position{Lineage: e.At.Lineage, Epoch: pick(s, e.At.Epoch, e.At.Epoch+1, uint32(s.number())), Seq: pick(s, e.At.Seq+1, s.number())},
+		})).Raw
+	}
+	if v, ok := in.target.Layers().Owners.View(e.Key); ok && v.Epoch != nil && s.choose(2) == 1 {
+		u.Epoch = v.Epoch.Bytes()[:pick(s, len(v.Epoch.Bytes()), 0, 1, 40)]
+	}
+	return u
+}
+
+// A kind tells the target something of one kind.
+type kind func(in *intruder, s *story)
+
+var kinds = []kind{aDigest, aDigestAck, someHeads, aBehind, someBeats, anUpdate, aBeat}
+
+// tell tells a member a story.
+func tell(t *testing.T, b []byte, kinds ...kind) {
+	s := story(b)
+	in := intrude(t)
+	for range 1 + s.choose(8) {
+		kinds[s.choose(len(kinds))](in, &s)
+	}
+	in.endures()
+}
+
+var storiesFlag = flag.Int("stories", 2, "how many stories the members of a small world are told of each kind")
+
+// Feeds endure messages of every kind with the strangest of contents, each kind
+// alone and all together.
+func TestFeedsEndureAnyStory(t *testing.T) {
+	for i := range *storiesFlag {
+		b := make([]byte, 400)
+		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+		_, _ = dice.Read(b)
+		for j, k := range append(slices.Clone(kinds), nil) {
+			these := kinds
+			if k != nil {
+				these = []kind{k}
+			}
+			if tell(t, b, these...); t.Failed() {
+				t.Fatalf("story %d of kind %d", i, j)
+			}
+		}
+	}
+}
+
+func fuzz(f *testing.F, k kind) {
+	f.Add([]byte{})
+	f.Add([]byte("\x02\x05\x00\x01the quick brown fox jumps over the lazy dog and says so to everybody"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) <= 4<<10 {
+			tell(t, b, k)
+		}
+	})
+}
+
+func FuzzDigest(f *testing.F) { fuzz(f, aDigest) }
+
+func aDigest(in *intruder, s *story) {
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: &feedtreepb.Digest{Nonce: s.number(), Count: uint32(s.number()), Digest: s.number()}}})
+}
+
+func FuzzDigestAck(f *testing.F) { fuzz(f, aDigestAck) }
+
+func aDigestAck(in *intruder, s *story) {
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
+		Nonce: pick(s, s.number(), in.target.Layers().Feeds.Stats().Digests), Match: s.choose(2) == 1,
+	}}})
+}
+
+func FuzzHeads(f *testing.F) { fuzz(f, someHeads) }
+
+func someHeads(in *intruder, s *story) {
+	m := &feedtreepb.Heads{}
+	for range pick(s, 1, 0, 3, 512, 513) {
+		m.Heads = append(m.Heads, &feedtreepb.Head{Key: in.aKey(s), Head: s.number()})
+	}
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: m}})
+}
+
+func FuzzBehind(f *testing.F) { fuzz(f, aBehind) }
+
+func aBehind(in *intruder, s *story) {
+	m := &feedtreepb.Behind{}
+	for range pick(s, 1, 0, 3, 512, 513) {
+		m.Keys = append(m.Keys, in.aKey(s))
+	}
+	for range pick(s, 1, 0, 3, 512, 513) {
+		m.Unknown = append(m.Unknown, in.aKey(s))
+	}
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: m}})
+}
+
+func FuzzBeats(f *testing.F) { fuzz(f, someBeats) }
+
+func someBeats(in *intruder, s *story) {
+	m := &feedtreepb.Beats{}
+	for range pick(s, 1, 0, 3, 64, 65) {
+		m.Beats = append(m.Beats, in.aBeatOf(s))
+	}
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: m}})
+}
+
+func FuzzUpdate(f *testing.F) { fuzz(f, anUpdate) }
+
+func anUpdate(in *intruder, s *story) {
+	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Update{Update: in.anUpdateOf(s)}})
+}
+
+func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
+
+func aBeat(in *intruder, s *story) {
+	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: in.aBeatOf(s)}})
+}

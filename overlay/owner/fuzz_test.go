@@ -1,0 +1,262 @@
+package owner
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+)
+
+var (
+	network = wire.HashOf(wire.DefaultNetwork("fuzz").Descriptor())
+	verify  = wire.NewVerifier(network)
+	began   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+)
+
+func signer(n byte) *wire.Signer {
+	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{n}, ed25519.SeedSize)), network)
+}
+
+// someEntry and someEpoch are of a log's beginning.
+func someEntry() *Entry {
+	e := &Entry{Key: overlay.Key("fuzz", "http://a.example/"), At: Position{1, 2, 3}, Time: began, Body: HashOf([]byte("body")), Size: 4, Items: 1, Set: HashOf([]byte("set"))}
+	e.sign(signer(1))
+	return e
+}
+
+func someEpoch(owners int) *Epoch {
+	e := &Epoch{Key: overlay.Key("fuzz", "http://a.example/"), URL: "http://a.example/", Lineage: 1, Number: 2, Time: began}
+	for i := range owners {
+		e.Owners = append(e.Owners, signer(byte(i)).PeerID())
+	}
+	e.Sequencer = e.Owners[0]
+	e.state()
+	for i := range owners {
+		e.sign(verify, signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw)
+	}
+	return e
+}
+
+// FuzzMessage has any bytes read as a message: what is read is within bounds, and
+// encoded reads as the same.
+func FuzzMessage(f *testing.F) {
+	key, e := someEntry().Key, someEpoch(3).wire()
+	f.Add([]byte{})
+	for _, m := range []*ownerpb.Message{
+		{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: "http://a.example/"}}},
+		{Body: &ownerpb.Message_Sealed{Sealed: &ownerpb.Sealed{Key: key[:], Epoch: e, Open: []*ownerpb.Epoch{e}}}},
+		{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: someEntry().Raw, Body: []byte("body")}}},
+		{Body: &ownerpb.Message_List{List: &ownerpb.List{States: []*ownerpb.State{{Key: key[:]}}, Last: true}}},
+		{Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key[:], Epoch: e, Entries: []*ownerpb.Kept{{Entry: someEntry().Raw}}}}},
+	} {
+		f.Add(encode(m))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parse(b)
+		if err != nil {
+			return
+		}
+		again, err := parse(encode(m))
+		if err != nil || !proto.Equal(m, again) {
+			t.Errorf("%v became %v, %v", m, again, err)
+		}
+	})
+}
+
+// FuzzEntryStatement has any bytes signed as an entry: what is read is within
+// bounds, and signed reads as the same.
+func FuzzEntryStatement(f *testing.F) {
+	f.Add([]byte{})
+	opened, err := verify.Open(wire.DomainEntry, someEntry().Raw)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(opened.Payload)
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		by := signer(7)
+		e, err := OpenEntry(verify, by.Sign(wire.DomainEntry, payload).Raw)
+		if err != nil {
+			return
+		}
+		if e.At.Seq == 0 || e.At.Epoch == 0 || e.Size < 0 || e.Size > MaxBody || e.Items > e.Size || e.Signer != by.PeerID() {
+			t.Errorf("an entry beyond bounds: %+v", e)
+		}
+		same := *e
+		same.sign(by)
+		again, err := OpenEntry(verify, same.Raw)
+		if err != nil || !reflect.DeepEqual(again, &same) || again.Time != e.Time || again.Prev != e.Prev {
+			t.Errorf("%+v became %+v, %v", e, again, err)
+		}
+	})
+}
+
+// FuzzEntry has any bytes opened as an entry, as it comes from a stranger.
+func FuzzEntry(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(someEntry().Raw)
+	f.Add(someEpoch(1).signatures[0])
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if e, err := OpenEntry(verify, raw); err == nil && !bytes.Equal(e.Raw, raw) {
+			t.Errorf("%x is kept as %x", raw, e.Raw)
+		}
+	})
+}
+
+// FuzzEpochStatement has any bytes read as what an epoch states: what is read is
+// within bounds, and stated reads as the same.
+func FuzzEpochStatement(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(someEpoch(1).statement)
+	later := someEpoch(5)
+	later.After, later.AfterHash, later.Prior, later.Beside = Position{1, 2, 3}, HashOf(nil), HashOf(nil), []Hash{HashOf(nil)}
+	f.Add(later.state().statement)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := openStatement(b)
+		if err != nil {
+			return
+		}
+		if len(e.Owners) > maxOwners || !e.owns(e.Sequencer) || e.Number == 0 || len(e.URL) > maxURL || len(e.Beside) > maxBeside {
+			t.Errorf("an epoch beyond bounds: %+v", e)
+		}
+		same := *e
+		same.state()
+		again, err := openStatement(same.statement)
+		if err != nil || !reflect.DeepEqual(again, &same) {
+			t.Errorf("%+v became %+v, %v", &same, again, err)
+		}
+	})
+}
+
+// FuzzEpoch has any bytes read as an epoch beside an entry: whoever counts as a
+// signer has signed it, once.
+func FuzzEpoch(f *testing.F) {
+	f.Add([]byte{})
+	f.Add(someEpoch(1).Bytes())
+	f.Add(someEpoch(5).Bytes())
+	o := &Owners{verify: verify}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		e, err := o.readEpoch(b)
+		if err != nil {
+			return
+		}
+		if len(e.signers) > maxSignatures || len(e.signers) != len(e.signatures) {
+			t.Errorf("%d signers, %d signatures", len(e.signers), len(e.signatures))
+		}
+		for i, id := range e.signers {
+			signed, err := verify.Open(wire.DomainEpoch, e.signatures[i])
+			if err != nil || wire.PeerIDOf(signed.Key) != id || Hash(signed.Payload) != e.Hash || slices.Contains(e.signers[:i], id) {
+				t.Errorf("signer %d has not signed", i)
+			}
+		}
+		if again, err := o.readEpoch(e.Bytes()); err != nil || !reflect.DeepEqual(again, e) {
+			t.Errorf("%+v became %+v, %v", e, again, err)
+		}
+	})
+}
+
+// FuzzSeat has any bytes found as a seat in the store, which a broken disk may
+// have written: what is read, stored is the same.
+func FuzzSeat(f *testing.F) {
+	key := someEntry().Key
+	e := someEpoch(3)
+	s := &seat{key: key, url: e.URL, follow: true, epoch: e, open: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
+	s.promised.cast(vote{lineage: 1, number: 4, to: e.Sequencer})
+	s.signed.cast(vote{1, 4, e.Sequencer, e.Hash})
+	f.Add([]byte{})
+	f.Add(s.record().Value)
+	o := &Owners{verify: verify, clock: still{}}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		s, err := o.loadSeat(seatKey(key), b)
+		if err != nil {
+			return
+		}
+		again, err := o.loadSeat(seatKey(key), s.record().Value)
+		if err != nil || !reflect.DeepEqual(again, s) {
+			t.Errorf("%+v became %+v, %v", s, again, err)
+		}
+	})
+}
+
+type still struct{}
+
+func (still) Now() time.Time { return began }
+
+// A padded is an envelope with more in it than one needs, to be passed on by
+// others.
+func padded(raw []byte, n int) []byte {
+	return append(slices.Clone(raw), slices.Concat([]byte{0xfa, 0x3e, byte(n&0x7f | 0x80), byte(n >> 7)}, make([]byte, n))...) // field 1007
+}
+
+// Whatever others have made of what a node keeps, it fits into the frames that pass
+// it on.
+func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
+	e := &Epoch{
+		Key: overlay.ID{1}, URL: "http://a.example/" + strings.Repeat("x", maxURL-17), Lineage: ^uint64(0), Number: maxNumber, Time: began,
+		After: Position{^uint64(0), ^uint32(0), ^uint64(0)}, AfterHash: HashOf(nil), Prior: HashOf(nil),
+	}
+	for i := range maxOwners {
+		e.Owners = append(e.Owners, signer(byte(i)).PeerID())
+	}
+	for range maxBeside {
+		e.Beside = append(e.Beside, HashOf(nil))
+	}
+	e.Sequencer = e.Owners[0]
+	if e.state(); len(e.statement) > maxStatement {
+		t.Fatalf("an honest statement of %d bytes is refused", len(e.statement))
+	}
+	e.statement = padded(e.statement, maxStatement-len(e.statement)-4)
+	e.Hash = HashOf(e.statement)
+	for i := range maxSignatures {
+		raw := signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw
+		if len(raw) > maxSignature {
+			t.Fatalf("an honest signature of %d bytes is refused", len(raw))
+		}
+		if _, ok := e.sign(verify, padded(raw, maxSignature-len(raw)-4)); !ok {
+			t.Fatal("a signature was refused")
+		}
+	}
+	if _, err := (&Owners{verify: verify}).readEpoch(e.Bytes()); err != nil {
+		t.Fatal(err)
+	}
+	key, hash := e.Key[:], HashOf(nil)
+	kept := &ownerpb.Kept{Entry: make([]byte, maxEnvelope), Body: make([]byte, maxInline)}
+	page := []*ownerpb.Kept{}
+	for range maxPage {
+		page = append(page, &ownerpb.Kept{Entry: make([]byte, pageBytes/maxPage-16), Lost: true})
+	}
+	open := []*ownerpb.Epoch{}
+	for range maxBeside + 1 { // more stay open beside none (opened)
+		open = append(open, e.wire())
+	}
+	states := []*ownerpb.State{}
+	for range maxList {
+		states = append(states, &ownerpb.State{Key: key, Lineage: 1, Number: ^uint32(0), Head: 1, Version: 1})
+	}
+	note := make([]byte, MaxNote)
+	for what, m := range map[string]*ownerpb.Message{
+		"one entry":  {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Anew: true, More: true, Epoch: e.wire(), Entries: []*ownerpb.Kept{kept}, Note: note, Version: 1}}},
+		"a page":     {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Anew: true, More: true, Epoch: e.wire(), Entries: page, Note: note, Version: 1}}},
+		"a hold":     {Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: kept.Entry, Body: kept.Body}}},
+		"a promise":  {Body: &ownerpb.Message_Sealed{Sealed: &ownerpb.Sealed{Key: key, Lineage: 1, Number: ^uint32(0), Refused: 1, Epoch: e.wire(), Open: open, Head: kept.Entry}}},
+		"an install": {Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire(), Note: note, Version: 1, Merged: hash[:]}}},
+		"a list":     {Body: &ownerpb.Message_List{List: &ownerpb.List{States: states, Last: true, Nonce: 1}}},
+		"a part":     {Body: &ownerpb.Message_Part{Part: &ownerpb.Part{Key: key, Hash: hash[:], Offset: MaxBody, Bytes: kept.Body}}},
+		"a merge":    {Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{Epoch: e.wire(), Head: kept.Entry}}},
+	} {
+		if n := proto.Size(m); n > wire.MaxMessage {
+			t.Errorf("%s of %d bytes", what, n)
+		}
+		if _, err := parse(encode(m)); err != nil {
+			t.Errorf("%s is refused: %v", what, err)
+		}
+	}
+}

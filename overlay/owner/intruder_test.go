@@ -1,0 +1,555 @@
+package owner_test
+
+import (
+	"crypto/ed25519"
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/overlaypb"
+	"tidings/overlay/owner"
+	"tidings/overlay/owner/ownerpb"
+	"tidings/sim"
+)
+
+// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
+// is told every choice is the first.
+type story []byte
+
+func (s *story) choose(n int) int {
+	if len(*s) == 0 {
+		return 0
+	}
+	b := (*s)[0]
+	*s = (*s)[1:]
+	return int(b) % n
+}
+
+func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
+
+// number is mostly one that somebody did not think of.
+func (s *story) number() uint64 {
+	return pick[uint64](s, 1, 0, 2, 3, 64, 512, 1<<16, 1<<20, 1<<31, math.MaxUint32-1, math.MaxUint32, math.MaxUint64)
+}
+
+// An intruder says what it likes to the members of a small world in which feeds
+// are read: as a stranger, or as a member who owns all keys and leads none.
+type intruder struct {
+	*sim.Swarm
+	t      *testing.T
+	hash   wire.Hash
+	feeds  []string
+	liar   *sim.Peer // nil: a stranger
+	signer *wire.Signer
+	from   env.PeerID
+	heard  uint64 // guesses at nonces
+}
+
+const intruded, intrudedFeeds = 5, 3
+
+func intrude(t *testing.T, stranger bool) *intruder {
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
+	in := &intruder{t: t, hash: wire.HashOf(network.Descriptor())}
+	in.Swarm = sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 9, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
+	in.Grow(intruded, 100*time.Millisecond)
+	in.World.Run(20 * time.Second)
+	for i := range intrudedFeeds {
+		url := fmt.Sprintf("http://feed%d.example/", i)
+		in.feeds = append(in.feeds, url)
+		in.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Format: script.Format(i), Every: time.Minute, Limit: 10}))
+		for j, p := range in.Peers() {
+			if (i+j)%2 == 0 {
+				p.Read(url)
+			}
+		}
+	}
+	in.World.Run(2 * time.Minute)
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	if !stranger {
+		for _, p := range in.Peers() {
+			if p.Layers().Owners.Stats().Led == 0 {
+				in.liar, key = p, p.Key()
+			}
+		}
+		if in.liar == nil {
+			t.Fatal("everybody leads something")
+		}
+	}
+	in.signer = wire.NewSigner(key, in.hash)
+	in.from = in.signer.PeerID()
+	return in
+}
+
+// target is the member that is lied to.
+func (in *intruder) target() *sim.Peer {
+	if in.Peers()[1] == in.liar {
+		return in.Peers()[2]
+	}
+	return in.Peers()[1]
+}
+
+// say says a message to the target, as one that is sent or routed.
+func (in *intruder) say(m *ownerpb.Message, routed bool) {
+	body, err := proto.Marshal(m)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	p := in.target()
+	p.Do(func() {
+		if routed {
+			key := in.Key(in.feeds[0])
+			if w := m.GetWant(); w != nil {
+				key = in.Key(w.Url)
+			} else if w := m.GetWhere(); len(w.GetKey()) == len(key) {
+				key = overlay.ID(w.Key)
+			}
+			p.Layers().Owners.Deliver(&overlay.Message{Key: key, Payload: body})
+			return
+		}
+		before := p.Layers().Owners.Stats().Garbage
+		err := p.Layers().Owners.Receive(in.from, body)
+		if counted := p.Layers().Owners.Stats().Garbage - before; (err != nil) != (counted == 1) {
+			in.t.Errorf("%v: %v, counted %d", m, err, counted)
+		}
+	})
+	in.World.Run(50 * time.Millisecond)
+}
+
+// endures checks that when the intruder is gone readers have all that came, and
+// that nobody remembers more than he needs.
+func (in *intruder) endures() {
+	in.t.Helper()
+	if in.liar != nil {
+		in.liar.Kill(true)
+	}
+	in.World.Run(16 * time.Minute)
+	in.CheckReaders()
+	for _, v := range in.Wrong() {
+		in.t.Error(v)
+	}
+	for _, p := range in.Peers() {
+		if !p.Up() {
+			continue
+		}
+		if st := p.Layers().Owners.Stats(); st.Seats > intrudedFeeds+2 {
+			in.t.Errorf("host %d has more on its mind than it should: %+v", p.Index(), st)
+		}
+	}
+}
+
+func (in *intruder) aURL(s *story) string {
+	return pick(s, in.feeds[0], in.feeds[1], in.feeds[2], "http://other.example/")
+}
+
+// aKey is mostly that of a feed.
+func (in *intruder) aKey(s *story) []byte {
+	if s.choose(6) == 5 {
+		return make([]byte, pick(s, 32, 0, 31, 33))
+	}
+	id := in.Key(in.aURL(s))
+	return id[:]
+}
+
+func (in *intruder) view(s *story) owner.View {
+	v, ok := in.target().Layers().Owners.View(in.Key(in.feeds[s.choose(intrudedFeeds)]))
+	if !ok || v.Epoch == nil {
+		v, _ = in.target().Layers().Owners.View(in.Key(in.feeds[0]))
+	}
+	return v
+}
+
+func (in *intruder) sybil(n int) *wire.Signer {
+	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{byte(n + 1)}, ed25519.SeedSize)), in.hash)
+}
+
+// aStatement is the epoch in force, or one that goes on from it as the intruder
+// likes it.
+func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
+	v := in.view(s)
+	m, st := new(ownerpb.Epoch), new(ownerpb.EpochStatement)
+	if v.Epoch == nil || proto.Unmarshal(v.Epoch.Bytes(), m) != nil || proto.Unmarshal(m.Statement, st) != nil {
+		return st
+	}
+	for range s.choose(4) {
+		switch s.choose(10) {
+		case 0:
+			st.Number++
+		case 1:
+			st.Number = uint32(s.number())
+		case 2:
+			st.Lineage = pick(s, st.Lineage-1, st.Lineage+1, 0, math.MaxUint64)
+		case 3:
+			st.Sequencer = in.signer.Public()
+		case 4:
+			st.Owners = append(st.Owners[:len(st.Owners)/2:len(st.Owners)/2], in.signer.Public())
+		case 5:
+			st.Prior = v.Epoch.Hash[:]
+		case 6:
+			st.Beside = append(st.Beside, v.Epoch.Hash[:])
+		case 7:
+			st.After, st.AfterHash = nil, nil
+		case 8:
+			st.TimeMs = s.number()
+		case 9:
+			if log := in.target().Layers().Owners.Log(in.Key(v.URL)); len(log) > 0 {
+				e := log[len(log)-1]
+				st.After, st.AfterHash = &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch, Seq: e.At.Seq}, e.Hash[:]
+			}
+		}
+	}
+	return st
+}
+
+func (in *intruder) encoded(m proto.Message) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	return b
+}
+
+// anEpoch is the one in force, or one that the intruder has signed, as itself and
+// as some that nobody knows. It has the signatures of no quorum.
+func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
+	switch s.choose(6) {
+	case 0, 1:
+		e := new(ownerpb.Epoch)
+		if v := in.view(s); v.Epoch != nil && proto.Unmarshal(v.Epoch.Bytes(), e) != nil {
+			in.t.Fatal("an epoch that cannot be read")
+		}
+		if s.choose(3) == 1 && len(e.Signatures) > 0 {
+			e.Signatures = e.Signatures[:s.choose(len(e.Signatures))]
+		}
+		return e
+	case 2:
+		return nil
+	case 3:
+		return &ownerpb.Epoch{Statement: make([]byte, pick(s, 1, 0, 3<<10, 3<<10+1)), Signatures: make([][]byte, pick(s, 0, 1, 32, 33))}
+	}
+	st := in.aStatement(s)
+	if len(st.Owners) < 3 {
+		return nil // two of which one lies are no quorum to speak of
+	}
+	e := &ownerpb.Epoch{Statement: in.encoded(st)}
+	hash := owner.HashOf(e.Statement)
+	e.Signatures = append(e.Signatures, in.signer.Sign(wire.DomainEpoch, hash[:]).Raw)
+	for i := range s.choose(8) {
+		e.Signatures = append(e.Signatures, in.sybil(i).Sign(wire.DomainEpoch, hash[:]).Raw)
+	}
+	return e
+}
+
+// anEntry is one that the target has, or one of the intruder's.
+func (in *intruder) anEntry(s *story) (raw, body []byte) {
+	key := in.Key(in.feeds[s.choose(intrudedFeeds)])
+	log := in.target().Layers().Owners.Log(key)
+	if len(log) == 0 || s.choose(8) == 7 {
+		return make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1)), make([]byte, pick(s, 0, 1, 48<<10, 48<<10+1))
+	}
+	e := log[len(log)-1-s.choose(min(len(log), 3))]
+	if s.choose(2) == 0 {
+		return e.Raw, nil
+	}
+	body = []byte("a body")
+	hash := owner.HashOf(body)
+	st := &ownerpb.EntryStatement{
+		Key: key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()) + s.number(), Body: hash[:], Set: hash[:],
+		Position: &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch, Seq: e.At.Seq + 1}, Size: uint32(len(body)), Items: 1,
+	}
+	switch s.choose(6) {
+	case 1:
+		st.Position.Epoch++
+	case 2:
+		st.Position.Lineage--
+	case 3:
+		st.Position.Seq = s.number()
+	case 4:
+		st.Size = uint32(s.number())
+	case 5:
+		st.Prev = nil
+	}
+	return in.signer.Sign(wire.DomainEntry, in.encoded(st)).Raw, body
+}
+
+// aNonce is one that a member may have used.
+func (in *intruder) aNonce(s *story) uint64 {
+	if s.choose(3) == 2 {
+		return s.number()
+	}
+	in.heard++
+	return in.target().Layers().Owners.Stats().Control/4 + in.heard%64
+}
+
+func (in *intruder) aRecord(s *story) []byte {
+	leaf := in.target().Layers().Overlay.Leaf()
+	switch s.choose(4) {
+	case 0:
+		return leaf.Members()[s.choose(leaf.Len())].Raw
+	case 1, 2:
+		payload := in.encoded(&overlaypb.Record{Member: s.choose(2) == 0, IssuedMs: uint64(in.Now().UnixMilli())})
+		return in.signer.Sign(wire.DomainRecord, payload).Raw
+	}
+	return make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))
+}
+
+// A kind makes up a message of one kind.
+type kind func(in *intruder, s *story) *ownerpb.Message
+
+var kinds = []kind{
+	aWant, aWhere, aFound, aSeal, aSealed, aSign, aSigned, anInstall, aHold, aHeld, aNote,
+	aBeat, aBeatAck, aList, aReport, aRetire, aMerge, aPull, anEntries, aPiece, aPart,
+}
+
+// tell tells a member a story.
+func tell(t *testing.T, b []byte, kinds ...kind) {
+	s := story(b)
+	in := intrude(t, s.choose(2) == 1)
+	for range 1 + s.choose(6) {
+		m := kinds[s.choose(len(kinds))](in, &s)
+		routed := s.choose(4) == 3
+		if m.GetWant() != nil || m.GetWhere() != nil {
+			routed = !routed
+		}
+		for range pick(&s, 1, 2, 20) {
+			in.say(m, routed)
+		}
+	}
+	in.endures()
+}
+
+var storiesFlag = flag.Int("stories", 1, "how many stories the members of a small world are told of each kind")
+
+// Members endure messages of every kind with the strangest of contents, each kind
+// alone and all together: readers miss nothing when the intruder is gone.
+func TestOwnersEndureAnyStory(t *testing.T) {
+	for i := range *storiesFlag {
+		b := make([]byte, 400)
+		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+		_, _ = dice.Read(b)
+		for j, k := range append(slices.Clone(kinds), nil) {
+			these := kinds
+			if k != nil {
+				these = []kind{k}
+			}
+			if tell(t, b, these...); t.Failed() {
+				t.Fatalf("story %d of kind %d", i, j)
+			}
+		}
+	}
+}
+
+func fuzz(f *testing.F, k kind) {
+	f.Add([]byte{})
+	f.Add([]byte("\x02\x05\x00\x01the quick brown fox jumps over the lazy dog and says so to everybody"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) <= 4<<10 {
+			tell(t, b, k)
+		}
+	})
+}
+
+func FuzzWant(f *testing.F) { fuzz(f, aWant) }
+
+func aWant(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: in.aURL(s)}}}
+}
+
+func FuzzWhere(f *testing.F) { fuzz(f, aWhere) }
+
+func aWhere(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: in.aKey(s), Record: in.aRecord(s)}}}
+}
+
+func FuzzFound(f *testing.F) { fuzz(f, aFound) }
+
+func aFound(in *intruder, s *story) *ownerpb.Message {
+	m := &ownerpb.Found{Key: in.aKey(s)}
+	for range pick(s, 1, 0, 3, 16, 17) {
+		m.Records = append(m.Records, in.aRecord(s))
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_Found{Found: m}}
+}
+
+func FuzzSeal(f *testing.F) { fuzz(f, aSeal) }
+
+func aSeal(in *intruder, s *story) *ownerpb.Message {
+	st := in.aStatement(s)
+	return &ownerpb.Message{Body: &ownerpb.Message_Seal{Seal: &ownerpb.Seal{
+		Key: in.aKey(s), Lineage: st.Lineage, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
+	}}}
+}
+
+func FuzzSealed(f *testing.F) { fuzz(f, aSealed) }
+
+func aSealed(in *intruder, s *story) *ownerpb.Message {
+	st := in.aStatement(s)
+	m := &ownerpb.Sealed{
+		Key: in.aKey(s), Lineage: st.Lineage, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
+		Refused: uint32(pick(s, 0, s.number())), Epoch: in.anEpoch(s),
+	}
+	for range pick(s, 0, 1, 3, 8, 9) {
+		m.Open = append(m.Open, in.anEpoch(s))
+	}
+	m.Open = slices.DeleteFunc(m.Open, func(e *ownerpb.Epoch) bool { return e == nil })
+	m.Head, _ = in.anEntry(s)
+	return &ownerpb.Message{Body: &ownerpb.Message_Sealed{Sealed: m}}
+}
+
+func FuzzSign(f *testing.F) { fuzz(f, aSign) }
+
+func aSign(in *intruder, s *story) *ownerpb.Message {
+	b := in.encoded(in.aStatement(s))
+	if s.choose(8) == 7 {
+		b = make([]byte, pick(s, 0, 1, 3<<10, 3<<10+1))
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b, Jump: s.choose(2) == 1}}}
+}
+
+func FuzzSigned(f *testing.F) { fuzz(f, aSigned) }
+
+func aSigned(in *intruder, s *story) *ownerpb.Message {
+	hash := owner.HashOf(in.encoded(in.aStatement(s)))
+	raw := in.signer.Sign(wire.DomainEpoch, hash[:]).Raw
+	if s.choose(4) == 3 {
+		raw = make([]byte, pick(s, 0, 1, 160, 161))
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_Signed{Signed: &ownerpb.Signed{Key: in.aKey(s), Signature: raw}}}
+}
+
+func FuzzInstall(f *testing.F) { fuzz(f, anInstall) }
+
+func anInstall(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{
+		Epoch: in.anEpoch(s), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(), Merged: make([]byte, pick(s, 0, 32, 33)),
+	}}}
+}
+
+func FuzzHold(f *testing.F) { fuzz(f, aHold) }
+
+func aHold(in *intruder, s *story) *ownerpb.Message {
+	entry, body := in.anEntry(s)
+	return &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: entry, Body: body}}}
+}
+
+func FuzzHeld(f *testing.F) { fuzz(f, aHeld) }
+
+func aHeld(in *intruder, s *story) *ownerpb.Message {
+	hash := make([]byte, pick(s, 32, 0, 33))
+	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
+		hash = log[len(log)-1].Hash[:]
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_Held{Held: &ownerpb.Held{Key: in.aKey(s), Hash: hash}}}
+}
+
+func FuzzNote(f *testing.F) { fuzz(f, aNote) }
+
+func aNote(in *intruder, s *story) *ownerpb.Message {
+	st := in.aStatement(s)
+	return &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
+		Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number, Version: s.number(), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)),
+	}}}
+}
+
+func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
+
+func aBeat(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: in.aNonce(s), Count: uint32(s.number()), Digest: s.number()}}}
+}
+
+func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
+
+func aBeatAck(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_BeatAck{BeatAck: &ownerpb.BeatAck{Nonce: in.aNonce(s), Match: s.choose(2) == 1}}}
+}
+
+func FuzzList(f *testing.F) { fuzz(f, aList) }
+
+// aList comes after a Beat that did not match, else nobody listens.
+func aList(in *intruder, s *story) *ownerpb.Message {
+	in.say(&ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: 1, Count: 99}}}, false)
+	m := &ownerpb.List{Last: s.choose(2) == 0, Nonce: in.aNonce(s)}
+	for range pick(s, 1, 0, 3, 512, 513) {
+		st := in.aStatement(s)
+		m.States = append(m.States, &ownerpb.State{Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number, Head: s.number(), Version: s.number()})
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_List{List: m}}
+}
+
+func FuzzReport(f *testing.F) { fuzz(f, aReport) }
+
+func aReport(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Report{Report: &ownerpb.Report{Key: in.aKey(s), Weight: uint32(s.number())}}}
+}
+
+func FuzzRetire(f *testing.F) { fuzz(f, aRetire) }
+
+func aRetire(in *intruder, s *story) *ownerpb.Message {
+	st := in.aStatement(s)
+	return &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number}}}
+}
+
+func FuzzMerge(f *testing.F) { fuzz(f, aMerge) }
+
+func aMerge(in *intruder, s *story) *ownerpb.Message {
+	m := &ownerpb.Merge{Epoch: in.anEpoch(s)}
+	m.Head, _ = in.anEntry(s)
+	return &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}}
+}
+
+func FuzzPull(f *testing.F) { fuzz(f, aPull) }
+
+func aPull(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
+		Key: in.aKey(s), Have: make([]byte, pick(s, 0, 32, 33)), Nonce: s.number(), Bare: s.choose(2) == 1,
+	}}}
+}
+
+func FuzzEntries(f *testing.F) { fuzz(f, anEntries) }
+
+// anEntries comes after something that made the target pull, if the intruder owns
+// the key.
+func anEntries(in *intruder, s *story) *ownerpb.Message {
+	if s.choose(2) == 0 {
+		entry, _ := in.anEntry(s)
+		in.say(&ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: entry}}}, false)
+	}
+	m := &ownerpb.Entries{
+		Key: in.aKey(s), Nonce: in.aNonce(s), Anew: s.choose(2) == 1, More: s.choose(3) == 1, Epoch: in.anEpoch(s),
+		Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(),
+	}
+	for range pick(s, 1, 0, 2, 101, 102) {
+		entry, body := in.anEntry(s)
+		m.Entries = append(m.Entries, &ownerpb.Kept{Entry: entry, Body: body, Lost: s.choose(4) == 3})
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: m}}
+}
+
+func FuzzPiece(f *testing.F) { fuzz(f, aPiece) }
+
+func aPiece(in *intruder, s *story) *ownerpb.Message {
+	m := &ownerpb.Piece{Key: in.aKey(s), Hash: make([]byte, pick(s, 32, 0, 33)), Offset: uint32(s.number())}
+	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
+		m.Hash = log[0].Hash[:]
+	}
+	return &ownerpb.Message{Body: &ownerpb.Message_Piece{Piece: m}}
+}
+
+func FuzzPart(f *testing.F) { fuzz(f, aPart) }
+
+func aPart(in *intruder, s *story) *ownerpb.Message {
+	hash := owner.HashOf(nil)
+	return &ownerpb.Message{Body: &ownerpb.Message_Part{Part: &ownerpb.Part{
+		Key: in.aKey(s), Hash: hash[:pick(s, 32, 0, 31)], Offset: uint32(s.number()), Bytes: make([]byte, pick(s, 0, 1, 48<<10, 48<<10+1)),
+	}}}
+}
