@@ -28,7 +28,7 @@
 // # How to use it
 //
 // A FeedTree is an object for one goroutine, driven by Deliver (what scribe
-// brings), Receive and Run. Subscribe and Read serve readers; Append and Publish
+// brings), Receive and Run. Subscribe and Read serve readers; Append and Held
 // serve the sequencer. The wire specification is feedtreepb/feedtree.proto.
 //
 // The package leaves to corona when origins are polled, to overlay/owner who may

@@ -33,8 +33,8 @@ func (w *window) shows(it *feed.Item) bool {
 	return ok && h == it.Hash
 }
 
-// maxGhosts bounds what is remembered of items that left the log. Beyond, the
-// oldest of them might be shown twice should they come back.
+// maxGhosts bounds what is remembered of items that left the log. Those beyond may
+// be shown twice, should they come back.
 const maxGhosts = 2000
 
 func (w *window) ghost(id feed.ID, h feed.Hash) {
@@ -157,7 +157,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	}
 }
 
-// settle drops ghosts that the log has again.
+// settle lets items that were fetched give way to those of the log.
 func (w *window) settle() {
 	if len(w.ghosts) == 0 {
 		return

@@ -53,6 +53,12 @@ func (o *Owners) beat(now time.Time) {
 		}
 		o.report(s, now)
 	}
+	for p := range o.beats {
+		if !o.alive(p) {
+			delete(o.beats, p)
+			delete(o.lists, p)
+		}
+	}
 	for _, p := range sortedPeers(shared) {
 		count, digest := digestOf(shared[p])
 		o.nonce++
@@ -184,6 +190,9 @@ func (o *Owners) led(by env.PeerID) (of []*seat) {
 
 // onBeat compares.
 func (o *Owners) onBeat(from env.PeerID, m *ownerpb.Beat) {
+	if !o.alive(from) {
+		return // who leads a key that is owned here is in the leaf
+	}
 	count, digest := digestOf(o.led(from))
 	match := count == m.Count && digest == m.Digest
 	if match {
@@ -224,6 +233,9 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.List) {
 	}
 	for _, st := range m.States {
 		key := overlay.ID(st.Key)
+		if len(listed) >= maxSeats {
+			return
+		}
 		listed[key] = true
 		s := o.seats[key]
 		if s == nil {

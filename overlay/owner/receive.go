@@ -38,7 +38,7 @@ func (o *Owners) id(peer env.PeerID) overlay.ID {
 	return overlay.NodeID(o.node.Network(), peer)
 }
 
-// sender calls do for a message to a seat that must exist.
+// at is the seat of a key, nil if there is none.
 func (o *Owners) at(key []byte) *seat { return o.seats[overlay.ID(key)] }
 
 // Receive takes one message of owner's from a peer.
