@@ -40,13 +40,14 @@ func TestFrameRoundTrip(t *testing.T) {
 // The layers are the fields of the specification's Frame.
 func TestFrameIsTheOneSpecified(t *testing.T) {
 	fields := (&wirepb.Frame{}).ProtoReflect().Descriptor().Fields()
-	for name, layer := range map[string]Layer{"overlay": Overlay, "scribe": Scribe} {
+	layers := map[string]Layer{"overlay": Overlay, "scribe": Scribe, "owner": Owner, "feed": Feed}
+	for name, layer := range layers {
 		if f := fields.ByNumber(protowire.Number(layer)); f == nil || string(f.Name()) != name {
 			t.Errorf("layer %d is not %s", layer, name)
 		}
 	}
-	if fields.Len() != 2 {
-		t.Errorf("%d fields, 2 layers", fields.Len())
+	if fields.Len() != len(layers) {
+		t.Errorf("%d fields, %d layers", fields.Len(), len(layers))
 	}
 }
 
