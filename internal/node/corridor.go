@@ -73,8 +73,6 @@ func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, bo
 
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
-func (n *ownerSide) Noted(overlay.ID, []byte) {} // read when this node takes the lead
-
 func (n *ownerSide) Weight(key overlay.ID) (int, bool) { return n.Scribe.Weight(key) }
 
 func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Below(key) }

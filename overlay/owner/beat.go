@@ -29,8 +29,10 @@ func (o *Owners) beat(now time.Time) {
 	for _, s := range o.sorted() {
 		switch {
 		case s.epoch == nil:
-			if o.idle(s) && len(s.open) == 0 && now.Sub(s.heard) > leaveTime {
-				o.forget(s) // somebody spoke of it, and nothing came of that
+			// Somebody spoke of it, and nothing came of that; or what was signed here
+			// is in force, then its sequencer's next beat says so.
+			if quiet := now.Sub(s.heard); o.idle(s) && (quiet > leaveTime && len(s.open) == 0 || quiet > o.cfg.Lease) {
+				o.forget(s)
 			}
 			continue
 		case s.lead != nil && o.unread(s, now):
@@ -178,9 +180,9 @@ func (s *seat) digest() uint64 {
 
 func idHead(id overlay.ID) uint64 { return Hash(id).short() }
 
-// led are the keys a peer leads, as this node knows, by key.
+// led are the keys that are owned here and a peer leads, in any order.
 func (o *Owners) led(by env.PeerID) (of []*seat) {
-	for _, s := range o.sorted() {
+	for _, s := range o.seats {
 		if s.epoch != nil && s.epoch.Sequencer == by && o.owns(s) {
 			of = append(of, s)
 		}
@@ -257,7 +259,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.List) {
 		return
 	}
 	delete(o.lists, from)
-	for _, s := range o.led(from) {
+	for _, s := range byKey(o.led(from)) {
 		if !listed[s.key] {
 			o.startPull(s, o.peer(from), nil) // it says who leads, if it does not
 		}

@@ -42,15 +42,21 @@ type bid struct {
 	locked bool   // signed here, durably
 }
 
-// onWant founds a key's log if there is none.
-func (o *Owners) onWant(key overlay.ID, url string) {
+// onWant founds a key's log if there is none. keeper, if not nil, keeps one that
+// may be gone on with.
+func (o *Owners) onWant(key overlay.ID, url string, keeper *overlay.Contact) {
 	if s := o.seats[key]; s != nil && s.epoch != nil && (o.owns(s) || s.epoch.certifiedBy(s.epoch.Owners) && !o.lost(s)) {
 		return
 	}
 	if o.seats[key] == nil && len(o.seats) >= maxSeats {
 		return
 	}
-	o.bidIn(o.seat(key, url), 0)
+	s := o.seat(key, url)
+	if s.epoch == nil && s.bid == nil && keeper != nil {
+		o.startPull(s, keeper.Peer, func(bool) { o.bidIn(s, 0) })
+		return
+	}
+	o.bidIn(s, 0)
 }
 
 // bidIn plans an attempt, unless one is planned for earlier.

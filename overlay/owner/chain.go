@@ -6,10 +6,14 @@ import (
 )
 
 // What owners and followers keep of a log: all of the last week, and at least the
-// entries that brought the last 200 items.
+// entries that brought the last KeepItems items; but never more than about
+// maxKeptItems items or maxKeptBytes of bodies, so that a feed that makes up items
+// costs those who keep it no more than that.
 const (
-	keepAge   = 7 * 24 * time.Hour
-	keepItems = 200
+	keepAge      = 7 * 24 * time.Hour
+	KeepItems    = 200
+	maxKeptItems = 10_000
+	maxKeptBytes = 48 << 20
 )
 
 // A chain is what a node keeps of a log, the oldest entry first. Each names the
@@ -46,16 +50,23 @@ func (c chain) find(h Hash) int {
 // kept returns the place of the first entry that is still kept. It depends on
 // nothing but the chain, so that all who keep a log keep the same of it.
 func (c chain) kept() int {
-	head := c.head()
-	if head == nil {
+	if len(c) == 0 {
 		return 0
 	}
-	items := 0
+	return c.keptAt(c.head().Time, 0)
+}
+
+// keptAt returns the place of the first entry that is kept when, at a time, entries
+// with some items are added.
+func (c chain) keptAt(t time.Time, items int) int {
+	size := 0
 	for i, e := range slices.Backward(c) {
-		if items >= keepItems && head.Time.Sub(e.Time) > keepAge {
+		enough := items >= KeepItems && t.Sub(e.Time) > keepAge
+		if enough || items >= maxKeptItems || size >= maxKeptBytes {
 			return i + 1
 		}
 		items += e.Items
+		size += e.Size
 	}
 	return 0
 }

@@ -511,7 +511,7 @@ func FuzzPull(f *testing.F) { fuzz(f, aPull) }
 
 func aPull(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
-		Key: in.aKey(s), Have: make([]byte, pick(s, 0, 32, 33)), Nonce: s.number(), Bare: s.choose(2) == 1,
+		Key: in.aKey(s), Have: make([]byte, pick(s, 0, 32, 33)), Nonce: s.number(),
 	}}}
 }
 

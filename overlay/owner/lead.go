@@ -86,6 +86,21 @@ func (o *Owners) Room(key overlay.ID) int {
 	return maxQueue - len(s.lead.queue)
 }
 
+// Staying returns the number of the first entry of a log that would still be kept
+// if entries with some items were added now; 0 if all would be. What only the
+// entries before it hold is about to leave the log.
+func (o *Owners) Staying(key overlay.ID, items int) uint64 {
+	s := o.seats[key]
+	if s == nil || len(s.log) == 0 {
+		return 0
+	}
+	i := s.log.keptAt(o.clock.Now(), items)
+	if i == len(s.log) {
+		return s.log.head().At.Seq + 1
+	}
+	return s.log[i].At.Seq
+}
+
 // advance makes the next entry, if none is under way and the epoch is not sealed.
 func (o *Owners) advance(s *seat) {
 	l := s.lead

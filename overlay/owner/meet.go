@@ -23,10 +23,10 @@ type merge struct {
 
 // mayFollow says whether a node may leave the lineage it knows for another one: a
 // certified one that goes on where both are alive, or one that lives where its
-// own does not; or one that its own sequencer has joined.
+// own does not, as far as is known here; or one that its own sequencer has joined.
 func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 	return e.certifiedBy(e.Owners) && o.dense(e) && s.lead == nil &&
-		(e.Lineage < s.epoch.Lineage && !o.owns(s) || o.silent(s) || from == s.epoch.Sequencer)
+		(!o.owns(s) && (e.Lineage < s.epoch.Lineage || o.lost(s)) || o.silent(s) || from == s.epoch.Sequencer)
 }
 
 // meet deals with the news that another lineage of a key is alive. If told, merged
@@ -64,7 +64,7 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 		}
 	case s.lead != nil:
 		o.rendezvous(s)
-	case from == s.epoch.Sequencer, o.silent(s), !o.owns(s) && wins:
+	case from == s.epoch.Sequencer, o.silent(s), !o.owns(s) && (wins || o.lost(s)):
 		o.join(s, e, from)
 	case !s.meeting:
 		o.rest(s)

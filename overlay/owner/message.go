@@ -37,7 +37,7 @@ func parse(body []byte) (*ownerpb.Message, error) {
 func breaks(m *ownerpb.Message) string {
 	switch b := m.Body.(type) {
 	case *ownerpb.Message_Want:
-		return unless(len(b.Want.Url) > 0 && len(b.Want.Url) <= maxURL, "want")
+		return unless(len(b.Want.Url) > 0 && len(b.Want.Url) <= maxURL && len(b.Want.Record) <= maxRecord, "want")
 	case *ownerpb.Message_Where:
 		return unless(isKey(b.Where.Key) && isSmall(b.Where.Record, maxRecord), "where")
 	case *ownerpb.Message_Found:

@@ -48,5 +48,4 @@ func (o *Owners) takeNote(s *seat, note []byte, version uint64, from env.PeerID)
 	}
 	s.note, s.version = note, version
 	o.save(s, nil)
-	o.app.Noted(s.key, note)
 }

@@ -36,9 +36,6 @@ type Application interface {
 	// appended.
 	Absorbing(key overlay.ID) bool
 
-	// Noted tells that the replicated record of a key is another one.
-	Noted(key overlay.ID, note []byte)
-
 	// Weight returns the clients of a key's tree as its root counts them; ok is
 	// false where this node is not the root.
 	Weight(key overlay.ID) (weight int, ok bool)
@@ -113,6 +110,7 @@ type Owners struct {
 	beats    map[env.PeerID]time.Time // sequencers by their last beat that matched
 	lists    map[env.PeerID]map[overlay.ID]bool
 	nonce    uint64
+	pulling  int // bytes that the pulls under way have brought, or are about to
 	asking   map[overlay.ID]*asking
 	started  bool
 }
@@ -243,14 +241,23 @@ func (o *Owners) sorted() []*seat {
 	for _, s := range o.seats {
 		of = append(of, s)
 	}
+	return byKey(of)
+}
+
+func byKey(of []*seat) []*seat {
 	slices.SortFunc(of, func(a, b *seat) int { return bytes.Compare(a.key[:], b.key[:]) })
 	return of
 }
 
-// Want makes the key of a URL owned, if it is not yet. done is called when the
-// root has heard of it, or with false when it could not be reached.
+// Want makes the key of a URL owned, if it is not yet. If this node keeps a log of
+// the key whose owners have all gone, the new ones go on with that. done is called
+// when the root has heard of it, or with false when it could not be reached.
 func (o *Owners) Want(key overlay.ID, url string, done func(ok bool)) {
-	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: url}}}),
+	want := &ownerpb.Want{Url: url}
+	if s := o.seats[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
+		want.Record = o.node.Self().Raw
+	}
+	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_Want{Want: want}}),
 		func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 

@@ -1,9 +1,11 @@
 package owner_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/sim"
 )
 
@@ -65,6 +67,49 @@ func TestCrashesLoseNothing(t *testing.T) {
 		w.settled()
 		t.Logf("seed %d: %d held of %d", seed, len(w.done), len(w.made))
 	})
+}
+
+// All owners of a key die at once and for good. Who follows it has the log still,
+// and the new owners go on with that.
+func TestAFollowersLogOutlivesItsOwners(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
+	w.grow(16)
+	w.Run(10 * time.Second)
+	w.want(1)
+	w.Run(time.Second)
+	w.write(10*time.Second, time.Second, 100)
+	url := w.urls[0]
+	key := w.key(url)
+	owners := w.nearest(key)
+	var follower *member
+	for _, m := range w.members {
+		if !slices.Contains(owners, m) {
+			follower = m
+		}
+	}
+	follower.Do(func() {
+		follower.owners.Follow(key, url)
+		follower.owners.Pull(env.Peer{ID: owners[0].ID()}, key, func(bool) {})
+	})
+	w.Run(5 * time.Second)
+	before := follower.owners.Log(key)
+	if len(before) < 9 {
+		t.Fatalf("the follower has %d entries", len(before))
+	}
+	for _, m := range owners {
+		m.Crash(true)
+	}
+	w.Run(2 * time.Minute)
+	follower.Do(func() { follower.owners.Want(key, url, func(bool) {}) })
+	w.Run(20 * time.Second)
+	w.write(10*time.Second, time.Second, 100)
+	w.Run(time.Minute)
+	w.settled()
+	for _, m := range w.nearest(key) {
+		if !m.owners.Has(key, before[0].Hash) {
+			t.Errorf("member %d has begun anew", m.Index())
+		}
+	}
 }
 
 // Parted for longer than a lease, both halves go on; when they meet, the log of

@@ -20,8 +20,11 @@ const (
 	// maxPage bounds the entries of one answer; their bodies fill what is left
 	// of a frame.
 	maxPage = 100
-	// maxPulled bounds what one Pull may bring, in bytes: a week of a busy feed.
-	maxPulled = 64 << 20
+	// maxPulled bounds what one Pull may bring, in bytes: all that is kept of a
+	// log, and some. maxPulling bounds what all that are under way may: a pull that
+	// would go beyond is ended, and begun again when somebody asks again.
+	maxPulled  = maxKeptBytes + 16<<20
+	maxPulling = 4 * maxPulled
 	// pageBytes leaves room for the epoch and the note beside the entries.
 	pageBytes = 40 << 10
 )
@@ -121,6 +124,7 @@ func (o *Owners) urgePull(s *seat, now time.Time) {
 func (o *Owners) endPull(s *seat, ok bool) {
 	p := s.pull
 	s.pull = nil
+	o.pulling -= p.bytes
 	for _, then := range p.then {
 		then(ok)
 	}
@@ -157,11 +161,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 	page = slices.Clone(page)
 	o.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
-			k := &ownerpb.Kept{Entry: e.Raw, Lost: bodies[i] == nil}
-			if !m.Bare {
-				k.Body = inline(bodies[i])
-			}
-			reply.Entries = append(reply.Entries, k)
+			reply.Entries = append(reply.Entries, &ownerpb.Kept{Entry: e.Raw, Body: inline(bodies[i]), Lost: bodies[i] == nil})
 		}
 		answer()
 	})
@@ -189,7 +189,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		return nil
 	}
 	if m.Anew {
-		p.anew, p.got, p.bodies, p.bytes, p.have = true, nil, nil, 0, Hash{}
+		p.anew, p.have = true, Hash{} // it is the first page
 	}
 	for i, k := range m.Entries {
 		e, err := OpenEntry(o.verify, k.Entry)
@@ -202,10 +202,15 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		p.got = append(p.got, e)
 		p.bodies = append(p.bodies, k.Body)
 		p.bytes += len(k.Entry) + e.Size
+		o.pulling += len(k.Entry) + e.Size
 	}
 	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
 		o.endPull(s, false)
 		return errPulled
+	}
+	if o.pulling > maxPulling {
+		o.endPull(s, false)
+		return nil
 	}
 	o.goOn(s)
 	return nil

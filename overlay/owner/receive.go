@@ -120,7 +120,14 @@ func (o *Owners) Deliver(m *overlay.Message) {
 			o.stats.Garbage++
 			return
 		}
-		o.onWant(m.Key, b.Want.Url)
+		var keeper *overlay.Contact
+		if len(b.Want.Record) > 0 {
+			if keeper, err = o.node.OpenRecord(b.Want.Record); err != nil {
+				o.stats.Garbage++
+				return
+			}
+		}
+		o.onWant(m.Key, b.Want.Url, keeper)
 	case *ownerpb.Message_Where:
 		if overlay.ID(b.Where.Key) != m.Key {
 			o.stats.Garbage++

@@ -161,14 +161,11 @@ func (o *Owners) save(s *seat, then func(), ops ...env.Op) {
 // load reads what an earlier life left. What cannot be read is lost for this node
 // and is pulled again.
 func (o *Owners) load() error {
-	lost := func(key []byte, err error) {
-		o.stats.Damaged++
-		o.log.Warn("record of a log lost", "key", fmt.Sprintf("%x", key), "err", err)
-	}
 	err := o.store.Range([]byte(seatPrefix), func(key, value []byte) bool {
 		s, err := o.loadSeat(key, value)
 		if err != nil {
-			lost(key, err)
+			o.stats.Damaged++
+			o.log.Warn("log of a feed unreadable, it is pulled from the network again", "err", err)
 			return true
 		}
 		if s.epoch == nil && !s.follow {
@@ -183,7 +180,14 @@ func (o *Owners) load() error {
 	}
 	err = o.store.Range([]byte(entryPrefix), func(key, value []byte) bool {
 		if err := o.loadEntry(value); err != nil {
-			lost(key, err)
+			o.stats.Damaged++
+			url := ""
+			if k := key[len(entryPrefix):]; len(k) > len(overlay.ID{}) {
+				if s := o.seats[overlay.ID(k[:len(overlay.ID{})])]; s != nil {
+					url = s.url
+				}
+			}
+			o.log.Warn("entry of a feed's log unreadable, it is pulled from the network again", "url", url, "err", err)
 		}
 		return true
 	})
@@ -197,7 +201,7 @@ func (o *Owners) load() error {
 func (o *Owners) damage(err error) error {
 	if errors.Is(err, env.ErrDamaged) {
 		o.stats.Damaged++
-		o.log.Warn("records of logs lost", "err", err)
+		o.log.Warn("logs of feeds damaged, what is missing is pulled from the network again", "err", err)
 		return nil
 	}
 	return err

@@ -1,10 +1,6 @@
 package owner
 
-import (
-	"time"
-
-	"tidings/overlay"
-)
+import "tidings/overlay"
 
 // Stats counts what an Owners did since it started.
 type Stats struct {
@@ -75,7 +71,6 @@ type View struct {
 	Owns    bool   // it is an owner
 	Follows bool
 	Weight  int // clients, as the sequencer was told
-	Weighed time.Time
 	Note    []byte
 }
 
@@ -85,10 +80,9 @@ func (o *Owners) View(key overlay.ID) (v View, ok bool) {
 	if s == nil {
 		return v, false
 	}
-	v = View{URL: s.url, Epoch: s.epoch, Owns: o.owns(s), Follows: s.follow, Note: s.note}
-	v.Leads = s.lead != nil
-	v.Weight, v.Weighed = s.weight, s.weighed
-	return v, true
+	return View{
+		URL: s.url, Epoch: s.epoch, Leads: s.lead != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight, Note: s.note,
+	}, true
 }
 
 // Keys returns the keys this node has to do with, in their order.

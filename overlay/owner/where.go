@@ -14,25 +14,35 @@ import (
 type asking struct {
 	then  []func(found []*overlay.Contact)
 	tries int
+	nonce uint64
 }
 
-// maxAsks is how often it is asked.
-const maxAsks = 3
+const (
+	// maxAsks is how often it is asked.
+	maxAsks = 3
+	// maxAskers bounds those who wait for one answer: clients ask their hosts.
+	// Who comes later is told at once that nobody is known.
+	maxAskers = 64
+)
 
 // Where finds the owners of a key, and some who follow it; nil if nobody answers.
 func (o *Owners) Where(key overlay.ID, then func(found []*overlay.Contact)) {
 	a := o.asking[key]
 	if a == nil {
-		a = &asking{}
+		a = &asking{nonce: o.rand.Uint64()} // only who got the question can answer it
 		o.asking[key] = a
 		defer o.askWhere(key, a)
+	}
+	if len(a.then) >= maxAskers {
+		then(nil)
+		return
 	}
 	a.then = append(a.then, then)
 }
 
 func (o *Owners) askWhere(key overlay.ID, a *asking) {
 	a.tries++
-	m := &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: key[:], Record: o.node.Self().Raw}}}
+	m := &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: key[:], Record: o.node.Self().Raw, Nonce: a.nonce}}}
 	if hosts := o.node.Hosts(); o.node.State() == overlay.Attached && len(hosts) > 0 {
 		o.sendTo(hosts[a.tries%len(hosts)].Peer, m)
 	} else {
@@ -71,7 +81,7 @@ func (o *Owners) onWhere(from env.PeerID, m *ownerpb.Where) error {
 	}
 	key := overlay.ID(m.Key)
 	o.Where(key, func(found []*overlay.Contact) {
-		o.sendFound(o.peer(from), key, found)
+		o.sendFound(o.peer(from), key, m.Nonce, found)
 	})
 	return nil
 }
@@ -93,13 +103,13 @@ func (o *Owners) answerWhere(m *ownerpb.Where) {
 		}
 	}
 	found = append(found, o.app.Siblings(key)...)
-	o.sendFound(asker.Peer, key, found)
+	o.sendFound(asker.Peer, key, m.Nonce, found)
 }
 
 const maxFound = 16
 
-func (o *Owners) sendFound(to env.Peer, key overlay.ID, found []*overlay.Contact) {
-	m := &ownerpb.Found{Key: key[:]}
+func (o *Owners) sendFound(to env.Peer, key overlay.ID, nonce uint64, found []*overlay.Contact) {
+	m := &ownerpb.Found{Key: key[:], Nonce: nonce}
 	var had []overlay.ID
 	for _, c := range found {
 		if len(m.Records) < maxFound && c.Peer.ID != to.ID && !slices.Contains(had, c.ID) {
@@ -113,7 +123,7 @@ func (o *Owners) sendFound(to env.Peer, key overlay.ID, found []*overlay.Contact
 // onFound takes the answer to a Where.
 func (o *Owners) onFound(m *ownerpb.Found) error {
 	key := overlay.ID(m.Key)
-	if o.asking[key] == nil {
+	if a := o.asking[key]; a == nil || a.nonce != m.Nonce {
 		return nil
 	}
 	var found []*overlay.Contact

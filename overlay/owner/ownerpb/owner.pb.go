@@ -768,6 +768,7 @@ func (x *Epoch) GetSignatures() [][]byte {
 type Want struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the sender, if it keeps a log of the key that can be pulled
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -809,11 +810,19 @@ func (x *Want) GetUrl() string {
 	return ""
 }
 
+func (x *Want) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
 // Where asks who owns a key.
 type Where struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the member to answer to
+	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -862,10 +871,18 @@ func (x *Where) GetRecord() []byte {
 	return nil
 }
 
+func (x *Where) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
+}
+
 // Found says who owns a key, and who else follows it.
 type Found struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`   // as asked
 	Records       [][]byte               `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"` // of owners, then of followers; at most 16
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -906,6 +923,13 @@ func (x *Found) GetKey() []byte {
 		return x.Key
 	}
 	return nil
+}
+
+func (x *Found) GetNonce() uint64 {
+	if x != nil {
+		return x.Nonce
+	}
+	return 0
 }
 
 func (x *Found) GetRecords() [][]byte {
@@ -1859,7 +1883,6 @@ type Pull struct {
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Have          []byte                 `protobuf:"bytes,2,opt,name=have,proto3" json:"have,omitempty"` // hash of its last entry; empty: none
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Bare          bool                   `protobuf:"varint,4,opt,name=bare,proto3" json:"bare,omitempty"` // without bodies
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1913,13 +1936,6 @@ func (x *Pull) GetNonce() uint64 {
 		return x.Nonce
 	}
 	return 0
-}
-
-func (x *Pull) GetBare() bool {
-	if x != nil {
-		return x.Bare
-	}
-	return false
 }
 
 // Entries answers a Pull: in order, as many as fit.
@@ -2026,7 +2042,7 @@ func (x *Entries) GetVersion() uint64 {
 type Kept struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         []byte                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"` // an envelope
-	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`   // empty: not asked for, or too large
+	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`   // empty: too large, to be asked for in pieces
 	Lost          bool                   `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`  // the sender has lost the body
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2441,14 +2457,17 @@ const file_owner_proto_rawDesc = "" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x1e\n" +
 	"\n" +
 	"signatures\x18\x02 \x03(\fR\n" +
-	"signatures\"\x18\n" +
+	"signatures\"0\n" +
 	"\x04Want\x12\x10\n" +
-	"\x03url\x18\x01 \x01(\tR\x03url\"1\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\"G\n" +
 	"\x05Where\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\"3\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"I\n" +
 	"\x05Found\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\fR\arecords\"J\n" +
 	"\x04Seal\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
@@ -2512,12 +2531,11 @@ const file_owner_proto_rawDesc = "" +
 	"\x06number\x18\x03 \x01(\rR\x06number\"G\n" +
 	"\x05Merge\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
-	"\x04head\x18\x02 \x01(\fR\x04head\"V\n" +
+	"\x04head\x18\x02 \x01(\fR\x04head\"B\n" +
 	"\x04Pull\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\fR\x04have\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x12\n" +
-	"\x04bare\x18\x04 \x01(\bR\x04bare\"\xe2\x01\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\xe2\x01\n" +
 	"\aEntries\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
