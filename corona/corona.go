@@ -17,10 +17,10 @@ import (
 // An Application is what the layers above make of polls.
 type Application interface {
 	// Found hands over what a poll found new in a channel, to become entries of
-	// its log, and the head of the document it was found in. done is called when
+	// its log, and the document it was found in. done is called when
 	// all of it is held by a quorum, or with false when it is not; Found returns
 	// false if it cannot take it now.
-	Found(key overlay.ID, d difference.Delta, head *feed.Head, done func(ok bool)) bool
+	Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 
 	// Said hands over another word about the polls of a channel, for its
 	// subscribers.
@@ -109,6 +109,10 @@ type channel struct {
 	fails    int
 	private  bool
 
+	// What the poller before left: the interval until a document says it again, and
+	// the readers until the tree has formed anew.
+	heritage note
+
 	since   time.Time // when this node took it over
 	read    time.Time // when somebody was known to read it
 	next    time.Time
@@ -176,6 +180,8 @@ func (c *Corona) Lead(key overlay.ID, url string, known *difference.Known, note 
 		ch.valid = n.valid
 		ch.fails = n.fails
 		ch.state = n.State
+		ch.heritage = n
+		ch.interval = max(ch.interval, n.interval)
 	}
 	// Who takes over does not know when the last poll was, and many channels may
 	// change hands at one time.
@@ -208,12 +214,7 @@ func (c *Corona) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	if ch == nil {
 		return difference.Delta{}
 	}
-	fresh := difference.Delta{Head: d.Head}
-	for _, change := range d.Changes {
-		if _, version := ch.known.Has(change.Item.ID, change.Item.Hash); !version {
-			fresh.Changes = append(fresh.Changes, change)
-		}
-	}
+	fresh := ch.known.Unknown(d)
 	ch.known.Add(fresh)
 	return fresh
 }
@@ -247,10 +248,20 @@ func (c *Corona) Run(now time.Time) time.Time {
 	}
 }
 
+// readers is how many clients a channel has. Who takes over counts those that the
+// poller before knew for two leases, while the tree forms anew.
+func (c *Corona) readers(ch *channel) int {
+	n := c.app.Weight(ch.key)
+	if c.clock.Now().Sub(ch.since) < 2*c.cfg.MaintenanceInterval {
+		n = max(n, ch.heritage.weight)
+	}
+	return n
+}
+
 // idle says whether nobody reads a channel: the tree had no clients for two
 // leases.
 func (c *Corona) idle(ch *channel, now time.Time) bool {
-	if c.app.Weight(ch.key) > 0 {
+	if c.readers(ch) > 0 {
 		ch.read = now
 	}
 	idle := now.Sub(ch.read) > 2*c.cfg.MaintenanceInterval
@@ -273,7 +284,7 @@ func (c *Corona) poll(ch *channel, now time.Time) {
 	c.handle++
 	ch.waiting, ch.asked = c.handle, now
 	c.polls[c.handle] = poll{key: ch.key}
-	r := env.Request{URL: ch.url, Subscribers: c.app.Weight(ch.key)}
+	r := env.Request{URL: ch.url, Subscribers: c.readers(ch)}
 	if ch.known.Len() > 0 {
 		r.ETag, r.LastModified, r.ValidatedURL = ch.valid.etag, ch.valid.lastModified, ch.valid.url
 	}
@@ -379,7 +390,7 @@ func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
 	c.stats.Findings++
 	c.stats.Items += uint64(len(d.Changes))
 	ch.handing++
-	taken := c.app.Found(ch.key, d, &f.Head, func(ok bool) {
+	taken := c.app.Found(ch.key, d, f, func(ok bool) {
 		ch.handing--
 		// Only when all is held does "not modified" mean that nothing is missing.
 		if ok && ch.handing == 0 && c.channels[ch.key] == ch {
@@ -396,12 +407,12 @@ func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
 
 // note replicates what a new poller goes on with.
 func (c *Corona) note(ch *channel) {
-	c.app.SetNote(ch.key, note{valid: ch.valid, interval: ch.interval, State: ch.state, fails: ch.fails, weight: c.app.Weight(ch.key)}.append())
+	c.app.SetNote(ch.key, note{valid: ch.valid, interval: ch.interval, State: ch.state, fails: ch.fails, weight: c.readers(ch)}.append())
 }
 
 // say notes how the polls of a channel go, and tells if that has changed.
 func (c *Corona) say(ch *channel, s State, now time.Time) {
-	s.Polled, s.Next, s.Why, s.Readers = ch.state.Polled, ch.next, ch.state.Why, c.app.Weight(ch.key)
+	s.Polled, s.Next, s.Why, s.Readers = ch.state.Polled, ch.next, ch.state.Why, c.readers(ch)
 	s.Since = now
 	same := s.Kind == ch.state.Kind && s.Words == ch.state.Words && s.Moved == ch.state.Moved
 	if same {

@@ -75,7 +75,7 @@ type poller struct {
 type channelLog struct {
 	url   string
 	items []feed.Item
-	known difference.Known
+	found []difference.Delta
 	note  []byte
 }
 
@@ -108,18 +108,22 @@ func key(url string) overlay.ID { return overlay.Key("lab", url) }
 func (p *poller) lead(url string, old *channelLog) *channelLog {
 	log := &channelLog{url: url}
 	if old != nil {
-		log = &channelLog{url: url, items: slices.Clone(old.items), known: *old.known.Clone(), note: old.note}
+		log = &channelLog{url: url, items: slices.Clone(old.items), found: slices.Clone(old.found), note: old.note}
 	}
 	p.logs[key(url)] = log
-	p.Lead(key(url), url, log.known.Clone(), log.note)
+	known := new(difference.Known)
+	for _, d := range log.found {
+		known.Add(d)
+	}
+	p.Lead(key(url), url, known, log.note)
 	return log
 }
 
-func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Head, done func(ok bool)) bool {
+func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]
 	held := func(ok bool) {
 		if ok {
-			log.known.Add(d)
+			log.found = append(log.found, d)
 			for _, c := range d.Changes {
 				log.items = append(log.items, c.Item)
 			}
@@ -152,6 +156,8 @@ func (p *poller) Said(_ overlay.ID, state []byte, haste Haste) {
 }
 
 func (p *poller) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
+
+func (p *poller) readersOf(url string) int { return p.Corona.readers(p.channels[key(url)]) }
 
 func (p *poller) Weight(overlay.ID) int { return p.readers }
 

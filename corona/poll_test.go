@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 )
@@ -167,6 +168,36 @@ func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
 	third.lead(site, log)
 	if fails < 4 || third.channels[key(site)].fails == 0 {
 		t.Errorf("%d failures became %d", fails, third.channels[key(site)].fails)
+	}
+}
+
+// Until it has a document of its own, who takes over does not know the feed's ttl:
+// it keeps to the interval of the one before, and to its count of readers while the
+// tree forms anew.
+func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "<ttl>240</ttl>", "one", "two"))
+	first := l.poller(Config{})
+	first.readers = 7
+	log := first.lead(site, nil)
+	l.run(9*time.Hour, first)
+	first.Cease(key(site))
+
+	second := l.poller(Config{})
+	second.readers = 0
+	second.lead(site, log)
+	began := len(l.polls(site))
+	l.run(10*time.Minute, second)
+	if n := second.readersOf(site); n != 7 {
+		t.Errorf("%d readers while the tree forms anew", n)
+	}
+	second.readers = 3
+	l.run(12*time.Hour, second)
+	if n := len(l.polls(site)) - began; n < 2 || n > 4 {
+		t.Errorf("%d polls in 12 h of a feed with a ttl of 4 h", n)
+	}
+	if n := second.readersOf(site); n != 3 {
+		t.Errorf("%d readers at last", n)
 	}
 }
 
@@ -423,7 +454,7 @@ func TestWhatAnotherLineageBroughtIsFilteredOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := (&channelLog{}).known.Diff(f)
+	all := new(difference.Known).Diff(f)
 	if len(their.items) != 3 || len(all.Changes) != 3 {
 		t.Fatalf("the other found %q", titles(their.items))
 	}

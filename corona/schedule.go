@@ -46,7 +46,7 @@ func domainOf(raw string) string {
 // f is nil after "not modified": the hints of the document before still hold.
 func (c *Corona) next(ch *channel, f *feed.Feed, now time.Time) (time.Time, string) {
 	if f != nil {
-		ch.hints = f.Hints
+		ch.hints, ch.heritage.interval = f.Hints, 0
 	}
 	interval, why := c.cfg.PollInterval, "the network's polling interval"
 	if !ch.private {
@@ -59,6 +59,7 @@ func (c *Corona) next(ch *channel, f *feed.Feed, now time.Time) (time.Time, stri
 		stretch(ch.hints.TTL, "the feed's ttl")
 		stretch(ch.hints.Period, "the feed's sy:updatePeriod")
 		stretch(ch.fresh, "the origin's max-age")
+		stretch(ch.heritage.interval, "the interval of the poller before")
 		if interval > ceiling {
 			interval, why = ceiling, "no channel is left longer"
 		}

@@ -156,7 +156,8 @@ func parseNote(b []byte) (note, bool) {
 	}
 	return note{
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
-		fails: int(m.Fails), weight: int(m.Weight),
+		interval: time.Duration(min(m.IntervalMs, uint64(ceiling.Milliseconds()))) * time.Millisecond,
+		fails:    int(m.Fails), weight: int(m.Weight),
 	}, true
 }
 

@@ -1,7 +1,6 @@
 package difference
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -165,6 +164,13 @@ func (p *publisher) step(t *rapid.T) []article {
 	return doc
 }
 
+// An entry is a delta in a log.
+type entry struct {
+	Delta
+	at  time.Time
+	ref uint64
+}
+
 // Each version that an origin shows is told once, to a reader who follows the log
 // and to one who joined by a snapshot; and all windows are the same.
 func TestEachVersionIsToldOnce(t *testing.T) {
@@ -176,6 +182,7 @@ func TestEachVersionIsToldOnce(t *testing.T) {
 			seen     = map[article]int{}
 			at       = time.Unix(1.7e9, 0)
 			joinedAt = rapid.IntRange(0, 20).Draw(rt, "join")
+			log      []entry
 		)
 		for i := range rapid.IntRange(1, 40).Draw(rt, "steps") {
 			at = at.Add(time.Duration(rapid.IntRange(0, 100).Draw(rt, "hours")) * time.Hour)
@@ -188,7 +195,9 @@ func TestEachVersionIsToldOnce(t *testing.T) {
 				}
 			}
 			if i == joinedAt {
-				b = *NewWindow(a.Entries(), a.Head(), a.Known())
+				for _, d := range log {
+					b.Apply(d.Delta, d.at, d.ref)
+				}
 			}
 			if d.Empty() {
 				continue
@@ -208,16 +217,20 @@ func TestEachVersionIsToldOnce(t *testing.T) {
 			}
 			k.Add(d)
 			for j, part := range d.Split(200) {
-				a.Apply(part, at, uint64(100*i+j+1))
+				e := entry{part, at, uint64(100*i + j + 1)}
+				log = append(log, e)
+				a.Apply(e.Delta, e.at, e.ref)
 				if i >= joinedAt {
-					b.Apply(part, at, uint64(100*i+j+1))
+					b.Apply(e.Delta, e.at, e.ref)
 				}
 			}
-			if i >= joinedAt && (a.Hash() != b.Hash() || !slices.Equal(a.Entries(), b.Entries())) {
-				rt.Fatalf("windows differ: %v %v", a.Entries(), b.Entries())
+			if n := rapid.IntRange(0, len(log)/4).Draw(rt, "dropped"); n > 0 {
+				log = log[n:]
+				a.Forget(log[0].ref)
+				b.Forget(log[0].ref)
 			}
-			if rest := a.Known().Diff(f); !rest.Empty() {
-				rt.Fatalf("who goes on with the log finds %q", told(t, rest))
+			if i >= joinedAt && a.Hash() != b.Hash() {
+				rt.Fatalf("windows differ: %v %v", a.Entries(), b.Entries())
 			}
 		}
 		for x, n := range seen {
@@ -263,42 +276,59 @@ func TestWindowKeepsDocumentOrder(t *testing.T) {
 	}
 }
 
-func TestWindowForgetsWhatIsOldAndTooMuch(t *testing.T) {
-	start := time.Unix(1.7e9, 0)
+func TestWindowForgetsWhatItsLogForgets(t *testing.T) {
 	var k Known
 	var w Window
-	day := 24 * time.Hour
-	for i := range 30 {
-		var doc []article
-		for j := range 20 {
-			doc = append(doc, article{i*20 + 20 - j, 1})
-		}
-		d := k.Diff(document(t, "T", doc...))
+	show := func(ref uint64, articles ...article) {
+		d := k.Diff(document(t, "T", articles...))
 		k.Add(d)
-		w.Apply(d, start.Add(time.Duration(i)*day/4), uint64(i+1))
+		w.Apply(d, time.Unix(int64(ref), 0), ref)
 	}
-	// The first of the 30 deltas is seven days and a quarter old, the second
-	// seven days.
-	if w.Len() != 580 {
-		t.Errorf("%d entries after a week and a quarter", w.Len())
+	show(1, article{3, 1}, article{2, 1}, article{1, 1})
+	show(2, article{4, 1}, article{3, 1}, article{2, 2}, article{1, 1})
+	if w.Forget(2); w.Len() != 2 || w.Head() != 0 {
+		t.Errorf("%d items, head %d: items 4 and 2 were brought, or brought anew, by the second delta", w.Len(), w.Head())
 	}
-	d := k.Diff(document(t, "T", article{1000, 1}, article{600, 2}))
-	w.Apply(d, start.Add(100*day), 99)
-	if w.Len() != KeepItems {
-		t.Errorf("%d entries after months", w.Len())
+	if e := w.Entries()[1]; !e.At.Before(e.Changed) {
+		t.Errorf("an edit changed when the item came: %+v", e)
 	}
-	entries := w.Entries()
-	if entries[0].Ref != 99 || entries[1].Ref != 99 || !entries[1].At.Before(entries[1].Changed) {
-		t.Errorf("first entries %+v", entries[:2])
+}
+
+// What a document still shows is said again before the log forgets it: then whoever
+// goes on with the log finds nothing new in the document.
+func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
+	var k, later Known
+	var w Window
+	sticky := article{1, 1}
+	doc := document(t, "T", sticky, article{3, 1}, article{2, 1})
+	d := k.Diff(doc)
+	k.Add(d)
+	w.Apply(d, time.Unix(1, 0), 1)
+	doc = document(t, "T", sticky, article{5, 1}, article{4, 1}, article{3, 2})
+	if of := w.Leaving(doc, 1); len(of) != 0 {
+		t.Errorf("%d items leave, though the log keeps all", len(of))
 	}
-	if rest := w.Known().Diff(document(t, "T", article{1, 1})); !rest.Empty() {
-		t.Error("what was forgotten is told again")
+	of := w.Leaving(doc, 2)
+	if got := told(t, Delta{Changes: of}); got != "1.1" {
+		t.Errorf("%q leave: 2 is in the document no longer, 3 in another version", got)
+	}
+	d = k.Diff(doc)
+	k.Add(d)
+	for i, d := range []Delta{{Changes: of}, d} {
+		w.Apply(d, time.Unix(2, 0), uint64(i+2))
+		later.Add(d)
+	}
+	w.Forget(2)
+	if w.Len() != 4 || w.Entries()[0].At != time.Unix(1, 0).UTC() && !w.Entries()[0].At.Equal(time.Unix(1, 0)) {
+		t.Errorf("window %+v", w.Entries())
+	}
+	if d := later.Diff(doc); !d.Empty() {
+		t.Errorf("who goes on with the log finds %q", told(t, d))
 	}
 }
 
 func TestTooManyItemsDropTheFirst(t *testing.T) {
 	var k Known
-	var w Window
 	const n = feed.MaxItems
 	for i := range 4 {
 		var doc []article
@@ -312,13 +342,9 @@ func TestTooManyItemsDropTheFirst(t *testing.T) {
 		d := k.Diff(f)
 		k.See(f)
 		k.Add(d)
-		w.Apply(d, time.Unix(1.7e9, 0), uint64(i+1))
 	}
 	if k.Len() > MaxKnown || k.Len() < MaxKnown*7/8-1 {
 		t.Errorf("%d known", k.Len())
-	}
-	if w.Len() > MaxEntries {
-		t.Errorf("%d entries", w.Len())
 	}
 	last := document(t, "T", article{4 * n, 1}, article{3*n + 1, 1})
 	if !k.Diff(last).Empty() {
@@ -354,31 +380,6 @@ func TestSplitKeepsOrderAndSize(t *testing.T) {
 			rt.Fatalf("parts are %q, want %q", told(t, all), told(t, d))
 		}
 	})
-}
-
-func TestFingerprintsSurviveTheirEncoding(t *testing.T) {
-	var k Known
-	for v := range 6 {
-		k.Add(k.Diff(document(t, "T", article{1, v}, article{v, 1})))
-	}
-	b, err := k.Encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := DecodeKnown(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b2, err := again.Encode()
-	if err != nil || !bytes.Equal(b, b2) {
-		t.Errorf("encoded again: %d bytes, %d before, %v", len(b2), len(b), err)
-	}
-	for v := range 6 {
-		f := document(t, "T", article{1, v})
-		if got, want := again.Diff(f).Empty(), k.Diff(f).Empty(); got != want || want != (v >= 2) {
-			t.Errorf("version %d: known %v, before %v", v, got, want)
-		}
-	}
 }
 
 func BenchmarkEncode(b *testing.B) {

@@ -2,13 +2,14 @@
 //
 //	Known    fingerprints of what a feed has said    Diff, Add
 //	Delta    what a document says beyond that        Encode, Decode, Split
-//	Window   the union of what a log has brought     Apply, Entries, Hash
+//	Window   the union of what a log has brought     Apply, Forget, Entries, Hash
 //
 // A feed's document is a view of its last items, and most of what differs between
 // two of them is no news: a build date, a count of comments, an item that rolled
 // off the end, another order, another replica that lags behind. A delta has only
 // items that nobody has seen, or not in this version, as the exact bytes of the
-// document. Nothing is ever removed by a delta; a window forgets by age.
+// document. Nothing is ever removed by a delta; a window forgets what
+// its log forgets.
 //
 // Replicas may show version A, then B, then A again. The last few versions of each
 // item are remembered, so that each is told once. The price is that an edit which

@@ -151,16 +151,6 @@ func (k *Known) byAge() []shortID {
 	return ids
 }
 
-// Clone returns a copy.
-func (k *Known) Clone() *Known {
-	c := *k
-	c.prints = make(map[shortID]fingerprint, len(k.prints))
-	for id, p := range k.prints {
-		c.prints[id] = p
-	}
-	return &c
-}
-
 // Suspicious says, in words, why a document looks as if it had taken the place of
 // the feed that is known; "" if it does not. It may be a host without its
 // database, or a domain that was sold; it may be right. Whoever polls can wait and

@@ -23,9 +23,6 @@ const (
 	// it needs memory of that order, so small deltas get a smaller window.
 	maxPackWindow = 4 << 20
 	minPackWindow = 4 << 10
-
-	// maxPrint is the size of the largest fingerprint on the wire.
-	maxPrint = 64
 )
 
 // ErrDelta says that bytes are no delta, or no fingerprints.
@@ -221,79 +218,4 @@ func fieldSize(n int) int { return protowire.SizeTag(1) + protowire.SizeBytes(n)
 // titleHash is what is remembered of a title.
 func titleHash(title string) feed.Hash {
 	return sha256.Sum256([]byte(strings.Join(strings.Fields(title), " ")))
-}
-
-// Encode writes fingerprints down.
-func (k *Known) Encode() ([]byte, error) {
-	m := &differencepb.Known{}
-	for _, id := range k.byAge() {
-		p := k.prints[id]
-		one := &differencepb.Print{Id: id[:]}
-		for i := int(p.n) - 1; i >= 0; i-- {
-			one.Hashes = append(one.Hashes, p.hashes[i])
-		}
-		m.Prints = append(m.Prints, one)
-	}
-	if k.head != (feed.Hash{}) {
-		m.Head, m.Title = k.head[:], k.title[:]
-	}
-	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
-	if err != nil {
-		return nil, fmt.Errorf("encode fingerprints: %w", err)
-	}
-	return b, nil
-}
-
-// DecodeKnown reads fingerprints.
-func DecodeKnown(b []byte) (*Known, error) {
-	k, err := decodeKnown(b)
-	if err != nil {
-		return nil, fmt.Errorf("decode fingerprints: %w", err)
-	}
-	return k, nil
-}
-
-func decodeKnown(b []byte) (*Known, error) {
-	if len(b) > (MaxKnown+2)*maxPrint {
-		return nil, fmt.Errorf("%w: %d bytes of fingerprints", ErrDelta, len(b))
-	}
-	prints := 0
-	err := eachField(b, func(num protowire.Number, _ []byte) error {
-		if num == 1 {
-			prints++
-		}
-		if prints > MaxKnown {
-			return fmt.Errorf("%w: more than %d fingerprints", ErrDelta, MaxKnown)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	var m differencepb.Known
-	if err := proto.Unmarshal(b, &m); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrDelta, err)
-	}
-	var k Known
-	for _, p := range m.Prints {
-		if len(p.Id) != len(shortID{}) || len(p.Hashes) < 1 || len(p.Hashes) > versions {
-			return nil, fmt.Errorf("%w: a fingerprint of %d bytes and %d versions", ErrDelta, len(p.Id), len(p.Hashes))
-		}
-		for _, h := range p.Hashes {
-			k.add(shortID(p.Id), h)
-		}
-	}
-	for _, f := range []struct {
-		to   *feed.Hash
-		from []byte
-	}{{&k.head, m.Head}, {&k.title, m.Title}} {
-		switch len(f.from) {
-		case 0:
-		case len(f.to):
-			*f.to = feed.Hash(f.from)
-		default:
-			return nil, fmt.Errorf("%w: a hash of %d bytes", ErrDelta, len(f.from))
-		}
-	}
-	return &k, nil
 }

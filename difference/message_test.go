@@ -141,30 +141,3 @@ func FuzzDecode(f *testing.F) {
 		}
 	})
 }
-
-func FuzzDecodeKnown(f *testing.F) {
-	var k Known
-	k.Add(k.Diff(document(f, "T", article{1, 1}, article{2, 1})))
-	b, err := k.Encode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(b)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		k, err := DecodeKnown(b)
-		if err != nil {
-			return
-		}
-		one, err := k.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := DecodeKnown(one)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if two, err := again.Encode(); err != nil || !bytes.Equal(one, two) {
-			t.Fatalf("%x, want %x (%v)", two, one, err)
-		}
-	})
-}

@@ -9,27 +9,14 @@ import (
 	"tidings/internal/feed"
 )
 
-const (
-	// Keep and KeepItems are what a window holds at least: all items that came in
-	// the last seven days, and the last two hundred.
-	Keep      = 7 * 24 * time.Hour
-	KeepItems = 200
-
-	// MaxEntries is what a window holds at most, so that a feed that makes up
-	// items costs its readers no more than it costs to remember them. Those
-	// that came first go first.
-	MaxEntries = MaxKnown
-)
-
-// A Window is the union of the items that a log has brought: what a reader is
-// shown. It is a function of the deltas applied and their times, the same for
-// everybody. It holds no bodies, only where they came from. The zero value is
-// empty.
+// A Window is the union of the items that a log has brought, as far as the log is
+// kept: what a reader is shown. Its items and their versions are a function of the
+// deltas that are kept, the same for everybody, whenever he joined. It holds no
+// bodies, only where they came from. The zero value is empty.
 type Window struct {
 	first *place
 	byID  map[feed.ID]*place
 	head  uint64 // reference of the delta that brought the head
-	known Known
 }
 
 // A place is an entry and the one behind it in document order.
@@ -50,20 +37,10 @@ type Entry struct {
 	Change int
 }
 
-// NewWindow makes a window of what another one holds.
-func NewWindow(entries []Entry, head uint64, known *Known) *Window {
-	w := &Window{head: head, known: *known.Clone(), byID: make(map[feed.ID]*place, len(entries))}
-	for _, e := range slices.Backward(entries) {
-		w.first = &place{e, w.first}
-		w.byID[e.ID] = w.first
-	}
-	return w
-}
-
-// Apply brings a delta in. ref is a name the caller has for it, not 0. A new item
-// goes behind the one that was before it in its document, to the front if that
-// is not here; a new version goes where the old one was. Versions that were here
-// before are passed over.
+// Apply brings a delta in. ref is a name the caller has for it, not 0, and higher
+// than those before. A new item goes behind the one that was before it in its
+// document, to the front if that is not here; what is here already, in whatever
+// version, stays in its place.
 func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	if w.byID == nil {
 		w.byID = map[feed.ID]*place{}
@@ -72,12 +49,12 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 		w.head = ref
 	}
 	for i, c := range d.Changes {
-		if _, version := w.known.Has(c.Item.ID, c.Item.Hash); version {
-			continue
-		}
 		e := Entry{c.Item.ID, c.Item.Hash, at, at, ref, i}
 		if p := w.byID[e.ID]; p != nil {
 			e.At = p.At
+			if e.Hash == p.Hash {
+				e.Changed = p.Changed
+			}
 			p.Entry = e
 			continue
 		}
@@ -88,35 +65,40 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 		*link = &place{e, *link}
 		w.byID[e.ID] = *link
 	}
-	w.known.Add(d)
-	w.prune(at)
 }
 
-// prune drops the entries that are both too old and too many.
-func (w *Window) prune(now time.Time) {
-	if len(w.byID) <= KeepItems {
-		return
-	}
-	latest := w.Entries()
-	// Of those that came at one time the first in the document are the latest.
-	slices.SortStableFunc(latest, func(a, b Entry) int { return b.Changed.Compare(a.Changed) })
-	gone := map[feed.ID]bool{}
-	for i, e := range latest[KeepItems:] {
-		if i+KeepItems >= MaxEntries || e.Changed.Before(now.Add(-Keep)) {
-			gone[e.ID] = true
-		}
-	}
-	if len(gone) == 0 {
-		return
+// Forget drops what the deltas before first brought: the log that the window is
+// made of keeps them no longer. It returns what it dropped.
+func (w *Window) Forget(first uint64) (gone []Entry) {
+	if w.head < first {
+		w.head = 0
 	}
 	for link := &w.first; *link != nil; {
-		if p := *link; gone[p.ID] {
+		if p := *link; p.Ref < first {
+			gone = append(gone, p.Entry)
 			delete(w.byID, p.ID)
 			*link = p.next
 		} else {
 			link = &p.next
 		}
 	}
+	return gone
+}
+
+// Leaving returns the items of a document that only deltas before first brought: to
+// be said again before the log that the window is made of keeps those no longer. So
+// a feed may show an item for years, or more items than a log keeps, and who comes
+// later, to read or to poll, still has it from the log. What the document shows in
+// another version than the window is left out: a replica may lag.
+func (w *Window) Leaving(f *feed.Feed, first uint64) (of []Change) {
+	var before feed.ID
+	for _, it := range f.Items {
+		if p := w.byID[it.ID]; p != nil && p.Ref < first && p.Hash == it.Hash {
+			of = append(of, Change{Item: it, After: before})
+		}
+		before = it.ID
+	}
+	return of
 }
 
 // Len is the number of entries.
@@ -141,11 +123,6 @@ func (w *Window) Entry(id feed.ID) (Entry, bool) {
 
 // Head is the reference of the delta that brought the head, 0 if none did.
 func (w *Window) Head() uint64 { return w.head }
-
-// Known returns the fingerprints of all that was applied, also of items that the
-// window has dropped but the feed's document may still show: whoever goes on with
-// a log starts from them.
-func (w *Window) Known() *Known { return w.known.Clone() }
 
 // Hash stands for the set of items and versions in the window, in whatever order.
 func (w *Window) Hash() feed.Hash {

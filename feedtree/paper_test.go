@@ -372,15 +372,16 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 	}
 }
 
-// All who keep a log drop the same old items: after ten days of a lively feed the
-// sets of all readers are the sequencer's, also when another took over in the
-// middle.
+// All who keep a log drop the same old items, though never what the document still
+// shows: after eleven days of a lively feed whose document goes back for ten, longer
+// than a log does, the sets of all readers are the sequencer's, and nobody was shown
+// an item twice, also when another took over in the middle and at the end.
 func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	network := wire.DefaultNetwork("sim")
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
 	s.Grow(5, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
-	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 25 * time.Minute, Limit: 570}))
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 40 * time.Minute, Window: 350, Limit: 390}))
 	for _, p := range s.Peers()[:3] {
 		p.Read(url)
 	}
@@ -394,10 +395,15 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	s.World.Run(10 * time.Second)
 	late.Read(url)
 	s.World.Run(40 * time.Minute)
+	leader(t, s, url).Kill(true)
+	s.World.Run(24 * time.Hour)
 	right(t, s)
 	for _, p := range append(s.Peers()[:3], late) {
-		if sub, _ := p.Layers().Feeds.Subscription(s.Key(url)); sub.Items < 350 || sub.Items > 450 {
-			t.Errorf("host %d shows %d items of a week", p.Index(), sub.Items)
+		if !p.Up() {
+			continue
+		}
+		if sub, _ := p.Layers().Feeds.Subscription(s.Key(url)); sub.Items < 350 || sub.Items > 500 {
+			t.Errorf("host %d shows %d items", p.Index(), sub.Items)
 		}
 	}
 }

@@ -61,18 +61,23 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 	})
 }
 
-// Append makes entries of a finding. head is the feed's head as it is, which goes
-// along now and then, so that whoever keeps the log has one. done is called when a quorum holds all of
-// them, or with false when this node leads no longer. Append says whether it could
-// take the finding.
-func (f *FeedTree) Append(key overlay.ID, d difference.Delta, head *feed.Head, done func(ok bool)) bool {
+// Append makes entries of a finding. doc, if not nil, is the document it was found
+// in: its head goes along now and then, and so does what it still shows and the log
+// is about to forget, so that whoever keeps the log has both. done is called when a
+// quorum holds all of them, or with false when this node leads no longer. Append
+// says whether it could take the finding.
+func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
 	c := f.feeds[key]
 	if c == nil || c.lead == nil || !c.lead.ready {
 		return false
 	}
 	l := c.lead
-	if d.Head == nil && f.headIsOld(key, l.window.Head()) {
-		d.Head = head
+	if doc != nil {
+		if d.Head == nil && f.headIsOld(key, l.window.Head()) {
+			d.Head = &doc.Head
+		}
+		staying := f.owners.Staying(key, len(d.Changes)+len(doc.Items))
+		d.Changes = append(l.window.Leaving(doc, staying), d.Changes...)
 	}
 	parts := d.Split(maxPart)
 	if len(parts) > f.owners.Room(key) {

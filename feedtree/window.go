@@ -13,10 +13,8 @@ type window struct {
 	of      difference.Window // by the log, as far as applied
 	applied owner.Hash        // the last entry in it
 	quiet   owner.Hash        // up to which nothing is news: it was shown in an earlier life
-	// ghosts were shown and are not in the log: of a lineage that ended, or fetched
-	// when nobody in the network could help. What comes again is no news.
-	ghosts  map[feed.ID]feed.Hash
-	extra   []feed.Entry // ghosts whose bytes are at hand
+	ghosts  ghosts
+	extra   []feed.Entry // ghosts that are still shown
 	head    *feed.Head   // the last that the log brought, or a document that was fetched
 	version uint64
 }
@@ -29,21 +27,7 @@ func (w *window) shows(it *feed.Item) bool {
 	if e, ok := w.of.Entry(it.ID); ok && e.Hash == it.Hash {
 		return true
 	}
-	h, ok := w.ghosts[it.ID]
-	return ok && h == it.Hash
-}
-
-// maxGhosts bounds what is remembered of items that left the log. Those beyond may
-// be shown twice, should they come back.
-const maxGhosts = 2000
-
-func (w *window) ghost(id feed.ID, h feed.Hash) {
-	if w.ghosts == nil {
-		w.ghosts = map[feed.ID]feed.Hash{}
-	}
-	if len(w.ghosts) < maxGhosts {
-		w.ghosts[id] = h
-	}
+	return w.ghosts.has(it.ID, it.Hash)
 }
 
 // Grew brings the window of a feed up to its log.
@@ -116,7 +100,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	w := &c.window
 	if anew {
 		for _, e := range w.of.Entries() {
-			w.ghost(e.ID, e.Hash)
+			w.ghosts.add(e.ID, e.Hash)
 		}
 		w.of, w.applied = difference.Window{}, owner.Hash{}
 	}
@@ -150,7 +134,9 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	if len(log) == 0 {
 		return
 	}
-	w.of.Forget(log[0].At.Seq)
+	for _, e := range w.of.Forget(log[0].At.Seq) {
+		w.ghosts.add(e.ID, e.Hash)
+	}
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
 		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
@@ -159,7 +145,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 
 // settle lets items that were fetched give way to those of the log.
 func (w *window) settle() {
-	if len(w.ghosts) == 0 {
+	if len(w.extra) == 0 {
 		return
 	}
 	kept := w.extra[:0]
@@ -183,8 +169,8 @@ func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 		now := f.clock.Now()
 		var news []difference.Change
 		for _, it := range doc.Items {
-			if !w.shows(&it) && len(w.ghosts) < maxGhosts {
-				w.ghost(it.ID, it.Hash)
+			if !w.shows(&it) && len(w.extra) < feed.MaxItems {
+				w.ghosts.add(it.ID, it.Hash)
 				w.extra = append(w.extra, feed.Entry{Item: it, At: now})
 				news = append(news, difference.Change{Item: it})
 			}

@@ -234,7 +234,7 @@ func (s *Swarm) CheckReaders() {
 		}
 	}
 	for url, of := range shown {
-		if len(of) > difference.KeepItems {
+		if len(of) > owner.KeepItems {
 			delete(shown, url)
 		}
 	}

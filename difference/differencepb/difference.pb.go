@@ -270,120 +270,6 @@ func (x *Binding) GetUri() string {
 	return ""
 }
 
-// Known is the fingerprints of a feed.
-type Known struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Prints        []*Print               `protobuf:"bytes,1,rep,name=prints,proto3" json:"prints,omitempty"` // the items seen last at the end; at most 4,000
-	Head          []byte                 `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"`     // hash of the head, 32 bytes, or none
-	Title         []byte                 `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`   // hash of its title, 32 bytes, or none
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Known) Reset() {
-	*x = Known{}
-	mi := &file_difference_proto_msgTypes[4]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Known) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Known) ProtoMessage() {}
-
-func (x *Known) ProtoReflect() protoreflect.Message {
-	mi := &file_difference_proto_msgTypes[4]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Known.ProtoReflect.Descriptor instead.
-func (*Known) Descriptor() ([]byte, []int) {
-	return file_difference_proto_rawDescGZIP(), []int{4}
-}
-
-func (x *Known) GetPrints() []*Print {
-	if x != nil {
-		return x.Prints
-	}
-	return nil
-}
-
-func (x *Known) GetHead() []byte {
-	if x != nil {
-		return x.Head
-	}
-	return nil
-}
-
-func (x *Known) GetTitle() []byte {
-	if x != nil {
-		return x.Title
-	}
-	return nil
-}
-
-// Print is the fingerprint of an item.
-type Print struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            []byte                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`                  // the first 16 bytes of its identity
-	Hashes        []uint64               `protobuf:"fixed64,2,rep,packed,name=hashes,proto3" json:"hashes,omitempty"` // the first 8 bytes, big-endian, of its versions' hashes, the last at the end; 1 to 4
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Print) Reset() {
-	*x = Print{}
-	mi := &file_difference_proto_msgTypes[5]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Print) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Print) ProtoMessage() {}
-
-func (x *Print) ProtoReflect() protoreflect.Message {
-	mi := &file_difference_proto_msgTypes[5]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Print.ProtoReflect.Descriptor instead.
-func (*Print) Descriptor() ([]byte, []int) {
-	return file_difference_proto_rawDescGZIP(), []int{5}
-}
-
-func (x *Print) GetId() []byte {
-	if x != nil {
-		return x.Id
-	}
-	return nil
-}
-
-func (x *Print) GetHashes() []uint64 {
-	if x != nil {
-		return x.Hashes
-	}
-	return nil
-}
-
 var File_difference_proto protoreflect.FileDescriptor
 
 const file_difference_proto_rawDesc = "" +
@@ -404,14 +290,7 @@ const file_difference_proto_rawDesc = "" +
 	"\x06edited\x18\x06 \x01(\bR\x06edited\"3\n" +
 	"\aBinding\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
-	"\x03uri\x18\x02 \x01(\tR\x03uri\"d\n" +
-	"\x05Known\x121\n" +
-	"\x06prints\x18\x01 \x03(\v2\x19.tidings.difference.PrintR\x06prints\x12\x12\n" +
-	"\x04head\x18\x02 \x01(\fR\x04head\x12\x14\n" +
-	"\x05title\x18\x03 \x01(\fR\x05title\"/\n" +
-	"\x05Print\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\fR\x02id\x12\x16\n" +
-	"\x06hashes\x18\x02 \x03(\x06R\x06hashesB!Z\x1ftidings/difference/differencepbb\x06proto3"
+	"\x03uri\x18\x02 \x01(\tR\x03uriB!Z\x1ftidings/difference/differencepbb\x06proto3"
 
 var (
 	file_difference_proto_rawDescOnce sync.Once
@@ -425,25 +304,22 @@ func file_difference_proto_rawDescGZIP() []byte {
 	return file_difference_proto_rawDescData
 }
 
-var file_difference_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_difference_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_difference_proto_goTypes = []any{
 	(*Delta)(nil),   // 0: tidings.difference.Delta
 	(*Head)(nil),    // 1: tidings.difference.Head
 	(*Change)(nil),  // 2: tidings.difference.Change
 	(*Binding)(nil), // 3: tidings.difference.Binding
-	(*Known)(nil),   // 4: tidings.difference.Known
-	(*Print)(nil),   // 5: tidings.difference.Print
 }
 var file_difference_proto_depIdxs = []int32{
 	1, // 0: tidings.difference.Delta.head:type_name -> tidings.difference.Head
 	2, // 1: tidings.difference.Delta.changes:type_name -> tidings.difference.Change
 	3, // 2: tidings.difference.Change.scope:type_name -> tidings.difference.Binding
-	5, // 3: tidings.difference.Known.prints:type_name -> tidings.difference.Print
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // [3:3] is the sub-list for method output_type
+	3, // [3:3] is the sub-list for method input_type
+	3, // [3:3] is the sub-list for extension type_name
+	3, // [3:3] is the sub-list for extension extendee
+	0, // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_difference_proto_init() }
@@ -457,7 +333,7 @@ func file_difference_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_difference_proto_rawDesc), len(file_difference_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

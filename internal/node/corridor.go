@@ -95,8 +95,8 @@ func (n *feedSide) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 // pollSide is what corona sees of them.
 type pollSide Node
 
-func (n *pollSide) Found(key overlay.ID, d difference.Delta, head *feed.Head, done func(ok bool)) bool {
-	return n.Feeds.Append(key, d, head, done)
+func (n *pollSide) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
+	return n.Feeds.Append(key, d, doc, done)
 }
 
 func (n *pollSide) Said(key overlay.ID, state []byte, haste corona.Haste) {
