@@ -174,7 +174,7 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 	case a.Status == 304:
 		return State{Kind: coronapb.State_OK}
 	case a.Status == 200 && err != nil:
-		s.Kind, s.Words = coronapb.State_BROKEN, err.Error()
+		s.Kind, s.Words = coronapb.State_BROKEN, strings.TrimPrefix(err.Error(), "read feed: ")
 		if errors.Is(err, feed.ErrNotFeed) || errors.Is(err, feed.ErrEmpty) {
 			s.Kind = coronapb.State_NOT_A_FEED
 		} else if errors.Is(err, feed.ErrLimit) {

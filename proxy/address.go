@@ -166,7 +166,7 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 // base is what our addresses begin with.
 func (s *Server) base(r *http.Request) string {
 	if s.config.BaseURL != "" {
-		return strings.TrimSuffix(s.config.BaseURL, "/")
+		return s.config.BaseURL
 	}
 	return scheme(r) + "://" + r.Host
 }

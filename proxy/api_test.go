@@ -54,7 +54,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 }
 
 func TestAddressesBeginAsConfigured(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.BaseURL = "https://feeds.example.org/" })
+	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
 	var got Subscribed
 	b.call("POST", "subscribe", `{"url":"h.example/feed.xml"}`, &got)
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {

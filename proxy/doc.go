@@ -37,8 +37,8 @@
 // be made to point at it. So requests must name a host that is ours, else 421;
 // other sites may cause nothing but plain readings of feeds, whose answers they
 // cannot see; and a GET changes nothing without a token in its path, nor a POST
-// from another site. From other machines only addresses with a token are
-// answered.
+// from another site. From other machines, and by the name that [Config.BaseURL]
+// adds, only addresses with a token are answered.
 //
 // Programs on this machine are trusted as much as the person who runs them: the
 // JSON interface asks for the header "Tidings: 1", which no web page can send, and

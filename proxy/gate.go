@@ -1,35 +1,37 @@
 package proxy
 
 import (
+	"fmt"
 	"net/http"
 	"net/netip"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 )
 
 // A gate decides who may ask at all.
 type gate struct {
-	hosts    []string // in lower case, without ports
+	name     string // by which others call the node, in lower case, without a port; "" if they do not
 	crossing *http.CrossOriginProtection
 }
 
-func newGate(hosts []string, baseURL string) gate {
+func newGate(baseURL string) gate {
 	g := gate{crossing: http.NewCrossOriginProtection()}
-	if u, err := url.Parse(baseURL); err == nil && u.Host != "" {
-		hosts = append(slices.Clone(hosts), u.Host)
-	}
-	for _, h := range hosts {
-		h = strings.ToLower(h)
-		if bare, ok := withoutPort(h); ok {
-			h = bare
-		}
-		if h != "" {
-			g.hosts = append(g.hosts, h)
-		}
+	if u, err := url.Parse(baseURL); err == nil {
+		g.name, _ = withoutPort(strings.ToLower(u.Host))
 	}
 	return g
+}
+
+// CheckBaseURL tells whether addresses can begin with a text, as [Config] has it.
+func CheckBaseURL(s string) error {
+	u, err := url.Parse(s)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.TrimSuffix(s, "/") == u.Scheme+"://"+u.Host {
+		if _, ok := withoutPort(u.Host); ok {
+			return nil
+		}
+	}
+	return fmt.Errorf("base URL %q: give http or https, a host, and perhaps a port, as http://nas.example:8190", line(s))
 }
 
 // admit checks what every request has to satisfy, and returns the target as it was
@@ -39,8 +41,10 @@ func (g gate) admit(r *http.Request) (path, query string, err error) {
 		return "", "", refuse(http.StatusMethodNotAllowed,
 			"this is no forward proxy: ask for /https://host/feed.xml, or take the address that subscribing gives")
 	}
-	if !g.ours(r.Host) {
-		return "", "", refuse(http.StatusMisdirectedRequest, "the node is not called %q here: use localhost, or allow that name", line(r.Host))
+	host, ok := withoutPort(strings.ToLower(r.Host))
+	local := ok && isLocal(host)
+	if !local && (!ok || host != g.name) {
+		return "", "", refuse(http.StatusMisdirectedRequest, "the node is not called %q here: use localhost, or tell it of that name with --base-url", line(r.Host))
 	}
 	target := r.RequestURI
 	if target == "" { // made by a program, not read from a connection
@@ -57,20 +61,19 @@ func (g gate) admit(r *http.Request) (path, query string, err error) {
 		return "", "", refuse(http.StatusBadRequest, "the request names no path")
 	}
 	path, query, _ = strings.Cut(target, "?")
-	if !isFromHere(r.RemoteAddr) && !strings.HasPrefix(path, tokenPath) {
+	// A web server on this machine that passes requests on seems to be from here,
+	// but gives itself away by the name that was asked for.
+	if !(local && isFromHere(r.RemoteAddr)) && !strings.HasPrefix(path, tokenPath) {
 		return "", "", refuse(http.StatusForbidden, "from other machines only addresses that begin with %s are answered", tokenPath)
 	}
 	return path, query, nil
 }
 
-// ours reports whether a Host header names this node. Names that strangers can
-// point at this machine do not, and that is what keeps their pages out.
-func (g gate) ours(hostport string) bool {
-	host, ok := withoutPort(strings.ToLower(hostport))
-	if !ok {
-		return false
-	}
-	if host == "localhost" || slices.Contains(g.hosts, host) {
+// isLocal reports whether a host is this machine by a name that nobody else can
+// give to anything. Other names may be made to point here, and that their requests
+// are refused is what keeps strangers' pages out.
+func isLocal(host string) bool {
+	if host == "localhost" {
 		return true
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))

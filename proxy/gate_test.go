@@ -9,23 +9,37 @@ import (
 )
 
 func TestOnlyOurNamesAreAnswered(t *testing.T) {
-	b := newBench(t, func(c *Config) {
-		c.Hosts = []string{"Reader.Home.example", "192.168.1.5:8190", "[fd00::1]:8190"}
-		c.BaseURL = "https://feeds.example.org"
-	})
+	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org:8443" })
+	token := b.tokenTarget(rssURL)
 	for host, want := range map[string]int{
 		"localhost": 200, "localhost:8190": 200, "LOCALHOST:1": 200, "127.0.0.1": 200, "127.0.0.1:8190": 200, "127.9.9.9:8190": 200,
-		"[::1]": 200, "[::1]:8190": 200, "[::ffff:127.0.0.1]:8190": 200, "reader.home.example": 200, "reader.home.example:99": 200,
-		"192.168.1.5": 200, "192.168.1.5:8190": 200, "[fd00::1]": 200, "[FD00::1]:1": 200, "feeds.example.org": 200,
+		"[::1]": 200, "[::1]:8190": 200, "[::ffff:127.0.0.1]:8190": 200,
+		"feeds.example.org": 403, "FEEDS.example.org:99": 403, // but for addresses with a token
 		"": 421, "evil.example": 421, "evil.example:8190": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421,
 		"localhost:": 421, "localhost:0": 421, "localhost:99999": 421, "localhost:x": 421, "localhost:8190:8190": 421, "::1": 421,
 		"[::1": 421, "[::1]x": 421, "[::1%25lo]": 421, "[::2]": 421, "0.0.0.0": 421, "10.0.0.1": 421, "192.168.1.50": 421, "127.1": 421,
-		"user@localhost": 421, "localhost/": 421, "[localhost]": 421,
+		"user@localhost": 421, "localhost/": 421, "[localhost]": 421, "feeds.example.org.evil.example": 421,
 	} {
-		for _, target := range []string{"/", "/" + rssURL, b.tokenTarget(rssURL)} {
-			if r := b.ask("GET", target, "Host", host); r.StatusCode != want {
+		for _, target := range []string{"/", "/" + rssURL, "/api/v1/list", token} {
+			want := want
+			if want == 403 && target == token {
+				want = 200
+			}
+			if r := b.ask("GET", target, "Host", host, "Tidings", "1"); r.StatusCode != want {
 				t.Errorf("Host %q, %s: %d, want %d", host, target, r.StatusCode, want)
 			}
+		}
+	}
+}
+
+func TestBaseURLs(t *testing.T) {
+	for s, right := range map[string]bool{
+		"http://nas:8190": true, "http://nas:8190/": true, "https://feeds.example.org": true, "http://[fd00::1]:8190": true, "http://192.168.1.5:8190": true,
+		"": false, "nas:8190": false, "ftp://nas": false, "http://": false, "http://:8190": false, "http://nas:0": false, "http://nas/feeds": false,
+		"http://user@nas": false, "http://nas?x": false, "http://nas#x": false, "http://na s": false, "http://nas//": false,
+	} {
+		if err := CheckBaseURL(s); (err == nil) != right {
+			t.Errorf("%q: %v", s, err)
 		}
 	}
 }
@@ -40,7 +54,7 @@ func TestARequestForAnotherHostIsRefused(t *testing.T) {
 }
 
 func TestFromOtherMachinesATokenIsNeeded(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Hosts = []string{"nas.example"} })
+	b := newBench(t, func(c *Config) { c.BaseURL = "http://nas.example:8190" })
 	for target, want := range map[string]int{
 		b.tokenTarget(rssURL): 200, "/": 403, "/" + rssURL: 403, "/feed?url=" + rssURL: 403, "/api/v1/list": 403, "/opml": 403,
 		"/f/00000000000000000000000000000000/" + rssURL: 404,

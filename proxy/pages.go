@@ -14,6 +14,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tidings/internal/feed"
 )
@@ -37,7 +39,8 @@ func newPages() *pages {
 		panic(err) // it is part of the program
 	}
 	sum := sha256.Sum256(css)
-	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural}
+	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural,
+		"lasting": lasting, "sentence": sentence, "at": at}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
 		css:       css,
@@ -127,7 +130,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	h := homePage{Status: status, Mark: bookmarklet(s.base(r))}
+	h := homePage{Status: status, Mark: bookmarklet(scheme(r) + "://" + r.Host)}
 	for _, c := range channels {
 		shown := showChannel(c)
 		if shown.Trouble {
@@ -206,16 +209,25 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) error {
 func (p *showPage) read(r *http.Request, s *Server) {
 	window, err := s.subs.Read(r.Context(), p.Channel.URL)
 	if err != nil {
-		p.Error = line(err.Error())
+		if p.Error = line(err.Error()); p.told(p.Error) {
+			p.Error = ""
+		}
 		return
 	}
-	p.Stale = window.Stale
+	if !p.told(window.Stale) {
+		p.Stale = window.Stale
+	}
 	entries := window.Document.Entries
 	shown := entries[:min(itemsShown, len(entries))]
 	p.More = len(entries) - len(shown)
 	for _, e := range shown {
 		p.Items = append(p.Items, s.pages.showItem(e, cmp.Or(window.Document.Base, p.Channel.URL)))
 	}
+}
+
+// told reports whether the channel's own trouble says as much.
+func (p *showPage) told(words string) bool {
+	return p.Channel.Error != "" && strings.Contains(words, p.Channel.Error)
 }
 
 func (p *pages) showItem(e feed.Entry, base string) shownItem {
@@ -316,6 +328,28 @@ func when(now time.Time, t *time.Time) string {
 	}
 	return span(d) + " ago"
 }
+
+// lasting says for how long something has been so.
+func lasting(now time.Time, since *time.Time) string {
+	if since == nil || now.Sub(*since) < time.Second {
+		return "since now"
+	}
+	return "for " + span(now.Sub(*since))
+}
+
+// sentence makes one of words that begin in lower case and have no end.
+func sentence(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[size:] + "."
+}
+
+// shownTrouble is what is said of a channel's trouble, at a time.
+type shownTrouble struct {
+	Now     time.Time
+	Channel shownChannel
+}
+
+func at(now time.Time, c shownChannel) shownTrouble { return shownTrouble{now, c} }
 
 func span(d time.Duration) string {
 	const day = 24 * time.Hour

@@ -3,6 +3,7 @@ package proxy
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"html/template"
 	"mime/multipart"
 	"net/url"
@@ -240,13 +241,102 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	b.node.channels[jsonURL] = Channel{State: StateNew}
 	b.node.status.Warnings = []string{"The disk is full."}
 	text := body(t, b.ask("GET", "/"))
-	for _, want := range []string{"The disk is full.", "1 with trouble", "unreachable", "there is no host h.example", "3 h ago", "in 10 min", "waiting for its first document"} {
+	for _, want := range []string{"The disk is full.", "1 with trouble", "unreachable", "there is no host h.example", "for 3 h", "asks again <time", "in 10 min", "waiting for its first document"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
 	}
 	if strings.Index(text, ">An RSS<") > strings.Index(text, ">An Atom<") {
 		t.Error("what has trouble does not come first")
+	}
+}
+
+// textOf is what a person reads in a part of a page, white space made one.
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for d := range n.Descendants() {
+		if d.Type == html.TextNode {
+			b.WriteString(d.Data + " ")
+		}
+	}
+	return strings.NewReplacer(" .", ".").Replace(strings.Join(strings.Fields(b.String()), " "))
+}
+
+// Whatever ails a feed, the pages say what, for how long, and what comes next; and
+// they say it once.
+func TestEachStateIsToldInFull(t *testing.T) {
+	const again, stays = "The node asks again in 10 min.", "What was read before stays."
+	for _, c := range []struct {
+		state, words, do string
+		items            bool // the feed was read before
+		next             bool // another poll is planned
+		want             []string
+		without          []string
+	}{
+		{state: "ok", items: true, next: true, want: []string{"✓ ok", "2 items", "polled 5 min ago", "next in 10 min"}, without: []string{"asks again", "stays", "!"}},
+		{state: "new", want: []string{"… waiting for its first document", "0 items"}, without: []string{"asks again", "polled", "stays", "!"}},
+		{state: "unreachable", words: "there is no host h.example", items: true, next: true, want: []string{again, stays}},
+		{state: "unreachable", words: "there is no host h.example", next: true, want: []string{again}, without: []string{"stays"}},
+		{state: "missing", words: "404: the origin has no such feed", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
+		{state: "gone", words: "410: gone for good", do: "unsubscribe", items: true, want: []string{stays, "Unsubscribe."}, without: []string{"asks again"}},
+		{state: "limited", words: "429: the origin asks to be left alone", items: true, next: true, want: []string{again, stays}},
+		{state: "failing", words: "the origin answered 500", items: true, next: true, want: []string{again, stays}},
+		{state: "not a feed", words: "an HTML page", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
+		{state: "broken", words: "document ends too early", do: "tell its owner", items: true, next: true, want: []string{again, stays, "Tell its owner."}},
+		{state: "too large", words: "larger than 10240 KiB", items: true, next: true, want: []string{again, stays}},
+		{state: "refused", words: "10.0.0.1 is not a public address", do: "run it otherwise", next: true, want: []string{again, "Run it otherwise."}, without: []string{"stays"}},
+	} {
+		b := newBench(t)
+		trouble := c.words != ""
+		switch {
+		case !c.items:
+			b.node.fail(rssURL, fmt.Errorf("read %s: %w: %s", rssURL, ErrUnreachable, c.words))
+		case trouble:
+			b.node.age(rssURL, c.words)
+		}
+		b.node.Subscribe(t.Context(), rssURL, false)
+		channel := Channel{State: c.state, Error: c.words, Do: c.do, Since: At(b.clock.Add(-3 * time.Hour))}
+		if c.state != StateNew {
+			channel.LastPoll = At(b.clock.Add(-5 * time.Minute))
+		}
+		if c.next {
+			channel.NextPoll = At(b.clock.Add(10 * time.Minute))
+		}
+		b.node.channels[rssURL] = channel
+		for _, target := range []string{"/", "/show?url=" + url.QueryEscape(rssURL)} {
+			root, err := html.Parse(strings.NewReader(body(t, b.ask("GET", target))))
+			if err != nil {
+				t.Fatal(err)
+			}
+			said := textOf(root)
+			if target == "/" {
+				for n := range root.Descendants() {
+					if n.Type == html.ElementNode && n.Data == "ul" && attr(n, "class") == "channels" {
+						said = textOf(n)
+					}
+				}
+			}
+			want := append([]string{c.words, "for 3 h"}, c.want...)
+			if trouble {
+				want = append(want, "! "+c.state)
+			}
+			for _, w := range want {
+				if !strings.Contains(said, w) {
+					t.Errorf("%s, %s: no %q in: %s", c.state, target, w, said)
+				}
+			}
+			for _, w := range c.without {
+				if strings.Contains(said, w) {
+					t.Errorf("%s, %s: %q in: %s", c.state, target, w, said)
+				}
+			}
+			if trouble && strings.Count(said, c.words) != 1 {
+				t.Errorf("%s, %s: the trouble is told %d times: %s", c.state, target, strings.Count(said, c.words), said)
+			}
+			if trouble && strings.Contains(said, "no items") {
+				t.Errorf("%s, %s: a feed in trouble is said to have no items: %s", c.state, target, said)
+			}
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"golang.org/x/net/netutil"
@@ -28,12 +29,12 @@ type Server struct {
 type Config struct {
 	// Secret is the node's, at least 16 bytes: who knows it can make tokens.
 	Secret []byte
-	// Hosts are names and addresses by which readers may call the node, besides
-	// localhost and its addresses.
-	Hosts []string
-	// BaseURL is what the addresses that are handed out begin with, such as
-	// https://feeds.example.org behind another web server. If it is empty they
-	// begin as the request for them did.
+	// BaseURL is what the addresses that are handed out begin with, where
+	// readers reach the node by another name than localhost: such as
+	// http://nas.example:8190, or https://feeds.example.org behind another web
+	// server. By that name only addresses with a token are answered. If it is
+	// empty addresses begin as the request for them did. [CheckBaseURL] says
+	// what it may be.
 	BaseURL string
 	// SubscribeOnRead says when reading without a token subscribes: "never",
 	// at the "second" time (the default), or at the "first".
@@ -73,6 +74,12 @@ func New(subs Subscriptions, config Config) *Server {
 	default:
 		panic("proxy: subscribe on read: " + config.SubscribeOnRead)
 	}
+	if config.BaseURL != "" {
+		if err := CheckBaseURL(config.BaseURL); err != nil {
+			panic("proxy: " + err.Error())
+		}
+		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // there is no path in it
+	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -82,7 +89,7 @@ func New(subs Subscriptions, config Config) *Server {
 	return &Server{
 		subs:      subs,
 		config:    config,
-		gate:      newGate(config.Hosts, config.BaseURL),
+		gate:      newGate(config.BaseURL),
 		minter:    minter(config.Secret),
 		copies:    newLRU[string, *rendition](cacheBytes),
 		rendering: make(chan struct{}, maxRendering),

@@ -78,6 +78,7 @@ type Channel struct {
 	State string     `json:"state"`
 	Error string     `json:"error"` // what is wrong, for people
 	Since *time.Time `json:"since"` // how long State has been so
+	Do    string     `json:"do"`    // what a person can do about it; empty if nothing
 
 	Items      int    `json:"items"`
 	Provenance string `json:"provenance"` // publisher, witnessed k/n, single

@@ -194,17 +194,28 @@ func TestDamagedStore(t *testing.T) {
 			if s.ID == id {
 				t.Error("the node goes on under its old id, though it may have forgotten what it signed")
 			}
-			if !strings.Contains(n.stderr.String(), "store") {
-				t.Errorf("the log does not speak of the store:\n%s", n.stderr)
+			// What it says is for people: what was lost and what is left, and no keys.
+			left := len(n.list())
+			words := "none could be read"
+			if left > 0 {
+				words = fmt.Sprintf("%d subscriptions could be read", left)
+			}
+			logged := n.stderr.String()
+			if !strings.Contains(logged, "store was damaged") || !strings.Contains(logged, words) {
+				t.Errorf("the log does not say that %s:\n%s", words, logged)
 			}
 			warned := false
 			for _, w := range s.Warnings {
-				warned = warned || strings.Contains(w, "store") || strings.Contains(w, "damaged")
+				warned = warned || strings.Contains(w, "store was damaged") && strings.Contains(w, words) && strings.Contains(w, "subscribe again")
 			}
 			if !warned {
-				t.Errorf("status does not speak of the store: %s %q", s.State, s.Warnings)
+				t.Errorf("status does not say that %s: %s %q", words, s.State, s.Warnings)
 			}
-			left := len(n.list())
+			for _, key := range []string{"feedtree/", "owner/seat", `\x`} {
+				if strings.Contains(logged+strings.Join(s.Warnings, "\n"), key) {
+					t.Errorf("people are told of %s: %q\n%s", key, s.Warnings, logged)
+				}
+			}
 			t.Logf("%d of %d subscriptions; %s: %q", left, feeds+1, s.State, s.Warnings)
 			if left < c.keeps {
 				t.Errorf("%d subscriptions are left, of %d", left, feeds+1)

@@ -52,14 +52,8 @@ type replay struct {
 func TestRealFeedsRealReaders(t *testing.T) {
 	heavy(t)
 	t.Parallel()
-	newsboat, err := exec.LookPath("newsboat")
-	if err != nil {
-		t.Skip("newsboat is not installed: it is the reader of this test")
-	}
-	sqlite, err := exec.LookPath("sqlite3")
-	if err != nil {
-		t.Skip("sqlite3 is not installed: it reads newsboat's cache")
-	}
+	newsboat := need(t, "newsboat", "it is the reader of this test")
+	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
 	replays := replaysOf(t)
 
 	first := launch(t, "--allow-private-origins", "--network", "real",

@@ -98,8 +98,10 @@ func (r *runner) start(program, http, listen string) {
 	r.cmd = &exec.Cmd{
 		Path: program,
 		Args: append([]string{"tidings", "run", "--data", r.dir, "--http", http, "--listen", listen}, r.flags...),
-		// Settings of whoever runs the test are none of the node's.
-		Env:    []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH")},
+		// Settings of whoever runs the test are none of the node's. A node is this
+		// very program: built with -race it ends at its first race, and the
+		// test sees to the rest.
+		Env:    []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"},
 		Stderr: r.stderr,
 	}
 	diesWithUs(r.cmd)
@@ -403,6 +405,22 @@ func counted(name string, n int, of []string) error {
 		return fmt.Errorf("%d items where %d are due: %.300q", len(of), n, of)
 	}
 	return nil
+}
+
+// need returns where a tool is. A test that lacks one is left out, but not in CI:
+// there the tools are installed (.ci/run), and a test that does not run would say
+// nothing.
+func need(t *testing.T, tool, why string) string {
+	t.Helper()
+	path, err := exec.LookPath(tool)
+	switch {
+	case err == nil:
+		return path
+	case os.Getenv("CI") == "true":
+		t.Fatalf("%s is not installed, and CI is to have it: %s", tool, why)
+	}
+	t.Skipf("%s is not installed: %s", tool, why)
+	return ""
 }
 
 // heavy skips a test that takes its time.

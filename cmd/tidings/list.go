@@ -57,6 +57,9 @@ func listing(channels []proxy.Channel, t terminal, now time.Time) string {
 		if c.Error != "" {
 			table.note(strings.Join(nonempty(c.Error, since(c.Since, now)), ", "), stateColour(c.State))
 		}
+		if c.Do != "" {
+			table.note("→ "+c.Do, faint)
+		}
 		if c.Moved != "" {
 			table.note("its origin says that it is now at "+c.Moved, faint)
 		}

@@ -5,19 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"tidings/internal/daemon"
+	"tidings/proxy"
 )
 
 // A runCommand is "tidings run".
 type runCommand struct {
 	Data                string   `placeholder:"DIR" help:"Where the node lives (${data})."`
 	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where feed readers and the other commands are served (${default}); none: nowhere."`
+	BaseURL             string   `name:"base-url" placeholder:"URL" help:"What the addresses given to feed readers begin with, where these reach the node by another name than --http (http://nas.example:8190); by that name nothing but such addresses is answered."`
 	Listen              []string `placeholder:"MULTIADDR" help:"Where other nodes are listened to (port 4801 of all interfaces, by QUIC and TCP); may be repeated."`
 	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as it printed behind \"peer\"; may be repeated."`
 	MDNS                bool     `name:"mdns" help:"Join through, and answer, nodes in the local network."`
@@ -75,6 +74,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	}
 	d := daemon.DefaultConfig(dir)
 	d.HTTP = c.HTTP
+	d.BaseURL = c.BaseURL
 	d.Listen = c.Listen
 	d.PortMap = !onlyLoopback(c.Listen)
 	d.Bootstrap = c.Bootstrap
@@ -90,11 +90,16 @@ func (c *runCommand) config() (daemon.Config, error) {
 			return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
 		}
 	}
+	if c.BaseURL != "" {
+		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
+			return d, usageError{err}
+		}
+	}
 	asked := c.Founding.given()
 	if len(asked) > 0 && len(c.Bootstrap) > 0 {
 		return d, usagef("give either --bootstrap, to join a network, or %s, to found one", strings.Join(asked, ", "))
 	}
-	settled, err := hasNetwork(dir)
+	settled, err := daemon.HasNetwork(dir)
 	if err != nil {
 		return d, err
 	}
@@ -111,18 +116,6 @@ func (c *runCommand) config() (daemon.Config, error) {
 	n.PrivateAddresses = c.AllowPrivateOrigins
 	d.Found = &n
 	return d, nil
-}
-
-// hasNetwork says whether a data directory belongs to a network already.
-func hasNetwork(dir string) (bool, error) {
-	_, err := os.Stat(filepath.Join(dir, "network"))
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	}
-	return false, fmt.Errorf("data directory: %w", err)
 }
 
 // onlyLoopback says whether nobody beyond this machine could reach the addresses,

@@ -63,10 +63,11 @@ func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 		listen = ["/ip4/127.0.0.1/tcp/1", "/ip4/127.0.0.1/udp/1/quic-v1"]
 		bootstrap = "/ip4/127.0.0.1/tcp/2/p2p/x"
 		allow-private-origins = true
+		base-url = "http://nas.example:8190"
 		poll-interval = "2s"
 		load = 0.5
 		owners = 3
-	`, "run")
+	`, "run", "--data", t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,6 +75,10 @@ func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 	if len(r.Listen) != 2 || len(r.Bootstrap) != 1 || !r.AllowPrivateOrigins ||
 		*r.Founding.PollInterval != 2*time.Second || *r.Founding.Load != 0.5 || *r.Founding.Owners != 3 {
 		t.Errorf("%+v", r)
+	}
+	r.Bootstrap = nil // or it would found nothing
+	if d, err := r.config(); err != nil || d.BaseURL != "http://nas.example:8190" {
+		t.Errorf("base URL %q, %v", d.BaseURL, err)
 	}
 	if r.Founding.Scheme != nil {
 		t.Error("a scheme that nobody asked for")

@@ -98,7 +98,7 @@ func cmdNode(ts *testscript.TestScript, _ bool, args []string) {
 		Args: append([]string{"tidings", "run", "--data", ts.MkAbs(name), "--http", "127.0.0.1:0",
 			"--listen", "/ip4/127.0.0.1/tcp/0", "--allow-private-origins"}, args[1:]...),
 		Dir:    ts.MkAbs("."),
-		Env:    []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH")},
+		Env:    []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "GORACE=halt_on_error=1"},
 		Stderr: &p.stderr,
 	}
 	out, err := p.cmd.StdoutPipe()

@@ -10,6 +10,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
+	"tidings/proxy"
 )
 
 const (
@@ -51,6 +52,9 @@ type Config struct {
 	// HTTP is where readers on this machine are served. Default 127.0.0.1:8190;
 	// "none": nowhere.
 	HTTP string
+	// BaseURL is what the addresses given to readers begin with, where they
+	// reach the node by another name: see proxy.Config. Default: as HTTP says.
+	BaseURL string
 	// AllowPrivateOrigins lets the node poll origins on private addresses.
 	AllowPrivateOrigins bool
 	// SubscribeOnRead says when reading an address subscribes to it: "never",
@@ -92,6 +96,11 @@ func (c Config) filled() (Config, error) {
 	}
 	if c.HTTP == "" {
 		c.HTTP = defaultHTTP
+	}
+	if c.BaseURL != "" {
+		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
+			return c, err
+		}
 	}
 	switch c.SubscribeOnRead {
 	case "":

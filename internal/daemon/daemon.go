@@ -73,6 +73,7 @@ type Daemon struct {
 	shelf  *shelf       // what readers are told without asking the loop
 	opened time.Time
 	closed sync.Once
+	damage damage // its count belongs to the loop, until joined
 
 	node    *node.Node    // belongs to the loop; there since joined
 	joined  chan struct{} // closed when the network is known and the node made
@@ -111,7 +112,8 @@ func Open(c Config) (*Daemon, error) {
 // open reads the data directory and makes the host.
 func (d *Daemon) open() (err error) {
 	if what := d.disk.Repaired(); what != "" {
-		d.log.Warn("store mended", "what", what)
+		d.damage.mended = true
+		d.log.Debug("store mended", "what", what)
 	}
 	if err := d.listen(); err != nil {
 		return err // before anything is settled
@@ -126,8 +128,10 @@ func (d *Daemon) open() (err error) {
 		return err
 	}
 	if lost != "" {
+		d.damage.lost = true
+		d.log.Debug("store lost", "why", lost)
 		if d.home.renewed {
-			d.log.Warn("the store was lost, and with it what this node had signed: it goes on as another node", "why", lost)
+			d.log.Warn("the store was lost or damaged, and with it what this node had signed: it goes on as another node")
 		}
 		if err := d.disk.Accept(); err != nil {
 			return fmt.Errorf("store: %w", err)
@@ -241,6 +245,10 @@ func (d *Daemon) join(ctx context.Context) error {
 	}
 	for _, s := range d.node.Feeds.Subscriptions() {
 		d.shelf.add(s.URL, s.Key, attributesOf(s))
+		d.damage.left++
+	}
+	if f, ok := d.damage.finding(d.config.Dir); ok {
+		d.log.Warn("store damaged", "what", f.What, "do", f.Do)
 	}
 	close(d.joined)
 	return nil

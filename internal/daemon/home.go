@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 
 	"tidings/internal/store"
@@ -163,6 +164,19 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 
 func damaged(path, why string) error {
 	return fmt.Errorf("%s is damaged (%s): bring back a copy, or remove it to become another node", path, why)
+}
+
+// HasNetwork says whether a data directory, which may not exist, belongs to a network
+// already.
+func HasNetwork(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, networkFile))
+	switch {
+	case err == nil:
+		return true, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return false, nil
+	}
+	return false, fmt.Errorf("data directory: %w", err)
 }
 
 // readNetwork reads where the node belongs; a new one belongs nowhere.

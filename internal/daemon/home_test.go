@@ -134,6 +134,19 @@ func TestIdentityIsItsOwnersAlone(t *testing.T) {
 	}
 }
 
+func TestDirectoryThatHasANetwork(t *testing.T) {
+	c := founding(t, "here")
+	for _, want := range []bool{false, true} {
+		if has, err := HasNetwork(c.Dir); err != nil || has != want {
+			t.Errorf("%v %v, want %v", has, err, want)
+		}
+		opened(t, c).Close()
+	}
+	if has, err := HasNetwork(filepath.Join(c.Dir, "nowhere")); err != nil || has {
+		t.Errorf("a directory that is not there: %v %v", has, err)
+	}
+}
+
 func TestDirectoryHasOneNode(t *testing.T) {
 	t.Parallel()
 	network := laboratory("one")

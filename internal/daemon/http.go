@@ -45,6 +45,7 @@ func (d *Daemon) serve(ctx context.Context) {
 	if d.http != nil {
 		s := proxy.New(d, proxy.Config{
 			Secret:          d.home.secret,
+			BaseURL:         d.config.BaseURL,
 			SubscribeOnRead: d.config.SubscribeOnRead,
 			Version:         d.config.Version,
 			Log:             d.log,

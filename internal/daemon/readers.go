@@ -288,7 +288,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	}
 	c.State, c.Since, c.Moved, c.Why = state.String(), proxy.At(state.Since), state.Moved, state.Why
 	if state.Kind != coronapb.State_OK {
-		c.Error = state.Words
+		c.Error, c.Do = state.Words, remedy(c.State)
 	}
 	if c.Rank == nil {
 		state = state.Projected(time.Now())

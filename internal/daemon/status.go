@@ -1,9 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"tidings/corona/coronapb"
 	"tidings/overlay"
@@ -29,7 +32,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 	}
 	for _, f := range d.findings(snap) {
 		if f.Level != levelOK {
-			s.Warnings = append(s.Warnings, f.What)
+			s.Warnings = append(s.Warnings, sentence(f))
 		}
 		if f.Level == levelProblem {
 			s.State = "trouble"
@@ -74,7 +77,11 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	for _, c := range channels {
 		if c.Error != "" && ailing < maxAiling {
 			ailing++
-			of = append(of, proxy.Finding{Level: levelNote, What: fmt.Sprintf("%s: %s: %s", c.URL, c.State, c.Error), Do: remedy(c.State)})
+			of = append(of, proxy.Finding{
+				Level: levelNote,
+				What:  fmt.Sprintf("%s: %s: %s", c.URL, c.State, c.Error),
+				Do:    cmp.Or(c.Do, "nothing yet: the node tries again by itself"),
+			})
 		}
 	}
 	if ailing == 0 && len(channels) > 0 {
@@ -86,19 +93,32 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 // maxAiling bounds the feeds the doctor speaks of; list shows all.
 const maxAiling = 20
 
-// remedy says what a reader can do about a feed's state.
+// sentence says what was found and what to do, as one sentence.
+func sentence(f proxy.Finding) string {
+	s := f.What
+	if f.Do != "" {
+		s += "; " + f.Do
+	}
+	first, size := utf8.DecodeRuneInString(s)
+	return string(unicode.ToUpper(first)) + s[size:] + "."
+}
+
+// remedy says what a reader can do about a feed's state beyond waiting; "" if
+// nothing.
 func remedy(state string) string {
 	switch state {
 	case kindName(coronapb.State_GONE):
 		return "look whether the site has another feed, and unsubscribe from this one"
 	case kindName(coronapb.State_MISSING), kindName(coronapb.State_NOT_A_FEED):
 		return "look at the address in a browser: the feed may have moved"
+	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
+		return "if it lasts, tell the site's owner"
 	case kindName(coronapb.State_LIMITED):
-		return "nothing: the node keeps away for as long as it was asked to"
+		return "the node keeps away for as long as it was asked to"
 	case kindName(coronapb.State_REFUSED):
 		return "if the origin is yours, on a private address, run the node with --allow-private-origins"
 	}
-	return "nothing yet: the node tries again by itself"
+	return ""
 }
 
 // findings is what can be said of the node itself.
@@ -123,15 +143,14 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	if snap.Store.Failing != "" {
 		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, "make room on the disk, or look at its health")
 	}
-	if what := d.disk.Repaired(); what != "" {
-		add(levelNote, "the store was damaged when the node started: "+what,
-			"look whether subscriptions are missing, and at the disk's health; when all is well, the damaged file can go")
+	if f, ok := d.damage.finding(d.config.Dir); ok && snap.Network != "" {
+		of = append(of, f)
 	}
 	if d.home.renewed {
 		add(levelNote, "the node has another id than before: it may have forgotten what it signed", "")
 	}
 	if snap.Store.Damaged > 0 {
-		add(levelNote, fmt.Sprintf("%d records of the store were damaged; they are got again from the network", snap.Store.Damaged), "look at the disk's health")
+		add(levelNote, fmt.Sprintf("%d times since the start, what was read from the store was damaged; it is got again from the network", snap.Store.Damaged), "look at the disk's health")
 	}
 	if a := d.HTTPAddr(); a != nil {
 		add(levelOK, fmt.Sprintf("readers are served at http://%s/", a),

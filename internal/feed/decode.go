@@ -16,9 +16,14 @@ import (
 )
 
 // decode returns a document in UTF-8, without byte order mark and without
-// characters that XML forbids. What says the charset counts in this order: the
-// mark, the HTTP header, the document's own word, the look of the bytes. A word
-// for UTF-8 counts only if the bytes look like it.
+// characters that XML forbids.
+//
+// What says the charset counts in this order: the mark, the HTTP header, the
+// document's own word, the look of the bytes; but nobody's word against what the
+// bytes show (fits). A header or a mark comes and goes with the replica that
+// answers, the bytes do not: so a document means the same however it is labelled,
+// as far as bytes can tell. Where they show only that all who spoke are wrong,
+// the document is broken: nonsense would look like an edit of every item.
 func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	if len(doc) > MaxDocument {
 		return nil, 0, fmt.Errorf("%w: %d bytes, more than %d", ErrLimit, len(doc), MaxDocument)
@@ -26,8 +31,11 @@ func decode(doc []byte, contentType string) ([]byte, repairs, error) {
 	var bad repairs
 	enc, mark := marked(doc)
 	doc = doc[mark:]
-	if enc == nil && mark == 0 {
-		enc, bad = declaredCharset(doc, contentType)
+	if enc == nil {
+		var err error
+		if enc, bad, err = declaredCharset(doc, contentType, mark > 0); err != nil {
+			return nil, 0, err
+		}
 	}
 	if enc != nil {
 		r := io.LimitReader(transform.NewReader(bytes.NewReader(doc), enc.NewDecoder()), MaxDocument+1)
@@ -77,35 +85,42 @@ func marked(doc []byte) (encoding.Encoding, int) {
 	return nil, 0
 }
 
-// declaredCharset returns the encoding of a document without a mark; none is
-// UTF-8.
-func declaredCharset(doc []byte, contentType string) (encoding.Encoding, repairs) {
+// declaredCharset returns the encoding of a document whose mark, if there is one, is
+// that of UTF-8; none is UTF-8.
+func declaredCharset(doc []byte, contentType string, marked bool) (encoding.Encoding, repairs, error) {
 	_, params, _ := mime.ParseMediaType(contentType)
-	looks := looksLikeUTF8(doc)
-	said := false
-	for _, name := range []string{params["charset"], prologCharset(doc)} {
+	names := []string{params["charset"], prologCharset(doc)}
+	if marked {
+		names = append([]string{"utf-8"}, names...)
+	}
+	look := lookAt(doc)
+	said := false // that it is something else
+	for _, name := range names {
 		enc, err := htmlindex.Get(name)
 		if name == "" || err != nil {
 			continue
 		}
-		said = true
-		switch canonical, _ := htmlindex.Name(enc); canonical {
-		case "utf-8":
-			if looks {
-				return nil, 0
+		if canonical, _ := htmlindex.Name(enc); look.fits(canonical, enc) {
+			bad := repairs(0)
+			if said {
+				bad = badCharset
 			}
-		case "utf-16le", "utf-16be", "replacement": // it was read as ASCII: no
-		default:
-			return enc, 0
+			if canonical == "utf-8" {
+				enc = nil
+			}
+			return enc, bad, nil
 		}
+		said = true
 	}
 	switch {
-	case !looks:
-		return charmap.Windows1252, badCharset
-	case said:
-		return nil, badCharset
+	case look.utf8() && said:
+		return nil, badCharset, nil
+	case look.utf8():
+		return nil, 0, nil
+	case look.western():
+		return charmap.Windows1252, badCharset, nil
 	}
-	return nil, 0
+	return nil, 0, fmt.Errorf("%w: its charset cannot be told: it is neither UTF-8 nor what the origin says, if it says any", ErrBroken)
 }
 
 // prologCharset is the encoding that an XML declaration names.
@@ -125,28 +140,79 @@ func prologCharset(doc []byte) string {
 	return string(name)
 }
 
-// looksLikeUTF8 tells whether most of what is not ASCII is UTF-8: one torn
-// character, as where a text was shortened by bytes, does not make a document
-// another charset's.
-func looksLikeUTF8(doc []byte) bool {
-	if utf8.Valid(doc) {
-		return true
-	}
-	good, bad := 0, 0
+// A look is what the bytes of a document show of its charset.
+type look struct {
+	good, bad int // characters of UTF-8 beyond ASCII, and bytes that belong to none
+	alone     int // bytes beyond ASCII that stand among a few of their kind
+	crowded   int // those in long runs of letters
+}
+
+const (
+	// crowd is a run of letters beyond ASCII that no Western language has: the
+	// words of others are made of nothing else.
+	crowd = 4
+	// manyChars are so many characters that a charset of two bytes a
+	// character does not look like UTF-8 by chance: one in seven does.
+	manyChars = 8
+)
+
+func lookAt(doc []byte) look {
+	var l look
 	for i := 0; i < len(doc); {
 		if doc[i] < utf8.RuneSelf {
 			i++
 			continue
 		}
-		r, size := utf8.DecodeRune(doc[i:])
-		if r == utf8.RuneError && size == 1 {
-			bad++
-		} else {
-			good++
+		from, letters := i, 0
+		for i < len(doc) && doc[i] >= utf8.RuneSelf {
+			if doc[i] >= 0xc0 { // in ISO 8859-1
+				letters++
+			}
+			i++
 		}
-		i += size
+		if i-from >= crowd && 2*letters >= i-from {
+			l.crowded += i - from
+		} else {
+			l.alone += i - from
+		}
+		for run := doc[from:i]; len(run) > 0; {
+			r, size := utf8.DecodeRune(run)
+			if r == utf8.RuneError && size == 1 {
+				l.bad++
+			} else {
+				l.good++
+			}
+			run = run[size:]
+		}
 	}
-	return good > bad
+	return l
+}
+
+// utf8 tells whether most of what is not ASCII is UTF-8: one torn character, as
+// where a text was shortened by bytes, does not make a document another charset's.
+func (l look) utf8() bool { return l.good > l.bad || l.good+l.bad == 0 }
+
+// western tells whether the bytes can be Windows-1252, where letters beyond ASCII
+// stand among others.
+func (l look) western() bool { return l.alone >= l.crowded }
+
+// fits tells whether what somebody says agrees with the bytes. It is the look that
+// tells UTF-8 from charsets of one byte a character, where hardly a word is UTF-8
+// by chance, and no text. Windows-1252, also known as ISO 8859-1 and ASCII, is
+// what servers say that were never told.
+func (l look) fits(name string, enc encoding.Encoding) bool {
+	_, oneByte := enc.(*charmap.Charmap)
+	switch {
+	case name == "utf-8":
+		return l.utf8()
+	case name == "utf-16le", name == "utf-16be", name == "replacement":
+		return false // it was read as ASCII
+	case l.bad == 0 && (oneByte && l.good > 0 || l.good >= manyChars):
+		return false
+	case name == "windows-1252":
+		return l.western()
+	}
+	return true
 }
 
 // dropImpossible returns doc without what XML forbids, with U+FFFD for what is not

@@ -29,6 +29,7 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 		words strings.Builder // of the child that is open
 		read  []byte          // the same as a reader sees it, once it has elements in it
 		about string
+		dated bool // it is one of Atom's later dates, which are no field
 	)
 	for w.step() {
 		switch {
@@ -39,6 +40,8 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 			words.Reset()
 			read = nil
 			w.attributesInto(&f, &now)
+			f.more = f.more || now == noField && len(w.attrs) > 0
+			dated = isAtom(w.uri) && (string(w.local) == "updated" || string(w.local) == "modified")
 		case w.starts() && now != noField:
 			// Inline markup, or an Atom author's name, address and page.
 			read = appendReading(read, words.String())
@@ -58,8 +61,13 @@ func factsOfXML(raw []byte, outer []Binding) facts {
 				f.set(now, words.String(), read)
 			}
 			now = noField
-		case !w.starts() && !w.ends() && now != noField:
+		case w.starts():
+			f.more = f.more || len(w.attrs) > 0
+		case w.ends():
+		case now != noField:
 			words.WriteString(w.text())
+		default:
+			f.more = f.more || !dated && w.says()
 		}
 	}
 	if f.id == "" {

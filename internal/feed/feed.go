@@ -18,6 +18,13 @@
 // on. All work is linear in the document and bounded by the limits below; gofeed
 // sees single items only, after they were checked.
 //
+// An item that says nothing is no item: with neither id, title, link, summary,
+// content, enclosure nor anything else but a date and an author, a reader could
+// show a blank line at most. It is left out, and takes no room from others. A
+// document that has no other items is broken: whoever made it meant to say
+// something and failed, and a failed poll keeps what was there. A document
+// without items is a feed that has none yet.
+//
 // The identity of an item and the hash of its content are read by this package
 // alone, by rules that have a version, because nodes must agree on them
 // whatever version of a library they link.

@@ -11,6 +11,7 @@ type facts struct {
 	author                []byte
 	summary, content      []byte // as read, see appendReading
 	enclosures            []byte
+	more                  bool // it says something that none of these is, in an extension perhaps
 }
 
 // Identities and hashes are compared between nodes: whoever changes a rule here,
@@ -19,6 +20,12 @@ const (
 	idVersion   = "tidings/item-id/1"
 	hashVersion = "tidings/item-hash/1"
 )
+
+// silent tells an item that says nothing. When and by whom nothing is said does not
+// make it something.
+func (f *facts) silent() bool {
+	return f.id == "" && f.link == "" && f.title == "" && len(f.summary)+len(f.content)+len(f.enclosures) == 0 && !f.more
+}
 
 // hash stands for what a reader sees. Dates do not count, since they move with
 // every build of some feeds, and neither do categories, counts of comments, or
@@ -67,7 +74,7 @@ func digest(version string, parts ...[]byte) Hash {
 }
 
 // identify gives the items of a document their identities and hashes, and leaves
-// out those that say the same, dates included, as one before them.
+// out those that say nothing, or the same, dates included, as one before them.
 func identify(items []Item, all []facts) ([]Item, repairs) {
 	var (
 		kept  = items[:0]
@@ -78,6 +85,10 @@ func identify(items []Item, all []facts) ([]Item, repairs) {
 	)
 	for i, it := range items {
 		f := &all[i]
+		if f.silent() {
+			bad |= silentItems
+			continue
+		}
 		it.Hash = f.hash()
 		it.ID = f.identity(it.Hash, 0)
 		same := digest("", it.ID[:], it.Hash[:], []byte(f.date))

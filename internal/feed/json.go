@@ -148,6 +148,9 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, error) {
 		case raw[0] != '{':
 			bad |= badItems
 			return
+		case bytes.IndexByte(raw, '"') < 0: // an object without a member
+			bad |= silentItems
+			return
 		case len(items) == MaxItems:
 			bad |= manyItems
 			return
@@ -205,6 +208,14 @@ func factsOfJSON(raw []byte) facts {
 	}
 	for _, a := range objectsOf(get["attachments"]) {
 		f.enclose(stringOf(a["url"]))
+	}
+	for name := range get {
+		switch name {
+		case "id", "url", "title", "summary", "content_html", "content_text", "attachments",
+			"date_published", "date_modified", "author", "authors":
+		default:
+			f.more = true
+		}
 	}
 	return f
 }

@@ -29,7 +29,11 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	}
 	var twins repairs
 	f.Items, twins = identify(f.Items, all)
-	f.Repaired = (bad | more | twins).String()
+	// A part that was too large may have been all that an item said.
+	if bad |= more | twins; bad&(silentItems|largeItems) == silentItems && len(f.Items) == 0 {
+		return nil, fmt.Errorf("read feed: %w: none of its items says anything", ErrBroken)
+	}
+	f.Repaired = bad.String()
 	return &f, nil
 }
 
@@ -54,6 +58,9 @@ func ReadItem(format Format, raw []byte, outer []Binding, apart uint8) (Item, er
 		return Item{}, fmt.Errorf("read item: %w", err)
 	}
 	f := it.facts()
+	if f.silent() {
+		return Item{}, fmt.Errorf("read item: %w: it says nothing", ErrBroken)
+	}
 	it.Hash = f.hash()
 	it.ID = f.identity(it.Hash, apart)
 	return it, nil

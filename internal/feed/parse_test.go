@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/text/encoding/charmap"
 )
 
 // rss is a document with items of one text each.
@@ -108,7 +110,19 @@ func TestCharsets(t *testing.T) {
 		{"prolog", prolog("iso-8859-15", "\xa4"), "text/xml", "€", ""},
 		{"prolog, Chinese", prolog("gb2312", "\xd0\xc2"), "", "新", ""},
 		{"unknown header, prolog", prolog("latin1", "\xe9"), "text/xml; charset=klingon", "é", ""},
-		{"header says UTF-8, prolog is right", prolog("windows-1251", "\xe9"), "text/xml; charset=utf-8", "й", ""},
+		{"header says UTF-8, prolog is right", prolog("windows-1251", "\xe9"), "text/xml; charset=utf-8", "й", "charset"},
+		{"header says Latin-1, is UTF-8", prolog("utf-8", "naïve"), "text/xml; charset=iso-8859-1", "naïve", "charset"},
+		{"header says ASCII, is UTF-8", prolog("utf-8", "naïve"), "text/xml; charset=us-ascii", "naïve", "charset"},
+		{"both say Latin-1, is UTF-8", prolog("latin1", "naïve"), "text/xml; charset=iso-8859-1", "naïve", "charset"},
+		{"prolog says Latin-1, is UTF-8", prolog("latin1", "naïve"), "", "naïve", "charset"},
+		{"says KOI8-R, is UTF-8", prolog("koi8-r", "Новости"), "", "Новости", "charset"},
+		{"says GBK, is UTF-8", prolog("gbk", "人人生而自由在尊严"), "", "人人生而自由在尊严", "charset"},
+		{"says GBK, is", prolog("gbk", "\xc8\xcb\xc8\xcb\xc9\xfa\xb6\xf8\xd7\xd4\xd3\xc9\xd4\xda\xd7\xf0\xd1\xcf"), "", "人人生而自由在尊严", ""},
+		{"header says Latin-1, prolog is right", prolog("windows-1251", "\xcd\xee\xe2\xee\xf1\xf2\xe8"), "text/xml; charset=iso-8859-1", "Новости", "charset"},
+		{"says UTF-8, is Windows-1252", prolog("utf-8", "\x93na\xefve\x94 \x80"), "application/xml; charset=utf-8", "“naïve” €", "charset"},
+		{"mark of UTF-8, is Windows-1252", "\xef\xbb\xbf" + prolog("utf-8", "na\xefve"), "", "naïve", "charset"},
+		{"mark of UTF-8, is what the prolog says", "\xef\xbb\xbf" + prolog("windows-1251", "\xcd\xee\xe2"), "", "Нов", "charset"},
+		{"mark of UTF-16, header says UTF-8", "\xff\xfe" + utf16(prolog("utf-8", "é"), false), "text/xml; charset=utf-8", "é", ""},
 		{"says UTF-8, is not", prolog("utf-8", "\xe9"), "", "é", "charset"},
 		{"says UTF-16, is not", prolog("utf-16", "é"), "", "é", "charset"},
 		{"torn", prolog("utf-8", "ééé\xc3"), "", "ééé\ufffd", "impossible characters"},
@@ -121,6 +135,85 @@ func TestCharsets(t *testing.T) {
 		}
 		if f.Head.Title != c.title || (f.Repaired == "") != (c.repaired == "") || !strings.Contains(f.Repaired, c.repaired) {
 			t.Errorf("%s: title %q, repaired %q; want %q, %q", c.name, f.Head.Title, f.Repaired, c.title, c.repaired)
+		}
+	}
+}
+
+// What a document says must not depend on who labels it how, as long as its bytes can
+// tell: labels come and go with the replica that answers.
+func TestLabelsDoNotChangeWhatADocumentSays(t *testing.T) {
+	western := []string{"", "utf-8", "iso-8859-1", "windows-1252", "us-ascii", "utf-16", "klingon"}
+	russian, err := charmap.Windows1251.NewEncoder().String("Все люди рождаются свободными")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, title, want string
+		labels            []string // of the header and of the document, any with any
+		right             string   // the one that must be among them; "" if the bytes suffice
+	}{
+		{"UTF-8", "naïve Überschrift", "naïve Überschrift", append(western, "iso-8859-15", "koi8-r"), ""},
+		{"UTF-8, Russian", "Все люди", "Все люди", append(western, "iso-8859-15", "koi8-r"), ""},
+		{"Windows-1252", "na\xefve \xdcberschrift", "naïve Überschrift", western, ""},
+		{"Windows-1251", russian, "Все люди рождаются свободными", append(western, "windows-1251"), "windows-1251"},
+	} {
+		for _, header := range c.labels {
+			for _, own := range c.labels {
+				for _, mark := range []string{"", "\xef\xbb\xbf"} {
+					doc, contentType := mark, "text/xml"
+					if own != "" {
+						doc += "<?xml version='1.0' encoding='" + own + "'?>"
+					}
+					doc += rss("<item><title>" + c.title + "</title></item>")
+					if header != "" {
+						contentType += "; charset=" + header
+					}
+					f, err := Parse([]byte(doc), contentType)
+					if told := c.right == "" || header == c.right || own == c.right; !told {
+						if !errors.Is(err, ErrBroken) {
+							t.Errorf("%s, header %q, prolog %q, mark %q: %v where nobody can know", c.name, header, own, mark, err)
+						}
+						continue
+					}
+					if err != nil || len(f.Items) != 1 || !strings.Contains(string(f.Items[0].Raw), c.want) {
+						t.Errorf("%s, header %q, prolog %q, mark %q: %v", c.name, header, own, mark, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestItemsThatSayNothingAreNone(t *testing.T) {
+	const date = "<pubDate>Sat, 21 Nov 2026 12:00:00 GMT</pubDate>"
+	for _, c := range []struct {
+		name, doc string
+		items     int // -1: the document is broken
+	}{
+		{"no items", rss(), 0},
+		{"nothing", rss("<item/>"), -1},
+		{"white space", rss("<item> <title> </title>\n</item>"), -1},
+		{"empty elements", rss("<item><title/><link></link><description/></item>"), -1},
+		{"when and by whom", rss("<item>" + date + "<author>Ann</author></item>"), -1},
+		{"an entry", "<feed xmlns='" + nsAtom + "'><title>T</title><entry><updated>2026-11-21T12:00:00Z</updated></entry></feed>", -1},
+		{"JSON", `{"title":"T","items":[{}, {"date_published":"2026-11-21T12:00:00Z","title":""}]}`, -1},
+		{"a title", rss("<item/>", "<item><title>x</title></item>", "<item/>"), 1},
+		{"an enclosure", rss("<item><enclosure url='http://x/a.mp3'/></item>"), 1},
+		{"something in an extension", rss("<item><m:content xmlns:m='u' url='http://x/a.jpg'/></item>"), 1},
+		{"JSON that says something", `{"title":"T","items":[{}, {"id":"1"}]}`, 1},
+		{"something behind a million that say nothing", rss(strings.Repeat("<item/>", 1_000_000), "<item><title>x</title></item>"), 1},
+		{"JSON behind a million", `{"title":"T","items":[` + strings.Repeat("{},", 1_000_000) + `{"id":"1"}]}`, 1},
+	} {
+		f, err := Parse([]byte(c.doc), "")
+		switch {
+		case c.items < 0:
+			if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), "none of its items says anything") {
+				t.Errorf("%s: %v", c.name, err)
+			}
+		case err != nil || len(f.Items) != c.items:
+			t.Errorf("%s: %+v %v, want %d items", c.name, f, err, c.items)
+		case strings.Contains(c.doc, "<item/>") && !strings.Contains(f.Repaired, "say nothing"):
+			t.Errorf("%s: repaired %q", c.name, f.Repaired)
 		}
 	}
 }
@@ -143,10 +236,10 @@ func TestRepairs(t *testing.T) {
 		{"<p>one<br>two</p>", "<p>one<br>two</br></p>", "tags"},
 		{"<b><i>x</b></i>", "<b><i>x</i></b> ", "tags"},
 		{"<a>x</a x>", "<a>x</a>", "tags"},
-		{"<!-- a -- b --><?xml x?><!DOCTYPE y>", "   ", "tags"},
+		{"a<!-- a -- b --><?xml x?><!DOCTYPE y>", "a   ", "tags"},
 		{"]]<!-- -- -->>", "]] >", "tags"},
-		{"<media:x/>", "<media:x/>", "namespaces"},
-		{"<x xmlns:p=''/>", "<x/>", "tags"},
+		{"<media:x>a</media:x>", "<media:x>a</media:x>", "namespaces"},
+		{"<x xmlns:p=''>a</x>", "<x>a</x>", "tags"},
 		{"<x xmlns:p='u v' p:a='' xmlns:q='uv' q:a=''/>", `<x xmlns:p="uv" p:a="" xmlns:q="uv"/>`, "tags"},
 	} {
 		f, err := Parse([]byte(rss("<item>"+c.item+"</item>")), "")
@@ -165,7 +258,7 @@ func TestRepairs(t *testing.T) {
 
 func TestItemsAreExactSlices(t *testing.T) {
 	items := []string{
-		"<item  >\r\n<title >a</title\n> </item >", `<item a="1"/>`,
+		"<item  >\r\n<title >a</title\n> </item >", `<item a="1"><guid>1</guid></item>`,
 		"<item><x:item xmlns:x='u'><item>inner</item></x:item><![CDATA[</item>]]><guid>2</guid></item>",
 	}
 	doc := []byte(rss(items...))
@@ -208,7 +301,7 @@ func TestItemsOfEachFormat(t *testing.T) {
 
 func TestScopeHoldsWhatAnItemUsesFromOutside(t *testing.T) {
 	f := parse(t, `<a:feed xmlns:a="http://www.w3.org/2005/Atom" xmlns:b="u:b" xmlns:c="u:c" xmlns="u:d" xml:lang="en" xml:base="http://x/y/">
-<a:entry b:x="" xmlns:c="u:mine"><a:id>1</a:id><c:z/></a:entry><a:entry xml:lang="de"><z/></a:entry></a:feed>`)
+<a:entry b:x="" xmlns:c="u:mine"><a:id>1</a:id><c:z/></a:entry><a:entry xml:lang="de"><z>2</z></a:entry></a:feed>`)
 	atom, base, lang := Binding{"a", nsAtom}, Binding{"xml:base", "http://x/y/"}, Binding{"xml:lang", "en"}
 	for i, want := range [][]Binding{
 		{atom, {"b", "u:b"}, base, lang},
@@ -238,13 +331,13 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 
 func TestHeadIsTheDocumentWithoutItems(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
-		{rss("<item/> <item/>"), `<rss version="2.0"><channel><title>T</title>|</channel></rss>`},
+		{rss("<item>a</item> <item/>"), `<rss version="2.0"><channel><title>T</title>|</channel></rss>`},
 		{"<?xml version='1.0'?><!DOCTYPE rss><rss><channel/></rss><!-- x -->", "<rss><channel>|</channel></rss>"},
-		{"<rss><channel><item/><title>T</title> <item/></channel><x/></rss>", "<rss><channel><title>T</title>|</channel><x/></rss>"},
+		{"<rss><channel><item/><title>T</title> <item>a</item></channel><x/></rss>", "<rss><channel><title>T</title>|</channel><x/></rss>"},
 		{"<feed xmlns='" + nsAtom + "'/>", "<feed xmlns='" + nsAtom + "'>|</feed>"},
-		{"<r:RDF xmlns:r='" + nsRDF + "'><channel><items><r:Seq/></items></channel><item/> <image/></r:RDF>",
+		{"<r:RDF xmlns:r='" + nsRDF + "'><channel><items><r:Seq/></items></channel><item>a</item> <image/></r:RDF>",
 			"<r:RDF xmlns:r='" + nsRDF + "'><channel></channel> <image/>|</r:RDF>"},
-		{`{"items" : [{}, {}] , "title":"x"}`, `{"items" : [|] , "title":"x"}`},
+		{`{"items" : [{}, {"id":"1"}] , "title":"x"}`, `{"items" : [|] , "title":"x"}`},
 	} {
 		h := parse(t, c.doc).Head
 		if got := string(h.Raw[:h.At]) + "|" + string(h.Raw[h.At:]); got != c.want {
@@ -254,7 +347,7 @@ func TestHeadIsTheDocumentWithoutItems(t *testing.T) {
 }
 
 func TestALargeHeadIsMadeAnew(t *testing.T) {
-	f := parse(t, "<rss><channel><title>T &amp; U</title><link>http://x/</link><x>"+strings.Repeat("y", MaxHead)+"</x><item/></channel></rss>")
+	f := parse(t, "<rss><channel><title>T &amp; U</title><link>http://x/</link><x>"+strings.Repeat("y", MaxHead)+"</x><item>a</item></channel></rss>")
 	if len(f.Head.Raw) > 1000 || f.Head.Title != "T & U" || f.Head.Link != "http://x/" || len(f.Items) != 1 {
 		t.Errorf("%.200s", f.Head.Raw)
 	}

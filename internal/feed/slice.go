@@ -38,6 +38,10 @@ func sliceXML(doc []byte) (Head, []Item, repairs, error) {
 	)
 	for s.step() {
 		switch {
+		case item != 0 && s.depth() > item && s.starts():
+			s.loud = s.loud || len(s.attrs) > 0
+		case item != 0 && !s.starts() && !s.ends():
+			s.loud = s.loud || s.says()
 		case item == 0 && s.starts():
 			if err := s.outside(); err != nil {
 				return Head{}, nil, s.bad, err
@@ -71,8 +75,9 @@ type slicer struct {
 	format Format
 	items  []Item
 	head   []byte
-	copied int // how much of the document went into the head, or has no place there
-	from   int // where the item that is open starts
+	copied int  // how much of the document went into the head, or has no place there
+	from   int  // where the item that is open starts
+	loud   bool // the item that is open has a text or an attribute
 	bad    repairs
 }
 
@@ -129,7 +134,7 @@ func (s *slicer) atList() bool {
 
 func (s *slicer) begin() {
 	s.skip()
-	s.from = s.latest.start
+	s.from, s.loud = s.latest.start, len(s.attrs) > 0
 	s.used, s.bare = [maxBindings]bool{}, false
 	for _, a := range s.attrs { // which the step has looked up already
 		if p, _, _ := split(a.name); p != nil && string(p) != "xmlns" {
@@ -146,7 +151,11 @@ func (s *slicer) skip() {
 }
 
 func (s *slicer) finish() {
-	if len(s.items) == MaxItems {
+	switch {
+	case !s.loud: // else a million of them would leave no room for others
+		s.bad |= silentItems
+		return
+	case len(s.items) == MaxItems:
 		s.bad |= manyItems
 		return
 	}

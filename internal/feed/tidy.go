@@ -17,6 +17,7 @@ const (
 	badTags
 	badNamespaces
 	badItems
+	silentItems
 	largeItems
 	manyItems
 	twinItems
@@ -32,6 +33,7 @@ func (r repairs) String() string {
 		"tags mended",
 		"namespaces declared",
 		"things that are no items left out",
+		"items that say nothing left out",
 		"items too large shortened or left out",
 		"more than " + strconv.Itoa(MaxItems) + " items",
 		"items given twice",

@@ -100,6 +100,12 @@ func (w *walker) starts() bool { return w.latest.kind == start }
 // ends tells whether the last step met the end of an element.
 func (w *walker) ends() bool { return w.latest.kind == end }
 
+// says tells whether the text the last step met is more than white space.
+func (w *walker) says() bool {
+	b := w.doc[w.latest.start:w.latest.end]
+	return w.latest.kind == cdata || spaceLen(b) < len(b)
+}
+
 // text returns the text the last step met, as it is meant.
 func (w *walker) text() string {
 	b := w.doc[w.latest.start:w.latest.end]

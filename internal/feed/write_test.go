@@ -24,13 +24,13 @@ func write(t testing.TB, d Document, head, items string, f Format) string {
 func TestItemsBringWhatTheyUseFromOutside(t *testing.T) {
 	const atom = "xmlns='" + nsAtom + "'"
 	for _, c := range []struct{ name, head, items, want string }{
-		{"the same head", "<rss xmlns:a='u'><channel/></rss>", "<rss xmlns:a='u'><channel><item a:x=''/></channel></rss>", "<item a:x=''/>"},
-		{"a prefix the head lacks", "<rss><channel/></rss>", "<rss xmlns:a='u'><channel><item><a:b/></item></channel></rss>", `<item xmlns:a="u"><a:b/></item>`},
-		{"a prefix of another meaning", "<rss xmlns:a='v'><channel/></rss>", "<rss xmlns:a='u'><channel><item><a:b/></item></channel></rss>", `<item xmlns:a="u"><a:b/></item>`},
-		{"a prefix nobody uses", "<rss><channel/></rss>", "<rss xmlns:a='u'><channel><item/></channel></rss>", `<item/>`},
-		{"a default where there was none", "<rss xmlns='u'><channel/></rss>", "<rss><channel><item/></channel></rss>", `<item xmlns=""/>`},
-		{"its own default", "<rss xmlns='u'><channel/></rss>", "<rss><channel><item xmlns='v'/></channel></rss>", `<item xmlns='v'/>`},
-		{"its own prefix", "<rss xmlns:a='v'><channel/></rss>", "<rss xmlns:a='u'><channel><item xmlns:a='w'><a:b/></item></channel></rss>", `<item xmlns:a='w'><a:b/></item>`},
+		{"the same head", "<rss xmlns:a='u'><channel/></rss>", "<rss xmlns:a='u'><channel><item a:x=''>c</item></channel></rss>", "<item a:x=''>c</item>"},
+		{"a prefix the head lacks", "<rss><channel/></rss>", "<rss xmlns:a='u'><channel><item><a:b>c</a:b></item></channel></rss>", `<item xmlns:a="u"><a:b>c</a:b></item>`},
+		{"a prefix of another meaning", "<rss xmlns:a='v'><channel/></rss>", "<rss xmlns:a='u'><channel><item><a:b>c</a:b></item></channel></rss>", `<item xmlns:a="u"><a:b>c</a:b></item>`},
+		{"a prefix nobody uses", "<rss><channel/></rss>", "<rss xmlns:a='u'><channel><item>c</item></channel></rss>", `<item>c</item>`},
+		{"a default where there was none", "<rss xmlns='u'><channel/></rss>", "<rss><channel><item>c</item></channel></rss>", `<item xmlns="">c</item>`},
+		{"its own default", "<rss xmlns='u'><channel/></rss>", "<rss><channel><item xmlns='v'>c</item></channel></rss>", `<item xmlns='v'>c</item>`},
+		{"its own prefix", "<rss xmlns:a='v'><channel/></rss>", "<rss xmlns:a='u'><channel><item xmlns:a='w'><a:b>c</a:b></item></channel></rss>", `<item xmlns:a='w'><a:b>c</a:b></item>`},
 		{"base and language", "<feed " + atom + "/>", "<feed " + atom + " xml:base='http://x/' xml:lang='de'><entry><id>1</id><title/><updated/></entry></feed>",
 			`<entry xml:base="http://x/" xml:lang="de"><id>1</id><title/><updated/></entry>`},
 		{"base that the head has", "<feed " + atom + " xml:base='http://x/'/>", "<feed " + atom + " xml:base='http://x/'><entry><id>1</id><title/><updated/></entry></feed>",
@@ -50,7 +50,7 @@ func TestOurAddressStandsForTheirs(t *testing.T) {
 		without   []string
 	}{
 		{"rss", "<rss xmlns:atom='" + nsAtom + "'><channel><atom:link rel='self' href='http://theirs/'/><atom:link rel='hub' href='http://hub/'></atom:link>" +
-			"<cloud domain='cloud'/><atom:link rel='alternate' href='http://home/'/><item/></channel></rss>", []string{"http://theirs/", "http://hub/", "cloud"}},
+			"<cloud domain='cloud'/><atom:link rel='alternate' href='http://home/'/><item>c</item></channel></rss>", []string{"http://theirs/", "http://hub/", "cloud"}},
 		{"atom", "<feed xmlns='" + nsAtom + "'><link rel='self' href='http://theirs/'/><link rel='alternate' href='http://home/'/></feed>", []string{"http://theirs/"}},
 		{"json", `{"version":"https://jsonfeed.org/version/1.1","feed_url":"http://theirs/","home_page_url":"http://home/","hubs":[{"url":"http://hub/"}],"items":[]}`, []string{"http://theirs/", "http://hub/"}},
 	} {
@@ -114,30 +114,32 @@ func TestReadItemTrustsNobody(t *testing.T) {
 		raw    string
 		outer  []Binding
 	}{
-		{"no format", 0, "<item/>", nil},
-		{"another element", RSS, "<entry/>", nil},
-		{"not an entry of Atom", Atom, "<entry xmlns='u'/>", nil},
-		{"two", RSS, "<item/><item/>", nil},
-		{"something before", RSS, " <item/>", nil},
-		{"something behind", RSS, "<item/>x", nil},
-		{"no end", RSS, "<item>", nil},
-		{"broken", RSS, "<item>&</item>", nil},
-		{"controls", RSS, "<item>\x01</item>", nil},
-		{"no UTF-8", RSS, "<item>\xff</item>", nil},
-		{"unbound", RSS, "<item a:b=''/>", nil},
-		{"unsorted", RSS, "<item/>", []Binding{{"b", "u"}, {"a", "u"}}},
-		{"a prefix that is none", RSS, "<item/>", []Binding{{"a b", "u"}}},
-		{"a namespace that is none", RSS, "<item/>", []Binding{{"a", ""}}},
+		{"nothing said", RSS, "<item><title/></item>", nil},
+		{"nothing said in JSON", JSON, "{}", nil},
+		{"no format", 0, "<item>c</item>", nil},
+		{"another element", RSS, "<entry>c</entry>", nil},
+		{"not an entry of Atom", Atom, "<entry xmlns='u'>c</entry>", nil},
+		{"two", RSS, "<item>c</item><item>c</item>", nil},
+		{"something before", RSS, " <item>c</item>", nil},
+		{"something behind", RSS, "<item>c</item>x", nil},
+		{"no end", RSS, "<item>c", nil},
+		{"broken", RSS, "<item>c&</item>", nil},
+		{"controls", RSS, "<item>c\x01</item>", nil},
+		{"no UTF-8", RSS, "<item>c\xff</item>", nil},
+		{"unbound", RSS, "<item a:b=''>c</item>", nil},
+		{"unsorted", RSS, "<item>c</item>", []Binding{{"b", "u"}, {"a", "u"}}},
+		{"a prefix that is none", RSS, "<item>c</item>", []Binding{{"a b", "u"}}},
+		{"a namespace that is none", RSS, "<item>c</item>", []Binding{{"a", ""}}},
 		{"no JSON", JSON, "{", nil},
 		{"no object", JSON, "[]", nil},
-		{"namespaces in JSON", JSON, "{}", []Binding{{"a", "u"}}},
+		{"namespaces in JSON", JSON, `{"id":"1"}`, []Binding{{"a", "u"}}},
 		{"too large", RSS, "<item>" + strings.Repeat("x", MaxItem) + "</item>", nil},
 	} {
 		if it, err := ReadItem(c.format, []byte(c.raw), c.outer, 0); err == nil {
 			t.Errorf("%s: %+v", c.name, it)
 		}
 	}
-	if _, err := ReadItem(RSS, []byte("<item/>"), nil, maxApart+1); err == nil {
+	if _, err := ReadItem(RSS, []byte("<item>c</item>"), nil, maxApart+1); err == nil {
 		t.Error("an item apart beyond all")
 	}
 }

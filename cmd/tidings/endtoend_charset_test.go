@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/text/encoding/charmap"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
+
+	"tidings/internal/daemon/origin"
+	"tidings/internal/script"
+	"tidings/proxy"
+)
+
+// A labelling is a way to send a document: what the header and the document itself
+// say of its charset, what stands before it, and what it truly is in.
+type labelling struct {
+	header, own, mark string
+	in                transform.Transformer // nil: UTF-8
+}
+
+// fault serves a document so.
+func (l labelling) fault(t *testing.T, channel string) origin.Fault {
+	t.Helper()
+	doc := channel
+	if l.own != "" {
+		doc = `<?xml version="1.0" encoding="` + l.own + `"?>` + doc
+	}
+	contentType := "application/rss+xml"
+	if l.header != "" {
+		contentType += "; charset=" + l.header
+	}
+	body := []byte(doc)
+	if l.in != nil {
+		var err error
+		if body, _, err = transform.Bytes(l.in, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return origin.Fault{Status: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, Body: append([]byte(l.mark), body...)}
+}
+
+func (l labelling) String() string {
+	return fmt.Sprintf("header %q, document %q, mark %q, in %T", l.header, l.own, l.mark, l.in)
+}
+
+// named is a feed with an item of a title.
+func named(title string) string {
+	return `<rss version="2.0"><channel><title>` + title + `</title><link>http://origin.example/</link><description>d</description>` +
+		`<item><title>` + title + `</title><guid>1</guid><description>` + title + `, told</description></item></channel></rss>`
+}
+
+// TestMislabelledCharsets sends one document under many labels, right and wrong, and in
+// several charsets: its readers see the same text all the time, byte for byte, and
+// nothing is new. Where nobody can know what it says, it is broken, and stays as it
+// was.
+func TestMislabelledCharsets(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	const bom = "\xef\xbb\xbf"
+	western, russian := charmap.Windows1252.NewEncoder, charmap.Windows1251.NewEncoder
+	wide := unicode.UTF16(unicode.LittleEndian, unicode.UseBOM).NewEncoder
+	cases := []struct {
+		name, title string
+		labels      []labelling
+		unknown     labelling // under which nobody can know
+	}{
+		{
+			name: "western", title: "“Naïve” Überraschung in São Paulo – für 5 €",
+			labels: []labelling{
+				{header: "iso-8859-1", own: "utf-8"},
+				{own: "iso-8859-1"},
+				{header: "us-ascii"},
+				{header: "windows-1252", own: "iso-8859-1", mark: bom},
+				{header: "koi8-r", own: "utf-16"},
+				{header: "utf-8", own: "utf-8", in: western()},
+				{in: western()},
+				{own: "utf-8", mark: bom, in: western()},
+				{header: "iso-8859-1", own: "utf-8", in: western()},
+				{header: "utf-8", own: "windows-1252", in: western()},
+				{header: "utf-8", own: "utf-8", in: wide()},
+			},
+			unknown: labelling{header: "utf-8", own: "utf-8", in: russianNoise{}},
+		},
+		{
+			name: "russian", title: "Все люди рождаются свободными и равными",
+			labels: []labelling{
+				{header: "iso-8859-1", own: "utf-8"},
+				{header: "koi8-r"},
+				{own: "windows-1251", mark: bom},
+				{header: "iso-8859-1", own: "windows-1251", in: russian()},
+				{header: "utf-8", own: "windows-1251", in: russian()},
+				{header: "windows-1251", own: "utf-8", in: russian()},
+				{own: "windows-1251", mark: bom, in: russian()},
+			},
+			unknown: labelling{header: "iso-8859-1", own: "utf-8", in: russian()},
+		},
+	}
+	o := newStage(t)
+	n := launch(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "charsets")
+	for _, c := range cases {
+		path, channel := "/"+c.name, named(c.title)
+		o.Play(path, script.NewReplay([]script.Snapshot{{
+			Body: []byte(`<?xml version="1.0" encoding="utf-8"?>` + channel), ContentType: "application/rss+xml; charset=utf-8", Hold: time.Second,
+		}}))
+		address := n.subscribe(o.url + path)
+		var first []byte
+		eventually(t, patient, c.name+" as it should be", func() (err error) {
+			first, err = readBytes(address)
+			if err == nil && bytes.Count(first, []byte("<title>"+c.title+"</title>")) != 2 {
+				err = fmt.Errorf("its reader reads: %s", first)
+			}
+			return err
+		})
+		// polled waits until what is served now has been read, and read again.
+		polled := func(what string) {
+			since := time.Now()
+			eventually(t, patient, what, func() error {
+				if polls := o.polls(path, since, time.Now()); polls < 3 { // the third comes when two have been read
+					return fmt.Errorf("%d polls", polls)
+				}
+				return nil
+			})
+		}
+		same := func(what string) {
+			t.Helper()
+			if now, err := readBytes(address); err != nil || !bytes.Equal(now, first) {
+				t.Errorf("%s: %s: %v, its reader reads: %s\nand read: %s", c.name, what, err, now, first)
+			}
+		}
+		for _, l := range c.labels {
+			o.Misbehave(path, l.fault(t, channel))
+			polled(l.String())
+			if s := n.list()[o.url+path]; s.State != proxy.StateOK || s.Error != "" || s.Items != 1 {
+				t.Errorf("%s: %s: %s (%s), %d items", c.name, l, s.State, s.Error, s.Items)
+			}
+			same(l.String())
+		}
+		o.Misbehave(path, c.unknown.fault(t, channel))
+		eventually(t, patient, c.name+" in an unknown charset", func() error {
+			s := n.list()[o.url+path]
+			if s.State != "broken" || !strings.Contains(s.Error, "charset") || s.Since == nil || s.NextPoll == nil || s.Items != 1 {
+				return fmt.Errorf("it is said to be %s (%s) since %v, next %v, %d items", s.State, s.Error, s.Since, s.NextPoll, s.Items)
+			}
+			return nil
+		})
+		same("in an unknown charset")
+		o.Behave(path)
+		eventually(t, 2*patient, c.name+" as it was", func() error {
+			if s := n.list()[o.url+path]; s.State != proxy.StateOK {
+				return fmt.Errorf("it is said to be %s (%s)", s.State, s.Error)
+			}
+			return nil
+		})
+		same("at the end")
+	}
+}
+
+// russianNoise makes of each character beyond ASCII a word in a charset that nobody
+// names.
+type russianNoise struct{ transform.NopResetter }
+
+func (russianNoise) Transform(dst, src []byte, _ bool) (int, int, error) {
+	n := 0
+	for i, c := range src {
+		switch {
+		case len(dst)-n < 8:
+			return n, i, transform.ErrShortDst
+		case c < 0x80:
+			dst[n] = c
+			n++
+		case c >= 0xc0:
+			n += copy(dst[n:], "\xcd\xee\xe2\xee\xf1\xf2\xe8")
+		}
+	}
+	return n, len(src), nil
+}
+
+// readBytes reads a feed as a feed reader would.
+func readBytes(address string) ([]byte, error) {
+	a, err := http.Get(address)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Body.Close()
+	var b bytes.Buffer
+	if _, err := b.ReadFrom(a.Body); err != nil {
+		return nil, err
+	}
+	if a.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s: %s", a.Status, b.Bytes())
+	}
+	return b.Bytes(), nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"tidings/internal/daemon/origin"
+	"tidings/proxy"
+)
+
+// publicAddress belongs to somebody else. In a network of the test's own it is an
+// origin's, and the node sees nothing private about it.
+const publicAddress = "11.22.33.44"
+
+// inNetworkOfItsOwn runs the rest of a test in another process, in a network where
+// nobody but its own processes is, and reports whether this is it. There
+// publicAddress leads to this machine and is no address of an interface, so that a
+// node takes it for somebody else's.
+func inNetworkOfItsOwn(t *testing.T) bool {
+	t.Helper()
+	ip := need(t, "ip", "it makes the network of this test")
+	const mark = "TIDINGS_TEST_NETWORK"
+	if os.Getenv(mark) != "" {
+		for _, args := range []string{"link set lo up", "route add local " + publicAddress + " dev lo"} {
+			if out, err := exec.Command(ip, strings.Fields(args)...).CombinedOutput(); err != nil {
+				t.Fatalf("ip %s: %v: %s", args, err, out)
+			}
+		}
+		return true
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(self, "-test.run", "^"+t.Name()+"$", "-test.v")
+	c.Env = append(os.Environ(), mark+"=1")
+	diesWithUs(c)
+	c.SysProcAttr.Cloneflags = syscall.CLONE_NEWNET
+	if uid := os.Getuid(); uid != 0 { // only in a world of its own may it do that
+		c.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+		c.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{HostID: uid, Size: 1}}
+		c.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := c.CombinedOutput()
+	if errors.Is(err, syscall.EPERM) {
+		t.Skipf("no network of its own may be made here: %v", err)
+	}
+	t.Logf("in a network of its own:\n%s", out)
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("there it did not pass: %v", err)
+	}
+	return false
+}
+
+// TestRedirectToThisMachine lets an origin of the Web send nodes to where it must not:
+// to programs on their own machine, and on the networks behind it. Neither a node that
+// asks public origins alone goes there, nor one that asks private ones as well.
+func TestRedirectToThisMachine(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	if !inNetworkOfItsOwn(t) {
+		return
+	}
+	// What listens on this machine, and would say so to whoever asks.
+	var asked atomic.Int64
+	inside := listening(t, "localhost:0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>Secret</title><item><title>Secret</title></item></channel></rss>`)
+	}))
+	_, port, err := net.SplitHostPort(inside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := origin.New(origin.Clock(1))
+	listening(t, publicAddress+":80", o)
+
+	o.Play("/good", serial("good", 3, 0))
+	targets := map[string]string{
+		"/address":    "http://127.0.0.1:" + port + "/feed",
+		"/name":       "http://localhost:" + port + "/feed",
+		"/number":     "http://2130706433:" + port + "/feed",
+		"/mapped":     "http://[::ffff:127.0.0.1]:" + port + "/feed",
+		"/six":        "http://[::1]:" + port + "/feed",
+		"/nowhere":    "http://0.0.0.0:" + port + "/feed",
+		"/cloud":      "http://169.254.169.254/latest/meta-data/",
+		"/home":       "http://192.168.1.1/",
+		"/other-port": "http://" + publicAddress + ":" + port + "/feed",
+	}
+	for path, to := range targets {
+		o.Play(path, serial(path[1:], 3, 0))
+		o.Misbehave(path, origin.Redirect(http.StatusFound, to))
+	}
+	for name, flags := range map[string][]string{
+		"public origins alone": {"--network", "public"},
+		"private ones as well": {"--network", "private", "--allow-private-origins"},
+	} {
+		n := launch(t, append(flags, "--poll-interval", "1s")...)
+		good := "http://" + publicAddress + "/good"
+		n.subscribe(good)
+		address := map[string]string{}
+		for path := range targets {
+			address[path] = n.subscribe("http://" + publicAddress + path)
+		}
+		eventually(t, patient, "a feed of the same origin", func() error {
+			if c := n.list()[good]; c.State != proxy.StateOK || c.Items != 3 {
+				return fmt.Errorf("%s, %d items: %s", c.State, c.Items, c.Error)
+			}
+			return nil
+		})
+		for path, to := range targets {
+			var c proxy.Channel
+			eventually(t, patient, name+": "+path, func() error {
+				c = n.list()["http://"+publicAddress+path]
+				if c.State != "refused" || c.Error == "" || c.Since == nil || c.NextPoll == nil {
+					return fmt.Errorf("%s is said to be %s (%s) since %v, next %v", to, c.State, c.Error, c.Since, c.NextPoll)
+				}
+				return nil
+			})
+			t.Logf("%s: %s: %s: %s", name, to, c.State, c.Error)
+			if _, _, err := readFeed(address[path]); err == nil || !strings.Contains(err.Error(), "403") {
+				t.Errorf("%s: %s: its reader is told: %v", name, to, err)
+			}
+		}
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("a program on this machine was asked %d times", n)
+	}
+	// It can be asked: else nothing was shown.
+	if a, err := http.Get("http://" + inside); err != nil || asked.Load() != 1 {
+		t.Errorf("%v %v, asked %d times", a, err, asked.Load())
+	} else {
+		a.Body.Close()
+	}
+}
+
+// listening serves at an address until the test ends, and returns where that is.
+func listening(t *testing.T, address string, h http.Handler) string {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-served
+	})
+	return l.Addr().String()
+}

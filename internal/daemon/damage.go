@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"fmt"
+
+	"tidings/proxy"
+)
+
+// A damage is what befell the store before the node started, for people. The
+// store's own words name records by their keys; they are for the debug log.
+type damage struct {
+	mended bool // something was damaged when the store was opened
+	lost   bool // with it, records may be gone
+	left   int  // subscriptions that could be read
+}
+
+// finding says what is wrong, what was lost as far as anybody knows, and what to
+// do; ok is false if all was well. Which feeds are missing was written in the
+// records that are.
+func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
+	switch {
+	case m.lost && m.mended:
+		return proxy.Finding{
+			Level: levelNote,
+			What:  "the store was damaged when the node started, and subscriptions may be lost: " + m.kept(),
+			Do:    fmt.Sprintf("compare the list with your feed reader's, and subscribe again to what is missing; look at the disk's health; the damaged file lies in %s as %s.damaged-…, to be deleted when all is well", dir, storeFile),
+		}, true
+	case m.mended:
+		return proxy.Finding{
+			Level: levelNote,
+			What:  "the store was damaged when the node started: no subscription is lost; articles that are missing come again from the network",
+			Do:    "look at the disk's health",
+		}, true
+	}
+	return f, false
+}
+
+// kept says what could be read.
+func (m damage) kept() string {
+	const rest = " could be read, and what their logs lack comes again from the network"
+	switch m.left {
+	case 0:
+		return "none could be read"
+	case 1:
+		return "1 subscription" + rest
+	}
+	return fmt.Sprintf("%d subscriptions", m.left) + rest
+}
