@@ -190,8 +190,14 @@ func (c *Corona) Lead(key overlay.ID, url string, known *difference.Known, note 
 		at = now.Add(time.Duration(c.rand.Int64N(int64(ch.interval) + 1)))
 	}
 	why := ""
-	if next := ch.state.Next; ch.fails > 0 && next.After(at) {
-		at, why = next, ch.state.Why // what the origin asked for holds for whoever polls
+	// What the origin asked for holds for whoever polls: until it is over, or, where
+	// the clock of the poller before was ahead, for as long as it was to last.
+	next := ch.state.Next
+	if longest := now.Add(next.Sub(ch.state.Polled)); next.After(longest) {
+		next = longest
+	}
+	if ch.fails > 0 && next.After(at) {
+		at, why = next, ch.state.Why
 		if ch.state.Kind == coronapb.State_LIMITED {
 			c.pause(ch.domain, next, now)
 		}

@@ -174,6 +174,39 @@ func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
 // Until it has a document of its own, who takes over does not know the feed's ttl:
 // it keeps to the interval of the one before, and to its count of readers while the
 // tree forms anew.
+// A poller whose clock is a year ahead says so in the record; the next one does not
+// wait a year.
+func TestTakeoverFromAWrongClock(t *testing.T) {
+	for _, wrong := range []struct {
+		name  string
+		says  env.Answer
+		waits time.Duration // at most, from taking over
+	}{
+		{"failing", env.Answer{Status: 500}, 45 * time.Minute},
+		{"limited", env.Answer{Status: 429, RetryAfter: 3 * time.Hour}, 4 * time.Hour},
+	} {
+		t.Run(wrong.name, func(t *testing.T) {
+			l := newLab(t)
+			l.origins[site] = says(wrong.says)
+			right := l.now
+			l.now = right.AddDate(1, 0, 0)
+			first := l.poller(Config{})
+			log := first.lead(site, nil)
+			l.run(time.Minute, first)
+			first.Cease(key(site))
+
+			l.now = right.Add(time.Minute)
+			second := l.poller(Config{})
+			second.lead(site, log)
+			before := len(l.polls(site))
+			l.run(wrong.waits, second)
+			if n := len(l.polls(site)) - before; n != 1 {
+				t.Errorf("%d polls within %v of taking over, want 1", n, wrong.waits)
+			}
+		})
+	}
+}
+
 func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "<ttl>240</ttl>", "one", "two"))

@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +18,7 @@ import (
 var errBeat = errors.New("not a heartbeat")
 
 // A beat is the last heartbeat of a feed: where its log ends, signed by its
-// sequencer. That of a later epoch, or a higher number, is later.
+// sequencer.
 type beat struct {
 	lineage uint64
 	epoch   uint32
@@ -50,8 +51,14 @@ func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
 	}, nil
 }
 
+// after says whether b is the later one of two. Within an epoch that is by the log
+// first: the number comes from the sequencer's clock, which may have been set back
+// between two of its lives.
 func (b *beat) after(a *beat) bool {
-	return a == nil || b.lineage != a.lineage || b.epoch > a.epoch || b.epoch == a.epoch && b.number > a.number
+	if a == nil || b.lineage != a.lineage {
+		return true
+	}
+	return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.seq, a.seq), cmp.Compare(b.number, a.number)) > 0
 }
 
 // onBeat takes a heartbeat. One that names an entry which is not here shows a gap.

@@ -290,6 +290,43 @@ func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 	right(t, s)
 }
 
+// A sequencer whose clock was a day ahead, and was set right between two of its lives,
+// is believed again as soon as its log has grown.
+func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
+	s := swarm(5, nil)
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 2 * time.Hour, Limit: 3}))
+	reader := client(s)
+	s.World.Run(10 * time.Second)
+	reader.Read(url)
+	s.World.Run(5 * time.Minute)
+	lead := leader(t, s, url)
+	epoch := func() uint32 {
+		v, _ := reader.Layers().Owners.View(s.Key(url))
+		return v.Epoch.Number
+	}
+	said := func() time.Duration {
+		sub, _ := reader.Layers().Feeds.Subscription(s.Key(url))
+		return sub.StateAt.Sub(s.Now())
+	}
+	before := epoch()
+	lead.SetClock(24 * time.Hour)
+	s.World.Run(100 * time.Minute) // longer than a beat interval
+	if said() < 22*time.Hour {
+		t.Fatalf("the last heartbeat is from %v", said())
+	}
+	lead.Kill(true)
+	lead.SetClock(0)
+	lead.Start()
+	s.World.Run(90 * time.Minute) // an item, and a beat interval
+	if epoch() != before {
+		t.Fatal("another leads")
+	}
+	if said() > 0 || said() < -time.Hour {
+		t.Errorf("the last heartbeat is from %v", said())
+	}
+	right(t, s)
+}
+
 // A late joiner gets a snapshot of the window, and its set of items is the one that
 // the sequencer signed.
 func TestALateJoinerGetsASnapshot(t *testing.T) {

@@ -1,20 +1,47 @@
 package sim
 
 import (
+	"errors"
 	"slices"
 	"strings"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
+)
+
+// A DiskFault is what is wrong with the disk of a host. Whatever it is, what was
+// durable stays so and can be read.
+type DiskFault uint8
+
+const (
+	// Sound: nothing is.
+	Sound DiskFault = iota
+	// Crowded: there is no room for a body. Batches with one are refused; small
+	// records still fit.
+	Crowded
+	// Full: there is no room at all, and all batches are refused.
+	Full
+	// Broken: all batches are refused until the host crashes. The first of them
+	// may be there all the same in the next life, which finds the disk sound.
+	Broken
+)
+
+var (
+	errFull   = errors.New("disk full")
+	errBroken = errors.New("nothing more is written until the store is opened again")
 )
 
 // A disk keeps records across crashes of its host. Batches become durable one
 // after the other, each a modelled delay after its commit or with the one
-// before it. A body is a record like any other.
+// before it. Which of them a fault refuses is as in the real store.
 type disk struct {
 	host    *Host
 	records map[string][]byte
 	pending []batch
 	last    int64 // when the last of them becomes durable
+
+	fault DiskFault
+	torn  *batch // the first that a broken disk refused
 }
 
 type batch struct {
@@ -30,12 +57,38 @@ func (d *disk) commit(ops []env.Op, done func(error)) {
 	w.push(d.last, d.host, durable, 0)
 }
 
-// sync makes the oldest batch durable and says so.
+// sync makes the oldest batch durable, unless the disk refuses it, and says so.
 func (d *disk) sync() {
 	b := d.pending[0]
 	d.pending = slices.Delete(d.pending, 0, 1)
-	d.write(b.ops)
-	b.done(nil)
+	err := d.refuse(&b)
+	if err == nil {
+		d.write(b.ops)
+	} else {
+		d.host.stats.Unwritten++
+		if plant.DeafToDisk {
+			err = nil
+		}
+	}
+	b.done(err)
+}
+
+// refuse says why a batch does not become durable, nil if it does.
+func (d *disk) refuse(b *batch) error {
+	switch d.fault {
+	case Crowded:
+		if slices.ContainsFunc(b.ops, func(op env.Op) bool { return op.Body && op.Value != nil }) {
+			return errFull
+		}
+	case Full:
+		return errFull
+	case Broken:
+		if d.torn == nil {
+			d.torn = b
+		}
+		return errBroken
+	}
+	return nil
 }
 
 // crash makes some of the oldest batches durable, as the dice will, and forgets
@@ -43,7 +96,15 @@ func (d *disk) sync() {
 func (d *disk) crash() {
 	kept := int(throw(&d.host.doorDice) * float64(len(d.pending)+1))
 	for _, b := range d.pending[:kept] {
-		d.write(b.ops)
+		if d.refuse(&b) == nil {
+			d.write(b.ops)
+		}
+	}
+	if d.fault == Broken {
+		if d.torn != nil && throw(&d.host.doorDice) < 0.5 {
+			d.write(d.torn.ops)
+		}
+		d.fault, d.torn = Sound, nil
 	}
 	d.pending, d.last = nil, 0
 }

@@ -20,10 +20,10 @@
 //
 // A [World] has hosts. A [Host] is a machine: an identity, an address, a disk, a
 // place on the map, and a node while it is up. A crash takes the node and what
-// was on its way to it; the disk stays for the next node. Frames take the time
-// that a [Topology] gives each pair of hosts, in order unless [Faults] say
-// otherwise; a host that is not open is reached only over a link that it opened
-// itself.
+// was on its way to it; the disk stays for the next node. Disks fail as a [DiskFault]
+// says, and a host's clock is its own. Frames take the time that a [Topology] gives
+// each pair of hosts, in order unless [Faults] say otherwise; a host that is not open
+// is reached only over a link that it opened itself.
 //
 // # Dice
 //

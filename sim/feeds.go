@@ -248,27 +248,18 @@ func (s *Swarm) CheckReaders() {
 				continue
 			}
 			want := s.document(s.feeds.by[url], s.Now())
-			lacks, gone, answered := len(want.Items), 0, false
-			p.Do(func() {
-				p.node.Feeds.Read(r.key, func(d feedtree.Document) {
-					answered = true
-					has := map[feed.ID]feed.Hash{}
-					for _, e := range d.Entries {
-						has[e.Item.ID] = e.Item.Hash
-					}
-					for _, it := range want.Items {
-						if has[it.ID] == it.Hash {
-							lacks--
-						}
-					}
-					for id := range shown[url] {
-						if _, ok := has[id]; !ok {
-							gone++
-						}
-					}
-				})
-			})
-			s.World.RunUntil(func() bool { return answered }, 10*time.Millisecond, time.Second)
+			has := p.shows(r)
+			lacks, gone := 0, 0
+			for _, it := range want.Items {
+				if has[it.ID] != it.Hash {
+					lacks++
+				}
+			}
+			for id := range shown[url] {
+				if _, ok := has[id]; !ok {
+					gone++
+				}
+			}
 			if gone > 0 {
 				s.violated(Forgotten, "host %d lacks %d items of %s that somebody was shown", p.Index(), gone, url)
 			}
@@ -278,6 +269,21 @@ func (s *Swarm) CheckReaders() {
 			}
 		}
 	}
+}
+
+// shows is what a reader's proxy would show it now.
+func (p *Peer) shows(r *reading) map[feed.ID]feed.Hash {
+	has, answered := map[feed.ID]feed.Hash{}, false
+	p.Do(func() {
+		p.node.Feeds.Read(r.key, func(d feedtree.Document) {
+			answered = true
+			for _, e := range d.Entries {
+				has[e.Item.ID] = e.Item.Hash
+			}
+		})
+	})
+	p.swarm.World.RunUntil(func() bool { return answered }, 10*time.Millisecond, time.Second)
+	return has
 }
 
 // FeedStats sums up what became of feeds.

@@ -174,6 +174,24 @@ func (h *Host) Do(do func()) bool {
 	return true
 }
 
+// SetDisk says what is wrong with the host's disk from now on, for commits under
+// way too. A crash mends a Broken disk, and no other.
+func (h *Host) SetDisk(f DiskFault) { h.disk.fault, h.disk.torn = f, nil }
+
+// Ahead is how far the host's clock is ahead of the world's.
+func (h *Host) Ahead() time.Duration { return time.Duration(h.clockOff) }
+
+// SetClock says how far the host's clock is ahead of the world's from now on. While
+// the host is up its clock can only leap forward, as it promises its node; SetClock
+// panics if told otherwise.
+func (h *Host) SetClock(ahead time.Duration) {
+	if h.node != nil && int64(ahead) < h.clockOff {
+		panic(fmt.Sprintf("sim: clock of host %d, which is up, goes back", h.index))
+	}
+	h.clockOff = int64(ahead)
+	h.Do(func() {})
+}
+
 // Stats returns the host's counters, over all its lives.
 func (h *Host) Stats() Stats { return h.stats }
 

@@ -39,7 +39,7 @@ func TestPlanted(t *testing.T) {
 }
 
 // So is each that is planted into logs and their readers. Without it the worlds are
-// whole: quarrel_test.go.
+// whole: quarrel_test.go, disk_test.go.
 func TestPlantedInFeeds(t *testing.T) {
 	const tries = 20 // seeds: two owners must try to lead at one instant, say
 	for _, bug := range []struct {
@@ -52,6 +52,8 @@ func TestPlantedInFeeds(t *testing.T) {
 		{"HeldEarly", &plant.HeldEarly, Forgotten, lonely},
 		{"ShowAgain", &plant.ShowAgain, ShownTwice, contested},
 		{"BlindToGaps", &plant.BlindToGaps, NotShown, lonely},
+		{"DeafToDisk", &plant.DeafToDisk, Forgotten, failing},
+		{"DeafToDisk", &plant.DeafToDisk, TwoEntries, torn},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			*bug.on = true

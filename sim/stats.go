@@ -14,6 +14,7 @@ func (t *Traffic) add(frame []byte) {
 // Stats are the counters of one host.
 type Stats struct {
 	Runs, Fetches, Commits uint64
+	Unwritten              uint64 // commits that a fault of the disk refused
 
 	Sent, Received [2]Traffic // by env.Class; sent ones may be lost, received ones repeated
 
@@ -45,4 +46,5 @@ func (s *Stats) Add(t Stats) {
 	s.Runs += t.Runs
 	s.Fetches += t.Fetches
 	s.Commits += t.Commits
+	s.Unwritten += t.Unwritten
 }

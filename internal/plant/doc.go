@@ -12,6 +12,7 @@
 //	HeldEarly    owner: an entry is handed up before a quorum holds it
 //	ShowAgain    feedtree: readers are shown again what they were shown
 //	BlindToGaps  feedtree: a subscriber does not look for what is missing
+//	DeafToDisk   sim: a node acts as if what its disk refused were durable
 //
 // In a build without the tag "planted" each is the constant false. With
 // it, a test sets one of them: go test -tags planted ./sim -run Planted.

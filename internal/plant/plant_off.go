@@ -15,4 +15,6 @@ const (
 	HeldEarly   = false
 	ShowAgain   = false
 	BlindToGaps = false
+
+	DeafToDisk = false
 )

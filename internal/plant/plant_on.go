@@ -15,4 +15,6 @@ var (
 	HeldEarly   bool
 	ShowAgain   bool
 	BlindToGaps bool
+
+	DeafToDisk bool
 )
