@@ -34,7 +34,8 @@ type join struct {
 	pool   []*Contact // members heard of
 	found  []env.Peer // peers of which only the address is known
 	asked  map[ID]bool
-	nonce  uint64 // of the Find that is out; 0: none
+	nonce  uint64 // of all its Finds: an answer that comes late is one too
+	out    bool   // a Find is waited for
 	who    env.Peer
 	tries  int
 	due    time.Time
@@ -149,14 +150,14 @@ func (n *Node) stepJoin() {
 		}
 	case Alone:
 	}
-	if j.nonce != 0 && now.Before(j.due) {
+	if j.out && now.Before(j.due) {
 		return
 	}
-	if j.nonce != 0 && j.tries < findTries {
+	if j.out && j.tries < findTries {
 		n.find(j.who)
 		return
 	}
-	j.nonce = 0
+	j.out = false
 	if next, ok := n.nextToAsk(); ok {
 		j.tries = 0
 		n.find(next)
@@ -212,7 +213,10 @@ func (n *Node) nextToAsk() (best env.Peer, ok bool) {
 
 func (n *Node) find(who env.Peer) {
 	j := &n.join
-	j.who, j.nonce, j.due = who, n.rand.Uint64()|1, n.clock.Now().Add(findPatience)
+	if j.nonce == 0 {
+		j.nonce = n.rand.Uint64() | 1
+	}
+	j.who, j.out, j.due = who, true, n.clock.Now().Add(findPatience)
 	j.tries++
 	n.stats.Sent++
 	n.net.Send(who, env.Control, frame(&overlaypb.Message{
@@ -266,7 +270,7 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	if n.state != Alone || m.Nonce != j.nonce || j.nonce == 0 {
 		return
 	}
-	j.nonce = 0
+	j.out = false
 	of := n.open(m.Records)
 	if p.contact != nil {
 		of = append(of, p.contact)

@@ -202,5 +202,5 @@ func (o *Owners) pullForeign(s *seat, their *Epoch, from env.PeerID) {
 		}
 		g.head, g.done = last.Hash, true
 	})
-	o.askPage(s)
+	o.nextPage(s)
 }

@@ -83,13 +83,19 @@ func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
 	if then != nil {
 		s.pull.then = append(s.pull.then, then)
 	}
+	o.nextPage(s)
+}
+
+// nextPage asks for the page after what is there.
+func (o *Owners) nextPage(s *seat) {
+	o.nonce++
+	s.pull.nonce = o.nonce
 	o.askPage(s)
 }
 
+// askPage asks again with the same nonce: a late answer is an answer.
 func (o *Owners) askPage(s *seat) {
 	p := s.pull
-	o.nonce++
-	p.nonce = o.nonce
 	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
 		Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce,
 	}}})
@@ -234,7 +240,7 @@ func (o *Owners) goOn(s *seat) {
 	}
 	p.hole = -1
 	if p.more {
-		o.askPage(s)
+		o.nextPage(s)
 		return
 	}
 	o.finish(s)
