@@ -101,6 +101,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 	}
 	c.confirmed = b.heard
 	f.owners.Heard(key)
+	f.owners.Settled(key, owner.Hash(b.head))
 	return nil
 }
 

@@ -50,7 +50,7 @@ func (f *FeedTree) load() error {
 		c := f.channel(overlay.ID(key[len(subscriptionPrefix):]), m.Url)
 		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
 		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
-		if log := f.owners.Log(c.key); len(log) > 0 {
+		if log := f.owners.Shown(c.key); len(log) > 0 {
 			c.window.quiet = log[len(log)-1].Hash // was shown before
 		}
 		return true

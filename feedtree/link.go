@@ -24,7 +24,7 @@ const unknownFor = 10 * time.Minute
 
 // head is what is compared of a feed.
 func (f *FeedTree) head(key overlay.ID) uint64 {
-	log := f.owners.Log(key)
+	log := f.owners.Shown(key)
 	if len(log) == 0 {
 		return 0
 	}

@@ -48,7 +48,7 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		c.again = true
 		return
 	}
-	fresh, anew := since(f.owners.Log(c.key), c.window.applied)
+	fresh, anew := since(f.owners.Shown(c.key), c.window.applied)
 	if len(fresh) == 0 && !anew {
 		waiting := c.waiting
 		c.waiting = nil
@@ -130,7 +130,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 		}
 	}
 	w.settle()
-	log := f.owners.Log(c.key)
+	log := f.owners.Shown(c.key)
 	if len(log) == 0 {
 		return
 	}
@@ -206,7 +206,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		shown := w.of.Entries()
 		extra := append([]feed.Entry(nil), w.extra...)
 		by := map[uint64]*owner.Entry{}
-		for _, e := range f.owners.Log(key) {
+		for _, e := range f.owners.Shown(key) {
 			by[e.At.Seq] = e
 		}
 		var of []*owner.Entry

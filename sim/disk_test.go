@@ -126,6 +126,7 @@ func (s *Swarm) recover() {
 	}
 	s.SetFaults(Faults{})
 	s.World.Run(25 * time.Minute)
+	s.CheckKept()
 	s.CheckReaders()
 }
 
@@ -158,6 +159,7 @@ func failing(seed uint64) *Swarm {
 			p.SetDisk(Sound)
 		}
 		s.World.Run(30 * time.Second)
+		s.CheckKept()
 	}
 	s.recover()
 	return s

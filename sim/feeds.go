@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -154,6 +155,8 @@ const (
 	// Forgotten: what any reader was shown, all have in the end, also when it is
 	// no more in the origin's document.
 	Forgotten = "item shown and gone"
+	// TakenBack: what a reader was shown it has as long as its node lives.
+	TakenBack = "item taken back"
 	// TwoEntries: a position of a log is signed once.
 	TwoEntries = "position signed twice"
 	// TwoSequencers: an epoch has one sequencer.
@@ -178,7 +181,7 @@ func (s *Swarm) checkLogs() {
 			s.checkLog(p, key)
 		}
 		for _, r := range p.reads {
-			log := p.node.Owners.Log(r.key)
+			log := p.node.Owners.Shown(r.key)
 			if v, ok := p.node.Owners.View(r.key); !ok || v.Owns || len(log) == 0 {
 				r.last = owner.Position{} // what an owner holds may yet be dropped; nobody was shown it
 				continue
@@ -266,6 +269,30 @@ func (s *Swarm) CheckReaders() {
 			if lacks > 0 {
 				sub, _ := p.node.Feeds.Subscription(r.key)
 				s.violated(NotShown, "host %d lacks %d of %d items of %s (%d in its window)", p.Index(), lacks, len(want.Items), url, sub.Items)
+			}
+		}
+	}
+}
+
+// CheckKept checks that every live reader still has what it was shown in this life,
+// whatever else goes on, as long as that is less than a window keeps.
+func (s *Swarm) CheckKept() {
+	for _, p := range s.members {
+		for _, url := range s.feeds.urls {
+			r := p.reads[url]
+			if r == nil || !p.Up() || len(r.got) > owner.KeepItems {
+				continue
+			}
+			was := maps.Clone(r.got)
+			has := p.shows(r)
+			gone := 0
+			for id := range was {
+				if _, ok := has[id]; !ok {
+					gone++
+				}
+			}
+			if gone > 0 {
+				s.violated(TakenBack, "host %d lacks %d of %d items of %s that it was shown", p.Index(), gone, len(was), url)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	})
 }
 
-func (n *ownerSide) Grew(key overlay.ID, _ []*owner.Entry, _ [][]byte, _ bool) { n.Feeds.Grew(key) }
+func (n *ownerSide) Grew(key overlay.ID) { n.Feeds.Grew(key) }
 
 func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) { n.Feeds.Held(key, e, body) }
 

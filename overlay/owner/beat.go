@@ -172,6 +172,9 @@ func digestOf(of []*seat) (count uint32, digest uint64) {
 func (s *seat) digest() uint64 {
 	h := s.log.headHash().short()
 	for _, v := range []uint64{idHead(s.key), s.epoch.Lineage, uint64(s.epoch.Number), s.version} {
+		if !s.sure() {
+			v++
+		}
 		h = (h ^ v) * 0x9e3779b97f4a7c15
 		h ^= h >> 29
 	}
@@ -249,7 +252,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.List) {
 		switch {
 		case s.epoch != nil && s.epoch.Lineage != st.Lineage && s.epoch.owns(o.self) && s.epoch.Sequencer != from:
 			o.sendInstall(from, s) // two lineages: the sequencers sort it out
-		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || s.epoch.Lineage != st.Lineage:
+		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || !s.sure() || s.epoch.Lineage != st.Lineage:
 			o.startPull(s, o.peer(from), nil)
 		default:
 			s.heard = o.clock.Now()

@@ -70,7 +70,13 @@ func (o *Owners) holdAgain(s *seat, d time.Duration) {
 // onHeld takes an owner's word that it keeps an entry.
 func (o *Owners) onHeld(from env.PeerID, m *ownerpb.Held) {
 	s := o.at(m.Key)
-	if s == nil || s.lead == nil || !s.epoch.owns(from) {
+	if s == nil || s.epoch == nil || !s.epoch.owns(from) {
+		return
+	}
+	if from == s.epoch.Sequencer {
+		o.settle(s, Hash(m.Hash)) // so does a quorum
+	}
+	if s.lead == nil {
 		return
 	}
 	for _, f := range []*flight{s.lead.flight, s.lead.trail} {
@@ -78,6 +84,8 @@ func (o *Owners) onHeld(from env.PeerID, m *ownerpb.Held) {
 			f.held = append(f.held, from)
 			if f == s.lead.flight {
 				o.landed(s)
+			} else {
+				o.sendHeld(from, f.entry)
 			}
 			return
 		}
@@ -136,6 +144,7 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 	for _, e := range fresh {
 		o.volatile[e.Hash] = true
 	}
+	old := s.log
 	ops := append(kept(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
 	o.stats.Kept += uint64(len(fresh))
 	o.store.Commit(ops, func(err error) {
@@ -147,16 +156,23 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 			o.log.Warn("entries not stored", "url", s.url, "err", err)
 			// What is not durable must not be vouched for, nor be followed by what
 			// is: they are asked for again.
-			if i := s.log.find(fresh[0].Hash); i >= 0 {
+			switch i := s.log.find(fresh[0].Hash); {
+			case i >= 0 && anew:
+				s.log = old
+			case i >= 0:
 				s.log = slices.Clone(s.log[:i])
 			}
+			s.settled = s.shown.headHash()
 			return
 		}
+		if s.log.find(fresh[len(fresh)-1].Hash) < 0 {
+			return // one before it was not stored, or it was cut meanwhile
+		}
+		o.show(s)
 		if then != nil {
 			then()
 		}
 	})
-	o.app.Grew(s.key, fresh, bodies, anew)
 }
 
 func (o *Owners) sendHeld(to env.PeerID, e *Entry) {

@@ -181,7 +181,12 @@ func (o *Owners) landed(s *seat) {
 	l.flight, l.trail = nil, f
 	s.stuck = time.Time{}
 	o.stats.Held++
-	o.app.Grew(s.key, []*Entry{f.entry}, [][]byte{f.body}, false)
+	for _, p := range f.held {
+		if p != o.self {
+			o.sendHeld(p, f.entry)
+		}
+	}
+	o.settle(s, f.entry.Hash)
 	o.app.Held(s.key, f.entry, f.body)
 	if f.done != nil {
 		f.done(true)

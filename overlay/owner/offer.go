@@ -13,6 +13,7 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 		return e, Refused
 	}
 	if s.log.find(e.Hash) >= 0 {
+		o.settle(s, e.Hash)
 		return e, Known
 	}
 	if len(epoch) > 0 && (s.epoch == nil || s.epoch.Lineage == e.At.Lineage && s.epoch.Number < e.At.Epoch) {
@@ -37,6 +38,7 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 	}
 	s.heard = o.clock.Now()
 	o.keep(s, []*Entry{e}, [][]byte{body}, false, nil)
+	o.settle(s, e.Hash)
 	return e, Added
 }
 

@@ -19,10 +19,8 @@ type Application interface {
 	// that was held in hand, or that it is so no longer.
 	Lead(key overlay.ID, on bool)
 
-	// Grew tells that entries joined the log that this node keeps of a key; if
-	// anew, in place of all it held. Bodies are in hand, except those that
-	// were lost (nil).
-	Grew(key overlay.ID, fresh []*Entry, bodies [][]byte, anew bool)
+	// Grew tells that what Shown returns of a key is another.
+	Grew(key overlay.ID)
 
 	// Held tells the sequencer that a quorum holds an entry: it may go down
 	// the tree. After a change of sequencer, entries come again.

@@ -46,6 +46,8 @@ type pull struct {
 	bodies  [][]byte
 	bytes   int
 	more    bool
+	held    bool   // a quorum holds the last of them
+	whole   bool   // the last is taken though no quorum is known to hold it: an owner to be asks
 	epoch   *Epoch // in force, as the peer says
 	note    []byte
 	version uint64
@@ -165,6 +167,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 		}
 	}
 	page = slices.Clone(page)
+	reply.Held = at+1+len(page) < len(s.log) || s.sure()
 	o.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
 			reply.Entries = append(reply.Entries, &ownerpb.Kept{Entry: e.Raw, Body: inline(bodies[i]), Lost: bodies[i] == nil})
@@ -189,7 +192,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		o.endPull(s, false)
 		return errors.Join(err, errPulled)
 	}
-	p.epoch, p.note, p.version, p.more, p.tries = e, m.Note, m.Version, m.More, 0
+	p.epoch, p.note, p.version, p.more, p.held, p.tries = e, m.Note, m.Version, m.More, m.Held, 0
 	if m.Anew && len(p.got) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
 		o.endPull(s, false) // what was asked for is kept no longer, or it takes too long
 		return nil
@@ -328,6 +331,10 @@ func (o *Owners) finish(s *seat) {
 			return
 		}
 	}
+	if n := len(p.got); n > 0 && !p.held && !p.whole && !e.owns(o.self) {
+		p.have, p.held = p.got[n-1].Prev, true
+		p.got, p.bodies = p.got[:n-1], p.bodies[:n-1] // it comes again when a quorum holds it
+	}
 	var last *Entry
 	if len(p.got) > 0 {
 		last = p.got[len(p.got)-1]
@@ -344,6 +351,9 @@ func (o *Owners) finish(s *seat) {
 	}
 	if e != s.epoch {
 		o.install(s, e, p.from.ID)
+	}
+	if p.held {
+		o.settle(s, p.have)
 	}
 	if p.from.ID == e.Sequencer {
 		s.heard = o.clock.Now()

@@ -24,6 +24,9 @@ type seat struct {
 	open  []*Epoch // signed here, and not known to be certified or never to be
 	log   chain
 
+	settled Hash  // the last entry that a quorum is known to hold
+	shown   chain // what readers may see of the log
+
 	// Locks, durable before they are acted on.
 	promised votes // no entry of an older epoch is held any more
 	signed   votes // the last epoch of each lineage that was signed
@@ -194,6 +197,13 @@ func (o *Owners) load() error {
 	if err := o.damage(err); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
+	for _, s := range o.seats {
+		// What a follower keeps a quorum held; of its last entry an owner has to hear that.
+		if s.epoch == nil || !o.owns(s) || s.epoch.AfterHash == s.log.headHash() {
+			s.settled = s.log.headHash()
+		}
+		s.shown = s.log[:s.showable(nil)]
+	}
 	return nil
 }
 
@@ -316,13 +326,13 @@ func (o *Owners) extend(s *seat, fresh []*Entry, bodies [][]byte, anew bool) (op
 }
 
 // truncate drops the entries after one that a new epoch goes on from: no quorum
-// held them. It says whether there were any.
-func (o *Owners) truncate(s *seat, after Hash) (ops []env.Op, cut bool) {
+// held them.
+func (o *Owners) truncate(s *seat, after Hash) (ops []env.Op) {
 	i := s.log.find(after)
 	if i == len(s.log)-1 || i < 0 && after != (Hash{}) {
-		return nil, false
+		return nil
 	}
 	ops = o.dropped(s.log[i+1:])
 	s.log = slices.Clone(s.log[:i+1])
-	return ops, true
+	return ops
 }

@@ -41,6 +41,14 @@ func (o *Owners) Heard(key overlay.ID) {
 	}
 }
 
+// Settled notes that a quorum holds an entry, by the word of the sequencer that came by
+// another way.
+func (o *Owners) Settled(key overlay.ID, h Hash) {
+	if s := o.seats[key]; s != nil {
+		o.settle(s, h)
+	}
+}
+
 // Has says whether an entry is in what is kept of a key's log.
 func (o *Owners) Has(key overlay.ID, h Hash) bool {
 	s := o.seats[key]

@@ -139,7 +139,13 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	}
 	if e.AfterHash != (Hash{}) && s.log.find(e.AfterHash) < 0 {
 		o.startPull(s, o.peer(from), nil)
+		if s.pull != nil {
+			s.pull.whole = true
+		}
 		return nil // the candidate asks again
+	}
+	if o.volatile[e.AfterHash] {
+		return nil // so it does here: what is not durable may yet be refused
 	}
 	o.lock(s, e, from, func() { o.sendSigned(from, e) })
 	return nil
@@ -283,7 +289,6 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 	s.void = nil
 	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Epoch) bool { return p.Lineage != e.Lineage || p.Number <= e.Number })
 	var ops []env.Op
-	cut := false
 	if at := s.log.find(e.AfterHash); at >= 0 || e.AfterHash == (Hash{}) {
 		// After what it goes on from come its own entries, and nobody else's.
 		n, last := at+1, e.AfterHash
@@ -292,13 +297,13 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 			n++
 		}
 		o.stats.Cut += uint64(len(s.log) - n)
-		ops, cut = o.truncate(s, last)
+		ops = o.truncate(s, last)
 	}
 	o.save(s, nil, ops...)
-	if cut {
-		log := slices.Clone(s.log)
-		o.Bodies(log, func(bodies [][]byte) { o.app.Grew(s.key, log, bodies, true) })
+	if s.log.headHash() == e.AfterHash {
+		s.settled = e.AfterHash
 	}
+	o.show(s)
 	if e.Sequencer == o.self {
 		if l := s.lead; l != nil {
 			l.flight, l.trail = o.refly(s, l), nil
@@ -329,7 +334,6 @@ func (o *Owners) refly(s *seat, l *lead) *flight {
 	}
 	if s.log.find(f.entry.Hash) >= 0 {
 		o.stats.Held++
-		o.app.Grew(s.key, []*Entry{f.entry}, [][]byte{f.body}, false)
 		o.app.Held(s.key, f.entry, f.body)
 		if f.done != nil {
 			f.done(true)

@@ -214,16 +214,17 @@ func (m *member) Weight(overlay.ID) (int, bool)                 { return 0, fals
 func (m *member) Siblings(overlay.ID) []*overlay.Contact        { return nil }
 func (m *member) Held(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
 
-func (m *member) Grew(key overlay.ID, fresh []*owner.Entry, bodies [][]byte, anew bool) {
-	if anew || m.has[key] == nil {
+func (m *member) Grew(key overlay.ID) {
+	log := m.owners.Log(key)
+	m.saw(key, log)
+	m.owners.Bodies(log, func(bodies [][]byte) {
 		m.has[key] = map[int]bool{}
-	}
-	for _, b := range bodies {
-		if b != nil {
-			m.has[key][number(b)] = true
+		for _, b := range bodies {
+			if b != nil {
+				m.has[key][number(b)] = true
+			}
 		}
-	}
-	m.saw(key, fresh)
+	})
 }
 
 func (m *member) Absorb(key overlay.ID, body []byte) {

@@ -1949,6 +1949,7 @@ type Entries struct {
 	Entries       []*Kept                `protobuf:"bytes,6,rep,name=entries,proto3" json:"entries,omitempty"`
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,8,opt,name=version,proto3" json:"version,omitempty"`
+	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"` // a quorum is known to hold the last of the entries, or have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2037,6 +2038,13 @@ func (x *Entries) GetVersion() uint64 {
 		return x.Version
 	}
 	return 0
+}
+
+func (x *Entries) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
 }
 
 type Kept struct {
@@ -2535,7 +2543,7 @@ const file_owner_proto_rawDesc = "" +
 	"\x04Pull\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\fR\x04have\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\xe2\x01\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\xf6\x01\n" +
 	"\aEntries\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
@@ -2544,7 +2552,8 @@ const file_owner_proto_rawDesc = "" +
 	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12-\n" +
 	"\aentries\x18\x06 \x03(\v2\x13.tidings.owner.KeptR\aentries\x12\x12\n" +
 	"\x04note\x18\a \x01(\fR\x04note\x12\x18\n" +
-	"\aversion\x18\b \x01(\x06R\aversion\"D\n" +
+	"\aversion\x18\b \x01(\x06R\aversion\x12\x12\n" +
+	"\x04held\x18\t \x01(\bR\x04held\"D\n" +
 	"\x04Kept\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
