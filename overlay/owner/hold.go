@@ -160,6 +160,7 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 			case i >= 0 && anew:
 				s.log = old
 			case i >= 0:
+				o.store.Commit(o.dropped(s.log[i:]), func(error) {}) // what followed may have been stored
 				s.log = slices.Clone(s.log[:i])
 			}
 			s.settled = s.shown.headHash()

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -197,7 +198,10 @@ func (o *Owners) load() error {
 	if err := o.damage(err); err != nil {
 		return fmt.Errorf("read logs: %w", err)
 	}
-	for _, s := range o.seats {
+	for _, s := range o.sorted() {
+		if left := s.tidy(o.owns(s)); len(left) > 0 {
+			o.store.Commit(o.dropped(left), func(error) {})
+		}
 		// What a follower keeps a quorum held; of its last entry an owner has to hear that.
 		if s.epoch == nil || !o.owns(s) || s.epoch.AfterHash == s.log.headHash() {
 			s.settled = s.log.headHash()
@@ -251,22 +255,63 @@ func (o *Owners) loadSeat(key, value []byte) (*seat, error) {
 	return s, nil
 }
 
-// loadEntry puts an entry of an earlier life in its place. One that does not fit
-// to the one before, because a record between was lost, begins the log anew.
+// loadEntry finds the seat of an entry of an earlier life.
 func (o *Owners) loadEntry(value []byte) error {
 	e, err := OpenEntry(o.verify, value)
 	if err != nil {
 		return err
 	}
-	s := o.seats[e.Key]
-	if s == nil {
-		return nil // forgotten between two commits
+	if s := o.seats[e.Key]; s != nil { // else it was forgotten between two commits
+		s.log = append(s.log, e)
 	}
-	if e.Prev != s.log.headHash() {
-		s.log = nil
-	}
-	s.log = append(s.log, e)
 	return nil
+}
+
+// tidy makes a chain of the entries that were found of a log. Beside them may lie some
+// that the disk could not delete, or wrote though it said it had not: they lead nowhere.
+// Where a record between was lost, an owner goes on with what came after it, for which
+// it may have to answer; a follower pulls all of it again.
+func (s *seat) tidy(owns bool) (left []*Entry) {
+	if len(s.log) == 0 {
+		return nil
+	}
+	by, followed := map[Hash]*Entry{}, map[Hash]bool{}
+	for _, e := range s.log {
+		by[e.Hash] = e
+		followed[e.Prev] = true
+	}
+	var tip *Entry
+	for _, e := range s.log {
+		if !followed[e.Hash] && (tip == nil || s.later(e, tip)) {
+			tip = e
+		}
+	}
+	var log chain
+	for e := tip; e != nil; e = by[e.Prev] {
+		log = append(log, e)
+		delete(by, e.Hash)
+	}
+	slices.Reverse(log)
+	hole := false
+	for _, e := range s.log {
+		if by[e.Hash] != nil {
+			left = append(left, e)
+			hole = hole || e.At.Seq < log[0].At.Seq
+		}
+	}
+	if hole && !owns {
+		left, log = s.log, nil
+	}
+	s.log = log
+	return left
+}
+
+// later says which of two ends of a log is the one that went on.
+func (s *seat) later(a, b *Entry) bool {
+	if s.epoch != nil && a.At.Lineage != b.At.Lineage {
+		return a.At.Lineage == s.epoch.Lineage
+	}
+	return cmp.Or(cmp.Compare(a.At.Epoch, b.At.Epoch), cmp.Compare(a.At.Seq, b.At.Seq)) > 0
 }
 
 // forget drops a seat with its log. Its locks stay: they are what must never be
