@@ -42,6 +42,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -141,6 +142,7 @@ func (d *Daemon) open() (err error) {
 		Version:      d.config.Version,
 		Site:         site,
 		AllowPrivate: d.config.AllowPrivateOrigins,
+		Own:          func() []netip.Addr { return d.host.IPs() },
 	}, d.answered)
 	c := libp2p.Config{
 		Key:              d.home.key,

@@ -48,6 +48,9 @@ func maxAge(h http.Header, now time.Time) time.Duration {
 // again. There is no standard for quotas yet: a draft in two forms, and two
 // customs.
 func retryAfter(h http.Header, now time.Time) time.Duration {
+	if at, err := http.ParseTime(h.Get("Date")); err == nil {
+		now = at // the origin's clock is the one its times are by
+	}
 	if s := h.Get("Retry-After"); s != "" {
 		if at, err := http.ParseTime(s); err == nil {
 			return min(max(0, at.Sub(now)), maxWish)

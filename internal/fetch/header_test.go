@@ -68,6 +68,7 @@ func TestOriginsAreLeftAloneAsTheyWish(t *testing.T) {
 		{"Retry-After: 1.5", 1500 * time.Millisecond},
 		{"Retry-After: Sun, 01 Mar 2026 12:10:00 GMT", 10 * time.Minute},
 		{"Retry-After: Sun, 01 Mar 2026 11:10:00 GMT", 0},
+		{"Date: Sun, 01 Mar 2026 10:00:00 GMT\nRetry-After: Sun, 01 Mar 2026 10:10:00 GMT", 10 * time.Minute},
 		{"Retry-After: later", 0},
 		{"Retry-After: 99999999999999999999", maxWish},
 		{"Retry-After: NaN", 0},

@@ -50,7 +50,7 @@ var (
 // A Loop owns one node. It is an [env.Clock] and an [env.Worker].
 type Loop struct {
 	config Config
-	begin  time.Time // with its monotonic reading
+	clock  clock
 	pool   pool
 	wake   chan struct{} // holds one token if a queue may have become non-empty
 	gone   chan struct{} // closed when nothing runs any more
@@ -86,17 +86,15 @@ func New(c Config) *Loop {
 	if c.Workers <= 0 {
 		c.Workers = max(2, runtime.GOMAXPROCS(0))
 	}
-	l := &Loop{config: c, begin: time.Now(), wake: make(chan struct{}, 1), gone: make(chan struct{})}
+	l := &Loop{config: c, clock: clock{begin: time.Now()}, wake: make(chan struct{}, 1), gone: make(chan struct{})}
 	l.pool.init()
 	return l
 }
 
 // Now returns the wall time at which the loop was made plus the time that has
-// passed since, so that it never goes back. The value has no monotonic reading:
-// it survives UnixNano and back, and compares with ==.
-func (l *Loop) Now() time.Time {
-	return l.begin.Round(0).Add(time.Since(l.begin))
-}
+// passed since, the machine's sleep included, so that it never goes back. The value
+// has no monotonic reading: it survives UnixNano and back, and compares with ==.
+func (l *Loop) Now() time.Time { return l.clock.now() }
 
 // Run drives node until ctx ends and returns why it did, once all goroutines of
 // the loop are gone; a computation under way is waited for. What still waits

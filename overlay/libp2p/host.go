@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -193,6 +194,19 @@ func (h *Host) Addrs() []string {
 		out = append(out, fmt.Sprintf("%v/p2p/%v", a, h.host.ID()))
 	}
 	return out
+}
+
+// IPs are the addresses at which the host may be found from outside, its router's
+// among them.
+func (h *Host) IPs() (of []netip.Addr) {
+	for _, a := range h.host.Addrs() {
+		if ip, err := manet.ToIP(a); err == nil {
+			if addr, ok := netip.AddrFromSlice(ip); ok {
+				of = append(of, addr.Unmap())
+			}
+		}
+	}
+	return of
 }
 
 // Listens are the multiaddrs the host listens at, with the ports it was given if

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -183,6 +184,9 @@ func TestFramesCross(t *testing.T) {
 			t.Parallel()
 			on := func(cfg *Config) { cfg.Listen = c.listen }
 			a, b := running(t, on), running(t, on)
+			if ips := a.IPs(); !slices.Contains(ips, netip.MustParseAddr("127.0.0.1")) {
+				t.Errorf("found at %v", ips)
+			}
 			big := strings.Repeat("x", env.MaxFrame)
 			a.Send(b.Peer(), env.Control, []byte("ping"))
 			if got := next(t, "a control frame", b.letters); got != (letter{a.ID(), env.Control, "ping"}) {
