@@ -38,18 +38,21 @@ type attribute struct {
 // it can make sense of, and keeps nothing: its time is linear and its memory
 // constant.
 type lexer struct {
-	doc   []byte
-	pos   int
-	attrs []attribute // of the last start tag
-	err   error       // why there are no more tokens
+	doc    []byte
+	pos    int
+	latest token
+	attrs  []attribute // of the last start tag
+	err    error       // why there are no more tokens
 }
 
-// next returns the next token, false at the end of the document and on an error.
-func (l *lexer) next() (token, bool) {
+// next moves to the next token, which is the latest then; false at the end of the
+// document and on an error.
+func (l *lexer) next() bool {
+	t := &l.latest
+	*t = token{start: l.pos}
 	if l.err != nil || l.pos >= len(l.doc) {
-		return token{}, false
+		return false
 	}
-	t := token{start: l.pos}
 	rest := l.doc[l.pos:]
 	switch {
 	case rest[0] != '<':
@@ -73,12 +76,12 @@ func (l *lexer) next() (token, bool) {
 		t.kind = doctype
 		l.declaration()
 	case has(rest, "</"):
-		l.endTag(&t)
+		l.endTag(t)
 	default:
-		l.startTag(&t)
+		l.startTag(t)
 	}
 	t.end = l.pos
-	return t, l.err == nil
+	return l.err == nil
 }
 
 func has(b []byte, prefix string) bool {

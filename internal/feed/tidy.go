@@ -81,14 +81,13 @@ func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) 
 		return nil, t.bad, err
 	}
 	for len(t.open) > 0 {
-		tok, ok := t.next()
-		if !ok {
+		if !t.next() {
 			if t.err == nil {
 				t.truncated(fmt.Sprintf("inside <%s>", clip(t.open[len(t.open)-1].name)))
 			}
 			return nil, t.bad, t.err
 		}
-		if err := t.take(tok); err != nil {
+		if err := t.take(t.latest); err != nil {
 			return nil, t.bad, err
 		}
 		if len(t.out) > MaxDocument {
@@ -104,7 +103,8 @@ func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) 
 // prolog returns the root's start tag.
 func (t *tidier) prolog() (token, error) {
 	for {
-		tok, ok := t.next()
+		ok := t.next()
+		tok := t.latest
 		switch {
 		case !ok && t.err != nil:
 			return tok, t.err

@@ -8,10 +8,9 @@ import (
 // A walker goes through a tidy document element by element.
 type walker struct {
 	lexer
-	scope  scope
-	outer  int // bindings that came from outside
-	open   []place
-	latest token
+	scope scope
+	outer int // bindings that came from outside
+	open  []place
 
 	// The element whose start or end was met last.
 	uri   string
@@ -48,13 +47,11 @@ func (w *walker) step() bool {
 		return true
 	}
 	for {
-		t, ok := w.next()
-		if !ok || t.kind == end && len(w.open) == 0 {
+		if !w.next() || w.latest.kind == end && len(w.open) == 0 {
 			w.latest = token{}
 			return false
 		}
-		w.latest = t
-		switch t.kind {
+		switch w.latest.kind {
 		case text, cdata:
 			return true
 		case end:
@@ -64,7 +61,7 @@ func (w *walker) step() bool {
 		case start:
 			before := len(w.scope)
 			w.scope = w.scope.enter(w.attrs)
-			prefix, local, _ := split(t.name)
+			prefix, local, _ := split(w.latest.name)
 			w.uri, w.local = w.lookup(prefix), local
 			for _, a := range w.attrs {
 				if p, _, _ := split(a.name); p != nil && string(p) != "xmlns" {
