@@ -70,24 +70,28 @@ func (c Config) filled() Config {
 
 // Stats counts what a node did since it started.
 type Stats struct {
-	Sent       uint64 // messages of the overlay's sent
-	Garbage    uint64 // messages that broke the protocol
-	Routed     uint64 // payloads this node is the origin of
-	Forwarded  uint64 // payloads passed on for others
-	Delivered  uint64 // payloads delivered as root
-	Receipts   uint64 // own payloads that a root acknowledged
-	Failed     uint64 // own payloads given up after RouteDeadline
-	Rerouted   uint64 // hops that stayed silent and were routed around
-	Dropped    uint64 // payloads dropped: too many hops, or too many held
-	Probes     uint64 // probes sent
-	Deaths     uint64 // peers held to be dead
-	Peers      int    // peers of which something is remembered
-	Passages   int    // messages that pass or passed lately
-	Leaf       int    // members of the leaf
-	Contacts   int    // contacts and spares in the table
-	Clients    int    // clients this member acts for
-	EstimatedN int    // members of the network
-	Known      int    // peers remembered for the next start
+	Sent  uint64 // messages of the overlay's sent
+	Bytes uint64 // of these
+	// Of which carried payloads, or acknowledged that; the others are what it costs
+	// to keep the network in order.
+	Carrying, CarryingBytes uint64
+	Garbage                 uint64 // messages that broke the protocol
+	Routed                  uint64 // payloads this node is the origin of
+	Forwarded               uint64 // payloads passed on for others
+	Delivered               uint64 // payloads delivered as root
+	Receipts                uint64 // own payloads that a root acknowledged
+	Failed                  uint64 // own payloads given up after RouteDeadline
+	Rerouted                uint64 // hops that stayed silent and were routed around
+	Dropped                 uint64 // payloads dropped: too many hops, or too many held
+	Probes                  uint64 // probes sent
+	Deaths                  uint64 // peers held to be dead
+	Peers                   int    // peers of which something is remembered
+	Passages                int    // messages that pass or passed lately
+	Leaf                    int    // members of the leaf
+	Contacts                int    // contacts and spares in the table
+	Clients                 int    // clients this member acts for
+	EstimatedN              int    // members of the network
+	Known                   int    // peers remembered for the next start
 }
 
 // Stats returns the node's counters.

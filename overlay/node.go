@@ -319,8 +319,15 @@ func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 		m.Record = n.self.Raw
 		p.toldNow = true
 	}
+	f := frame(m)
 	n.stats.Sent++
-	n.net.Send(p.addr(), class, frame(m))
+	n.stats.Bytes += uint64(len(f))
+	switch m.Body.(type) {
+	case *overlaypb.Message_Route, *overlaypb.Message_Ack:
+		n.stats.Carrying++
+		n.stats.CarryingBytes += uint64(len(f))
+	}
+	n.net.Send(p.addr(), class, f)
 }
 
 // Network is the name of the node's network, which ids and keys are made with.

@@ -37,13 +37,15 @@ const checkPause = 10 * time.Second
 // RouteStats counts messages routed to check who takes them.
 type RouteStats struct {
 	Sent, Acked, Failed int
-	// Orphaned messages lost their origin before it could be told.
+	// Orphaned messages lost their origin, dead or gone, before it could be told.
 	Orphaned int
 	// Shadowed messages were sent while the member nearest their key was dead
 	// and that could not be known yet.
 	Shadowed, ShadowedFailed int
 	HopsTotal                int
 	Slowest                  time.Duration
+	// WrongRoots were delivered by another than the live member nearest the key.
+	WrongRoots int
 }
 
 // probeLayer is the layer of the messages that checkers route: none of the
@@ -81,7 +83,9 @@ func (s *Swarm) Route(from *Peer, key overlay.ID) {
 			answered = true
 			took := s.Now().Sub(sent)
 			if !ok {
-				if shadow {
+				if from.node.Overlay.State() == overlay.Left {
+					s.routes.Orphaned++
+				} else if shadow {
 					s.routes.ShadowedFailed++
 				} else {
 					s.routes.Failed++
@@ -99,10 +103,11 @@ func (s *Swarm) Route(from *Peer, key overlay.ID) {
 // shadowed says whether somebody nearer to the key than every live member died
 // so lately that the others may not know.
 func (s *Swarm) shadowed(key overlay.ID) bool {
-	root := s.Root(key)
-	for _, p := range s.members {
-		if !p.Up() && !p.down.IsZero() && s.Now().Sub(p.down) < detection &&
-			(root == nil || overlay.Nearer(key, p.id, root.id)) {
+	for p := range s.nearest(key) {
+		if p.Active() {
+			return false
+		}
+		if !p.Up() && !p.down.IsZero() && s.Now().Sub(p.down) < detection {
 			return true
 		}
 	}
@@ -119,6 +124,7 @@ func (c rootChecker) LeafChanged()                  {}
 func (c rootChecker) Deliver(m *overlay.Message) {
 	s := c.peer.swarm
 	if root := s.Root(m.Key); root != c.peer {
+		s.routes.WrongRoots++
 		if root == nil {
 			s.violated(WrongRoot, "key %s delivered by host %d, which is not active", m.Key.Short(), c.peer.Index())
 			return

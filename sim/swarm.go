@@ -31,11 +31,13 @@ type Swarm struct {
 	hash    wire.Hash
 	members []*Peer
 	byID    map[overlay.ID]*Peer
+	order   []*Peer // by id
 
 	wrong  []Violation
 	groups map[overlay.ID]bool
 	mail   mail
 	routes RouteStats
+	tally  tally
 	feeds  feeds
 }
 
@@ -106,6 +108,7 @@ func (s *Swarm) Add(open bool, via ...*Peer) *Peer {
 	p.id = overlay.NodeID(s.config.Network.Name, p.Host.ID())
 	s.members = append(s.members, p)
 	s.byID[p.id] = p
+	s.place(p)
 	return p
 }
 
@@ -130,6 +133,7 @@ func (s *Swarm) Grow(n int, pause time.Duration) {
 func (p *Peer) Start() {
 	p.lives++
 	p.up = p.swarm.Now()
+	p.swarm.tally.came(p)
 	p.Boot(func(e env.Env) env.Node {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
 		cfg.Overlay.Founder = len(p.via) == 0
@@ -157,6 +161,9 @@ func (p *Peer) Start() {
 // Kill crashes a peer: silently, or so that its links are seen to close.
 func (p *Peer) Kill(hint bool) {
 	p.down = p.swarm.Now()
+	if p.Up() {
+		p.swarm.tally.went(p)
+	}
 	p.Crash(hint)
 	p.node = nil
 	p.swarm.mail.died(p)
@@ -201,13 +208,12 @@ func (s *Swarm) Live() []*Peer {
 
 // Root returns the live member nearest to a key, nil if there is none.
 func (s *Swarm) Root(key overlay.ID) *Peer {
-	var best *Peer
-	for _, p := range s.members {
-		if p.Active() && (best == nil || overlay.Nearer(key, p.id, best.id)) {
-			best = p
+	for p := range s.nearest(key) {
+		if p.Active() {
+			return p
 		}
 	}
-	return best
+	return nil
 }
 
 // Key returns the key of a URL in the swarm's network.

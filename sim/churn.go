@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Sessions are how long nodes stay: a Weibull distribution of shape 1/2, which has a
+// heavy tail. Stutzbach and Rejaie (Understanding churn in peer-to-peer networks, IMC
+// 2006) measured shapes from 0.34 to 0.59 in Kad, Gnutella and BitTorrent.
+type Sessions struct {
+	Median time.Duration
+}
+
+// draw returns the length of a session that begins.
+func (s Sessions) draw(dice *rand.Rand) time.Duration {
+	return s.scale(dice.ExpFloat64())
+}
+
+// rest returns how long somebody stays on who is met at any time: who stays long is met
+// more often.
+func (s Sessions) rest(dice *rand.Rand) time.Duration {
+	e := dice.ExpFloat64() + dice.ExpFloat64() + dice.ExpFloat64() // gamma of shape 1 + 2
+	return time.Duration(dice.Float64() * float64(s.scale(e)))
+}
+
+// scale makes of a value of the exponential distribution one of these: at its median,
+// ln 2, the median.
+func (s Sessions) scale(e float64) time.Duration {
+	return time.Duration(float64(s.Median) * e * e / (math.Ln2 * math.Ln2))
+}
+
+// Churn is how peers come and go.
+type Churn struct {
+	Sessions Sessions
+	// Silent is the part of those who go that nobody hears of: power cuts and lost
+	// links. Of the others half leave in good order, and half are killed, so that their
+	// links are seen to close.
+	Silent float64
+	// Back is the part of those who come that were here before, and have their disk.
+	Back float64
+}
+
+// Churn has all peers go when their session is over, and for each another come at
+// once, until End is called.
+func (s *Swarm) Churn(c Churn) (end func()) {
+	ch := &churning{Churn: c, swarm: s, dice: rand.New(rand.NewPCG(s.Seed(), 0xc4))}
+	for _, p := range s.Live() {
+		ch.stay(p, c.Sessions.rest(ch.dice))
+	}
+	return func() { ch.over = true }
+}
+
+// churning is churn under way.
+type churning struct {
+	Churn
+	swarm *Swarm
+	dice  *rand.Rand
+	gone  []*Peer
+	over  bool
+}
+
+// stay ends a peer's session after a while.
+func (c *churning) stay(p *Peer, d time.Duration) {
+	life := p.lives
+	c.swarm.After(d, func() {
+		if !c.over && p.Up() && p.lives == life {
+			c.leave(p)
+			c.come()
+		}
+	})
+}
+
+func (c *churning) leave(p *Peer) {
+	silent := c.dice.Float64() < c.Silent
+	orderly := c.dice.IntN(2) == 0
+	if !silent && orderly {
+		p.Do(p.node.Overlay.Leave)
+	}
+	p.Kill(!silent)
+	c.gone = append(c.gone, p)
+}
+
+// come has a peer start that is told of three who are there.
+func (c *churning) come() {
+	var via []*Peer
+	for range 3 {
+		if p := c.swarm.Someone(c.dice); p != nil {
+			via = append(via, p)
+		}
+	}
+	var p *Peer
+	if back := c.dice.Float64() < c.Back; back && len(c.gone) > 1 {
+		i := c.dice.IntN(len(c.gone) - 1) // not the one that has just gone
+		p = c.gone[i]
+		c.gone = append(c.gone[:i], c.gone[i+1:]...)
+		p.via = via
+	} else {
+		p = c.swarm.Add(true, via...)
+	}
+	p.Start()
+	c.stay(p, c.Sessions.draw(c.dice))
+}
