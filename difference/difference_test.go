@@ -305,22 +305,27 @@ func TestWhatADocumentStillShowsDoesNotLeave(t *testing.T) {
 	k.Add(d)
 	w.Apply(d, time.Unix(1, 0), 1)
 	doc = document(t, "T", sticky, article{5, 1}, article{4, 1}, article{3, 2})
-	if of := w.Leaving(doc, 1); len(of) != 0 {
-		t.Errorf("%d items leave, though the log keeps all", len(of))
-	}
-	of := w.Leaving(doc, 2)
-	if got := told(t, Delta{Changes: of}); got != "1.1" {
-		t.Errorf("%q leave: 2 is in the document no longer, 3 in another version", got)
-	}
 	d = k.Diff(doc)
-	k.Add(d)
-	for i, d := range []Delta{{Changes: of}, d} {
-		w.Apply(d, time.Unix(2, 0), uint64(i+2))
-		later.Add(d)
+	if got, want := told(t, w.Keep(d, doc, 1)), told(t, d); got != want {
+		t.Errorf("%q, though the log keeps all; want %q", got, want)
 	}
+	k.Add(d)
+	d = w.Keep(d, doc, 2)
+	if got, want := told(t, d), "1.1 5.1 4.1 3.2'"; got != want {
+		t.Errorf("%q, want %q: 2 is in the document no longer", got, want)
+	}
+	w.Apply(d, time.Unix(2, 0), 2)
 	w.Forget(2)
-	if w.Len() != 4 || w.Entries()[0].At != time.Unix(1, 0).UTC() && !w.Entries()[0].At.Equal(time.Unix(1, 0)) {
+	later.Add(d)
+	if w.Len() != 4 || !w.Entries()[0].At.Equal(time.Unix(1, 0)) {
 		t.Errorf("window %+v", w.Entries())
+	}
+	var late Window // of one who comes later
+	late.Apply(d, time.Unix(2, 0), 2)
+	for i, e := range w.Entries() {
+		if late.Entries()[i].ID != e.ID {
+			t.Errorf("who comes later has another order: %v there", late.Entries()[i].ID)
+		}
 	}
 	if d := later.Diff(doc); !d.Empty() {
 		t.Errorf("who goes on with the log finds %q", told(t, d))

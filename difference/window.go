@@ -85,20 +85,27 @@ func (w *Window) Forget(first uint64) (gone []Entry) {
 	return gone
 }
 
-// Leaving returns the items of a document that only deltas before first brought: to
-// be said again before the log that the window is made of keeps those no longer. So
-// a feed may show an item for years, or more items than a log keeps, and who comes
-// later, to read or to poll, still has it from the log. What the document shows in
-// another version than the window is left out: a replica may lag.
-func (w *Window) Leaving(f *feed.Feed, first uint64) (of []Change) {
+// Keep adds to what was found new in a document those of its items that only deltas
+// before first brought: they are said again before the log that the window is made of
+// keeps these no longer. So a feed may show an item for years, or more items than a log
+// keeps, and who comes later, to read or to poll, still has it from the log. What the
+// document shows in another version than the window is left out: a replica may lag.
+func (w *Window) Keep(d Delta, f *feed.Feed, first uint64) Delta {
+	found := make(map[feed.ID]Change, len(d.Changes))
+	for _, c := range d.Changes {
+		found[c.Item.ID] = c
+	}
+	all := Delta{Head: d.Head}
 	var before feed.ID
 	for _, it := range f.Items {
-		if p := w.byID[it.ID]; p != nil && p.Ref < first && p.Hash == it.Hash {
-			of = append(of, Change{Item: it, After: before})
+		if c, ok := found[it.ID]; ok {
+			all.Changes = append(all.Changes, c)
+		} else if p := w.byID[it.ID]; p != nil && p.Ref < first && p.Hash == it.Hash {
+			all.Changes = append(all.Changes, Change{Item: it, After: before})
 		}
 		before = it.ID
 	}
-	return of
+	return all
 }
 
 // Len is the number of entries.

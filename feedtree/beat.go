@@ -126,7 +126,7 @@ func (f *FeedTree) Say(key overlay.ID, state []byte, beat, urgent bool) {
 	if beat {
 		f.makeBeat(c)
 	}
-	if urgent {
+	if urgent && c.beat != nil {
 		f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
 	}
 }

@@ -76,34 +76,39 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 		if d.Head == nil && f.headIsOld(key, l.window.Head()) {
 			d.Head = &doc.Head
 		}
-		staying := f.owners.Staying(key, len(d.Changes)+len(doc.Items))
-		d.Changes = append(l.window.Leaving(doc, staying), d.Changes...)
+		d = l.window.Keep(d, doc, f.owners.Staying(key, len(d.Changes)+len(doc.Items)))
 	}
 	parts := d.Split(maxPart)
+	bodies := make([][]byte, len(parts))
+	for i, part := range parts {
+		var err error
+		if bodies[i], err = part.Encode(); err == nil && len(bodies[i]) > owner.MaxBody {
+			err = owner.ErrEntry
+		}
+		if err != nil {
+			f.log.Warn("finding not appended", "url", c.url, "err", err)
+			return false
+		}
+	}
 	if len(parts) > f.owners.Room(key) {
 		return false
 	}
 	left, all := len(parts), true
-	for _, part := range parts {
-		body, err := part.Encode()
-		if err == nil {
-			err = f.owners.Append(key, body, len(part.Changes), func(seq, first uint64) owner.Hash {
-				l.window.Apply(part, f.clock.Now(), seq)
-				l.window.Forget(first)
-				return owner.Hash(l.window.Hash())
-			}, func(ok bool) {
-				all = all && ok
-				if left--; left == 0 {
-					done(all)
-				}
-			})
+	held := func(ok bool) {
+		all = all && ok
+		if left--; left == 0 {
+			done(all)
 		}
+	}
+	for i, part := range parts {
+		err := f.owners.Append(key, bodies[i], len(part.Changes), func(seq, first uint64) owner.Hash {
+			l.window.Apply(part, f.clock.Now(), seq)
+			l.window.Forget(first)
+			return owner.Hash(l.window.Hash())
+		}, held)
 		if err != nil {
 			f.log.Warn("finding not appended", "url", c.url, "err", err)
-			if all = false; left == len(parts) {
-				return false
-			}
-			left--
+			held(false)
 		}
 	}
 	return true

@@ -93,7 +93,7 @@ func (o *Owners) tryBid(s *seat) {
 		b.old = s.epoch.Owners
 		b.number = max(s.epoch.Number, s.seen) + 1
 		b.number = min(max(b.number, s.promised.in(s.epoch.Lineage).number+1), maxNumber)
-		b.jump = !s.stuck.IsZero() && now.Sub(s.stuck) >= o.cfg.Lease
+		b.jump = !s.stuck.IsZero() && now.Sub(s.stuck) >= o.patience(s)
 	}
 	b.sequencer = o.choose(s, want)
 	s.bid = b
@@ -110,6 +110,19 @@ func (o *Owners) tryBid(s *seat) {
 		o.sendSeals(s)
 	}
 	o.after(answerTime, task{kind: taskBidder, key: s.key})
+}
+
+// pairPatience is how long a quorum of two owners may stay silent: it has none to lose,
+// so its readers would wait a lease whenever one of two nodes is switched off. If both
+// live and were only parted, their lineages become one when they meet.
+const pairPatience = 15 * time.Second
+
+// patience is how long the owners of a key wait for a quorum before they jump.
+func (o *Owners) patience(s *seat) time.Duration {
+	if len(s.epoch.Owners) <= 2 {
+		return min(o.cfg.Lease, pairPatience)
+	}
+	return o.cfg.Lease
 }
 
 // choose names the sequencer to be: the incumbent while it lives and is an owner;

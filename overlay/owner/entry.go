@@ -55,7 +55,8 @@ const (
 	// maxInline is the largest body that travels beside its entry; larger ones
 	// are asked for piece by piece.
 	maxInline = 48 << 10
-	// MaxNote is the size of the largest replicated record in bytes.
+	// MaxNote is the size of the largest replicated record in bytes, with the hash
+	// before it.
 	MaxNote = 6 << 10
 	// maxURL: reliability of lists and pages over what some site might use.
 	maxURL = 2 << 10

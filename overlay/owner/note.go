@@ -13,14 +13,19 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	if s == nil || s.lead == nil {
 		return ErrNotLeading
 	}
-	if len(note) > MaxNote {
+	if len(note) > MaxNote-len(Hash{}) {
 		return ErrEntry
 	}
-	s.note = note
+	// It says what is so when all up to that entry is in the log.
+	var after Hash
+	if e := o.Held(key); e != nil {
+		after = e.Hash
+	}
+	s.note = append(after[:], note...)
 	s.version++
 	o.save(s, nil)
 	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: note,
+		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: s.note,
 	}}}
 	for _, to := range s.epoch.Owners {
 		if to != o.self {
@@ -28,6 +33,19 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 		}
 	}
 	return nil
+}
+
+// noted is the record, nil if there is none, or if it is of a log that is longer than
+// the one here: after a jump there may be less.
+func (s *seat) noted() []byte {
+	if len(s.note) < len(Hash{}) {
+		return nil
+	}
+	after := Hash(s.note[:len(Hash{})])
+	if after != (Hash{}) && s.log.find(after) < 0 {
+		return nil
+	}
+	return s.note[len(Hash{}):]
 }
 
 // onNote takes the sequencer's record.

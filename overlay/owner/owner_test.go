@@ -112,6 +112,61 @@ func TestAFollowersLogOutlivesItsOwners(t *testing.T) {
 	}
 }
 
+// The record of a key says what is so when all up to its last entry is in the log.
+// Owners who never got that entry, and go on without those who did, have none.
+func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 1}, 2*time.Minute)
+	w.grow(12)
+	w.Run(10 * time.Second)
+	w.want(1)
+	w.Run(time.Second)
+	w.write(5*time.Second, time.Second, 100)
+	url := w.urls[0]
+	key := w.key(url)
+	owners := w.nearest(key)
+	slices.SortStableFunc(owners, func(a, b *member) int { // the sequencer first
+		if a.leads[key] {
+			return -1
+		}
+		return 0
+	})
+	lead, quorum, rest := owners[0], owners[:3], owners[3:]
+	note := func(m *member) string {
+		v, _ := m.owners.View(key)
+		return string(v.Note)
+	}
+	lead.Do(func() { _ = lead.owners.SetNote(key, []byte("before")) })
+	w.Run(time.Second)
+	if note(rest[0]) != "before" {
+		t.Fatalf("an owner has the record %q", note(rest[0]))
+	}
+	var side []*sim.Host
+	for _, m := range quorum {
+		side = append(side, m.Host)
+	}
+	w.Partition(side)
+	w.append(url, 100)
+	w.Run(8 * time.Second) // until it is not sent any more to those who do not answer
+	w.Heal()
+	lead.Do(func() { _ = lead.owners.SetNote(key, []byte("after")) })
+	w.Run(200 * time.Millisecond)
+	for _, m := range rest {
+		if m.owners.Has(key, lead.owners.Held(key).Hash) {
+			t.Fatal("it got the entry: another seed is wanted")
+		}
+		if note(m) != "" {
+			t.Errorf("an owner without the entry goes by the record %q", note(m))
+		}
+	}
+	if note(lead) != "after" {
+		t.Errorf("the sequencer has the record %q", note(lead))
+	}
+	w.Run(2 * time.Minute)
+	if note(rest[0]) != "after" {
+		t.Errorf("with the entry, the record is %q", note(rest[0]))
+	}
+}
+
 // Parted for longer than a lease, both halves go on; when they meet, the log of
 // every key is one again and has what either half held.
 func TestHalvesGoOnAndMeet(t *testing.T) {

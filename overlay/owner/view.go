@@ -89,7 +89,7 @@ func (o *Owners) View(key overlay.ID) (v View, ok bool) {
 		return v, false
 	}
 	return View{
-		URL: s.url, Epoch: s.epoch, Leads: s.lead != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight, Note: s.note,
+		URL: s.url, Epoch: s.epoch, Leads: s.lead != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight, Note: s.noted(),
 	}, true
 }
 

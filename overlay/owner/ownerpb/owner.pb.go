@@ -1388,7 +1388,7 @@ type Note struct {
 	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,4,opt,name=version,proto3" json:"version,omitempty"`
-	Note          []byte                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // at most 6 KiB
+	Note          []byte                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // the hash of the last entry it speaks of, then the record; at most 6 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
