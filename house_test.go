@@ -71,6 +71,7 @@ const dice = "ChaCha8 New NewChaCha8 NewPCG NewSource NewZipf PCG Rand Source So
 var onlyIn = []struct{ path, packages string }{
 	{"github.com/libp2p", "overlay/libp2p"},
 	{"github.com/multiformats", "overlay/libp2p internal/daemon"},
+	{"gonum.org", "internal/lab/figure"},
 }
 
 const module = "tidings"

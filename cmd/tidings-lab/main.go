@@ -1,0 +1,97 @@
+// Command tidings-lab is the laboratory: it measures in virtual time and on this machine
+// what tidings does, beside what was asked for and what the papers state.
+//
+//	tidings-lab sim churn    the overlay while nodes come and go
+//
+// Results go to standard output, as a table or, with --json, as one object; figures go
+// into --out. On a terminal the progress is shown on standard error. Exit codes: 0 done,
+// also when a target was missed, which the table says; 1 failed, with one line on
+// standard error; 2 wrong usage.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+)
+
+// A grammar is the command line.
+type grammar struct {
+	Help helpFlag   `short:"h" help:"Show what a command does and takes."`
+	Sim  simCommand `cmd:"" help:"Measure in virtual time."`
+}
+
+type simCommand struct {
+	Churn churnCommand `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
+}
+
+// streams are what a command writes.
+type streams struct{ out, err io.Writer }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], streams{os.Stdout, os.Stderr}))
+}
+
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// run is the command. It returns the exit code.
+func run(ctx context.Context, args []string, s streams) int {
+	var g grammar
+	k, err := kong.New(&g,
+		kong.Name("tidings-lab"),
+		kong.Description("The laboratory of tidings."),
+		kong.NoDefaultHelp(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.Writers(s.out, io.Discard),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+	)
+	if err != nil {
+		panic("tidings-lab: the command line's grammar: " + err.Error())
+	}
+	c, err := k.Parse(args)
+	switch {
+	case errors.Is(err, errHelped):
+		return exitDone
+	case err != nil:
+		_, _ = fmt.Fprintf(s.err, "tidings-lab: %v; see tidings-lab --help\n", err) // there is nobody else to tell
+		return exitUsage
+	}
+	if err := c.Run(s); err != nil {
+		_, _ = fmt.Fprintln(s.err, "tidings-lab:", err)
+		return exitFailed
+	}
+	return exitDone
+}
+
+// A helpFlag ends the command line: what comes behind it is not looked at.
+type helpFlag bool
+
+var errHelped = errors.New("help was all that was asked for")
+
+// BeforeReset is called by kong when it meets the flag.
+func (helpFlag) BeforeReset(c *kong.Context) error {
+	if err := c.PrintUsage(false); err != nil {
+		return err
+	}
+	return errHelped
+}
+
+// printJSON writes one object.
+func printJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

@@ -1,0 +1,174 @@
+// Package churn measures the overlay while nodes come and go: how often a look-up fails
+// or ends at the wrong member, and what it costs to keep the network in order.
+//
+// The measures are those of MSPastry (Castro, Costa and Rowstron, Performance and
+// dependability of structured peer-to-peer overlays, DSN 2004): look-ups that fail,
+// look-ups that are delivered by another than the live member nearest the key, and
+// control messages per node and second, which are all messages of the overlay but those
+// that carry a look-up or acknowledge it. The nodes are the real ones, in package sim; who comes and goes,
+// and for how long, is sim's Churn and Sessions.
+//
+// Default lists the runs that the docs name, Run does one, Judge compares it with what
+// was asked for.
+package churn
+
+import (
+	"context"
+	"math/rand/v2"
+	"runtime"
+	"time"
+
+	"tidings/overlay"
+	"tidings/sim"
+)
+
+// A Scenario is one run.
+type Scenario struct {
+	Name    string
+	Seed    uint64
+	Nodes   int
+	Session time.Duration // median; 0: nobody leaves
+	Silent  float64       // part of those who leave that nobody hears of
+	Loss    float64       // of messages
+	Lookups int
+	Length  time.Duration // in which these are made; virtual
+}
+
+// A Result is what a run has shown. Messages and bytes are those of the overlay, as it
+// hands them to the transport.
+type Result struct {
+	Scenario      string  `json:"scenario"`
+	Nodes         int     `json:"nodes"`
+	SessionMin    float64 `json:"session_min"` // median
+	Loss          float64 `json:"loss"`
+	Seed          uint64  `json:"seed"`
+	Lookups       int     `json:"lookups"` // whose origin lived to be told
+	Failed        int     `json:"failed"`
+	WrongRoot     int     `json:"wrong_root"`
+	HopsMean      float64 `json:"hops_mean"`
+	LookupMostS   float64 `json:"lookup_most_s"`
+	MsgsPerNodeS  float64 `json:"msgs_per_node_s"`
+	BytesPerNodeS float64 `json:"bytes_per_node_s"`
+	ContactsMean  float64 `json:"contacts_mean"` // leaf, table and spares
+	ContactsMost  int     `json:"contacts_most"`
+	Joins         int     `json:"joins"`
+	JoinS         float64 `json:"join_s"` // mean, from the start to membership
+	JoinMostS     float64 `json:"join_most_s"`
+	JoinMsgs      float64 `json:"join_msgs"` // that a joining node sends
+	Deaths        int     `json:"deaths"`
+	BytesPerNode  int     `json:"bytes_per_node"` // of memory, idle, the simulator's included
+}
+
+const (
+	// growPause is the time between two nodes of the first ones.
+	growPause = 100 * time.Millisecond
+	// settle is how long a network is left alone between two phases.
+	settle = 10 * time.Minute
+	// joiners come to a calm network, one every joinPause, to be measured.
+	joiners   = 32
+	joinPause = 10 * time.Second
+)
+
+// Run does a run. progress is told how much of it is over, from 0 to 1.
+func Run(ctx context.Context, c Scenario, progress func(float64)) (Result, error) {
+	idle := heap()
+	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: c.Seed}})
+	s.Grow(c.Nodes, growPause)
+	grow := time.Duration(c.Nodes)*growPause + 2*settle
+	total := grow + joiners*joinPause + c.Length + 2*settle
+	began := s.Now()
+	pass := func(d time.Duration) error {
+		for end := s.Now().Add(d); s.Now().Before(end) && ctx.Err() == nil; {
+			s.World.Run(min(10*time.Second, end.Sub(s.Now())))
+			progress(float64(s.Now().Sub(began)) / float64(total))
+		}
+		return context.Cause(ctx)
+	}
+	r := Result{Scenario: c.Name, Nodes: c.Nodes, SessionMin: c.Session.Minutes(), Loss: c.Loss, Seed: c.Seed}
+	if err := pass(grow); err != nil {
+		return r, err
+	}
+	r.BytesPerNode = (heap() - idle) / c.Nodes
+	joins := s.Joins()
+	dice := rand.New(rand.NewPCG(c.Seed, 0x100c))
+	end := func() {}
+	if c.Session > 0 {
+		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: c.Silent, Back: 0.5})
+	} else {
+		for i := range joiners {
+			s.After(time.Duration(i)*joinPause, func() { s.Add(true, s.Someone(dice)).Start() })
+		}
+	}
+	s.SetFaults(sim.Faults{Loss: c.Loss})
+	if err := pass(joiners*joinPause + settle); err != nil {
+		return r, err
+	}
+
+	before, from := s.Spent(), s.Now()
+	for range c.Lookups {
+		s.After(time.Duration(dice.Int64N(int64(c.Length))), func() {
+			if p := s.Someone(dice); p != nil {
+				s.Route(p, random(dice))
+			}
+		})
+	}
+	if err := pass(c.Length); err != nil {
+		return r, err
+	}
+	spent, took := s.Spent(), s.Now().Sub(from).Seconds()
+	live := s.Live()
+	r.MsgsPerNodeS = float64(spent.Control-before.Control) / took / float64(len(live))
+	r.BytesPerNodeS = float64(spent.ControlBytes-before.ControlBytes) / took / float64(len(live))
+	r.contacts(live)
+	end()
+	if err := pass(settle); err != nil { // for the last answers
+		return r, err
+	}
+	r.routes(s.RouteStats())
+	r.joins(joins, s.Joins())
+	return r, nil
+}
+
+func (r *Result) contacts(live []*sim.Peer) {
+	sum := 0
+	for _, p := range live {
+		st := p.Layers().Overlay.Stats()
+		n := st.Contacts + st.Leaf - 1
+		sum += n
+		r.ContactsMost = max(r.ContactsMost, n)
+	}
+	r.ContactsMean = float64(sum) / float64(max(len(live), 1))
+}
+
+func (r *Result) routes(of sim.RouteStats) {
+	r.Lookups = of.Sent - of.Orphaned
+	r.Failed = of.Failed + of.ShadowedFailed
+	r.WrongRoot = of.WrongRoots
+	r.HopsMean = float64(of.HopsTotal) / float64(max(of.Acked, 1))
+	r.LookupMostS = of.Slowest.Seconds()
+}
+
+func (r *Result) joins(before, after sim.Joins) {
+	r.Deaths = after.Died - before.Died
+	r.Joins = after.Joined - before.Joined
+	if r.Joins > 0 {
+		r.JoinS = (after.Took - before.Took).Seconds() / float64(r.Joins)
+		r.JoinMsgs = float64(after.Sent-before.Sent) / float64(r.Joins)
+	}
+	r.JoinMostS = after.Slowest.Seconds()
+}
+
+// heap is how much memory is in use.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
+}
+
+func random(dice *rand.Rand) (key overlay.ID) {
+	for i := range key {
+		key[i] = byte(dice.Uint32())
+	}
+	return key
+}

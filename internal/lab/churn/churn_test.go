@@ -1,0 +1,87 @@
+package churn
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// A small network under churn: the figures are those of a network that works.
+func TestRunMeasures(t *testing.T) {
+	calm := measure(t, Scenario{Name: "calm", Seed: 1, Nodes: 32, Lookups: 2000, Length: 10 * time.Minute})
+	if calm.Lookups != 2000 || calm.Failed+calm.WrongRoot+calm.Deaths != 0 || calm.HopsMean < 0.5 || calm.Joins != joiners ||
+		calm.JoinS <= 0 || calm.JoinMsgs <= 0 || calm.MsgsPerNodeS <= 0 || calm.BytesPerNode < 1000 || calm.ContactsMean < 20 {
+		t.Errorf("calm: %+v", calm)
+	}
+	rough := measure(t, Scenario{Name: "rough", Seed: 1, Nodes: 32, Session: 5 * time.Minute, Silent: 1, Lookups: 2000, Length: 10 * time.Minute})
+	if rough.Deaths < 5 || rough.Joins < 5 || rough.MsgsPerNodeS <= calm.MsgsPerNodeS || rough.Lookups < 1900 {
+		t.Errorf("rough: %+v", rough)
+	}
+	for _, m := range Judge(rough, &calm) {
+		if !m.Met() && m.What != "control bytes, of calm" { // those of a calm network so small are next to nothing
+			t.Errorf("%s: %v, asked for %v", m.What, m.Got, m.Most)
+		}
+	}
+	lossy := measure(t, Scenario{Name: "lossy", Seed: 1, Nodes: 32, Loss: 0.5, Lookups: 200, Length: time.Minute})
+	if lossy.Failed == 0 && lossy.LookupMostS < 5 {
+		t.Errorf("half of all messages lost, and nobody notices: %+v", lossy)
+	}
+}
+
+func measure(t *testing.T, c Scenario) Result {
+	t.Helper()
+	last := -1.0
+	r, err := Run(t.Context(), c, func(done float64) {
+		if done < last || done > 1 {
+			t.Fatalf("progress goes from %v to %v", last, done)
+		}
+		last = done
+	})
+	if err != nil || last < 0.95 {
+		t.Fatalf("%s: %v, at %v", c.Name, err, last)
+	}
+	return r
+}
+
+func TestRunStopsWhenItIsTold(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Run(ctx, Scenario{Nodes: 8, Lookups: 1, Length: time.Hour}, func(float64) {}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The targets are those of the docs, and a figure on the wrong side of one is missed.
+func TestJudge(t *testing.T) {
+	calm := Result{Nodes: 1024, Lookups: 1e6, MsgsPerNodeS: 0.4, BytesPerNodeS: 100, HopsMean: 2.1}
+	for _, c := range []struct {
+		change func(*Result)
+		missed string
+	}{
+		{func(*Result) {}, ""},
+		{func(r *Result) { r.HopsMean = 3.8 }, "hops"},
+		{func(r *Result) { r.MsgsPerNodeS = 0.6 }, "control/s"},
+		{func(r *Result) { r.WrongRoot = 1 }, "wrong root"},
+		{func(r *Result) { r.ContactsMost = 121 }, "contacts"},
+		{func(r *Result) { r.SessionMin, r.Failed = 60, 100 }, ""},
+		{func(r *Result) { r.SessionMin, r.Failed = 60, 101 }, "failed"},
+		{func(r *Result) { r.SessionMin, r.WrongRoot = 15, 101 }, "wrong root"},
+		{func(r *Result) { r.SessionMin, r.MsgsPerNodeS = 5, 3.3 }, "control, of calm"},
+		{func(r *Result) { r.Loss, r.Failed = 0.01, 101 }, "failed"},
+		{func(r *Result) { r.Loss, r.Failed = 0.05, 101 }, ""},
+		{func(r *Result) { r.Loss, r.BytesPerNodeS = 0.05, 401 }, "control bytes, of calm"},
+	} {
+		r := calm
+		c.change(&r)
+		missed := ""
+		for _, m := range Judge(r, &calm) {
+			if !m.Met() {
+				missed += m.What
+			}
+		}
+		if missed != c.missed {
+			t.Errorf("%+v: missed %q, want %q", r, missed, c.missed)
+		}
+	}
+}
