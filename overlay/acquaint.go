@@ -33,7 +33,7 @@ func (n *Node) introduce(c *Contact) *peer {
 			break
 		}
 		if c.Member {
-			p.attached = time.Time{} // nobody's client any longer
+			p.attached = never // nobody's client any longer
 		}
 		if n.leaf.Has(c.ID) != nil {
 			n.leaf.Add(c)
@@ -46,8 +46,8 @@ func (n *Node) introduce(c *Contact) *peer {
 // heardFrom notes that a peer spoke: it lives.
 func (n *Node) heardFrom(p *peer) {
 	now := n.clock.Now()
-	first := p.heard.IsZero()
-	p.heard = now
+	first := p.heard == never
+	p.heard = momentOf(now)
 	p.suspect = false
 	if p.candidate && n.state == Joining {
 		p.attempts = min(p.attempts, 1) // it lives, but need not have heard me
@@ -106,7 +106,7 @@ func (n *Node) meet(c *Contact) {
 		return
 	}
 	p := n.peers[c.Peer.ID]
-	if (p == nil || p.heard.IsZero()) && n.dead.holds(c, n.clock.Now()) || p == nil && n.crowded() {
+	if (p == nil || p.heard == never) && n.dead.holds(c, n.clock.Now()) || p == nil && n.crowded() {
 		return
 	}
 	p = n.introduce(c)
@@ -114,7 +114,7 @@ func (n *Node) meet(c *Contact) {
 		p.candidate = true
 		return
 	}
-	if !p.heard.IsZero() && n.clock.Now().Sub(p.heard) <= p.rto() && n.state == Active {
+	if p.heard != never && n.clock.Now().Sub(p.heard.time()) <= p.rto() && n.state == Active {
 		n.admit(p) // it spoke a moment ago
 		return
 	}
@@ -144,7 +144,7 @@ func (n *Node) crowded() bool {
 // placed says whether a peer has a place: in leaf or table, as a client or as
 // one that acts for this client, or as a neighbour of a layer above.
 func (n *Node) placed(p *peer) bool {
-	return p.hosts || p.wanted > 0 || !p.attached.IsZero() ||
+	return p.hosts || p.wanted > 0 || p.attached != never ||
 		p.contact != nil && (n.leaf.Has(p.contact.ID) != nil || n.table.has(p))
 }
 

@@ -48,8 +48,8 @@ func (n *Node) attachedTo(p *peer) {
 		n.state = Attached
 		n.log.Info("attached as a client", "id", n.self.ID.Short(), "host", p.contact.ID.Short())
 	}
-	if p.attached.IsZero() {
-		p.attached = n.clock.Now()
+	if p.attached == never {
+		p.attached = momentOf(n.clock.Now())
 		n.changed = true
 		n.release()
 	}
@@ -57,7 +57,7 @@ func (n *Node) attachedTo(p *peer) {
 
 // detach ends what a member did for this client, and looks for another.
 func (n *Node) detach(p *peer) {
-	p.hosts, p.attached = false, time.Time{}
+	p.hosts, p.attached = false, never
 	n.hosts = slices.DeleteFunc(n.hosts, func(q *peer) bool { return q == p })
 	n.join.pool = slices.DeleteFunc(n.join.pool, func(c *Contact) bool { return c.Peer.ID == p.id })
 	n.changed = true
@@ -71,24 +71,24 @@ func (n *Node) attach(p *peer) bool {
 	if n.state != Active || p.contact == nil || p.contact.Member {
 		return false
 	}
-	if p.attached.IsZero() && len(n.clientList()) >= maxClients {
+	if p.attached == never && len(n.clientList()) >= maxClients {
 		return false
 	}
-	p.attached = n.clock.Now()
+	p.attached = momentOf(n.clock.Now())
 	return true
 }
 
 // ActsFor says whether this member acts for a client.
 func (n *Node) ActsFor(id env.PeerID) bool {
 	p := n.peers[id]
-	return p != nil && !p.hosts && !p.attached.IsZero()
+	return p != nil && !p.hosts && p.attached != never
 }
 
 // clientList returns the clients this member acts for, by peer id.
 func (n *Node) clientList() []*peer {
 	var of []*peer
 	for _, p := range n.peers {
-		if !p.hosts && !p.attached.IsZero() {
+		if !p.hosts && p.attached != never {
 			of = append(of, p)
 		}
 	}
@@ -98,7 +98,7 @@ func (n *Node) clientList() []*peer {
 // expireClients forgets clients that have been silent too long.
 func (n *Node) expireClients(now time.Time) {
 	for _, p := range n.clientList() {
-		if now.Sub(p.heard) > clientSilence*n.cfg.WatchInterval {
+		if now.Sub(p.heard.time()) > clientSilence*n.cfg.WatchInterval {
 			n.drop(p)
 		}
 	}

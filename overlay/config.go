@@ -109,7 +109,7 @@ func (n *Node) Stats() Stats {
 		}
 	}
 	for _, p := range n.peers {
-		if !p.attached.IsZero() {
+		if p.attached != never {
 			s.Clients++
 		}
 	}

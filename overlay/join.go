@@ -105,7 +105,7 @@ func (n *Node) reset() {
 	n.state = Alone
 	n.changed = true
 	for id, p := range n.peers {
-		p.candidate, p.attached = false, time.Time{}
+		p.candidate, p.attached = false, never
 		if !n.useful(p) {
 			delete(n.peers, id)
 		}
@@ -346,12 +346,12 @@ func (n *Node) missKnown() {
 	long := n.clock.Now().Add(-hearsay)
 	for _, c := range n.known {
 		p := n.peers[c.Peer.ID]
-		if !alone && p != nil && !p.heard.IsZero() {
+		if !alone && p != nil && p.heard != never {
 			continue
 		}
 		n.dead.bury(c, long, true)
 		if p != nil {
-			p.heard = time.Time{} // its next word brings it back
+			p.heard = never // its next word brings it back
 		}
 	}
 }

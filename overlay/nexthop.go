@@ -87,7 +87,7 @@ func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 func (n *Node) hostFor(tried []*peer) *peer {
 	var spared *peer
 	for _, p := range n.hosts {
-		if p.attached.IsZero() {
+		if p.attached == never {
 			continue
 		}
 		if !p.suspect && !slices.Contains(tried, p) {

@@ -124,7 +124,7 @@ func TestClientSendsThroughTheMembersThatActForIt(t *testing.T) {
 	if hop() != nil {
 		t.Error("sends through a member that has not agreed to act for it")
 	}
-	hosts[0].attached, hosts[1].attached = l.now, l.now
+	hosts[0].attached, hosts[1].attached = momentOf(l.now), momentOf(l.now)
 	if hop() != hosts[0] || hop(hosts[0]) != hosts[1] || hop(hosts...) != nil {
 		t.Error("does not send through the first that was not tried")
 	}

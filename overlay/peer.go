@@ -8,39 +8,55 @@ import (
 
 // A peer is what a node remembers of another as long as it has to do with it:
 // a member of its leaf, a contact of its table, a client, or somebody it is
-// getting to know.
+// getting to know. A node has about a hundred, so they are kept small.
 type peer struct {
 	id      env.PeerID
 	contact *Contact // nil until its record came
-	heard   time.Time
+	heard   moment
 
 	// Round trips as TCP estimates them (RFC 6298): smoothed and variation.
 	rtt, rttvar time.Duration
 
-	told    bool // it has my record: it answered since I sent it
-	toldNow bool // my record is on its way
+	probe     uint64 // nonce of the probe that is out; 0: none
+	nonce     uint64 // of the last probe, by which its reply is timed
+	probeSent moment
 
-	probe     uint64    // nonce of the probe that is out; 0: none
-	nonce     uint64    // of the last probe, by which its reply is timed
-	attempts  int       // probes sent without an answer
-	probeSent time.Time //
-	suspect   bool      // left something unanswered; spared while others will do
+	digest uint64 // of its leaf, as it last said
+	synced moment
 
-	depth  int    // of its leaf, as it last said
-	digest uint64 // of its leaf
-	synced time.Time
-	syncs  bool // an answer to a question about its leaf is due
+	rowSent moment
+	rowDue  moment // an answer to RowAsk is due then; never: none is out
 
-	row     int // asked for by RowAsk
-	rowSent time.Time
-	rowDue  time.Time // an answer to RowAsk is due then; zero: none is out
+	attached moment // a client's last word; never: not my client
+	wanted   int    // layers above that asked to know when it goes
 
-	attached  time.Time // a client's last word; zero: not my client
-	hosts     bool      // acts for me, who am a client
-	candidate bool      // has not answered a probe yet that it has to answer first
-	acked     bool      // answered a probe since I announced myself: it knows me
-	asks      int       // questions about its leaf since then
-	wanted    int       // layers above that asked to know when it goes
+	depth    int16 // of its leaf
+	row      int16 // asked for by RowAsk
+	attempts int8  // probes sent without an answer
+	asks     int8  // questions about its leaf since I announced myself
+
+	told      bool // it has my record: it answered since I sent it
+	toldNow   bool // my record is on its way
+	suspect   bool // left something unanswered; spared while others will do
+	syncs     bool // an answer to a question about its leaf is due
+	hosts     bool // acts for me, who am a client
+	candidate bool // has not answered a probe yet that it has to answer first
+	acked     bool // answered a probe since I announced myself: it knows me
+}
+
+// A moment is a time in a third of the space: nanoseconds of Unix time.
+type moment int64
+
+const never moment = 0
+
+func momentOf(t time.Time) moment { return moment(t.UnixNano()) }
+
+// time returns the moment as others know it, the zero time for never.
+func (m moment) time() time.Time {
+	if m == never {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(m)).UTC()
 }
 
 // Bounds of the time that a peer is given to answer.
@@ -64,7 +80,7 @@ const linkIdle = 2 * time.Minute
 
 // patience is how long an answer to something sent at now may take.
 func (p *peer) patience(now time.Time) time.Duration {
-	if now.Sub(p.heard) < linkIdle {
+	if now.Sub(p.heard.time()) < linkIdle {
 		return p.rto()
 	}
 	return min(p.rto()+2*max(p.rtt, minRTO), maxRTO)

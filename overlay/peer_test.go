@@ -38,12 +38,12 @@ func TestRetransmissionTimeout(t *testing.T) {
 // A link that may have been closed needs a handshake first, of two round trips.
 func TestSilentPeerIsGivenTimeForAHandshake(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	p := &peer{heard: now.Add(-time.Minute)}
+	p := &peer{heard: momentOf(now.Add(-time.Minute))}
 	p.sample(200 * time.Millisecond)
 	if got := p.patience(now); got != p.rto() {
 		t.Errorf("one who spoke a minute ago: %v", got)
 	}
-	p.heard = now.Add(-time.Hour)
+	p.heard = momentOf(now.Add(-time.Hour))
 	if got, want := p.patience(now), p.rto()+600*time.Millisecond; got != want {
 		t.Errorf("one who spoke an hour ago: %v, want %v", got, want)
 	}

@@ -1,8 +1,6 @@
 package overlay
 
 import (
-	"time"
-
 	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
 )
@@ -32,7 +30,7 @@ func (n *Node) probeAgain(p *peer) {
 	p.nonce = n.rand.Uint64() | 1
 	p.probe = p.nonce
 	p.attempts++
-	p.probeSent = now
+	p.probeSent = momentOf(now)
 	n.stats.Probes++
 	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.probe})
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
@@ -50,7 +48,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		answer := m.Nonce == p.nonce && m.Nonce != 0
 		if answer {
 			p.nonce = 0 // repeated, it says nothing
-			p.sample(n.clock.Now().Sub(p.probeSent))
+			p.sample(n.clock.Now().Sub(p.probeSent.time()))
 			p.candidate, p.acked = false, true
 			p.probe, p.attempts = 0, 0
 		}
@@ -92,7 +90,7 @@ func (n *Node) probeUnanswered(p *peer, nonce uint64) {
 		return
 	}
 	p.suspect = true
-	limit := maxAttempts
+	limit := int8(maxAttempts)
 	if p.contact != nil && n.leaf.Has(p.contact.ID) != nil {
 		limit = leafAttempts
 	}
@@ -133,7 +131,7 @@ func (n *Node) probeTable() {
 	now := n.clock.Now()
 	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 		for _, p := range []*peer{s.contact, s.spare} {
-			if p != nil && now.Sub(p.heard) > p.rto() {
+			if p != nil && now.Sub(p.heard.time()) > p.rto() {
 				n.probe(p)
 			}
 		}
@@ -145,7 +143,7 @@ func (n *Node) probeTable() {
 func (n *Node) drop(p *peer) bool {
 	placed := false
 	p.candidate, p.probe, p.attempts, p.syncs = false, 0, 0, false
-	p.heard, p.told = time.Time{}, false
+	p.heard, p.told = never, false
 	if p.contact != nil {
 		if n.leaf.Remove(p.contact.ID) {
 			placed = true
@@ -164,9 +162,9 @@ func (n *Node) drop(p *peer) bool {
 		placed = true
 		n.detach(p)
 	}
-	if !p.attached.IsZero() {
+	if p.attached != never {
 		placed = true
-		p.attached = time.Time{}
+		p.attached = never
 	}
 	n.wayLost(p)
 	if p.wanted > 0 {

@@ -21,7 +21,7 @@ func (n *Node) rowTurn() {
 		if s.contact != nil {
 			slots = append(slots, func() {
 				n.askRow(s.contact, row)
-				if s.spare != nil && n.clock.Now().Sub(s.spare.heard) >= n.cfg.TableInterval {
+				if s.spare != nil && n.clock.Now().Sub(s.spare.heard.time()) >= n.cfg.TableInterval {
 					n.probe(s.spare) // or it would be found dead when it is needed
 				}
 			})
@@ -62,8 +62,8 @@ func (n *Node) askRow(p *peer, row int) {
 		}
 	}
 	now := n.clock.Now()
-	p.row, p.rowSent, p.rowDue = row, now, now.Add(p.patience(now))
-	n.at(p.rowDue, task{kind: taskRowDue, peer: p.id})
+	p.row, p.rowSent, p.rowDue = int16(row), momentOf(now), momentOf(now.Add(p.patience(now)))
+	n.at(p.rowDue.time(), task{kind: taskRowDue, peer: p.id})
 	p.told = false // it may have no place for me, and forget who I am
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
 		Row: uint32(row), Columns: lacks,
@@ -72,8 +72,8 @@ func (n *Node) askRow(p *peer, row int) {
 
 // rowUnanswered goes on when a contact did not answer RowAsk: perhaps it is dead.
 func (n *Node) rowUnanswered(p *peer, due time.Time) {
-	if p != nil && !p.rowDue.IsZero() && p.rowDue.Equal(due) {
-		p.rowDue = time.Time{}
+	if p != nil && p.rowDue != never && p.rowDue == momentOf(due) {
+		p.rowDue = never
 		p.suspect = true
 		n.probe(p)
 	}
@@ -119,11 +119,11 @@ func (n *Node) inSlot(row, col int) (c *Contact, empty bool) {
 }
 
 func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
-	if p.rowSent.IsZero() || p.row != int(m.Row) {
+	if p.rowSent == never || int(p.row) != int(m.Row) {
 		return // not asked for
 	}
-	p.sample(n.clock.Now().Sub(p.rowSent))
-	p.rowSent, p.rowDue = time.Time{}, time.Time{}
+	p.sample(n.clock.Now().Sub(p.rowSent.time()))
+	p.rowSent, p.rowDue = never, never
 	if n.state != Active || p.contact == nil || int(m.Row) >= len(n.table.rows) {
 		return
 	}

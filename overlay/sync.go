@@ -24,7 +24,7 @@ const (
 // if it is in the same leaf and knows otherwise.
 func (n *Node) compareWith(p *peer, depth int, decided, digest uint64) {
 	n.adopt(p, depth, decided)
-	p.depth, p.digest = depth, digest
+	p.depth, p.digest = int16(depth), digest
 	if n.agrees(p) {
 		return
 	}
@@ -37,20 +37,20 @@ func (n *Node) agrees(p *peer) bool {
 		return true
 	}
 	common := n.self.ID.Common(p.contact.ID)
-	if common < n.leaf.Depth() && common < p.depth {
+	if common < n.leaf.Depth() && common < int(p.depth) {
 		return true // not of one leaf, as either sees it
 	}
-	return p.depth == n.leaf.Depth() && p.digest == n.leaf.Digest()
+	return int(p.depth) == n.leaf.Depth() && p.digest == n.leaf.Digest()
 }
 
 // compare sends a peer what this node knows of its leaf, and asks for the same,
 // unless it did so a moment ago.
 func (n *Node) compare(p *peer) bool {
 	now := n.clock.Now()
-	if now.Sub(p.synced) < syncPause && !p.synced.IsZero() {
+	if now.Sub(p.synced.time()) < syncPause && p.synced != never {
 		return false
 	}
-	p.synced, p.syncs = now, true
+	p.synced, p.syncs = momentOf(now), true
 	n.sendLeaf(p, nil, true)
 	return true
 }
@@ -73,7 +73,7 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	depth := int(m.Depth)
 	n.adopt(p, depth, m.Decided)
 	theirs := make(map[uint64]bool, len(m.Ids))
-	p.depth, p.digest = depth, mix(uint64(depth))
+	p.depth, p.digest = int16(depth), mix(uint64(depth))
 	for _, h := range m.Ids {
 		theirs[h] = true
 		p.digest ^= mix(h)
@@ -92,19 +92,19 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		if len(lacks) < maxRecords/4 {
 			lacks = append(lacks, c)
 		}
-		if q := n.peers[c.Peer.ID]; q != nil && n.clock.Now().Sub(q.heard) > fresh {
+		if q := n.peers[c.Peer.ID]; q != nil && n.clock.Now().Sub(q.heard.time()) > fresh {
 			n.probe(q) // perhaps they know that it is dead
 		}
 	}
 	now := n.clock.Now()
-	ask := now.Sub(p.synced) >= syncPause && slices.ContainsFunc(m.Ids, func(h uint64) bool {
+	ask := now.Sub(p.synced.time()) >= syncPause && slices.ContainsFunc(m.Ids, func(h uint64) bool {
 		return (h^n.self.ID.head())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsHead(h)
 	})
 	switch {
 	case m.Ask:
 		n.sendLeaf(p, lacks, ask)
 		if ask {
-			p.synced, p.syncs = now, true
+			p.synced, p.syncs = momentOf(now), true
 		}
 	case asked && len(lacks) > 0:
 		n.sendLeaf(p, lacks, false)

@@ -34,7 +34,7 @@ func (n *Node) watch(now time.Time) {
 		if p == nil {
 			return
 		}
-		due := p.heard.Add(n.cfg.WatchInterval)
+		due := p.heard.time().Add(n.cfg.WatchInterval)
 		if !due.After(now) {
 			n.probe(p)
 			return
@@ -80,7 +80,7 @@ func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
 	if c == nil || c.Issued > m.IssuedMs {
 		return
 	}
-	if p := n.peers[c.Peer.ID]; p != nil && n.clock.Now().Sub(p.heard) > p.rto() {
+	if p := n.peers[c.Peer.ID]; p != nil && n.clock.Now().Sub(p.heard.time()) > p.rto() {
 		n.probe(p)
 	}
 }
