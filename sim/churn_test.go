@@ -61,7 +61,7 @@ func TestChurn(t *testing.T) {
 		s.World.Run(30 * time.Minute)
 		s.CheckQuiet()
 		report(t, s)
-		j := s.Joins()
+		j := s.TakeJoins()
 		t.Logf("%+v %+v", j, s.RouteStats())
 		if live := len(s.Live()); live < 60 || live > 64 || j.Died < 20 || j.Joined < 64+j.Died-5 {
 			t.Errorf("%d live of 64, %+v", live, j)

@@ -48,8 +48,12 @@ func (s *Spent) add(p *Peer) {
 	s.ControlBytes += st.Bytes - st.CarryingBytes
 }
 
-// Joins returns how nodes came in and went so far.
-func (s *Swarm) Joins() Joins { return s.tally.joins }
+// TakeJoins returns how nodes came in and went since it was called last.
+func (s *Swarm) TakeJoins() Joins {
+	j := s.tally.joins
+	s.tally.joins = Joins{}
+	return j
+}
 
 // joinLook is the time between two looks at who has become a member.
 const joinLook = 100 * time.Millisecond

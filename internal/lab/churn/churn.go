@@ -89,7 +89,7 @@ func Run(ctx context.Context, c Scenario, progress func(float64)) (Result, error
 		return r, err
 	}
 	r.BytesPerNode = (heap() - idle) / c.Nodes
-	joins := s.Joins()
+	s.TakeJoins()
 	dice := rand.New(rand.NewPCG(c.Seed, 0x100c))
 	end := func() {}
 	if c.Session > 0 {
@@ -125,7 +125,7 @@ func Run(ctx context.Context, c Scenario, progress func(float64)) (Result, error
 		return r, err
 	}
 	r.routes(s.RouteStats())
-	r.joins(joins, s.Joins())
+	r.joins(s.TakeJoins())
 	return r, nil
 }
 
@@ -148,14 +148,12 @@ func (r *Result) routes(of sim.RouteStats) {
 	r.LookupMostS = of.Slowest.Seconds()
 }
 
-func (r *Result) joins(before, after sim.Joins) {
-	r.Deaths = after.Died - before.Died
-	r.Joins = after.Joined - before.Joined
-	if r.Joins > 0 {
-		r.JoinS = (after.Took - before.Took).Seconds() / float64(r.Joins)
-		r.JoinMsgs = float64(after.Sent-before.Sent) / float64(r.Joins)
+func (r *Result) joins(of sim.Joins) {
+	r.Deaths, r.Joins, r.JoinMostS = of.Died, of.Joined, of.Slowest.Seconds()
+	if of.Joined > 0 {
+		r.JoinS = of.Took.Seconds() / float64(of.Joined)
+		r.JoinMsgs = float64(of.Sent) / float64(of.Joined)
 	}
-	r.JoinMostS = after.Slowest.Seconds()
 }
 
 // heap is how much memory is in use.
