@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"tidings/corona/coronapb"
@@ -92,6 +93,7 @@ type Stats struct {
 	Items     uint64 // new items and edits found
 	Asked     uint64 // documents fetched for a reader alone
 	Late      uint64 // answers that never came
+	Busy      uint64 // polls that the fetcher had no room for
 }
 
 // A channel is one that this node polls.
@@ -105,9 +107,12 @@ type channel struct {
 	hints    feed.Hints
 	fresh    time.Duration // max-age of the last answer
 	valid    validators
+	words    string // what readers lack of the document that valid is of
 	state    State
+	told     time.Time // when subscribers were told last
 	fails    int
 	private  bool
+	doubt    doubt
 
 	// What the poller before left: the interval until a document says it again, and
 	// the readers until the tree has formed anew.
@@ -124,6 +129,12 @@ type channel struct {
 // validators are those of a document whose items are all in the log.
 type validators struct{ etag, lastModified, url string }
 
+// A doubt is about documents that look as if they had taken the place of the feed.
+type doubt struct {
+	since time.Time  // zero: there is none
+	first *feed.Feed // nil: only another poller has seen it
+}
+
 // A poll is a request that is out.
 type poll struct {
 	key  overlay.ID
@@ -138,9 +149,17 @@ const (
 	// patience is how long an answer may take. The fetcher always answers, after
 	// less than a minute; this is for a world that forgot.
 	patience = 5 * time.Minute
-	// oddFor is how long a document that looks as if it had taken the place of
-	// the feed must stay the same before it is believed.
-	oddFor = 24 * time.Hour
+	// doubtFor is how long documents are not believed that look as if they had taken
+	// the place of the feed: a host that lost its database mostly has it back by then,
+	// and few feeds that turn all over are so quick to do it again.
+	doubtFor = time.Hour
+	// privateDoubt is the same in intervals, for an origin on a private address.
+	privateDoubt = 4
+	// busyFor is about how long a poll waits for which the fetcher had no room.
+	busyFor = time.Minute
+	// retell is the least time between two words to subscribers about polls that
+	// fail: the next is due at a time that they cannot know.
+	retell = time.Minute
 	// idleLook is how often a channel without readers is looked at.
 	idleLook = time.Minute
 )
@@ -181,6 +200,15 @@ func (c *Corona) Lead(key overlay.ID, url string, known *difference.Known, note 
 		ch.fails = n.fails
 		ch.state = n.State
 		ch.heritage = n
+		if n.State.Kind == coronapb.State_OK && n.State.Words != noItems {
+			ch.words = n.State.Words
+		}
+		if n.State.Kind == coronapb.State_NOT_A_FEED && strings.HasSuffix(n.State.Words, ifItStays) {
+			ch.doubt.since = n.State.Since
+			if now.Before(ch.doubt.since) { // by a clock that was ahead
+				ch.doubt.since = now
+			}
+		}
 		ch.interval = max(ch.interval, n.interval)
 	}
 	// Who takes over does not know when the last poll was, and many channels may
@@ -345,15 +373,17 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	if ch == nil || ch.waiting != h {
 		return
 	}
-	ch.waiting, ch.private = 0, a.Private
+	ch.waiting = 0
+	if a.Err == env.ErrBusy {
+		c.busy(ch, now)
+		return
+	}
+	ch.private = a.Private
 	c.stats.Polls++
 	ch.state.Polled = now
 	if verdict.Kind == coronapb.State_OK && f != nil {
-		if odd := ch.known.Suspicious(f); odd != "" {
-			was := ch.state
-			if was.Kind != coronapb.State_NOT_A_FEED || was.Words != odd || now.Sub(was.Since) < oddFor {
-				verdict = State{Kind: coronapb.State_NOT_A_FEED, Words: odd}
-			}
+		if odd := c.odd(ch, f, now); odd != "" {
+			verdict = State{Kind: coronapb.State_NOT_A_FEED, Words: odd}
 		}
 	}
 	if verdict.Kind != coronapb.State_OK {
@@ -368,28 +398,75 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	}
 	at, why := c.next(ch, f, now)
 	c.plan(ch, at, why)
-	c.detect(ch, a, f) // the items go before the word that all is well
+	switch {
+	case f == nil:
+		verdict.Words = ch.words
+	case len(f.Items) > 0:
+		ch.words = verdict.Words
+	}
+	// The items go before the word that all is well.
+	c.detect(ch, validators{a.ETag, a.LastModified, a.FinalURL}, f)
 	c.say(ch, verdict, now)
 }
 
-// detect compares a document with what is known, and hands over what is new.
-func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
-	valid := validators{a.ETag, a.LastModified, a.FinalURL}
+// ifItStays ends the words about a document that is not believed yet.
+const ifItStays = ": it is believed if it stays"
+
+// odd says, in words, why a document is not believed to be the feed; "" if it is. What
+// looks like another feed is believed when it stays. It is at once when it is replaced
+// by yet another: then all of this feed is new each time, and what was not believed was
+// news.
+func (c *Corona) odd(ch *channel, f *feed.Feed, now time.Time) string {
+	words := ch.known.Suspicious(f)
+	if words == "" {
+		ch.doubt = doubt{}
+		return ""
+	}
+	if ch.doubt.since.IsZero() {
+		ch.doubt.since = now
+	}
+	if ch.doubt.first == nil {
+		ch.doubt.first = f
+	}
+	long, first := doubtFor, ch.doubt.first
+	if ch.private {
+		long = min(long, privateDoubt*ch.interval)
+	}
+	if now.Sub(ch.doubt.since) < long && !difference.Unlike(first, f) {
+		return words + ifItStays
+	}
+	ch.doubt = doubt{}
+	if first != f {
+		c.detect(ch, validators{}, first)
+	}
+	return ""
+}
+
+// busy plans a poll anew for which the fetcher had no room. The origin was not asked,
+// so nothing has become known of it.
+func (c *Corona) busy(ch *channel, now time.Time) {
+	c.stats.Busy++
+	c.plan(ch, now.Add(busyFor/2+time.Duration(c.rand.Int64N(int64(busyFor)))), "other requests to its host go before")
+	c.app.Said(ch.key, ch.state.Append(), NoHaste)
+}
+
+// detect compares a document with what is known, and hands over what is new. valid are
+// its validators.
+func (c *Corona) detect(ch *channel, valid validators, f *feed.Feed) {
 	if f == nil { // 304
 		c.stats.Unchanged++
-		if valid != ch.valid && ch.handing == 0 {
-			ch.valid = valid
-			c.note(ch)
-		}
+		c.validate(ch, valid)
 		return
 	}
+	ch.known.Recognise(f)
 	d := ch.known.Diff(f)
 	ch.known.See(f)
 	if d.Empty() {
 		c.stats.Unchanged++
-		if valid != ch.valid && ch.handing == 0 {
-			ch.valid = valid
-			c.note(ch)
+		if len(f.Items) > 0 {
+			// Those of an empty document are worth nothing, as it is small; and they
+			// could hide, by their date, an older document with items.
+			c.validate(ch, valid)
 		}
 		return
 	}
@@ -409,6 +486,14 @@ func (c *Corona) detect(ch *channel, a env.Answer, f *feed.Feed) {
 		return // the next poll finds it again
 	}
 	ch.known.Add(d)
+}
+
+// validate notes the validators of a document that brought nothing new.
+func (c *Corona) validate(ch *channel, valid validators) {
+	if valid != ch.valid && ch.handing == 0 {
+		ch.valid = valid
+		c.note(ch)
+	}
 }
 
 // note replicates what a new poller goes on with.
@@ -431,8 +516,11 @@ func (c *Corona) say(ch *channel, s State, now time.Time) {
 	switch {
 	case !same:
 		haste = AtOnce
-	case s.Readers != ch.state.Readers:
+	case s.Readers != ch.state.Readers, s.Kind != coronapb.State_OK && now.Sub(ch.told) >= retell:
 		haste = Soon
+	}
+	if haste != NoHaste {
+		ch.told = now
 	}
 	ch.state = s
 	c.app.Said(ch.key, s.Append(), haste)

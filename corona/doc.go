@@ -16,6 +16,27 @@
 // A failed poll changes nothing but the channel's state: an error page, a
 // truncated document or another feed in its place never removes an item.
 //
+// # What is believed, and when
+//
+//	a feed with an item, a title or a site that is known    at once
+//	a feed without items                                    at once: it has none at present, and none is taken away
+//	a feed that has nothing in common with what is known    when it stays for an hour (doubtFor), or
+//	                                                        at once when it is replaced by yet another
+//	anything else                                           never
+//
+// In place of a feed, a host that lost its database, or a domain that was sold, shows
+// another one: it may be right, too. Until it is believed the state is "not a feed";
+// then all of it is handed over, as it was when it was first seen and as it is, so that
+// nothing is lost to caution. The validators of an empty document are not kept. A poll
+// that the fetcher has no room for is none: it waits for a minute, and nothing is said.
+//
+// # What subscribers are told
+//
+// Another state, or other words, at once; polls that fail, each as far as it is worth
+// it; good polls not at all. State.Projected says how it stands meanwhile, for whoever
+// knows until when the poller lived. Words beside "ok" say what readers lack of the
+// document.
+//
 // # Politeness
 //
 // The interval is the network's, stretched by what the origin hints (ttl, sy:,

@@ -32,7 +32,7 @@ func FuzzState(f *testing.F) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
 		_ = s.String()
-		_ = s.Projected(at)
+		_ = s.Projected(at, at)
 	})
 }
 

@@ -27,7 +27,7 @@ func TestEveryAnswerHasItsStateAndWords(t *testing.T) {
 		{"redirect loop", env.Answer{Err: env.ErrRedirect, Words: "redirected in a circle"}, coronapb.State_UNREACHABLE, "circle"},
 		{"packed badly", env.Answer{Err: env.ErrEncoding, Words: "gzip: broken"}, coronapb.State_UNREACHABLE, "gzip"},
 		{"broken off", env.Answer{Err: env.ErrBroken, Words: "the answer broke off"}, coronapb.State_UNREACHABLE, "broke off"},
-		{"too many at once", env.Answer{Err: env.ErrBusy, Words: "too many requests wait"}, coronapb.State_UNREACHABLE, "wait"},
+		{"too many at once", env.Answer{Err: env.ErrBusy, Words: "too many requests wait"}, coronapb.State_LIMITED, "wait"},
 		{"100 MB", env.Answer{Err: env.ErrTooLarge, Words: "more than 10 MiB"}, coronapb.State_TOO_LARGE, "10 MiB"},
 		{"gzip bomb", env.Answer{Err: env.ErrTooLarge, Words: "unpacks to more than 10 MiB"}, coronapb.State_TOO_LARGE, "unpacks"},
 		{"redirect to 127.0.0.1", env.Answer{Err: env.ErrRefused, Words: "127.0.0.1 is not a public address"}, coronapb.State_REFUSED, "127.0.0.1"},
@@ -64,40 +64,63 @@ func TestEveryAnswerHasItsStateAndWords(t *testing.T) {
 	}
 }
 
-// What had to be done to a document before it could be read is no failure, but is
-// said.
-func TestARepairedDocumentIsAGoodOneWithWords(t *testing.T) {
-	for what, doc := range map[string]string{
-		"the wrong charset":     strings.Replace(rss("Caf\xe9", "", "one"), `version="1.0"?`, `version="1.0" encoding="utf-8"?`, 1),
-		"a million empty items": "<rss version='2.0'><channel><title>Empty</title>" + strings.Repeat("<item></item>", 1e5) + "<item><title>x</title></item></channel></rss>",
+// What readers lack of a document is no failure, but is said; what was mended without
+// loss is nobody's affair.
+func TestADocumentThatIsNotWholeIsAGoodOneWithWords(t *testing.T) {
+	for _, c := range []struct{ what, doc, words string }{
+		{"the wrong charset", strings.Replace(rss("Caf\xe9", "", "one"), `version="1.0"?`, `version="1.0" encoding="utf-8"?`, 1), ""},
+		{"a million empty items", "<rss version='2.0'><channel><title>Empty</title>" + strings.Repeat("<item></item>", 1e5) + "<item><title>x</title></item></channel></rss>", ""},
+		{"no items", rss("Alerts", ""), "no items at present"},
+		{"a long text", rss("A", "", "one", strings.Repeat("x", feed.MaxItem)), "1 item larger than 256 KiB lost its largest parts"},
+		{"too many items", "<rss version='2.0'><channel><title>Many</title>" + strings.Repeat("<item><title>x</title></item>", feed.MaxItems+3) + "</channel></rss>", "3 items beyond the first 2000 left out"},
 	} {
-		f, err := feed.Parse([]byte(doc), "application/rss+xml")
+		f, err := feed.Parse([]byte(c.doc), "application/rss+xml")
 		if err != nil {
-			t.Fatalf("%s: %v", what, err)
+			t.Fatalf("%s: %v", c.what, err)
 		}
-		if s := judge(env.Answer{Status: 200, Body: []byte(doc)}, f, nil); s.Kind != coronapb.State_OK || s.Words == "" {
-			t.Errorf("%s: %v, %q", what, s.Kind, s.Words)
+		if s := judge(env.Answer{Status: 200, Body: []byte(c.doc)}, f, nil); s.Kind != coronapb.State_OK || s.Words != c.words {
+			t.Errorf("%s: %v, %q; want %q", c.what, s.Kind, s.Words, c.words)
 		}
 	}
 }
 
-// Of all is well, the last and the next poll follow from the interval; of anything
-// else nothing does.
-func TestAStateIsProjectedOnlyWhileAllIsWell(t *testing.T) {
+// Of all is well, the last and the next poll follow from the interval, as long as the
+// poller is known to live; of anything else nothing does.
+func TestAStateIsProjectedNoFurtherThanIsKnown(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	ok := State{Kind: coronapb.State_OK, Polled: at, Next: at.Add(30 * time.Minute)}
 	now := at.Add(100 * time.Minute)
-	if s := ok.Projected(now); !s.Polled.Equal(at.Add(90*time.Minute)) || !s.Next.Equal(at.Add(120*time.Minute)) {
-		t.Errorf("polled %v, next %v", s.Polled, s.Next)
+	half := 30 * time.Minute
+	ok := State{Kind: coronapb.State_OK, Polled: at, Next: at.Add(half), Why: "a rule"}
+	for _, c := range []struct {
+		what         string
+		sure         time.Duration // before now
+		polled, next time.Duration // after at
+		why          string
+	}{
+		{"its poller lives", 0, 3 * half, 4 * half, "a rule"},
+		{"by a clock that is ahead", -time.Hour, 3 * half, 4 * half, "a rule"},
+		{"it lived lately", 15 * time.Minute, 2 * half, 4 * half, "a rule"},
+		{"it lived an hour ago", time.Hour, half, 4 * half, "as planned: no word from its poller for 60 min"},
+		{"nothing was heard since", 24 * time.Hour, 0, 4 * half, "as planned: no word from its poller for 1440 min"},
+	} {
+		s := ok.Projected(now, now.Add(-c.sure))
+		if s.Kind != ok.Kind || !s.Polled.Equal(at.Add(c.polled)) || !s.Next.Equal(at.Add(c.next)) || s.Why != c.why {
+			t.Errorf("%s: polled %v, next %v, %q", c.what, s.Polled, s.Next, s.Why)
+		}
 	}
 	for _, s := range []State{
-		{Kind: coronapb.State_FAILING, Polled: at, Next: at.Add(time.Minute)},
+		{Kind: coronapb.State_FAILING, Polled: at, Next: now.Add(-time.Minute)},
+		{Kind: coronapb.State_FAILING, Polled: at, Next: now.Add(time.Minute)},
 		{Kind: coronapb.State_OK, Next: at.Add(time.Minute)},
 		{Kind: coronapb.State_OK, Polled: at, Next: at},
 		{Kind: coronapb.State_OK, Polled: at, Next: now.Add(time.Second)},
 	} {
-		if s.Projected(now) != s {
-			t.Errorf("%+v is projected to %+v", s, s.Projected(now))
+		if p := s.Projected(now, now); p != s {
+			t.Errorf("%+v is projected to %+v", s, p)
 		}
+	}
+	failing := State{Kind: coronapb.State_FAILING, Words: "500", Since: at, Polled: at, Next: at.Add(half), Why: "a rule"}
+	if s := failing.Projected(now, now); !s.Polled.IsZero() || !s.Next.IsZero() || s.Why == "a rule" || s.Words != "500" || !s.Since.Equal(at) {
+		t.Errorf("of a poll that failed over an hour ago, %+v is said", s)
 	}
 }

@@ -31,8 +31,6 @@ func TestNothingInPlaceOfAFeedTakesItsItemsAway(t *testing.T) {
 		"nothing":               says(env.Answer{Status: 200}),
 		"half of it":            serves(whole[:len(whole)/2]),
 		"the first item":        serves(whole[:strings.Index(whole, "</item>")+7]),
-		"no items":              serves(rss("A", "")),
-		"another feed":          serves(rss("Cheap watches", "", "buy", "buy now")),
 		"a JSON error":          serves(`{"status":"error","message":"no database"}`),
 		"a million nested tags": serves("<rss><channel>" + strings.Repeat("<a>", 1e5)),
 	} {
@@ -61,6 +59,260 @@ func TestNothingInPlaceOfAFeedTakesItsItemsAway(t *testing.T) {
 		if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || titles(log.items) != strings.Join(six, " ")+" seven" {
 			t.Errorf("%s: after it was back %+v, %q", what, v.State, titles(log.items))
 		}
+	}
+}
+
+// elsewhere is a feed of another site.
+func elsewhere(title string, items ...string) string {
+	return strings.Replace(rss(title, "", items...), "http://feed.example/", "http://watches.example/", 1)
+}
+
+// What looks like another feed is not believed at once: a host that lost its database has
+// it back in minutes.
+func TestAnotherFeedForMinutesIsNotBelieved(t *testing.T) {
+	six := []string{"one", "two", "three", "four", "five", "six"}
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", six...))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	valid := p.channels[key(site)].valid
+	l.origins[site] = serves(elsewhere("Cheap watches", "buy", "buy now"))
+	l.run(doubtFor, p)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED || !strings.Contains(v.State.Words, "none of the 6 items") || p.channels[key(site)].valid != valid {
+		t.Errorf("%+v", v.State)
+	}
+	l.origins[site] = serves(rss("A", "", append([]string{"seven"}, six...)...))
+	l.run(time.Hour, p)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || titles(log.items) != strings.Join(six, " ")+" seven" {
+		t.Errorf("after it was back %+v, %q", v.State, titles(log.items))
+	}
+	// Another doubt begins anew.
+	l.origins[site] = serves(elsewhere("Cheap watches", "buy", "buy now"))
+	l.run(doubtFor, p)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED {
+		t.Errorf("the second time %+v", v.State)
+	}
+}
+
+// It is believed when it stays, also where its poller dies meanwhile, and whatever fails
+// in between.
+func TestAnotherFeedIsBelievedWhenItStays(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five"))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	l.origins[site] = serves(elsewhere("B", "six", "seven"))
+	l.run(45*time.Minute, p)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED {
+		t.Fatalf("%+v", v.State)
+	}
+	p.Cease(key(site))
+	second := l.poller(Config{})
+	log = second.lead(site, log)
+	l.run(doubtFor, second)
+	if v, _ := second.View(key(site)); v.State.Kind != coronapb.State_OK || titles(log.items) != "one two three four five six seven" {
+		t.Errorf("%+v, %q", v.State, titles(log.items))
+	}
+
+	l.origins[site] = serves(elsewhere("C", "eight", "nine"), func(a *env.Answer) { a.Body = []byte(strings.ReplaceAll(string(a.Body), "watches", "clocks")) })
+	l.run(45*time.Minute, second)
+	l.origins[site] = says(env.Answer{Status: 500})
+	l.run(30*time.Minute, second)
+	l.origins[site] = serves(rss("C", "", "ten", "nine"), func(a *env.Answer) {
+		a.Body = []byte(strings.ReplaceAll(string(a.Body), "feed.example", "clocks.example"))
+	})
+	l.run(45*time.Minute, second)
+	if !strings.HasSuffix(titles(log.items), "seven eight nine ten") {
+		t.Errorf("%q: what rolled off while it was in doubt is lost", titles(log.items))
+	}
+}
+
+// A reader's own origin is not doubted for longer than some polls.
+func TestAnotherFeedOfAPrivateOriginIsBelievedSooner(t *testing.T) {
+	l := newLab(t)
+	private := func(a *env.Answer) { a.Private = true }
+	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five"), private)
+	p := l.poller(Config{PollInterval: 10 * time.Second})
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	l.origins[site] = serves(elsewhere("B", "six"), private)
+	l.run(25*time.Second, p)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED {
+		t.Errorf("%+v", v.State)
+	}
+	l.run(90*time.Second, p)
+	if titles(log.items) != "one two three four five six" {
+		t.Errorf("found %q", titles(log.items))
+	}
+}
+
+// The poller before may have had a clock that was ahead: its doubt does not last for
+// ever.
+func TestADoubtOfAWrongClock(t *testing.T) {
+	l := newLab(t)
+	right := l.now
+	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five"))
+	l.now = right.AddDate(1, 0, 0)
+	first := l.poller(Config{})
+	log := first.lead(site, nil)
+	l.run(time.Minute, first)
+	l.origins[site] = serves(elsewhere("B", "six", "seven"))
+	l.run(40*time.Minute, first)
+	first.Cease(key(site))
+	l.now = right.Add(time.Hour)
+	second := l.poller(Config{})
+	log = second.lead(site, log)
+	l.run(3*time.Hour, second)
+	if titles(log.items) != "one two three four five six seven" {
+		t.Errorf("found %q", titles(log.items))
+	}
+}
+
+// Where title, site and items change together each time, that is how the feed is: all of
+// it is news, from the second time on at once.
+func TestAFeedThatTurnsAllOverLosesNothing(t *testing.T) {
+	for _, every := range []time.Duration{30 * time.Minute, 2 * time.Hour, 24 * time.Hour} {
+		l := newLab(t)
+		var want []string
+		began := l.now
+		l.origins[site] = func(r env.Request) env.Answer {
+			day := int(l.now.Sub(began) / every)
+			var items []string
+			for i := range 6 {
+				items = append(items, fmt.Sprintf("%d.%d", day, i))
+			}
+			doc := strings.ReplaceAll(rss(fmt.Sprintf("Headlines of day %d", day), "", items...), "feed.example", fmt.Sprintf("day%d.example", day))
+			return serves(doc)(r)
+		}
+		p := l.poller(Config{PollInterval: 20 * time.Minute})
+		log := p.lead(site, nil)
+		l.run(7*every, p)
+		for i := range 7 * 6 {
+			want = append(want, fmt.Sprintf("%d.%d", i/6, i%6))
+		}
+		if got := titles(log.items); got != strings.Join(want, " ") {
+			t.Errorf("every %v: found %q", every, got)
+		}
+	}
+}
+
+// Feeds of alerts are empty most of the time: that is a good answer, which takes nothing
+// away, and the next alert is seen at the next poll.
+func TestAnEmptyFeedIsAGoodOne(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("Alerts", "", "one"))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	valid := p.channels[key(site)].valid
+	l.origins[site] = serves(rss("Alerts", ""))
+	l.run(5*24*time.Hour, p)
+	v, _ := p.View(key(site))
+	if v.State.Kind != coronapb.State_OK || v.State.Words != noItems || v.Known != 1 || p.Stats().Failed != 0 || p.channels[key(site)].valid != valid {
+		t.Errorf("%+v", v)
+	}
+	if n := len(l.polls(site)); n < 5*48-10 {
+		t.Errorf("%d polls in five days: it backs off", n)
+	}
+	l.origins[site] = serves(rss("Alerts", "", "two"))
+	l.run(31*time.Minute, p)
+	if v, _ := p.View(key(site)); titles(log.items) != "one two" || v.State.Words != "" {
+		t.Errorf("found %q, %q", titles(log.items), v.State.Words)
+	}
+}
+
+// What readers lack is said as long as it is so, "not modified" included, whoever polls.
+func TestWhatReadersLackIsSaidAsLongAsItIsSo(t *testing.T) {
+	l := newLab(t)
+	long := "<item><title>long</title><description>" + strings.Repeat("x", feed.MaxItem) + "</description></item>"
+	l.origins[site] = serves(rss("A", long, "one"))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	l.run(2*time.Hour, p)
+	const lost = "1 item larger than 256 KiB lost its largest parts"
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || v.State.Words != lost || p.Stats().Unchanged == 0 {
+		t.Errorf("%+v", v.State)
+	}
+	p.Cease(key(site))
+	second := l.poller(Config{})
+	second.lead(site, log)
+	l.run(time.Hour, second)
+	if v, _ := second.View(key(site)); v.State.Words != lost || second.Stats().Findings != 0 {
+		t.Errorf("after a takeover %+v", v.State)
+	}
+	l.origins[site] = serves(rss("A", "", "one"))
+	l.run(time.Hour, second)
+	if v, _ := second.View(key(site)); v.State.Words != "" {
+		t.Errorf("when it is gone %+v", v.State)
+	}
+}
+
+// That the fetcher has no room for a poll says nothing of the origin: it is asked a
+// little later.
+func TestAPollWithoutRoomJustWaits(t *testing.T) {
+	l := newLab(t)
+	busy := says(env.Answer{Err: env.ErrBusy, Words: "too many requests wait"})
+	l.origins[site] = serves(rss("A", "", "one"))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	l.origins[site] = busy
+	before, said := len(l.polls(site)), len(p.said)
+	l.run(2*time.Hour, p)
+	v, _ := p.View(key(site))
+	if st := p.Stats(); v.State.Kind != coronapb.State_OK || v.State.Words != "" || v.State.Why == "" || st.Failed != 0 || st.Polls != 1 || st.Busy == 0 {
+		t.Errorf("%+v, %+v", v.State, st)
+	}
+	if n := len(l.polls(site)) - before; n < 60 || n > 180 {
+		t.Errorf("tried %d times in an hour and a half", n)
+	}
+	for _, h := range p.haste[said:] {
+		if h != NoHaste {
+			t.Errorf("told with haste %d", h)
+		}
+	}
+	l.origins[site] = serves(rss("A", "", "two", "one"))
+	l.run(2*time.Minute, p)
+	if titles(log.items) != "one two" {
+		t.Errorf("found %q when there was room", titles(log.items))
+	}
+}
+
+// Subscribers cannot know when a poll that fails is due again: each is told, though not
+// more often than is worth it.
+func TestPollsThatFailAreTold(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one"))
+	p := l.poller(Config{})
+	p.lead(site, nil)
+	l.run(time.Hour, p)
+	l.origins[site] = says(env.Answer{Status: 500})
+	said := len(p.said)
+	l.run(12*time.Hour, p)
+	if len(p.said)-said < 5 {
+		t.Fatalf("%d words", len(p.said)-said)
+	}
+	for i, s := range p.said[said:] {
+		if h := p.haste[said+i]; s.Kind == coronapb.State_FAILING && h == NoHaste || h == AtOnce && i > 0 {
+			t.Errorf("word %d, %v, is told with haste %d", i, s, h)
+		}
+	}
+	quick := l.poller(Config{PollInterval: time.Second})
+	quick.lead(site, nil)
+	l.origins[site] = serves(rss("A", "", "one"), func(a *env.Answer) { a.Private = true })
+	l.run(time.Minute, quick)
+	l.origins[site] = says(env.Answer{Status: 500, Private: true})
+	l.run(24*time.Hour, quick)
+	soon := 0
+	for _, h := range quick.haste {
+		if h == Soon {
+			soon++
+		}
+	}
+	if soon < 12*60 || soon > 24*60 {
+		t.Errorf("%d hasty words a day", soon)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 // A State says how the polls of a channel go, for people.
 type State struct {
 	Kind   coronapb.State_Kind
-	Words  string    // one line: what is wrong
+	Words  string    // one line: what is wrong, or what readers lack though all is well
 	Since  time.Time // when it became so
 	Polled time.Time // the last poll; zero: none
 	Next   time.Time // zero: none is planned
@@ -28,17 +28,42 @@ type State struct {
 	Readers int // of the channel, in the whole network
 }
 
-// Projected returns a state as it should be by now, for those who are told of
-// changes only: as long as all is well, polls follow one another at their interval.
-func (s State) Projected(now time.Time) State {
-	interval := s.Next.Sub(s.Polled)
-	if s.Kind != coronapb.State_OK || s.Polled.IsZero() || interval <= 0 || s.Next.After(now) {
+// Projected returns a state as it should be by now, for those who are told of changes
+// only. Its poller was alive at sure, as far as is known. As long as all is well polls
+// follow one another at their interval: until sure they were made, later ones are
+// planned. Of polls that fail the poller tells each; if it has not for long, only the
+// state itself is left to say.
+func (s State) Projected(now, sure time.Time) State {
+	interval, late := s.Next.Sub(s.Polled), now.Sub(s.Next)
+	switch {
+	case s.Polled.IsZero() || interval <= 0 || late < 0:
+		return s
+	case s.Kind != coronapb.State_OK:
+		if late > wordsWay {
+			s.Polled, s.Next, s.Why = time.Time{}, time.Time{}, "its poller has not said when it asks again"
+		}
 		return s
 	}
-	gone := now.Sub(s.Polled) / interval * interval
-	s.Polled, s.Next = s.Polled.Add(gone), s.Next.Add(gone)
+	if sure.After(now) {
+		sure = now
+	}
+	if made := sure.Sub(s.Polled); made > 0 {
+		s.Polled = s.Polled.Add(made / interval * interval)
+	}
+	s.Next = s.Next.Add(late/interval*interval + interval)
+	if silent := now.Sub(sure); silent > interval+wordsWay {
+		s.Why = fmt.Sprintf("as planned: no word from its poller for %d min", silent/time.Minute)
+	}
 	return s
 }
+
+// wordsWay is how long a poller's word may take to the last subscriber: a digest
+// interval, or nearly two, for each level of a tree.
+const wordsWay = 5 * time.Minute
+
+// noItems says that a document is a feed, but an empty one, as feeds of alerts are most
+// of the time.
+const noItems = "no items at present"
 
 const (
 	maxWords = 256
@@ -161,12 +186,21 @@ func parseNote(b []byte) (note, bool) {
 	}, true
 }
 
+// NotedState returns the state in the replicated record of a channel, for who has
+// nothing newer; ok is false if there is none.
+func NotedState(record []byte) (s State, ok bool) {
+	n, ok := parseNote(record)
+	return n.State, ok
+}
+
 // judge says how a poll went. It does not know what is known of the channel.
 func judge(a env.Answer, f *feed.Feed, err error) State {
 	s := State{Words: cmp.Or(a.Words, a.Err)}
 	switch {
 	case a.Err == env.ErrTooLarge:
 		s.Kind = coronapb.State_TOO_LARGE
+	case a.Err == env.ErrBusy: // of a reader's own question: a poll just waits
+		s.Kind = coronapb.State_LIMITED
 	case a.Err == env.ErrRefused || a.Err == env.ErrURL:
 		s.Kind = coronapb.State_REFUSED
 	case a.Err != "":
@@ -182,8 +216,10 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 		}
 	case a.Status == 200 && f == nil:
 		s.Kind, s.Words = coronapb.State_NOT_A_FEED, "the document is empty"
+	case a.Status == 200 && len(f.Items) == 0:
+		return State{Kind: coronapb.State_OK, Words: cmp.Or(f.Lacks, noItems)}
 	case a.Status == 200:
-		return State{Kind: coronapb.State_OK, Words: f.Repaired}
+		return State{Kind: coronapb.State_OK, Words: f.Lacks}
 	case a.Status == 410:
 		s.Kind, s.Words = coronapb.State_GONE, "410: the feed is gone for good"
 	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:

@@ -117,10 +117,10 @@ func TestSuspiciousDocuments(t *testing.T) {
 		suspicion string
 	}{
 		{"first document, empty", nil, "T", nil, ""},
-		{"empty", articles(1, 3), "T", nil, "no items, where 3 are known"},
+		{"empty, as feeds of alerts are", articles(1, 9), "U", nil, ""},
 		{"all new, same title", articles(1, 9), "T", articles(10, 9), ""},
 		{"another title", articles(1, 9), "U", articles(9, 9), ""},
-		{"another feed", articles(1, 9), "U", articles(10, 9), "another title and none of the 9 items"},
+		{"another feed", articles(1, 9), "U", articles(10, 9), "another title, another site and none of the 9 items"},
 		{"hardly known", articles(1, 2), "U", articles(10, 9), ""},
 	} {
 		var k Known
@@ -129,6 +129,98 @@ func TestSuspiciousDocuments(t *testing.T) {
 		}
 		if got := k.Suspicious(document(t, c.title, c.now...)); (got == "") != (c.suspicion == "") || !strings.HasPrefix(got, c.suspicion) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.suspicion)
+		}
+	}
+}
+
+// A feed of one site is not another feed, whatever it is called from day to day.
+func TestAnotherTitleOfTheSameSiteIsTheSameFeed(t *testing.T) {
+	headlines := func(day int, head string) *feed.Feed {
+		var items strings.Builder
+		for i := range 6 {
+			fmt.Fprintf(&items, "<item><guid>%d-%d</guid><title>t</title></item>", day, i)
+		}
+		f, err := feed.Parse(fmt.Appendf(nil, `<rss xmlns:atom="http://www.w3.org/2005/Atom"><channel><title>Headlines of day %d</title>%s%s</channel></rss>`, day, head, &items), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	for _, c := range []struct {
+		name, was, is string
+		suspicious    bool
+	}{
+		{"no site", "", "", true},
+		{"the same site", "<link>http://www.a.example/news/1</link>", "<link>https://a.example/news/2</link>", false},
+		{"the same address", `<atom:link rel="self" href="http://a.example/feed"/>`, `<atom:link rel="self" href="http://a.example/feed"/>`, false},
+		{"its address at its site", "<link>http://a.example/</link>", `<link>http://b.example/</link><atom:link rel="self" href="http://a.example/feed"/>`, false},
+		{"another site", "<link>http://a.example/</link>", "<link>http://b.example/</link>", true},
+		{"a site named", "", "<link>http://b.example/</link>", true},
+	} {
+		var k Known
+		k.Add(k.Diff(headlines(1, c.was)))
+		if got := k.Suspicious(headlines(2, c.is)); (got != "") != c.suspicious {
+			t.Errorf("%s: %q", c.name, got)
+		}
+		if Unlike(headlines(1, c.was), headlines(2, c.is)) != c.suspicious {
+			t.Errorf("%s: they are unlike, or not, where one is suspicious after the other, or not", c.name)
+		}
+	}
+}
+
+// An id that several items claim does not have any of them told twice, whichever comes
+// first, and when one leaves.
+func TestItemsOfOneIDAreToldOnce(t *testing.T) {
+	x := func(title, date string) string {
+		return "<item><guid>x</guid><title>" + title + "</title><pubDate>" + date + "</pubDate></item>"
+	}
+	a, b, c := x("a", "1"), x("b", "2"), x("c", "3")
+	for _, s := range []struct {
+		name string
+		docs []string
+		want []string // titles told, and ' for an edit
+	}{
+		{"newest first", []string{a, b + a, c + b + a, c + b, c, c + b + a}, []string{"a", "b", "c", "", "", ""}},
+		{"newest last", []string{a, a + b, a + b + c, b + c, c, a + b + c}, []string{"a", "b", "c", "", "", ""}},
+		{"two at first", []string{b + a, c + b + a, b, a}, []string{"b a", "c", "", ""}},
+		{"one in place of the other, then both", []string{a, b, b + a, c + b + a}, []string{"a", "b'", "", "c"}},
+		{"alike but for the date", []string{x("a", "1"), x("a", "2") + x("a", "1"), x("a", "2"), x("a", "1")}, []string{"a", "a", "", ""}},
+		{"further apart", []string{a, x("a", "2") + a, b + x("a", "2") + a, a}, []string{"a", "a", "b", ""}},
+	} {
+		var k Known
+		var w Window
+		for i, items := range s.docs {
+			f, err := feed.Parse([]byte("<rss><channel><title>T</title>"+items+"</channel></rss>"), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			k.Recognise(f)
+			d := k.Diff(f)
+			var told []string
+			for _, c := range d.Changes {
+				m, err := c.Item.Meaning("")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if c.Edited {
+					m.Title += "'"
+				}
+				told = append(told, m.Title)
+			}
+			if got := strings.Join(told, " "); got != s.want[i] {
+				t.Errorf("%s: document %d tells %q, want %q", s.name, i, got, s.want[i])
+			}
+			k.Add(d)
+			k.See(f)
+			w.Apply(d, time.Unix(int64(i), 0), uint64(i+1))
+			for _, it := range f.Items {
+				if again, err := feed.ReadItem(it.Format, it.Raw, it.Scope, it.Apart); err != nil || again.ID != it.ID {
+					t.Errorf("%s: document %d: read by itself it is another: %v", s.name, i, err)
+				}
+				if _, ok := w.Entry(it.ID); !ok {
+					t.Errorf("%s: document %d: an item that readers do not have", s.name, i)
+				}
+			}
 		}
 	}
 }

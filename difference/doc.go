@@ -1,6 +1,6 @@
 // Package difference finds what truly changed between two documents of a feed.
 //
-//	Known    fingerprints of what a feed has said    Diff, Add
+//	Known    fingerprints of what a feed has said    Recognise, Diff, Add
 //	Delta    what a document says beyond that        Encode, Decode, Split
 //	Window   the union of what a log has brought     Apply, Forget, Entries, Hash
 //
@@ -14,6 +14,10 @@
 // Replicas may show version A, then B, then A again. The last few versions of each
 // item are remembered, so that each is told once. The price is that an edit which
 // is truly taken back is not told.
+//
+// Some documents give one id to several items. Such an item goes by as much beyond
+// its id as its document asks for, which changes when another comes or goes; Recognise
+// finds it again under the identity it had.
 //
 // The wire specification is differencepb/difference.proto.
 //

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 
 	"tidings/internal/feed"
 )
@@ -36,6 +38,7 @@ type Known struct {
 	seen   uint64 // counts items seen; the age of prints
 	head   feed.Hash
 	title  feed.Hash
+	homes  [2]string // as homesOf has them
 }
 
 type shortID [16]byte
@@ -94,7 +97,7 @@ func (k *Known) Unknown(d Delta) Delta {
 // Add makes a delta known.
 func (k *Known) Add(d Delta) {
 	if d.Head != nil {
-		k.head, k.title = d.Head.Hash(), titleHash(d.Head.Title)
+		k.head, k.title, k.homes = d.Head.Hash(), titleHash(d.Head.Title), homesOf(d.Head)
 	}
 	for _, c := range d.Changes {
 		k.add(shorten(c.Item.ID), shortHash(c.Item.Hash))
@@ -151,24 +154,100 @@ func (k *Known) byAge() []shortID {
 	return ids
 }
 
+// Recognise gives the items of a document the identities they are known by. An id that
+// several items claim tells none of them, so each goes by more than its id as long as
+// the others are there: an item that had its id for itself would be told again when
+// another takes it too, and again when it is left alone. A version that is known under
+// an identity another item has by now is left out: it was told.
+func (k *Known) Recognise(f *feed.Feed) {
+	if k.Len() == 0 {
+		return
+	}
+	taken := map[feed.ID]feed.Hash{}
+	var strange []int
+	for i, it := range f.Items {
+		if _, version := k.Has(it.ID, it.Hash); version {
+			taken[it.ID] = it.Hash
+		} else {
+			strange = append(strange, i)
+		}
+	}
+	// Of two that are alike but for their dates, the last is taken for the one that is
+	// known: most feeds have the newest first.
+	told := map[int]bool{}
+	for _, i := range slices.Backward(strange) {
+		it := &f.Items[i]
+		for apart, id := range it.Identities() {
+			if _, version := k.Has(id, it.Hash); !version {
+				continue
+			}
+			by, ok := taken[id]
+			if !ok {
+				it.ID, it.Apart = id, uint8(apart)
+				taken[id] = it.Hash
+				break
+			}
+			if told[i] = by != it.Hash; told[i] {
+				break
+			}
+		}
+	}
+	if len(told) > 0 {
+		rest := make([]feed.Item, 0, len(f.Items))
+		for i, it := range f.Items {
+			if !told[i] {
+				rest = append(rest, it)
+			}
+		}
+		f.Items = rest
+	}
+}
+
 // Suspicious says, in words, why a document looks as if it had taken the place of
 // the feed that is known; "" if it does not. It may be a host without its
 // database, or a domain that was sold; it may be right. Whoever polls can wait and
-// see whether it stays.
+// see whether it stays. A feed that names the same site as ever is that feed, whatever
+// its title, and one without items is a feed that has none at present.
 func (k *Known) Suspicious(f *feed.Feed) string {
-	if k.Len() == 0 {
+	if k.Len() < wellKnown || !k.another(f) {
 		return ""
 	}
-	if len(f.Items) == 0 {
-		return fmt.Sprintf("no items, where %d are known", k.Len())
+	return fmt.Sprintf("another title, another site and none of the %d items that are known", k.Len())
+}
+
+// another says whether a document has nothing in common with what is known.
+func (k *Known) another(f *feed.Feed) bool {
+	if len(f.Items) == 0 || k.title == titleHash(f.Head.Title) {
+		return false
 	}
-	if k.Len() < wellKnown || k.title == titleHash(f.Head.Title) {
-		return ""
+	for _, home := range homesOf(&f.Head) {
+		if home != "" && slices.Contains(k.homes[:], home) {
+			return false
+		}
 	}
 	for _, it := range f.Items {
 		if item, _ := k.Has(it.ID, it.Hash); item {
-			return ""
+			return false
 		}
 	}
-	return fmt.Sprintf("another title and none of the %d items that are known", k.Len())
+	return true
+}
+
+// Unlike says whether two documents have nothing in common: neither title nor site nor
+// item.
+func Unlike(f, g *feed.Feed) bool {
+	var k Known
+	k.Add(k.Diff(f))
+	return k.another(g)
+}
+
+// homesOf are the hosts that a head names for itself: of the site it belongs to, and
+// of its own address; "" where it names none.
+func homesOf(h *feed.Head) (homes [2]string) {
+	for i, address := range []string{h.Link, h.Self()} {
+		if u, err := url.Parse(strings.TrimSpace(address)); err == nil {
+			homes[i] = strings.TrimPrefix(strings.ToLower(u.Hostname()), "www.")
+		}
+	}
+	return homes
 }

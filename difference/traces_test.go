@@ -62,6 +62,12 @@ func trace(t *testing.T, file string) (list []snapshot) {
 	return list
 }
 
+// A version is what a reader sees of an item, by the id that its document gives it.
+type version struct {
+	id   feed.ID
+	hash feed.Hash
+}
+
 // reference reads what another program saw between neighbours: items new and
 // modified. It goes by guid alone and compares whole texts.
 func reference(t *testing.T) map[string][2]int {
@@ -109,6 +115,7 @@ func TestTraces(t *testing.T) {
 				k      Known
 				w      Window
 				told   = map[feed.ID]int{}
+				said   = map[version]bool{}
 				sum    [5]int // quiet pairs, updates for no reason, new, edited, told before
 				bodies int
 				packed int
@@ -122,7 +129,15 @@ func TestTraces(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %v", s.name, err)
 				}
+				k.Recognise(f)
 				d := k.Diff(f)
+				for _, c := range d.Changes {
+					v := version{c.Item.Identities()[0], c.Item.Hash}
+					if said[v] {
+						t.Errorf("%s: a version of %v is told again", s.name, c.Item.ID)
+					}
+					said[v] = true
+				}
 				fresh, edited := 0, 0
 				for _, c := range d.Changes {
 					if c.Edited {

@@ -157,10 +157,17 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 	if raw == "" {
 		return "", refuse(http.StatusBadRequest, "there is no address")
 	}
-	if !strings.Contains(raw, "://") && !isAddress(raw) {
+	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		raw = "https://" + raw
 	}
 	return s.source(r, raw)
+}
+
+// hasScheme reports whether an address without // begins with a scheme all the same,
+// as javascript:… does, and not with a host and its port.
+func hasScheme(raw string) bool {
+	scheme, rest, ok := strings.Cut(raw, ":")
+	return ok && !strings.ContainsAny(scheme, "./[?#") && (rest == "" || rest[0] < '0' || rest[0] > '9')
 }
 
 // base is what our addresses begin with.

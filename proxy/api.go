@@ -1,11 +1,13 @@
 package proxy
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 )
 
@@ -85,7 +87,7 @@ func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
 	return Listed{channels}, err
 }
 
-// list is the node's list, with addresses to read at.
+// list is the node's list by title, with addresses to read at.
 func (s *Server) list(r *http.Request) ([]Channel, error) {
 	channels, err := s.subs.List(r.Context())
 	if err != nil {
@@ -96,6 +98,9 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
 		out[i] = c
 	}
+	slices.SortStableFunc(out, func(a, b Channel) int {
+		return cmp.Or(cmp.Compare(strings.ToLower(orAddress(a.Title, a.URL)), strings.ToLower(orAddress(b.Title, b.URL))), cmp.Compare(a.URL, b.URL))
+	})
 	return out, nil
 }
 

@@ -171,7 +171,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		return doc, addresses
 	}
 	_, originals := export("?rewrite=0")
-	if !slices.Equal(originals, []string{atomURL, jsonURL, rssURL}) {
+	if !slices.Equal(originals, []string{jsonURL, atomURL, rssURL}) { // by title
 		t.Errorf("originals: %v", originals)
 	}
 	doc, rewritten := export("")
@@ -183,8 +183,37 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	// What was handed out leads back to the same subscriptions.
 	clear(b.node.subscribed)
 	var result Imported
-	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
+	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 0 || len(result.Failed) != 0 || len(b.node.subscriptions()) != 3 {
 		t.Errorf("%d %+v: %v", status, result, b.node.subscriptions())
+	}
+	// What is there already is told apart, but for what only reading has made.
+	clear(b.node.subscribed)
+	b.node.Subscribe(t.Context(), rssURL, false)
+	b.node.Subscribe(t.Context(), atomURL, true)
+	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || result.Already != 1 {
+		t.Errorf("%d %+v", status, result)
+	}
+	var fault Fault
+	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "there is no feed in the list" {
+		t.Errorf("%d %+v", status, fault)
+	}
+}
+
+func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
+	b := newBench(t)
+	for address, want := range map[string]string{
+		"javascript:alert(1)":     "the address does not begin with http:// or https://",
+		"data:text/html,<script>": "the address does not begin with http:// or https://",
+		"mailto:a@h.example":      "the address does not begin with http:// or https://",
+		"h.example:99999":         "the address has a port outside 1 to 65535",
+		"h.example:8080/feed":     "",
+		"localhost:8080":          "",
+		"h.example/a:b":           "",
+	} {
+		var fault Fault
+		if b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault); fault.Error != want {
+			t.Errorf("%s: %q, want %q", address, fault.Error, want)
+		}
 	}
 }
 

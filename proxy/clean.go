@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/microcosm-cc/bluemonday"
@@ -20,6 +21,9 @@ import (
 type cleaner struct {
 	policy *bluemonday.Policy
 	bare   *bluemonday.Policy // leaves text alone
+	// feeds is the policy for readers of feeds: they may ask what their own network
+	// has, and know what a relative address is meant against.
+	feeds *bluemonday.Policy
 }
 
 // maxShown is how much of an item's content a page shows, in bytes.
@@ -35,7 +39,7 @@ func newCleaner() cleaner {
 	p.RequireNoFollowOnLinks(true)
 	p.RequireNoReferrerOnLinks(true)
 	p.AddTargetBlankToFullyQualifiedLinks(true)
-	return cleaner{p, bluemonday.StrictPolicy()}
+	return cleaner{p, bluemonday.StrictPolicy(), bluemonday.UGCPolicy()}
 }
 
 // html cleans content. It is read and written as browsers read it first: the
@@ -45,9 +49,14 @@ func (c cleaner) html(content string) template.HTML {
 	if len(content) > maxShown {
 		content = strings.ToValidUTF8(content[:maxShown], "")
 	}
+	return template.HTML(c.by(c.policy, content))
+}
+
+// by cleans content by a policy.
+func (c cleaner) by(policy *bluemonday.Policy, content string) string {
 	nodes, err := html.ParseFragment(strings.NewReader(content), &html.Node{Type: html.ElementNode, Data: "div", DataAtom: atom.Div})
 	if err != nil { // nested too deeply to be text
-		return template.HTML(c.bare.SanitizeBytes([]byte(content)))
+		return string(c.bare.SanitizeBytes([]byte(content)))
 	}
 	var b bytes.Buffer
 	for _, n := range nodes {
@@ -55,7 +64,23 @@ func (c cleaner) html(content string) template.HTML {
 			return ""
 		}
 	}
-	return template.HTML(c.policy.SanitizeBytes(b.Bytes()))
+	return string(policy.SanitizeBytes(b.Bytes()))
+}
+
+// meaning cleans what an item says, for feeds in another format than its source's.
+func (c cleaner) meaning(m *feed.Meaning) {
+	m.Title = html.UnescapeString(string(c.bare.SanitizeBytes([]byte(m.Title))))
+	m.Summary, m.Content = c.by(c.feeds, m.Summary), c.by(c.feeds, m.Content)
+	if !isWeb(m.Link) {
+		m.Link = ""
+	}
+	m.Enclosures = slices.DeleteFunc(m.Enclosures, func(e feed.Enclosure) bool { return !isWeb(e.URL) })
+}
+
+// isWeb reports whether an address is one of the Web, and not a script.
+func isWeb(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
 // link is an address of a stranger that may stand on our pages, or nothing.

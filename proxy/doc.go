@@ -19,8 +19,8 @@
 // source's own bytes as far as the format is the source's. Those bytes are a
 // stranger's: feed readers clean what they show, as they must with any feed, and
 // a proxy that did it for them would break what it carries. The headers see to
-// it that a browser runs nothing of it. The pages are ours, and clean what they
-// show (clean.go).
+// it that a browser runs nothing of it. What we write ourselves is clean
+// (clean.go): the pages, and items in another format than their source's.
 //
 // Every answer has a strong ETag and a Last-Modified that never goes back, and
 // is compared with what the reader has: see [rendition.unchanged]. It says when

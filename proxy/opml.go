@@ -23,6 +23,7 @@ const (
 // Imported is what became of a list of subscriptions.
 type Imported struct {
 	Subscribed int      `json:"subscribed"` // those already there included
+	Already    int      `json:"already"`    // those
 	Failed     []Failed `json:"failed"`
 }
 
@@ -85,13 +86,19 @@ func (s *Server) importOPML(r *http.Request, doc []byte) (Imported, error) {
 	if err != nil {
 		return Imported{}, refuse(http.StatusBadRequest, "%v", err)
 	}
+	there, err := s.chosen(r.Context())
+	if err != nil {
+		return Imported{}, err
+	}
 	result := Imported{Failed: []Failed{}}
 	failed := func(raw string, err error) {
 		result.Failed = append(result.Failed, Failed{line(raw), line(err.Error())})
 	}
 	var addresses []string
 	seen := map[string]bool{}
+	feeds := 0
 	for o := range feed.Subscriptions(outlines) {
+		feeds++
 		address, err := s.typed(r, o.XMLURL)
 		switch {
 		case err != nil:
@@ -101,14 +108,30 @@ func (s *Server) importOPML(r *http.Request, doc []byte) (Imported, error) {
 			addresses = append(addresses, address)
 		}
 	}
+	if feeds == 0 {
+		return Imported{}, refuse(http.StatusBadRequest, "there is no feed in the list")
+	}
 	for i, err := range s.subscribeAll(r.Context(), addresses) {
 		if err != nil {
 			failed(addresses[i], err)
 			continue
 		}
 		result.Subscribed++
+		if there[addresses[i]] {
+			result.Already++
+		}
 	}
 	return result, nil
+}
+
+// chosen are the subscriptions that somebody asked for.
+func (s *Server) chosen(ctx context.Context) (map[string]bool, error) {
+	channels, err := s.subs.List(ctx)
+	chosen := map[string]bool{}
+	for _, c := range channels {
+		chosen[c.URL] = !c.Auto
+	}
+	return chosen, err
 }
 
 // subscribeAll subscribes to each address, and returns what came of each.

@@ -140,13 +140,13 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	}
 	// What needs a look comes first.
 	slices.SortStableFunc(h.Channels, func(a, b shownChannel) int {
-		if a.Trouble != b.Trouble {
-			if a.Trouble {
-				return -1
-			}
-			return 1
+		switch {
+		case a.Trouble == b.Trouble:
+			return 0
+		case a.Trouble:
+			return -1
 		}
-		return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name))
+		return 1
 	})
 	return s.writePage(w, r, http.StatusOK, "home.html", "tidings", h)
 }

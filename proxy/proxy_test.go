@@ -270,6 +270,35 @@ func TestFormatsAndLimits(t *testing.T) {
 	}
 }
 
+// What goes out in the source's format is the source's; what is written anew acts on
+// nobody.
+func TestConvertedItemsAreClean(t *testing.T) {
+	b := newBench(t)
+	const acts = `a&lt;script&gt;alert(1)&lt;/script&gt;&lt;img src="x.png" onerror="alert(2)"&gt;&lt;a href="javascript:alert(3)"&gt;b&lt;/a&gt; &lt;b&gt;c&lt;/b&gt;`
+	b.node.publish(t, rssURL, `<rss version="2.0"><channel><title>T</title><link>https://h.example/</link><description/><item><guid>1</guid>`+
+		`<title>One &lt;script&gt;alert(4)&lt;/script&gt;</title><link>javascript:alert(5)</link><description>`+acts+`</description>`+
+		`<enclosure url="javascript:alert(6)" type="audio/mpeg" length="1"/></item></channel></rss>`)
+	if text := body(t, b.ask("GET", "/"+rssURL)); !strings.Contains(text, acts) {
+		t.Errorf("the source's bytes went out as %s", text)
+	}
+	for _, format := range []string{"atom", "json"} {
+		text := body(t, b.ask("GET", "/feed?url="+rssURL+"&format="+format))
+		for _, bad := range []string{"script", "alert", "onerror"} {
+			if strings.Contains(text, bad) {
+				t.Errorf("%s: %s in %s", format, bad, text)
+			}
+		}
+		f, err := feed.Parse([]byte(text), "")
+		if err != nil {
+			t.Fatalf("%s: %v", format, err)
+		}
+		m, err := f.Items[0].Meaning(rssURL)
+		if said := m.Summary + m.Content; err != nil || m.Title != "One" || !strings.Contains(said, `x.png"`) || !strings.Contains(said, "<b>c</b>") {
+			t.Errorf("%s: %v, %+v", format, err, m)
+		}
+	}
+}
+
 func TestTheSourcesBytesGoOutAsTheyCame(t *testing.T) {
 	b := newBench(t)
 	text := body(t, b.ask("GET", "/"+rssURL))

@@ -73,7 +73,7 @@ func (s *Server) copyOf(ctx context.Context, t target) (c *rendition, subscribed
 	if last, _ = s.copies.get(t.self); last.is(window.Version, subscribed) {
 		return last, subscribed, nil // somebody else was asked the same
 	}
-	c, err = render(window, t, subscribed, last, s.config.Now())
+	c, err = render(window, t, subscribed, last, s.pages.clean.meaning, s.config.Now())
 	if err != nil {
 		return nil, subscribed, err
 	}

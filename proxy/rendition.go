@@ -34,9 +34,9 @@ const minZipped = 512
 
 // render writes a window for a target. If the result is the same as the last one,
 // so are its ETag and Last-Modified, whatever changed in the window.
-func render(w Window, t target, subscribed bool, last *rendition, now time.Time) (*rendition, error) {
+func render(w Window, t target, subscribed bool, last *rendition, clean func(*feed.Meaning), now time.Time) (*rendition, error) {
 	doc := w.Document // a copy; its entries are shared, and only read
-	doc.URL = t.self
+	doc.URL, doc.Clean = t.self, clean
 	if t.limit > 0 && t.limit < len(doc.Entries) {
 		doc.Entries = doc.Entries[:t.limit]
 	}

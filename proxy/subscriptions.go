@@ -26,7 +26,8 @@ type Subscriptions interface {
 	// asked for stays one, and one made by reading becomes one when asked for.
 	Subscribe(ctx context.Context, url string, auto bool) error
 	// Unsubscribe returns when the subscription is gone for good, ErrUnknown
-	// if there was none.
+	// if there was none. From then on Subscribe with auto refuses, until
+	// somebody subscribes without.
 	Unsubscribe(ctx context.Context, url string) error
 	// List returns all subscriptions. ReadURL is left empty: the server fills it.
 	List(ctx context.Context) ([]Channel, error)
@@ -53,6 +54,9 @@ type Window struct {
 const (
 	StateOK  = "ok"
 	StateNew = "new" // subscribed to, not seen yet
+	// StateUnsaved is that of a feed whose news the node cannot keep, as its disk
+	// is full or broken.
+	StateUnsaved = "unsaved"
 )
 
 // A Channel is a subscription and what the node knows about it. Pointers are nil

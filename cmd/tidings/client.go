@@ -48,7 +48,7 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 	if c.HTTP == noHTTP {
 		return nil, usagef("the settings say that the node serves nobody (http = %q): give its address with --http", noHTTP)
 	}
-	if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
+	if !isHostPort(c.HTTP) {
 		return nil, usagef("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -122,6 +122,16 @@ func read[T any](c client, raw []byte) (answer T, err error) {
 // stranger is the error of an answer that no node gives.
 func (c client) stranger() error {
 	return fmt.Errorf("what answers at %s is no tidings node: say with --http where yours is", reachable(c.HTTP))
+}
+
+// isHostPort reports whether an address is a host and a port that there can be.
+func isHostPort(address string) bool {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	_, err = net.LookupPort("tcp", port)
+	return err == nil
 }
 
 // reachable turns an address that a node listens at into one to reach it by from

@@ -69,6 +69,12 @@ func TestFullDisk(t *testing.T) {
 	if s.State == proxy.StateOK {
 		t.Error("the node is said to be well")
 	}
+	eventually(t, patient, "words about it at the feed", func() error {
+		if c := n.list()[o.url+"/feed"]; c.State != proxy.StateUnsaved || c.Error == "" || !strings.Contains(c.Do, "room") {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
 	if out, err := n.tell("doctor"); err == nil || !strings.Contains(out, "room") {
 		t.Errorf("the doctor finds no problem, or has no advice: %v\n%s", err, out)
 	}

@@ -44,7 +44,11 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.out, "%d subscribed, %d failed\n", answer.Subscribed, len(answer.Failed)); err != nil {
+	already := ""
+	if answer.Already > 0 {
+		already = fmt.Sprintf(" (%d were already)", answer.Already)
+	}
+	if _, err := fmt.Fprintf(s.out, "%d subscribed%s, %d failed\n", answer.Subscribed, already, len(answer.Failed)); err != nil {
 		return err
 	}
 	return failures(c.File, answer.Failed)

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"tidings/internal/daemon"
-	"tidings/proxy"
 )
 
 // A runCommand is "tidings run".
@@ -85,15 +84,11 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.Version = release().Version
 	d.Agent = "tidings/" + d.Version
 
-	if c.HTTP != noHTTP {
-		if _, _, err := net.SplitHostPort(c.HTTP); err != nil {
-			return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
-		}
+	if c.HTTP != noHTTP && !isHostPort(c.HTTP) {
+		return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
 	}
-	if c.BaseURL != "" {
-		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
-			return d, usageError{err}
-		}
+	if err := d.Check(); err != nil {
+		return d, usageError{err}
 	}
 	asked := c.Founding.given()
 	if len(asked) > 0 && len(c.Bootstrap) > 0 {

@@ -47,6 +47,9 @@ func report(st proxy.Status, t terminal) string {
 	line("version", st.Version, plainText)
 	line("id", st.ID, plainText)
 	line("peer id", st.PeerID, plainText)
+	if len(st.Addresses) == 0 {
+		line("addresses", "none that others could dial", plainText)
+	}
 	for i, a := range st.Addresses {
 		name := "addresses"
 		if i > 0 {

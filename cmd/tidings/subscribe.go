@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"tidings/proxy"
@@ -33,13 +34,20 @@ type unsubscribeCommand struct {
 
 // Run ends subscriptions, and prints a line for each: the feed's address.
 func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
-	return all("unsubscribe from", c.URLs, func(address string) error {
+	ended := 0
+	err := all("unsubscribe from", c.URLs, func(address string) error {
 		answer, err := c.tell(ctx, "unsubscribe", address)
 		if err == nil {
+			ended++
 			_, err = fmt.Fprintln(s.out, answer.URL)
 		}
 		return err
 	})
+	if ended > 0 && terminalOf(s.out).width > 0 {
+		_, told := fmt.Fprintln(s.out, "A reader that goes on reading does not bring this back; tidings subscribe does.")
+		err = errors.Join(err, told)
+	}
+	return err
 }
 
 // tell says something about an address to the node.

@@ -76,6 +76,13 @@ type Config struct {
 // DefaultConfig returns the configuration of a node that lives in dir.
 func DefaultConfig(dir string) Config { return Config{Dir: dir, PortMap: true} }
 
+// Check says what is wrong with a configuration, as far as that can be seen without
+// following it.
+func (c Config) Check() error {
+	_, err := c.filled()
+	return err
+}
+
 func (c Config) filled() (Config, error) {
 	if c.Dir == "" {
 		return c, errors.New("no data directory given")
@@ -93,6 +100,9 @@ func (c Config) filled() (Config, error) {
 	}
 	if len(c.Listen) == 0 {
 		c.Listen = libp2p.DefaultConfig(ed25519.PrivateKey{}).Listen
+	}
+	if err := (libp2p.Config{Listen: c.Listen, Bootstrap: c.Bootstrap}).CheckAddresses(); err != nil {
+		return c, err
 	}
 	if c.HTTP == "" {
 		c.HTTP = defaultHTTP

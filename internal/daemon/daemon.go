@@ -77,6 +77,7 @@ type Daemon struct {
 	damage damage // its count belongs to the loop, until joined
 
 	node    *node.Node    // belongs to the loop; there since joined
+	ended   *endings      // likewise
 	joined  chan struct{} // closed when the network is known and the node made
 	stopped chan struct{} // closed when the loop has ended
 }
@@ -243,6 +244,9 @@ func (d *Daemon) join(ctx context.Context) error {
 		Log:     d.log,
 	}, wire.NewSigner(d.home.key, hash), wire.NewVerifier(hash), c, (*out)(d))
 	if err != nil {
+		return err
+	}
+	if d.ended, err = loadEndings(d.disk); err != nil {
 		return err
 	}
 	for _, s := range d.node.Feeds.Subscriptions() {

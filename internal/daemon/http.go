@@ -67,10 +67,16 @@ func (d *Daemon) lapses(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for _, url := range d.shelf.lapsed(time.Now()) {
-			if err := d.Unsubscribe(ctx, url); err == nil {
-				d.log.Info("subscription lapsed: nobody read it for 30 days", "url", url)
-			}
+		d.endLapsed(ctx, time.Now())
+	}
+}
+
+// endLapsed ends the subscriptions that have lapsed by now. Whoever reads one again has
+// it again.
+func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
+	for _, url := range d.shelf.lapsed(now) {
+		if err := d.unsubscribe(ctx, url, false); err == nil {
+			d.log.Info("subscription lapsed: nobody read it for 30 days", "url", url)
 		}
 	}
 }

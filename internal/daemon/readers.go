@@ -21,8 +21,8 @@ import (
 const (
 	// firstTime is how long a reader waits for a feed that nobody has seen yet.
 	firstTime = 10 * time.Second
-	// lapse is how long a subscription that reading made lives unread.
-	lapse = 30 * 24 * time.Hour
+	// lapseTime is how long a subscription that reading made lives unread.
+	lapseTime = 30 * 24 * time.Hour
 	// lapseLook is the time between two looks for those that have lapsed, and
 	// the least time between two notes that one was read.
 	lapseLook = time.Hour
@@ -74,9 +74,14 @@ func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 				return
 			}
 		}
+		if auto && d.ended.has(key) {
+			answer(fmt.Errorf("subscribe to %s: %w", url, errEnded))
+			return
+		}
 		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
 			if err == nil {
 				d.shelf.add(url, key, a)
+				d.ended.remove(key)
 			}
 			answer(err)
 		})
@@ -89,17 +94,35 @@ func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 
 // Unsubscribe ends a subscription; see proxy.Subscriptions.
 func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
+	return d.unsubscribe(ctx, url, true)
+}
+
+// unsubscribe ends a subscription. What a person has ended, reading does not make again.
+func (d *Daemon) unsubscribe(ctx context.Context, url string, byHand bool) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if _, ok := d.node.Feeds.Subscription(key); !ok {
 			answer(fmt.Errorf("unsubscribe from %s: %w", url, proxy.ErrUnknown))
 			return
 		}
-		d.node.Feeds.Unsubscribe(url, func(err error) {
-			if err == nil {
-				d.shelf.remove(url, key)
+		end := func() {
+			d.node.Feeds.Unsubscribe(url, func(err error) {
+				if err == nil {
+					d.shelf.remove(url, key)
+				}
+				answer(err)
+			})
+		}
+		if !byHand {
+			end()
+			return
+		}
+		d.ended.add(key, time.Now(), func(err error) {
+			if err != nil {
+				answer(fmt.Errorf("unsubscribe from %s: %w", url, err))
+				return
 			}
-			answer(err)
+			end()
 		})
 	})
 	return errors.Join(failed, err)
@@ -107,7 +130,8 @@ func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
 
 // Version changes with what Read returns; see proxy.Subscriptions.
 func (d *Daemon) Version(url string) (uint64, bool) {
-	version, note, ok := d.shelf.version(url, time.Now())
+	now := time.Now()
+	version, note, ok := d.shelf.version(url, now)
 	if note != nil {
 		d.loop.Deliver(func() {
 			// It may have been ended, or made for good, since.
@@ -116,7 +140,14 @@ func (d *Daemon) Version(url string) (uint64, bool) {
 			}
 		})
 	}
-	return version, ok
+	return lately(version, now), ok
+}
+
+// lately is a version for a minute: when a feed was polled last, and whether who polls
+// it lives, becomes another without anybody's word.
+func lately(version uint64, now time.Time) uint64 {
+	const minutes = 20 // bits of them: two years
+	return version<<minutes | uint64(now.Unix()/60)&(1<<minutes-1)
 }
 
 // Read returns the window of a feed, or the document of one that is not subscribed
@@ -160,31 +191,38 @@ func timely(err error) error {
 // window asks the loop for a feed as it stands.
 func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	type answer struct {
-		doc feedtree.Document
-		sub feedtree.Subscription
-		ok  bool
+		doc   feedtree.Document
+		sub   feedtree.Subscription
+		polls polls
+		told  bool
 	}
 	version, _ := d.shelf.known(url)
+	now := time.Now()
 	a, err := ask(ctx, d, func(say func(answer)) {
 		key := d.key(url)
 		d.node.Feeds.Read(key, func(doc feedtree.Document) {
-			sub, ok := d.node.Feeds.Subscription(key)
-			say(answer{doc, sub, ok})
+			sub, _ := d.node.Feeds.Subscription(key)
+			polls, told := d.pollsOf(sub, now)
+			say(answer{doc, sub, polls, told})
 		})
 	})
 	if err != nil {
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
-	w := proxy.Window{Version: version, Fetched: a.sub.Confirmed, State: proxy.StateNew}
+	w := proxy.Window{Version: lately(version, now), Fetched: a.sub.Confirmed, State: proxy.StateNew}
 	if a.doc.Head != nil {
 		w.Document = feed.Document{Base: url, Head: *a.doc.Head, Entries: a.doc.Entries}
 		w.State = proxy.StateOK
 	}
-	if s, err := corona.ParseState(a.sub.State); err == nil && len(a.sub.State) > 0 {
+	if s := a.polls; a.told {
 		w.State, w.Words = s.String(), s.Words
-		if s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW {
-			w.Stale = s.Words
-			w.Fetched = s.Since
+		switch {
+		case s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW:
+			w.Stale, w.Fetched = s.Words, s.Since
+		case s.orphaned:
+			w.Stale, w.Fetched = s.Words, s.Polled
+		case !s.Polled.IsZero():
+			w.Fetched = s.Polled
 		}
 	}
 	if a.sub.Repairing && w.Stale == "" && a.doc.Head != nil {
@@ -250,9 +288,10 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 
 // List returns all subscriptions; see proxy.Subscriptions.
 func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
+	failing := d.disk.Stats().Failing
 	err = d.do(ctx, func() {
 		for _, s := range d.node.Feeds.Subscriptions() {
-			of = append(of, d.channelOf(s))
+			of = append(of, saved(d.channelOf(s), failing))
 			if s.Version == 0 {
 				d.node.Feeds.Read(s.Key, func(feedtree.Document) {}) // the next time its title is known
 			}
@@ -264,6 +303,16 @@ func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
 	return of, nil
 }
 
+// saved is a channel as it is while the store fails, if it does: the polls go well,
+// and what they find is lost on the way to readers.
+func saved(c proxy.Channel, failing string) proxy.Channel {
+	if failing != "" && (c.State == proxy.StateOK || c.State == proxy.StateNew) {
+		c.State, c.Since = proxy.StateUnsaved, nil
+		c.Error, c.Do = "this node cannot save what is new: "+failing, diskRemedy
+	}
+	return c
+}
+
 // channelOf is a subscription as lists show it.
 func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	c := proxy.Channel{
@@ -273,31 +322,87 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	if s.Items > 0 {
 		c.Provenance, c.State = "single", proxy.StateOK
 	}
-	state, err := corona.ParseState(s.State)
-	told := err == nil && len(s.State) > 0
-	if v, ok := d.node.Corona.View(s.Key); ok {
-		state, told = v.State, true
-		c.Rank, c.PhaseS = new(int), new(float64)
-	}
 	if v, ok := d.node.Owners.View(s.Key); ok && v.Epoch != nil {
 		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
+	polls, told := d.pollsOf(s, time.Now())
 	if !told {
 		return c
 	}
-	c.State, c.Since, c.Moved, c.Why = state.String(), proxy.At(state.Since), state.Moved, state.Why
-	if state.Kind != coronapb.State_OK {
-		c.Error, c.Do = state.Words, remedy(c.State)
+	if polls.here {
+		c.Rank, c.PhaseS = new(int), new(float64)
 	}
-	if c.Rank == nil {
-		state = state.Projected(time.Now())
+	if polls.orphaned {
+		c.Pollers = 0
 	}
-	c.LastPoll, c.NextPoll = proxy.At(state.Polled), proxy.At(state.Next)
-	c.Subscribers = max(c.Subscribers, state.Readers)
-	if wait := state.Next.Sub(state.Polled); !state.Polled.IsZero() && wait > 0 && state.Kind == coronapb.State_OK {
-		expected := wait.Seconds() / 2 // of a change at any time between two polls
+	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Words, proxy.At(polls.Since), polls.Moved, polls.Why
+	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
+	c.Subscribers = max(c.Subscribers, polls.Readers)
+	if polls.Kind != coronapb.State_OK {
+		c.Do = remedy(c.State)
+	} else if polls.every > 0 {
+		expected := polls.every.Seconds() / 2 // of a change at any time between two polls
 		c.DetectionExpectedS = &expected
 	}
 	return c
+}
+
+// polls say how the polls of a feed go, as far as this node knows.
+type polls struct {
+	corona.State
+	every    time.Duration // between two; 0: unknown
+	here     bool          // this node polls
+	orphaned bool          // who polled it is gone
+}
+
+// orphan is said of a feed whose poller is gone.
+const orphan = "its poller is gone: another takes over"
+
+// pollsOf returns how the polls of a feed go; ok is false if nobody has said so yet.
+func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bool) {
+	polled, here := d.node.Corona.View(s.Key)
+	told, err := corona.ParseState(s.State)
+	kept, _ := d.node.Owners.View(s.Key)
+	noted, known := corona.NotedState(kept.Note)
+	switch {
+	case here:
+		p.State, p.here = polled.State, true
+	case err == nil && len(s.State) > 0:
+		p.State = told
+	case known: // who came lately has not heard from its poller yet
+		p.State = noted
+	default:
+		return p, false
+	}
+	if !p.Polled.IsZero() && !p.Next.IsZero() {
+		p.every = p.Next.Sub(p.Polled)
+	}
+	if p.here {
+		return p, true
+	}
+	sure, gone := d.poller(s, now)
+	if p.State = p.Projected(now, sure); gone {
+		p.orphaned = true
+		p.Next, p.Why = time.Time{}, orphan
+		if p.Kind == coronapb.State_OK {
+			p.Words = orphan
+		}
+	}
+	return p, true
+}
+
+// poller says until when the poller of a feed is known to have lived, and whether it is
+// known to be gone. The members of its own leaf a node knows; of others it has what
+// they last signed.
+func (d *Daemon) poller(s feedtree.Subscription, now time.Time) (sure time.Time, gone bool) {
+	v, ok := d.node.Owners.View(s.Key)
+	o := d.node.Overlay
+	if !ok || v.Epoch == nil || o.State() != overlay.Active {
+		return s.Confirmed, false
+	}
+	if o.Leaf().Has(overlay.NodeID(o.Network(), v.Epoch.Sequencer)) != nil {
+		return now, false
+	}
+	return s.Confirmed, o.Leaf().Covers(s.Key)
 }

@@ -140,7 +140,7 @@ func (s *shelf) lapsed(now time.Time) (urls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for url, f := range s.feeds {
-		if f.attributes.Auto && now.Sub(time.Unix(f.attributes.Read, 0)) > lapse {
+		if f.attributes.Auto && now.Sub(time.Unix(f.attributes.Read, 0)) > lapseTime {
 			urls = append(urls, url)
 		}
 	}

@@ -25,11 +25,6 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		UptimeS: time.Since(d.opened).Round(time.Millisecond).Seconds(), Version: d.config.Version,
 		Network: snap.Network, EstimateN: snap.Size, State: proxy.StateOK,
 	}
-	if len(s.Addresses) == 0 {
-		for _, a := range snap.Listens {
-			s.Addresses = append(s.Addresses, a+"/p2p/"+snap.Peer)
-		}
-	}
 	for _, f := range d.findings(snap) {
 		if f.Level != levelOK {
 			s.Warnings = append(s.Warnings, sentence(f))
@@ -55,6 +50,9 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 	return s, nil
 }
 
+// diskRemedy is what a person can do about a store that cannot be written.
+const diskRemedy = "make room on the disk, or look at its health"
+
 // Levels of findings.
 const (
 	levelOK      = "ok"
@@ -73,9 +71,14 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	ailing := 0
+	ailing, unsaved := 0, 0
 	for _, c := range channels {
-		if c.Error != "" && ailing < maxAiling {
+		// A feed that is well may say what it lacks; one that nobody is known to poll
+		// is not.
+		well := c.State == proxy.StateOK && c.NextPoll != nil
+		if c.State == proxy.StateUnsaved { // the store is in trouble, as was said
+			unsaved++
+		} else if c.Error != "" && !well && ailing < maxAiling {
 			ailing++
 			of = append(of, proxy.Finding{
 				Level: levelNote,
@@ -84,7 +87,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			})
 		}
 	}
-	if ailing == 0 && len(channels) > 0 {
+	if ailing+unsaved == 0 && len(channels) > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
 	}
 	return of, nil
@@ -121,6 +124,14 @@ func remedy(state string) string {
 	return ""
 }
 
+// invitation says how others may join through a node that is alone.
+func invitation(snap Snapshot) string {
+	if len(snap.Addrs) == 0 {
+		return "it knows no address of its own that others could dial: for them to join, forward its port (4801 by default, TCP and UDP) on your router; or join them, with --bootstrap"
+	}
+	return "give its address to others, as their --bootstrap: " + snap.Addrs[0]
+}
+
 // findings is what can be said of the node itself.
 func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
@@ -128,7 +139,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	case snap.Network == "":
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and that the peers there run")
 	case snap.Size <= 1 && snap.State == overlay.Active:
-		add(levelOK, "the node is alone in its network: it polls for itself", "give its address to others, as their --bootstrap")
+		add(levelOK, "the node is alone in its network: it polls for itself", invitation(snap))
 	case snap.State == overlay.Attached:
 		add(levelNote, "nobody can dial this node: it reads and publishes through others, and polls for nobody",
 			"forward its port (4801 by default, TCP and UDP) on your router, to help the network")
@@ -141,7 +152,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the release the others use")
 	}
 	if snap.Store.Failing != "" {
-		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, "make room on the disk, or look at its health")
+		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, diskRemedy)
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok && snap.Network != "" {
 		of = append(of, f)

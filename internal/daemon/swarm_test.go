@@ -184,7 +184,7 @@ func (s *swarm) burst(group overlay.ID, from *process, count int, end string) (p
 
 // cost says what had to be done twice so far, by all live nodes.
 func (s *swarm) cost() string {
-	var rerouted, repeated, resent, lost, full, inbox, rate uint64
+	var rerouted, repeated, resent, lost, full, inbox, slowed uint64
 	for _, p := range s.nodes {
 		st := p.status()
 		rerouted += st.Overlay.Rerouted
@@ -194,11 +194,11 @@ func (s *swarm) cost() string {
 		for _, c := range []libp2p.ClassStats{st.Transport.Control, st.Transport.Bulk} {
 			full += c.Drops.QueueFull
 			inbox += c.Drops.Inbox
-			rate += c.Drops.Rate
+			slowed += c.Slowed
 		}
 	}
-	return fmt.Sprintf("%d hops silent, %d downs resent, %d repeated, %d lost; frames dropped: %d queue full, %d inbox full, %d over the rate",
-		rerouted, resent, repeated, lost, full, inbox, rate)
+	return fmt.Sprintf("%d hops silent, %d downs resent, %d repeated, %d lost; frames dropped: %d queue full, %d inbox full; %d taken late",
+		rerouted, resent, repeated, lost, full, inbox, slowed)
 }
 
 // A stream publishes one message after another until it is ended.

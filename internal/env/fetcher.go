@@ -45,7 +45,7 @@ const (
 	ErrRedirect = "redirect"  // redirects lead nowhere, in a circle, or from https to http
 	ErrEncoding = "encoding"  // the document is packed in a way that was not asked for, or badly
 	ErrBroken   = "broken"    // the answer broke off, or is not HTTP
-	ErrBusy     = "busy"      // too many requests wait already: nobody was asked
+	ErrBusy     = "busy"      // our own queue, for the host or for all, is full: the origin was not asked, and has no part in it
 )
 
 // A Fetcher asks origins for documents. The layer that calls it decides when;

@@ -13,9 +13,9 @@
 //
 // Parse accepts what is slightly broken and repairs it before it slices, so
 // that all bytes it hands out are well-formed, and it says what it did
-// (Feed.Repaired). It does not guess where guessing could lose items: a document
-// that ends too early, or that is no feed, is an error of a kind one can act
-// on. All work is linear in the document and bounded by the limits below; gofeed
+// (Feed.Repaired), and what its readers do not get of it (Feed.Lacks). It does
+// not guess where guessing could lose items: a document that ends too early, or
+// that is no feed, is an error of a kind one can act on. All work is linear in the document and bounded by the limits below; gofeed
 // sees single items only, after they were checked.
 //
 // An item that says nothing is no item: with neither id, title, link, summary,
@@ -181,4 +181,7 @@ type Feed struct {
 	// Repaired says what had to be done to the document before it could be
 	// read, for people; empty if nothing.
 	Repaired string
+	// Lacks is the part of it that readers notice: what of the document they
+	// do not get, because it is too large.
+	Lacks string
 }

@@ -178,6 +178,12 @@ func readHeadJSON(raw []byte) (Head, error) {
 	return h, nil
 }
 
+// Self is the address that a document gives for itself; "" if none.
+func (h *Head) Self() string {
+	_, links := h.hints()
+	return links.Self
+}
+
 // hints reads what a head says about when and where to ask.
 func (h *Head) hints() (hints Hints, links Links) {
 	if h.Format == JSON {

@@ -62,6 +62,16 @@ func (f *facts) identity(h Hash, apart uint8) ID {
 // maxApart is how many facts there are beyond an id.
 const maxApart = 4
 
+// Identities are those an item has beside others that claim its id, by Apart: which
+// of them it goes by depends on the document it stands in.
+func (it *Item) Identities() (ids [maxApart + 1]ID) {
+	f := it.facts()
+	for apart := range ids {
+		ids[apart] = f.identity(it.Hash, uint8(apart))
+	}
+	return ids
+}
+
 // digest hashes parts so that no two lists of parts give the same.
 func digest(version string, parts ...[]byte) Hash {
 	d := sha256.New()

@@ -118,14 +118,15 @@ func skipValue(doc []byte, i int) int {
 }
 
 // sliceJSON cuts a JSON Feed into its items and its head.
-func sliceJSON(doc []byte) (Head, []Item, repairs, error) {
+func sliceJSON(doc []byte) (Head, []Item, repairs, losses, error) {
 	var bad repairs
+	var lost losses
 	doc = bytes.TrimSpace(doc)
 	if err := checkJSON(doc); err != nil {
-		return Head{}, nil, bad, err
+		return Head{}, nil, bad, lost, err
 	}
 	if doc[0] != '{' {
-		return Head{}, nil, bad, fmt.Errorf("%w: JSON, but no object", ErrNotFeed)
+		return Head{}, nil, bad, lost, fmt.Errorf("%w: JSON, but no object", ErrNotFeed)
 	}
 	var list *member
 	named := false
@@ -140,7 +141,7 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, error) {
 		}
 	})
 	if list == nil || doc[list.value] != '[' || !named {
-		return Head{}, nil, bad, fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
+		return Head{}, nil, bad, lost, fmt.Errorf("%w: JSON, but no JSON Feed", ErrNotFeed)
 	}
 	var items []Item
 	elements(doc[list.value:list.end], func(raw []byte) {
@@ -152,13 +153,14 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, error) {
 			bad |= silentItems
 			return
 		case len(items) == MaxItems:
-			bad |= manyItems
+			lost.beyond++
 			return
 		case len(raw) > MaxItem:
-			bad |= largeItems
 			if raw = shortenJSON(raw); raw == nil {
+				lost.large++
 				return
 			}
+			lost.parts++
 		}
 		items = append(items, Item{Format: JSON, Raw: raw})
 	})
@@ -171,7 +173,7 @@ func sliceJSON(doc []byte) (Head, []Item, repairs, error) {
 		bad |= largeHead
 		head, err = plainHead(head)
 	}
-	return head, items, bad, err
+	return head, items, bad, lost, err
 }
 
 // shortenJSON returns an item without its content, nil if it is still too large.

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -12,12 +13,15 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read feed: %w", err)
 	}
-	var f Feed
-	var more repairs
+	var (
+		f    Feed
+		more repairs
+		lost losses
+	)
 	if at := spaceLen(doc); at < len(doc) && (doc[at] == '{' || doc[at] == '[') {
-		f.Head, f.Items, more, err = sliceJSON(doc)
+		f.Head, f.Items, more, lost, err = sliceJSON(doc)
 	} else {
-		f.Head, f.Items, more, err = readXML(doc)
+		f.Head, f.Items, more, lost, err = readXML(doc)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read feed: %w", err)
@@ -30,23 +34,25 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	var twins repairs
 	f.Items, twins = identify(f.Items, all)
 	// A part that was too large may have been all that an item said.
-	if bad |= more | twins; bad&(silentItems|largeItems) == silentItems && len(f.Items) == 0 {
+	bad |= more | twins
+	if bad&silentItems != 0 && lost.parts+lost.large == 0 && len(f.Items) == 0 {
 		return nil, fmt.Errorf("read feed: %w: none of its items says anything", ErrBroken)
 	}
-	f.Repaired = bad.String()
+	f.Lacks = lost.String()
+	f.Repaired = strings.Join(slices.DeleteFunc([]string{bad.String(), f.Lacks}, func(s string) bool { return s == "" }), "; ")
 	return &f, nil
 }
 
-func readXML(doc []byte) (Head, []Item, repairs, error) {
+func readXML(doc []byte) (Head, []Item, repairs, losses, error) {
 	doc, bad, err := tidy(doc, nil, func(local []byte, uri string) error {
 		_, err := rooted(local, uri)
 		return err
 	})
 	if err != nil {
-		return Head{}, nil, bad, err
+		return Head{}, nil, bad, losses{}, err
 	}
-	head, items, more, err := sliceXML(doc)
-	return head, items, bad | more, err
+	head, items, more, lost, err := sliceXML(doc)
+	return head, items, bad | more, lost, err
 }
 
 // ReadItem reads an item by itself: what somebody sliced before, who need not be

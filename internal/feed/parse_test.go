@@ -320,12 +320,33 @@ func TestLargeItemsLoseTheirLargestPart(t *testing.T) {
 	if len(f.Items) != 2 || string(f.Items[0].Raw) != "<item><guid>1</guid><title>T</title></item>" {
 		t.Errorf("%d items, the first %.100s", len(f.Items), f.Items[0].Raw)
 	}
-	if !strings.Contains(f.Repaired, "too large") {
-		t.Errorf("repaired %q", f.Repaired)
+	if want := "1 item larger than 256 KiB lost its largest parts; 1 item too large to show left out"; f.Lacks != want || f.Repaired != want {
+		t.Errorf("it lacks %q, repaired %q; want %q", f.Lacks, f.Repaired, want)
 	}
 	f = parse(t, `{"title":"x","items":[{"id":"1","content_html":"`+big+`","url":"u"},{"id":"2"}, null, 3]}`)
-	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") {
+	if len(f.Items) != 2 || string(f.Items[0].Raw) != `{"id":"1","url":"u"}` || !strings.Contains(f.Repaired, "no items") || f.Lacks != "1 item larger than 256 KiB lost its largest parts" {
 		t.Errorf("%d items, the first %.100s, repaired %q", len(f.Items), f.Items[0].Raw, f.Repaired)
+	}
+}
+
+// What readers do not get of a document is counted; what is only mended is not.
+func TestADocumentSaysWhatItLacks(t *testing.T) {
+	big := "<description>" + strings.Repeat("x", MaxItem) + "</description>"
+	var many, objects []string
+	for i := range MaxItems + 500 {
+		many = append(many, fmt.Sprintf("<item><guid>%d</guid></item>", i))
+		objects = append(objects, fmt.Sprintf(`{"id":"%d"}`, i))
+	}
+	for _, c := range []struct{ name, doc, lacks string }{
+		{"nothing", rss("<item><guid>1</guid></item>"), ""},
+		{"mended", rss("<item><guid>1</guid><title>a & b</title></item>", "<item/>"), ""},
+		{"long texts", rss("<item><guid>1</guid>"+big+"</item>", "<item><guid>2</guid>"+big+"</item>"), "2 items larger than 256 KiB lost their largest parts"},
+		{"many items", rss(many...), "500 items beyond the first 2000 left out"},
+		{"many objects", `{"title":"x","items":[` + strings.Join(objects, ",") + "]}", "500 items beyond the first 2000 left out"},
+	} {
+		if f := parse(t, c.doc); f.Lacks != c.lacks {
+			t.Errorf("%s: it lacks %q, want %q", c.name, f.Lacks, c.lacks)
+		}
 	}
 }
 

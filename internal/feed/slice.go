@@ -31,7 +31,7 @@ func isAtom(uri string) bool {
 
 // sliceXML cuts a tidy document into the items it keeps, whose bytes and scope it
 // sets, and its head.
-func sliceXML(doc []byte) (Head, []Item, repairs, error) {
+func sliceXML(doc []byte) (Head, []Item, repairs, losses, error) {
 	var (
 		s    = slicer{walker: walk(doc, nil)}
 		item = 0 // depth of the item that is open, or of RDF's list of items
@@ -44,7 +44,7 @@ func sliceXML(doc []byte) (Head, []Item, repairs, error) {
 			s.loud = s.loud || s.says()
 		case item == 0 && s.starts():
 			if err := s.outside(); err != nil {
-				return Head{}, nil, s.bad, err
+				return Head{}, nil, s.bad, s.lost, err
 			}
 			if s.atItem() {
 				item = s.depth()
@@ -67,7 +67,7 @@ func sliceXML(doc []byte) (Head, []Item, repairs, error) {
 		s.bad |= largeHead
 		head, err = plainHead(head)
 	}
-	return head, s.items, s.bad, err
+	return head, s.items, s.bad, s.lost, err
 }
 
 type slicer struct {
@@ -79,6 +79,7 @@ type slicer struct {
 	from   int  // where the item that is open starts
 	loud   bool // the item that is open has a text or an attribute
 	bad    repairs
+	lost   losses
 }
 
 // outside looks at an element that may be around items.
@@ -156,17 +157,22 @@ func (s *slicer) finish() {
 		s.bad |= silentItems
 		return
 	case len(s.items) == MaxItems:
-		s.bad |= manyItems
+		s.lost.beyond++
 		return
 	}
 	it := Item{Format: s.format, Raw: s.doc[s.from:s.pos:s.pos], Scope: s.taken(s.open[s.depth()-1].scope)}
-	if len(it.Raw) > MaxItem {
-		s.bad |= largeItems
+	large := len(it.Raw) > MaxItem
+	if large {
 		it.Raw = shorten(it.Raw)
 	}
-	if it.Raw != nil && len(it.Scope) <= MaxScope {
-		s.items = append(s.items, it)
+	switch {
+	case it.Raw == nil || len(it.Scope) > MaxScope:
+		s.lost.large++
+		return
+	case large:
+		s.lost.parts++
 	}
+	s.items = append(s.items, it)
 }
 
 // shorten returns an item without its largest children, so that it is no larger

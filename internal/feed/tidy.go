@@ -18,8 +18,6 @@ const (
 	badNamespaces
 	badItems
 	silentItems
-	largeItems
-	manyItems
 	twinItems
 	largeHead
 )
@@ -34,8 +32,6 @@ func (r repairs) String() string {
 		"namespaces declared",
 		"things that are no items left out",
 		"items that say nothing left out",
-		"items too large shortened or left out",
-		"more than " + strconv.Itoa(MaxItems) + " items",
 		"items given twice",
 		"head too large",
 	} {
@@ -43,6 +39,30 @@ func (r repairs) String() string {
 			words = append(words, word)
 		}
 	}
+	return strings.Join(words, "; ")
+}
+
+// losses count what a document's readers do not get of it.
+type losses struct {
+	parts  int // items that are shown without what made them too large
+	large  int // items that are not shown: nothing would be left of them
+	beyond int // items behind the first MaxItems
+}
+
+func (l losses) String() string {
+	var words []string
+	say := func(n int, one, many string) {
+		switch {
+		case n == 1:
+			words = append(words, "1 item "+one)
+		case n > 1:
+			words = append(words, strconv.Itoa(n)+" items "+many)
+		}
+	}
+	larger := "larger than " + strconv.Itoa(MaxItem>>10) + " KiB "
+	say(l.parts, larger+"lost its largest parts", larger+"lost their largest parts")
+	say(l.large, "too large to show left out", "too large to show left out")
+	say(l.beyond, "beyond the first "+strconv.Itoa(MaxItems)+" left out", "beyond the first "+strconv.Itoa(MaxItems)+" left out")
 	return strings.Join(words, "; ")
 }
 

@@ -22,6 +22,9 @@ type Document struct {
 	Base    string
 	Head    Head
 	Entries []Entry
+	// Clean, unless it is nil, makes what an item says fit for readers, where it is
+	// written by its meaning; what goes out as it came is left alone.
+	Clean func(*Meaning)
 }
 
 // An Entry is an item in a document.
@@ -109,6 +112,15 @@ func escapeAny(s string) string {
 // said is what an item says, as far as that can be found out.
 func (e *Entry) said(base string) Meaning {
 	m, _ := e.Item.Meaning(base)
+	return m
+}
+
+// cleaned is what an item says where it is written by its meaning.
+func (d *Document) cleaned(e *Entry) Meaning {
+	m := e.said(d.Base)
+	if d.Clean != nil {
+		d.Clean(&m)
+	}
 	return m
 }
 

@@ -70,7 +70,7 @@ func (d *Document) writeJSON(head *Head) []byte {
 			out = append(out, ',')
 		}
 		out = append(out, '\n')
-		out = d.Entries[i].appendJSON(out, d.Base)
+		out = d.appendJSON(out, &d.Entries[i])
 	}
 	out = append(out, raw[at:]...)
 	return append(out, '\n')
@@ -87,10 +87,10 @@ func (d *Document) ownJSON(raw []byte) []byte {
 	return append(out, '}')
 }
 
-func (e *Entry) appendJSON(out []byte, base string) []byte {
+func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	raw := e.Item.Raw
 	if e.Item.Format != JSON {
-		raw = e.inJSON(base)
+		raw = d.inJSON(e)
 	}
 	if e.Provenance == "" {
 		return append(out, raw...)
@@ -103,8 +103,8 @@ func (e *Entry) appendJSON(out []byte, base string) []byte {
 	return append(out, raw[1:]...)
 }
 
-func (e *Entry) inJSON(base string) []byte {
-	m := e.said(base)
+func (d *Document) inJSON(e *Entry) []byte {
+	m := d.cleaned(e)
 	it := jsonItem{
 		ID: e.id(&m), URL: m.Link, Title: m.Title, Tags: m.Categories,
 		HTML: cmp.Or(m.Content, m.Summary), Modified: e.date(&m).Format(time.RFC3339),

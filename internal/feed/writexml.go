@@ -241,7 +241,7 @@ func (w *xmlWriter) added(e *Entry, has map[string]bool) string {
 // converted is an item of another format by its meaning. It takes nothing from
 // outside.
 func (w *xmlWriter) converted(e *Entry) []byte {
-	m := e.said(w.d.Base)
+	m := w.d.cleaned(e)
 	var b bytes.Buffer
 	element := func(name, s string) {
 		if s != "" {

@@ -36,7 +36,7 @@ func (c *Client) explain(to target, at stage, err error) (class, words string) {
 	isTimeout = isTimeout && timeout.Timeout()
 	switch {
 	case isRefused:
-		return env.ErrRefused, fmt.Sprintf("%s is not asked: %v", to.host, refused)
+		return env.ErrRefused, explainRefusal(to, refused)
 	case isLookup && lookup.IsNotFound:
 		return env.ErrDNS, "there is no host " + to.host
 	case isLookup && lookup.IsTimeout:
@@ -57,6 +57,14 @@ func (c *Client) explain(to target, at stage, err error) (class, words string) {
 		return explainAnswer(err)
 	}
 	return env.ErrDial, explainDial(to, err)
+}
+
+// explainRefusal says which address a host led to, unless the host is one itself.
+func explainRefusal(to target, r refusal) string {
+	if to.queue == queueOf(r.addr.String()) {
+		return fmt.Sprintf("%s is not asked: it %s", to.host, r.why)
+	}
+	return fmt.Sprintf("%s is not asked: %v", to.host, r)
 }
 
 func (c *Client) late(to target, at stage) string {

@@ -80,13 +80,14 @@ type Client struct {
 	mu    sync.Mutex // guards what follows
 	queue queue
 
-	asked, failed, received atomic.Uint64
+	asked, failed, refused, received atomic.Uint64
 }
 
 // Stats counts what a client did since it was made.
 type Stats struct {
 	Asked    uint64 // requests sent, each redirect being one
 	Failed   uint64 // fetches that ended with a class of error
+	Refused  uint64 // fetches for which there was no room, so that nobody was asked
 	Received uint64 // bytes of bodies, as sent
 	Waiting  int    // fetches waiting now
 	Running  int    // requests under way now
@@ -149,6 +150,7 @@ func (c *Client) enter(j *job, ahead bool) {
 	err := c.queue.enter(j, ahead, c.now())
 	c.mu.Unlock()
 	if err != nil {
+		c.refused.Add(1)
 		c.answer(j.handle, j.failed(env.ErrBusy, err.Error()))
 		return
 	}
@@ -157,7 +159,7 @@ func (c *Client) enter(j *job, ahead bool) {
 
 // answer hands an answer over.
 func (c *Client) answer(h env.Handle, a env.Answer) {
-	if a.Err != "" {
+	if a.Err != "" && a.Err != env.ErrBusy {
 		c.failed.Add(1)
 	}
 	c.answered(h, a)
@@ -240,6 +242,7 @@ func (c *Client) Stats() Stats {
 	return Stats{
 		Asked:    c.asked.Load(),
 		Failed:   c.failed.Load(),
+		Refused:  c.refused.Load(),
 		Received: c.received.Load(),
 		Waiting:  c.queue.waiting,
 		Running:  c.queue.running,

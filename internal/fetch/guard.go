@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"code.dny.dev/ssrf"
@@ -13,6 +14,17 @@ var (
 	// azure is where virtual machines of that cloud are told their secrets. It
 	// looks public, and no registry lists it.
 	azure = netip.MustParsePrefix("168.63.129.16/32")
+
+	// secret holds where machines are told their secrets, and who asks is taken for
+	// the machine itself: the local link, and what Azure, Alibaba and Amazon have
+	// elsewhere. No feed is there, so no setting lets it be asked.
+	secret = []netip.Prefix{
+		netip.MustParsePrefix("169.254.0.0/16"),
+		netip.MustParsePrefix("fe80::/10"),
+		azure,
+		netip.MustParsePrefix("100.100.100.200/32"),
+		netip.MustParsePrefix("fd00:ec2::254/128"),
+	}
 
 	// nat64 holds IPv4 addresses, as networks without IPv4 write them.
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
@@ -45,6 +57,8 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 	switch public := err == nil && g.isPublic(to.Addr()); {
 	case err != nil:
 		return err
+	case isSecret(to.Addr()):
+		return refusal{to, "is of the local link or a cloud's own, where no feed is"}
 	case public && to.Port() != 80 && to.Port() != 443:
 		return refusal{to, "is not a port of the web: public hosts are asked on 80 and 443 only"}
 	case !public && !g.private:
@@ -56,12 +70,24 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 // isPublic reports whether an address belongs to somebody on the Internet who
 // is not this machine.
 func (g guard) isPublic(ip netip.Addr) bool {
+	ip = plain(ip)
+	return g.special.SafeAddr(ip) == nil && !g.isOwn(ip)
+}
+
+// isSecret reports whether an address is one that is never asked.
+func isSecret(ip netip.Addr) bool {
+	ip = plain(ip)
+	return slices.ContainsFunc(secret, func(p netip.Prefix) bool { return p.Contains(ip) })
+}
+
+// plain is an address without what it may be wrapped in.
+func plain(ip netip.Addr) netip.Addr {
 	ip = ip.Unmap().WithZone("")
 	if nat64.Contains(ip) {
 		b := ip.As16()
 		ip = netip.AddrFrom4([4]byte(b[12:]))
 	}
-	return g.special.SafeAddr(ip) == nil && !g.isOwn(ip)
+	return ip
 }
 
 // isOwn reports whether an address is this machine's, where what it keeps from

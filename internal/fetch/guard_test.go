@@ -60,7 +60,11 @@ func TestGuardTellsPorts(t *testing.T) {
 	}{
 		{"8.8.8.8:80", true, true}, {"8.8.8.8:443", true, true}, {"[2606:4700::1111]:443", true, true},
 		{"8.8.8.8:8080", false, false}, {"8.8.8.8:25", false, false}, {"8.8.8.8:0", false, false},
-		{"127.0.0.1:80", false, true}, {"127.0.0.1:8080", false, true}, {"[fe80::1%eth0]:8080", false, true},
+		{"127.0.0.1:80", false, true}, {"127.0.0.1:8080", false, true}, {"[fd00::1]:8080", false, true},
+		{"169.254.169.254:80", false, false}, {"169.254.1.1:8080", false, false}, {"[::ffff:169.254.169.254]:80", false, false},
+		{"[64:ff9b::a9fe:a9fe]:80", false, false}, {"[fe80::1%eth0]:8080", false, false}, {"[fe80::1]:80", false, false},
+		{"168.63.129.16:80", false, false}, {"100.100.100.200:80", false, false}, {"100.64.0.1:80", false, true},
+		{"[fd00:ec2::254]:80", false, false},
 		{"a.example:80", false, false}, {"127.0.0.1", false, false}, {"", false, false},
 	} {
 		for private, open := range map[bool]bool{false: c.open, true: c.withAllPrivate} {
@@ -251,6 +255,23 @@ func TestSpellingsLeadToThisMachine(t *testing.T) {
 		b.any.CloseIdleConnections()
 		if got := connections.Load(); got != int32(i+1) {
 			t.Fatalf("%s: %d connections", host, got)
+		}
+	}
+}
+
+// A refusal names the address that a host led to, but not the same address twice.
+func TestRefusalsAreSaidOnce(t *testing.T) {
+	fakeNames(t)
+	b := openReal(t, Config{})
+	for url, want := range map[string]string{
+		"http://127.0.0.1:8000/":        "127.0.0.1:8000 is not asked: it is not a public address",
+		"http://127.0.0.1/":             "127.0.0.1 is not asked: it is not a public address",
+		"https://[::1]/":                "[::1] is not asked: it is not a public address",
+		"http://localtest.example:123/": "localtest.example:123 is not asked: 127.0.0.1:123 is not a public address",
+		"http://metadata.internal/":     "metadata.internal is not asked: 169.254.169.254:80 is of the local link or a cloud's own, where no feed is",
+	} {
+		if a := b.get(env.Request{URL: url}); a.Words != want && a.Err != env.ErrDial { // where the machine has no IPv6
+			t.Errorf("%s: %q, want %q", url, a.Words, want)
 		}
 	}
 }

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// maxWish is the longest time an origin can ask for. What is beyond is a slip,
-// or not meant; the layer that plans polls has a ceiling of its own.
-const maxWish = 365 * 24 * time.Hour
+// maxWish is the longest time an origin can ask for. Whoever means it says so again
+// a week later; a slip, or a header that a stranger got into one answer, must not
+// silence a feed, and all of its domain, for a year.
+const maxWish = 7 * 24 * time.Hour
 
 // maxAge is how long a document stays fresh from now on: what Cache-Control says
 // less its Age in caches on the way, else until it expires (RFC 9111, section

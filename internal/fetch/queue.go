@@ -8,10 +8,10 @@ import (
 	"tidings/internal/env"
 )
 
-// Why a fetch is not even queued.
+// Why a fetch is not even queued. It is this node's doing and not the origin's.
 var (
-	errQueueFull = errors.New("too many requests wait already")
-	errHostFull  = errors.New("too many requests wait for this host already")
+	errQueueFull = errors.New("this node has too many requests waiting, and has not asked yet")
+	errHostFull  = errors.New("this node has too many requests waiting for this host, and has not asked yet")
 )
 
 // A job is one fetch on its way from Fetch to its answer.

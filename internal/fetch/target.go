@@ -20,9 +20,12 @@ func newTarget(canonical string) target {
 	scheme, rest, _ := strings.Cut(canonical, "://")
 	end := strings.IndexByte(rest, '/')
 	t := target{url: canonical, scheme: scheme, host: rest[:end], rest: rest[end:]}
-	t.queue = strings.TrimSuffix(strings.TrimSuffix(t.host, ":443"), ":80")
+	t.queue = queueOf(t.host)
 	return t
 }
+
+// queueOf is the name of a host's queue.
+func queueOf(host string) string { return strings.TrimSuffix(strings.TrimSuffix(host, ":443"), ":80") }
 
 // httpURL is the address as net/http wants it. The path goes out byte for byte:
 // left to itself, net/url refuses some and writes others its own way.

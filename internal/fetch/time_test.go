@@ -200,12 +200,12 @@ func TestQueuesAreBounded(t *testing.T) {
 		fetch("a.example", 4) // one under way, three wait
 		busy(0, "")
 		fetch("a.example", 2)
-		busy(2, "for this host")
+		busy(2, "waiting for this host")
 		fetch("b.example", 3) // one under way, two wait
 		busy(0, "")
 		fetch("c.example", 2)
-		busy(2, "wait already")
-		if s := b.Stats(); s != (Stats{Asked: 2, Failed: 4, Waiting: 5, Running: 2}) {
+		busy(2, "requests waiting, and")
+		if s := b.Stats(); s != (Stats{Asked: 2, Refused: 4, Waiting: 5, Running: 2}) {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -82,6 +82,18 @@ type Events struct {
 	PeerDown func(env.PeerID)
 }
 
+// CheckAddresses says what is wrong with how Listen and Bootstrap are written, if
+// anything is; not whether anybody can listen or is there.
+func (c Config) CheckAddresses() error {
+	for _, s := range c.Listen {
+		if _, err := ma.NewMultiaddr(s); err != nil {
+			return fmt.Errorf("listen address %q: %w", s, err)
+		}
+	}
+	_, err := c.bootstrap("")
+	return err
+}
+
 // bootstrap reads the typed addresses, leaving out self.
 func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 	var typed []ma.Multiaddr

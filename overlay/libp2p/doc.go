@@ -15,7 +15,8 @@
 // of package wire and sends frames after a Welcome; nothing comes back on it.
 // It is closed after three minutes without a frame. Frames wait in a bounded
 // queue, oldest dropped first; nothing blocks the sender, and nobody says what
-// was lost except [Host.Stats].
+// was lost except [Host.Stats]. A link sends half of what its peer takes (ledger.go);
+// what is sent beyond that is read when its turn comes, and is held against nobody.
 //
 //	/tidings/overlay/1/control    Hello, Frame...
 //	/tidings/overlay/1/bulk       Hello, Frame...

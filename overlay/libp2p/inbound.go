@@ -97,12 +97,12 @@ func (h *Host) notAnswered(s network.Stream, err error) {
 }
 
 // take reads frames and gives them to the node. It never waits for the node: a
-// frame that finds no room is dropped.
+// frame that finds no room is dropped. It does wait before it takes more from one
+// peer than is allowed: the rest stays with the sender, as no byte is read.
 func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 	receive := h.events.Load().Receive // there since the handshake
 	count := &h.count.classes[key.class]
 	budget := h.ledger.budget(key.peer, key.class, time.Now())
-	spilt := 0
 	for {
 		if r.Buffered() == 0 {
 			if err := s.SetReadDeadline(time.Now().Add(readIdle)); err != nil {
@@ -120,14 +120,9 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 		case err != nil:
 			return err
 		}
-		if !budget.spend(len(frame), time.Now()) {
-			count.rate.Add(1)
-			if spilt++; key.class == env.Control || spilt > maxSpill {
-				h.count.floods.Add(1)
-				h.fault(key.peer, "floods")
-				return errFlood
-			}
-			continue
+		if wait := budget.spend(len(frame), time.Now()); wait > 0 {
+			count.slowed.Add(1)
+			linger(h.ctx, wait)
 		}
 		if !receive(env.PeerID(key.peer), key.class, frame) {
 			count.inbox.Add(1)
@@ -137,9 +132,6 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 		count.bytesIn.Add(uint64(len(frame)))
 	}
 }
-
-// errFlood says that a peer sent far more than it may.
-var errFlood = errors.New("a flood")
 
 // neighbours are the peers with which a link is open, in either direction.
 type neighbours struct {

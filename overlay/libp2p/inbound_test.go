@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -119,32 +120,80 @@ func TestOversizeFrameEndsTheStream(t *testing.T) {
 	wait(t, "it to be counted", func() bool { return h.Stats().BadFrames == 1 && h.Stats().LinksIn == 0 })
 }
 
-func TestFloodOfControlEndsTheStream(t *testing.T) {
-	t.Parallel()
-	h := running(t, nil)
-	s := welcomed(t, stranger(t, h), h, env.Control)
-	flood := bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), controlFrameBurst)
-	for range 50 {
-		if _, err := s.Write(flood); err != nil {
-			break
-		}
+// A flood is read as slowly as one peer may send, and is no reason to end anything.
+func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
+	for class, a := range taken {
+		t.Run(env.Class(class).String(), func(t *testing.T) {
+			t.Parallel()
+			h := running(t, nil)
+			begun := time.Now()
+			s := welcomed(t, stranger(t, h), h, env.Class(class))
+			flood := 2*a.frameBurst + 1
+			go func() { _, _ = s.Write(bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), flood)) }()
+			for range flood {
+				next(t, "a frame of a flood", h.letters)
+			}
+			soonest := time.Duration(a.frameBurst) * time.Second / time.Duration(a.frames)
+			if took := time.Since(begun); took < soonest {
+				t.Errorf("%d frames were taken within %v", flood, took)
+			}
+			st := h.Stats()
+			if c := []ClassStats{st.Control, st.Bulk}[class]; c.Slowed == 0 || st.Gated != 0 || st.LinksIn != 1 {
+				t.Errorf("stats %+v", st)
+			}
+		})
 	}
-	wait(t, "the flood to end", func() bool { return h.Stats().Floods == 1 && h.Stats().LinksIn == 0 })
 }
 
-func TestFloodOfBulkIsDroppedFirst(t *testing.T) {
+// Who sends as fast as a host can is paced by it: what its queue did not drop
+// arrives, in order, and the peer never makes it wait.
+func TestBusyPeerIsNotCutOff(t *testing.T) {
 	t.Parallel()
-	h := running(t, nil)
-	s := welcomed(t, stranger(t, h), h, env.Bulk)
-	flood := bytes.Repeat(wire.AppendDelimited(nil, []byte("x")), 1000)
-	for range 100 {
-		if _, err := s.Write(flood); err != nil {
-			break
-		}
+	a, b := running(t, nil), running(t, nil)
+	const all = 20000
+	for i := range all {
+		a.Send(b.Peer(), env.Control, fmt.Appendf(nil, "%05d", i))
 	}
-	wait(t, "the flood to end", func() bool { return h.Stats().Floods == 1 && h.Stats().LinksIn == 0 })
-	if d := h.Stats().Bulk.Drops.Rate; d != maxSpill+1 {
-		t.Errorf("%d frames dropped before", d)
+	last, got := "", 0
+	for last != fmt.Sprintf("%05d", all-1) {
+		l := next(t, "the rest of the frames", b.letters)
+		if l.frame <= last {
+			t.Fatalf("%s came after %s", l.frame, last)
+		}
+		last = l.frame
+		got++
+	}
+	sent, taken := a.Stats(), b.Stats()
+	if lost := sent.Control.Drops.QueueFull; got+int(lost) != all || lost == 0 {
+		t.Errorf("%d arrived, and %d were dropped of %d", got, lost, all)
+	}
+	if taken.Control.Slowed > 0 || taken.Gated > 0 || sent.Gated > 0 || taken.LinksIn != 1 {
+		t.Errorf("stats %+v\nand %+v", sent, taken)
+	}
+}
+
+// A link sends a burst, and then no more than a peer takes.
+func TestLinkIsPaced(t *testing.T) {
+	t.Parallel()
+	a, b := running(t, nil), running(t, nil)
+	limit := sent(env.Control)
+	begun := time.Now()
+	all := limit.frameBurst + limit.frames
+	for n := 0; n < all; n++ {
+		if n%100 == 0 { // so that the queue does not drop any
+			wait(t, "the link to send", func() bool { return a.Stats().Control.FramesOut+200 > uint64(n) })
+		}
+		a.Send(b.Peer(), env.Control, []byte("x"))
+	}
+	for range all {
+		next(t, "a frame", b.letters)
+	}
+	s := a.Stats().Control
+	if took := time.Since(begun); took < time.Second*9/10 || s.Paced == 0 || s.Drops.QueueFull > 0 {
+		t.Errorf("%d frames were sent within %v: %+v", all, took, s)
+	}
+	if n := b.Stats().Control.Slowed; n > 0 {
+		t.Errorf("the peer made %d frames wait", n)
 	}
 }
 

@@ -26,16 +26,29 @@ const (
 	// refusedTime is how long a refusal is remembered: the peer is not
 	// dialled, and the words are not logged again.
 	refusedTime = 10 * time.Minute
-
-	// What one peer may send. Control over it is a flood, which closes the
-	// stream and is a fault; bulk over it is dropped, and a stream of which
-	// maxSpill frames were dropped is a flood too.
-	controlFrames, controlFrameBurst = 1000, 4000
-	controlBytes, controlByteBurst   = 1 << 20, 8 << 20
-	bulkFrames, bulkFrameBurst       = 1000, 4000
-	bulkBytes, bulkByteBurst         = 8 << 20, 32 << 20
-	maxSpill                         = 4000
 )
+
+// An allowance is what one peer may send in a class, a second and at once.
+type allowance struct {
+	frames, frameBurst int
+	bytes, byteBurst   int
+}
+
+// taken is what a host takes of one peer by class. What is more waits in the stream
+// until its turn comes, so that the sender feels it, and is no fault: who has much
+// to do is no vandal. Subscribing to a feed costs about seven control frames of
+// 200 bytes, so the burst is that of some thousand feeds at once.
+var taken = [...]allowance{
+	env.Control: {4000, 16000, 2 << 20, 16 << 20},
+	env.Bulk:    {2000, 8000, 16 << 20, 64 << 20},
+}
+
+// sent is what a host sends to one peer: half of what is taken, so that a peer that
+// keeps to it is never made to wait, not even when it was started anew.
+func sent(class env.Class) allowance {
+	a := taken[class]
+	return allowance{a.frames / 2, a.frameBurst / 2, a.bytes / 2, a.byteBurst / 2}
+}
 
 // A Refusal is what one side of a link said to the other when it would not have
 // it.
@@ -54,16 +67,19 @@ type ledger struct {
 
 type page struct {
 	used    time.Time
-	faults  []time.Time   // the last, at most maxFaults
-	gated   time.Time     // until then
-	refusal Refusal       // zero: none
-	backs   *rate.Limiter // dial-backs
-	control *budget
-	bulk    *budget
+	faults  []time.Time         // the last, at most maxFaults
+	gated   time.Time           // until then
+	refusal Refusal             // zero: none
+	backs   *rate.Limiter       // dial-backs
+	budgets [len(taken)]*budget // by class
 }
 
-// A budget is what one peer may still send in one class.
+// A budget is what of an allowance is left.
 type budget struct{ frames, bytes *rate.Limiter }
+
+func newBudget(a allowance) *budget {
+	return &budget{rate.NewLimiter(rate.Limit(a.frames), a.frameBurst), rate.NewLimiter(rate.Limit(a.bytes), a.byteBurst)}
+}
 
 func newLedger() *ledger { return &ledger{pages: map[peer.ID]*page{}} }
 
@@ -74,10 +90,9 @@ func (l *ledger) page(p peer.ID, now time.Time) *page {
 		if len(l.pages) >= maxPages {
 			l.forget(now)
 		}
-		g = &page{
-			control: &budget{rate.NewLimiter(controlFrames, controlFrameBurst), rate.NewLimiter(controlBytes, controlByteBurst)},
-			bulk:    &budget{rate.NewLimiter(bulkFrames, bulkFrameBurst), rate.NewLimiter(bulkBytes, bulkByteBurst)},
-			backs:   rate.NewLimiter(rate.Every(dialBackEvery), dialBackBurst),
+		g = &page{backs: rate.NewLimiter(rate.Every(dialBackEvery), dialBackBurst)}
+		for class, a := range taken {
+			g.budgets[class] = newBudget(a)
 		}
 		l.pages[p] = g
 	}
@@ -105,15 +120,13 @@ func (l *ledger) forget(now time.Time) {
 func (l *ledger) budget(p peer.ID, class env.Class, now time.Time) *budget {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if class == env.Control {
-		return l.page(p, now).control
-	}
-	return l.page(p, now).bulk
+	return l.page(p, now).budgets[class]
 }
 
-// spend takes a frame from the budget; false if it is used up.
-func (b *budget) spend(size int, now time.Time) bool {
-	return b.frames.AllowN(now, 1) && b.bytes.AllowN(now, size)
+// spend takes a frame from the budget, and returns how long it has to wait until
+// the budget has grown to it.
+func (b *budget) spend(size int, now time.Time) time.Duration {
+	return max(b.frames.ReserveN(now, 1).DelayFrom(now), b.bytes.ReserveN(now, size).DelayFrom(now))
 }
 
 // fault counts a bad frame against a peer. It returns true when that gates it.

@@ -68,18 +68,32 @@ func TestLedgerIsBoundedAndKeepsTheGated(t *testing.T) {
 }
 
 func TestBudgetOutlivesAStream(t *testing.T) {
+	a := taken[env.Control]
 	l := newLedger()
-	if !l.budget("p", env.Control, noon).spend(controlByteBurst, noon) {
-		t.Error("a burst should be allowed")
+	if wait := l.budget("p", env.Control, noon).spend(a.byteBurst, noon); wait > 0 {
+		t.Errorf("a burst waits for %v", wait)
 	}
-	if l.budget("p", env.Control, noon).spend(controlBytes, noon) {
-		t.Error("a new stream should not bring a new budget")
+	if wait := l.budget("p", env.Control, noon).spend(a.bytes, noon); wait != time.Second {
+		t.Errorf("a new stream should not bring a new budget: it waits for %v", wait)
 	}
-	if !l.budget("p", env.Bulk, noon).spend(1, noon) || !l.budget("q", env.Control, noon).spend(1, noon) {
+	if l.budget("p", env.Bulk, noon).spend(1, noon) > 0 || l.budget("q", env.Control, noon).spend(1, noon) > 0 {
 		t.Error("classes and peers should have budgets of their own")
 	}
-	if !l.budget("p", env.Control, noon).spend(controlBytes, noon.Add(time.Second)) {
-		t.Error("a budget should grow with time")
+	if wait := l.budget("p", env.Control, noon).spend(a.bytes, noon.Add(2*time.Second)); wait > 0 {
+		t.Errorf("a budget should grow with time: it waits for %v", wait)
+	}
+}
+
+// An honest host never has to wait for a peer that works.
+func TestLessIsSentThanIsTaken(t *testing.T) {
+	for class, takes := range taken {
+		sends := sent(env.Class(class))
+		if sends.frames >= takes.frames || sends.bytes >= takes.bytes || sends.frameBurst >= takes.frameBurst || sends.byteBurst >= takes.byteBurst {
+			t.Errorf("%v: sends %+v, takes %+v", env.Class(class), sends, takes)
+		}
+		if sends.byteBurst < env.MaxFrame {
+			t.Errorf("%v: a frame may be larger than all that is sent at once", env.Class(class))
+		}
 	}
 }
 

@@ -32,6 +32,10 @@ const (
 	// writeTime is how long a peer may take no byte before its link is broken.
 	writeTime = 10 * time.Second
 
+	// leastPause is the shortest pause of a link that has sent what it may: after
+	// it a packet is filled, and not a frame sent at a time.
+	leastPause = 20 * time.Millisecond
+
 	// closeTime is how long links may still send when the host closes.
 	closeTime = 2 * time.Second
 
@@ -76,6 +80,7 @@ type link struct {
 	key   linkKey
 	count *classCounters
 	queue *queue
+	pace  *budget
 	wake  chan struct{}            // holds one token if the peer has come by
 	addrs atomic.Pointer[[]string] // where the peer can be dialled, as last told
 }
@@ -96,7 +101,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 			count.noRoom.Add(1)
 			return
 		}
-		l = &link{host: h, key: key, count: count, queue: newQueue(), wake: make(chan struct{}, 1)}
+		l = &link{host: h, key: key, count: count, queue: newQueue(), pace: newBudget(sent(class)), wake: make(chan struct{}, 1)}
 		h.links.all[key] = l
 		h.links.wg.Go(l.run)
 	}
@@ -186,8 +191,11 @@ func (h *Host) down(p peer.ID) {
 }
 
 // sleep waits for about d, or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(jitter(d))
+func sleep(ctx context.Context, d time.Duration) { linger(ctx, jitter(d)) }
+
+// linger waits for d, or the end of ctx.
+func linger(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
@@ -260,8 +268,9 @@ func (l *link) session(ctx context.Context) (met bool, err error) {
 	return true, err
 }
 
-// write carries frames from the queue to a stream. It flushes when the queue is
-// empty, and returns without error when the link has been idle or the host is
+// write carries frames from the queue to a stream, no faster than the peer takes
+// them; what waits for that stays in the queue. It flushes when the queue is empty,
+// and returns without error when the link has been idle or the host is
 // closing and nothing waits any more.
 func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.limit(s) }) // a write under way, too
@@ -274,6 +283,14 @@ func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}
 			if err := l.put(s, b, frame); err != nil {
 				l.count.unreachable.Add(1)
 				return err
+			}
+			// Who closes does not wait: what is left is less than a burst.
+			if wait := l.pace.spend(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
+				if err := b.Flush(); err != nil {
+					return err
+				}
+				l.count.paced.Add(1)
+				linger(ctx, max(wait, leastPause))
 			}
 			continue
 		}

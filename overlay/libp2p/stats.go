@@ -22,7 +22,6 @@ type Stats struct {
 	Refusals      uint64 // handshakes that one side refused with words
 	BadHandshakes uint64 // inbound handshakes that were garbage, or too slow
 	BadFrames     uint64 // frames over the limit, or blamed by the node
-	Floods        uint64 // inbound streams closed for sending too much
 	DialBacks     uint64 // times this host dialled a peer back
 	DialBackFails uint64 // times a peer could not dial this host back
 }
@@ -31,6 +30,8 @@ type Stats struct {
 type ClassStats struct {
 	FramesIn, BytesIn   uint64 // given to the node
 	FramesOut, BytesOut uint64 // written to a stream
+	Slowed              uint64 // in: taken later, because the peer sends more than it may
+	Paced               uint64 // out: times that a link paused, because the peer would have to
 	Drops               Drops
 }
 
@@ -40,7 +41,6 @@ type Drops struct {
 	Unreachable uint64 // out: no connection, or it broke
 	Refused     uint64 // out: the peer is of another network or version, or gated
 	NoRoom      uint64 // out: too many links, or the host is closing
-	Rate        uint64 // in: the peer sends too much
 	Inbox       uint64 // in: the node does not keep up
 }
 
@@ -49,21 +49,22 @@ type counters struct {
 	classes [2]classCounters
 
 	dials, dialFailures, refusals, badHandshakes atomic.Uint64
-	badFrames, floods, dialBacks, dialBackFails  atomic.Uint64
+	badFrames, dialBacks, dialBackFails          atomic.Uint64
 }
 
 type classCounters struct {
-	framesIn, bytesIn, framesOut, bytesOut               atomic.Uint64
-	queueFull, unreachable, refused, noRoom, rate, inbox atomic.Uint64
+	framesIn, bytesIn, framesOut, bytesOut, slowed, paced atomic.Uint64
+	queueFull, unreachable, refused, noRoom, inbox        atomic.Uint64
 }
 
 func (c *classCounters) stats() ClassStats {
 	return ClassStats{
 		FramesIn: c.framesIn.Load(), BytesIn: c.bytesIn.Load(),
 		FramesOut: c.framesOut.Load(), BytesOut: c.bytesOut.Load(),
+		Slowed: c.slowed.Load(), Paced: c.paced.Load(),
 		Drops: Drops{
 			QueueFull: c.queueFull.Load(), Unreachable: c.unreachable.Load(), Refused: c.refused.Load(),
-			NoRoom: c.noRoom.Load(), Rate: c.rate.Load(), Inbox: c.inbox.Load(),
+			NoRoom: c.noRoom.Load(), Inbox: c.inbox.Load(),
 		},
 	}
 }
@@ -86,7 +87,6 @@ func (h *Host) Stats() Stats {
 		Refusals:      h.count.refusals.Load(),
 		BadHandshakes: h.count.badHandshakes.Load(),
 		BadFrames:     h.count.badFrames.Load(),
-		Floods:        h.count.floods.Load(),
 		DialBacks:     h.count.dialBacks.Load(),
 		DialBackFails: h.count.dialBackFails.Load(),
 	}

@@ -1,0 +1,102 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/proxy"
+)
+
+// TestPollsOfTheDeadAreNotMadeUp kills the node that polls for two: the other one shows
+// polls as long as it knows that they are made, says so when they are not, and polls
+// then itself.
+func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
+	t.Parallel()
+	const every = 2 * time.Second
+	var last atomic.Int64 // poll, in Unix nanoseconds
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		last.Store(time.Now().UnixNano())
+		_, _ = fmt.Fprint(w, `<rss version="2.0"><channel><title>T</title><item><guid>1</guid></item></channel></rss>`)
+	}))
+	defer origin.Close()
+	founder := founding(t, "orphans")
+	founder.AllowPrivateOrigins, founder.Found.PollInterval = true, every
+	a := running(t, founder)
+	url := origin.URL + "/feed"
+	if err := a.Subscribe(t.Context(), url, false); err != nil {
+		t.Fatal(err)
+	}
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.knows(t, 1).Addrs, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
+	b.knows(t, 2)
+	if err := b.Subscribe(t.Context(), url, false); err != nil {
+		t.Fatal(err)
+	}
+	listed := func() (proxy.Channel, error) {
+		of, err := b.List(t.Context())
+		if err == nil && len(of) != 1 {
+			err = fmt.Errorf("%d subscriptions", len(of))
+		}
+		if err != nil {
+			return proxy.Channel{}, err
+		}
+		return of[0], nil
+	}
+	begun := time.Now()
+	within(t, 3*patience, "polls by another, told", func() error {
+		c, err := listed()
+		switch {
+		case err != nil:
+			return err
+		case c.State != proxy.StateOK || c.Rank != nil || c.LastPoll == nil || c.NextPoll == nil:
+			return fmt.Errorf("%+v", c)
+		case c.LastPoll.Before(begun.Add(2 * every)):
+			return fmt.Errorf("polled last %v after the subscription", c.LastPoll.Sub(begun))
+		}
+		return nil
+	})
+	if w, err := b.Read(t.Context(), url); err != nil || w.Stale == orphan || time.Since(w.Fetched) > 2*every {
+		t.Errorf("%v, its reader reads that it is stale (%s), as of %v ago", err, w.Stale, time.Since(w.Fetched))
+	}
+
+	a.host.Close() // as of a process that is killed, without a word
+	if err := <-a.ran; err == nil {
+		t.Error("a node without its host goes on")
+	}
+	died := time.Unix(0, last.Load())
+	within(t, 3*patience, "words that nobody polls", func() error {
+		c, err := listed()
+		switch {
+		case err != nil:
+			return err
+		case c.Error != orphan || c.Why != orphan || c.NextPoll != nil || c.Pollers != 0:
+			return fmt.Errorf("%+v", c)
+		case c.LastPoll.After(died.Add(every)):
+			t.Errorf("a poll is made up, %v after the last", c.LastPoll.Sub(died))
+		}
+		return nil
+	})
+	w, err := b.Read(t.Context(), url)
+	if err != nil || w.State != proxy.StateOK || w.Stale != orphan || w.Fetched.After(died.Add(every)) {
+		t.Errorf("%v, its reader reads that it is %s and stale (%s), as of %v ago", err, w.State, w.Stale, time.Since(w.Fetched))
+	}
+	findings, err := b.Doctor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := fmt.Sprint(findings); !strings.Contains(s, url+": ok: "+orphan) {
+		t.Errorf("the doctor finds %s", s)
+	}
+	within(t, 2*patience, "the takeover", func() error {
+		c, err := listed()
+		if err == nil && (c.Rank == nil || c.Error != "" || c.LastPoll == nil || c.NextPoll == nil) {
+			err = errors.New(c.Why)
+		}
+		return err
+	})
+}

@@ -1,0 +1,166 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/internal/store"
+	"tidings/proxy"
+)
+
+const aFeed = `<rss version="2.0"><channel><title>A feed</title><link>http://a/</link><description/>` +
+	`<item><guid>1</guid><title>One</title></item></channel></rss>`
+
+// tell asks the interface for programs to do something, and reads its answer.
+func (m *member) tell(t *testing.T, what, body string, answer any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+m.HTTPAddr().String()+"/api/v1/"+what, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Tidings", "1")
+	r.Header.Set("Content-Type", "application/json")
+	if err := json.Unmarshal(answered(t, r), answer); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reads is a feed reader that reads a path.
+func (m *member) reads(t *testing.T, path string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.HTTPAddr().String()+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(answered(t, r))
+}
+
+func answered(t *testing.T, r *http.Request) []byte {
+	t.Helper()
+	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s %s: %s %s, %v", r.Method, r.URL.Path, answer.Status, body, err)
+	}
+	return body
+}
+
+// listed are the addresses that are subscribed to.
+func (m *member) listed(t *testing.T) string {
+	t.Helper()
+	channels, err := m.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var urls []string
+	for _, c := range channels {
+		urls = append(urls, c.URL)
+	}
+	return strings.Join(urls, " ")
+}
+
+// TestUnsubscribingHolds goes on reading an address that was handed out, as readers do
+// whom nobody told that it was unsubscribed from.
+func TestUnsubscribingHolds(t *testing.T) {
+	t.Parallel()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, aFeed) }))
+	defer origin.Close()
+	c := founding(t, "ended")
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m := running(t, c)
+	m.knows(t, 1)
+
+	feed := origin.URL + "/feed"
+	var given proxy.Subscribed
+	m.tell(t, "subscribe", `{"url":"`+feed+`"}`, &given)
+	path := strings.TrimPrefix(given.ReadURL, "http://"+m.HTTPAddr().String())
+	readsOn := func(m *member, want string) {
+		t.Helper()
+		if doc := m.reads(t, path); !strings.Contains(doc, "<title>One</title>") {
+			t.Errorf("the reader reads %s", doc)
+		}
+		if got := m.listed(t); got != want {
+			t.Errorf("after reading, %q is subscribed to, not %q", got, want)
+		}
+	}
+	readsOn(m, feed)
+	m.tell(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
+	readsOn(m, "")
+	m.stop(t)
+
+	m = running(t, Config{Dir: c.Dir, HTTP: c.HTTP, AllowPrivateOrigins: true})
+	m.knows(t, 1)
+	readsOn(m, "")
+	m.tell(t, "subscribe", `{"url":"`+feed+`"}`, &given)
+	readsOn(m, feed)
+	// What only lapses comes back by reading.
+	if err := m.unsubscribe(t.Context(), feed, false); err != nil {
+		t.Error(err)
+	}
+	readsOn(m, feed)
+	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
+	if got := m.listed(t); got != "" {
+		t.Errorf("%q did not lapse", got)
+	}
+	readsOn(m, feed)
+	m.stop(t)
+}
+
+func TestEndingsAreBounded(t *testing.T) {
+	t.Parallel()
+	m := running(t, founding(t, "endings"))
+	m.knows(t, 1)
+	key := func(i int) (k [32]byte) { k[0], k[1] = byte(i>>8), byte(i); return k }
+	err := m.do(t.Context(), func() {
+		for i := range maxEndings {
+			m.ended.at[key(i)] = int64(1000 + i)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	failed, err := ask(t.Context(), m.Daemon, func(answer func(error)) { m.ended.add(key(maxEndings), m.opened, answer) })
+	if err := errors.Join(failed, err); err != nil {
+		t.Fatal(err)
+	}
+	err = m.do(t.Context(), func() {
+		if len(m.ended.at) != maxEndings || m.ended.has(key(0)) || !m.ended.has(key(maxEndings)) {
+			t.Errorf("%d are remembered, the oldest %v, the last %v", len(m.ended.at), m.ended.has(key(0)), m.ended.has(key(maxEndings)))
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.stop(t)
+}
+
+func TestWhatCannotBeSavedIsNotOK(t *testing.T) {
+	for state, want := range map[string]string{proxy.StateOK: proxy.StateUnsaved, proxy.StateNew: proxy.StateUnsaved, "gone": "gone"} {
+		c := saved(proxy.Channel{State: state}, store.ErrFull.Error())
+		if c.State != want || want == proxy.StateUnsaved && (!strings.Contains(c.Error, store.ErrFull.Error()) || c.Do == "") {
+			t.Errorf("%s became %+v", state, c)
+		}
+		if c := saved(proxy.Channel{State: state}, ""); c.State != state || c.Error != "" {
+			t.Errorf("%s became %+v on a good disk", state, c)
+		}
+	}
+}
+
+func TestWhoIsAloneIsToldHowOthersJoin(t *testing.T) {
+	if s := invitation(Snapshot{}); !strings.Contains(s, "no address") {
+		t.Error(s)
+	}
+	if s := invitation(Snapshot{Addrs: []string{"/ip4/192.0.2.1/tcp/4801/p2p/x"}}); !strings.HasSuffix(s, "/ip4/192.0.2.1/tcp/4801/p2p/x") {
+		t.Error(s)
+	}
+}
