@@ -61,7 +61,7 @@ func TestFlagBeforeEnvironmentBeforeFileBeforeDefault(t *testing.T) {
 func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 	g, err := parsed(t, `
 		listen = ["/ip4/127.0.0.1/tcp/1", "/ip4/127.0.0.1/udp/1/quic-v1"]
-		bootstrap = "/ip4/127.0.0.1/tcp/2/p2p/x"
+		bootstrap = "/ip4/127.0.0.1/tcp/2/p2p/12D3KooW9tJMax94Lrqw7Y5Qw36viGQAS2gTEPQ5Wg1vTk7xPfQs"
 		allow-private-origins = true
 		base-url = "http://nas.example:8190"
 		poll-interval = "2s"
@@ -106,7 +106,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 }
 
 func TestNetworkToFoundOrJoin(t *testing.T) {
-	const peer = "/ip4/127.0.0.1/tcp/2/p2p/x"
+	const peer = "/ip4/127.0.0.1/tcp/2/p2p/12D3KooW9tJMax94Lrqw7Y5Qw36viGQAS2gTEPQ5Wg1vTk7xPfQs"
 	tidings := wire.DefaultNetwork("tidings")
 	lab := wire.DefaultNetwork("lab")
 	lab.PollInterval, lab.Objective, lab.PrivateAddresses = 2*time.Second, "fair", true
