@@ -14,9 +14,9 @@ import (
 // An Application is what the layers above make of polls.
 type Application interface {
 	// Found hands over what a poll found new in a channel, to become entries of
-	// its log, and the document it was found in. done is called when
-	// all of it is held by a quorum, or with false when it is not; Found returns
-	// false if it cannot take it now.
+	// its log, and the document it was found in. done is called when all of it is
+	// held by a quorum, or with false when it is not; Found returns false if it
+	// cannot take it now.
 	Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 
 	// Said hands over another word about the polls of a channel, for its

@@ -26,9 +26,6 @@ type churnCommand struct {
 
 // Run measures, and prints what it found.
 func (c *churnCommand) Run(ctx context.Context, s streams) error {
-	if err := c.check(); err != nil {
-		return err
-	}
 	runs := churn.Default(c.Seed, c.Nodes, c.Lookups, c.Length)
 	if c.Session >= 0 || c.Loss > 0 {
 		runs = []churn.Scenario{{
@@ -58,7 +55,8 @@ func (c *churnCommand) Run(ctx context.Context, s streams) error {
 	return printChurn(s.out, results)
 }
 
-func (c *churnCommand) check() error {
+// Validate is called by kong when it has read the flags.
+func (c *churnCommand) Validate() error {
 	switch {
 	case c.Nodes < 8 || c.Nodes > 100_000:
 		return fmt.Errorf("--nodes %d: from 8 to 100,000", c.Nodes)

@@ -29,8 +29,8 @@ func TestUsage(t *testing.T) {
 		{nil, exitUsage, "expected"},
 		{[]string{"sim", "nothing"}, exitUsage, "nothing"},
 		{[]string{"sim", "churn", "--nodes", "many"}, exitUsage, "many"},
-		{[]string{"sim", "churn", "--nodes", "3"}, exitFailed, "--nodes 3: from 8"},
-		{[]string{"sim", "churn", "--loss", "2"}, exitFailed, "between 0 and 1"},
+		{[]string{"sim", "churn", "--nodes", "3"}, exitUsage, "--nodes 3: from 8"},
+		{[]string{"sim", "churn", "--loss", "2"}, exitUsage, "between 0 and 1"},
 	} {
 		code, out, err := lab(t, c.args...)
 		if code != c.code || !strings.Contains(out+err, c.says) {
