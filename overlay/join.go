@@ -231,11 +231,14 @@ func (n *Node) onFind(p *peer, m *overlaypb.Find) {
 	key := ID(m.Key)
 	r := &overlaypb.Nearby{Nonce: m.Nonce, Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided}
 	if n.state == Active {
-		of := []*Contact{n.self}
 		r.Covers = n.leaf.Covers(key)
-		if r.Covers {
+		of := []*Contact{n.self}
+		switch {
+		case m.Want > 0:
+			of = n.nearestKnown(key, int(m.Want))
+		case r.Covers:
 			of = slices.Clone(n.leaf.Members())
-		} else {
+		default:
 			of = append(of, n.nearestKnown(key, 4)...)
 		}
 		row := n.self.ID.Common(key) / 4
@@ -265,6 +268,10 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	j := &n.join
 	if l := n.looks[m.Nonce]; l != nil {
 		n.lookAnswered(p, l, m)
+		return
+	}
+	if q, ok := n.questions[m.Nonce]; ok {
+		n.lookupAnswered(p.id, q, m)
 		return
 	}
 	if n.state != Alone || m.Nonce != j.nonce || j.nonce == 0 {

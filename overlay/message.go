@@ -67,8 +67,8 @@ func breaks(m *overlaypb.Message) string {
 			return "receipt: root"
 		}
 	case *overlaypb.Message_Find:
-		if len(b.Find.Key) != len(ID{}) {
-			return "find: key"
+		if len(b.Find.Key) != len(ID{}) || b.Find.Want > maxRecords {
+			return "find"
 		}
 	case *overlaypb.Message_Nearby:
 		return breaksRecords(b.Nearby.Records, b.Nearby.Depth, maxRecords)

@@ -86,7 +86,10 @@ type Node struct {
 	join      join
 	held      []*passage // wait until the node is active, or a slot is confirmed
 	ways      ways
-	looks     map[uint64]*look // searches, by the nonce of the question that is out
+	looks     map[uint64]*look    // searches, by the nonce of the question that is out
+	questions map[uint64]question // of look-ups, by nonce
+	looking   []*lookup
+	waiting   []*lookup // for their turn
 	dead      graveyard
 	known     []*Contact // remembered from an earlier life
 	hosts     []*peer    // the members that act for a client
@@ -125,6 +128,8 @@ const (
 	taskRumour                 // compare leaves after a change
 	taskRow                    // ask the next contact of the table
 	taskLook                   // a member left Find unanswered; n: nonce
+	taskAsk                    // so did one that a look-up asked; n: nonce
+	taskLookup                 // there is room for another look-up
 	taskRowDue                 // a contact left RowAsk unanswered; n: row
 	taskSettle                 // see whether the leaf still calls for another depth
 	taskDead                   // probe somebody remembered as dead
@@ -147,6 +152,8 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		peers:   map[env.PeerID]*peer{},
 		ways:    ways{on: map[uint64]*passage{}},
 		looks:   map[uint64]*look{},
+
+		questions: map[uint64]question{},
 	}
 	n.started = n.clock.Now()
 	n.self = newRecord(n.network, signer, nil, n.started, false)
@@ -238,6 +245,10 @@ func (n *Node) do(t task, at, now time.Time) {
 		}
 	case taskLook:
 		n.lookUnanswered(t.n)
+	case taskAsk:
+		n.askUnanswered(t.n)
+	case taskLookup:
+		n.nextLookup()
 	case taskRowDue:
 		n.rowUnanswered(n.peers[t.peer], at)
 	case taskSettle:

@@ -99,6 +99,7 @@ func (n *Node) Leave() {
 	n.state = Left
 	n.save()
 	n.giveUp()
+	n.endLookups()
 }
 
 func (n *Node) onLeave(p *peer) {

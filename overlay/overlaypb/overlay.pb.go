@@ -570,6 +570,7 @@ type Find struct {
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`    // 32 bytes
 	Rows          bool                   `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"` // send the rows too that the receiver shares with the key
+	Want          uint32                 `protobuf:"varint,4,opt,name=want,proto3" json:"want,omitempty"` // records of so many, the nearest to the key, will do; at most 256; 0: of the whole leaf
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -623,6 +624,13 @@ func (x *Find) GetRows() bool {
 		return x.Rows
 	}
 	return false
+}
+
+func (x *Find) GetWant() uint32 {
+	if x != nil {
+		return x.Want
+	}
+	return 0
 }
 
 // Nearby answers Find with records: of the members nearest the key, or of the
@@ -1036,11 +1044,12 @@ const file_overlay_proto_rawDesc = "" +
 	"\x03try\x18\x02 \x01(\rR\x03try\x12\x18\n" +
 	"\areceipt\x18\x03 \x01(\bR\areceipt\x12\x12\n" +
 	"\x04root\x18\x04 \x01(\fR\x04root\x12\x12\n" +
-	"\x04hops\x18\x05 \x01(\rR\x04hops\"B\n" +
+	"\x04hops\x18\x05 \x01(\rR\x04hops\"V\n" +
 	"\x04Find\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\fR\x03key\x12\x12\n" +
-	"\x04rows\x18\x03 \x01(\bR\x04rows\"\x80\x01\n" +
+	"\x04rows\x18\x03 \x01(\bR\x04rows\x12\x12\n" +
+	"\x04want\x18\x04 \x01(\rR\x04want\"\x80\x01\n" +
 	"\x06Nearby\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x16\n" +
 	"\x06covers\x18\x02 \x01(\bR\x06covers\x12\x14\n" +

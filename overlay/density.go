@@ -1,0 +1,69 @@
+package overlay
+
+import "math"
+
+// Ids are hashes, so members stand evenly in the id space, and the k nearest of N to a
+// key lie within about k/N of it. Who claims otherwise hides members, or has searched
+// for keys that hash to where he wants to stand (Castro et al., Secure routing for
+// structured peer-to-peer overlay networks, OSDI 2002, §5.2).
+const (
+	// hidden is how rarely a set of honest members counts as too far apart: once in 2,000.
+	// It is for an estimate of N that is half too high, which the own leaf may give.
+	hidden      = 1. / 2000
+	uncertainty = 1.5
+	// crowding is how many times closer than the mean the farthest of a set may stand. Five
+	// honest ones are closer once in 4,000.
+	crowding = 8
+)
+
+// plausible says whether the members of who are as near to key as the nearest want of
+// the whole network should be.
+func (n *Node) plausible(key ID, of []*Contact, want int) bool {
+	size := n.estimate()
+	if size == 0 || len(of) == 0 {
+		return false
+	}
+	if len(of) < want { // then there are no others at all
+		return tooFew(len(of), size/uncertainty) >= hidden
+	}
+	among := size * fraction(key, of[len(of)-1].ID) // how many should stand there
+	return tooFew(len(of)-1, among/uncertainty) >= hidden && among >= float64(len(of))/crowding
+}
+
+// estimate is how many members the network has, judging by how close those round the
+// node's own id stand; 0 if it is not known.
+func (n *Node) estimate() float64 {
+	if n.state == Active {
+		return float64(n.leaf.Len()) * math.Pow(2, float64(n.leaf.Depth()))
+	}
+	// A client has heard of all members round its id, and of fewer elsewhere.
+	const enough = 12
+	count := [Bits + 1]int{}
+	for _, c := range n.join.pool {
+		count[n.self.ID.Common(c.ID)]++
+	}
+	within := 0
+	for d := Bits; d >= 0; d-- {
+		if within += count[d]; within >= enough || d == 0 {
+			return float64(within) * math.Pow(2, float64(d))
+		}
+	}
+	return 0
+}
+
+// fraction is the part of the id space that is as near to key as id is.
+func fraction(key, id ID) float64 {
+	return math.Ldexp(float64(key.head()^id.head()), -64)
+}
+
+// tooFew is the probability that at most k of members that stand at random stand where
+// mean are to be expected: Poisson's.
+func tooFew(k int, mean float64) float64 {
+	term := math.Exp(-mean)
+	sum := term
+	for i := 1; i <= k; i++ {
+		term *= mean / float64(i)
+		sum += term
+	}
+	return sum
+}

@@ -1,0 +1,353 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay/overlaypb"
+)
+
+const (
+	// lookupRoutes is how many routes a look-up takes at once. No member is asked on two
+	// of them, so one liar spoils one (S/Kademlia, Baumgart and Mies, ICPADS 2007, §4.4).
+	// If a tenth of the members lie, about a third of all routes meet one of them.
+	lookupRoutes = 4
+	// lookupRounds is how often a look-up begins anew, elsewhere, when those it found
+	// stand too far apart to be the nearest.
+	lookupRounds = 3
+	// lookupTries is how often one member is asked, and maxLookupAsked how many are in
+	// all: far more than honest ones make necessary.
+	lookupTries    = leafAttempts
+	maxLookupAsked = 128
+	// lookupLimit is how long it may take; then what was found is all there is.
+	lookupLimit = 30 * time.Second
+	// MaxLookup is how many members a look-up finds at most: as many as own a key.
+	MaxLookup = 16
+	// maxLookups is how many go on at once; others wait for their turn.
+	maxLookups = 16
+)
+
+// A Lookup is what a look-up has found.
+type Lookup struct {
+	// Nearest are live members, the nearest to the key first: each has answered.
+	Nearest []*Contact
+	// Plausible says that they stand as close together as members of this network do: not
+	// so far apart that nearer ones must have been hidden, and not so close that
+	// somebody must have searched for their keys.
+	Plausible bool
+}
+
+// A lookup is a search by disjoint routes for the members nearest to a key. Each route
+// goes from member to member, always to the nearest that was named on it and that no
+// other route has asked. When all have ended, the nearest of all who were named are
+// asked too, until nobody is named who is nearer. A liar can therefore keep to himself
+// whom he knows, but not what others know; who answered a question lives; and nobody
+// can be made up, because records are signed.
+type lookup struct {
+	key   ID
+	want  int
+	done  func(Lookup)
+	began time.Time
+	named []*named // the nearest first
+	asked int
+	out   int // questions that are out
+	round int
+	ended uint // routes that came to a member whose leaf holds the key: a bit each
+	extra int  // records asked for beyond want, for those who turned out to be silent
+}
+
+// named is a member that a route was told of.
+type named struct {
+	contact *Contact
+	routes  uint // a bit for each that may go to it
+	state   namedState
+	route   int // on which it was asked
+	tries   int
+}
+
+type namedState uint8
+
+const (
+	unasked namedState = iota
+	asked
+	answered
+	passed // left one question unanswered on a route, which went on without it
+	silent // left all unanswered
+)
+
+// confirming stands in for a route when all have ended.
+const confirming = -1
+
+// A question of a look-up that is out.
+type question struct {
+	of  *lookup
+	who *named
+}
+
+// Lookup finds the live members nearest to a key, at most want of them (no more than
+// MaxLookup), by disjoint routes, and calls done with them once, after half a minute
+// at the latest. It costs about twenty messages of a kilobyte; Route costs
+// two or three, but has to believe whom it meets.
+func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
+	if n.state != Active && n.state != Attached {
+		done(Lookup{})
+		return
+	}
+	n.waiting = append(n.waiting, &lookup{key: key, want: min(want, MaxLookup), done: done})
+	n.at(n.clock.Now(), task{kind: taskLookup})
+}
+
+// nextLookup begins those that wait, as far as there is room.
+func (n *Node) nextLookup() {
+	for len(n.looking) < maxLookups && len(n.waiting) > 0 {
+		l := n.waiting[0]
+		n.waiting = n.waiting[1:]
+		n.looking = append(n.looking, l)
+		l.began = n.clock.Now()
+		if n.state == Active {
+			l.name(n.self, 0).state = answered
+		}
+		if n.state == Active && n.leaf.Covers(l.key) {
+			n.lookInLeaf(l)
+			continue
+		}
+		n.startRoutes(l)
+	}
+}
+
+// lookInLeaf names all members of the own leaf, who are known at first hand; who has not
+// spoken lately is asked.
+func (n *Node) lookInLeaf(l *lookup) {
+	now := n.clock.Now()
+	for _, c := range n.leaf.Members() {
+		if p := n.peers[c.Peer.ID]; p != nil {
+			who := l.name(c, 0)
+			if now.Sub(p.heard.time()) < p.rto() && !p.suspect {
+				who.state = answered
+			}
+		}
+	}
+	l.round = lookupRounds // there is nobody else to begin with
+	l.ended = 1<<lookupRoutes - 1
+	n.stepLookup(l)
+}
+
+// startRoutes gives each route somebody to begin with: the nearest to the key, one each,
+// who have not been asked yet.
+func (n *Node) startRoutes(l *lookup) {
+	l.round++
+	l.ended = 0
+	for _, w := range l.named {
+		w.routes = 0 // who named them has been heard
+	}
+	from := n.join.pool
+	if n.state == Active {
+		from = n.nearestKnown(l.key, len(n.peers)+1)
+	}
+	route := 0
+	for _, c := range nearestN(slices.Clone(from), l.key, len(from)) {
+		if p := n.peers[c.Peer.ID]; c.ID == n.self.ID || p != nil && p.suspect {
+			continue
+		}
+		if who := l.name(c, 1<<route); who.state == unasked {
+			n.ask(l, who, route)
+			if route++; route == lookupRoutes {
+				break
+			}
+		}
+	}
+	for ; route < lookupRoutes; route++ {
+		l.ended |= 1 << route
+	}
+	n.stepLookup(l)
+}
+
+// name notes that a member was named on some routes.
+func (l *lookup) name(c *Contact, routes uint) *named {
+	i, ok := slices.BinarySearchFunc(l.named, c.ID, func(w *named, id ID) int {
+		switch {
+		case w.contact.ID == id:
+			return 0
+		case Nearer(l.key, w.contact.ID, id):
+			return -1
+		}
+		return 1
+	})
+	if !ok {
+		l.named = slices.Insert(l.named, i, &named{contact: c})
+	}
+	who := l.named[i]
+	who.routes |= routes
+	return who
+}
+
+// ask asks a member for those that it knows nearest to the key.
+func (n *Node) ask(l *lookup, who *named, route int) {
+	now := n.clock.Now()
+	p := n.introduce(who.contact)
+	nonce := n.rand.Uint64() | 1
+	who.state, who.route = asked, route
+	who.tries++
+	l.asked++
+	l.out++
+	n.questions[nonce] = question{l, who}
+	n.at(now.Add(p.patience(now)), task{kind: taskAsk, n: nonce})
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{
+		Nonce: nonce, Key: l.key[:], Want: uint32(l.want + 1 + l.extra),
+	}}})
+	n.forget(p)
+}
+
+// askUnanswered asks once more, or goes on without the member.
+func (n *Node) askUnanswered(nonce uint64) {
+	q, ok := n.questions[nonce]
+	if !ok {
+		return
+	}
+	delete(n.questions, nonce)
+	q.of.out--
+	switch {
+	case q.of.done == nil:
+		return
+	case q.who.route != confirming:
+		q.who.state = passed
+	case q.who.tries < lookupTries && q.of.asked < maxLookupAsked:
+		n.ask(q.of, q.who, confirming)
+		return
+	default:
+		q.who.state = silent
+	}
+	n.stepLookup(q.of)
+}
+
+// lookupAnswered takes an answer to a question.
+func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) {
+	if q.who.contact.Peer.ID != from {
+		return
+	}
+	delete(n.questions, m.Nonce)
+	l := q.of
+	l.out--
+	q.who.state = answered
+	var routes uint
+	if q.who.route != confirming {
+		routes = 1 << q.who.route
+		if m.Covers {
+			l.ended |= routes
+		}
+	}
+	for i, c := range n.open(m.Records) {
+		if i <= l.want+l.extra && c.Member && c.ID != n.self.ID {
+			l.name(c, routes)
+		}
+	}
+	n.stepLookup(l)
+}
+
+// stepLookup lets each route that waits for nothing go on; when all have ended, it asks
+// those who were named nearest.
+func (n *Node) stepLookup(l *lookup) {
+	if l.done == nil {
+		return
+	}
+	full := l.asked >= maxLookupAsked || n.clock.Now().Sub(l.began) >= lookupLimit
+	for route := 0; route < lookupRoutes && !full; route++ {
+		if l.ended>>route&1 == 0 && !l.busy(route) {
+			if who := l.next(1 << route); who != nil {
+				n.ask(l, who, route)
+			} else {
+				l.ended |= 1 << route
+			}
+		}
+	}
+	if l.ended != 1<<lookupRoutes-1 && !full {
+		return
+	}
+	live, dead, sure := l.nearest()
+	for _, who := range live {
+		if (who.state == unasked || who.state == passed) && !full {
+			n.ask(l, who, confirming)
+		}
+	}
+	if sure && dead > l.extra && !full { // they were named in the place of others
+		l.extra = dead
+		for _, who := range live {
+			if who.contact.ID != n.self.ID {
+				n.ask(l, who, confirming)
+				sure = false
+			}
+		}
+	}
+	switch {
+	case !sure && !full || full && l.out > 0 && n.clock.Now().Sub(l.began) < lookupLimit:
+		return
+	case !full && l.round < lookupRounds && !n.plausible(l.key, contactsOf(live), l.want):
+		n.startRoutes(l)
+		return
+	}
+	live = slices.DeleteFunc(live, func(w *named) bool { return w.state != answered })
+	n.endLookup(l, contactsOf(live))
+}
+
+// busy says whether a question of a route is out.
+func (l *lookup) busy(route int) bool {
+	return slices.ContainsFunc(l.named, func(w *named) bool { return w.state == asked && w.route == route })
+}
+
+// next is the nearest member named on a route that nobody has asked.
+func (l *lookup) next(route uint) *named {
+	for _, w := range l.named {
+		if w.state == unasked && w.routes&route != 0 {
+			return w
+		}
+	}
+	return nil
+}
+
+// nearest returns those named nearest who are not silent, and how many nearer ones are;
+// sure says that all of them have answered.
+func (l *lookup) nearest() (of []*named, dead int, sure bool) {
+	sure = true
+	for _, w := range l.named {
+		if w.state == silent {
+			dead++
+			continue
+		}
+		if len(of) == l.want {
+			break
+		}
+		sure = sure && w.state == answered
+		of = append(of, w)
+	}
+	return of, dead, sure
+}
+
+func contactsOf(named []*named) []*Contact {
+	of := make([]*Contact, len(named))
+	for i, w := range named {
+		of[i] = w.contact
+	}
+	return of
+}
+
+// endLookup tells what was found, and makes room for the next.
+func (n *Node) endLookup(l *lookup, of []*Contact) {
+	done := l.done
+	l.done = nil
+	n.looking = slices.DeleteFunc(n.looking, func(o *lookup) bool { return o == l })
+	n.at(n.clock.Now(), task{kind: taskLookup})
+	done(Lookup{Nearest: of, Plausible: n.plausible(l.key, of, l.want)})
+}
+
+// endLookups ends all of them without a word of whom they found: the node leaves.
+func (n *Node) endLookups() {
+	of := append(n.looking, n.waiting...)
+	n.looking, n.waiting = nil, nil
+	clear(n.questions)
+	for _, l := range of {
+		done := l.done
+		l.done = nil
+		done(Lookup{})
+	}
+}

@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/overlay"
+)
+
+// A look-up by disjoint routes finds the members nearest to a key, in a calm network, while
+// messages are lost, and when many have died a moment ago, or says that it has not.
+func TestLookupFindsTheNearest(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		members int
+		loss    float64
+		die     int
+	}{
+		{"three", 3, 0, 0},
+		{"calm", 200, 0, 0},
+		{"loss", 200, 0.05, 0},
+		{"deaths", 200, 0, 60},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := grown(3, c.members)
+			s.SetFaults(Faults{Loss: c.loss})
+			dice := rand.New(rand.NewPCG(1, 9))
+			for _, p := range s.Peers()[:c.die] {
+				p.Kill(false)
+			}
+			const lookups, want = 300, 5
+			ended, right, wrong, implausible := 0, 0, 0, 0
+			for i := range lookups {
+				key := s.Key(fmt.Sprint(i))
+				s.After(time.Duration(i)*10*time.Millisecond, func() {
+					p := s.Someone(dice)
+					p.Do(func() {
+						p.Layers().Overlay.Lookup(key, want, func(l overlay.Lookup) {
+							ended++
+							switch ok := s.areNearest(key, l.Nearest, want); {
+							case !l.Plausible:
+								implausible++
+							case ok:
+								right++
+							default:
+								wrong++
+							}
+						})
+					})
+				})
+			}
+			s.World.Run(time.Minute)
+			t.Logf("of %d look-ups %d right, %d wrong, %d implausible", lookups, right, wrong, implausible)
+			if ended != lookups || wrong > 0 || implausible > lookups/100+c.die/5 {
+				t.Errorf("%d ended", ended)
+			}
+		})
+	}
+}
+
+// areNearest says whether contacts are the live members nearest to a key.
+func (s *Swarm) areNearest(key overlay.ID, of []*overlay.Contact, want int) bool {
+	i := 0
+	for p := range s.nearest(key) {
+		if !p.Active() {
+			continue
+		}
+		if i == want {
+			break
+		}
+		if i >= len(of) || of[i].ID != p.id {
+			return false
+		}
+		i++
+	}
+	return i == len(of)
+}
