@@ -49,6 +49,7 @@ func (n *Node) heardFrom(p *peer) {
 	first := p.heard == never
 	p.heard = momentOf(now)
 	p.suspect = false
+	n.gossip.lives(p.id, now)
 	if p.candidate && n.state == Joining {
 		p.attempts = min(p.attempts, 1) // it lives, but need not have heard me
 	} else {
@@ -209,12 +210,52 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 		decided > n.latest() {
 		return
 	}
-	if to, ok := n.leaf.Adopt(n.self.ID.Common(p.contact.ID), depth, decided); ok {
+	common := n.self.ID.Common(p.contact.ID)
+	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling())
+	switch {
+	case !ok && depth == common && common == n.leaf.Depth()-1:
+		n.countSibling()
+	case ok:
 		n.leaf.decided = decided
 		if to != n.leaf.Depth() {
 			n.setDepth(to)
 		}
 	}
+}
+
+// sibling is how many members the sibling of the leaf has, as far as they have been
+// counted.
+func (n *Node) sibling() (count int) {
+	n.eachSibling(func(_ int, s *slot) {
+		if s.counted {
+			count += s.count
+		}
+	})
+	return count
+}
+
+// eachSibling calls f for the slots that make up the sibling of the leaf.
+func (n *Node) eachSibling(f func(row int, s *slot)) {
+	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
+		if n.table.common(row, col) == n.leaf.Depth()-1 {
+			f(row, s)
+		}
+	})
+}
+
+// countSibling has the sibling counted anew: one of its members says that it has become
+// small.
+func (n *Node) countSibling() {
+	now := n.clock.Now()
+	if !n.siblingAt.IsZero() && now.Sub(n.siblingAt) < hearsay {
+		return
+	}
+	n.siblingAt = now
+	n.eachSibling(func(row int, s *slot) {
+		if s.contact != nil {
+			n.askRow(s.contact, row)
+		}
+	})
 }
 
 // maxAhead is how far another's clock may be ahead: a decision about a leaf's depth

@@ -322,12 +322,15 @@ func (n *Node) joinedYet() {
 	if n.state != Joining {
 		return
 	}
+	for _, p := range n.peers {
+		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) {
+			return // nobody need be asked before all have answered
+		}
+	}
 	waits := false
 	for _, p := range n.sortedPeers() {
 		switch {
 		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
-		case p.candidate:
-			waits = true
 		case n.leaf.Has(p.contact.ID) != nil && p.asks < maxAsks && !n.agrees(p):
 			if n.compare(p) {
 				p.asks++

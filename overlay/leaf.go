@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"slices"
-	"sort"
 	"time"
 )
 
@@ -102,13 +101,20 @@ func nearestN(of []*Contact, key ID, n int) []*Contact {
 }
 
 // halves counts the members of the leaf on the node's own side and on the other
-// side of the next bit.
-func (l *LeafSet) halves() (own, other int) {
-	one := sort.Search(len(l.members), func(i int) bool { return l.members[i].ID.Bit(l.depth) == 1 })
-	if l.self.ID.Bit(l.depth) == 1 {
-		return len(l.members) - one, one
+// side of the next bit; halvesAt does so for the part of the leaf that shares the first
+// bits with the node.
+func (l *LeafSet) halves() (own, other int) { return l.halvesAt(l.depth) }
+
+func (l *LeafSet) halvesAt(bits int) (own, other int) {
+	for _, c := range l.members {
+		switch common := l.self.ID.Common(c.ID); {
+		case common > bits:
+			own++
+		case common == bits:
+			other++
+		}
 	}
-	return one, len(l.members) - one
+	return own, other
 }
 
 // Wants returns the depth that the members known call for.
@@ -130,16 +136,39 @@ func (l *LeafSet) Decide(now time.Time) {
 
 // Adopt returns the depth to take when a member that shares common bits with
 // the node says how deep its leaf is, and since when; ok is false if the own
-// depth stands. A member whose leaf does not hold this node, though this node's
-// leaf held it, has split from it at bit common.
-func (l *LeafSet) Adopt(common, depth int, decided uint64) (to int, ok bool) {
+// depth stands. sibling is how many members the sibling of the leaf seems to have.
+//
+// A claim is believed as far as what the node itself knows allows it: it splits the leaf
+// only while both halves would outlive it, and widens it, a bit at a time, only if the
+// leaf or its sibling is small. So a liar cannot have what Wants would undo at once. Any
+// other later decision is overruled by a still later one, for the own depth.
+func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int) (to int, ok bool) {
 	if common < l.depth && common < depth {
 		return 0, false // of another leaf, as both see it
 	}
 	if decided < l.decided || decided == l.decided && depth >= l.depth {
 		return 0, false
 	}
-	return min(depth, common+1), true
+	if depth < l.depth {
+		if len(l.members) >= l.split && sibling >= l.split {
+			l.decided = max(decided, decided+1)
+			return 0, false
+		}
+		return l.depth - 1, true
+	}
+	// A member whose leaf does not hold this node, though this node's leaf held it, has
+	// split from it at bit common.
+	for to = l.depth; to < min(depth, common+1); to++ {
+		own, other := l.halvesAt(to)
+		if own < l.merge || other < l.merge {
+			break
+		}
+	}
+	if to == l.depth && depth > l.depth {
+		l.decided = max(decided, decided+1)
+		return 0, false
+	}
+	return to, true
 }
 
 // SetDepth sets the depth and returns the members that are now beyond the leaf.

@@ -131,45 +131,86 @@ func TestLaterDecisionAboutTheDepthWins(t *testing.T) {
 		what                  string
 		depth, theirs, common int
 		decided, later        uint64
+		near, sibling         int
 		to                    int
 		ok                    bool
 	}{
-		{"later and deeper", 2, 3, 9, 10, 11, 3, true},
-		{"later and wider", 3, 2, 9, 10, 11, 2, true},
-		{"earlier", 3, 2, 9, 11, 10, 0, false},
-		{"of one time, wider", 3, 2, 9, 10, 10, 2, true},
-		{"of one time, deeper", 2, 3, 9, 10, 10, 0, false},
-		{"of one time, the same", 2, 2, 9, 10, 10, 0, false},
-		{"later, the same", 2, 2, 9, 10, 11, 2, true},
-		{"of another leaf, as both see it", 4, 4, 3, 10, 11, 0, false},
-		{"it has split from this node at bit 2", 2, 6, 2, 10, 11, 3, true},
-		{"it still counts this node in", 6, 2, 2, 10, 11, 2, true},
-		{"it still counts this node in, but decided earlier", 6, 2, 2, 11, 10, 0, false},
+		{"later and deeper", 2, 3, 9, 10, 11, 600, 0, 3, true},
+		{"later and deeper, but one half would be too small", 2, 3, 9, 10, 11, 100, 0, 0, false},
+		{"later and wider", 3, 2, 9, 10, 11, 0, 0, 2, true},
+		{"later and much wider: a bit at a time", 6, 0, 9, 10, 11, 0, 0, 5, true},
+		{"later and wider, but the leaf is large", 3, 2, 9, 10, 11, 600, 16, 0, false},
+		{"the leaf is large, but its sibling wants to merge, and is small", 3, 2, 2, 10, 11, 600, 11, 2, true},
+		{"the leaf is large, and its sibling too", 3, 2, 2, 10, 11, 600, 16, 0, false},
+		{"earlier", 3, 2, 9, 11, 10, 0, 0, 0, false},
+		{"of one time, wider", 3, 2, 9, 10, 10, 0, 0, 2, true},
+		{"of one time, deeper", 2, 3, 9, 10, 10, 600, 0, 0, false},
+		{"of one time, the same", 2, 2, 9, 10, 10, 0, 0, 0, false},
+		{"later, the same", 2, 2, 9, 10, 11, 0, 0, 2, true},
+		{"of another leaf, as both see it", 4, 4, 3, 10, 11, 0, 0, 0, false},
+		{"it has split from this node at bit 2", 2, 6, 2, 10, 11, 600, 0, 3, true},
+		{"it still counts this node in", 6, 2, 2, 10, 11, 0, 0, 5, true},
+		{"it still counts this node in, but decided earlier", 6, 2, 2, 11, 10, 0, 0, 0, false},
 	} {
 		l := newLeafSet(someone(), 16, 12)
 		l.depth, l.decided = c.depth, c.decided
-		if to, ok := l.Adopt(c.common, c.theirs, c.later); to != c.to || ok != c.ok {
+		for i := range c.near { // on both sides of every bit up to some
+			var id ID
+			id[i%16/8] = 0x80 >> (i % 8)
+			id[31] = byte(i + 1)
+			l.members = append(l.members, &Contact{ID: id})
+		}
+		if to, ok := l.Adopt(c.common, c.theirs, c.later, c.sibling); to != c.to || ok != c.ok {
 			t.Errorf("%s: to %d (%v), want %d (%v)", c.what, to, ok, c.to, c.ok)
 		}
 	}
 }
 
-// Whatever two members remember, once each has heard the other they have one
-// depth or are of two leaves, and see it alike.
+// Whatever two members remember, and whatever depths a liar decrees, they come to one
+// depth or to two leaves, and see it alike.
 func TestTwoMembersAgreeOnTheDepth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		common := rapid.IntRange(0, 12).Draw(t, "common")
-		var leaves [2]*LeafSet
-		for i := range leaves {
-			leaves[i] = newLeafSet(someone(), 16, 12)
-			leaves[i].depth = rapid.IntRange(0, 12).Draw(t, "depth")
-			leaves[i].decided = uint64(rapid.IntRange(0, 3).Draw(t, "decided"))
+		var all []*Contact // everybody
+		for range rapid.IntRange(2, 60).Draw(t, "members") {
+			all = append(all, &Contact{ID: drawID(t, "id")})
 		}
-		for range 2 {
+		var leaves [2]*LeafSet
+		know := func(l *LeafSet, depth int) {
+			l.SetDepth(depth)
+			for _, c := range all {
+				if l.Covers(c.ID) {
+					l.Add(c)
+				}
+			}
+		}
+		for i := range leaves {
+			leaves[i] = newLeafSet(all[i], 16, 12)
+			leaves[i].decided = uint64(rapid.IntRange(0, 3).Draw(t, "decided"))
+			know(leaves[i], rapid.IntRange(0, 12).Draw(t, "depth"))
+		}
+		common := all[0].ID.Common(all[1].ID)
+		hear := func(l *LeafSet, common, depth int, decided uint64) {
+			sibling := 0
+			for _, c := range all {
+				if l.self.ID.Common(c.ID) == l.depth-1 {
+					sibling++
+				}
+			}
+			if to, ok := l.Adopt(common, depth, decided, sibling); ok {
+				l.decided = decided
+				know(l, to)
+			}
+		}
+		for round := range 40 {
 			for i, l := range leaves {
-				other := leaves[1-i]
-				if to, ok := l.Adopt(common, other.depth, other.decided); ok {
-					l.depth, l.decided = to, other.decided
+				hear(l, common, leaves[1-i].depth, leaves[1-i].decided)
+				if round < 5 {
+					hear(l, rapid.IntRange(0, 12).Draw(t, "its common"), rapid.IntRange(0, 12).Draw(t, "its depth"),
+						uint64(rapid.IntRange(0, 100).Draw(t, "its time")))
+				}
+				if to := l.Wants(); to != l.depth {
+					l.Decide(time.UnixMilli(int64(round)))
+					know(l, to)
 				}
 			}
 		}

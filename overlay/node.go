@@ -91,21 +91,23 @@ type Node struct {
 	looking   []*lookup
 	waiting   []*lookup // for their turn
 	dead      graveyard
+	gossip    gossip
 	known     []*Contact // remembered from an earlier life
 	hosts     []*peer    // the members that act for a client
 
-	cal      env.Calendar[task]
-	changed  bool          // LeafChanged is due
-	rowAt    time.Time     // when the next contact of the table is asked
-	restless time.Time     // since when the leaf calls for another depth
-	narrow   int           // depth of the leaf before it was widened
-	wideAt   time.Time     // when the wider one counts as whole
-	rumours  int           // rounds of comparing leaves that are still to come
-	burst    time.Time     // when the whole table was last probed
-	rose     time.Time     // when the dead were last all visited
-	turn     int           // of the slots, whose contact is asked next
-	quick    int           // rounds through the whole table that are still to come at once
-	saved    map[ID]uint64 // what the store holds: records by time of issue
+	cal       env.Calendar[task]
+	changed   bool          // LeafChanged is due
+	rowAt     time.Time     // when the next contact of the table is asked
+	restless  time.Time     // since when the leaf calls for another depth
+	siblingAt time.Time     // when the leaf's sibling was last counted anew
+	narrow    int           // depth of the leaf before it was widened
+	wideAt    time.Time     // when the wider one counts as whole
+	rumours   int           // rounds of comparing leaves that are still to come
+	burst     time.Time     // when the whole table was last probed
+	rose      time.Time     // when the dead were last all visited
+	turn      int           // of the slots, whose contact is asked next
+	quick     int           // rounds through the whole table that are still to come at once
+	saved     map[ID]uint64 // what the store holds: records by time of issue
 }
 
 // A task is an entry of the node's calendar. What it is about may be gone when
@@ -154,6 +156,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		looks:   map[uint64]*look{},
 
 		questions: map[uint64]question{},
+		gossip:    gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}},
 	}
 	n.started = n.clock.Now()
 	n.self = newRecord(n.network, signer, nil, n.started, false)
@@ -326,7 +329,8 @@ func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
 func (n *Node) send(p *peer, m *overlaypb.Message) { n.sendAs(p, env.Control, m) }
 
 func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
-	if !p.told {
+	_, ack := m.Body.(*overlaypb.Message_Ack)
+	if !p.told && !ack { // who gets an acknowledgement knows whom it sent to
 		m.Record = n.self.Raw
 		p.toldNow = true
 	}

@@ -327,24 +327,21 @@ func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 	n := l.member()
 	a := l.near(n.ID(), 9, 1)[0]
 	at := func(d time.Duration) uint64 { return uint64(l.now.Add(d).UnixMilli()) }
+	n.setDepth(6)
 	for _, c := range []struct {
 		decided uint64
 		depth   int
 	}{
-		{^uint64(0), 0},
-		{at(2 * maxAhead), 0},
-		{at(time.Minute), 3},
-		{at(0), 3}, // earlier than the last
-		{at(2 * time.Minute), 2},
+		{^uint64(0), 6},
+		{at(2 * maxAhead), 6},
+		{at(time.Minute), 5},
+		{at(0), 5}, // earlier than the last
+		{at(2 * time.Minute), 4},
 	} {
-		l.say(a, probe(&overlaypb.Probe{Nonce: 1, Depth: uint32(min(c.depth+n.leaf.Depth()+1, 7)), Decided: c.decided}))
-		l.say(a, probe(&overlaypb.Probe{Nonce: 1, Depth: uint32(c.depth), Decided: c.decided}))
-		if n.leaf.decided > n.latest() {
-			t.Fatalf("believes in %d", c.decided)
+		l.say(a, probe(&overlaypb.Probe{Nonce: 1, Depth: 0, Decided: c.decided}))
+		if n.leaf.decided > n.latest() || n.leaf.Depth() != c.depth {
+			t.Fatalf("decided at %d: the leaf is at depth %d", c.decided, n.leaf.Depth())
 		}
-	}
-	if n.leaf.Depth() != 2 {
-		t.Errorf("the leaf is at depth %d", n.leaf.Depth())
 	}
 }
 

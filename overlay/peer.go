@@ -21,8 +21,10 @@ type peer struct {
 	nonce     uint64 // of the last probe, by which its reply is timed
 	probeSent moment
 
-	digest uint64 // of its leaf, as it last said
-	synced moment
+	digest   uint64 // of its leaf, as it last said
+	differed uint64 // from the node's own, when it was last told what it lacks
+	synced   moment
+	gave     moment // when it was last told what the leaf holds, because it asked
 
 	rowSent moment
 	rowDue  moment // an answer to RowAsk is due then; never: none is out
@@ -34,6 +36,7 @@ type peer struct {
 	row      int16 // asked for by RowAsk
 	attempts int8  // probes sent without an answer
 	asks     int8  // questions about its leaf since I announced myself
+	vain     int8  // and in all, since we last agreed
 
 	told      bool // it has my record: it answered since I sent it
 	toldNow   bool // my record is on its way

@@ -33,14 +33,18 @@ func (n *Node) probeAgain(p *peer) {
 	p.probeSent = momentOf(now)
 	n.stats.Probes++
 	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.probe})
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
+	m := &overlaypb.Probe{
 		Nonce:   p.probe,
 		Want:    p.contact == nil,
 		Depth:   uint32(n.leaf.Depth()),
 		Digest:  n.leaf.Digest(),
 		Decided: n.leaf.decided,
 		Attach:  p.hosts && n.state != Active,
-	}}})
+	}
+	if !p.told && p.contact != nil { // we are new to each other
+		m.Has = uint32(p.contact.Issued)
+	}
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: m}})
 }
 
 func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
@@ -61,11 +65,15 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		} else if answer && p.hosts && !n.self.Member {
 			n.detach(p) // it does not act for me, or not any longer
 		}
-	} else {
+	}
+	n.compareWith(p, int(m.Depth), m.Decided, m.Digest, m.Reply) // first, so that the reply finds the peer told
+	if !m.Reply {
+		if m.Has != 0 && m.Has == uint32(n.self.Issued) {
+			p.told = true
+		}
 		granted := m.Attach && n.attach(p)
 		n.send(p, n.probeReply(p, m, granted))
 	}
-	n.compareWith(p, int(m.Depth), m.Decided, m.Digest)
 	n.joinedYet()
 }
 
@@ -142,6 +150,7 @@ func (n *Node) probeTable() {
 // it had a place.
 func (n *Node) drop(p *peer) bool {
 	placed := false
+	n.gossip.died(p.id)
 	p.candidate, p.probe, p.attempts, p.syncs = false, 0, 0, false
 	p.heard, p.told = never, false
 	if p.contact != nil {

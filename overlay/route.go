@@ -173,14 +173,25 @@ func (n *Node) retry(w *passage, at time.Time) {
 	}
 	w.try++
 	n.planRetry(w, min(retryFirst<<w.try, 15*time.Second))
-	n.anew(w, now)
+	last := w.next
+	n.unhold(w)
+	w.begin(now)
+	if next, _, _ := n.nextHop(w.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
+		w.tried = []*peer{last} // it took the message, and nothing came of it
+	}
+	n.pass(w)
 }
 
 // anew looks for a way from here as if none had been tried.
 func (n *Node) anew(w *passage, now time.Time) {
 	n.unhold(w)
-	w.tried, w.next, w.sends, w.due, w.since = nil, nil, 0, time.Time{}, now
+	w.begin(now)
 	n.pass(w)
+}
+
+// begin forgets what was tried to pass the message on.
+func (w *passage) begin(now time.Time) {
+	w.tried, w.next, w.sends, w.due, w.since = nil, nil, 0, time.Time{}, now
 }
 
 func (n *Node) onRoute(p *peer, m *overlaypb.Route) {

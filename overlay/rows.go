@@ -1,6 +1,8 @@
 package overlay
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"tidings/internal/plant"
@@ -165,17 +167,55 @@ func (n *Node) Count(d int) int {
 		return count
 	}
 	count := n.leaf.Len()
-	n.table.each(depth, func(row, col int, s *slot) {
-		if n.table.common(row, col) < d {
-			return
-		}
-		switch {
-		case s.contact == nil:
-		case s.counted:
-			count += max(s.count, 1)
-		default:
-			count++
+	for row := range n.table.rows {
+		most, least := n.believable(row)
+		n.table.each(depth, func(at, col int, s *slot) {
+			switch {
+			case at != row || n.table.common(row, col) < d || s.contact == nil:
+			case s.counted:
+				count += min(max(s.count, least, 1), most)
+			default:
+				count++
+			}
+		})
+	}
+	return count
+}
+
+// believable bounds the count of a slot in a row: members stand evenly, so slots of one
+// row hold about as many, and what lies more than five standard deviations beside their
+// median was not counted.
+func (n *Node) believable(row int) (most, least int) {
+	var counts []int
+	n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
+		if at == row && s.contact != nil && s.counted {
+			counts = append(counts, s.count)
 		}
 	})
-	return count
+	if len(counts) < 5 { // no row to compare with, but the own leaf
+		share := float64(n.leaf.Len()) * math.Pow(2, float64(n.leaf.Depth()-4*(row+1)))
+		return int(2*share + 5*math.Sqrt(share) + 3), int(share/2 - 5*math.Sqrt(share) - 3)
+	}
+	slices.Sort(counts)
+	median := float64(counts[len(counts)/2])
+	return int(median + 5*math.Sqrt(median) + 3), int(median - 5*math.Sqrt(median) - 3)
+}
+
+// A Slot is a slot of the routing table as others see it: for members that share Row
+// digits with the node and have digit Column next.
+type Slot struct {
+	Row, Column int
+	Contact     ID // zero: nobody is known there
+}
+
+// Slots returns the slots beyond the leaf, from the first row on.
+func (n *Node) Slots() (of []Slot) {
+	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
+		slot := Slot{Row: row, Column: col}
+		if s.contact != nil {
+			slot.Contact = s.contact.contact.ID
+		}
+		of = append(of, slot)
+	})
+	return of
 }

@@ -11,6 +11,12 @@ const (
 	// syncPause is the shortest time between two questions to one peer
 	// about its leaf.
 	syncPause = time.Second
+	// syncVain is how often that pause is doubled while they do not come to agree: a
+	// minute is what a liar can have.
+	syncVain = 6
+	// maxOmitted is how many members that somebody else does not list are probed for that.
+	// Who lists still fewer does not know yet.
+	maxOmitted = 4
 	// rumourRounds is how often a node compares leaves with a member chosen
 	// at random after its own leaf changed, rumourPause apart.
 	rumourRounds = 3
@@ -20,15 +26,94 @@ const (
 	fresh = 10 * time.Second
 )
 
-// compareWith looks at depth and digest of a peer's leaf, and asks what it knows
-// if it is in the same leaf and knows otherwise.
-func (n *Node) compareWith(p *peer, depth int, decided, digest uint64) {
+// compareWith looks at depth and digest of a peer's leaf. If it is in the same leaf and
+// knows otherwise, it is told what it lacks, or, where that cannot be guessed, asked
+// what it knows: by who asked first (answer), or both would do so.
+func (n *Node) compareWith(p *peer, depth int, decided, digest uint64, answer bool) {
 	n.adopt(p, depth, decided)
 	p.depth, p.digest = int16(depth), digest
 	if n.agrees(p) {
+		p.vain = 0
+		return
+	}
+	if n.state != Active {
+		return // who joins compares when it has met those it has heard of
+	}
+	if n.explain(p) || !answer {
 		return
 	}
 	n.compare(p)
+}
+
+// maxDiffer is how many members two leaves may differ by that explain finds out.
+const maxDiffer = 2
+
+// explain guesses by whom a peer's leaf differs from the node's, from the digests alone:
+// mostly somebody has come or gone a moment ago. Then it tells the peer whom it lacks,
+// and who is dead.
+func (n *Node) explain(p *peer) bool {
+	if int(p.depth) != n.leaf.Depth() {
+		return false
+	}
+	now := n.clock.Now()
+	diff := p.digest ^ n.leaf.Digest()
+	if diff == p.differed { // it was told, and may have to see for itself
+		return now.Sub(p.synced.time()) < hearsay
+	}
+	differ := n.whoDiffer(diff)
+	if len(differ) == 0 {
+		return false
+	}
+	p.synced, p.differed = momentOf(now), diff
+	var lacks []*Contact
+	for _, c := range differ {
+		q := n.peers[c.Peer.ID]
+		switch {
+		case n.leaf.Has(c.ID) != nil:
+			lacks = append(lacks, c)
+			if q != nil && now.Sub(q.heard.time()) > fresh {
+				n.probe(q) // perhaps they know that it is dead
+			}
+		case q == nil || !q.candidate: // it is dead
+			n.sendGone(p, c)
+			n.meet(c) // unless it has come back
+		}
+	}
+	if len(lacks) > 0 {
+		n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
+			Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, Part: true, Records: raws(lacks),
+		}}})
+	}
+	return true
+}
+
+// whoDiffer finds at most maxDiffer nodes, of those in the leaf, of those it may soon
+// hold, and of the dead, whose coming or going makes the difference of two digests;
+// none if there are no such.
+func (n *Node) whoDiffer(diff uint64) []*Contact {
+	of := slices.Clone(n.leaf.Members())
+	for _, d := range n.dead.graves {
+		if n.leaf.Covers(d.contact.ID) {
+			of = append(of, d.contact)
+		}
+	}
+	for _, p := range n.sortedPeers() {
+		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) && n.leaf.Has(p.contact.ID) == nil {
+			of = append(of, p.contact)
+		}
+	}
+	by := make(map[uint64]*Contact, len(of))
+	for _, c := range of {
+		m := mix(c.ID.head())
+		if m == diff {
+			return []*Contact{c}
+		}
+		if other := by[diff^m]; other != nil {
+			return []*Contact{other, c}
+		}
+		by[m] = c
+	}
+	return nil
 }
 
 // agrees says whether a peer, as far as it is of this leaf, knows the same.
@@ -47,10 +132,11 @@ func (n *Node) agrees(p *peer) bool {
 // unless it did so a moment ago.
 func (n *Node) compare(p *peer) bool {
 	now := n.clock.Now()
-	if now.Sub(p.synced.time()) < syncPause && p.synced != never {
+	if now.Sub(p.synced.time()) < syncPause<<min(p.vain, syncVain) && p.synced != never {
 		return false
 	}
 	p.synced, p.syncs = momentOf(now), true
+	p.vain = min(p.vain+1, syncVain)
 	n.sendLeaf(p, nil, true)
 	return true
 }
@@ -66,12 +152,18 @@ func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
 
 func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	asked := p.syncs
-	p.syncs = false
+	p.syncs = p.syncs && m.Part
 	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining {
 		return
 	}
 	depth := int(m.Depth)
 	n.adopt(p, depth, m.Decided)
+	if m.Part {
+		for _, c := range n.open(m.Records) {
+			n.meet(c)
+		}
+		return
+	}
 	theirs := make(map[uint64]bool, len(m.Ids))
 	p.depth, p.digest = int16(depth), mix(uint64(depth))
 	for _, h := range m.Ids {
@@ -84,7 +176,9 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	}
 
 	// What they lack, and what I miss of theirs.
+	now := n.clock.Now()
 	var lacks []*Contact
+	omitted := 0
 	for _, c := range n.leaf.Members() {
 		if c.ID.Common(p.contact.ID) < depth || theirs[c.ID.head()] {
 			continue
@@ -92,16 +186,18 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		if len(lacks) < maxRecords/4 {
 			lacks = append(lacks, c)
 		}
-		if q := n.peers[c.Peer.ID]; q != nil && n.clock.Now().Sub(q.heard.time()) > fresh {
+		q := n.peers[c.Peer.ID]
+		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.heard.time()) > fresh {
 			n.probe(q) // perhaps they know that it is dead
 		}
 	}
-	now := n.clock.Now()
 	ask := now.Sub(p.synced.time()) >= syncPause && slices.ContainsFunc(m.Ids, func(h uint64) bool {
 		return (h^n.self.ID.head())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsHead(h)
 	})
 	switch {
+	case m.Ask && p.gave != never && now.Sub(p.gave.time()) < syncPause/2: // nobody honest asks so often
 	case m.Ask:
+		p.gave = momentOf(now)
 		n.sendLeaf(p, lacks, ask)
 		if ask {
 			p.synced, p.syncs = momentOf(now), true

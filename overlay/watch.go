@@ -60,18 +60,27 @@ func (n *Node) watch(now time.Time) {
 func (n *Node) announceDeath(dead *Contact) {
 	for _, c := range n.leaf.Members() {
 		if p := n.peers[c.Peer.ID]; c != n.self && p != nil {
-			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{
-				Id:       dead.ID[:],
-				IssuedMs: dead.Issued,
-			}}})
+			n.sendGone(p, dead)
 		}
 	}
 }
 
+func (n *Node) sendGone(p *peer, dead *Contact) {
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{
+		Id:       dead.ID[:],
+		IssuedMs: dead.Issued,
+	}}})
+}
+
 // onGone takes a notice of death: the node probes for itself.
 func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
+	now := n.clock.Now()
+	if !n.gossip.heeds(from.id, now) {
+		return
+	}
 	id := ID(m.Id)
 	if id == n.self.ID {
+		n.gossip.wrong(from.id, now)
 		from.told = false // it may have forgotten me
 		n.probe(from)
 		return
@@ -80,7 +89,8 @@ func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
 	if c == nil || c.Issued > m.IssuedMs {
 		return
 	}
-	if p := n.peers[c.Peer.ID]; p != nil && n.clock.Now().Sub(p.heard.time()) > p.rto() {
+	if p := n.peers[c.Peer.ID]; p != nil && p.probe == 0 && now.Sub(p.heard.time()) > p.rto() {
+		n.gossip.accused(p.id, from.id)
 		n.probe(p)
 	}
 }

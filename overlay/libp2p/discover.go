@@ -61,6 +61,9 @@ func (h *Host) newDiscovery() (*discovery, error) {
 	d, err := dht.New(h.host,
 		dht.ProtocolPrefix(protocol.ID("/tidings/"+side.Name)),
 		dht.Mode(mode),
+		// It knows those the overlay is linked to, whose kad ids lie anywhere: no need to
+		// look for more, each of whom costs a connection, at the start and every 10 minutes.
+		dht.DisableAutoRefresh(),
 		dht.DisableValues(),
 		dht.AddressFilter(h.gate.filter),
 		dht.BootstrapPeersFunc(h.candidates),

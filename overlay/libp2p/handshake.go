@@ -22,6 +22,10 @@ const (
 	dialTime      = 10 * time.Second
 )
 
+// replyAhead is how many bytes of a Reply are read before they are asked for. The
+// reader lives as long as the link, and nothing else comes.
+const replyAhead = 256
+
 // A welcome is a stream on which the other side said Welcome.
 type welcome struct {
 	stream     network.Stream
@@ -85,7 +89,7 @@ func (h *Host) shake(s network.Stream) (welcome, error) {
 	if _, err := s.Write(wire.AppendDelimited(nil, side.Hello())); err != nil {
 		return welcome{}, err
 	}
-	r := bufio.NewReader(s)
+	r := bufio.NewReaderSize(s, replyAhead)
 	reply, err := wire.ReadDelimited(r, wire.MaxHello)
 	if err != nil {
 		return welcome{}, err

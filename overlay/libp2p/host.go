@@ -245,6 +245,7 @@ func (h *Host) Run(ctx context.Context, e Events) error {
 	parts.Go(func() { h.watch(ctx, downs, e.PeerDown) })
 	parts.Go(func() { discovery.run(ctx, e.Found) })
 	parts.Go(func() { h.prove(ctx, e.Reachable) })
+	parts.Go(func() { h.sweep(ctx) })
 	parts.Wait()
 	return context.Cause(ctx)
 }

@@ -14,8 +14,14 @@ import (
 	"tidings/internal/wire"
 )
 
-// readIdle is how long a stream may bring nothing; its sender closes it sooner.
-const readIdle = linkIdle + 2*time.Minute
+const (
+	// readIdle is how long a stream may bring nothing; its sender closes it sooner.
+	readIdle = linkIdle + 2*time.Minute
+
+	// readAhead is how many bytes are read of a stream before they are asked for: a
+	// few frames of the overlay. What is larger goes past it.
+	readAhead = 1 << 10
+)
 
 // inbound knows the streams that peers opened: one for each peer and class, of
 // which a newer replaces the older.
@@ -55,7 +61,7 @@ func (in *inbound) remove(key linkKey, s network.Stream) {
 func (h *Host) serve(s network.Stream, class env.Class) {
 	p := s.Conn().RemotePeer()
 	key := linkKey{p, class}
-	r := bufio.NewReaderSize(s, 16<<10)
+	r := bufio.NewReaderSize(s, readAhead)
 	accepted := false
 	err := h.answer(s, r, func() {
 		accepted = true

@@ -275,26 +275,10 @@ func (l *link) session(ctx context.Context) (met bool, err error) {
 func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}) error {
 	stop := context.AfterFunc(ctx, func() { _ = l.limit(s) }) // a write under way, too
 	defer stop()
-	b := bufio.NewWriterSize(s, 16<<10)
 	idle := time.NewTimer(linkIdle)
 	defer idle.Stop()
 	for {
-		if frame, ok := l.queue.pop(); ok {
-			if err := l.put(s, b, frame); err != nil {
-				l.count.unreachable.Add(1)
-				return err
-			}
-			// Who closes does not wait: what is left is less than a burst.
-			if wait := l.pace.spend(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
-				if err := b.Flush(); err != nil {
-					return err
-				}
-				l.count.paced.Add(1)
-				linger(ctx, max(wait, leastPause))
-			}
-			continue
-		}
-		if err := b.Flush(); err != nil {
+		if err := l.drain(ctx, s); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -310,6 +294,39 @@ func (l *link) write(ctx context.Context, s network.Stream, gone <-chan struct{}
 			return nil
 		}
 	}
+}
+
+// packets are borrowed only while there is something to write: a node has many links,
+// and most of them are silent.
+var packets = sync.Pool{New: func() any { return bufio.NewWriterSize(nil, 16<<10) }}
+
+// drain writes what waits in the queue.
+func (l *link) drain(ctx context.Context, s network.Stream) error {
+	frame, ok := l.queue.pop()
+	if !ok {
+		return nil
+	}
+	b := packets.Get().(*bufio.Writer)
+	b.Reset(s)
+	defer func() {
+		b.Reset(nil)
+		packets.Put(b)
+	}()
+	for ; ok; frame, ok = l.queue.pop() {
+		if err := l.put(s, b, frame); err != nil {
+			l.count.unreachable.Add(1)
+			return err
+		}
+		// Who closes does not wait: what is left is less than a burst.
+		if wait := l.pace.spend(len(frame), time.Now()); wait > 0 && ctx.Err() == nil {
+			if err := b.Flush(); err != nil {
+				return err
+			}
+			l.count.paced.Add(1)
+			linger(ctx, max(wait, leastPause))
+		}
+	}
+	return b.Flush()
 }
 
 // put writes one frame.

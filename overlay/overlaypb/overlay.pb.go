@@ -313,6 +313,7 @@ type Probe struct {
 	Nonce         uint64                 `protobuf:"varint,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Reply         bool                   `protobuf:"varint,2,opt,name=reply,proto3" json:"reply,omitempty"`
 	Want          bool                   `protobuf:"varint,3,opt,name=want,proto3" json:"want,omitempty"`        // send me your record
+	Has           uint32                 `protobuf:"fixed32,8,opt,name=has,proto3" json:"has,omitempty"`         // or do not: the last four bytes of the time of issue of the one that the sender has
 	Depth         uint32                 `protobuf:"varint,4,opt,name=depth,proto3" json:"depth,omitempty"`      // of the sender's leaf, in bits; at most 255
 	Digest        uint64                 `protobuf:"fixed64,5,opt,name=digest,proto3" json:"digest,omitempty"`   // of the sender's leaf
 	Decided       uint64                 `protobuf:"fixed64,7,opt,name=decided,proto3" json:"decided,omitempty"` // when that depth was chosen, see Leaf
@@ -370,6 +371,13 @@ func (x *Probe) GetWant() bool {
 		return x.Want
 	}
 	return false
+}
+
+func (x *Probe) GetHas() uint32 {
+	if x != nil {
+		return x.Has
+	}
+	return 0
 }
 
 func (x *Probe) GetDepth() uint32 {
@@ -715,6 +723,7 @@ func (x *Nearby) GetDecided() uint64 {
 // leaf, the later decision counts, and of two at one time the wider leaf.
 type Leaf struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
+	Part          bool                   `protobuf:"varint,6,opt,name=part,proto3" json:"part,omitempty"` // ids are left out: the records are of whom the receiver seems to lack, by its digest
 	Depth         uint32                 `protobuf:"varint,1,opt,name=depth,proto3" json:"depth,omitempty"`
 	Ids           []uint64               `protobuf:"fixed64,2,rep,packed,name=ids,proto3" json:"ids,omitempty"`  // first 8 bytes of the ids of all members, the sender's too; at most 1024
 	Records       [][]byte               `protobuf:"bytes,3,rep,name=records,proto3" json:"records,omitempty"`   // of members that the receiver lacks; at most 256
@@ -752,6 +761,13 @@ func (x *Leaf) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Leaf.ProtoReflect.Descriptor instead.
 func (*Leaf) Descriptor() ([]byte, []int) {
 	return file_overlay_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Leaf) GetPart() bool {
+	if x != nil {
+		return x.Part
+	}
+	return false
 }
 
 func (x *Leaf) GetDepth() uint32 {
@@ -1023,11 +1039,12 @@ const file_overlay_proto_rawDesc = "" +
 	"\x06Record\x12\x1c\n" +
 	"\taddresses\x18\x01 \x03(\fR\taddresses\x12\x1b\n" +
 	"\tissued_ms\x18\x02 \x01(\x04R\bissuedMs\x12\x16\n" +
-	"\x06member\x18\x03 \x01(\bR\x06member\"\xa7\x01\n" +
+	"\x06member\x18\x03 \x01(\bR\x06member\"\xb9\x01\n" +
 	"\x05Probe\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x14\n" +
 	"\x05reply\x18\x02 \x01(\bR\x05reply\x12\x12\n" +
-	"\x04want\x18\x03 \x01(\bR\x04want\x12\x14\n" +
+	"\x04want\x18\x03 \x01(\bR\x04want\x12\x10\n" +
+	"\x03has\x18\b \x01(\aR\x03has\x12\x14\n" +
 	"\x05depth\x18\x04 \x01(\rR\x05depth\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x18\n" +
 	"\adecided\x18\a \x01(\x06R\adecided\x12\x16\n" +
@@ -1055,8 +1072,9 @@ const file_overlay_proto_rawDesc = "" +
 	"\x06covers\x18\x02 \x01(\bR\x06covers\x12\x14\n" +
 	"\x05depth\x18\x03 \x01(\rR\x05depth\x12\x18\n" +
 	"\arecords\x18\x04 \x03(\fR\arecords\x12\x18\n" +
-	"\adecided\x18\x05 \x01(\x06R\adecided\"t\n" +
-	"\x04Leaf\x12\x14\n" +
+	"\adecided\x18\x05 \x01(\x06R\adecided\"\x88\x01\n" +
+	"\x04Leaf\x12\x12\n" +
+	"\x04part\x18\x06 \x01(\bR\x04part\x12\x14\n" +
 	"\x05depth\x18\x01 \x01(\rR\x05depth\x12\x10\n" +
 	"\x03ids\x18\x02 \x03(\x06R\x03ids\x12\x18\n" +
 	"\arecords\x18\x03 \x03(\fR\arecords\x12\x10\n" +

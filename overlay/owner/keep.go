@@ -31,7 +31,8 @@ func (o *Owners) nearest(key overlay.ID) []env.PeerID {
 }
 
 // wanted returns the members that should own a key now: the nearest, without those
-// that own it in another lineage, as long as the two have not become one.
+// that own it in another lineage, as long as the two have not become one, and without
+// this node when it leaves; nil if there is nobody, or none can be known.
 func (o *Owners) wanted(s *seat) []env.PeerID {
 	now := o.clock.Now()
 	for p, said := range s.foreign {
@@ -39,7 +40,7 @@ func (o *Owners) wanted(s *seat) []env.PeerID {
 			delete(s.foreign, p)
 		}
 	}
-	if len(s.foreign) == 0 {
+	if len(s.foreign) == 0 && !o.leaving {
 		return o.nearest(s.key)
 	}
 	leaf := o.node.Leaf()
@@ -48,14 +49,16 @@ func (o *Owners) wanted(s *seat) []env.PeerID {
 	}
 	var of []env.PeerID
 	for _, c := range leaf.NearestN(s.key, leaf.Len()) {
-		if _, foreign := s.foreign[c.Peer.ID]; foreign {
+		if _, foreign := s.foreign[c.Peer.ID]; foreign || o.leaving && c.Peer.ID == o.self {
 			continue
 		}
 		if of = append(of, c.Peer.ID); len(of) == o.cfg.Owners {
 			break
 		}
 	}
-	o.LeafChanged() // they will not be foreign for ever
+	if len(s.foreign) > 0 {
+		o.LeafChanged() // they will not be so for ever
+	}
 	return of
 }
 

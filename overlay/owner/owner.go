@@ -111,6 +111,9 @@ type Owners struct {
 	pulling  int // bytes that the pulls under way have brought, or are about to
 	asking   map[overlay.ID]*asking
 	started  bool
+	leaving  bool // it gives away what it leads, and owns nothing new
+	// handedOver is called when all that it leads has been given away.
+	handedOver func()
 }
 
 type task struct {
@@ -121,14 +124,15 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskBid    taskKind = iota // try to make an epoch
-	taskBidder                 // answers to a bid may be missing
-	taskHold                   // acknowledgements of an entry may be missing
-	taskPull                   // an answer to a Pull may be missing
-	taskBeat                   // compare with the owners
-	taskMeet                   // tell another lineage
-	taskAsk                    // an answer to a Where may be missing
-	taskUpkeep                 // the leaf has changed
+	taskBid      taskKind = iota // try to make an epoch
+	taskBidder                   // answers to a bid may be missing
+	taskHold                     // acknowledgements of an entry may be missing
+	taskPull                     // an answer to a Pull may be missing
+	taskBeat                     // compare with the owners
+	taskMeet                     // tell another lineage
+	taskAsk                      // an answer to a Where may be missing
+	taskUpkeep                   // the leaf has changed
+	taskHandOver                 // what is not handed over by now stays so
 )
 
 // New returns the Owners of a node, with what an earlier life left in the store,
@@ -218,6 +222,8 @@ func (o *Owners) Run(now time.Time) time.Time {
 				o.upkeep = time.Time{}
 				o.keepUp()
 			}
+		case taskHandOver:
+			o.endHandOver()
 		}
 	}
 }

@@ -322,6 +322,8 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 		s.left = now
 	}
 	o.LeafChanged() // the owners may have changed while these were chosen
+	o.handOn(s)
+	o.handed()
 }
 
 // refly looks what becomes of an entry that was under way when the epoch changed:
