@@ -48,12 +48,12 @@ func (n *Node) heardFrom(p *peer) {
 	now := n.clock.Now()
 	first := p.heard == never
 	p.heard = momentOf(now)
-	p.suspect = false
+	p.suspect, p.broken = false, false
 	n.gossip.lives(p.id, now)
 	if p.candidate && n.state == Joining {
 		p.attempts = min(p.attempts, 1) // it lives, but need not have heard me
 	} else {
-		p.candidate, p.probe, p.attempts = false, 0, 0
+		p.candidate, p.probing, p.attempts = false, false, 0
 	}
 	if p.toldNow {
 		p.told, p.toldNow = true, false
@@ -111,7 +111,7 @@ func (n *Node) meet(c *Contact) {
 		return
 	}
 	p = n.introduce(c)
-	if p.probe != 0 {
+	if p.probing {
 		p.candidate = true
 		return
 	}
@@ -151,7 +151,7 @@ func (n *Node) placed(p *peer) bool {
 
 // useful says whether the node has to do with a peer at present.
 func (n *Node) useful(p *peer) bool {
-	return p.candidate || p.probe != 0 || n.placed(p)
+	return p.candidate || p.probing || n.placed(p)
 }
 
 // forget drops the state of a peer the node has nothing to do with. One that
@@ -176,7 +176,7 @@ func (n *Node) forget(p *peer) {
 
 // maxStrangers is how many peers without a place are remembered, so that their
 // record and round trip need not be learned anew with each message.
-const maxStrangers = 32
+const maxStrangers = 16
 
 // settled looks what a changed leaf calls for. A new depth is chosen only when
 // it has been called for during settleTime, so that one who has just come, or
@@ -212,15 +212,34 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 	}
 	common := n.self.ID.Common(p.contact.ID)
 	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling())
+	now := n.clock.Now()
 	switch {
 	case !ok && depth == common && common == n.leaf.Depth()-1:
 		n.countSibling()
-	case ok:
+	case !ok:
+	case to == n.leaf.Depth():
 		n.leaf.decided = decided
-		if to != n.leaf.Depth() {
-			n.setDepth(to)
-		}
+	case n.turnsBack(to, now):
+		n.leaf.decided = decided
+		n.leaf.Decide(now)
+	default:
+		n.leaf.decided = decided
+		n.setDepth(to)
 	}
+}
+
+// turnPause is how long a leaf does not go back to a depth that it has left, unless the
+// node itself sees why. Where either depth would do, two who contradict each other, or one
+// liar, could have it changed with every message.
+const turnPause = 10 * time.Minute
+
+// turnsBack says whether a depth would undo what was done a moment ago.
+func (n *Node) turnsBack(to int, now time.Time) bool {
+	deeper := to > n.leaf.Depth()
+	if wants := n.leaf.Wants(); wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper {
+		return false
+	}
+	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause
 }
 
 // sibling is how many members the sibling of the leaf has, as far as they have been
@@ -269,8 +288,9 @@ func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixM
 // setDepth gives the leaf another depth. Members beyond it go into the table;
 // contacts of the table that are now within it are asked for the others.
 func (n *Node) setDepth(depth int) {
+	now := n.clock.Now()
+	n.turned, n.deepened = now, depth > n.leaf.Depth()
 	if depth < n.leaf.Depth() {
-		now := n.clock.Now()
 		if !now.Before(n.wideAt) || n.narrow < n.leaf.Depth() {
 			n.narrow = n.leaf.Depth()
 		}
@@ -320,7 +340,7 @@ func sortPeers(of []*peer) []*peer {
 
 // OpenRecord verifies a node's record that came with a message of a layer above.
 func (n *Node) OpenRecord(raw []byte) (*Contact, error) {
-	return openRecord(n.network, n.verify, raw)
+	return n.records.open(raw)
 }
 
 // Contact returns the record of a peer the node has to do with, or nil.

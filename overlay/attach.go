@@ -28,7 +28,7 @@ func (n *Node) chooseHosts() {
 		p := n.introduce(c)
 		p.hosts = true
 		n.hosts = append(n.hosts, p)
-		p.probe = 0 // one that is out does not ask for it
+		p.probing = false // one that is out does not ask for it
 		n.probe(p)
 	}
 	if len(n.hosts) == 0 { // nobody is left: look again

@@ -12,6 +12,10 @@ type Config struct {
 	// Network holds what all nodes share: name, leaf sizes.
 	Network wire.Network
 
+	// Records opens the records of other nodes. Nil: one of the node's own; nodes
+	// of one goroutine may share one.
+	Records *Records
+
 	// Founder: the node is a network by itself until it finds others. A node
 	// that remembers peers of an earlier life acts alone too, when none of
 	// them has answered for JoinPatience.
@@ -28,8 +32,9 @@ type Config struct {
 	// be missing.
 	WatchInterval time.Duration
 	// TableInterval is the time in which every contact of the table is asked
-	// once for its row and count, and a silent spare whether it lives. Default
-	// 10 min: 45 contacts and their spares cost 0.3 messages/s.
+	// once for its row and count, and a silent spare whether it lives, while
+	// few die (see unrest.go). Default 10 min: 45 contacts and their spares cost
+	// 0.3 messages/s.
 	TableInterval time.Duration
 	// DeadInterval is the time between two probes of remembered dead peers,
 	// by which a healed partition is noticed. Default 1 min.

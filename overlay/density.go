@@ -7,13 +7,13 @@ import "math"
 // for keys that hash to where he wants to stand (Castro et al., Secure routing for
 // structured peer-to-peer overlay networks, OSDI 2002, §5.2).
 const (
-	// hidden is how rarely a set of honest members counts as too far apart: once in 2,000.
-	// It is for an estimate of N that is half too high, which the own leaf may give.
+	// hidden is how rarely a set of honest members counts as too far apart: once in 2,000,
+	// if the estimate of N is half too high; if it is right, much more rarely.
 	hidden      = 1. / 2000
 	uncertainty = 1.5
 	// crowding is how many times closer than the mean the farthest of a set may stand. Five
-	// honest ones are closer once in 4,000.
-	crowding = 8
+	// honest ones are closer once in 50,000.
+	crowding = 16
 )
 
 // plausible says whether the members of who are as near to key as the nearest want of
@@ -33,8 +33,9 @@ func (n *Node) plausible(key ID, of []*Contact, want int) bool {
 // estimate is how many members the network has, judging by how close those round the
 // node's own id stand; 0 if it is not known.
 func (n *Node) estimate() float64 {
-	if n.state == Active {
-		return float64(n.leaf.Len()) * math.Pow(2, float64(n.leaf.Depth()))
+	if n.state == Active { // others have counted, some of them wrongly
+		leaf := float64(n.leaf.Len()) * math.Pow(2, float64(n.leaf.Depth()))
+		return min(max(float64(n.Count(0)), leaf/2), 2*leaf)
 	}
 	// A client has heard of all members round its id, and of fewer elsewhere.
 	const enough = 12

@@ -98,7 +98,6 @@ func (n *Node) visitGrave() {
 // peer's record, and with it the peer.
 func (n *Node) knock(c *Contact) {
 	n.stats.Probes++
-	n.stats.Sent++
 	m := &overlaypb.Message{Record: n.self.Raw, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
 		Nonce:   n.rand.Uint64() | 1,
 		Want:    true,
@@ -106,7 +105,7 @@ func (n *Node) knock(c *Contact) {
 		Digest:  n.leaf.Digest(),
 		Decided: n.leaf.decided,
 	}}}
-	n.net.Send(c.Peer, env.Control, frame(m))
+	n.net.Send(c.Peer, env.Control, n.toSend(m))
 }
 
 // risen is called when somebody who was missed turns out never to have died: a

@@ -218,8 +218,7 @@ func (n *Node) find(who env.Peer) {
 	}
 	j.who, j.out, j.due = who, true, n.clock.Now().Add(findPatience)
 	j.tries++
-	n.stats.Sent++
-	n.net.Send(who, env.Control, frame(&overlaypb.Message{
+	n.net.Send(who, env.Control, n.toSend(&overlaypb.Message{
 		Record: n.self.Raw,
 		Body:   &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: j.nonce, Key: n.self.ID[:], Rows: true}},
 	}))
@@ -306,7 +305,10 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.leaf.decided = min(decided, n.latest())
 	n.table.resize(depth)
 	for _, p := range n.peers {
-		p.acked, p.asks = false, 0
+		p.acked = false
+		if p.leaf != nil {
+			p.leaf.asks = 0
+		}
 	}
 	for _, c := range of {
 		n.meet(c)
@@ -331,9 +333,9 @@ func (n *Node) joinedYet() {
 	for _, p := range n.sortedPeers() {
 		switch {
 		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
-		case n.leaf.Has(p.contact.ID) != nil && p.asks < maxAsks && !n.agrees(p):
+		case n.leaf.Has(p.contact.ID) != nil && p.compared().asks < maxAsks && !n.agrees(p):
 			if n.compare(p) {
-				p.asks++
+				p.leaf.asks++
 			}
 			waits = true
 		}

@@ -21,9 +21,13 @@ const maxKnown = 200
 // Remembered returns the members that a node of a network remembered in a
 // store, by their ids: who one can try to join through.
 func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, error) {
+	return remembered(s, NewRecords(network, verify, maxKnown))
+}
+
+func remembered(s env.Store, records *Records) ([]*Contact, error) {
 	var of []*Contact
 	err := s.Range([]byte(keyPeer), func(_, raw []byte) bool {
-		if c, err := openRecord(network, verify, slices.Clone(raw)); err == nil {
+		if c, err := records.open(slices.Clone(raw)); err == nil {
 			of = append(of, c)
 		}
 		return true
@@ -33,15 +37,14 @@ func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, 
 
 // recall reads what an earlier life of the node remembered.
 func (n *Node) recall() {
-	n.saved = map[ID]uint64{}
-	known, err := Remembered(n.store, n.network, n.verify)
+	known, err := remembered(n.store, n.records)
 	if err != nil {
 		n.log.Warn("known peers not read", "err", err)
 	}
 	for _, c := range known {
 		if c.ID != n.self.ID {
 			n.known = append(n.known, c)
-			n.saved[c.ID] = c.Issued
+			n.keep(c)
 		}
 	}
 	// A clock that went back must not make this life look older than the last.
@@ -71,29 +74,40 @@ func (n *Node) remember() {
 	now := n.here()
 	var ops []env.Op
 	for _, c := range now {
-		if n.saved[c.ID] != c.Issued {
+		if n.keep(c) {
 			ops = append(ops, env.Op{Key: peerKey(c.ID), Value: c.Raw})
-			n.saved[c.ID] = c.Issued
 		}
 	}
 	if over := len(n.saved) - maxKnown; over > 0 {
-		var old []ID
-		for id := range n.saved {
-			if !slices.ContainsFunc(now, func(c *Contact) bool { return c.ID == id }) {
-				old = append(old, id)
-			}
-		}
-		slices.SortFunc(old, func(a, b ID) int {
-			return cmp.Or(cmp.Compare(n.saved[a], n.saved[b]), compare(a, b))
+		old := slices.DeleteFunc(slices.Clone(n.saved), func(c *Contact) bool {
+			return slices.ContainsFunc(now, func(o *Contact) bool { return o.ID == c.ID })
 		})
-		for _, id := range old[:min(over, len(old))] {
-			ops = append(ops, env.Op{Key: peerKey(id)})
-			delete(n.saved, id)
+		slices.SortFunc(old, func(a, b *Contact) int {
+			return cmp.Or(cmp.Compare(a.Issued, b.Issued), compare(a.ID, b.ID))
+		})
+		old = old[:min(over, len(old))]
+		for _, c := range old {
+			ops = append(ops, env.Op{Key: peerKey(c.ID)})
 		}
+		n.saved = slices.DeleteFunc(n.saved, func(c *Contact) bool { return slices.Contains(old, c) })
 	}
 	if len(ops) > 0 {
 		n.commit(ops)
 	}
+}
+
+// keep notes that the store holds a record, and says whether it is another than before.
+func (n *Node) keep(c *Contact) bool {
+	i, ok := slices.BinarySearchFunc(n.saved, c.ID, func(s *Contact, id ID) int { return compare(s.ID, id) })
+	switch {
+	case !ok:
+		n.saved = slices.Insert(n.saved, i, c)
+	case n.saved[i].Issued == c.Issued:
+		return false
+	default:
+		n.saved[i] = c
+	}
+	return true
 }
 
 // here returns the members this node has to do with, at most maxKnown.

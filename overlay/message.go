@@ -117,7 +117,7 @@ func breaksRecords(records [][]byte, depth uint32, limit int) string {
 func (n *Node) open(records [][]byte) []*Contact {
 	of := make([]*Contact, 0, len(records))
 	for _, raw := range records {
-		c, err := openRecord(n.network, n.verify, raw)
+		c, err := n.records.open(raw)
 		if err != nil {
 			n.stats.Garbage++
 			continue

@@ -1,8 +1,10 @@
 package overlay
 
 import (
+	"cmp"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -70,8 +72,8 @@ type Node struct {
 	rand    *rand.Rand
 	log     *slog.Logger
 	signer  *wire.Signer
-	verify  wire.Verifier
-	apps    [256]Application
+	records *Records
+	apps    []application // by layer
 
 	self      *Contact
 	state     State
@@ -92,22 +94,25 @@ type Node struct {
 	waiting   []*lookup // for their turn
 	dead      graveyard
 	gossip    gossip
+	unrest    unrest
 	known     []*Contact // remembered from an earlier life
 	hosts     []*peer    // the members that act for a client
 
 	cal       env.Calendar[task]
-	changed   bool          // LeafChanged is due
-	rowAt     time.Time     // when the next contact of the table is asked
-	restless  time.Time     // since when the leaf calls for another depth
-	siblingAt time.Time     // when the leaf's sibling was last counted anew
-	narrow    int           // depth of the leaf before it was widened
-	wideAt    time.Time     // when the wider one counts as whole
-	rumours   int           // rounds of comparing leaves that are still to come
-	burst     time.Time     // when the whole table was last probed
-	rose      time.Time     // when the dead were last all visited
-	turn      int           // of the slots, whose contact is asked next
-	quick     int           // rounds through the whole table that are still to come at once
-	saved     map[ID]uint64 // what the store holds: records by time of issue
+	changed   bool       // LeafChanged is due
+	rowAt     time.Time  // when the next contact of the table is asked
+	restless  time.Time  // since when the leaf calls for another depth
+	turned    time.Time  // when the leaf's depth was last changed
+	deepened  bool       // to a greater one
+	siblingAt time.Time  // when the leaf's sibling was last counted anew
+	narrow    int        // depth of the leaf before it was widened
+	wideAt    time.Time  // when the wider one counts as whole
+	rumours   int        // rounds of comparing leaves that are still to come
+	burst     time.Time  // when the whole table was last probed
+	rose      time.Time  // when the dead were last all visited
+	turn      int        // of the slots, whose contact is asked next
+	quick     int        // rounds through the whole table that are still to come at once
+	saved     []*Contact // what the store holds, by id
 }
 
 // A task is an entry of the node's calendar. What it is about may be gone when
@@ -150,13 +155,16 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		rand:    e.Rand,
 		log:     e.Log,
 		signer:  signer,
-		verify:  verify,
+		records: cfg.Records,
 		peers:   map[env.PeerID]*peer{},
 		ways:    ways{on: map[uint64]*passage{}},
 		looks:   map[uint64]*look{},
 
 		questions: map[uint64]question{},
 		gossip:    gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}},
+	}
+	if n.records == nil {
+		n.records = NewRecords(n.network, verify, ownRecords)
 	}
 	n.started = n.clock.Now()
 	n.self = newRecord(n.network, signer, nil, n.started, false)
@@ -171,7 +179,29 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 }
 
 // Handle registers the layer that takes the messages routed for it.
-func (n *Node) Handle(layer wire.Layer, app Application) { n.apps[layer] = app }
+func (n *Node) Handle(layer wire.Layer, app Application) {
+	i, ok := slices.BinarySearchFunc(n.apps, layer, func(a application, l wire.Layer) int { return cmp.Compare(a.layer, l) })
+	if !ok {
+		n.apps = slices.Insert(n.apps, i, application{layer: layer})
+	}
+	n.apps[i].Application = app
+}
+
+// application is a layer above and its number.
+type application struct {
+	layer wire.Layer
+	Application
+}
+
+// app returns the layer that takes messages of a number, nil if there is none.
+func (n *Node) app(layer wire.Layer) Application {
+	for _, a := range n.apps {
+		if a.layer == layer {
+			return a
+		}
+	}
+	return nil
+}
 
 // ID is the node's own id.
 func (n *Node) ID() ID { return n.self.ID }
@@ -218,9 +248,7 @@ func (n *Node) Run(now time.Time) time.Time {
 		n.changed = false
 		n.settled(now)
 		for _, app := range n.apps {
-			if app != nil {
-				app.LeafChanged()
-			}
+			app.LeafChanged()
 		}
 	}
 	return n.cal.Next()
@@ -275,7 +303,7 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 	}
 	p := n.peers[from]
 	if len(m.Record) > 0 && (p == nil || p.contact == nil || string(p.contact.Raw) != string(m.Record)) {
-		c, err := openRecord(n.network, n.verify, m.Record)
+		c, err := n.records.open(m.Record)
 		if err != nil {
 			n.stats.Garbage++
 			return err
@@ -334,15 +362,21 @@ func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 		m.Record = n.self.Raw
 		p.toldNow = true
 	}
-	f := frame(m)
-	n.stats.Sent++
-	n.stats.Bytes += uint64(len(f))
+	f := n.toSend(m)
 	switch m.Body.(type) {
 	case *overlaypb.Message_Route, *overlaypb.Message_Ack:
 		n.stats.Carrying++
 		n.stats.CarryingBytes += uint64(len(f))
 	}
 	n.net.Send(p.addr(), class, f)
+}
+
+// toSend encodes a message that is about to be sent, and counts it.
+func (n *Node) toSend(m *overlaypb.Message) []byte {
+	f := frame(m)
+	n.stats.Sent++
+	n.stats.Bytes += uint64(len(f))
+	return f
 }
 
 // Network is the name of the node's network, which ids and keys are made with.

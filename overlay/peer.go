@@ -15,37 +15,57 @@ type peer struct {
 	heard   moment
 
 	// Round trips as TCP estimates them (RFC 6298): smoothed and variation.
-	rtt, rttvar time.Duration
+	rtt, rttvar span
 
-	probe     uint64 // nonce of the probe that is out; 0: none
 	nonce     uint64 // of the last probe, by which its reply is timed
 	probeSent moment
 
-	digest   uint64 // of its leaf, as it last said
-	differed uint64 // from the node's own, when it was last told what it lacks
-	synced   moment
-	gave     moment // when it was last told what the leaf holds, because it asked
+	leaf *comparison // of its leaf with the node's own; nil: never made
 
 	rowSent moment
 	rowDue  moment // an answer to RowAsk is due then; never: none is out
 
 	attached moment // a client's last word; never: not my client
-	wanted   int    // layers above that asked to know when it goes
+	wanted   int32  // layers above that asked to know when it goes
 
 	depth    int16 // of its leaf
 	row      int16 // asked for by RowAsk
 	attempts int8  // probes sent without an answer
-	asks     int8  // questions about its leaf since I announced myself
-	vain     int8  // and in all, since we last agreed
 
+	probing   bool // a probe is out
+	broken    bool // its link broke, and it has not spoken since
+	cold      bool // what was asked last may have had to wait for a link
 	told      bool // it has my record: it answered since I sent it
 	toldNow   bool // my record is on its way
 	suspect   bool // left something unanswered; spared while others will do
-	syncs     bool // an answer to a question about its leaf is due
 	hosts     bool // acts for me, who am a client
 	candidate bool // has not answered a probe yet that it has to answer first
 	acked     bool // answered a probe since I announced myself: it knows me
 }
+
+// A comparison is what a node remembers of another that may be of its leaf.
+type comparison struct {
+	digest   uint64 // of its leaf, as it last said
+	differed uint64 // from the node's own, when it was last told what it lacks
+	synced   moment // when it was last asked, or told, about the leaf
+	gave     moment // when it was last told what the leaf holds, because it asked
+	asks     int8   // questions since the node announced itself
+	vain     int8   // and in all, since both last agreed
+	due      bool   // an answer is
+}
+
+// compared returns what is remembered of comparing leaves with a peer.
+func (p *peer) compared() *comparison {
+	if p.leaf == nil {
+		p.leaf = &comparison{}
+	}
+	return p.leaf
+}
+
+// A span is a length of time in half the space: microseconds, up to 35 minutes.
+type span int32
+
+func (s span) d() time.Duration { return time.Duration(s) * time.Microsecond }
 
 // A moment is a time in a third of the space: nanoseconds of Unix time.
 type moment int64
@@ -74,31 +94,38 @@ func (p *peer) rto() time.Duration {
 	if p.rtt == 0 {
 		return initialRTO
 	}
-	return min(max(p.rtt+4*p.rttvar, minRTO), maxRTO)
+	return min(max((p.rtt+4*p.rttvar).d(), minRTO), maxRTO)
 }
 
 // linkIdle is after how much silence the link to a peer may have been closed, so
 // that the next message waits for a handshake of two round trips.
 const linkIdle = 2 * time.Minute
 
-// patience is how long an answer to something sent at now may take.
+// patience is how long an answer to something sent at now may take. It notes whether a
+// link has to be made first.
 func (p *peer) patience(now time.Time) time.Duration {
-	if now.Sub(p.heard.time()) < linkIdle {
+	p.cold = now.Sub(p.heard.time()) >= linkIdle
+	if !p.cold {
 		return p.rto()
 	}
-	return min(p.rto()+2*max(p.rtt, minRTO), maxRTO)
+	return min(p.rto()+2*max(p.rtt.d(), minRTO), maxRTO)
 }
 
 // sample takes one measured round trip into the estimate. What came later than any
-// answer is waited for counts as no more than that.
+// answer is waited for counts as no more than that; and where a link had to be made
+// first, two round trips of a handshake, and the work for it, are a part of it.
 func (p *peer) sample(d time.Duration) {
 	d = min(d, maxRTO)
+	if p.cold {
+		d = min(d/3, initialRTO/3)
+	}
+	trip := span(d.Microseconds())
 	if p.rtt == 0 {
-		p.rtt, p.rttvar = max(d, 1), d/2
+		p.rtt, p.rttvar = max(trip, 1), trip/2
 		return
 	}
-	p.rttvar += ((p.rtt - d).Abs() - p.rttvar) / 4
-	p.rtt += (d - p.rtt) / 8
+	p.rttvar += (max(p.rtt-trip, trip-p.rtt) - p.rttvar) / 4
+	p.rtt += (trip - p.rtt) / 8
 }
 
 // addr is the peer as the network dials it.

@@ -23,14 +23,14 @@ func TestRetransmissionTimeout(t *testing.T) {
 		{"fast", []time.Duration{1000 * us}, 1000 * us, minRTO},
 		{"slow", []time.Duration{2_000_000 * us}, 2_000_000 * us, maxRTO},
 		{"late", []time.Duration{time.Hour}, maxRTO, maxRTO},
-		{"none at all", []time.Duration{0}, 1, minRTO},
+		{"none at all", []time.Duration{0}, 1 * us, minRTO},
 	} {
 		p := &peer{}
 		for _, s := range c.samples {
 			p.sample(s)
 		}
-		if p.rtt != c.rtt || p.rto() != c.rto {
-			t.Errorf("%s: round trip %v, timeout %v, want %v and %v", c.what, p.rtt, p.rto(), c.rtt, c.rto)
+		if p.rtt.d() != c.rtt || p.rto() != c.rto {
+			t.Errorf("%s: round trip %v, timeout %v, want %v and %v", c.what, p.rtt.d(), p.rto(), c.rtt, c.rto)
 		}
 	}
 }

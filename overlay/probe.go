@@ -1,6 +1,8 @@
 package overlay
 
 import (
+	"time"
+
 	"tidings/internal/env"
 	"tidings/overlay/overlaypb"
 )
@@ -14,10 +16,14 @@ const (
 	leafAttempts = 4
 )
 
+// maxWait is the longest that one attempt waits. However slow a peer seemed when it was
+// last measured, four attempts are over after 15 s.
+const maxWait = 4 * time.Second
+
 // probe asks a peer whether it lives, unless it is being asked already. Whatever
 // it says next counts as an answer.
 func (n *Node) probe(p *peer) {
-	if p.probe != 0 {
+	if p.probing {
 		return
 	}
 	p.attempts = 0
@@ -26,15 +32,18 @@ func (n *Node) probe(p *peer) {
 
 func (n *Node) probeAgain(p *peer) {
 	now := n.clock.Now()
-	wait := p.patience(now) << p.attempts
+	wait := p.patience(now)
+	if !p.broken { // then a slow answer is not what it waits for
+		wait = min(wait<<p.attempts, maxWait)
+	}
 	p.nonce = n.rand.Uint64() | 1
-	p.probe = p.nonce
+	p.probing = true
 	p.attempts++
 	p.probeSent = momentOf(now)
 	n.stats.Probes++
-	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.probe})
+	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.nonce})
 	m := &overlaypb.Probe{
-		Nonce:   p.probe,
+		Nonce:   p.nonce,
 		Want:    p.contact == nil,
 		Depth:   uint32(n.leaf.Depth()),
 		Digest:  n.leaf.Digest(),
@@ -54,7 +63,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 			p.nonce = 0 // repeated, it says nothing
 			p.sample(n.clock.Now().Sub(p.probeSent.time()))
 			p.candidate, p.acked = false, true
-			p.probe, p.attempts = 0, 0
+			p.probing, p.attempts = false, 0
 		}
 		if m.Want {
 			p.told = false // it forgot who I am
@@ -94,7 +103,7 @@ func (n *Node) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.
 
 // probeUnanswered goes on when the time of an attempt is over.
 func (n *Node) probeUnanswered(p *peer, nonce uint64) {
-	if p == nil || p.probe != nonce {
+	if p == nil || !p.probing || p.nonce != nonce {
 		return
 	}
 	p.suspect = true
@@ -106,7 +115,7 @@ func (n *Node) probeUnanswered(p *peer, nonce uint64) {
 		n.probeAgain(p)
 		return
 	}
-	p.probe = 0
+	p.probing = false
 	n.died(p)
 }
 
@@ -121,6 +130,7 @@ func (n *Node) died(p *peer) {
 	}
 	if placed {
 		n.stats.Deaths++
+		n.unrest.died(now)
 		if watched {
 			n.announceDeath(p.contact)
 		}
@@ -151,7 +161,7 @@ func (n *Node) probeTable() {
 func (n *Node) drop(p *peer) bool {
 	placed := false
 	n.gossip.died(p.id)
-	p.candidate, p.probe, p.attempts, p.syncs = false, 0, 0, false
+	p.candidate, p.probing, p.attempts, p.leaf = false, false, 0, nil
 	p.heard, p.told = never, false
 	if p.contact != nil {
 		if n.leaf.Remove(p.contact.ID) {
@@ -179,9 +189,7 @@ func (n *Node) drop(p *peer) bool {
 	if p.wanted > 0 {
 		placed = true
 		for _, app := range n.apps {
-			if app != nil {
-				app.PeerGone(p.id)
-			}
+			app.PeerGone(p.id)
 		}
 	}
 	n.forget(p)
@@ -211,6 +219,7 @@ func (n *Node) Suspect(id env.PeerID) {
 // PeerDown takes a hint that a peer's link broke: it is probed.
 func (n *Node) PeerDown(id env.PeerID) {
 	if p := n.peers[id]; p != nil && n.useful(p) {
+		p.broken = true
 		n.probe(p)
 	}
 }

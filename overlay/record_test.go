@@ -158,11 +158,11 @@ func TestOldestKnownPeersGiveWay(t *testing.T) {
 	for i := range 300 {
 		l.now = l.now.Add(time.Millisecond)
 		c := newRecord(l.network.Name, l.actor(i+1).signer, nil, l.now, true)
-		n.saved[c.ID] = c.Issued
+		n.keep(c)
 		l.records[string(peerKey(c.ID))] = c.Raw
 	}
 	n.save()
-	remembered, _ := Remembered(l, l.network.Name, n.verify)
+	remembered, _ := remembered(l, n.records)
 	if len(remembered) != maxKnown || n.Stats().Known != maxKnown {
 		t.Fatalf("%d are remembered", len(remembered))
 	}

@@ -238,7 +238,7 @@ func (n *Node) sendAck(p *peer, a *overlaypb.Ack) {
 // pass takes a message one step on: to a layer above, to the next hop, or to
 // where it waits.
 func (n *Node) pass(w *passage) {
-	app := n.apps[w.msg.Layer]
+	app := n.app(w.msg.Layer)
 	if n.state == Active && app != nil && app.Forward(&w.msg) {
 		n.arrived(w)
 		return

@@ -18,12 +18,14 @@ func (n *Node) rowTurn() {
 	if n.state != Active {
 		return
 	}
+	now := n.clock.Now()
+	interval := n.tableInterval(now)
 	var slots []func()
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
 		if s.contact != nil {
 			slots = append(slots, func() {
 				n.askRow(s.contact, row)
-				if s.spare != nil && n.clock.Now().Sub(s.spare.heard.time()) >= n.cfg.TableInterval {
+				if s.spare != nil && now.Sub(s.spare.heard.time()) >= interval {
 					n.probe(s.spare) // or it would be found dead when it is needed
 				}
 			})
@@ -31,7 +33,7 @@ func (n *Node) rowTurn() {
 			slots = append(slots, func() { n.lookFor(row, col) })
 		}
 	})
-	pause := n.cfg.TableInterval
+	pause := interval
 	switch {
 	case n.quick > 0:
 		n.quick--
@@ -59,7 +61,7 @@ func (n *Node) askRow(p *peer, row int) {
 	var lacks uint32
 	for col := range n.table.rows[row] {
 		s := &n.table.rows[row][col]
-		if n.table.beyond(row, col, n.leaf.Depth()) && (s.contact == nil || s.spare == nil) {
+		if n.table.beyond(row, col, n.leaf.Depth()) && (s.contact == nil || s.spare == nil && !(s.counted && s.count < 2)) {
 			lacks |= 1 << col
 		}
 	}

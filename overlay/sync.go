@@ -31,9 +31,13 @@ const (
 // what it knows: by who asked first (answer), or both would do so.
 func (n *Node) compareWith(p *peer, depth int, decided, digest uint64, answer bool) {
 	n.adopt(p, depth, decided)
-	p.depth, p.digest = int16(depth), digest
+	p.depth = int16(depth)
+	if n.apart(p) {
+		return
+	}
+	p.compared().digest = digest
 	if n.agrees(p) {
-		p.vain = 0
+		p.leaf.vain = 0
 		return
 	}
 	if n.state != Active {
@@ -45,9 +49,6 @@ func (n *Node) compareWith(p *peer, depth int, decided, digest uint64, answer bo
 	n.compare(p)
 }
 
-// maxDiffer is how many members two leaves may differ by that explain finds out.
-const maxDiffer = 2
-
 // explain guesses by whom a peer's leaf differs from the node's, from the digests alone:
 // mostly somebody has come or gone a moment ago. Then it tells the peer whom it lacks,
 // and who is dead.
@@ -56,15 +57,16 @@ func (n *Node) explain(p *peer) bool {
 		return false
 	}
 	now := n.clock.Now()
-	diff := p.digest ^ n.leaf.Digest()
-	if diff == p.differed { // it was told, and may have to see for itself
-		return now.Sub(p.synced.time()) < hearsay
+	with := p.compared()
+	diff := with.digest ^ n.leaf.Digest()
+	if diff == with.differed { // it was told, and may have to see for itself
+		return now.Sub(with.synced.time()) < hearsay
 	}
 	differ := n.whoDiffer(diff)
 	if len(differ) == 0 {
 		return false
 	}
-	p.synced, p.differed = momentOf(now), diff
+	with.synced, with.differed = momentOf(now), diff
 	var lacks []*Contact
 	for _, c := range differ {
 		q := n.peers[c.Peer.ID]
@@ -87,7 +89,7 @@ func (n *Node) explain(p *peer) bool {
 	return true
 }
 
-// whoDiffer finds at most maxDiffer nodes, of those in the leaf, of those it may soon
+// whoDiffer finds one or two nodes, of those in the leaf, of those it may soon
 // hold, and of the dead, whose coming or going makes the difference of two digests;
 // none if there are no such.
 func (n *Node) whoDiffer(diff uint64) []*Contact {
@@ -118,25 +120,29 @@ func (n *Node) whoDiffer(diff uint64) []*Contact {
 
 // agrees says whether a peer, as far as it is of this leaf, knows the same.
 func (n *Node) agrees(p *peer) bool {
+	return n.apart(p) || int(p.depth) == n.leaf.Depth() && p.compared().digest == n.leaf.Digest()
+}
+
+// apart says whether a peer has nothing to compare: it is no member, or not of one leaf
+// with this node, as either sees it.
+func (n *Node) apart(p *peer) bool {
 	if p.contact == nil || !p.contact.Member || !n.self.Member && n.state != Joining {
 		return true
 	}
 	common := n.self.ID.Common(p.contact.ID)
-	if common < n.leaf.Depth() && common < int(p.depth) {
-		return true // not of one leaf, as either sees it
-	}
-	return int(p.depth) == n.leaf.Depth() && p.digest == n.leaf.Digest()
+	return common < n.leaf.Depth() && common < int(p.depth)
 }
 
 // compare sends a peer what this node knows of its leaf, and asks for the same,
 // unless it did so a moment ago.
 func (n *Node) compare(p *peer) bool {
 	now := n.clock.Now()
-	if now.Sub(p.synced.time()) < syncPause<<min(p.vain, syncVain) && p.synced != never {
+	with := p.compared()
+	if with.synced != never && now.Sub(with.synced.time()) < syncPause<<with.vain {
 		return false
 	}
-	p.synced, p.syncs = momentOf(now), true
-	p.vain = min(p.vain+1, syncVain)
+	with.synced, with.due = momentOf(now), true
+	with.vain = min(with.vain+1, syncVain)
 	n.sendLeaf(p, nil, true)
 	return true
 }
@@ -151,8 +157,9 @@ func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
 }
 
 func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
-	asked := p.syncs
-	p.syncs = p.syncs && m.Part
+	with := p.compared()
+	asked := with.due
+	with.due = with.due && m.Part
 	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining {
 		return
 	}
@@ -165,10 +172,10 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		return
 	}
 	theirs := make(map[uint64]bool, len(m.Ids))
-	p.depth, p.digest = int16(depth), mix(uint64(depth))
+	p.depth, with.digest = int16(depth), mix(uint64(depth))
 	for _, h := range m.Ids {
 		theirs[h] = true
-		p.digest ^= mix(h)
+		with.digest ^= mix(h)
 	}
 
 	for _, c := range n.open(m.Records) {
@@ -191,16 +198,16 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 			n.probe(q) // perhaps they know that it is dead
 		}
 	}
-	ask := now.Sub(p.synced.time()) >= syncPause && slices.ContainsFunc(m.Ids, func(h uint64) bool {
+	ask := now.Sub(with.synced.time()) >= syncPause && slices.ContainsFunc(m.Ids, func(h uint64) bool {
 		return (h^n.self.ID.head())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsHead(h)
 	})
 	switch {
-	case m.Ask && p.gave != never && now.Sub(p.gave.time()) < syncPause/2: // nobody honest asks so often
+	case m.Ask && with.gave != never && now.Sub(with.gave.time()) < syncPause/2: // nobody honest asks so often
 	case m.Ask:
-		p.gave = momentOf(now)
+		with.gave = momentOf(now)
 		n.sendLeaf(p, lacks, ask)
 		if ask {
-			p.synced, p.syncs = momentOf(now), true
+			with.synced, with.due = momentOf(now), true
 		}
 	case asked && len(lacks) > 0:
 		n.sendLeaf(p, lacks, false)

@@ -89,7 +89,7 @@ func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
 	if c == nil || c.Issued > m.IssuedMs {
 		return
 	}
-	if p := n.peers[c.Peer.ID]; p != nil && p.probe == 0 && now.Sub(p.heard.time()) > p.rto() {
+	if p := n.peers[c.Peer.ID]; p != nil && !p.probing && now.Sub(p.heard.time()) > p.rto() {
 		n.gossip.accused(p.id, from.id)
 		n.probe(p)
 	}

@@ -34,6 +34,10 @@ func (p *pile[K]) push(e entry[K]) {
 	h[i] = e
 }
 
+// pileShrinks is the room of a pile that is given back when most of it is empty: a
+// thousand nodes have a thousand piles.
+const pileShrinks = 32
+
 // pop removes the first entry of a pile that is not empty.
 func (p *pile[K]) pop() entry[K] {
 	h := *p
@@ -42,6 +46,9 @@ func (p *pile[K]) pop() entry[K] {
 	e := h[n]
 	h[n] = entry[K]{}
 	h = h[:n]
+	if cap(h) >= pileShrinks && n < cap(h)/8 {
+		h = append(make([]entry[K], 0, cap(h)/4), h...)
+	}
 	*p = h
 	if n == 0 {
 		return top
