@@ -236,6 +236,9 @@ const turnPause = 10 * time.Minute
 // turnsBack says whether a depth would undo what was done a moment ago.
 func (n *Node) turnsBack(to int, now time.Time) bool {
 	deeper := to > n.leaf.Depth()
+	if sibling := n.sibling(); !deeper && sibling > 0 && sibling < n.leaf.merge {
+		return false
+	}
 	if wants := n.leaf.Wants(); wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper {
 		return false
 	}
@@ -312,8 +315,8 @@ func (n *Node) setDepth(depth int) {
 		n.compare(p)
 	}
 	n.leafGrew()
-	if n.state == Active { // there are other slots now
-		n.quick = 2
+	if n.state == Active && n.deepened { // there are more slots now
+		n.quick = max(n.quick, 1)
 		n.planRow(n.spread(settleTime))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/overlay/overlaypb"
 )
 
@@ -164,7 +165,7 @@ func (n *Node) drop(p *peer) bool {
 	p.candidate, p.probing, p.attempts, p.leaf = false, false, 0, nil
 	p.heard, p.told = never, false
 	if p.contact != nil {
-		if n.leaf.Remove(p.contact.ID) {
+		if !plant.Undead && n.leaf.Remove(p.contact.ID) {
 			placed = true
 			n.changed = true
 			n.spreadRumour()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/internal/wire"
 	"tidings/overlay/overlaypb"
 )
@@ -78,7 +79,9 @@ func (w *ways) expire(now time.Time) {
 		id := w.old[w.head].id
 		if passed := w.on[id]; passed != nil {
 			w.unload(passed)
-			delete(w.on, id)
+			if !plant.Hoard {
+				delete(w.on, id)
+			}
 		}
 		w.head++
 	}
@@ -262,6 +265,9 @@ func (n *Node) pass(w *passage) {
 
 // arrived starts the receipt on its way back.
 func (n *Node) arrived(w *passage) {
+	if plant.NoReceipt && w.msg.Key[31]&15 == 0 && w.done == nil || plant.LateReceipt && w.msg.Key[31]&15 == 0 && w.done == nil && w.try < 2 {
+		return
+	}
 	w.receipt = &overlaypb.Ack{Id: w.id, Try: w.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(w.msg.Hops)}
 	n.receipted(w)
 }
