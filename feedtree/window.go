@@ -134,7 +134,11 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	if len(log) == 0 {
 		return
 	}
-	for _, e := range w.of.Forget(log[0].At.Seq) {
+	first := log[0].At.Seq
+	if plant.ShortMemory {
+		first = log[len(log)-1].At.Seq
+	}
+	for _, e := range w.of.Forget(first) {
 		w.ghosts.add(e.ID, e.Hash)
 	}
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {

@@ -103,6 +103,16 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }
 
+// Leave takes the node out of its network in good order: others lead what it has led, then
+// it says goodbye, and does nothing more. done is called within some two seconds, while
+// the node is run as before.
+func (n *Node) Leave(done func()) {
+	n.Owners.HandOver(func() {
+		n.Overlay.Leave()
+		done()
+	})
+}
+
 // Answered brings an origin's answer to corona, the only layer that asks.
 func (n *Node) Answered(h env.Handle, a env.Answer) { n.Corona.Answered(h, a) }
 

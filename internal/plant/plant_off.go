@@ -4,17 +4,29 @@ package plant
 
 // Without the build tag the bugs are constants, and gone from the binary.
 const (
-	DoubleRoot = false
-	Cycle      = false
-	LostChild  = false
-	StaleCount = false
-	SilentDrop = false
-	Duplicate  = false
+	DoubleRoot  = false
+	NoReceipt   = false
+	LateReceipt = false
+	Undead      = false
+	StaleCount  = false
+	Hoard       = false
 
-	VoteTwice   = false
-	HeldEarly   = false
+	Cycle       = false
+	LostChild   = false
+	Duplicate   = false
+	SilentDrop  = false
+	StaleWeight = false
+
+	VoteTwice  = false
+	HeldEarly  = false
+	TwoPollers = false
+	Clinging   = false
+	StepBack   = false
+
 	ShowAgain   = false
 	BlindToGaps = false
+	ShortMemory = false
+	EarlyYes    = false
 
 	DeafToDisk = false
 )

@@ -4,17 +4,29 @@ package plant
 
 // The planted bugs, all asleep until a test wakes one.
 var (
-	DoubleRoot bool
-	Cycle      bool
-	LostChild  bool
-	StaleCount bool
-	SilentDrop bool
-	Duplicate  bool
+	DoubleRoot  bool
+	NoReceipt   bool
+	LateReceipt bool
+	Undead      bool
+	StaleCount  bool
+	Hoard       bool
 
-	VoteTwice   bool
-	HeldEarly   bool
+	Cycle       bool
+	LostChild   bool
+	Duplicate   bool
+	SilentDrop  bool
+	StaleWeight bool
+
+	VoteTwice  bool
+	HeldEarly  bool
+	TwoPollers bool
+	Clinging   bool
+	StepBack   bool
+
 	ShowAgain   bool
 	BlindToGaps bool
+	ShortMemory bool
+	EarlyYes    bool
 
 	DeafToDisk bool
 )

@@ -45,6 +45,9 @@ func (o *Owners) beat(now time.Time) {
 					shared[p] = append(shared[p], s)
 				}
 			}
+		case o.owns(s) && !s.left.IsZero() && o.idle(s) && now.Sub(s.left) > leaveTime:
+			o.forget(s)
+			continue
 		case o.owns(s):
 			o.suspectLead(s, now)
 		case o.idle(s) && s.left.IsZero():
@@ -86,6 +89,16 @@ func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {
 // for long: it may have left the key to others, and this node missed it.
 func (o *Owners) suspectLead(s *seat, now time.Time) {
 	switch quiet := now.Sub(o.heard(s)); {
+	case quiet > o.cfg.Lease && !s.follow && !o.node.Leaf().Covers(s.key):
+		// The key is another leaf's, and nobody there counts on this node, as when its
+		// lineage has ended. The root hears of the key before this node forgets it.
+		if s.left.IsZero() {
+			o.Want(s.key, s.url, func(ok bool) {
+				if ok && s.left.IsZero() {
+					s.left = o.clock.Now()
+				}
+			})
+		}
 	case !o.alive(s.epoch.Sequencer):
 		o.bidIn(s, time.Duration(o.rank(s))*rankTime)
 	case quiet > o.cfg.Lease:

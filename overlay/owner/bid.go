@@ -83,7 +83,7 @@ func (o *Owners) tryBid(s *seat) {
 		b.founding, b.jump = true, s.epoch != nil
 	} else {
 		incumbent := s.epoch.Sequencer
-		stuck := !s.stuck.IsZero() || o.sealed(s)
+		stuck := !s.stuck.IsZero() || o.sealed(s) || s.seen > s.epoch.Number // an owner is
 		switch {
 		case o.leads(s) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
@@ -161,6 +161,9 @@ func (o *Owners) gather(s *seat) {
 // draft states the epoch, signs it, and asks the owners, old and new, to sign.
 func (o *Owners) draft(s *seat) {
 	b := s.bid
+	if head := s.log.head(); head != nil && o.volatile[head.Hash] {
+		return // the disk may yet refuse it: urge comes back
+	}
 	now := o.clock.Now().Truncate(time.Millisecond)
 	e := &Epoch{Key: s.key, URL: s.url, Number: b.number, Sequencer: b.sequencer, Owners: b.owners, Time: now}
 	if s.epoch != nil {
@@ -255,6 +258,8 @@ func (o *Owners) urge(s *seat, now time.Time) {
 		if s.pull == nil && b.answered() {
 			o.gather(s) // the last pull came to nothing
 		}
+	case b.epoch == nil: // founding on what a follower had, which was not durable yet
+		o.draft(s)
 	case b.locked:
 		o.sendSigns(s)
 	}

@@ -32,6 +32,12 @@
 // under way at a time. So a published entry survives whoever dies, as long as one
 // of every quorum lives.
 //
+// # Leaving
+//
+// A sequencer that leaves in good order makes one more epoch of each key, without
+// itself, before it goes (HandOver): the nearest of the owners that stay goes on within
+// a few round trips, with all that was held in hand.
+//
 // # Lineages
 //
 // If a quorum of the old owners stays silent for a lease, the live ones nearest
@@ -46,7 +52,9 @@
 // Any node may follow a key: it keeps the log without owning it. It takes entries
 // from its tree (Offer) and pulls what it lacks from anybody who has it (Pull).
 // An entry is trusted when the certified epoch's sequencer signed it, or an entry
-// after it.
+// after it. An epoch that no other leads to, of a key in another leaf, is believed when a
+// quorum of its owners is among those whom a look-up by disjoint routes finds near the
+// key: owners that somebody has made up are not.
 //
 // # How to use it
 //

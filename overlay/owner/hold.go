@@ -109,6 +109,14 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 		}
 		o.startPull(s, o.peer(from), nil)
 		return nil
+	case o.owns(s) && o.sealed(s) && e.At.Lineage == s.epoch.Lineage && e.At.Epoch == s.epoch.Number:
+		// It holds nothing more of this epoch, what it pulled since included: a candidate
+		// may have drafted without. If that came to nothing, only a later epoch makes an
+		// owner of this node again, which the sequencer has to know.
+		if from == s.epoch.Sequencer {
+			o.sendSealed(from, s, s.epoch.Number, s.promised.in(s.epoch.Lineage).number)
+		}
+		return nil
 	case s.log.find(e.Hash) >= 0:
 		if !o.volatile[e.Hash] {
 			o.sendHeld(from, e)
@@ -123,7 +131,7 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 	case e.Signer != s.epoch.Sequencer:
 		o.stats.Untrusted++
 		return errSigner
-	case !o.owns(s) || o.sealed(s):
+	case !o.owns(s):
 		return nil
 	}
 	s.heard = o.clock.Now()

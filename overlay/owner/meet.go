@@ -25,7 +25,7 @@ type merge struct {
 // certified one that goes on where both are alive, or one that lives where its
 // own does not, as far as is known here; or one that its own sequencer has joined.
 func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
-	return e.certifiedBy(e.Owners) && o.dense(e) && s.lead == nil &&
+	return e.certifiedBy(e.Owners) && o.placed(s, e) && s.lead == nil &&
 		(!o.owns(s) && (e.Lineage < s.epoch.Lineage || o.lost(s)) || o.silent(s) || from == s.epoch.Sequencer)
 }
 
@@ -33,7 +33,11 @@ func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 // is the head of this node's lineage that the other has appended, the zero hash if
 // there was nothing to append.
 func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool) {
-	if !e.certifiedBy(e.Owners) || !o.dense(e) {
+	if o.unseen(s, e) {
+		o.startPull(s, o.peer(from), nil) // which looks first who lives there
+		return
+	}
+	if !e.certifiedBy(e.Owners) || !o.placed(s, e) {
 		o.stats.Untrusted++
 		return
 	}
@@ -52,7 +56,7 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 	}
 	wins := e.Lineage < s.epoch.Lineage
 	switch {
-	case s.lead != nil && wins && told && merged == s.log.headHash() && s.lead.flight == nil:
+	case s.lead != nil && wins && told && merged == s.log.headHash() && (s.lead.flight == nil || s.lead.flight.entry.Hash == merged):
 		// All there is here is there: this lineage ends.
 		o.stats.Merged++
 		old := s.epoch
@@ -132,7 +136,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 		o.sendInstall(from, s) // which says who is
 		return nil
 	}
-	if !their.certifiedBy(their.Owners) || their.Sequencer != from || !o.dense(their) {
+	if !their.certifiedBy(their.Owners) || their.Sequencer != from || !o.placed(s, their) {
 		o.stats.Untrusted++
 		return nil
 	}

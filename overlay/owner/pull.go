@@ -52,6 +52,9 @@ type pull struct {
 	note    []byte
 	version uint64
 
+	looks  bool // all is here; who lives near the key is being looked up
+	looked bool // that is over
+
 	hole int // index in got of the body that is asked for in pieces; -1: none
 	then []func(ok bool)
 }
@@ -118,7 +121,7 @@ func (o *Owners) ask(s *seat, m *ownerpb.Message) {
 func (o *Owners) urgePull(s *seat, now time.Time) {
 	p := s.pull
 	switch {
-	case now.Sub(p.at) < pullTime:
+	case now.Sub(p.at) < pullTime, p.looks:
 	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
 		o.node.Suspect(p.from.ID)
 		o.endPull(s, false)
@@ -179,7 +182,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 // onEntries takes a page.
 func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	s := o.at(m.Key)
-	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 {
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 || s.pull.looks {
 		return nil
 	}
 	p := s.pull
@@ -319,6 +322,16 @@ func (o *Owners) finish(s *seat) {
 	p := s.pull
 	if p.foreign {
 		o.endPull(s, true)
+		return
+	}
+	if !p.looked && o.unseen(s, p.epoch) {
+		p.looks = true
+		o.look(s, func() {
+			if s.pull == p {
+				p.looks, p.looked = false, true
+				o.finish(s)
+			}
+		})
 		return
 	}
 	e := s.epoch

@@ -78,6 +78,12 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 		}
 	}
 	b := s.bid
+	if b == nil && s.lead != nil && m.Refused > s.epoch.Number && m.Lineage == s.epoch.Lineage && m.Number == s.epoch.Number && s.epoch.owns(from) {
+		// It is promised to somebody who tried for a later epoch.
+		s.seen = max(s.seen, m.Refused)
+		o.bidIn(s, bidTime) // if that comes to nothing
+		return nil
+	}
 	if b == nil || b.founding || m.Lineage != s.epoch.Lineage || m.Number != b.number || !slices.Contains(once(b.sets()), from) {
 		return nil
 	}

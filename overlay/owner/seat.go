@@ -48,6 +48,8 @@ type seat struct {
 	bid  *bid  // while it is a candidate
 	pull *pull // while it pulls
 
+	sight *sighting // of a key in another leaf: who was found there; nil: nobody has looked
+
 	bidAt   time.Time                // when to try to take over or to change the owners
 	stuck   time.Time                // since when no quorum answers
 	rival   *Epoch                   // of another lineage that lives; nil: none is known

@@ -22,6 +22,7 @@ type Stats struct {
 	Lost      uint64 // bodies that could not be read
 	Garbage   uint64 // messages that broke the protocol
 	Control   uint64 // messages sent
+	Looks     uint64 // checked look-ups of who lives near a key
 	Untrusted uint64 // entries and epochs nobody with a right to had signed
 }
 

@@ -234,6 +234,10 @@ func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
 		o.sendInstall(from, s)
 		return nil
 	case s.epoch == nil || e.Number > s.epoch.Number:
+		if o.unseen(s, e) {
+			o.startPull(s, o.peer(from), nil) // which looks first who lives there
+			return nil
+		}
 		if !o.right(s, e) {
 			o.stats.Untrusted++
 			return nil
@@ -253,7 +257,7 @@ func (o *Owners) right(s *seat, e *Epoch) bool {
 	if !e.certifiedBy(e.Owners) {
 		return false
 	}
-	return s.epoch != nil && e.succeeds(s.epoch) || o.dense(e)
+	return s.epoch != nil && e.succeeds(s.epoch) || o.placed(s, e)
 }
 
 // dense says whether the owners of an epoch stand as near to the key as owners in
@@ -281,6 +285,9 @@ func (o *Owners) dense(e *Epoch) bool {
 
 // install puts an epoch in force here.
 func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
+	if plant.Clinging && s.epoch != nil && s.epoch.owns(o.self) && !e.owns(o.self) {
+		return
+	}
 	now := o.clock.Now()
 	if s.epoch != nil && s.epoch.Lineage != e.Lineage {
 		s.foreign = nil
@@ -298,6 +305,9 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 		}
 		o.stats.Cut += uint64(len(s.log) - n)
 		ops = o.truncate(s, last)
+	}
+	if plant.StepBack && !o.owns(s) && len(s.log) > 1 {
+		s.log = s.log[:len(s.log)-1]
 	}
 	o.save(s, nil, ops...)
 	if s.log.headHash() == e.AfterHash {

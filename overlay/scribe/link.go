@@ -264,7 +264,7 @@ func (s *Scribe) flush(l *link, now time.Time) {
 
 // weigh tells the parent soon when the weight of a group has changed.
 func (s *Scribe) weigh(g *group) {
-	if len(g.parents) == 0 || g.weight() == g.sent {
+	if len(g.parents) == 0 || g.weight() == g.sent || plant.StaleWeight {
 		return
 	}
 	l := g.parents[0].link
