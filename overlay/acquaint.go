@@ -1,7 +1,6 @@
 package overlay
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -10,10 +9,10 @@ import (
 
 // acquaint returns the state kept of a peer, making it if there is none.
 func (n *Node) acquaint(id env.PeerID) *peer {
-	p := n.peers[id]
+	p := n.peers.get(id)
 	if p == nil {
 		p = &peer{id: id}
-		n.peers[id] = p
+		n.peers.add(p)
 	}
 	return p
 }
@@ -106,7 +105,7 @@ func (n *Node) meet(c *Contact) {
 	} else if !n.table.wants(c.ID, n.leaf.Depth()) {
 		return
 	}
-	p := n.peers[c.Peer.ID]
+	p := n.peers.get(c.Peer.ID)
 	if (p == nil || p.heard == never) && n.dead.holds(c, n.clock.Now()) || p == nil && n.crowded() {
 		return
 	}
@@ -169,14 +168,14 @@ func (n *Node) forget(p *peer) {
 	if slices.Contains(n.strangers, id) {
 		return
 	}
-	if q := n.peers[id]; q != nil && !n.useful(q) {
-		delete(n.peers, id)
+	if q := n.peers.get(id); q != nil && !n.useful(q) {
+		n.peers.remove(id)
 	}
 }
 
 // maxStrangers is how many peers without a place are remembered, so that their
 // record and round trip need not be learned anew with each message.
-const maxStrangers = 16
+const maxStrangers = 8
 
 // settled looks what a changed leaf calls for. A new depth is chosen only when
 // it has been called for during settleTime, so that one who has just come, or
@@ -250,7 +249,7 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 func (n *Node) sibling() (count int) {
 	n.eachSibling(func(_ int, s *slot) {
 		if s.counted {
-			count += s.count
+			count += int(s.count)
 		}
 	})
 	return count
@@ -303,7 +302,7 @@ func (n *Node) setDepth(depth int) {
 	within := n.table.resize(depth)
 	var placeless []*peer
 	for _, c := range out {
-		if gone := n.table.put(n.peers[c.Peer.ID], depth); gone != nil {
+		if gone := n.table.put(n.peers.get(c.Peer.ID), depth); gone != nil {
 			placeless = append(placeless, gone)
 		}
 	}
@@ -327,20 +326,6 @@ func (n *Node) leafGrew() {
 	n.spreadRumour()
 }
 
-// sortedPeers returns all peers, by id: maps have no order.
-func (n *Node) sortedPeers() []*peer {
-	of := make([]*peer, 0, len(n.peers))
-	for _, p := range n.peers {
-		of = append(of, p)
-	}
-	return sortPeers(of)
-}
-
-func sortPeers(of []*peer) []*peer {
-	slices.SortFunc(of, func(a, b *peer) int { return cmp.Compare(a.id, b.id) })
-	return of
-}
-
 // OpenRecord verifies a node's record that came with a message of a layer above.
 func (n *Node) OpenRecord(raw []byte) (*Contact, error) {
 	return n.records.open(raw)
@@ -348,7 +333,7 @@ func (n *Node) OpenRecord(raw []byte) (*Contact, error) {
 
 // Contact returns the record of a peer the node has to do with, or nil.
 func (n *Node) Contact(id env.PeerID) *Contact {
-	if p := n.peers[id]; p != nil {
+	if p := n.peers.get(id); p != nil {
 		return p.contact
 	}
 	return nil
@@ -356,7 +341,7 @@ func (n *Node) Contact(id env.PeerID) *Contact {
 
 // RTO is how long a peer may take to answer before the answer counts as missing.
 func (n *Node) RTO(id env.PeerID) time.Duration {
-	if p := n.peers[id]; p != nil {
+	if p := n.peers.get(id); p != nil {
 		return p.rto()
 	}
 	return initialRTO

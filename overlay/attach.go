@@ -21,7 +21,7 @@ const (
 // chooseHosts asks the members nearest to the client's id to act for it.
 func (n *Node) chooseHosts() {
 	of := slices.DeleteFunc(slices.Clone(n.join.pool), func(c *Contact) bool {
-		p := n.peers[c.Peer.ID]
+		p := n.peers.get(c.Peer.ID)
 		return p != nil && p.hosts || n.dead.holds(c, n.clock.Now())
 	})
 	for _, c := range nearestN(of, n.self.ID, hostsWanted-len(n.hosts)) {
@@ -80,7 +80,7 @@ func (n *Node) attach(p *peer) bool {
 
 // ActsFor says whether this member acts for a client.
 func (n *Node) ActsFor(id env.PeerID) bool {
-	p := n.peers[id]
+	p := n.peers.get(id)
 	return p != nil && !p.hosts && p.attached != never
 }
 
@@ -92,7 +92,7 @@ func (n *Node) clientList() []*peer {
 			of = append(of, p)
 		}
 	}
-	return sortPeers(of)
+	return of
 }
 
 // expireClients forgets clients that have been silent too long.

@@ -56,7 +56,7 @@ func (n *Node) Found(peer env.Peer) {
 		}
 		n.stepJoin()
 	case Active:
-		if n.peers[peer.ID] == nil {
+		if n.peers.get(peer.ID) == nil {
 			n.knock(&Contact{ID: NodeID(n.network, peer.ID), Peer: peer})
 		}
 	}
@@ -104,12 +104,10 @@ func (n *Node) reset() {
 	n.table = table{self: n.self.ID}
 	n.state = Alone
 	n.changed = true
-	for id, p := range n.peers {
+	n.peers = slices.DeleteFunc(n.peers, func(p *peer) bool {
 		p.candidate, p.attached = false, never
-		if !n.useful(p) {
-			delete(n.peers, id)
-		}
-	}
+		return !n.useful(p)
+	})
 }
 
 func (n *Node) pool(of []*Contact) {
@@ -330,7 +328,7 @@ func (n *Node) joinedYet() {
 		}
 	}
 	waits := false
-	for _, p := range n.sortedPeers() {
+	for _, p := range n.peers {
 		switch {
 		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
 		case n.leaf.Has(p.contact.ID) != nil && p.compared().asks < maxAsks && !n.agrees(p):
@@ -357,7 +355,7 @@ func (n *Node) missKnown() {
 	alone := n.leaf.Len() == 1
 	long := n.clock.Now().Add(-hearsay)
 	for _, c := range n.known {
-		p := n.peers[c.Peer.ID]
+		p := n.peers.get(c.Peer.ID)
 		if !alone && p != nil && p.heard != never {
 			continue
 		}

@@ -24,13 +24,13 @@ type look struct {
 func (n *Node) lookFor(row, col int) {
 	now := n.clock.Now()
 	s := &n.table.rows[row][col]
-	if n.state != Active || now.Sub(s.asked) < holdLimit && !s.asked.IsZero() {
+	if n.state != Active || s.asked != never && now.Sub(s.asked.time()) < holdLimit {
 		return
 	}
-	s.asked = now
+	s.asked = momentOf(now)
 	l := &look{row: row, col: col, key: n.table.prefix(row, col, n.randomID())}
 	for _, c := range n.nearestKnown(l.key, 4) {
-		if p := n.peers[c.Peer.ID]; c.ID != n.self.ID && p != nil && !p.suspect {
+		if p := n.peers.get(c.Peer.ID); c.ID != n.self.ID && p != nil && !p.suspect {
 			n.lookAt(p, l)
 			return
 		}

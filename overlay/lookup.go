@@ -121,7 +121,7 @@ func (n *Node) nextLookup() {
 func (n *Node) lookInLeaf(l *lookup) {
 	now := n.clock.Now()
 	for _, c := range n.leaf.Members() {
-		if p := n.peers[c.Peer.ID]; p != nil {
+		if p := n.peers.get(c.Peer.ID); p != nil {
 			who := l.name(c, 0)
 			if now.Sub(p.heard.time()) < p.rto() && !p.suspect {
 				who.state = answered
@@ -147,7 +147,7 @@ func (n *Node) startRoutes(l *lookup) {
 	}
 	route := 0
 	for _, c := range nearestN(slices.Clone(from), l.key, len(from)) {
-		if p := n.peers[c.Peer.ID]; c.ID == n.self.ID || p != nil && p.suspect {
+		if p := n.peers.get(c.Peer.ID); c.ID == n.self.ID || p != nil && p.suspect {
 			continue
 		}
 		if who := l.name(c, 1<<route); who.state == unasked {

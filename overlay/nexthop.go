@@ -34,7 +34,7 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	if n.leaf.Covers(key) {
 		for _, c := range n.leaf.Members() {
 			if c != n.self && Nearer(key, c.ID, n.self.ID) {
-				consider(n.peers[c.Peer.ID])
+				consider(n.peers.get(c.Peer.ID))
 			}
 		}
 		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
@@ -46,7 +46,7 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 		consider(s.spare)
 	} else {
 		for _, c := range n.leaf.Members() {
-			consider(n.peers[c.Peer.ID])
+			consider(n.peers.get(c.Peer.ID))
 		}
 		n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 			consider(s.contact)

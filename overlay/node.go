@@ -81,7 +81,7 @@ type Node struct {
 	reachable []string // where it was dialled back; nil: not, or not known
 	stats     Stats
 
-	peers     map[env.PeerID]*peer
+	peers     roster
 	strangers []env.PeerID // peers without a place, the oldest first
 	leaf      *LeafSet
 	table     table
@@ -156,7 +156,6 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		log:     e.Log,
 		signer:  signer,
 		records: cfg.Records,
-		peers:   map[env.PeerID]*peer{},
 		ways:    ways{on: map[uint64]*passage{}},
 		looks:   map[uint64]*look{},
 
@@ -257,7 +256,7 @@ func (n *Node) Run(now time.Time) time.Time {
 func (n *Node) do(t task, at, now time.Time) {
 	switch t.kind {
 	case taskProbe:
-		n.probeUnanswered(n.peers[t.peer], t.n)
+		n.probeUnanswered(n.peers.get(t.peer), t.n)
 	case taskHop:
 		n.hopSilent(n.ways.on[t.n], at)
 	case taskRetry:
@@ -281,7 +280,7 @@ func (n *Node) do(t task, at, now time.Time) {
 	case taskLookup:
 		n.nextLookup()
 	case taskRowDue:
-		n.rowUnanswered(n.peers[t.peer], at)
+		n.rowUnanswered(n.peers.get(t.peer), at)
 	case taskSettle:
 		n.settled(now)
 	case taskDead:
@@ -301,7 +300,7 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 	if n.state == Left {
 		return nil
 	}
-	p := n.peers[from]
+	p := n.peers.get(from)
 	if len(m.Record) > 0 && (p == nil || p.contact == nil || string(p.contact.Raw) != string(m.Record)) {
 		c, err := n.records.open(m.Record)
 		if err != nil {

@@ -164,7 +164,7 @@ func TestReceiptIsPassedOnBare(t *testing.T) {
 	origin, root := l.actor(1), l.actor(2)
 	l.say(root, probe(&overlaypb.Probe{Nonce: 1}))
 	l.say(origin, route(&overlaypb.Route{Id: 7, Key: root.contact.ID[:], Layer: uint32(inboxLayer)}))
-	n.peers[origin.id()].told = false
+	n.peers.get(origin.id()).told = false
 	a := &overlaypb.Ack{Id: 7, Receipt: true, Root: root.contact.ID[:]}
 	a.ProtoReflect().SetUnknown(protowire.AppendBytes(protowire.AppendTag(nil, 99, protowire.BytesType), make([]byte, 64<<10-400)))
 	l.heard(origin)
@@ -350,7 +350,7 @@ func TestRepeatedAndUnaskedRepliesSayNothing(t *testing.T) {
 	n := l.member()
 	a := l.actor(1)
 	l.say(a, probe(&overlaypb.Probe{Nonce: 0, Reply: true}))
-	if p := n.peers[a.id()]; p.rtt != 0 || p.acked {
+	if p := n.peers.get(a.id()); p.rtt != 0 || p.acked {
 		t.Errorf("a reply that was not asked for: round trip %v, acknowledged %v", p.rtt, p.acked)
 	}
 	l.heard(a)

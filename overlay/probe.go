@@ -204,7 +204,7 @@ func (n *Node) Watch(c *Contact) { n.introduce(c).wanted++ }
 
 // Unwatch ends a Watch.
 func (n *Node) Unwatch(id env.PeerID) {
-	if p := n.peers[id]; p != nil && p.wanted > 0 {
+	if p := n.peers.get(id); p != nil && p.wanted > 0 {
 		p.wanted--
 		n.forget(p)
 	}
@@ -212,14 +212,14 @@ func (n *Node) Unwatch(id env.PeerID) {
 
 // Suspect makes the node probe a peer that somebody misses an answer of.
 func (n *Node) Suspect(id env.PeerID) {
-	if p := n.peers[id]; p != nil {
+	if p := n.peers.get(id); p != nil {
 		n.probe(p)
 	}
 }
 
 // PeerDown takes a hint that a peer's link broke: it is probed.
 func (n *Node) PeerDown(id env.PeerID) {
-	if p := n.peers[id]; p != nil && n.useful(p) {
+	if p := n.peers.get(id); p != nil && n.useful(p) {
 		p.broken = true
 		n.probe(p)
 	}

@@ -138,7 +138,7 @@ func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
 	}
 	if s, r, _ := n.table.slot(p.contact.ID, n.leaf.Depth()); s != nil && r == row {
 		if !(plant.StaleCount && s.counted) {
-			s.count, s.counted = int(m.Count), true
+			s.count, s.counted = int32(min(m.Count, math.MaxInt32)), true
 		}
 	}
 	for _, c := range n.open(m.Records) {
@@ -175,7 +175,7 @@ func (n *Node) Count(d int) int {
 			switch {
 			case at != row || n.table.common(row, col) < d || s.contact == nil:
 			case s.counted:
-				count += min(max(s.count, least, 1), most)
+				count += min(max(int(s.count), least, 1), most)
 			default:
 				count++
 			}
@@ -191,7 +191,7 @@ func (n *Node) believable(row int) (most, least int) {
 	var counts []int
 	n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
 		if at == row && s.contact != nil && s.counted {
-			counts = append(counts, s.count)
+			counts = append(counts, int(s.count))
 		}
 	})
 	if len(counts) < 5 { // no row to compare with, but the own leaf

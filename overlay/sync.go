@@ -69,7 +69,7 @@ func (n *Node) explain(p *peer) bool {
 	with.synced, with.differed = momentOf(now), diff
 	var lacks []*Contact
 	for _, c := range differ {
-		q := n.peers[c.Peer.ID]
+		q := n.peers.get(c.Peer.ID)
 		switch {
 		case n.leaf.Has(c.ID) != nil:
 			lacks = append(lacks, c)
@@ -99,7 +99,7 @@ func (n *Node) whoDiffer(diff uint64) []*Contact {
 			of = append(of, d.contact)
 		}
 	}
-	for _, p := range n.sortedPeers() {
+	for _, p := range n.peers {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) && n.leaf.Has(p.contact.ID) == nil {
 			of = append(of, p.contact)
 		}
@@ -193,7 +193,7 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		if len(lacks) < maxRecords/4 {
 			lacks = append(lacks, c)
 		}
-		q := n.peers[c.Peer.ID]
+		q := n.peers.get(c.Peer.ID)
 		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.heard.time()) > fresh {
 			n.probe(q) // perhaps they know that it is dead
 		}
@@ -254,7 +254,7 @@ func (n *Node) rumour() {
 	}
 	of := n.leaf.Members()
 	c := of[n.rand.IntN(len(of))]
-	if p := n.peers[c.Peer.ID]; c != n.self && p != nil {
+	if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
 		n.probe(p)
 	}
 }

@@ -2,7 +2,6 @@ package overlay
 
 import (
 	"slices"
-	"time"
 )
 
 // A slot of the routing table is for the members that share `row` digits with
@@ -12,12 +11,12 @@ type slot struct {
 	spare   *peer
 	// count is how many members stand below the slot's prefix, as a contact
 	// there last said; counted says that one did.
-	count   int
+	count   int32
 	counted bool
 	// empty says that a member whose leaf holds the slot's whole prefix knows
 	// nobody there. A slot is never taken for empty for want of a contact.
 	empty bool
-	asked time.Time // when somebody was last looked for here
+	asked moment // when somebody was last looked for here
 }
 
 // table is the routing table: rows of base 16, down to the leaf.

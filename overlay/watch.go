@@ -45,7 +45,7 @@ func (n *Node) watch(now time.Time) {
 	}
 	for _, c := range n.leaf.Members() {
 		if c != n.self && n.watches(c) {
-			look(n.peers[c.Peer.ID])
+			look(n.peers.get(c.Peer.ID))
 		}
 	}
 	n.watchHosts(look)
@@ -59,7 +59,7 @@ func (n *Node) watch(now time.Time) {
 // announceDeath tells the leaf that a watched member is dead.
 func (n *Node) announceDeath(dead *Contact) {
 	for _, c := range n.leaf.Members() {
-		if p := n.peers[c.Peer.ID]; c != n.self && p != nil {
+		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
 			n.sendGone(p, dead)
 		}
 	}
@@ -89,7 +89,7 @@ func (n *Node) onGone(from *peer, m *overlaypb.Gone) {
 	if c == nil || c.Issued > m.IssuedMs {
 		return
 	}
-	if p := n.peers[c.Peer.ID]; p != nil && !p.probing && now.Sub(p.heard.time()) > p.rto() {
+	if p := n.peers.get(c.Peer.ID); p != nil && !p.probing && now.Sub(p.heard.time()) > p.rto() {
 		n.gossip.accused(p.id, from.id)
 		n.probe(p)
 	}
@@ -101,7 +101,7 @@ func (n *Node) Leave() {
 	if n.state == Left {
 		return
 	}
-	for _, p := range n.sortedPeers() {
+	for _, p := range n.peers {
 		if n.placed(p) {
 			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
 		}

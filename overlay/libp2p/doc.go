@@ -4,6 +4,7 @@
 //	Host      an env.Network            New, Join, Run, Send, Blame
 //	link      one peer and class, out   queue, dial, handshake, write
 //	inbound   one peer and class, in    handshake, read, limits
+//	idle      connections of no use     closed after a while
 //	ledger    what peers did            budgets, faults, refusals, gates
 //	discover  first peers               bootstrap, known peers, kad-dht, mDNS
 //	reach     can others dial us        asks peers to dial back
@@ -17,6 +18,7 @@
 // queue, oldest dropped first; nothing blocks the sender, and nobody says what
 // was lost except [Host.Stats]. A link sends half of what its peer takes (ledger.go);
 // what is sent beyond that is read when its turn comes, and is held against nobody.
+// A connection that has carried no link for long is closed too (idle.go).
 //
 //	/tidings/overlay/1/control    Hello, Frame...
 //	/tidings/overlay/1/bulk       Hello, Frame...

@@ -245,20 +245,25 @@ func (h *Host) Run(ctx context.Context, e Events) error {
 	parts.Go(func() { h.watch(ctx, downs, e.PeerDown) })
 	parts.Go(func() { discovery.run(ctx, e.Found) })
 	parts.Go(func() { h.prove(ctx, e.Reachable) })
-	parts.Go(func() { h.sweep(ctx) })
 	parts.Wait()
 	return context.Cause(ctx)
 }
 
-// watch reports connections that ended.
+// watch reports connections that ended, and ends those that are of no use.
 func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(env.PeerID)) {
 	defer downs.Close()
+	idle := sweeper{lulls: map[peer.ID]lull{}}
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-sweep.C:
+			h.closeIdle(&idle, time.Now())
 		case e := <-downs.Out():
-			if c, ok := e.(event.EvtPeerConnectednessChanged); ok && c.Connectedness == network.NotConnected {
+			c, ok := e.(event.EvtPeerConnectednessChanged)
+			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) {
 				down(env.PeerID(c.Peer))
 			}
 		}

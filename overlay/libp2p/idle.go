@@ -1,14 +1,13 @@
 package libp2p
 
 import (
-	"context"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/peer"
 )
 
 const (
-	// A connection costs about 150 KB, and a keep-alive every 15 s. One that has had no
+	// A connection costs about 100 KB, and a keep-alive every 15 s. One that has had no
 	// link for connIdle is closed: a member asks each contact of its table once in 10
 	// minutes, and need not dial anew for that. One that never had any was made by
 	// kad-dht for a question, and lives for connUnused.
@@ -19,63 +18,64 @@ const (
 	sweepEvery = 30 * time.Second
 )
 
-// A lull is the time since which a peer is connected and no link is open to it.
+// A sweeper knows how long connections have been idle.
+type sweeper struct{ lulls map[peer.ID]lull }
+
+// A lull is what is known of a connection without a link.
 type lull struct {
-	since time.Time
-	used  bool // there was a link before
+	since time.Time // zero: there is a link
+	used  bool      // there was one before
 }
 
-// A sweeper finds the connections that are of no use.
-type sweeper struct {
-	lulls map[peer.ID]lull
+// limit is how long a lull may last.
+func (l lull) limit() time.Duration {
+	if l.used {
+		return connIdle
+	}
+	return connUnused
 }
 
-// due takes the peers that are connected at now, with whether a link is open to each,
-// and returns those whose connections have been idle for long.
-func (s *sweeper) due(connected map[peer.ID]bool, now time.Time) (idle []peer.ID) {
+// look takes the peers that are connected at now, with whether a link is open to each,
+// and returns those whose connections have been idle for too long.
+func (s *sweeper) look(connected map[peer.ID]bool, now time.Time) (idle []peer.ID) {
 	for p := range s.lulls {
 		if _, still := connected[p]; !still {
 			delete(s.lulls, p)
 		}
 	}
 	for p, linked := range connected {
-		l, known := s.lulls[p]
-		switch limit := connUnused; {
+		switch l := s.lulls[p]; {
 		case linked:
 			s.lulls[p] = lull{used: true}
-		case !known || l.since.IsZero():
+		case l.since.IsZero():
 			s.lulls[p] = lull{since: now, used: l.used}
-		default:
-			if l.used {
-				limit = connIdle
-			}
-			if now.Sub(l.since) >= limit {
-				idle = append(idle, p)
-			}
+		case now.Sub(l.since) >= l.limit():
+			idle = append(idle, p)
 		}
 	}
 	return idle
 }
 
-// sweep closes idle connections until ctx ends.
-func (h *Host) sweep(ctx context.Context) {
-	s := sweeper{lulls: map[peer.ID]lull{}}
-	tick := time.NewTicker(sweepEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
-		connected := map[peer.ID]bool{}
-		for _, p := range h.host.Network().Peers() {
-			connected[p] = h.neighbours.has(p)
-		}
-		for _, p := range s.due(connected, time.Now()) {
+// ended takes the news that a connection is gone, and says whether its time had come, so
+// that this is no sign of a death: either side may have closed it, and both look at it
+// every sweepEvery.
+func (s *sweeper) ended(p peer.ID, now time.Time) (idle bool) {
+	l := s.lulls[p]
+	delete(s.lulls, p)
+	return !l.since.IsZero() && now.Sub(l.since) >= l.limit()-2*sweepEvery
+}
+
+// closeIdle closes the connections that have been idle for too long at now.
+func (h *Host) closeIdle(s *sweeper, now time.Time) {
+	connected := map[peer.ID]bool{}
+	for _, p := range h.host.Network().Peers() {
+		connected[p] = h.neighbours.has(p)
+	}
+	for _, p := range s.look(connected, now) {
+		h.aside(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("idle connection not closed cleanly", "peer", p, "err", err)
 			}
-		}
+		})
 	}
 }

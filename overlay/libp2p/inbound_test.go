@@ -189,7 +189,9 @@ func TestLinkIsPaced(t *testing.T) {
 		next(t, "a frame", b.letters)
 	}
 	s := a.Stats().Control
-	if took := time.Since(begun); took < time.Second*9/10 || s.Paced == 0 || s.Drops.QueueFull > 0 {
+	took := time.Since(begun)
+	slow := took > time.Second*5/4 // a machine that would not have sent them sooner
+	if took < time.Second*9/10 || s.Paced == 0 && !slow || s.Drops.QueueFull > 0 {
 		t.Errorf("%d frames were sent within %v: %+v", all, took, s)
 	}
 	if n := b.Stats().Control.Slowed; n > 0 {

@@ -1,0 +1,87 @@
+package libp2p
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+
+	"tidings/internal/env"
+)
+
+func TestIdleConnectionsAreFound(t *testing.T) {
+	t.Parallel()
+	s := sweeper{lulls: map[peer.ID]lull{}}
+	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	const kad, talker, neighbour = peer.ID("kad"), peer.ID("talker"), peer.ID("neighbour")
+	for _, step := range []struct {
+		at        time.Duration
+		connected map[peer.ID]bool // with a link
+		idle      []peer.ID
+	}{
+		{0, map[peer.ID]bool{kad: false, talker: true, neighbour: true}, nil},
+		{connUnused - 1, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, nil},
+		{connUnused, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, []peer.ID{kad}},
+		{connUnused + 1, map[peer.ID]bool{talker: false, neighbour: true}, nil},
+		{connIdle, map[peer.ID]bool{talker: false, neighbour: true}, nil},
+		{connUnused + connIdle, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, []peer.ID{talker}},
+		{connUnused + connIdle + 1, map[peer.ID]bool{kad: true, talker: true, neighbour: true}, nil}, // they talk again
+		{3 * connIdle, map[peer.ID]bool{kad: false, talker: false, neighbour: true}, nil},
+	} {
+		if got := s.look(step.connected, begin.Add(step.at)); !slices.Equal(got, step.idle) {
+			t.Errorf("at %v: idle are %q, want %q", step.at, got, step.idle)
+		}
+	}
+}
+
+// The end of a connection is a sign of a death, unless its time had come.
+func TestTheEndOfAnIdleConnectionIsNoDeath(t *testing.T) {
+	t.Parallel()
+	begin := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		what   string
+		linked []bool // at begin, and at once after it
+		after  time.Duration
+		idle   bool
+	}{
+		{"it was never looked at", nil, 0, false},
+		{"a link is open", []bool{true}, connIdle, false},
+		{"a link was open a while ago", []bool{true, false}, connUnused, false},
+		{"a link was open long ago", []bool{true, false}, connIdle, true},
+		{"the other side looked a little sooner", []bool{true, false}, connIdle - sweepEvery, true},
+		{"no link was ever open", []bool{false}, connUnused, true},
+		{"it has just begun", []bool{false}, sweepEvery, false},
+	} {
+		s := sweeper{lulls: map[peer.ID]lull{}}
+		for _, linked := range c.linked {
+			s.look(map[peer.ID]bool{"p": linked}, begin)
+		}
+		if got := s.ended("p", begin.Add(c.after)); got != c.idle {
+			t.Errorf("%s: idle %v, want %v", c.what, got, c.idle)
+		}
+		if s.ended("p", begin.Add(c.after)) {
+			t.Errorf("%s: it ends twice", c.what)
+		}
+	}
+}
+
+func TestConnectionsWithoutALinkAreClosed(t *testing.T) {
+	t.Parallel()
+	a, asked, neighbour := made(t, nil), made(t, nil), running(t, nil)
+	if err := a.host.Connect(t.Context(), peer.AddrInfo{ID: asked.host.ID(), Addrs: asked.host.Addrs()}); err != nil {
+		t.Fatal(err)
+	}
+	a.Send(neighbour.Peer(), env.Control, []byte("hello"))
+	next(t, "a frame", neighbour.letters)
+	s := sweeper{lulls: map[peer.ID]lull{}}
+	a.closeIdle(&s, time.Now())
+	a.closeIdle(&s, time.Now().Add(connUnused))
+	wait(t, "the end of the idle connection", func() bool {
+		return a.host.Network().Connectedness(asked.host.ID()) != network.Connected
+	})
+	if a.host.Network().Connectedness(neighbour.host.ID()) != network.Connected {
+		t.Error("the connection of a neighbour is closed, too")
+	}
+}
