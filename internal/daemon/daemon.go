@@ -27,8 +27,9 @@
 //	err = d.Run(ctx) // until ctx ends and everything has stopped
 //
 // While it runs, its owner calls Subscribe, Unsubscribe, Read, List and Status from
-// any goroutine; JoinGroup, LeaveGroup, PublishGroup, Place and Route reach below
-// feeds, and what such groups bring goes to Config.Deliver.
+// any goroutine; Snapshot and Led show it from outside; JoinGroup, LeaveGroup,
+// PublishGroup, Place and Route reach below feeds, and what such groups bring goes to
+// Config.Deliver.
 //
 // The package leaves to the layers what a node does, and to cmd/tidings flags,
 // signals and what is shown to people.
@@ -56,9 +57,10 @@ import (
 	"tidings/overlay/libp2p"
 )
 
-// leaveTime is how long a node may take to say that it leaves. What it said then
-// has the time of libp2p's Close to be sent.
-const leaveTime = 2 * time.Second
+// leaveTime is how long a node may take to hand over what it leads, which takes two
+// seconds at most, and to say that it leaves. What it said then has the time of
+// libp2p's Close to be sent.
+const leaveTime = 3 * time.Second
 
 // A Daemon is one node in the real world. Its methods may be called from any
 // goroutine.
@@ -330,7 +332,16 @@ func (d *Daemon) receive(from env.PeerID, frame []byte) {
 func (d *Daemon) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
-	if err := d.loop.Call(ctx, d.node.Overlay.Leave); err != nil {
+	left := make(chan struct{})
+	err := d.loop.Call(ctx, func() { d.node.Leave(func() { close(left) }) })
+	if err == nil {
+		select {
+		case <-left:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+	}
+	if err != nil {
 		d.log.Warn("network not left in good order", "err", err)
 	}
 }

@@ -138,7 +138,10 @@ type Snapshot struct {
 	ID      overlay.ID
 	State   overlay.State
 	Size    int          // members of the network, as estimated
-	Leaf    []overlay.ID // members of the node's leaf, itself included
+	Depth   int          // bits in the prefix of the node's leaf
+	Leaf    []overlay.ID // members of the leaf, the node included
+	Slots   []overlay.Slot
+	Counts  []int        // members that share so many bits with the node, from 0 to Depth
 	Hosts   []overlay.ID // members that act for it while it is a client
 	Overlay overlay.Stats
 	Scribe  scribe.Stats
@@ -173,7 +176,11 @@ func (d *Daemon) inspect(s *Snapshot) {
 	s.Network = d.home.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), d.node.Scribe.Stats()
 	s.Size = s.Overlay.EstimatedN
-	s.Leaf, s.Hosts = ids(o.Leaf().Members()), ids(o.Hosts())
+	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), ids(o.Leaf().Members()), ids(o.Hosts())
+	s.Slots = o.Slots()
+	for bits := range s.Depth + 1 {
+		s.Counts = append(s.Counts, o.Count(bits))
+	}
 }
 
 func ids(of []*overlay.Contact) []overlay.ID {
@@ -182,4 +189,33 @@ func ids(of []*overlay.Contact) []overlay.ID {
 		out = append(out, c.ID)
 	}
 	return out
+}
+
+// A Led is a feed of which the node is the sequencer: it polls it, and numbers what is
+// new.
+type Led struct {
+	URL    string
+	Key    overlay.ID
+	Owners []overlay.ID // of its log, the node among them
+}
+
+// Led returns the feeds of which the node is the sequencer, in the order of their keys.
+func (d *Daemon) Led(ctx context.Context) (of []Led, err error) {
+	err = d.do(ctx, func() {
+		for _, key := range d.node.Owners.Keys() {
+			v, _ := d.node.Owners.View(key)
+			if !v.Leads {
+				continue
+			}
+			led := Led{URL: v.URL, Key: key}
+			for _, p := range v.Epoch.Owners {
+				led.Owners = append(led.Owners, overlay.NodeID(d.home.network.Name, p))
+			}
+			of = append(of, led)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("feeds led: %w", err)
+	}
+	return of, nil
 }

@@ -1,0 +1,17 @@
+//go:build unix
+
+package nodes
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+)
+
+// freeze stops a process where it stands.
+func freeze(p *os.Process) error {
+	if err := p.Signal(syscall.SIGSTOP); err != nil {
+		return fmt.Errorf("stop a process: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package nodes
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"tidings/overlay"
+)
+
+const (
+	// answerTime is how long a node may take to answer what it is asked: one that joins
+	// with many others on a busy machine takes its time.
+	answerTime = 30 * time.Second
+	// findTime is how long it may take to find the root of a key. Later, it has not
+	// found it.
+	findTime = 5 * time.Second
+)
+
+// An order is what a house is told. It does one thing.
+type order struct {
+	Open   []Plan // open nodes, and run them
+	Pause  time.Duration
+	Look   bool         // look at all nodes
+	Find   []overlay.ID // have all nodes find the roots of keys
+	Follow string       // have all nodes subscribe to a feed
+	Weigh  bool         // collect garbage, and measure what is left
+	Leave  bool         // take all nodes out of the network
+}
+
+// A report answers an order.
+type report struct {
+	Err    string // "" if all went well
+	Looks  []Look
+	Roots  [][]overlay.ID // of each node and key; zero: not found
+	Memory memory
+}
+
+// A memory is what the runtime of a process knows of its own.
+type memory struct{ Heap, Stack, Goroutines int }
+
+// A house holds nodes.
+type house struct {
+	open  Opener
+	nodes []Node
+	ctx   context.Context
+	end   context.CancelFunc
+	runs  sync.WaitGroup
+	fails chan error // of nodes that ended by themselves
+}
+
+// Serve is what a process does that is a house: it carries out orders from in, one
+// after the other, and writes reports to out, until in or ctx ends.
+func Serve(ctx context.Context, in io.Reader, out io.Writer, open Opener) error {
+	h := &house{open: open, fails: make(chan error, 1)}
+	h.ctx, h.end = context.WithCancel(ctx)
+	defer h.runs.Wait()
+	defer h.end()
+	orders, reports := gob.NewDecoder(in), gob.NewEncoder(out)
+	for {
+		var o order
+		if err := orders.Decode(&o); err != nil {
+			if errors.Is(err, io.EOF) || ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("read an order: %w", err)
+		}
+		r, err := h.obey(o)
+		select {
+		case failed := <-h.fails:
+			err = errors.Join(err, failed)
+		default:
+		}
+		if err != nil {
+			r.Err = err.Error()
+		}
+		if err := reports.Encode(r); err != nil {
+			return fmt.Errorf("report: %w", err)
+		}
+	}
+}
+
+func (h *house) obey(o order) (r report, err error) {
+	switch {
+	case o.Open != nil:
+		err = h.take(o)
+	case o.Look:
+		r.Looks = make([]Look, len(h.nodes))
+		err = h.each(func(ctx context.Context, i int) (err error) {
+			r.Looks[i], err = h.nodes[i].Look(ctx)
+			return err
+		})
+	case o.Find != nil:
+		r.Roots = make([][]overlay.ID, len(h.nodes))
+		err = h.each(func(ctx context.Context, i int) error {
+			for _, key := range o.Find {
+				r.Roots[i] = append(r.Roots[i], find(ctx, h.nodes[i], key))
+			}
+			return nil
+		})
+	case o.Follow != "":
+		err = h.each(func(ctx context.Context, i int) error { return h.nodes[i].Follow(ctx, o.Follow) })
+	case o.Weigh:
+		r.Memory = weigh()
+	case o.Leave:
+		h.end()
+		h.runs.Wait()
+	}
+	return r, err
+}
+
+// find returns the root of a key by the word of a node, zero if it does not find one.
+func find(ctx context.Context, n Node, key overlay.ID) overlay.ID {
+	ctx, cancel := context.WithTimeout(ctx, findTime)
+	defer cancel()
+	root, err := n.Root(ctx, key)
+	if err != nil {
+		return overlay.ID{}
+	}
+	return root
+}
+
+// take opens nodes, one after the other.
+func (h *house) take(o order) error {
+	for _, p := range o.Open {
+		n, err := h.open(p)
+		if err != nil {
+			return fmt.Errorf("open a node: %w", err)
+		}
+		h.nodes = append(h.nodes, n)
+		h.runs.Go(func() {
+			if err := n.Run(h.ctx); err != nil {
+				select {
+				case h.fails <- fmt.Errorf("a node ended: %w", err):
+				default: // one is enough
+				}
+			}
+		})
+		select {
+		case <-time.After(o.Pause):
+		case <-h.ctx.Done():
+		}
+	}
+	return nil
+}
+
+// each does something with all nodes at once.
+func (h *house) each(do func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithTimeout(h.ctx, answerTime)
+	defer cancel()
+	errs := make([]error, len(h.nodes))
+	var all sync.WaitGroup
+	for i := range h.nodes {
+		all.Go(func() { errs[i] = do(ctx, i) })
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func weigh() memory {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return memory{Heap: int(m.HeapAlloc), Stack: int(m.StackInuse), Goroutines: runtime.NumGoroutine()}
+}

@@ -1,0 +1,320 @@
+package nodes
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+const (
+	// lookPause is the time between two looks at all nodes.
+	lookPause = 250 * time.Millisecond
+	// rightTime is how long tables may take before a run is given up.
+	rightTime = 5 * time.Minute
+	// sampled is how many keys every node finds the root of before tables count as
+	// right.
+	sampled = 5
+)
+
+// A Lab is what runs need.
+type Lab struct {
+	// House makes the command of a process that calls Serve. It ends with ctx.
+	House func(ctx context.Context) *exec.Cmd
+	// Seed is that of the keys that are looked up. What nodes do is not repeated by
+	// it: their keys, ports and times are the world's.
+	Seed uint64
+	// Progress is told how much of what is waited for is there, from 0 to 1.
+	Progress func(what string, done float64)
+}
+
+// A network is some nodes of one network.
+type network struct {
+	lab       Lab
+	transport string
+	dir       string
+	params    wire.Network
+	dice      *rand.Rand
+	through   []string // addresses of the first node
+	opened    int
+	live      []*process
+	gone      []*process // stopped, and still to be ended
+	last      time.Time  // start of the last node
+}
+
+// Run does a run.
+func (l Lab) Run(ctx context.Context, c Scenario) (Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	dir, err := os.MkdirTemp("", "tidings-lab-")
+	if err != nil {
+		return Result{}, fmt.Errorf("folder for nodes: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // what is left is in the system's folder for that
+	n := &network{lab: l, transport: c.Transport, dir: dir, params: wire.DefaultNetwork("lab"), dice: rand.New(rand.NewPCG(l.Seed, 0))}
+	n.params.PrivateAddresses = true
+	defer n.end()
+	r := Result{Phase: c.Phase, Transport: c.Transport, Nodes: c.Nodes, Killed: c.Killed, Seed: l.Seed}
+	switch c.Phase {
+	case Join:
+		err = n.join(ctx, c, &r)
+	case Silent, Closed:
+		err = n.decimate(ctx, c, &r)
+	case Sequencer:
+		err = n.behead(ctx, c, &r)
+	default:
+		err = fmt.Errorf("no such phase: %q", c.Phase)
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s, %s: %w", c.Phase, c.Transport, err)
+	}
+	return r, nil
+}
+
+// house starts a process with some nodes of the network.
+func (n *network) house(ctx context.Context, nodes int, pause time.Duration) error {
+	p, err := start(ctx, n.lab.House(ctx))
+	if err != nil {
+		return err
+	}
+	n.live = append(n.live, p)
+	for opened := 0; opened < nodes; {
+		o := order{Pause: pause}
+		count := nodes - opened
+		if n.opened == 0 {
+			count = 1 // the others join through it
+		}
+		for range count {
+			plan := Plan{Dir: filepath.Join(n.dir, strconv.Itoa(n.opened)), Listen: listen(n.transport), Bootstrap: n.through}
+			if n.opened == 0 {
+				plan.Found = &n.params
+			}
+			o.Open = append(o.Open, plan)
+			n.opened++
+			opened++
+		}
+		if _, err := p.do(ctx, o); err != nil {
+			return err
+		}
+		n.last = time.Now()
+		if n.through == nil {
+			r, err := p.do(ctx, order{Look: true})
+			if err != nil {
+				return err
+			}
+			n.through = r.Looks[0].Addrs
+		}
+	}
+	return nil
+}
+
+// end ends all processes.
+func (n *network) end() {
+	for _, p := range slices.Concat(n.live, n.gone) {
+		p.end()
+	}
+}
+
+// all gives an order to all processes at once.
+func (n *network) all(ctx context.Context, o order) ([]report, error) {
+	reports, errs := make([]report, len(n.live)), make([]error, len(n.live))
+	var asked sync.WaitGroup
+	for i, p := range n.live {
+		asked.Go(func() { reports[i], errs[i] = p.do(ctx, o) })
+	}
+	asked.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return reports, nil
+}
+
+// look looks at all nodes that live.
+func (n *network) look(ctx context.Context) (looks []Look, err error) {
+	reports, err := n.all(ctx, order{Look: true})
+	for _, r := range reports {
+		looks = append(looks, r.Looks...)
+	}
+	return looks, err
+}
+
+// right waits until all tables are right, and every node finds the right root of some
+// keys, and notes in r how long that took since a time. It returns what the nodes knew
+// then.
+func (n *network) right(ctx context.Context, since time.Time, r *Result) ([]Look, error) {
+	r.Curve, r.CountError = nil, 0
+	looks, err := n.await(ctx, "tables are right", func(looks []Look) (done float64, lack string, err error) {
+		wrong := wrongTables(looks)
+		done = 1 - float64(len(wrong))/float64(len(looks))
+		r.Curve = append(r.Curve, Point{time.Since(since).Seconds(), done})
+		if len(wrong) > 0 {
+			return done, wrong[0], nil
+		}
+		lack, err = n.astray(ctx, looks)
+		return done, lack, err
+	})
+	r.RightS = time.Since(since).Seconds()
+	for _, l := range looks {
+		off, _ := l.countError(looks)
+		r.CountError = max(r.CountError, off)
+	}
+	return looks, err
+}
+
+// await looks at all nodes until nothing is missing.
+func (n *network) await(ctx context.Context, what string, missing func([]Look) (done float64, lack string, err error)) ([]Look, error) {
+	began := time.Now()
+	for {
+		looks, err := n.look(ctx)
+		if err != nil {
+			return nil, err
+		}
+		done, lack, err := missing(looks)
+		if err != nil || lack == "" {
+			return looks, err
+		}
+		n.lab.Progress(what, done)
+		if time.Since(began) > rightTime {
+			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTime, lack)
+		}
+		if err := rest(ctx, lookPause); err != nil {
+			return looks, err
+		}
+	}
+}
+
+// astray has every node find the roots of some keys, and says which one found another
+// than the live member nearest to it.
+func (n *network) astray(ctx context.Context, looks []Look) (string, error) {
+	var keys []overlay.ID
+	for range sampled {
+		keys = append(keys, randomID(n.dice))
+	}
+	reports, err := n.all(ctx, order{Find: keys})
+	if err != nil {
+		return "", err
+	}
+	for _, r := range reports {
+		for _, roots := range r.Roots {
+			for i, got := range roots {
+				if want := root(keys[i], looks); got != want {
+					return fmt.Sprintf("the root of %s is %s, somebody finds %s", keys[i].Short(), want.Short(), got.Short()), nil
+				}
+			}
+		}
+	}
+	return "", nil
+}
+
+func randomID(dice *rand.Rand) (id overlay.ID) {
+	for i := range id {
+		id[i] = byte(dice.Uint32())
+	}
+	return id
+}
+
+// rest waits for d, or for the end of ctx.
+func rest(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// join lets all nodes join in one process, and measures what they cost.
+func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
+	if err := n.house(ctx, c.Nodes, c.Pause); err != nil {
+		return err
+	}
+	looks, err := n.right(ctx, n.last, r)
+	if err != nil {
+		return err
+	}
+	busy, err := n.cost(ctx, looks, 0)
+	if err != nil {
+		return err
+	}
+	r.Busy = &busy
+	if c.Rest == 0 {
+		return nil
+	}
+	p := n.live[0].cmd.Process.Pid
+	began := time.Now()
+	before, _ := spent(p)
+	for since := time.Duration(0); since < c.Rest; since = time.Since(began) {
+		n.lab.Progress("nodes rest", since.Seconds()/c.Rest.Seconds())
+		if err := rest(ctx, min(time.Second, c.Rest-since)); err != nil {
+			return err
+		}
+	}
+	after, _ := spent(p)
+	cpu := (after - before).Seconds() / time.Since(began).Seconds()
+	if looks, err = n.look(ctx); err != nil {
+		return err
+	}
+	idle, err := n.cost(ctx, looks, cpu)
+	r.Idle = &idle
+	return err
+}
+
+// cost measures the only process.
+func (n *network) cost(ctx context.Context, looks []Look, cpu float64) (c Cost, err error) {
+	p, nodes := n.live[0], float64(len(looks))
+	if rss, err := resident(p.cmd.Process.Pid); err == nil { // before garbage is collected
+		c.RSSBytes = int(float64(rss-p.empty) / nodes)
+	}
+	report, err := p.do(ctx, order{Weigh: true})
+	if err != nil {
+		return c, err
+	}
+	part := func(of int) float64 { return float64(of) / nodes }
+	m := report.Memory
+	c.HeapBytes, c.StackBytes, c.Goroutines = int(part(m.Heap)), int(part(m.Stack)), part(m.Goroutines)
+	for _, l := range looks {
+		c.Connections += float64(l.Connections) / nodes
+		c.Links += float64(l.Links) / nodes
+	}
+	c.CPUPercent = 100 * cpu / nodes
+	return c, nil
+}
+
+// decimate lets nodes join in two processes, and kills one of these.
+func (n *network) decimate(ctx context.Context, c Scenario, r *Result) error {
+	for _, nodes := range []int{c.Nodes - c.Killed, c.Killed} {
+		if err := n.house(ctx, nodes, c.Pause); err != nil {
+			return err
+		}
+	}
+	if _, err := n.right(ctx, n.last, r); err != nil {
+		return err
+	}
+	died := time.Now()
+	if err := n.remove(1).die(ctx, c.Phase); err != nil {
+		return err
+	}
+	_, err := n.right(ctx, died, r)
+	return err
+}
+
+// remove counts a process no longer as one that lives.
+func (n *network) remove(i int) *process {
+	p := n.live[i]
+	n.live = slices.Delete(n.live, i, i+1)
+	n.gone = append(n.gone, p)
+	return p
+}

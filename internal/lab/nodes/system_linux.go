@@ -1,0 +1,49 @@
+package nodes
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// resident returns how much memory of a process is resident, in bytes.
+func resident(pid int) (int, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	var size, pages int
+	if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
+		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	}
+	return pages * os.Getpagesize(), nil
+}
+
+// tick is what the kernel counts the time of processes in, on all of Go's platforms.
+const tick = 10 * time.Millisecond
+
+// spent returns how long a process has computed.
+func spent(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	// The name, in brackets, may hold anything; utime and stime are the 12th and 13th
+	// fields behind it.
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("time of process %d: %d fields", pid, len(fields))
+	}
+	var sum int
+	for _, f := range fields[11:13] {
+		n, err := strconv.Atoi(f)
+		if err != nil {
+			return 0, fmt.Errorf("time of process %d: %w", pid, err)
+		}
+		sum += n
+	}
+	return time.Duration(sum) * tick, nil
+}

@@ -1,0 +1,91 @@
+package nodes
+
+import (
+	"fmt"
+	"slices"
+
+	"tidings/overlay"
+)
+
+// countTolerance is how far a count may be from the truth, as part of it. Counts are
+// learned from the table's contacts, one after the other, each once in ten minutes: when
+// a third of all has just died, they are half too high.
+const countTolerance = 0.5
+
+// wrongTables says what is wrong in what each node knows, if these are all that live:
+// a line for each table that is not right.
+//
+// A table is right when the node is a member, its leaf is all live members with its
+// prefix, at the depth that they all have, every slot in which a live member could
+// stand has a live one, and no count is farther from the truth than the tolerance.
+func wrongTables(all []Look) (wrong []string) {
+	for _, l := range all {
+		if err := l.fault(all); err != nil {
+			wrong = append(wrong, fmt.Sprintf("node %s: %v", l.ID.Short(), err))
+		}
+	}
+	return wrong
+}
+
+// fault says what is wrong first.
+func (l Look) fault(all []Look) error {
+	if !l.Member {
+		return fmt.Errorf("is no member")
+	}
+	var leaf []overlay.ID
+	for _, m := range all {
+		if m.ID.Common(l.ID) < l.Depth {
+			continue
+		}
+		leaf = append(leaf, m.ID)
+		if m.Depth != l.Depth {
+			return fmt.Errorf("its leaf has depth %d, at %s %d", l.Depth, m.ID.Short(), m.Depth)
+		}
+	}
+	if !sameIDs(leaf, l.Leaf) {
+		return fmt.Errorf("knows %d members of its leaf, which has %d", len(l.Leaf), len(leaf))
+	}
+	for _, s := range l.Slots {
+		in := func(id overlay.ID) bool { return id.Common(l.ID) >= 4*s.Row && id.Digit(s.Row) == s.Column }
+		some := slices.ContainsFunc(all, func(m Look) bool { return in(m.ID) })
+		alive := slices.ContainsFunc(all, func(m Look) bool { return m.ID == s.Contact && in(m.ID) })
+		if some && !alive {
+			return fmt.Errorf("nobody who lives in slot (%d, %x)", s.Row, s.Column)
+		}
+	}
+	if worst, d := l.countError(all); worst > countTolerance {
+		return fmt.Errorf("counts %d members below %d bits, %.0f %% off", l.Counts[d], d, 100*worst)
+	}
+	return nil
+}
+
+// countError returns the largest error of a node's counts, as part of the truth, and
+// which of them it is.
+func (l Look) countError(all []Look) (worst float64, bits int) {
+	for d, got := range l.Counts {
+		truth := 0
+		for _, m := range all {
+			if m.ID.Common(l.ID) >= d {
+				truth++
+			}
+		}
+		if off := float64(max(got-truth, truth-got)) / float64(truth); off > worst {
+			worst, bits = off, d
+		}
+	}
+	return worst, bits
+}
+
+func sameIDs(a, b []overlay.ID) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(id overlay.ID) bool { return !slices.Contains(b, id) })
+}
+
+// root returns the live member nearest to a key.
+func root(key overlay.ID, all []Look) overlay.ID {
+	return slices.MinFunc(all, func(a, b Look) int {
+		if overlay.Nearer(key, a.ID, b.ID) {
+			return -1
+		}
+		return 1
+	}).ID
+}
