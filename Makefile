@@ -7,7 +7,7 @@ SHELL       := bash
 
 # Where goroutines, locks and sockets live: what stands there is run under the
 # race detector.
-EDGES := $(wildcard internal/daemon internal/fetch internal/loop internal/store overlay/libp2p proxy)
+EDGES := $(wildcard internal/daemon internal/fetch internal/lab/nodes internal/loop internal/store overlay/libp2p proxy)
 TOOL  := go tool -modfile=tools/go.mod
 
 # The compiler that wrote the committed *.pb.go; their headers name it.
@@ -55,6 +55,7 @@ planted:
 race:
 	$(if $(EDGES),go test -race $(EDGES:%=./%/...),@echo "no edges yet")
 	go test -race -short ./cmd/tidings
+	go test -race ./cmd/tidings-lab -run Nodes
 
 # Every fuzz target that go test lists, one after the other; the test of each
 # package is built once. An input that is running when the time is up is reported

@@ -27,13 +27,26 @@
 //	          confirmed by everyone for himself; leave; remembered dead
 //	sync.go   leaves compared by digest, repaired by difference
 //	rows.go   rows repaired and counts learned, a contact at a time
+//	unrest.go how much of that, by how often contacts die
+//	lookup.go the members nearest a key by disjoint routes, for those who need not
+//	          believe whom they meet; density.go says whether that can be all
+//	accuse.go what others say of a third is only a reason to look
 //	attach.go clients, who are in no table: two members act for each
+//
+// # What a liar can do
+//
+// A member that lies cannot make up members, because records are signed and everybody is
+// spoken to before he gets a place; it can hide some, claim counts, deaths and depths,
+// and swallow messages. What it says of others costs at most a few probes in an hour; a
+// depth it decrees is taken only where either would do, and undone at most once in ten
+// minutes; a count is bounded by those of the row; a message that it swallows is sent
+// another way. Whoever needs more asks Lookup.
 //
 // # How to use it
 //
 // A Node is an object for one goroutine, driven by Receive, Found, Reachable,
 // PeerDown and Run (see env.Node). Register an Application for each layer above;
-// Route a payload towards a key. The wire specification is overlaypb/overlay.proto.
+// Route a payload towards a key, or Lookup who stands nearest to it. The wire specification is overlaypb/overlay.proto.
 //
 // The package leaves to the world how frames move and whether a node can be
 // dialled, to overlay/scribe the groups of nodes below one root, and to
