@@ -241,7 +241,26 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 	if wants := n.leaf.Wants(); wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper {
 		return false
 	}
-	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause
+	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause && !n.outvoted(deeper, now)
+}
+
+// outvoted says whether most members of the leaf that have spoken of it lately, and since
+// its depth was changed, say that it is deeper, or less deep, than this node has it: who
+// stands alone gives in, and a few liars are not most.
+func (n *Node) outvoted(deeper bool, now time.Time) bool {
+	const enough, lately = 2, time.Minute
+	other, own := 0, 0
+	for _, c := range n.leaf.Members() {
+		p := n.peers.get(c.Peer.ID)
+		switch depth := n.leaf.Depth(); {
+		case p == nil || p.leaf == nil || p.leaf.said.time().Before(n.turned) || now.Sub(p.leaf.said.time()) > lately:
+		case int(p.depth) == depth:
+			own++
+		case int(p.depth) > depth == deeper:
+			other++
+		}
+	}
+	return other >= enough && other > own
 }
 
 // sibling is how many members the sibling of the leaf has, as far as they have been

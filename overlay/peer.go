@@ -46,6 +46,7 @@ type peer struct {
 // A comparison is what a node remembers of another that may be of its leaf.
 type comparison struct {
 	digest   uint64 // of its leaf, as it last said
+	said     moment // when that was
 	differed uint64 // from the node's own, when it was last told what it lacks
 	synced   moment // when it was last asked, or told, about the leaf
 	gave     moment // when it was last told what the leaf holds, because it asked

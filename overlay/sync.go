@@ -35,9 +35,10 @@ func (n *Node) compareWith(p *peer, depth int, decided, digest uint64, answer bo
 	if n.apart(p) {
 		return
 	}
-	p.compared().digest = digest
+	with := p.compared()
+	with.digest, with.said = digest, momentOf(n.clock.Now())
 	if n.agrees(p) {
-		p.leaf.vain = 0
+		with.vain = 0
 		return
 	}
 	if n.state != Active {
@@ -172,7 +173,7 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		return
 	}
 	theirs := make(map[uint64]bool, len(m.Ids))
-	p.depth, with.digest = int16(depth), mix(uint64(depth))
+	p.depth, with.digest, with.said = int16(depth), mix(uint64(depth)), momentOf(n.clock.Now())
 	for _, h := range m.Ids {
 		theirs[h] = true
 		with.digest ^= mix(h)

@@ -76,10 +76,30 @@ func (c *churning) leave(p *Peer) {
 	silent := c.dice.Float64() < c.Silent
 	orderly := c.dice.IntN(2) == 0
 	if !silent && orderly {
-		p.Do(p.node.Overlay.Leave)
+		p.Leave(func() { c.gone = append(c.gone, p) })
+		return
 	}
 	p.Kill(!silent)
 	c.gone = append(c.gone, p)
+}
+
+// goodbye is how long a node that has left goes on, so that what it said is sent.
+const goodbye = 100 * time.Millisecond
+
+// Leave has a peer leave in good order, and then calls gone: within some two seconds, if
+// it is not killed before.
+func (p *Peer) Leave(gone func()) {
+	life := p.lives
+	p.Do(func() {
+		p.node.Leave(func() {
+			p.swarm.After(goodbye, func() {
+				if p.Up() && p.lives == life {
+					p.Kill(true)
+					gone()
+				}
+			})
+		})
+	})
 }
 
 // come has a peer start that is told of three who are there.

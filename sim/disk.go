@@ -36,7 +36,7 @@ var (
 // before it. Which of them a fault refuses is as in the real store.
 type disk struct {
 	host    *Host
-	records map[string][]byte
+	records []record // by key
 	pending []batch
 	last    int64 // when the last of them becomes durable
 
@@ -111,24 +111,48 @@ func (d *disk) crash() {
 
 func (d *disk) write(ops []env.Op) {
 	for _, op := range ops {
-		if op.Value == nil {
-			delete(d.records, string(op.Key))
-		} else {
-			d.records[string(op.Key)] = op.Value
-		}
+		d.put(string(op.Key), op.Value)
+	}
+}
+
+// A record is what a disk keeps under a key.
+type record struct {
+	key   string
+	value []byte
+}
+
+func (d *disk) find(key string) (int, bool) {
+	return slices.BinarySearchFunc(d.records, key, func(r record, key string) int { return strings.Compare(r.key, key) })
+}
+
+func (d *disk) get(key string) []byte {
+	if i, ok := d.find(key); ok {
+		return d.records[i].value
+	}
+	return nil
+}
+
+// put writes a record, or removes it if value is nil.
+func (d *disk) put(key string, value []byte) {
+	i, ok := d.find(key)
+	switch {
+	case ok && value == nil:
+		d.records = slices.Delete(d.records, i, i+1)
+	case ok:
+		d.records[i].value = value
+	case value != nil:
+		d.records = slices.Insert(d.records, i, record{key, value})
 	}
 }
 
 func (d *disk) scan(prefix string, each func(key, value []byte) bool) {
-	var keys []string
-	for k := range d.records {
-		if strings.HasPrefix(k, prefix) {
-			keys = append(keys, k)
-		}
+	first, _ := d.find(prefix)
+	end := first
+	for end < len(d.records) && strings.HasPrefix(d.records[end].key, prefix) {
+		end++
 	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		if !each([]byte(k), d.records[k]) {
+	for _, r := range slices.Clone(d.records[first:end]) {
+		if !each([]byte(r.key), r.value) {
 			return
 		}
 	}

@@ -19,11 +19,58 @@
 // # What a world holds
 //
 // A [World] has hosts. A [Host] is a machine: an identity, an address, a disk, a
-// place on the map, and a node while it is up. A crash takes the node and what
-// was on its way to it; the disk stays for the next node. Disks fail as a [DiskFault]
-// says, and a host's clock is its own. Frames take the time that a [Topology] gives
-// each pair of hosts, in order unless [Faults] say otherwise; a host that is not open
-// is reached only over a link that it opened itself.
+// place on the map, and a node while it is up. Frames take the time that a [Topology]
+// gives each pair of hosts, in order unless [Faults] say otherwise; a host that is not
+// open is reached only over a link that it opened itself. [King] is the topology with
+// the round trip times that were measured in the Internet.
+//
+// # What befalls it
+//
+// Each of these is a verb of the world or of a host, and can be undone:
+//
+//	World.SetFaults    frames are lost, repeated, held back
+//	World.Partition    sides do not reach each other
+//	World.PartOneWay   one side is not heard by another, which it hears
+//	Host.Crash         the node dies, seen or unseen; the disk stays, torn where it was written
+//	Host.SetDisk       the disk has no room, or breaks; see DiskFault
+//	Host.SetClock      the clock leaps, or is wrong in the next life
+//	Host.Pause         the process stands still, and goes on: everything comes late
+//	Host.SetPace       each event takes the host some time: queues form
+//	Swarm.Churn        peers come and go, after sessions with a heavy tail
+//
+// A disk that is lost makes a new host: who forgets what he has signed must not sign
+// again in the same name.
+//
+// # Safety, then liveness
+//
+// A [Nemesis] is a world at work on which a plan of [Strike]s comes down: random ones,
+// from its seed, or those of a story. While they last only safety is checked: that
+// nothing wrong is done. When they are over the world is left alone, and after
+// [Patience] all has to be right. tidings-lab sim faults runs them by the hundred.
+//
+// # Invariants
+//
+// What must hold has a name, which a [Violation] says. The numbers are those of the
+// design's reliability note.
+//
+//	I1   all who read a feed have each item, once       NotShown, Forgotten, TakenBack, ShownTwice
+//	I2   positions that are shown only grow             WentBack
+//	I3   an item was seen by several owners             not yet: there are no witnesses
+//	I4   no position is signed twice                    TwoEntries
+//	I5   an epoch has one sequencer                     TwoSequencers
+//	I6   an acknowledged subscription is not lost       Unsubscribed at its node; NoWay, WrongWeight in the tree
+//	I7   a host's budget of polls is kept               not yet: there is no steward; OnePoller is what holds of it
+//	I8   tables and queues are bounded                  Overgrown, Stray
+//	I9   after troubles: one head, one poller, trees    OneHead, OnePoller, NoWay, OneRoot, WrongLeaf, TooSlow
+//	I10  no acknowledged write is lost by a crash       Unsubscribed, TwoEntries, Forgotten; on real disks: internal/store
+//
+// Those of the overlay and its trees have no number there: WrongRoot, NoAck, WrongCount,
+// Cycle, Twice, Missing. Each checker is seen to catch a bug that is planted for it:
+// planted_test.go, internal/plant.
+//
+// WrongRoot, NoAck and Missing excuse those who were hindered a moment ago
+// ([Host.Hindered]): who stands still, or is parted from others, is rightly taken for
+// dead, and two may be the root of a key until they have met again.
 //
 // # Dice
 //

@@ -107,7 +107,7 @@ func (d *doors) Commit(ops []env.Op, done func(error)) {
 }
 
 // Get implements env.Store.
-func (d *doors) Get(key []byte) ([]byte, error) { return d.host.disk.records[string(key)], nil }
+func (d *doors) Get(key []byte) ([]byte, error) { return d.host.disk.get(string(key)), nil }
 
 // Range implements env.Store.
 func (d *doors) Range(prefix []byte, each func(key, value []byte) bool) error {

@@ -12,12 +12,14 @@ const (
 	down                  // item: the host whose link broke
 	found                 // item: the host that was found
 	reachable             // the node was dialled back
+	rouse                 // the host goes on with what waited
+	asked                 // item: slab of scripts, what the node's owner asks of it
 	turn                  // item: slab of scripts; no host
 )
 
 var kindNames = [...]string{
 	"alarm", "frame", "answer", "computation", "commit",
-	"peer down", "peer found", "reachable", "turn",
+	"peer down", "peer found", "reachable", "rousing", "question", "turn",
 }
 
 func (k kind) String() string { return kindNames[k] }

@@ -2,13 +2,10 @@ package sim
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"tidings/corona"
 	"tidings/difference"
-	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/script"
@@ -19,10 +16,11 @@ import (
 
 // feeds are what origins serve, and who read what of it.
 type feeds struct {
-	by   map[string]*Feed
-	urls []string
-	logs map[overlay.ID]*history
-	past map[feed.ID]bool // items that a reader got past the log, from the origin
+	by    map[string]*Feed
+	urls  []string
+	logs  map[overlay.ID]*history
+	amiss map[string]time.Time // since when logs or their pollers were seen not to be right, by invariant
+	past  map[feed.ID]bool     // items that a reader got past the log, from the origin
 }
 
 // A Feed is what an origin serves at a URL.
@@ -45,11 +43,14 @@ type reading struct {
 	got   map[feed.ID]map[feed.Hash]bool // what it was shown as news in this life
 	at    map[feed.ID]time.Time          // when first, in any life
 	last  owner.Position                 // of the log's head, as seen last
+	in    uint64                         // the lineage that it was in then
+	acked bool                           // the node has said that it will not forget it
 }
 
 // Serve has the origins of the world serve a feed from now on.
 func (s *Swarm) Serve(url string, sc script.Script) *Feed {
 	f := &Feed{URL: url, Script: sc, Began: s.Now(), index: -1}
+	s.groups[s.Key(url)] = true
 	s.feeds.by[url] = f
 	s.feeds.urls = append(s.feeds.urls, url)
 	return f
@@ -86,20 +87,48 @@ func (s *Swarm) document(f *Feed, at time.Time) *feed.Feed {
 	return f.read
 }
 
-// Read subscribes a peer to a feed.
+// Read subscribes a peer to a feed, for one reader. If its disk refuses, the reader
+// tries again in a while.
 func (p *Peer) Read(url string) {
+	if p.reads[url] != nil {
+		return
+	}
 	r := &reading{
 		url: url, key: p.swarm.Key(url), since: p.swarm.Now(),
 		got: map[feed.ID]map[feed.Hash]bool{}, at: map[feed.ID]time.Time{},
 	}
 	p.reads[url] = r
+	p.ask(r)
+}
+
+// askPause is after what time a reader asks again whose subscription was refused.
+const askPause = 30 * time.Second
+
+func (p *Peer) ask(r *reading) {
+	life := p.lives
 	p.Do(func() {
-		p.node.Feeds.Subscribe(url, 1, nil, func(err error) {
-			if err != nil {
-				panic(fmt.Sprintf("sim: host %d: %v", p.Index(), err))
+		p.node.Feeds.Subscribe(r.url, 1, nil, func(err error) {
+			if r.acked = err == nil; r.acked {
+				return
 			}
+			p.swarm.After(askPause, func() {
+				if p.Up() && p.lives == life {
+					p.ask(r)
+				}
+			})
 		})
 	})
+}
+
+// weight is how many clients stand behind a peer in a group, or the tree of a feed.
+func (p *Peer) weight(g overlay.ID) int {
+	w := p.wants[g]
+	for _, r := range p.reads {
+		if r.key == g && r.acked {
+			w++
+		}
+	}
+	return w
 }
 
 // died begins the readings of a peer anew: what it was shown in a life that ended
@@ -148,170 +177,25 @@ func (r reader) News(key overlay.ID, of []difference.Change, at time.Time) {
 
 // Invariants of feeds.
 const (
-	// ShownTwice: no reader is shown one version of an item twice.
+	// ShownTwice (I1): no reader is shown one version of an item twice.
 	ShownTwice = "item shown twice"
-	// NotShown: after quiet, readers have what the origin serves.
+	// NotShown (I1): after quiet, readers have what the origin serves.
 	NotShown = "item not shown"
-	// Forgotten: what any reader was shown, all have in the end, also when it is
+	// Forgotten (I1, I10): what any reader was shown, all have in the end, also when it is
 	// no more in the origin's document.
 	Forgotten = "item shown and gone"
-	// TakenBack: what a reader was shown it has as long as its node lives.
+	// TakenBack (I1): what a reader was shown it has as long as its node lives.
 	TakenBack = "item taken back"
-	// TwoEntries: a position of a log is signed once.
+	// TwoEntries (I4): a position of a log is signed once.
 	TwoEntries = "position signed twice"
-	// TwoSequencers: an epoch has one sequencer.
+	// TwoSequencers (I5): an epoch has one sequencer.
 	TwoSequencers = "two sequencers"
-	// WentBack: within a lineage, a reader's log only grows.
+	// WentBack (I2): as long as it stays in a lineage, a reader's log only grows.
 	WentBack = "position went back"
+	// Unsubscribed (I6, I10): a subscription that was acknowledged is there, in every life that
+	// has the disk.
+	Unsubscribed = "subscription lost"
 )
-
-// history is what was seen of a log, by anybody.
-type history struct {
-	at         map[owner.Position]owner.Hash
-	sequencers map[[2]uint64]env.PeerID
-}
-
-// checkLogs looks at the new entries of all logs.
-func (s *Swarm) checkLogs() {
-	for _, p := range s.members {
-		if !p.Up() {
-			continue
-		}
-		for _, key := range p.node.Owners.Keys() {
-			s.checkLog(p, key)
-		}
-		for _, r := range p.reads {
-			log := p.node.Owners.Shown(r.key)
-			if v, ok := p.node.Owners.View(r.key); !ok || v.Owns || len(log) == 0 {
-				r.last = owner.Position{} // what an owner holds may yet be dropped; nobody was shown it
-				continue
-			}
-			if head := log[len(log)-1].At; head.Before(r.last) {
-				s.violated(WentBack, "host %d, %s: from %v to %v", p.Index(), r.url, r.last, head)
-			} else {
-				r.last = head
-			}
-		}
-	}
-}
-
-func (s *Swarm) checkLog(p *Peer, key overlay.ID) {
-	h := s.feeds.logs[key]
-	if h == nil {
-		h = &history{map[owner.Position]owner.Hash{}, map[[2]uint64]env.PeerID{}}
-		s.feeds.logs[key] = h
-	}
-	log := p.node.Owners.Log(key)
-	for _, e := range slices.Backward(log) {
-		known, ok := h.at[e.At]
-		if ok && known == e.Hash {
-			break // and so are those before it
-		}
-		if ok {
-			s.violated(TwoEntries, "%s at %v", key.Short(), e.At)
-		}
-		h.at[e.At] = e.Hash
-		epoch := [2]uint64{e.At.Lineage, uint64(e.At.Epoch)}
-		if by, ok := h.sequencers[epoch]; ok && by != e.Signer {
-			s.violated(TwoSequencers, "%s at %v", key.Short(), e.At)
-		}
-		h.sequencers[epoch] = e.Signer
-	}
-}
-
-// CheckReaders checks, when all origins have been still for a while, that every
-// live reader has what they serve, as its proxy would show it, and what any reader
-// was shown, as long as that is less than a window keeps.
-func (s *Swarm) CheckReaders() {
-	shown := map[string]map[feed.ID]bool{}
-	for _, p := range s.members {
-		for url, r := range p.reads {
-			if shown[url] == nil {
-				shown[url] = map[feed.ID]bool{}
-			}
-			for id := range r.at {
-				if !s.feeds.past[id] {
-					shown[url][id] = true
-				}
-			}
-		}
-	}
-	for url, of := range shown {
-		if len(of) > owner.KeepItems {
-			delete(shown, url)
-		}
-	}
-	for _, p := range s.members {
-		if !p.Up() {
-			continue
-		}
-		for _, url := range s.feeds.urls {
-			r := p.reads[url]
-			if r == nil {
-				continue
-			}
-			want := s.document(s.feeds.by[url], s.Now())
-			has := p.shows(r)
-			lacks, gone := 0, 0
-			for _, it := range want.Items {
-				if has[it.ID] != it.Hash {
-					lacks++
-				}
-			}
-			for id := range shown[url] {
-				if _, ok := has[id]; !ok {
-					gone++
-				}
-			}
-			if gone > 0 {
-				s.violated(Forgotten, "host %d lacks %d items of %s that somebody was shown", p.Index(), gone, url)
-			}
-			if lacks > 0 {
-				sub, _ := p.node.Feeds.Subscription(r.key)
-				s.violated(NotShown, "host %d lacks %d of %d items of %s (%d in its window)", p.Index(), lacks, len(want.Items), url, sub.Items)
-			}
-		}
-	}
-}
-
-// CheckKept checks that every live reader still has what it was shown in this life,
-// whatever else goes on, as long as that is less than a window keeps.
-func (s *Swarm) CheckKept() {
-	for _, p := range s.members {
-		for _, url := range s.feeds.urls {
-			r := p.reads[url]
-			if r == nil || !p.Up() || len(r.got) > owner.KeepItems {
-				continue
-			}
-			was := maps.Clone(r.got)
-			has := p.shows(r)
-			gone := 0
-			for id := range was {
-				if _, ok := has[id]; !ok {
-					gone++
-				}
-			}
-			if gone > 0 {
-				s.violated(TakenBack, "host %d lacks %d of %d items of %s that it was shown", p.Index(), gone, len(was), url)
-			}
-		}
-	}
-}
-
-// shows is what a reader's proxy would show it now.
-func (p *Peer) shows(r *reading) map[feed.ID]feed.Hash {
-	has, answered := map[feed.ID]feed.Hash{}, false
-	p.Do(func() {
-		p.node.Feeds.Read(r.key, func(d feedtree.Document) {
-			answered = true
-			for _, e := range d.Entries {
-				has[e.Item.ID] = e.Item.Hash
-			}
-		})
-	})
-	p.swarm.World.RunUntil(func() bool { return answered }, 10*time.Millisecond, time.Second)
-	return has
-}
 
 // FeedStats sums up what became of feeds.
 type FeedStats struct {

@@ -28,7 +28,7 @@ func TestLeavesAreTheSameForAll(t *testing.T) {
 			if live := len(s.Live()); live != n {
 				t.Fatalf("%d of %d members are active", live, n)
 			}
-			s.checkLeaves(s.Live())
+			s.checkLeaves(s.Live(), s.violated)
 			report(t, s)
 			checkNearest(t, s, 100_000)
 		})
@@ -213,7 +213,7 @@ func TestEdgesPerDelivery(t *testing.T) {
 			}
 		}
 	}
-	s.checkWays()
+	s.checkWays(s.violated)
 	report(t, s)
 	mean := total / float64(len(groups))
 	t.Logf("edges per delivery: mean %.3f, worst %.3f over %d groups", mean, worst, len(groups))
@@ -234,7 +234,7 @@ func TestForwarderHandsItsChildrenOn(t *testing.T) {
 		p.Unsubscribe(g)
 	}
 	s.World.Run(10 * time.Minute)
-	s.checkWays()
+	s.checkWays(s.violated)
 	report(t, s)
 	if e := s.EdgesPerDelivery(g); e > 1.1 {
 		t.Errorf("%.2f edges per delivery after most have left", e)

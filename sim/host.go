@@ -39,6 +39,7 @@ type Host struct {
 	under    []int64 // the alarms that are pending behind it, the last one first
 	ranAt    int64   // instant of the last alarm that ran the node
 	spins    int     // how many did so at that instant
+	stall    *stall  // nil: events are handled when they come
 	clockOff int64   // nanoseconds
 	doorDice rand.PCG
 	stats    Stats
@@ -49,7 +50,10 @@ type Host struct {
 	addr string
 	side int // of a partition
 
+	hinderedAt int64 // when a stall ended, or its clock leapt, last
+
 	links  map[env.PeerID]*link
+	fresh  int              // links opened since idle ones were forgotten
 	blamed map[int32]*blame // by the index of the peer
 	disk   *disk
 
@@ -83,7 +87,7 @@ func (w *World) Host(c HostConfig) *Host {
 		wish:     never,
 		armed:    never,
 	}
-	h.disk = &disk{host: h, records: map[string][]byte{}}
+	h.disk = &disk{host: h}
 	w.hosts = append(w.hosts, h)
 	w.byID[h.id] = h
 	return h
@@ -148,6 +152,7 @@ func (h *Host) Crash(hint bool) {
 	h.disk.crash()
 	h.life++
 	h.node, h.answerer, h.wish = nil, nil, never
+	h.forgetStall()
 	clear(h.blamed)
 }
 
@@ -160,12 +165,16 @@ func (h *Host) Found(peer *Host) {
 }
 
 // Do calls do in the node's turn and lets the node run after it: this is how
-// a script uses what a node offers its owner. It reports false, without calling
-// do, if the host is down.
+// a script uses what a node offers its owner. A host that is stalled calls it later.
+// It reports false, without calling do, if the host is down.
 func (h *Host) Do(do func()) bool {
 	h.world.outside("Do")
 	if h.node == nil {
 		return false
+	}
+	if h.stall != nil {
+		h.world.push(h.world.now, h, asked, h.world.scripts.put(do))
+		return true
 	}
 	h.world.inside = h
 	do()
@@ -187,6 +196,9 @@ func (h *Host) Ahead() time.Duration { return time.Duration(h.clockOff) }
 func (h *Host) SetClock(ahead time.Duration) {
 	if h.node != nil && int64(ahead) < h.clockOff {
 		panic(fmt.Sprintf("sim: clock of host %d, which is up, goes back", h.index))
+	}
+	if h.node != nil && int64(ahead) > h.clockOff {
+		h.hinderedAt = h.world.now
 	}
 	h.clockOff = int64(ahead)
 	h.Do(func() {})

@@ -35,7 +35,7 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 				t.Fatal(err)
 			}
 			k := binary.BigEndian.AppendUint64(append([]byte("owner/entry/"), key[:]...), e.At.Seq)
-			p.disk.records[string(k)] = wire.NewSigner(s.World.byID[e.Signer].Key(), s.hash).Sign(wire.DomainEntry, payload).Raw
+			p.disk.put(string(k), wire.NewSigner(s.World.byID[e.Signer].Key(), s.hash).Sign(wire.DomainEntry, payload).Raw)
 		}
 		had := map[string]int{}
 		for _, url := range urls {
@@ -67,7 +67,7 @@ func TestALostEntryIsPulledAgain(t *testing.T) {
 	c.Kill(true)
 	k := binary.BigEndian.AppendUint64(append([]byte("owner/entry/"), key[:]...), log[len(log)/2].At.Seq)
 	c.disk.scan(string(k), func(key, _ []byte) bool {
-		delete(c.disk.records, string(key))
+		c.disk.put(string(key), nil)
 		return true
 	})
 	c.Start()

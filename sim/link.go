@@ -42,7 +42,7 @@ func (h *Host) link(to *env.Peer) *link {
 		return l
 	}
 	peer := w.byID[to.ID]
-	if peer == nil || peer == h || peer.node == nil || !peer.open || h.side != peer.side ||
+	if peer == nil || peer == h || peer.node == nil || !peer.open || h.deaf(peer) || peer.deaf(h) ||
 		!slices.Contains(to.Addrs, peer.addr) || h.shuns(peer) || peer.shuns(h) {
 		return nil
 	}
@@ -54,7 +54,29 @@ func (h *Host) link(to *env.Peer) *link {
 	// A QUIC handshake takes a round trip before the first frame leaves.
 	l = &link{ends: ends, delay: delay, ready: w.now + 2*delay, used: w.now}
 	h.links[peer.id], peer.links[h.id] = l, l
+	h.opened()
+	peer.opened()
 	return l
+}
+
+// sweepAfter is after how many new links a host forgets those that are idle.
+const sweepAfter = 32
+
+// opened notes a new link.
+func (h *Host) opened() {
+	if h.fresh++; h.fresh < sweepAfter {
+		return
+	}
+	h.fresh = 0
+	left := map[env.PeerID]*link{} // another map, because one does not shrink
+	for id, l := range h.links {
+		if !l.idle(h.world.now) {
+			left[id] = l
+		} else if peer := l.ends[1-l.side(h)]; peer.links[h.id] == l {
+			delete(peer.links, h.id)
+		}
+	}
+	h.links = left
 }
 
 // closeLinks ends all links; with hint the peers hear of it.
@@ -64,7 +86,7 @@ func (h *Host) closeLinks(hint bool) {
 		l := h.links[id]
 		peer := l.ends[1-l.side(h)]
 		l.close()
-		if hint && !l.idle(now) && h.side == peer.side {
+		if hint && !l.idle(now) && !peer.deaf(h) {
 			h.world.push(now+l.delay, peer, down, uint32(h.index))
 		}
 	}

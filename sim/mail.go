@@ -110,7 +110,8 @@ func (s *Swarm) settle(l *letter) {
 		switch {
 		case s.mail.has(p, l):
 			s.mail.stats.Delivered++
-		case !l.rooted || !l.ways[p].whole || shaken(l.ways[p].above, l.at):
+		case !l.rooted || !l.ways[p].whole || shaken(l.ways[p].above, l.at) ||
+			s.excused(l.at, p, l.from) || s.excused(l.at, l.ways[p].above...):
 			s.mail.stats.Excused++
 		default:
 			s.violated(Missing, "host %d lacks a message of %s sent %s by host %d",

@@ -32,6 +32,9 @@ func (f Faults) check() {
 // SetFaults changes what the network does to frames sent from now on.
 func (w *World) SetFaults(f Faults) {
 	f.check()
+	if w.config.Faults.Loss > heavyLoss {
+		w.lossyAt = w.now
+	}
 	w.config.Faults = f
 }
 
@@ -40,6 +43,7 @@ func (w *World) SetFaults(f Faults) {
 // arrive, and nobody is told. A partition replaces the one before it.
 func (w *World) Partition(sides ...[]*Host) {
 	w.Heal()
+	w.sides = len(sides)
 	for i, side := range sides {
 		for _, h := range side {
 			h.side = i + 1
@@ -47,11 +51,39 @@ func (w *World) Partition(sides ...[]*Host) {
 	}
 }
 
+// PartOneWay parts the network in one direction: frames of the hosts from vanish on
+// their way to the hosts to, and those of to arrive, on the links that are there. None
+// is opened between the two, for that takes a word each way. It replaces the partition
+// before it.
+func (w *World) PartOneWay(from, to []*Host) {
+	w.Partition(from, to)
+	w.sides = oneWay
+}
+
+// oneWay is the number of sides of a partition of which the first is not heard by the
+// second, and all others hear each other.
+const oneWay = -1
+
 // Heal ends a partition.
 func (w *World) Heal() {
+	if w.parted() {
+		w.partedAt = w.now
+	}
+	w.sides = 0
 	for _, h := range w.hosts {
 		h.side = 0
 	}
+}
+
+// parted says whether there is a partition.
+func (w *World) parted() bool { return w.sides != 0 }
+
+// deaf says whether a host does not hear another.
+func (h *Host) deaf(to *Host) bool {
+	if h.world.sides == oneWay {
+		return h.side == 2 && to.side == 1
+	}
+	return h.side != to.side
 }
 
 // transit is a frame under way.
@@ -84,7 +116,7 @@ func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
 	f := &w.config.Faults
 	const bits, mask = 21, 1<<21 - 1
 	chance := func(i uint, p float64) bool { return float64(fate>>(i*bits)&mask) < p*(mask+1) }
-	if h.side != peer.side || chance(0, f.Loss) {
+	if peer.deaf(h) || chance(0, f.Loss) {
 		h.stats.Lost++
 		return
 	}

@@ -136,6 +136,37 @@ func TestPartitionPartsAndHeals(t *testing.T) {
 	}
 }
 
+// Of two sides of which one is not heard by the other, all others hear each other, and
+// no link is opened that would need a word each way.
+func TestPartitionOfOneWay(t *testing.T) {
+	w, all := puppets(Config{}, 4)
+	hosts := w.Hosts()
+	say := func(from, to int, words string) { hosts[from].Do(func() { all[from].say(hosts[to], "%s", words) }) }
+	say(0, 1, "link")
+	say(0, 3, "link")
+	w.Run(time.Second)
+	w.PartOneWay(hosts[:1], hosts[1:3])
+	for _, way := range [][2]int{{0, 1}, {1, 0}, {0, 2}, {2, 0}, {0, 3}, {3, 0}, {1, 2}, {2, 3}} {
+		say(way[0], way[1], "x")
+	}
+	w.Run(time.Second)
+	for i, want := range []int{2, 1, 1, 3} { // from 1 and 3; link; from 1; link, from 0 and 2
+		if len(all[i].heard) != want {
+			t.Errorf("host %d heard %q, want %d", i, all[i].heard, want)
+		}
+	}
+	if w.Now().Sub(hosts[3].Hindered()) != 0 {
+		t.Error("a partition hinders nobody")
+	}
+	w.Heal()
+	w.Run(time.Second)
+	say(0, 2, "healed")
+	w.Run(time.Second)
+	if len(all[2].heard) != 2 || w.Now().Sub(hosts[3].Hindered()) != 2*time.Second {
+		t.Errorf("after healing host 2 heard %q, and hosts were hindered until %v ago", all[2].heard, w.Now().Sub(hosts[3].Hindered()))
+	}
+}
+
 func TestPartedHostsOpenNoLink(t *testing.T) {
 	w, all := puppets(Config{}, 2)
 	w.Partition(w.Hosts()[:1])

@@ -3,7 +3,9 @@
 package sim
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"tidings/internal/plant"
 )
@@ -36,6 +38,64 @@ func TestPlanted(t *testing.T) {
 		})
 	}
 	t.Run("none", func(t *testing.T) { report(t, rough(1, 2000, 5)) })
+}
+
+// Random troubles catch bugs, too: each checker of what they check is seen to find one
+// within a hundred seeds. What they have no time or no place for, other worlds find:
+// counts (above), which take half an hour to be right, and what has to happen at one
+// instant, or needs origins whose documents forget at once (below).
+func TestPlantedInTroubles(t *testing.T) {
+	const tries = 100
+	for _, bug := range []struct {
+		name   string
+		on     *bool
+		breaks string
+	}{
+		{"DoubleRoot", &plant.DoubleRoot, WrongRoot},
+		{"NoReceipt", &plant.NoReceipt, NoAck},
+		{"LateReceipt", &plant.LateReceipt, TooSlow},
+		{"Undead", &plant.Undead, WrongLeaf},
+		{"Undead", &plant.Undead, OneRoot},
+		{"Hoard", &plant.Hoard, Overgrown},
+		{"Cycle", &plant.Cycle, Cycle},
+		{"LostChild", &plant.LostChild, NoWay},
+		{"Duplicate", &plant.Duplicate, Twice},
+		{"SilentDrop", &plant.SilentDrop, Missing},
+		{"StaleWeight", &plant.StaleWeight, WrongWeight},
+		{"TwoPollers", &plant.TwoPollers, OnePoller},
+		{"Clinging", &plant.Clinging, Stray},
+		{"StepBack", &plant.StepBack, WentBack},
+		{"ShowAgain", &plant.ShowAgain, ShownTwice},
+		{"BlindToGaps", &plant.BlindToGaps, NotShown},
+		{"BlindToGaps", &plant.BlindToGaps, OneHead},
+		{"ShortMemory", &plant.ShortMemory, TakenBack},
+		{"EarlyYes", &plant.EarlyYes, Unsubscribed},
+	} {
+		t.Run(bug.name+"/"+strings.ReplaceAll(bug.breaks, " ", "-"), func(t *testing.T) {
+			*bug.on = true
+			defer func() { *bug.on = false }()
+			others := map[string]int{}
+			for seed := uint64(1); seed <= tries; seed++ {
+				n := Nemesis{Seed: seed, Members: 24, Length: 6 * time.Minute}
+				n.Plan = NewPlan(seed, n.Members, n.Length)
+				for _, v := range n.Run(func(float64) bool { return true }).Wrong() {
+					if v.What == bug.breaks {
+						t.Logf("caught with seed %d: %v", seed, v)
+						return
+					}
+					others[v.What]++
+				}
+			}
+			t.Errorf("not caught; found %v", others)
+		})
+	}
+	t.Run("none", func(t *testing.T) {
+		for seed := uint64(1); seed <= 5; seed++ { // as many as it took to catch any
+			n := Nemesis{Seed: seed, Members: 24, Length: 6 * time.Minute}
+			n.Plan = NewPlan(seed, n.Members, n.Length)
+			report(t, n.Run(func(float64) bool { return true }).Swarm)
+		}
+	})
 }
 
 // So is each that is planted into logs and their readers. Without it the worlds are

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,12 +29,16 @@ type Swarm struct {
 	*World
 	config  SwarmConfig
 	verify  wire.Verifier
+	records *overlay.Records // of all nodes
 	hash    wire.Hash
 	members []*Peer
 	byID    map[overlay.ID]*Peer
 	order   []*Peer // by id
 
-	wrong  []Violation
+	wrong []Violation
+	// tolerant: troubles are under way, look-ups may fail. prompt: all is well, they are quick.
+	tolerant, prompt bool
+
 	groups map[overlay.ID]bool
 	mail   mail
 	routes RouteStats
@@ -53,6 +58,7 @@ type Peer struct {
 	via   []*Peer   // whom it is told of when it boots
 	up    time.Time // of this life
 	down  time.Time // of the last crash
+	wiped bool      // its disk is lost
 }
 
 // A Violation is something that must never happen, and did.
@@ -82,14 +88,17 @@ func NewSwarm(c SwarmConfig) *Swarm {
 		byID:   map[overlay.ID]*Peer{},
 		groups: map[overlay.ID]bool{},
 	}
+	s.records = overlay.NewRecords(c.Network.Name, s.verify, 1<<20)
 	if c.World.Origin == nil {
 		c.World.Origin = s.serve
 	}
 	s.World = New(c.World)
 	s.feeds.by, s.feeds.logs, s.feeds.past = map[string]*Feed{}, map[overlay.ID]*history{}, map[feed.ID]bool{}
+	s.feeds.amiss = map[string]time.Time{}
 	s.mail.since = map[*Peer]map[overlay.ID]time.Time{}
 	s.every(checkPause, s.checkTrees)
 	s.every(checkPause, s.checkLogs)
+	s.every(checkPause, s.checkSubscriptions)
 	return s
 }
 
@@ -137,6 +146,7 @@ func (p *Peer) Start() {
 	p.Boot(func(e env.Env) env.Node {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
 		cfg.Overlay.Founder = len(p.via) == 0
+		cfg.Overlay.Records = p.swarm.records
 		if p.swarm.config.Tune != nil {
 			p.swarm.config.Tune(&cfg)
 		}
@@ -153,6 +163,11 @@ func (p *Peer) Start() {
 			p.node.Scribe.Join(g, p.wants[g])
 		}
 	})
+	for _, url := range slices.Sorted(maps.Keys(p.reads)) {
+		if r := p.reads[url]; !r.acked {
+			p.ask(r)
+		}
+	}
 	for _, v := range p.via {
 		p.Found(v.Host)
 	}

@@ -31,6 +31,10 @@ type World struct {
 	byID   map[env.PeerID]*Host
 	inside *Host // whose node is being called
 
+	sides    int   // of a partition: how many, or oneWay
+	partedAt int64 // when the last partition ended
+	lossyAt  int64 // when the network last ceased to lose many frames
+
 	frames  slab[transit]
 	fetches slab[fetch]
 	dones   slab[func()]
@@ -139,6 +143,20 @@ func (w *World) dispatch(e *event) {
 		return
 	}
 	h := w.hosts[e.host]
+	if h.stall == nil {
+		w.handle(e)
+	} else if e.kind == rouse {
+		if e.life == h.life {
+			h.goOn()
+		}
+	} else if !h.stall.delay(h, e) {
+		w.handle(e)
+	}
+}
+
+// handle lets an event happen to a host that can handle it.
+func (w *World) handle(e *event) {
+	h := w.hosts[e.host]
 	if e.kind == alarm {
 		h.alarmed(e)
 		return
@@ -183,6 +201,12 @@ func (w *World) dispatch(e *event) {
 		if live {
 			h.node.Reachable([]string{h.addr})
 		}
+	case asked:
+		if do := w.scripts.take(e.item); live {
+			do()
+		}
+	case rouse:
+		live = false // the stall is over
 	}
 	if live {
 		w.fold(e, payload)

@@ -1,136 +1,191 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
+	"runtime"
+	"sync"
 	"text/tabwriter"
 	"time"
 
 	"tidings/internal/lab/churn"
-	"tidings/internal/lab/figure"
 )
 
 // A churnCommand is "tidings-lab sim churn".
 type churnCommand struct {
-	Nodes   int           `default:"1024" help:"Members."`
-	Session time.Duration `help:"Median of the time that a member stays, instead of the runs of the docs; 0s: nobody leaves." default:"-1s"`
-	Silent  float64       `default:"1" help:"Part of those who leave that nobody hears of."`
-	Loss    float64       `help:"Part of the messages that is lost."`
-	Lookups int           `default:"1000000" help:"Look-ups of a run; runs of other sizes make a fiftieth of it."`
-	Length  time.Duration `default:"2h" help:"Virtual time in which these are made; runs of other sizes take a sixth of it."`
-	Seed    uint64        `default:"1" help:"Of the worlds."`
-	JSON    bool          `name:"json" help:"Print one JSON object."`
-	Out     string        `placeholder:"DIR" help:"Draw figures into DIR."`
+	Scenario []string      `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told."`
+	Quick    bool          `help:"Make every run in a small world: for a look, and for CI."`
+	Workers  int           `help:"Runs at a time; as many as there are processors if not told."`
+	Nodes    int           `help:"Members, instead of 1024, or of 64 with --quick."`
+	Session  time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays; 0s: nobody leaves." default:"-1s"`
+	Silent   float64       `default:"1" help:"Part of those who leave that nobody hears of."`
+	Loss     float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
+	Lookups  int           `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
+	Length   time.Duration `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
+	Seed     uint64        `default:"1" help:"Of the worlds."`
+	JSON     bool          `name:"json" help:"Print one JSON object."`
+	Out      string        `placeholder:"DIR" help:"Draw figures into DIR."`
+}
+
+// options says how large the runs are.
+func (c *churnCommand) options() churn.Options {
+	o := churn.Docs()
+	if c.Quick {
+		o = churn.Quick()
+	}
+	o.Seed = c.Seed
+	o.Nodes, o.Lookups, o.Length = cmp.Or(c.Nodes, o.Nodes), cmp.Or(c.Lookups, o.Lookups), cmp.Or(c.Length, o.Length)
+	return o
+}
+
+// runs are those that are to be made.
+func (c *churnCommand) runs() ([]churn.Run, error) {
+	o := c.options()
+	if c.Session >= 0 || c.Loss > 0 {
+		return []churn.Run{churn.Scenario{
+			Name: "as told", Seed: o.Seed, Nodes: o.Nodes, Session: max(c.Session, 0), Silent: c.Silent, Loss: c.Loss, Lookups: o.Lookups, Length: o.Length,
+		}.As()}, nil
+	}
+	all := churn.Runs(o)
+	if len(c.Scenario) == 0 {
+		return all, nil
+	}
+	return churn.Pick(all, c.Scenario)
 }
 
 // Run measures, and prints what it found.
 func (c *churnCommand) Run(ctx context.Context, s streams) error {
-	runs := churn.Default(c.Seed, c.Nodes, c.Lookups, c.Length)
-	if c.Session >= 0 || c.Loss > 0 {
-		runs = []churn.Scenario{{
-			Name: "as told", Seed: c.Seed, Nodes: c.Nodes, Session: max(c.Session, 0), Silent: c.Silent, Loss: c.Loss, Lookups: c.Lookups, Length: c.Length,
-		}}
+	runs, err := c.runs()
+	if err != nil {
+		return err
 	}
-	var results []churn.Result
-	for i, run := range runs {
-		p := newProgress(s.err, fmt.Sprintf("run %d of %d, %s", i+1, len(runs), run.Name))
-		r, err := churn.Run(ctx, run, p.at)
-		p.end()
-		if err != nil {
-			return fmt.Errorf("%s: %w", run.Name, err)
-		}
-		results = append(results, r)
+	reports, err := c.measure(ctx, runs, newProgress(s.err, fmt.Sprintf("%d runs", len(runs))))
+	if err != nil {
+		return err
 	}
 	if c.Out != "" {
-		if err := drawChurn(c.Out, results); err != nil {
+		if err := drawChurn(c.Out, reports); err != nil {
 			return err
 		}
 	}
 	if c.JSON {
 		return printJSON(s.out, struct {
-			Runs []churn.Result `json:"runs"`
-		}{results})
+			Runs []churn.Report `json:"runs"`
+		}{reports})
 	}
-	return printChurn(s.out, results)
+	return printChurn(s.out, reports)
+}
+
+// measure makes runs: first those that must be alone, then the others, some at a time.
+// The reports come in the order of the runs.
+func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progress) ([]churn.Report, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var show sync.Mutex // guards p and done
+	done := make([]float64, len(runs))
+	reports := make([]churn.Report, len(runs))
+	one := func(i int) {
+		r, err := runs[i].Do(ctx, func(part float64) {
+			show.Lock()
+			defer show.Unlock()
+			done[i] = part
+			sum := 0.0
+			for _, d := range done {
+				sum += d
+			}
+			p.at(sum / float64(len(runs)))
+		})
+		if err != nil {
+			stop(fmt.Errorf("%s: %w", runs[i].Name, err))
+			return
+		}
+		reports[i] = r
+	}
+	var rest []int
+	for i, r := range runs {
+		if r.Alone {
+			one(i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range cmp.Or(c.Workers, runtime.NumCPU()) {
+		workers.Go(func() {
+			for i := range next {
+				one(i)
+			}
+		})
+	}
+	for _, i := range rest {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	p.end()
+	return reports, context.Cause(ctx)
 }
 
 // Validate is called by kong when it has read the flags.
 func (c *churnCommand) Validate() error {
+	o := c.options()
 	switch {
-	case c.Nodes < 8 || c.Nodes > 100_000:
-		return fmt.Errorf("--nodes %d: from 8 to 100,000", c.Nodes)
-	case c.Lookups < 1:
-		return fmt.Errorf("--lookups %d: at least one", c.Lookups)
-	case c.Length < time.Minute:
-		return fmt.Errorf("--length %v: at least a minute", c.Length)
+	case o.Nodes < 8 || o.Nodes > 100_000:
+		return fmt.Errorf("--nodes %d: from 8 to 100,000", o.Nodes)
+	case o.Lookups < 1:
+		return fmt.Errorf("--lookups %d: at least one", o.Lookups)
+	case o.Length < time.Minute:
+		return fmt.Errorf("--length %v: at least a minute", o.Length)
 	case !(c.Loss >= 0 && c.Loss < 1), !(c.Silent >= 0 && c.Silent <= 1):
 		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.Loss, c.Silent)
+	case c.Workers < 0:
+		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+	case len(c.Scenario) > 0 && (c.Session >= 0 || c.Loss > 0):
+		return fmt.Errorf("--scenario %s: --session and --loss make another run", c.Scenario[0])
 	}
-	return nil
+	_, err := c.runs()
+	return err
 }
 
-// printChurn prints a line for each run, and below it the figures that were asked for.
-func printChurn(w io.Writer, results []churn.Result) error {
+// printChurn prints a line for each run in which nodes come and go, and below them the
+// figures of all runs beside what was asked for.
+func printChurn(w io.Writer, reports []churn.Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
-	line("run\tmembers\tlook-ups\tfailed\twrong root\thops\tslowest s\tcontrol/s\tB/s\tcontacts\tjoins\tjoin s\tmessages")
-	for _, r := range results {
-		line("%s\t%d\t%d\t%d\t%d\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\t%d\t%.1f\t%.0f", r.Scenario, r.Nodes, r.Lookups, r.Failed, r.WrongRoot,
-			r.HopsMean, r.LookupMostS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, r.JoinMsgs)
+	heading := "run\tmembers\tlook-ups\tfailed\twrong root\thops\tslowest s\tcontrol/s\tB/s\tcontacts\tjoins\tjoin s\tmessages\n"
+	for _, report := range reports {
+		r, ok := report.(*churn.Result)
+		if !ok {
+			continue
+		}
+		messages := ""
+		if r.JoinMsgs > 0 {
+			messages = fmt.Sprintf("%.0f", r.JoinMsgs)
+		}
+		line("%s%s\t%d\t%d\t%d\t%d\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\t%d\t%.1f\t%s", heading, r.Scenario, r.Nodes, r.Lookups, r.Failed, r.WrongRoot,
+			r.HopsMean, r.LookupMostS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
+		heading = ""
 	}
-	line("")
-	line("run\tfigure\tgot\tasked\t")
-	for _, r := range results {
-		for _, m := range churn.Judge(r, calmOf(results, r.Nodes)) {
-			verdict := "met"
-			if !m.Met() {
+	if heading == "" {
+		line("")
+	}
+	line("run\tmembers\tfigure\tgot\tasked\t")
+	for _, r := range reports {
+		name, nodes := r.Of()
+		for _, m := range r.Marks(churn.Calm(reports, nodes)) {
+			asked, verdict := fmt.Sprintf("≤ %.3g", m.Most), "met"
+			switch {
+			case math.IsInf(m.Most, 1):
+				asked, verdict = "", ""
+			case !m.Met():
 				verdict = "MISSED"
 			}
-			line("%s\t%s\t%.3g\t≤ %.3g\t%s", r.Scenario, m.What, m.Got, m.Most, verdict)
+			line("%s\t%d\t%s\t%.3g\t%s\t%s", name, nodes, m.What, m.Got, asked, verdict)
 		}
 	}
 	return t.Flush()
-}
-
-// calmOf is the run of a size in which nothing happened, nil if there is none.
-func calmOf(results []churn.Result, nodes int) *churn.Result {
-	for i, r := range results {
-		if r.Nodes == nodes && r.SessionMin == 0 && r.Loss == 0 {
-			return &results[i]
-		}
-	}
-	return nil
-}
-
-// drawChurn draws hops by size, and control messages by session.
-func drawChurn(dir string, results []churn.Result) error {
-	hops := figure.Line{Name: "measured"}
-	bound := figure.Line{Name: "1.1 log₁₆ N + 1", Dashed: true}
-	control := figure.Line{Name: "measured"}
-	for _, r := range results {
-		switch {
-		case r.SessionMin > 0:
-			control.X = append(control.X, r.SessionMin)
-			control.Y = append(control.Y, r.MsgsPerNodeS)
-		case r.Loss == 0:
-			hops.X, hops.Y = append(hops.X, float64(r.Nodes)), append(hops.Y, r.HopsMean)
-			bound.X, bound.Y = append(bound.X, float64(r.Nodes)), append(bound.Y, churn.HopsBound(r.Nodes))
-		}
-	}
-	for _, f := range []struct {
-		name string
-		figure.Figure
-	}{
-		{"hops", figure.Figure{Title: "Hops of a look-up in a calm network", X: "members", Y: "hops", LogX: true, Lines: []figure.Line{hops.Sorted(), bound.Sorted()}}},
-		{"control", figure.Figure{Title: "What order costs under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []figure.Line{control.Sorted()}}},
-	} {
-		if len(f.Lines[0].X) < 2 {
-			continue // one point is no curve
-		}
-		if err := f.Save(dir, "churn-"+f.name); err != nil {
-			return err
-		}
-	}
-	return nil
 }

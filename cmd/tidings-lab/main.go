@@ -24,12 +24,14 @@ import (
 
 // A grammar is the command line.
 type grammar struct {
-	Help helpFlag   `short:"h" help:"Show what a command does and takes."`
-	Sim  simCommand `cmd:"" help:"Measure in virtual time."`
+	Help  helpFlag     `short:"h" help:"Show what a command does and takes."`
+	Sim   simCommand   `cmd:"" help:"Measure in virtual time."`
+	Bench benchCommand `cmd:"" help:"Measure on this machine."`
 }
 
 type simCommand struct {
-	Churn churnCommand `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
+	Churn  churnCommand  `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
+	Faults faultsCommand `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
 }
 
 // streams are what a command writes.

@@ -72,9 +72,9 @@ func TestChurn(t *testing.T) {
 
 func TestFiguresAreDrawn(t *testing.T) {
 	dir := t.TempDir()
-	if err := drawChurn(dir, []churn.Result{
-		{Nodes: 64, HopsMean: 1.3}, {Nodes: 1024, HopsMean: 2.1},
-		{Nodes: 1024, SessionMin: 5, MsgsPerNodeS: 2}, {Nodes: 1024, SessionMin: 60, MsgsPerNodeS: 0.5},
+	if err := drawChurn(dir, []churn.Report{
+		&churn.Result{Nodes: 64, HopsMean: 1.3}, &churn.Result{Nodes: 1024, HopsMean: 2.1},
+		&churn.Result{Nodes: 1024, SessionMin: 5, MsgsPerNodeS: 2}, &churn.Result{Nodes: 1024, SessionMin: 60, MsgsPerNodeS: 0.5},
 	}); err != nil {
 		t.Fatal(err)
 	}

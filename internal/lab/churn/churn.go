@@ -15,10 +15,8 @@ package churn
 import (
 	"context"
 	"math/rand/v2"
-	"runtime"
 	"time"
 
-	"tidings/overlay"
 	"tidings/sim"
 )
 
@@ -54,9 +52,8 @@ type Result struct {
 	Joins         int     `json:"joins"`
 	JoinS         float64 `json:"join_s"` // mean, from the start to membership
 	JoinMostS     float64 `json:"join_most_s"`
-	JoinMsgs      float64 `json:"join_msgs"` // that a joining node sends
+	JoinMsgs      float64 `json:"join_msgs"` // that a joining node sends and is sent; where nobody leaves, else 0
 	Deaths        int     `json:"deaths"`
-	BytesPerNode  int     `json:"bytes_per_node"` // of memory, idle, the simulator's included
 }
 
 const (
@@ -64,43 +61,27 @@ const (
 	growPause = 100 * time.Millisecond
 	// settle is how long a network is left alone between two phases.
 	settle = 10 * time.Minute
-	// joiners come to a calm network, one every joinPause, to be measured.
-	joiners   = 32
-	joinPause = 10 * time.Second
 )
 
 // Run does a run. progress is told how much of it is over, from 0 to 1.
-func Run(ctx context.Context, c Scenario, progress func(float64)) (Result, error) {
-	idle := heap()
-	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: c.Seed}})
-	s.Grow(c.Nodes, growPause)
+func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, error) {
 	grow := time.Duration(c.Nodes)*growPause + 2*settle
-	total := grow + joiners*joinPause + c.Length + 2*settle
-	began := s.Now()
-	pass := func(d time.Duration) error {
-		for end := s.Now().Add(d); s.Now().Before(end) && ctx.Err() == nil; {
-			s.World.Run(min(10*time.Second, end.Sub(s.Now())))
-			progress(float64(s.Now().Sub(began)) / float64(total))
-		}
-		return context.Cause(ctx)
-	}
+	s := newWorld(ctx, c.Seed, grow+joiners*joinPause+c.Length+2*settle, progress)
+	s.Grow(c.Nodes, growPause)
 	r := Result{Scenario: c.Name, Nodes: c.Nodes, SessionMin: c.Session.Minutes(), Loss: c.Loss, Seed: c.Seed}
-	if err := pass(grow); err != nil {
+	if err := s.pass(grow); err != nil {
 		return r, err
 	}
-	r.BytesPerNode = (heap() - idle) / c.Nodes
 	s.TakeJoins()
 	dice := rand.New(rand.NewPCG(c.Seed, 0x100c))
 	end := func() {}
 	if c.Session > 0 {
 		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: c.Silent, Back: 0.5})
 	} else {
-		for i := range joiners {
-			s.After(time.Duration(i)*joinPause, func() { s.Add(true, s.Someone(dice)).Start() })
-		}
+		s.joins(joiners, joinPause, dice, &r)
 	}
 	s.SetFaults(sim.Faults{Loss: c.Loss})
-	if err := pass(joiners*joinPause + settle); err != nil {
+	if err := s.pass(joiners*joinPause + settle); err != nil {
 		return r, err
 	}
 
@@ -112,7 +93,7 @@ func Run(ctx context.Context, c Scenario, progress func(float64)) (Result, error
 			}
 		})
 	}
-	if err := pass(c.Length); err != nil {
+	if err := s.pass(c.Length); err != nil {
 		return r, err
 	}
 	spent, took := s.Spent(), s.Now().Sub(from).Seconds()
@@ -121,7 +102,7 @@ func Run(ctx context.Context, c Scenario, progress func(float64)) (Result, error
 	r.BytesPerNodeS = float64(spent.ControlBytes-before.ControlBytes) / took / float64(len(live))
 	r.contacts(live)
 	end()
-	if err := pass(settle); err != nil { // for the last answers
+	if err := s.pass(settle); err != nil { // for the last answers
 		return r, err
 	}
 	r.routes(s.RouteStats())
@@ -152,21 +133,5 @@ func (r *Result) joins(of sim.Joins) {
 	r.Deaths, r.Joins, r.JoinMostS = of.Died, of.Joined, of.Slowest.Seconds()
 	if of.Joined > 0 {
 		r.JoinS = of.Took.Seconds() / float64(of.Joined)
-		r.JoinMsgs = float64(of.Sent) / float64(of.Joined)
 	}
-}
-
-// heap is how much memory is in use.
-func heap() int {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return int(m.HeapAlloc)
-}
-
-func random(dice *rand.Rand) (key overlay.ID) {
-	for i := range key {
-		key[i] = byte(dice.Uint32())
-	}
-	return key
 }

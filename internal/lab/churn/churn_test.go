@@ -11,14 +11,14 @@ import (
 func TestRunMeasures(t *testing.T) {
 	calm := measure(t, Scenario{Name: "calm", Seed: 1, Nodes: 32, Lookups: 2000, Length: 10 * time.Minute})
 	if calm.Lookups != 2000 || calm.Failed+calm.WrongRoot+calm.Deaths != 0 || calm.HopsMean < 0.5 || calm.Joins != joiners ||
-		calm.JoinS <= 0 || calm.JoinMsgs <= 0 || calm.MsgsPerNodeS <= 0 || calm.BytesPerNode < 1000 || calm.ContactsMean < 20 {
+		calm.JoinS <= 0 || calm.JoinMsgs <= 0 || calm.MsgsPerNodeS <= 0 || calm.ContactsMean < 20 {
 		t.Errorf("calm: %+v", calm)
 	}
 	rough := measure(t, Scenario{Name: "rough", Seed: 1, Nodes: 32, Session: 5 * time.Minute, Silent: 1, Lookups: 2000, Length: 10 * time.Minute})
 	if rough.Deaths < 5 || rough.Joins < 5 || rough.MsgsPerNodeS <= calm.MsgsPerNodeS || rough.Lookups < 1900 {
 		t.Errorf("rough: %+v", rough)
 	}
-	for _, m := range Judge(rough, &calm) {
+	for _, m := range rough.Marks(&calm) {
 		if !m.Met() && m.What != "control bytes, of calm" { // those of a calm network so small are next to nothing
 			t.Errorf("%s: %v, asked for %v", m.What, m.Got, m.Most)
 		}
@@ -32,7 +32,7 @@ func TestRunMeasures(t *testing.T) {
 func measure(t *testing.T, c Scenario) Result {
 	t.Helper()
 	last := -1.0
-	r, err := Run(t.Context(), c, func(done float64) {
+	r, err := c.Run(t.Context(), func(done float64) {
 		if done < last || done > 1 {
 			t.Fatalf("progress goes from %v to %v", last, done)
 		}
@@ -47,13 +47,13 @@ func measure(t *testing.T, c Scenario) Result {
 func TestRunStopsWhenItIsTold(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, Scenario{Nodes: 8, Lookups: 1, Length: time.Hour}, func(float64) {}); !errors.Is(err, context.Canceled) {
+	if _, err := (Scenario{Nodes: 8, Lookups: 1, Length: time.Hour}).Run(ctx, func(float64) {}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
 
 // The targets are those of the docs, and a figure on the wrong side of one is missed.
-func TestJudge(t *testing.T) {
+func TestMarks(t *testing.T) {
 	calm := Result{Nodes: 1024, Lookups: 1e6, MsgsPerNodeS: 0.4, BytesPerNodeS: 100, HopsMean: 2.1}
 	for _, c := range []struct {
 		change func(*Result)
@@ -75,7 +75,7 @@ func TestJudge(t *testing.T) {
 		r := calm
 		c.change(&r)
 		missed := ""
-		for _, m := range Judge(r, &calm) {
+		for _, m := range r.Marks(&calm) {
 			if !m.Met() {
 				missed += m.What
 			}

@@ -1,0 +1,156 @@
+package churn
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/sim"
+)
+
+// A Run is one line of the tables: a world, what happens in it, and what is measured.
+type Run struct {
+	Name string
+	Do   func(ctx context.Context, progress func(float64)) (Report, error)
+	// Alone: it measures the memory of the process, so no other may go on beside it.
+	Alone bool
+}
+
+// A Report is what a run has shown. Its fields are its JSON.
+type Report interface {
+	// Of names the run, and says how many members its network had.
+	Of() (name string, nodes int)
+	// Marks are its figures. calm is the run of the same size in which nothing
+	// happened; nil if there was none.
+	Marks(calm *Result) []Mark
+}
+
+// A Mark is a figure beside the most that was asked for: +Inf if nothing was.
+type Mark struct {
+	What      string
+	Got, Most float64
+}
+
+// Met says whether the figure is as good as was asked for.
+func (m Mark) Met() bool { return m.Got <= m.Most }
+
+// fact is a figure for which nothing was asked.
+func fact(what string, got float64) Mark { return Mark{what, got, math.Inf(1)} }
+
+// Options say how large the runs are.
+type Options struct {
+	Seed    uint64
+	Nodes   int           // members, where a run is not about their number
+	Sizes   []int         // other numbers of members
+	Lookups int           // of a run; runs of other sizes make a fiftieth of it
+	Length  time.Duration // virtual time in which these are made; runs of other sizes take a sixth of it
+	Keys    int           // channels with owners and logs, where a run has some
+	Trials  int           // sequencers that end, about, of each way to end
+	Parted  time.Duration // how long halves stay parted
+}
+
+// Docs are the options of the runs that the docs name.
+func Docs() Options {
+	return Options{
+		Seed: 1, Nodes: 1024, Sizes: []int{64, 256, 4096}, Lookups: 1_000_000, Length: 2 * time.Hour,
+		Keys: 200, Trials: 100, Parted: 30 * time.Minute,
+	}
+}
+
+// Quick are options for a look, and for CI: the same runs, each in a small world.
+func Quick() Options {
+	return Options{
+		Seed: 1, Nodes: 64, Sizes: []int{16, 256}, Lookups: 2000, Length: 10 * time.Minute,
+		Keys: 20, Trials: 10, Parted: 20 * time.Minute,
+	}
+}
+
+// run names a scenario's way to be done.
+func run[R any, P interface {
+	*R
+	Report
+}](name string, do func(context.Context, func(float64)) (R, error)) Run {
+	return Run{Name: name, Do: func(ctx context.Context, progress func(float64)) (Report, error) {
+		r, err := do(ctx, progress)
+		return P(&r), err
+	}}
+}
+
+// As is the run of a scenario.
+func (c Scenario) As() Run { return run(c.Name, c.Run) }
+
+// Runs lists the runs that the docs name: a calm network, churn, loss, other sizes, many
+// killed at once, sequencers that end, halves parted and healed, liars.
+func Runs(o Options) []Run {
+	calm := Scenario{Name: "calm", Seed: o.Seed, Nodes: o.Nodes, Silent: 1, Lookups: o.Lookups, Length: o.Length}
+	runs := []Run{calm.As()}
+	for _, minutes := range []int{60, 15, 5} {
+		c := calm
+		c.Name, c.Session = fmt.Sprintf("sessions-%dm", minutes), time.Duration(minutes)*time.Minute
+		runs = append(runs, c.As())
+	}
+	for _, percent := range []int{1, 5} {
+		c := calm
+		c.Name, c.Loss = fmt.Sprintf("loss-%d", percent), float64(percent)/100
+		runs = append(runs, c.As())
+	}
+	sizes := slices.DeleteFunc(slices.Clone(o.Sizes), func(n int) bool { return n == o.Nodes })
+	for _, n := range sizes {
+		c := calm
+		c.Name, c.Nodes, c.Lookups, c.Length = fmt.Sprintf("size-%d", n), n, max(o.Lookups/50, 1), max(o.Length/6, time.Minute)
+		runs = append(runs, c.As())
+	}
+	for _, n := range append([]int{o.Nodes}, sizes...) {
+		c := Idle{Name: fmt.Sprintf("idle-%d", n), Seed: o.Seed, Nodes: n}
+		idle := run(c.Name, c.Run)
+		idle.Alone = true
+		runs = append(runs, idle)
+	}
+	killed := Killed{Name: "killed", Seed: o.Seed, Nodes: o.Nodes, Part: 0.3, Keys: o.Keys, Rate: 1000}
+	runs = append(runs, run(killed.Name, killed.Run))
+	for _, way := range Ways {
+		c := Ending{Name: "sequencer-" + string(way), Seed: o.Seed, Nodes: o.Nodes, Way: way, Keys: o.Keys, Trials: o.Trials}
+		runs = append(runs, run(c.Name, c.Run))
+	}
+	parted := Parted{Name: "parted", Seed: o.Seed, Nodes: o.Nodes, For: o.Parted, Keys: o.Keys, Rate: 100}
+	runs = append(runs, run(parted.Name, parted.Run))
+	lying := Lying{
+		Name: "liars", Seed: o.Seed, Nodes: o.Nodes, Every: 10, Lies: sim.AllLies(),
+		Lookups: max(o.Lookups/50, 1000), Length: max(o.Length/6, 10*time.Minute),
+	}
+	return append(runs, run(lying.Name, lying.Run))
+}
+
+// Pick returns the runs with some names, in their order; a name without its last part
+// names all that begin with it: sessions is all sessions-….
+func Pick(runs []Run, names []string) ([]Run, error) {
+	var of []Run
+	for _, r := range runs {
+		if slices.ContainsFunc(names, func(name string) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }) {
+			of = append(of, r)
+		}
+	}
+	for _, name := range names {
+		if !slices.ContainsFunc(of, func(r Run) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }) {
+			var known []string
+			for _, r := range runs {
+				known = append(known, r.Name)
+			}
+			return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
+		}
+	}
+	return of, nil
+}
+
+// Calm is the run of a size in which nothing happened, nil if there is none.
+func Calm(reports []Report, nodes int) *Result {
+	for _, r := range reports {
+		if c, ok := r.(*Result); ok && c.Nodes == nodes && c.SessionMin == 0 && c.Loss == 0 {
+			return c
+		}
+	}
+	return nil
+}

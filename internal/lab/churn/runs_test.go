@@ -1,0 +1,122 @@
+package churn
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/sim"
+)
+
+// do does a run and checks that its progress grows, from nothing to nearly all.
+func do[R any](t *testing.T, run Run) R {
+	t.Helper()
+	last := 0.0
+	r, err := run.Do(t.Context(), func(done float64) {
+		if done < last || done > 1 {
+			t.Fatalf("%s: progress goes from %v to %v", run.Name, last, done)
+		}
+		last = done
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	name, nodes := r.Of()
+	if name != run.Name || nodes == 0 || len(r.Marks(nil)) == 0 {
+		t.Errorf("%s: the report is of %q, %d members", run.Name, name, nodes)
+	}
+	return any(r).(R)
+}
+
+// Before the deaths are known some look-ups go astray; then none does, and owners have
+// taken the place of the dead.
+func TestKilled(t *testing.T) {
+	c := Killed{Name: "killed", Seed: 1, Nodes: 64, Part: 0.3, Keys: 12, Rate: 50}
+	r := do[*KilledResult](t, run(c.Name, c.Run))
+	if r.Killed != 19 || r.Lookups != 50*180 || r.Right[0] > 0.99 || r.AllS < 1 || r.AllS > 60 || r.MostS > r.AllS {
+		t.Errorf("look-ups: %+v", r)
+	}
+	if r.Hurt == 0 || r.Headless == 0 || r.Broken != 0 || r.WholeS <= 0 || r.WholeS > 60 || r.HeadlessS < 300 {
+		t.Errorf("owners: %+v", r)
+	}
+}
+
+// Who leaves hands over; of who closes its links the others hear; who dies is missed.
+func TestEndings(t *testing.T) {
+	var most []float64
+	for _, way := range Ways {
+		c := Ending{Name: string(way), Seed: 1, Nodes: 48, Way: way, Keys: 12, Trials: 8}
+		r := do[*EndingResult](t, run(c.Name, c.Run))
+		if r.Trials < 8 || r.Without != 0 || len(r.Took) != r.Trials || !slices.IsSorted(r.Took) || r.MedianS > r.P99S || r.P99S > r.MostS {
+			t.Errorf("%+v", r)
+		}
+		most = append(most, r.MostS)
+	}
+	if !slices.IsSorted(most) || most[0] > 1 || most[2] < 5 {
+		t.Errorf("most times: %v", most)
+	}
+}
+
+// Both halves go on, and become one.
+func TestParted(t *testing.T) {
+	c := Parted{Name: "parted", Seed: 1, Nodes: 48, For: 15 * time.Minute, Keys: 10, Rate: 10}
+	r := do[*PartedResult](t, run(c.Name, c.Run))
+	if r.Forked == 0 || r.Unhealed != 0 || r.HeadsS < 1 || r.HeadsS > 120 || r.RootsS > 60 || r.Lookups != 10*300 ||
+		len(r.Heads) != 300 || len(r.Roots) != 300 || r.Heads[0] == 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// Liars that swallow what is routed spoil look-ups that are routed only.
+func TestLying(t *testing.T) {
+	c := Lying{Name: "liars", Seed: 1, Nodes: 96, Every: 5, Lies: sim.Lies{Routes: true}, Lookups: 400, Length: 10 * time.Minute}
+	r := do[*LyingResult](t, run(c.Name, c.Run))
+	if r.Liars != 19 || r.Checked != 200 || r.Routed != 200 || r.RoutedWrong+r.RoutedLost < 10 || r.CheckedWrong+r.CheckedDoubts > 10 ||
+		r.MsgsPerNodeS <= 0 || r.LookupMostS <= 0 || r.LeavesWrong != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestIdle(t *testing.T) {
+	c := Idle{Name: "idle", Seed: 1, Nodes: 32}
+	if r := do[*IdleResult](t, run(c.Name, c.Run)); r.BytesPerNode < 1000 || r.BytesPerNode > 1<<20 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A second counts as wrong when more than a part of its look-ups was.
+func TestSince(t *testing.T) {
+	l := looks{sent: []int{1000, 1000, 1000, 1000}, right: []int{900, 998, 999, 1000}}
+	if got := fmt.Sprint(l.since(0.001), l.since(0), l.since(0.5), l.curve()); got != "2 3 0 [0.9 0.998 0.999 1]" {
+		t.Error(got)
+	}
+}
+
+func TestPick(t *testing.T) {
+	all := Runs(Docs())
+	for _, c := range []struct{ names, want string }{
+		{"calm", "calm"},
+		{"parted,calm", "calm parted"},
+		{"sessions", "sessions-60m sessions-15m sessions-5m"},
+		{"size-64,idle-4096", "size-64 idle-4096"},
+		{"sequencer", "sequencer-leaves sequencer-closes sequencer-dies"},
+		{"calm,unrest", ""},
+		{"sess", ""},
+	} {
+		of, err := Pick(all, strings.Split(c.names, ","))
+		var got []string
+		for _, r := range of {
+			got = append(got, r.Name)
+		}
+		if strings.Join(got, " ") != c.want || (err != nil) != (c.want == "") {
+			t.Errorf("%s: %v, %v", c.names, got, err)
+		}
+	}
+	for _, r := range all {
+		if r.Alone != strings.HasPrefix(r.Name, "idle") {
+			t.Errorf("%s: alone: %v", r.Name, r.Alone)
+		}
+	}
+}

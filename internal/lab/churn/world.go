@@ -1,0 +1,45 @@
+package churn
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/sim"
+)
+
+// A world is a swarm that is measured.
+type world struct {
+	*sim.Swarm
+	ctx      context.Context
+	progress func(float64)
+	began    time.Time
+	total    time.Duration // that the run takes, about
+}
+
+// newWorld returns a world without members. total is how long it will run.
+func newWorld(ctx context.Context, seed uint64, total time.Duration, progress func(float64)) *world {
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval = pollEvery
+	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: seed, Topology: sim.King(seed)}, Network: network})
+	return &world{Swarm: s, ctx: ctx, progress: progress, began: s.Now(), total: total}
+}
+
+// pass lets time pass, unless the run is to end.
+func (w *world) pass(d time.Duration) error {
+	for end := w.Now().Add(d); w.Now().Before(end) && w.ctx.Err() == nil; {
+		w.World.Run(min(10*time.Second, end.Sub(w.Now())))
+		w.progress(min(float64(w.Now().Sub(w.began))/float64(w.total), 1))
+	}
+	return context.Cause(w.ctx)
+}
+
+// random returns a key by the dice.
+func random(dice *rand.Rand) (key overlay.ID) {
+	for i := range key {
+		key[i] = byte(dice.Uint32())
+	}
+	return key
+}

@@ -1,0 +1,151 @@
+package sim
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/overlaypb"
+)
+
+// Liars that tell no lies are members like others.
+func TestLiarsWithoutLiesAreHonest(t *testing.T) {
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
+	l := s.GrowLying(40, 200*time.Millisecond, 4, Lies{})
+	s.World.Run(40 * time.Minute)
+	if len(l.of) != 10 || len(s.Live()) != 40 {
+		t.Errorf("%d liars, %d live", len(l.of), len(s.Live()))
+	}
+	s.CheckQuiet()
+	report(t, s)
+}
+
+// Each lie changes what it is about, and nothing else.
+func TestLies(t *testing.T) {
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
+	l := s.GrowLying(48, 100*time.Millisecond, 4, Lies{})
+	s.World.Run(2 * time.Minute)
+	f := l.of[0].Host.node.(*liar)
+	to := s.members[0].Peer()
+	const nonce = 7
+	said := []*overlaypb.Message{
+		{Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{Nonce: 1, Depth: 1, Digest: 2, Decided: 3}}},
+		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, Decided: 3, Ids: []uint64{4}}}},
+		{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Nonce: nonce, Depth: 1, Decided: 3}}},
+		{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Count: 9}}},
+	}
+	for _, c := range []struct {
+		name    string
+		lies    Lies
+		changed string // of the four
+	}{
+		{"none", Lies{}, "...."},
+		{"leaves", Lies{Leaves: true}, "xxx."},
+		{"depths", Lies{Depths: true}, "xxx."},
+		{"rows", Lies{Rows: true}, "...x"},
+		{"counts", Lies{Counts: true}, "...x"},
+		{"deaths, routes", Lies{Deaths: true, Routes: true}, "...."},
+	} {
+		l.lies = c.lies
+		changed := ""
+		for _, m := range said {
+			f.asked[nonce] = s.members[0].id
+			lie := proto.Clone(m).(*overlaypb.Message)
+			f.twist(to, lie)
+			if proto.Equal(m, lie) {
+				changed += "."
+			} else {
+				changed += "x"
+			}
+			checkLie(t, l, c.lies, lie)
+		}
+		if changed != c.changed {
+			t.Errorf("%s: changes %s, want %s", c.name, changed, c.changed)
+		}
+	}
+}
+
+// checkLie checks that only liars are named, and what else is said.
+func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
+	t.Helper()
+	heads := map[uint64]bool{}
+	for _, p := range l.of {
+		heads[binary.BigEndian.Uint64(p.id[:])] = true
+	}
+	for _, raw := range append(m.GetNearby().GetRecords(), append(m.GetLeaf().GetRecords(), m.GetRowGive().GetRecords()...)...) {
+		signed, err := l.swarm.verify.Open(wire.DomainRecord, raw)
+		if err != nil || !l.Has(l.swarm.byID[overlay.NodeID("sim", wire.PeerIDOf(signed.Key))]) {
+			t.Errorf("%+v: names somebody honest, or nobody (%v)", lies, err)
+		}
+	}
+	for _, h := range m.GetLeaf().GetIds() {
+		if lies.Leaves && !heads[h] {
+			t.Errorf("%+v: lists somebody honest", lies)
+		}
+	}
+	if lies.Leaves && m.GetNearby() != nil && (len(m.GetNearby().Records) == 0 || !m.GetNearby().Covers) {
+		t.Errorf("%+v: does not lead to liars: %v", lies, m)
+	}
+	if count := m.GetRowGive().GetCount(); lies.Counts && m.GetRowGive() != nil && count != 0 && count != math.MaxUint32 {
+		t.Errorf("%+v: counts %d", lies, count)
+	}
+	if at := m.GetProbe().GetDecided(); lies.Depths && m.GetProbe() != nil && time.UnixMilli(int64(at)).Sub(l.swarm.Now()) < 23*time.Hour {
+		t.Errorf("%+v: decided at %v", lies, time.UnixMilli(int64(at)))
+	}
+}
+
+// What is routed through a liar comes to nobody, or is acknowledged in its name.
+func TestLiarsSwallow(t *testing.T) {
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
+	l := s.GrowLying(96, 200*time.Millisecond, 4, Lies{Routes: true})
+	s.World.Run(40 * time.Second)
+	right, wrong, lost := 0, 0, 0
+	for i, p := range s.Live() {
+		if l.Has(p) {
+			continue
+		}
+		key := p.id
+		key[0] += byte(1 + i)
+		root := s.Root(key)
+		lost++
+		p.Do(func() {
+			p.node.Overlay.Route(wire.Layer(254), key, nil, func(r overlay.Receipt, ok bool) {
+				switch {
+				case !ok:
+				case r.Root == root.id:
+					right++
+					lost--
+				case l.Has(s.byID[r.Root]):
+					wrong++
+					lost--
+				}
+			})
+		})
+	}
+	s.World.Run(2 * time.Minute)
+	if right < 36 || wrong < 1 || lost < 3 {
+		t.Errorf("%d right, %d wrong, %d lost", right, wrong, lost)
+	}
+}
+
+// Every second each liar says of one member that it is dead.
+func TestLiarsMourn(t *testing.T) {
+	sent := func(lies Lies) (n uint64) {
+		s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
+		l := s.GrowLying(24, 100*time.Millisecond, 4, lies)
+		s.World.Run(time.Minute)
+		for _, p := range l.of {
+			n += p.Host.Stats().Sent[0].Frames
+		}
+		return n
+	}
+	// Six liars, most of a minute, a leaf of 24; some choose one another, and are silent.
+	if honest, lying := sent(Lies{}), sent(Lies{Deaths: true}); lying < honest+5*40*20 {
+		t.Errorf("%d frames of honest ones, %d of liars", honest, lying)
+	}
+}

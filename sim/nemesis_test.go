@@ -1,0 +1,160 @@
+package sim
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A story is read as it is written, whatever befalls.
+func TestStoriesAreReadAsTheyAreWritten(t *testing.T) {
+	for seed := range uint64(20) {
+		n := Nemesis{Seed: seed, Members: 64, Length: 30 * time.Minute, Plan: NewPlan(seed, 64, 30*time.Minute)}
+		got, err := ParseNemesis(n.String())
+		if err != nil || !reflect.DeepEqual(got, n) {
+			t.Fatalf("seed %d: %v\n%s\nis read as\n%s", seed, err, n, got)
+		}
+	}
+}
+
+func TestWhatIsNoStory(t *testing.T) {
+	const head = "seed 1 members 8 length 5m\n"
+	for _, c := range []struct{ story, says string }{
+		{"", "empty"},
+		{"# nothing\n\n", "empty"},
+		{"seed 1", "EOF"},
+		{"seed 1 members 0 length 5m", "0 members"},
+		{"seed 1 members 8 length long", "duration"},
+		{head + "1m", "want a time and a trouble"},
+		{head + "soon crash", "duration"},
+		{head + "1m flood", "no trouble is called flood"},
+		{head + "1m crash depth=3", "no such field"},
+		{head + "1m crash hosts=1,x", "invalid syntax"},
+		{head + "1m crash hosts=9", "no machine 9"},
+		{head + "1m disk disk=4", "out of range"},
+	} {
+		if _, err := ParseNemesis(c.story); err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v, want %q", c.story, err, c.says)
+		}
+	}
+}
+
+// Each kind takes part in about half of the plans, alone if it is the only one that may,
+// and strikes machines that there are, in the order of time.
+func TestPlans(t *testing.T) {
+	const plans, members = 200, 16
+	part := map[Trouble]int{}
+	for seed := range uint64(plans) {
+		plan := NewPlan(seed, members, 30*time.Minute)
+		for _, kind := range Troubles {
+			if slices.ContainsFunc(plan, func(s Strike) bool { return s.Trouble == kind }) {
+				part[kind]++
+			}
+		}
+		if !slices.IsSortedFunc(plan, func(a, b Strike) int { return int(a.At - b.At) }) || len(plan) == 0 {
+			t.Fatalf("seed %d: not in order, or empty: %v", seed, plan)
+		}
+		if _, err := ParseNemesis(Nemesis{Members: members, Length: time.Minute, Plan: plan}.String()); err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+	}
+	for _, kind := range Troubles {
+		if n := part[kind]; n < plans/4 || n > plans*3/4 {
+			t.Errorf("%s takes part in %d of %d plans", kind, n, plans)
+		}
+		for _, s := range NewPlan(1, members, 30*time.Minute, kind) {
+			if s.Trouble != kind {
+				t.Errorf("asked for %s alone: %v", kind, s)
+			}
+		}
+	}
+}
+
+// A world in which nothing befalls is right at once, and remains so.
+func TestWorldWithoutTroubles(t *testing.T) {
+	t.Parallel()
+	told := 0.0
+	o := Nemesis{Seed: 1, Members: 16, Length: 5 * time.Minute}.Run(func(done float64) bool {
+		if done < told || done > 1 {
+			t.Fatalf("progress goes from %v to %v", told, done)
+		}
+		told = done
+		return true
+	})
+	report(t, o.Swarm)
+	r, m := o.RouteStats(), o.MailStats()
+	if !o.Ended || told != 1 || len(o.Right) > 0 || r.Acked < 1000 || r.Acked != r.Sent || m.Delivered != m.Expected || m.Delivered == 0 || o.FeedStats().News == 0 {
+		t.Errorf("ended: %v, at %v; was not right: %v; %+v %+v", o.Ended, told, o.Right, r, m)
+	}
+}
+
+// Who is told to stop does.
+func TestWorldStopsWhenItIsTold(t *testing.T) {
+	if o := (Nemesis{Seed: 1, Members: 8, Length: time.Hour}).Run(func(float64) bool { return false }); o.Ended {
+		t.Error("it went on")
+	}
+}
+
+// Each trouble does what it says to whom it befalls.
+func TestTroublesBefall(t *testing.T) {
+	w := Nemesis{Seed: 3, Members: 16, Length: 10 * time.Minute}
+	w.Plan = []Strike{
+		{At: 1 * time.Minute, Lasts: 30 * time.Second, Trouble: Crash, Hosts: []int{1}},
+		{At: 2 * time.Minute, Lasts: 30 * time.Second, Trouble: Leave, Hosts: []int{2}},
+		{At: 3 * time.Minute, Lasts: 30 * time.Second, Trouble: Wipe, Hosts: []int{3}},
+		{At: 4 * time.Minute, Lasts: 30 * time.Second, Trouble: Torn, Hosts: []int{4}},
+		{At: 5 * time.Minute, Lasts: 30 * time.Second, Trouble: Disk, Hosts: []int{5}, Disk: Full},
+		{At: 6 * time.Minute, Lasts: 30 * time.Second, Trouble: Clock, Hosts: []int{6}, By: time.Hour},
+		{At: 7 * time.Minute, Lasts: 30 * time.Second, Trouble: Clock, Hosts: []int{7}, By: -time.Hour},
+		{At: 8 * time.Minute, Lasts: 30 * time.Second, Trouble: Pause, Hosts: []int{8}},
+		{At: 9 * time.Minute, Lasts: 30 * time.Second, Trouble: Loss, Net: Faults{Loss: 0.02}},
+	}
+	o := w.Run(func(float64) bool { return true })
+	report(t, o.Swarm)
+	of := o.Peers()
+	for _, c := range []struct{ host, lives int }{{1, 2}, {2, 2}, {3, 1}, {4, 2}, {5, 1}, {6, 1}, {7, 2}, {8, 1}} {
+		if of[c.host].lives != c.lives {
+			t.Errorf("host %d had %d lives, want %d", c.host, of[c.host].lives, c.lives)
+		}
+	}
+	if len(of) != 19 || of[3].Up() || !of[18].Up() || of[18].ID() == of[3].ID() {
+		t.Error("no other host came in the place of the one whose disk was lost")
+	}
+	if of[6].Ahead() != time.Hour || of[7].Ahead() != -time.Hour {
+		t.Errorf("clocks are ahead by %v and %v", of[6].Ahead(), of[7].Ahead())
+	}
+	sum := Stats{}
+	for _, p := range of {
+		sum.Add(p.Stats())
+	}
+	if sum.Lost == 0 {
+		t.Error("no frame was lost")
+	}
+}
+
+// What random troubles have found once stays right: testdata/stories holds the strikes
+// that were needed, with a line that says for what.
+func TestStories(t *testing.T) {
+	files, err := filepath.Glob("testdata/stories/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			story, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n, err := ParseNemesis(string(story))
+			if err != nil {
+				t.Fatal(err)
+			}
+			report(t, n.Run(func(float64) bool { return true }).Swarm)
+		})
+	}
+}

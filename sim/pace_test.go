@@ -1,0 +1,112 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// A host that stands still hears nothing, and then everything, in its order; its clock
+// has gone on, and its alarms ring late.
+func TestPausedHostHearsAllLater(t *testing.T) {
+	w, all := puppets(Config{}, 2)
+	h, p := w.Hosts()[0], all[0]
+	due := w.Now().Add(5 * time.Second)
+	p.run = func(now time.Time) time.Time {
+		if now.Before(due) {
+			return due
+		}
+		return time.Time{}
+	}
+	h.Do(func() {})
+	durable := time.Time{}
+	h.Do(func() { p.Store.Commit(nil, func(error) { durable = p.Clock.Now() }) })
+	began := w.Now()
+	h.Pause(40 * time.Second)
+	runs, asked := len(p.ran), false
+	if !h.Do(func() { asked = true }) {
+		t.Error("a host that stands still is up")
+	}
+	for i := range 10 {
+		w.After(time.Duration(i)*time.Second, func() { w.Hosts()[1].Do(func() { all[1].say(h, "%d", i) }) })
+	}
+	w.Run(39 * time.Second)
+	if len(p.heard) > 0 || len(p.ran) > runs || asked || !durable.IsZero() || !h.Stalled() {
+		t.Errorf("while it stood still it heard %q, ran %d times, was asked: %v", p.heard, len(p.ran)-runs, asked)
+	}
+	w.Run(2 * time.Second)
+	if got := fmt.Sprint(p.heard); got != "[0 1 2 3 4 5 6 7 8 9]" || !asked || h.Stalled() {
+		t.Errorf("heard %s, was asked: %v", got, asked)
+	}
+	if durable.Sub(began) != 40*time.Second || p.ran[len(p.ran)-1].Sub(began) != 40*time.Second {
+		t.Errorf("went on at %v, its commit was done at %v; want 40s", p.ran[len(p.ran)-1].Sub(began), durable.Sub(began))
+	}
+	if late := w.Now().Sub(h.Hindered()); late != time.Second {
+		t.Errorf("hindered until %v ago", late)
+	}
+}
+
+// A slow host handles one event after the other, each when it is done with the one
+// before, and is as quick as others again when it is told.
+func TestSlowHostTakesItsTime(t *testing.T) {
+	w, all := puppets(Config{}, 2)
+	h, p := w.Hosts()[0], all[0]
+	w.Run(time.Second)
+	var at []time.Duration
+	began := w.Now()
+	p.receive = func(env.PeerID, []byte) error {
+		at = append(at, w.Now().Sub(began).Round(10*time.Millisecond))
+		return nil
+	}
+	h.SetPace(300 * time.Millisecond)
+	for range 4 {
+		w.Hosts()[1].Do(func() { all[1].say(h, "x") })
+	}
+	w.Run(10 * time.Second)
+	for i := 1; i < len(at); i++ {
+		if d := at[i] - at[i-1]; d != 300*time.Millisecond {
+			t.Errorf("frames were handled at %v", at)
+		}
+	}
+	if len(at) != 4 || !h.Stalled() {
+		t.Errorf("%d of 4 frames, slow: %v", len(at), h.Stalled())
+	}
+	h.SetPace(0)
+	w.Run(time.Second)
+	at, began = nil, w.Now()
+	for range 4 {
+		w.Hosts()[1].Do(func() { all[1].say(h, "x") })
+	}
+	w.Run(time.Second)
+	if len(at) != 4 || at[3]-at[0] > 30*time.Millisecond || h.Stalled() {
+		t.Errorf("quick again, it handled frames at %v", at)
+	}
+}
+
+// What waits at a host dies with it.
+func TestWhatWaitsDiesWithTheHost(t *testing.T) {
+	w, all := puppets(Config{}, 2)
+	h, p := w.Hosts()[0], all[0]
+	h.Pause(time.Minute)
+	asked := false
+	h.Do(func() { asked = true })
+	w.Hosts()[1].Do(func() { all[1].say(h, "x") })
+	w.Run(time.Second)
+	h.Crash(false)
+	next := new(puppet).boot(h)
+	w.Run(2 * time.Minute)
+	if asked || len(p.heard)+len(next.heard) > 0 || h.Stalled() {
+		t.Errorf("asked: %v; %q and %q were heard", asked, p.heard, next.heard)
+	}
+	if len(w.frames.free) != len(w.frames.items) || len(w.scripts.free) != len(w.scripts.items) {
+		t.Error("what waited was not given up")
+	}
+	h.Crash(false)
+	h.Pause(time.Minute)
+	h.SetPace(time.Second)
+	if h.Stalled() {
+		t.Error("a host that is down stands still")
+	}
+}
