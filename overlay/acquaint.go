@@ -205,7 +205,8 @@ const widenTime = 5 * time.Second
 
 // adopt takes over a later decision about the leaf's depth.
 func (n *Node) adopt(p *peer, depth int, decided uint64) {
-	if p.contact == nil || !p.contact.Member || n.state != Active && n.state != Joining ||
+	joining := n.state == Joining && depth >= n.leaf.Depth() // how wide it is most have said already
+	if p.contact == nil || !p.contact.Member || n.state != Active && !joining ||
 		decided > n.latest() {
 		return
 	}

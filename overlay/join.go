@@ -41,6 +41,11 @@ type join struct {
 	due    time.Time
 	since  time.Time // of the announcement
 	rounds int       // announcements made
+
+	offer   *offer   // the leaf that was offered last
+	offers  int      // asked for since
+	near    []*named // members near the node's id, and what they say
+	looking bool     // they are being looked up
 }
 
 // Found takes a peer that one can join through.
@@ -148,14 +153,17 @@ func (n *Node) stepJoin() {
 		}
 	case Alone:
 	}
-	if j.out && now.Before(j.due) {
+	if j.looking || j.out && now.Before(j.due) {
 		return
 	}
 	if j.out && j.tries < findTries {
 		n.find(j.who)
 		return
 	}
-	j.out = false
+	if j.out = false; j.near != nil { // who was to offer another leaf is silent
+		n.weigh()
+		return
+	}
 	if next, ok := n.nextToAsk(); ok {
 		j.tries = 0
 		n.find(next)
@@ -284,7 +292,8 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	case !m.Covers || n.self.ID.Common(NodeID(n.network, p.id)) < int(m.Depth):
 		n.stepJoin()
 	case n.self.Member:
-		n.announce(int(m.Depth), m.Decided, of)
+		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, of: of}
+		n.weigh()
 	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
 		n.chooseHosts()
 	default: // nobody has dialled back yet
@@ -298,6 +307,7 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.state = Joining
 	n.join.since = n.clock.Now()
+	n.join.near, n.join.offer, n.join.offers = nil, nil, 0
 	n.join.rounds++
 	n.leaf.SetDepth(depth)
 	n.leaf.decided = min(decided, n.latest())
@@ -305,7 +315,7 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	for _, p := range n.peers {
 		p.acked = false
 		if p.leaf != nil {
-			p.leaf.asks = 0
+			p.leaf.asks, p.leaf.whole = 0, false
 		}
 	}
 	for _, c := range of {
@@ -316,8 +326,9 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 }
 
 // joinedYet makes the node active if its whole leaf has acknowledged it: every
-// member it has heard of has answered its announcement, and knows the same leaf,
-// or has been asked maxAsks times what it knows.
+// member it has heard of has answered its announcement, and knew nobody then whom the
+// node does not know, or has been asked maxAsks times what it knows. Who comes after that
+// hears of the node, as everybody whom it could ask knows it.
 func (n *Node) joinedYet() {
 	if n.state != Joining {
 		return
@@ -331,7 +342,7 @@ func (n *Node) joinedYet() {
 	for _, p := range n.peers {
 		switch {
 		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
-		case n.leaf.Has(p.contact.ID) != nil && p.compared().asks < maxAsks && !n.agrees(p):
+		case n.leaf.Has(p.contact.ID) != nil && p.compared().asks < maxAsks && !n.knowsAllOf(p):
 			if n.compare(p) {
 				p.leaf.asks++
 			}

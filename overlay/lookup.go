@@ -47,7 +47,7 @@ type Lookup struct {
 type lookup struct {
 	key   ID
 	want  int
-	done  func(Lookup)
+	done  func(found []*named) // nil: it has ended
 	began time.Time
 	named []*named // the nearest first
 	asked int
@@ -64,6 +64,11 @@ type named struct {
 	state   namedState
 	route   int // on which it was asked
 	tries   int
+
+	// As it answered:
+	covers  bool   // its leaf holds the key
+	depth   int    // of its leaf
+	decided uint64 // when that was chosen
 }
 
 type namedState uint8
@@ -94,7 +99,16 @@ func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
 		done(Lookup{})
 		return
 	}
-	n.waiting = append(n.waiting, &lookup{key: key, want: min(want, MaxLookup), done: done})
+	want = min(want, MaxLookup)
+	n.lookup(key, want, func(found []*named) {
+		of := contactsOf(found)
+		done(Lookup{Nearest: of, Plausible: n.plausible(key, of, want)})
+	})
+}
+
+// lookup plans a look-up.
+func (n *Node) lookup(key ID, want int, done func(found []*named)) {
+	n.waiting = append(n.waiting, &lookup{key: key, want: want, done: done})
 	n.at(n.clock.Now(), task{kind: taskLookup})
 }
 
@@ -141,12 +155,15 @@ func (n *Node) startRoutes(l *lookup) {
 	for _, w := range l.named {
 		w.routes = 0 // who named them has been heard
 	}
-	from := n.join.pool
+	var from []*Contact
 	if n.state == Active {
 		from = n.nearestKnown(l.key, len(n.peers)+1)
+	} else { // the nearest may be those that one liar has named
+		from = slices.Clone(n.join.pool)
+		n.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
 	}
 	route := 0
-	for _, c := range nearestN(slices.Clone(from), l.key, len(from)) {
+	for _, c := range from {
 		if p := n.peers.get(c.Peer.ID); c.ID == n.self.ID || p != nil && p.suspect {
 			continue
 		}
@@ -230,6 +247,7 @@ func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) 
 	l := q.of
 	l.out--
 	q.who.state = answered
+	q.who.covers, q.who.depth, q.who.decided = m.Covers, int(m.Depth), m.Decided
 	var routes uint
 	if q.who.route != confirming {
 		routes = 1 << q.who.route
@@ -282,12 +300,12 @@ func (n *Node) stepLookup(l *lookup) {
 	switch {
 	case !sure && !full || full && l.out > 0 && n.clock.Now().Sub(l.began) < lookupLimit:
 		return
-	case !full && l.round < lookupRounds && !n.plausible(l.key, contactsOf(live), l.want):
+	case !full && l.round < lookupRounds && n.state != Alone && !n.plausible(l.key, contactsOf(live), l.want):
 		n.startRoutes(l)
 		return
 	}
 	live = slices.DeleteFunc(live, func(w *named) bool { return w.state != answered })
-	n.endLookup(l, contactsOf(live))
+	n.endLookup(l, live)
 }
 
 // busy says whether a question of a route is out.
@@ -332,12 +350,12 @@ func contactsOf(named []*named) []*Contact {
 }
 
 // endLookup tells what was found, and makes room for the next.
-func (n *Node) endLookup(l *lookup, of []*Contact) {
+func (n *Node) endLookup(l *lookup, found []*named) {
 	done := l.done
 	l.done = nil
 	n.looking = slices.DeleteFunc(n.looking, func(o *lookup) bool { return o == l })
 	n.at(n.clock.Now(), task{kind: taskLookup})
-	done(Lookup{Nearest: of, Plausible: n.plausible(l.key, of, l.want)})
+	done(found)
 }
 
 // endLookups ends all of them without a word of whom they found: the node leaves.
@@ -348,6 +366,6 @@ func (n *Node) endLookups() {
 	for _, l := range of {
 		done := l.done
 		l.done = nil
-		done(Lookup{})
+		done(nil)
 	}
 }

@@ -53,6 +53,7 @@ type comparison struct {
 	asks     int8   // questions since the node announced itself
 	vain     int8   // and in all, since both last agreed
 	due      bool   // an answer is
+	whole    bool   // all that it knew of its leaf since then are known here
 }
 
 // compared returns what is remembered of comparing leaves with a peer.

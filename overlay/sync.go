@@ -124,6 +124,20 @@ func (n *Node) agrees(p *peer) bool {
 	return n.apart(p) || int(p.depth) == n.leaf.Depth() && p.compared().digest == n.leaf.Digest()
 }
 
+// knowsAllOf says whether all that a peer knew of its leaf since this node announced
+// itself are known here.
+func (n *Node) knowsAllOf(p *peer) bool {
+	with := p.compared()
+	if with.whole || n.agrees(p) {
+		return true
+	}
+	if int(p.depth) != n.leaf.Depth() {
+		return false
+	}
+	differ := n.whoDiffer(with.digest ^ n.leaf.Digest())
+	return len(differ) > 0 && !slices.ContainsFunc(differ, func(c *Contact) bool { return n.leaf.Has(c.ID) == nil })
+}
+
 // apart says whether a peer has nothing to compare: it is no member, or not of one leaf
 // with this node, as either sees it.
 func (n *Node) apart(p *peer) bool {
@@ -139,7 +153,11 @@ func (n *Node) apart(p *peer) bool {
 func (n *Node) compare(p *peer) bool {
 	now := n.clock.Now()
 	with := p.compared()
-	if with.synced != never && now.Sub(with.synced.time()) < syncPause<<with.vain {
+	pause := syncPause
+	if n.state == Active {
+		pause <<= with.vain
+	}
+	if with.synced != never && now.Sub(with.synced.time()) < pause {
 		return false
 	}
 	with.synced, with.due = momentOf(now), true
@@ -199,9 +217,13 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 			n.probe(q) // perhaps they know that it is dead
 		}
 	}
-	ask := now.Sub(with.synced.time()) >= syncPause && slices.ContainsFunc(m.Ids, func(h uint64) bool {
+	strangers := slices.ContainsFunc(m.Ids, func(h uint64) bool {
 		return (h^n.self.ID.head())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsHead(h)
 	})
+	if asked { // so it knew of this node
+		with.whole = !strangers
+	}
+	ask := strangers && now.Sub(with.synced.time()) >= syncPause
 	switch {
 	case m.Ask && with.gave != never && now.Sub(with.gave.time()) < syncPause/2: // nobody honest asks so often
 	case m.Ask:

@@ -1,0 +1,36 @@
+package churn
+
+import (
+	"testing"
+	"time"
+
+	"tidings/sim"
+)
+
+// No lie by itself, nor all of them, misleads a checked look-up, or costs honest members
+// more than twice what they spend among each other; leaves stay right.
+func TestEachLieIsBounded(t *testing.T) {
+	var calm *LyingResult
+	for _, c := range []struct {
+		name string
+		lies sim.Lies
+	}{
+		{"none", sim.Lies{}},
+		{"rows", sim.Lies{Rows: true}},
+		{"leaves", sim.Lies{Leaves: true}},
+		{"depths", sim.Lies{Depths: true}},
+		{"counts", sim.Lies{Counts: true}},
+		{"deaths", sim.Lies{Deaths: true}},
+		{"routes", sim.Lies{Routes: true}},
+		{"all", sim.AllLies()},
+	} {
+		l := Lying{Name: c.name, Seed: 1, Nodes: 64, Every: 10, Lies: c.lies, Lookups: 400, Length: 5 * time.Minute}
+		r := do[*LyingResult](t, run(l.Name, l.Run))
+		if calm == nil {
+			calm = r
+		}
+		if r.CheckedWrong+r.CheckedDoubts > 0 || r.LeavesWrong > 0 || r.MsgsPerNodeS > 2*calm.MsgsPerNodeS {
+			t.Errorf("%+v", r)
+		}
+	}
+}

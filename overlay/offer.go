@@ -1,0 +1,87 @@
+package overlay
+
+import "slices"
+
+// joinWant is how many members near its id a joining node finds by disjoint routes: enough
+// for most of them to be honest.
+const joinWant = 8
+
+// An offer is a leaf as one of its members describes it to a node that joins.
+type offer struct {
+	depth   int
+	decided uint64
+	of      []*Contact
+}
+
+// weigh compares a leaf that was offered with what those near the node's id say, whom it
+// finds by disjoint routes: a liar could offer one that has nobody in it but liars.
+func (n *Node) weigh() {
+	j := &n.join
+	switch {
+	case j.looking:
+	case j.near == nil:
+		j.looking = true
+		n.lookup(n.self.ID, joinWant, func(found []*named) {
+			if n.state == Alone && j.looking {
+				j.looking, j.near = false, append([]*named{}, found...) // not nil
+				n.weigh()
+			}
+		})
+	default:
+		most := most(j.near)
+		if most == nil || j.offer.depth == most.depth && j.offer.names(j.near) || j.offers == maxOffers {
+			if most != nil && j.offer.depth != most.depth {
+				j.offer.depth, j.offer.decided = most.depth, most.decided
+			}
+			n.announce(j.offer.depth, j.offer.decided, append(j.offer.of, contactsOf(j.near)...))
+			return
+		}
+		for _, w := range j.near { // another may know better
+			if w.covers && w.depth == most.depth && !j.asked[w.contact.ID] {
+				j.asked[w.contact.ID] = true
+				j.offers++
+				j.tries = 0
+				n.find(w.contact.Peer)
+				return
+			}
+		}
+		j.offers = maxOffers
+		n.weigh()
+	}
+}
+
+// maxOffers is how many more leaves are asked for if the first is not what most say.
+const maxOffers = 3
+
+// names says whether an offer names all but one of some members.
+func (o *offer) names(near []*named) bool {
+	missing := 0
+	for _, w := range near {
+		if !slices.ContainsFunc(o.of, func(c *Contact) bool { return c.ID == w.contact.ID }) {
+			missing++
+		}
+	}
+	return missing <= 1
+}
+
+// most returns one of those members whose leaf holds the id that was looked up, of the
+// depth that most of them say, and of these the one that says it since the latest; nil if
+// there are none.
+func most(near []*named) (best *named) {
+	votes := map[int]int{}
+	for _, w := range near {
+		if w.covers {
+			votes[w.depth]++
+		}
+	}
+	for _, w := range near {
+		if !w.covers {
+			continue
+		}
+		if best == nil || votes[w.depth] > votes[best.depth] ||
+			votes[w.depth] == votes[best.depth] && (w.decided > best.decided) {
+			best = w
+		}
+	}
+	return best
+}
