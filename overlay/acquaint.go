@@ -211,15 +211,16 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 		return
 	}
 	common := n.self.ID.Common(p.contact.ID)
-	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling())
 	now := n.clock.Now()
+	voted := depth != n.leaf.Depth() && n.outvoted(depth > n.leaf.Depth(), now)
+	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling(), voted)
 	switch {
 	case !ok && depth == common && common == n.leaf.Depth()-1:
 		n.countSibling()
 	case !ok:
 	case to == n.leaf.Depth():
 		n.leaf.decided = decided
-	case n.turnsBack(to, now):
+	case !voted && n.turnsBack(to, now):
 		n.leaf.decided = decided
 		n.leaf.Decide(now)
 	default:
@@ -242,7 +243,7 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 	if wants := n.leaf.Wants(); wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper {
 		return false
 	}
-	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause && !n.outvoted(deeper, now)
+	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause
 }
 
 // outvoted says whether most members of the leaf that have spoken of it lately, and since

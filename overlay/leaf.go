@@ -141,8 +141,9 @@ func (l *LeafSet) Decide(now time.Time) {
 // A claim is believed as far as what the node itself knows allows it: it splits the leaf
 // only while both halves would outlive it, and widens it, a bit at a time, only if the
 // leaf or its sibling is small. So a liar cannot have what Wants would undo at once. Any
-// other later decision is overruled by a still later one, for the own depth.
-func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int) (to int, ok bool) {
+// other later decision is overruled by a still later one, for the own depth; unless most
+// others say the same (voted), because one may know too few to see why.
+func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int, voted bool) (to int, ok bool) {
 	if common < l.depth && common < depth {
 		return 0, false // of another leaf, as both see it
 	}
@@ -150,7 +151,7 @@ func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int) (to int,
 		return 0, false
 	}
 	if depth < l.depth {
-		if len(l.members) >= l.split && sibling >= l.split {
+		if len(l.members) >= l.split && sibling >= l.split && !voted {
 			l.decided = max(decided, decided+1)
 			return 0, false
 		}
@@ -160,7 +161,7 @@ func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int) (to int,
 	// split from it at bit common.
 	for to = l.depth; to < min(depth, common+1); to++ {
 		own, other := l.halvesAt(to)
-		if own < l.merge || other < l.merge {
+		if own < l.merge || other < l.merge && !(voted && to == l.depth) {
 			break
 		}
 	}

@@ -134,23 +134,27 @@ func TestLaterDecisionAboutTheDepthWins(t *testing.T) {
 		near, sibling         int
 		to                    int
 		ok                    bool
+		voted                 bool
 	}{
-		{"later and deeper", 2, 3, 9, 10, 11, 600, 0, 3, true},
-		{"later and deeper, but one half would be too small", 2, 3, 9, 10, 11, 100, 0, 0, false},
-		{"later and wider", 3, 2, 9, 10, 11, 0, 0, 2, true},
-		{"later and much wider: a bit at a time", 6, 0, 9, 10, 11, 0, 0, 5, true},
-		{"later and wider, but the leaf is large", 3, 2, 9, 10, 11, 600, 16, 0, false},
-		{"the leaf is large, but its sibling wants to merge, and is small", 3, 2, 2, 10, 11, 600, 11, 2, true},
-		{"the leaf is large, and its sibling too", 3, 2, 2, 10, 11, 600, 16, 0, false},
-		{"earlier", 3, 2, 9, 11, 10, 0, 0, 0, false},
-		{"of one time, wider", 3, 2, 9, 10, 10, 0, 0, 2, true},
-		{"of one time, deeper", 2, 3, 9, 10, 10, 600, 0, 0, false},
-		{"of one time, the same", 2, 2, 9, 10, 10, 0, 0, 0, false},
-		{"later, the same", 2, 2, 9, 10, 11, 0, 0, 2, true},
-		{"of another leaf, as both see it", 4, 4, 3, 10, 11, 0, 0, 0, false},
-		{"it has split from this node at bit 2", 2, 6, 2, 10, 11, 600, 0, 3, true},
-		{"it still counts this node in", 6, 2, 2, 10, 11, 0, 0, 5, true},
-		{"it still counts this node in, but decided earlier", 6, 2, 2, 11, 10, 0, 0, 0, false},
+		{"later and deeper", 2, 3, 9, 10, 11, 600, 0, 3, true, false},
+		{"later and deeper, but one half would be too small", 2, 3, 9, 10, 11, 100, 0, 0, false, false},
+		{"later and wider", 3, 2, 9, 10, 11, 0, 0, 2, true, false},
+		{"later and much wider: a bit at a time", 6, 0, 9, 10, 11, 0, 0, 5, true, false},
+		{"later and wider, but the leaf is large", 3, 2, 9, 10, 11, 600, 16, 0, false, false},
+		{"the leaf is large, but its sibling wants to merge, and is small", 3, 2, 2, 10, 11, 600, 11, 2, true, false},
+		{"the leaf is large, and its sibling too", 3, 2, 2, 10, 11, 600, 16, 0, false, false},
+		{"earlier", 3, 2, 9, 11, 10, 0, 0, 0, false, false},
+		{"of one time, wider", 3, 2, 9, 10, 10, 0, 0, 2, true, false},
+		{"of one time, deeper", 2, 3, 9, 10, 10, 600, 0, 0, false, false},
+		{"of one time, the same", 2, 2, 9, 10, 10, 0, 0, 0, false, false},
+		{"later, the same", 2, 2, 9, 10, 11, 0, 0, 2, true, false},
+		{"of another leaf, as both see it", 4, 4, 3, 10, 11, 0, 0, 0, false, false},
+		{"it has split from this node at bit 2", 2, 6, 2, 10, 11, 600, 0, 3, true, false},
+		{"it still counts this node in", 6, 2, 2, 10, 11, 0, 0, 5, true, false},
+		{"it still counts this node in, but decided earlier", 6, 2, 2, 11, 10, 0, 0, 0, false, false},
+		{"one half seems too small, but most others say so", 2, 6, 9, 10, 11, 20, 0, 3, true, true},
+		{"its own half is too small, whatever others say", 2, 3, 9, 10, 11, 0, 0, 0, false, true},
+		{"the leaf is large, and its sibling too, but most others say so", 3, 1, 2, 10, 11, 600, 16, 2, true, true},
 	} {
 		l := newLeafSet(someone(), 16, 12)
 		l.depth, l.decided = c.depth, c.decided
@@ -160,7 +164,7 @@ func TestLaterDecisionAboutTheDepthWins(t *testing.T) {
 			id[31] = byte(i + 1)
 			l.members = append(l.members, &Contact{ID: id})
 		}
-		if to, ok := l.Adopt(c.common, c.theirs, c.later, c.sibling); to != c.to || ok != c.ok {
+		if to, ok := l.Adopt(c.common, c.theirs, c.later, c.sibling, c.voted); to != c.to || ok != c.ok {
 			t.Errorf("%s: to %d (%v), want %d (%v)", c.what, to, ok, c.to, c.ok)
 		}
 	}
@@ -196,7 +200,7 @@ func TestTwoMembersAgreeOnTheDepth(t *testing.T) {
 					sibling++
 				}
 			}
-			if to, ok := l.Adopt(common, depth, decided, sibling); ok {
+			if to, ok := l.Adopt(common, depth, decided, sibling, false); ok {
 				l.decided = decided
 				know(l, to)
 			}
