@@ -212,7 +212,12 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 	}
 	common := n.self.ID.Common(p.contact.ID)
 	now := n.clock.Now()
-	voted := depth != n.leaf.Depth() && n.outvoted(depth > n.leaf.Depth(), now)
+	voted := false
+	if depth != n.leaf.Depth() && decided > n.leaf.decided {
+		if voted = n.outvoted(depth > n.leaf.Depth(), now); !voted {
+			n.poll(now)
+		}
+	}
 	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling(), voted)
 	switch {
 	case !ok && depth == common && common == n.leaf.Depth()-1:
@@ -246,11 +251,11 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause
 }
 
-// outvoted says whether most members of the leaf that have spoken of it lately, and since
+// outvoted says whether two thirds of those in the leaf who have spoken of it lately, and since
 // its depth was changed, say that it is deeper, or less deep, than this node has it: who
 // stands alone gives in, and a few liars are not most.
 func (n *Node) outvoted(deeper bool, now time.Time) bool {
-	const enough, lately = 2, time.Minute
+	const enough, lately = 4, 3 * time.Minute
 	other, own := 0, 0
 	for _, c := range n.leaf.Members() {
 		p := n.peers.get(c.Peer.ID)
@@ -262,7 +267,29 @@ func (n *Node) outvoted(deeper bool, now time.Time) bool {
 			other++
 		}
 	}
-	return other >= enough && other > own
+	return other >= enough && other > 2*own
+}
+
+// pollPause is the shortest time between two polls of the leaf about its depth, and
+// pollSize how many of its members are asked.
+const (
+	pollPause = 2 * time.Minute
+	pollSize  = 6
+)
+
+// poll asks some of the leaf how deep it is, because one member has contradicted.
+func (n *Node) poll(now time.Time) {
+	if n.state != Active || !n.polled.IsZero() && now.Sub(n.polled) < pollPause {
+		return
+	}
+	n.polled = now
+	of := n.leaf.Members()
+	for range pollSize {
+		c := of[n.rand.IntN(len(of))]
+		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
+			n.probe(p)
+		}
+	}
 }
 
 // sibling is how many members the sibling of the leaf has, as far as they have been

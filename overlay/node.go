@@ -102,6 +102,7 @@ type Node struct {
 	changed   bool       // LeafChanged is due
 	rowAt     time.Time  // when the next contact of the table is asked
 	restless  time.Time  // since when the leaf calls for another depth
+	polled    time.Time  // when some of the leaf were last asked for its depth
 	turned    time.Time  // when the leaf's depth was last changed
 	deepened  bool       // to a greater one
 	siblingAt time.Time  // when the leaf's sibling was last counted anew
