@@ -64,6 +64,8 @@ type named struct {
 	state   namedState
 	route   int // on which it was asked
 	tries   int
+	nonce   uint64    // of all its questions: an answer that comes late is one too
+	due     time.Time // when the last of them counts as unanswered
 
 	// As it answered:
 	covers  bool   // its leaf holds the key
@@ -84,7 +86,7 @@ const (
 // confirming stands in for a route when all have ended.
 const confirming = -1
 
-// A question of a look-up that is out.
+// A question of a look-up that may be answered.
 type question struct {
 	of  *lookup
 	who *named
@@ -203,30 +205,30 @@ func (l *lookup) name(c *Contact, routes uint) *named {
 func (n *Node) ask(l *lookup, who *named, route int) {
 	now := n.clock.Now()
 	p := n.introduce(who.contact)
-	nonce := n.rand.Uint64() | 1
-	who.state, who.route = asked, route
+	if who.nonce == 0 {
+		who.nonce = n.rand.Uint64() | 1
+	}
+	n.questions[who.nonce] = question{l, who}
+	if who.state != asked {
+		l.out++
+	}
+	who.state, who.route, who.due = asked, route, now.Add(p.patience(now))
 	who.tries++
 	l.asked++
-	l.out++
-	n.questions[nonce] = question{l, who}
-	n.at(now.Add(p.patience(now)), task{kind: taskAsk, n: nonce})
+	n.at(who.due, task{kind: taskAsk, n: who.nonce})
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{
-		Nonce: nonce, Key: l.key[:], Want: uint32(l.want + 1 + l.extra),
+		Nonce: who.nonce, Key: l.key[:], Want: uint32(l.want + 1 + l.extra),
 	}}})
 	n.forget(p)
 }
 
 // askUnanswered asks once more, or goes on without the member.
-func (n *Node) askUnanswered(nonce uint64) {
+func (n *Node) askUnanswered(nonce uint64, due time.Time) {
 	q, ok := n.questions[nonce]
-	if !ok {
+	if !ok || q.who.state != asked || !q.who.due.Equal(due) {
 		return
 	}
-	delete(n.questions, nonce)
-	q.of.out--
 	switch {
-	case q.of.done == nil:
-		return
 	case q.who.route != confirming:
 		q.who.state = passed
 	case q.who.tries < lookupTries && q.of.asked < maxLookupAsked:
@@ -235,6 +237,7 @@ func (n *Node) askUnanswered(nonce uint64) {
 	default:
 		q.who.state = silent
 	}
+	q.of.out--
 	n.stepLookup(q.of)
 }
 
@@ -245,7 +248,9 @@ func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) 
 	}
 	delete(n.questions, m.Nonce)
 	l := q.of
-	l.out--
+	if q.who.state == asked {
+		l.out--
+	}
 	q.who.state = answered
 	q.who.covers, q.who.depth, q.who.decided = m.Covers, int(m.Depth), m.Decided
 	var routes uint
@@ -353,6 +358,9 @@ func contactsOf(named []*named) []*Contact {
 func (n *Node) endLookup(l *lookup, found []*named) {
 	done := l.done
 	l.done = nil
+	for _, w := range l.named {
+		delete(n.questions, w.nonce)
+	}
 	n.looking = slices.DeleteFunc(n.looking, func(o *lookup) bool { return o == l })
 	n.at(n.clock.Now(), task{kind: taskLookup})
 	done(found)

@@ -277,7 +277,7 @@ func (n *Node) do(t task, at, now time.Time) {
 	case taskLook:
 		n.lookUnanswered(t.n)
 	case taskAsk:
-		n.askUnanswered(t.n)
+		n.askUnanswered(t.n, at)
 	case taskLookup:
 		n.nextLookup()
 	case taskRowDue:

@@ -34,6 +34,7 @@ type peer struct {
 
 	probing   bool // a probe is out
 	broken    bool // its link broke, and it has not spoken since
+	rough     bool // its round trip may hold a handshake
 	cold      bool // what was asked last may have had to wait for a link
 	told      bool // it has my record: it answered since I sent it
 	toldNow   bool // my record is on its way
@@ -114,12 +115,19 @@ func (p *peer) patience(now time.Time) time.Duration {
 }
 
 // sample takes one measured round trip into the estimate. What came later than any
-// answer is waited for counts as no more than that; and where a link had to be made
-// first, two round trips of a handshake, and the work for it, are a part of it.
+// answer is waited for counts as no more than that. Where a link had to be made first, two
+// round trips of a handshake and the work for it may be a part of it: that counts only as
+// long as there is nothing better.
 func (p *peer) sample(d time.Duration) {
 	d = min(d, maxRTO)
-	if p.cold {
-		d = min(d/3, initialRTO/3)
+	switch {
+	case p.cold && p.rtt != 0 && !p.rough:
+		return
+	case p.cold:
+		p.rough = true
+		d = min(d, initialRTO)
+	case p.rough:
+		p.rough, p.rtt = false, 0
 	}
 	trip := span(d.Microseconds())
 	if p.rtt == 0 {
