@@ -30,6 +30,20 @@ func (n *Node) plausible(key ID, of []*Contact, want int) bool {
 	return tooFew(len(of)-1, among/uncertainty) >= hidden && among >= float64(len(of))/crowding
 }
 
+// doubts says whether those found by a look-up stand so far apart that others must have
+// been hidden. A node that has not joined judges by the deepest leaf it has heard of, on
+// its way, from somebody who did not offer it: there are as many of that size as fit.
+func (n *Node) doubts(l *lookup, of []*Contact) bool {
+	switch {
+	case !l.anew:
+		return !n.plausible(l.key, of, l.want)
+	case n.state != Alone || len(of) < l.want:
+		return false
+	}
+	size := float64(n.cfg.Network.LeafMerge) * math.Pow(2, float64(n.join.deepest))
+	return tooFew(len(of)-1, size*fraction(l.key, of[len(of)-1].ID)) < hidden
+}
+
 // estimate is how many members the network has, judging by how close those round the
 // node's own id stand; 0 if it is not known.
 func (n *Node) estimate() float64 {

@@ -46,6 +46,7 @@ type join struct {
 	offers  int      // asked for since
 	near    []*named // members near the node's id, and what they say
 	looking bool     // they are being looked up
+	deepest int      // of the leaves that others said they have
 }
 
 // Found takes a peer that one can join through.
@@ -283,6 +284,9 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 		return
 	}
 	j.out = false
+	if !m.Covers {
+		j.deepest = max(j.deepest, int(m.Depth))
+	}
 	of := n.open(m.Records)
 	if p.contact != nil {
 		of = append(of, p.contact)
@@ -388,6 +392,8 @@ func (n *Node) activate() {
 	n.join = join{}
 	n.quick = 2
 	n.planRow(time.Second)
+	n.selfPause = firstLook
+	n.planSelf(soonLook)
 	n.remember() // a node killed in its first seconds finds its network again
 	n.log.Info("joined the network", "id", n.self.ID.Short(), "leaf", n.leaf.Len(), "depth", n.leaf.Depth())
 	n.release()

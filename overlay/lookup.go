@@ -49,6 +49,7 @@ type lookup struct {
 	want  int
 	done  func(found []*named) // nil: it has ended
 	began time.Time
+	anew  bool // nothing is taken for known, and nobody for nearest: it begins anywhere
 	named []*named // the nearest first
 	asked int
 	out   int // questions that are out
@@ -102,15 +103,15 @@ func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
 		return
 	}
 	want = min(want, MaxLookup)
-	n.lookup(key, want, func(found []*named) {
+	n.lookup(key, want, false, func(found []*named) {
 		of := contactsOf(found)
 		done(Lookup{Nearest: of, Plausible: n.plausible(key, of, want)})
 	})
 }
 
 // lookup plans a look-up.
-func (n *Node) lookup(key ID, want int, done func(found []*named)) {
-	n.waiting = append(n.waiting, &lookup{key: key, want: want, done: done})
+func (n *Node) lookup(key ID, want int, anew bool, done func(found []*named)) {
+	n.waiting = append(n.waiting, &lookup{key: key, want: want, anew: anew, done: done})
 	n.at(n.clock.Now(), task{kind: taskLookup})
 }
 
@@ -124,7 +125,7 @@ func (n *Node) nextLookup() {
 		if n.state == Active {
 			l.name(n.self, 0).state = answered
 		}
-		if n.state == Active && n.leaf.Covers(l.key) {
+		if n.state == Active && n.leaf.Covers(l.key) && !l.anew {
 			n.lookInLeaf(l)
 			continue
 		}
@@ -160,9 +161,14 @@ func (n *Node) startRoutes(l *lookup) {
 	var from []*Contact
 	if n.state == Active {
 		from = n.nearestKnown(l.key, len(n.peers)+1)
-	} else { // the nearest may be those that one liar has named
+	} else {
 		from = slices.Clone(n.join.pool)
+	}
+	if l.anew { // the nearest may be those that one liar has named
 		n.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
+		if o := n.join.offer; o != nil { // who are of it have one advocate
+			slices.SortStableFunc(from, func(a, b *Contact) int { return o.count(a) - o.count(b) })
+		}
 	}
 	route := 0
 	for _, c := range from {
@@ -253,6 +259,9 @@ func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) 
 	}
 	q.who.state = answered
 	q.who.covers, q.who.depth, q.who.decided = m.Covers, int(m.Depth), m.Decided
+	if n.state == Alone && !m.Covers {
+		n.join.deepest = max(n.join.deepest, int(m.Depth))
+	}
 	var routes uint
 	if q.who.route != confirming {
 		routes = 1 << q.who.route
@@ -305,7 +314,7 @@ func (n *Node) stepLookup(l *lookup) {
 	switch {
 	case !sure && !full || full && l.out > 0 && n.clock.Now().Sub(l.began) < lookupLimit:
 		return
-	case !full && l.round < lookupRounds && n.state != Alone && !n.plausible(l.key, contactsOf(live), l.want):
+	case !full && l.round < lookupRounds && n.doubts(l, contactsOf(live)):
 		n.startRoutes(l)
 		return
 	}

@@ -99,21 +99,23 @@ type Node struct {
 	hosts     []*peer    // the members that act for a client
 
 	cal       env.Calendar[task]
-	changed   bool       // LeafChanged is due
-	rowAt     time.Time  // when the next contact of the table is asked
-	restless  time.Time  // since when the leaf calls for another depth
-	polled    time.Time  // when some of the leaf were last asked for its depth
-	turned    time.Time  // when the leaf's depth was last changed
-	deepened  bool       // to a greater one
-	siblingAt time.Time  // when the leaf's sibling was last counted anew
-	narrow    int        // depth of the leaf before it was widened
-	wideAt    time.Time  // when the wider one counts as whole
-	rumours   int        // rounds of comparing leaves that are still to come
-	burst     time.Time  // when the whole table was last probed
-	rose      time.Time  // when the dead were last all visited
-	turn      int        // of the slots, whose contact is asked next
-	quick     int        // rounds through the whole table that are still to come at once
-	saved     []*Contact // what the store holds, by id
+	changed   bool          // LeafChanged is due
+	rowAt     time.Time     // when the next contact of the table is asked
+	selfAt    time.Time     // when its own id is next looked up
+	selfPause time.Duration // and how long after that again
+	restless  time.Time     // since when the leaf calls for another depth
+	polled    time.Time     // when some of the leaf were last asked for its depth
+	turned    time.Time     // when the leaf's depth was last changed
+	deepened  bool          // to a greater one
+	siblingAt time.Time     // when the leaf's sibling was last counted anew
+	narrow    int           // depth of the leaf before it was widened
+	wideAt    time.Time     // when the wider one counts as whole
+	rumours   int           // rounds of comparing leaves that are still to come
+	burst     time.Time     // when the whole table was last probed
+	rose      time.Time     // when the dead were last all visited
+	turn      int           // of the slots, whose contact is asked next
+	quick     int           // rounds through the whole table that are still to come at once
+	saved     []*Contact    // what the store holds, by id
 }
 
 // A task is an entry of the node's calendar. What it is about may be gone when
@@ -137,6 +139,7 @@ const (
 	taskRow                    // ask the next contact of the table
 	taskLook                   // a member left Find unanswered; n: nonce
 	taskAsk                    // so did one that a look-up asked; n: nonce
+	taskSelf                   // see who is near the node's own id
 	taskLookup                 // there is room for another look-up
 	taskRowDue                 // a contact left RowAsk unanswered; n: row
 	taskSettle                 // see whether the leaf still calls for another depth
@@ -278,6 +281,10 @@ func (n *Node) do(t task, at, now time.Time) {
 		n.lookUnanswered(t.n)
 	case taskAsk:
 		n.askUnanswered(t.n, at)
+	case taskSelf:
+		if n.selfAt.Equal(at) {
+			n.lookForSelf()
+		}
 	case taskLookup:
 		n.nextLookup()
 	case taskRowDue:

@@ -1,6 +1,9 @@
 package overlay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // joinWant is how many members near its id a joining node finds by disjoint routes: enough
 // for most of them to be honest.
@@ -21,7 +24,7 @@ func (n *Node) weigh() {
 	case j.looking:
 	case j.near == nil:
 		j.looking = true
-		n.lookup(n.self.ID, joinWant, func(found []*named) {
+		n.lookup(n.self.ID, joinWant, true, func(found []*named) {
 			if n.state == Alone && j.looking {
 				j.looking, j.near = false, append([]*named{}, found...) // not nil
 				n.weigh()
@@ -52,6 +55,14 @@ func (n *Node) weigh() {
 
 // maxOffers is how many more leaves are asked for if the first is not what most say.
 const maxOffers = 3
+
+// count is 1 for a member that an offer names, else 0.
+func (o *offer) count(c *Contact) int {
+	if slices.ContainsFunc(o.of, func(m *Contact) bool { return m.ID == c.ID }) {
+		return 1
+	}
+	return 0
+}
 
 // names says whether an offer names all but one of some members.
 func (o *offer) names(near []*named) bool {
@@ -84,4 +95,33 @@ func most(near []*named) (best *named) {
 		}
 	}
 	return best
+}
+
+// A member looks up its own id as it did when it joined, a minute after that, then after
+// firstLook, then every laterLook: who was caught by liars, or joined while the network
+// was in parts, finds those among whom it belongs.
+const (
+	soonLook  = time.Minute
+	firstLook = 10 * time.Minute
+	laterLook = time.Hour
+)
+
+// planSelf sets the time of the next lookForSelf; there is only one.
+func (n *Node) planSelf(in time.Duration) {
+	n.selfAt = n.clock.Now().Add(n.spread(in))
+	n.at(n.selfAt, task{kind: taskSelf})
+}
+
+// lookForSelf gets to know whoever stands near the node's id.
+func (n *Node) lookForSelf() {
+	if n.state != Active {
+		return
+	}
+	n.planSelf(n.selfPause)
+	n.selfPause = laterLook
+	n.lookup(n.self.ID, joinWant, true, func(found []*named) {
+		for _, w := range found {
+			n.meet(w.contact)
+		}
+	})
 }
