@@ -206,8 +206,7 @@ const widenTime = 5 * time.Second
 // adopt takes over a later decision about the leaf's depth.
 func (n *Node) adopt(p *peer, depth int, decided uint64) {
 	joining := n.state == Joining && depth >= n.leaf.Depth() // how wide it is most have said already
-	if p.contact == nil || !p.contact.Member || n.state != Active && !joining ||
-		decided > n.latest() {
+	if p.contact == nil || !p.contact.Member || n.state != Active && !joining {
 		return
 	}
 	common := n.self.ID.Common(p.contact.ID)
@@ -217,6 +216,12 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 		if voted = n.outvoted(depth > n.leaf.Depth(), now); !voted {
 			n.poll(now)
 		}
+	}
+	if latest := n.latest(); decided > latest {
+		if !voted {
+			return
+		}
+		decided = latest // it is this node's clock that is behind
 	}
 	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling(), voted)
 	switch {
