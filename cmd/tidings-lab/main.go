@@ -1,7 +1,9 @@
 // Command tidings-lab is the laboratory: it measures in virtual time and on this machine
 // what tidings does, beside what was asked for and what the papers state.
 //
-//	tidings-lab sim churn    the overlay while nodes come and go
+//	tidings-lab sim churn    the overlay while nodes come and go, die, are parted, and lie
+//	tidings-lab sim faults   random troubles of all kinds, and whether all is right after them
+//	tidings-lab bench nodes  whole nodes over real sockets
 //
 // Results go to standard output, as a table or, with --json, as one object; figures go
 // into --out. On a terminal the progress is shown on standard error. Exit codes: 0 done,
