@@ -49,7 +49,7 @@ type lookup struct {
 	want  int
 	done  func(found []*named) // nil: it has ended
 	began time.Time
-	anew  bool // nothing is taken for known, and nobody for nearest: it begins anywhere
+	anew  bool     // nothing is taken for known, and nobody for nearest: it begins anywhere
 	named []*named // the nearest first
 	asked int
 	out   int // questions that are out
