@@ -49,9 +49,8 @@ const (
 	// Rest is how long a world is left alone after its troubles. The last items come in
 	// its first minutes.
 	Rest = 10 * time.Minute
-	// Patience is after what time in it all must be right, and remain so: nearly always it
-	// takes seconds, but owners who lost their quorum at the very end wait a lease first.
-	Patience = ownerLease + time.Minute
+	// Patience is after what time in it all must be right, and remain so.
+	Patience = 2 * time.Minute
 	// silence is how long, at its end, nobody uses it: what was under way is over then.
 	silence = 3 * time.Minute
 	ailLook = 2 * time.Second // between two looks at what is not right
