@@ -38,7 +38,7 @@ type Scribe struct {
 	state  overlay.State          // of the node, when the leaf last changed
 	kept   int                    // bytes of recent messages
 	seen   [2]map[passed]struct{} // now, and in the time before
-	turned time.Time              // when they last changed places
+	sweeps int                    // since they last changed places
 	cal    env.Calendar[task]
 }
 
@@ -83,7 +83,6 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		groups:  map[overlay.ID]*group{},
 		links:   map[env.PeerID]*link{},
 		seen:    [2]map[passed]struct{}{{}, {}},
-		turned:  e.Clock.Now(),
 	}
 	node.Handle(wire.Scribe, s)
 	s.after(sweepPause, task{kind: taskSweep})
@@ -319,15 +318,15 @@ func (s *Scribe) known(msg passed) bool {
 		}
 	}
 	if len(s.seen[0]) >= maxSeen/2 {
-		s.turn(s.clock.Now())
+		s.turn()
 	}
 	s.seen[0][msg] = struct{}{}
 	return false
 }
 
-func (s *Scribe) turn(now time.Time) {
+func (s *Scribe) turn() {
 	s.seen[0], s.seen[1] = map[passed]struct{}{}, s.seen[0]
-	s.turned = now
+	s.sweeps = 0
 }
 
 // sorted returns the groups for which keep is true, by id.
@@ -356,8 +355,10 @@ func (s *Scribe) sortedLinks() []*link {
 // groups without a use.
 func (s *Scribe) sweep(now time.Time) {
 	s.after(sweepPause, task{kind: taskSweep})
-	if now.Sub(s.turned) >= seenLife {
-		s.turn(now)
+	// Counted in sweeps, not by the clock: one that leaps makes no message old that others
+	// still have.
+	if s.sweeps++; s.sweeps >= int(seenLife/sweepPause) {
+		s.turn()
 	}
 	for _, g := range s.sorted(func(g *group) bool { return len(g.recent) > 0 || g.idle() }) {
 		s.age(g, now)

@@ -540,6 +540,28 @@ func TestLateChildIsGivenWhatItMissed(t *testing.T) {
 	}
 }
 
+// A clock that leaps makes no message new that others still hand on.
+func TestLeapForgetsNoMessage(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g := l.s.group(l.own(0))
+	g.own = 1
+	l.pass(seenLife - sweepPause)
+	l.s.pass(g, nil, 1, nil, nil, 0)
+	l.pass(2 * sweepPause) // the generations have changed places
+	l.now = l.now.Add(18 * time.Hour)
+	l.run()
+	l.pass(recentLife)
+	l.s.pass(g, nil, 1, nil, nil, 0)
+	if st := l.s.Stats(); st.Delivered != 1 || st.Repeated != 1 {
+		t.Errorf("delivered %d times, known again %d times", st.Delivered, st.Repeated)
+	}
+	l.pass(2 * seenLife)
+	l.s.pass(g, nil, 1, nil, nil, 0)
+	if st := l.s.Stats(); st.Delivered != 2 {
+		t.Error("a message is known for ever")
+	}
+}
+
 // What a node keeps for late children is bounded: in one group, and in all those
 // that a stranger may think of.
 func TestKeptMessagesAreBounded(t *testing.T) {
