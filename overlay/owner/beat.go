@@ -40,6 +40,11 @@ func (o *Owners) beat(now time.Time) {
 			continue
 		case s.lead != nil:
 			o.keepOwners(s) // whatever was missed
+			if o.elsewhere(s.key) {
+				// Owners in the key's own leaf would have taken over by now: those there
+				// know nothing of this lineage, and it knows nothing of theirs.
+				o.Want(s.key, s.url, func(bool) {})
+			}
 			for _, p := range s.epoch.Owners {
 				if p != o.self {
 					shared[p] = append(shared[p], s)

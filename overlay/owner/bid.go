@@ -46,6 +46,9 @@ type bid struct {
 // may be gone on with.
 func (o *Owners) onWant(key overlay.ID, url string, keeper *overlay.Contact) {
 	if s := o.seats[key]; s != nil && s.epoch != nil && (o.owns(s) || s.epoch.certifiedBy(s.epoch.Owners) && !o.lost(s)) {
+		if keeper != nil && !s.epoch.owns(keeper.Peer.ID) {
+			o.sendInstall(keeper.Peer.ID, s) // what it keeps may be of another lineage
+		}
 		return
 	}
 	if o.seats[key] == nil && len(o.seats) >= maxSeats {

@@ -344,6 +344,12 @@ func (o *Owners) finish(s *seat) {
 			return
 		}
 	}
+	if p.epoch.Lineage != e.Lineage {
+		// Another lineage lives, which this node may not follow yet.
+		o.endPull(s, false)
+		o.meet(s, p.epoch, p.from.ID, Hash{}, false)
+		return
+	}
 	if n := len(p.got); n > 0 && !p.held && !p.whole && !e.owns(o.self) {
 		p.have, p.held = p.got[n-1].Prev, true
 		p.got, p.bodies = p.got[:n-1], p.bodies[:n-1] // it comes again when a quorum holds it
