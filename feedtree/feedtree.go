@@ -101,6 +101,7 @@ type Stats struct {
 	Filled        uint64 // of which a pull brought it
 	Fetches       uint64 // of which only the origin could help
 	Shown         uint64 // items shown, edits included
+	Anew          uint64 // windows made anew, because a log gave way to another
 	Beats         uint64 // heartbeats made
 	Overdue       uint64 // heartbeats missed
 	Digests       uint64 // comparisons begun

@@ -1,6 +1,8 @@
 package feedtree
 
 import (
+	"slices"
+
 	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/internal/plant"
@@ -14,9 +16,16 @@ type window struct {
 	applied owner.Hash        // the last entry in it
 	quiet   owner.Hash        // up to which nothing is news: it was shown in an earlier life
 	ghosts  ghosts
-	extra   []feed.Entry // ghosts that are still shown
-	head    *feed.Head   // the last that the log brought, or a document that was fetched
+	extra   []extra    // ghosts that are still shown
+	head    *feed.Head // the last that the log brought, or a document that was fetched
 	version uint64
+}
+
+// An extra is an item that is shown beside those of the log, until the log has it: it
+// was fetched, or comes of a log that gave way to another.
+type extra struct {
+	feed.Entry
+	ref uint64 // its place in that log: forgotten with those of the same age; 0: it was fetched
 }
 
 // shows says whether a window shows an item in this version, or has shown it.
@@ -58,9 +67,18 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		return
 	}
 	c.syncing, c.again = true, false
-	f.read(fresh, func(deltas []difference.Delta) {
+	var gone []*owner.Entry
+	if anew {
+		gone = f.owners.Gone(c.key, c.window.applied)
+	}
+	f.read(slices.Concat(gone, fresh), func(deltas []difference.Delta) {
 		c.syncing = false
-		f.apply(c, fresh, deltas, anew)
+		if anew {
+			f.stats.Anew++
+			c.window.leave(gone, deltas[:len(gone)])
+		}
+		f.apply(c, fresh, deltas[len(gone):])
+		f.owners.Release(c.key, c.window.applied)
 		f.sync(c, nil)
 	})
 }
@@ -95,15 +113,28 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
 	})
 }
 
-// apply brings entries into a window and tells what is news.
-func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.Delta, anew bool) {
-	w := &c.window
-	if anew {
-		for _, e := range w.of.Entries() {
-			w.ghosts.add(e.ID, e.Hash)
-		}
-		w.of, w.applied = difference.Window{}, owner.Hash{}
+// leave empties a window, because the log it is made of is another now. What was shown of
+// the old one alone, whose entries are gone, is shown until the new one has it: when two
+// lineages meet, it comes again, or nobody has it any more.
+func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta) {
+	place := map[uint64]int{}
+	for i, e := range gone {
+		place[e.At.Seq] = i
 	}
+	for _, e := range w.of.Entries() {
+		w.ghosts.add(e.ID, e.Hash)
+		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && len(w.extra) < feed.MaxItems {
+			it := feed.Entry{Item: deltas[i].Changes[e.Change].Item, At: e.At, Provenance: "single"}
+			w.extra = append(w.extra, extra{it, e.Ref})
+		}
+	}
+	w.of, w.applied = difference.Window{}, owner.Hash{}
+	w.version++
+}
+
+// apply brings entries into a window and tells what is news.
+func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.Delta) {
+	w := &c.window
 	quiet := false
 	for _, e := range fresh {
 		quiet = quiet || e.Hash == w.quiet // all up to it were shown before
@@ -129,7 +160,6 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 			f.app.News(c.key, news, e.Time)
 		}
 	}
-	w.settle()
 	log := f.owners.Shown(c.key)
 	if len(log) == 0 {
 		return
@@ -141,24 +171,20 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	for _, e := range w.of.Forget(first) {
 		w.ghosts.add(e.ID, e.Hash)
 	}
+	w.settle(first)
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
 		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
 	}
 }
 
-// settle lets items that were fetched give way to those of the log.
-func (w *window) settle() {
-	if len(w.extra) == 0 {
-		return
-	}
-	kept := w.extra[:0]
-	for _, e := range w.extra {
-		if _, ok := w.of.Entry(e.Item.ID); !ok {
-			kept = append(kept, e)
-		}
-	}
-	w.extra = kept
+// settle lets what is shown beside the log, which begins with entry first, give way to what
+// is in it, and go when it is older.
+func (w *window) settle(first uint64) {
+	w.extra = slices.DeleteFunc(w.extra, func(e extra) bool {
+		_, ok := w.of.Entry(e.Item.ID)
+		return ok || e.ref != 0 && e.ref < first
+	})
 }
 
 // Show shows items of a document that was fetched because nobody in the network
@@ -175,7 +201,7 @@ func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 		for _, it := range doc.Items {
 			if !w.shows(&it) && len(w.extra) < feed.MaxItems {
 				w.ghosts.add(it.ID, it.Hash)
-				w.extra = append(w.extra, feed.Entry{Item: it, At: now})
+				w.extra = append(w.extra, extra{feed.Entry{Item: it, At: now}, 0})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
@@ -208,7 +234,9 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		w := &c.window
 		d := Document{Head: w.head, Version: w.version}
 		shown := w.of.Entries()
-		extra := append([]feed.Entry(nil), w.extra...)
+		for _, e := range w.extra {
+			d.Entries = append(d.Entries, e.Entry)
+		}
 		by := map[uint64]*owner.Entry{}
 		for _, e := range f.owners.Shown(key) {
 			by[e.At.Seq] = e
@@ -222,7 +250,6 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 			}
 		}
 		f.read(of, func(deltas []difference.Delta) {
-			d.Entries = extra
 			for _, e := range shown {
 				i, ok := place[e.Ref]
 				if !ok {

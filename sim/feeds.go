@@ -44,6 +44,7 @@ type reading struct {
 	at    map[feed.ID]time.Time          // when first, in any life
 	last  owner.Position                 // of the log's head, as seen last
 	in    uint64                         // the lineage that it was in then
+	anew  uint64                         // how often its node had left a log for another
 	acked bool                           // the node has said that it will not forget it
 }
 

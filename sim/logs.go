@@ -44,8 +44,9 @@ func (s *Swarm) checkLogs() {
 				r.last = owner.Position{} // what an owner holds may yet be dropped; nobody was shown it
 				continue
 			}
-			if v.Epoch.Lineage != r.in { // gone over to another, it begins where that one does
-				r.last, r.in = owner.Position{}, v.Epoch.Lineage
+			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Lineage != r.in || anew != r.anew {
+				// Gone over to another, and back perhaps, it begins where that one does.
+				r.last, r.in, r.anew = owner.Position{}, v.Epoch.Lineage, anew
 			}
 			if head := log[len(log)-1].At; head.Before(r.last) {
 				s.violated(WentBack, "host %d, %s: from %v to %v", p.Index(), r.url, r.last, head)

@@ -41,7 +41,7 @@ func (s *Swarm) CheckReaders() {
 				continue
 			}
 			want := s.document(s.feeds.by[url], s.Now())
-			has := p.shows(r)
+			has, _ := p.shows(r)
 			lacks, gone := 0, 0
 			for _, it := range want.Items {
 				if has[it.ID] != it.Hash {
@@ -65,18 +65,20 @@ func (s *Swarm) CheckReaders() {
 }
 
 // CheckKept checks that every live reader still has what it was shown in this life,
-// whatever else goes on, as long as that is less than a window keeps. Readers are excused
-// who are parted from those who keep the log, or were a moment ago: they go over to the
-// log of those they reach, until the two have met.
+// whatever else goes on, as long as that is less than a window keeps. Those who stand still
+// do not answer, and are not asked.
 func (s *Swarm) CheckKept() {
 	for _, p := range s.members {
 		for _, url := range s.feeds.urls {
 			r := p.reads[url]
-			if r == nil || !p.Up() || s.excused(s.Now(), p) || len(r.got) > owner.KeepItems {
+			if r == nil || !p.Up() || len(r.got) > owner.KeepItems {
 				continue
 			}
 			was := maps.Clone(r.got)
-			has := p.shows(r)
+			has, answered := p.shows(r)
+			if !answered && s.excused(s.Now(), p) {
+				continue
+			}
 			gone := 0
 			for id := range was {
 				if _, ok := has[id]; !ok {
@@ -90,9 +92,9 @@ func (s *Swarm) CheckKept() {
 	}
 }
 
-// shows is what a reader's proxy would show it now.
-func (p *Peer) shows(r *reading) map[feed.ID]feed.Hash {
-	has, answered := map[feed.ID]feed.Hash{}, false
+// shows is what a reader's proxy would show it now, if its node answers within a second.
+func (p *Peer) shows(r *reading) (has map[feed.ID]feed.Hash, answered bool) {
+	has = map[feed.ID]feed.Hash{}
 	p.Do(func() {
 		p.node.Feeds.Read(r.key, func(d feedtree.Document) {
 			answered = true
@@ -102,5 +104,5 @@ func (p *Peer) shows(r *reading) map[feed.ID]feed.Hash {
 		})
 	})
 	p.swarm.World.RunUntil(func() bool { return answered }, 10*time.Millisecond, time.Second)
-	return has
+	return has, answered
 }

@@ -281,6 +281,7 @@ func (o *Owners) Unfollow(key overlay.ID) {
 		return
 	}
 	s.follow = false
+	o.Release(key, Hash{})
 	if !o.owns(s) {
 		o.forget(s)
 		return

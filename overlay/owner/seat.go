@@ -27,6 +27,7 @@ type seat struct {
 
 	settled Hash  // the last entry that a quorum is known to hold
 	shown   chain // what readers may see of the log
+	gone    chain // what they were shown of logs that this node has left, to be read once more
 
 	// Locks, durable before they are acted on.
 	promised votes // no entry of an older epoch is held any more
@@ -319,7 +320,7 @@ func (s *seat) later(a, b *Entry) bool {
 // forget drops a seat with its log. Its locks stay: they are what must never be
 // forgotten.
 func (o *Owners) forget(s *seat) {
-	ops := o.dropped(s.log)
+	ops := append(o.dropped(s.log), o.dropped(s.gone)...)
 	delete(o.seats, s.key)
 	if len(s.promised)+len(s.signed) == 0 {
 		o.store.Commit(append(ops, env.Op{Key: seatKey(s.key)}), func(error) {})
@@ -359,11 +360,7 @@ func (o *Owners) extend(s *seat, fresh []*Entry, bodies [][]byte, anew bool) (op
 		o.cache.put(e.Hash, bodies[i])
 	}
 	if anew {
-		for _, e := range old {
-			if s.log.find(e.Hash) < 0 {
-				ops = append(ops, o.dropped(chain{e})...)
-			}
-		}
+		ops = o.depart(s, slices.DeleteFunc(slices.Clone(old), func(e *Entry) bool { return s.log.find(e.Hash) >= 0 }))
 	}
 	if n := s.log.kept(); n > 0 {
 		ops = append(ops, o.dropped(s.log[:n])...)
@@ -379,7 +376,7 @@ func (o *Owners) truncate(s *seat, after Hash) (ops []env.Op) {
 	if i == len(s.log)-1 || i < 0 && after != (Hash{}) {
 		return nil
 	}
-	ops = o.dropped(s.log[i+1:])
+	ops = o.depart(s, s.log[i+1:])
 	s.log = slices.Clone(s.log[:i+1])
 	return ops
 }
