@@ -142,13 +142,17 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 	if HashOf(m.Body) != e.Body {
 		return errBody
 	}
-	o.keep(s, []*Entry{e}, [][]byte{m.Body}, false, func() { o.sendHeld(from, e) })
+	o.keep(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
+		if ok {
+			o.sendHeld(from, e)
+		}
+	})
 	return nil
 }
 
 // keep takes entries that somebody with a right to had signed into the log, and
-// calls then when they are durable.
-func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then func()) {
+// calls then when they are durable there, or with false when they are not to be.
+func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
 	for _, e := range fresh {
 		o.volatile[e.Hash] = true
 	}
@@ -172,15 +176,15 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 				s.log = slices.Clone(s.log[:i])
 			}
 			s.settled = s.shown.headHash()
+			then(false)
 			return
 		}
 		if s.log.find(fresh[len(fresh)-1].Hash) < 0 {
-			return // one before it was not stored, or it was cut meanwhile
+			then(false) // one before it was not stored, or it was cut meanwhile
+			return
 		}
 		o.show(s)
-		if then != nil {
-			then()
-		}
+		then(true)
 	})
 }
 

@@ -9,11 +9,17 @@ import (
 	"tidings/overlay"
 )
 
-// lost says whether no owner of a key that this node only follows lives in the
-// leaf any more.
+// lost says whether no owner of a key that this node only follows lives any more, as far
+// as the leaf shows; of a key that it does not hold, as far as was seen there of late.
 func (o *Owners) lost(s *seat) bool {
-	leaf := o.node.Leaf()
-	return leaf.Covers(s.key) && !slices.ContainsFunc(s.epoch.Owners, func(p env.PeerID) bool { return leaf.Has(o.id(p)) != nil })
+	lives := o.alive
+	if o.elsewhere(s.key) {
+		if !o.sighted(s) {
+			return false
+		}
+		lives = func(p env.PeerID) bool { return slices.Contains(s.sight.near, p) }
+	}
+	return !slices.ContainsFunc(s.epoch.Owners, lives)
 }
 
 // nearest returns the members that should own a key; nil if this node cannot

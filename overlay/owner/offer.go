@@ -37,7 +37,7 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 		return e, Refused
 	}
 	s.heard = o.clock.Now()
-	o.keep(s, []*Entry{e}, [][]byte{body}, false, nil)
+	o.keep(s, []*Entry{e}, [][]byte{body}, false, func(bool) {})
 	o.settle(s, e.Hash)
 	return e, Added
 }

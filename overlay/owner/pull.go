@@ -54,6 +54,7 @@ type pull struct {
 
 	looks  bool // all is here; who lives near the key is being looked up
 	looked bool // that is over
+	stores bool // all was taken, and is being made durable
 
 	hole int // index in got of the body that is asked for in pieces; -1: none
 	then []func(ok bool)
@@ -121,7 +122,7 @@ func (o *Owners) ask(s *seat, m *ownerpb.Message) {
 func (o *Owners) urgePull(s *seat, now time.Time) {
 	p := s.pull
 	switch {
-	case now.Sub(p.at) < pullTime, p.looks:
+	case now.Sub(p.at) < pullTime, p.looks, p.stores:
 	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
 		o.node.Suspect(p.from.ID)
 		o.endPull(s, false)
@@ -182,7 +183,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 // onEntries takes a page.
 func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	s := o.at(m.Key)
-	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 || s.pull.looks {
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 || s.pull.looks || s.pull.stores {
 		return nil
 	}
 	p := s.pull
@@ -380,7 +381,9 @@ func (o *Owners) finish(s *seat) {
 	if p.epoch.Hash == e.Hash {
 		o.takeNote(s, p.note, p.version, p.from.ID)
 	}
-	o.endPull(s, true)
+	if !p.stores {
+		o.endPull(s, true)
+	}
 }
 
 // adopt makes what was pulled part of the log. What both had is not new.
@@ -412,5 +415,11 @@ func (o *Owners) adopt(s *seat) {
 	if s.lead != nil && anew {
 		return // a sequencer's own log is the one
 	}
-	o.keep(s, fresh, bodies, anew, nil)
+	p.stores = true
+	o.keep(s, fresh, bodies, anew, func(ok bool) {
+		p.stores = false
+		if s.pull == p {
+			o.endPull(s, ok)
+		}
+	})
 }

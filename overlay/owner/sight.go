@@ -32,7 +32,12 @@ func (o *Owners) unseen(s *seat, e *Epoch) bool {
 	if !o.elsewhere(s.key) || !e.certifiedBy(e.Owners) || s.epoch != nil && (e.Hash == s.epoch.Hash || e.succeeds(s.epoch)) {
 		return false
 	}
-	return s.sight == nil || s.sight.at.IsZero() || o.clock.Now().Sub(s.sight.at) >= sightTime
+	return !o.sighted(s)
+}
+
+// sighted says whether somebody was found near a key of another leaf, of late.
+func (o *Owners) sighted(s *seat) bool {
+	return s.sight != nil && !s.sight.at.IsZero() && o.clock.Now().Sub(s.sight.at) < sightTime
 }
 
 // look looks who lives near a key, and then goes on, unless the key was forgotten
