@@ -123,6 +123,45 @@ func TestReceiptEndsTheWaiting(t *testing.T) {
 	}
 }
 
+// A receipt says which attempt the root took, at the origin and on its way there,
+// although a later one has been sent since.
+func TestReceiptNamesTheAttempt(t *testing.T) {
+	l := newLab(t)
+	n := l.member()
+	origin, root := l.actor(1), l.actor(2)
+	l.say(origin, probe(&overlaypb.Probe{Nonce: 1}))
+	l.say(root, probe(&overlaypb.Probe{Nonce: 1}))
+	key := root.contact.ID
+	for _, attempt := range []uint32{0, 1} {
+		var got []Receipt
+		n.Route(inboxLayer, key, nil, func(r Receipt, ok bool) { got = append(got, r) })
+		var sent *overlaypb.Route
+		for sent == nil || sent.Try < 1 {
+			l.pass(time.Second)
+			for _, m := range l.heard(root) {
+				if m.GetRoute() != nil {
+					sent = m.GetRoute()
+					l.say(root, ack(&overlaypb.Ack{Id: sent.Id, Try: sent.Try}))
+				}
+			}
+		}
+		l.say(root, ack(&overlaypb.Ack{Id: sent.Id, Try: attempt, Receipt: true, Root: key[:], Hops: 1}))
+		if len(got) != 1 || got[0] != (Receipt{Root: key, Hops: 1, Try: int(attempt)}) {
+			t.Errorf("attempt %d: %+v", attempt, got)
+		}
+
+		id := uint64(7 + attempt)
+		for try := range uint32(2) {
+			l.say(origin, route(&overlaypb.Route{Id: id, Try: try, Key: key[:], Layer: uint32(inboxLayer)}))
+		}
+		l.heard(origin)
+		l.say(root, ack(&overlaypb.Ack{Id: id, Try: attempt, Receipt: true, Root: key[:]}))
+		if back := l.heard(origin); len(back) != 1 || back[0].GetAck().GetTry() != attempt {
+			t.Errorf("attempt %d: passed back: %v", attempt, back)
+		}
+	}
+}
+
 // A hop keeps a payload until the next has taken it over, and no more than
 // maxLoad of them; what it remembers of a message ends after wayLife.
 func TestPayloadsOfOthersAreBounded(t *testing.T) {

@@ -37,6 +37,7 @@ const (
 type Receipt struct {
 	Root ID  // who delivered it
 	Hops int // links from origin to root
+	Try  int // the attempt that the root took: 0 is the first
 }
 
 // A passage is a message on its way through this node.
@@ -280,7 +281,7 @@ func (n *Node) receipted(w *passage) {
 		n.stats.Receipts++
 		done := w.done
 		w.done = nil
-		done(Receipt{Root: ID(w.receipt.Root), Hops: int(w.receipt.Hops)}, true)
+		done(Receipt{Root: ID(w.receipt.Root), Hops: int(w.receipt.Hops), Try: int(w.receipt.Try)}, true)
 		return
 	}
 	if w.msg.Prev != "" {
@@ -335,7 +336,7 @@ func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
 		return
 	}
 	if w.receipt == nil && w.msg.Prev != p.id { // made anew: what else it carried goes no farther
-		w.receipt = &overlaypb.Ack{Id: w.id, Try: w.try, Receipt: true, Root: m.Root, Hops: m.Hops}
+		w.receipt = &overlaypb.Ack{Id: w.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops}
 		n.receipted(w)
 	}
 }

@@ -57,6 +57,7 @@ type Peer struct {
 	reads map[string]*reading
 	via   []*Peer   // whom it is told of when it boots
 	up    time.Time // of this life
+	spoke uint64    // frames sent and received before it
 	down  time.Time // of the last crash
 	wiped bool      // its disk is lost
 }

@@ -18,7 +18,7 @@ type Joins struct {
 	Joined  int
 	Took    time.Duration // from boot to membership, in all
 	Slowest time.Duration
-	Sent    uint64 // messages of the overlay's until then
+	Frames  uint64 // that they sent and were sent until then
 	Died    int    // members that were killed or left
 	Unborn  int    // killed before they were members
 }
@@ -60,6 +60,7 @@ const joinLook = 100 * time.Millisecond
 
 // came notes that a peer was started.
 func (t *tally) came(p *Peer) {
+	p.spoke = p.frames()
 	t.coming = append(t.coming, p)
 	if !t.looking {
 		t.looking = true
@@ -77,7 +78,7 @@ func (t *tally) look(s *Swarm) {
 			t.joins.Joined++
 			t.joins.Took += took
 			t.joins.Slowest = max(t.joins.Slowest, took)
-			t.joins.Sent += p.node.Overlay.Stats().Sent
+			t.joins.Frames += p.frames() - p.spoke
 		default:
 			left = append(left, p)
 		}
@@ -86,6 +87,15 @@ func (t *tally) look(s *Swarm) {
 	if t.looking = len(left) > 0; t.looking {
 		s.After(joinLook, func() { t.look(s) })
 	}
+}
+
+// frames is how many frames a peer has sent and received so far, in all its lives.
+func (p *Peer) frames() (n uint64) {
+	st := p.Host.Stats()
+	for class := range st.Sent {
+		n += st.Sent[class].Frames + st.Received[class].Frames
+	}
+	return n
 }
 
 // went notes that a peer is about to end.

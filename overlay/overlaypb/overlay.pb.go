@@ -498,7 +498,7 @@ func (x *Route) GetPayload() []byte {
 type Ack struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            uint64                 `protobuf:"fixed64,1,opt,name=id,proto3" json:"id,omitempty"`
-	Try           uint32                 `protobuf:"varint,2,opt,name=try,proto3" json:"try,omitempty"`
+	Try           uint32                 `protobuf:"varint,2,opt,name=try,proto3" json:"try,omitempty"` // receipt: the attempt that the root took
 	Receipt       bool                   `protobuf:"varint,3,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	Root          []byte                 `protobuf:"bytes,4,opt,name=root,proto3" json:"root,omitempty"`  // receipt: id of the node that delivered; 32 bytes
 	Hops          uint32                 `protobuf:"varint,5,opt,name=hops,proto3" json:"hops,omitempty"` // receipt: links from origin to root

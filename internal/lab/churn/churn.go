@@ -52,7 +52,7 @@ type Result struct {
 	Joins         int     `json:"joins"`
 	JoinS         float64 `json:"join_s"` // mean, from the start to membership
 	JoinMostS     float64 `json:"join_most_s"`
-	JoinMsgs      float64 `json:"join_msgs"` // that a joining node sends and is sent; where nobody leaves, else 0
+	JoinMsgs      float64 `json:"join_msgs"` // mean: that a joining node sends and is sent until then
 	Deaths        int     `json:"deaths"`
 }
 
@@ -78,7 +78,7 @@ func (c Scenario) Run(ctx context.Context, progress func(float64)) (Result, erro
 	if c.Session > 0 {
 		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: c.Silent, Back: 0.5})
 	} else {
-		s.joins(joiners, joinPause, dice, &r)
+		s.joins(joiners, joinPause, dice)
 	}
 	s.SetFaults(sim.Faults{Loss: c.Loss})
 	if err := s.pass(joiners*joinPause + settle); err != nil {
@@ -133,5 +133,6 @@ func (r *Result) joins(of sim.Joins) {
 	r.Deaths, r.Joins, r.JoinMostS = of.Died, of.Joined, of.Slowest.Seconds()
 	if of.Joined > 0 {
 		r.JoinS = of.Took.Seconds() / float64(of.Joined)
+		r.JoinMsgs = float64(of.Frames) / float64(of.Joined)
 	}
 }

@@ -15,7 +15,7 @@ func TestRunMeasures(t *testing.T) {
 		t.Errorf("calm: %+v", calm)
 	}
 	rough := measure(t, Scenario{Name: "rough", Seed: 1, Nodes: 32, Session: 5 * time.Minute, Silent: 1, Lookups: 2000, Length: 10 * time.Minute})
-	if rough.Deaths < 5 || rough.Joins < 5 || rough.MsgsPerNodeS <= calm.MsgsPerNodeS || rough.Lookups < 1900 {
+	if rough.Deaths < 5 || rough.Joins < 5 || rough.JoinMsgs < 20 || rough.MsgsPerNodeS <= calm.MsgsPerNodeS || rough.Lookups < 1900 {
 		t.Errorf("rough: %+v", rough)
 	}
 	for _, m := range rough.Marks(&calm) {

@@ -14,7 +14,7 @@ import (
 // it.
 //
 // A look-up made some time after that, by a live member, is right if the live member
-// nearest the key acknowledges its first attempt: within firstTry.
+// nearest the key acknowledges its first attempt.
 type Killed struct {
 	Name  string
 	Seed  uint64

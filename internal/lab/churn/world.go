@@ -36,6 +36,17 @@ func (w *world) pass(d time.Duration) error {
 	return context.Cause(w.ctx)
 }
 
+// until calls then as soon as cond is seen to hold.
+func (w *world) until(cond func() bool, then func()) {
+	w.After(100*time.Millisecond, func() {
+		if cond() {
+			then()
+		} else {
+			w.until(cond, then)
+		}
+	})
+}
+
 // random returns a key by the dice.
 func random(dice *rand.Rand) (key overlay.ID) {
 	for i := range key {
