@@ -3,6 +3,7 @@ package overlay
 import (
 	"fmt"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"tidings/internal/env"
@@ -39,6 +40,32 @@ func parse(body []byte) (*overlaypb.Message, error) {
 
 // frame encodes a message.
 func frame(m *overlaypb.Message) []byte { return wire.AppendFrame(nil, wire.Overlay, m) }
+
+// Field numbers of what a message carries for others, in overlay.proto.
+const routeField, ackField = 3, 4
+
+// Urgent says whether a frame is one by which members know of each other: a probe or its
+// answer, a join, a leave. They are few, and a node that is behind with its work takes them
+// first: or it would be held to be dead, and hold others to be so. What is routed is not
+// among them.
+func Urgent(frame []byte) bool {
+	layer, body, err := wire.ParseFrame(frame)
+	if err != nil || layer != wire.Overlay {
+		return false
+	}
+	for len(body) > 0 {
+		field, kind, n := protowire.ConsumeTag(body)
+		if n < 0 || field == routeField || field == ackField {
+			return false
+		}
+		m := protowire.ConsumeFieldValue(field, kind, body[n:])
+		if m < 0 {
+			return false
+		}
+		body = body[n+m:]
+	}
+	return true
+}
 
 // breaks says which bound a message breaks, if any.
 func breaks(m *overlaypb.Message) string {

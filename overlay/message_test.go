@@ -74,6 +74,29 @@ func TestMessagesHaveBounds(t *testing.T) {
 	}
 }
 
+func TestUrgentFramesAreNotWhatIsRouted(t *testing.T) {
+	record := make([]byte, maxRecord)
+	for _, c := range []struct {
+		what   string
+		urgent bool
+		frame  []byte
+	}{
+		{"a probe", true, frame(probe(&overlaypb.Probe{Nonce: 1}))},
+		{"a find with a record", true, frame(&overlaypb.Message{Record: record, Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Key: make([]byte, 32)}}})},
+		{"a leave", true, frame(&overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})},
+		{"a route", false, frame(route(&overlaypb.Route{Key: make([]byte, 32), Layer: 1}))},
+		{"a route with a record", false, frame(&overlaypb.Message{Record: record, Body: route(&overlaypb.Route{Layer: 1}).Body})},
+		{"an ack", false, frame(ack(&overlaypb.Ack{Id: 1}))},
+		{"another layer's", false, wire.AppendFrame(nil, wire.Owner, probe(&overlaypb.Probe{Nonce: 1}))},
+		{"half a message", false, wire.AppendFrame(nil, wire.Overlay, probe(&overlaypb.Probe{Nonce: 1}))[:3]},
+		{"nothing", false, nil},
+	} {
+		if got := Urgent(c.frame); got != c.urgent {
+			t.Errorf("%s: urgent is %v", c.what, got)
+		}
+	}
+}
+
 // What others' records are like, a message that passes them on is a frame.
 func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
 	for _, size := range []int{1, 200, maxRecord} {

@@ -57,10 +57,10 @@ import (
 	"tidings/overlay/libp2p"
 )
 
-// leaveTime is how long a node may take to hand over what it leads, which takes two
-// seconds at most, and to say that it leaves. What it said then has the time of
-// libp2p's Close to be sent.
-const leaveTime = 3 * time.Second
+// leaveTime is how long a node may take to hand over what it leads, which takes ten
+// seconds at most, and mostly less than one, and to say that it leaves. What it said then
+// has the time of libp2p's Close to be sent.
+const leaveTime = 11 * time.Second
 
 // A Daemon is one node in the real world. Its methods may be called from any
 // goroutine.
@@ -305,7 +305,11 @@ func (d *Daemon) live(ctx context.Context) error {
 func (d *Daemon) events() libp2p.Events {
 	return libp2p.Events{
 		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
-			return d.loop.Post(class, func() { d.receive(from, frame) })
+			call := func() { d.receive(from, frame) }
+			if class == env.Control && overlay.Urgent(frame) {
+				return d.loop.PostUrgent(call)
+			}
+			return d.loop.Post(class, call)
 		},
 		Found: func(p env.Peer) {
 			d.loop.Post(env.Control, func() { d.node.Found(p) })

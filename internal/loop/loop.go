@@ -31,6 +31,7 @@ import (
 
 // Config bounds a loop. Zeros are filled with the defaults.
 type Config struct {
+	Urgent  int // calls posted ahead of control that may wait; 256
 	Control int // posted control calls that may wait; 2048
 	Bulk    int // posted bulk calls that may wait; 512, so that bulk is dropped first
 	Workers int // goroutines that compute; one for each processor, at least 2
@@ -58,6 +59,7 @@ type Loop struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	answers fifo // from Deliver and Call
+	urgent  fifo // from PostUrgent
 	control fifo
 	bulk    fifo
 	stats   Stats
@@ -66,9 +68,11 @@ type Loop struct {
 // Stats counts what a loop did since it was made.
 type Stats struct {
 	Calls          uint64 // functions run
+	DroppedUrgent  uint64 // urgent posts that found their queue full
 	DroppedControl uint64 // posts that found the control queue full
 	DroppedBulk    uint64
 	WaitingAnswers int // functions waiting now
+	WaitingUrgent  int
 	WaitingControl int
 	WaitingBulk    int
 	WaitingJobs    int // computations waiting for a worker
@@ -77,6 +81,9 @@ type Stats struct {
 // New returns a loop. Its clock goes from now on; calls may be posted, and
 // wait for Run.
 func New(c Config) *Loop {
+	if c.Urgent <= 0 {
+		c.Urgent = 256
+	}
 	if c.Control <= 0 {
 		c.Control = 2048
 	}
@@ -143,17 +150,17 @@ func (l *Loop) arm(timer *time.Timer, next time.Time) {
 }
 
 // take moves a batch of waiting calls to calls: answers first, since the node
-// asked for them, then control, then bulk.
+// asked for them, then what is urgent, then control, then bulk.
 func (l *Loop) take(calls []func()) []func() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, q := range []*fifo{&l.answers, &l.control, &l.bulk} {
+	for _, q := range []*fifo{&l.answers, &l.urgent, &l.control, &l.bulk} {
 		for len(calls) < batch && q.len() > 0 {
 			calls = append(calls, q.pop())
 		}
 	}
 	l.stats.Calls += uint64(len(calls))
-	if l.answers.len()+l.control.len()+l.bulk.len() == 0 {
+	if l.answers.len()+l.urgent.len()+l.control.len()+l.bulk.len() == 0 {
 		select {
 		case <-l.wake: // nothing is left to wake for
 		default:
@@ -167,21 +174,30 @@ func (l *Loop) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.closed = true
-	l.answers, l.control, l.bulk = fifo{}, fifo{}, fifo{}
+	l.answers, l.urgent, l.control, l.bulk = fifo{}, fifo{}, fifo{}, fifo{}
 }
 
 // Post runs f on the loop, control ahead of bulk, in order within a class. It
 // never blocks. False means that f was dropped: the queue of its class is
 // full, or the loop has stopped.
 func (l *Loop) Post(class env.Class, f func()) bool {
+	if class == env.Bulk {
+		return l.post(f, &l.bulk, l.config.Bulk, &l.stats.DroppedBulk)
+	}
+	return l.post(f, &l.control, l.config.Control, &l.stats.DroppedControl)
+}
+
+// PostUrgent is Post for what comes ahead of all that others send: few calls by which the
+// node knows who lives.
+func (l *Loop) PostUrgent(f func()) bool {
+	return l.post(f, &l.urgent, l.config.Urgent, &l.stats.DroppedUrgent)
+}
+
+func (l *Loop) post(f func(), q *fifo, limit int, dropped *uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return false
-	}
-	q, limit, dropped := &l.control, l.config.Control, &l.stats.DroppedControl
-	if class == env.Bulk {
-		q, limit, dropped = &l.bulk, l.config.Bulk, &l.stats.DroppedBulk
 	}
 	if q.len() >= limit {
 		*dropped++
@@ -256,7 +272,8 @@ func (l *Loop) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.WaitingAnswers, s.WaitingControl, s.WaitingBulk = l.answers.len(), l.control.len(), l.bulk.len()
+	s.WaitingAnswers, s.WaitingUrgent = l.answers.len(), l.urgent.len()
+	s.WaitingControl, s.WaitingBulk = l.control.len(), l.bulk.len()
 	s.WaitingJobs = jobs
 	return s
 }

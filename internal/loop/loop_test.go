@@ -83,7 +83,7 @@ func TestRunsNodeOnceAfterABatch(t *testing.T) {
 	})
 }
 
-func TestAnswersThenControlThenBulk(t *testing.T) {
+func TestAnswersThenUrgentThenControlThenBulk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{})
 		var got []string
@@ -91,20 +91,24 @@ func TestAnswersThenControlThenBulk(t *testing.T) {
 		l.Post(env.Bulk, say("b1"))
 		l.Post(env.Control, say("c1"))
 		l.Post(env.Bulk, say("b2"))
+		l.PostUrgent(say("u1"))
 		l.Deliver(say("a1"))
 		l.Post(env.Control, say("c2"))
 		stop := running(t, l, &diary{})
 		synctest.Wait()
 		stop()
-		if want := []string{"a1", "c1", "c2", "b1", "b2"}; !slices.Equal(got, want) {
+		if want := []string{"a1", "u1", "c1", "c2", "b1", "b2"}; !slices.Equal(got, want) {
 			t.Errorf("ran %v, want %v", got, want)
 		}
 	})
 }
 
 func TestFullInboxDropsAndCounts(t *testing.T) {
-	l := New(Config{Control: 3, Bulk: 2})
+	l := New(Config{Urgent: 1, Control: 3, Bulk: 2})
 	for i := range 5 {
+		if got, want := l.PostUrgent(func() {}), i < 1; got != want {
+			t.Errorf("urgent post %d: %v", i, got)
+		}
 		if got, want := l.Post(env.Control, func() {}), i < 3; got != want {
 			t.Errorf("control post %d: %v", i, got)
 		}
@@ -114,7 +118,7 @@ func TestFullInboxDropsAndCounts(t *testing.T) {
 		l.Deliver(func() {})
 	}
 	s := l.Stats()
-	if s.DroppedControl != 2 || s.DroppedBulk != 3 || s.WaitingControl != 3 || s.WaitingBulk != 2 || s.WaitingAnswers != 5 {
+	if s.DroppedControl != 2 || s.DroppedBulk != 3 || s.DroppedUrgent != 4 || s.WaitingUrgent != 1 || s.WaitingControl != 3 || s.WaitingBulk != 2 || s.WaitingAnswers != 5 {
 		t.Errorf("stats %+v", s)
 	}
 }
