@@ -12,6 +12,7 @@ func (n *Node) hold(w *passage) {
 	}
 	if len(n.held) >= maxHeld {
 		n.stats.Dropped++
+		n.makeRoom(w)
 		return
 	}
 	w.waiting = true
@@ -28,7 +29,9 @@ func (n *Node) heldLong(w *passage, at time.Time) {
 	n.unhold(w)
 	if n.clock.Now().Sub(w.since) <= hopLimit {
 		n.pass(w)
-	} // else its origin tries again
+		return
+	}
+	n.makeRoom(w) // its origin tries again
 }
 
 func (n *Node) unhold(w *passage) {

@@ -87,6 +87,9 @@ type Node struct {
 	table     table
 	join      join
 	held      []*passage // wait until the node is active, or a slot is confirmed
+	line      []*passage // own messages that wait for their turn
+	abroad    int        // own messages that no next hop has taken over
+	lining    bool       // their turn is being given
 	ways      ways
 	looks     map[uint64]*look    // searches, by the nonce of the question that is out
 	questions map[uint64]question // of look-ups, by nonce

@@ -28,6 +28,11 @@ const (
 	maxWays = 1 << 16
 	maxHeld = 1 << 10
 	maxLoad = 64 << 20
+	// maxAbroad bounds the messages of the node's own that no next hop has taken over
+	// yet; further ones wait in line. A node that starts anew with some thousand feeds has
+	// three messages for each: all at once they would overrun the next hop, whose
+	// acknowledgements would come too late, and all would be sent again and again.
+	maxAbroad = 256
 	// maxControl is the size of the largest payload that goes ahead of
 	// others, in bytes; what is larger is content.
 	maxControl = 2 << 10
@@ -57,6 +62,8 @@ type passage struct {
 
 	// At the origin:
 	done     func(Receipt, bool)
+	inLine   bool // it waits for its turn
+	abroad   bool // it has had it, and no next hop has taken it over
 	retryAt  time.Time
 	deadline time.Time
 }
@@ -123,8 +130,45 @@ func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Recei
 	}
 	n.stats.Routed++
 	n.enter(w, now)
-	n.planRetry(w, retryFirst)
-	n.pass(w)
+	w.inLine = true
+	n.line = append(n.line, w)
+	n.nextInLine()
+	if w.inLine {
+		w.retryAt = w.deadline // which ends it
+		n.at(w.retryAt, task{kind: taskRetry, n: w.id})
+	}
+}
+
+// nextInLine sends own messages that have waited, as far as there is room.
+func (n *Node) nextInLine() {
+	if n.lining {
+		return // what is sent may arrive at once, and make room
+	}
+	n.lining = true
+	for len(n.line) > 0 && n.abroad < maxAbroad {
+		w := n.line[0]
+		n.line[0] = nil
+		n.line = n.line[1:]
+		if !w.inLine {
+			continue // its deadline has passed
+		}
+		w.inLine, w.abroad = false, true
+		n.abroad++
+		w.since = n.clock.Now()
+		n.planRetry(w, retryFirst)
+		n.pass(w)
+	}
+	n.lining = false
+}
+
+// makeRoom makes room for another own message: the next hop has taken this one over, or
+// nobody has in good time.
+func (n *Node) makeRoom(w *passage) {
+	if w.abroad {
+		w.abroad = false
+		n.abroad--
+		n.nextInLine()
+	}
 }
 
 // giveUp tells the origins of all messages without a receipt that there will be
@@ -171,8 +215,9 @@ func (n *Node) retry(w *passage, at time.Time) {
 		done := w.done
 		n.unhold(w)
 		n.ways.unload(w)
-		w.done, w.due = nil, time.Time{}
+		w.done, w.due, w.inLine = nil, time.Time{}, false
 		done(Receipt{}, false)
+		n.makeRoom(w)
 		return
 	}
 	w.try++
@@ -282,6 +327,7 @@ func (n *Node) receipted(w *passage) {
 		done := w.done
 		w.done = nil
 		done(Receipt{Root: ID(w.receipt.Root), Hops: int(w.receipt.Hops), Try: int(w.receipt.Try)}, true)
+		n.makeRoom(w)
 		return
 	}
 	if w.msg.Prev != "" {
@@ -332,6 +378,7 @@ func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
 			if w.done == nil {
 				n.ways.unload(w) // its own now; a new try brings it again
 			}
+			n.makeRoom(w)
 		}
 		return
 	}
@@ -365,6 +412,7 @@ func (n *Node) tryOn(w *passage) {
 			n.stats.Dropped++
 			n.ways.unload(w)
 		}
+		n.makeRoom(w)
 		return
 	}
 	next, root, _ := n.nextHop(w.msg.Key, w.tried)

@@ -104,8 +104,8 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 }
 
 // Leave takes the node out of its network in good order: others lead what it has led, then
-// it says goodbye, and does nothing more. done is called within some two seconds, while
-// the node is run as before.
+// it says goodbye, and does nothing more. done is called within some ten seconds, mostly
+// within one, while the node is run as before.
 func (n *Node) Leave(done func()) {
 	n.Owners.HandOver(func() {
 		n.Overlay.Leave()

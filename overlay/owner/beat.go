@@ -78,7 +78,7 @@ func (o *Owners) beat(now time.Time) {
 
 // idle says that nothing is under way at a seat, and nobody here follows the key.
 func (o *Owners) idle(s *seat) bool {
-	return !s.follow && s.bid == nil && s.bidAt.IsZero() && s.pull == nil
+	return !s.follow && s.bid == nil && s.bidAt.IsZero() && !s.inLine && s.pull == nil
 }
 
 func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {

@@ -11,12 +11,19 @@ import (
 )
 
 const (
+	// maxBids bounds the bids under way; further ones wait in line. Each brings an answer
+	// of some five owners, and all of them together have room in an inbox, of 2,048
+	// frames: with all keys of a busy node at once most answers would be lost, asked for
+	// again, and lost again. A bid that no quorum can answer gives its place away after
+	// answerTime, and one that nobody can answer takes none.
+	maxBids = 256
 	// bidTime is how long a candidate tries before it lets others try.
 	bidTime = 10 * time.Second
 	// bidPause is waited before the next attempt.
 	bidPause = 10 * time.Second
 	// foreignFor is how long a member that owns a key in another lineage is taken
-	// to do so after it said it.
+	// to do so after it said it, and one that gives a key up to be leaving: longer than
+	// maxHandOver.
 	foreignFor = 15 * time.Second
 	// reachTime is how long a jump waits for old owners it might still reach.
 	reachTime = 3 * time.Second
@@ -25,6 +32,8 @@ const (
 // A bid is a candidate's attempt to make an epoch.
 type bid struct {
 	since     time.Time
+	placed    bool // it holds one of maxBids places
+	asked     int  // times that its owners were asked again
 	founding  bool // of the key's first epoch
 	jump      bool // into a new lineage
 	number    uint32
@@ -65,7 +74,7 @@ func (o *Owners) onWant(key overlay.ID, url string, keeper *overlay.Contact) {
 // bidIn plans an attempt, unless one is planned for earlier.
 func (o *Owners) bidIn(s *seat, d time.Duration) {
 	at := o.clock.Now().Add(d)
-	if s.bid == nil && (s.bidAt.IsZero() || at.Before(s.bidAt)) {
+	if s.bid == nil && !s.inLine && (s.bidAt.IsZero() || at.Before(s.bidAt)) {
 		s.bidAt = at
 		o.cal.Add(at, task{kind: taskBid, key: s.key})
 	}
@@ -90,13 +99,22 @@ func (o *Owners) tryBid(s *seat) {
 		switch {
 		case o.leads(s) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
-		case !o.leads(s) && o.alive(incumbent) && !o.silent(s):
+		case !o.leads(s) && o.alive(incumbent) && !o.silent(s) && !o.gives(s):
 			return // sticky: it makes the changes
 		}
 		b.old = s.epoch.Owners
 		b.number = max(s.epoch.Number, s.seen) + 1
 		b.number = min(max(b.number, s.promised.in(s.epoch.Lineage).number+1), maxNumber)
 		b.jump = !s.stuck.IsZero() && now.Sub(s.stuck) >= o.patience(s)
+	}
+	b.placed = b.founding || o.living(b.old) > 1
+	if b.placed && o.bids >= maxBids {
+		s.inLine = true
+		o.line = append(o.line, s.key)
+		return
+	}
+	if b.placed {
+		o.bids++
 	}
 	b.sequencer = o.choose(s, want)
 	s.bid = b
@@ -113,6 +131,40 @@ func (o *Owners) tryBid(s *seat) {
 		o.sendSeals(s)
 	}
 	o.after(answerTime, task{kind: taskBidder, key: s.key})
+}
+
+// living counts the owners that could answer, this node among them.
+func (o *Owners) living(owners []env.PeerID) (n int) {
+	for _, p := range owners {
+		if p == o.self || o.alive(p) {
+			n++
+		}
+	}
+	return n
+}
+
+// yield gives a bid's place to the first in line.
+func (o *Owners) yield(b *bid) {
+	if b == nil || !b.placed {
+		return
+	}
+	b.placed = false
+	o.bids--
+	if len(o.line) > 0 {
+		o.after(0, task{kind: taskLine}) // not from within what ends a bid
+	}
+}
+
+// nextInLine begins bids that have waited, as far as there is room.
+func (o *Owners) nextInLine() {
+	for len(o.line) > 0 && o.bids < maxBids {
+		s := o.seats[o.line[0]]
+		o.line = o.line[1:]
+		if s != nil && s.inLine { // else it was forgotten meanwhile
+			s.inLine = false
+			o.tryBid(s)
+		}
+	}
 }
 
 // pairPatience is how long a quorum of two owners may stay silent: it has none to lose,
@@ -247,9 +299,13 @@ func (o *Owners) elected(s *seat) {
 	}
 }
 
-// urge asks again who has not answered a bid, and gives up after a while.
+// urge asks again who has not answered a bid, later each time, since many answers may be
+// on their way; and gives up after a while.
 func (o *Owners) urge(s *seat, now time.Time) {
 	b := s.bid
+	if !b.founding && o.living(b.old) < quorum(len(b.old)) {
+		o.yield(b)
+	}
 	switch age := now.Sub(b.since); {
 	case age >= bidTime:
 		o.abandon(s, bidPause)
@@ -257,7 +313,9 @@ func (o *Owners) urge(s *seat, now time.Time) {
 	case b.epoch == nil && b.jump && age >= reachTime:
 		o.gather(s)
 	case b.epoch == nil && !b.founding:
-		o.sendSeals(s)
+		if o.living(b.old) > 1 { // else who comes back is asked by the next bid
+			o.sendSeals(s)
+		}
 		if s.pull == nil && b.answered() {
 			o.gather(s) // the last pull came to nothing
 		}
@@ -267,7 +325,8 @@ func (o *Owners) urge(s *seat, now time.Time) {
 		o.sendSigns(s)
 	}
 	if s.bid == b {
-		o.after(answerTime, task{kind: taskBidder, key: s.key})
+		b.asked++
+		o.after(min(answerTime<<b.asked, bidTime-now.Sub(b.since)), task{kind: taskBidder, key: s.key})
 	}
 }
 
@@ -275,6 +334,7 @@ func (o *Owners) urge(s *seat, now time.Time) {
 // reason for one.
 func (o *Owners) abandon(s *seat, pause time.Duration) {
 	b := s.bid
+	o.yield(b)
 	s.bid = nil
 	if b.epoch != nil {
 		// Signatures come to the candidate alone, and it counts them no longer.

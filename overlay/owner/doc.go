@@ -36,7 +36,16 @@
 //
 // A sequencer that leaves in good order makes one more epoch of each key, without
 // itself, before it goes (HandOver): the nearest of the owners that stay goes on within
-// a few round trips, with all that was held in hand.
+// a few round trips, with all that was held in hand. An owner without whom the others are
+// no quorum, one of two, does the same of the keys that another leads: they could not
+// make an epoch without it, and would jump.
+//
+// # Many keys at once
+//
+// Whatever happens to a neighbour happens to all keys that it has in common with a node. So
+// that thousands of them do not drown in each other's messages, only so many bids are
+// under way at a time, and the others wait in line; who does not answer is asked again
+// later each time; and whom nobody could answer asks once.
 //
 // # Lineages
 //

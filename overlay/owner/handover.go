@@ -2,49 +2,89 @@ package owner
 
 import "time"
 
-// handOverTime is how long a node that leaves waits for others to lead in its place. Three
-// rounds and as many disks take less than a second; whoever does not come so far takes
-// over as after a death.
-const handOverTime = 2 * time.Second
+const (
+	// handOverTime is how long a node that leaves waits for the next key to come into other
+	// hands. Three rounds and as many disks take less than a second; whoever does not come
+	// so far takes over as after a death.
+	handOverTime = 2 * time.Second
+	// maxHandOver bounds the whole of it. A slow machine hands over some hundred keys a second.
+	maxHandOver = 10 * time.Second
+)
+
+// A handOver is a node's leave-taking from its keys.
+type handOver struct {
+	begun time.Time
+	last  time.Time // when a key came into other hands
+	done  func()    // nil: it was called
+}
 
 // HandOver gives the keys that this node leads into other hands, because it is about to
 // leave the network. Of each it makes an epoch without itself, led by the nearest of the
-// owners that stay, who has all that was held in hand. done is called, once, when it
-// leads no key that anybody else could lead, within two seconds at the latest: then the node
-// should leave the overlay, or it would be taken for an owner again.
+// owners that stay, who has all that was held in hand. It does the same, and lets the sequencer be,
+// where the other owners are no quorum without it, as one of two: they could not make that
+// epoch when it is gone, and would have to begin a new lineage. done is called, once, when
+// nothing is left that somebody else could go on with, or when nothing has been handed over
+// for two seconds, within ten at the latest: then the node should leave the overlay, or it
+// would be taken for an owner again.
 func (o *Owners) HandOver(done func()) {
-	o.leaving, o.handedOver = true, done
-	for _, s := range o.sorted() {
-		o.handOn(s)
+	now := o.clock.Now()
+	o.leaving = &handOver{begun: now, last: now, done: done}
+	for _, led := range []bool{true, false} { // the others go on by themselves for a while
+		for _, s := range o.sorted() {
+			if s.lead != nil == led {
+				o.handOn(s)
+			}
+		}
 	}
 	o.after(handOverTime, task{kind: taskHandOver})
 	o.handed()
 }
 
-// handOn makes another lead a key.
+// needed says whether the other owners of a key that live are no quorum without this node.
+func (o *Owners) needed(s *seat) bool {
+	return o.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
+}
+
+// gives says whether a key is to be handed over when this node leaves.
+func (o *Owners) gives(s *seat) bool {
+	return o.leaving != nil && (s.lead != nil || o.owns(s) && o.needed(s))
+}
+
+// handOn makes others own a key.
 func (o *Owners) handOn(s *seat) {
-	if o.leaving && s.lead != nil {
+	if o.gives(s) {
 		o.bidIn(s, 0)
 	}
 }
 
 // handed tells when there is nothing to be handed over any more.
 func (o *Owners) handed() {
-	if o.handedOver == nil {
+	if o.leaving == nil || o.leaving.done == nil {
 		return
 	}
+	o.leaving.last = o.clock.Now()
 	for _, s := range o.seats {
-		if s.lead != nil && o.wanted(s) != nil {
+		if o.gives(s) && o.wanted(s) != nil {
 			return
 		}
 	}
 	o.endHandOver()
 }
 
+// handOverLate ends a hand-over that does not go on.
+func (o *Owners) handOverLate(now time.Time) {
+	h := o.leaving
+	if wait := min(handOverTime-now.Sub(h.last), maxHandOver-now.Sub(h.begun)); wait > 0 {
+		o.after(wait, task{kind: taskHandOver})
+		return
+	}
+	o.endHandOver()
+}
+
 // endHandOver tells, if it was not told before, that the node may leave.
 func (o *Owners) endHandOver() {
-	if done := o.handedOver; done != nil {
-		o.handedOver = nil
+	if done := o.leaving.done; done != nil {
+		o.leaving.done = nil
 		done()
 	}
 }

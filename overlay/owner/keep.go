@@ -37,8 +37,8 @@ func (o *Owners) nearest(key overlay.ID) []env.PeerID {
 }
 
 // wanted returns the members that should own a key now: the nearest, without those
-// that own it in another lineage, as long as the two have not become one, and without
-// this node when it leaves; nil if there is nobody, or none can be known.
+// that own it in another lineage, as long as the two have not become one, without those
+// that give it up, and without this node when it leaves; nil if there is nobody, or none can be known.
 func (o *Owners) wanted(s *seat) []env.PeerID {
 	now := o.clock.Now()
 	for p, said := range s.foreign {
@@ -46,7 +46,7 @@ func (o *Owners) wanted(s *seat) []env.PeerID {
 			delete(s.foreign, p)
 		}
 	}
-	if len(s.foreign) == 0 && !o.leaving {
+	if len(s.foreign) == 0 && o.leaving == nil {
 		return o.nearest(s.key)
 	}
 	leaf := o.node.Leaf()
@@ -55,7 +55,7 @@ func (o *Owners) wanted(s *seat) []env.PeerID {
 	}
 	var of []env.PeerID
 	for _, c := range leaf.NearestN(s.key, leaf.Len()) {
-		if _, foreign := s.foreign[c.Peer.ID]; foreign || o.leaving && c.Peer.ID == o.self {
+		if _, foreign := s.foreign[c.Peer.ID]; foreign || o.leaving != nil && c.Peer.ID == o.self {
 			continue
 		}
 		if of = append(of, c.Peer.ID); len(of) == o.cfg.Owners {

@@ -43,10 +43,7 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 	}
 	if b := s.bid; e.owns(from) || b != nil && slices.Contains(b.owners, from) {
 		// Until the two are one, each goes on with its own.
-		if s.foreign == nil {
-			s.foreign = map[env.PeerID]time.Time{}
-		}
-		s.foreign[from] = o.clock.Now()
+		s.shun(from, o.clock.Now())
 		if b != nil && slices.Contains(b.owners, from) {
 			o.abandon(s, 2*answerTime)
 		}
@@ -75,6 +72,14 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire()}}})
 		o.sendInstall(from, s)
 	}
+}
+
+// shun sees to it that a peer is not made an owner for a while.
+func (s *seat) shun(p env.PeerID, now time.Time) {
+	if s.foreign == nil {
+		s.foreign = map[env.PeerID]time.Time{}
+	}
+	s.foreign[p] = now
 }
 
 // rendezvous tells the other lineage's sequencer of this one: to append what this
@@ -124,7 +129,7 @@ func (o *Owners) join(s *seat, e *Epoch, from env.PeerID) {
 
 // onMerge pulls another lineage's entries and hands up what is new in them.
 func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
-	their, err := openEpoch(o.verify, m.Epoch)
+	their, err := o.openEpoch(m.Epoch)
 	if err != nil {
 		return err
 	}

@@ -110,10 +110,10 @@ type Owners struct {
 	nonce    uint64
 	pulling  int // bytes that the pulls under way have brought, or are about to
 	asking   map[overlay.ID]*asking
+	bids     int          // that hold a place
+	line     []overlay.ID // keys that wait for one
 	started  bool
-	leaving  bool // it gives away what it leads, and owns nothing new
-	// handedOver is called when all that it leads has been given away.
-	handedOver func()
+	leaving  *handOver // it gives away what it leads, and owns nothing new; nil: it stays
 }
 
 type task struct {
@@ -126,6 +126,7 @@ type taskKind uint8
 const (
 	taskBid      taskKind = iota // try to make an epoch
 	taskBidder                   // answers to a bid may be missing
+	taskLine                     // there is room for another bid
 	taskHold                     // acknowledgements of an entry may be missing
 	taskPull                     // an answer to a Pull may be missing
 	taskBeat                     // compare with the owners
@@ -199,6 +200,8 @@ func (o *Owners) Run(now time.Time) time.Time {
 			if s != nil && s.bid != nil {
 				o.urge(s, now)
 			}
+		case taskLine:
+			o.nextInLine()
 		case taskHold:
 			if s != nil && s.lead != nil {
 				o.urgeHold(s, now)
@@ -223,7 +226,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 				o.keepUp()
 			}
 		case taskHandOver:
-			o.endHandOver()
+			o.handOverLate(now)
 		}
 	}
 }

@@ -191,7 +191,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		o.endPull(s, false) // it keeps no log
 		return nil
 	}
-	e, err := openEpoch(o.verify, m.Epoch)
+	e, err := o.openEpoch(m.Epoch)
 	if err != nil || e.Key != s.key {
 		o.endPull(s, false)
 		return errors.Join(err, errPulled)

@@ -1,6 +1,7 @@
 package owner
 
 import (
+	"bytes"
 	"slices"
 
 	"tidings/internal/env"
@@ -66,7 +67,7 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 		return nil
 	}
 	if m.Epoch != nil {
-		e, err := openEpoch(o.verify, m.Epoch)
+		e, err := o.openEpoch(m.Epoch)
 		if err != nil {
 			return err
 		}
@@ -95,6 +96,9 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 		}
 		return nil
 	}
+	if b.epoch != nil || slices.Contains(b.sealed, from) {
+		return nil // asked twice, answered twice
+	}
 	var open []*Epoch
 	for _, raw := range m.Open {
 		e, err := openEpoch(o.verify, raw)
@@ -103,13 +107,16 @@ func (o *Owners) onSealed(from env.PeerID, m *ownerpb.Sealed) error {
 		}
 		open = append(open, e)
 	}
-	var head *Entry
-	if len(m.Head) > 0 {
+	head := s.log.head()
+	switch {
+	case len(m.Head) == 0:
+		head = nil
+	case head == nil || !bytes.Equal(m.Head, head.Raw):
 		e, err := OpenEntry(o.verify, m.Head)
 		if err != nil {
 			return err
 		}
-		if e.Key == s.key {
+		if head = nil; e.Key == s.key {
 			head = e
 		}
 	}

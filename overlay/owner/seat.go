@@ -52,12 +52,13 @@ type seat struct {
 	sight *sighting // of a key in another leaf: who was found there; nil: nobody has looked
 
 	bidAt   time.Time                // when to try to take over or to change the owners
+	inLine  bool                     // to do so when there is room
 	stuck   time.Time                // since when no quorum answers
 	rival   *Epoch                   // of another lineage that lives; nil: none is known
 	met     time.Time                // when it was heard of last
 	meeting bool                     // it was told of this one a moment ago
 	void    map[Hash]bool            // own drafts of epochs that came to nothing
-	foreign map[env.PeerID]time.Time // who owns the key in another lineage, and said so when
+	foreign map[env.PeerID]time.Time // who owns the key in another lineage, or gives it up, and said so when
 	merge   *merge                   // while another lineage's entries are appended here
 }
 
@@ -321,6 +322,7 @@ func (s *seat) later(a, b *Entry) bool {
 // forgotten.
 func (o *Owners) forget(s *seat) {
 	ops := append(o.dropped(s.log), o.dropped(s.gone)...)
+	o.yield(s.bid)
 	delete(o.seats, s.key)
 	if len(s.promised)+len(s.signed) == 0 {
 		o.store.Commit(append(ops, env.Op{Key: seatKey(s.key)}), func(error) {})

@@ -213,7 +213,7 @@ func (o *Owners) sendInstall(to env.PeerID, s *seat) {
 
 // onInstall takes the news of an epoch.
 func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
-	e, err := openEpoch(o.verify, m.Epoch)
+	e, err := o.openEpoch(m.Epoch)
 	if err != nil {
 		return err
 	}
@@ -241,6 +241,9 @@ func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
 		if !o.right(s, e) {
 			o.stats.Untrusted++
 			return nil
+		}
+		if s.epoch != nil && s.epoch.owns(from) && !e.owns(from) {
+			s.shun(from, o.clock.Now()) // it gives the key up, because it is about to leave
 		}
 		o.install(s, e, from)
 	}
@@ -292,6 +295,7 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 	if s.epoch != nil && s.epoch.Lineage != e.Lineage {
 		s.foreign = nil
 	}
+	o.yield(s.bid)
 	s.epoch, s.url, s.heard, s.stuck, s.bid, s.seen = e, e.URL, now, time.Time{}, nil, 0
 	s.void = nil
 	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Epoch) bool { return p.Lineage != e.Lineage || p.Number <= e.Number })

@@ -103,6 +103,12 @@ func (o *Owners) answerWhere(m *ownerpb.Where) {
 		}
 	}
 	found = append(found, o.app.Siblings(key)...)
+	if asker.Peer.ID == o.self {
+		if a := o.asking[key]; a != nil && a.nonce == m.Nonce {
+			o.answered(key, found) // the asker is the root: no link leads from it to itself
+		}
+		return
+	}
 	o.sendFound(asker.Peer, key, m.Nonce, found)
 }
 
