@@ -49,9 +49,10 @@ func (f *FeedTree) gap(c *channel, want owner.Hash) {
 	if !c.subscribed || c.lead != nil || plant.BlindToGaps {
 		return
 	}
-	if c.repair != nil {
-		if want != (owner.Hash{}) {
-			c.repair.want = want
+	if r := c.repair; r != nil {
+		if want != (owner.Hash{}) && want != r.want {
+			r.want = want
+			f.soon(c, 0) // news come again, and with them those who have the rest
 		}
 		return
 	}

@@ -21,12 +21,19 @@ type merge struct {
 	done    bool // pulled, and what was new handed to the application
 }
 
-// mayFollow says whether a node may leave the lineage it knows for another one: a
-// certified one that goes on where both are alive, or one that lives where its
-// own does not, as far as is known here; or one that its own sequencer has joined.
+// mayFollow says whether a node may leave the lineage it knows for another one that is
+// certified.
 func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
-	return e.certifiedBy(e.Owners) && o.placed(s, e) && s.lead == nil &&
-		(!o.owns(s) && (e.Lineage < s.epoch.Lineage || o.lost(s)) || o.silent(s) || from == s.epoch.Sequencer)
+	return e.certifiedBy(e.Owners) && o.placed(s, e) && s.lead == nil && o.yields(s, e, from)
+}
+
+// yields says whether another lineage is to be preferred by one who does not lead: the one
+// that goes on where both are alive, by the word of an owner, for its followers may not
+// have heard that it ended; one that lives where the own does not, as far as is known
+// here; or one that the own sequencer has joined.
+func (o *Owners) yields(s *seat, e *Epoch, from env.PeerID) bool {
+	goesOn := e.Lineage < s.epoch.Lineage && e.owns(from)
+	return !o.owns(s) && (goesOn || o.lost(s)) || o.silent(s) || from == s.epoch.Sequencer
 }
 
 // meet deals with the news that another lineage of a key is alive. If told, merged
@@ -65,7 +72,7 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 		}
 	case s.lead != nil:
 		o.rendezvous(s)
-	case from == s.epoch.Sequencer, o.silent(s), !o.owns(s) && (wins || o.lost(s)):
+	case o.yields(s, e, from):
 		o.join(s, e, from)
 	case !s.meeting:
 		o.rest(s)
