@@ -30,10 +30,11 @@ func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 // yields says whether another lineage is to be preferred by one who does not lead: the one
 // that goes on where both are alive, by the word of an owner, for its followers may not
 // have heard that it ended; one that lives where the own does not, as far as is known
-// here; or one that the own sequencer has joined.
+// here; or one that the own sequencer has joined, as it says itself, or leads by now.
 func (o *Owners) yields(s *seat, e *Epoch, from env.PeerID) bool {
 	goesOn := e.Lineage < s.epoch.Lineage && e.owns(from)
-	return !o.owns(s) && (goesOn || o.lost(s)) || o.silent(s) || from == s.epoch.Sequencer
+	joined := from == s.epoch.Sequencer || e.Sequencer == s.epoch.Sequencer && e.Time.After(s.epoch.Time)
+	return !o.owns(s) && (goesOn || o.lost(s)) || o.silent(s) || joined
 }
 
 // meet deals with the news that another lineage of a key is alive. If told, merged

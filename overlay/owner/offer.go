@@ -22,7 +22,7 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 		}
 	}
 	switch {
-	case s.epoch != nil && e.At.Lineage > s.epoch.Lineage && !o.silent(s):
+	case s.epoch != nil && e.At.Lineage > s.epoch.Lineage && e.Signer != s.epoch.Sequencer && !o.silent(s):
 		return e, Elsewhere
 	case s.epoch == nil || e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
 		return e, Gap
