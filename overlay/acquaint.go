@@ -278,7 +278,7 @@ func (n *Node) outvoted(deeper bool, now time.Time) bool {
 // pollPause is the shortest time between two polls of the leaf about its depth, and
 // pollSize how many of its members are asked.
 const (
-	pollPause = 2 * time.Minute
+	pollPause = time.Minute
 	pollSize  = 6
 )
 
