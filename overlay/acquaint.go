@@ -260,7 +260,7 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 // its depth was changed, say that it is deeper, or less deep, than this node has it: who
 // stands alone gives in, and a few liars are not most.
 func (n *Node) outvoted(deeper bool, now time.Time) bool {
-	const enough, lately = 4, 3 * time.Minute
+	const enough, lately = 4, 3 * pollPause / 2
 	other, own := 0, 0
 	for _, c := range n.leaf.Members() {
 		p := n.peers.get(c.Peer.ID)
