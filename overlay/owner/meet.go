@@ -14,6 +14,11 @@ const meetPause = 3 * time.Second
 // rivalTime is how long a lineage that is not heard of is held to live.
 const rivalTime = 30 * time.Second
 
+// giveWayTime is how long the lineage that is to go on may lack a quorum before it gives way
+// to one that lives. Where the halves of a network meet, those whom it lacks may own the
+// key in that one meanwhile, and would not answer before the two are one.
+const giveWayTime = 15 * time.Second
+
 // A merge is another lineage whose entries this sequencer appends to its own.
 type merge struct {
 	lineage uint64
@@ -28,13 +33,21 @@ func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 }
 
 // yields says whether another lineage is to be preferred by one who does not lead: the one
-// that goes on where both are alive, by the word of an owner, for its followers may not
-// have heard that it ended; one that lives where the own does not, as far as is known
-// here; or one that the own sequencer has joined, as it says itself, or leads by now.
+// that goes on where both are alive, or for which an owner has left the own since, by the
+// word of an owner, for followers may not have heard that it ended; one that lives where
+// the own does not, as far as is known here; or one that the own sequencer has joined, as
+// it says itself, or leads by now.
 func (o *Owners) yields(s *seat, e *Epoch, from env.PeerID) bool {
-	goesOn := e.Lineage < s.epoch.Lineage && e.owns(from)
-	joined := from == s.epoch.Sequencer || e.Sequencer == s.epoch.Sequencer && e.Time.After(s.epoch.Time)
+	since := e.Time.After(s.epoch.Time)
+	goesOn := e.owns(from) && (e.Lineage < s.epoch.Lineage || since && s.epoch.owns(from))
+	joined := from == s.epoch.Sequencer || since && e.Sequencer == s.epoch.Sequencer
 	return !o.owns(s) && (goesOn || o.lost(s)) || o.silent(s) || joined
+}
+
+// givesWay says whether a lineage that is led here lacks the quorum to append what another
+// one has.
+func (o *Owners) givesWay(s *seat) bool {
+	return s.lead != nil && !s.stuck.IsZero() && o.clock.Now().Sub(s.stuck) >= giveWayTime
 }
 
 // meet deals with the news that another lineage of a key is alive. If told, merged
@@ -59,7 +72,7 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 	if s.rival == nil || s.rival.Lineage != e.Lineage || s.rival.Number <= e.Number {
 		s.rival, s.met = e, o.clock.Now()
 	}
-	wins := e.Lineage < s.epoch.Lineage
+	wins := e.Lineage < s.epoch.Lineage || o.givesWay(s)
 	switch {
 	case s.lead != nil && wins && told && merged == s.log.headHash() && (s.lead.flight == nil || s.lead.flight.entry.Hash == merged):
 		// All there is here is there: this lineage ends.
@@ -91,17 +104,18 @@ func (s *seat) shun(p env.PeerID, now time.Time) {
 }
 
 // rendezvous tells the other lineage's sequencer of this one: to append what this
-// one has, if the other goes on; else to ask for that.
+// one has, if the other goes on, or this one gives way; else to ask for that.
 func (o *Owners) rendezvous(s *seat) {
 	if s.meeting {
 		return
 	}
 	o.rest(s)
-	if s.rival.Lineage > s.epoch.Lineage {
+	goesOn, gives := s.rival.Lineage > s.epoch.Lineage, o.givesWay(s)
+	if goesOn && !gives || o.clock.Now().Sub(s.given) < rivalTime {
 		o.sendInstall(s.rival.Sequencer, s)
 		return
 	}
-	m := &ownerpb.Merge{Epoch: s.epoch.wire()}
+	m := &ownerpb.Merge{Epoch: s.epoch.wire(), GivesWay: goesOn}
 	if head := s.log.head(); head != nil {
 		m.Head = head.Raw
 	}
@@ -154,9 +168,12 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 		return nil
 	}
 	s.rival, s.met = their, o.clock.Now()
-	if their.Lineage < s.epoch.Lineage {
+	if their.Lineage < s.epoch.Lineage && !m.GivesWay || o.givesWay(s) {
 		o.rendezvous(s) // the other one goes on, and does not know it
 		return nil
+	}
+	if m.GivesWay {
+		s.given = o.clock.Now()
 	}
 	if len(m.Head) == 0 {
 		o.sendMerged(from, s, Hash{})

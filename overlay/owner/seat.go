@@ -56,6 +56,7 @@ type seat struct {
 	stuck   time.Time                // since when no quorum answers
 	rival   *Epoch                   // of another lineage that lives; nil: none is known
 	met     time.Time                // when it was heard of last
+	given   time.Time                // when it gave way last
 	meeting bool                     // it was told of this one a moment ago
 	void    map[Hash]bool            // own drafts of epochs that came to nothing
 	foreign map[env.PeerID]time.Time // who owns the key in another lineage, or gives it up, and said so when

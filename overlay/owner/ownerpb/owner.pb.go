@@ -1826,9 +1826,11 @@ func (x *Retire) GetNumber() uint32 {
 // Merge tells the sequencer of the lineage that goes on about another one, whose
 // entries it is to pull from the sender, and append.
 type Merge struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Head          []byte                 `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"` // an envelope
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Head  []byte                 `protobuf:"bytes,2,opt,name=head,proto3" json:"head,omitempty"` // an envelope
+	// The sender would go on, but has no quorum: the receiver is to go on in its place.
+	GivesWay      bool `protobuf:"varint,3,opt,name=gives_way,json=givesWay,proto3" json:"gives_way,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1875,6 +1877,13 @@ func (x *Merge) GetHead() []byte {
 		return x.Head
 	}
 	return nil
+}
+
+func (x *Merge) GetGivesWay() bool {
+	if x != nil {
+		return x.GivesWay
+	}
+	return false
 }
 
 // Pull asks for the entries after one that the asker has.
@@ -2536,10 +2545,11 @@ const file_owner_proto_rawDesc = "" +
 	"\x06Retire\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
 	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\rR\x06number\"G\n" +
+	"\x06number\x18\x03 \x01(\rR\x06number\"d\n" +
 	"\x05Merge\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
-	"\x04head\x18\x02 \x01(\fR\x04head\"B\n" +
+	"\x04head\x18\x02 \x01(\fR\x04head\x12\x1b\n" +
+	"\tgives_way\x18\x03 \x01(\bR\bgivesWay\"B\n" +
 	"\x04Pull\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\fR\x04have\x12\x14\n" +
