@@ -54,7 +54,8 @@
 // sign, naming the last entry they know. When a partition heals, two lineages
 // meet. The one founded nearer to the key goes on, the older of two equals; its
 // sequencer pulls the other's entries and appends what it lacks, and then the
-// other's owners and followers join it.
+// other's owners and followers join it. Where it lacks a quorum, whose members own the key in
+// the other lineage by now, it gives way, and that one goes on.
 //
 // # Followers
 //
