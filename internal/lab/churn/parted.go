@@ -34,7 +34,9 @@ type PartedResult struct {
 	RightS   float64 `json:"right_s"`    // since then all look-ups were right
 	HeadsS   float64 `json:"one_head_s"` // since then each key had n owners in one epoch, and they and all followers one head
 	Unhealed int     `json:"unhealed"`   // keys with several roots or heads in the end
-	// Roots and Heads are how many keys had several, by second since the healing.
+	// Roots and Heads are how many keys had several, by second since the healing. Heads
+	// counts a key that had them a second before too: a log whose next entry is on its way
+	// has two for less.
 	Roots []int `json:"several_roots"`
 	Heads []int `json:"several_heads"`
 }
@@ -73,16 +75,22 @@ func (c Parted) Run(ctx context.Context, progress func(float64)) (PartedResult, 
 	}
 	w.Heal()
 	looks := w.look(c.Rate, healWatch, dice)
+	apart := make([]bool, c.Keys) // a second ago
+	for i := range apart {
+		apart[i] = true
+	}
 	for second := 1; second <= int(healWatch/time.Second); second++ {
 		if err := w.pass(time.Second); err != nil {
 			return r, err
 		}
 		r.Roots = append(r.Roots, w.severalRoots(keys))
 		heads := 0
-		for _, k := range w.keeps(keys) {
-			if !k.whole(ownersOf) || k.behind > 0 {
+		for i, k := range w.keeps(keys) {
+			now := !k.whole(ownersOf) || k.behind > 0
+			if now && apart[i] {
 				heads++
 			}
+			apart[i] = now
 		}
 		r.Heads = append(r.Heads, heads)
 		if r.Unhealed = r.Roots[second-1] + heads; r.Roots[second-1] > 0 {
