@@ -275,19 +275,22 @@ func (n *Node) outvoted(deeper bool, now time.Time) bool {
 	return other >= enough && other > 2*own
 }
 
-// pollPause is the shortest time between two polls of the leaf about its depth, and
-// pollSize how many of its members are asked.
+// pollPause is the shortest time between two polls of the leaf about its depth, doubled
+// after each of the first pollVain: a liar contradicts for ever. pollSize is how many of
+// its members are asked.
 const (
 	pollPause = time.Minute
+	pollVain  = 1
 	pollSize  = 6
 )
 
 // poll asks some of the leaf how deep it is, because one member has contradicted.
 func (n *Node) poll(now time.Time) {
-	if n.state != Active || !n.polled.IsZero() && now.Sub(n.polled) < pollPause {
+	if n.state != Active || !n.polled.IsZero() && now.Sub(n.polled) < pollPause<<min(n.polls, pollVain) {
 		return
 	}
 	n.polled = now
+	n.polls++
 	of := n.leaf.Members()
 	for range pollSize {
 		c := of[n.rand.IntN(len(of))]
@@ -344,7 +347,7 @@ func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixM
 // contacts of the table that are now within it are asked for the others.
 func (n *Node) setDepth(depth int) {
 	now := n.clock.Now()
-	n.turned, n.deepened = now, depth > n.leaf.Depth()
+	n.turned, n.deepened, n.polls = now, depth > n.leaf.Depth(), 0
 	if depth < n.leaf.Depth() {
 		if !now.Before(n.wideAt) || n.narrow < n.leaf.Depth() {
 			n.narrow = n.leaf.Depth()
