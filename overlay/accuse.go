@@ -52,7 +52,7 @@ func (g *gossip) wrong(by env.PeerID, now time.Time) {
 		c = cry{since: now}
 	}
 	c.n++
-	if len(g.cries) < maxCriers {
+	if _, known := g.cries[by]; known || len(g.cries) < maxCriers {
 		g.cries[by] = c
 	}
 }

@@ -280,7 +280,7 @@ func (n *Node) outvoted(deeper bool, now time.Time) bool {
 // its members are asked.
 const (
 	pollPause = time.Minute
-	pollVain  = 1
+	pollVain  = 2
 	pollSize  = 6
 )
 

@@ -31,6 +31,10 @@ func (n *Node) heldLong(w *passage, at time.Time) {
 		n.pass(w)
 		return
 	}
+	if w.done == nil {
+		n.stats.Dropped++
+		n.ways.unload(w)
+	}
 	n.makeRoom(w) // its origin tries again
 }
 

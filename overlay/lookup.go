@@ -94,8 +94,8 @@ type question struct {
 }
 
 // Lookup finds the live members nearest to a key, at most want of them (no more than
-// MaxLookup), by disjoint routes, and calls done with them once, after half a minute
-// at the latest. It costs about twenty messages of a kilobyte; Route costs
+// MaxLookup), by disjoint routes, and calls done with them once, mostly within seconds,
+// and some half a minute after its turn came at the latest. It costs about twenty messages of a kilobyte; Route costs
 // two or three, but has to believe whom it meets.
 func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
 	if n.state != Active && n.state != Attached {
@@ -119,6 +119,7 @@ func (n *Node) lookup(key ID, want int, anew bool, done func(found []*named)) {
 func (n *Node) nextLookup() {
 	for len(n.looking) < maxLookups && len(n.waiting) > 0 {
 		l := n.waiting[0]
+		n.waiting[0] = nil // the array stays, and would keep it
 		n.waiting = n.waiting[1:]
 		n.looking = append(n.looking, l)
 		l.began = n.clock.Now()

@@ -162,6 +162,41 @@ func TestReceiptNamesTheAttempt(t *testing.T) {
 	}
 }
 
+// What waits for a node that does not become a member is dropped with its payload.
+func TestWhatIsHeldTooLongIsDropped(t *testing.T) {
+	l := newLab(t)
+	n := l.boot()
+	a := l.actor(1)
+	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
+	key := ID{1}
+	for id := range uint64(10) {
+		l.say(a, route(&overlaypb.Route{Id: id, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, MaxPayload)}))
+	}
+	if n.ways.load != 10*MaxPayload {
+		t.Fatalf("%d bytes are held", n.ways.load)
+	}
+	l.pass(2 * hopLimit)
+	if n.ways.load != 0 || n.stats.Dropped != 10 {
+		t.Errorf("%d bytes are left, %d messages dropped", n.ways.load, n.stats.Dropped)
+	}
+}
+
+// However many cry, a liar's false words count.
+func TestCriersAreCounted(t *testing.T) {
+	g := gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	g.wrong("liar", now)
+	for i := range maxCriers {
+		g.wrong(env.PeerID(fmt.Sprint(i)), now)
+	}
+	for range maxCries {
+		g.wrong("liar", now)
+	}
+	if g.heeds("liar", now) || len(g.cries) > maxCriers {
+		t.Errorf("after %d false words it is heeded, or %d are counted", maxCries+1, len(g.cries))
+	}
+}
+
 // A hop keeps a payload until the next has taken it over, and no more than
 // maxLoad of them; what it remembers of a message ends after wayLife.
 func TestPayloadsOfOthersAreBounded(t *testing.T) {

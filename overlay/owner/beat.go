@@ -66,6 +66,10 @@ func (o *Owners) beat(now time.Time) {
 	for p := range o.beats {
 		if !o.alive(p) {
 			delete(o.beats, p)
+		}
+	}
+	for p := range o.lists { // also of those whose beats never matched
+		if !o.alive(p) {
 			delete(o.lists, p)
 		}
 	}

@@ -11,6 +11,9 @@ import (
 )
 
 const (
+	// maxVoid bounds the own drafts that are remembered as void. What was forgotten counts
+	// as an epoch that may be in force until owners who have not signed it rule it out.
+	maxVoid = 64
 	// maxBids bounds the bids under way; further ones wait in line. Each brings an answer
 	// of some five owners, and all of them together have room in an inbox, of 2,048
 	// frames: with all keys of a busy node at once most answers would be lost, asked for
@@ -32,10 +35,11 @@ const (
 // A bid is a candidate's attempt to make an epoch.
 type bid struct {
 	since     time.Time
-	placed    bool // it holds one of maxBids places
-	asked     int  // times that its owners were asked again
-	founding  bool // of the key's first epoch
-	jump      bool // into a new lineage
+	placed    bool      // it holds one of maxBids places
+	asked     int       // times that its owners were asked again
+	due       time.Time // when they are to be asked next
+	founding  bool      // of the key's first epoch
+	jump      bool      // into a new lineage
 	number    uint32
 	owners    []env.PeerID // to be
 	sequencer env.PeerID   // to be
@@ -130,7 +134,15 @@ func (o *Owners) tryBid(s *seat) {
 		})
 		o.sendSeals(s)
 	}
-	o.after(answerTime, task{kind: taskBidder, key: s.key})
+	o.urgeIn(s, answerTime)
+}
+
+// urgeIn plans when the owners are asked again.
+func (o *Owners) urgeIn(s *seat, d time.Duration) {
+	if s.bid != nil {
+		s.bid.due = o.clock.Now().Add(d)
+		o.cal.Add(s.bid.due, task{kind: taskBidder, key: s.key})
+	}
 }
 
 // living counts the owners that could answer, this node among them.
@@ -303,6 +315,9 @@ func (o *Owners) elected(s *seat) {
 // on their way; and gives up after a while.
 func (o *Owners) urge(s *seat, now time.Time) {
 	b := s.bid
+	if now.Before(b.due) {
+		return // it is due for an earlier bid
+	}
 	if !b.founding && o.living(b.old) < quorum(len(b.old)) {
 		o.yield(b)
 	}
@@ -326,7 +341,7 @@ func (o *Owners) urge(s *seat, now time.Time) {
 	}
 	if s.bid == b {
 		b.asked++
-		o.after(min(answerTime<<b.asked, bidTime-now.Sub(b.since)), task{kind: taskBidder, key: s.key})
+		o.urgeIn(s, min(answerTime<<b.asked, bidTime-now.Sub(b.since)))
 	}
 }
 
@@ -336,9 +351,10 @@ func (o *Owners) abandon(s *seat, pause time.Duration) {
 	b := s.bid
 	o.yield(b)
 	s.bid = nil
-	if b.epoch != nil {
-		// Signatures come to the candidate alone, and it counts them no longer.
-		if s.void == nil {
+	if b.locked {
+		// Others may have signed it. Signatures come to the candidate alone, and it counts
+		// them no longer.
+		if s.void == nil || len(s.void) >= maxVoid {
 			s.void = map[Hash]bool{}
 		}
 		s.void[b.epoch.Hash] = true

@@ -1,5 +1,7 @@
 package owner
 
+import "slices"
+
 // Bodies lie in the store. The last ones are kept at hand as well: those that are
 // not durable yet, and those that several owners and followers are about to ask
 // for.
@@ -25,6 +27,9 @@ func (b *bodies) put(h Hash, body []byte) {
 	for b.bytes > maxCached && len(b.order) > 1 && !b.pinned(b.order[0]) {
 		b.drop(b.order[0])
 		b.order = b.order[1:]
+	}
+	if len(b.order) > 2*len(b.by)+64 { // most were dropped out of turn
+		b.order = slices.DeleteFunc(b.order, func(h Hash) bool { _, kept := b.by[h]; return !kept })
 	}
 }
 

@@ -170,7 +170,7 @@ func FuzzSeat(f *testing.F) {
 	e := someEpoch(3)
 	s := &seat{key: key, url: e.URL, follow: true, epoch: e, open: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
 	s.promised.cast(vote{lineage: 1, number: 4, to: e.Sequencer})
-	s.signed.cast(vote{1, 4, e.Sequencer, e.Hash})
+	s.signed.cast(vote{1, 4, e.Sequencer, e.Hash, true})
 	f.Add([]byte{})
 	f.Add(s.record().Value)
 	o := &Owners{verify: verify, clock: still{}}

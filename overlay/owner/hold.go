@@ -56,6 +56,7 @@ func (o *Owners) urgeHold(s *seat, now time.Time) {
 	case l.trail != nil && l.trail.tries < maxTrail && len(l.trail.held) < len(s.epoch.Owners):
 		o.sendHold(s, l.trail)
 	default:
+		l.trail = nil // its body would stay in memory until the next entry
 		return
 	}
 	o.holdAgain(s, again)

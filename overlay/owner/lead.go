@@ -108,6 +108,7 @@ func (o *Owners) advance(s *seat) {
 		return
 	}
 	p := l.queue[0]
+	l.queue[0] = pending{} // the array stays, and would keep the body
 	l.queue = l.queue[1:]
 	now := o.clock.Now().Truncate(time.Millisecond)
 	seq := s.epoch.After.Seq

@@ -102,7 +102,6 @@ type Owners struct {
 	cache   bodies
 	// volatile entries are in a log and not durable yet.
 	volatile map[Hash]bool
-	unlocked map[Hash]bool // epochs signed whose lock is not durable yet
 	cal      env.Calendar[task]
 	upkeep   time.Time                // when all seats are to be looked at; zero: not
 	beats    map[env.PeerID]time.Time // sequencers by their last beat that matched
@@ -157,7 +156,6 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		cache:   bodies{by: map[Hash][]byte{}},
 
 		volatile: map[Hash]bool{},
-		unlocked: map[Hash]bool{},
 		beats:    map[env.PeerID]time.Time{},
 		lists:    map[env.PeerID]map[overlay.ID]bool{},
 		asking:   map[overlay.ID]*asking{},

@@ -69,6 +69,7 @@ type vote struct {
 	number  uint32
 	to      env.PeerID // the candidate
 	hash    Hash       // of the statement, if it was signed
+	sure    bool       // of a signature: it is durable, and may be told
 }
 
 // votes are the last vote in each lineage. Lineages are few: maxVotes of them are
@@ -106,7 +107,7 @@ func (v votes) wire() (of []*ownerpb.Vote) {
 func votesFrom(of []*ownerpb.Vote) (v votes) {
 	for _, m := range of {
 		h, _ := hashFrom(m.GetHash())
-		v = append(v, vote{m.GetLineage(), m.GetNumber(), env.PeerID(m.GetTo()), h})
+		v = append(v, vote{m.GetLineage(), m.GetNumber(), env.PeerID(m.GetTo()), h, true})
 	}
 	return v
 }
@@ -324,7 +325,11 @@ func (s *seat) later(a, b *Entry) bool {
 func (o *Owners) forget(s *seat) {
 	ops := append(o.dropped(s.log), o.dropped(s.gone)...)
 	o.yield(s.bid)
+	s.bid = nil
 	delete(o.seats, s.key)
+	if s.pull != nil { // nobody will answer it, nor ask again
+		o.endPull(s, false)
+	}
 	if len(s.promised)+len(s.signed) == 0 {
 		o.store.Commit(append(ops, env.Op{Key: seatKey(s.key)}), func(error) {})
 		return

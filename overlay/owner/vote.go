@@ -115,7 +115,7 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		s = o.seat(e.Key, e.URL)
 	}
 	if v := s.signed.in(e.Lineage); v.number == e.Number && !plant.VoteTwice {
-		if v.hash == e.Hash && !o.unlocked[e.Hash] {
+		if v.hash == e.Hash && v.sure {
 			o.sendSigned(from, e)
 		}
 		return nil
@@ -170,13 +170,14 @@ func (s *seat) opened(e *Epoch) (of []*Epoch) {
 
 // lock makes durable that this node signs an epoch, and no other of its number.
 func (o *Owners) lock(s *seat, e *Epoch, candidate env.PeerID, then func()) {
-	s.signed.cast(vote{e.Lineage, e.Number, candidate, e.Hash})
+	v := vote{lineage: e.Lineage, number: e.Number, to: candidate, hash: e.Hash}
+	s.signed.cast(v)
 	s.promised.cast(vote{lineage: e.Lineage, number: e.Number, to: candidate})
 	s.open = append(s.opened(e), e)
-	o.unlocked[e.Hash] = true
 	o.save(s, func() {
-		delete(o.unlocked, e.Hash)
 		if s.signed.in(e.Lineage).hash == e.Hash {
+			v.sure = true
+			s.signed.cast(v)
 			then()
 		}
 	})

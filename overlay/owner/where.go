@@ -15,6 +15,7 @@ type asking struct {
 	then  []func(found []*overlay.Contact)
 	tries int
 	nonce uint64
+	due   time.Time // when it is asked again
 }
 
 const (
@@ -48,12 +49,13 @@ func (o *Owners) askWhere(key overlay.ID, a *asking) {
 	} else {
 		o.node.Route(wire.Owner, key, encode(m), func(overlay.Receipt, bool) {})
 	}
-	o.after(pullTime*time.Duration(a.tries), task{kind: taskAsk, key: key})
+	a.due = o.clock.Now().Add(pullTime * time.Duration(a.tries))
+	o.cal.Add(a.due, task{kind: taskAsk, key: key})
 }
 
-func (o *Owners) askAgain(key overlay.ID, _ time.Time) {
+func (o *Owners) askAgain(key overlay.ID, now time.Time) {
 	a := o.asking[key]
-	if a == nil {
+	if a == nil || now.Before(a.due) {
 		return
 	}
 	if a.tries < maxAsks {
