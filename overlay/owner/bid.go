@@ -359,8 +359,13 @@ func (o *Owners) abandon(s *seat, pause time.Duration) {
 		}
 		s.void[b.epoch.Hash] = true
 	}
-	if s.stuck.IsZero() && !b.founding {
-		s.stuck = b.since
+	if !b.founding {
+		if s.stuck.IsZero() {
+			s.stuck = b.since
+		}
+		if o.clock.Now().Sub(s.stuck) >= giveWayTime && !o.node.IsRoot(s.key) {
+			o.Want(s.key, s.url, func(bool) {}) // the root may know a lineage that lives
+		}
 	}
 	if s.epoch != nil {
 		pause += time.Duration(o.rank(s)) * rankTime

@@ -36,11 +36,13 @@ func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 // that goes on where both are alive, or for which an owner has left the own since, by the
 // word of an owner, for followers may not have heard that it ended; one that lives where
 // the own does not, as far as is known here; or one that the own sequencer has joined, as
-// it says itself, or leads by now.
+// it says itself, or leads by now, or whose epoch it has signed: it signs none of a lineage
+// that is not its own, but to found it.
 func (o *Owners) yields(s *seat, e *Epoch, from env.PeerID) bool {
 	since := e.Time.After(s.epoch.Time)
 	goesOn := e.owns(from) && (e.Lineage < s.epoch.Lineage || since && s.epoch.owns(from))
-	joined := from == s.epoch.Sequencer || since && e.Sequencer == s.epoch.Sequencer
+	joined := from == s.epoch.Sequencer ||
+		since && (e.Sequencer == s.epoch.Sequencer || slices.Contains(e.signers, s.epoch.Sequencer))
 	return !o.owns(s) && (goesOn || o.lost(s)) || o.silent(s) || joined
 }
 

@@ -348,7 +348,9 @@ func (o *Owners) finish(s *seat) {
 	if p.epoch.Lineage != e.Lineage {
 		// Another lineage lives, which this node may not follow yet.
 		o.endPull(s, false)
-		o.meet(s, p.epoch, p.from.ID, Hash{}, false)
+		if !o.unseen(s, p.epoch) { // else the look-up has found nobody: meet would pull again
+			o.meet(s, p.epoch, p.from.ID, Hash{}, false)
+		}
 		return
 	}
 	if n := len(p.got); n > 0 && !p.held && !p.whole && !e.owns(o.self) {
