@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,9 +27,14 @@ func TestWhatIsNoStory(t *testing.T) {
 	for _, c := range []struct{ story, says string }{
 		{"", "empty"},
 		{"# nothing\n\n", "empty"},
-		{"seed 1", "EOF"},
+		{"seed 1", "want seed N"},
+		{"seed 1 members 8 length 5m members 64", "want seed N"},
+		{"seed -1 members 8 length 5m", "invalid syntax"},
+		{"seed 1 members many length 5m", "invalid syntax"},
 		{"seed 1 members 0 length 5m", "0 members"},
 		{"seed 1 members 8 length long", "duration"},
+		{"seed 1 members 8 length -5m", "last longer than -5m"},
+		{"seed 1 members 8 length 0s", "last longer than 0s"},
 		{head + "1m", "want a time and a trouble"},
 		{head + "soon crash", "duration"},
 		{head + "1m flood", "no trouble is called flood"},
@@ -36,6 +42,14 @@ func TestWhatIsNoStory(t *testing.T) {
 		{head + "1m crash hosts=1,x", "invalid syntax"},
 		{head + "1m crash hosts=9", "no machine 9"},
 		{head + "1m disk disk=4", "out of range"},
+		{head + "-1m crash", "before the troubles begin"},
+		{head + "6m crash", "over after 5m"},
+		{head + "1m crash lasts=-1s", "lasts: no time is negative"},
+		{head + "1m loss late=-1s", "late: no time is negative"},
+		{head + "1m loss loss=NaN", "loss: a probability"},
+		{head + "1m loss duplicate=7", "duplicate: a probability"},
+		{head + "1m loss reorder=-0.1", "reorder: a probability"},
+		{head + "1m slow by=-1ms", "less than no time"},
 	} {
 		if _, err := ParseNemesis(c.story); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%q: %v, want %q", c.story, err, c.says)
@@ -55,10 +69,10 @@ func TestPlans(t *testing.T) {
 				part[kind]++
 			}
 		}
-		if !slices.IsSortedFunc(plan, func(a, b Strike) int { return int(a.At - b.At) }) || len(plan) == 0 {
+		if !slices.IsSortedFunc(plan, func(a, b Strike) int { return cmp.Compare(a.At, b.At) }) || len(plan) == 0 {
 			t.Fatalf("seed %d: not in order, or empty: %v", seed, plan)
 		}
-		if _, err := ParseNemesis(Nemesis{Members: members, Length: time.Minute, Plan: plan}.String()); err != nil {
+		if _, err := ParseNemesis(Nemesis{Members: members, Length: 30 * time.Minute, Plan: plan}.String()); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -23,7 +24,7 @@ func NewPlan(seed uint64, members int, length time.Duration, kinds ...Trouble) [
 			}
 		}
 	}
-	slices.SortStableFunc(plan, func(a, b Strike) int { return int(a.At - b.At) })
+	slices.SortStableFunc(plan, func(a, b Strike) int { return cmp.Compare(a.At, b.At) })
 	return plan
 }
 

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -25,20 +26,16 @@ func ParseNemesis(story string) (n Nemesis, err error) {
 		switch line = strings.TrimSpace(line); {
 		case line == "":
 		case n.Members == 0:
-			var length string
-			if _, err := fmt.Sscanf(line, "seed %d members %d length %s", &n.Seed, &n.Members, &length); err != nil {
+			if n, err = parseHeader(line); err != nil {
 				return n, fmt.Errorf("story %q: %w", line, err)
-			}
-			if n.Length, err = time.ParseDuration(length); err != nil {
-				return n, fmt.Errorf("story %q: %w", line, err)
-			}
-			if n.Members < 1 {
-				return n, fmt.Errorf("story %q: %d members", line, n.Members)
 			}
 		default:
 			s, err := ParseStrike(line)
 			if err != nil {
 				return n, err
+			}
+			if s.At > n.Length {
+				return n, fmt.Errorf("strike %q: the troubles are over after %v", line, n.Length)
 			}
 			for _, m := range append(append([]int(nil), s.Hosts...), s.To...) {
 				if m < 0 || m >= n.machines() {
@@ -50,6 +47,30 @@ func ParseNemesis(story string) (n Nemesis, err error) {
 	}
 	if n.Members == 0 {
 		return n, fmt.Errorf("an empty story")
+	}
+	return n, nil
+}
+
+// parseHeader reads the line that says of which world a story is.
+func parseHeader(line string) (n Nemesis, err error) {
+	words := strings.Fields(line)
+	if len(words) != 6 || words[0] != "seed" || words[2] != "members" || words[4] != "length" {
+		return n, fmt.Errorf("want seed N members N length TIME")
+	}
+	if n.Seed, err = strconv.ParseUint(words[1], 10, 64); err != nil {
+		return n, err
+	}
+	if n.Members, err = strconv.Atoi(words[3]); err != nil {
+		return n, err
+	}
+	if n.Length, err = time.ParseDuration(words[5]); err != nil {
+		return n, err
+	}
+	switch {
+	case n.Members < 1:
+		return n, fmt.Errorf("%d members", n.Members)
+	case n.Length <= 0:
+		return n, fmt.Errorf("troubles last longer than %v", n.Length)
 	}
 	return n, nil
 }

@@ -92,6 +92,9 @@ func ParseStrike(line string) (s Strike, err error) {
 	if s.At, err = time.ParseDuration(words[0]); err != nil {
 		return s, fmt.Errorf("strike %q: %w", line, err)
 	}
+	if s.At < 0 {
+		return s, fmt.Errorf("strike %q: before the troubles begin", line)
+	}
 	s.Trouble = Trouble(words[1])
 	if !slices.Contains(Troubles, s.Trouble) {
 		return s, fmt.Errorf("strike %q: no trouble is called %s", line, s.Trouble)
@@ -102,20 +105,31 @@ func ParseStrike(line string) (s Strike, err error) {
 			return s, fmt.Errorf("strike %q: %s: %w", line, name, err)
 		}
 	}
+	if s.Trouble == Slow && s.By < 0 {
+		return s, fmt.Errorf("strike %q: no event takes less than no time", line)
+	}
 	return s, nil
 }
 
 // set reads one field.
 func (s *Strike) set(name, value string) (err error) {
-	share := func(p *float64) { *p, err = strconv.ParseFloat(value, 64) }
-	span := func(p *time.Duration) { *p, err = time.ParseDuration(value) }
+	share := func(p *float64) {
+		if *p, err = strconv.ParseFloat(value, 64); err == nil && !(*p >= 0 && *p <= 1) {
+			err = errors.New("a probability lies between 0 and 1")
+		}
+	}
+	span := func(p *time.Duration) {
+		if *p, err = time.ParseDuration(value); err == nil && *p < 0 {
+			err = errors.New("no time is negative")
+		}
+	}
 	switch name {
 	case "lasts":
 		span(&s.Lasts)
 	case "late":
 		span(&s.Net.Late)
 	case "by":
-		span(&s.By)
+		s.By, err = time.ParseDuration(value) // a clock may be behind
 	case "loss":
 		share(&s.Net.Loss)
 	case "duplicate":
