@@ -34,11 +34,7 @@ func drawChurn(dir string, reports []churn.Report) error {
 		case *churn.PartedResult:
 			several = append(several, bySecond("several roots", r.Roots), bySecond("several heads", r.Heads))
 		case *churn.EndingResult:
-			l := figure.Line{Name: "it " + string(r.Way)}
-			for i, took := range r.Took {
-				l.X, l.Y = append(l.X, took), append(l.Y, 100*float64(i+1)/float64(len(r.Took)+r.Without))
-			}
-			without = append(without, l)
+			without = append(without, figure.Distribution("it "+string(r.Way), r.Took, len(r.Took)+r.Without))
 		}
 	}
 	for _, f := range []struct {

@@ -143,7 +143,7 @@ func drawNodes(dir string, results []nodes.Result) error {
 	ends := figure.Figure{Title: "From a sequencer's end to the next one", X: "which end", Y: "seconds"}
 	for _, r := range results {
 		if r.Phase != nodes.Sequencer {
-			l := figure.Line{Name: r.Phase}
+			l := figure.Line{Name: r.Phase, Steps: true}
 			for _, p := range r.Curve {
 				l.X, l.Y = append(l.X, p.S), append(l.Y, 1-p.Right)
 			}

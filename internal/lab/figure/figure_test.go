@@ -5,7 +5,9 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"testing"
 )
 
@@ -40,6 +42,45 @@ func TestSaveSaysWhatIsWrong(t *testing.T) {
 	}
 	if err := (Figure{}).Save(file, "x"); err == nil {
 		t.Error("a figure was saved into a file")
+	}
+}
+
+// A line of steps goes level or upright only, and any line ends where the legend does not
+// begin yet.
+func TestStepsAndLegend(t *testing.T) {
+	dir := t.TempDir()
+	f := Figure{Lines: []Line{Distribution("those that came", []float64{4, 1, 9}, 4)}}
+	if err := f.Save(dir, "steps"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "steps.svg"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lines [][][]string // of the colour: the line, and its sample in the legend
+	for _, m := range regexp.MustCompile(`<path d="([^"]*)" style="fill:none;stroke:#0072B2`).FindAllStringSubmatch(string(b), -1) {
+		lines = append(lines, regexp.MustCompile(`([\d.]+),([\d.]+)`).FindAllStringSubmatch(m[1], -1))
+	}
+	if len(lines) != 2 || len(lines[0]) != 7 {
+		t.Fatalf("%s", b)
+	}
+	line := lines[0]
+	for i, at := range line[1:] {
+		if (at[1] == line[i][1]) == (at[2] == line[i][2]) {
+			t.Errorf("from %s to %s is no step", line[i][0], at[0])
+		}
+	}
+	end, _ := strconv.ParseFloat(line[6][1], 64)
+	if key, err := strconv.ParseFloat(lines[1][0][1], 64); err != nil || end == 0 || key < end+margin {
+		t.Errorf("the legend begins at %v, the line ends at %v", key, end)
+	}
+}
+
+// What has not come is not there.
+func TestDistribution(t *testing.T) {
+	l := Distribution("", []float64{4, 1}, 4)
+	if !slices.Equal(l.X, []float64{0, 1, 4}) || !slices.Equal(l.Y, []float64{0, 25, 50}) {
+		t.Errorf("%v", l)
 	}
 }
 
