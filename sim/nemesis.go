@@ -64,8 +64,9 @@ type Outcome struct {
 	*Swarm
 	// Right is when each of the things that have to become right did so for good, since
 	// the troubles were over: by the name of the invariant.
-	Right map[string]time.Duration
-	Ended bool // it was not told to stop
+	Right  map[string]time.Duration
+	Ended  bool // it was not told to stop
+	Healed bool // it ended, and all was right then
 }
 
 // Run has the world live and die. progress is told how much of it is over, from 0 to 1,
@@ -123,6 +124,6 @@ func (n Nemesis) Run(progress func(done float64) bool) Outcome {
 			s.violated(what, "until %v after the last trouble", took)
 		}
 	}
-	out.Ended = true
+	out.Ended, out.Healed = true, !o.ailing
 	return out
 }

@@ -101,7 +101,7 @@ func TestWorldWithoutTroubles(t *testing.T) {
 	})
 	report(t, o.Swarm)
 	r, m := o.RouteStats(), o.MailStats()
-	if !o.Ended || told != 1 || len(o.Right) > 0 || r.Acked < 1000 || r.Acked != r.Sent || m.Delivered != m.Expected || m.Delivered == 0 || o.FeedStats().News == 0 {
+	if !o.Ended || !o.Healed || told != 1 || len(o.Right) > 0 || r.Acked < 1000 || r.Acked != r.Sent || m.Delivered != m.Expected || m.Delivered == 0 || o.FeedStats().News == 0 {
 		t.Errorf("ended: %v, at %v; was not right: %v; %+v %+v", o.Ended, told, o.Right, r, m)
 	}
 }

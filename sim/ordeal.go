@@ -25,6 +25,7 @@ type ordeal struct {
 	silent   bool // nobody uses the network any more
 	relented time.Time
 	right    map[string]time.Duration
+	ailing   bool // something was not right at the last look
 }
 
 // grow starts all machines. A member is told of the founder and of its predecessor.
@@ -262,7 +263,9 @@ func (o *ordeal) relent() {
 	o.After(Rest-silence, func() { o.silent = true })
 	o.every(ailLook, func() {
 		since := o.Now().Sub(o.relented)
-		for _, what := range o.Ails() {
+		ails := o.Ails()
+		o.ailing = len(ails) > 0
+		for _, what := range ails {
 			o.right[what] = since
 		}
 	})

@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"tidings/internal/lab/faults"
 	"tidings/internal/lab/figure"
@@ -21,11 +24,11 @@ import (
 type faultsCommand struct {
 	Seeds   int           `default:"100" help:"How many worlds."`
 	From    uint64        `default:"1" help:"The first seed."`
-	For     time.Duration `help:"Begin new worlds for this long, however many: for a night."`
+	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night."`
 	Members int           `default:"64" help:"Members of each; an eighth as many clients besides."`
 	Length  time.Duration `default:"30m" help:"Virtual time that the troubles last."`
 	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
-	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of."`
+	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
 	Plan    bool          `help:"Print the stories of the worlds, and run none."`
 	Thin    bool          `help:"Leave out what is not needed for what went wrong, and print that story."`
 	Workers int           `help:"Worlds at a time; as many as there are processors if not told."`
@@ -33,31 +36,81 @@ type faultsCommand struct {
 	Out     string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
+// An outcome is what became of some worlds; its fields are its JSON.
+type outcome struct {
+	Sums    []faults.Line   `json:"sums"`
+	Runs    []faults.Result `json:"runs"`
+	Thinned *thinned        `json:"thinned,omitempty"`
+}
+
+// A thinned is the story that is left of a world that went wrong.
+type thinned struct {
+	Violated string `json:"violated"`
+	Story    string `json:"story"`
+}
+
 // Run runs worlds, and prints what became of them.
 func (c *faultsCommand) Run(ctx context.Context, s streams) error {
 	if c.Plan {
 		return c.plans(s.out)
 	}
-	results, stopped := c.worlds(ctx, s.err)
-	slices.SortFunc(results, func(a, b faults.Result) int { return cmp.Compare(a.Seed, b.Seed) })
-	if len(results) > 0 {
-		if err := c.show(s.out, results); err != nil {
+	var story *sim.Nemesis
+	if c.Story != "" {
+		n, err := c.told()
+		if err != nil {
 			return err
 		}
+		story = &n
 	}
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	results, stopped := c.worlds(ctx, s.err, story)
 	if stopped != nil {
-		return fmt.Errorf("after %d worlds: %w", len(results), stopped)
+		stopped = fmt.Errorf("after %d worlds: %w", len(results), stopped)
+	}
+	if len(results) == 0 {
+		return stopped
+	}
+	slices.SortFunc(results, func(a, b faults.Result) int { return cmp.Compare(a.Seed, b.Seed) })
+	return c.show(ctx, s, story, results, stopped)
+}
+
+// show prints and draws what became of some worlds, and thins out the first that went
+// wrong if that is asked for. What is there is printed before anything else can fail.
+func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis, results []faults.Result, stopped error) error {
+	o := outcome{Sums: faults.Sum(results), Runs: results}
+	if !c.JSON {
+		if err := c.print(s.out, o); err != nil {
+			return err
+		}
 	}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
-	if len(wrong) == 0 {
-		return nil
+	failed := stopped
+	if c.Thin && stopped == nil && len(wrong) > 0 {
+		n := c.scenario().World(wrong[0].Seed)
+		if story != nil {
+			n = *story
+		}
+		o.Thinned, failed = thin(ctx, s.err, n, wrong[0].Broken[0])
 	}
-	if c.Thin {
-		if err := c.thin(ctx, s, wrong[0]); err != nil {
+	switch {
+	case c.JSON:
+		if err := printJSON(s.out, o); err != nil {
+			return err
+		}
+	case o.Thinned != nil:
+		if _, err := fmt.Fprintf(s.out, "\n# %s\n%s", o.Thinned.Violated, o.Thinned.Story); err != nil {
 			return err
 		}
 	}
-	return fmt.Errorf("%d of %d worlds went wrong, the first with seed %d", len(wrong), len(results), wrong[0].Seed)
+	if c.Out != "" {
+		failed = cmp.Or(failed, drawFaults(c.Out, results))
+	}
+	if failed == nil && len(wrong) > 0 {
+		failed = fmt.Errorf("%d of %d worlds went wrong, the first with seed %d", len(wrong), len(results), wrong[0].Seed)
+	}
+	return failed
 }
 
 // scenario is what the flags ask for.
@@ -75,8 +128,8 @@ func (c *faultsCommand) plans(w io.Writer) error {
 	return nil
 }
 
-// worlds runs them. Each that went wrong has a line at once.
-func (c *faultsCommand) worlds(ctx context.Context, w io.Writer) (results []faults.Result, err error) {
+// worlds runs them, or the one of a story. Each that went wrong has a line at once.
+func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Nemesis) (results []faults.Result, err error) {
 	began, p := time.Now(), newProgress(w, "worlds")
 	defer p.end()
 	found := func(r faults.Result) {
@@ -91,12 +144,8 @@ func (c *faultsCommand) worlds(ctx context.Context, w io.Writer) (results []faul
 		}
 		p.at(done)
 	}
-	if c.Story != "" {
-		n, err := c.told()
-		if err != nil {
-			return nil, err
-		}
-		r, err := faults.Run(ctx, n, p.at)
+	if story != nil {
+		r, err := faults.Run(ctx, *story, p.at)
 		if err == nil {
 			found(r)
 		}
@@ -122,51 +171,27 @@ func (c *faultsCommand) told() (n sim.Nemesis, err error) {
 	return n, nil
 }
 
-// thin prints what is left of a world that went wrong, when all is left out that is not
-// needed for the first thing that did.
-func (c *faultsCommand) thin(ctx context.Context, s streams, r faults.Result) error {
-	n := c.scenario().World(r.Seed)
-	if c.Story != "" {
-		var err error
-		if n, err = c.told(); err != nil {
-			return err
-		}
-	}
-	what := r.Broken[0]
+// thin leaves all out of a world that went wrong that is not needed for one thing that did.
+func thin(ctx context.Context, w io.Writer, n sim.Nemesis, what string) (*thinned, error) {
 	all := len(n.Plan)
-	p := newProgress(s.err, fmt.Sprintf("strikes left out of %d", all))
-	n, err := faults.Thin(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(all)) })
-	p.end()
+	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
+	defer p.end()
+	n, err := faults.Thin(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("thin out seed %d: %w", n.Seed, err)
 	}
-	_, err = fmt.Fprintf(s.out, "\n# %s\n%v", what, n)
-	return err
-}
-
-// show prints and draws what became of some worlds.
-func (c *faultsCommand) show(w io.Writer, results []faults.Result) error {
-	if c.Out != "" && len(results) > 1 {
-		if err := drawFaults(c.Out, results); err != nil {
-			return err
-		}
-	}
-	if c.JSON {
-		return printJSON(w, struct {
-			Sums []faults.Line   `json:"sums"`
-			Runs []faults.Result `json:"runs"`
-		}{faults.Sum(results), results})
-	}
-	return c.print(w, results)
+	return &thinned{what, n.String()}, nil
 }
 
 // Validate is called by kong when it has read the flags.
-func (c *faultsCommand) Validate() error {
+func (c *faultsCommand) Validate(k *kong.Context) error {
 	switch {
 	case c.Members < 8 || c.Members > 10_000:
 		return fmt.Errorf("--members %d: from 8 to 10,000", c.Members)
 	case c.Seeds < 1:
 		return fmt.Errorf("--seeds %d: at least one", c.Seeds)
+	case c.From > math.MaxUint64-uint64(c.Seeds):
+		return fmt.Errorf("--from %d: there are no %d seeds from there on", c.From, c.Seeds)
 	case c.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", c.Length)
 	case c.For < 0 || c.Workers < 0:
@@ -177,38 +202,46 @@ func (c *faultsCommand) Validate() error {
 			return fmt.Errorf("--fault %s: there is no such kind", kind)
 		}
 	}
-	return nil
+	return cmp.Or(
+		beside(k, "story", "a story says all of a world", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
+		beside(k, "plan", "no world is run", "for", "thin", "workers", "json", "out"),
+		beside(k, "for", "worlds are begun while there is time", "seeds"),
+	)
 }
 
 // print prints a line for each kind of trouble, and below it what was violated, and how
 // to see that again.
-func (c *faultsCommand) print(w io.Writer, results []faults.Result) error {
+func (c *faultsCommand) print(w io.Writer, o outcome) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
-	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost")
-	for _, l := range faults.Sum(results) {
-		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.0f\t%.0f\t%.0f", l.Trouble, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
-			l.Published, l.Delivered, l.Items, l.HealP50S, l.HealP99S, l.HealMostS)
+	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
+	for _, l := range o.Sums {
+		heal := "-\t-\t-"
+		if l.Unhealed < l.Worlds {
+			heal = fmt.Sprintf("%.0f\t%.0f\t%.0f", l.HealP50S, l.HealP99S, l.HealMostS)
+		}
+		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d", l.Trouble, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
+			l.Published, l.Delivered, l.Items, heal, l.Unhealed)
 	}
-	broken := faults.Broken(results)
+	broken := faults.Broken(o.Runs)
 	if len(broken) == 0 {
 		return t.Flush()
 	}
 	line("")
-	head, lines := "violated, in worlds", faults.Sum(results)
-	for _, l := range lines {
+	head := "violated, in worlds"
+	for _, l := range o.Sums {
 		head += "\t" + l.Trouble
 	}
 	line("%s", head)
 	for _, what := range broken {
 		row := what
-		for _, l := range lines {
+		for _, l := range o.Sums {
 			row += fmt.Sprintf("\t%d", l.Violations[what])
 		}
 		line("%s", row)
 	}
 	line("")
-	for _, r := range results {
+	for _, r := range o.Runs {
 		if len(r.Violations) > 0 {
 			line("%s", c.replay(r.Seed))
 		}
@@ -230,7 +263,7 @@ func (c *faultsCommand) replay(seed uint64) string {
 
 // drawFaults draws in what part of the worlds all was right again after how long.
 func drawFaults(dir string, results []faults.Result) error {
-	f := figure.Figure{Title: "Until all is right again after the last trouble", X: "seconds", Y: "part of the worlds"}
+	f := figure.Figure{Title: "Until all is right again after the last trouble", X: "seconds", Y: "worlds, %"}
 	for _, l := range []struct {
 		name string
 		has  func(faults.Result) bool
@@ -241,18 +274,18 @@ func drawFaults(dir string, results []faults.Result) error {
 		}},
 	} {
 		var heal []float64
+		worlds := 0
 		for _, r := range results {
-			if l.has(r) {
+			if !l.has(r) {
+				continue
+			}
+			worlds++
+			if r.Healed {
 				heal = append(heal, r.HealS)
 			}
 		}
-		slices.Sort(heal)
-		line := figure.Line{Name: l.name}
-		for i, s := range heal {
-			line.X, line.Y = append(line.X, s), append(line.Y, float64(i+1)/float64(len(heal)))
-		}
-		if len(heal) > 0 {
-			f.Lines = append(f.Lines, line)
+		if worlds > 0 {
+			f.Lines = append(f.Lines, figure.Distribution(l.name, heal, worlds))
 		}
 	}
 	return f.Save(dir, "faults-heal")

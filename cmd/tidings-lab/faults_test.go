@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"tidings/internal/lab/faults"
 )
 
 func TestFaultsUsage(t *testing.T) {
@@ -20,6 +22,16 @@ func TestFaultsUsage(t *testing.T) {
 		{[]string{"--length", "1s"}, "at least a minute"},
 		{[]string{"--for=-1h"}, "not less than nothing"},
 		{[]string{"--fault", "flood"}, "no such kind"},
+		{[]string{"--from", "18446744073709551615"}, "no 100 seeds from there on"},
+		{[]string{"--story", "x", "--members", "9"}, "--members beside --story"},
+		{[]string{"--story", "x", "--length", "9m"}, "--length beside --story"},
+		{[]string{"--story", "x", "--fault", "loss"}, "--fault beside --story"},
+		{[]string{"--story", "x", "--from", "9"}, "--from beside --story"},
+		{[]string{"--story", "x", "--seeds", "100"}, "--seeds beside --story"},
+		{[]string{"--story", "x", "--plan"}, "--plan beside --story"},
+		{[]string{"--for", "1m", "--seeds", "2"}, "--seeds beside --for"},
+		{[]string{"--plan", "--json"}, "--json beside --plan"},
+		{[]string{"--plan", "--out", "x"}, "--out beside --plan"},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "faults"}, c.args...)...)
 		if code != exitUsage || !strings.Contains(err, c.says) || out != "" {
@@ -34,7 +46,8 @@ func TestFaultsUsage(t *testing.T) {
 		{"there is none", "read the story"},
 		{flood, "no trouble is called flood"},
 	} {
-		if code, _, err := lab(t, "sim", "faults", "--story", c.story); code != exitFailed || !strings.Contains(err, c.says) {
+		code, _, err := lab(t, "sim", "faults", "--story", c.story)
+		if code != exitFailed || !strings.Contains(err, c.says) || strings.Contains(err, "worlds") {
 			t.Errorf("%s: exit %d, %q", c.story, code, err)
 		}
 	}
@@ -73,19 +86,55 @@ func TestFaults(t *testing.T) {
 }
 
 // A world that goes wrong has a line at once, its command in the table, and exit code 1;
-// what was not needed for it is left out of its story.
+// what was not needed for it is left out of its story. It never healed, and is drawn so.
 func TestFaultsThatAreFound(t *testing.T) {
-	story := filepath.Join(t.TempDir(), "story.txt")
+	dir := t.TempDir()
+	story := filepath.Join(dir, "story.txt")
 	text := "seed 1 members 8 length 2m\n10s loss lasts=5s loss=0.01\n1m pause lasts=1h hosts=3 # longer than anybody waits\n"
 	if err := os.WriteFile(story, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, out, err := lab(t, "sim", "faults", "--story", story, "--thin")
+	args := []string{"sim", "faults", "--story", story, "--thin", "--out", filepath.Join(dir, "figures")}
+	code, out, err := lab(t, args...)
 	if code != exitFailed || !strings.HasPrefix(err, "seed 1: ") || !strings.Contains(err, "1 of 1 worlds went wrong") {
 		t.Errorf("exit %d, %q", code, err)
 	}
 	if !strings.Contains(out, "tidings-lab sim faults --story "+story) || !strings.Contains(out, "pause lasts=1h0m0s") || strings.Contains(out, "loss=") {
 		t.Errorf("%s", out)
+	}
+	if _, all, _ := strings.Cut(out, "\nall "); !strings.HasSuffix(strings.Join(strings.Fields(strings.SplitN(all, "\n", 2)[0]), " "), " - - - 1") {
+		t.Errorf("it is said to have healed:\n%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "figures", "faults-heal.svg")); err != nil {
+		t.Error(err)
+	}
+	_, out, _ = lab(t, append(args, "--json")...)
+	var got struct {
+		Sums, Runs []map[string]any
+		Thinned    struct{ Violated, Story string }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Thinned.Violated == "" || !strings.Contains(got.Thinned.Story, "pause lasts=1h0m0s") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Figures that cannot be written cost no result: who has no folder for them learns it
+// before the work, and what was found is printed before it is drawn.
+func TestFaultsWithoutAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, err := lab(t, "sim", "faults", "--out", file); code != exitFailed || out != "" || !strings.Contains(err, "folder for figures") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+	for _, asJSON := range []bool{false, true} {
+		c := faultsCommand{Out: file, JSON: asJSON}
+		var o, e bytes.Buffer
+		results := []faults.Result{{Scenario: "crash", Seed: 7, Healed: true}}
+		if err := c.show(t.Context(), streams{&o, &e}, nil, results, nil); err == nil || !strings.Contains(o.String(), "crash") {
+			t.Errorf("JSON %v: %v, %q", asJSON, err, o.String())
+		}
 	}
 }
 

@@ -6,9 +6,11 @@
 //	tidings-lab bench nodes  whole nodes over real sockets
 //
 // Results go to standard output, as a table or, with --json, as one object; figures go
-// into --out. On a terminal the progress is shown on standard error. Exit codes: 0 done,
-// also when a target was missed, which the table says; 1 failed, with one line on
-// standard error; 2 wrong usage.
+// into --out. On a terminal the progress is shown on standard error. An interrupt ends
+// what is under way; what was finished is printed and drawn. Exit codes: 0 done, also when
+// sim churn and bench nodes missed a target, which their tables say; 1 failed or
+// interrupted, or a world of sim faults went wrong, as one does that is not right again
+// within 120 s, with one line on standard error; 2 wrong usage.
 package main
 
 import (
@@ -91,6 +93,34 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 		return err
 	}
 	return errHelped
+}
+
+// beside refuses flags that would mean nothing beside another one.
+func beside(k *kong.Context, flag, because string, others ...string) error {
+	set := map[string]bool{}
+	for _, p := range k.Path {
+		if p.Flag != nil {
+			set[p.Flag.Name] = true
+		}
+	}
+	for _, other := range others {
+		if set[flag] && set[other] {
+			return fmt.Errorf("--%s beside --%s means nothing: %s", other, flag, because)
+		}
+	}
+	return nil
+}
+
+// folder makes the folder for figures, if there are to be any, before work begins: who
+// cannot have them learns it at once.
+func folder(dir string) error {
+	if dir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("folder for figures: %w", err)
+	}
+	return nil
 }
 
 // printJSON writes one object.

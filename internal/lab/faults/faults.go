@@ -49,7 +49,9 @@ type Result struct {
 	Duplicates int `json:"duplicates"`
 	Items      int `json:"items"` // shown to readers, each at each
 	// HealS is how many seconds after the last trouble all was right, for good; Heal
-	// says it of each invariant that was not at once.
+	// says it of each invariant that was not at once. Both say something only of a world
+	// that healed: one that fell did not, nor one that was not right when it was ended.
+	Healed     bool               `json:"healed"`
 	HealS      float64            `json:"heal_s"`
 	Heal       map[string]float64 `json:"heal"`
 	Violations map[string]int     `json:"violations"` // by invariant
@@ -122,6 +124,7 @@ func once(ctx context.Context, n sim.Nemesis, progress func(float64)) (r Result)
 	r.Lookups, r.Failed, r.WrongRoot = routes.Sent-routes.Orphaned, routes.Failed+routes.ShadowedFailed, routes.WrongRoots
 	r.Published, r.Delivered, r.Lost = mail.Published, mail.Delivered, mail.Expected-mail.Delivered-mail.Excused
 	r.Items = o.FeedStats().News
+	r.Healed = o.Healed
 	for what, took := range o.Right {
 		r.Heal[what] = took.Seconds()
 		r.HealS = max(r.HealS, took.Seconds())

@@ -71,7 +71,7 @@ func TestEachStops(t *testing.T) {
 func TestPanicIsAViolation(t *testing.T) {
 	n := sim.Nemesis{Seed: 1, Members: 8, Length: time.Minute, Plan: []sim.Strike{{Trouble: sim.Crash, Hosts: []int{99}}}}
 	r, err := Run(t.Context(), n, func(float64) {})
-	if err != nil || r.Violations[Panicked] != 1 || !strings.Contains(strings.Join(r.First, ""), "out of range") {
+	if err != nil || r.Healed || r.Violations[Panicked] != 1 || !strings.Contains(strings.Join(r.First, ""), "out of range") {
 		t.Errorf("%v: %+v", err, r)
 	}
 }
@@ -85,22 +85,37 @@ func TestThin(t *testing.T) {
 	if err != nil || len(n.Plan) < 3 || len(less.Plan) != 1 || less.Plan[0].String() != bad.String() {
 		t.Errorf("%v: %d strikes are left of %d: %v", err, len(less.Plan), len(n.Plan), less.Plan)
 	}
+	falls := sim.Nemesis{Seed: 1, Plan: []sim.Strike{bad}} // without members by itself
+	if less, err = Thin(t.Context(), falls, Panicked, func(int) {}); err != nil || len(less.Plan) > 0 {
+		t.Errorf("%v: a single strike is left that was not needed: %v", err, less.Plan)
+	}
+}
+
+// A world that is not right in the end has not healed, however long it took.
+func TestUnhealed(t *testing.T) {
+	n := sim.Nemesis{Seed: 1, Members: 8, Length: 2 * time.Minute, Plan: []sim.Strike{
+		{At: time.Minute, Lasts: time.Hour, Trouble: sim.Pause, Hosts: []int{3}},
+	}}
+	r, err := Run(t.Context(), n, func(float64) {})
+	if err != nil || r.Healed || r.HealS < (sim.Rest-time.Minute).Seconds() || len(r.Violations) == 0 {
+		t.Errorf("%v: %+v", err, r)
+	}
 }
 
 func TestSum(t *testing.T) {
 	of := func(kinds string, heal float64, broken ...string) Result {
-		r := Result{Scenario: kinds, Events: 1, Lookups: 10, HealS: heal, Violations: map[string]int{}}
+		r := Result{Scenario: kinds, Events: 1, Lookups: 10, HealS: heal, Healed: heal < 600, Violations: map[string]int{}}
 		for _, what := range broken {
 			r.Violations[what] = 5
 		}
 		return r
 	}
-	lines := Sum([]Result{of("crash+loss", 4), of("crash", 2, sim.Cycle), of("loss", 8, sim.Cycle, sim.Twice)})
+	lines := Sum([]Result{of("crash+loss", 4), of("crash", 2, sim.Cycle), of("loss", 8, sim.Cycle, sim.Twice), of("clock", 606)})
 	got := ""
 	for _, l := range lines {
-		got += fmt.Sprintf("%s %d/%d %d %v %v; ", l.Trouble, l.Wrong, l.Worlds, l.Lookups, l.HealP50S, l.HealMostS)
+		got += fmt.Sprintf("%s %d/%d %d %v %v %d; ", l.Trouble, l.Wrong, l.Worlds, l.Lookups, l.HealP50S, l.HealMostS, l.Unhealed)
 	}
-	if want := "crash 1/2 20 4 4; loss 1/2 20 8 8; all 2/3 30 4 8; "; got != want {
+	if want := "crash 1/2 20 4 4 0; loss 1/2 20 8 8 0; clock 0/1 10 0 0 1; all 2/4 40 4 8 1; "; got != want {
 		t.Errorf("%s\nwant %s", got, want)
 	}
 	if b := Broken([]Result{of("", 0, sim.Twice), of("", 0, sim.Cycle), of("", 0, sim.Cycle)}); fmt.Sprint(b) != "[cycle duplicate]" {

@@ -19,7 +19,8 @@ type Line struct {
 	Items      int            `json:"items"`
 	Wrong      int            `json:"wrong"`      // worlds in which something was violated
 	Violations map[string]int `json:"violations"` // worlds, by invariant
-	HealP50S   float64        `json:"heal_p50_s"`
+	Unhealed   int            `json:"unhealed"`   // worlds that were not right in the end
+	HealP50S   float64        `json:"heal_p50_s"` // of the others, as what follows
 	HealP99S   float64        `json:"heal_p99_s"`
 	HealMostS  float64        `json:"heal_most_s"`
 }
@@ -51,9 +52,12 @@ func sum(name string, of []Result) Line {
 		if len(r.Violations) > 0 {
 			l.Wrong++
 		}
-		heal = append(heal, r.HealS)
+		if r.Healed {
+			heal = append(heal, r.HealS)
+		}
 	}
 	slices.Sort(heal)
+	l.Unhealed = l.Worlds - len(heal)
 	l.HealP50S, l.HealP99S, l.HealMostS = part(heal, 0.5), part(heal, 0.99), part(heal, 1)
 	return l
 }

@@ -12,7 +12,7 @@ import (
 // one in the end (Zeller and Hildebrandt, Simplifying and isolating failure-inducing
 // input, IEEE TSE 2002). tried is told how many strikes are left, after each world.
 func Thin(ctx context.Context, n sim.Nemesis, what string, tried func(left int)) (sim.Nemesis, error) {
-	for part := len(n.Plan) / 2; part > 0; part /= 2 {
+	for part := max(len(n.Plan)/2, 1); part > 0; part /= 2 {
 		for at := 0; at < len(n.Plan); {
 			less := n
 			less.Plan = slices.Delete(slices.Clone(n.Plan), at, min(at+part, len(n.Plan)))
