@@ -7,21 +7,24 @@ import (
 	"io"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"text/tabwriter"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"tidings/internal/lab/churn"
 )
 
 // A churnCommand is "tidings-lab sim churn".
 type churnCommand struct {
-	Scenario []string      `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told."`
-	Quick    bool          `help:"Make every run in a small world: for a look, and for CI."`
+	Scenario []string      `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
+	Quick    bool          `help:"Make every run in a small world: for a look, and for CI. Few bytes of control are asked of 1024 members only."`
 	Workers  int           `help:"Runs at a time; as many as there are processors if not told."`
 	Nodes    int           `help:"Members, instead of 1024, or of 64 with --quick."`
 	Session  time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays; 0s: nobody leaves." default:"-1s"`
-	Silent   float64       `default:"1" help:"Part of those who leave that nobody hears of."`
+	Silent   float64       `default:"1" help:"With --session: part of those who leave that nobody hears of."`
 	Loss     float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
 	Lookups  int           `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
 	Length   time.Duration `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
@@ -56,31 +59,49 @@ func (c *churnCommand) runs() ([]churn.Run, error) {
 	return churn.Pick(all, c.Scenario)
 }
 
-// Run measures, and prints what it found.
+// Run measures, and prints what it found, also if it is interrupted: the runs that were
+// finished.
 func (c *churnCommand) Run(ctx context.Context, s streams) error {
 	runs, err := c.runs()
 	if err != nil {
 		return err
 	}
-	reports, err := c.measure(ctx, runs, newProgress(s.err, fmt.Sprintf("%d runs", len(runs))))
-	if err != nil {
+	if err := folder(c.Out); err != nil {
 		return err
 	}
-	if c.Out != "" {
-		if err := drawChurn(c.Out, reports); err != nil {
-			return err
-		}
+	reports, stopped := c.measure(ctx, runs, newProgress(s.err, fmt.Sprintf("%d runs", len(runs))))
+	if stopped != nil {
+		stopped = fmt.Errorf("after %d of %d runs: %w", len(reports), len(runs), stopped)
 	}
+	if len(reports) == 0 {
+		return stopped
+	}
+	return cmp.Or(stopped, c.show(s, reports))
+}
+
+// show prints and draws what was found.
+func (c *churnCommand) show(s streams, reports []churn.Report) error {
+	var err error
 	if c.JSON {
-		return printJSON(s.out, struct {
+		err = printJSON(s.out, struct {
 			Runs []churn.Report `json:"runs"`
 		}{reports})
+	} else {
+		err = printChurn(s.out, reports)
 	}
-	return printChurn(s.out, reports)
+	if err != nil || c.Out == "" {
+		return err
+	}
+	drawn, err := drawChurn(c.Out, reports)
+	if err == nil && drawn == 0 {
+		_, err = fmt.Fprintln(s.err, "tidings-lab: nothing is drawn: these runs give no curve")
+	}
+	return err
 }
 
 // measure makes runs: first those that must be alone, then the others, some at a time.
-// The reports come in the order of the runs.
+// The reports come in the order of the runs; if one fails they are those of the runs that
+// were finished.
 func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progress) ([]churn.Report, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -127,11 +148,11 @@ func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progres
 	close(next)
 	workers.Wait()
 	p.end()
-	return reports, context.Cause(ctx)
+	return slices.DeleteFunc(reports, func(r churn.Report) bool { return r == nil }), context.Cause(ctx)
 }
 
 // Validate is called by kong when it has read the flags.
-func (c *churnCommand) Validate() error {
+func (c *churnCommand) Validate(k *kong.Context) error {
 	o := c.options()
 	switch {
 	case o.Nodes < 8 || o.Nodes > 100_000:
@@ -144,11 +165,14 @@ func (c *churnCommand) Validate() error {
 		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.Loss, c.Silent)
 	case c.Workers < 0:
 		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
-	case len(c.Scenario) > 0 && (c.Session >= 0 || c.Loss > 0):
-		return fmt.Errorf("--scenario %s: --session and --loss make another run", c.Scenario[0])
+	case c.Silent != 1 && c.Session <= 0:
+		return fmt.Errorf("--silent %v: nobody leaves without --session", c.Silent)
 	}
 	_, err := c.runs()
-	return err
+	return cmp.Or(err,
+		beside(k, "session", "it makes one run of its own, and no curve", "scenario", "out"),
+		beside(k, "loss", "it makes one run of its own, and no curve", "scenario", "out"),
+	)
 }
 
 // printChurn prints a line for each run in which nodes come and go, and below them the
@@ -156,7 +180,7 @@ func (c *churnCommand) Validate() error {
 func printChurn(w io.Writer, reports []churn.Report) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
-	heading := "run\tmembers\tlook-ups\tfailed\twrong root\thops\tslowest s\tcontrol/s\tB/s\tcontacts\tjoins\tjoin s\tmessages\n"
+	heading := "run\tmembers\tlook-ups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins timed\tmean join s\tmessages a join\n"
 	for _, report := range reports {
 		r, ok := report.(*churn.Result)
 		if !ok {
@@ -177,15 +201,28 @@ func printChurn(w io.Writer, reports []churn.Report) error {
 	for _, r := range reports {
 		name, nodes := r.Of()
 		for _, m := range r.Marks(churn.Calm(reports, nodes)) {
-			asked, verdict := fmt.Sprintf("≤ %.3g", m.Most), "met"
+			got, asked, verdict := number(m.Got), "≤ "+number(m.Most), "met"
 			switch {
 			case math.IsInf(m.Most, 1):
-				asked, verdict = "", ""
+				asked, verdict = "", m.Note
+			case math.IsNaN(m.Got):
+				verdict = "not known: calm was not run"
 			case !m.Met():
 				verdict = "MISSED"
 			}
-			line("%s\t%d\t%s\t%.3g\t%s\t%s", name, nodes, m.What, m.Got, asked, verdict)
+			line("%s\t%d\t%s\t%s\t%s\t%s", name, nodes, m.What, got, asked, verdict)
 		}
 	}
 	return t.Flush()
+}
+
+// number is a figure with three digits, or as many as it has before the point.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case v >= 999.5:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
 }

@@ -8,8 +8,9 @@ import (
 )
 
 // drawChurn draws hops by size, control messages by session, what becomes of look-ups
-// and keys after a kill and a healing, and how long keys have no sequencer.
-func drawChurn(dir string, reports []churn.Report) error {
+// and keys after a kill and a healing, and how long keys have no sequencer. It returns how
+// many of these figures there is a curve for.
+func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 	hops := figure.Line{Name: "measured"}
 	bound := figure.Line{Name: "1.1 log₁₆ N + 1", Dashed: true}
 	control := figure.Line{Name: "measured"}
@@ -51,10 +52,11 @@ func drawChurn(dir string, reports []churn.Report) error {
 			continue // one point is no curve
 		}
 		if err := f.Save(dir, "churn-"+f.name); err != nil {
-			return err
+			return drawn, err
 		}
+		drawn++
 	}
-	return nil
+	return drawn, nil
 }
 
 // bySecond is a line through a value for each second.

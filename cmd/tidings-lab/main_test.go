@@ -44,8 +44,7 @@ func TestUsage(t *testing.T) {
 
 // The object has the keys that scripts rely on, the table says what was asked for.
 func TestChurn(t *testing.T) {
-	dir := t.TempDir()
-	small := []string{"sim", "churn", "--nodes", "16", "--session", "10m", "--lookups", "200", "--length", "5m", "--out", dir}
+	small := []string{"sim", "churn", "--nodes", "16", "--session", "10m", "--lookups", "200", "--length", "5m"}
 	code, out, err := lab(t, append(small, "--json")...)
 	if code != exitDone || err != "" {
 		t.Fatalf("exit %d, %q", code, err)
@@ -72,7 +71,7 @@ func TestChurn(t *testing.T) {
 
 func TestFiguresAreDrawn(t *testing.T) {
 	dir := t.TempDir()
-	if err := drawChurn(dir, []churn.Report{
+	if _, err := drawChurn(dir, []churn.Report{
 		&churn.Result{Nodes: 64, HopsMean: 1.3}, &churn.Result{Nodes: 1024, HopsMean: 2.1},
 		&churn.Result{Nodes: 1024, SessionMin: 5, MsgsPerNodeS: 2}, &churn.Result{Nodes: 1024, SessionMin: 60, MsgsPerNodeS: 0.5},
 	}); err != nil {

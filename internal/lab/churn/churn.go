@@ -8,8 +8,8 @@
 // that carry a look-up or acknowledge it. The nodes are the real ones, in package sim; who comes and goes,
 // and for how long, is sim's Churn and Sessions.
 //
-// Default lists the runs that the docs name, Run does one, Judge compares it with what
-// was asked for.
+// Runs lists the runs that the docs name, Pick chooses of them. Each comes to a Report,
+// whose Marks stand beside what was asked for.
 package churn
 
 import (

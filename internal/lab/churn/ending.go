@@ -165,8 +165,8 @@ func (r *EndingResult) Marks(*Result) []Mark {
 		most = 45
 	}
 	return []Mark{
-		{"a new sequencer after s", r.MostS, most},
-		{"keys without one in the end", float64(r.Without), 0},
+		asked("a new sequencer after s", r.MostS, most),
+		asked("keys without one in the end", float64(r.Without), 0),
 		fact("median s", r.MedianS),
 		fact("p99 s", r.P99S),
 		fact("keys that lost theirs", float64(r.Trials)),

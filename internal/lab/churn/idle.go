@@ -51,5 +51,5 @@ func (r *IdleResult) Of() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
 func (r *IdleResult) Marks(*Result) []Mark {
-	return []Mark{{"bytes a node", float64(r.BytesPerNode), 40 << 10}}
+	return []Mark{asked("bytes a node", float64(r.BytesPerNode), 40<<10)}
 }

@@ -9,21 +9,29 @@ func HopsBound(nodes int) float64 { return 1.1*math.Log2(float64(nodes))/4 + 1 }
 // Of implements Report.
 func (r *Result) Of() (string, int) { return r.Scenario, r.Nodes }
 
+// bytesFrom is from how many members on the bytes of control are asked to be within some
+// times those of a calm network: those of a smaller one are next to nothing.
+const bytesFrom = 1024
+
+// ofCalm are the control messages and bytes of some members as times those of a calm
+// network, which are asked to be so many at most. They are not known without one.
+func ofCalm(calm *Result, nodes int, msgs, bytes, most float64) []Mark {
+	marks := []Mark{asked("control, of calm", math.NaN(), most), asked("control bytes, of calm", math.NaN(), most)}
+	if calm != nil {
+		marks[0].Got, marks[1].Got = msgs/calm.MsgsPerNodeS, bytes/calm.BytesPerNodeS
+	}
+	if nodes < bytesFrom {
+		marks[1].Most, marks[1].Note = math.Inf(1), "asked of 1024 members"
+	}
+	return marks
+}
+
 // Marks implements Report.
 func (r *Result) Marks(calm *Result) []Mark {
 	rate := func(n int) float64 { return float64(n) / float64(max(r.Lookups, 1)) }
-	hops := Mark{"hops", r.HopsMean, HopsBound(r.Nodes)}
-	failed := func(most float64) Mark { return Mark{"failed", rate(r.Failed), most} }
-	wrong := func(most float64) Mark { return Mark{"wrong root", rate(r.WrongRoot), most} }
-	control := func(times float64) []Mark {
-		if calm == nil {
-			return nil
-		}
-		return []Mark{
-			{"control, of calm", r.MsgsPerNodeS / calm.MsgsPerNodeS, times},
-			{"control bytes, of calm", r.BytesPerNodeS / calm.BytesPerNodeS, times},
-		}
-	}
+	failed := func(most float64) Mark { return asked("part of look-ups failed", rate(r.Failed), most) }
+	wrong := func(most float64) Mark { return asked("part with a wrong root", rate(r.WrongRoot), most) }
+	control := func(times float64) []Mark { return ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, times) }
 	switch {
 	case r.SessionMin >= 60:
 		return append(control(2), failed(1e-4), wrong(1e-5))
@@ -37,11 +45,11 @@ func (r *Result) Marks(calm *Result) []Mark {
 		return append(control(2), failed(1e-4))
 	}
 	return []Mark{
-		hops, failed(0), wrong(0),
-		{"control/s", r.MsgsPerNodeS, 0.5},
-		{"control B/s", r.BytesPerNodeS, 900},
-		{"contacts", float64(r.ContactsMost), 120},
-		{"join s", r.JoinMostS, 10},
-		{"join messages", r.JoinMsgs, 200},
+		asked("mean hops", r.HopsMean, HopsBound(r.Nodes)), failed(0), wrong(0),
+		asked("control/s", r.MsgsPerNodeS, 0.5),
+		asked("control B/s", r.BytesPerNodeS, 900),
+		asked("most contacts", float64(r.ContactsMost), 120),
+		asked("slowest join s", r.JoinMostS, 10),
+		asked("mean messages a join", r.JoinMsgs, 200),
 	}
 }

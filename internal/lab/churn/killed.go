@@ -180,10 +180,10 @@ func (r *KilledResult) Of() (string, int) { return r.Scenario, r.Nodes }
 // Marks implements Report.
 func (r *KilledResult) Marks(*Result) []Mark {
 	return []Mark{
-		{"99.9 % of look-ups right after s", r.MostS, 60},
-		{"all right after s", r.AllS, 120},
-		{"owner sets whole s after detection", r.WholeS, 30},
-		{"owner sets not whole in the end", float64(r.Broken), 0},
+		asked("99.9 % of look-ups right after s", r.MostS, 60),
+		asked("all right after s", r.AllS, 120),
+		asked("owner sets whole s after detection", r.WholeS, 30),
+		asked("owner sets not whole in the end", float64(r.Broken), 0),
 		fact("owner sets that lost a quorum", float64(r.Headless)),
 		fact("of these whole s after detection", r.HeadlessS),
 		fact("owner sets that lost everybody", float64(r.Ownerless)),

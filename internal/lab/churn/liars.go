@@ -194,12 +194,8 @@ func (r *LyingResult) Of() (string, int) { return r.Scenario, r.Nodes }
 // Marks implements Report.
 func (r *LyingResult) Marks(calm *Result) []Mark {
 	part := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
-	marks := []Mark{{"checked look-ups not right", part(r.CheckedWrong+r.CheckedDoubts, r.Checked), 0.001}}
-	if calm != nil {
-		marks = append(marks,
-			Mark{"control, of calm", r.MsgsPerNodeS / calm.MsgsPerNodeS, 2},
-			Mark{"control bytes, of calm", r.BytesPerNodeS / calm.BytesPerNodeS, 2})
-	}
+	marks := []Mark{asked("checked look-ups not right", part(r.CheckedWrong+r.CheckedDoubts, r.Checked), 0.001)}
+	marks = append(marks, ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, 2)...)
 	return append(marks,
 		fact("owner sets not right", part(r.SetsWrong, r.Checked)),
 		fact("routed look-ups not right", part(r.RoutedWrong+r.RoutedLost, r.Routed)),

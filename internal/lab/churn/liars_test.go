@@ -34,3 +34,16 @@ func TestEachLieIsBounded(t *testing.T) {
 		}
 	}
 }
+
+// However few members there are, one of them lies.
+func TestSomebodyLies(t *testing.T) {
+	o := Quick()
+	o.Nodes = 8
+	runs, err := Pick(Runs(o), []string{"liars"})
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("%d runs, %v", len(runs), err)
+	}
+	if r := do[*LyingResult](t, runs[1]); r.Liars != 1 {
+		t.Errorf("%+v", r)
+	}
+}

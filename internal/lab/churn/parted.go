@@ -3,6 +3,7 @@ package churn
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tidings/overlay"
@@ -33,7 +34,7 @@ type PartedResult struct {
 	RootsS   float64 `json:"one_root_s"` // since then the true root of each key, and nobody else, took itself for its root
 	RightS   float64 `json:"right_s"`    // since then all look-ups were right
 	HeadsS   float64 `json:"one_head_s"` // since then each key had n owners in one epoch, and they and all followers one head
-	Unhealed int     `json:"unhealed"`   // keys with several roots or heads in the end
+	Unhealed int     `json:"unhealed"`   // keys with several roots or heads in the end, each once
 	// Roots and Heads are how many keys had several, by second since the healing. Heads
 	// counts a key that had them a second before too: a log whose next entry is on its way
 	// has two for less.
@@ -79,26 +80,18 @@ func (c Parted) Run(ctx context.Context, progress func(float64)) (PartedResult, 
 	for i := range apart {
 		apart[i] = true
 	}
-	for second := 1; second <= int(healWatch/time.Second); second++ {
+	for range int(healWatch / time.Second) {
 		if err := w.pass(time.Second); err != nil {
 			return r, err
 		}
-		r.Roots = append(r.Roots, w.severalRoots(keys))
-		heads := 0
+		live := w.Live()
+		roots, heads := make([]bool, len(keys)), make([]bool, len(keys))
 		for i, k := range w.keeps(keys) {
-			now := !k.whole(ownersOf) || k.behind > 0
-			if now && apart[i] {
-				heads++
-			}
-			apart[i] = now
+			was := apart[i]
+			apart[i] = !k.whole(ownersOf) || k.behind > 0
+			roots[i], heads[i] = w.severalRoots(keys[i], live), was && apart[i]
 		}
-		r.Heads = append(r.Heads, heads)
-		if r.Unhealed = r.Roots[second-1] + heads; r.Roots[second-1] > 0 {
-			r.RootsS = float64(second)
-		}
-		if heads > 0 {
-			r.HeadsS = float64(second)
-		}
+		r.note(roots, heads)
 	}
 	if err := w.pass(firstTry); err != nil {
 		return r, err
@@ -110,20 +103,38 @@ func (c Parted) Run(ctx context.Context, progress func(float64)) (PartedResult, 
 	return r, nil
 }
 
-// severalRoots is how many of some keys have another root, in the eyes of a member in
-// whose leaf they lie, than the live member nearest to them.
-func (w *world) severalRoots(keys []overlay.ID) (n int) {
-	live := w.Live()
-	for _, key := range keys {
-		root := w.Root(key)
-		for _, p := range live {
-			if o := p.Layers().Overlay; o.Leaf().Covers(key) && o.IsRoot(key) != (p == root) {
-				n++
-				break
-			}
+// note notes which keys had several roots, and heads, in one more second.
+func (r *PartedResult) note(roots, heads []bool) {
+	var severalRoots, severalHeads int
+	r.Unhealed = 0
+	for i := range roots {
+		if roots[i] {
+			severalRoots++
+		}
+		if heads[i] {
+			severalHeads++
+		}
+		if roots[i] || heads[i] {
+			r.Unhealed++
 		}
 	}
-	return n
+	r.Roots, r.Heads = append(r.Roots, severalRoots), append(r.Heads, severalHeads)
+	if severalRoots > 0 {
+		r.RootsS = float64(len(r.Roots))
+	}
+	if severalHeads > 0 {
+		r.HeadsS = float64(len(r.Heads))
+	}
+}
+
+// severalRoots says whether a key has another root, in the eyes of a member in whose leaf
+// it lies, than the live member nearest to it.
+func (w *world) severalRoots(key overlay.ID, live []*sim.Peer) bool {
+	root := w.Root(key)
+	return slices.ContainsFunc(live, func(p *sim.Peer) bool {
+		o := p.Layers().Overlay
+		return o.Leaf().Covers(key) && o.IsRoot(key) != (p == root)
+	})
 }
 
 // Of implements Report.
@@ -132,10 +143,10 @@ func (r *PartedResult) Of() (string, int) { return r.Scenario, r.Nodes }
 // Marks implements Report.
 func (r *PartedResult) Marks(*Result) []Mark {
 	return []Mark{
-		{"one root per key after s", r.RootsS, 120},
-		{"look-ups right after s", r.RightS, 120},
-		{"one head per log after s", r.HeadsS, 120},
-		{"keys not healed in the end", float64(r.Unhealed), 0},
+		asked("one root per key after s", r.RootsS, 120),
+		asked("look-ups right after s", r.RightS, 120),
+		asked("one head per log after s", r.HeadsS, 120),
+		asked("keys not healed in the end", float64(r.Unhealed), 0),
 		fact("logs that had forked", float64(r.Forked)),
 	}
 }

@@ -17,6 +17,8 @@ type Run struct {
 	Do   func(ctx context.Context, progress func(float64)) (Report, error)
 	// Alone: it measures the memory of the process, so no other may go on beside it.
 	Alone bool
+	// OfCalm: its control is compared with that of the calm run.
+	OfCalm bool
 }
 
 // A Report is what a run has shown. Its fields are its JSON.
@@ -28,17 +30,22 @@ type Report interface {
 	Marks(calm *Result) []Mark
 }
 
-// A Mark is a figure beside the most that was asked for: +Inf if nothing was.
+// A Mark is a figure, NaN if it is not known, beside the most that was asked for: +Inf if
+// nothing was.
 type Mark struct {
 	What      string
 	Got, Most float64
+	Note      string // why nothing was asked, where something is elsewhere
 }
 
 // Met says whether the figure is as good as was asked for.
 func (m Mark) Met() bool { return m.Got <= m.Most }
 
+// asked is a figure that may be so large.
+func asked(what string, got, most float64) Mark { return Mark{What: what, Got: got, Most: most} }
+
 // fact is a figure for which nothing was asked.
-func fact(what string, got float64) Mark { return Mark{what, got, math.Inf(1)} }
+func fact(what string, got float64) Mark { return Mark{What: what, Got: got, Most: math.Inf(1)} }
 
 // Options say how large the runs are.
 type Options struct {
@@ -82,20 +89,28 @@ func run[R any, P interface {
 // As is the run of a scenario.
 func (c Scenario) As() Run { return run(c.Name, c.Run) }
 
+// calmName is that of the run with which others are compared.
+const calmName = "calm"
+
+func (r Run) ofCalm() Run {
+	r.OfCalm = true
+	return r
+}
+
 // Runs lists the runs that the docs name: a calm network, churn, loss, other sizes, many
 // killed at once, sequencers that end, halves parted and healed, liars.
 func Runs(o Options) []Run {
-	calm := Scenario{Name: "calm", Seed: o.Seed, Nodes: o.Nodes, Silent: 1, Lookups: o.Lookups, Length: o.Length}
+	calm := Scenario{Name: calmName, Seed: o.Seed, Nodes: o.Nodes, Silent: 1, Lookups: o.Lookups, Length: o.Length}
 	runs := []Run{calm.As()}
 	for _, minutes := range []int{60, 15, 5} {
 		c := calm
 		c.Name, c.Session = fmt.Sprintf("sessions-%dm", minutes), time.Duration(minutes)*time.Minute
-		runs = append(runs, c.As())
+		runs = append(runs, c.As().ofCalm())
 	}
 	for _, percent := range []int{1, 5} {
 		c := calm
 		c.Name, c.Loss = fmt.Sprintf("loss-%d", percent), float64(percent)/100
-		runs = append(runs, c.As())
+		runs = append(runs, c.As().ofCalm())
 	}
 	sizes := slices.DeleteFunc(slices.Clone(o.Sizes), func(n int) bool { return n == o.Nodes })
 	for _, n := range sizes {
@@ -118,28 +133,34 @@ func Runs(o Options) []Run {
 	parted := Parted{Name: "parted", Seed: o.Seed, Nodes: o.Nodes, For: o.Parted, Keys: o.Keys, Rate: 100}
 	runs = append(runs, run(parted.Name, parted.Run))
 	lying := Lying{
-		Name: "liars", Seed: o.Seed, Nodes: o.Nodes, Every: 10, Lies: sim.AllLies(),
+		Name: "liars", Seed: o.Seed, Nodes: o.Nodes, Every: min(10, o.Nodes), Lies: sim.AllLies(),
 		Lookups: max(o.Lookups/50, 1000), Length: max(o.Length/6, 10*time.Minute),
 	}
-	return append(runs, run(lying.Name, lying.Run))
+	return append(runs, run(lying.Name, lying.Run).ofCalm())
 }
 
 // Pick returns the runs with some names, in their order; a name without its last part
-// names all that begin with it: sessions is all sessions-….
-func Pick(runs []Run, names []string) ([]Run, error) {
-	var of []Run
-	for _, r := range runs {
-		if slices.ContainsFunc(names, func(name string) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }) {
-			of = append(of, r)
-		}
+// names all that begin with it: sessions is all sessions-…. The calm run is added to
+// those that are compared with it.
+func Pick(runs []Run, names []string) (of []Run, err error) {
+	named := func(name string) func(Run) bool {
+		return func(r Run) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }
 	}
 	for _, name := range names {
-		if !slices.ContainsFunc(of, func(r Run) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }) {
-			var known []string
-			for _, r := range runs {
-				known = append(known, r.Name)
-			}
-			return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
+		if slices.ContainsFunc(runs, named(name)) {
+			continue
+		}
+		var known []string
+		for _, r := range runs {
+			known = append(known, r.Name)
+		}
+		return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
+	}
+	wanted := func(r Run) bool { return slices.ContainsFunc(names, func(name string) bool { return named(name)(r) }) }
+	beside := slices.ContainsFunc(runs, func(r Run) bool { return r.OfCalm && wanted(r) })
+	for _, r := range runs {
+		if wanted(r) || beside && r.Name == calmName {
+			of = append(of, r)
 		}
 	}
 	return of, nil
