@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +11,8 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon"
 	"tidings/internal/lab/figure"
@@ -25,40 +28,64 @@ type benchCommand struct {
 
 // A nodesCommand is "tidings-lab bench nodes".
 type nodesCommand struct {
-	Nodes     int           `default:"60" help:"Nodes of a network."`
-	Kill      int           `default:"20" help:"Nodes of these that die at once."`
+	Nodes     int           `default:"60" help:"Nodes of a network; that of phase sequencer has 15."`
+	Kill      int           `default:"20" help:"Nodes of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each way, one after the other."`
 	Transport string        `default:"both" enum:"quic,tcp,both" help:"What the nodes speak: ${enum}."`
 	Phase     []string      `default:"join,silent,closed,sequencer" enum:"join,silent,closed,sequencer" help:"Runs to make: ${enum}."`
 	Pause     time.Duration `default:"200ms" help:"Time between the starts of two nodes."`
-	Rest      time.Duration `default:"1m" help:"Time in which idle nodes are measured."`
+	Rest      time.Duration `default:"1m" help:"Time in which idle nodes are measured, in phase join."`
 	Seed      uint64        `default:"1" help:"Of the keys that are looked up."`
 	JSON      bool          `name:"json" help:"Print one JSON object."`
 	Out       string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
+// Help is what the command's help says besides.
+func (c *nodesCommand) Help() string {
+	return "Tables are right when every node is a member, its leaf is complete, every slot that a live node could fill has one, " +
+		"no count of members is off by more than half of the truth, and all nodes find the right roots of 5 keys. " +
+		"The column \"counts off\" says how far the worst count was off then."
+}
+
 // Validate is called by kong when it has read the flags.
-func (c *nodesCommand) Validate() error {
+func (c *nodesCommand) Validate(k *kong.Context) error {
+	joins := slices.Contains(c.Phase, nodes.Join)
+	kills := slices.Contains(c.Phase, nodes.Silent) || slices.Contains(c.Phase, nodes.Closed)
 	switch {
 	case c.Nodes < 2 || c.Nodes > 1000:
 		return fmt.Errorf("--nodes %d: from 2 to 1,000", c.Nodes)
-	case c.Kill < 1 || c.Kill >= c.Nodes:
+	case kills && (c.Kill < 1 || c.Kill >= c.Nodes):
 		return fmt.Errorf("--kill %d: at least one, and not all of %d", c.Kill, c.Nodes)
 	case c.Pause < 0 || c.Rest < 0:
 		return fmt.Errorf("--pause %v --rest %v: no time is negative", c.Pause, c.Rest)
 	}
-	return nil
+	var err error
+	if !joins && !kills {
+		err = beside(k, "phase", "sequencer has 15 nodes of its own", "nodes", "pause")
+	}
+	if !kills {
+		err = cmp.Or(err, beside(k, "phase", "it is of silent and closed", "kill"))
+	}
+	if !joins {
+		err = cmp.Or(err, beside(k, "phase", "it is of join", "rest"))
+	}
+	return err
 }
 
-// Run measures, and prints what it found.
+// Run measures, and prints what it found, also if it is interrupted or a phase fails: the
+// runs that were finished.
 func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 	runs := slices.DeleteFunc(nodes.Default(c.Nodes, c.Kill, c.Transport, c.Pause, c.Rest), func(run nodes.Scenario) bool {
 		return !slices.Contains(c.Phase, run.Phase)
 	})
+	if err := folder(c.Out); err != nil {
+		return err
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("find this program: %w", err)
 	}
 	var results []nodes.Result
+	var failed error
 	for i, run := range runs {
 		p := newProgress(s.err, "")
 		l := nodes.Lab{
@@ -73,24 +100,35 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 				p.at(done)
 			},
 		}
-		r, err := l.Run(ctx, run)
+		var r nodes.Result
+		r, failed = l.Run(ctx, run)
 		p.end()
-		if err != nil {
-			return err
+		if failed != nil {
+			failed = fmt.Errorf("after %d of %d runs: %w", i, len(runs), failed)
+			break
 		}
 		results = append(results, r)
 	}
-	if c.Out != "" {
-		if err := drawNodes(c.Out, results); err != nil {
-			return err
-		}
+	if len(results) == 0 {
+		return failed
 	}
+	return cmp.Or(failed, c.show(s.out, results))
+}
+
+// show prints and draws what was found.
+func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
+	var err error
 	if c.JSON {
-		return printJSON(s.out, struct {
+		err = printJSON(w, struct {
 			Runs []nodes.Result `json:"runs"`
 		}{results})
+	} else {
+		err = printNodes(w, results)
 	}
-	return printNodes(s.out, results)
+	if err != nil || c.Out == "" {
+		return err
+	}
+	return drawNodes(c.Out, results)
 }
 
 // printNodes prints what the runs showed, and below it the figures that were asked for.

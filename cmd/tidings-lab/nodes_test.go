@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 // Twelve whole nodes find each other, over QUIC; and over TCP, where four of them die.
 func TestNodes(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ transport, phase, keys string }{
-		{"quic", "join", "phase transport nodes seed right_s curve count_error busy idle"},
-		{"tcp", "closed", "phase transport nodes killed seed right_s curve count_error"},
+	for _, c := range []struct{ transport, args, keys string }{
+		{"quic", "--phase join --rest 1s", "phase transport nodes seed right_s curve count_error busy idle"},
+		{"tcp", "--phase closed --kill 4", "phase transport nodes killed seed right_s curve count_error"},
 	} {
 		t.Run(c.transport, func(t *testing.T) {
 			t.Parallel()
-			code, out, err := lab(t, "bench", "nodes", "--nodes", "12", "--kill", "4", "--pause", "10ms", "--rest", "1s",
-				"--transport", c.transport, "--phase", c.phase, "--json")
+			args := "bench nodes --nodes 12 --pause 10ms --transport " + c.transport + " --json " + c.args
+			code, out, err := lab(t, strings.Fields(args)...)
 			if code != exitDone || err != "" {
 				t.Fatalf("exit %d, %q", code, err)
 			}
@@ -105,10 +105,32 @@ func TestNodesUsage(t *testing.T) {
 		{[]string{"--transport", "pigeon"}, "pigeon"},
 		{[]string{"--phase", "join,nothing"}, "nothing"},
 		{[]string{"--rest=-1s"}, "no time is negative"},
+		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes beside --phase means nothing: sequencer has 15"},
+		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill beside --phase"},
+		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest beside --phase"},
 	} {
 		code, out, err := lab(t, append([]string{"bench", "nodes"}, c.args...)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, c.says) || strings.Count(err, "\n") != 1 {
 			t.Errorf("%q: exit %d, %q, %q", c.args, code, out, err)
 		}
+	}
+}
+
+// Whoever has no folder for figures learns it before the work, and what was found is
+// printed before it is drawn.
+func TestNodesWithoutAFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, err := lab(t, "bench", "nodes", "--out", file); code != exitFailed || out != "" || !strings.Contains(err, "folder for figures") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+	c := nodesCommand{Out: file}
+	var o strings.Builder
+	results := []nodes.Result{{Phase: nodes.Silent, Transport: nodes.Both, Curve: []nodes.Point{{S: 1, Right: 1}}}}
+	if err := c.show(&o, results); err == nil || !strings.Contains(o.String(), "tables right") {
+		t.Errorf("%v, %q", err, o.String())
 	}
 }
