@@ -38,7 +38,8 @@ func (o *Owners) nearest(key overlay.ID) []env.PeerID {
 
 // wanted returns the members that should own a key now: the nearest, without those
 // that own it in another lineage, as long as the two have not become one, without those
-// that give it up, and without this node when it leaves; nil if there is nobody, or none can be known.
+// that give it up, and without this node when it leaves; nil if there is nobody, or none
+// can be known.
 func (o *Owners) wanted(s *seat) []env.PeerID {
 	now := o.clock.Now()
 	for p, said := range s.foreign {
