@@ -1,0 +1,56 @@
+package honeycomb
+
+import "fmt"
+
+// What a sum may say is bounded by what a channel may, times the channels; beyond that it
+// is inconsistent. How many channels a part of the network can have is for others to know.
+
+// miscount is how far another node may be off about the network's size: while that grows,
+// some have counted half of it.
+const miscount = 2
+
+// check compares totals with the most that is believed.
+func (t *Totals) check(most Totals) error {
+	switch {
+	case t.Nodes < 0 || t.Nodes > most.Nodes:
+		return fmt.Errorf("a sum over %d nodes: want at most %d", t.Nodes, most.Nodes)
+	case t.Channels < 0 || t.Channels > most.Channels:
+		return fmt.Errorf("a sum over %d channels: want at most %d", t.Channels, most.Channels)
+	case !(t.Subscribers >= 0 && t.Subscribers <= most.Subscribers):
+		return fmt.Errorf("a sum over %v subscribers: want at most %v", t.Subscribers, most.Subscribers)
+	case !(t.Polled >= 0 && t.Polled <= most.Polled):
+		return fmt.Errorf("a sum over %v polls: want at most %v", t.Polled, most.Polled)
+	}
+	return nil
+}
+
+// checkCost says whether that many channels and subscribers can have such costs: base of
+// the cheapest choices, sum of all steps.
+func (t *Totals) checkCost(p *Problem, base, sum float64) error {
+	n := float64(p.Nodes) * miscount
+	least := float64(t.Channels) * p.leastLoad()
+	most := float64(t.Channels) * MaxSize
+	if p.Objective == Fast {
+		least = t.Subscribers * p.Interval.Seconds() / 2 / n
+		most = (t.Subscribers + float64(t.Channels)*MinSubscribers) * MaxInterval.Seconds() / 2
+	}
+	const rounding = 1e-9
+	if !(base >= least*(1-rounding) && base <= most*(1+rounding)) {
+		return fmt.Errorf("%d channels cost %v: want %v to %v", t.Channels, base, least, most)
+	}
+	if !(sum <= base*(n-1)*(1+rounding)) {
+		return fmt.Errorf("steps cost %v beyond %v: want at most %v times as much", sum, base, n-1)
+	}
+	return nil
+}
+
+// leastLoad is the least load of a channel, and mostDelay the most delay, with one poller.
+func (p *Problem) leastLoad() float64 {
+	return MinSize * p.Interval.Seconds() / MaxInterval.Seconds()
+}
+
+func (p *Problem) mostDelay() float64 {
+	tau := p.Interval.Seconds()
+	worth := max(p.Objective.weight(tau, MinUpdate.Seconds()), p.Objective.weight(tau, MaxUpdate.Seconds()))
+	return MaxSubscribers * worth * MaxInterval.Seconds() / 2
+}
