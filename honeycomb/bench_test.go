@@ -1,0 +1,61 @@
+package honeycomb
+
+import (
+	"fmt"
+	"testing"
+)
+
+// What one of 1,024 members does, with a thousandth of the channels.
+func BenchmarkMember(b *testing.B) {
+	s := newScenario(1024, 100_000, 5e6, 1)
+	s.trueWedges(2)
+	for _, cut := range []Cut{Levels, Ranks} {
+		s.Cut = cut
+		rest, own := NewBins(&s.Problem, s.channels), s.channels[5000:5100]
+		name := map[Cut]string{Levels: "levels", Ranks: "ranks"}[cut]
+		b.Run("sum/"+name, func(b *testing.B) {
+			for b.Loop() {
+				NewBins(&s.Problem, own)
+			}
+		})
+		b.Run("merge/"+name, func(b *testing.B) {
+			sum := rest.Clone()
+			for b.Loop() {
+				sum.Merge(rest)
+			}
+		})
+		b.Run("solve/"+name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Solve(&s.Problem, own, rest); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkSolve decides for a whole network at once: the target is 15 ms for 100,000
+// channels and 150 ms for a million, on one core.
+func BenchmarkSolve(b *testing.B) {
+	for _, channels := range []int{100_000, 1_000_000} {
+		for _, size := range []struct{ nodes, base, levels int }{{1024, 16, 4}, {1024, 2, 11}, {1 << 16, 2, 17}, {1024, 0, 0}} {
+			name := fmt.Sprintf("channels=%d/levels=%d", channels, size.levels)
+			if size.base == 0 {
+				name = fmt.Sprintf("channels=%d/ranks", channels)
+			}
+			b.Run(name, func(b *testing.B) {
+				s := newScenario(size.nodes, channels, 50*float64(channels), 1)
+				if size.base == 0 {
+					s.Cut = Ranks
+				} else {
+					s.trueWedges(size.base)
+				}
+				for b.Loop() {
+					if _, err := Solve(&s.Problem, s.channels, nil); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
