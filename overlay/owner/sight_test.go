@@ -1,7 +1,6 @@
 package owner_test
 
 import (
-	"crypto/ed25519"
 	"testing"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/owner"
 	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
 )
@@ -33,9 +31,10 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 			}
 			tried++
 			before := m.owners.Stats().Looks
-			liar := w.fake(url)
+			liars := w.strangers(3)
+			liars[0].claims(w.epoch(claim{url: url, lineage: 1, number: 1, sequencer: liars[0], owners: liars, at: w.Now()}))
 			m.Do(func() { m.owners.Follow(key, url) })
-			if m.pulls(key, liar.Peer()) {
+			if m.pulls(key, liars[0].Peer()) {
 				t.Errorf("%s: member %d takes the word of made-up owners", url, m.Index())
 			}
 			if v, _ := m.owners.View(key); v.Epoch != nil {
@@ -60,34 +59,6 @@ func (m *member) pulls(key overlay.ID, from env.Peer) (ok bool) {
 	m.Do(func() { m.owners.Pull(from, key, func(well bool) { ok = well }) })
 	m.w.Run(40 * time.Second)
 	return ok
-}
-
-// fake adds a host that says of itself and two others, who are nobody, that they own a
-// key.
-func (w *world) fake(url string) *sim.Host {
-	key := w.key(url)
-	var signers []*wire.Signer
-	for i := range 3 {
-		seed := make([]byte, ed25519.SeedSize)
-		seed[0], seed[1] = byte(i), key[0]
-		signers = append(signers, wire.NewSigner(ed25519.NewKeyFromSeed(seed), w.hash))
-	}
-	statement := &ownerpb.EpochStatement{Key: key[:], Url: url, Lineage: 1, Number: 1, Sequencer: signers[0].Public(), TimeMs: 1}
-	for _, s := range signers {
-		statement.Owners = append(statement.Owners, s.Public())
-	}
-	raw, err := proto.Marshal(statement)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	epoch := &ownerpb.Epoch{Statement: raw}
-	hash := owner.HashOf(raw)
-	for _, s := range signers {
-		epoch.Signatures = append(epoch.Signatures, s.Sign(wire.DomainEpoch, hash[:]).Raw)
-	}
-	h := w.Host(sim.HostConfig{Open: true})
-	h.Boot(func(e env.Env) env.Node { return &faker{e.Network, epoch} })
-	return h
 }
 
 // A faker answers whoever pulls with an empty log and an epoch.

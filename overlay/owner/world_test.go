@@ -13,6 +13,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
+	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
 )
 
@@ -107,6 +108,12 @@ func (w *world) write(d, pause time.Duration, size int) {
 
 // nearest are the live members that should own a key.
 func (w *world) nearest(key overlay.ID) []*member {
+	of := w.sorted(key)
+	return of[:min(w.network.Owners, len(of))]
+}
+
+// sorted are the live members, those nearest to a key first.
+func (w *world) sorted(key overlay.ID) []*member {
 	var of []*member
 	for _, m := range w.members {
 		if m.Up() && m.overlay.State() == overlay.Active {
@@ -119,7 +126,7 @@ func (w *world) nearest(key overlay.ID) []*member {
 		}
 		return 1
 	})
-	return of[:min(w.network.Owners, len(of))]
+	return of
 }
 
 // settled checks that after quiet the right members own each channel, agree about
@@ -171,12 +178,14 @@ type member struct {
 	overlay *overlay.Node
 	owners  *owner.Owners
 	leads   map[overlay.ID]bool
-	has     map[overlay.ID]map[int]bool // bodies in its log
+	has     map[overlay.ID]map[int]bool               // bodies in its log
+	tap     func(to env.PeerID, msg *ownerpb.Message) // hears what it sends; nil: nobody does
 }
 
 func (m *member) start() {
 	m.leads, m.has = map[overlay.ID]bool{}, map[overlay.ID]map[int]bool{}
 	m.Boot(func(e env.Env) env.Node {
+		e.Network = tap{e.Network, m}
 		signer := wire.NewSigner(m.Key(), m.w.hash)
 		m.overlay = overlay.New(e, signer, m.w.verify, overlay.Config{Network: m.w.network, Founder: m.Index() == 0})
 		var err error

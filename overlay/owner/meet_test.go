@@ -1,0 +1,277 @@
+package owner_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/overlay/owner"
+	"tidings/sim"
+)
+
+// The rules by which lineages of a log meet, one by one.
+
+// quiet is a world of members who are all in one leaf, with channels that have an entry each.
+func quiet(t *testing.T, members, channels int) (w *world, of []channel) {
+	w = newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
+	w.grow(members)
+	w.Run(20 * time.Second)
+	w.want(channels)
+	w.Run(5 * time.Second)
+	for i, url := range w.urls {
+		w.append(url, 100)
+		of = append(of, w.channel(i))
+	}
+	w.Run(time.Second)
+	return w, of
+}
+
+// met is a quiet world of eight, in which the nearest member who does not own a channel
+// follows it.
+func met(t *testing.T, channels int) (w *world, of []channel) {
+	w, of = quiet(t, 8, channels)
+	for _, c := range of {
+		w.follows(c.other[0], c)
+	}
+	return w, of
+}
+
+// follows makes a member follow a channel, with all that is in its log.
+func (w *world) follows(m *member, c channel) {
+	w.t.Helper()
+	m.Do(func() {
+		m.owners.Follow(c.key, c.url)
+		m.owners.Pull(c.lead.Peer(), c.key, func(bool) {})
+	})
+	w.Run(time.Second)
+	if m.lineage(c.key) != c.epoch.Lineage || !m.owners.Has(c.key, c.head().Hash) {
+		w.t.Fatalf("%s: member %d does not have the log", c.url, m.Index())
+	}
+}
+
+// head is the last entry of a channel's log.
+func (c channel) head() *owner.Entry {
+	log := c.lead.owners.Log(c.key)
+	return log[len(log)-1]
+}
+
+// rival is another lineage of a channel, one that ends where both live: two who did not own
+// the channel have founded it a moment ago with one who did.
+func (c channel) rival() claim {
+	return claim{
+		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: c.other[1],
+		owners: []*member{c.also[0], c.other[1], c.other[2]}, at: c.lead.w.Now(), after: c.head(),
+	}
+}
+
+// Who hears of another lineage while its own lives goes over to it only for a reason, and by
+// the word of one who has to know.
+func TestWhichLineageIsPreferred(t *testing.T) {
+	const owns, follows = true, false
+	both := func(c channel) *member { return c.also[0] }
+	theirs := func(c channel) *member { return c.other[1] }
+	ours := func(c channel) *member { return c.also[2] }
+	lead := func(c channel) *member { return c.lead }
+	type change func(channel, *claim)
+	nearer := func(c channel, e *claim) { e.lineage = c.epoch.Lineage - 1 }
+	older := func(c channel, e *claim) { e.at = c.epoch.Time.Add(-time.Second) }
+	signed := func(by func(channel) *member) change {
+		return func(c channel, e *claim) { e.also = append(e.also, by(c)) }
+	}
+	led := func(c channel, e *claim) { // its other owners have signed it, the sequencer has not
+		e.sequencer, e.owners, e.unsigned = c.lead, []*member{c.lead, c.other[1], c.other[2]}, 1
+	}
+	rows := []struct {
+		what    string
+		owns    bool // who hears of it owns the channel
+		from    func(channel) *member
+		changes []change
+		goes    bool
+	}{
+		{"one that goes on, by an owner of it", follows, theirs, []change{nearer}, true},
+		{"one that goes on, by somebody else", follows, ours, []change{nearer}, false},
+		{"one that goes on, for an owner, whose entries come over first", owns, theirs, []change{nearer}, false},
+		{"one that ends", follows, theirs, nil, false},
+		{"one that ends, by an owner who left ours for it", follows, both, nil, true},
+		{"one that ends, by an owner of ours", follows, ours, nil, false},
+		{"one that ends and was there before ours", follows, both, []change{older}, false},
+		{"one that ends, for an owner, by another who left", owns, both, nil, false},
+		{"by our sequencer", owns, lead, nil, true},
+		{"by our sequencer, of one that was there before ours", owns, lead, []change{older}, true},
+		{"one that our sequencer leads", owns, theirs, []change{led}, true},
+		{"one that our sequencer led before ours", owns, theirs, []change{led, older}, false},
+		{"one that our sequencer has signed", owns, theirs, []change{signed(lead)}, true},
+		{"one that our sequencer had signed before ours", owns, theirs, []change{signed(lead), older}, false},
+		{"one that another of our owners has signed", owns, theirs, []change{signed(ours)}, false},
+	}
+	w, channels := met(t, len(rows))
+	for i, row := range rows {
+		c := channels[i]
+		m := c.other[0]
+		if row.owns {
+			m = c.also[1]
+		}
+		e := c.rival()
+		for _, change := range row.changes {
+			change(c, &e)
+		}
+		m.hears(row.from(c).Host, install(w.epoch(e)))
+		if went := m.lineage(c.key) == e.lineage; went != row.goes {
+			t.Errorf("%s: goes over: %v", row.what, went)
+		}
+		if u := m.owners.Stats().Untrusted; u > 0 {
+			t.Fatalf("%s: it is not believed", row.what)
+		}
+	}
+}
+
+// Who pulls from another lineage that lives, and may not go over to it, tells both sequencers
+// of each other, but not at each pull.
+func TestWhoSeesAnotherLineageTellsItsSequencer(t *testing.T) {
+	w, channels := met(t, 2)
+	for i, c := range channels {
+		m := []*member{c.also[1], c.other[0]}[i] // an owner, a follower
+		theirs, they := w.epoch(c.rival()), w.strangers(1)[0]
+		they.claims(theirs)
+		words, leads := m.overheard(), c.lead.overheard()
+		pull := func() {
+			m.Do(func() { m.owners.Pull(they.Peer(), c.key, func(bool) {}) })
+			w.Run(500 * time.Millisecond)
+		}
+		for range 3 {
+			pull()
+		}
+		if m.lineage(c.key) != c.epoch.Lineage {
+			t.Fatalf("member %d has gone over", m.Index())
+		}
+		if n := installs(*words, c.lead.Host, theirs); n != 1 {
+			t.Errorf("its own sequencer was told %d times", n)
+		}
+		if n := installs(*words, they.Host, w.wire(c.epoch)); n != 1 {
+			t.Errorf("the others were told %d times", n)
+		}
+		if installs(*leads, c.other[1].Host, w.wire(c.epoch)) == 0 {
+			t.Error("the sequencers do not get in touch")
+		}
+		w.Run(2 * time.Second)
+		pull()
+		if n := installs(*words, c.lead.Host, theirs); n != 2 {
+			t.Errorf("after a while its own sequencer was told %d times", n)
+		}
+	}
+}
+
+// Entries from the tree that are of a lineage which ends are not pulled; those that this node's
+// sequencer has signed are, since it is there by now, and those of a lineage that goes on.
+func TestOffersOfOtherLineages(t *testing.T) {
+	w, channels := met(t, 1)
+	c := channels[0]
+	m := c.other[0]
+	offer := func(by *member, lineage uint64) (of owner.Offered) {
+		raw, body := w.entry(c.url, by, owner.Position{Lineage: lineage, Epoch: 1, Seq: 9}, c.head().Hash, 200)
+		m.Do(func() { _, of = m.owners.Offer(raw, body, nil) })
+		return of
+	}
+	later, before := c.epoch.Lineage+1, c.epoch.Lineage-1
+	if of := offer(c.other[1], later); of != owner.Elsewhere {
+		t.Errorf("of one that ends: %v", of)
+	}
+	if of := offer(c.lead, later); of != owner.Gap {
+		t.Errorf("by our sequencer: %v", of)
+	}
+	if of := offer(c.other[1], before); of != owner.Gap {
+		t.Errorf("of one that goes on: %v", of)
+	}
+	w.Run(9 * time.Minute)
+	if of := offer(c.other[1], later); of != owner.Gap {
+		t.Errorf("when our sequencer is silent: %v", of)
+	}
+	m.Do(func() { m.owners.Heard(c.key) })
+	if of := offer(c.other[1], later); of != owner.Elsewhere {
+		t.Errorf("when our sequencer was heard: %v", of)
+	}
+}
+
+// Who has heard nothing of its sequencer for a lease goes over to a lineage that lives.
+func TestASilentLineageIsLeft(t *testing.T) {
+	w, channels := met(t, 2)
+	w.Run(9 * time.Minute)
+	for i, c := range channels {
+		m, heard := c.other[0], i == 0
+		if heard {
+			m.Do(func() { m.owners.Heard(c.key) })
+		}
+		e := c.rival()
+		m.hears(c.other[1].Host, install(w.epoch(e)))
+		if left := m.lineage(c.key) == e.lineage; left == heard {
+			t.Errorf("heard of: %v, left: %v", heard, left)
+		}
+	}
+}
+
+// Nobody goes over to an epoch that no quorum has signed, whether he is told of it or pulls it,
+// nor does a sequencer, whose entries the other has to take first.
+func TestWhatIsNotFollowed(t *testing.T) {
+	for _, pulls := range []bool{false, true} {
+		rows := []struct {
+			what     string
+			unsigned int
+			leads    bool
+			goes     bool
+			liars    uint64 // are counted
+		}{
+			{"signed by two of three", 1, false, true, 0},
+			{"signed by one of three", 2, false, false, 1},
+			{"where one leads, and has signed it", 0, true, false, 0},
+		}
+		w, channels := met(t, len(rows))
+		for i, row := range rows {
+			c := channels[i]
+			m := c.other[0]
+			if row.leads {
+				m = c.lead
+			}
+			they := w.strangers(1)[0]
+			e := c.rival()
+			e.lineage, e.owners, e.unsigned = c.epoch.Lineage-1, []*member{they, c.other[1], c.other[2]}, row.unsigned
+			if row.leads {
+				e.also = []*member{c.lead}
+			}
+			they.claims(w.epoch(e))
+			before := m.owners.Stats().Untrusted
+			if pulls {
+				m.Do(func() { m.owners.Pull(they.Peer(), c.key, func(bool) {}) })
+				w.Run(200 * time.Millisecond)
+			} else {
+				m.hears(they.Host, install(w.epoch(e)))
+			}
+			if went := m.lineage(c.key) == e.lineage; went != row.goes {
+				t.Errorf("%s, pulled: %v: it goes over: %v", row.what, pulls, went)
+			}
+			if n := m.owners.Stats().Untrusted - before; n != row.liars {
+				t.Errorf("%s, pulled: %v: %d times a liar was counted", row.what, pulls, n)
+			}
+		}
+	}
+}
+
+// A pull is over when what it brought is durable: what the disk refuses is not there.
+func TestAPullEndsOnDisk(t *testing.T) {
+	w, channels := met(t, 1)
+	c := channels[0]
+	m := c.other[1]
+	m.Do(func() { m.owners.Follow(c.key, c.url) })
+	pull := func() (answers []bool) {
+		m.Do(func() { m.owners.Pull(c.lead.Peer(), c.key, func(ok bool) { answers = append(answers, ok) }) })
+		w.Run(5 * time.Second)
+		return answers
+	}
+	m.SetDisk(sim.Full)
+	if of := pull(); !slices.Equal(of, []bool{false}) || m.owners.Has(c.key, c.head().Hash) {
+		t.Errorf("a disk that takes nothing: %v", of)
+	}
+	m.SetDisk(sim.Sound)
+	if of := pull(); !slices.Equal(of, []bool{true}) || !m.owners.Has(c.key, c.head().Hash) {
+		t.Errorf("a sound disk: %v", of)
+	}
+}
