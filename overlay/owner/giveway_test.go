@@ -1,0 +1,154 @@
+package owner_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/overlay/owner/ownerpb"
+	"tidings/sim"
+)
+
+// What a lineage does that lacks a quorum.
+
+// givingWay is a world in which the lineage of a channel that is to go on has lost its quorum,
+// and another one lives, which three who did not own the channel have founded.
+func givingWay(t *testing.T) (w *world, c channel, theirs claim) {
+	w, channels := quiet(t, 8, 1)
+	c = channels[0]
+	theirs = c.rival()
+	theirs.sequencer, theirs.owners = c.other[0], c.other
+	for _, m := range c.other {
+		w.follows(m, c)
+	}
+	theirs.at = w.Now()
+	for _, m := range c.other {
+		m.hears(c.lead.Host, install(w.epoch(theirs)))
+		if m.lineage(c.key) != theirs.lineage {
+			t.Fatalf("member %d has not gone over", m.Index())
+		}
+	}
+	for _, m := range c.also[:3] {
+		m.Crash(false)
+	}
+	return w, c, theirs
+}
+
+// The lineage that is to go on, but lacks a quorum, gives way to one that lives, long before a
+// lease is over; the two end as one that has the entries of both.
+func TestALineageWithoutQuorumGivesWay(t *testing.T) {
+	w, c, theirs := givingWay(t)
+	their := theirs.sequencer
+	w.append(c.url, 100) // to each of the two
+	words := c.lead.overheard()
+	one := func() bool { return !c.lead.leads[c.key] && c.lead.lineage(c.key) == theirs.lineage }
+	if !w.RunUntil(one, time.Second, time.Minute) {
+		t.Fatal("the two have not become one")
+	}
+	var stuck, gave time.Time
+	for _, word := range slices.Backward(*words) {
+		switch {
+		case word.msg.GetSeal() != nil:
+			stuck = word.at
+		case word.to == their.ID() && word.msg.GetMerge().GetGivesWay():
+			gave = word.at
+		}
+	}
+	if d := gave.Sub(stuck); stuck.IsZero() || d < 15*time.Second || d > 20*time.Second {
+		t.Errorf("gives way %v after it was stuck", d)
+	}
+	w.Run(time.Minute)
+	if !their.leads[c.key] || their.lineage(c.key) != theirs.lineage {
+		t.Error("the other lineage has not gone on")
+	}
+	if len(w.made) != 3 {
+		t.Fatalf("%d bodies were made", len(w.made))
+	}
+	for id := range w.made {
+		if !their.has[c.key][id] {
+			t.Errorf("body %d is lost", id)
+		}
+	}
+	w.settled()
+}
+
+// Whom another lineage gives way takes its entries, and does not ask it back for a while.
+func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
+	w, c, theirs := givingWay(t)
+	their := theirs.sequencer
+	ours := w.wire(c.epoch)
+	w.Partition([]*sim.Host{c.lead.Host}) // what it says is made up
+	merge := func(gives bool) (merged, asked bool) {
+		words := their.overheard()
+		their.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{
+			Epoch: ours, Head: c.head().Raw, GivesWay: gives,
+		}}})
+		for _, word := range *words {
+			asked = asked || word.to == c.lead.ID() && word.msg.GetMerge() != nil
+			merged = merged || word.to == c.lead.ID() && word.msg.GetInstall().GetAbsorbed()
+		}
+		return merged, asked
+	}
+	if merged, asked := merge(false); merged || !asked {
+		t.Errorf("one that is to go on asks: its entries are taken: %v, it is asked: %v", merged, asked)
+	}
+	w.Run(4 * time.Second)
+	if merged, asked := merge(true); !merged || asked {
+		t.Errorf("it gives way: its entries are taken: %v, it is asked: %v", merged, asked)
+	}
+	given, words := w.Now(), their.overheard()
+	for range 14 {
+		their.hears(c.lead.Host, install(ours))
+		w.Run(3 * time.Second)
+	}
+	var first time.Time
+	for _, word := range *words {
+		if word.to == c.lead.ID() && word.msg.GetMerge() != nil && first.IsZero() {
+			first = word.at
+		}
+	}
+	if d := first.Sub(given); d < 29*time.Second || d > 40*time.Second {
+		t.Errorf("asked back after %v", d)
+	}
+}
+
+// A candidate that is stuck asks the root, which may know a lineage that lives: if none of its
+// owners is among those here, nobody else tells.
+func TestTheStuckAskTheRoot(t *testing.T) {
+	w, channels := quiet(t, 8, 1)
+	c := channels[0]
+	m, dies := c.other[2], c.other[:2]
+	w.follows(m, c)
+	w.Run(time.Second)
+	ours := c.rival()
+	ours.sequencer, ours.owners, ours.also = dies[0], c.other, []*member{c.lead}
+	m.hears(dies[0].Host, install(w.epoch(ours)))
+	if v, _ := m.owners.View(c.key); !v.Owns {
+		t.Fatal("it is no owner")
+	}
+	w.Run(time.Second)
+	// The sequencer has joined the other one, and died, before it could tell.
+	lives := claim{
+		url: c.url, lineage: c.epoch.Lineage, number: c.epoch.Number + 1, sequencer: c.lead, owners: append(slices.Clone(c.also), c.lead),
+		also: dies[:1], at: w.Now(), after: c.head(),
+	}
+	for _, o := range lives.owners {
+		o.hears(c.lead.Host, install(w.epoch(lives)))
+	}
+	for _, d := range dies {
+		d.Crash(false)
+	}
+	words := m.overheard()
+	if !w.RunUntil(func() bool { return m.lineage(c.key) == lives.lineage }, time.Second, 2*time.Minute) {
+		t.Fatal("nobody has told it")
+	}
+	bids := 0
+	for _, word := range *words {
+		if word.to == dies[0].ID() && word.msg.GetSeal() != nil {
+			bids++
+		}
+	}
+	if bids < 2 {
+		t.Errorf("it was stuck for %d bids", bids)
+	}
+}
