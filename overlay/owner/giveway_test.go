@@ -112,6 +112,36 @@ func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
 	}
 }
 
+// Owners who went over to another lineage tell their sequencer there of the one that they have
+// left, when it asks for them: it does not take them for owners of that one, and keeps them.
+func TestHearsayCostsALineageNoOwner(t *testing.T) {
+	for _, goesOn := range []bool{false, true} {
+		w, channels := quiet(t, 5, 1)
+		c := channels[0]
+		theirs := claim{
+			url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: c.also[0], owners: c.also[:3], at: w.Now(), after: c.head(),
+		}
+		if goesOn {
+			theirs.lineage = c.epoch.Lineage - 1
+		}
+		for _, m := range theirs.owners {
+			m.hears(c.lead.Host, install(w.epoch(theirs)))
+		}
+		w.append(c.url, 100)
+		for range 120 {
+			w.Run(500 * time.Millisecond)
+			if v, _ := theirs.sequencer.owners.View(c.key); v.Leads && len(v.Epoch.Owners) < 3 {
+				t.Fatalf("goes on: %v: %d owners of five members keep its log", goesOn, len(v.Epoch.Owners))
+			}
+		}
+		w.Run(time.Minute)
+		w.settled()
+		if v, _ := theirs.sequencer.owners.View(c.key); v.Epoch.Lineage != theirs.lineage {
+			t.Errorf("goes on: %v: its lineage has ended", goesOn)
+		}
+	}
+}
+
 // A candidate that is stuck asks the root, which may know a lineage that lives: if none of its
 // owners is among those here, nobody else tells.
 func TestTheStuckAskTheRoot(t *testing.T) {

@@ -64,7 +64,9 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 		o.stats.Untrusted++
 		return
 	}
-	if b := s.bid; e.owns(from) || b != nil && slices.Contains(b.owners, from) {
+	// Who left that one for this one, and owns the key here, passes on what it has heard.
+	ours := s.epoch.owns(from) && s.epoch.Time.After(e.Time)
+	if b := s.bid; !ours && (e.owns(from) || b != nil && slices.Contains(b.owners, from)) {
 		// Until the two are one, each goes on with its own.
 		s.shun(from, o.clock.Now())
 		if b != nil && slices.Contains(b.owners, from) {
