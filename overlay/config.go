@@ -87,7 +87,7 @@ type Stats struct {
 	Receipts                uint64 // own payloads that a root acknowledged
 	Failed                  uint64 // own payloads given up after RouteDeadline
 	Rerouted                uint64 // hops that stayed silent and were routed around
-	Dropped                 uint64 // payloads dropped: too many hops, or too many held
+	Dropped                 uint64 // payloads of others dropped: too many hops, too many held, or nobody took them
 	Probes                  uint64 // probes sent
 	Deaths                  uint64 // peers held to be dead
 	Peers                   int    // peers of which something is remembered

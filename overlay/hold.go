@@ -11,8 +11,7 @@ func (n *Node) hold(w *passage) {
 		return
 	}
 	if len(n.held) >= maxHeld {
-		n.stats.Dropped++
-		n.makeRoom(w)
+		n.lose(w)
 		return
 	}
 	w.waiting = true
@@ -29,13 +28,9 @@ func (n *Node) heldLong(w *passage, at time.Time) {
 	n.unhold(w)
 	if n.clock.Now().Sub(w.since) <= hopLimit {
 		n.pass(w)
-		return
+	} else {
+		n.lose(w)
 	}
-	if w.done == nil {
-		n.stats.Dropped++
-		n.ways.unload(w)
-	}
-	n.makeRoom(w) // its origin tries again
 }
 
 func (n *Node) unhold(w *passage) {

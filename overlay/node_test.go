@@ -181,6 +181,26 @@ func TestWhatIsHeldTooLongIsDropped(t *testing.T) {
 	}
 }
 
+// What finds no room to wait is dropped with its payload, and heard of when it comes again.
+func TestWhatCannotBeHeldIsDropped(t *testing.T) {
+	l := newLab(t)
+	n := l.boot()
+	a := l.actor(1)
+	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
+	key := ID{1}
+	for id := range uint64(maxHeld + 10) {
+		l.say(a, route(&overlaypb.Route{Id: id, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, 100)}))
+	}
+	if n.ways.load != maxHeld*100 || n.stats.Dropped != 10 || len(n.held) != maxHeld {
+		t.Errorf("%d bytes are kept, %d messages held, %d dropped", n.ways.load, len(n.held), n.stats.Dropped)
+	}
+	n.unhold(n.held[0])
+	l.say(a, route(&overlaypb.Route{Id: maxHeld, Try: 1, Key: key[:], Layer: uint32(inboxLayer), Payload: make([]byte, 100)}))
+	if last := n.held[len(n.held)-1]; last.id != maxHeld || len(last.msg.Payload) != 100 {
+		t.Errorf("message %d was held last, with %d bytes", last.id, len(last.msg.Payload))
+	}
+}
+
 // However many cry, a liar's false words count.
 func TestCriersAreCounted(t *testing.T) {
 	g := gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}}

@@ -408,11 +408,7 @@ func (n *Node) hopSilent(w *passage, at time.Time) {
 func (n *Node) tryOn(w *passage) {
 	w.due = time.Time{}
 	if n.clock.Now().Sub(w.since) > hopLimit {
-		if w.done == nil {
-			n.stats.Dropped++
-			n.ways.unload(w)
-		}
-		n.makeRoom(w)
+		n.lose(w)
 		return
 	}
 	next, root, _ := n.nextHop(w.msg.Key, w.tried)
@@ -420,6 +416,16 @@ func (n *Node) tryOn(w *passage) {
 		w.tried = nil
 	}
 	n.pass(w)
+}
+
+// lose ends the passing on of a message for this time: its origin tries again, and another's
+// brings its payload with it.
+func (n *Node) lose(w *passage) {
+	if w.done == nil {
+		n.stats.Dropped++
+		n.ways.unload(w)
+	}
+	n.makeRoom(w)
 }
 
 // wayLost looks for other ways for what was sent to a peer that is gone.
