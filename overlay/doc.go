@@ -19,9 +19,12 @@
 //
 // # What it does
 //
-//	join.go   finds the members near its id and is acknowledged by its leaf
+//	join.go   finds the members near its id and is acknowledged by its leaf;
+//	          offer.go weighs the leaf that one of them offers by what others say
+//	depth.go  how deep the leaf is: split, merged, and agreed upon
 //	route.go  recursive prefix routing; every hop acknowledges, and a silent
-//	          hop is routed around; the root's receipt comes back along the way
+//	          hop is routed around; the root's receipt comes back along the way;
+//	          line.go has a node's own messages wait for their turn
 //	probe.go  who lives: three attempts, four in the leaf, timed by measured round trips
 //	watch.go  each member is watched by its two nearest; notices of death,
 //	          confirmed by everyone for himself; leave; remembered dead
@@ -46,7 +49,8 @@
 //
 // A Node is an object for one goroutine, driven by Receive, Found, Reachable,
 // PeerDown and Run (see env.Node). Register an Application for each layer above;
-// Route a payload towards a key, or Lookup who stands nearest to it. The wire specification is overlaypb/overlay.proto.
+// Route a payload towards a key, or Lookup who stands nearest to it. The wire
+// specification is overlaypb/overlay.proto.
 //
 // The package leaves to the world how frames move and whether a node can be
 // dialled, to overlay/scribe the groups of nodes below one root, and to

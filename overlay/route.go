@@ -28,11 +28,6 @@ const (
 	maxWays = 1 << 16
 	maxHeld = 1 << 10
 	maxLoad = 64 << 20
-	// maxAbroad bounds the messages of the node's own that no next hop has taken over
-	// yet; further ones wait in line. A node that starts anew with some thousand feeds has
-	// three messages for each: all at once they would overrun the next hop, whose
-	// acknowledgements would come too late, and all would be sent again and again.
-	maxAbroad = 256
 	// maxControl is the size of the largest payload that goes ahead of
 	// others, in bytes; what is larger is content.
 	maxControl = 2 << 10
@@ -68,50 +63,6 @@ type passage struct {
 	deadline time.Time
 }
 
-// ways holds the messages that pass or passed.
-type ways struct {
-	on   map[uint64]*passage
-	old  []way // in the order of their end
-	head int   // of old; what stands before it is forgotten
-	load int   // bytes of the payloads kept
-}
-
-type way struct {
-	id  uint64
-	end time.Time
-}
-
-// expire forgets what passed long ago.
-func (w *ways) expire(now time.Time) {
-	for w.head < len(w.old) && !w.old[w.head].end.After(now) {
-		id := w.old[w.head].id
-		if passed := w.on[id]; passed != nil {
-			w.unload(passed)
-			if !plant.Hoard {
-				delete(w.on, id)
-			}
-		}
-		w.head++
-	}
-	if w.head > len(w.old)/2 {
-		w.old = slices.Delete(w.old, 0, w.head)
-		w.head = 0
-	}
-}
-
-// carry gives a passage the payload to carry, unload takes it away when nothing
-// is left to do with it.
-func (w *ways) carry(p *passage, payload []byte) {
-	w.unload(p)
-	p.msg.Payload = payload
-	w.load += len(payload)
-}
-
-func (w *ways) unload(p *passage) {
-	w.load -= len(p.msg.Payload)
-	p.msg.Payload = nil
-}
-
 // Route sends a payload of at most MaxPayload bytes towards the root of key and
 // calls done with the root's receipt, or with false when RouteDeadline is over (or
 // the node has left).
@@ -130,45 +81,7 @@ func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Recei
 	}
 	n.stats.Routed++
 	n.enter(w, now)
-	w.inLine = true
-	n.line = append(n.line, w)
-	n.nextInLine()
-	if w.inLine {
-		w.retryAt = w.deadline // which ends it
-		n.at(w.retryAt, task{kind: taskRetry, n: w.id})
-	}
-}
-
-// nextInLine sends own messages that have waited, as far as there is room.
-func (n *Node) nextInLine() {
-	if n.lining {
-		return // what is sent may arrive at once, and make room
-	}
-	n.lining = true
-	for len(n.line) > 0 && n.abroad < maxAbroad {
-		w := n.line[0]
-		n.line[0] = nil
-		n.line = n.line[1:]
-		if !w.inLine {
-			continue // its deadline has passed
-		}
-		w.inLine, w.abroad = false, true
-		n.abroad++
-		w.since = n.clock.Now()
-		n.planRetry(w, retryFirst)
-		n.pass(w)
-	}
-	n.lining = false
-}
-
-// makeRoom makes room for another own message: the next hop has taken this one over, or
-// nobody has in good time.
-func (n *Node) makeRoom(w *passage) {
-	if w.abroad {
-		w.abroad = false
-		n.abroad--
-		n.nextInLine()
-	}
+	n.lineUp(w)
 }
 
 // giveUp tells the origins of all messages without a receipt that there will be
