@@ -81,9 +81,9 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause
 }
 
-// outvoted says whether two thirds of those in the leaf who have spoken of it lately, and since
-// its depth was changed, say that it is deeper, or less deep, than this node has it: who
-// stands alone gives in, and a few liars are not most.
+// outvoted says whether more than two thirds of those in the leaf who have spoken of it
+// lately, and since its depth was changed, say that it is deeper, or less deep, than this
+// node has it: who stands alone gives in, and a few liars are not so many.
 func (n *Node) outvoted(deeper bool, now time.Time) bool {
 	const enough, lately = 4, 3 * pollPause / 2
 	other, own := 0, 0

@@ -95,8 +95,8 @@ type question struct {
 
 // Lookup finds the live members nearest to a key, at most want of them (no more than
 // MaxLookup), by disjoint routes, and calls done with them once, mostly within seconds,
-// and some half a minute after its turn came at the latest. It costs about twenty messages of a kilobyte; Route costs
-// two or three, but has to believe whom it meets.
+// and some half a minute after its turn came at the latest. It costs about twenty
+// messages of a kilobyte; Route costs two or three, but has to believe whom it meets.
 func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
 	if n.state != Active && n.state != Attached {
 		done(Lookup{})

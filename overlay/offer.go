@@ -68,9 +68,7 @@ func (o *offer) count(c *Contact) int {
 func (o *offer) names(near []*named) bool {
 	missing := 0
 	for _, w := range near {
-		if !slices.ContainsFunc(o.of, func(c *Contact) bool { return c.ID == w.contact.ID }) {
-			missing++
-		}
+		missing += 1 - o.count(w.contact)
 	}
 	return missing <= 1
 }
@@ -90,7 +88,7 @@ func most(near []*named) (best *named) {
 			continue
 		}
 		if best == nil || votes[w.depth] > votes[best.depth] ||
-			votes[w.depth] == votes[best.depth] && (w.decided > best.decided) {
+			votes[w.depth] == votes[best.depth] && w.decided > best.decided {
 			best = w
 		}
 	}

@@ -54,7 +54,7 @@ type comparison struct {
 	asks     int8   // questions since the node announced itself
 	vain     int8   // and in all, since both last agreed
 	due      bool   // an answer is
-	whole    bool   // all that it knew of its leaf since then are known here
+	whole    bool   // it knew nobody of its leaf, since the node announced itself, who is not known here
 }
 
 // compared returns what is remembered of comparing leaves with a peer.

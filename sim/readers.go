@@ -66,7 +66,7 @@ func (s *Swarm) CheckReaders() {
 
 // CheckKept checks that every live reader still has what it was shown in this life,
 // whatever else goes on, as long as that is less than a window keeps. Those who stand still
-// do not answer, and are not asked.
+// do not answer, and are passed over.
 func (s *Swarm) CheckKept() {
 	for _, p := range s.members {
 		for _, url := range s.feeds.urls {
