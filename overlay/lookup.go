@@ -47,7 +47,7 @@ type Lookup struct {
 type lookup struct {
 	key   ID
 	want  int
-	done  func(found []*named) // nil: it has ended
+	done  func(found []*named)
 	began time.Time
 	anew  bool     // nothing is taken for known, and nobody for nearest: it begins anywhere
 	named []*named // the nearest first
@@ -281,9 +281,6 @@ func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) 
 // stepLookup lets each route that waits for nothing go on; when all have ended, it asks
 // those who were named nearest.
 func (n *Node) stepLookup(l *lookup) {
-	if l.done == nil {
-		return
-	}
 	full := l.asked >= maxLookupAsked || n.clock.Now().Sub(l.began) >= lookupLimit
 	for route := 0; route < lookupRoutes && !full; route++ {
 		if l.ended>>route&1 == 0 && !l.busy(route) {
@@ -366,14 +363,12 @@ func contactsOf(named []*named) []*Contact {
 
 // endLookup tells what was found, and makes room for the next.
 func (n *Node) endLookup(l *lookup, found []*named) {
-	done := l.done
-	l.done = nil
-	for _, w := range l.named {
+	for _, w := range l.named { // so nothing steps it any more
 		delete(n.questions, w.nonce)
 	}
 	n.looking = slices.DeleteFunc(n.looking, func(o *lookup) bool { return o == l })
 	n.at(n.clock.Now(), task{kind: taskLookup})
-	done(found)
+	l.done(found)
 }
 
 // endLookups ends all of them without a word of whom they found: the node leaves.
@@ -382,8 +377,6 @@ func (n *Node) endLookups() {
 	n.looking, n.waiting = nil, nil
 	clear(n.questions)
 	for _, l := range of {
-		done := l.done
-		l.done = nil
-		done(nil)
+		l.done(nil)
 	}
 }
