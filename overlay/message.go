@@ -41,13 +41,14 @@ func parse(body []byte) (*overlaypb.Message, error) {
 // frame encodes a message.
 func frame(m *overlaypb.Message) []byte { return wire.AppendFrame(nil, wire.Overlay, m) }
 
-// Field numbers of what a message carries for others, in overlay.proto.
-const routeField, ackField = 3, 4
+// Field numbers, in overlay.proto, of messages that are not urgent.
+const routeField, ackField, leaveField = 3, 4, 11
 
 // Urgent says whether a frame is one by which members know of each other: a probe or its
-// answer, a join, a leave. They are few, and a node that is behind with its work takes them
-// first: or it would be held to be dead, and hold others to be so. What is routed is not
-// among them.
+// answer, a step of a join, a comparison. They are few, and a node that is behind with its
+// work takes them first: or it would be held to be dead, and hold others to be so. What is
+// routed is not among them, nor a leave: it is a node's last word, and whatever was said
+// before and came after it would bring the node back.
 func Urgent(frame []byte) bool {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil || layer != wire.Overlay {
@@ -55,7 +56,7 @@ func Urgent(frame []byte) bool {
 	}
 	for len(body) > 0 {
 		field, kind, n := protowire.ConsumeTag(body)
-		if n < 0 || field == routeField || field == ackField {
+		if n < 0 || field == routeField || field == ackField || field == leaveField {
 			return false
 		}
 		m := protowire.ConsumeFieldValue(field, kind, body[n:])

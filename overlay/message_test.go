@@ -74,7 +74,7 @@ func TestMessagesHaveBounds(t *testing.T) {
 	}
 }
 
-func TestUrgentFramesAreNotWhatIsRouted(t *testing.T) {
+func TestUrgentFramesAreNeitherRoutedNorTheLast(t *testing.T) {
 	record := make([]byte, maxRecord)
 	for _, c := range []struct {
 		what   string
@@ -83,7 +83,7 @@ func TestUrgentFramesAreNotWhatIsRouted(t *testing.T) {
 	}{
 		{"a probe", true, frame(probe(&overlaypb.Probe{Nonce: 1}))},
 		{"a find with a record", true, frame(&overlaypb.Message{Record: record, Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Key: make([]byte, 32)}}})},
-		{"a leave", true, frame(&overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})},
+		{"a leave", false, frame(&overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})},
 		{"a route", false, frame(route(&overlaypb.Route{Key: make([]byte, 32), Layer: 1}))},
 		{"a route with a record", false, frame(&overlaypb.Message{Record: record, Body: route(&overlaypb.Route{Layer: 1}).Body})},
 		{"an ack", false, frame(ack(&overlaypb.Ack{Id: 1}))},
