@@ -46,9 +46,9 @@ const routeField, ackField, leaveField = 3, 4, 11
 
 // Urgent says whether a frame is one by which members know of each other: a probe or its
 // answer, a step of a join, a comparison. They are few, and a node that is behind with its
-// work takes them first: or it would be held to be dead, and hold others to be so. What is
-// routed is not among them, nor a leave: it is a node's last word, and whatever was said
-// before and came after it would bring the node back.
+// work takes and sends them first: or it would be held to be dead, and hold others to be
+// so. What is routed is not among them, nor a leave: it is a node's last word, and whatever
+// was said before and came after it would bring the node back.
 func Urgent(frame []byte) bool {
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil || layer != wire.Overlay {

@@ -159,6 +159,7 @@ func (d *Daemon) open() (err error) {
 		RefuseInbound:    d.config.RefuseInbound,
 		MDNS:             d.config.MDNS,
 		PortMap:          d.config.PortMap,
+		Urgent:           overlay.Urgent,
 		Log:              d.log,
 	}
 	if c.Descriptor != nil {

@@ -47,6 +47,9 @@ type Config struct {
 	MDNS bool
 	// PortMap asks the router for a port by UPnP or NAT-PMP.
 	PortMap bool
+	// Urgent says which control frames go ahead of the others and are not pushed out by
+	// them; nil: none. It is called from many goroutines at once.
+	Urgent func(frame []byte) bool
 	// Log takes what an operator should know; nil: nothing is logged.
 	Log *slog.Logger
 }

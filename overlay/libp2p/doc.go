@@ -15,8 +15,9 @@
 // TCP; the protocol id tells the class. Its first sender opens it with a Hello
 // of package wire and sends frames after a Welcome; nothing comes back on it.
 // It is closed after three minutes without a frame. Frames wait in a bounded
-// queue, oldest dropped first; nothing blocks the sender, and nobody says what
-// was lost except [Host.Stats]. A link sends half of what its peer takes (ledger.go);
+// queue, oldest dropped first, and those that are urgent in one of their own, which
+// goes first; nothing blocks the sender, and nobody says what was lost except
+// [Host.Stats]. A link sends half of what its peer takes (ledger.go);
 // what is sent beyond that is read when its turn comes, and is held against nobody.
 // A connection that has carried no link for long is closed too (idle.go).
 //

@@ -86,6 +86,9 @@ func New(c Config) (*Host, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	if c.Urgent == nil {
+		c.Urgent = func([]byte) bool { return false }
+	}
 	h := &Host{
 		config:   c,
 		log:      c.Log,

@@ -92,6 +92,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 		panic(fmt.Sprintf("libp2p: frame of %d bytes", len(frame)))
 	}
 	count := &h.count.classes[class]
+	urgent := class == env.Control && h.config.Urgent(frame)
 	h.links.mu.Lock()
 	defer h.links.mu.Unlock()
 	key := linkKey{peer.ID(to.ID), class}
@@ -108,7 +109,7 @@ func (h *Host) Send(to env.Peer, class env.Class, frame []byte) {
 	if len(to.Addrs) > 0 {
 		l.addrs.Store(&to.Addrs)
 	}
-	count.queueFull.Add(uint64(l.queue.push(frame)))
+	count.queueFull.Add(uint64(l.queue.push(frame, urgent)))
 }
 
 // retire ends a link for which nothing waits.

@@ -7,35 +7,40 @@ const (
 	// the newest says most about the present.
 	maxQueue      = 1024
 	maxQueueBytes = 4 << 20
+
+	// What is urgent waits apart, for as many frames as an inbox holds of it: a peer that
+	// is sent thousands of others has to hear all the same who lives.
+	maxUrgent      = 256
+	maxUrgentBytes = 1 << 20
 )
 
-// A queue holds the frames that wait for a link.
+// A queue holds the frames that wait for a link: those that are urgent, which go first,
+// and the others.
 type queue struct {
 	some chan struct{} // holds one token if frames may wait
 
 	mu     sync.Mutex // guards what follows
-	frames [][]byte   // a ring
-	head   int
-	count  int
-	bytes  int
+	urgent ring
+	rest   ring
 }
 
-func newQueue() *queue { return &queue{some: make(chan struct{}, 1)} }
+func newQueue() *queue {
+	return &queue{
+		some:   make(chan struct{}, 1),
+		urgent: ring{most: maxUrgent, mostBytes: maxUrgentBytes},
+		rest:   ring{most: maxQueue, mostBytes: maxQueueBytes},
+	}
+}
 
 // push appends a frame and returns how many had to go for it.
-func (q *queue) push(frame []byte) (dropped int) {
+func (q *queue) push(frame []byte, urgent bool) (dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.count == maxQueue || q.count > 0 && q.bytes+len(frame) > maxQueueBytes {
-		q.shift()
-		dropped++
+	if urgent {
+		dropped = q.urgent.push(frame)
+	} else {
+		dropped = q.rest.push(frame)
 	}
-	if q.count == len(q.frames) {
-		q.grow()
-	}
-	q.frames[(q.head+q.count)%len(q.frames)] = frame
-	q.count++
-	q.bytes += len(frame)
 	select {
 	case q.some <- struct{}{}:
 	default:
@@ -43,46 +48,77 @@ func (q *queue) push(frame []byte) (dropped int) {
 	return dropped
 }
 
-// grow makes room: most links never hold more than a few frames. The mutex is
-// held.
-func (q *queue) grow() {
-	room := make([][]byte, max(8, 2*len(q.frames)))
-	n := copy(room, q.frames[q.head:])
-	copy(room[n:], q.frames[:q.head])
-	q.frames, q.head = room, 0
-}
-
-// shift removes the oldest frame. The mutex is held, and there is one.
-func (q *queue) shift() []byte {
-	frame := q.frames[q.head]
-	q.frames[q.head] = nil
-	q.head = (q.head + 1) % len(q.frames)
-	q.count--
-	q.bytes -= len(frame)
-	return frame
-}
-
-// pop removes the oldest frame, if there is one.
+// pop removes the frame that goes next, if there is one.
 func (q *queue) pop() ([]byte, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.count == 0 {
-		return nil, false
+	switch {
+	case q.urgent.count > 0:
+		return q.urgent.shift(), true
+	case q.rest.count > 0:
+		return q.rest.shift(), true
 	}
-	return q.shift(), true
+	return nil, false
 }
 
 func (q *queue) len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.count
+	return q.urgent.count + q.rest.count
 }
 
 // clear removes all frames and returns how many they were.
 func (q *queue) clear() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := q.count
-	q.frames, q.head, q.count, q.bytes = nil, 0, 0, 0
+	return q.urgent.clear() + q.rest.clear()
+}
+
+// A ring holds frames in their order, so many and so large at most.
+type ring struct {
+	most, mostBytes int
+
+	frames [][]byte
+	head   int
+	count  int
+	bytes  int
+}
+
+// push appends a frame and returns how many of the oldest had to go for it.
+func (r *ring) push(frame []byte) (dropped int) {
+	for r.count == r.most || r.count > 0 && r.bytes+len(frame) > r.mostBytes {
+		r.shift()
+		dropped++
+	}
+	if r.count == len(r.frames) {
+		r.grow()
+	}
+	r.frames[(r.head+r.count)%len(r.frames)] = frame
+	r.count++
+	r.bytes += len(frame)
+	return dropped
+}
+
+// grow makes room: most links never hold more than a few frames.
+func (r *ring) grow() {
+	room := make([][]byte, max(8, 2*len(r.frames)))
+	n := copy(room, r.frames[r.head:])
+	copy(room[n:], r.frames[:r.head])
+	r.frames, r.head = room, 0
+}
+
+// shift removes the oldest frame. There is one.
+func (r *ring) shift() []byte {
+	frame := r.frames[r.head]
+	r.frames[r.head] = nil
+	r.head = (r.head + 1) % len(r.frames)
+	r.count--
+	r.bytes -= len(frame)
+	return frame
+}
+
+func (r *ring) clear() int {
+	n := r.count
+	r.frames, r.head, r.count, r.bytes = nil, 0, 0, 0
 	return n
 }
