@@ -84,6 +84,7 @@ func TestChurnCurvesAreDrawn(t *testing.T) {
 	dir := t.TempDir()
 	if drawn, err := drawChurn(dir, []churn.Report{
 		&churn.KilledResult{Killed: 3, Nodes: 10, Right: []float64{0.5, 0.9, 1}},
+		&churn.EndingResult{Way: churn.Leaves, Without: 3}, // no curve, and in nobody's way
 		&churn.EndingResult{Way: churn.Closes, Took: []float64{1, 4, 9}},
 		&churn.PartedResult{Roots: []int{3, 1, 0}, Heads: []int{3, 3, 2}},
 	}); err != nil || drawn != 3 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"tidings/internal/lab/churn"
 	"tidings/internal/lab/figure"
@@ -48,7 +49,7 @@ func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
 		{"parted", figure.Figure{Title: "Keys after the halves came together", X: "seconds since", Y: "keys", Lines: several}},
 		{"sequencer", figure.Figure{Title: "Keys with a new sequencer", X: "seconds after the old one's end", Y: "keys, %", Lines: without}},
 	} {
-		if len(f.Lines) == 0 || len(f.Lines[0].X) < 2 {
+		if !slices.ContainsFunc(f.Lines, func(l figure.Line) bool { return len(l.X) > 1 }) {
 			continue // one point is no curve
 		}
 		if err := f.Save(dir, "churn-"+f.name); err != nil {
