@@ -76,7 +76,7 @@ func (c *churnCommand) Run(ctx context.Context, s streams) error {
 	if len(reports) == 0 {
 		return stopped
 	}
-	return cmp.Or(stopped, c.show(s, reports))
+	return both(stopped, c.show(s, reports))
 }
 
 // show prints and draws what was found.

@@ -105,7 +105,7 @@ func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis,
 		}
 	}
 	if c.Out != "" {
-		failed = cmp.Or(failed, drawFaults(c.Out, results))
+		failed = both(failed, drawFaults(c.Out, results))
 	}
 	if failed == nil && len(wrong) > 0 {
 		failed = fmt.Errorf("%d of %d worlds went wrong, the first with seed %d", len(wrong), len(results), wrong[0].Seed)

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"tidings/internal/lab/faults"
@@ -132,7 +134,9 @@ func TestFaultsWithoutAFolder(t *testing.T) {
 		c := faultsCommand{Out: file, JSON: asJSON}
 		var o, e bytes.Buffer
 		results := []faults.Result{{Scenario: "crash", Seed: 7, Healed: true}}
-		if err := c.show(t.Context(), streams{&o, &e}, nil, results, nil); err == nil || !strings.Contains(o.String(), "crash") {
+		stopped := errors.New("interrupted")
+		err := c.show(t.Context(), streams{&o, &e}, nil, results, stopped)
+		if !errors.Is(err, stopped) || !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(o.String(), "crash") {
 			t.Errorf("JSON %v: %v, %q", asJSON, err, o.String())
 		}
 	}

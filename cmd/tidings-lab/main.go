@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -109,6 +110,14 @@ func beside(k *kong.Context, flag, because string, others ...string) error {
 		}
 	}
 	return nil
+}
+
+// both is one error of two that say different things, in one line, or the one that is there.
+func both(first, second error) error {
+	if first == nil || second == nil {
+		return cmp.Or(first, second)
+	}
+	return fmt.Errorf("%w; %w", first, second)
 }
 
 // folder makes the folder for figures, if there are to be any, before work begins: who

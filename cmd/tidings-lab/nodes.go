@@ -112,7 +112,7 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 	if len(results) == 0 {
 		return failed
 	}
-	return cmp.Or(failed, c.show(s.out, results))
+	return both(failed, c.show(s.out, results))
 }
 
 // show prints and draws what was found.
