@@ -2,9 +2,10 @@
 // worker, and the one place from which a node is called.
 //
 // Everything that happens to a node comes in as a function and runs here, one
-// at a time: frames and hints from the network through [Loop.Post], which drops
-// what does not fit; answers to what the node itself asked for through
-// [Loop.Deliver], which never drops; snapshots for pages through [Loop.Call].
+// at a time: frames and hints from the network through [Loop.Post] and
+// [Loop.PostUrgent], which drop what does not fit; answers to what the node itself
+// asked for through [Loop.Deliver], which never drops; snapshots for pages through
+// [Loop.Call].
 // After each batch, and when the node asked to be woken, its Run is called.
 //
 // A node needs its doors before it exists, so a loop is made first and given
@@ -31,7 +32,7 @@ import (
 
 // Config bounds a loop. Zeros are filled with the defaults.
 type Config struct {
-	Urgent  int // calls posted ahead of control that may wait; 256
+	Urgent  int // calls posted ahead of control that may wait; 256, since a node has few neighbours to hear from
 	Control int // posted control calls that may wait; 2048
 	Bulk    int // posted bulk calls that may wait; 512, so that bulk is dropped first
 	Workers int // goroutines that compute; one for each processor, at least 2
