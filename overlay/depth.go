@@ -39,7 +39,7 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 	voted := false
 	if depth != n.leaf.Depth() && decided > n.leaf.decided {
 		if voted = n.outvoted(depth > n.leaf.Depth(), now); !voted {
-			n.poll(now)
+			n.survey(now)
 		}
 	}
 	if latest := n.latest(); decided > latest {
@@ -85,7 +85,7 @@ func (n *Node) turnsBack(to int, now time.Time) bool {
 // lately, and since its depth was changed, say that it is deeper, or less deep, than this
 // node has it: who stands alone gives in, and a few liars are not so many.
 func (n *Node) outvoted(deeper bool, now time.Time) bool {
-	const enough, lately = 4, 3 * pollPause / 2
+	const enough, lately = 4, 3 * surveyPause / 2
 	other, own := 0, 0
 	for _, c := range n.leaf.Members() {
 		p := n.peers.get(c.Peer.ID)
@@ -100,24 +100,24 @@ func (n *Node) outvoted(deeper bool, now time.Time) bool {
 	return other >= enough && other > 2*own
 }
 
-// pollPause is the shortest time between two polls of the leaf about its depth, doubled
-// after each of the first pollVain: a liar contradicts for ever. pollSize is how many of
-// its members are asked.
+// surveyPause is the shortest time between two surveys of how deep others say the leaf is,
+// doubled after each of the first surveyVain: a liar contradicts for ever. surveySize is how
+// many of its members are asked at most.
 const (
-	pollPause = time.Minute
-	pollVain  = 2
-	pollSize  = 6
+	surveyPause = time.Minute
+	surveyVain  = 2
+	surveySize  = 6
 )
 
-// poll asks some of the leaf how deep it is, because one member has contradicted.
-func (n *Node) poll(now time.Time) {
-	if n.state != Active || !n.polled.IsZero() && now.Sub(n.polled) < pollPause<<min(n.polls, pollVain) {
+// survey asks some of the leaf how deep it is, because one member has contradicted.
+func (n *Node) survey(now time.Time) {
+	if n.state != Active || !n.surveyed.IsZero() && now.Sub(n.surveyed) < surveyPause<<min(n.surveys, surveyVain) {
 		return
 	}
-	n.polled = now
-	n.polls++
+	n.surveyed = now
+	n.surveys++
 	of := n.leaf.Members()
-	for range pollSize {
+	for range surveySize {
 		c := of[n.rand.IntN(len(of))]
 		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
 			n.probe(p)
@@ -172,7 +172,7 @@ func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixM
 // contacts of the table that are now within it are asked for the others.
 func (n *Node) setDepth(depth int) {
 	now := n.clock.Now()
-	n.turned, n.deepened, n.polls = now, depth > n.leaf.Depth(), 0
+	n.turned, n.deepened, n.surveys = now, depth > n.leaf.Depth(), 0
 	if depth < n.leaf.Depth() {
 		if !now.Before(n.wideAt) || n.narrow < n.leaf.Depth() {
 			n.narrow = n.leaf.Depth()

@@ -107,8 +107,8 @@ type Node struct {
 	selfAt    time.Time     // when its own id is next looked up
 	selfPause time.Duration // and how long after that again
 	restless  time.Time     // since when the leaf calls for another depth
-	polled    time.Time     // when some of the leaf were last asked for its depth
-	polls     int           // times that they were asked since it was changed
+	surveyed  time.Time     // when some of the leaf were last asked for its depth
+	surveys   int           // times that they were asked since it was changed
 	turned    time.Time     // when the leaf's depth was last changed
 	deepened  bool          // to a greater one
 	siblingAt time.Time     // when the leaf's sibling was last counted anew
