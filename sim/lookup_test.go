@@ -54,7 +54,7 @@ func TestLookupFindsTheNearest(t *testing.T) {
 			s.World.Run(time.Minute)
 			t.Logf("of %d look-ups %d right, %d wrong, %d implausible", lookups, right, wrong, implausible)
 			if ended != lookups || wrong > 0 || implausible > lookups/100+c.die/3 {
-				t.Errorf("%d ended", ended)
+				t.Errorf("%d of %d ended, %d wrong, %d implausible", ended, lookups, wrong, implausible)
 			}
 		})
 	}

@@ -307,8 +307,8 @@ func (d *Daemon) events() libp2p.Events {
 	return libp2p.Events{
 		Receive: func(from env.PeerID, class env.Class, frame []byte) bool {
 			call := func() { d.receive(from, frame) }
-			if class == env.Control && overlay.Urgent(frame) {
-				return d.loop.PostUrgent(call)
+			if class == env.Control && overlay.Urgent(frame) && d.loop.PostUrgent(call) {
+				return true
 			}
 			return d.loop.Post(class, call)
 		},

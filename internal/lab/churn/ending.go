@@ -2,6 +2,7 @@ package churn
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -54,6 +55,8 @@ const (
 	endingLook  = 100 * time.Millisecond
 	endingLimit = 2 * time.Minute
 	endingPause = 3 * time.Minute
+	// maxEmpty is how many rounds in a row may find no sequencer to end.
+	maxEmpty = 3
 )
 
 // Run does a run.
@@ -70,10 +73,16 @@ func (c Ending) Run(ctx context.Context, progress func(float64)) (EndingResult, 
 	if err := w.pass(settle); err != nil {
 		return r, err
 	}
-	for len(r.Took)+r.Without < c.Trials {
-		progress(float64(len(r.Took)+r.Without) / float64(c.Trials))
+	for empty := 0; len(r.Took)+r.Without < c.Trials; {
+		before := len(r.Took) + r.Without
+		progress(float64(before) / float64(c.Trials))
 		if err := c.round(w, keys, dice, &r); err != nil {
 			return r, err
+		}
+		if len(r.Took)+r.Without > before {
+			empty = 0
+		} else if empty++; empty == maxEmpty {
+			return r, fmt.Errorf("end sequencers: none of %d keys had one in %d rounds", len(keys), empty)
 		}
 	}
 	r.Trials = len(r.Took) + r.Without

@@ -98,7 +98,7 @@ func (c Killed) Run(ctx context.Context, progress func(float64)) (KilledResult, 
 		for i, k := range w.keeps(of) {
 			left[i].look(w, &k, n)
 		}
-		if len(left) == 0 && passed >= killWatch+firstTry {
+		if len(left) == 0 && passed >= killWatch+receiptLimit {
 			break
 		}
 	}

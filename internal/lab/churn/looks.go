@@ -12,10 +12,10 @@ import (
 // lookLayer is the layer of look-ups whose answer is judged here: none of the protocol's.
 const lookLayer wire.Layer = 254
 
-// firstTry is within what time the receipt of a look-up has to be there to count. Two
+// receiptLimit is within what time the receipt of a look-up has to be there to count. Two
 // links to be opened over the slowest paths of sim.King take over three seconds by
 // themselves; one that takes ten is lost.
-const firstTry = 10 * time.Second
+const receiptLimit = 10 * time.Second
 
 // looks are look-ups made at a steady rate, and how many of each second were right: the
 // live member nearest the key acknowledged them, on the first attempt.
@@ -42,7 +42,7 @@ func (l *looks) one(second int) {
 	root := l.w.Root(key)
 	l.sent[second]++
 	l.w.route(from, key, func(of overlay.Receipt, took time.Duration) {
-		if of.Root == root.OverlayID() && of.Try == 0 && took <= firstTry {
+		if of.Root == root.OverlayID() && of.Try == 0 && took <= receiptLimit {
 			l.right[second]++
 		}
 	})

@@ -93,7 +93,7 @@ func (c Parted) Run(ctx context.Context, progress func(float64)) (PartedResult, 
 		}
 		r.note(roots, heads)
 	}
-	if err := w.pass(firstTry); err != nil {
+	if err := w.pass(receiptLimit); err != nil {
 		return r, err
 	}
 	r.RightS = looks.since(0)
