@@ -23,6 +23,7 @@ const (
 	Scribe  Layer = 2
 	Owner   Layer = 3
 	Feed    Layer = 4
+	Wedge   Layer = 5
 )
 
 // MaxMessage is the size of the largest message of a layer, in bytes: with its

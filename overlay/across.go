@@ -1,0 +1,59 @@
+package overlay
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// Across returns a live member on the other side of bit d: one that shares exactly the
+// first d bits of its id with the node's. It is the same for the same pick as long as it
+// is known, and members are chosen by about as many picks each (rendezvous hashing), be
+// they of the leaf or, beyond it, contacts and spares of all slots of that half. Members
+// in except are passed over, and those that left something unanswered if there are
+// others. Nil: nobody is known there.
+func (n *Node) Across(d int, pick uint64, except ...env.PeerID) *Contact {
+	var best *peer
+	var most uint64
+	consider := func(p *peer) {
+		if p == nil || p.contact == nil || slices.Contains(except, p.id) {
+			return
+		}
+		score := mix(pick ^ mix(p.contact.ID.head()))
+		if best == nil || best.suspect && !p.suspect || best.suspect == p.suspect && score > most {
+			best, most = p, score
+		}
+	}
+	switch {
+	case n.state != Active || d < 0 || d >= Bits:
+		return nil
+	case d >= n.leaf.Depth():
+		for _, c := range n.leaf.Members() {
+			if n.self.ID.Common(c.ID) == d {
+				consider(n.peers.get(c.Peer.ID))
+			}
+		}
+	default:
+		row := d / 4
+		for col := range n.table.rows[row] {
+			if n.table.beyond(row, col, n.leaf.Depth()) && n.table.common(row, col) == d {
+				s := &n.table.rows[row][col]
+				consider(s.contact)
+				consider(s.spare)
+			}
+		}
+	}
+	if best == nil {
+		return nil
+	}
+	return best.contact
+}
+
+// RTT is the smoothed round trip to a peer, zero if it was never measured.
+func (n *Node) RTT(id env.PeerID) time.Duration {
+	if p := n.peers.get(id); p != nil {
+		return p.rtt.d()
+	}
+	return 0
+}

@@ -1,0 +1,111 @@
+package wedge
+
+import "time"
+
+// Config is what a Wedge is told. A zero field means its default.
+type Config struct {
+	// Maintenance is the time between two rounds: each link's edges are renewed once, and
+	// each record's splits compared with the counts. Default 10 min.
+	Maintenance time.Duration
+	// Lease is how long a duty lasts without being renewed. Default two Maintenances: one
+	// renewal may be lost.
+	Lease time.Duration
+	// Orders is where orders are kept that several nodes of one goroutine share. Nil: the
+	// node keeps its own.
+	Orders *Orders
+}
+
+func (c Config) filled() Config {
+	if c.Maintenance <= 0 {
+		c.Maintenance = 10 * time.Minute
+	}
+	if c.Lease <= 0 {
+		c.Lease = 2 * c.Maintenance
+	}
+	return c
+}
+
+// MaxWords is the size of the largest words of an order in bytes, MaxDown that of the
+// largest message of Down.
+const (
+	MaxWords = 2 << 10
+	MaxDown  = 16 << 10
+)
+
+const (
+	// minInterval and maxInterval bound the interval of an order: phases are told in
+	// milliseconds, and the age of a phase fits 32 bits of them.
+	minInterval = time.Second
+	maxInterval = 7 * 24 * time.Hour
+	// perMember bounds n: what is more cannot be served, by MaxRanks at each member.
+	perMember = MaxRanks
+	// maxStandIns is how many ranks that were declined have others in their place; beyond
+	// that nobody polls in their phases.
+	maxStandIns = 16
+
+	// maxRecords is how many keys a node has a part in: four times what is asked of a
+	// member of a network at work. Leaders of more are told so; parents ask others.
+	maxRecords = 20_000
+	// awayShare is the part of maxRecords that a member from beyond the leaf may fill: it
+	// stands above few keys of the many that pass, a member of the leaf above half of them.
+	awayShare = 8
+
+	// flushDelay is how long changes wait on a link for company, tallyDelay how long
+	// tallies do, downDelay how long messages of leaders.
+	flushDelay = 500 * time.Millisecond
+	tallyDelay = 2 * time.Second
+	downDelay  = 100 * time.Millisecond
+	// standDelay is how long a leader waits before it names stand-ins: after a new order
+	// tallies come in from all sides.
+	standDelay = 10 * time.Second
+
+	// suspectTries is how often a batch or digest goes out before the peer is suspected,
+	// giveUpTries when its edges are given to others, if it is held to be alive.
+	suspectTries = 3
+	giveUpTries  = 6
+
+	// endGrace is how long a member serves on after its edge has ended: if the tree only
+	// changes its shape, another parent comes within that time.
+	endGrace = 10 * time.Second
+
+	// refSlack is how far a reference phase may be measured otherwise than before without
+	// being moved: hops take a little longer one time than the other.
+	refSlack = 250 * time.Millisecond
+
+	// idle is how long a link without edges is kept: longer than a frame is on its way, for
+	// one that comes twice is known by the number of the last.
+	idle = time.Minute
+
+	maxBatch  = 56 << 10 // bytes of a batch, about
+	maxItems  = 2048     // entries, ends, parts or tallies in one
+	maxDepth  = 256
+	maxQueued = 1 << 20 // bytes of messages of leaders that wait on one link
+	// maxSweep is the longest time between two looks at leases.
+	maxSweep = time.Minute
+)
+
+// Stats counts what a Wedge did since it started, and says what it holds.
+type Stats struct {
+	Records int // keys in whose trees the node has a part
+	Led     int // of which it leads
+	Duties  int // of which it serves
+	Up      int // edges to parents
+	Down    int // edges to children
+	Links   int // peers it shares edges with
+
+	Batches   uint64 // sent, repetitions included
+	Entries   uint64 // edges told to children
+	Digests   uint64 // sent
+	Lists     uint64 // links spelt out because the ends knew other edges
+	Control   uint64 // messages sent that carry no message of a leader
+	Resent    uint64 // batches and digests sent again for want of an answer
+	Replaced  uint64 // edges given to another child because one was dead
+	Adopted   uint64 // edges left to the node itself because two children refused, or none was there
+	Refused   uint64 // entries of others not taken
+	Expired   uint64 // records that were not renewed in time
+	LeftOut   uint64 // declined ranks for which there was no stand-in, when they were last counted
+	Downs     uint64 // messages of leaders sent to children
+	Delivered uint64 // messages of leaders handed up
+	Lost      uint64 // messages of leaders dropped from a full queue
+	Garbage   uint64 // messages that broke the protocol
+}

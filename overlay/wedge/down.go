@@ -1,0 +1,107 @@
+package wedge
+
+import (
+	"fmt"
+	"slices"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+// Down sends a message of at most MaxDown bytes to all who have a part in the wedge of a
+// key that this node leads: those who serve, and those who only pass it on. Nobody says
+// whether it comes; who gets another parent meanwhile may miss it. It must not be changed
+// afterwards.
+func (w *Wedge) Down(key overlay.ID, payload []byte) error {
+	r := w.byName[name(key)]
+	switch {
+	case r == nil || r.order.key != key || r.flags&leads == 0:
+		return fmt.Errorf("send down %s: the node does not lead it", key.Short())
+	case len(payload) > MaxDown:
+		return fmt.Errorf("send down %s: %d bytes where %d are allowed", key.Short(), len(payload), MaxDown)
+	}
+	w.pass(r, payload)
+	return nil
+}
+
+// pass sends a message on to all children.
+func (w *Wedge) pass(r *record, payload []byte) {
+	for i := range r.edges {
+		l := r.edges[i].link
+		if l == nil {
+			continue
+		}
+		if l.downBytes+len(payload) > maxQueued {
+			w.stats.Lost++
+			continue
+		}
+		if len(l.downs) == 0 {
+			w.after(downDelay, task{kind: taskDowns, peer: l.peer.ID})
+		}
+		l.downs = append(l.downs, &wedgepb.Down{Key: name(r.order.key), Payload: payload})
+		l.downBytes += len(payload)
+	}
+}
+
+// sendDowns sends the messages of leaders that wait on a link.
+func (w *Wedge) sendDowns(l *link) {
+	if l == nil {
+		return
+	}
+	for len(l.downs) > 0 {
+		size, count := 0, 0
+		for count < len(l.downs) && (count == 0 || size+len(l.downs[count].Payload)+16 <= maxBatch) {
+			size += len(l.downs[count].Payload) + 16
+			count++
+		}
+		w.stats.Downs += uint64(count)
+		w.net.Send(l.peer, env.Bulk, wire.AppendFrame(nil, wire.Wedge, &wedgepb.Message{
+			Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: w.nextNumber(), Downs: l.downs[:count]}},
+		}))
+		l.downs = l.downs[count:]
+	}
+	l.downs, l.downBytes = nil, 0
+}
+
+// onDowns hands up the messages of leaders that come from the right parent, and sends
+// them on.
+func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
+	if l == nil || !l.seen.first(m.Number) {
+		return
+	}
+	for _, d := range m.Downs {
+		r := w.byName[d.Key]
+		if r == nil || r.parent != l {
+			continue
+		}
+		w.pass(r, d.Payload)
+		w.stats.Delivered++
+		w.app.Delivered(r.order.key, l.peer.ID, d.Payload)
+	}
+}
+
+// seen remembers which of the last numbers of a peer have come, so that none is taken
+// twice.
+type seen struct {
+	recent []uint64 // a ring
+	next   int
+}
+
+// maxSeen is how many numbers are remembered: a frame is overtaken by few.
+const maxSeen = 16
+
+// first says whether a number has not come before, and notes it.
+func (s *seen) first(number uint64) bool {
+	if slices.Contains(s.recent, number) {
+		return false
+	}
+	if len(s.recent) < maxSeen {
+		s.recent = append(s.recent, number)
+		return true
+	}
+	s.recent[s.next] = number
+	s.next = (s.next + 1) % maxSeen
+	return true
+}

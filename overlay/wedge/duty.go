@@ -1,0 +1,107 @@
+package wedge
+
+import (
+	"cmp"
+	"time"
+)
+
+// A Term orders the orders of one key: the larger Epoch wins, then the larger Seq.
+type Term struct {
+	Epoch uint64
+	Seq   uint32
+}
+
+// Compare returns -1, 0 or 1 as t is earlier than u, the same, or later.
+func (t Term) Compare(u Term) int {
+	return cmp.Or(cmp.Compare(t.Epoch, u.Epoch), cmp.Compare(t.Seq, u.Seq))
+}
+
+// An Order is what a leader wants of a key's wedge.
+type Order struct {
+	Term Term
+	// N is how many ranks there shall be: 0 dismisses the wedge; at most four times as
+	// many as the network has members.
+	N int
+	// Interval is the time between two turns of one rank: from a second to a week, in whole
+	// milliseconds.
+	Interval time.Duration
+	// Ref is when the reference phase, that of rank 0, began. Zero: as this node knows it from
+	// an earlier order for the key, or now.
+	Ref time.Time
+	// Words are the application's: at most MaxWords bytes, which must not be changed.
+	Words []byte
+}
+
+// MaxRanks is how many ranks one member serves at most, when there are fewer members than
+// ranks where it stands.
+const MaxRanks = 4
+
+// Ranks are the ranks that one member serves, in their order: mostly one, at most MaxRanks.
+type Ranks struct {
+	n  int
+	of [MaxRanks]uint32
+}
+
+// Len is how many there are.
+func (r Ranks) Len() int { return r.n }
+
+// At returns the i-th rank.
+func (r Ranks) At(i int) int { return int(r.of[:r.n][i]) }
+
+func (r *Ranks) add(rank uint32) {
+	r.of[r.n] = rank
+	r.n++
+}
+
+// A Duty is a member's part in a key's wedge: what it has to do, and when.
+type Duty struct {
+	Term     Term
+	Ranks    Ranks
+	Of       int       // n: how many ranks there are in all
+	Ref      time.Time // when the leader's reference phase began, by this node's clock
+	Interval time.Duration
+	Words    []byte // must not be changed
+}
+
+// Next returns the first time after another at which the duty is due. Ref is measured
+// along the tree, and may move by some milliseconds when the tree does: ask for the next
+// time after now, not after the last that was due.
+func (d Duty) Next(after time.Time) (next time.Time) {
+	for i := range d.Ranks.Len() {
+		turn := time.Duration(Phase(d.Ranks.At(i), d.Of) * float64(d.Interval))
+		since := after.Sub(d.Ref) - turn
+		rounds := since / d.Interval
+		if since >= 0 {
+			rounds++
+		}
+		if at := d.Ref.Add(turn + rounds*d.Interval); next.IsZero() || at.Before(next) {
+			next = at
+		}
+	}
+	return next
+}
+
+// Phase is when in an interval the rank has its turn, from 0 up to 1: the normalised
+// van der Corput sequence. The phases of n ranks are 0, 1/n, 2/n ..., each once, and the
+// ranks stand in such an order that those that are lost together, which stand beside each
+// other, leave small gaps everywhere instead of one large one. It panics if there is no
+// such rank.
+func Phase(rank, n int) float64 {
+	if rank < 0 || rank >= n {
+		panic("wedge: phase of no rank")
+	}
+	return float64(position(rank, n)) / float64(n)
+}
+
+// position is how many ranks below n have a smaller bit reversal than rank has.
+func position(rank, n int) (pos int) {
+	for t := 0; rank>>t > 0; t++ {
+		if rank>>t&1 == 0 {
+			continue
+		}
+		if low := rank & (1<<t - 1); low < n {
+			pos += (n-1-low)>>(t+1) + 1
+		}
+	}
+	return pos
+}

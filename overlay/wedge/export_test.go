@@ -1,0 +1,39 @@
+package wedge
+
+import "fmt"
+
+// Check compares the digests of all links with the edges that there are.
+func (w *Wedge) Check() error {
+	up, down := map[*link]edges{}, map[*link]edges{}
+	for i, r := range w.records {
+		if int(r.place) != i || w.byName[name(r.order.key)] != r || r.flags&(touched|ended) != 0 {
+			return fmt.Errorf("record %d is out of place", i)
+		}
+		if r.parent != nil {
+			e := up[r.parent]
+			e.count++
+			e.digest ^= r.up()
+			up[r.parent] = e
+		}
+		for j := range r.edges {
+			if e := &r.edges[j]; e.link != nil {
+				d := down[e.link]
+				d.count++
+				d.digest ^= r.down(e)
+				down[e.link] = d
+			}
+		}
+	}
+	for id, l := range w.links {
+		u, d := up[l], down[l]
+		if l.up.count != u.count || l.up.digest != u.digest || l.down.count != d.count || l.down.digest != d.digest {
+			return fmt.Errorf("link to %x: %d up and %d down, not %d and %d", id, l.up.count, l.down.count, u.count, d.count)
+		}
+		delete(up, l)
+		delete(down, l)
+	}
+	if len(up)+len(down) > 0 {
+		return fmt.Errorf("%d edges without a link", len(up)+len(down))
+	}
+	return nil
+}

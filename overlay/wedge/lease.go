@@ -1,0 +1,162 @@
+package wedge
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+// startDigests begins to renew the edges down to a peer.
+func (w *Wedge) startDigests(l *link) {
+	if l.digestAt.IsZero() {
+		w.planDigest(l, w.spread(w.cfg.Maintenance))
+	}
+}
+
+// planDigest sets the time of the next Digest; there is only one.
+func (w *Wedge) planDigest(l *link, in time.Duration) {
+	l.digestAt = w.clock.Now().Add(in)
+	w.cal.Add(l.digestAt, task{kind: taskDigest, peer: l.peer.ID})
+}
+
+// digest renews all edges down to a peer at once. It waits until all changes have been
+// acknowledged: until then the ends know other edges.
+func (w *Wedge) digest(l *link, at time.Time) {
+	switch {
+	case l == nil || !l.digestAt.Equal(at):
+	case l.down.count == 0:
+		l.digestAt = time.Time{}
+	case l.out != nil || len(l.queue) > 0:
+		w.planDigest(l, flushDelay)
+	default:
+		w.planDigest(l, w.spread(w.cfg.Maintenance))
+		l.digestTries = 0
+		w.sendDigest(l)
+	}
+}
+
+func (w *Wedge) sendDigest(l *link) {
+	l.digestOut = w.nextNumber()
+	l.digestTries++
+	w.stats.Digests++
+	w.send(l.peer, &wedgepb.Message{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{
+		Number: l.digestOut, Count: l.down.count, Digest: l.down.digest,
+	}}})
+	l.digestDue = w.clock.Now().Add(w.patience(l, l.digestTries))
+	w.cal.Add(l.digestDue, task{kind: taskAgain, peer: l.peer.ID})
+}
+
+// digestAgain goes on when a digest was not answered in time.
+func (w *Wedge) digestAgain(l *link, at time.Time) {
+	if l == nil || l.digestOut == 0 || !l.digestDue.Equal(at) {
+		return
+	}
+	if l.digestTries >= suspectTries || l.out != nil || len(l.queue) > 0 {
+		l.digestOut = 0
+		w.node.Suspect(l.peer.ID)
+		return
+	}
+	w.stats.Resent++
+	w.sendDigest(l)
+}
+
+// onDigest renews the edges from a parent, if it knows the same.
+func (w *Wedge) onDigest(from env.PeerID, l *link, m *wedgepb.Digest) {
+	match := m.Count == 0
+	to := env.Peer{ID: from}
+	if l != nil {
+		to = l.peer
+		match = l.up.count == m.Count && l.up.digest == m.Digest
+		l.listFor = 0
+		if match {
+			l.renewed = w.clock.Now()
+		} else {
+			l.listFor = m.Number
+			l.round++
+		}
+	}
+	w.send(to, &wedgepb.Message{Body: &wedgepb.Message_Agree{Agree: &wedgepb.Agree{Number: m.Number, Match: match}}})
+}
+
+// onAgree lists the edges to a child that knows others.
+func (w *Wedge) onAgree(l *link, m *wedgepb.Agree) {
+	if l == nil || m.Number != l.digestOut || l.digestOut == 0 {
+		return
+	}
+	l.digestOut = 0
+	if m.Match || l.out != nil || len(l.queue) > 0 {
+		return // or it is compared again in the next round
+	}
+	w.stats.Lists++
+	for _, r := range w.records {
+		if r.to(l) != nil {
+			w.enqueue(l, item{kind: itemAgain, key: name(r.order.key)}, 0)
+		}
+	}
+	w.enqueue(l, item{kind: itemListEnd, key: m.Number}, 0)
+}
+
+// endList ends the edges from a parent that its list has not named.
+func (w *Wedge) endList(l *link) {
+	l.listFor = 0
+	l.renewed = w.clock.Now()
+	for _, r := range w.records {
+		if r.parent == l && r.round != l.round {
+			w.orphan(r)
+		}
+	}
+}
+
+// round compares all splits with fresh counts, and finds children for edges without.
+func (w *Wedge) round() {
+	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
+	if len(w.records) == 0 {
+		return
+	}
+	w.counts = w.counts[:0]
+	w.count(0)
+	same := slices.Equal(w.counts, w.parted)
+	w.parted = append(w.parted[:0], w.counts...)
+	for _, r := range w.records {
+		if r.flags&ending == 0 && (!same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == nil })) {
+			w.walk(r, bare, false)
+		}
+	}
+}
+
+func (w *Wedge) sweepPause() time.Duration { return min(w.cfg.Maintenance/8, maxSweep) }
+
+// sweep ends what was not renewed in time, and forgets links without a use.
+func (w *Wedge) sweep(now time.Time) {
+	w.after(w.sweepPause(), task{kind: taskSweep})
+	w.forgive(now)
+	for _, l := range w.sortedLinks() {
+		if l.up.count > 0 && now.Sub(l.renewed) > w.cfg.Lease {
+			w.expire(l)
+		}
+		w.dropIdle(l, now)
+	}
+}
+
+// expire ends all that hangs from a parent that has not renewed it.
+func (w *Wedge) expire(l *link) {
+	for _, r := range slices.Clone(w.records) {
+		if r.parent == l {
+			w.stats.Expired++
+			w.end(r)
+		}
+	}
+}
+
+// dropIdle ends a link without edges on which nothing waits. Its number of the last batch
+// is needed no longer: what is still on its way is older than any that may come.
+func (w *Wedge) dropIdle(l *link, now time.Time) {
+	if l.up.count > 0 || l.down.count > 0 || l.out != nil || len(l.queue)+len(l.downs) > 0 ||
+		now.Before(l.shunned) || now.Sub(l.used) < idle {
+		return
+	}
+	delete(w.links, l.peer.ID)
+	w.node.Unwatch(l.peer.ID)
+}

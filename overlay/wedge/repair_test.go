@@ -1,0 +1,111 @@
+package wedge_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/overlay/wedge"
+	"tidings/sim"
+)
+
+const round = 10*time.Minute*5/4 + time.Minute // the longest time between two rounds, and a minute
+
+// A forest is the wedges of a test.
+type forest struct {
+	*world
+	keys    int
+	n       []int
+	leaders []*member
+	dice    *rand.Rand
+}
+
+// plant has random members enlist.
+func plant(w *world, keys int) *forest {
+	f := &forest{world: w, keys: keys, dice: rand.New(rand.NewPCG(w.Seed(), 7))}
+	members := len(w.members)
+	for i := range keys {
+		f.n = append(f.n, 1+f.dice.IntN(members/2))
+		f.leaders = append(f.leaders, w.members[f.dice.IntN(members)])
+		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: f.n[i], Words: []byte("words")})
+	}
+	return f
+}
+
+// right says whether all ranks are served once, and of those that are not, how many are
+// served by nobody and by several.
+func (f *forest) right() (none, twice int) {
+	for i := range f.keys {
+		a, b := f.gaps(f.key(i), f.n[i])
+		none += a
+		twice += b
+	}
+	return none, twice
+}
+
+func (f *forest) total() (sum int) {
+	for _, n := range f.n {
+		sum += n
+	}
+	return sum
+}
+
+// become waits until all ranks are served once, and says how long that took.
+func (f *forest) become(what string, limit time.Duration) {
+	f.t.Helper()
+	start := f.Now()
+	ok := f.RunUntil(func() bool { none, twice := f.right(); return none+twice == 0 }, 15*time.Second, limit)
+	none, twice := f.right()
+	f.t.Logf("%s: %v until all %d ranks are served once (%d not, %d twice)", what, f.Now().Sub(start), f.total(), none, twice)
+	if !ok {
+		f.t.Errorf("%s: after %v %d ranks are served by nobody, %d by several", what, limit, none, twice)
+	}
+	f.sound()
+}
+
+// kill ends a part of the members that lead nothing.
+func (f *forest) kill(share float64) (dead int) {
+	for _, m := range f.live() {
+		if f.dice.Float64() < share && !slices.Contains(f.leaders, m) {
+			m.Crash(false)
+			dead++
+		}
+	}
+	return dead
+}
+
+func (f *forest) join(n int) {
+	for i := range n {
+		m := f.member()
+		f.After(time.Duration(i)*time.Second, m.start)
+	}
+}
+
+func TestTreesAreRepaired(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		loss float64
+		seed uint64
+	}{{"calm", 0, 1}, {"1 % loss", 0.01, 2}, {"5 % loss", 0.05, 3}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t, sim.Config{Seed: c.seed}, wedge.Config{})
+			w.grow(128)
+			w.SetFaults(sim.Faults{Loss: c.loss, Duplicate: c.loss, Reorder: c.loss})
+			f := plant(w, 60)
+			f.become("enlisted", 2*time.Minute)
+			before := w.stats()
+			dead := f.kill(0.15)
+			w.Run(time.Second)
+			f.become("a seventh is dead", round)
+			f.join(dead)
+			w.Run(time.Duration(dead) * time.Second)
+			f.become("as many have joined", 2*round)
+			w.Run(time.Hour)
+			f.become("an hour later", time.Second)
+			st := w.stats()
+			t.Logf("%d dead; %d entries, %d lists, %d replaced, %d adopted, %d refused, %d expired, %d resent",
+				dead, st.Entries-before.Entries, st.Lists, st.Replaced, st.Adopted, st.Refused, st.Expired, st.Resent)
+		})
+	}
+}

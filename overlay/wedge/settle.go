@@ -1,0 +1,191 @@
+package wedge
+
+import (
+	"time"
+
+	"tidings/overlay"
+)
+
+// before is what a record was like before it was changed.
+type before struct {
+	record *record
+	order  *order
+	ranks  Ranks // that were served
+	ref    int64
+}
+
+// unknown stands for a number that the parent has not been told.
+const unknown = ^uint32(0)
+
+// begin has to be called before a record is changed: its edges are taken out of the
+// digests of their links, and put in again, as they are then, by settle.
+func (w *Wedge) begin(r *record) {
+	if r.flags&touched != 0 {
+		return
+	}
+	w.touched = append(w.touched, before{r, r.order, r.serving(), r.ref})
+	r.flags |= touched
+	if r.parent != nil {
+		r.parent.up.remove(r.up())
+	}
+	for i := range r.edges {
+		if e := &r.edges[i]; e.link != nil {
+			e.link.down.remove(r.down(e))
+		}
+	}
+}
+
+// settle ends all changes: the digests are right again, the application hears of changed
+// duties, and parents of what is not served. What the application does meanwhile is
+// settled too.
+func (w *Wedge) settle() {
+	if w.settling {
+		return
+	}
+	w.settling = true
+	for i := 0; i < len(w.touched); i++ {
+		b := w.touched[i]
+		r := b.record
+		if r.flags&ended != 0 {
+			if b.ranks.Len() > 0 {
+				w.app.Release(b.order.key)
+			}
+			continue
+		}
+		r.flags &^= touched
+		if r.parent != nil {
+			r.parent.up.add(r.up(), w.clock.Now())
+		}
+		for j := range r.edges {
+			if e := &r.edges[j]; e.link != nil {
+				e.link.down.add(r.down(e), w.clock.Now())
+				w.startDigests(e.link)
+			}
+		}
+		w.tell(r, b)
+	}
+	if cap(w.touched) > keepTouched {
+		w.touched = nil
+	}
+	w.touched = w.touched[:0]
+	w.settling = false
+}
+
+// keepTouched is for how many changes room is kept: mostly there are few at a time.
+const keepTouched = 64
+
+// tell tells the application and the parent what has changed.
+func (w *Wedge) tell(r *record, b before) {
+	if r.flags&asked == 0 && r.held(nil) > 0 {
+		r.flags |= asked
+		if !w.app.Willing(r.order.key, r.order.words) {
+			r.flags |= declines
+		}
+	}
+	w.tally(r)
+	switch now := r.serving(); {
+	case now.Len() == 0 && b.ranks.Len() > 0:
+		w.app.Release(r.order.key)
+	case now.Len() > 0 && (now != b.ranks || r.order != b.order || r.ref != b.ref):
+		w.app.Serve(r.order.key, r.duty())
+	}
+}
+
+// serving returns the ranks that the node serves.
+func (r *record) serving() (of Ranks) {
+	if r.flags&(asked|declines) != asked {
+		return of
+	}
+	return r.serves()
+}
+
+func (r *record) duty() Duty {
+	return Duty{
+		Term:     r.order.term,
+		Ranks:    r.serving(),
+		Of:       int(r.order.n),
+		Ref:      time.Unix(0, r.ref).UTC(),
+		Interval: r.order.interval,
+		Words:    r.order.words,
+	}
+}
+
+// record makes the record of an order.
+func (w *Wedge) record(o *order) *record {
+	r := &record{order: o, place: uint32(len(w.records))}
+	w.records = append(w.records, r)
+	w.byName[name(o.key)] = r
+	w.begin(r)
+	return r
+}
+
+// give puts a later order in the place of a record's.
+func (w *Wedge) give(r *record, o *order) {
+	r.order = o
+	r.flags &^= asked | declines | leads
+	r.told = 0
+	if r.extra != nil {
+		r.extra.below = nil
+	}
+}
+
+// end forgets a record: its edges end, up and down.
+func (w *Wedge) end(r *record) {
+	w.endEdges(r)
+	w.leaveParent(r)
+	last := w.records[len(w.records)-1]
+	w.records[r.place], last.place = last, r.place
+	w.records[len(w.records)-1] = nil
+	w.records = w.records[:len(w.records)-1]
+	delete(w.byName, name(r.order.key))
+	r.flags |= ended
+}
+
+// endEdges ends a record's edges to its children.
+func (w *Wedge) endEdges(r *record) {
+	w.begin(r)
+	for i := range r.edges {
+		if l := r.edges[i].link; l != nil {
+			w.queueEnd(l, r)
+		}
+	}
+	r.edges = nil
+}
+
+// leaveParent ends the edge to the parent.
+func (w *Wedge) leaveParent(r *record) {
+	w.begin(r)
+	if r.parent != nil {
+		w.queuePart(r.parent, r)
+		r.parent = nil
+		r.flags &^= telling
+	}
+}
+
+// orphan leaves a record without parent and children. It serves on for a grace, in which
+// another parent may come.
+func (w *Wedge) orphan(r *record) {
+	w.endEdges(r)
+	r.parent = nil
+	r.flags = r.flags&^telling | ending
+	x := r.rare()
+	x.end = w.clock.Now().Add(endGrace)
+	w.cal.Add(x.end, task{kind: taskEnd, key: name(r.order.key)})
+}
+
+// endDue ends a record whose grace is over.
+func (w *Wedge) endDue(r *record, now time.Time) {
+	if r != nil && r.flags&ending != 0 && !now.Before(r.extra.end) {
+		w.end(r)
+	}
+}
+
+// Duty returns what the node has to do for a key; ok is false if that is nothing.
+func (w *Wedge) Duty(key overlay.ID) (d Duty, ok bool) {
+	r := w.byName[name(key)]
+	if r == nil || r.order.key != key {
+		return Duty{}, false
+	}
+	d = r.duty()
+	return d, d.Ranks.Len() > 0
+}

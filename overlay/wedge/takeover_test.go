@@ -1,0 +1,196 @@
+package wedge_test
+
+import (
+	"testing"
+	"time"
+
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+	"tidings/sim"
+)
+
+// A watch looks every second who serves the ranks of a key, and remembers for how long
+// one had nobody, or several.
+type watch struct {
+	f          *forest
+	none, many map[int]time.Time // since when, by key and rank
+	gap, twin  time.Duration     // the longest
+	most       int               // ranks served twice at a time
+}
+
+func (f *forest) watch() *watch {
+	w := &watch{f: f, none: map[int]time.Time{}, many: map[int]time.Time{}}
+	var look func()
+	look = func() {
+		w.look()
+		f.After(time.Second, look)
+	}
+	f.After(0, look)
+	return w
+}
+
+func (w *watch) look() {
+	now := w.f.Now()
+	note := func(since map[int]time.Time, rank int, is bool, longest *time.Duration) {
+		if !is {
+			delete(since, rank)
+			return
+		}
+		if _, ok := since[rank]; !ok {
+			since[rank] = now
+		}
+		*longest = max(*longest, now.Sub(since[rank]))
+	}
+	twice := 0
+	for i := range w.f.keys {
+		servers := w.f.servers(w.f.key(i))
+		for rank := range w.f.n[i] {
+			n := len(servers[rank])
+			if n > 1 {
+				twice++
+			}
+			note(w.none, i<<16|rank, n == 0, &w.gap)
+			note(w.many, i<<16|rank, n > 1, &w.twin)
+		}
+	}
+	w.most = max(w.most, twice)
+}
+
+// A leader dies, and another takes over with a later term: the members go over to it
+// without a gap, and nobody goes on beside them.
+func TestAnotherLeaderTakesOver(t *testing.T) {
+	const lease = 20 * time.Minute
+	w := newWorld(t, sim.Config{Seed: 4, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{})
+	w.grow(128)
+	f := plant(w, 30)
+	f.become("enlisted", 2*time.Minute)
+	wasRef := map[overlay.ID]wedge.Duty{}
+	for i := range f.keys {
+		wasRef[w.key(i)], _ = w.nearest(w.key(i))[0].wedge.Duty(w.key(i))
+	}
+	watch := f.watch()
+	live := w.live()
+	heirs := live[100:]
+	for i, l := range f.leaders {
+		if l.Up() {
+			l.Crash(false)
+		}
+		f.leaders[i] = nil
+		for f.leaders[i] == nil || !f.leaders[i].Up() {
+			f.leaders[i] = heirs[f.dice.IntN(len(heirs))]
+		}
+	}
+	w.Run(40 * time.Second)
+	for i := range f.keys {
+		if _, ok := f.leaders[i].wedge.View(w.key(i)); !ok {
+			delete(wasRef, w.key(i)) // who had no part in the wedge does not know its phase
+		}
+		w.enlist(f.leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
+	}
+	f.become("another leads", round)
+	t.Logf("longest gap %v, longest time of two at one rank %v, at most %d ranks of %d twice at a time",
+		watch.gap, watch.twin, watch.most, f.total())
+	if watch.gap > lease || watch.twin > time.Minute {
+		t.Errorf("a rank had nobody for %v, two for %v", watch.gap, watch.twin)
+	}
+	moved := 0
+	for i := range f.keys {
+		key := w.key(i)
+		for _, m := range w.live() {
+			d, ok := m.wedge.Duty(key)
+			if !ok {
+				continue
+			}
+			if d.Term.Epoch != 1 {
+				t.Errorf("key %d: member %d serves by %v", i, m.Index(), d.Term)
+			}
+			was, ok := wasRef[key]
+			if !ok {
+				continue
+			}
+			if off := (d.Ref.Sub(was.Ref) + d.Interval/2) % d.Interval; (off - d.Interval/2).Abs() > time.Second {
+				moved++
+			}
+		}
+	}
+	if moved > 0 {
+		t.Errorf("%d phases moved, under leaders who knew them", moved)
+	}
+}
+
+// A leader dies and nobody takes over: the wedge ends with its leases, soon after one.
+func TestWedgeEndsWithItsLeases(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 5}, wedge.Config{})
+	w.grow(64)
+	f := plant(w, 10)
+	f.become("enlisted", 2*time.Minute)
+	w.Run(40 * time.Minute) // two leases
+	f.become("two leases later", time.Second)
+	for _, l := range f.leaders {
+		if l.Up() {
+			l.Crash(false)
+		}
+	}
+	w.Run(5 * time.Minute)
+	if none, _ := f.right(); none > f.total()/8 {
+		t.Errorf("%d ranks of %d are not served soon after their leaders died", none, f.total())
+	}
+	w.Run(20 * time.Minute)
+	if st := w.stats(); st.Records > 0 || st.Duties > 0 || st.Up+st.Down > 0 {
+		t.Errorf("25 minutes later %d records are left, %d duties, %d and %d edges", st.Records, st.Duties, st.Up, st.Down)
+	}
+	w.Run(5 * time.Minute)
+	if st := w.stats(); st.Links > 0 {
+		t.Errorf("%d links without a use are left", st.Links)
+	}
+}
+
+// Halves are parted, each goes on with a leader of its own, and the later term wins when
+// they meet; the other leader is told so by its application.
+func TestPartedWedges(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 6}, wedge.Config{})
+	w.grow(96)
+	f := plant(w, 20)
+	f.become("enlisted", 2*time.Minute)
+	var sides [2][]*sim.Host
+	half := map[*member]int{}
+	for i, m := range w.members {
+		sides[i%2] = append(sides[i%2], m.Host)
+		half[m] = i % 2
+	}
+	w.Partition(sides[0])
+	w.Run(2 * time.Minute)
+	other := make([]*member, f.keys)
+	for i := range f.keys {
+		side := 1 - half[f.leaders[i]]
+		other[i] = w.members[2*f.dice.IntN(48)+side]
+		w.enlist(other[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
+	}
+	w.Run(round)
+	// Each side serves every rank.
+	for i := range f.keys {
+		for rank, servers := range w.servers(w.key(i)) {
+			on := [2]int{}
+			for _, m := range servers {
+				on[half[m]]++
+			}
+			if on[0] > 1 || on[1] > 1 {
+				t.Errorf("key %d: rank %d is served by %v on the two sides", i, rank, on)
+			}
+		}
+	}
+	w.Heal()
+	w.Run(2 * time.Minute)
+	for i := range f.keys {
+		f.leaders[i].Do(func() {
+			if v, ok := f.leaders[i].wedge.View(w.key(i)); ok && v.Leads {
+				if err := f.leaders[i].wedge.Enlist(w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	f.become("healed", 2*round)
+	w.Run(time.Hour)
+	f.become("an hour later", time.Second)
+}

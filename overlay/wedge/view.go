@@ -1,0 +1,36 @@
+package wedge
+
+import "tidings/overlay"
+
+// A View is a node's place in a key's wedge, for those who look from outside.
+type View struct {
+	Leads    bool
+	Duty     Duty
+	Declines bool
+	// First and Ranks are the interval of ranks that the node parts among those below it
+	// and itself.
+	First, Ranks int
+	Parent       overlay.ID // zero: none
+	Children     []overlay.ID
+}
+
+// View returns the node's place in a key's wedge; ok is false if it has none.
+func (w *Wedge) View(key overlay.ID) (v View, ok bool) {
+	r := w.byName[name(key)]
+	if r == nil || r.order.key != key {
+		return View{}, false
+	}
+	v = View{
+		Leads: r.flags&leads != 0, Duty: r.duty(), Declines: r.flags&declines != 0,
+		First: int(r.first), Ranks: int(r.ranks),
+	}
+	if r.parent != nil {
+		v.Parent = r.parent.contact.ID
+	}
+	for i := range r.edges {
+		if l := r.edges[i].link; l != nil {
+			v.Children = append(v.Children, l.contact.ID)
+		}
+	}
+	return v, true
+}

@@ -1,0 +1,83 @@
+package wedge_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+	"tidings/sim"
+)
+
+// The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each
+// its own rank, whoever leads; and it takes a message for each but the leader.
+func TestNearestHaveTheirRanks(t *testing.T) {
+	const members, keys = 220, 300
+	w := newWorld(t, sim.Config{Seed: 1}, wedge.Config{})
+	w.grow(members)
+	dice := rand.New(rand.NewPCG(1, 2))
+	n := make([]int, keys)
+	for i := range n {
+		n[i] = 1 + dice.IntN(members)
+		w.enlist(w.members[dice.IntN(members)], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: n[i], Words: []byte("words")})
+	}
+	w.Run(time.Minute)
+	var depth, most, relays, edges, serving int
+	for i := range n {
+		key := w.key(i)
+		for rank, m := range w.nearest(key) {
+			d, ok := m.wedge.Duty(key)
+			if ok != (rank < n[i]) || ok && (d.Ranks.Len() != 1 || d.Ranks.At(0) != rank || d.Of != n[i]) {
+				t.Errorf("key %d: the member of rank %d of %d serves %v of %d (%v)", i, rank, n[i], d.Ranks, d.Of, ok)
+			}
+			if told, ok2 := m.serves[key]; ok2 != ok || ok && (told.Ranks != d.Ranks || string(told.Words) != "words") {
+				t.Errorf("key %d: the member of rank %d was told %v", i, rank, told)
+			}
+			v, ok := m.wedge.View(key)
+			if !ok {
+				continue
+			}
+			if v.Duty.Ranks.Len() == 0 && !v.Leads {
+				relays++
+			}
+			edges += len(v.Children)
+			if v.Duty.Ranks.Len() > 0 {
+				steps := w.steps(m, key)
+				serving++
+				depth += steps
+				most = max(most, steps)
+			}
+		}
+	}
+	var total int
+	for i := range n {
+		total += n[i]
+	}
+	st := w.stats()
+	t.Logf("%d ranks: %d edges, %d entries sent in %d batches, %.2f relays a key, depth %.1f, at most %d; resent %d, refused %d, lists %d",
+		total, edges, st.Entries, st.Batches, float64(relays)/keys, float64(depth)/float64(serving), most, st.Resent, st.Refused, st.Lists)
+	if int(st.Entries) > total+3*keys || st.Refused > 0 {
+		t.Errorf("%d entries for %d ranks of %d keys, %d refused", st.Entries, total, keys, st.Refused)
+	}
+	w.sound()
+}
+
+// steps is how many edges a member is below the leader.
+func (w *world) steps(m *member, key overlay.ID) (steps int) {
+	for {
+		v, ok := m.wedge.View(key)
+		if !ok || v.Leads || v.Parent == (overlay.ID{}) || steps > 256 {
+			return steps
+		}
+		steps++
+		for _, o := range w.members {
+			if o.overlay.ID() == v.Parent {
+				m = o
+			}
+		}
+	}
+}
+
+var _ = env.Control
