@@ -64,7 +64,7 @@ func TestStandIns(t *testing.T) {
 		{"nothing new", []uint32{3, 7}, []uint32{3, 7}, []uint32{3, 7}},
 		{"a third", []uint32{3, 7}, []uint32{1, 3, 7}, []uint32{3, 7, 1}},
 		{"the last is willing again", []uint32{3, 7}, []uint32{3}, []uint32{3}},
-		{"the first is willing again", []uint32{3, 7}, []uint32{7}, []uint32{3, 7}},
+		{"the first is willing again", []uint32{3, 7}, []uint32{7}, []uint32{7}},
 		{"a stand-in declines too", []uint32{3}, []uint32{3, 10}, []uint32{3, 3}},
 		{"and the next", []uint32{3, 3}, []uint32{3, 10, 11}, []uint32{3, 3, 3}},
 		{"all willing again", []uint32{3, 7}, nil, nil},
@@ -85,11 +85,25 @@ func TestStandIns(t *testing.T) {
 		if again := standIns(n, next, declined); !slices.Equal(again, next) {
 			t.Fatalf("%v become %v although nothing changed", next, again)
 		}
+		for i, phase := range next {
+			if !slices.Contains(declined, phase) && !slices.Contains(declined, n+uint32(i)) {
+				t.Fatalf("%v: rank %d has a stand-in and needs none", next, phase)
+			}
+		}
 		for _, rank := range declined {
 			served := slices.ContainsFunc(next, func(phase uint32) bool { return phase == rank })
 			willing := false
 			for i, phase := range next {
 				willing = willing || phase == rank && !slices.Contains(declined, n+uint32(i))
+			}
+			twice := 0
+			for i, phase := range next {
+				if phase == rank && !slices.Contains(declined, n+uint32(i)) {
+					twice++
+				}
+			}
+			if twice > 1 {
+				t.Fatalf("%d of %v stand in for rank %d", twice, next, rank)
 			}
 			if rank < n && len(next) < maxStandIns && !(served && willing) {
 				t.Fatalf("rank %d declined, and %v do not stand in for it", rank, next)

@@ -167,7 +167,6 @@ func (w *Wedge) room(l *link, fresh bool) bool {
 // are told as much of the order as was new here.
 func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time.Duration, how wording) {
 	w.begin(r)
-	was := r.up()
 	anew := r.ranks != e.Ranks || int(r.depth) != int(e.Depth) || o != r.order
 	if r.parent != l {
 		w.leaveParent(r)
@@ -178,6 +177,8 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 		if e.Again {
 			r.told = unknown // the parent may remember what it was told before
 		}
+	} else if !e.Again && r.told != 0 {
+		r.told = unknown // the parent forgets it as it tells of the edge anew
 	}
 	if o != r.order {
 		w.give(r, o)
@@ -190,9 +191,6 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 			x.standIns = slices.Clone(e.StandIns)
 			r.flags |= stood
 		}
-	}
-	if r.up() != was && r.told != unknown {
-		r.told = 0 // the parent has forgotten it too
 	}
 	w.setRef(r, time.Duration(e.AgeMs)*time.Millisecond+waited+w.node.RTT(l.peer.ID)/2)
 	w.walk(r, how, anew)

@@ -126,36 +126,41 @@ func (w *Wedge) standIn(r *record, at time.Time) {
 	x.standIns = next
 	r.ranks = r.order.n + uint32(len(next))
 	r.flags |= stood
-	w.walk(r, bare, false)
+	w.walk(r, bare, true)
 }
 
 // standIns returns the phases of the ranks from n on, given those they have and all ranks,
 // below n or not, that were declined. A stand-in keeps its phase as long as that is
-// needed; one that declined itself has another after it.
+// needed, unless a place before it is free; one that declines itself has another after it.
 func standIns(n uint32, have, declined []uint32) (next []uint32) {
-	out := func(rank uint32) bool { return slices.Contains(declined, rank) }
+	out := func(i int) bool { return slices.Contains(declined, n+uint32(i)) }
 	lacking := slices.DeleteFunc(slices.Clone(declined), func(rank uint32) bool { return rank >= n })
+	var kept [maxStandIns]bool
 	for i, phase := range have {
-		if j := slices.Index(lacking, phase); j >= 0 && !out(n+uint32(i)) {
+		if j := slices.Index(lacking, phase); j >= 0 && !out(i) {
+			kept[i] = true
 			lacking = slices.Delete(lacking, j, j+1)
 		}
 	}
-	for i := uint32(0); int(i) < maxStandIns && (len(lacking) > 0 || int(i) < len(have)); i++ {
-		var phase uint32
-		kept := int(i) < len(have) && out(have[i])
-		if kept {
-			phase = have[i]
-		} else if len(lacking) > 0 {
-			phase = lacking[0]
-			if !out(n + i) {
+	for i := range kept {
+		last := len(kept) - 1
+		for last >= 0 && !kept[last] {
+			last--
+		}
+		switch {
+		case len(lacking) == 0 && last < i:
+			return next
+		case i < len(have) && (kept[i] || out(i)): // whose member declines keeps its place
+			next = append(next, have[i])
+		case len(lacking) > 0:
+			next = append(next, lacking[0])
+			if !out(i) {
 				lacking = lacking[1:]
 			}
-		} else if slices.ContainsFunc(have[i:], out) {
-			phase = have[i] // in front of one that is needed: its place is not given up
-		} else {
-			break
+		default:
+			next = append(next, have[last])
+			kept[last] = out(i)
 		}
-		next = append(next, phase)
 	}
 	return next
 }

@@ -2,6 +2,7 @@ package wedge_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -285,3 +286,5 @@ func (c corridor) Receive(from env.PeerID, frame []byte) error {
 func (c corridor) Found(peer env.Peer)      { c.overlay.Found(peer) }
 func (c corridor) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
 func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
+
+func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

@@ -1,0 +1,151 @@
+package wedge_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/overlay/wedge"
+	"tidings/sim"
+)
+
+// Who declines has the next members stand in; the leader knows how many serve; messages
+// reach all who have a part; n moves up and down, and everybody goes when it is 0.
+func TestLifeOfAWedge(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 9}, wedge.Config{})
+	w.grow(100)
+	key := w.key(0)
+	near := w.nearest(key)
+	leader := near[97] // far from the key
+	term := uint32(0)
+	enlist := func(n int, words string) {
+		term++
+		w.enlist(leader, key, wedge.Order{Term: wedge.Term{Seq: term}, N: n, Words: []byte(words)})
+		w.Run(40 * time.Second)
+		w.sound()
+	}
+	serving := func(want, wantDeclined int) {
+		t.Helper()
+		leader.Do(func() {
+			if served, declined := leader.wedge.Serving(key); served != want || declined != wantDeclined {
+				t.Errorf("the leader knows of %d ranks served and %d declined, not %d and %d", served, declined, want, wantDeclined)
+			}
+		})
+	}
+	whole := func(what string, n int) {
+		t.Helper()
+		if none, twice := w.gaps(key, n); none+twice > 0 || len(w.servers(key)) != n {
+			t.Errorf("%s: of %d ranks %d are served by nobody, %d by several; %d are served", what, n, none, twice, len(w.servers(key)))
+		}
+		if even := w.evenness(key, n); even > 1.001 {
+			t.Errorf("%s: the mean wait is %.4f of the even one", what, even)
+		}
+	}
+	exactly := func(what string, n int) {
+		t.Helper()
+		whole(what, n)
+		for rank, m := range near {
+			if d, ok := m.wedge.Duty(key); ok != (rank < n) || ok && d.Ranks.At(0) != rank {
+				t.Errorf("%s: the member of rank %d serves %v", what, rank, d.Ranks)
+			}
+		}
+		serving(n, 0)
+	}
+	enlist(20, "a")
+	exactly("enlisted", 20)
+	for _, n := range []int{31, 30, 64, 100, 63, 1, 20} {
+		enlist(n, "a")
+		exactly(fmt.Sprint(n, " ranks"), n)
+	}
+
+	// Two decline when they are asked, one later, and one who was to stand in.
+	near[3].refuses[key], near[20].refuses[key], near[8].refuses[key] = true, true, true
+	enlist(20, "b")
+	near[11].Do(func() { near[11].wedge.Decline(key) })
+	w.Run(time.Minute)
+	whole("three decline, and a stand-in", 20)
+	serving(20, 4)
+	for _, rank := range []int{3, 8, 11, 20} {
+		if _, ok := near[rank].wedge.Duty(key); ok {
+			t.Errorf("the member of rank %d serves, and has declined", rank)
+		}
+	}
+	for rank := 21; rank < 24; rank++ {
+		if d, ok := near[rank].wedge.Duty(key); !ok || !slices.Contains([]int{3, 8, 11}, d.Ranks.At(0)) {
+			t.Errorf("the member of rank %d serves %v (%v)", rank, d.Ranks, ok)
+		}
+	}
+	near[3].refuses[key] = false
+	enlist(20, "c")
+	w.Run(time.Minute)
+	whole("one is willing again", 20)
+
+	// A message reaches everybody, once.
+	for _, m := range w.members {
+		m.got = nil
+	}
+	leader.Do(func() {
+		for i := range 40 {
+			if err := leader.wedge.Down(key, []byte(fmt.Sprint(i, string(make([]byte, 3000))))); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	w.Run(5 * time.Second)
+	for rank, m := range near {
+		if _, part := m.wedge.View(key); m != leader && part != (len(m.got) == 40) {
+			t.Errorf("the member of rank %d got %d messages (has a part: %v)", rank, len(m.got), part)
+		}
+	}
+
+	// Who finds an order invalid neither serves nor passes it on.
+	near[5].invalid[key] = true
+	enlist(20, "d")
+	if _, ok := near[5].wedge.Duty(key); ok {
+		t.Error("serves by an order that is not valid")
+	}
+	w.Run(20 * time.Minute)
+	if none, twice := w.gaps(key, 20); none+twice > 0 {
+		t.Errorf("one finds the order invalid: %d ranks are served by nobody, %d by several", none, twice)
+	}
+	near[5].invalid[key] = false
+	enlist(50, "e")
+	enlist(0, "")
+	for rank, m := range near {
+		if v, ok := m.wedge.View(key); ok {
+			t.Errorf("the member of rank %d still has a part: %+v", rank, v)
+		}
+		if len(m.serves) > 0 {
+			t.Errorf("the member of rank %d was not released", rank)
+		}
+	}
+	if err := leader.wedge.Down(key, nil); err == nil {
+		t.Error("sends down what it does not lead")
+	}
+}
+
+// Many decline: the first sixteen have stand-ins, and the others are known to be missing.
+func TestTooManyDecline(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 10}, wedge.Config{})
+	w.grow(64)
+	key := w.key(0)
+	near := w.nearest(key)
+	for rank := range 20 {
+		near[rank].refuses[key] = true
+	}
+	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 30, Words: []byte("words")})
+	w.Run(2 * time.Minute)
+	if served := len(w.servers(key)); served != 26 {
+		t.Errorf("%d ranks are served, of 30 that 20 declined", served)
+	}
+	near[0].Do(func() {
+		if served, declined := near[0].wedge.Serving(key); served != 26 || declined != 20 {
+			t.Errorf("the leader knows of %d ranks served and %d declined", served, declined)
+		}
+		if st := near[0].wedge.Stats(); st.LeftOut < 4 {
+			t.Errorf("%d ranks were left out", st.LeftOut)
+		}
+	})
+	w.sound()
+}
