@@ -26,7 +26,7 @@ func (w *Wedge) Check() error {
 	}
 	for id, l := range w.links {
 		u, d := up[l], down[l]
-		if l.up.count != u.count || l.up.digest != u.digest || l.down.count != d.count || l.down.digest != d.digest {
+		if l.up.count != u.count || l.hanging != int(u.count) || l.up.digest != u.digest || l.down.count != d.count || l.down.digest != d.digest {
 			return fmt.Errorf("link to %x: %d up and %d down, not %d and %d", id, l.up.count, l.down.count, u.count, d.count)
 		}
 		delete(up, l)

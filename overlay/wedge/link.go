@@ -21,6 +21,7 @@ type link struct {
 	common  int // bits of the id it shares with this node
 
 	up, down edges     // up: the peer is the parent
+	hanging  int       // records whose parent it is: up.count, but for those being changed
 	renewed  time.Time // when the peer last renewed the edges up
 
 	queue   []item

@@ -157,17 +157,28 @@ func (w *Wedge) leaveParent(r *record) {
 	w.begin(r)
 	if r.parent != nil {
 		w.queuePart(r.parent, r)
-		r.parent = nil
-		r.flags &^= telling
+		r.hang(nil)
 	}
+}
+
+// hang makes a peer the record's parent; nil: it has none.
+func (r *record) hang(l *link) {
+	if r.parent != nil {
+		r.parent.hanging--
+	}
+	if l != nil {
+		l.hanging++
+	}
+	r.parent = l
+	r.flags &^= telling
 }
 
 // orphan leaves a record without parent and children. It serves on for a grace, in which
 // another parent may come.
 func (w *Wedge) orphan(r *record) {
 	w.endEdges(r)
-	r.parent = nil
-	r.flags = r.flags&^telling | ending
+	r.hang(nil)
+	r.flags |= ending
 	x := r.rare()
 	x.end = w.clock.Now().Add(endGrace)
 	w.cal.Add(x.end, task{kind: taskEnd, key: name(r.order.key)})

@@ -160,7 +160,7 @@ func (w *Wedge) room(l *link, fresh bool) bool {
 	if l.common < w.node.Leaf().Depth() {
 		most /= awayShare
 	}
-	return int(l.up.count) < most && !(fresh && len(w.records) >= maxRecords)
+	return l.hanging < most && !(fresh && len(w.records) >= maxRecords)
 }
 
 // take makes an entry the record's edge to its parent, and goes on with the walk. Children
@@ -170,10 +170,11 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 	anew := r.ranks != e.Ranks || int(r.depth) != int(e.Depth) || o != r.order
 	if r.parent != l {
 		w.leaveParent(r)
-		if l.up.count == 0 {
+		if l.hanging == 0 {
 			l.renewed = w.clock.Now()
 		}
-		r.parent, r.told = l, 0
+		r.hang(l)
+		r.told = 0
 		if e.Again {
 			r.told = unknown // the parent may remember what it was told before
 		}

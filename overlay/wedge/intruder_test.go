@@ -1,0 +1,378 @@
+package wedge
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+func entries(of ...*wedgepb.Entry) *wedgepb.Batch { return &wedgepb.Batch{Entries: of} }
+
+func TestFalseEntriesAreNotTaken(t *testing.T) {
+	l := newLab(t)
+	a := l.members(20)[3]
+	l.invalid[l.key(9)] = true
+	for _, c := range []struct {
+		name   string
+		change func(*wedgepb.Entry)
+		want   wedgepb.Answer_Kind
+	}{
+		{"right", func(*wedgepb.Entry) {}, wedgepb.Answer_NONE},
+		{"stands too high", func(e *wedgepb.Entry) { e.Depth++ }, wedgepb.Answer_INVALID},
+		{"stands too deep", func(e *wedgepb.Entry) { e.Depth-- }, wedgepb.Answer_INVALID},
+		{"stands nowhere", func(e *wedgepb.Entry) { e.Depth = 256 }, wedgepb.Answer_INVALID},
+		{"more ranks than there are", func(e *wedgepb.Entry) { e.Ranks++ }, wedgepb.Answer_INVALID},
+		{"ranks beyond", func(e *wedgepb.Entry) { e.First = 5 }, wedgepb.Answer_INVALID},
+		{"a stand-in too many", func(e *wedgepb.Entry) { e.StandIns = []uint32{1} }, wedgepb.Answer_INVALID},
+		{"a stand-in for nobody", func(e *wedgepb.Entry) { e.Ranks, e.StandIns = 11, []uint32{10} }, wedgepb.Answer_INVALID},
+		{"more ranks than members can serve", func(e *wedgepb.Entry) { e.Order.N, e.Ranks = 85, 85 }, wedgepb.Answer_INVALID},
+		{"an order that is not here", func(e *wedgepb.Entry) { e.Order = nil }, wedgepb.Answer_NEED},
+		{"words that are not here", func(e *wedgepb.Entry) { e.Order.Worded, e.Order.Words, e.Order.Key = false, nil, nil }, wedgepb.Answer_NEED},
+	} {
+		l.pass(time.Second)
+		key := l.key(len(c.name))
+		e := a.entry(key, Term{}, 10, "words")
+		c.change(e)
+		if got, ok := a.batch(entries(e))[e.Key]; got != c.want {
+			t.Errorf("%s: %v (%v), want %v", c.name, got, ok, c.want)
+		}
+		if _, serves := l.serves[key]; serves != (c.want == wedgepb.Answer_NONE) {
+			t.Errorf("%s: serves: %v", c.name, serves)
+		}
+	}
+	e := a.entry(l.key(9), Term{}, 10, "words")
+	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Answer_INVALID {
+		t.Errorf("a leader without the right: %v", got)
+	}
+}
+
+func TestWhoCannotBeAParent(t *testing.T) {
+	l := newLab(t)
+	l.members(8)
+	stranger, client := l.actor(100, true), l.actor(101, false)
+	e := stranger.entry(l.key(0), Term{}, 1, "words")
+	if err := stranger.say(&wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 1, Entries: []*wedgepb.Entry{e}}}}); err != nil {
+		t.Error(err)
+	}
+	if m := stranger.heard(); len(m) != 1 || !m[0].GetAck().GetStrange() {
+		t.Errorf("a stranger hears %v", m)
+	}
+	for name, b := range map[string]*wedgepb.Batch{
+		"a client":            {Life: 1, Number: 1, Record: client.raw, Entries: []*wedgepb.Entry{client.entry(l.key(0), Term{}, 1, "words")}},
+		"in another's name":   {Life: 1, Number: 1, Record: stranger.raw, Entries: []*wedgepb.Entry{e}},
+		"a forged record":     {Life: 1, Number: 1, Record: []byte("record"), Entries: []*wedgepb.Entry{e}},
+		"the node's own name": {Life: 1, Number: 1, Record: l.node.Self().Raw, Entries: []*wedgepb.Entry{e}},
+	} {
+		if err := client.say(&wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: b}}); !errors.Is(err, env.ErrFrame) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if len(l.serves) > 0 {
+		t.Error("serves")
+	}
+	if stranger.batch(&wedgepb.Batch{Record: stranger.raw, Entries: []*wedgepb.Entry{e}}) == nil || len(l.serves) != 1 {
+		t.Error("a stranger who shows his record is not heard")
+	}
+}
+
+func TestOlderTermsAndOldBatchesChangeNothing(t *testing.T) {
+	l := newLab(t)
+	all := l.members(12)
+	a, b := all[3], all[4]
+	key := l.key(0)
+	parent := func() overlay.ID {
+		v, _ := l.w.View(key)
+		return v.Parent
+	}
+	a.batch(entries(a.entry(key, Term{1, 5}, 10, "words")))
+	if got := b.batch(entries(b.entry(key, Term{1, 4}, 10, "words")))[name(key)]; got != wedgepb.Answer_LATER || parent() != a.id {
+		t.Errorf("an older term: %v", got)
+	}
+	if got := b.batch(entries(b.entry(key, Term{1, 5}, 10, "other")))[name(key)]; got != wedgepb.Answer_INVALID || parent() != a.id {
+		t.Errorf("another order of the same term: %v", got)
+	}
+	again := b.entry(key, Term{1, 5}, 10, "words")
+	again.Again = true
+	if got := b.batch(entries(again))[name(key)]; got != wedgepb.Answer_MOVED || parent() != a.id {
+		t.Errorf("a list of another parent: %v", got)
+	}
+	a.batch(&wedgepb.Batch{})
+	asked := l.valid
+	b.batch(entries(b.entry(key, Term{1, 5}, 10, "words")))
+	if parent() != b.id || l.valid != asked {
+		t.Errorf("another parent is not taken, or Valid was asked %d times", l.valid-asked)
+	}
+	l.pass(time.Second)
+	parted := false
+	for _, m := range a.heard() {
+		for _, k := range m.GetBatch().GetParts() {
+			parted = parted || k == name(key)
+		}
+	}
+	if !parted {
+		t.Error("the old parent is not told")
+	}
+	old := entries(a.entry(key, Term{1, 9}, 10, "words"))
+	old.Number = a.number - 1
+	if a.batch(old) != nil || parent() != b.id {
+		t.Error("a batch older than the last is read")
+	}
+	old.Number = a.number
+	if a.batch(old) == nil || parent() != b.id {
+		t.Error("the last batch is not acknowledged again, or read again")
+	}
+	// Ends, tallies and messages of those who are no parents or children.
+	a.batch(&wedgepb.Batch{Ends: []uint64{name(key)}, Parts: []uint64{name(key)}, Tallies: []*wedgepb.Tally{{Key: name(key), Missing: 3}}})
+	if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: name(key), Payload: []byte("news")}}}}}); err != nil {
+		t.Error(err)
+	}
+	if parent() != b.id || len(l.got) > 0 {
+		t.Errorf("who is no parent is heard: %v", l.got)
+	}
+	for range 2 {
+		if err := b.say(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: name(key), Payload: []byte("news")}}}}}); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(l.got) != 1 {
+		t.Errorf("the parent's message is handed up as %q", l.got)
+	}
+}
+
+// A member that floods others with duties is refused, beyond the leaf sooner than in it.
+func TestFloodsAreBounded(t *testing.T) {
+	l := newLab(t)
+	all := l.members(70) // the leaf splits
+	near, far := all[0], all[len(all)-1]
+	if d := l.node.Leaf().Depth(); d == 0 || near.id.Common(l.node.ID()) < d || far.id.Common(l.node.ID()) >= d {
+		t.Fatalf("the leaf is %d deep", d)
+	}
+	key := func(n uint32) (id overlay.ID) {
+		binary.BigEndian.PutUint32(id[:], n)
+		return id
+	}
+	taken := func(a *actor, from, count uint32) (taken int) {
+		for ; count > 0; count -= min(count, maxItems) {
+			b := &wedgepb.Batch{Record: a.raw}
+			for range min(count, maxItems) {
+				b.Entries = append(b.Entries, a.entry(key(from), Term{}, 1, "w"))
+				from++
+			}
+			for _, kind := range append([]wedgepb.Answer_Kind{}, answersOf(a.batch(b))...) {
+				if kind != wedgepb.Answer_FULL {
+					t.Fatalf("answered %v", kind)
+				}
+				taken--
+			}
+			taken += len(b.Entries)
+		}
+		return taken
+	}
+	if n := taken(far, 0, maxRecords/awayShare+1000); n != maxRecords/awayShare {
+		t.Errorf("%d of one from beyond the leaf", n)
+	}
+	if n := taken(near, 1<<20, maxRecords+10); n != maxRecords-maxRecords/awayShare {
+		t.Errorf("%d more of one from the leaf", n)
+	}
+	if st := l.w.Stats(); st.Records != maxRecords {
+		t.Errorf("%d records", st.Records)
+	}
+}
+
+func answersOf(m map[uint64]wedgepb.Answer_Kind) (of []wedgepb.Answer_Kind) {
+	for _, kind := range m {
+		of = append(of, kind)
+	}
+	return of
+}
+
+// A child that refuses, or asks for the words again and again, is given up for another;
+// if that one refuses too, the node serves the ranks, for a round.
+func TestChildrenThatRefuse(t *testing.T) {
+	for _, kind := range []wedgepb.Answer_Kind{
+		wedgepb.Answer_NEED, wedgepb.Answer_FULL, wedgepb.Answer_INVALID, wedgepb.Answer_MOVED, wedgepb.Answer_LATER, 77,
+	} {
+		l := newLab(t)
+		all := l.members(10)
+		key := all[9].id // in the other half
+		if err := l.w.Enlist(key, Order{N: 3, Interval: time.Minute, Words: []byte("words")}); err != nil {
+			t.Fatal(err)
+		}
+		asked, edges := 0, map[uint32]bool{}
+		for range 20 {
+			l.pass(time.Second)
+			for _, a := range all {
+				for _, e := range a.told(func(*wedgepb.Entry) wedgepb.Answer_Kind { return kind }) {
+					asked++
+					edges[e.Depth] = true
+				}
+			}
+		}
+		elsewhere := kind == wedgepb.Answer_MOVED || kind == wedgepb.Answer_LATER
+		if d := l.serves[key]; elsewhere != (d.Ranks.Len() == 0) {
+			t.Errorf("%v: serves %v", kind, d.Ranks)
+		}
+		if asked > 4*len(edges) || asked == 0 {
+			t.Errorf("%v: asked %d times for %d edges", kind, asked, len(edges))
+		}
+		asked = 0
+		for range 780 {
+			l.pass(time.Second)
+			for _, a := range all {
+				asked += len(a.told(func(*wedgepb.Entry) wedgepb.Answer_Kind { return wedgepb.Answer_NONE }))
+			}
+		}
+		if kind != wedgepb.Answer_FULL && (asked != len(edges) || l.serves[key].Ranks.Len() > 0) {
+			t.Errorf("%v: a round later %d were asked, and the node serves %v", kind, asked, l.serves[key].Ranks)
+		}
+	}
+}
+
+func TestOrdersThatCannotBeGiven(t *testing.T) {
+	l := newLab(t)
+	l.members(4)
+	key := l.key(0)
+	right := Order{Term: Term{2, 2}, N: 3, Interval: time.Minute}
+	if err := l.w.Enlist(key, right); err != nil {
+		t.Fatal(err)
+	}
+	twin := key
+	twin[31]++
+	for name, c := range map[string]struct {
+		key    overlay.ID
+		change func(*Order)
+		words  string
+	}{
+		"the same term":     {key, func(*Order) {}, "not later"},
+		"an older term":     {key, func(o *Order) { o.Term = Term{1, 9} }, "not later"},
+		"too many ranks":    {l.key(1), func(o *Order) { o.N = 21 }, "21 ranks"},
+		"a short interval":  {l.key(1), func(o *Order) { o.Interval = time.Millisecond }, "interval"},
+		"a long interval":   {l.key(1), func(o *Order) { o.Interval = 8 * 24 * time.Hour }, "interval"},
+		"a broken interval": {l.key(1), func(o *Order) { o.Interval++ }, "interval"},
+		"many words":        {l.key(1), func(o *Order) { o.Words = make([]byte, MaxWords+1) }, "bytes"},
+		"a twin":            {twin, func(*Order) {}, "same name"},
+	} {
+		o := right
+		c.change(&o)
+		if err := l.w.Enlist(c.key, o); !errors.Is(err, ErrOrder) || !strings.Contains(err.Error(), c.words) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := l.w.Down(key, make([]byte, MaxDown+1)); err == nil {
+		t.Error("sends more than it may")
+	}
+	if err := l.w.Down(l.key(5), nil); err == nil {
+		t.Error("sends down what it does not lead")
+	}
+	if err := l.w.Enlist(l.key(7), Order{}); err != nil {
+		t.Errorf("dismisses nothing: %v", err)
+	}
+}
+
+func TestMessagesOverBounds(t *testing.T) {
+	l := newLab(t)
+	a := l.members(3)[0]
+	e := func(change func(*wedgepb.Entry)) *wedgepb.Message {
+		e := a.entry(l.key(0), Term{}, 2, "words")
+		change(e)
+		return &wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 1, Entries: []*wedgepb.Entry{e}}}}
+	}
+	batch := func(b *wedgepb.Batch) *wedgepb.Message {
+		return &wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: b}}
+	}
+	for name, m := range map[string]*wedgepb.Message{
+		"nothing":           {},
+		"no number":         batch(&wedgepb.Batch{Life: 1}),
+		"no life":           batch(&wedgepb.Batch{Number: 1}),
+		"a large record":    batch(&wedgepb.Batch{Life: 1, Number: 1, Record: make([]byte, maxRecord+1)}),
+		"many ends":         batch(&wedgepb.Batch{Life: 1, Number: 1, Ends: make([]uint64, maxItems+1)}),
+		"many parts":        batch(&wedgepb.Batch{Life: 1, Number: 1, Parts: make([]uint64, maxItems+1)}),
+		"more declined":     batch(&wedgepb.Batch{Life: 1, Number: 1, Tallies: []*wedgepb.Tally{{Missing: 1, Declined: 2}}}),
+		"many declined":     batch(&wedgepb.Batch{Life: 1, Number: 1, Tallies: []*wedgepb.Tally{{Ranks: make([]uint32, 17)}}}),
+		"depth 0":           e(func(e *wedgepb.Entry) { e.Depth = 0 }),
+		"depth 257":         e(func(e *wedgepb.Entry) { e.Depth = 257 }),
+		"no ranks":          e(func(e *wedgepb.Entry) { e.Ranks = 0 }),
+		"ranks around":      e(func(e *wedgepb.Entry) { e.First, e.Ranks = 1<<32-1, 1<<32-1 }),
+		"many stand-ins":    e(func(e *wedgepb.Entry) { e.StandIns = make([]uint32, maxStandIns+1) }),
+		"n of 0":            e(func(e *wedgepb.Entry) { e.Order.N = 0 }),
+		"a short interval":  e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 }),
+		"a long interval":   e(func(e *wedgepb.Entry) { e.Order.IntervalMs = 1 << 31 }),
+		"many words":        e(func(e *wedgepb.Entry) { e.Order.Words = make([]byte, MaxWords+1) }),
+		"other words":       e(func(e *wedgepb.Entry) { e.Order.Words = []byte("others") }),
+		"another key":       e(func(e *wedgepb.Entry) { e.Key++ }),
+		"a short key":       e(func(e *wedgepb.Entry) { e.Order.Key = e.Order.Key[:31] }),
+		"words unannounced": e(func(e *wedgepb.Entry) { e.Order.Worded = false }),
+		"a large payload": {Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Downs: []*wedgepb.Down{
+			{Payload: make([]byte, MaxDown+1)},
+		}}}},
+		"many answers": {Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Answers: make([]*wedgepb.Answer, maxItems+1)}}},
+	} {
+		for i, a := range m.GetAck().GetAnswers() {
+			if a == nil {
+				m.GetAck().Answers[i] = &wedgepb.Answer{}
+			}
+		}
+		garbage := l.w.Stats().Garbage
+		if err := a.say(m); !errors.Is(err, env.ErrFrame) || l.w.Stats().Garbage != garbage+1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if err := a.say(e(func(*wedgepb.Entry) {})); err != nil {
+		t.Errorf("a right one: %v", err)
+	}
+}
+
+// FuzzReceive brings a node that leads, serves and passes on whatever comes.
+func FuzzReceive(f *testing.F) {
+	seed := newLab(f)
+	all := seed.members(6)
+	a := all[2]
+	e := a.entry(seed.key(0), Term{1, 2}, 5, "words")
+	for _, m := range []*wedgepb.Message{
+		{Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 9, Entries: []*wedgepb.Entry{e}, Ends: []uint64{3}, Parts: []uint64{4}, Tallies: []*wedgepb.Tally{{Key: e.Key, Missing: 2, Declined: 1, Ranks: []uint32{1}}}, ListEnd: 3}}},
+		{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1, Answers: []*wedgepb.Answer{{Key: e.Key, Kind: wedgepb.Answer_NEED}}}}},
+		{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1, Strange: true}}},
+		{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: 3, Count: 1, Digest: 7}}},
+		{Body: &wedgepb.Message_Agree{Agree: &wedgepb.Agree{Number: 2}}},
+		{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 1, Downs: []*wedgepb.Down{{Key: e.Key, Payload: []byte("news")}}}}},
+	} {
+		body, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(body)
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		l := newLab(t)
+		a := l.members(6)[2]
+		if err := l.w.Enlist(l.key(1), Order{N: 7, Interval: time.Minute, Words: []byte("words")}); err != nil {
+			t.Fatal(err)
+		}
+		a.batch(entries(a.entry(l.key(0), Term{1, 1}, 5, "words")))
+		l.pass(time.Second)
+		for range 2 {
+			if err := l.w.Receive(a.peer, body); err != nil && !errors.Is(err, env.ErrFrame) {
+				t.Errorf("error %v", err)
+			}
+			l.pass(3 * time.Second)
+		}
+		l.pass(time.Hour)
+		if m, err := parse(body); err == nil {
+			again, err := proto.Marshal(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if m2, err := parse(again); err != nil || !proto.Equal(m, m2) {
+				t.Errorf("%v is parsed again as %v, %v", m, m2, err)
+			}
+		}
+	})
+}
