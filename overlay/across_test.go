@@ -22,7 +22,7 @@ func TestAcrossIsStableAndSpreads(t *testing.T) {
 			}
 		}
 	}
-	for range 200 {
+	for range 60 {
 		l.pass(300 * time.Millisecond)
 		for j := range 120 {
 			l.answers(l.actor(j + 1))
