@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -236,4 +237,35 @@ func TestAnImportSaysWhatFailed(t *testing.T) {
 	if status := b.call("POST", "opml", doc, &result); status != http.StatusOK || result.Subscribed != 7 || len(result.Failed) != 93 {
 		t.Errorf("%d: %d subscribed, %d failed", status, result.Subscribed, len(result.Failed))
 	}
+}
+
+// A list is imported to its end, however long its answer has to wait.
+func TestALongImportIsAnswered(t *testing.T) {
+	b := newBench(t)
+	doc := `<opml version="2.0"><head/><body><outline xmlUrl="` + rssURL + `"/></body></opml>`
+	w := &deadlines{ResponseRecorder: httptest.NewRecorder(), node: b.node}
+	b.server.ServeHTTP(w, request("POST", apiPath+"opml", strings.NewReader(doc), "Tidings", "1", "Content-Type", "text/x-opml"))
+	if w.Code != 200 || len(w.set) != 2 || !w.set[0].IsZero() || !w.set[1].After(time.Now()) {
+		t.Errorf("%d, to be written until %v", w.Code, w.set)
+	}
+	if w.then != 0 {
+		t.Errorf("%d subscriptions were made while there was a deadline", w.then)
+	}
+}
+
+// deadlines are what a connection was given to be written, and how many subscriptions there
+// were at the first of them.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	node *memory
+	set  []time.Time
+	then int
+}
+
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	if len(d.set) == 0 {
+		d.then = len(d.node.subscriptions())
+	}
+	d.set = append(d.set, t)
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"tidings/internal/feed"
 )
@@ -44,7 +45,7 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.importOPML(r, doc)
+	return s.importOPML(w, r, doc)
 }
 
 // exportOPML writes the list of subscriptions: with our addresses, or those of the
@@ -80,8 +81,12 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 }
 
 // importOPML subscribes to all feeds of a list, ours or any program's. A line that
-// fails does not keep the others from being tried.
-func (s *Server) importOPML(r *http.Request, doc []byte) (Imported, error) {
+// fails does not keep the others from being tried. However long that takes, as on a slow
+// disk it does, who has sent the list is told what became of it.
+func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) (Imported, error) {
+	answer := http.NewResponseController(w)
+	_ = answer.SetWriteDeadline(time.Time{}) // a connection that cannot is none of http.Server's
+	defer func() { _ = answer.SetWriteDeadline(time.Now().Add(writeWithin)) }()
 	_, outlines, err := feed.ParseOPML(doc)
 	if err != nil {
 		return Imported{}, refuse(http.StatusBadRequest, "%v", err)

@@ -307,7 +307,7 @@ func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
 	if _, err := doc.ReadFrom(file); err != nil {
 		return err
 	}
-	result, err := s.importOPML(r, doc.Bytes())
+	result, err := s.importOPML(w, r, doc.Bytes())
 	if err != nil {
 		return err
 	}
