@@ -148,7 +148,12 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 		return
 	}
 	f.stats.Received++
-	e, what := f.owners.Offer(u.Entry, u.Body, u.Epoch)
+	e, what := f.owners.Offer(u.Entry, u.Body, u.Epoch, func(e *owner.Entry) {
+		// Nobody else will show the gap where the parents keep no log.
+		if f.feeds[key] == c {
+			f.gap(c, e.Hash)
+		}
+	})
 	switch {
 	case e == nil || e.Key != key || what == owner.Refused:
 		f.stats.Garbage++

@@ -133,7 +133,7 @@ func TestWhoHasNotLookedBelievesNobody(t *testing.T) {
 	e := w.epoch(claim{url: c.url, lineage: at.Lineage, number: at.Epoch, sequencer: they[0], owners: they, at: w.Now(), after: c.head()})
 	want := &ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: c.url}}}
 	client.Do(func() {
-		if _, of := client.owners.Offer(raw, body, w.encoded(e)); of != owner.Gap {
+		if _, of := client.owners.Offer(raw, body, w.encoded(e), func(*owner.Entry) {}); of != owner.Gap {
 			t.Errorf("an entry of made-up owners: %v", of)
 		}
 		client.owners.Deliver(&overlay.Message{Key: c.key, Payload: w.encoded(want)})

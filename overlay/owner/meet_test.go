@@ -169,7 +169,7 @@ func TestOffersOfOtherLineages(t *testing.T) {
 	m := c.other[0]
 	offer := func(by *member, lineage uint64) (of owner.Offered) {
 		raw, body := w.entry(c.url, by, owner.Position{Lineage: lineage, Epoch: 1, Seq: 9}, c.head().Hash, 200)
-		m.Do(func() { _, of = m.owners.Offer(raw, body, nil) })
+		m.Do(func() { _, of = m.owners.Offer(raw, body, nil, func(*owner.Entry) {}) })
 		return of
 	}
 	later, before := c.epoch.Lineage+1, c.epoch.Lineage-1

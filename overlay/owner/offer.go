@@ -1,9 +1,9 @@
 package owner
 
 // Offer takes an entry that came down the tree, with its body, and with its epoch
-// where the sender thought it might be news. It returns the
-// entry and says what became of it.
-func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
+// where the sender thought it might be news. It returns the entry and says what became of
+// it. If it was added and the disk does not take it, refused is called: it is a gap then.
+func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, Offered) {
 	e, err := OpenEntry(o.verify, raw)
 	if err != nil {
 		return nil, Refused
@@ -37,7 +37,11 @@ func (o *Owners) Offer(raw, body, epoch []byte) (*Entry, Offered) {
 		return e, Refused
 	}
 	s.heard = o.clock.Now()
-	o.keep(s, []*Entry{e}, [][]byte{body}, false, func(bool) {})
+	o.keep(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
+		if !ok {
+			refused(e)
+		}
+	})
 	o.settle(s, e.Hash)
 	return e, Added
 }
