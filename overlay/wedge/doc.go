@@ -25,6 +25,7 @@
 //	lease.go    one digest renews all edges of a link; rounds compare splits with counts
 //	tally.go    ranks that are not served, summed to the leader; stand-ins
 //	down.go     messages of the leader to all of its wedge
+//	reach.go    polling levels in place of ranks, where each member decides for others
 //
 // # Orders, terms, leases
 //
@@ -50,8 +51,9 @@
 // An entry counts only from a member that stands where the walk would have led, for no
 // more ranks than the network can serve, and by an order that the application holds for
 // valid; and one peer can fill but a part of a node's room. A member that lies can swallow
-// the ranks below it, or claim that they are served: as many as stand behind it. It
-// cannot end what others have from other parents.
+// the ranks of all that stand behind it, say that they are served, or that as many as have
+// stand-ins are declined. Who has an order can also draw members away from their parents;
+// these ask them back in their next round. Who needs more looks at what the members do.
 //
 // # How to use it
 //

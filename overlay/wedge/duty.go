@@ -28,6 +28,9 @@ type Order struct {
 	// Ref is when the reference phase, that of rank 0, began. Zero: as this node knows it from
 	// an earlier order for the key, or now.
 	Ref time.Time
+	// Reach, if it is not 0, orders a wedge of polling levels in place of ranks, as Corona has
+	// them: by digits of so many bits, 1 or 4. N is 1. See reach.go.
+	Reach int
 	// Words are the application's: at most MaxWords bytes, which must not be changed.
 	Words []byte
 }
@@ -53,7 +56,8 @@ func (r *Ranks) add(rank uint32) {
 	r.n++
 }
 
-// A Duty is a member's part in a key's wedge: what it has to do, and when.
+// A Duty is a member's part in a key's wedge: what it has to do, and when. In a wedge of
+// polling levels each member has the one rank of one, and a Ref of its own.
 type Duty struct {
 	Term     Term
 	Ranks    Ranks

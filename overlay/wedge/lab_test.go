@@ -92,6 +92,7 @@ func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil 
 
 func (l *lab) Valid(key overlay.ID, _ Term, _ []byte) bool { l.valid++; return !l.invalid[key] }
 func (l *lab) Willing(overlay.ID, []byte) bool             { return true }
+func (l *lab) Level(overlay.ID) int                        { return 0 }
 func (l *lab) Serve(key overlay.ID, d Duty)                { l.serves[key] = d }
 func (l *lab) Release(key overlay.ID)                      { delete(l.serves, key) }
 func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {

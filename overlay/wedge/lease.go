@@ -48,7 +48,8 @@ func (w *Wedge) sendDigest(l *link) {
 	w.cal.Add(l.digestDue, task{kind: taskAgain, peer: l.peer.ID})
 }
 
-// digestAgain goes on when a digest was not answered in time.
+// digestAgain goes on when a digest was not answered in time. If the peer lives, the next
+// comes soon: another lost round would cost it its lease.
 func (w *Wedge) digestAgain(l *link, at time.Time) {
 	if l == nil || l.digestOut == 0 || !l.digestDue.Equal(at) {
 		return
@@ -56,6 +57,7 @@ func (w *Wedge) digestAgain(l *link, at time.Time) {
 	if l.digestTries >= suspectTries || l.out != nil || len(l.queue) > 0 {
 		l.digestOut = 0
 		w.node.Suspect(l.peer.ID)
+		w.planDigest(l, w.spread(w.cfg.Maintenance/8))
 		return
 	}
 	w.stats.Resent++
@@ -67,7 +69,7 @@ func (w *Wedge) onDigest(from env.PeerID, l *link, m *wedgepb.Digest) {
 	match := m.Count == 0
 	to := env.Peer{ID: from}
 	if l != nil {
-		to = l.peer
+		to, l.gone = l.peer, false
 		match = l.up.count == m.Count && l.up.digest == m.Digest
 		l.listFor = 0
 		if match {
@@ -120,7 +122,8 @@ func (w *Wedge) round() {
 	same := slices.Equal(w.counts, w.parted)
 	w.parted = append(w.parted[:0], w.counts...)
 	for _, r := range w.records {
-		if r.flags&ending == 0 && (!same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == nil })) {
+		moved := r.order.digit != 0 && w.relevel(r)
+		if r.flags&ending == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == nil })) {
 			w.walk(r, bare, false)
 		}
 	}

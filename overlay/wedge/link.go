@@ -18,7 +18,8 @@ import (
 type link struct {
 	peer    env.Peer
 	contact *overlay.Contact
-	common  int // bits of the id it shares with this node
+	gone    bool // it was held to be dead, and has not spoken since
+	common  int  // bits of the id it shares with this node
 
 	up, down edges     // up: the peer is the parent
 	hanging  int       // records whose parent it is: up.count, but for those being changed
@@ -279,6 +280,7 @@ func (w *Wedge) entry(r *record, e *edge) *wedgepb.Entry {
 	m.Order = &wedgepb.Order{
 		Epoch: o.term.Epoch, Seq: o.term.Seq, N: o.n,
 		IntervalMs: uint32(o.interval.Milliseconds()), WordsHash: o.wordsHash,
+		Digit: uint32(o.digit),
 	}
 	if how == full {
 		m.Order.Key, m.Order.Words, m.Order.Worded = o.key[:], o.words, true

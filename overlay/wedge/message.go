@@ -89,6 +89,8 @@ func breaksEntry(e *wedgepb.Entry) string {
 		return "n"
 	case interval < minInterval || interval > maxInterval:
 		return "interval"
+	case o.Digit != 0 && (o.Digit != 1 && o.Digit != 4 || o.N != 1 || e.Ranks != 1 || e.First != 0):
+		return "levels"
 	case !o.Worded && len(o.Key)+len(o.Words) > 0:
 		return "words and none"
 	case o.Worded && (len(o.Key) != len(overlay.ID{}) || name(overlay.ID(o.Key)) != e.Key):
@@ -110,7 +112,7 @@ func (w *Wedge) orderOf(e *wedgepb.Entry, r *record) (o *order, ok bool) {
 	}
 	m := e.Order
 	next := order{
-		term: Term{Epoch: m.Epoch, Seq: m.Seq}, n: m.N,
+		term: Term{Epoch: m.Epoch, Seq: m.Seq}, n: m.N, digit: uint8(m.Digit),
 		interval: time.Duration(m.IntervalMs) * time.Millisecond,
 	}
 	switch {

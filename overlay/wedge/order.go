@@ -14,6 +14,7 @@ type order struct {
 	key       overlay.ID
 	term      Term
 	n         uint32
+	digit     uint8 // bits of a digit of polling levels; 0: there are ranks
 	interval  time.Duration
 	words     []byte
 	wordsHash uint64
@@ -27,14 +28,14 @@ func name(key overlay.ID) uint64 { return binary.BigEndian.Uint64(key[:]) }
 func (o *order) seal() {
 	o.wordsHash = hashBytes(offset, o.words)
 	h := hashBytes(offset, o.key[:])
-	for _, v := range []uint64{o.term.Epoch, uint64(o.term.Seq), uint64(o.n), uint64(o.interval), o.wordsHash} {
+	for _, v := range []uint64{o.term.Epoch, uint64(o.term.Seq), uint64(o.n) | uint64(o.digit)<<32, uint64(o.interval), o.wordsHash} {
 		h = hashNumber(h, v)
 	}
 	o.hash = h
 }
 
 func (o *order) equal(p *order) bool {
-	return o.hash == p.hash && o.key == p.key && o.term == p.term && o.n == p.n &&
+	return o.hash == p.hash && o.key == p.key && o.term == p.term && o.n == p.n && o.digit == p.digit &&
 		o.interval == p.interval && bytes.Equal(o.words, p.words)
 }
 

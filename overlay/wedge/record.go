@@ -19,6 +19,7 @@ type record struct {
 	place        uint32 // among all records
 	depth        uint16 // bits it shares with all it stands for
 	flags        uint16
+	level        uint8 // of a wedge of levels: down to which this node asks others
 	round        uint8 // of the link's lists, when the parent last named it
 }
 
@@ -66,6 +67,7 @@ const (
 	filled    = 1 << 4 // the words were sent because the child asked
 	elsewhere = 1 << 5 // the child had another parent; until the next round nobody is asked.
 	// An edge without a link that is not elsewhere is served by this node itself.
+	astray = 1 << 6 // was elsewhere in the last round
 )
 
 // A wording is how much of its order an Entry carries.
@@ -78,6 +80,14 @@ const (
 )
 
 func (e *edge) serves() bool { return e.link == nil && e.flags&elsewhere == 0 }
+
+// asked is what the flags become when an edge is looked at anew.
+func (e *edge) asked() uint8 {
+	if e.flags&elsewhere != 0 {
+		return astray
+	}
+	return e.flags &^ (second | filled)
+}
 
 // edge returns the edge to the other half of what shares depth bits, or nil.
 func (r *record) edge(depth int) *edge {
@@ -145,6 +155,9 @@ func (r *record) own() (first, ranks uint32) {
 // held counts the ranks that are this node's to serve, and calls each for all of them.
 func (r *record) held(each func(rank uint32)) (count uint32) {
 	first, ranks := r.own()
+	if r.order.digit != 0 {
+		first, ranks = 0, 1
+	}
 	span := func(first, ranks uint32) {
 		count += ranks
 		if each != nil {
@@ -155,7 +168,7 @@ func (r *record) held(each func(rank uint32)) (count uint32) {
 	}
 	span(first, ranks)
 	for i := range r.edges {
-		if e := &r.edges[i]; e.serves() {
+		if e := &r.edges[i]; e.serves() && r.order.digit == 0 {
 			span(e.first, e.ranks)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/overlay"
 	"tidings/overlay/wedge"
 	"tidings/sim"
 )
@@ -15,6 +16,7 @@ const round = 10*time.Minute*5/4 + time.Minute // the longest time between two r
 // A forest is the wedges of a test.
 type forest struct {
 	*world
+	first   int // number of its first key
 	keys    int
 	n       []int
 	leaders []*member
@@ -32,6 +34,8 @@ func plant(w *world, keys int) *forest {
 	}
 	return f
 }
+
+func (f *forest) key(i int) overlay.ID { return f.world.key(f.first + i) }
 
 // right says whether all ranks are served once, and of those that are not, how many are
 // served by nobody and by several.
@@ -64,10 +68,12 @@ func (f *forest) become(what string, limit time.Duration) {
 	f.sound()
 }
 
-// kill ends a part of the members that lead nothing.
+// kill ends a part of the members, but none of the leaders.
 func (f *forest) kill(share float64) (dead int) {
-	for _, m := range f.live() {
-		if f.dice.Float64() < share && !slices.Contains(f.leaders, m) {
+	live := f.live()
+	f.dice.Shuffle(len(live), func(i, j int) { live[i], live[j] = live[j], live[i] })
+	for _, m := range live {
+		if float64(dead) < share*float64(len(live)) && !slices.Contains(f.leaders, m) {
 			m.Crash(false)
 			dead++
 		}
@@ -90,7 +96,7 @@ func TestTreesAreRepaired(t *testing.T) {
 	}{{"calm", 0, 1}, {"1 % loss", 0.01, 2}, {"5 % loss", 0.05, 3}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, sim.Config{Seed: c.seed}, wedge.Config{})
-			w.grow(128)
+			w.grow(96)
 			w.SetFaults(sim.Faults{Loss: c.loss, Duplicate: c.loss, Reorder: c.loss})
 			f := plant(w, 60)
 			f.become("enlisted", 2*time.Minute)
@@ -104,8 +110,48 @@ func TestTreesAreRepaired(t *testing.T) {
 			w.Run(time.Hour)
 			f.become("an hour later", time.Second)
 			st := w.stats()
+			w.Run(time.Hour)
+			if last := w.stats(); c.loss == 0 && last.Entries > st.Entries {
+				t.Errorf("hours later %d entries are still sent", last.Entries-st.Entries)
+			}
 			t.Logf("%d dead; %d entries, %d lists, %d replaced, %d adopted, %d refused, %d expired, %d resent",
 				dead, st.Entries-before.Entries, st.Lists, st.Replaced, st.Adopted, st.Refused, st.Expired, st.Resent)
 		})
 	}
+}
+
+// Members that crash and are back before anybody has noticed have forgotten their duties:
+// the next digest shows it, and their parents list what they have to do.
+func TestRestartedMembersGetTheirDutiesBack(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 14}, wedge.Config{})
+	w.grow(64)
+	f := plant(w, 40)
+	f.become("enlisted", 2*time.Minute)
+	restarted := 0
+	for _, m := range w.members {
+		if restarted < 8 && m.Index() > 0 && m.wedge.Stats().Led == 0 {
+			restarted++
+			m.Crash(false)
+			m.start()
+		}
+	}
+	w.Run(time.Minute)
+	if none, _ := f.right(); none == 0 {
+		t.Error("nothing was forgotten")
+	}
+	f.become("eight have restarted", round)
+	st := w.stats()
+	t.Logf("%d lists", st.Lists)
+	if st.Lists == 0 {
+		t.Error("nothing was listed")
+	}
+	for i := range f.keys {
+		f.leaders[i].Do(func() {
+			if served, _ := f.leaders[i].wedge.Serving(w.key(i)); served != f.n[i] {
+				t.Errorf("key %d: the leader knows of %d ranks served of %d", i, served, f.n[i])
+			}
+		})
+	}
+	w.Run(time.Hour)
+	f.become("an hour later", time.Second)
 }

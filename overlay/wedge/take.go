@@ -44,6 +44,7 @@ func (w *Wedge) onBatch(from env.PeerID, b *wedgepb.Batch) error {
 		}
 		return nil
 	}
+	l.gone = false
 	l.life, l.last, l.used = b.Life, b.Number, w.clock.Now()
 	ack := &wedgepb.Ack{Number: b.Number}
 	for _, key := range b.Ends {
@@ -133,7 +134,7 @@ func (r *record) refuses(l *link, o *order, again bool) (no wedgepb.Answer_Kind)
 		return wedgepb.Answer_LATER
 	case later == 0 && (o != r.order || r.flags&leads != 0): // one term, two orders
 		return wedgepb.Answer_INVALID
-	case later == 0 && again && r.parent != nil && r.parent != l:
+	case later == 0 && (again || r.order.digit != 0 && !r.parent.lost()) && r.parent != nil && r.parent != l:
 		return wedgepb.Answer_MOVED
 	}
 	return wedgepb.Answer_NONE
@@ -167,6 +168,7 @@ func (w *Wedge) room(l *link, fresh bool) bool {
 // are told as much of the order as was new here.
 func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time.Duration, how wording) {
 	w.begin(r)
+	fresh := r.ranks == 0 || r.order.digit != o.digit
 	anew := r.ranks != e.Ranks || int(r.depth) != int(e.Depth) || o != r.order
 	if r.parent != l {
 		w.leaveParent(r)
@@ -187,6 +189,9 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 	r.flags &^= leads | ending
 	r.round = l.round
 	r.depth, r.first, r.ranks = uint16(e.Depth), e.First, e.Ranks
+	if o.digit != 0 && fresh {
+		r.level = w.digits(o)
+	}
 	if len(e.StandIns) > 0 || r.extra != nil {
 		if x := r.rare(); !slices.Equal(x.standIns, e.StandIns) {
 			x.standIns = slices.Clone(e.StandIns)
@@ -200,6 +205,12 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 // setRef takes over when the reference phase began, unless it is what is known already,
 // give or take what a hop can differ. Only the phase counts, not which interval it is.
 func (w *Wedge) setRef(r *record, age time.Duration) {
+	if r.order.digit != 0 { // its own
+		if r.ref == 0 {
+			r.ref = w.clock.Now().UnixNano() - w.rand.Int64N(int64(r.order.interval))
+		}
+		return
+	}
 	ref := w.clock.Now().Add(-age).UnixNano()
 	off := math.Mod(float64(ref-r.ref), float64(r.order.interval))
 	off = min(math.Abs(off), float64(r.order.interval)-math.Abs(off))

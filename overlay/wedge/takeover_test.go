@@ -61,7 +61,7 @@ func (w *watch) look() {
 func TestAnotherLeaderTakesOver(t *testing.T) {
 	const lease = 20 * time.Minute
 	w := newWorld(t, sim.Config{Seed: 4, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{})
-	w.grow(128)
+	w.grow(96)
 	f := plant(w, 30)
 	f.become("enlisted", 2*time.Minute)
 	wasRef := map[overlay.ID]wedge.Duty{}
@@ -69,16 +69,13 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 		wasRef[w.key(i)], _ = w.nearest(w.key(i))[0].wedge.Duty(w.key(i))
 	}
 	watch := f.watch()
-	live := w.live()
-	heirs := live[100:]
-	for i, l := range f.leaders {
+	for _, l := range f.leaders {
 		if l.Up() {
 			l.Crash(false)
 		}
-		f.leaders[i] = nil
-		for f.leaders[i] == nil || !f.leaders[i].Up() {
-			f.leaders[i] = heirs[f.dice.IntN(len(heirs))]
-		}
+	}
+	for i := range f.leaders {
+		f.leaders[i] = w.live()[f.dice.IntN(60)]
 	}
 	w.Run(40 * time.Second)
 	for i := range f.keys {
@@ -149,7 +146,7 @@ func TestWedgeEndsWithItsLeases(t *testing.T) {
 // they meet; the other leader is told so by its application.
 func TestPartedWedges(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 6}, wedge.Config{})
-	w.grow(96)
+	w.grow(64)
 	f := plant(w, 20)
 	f.become("enlisted", 2*time.Minute)
 	var sides [2][]*sim.Host
@@ -163,7 +160,7 @@ func TestPartedWedges(t *testing.T) {
 	other := make([]*member, f.keys)
 	for i := range f.keys {
 		side := 1 - half[f.leaders[i]]
-		other[i] = w.members[2*f.dice.IntN(48)+side]
+		other[i] = w.members[2*f.dice.IntN(32)+side]
 		w.enlist(other[i], w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}, N: f.n[i], Words: []byte("words")})
 	}
 	w.Run(round)

@@ -42,6 +42,7 @@ func (r *record) declined() (count uint32, ranks []uint32) {
 // looks for stand-ins.
 func (w *Wedge) tally(r *record) {
 	switch {
+	case r.order.digit != 0: // who is in a wedge of levels is not counted
 	case r.flags&leads != 0:
 		if r.flags&declines != 0 || r.extra != nil && len(r.extra.below)+len(r.extra.standIns) > 0 {
 			w.planStandIns(r)
@@ -166,10 +167,10 @@ func standIns(n uint32, have, declined []uint32) (next []uint32) {
 }
 
 // Serving returns how many ranks of a key are served, and of how many the members
-// declined, as far as the node, which has to be its leader, has been told; 0 if it is not.
+// declined, as far as the node, which has to be its leader, has been told; 0 if it is not, or if the wedge has no ranks.
 func (w *Wedge) Serving(key overlay.ID) (served, declined int) {
 	r := w.byName[name(key)]
-	if r == nil || r.order.key != key || r.flags&leads == 0 {
+	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digit != 0 {
 		return 0, 0
 	}
 	count, _ := r.declined()

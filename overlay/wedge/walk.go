@@ -54,6 +54,10 @@ func keeps(k, has, should uint32) bool {
 // which how says.
 func (w *Wedge) walk(r *record, how wording, anew bool) {
 	w.begin(r)
+	if r.order.digit != 0 {
+		w.reach(r, how)
+		return
+	}
 	edges := w.scratch[:0]
 	first, k := r.first, r.ranks
 	for d := int(r.depth); k > 0 && w.count(d) > 1; d++ {
@@ -76,8 +80,7 @@ func (w *Wedge) walk(r *record, how wording, anew bool) {
 			continue
 		}
 		if old != nil {
-			e.link, e.flags = old.link, old.flags&^(second|filled|elsewhere)
-			e.missing = old.missing
+			e.link, e.flags, e.missing = old.link, old.asked(), old.missing
 		}
 		edges = append(edges, e)
 	}
@@ -138,22 +141,28 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 
 // employ gives an edge without a child one, if there is any.
 func (w *Wedge) employ(r *record, e *edge, how wording, except ...env.PeerID) {
-	again := e.flags & second
+	kept := e.flags & (second | astray)
 	r.part(e)
-	e.flags = again
-	if e.link = w.choose(r, e, except...); e.link != nil {
+	e.flags = kept
+	e.link = w.choose(r, e, except...)
+	if e.flags &^= astray; e.link != nil {
 		w.queueEntry(e.link, r, e, how)
 	}
 }
 
 // choose returns the link to a member of the half that an edge is for. Of a half that
 // has fewer ranks than members, and whose members are known, it is the nearest, who has
-// one for itself; else keys spread over all that are known there.
+// one for itself; else keys spread over all that are known there. Who said that there is
+// another parent may be wrong, or lie, so the next time anybody may be asked.
 func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
 	d := int(e.depth)
 	except = append(except, w.shunned...)
 	var nearest *overlay.Contact
-	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) {
+	pick := name(r.order.key)
+	if e.flags&astray != 0 {
+		pick ^= w.rand.Uint64()
+	}
+	if leaf := w.node.Leaf(); d >= leaf.Depth() && int(e.ranks) < w.count(d)-w.count(d+1) && e.flags&astray == 0 {
 		for _, c := range leaf.Members() {
 			if w.self.Common(c.ID) == d && !slices.Contains(except, c.Peer.ID) &&
 				(nearest == nil || overlay.Nearer(r.order.key, c.ID, nearest.ID)) {
@@ -162,7 +171,7 @@ func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
 		}
 	}
 	if nearest == nil {
-		nearest = w.node.Across(d, name(r.order.key), except...)
+		nearest = w.node.Across(d, pick, except...)
 	}
 	if nearest == nil {
 		return nil

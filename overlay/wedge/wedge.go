@@ -14,8 +14,8 @@ import (
 	"tidings/overlay/wedge/wedgepb"
 )
 
-// An Application is what serves in wedges. It may call the Wedge from within each of its
-// methods but Valid and Willing.
+// An Application is what serves in wedges. It may call the Wedge from within Serve, Release
+// and Delivered.
 type Application interface {
 	// Valid is asked whether who gave an order has the right to: once for each term and
 	// words, before the node serves or passes them on.
@@ -23,6 +23,11 @@ type Application interface {
 
 	// Willing is asked whether the node takes a duty: once for each term and words.
 	Willing(key overlay.ID, words []byte) bool
+
+	// Level is asked in each round, of a wedge of polling levels, down to which level the node
+	// wants it to reach: how many digits its members have in common with the key. Only the
+	// leader is asked, and those that a node nearer to the key has asked to serve.
+	Level(key overlay.ID) int
 
 	// Serve gives the node a duty for a key, or another one in place of the one it had.
 	Serve(key overlay.ID, d Duty)
@@ -135,6 +140,8 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 		return nil
 	case w.node.State() != overlay.Active:
 		return fmt.Errorf("enlist %s: %w: the node is %v", key.Short(), ErrOrder, w.node.State())
+	case o.Reach != 0 && (o.Reach != 1 && o.Reach != 4 || o.N != 1):
+		return fmt.Errorf("enlist %s: %w: levels of %d bits and %d ranks", key.Short(), ErrOrder, o.Reach, o.N)
 	case o.N > perMember*w.node.Count(0):
 		return fmt.Errorf("enlist %s: %w: %d ranks of %d members", key.Short(), ErrOrder, o.N, w.node.Count(0))
 	case o.Interval < minInterval || o.Interval > maxInterval || o.Interval%time.Millisecond != 0:
@@ -144,9 +151,10 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	case r == nil && len(w.records) >= maxRecords:
 		return fmt.Errorf("enlist %s: %w: there are %d already", key.Short(), ErrOrder, len(w.records))
 	}
-	next := order{key: key, term: o.Term, n: uint32(o.N), interval: o.Interval, words: o.Words}
+	next := order{key: key, term: o.Term, n: uint32(o.N), digit: uint8(o.Reach), interval: o.Interval, words: o.Words}
 	next.seal()
 	how := full
+	alone := r == nil || r.flags&leads == 0 || r.order.digit != next.digit
 	if r == nil {
 		r = w.record(w.cfg.Orders.share(next, true))
 		r.ref = w.clock.Now().UnixNano()
@@ -163,6 +171,12 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	}
 	r.flags |= leads
 	r.depth, r.first, r.ranks = 0, 0, r.order.n
+	if o.Reach != 0 {
+		r.depth = maxDepth
+		if alone {
+			r.level = w.alone(r)
+		}
+	}
 	r.flags &^= ending
 	if r.extra != nil { // who declined is asked again
 		r.extra.standIns = nil
@@ -256,6 +270,7 @@ func (w *Wedge) PeerGone(id env.PeerID) {
 		return
 	}
 	w.clear(l)
+	l.gone = true
 	for _, r := range w.records {
 		if e := r.to(l); e != nil {
 			w.begin(r)

@@ -223,6 +223,7 @@ type member struct {
 	serves  map[overlay.ID]wedge.Duty // as told by Serve and Release
 	refuses map[overlay.ID]bool       // to serve
 	invalid map[overlay.ID]bool       // to hold an order for valid
+	level   map[overlay.ID]int        // to which it wants a wedge to reach; absent: no further
 	got     []string                  // brought by Delivered
 }
 
@@ -246,6 +247,13 @@ func (m *member) start() {
 
 func (m *member) Valid(key overlay.ID, _ wedge.Term, _ []byte) bool { return !m.invalid[key] }
 func (m *member) Willing(key overlay.ID, _ []byte) bool             { return !m.refuses[key] }
+func (m *member) Level(key overlay.ID) int {
+	if level, ok := m.level[key]; ok {
+		return level
+	}
+	return 64
+}
+
 func (m *member) Serve(key overlay.ID, d wedge.Duty) {
 	if m.serves != nil {
 		m.serves[key] = d

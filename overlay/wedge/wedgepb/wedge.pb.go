@@ -445,6 +445,7 @@ type Order struct {
 	Key           []byte                 `protobuf:"bytes,6,opt,name=key,proto3" json:"key,omitempty"`        // whole, beside words
 	Words         []byte                 `protobuf:"bytes,7,opt,name=words,proto3" json:"words,omitempty"`    // absent if the child should have them; at most 2 KiB
 	Worded        bool                   `protobuf:"varint,8,opt,name=worded,proto3" json:"worded,omitempty"` // they are here, be they empty
+	Digit         uint32                 `protobuf:"varint,9,opt,name=digit,proto3" json:"digit,omitempty"`   // bits of a digit if the wedge is made of polling levels, 1 or 4; then n and the ranks of entries are 1
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -533,6 +534,13 @@ func (x *Order) GetWorded() bool {
 		return x.Worded
 	}
 	return false
+}
+
+func (x *Order) GetDigit() uint32 {
+	if x != nil {
+		return x.Digit
+	}
+	return 0
 }
 
 // Tally tells a parent how many ranks of an edge are not served.
@@ -975,7 +983,7 @@ const file_wedge_proto_rawDesc = "" +
 	"\x02of\x18\x06 \x01(\aR\x02of\x12*\n" +
 	"\x05order\x18\a \x01(\v2\x14.tidings.wedge.OrderR\x05order\x12\x1b\n" +
 	"\tstand_ins\x18\b \x03(\rR\bstandIns\x12\x14\n" +
-	"\x05again\x18\t \x01(\bR\x05again\"\xbd\x01\n" +
+	"\x05again\x18\t \x01(\bR\x05again\"\xd3\x01\n" +
 	"\x05Order\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\rR\x03seq\x12\f\n" +
@@ -986,7 +994,8 @@ const file_wedge_proto_rawDesc = "" +
 	"words_hash\x18\x05 \x01(\x06R\twordsHash\x12\x10\n" +
 	"\x03key\x18\x06 \x01(\fR\x03key\x12\x14\n" +
 	"\x05words\x18\a \x01(\fR\x05words\x12\x16\n" +
-	"\x06worded\x18\b \x01(\bR\x06worded\"u\n" +
+	"\x06worded\x18\b \x01(\bR\x06worded\x12\x14\n" +
+	"\x05digit\x18\t \x01(\rR\x05digit\"u\n" +
 	"\x05Tally\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x06R\x03key\x12\x0e\n" +
 	"\x02of\x18\x02 \x01(\aR\x02of\x12\x18\n" +
