@@ -35,6 +35,7 @@ type lab struct {
 	serves  map[overlay.ID]Duty
 	invalid map[overlay.ID]bool
 	valid   int // times that Valid was asked
+	onServe func()
 	got     []string
 }
 
@@ -93,8 +94,13 @@ func (forgetful) Range([]byte, func(key, value []byte) bool) error { return nil 
 func (l *lab) Valid(key overlay.ID, _ Term, _ []byte) bool { l.valid++; return !l.invalid[key] }
 func (l *lab) Willing(overlay.ID, []byte) bool             { return true }
 func (l *lab) Level(overlay.ID) int                        { return 0 }
-func (l *lab) Serve(key overlay.ID, d Duty)                { l.serves[key] = d }
-func (l *lab) Release(key overlay.ID)                      { delete(l.serves, key) }
+func (l *lab) Serve(key overlay.ID, d Duty) {
+	l.serves[key] = d
+	if l.onServe != nil {
+		l.onServe()
+	}
+}
+func (l *lab) Release(key overlay.ID) { delete(l.serves, key) }
 func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {
 	l.got = append(l.got, string(payload))
 }

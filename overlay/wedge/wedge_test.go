@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"tidings/internal/env"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 	"tidings/sim"
@@ -80,4 +79,19 @@ func (w *world) steps(m *member, key overlay.ID) (steps int) {
 	}
 }
 
-var _ = env.Control
+// One seed gives one run.
+func TestRunsAreTheSame(t *testing.T) {
+	run := func() uint64 {
+		w := newWorld(t, sim.Config{Seed: 15, Faults: sim.Faults{Loss: 0.02}}, wedge.Config{Maintenance: 2 * time.Minute})
+		w.grow(40)
+		f := plant(w, 20)
+		w.Run(time.Minute)
+		f.kill(0.2)
+		f.join(5)
+		w.Run(15 * time.Minute)
+		return w.TraceHash()
+	}
+	if a, b := run(), run(); a != b {
+		t.Errorf("two runs of one seed: %x and %x", a, b)
+	}
+}

@@ -1,0 +1,276 @@
+package wedge
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/overlay"
+	"tidings/overlay/wedge/wedgepb"
+)
+
+func taken(*wedgepb.Entry) wedgepb.Answer_Kind { return wedgepb.Answer_NONE }
+
+// A child that lives and does not acknowledge is given up for another, and told so; the
+// batch is the same each time but for its age.
+func TestSilentChildIsGivenUp(t *testing.T) {
+	l := newLab(t)
+	all := l.members(10)
+	key := all[9].id
+	if err := l.w.Enlist(key, Order{N: 1, Interval: time.Minute, Ref: l.now.Add(-10 * time.Second), Words: []byte("words")}); err != nil {
+		t.Fatal(err)
+	}
+	if len(l.serves) > 0 {
+		t.Fatal("the nearest is somebody else")
+	}
+	var batches []*wedgepb.Batch
+	var silent *actor
+	for range 300 {
+		l.pass(time.Second)
+		for _, a := range all {
+			if silent != nil && a != silent {
+				a.told(taken)
+				continue
+			}
+			for _, m := range a.heard() {
+				if b := m.GetBatch(); b != nil && (len(b.Entries) > 0 || silent == nil) {
+					silent = a
+					batches = append(batches, b)
+				}
+			}
+		}
+	}
+	if len(batches) != giveUpTries {
+		t.Fatalf("%d batches to one that does not answer", len(batches))
+	}
+	for i, b := range batches {
+		if b.Number != batches[0].Number || len(b.Record) == 0 || b.Entries[0].AgeMs != batches[0].Entries[0].AgeMs {
+			t.Errorf("batch %d is another: %v", i, b)
+		}
+		if i > 0 && b.WaitedMs <= batches[i-1].WaitedMs {
+			t.Errorf("batch %d waited %d ms, the one before %d", i, b.WaitedMs, batches[i-1].WaitedMs)
+		}
+	}
+	if age := time.Duration(batches[0].Entries[0].AgeMs) * time.Millisecond; age < 10*time.Second || age > 12*time.Second {
+		t.Errorf("the phase is %v old", age)
+	}
+	v, _ := l.w.View(key)
+	if len(v.Children) != 1 || v.Children[0] == silent.id {
+		t.Errorf("the children are %v", v.Children)
+	}
+}
+
+// A child that does not know the sender is shown its record.
+func TestStrangersAreShownTheRecord(t *testing.T) {
+	l := newLab(t)
+	all := l.members(10)
+	key := all[9].id
+	enlist := func(seq uint32) {
+		if err := l.w.Enlist(key, Order{Term: Term{Seq: seq}, N: 1, Interval: time.Minute, Words: []byte("words")}); err != nil {
+			t.Fatal(err)
+		}
+		l.pass(time.Second)
+	}
+	enlist(1)
+	var child *actor
+	for _, a := range all {
+		if len(a.told(taken)) > 0 {
+			child = a
+		}
+	}
+	enlist(2)
+	m := child.heard()
+	if len(m) == 0 || len(m[0].GetBatch().GetRecord()) > 0 {
+		t.Fatalf("who has the record is sent %v", m)
+	}
+	number := m[0].GetBatch().Number
+	if err := child.say(&wedgepb.Message{Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: number, Strange: true}}}); err != nil {
+		t.Fatal(err)
+	}
+	if m := child.heard(); len(m) != 1 || m[0].GetBatch().GetNumber() != number || string(m[0].GetBatch().Record) != string(l.node.Self().Raw) {
+		t.Errorf("who does not know the sender is sent %v", m)
+	}
+}
+
+// A parent that knows fewer edges lists them; what it does not name ends.
+func TestListsEndWhatTheyDoNotName(t *testing.T) {
+	l := newLab(t)
+	a := l.members(10)[3]
+	var all []*wedgepb.Entry
+	for i := range 3 {
+		all = append(all, a.entry(l.key(i), Term{}, 1, "words"))
+	}
+	a.batch(entries(all...))
+	if len(l.serves) != 3 {
+		t.Fatalf("%d duties", len(l.serves))
+	}
+	digest := func(number uint64, count uint32, digest uint64) bool {
+		a.heard()
+		if err := a.say(&wedgepb.Message{Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: number, Count: count, Digest: digest}}}); err != nil {
+			t.Fatal(err)
+		}
+		return a.heard()[0].GetAgree().Match
+	}
+	up := l.w.links[a.peer].up
+	if !digest(100, up.count, up.digest) || digest(101, up.count, up.digest+1) || digest(102, up.count-1, up.digest) {
+		t.Error("digests are not compared")
+	}
+	for _, e := range all[:2] {
+		e.Again, e.Order = true, nil
+	}
+	a.number = 200
+	a.batch(&wedgepb.Batch{Entries: all[:2], ListEnd: 101}) // of another digest
+	l.pass(2 * endGrace)
+	if len(l.serves) != 3 {
+		t.Errorf("%d duties after a list that nobody asked for", len(l.serves))
+	}
+	digest(201, 2, 1)
+	a.batch(&wedgepb.Batch{Entries: all[:1]})
+	a.batch(&wedgepb.Batch{Entries: all[1:2], ListEnd: 201})
+	l.pass(endGrace / 2)
+	if len(l.serves) != 3 {
+		t.Errorf("%d duties before the grace is over", len(l.serves))
+	}
+	l.pass(endGrace)
+	if _, ok := l.serves[l.key(2)]; ok || len(l.serves) != 2 {
+		t.Errorf("%d duties", len(l.serves))
+	}
+	if up := l.w.links[a.peer].up; !digest(300, up.count, up.digest) || up.count != 2 {
+		t.Error("the list was not the whole")
+	}
+	l.pass(15 * time.Minute) // a lease from then
+	if len(l.serves) != 2 {
+		t.Error("the duties end before their lease")
+	}
+	l.pass(8 * time.Minute)
+	if len(l.serves) != 0 || l.w.Stats().Expired != 2 {
+		t.Errorf("%d duties after their lease, %d expired", len(l.serves), l.w.Stats().Expired)
+	}
+}
+
+// What does not go into one batch goes into the next, and all of it arrives.
+func TestBatchesAreBounded(t *testing.T) {
+	for _, words := range []int{0, MaxWords} {
+		l := newLab(t)
+		all := l.members(1)
+		const keys = maxItems + 100
+		for i := range keys {
+			var key overlay.ID
+			key[0], key[1], key[2] = all[0].id[0], byte(i>>8), byte(i)
+			if err := l.w.Enlist(key, Order{N: 2, Interval: time.Minute, Words: make([]byte, words)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, batches := 0, 0
+		for range 400 {
+			l.pass(500 * time.Millisecond)
+			if n := len(all[0].told(taken)); n > 0 {
+				got += n
+				batches++
+			}
+		}
+		if got != keys {
+			t.Errorf("%d of %d entries with %d bytes of words have come", got, keys, words)
+		}
+		if least := keys * words / maxBatch; batches < max(least, 2) {
+			t.Errorf("%d batches", batches)
+		}
+	}
+}
+
+// An application may call the Wedge while it is told of a duty.
+func TestDutiesCanBeDeclinedAtOnce(t *testing.T) {
+	l := newLab(t)
+	a := l.members(10)[3]
+	key := l.key(0)
+	l.onServe = func() { l.w.Decline(key) }
+	a.batch(entries(a.entry(key, Term{}, 5, "words")))
+	if len(l.serves) > 0 {
+		t.Error("serves what it declined")
+	}
+	l.pass(time.Minute)
+	tallies := 0
+	for _, m := range a.heard() {
+		for _, tally := range m.GetBatch().GetTallies() {
+			tallies++
+			if tally.Declined == 0 || tally.Missing < tally.Declined || int(tally.Declined) != len(tally.Ranks) {
+				t.Errorf("told %v", tally)
+			}
+		}
+	}
+	if tallies == 0 {
+		t.Error("the parent is not told")
+	}
+}
+
+// A node that is no member any longer has no part in any wedge.
+func TestClientsServeNothing(t *testing.T) {
+	l := newLab(t)
+	a := l.members(3)[1]
+	a.batch(entries(a.entry(l.key(0), Term{}, 1, "words")))
+	if err := l.w.Enlist(l.key(1), Order{N: 4, Interval: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	l.pass(time.Second)
+	l.node.Reachable(nil)
+	l.pass(10 * time.Second)
+	if st := l.w.Stats(); st.Records > 0 || len(l.serves) > 0 {
+		t.Errorf("the node is %v and has %d records", l.node.State(), st.Records)
+	}
+	if err := l.w.Enlist(l.key(1), Order{N: 4, Interval: time.Minute}); err == nil {
+		t.Error("gives an order")
+	}
+	e := a.entry(l.key(2), Term{}, 1, "words")
+	if got := a.batch(entries(e))[e.Key]; got != wedgepb.Answer_FULL {
+		t.Errorf("answers %v", got)
+	}
+}
+
+// Nodes of one goroutine share orders, and never take one for another.
+func TestOrdersAreShared(t *testing.T) {
+	s := NewOrders(4)
+	an := func(i int, words string) order {
+		o := order{n: uint32(i), interval: time.Minute, words: []byte(words)}
+		o.seal()
+		return o
+	}
+	buffer := []byte("words")
+	o := an(1, "")
+	o.words = buffer
+	o.seal()
+	first := s.share(o, true)
+	copy(buffer, "other")
+	if again := s.share(an(1, "words"), true); again != first || string(first.words) != "words" {
+		t.Error("equal orders are not shared, or hold a frame")
+	}
+	for i := 2; i < 6; i++ {
+		s.share(an(i, "words"), true)
+	}
+	if s.share(an(1, "words"), true) != first {
+		t.Error("forgotten too early")
+	}
+	for i := 10; i < 30; i++ {
+		s.share(an(i, "words"), true)
+	}
+	if len(s.young)+len(s.old) > 8 || s.share(an(1, "words"), true) == first {
+		t.Error("nothing is forgotten")
+	}
+	false1 := an(40, "words")
+	false2 := an(41, "words")
+	false2.hash = false1.hash
+	if a, b := s.share(false1, true), s.share(false2, true); a == b || b.n != 41 {
+		t.Error("one order is taken for another of the same hash")
+	}
+}
+
+func TestNoNumberIsTakenTwice(t *testing.T) {
+	var s seen
+	for i := range uint64(3 * maxSeen) {
+		if !s.first(i) || s.first(i) {
+			t.Fatalf("number %d", i)
+		}
+	}
+	if len(s.recent) != maxSeen || s.first(3*maxSeen-1) || s.first(2*maxSeen) {
+		t.Error(fmt.Sprint("remembers ", s.recent))
+	}
+}
