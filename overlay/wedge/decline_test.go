@@ -111,6 +111,15 @@ func TestLifeOfAWedge(t *testing.T) {
 	}
 	near[5].invalid[key] = false
 	enlist(50, "e")
+	near[2].Do(func() {
+		if err := near[2].wedge.Enlist(key, wedge.Order{}); err != nil {
+			t.Error(err)
+		}
+	})
+	w.Run(time.Minute)
+	if served := len(w.servers(key)); served != 50 {
+		t.Errorf("after who does not lead has dismissed the wedge, %d ranks of 50 are served", served)
+	}
 	enlist(0, "")
 	for rank, m := range near {
 		if v, ok := m.wedge.View(key); ok {

@@ -19,8 +19,8 @@ func (t Term) Compare(u Term) int {
 // An Order is what a leader wants of a key's wedge.
 type Order struct {
 	Term Term
-	// N is how many ranks there shall be: 0 dismisses the wedge; at most four times as
-	// many as the network has members.
+	// N is how many ranks there shall be: 0 dismisses the wedge, if this node leads it; at most
+	// four times as many as the network has members.
 	N int
 	// Interval is the time between two turns of one rank: from a second to a week, in whole
 	// milliseconds.

@@ -53,13 +53,9 @@ type link struct {
 type edges struct {
 	count  uint32
 	digest uint64
-	since  time.Time // when the first of them came
 }
 
-func (e *edges) add(hash uint64, now time.Time) {
-	if e.count == 0 {
-		e.since = now
-	}
+func (e *edges) add(hash uint64) {
 	e.count++
 	e.digest ^= hash
 }

@@ -54,11 +54,11 @@ func (w *Wedge) settle() {
 		}
 		r.flags &^= touched
 		if r.parent != nil {
-			r.parent.up.add(r.up(), w.clock.Now())
+			r.parent.up.add(r.up())
 		}
 		for j := range r.edges {
 			if e := &r.edges[j]; e.link != nil {
-				e.link.down.add(r.down(e), w.clock.Now())
+				e.link.down.add(r.down(e))
 				w.startDigests(e.link)
 			}
 		}

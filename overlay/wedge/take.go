@@ -1,7 +1,6 @@
 package wedge
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -115,7 +114,7 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (no wed
 	switch {
 	case e.Order.GetWorded() && (r == nil || r.order.wordsHash != o.wordsHash):
 		how = full
-	case r == nil || o != r.order:
+	case o != r.order:
 		how = ordered
 	}
 	if r == nil {
@@ -212,9 +211,8 @@ func (w *Wedge) setRef(r *record, age time.Duration) {
 		return
 	}
 	ref := w.clock.Now().Add(-age).UnixNano()
-	off := math.Mod(float64(ref-r.ref), float64(r.order.interval))
-	off = min(math.Abs(off), float64(r.order.interval)-math.Abs(off))
-	if r.ref == 0 || off > float64(refSlack) {
+	off := (time.Duration(ref-r.ref) % r.order.interval).Abs()
+	if r.ref == 0 || min(off, r.order.interval-off) > refSlack {
 		r.ref = ref
 	}
 }

@@ -180,10 +180,8 @@ func TestPartedWedges(t *testing.T) {
 	w.Run(2 * time.Minute)
 	for i := range f.keys {
 		f.leaders[i].Do(func() {
-			if v, ok := f.leaders[i].wedge.View(w.key(i)); ok && v.Leads {
-				if err := f.leaders[i].wedge.Enlist(w.key(i), wedge.Order{Term: wedge.Term{Epoch: 1}}); err != nil {
-					t.Error(err)
-				}
+			if err := f.leaders[i].wedge.Enlist(w.key(i), wedge.Order{}); err != nil {
+				t.Error(err)
 			}
 		})
 	}

@@ -3,7 +3,6 @@ package wedge
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -46,7 +45,6 @@ type Wedge struct {
 	clock env.Clock
 	net   env.Network
 	rand  *rand.Rand
-	log   *slog.Logger
 	node  *overlay.Node
 	self  overlay.ID
 	app   Application
@@ -96,7 +94,6 @@ func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 		clock:  e.Clock,
 		net:    e.Network,
 		rand:   e.Rand,
-		log:    e.Log,
 		node:   node,
 		self:   node.ID(),
 		app:    app,
@@ -122,22 +119,22 @@ var ErrOrder = errors.New("no order to give")
 
 // Enlist makes this node the leader of a key's wedge: the N members nearest to the key get
 // the ranks 0 to N-1, the nearest the first. The node itself may be anywhere. An order
-// for a key that has one needs a later term. The wedge stands until it is dismissed, by an
-// order of no ranks, or until somebody else gives an order of a later term; if the leader
-// dies, it ends with its leases.
+// for a key that has one needs a later term. The wedge stands until its leader dismisses it,
+// by an order of no ranks and any term, or until somebody else gives an order of a later
+// term; if the leader dies, it ends with its leases.
 func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	r := w.byName[name(key)]
 	switch {
 	case r != nil && r.order.key != key:
 		return fmt.Errorf("enlist %s: %w: the node serves a key of the same name", key.Short(), ErrOrder)
+	case o.N <= 0:
+		if r != nil && r.flags&leads != 0 {
+			w.end(r)
+			w.settle()
+		}
+		return nil
 	case r != nil && o.Term.Compare(r.order.term) <= 0:
 		return fmt.Errorf("enlist %s: %w: term %v is not later than %v", key.Short(), ErrOrder, o.Term, r.order.term)
-	case o.N <= 0:
-		if r != nil {
-			w.end(r)
-		}
-		w.settle()
-		return nil
 	case w.node.State() != overlay.Active:
 		return fmt.Errorf("enlist %s: %w: the node is %v", key.Short(), ErrOrder, w.node.State())
 	case o.Reach != 0 && (o.Reach != 1 && o.Reach != 4 || o.N != 1):
@@ -154,7 +151,7 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 	next := order{key: key, term: o.Term, n: uint32(o.N), digit: uint8(o.Reach), interval: o.Interval, words: o.Words}
 	next.seal()
 	how := full
-	alone := r == nil || r.flags&leads == 0 || r.order.digit != next.digit
+	alone := r == nil || r.order.digit != next.digit
 	if r == nil {
 		r = w.record(w.cfg.Orders.share(next, true))
 		r.ref = w.clock.Now().UnixNano()
