@@ -70,7 +70,7 @@ const (
 
 	// refSlack is how far a reference phase may be measured otherwise than before without
 	// being moved: hops take a little longer one time than the other.
-	refSlack = 250 * time.Millisecond
+	refSlack = 50 * time.Millisecond
 
 	// idle is how long a link without edges is kept: longer than a frame is on its way, for
 	// one that comes twice is known by the number of the last.

@@ -26,9 +26,10 @@ type link struct {
 	renewed  time.Time // when the peer last renewed the edges up
 
 	queue   []item
-	flushAt time.Time // zero: nothing waits
-	out     *outgoing // nil: none
-	known   uint64    // the issue of this node's record that the peer has; 0: none
+	flushAt time.Time     // zero: nothing waits
+	out     *outgoing     // nil: none
+	trip    time.Duration // see measured; zero: never
+	known   uint64        // the issue of this node's record that the peer has; 0: none
 
 	life, last uint64 // of the peer, and its last batch
 	lastAck    []byte // what that was answered
@@ -98,6 +99,9 @@ func (w *Wedge) link(c *overlay.Contact) *link {
 		l = &link{common: w.self.Common(c.ID), used: w.clock.Now()}
 		w.links[c.Peer.ID] = l
 		w.node.Watch(c)
+		if w.node.RTT(c.Peer.ID) == 0 {
+			w.node.Suspect(c.Peer.ID) // a probe: phases are told by the round trip
+		}
 	}
 	if l.contact == nil || c.Issued > l.contact.Issued {
 		l.peer, l.contact = c.Peer, c
@@ -301,12 +305,33 @@ func (w *Wedge) sendOut(l *link, now time.Time) {
 	if len(o.batch.Entries) > 0 && l.known != w.node.Self().Issued {
 		o.batch.Record = w.node.Self().Raw
 	}
-	o.batch.WaitedMs = uint32(now.Sub(o.made).Milliseconds())
+	// Ages are told as they will be when the batch has come: the child need not have
+	// measured the way.
+	o.batch.WaitedMs = uint32((now.Sub(o.made) + w.trip(l)/2).Milliseconds())
 	w.stats.Batches++
 	l.used = now
 	w.send(l.peer, &wedgepb.Message{Body: &wedgepb.Message_Batch{Batch: o.batch}})
 	o.due = now.Add(w.patience(l, o.tries))
 	w.cal.Add(o.due, task{kind: taskResend, peer: l.peer.ID})
+}
+
+// trip is how long a batch and its acknowledgement take: as measured on the link, else by
+// the overlay, whose first probe may have had to wait for the link.
+func (w *Wedge) trip(l *link) time.Duration {
+	if l.trip != 0 {
+		return l.trip
+	}
+	return w.node.RTT(l.peer.ID)
+}
+
+// measured takes one measured trip into the estimate. The shortest counts most: others had
+// to wait for the link.
+func (l *link) measured(d time.Duration) {
+	if l.trip == 0 || d < l.trip {
+		l.trip = d
+		return
+	}
+	l.trip += min(d-l.trip, l.trip) / 16
 }
 
 // patience is how long an answer to what was sent so many times may take.

@@ -197,7 +197,7 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 			r.flags |= stood
 		}
 	}
-	w.setRef(r, time.Duration(e.AgeMs)*time.Millisecond+waited+w.node.RTT(l.peer.ID)/2)
+	w.setRef(r, time.Duration(e.AgeMs)*time.Millisecond+waited)
 	w.walk(r, how, anew)
 }
 
@@ -253,6 +253,9 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 			w.sendOut(l, w.clock.Now())
 		}
 		return
+	}
+	if l.out.tries == 1 {
+		l.measured(w.clock.Now().Sub(l.out.made))
 	}
 	sent := l.out.batch.Entries
 	l.known = w.node.Self().Issued

@@ -18,11 +18,17 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	w.grow(members)
 	dice := rand.New(rand.NewPCG(1, 2))
 	n := make([]int, keys)
+	var leaders []*member
+	ref := w.Now().Add(-7 * time.Minute)
 	for i := range n {
 		n[i] = 1 + dice.IntN(members)
-		w.enlist(w.members[dice.IntN(members)], w.key(i), wedge.Order{Term: wedge.Term{Seq: 1}, N: n[i], Words: []byte("words")})
+		leaders = append(leaders, w.members[dice.IntN(members)])
+		w.enlist(leaders[i], w.key(i), wedge.Order{
+			Term: wedge.Term{Seq: 1}, N: n[i], Ref: ref, Words: []byte("words"),
+		})
 	}
 	w.Run(time.Minute)
+	var late, latest time.Duration
 	var depth, most, relays, edges, serving int
 	for i := range n {
 		key := w.key(i)
@@ -33,6 +39,9 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 			}
 			if told, ok2 := m.serves[key]; ok2 != ok || ok && (told.Ranks != d.Ranks || string(told.Words) != "words") {
 				t.Errorf("key %d: the member of rank %d was told %v", i, rank, told)
+			}
+			if ok {
+				late, latest = late+d.Ref.Sub(ref).Abs(), max(latest, d.Ref.Sub(ref).Abs())
 			}
 			v, ok := m.wedge.View(key)
 			if !ok {
@@ -59,6 +68,26 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 		total, edges, st.Entries, st.Batches, float64(relays)/keys, float64(depth)/float64(serving), most, st.Resent, st.Refused, st.Lists)
 	if int(st.Entries) > total+3*keys || st.Refused > 0 {
 		t.Errorf("%d entries for %d ranks of %d keys, %d refused", st.Entries, total, keys, st.Refused)
+	}
+	w.sound()
+
+	// The phase is known better when the links have been used.
+	first := late / time.Duration(total)
+	late, latest = 0, 0
+	for i := range n {
+		w.enlist(leaders[i], w.key(i), wedge.Order{Term: wedge.Term{Seq: 2}, N: n[i], Ref: ref, Words: []byte("words")})
+	}
+	w.Run(time.Minute)
+	for i := range n {
+		for _, m := range w.nearest(w.key(i))[:n[i]] {
+			d, _ := m.wedge.Duty(w.key(i))
+			late, latest = late+d.Ref.Sub(ref).Abs(), max(latest, d.Ref.Sub(ref).Abs())
+		}
+	}
+	late /= time.Duration(total)
+	t.Logf("the reference phase is known to within %v at first, then to %v, at most %v", first, late, latest)
+	if first > 150*time.Millisecond || late > 60*time.Millisecond || latest > 300*time.Millisecond {
+		t.Errorf("the reference phase is off by %v at first, then by %v, at most %v", first, late, latest)
 	}
 	w.sound()
 }

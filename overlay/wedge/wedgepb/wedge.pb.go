@@ -220,7 +220,7 @@ type Batch struct {
 	Life          uint64                 `protobuf:"fixed64,1,opt,name=life,proto3" json:"life,omitempty"`                        // of the sender: drawn anew when it starts
 	Number        uint64                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`                     // grows with each batch of a life
 	Record        []byte                 `protobuf:"bytes,3,opt,name=record,proto3" json:"record,omitempty"`                      // of the sender, as long as the receiver may not have it; at most 1 KiB
-	WaitedMs      uint32                 `protobuf:"varint,4,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"` // since the batch was made; counts in all ages
+	WaitedMs      uint32                 `protobuf:"varint,4,opt,name=waited_ms,json=waitedMs,proto3" json:"waited_ms,omitempty"` // from when the batch was made until it comes, as the sender thinks; counts in all ages
 	Entries       []*Entry               `protobuf:"bytes,5,rep,name=entries,proto3" json:"entries,omitempty"`
 	Ends          []uint64               `protobuf:"fixed64,6,rep,packed,name=ends,proto3" json:"ends,omitempty"`   // keys whose edge from the sender down to the receiver ends
 	Parts         []uint64               `protobuf:"fixed64,7,rep,packed,name=parts,proto3" json:"parts,omitempty"` // keys whose edge from the receiver down to the sender ends
