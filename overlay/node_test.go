@@ -47,6 +47,18 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	if n.Count(0) != 1+5*slots || n.Count(4) != 1 {
 		t.Errorf("counts %d, and %d in the leaf", n.Count(0), n.Count(4))
 	}
+	sum := 1
+	n.EachSlot(func(row, col int, contact, spare *Contact, members int) {
+		if spare != nil && contact == nil || contact != nil && (contact.ID.Common(n.ID()) >= 4 || contact.ID.Digit(row) != col) {
+			t.Errorf("in slot (%d, %d) stand %v and %v", row, col, contact, spare)
+		}
+		if contact != nil {
+			sum += members
+		}
+	})
+	if sum != n.Count(0) {
+		t.Errorf("slots and leaf have %d members of %d", sum, n.Count(0))
+	}
 }
 
 func TestGivenUpMessageIsGivenUp(t *testing.T) {

@@ -221,3 +221,28 @@ func (n *Node) Slots() (of []Slot) {
 	})
 	return of
 }
+
+// EachSlot calls f for every slot beyond the leaf, from the first row on, with who is known
+// there (contact and spare, nil: nobody) and how many members stand below its prefix, as far
+// as counts are believable; the most that are where nobody has counted yet.
+func (n *Node) EachSlot(f func(row, col int, contact, spare *Contact, members int)) {
+	at, most, least := -1, 0, 0
+	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
+		if row != at {
+			at = row
+			most, least = n.believable(row)
+		}
+		members := most
+		if s.counted {
+			members = min(max(int(s.count), least, 1), most)
+		}
+		f(row, col, contactOf(s.contact), contactOf(s.spare), members)
+	})
+}
+
+func contactOf(p *peer) *Contact {
+	if p == nil {
+		return nil
+	}
+	return p.contact
+}
