@@ -30,7 +30,7 @@ var storeys = []struct {
 	{5, "internal/loop internal/fetch internal/store internal/daemon/origin overlay/libp2p proxy sim"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra"},
-	{2, "overlay/scribe overlay/owner overlay/wedge"},
+	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums"},
 	{1, "overlay difference"},
 	{0, "honeycomb internal/wire internal/feed internal/script internal/plant"},
 	{cellar, "internal/env"},

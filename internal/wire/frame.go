@@ -24,6 +24,7 @@ const (
 	Owner   Layer = 3
 	Feed    Layer = 4
 	Wedge   Layer = 5
+	Sums    Layer = 6
 )
 
 // MaxMessage is the size of the largest message of a layer, in bytes: with its

@@ -91,6 +91,7 @@ type Frame struct {
 	//	*Frame_Owner
 	//	*Frame_Feed
 	//	*Frame_Wedge
+	//	*Frame_Sums
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -178,6 +179,15 @@ func (x *Frame) GetWedge() []byte {
 	return nil
 }
 
+func (x *Frame) GetSums() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Sums); ok {
+			return x.Sums
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -202,6 +212,10 @@ type Frame_Wedge struct {
 	Wedge []byte `protobuf:"bytes,5,opt,name=wedge,proto3,oneof"` // overlay/wedge/wedgepb/wedge.proto, Message
 }
 
+type Frame_Sums struct {
+	Sums []byte `protobuf:"bytes,6,opt,name=sums,proto3,oneof"` // overlay/sums/sumspb/sums.proto, Message
+}
+
 func (*Frame_Overlay) isFrame_Body() {}
 
 func (*Frame_Scribe) isFrame_Body() {}
@@ -211,6 +225,8 @@ func (*Frame_Owner) isFrame_Body() {}
 func (*Frame_Feed) isFrame_Body() {}
 
 func (*Frame_Wedge) isFrame_Body() {}
+
+func (*Frame_Sums) isFrame_Body() {}
 
 // Envelope carries a payload as the exact bytes that were signed. The signature
 // is Ed25519 over: domain, a zero byte, the hash of the network (32 bytes), the
@@ -735,13 +751,14 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\ftidings.wire\"\x8b\x01\n" +
+	"wire.proto\x12\ftidings.wire\"\xa1\x01\n" +
 	"\x05Frame\x12\x1a\n" +
 	"\aoverlay\x18\x01 \x01(\fH\x00R\aoverlay\x12\x18\n" +
 	"\x06scribe\x18\x02 \x01(\fH\x00R\x06scribe\x12\x16\n" +
 	"\x05owner\x18\x03 \x01(\fH\x00R\x05owner\x12\x14\n" +
 	"\x04feed\x18\x04 \x01(\fH\x00R\x04feed\x12\x16\n" +
-	"\x05wedge\x18\x05 \x01(\fH\x00R\x05wedgeB\x06\n" +
+	"\x05wedge\x18\x05 \x01(\fH\x00R\x05wedge\x12\x14\n" +
+	"\x04sums\x18\x06 \x01(\fH\x00R\x04sumsB\x06\n" +
 	"\x04body\"T\n" +
 	"\bEnvelope\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
@@ -841,6 +858,7 @@ func file_wire_proto_init() {
 		(*Frame_Owner)(nil),
 		(*Frame_Feed)(nil),
 		(*Frame_Wedge)(nil),
+		(*Frame_Sums)(nil),
 	}
 	file_wire_proto_msgTypes[3].OneofWrappers = []any{
 		(*Reply_Welcome)(nil),

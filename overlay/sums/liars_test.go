@@ -1,0 +1,83 @@
+package sums_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/internal/wire"
+	"tidings/overlay/sums"
+	"tidings/overlay/sums/sumspb"
+	"tidings/sim"
+)
+
+// twisted returns what a liar makes of the values that it gives.
+func twisted(of func(total) total) func(frame []byte) []byte {
+	return func(frame []byte) []byte {
+		layer, body, err := wire.ParseFrame(frame)
+		m := &sumspb.Message{}
+		if err != nil || layer != wire.Sums || proto.Unmarshal(body, m) != nil || len(m.GetGive().GetValue()) == 0 {
+			return frame
+		}
+		if t, err := decode(m.GetGive().Value); err == nil {
+			lie := of(t)
+			m.GetGive().Value = lie.encode()
+			m.GetGive().Version = sums.VersionOf(m.GetGive().Value)
+		}
+		return wire.AppendFrame(nil, wire.Sums, m)
+	}
+}
+
+// A tenth of the members lie about all that they are asked: what others know is off by some
+// percent, not a thousandfold, where there are things enough to compare.
+func TestLiars(t *testing.T) {
+	lies := map[string]func(total) total{
+		"1000-fold": func(t total) total { return total{t.members, 1000 * t.things, 1000 * t.amount} },
+		"zero":      func(t total) total { return total{t.members, 0, 0} },
+		"12-fold":   func(t total) total { return total{t.members, t.things, 12 * t.amount} },
+	}
+	for _, c := range []struct {
+		lie        string
+		things     uint64
+		mean, most float64
+	}{
+		{"1000-fold", 100, 0.05, 0.15},
+		{"zero", 100, 0.12, 0.25},
+		{"12-fold", 100, 5, 8},
+		{"1000-fold", 1, math.Inf(1), math.Inf(1)}, // too few to compare
+	} {
+		w := newWorld(t, sim.Config{}, sums.Config{})
+		dice := rand.New(rand.NewPCG(w.Seed(), 9))
+		w.value = func(m *member) total {
+			things := max(1, c.things*3/4+dice.Uint64N(c.things/2+1))
+			return total{1, things, things * (25 + dice.Uint64N(50))}
+		}
+		const n = 128
+		for i := range n {
+			m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
+			if i%10 == 9 {
+				m.liar = twisted(lies[c.lie])
+			}
+			w.members = append(w.members, m)
+			w.After(time.Duration(i+1)*100*time.Millisecond, m.start)
+		}
+		w.Run(time.Minute)
+		w.Run(12 * time.Minute)
+		var honest []*member
+		for _, m := range w.live() {
+			if m.liar == nil {
+				honest = append(honest, m)
+			}
+		}
+		mean, most := w.off(honest)
+		st := w.stats()
+		t.Logf("10 %% claim %s of %d things each: sums of honest members off by %.1f %% in the mean, %.1f %% at most; %.1f of %.1f values doubted",
+			c.lie, c.things, 100*mean, 100*most, float64(st.Doubted)/n, float64(st.Valued)/n)
+		if mean > c.mean || most > c.most || len(honest) < n*9/10 {
+			t.Errorf("%s: off by %.3f, at most %.3f", c.lie, mean, most)
+		}
+	}
+}

@@ -1,0 +1,271 @@
+package sums_test
+
+import (
+	"encoding/binary"
+	"errors"
+	"flag"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/sums"
+	"tidings/sim"
+)
+
+var (
+	seedFlag  = flag.Uint64("seed", 1, "the seed of worlds")
+	largeFlag = flag.Bool("large", false, "measure 1,024 members, too")
+)
+
+// A total is a sum of what members have: the value of these worlds.
+type total struct{ members, things, amount uint64 }
+
+func (t *total) encode() []byte {
+	b := binary.AppendUvarint(nil, t.members)
+	b = binary.AppendUvarint(b, t.things)
+	return binary.AppendUvarint(b, t.amount)
+}
+
+var errTotal = errors.New("no such total")
+
+// decode reads what encode wrote, and nothing else.
+func decode(b []byte) (t total, err error) {
+	for _, x := range []*uint64{&t.members, &t.things, &t.amount} {
+		n := 0
+		if *x, n = binary.Uvarint(b); n <= 0 || *x > 1<<40 {
+			return total{}, errTotal
+		}
+		b = b[n:]
+	}
+	if len(b) > 0 {
+		return total{}, errTotal
+	}
+	return t, nil
+}
+
+// An adder adds totals up. It refuses those of more members than there can be. Values are made
+// longer by so many bytes, which differ as they do.
+type adder struct{ longer int }
+
+func (adder) Zero() any { return &total{} }
+
+func (a adder) Add(sum any, value []byte, about sums.Scope) error {
+	t, err := decode(value[:max(len(value)-a.longer, 0)])
+	if err != nil {
+		return err
+	}
+	if t.members > uint64(2*about.Nodes+8) {
+		return errTotal
+	}
+	to := sum.(*total)
+	to.members += t.members
+	to.things += t.things
+	to.amount += t.amount
+	return nil
+}
+
+func (adder) Measure(sum any) sums.Measure {
+	t := sum.(*total)
+	return sums.Measure{Things: float64(t.things), Amounts: [4]float64{float64(t.amount)}}
+}
+
+func (a adder) Encode(sum any) []byte {
+	return append(sum.(*total).encode(), make([]byte, a.longer)...)
+}
+
+// A world has members that each have a value.
+type world struct {
+	*sim.World
+	t       testing.TB
+	network wire.Network
+	hash    wire.Hash
+	verify  wire.Verifier
+	records *overlay.Records
+	cfg     sums.Config
+	adder   adder
+	members []*member
+	value   func(*member) total
+}
+
+func newWorld(t testing.TB, c sim.Config, cfg sums.Config) *world {
+	network := wire.DefaultNetwork("sim")
+	if c.Seed == 0 {
+		c.Seed = *seedFlag
+	}
+	w := &world{World: sim.New(c), t: t, network: network, hash: wire.HashOf(network.Descriptor()), cfg: cfg}
+	w.verify = wire.Memo(wire.NewVerifier(w.hash), 1<<18)
+	w.records = overlay.NewRecords(network.Name, w.verify, 1<<16)
+	dice := rand.New(rand.NewPCG(c.Seed, 7))
+	w.value = func(*member) total { return total{1, 1, dice.Uint64N(1000)} }
+	return w
+}
+
+// grow adds members, one every pause.
+func (w *world) grow(n int, pause time.Duration) *world {
+	for i := range n {
+		m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
+		w.members = append(w.members, m)
+		w.After(time.Duration(i+1)*pause, m.start)
+	}
+	w.World.Run(time.Duration(n+1) * pause)
+	return w
+}
+
+// live are the members that are Active.
+func (w *world) live() (of []*member) {
+	for _, m := range w.members {
+		if m.Up() && m.overlay.State() == overlay.Active {
+			of = append(of, m)
+		}
+	}
+	return of
+}
+
+// truth is the sum of all live members' values.
+func (w *world) truth() (all total) {
+	for _, m := range w.live() {
+		all.members += m.own.members
+		all.things += m.own.things
+		all.amount += m.own.amount
+	}
+	return all
+}
+
+// all is the sum of all members as one of them knows it.
+func (m *member) all() total {
+	sum, _ := m.sums.Rest()
+	rest := sum.(*total)
+	return total{rest.members + m.own.members, rest.things + m.own.things, rest.amount + m.own.amount}
+}
+
+// wrong returns how many members do not know the sum.
+func (w *world) wrong() (n int) {
+	truth := w.truth()
+	for _, m := range w.live() {
+		if m.all() != truth {
+			n++
+		}
+	}
+	return n
+}
+
+// off returns how far the sums are off, in the mean and at the most, as a part of the sum.
+func (w *world) off(of []*member) (mean, most float64) {
+	truth := float64(w.truth().amount)
+	for _, m := range of {
+		d := float64(m.all().amount)/truth - 1
+		mean += max(d, -d) / float64(len(of))
+		most = max(most, d, -d)
+	}
+	return mean, most
+}
+
+// stats are the counters of all live members together.
+func (w *world) stats() (all sums.Stats) {
+	for _, m := range w.live() {
+		st := m.sums.Stats()
+		all.Parts += st.Parts
+		all.Valued += st.Valued
+		all.Doubted += st.Doubted
+		all.Kept += st.Kept
+		all.Rounds += st.Rounds
+		all.Quick += st.Quick
+		all.Asked += st.Asked
+		all.Again += st.Again
+		all.Given += st.Given
+		all.Same += st.Same
+		all.Early += st.Early
+		all.Bytes += st.Bytes
+		all.Taken += st.Taken
+		all.Refused += st.Refused
+		all.Flooded += st.Flooded
+		all.Garbage += st.Garbage
+	}
+	return all
+}
+
+// A member is a host with overlay and sums.
+type member struct {
+	*sim.Host
+	w       *world
+	overlay *overlay.Node
+	sums    *sums.Sums
+	own     total
+	liar    func(frame []byte) []byte // what it makes of a frame that it sends; nil: as it is
+}
+
+func (m *member) start() {
+	m.Boot(func(e env.Env) env.Node {
+		if m.liar != nil {
+			e.Network = lying{e.Network, m.liar}
+		}
+		signer := wire.NewSigner(m.Key(), m.w.hash)
+		m.overlay = overlay.New(e, signer, m.w.verify, overlay.Config{
+			Network: m.w.network, Founder: m.Index() == 0, Records: m.w.records,
+		})
+		m.sums = sums.New(e, m.overlay, m.w.cfg, m.w.adder)
+		m.set(m.w.value(m))
+		return corridor{m}
+	})
+	if m.Index() > 0 {
+		m.Found(m.w.members[0].Host)
+	}
+}
+
+// set sets the member's own value.
+func (m *member) set(own total) {
+	m.own = own
+	if err := m.sums.Set(m.w.adder.Encode(&own)); err != nil {
+		m.w.t.Fatal(err)
+	}
+}
+
+// lying is the network of a member that says something else than it should, or nothing.
+type lying struct {
+	env.Network
+	twist func(frame []byte) []byte
+}
+
+func (l lying) Send(to env.Peer, class env.Class, frame []byte) {
+	if frame = l.twist(frame); frame != nil {
+		l.Network.Send(to, class, frame)
+	}
+}
+
+// A corridor joins the two layers.
+type corridor struct{ *member }
+
+func (c corridor) Run(now time.Time) time.Time {
+	c.overlay.Run(now)
+	c.sums.Run(now)
+	return env.Sooner(c.overlay.Run(now), c.sums.Run(now))
+}
+
+func (c corridor) Receive(from env.PeerID, frame []byte) error {
+	layer, body, err := wire.ParseFrame(frame)
+	if err != nil {
+		return err
+	}
+	if layer == wire.Sums {
+		return c.sums.Receive(from, body)
+	}
+	return c.overlay.Receive(from, body)
+}
+
+func (c corridor) Found(peer env.Peer)      { c.overlay.Found(peer) }
+func (c corridor) Reachable(addrs []string) { c.overlay.Reachable(addrs) }
+func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
+
+// part parts half of the members from the others.
+func (w *world) part() {
+	var side []*sim.Host
+	for i, m := range w.members {
+		if i%2 == 0 {
+			side = append(side, m.Host)
+		}
+	}
+	w.Partition(side)
+}
