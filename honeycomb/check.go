@@ -1,6 +1,9 @@
 package honeycomb
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // What a sum may say is bounded by what a channel may, times the channels; beyond that it
 // is inconsistent. How many channels a part of the network can have is for others to know.
@@ -8,6 +11,14 @@ import "fmt"
 // miscount is how far another node may be off about the network's size: while that grows,
 // some have counted half of it.
 const miscount = 2
+
+// rounding is how far sums may lie beyond what they can be: each time one is told, its numbers
+// may lose a part in 2^24, and it is told a few times.
+const rounding = 1e-6
+
+// MaxCorrection is how many times T a node may decide for, or how many times less, to make up
+// for what is not carried out as decided.
+const MaxCorrection = 1.25
 
 // check compares totals with the most that is believed.
 func (t *Totals) check(most Totals) error {
@@ -20,8 +31,17 @@ func (t *Totals) check(most Totals) error {
 		return fmt.Errorf("a sum over %v subscribers: want at most %v", t.Subscribers, most.Subscribers)
 	case !(t.Polled >= 0 && t.Polled <= most.Polled):
 		return fmt.Errorf("a sum over %v polls: want at most %v", t.Polled, most.Polled)
+	case !(t.Waited >= 0 && t.Waited <= t.mostWaited()*(1+rounding)):
+		return fmt.Errorf("a sum over %v seconds: want at most %v", t.Waited, t.mostWaited())
+	case !(math.Abs(t.Aim) <= t.Subscribers*math.Log(MaxCorrection)*(1+rounding)):
+		return fmt.Errorf("an aim of %v for %v subscribers", t.Aim, t.Subscribers)
 	}
 	return nil
+}
+
+// mostWaited is the delay if one node polls each channel, as seldom as an origin may ask for.
+func (t *Totals) mostWaited() float64 {
+	return (t.Subscribers + float64(t.Channels)*MinSubscribers) * MaxInterval.Seconds() / 2
 }
 
 // checkCost says whether that many channels and subscribers can have such costs: base of
@@ -32,9 +52,8 @@ func (t *Totals) checkCost(p *Problem, base, sum float64) error {
 	most := float64(t.Channels) * MaxSize
 	if p.Objective == Fast {
 		least = t.Subscribers * p.Interval.Seconds() / 2 / n
-		most = (t.Subscribers + float64(t.Channels)*MinSubscribers) * MaxInterval.Seconds() / 2
+		most = t.mostWaited()
 	}
-	const rounding = 1e-9
 	if !(base >= least*(1-rounding) && base <= most*(1+rounding)) {
 		return fmt.Errorf("%d channels cost %v: want %v to %v", t.Channels, base, least, most)
 	}

@@ -129,8 +129,8 @@ func (s *Clusters) Check(p *Problem, most Totals) error {
 				continue // no orphans
 			}
 			n := float64(c.Channels)
-			atMost := n * p.mostDelay()
-			if !(c.Channels > 0 && c.Channels <= most.Channels && c.Delay > 0 && c.Delay <= atMost && c.Load >= n*p.leastLoad() && c.Load <= n*MaxSize) {
+			if !(c.Channels > 0 && c.Channels <= most.Channels && c.Delay > 0 && c.Delay <= n*p.mostDelay()*(1+rounding) &&
+				c.Load >= n*p.leastLoad()*(1-rounding) && c.Load <= n*MaxSize*(1+rounding)) {
 				return fmt.Errorf("a cluster of %d channels with delay %v, load %v", c.Channels, c.Delay, c.Load)
 			}
 			channels += c.Channels

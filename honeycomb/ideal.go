@@ -19,7 +19,7 @@ func Ideal(p *Problem, channels []Channel) []float64 {
 		curves[i] = p.curve(&channels[i])
 		subscribers += channels[i].subscribers()
 	}
-	budget := p.budget(subscribers)
+	budget := p.Budget(subscribers)
 	// cost of all at lambda = 2^at
 	cost := func(at float64) (sum float64) {
 		for i, c := range curves {

@@ -71,8 +71,9 @@ func (p *Problem) Check() error {
 	return nil
 }
 
-// budget is T, for that many subscriptions.
-func (p *Problem) budget(subscribers float64) float64 {
+// Budget is T, for that many subscriptions: polls of content of mean size in an interval, for
+// Fast weighted seconds.
+func (p *Problem) Budget(subscribers float64) float64 {
 	if p.Objective == Fast {
 		return p.Detection.Seconds() * subscribers
 	}

@@ -24,6 +24,23 @@ type Totals struct {
 	// Polled is the load that there is: polls of content of mean size in an interval. What
 	// was decided may be more, or less, as long as it is not carried out.
 	Polled float64
+	// Waited is the delay that there is: seconds of detection time, for each subscriber.
+	Waited float64
+	// Aim is what nodes do about that: the sum of q ln c, where a node with q subscribers
+	// decides for c times T.
+	Aim float64
+}
+
+// Spent returns the load and the delay of channels as they are polled, for Totals. A channel
+// that nobody polls just now waits as if one node did.
+func Spent(p *Problem, channels []Channel, pollers func(i int) float64) (polled, waited float64) {
+	plain := Problem{Objective: Lite, Nodes: p.Nodes, Interval: p.Interval}
+	for i := range channels {
+		c, n := plain.curve(&channels[i]), pollers(i)
+		polled += c.load * n
+		waited += c.delay / max(n, 1)
+	}
+	return polled, waited
 }
 
 func (t *Totals) add(o Totals) {
@@ -31,6 +48,8 @@ func (t *Totals) add(o Totals) {
 	t.Channels += o.Channels
 	t.Subscribers += o.Subscribers
 	t.Polled += o.Polled
+	t.Waited += o.Waited
+	t.Aim += o.Aim
 }
 
 // A fluid is what others spend: base at the least, and then segments of steps.

@@ -27,7 +27,7 @@ func Solve(p *Problem, own []Channel, rest Rest) (Solution, error) {
 		curves[i] = p.curve(&own[i])
 		subscribers += own[i].subscribers()
 	}
-	budget := p.budget(subscribers)
+	budget := p.Budget(subscribers)
 	if p.Cut == Ranks {
 		v := &ranks{p: p, channels: own, curves: curves}
 		return v.choose(others, budget), nil

@@ -44,7 +44,8 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 			own := drawChannels(t, label)
 			all = append(all, own...)
 			b := NewBins(p, own)
-			b.Nodes, b.Polled = 7, float64(len(own))
+			b.Nodes, b.Aim = 7, 0.1*b.Subscribers
+			b.Polled, b.Waited = Spent(p, own, func(int) float64 { return 3 })
 			parts = append(parts, b)
 		}
 		sum := func(order ...int) *Bins {
@@ -62,10 +63,11 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 		other := parts[0].Clone()
 		other.Merge(right)
 		whole := NewBins(p, all)
-		whole.Nodes, whole.Polled = 21, float64(len(all))
+		whole.Nodes, whole.Aim = 21, 0.1*whole.Subscribers
+		whole.Polled, whole.Waited = Spent(p, all, func(int) float64 { return 3 })
 		for _, b := range []*Bins{other, whole} {
 			if b.Nodes != one.Nodes || b.Channels != one.Channels || !alike(b.Subscribers, one.Subscribers) ||
-				!alike(b.Polled, one.Polled) || !alike(b.Base, one.Base) || b.First != one.First || len(b.Cost) != len(one.Cost) {
+				!alike(b.Polled, one.Polled) || !alike(b.Waited, one.Waited) || !alike(b.Aim, one.Aim) || !alike(b.Base, one.Base) || b.First != one.First || len(b.Cost) != len(one.Cost) {
 				t.Fatalf("%v\n%v", one, b)
 			}
 			for i := range b.Cost {
@@ -74,7 +76,7 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 				}
 			}
 		}
-		if err := one.Check(p, Totals{Nodes: 21, Channels: 180, Subscribers: 2e7, Polled: 180}); err != nil {
+		if err := one.Check(p, Totals{Nodes: 21, Channels: 180, Subscribers: 2e7, Polled: 180 * 3 * MaxSize}); err != nil {
 			t.Fatal(err)
 		}
 	})
@@ -197,6 +199,13 @@ func TestBinsCheckRefuses(t *testing.T) {
 		{func(b *Bins) { b.Subscribers = math.NaN() }, "NaN subscribers"},
 		{func(b *Bins) { b.Subscribers = -1 }, "-1 subscribers"},
 		{func(b *Bins) { b.Polled = math.Inf(1) }, "+Inf polls"},
+		{func(b *Bins) { b.Waited = math.NaN() }, "NaN seconds"},
+		{func(b *Bins) { b.Waited = -1 }, "-1 seconds"},
+		{func(b *Bins) { b.Waited = 1e9 }, "1e+09 seconds"},
+		{func(b *Bins) { b.Aim = math.NaN() }, "aim of NaN"},
+		{func(b *Bins) { b.Aim = 30 * 0.3 }, "aim of 9"},
+		{func(b *Bins) { b.Aim = -30 * 0.3 }, "aim of -9"},
+		{func(b *Bins) { b.Aim = -30 * 0.2 }, ""},
 		{func(b *Bins) { b.Base = math.NaN() }, "cost NaN"},
 		{func(b *Bins) { b.Base = -1 }, "cost -1"},
 		{func(b *Bins) { b.Base = 1e9 }, "cost 1e+09"},
