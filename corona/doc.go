@@ -46,6 +46,13 @@
 // the node may ask them at all, are spared none of this but floors and hints: they
 // are the reader's own.
 //
+// # What members tell of their channels
+//
+// For the optimiser, members add up what they know of the channels that they lead
+// (overlay/sums): honeycomb's Bins or Clusters, as share.go writes and checks them. From the
+// sum of all each member sees what is spent in the whole network, too, and corrects what it
+// aims at (balance.go).
+//
 // # How to use it
 //
 // A Corona is an object for one goroutine, driven by Answered and Run. Lead and
@@ -55,4 +62,4 @@
 // polls, and to feedtree what becomes of a finding.
 package corona
 
-//go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto
+//go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto coronapb/share.proto

@@ -1,0 +1,66 @@
+package corona
+
+import (
+	"math"
+	"time"
+
+	"tidings/honeycomb"
+)
+
+// What is decided is not what is done: members decline, and wedges are off by who came and
+// went. So each node looks at the load that there is (Totals.Polled; for Fast, at the delay),
+// and decides for c times T instead of T. What others aim at travels with what came of it:
+//
+//	c = (mean of what all aimed at) × T / (what is spent)
+//
+// The two are of one age, however old, so that nothing swings: who aimed at 1.02 T and spent T
+// aims at 1.02 T again. And all nodes have one c, as soon as they have heard the same.
+
+// aimBelow is the part of T that is aimed at: whatever is off shall be so on the side that
+// origins do not feel.
+const aimBelow = 0.998
+
+// Correction returns c for the next decision. all is the sum over the whole network, the node's
+// own share included.
+func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
+	c := 0.
+	if all.Subscribers > 0 {
+		c = all.Aim / all.Subscribers
+	}
+	spent := all.Polled
+	if p.Objective == honeycomb.Fast {
+		spent = all.Waited
+	}
+	if due := p.Budget(all.Subscribers); spent > 0 && due > 0 {
+		c += math.Log(aimBelow * due / spent)
+	}
+	return math.Exp(bounded(c))
+}
+
+// bounded is the logarithm of a correction within its bounds.
+func bounded(c float64) float64 {
+	most := math.Log(honeycomb.MaxCorrection)
+	return min(max(c, -most), most)
+}
+
+// Aim is what a node with so many subscribers adds to Totals.Aim beside what its channels spend.
+// c is what it decided with; where not all of that is in force, because small changes are not
+// made, times what is, divided by what was decided, in the unit of what is bounded.
+func Aim(subscribers, c float64) float64 { return subscribers * bounded(math.Log(c)) }
+
+// Corrected returns the problem with c times T.
+func Corrected(p honeycomb.Problem, c float64) honeycomb.Problem {
+	p.Load = min(p.Load*c, honeycomb.MaxLoad)
+	p.Detection = min(time.Duration(float64(p.Detection)*c), honeycomb.MaxInterval)
+	return p
+}
+
+// Due is what a node with so many subscribers says that its channels spend as long as it has
+// not counted: polls, and seconds, such that nobody corrects anything because of it.
+func Due(p *honeycomb.Problem, subscribers float64) (polled, waited float64) {
+	due := aimBelow * p.Budget(subscribers)
+	if p.Objective == honeycomb.Fast {
+		return 0, due
+	}
+	return due, 0
+}

@@ -1,0 +1,259 @@
+package corona
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"tidings/honeycomb"
+)
+
+// A council is a network whose members each decide for the channels homed at them, once a
+// round, beside sums of all others' channels that are as old as rows are far: a round for
+// the members of the leaf, one more for each row.
+type council struct {
+	*scenario
+	t        testing.TB
+	own      [][]int // channels of each member
+	shares   []*honeycomb.Bins
+	rest     []*honeycomb.Bins    // of all others; of these only bins and subscribers, which do not change
+	told     [][]honeycomb.Totals // by round, the last one first
+	pollers  []float64            // as decided
+	declined float64              // of pollers
+	rounds   int
+}
+
+// oldest is how many rounds old what is told is at most.
+const oldest = 3
+
+func newCouncil(t testing.TB, s *scenario, homes []int, declined float64) *council {
+	c := &council{scenario: s, t: t, own: make([][]int, len(s.members)), declined: declined}
+	c.pollers = make([]float64, len(s.channels))
+	for i, m := range homes {
+		c.own[m] = append(c.own[m], i)
+	}
+	all := &honeycomb.Bins{}
+	first := make([]honeycomb.Totals, len(s.members))
+	for m := range s.members {
+		b := honeycomb.NewBins(&s.Problem, c.channelsOf(m))
+		b.Nodes = 1
+		b.Polled, b.Waited = Due(&s.Problem, b.Subscribers)
+		first[m] = b.Totals
+		c.shares = append(c.shares, b)
+		all.Merge(b)
+	}
+	for _, b := range c.shares {
+		rest := all.Clone()
+		for i, cost := range b.Cost {
+			rest.Cost[b.First+i-rest.First] = max(rest.Cost[b.First+i-rest.First]-cost, 0)
+		}
+		rest.Base -= b.Base
+		c.rest = append(c.rest, rest)
+	}
+	for range oldest {
+		c.told = append(c.told, first)
+	}
+	return c
+}
+
+func (c *council) channelsOf(m int) []honeycomb.Channel {
+	of := make([]honeycomb.Channel, len(c.own[m]))
+	for i, channel := range c.own[m] {
+		of[i] = c.channels[channel]
+	}
+	return of
+}
+
+// hears returns the totals of the whole network as each member knows them: those who share
+// two digits with it as of a round ago, those who share one of two, all others of three.
+func (c *council) hears() []honeycomb.Totals {
+	add := func(t *honeycomb.Totals, o honeycomb.Totals, sign float64) {
+		t.Subscribers += sign * o.Subscribers
+		t.Polled += sign * o.Polled
+		t.Waited += sign * o.Waited
+		t.Aim += sign * o.Aim
+	}
+	var old honeycomb.Totals
+	byDigit, byTwo := map[uint64][2]honeycomb.Totals{}, map[uint64][2]honeycomb.Totals{}
+	for m, id := range c.members {
+		add(&old, c.told[2][m], 1)
+		one, two := byDigit[id>>60], byTwo[id>>56]
+		add(&one[0], c.told[2][m], 1)
+		add(&one[1], c.told[1][m], 1)
+		add(&two[0], c.told[1][m], 1)
+		add(&two[1], c.told[0][m], 1)
+		byDigit[id>>60], byTwo[id>>56] = one, two
+	}
+	all := make([]honeycomb.Totals, len(c.members))
+	for m, id := range c.members {
+		one, two := byDigit[id>>60], byTwo[id>>56]
+		all[m] = old
+		add(&all[m], one[0], -1)
+		add(&all[m], one[1], 1)
+		add(&all[m], two[0], -1)
+		add(&all[m], two[1], 1)
+	}
+	return all
+}
+
+// round has every member decide.
+func (c *council) round() {
+	heard := c.hears()
+	said := make([]honeycomb.Totals, len(c.members))
+	c.rounds++
+	for m := range c.members {
+		aim := Correction(&c.Problem, heard[m])
+		p := Corrected(c.Problem, aim)
+		own := c.channelsOf(m)
+		rest := c.rest[m].Clone()
+		rest.Subscribers = heard[m].Subscribers - c.shares[m].Subscribers
+		sol, err := honeycomb.Solve(&p, own, rest)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for i, channel := range c.own[m] {
+			// A change is made if it is one of more than 3 % × h, with h between 0 and 1
+			// by channel and round, so that not all move at once, and none never.
+			n, was := sol.Pollers(&p, own, i), c.pollers[channel]
+			h := fraction(c.channels[channel].Key, uint64(c.rounds))
+			if math.Abs(n-was) > 0.03*h*was {
+				c.pollers[channel] = n
+			}
+		}
+		said[m] = honeycomb.Totals{Nodes: 1, Channels: len(own), Subscribers: c.shares[m].Subscribers}
+		said[m].Polled, said[m].Waited = honeycomb.Spent(&p, own, func(i int) float64 { return c.polling(c.own[m][i]) })
+		inForce, decided := 0., 0.
+		for i, channel := range c.own[m] {
+			inForce += c.counted(&own[i], c.pollers[channel])
+			decided += c.counted(&own[i], sol.Pollers(&p, own, i))
+		}
+		if len(own) > 0 {
+			said[m].Aim = Aim(said[m].Subscribers, aim*inForce/decided)
+		}
+	}
+	c.told = append([][]honeycomb.Totals{said}, c.told[:oldest-1]...)
+}
+
+// fraction is a number from 0 to 1 made of two.
+func fraction(key, n uint64) float64 {
+	x := (key ^ n*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return math.Ldexp(float64(x>>11), -53)
+}
+
+// polling is how many members poll a channel: some decline.
+func (c *council) polling(i int) float64 {
+	n := c.pollers[i]
+	// Of a few pollers one declines now and then, by the channel's key.
+	lost := math.Floor(n*c.declined + fraction(c.channels[i].Key, 0))
+	return max(n-lost, 1)
+}
+
+// counted is what counts against T of a channel.
+func (c *council) counted(of *honeycomb.Channel, pollers float64) float64 {
+	polled, waited := honeycomb.Spent(&c.Problem, []honeycomb.Channel{*of}, func(int) float64 { return pollers })
+	if c.Objective == honeycomb.Fast {
+		return waited
+	}
+	return polled
+}
+
+// stands returns how far what is bounded is from T, and the objective from the best that can be
+// had for what is spent.
+func (c *council) stands() (spent, worse float64) {
+	subscribers := 0.
+	for i := range c.channels {
+		subscribers += c.channels[i].Subscribers
+	}
+	polled, waited := honeycomb.Spent(&c.Problem, c.channels, c.polling)
+	there := polled
+	if c.Objective == honeycomb.Fast {
+		there = waited
+	}
+	spent = there/c.Budget(subscribers) - 1
+	best := Corrected(c.Problem, 1+spent)
+	sol, err := honeycomb.Solve(&best, c.channels, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	central := honeycomb.Measure(&best, c.channels, func(i int) float64 { return sol.Pollers(&best, c.channels, i) })
+	here := honeycomb.Measure(&best, c.channels, c.polling)
+	return spent, here.Objective/central.Objective - 1
+}
+
+// quickly has everybody hear what was last said, as quick rounds do.
+func (c *council) quickly() {
+	for i := range c.told {
+		c.told[i] = c.told[0]
+	}
+}
+
+// What all members decide, each by itself and by what it has heard, comes to T, from below,
+// although some of those who should poll decline; and nothing better could be had for it. At the
+// start there are quick rounds, later sums are three rounds old.
+func TestLoadComesToItsTarget(t *testing.T) {
+	s := newScenario(1024, 50_000, 2.5e6, 1)
+	homes := s.homes()
+	for _, base := range []int{0, 2} {
+		s.cut(base)
+		for _, s.Objective = range []honeycomb.Objective{honeycomb.Lite, honeycomb.Fast, honeycomb.Fair} {
+			for _, declined := range []float64{0, 0.02} {
+				c := newCouncil(t, s, homes, declined)
+				look := func(when string, wrong bool) {
+					spent, worse := c.stands()
+					t.Logf("%-4v base %d, %.0f %% decline, round %2d %-8s %+.3f %% of T, objective %+.3f %%",
+						s.Objective, base, 100*c.declined, c.rounds, when, 100*spent, 100*worse)
+					if wrong && (spent > 0 || spent < -0.005 || worse > 0.002) {
+						t.Error("that is too far")
+					}
+				}
+				for c.rounds < 3 {
+					c.round()
+					c.quickly()
+					look("", c.rounds == 3)
+				}
+				if declined == 0 {
+					continue
+				}
+				c.declined *= 2
+				for c.rounds < 10 {
+					c.round()
+					look("", c.rounds > 8)
+				}
+			}
+		}
+	}
+}
+
+// What a node does not know yet corrects nothing; nor does nonsense.
+func TestCorrectionIsBounded(t *testing.T) {
+	for objective := range honeycomb.FairLog + 1 {
+		p := honeycomb.Problem{Objective: objective, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
+		polled, waited := Due(&p, 100)
+		for _, c := range []struct {
+			all  honeycomb.Totals
+			want float64
+		}{
+			{honeycomb.Totals{}, 1},
+			{honeycomb.Totals{Subscribers: 100}, 1},
+			{honeycomb.Totals{Subscribers: 100, Polled: polled, Waited: waited}, 1},
+			{honeycomb.Totals{Subscribers: 100, Polled: polled, Waited: waited, Aim: Aim(100, 1.1)}, 1.1},
+			{honeycomb.Totals{Subscribers: 100, Polled: 0.9 * polled, Waited: 0.9 * waited, Aim: Aim(100, 0.99)}, 1.1},
+			{honeycomb.Totals{Subscribers: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, honeycomb.MaxCorrection},
+			{honeycomb.Totals{Subscribers: 100, Polled: 1e9, Waited: 1e9}, 1 / honeycomb.MaxCorrection},
+			{honeycomb.Totals{Subscribers: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
+		} {
+			got := Correction(&p, c.all)
+			if math.Abs(got-c.want) > 1e-9 {
+				t.Errorf("%v: %+v is corrected by %v, want %v", objective, c.all, got, c.want)
+			}
+			if corrected := Corrected(p, got); corrected.Check() != nil {
+				t.Errorf("%+v", corrected)
+			}
+		}
+	}
+	most := Corrected(honeycomb.Problem{Base: 16, Nodes: 1, Interval: time.Hour, Load: honeycomb.MaxLoad, Detection: honeycomb.MaxInterval}, 1.25)
+	if err := most.Check(); err != nil {
+		t.Error(err)
+	}
+}

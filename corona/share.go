@@ -1,0 +1,279 @@
+package corona
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/corona/coronapb"
+	"tidings/honeycomb"
+	"tidings/overlay/sums"
+)
+
+// Bounds of what some members may say of the channels homed at them. They catch what cannot
+// be; what is merely far from what others say, overlay/sums leaves out.
+const (
+	// miscounted is how many members more a part may have than were counted, for each two:
+	// counts are learned in turn, and a network may grow by half meanwhile. Of a few
+	// members, some more (fewMore) may have come.
+	miscounted = 2
+	fewMore    = 4
+	// maxHomed is how many channels one member may have: as many as the paper's whole network. More
+	// than a few thousand no node can lead.
+	maxHomed = 100_000
+	// maxBehind is how many subscribers of one channel may stand behind one member:
+	// overlay's maxClients, and scribe's Config.MaxWeight for each and for itself.
+	maxBehind = (128 + 1) * 64
+)
+
+// mostOf is the most that a part of the network with about so many members may have, if it
+// has so many channels.
+func mostOf(p *honeycomb.Problem, nodes, channels int) honeycomb.Totals {
+	most := honeycomb.Totals{Nodes: 1}
+	if nodes > 1 {
+		most.Nodes = nodes + nodes/miscounted + fewMore
+	}
+	most.Channels = most.Nodes * maxHomed
+	each := float64(min(channels, most.Channels))
+	most.Subscribers = each * min(float64(p.Nodes)*miscounted*maxBehind, honeycomb.MaxSubscribers)
+	most.Polled = each * float64(p.Nodes) * miscounted * honeycomb.MaxSize
+	return most
+}
+
+// EncodeBins returns bins as others read them.
+func EncodeBins(b *honeycomb.Bins) []byte {
+	m := share(&b.Totals)
+	m.Bins = &coronapb.Bins{Base: float32(b.Base)}
+	// Where there are a few bins without cost, a new run costs less than they do.
+	const gap = 3
+	var run *coronapb.Run
+	for i, c := range b.Cost {
+		cost := float32(c)
+		if cost == 0 {
+			continue
+		}
+		at := int32(b.First + i)
+		if run == nil || int(at-run.First) >= len(run.Cost)+gap {
+			run = &coronapb.Run{First: at}
+			m.Bins.Runs = append(m.Bins.Runs, run)
+		}
+		for int(at-run.First) > len(run.Cost) {
+			run.Cost = append(run.Cost, 0)
+		}
+		run.Cost = append(run.Cost, cost)
+	}
+	return encode(m)
+}
+
+// DecodeBins reads bins that came from a stranger, for the channels of about so many members.
+func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins, error) {
+	m, t, err := decode(value)
+	if err != nil {
+		return nil, err
+	}
+	b := &honeycomb.Bins{Totals: t, Base: float64(m.GetBins().GetBase())}
+	if m.Bins == nil || m.Clusters != nil {
+		return nil, errors.New("share: want bins")
+	}
+	end := honeycomb.MinBin
+	for i, r := range m.Bins.Runs {
+		first := int(r.First)
+		if first < end || first > honeycomb.MaxBin || len(r.Cost) == 0 || len(r.Cost) > honeycomb.MaxBin+1-first {
+			return nil, fmt.Errorf("share: %d bins from %d after bin %d", len(r.Cost), first, end-1)
+		}
+		if i == 0 {
+			b.First = first
+		}
+		for range first - b.First - len(b.Cost) {
+			b.Cost = append(b.Cost, 0)
+		}
+		for _, c := range r.Cost {
+			b.Cost = append(b.Cost, float64(c))
+		}
+		end = first + len(r.Cost)
+	}
+	if err := b.Check(p, mostOf(p, nodes, t.Channels)); err != nil {
+		return nil, fmt.Errorf("share: %w", err)
+	}
+	return b, nil
+}
+
+// EncodeClusters returns clusters as others read them.
+func EncodeClusters(s *honeycomb.Clusters) []byte {
+	m := share(&s.Totals)
+	m.Clusters = &coronapb.Clusters{}
+	for _, list := range s.Levels {
+		m.Clusters.Levels = append(m.Clusters.Levels, level(list...))
+	}
+	if s.Slack.Channels > 0 {
+		m.Clusters.Slack = level(s.Slack)
+	}
+	return encode(m)
+}
+
+func level(list ...honeycomb.Cluster) *coronapb.Level {
+	l := &coronapb.Level{}
+	for _, c := range list {
+		l.Channels = append(l.Channels, uint64(c.Channels))
+		l.Delay = append(l.Delay, float32(c.Delay))
+		l.Load = append(l.Load, float32(c.Load))
+	}
+	return l
+}
+
+// DecodeClusters reads clusters that came from a stranger, for the channels of about so many
+// members.
+func DecodeClusters(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Clusters, error) {
+	m, t, err := decode(value)
+	if err != nil {
+		return nil, err
+	}
+	if m.Clusters == nil || m.Bins != nil {
+		return nil, errors.New("share: want clusters")
+	}
+	if n := len(m.Clusters.Levels); n > honeycomb.MaxLevels {
+		return nil, fmt.Errorf("share: clusters of %d levels: want at most %d", n, honeycomb.MaxLevels)
+	}
+	s := &honeycomb.Clusters{Totals: t}
+	for _, l := range m.Clusters.Levels {
+		list, err := clusters(l)
+		if err != nil {
+			return nil, err
+		}
+		s.Levels = append(s.Levels, list)
+	}
+	slack, err := clusters(m.Clusters.Slack)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(slack) > 1:
+		return nil, fmt.Errorf("share: %d slack clusters", len(slack))
+	case len(slack) == 1:
+		s.Slack = slack[0]
+	}
+	if err := s.Check(p, mostOf(p, nodes, t.Channels)); err != nil {
+		return nil, fmt.Errorf("share: %w", err)
+	}
+	return s, nil
+}
+
+func clusters(l *coronapb.Level) (list []honeycomb.Cluster, err error) {
+	channels, delay, load := l.GetChannels(), l.GetDelay(), l.GetLoad()
+	if n := len(channels); n > honeycomb.MaxClusters || len(delay) != n || len(load) != n {
+		return nil, fmt.Errorf("share: %d, %d and %d numbers of clusters: want as many, at most %d",
+			n, len(delay), len(load), honeycomb.MaxClusters)
+	}
+	for i, n := range channels {
+		if n > math.MaxInt32 {
+			return nil, fmt.Errorf("share: a cluster of %d channels", n)
+		}
+		list = append(list, honeycomb.Cluster{Channels: int(n), Delay: float64(delay[i]), Load: float64(load[i])})
+	}
+	return list, nil
+}
+
+// share begins a message.
+func share(t *honeycomb.Totals) *coronapb.Share {
+	return &coronapb.Share{
+		Nodes:       uint64(t.Nodes),
+		Channels:    uint64(t.Channels),
+		Subscribers: float32(t.Subscribers),
+		Polled:      float32(t.Polled),
+		Waited:      float32(t.Waited),
+		Aim:         float32(t.Aim),
+	}
+}
+
+func encode(m *coronapb.Share) []byte {
+	b, err := proto.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("corona: encode a share: %v", err)) // there are only numbers in it
+	}
+	return b
+}
+
+// decode reads a message and its totals, which are checked by whoever knows of how many
+// members it is.
+func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
+	m := new(coronapb.Share)
+	if err := proto.Unmarshal(value, m); err != nil {
+		return nil, honeycomb.Totals{}, fmt.Errorf("share: %w", err)
+	}
+	if m.Nodes > honeycomb.MaxNodes || m.Channels > math.MaxInt32 {
+		return nil, honeycomb.Totals{}, fmt.Errorf("share: %d channels at %d nodes", m.Channels, m.Nodes)
+	}
+	return m, honeycomb.Totals{
+		Nodes:       int(m.Nodes),
+		Channels:    int(m.Channels),
+		Subscribers: float64(m.Subscribers),
+		Polled:      float64(m.Polled),
+		Waited:      float64(m.Waited),
+		Aim:         float64(m.Aim),
+	}, nil
+}
+
+// BinsAdder adds up bins for overlay/sums. It is told of the problem as it stands: a network
+// grows.
+type BinsAdder struct{ Problem *honeycomb.Problem }
+
+// Zero implements sums.Adder; a sum is a *honeycomb.Bins.
+func (BinsAdder) Zero() any { return &honeycomb.Bins{} }
+
+// Add implements sums.Adder.
+func (a BinsAdder) Add(sum any, value []byte, about sums.Scope) error {
+	b, err := DecodeBins(value, a.Problem, about.Nodes)
+	if err == nil {
+		sum.(*honeycomb.Bins).Merge(b)
+	}
+	return err
+}
+
+// Measure implements sums.Adder.
+func (BinsAdder) Measure(sum any) sums.Measure {
+	b := sum.(*honeycomb.Bins)
+	cost := b.Base
+	for _, c := range b.Cost {
+		cost += c
+	}
+	return measure(&b.Totals, cost)
+}
+
+// Encode implements sums.Adder.
+func (BinsAdder) Encode(sum any) []byte { return EncodeBins(sum.(*honeycomb.Bins)) }
+
+// ClustersAdder adds up clusters for overlay/sums.
+type ClustersAdder struct{ Problem *honeycomb.Problem }
+
+// Zero implements sums.Adder; a sum is a *honeycomb.Clusters.
+func (ClustersAdder) Zero() any { return &honeycomb.Clusters{} }
+
+// Add implements sums.Adder.
+func (a ClustersAdder) Add(sum any, value []byte, about sums.Scope) error {
+	c, err := DecodeClusters(value, a.Problem, about.Nodes)
+	if err == nil {
+		sum.(*honeycomb.Clusters).Merge(c)
+	}
+	return err
+}
+
+// Measure implements sums.Adder.
+func (ClustersAdder) Measure(sum any) sums.Measure {
+	s := sum.(*honeycomb.Clusters)
+	delay := s.Slack.Delay
+	for _, list := range s.Levels {
+		for _, c := range list {
+			delay += c.Delay
+		}
+	}
+	return measure(&s.Totals, delay)
+}
+
+// Encode implements sums.Adder.
+func (ClustersAdder) Encode(sum any) []byte { return EncodeClusters(sum.(*honeycomb.Clusters)) }
+
+// measure compares shares by their channels, which stand at members by chance.
+func measure(t *honeycomb.Totals, cost float64) sums.Measure {
+	return sums.Measure{Things: float64(t.Channels), Amounts: [4]float64{t.Subscribers, t.Polled, t.Waited, cost}}
+}
