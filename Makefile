@@ -81,7 +81,7 @@ fuzz:
 	done
 
 test:
-	go test ./...
+	go test -timeout 40m ./... # sim's worlds take five minutes, and more on a busy machine
 
 # make sim RUN=TestName SEED=7 replays what a failing world printed.
 RUN ?= .

@@ -91,7 +91,8 @@ func TestGarbageHandshakesAreCounted(t *testing.T) {
 		"other version": []byte("\x13/multistream/1.0.0\n"),
 	} {
 		before := h.Stats()
-		s := open(t, stranger(t, h), h, env.Control, garbage)
+		s := open(t, stranger(t, h), h, env.Control)
+		_, _ = s.Write(garbage) // it may be ended before all of it is written
 		_ = s.CloseWrite()
 		ended(t, s)
 		wait(t, name+" to be counted", func() bool { return h.Stats().BadHandshakes == before.BadHandshakes+1 })
