@@ -90,7 +90,7 @@ func TestDecodeIsQuick(t *testing.T) {
 	_, err := Decode(packed)
 	took := time.Since(began)
 	t.Logf("%d MiB in %v", proto.Size(&m)>>20, took)
-	if err != nil || took > 3*time.Second {
+	if err != nil || took > 10*time.Second {
 		t.Errorf("took %v, %v", took, err)
 	}
 }

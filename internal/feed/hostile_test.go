@@ -109,8 +109,8 @@ var hostile = []struct {
 	{"JSON that does not end", func() []byte { return fill(`{"title":"x","items":[`, `{},`, ``) }, ErrTruncated},
 }
 
-// No document costs more than a second and 128 MiB. The test allows three
-// seconds, because the machine may do other things at the same time.
+// No document costs more than a second and 128 MiB. The test allows ten seconds, because
+// the machine may do other things at the same time; what does not end soon takes minutes.
 func TestNoDocumentCostsMuch(t *testing.T) {
 	if testing.Short() {
 		t.Skip("reads a few hundred megabytes")
@@ -126,7 +126,7 @@ func TestNoDocumentCostsMuch(t *testing.T) {
 				t.Errorf("%d items", len(f.Items))
 			}
 			t.Logf("%.0f ms, %d MiB", 1000*took.Seconds(), peak>>20)
-			if took > 3*time.Second {
+			if took > 10*time.Second {
 				t.Errorf("took %v", took)
 			}
 			if peak > 128<<20 {

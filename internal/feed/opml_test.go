@@ -117,7 +117,7 @@ func TestWhatIsNoListIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || outlines != nil {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
-		if d := time.Since(start); d > time.Second {
+		if d := time.Since(start); d > 5*time.Second { // on a machine that does other things, too
 			t.Errorf("%s: took %v", c.name, d)
 		}
 	}
