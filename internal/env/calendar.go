@@ -23,17 +23,22 @@ import (
 // queue (CACM, 1988): an entry waits on one of the sheets of its day, unsorted,
 // and is sorted when the day has come. Few entries need no ring.
 type Calendar[K any] struct {
+	near pile[K]  // all entries; with a ring, what was added since for today, or for earlier
+	ring *ring[K] // nil: there are few entries, as in most calendars
+	n    int      // entries
+	seq  uint32
+}
+
+// A ring holds most entries of a large calendar.
+type ring[K any] struct {
 	// What most calls touch comes first, in two cache lines.
 	list  []entry[K] // what was planned for today, sorted; before todo it is done
 	todo  int
-	near  pile[K]    // what was added since for today, or for earlier
-	fresh []entry[K] // entries for the ring that have not been put there yet
+	fresh []entry[K] // entries that have not been put on sheets yet
 	today int64      // a day is a time shifted right by shift
 	shift uint
-	ring  int64 // days the ring holds, those after today; 0: there is no ring
-	n     int   // entries
-	built int   // entries at the last layout
-	seq   uint32
+	size  int64 // days the ring holds, those after today
+	built int   // entries of the calendar when the ring was laid out
 
 	unused int32   // first unused sheet, counted from 1; 0: none
 	days   []int32 // first sheet of each day, counted from 1; 0: none
@@ -66,10 +71,10 @@ func (c *Calendar[K]) Add(t time.Time, key K) {
 	c.seq++
 	c.n++
 	c.enter(entry[K]{at: t.UnixNano(), seq: c.seq, key: key})
-	if c.first() == nil {
+	if c.first() == nil { // there is a ring, and it is there
 		c.advance()
 	}
-	if c.n >= ringFrom && c.n > 2*c.built {
+	if c.n >= ringFrom && (c.ring == nil || c.n > 2*c.ring.built) {
 		c.layOut()
 	}
 }
@@ -94,12 +99,12 @@ func (c *Calendar[K]) Pop(now time.Time) (key K, at time.Time, ok bool) {
 		c.near.pop()
 	} else {
 		*p = entry[K]{}
-		c.todo++
+		c.ring.todo++
 	}
 	c.n--
-	if c.first() == nil {
+	if c.ring != nil && c.first() == nil {
 		c.advance()
-		if c.built >= ringFrom && c.n < c.built/4 {
+		if c.n < c.ring.built/4 {
 			c.layOut()
 		}
 	}
@@ -109,13 +114,14 @@ func (c *Calendar[K]) Pop(now time.Time) (key K, at time.Time, ok bool) {
 // first is the first entry, in the list or in near; nil if both are empty, which
 // they are only for the length of a call, or if the calendar is.
 func (c *Calendar[K]) first() *entry[K] {
-	if c.todo == len(c.list) {
+	r := c.ring
+	if r == nil || r.todo == len(r.list) {
 		if len(c.near) == 0 {
 			return nil
 		}
 		return &c.near[0]
 	}
-	e := &c.list[c.todo]
+	e := &r.list[r.todo]
 	if len(c.near) > 0 && c.near[0].before(e) {
 		return &c.near[0]
 	}
@@ -124,89 +130,94 @@ func (c *Calendar[K]) first() *entry[K] {
 
 // enter puts an entry where it waits.
 func (c *Calendar[K]) enter(e entry[K]) {
-	day := e.at >> c.shift
-	switch {
-	case day <= c.today || c.ring == 0:
+	r := c.ring
+	if r == nil {
 		c.near.push(e)
-	case day-c.today > c.ring:
-		c.far.push(e)
+		return
+	}
+	switch day := e.at >> r.shift; {
+	case day <= r.today:
+		c.near.push(e)
+	case day-r.today > r.size:
+		r.far.push(e)
 	default:
-		c.fresh = append(c.fresh, e)
-		if len(c.fresh) == cap(c.fresh) {
-			c.file()
+		r.fresh = append(r.fresh, e)
+		if len(r.fresh) == cap(r.fresh) {
+			r.file()
 		}
 	}
 }
 
-// file puts the fresh entries into the ring. To do so for several of them at
+// file puts the fresh entries onto sheets. To do so for several of them at
 // once lets the processor wait once for the memory of all.
-func (c *Calendar[K]) file() {
-	for _, e := range c.fresh {
-		i := e.at >> c.shift & (c.ring - 1)
-		s := c.days[i]
-		if s == 0 || c.sheets[s-1].n == sheetHolds {
-			s = c.takeSheet(s)
-			c.days[i] = s
+func (r *ring[K]) file() {
+	for _, e := range r.fresh {
+		i := e.at >> r.shift & (r.size - 1)
+		s := r.days[i]
+		if s == 0 || r.sheets[s-1].n == sheetHolds {
+			s = r.takeSheet(s)
+			r.days[i] = s
 		}
-		p := &c.sheets[s-1]
+		p := &r.sheets[s-1]
 		p.entries[p.n] = e
 		p.n++
-		c.busy[i/64] |= 1 << (i % 64)
+		r.busy[i/64] |= 1 << (i % 64)
 	}
-	c.inRing += len(c.fresh)
-	clear(c.fresh)
-	c.fresh = c.fresh[:0]
+	r.inRing += len(r.fresh)
+	clear(r.fresh)
+	r.fresh = r.fresh[:0]
 }
 
 // takeSheet returns an empty sheet that goes before next.
-func (c *Calendar[K]) takeSheet(next int32) int32 {
-	s := c.unused
+func (r *ring[K]) takeSheet(next int32) int32 {
+	s := r.unused
 	if s == 0 {
-		c.sheets = append(c.sheets, sheet[K]{})
-		s = int32(len(c.sheets))
+		r.sheets = append(r.sheets, sheet[K]{})
+		s = int32(len(r.sheets))
 	} else {
-		c.unused = c.sheets[s-1].next
+		r.unused = r.sheets[s-1].next
 	}
-	c.sheets[s-1].next = next
+	r.sheets[s-1].next = next
 	return s
 }
 
 // advance makes the next day that has entries today.
 func (c *Calendar[K]) advance() {
-	c.file()
+	r := c.ring
+	r.file()
 	switch {
-	case c.inRing > 0:
-		c.today = c.nextBusy()
-		i := c.today & (c.ring - 1)
-		c.list, c.todo = c.list[:0], 0
-		for s := c.days[i]; s != 0; {
-			p := &c.sheets[s-1]
-			c.list = append(c.list, p.entries[:p.n]...)
-			c.inRing -= int(p.n)
+	case r.inRing > 0:
+		r.today = r.nextBusy()
+		i := r.today & (r.size - 1)
+		r.list, r.todo = r.list[:0], 0
+		for s := r.days[i]; s != 0; {
+			p := &r.sheets[s-1]
+			r.list = append(r.list, p.entries[:p.n]...)
+			r.inRing -= int(p.n)
 			clear(p.entries[:p.n])
 			p.n = 0
-			s, p.next, c.unused = p.next, c.unused, s
+			s, p.next, r.unused = p.next, r.unused, s
 		}
-		c.days[i] = 0
-		c.busy[i/64] &^= 1 << (i % 64)
-		sortEntries(c.list)
-	case len(c.far) > 0:
-		c.today = c.far[0].at >> c.shift
+		r.days[i] = 0
+		r.busy[i/64] &^= 1 << (i % 64)
+		sortEntries(r.list)
+	case len(r.far) > 0:
+		r.today = r.far[0].at >> r.shift
 	default:
 		return
 	}
-	for len(c.far) > 0 && c.far[0].at>>c.shift-c.today <= c.ring {
-		c.enter(c.far.pop())
+	for len(r.far) > 0 && r.far[0].at>>r.shift-r.today <= r.size {
+		c.enter(r.far.pop())
 	}
 }
 
 // nextBusy is the first day after today that has entries in the ring.
-func (c *Calendar[K]) nextBusy() int64 {
-	mask := int64(len(c.days) - 1)
-	day := c.today + 1
+func (r *ring[K]) nextBusy() int64 {
+	mask := r.size - 1
+	day := r.today + 1
 	for {
 		i := day & mask
-		if w := c.busy[i/64] >> (i % 64); w != 0 {
+		if w := r.busy[i/64] >> (i % 64); w != 0 {
 			return day + int64(bits.TrailingZeros64(w))
 		}
 		day += 64 - i%64
@@ -217,16 +228,18 @@ func (c *Calendar[K]) nextBusy() int64 {
 // their places.
 func (c *Calendar[K]) layOut() {
 	all := make([]entry[K], 0, c.n)
-	all = append(all, c.list[c.todo:]...)
 	all = append(all, c.near...)
-	all = append(all, c.far...)
-	all = append(all, c.fresh...)
-	for _, first := range c.days {
-		for s := first; s != 0; s = c.sheets[s-1].next {
-			all = append(all, c.sheets[s-1].entries[:c.sheets[s-1].n]...)
+	if r := c.ring; r != nil {
+		all = append(all, r.list[r.todo:]...)
+		all = append(all, r.far...)
+		all = append(all, r.fresh...)
+		for _, first := range r.days {
+			for s := first; s != 0; s = r.sheets[s-1].next {
+				all = append(all, r.sheets[s-1].entries[:r.sheets[s-1].n]...)
+			}
 		}
 	}
-	*c = Calendar[K]{n: len(all), built: len(all), seq: c.seq, near: c.near[:0]}
+	*c = Calendar[K]{n: len(all), seq: c.seq, near: c.near[:0]}
 	if len(all) >= ringFrom {
 		// Nine tenths of the entries, and a quarter more time, shall find
 		// room in the ring: a few far ones must not make the days long.
@@ -237,17 +250,20 @@ func (c *Calendar[K]) layOut() {
 		slices.Sort(at[:])
 		span := (at[samples*9/10] - at[0]) / 4 * 5
 		days := max(64, 1<<bits.Len(uint(len(all)/dayHolds-1)))
-		for span>>c.shift >= int64(days) {
-			c.shift++
+		r := &ring[K]{
+			size: int64(days), built: len(all), days: make([]int32, days), busy: make([]uint64, days/64),
+			fresh: make([]entry[K], 0, freshHolds),
 		}
-		c.ring, c.days, c.busy = int64(days), make([]int32, days), make([]uint64, days/64)
-		c.fresh = make([]entry[K], 0, freshHolds)
-		c.today = at[0] >> c.shift
+		for span>>r.shift >= int64(days) {
+			r.shift++
+		}
+		r.today = at[0] >> r.shift
+		c.ring = r
 	}
 	for _, e := range all {
 		c.enter(e)
 	}
-	if c.first() == nil {
+	if c.ring != nil && c.first() == nil {
 		c.advance()
 	}
 }
