@@ -141,6 +141,9 @@ func (d *disk) put(key string, value []byte) {
 	case ok:
 		d.records[i].value = value
 	case value != nil:
+		if n := len(d.records); n == cap(d.records) { // thousands of disks are full of spare room otherwise
+			d.records = append(make([]record, 0, n+max(8, n/4)), d.records...)
+		}
 		d.records = slices.Insert(d.records, i, record{key, value})
 	}
 }
