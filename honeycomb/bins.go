@@ -147,6 +147,16 @@ func (b *Bins) Check(p *Problem, most Totals) error {
 
 func (b *Bins) totals() Totals { return b.Totals }
 
+// Len is how many bins have a cost.
+func (b *Bins) Len() (n int) {
+	for _, cost := range b.Cost {
+		if cost > 0 {
+			n++
+		}
+	}
+	return n
+}
+
 func (b *Bins) fluid(*Problem) *fluid {
 	segments := make([]segment, 0, len(b.Cost))
 	for i, cost := range b.Cost {

@@ -33,6 +33,8 @@ func (t *Totals) check(most Totals) error {
 		return fmt.Errorf("a sum over %v polls: want at most %v", t.Polled, most.Polled)
 	case !(t.Waited >= 0 && t.Waited <= t.mostWaited()*(1+rounding)):
 		return fmt.Errorf("a sum over %v seconds: want at most %v", t.Waited, t.mostWaited())
+	case !(t.Content >= 0 && t.Content <= most.Content):
+		return fmt.Errorf("a sum over %v bytes: want at most %v", t.Content, most.Content)
 	case !(math.Abs(t.Aim) <= t.Subscribers*math.Log(MaxCorrection)*(1+rounding)):
 		return fmt.Errorf("an aim of %v for %v subscribers", t.Aim, t.Subscribers)
 	}

@@ -144,6 +144,17 @@ func (s *Clusters) Check(p *Problem, most Totals) error {
 
 func (s *Clusters) totals() Totals { return s.Totals }
 
+// Len is how many clusters there are, the slack cluster included.
+func (s *Clusters) Len() (n int) {
+	for _, list := range s.Levels {
+		n += len(list)
+	}
+	if s.Slack.Channels > 0 {
+		n++
+	}
+	return n
+}
+
 // fluid takes the channels of a cluster to be alike, with wedges of the sizes that the
 // paper believes in: the steps of one cluster are blocks, of which a part may be taken.
 func (s *Clusters) fluid(p *Problem) *fluid {

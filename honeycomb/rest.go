@@ -9,6 +9,8 @@ import (
 
 // A Rest stands for channels that are not known one by one: Bins, or Clusters.
 type Rest interface {
+	// Len is how many bins, or clusters, stand for some channel.
+	Len() int
 	// totals are what is known of them all.
 	totals() Totals
 	// fluid says what they spend at each lambda.
@@ -26,6 +28,8 @@ type Totals struct {
 	Polled float64
 	// Waited is the delay that there is: seconds of detection time, for each subscriber.
 	Waited float64
+	// Content is what there is to fetch: the sizes of all channels' contents in bytes.
+	Content float64
 	// Aim is what nodes do about that: the sum of q ln c, where a node with q subscribers
 	// decides for c times T.
 	Aim float64
@@ -43,12 +47,28 @@ func Spent(p *Problem, channels []Channel, pollers func(i int) float64) (polled,
 	return polled, waited
 }
 
+// Mean is the mean size of a channel's content in bytes, 0 if there are no channels: what
+// Channel.Size is told in.
+func (t Totals) Mean() float64 {
+	if t.Channels == 0 {
+		return 0
+	}
+	return t.Content / float64(t.Channels)
+}
+
+// With returns the sum of totals and those of a rest.
+func (t Totals) With(rest Rest) Totals {
+	t.add(rest.totals())
+	return t
+}
+
 func (t *Totals) add(o Totals) {
 	t.Nodes += o.Nodes
 	t.Channels += o.Channels
 	t.Subscribers += o.Subscribers
 	t.Polled += o.Polled
 	t.Waited += o.Waited
+	t.Content += o.Content
 	t.Aim += o.Aim
 }
 

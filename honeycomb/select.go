@@ -28,6 +28,8 @@ type Solution struct {
 	// Down and Up are the sums of L_d and L_u over the own items. Without a rest, no choice
 	// within T has a smaller F than Up.
 	Down, Up Value
+
+	spread bool // see levels
 }
 
 // sampled is about how many rows lambda is guessed from, if there are many more.

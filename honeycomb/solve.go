@@ -32,7 +32,18 @@ func Solve(p *Problem, own []Channel, rest Rest) (Solution, error) {
 		v := &ranks{p: p, channels: own, curves: curves}
 		return v.choose(others, budget), nil
 	}
-	return choose(&levels{p: p, channels: own, curves: curves, spread: spread}, others, budget), nil
+	s := choose(&levels{p: p, channels: own, curves: curves, spread: spread}, others, budget)
+	s.spread = spread
+	return s, nil
+}
+
+// Level returns the choice of wedge for a channel that was not among the own ones, as the
+// solution's lambda has it: an index of Channel.Wedges. So decides who has a part in a
+// channel's wedge, but is not its owner (Corona, §3.3).
+func (s *Solution) Level(p *Problem, c *Channel) int {
+	v := levels{p: p, channels: []Channel{*c}, curves: []curve{p.curve(c)}, spread: s.spread}
+	pick, _, _ := v.row(0, s.Lambda, s.Lambda, nil)
+	return int(pick)
 }
 
 // Minimise chooses for items with any tradeoffs, so that the sum of G is at most budget and
