@@ -9,6 +9,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/honeycomb"
+	"tidings/internal/feed"
 	"tidings/overlay/sums"
 )
 
@@ -38,6 +39,7 @@ func mostOf(p *honeycomb.Problem, nodes, channels int) honeycomb.Totals {
 	most.Channels = most.Nodes * maxHomed
 	each := float64(min(channels, most.Channels))
 	most.Subscribers = each * min(float64(p.Nodes)*miscounted*maxBehind, honeycomb.MaxSubscribers)
+	most.Content = each * feed.MaxDocument
 	most.Polled = each * float64(p.Nodes) * miscounted * honeycomb.MaxSize
 	return most
 }
@@ -183,6 +185,7 @@ func share(t *honeycomb.Totals) *coronapb.Share {
 		Polled:      float32(t.Polled),
 		Waited:      float32(t.Waited),
 		Aim:         float32(t.Aim),
+		Content:     float32(t.Content),
 	}
 }
 
@@ -211,6 +214,7 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 		Polled:      float64(m.Polled),
 		Waited:      float64(m.Waited),
 		Aim:         float64(m.Aim),
+		Content:     float64(m.Content),
 	}, nil
 }
 
@@ -275,5 +279,5 @@ func (ClustersAdder) Encode(sum any) []byte { return EncodeClusters(sum.(*honeyc
 
 // measure compares shares by their channels, which stand at members by chance.
 func measure(t *honeycomb.Totals, cost float64) sums.Measure {
-	return sums.Measure{Things: float64(t.Channels), Amounts: [4]float64{t.Subscribers, t.Polled, t.Waited, cost}}
+	return sums.Measure{Things: float64(t.Channels), Amounts: [5]float64{t.Subscribers, t.Polled, t.Waited, t.Content, cost}}
 }

@@ -36,6 +36,7 @@ type Share struct {
 	Aim           float32                `protobuf:"fixed32,6,opt,name=aim,proto3" json:"aim,omitempty"`                 // sum of q ln c: members with q subscribers decide for c T
 	Bins          *Bins                  `protobuf:"bytes,7,opt,name=bins,proto3" json:"bins,omitempty"`
 	Clusters      *Clusters              `protobuf:"bytes,8,opt,name=clusters,proto3" json:"clusters,omitempty"`
+	Content       float32                `protobuf:"fixed32,9,opt,name=content,proto3" json:"content,omitempty"` // size of the channels' content in bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -124,6 +125,13 @@ func (x *Share) GetClusters() *Clusters {
 		return x.Clusters
 	}
 	return nil
+}
+
+func (x *Share) GetContent() float32 {
+	if x != nil {
+		return x.Content
+	}
+	return 0
 }
 
 // Bins are the cost of all steps, by slope.
@@ -350,7 +358,7 @@ var File_share_proto protoreflect.FileDescriptor
 
 const file_share_proto_rawDesc = "" +
 	"\n" +
-	"\vshare.proto\x12\x0etidings.corona\"\xfd\x01\n" +
+	"\vshare.proto\x12\x0etidings.corona\"\x97\x02\n" +
 	"\x05Share\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\x12\x1a\n" +
 	"\bchannels\x18\x02 \x01(\x04R\bchannels\x12 \n" +
@@ -359,7 +367,8 @@ const file_share_proto_rawDesc = "" +
 	"\x06waited\x18\x05 \x01(\x02R\x06waited\x12\x10\n" +
 	"\x03aim\x18\x06 \x01(\x02R\x03aim\x12(\n" +
 	"\x04bins\x18\a \x01(\v2\x14.tidings.corona.BinsR\x04bins\x124\n" +
-	"\bclusters\x18\b \x01(\v2\x18.tidings.corona.ClustersR\bclusters\"C\n" +
+	"\bclusters\x18\b \x01(\v2\x18.tidings.corona.ClustersR\bclusters\x12\x18\n" +
+	"\acontent\x18\t \x01(\x02R\acontent\"C\n" +
 	"\x04Bins\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x02R\x04base\x12'\n" +
 	"\x04runs\x18\x02 \x03(\v2\x13.tidings.corona.RunR\x04runs\"/\n" +

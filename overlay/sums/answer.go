@@ -32,6 +32,7 @@ func (s *Sums) onAsk(from env.PeerID, m *sumspb.Ask) {
 	class := env.Control
 	value, version, ok := s.own, s.ownVer, true
 	if m.Digits > 0 {
+		s.wantSum(m.Digits, now)
 		value, version, ok = s.sumOf(m.Digits, now)
 	}
 	switch {

@@ -71,6 +71,7 @@ func newLab(t testing.TB) *lab {
 	if l.run(); l.node.State() != overlay.Active {
 		t.Fatalf("the founder is %v", l.node.State())
 	}
+	l.s.wantRest()
 	return l
 }
 
@@ -163,6 +164,7 @@ func (l *lab) run() {
 // pass lets time pass.
 func (l *lab) pass(d time.Duration) {
 	for end := l.now.Add(d); l.now.Before(end); {
+		l.s.wantRest() // as long as somebody wants it, it is kept up
 		l.run()
 		next := env.Sooner(l.s.Run(l.now), l.node.Run(l.now))
 		if next.IsZero() || next.After(end) {

@@ -69,7 +69,7 @@ func (p *part) compare(row, col int, id overlay.ID) int {
 func (s *Sums) refresh(now time.Time) {
 	// Both lists have one order, so that one walk along them finds each part again.
 	old, next := s.parts, make([]*part, 0, len(s.parts)+4)
-	moved := 0
+	moved, depth, self := 0, s.depth(now), s.node.ID()
 	find := func(row, col int, id overlay.ID) *part {
 		for len(old) > 0 && old[0].compare(row, col, id) < 0 {
 			s.drop(old[0])
@@ -84,6 +84,9 @@ func (s *Sums) refresh(now time.Time) {
 		return p
 	}
 	s.node.EachSlot(func(row, col int, contact, spare *overlay.Contact, members int) {
+		if row < depth {
+			return
+		}
 		p := find(row, col, overlay.ID{})
 		if p == nil {
 			if contact == nil {
@@ -104,7 +107,7 @@ func (s *Sums) refresh(now time.Time) {
 		}
 	})
 	for _, c := range s.node.Leaf().Members() {
-		if c.ID == s.node.ID() || len(next) >= maxParts {
+		if c.ID == self || c.ID.Common(self) < 4*depth || len(next) >= maxParts {
 			continue
 		}
 		p := find(leafRow, 0, c.ID)

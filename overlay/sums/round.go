@@ -29,7 +29,7 @@ func (s *Sums) shaken(moved int, now time.Time) {
 	}
 	if s.changed += moved; s.changed*shockPart > len(s.parts) {
 		s.changed = 0
-		s.Disturbed()
+		s.disturb()
 	}
 }
 

@@ -42,7 +42,7 @@ type Measure struct {
 	// there are enough of them, no part has none.
 	Things float64
 	// Amounts are what these amount to.
-	Amounts [4]float64
+	Amounts [5]float64
 }
 
 // Sums is one node's part in the adding up. It is not safe for concurrent use.
@@ -56,7 +56,8 @@ type Sums struct {
 	adder Adder
 	stats Stats
 
-	active bool // a member in full
+	active bool // a member in full, of whom a sum is wanted
+	wanted wants
 	own    []byte
 	ownVer uint64  // its version
 	parts  []*part // slots by row and column, then the leaf by id
@@ -116,6 +117,9 @@ func (s *Sums) Set(value []byte) error {
 	if len(value) > MaxValue {
 		return fmt.Errorf("sums: a value of %d bytes: want at most %d", len(value), MaxValue)
 	}
+	if len(value) > 0 {
+		s.wantRest() // as long as this node has a value it wants that of others
+	}
 	if !bytes.Equal(value, s.own) {
 		s.own, s.ownVer = value, versionOf(value)
 		s.stamp++
@@ -124,10 +128,11 @@ func (s *Sums) Set(value []byte) error {
 }
 
 // Rest returns the sum of all others' values, as far as they are known, and whether it is
-// whole. It must not be changed. It is made anew when something has changed; but one that was
+// whole. Nodes learn them as long as somebody wants to know. It must not be changed. It is made anew when something has changed; but one that was
 // whole stands while new parts are being asked: where a leaf splits, a slot comes in place of
 // half of its members.
 func (s *Sums) Rest() (sum any, whole bool) {
+	s.wantRest()
 	if s.restOf == s.stamp || s.restWhole && s.early(0, s.clock.Now()) {
 		return s.rest, s.restWhole
 	}
@@ -143,6 +148,11 @@ func (s *Sums) Rest() (sum any, whole bool) {
 // Disturbed says that much has changed, as the layer above sees it: quick rounds begin, as
 // soon as they may.
 func (s *Sums) Disturbed() {
+	s.wantRest()
+	s.disturb()
+}
+
+func (s *Sums) disturb() {
 	if !s.active || s.disturbed || s.quick > quickRounds/2 {
 		return // the rounds to come will do
 	}
@@ -181,6 +191,8 @@ func (s *Sums) Run(now time.Time) time.Time {
 		}
 		switch {
 		case !s.active:
+		case t == taskGlance && s.depth(now) == asleep:
+			s.forget()
 		case t == taskGlance:
 			s.refresh(now)
 		case t == taskRound && at.Equal(s.roundAt):
@@ -204,8 +216,7 @@ func (s *Sums) LeafChanged() {
 	now := s.clock.Now()
 	switch active := s.node.State() == overlay.Active; {
 	case active && !s.active:
-		s.active = true
-		s.hurry(now)
+		s.wake(now)
 	case active:
 		s.refresh(now)
 	case s.active:

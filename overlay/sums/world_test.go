@@ -69,7 +69,7 @@ func (a adder) Add(sum any, value []byte, about sums.Scope) error {
 
 func (adder) Measure(sum any) sums.Measure {
 	t := sum.(*total)
-	return sums.Measure{Things: float64(t.things), Amounts: [4]float64{float64(t.amount)}}
+	return sums.Measure{Things: float64(t.things), Amounts: [5]float64{float64(t.amount)}}
 }
 
 func (a adder) Encode(sum any) []byte {
@@ -215,10 +215,14 @@ func (m *member) start() {
 	}
 }
 
-// set sets the member's own value.
+// set sets the member's own value: nothing if all of it is zero.
 func (m *member) set(own total) {
 	m.own = own
-	if err := m.sums.Set(m.w.adder.Encode(&own)); err != nil {
+	var value []byte // nothing
+	if own != (total{}) {
+		value = m.w.adder.Encode(&own)
+	}
+	if err := m.sums.Set(value); err != nil {
 		m.w.t.Fatal(err)
 	}
 }

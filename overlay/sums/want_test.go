@@ -1,0 +1,54 @@
+package sums_test
+
+import (
+	"testing"
+	"time"
+
+	"tidings/overlay/sums"
+	"tidings/sim"
+)
+
+// Where nobody has anything to add up nobody asks. Where one wants to know, all are asked who
+// stand for others, and only for those; and when he wants it no longer, all sleep again.
+func TestNobodyAsksInVain(t *testing.T) {
+	w := newWorld(t, sim.Config{}, sums.Config{})
+	first := true
+	w.value = func(*member) total {
+		if first {
+			first = false
+			return total{1, 1, 7}
+		}
+		return total{}
+	}
+	w.grow(64, 100*time.Millisecond)
+	w.Run(5 * time.Minute)
+	wants := w.members[0]
+	awake := 0
+	for _, m := range w.members[1:] {
+		if m.sums.Stats().Parts > 0 {
+			awake++
+		}
+		if m.sums.Stats().Parts >= wants.sums.Stats().Parts {
+			t.Errorf("member %d, who wants nothing, asks for %d parts", m.Index(), m.sums.Stats().Parts)
+		}
+	}
+	if awake == 0 || awake == 63 {
+		t.Errorf("%d of 63 others ask", awake)
+	}
+	if _, whole := wants.sums.Rest(); !whole {
+		t.Error("who wants the sum does not have it")
+	}
+	wants.Do(func() { wants.set(total{}) })
+	w.Run(2 * time.Hour)
+	before := w.stats()
+	w.Run(20 * time.Minute)
+	if after := w.stats(); after.Parts > 0 || after.Asked > before.Asked {
+		t.Errorf("two hours after nobody wants anything: %+v", after)
+	}
+	for _, m := range w.members {
+		m.Do(func() { m.set(total{1, 2, 3}) })
+	}
+	if after := w.settle(5*time.Second, 5*time.Minute); after > time.Minute {
+		t.Errorf("awake after %v", after)
+	}
+}
