@@ -29,20 +29,34 @@ func (w *Wedge) Down(key overlay.ID, payload []byte) error {
 // pass sends a message on to all children.
 func (w *Wedge) pass(r *record, payload []byte) {
 	for i := range r.edges {
-		l := r.edges[i].link
-		if l == nil {
-			continue
+		if l := r.edges[i].link; l != nil {
+			w.queueDown(l, &wedgepb.Down{Key: name(r.order.key), Payload: payload})
 		}
-		if l.downBytes+len(payload) > maxQueued {
-			w.stats.Lost++
-			continue
-		}
-		if len(l.downs) == 0 {
-			w.after(downDelay, task{kind: taskDowns, peer: l.peer.ID})
-		}
-		l.downs = append(l.downs, &wedgepb.Down{Key: name(r.order.key), Payload: payload})
-		l.downBytes += len(payload)
 	}
+}
+
+// handOff tells a new child what it has missed.
+func (w *Wedge) handOff(l *link, key uint64) {
+	r := w.byName[key]
+	if r == nil || r.to(l) == nil {
+		return
+	}
+	if payload := w.app.Handoff(r.order.key); payload != nil && len(payload) <= MaxDown {
+		w.queueDown(l, &wedgepb.Down{Key: key, Payload: payload, Last: true})
+	}
+}
+
+// queueDown sends a message to a child soon, together with others.
+func (w *Wedge) queueDown(l *link, d *wedgepb.Down) {
+	if l.downBytes+len(d.Payload) > maxQueued {
+		w.stats.Lost++
+		return
+	}
+	if len(l.downs) == 0 {
+		w.after(downDelay, task{kind: taskDowns, peer: l.peer.ID})
+	}
+	l.downs = append(l.downs, d)
+	l.downBytes += len(d.Payload)
 }
 
 // sendDowns sends the messages of leaders that wait on a link.
@@ -76,7 +90,9 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 		if r == nil || r.parent != l {
 			continue
 		}
-		w.pass(r, d.Payload)
+		if !d.Last {
+			w.pass(r, d.Payload)
+		}
 		w.stats.Delivered++
 		w.app.Delivered(r.order.key, l.peer.ID, d.Payload)
 	}

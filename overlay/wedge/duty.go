@@ -45,6 +45,9 @@ type Ranks struct {
 	of [MaxRanks]uint32
 }
 
+// RankOf returns the ranks of a member that serves one.
+func RankOf(rank int) Ranks { return Ranks{n: 1, of: [MaxRanks]uint32{uint32(rank)}} }
+
 // Len is how many there are.
 func (r Ranks) Len() int { return r.n }
 

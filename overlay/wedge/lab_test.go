@@ -100,7 +100,9 @@ func (l *lab) Serve(key overlay.ID, d Duty) {
 		l.onServe()
 	}
 }
-func (l *lab) Release(key overlay.ID) { delete(l.serves, key) }
+func (l *lab) Release(key overlay.ID)    { delete(l.serves, key) }
+func (l *lab) Handoff(overlay.ID) []byte { return nil }
+
 func (l *lab) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {
 	l.got = append(l.got, string(payload))
 }

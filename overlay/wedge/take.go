@@ -260,6 +260,11 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 	sent := l.out.batch.Entries
 	l.known = w.node.Self().Issued
 	l.out = nil
+	for _, e := range sent {
+		if e.Order.GetWorded() && !slices.ContainsFunc(m.Answers, func(a *wedgepb.Answer) bool { return a.Key == e.Key }) {
+			w.handOff(l, e.Key)
+		}
+	}
 	for _, a := range m.Answers {
 		if slices.ContainsFunc(sent, func(e *wedgepb.Entry) bool { return e.Key == a.Key }) {
 			w.onAnswer(l, a)

@@ -34,6 +34,11 @@ type Application interface {
 	// Release ends the node's duty for a key.
 	Release(key overlay.ID)
 
+	// Handoff is asked what a member that has just been given a part in a key's wedge by
+	// this node is to have at once, of at most MaxDown bytes: mostly what the leader has
+	// sent down last. It comes there as if the leader had sent it. Nil: nothing.
+	Handoff(key overlay.ID) []byte
+
 	// Delivered brings what the key's leader sent down, from the node's parent. A message
 	// may be missed; payload must not be changed.
 	Delivered(key overlay.ID, from env.PeerID, payload []byte)

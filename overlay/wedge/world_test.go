@@ -267,6 +267,8 @@ func (m *member) Release(key overlay.ID) {
 	delete(m.serves, key)
 }
 
+func (m *member) Handoff(overlay.ID) []byte { return nil }
+
 func (m *member) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {
 	m.got = append(m.got, string(payload))
 }

@@ -904,6 +904,7 @@ type Down struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           uint64                 `protobuf:"fixed64,1,opt,name=key,proto3" json:"key,omitempty"`
 	Payload       []byte                 `protobuf:"bytes,2,opt,name=payload,proto3" json:"payload,omitempty"` // at most 16 KiB
+	Last          bool                   `protobuf:"varint,3,opt,name=last,proto3" json:"last,omitempty"`      // for a child that is new: not to be sent on
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -950,6 +951,13 @@ func (x *Down) GetPayload() []byte {
 		return x.Payload
 	}
 	return nil
+}
+
+func (x *Down) GetLast() bool {
+	if x != nil {
+		return x.Last
+	}
+	return false
 }
 
 var File_wedge_proto protoreflect.FileDescriptor
@@ -1025,10 +1033,11 @@ const file_wedge_proto_rawDesc = "" +
 	"\x05match\x18\x02 \x01(\bR\x05match\"J\n" +
 	"\x05Downs\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12)\n" +
-	"\x05downs\x18\x02 \x03(\v2\x13.tidings.wedge.DownR\x05downs\"2\n" +
+	"\x05downs\x18\x02 \x03(\v2\x13.tidings.wedge.DownR\x05downs\"F\n" +
 	"\x04Down\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\x06R\x03key\x12\x18\n" +
-	"\apayload\x18\x02 \x01(\fR\apayloadB\x1fZ\x1dtidings/overlay/wedge/wedgepbb\x06proto3"
+	"\apayload\x18\x02 \x01(\fR\apayload\x12\x12\n" +
+	"\x04last\x18\x03 \x01(\bR\x04lastB\x1fZ\x1dtidings/overlay/wedge/wedgepbb\x06proto3"
 
 var (
 	file_wedge_proto_rawDescOnce sync.Once
