@@ -85,6 +85,16 @@ func (w *Window) Forget(first uint64) (gone []Entry) {
 	return gone
 }
 
+// Before returns the items that only deltas before first brought, in document order.
+func (w *Window) Before(first uint64) (of []feed.ID) {
+	for p := w.first; p != nil; p = p.next {
+		if p.Ref < first {
+			of = append(of, p.ID)
+		}
+	}
+	return of
+}
+
 // Keep adds to what was found new in a document those of its items that only deltas
 // before first brought: they are said again before the log that the window is made of
 // keeps these no longer. So a feed may show an item for years, or more items than a log

@@ -114,6 +114,16 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	return true
 }
 
+// Fading returns the items of a feed led here that its log will hold no longer when so
+// many are added, but for their being said again (Append).
+func (f *FeedTree) Fading(key overlay.ID, items int) []feed.ID {
+	c := f.feeds[key]
+	if c == nil || c.lead == nil || !c.lead.ready {
+		return nil
+	}
+	return c.lead.window.Before(f.owners.Staying(key, items))
+}
+
 // headIsOld says whether the entry that brought a feed's head will soon be kept no
 // longer.
 func (f *FeedTree) headIsOld(key overlay.ID, ref uint64) bool {
