@@ -5,6 +5,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 )
@@ -30,52 +31,71 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	now := c.clock.Now()
 	verdict := judge(a, f, err)
 	verdict.Since, verdict.Polled = now, now
-	if p.solo {
+	d, l := c.duties[p.key], c.leads[p.key]
+	switch {
+	case p.kind == solo:
 		delete(c.asked, p.key)
 		if verdict.Kind != coronapb.State_OK {
 			f = nil
 		}
 		c.app.Fetched(p.key, f, verdict)
-		return
-	}
-	ch := c.channels[p.key]
-	if ch == nil || ch.waiting != h {
-		return
-	}
-	ch.waiting = 0
-	if a.Err == env.ErrBusy {
-		c.busy(ch, now)
-		return
-	}
-	ch.private = a.Private
-	c.stats.Polls++
-	ch.state.Polled = now
-	if verdict.Kind == coronapb.State_OK && f != nil {
-		if odd := c.odd(ch, f, now); odd != "" {
-			verdict = State{Kind: coronapb.State_NOT_A_FEED, Words: odd}
+	case p.kind == scheduled && d != nil && d.waiting == h:
+		c.answered(d, a, f, verdict, now)
+	case p.kind == first && l != nil && l.looking == h:
+		l.looking = 0
+		switch {
+		case d != nil && d.waiting == 0:
+			c.answered(d, a, f, verdict, now)
+		case a.Err == env.ErrBusy:
+			l.looked = time.Time{}
+		case verdict.Kind == coronapb.State_OK:
+			c.read(l, env.Peer{}, c.reading(a, f), now)
+		default:
+			c.heard(l, "", verdict, now)
 		}
 	}
-	if verdict.Kind != coronapb.State_OK {
-		c.stats.Failed++
-		c.failed(ch, a, verdict, now)
-		return
+}
+
+// reading is what an answer says.
+func (c *Corona) reading(a env.Answer, f *feed.Feed) reading {
+	r := reading{f: f, valid: validators{a.ETag, a.LastModified, a.FinalURL}, fresh: a.MaxAge, private: a.Private, size: len(a.Body)}
+	if a.Moved {
+		r.moved = a.FinalURL
 	}
-	ch.fails = 0
-	ch.fresh = a.MaxAge
-	if a.Moved && a.FinalURL != ch.url {
-		verdict.Moved = a.FinalURL
+	return r
+}
+
+// read takes what a poller has read; from is the zero peer if that was this node.
+func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) {
+	l.private, l.state.Polled = r.private, now
+	verdict := State{Kind: coronapb.State_OK, Polled: now}
+	if r.f != nil {
+		verdict.Words = r.words()
+		if odd := c.odd(l, r.f, now); odd != "" {
+			c.stats.Failed++
+			c.heard(l, from.ID, State{Kind: coronapb.State_NOT_A_FEED, Words: odd, Polled: now}, now)
+			return
+		}
 	}
-	at, why := c.next(ch, f, now)
-	c.plan(ch, at, why)
+	delete(l.ill, from.ID)
+	l.fails, l.fresh = 0, r.fresh
+	if r.size > 0 {
+		l.size = r.size
+	}
+	if r.moved != l.url {
+		verdict.Moved = r.moved
+	}
+	c.pace(l, r.f)
 	switch {
-	case f == nil:
-		verdict.Words = ch.words
-	case len(f.Items) > 0:
-		ch.words = verdict.Words
+	case r.f == nil:
+		verdict.Words = l.words
+	case len(r.f.Items) > 0:
+		l.words = verdict.Words
 	}
 	// The items go before the word that all is well.
-	c.detect(ch, validators{a.ETag, a.LastModified, a.FinalURL}, f)
-	c.say(ch, verdict, now)
+	c.detect(l, r)
+	c.enlist(l, max(l.pollers, 1), now)
+	c.say(l, verdict, now)
 }
 
 // ifItStays ends the words about a document that is not believed yet.
@@ -85,115 +105,162 @@ const ifItStays = ": it is believed if it stays"
 // looks like another feed is believed when it stays. It is at once when it is replaced
 // by yet another: then all of this feed is new each time, and what was not believed was
 // news.
-func (c *Corona) odd(ch *channel, f *feed.Feed, now time.Time) string {
-	words := ch.known.Suspicious(f)
+func (c *Corona) odd(l *lead, f *feed.Feed, now time.Time) string {
+	words := l.known.Suspicious(f)
 	if words == "" {
-		ch.doubt = doubt{}
+		l.doubt = doubt{}
 		return ""
 	}
-	if ch.doubt.since.IsZero() {
-		ch.doubt.since = now
+	if l.doubt.since.IsZero() {
+		l.doubt.since = now
 	}
-	if ch.doubt.first == nil {
-		ch.doubt.first = f
+	if l.doubt.first == nil {
+		l.doubt.first = f
 	}
-	long, first := doubtFor, ch.doubt.first
-	if ch.private {
-		long = min(long, privateDoubt*ch.interval)
+	long, first := doubtFor, l.doubt.first
+	if l.private {
+		long = min(long, privateDoubt*l.interval)
 	}
-	if now.Sub(ch.doubt.since) < long && !difference.Unlike(first, f) {
+	if now.Sub(l.doubt.since) < long && !difference.Unlike(first, f) {
 		return words + ifItStays
 	}
-	ch.doubt = doubt{}
+	l.doubt = doubt{}
 	if first != f {
-		c.detect(ch, validators{}, first)
+		c.detect(l, reading{f: first})
 	}
 	return ""
 }
 
-// busy plans a poll anew for which the fetcher had no room. The origin was not asked,
-// so nothing has become known of it.
-func (c *Corona) busy(ch *channel, now time.Time) {
-	c.stats.Busy++
-	c.plan(ch, now.Add(busyFor/2+time.Duration(c.rand.Int64N(int64(busyFor)))), "other requests to its host go before")
-	c.app.Said(ch.key, ch.state.Append(), NoHaste)
-}
-
-// detect compares a document with what is known, and hands over what is new. valid are
-// its validators.
-func (c *Corona) detect(ch *channel, valid validators, f *feed.Feed) {
+// detect compares a document with what is known, and hands over what is new.
+func (c *Corona) detect(l *lead, r reading) {
+	f := r.f
 	if f == nil { // 304
 		c.stats.Unchanged++
-		c.validate(ch, valid)
+		c.validate(l, r.valid, l.prints)
 		return
 	}
-	ch.known.Recognise(f)
-	d := ch.known.Diff(f)
-	ch.known.See(f)
+	shown := prints(f)
+	l.known.Recognise(f)
+	d := l.known.Diff(f)
+	l.known.See(f)
 	if d.Empty() {
 		c.stats.Unchanged++
 		if len(f.Items) > 0 {
 			// Those of an empty document are worth nothing, as it is small; and they
 			// could hide, by their date, an older document with items.
-			c.validate(ch, valid)
+			c.validate(l, r.valid, shown)
 		}
 		return
 	}
 	c.stats.Findings++
 	c.stats.Items += uint64(len(d.Changes))
-	ch.handing++
-	taken := c.app.Found(ch.key, d, f, func(ok bool) {
-		ch.handing--
+	first := l.known.Len() == 0
+	l.handing++
+	taken := c.app.Found(l.key, d, f, func(ok bool) {
+		l.handing--
 		// Only when all is held does "not modified" mean that nothing is missing.
-		if ok && ch.handing == 0 && c.channels[ch.key] == ch {
-			ch.valid = valid
-			c.note(ch)
+		if ok && l.handing == 0 && c.leads[l.key] == l {
+			c.stand(l, r.valid, shown)
 		}
 	})
 	if !taken {
-		ch.handing--
+		l.handing--
 		return // the next poll finds it again
 	}
-	ch.known.Add(d)
+	l.known.Add(d)
+	c.learn(l, d, first)
+}
+
+// learn learns from changes how often a channel changes, and how late that is found. The
+// first document is no change: the dates in it say what is to be expected.
+func (c *Corona) learn(l *lead, d difference.Delta, first bool) {
+	now := c.clock.Now()
+	if !first {
+		l.rhythm.update(now)
+	}
+	var dates []time.Time
+	c.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
+		if first {
+			l.rhythm.guessFrom(dates, now)
+		} else {
+			l.late(dates, now)
+		}
+	})
 }
 
 // validate notes the validators of a document that brought nothing new.
-func (c *Corona) validate(ch *channel, valid validators) {
-	if valid != ch.valid && ch.handing == 0 {
-		ch.valid = valid
-		c.note(ch)
+func (c *Corona) validate(l *lead, valid validators, shown []print) {
+	if valid != l.valid && l.handing == 0 {
+		c.stand(l, valid, shown)
 	}
 }
 
-// note replicates what a new poller goes on with.
-func (c *Corona) note(ch *channel) {
-	c.app.SetNote(ch.key, note{valid: ch.valid, interval: ch.interval, State: ch.state, fails: ch.fails, weight: c.readers(ch)}.append())
+// note replicates what a new sequencer goes on with.
+func (c *Corona) note(l *lead) {
+	c.app.SetNote(l.key, note{
+		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: c.readers(l),
+		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, size: l.size,
+	}.append())
+}
+
+// heard takes what a poller says of a poll that failed; from is empty if it was this
+// node's. As long as most pollers are well, so is the channel.
+func (c *Corona) heard(l *lead, from env.PeerID, s State, now time.Time) {
+	if l.ill == nil {
+		l.ill = map[env.PeerID]illness{}
+	}
+	if _, known := l.ill[from]; known || len(l.ill) < maxIll {
+		l.ill[from] = illness{s, now}
+	}
+	if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_NEW {
+		return
+	}
+	l.state.Polled = now
+	c.say(l, s, now)
+}
+
+// maxIll bounds the pollers of one channel that are remembered to have failed.
+const maxIll = 1024
+
+// forgetIll forgets pollers that have not said again that their polls fail.
+func (c *Corona) forgetIll(l *lead, now time.Time) {
+	for from, i := range l.ill {
+		if now.Sub(i.at) > 2*max(l.interval, i.state.Next.Sub(i.at)) {
+			delete(l.ill, from)
+		}
+	}
 }
 
 // say notes how the polls of a channel go, and tells if that has changed.
-func (c *Corona) say(ch *channel, s State, now time.Time) {
-	s.Polled, s.Next, s.Why, s.Readers = ch.state.Polled, ch.next, ch.state.Why, c.readers(ch)
-	s.Since = now
-	same := s.Kind == ch.state.Kind && s.Words == ch.state.Words && s.Moved == ch.state.Moved
-	if same {
-		s.Since = ch.state.Since
+func (c *Corona) say(l *lead, s State, now time.Time) {
+	if c.expect(l); s.Kind == coronapb.State_OK || c.duties[l.key] != nil && l.pollers == 1 {
+		s.Next, s.Why = l.state.Next, l.state.Why
+	} // else as the poller says that has failed
+	s.Polled, s.Since, s.Readers = l.state.Polled, now, c.readers(l)
+	s.Pollers, s.Interval, s.Lag = l.pollers, l.interval, l.lag
+	if c.cfg.Cut == honeycomb.Levels {
+		s.Level = l.level + 1
 	}
-	if was := ch.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
+	same := s.Kind == l.state.Kind && s.Words == l.state.Words && s.Moved == l.state.Moved
+	if same {
+		s.Since = l.state.Since
+	}
+	if was := l.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
 		s.Readers = was // not worth a message
 	}
 	haste := NoHaste
 	switch {
 	case !same:
 		haste = AtOnce
-	case s.Readers != ch.state.Readers, s.Kind != coronapb.State_OK && now.Sub(ch.told) >= retell:
+	case s.Readers != l.state.Readers, apart(float64(s.Pollers), float64(l.state.Pollers)), s.Kind != coronapb.State_OK && now.Sub(l.told) >= retell:
 		haste = Soon
 	}
 	if haste != NoHaste {
-		ch.told = now
+		l.told = now
 	}
-	ch.state = s
-	c.app.Said(ch.key, s.Append(), haste)
+	l.state = s
+	c.app.Said(l.key, s.Append(), haste)
 	if !same {
-		c.note(ch)
+		c.note(l)
 	}
 }

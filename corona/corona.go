@@ -2,13 +2,16 @@ package corona
 
 import (
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"time"
 
 	"tidings/difference"
+	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
+	"tidings/overlay/wedge"
 )
 
 // An Application is what the layers above make of polls.
@@ -29,6 +32,13 @@ type Application interface {
 	// Weight returns the clients of a channel, as last reported.
 	Weight(key overlay.ID) int
 
+	// Leader returns who is the sequencer of a channel, as far as is known here.
+	Leader(key overlay.ID) (env.Peer, bool)
+
+	// Fading returns items that the log of a channel is about to forget when so many
+	// are added: as long as the origin shows them, they are said again.
+	Fading(key overlay.ID, items int) []feed.ID
+
 	// Fetched answers Ask with the document, nil if there is none.
 	Fetched(key overlay.ID, f *feed.Feed, state State)
 }
@@ -42,17 +52,49 @@ const (
 	AtOnce
 )
 
+// Wedges give the pollers of channels their ranks: a *wedge.Wedges.
+type Wedges interface {
+	Enlist(key overlay.ID, o wedge.Order) error
+	Down(key overlay.ID, message []byte) error
+	Serving(key overlay.ID) (served, declined int)
+}
+
 // Config is what a Corona is told. A zero field means its default.
 type Config struct {
+	// Network is the name that keys are made with.
+	Network string
 	// PollInterval is tau, the time between two polls of a channel. Default 30 min.
 	PollInterval time.Duration
-	// MaintenanceInterval is that of leases. Default 10 min.
+	// MaintenanceInterval is that of leases, and of decisions. Default 10 min.
 	MaintenanceInterval time.Duration
+	// Objective, Cut, Base, Load and Detection are honeycomb's: what is optimised.
+	// Default: Lite, with a load of 1.
+	Objective honeycomb.Objective
+	Cut       honeycomb.Cut
+	Base      int
+	Load      float64
+	Detection time.Duration
+	// Clusters has the paper's clusters told instead of bins, and its estimate of wedges
+	// believed: N/b^l.
+	Clusters bool
+	// Random has each poller draw a phase of its own, as in the paper. Else they are even.
+	Random bool
+	// DAG has each node of a wedge of Levels decide for those behind it, as in the paper.
+	// Then phases are random. Else sequencers decide alone.
+	DAG bool
+	// Politeness bounds what public origins are asked.
+	Politeness bool
 }
 
 func (c Config) filled() Config {
 	if c.PollInterval == 0 {
 		c.PollInterval = 30 * time.Minute
+	}
+	if c.Base == 0 {
+		c.Base = 16
+	}
+	if c.Load == 0 {
+		c.Load = 1
 	}
 	if c.MaintenanceInterval == 0 {
 		c.MaintenanceInterval = 10 * time.Minute
@@ -64,39 +106,79 @@ func (c Config) filled() Config {
 type Corona struct {
 	cfg     Config
 	clock   env.Clock
+	net     env.Network
 	fetcher env.Fetcher
 	worker  env.Worker
 	rand    *rand.Rand
 	log     *slog.Logger
+	node    *overlay.Node
+	wedges  Wedges
+	sums    Sums
 	app     Application
 	stats   Stats
 
-	channels map[overlay.ID]*channel
-	asked    map[overlay.ID]string // documents asked for outside the schedule
-	polls    map[env.Handle]poll
-	handle   env.Handle
-	paused   map[string]time.Time // registrable domains that asked to be left alone
-	cal      env.Calendar[overlay.ID]
+	leads   map[overlay.ID]*lead
+	duties  map[overlay.ID]*duty
+	domains map[string]*domain
+	asked   map[overlay.ID]string // documents asked for outside the schedule
+	polls   map[env.Handle]poll
+	handle  env.Handle
+	held    []*found // documents with news, the oldest first
+	gathers int      // findings of others whose items are on their way
+	resting int      // domains that nobody here polls and that asked for rest
+
+	problem    honeycomb.Problem
+	correction float64            // c of the last decision
+	solution   honeycomb.Solution // the last one,
+	decided    bool               // if there was one
+	others     honeycomb.Rest     // the sums that it came from
+	mean       float64            // size of a channel's content in bytes; 0: not known
+	decideAt   time.Time
+	quick      int // decisions that are to come soon
+
+	cal  env.Calendar[overlay.ID] // duties' polls
+	tend env.Calendar[overlay.ID] // leads
+	mail env.Calendar[post]
+}
+
+// A post is a message that may have to be sent again.
+type post struct {
+	key   overlay.ID
+	nonce uint64
 }
 
 // Stats counts what a Corona did since it started.
 type Stats struct {
-	Channels  int    // polled here
+	Channels  int    // led here
+	Duties    int    // polled here
 	Polls     uint64 // answers to polls
 	Unchanged uint64 // of which 304, or a document without anything new
-	Findings  uint64 // of which brought something new
+	Sightings uint64 // of which brought something new, for another node
 	Failed    uint64 // of which failed
-	Items     uint64 // new items and edits found
+	Findings  uint64 // documents with something new to a channel led here
+	Items     uint64 // new items and edits in them
 	Asked     uint64 // documents fetched for a reader alone
 	Late      uint64 // answers that never came
 	Busy      uint64 // polls that the fetcher had no room for
+	Garbage   uint64 // messages and words that make no sense
+	Astray    uint64 // messages for the sequencer of a channel that this node does not lead
+	Crowded   uint64 // findings that there was no room for
+	Unlisted  uint64 // orders to a wedge that could not be given
 }
 
 // A poll is a request that is out.
 type poll struct {
 	key  overlay.ID
-	solo bool // asked for a reader, outside the schedule
+	kind kind
 }
+
+type kind uint8
+
+const (
+	scheduled kind = iota // of a duty
+	first                 // a lead's own, beside all slots
+	solo                  // for a reader
+)
 
 const (
 	// floor and ceiling bound the interval of a public origin, whatever the
@@ -122,28 +204,29 @@ const (
 )
 
 // New returns a Corona that polls nothing yet.
-func New(e env.Env, cfg Config, app Application) *Corona {
+func New(e env.Env, node *overlay.Node, wedges Wedges, cfg Config, app Application) *Corona {
+	cfg = cfg.filled()
 	return &Corona{
-		cfg:      cfg.filled(),
-		clock:    e.Clock,
-		fetcher:  e.Fetcher,
-		worker:   e.Worker,
-		rand:     e.Rand,
-		log:      e.Log,
-		app:      app,
-		channels: map[overlay.ID]*channel{},
-		asked:    map[overlay.ID]string{},
-		polls:    map[env.Handle]poll{},
-		paused:   map[string]time.Time{},
-	}
-}
-
-// plan sets the time of the next poll; why is the rule that set it.
-func (c *Corona) plan(ch *channel, at time.Time, why string) {
-	ch.next = at
-	ch.state.Next, ch.state.Why = at, why
-	if !at.IsZero() {
-		c.cal.Add(at, ch.key)
+		cfg:     cfg,
+		clock:   e.Clock,
+		net:     e.Network,
+		fetcher: e.Fetcher,
+		worker:  e.Worker,
+		rand:    e.Rand,
+		log:     e.Log,
+		node:    node,
+		wedges:  wedges,
+		app:     app,
+		leads:   map[overlay.ID]*lead{},
+		duties:  map[overlay.ID]*duty{},
+		domains: map[string]*domain{},
+		asked:   map[overlay.ID]string{},
+		polls:   map[env.Handle]poll{},
+		problem: honeycomb.Problem{
+			Objective: cfg.Objective, Cut: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
+			Load: cfg.Load, Detection: cfg.Detection,
+		},
+		correction: 1,
 	}
 }
 
@@ -152,40 +235,35 @@ func (c *Corona) Run(now time.Time) time.Time {
 	for {
 		key, at, ok := c.cal.Pop(now)
 		if !ok {
-			return c.cal.Next()
+			break
 		}
-		ch := c.channels[key]
-		switch {
-		case ch == nil || !ch.next.Equal(at):
-		case ch.waiting != 0 && now.Sub(ch.asked) < patience:
-			c.plan(ch, now.Add(patience), ch.state.Why)
-		case c.idle(ch, now):
-			c.plan(ch, now.Add(idleLook), "nobody reads it")
-		default:
-			c.poll(ch, now)
+		if d := c.duties[key]; d != nil && d.next.Equal(at) {
+			c.due(d, now)
 		}
 	}
-}
-
-// poll asks the origin.
-func (c *Corona) poll(ch *channel, now time.Time) {
-	if until := c.paused[ch.domain]; until.After(now) && !ch.private {
-		c.plan(ch, until.Add(time.Duration(c.rand.Int64N(int64(time.Minute)))), ch.domain+" asked to be left alone")
-		return
+	for {
+		key, at, ok := c.tend.Pop(now)
+		if !ok {
+			break
+		}
+		if l := c.leads[key]; l != nil && l.tendAt.Equal(at) {
+			c.tended(l, now)
+		}
 	}
-	if ch.waiting != 0 {
-		c.stats.Late++
-		delete(c.polls, ch.waiting)
+	for {
+		p, _, ok := c.mail.Pop(now)
+		if !ok {
+			break
+		}
+		c.again(p.nonce, now)
+		if l := c.leads[p.key]; l != nil {
+			c.wantDue(l, p.nonce, now)
+		}
 	}
-	c.handle++
-	ch.waiting, ch.asked = c.handle, now
-	c.polls[c.handle] = poll{key: ch.key}
-	r := env.Request{URL: ch.url, Subscribers: c.readers(ch)}
-	if ch.known.Len() > 0 {
-		r.ETag, r.LastModified, r.ValidatedURL = ch.valid.etag, ch.valid.lastModified, ch.valid.url
+	if !c.decideAt.IsZero() && !now.Before(c.decideAt) {
+		c.decide(now)
 	}
-	c.plan(ch, now.Add(patience), "")
-	c.fetcher.Fetch(c.handle, r)
+	return env.Sooner(env.Sooner(c.cal.Next(), c.tend.Next()), env.Sooner(c.mail.Next(), c.decideAt))
 }
 
 // Ask fetches a document once, outside the schedule, for a reader here: who reads
@@ -197,14 +275,43 @@ func (c *Corona) Ask(key overlay.ID, url string) {
 	}
 	c.asked[key] = url
 	c.handle++
-	c.polls[c.handle] = poll{key: key, solo: true}
+	c.polls[c.handle] = poll{key: key, kind: solo}
 	c.stats.Asked++
 	c.fetcher.Fetch(c.handle, env.Request{URL: url})
+}
+
+// A Decision says by what a node chose how many poll the channels that it leads.
+type Decision struct {
+	Lambda   float64
+	Clusters int   // or bins, that stand for all channels of others
+	Levels   []int // of the channels led here, how many are at each polling level, from 0; of ranks, at that of a wedge as large, in whole digits
+}
+
+// Decision returns the last one; ok is false if there was none yet.
+func (c *Corona) Decision() (v Decision, ok bool) {
+	if !c.decided {
+		return Decision{}, false
+	}
+	v = Decision{Lambda: c.solution.Lambda, Clusters: c.others.Len()}
+	for _, l := range c.leads {
+		if l.pollers == 0 {
+			continue
+		}
+		at := l.level
+		if c.cfg.Cut == honeycomb.Ranks {
+			at = int(math.Log(float64(c.problem.Nodes)/float64(l.pollers)) / math.Log(float64(c.cfg.Base)))
+		}
+		for at = max(at, 0); len(v.Levels) <= at; {
+			v.Levels = append(v.Levels, 0)
+		}
+		v.Levels[at]++
+	}
+	return v, true
 }
 
 // Stats returns the counters.
 func (c *Corona) Stats() Stats {
 	st := c.stats
-	st.Channels = len(c.channels)
+	st.Channels, st.Duties = len(c.leads), len(c.duties)
 	return st
 }

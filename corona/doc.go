@@ -1,20 +1,48 @@
 // Package corona polls channels for those who read them.
 //
-// It is Corona (Ramasubramanian, Peterson and Sirer, NSDI 2006, §3): of all who
-// read a channel, one node polls it for the others. In this first part that one is
-// the channel's sequencer, and it polls once in a polling interval; the owners
-// beside it hold the channel's record and take over (overlay/owner). Wedges of
-// many pollers, and the optimiser that sizes them, come on top of it.
+// It is Corona (Ramasubramanian, Peterson and Sirer, NSDI 2006, §3): some of all members poll a
+// channel, each once in a polling interval and at a time of its own, and what one of them finds
+// all readers get. How many they are is chosen so that the network as a whole detects changes
+// as soon as may be, and polls no oftener than its readers would (honeycomb).
+//
+// # Who does what
+//
+//	sequencer  leads the channel (overlay/owner): decides how many poll it, takes what they
+//	           find, and makes it entries of the log                     lead.go, judge.go
+//	pollers    have ranks in the channel's wedge (overlay/wedge), poll at their turn, and
+//	           tell the sequencer what is new                            duty.go, find.go
+//	both       ask the origin at most as often as it likes               schedule.go
+//
+// Mostly the sequencer is a poller, too. Who is neither has nothing to do with a channel, as far
+// as polls go.
 //
 // # A poll
 //
-//	poll      ask the origin, conditionally (env.Fetcher)
-//	detect    read the document (off the loop), compare its items with those that
-//	          are known (difference.Known)
+//	poll      ask the origin, conditionally (env.Fetcher), with the validators of the document
+//	          that the log holds all of: a standing
+//	read      the document off the loop: a print of each item, 24 bytes
+//	find      has it a print that is not in the standing? Then the sequencer gets a reading of
+//	          it: all prints, and the items that are new, if they are few
+//	weigh     the sequencer wants of it what it knows not itself (difference.Known)
 //	hand over what is new goes up as a finding, to become an entry of the log
+//	stand     when all is held, the new standing goes down to all pollers
 //
-// A failed poll changes nothing but the channel's state: an error page, a
-// truncated document or another feed in its place never removes an item.
+// So bodies travel once, prints go down to all, and of several who find the same one is asked.
+// A failed poll changes nothing but the channel's state: an error page, a truncated document or
+// another feed in its place never removes an item. One that fails tells the sequencer; as long as
+// most pollers are well, so is the channel.
+//
+// # How many poll
+//
+// Each sequencer knows the tradeoff factors of its channels: q, the readers, from the tree; s,
+// the size of the last document, in those of a mean one; u, the time between updates (rhythm.go).
+// Of all others it knows the sum (share.go, overlay/sums). It solves the problem of the whole
+// network with both, and orders as many ranks (decide.go). What is spent in the whole network is
+// summed up as well, and corrects what is aimed at (balance.go). Small changes are not told.
+//
+// The paper's own form is a choice (Config): wedges of polling levels (level.go), tradeoff
+// clusters, random phases, and each node of the wedge's tree decides for those behind it, by
+// what it is told of the channel in its brief (brief.go).
 //
 // # What is believed, and when
 //
@@ -46,20 +74,13 @@
 // the node may ask them at all, are spared none of this but floors and hints: they
 // are the reader's own.
 //
-// # What members tell of their channels
-//
-// For the optimiser, members add up what they know of the channels that they lead
-// (overlay/sums): honeycomb's Bins or Clusters, as share.go writes and checks them. From the
-// sum of all each member sees what is spent in the whole network, too, and corrects what it
-// aims at (balance.go).
-//
 // # How to use it
 //
-// A Corona is an object for one goroutine, driven by Answered and Run. Lead and
-// Cease say which channels this node polls.
+// A Corona is an object for one goroutine, driven by Answered, Receive, Deliver and Run. Lead and
+// Cease say of which channels this node is the sequencer, Serve and Release which it polls.
 //
-// The package leaves to internal/fetch how an origin is asked, to overlay/owner who
-// polls, and to feedtree what becomes of a finding.
+// The package leaves to internal/fetch how an origin is asked, to overlay/owner who leads, to
+// overlay/wedge which members poll, and to feedtree what becomes of a finding.
 package corona
 
 //go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto coronapb/share.proto

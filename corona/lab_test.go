@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"crypto/ed25519"
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
@@ -11,9 +12,12 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
+	"tidings/overlay/wedge"
 )
 
 // A lab is a small Web and a clock that the test moves. Origins answer after half
@@ -66,6 +70,7 @@ type poller struct {
 	waiting []func(ok bool)
 	wish    time.Time
 	readers int
+	epoch   uint64
 	said    []State
 	haste   []Haste
 	fetched []*feed.Feed
@@ -82,9 +87,41 @@ type channelLog struct {
 func (l *lab) poller(cfg Config) *poller {
 	p := &poller{l: l, logs: map[overlay.ID]*channelLog{}, readers: 1}
 	e := env.Env{Clock: l, Fetcher: fetcher{p}, Worker: l, Rand: rand.New(rand.NewPCG(1, 2)), Log: slog.New(slog.DiscardHandler)}
-	p.Corona = New(e, cfg, p)
+	cfg.Network = "lab"
+	e.Network, e.Store = nobody{}, nobody{}
+	signer := wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), wire.Hash{})
+	node := overlay.New(e, signer, wire.NewVerifier(wire.Hash{}), overlay.Config{Network: wire.DefaultNetwork("lab")})
+	p.Corona = New(e, node, alone{p}, cfg, p)
+	p.Join(nobody{})
 	return p
 }
+
+// nobody is a network of one, with a disk that forgets.
+type nobody struct{}
+
+func (nobody) Send(env.Peer, env.Class, []byte)                 {}
+func (nobody) Commit(_ []env.Op, done func(error))              { done(nil) }
+func (nobody) Get([]byte) ([]byte, error)                       { return nil, nil }
+func (nobody) Range([]byte, func(key, value []byte) bool) error { return nil }
+func (nobody) Set([]byte) error                                 { return nil }
+func (nobody) Rest() (any, bool)                                { return &honeycomb.Bins{}, true }
+func (nobody) Disturbed()                                       {}
+
+// alone is the wedge of a node without others: it polls what it leads.
+type alone struct{ *poller }
+
+func (a alone) Enlist(key overlay.ID, o wedge.Order) error {
+	if o.N == 0 {
+		a.Release(key)
+		return nil
+	}
+	a.Serve(key, wedge.Duty{Term: o.Term, Ranks: wedge.RankOf(0), Of: o.N, Ref: o.Ref, Interval: o.Interval, Words: o.Words})
+	return nil
+}
+
+func (a alone) Down(overlay.ID, []byte) error { return nil }
+
+func (a alone) Serving(overlay.ID) (served, declined int) { return 1, 0 }
 
 // fetcher asks the lab's origins.
 type fetcher struct{ *poller }
@@ -115,7 +152,8 @@ func (p *poller) lead(url string, old *channelLog) *channelLog {
 	for _, d := range log.found {
 		known.Add(d)
 	}
-	p.Lead(key(url), url, known, log.note)
+	p.epoch++
+	p.Lead(key(url), url, p.epoch, known, log.note)
 	return log
 }
 
@@ -157,7 +195,17 @@ func (p *poller) Said(_ overlay.ID, state []byte, haste Haste) {
 
 func (p *poller) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
 
-func (p *poller) readersOf(url string) int { return p.Corona.readers(p.channels[key(url)]) }
+func (p *poller) readersOf(url string) int { return p.Corona.readers(p.leads[key(url)]) }
+
+// cease makes a poller poll a channel no more, as a node that dies.
+func (p *poller) cease(url string) {
+	p.Cease(key(url))
+	p.Release(key(url))
+}
+
+func (p *poller) Leader(overlay.ID) (env.Peer, bool) { return env.Peer{}, false }
+
+func (p *poller) Fading(overlay.ID, int) []feed.ID { return nil }
 
 func (p *poller) Weight(overlay.ID) int { return p.readers }
 

@@ -42,11 +42,11 @@ func TestNothingInPlaceOfAFeedTakesItsItemsAway(t *testing.T) {
 		if titles(log.items) != strings.Join(six, " ") {
 			t.Fatalf("%s: found %q", what, titles(log.items))
 		}
-		valid := p.channels[key(site)].valid
+		valid := p.leads[key(site)].valid
 		l.origins[site] = bad
 		l.run(2*time.Hour, p)
 		v, _ := p.View(key(site))
-		if v.State.Kind == coronapb.State_OK || v.State.Words == "" || v.Known != 6 || !v.State.Next.After(l.now) || p.channels[key(site)].valid != valid {
+		if v.State.Kind == coronapb.State_OK || v.State.Words == "" || v.Known != 6 || !v.State.Next.After(l.now) || p.leads[key(site)].valid != valid {
 			t.Errorf("%s: %+v", what, v)
 		}
 		st := p.Stats()
@@ -76,10 +76,10 @@ func TestAnotherFeedForMinutesIsNotBelieved(t *testing.T) {
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	valid := p.channels[key(site)].valid
+	valid := p.leads[key(site)].valid
 	l.origins[site] = serves(elsewhere("Cheap watches", "buy", "buy now"))
 	l.run(doubtFor, p)
-	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED || !strings.Contains(v.State.Words, "none of the 6 items") || p.channels[key(site)].valid != valid {
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED || !strings.Contains(v.State.Words, "none of the 6 items") || p.leads[key(site)].valid != valid {
 		t.Errorf("%+v", v.State)
 	}
 	l.origins[site] = serves(rss("A", "", append([]string{"seven"}, six...)...))
@@ -108,7 +108,7 @@ func TestAnotherFeedIsBelievedWhenItStays(t *testing.T) {
 	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED {
 		t.Fatalf("%+v", v.State)
 	}
-	p.Cease(key(site))
+	p.cease(site)
 	second := l.poller(Config{})
 	log = second.lead(site, log)
 	l.run(doubtFor, second)
@@ -160,7 +160,7 @@ func TestADoubtOfAWrongClock(t *testing.T) {
 	l.run(time.Minute, first)
 	l.origins[site] = serves(elsewhere("B", "six", "seven"))
 	l.run(40*time.Minute, first)
-	first.Cease(key(site))
+	first.cease(site)
 	l.now = right.Add(time.Hour)
 	second := l.poller(Config{})
 	log = second.lead(site, log)
@@ -206,11 +206,11 @@ func TestAnEmptyFeedIsAGoodOne(t *testing.T) {
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	valid := p.channels[key(site)].valid
+	valid := p.leads[key(site)].valid
 	l.origins[site] = serves(rss("Alerts", ""))
 	l.run(5*24*time.Hour, p)
 	v, _ := p.View(key(site))
-	if v.State.Kind != coronapb.State_OK || v.State.Words != noItems || v.Known != 1 || p.Stats().Failed != 0 || p.channels[key(site)].valid != valid {
+	if v.State.Kind != coronapb.State_OK || v.State.Words != noItems || v.Known != 1 || p.Stats().Failed != 0 || p.leads[key(site)].valid != valid {
 		t.Errorf("%+v", v)
 	}
 	if n := len(l.polls(site)); n < 5*48-10 {
@@ -235,7 +235,7 @@ func TestWhatReadersLackIsSaidAsLongAsItIsSo(t *testing.T) {
 	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || v.State.Words != lost || p.Stats().Unchanged == 0 {
 		t.Errorf("%+v", v.State)
 	}
-	p.Cease(key(site))
+	p.cease(site)
 	second := l.poller(Config{})
 	second.lead(site, log)
 	l.run(time.Hour, second)
@@ -376,7 +376,7 @@ func TestAFindingThatWasLostIsFoundAgain(t *testing.T) {
 	first.slow = true
 	l.run(time.Minute, first)
 	first.hold(false)
-	first.Cease(key(site))
+	first.cease(site)
 
 	second := l.poller(Config{})
 	log = second.lead(site, log)
@@ -394,7 +394,7 @@ func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
 	first := l.poller(Config{})
 	log := first.lead(site, nil)
 	l.run(2*time.Hour, first)
-	first.Cease(key(site))
+	first.cease(site)
 	last := l.last()
 
 	second := l.poller(Config{})
@@ -415,11 +415,11 @@ func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
 	// Failures go on being counted, too.
 	l.origins[site] = says(env.Answer{Status: 500})
 	l.run(10*time.Hour, second)
-	fails := second.channels[key(site)].fails
+	fails := second.leads[key(site)].fails
 	third := l.poller(Config{})
 	third.lead(site, log)
-	if fails < 4 || third.channels[key(site)].fails == 0 {
-		t.Errorf("%d failures became %d", fails, third.channels[key(site)].fails)
+	if fails < 4 || third.leads[key(site)].fails == 0 {
+		t.Errorf("%d failures became %d", fails, third.leads[key(site)].fails)
 	}
 }
 
@@ -445,7 +445,7 @@ func TestTakeoverFromAWrongClock(t *testing.T) {
 			first := l.poller(Config{})
 			log := first.lead(site, nil)
 			l.run(time.Minute, first)
-			first.Cease(key(site))
+			first.cease(site)
 
 			l.now = right.Add(time.Minute)
 			second := l.poller(Config{})
@@ -466,7 +466,7 @@ func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
 	first.readers = 7
 	log := first.lead(site, nil)
 	l.run(9*time.Hour, first)
-	first.Cease(key(site))
+	first.cease(site)
 
 	second := l.poller(Config{})
 	second.readers = 0
@@ -629,7 +629,7 @@ func TestAnAnswerOfAFormerLeadMeansNothing(t *testing.T) {
 	p := l.poller(Config{})
 	p.lead(site, nil)
 	p.Run(l.now)
-	p.Cease(key(site))
+	p.cease(site)
 	l.run(time.Second, p)
 	if st := p.Stats(); st.Polls != 0 || st.Channels != 0 {
 		t.Errorf("%+v", st)
@@ -649,12 +649,12 @@ func TestAReadersQuestionIsNoPoll(t *testing.T) {
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	next := p.channels[key(site)].next
+	next := p.duties[key(site)].next
 	for range 3 {
 		p.Ask(key(site), site)
 	}
 	l.run(time.Second, p)
-	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || !p.channels[key(site)].next.Equal(next) || titles(log.items) != "one two" {
+	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || !p.duties[key(site)].next.Equal(next) || titles(log.items) != "one two" {
 		t.Errorf("answered %d times", len(p.fetched))
 	}
 	l.origins[site] = serves("<html>")
@@ -730,9 +730,9 @@ func TestWhatAnotherLineageBroughtIsFilteredOnce(t *testing.T) {
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
+	l.origins[site] = serves(rss("A", "", "three", "two", "one"))
 	other := l.poller(Config{})
 	their := other.lead(site, nil)
-	l.origins[site] = serves(rss("A", "", "three", "two", "one"))
 	l.run(time.Minute, other)
 
 	f, err := feed.Parse([]byte(rss("A", "", "three", "two", "one")), "")

@@ -42,52 +42,50 @@ func domainOf(raw string) string {
 	return host
 }
 
-// next chooses when to poll again after a good answer, and says by which rule.
-// f is nil after "not modified": the hints of the document before still hold.
-func (c *Corona) next(ch *channel, f *feed.Feed, now time.Time) (time.Time, string) {
+// pace sets the interval of a channel's polls, and says by which rule. f is nil after "not
+// modified": the hints of the document before still hold.
+func (c *Corona) pace(l *lead, f *feed.Feed) {
 	if f != nil {
-		ch.hints, ch.heritage.interval = f.Hints, 0
+		l.hints, l.heritage.interval = f.Hints, 0
 	}
 	interval, why := c.cfg.PollInterval, "the network's polling interval"
-	if !ch.private {
+	if !l.private {
 		stretch := func(d time.Duration, rule string) {
 			if d > interval {
 				interval, why = d, rule
 			}
 		}
 		stretch(floor, "no public origin is asked more often")
-		stretch(ch.hints.TTL, "the feed's ttl")
-		stretch(ch.hints.Period, "the feed's sy:updatePeriod")
-		stretch(ch.fresh, "the origin's max-age")
-		stretch(ch.heritage.interval, "the interval of the poller before")
+		stretch(l.hints.TTL, "the feed's ttl")
+		stretch(l.hints.Period, "the feed's sy:updatePeriod")
+		stretch(l.fresh, "the origin's max-age")
+		stretch(l.heritage.interval, "the interval of the sequencer before")
 		if interval > ceiling {
 			interval, why = ceiling, "no channel is left longer"
 		}
 	}
-	ch.interval = interval
-	// Each poll is moved a little, within a twentieth, so that channels that began
-	// together do not stay together; the mean stays the interval.
-	at := now.Add(interval - interval/40 + time.Duration(c.rand.Int64N(int64(interval/20)+1)))
-	if ch.private {
-		return at, why
-	}
-	if to := skip(ch.hints, at); !to.Equal(at) {
-		return to, "the feed's skipHours and skipDays"
-	}
-	return at, why
+	l.interval, l.why = interval.Truncate(time.Millisecond), why // as orders tell it
 }
 
-// skip moves a time out of the hours and days a feed asks to be left alone.
-func skip(h feed.Hints, at time.Time) time.Time {
-	if h.SkipHours&(1<<24-1) == 1<<24-1 || h.SkipDays&(1<<7-1) == 1<<7-1 {
+// skips are the hours and days, in UTC, in which a feed asks to be left alone: a bit for each.
+type skips struct {
+	hours uint32
+	days  uint8 // from Sunday
+}
+
+func skipsOf(h feed.Hints) skips { return skips{h.SkipHours, h.SkipDays} }
+
+// after moves a time out of them.
+func (s skips) after(at time.Time) time.Time {
+	if s.hours&(1<<24-1) == 1<<24-1 || s.days&(1<<7-1) == 1<<7-1 {
 		return at // all of them cannot be meant
 	}
 	for range 24 * 8 {
 		u := at.UTC()
 		switch {
-		case h.SkipDays&(1<<u.Weekday()) != 0:
+		case s.days&(1<<u.Weekday()) != 0:
 			at = u.Truncate(24 * time.Hour).Add(24 * time.Hour)
-		case h.SkipHours&(1<<u.Hour()) != 0:
+		case s.hours&(1<<u.Hour()) != 0:
 			at = u.Truncate(time.Hour).Add(time.Hour)
 		default:
 			return at
@@ -96,63 +94,65 @@ func skip(h feed.Hints, at time.Time) time.Time {
 	return at
 }
 
-// failed plans the next poll after one that failed, and says why it did.
-func (c *Corona) failed(ch *channel, a env.Answer, s State, now time.Time) {
-	ch.fails++
-	wait, why := ch.interval, "the polling interval"
-	for range ch.fails - freeFails {
+// failed plans the next poll after one that failed, and tells the sequencer.
+func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
+	if d.ailment == nil {
+		d.ailment = &ailment{}
+	}
+	i := d.ailment
+	i.fails++
+	interval := d.grid.Interval
+	wait, why := interval, "the polling interval"
+	for range i.fails - freeFails {
 		if wait *= 2; wait >= ceiling {
 			wait = ceiling
 			break
 		}
-		why = fmt.Sprintf("%d polls failed", ch.fails)
+		why = fmt.Sprintf("%d polls failed", i.fails)
 	}
-	if !ch.private && s.Kind == coronapb.State_UNREACHABLE {
+	if !d.private && s.Kind == coronapb.State_UNREACHABLE {
 		// It was not bothered, and a name or a line comes back at any time.
-		wait, why = min(unreachableFirst<<min(ch.fails-1, 11), ceiling), "it could not be reached"
-	} else if !ch.private {
+		wait, why = min(unreachableFirst<<min(i.fails-1, 11), ceiling), "it could not be reached"
+	} else if !d.private {
 		wait = max(wait, floor)
 	}
-	switch s.Kind {
-	case coronapb.State_GONE:
+	asked := false // by the origin
+	switch {
+	case s.Kind == coronapb.State_GONE:
 		wait, why = goneFor, "the origin says it is gone"
-	case coronapb.State_LIMITED:
+	case s.Kind == coronapb.State_LIMITED:
 		limit := a.RetryAfter
 		if limit <= 0 {
-			limit = min(limitedFor<<min(ch.fails-1, 5), ceiling)
-			if ch.private {
-				limit = ch.interval
+			limit = min(limitedFor<<min(i.fails-1, 5), ceiling)
+			if d.private {
+				limit = interval
 			}
 		}
-		wait, why = max(limit, ch.interval), ch.domain+" asked to be left alone"
-		if !ch.private {
-			c.pause(ch.domain, now.Add(limit), now)
+		wait, why, asked = max(limit, interval), d.domain.name+" asked to be left alone", true
+		if rest := now.Add(limit); !d.private && rest.After(d.domain.rest) {
+			d.domain.rest = rest
 		}
-	default:
-		if a.RetryAfter > wait {
-			wait, why = a.RetryAfter, "the origin's Retry-After"
-		}
+	case a.RetryAfter > wait:
+		wait, why, asked = a.RetryAfter, "the origin's Retry-After", true
 	}
-	if ch.private && s.Kind != coronapb.State_LIMITED {
-		wait = min(wait, privateMost*ch.interval)
+	if d.private && s.Kind != coronapb.State_LIMITED {
+		wait = min(wait, privateMost*interval)
 	}
-	c.plan(ch, now.Add(wait+time.Duration(c.rand.Int64N(int64(wait/20)+1))), why)
-	c.say(ch, s, now)
+	var at time.Time
+	switch {
+	case wait < interval:
+		at = now.Add(wait + time.Duration(c.rand.Int64N(int64(wait/20)+1)))
+	case asked:
+		at, _ = d.slot(now.Add(wait - 1))
+	default: // at its own slot, so that the others' polls and its stay apart
+		at, _ = d.slot(now.Add(wait - interval/2))
+	}
+	s.Polled, s.Next, s.Why = now, at, why
+	i.state = s
+	c.plan(d, at, why)
+	c.report(d, s, now)
 }
 
-// maxPaused bounds the domains that are remembered to have asked for rest.
-const maxPaused = 10_000
-
-// pause leaves a domain alone until a time.
-func (c *Corona) pause(domain string, until, now time.Time) {
-	if len(c.paused) >= maxPaused {
-		for d, t := range c.paused {
-			if !t.After(now) {
-				delete(c.paused, d)
-			}
-		}
-	}
-	if len(c.paused) < maxPaused && until.After(c.paused[domain]) {
-		c.paused[domain] = until
-	}
-}
+// maxResting bounds the domains without a channel here that are remembered to have asked
+// for rest.
+const maxResting = 10_000

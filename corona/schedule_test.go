@@ -11,12 +11,6 @@ import (
 	"tidings/internal/feed"
 )
 
-// about says whether a wait is the one that is wanted, give or take what spreads
-// polls.
-func about(got, want time.Duration) bool {
-	return got >= want-want/40 && got <= want+want/20+time.Second
-}
-
 // The interval after a good answer: the network's, within the floor and the
 // ceiling, stretched by what the origin hints; the reader's own origins are
 // spared all of that.
@@ -46,35 +40,32 @@ func TestTheLongestWishSetsTheInterval(t *testing.T) {
 	} {
 		l := newLab(t)
 		p := l.poller(Config{PollInterval: c.network})
-		ch := &channel{url: "http://a.example/", private: c.private, fresh: c.maxAge}
-		for range 100 {
-			at, why := p.next(ch, &feed.Feed{Hints: c.hints}, l.now)
-			if wait := at.Sub(l.now); !about(wait, c.want) || !strings.Contains(why, c.why) || ch.interval != c.want {
-				t.Fatalf("%s: in %v (%v) because of %q", c.what, wait, ch.interval, why)
-			}
-			// "Not modified" has no hints: those of the document before hold.
-			if again, why2 := p.next(ch, nil, l.now); !about(again.Sub(l.now), c.want) || why2 != why {
-				t.Fatalf("%s: after 304 in %v because of %q", c.what, again.Sub(l.now), why2)
+		ld := &lead{url: "http://a.example/", private: c.private, fresh: c.maxAge}
+		// "Not modified" has no hints: those of the document before hold.
+		for _, f := range []*feed.Feed{{Hints: c.hints}, nil} {
+			if p.pace(ld, f); ld.interval != c.want || !strings.Contains(ld.why, c.why) {
+				t.Errorf("%s: %v because of %q", c.what, ld.interval, ld.why)
 			}
 		}
 	}
 }
 
-// Polls of channels that began together do not stay together, and their mean is
-// the interval.
-func TestPollsSpreadAroundTheInterval(t *testing.T) {
+// Slots are where they are, however long an origin takes to answer: of n pollers each keeps
+// its place between the others.
+func TestPollsKeepTheirSlots(t *testing.T) {
 	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{PollInterval: time.Hour})
-	var sum time.Duration
-	seen := map[time.Duration]bool{}
-	const n = 1000
-	for range n {
-		at, _ := p.next(&channel{}, nil, l.now)
-		sum += at.Sub(l.now)
-		seen[at.Sub(l.now)] = true
+	p.lead(site, nil)
+	l.run(100*time.Hour, p)
+	polls := l.polls(site)
+	for i, at := range polls {
+		if off := at.Sub(polls[0]) % time.Hour; off != 0 {
+			t.Fatalf("poll %d is %v beside its slot", i, off)
+		}
 	}
-	if mean := sum / n; (mean-time.Hour).Abs() > 10*time.Second || len(seen) < n*9/10 {
-		t.Errorf("the mean is %v, of %d different ones", mean, len(seen))
+	if len(polls) != 100 {
+		t.Errorf("%d polls in 100 hours", len(polls))
 	}
 }
 
@@ -110,14 +101,14 @@ func TestHoursAndDaysThatAFeedSkipsArePassedOver(t *testing.T) {
 		{"all hours", feed.Hints{SkipHours: 1<<24 - 1}, time.Hour, time.Hour},
 		{"all days", feed.Hints{SkipDays: 0x7f}, time.Hour, time.Hour},
 	} {
-		if got := skip(c.hints, monday.Add(c.at)); !got.Equal(monday.Add(c.want)) {
+		if got := skipsOf(c.hints).after(monday.Add(c.at)); !got.Equal(monday.Add(c.want)) {
 			t.Errorf("%s: at %v, not %v", c.what, got.Sub(monday), c.want)
 		}
 	}
 
 	// Of somebody else's zone the hours are in UTC all the same.
 	rome := time.FixedZone("CET", 3600)
-	if got := skip(feed.Hints{SkipHours: hours(0, 6)}, monday.Add(5*time.Hour).In(rome)); !got.Equal(monday.Add(6 * time.Hour)) {
+	if got := skipsOf(feed.Hints{SkipHours: hours(0, 6)}).after(monday.Add(5 * time.Hour).In(rome)); !got.Equal(monday.Add(6 * time.Hour)) {
 		t.Errorf("in another zone: at %v", got)
 	}
 }
@@ -178,14 +169,15 @@ func TestFailuresBackOff(t *testing.T) {
 		p := l.poller(Config{PollInterval: c.interval})
 		url := "http://www.a.example/"
 		p.lead(url, nil)
-		ch := p.channels[key(url)]
-		ch.fails, ch.private = c.before, c.private
-		p.failed(ch, c.a, judge(c.a, nil, nil), l.now)
-		if wait := ch.next.Sub(l.now); !about(wait, c.want) || !strings.Contains(ch.state.Why, c.why) || ch.fails != c.before+1 {
-			t.Errorf("%s: in %v because of %q", c.what, wait, ch.state.Why)
+		d := p.duties[key(url)]
+		d.ailment, d.private = &ailment{fails: c.before}, c.private
+		p.failed(d, c.a, judge(c.a, nil, nil), l.now)
+		// At a slot, unless nobody was bothered.
+		if wait := d.next.Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.grid.Interval-1) || !strings.Contains(d.ailment.state.Why, c.why) || d.ailment.fails != c.before+1 {
+			t.Errorf("%s: in %v because of %q", c.what, wait, d.ailment.state.Why)
 		}
-		kind := ch.state.Kind
-		if until := p.paused["a.example"]; (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
+		kind := d.ailment.state.Kind
+		if until := d.domain.rest; (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
 		}
 	}
@@ -213,17 +205,22 @@ func TestDomainOfAnOriginIsWhatOneRegisters(t *testing.T) {
 func TestDomainsThatRestAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
-	for i := range maxPaused {
-		p.pause(fmt.Sprintf("d%d.example", i), l.now.Add(time.Hour), l.now)
+	rest := func(name string, d time.Duration) {
+		at := p.domain("http://" + name + "/")
+		at.rest = l.now.Add(d)
+		p.leave(at)
 	}
-	if p.pause("more.example", l.now.Add(time.Hour), l.now); len(p.paused) != maxPaused || !p.paused["more.example"].IsZero() {
-		t.Errorf("%d domains rest", len(p.paused))
+	for i := range maxResting + 10 {
+		rest(fmt.Sprintf("d%d.example", i), time.Hour)
 	}
-	later := l.now.Add(2 * time.Hour)
-	if p.pause("more.example", later.Add(time.Hour), later); len(p.paused) != 1 {
-		t.Errorf("%d domains rest after all were over", len(p.paused))
+	if len(p.domains) > maxResting {
+		t.Errorf("%d domains rest", len(p.domains))
 	}
-	if p.pause("more.example", later.Add(time.Minute), later); !p.paused["more.example"].Equal(later.Add(time.Hour)) {
-		t.Error("a shorter rest ended a longer one")
+	l.now = l.now.Add(2 * time.Hour)
+	for i := range maxResting {
+		rest(fmt.Sprintf("e%d.example", i), time.Hour)
+	}
+	if len(p.domains) > maxResting || p.domains["d1.example"] != nil {
+		t.Errorf("%d domains rest after some were over", len(p.domains))
 	}
 }

@@ -25,7 +25,12 @@ type State struct {
 	Why    string    // the rule that set it
 	Moved  string    // where the feed says it has moved for good
 
-	Readers int // of the channel, in the whole network
+	Readers  int           // of the channel, in the whole network
+	Pollers  int           // 0: not known
+	Interval time.Duration // between two polls of one of them; 0: not known
+	Level    int           // that its wedge reaches, plus one; 0: wedges have no levels
+	// Lag is the mean time between the date of an item and when it was found; 0: not known.
+	Lag time.Duration
 }
 
 // Projected returns a state as it should be by now, for those who are told of changes
@@ -87,6 +92,7 @@ func (s State) wire() *coronapb.State {
 	return &coronapb.State{
 		Kind: s.Kind, Words: cut(s.Words, maxWords), SinceMs: millis(s.Since), PolledMs: millis(s.Polled),
 		NextMs: millis(s.Next), Why: cut(s.Why, maxWhy), Moved: cut(s.Moved, maxMoved), Readers: uint32(s.Readers),
+		Pollers: uint32(s.Pollers), IntervalMs: uint64(s.Interval.Milliseconds()), Level: uint32(s.Level), LagMs: uint64(s.Lag.Milliseconds()),
 	}
 }
 
@@ -96,8 +102,7 @@ func ParseState(b []byte) (State, error) {
 	if err := proto.Unmarshal(b, m); err != nil {
 		return State{}, fmt.Errorf("state of polls: %w", err)
 	}
-	if len(m.Words) > maxWords || len(m.Why) > maxWhy || len(m.Moved) > maxMoved ||
-		max(m.SinceMs, m.PolledMs, m.NextMs) > maxMillis {
+	if breaksState(m) != "" {
 		return State{}, errors.New("state of polls: out of bounds")
 	}
 	return stateFrom(m), nil
@@ -107,6 +112,7 @@ func stateFrom(m *coronapb.State) State {
 	return State{
 		Kind: m.GetKind(), Words: m.GetWords(), Since: timeOf(m.GetSinceMs()), Polled: timeOf(m.GetPolledMs()),
 		Next: timeOf(m.GetNextMs()), Why: m.GetWhy(), Moved: m.GetMoved(), Readers: int(m.GetReaders()),
+		Pollers: int(m.GetPollers()), Interval: span(m.GetIntervalMs()), Level: int(m.GetLevel()), Lag: span(m.GetLagMs()),
 	}
 }
 
@@ -152,22 +158,24 @@ type note struct {
 	State    State
 	fails    int
 	weight   int
+	pollers  int
+	ref      time.Time
+	rhythm   rhythm
+	size     int
 }
 
 const (
 	maxValidator = 1 << 10
 	maxURL       = 2 << 10
+	maxPollers   = 1 << 20 // more than any network has members
 )
 
 func (n note) append() []byte {
-	v := n.valid
-	if len(v.etag) > maxValidator || len(v.lastModified) > maxValidator || len(v.url) > maxURL ||
-		!utf8.ValidString(v.etag) || !utf8.ValidString(v.lastModified) || !utf8.ValidString(v.url) {
-		v = validators{} // the next poller asks for the whole document once
-	}
+	v := n.valid.wire()
 	return marshal(&coronapb.Note{
-		Etag: v.etag, LastModified: v.lastModified, FinalUrl: v.url,
+		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
+		Pollers: uint32(n.pollers), RefMs: millis(n.ref), Rhythm: n.rhythm.wire(), Size: uint64(n.size),
 	})
 }
 
@@ -176,13 +184,14 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis {
 		return note{}, false
 	}
 	return note{
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
 		interval: time.Duration(min(m.IntervalMs, uint64(ceiling.Milliseconds()))) * time.Millisecond,
-		fails:    int(m.Fails), weight: int(m.Weight),
+		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
+		rhythm: rhythmFrom(m.Rhythm), size: int(min(m.Size, feed.MaxDocument)),
 	}, true
 }
 

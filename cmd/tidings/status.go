@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"tidings/proxy"
@@ -43,6 +44,7 @@ func report(st proxy.Status, t terminal) string {
 	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
 	line("channels", fmt.Sprintf("%d owned, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
+	line("decides", decides(st), plainText)
 	line("up for", span(time.Duration(st.UptimeS*float64(time.Second))), plainText)
 	line("version", st.Version, plainText)
 	line("id", st.ID, plainText)
@@ -61,6 +63,24 @@ func report(st proxy.Status, t terminal) string {
 		line("warning", w, yellow)
 	}
 	return table.String()
+}
+
+// decides says by what a node decides how many poll each channel that it leads.
+func decides(st proxy.Status) string {
+	if st.Lambda == nil {
+		return ""
+	}
+	words := fmt.Sprintf("by lambda = %.3g, with %d tradeoff clusters of others", *st.Lambda, st.Clusters)
+	var levels []string
+	for l, n := range st.Levels {
+		if n > 0 {
+			levels = append(levels, fmt.Sprintf("%d at level %d", n, l))
+		}
+	}
+	if len(levels) > 0 {
+		words += "; it leads " + strings.Join(levels, ", ")
+	}
+	return words
 }
 
 // about says how many members a network has, as far as that is known.

@@ -1,10 +1,12 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"tidings/corona"
@@ -330,29 +332,75 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	if !told {
 		return c
 	}
-	if polls.here {
-		c.Rank, c.PhaseS = new(int), new(float64)
-	}
+	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Words, proxy.At(polls.Since), polls.Moved, polls.Why
+	c.Subscribers = max(c.Subscribers, polls.Readers)
+	c.Pollers = max(c.Pollers, polls.Pollers)
 	if polls.orphaned {
 		c.Pollers = 0
 	}
-	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Words, proxy.At(polls.Since), polls.Moved, polls.Why
-	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
-	c.Subscribers = max(c.Subscribers, polls.Readers)
 	if polls.Kind != coronapb.State_OK {
 		c.Do = remedy(c.State)
-	} else if polls.every > 0 {
-		expected := polls.every.Seconds() / 2 // of a change at any time between two polls
-		c.DetectionExpectedS = &expected
+	}
+	d.turn(&c, s.Key, &polls)
+	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
+	c.Level = level(polls.State, d.node.Overlay.Count(0))
+	if polls.Kind == coronapb.State_OK {
+		c.DetectionExpectedS = d.expected(polls)
+	}
+	if polls.Lag > 0 {
+		c.DetectionObservedS = new(polls.Lag.Seconds())
 	}
 	return c
+}
+
+// turn adds what this node itself does for a channel.
+func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
+	t, ok := d.node.Corona.Turn(key)
+	if !ok {
+		return
+	}
+	c.Rank = &t.Rank
+	if d.home.network.Phases == "even" {
+		c.PhaseS = new(t.Phase.Seconds())
+	}
+	if t.Polled.After(p.Polled) {
+		p.Polled = t.Polled
+	}
+	if p.Next.IsZero() || t.Next.Before(p.Next) {
+		p.Next, c.Why = t.Next, cmp.Or(t.Why, c.Why)
+	}
+}
+
+// level is the polling level of a channel that so many of all members poll: of ranks, that of
+// a wedge in base 16 with as many members.
+func level(s corona.State, members int) *float64 {
+	switch {
+	case s.Level > 0:
+		return new(float64(s.Level - 1))
+	case s.Pollers > 0 && s.Pollers <= members:
+		return new(math.Round(100*math.Log(float64(members)/float64(s.Pollers))/math.Log(16)) / 100)
+	}
+	return nil
+}
+
+// expected is the mean time in seconds from a change to the next poll.
+func (d *Daemon) expected(p polls) *float64 {
+	switch {
+	case p.Interval > 0 && p.Pollers > 1 && d.home.network.Phases != "even":
+		return new(p.Interval.Seconds() / float64(p.Pollers+1))
+	case p.Interval > 0 && p.Pollers > 0:
+		return new(p.Interval.Seconds() / float64(2*p.Pollers))
+	case p.every > 0:
+		return new(p.every.Seconds() / 2)
+	}
+	return nil
 }
 
 // polls say how the polls of a feed go, as far as this node knows.
 type polls struct {
 	corona.State
 	every    time.Duration // between two; 0: unknown
-	here     bool          // this node polls
+	here     bool          // this node leads it
 	orphaned bool          // who polled it is gone
 }
 

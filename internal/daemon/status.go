@@ -41,8 +41,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 	s.Scheme = d.home.network.Scheme()
 	err = d.do(ctx, func() {
 		s.ChannelsOwned = d.node.Owners.Stats().Owned
-		s.ChannelsPolled = d.node.Corona.Stats().Channels
+		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
+		if v, ok := d.node.Corona.Decision(); ok {
+			s.Lambda, s.Clusters, s.Levels = &v.Lambda, v.Clusters, v.Levels
+		}
 	})
 	if err != nil {
 		return s, fmt.Errorf("status: %w", err)

@@ -5,10 +5,12 @@ import (
 
 	"tidings/corona"
 	"tidings/difference"
+	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 	"tidings/overlay/scribe"
+	"tidings/overlay/wedge"
 )
 
 // The way of one item:
@@ -60,7 +62,7 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
-		n.Corona.Lead(key, v.URL, known, v.Note)
+		n.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), known, v.Note)
 		n.Feeds.Absorbed(key) // what came while the log was read
 	})
 }
@@ -110,9 +112,54 @@ func (n *pollSide) Weight(key overlay.ID) int {
 	return v.Weight
 }
 
+func (n *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
+	v, ok := n.Owners.View(key)
+	if !ok || v.Epoch == nil {
+		return env.Peer{}, false
+	}
+	if c := n.Overlay.Contact(v.Epoch.Sequencer); c != nil {
+		return c.Peer, true
+	}
+	return env.Peer{ID: v.Epoch.Sequencer}, true
+}
+
+func (n *pollSide) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
+
 func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, state corona.State) {
 	if f != nil {
 		n.Feeds.Show(key, f)
 	}
 	n.out.Fetched(key, f, state)
 }
+
+// wedgeSide is what the wedges see of them.
+type wedgeSide Node
+
+func (n *wedgeSide) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
+	return n.Corona.Valid(key, words)
+}
+
+func (n *wedgeSide) Willing(overlay.ID, []byte) bool { return true }
+
+func (n *wedgeSide) Level(key overlay.ID) int { return n.Corona.Level(key) }
+
+func (n *wedgeSide) Serve(key overlay.ID, d wedge.Duty) { n.Corona.Serve(key, d) }
+
+func (n *wedgeSide) Release(key overlay.ID) { n.Corona.Release(key) }
+
+func (n *wedgeSide) Handoff(key overlay.ID) []byte { return n.Corona.Handoff(key) }
+
+func (n *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
+	n.Corona.Delivered(key, message)
+}
+
+// findingSide is what the overlay sees of corona: findings are routed.
+type findingSide Node
+
+func (n *findingSide) Forward(*overlay.Message) bool { return false }
+
+func (n *findingSide) Deliver(m *overlay.Message) { n.Corona.Deliver(m.Key, m.Payload) }
+
+func (n *findingSide) PeerGone(env.PeerID) {}
+
+func (n *findingSide) LeafChanged() {}

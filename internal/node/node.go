@@ -12,11 +12,14 @@ import (
 
 	"tidings/corona"
 	"tidings/feedtree"
+	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 	"tidings/overlay/scribe"
+	"tidings/overlay/sums"
+	"tidings/overlay/wedge"
 )
 
 // Config is what the layers of a node are told.
@@ -24,6 +27,8 @@ type Config struct {
 	Overlay overlay.Config
 	Scribe  scribe.Config
 	Owner   owner.Config
+	Wedges  wedge.Config
+	Sums    sums.Config
 	Feeds   feedtree.Config
 	Corona  corona.Config
 }
@@ -39,8 +44,30 @@ func DefaultConfig(network wire.Network) Config {
 			BeatInterval: min(time.Minute, network.MaintenanceInterval/4),
 		},
 		Feeds:  feedtree.Config{BeatInterval: network.BeatInterval, PollInterval: network.PollInterval},
-		Corona: corona.Config{PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval},
+		Wedges: wedge.Config{Maintenance: network.MaintenanceInterval},
+		Sums:   sums.Config{Maintenance: network.MaintenanceInterval},
+		Corona: pollConfig(network),
 	}
+}
+
+// pollConfig says how a network's channels are polled.
+func pollConfig(network wire.Network) corona.Config {
+	c := corona.Config{
+		Network: network.Name, PollInterval: network.PollInterval, MaintenanceInterval: network.MaintenanceInterval,
+		Load: network.Load, Detection: network.TargetDetection, Politeness: true,
+		Clusters: network.Clusters == "paper", Random: network.Phases == "random", DAG: network.Decide == "dag",
+		Base: 16, Cut: honeycomb.Levels,
+	}
+	switch network.Wedge {
+	case "base2":
+		c.Base = 2
+	case "rank":
+		c.Cut = honeycomb.Ranks
+	}
+	if o, err := honeycomb.ParseObjective(network.Objective); err == nil { // as Network.Check sees to
+		c.Objective = o
+	}
+	return c
 }
 
 // A Node is one node: an env.Node.
@@ -48,6 +75,8 @@ type Node struct {
 	Overlay *overlay.Node
 	Scribe  *scribe.Scribe
 	Owners  *owner.Owners
+	Wedges  *wedge.Wedge
+	Sums    *sums.Sums
 	Feeds   *feedtree.FeedTree
 	Corona  *corona.Corona
 
@@ -67,7 +96,11 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out A
 	if n.Feeds, err = feedtree.New(e, n.Overlay, n.Scribe, n.Owners, signer, verify, cfg.Feeds, (*feedSide)(n)); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	n.Corona = corona.New(e, cfg.Corona, (*pollSide)(n))
+	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeSide)(n))
+	n.Corona = corona.New(e, n.Overlay, n.Wedges, cfg.Corona, (*pollSide)(n))
+	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
+	n.Corona.Join(n.Sums)
+	n.Overlay.Handle(wire.Corona, (*findingSide)(n))
 	return n, nil
 }
 
@@ -78,6 +111,8 @@ func (n *Node) Run(now time.Time) (next time.Time) {
 		next = n.Overlay.Run(now)
 		next = env.Sooner(next, n.Scribe.Run(now))
 		next = env.Sooner(next, n.Owners.Run(now))
+		next = env.Sooner(next, n.Wedges.Run(now))
+		next = env.Sooner(next, n.Sums.Run(now))
 		next = env.Sooner(next, n.Feeds.Run(now))
 		next = env.Sooner(next, n.Corona.Run(now))
 	}
@@ -99,6 +134,12 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 		return n.Owners.Receive(from, body)
 	case wire.Feed:
 		return n.Feeds.Receive(from, body)
+	case wire.Sums:
+		return n.Sums.Receive(from, body)
+	case wire.Wedge:
+		return n.Wedges.Receive(from, body)
+	case wire.Corona:
+		return n.Corona.Receive(from, body)
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }

@@ -25,6 +25,7 @@ const (
 	Feed    Layer = 4
 	Wedge   Layer = 5
 	Sums    Layer = 6
+	Corona  Layer = 7
 )
 
 // MaxMessage is the size of the largest message of a layer, in bytes: with its

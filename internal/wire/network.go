@@ -100,6 +100,9 @@ func (n Network) Check() error {
 			return fmt.Errorf("%s %q: choose one of %v", c.what, c.got, choices[c.what])
 		}
 	}
+	if n.Decide == "dag" && (n.Wedge == "rank" || n.Phases == "even") {
+		return errors.New("decide dag: choose wedge base16 or base2, and phases random: only a sequencer that decides alone can give ranks")
+	}
 	for _, c := range []struct {
 		what          string
 		got, min, max time.Duration

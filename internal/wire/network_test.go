@@ -46,6 +46,9 @@ func TestDescriptorRoundTrip(t *testing.T) {
 			FanOut:              between("fan-out", 2, 256),
 			PrivateAddresses:    rapid.Bool().Draw(t, "private"),
 		}
+		if n.Decide == "dag" {
+			n.Wedge, n.Phases = rapid.SampledFrom([]string{"base16", "base2"}).Draw(t, "levels"), "random"
+		}
 		n.Witnesses = between("witnesses", 1, n.Owners)
 		n.LeafSplit = between("split", n.LeafMerge+1, 256)
 		if err := n.Check(); err != nil {

@@ -1,0 +1,69 @@
+package corona
+
+import (
+	"math"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/corona/coronapb"
+	"tidings/honeycomb"
+	"tidings/internal/feed"
+	"tidings/overlay"
+)
+
+// A brief is what the pollers of a channel are told with their ranks, beside its address.
+type brief struct {
+	skips   skips
+	readers int
+	// Only for those who decide for others:
+	size   float64 // of its content, in those of a mean one
+	update time.Duration
+}
+
+// outdated is by how much a factor may have changed until pollers are told. Nobody's choice
+// depends on less; and to tell them costs a message for each.
+const outdated = 1.25
+
+// briefOf is what a channel's pollers are to be told.
+func (c *Corona) briefOf(l *lead, now time.Time) brief {
+	b := brief{readers: c.readers(l), skips: skipsOf(l.hints)}
+	if c.cfg.DAG {
+		b.size, b.update = c.relative(l), l.rhythm.interval(now)
+	}
+	return b
+}
+
+// stale says whether pollers have to be told another brief.
+func (b brief) stale(now brief) bool {
+	return b.skips != now.skips || apart(float64(b.readers), float64(now.readers)) ||
+		apart(b.size, now.size) || apart(b.update.Seconds(), now.update.Seconds())
+}
+
+func apart(a, b float64) bool { return max(a, b) > outdated*min(a, b) }
+
+// words are a brief as it travels.
+func (b brief) words(url string) []byte {
+	return marshal(&coronapb.Words{
+		Url: url, SkipHours: b.skips.hours, SkipDays: uint32(b.skips.days),
+		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()),
+	})
+}
+
+// parseWords reads what pollers are told of a channel; ok is false if it is nothing that
+// this node polls.
+func (c *Corona) parseWords(key overlay.ID, words []byte) (url string, b brief, ok bool) {
+	m := new(coronapb.Words)
+	if proto.Unmarshal(words, m) != nil || len(m.Url) > maxURL || m.SkipHours >= 1<<24 || m.SkipDays >= 1<<7 ||
+		!(m.Size >= 0 && m.Size <= math.MaxFloat32) {
+		return "", brief{}, false
+	}
+	if spelled, err := feed.Canonical(m.Url); err != nil || spelled != m.Url || overlay.Key(c.cfg.Network, m.Url) != key {
+		return "", brief{}, false
+	}
+	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))
+	return m.Url, brief{
+		skips:   skips{m.SkipHours, uint8(m.SkipDays)},
+		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
+	}, true
+}

@@ -1,0 +1,223 @@
+package corona
+
+import (
+	"encoding/binary"
+	"slices"
+	"time"
+
+	"tidings/honeycomb"
+	"tidings/overlay"
+	"tidings/overlay/sums"
+)
+
+// Sums tell a node what all others know, added up: a *sums.Sums.
+type Sums interface {
+	Set(value []byte) error
+	Rest() (sum any, whole bool)
+	Disturbed()
+}
+
+const (
+	// decideFirst is how long after its first channel a node decides, by what it knows; then
+	// it does so each decideQuick as long as sums travel quickly, decideQuicks times.
+	decideFirst  = 15 * time.Second
+	decideQuick  = 20 * time.Second
+	decideQuicks = 4
+	// hysteresis is by which part a number of pollers must change for its wedge to be told,
+	// times a part that is drawn each time, so that not all channels move at once.
+	hysteresis = 0.03
+	// politeGap is how often a wedge may ask a public origin although it has fewer readers.
+	politeGap = 40 * time.Second
+	// usualSize is the size in bytes that content counts with that was not seen yet.
+	usualSize = 16 << 10
+	// grown is how many times more, or fewer, readers a channel must have than when its
+	// pollers were decided, for that to be done again soon.
+	grown = 2
+)
+
+// Adder returns what adds up the shares of other nodes for Join.
+func (c *Corona) Adder() sums.Adder {
+	if c.cfg.Clusters {
+		return ClustersAdder{Problem: &c.problem}
+	}
+	return BinsAdder{Problem: &c.problem}
+}
+
+// Join gives the Corona the sums of what other nodes tell.
+func (c *Corona) Join(s Sums) { c.sums = s }
+
+// begin has a node decide that has its first channel: soon, by what it knows, and again and
+// again while it hears of others.
+func (c *Corona) begin(now time.Time) {
+	if c.decideAt.IsZero() {
+		c.quick = decideQuicks
+		c.decideAt = now.Add(decideFirst)
+		c.sums.Disturbed()
+	}
+}
+
+// decideSoon brings the next decision forward: a channel is new, or has other readers.
+func (c *Corona) decideSoon(now time.Time) {
+	if at := now.Add(decideQuick); at.Before(c.decideAt) {
+		c.decideAt = at
+	}
+}
+
+// decide chooses how many nodes poll each channel that is led here, as if all sequencers
+// sat at one table: the own channels' tradeoff factors are known exactly, those of others as
+// a sum (Corona §3.2, §3.3).
+func (c *Corona) decide(now time.Time) {
+	pause := c.cfg.MaintenanceInterval*3/4 + time.Duration(c.rand.Int64N(int64(c.cfg.MaintenanceInterval)/2+1))
+	if c.quick > 0 {
+		c.quick--
+		pause = min(pause, decideQuick)
+	}
+	leads := c.active()
+	if len(leads) == 0 && (!c.cfg.DAG || len(c.duties) == 0) {
+		c.decideAt, c.decided = time.Time{}, false
+		_ = c.sums.Set(nil) // of nothing, which is never too large
+		return
+	}
+	c.decideAt = now.Add(pause)
+	c.problem.Nodes = c.node.Count(0)
+	if c.problem.Nodes == 0 {
+		return // no member: nobody can be enlisted
+	}
+	sum, whole := c.sums.Rest()
+	rest := sum.(honeycomb.Rest)
+	own := c.channels(leads, rest, now)
+	all := c.share(leads, own, rest)
+	if !whole && c.decided {
+		return // what is missing would be given away
+	}
+	c.correction = 1
+	if !c.cfg.DAG { // there nobody knows how many poll a channel
+		c.correction = Correction(&c.problem, all)
+	}
+	p := Corrected(c.problem, c.correction)
+	s, err := honeycomb.Solve(&p, own, rest)
+	if err != nil {
+		c.log.Error("numbers of pollers not decided", "err", err)
+		return
+	}
+	c.solution, c.others, c.decided = s, rest, true
+	for i, l := range leads {
+		l.counted = int(own[i].Subscribers)
+		n := int(s.Pollers(&p, own, i))
+		if c.problem.Cut == honeycomb.Levels {
+			l.level = c.level(l.key, own[i].Wedges, int(s.Pick[i]))
+		}
+		if !c.moves(l, n) {
+			n = l.pollers
+		}
+		c.enlist(l, n, now)
+	}
+}
+
+// active are the channels led here that are polled, in the order of their keys.
+func (c *Corona) active() []*lead {
+	of := make([]*lead, 0, len(c.leads))
+	for _, l := range c.leads {
+		if l.pollers > 0 {
+			of = append(of, l)
+		}
+	}
+	slices.SortFunc(of, func(a, b *lead) int { return slices.Compare(a.key[:], b.key[:]) })
+	return of
+}
+
+// share tells others of the channels led here, and returns the totals of all: what is polled,
+// and what the decisions that it came from aimed at.
+func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Rest) honeycomb.Totals {
+	p := &c.problem
+	t := honeycomb.Totals{Nodes: 1, Channels: len(own)}
+	for i := range own {
+		t.Subscribers += own[i].Subscribers
+		t.Content += leads[i].bytes()
+	}
+	t.Polled, t.Waited = Due(p, t.Subscribers)
+	if c.decided {
+		t.Polled, t.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(c.served(leads[i])) })
+		t.Aim = Aim(t.Subscribers, c.correction)
+	}
+	var value []byte
+	if c.cfg.Clusters {
+		sum := honeycomb.NewClusters(p, own, func(i int) int { return leads[i].level })
+		sum.Totals = t
+		value = EncodeClusters(sum)
+	} else {
+		sum := honeycomb.NewBins(p, own)
+		sum.Totals = t
+		value = EncodeBins(sum)
+	}
+	if err := c.sums.Set(value); err != nil {
+		c.log.Error("share not told", "err", err)
+	}
+	return t.With(rest)
+}
+
+// served is how many nodes poll a channel.
+func (c *Corona) served(l *lead) int {
+	if c.cfg.DAG {
+		return l.pollers
+	}
+	served, _ := c.wedges.Serving(l.key)
+	return served
+}
+
+// channels are the tradeoff factors of channels, as far as they are known. rest stands for all
+// others.
+func (c *Corona) channels(leads []*lead, rest honeycomb.Rest, now time.Time) []honeycomb.Channel {
+	all := honeycomb.Totals{Channels: len(leads)}
+	for _, l := range leads {
+		all.Content += l.bytes()
+	}
+	c.mean = all.With(rest).Mean()
+	of := make([]honeycomb.Channel, len(leads))
+	for i, l := range leads {
+		of[i] = honeycomb.Channel{
+			Subscribers: float64(c.readers(l)),
+			Size:        c.relative(l),
+			Update:      l.rhythm.interval(now),
+			Interval:    l.interval,
+			Max:         c.most(c.readers(l), l.interval, l.private),
+			Wedges:      c.sizes(l.key),
+			Key:         tie(l.key),
+		}
+	}
+	return of
+}
+
+// tie breaks ties between channels.
+func tie(key overlay.ID) uint64 { return binary.BigEndian.Uint64(key[:]) }
+
+// bytes is the size of a channel's content, as last seen.
+func (l *lead) bytes() float64 {
+	if l.size == 0 {
+		return usualSize
+	}
+	return float64(l.size)
+}
+
+// relative is the size of a channel's content in those of a mean one.
+func (c *Corona) relative(l *lead) float64 {
+	if c.mean <= 0 {
+		return 1
+	}
+	return l.bytes() / c.mean
+}
+
+// most is the most pollers that a channel may have: its wedge asks a public origin no oftener
+// than its readers would, or once in politeGap.
+func (c *Corona) most(readers int, interval time.Duration, private bool) int {
+	if private || !c.cfg.Politeness {
+		return 0
+	}
+	return max(readers, int(interval/politeGap), 1)
+}
+
+// moves says whether another number of pollers is worth telling them.
+func (c *Corona) moves(l *lead, n int) bool {
+	off := max(n, l.pollers) - min(n, l.pollers)
+	return float64(off) > hysteresis*c.rand.Float64()*float64(l.pollers)
+}

@@ -1,0 +1,333 @@
+package corona
+
+import (
+	"slices"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+)
+
+// A duty is this node's part in the polls of a channel: it has ranks in the channel's
+// wedge, or stands above somebody who has. A node has thousands of them, most of which
+// are well; what there is to say about the others stands in an ailment.
+type duty struct {
+	key    overlay.ID
+	url    string
+	domain *domain
+	grid   wedge.Duty
+	drawn  time.Time // where phases are random: one of its own slots
+	brief  brief
+
+	standing *standing // what the log holds; nil: it has not been told
+	stale    uint64    // digest of a document that has no news either, of a replica that lags; 0: there is none
+
+	next    time.Time
+	why     string // the rule that set it, if it is not the interval
+	asked   time.Time
+	waiting env.Handle // for an answer; 0: none
+	polled  bool       // it asked at all
+	private bool
+	ailment *ailment // nil: its last poll went well, or there was none
+}
+
+// An ailment is what is wrong with the polls of a duty.
+type ailment struct {
+	state State
+	fails int
+	said  coronapb.State_Kind // what the sequencer was told last,
+	told  time.Time           // and when
+}
+
+// A standing is the document that a channel's log holds all of.
+type standing struct {
+	valid  validators
+	prints []print // nil: they are not known
+	digest uint64
+}
+
+// A domain is what the channels of a registrable domain have in common.
+type domain struct {
+	name  string
+	rest  time.Time // until when it asked to be left alone
+	users int       // duties and leads that refer to it
+}
+
+// domain returns that of a URL.
+func (c *Corona) domain(url string) *domain {
+	name := domainOf(url)
+	d := c.domains[name]
+	if d == nil {
+		d = &domain{name: name}
+		c.domains[name] = d
+	}
+	d.users++
+	return d
+}
+
+// leave gives a domain back. One that asked for rest is remembered until that is over, up
+// to maxResting of them.
+func (c *Corona) leave(d *domain) {
+	if d.users--; d.users > 0 {
+		return
+	}
+	if !d.rest.After(c.clock.Now()) {
+		delete(c.domains, d.name)
+		return
+	}
+	if c.resting++; c.resting < maxResting {
+		return
+	}
+	c.resting = 0
+	for name, d := range c.domains {
+		if d.users == 0 && !d.rest.After(c.clock.Now()) {
+			delete(c.domains, name)
+		} else if d.users == 0 {
+			c.resting++
+		}
+	}
+	if c.resting == maxResting {
+		delete(c.domains, d.name)
+	}
+}
+
+// graceFor is how late a node that was just enlisted may make its first poll: its slot
+// may have passed while it was asked.
+const graceFor = 10 * time.Second
+
+// slotSlack is how much a slot may move by the measuring of ways.
+const slotSlack = time.Second
+
+// Valid says whether words are such that this node would poll by them, or pass them on.
+func (c *Corona) Valid(key overlay.ID, words []byte) bool {
+	_, _, ok := c.parseWords(key, words)
+	return ok
+}
+
+// Handoff returns what a node that is newly enlisted is to know at once: how the log
+// stands, as this node was told. Nil: nothing.
+func (c *Corona) Handoff(key overlay.ID) []byte {
+	d := c.duties[key]
+	if d == nil || d.standing == nil {
+		return nil
+	}
+	return marshal(d.standing.message(key, 0, d.domain.rest.Sub(c.clock.Now())))
+}
+
+// Serve gives this node ranks of a channel, or others than it had.
+func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
+	url, b, ok := c.parseWords(key, grid.Words)
+	if !ok {
+		c.stats.Garbage++
+		return
+	}
+	now := c.clock.Now()
+	d := c.duties[key]
+	if d == nil {
+		d = &duty{key: key, url: url, domain: c.domain(url), asked: now.Add(-graceFor)}
+		if c.cfg.Random {
+			d.drawn = now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval))))
+		}
+		c.duties[key] = d
+		if l := c.leads[key]; l != nil {
+			d.standing, d.private, d.asked = l.standing(), l.private, l.looked
+			if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
+				d.ailment = &ailment{state: l.state, fails: l.fails, said: l.state.Kind, told: now}
+			}
+		}
+		if c.cfg.DAG {
+			c.begin(now)
+		}
+	}
+	d.grid, d.brief = grid, b
+	if d.waiting == 0 {
+		c.planSlot(d, c.notBefore(d, now))
+	}
+}
+
+// A Turn is this node's part in the polls of a channel.
+type Turn struct {
+	Rank     int           // the first, if it has several,
+	Of       int           // of so many
+	Phase    time.Duration // how long after the turn of rank 0 it has its own
+	Interval time.Duration // between two of its polls
+	Polled   time.Time     // zero: not yet
+	Next     time.Time
+	Why      string // the rule that set Next; empty: the interval
+}
+
+// Turn returns this node's part in the polls of a channel; ok is false if it has none.
+func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
+	d := c.duties[key]
+	if d == nil {
+		return Turn{}, false
+	}
+	t = Turn{Rank: d.grid.Ranks.At(0), Of: d.grid.Of, Interval: d.grid.Interval, Next: d.next, Why: d.why}
+	if d.drawn.IsZero() {
+		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
+	}
+	if d.polled {
+		t.Polled = d.asked
+	}
+	return t, true
+}
+
+// notBefore is the earliest time for the next poll of a duty that has other ranks now: a
+// node that has asked a moment ago lets a slot pass, for which it stood elsewhere before.
+func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
+	from := now.Add(-graceFor)
+	if last := d.asked.Add(d.grid.Interval / 2); last.After(from) {
+		from = last
+	}
+	if i := d.ailment; i != nil {
+		until := i.state.Next.Add(-1)
+		if i.state.Kind != coronapb.State_LIMITED {
+			until = until.Add(-d.grid.Interval / 2) // it is no matter of minutes
+		}
+		if until.After(from) {
+			from = until
+		}
+	}
+	return from
+}
+
+// Release takes a channel from this node.
+func (c *Corona) Release(key overlay.ID) {
+	if d := c.duties[key]; d != nil {
+		delete(c.polls, d.waiting)
+		delete(c.duties, key)
+		c.leave(d.domain)
+	}
+}
+
+// plan sets the time of the next poll.
+func (c *Corona) plan(d *duty, at time.Time, why string) {
+	d.next, d.why = at, why
+	c.cal.Add(at, d.key)
+	if l := c.leads[d.key]; l != nil {
+		c.planned(l, at, why)
+	}
+}
+
+// turn is the first turn of a duty after a time.
+func (d *duty) turn(after time.Time) time.Time {
+	if d.drawn.IsZero() {
+		return d.grid.Next(after)
+	}
+	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.drawn, Interval: d.grid.Interval}.Next(after)
+}
+
+// slot is the first turn of a duty after a time at which the feed may be asked.
+func (d *duty) slot(after time.Time) (at time.Time, skipped bool) {
+	at = d.turn(after)
+	if d.private {
+		return at, false
+	}
+	for to := d.brief.skips.after(at); !to.Equal(at); to = d.brief.skips.after(at) {
+		at, skipped = d.turn(to.Add(-1)), true
+	}
+	return at, skipped
+}
+
+// planSlot plans the poll of the next slot after a time.
+func (c *Corona) planSlot(d *duty, after time.Time) {
+	at, skipped := d.slot(after)
+	why := ""
+	if skipped {
+		why = "the feed's skipHours and skipDays"
+	}
+	c.plan(d, at, why)
+}
+
+// due does what is due for a duty.
+func (c *Corona) due(d *duty, now time.Time) {
+	switch {
+	case d.waiting != 0 && now.Sub(d.asked) < patience:
+		c.plan(d, d.asked.Add(patience), "")
+	case !d.private && d.domain.rest.After(now):
+		at, _ := d.slot(d.domain.rest)
+		c.plan(d, at, d.domain.name+" asked to be left alone")
+	default:
+		c.poll(d, now)
+	}
+}
+
+// poll asks the origin.
+func (c *Corona) poll(d *duty, now time.Time) {
+	if d.waiting != 0 {
+		c.stats.Late++
+		delete(c.polls, d.waiting)
+	}
+	c.handle++
+	d.waiting, d.asked, d.polled = c.handle, now, true
+	c.polls[c.handle] = poll{key: d.key, kind: scheduled}
+	r := env.Request{URL: d.url, Subscribers: d.brief.readers}
+	if s := d.standing; s != nil {
+		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
+	}
+	c.plan(d, now.Add(patience), "")
+	c.fetcher.Fetch(c.handle, r)
+}
+
+// answered takes the answer to a poll of the schedule. The next one is planned before
+// anything comes of this one.
+func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, now time.Time) {
+	d.waiting = 0
+	if a.Err == env.ErrBusy {
+		c.stats.Busy++
+		c.plan(d, now.Add(busyFor/2+time.Duration(c.rand.Int64N(int64(busyFor)))), "other requests to its host go before")
+		return
+	}
+	d.private = a.Private
+	c.stats.Polls++
+	if verdict.Kind != coronapb.State_OK {
+		c.stats.Failed++
+		c.failed(d, a, verdict, now)
+		return
+	}
+	well := d.ailment == nil
+	d.ailment = nil
+	from := d.asked.Add(min(slotSlack, d.grid.Interval/8)) // slots may move by milliseconds
+	if least := d.asked.Add(floor - d.grid.Interval/2); !d.private && least.After(from) {
+		from = least
+	}
+	if now.After(from) {
+		from = now
+	}
+	c.planSlot(d, from)
+	l := c.leads[d.key]
+	switch {
+	case l != nil:
+		c.read(l, env.Peer{}, c.reading(a, f), now)
+	case f != nil && d.isNews(c.reading(a, f)):
+		c.find(d, c.reading(a, f), now)
+	case !well:
+		c.report(d, verdict, now)
+	}
+	if f == nil && l == nil {
+		c.stats.Unchanged++
+	}
+}
+
+// isNews says whether a document has an item that the sequencer may lack.
+func (d *duty) isNews(r reading) bool {
+	of := prints(r.f)
+	s := d.standing
+	if s == nil {
+		return true
+	}
+	switch sum := digest(of); {
+	case sum == s.digest:
+		// A replica with validators of its own.
+		d.standing = &standing{valid: r.valid, prints: of, digest: sum}
+		return false
+	case sum == d.stale:
+		return false
+	case s.prints == nil:
+		return true
+	}
+	return slices.ContainsFunc(of, func(p print) bool { return !slices.Contains(s.prints, p) })
+}

@@ -1,0 +1,225 @@
+package corona
+
+import (
+	"slices"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+)
+
+// The way of a finding, at the poller. It routes what it has read to the sequencer,
+// items that are new to it included if they are few; it sends others when it is asked
+// for them; and it asks again until it is told how the log stands.
+
+const (
+	// heldFor is how long a document is held for the sequencer to ask for its items, and
+	// maxHeld how many are; of more, the oldest is dropped, and found again by the next poll.
+	heldFor = 2 * time.Minute
+	maxHeld = 64
+	// findAgain is waited for the sequencer's word, then twice as long each time.
+	findAgain = 10 * time.Second
+	// maxInline bounds the items that travel with a finding, in bytes.
+	maxInline = 24 << 10
+	// partSize is that of one message of a larger one, partAhead how many are sent at once.
+	partSize  = 48 << 10
+	partAhead = 4
+	// maxParts bounds what is asked for at once: an item more than an entry of a log holds.
+	maxParts = 2 << 20
+)
+
+// A found is a document that was found to have news.
+type found struct {
+	nonce uint64
+	key   overlay.ID
+	reading
+	prints []print
+	tries  int
+	since  time.Time
+	items  []uint32 // whose bytes are in packed
+	packed []byte
+}
+
+// find tells the sequencer of a document with news.
+func (c *Corona) find(d *duty, r reading, now time.Time) {
+	for _, old := range c.held {
+		if old.key == d.key {
+			c.forget(old) // this one is newer
+			break
+		}
+	}
+	if len(c.held) == maxHeld {
+		c.forget(c.held[0])
+	}
+	c.stats.Sightings++
+	w := &found{nonce: c.rand.Uint64(), key: d.key, reading: r, prints: prints(r.f), since: now}
+	c.held = append(c.held, w)
+	c.sendFound(w, d, now)
+}
+
+func (c *Corona) forget(w *found) {
+	for i, other := range c.held {
+		if other == w {
+			c.held = append(c.held[:i:i], c.held[i+1:]...)
+			return
+		}
+	}
+}
+
+// sendFound routes a finding, and plans to do so again.
+func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
+	delta := difference.Delta{Head: &w.f.Head}
+	if s := d.standing; s != nil && s.prints != nil {
+		known := map[print]bool{}
+		for _, p := range s.prints {
+			known[p] = true
+		}
+		var before feed.ID
+		size := len(w.f.Head.Raw)
+		for i, it := range w.f.Items {
+			if size += len(it.Raw); known[w.prints[i]] {
+				size -= len(it.Raw)
+			} else if size <= 4*maxInline {
+				delta.Changes = append(delta.Changes, difference.Change{Item: it, After: before})
+			}
+			before = it.ID
+		}
+	}
+	m := w.message(w.key, w.prints)
+	m.Nonce, m.Poller = w.nonce, c.node.Self().Raw
+	var packed []byte
+	c.worker.Do(func() { packed, _ = delta.Encode() }, func() {
+		if len(packed) <= maxInline {
+			m.Delta = packed
+		}
+		c.route(w.key, &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}})
+	})
+	c.mail.Add(now.Add(findAgain<<w.tries), post{key: w.key, nonce: w.nonce})
+	w.tries++
+}
+
+// again routes a finding again of which the sequencer has said nothing.
+func (c *Corona) again(nonce uint64, now time.Time) {
+	w := c.found(nonce)
+	if w == nil {
+		return
+	}
+	if d := c.duties[w.key]; d != nil && now.Sub(w.since) < heldFor {
+		c.sendFound(w, d, now)
+	} else {
+		c.forget(w)
+	}
+}
+
+// found returns a finding that is held.
+func (c *Corona) found(nonce uint64) *found {
+	for _, w := range c.held {
+		if w.nonce == nonce {
+			return w
+		}
+	}
+	return nil
+}
+
+// onWant sends items of a finding.
+func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
+	w := c.found(m.Nonce)
+	if w == nil {
+		c.send(env.Peer{ID: from}, env.Control, &coronapb.Message{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: m.Key, Nonce: m.Nonce}}})
+		return
+	}
+	if w.packed != nil && slices.Equal(w.items, m.Items) {
+		c.sendParts(from, w, int(m.Offset))
+		return
+	}
+	var delta difference.Delta
+	size, last := 0, -1
+	for _, i := range m.Items {
+		if int(i) >= len(w.f.Items) || int(i) <= last {
+			c.stats.Garbage++
+			return
+		}
+		last = int(i)
+		it := w.f.Items[i]
+		if size += len(it.Raw); size > maxParts && len(delta.Changes) > 0 {
+			break // the others are asked for when these have come
+		}
+		delta.Changes = append(delta.Changes, difference.Change{Item: it})
+	}
+	var packed []byte
+	var err error
+	c.worker.Do(func() { packed, err = delta.Encode() }, func() {
+		if err != nil || len(packed) > maxParts {
+			c.log.Warn("finding not sent", "err", err, "bytes", len(packed))
+			return
+		}
+		w.items, w.packed = m.Items, packed
+		c.sendParts(from, w, 0)
+	})
+}
+
+// sendParts sends some of what was packed, from an offset on.
+func (c *Corona) sendParts(to env.PeerID, w *found, offset int) {
+	for range partAhead {
+		if offset >= len(w.packed) {
+			return
+		}
+		data := w.packed[offset:min(offset+partSize, len(w.packed))]
+		c.send(env.Peer{ID: to}, env.Bulk, &coronapb.Message{Body: &coronapb.Message_Part{Part: &coronapb.Part{
+			Key: w.key[:], Nonce: w.nonce, Size: uint32(len(w.packed)), Offset: uint32(offset), Data: data,
+		}}})
+		offset += len(data)
+	}
+}
+
+// onStanding takes the word that the log holds all of a document.
+func (c *Corona) onStanding(key overlay.ID, m *coronapb.Standing) {
+	d := c.duties[key]
+	if d == nil {
+		return
+	}
+	s := &standing{valid: validatorsFrom(m.Valid), prints: parsePrints(m.Prints), digest: m.Digest}
+	if len(m.Prints) == 0 {
+		s.prints = nil
+	}
+	if w := c.found(m.Nonce); w != nil && m.Nonce != 0 {
+		// There was nothing new in it, or all of it is held by now.
+		c.forget(w)
+		switch of := digest(w.prints); {
+		case of != s.digest:
+			d.stale = of
+		default:
+			s.valid, s.prints = w.valid, w.prints
+		}
+	}
+	d.standing = s
+	if rest := c.clock.Now().Add(time.Duration(m.RestMs) * time.Millisecond); m.RestMs > 0 && !d.private {
+		if m.RestMs < uint64(ceiling.Milliseconds()) && rest.After(d.domain.rest) {
+			d.domain.rest = rest
+		}
+	}
+}
+
+// report tells the sequencer of a poll that failed, or that polls go well again.
+func (c *Corona) report(d *duty, s State, now time.Time) {
+	i := d.ailment
+	if l := c.leads[d.key]; l != nil {
+		l.private = d.private
+		if i != nil {
+			l.fails = i.fails
+		}
+		c.heard(l, "", s, now)
+		return
+	}
+	if i != nil {
+		if i.said == s.Kind && now.Sub(i.told) < retell {
+			return
+		}
+		i.told, i.said = now, s.Kind
+	}
+	self := c.node.Self().Peer.ID
+	c.route(d.key, &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: d.key[:], Poller: []byte(self), State: s.wire()}}})
+}

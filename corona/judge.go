@@ -1,0 +1,238 @@
+package corona
+
+import (
+	"slices"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// The way of a finding, at the sequencer. Of the items of a document it has prints; those
+// that are new it has, or asks for; then it is as if it had read the document itself.
+
+const (
+	// maxGather bounds the findings of one channel that wait for their items, maxGathers
+	// those of all: further ones are dropped, and come again.
+	maxGather  = 4
+	maxGathers = 256
+	// wantAgain is waited for items that were asked for; wantTries is how often they are.
+	wantAgain = 3 * time.Second
+	wantTries = 3
+)
+
+// A gather is a finding whose items are on their way.
+type gather struct {
+	from   env.Peer
+	nonce  uint64
+	prints []print
+	lacks  []bool // of each item: only its print is here
+	reading
+	wanted []uint32 // items that were asked for; nil: nothing was yet
+	packed []byte   // what has come of them
+	size   int      // of all of it; 0: not known yet
+	tries  int
+	due    time.Time
+}
+
+// onReading takes a finding. from is who sent it, or whose record it had.
+func (c *Corona) onReading(l *lead, from env.Peer, m *coronapb.Reading) {
+	of := parsePrints(m.Prints)
+	for _, g := range l.gather {
+		if g.from.ID == from.ID {
+			return // it says so again
+		}
+	}
+	if len(l.gather) >= maxGather || c.gathers >= maxGathers {
+		c.stats.Crowded++
+		return
+	}
+	g := &gather{from: from, nonce: m.Nonce, prints: of, lacks: make([]bool, len(of)), reading: readingFrom(m, of)}
+	for i := range of {
+		g.lacks[i] = true
+	}
+	l.gather = append(l.gather, g)
+	c.gathers++
+	c.fill(l, g, m.Delta)
+}
+
+// fill puts items that have come in their places, and goes on.
+func (c *Corona) fill(l *lead, g *gather, packed []byte) {
+	var d difference.Delta
+	var err error
+	c.worker.Do(func() { d, err = difference.Decode(packed) }, func() {
+		switch {
+		case c.leads[l.key] != l || !slices.Contains(l.gather, g):
+			return
+		case len(packed) > 0 && err != nil:
+			c.stats.Garbage++
+			c.dropGather(l, g)
+			return
+		}
+		if d.Head != nil {
+			g.f.Head = *d.Head
+		}
+		for _, change := range d.Changes {
+			if i := slices.Index(g.prints, printOf(&change.Item)); i >= 0 {
+				g.f.Items[i], g.lacks[i] = change.Item, false
+			}
+		}
+		if l.gather[0] == g {
+			c.weigh(l, g)
+		}
+	})
+}
+
+// weigh asks for what is still missing of a finding, or takes it.
+func (c *Corona) weigh(l *lead, g *gather) {
+	now := c.clock.Now()
+	fading := c.app.Fading(l.key, len(g.prints))
+	var want []uint32
+	for i, it := range g.f.Items {
+		if !g.lacks[i] {
+			continue
+		}
+		_, version := l.known.Has(it.ID, it.Hash)
+		if !version || slices.ContainsFunc(fading, func(id feed.ID) bool { return [16]byte(id[:16]) == g.prints[i].id }) {
+			want = append(want, uint32(i))
+		}
+	}
+	switch {
+	case len(want) == 0:
+		c.dropGather(l, g)
+		c.accept(l, g, now)
+	case slices.Equal(want, g.wanted):
+		c.stats.Garbage++ // what came is not what was asked for
+		c.dropGather(l, g)
+	default:
+		g.wanted, g.packed, g.size, g.tries = want, nil, 0, 0
+		c.want(l, g, now)
+	}
+}
+
+// want asks for items, or for what is missing of them.
+func (c *Corona) want(l *lead, g *gather, now time.Time) {
+	if g.tries++; g.tries > wantTries {
+		c.dropGather(l, g)
+		return
+	}
+	g.due = now.Add(wantAgain)
+	c.mail.Add(g.due, post{key: l.key, nonce: g.nonce})
+	c.send(g.from, env.Control, &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{
+		Key: l.key[:], Nonce: g.nonce, Items: g.wanted, Offset: uint32(len(g.packed)),
+	}}})
+}
+
+// onPart takes a part of items that were asked for.
+func (c *Corona) onPart(l *lead, from env.PeerID, m *coronapb.Part) {
+	i := slices.IndexFunc(l.gather, func(g *gather) bool { return g.nonce == m.Nonce && g.from.ID == from && g.wanted != nil })
+	if i < 0 {
+		return
+	}
+	g, now := l.gather[i], c.clock.Now()
+	switch {
+	case m.Size == 0:
+		c.dropGather(l, g)
+		return
+	case m.Size > maxParts || g.size != 0 && g.size != int(m.Size) || len(m.Data) > partSize:
+		c.stats.Garbage++
+		c.dropGather(l, g)
+		return
+	case int(m.Offset) != len(g.packed) || len(m.Data) == 0 || len(g.packed)+len(m.Data) > int(m.Size):
+		return // out of turn: it comes again
+	}
+	g.size = int(m.Size)
+	g.packed = append(g.packed, m.Data...)
+	switch {
+	case len(g.packed) == g.size:
+		packed := g.packed
+		g.packed = nil
+		c.fill(l, g, packed)
+	case len(g.packed)%(partAhead*partSize) == 0:
+		g.tries = 0
+		c.want(l, g, now)
+	}
+}
+
+// dropGather ends a finding, and goes on with the next one of the channel.
+func (c *Corona) dropGather(l *lead, g *gather) {
+	i := slices.Index(l.gather, g)
+	if i < 0 {
+		return
+	}
+	l.gather = slices.Delete(l.gather, i, i+1)
+	c.gathers--
+	if i == 0 && len(l.gather) > 0 {
+		c.worker.Do(func() {}, func() {
+			if c.leads[l.key] == l && len(l.gather) > 0 && l.gather[0].wanted == nil {
+				c.weigh(l, l.gather[0])
+			}
+		})
+	}
+}
+
+// accept takes a finding all of whose news is here, and answers it: at once if there is
+// none, else when the log holds it.
+func (c *Corona) accept(l *lead, g *gather, now time.Time) {
+	c.read(l, g.from, g.reading, now)
+	if l.handing == 0 && l.standing() != nil {
+		c.send(g.from, env.Control, c.standingOf(l, g.nonce))
+		return
+	}
+	l.waiters = append(l.waiters, waiter{g.from, g.nonce})
+}
+
+// A waiter is a poller that is to be told when the log holds what it has found.
+type waiter struct {
+	to    env.Peer
+	nonce uint64
+}
+
+// standingOf is what a poller is told of a channel that has a document.
+func (c *Corona) standingOf(l *lead, nonce uint64) *coronapb.Message {
+	return l.standing().message(l.key, nonce, l.rest.Sub(c.clock.Now()))
+}
+
+// stand notes that the log holds all of a document, and tells the pollers.
+func (c *Corona) stand(l *lead, valid validators, shown []print) {
+	l.valid, l.prints = valid, shown
+	c.note(l)
+	if d := c.duties[l.key]; d != nil {
+		d.standing = l.standing()
+	}
+	if l.order.N > 0 {
+		// Whom it does not reach hears it when it finds what is known.
+		_ = c.wedges.Down(l.key, marshal(c.standingOf(l, 0)))
+	}
+	for _, w := range l.waiters {
+		c.send(w.to, env.Control, c.standingOf(l, w.nonce))
+	}
+	l.waiters = nil
+}
+
+// wantDue asks again for items that have not come.
+func (c *Corona) wantDue(l *lead, nonce uint64, now time.Time) {
+	for _, g := range l.gather {
+		if g.nonce == nonce && !g.due.IsZero() && !now.Before(g.due) {
+			c.want(l, g, now)
+			return
+		}
+	}
+}
+
+// onReport takes the word of a poller about its polls.
+func (c *Corona) onReport(l *lead, m *coronapb.Report) {
+	now, from := c.clock.Now(), env.PeerID(m.Poller)
+	s := stateFrom(m.State)
+	if s.Kind == coronapb.State_OK {
+		delete(l.ill, from)
+		if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_OK {
+			l.state.Polled = now
+			c.say(l, State{Kind: coronapb.State_OK, Words: l.words}, now)
+		}
+		return
+	}
+	c.heard(l, from, s, now)
+}

@@ -1,0 +1,287 @@
+package corona
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+)
+
+// A lead is a channel that this node is the sequencer of: what its pollers find comes
+// here, and here it is decided how many they are.
+type lead struct {
+	key    overlay.ID
+	url    string
+	domain *domain
+	known  *difference.Known
+
+	order    wedge.Order // what its wedge was told last; N = 0: there is none
+	pollers  int         // how many there are to be
+	level    int         // of Levels: that which its wedge is to reach
+	counted  int         // the readers by which that was decided
+	brief    brief       // what its wedge was told last
+	interval time.Duration
+	why      string // the rule that set it
+	hints    feed.Hints
+	fresh    time.Duration // max-age of the last answer
+	valid    validators
+	prints   []print // of the document that valid is of
+	words    string  // what readers lack of it
+	state    State
+	told     time.Time // when subscribers were told last
+	fails    int       // polls in a row that failed
+	private  bool
+	doubt    doubt
+	rhythm   rhythm
+	size     int                    // of the document in bytes; 0: not known
+	lag      time.Duration          // mean time between the date of an item and when it was found; 0: not known
+	ill      map[env.PeerID]illness // pollers whose last poll failed
+
+	// What the sequencer before left: the interval until a document says it again, the
+	// failures, and the readers until the tree has formed anew.
+	heritage note
+
+	since   time.Time  // when this node took it over
+	seen    time.Time  // when somebody was known to read it
+	looked  time.Time  // when this node asked itself, beside all slots
+	looking env.Handle // for that answer; 0: none
+	handing int        // findings on their way to a quorum
+	gather  []*gather  // findings whose items are on their way here; the first is asked for
+	waiters []waiter   // pollers to be told when the log holds what they found
+	rest    time.Time  // until when all pollers are to leave the origin alone
+	tendAt  time.Time  // when it is looked after next
+}
+
+// validators are those of a document whose items are all in the log.
+type validators struct{ etag, lastModified, url string }
+
+// A doubt is about documents that look as if they had taken the place of the feed.
+type doubt struct {
+	since time.Time  // zero: there is none
+	first *feed.Feed // nil: only another sequencer has seen it
+}
+
+// An illness is what a poller has said of polls that fail.
+type illness struct {
+	state State
+	at    time.Time
+}
+
+// Lead makes this node the sequencer of a channel of which some items are known. note is
+// the record that an earlier one left, nil if there was none. epoch names the sequencer's
+// time in office: a later one has a greater number.
+func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
+	now := c.clock.Now()
+	l := &lead{key: key, url: url, domain: c.domain(url), known: known, since: now, seen: now, interval: c.cfg.PollInterval}
+	l.state = State{Kind: coronapb.State_NEW, Since: now}
+	l.order.Term.Epoch = epoch
+	c.leads[key] = l
+	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
+		// Whoever wanted it did not ask for it as a reader here can.
+		c.say(l, State{Kind: coronapb.State_REFUSED, Words: "not an address as it has to be spelled"}, now)
+		return
+	}
+	l.order.Ref = now
+	first := true
+	if n, ok := parseNote(note); ok {
+		first = n.State.Polled.IsZero()
+		l.inherit(n, now)
+	}
+	c.tendSoon(l, now)
+	if first {
+		c.look(l, now)
+	}
+	c.enlist(l, max(l.heritage.pollers, 1), now)
+	c.begin(now)
+	c.decideSoon(now)
+}
+
+// inherit goes on with what the sequencer before has noted.
+func (l *lead) inherit(n note, now time.Time) {
+	l.valid, l.state, l.heritage, l.fails = n.valid, n.State, n, n.fails
+	if n.State.Kind == coronapb.State_OK && n.State.Words != noItems {
+		l.words = n.State.Words
+	}
+	if n.State.Kind == coronapb.State_NOT_A_FEED && strings.HasSuffix(n.State.Words, ifItStays) {
+		l.doubt.since = n.State.Since
+		if now.Before(l.doubt.since) { // by a clock that was ahead
+			l.doubt.since = now
+		}
+	}
+	l.rhythm, l.size = n.rhythm, n.size
+	if l.rhythm.at.After(now) { // by a clock that was ahead
+		l.rhythm.at = now
+	}
+	l.interval = max(l.interval, n.interval)
+	// Its slots stay where they were, on this node's clock.
+	if behind := now.Sub(n.ref) % l.interval; behind >= 0 {
+		l.order.Ref = now.Add(-behind)
+	} else {
+		l.order.Ref = now.Add(-behind - l.interval)
+	}
+	// What the origin asked for holds for whoever polls: until it is over, or, where
+	// the clock of the sequencer before was ahead, for as long as it was to last.
+	if longest := now.Add(l.state.Next.Sub(l.state.Polled)); l.state.Next.After(longest) {
+		l.state.Next = longest
+	}
+	if n.fails > 0 && l.state.Kind == coronapb.State_LIMITED && l.state.Next.After(l.domain.rest) {
+		l.domain.rest = l.state.Next
+	}
+}
+
+// look asks the origin at once, beside all slots: for a channel that is new, or that has
+// readers again.
+func (c *Corona) look(l *lead, now time.Time) {
+	c.handle++
+	l.looked, l.looking = now, c.handle
+	c.polls[c.handle] = poll{key: l.key, kind: first}
+	c.fetcher.Fetch(c.handle, env.Request{
+		URL: l.url, Subscribers: c.readers(l),
+		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
+	})
+}
+
+// Cease ends Lead. Who leads now has its own order for the wedge; this node's ends, lest
+// both stand where they do not meet.
+func (c *Corona) Cease(key overlay.ID) {
+	if l := c.leads[key]; l != nil {
+		_ = c.wedges.Enlist(key, wedge.Order{}) // an end is never refused
+		delete(c.leads, key)
+		c.gathers -= len(l.gather)
+		c.leave(l.domain)
+	}
+}
+
+// Filter returns what is new to the sequencer in a finding of somebody else's, and
+// takes note that it is known.
+func (c *Corona) Filter(key overlay.ID, d difference.Delta) difference.Delta {
+	l := c.leads[key]
+	if l == nil {
+		return difference.Delta{}
+	}
+	fresh := l.known.Unknown(d)
+	l.known.Add(fresh)
+	return fresh
+}
+
+// readers is how many clients a channel has. Who takes over counts those that the
+// sequencer before knew for two leases, while the tree forms anew.
+func (c *Corona) readers(l *lead) int {
+	n := c.app.Weight(l.key)
+	if c.clock.Now().Sub(l.since) < 2*c.cfg.MaintenanceInterval {
+		n = max(n, l.heritage.weight)
+	}
+	return n
+}
+
+// tendSoon plans the next look after a lead.
+func (c *Corona) tendSoon(l *lead, now time.Time) {
+	l.tendAt = now.Add(max(idleLook, c.cfg.MaintenanceInterval/10))
+	c.tend.Add(l.tendAt, l.key)
+}
+
+// tended looks after a lead: one that nobody has read for two leases has no pollers.
+func (c *Corona) tended(l *lead, now time.Time) {
+	c.tendSoon(l, now)
+	if c.readers(l) > 0 {
+		l.seen = now
+	}
+	idle, was := now.Sub(l.seen) > 2*c.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
+	switch {
+	case idle && !was:
+		c.enlist(l, 0, now)
+		l.state.Next, l.state.Why = time.Time{}, ""
+		c.say(l, State{Kind: coronapb.State_IDLE, Words: "nobody reads it"}, now)
+	case !idle && was:
+		c.look(l, now)
+		c.enlist(l, 1, now)
+	case !idle && l.looking != 0 && now.Sub(l.looked) >= patience:
+		c.stats.Late++
+		delete(c.polls, l.looking)
+		c.look(l, now)
+	case !idle && l.looked.IsZero() && l.state.Kind == coronapb.State_NEW:
+		c.look(l, now) // there was no room for it
+	case !idle:
+		if l.order.N == 0 {
+			c.enlist(l, max(l.heritage.pollers, 1), now)
+		}
+		if n := c.readers(l); n >= grown*l.counted || grown*n <= l.counted {
+			c.decideSoon(now)
+		}
+		c.forgetIll(l, now)
+	}
+}
+
+// enlist tells a channel's wedge how many pollers there are to be, and what they are to
+// know, if that has changed.
+func (c *Corona) enlist(l *lead, pollers int, now time.Time) {
+	o := l.order
+	o.N, o.Interval = pollers, l.interval
+	if c.cfg.DAG && pollers > 0 {
+		o.N, o.Reach = 1, c.digit()
+	}
+	b := c.briefOf(l, now)
+	if o.N == l.order.N && o.Interval == l.order.Interval && !l.brief.stale(b) {
+		l.pollers = pollers
+		return
+	}
+	o.Ref = o.Ref.Add(now.Sub(o.Ref) / o.Interval * o.Interval)
+	o.Words = b.words(l.url)
+	o.Term.Seq++
+	if err := c.wedges.Enlist(l.key, o); err != nil {
+		c.stats.Unlisted++
+		c.log.Debug("pollers not enlisted", "url", l.url, "err", err) // until the next look after it
+		return
+	}
+	l.order, l.pollers, l.brief = o, pollers, b
+}
+
+// standing is what pollers are told that the log has.
+func (l *lead) standing() *standing {
+	if l.prints == nil && l.valid == (validators{}) {
+		return nil
+	}
+	return &standing{valid: l.valid, prints: l.prints, digest: digest(l.prints)}
+}
+
+// planned notes when the next poll of a channel is due, and by which rule, if this node
+// makes all of them.
+func (c *Corona) planned(l *lead, at time.Time, why string) {
+	if l.pollers == 1 {
+		l.state.Next, l.state.Why = at, cmp.Or(why, l.why)
+	}
+}
+
+// expect notes when the next poll of a channel is due that others poll, too, or alone, and
+// do not say when: as seldom as polls are if they are even.
+func (c *Corona) expect(l *lead) {
+	if l.pollers > 1 || c.duties[l.key] == nil {
+		l.state.Next, l.state.Why = l.state.Polled.Add(l.interval/time.Duration(max(l.pollers, 1))), l.why
+	}
+}
+
+// A View is how the polls of a channel go, as its sequencer knows.
+type View struct {
+	State State
+	Known int // items
+}
+
+// View returns how a channel's polls go; ok is false if this node does not lead it.
+func (c *Corona) View(key overlay.ID) (View, bool) {
+	l := c.leads[key]
+	if l == nil {
+		return View{}, false
+	}
+	s := l.state
+	if d := c.duties[key]; d == nil || l.pollers > 1 {
+		now := c.clock.Now()
+		s = s.Projected(now, now)
+	}
+	return View{State: s, Known: l.known.Len()}, true
+}

@@ -1,0 +1,76 @@
+package sim
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/internal/wire"
+)
+
+// Members poll for each other, as often in all as each reader would for himself: by ranks, by
+// the paper's own scheme, and by what lies between them.
+func TestMembersPollForEachOther(t *testing.T) {
+	for name, c := range map[string]struct {
+		choices     wire.Choices
+		least, most float64 // polls for each that readers would make
+	}{
+		"bound":   {wire.Bound, 0.93, 1.05}, // the load is kept in bytes, and documents are not alike
+		"between": {wire.Choices{Wedge: "base2", Clusters: "bins", Phases: "even", Decide: "sequencer"}, 0.7, 1.02},
+		"random":  {wire.Choices{Wedge: "base2", Clusters: "paper", Phases: "random", Decide: "sequencer"}, 0.3, 1.1},
+		"paper":   {wire.Paper, 0.05, 1.1}, // levels of 1, 24/16 and 24 members: the last is mostly too many
+	} {
+		t.Run(name, func(t *testing.T) {
+			network := wire.DefaultNetwork("sim")
+			network.PollInterval = time.Minute
+			network.Wedge, network.Clusters, network.Phases, network.Decide = c.choices.Wedge, c.choices.Clusters, c.choices.Phases, c.choices.Decide
+			s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
+			s.Grow(24, 100*time.Millisecond)
+			s.World.Run(time.Minute)
+			urls := s.lively(12, 8*time.Minute, 10)
+			dice := rand.New(rand.NewPCG(1, 1))
+			readers := 0
+			for i, url := range urls {
+				for _, p := range s.Peers() {
+					if dice.IntN(12) >= i {
+						p.Read(url)
+						readers++
+					}
+				}
+			}
+			s.World.Run(30 * time.Minute)
+			polled := func() (n int) {
+				for _, url := range urls {
+					n += s.feeds.by[url].Polls
+				}
+				return n
+			}
+			before := polled()
+			s.World.Run(30 * time.Minute)
+			s.CheckReaders()
+			for _, v := range s.Wrong() {
+				t.Error(v)
+			}
+			for _, url := range urls {
+				n, served := 0, 0
+				for _, p := range s.Peers() {
+					if v, ok := p.Layers().Corona.View(s.Key(url)); ok {
+						n += v.State.Pollers
+					}
+					if _, ok := p.Layers().Corona.Turn(s.Key(url)); ok {
+						served++
+					}
+				}
+				t.Logf("%s: %d to poll it, %d do", url, n, served)
+				if off := n - served; name != "paper" && (off < -1 || off > 1) {
+					t.Errorf("%s: %d nodes are to poll it, %d do", url, n, served)
+				}
+			}
+			polls := float64(polled()-before) / 30
+			t.Logf("%d readers, %.1f polls in an interval", readers, polls)
+			if x := polls / float64(readers); x < c.least || x > c.most {
+				t.Errorf("%.2f polls for each that readers would make, want %v to %v", x, c.least, c.most)
+			}
+		})
+	}
+}
