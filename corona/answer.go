@@ -189,7 +189,7 @@ func (c *Corona) learn(l *lead, d difference.Delta, first bool) {
 }
 
 // validate notes the validators of a document that brought nothing new.
-func (c *Corona) validate(l *lead, valid validators, shown []print) {
+func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
 	if valid != l.valid && l.handing == 0 {
 		c.stand(l, valid, shown)
 	}

@@ -14,7 +14,9 @@ import (
 //	c = (mean of what all aimed at) × T / (what is spent)
 //
 // The two are of one age, however old, so that nothing swings: who aimed at 1.02 T and spent T
-// aims at 1.02 T again. And all nodes have one c, as soon as they have heard the same.
+// aims at 1.02 T again. T, too, is that of the readers there were then, and all factors are: what
+// has changed since, the next decision sees to. And all nodes have one c, as soon as they have
+// heard the same.
 
 // aimBelow is the part of T that is aimed at: whatever is off shall be so on the side that
 // origins do not feel.
@@ -24,14 +26,14 @@ const aimBelow = 0.998
 // own share included.
 func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 	c := 0.
-	if all.Subscribers > 0 {
-		c = all.Aim / all.Subscribers
+	if all.Decided > 0 {
+		c = all.Aim / all.Decided
 	}
 	spent := all.Polled
 	if p.Objective == honeycomb.Fast {
 		spent = all.Waited
 	}
-	if due := p.Budget(all.Subscribers); spent > 0 && due > 0 {
+	if due := p.Budget(all.Decided); spent > 0 && due > 0 {
 		c += math.Log(aimBelow * due / spent)
 	}
 	return math.Exp(bounded(c))
@@ -43,24 +45,15 @@ func bounded(c float64) float64 {
 	return min(max(c, -most), most)
 }
 
-// Aim is what a node with so many subscribers adds to Totals.Aim beside what its channels spend.
-// c is what it decided with; where not all of that is in force, because small changes are not
-// made, times what is, divided by what was decided, in the unit of what is bounded.
-func Aim(subscribers, c float64) float64 { return subscribers * bounded(math.Log(c)) }
+// Aim is what a node that has decided for so many subscribers adds to Totals.Aim beside what their
+// channels spend. c is what it decided with; where not all of that is in force, because small
+// changes are not made, times what is, divided by what was decided, in the unit of what is
+// bounded.
+func Aim(decided, c float64) float64 { return decided * bounded(math.Log(c)) }
 
 // Corrected returns the problem with c times T.
 func Corrected(p honeycomb.Problem, c float64) honeycomb.Problem {
 	p.Load = min(p.Load*c, honeycomb.MaxLoad)
 	p.Detection = min(time.Duration(float64(p.Detection)*c), honeycomb.MaxInterval)
 	return p
-}
-
-// Due is what a node with so many subscribers says that its channels spend as long as it has
-// not counted: polls, and seconds, such that nobody corrects anything because of it.
-func Due(p *honeycomb.Problem, subscribers float64) (polled, waited float64) {
-	due := aimBelow * p.Budget(subscribers)
-	if p.Objective == honeycomb.Fast {
-		return 0, due
-	}
-	return due, 0
 }

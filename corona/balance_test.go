@@ -37,7 +37,6 @@ func newCouncil(t testing.TB, s *scenario, homes []int, declined float64) *counc
 	for m := range s.members {
 		b := honeycomb.NewBins(&s.Problem, c.channelsOf(m))
 		b.Nodes = 1
-		b.Polled, b.Waited = Due(&s.Problem, b.Subscribers)
 		first[m] = b.Totals
 		c.shares = append(c.shares, b)
 		all.Merge(b)
@@ -69,6 +68,7 @@ func (c *council) channelsOf(m int) []honeycomb.Channel {
 func (c *council) hears() []honeycomb.Totals {
 	add := func(t *honeycomb.Totals, o honeycomb.Totals, sign float64) {
 		t.Subscribers += sign * o.Subscribers
+		t.Decided += sign * o.Decided
 		t.Polled += sign * o.Polled
 		t.Waited += sign * o.Waited
 		t.Aim += sign * o.Aim
@@ -120,7 +120,7 @@ func (c *council) round() {
 				c.pollers[channel] = n
 			}
 		}
-		said[m] = honeycomb.Totals{Nodes: 1, Channels: len(own), Subscribers: c.shares[m].Subscribers}
+		said[m] = honeycomb.Totals{Nodes: 1, Channels: len(own), Subscribers: c.shares[m].Subscribers, Decided: c.shares[m].Subscribers}
 		said[m].Polled, said[m].Waited = honeycomb.Spent(&p, own, func(i int) float64 { return c.polling(c.own[m][i]) })
 		inForce, decided := 0., 0.
 		for i, channel := range c.own[m] {
@@ -229,19 +229,19 @@ func TestLoadComesToItsTarget(t *testing.T) {
 func TestCorrectionIsBounded(t *testing.T) {
 	for objective := range honeycomb.FairLog + 1 {
 		p := honeycomb.Problem{Objective: objective, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
-		polled, waited := Due(&p, 100)
+		polled, waited := aimBelow*p.Budget(100), aimBelow*p.Budget(100)
 		for _, c := range []struct {
 			all  honeycomb.Totals
 			want float64
 		}{
 			{honeycomb.Totals{}, 1},
-			{honeycomb.Totals{Subscribers: 100}, 1},
-			{honeycomb.Totals{Subscribers: 100, Polled: polled, Waited: waited}, 1},
-			{honeycomb.Totals{Subscribers: 100, Polled: polled, Waited: waited, Aim: Aim(100, 1.1)}, 1.1},
-			{honeycomb.Totals{Subscribers: 100, Polled: 0.9 * polled, Waited: 0.9 * waited, Aim: Aim(100, 0.99)}, 1.1},
-			{honeycomb.Totals{Subscribers: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, honeycomb.MaxCorrection},
-			{honeycomb.Totals{Subscribers: 100, Polled: 1e9, Waited: 1e9}, 1 / honeycomb.MaxCorrection},
-			{honeycomb.Totals{Subscribers: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
+			{honeycomb.Totals{Decided: 100}, 1},
+			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited}, 1},
+			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 1.1)}, 1.1},
+			{honeycomb.Totals{Decided: 100, Polled: 0.9 * polled, Waited: 0.9 * waited, Aim: Aim(100, 0.99)}, 1.1},
+			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, honeycomb.MaxCorrection},
+			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, 1 / honeycomb.MaxCorrection},
+			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
 		} {
 			got := Correction(&p, c.all)
 			if math.Abs(got-c.want) > 1e-9 {

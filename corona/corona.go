@@ -128,7 +128,8 @@ type Corona struct {
 	resting int      // domains that nobody here polls and that asked for rest
 
 	problem    honeycomb.Problem
-	correction float64            // c of the last decision
+	correction float64            // c of the last decision,
+	aim        float64            // and of what is in force of it
 	solution   honeycomb.Solution // the last one,
 	decided    bool               // if there was one
 	others     honeycomb.Rest     // the sums that it came from
@@ -227,6 +228,7 @@ func New(e env.Env, node *overlay.Node, wedges Wedges, cfg Config, app Applicati
 			Load: cfg.Load, Detection: cfg.Detection,
 		},
 		correction: 1,
+		aim:        1,
 	}
 }
 

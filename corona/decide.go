@@ -101,9 +101,11 @@ func (c *Corona) decide(now time.Time) {
 		return
 	}
 	c.solution, c.others, c.decided = s, rest, true
+	chosen := make([]float64, len(leads))
 	for i, l := range leads {
-		l.counted = int(own[i].Subscribers)
-		n := int(s.Pollers(&p, own, i))
+		chosen[i] = s.Pollers(&p, own, i)
+		l.by = &own[i]
+		n := int(chosen[i])
 		if c.problem.Cut == honeycomb.Levels {
 			l.level = c.level(l.key, own[i].Wedges, int(s.Pick[i]))
 		}
@@ -112,6 +114,19 @@ func (c *Corona) decide(now time.Time) {
 		}
 		c.enlist(l, n, now)
 	}
+	c.aim = c.correction
+	if all := c.bounded(own, func(i int) float64 { return chosen[i] }); all > 0 {
+		c.aim *= c.bounded(own, func(i int) float64 { return float64(leads[i].pollers) }) / all
+	}
+}
+
+// bounded is what of channels counts against T.
+func (c *Corona) bounded(of []honeycomb.Channel, pollers func(i int) float64) float64 {
+	polled, waited := honeycomb.Spent(&c.problem, of, pollers)
+	if c.problem.Objective == honeycomb.Fast {
+		return waited
+	}
+	return polled
 }
 
 // active are the channels led here that are polled, in the order of their keys.
@@ -135,11 +150,16 @@ func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Re
 		t.Subscribers += own[i].Subscribers
 		t.Content += leads[i].bytes()
 	}
-	t.Polled, t.Waited = Due(p, t.Subscribers)
-	if c.decided {
-		t.Polled, t.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(c.served(leads[i])) })
-		t.Aim = Aim(t.Subscribers, c.correction)
+	then := make([]honeycomb.Channel, 0, len(leads))
+	polled := make([]float64, 0, len(leads))
+	for _, l := range leads {
+		if l.by != nil {
+			then, polled = append(then, *l.by), append(polled, float64(c.served(l)))
+			t.Decided += l.by.Subscribers
+		}
 	}
+	t.Polled, t.Waited = honeycomb.Spent(p, then, func(i int) float64 { return polled[i] })
+	t.Aim = Aim(t.Decided, c.aim)
 	var value []byte
 	if c.cfg.Clusters {
 		sum := honeycomb.NewClusters(p, own, func(i int) int { return leads[i].level })

@@ -45,7 +45,7 @@ type ailment struct {
 // A standing is the document that a channel's log holds all of.
 type standing struct {
 	valid  validators
-	prints []print // nil: they are not known
+	prints []imprint // nil: they are not known
 	digest uint64
 }
 
@@ -329,5 +329,5 @@ func (d *duty) isNews(r reading) bool {
 	case s.prints == nil:
 		return true
 	}
-	return slices.ContainsFunc(of, func(p print) bool { return !slices.Contains(s.prints, p) })
+	return slices.ContainsFunc(of, func(p imprint) bool { return !slices.Contains(s.prints, p) })
 }

@@ -36,7 +36,7 @@ type found struct {
 	nonce uint64
 	key   overlay.ID
 	reading
-	prints []print
+	prints []imprint
 	tries  int
 	since  time.Time
 	items  []uint32 // whose bytes are in packed
@@ -73,7 +73,7 @@ func (c *Corona) forget(w *found) {
 func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 	delta := difference.Delta{Head: &w.f.Head}
 	if s := d.standing; s != nil && s.prints != nil {
-		known := map[print]bool{}
+		known := map[imprint]bool{}
 		for _, p := range s.prints {
 			known[p] = true
 		}

@@ -27,7 +27,7 @@ const (
 type gather struct {
 	from   env.Peer
 	nonce  uint64
-	prints []print
+	prints []imprint
 	lacks  []bool // of each item: only its print is here
 	reading
 	wanted []uint32 // items that were asked for; nil: nothing was yet
@@ -196,7 +196,7 @@ func (c *Corona) standingOf(l *lead, nonce uint64) *coronapb.Message {
 }
 
 // stand notes that the log holds all of a document, and tells the pollers.
-func (c *Corona) stand(l *lead, valid validators, shown []print) {
+func (c *Corona) stand(l *lead, valid validators, shown []imprint) {
 	l.valid, l.prints = valid, shown
 	c.note(l)
 	if d := c.duties[l.key]; d != nil {

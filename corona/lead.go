@@ -7,6 +7,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -21,18 +22,18 @@ type lead struct {
 	domain *domain
 	known  *difference.Known
 
-	order    wedge.Order // what its wedge was told last; N = 0: there is none
-	pollers  int         // how many there are to be
-	level    int         // of Levels: that which its wedge is to reach
-	counted  int         // the readers by which that was decided
-	brief    brief       // what its wedge was told last
+	order    wedge.Order        // what its wedge was told last; N = 0: there is none
+	pollers  int                // how many there are to be
+	level    int                // of Levels: that which its wedge is to reach
+	by       *honeycomb.Channel // the factors by which that was decided; nil: it was not yet
+	brief    brief              // what its wedge was told last
 	interval time.Duration
 	why      string // the rule that set it
 	hints    feed.Hints
 	fresh    time.Duration // max-age of the last answer
 	valid    validators
-	prints   []print // of the document that valid is of
-	words    string  // what readers lack of it
+	prints   []imprint // of the document that valid is of
+	words    string    // what readers lack of it
 	state    State
 	told     time.Time // when subscribers were told last
 	fails    int       // polls in a row that failed
@@ -211,7 +212,7 @@ func (c *Corona) tended(l *lead, now time.Time) {
 		if l.order.N == 0 {
 			c.enlist(l, max(l.heritage.pollers, 1), now)
 		}
-		if n := c.readers(l); n >= grown*l.counted || grown*n <= l.counted {
+		if n := float64(c.readers(l)); l.by == nil || n >= grown*l.by.Subscribers || grown*n <= l.by.Subscribers {
 			c.decideSoon(now)
 		}
 		c.forgetIll(l, now)

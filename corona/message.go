@@ -190,7 +190,7 @@ func validatorsFrom(m *coronapb.Validators) validators {
 }
 
 // message encodes a reading, but for its items.
-func (r *reading) message(key overlay.ID, of []print) *coronapb.Reading {
+func (r *reading) message(key overlay.ID, of []imprint) *coronapb.Reading {
 	h := r.f.Hints
 	return &coronapb.Reading{
 		Key: key[:], Valid: r.valid.wire(), Prints: appendPrints(nil, of),
@@ -203,7 +203,7 @@ func (r *reading) message(key overlay.ID, of []print) *coronapb.Reading {
 }
 
 // readingFrom decodes a reading, with bare items.
-func readingFrom(m *coronapb.Reading, of []print) reading {
+func readingFrom(m *coronapb.Reading, of []imprint) reading {
 	t := m.Facts
 	r := reading{
 		valid: validatorsFrom(m.Valid), fresh: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),

@@ -26,9 +26,9 @@ func (r *reading) words() string {
 	return r.f.Lacks
 }
 
-// A print stands for a version of an item: the beginnings of its identity and of its hash,
+// An imprint stands for a version of an item: the beginnings of its identity and of its hash,
 // as long as difference.Known has them.
-type print struct {
+type imprint struct {
 	id   [16]byte
 	hash uint64
 }
@@ -36,13 +36,13 @@ type print struct {
 // printSize is that of a print in a message, in bytes.
 const printSize = 24
 
-func printOf(it *feed.Item) print {
-	return print{[16]byte(it.ID[:16]), binary.BigEndian.Uint64(it.Hash[:])}
+func printOf(it *feed.Item) imprint {
+	return imprint{[16]byte(it.ID[:16]), binary.BigEndian.Uint64(it.Hash[:])}
 }
 
 // prints are those of a document, in its order.
-func prints(f *feed.Feed) []print {
-	of := make([]print, len(f.Items))
+func prints(f *feed.Feed) []imprint {
+	of := make([]imprint, len(f.Items))
 	for i := range f.Items {
 		of[i] = printOf(&f.Items[i])
 	}
@@ -51,7 +51,7 @@ func prints(f *feed.Feed) []print {
 
 // digest stands for the versions that a document shows, whatever their order. It is no
 // secret: who makes two documents of one digest hides an item of his own.
-func digest(of []print) uint64 {
+func digest(of []imprint) uint64 {
 	sum := uint64(len(of))
 	for _, p := range of {
 		x := binary.BigEndian.Uint64(p.id[:]) ^ mix(p.hash^binary.BigEndian.Uint64(p.id[8:]))
@@ -70,7 +70,7 @@ func mix(x uint64) uint64 {
 }
 
 // appendPrints encodes prints.
-func appendPrints(b []byte, of []print) []byte {
+func appendPrints(b []byte, of []imprint) []byte {
 	for _, p := range of {
 		b = append(b, p.id[:]...)
 		b = binary.BigEndian.AppendUint64(b, p.hash)
@@ -79,11 +79,11 @@ func appendPrints(b []byte, of []print) []byte {
 }
 
 // parsePrints decodes prints; nil if they are none.
-func parsePrints(b []byte) []print {
+func parsePrints(b []byte) []imprint {
 	if len(b)%printSize != 0 || len(b)/printSize > feed.MaxItems {
 		return nil
 	}
-	of := make([]print, len(b)/printSize)
+	of := make([]imprint, len(b)/printSize)
 	for i := range of {
 		of[i].id = [16]byte(b[i*printSize:])
 		of[i].hash = binary.BigEndian.Uint64(b[i*printSize+16:])
@@ -92,7 +92,7 @@ func parsePrints(b []byte) []print {
 }
 
 // bare is an item of which only the print is known.
-func (p print) bare() feed.Item {
+func (p imprint) bare() feed.Item {
 	var it feed.Item
 	copy(it.ID[:], p.id[:])
 	binary.BigEndian.PutUint64(it.Hash[:], p.hash)

@@ -47,14 +47,14 @@ func rounded(a, b float64) bool { return math.Abs(a-b) <= 0x1p-24*math.Abs(a) }
 
 func sameTotals(a, b honeycomb.Totals) bool {
 	return a.Nodes == b.Nodes && a.Channels == b.Channels && rounded(a.Subscribers, b.Subscribers) &&
-		rounded(a.Polled, b.Polled) && rounded(a.Waited, b.Waited) && rounded(a.Aim, b.Aim)
+		rounded(a.Decided, b.Decided) && rounded(a.Polled, b.Polled) && rounded(a.Waited, b.Waited) && rounded(a.Aim, b.Aim)
 }
 
 func TestBinsComeThrough(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		b := honeycomb.NewBins(p, own)
-		b.Nodes, b.Aim = 1, Aim(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
+		b.Nodes, b.Decided, b.Aim = 1, b.Subscribers, Aim(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
 		b.Polled, b.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(1 + i%64) })
 		value := EncodeBins(b)
 		got, err := DecodeBins(value, p, 1)
@@ -87,6 +87,7 @@ func TestClustersComeThrough(t *testing.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		s := honeycomb.NewClusters(p, own, func(i int) int { return i % 3 })
 		s.Nodes = 1
+		s.Decided = s.Subscribers
 		s.Polled, s.Waited = honeycomb.Spent(p, own, func(int) float64 { return 1 })
 		value := EncodeClusters(s)
 		got, err := DecodeClusters(value, p, 1)
@@ -121,7 +122,7 @@ func TestSumsOfSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		one := honeycomb.NewBins(p, own)
-		one.Nodes, one.Aim = 1, Aim(one.Subscribers, honeycomb.MaxCorrection)
+		one.Nodes, one.Decided, one.Aim = 1, one.Subscribers, Aim(one.Subscribers, honeycomb.MaxCorrection)
 		adder := BinsAdder{p}
 		value := EncodeBins(one)
 		for nodes := 1; nodes < 1024; nodes *= 2 {

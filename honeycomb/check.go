@@ -31,19 +31,22 @@ func (t *Totals) check(most Totals) error {
 		return fmt.Errorf("a sum over %v subscribers: want at most %v", t.Subscribers, most.Subscribers)
 	case !(t.Polled >= 0 && t.Polled <= most.Polled):
 		return fmt.Errorf("a sum over %v polls: want at most %v", t.Polled, most.Polled)
-	case !(t.Waited >= 0 && t.Waited <= t.mostWaited()*(1+rounding)):
-		return fmt.Errorf("a sum over %v seconds: want at most %v", t.Waited, t.mostWaited())
+	case !(t.Decided >= 0 && t.Decided <= most.Subscribers):
+		return fmt.Errorf("a sum over %v subscribers, decided: want at most %v", t.Decided, most.Subscribers)
+	case !(t.Waited >= 0 && t.Waited <= t.mostWaited(t.Decided)*(1+rounding)):
+		return fmt.Errorf("a sum over %v seconds: want at most %v", t.Waited, t.mostWaited(t.Decided))
 	case !(t.Content >= 0 && t.Content <= most.Content):
 		return fmt.Errorf("a sum over %v bytes: want at most %v", t.Content, most.Content)
-	case !(math.Abs(t.Aim) <= t.Subscribers*math.Log(MaxCorrection)*(1+rounding)):
-		return fmt.Errorf("an aim of %v for %v subscribers", t.Aim, t.Subscribers)
+	case !(math.Abs(t.Aim) <= t.Decided*math.Log(MaxCorrection)*(1+rounding)):
+		return fmt.Errorf("an aim of %v for %v subscribers", t.Aim, t.Decided)
 	}
 	return nil
 }
 
-// mostWaited is the delay if one node polls each channel, as seldom as an origin may ask for.
-func (t *Totals) mostWaited() float64 {
-	return (t.Subscribers + float64(t.Channels)*MinSubscribers) * MaxInterval.Seconds() / 2
+// mostWaited is the delay of so many subscribers if one node polls each channel, as seldom as an
+// origin may ask for.
+func (t *Totals) mostWaited(subscribers float64) float64 {
+	return (subscribers + float64(t.Channels)*MinSubscribers) * MaxInterval.Seconds() / 2
 }
 
 // checkCost says whether that many channels and subscribers can have such costs: base of
@@ -54,7 +57,7 @@ func (t *Totals) checkCost(p *Problem, base, sum float64) error {
 	most := float64(t.Channels) * MaxSize
 	if p.Objective == Fast {
 		least = t.Subscribers * p.Interval.Seconds() / 2 / n
-		most = t.mostWaited()
+		most = t.mostWaited(t.Subscribers)
 	}
 	if !(base >= least*(1-rounding) && base <= most*(1+rounding)) {
 		return fmt.Errorf("%d channels cost %v: want %v to %v", t.Channels, base, least, most)

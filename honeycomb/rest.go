@@ -23,6 +23,10 @@ type Totals struct {
 	Nodes       int
 	Channels    int
 	Subscribers float64 // Q
+	// Decided are the subscribers of channels for which it was decided how many poll them, as
+	// many as they were then. Polled, Waited and Aim speak of these channels, and all by the
+	// factors they had then: what has changed since is not for a correction to make up for.
+	Decided float64
 	// Polled is the load that there is: polls of content of mean size in an interval. What
 	// was decided may be more, or less, as long as it is not carried out.
 	Polled float64
@@ -30,8 +34,8 @@ type Totals struct {
 	Waited float64
 	// Content is what there is to fetch: the sizes of all channels' contents in bytes.
 	Content float64
-	// Aim is what nodes do about that: the sum of q ln c, where a node with q subscribers
-	// decides for c times T.
+	// Aim is what nodes do about that: the sum of q ln c, where a node with q of Decided has
+	// decided for c times T.
 	Aim float64
 }
 
@@ -66,6 +70,7 @@ func (t *Totals) add(o Totals) {
 	t.Nodes += o.Nodes
 	t.Channels += o.Channels
 	t.Subscribers += o.Subscribers
+	t.Decided += o.Decided
 	t.Polled += o.Polled
 	t.Waited += o.Waited
 	t.Content += o.Content

@@ -44,7 +44,7 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 			own := drawChannels(t, label)
 			all = append(all, own...)
 			b := NewBins(p, own)
-			b.Nodes, b.Aim = 7, 0.1*b.Subscribers
+			b.Nodes, b.Decided, b.Aim = 7, b.Subscribers, 0.1*b.Subscribers
 			b.Polled, b.Waited = Spent(p, own, func(int) float64 { return 3 })
 			parts = append(parts, b)
 		}
@@ -63,7 +63,7 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 		other := parts[0].Clone()
 		other.Merge(right)
 		whole := NewBins(p, all)
-		whole.Nodes, whole.Aim = 21, 0.1*whole.Subscribers
+		whole.Nodes, whole.Decided, whole.Aim = 21, whole.Subscribers, 0.1*whole.Subscribers
 		whole.Polled, whole.Waited = Spent(p, all, func(int) float64 { return 3 })
 		for _, b := range []*Bins{other, whole} {
 			if b.Nodes != one.Nodes || b.Channels != one.Channels || !alike(b.Subscribers, one.Subscribers) ||
@@ -202,6 +202,10 @@ func TestBinsCheckRefuses(t *testing.T) {
 		{func(b *Bins) { b.Waited = math.NaN() }, "NaN seconds"},
 		{func(b *Bins) { b.Waited = -1 }, "-1 seconds"},
 		{func(b *Bins) { b.Waited = 1e9 }, "1e+09 seconds"},
+		{func(b *Bins) { b.Content = 1e9 }, "1e+09 bytes"},
+		{func(b *Bins) { b.Content = math.NaN() }, "NaN bytes"},
+		{func(b *Bins) { b.Decided = 1e9 }, "1e+09 subscribers, decided"},
+		{func(b *Bins) { b.Decided = math.NaN() }, "NaN subscribers, decided"},
 		{func(b *Bins) { b.Aim = math.NaN() }, "aim of NaN"},
 		{func(b *Bins) { b.Aim = 30 * 0.3 }, "aim of 9"},
 		{func(b *Bins) { b.Aim = -30 * 0.3 }, "aim of -9"},
@@ -219,7 +223,7 @@ func TestBinsCheckRefuses(t *testing.T) {
 		{func(b *Bins) { b.Cost = make([]float64, 1<<20) }, "bins from"},
 	} {
 		b := NewBins(p, []Channel{{Subscribers: 10, Wedges: []float32{1, 4, 64}}, {Subscribers: 20, Wedges: []float32{1, 64}}})
-		b.Nodes, b.Polled = 1, 2
+		b.Nodes, b.Decided, b.Polled = 1, 30, 2
 		c.lie(b)
 		checkRefusal(t, b.Check(p, most), c.want)
 	}

@@ -33,10 +33,11 @@ type Share struct {
 	Subscribers   float32                `protobuf:"fixed32,3,opt,name=subscribers,proto3" json:"subscribers,omitempty"` // Q
 	Polled        float32                `protobuf:"fixed32,4,opt,name=polled,proto3" json:"polled,omitempty"`           // polls of content of mean size in an interval, as there are
 	Waited        float32                `protobuf:"fixed32,5,opt,name=waited,proto3" json:"waited,omitempty"`           // seconds of detection time, for each subscriber, as there are
-	Aim           float32                `protobuf:"fixed32,6,opt,name=aim,proto3" json:"aim,omitempty"`                 // sum of q ln c: members with q subscribers decide for c T
+	Aim           float32                `protobuf:"fixed32,6,opt,name=aim,proto3" json:"aim,omitempty"`                 // sum of q ln c: members with q of decided have decided for c T
 	Bins          *Bins                  `protobuf:"bytes,7,opt,name=bins,proto3" json:"bins,omitempty"`
 	Clusters      *Clusters              `protobuf:"bytes,8,opt,name=clusters,proto3" json:"clusters,omitempty"`
-	Content       float32                `protobuf:"fixed32,9,opt,name=content,proto3" json:"content,omitempty"` // size of the channels' content in bytes
+	Decided       float32                `protobuf:"fixed32,10,opt,name=decided,proto3" json:"decided,omitempty"` // subscribers of channels whose pollers were decided, as they were then
+	Content       float32                `protobuf:"fixed32,9,opt,name=content,proto3" json:"content,omitempty"`  // size of the channels' content in bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -125,6 +126,13 @@ func (x *Share) GetClusters() *Clusters {
 		return x.Clusters
 	}
 	return nil
+}
+
+func (x *Share) GetDecided() float32 {
+	if x != nil {
+		return x.Decided
+	}
+	return 0
 }
 
 func (x *Share) GetContent() float32 {
@@ -358,7 +366,7 @@ var File_share_proto protoreflect.FileDescriptor
 
 const file_share_proto_rawDesc = "" +
 	"\n" +
-	"\vshare.proto\x12\x0etidings.corona\"\x97\x02\n" +
+	"\vshare.proto\x12\x0etidings.corona\"\xb1\x02\n" +
 	"\x05Share\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\x12\x1a\n" +
 	"\bchannels\x18\x02 \x01(\x04R\bchannels\x12 \n" +
@@ -368,6 +376,8 @@ const file_share_proto_rawDesc = "" +
 	"\x03aim\x18\x06 \x01(\x02R\x03aim\x12(\n" +
 	"\x04bins\x18\a \x01(\v2\x14.tidings.corona.BinsR\x04bins\x124\n" +
 	"\bclusters\x18\b \x01(\v2\x18.tidings.corona.ClustersR\bclusters\x12\x18\n" +
+	"\adecided\x18\n" +
+	" \x01(\x02R\adecided\x12\x18\n" +
 	"\acontent\x18\t \x01(\x02R\acontent\"C\n" +
 	"\x04Bins\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x02R\x04base\x12'\n" +
