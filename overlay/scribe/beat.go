@@ -2,6 +2,7 @@ package scribe
 
 import (
 	"bytes"
+	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -32,7 +33,7 @@ func (s *Scribe) beat(l *link, now time.Time) {
 	if l == nil || !l.beating || now.Before(l.beatAt) {
 		return // of an earlier link to the same peer
 	}
-	if l.up.count == 0 {
+	if len(l.up.of) == 0 {
 		l.beating = false
 		return
 	}
@@ -46,7 +47,7 @@ func (s *Scribe) sendBeat(l *link, now time.Time) {
 	l.beatNonce = s.rand.Uint64() | 1
 	l.beatTries++
 	s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-		Nonce: l.beatNonce, Count: l.up.count, Digest: l.up.digest,
+		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest,
 	}}})
 	s.cal.Add(now.Add(s.node.RTO(l.peer.ID)), task{kind: taskBeatUp, peer: l.peer.ID})
 }
@@ -65,7 +66,7 @@ func (s *Scribe) beatMissed(l *link, now time.Time) {
 }
 
 func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
-	match := l != nil && l.down.count == m.Count && l.down.digest == m.Digest
+	match := l != nil && len(l.down.of) == int(m.Count) && l.down.digest == m.Digest
 	to := env.Peer{ID: from}
 	if l != nil {
 		to = l.peer
@@ -86,20 +87,16 @@ func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 		return
 	}
 	l.beatNonce = 0
-	if m.Match || l.up.count == 0 {
+	if m.Match || len(l.up.of) == 0 {
 		return
 	}
-	var all []*scribepb.Edge
-	for _, g := range s.sorted(func(g *group) bool { return len(g.parents) > 0 }) {
-		for i, p := range g.parents {
-			if p.link == l {
-				e := &scribepb.Edge{Group: g.id[:]}
-				if i == 0 {
-					e.Weight = g.sent
-				}
-				all = append(all, e)
-			}
+	all := make([]*scribepb.Edge, 0, len(l.up.of))
+	for _, g := range l.up.of {
+		e := &scribepb.Edge{Group: g.id[:]}
+		if g.parents[0].link == l {
+			e.Weight = g.sent
 		}
+		all = append(all, e)
 	}
 	// The parts cover the whole range of ids, so that the parent learns of
 	// edges that are no longer.
@@ -146,7 +143,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 		}
 		c := g.child(l)
 		weight := s.clamp(e.Weight)
-		l.down.change(id, c.weight, weight)
+		l.down.change(g, c.weight, weight)
 		c.weight = weight
 		s.weigh(g)
 	}
@@ -156,13 +153,11 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 	if m.Partial || l == nil {
 		return
 	}
-	for _, g := range s.sorted(func(g *group) bool {
-		c := g.child(l)
-		return !named[g.id] && c != nil && l.listAsked.Sub(c.since) > joinPatience &&
-			bytes.Compare(g.id[:], m.First) >= 0 && bytes.Compare(g.id[:], m.Last) <= 0
-	}) {
-		s.forgetChild(g, l)
-		s.prune(g)
+	for _, g := range slices.Clone(l.down.between(m.First, m.Last)) {
+		if c := g.child(l); !named[g.id] && c != nil && l.listAsked.Sub(c.since) > joinPatience {
+			s.forgetChild(g, l)
+			s.prune(g)
+		}
 	}
 }
 

@@ -53,16 +53,16 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join, direct b
 		}
 	}
 	l := s.link(c)
-	if full || known == nil && l.down.count >= maxEdges {
+	if full || known == nil && len(l.down.of) >= maxEdges {
 		s.sendDrop(c.Peer, g.id)
 		return
 	}
 	if known == nil {
 		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member, since: s.clock.Now()})
-		l.down.add(g.id, weight)
+		l.down.add(g, weight)
 		l.renewed = s.clock.Now()
 	} else {
-		l.down.change(g.id, known.weight, weight)
+		l.down.change(g, known.weight, weight)
 		known.edge, known.weight, known.moving, known.client = j.Edge, weight, time.Time{}, !c.Member
 		known.since = s.clock.Now()
 	}
@@ -161,7 +161,7 @@ func (s *Scribe) pushDown(g *group) {
 func (s *Scribe) forgetChild(g *group, l *link) {
 	g.children = slices.DeleteFunc(g.children, func(c child) bool {
 		if c.link == l {
-			l.down.remove(g.id, c.weight)
+			l.down.remove(g, c.weight)
 		}
 		return c.link == l
 	})
@@ -217,7 +217,7 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 
 // childLost ends all edges down to a peer.
 func (s *Scribe) childLost(l *link) {
-	for _, g := range s.sorted(func(g *group) bool { return g.child(l) != nil }) {
+	for _, g := range slices.Clone(l.down.of) {
 		s.forgetChild(g, l)
 		s.prune(g)
 	}

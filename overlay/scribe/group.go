@@ -214,7 +214,7 @@ func (s *Scribe) PeerGone(id env.PeerID) {
 		return
 	}
 	l.out, l.queue = nil, nil
-	for _, g := range s.sorted(func(g *group) bool { return g.parent(l) != nil }) {
+	for _, g := range slices.Clone(l.up.of) {
 		s.forgetParent(g, l)
 		s.seek(g)
 	}

@@ -38,40 +38,6 @@ type link struct {
 	flushAt time.Time           // zero: nothing waits
 }
 
-// edges summarises the edges of a link in one direction, by which both ends
-// compare what they know.
-type edges struct {
-	count  uint32
-	digest uint64
-}
-
-func (e *edges) add(id overlay.ID, weight uint32) {
-	e.count++
-	e.digest ^= edgeHash(id, weight)
-}
-
-func (e *edges) remove(id overlay.ID, weight uint32) {
-	e.count--
-	e.digest ^= edgeHash(id, weight)
-}
-
-func (e *edges) change(id overlay.ID, from, to uint32) {
-	e.digest ^= edgeHash(id, from) ^ edgeHash(id, to)
-}
-
-// edgeHash mixes a group and a weight (FNV-1a over both), so that XOR of several
-// makes a digest.
-func edgeHash(id overlay.ID, weight uint32) uint64 {
-	h := uint64(14695981039346656037)
-	for _, b := range id {
-		h = (h ^ uint64(b)) * 1099511628211
-	}
-	for i := range 4 {
-		h = (h ^ uint64(byte(weight>>(8*i)))) * 1099511628211
-	}
-	return h
-}
-
 // A sent is a Down on its way to a child.
 type sent struct {
 	group overlay.ID
@@ -98,7 +64,7 @@ func (s *Scribe) link(c *overlay.Contact) *link {
 // dropIdle ends a link without edges, once it has stood long enough for those
 // to come for which it was made.
 func (s *Scribe) dropIdle(l *link) {
-	if l.up.count > 0 || l.down.count > 0 || s.clock.Now().Sub(l.made) < 2*joinPatience {
+	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.clock.Now().Sub(l.made) < 2*joinPatience {
 		return
 	}
 	delete(s.links, l.peer.ID)
@@ -283,7 +249,7 @@ func (s *Scribe) flushWeights(l *link) {
 		if g == nil || len(g.parents) == 0 || g.parents[0].link != l || g.weight() == g.sent {
 			continue
 		}
-		l.up.change(id, g.sent, g.weight())
+		l.up.change(g, g.sent, g.weight())
 		g.sent = g.weight()
 		changed = append(changed, &scribepb.Edge{Group: g.id[:], Weight: g.sent})
 	}

@@ -71,12 +71,10 @@ func (s *Scribe) Below(id overlay.ID) (of []*overlay.Contact) {
 // Edges returns the groups in which a peer is a child of this node, in their
 // order.
 func (s *Scribe) Edges(child env.PeerID) (of []overlay.ID) {
-	l := s.links[child]
-	if l == nil || l.down.count == 0 {
-		return nil
-	}
-	for _, g := range s.sorted(func(g *group) bool { return g.child(l) != nil }) {
-		of = append(of, g.id)
+	if l := s.links[child]; l != nil {
+		for _, g := range l.down.of {
+			of = append(of, g.id)
+		}
 	}
 	return of
 }

@@ -369,7 +369,7 @@ func (s *Scribe) sweep(now time.Time) {
 	}
 	s.planted()
 	for _, l := range s.sortedLinks() {
-		if l.down.count > 0 && now.Sub(l.renewed) > leaseBeats*s.cfg.BeatInterval {
+		if len(l.down.of) > 0 && now.Sub(l.renewed) > leaseBeats*s.cfg.BeatInterval {
 			s.childLost(l)
 		}
 		s.dropIdle(l)

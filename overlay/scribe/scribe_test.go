@@ -141,7 +141,8 @@ func TestEdgesToOnePeerAreBounded(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	a := l.members(1, l.own(0))[0]
 	a.route(l.own(0), a.join(l.own(0), 1))
-	l.s.links[a.peer].down.count = maxEdges
+	down := &l.s.links[a.peer].down
+	down.of = slices.Repeat(down.of, maxEdges)
 	a.heard()
 	a.route(l.own(1), a.join(l.own(1), 1))
 	if kinds := kindsOf(a.heard()); !slices.Equal(kinds, []string{"Drop"}) {
@@ -155,7 +156,7 @@ func TestEdgesToOnePeerAreBounded(t *testing.T) {
 	if w, _ := l.s.Weight(l.own(0)); w != 2 {
 		t.Errorf("weight %d", w)
 	}
-	l.s.links[a.peer].down.count = 1
+	down.of = down.of[:1]
 	l.pass(time.Minute)
 	if st := l.s.Stats(); st.Groups != 1 {
 		t.Errorf("%d groups, one of them has a child", st.Groups)
@@ -283,7 +284,7 @@ func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {
 	}
 }
 
-func TestDigestOfALinkForgetsTheOrder(t *testing.T) {
+func TestEdgesOfALinkForgetTheOrder(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := map[overlay.ID]uint32{}
 		var e edges
@@ -292,25 +293,32 @@ func TestDigestOfALinkForgetsTheOrder(t *testing.T) {
 			to := uint32(rapid.IntRange(0, 5).Draw(t, "weight"))
 			switch from, ok := weights[id]; {
 			case !ok:
-				e.add(id, to)
+				e.add(&group{id: id}, to)
 				weights[id] = to
 			case rapid.Bool().Draw(t, "remove"):
-				e.remove(id, from)
+				e.remove(&group{id: id}, from)
 				delete(weights, id)
 			default:
-				e.change(id, from, to)
+				e.change(&group{id: id}, from, to)
 				weights[id] = to
 			}
 		}
 		var fresh edges
 		for id, w := range weights { // in whatever order
-			fresh.add(id, w)
+			fresh.add(&group{id: id}, w)
 		}
-		if e != fresh {
-			t.Fatalf("%d edges, digest %x; made anew %d, %x", e.count, e.digest, fresh.count, fresh.digest)
+		same := func(a, b *group) bool { return a.id == b.id }
+		if e.digest != fresh.digest || !slices.EqualFunc(e.of, fresh.of, same) {
+			t.Fatalf("%d edges, digest %x; made anew %d, %x", len(e.of), e.digest, len(fresh.of), fresh.digest)
+		}
+		if all := e.between(make([]byte, 32), slices.Repeat([]byte{0xff}, 32)); len(all) != len(weights) {
+			t.Fatalf("%d of %d edges between the first id and the last", len(all), len(weights))
+		}
+		if of := e.between(slices.Concat([]byte{5}, make([]byte, 31)), slices.Concat([]byte{9}, make([]byte, 31))); slices.ContainsFunc(of, func(g *group) bool { return g.id[0] < 5 || g.id[0] > 9 }) {
+			t.Fatal("edges between two ids are beyond them")
 		}
 		if len(weights) > 0 {
-			fresh.change(overlay.ID{30}, 0, 1)
+			fresh.change(&group{id: overlay.ID{30}}, 0, 1)
 			if e.digest == fresh.digest {
 				t.Fatal("the digest does not tell weights apart")
 			}
@@ -413,10 +421,10 @@ func TestWhatAListDoesNotNameIsGone(t *testing.T) {
 	}
 	// What it says now is what the parent knows.
 	var e edges
-	e.add(l.own(0), 1)
-	e.add(l.own(2), 7)
-	e.add(l.own(4), 1)
-	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 10, Count: e.count, Digest: e.digest}}})
+	e.add(&group{id: l.own(0)}, 1)
+	e.add(&group{id: l.own(2)}, 7)
+	e.add(&group{id: l.own(4)}, 1)
+	a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 10, Count: uint32(len(e.of)), Digest: e.digest}}})
 	if got := a.heard(); len(got) != 1 || !got[0].GetBeatAck().GetMatch() {
 		t.Errorf("%v", got)
 	}

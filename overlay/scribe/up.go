@@ -155,7 +155,7 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	g.target = ""
 	g.parents = append(g.parents, parent{l, edge})
 	told := g.share(len(g.parents) == 1)
-	l.up.add(g.id, told)
+	l.up.add(g, told)
 	if len(g.parents) == 1 {
 		g.sent = told
 	}
@@ -182,9 +182,9 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 			continue
 		}
 		if i == 0 {
-			l.up.remove(g.id, g.sent)
+			l.up.remove(g, g.sent)
 		} else {
-			l.up.remove(g.id, 0)
+			l.up.remove(g, 0)
 		}
 		g.parents = slices.Delete(g.parents, i, i+1)
 		if i == 0 && len(g.parents) > 0 { // the second now counts
