@@ -24,14 +24,15 @@ func (s *Scribe) startBeat(l *link) {
 
 // planBeat sets the time of the next Beat; there is only one.
 func (s *Scribe) planBeat(l *link) {
-	l.beatAt = s.clock.Now().Add(s.spread(s.cfg.BeatInterval))
-	s.cal.Add(l.beatAt, task{kind: taskBeat, peer: l.peer.ID})
+	at := s.clock.Now().Add(s.spread(s.cfg.BeatInterval))
+	l.beatAt = momentOf(at)
+	s.cal.Add(at, task{kind: taskBeat, link: l})
 }
 
 // beat renews all edges to a parent at once.
 func (s *Scribe) beat(l *link, now time.Time) {
-	if l == nil || !l.beating || now.Before(l.beatAt) {
-		return // of an earlier link to the same peer
+	if !l.beating || momentOf(now) < l.beatAt {
+		return
 	}
 	if len(l.up.of) == 0 {
 		l.beating = false
@@ -46,15 +47,15 @@ func (s *Scribe) beat(l *link, now time.Time) {
 func (s *Scribe) sendBeat(l *link, now time.Time) {
 	l.beatNonce = s.rand.Uint64() | 1
 	l.beatTries++
-	s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
+	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
 		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest,
 	}}})
-	s.cal.Add(now.Add(s.node.RTO(l.peer.ID)), task{kind: taskBeatUp, peer: l.peer.ID})
+	s.cal.Add(now.Add(s.node.RTO(l.contact.Peer.ID)), task{kind: taskBeatUp, link: l})
 }
 
 // beatMissed goes on when a parent left a Beat unanswered.
 func (s *Scribe) beatMissed(l *link, now time.Time) {
-	if l == nil || l.beatNonce == 0 {
+	if l.beatNonce == 0 {
 		return
 	}
 	if l.beatTries < beatAttempts {
@@ -62,18 +63,18 @@ func (s *Scribe) beatMissed(l *link, now time.Time) {
 		return
 	}
 	l.beatNonce = 0
-	s.node.Suspect(l.peer.ID)
+	s.node.Suspect(l.contact.Peer.ID)
 }
 
 func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
 	match := l != nil && len(l.down.of) == int(m.Count) && l.down.digest == m.Digest
 	to := env.Peer{ID: from}
 	if l != nil {
-		to = l.peer
-		l.renewed = s.clock.Now()
+		to = l.contact.Peer
+		l.renewed = s.now()
 		l.listFor = 0
 		if !match {
-			l.listFor, l.listAsked = m.Nonce, s.clock.Now()
+			l.listFor, l.listAsked = m.Nonce, s.now()
 		}
 	} else {
 		match = m.Count == 0
@@ -108,7 +109,7 @@ func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 		if len(all) == 0 {
 			last = overlay.ID(bytes.Repeat([]byte{0xff}, len(last)))
 		}
-		s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+		s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
 			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part, Nonce: m.Nonce,
 		}}})
 		first = next(last)
@@ -154,7 +155,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 		return
 	}
 	for _, g := range slices.Clone(l.down.between(m.First, m.Last)) {
-		if c := g.child(l); !named[g.id] && c != nil && l.listAsked.Sub(c.since) > joinPatience {
+		if c := g.child(l); !named[g.id] && c != nil && l.listAsked.sub(c.since) > joinPatience {
 			s.forgetChild(g, l)
 			s.prune(g)
 		}
@@ -163,7 +164,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 
 // onDrop looks for another parent in groups in which this one knows nothing of
 // the edge.
-func (s *Scribe) onDrop(l *link, m *scribepb.Drop) {
+func (s *Scribe) onDrop(from env.PeerID, l *link, m *scribepb.Drop) {
 	if l == nil {
 		return
 	}
@@ -175,7 +176,7 @@ func (s *Scribe) onDrop(l *link, m *scribepb.Drop) {
 		if g.parent(l) != nil {
 			s.forgetParent(g, l)
 			s.seek(g)
-		} else if g.target == l.peer.ID && g.seeking {
+		} else if g.seeking() && g.sought.target == from {
 			s.seekNow(g) // the parent asked by name is not in the tree
 		}
 	}

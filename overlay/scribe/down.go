@@ -1,6 +1,7 @@
 package scribe
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -58,13 +59,17 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join, direct b
 		return
 	}
 	if known == nil {
-		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member, since: s.clock.Now()})
+		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member, since: s.now()})
 		l.down.add(g, weight)
-		l.renewed = s.clock.Now()
+		l.renewed = s.now()
+		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
 	} else {
 		l.down.change(g, known.weight, weight)
-		known.edge, known.weight, known.moving, known.client = j.Edge, weight, time.Time{}, !c.Member
-		known.since = s.clock.Now()
+		if known.client && c.Member {
+			s.lookAfter(g) // with members below it alone it may be of no use
+		}
+		known.edge, known.weight, known.moving, known.client = j.Edge, weight, false, !c.Member
+		known.since = s.now()
 	}
 	s.send(c.Peer, &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
 		Group: g.id[:], Record: s.node.Self().Raw, Edge: j.Edge,
@@ -77,7 +82,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join, direct b
 
 // catchUp gives a child what it lacks of what is kept.
 func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
-	for _, r := range g.recent {
+	for _, r := range s.recent[g.id] {
 		age := s.clock.Now().Sub(r.at)
 		if age < recentLife && !slices.Contains(have, r.id) {
 			s.sendDown(l, g.id, r.id, aged(r.frame, age))
@@ -96,7 +101,7 @@ func (s *Scribe) farthest(g *group, id overlay.ID) *child {
 	var far *child
 	for i := range g.children {
 		c := &g.children[i]
-		if !c.client && c.moving.IsZero() && overlay.Nearer(g.id, id, c.link.contact.ID) &&
+		if !c.client && !c.moving && overlay.Nearer(g.id, id, c.link.contact.ID) &&
 			(far == nil || overlay.Nearer(g.id, far.link.contact.ID, c.link.contact.ID)) {
 			far = c
 		}
@@ -110,8 +115,8 @@ func (s *Scribe) pick(g *group, below overlay.ID) *child {
 	var best *child
 	for i := range g.children {
 		c := &g.children[i]
-		if !c.client && c.moving.IsZero() && overlay.Nearer(g.id, c.link.contact.ID, below) &&
-			(best == nil || c.weight+c.given < best.weight+best.given) {
+		if !c.client && !c.moving && overlay.Nearer(g.id, c.link.contact.ID, below) &&
+			(best == nil || c.weight+uint32(c.given) < best.weight+uint32(best.given)) {
 			best = c
 		}
 	}
@@ -119,7 +124,9 @@ func (s *Scribe) pick(g *group, below overlay.ID) *child {
 }
 
 func (s *Scribe) redirect(g *group, who env.Peer, to *child) {
-	to.given++
+	if to.given < math.MaxUint16 {
+		to.given++
+	}
 	s.stats.Pushed++
 	s.sendRedirect(g, who, to.link.contact)
 }
@@ -133,10 +140,10 @@ func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
 // pushDown asks the farthest children to move below nearer ones as long as there
 // are more than the fan-out. A child stays one until it has its new parent.
 func (s *Scribe) pushDown(g *group) {
-	now := s.clock.Now()
+	now := s.now()
 	for i := range g.children {
-		if c := &g.children[i]; !c.moving.IsZero() && now.Sub(c.moving) >= pushPause {
-			c.moving = time.Time{} // it did not find its way; ask somebody again
+		if c := &g.children[i]; c.moving && now.sub(c.since) >= pushPause {
+			c.moving = false // it did not find its way; ask somebody again
 		}
 	}
 	for g.members() > s.cfg.FanOut {
@@ -148,12 +155,12 @@ func (s *Scribe) pushDown(g *group) {
 		if to == nil {
 			break
 		}
-		far.moving = now
-		s.redirect(g, far.link.peer, to)
+		far.moving, far.since = true, now
+		s.redirect(g, far.link.contact.Peer, to)
 	}
-	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return !c.moving.IsZero() }) {
+	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
 		g.pushing = true
-		s.after(pushPause, task{kind: taskPush, group: g.id})
+		s.after(pushPause, task{kind: taskPush, group: g})
 	}
 }
 
@@ -165,6 +172,11 @@ func (s *Scribe) forgetChild(g *group, l *link) {
 		}
 		return c.link == l
 	})
+	if len(g.children) == 0 {
+		g.children = nil
+	}
+	s.lookAfter(g)
+	s.unused(l)
 	s.weigh(g)
 }
 
@@ -175,20 +187,21 @@ func (s *Scribe) prune(g *group) {
 		return
 	}
 	if len(g.children) == 0 {
-		if g.root && len(g.recent) > 0 {
+		if g.root && len(s.recent[g.id]) > 0 {
 			return // children may still come from a lost root
 		}
-		for len(g.parents) > 0 {
-			s.leaveParent(g, g.parents[0].link)
+		for _, p := range slices.Backward(g.above()) {
+			s.leaveParent(g, p.link)
 		}
-		s.forgetRecent(g, len(g.recent))
+		s.forgetRecent(g, len(s.recent[g.id]))
 		delete(s.groups, g.id)
+		g.gone = true
 		return
 	}
-	now := s.clock.Now()
-	if !g.root && len(g.parents) > 0 && (g.offered.IsZero() || now.Sub(g.offered) >= s.cfg.BeatInterval) {
+	now := uint32(s.clock.Now().Unix())
+	if len(g.above()) > 0 && (g.offered == 0 || time.Duration(now-g.offered)*time.Second >= s.cfg.BeatInterval) {
 		g.offered = now
-		s.send(g.parents[0].link.peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
+		s.send(g.parents[0].link.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
 	}
 }
 
@@ -201,17 +214,17 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 	}
 	if !m.Reply {
 		if g.child(l) != nil {
-			s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
+			s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
 				Group: m.Group, Room: uint32(max(s.cfg.FanOut-g.members(), 0)), Reply: true,
 			}}})
 		}
 		return
 	}
-	if len(g.parents) == 0 || g.parents[0].link != l || !g.idle() {
+	if g.parents[0].link != l || !g.idle() {
 		return
 	}
 	for i := range min(int(m.Room), len(g.children)) {
-		s.sendRedirect(g, g.children[i].link.peer, l.contact)
+		s.sendRedirect(g, g.children[i].link.contact.Peer, l.contact)
 	}
 }
 

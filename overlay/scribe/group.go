@@ -10,25 +10,21 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// A group is this node's part in one tree.
+// A group is this node's part in one tree. A node has as many as it has subscriptions,
+// so they are kept small: what few have, and for a while, lies beside them.
 type group struct {
 	id       overlay.ID
-	own      uint32 // weight of the node's own subscription; 0: none
-	root     bool
-	parents  []parent // at most one; a client has up to two, and counts at the first
+	own      uint32    // weight of the node's own subscription; 0: none
+	sent     uint32    // weight last told to the first parent
+	parents  [2]parent // the edges up come first; see above
 	children []child
-	sent     uint32 // weight last told to the first parent
-	recent   []recent
+	sought   *sought // nil: no parent is
+	offered  uint32  // when the parent was last asked to take the children, in seconds of Unix time; 0: never
 
-	seeking bool
-	seekDue time.Time
-	tries   int
-	sentOn  int        // Redirects followed since it asked along the route
-	asking  uint64     // names the edge that is sought
-	target  env.PeerID // the parent asked by name, if any
-
-	pushing bool      // a look at children asked to move is due
-	offered time.Time // when the parent was last asked to take the children
+	root    bool
+	pushing bool // a look at children asked to move is due
+	loose   bool // it is in Scribe.loose
+	gone    bool // it is not in Scribe.groups any more
 }
 
 // A parent is an edge up.
@@ -41,11 +37,11 @@ type parent struct {
 type child struct {
 	link   *link
 	edge   uint64 // its name
+	since  moment // when it last said that it is one, or was asked to move
 	weight uint32
+	given  uint16 // children sent to it
 	client bool
-	since  time.Time // when it last said that it is one
-	given  uint32    // children sent to it
-	moving time.Time // when it was asked to find another parent; zero: it was not
+	moving bool // it was asked to find another parent
 }
 
 // recent is a message that passed a while ago.
@@ -55,22 +51,36 @@ type recent struct {
 	frame []byte
 }
 
+// above are the edges up: at most one; a client has up to two, and counts at the first.
+func (g *group) above() []parent {
+	n := 0
+	for n < len(g.parents) && g.parents[n].link != nil {
+		n++
+	}
+	return g.parents[:n]
+}
+
+// orphan says that the node has no parent and is not the root.
+func (g *group) orphan() bool { return !g.root && g.parents[0].link == nil }
+
 // keep keeps a message that passed, for children that come late.
 func (s *Scribe) keep(g *group, r recent) {
-	if len(g.recent) == maxRecent {
+	if len(s.recent[g.id]) == maxRecent {
 		s.forgetRecent(g, 1)
 	}
 	if s.kept+len(r.frame) > maxKept {
 		return
 	}
 	s.kept += len(r.frame)
-	g.recent = append(g.recent, r)
+	s.recent[g.id] = append(s.recent[g.id], r)
+	s.lookAfter(g)
 }
 
 // age forgets messages older than recentLife.
 func (s *Scribe) age(g *group, now time.Time) {
+	of := s.recent[g.id]
 	i := 0
-	for i < len(g.recent) && now.Sub(g.recent[i].at) > recentLife {
+	for i < len(of) && now.Sub(of[i].at) > recentLife {
 		i++
 	}
 	s.forgetRecent(g, i)
@@ -78,11 +88,23 @@ func (s *Scribe) age(g *group, now time.Time) {
 
 // forgetRecent forgets the n oldest messages that are kept.
 func (s *Scribe) forgetRecent(g *group, n int) {
-	for _, r := range g.recent[:n] {
+	of := s.recent[g.id]
+	for _, r := range of[:n] {
 		s.kept -= len(r.frame)
 	}
-	if g.recent = slices.Delete(g.recent, 0, n); len(g.recent) == 0 {
-		g.recent = nil
+	if of = slices.Delete(of, 0, n); len(of) == 0 {
+		delete(s.recent, g.id)
+		return
+	}
+	s.recent[g.id] = of
+}
+
+// lookAfter has the next sweep look at a group: it may be of no use, or lack a parent, or
+// keep messages.
+func (s *Scribe) lookAfter(g *group) {
+	if !g.loose {
+		g.loose = true
+		s.loose = append(s.loose, g)
 	}
 }
 
@@ -112,7 +134,7 @@ func (g *group) child(l *link) *child {
 
 // parent returns the edge up on a link, or nil.
 func (g *group) parent(l *link) *parent {
-	for i := range g.parents {
+	for i := range g.above() {
 		if g.parents[i].link == l {
 			return &g.parents[i]
 		}
@@ -123,7 +145,7 @@ func (g *group) parent(l *link) *parent {
 // members counts the children that count against the fan-out.
 func (g *group) members() (count int) {
 	for i := range g.children {
-		if c := &g.children[i]; !c.client && c.moving.IsZero() {
+		if c := &g.children[i]; !c.client && !c.moving {
 			count++
 		}
 	}
@@ -136,6 +158,7 @@ func (s *Scribe) group(id overlay.ID) *group {
 	if g == nil {
 		g = &group{id: id}
 		s.groups[id] = g
+		s.lookAfter(g)
 	}
 	return g
 }
@@ -161,10 +184,10 @@ func (s *Scribe) becomeRoot(g *group) {
 	if g.root {
 		return
 	}
-	for len(g.parents) > 0 {
-		s.leaveParent(g, g.parents[0].link)
+	for _, p := range slices.Backward(g.above()) {
+		s.leaveParent(g, p.link)
 	}
-	g.root, g.seeking, g.target = true, false, ""
+	g.root, g.sought = true, nil
 }
 
 // LeafChanged looks whether this node is still the root of what it is root of,
@@ -176,12 +199,13 @@ func (s *Scribe) LeafChanged() {
 	switch s.state {
 	case overlay.Active:
 		if was != overlay.Active { // until now there was no way to a parent
-			for _, g := range s.sorted(func(g *group) bool { return !g.root && len(g.parents) == 0 }) {
+			for _, g := range s.sorted((*group).orphan) {
 				s.seek(g)
 			}
 		}
 		for _, g := range s.sorted(func(g *group) bool { return g.root && !s.node.IsRoot(g.id) }) {
 			g.root = false
+			s.lookAfter(g)
 			s.seek(g)
 			s.prune(g)
 		}
@@ -190,17 +214,18 @@ func (s *Scribe) LeafChanged() {
 		hosts := s.node.Hosts()
 		for _, g := range s.sorted(func(*group) bool { return true }) {
 			g.root = false
+			s.lookAfter(g)
 			for len(g.children) > 0 { // a client has none
 				c := g.children[0]
-				s.sendPart(c.link.peer, g.id, c.edge)
+				s.sendPart(c.link.contact.Peer, g.id, c.edge)
 				s.forgetChild(g, c.link)
 			}
 			s.prune(g)
 		}
 		s.reseat(func(_ *group, l *link) bool {
-			return slices.ContainsFunc(hosts, func(h *overlay.Contact) bool { return h.Peer.ID == l.peer.ID })
+			return slices.ContainsFunc(hosts, func(h *overlay.Contact) bool { return h.Peer.ID == l.contact.Peer.ID })
 		})
-		for _, g := range s.sorted(func(g *group) bool { return len(g.parents) < len(hosts) }) {
+		for _, g := range s.sorted(func(g *group) bool { return len(g.above()) < len(hosts) }) {
 			s.seek(g)
 		}
 	case overlay.Alone, overlay.Joining, overlay.Left:
@@ -213,7 +238,7 @@ func (s *Scribe) PeerGone(id env.PeerID) {
 	if l == nil {
 		return
 	}
-	l.out, l.queue = nil, nil
+	l.downs = nil
 	for _, g := range slices.Clone(l.up.of) {
 		s.forgetParent(g, l)
 		s.seek(g)

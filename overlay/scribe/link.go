@@ -13,30 +13,61 @@ import (
 )
 
 // A link is all that this node shares with one peer: edges of many groups, the
-// Downs between them, and what is told in batches.
+// Downs between them, and what is told in batches. A node has hundreds.
 type link struct {
-	peer    env.Peer
 	contact *overlay.Contact
-	made    time.Time
+	made    moment
+	lookAt  moment // when a lease may be over, or the link of no use; never: no look is due
+	over    bool   // it is not in Scribe.links any more
 
-	up, down edges     // up: the peer is the parent
-	renewed  time.Time // the peer's last Beat for the edges down
+	up, down edges  // up: the peer is the parent
+	renewed  moment // the peer's last Beat for the edges down
 
 	beating   bool
-	beatAt    time.Time
+	beatTries int8
+	beatAt    moment
 	beatNonce uint64 // of the Beat that is out; 0: none
-	beatTries int
-	listFor   uint64    // the peer's Beat that its List is to answer; 0: none
-	listAsked time.Time // when that came
+	listFor   uint64 // the peer's Beat that its List is to answer; 0: none
+	listAsked moment // when that came
 
-	out   []sent // Downs not acknowledged, the oldest first
-	queue []sent // Downs that wait for the window
-	timed bool   // a look at out is due
-
-	got     []uint64            // Downs to acknowledge
+	downs   *downs              // nil: none is under way
 	weights map[overlay.ID]bool // groups whose weight changed
-	flushAt time.Time           // zero: nothing waits
+	flushAt moment              // never: nothing waits
 }
+
+// downs are the messages under way on a link.
+type downs struct {
+	out   []sent   // not acknowledged, the oldest first
+	queue []sent   // that wait for the window
+	timed bool     // a look at out is due
+	got   []uint64 // to acknowledge
+}
+
+// carry returns what is under way on a link, to have more put to it.
+func (l *link) carry() *downs {
+	if l.downs == nil {
+		l.downs = &downs{}
+	}
+	return l.downs
+}
+
+// rest forgets what was under way when nothing is any more.
+func (l *link) rest() {
+	if d := l.downs; d != nil && len(d.out)+len(d.queue)+len(d.got) == 0 && !d.timed {
+		l.downs = nil
+	}
+}
+
+// A moment is a time in a third of the space: nanoseconds of Unix time.
+type moment int64
+
+const never moment = 0
+
+func momentOf(t time.Time) moment { return moment(t.UnixNano()) }
+
+func (s *Scribe) now() moment { return momentOf(s.clock.Now()) }
+
+func (m moment) sub(earlier moment) time.Duration { return time.Duration(m - earlier) }
 
 // A sent is a Down on its way to a child.
 type sent struct {
@@ -51,24 +82,63 @@ type sent struct {
 func (s *Scribe) link(c *overlay.Contact) *link {
 	l := s.links[c.Peer.ID]
 	if l == nil {
-		l = &link{made: s.clock.Now()}
+		l = &link{made: s.now(), contact: c}
 		s.links[c.Peer.ID] = l
 		s.node.Watch(c)
+		s.lookIn(l, linkPatience)
 	}
-	if l.contact == nil || c.Issued > l.contact.Issued {
-		l.peer, l.contact = c.Peer, c
+	if c.Issued > l.contact.Issued {
+		l.contact = c
 	}
 	return l
 }
 
-// dropIdle ends a link without edges, once it has stood long enough for those
-// to come for which it was made.
-func (s *Scribe) dropIdle(l *link) {
-	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.clock.Now().Sub(l.made) < 2*joinPatience {
+// linkPatience is how long a link without edges stands: those may come for which it was
+// made.
+const linkPatience = 2 * joinPatience
+
+// lookIn has a link looked at when d has passed, or sooner.
+func (s *Scribe) lookIn(l *link, d time.Duration) {
+	at := s.clock.Now().Add(d)
+	if l.lookAt == never || momentOf(at) < l.lookAt {
+		l.lookAt = momentOf(at)
+		s.cal.Add(at, task{kind: taskLook, link: l})
+	}
+}
+
+// look drops the children behind a link when their lease is over, and a link without
+// edges.
+func (s *Scribe) look(l *link, now time.Time) {
+	if l.lookAt == never || momentOf(now) < l.lookAt {
 		return
 	}
-	delete(s.links, l.peer.ID)
-	s.node.Unwatch(l.peer.ID)
+	l.lookAt = never
+	lease := leaseBeats * s.cfg.BeatInterval
+	if len(l.down.of) > 0 {
+		if left := lease - momentOf(now).sub(l.renewed); left >= 0 {
+			s.lookIn(l, left+1)
+			return
+		}
+		s.childLost(l)
+	}
+	s.dropIdle(l)
+}
+
+// unused has a link dropped soon that has lost its last edge.
+func (s *Scribe) unused(l *link) {
+	if len(l.up.of) == 0 && len(l.down.of) == 0 {
+		s.lookIn(l, linkPatience)
+	}
+}
+
+// dropIdle ends a link without edges, once it has stood long enough.
+func (s *Scribe) dropIdle(l *link) {
+	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.now().sub(l.made) < linkPatience {
+		return
+	}
+	l.over = true
+	delete(s.links, l.contact.Peer.ID)
+	s.node.Unwatch(l.contact.Peer.ID)
 }
 
 func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
@@ -94,88 +164,92 @@ func (s *Scribe) sendDown(l *link, id overlay.ID, msg uint64, frame []byte) {
 	if plant.SilentDrop && msg%50 == 0 {
 		return
 	}
-	d := sent{group: id, id: msg, frame: frame}
-	if len(l.out) >= window {
-		if len(l.queue) >= maxQueue {
-			l.queue = slices.Delete(l.queue, 0, 1)
+	d, m := l.carry(), sent{group: id, id: msg, frame: frame}
+	if len(d.out) >= window {
+		if len(d.queue) >= maxQueue {
+			d.queue = slices.Delete(d.queue, 0, 1)
 			s.stats.Lost++
 		}
-		l.queue = append(l.queue, d)
+		d.queue = append(d.queue, m)
 		return
 	}
-	s.sendOut(l, d)
+	s.sendOut(l, m)
 }
 
-func (s *Scribe) sendOut(l *link, d sent) {
-	d.at = s.clock.Now()
-	l.out = append(l.out, d)
+func (s *Scribe) sendOut(l *link, m sent) {
+	m.at = s.clock.Now()
+	l.downs.out = append(l.downs.out, m)
 	s.stats.Sent++
-	s.net.Send(l.peer, env.Bulk, d.frame)
+	s.net.Send(l.contact.Peer, env.Bulk, m.frame)
 	s.timeResend(l)
 }
 
 // downRTO is how long a Down may stay unacknowledged.
 func (s *Scribe) downRTO(l *link, tries int) time.Duration {
-	return (s.node.RTO(l.peer.ID) + 2*gotDelay) << min(tries, 3)
+	return (s.node.RTO(l.contact.Peer.ID) + 2*gotDelay) << min(tries, 3)
 }
 
 func (s *Scribe) timeResend(l *link) {
-	if l.timed || len(l.out) == 0 {
+	d := l.downs
+	if d.timed || len(d.out) == 0 {
 		return
 	}
-	l.timed = true
-	first := l.out[0]
-	s.cal.Add(first.at.Add(s.downRTO(l, first.tries)), task{kind: taskResend, peer: l.peer.ID})
+	d.timed = true
+	first := d.out[0]
+	s.cal.Add(first.at.Add(s.downRTO(l, first.tries)), task{kind: taskResend, link: l})
 }
 
 // resend repeats the Downs that were not acknowledged in time.
 func (s *Scribe) resend(l *link, now time.Time) {
-	if l == nil {
-		return
+	d := l.downs
+	if d == nil {
+		return // the peer was held to be dead meanwhile
 	}
-	l.timed = false
+	d.timed = false
 	var late []sent
-	l.out = slices.DeleteFunc(l.out, func(d sent) bool {
-		over := !now.Before(d.at.Add(s.downRTO(l, d.tries)))
+	d.out = slices.DeleteFunc(d.out, func(m sent) bool {
+		over := !now.Before(m.at.Add(s.downRTO(l, m.tries)))
 		if over {
-			late = append(late, d)
+			late = append(late, m)
 		}
 		return over
 	})
-	for _, d := range late {
-		g := s.groups[d.group]
+	for _, m := range late {
+		g := s.groups[m.group]
 		if g == nil || g.child(l) == nil {
 			continue // no child any longer
 		}
-		if d.tries++; d.tries > resends {
+		if m.tries++; m.tries > resends {
 			s.stats.Lost++
 			continue
 		}
-		if d.tries == 2 {
-			s.node.Suspect(l.peer.ID)
+		if m.tries == 2 {
+			s.node.Suspect(l.contact.Peer.ID)
 		}
 		s.stats.Resent++
-		s.sendOut(l, d)
+		s.sendOut(l, m)
 	}
 	s.refill(l)
 	s.timeResend(l)
+	l.rest()
 }
 
 // refill sends what waited for the window.
 func (s *Scribe) refill(l *link) {
-	for len(l.queue) > 0 && len(l.out) < window {
-		d := l.queue[0]
-		l.queue = slices.Delete(l.queue, 0, 1)
-		s.sendOut(l, d)
+	for d := l.downs; len(d.queue) > 0 && len(d.out) < window; {
+		m := d.queue[0]
+		d.queue = slices.Delete(d.queue, 0, 1)
+		s.sendOut(l, m)
 	}
 }
 
 func (s *Scribe) onGot(l *link, m *scribepb.Got) {
-	if l == nil {
+	if l == nil || l.downs == nil {
 		return
 	}
-	l.out = slices.DeleteFunc(l.out, func(d sent) bool { return slices.Contains(m.Ids, d.id) })
+	l.downs.out = slices.DeleteFunc(l.downs.out, func(d sent) bool { return slices.Contains(m.Ids, d.id) })
 	s.refill(l)
+	l.rest()
 }
 
 // onDown takes a message from a parent: acknowledges it, passes it on, and tells
@@ -187,12 +261,12 @@ func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 	s.stats.Received++
 	g, l := s.groups[id], s.links[from]
 	if l != nil {
-		l.got = append(l.got, m.Id)
+		l.carry().got = append(l.carry().got, m.Id)
 		s.flushSoon(l, gotDelay)
 	} else {
 		s.send(env.Peer{ID: from}, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{m.Id}}}})
 	}
-	parent := g != nil && (g.seeking || g.target == from || g.parent(l) != nil)
+	parent := g != nil && (g.seeking() || g.sought != nil && g.sought.target == from || g.parent(l) != nil)
 	if !parent {
 		s.sendPart(env.Peer{ID: from}, id, 0)
 	}
@@ -203,34 +277,35 @@ func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 
 // flushSoon makes sure that what waits on a link goes within d.
 func (s *Scribe) flushSoon(l *link, d time.Duration) {
-	at := s.clock.Now().Add(d)
-	if len(l.got) >= maxGot {
-		at = s.clock.Now()
+	if l.downs != nil && len(l.downs.got) >= maxGot {
+		d = 0
 	}
-	if l.flushAt.IsZero() || at.Before(l.flushAt) {
-		l.flushAt = at
-		s.cal.Add(at, task{kind: taskFlush, peer: l.peer.ID})
+	at := s.clock.Now().Add(d)
+	if l.flushAt == never || momentOf(at) < l.flushAt {
+		l.flushAt = momentOf(at)
+		s.cal.Add(at, task{kind: taskFlush, link: l})
 	}
 }
 
 // flush sends acknowledgements and changed weights.
 func (s *Scribe) flush(l *link, now time.Time) {
-	if l == nil || l.flushAt.IsZero() || now.Before(l.flushAt) {
+	if l.flushAt == never || momentOf(now) < l.flushAt {
 		return
 	}
-	l.flushAt = time.Time{}
-	for len(l.got) > 0 {
-		k := min(len(l.got), maxGot)
-		s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: l.got[:k]}}})
-		l.got = l.got[k:]
+	l.flushAt = never
+	if d := l.downs; d != nil {
+		for part := range slices.Chunk(d.got, maxGot) {
+			s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: part}}})
+		}
+		d.got = nil
+		l.rest()
 	}
-	l.got = nil
 	s.flushWeights(l)
 }
 
 // weigh tells the parent soon when the weight of a group has changed.
 func (s *Scribe) weigh(g *group) {
-	if len(g.parents) == 0 || g.weight() == g.sent || plant.StaleWeight {
+	if len(g.above()) == 0 || g.weight() == g.sent || plant.StaleWeight {
 		return
 	}
 	l := g.parents[0].link
@@ -246,7 +321,7 @@ func (s *Scribe) flushWeights(l *link) {
 	of := slices.SortedFunc(maps.Keys(l.weights), func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range of {
 		g := s.groups[id]
-		if g == nil || len(g.parents) == 0 || g.parents[0].link != l || g.weight() == g.sent {
+		if g == nil || g.parents[0].link != l || g.weight() == g.sent {
 			continue
 		}
 		l.up.change(g, g.sent, g.weight())
@@ -260,7 +335,7 @@ func (s *Scribe) flushWeights(l *link) {
 }
 
 func (s *Scribe) sendList(l *link, part []*scribepb.Edge, partial bool) {
-	s.send(l.peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
 		First: part[0].Group, Last: part[len(part)-1].Group, Edges: part, Partial: partial,
 	}}})
 }

@@ -21,7 +21,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 		return Place{}, false
 	}
 	p = Place{Root: g.root, Own: int(g.own), Weight: int(g.weight())}
-	for _, up := range g.parents {
+	for _, up := range g.above() {
 		p.Parents = append(p.Parents, up.link.contact.ID)
 	}
 	for _, c := range g.children {
@@ -32,7 +32,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 
 // Parent returns the node's (first) parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
-	if g := s.groups[id]; g != nil && len(g.parents) > 0 {
+	if g := s.groups[id]; g != nil && len(g.above()) > 0 {
 		return g.parents[0].link.contact.ID, true
 	}
 	return overlay.ID{}, false
@@ -51,7 +51,7 @@ func (s *Scribe) Groups() []overlay.ID {
 // at the root.
 func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups[id]; g != nil {
-		for _, up := range g.parents {
+		for _, up := range g.above() {
 			of = append(of, up.link.contact)
 		}
 	}

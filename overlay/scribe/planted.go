@@ -9,10 +9,11 @@ import (
 // planted does what the planted bugs do from time to time; see internal/plant.
 func (s *Scribe) planted() {
 	if plant.Cycle { // ask a child to be the parent
-		for _, g := range s.sorted(func(g *group) bool { return len(g.parents) == 1 && g.members() > 0 && g.target == "" }) {
+		for _, g := range s.sorted(func(g *group) bool { return len(g.above()) == 1 && g.members() > 0 && g.sought == nil }) {
 			i := slices.IndexFunc(g.children, func(c child) bool { return !c.client })
-			g.target, g.asking = g.children[i].link.peer.ID, s.rand.Uint64()|1
-			s.send(g.children[i].link.peer, s.join(g, g.weight()))
+			to := g.children[i].link.contact.Peer
+			g.sought = &sought{asking: s.rand.Uint64() | 1, target: to.ID}
+			s.send(to, s.join(g, g.weight()))
 		}
 	}
 	if plant.LostChild { // forget a child, but not in the digest of its link

@@ -2,7 +2,6 @@ package scribe
 
 import (
 	"bytes"
-	"cmp"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -35,10 +34,12 @@ type Scribe struct {
 
 	groups map[overlay.ID]*group
 	links  map[env.PeerID]*link
-	state  overlay.State          // of the node, when the leaf last changed
-	kept   int                    // bytes of recent messages
-	seen   [2]map[passed]struct{} // now, and in the time before
-	sweeps int                    // since they last changed places
+	loose  []*group                // to be looked at by the next sweep
+	recent map[overlay.ID][]recent // messages of the last minute, the oldest first
+	kept   int                     // their bytes
+	state  overlay.State           // of the node, when the leaf last changed
+	seen   [2]map[passed]struct{}  // now, and in the time before
+	sweeps int                     // since they last changed places
 	cal    env.Calendar[task]
 }
 
@@ -53,8 +54,8 @@ type passed struct {
 // comes.
 type task struct {
 	kind  taskKind
-	group overlay.ID
-	peer  env.PeerID
+	group *group
+	link  *link
 }
 
 type taskKind uint8
@@ -66,6 +67,7 @@ const (
 	taskBeatUp                 // a Beat was not answered
 	taskFlush                  // send acknowledgements and weights
 	taskResend                 // a Down was not acknowledged
+	taskLook                   // a lease may be over, or a link of no use
 	taskSweep                  // forget what is old
 )
 
@@ -82,6 +84,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		deliver: deliver,
 		groups:  map[overlay.ID]*group{},
 		links:   map[env.PeerID]*link{},
+		recent:  map[overlay.ID][]recent{},
 		seen:    [2]map[passed]struct{}{{}, {}},
 	}
 	node.Handle(wire.Scribe, s)
@@ -113,6 +116,7 @@ func (s *Scribe) Leave(id overlay.ID) {
 		return
 	}
 	g.own = 0
+	s.lookAfter(g)
 	s.weigh(g)
 	s.prune(g)
 }
@@ -159,22 +163,25 @@ func (s *Scribe) Run(now time.Time) time.Time {
 		if !ok {
 			return s.cal.Next()
 		}
+		if t.group != nil && t.group.gone || t.link != nil && t.link.over {
+			continue
+		}
 		switch t.kind {
 		case taskSeek:
-			s.seekAgain(s.groups[t.group], now)
+			s.seekAgain(t.group, now)
 		case taskPush:
-			if g := s.groups[t.group]; g != nil {
-				g.pushing = false
-				s.pushDown(g)
-			}
+			t.group.pushing = false
+			s.pushDown(t.group)
 		case taskBeat:
-			s.beat(s.links[t.peer], now)
+			s.beat(t.link, now)
 		case taskBeatUp:
-			s.beatMissed(s.links[t.peer], now)
+			s.beatMissed(t.link, now)
 		case taskFlush:
-			s.flush(s.links[t.peer], now)
+			s.flush(t.link, now)
 		case taskResend:
-			s.resend(s.links[t.peer], now)
+			s.resend(t.link, now)
+		case taskLook:
+			s.look(t.link, now)
 		case taskSweep:
 			s.sweep(now)
 		}
@@ -275,7 +282,7 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	case *scribepb.Message_List:
 		s.onList(from, l, b.List)
 	case *scribepb.Message_Drop:
-		s.onDrop(l, b.Drop)
+		s.onDrop(from, l, b.Drop)
 	case *scribepb.Message_Offer:
 		s.onOffer(l, b.Offer)
 	default:
@@ -337,22 +344,15 @@ func (s *Scribe) sorted(keep func(*group) bool) []*group {
 			of = append(of, g)
 		}
 	}
+	return byID(of)
+}
+
+func byID(of []*group) []*group {
 	slices.SortFunc(of, func(a, b *group) int { return bytes.Compare(a.id[:], b.id[:]) })
 	return of
 }
 
-// sortedLinks returns all links, by peer.
-func (s *Scribe) sortedLinks() []*link {
-	of := make([]*link, 0, len(s.links))
-	for _, l := range s.links {
-		of = append(of, l)
-	}
-	slices.SortFunc(of, func(a, b *link) int { return cmp.Compare(a.peer.ID, b.peer.ID) })
-	return of
-}
-
-// sweep forgets what has grown old: messages kept and known, leases run out,
-// groups without a use.
+// sweep forgets what has grown old: messages kept and known, groups without a use.
 func (s *Scribe) sweep(now time.Time) {
 	s.after(sweepPause, task{kind: taskSweep})
 	// Counted in sweeps, not by the clock: one that leaps makes no message old that others
@@ -360,18 +360,19 @@ func (s *Scribe) sweep(now time.Time) {
 	if s.sweeps++; s.sweeps >= int(seenLife/sweepPause) {
 		s.turn()
 	}
-	for _, g := range s.sorted(func(g *group) bool { return len(g.recent) > 0 || g.idle() }) {
+	loose := s.loose
+	s.loose = nil
+	byID(loose)
+	for _, g := range loose {
+		if g.loose = false; g.gone {
+			continue
+		}
 		s.age(g, now)
 		s.prune(g)
-	}
-	for _, g := range s.sorted(func(g *group) bool { return !g.root && len(g.parents) == 0 }) {
 		s.seekParent(g)
+		if !g.gone && (g.idle() || g.orphan() || len(s.recent[g.id]) > 0) {
+			s.lookAfter(g)
+		}
 	}
 	s.planted()
-	for _, l := range s.sortedLinks() {
-		if len(l.down.of) > 0 && now.Sub(l.renewed) > leaseBeats*s.cfg.BeatInterval {
-			s.childLost(l)
-		}
-		s.dropIdle(l)
-	}
 }

@@ -105,8 +105,8 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 					t.Errorf("child %d is sent to a farther one", j)
 				}
 				for _, c := range l.s.groups[g].children {
-					if !c.client && c.moving.IsZero() && order(l.actors[c.link.peer.ID]) > j {
-						t.Errorf("child %d is sent away before %d", j, order(l.actors[c.link.peer.ID]))
+					if !c.client && !c.moving && order(l.actors[c.link.contact.Peer.ID]) > j {
+						t.Errorf("child %d is sent away before %d", j, order(l.actors[c.link.contact.Peer.ID]))
 					}
 				}
 				a.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})
@@ -187,7 +187,7 @@ func TestRedirectLeadsNearerOrNowhere(t *testing.T) {
 	if parent, _ := l.s.Parent(g); parent != root.id {
 		t.Error("left its parent before it had another")
 	}
-	nearer.say(nearer.accept(g, l.s.groups[g].asking))
+	nearer.say(nearer.accept(g, l.s.groups[g].sought.asking))
 	if parent, _ := l.s.Parent(g); parent != nearer.id || count(root.heard(), "Part") != 1 {
 		t.Error("did not move")
 	}
@@ -508,16 +508,16 @@ func TestUnacknowledgedMessagesAreBounded(t *testing.T) {
 		l.s.pass(l.s.groups[g], nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), "")), 0)
 	}
 	link := l.s.links[a.peer]
-	if len(link.out) != window || len(link.queue) != maxQueue || l.s.Stats().Lost != 10 || link.queue[0].id != window+10 {
-		t.Errorf("%d out, %d wait, %d lost", len(link.out), len(link.queue), l.s.Stats().Lost)
+	if len(link.downs.out) != window || len(link.downs.queue) != maxQueue || l.s.Stats().Lost != 10 || link.downs.queue[0].id != window+10 {
+		t.Errorf("%d out, %d wait, %d lost", len(link.downs.out), len(link.downs.queue), l.s.Stats().Lost)
 	}
 	var ids []uint64
 	for i := range window / 2 {
 		ids = append(ids, uint64(i))
 	}
 	a.say(&scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: ids}}})
-	if len(link.out) != window || len(link.queue) != maxQueue-window/2 {
-		t.Errorf("after %d acknowledgements %d are out and %d wait", window/2, len(link.out), len(link.queue))
+	if len(link.downs.out) != window || len(link.downs.queue) != maxQueue-window/2 {
+		t.Errorf("after %d acknowledgements %d are out and %d wait", window/2, len(link.downs.out), len(link.downs.queue))
 	}
 }
 
@@ -579,8 +579,8 @@ func TestKeptMessagesAreBounded(t *testing.T) {
 	for id := range uint64(maxRecent + 5) {
 		l.s.pass(g, nil, id, nil, make([]byte, 10), 0)
 	}
-	if len(g.recent) != maxRecent || l.s.kept != 10*maxRecent || g.recent[0].id != 5 {
-		t.Errorf("%d messages of %d bytes are kept", len(g.recent), l.s.kept)
+	if of := l.s.recent[g.id]; len(of) != maxRecent || l.s.kept != 10*maxRecent || of[0].id != 5 {
+		t.Errorf("%d messages of %d bytes are kept", len(of), l.s.kept)
 	}
 	for i := range 2 * maxKept / MaxPayload {
 		g := l.s.group(l.own(i + 1))
@@ -625,6 +625,21 @@ func TestWhoLeavesParts(t *testing.T) {
 	below.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})
 	if _, ok := l.s.Place(g); ok || count(root.heard(), "Part") != 1 {
 		t.Error("the forwarder has a place after its last child has gone")
+	}
+}
+
+// A parent that has no room now may have some later.
+func TestForwarderOffersItsChildrenAgain(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, _, below := l.amid(l.members(8, l.own(0)))
+	l.subscribed(root, g, 2)
+	below.say(below.join(g, 4))
+	l.pass(2 * sweepPause)
+	root.heard()
+	l.s.Leave(g)
+	l.pass(l.s.cfg.BeatInterval + 2*sweepPause)
+	if n := count(root.heard(), "Offer"); n != 2 {
+		t.Errorf("a forwarder offers its children %d times", n)
 	}
 }
 

@@ -11,28 +11,40 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
+// sought is what a node remembers while it looks for a parent, or for a better one.
+type sought struct {
+	seeking bool // it has none: it asks until it has
+	due     time.Time
+	tries   int
+	sentOn  int        // Redirects followed since it asked along the route
+	asking  uint64     // names the edge that is to be
+	target  env.PeerID // the parent asked by name, if any
+}
+
+// seeking says that the node asks for a parent until it has one.
+func (g *group) seeking() bool { return g.sought != nil && g.sought.seeking }
+
 // seek looks for a parent: along the route to the root, or, for a client, at the
 // members that act for it.
 func (s *Scribe) seek(g *group) {
-	g.seeking, g.tries = true, 0
-	g.asking = s.rand.Uint64() | 1
+	g.sought = &sought{seeking: true, asking: s.rand.Uint64() | 1}
 	s.seekNow(g)
 }
 
 // seekParent makes sure that a node with a part in a tree has a parent or looks for
 // one.
 func (s *Scribe) seekParent(g *group) {
-	if !g.root && len(g.parents) == 0 && !g.seeking && (g.own > 0 || len(g.children) > 0) {
+	if g.orphan() && !g.seeking() && (g.own > 0 || len(g.children) > 0) {
 		s.seek(g)
 	}
 }
 
 func (s *Scribe) seekAgain(g *group, now time.Time) {
-	if g == nil || !g.seeking || now.Before(g.seekDue) {
+	if !g.seeking() || now.Before(g.sought.due) {
 		return
 	}
-	if g.tries < 8 {
-		g.tries++
+	if g.sought.tries < 8 {
+		g.sought.tries++
 	}
 	s.seekNow(g)
 }
@@ -40,23 +52,23 @@ func (s *Scribe) seekAgain(g *group, now time.Time) {
 func (s *Scribe) seekNow(g *group) {
 	hosts := s.node.Hosts()
 	client := s.node.State() == overlay.Attached
-	if g.root || !client && len(g.parents) > 0 || g.own == 0 && len(g.children) == 0 {
-		g.seeking, g.target = false, ""
+	if g.root || !client && !g.orphan() || g.own == 0 && len(g.children) == 0 {
+		g.sought = nil
 		return
 	}
 	if !client && s.node.State() != overlay.Active {
 		return // until it is one or the other; see LeafChanged
 	}
-	wait := s.spread(min(joinPatience<<g.tries, joinPauseMax))
-	g.seekDue = s.clock.Now().Add(wait)
-	s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
-	g.target, g.sentOn = "", 0
+	q := g.sought
+	q.due = s.clock.Now().Add(s.spread(min(joinPatience<<q.tries, joinPauseMax)))
+	s.cal.Add(q.due, task{kind: taskSeek, group: g})
+	q.target, q.sentOn = "", 0
 	s.stats.Joins++
 	if !client {
 		s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.weight())), func(overlay.Receipt, bool) {})
 		return
 	}
-	complete, first := true, len(g.parents) == 0
+	complete, first := true, g.orphan()
 	for _, h := range hosts {
 		if g.parent(s.links[h.Peer.ID]) == nil {
 			complete = false
@@ -64,7 +76,9 @@ func (s *Scribe) seekNow(g *group) {
 			first = false
 		}
 	}
-	g.seeking = !complete
+	if complete {
+		g.sought = nil
+	}
 }
 
 // share is the weight told to a parent: the first is told all of it.
@@ -76,8 +90,8 @@ func (g *group) share(first bool) uint32 {
 }
 
 func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
-	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.asking}
-	for _, r := range g.recent {
+	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.sought.asking}
+	for _, r := range s.recent[g.id] {
 		j.Have = append(j.Have, r.id)
 	}
 	return &scribepb.Message{Body: &scribepb.Message_Join{Join: j}}
@@ -95,16 +109,20 @@ func (s *Scribe) onRedirect(from env.PeerID, m *scribepb.Redirect) error {
 	if g == nil || g.root || !to.Member || s.node.State() != overlay.Active {
 		return nil
 	}
-	current := len(g.parents) > 0
-	if current && g.parents[0].link.peer.ID != from || !current && (!g.seeking || g.sentOn >= maxRedirects) ||
+	current := !g.orphan()
+	if current && g.parents[0].link.contact.Peer.ID != from || !current && (!g.seeking() || g.sought.sentOn >= maxRedirects) ||
 		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
 		return nil
 	}
-	g.target, g.asking = to.Peer.ID, s.rand.Uint64()|1
+	if g.sought == nil {
+		g.sought = &sought{}
+	}
+	q := g.sought
+	q.target, q.asking = to.Peer.ID, s.rand.Uint64()|1
 	if !current { // give the named parent its time to answer
-		g.sentOn++
-		g.seekDue = s.clock.Now().Add(joinPatience)
-		s.cal.Add(g.seekDue, task{kind: taskSeek, group: g.id})
+		q.sentOn++
+		q.due = s.clock.Now().Add(joinPatience)
+		s.cal.Add(q.due, task{kind: taskSeek, group: g})
 	}
 	s.stats.Joins++
 	s.link(to) // so that Accept finds who it is from
@@ -134,11 +152,11 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	case g == nil || g.root || g.own == 0 && len(g.children) == 0:
 		return false
 	case g.parent(s.links[c.Peer.ID]) != nil:
-		if edge == g.asking {
+		if g.sought != nil && edge == g.sought.asking {
 			g.parent(s.links[c.Peer.ID]).edge = edge
 		}
 		return true
-	case edge != g.asking:
+	case g.sought == nil || edge != g.sought.asking || len(g.above()) == len(g.parents):
 		return false
 	case client:
 		if !slices.ContainsFunc(s.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
@@ -146,21 +164,21 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 		}
 	case !overlay.Nearer(id, c.ID, s.node.ID()) && !plant.Cycle:
 		return false
-	case len(g.parents) > 0 && g.target != c.Peer.ID:
+	case !g.orphan() && g.sought.target != c.Peer.ID:
 		return false // I have one
-	case len(g.parents) > 0:
+	case !g.orphan():
 		s.leaveParent(g, g.parents[0].link)
 	}
 	l := s.link(c)
-	g.target = ""
-	g.parents = append(g.parents, parent{l, edge})
-	told := g.share(len(g.parents) == 1)
+	n := len(g.above())
+	g.parents[n] = parent{l, edge}
+	told := g.share(n == 0)
 	l.up.add(g, told)
-	if len(g.parents) == 1 {
+	if n == 0 {
 		g.sent = told
 	}
-	if !client {
-		g.seeking = false
+	if g.sought.target = ""; !client {
+		g.sought = nil
 	}
 	s.startBeat(l)
 	s.weigh(g)
@@ -172,12 +190,12 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 func (s *Scribe) leaveParent(g *group, l *link) {
 	edge := g.parent(l).edge
 	s.forgetParent(g, l)
-	s.sendPart(l.peer, g.id, edge)
+	s.sendPart(l.contact.Peer, g.id, edge)
 }
 
 // forgetParent ends an edge up.
 func (s *Scribe) forgetParent(g *group, l *link) {
-	for i, p := range g.parents {
+	for i, p := range g.above() {
 		if p.link != l {
 			continue
 		}
@@ -186,11 +204,14 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 		} else {
 			l.up.remove(g, 0)
 		}
-		g.parents = slices.Delete(g.parents, i, i+1)
-		if i == 0 && len(g.parents) > 0 { // the second now counts
+		copy(g.parents[i:], g.parents[i+1:])
+		g.parents[len(g.parents)-1] = parent{}
+		if i == 0 && !g.orphan() { // the second now counts
 			g.sent = 0
 			s.weigh(g)
 		}
+		s.lookAfter(g)
+		s.unused(l)
 		return
 	}
 }
@@ -198,10 +219,10 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 // reseat leaves the parents that are none to stay with, and looks for others.
 func (s *Scribe) reseat(stays func(*group, *link) bool) {
 	leaves := func(g *group) bool {
-		return slices.ContainsFunc(g.parents, func(p parent) bool { return !stays(g, p.link) })
+		return slices.ContainsFunc(g.above(), func(p parent) bool { return !stays(g, p.link) })
 	}
 	for _, g := range s.sorted(leaves) {
-		for _, p := range slices.Clone(g.parents) {
+		for _, p := range slices.Clone(g.above()) {
 			if !stays(g, p.link) {
 				s.leaveParent(g, p.link)
 			}
