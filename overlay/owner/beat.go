@@ -205,16 +205,6 @@ func (s *seat) digest() uint64 {
 
 func idHead(id overlay.ID) uint64 { return Hash(id).short() }
 
-// led are the keys that are owned here and a peer leads, in any order.
-func (o *Owners) led(by env.PeerID) (of []*seat) {
-	for _, s := range o.seats {
-		if s.epoch != nil && s.epoch.Sequencer == by && o.owns(s) {
-			of = append(of, s)
-		}
-	}
-	return of
-}
-
 // onBeat compares.
 func (o *Owners) onBeat(from env.PeerID, m *ownerpb.Beat) {
 	if !o.alive(from) {
@@ -284,7 +274,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.List) {
 		return
 	}
 	delete(o.lists, from)
-	for _, s := range byKey(o.led(from)) {
+	for _, s := range slices.Clone(o.led(from)) {
 		if !listed[s.key] {
 			o.startPull(s, o.peer(from), nil) // it says who leads, if it does not
 		}

@@ -1,10 +1,8 @@
 package owner
 
 import (
-	"bytes"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"tidings/internal/env"
@@ -98,7 +96,9 @@ type Owners struct {
 	stats  Stats
 
 	seats   map[overlay.ID]*seat
-	retired map[overlay.ID]*seat // the locks of keys this node has to do with no longer
+	order   roster                // the same
+	ledBy   map[env.PeerID]roster // those this node owns, by their sequencers
+	retired map[overlay.ID]*seat  // the locks of keys this node has to do with no longer
 	cache   bodies
 	// volatile entries are in a log and not durable yet.
 	volatile map[Hash]bool
@@ -152,6 +152,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		app:     app,
 		self:    signer.PeerID(),
 		seats:   map[overlay.ID]*seat{},
+		ledBy:   map[env.PeerID]roster{},
 		retired: map[overlay.ID]*seat{},
 		cache:   bodies{by: map[Hash][]byte{}},
 
@@ -240,20 +241,6 @@ func (o *Owners) resume() {
 	o.LeafChanged()
 }
 
-// sorted returns the seats by key: no map's order may reach a message.
-func (o *Owners) sorted() []*seat {
-	of := make([]*seat, 0, len(o.seats))
-	for _, s := range o.seats {
-		of = append(of, s)
-	}
-	return byKey(of)
-}
-
-func byKey(of []*seat) []*seat {
-	slices.SortFunc(of, func(a, b *seat) int { return bytes.Compare(a.key[:], b.key[:]) })
-	return of
-}
-
 // Want makes the key of a URL owned, if it is not yet. If this node keeps a log of
 // the key whose owners have all gone, the new ones go on with that. done is called
 // when the root has heard of it, or with false when it could not be reached.
@@ -299,7 +286,7 @@ func (o *Owners) seat(key overlay.ID, url string) *seat {
 			delete(o.retired, key)
 		}
 		s.heard = o.clock.Now()
-		o.seats[key] = s
+		o.enter(s)
 	}
 	return s
 }

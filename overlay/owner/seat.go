@@ -21,7 +21,8 @@ type seat struct {
 	url    string
 	follow bool
 
-	epoch *Epoch   // in force, as far as this node knows; nil: none yet
+	epoch *Epoch   // in force, as far as this node knows; nil: none yet; see setEpoch
+	owned bool     // this node is one of its owners
 	open  []*Epoch // signed here, and not known to be certified or never to be
 	log   chain
 
@@ -113,7 +114,7 @@ func votesFrom(of []*ownerpb.Vote) (v votes) {
 }
 
 // owns says whether the node is one of the owners in force.
-func (o *Owners) owns(s *seat) bool { return s.epoch != nil && s.epoch.owns(o.self) }
+func (o *Owners) owns(s *seat) bool { return s.owned }
 
 // leads says whether the node is the sequencer in force.
 func (o *Owners) leads(s *seat) bool { return s.epoch != nil && s.epoch.Sequencer == o.self }
@@ -181,7 +182,7 @@ func (o *Owners) load() error {
 		if s.epoch == nil && !s.follow {
 			o.retired[s.key] = s
 		} else {
-			o.seats[s.key] = s
+			o.enter(s)
 		}
 		return true
 	})
@@ -326,7 +327,7 @@ func (o *Owners) forget(s *seat) {
 	ops := append(o.dropped(s.log), o.dropped(s.gone)...)
 	o.yield(s.bid)
 	s.bid = nil
-	delete(o.seats, s.key)
+	o.leave(s)
 	if s.pull != nil { // nobody will answer it, nor ask again
 		o.endPull(s, false)
 	}

@@ -297,7 +297,8 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 		s.foreign = nil
 	}
 	o.yield(s.bid)
-	s.epoch, s.url, s.heard, s.stuck, s.bid, s.seen = e, e.URL, now, time.Time{}, nil, 0
+	o.setEpoch(s, e)
+	s.url, s.heard, s.stuck, s.bid, s.seen = e.URL, now, time.Time{}, nil, 0
 	s.void = nil
 	s.open = slices.DeleteFunc(slices.Clone(s.open), func(p *Epoch) bool { return p.Lineage != e.Lineage || p.Number <= e.Number })
 	var ops []env.Op
