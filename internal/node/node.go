@@ -41,7 +41,7 @@ func DefaultConfig(network wire.Network) Config {
 		// A lease outlives some beats: they carry what renews it.
 		Owner: owner.Config{
 			Owners: network.Owners, Lease: network.MaintenanceInterval,
-			BeatInterval: min(time.Minute, network.MaintenanceInterval/4),
+			BeatInterval: max(min(time.Minute, network.MaintenanceInterval/4), network.MaintenanceInterval/10),
 		},
 		Feeds:  feedtree.Config{BeatInterval: network.BeatInterval, PollInterval: network.PollInterval},
 		Wedges: wedge.Config{Maintenance: network.MaintenanceInterval},

@@ -303,6 +303,7 @@ func (o *Owners) elected(s *seat) {
 	}
 	o.stats.Epochs++
 	told := o.electors(b)
+	o.cfg.Epochs.keep(e)
 	o.install(s, e, o.self)
 	for _, p := range told {
 		if p != o.self {

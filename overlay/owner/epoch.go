@@ -152,7 +152,11 @@ func (o *Owners) openEpoch(m *ownerpb.Epoch) (*Epoch, error) {
 	if s := o.seats[e.Key]; s != nil && s.epoch != nil && s.epoch.Hash == e.Hash {
 		return s.epoch, nil
 	}
+	if known := o.cfg.Epochs.find(e.Hash, m.Signatures); known != nil {
+		return known, nil
+	}
 	e.signAll(o.verify, m)
+	o.cfg.Epochs.keep(e)
 	return e, nil
 }
 

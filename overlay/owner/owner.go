@@ -50,6 +50,9 @@ type Config struct {
 	// BeatInterval is the time between two comparisons of sequencer and owner.
 	// Default 1 min.
 	BeatInterval time.Duration
+	// Epochs remembers the epochs that others send. Nil: nobody does; nodes of one
+	// goroutine may share one.
+	Epochs *Epochs
 }
 
 func (c Config) filled() Config {
@@ -132,6 +135,7 @@ const (
 	taskMeet                     // tell another lineage
 	taskAsk                      // an answer to a Where may be missing
 	taskUpkeep                   // the leaf has changed
+	taskKeep                     // the owners of a key may have changed while it got others
 	taskHandOver                 // what is not handed over by now stays so
 )
 
@@ -223,6 +227,10 @@ func (o *Owners) Run(now time.Time) time.Time {
 			if !o.upkeep.IsZero() && !o.upkeep.After(now) {
 				o.upkeep = time.Time{}
 				o.keepUp()
+			}
+		case taskKeep:
+			if s != nil && o.owns(s) {
+				o.keepOwners(s)
 			}
 		case taskHandOver:
 			o.handOverLate(now)

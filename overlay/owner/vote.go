@@ -337,7 +337,7 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 	case !s.follow:
 		s.left = now
 	}
-	o.LeafChanged() // the owners may have changed while these were chosen
+	o.after(settleTime, task{kind: taskKeep, key: s.key}) // the owners may have changed while these were chosen
 	o.handOn(s)
 	o.handed()
 }
