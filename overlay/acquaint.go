@@ -129,11 +129,11 @@ const maxCandidates = 1024
 
 // crowded says whether there are as many candidates as may be.
 func (n *Node) crowded() bool {
-	if len(n.peers) < maxCandidates {
+	if len(n.peers.of) < maxCandidates {
 		return false
 	}
 	count := 0
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if p.candidate {
 			count++
 		}

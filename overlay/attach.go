@@ -75,6 +75,7 @@ func (n *Node) attach(p *peer) bool {
 		return false
 	}
 	p.attached = momentOf(n.clock.Now())
+	n.acts = true
 	return true
 }
 
@@ -87,7 +88,7 @@ func (n *Node) ActsFor(id env.PeerID) bool {
 // clientList returns the clients this member acts for, by peer id.
 func (n *Node) clientList() []*peer {
 	var of []*peer
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if !p.hosts && p.attached != never {
 			of = append(of, p)
 		}
@@ -97,7 +98,12 @@ func (n *Node) clientList() []*peer {
 
 // expireClients forgets clients that have been silent too long.
 func (n *Node) expireClients(now time.Time) {
-	for _, p := range n.clientList() {
+	if !n.acts {
+		return
+	}
+	clients := n.clientList()
+	n.acts = len(clients) > 0
+	for _, p := range clients {
 		if now.Sub(p.heard.time()) > clientSilence*n.cfg.WatchInterval {
 			n.drop(p)
 		}

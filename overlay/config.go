@@ -102,7 +102,7 @@ type Stats struct {
 // Stats returns the node's counters.
 func (n *Node) Stats() Stats {
 	s := n.stats
-	s.Peers, s.Passages = len(n.peers), len(n.ways.on)
+	s.Peers, s.Passages = len(n.peers.of), len(n.ways.on)
 	s.Leaf = n.leaf.Len()
 	for row := range n.table.rows {
 		for _, sl := range n.table.rows[row] {
@@ -113,7 +113,7 @@ func (n *Node) Stats() Stats {
 			}
 		}
 	}
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if p.attached != never {
 			s.Clients++
 		}

@@ -97,7 +97,7 @@ func (n *Node) issue(addrs []string, member bool) {
 	}
 	n.self = newRecord(n.network, n.signer, addrs, now, member)
 	n.leaf.Add(n.self)
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		p.told, p.toldNow = false, false
 	}
 	n.saveIssued()
@@ -110,10 +110,11 @@ func (n *Node) reset() {
 	n.table = table{self: n.self.ID}
 	n.state = Alone
 	n.changed = true
-	n.peers = slices.DeleteFunc(n.peers, func(p *peer) bool {
-		p.candidate, p.attached = false, never
-		return !n.useful(p)
-	})
+	for _, p := range slices.Clone(n.peers.of) {
+		if p.candidate, p.attached = false, never; !n.useful(p) {
+			n.peers.remove(p.id)
+		}
+	}
 }
 
 func (n *Node) pool(of []*Contact) {
@@ -316,7 +317,7 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.leaf.SetDepth(depth)
 	n.leaf.decided = min(decided, n.latest())
 	n.table.resize(depth)
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		p.acked = false
 		if p.leaf != nil {
 			p.leaf.asks, p.leaf.whole = 0, false
@@ -337,13 +338,13 @@ func (n *Node) joinedYet() {
 	if n.state != Joining {
 		return
 	}
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) {
 			return // nobody need be asked before all have answered
 		}
 	}
 	waits := false
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		switch {
 		case p.contact == nil || !n.leaf.Covers(p.contact.ID):
 		case n.leaf.Has(p.contact.ID) != nil && p.compared().asks < maxAsks && !n.knowsAllOf(p):

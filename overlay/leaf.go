@@ -19,6 +19,7 @@ type LeafSet struct {
 	decided      uint64     // when depth was chosen: Unix time in ms
 	members      []*Contact // by id, self among them
 	digest       uint64
+	changes      uint64 // counts them
 }
 
 func newLeafSet(self *Contact, split, merge int) *LeafSet {
@@ -60,14 +61,16 @@ func (l *LeafSet) Has(id ID) *Contact {
 func (l *LeafSet) Add(c *Contact) bool {
 	i, known := l.find(c.ID)
 	if known {
-		if c.Issued >= l.members[i].Issued {
+		if c != l.members[i] && c.Issued >= l.members[i].Issued {
 			l.members[i] = c
+			l.changes++
 		}
 		if c.ID == l.self.ID {
 			l.self = c
 		}
 		return false
 	}
+	l.changes++
 	l.members = slices.Insert(l.members, i, c)
 	l.digest ^= mix(c.ID.head())
 	return true
@@ -79,6 +82,7 @@ func (l *LeafSet) Remove(id ID) bool {
 	if !known || id == l.self.ID {
 		return false
 	}
+	l.changes++
 	l.members = slices.Delete(l.members, i, i+1)
 	l.digest ^= mix(id.head())
 	return true
@@ -176,6 +180,7 @@ func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int, voted bo
 // Those that a wider leaf still lacks have to be Added.
 func (l *LeafSet) SetDepth(depth int) (out []*Contact) {
 	l.depth = depth
+	l.changes++
 	l.members = slices.DeleteFunc(l.members, func(c *Contact) bool {
 		beyond := !l.Covers(c.ID)
 		if beyond {

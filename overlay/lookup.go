@@ -161,7 +161,7 @@ func (n *Node) startRoutes(l *lookup) {
 	}
 	var from []*Contact
 	if n.state == Active {
-		from = n.nearestKnown(l.key, len(n.peers)+1)
+		from = n.nearestKnown(l.key, len(n.peers.of)+1)
 	} else {
 		from = slices.Clone(n.join.pool)
 	}

@@ -82,6 +82,8 @@ type Node struct {
 	stats     Stats
 
 	peers     roster
+	watched   watched
+	acts      bool         // there may be clients that it acts for
 	strangers []env.PeerID // peers without a place, the oldest first
 	leaf      *LeafSet
 	table     table

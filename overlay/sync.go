@@ -100,7 +100,7 @@ func (n *Node) whoDiffer(diff uint64) []*Contact {
 			of = append(of, d.contact)
 		}
 	}
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) && n.leaf.Has(p.contact.ID) == nil {
 			of = append(of, p.contact)
 		}
@@ -251,7 +251,7 @@ func (n *Node) knowsHead(h uint64) bool {
 			return true
 		}
 	}
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if p.candidate && p.contact.ID.head() == h {
 			return true
 		}

@@ -26,6 +26,27 @@ func (n *Node) watches(c *Contact) bool {
 	return true
 }
 
+// A watched remembers whom a node watches, as long as its leaf stays as it is.
+type watched struct {
+	of      []*Contact
+	leaf    *LeafSet
+	changes uint64 // of the leaf, when that was found
+}
+
+// in returns the members that a node watches.
+func (w *watched) in(n *Node) []*Contact {
+	if w.leaf == n.leaf && w.changes == n.leaf.changes {
+		return w.of
+	}
+	*w = watched{leaf: n.leaf, changes: n.leaf.changes}
+	for _, c := range n.leaf.Members() {
+		if c != n.self && n.watches(c) {
+			w.of = append(w.of, c)
+		}
+	}
+	return w.of
+}
+
 // watch probes those of the watched that have been silent for an interval, and
 // comes back when the next will have been.
 func (n *Node) watch(now time.Time) {
@@ -43,10 +64,8 @@ func (n *Node) watch(now time.Time) {
 			next = due
 		}
 	}
-	for _, c := range n.leaf.Members() {
-		if c != n.self && n.watches(c) {
-			look(n.peers.get(c.Peer.ID))
-		}
+	for _, c := range n.watched.in(n) {
+		look(n.peers.get(c.Peer.ID))
 	}
 	n.watchHosts(look)
 	n.expireClients(now)
@@ -101,7 +120,7 @@ func (n *Node) Leave() {
 	if n.state == Left {
 		return
 	}
-	for _, p := range n.peers {
+	for _, p := range n.peers.of {
 		if n.placed(p) {
 			n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
 		}
