@@ -52,7 +52,7 @@ type Host struct {
 
 	hinderedAt int64 // when a stall ended, or its clock leapt, last
 
-	links  map[env.PeerID]*link
+	links  map[int32]*link  // by the index of the peer
 	fresh  int              // links opened since idle ones were forgotten
 	blamed map[int32]*blame // by the index of the peer
 	disk   *disk
@@ -79,8 +79,8 @@ func (w *World) Host(c HostConfig) *Host {
 		index:    int32(i),
 		key:      key,
 		id:       wire.PeerIDOf(key.Public().(ed25519.PublicKey)),
-		addr:     string(binary.BigEndian.AppendUint32([]byte("sim"), uint32(i))),
-		links:    map[env.PeerID]*link{},
+		addr:     addrOf(i),
+		links:    map[int32]*link{},
 		blamed:   map[int32]*blame{},
 		linkDice: dice(w.config.Seed, forLinks, i, 0),
 		doorDice: dice(w.config.Seed, forDoors, i, 0),
@@ -92,6 +92,21 @@ func (w *World) Host(c HostConfig) *Host {
 	w.byID[h.id] = h
 	return h
 }
+
+// addrOf is the address of a host.
+func addrOf(index int) string {
+	return string(binary.BigEndian.AppendUint32([]byte(addrHead), uint32(index)))
+}
+
+// indexOf is the host whose address it is.
+func indexOf(addr string) (int, bool) {
+	if len(addr) != len(addrHead)+4 || addr[:len(addrHead)] != addrHead {
+		return 0, false
+	}
+	return int(binary.BigEndian.Uint32([]byte(addr[len(addrHead):]))), true
+}
+
+const addrHead = "sim"
 
 // Index is the host's place in World.Hosts.
 func (h *Host) Index() int { return int(h.index) }

@@ -37,12 +37,14 @@ func (l *link) side(h *Host) int {
 // nil if nothing can be sent.
 func (h *Host) link(to *env.Peer) *link {
 	w := h.world
-	l := h.links[to.ID]
-	if l != nil && !l.idle(w.now) {
+	peer := w.find(to)
+	if peer == nil {
+		return nil
+	}
+	if l := h.links[peer.index]; l != nil && !l.idle(w.now) {
 		return l
 	}
-	peer := w.byID[to.ID]
-	if peer == nil || peer == h || peer.node == nil || !peer.open || h.deaf(peer) || peer.deaf(h) ||
+	if peer == h || peer.node == nil || !peer.open || h.deaf(peer) || peer.deaf(h) ||
 		!slices.Contains(to.Addrs, peer.addr) || h.shuns(peer) || peer.shuns(h) {
 		return nil
 	}
@@ -52,28 +54,40 @@ func (h *Host) link(to *env.Peer) *link {
 	}
 	delay := int64(w.config.Topology(ends[0].Index(), ends[1].Index()))
 	// A QUIC handshake takes a round trip before the first frame leaves.
-	l = &link{ends: ends, delay: delay, ready: w.now + 2*delay, used: w.now}
-	h.links[peer.id], peer.links[h.id] = l, l
+	l := &link{ends: ends, delay: delay, ready: w.now + 2*delay, used: w.now}
+	h.links[peer.index], peer.links[h.index] = l, l
 	h.opened()
 	peer.opened()
 	return l
 }
 
-// sweepAfter is after how many new links a host forgets those that are idle.
+// sweepAfter is after how many new links a host forgets those that are idle, or as many as
+// half of those it has, if that is more.
 const sweepAfter = 32
+
+// find returns the host of a peer, nil if there is none. Its address tells it sooner than
+// its id.
+func (w *World) find(p *env.Peer) *Host {
+	for _, addr := range p.Addrs {
+		if i, ok := indexOf(addr); ok && i < len(w.hosts) && w.hosts[i].id == p.ID {
+			return w.hosts[i]
+		}
+	}
+	return w.byID[p.ID]
+}
 
 // opened notes a new link.
 func (h *Host) opened() {
-	if h.fresh++; h.fresh < sweepAfter {
+	if h.fresh++; h.fresh < max(sweepAfter, len(h.links)/2) {
 		return
 	}
 	h.fresh = 0
-	left := map[env.PeerID]*link{} // another map, because one does not shrink
+	left := map[int32]*link{} // another map, because one does not shrink
 	for id, l := range h.links {
 		if !l.idle(h.world.now) {
 			left[id] = l
-		} else if peer := l.ends[1-l.side(h)]; peer.links[h.id] == l {
-			delete(peer.links, h.id)
+		} else if peer := l.ends[1-l.side(h)]; peer.links[h.index] == l {
+			delete(peer.links, h.index)
 		}
 	}
 	h.links = left
@@ -82,8 +96,8 @@ func (h *Host) opened() {
 // closeLinks ends all links; with hint the peers hear of it.
 func (h *Host) closeLinks(hint bool) {
 	now := h.world.now
-	for _, id := range slices.Sorted(maps.Keys(h.links)) {
-		l := h.links[id]
+	for _, i := range slices.Sorted(maps.Keys(h.links)) {
+		l := h.links[i]
 		peer := l.ends[1-l.side(h)]
 		l.close()
 		if hint && !l.idle(now) && !peer.deaf(h) {
@@ -94,8 +108,8 @@ func (h *Host) closeLinks(hint bool) {
 
 func (l *link) close() {
 	a, b := l.ends[0], l.ends[1]
-	delete(a.links, b.id)
-	delete(b.links, a.id)
+	delete(a.links, b.index)
+	delete(b.links, a.index)
 }
 
 // As the edge does, a host cuts the link of a peer that breaks the protocol
@@ -130,7 +144,7 @@ func (h *Host) blame(peer *Host) {
 	}
 	*b = blame{until: w.now + int64(shunFor)}
 	h.stats.Cut++
-	if l := h.links[peer.id]; l != nil {
+	if l := h.links[peer.index]; l != nil {
 		w.push(w.now, h, down, uint32(peer.index))
 		w.push(w.now+l.delay, peer, down, uint32(h.index))
 		l.close()
