@@ -22,9 +22,23 @@ func (s *Scribe) startBeat(l *link) {
 	}
 }
 
+// beatsTogether is how many times in an interval a node sends Beats: each time those that
+// are due, so that a thousand links do not wake it a thousand times.
+const beatsTogether = 32
+
+// together puts off what is to be done at a time until the node's next stroke of a clock
+// with such a pause. Each node's clock strikes at other times.
+func (s *Scribe) together(at time.Time, pause time.Duration) time.Time {
+	last := at.Add(-s.phase).Truncate(pause).Add(s.phase)
+	if last.Before(at) {
+		return last.Add(pause)
+	}
+	return last
+}
+
 // planBeat sets the time of the next Beat; there is only one.
 func (s *Scribe) planBeat(l *link) {
-	at := s.clock.Now().Add(s.spread(s.cfg.BeatInterval))
+	at := s.together(s.clock.Now().Add(s.spread(s.cfg.BeatInterval)), s.cfg.BeatInterval/beatsTogether)
 	l.beatAt = momentOf(at)
 	s.cal.Add(at, task{kind: taskBeat, link: l})
 }
@@ -50,7 +64,7 @@ func (s *Scribe) sendBeat(l *link, now time.Time) {
 	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
 		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest,
 	}}})
-	s.cal.Add(now.Add(s.node.RTO(l.contact.Peer.ID)), task{kind: taskBeatUp, link: l})
+	s.cal.Add(s.together(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskBeatUp, link: l})
 }
 
 // beatMissed goes on when a parent left a Beat unanswered.

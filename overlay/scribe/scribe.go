@@ -40,6 +40,7 @@ type Scribe struct {
 	state  overlay.State           // of the node, when the leaf last changed
 	seen   [2]map[passed]struct{}  // now, and in the time before
 	sweeps int                     // since they last changed places
+	phase  time.Duration           // of its strokes; see together
 	cal    env.Calendar[task]
 }
 
@@ -87,6 +88,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		recent:  map[overlay.ID][]recent{},
 		seen:    [2]map[passed]struct{}{{}, {}},
 	}
+	s.phase = time.Duration(s.rand.Int64N(int64(s.cfg.BeatInterval)))
 	node.Handle(wire.Scribe, s)
 	s.after(sweepPause, task{kind: taskSweep})
 	return s
