@@ -252,6 +252,29 @@ func TestParentIsOneThatWasAsked(t *testing.T) {
 	}
 }
 
+// What a parent knows of a child's weight is what the child asked with, which may be
+// another when it is accepted.
+func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, _, _ := l.amid(l.members(8, l.own(0)))
+	l.s.Join(g, 3)
+	l.run()
+	edge := l.joins(g)[0].Edge
+	l.s.Join(g, 5)
+	root.say(root.accept(g, edge))
+	root.heard()
+	l.pass(2 * weightDelay)
+	var told []uint32
+	for _, m := range root.heard() {
+		for _, e := range m.GetList().GetEdges() {
+			told = append(told, e.Weight)
+		}
+	}
+	if !slices.Equal(told, []uint32{5}) {
+		t.Errorf("the parent, who was asked with 3, is told %v", told)
+	}
+}
+
 // A node that is neither member nor client yet waits with its Joins: its record
 // would say the wrong thing, and the parent would take it for what it was.
 func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {

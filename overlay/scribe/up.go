@@ -18,6 +18,7 @@ type sought struct {
 	tries   int
 	sentOn  int        // Redirects followed since it asked along the route
 	asking  uint64     // names the edge that is to be
+	told    uint32     // the weight that was told with it
 	target  env.PeerID // the parent asked by name, if any
 }
 
@@ -90,6 +91,7 @@ func (g *group) share(first bool) uint32 {
 }
 
 func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
+	g.sought.told = weight
 	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.sought.asking}
 	for _, r := range s.recent[g.id] {
 		j.Have = append(j.Have, r.id)
@@ -172,7 +174,10 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	l := s.link(c)
 	n := len(g.above())
 	g.parents[n] = parent{l, edge}
-	told := g.share(n == 0)
+	told := g.sought.told // the weight may be another by now
+	if client {
+		told = g.share(n == 0)
+	}
 	l.up.add(g, told)
 	if n == 0 {
 		g.sent = told
