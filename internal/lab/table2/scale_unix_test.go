@@ -1,0 +1,105 @@
+//go:build unix
+
+package table2
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	membersFlag  = flag.Int("members", 0, "measure a world of so many members")
+	channelsFlag = flag.Int("channels", 0, "its channels, of 50 subscriptions each; 0: as many for each member as in the paper's world")
+	hoursFlag    = flag.Int("hours", 1, "virtual hours after all have subscribed and settled")
+	profilesFlag = flag.String("profiles", "", "a folder for profiles of each phase")
+)
+
+// TestScale measures what a world costs, phase by phase:
+//
+//	go test ./internal/lab/table2 -run TestScale -members 128 -timeout 1h -v
+func TestScale(t *testing.T) {
+	if *membersFlag == 0 {
+		t.Skip("-members says how large the world is")
+	}
+	channels := *channelsFlag
+	if channels == 0 {
+		channels = *membersFlag * 100_000 / 1024
+	}
+	w := NewWorld(NewWorkload(1, *membersFlag, channels, 50*channels), paperNetwork())
+	measure(t, w, "join", func() {
+		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
+			t.Fatal("not joined")
+		}
+	})
+	measure(t, w, "subscribe", func() {
+		w.Subscribe(time.Hour)
+		w.Run(time.Hour)
+	})
+	for i := range 1 + *hoursFlag {
+		measure(t, w, fmt.Sprint("hour", i+1), func() { w.Run(time.Hour) })
+		if i == 0 {
+			check(t, w)
+		}
+	}
+}
+
+// measure lets a phase pass and prints what it cost.
+func measure(t *testing.T, w *World, phase string, run func()) {
+	sent, events, now, cpu := w.Tally.Since(nil), w.Events(), w.Now(), usage().cpu
+	if *profilesFlag != "" {
+		f := profile(t, phase+".cpu")
+		defer f.Close()
+		if err := pprof.StartCPUProfile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run()
+	pprof.StopCPUProfile()
+	cpu = usage().cpu - cpu
+	runtime.GC()
+	var mem runtime.MemStats
+	runtime.ReadMemStats(&mem)
+	fmt.Printf("%-10s %6.0f min  %7.1f s cpu  %9d events  %5.0f MB live  %5.0f MB resident at most\n", phase,
+		w.Now().Sub(now).Minutes(), cpu.Seconds(), w.Events()-events, float64(mem.HeapAlloc)/1e6, usage().resident/1e6)
+	sent = w.Tally.Since(sent)
+	for _, k := range sent.Kinds() {
+		if c := sent[k]; c.Frames > 1000 {
+			fmt.Printf("    %-5v %10d frames %6d MB\n", k, c.Frames, c.Bytes/1e6)
+		}
+	}
+	if *profilesFlag != "" {
+		f := profile(t, phase+".heap")
+		defer f.Close()
+		if err := pprof.WriteHeapProfile(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func profile(t *testing.T, name string) *os.File {
+	f, err := os.Create(filepath.Join(*profilesFlag, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+type used struct {
+	cpu      time.Duration
+	resident float64 // bytes, at most so far
+}
+
+func usage() used {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		panic(err)
+	}
+	return used{time.Duration(u.Utime.Nano() + u.Stime.Nano()), float64(u.Maxrss) * 1024}
+}

@@ -1,0 +1,109 @@
+package table2
+
+import (
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/node"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+	"tidings/sim"
+)
+
+// A World is a simulated network whose members read the channels of a workload.
+type World struct {
+	*sim.World
+	Workload *Workload
+	Members  []*Member
+	Tally    Tally
+	keys     []overlay.ID // of the channels
+}
+
+// maxSigned is how many signatures, and epochs, are remembered at once: all who come
+// across one do so within seconds.
+const maxSigned = 1 << 16
+
+// joinPause is the time between two members that join. All join through the first.
+const joinPause = 100 * time.Millisecond
+
+// NewWorld returns a world whose members join one after the other as soon as it runs.
+// Time and distances are those of sim.King.
+func NewWorld(load *Workload, network wire.Network) *World {
+	w := &World{
+		World:    sim.New(sim.Config{Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed))}),
+		Workload: load,
+		Tally:    Tally{},
+	}
+	for i := range load.Channels {
+		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
+	}
+	hash := wire.HashOf(network.Descriptor())
+	verify := wire.Memo(wire.NewVerifier(hash), maxSigned)
+	records := overlay.NewRecords(network.Name, verify, 2*load.Members)
+	epochs := owner.NewEpochs(maxSigned)
+	for i := range load.Members {
+		h := w.Host(sim.HostConfig{Open: true})
+		w.Members = append(w.Members, nil)
+		w.After(time.Duration(i)*joinPause, func() {
+			cfg := node.DefaultConfig(network)
+			cfg.Overlay.Founder = i == 0
+			cfg.Overlay.Records, cfg.Owner.Epochs = records, epochs
+			// Nobody dies here, nor comes again: what is kept up against that is renewed
+			// once in a maintenance interval, as the paper's own state is.
+			cfg.Scribe.BeatInterval = network.MaintenanceInterval
+			cfg.Overlay.SaveInterval = network.MaintenanceInterval
+			h.Boot(func(e env.Env) env.Node {
+				e.Network = tallied{e.Network, w.Tally}
+				w.Members[i] = newMember(e, wire.NewSigner(h.Key(), hash), verify, cfg)
+				return w.Members[i]
+			})
+			if i > 0 {
+				h.Found(w.Hosts()[0])
+			}
+		})
+	}
+	return w
+}
+
+// Joined says whether all members are active and know how many they are.
+func (w *World) Joined() bool {
+	for _, m := range w.Members {
+		if m == nil || m.Overlay.State() != overlay.Active || m.Overlay.Count(0) != len(w.Members) {
+			return false
+		}
+	}
+	return true
+}
+
+// Subscribe has the clients of all members subscribe, evenly over a time that begins now.
+// The first client of a channel wants it owned.
+func (w *World) Subscribe(over time.Duration) {
+	wanted := make([]bool, len(w.keys))
+	for i, list := range w.Workload.Memberships() {
+		w.subscribe(i, list, over, wanted)
+	}
+}
+
+// subscribe lets one member subscribe to the first channel of a list, and later to the
+// others.
+func (w *World) subscribe(member int, list []Membership, over time.Duration, wanted []bool) {
+	if len(list) == 0 {
+		return
+	}
+	pause := over / time.Duration(len(list))
+	w.After(pause, func() {
+		s, m := list[0], w.Members[member]
+		w.Hosts()[member].Do(func() {
+			if !wanted[s.Channel] {
+				wanted[s.Channel] = true
+				m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
+			}
+			m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
+		})
+		w.subscribe(member, list[1:], over-pause, wanted)
+	})
+}
+
+// Key is the key of a channel.
+func (w *World) Key(channel int) overlay.ID { return w.keys[channel] }

@@ -1,0 +1,64 @@
+package table2
+
+import (
+	"testing"
+	"time"
+
+	"tidings/internal/wire"
+)
+
+// paperNetwork is that of the paper's simulation: maintenance comes once an hour.
+func paperNetwork() wire.Network {
+	n := wire.DefaultNetwork("table2")
+	n.MaintenanceInterval = time.Hour
+	return n
+}
+
+// When all have subscribed, each channel has one sequencer, and a root that counts all its
+// subscribers; and the same arguments give the same world.
+func TestWorldOfSubscribers(t *testing.T) {
+	build := func() *World {
+		w := NewWorld(NewWorkload(1, 40, 200, 4000), paperNetwork())
+		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
+			t.Fatal("not joined")
+		}
+		w.Subscribe(10 * time.Minute)
+		w.Run(20 * time.Minute)
+		return w
+	}
+	w := build()
+	check(t, w)
+	if again := build(); again.TraceHash() != w.TraceHash() {
+		t.Error("another world")
+	}
+	joins := w.Tally[Kind{wire.Scribe, 3}] // its Accepts
+	if joins.Frames < 2000 || joins.Bytes < 100*joins.Frames {
+		t.Errorf("%+v edges were accepted", joins)
+	}
+}
+
+// check looks whether each channel has a sequencer, and a root that counts all its
+// subscribers.
+func check(t *testing.T, w *World) {
+	led, right := 0, 0
+	for i, c := range w.Workload.Channels {
+		leaders, weight := 0, 0
+		for _, m := range w.Members {
+			if v, ok := m.Owners.View(w.Key(i)); ok && v.Leads {
+				leaders++
+			}
+			if n, ok := m.Scribe.Weight(w.Key(i)); ok {
+				weight += n
+			}
+		}
+		if leaders == 1 {
+			led++
+		}
+		if weight == c.Subscribers {
+			right++
+		}
+	}
+	if all := len(w.Workload.Channels); led != all || right != all {
+		t.Errorf("of %d channels %d have one sequencer, %d a root that counts right", all, led, right)
+	}
+}
