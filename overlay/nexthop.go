@@ -100,6 +100,20 @@ func (n *Node) hostFor(tried []*peer) *peer {
 	return spared
 }
 
+// NextHop returns the member to whom a message for a key goes from here, or says that this
+// node is the root. It does neither when a message would have to wait, or to go to somebody
+// who left something unanswered.
+func (n *Node) NextHop(key ID) (next *Contact, root bool) {
+	if n.state != Active {
+		return nil, false
+	}
+	p, root, wait := n.nextHop(key, nil)
+	if wait || p == nil || p.suspect {
+		return nil, root && !wait
+	}
+	return p.contact, false
+}
+
 // IsRoot says whether this node is the root of key, as far as it knows.
 func (n *Node) IsRoot(key ID) bool {
 	if n.state != Active {
