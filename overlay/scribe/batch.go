@@ -13,10 +13,10 @@ import (
 // together: a node that starts joins thousands of groups, but has some hundred neighbours.
 type word struct {
 	kind   wordKind
-	weight uint32           // of a Join
-	edge   uint64           // of all but a Drop and a Redirect
-	group  overlay.ID       //
-	who    *overlay.Contact // the child-to-be on its way; the parent of a Redirect
+	weight uint32 // of a Join
+	edge   uint64 // of all but a Drop and a Redirect
+	group  overlay.ID
+	who    *overlay.Contact // the child-to-be of a way; the parent of a Redirect
 }
 
 type wordKind uint8
@@ -25,7 +25,7 @@ const (
 	aPart wordKind = iota
 	aDrop
 	aJoin // to a parent by name
-	aWay  // a Join on its way to the root
+	aWay  // a Join on its way to the root, from hop to hop
 	anAccept
 	aRedirect
 )
@@ -146,21 +146,27 @@ func (s *Scribe) alone(w *word) *scribepb.Message {
 // A batch is a Batch in the making.
 type batch struct {
 	*scribepb.Batch
-	place   map[*overlay.Contact]uint32 // of their records
+	self    *overlay.Contact            // whose record is the first
+	place   map[*overlay.Contact]uint32 // of the other records
 	entries int
 	bytes   int // about
 }
 
 func (s *Scribe) newBatch() *batch {
-	b := &batch{Batch: &scribepb.Batch{}, place: map[*overlay.Contact]uint32{}}
-	b.record(s.node.Self())
-	return b
+	self := s.node.Self()
+	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, bytes: len(self.Raw)}
 }
 
 // record returns the place of a record.
 func (b *batch) record(c *overlay.Contact) uint32 {
+	if c == b.self {
+		return 0
+	}
 	i, ok := b.place[c]
 	if !ok {
+		if b.place == nil {
+			b.place = map[*overlay.Contact]uint32{}
+		}
 		i = uint32(len(b.Records))
 		b.place[c] = i
 		b.Records = append(b.Records, c.Raw)

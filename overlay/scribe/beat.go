@@ -176,22 +176,17 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 	}
 }
 
-// onDrop looks for another parent in groups in which this one knows nothing of
+// onDrop looks for another parent in a group in which this one knows nothing of
 // the edge.
-func (s *Scribe) onDrop(from env.PeerID, l *link, m *scribepb.Drop) {
-	if l == nil {
+func (s *Scribe) onDrop(from env.PeerID, l *link, id overlay.ID) {
+	g := s.groups[id]
+	if l == nil || g == nil {
 		return
 	}
-	for _, raw := range m.Groups {
-		g := s.groups[overlay.ID(raw)]
-		if g == nil {
-			continue
-		}
-		if g.parent(l) != nil {
-			s.forgetParent(g, l)
-			s.seek(g)
-		} else if g.seeking() && g.sought.target == from {
-			s.seekNow(g) // the parent asked by name is not in the tree
-		}
+	if g.parent(l) != nil {
+		s.forgetParent(g, l)
+		s.seek(g)
+	} else if g.seeking() && g.sought.target == from {
+		s.seekNow(g) // the parent asked by name is not in the tree
 	}
 }

@@ -5,7 +5,7 @@ import "time"
 // Config is what a Scribe is told. A zero field means its default.
 type Config struct {
 	// FanOut is how many member children a node has in one group before it
-	// pushes some down. Default 16.
+	// pushes some down, within pushDelay. Default 16.
 	FanOut int
 	// MaxWeight is how many clients count behind one node and group; Join
 	// clamps to it. Default 64.
@@ -82,9 +82,26 @@ const (
 	// at the bound nothing is kept, and they have to ask for what they miss.
 	maxKept = 64 << 20
 
-	maxList = 512  // edges in one List, groups in one Drop
-	maxHave = 64   // messages named in a Join
-	maxGot  = 1024 // messages acknowledged at once
+	// batchDelay is how long what is to be said of a group waits for company once a node
+	// has much to say; of the first fewWords in such a time nothing waits.
+	batchDelay = 200 * time.Millisecond
+	fewWords   = 16
+	// fewWays is how many Joins that go the same way from their child each go alone: then
+	// each hop acknowledges them.
+	fewWays = 4
+	// maxControl is the size of the largest Batch that goes ahead of content, in bytes.
+	maxControl = 2 << 10
+	// batchBytes is after how many bytes a Batch goes, whatever else is to come.
+	batchBytes = 32 << 10
+
+	// pushDelay is how long a node with more children than the fan-out waits before it
+	// pushes some down, so that those that come together are sent away together.
+	pushDelay = 2 * time.Second
+
+	maxBatch = 1024 // entries in one Batch
+	maxList  = 512  // edges in one List, groups in one Drop
+	maxHave  = 64   // messages named in a Join
+	maxGot   = 1024 // messages acknowledged at once
 )
 
 // MaxPayload is the size of the largest message in bytes.

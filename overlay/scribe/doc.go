@@ -20,6 +20,11 @@
 //     forward are therefore rare; one that has lost its last subscriber hands
 //     its children to its parent while that has room. Edges per delivery
 //     stay near 1.
+//   - What is said of many groups at one time goes together: a node that starts joins
+//     thousands of groups by way of some tens of neighbours. Joins that have the next
+//     hop in common are one Batch, and so are those that a hop passes on, and the
+//     answers to one child. The overlay acknowledges none of these; a Join that
+//     nothing came of goes again alone, routed.
 //   - An edge is a lease. A child renews all its edges to one parent by a single
 //     Beat with a digest of groups and weights, and spells them out only when
 //     the parent knows otherwise.

@@ -11,55 +11,61 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
+// A wish is what a child-to-be asks for.
+type wish struct {
+	weight uint32
+	edge   uint64
+	have   []uint64 // messages it has had lately
+}
+
+func wishOf(j *scribepb.Join) wish { return wish{j.Weight, j.Edge, j.Have} }
+
 // onJoin takes a Join that was sent to this node by name.
-func (s *Scribe) onJoin(from env.PeerID, j *scribepb.Join) error {
-	c, err := s.node.OpenRecord(j.Record)
-	if err != nil || c.Peer.ID != from {
-		s.stats.Garbage++
-		return env.ErrFrame
-	}
-	id := overlay.ID(j.Group)
+func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w wish) {
 	g := s.groups[id]
 	switch {
 	case s.node.State() != overlay.Active:
-		s.sendDrop(c.Peer, id)
-	case !c.Member && !s.node.ActsFor(from):
-		s.sendDrop(c.Peer, id)
+		s.decline(c, id)
+	case !c.Member && !s.node.ActsFor(c.Peer.ID):
+		s.decline(c, id)
 	case !c.Member:
-		s.accept(s.group(id), c, j, true)
+		s.accept(s.group(id), c, w, true)
 	case g == nil || !overlay.Nearer(id, s.node.ID(), c.ID) && !plant.Cycle:
-		s.sendDrop(c.Peer, id)
+		s.decline(c, id)
 	default:
-		s.accept(g, c, j, true)
+		s.accept(g, c, w, true)
 	}
-	return nil
+}
+
+func (s *Scribe) decline(c *overlay.Contact, id overlay.ID) {
+	s.tell(c.Peer, word{kind: aDrop, group: id})
 }
 
 // accept takes a child on, or sends it on to one of the children when there are
 // enough. A Join that came along the route can be anybody's: it may make an edge,
 // which its child will part from if it did not ask for it, but it changes none;
 // a child that is known is asked to say so itself.
-func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join, direct bool) {
-	weight := s.clamp(j.Weight)
+func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
+	weight := s.clamp(w.weight)
 	known := g.child(s.links[c.Peer.ID])
 	if known != nil && !direct {
 		s.sendRedirect(g, c.Peer, s.node.Self())
 		return
 	}
 	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut
-	if full || known == nil && c.Member && g.members() >= s.cfg.FanOut && s.farthest(g, c.ID) == nil {
-		if to := s.pick(g, c.ID); to != nil {
+	if full || known == nil && c.Member && g.nearer(c.ID) >= s.cfg.FanOut {
+		if to := pick(g, g.staying(s.cfg.FanOut), c.ID); to != nil {
 			s.redirect(g, c.Peer, to)
 			return
 		}
 	}
 	l := s.link(c)
 	if full || known == nil && len(l.down.of) >= maxEdges {
-		s.sendDrop(c.Peer, g.id)
+		s.decline(c, g.id)
 		return
 	}
 	if known == nil {
-		g.children = append(g.children, child{link: l, edge: j.Edge, weight: weight, client: !c.Member, since: s.now()})
+		g.children = append(g.children, child{link: l, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
 		l.down.add(g, weight)
 		l.renewed = s.now()
 		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
@@ -68,15 +74,13 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, j *scribepb.Join, direct b
 		if known.client && c.Member {
 			s.lookAfter(g) // with members below it alone it may be of no use
 		}
-		known.edge, known.weight, known.moving, known.client = j.Edge, weight, false, !c.Member
+		known.edge, known.weight, known.moving, known.client = w.edge, weight, false, !c.Member
 		known.since = s.now()
 	}
-	s.send(c.Peer, &scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
-		Group: g.id[:], Record: s.node.Self().Raw, Edge: j.Edge,
-	}}})
-	s.catchUp(g, l, j.Have)
+	s.tell(c.Peer, word{kind: anAccept, group: g.id, edge: w.edge})
+	s.catchUp(g, l, w.have)
 	s.weigh(g)
-	s.pushDown(g)
+	s.pushSoon(g)
 	s.seekParent(g)
 }
 
@@ -92,30 +96,46 @@ func (s *Scribe) catchUp(g *group, l *link, have []uint64) {
 
 // clamp bounds a weight by that of all nodes together.
 func (s *Scribe) clamp(weight uint32) uint32 {
+	if weight <= uint32(s.cfg.MaxWeight) {
+		return weight // there is one node at least; to count them takes longer
+	}
 	return uint32(min(uint64(weight), uint64(s.cfg.MaxWeight)*uint64(max(s.node.Count(0), 1))))
 }
 
-// farthest returns the child farthest from the key that may be asked to move,
-// if it is farther than id.
-func (s *Scribe) farthest(g *group, id overlay.ID) *child {
-	var far *child
+// nearer counts the member children that are nearer to the key than an id.
+func (g *group) nearer(id overlay.ID) (count int) {
 	for i := range g.children {
-		c := &g.children[i]
-		if !c.client && !c.moving && overlay.Nearer(g.id, id, c.link.contact.ID) &&
-			(far == nil || overlay.Nearer(g.id, far.link.contact.ID, c.link.contact.ID)) {
-			far = c
+		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, c.link.contact.ID, id) {
+			count++
 		}
 	}
-	return far
+	return count
+}
+
+// staying returns the n member children nearest to the key, the nearest first, of those that
+// were not asked to move.
+func (g *group) staying(n int) []*child {
+	of := make([]*child, 0, len(g.children))
+	for i := range g.children {
+		if c := &g.children[i]; !c.client && !c.moving {
+			of = append(of, c)
+		}
+	}
+	slices.SortFunc(of, func(a, b *child) int {
+		if overlay.Nearer(g.id, a.link.contact.ID, b.link.contact.ID) {
+			return -1
+		}
+		return 1
+	})
+	return of[:min(len(of), n)]
 }
 
 // pick chooses the child under which another is to hang: nearer to the key than
 // that one, and with the least below it.
-func (s *Scribe) pick(g *group, below overlay.ID) *child {
+func pick(g *group, of []*child, below overlay.ID) *child {
 	var best *child
-	for i := range g.children {
-		c := &g.children[i]
-		if !c.client && !c.moving && overlay.Nearer(g.id, c.link.contact.ID, below) &&
+	for _, c := range of {
+		if overlay.Nearer(g.id, c.link.contact.ID, below) &&
 			(best == nil || c.weight+uint32(c.given) < best.weight+uint32(best.given)) {
 			best = c
 		}
@@ -132,9 +152,15 @@ func (s *Scribe) redirect(g *group, who env.Peer, to *child) {
 }
 
 func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
-	s.send(who, &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{
-		Group: g.id[:], Record: to.Raw,
-	}}})
+	s.tell(who, word{kind: aRedirect, group: g.id, who: to})
+}
+
+// pushSoon has children pushed down soon if there are more than the fan-out.
+func (s *Scribe) pushSoon(g *group) {
+	if !g.crowded && g.members() > s.cfg.FanOut {
+		g.crowded = true
+		s.cal.Add(s.together(s.clock.Now(), pushDelay), task{kind: taskCrowd, group: g})
+	}
 }
 
 // pushDown asks the farthest children to move below nearer ones as long as there
@@ -146,17 +172,13 @@ func (s *Scribe) pushDown(g *group) {
 			c.moving = false // it did not find its way; ask somebody again
 		}
 	}
-	for g.members() > s.cfg.FanOut {
-		far := s.farthest(g, g.id)
-		if far == nil {
-			break
+	if g.members() > s.cfg.FanOut {
+		all := g.staying(len(g.children))
+		stay := all[:s.cfg.FanOut]
+		for _, far := range slices.Backward(all[s.cfg.FanOut:]) {
+			far.moving, far.since = true, now
+			s.redirect(g, far.link.contact.Peer, pick(g, stay, far.link.contact.ID))
 		}
-		to := s.pick(g, far.link.contact.ID)
-		if to == nil {
-			break
-		}
-		far.moving, far.since = true, now
-		s.redirect(g, far.link.contact.Peer, to)
 	}
 	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
 		g.pushing = true

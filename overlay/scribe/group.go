@@ -7,7 +7,6 @@ import (
 
 	"tidings/internal/env"
 	"tidings/overlay"
-	"tidings/overlay/scribe/scribepb"
 )
 
 // A group is this node's part in one tree. A node has as many as it has subscriptions,
@@ -22,6 +21,7 @@ type group struct {
 	offered  uint32  // when the parent was last asked to take the children, in seconds of Unix time; 0: never
 
 	root    bool
+	crowded bool // children are to be pushed down soon
 	pushing bool // a look at children asked to move is due
 	loose   bool // it is in Scribe.loose
 	gone    bool // it is not in Scribe.groups any more
@@ -163,16 +163,17 @@ func (s *Scribe) group(id overlay.ID) *group {
 	return g
 }
 
-func (s *Scribe) onPart(l *link, m *scribepb.Part) {
-	g := s.groups[overlay.ID(m.Group)]
+// onPart ends an edge that a peer has ended.
+func (s *Scribe) onPart(l *link, id overlay.ID, edge uint64) {
+	g := s.groups[id]
 	if g == nil || l == nil {
 		return
 	}
-	if c := g.child(l); c != nil && (m.Edge == 0 || m.Edge == c.edge) {
+	if c := g.child(l); c != nil && (edge == 0 || edge == c.edge) {
 		s.forgetChild(g, l)
 		s.prune(g)
 	}
-	if p := g.parent(l); p != nil && (m.Edge == 0 || m.Edge == p.edge) {
+	if p := g.parent(l); p != nil && (edge == 0 || edge == p.edge) {
 		s.forgetParent(g, l)
 		s.seek(g)
 	}

@@ -211,7 +211,7 @@ func (in *intruder) endures(t *testing.T) {
 // A kind makes up a message of one kind.
 type kind func(in *intruder, s *story) *scribepb.Message
 
-var kinds = []kind{aJoin, aPublish, anAccept, aRedirect, aPart, aDown, aGot, aBeat, aBeatAck, aList, aDrop, anOffer}
+var kinds = []kind{aJoin, aPublish, anAccept, aRedirect, aPart, aDown, aGot, aBeat, aBeatAck, aList, aDrop, anOffer, aBatch}
 
 // tell tells a member a story.
 func tell(t *testing.T, b []byte, kinds ...kind) {
@@ -380,4 +380,32 @@ func anOffer(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{
 		Group: in.aGroup(s), Room: uint32(s.number()), Reply: s.choose(2) == 1,
 	}}}
+}
+
+func FuzzBatch(f *testing.F) { fuzz(f, aBatch) }
+
+func aBatch(in *intruder, s *story) *scribepb.Message {
+	b := &scribepb.Batch{}
+	for range pick(s, 1, 2, 0, 5) {
+		b.Records = append(b.Records, in.aRecord(s))
+	}
+	column := func(edges, weights, records bool) *scribepb.Column {
+		c := &scribepb.Column{}
+		for range pick(s, 0, 1, 3, 1024) {
+			c.Groups = append(c.Groups, in.aGroup(s)...)
+			if edges {
+				c.Edges = append(c.Edges, in.anEdge(s))
+			}
+			if weights {
+				c.Weights = append(c.Weights, uint32(s.number()))
+			}
+			if records {
+				c.Records = append(c.Records, uint32(s.choose(len(b.Records)+1)))
+			}
+		}
+		return c
+	}
+	b.Parts, b.Drops, b.Joins = column(true, false, false), column(false, false, false), column(true, true, false)
+	b.Ways, b.Accepts, b.Redirects = column(true, true, true), column(true, false, false), column(false, false, true)
+	return &scribepb.Message{Body: &scribepb.Message_Batch{Batch: b}}
 }

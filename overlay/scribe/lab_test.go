@@ -30,7 +30,8 @@ type lab struct {
 	node    *overlay.Node
 	s       *Scribe
 	got     []Delivery
-	sent    []letter
+	sent    []letter // the words of a batch one by one, but for ways
+	batches []letter // as they were sent
 	routed  []*overlaypb.Route
 	asked   []asked
 	actors  map[env.PeerID]*actor
@@ -100,6 +101,11 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 		if err != nil {
 			l.t.Fatalf("sent what nobody takes: %v", err)
 		}
+		if m.GetBatch() != nil {
+			l.batches = append(l.batches, letter{to.ID, m})
+			l.sent = append(l.sent, wordsOf(to.ID, m.GetBatch())...)
+			return
+		}
 		l.sent = append(l.sent, letter{to.ID, m})
 		return
 	}
@@ -114,6 +120,33 @@ func (l *lab) Send(to env.Peer, _ env.Class, frame []byte) {
 	if p := m.GetProbe(); p != nil && !p.Reply {
 		l.asked = append(l.asked, asked{to.ID, m})
 	}
+}
+
+// wordsOf are the words of a batch as messages of their own.
+func wordsOf(to env.PeerID, b *scribepb.Batch) (of []letter) {
+	say := func(m *scribepb.Message) { of = append(of, letter{to, m}) }
+	each(b.Parts, func(i int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:], Edge: b.Parts.Edges[i]}}})
+	})
+	each(b.Drops, func(_ int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
+	})
+	each(b.Joins, func(i int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Join{Join: &scribepb.Join{
+			Group: g[:], Record: b.Records[0], Edge: b.Joins.Edges[i], Weight: b.Joins.Weights[i],
+		}}})
+	})
+	each(b.Accepts, func(i int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Accept{Accept: &scribepb.Accept{
+			Group: g[:], Record: b.Records[0], Edge: b.Accepts.Edges[i],
+		}}})
+	})
+	each(b.Redirects, func(i int, g overlay.ID) {
+		say(&scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{
+			Group: g[:], Record: b.Records[b.Redirects.Records[i]],
+		}}})
+	})
+	return of
 }
 
 func (l *lab) run() {
@@ -323,8 +356,19 @@ func (l *lab) accepted(by *actor, g overlay.ID) bool {
 	return ok && parent == by.id
 }
 
-// joins returns the Joins for a group that the node has routed.
+// joins returns the Joins for a group that the node has sent on their way, those in batches
+// first.
 func (l *lab) joins(g overlay.ID) (of []*scribepb.Join) {
+	for _, sent := range l.batches {
+		b := sent.msg.GetBatch()
+		each(b.Ways, func(i int, id overlay.ID) {
+			if id == g {
+				of = append(of, &scribepb.Join{
+					Group: id[:], Record: b.Records[b.Ways.Records[i]], Edge: b.Ways.Edges[i], Weight: b.Ways.Weights[i],
+				})
+			}
+		})
+	}
 	for _, r := range l.routed {
 		m, err := parse(r.Payload)
 		if err != nil {

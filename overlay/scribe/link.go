@@ -146,8 +146,14 @@ func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
 	s.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Scribe, m))
 }
 
+// sendPart ends an edge; 0 is whichever there is at this time, which is therefore said at
+// once.
 func (s *Scribe) sendPart(to env.Peer, id overlay.ID, edge uint64) {
-	s.send(to, &scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: id[:], Edge: edge}}})
+	if w := (word{kind: aPart, group: id, edge: edge}); edge != 0 {
+		s.tell(to, w)
+	} else {
+		s.send(to, s.alone(&w))
+	}
 }
 
 func (s *Scribe) sendDrop(to env.Peer, ids ...overlay.ID) {

@@ -2,6 +2,7 @@ package scribe
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -78,10 +79,47 @@ func breaks(m *scribepb.Message) string {
 		if !isID(b.Offer.Group) {
 			return "offer"
 		}
+	case *scribepb.Message_Batch:
+		return breaksBatch(b.Batch)
 	default:
 		return "no body"
 	}
 	return ""
+}
+
+func breaksBatch(b *scribepb.Batch) string {
+	if len(b.Records) == 0 || len(b.Records) > maxBatch || !all(b.Records, isRecord) {
+		return "batch: records"
+	}
+	entries := 0
+	for _, c := range []struct {
+		*scribepb.Column
+		edges, weights, records bool
+	}{
+		{b.Parts, true, false, false},
+		{b.Drops, false, false, false},
+		{b.Joins, true, true, false},
+		{b.Ways, true, true, true},
+		{b.Accepts, true, false, false},
+		{b.Redirects, false, false, true},
+	} {
+		n := len(c.GetGroups()) / len(overlay.ID{})
+		has := func(is bool, values int) bool { return is && values == n || !is && values == 0 }
+		if len(c.GetGroups()) != n*len(overlay.ID{}) || !has(c.edges, len(c.GetEdges())) ||
+			!has(c.weights, len(c.GetWeights())) || !has(c.records, len(c.GetRecords())) ||
+			!all(c.GetRecords(), func(i uint32) bool { return int(i) < len(b.Records) }) {
+			return "batch: column"
+		}
+		entries += n
+	}
+	if entries > maxBatch {
+		return "batch: too many"
+	}
+	return ""
+}
+
+func all[T any](of []T, is func(T) bool) bool {
+	return !slices.ContainsFunc(of, func(v T) bool { return !is(v) })
 }
 
 func breaksList(l *scribepb.List) string {

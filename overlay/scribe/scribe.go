@@ -41,6 +41,7 @@ type Scribe struct {
 	seen   [2]map[passed]struct{}  // now, and in the time before
 	sweeps int                     // since they last changed places
 	phase  time.Duration           // of its strokes; see together
+	outbox outbox
 	cal    env.Calendar[task]
 }
 
@@ -64,9 +65,11 @@ type taskKind uint8
 const (
 	taskSeek   taskKind = iota // a Join was not answered
 	taskPush                   // a child asked to move may have done so
+	taskCrowd                  // there were more children than the fan-out
 	taskBeat                   // renew the edges to a parent
 	taskBeatUp                 // a Beat was not answered
 	taskFlush                  // send acknowledgements and weights
+	taskTell                   // send what was to be said
 	taskResend                 // a Down was not acknowledged
 	taskLook                   // a lease may be over, or a link of no use
 	taskSweep                  // forget what is old
@@ -86,6 +89,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		groups:  map[overlay.ID]*group{},
 		links:   map[env.PeerID]*link{},
 		recent:  map[overlay.ID][]recent{},
+		outbox:  outbox{by: map[env.PeerID]*letters{}},
 		seen:    [2]map[passed]struct{}{{}, {}},
 	}
 	s.phase = time.Duration(s.rand.Int64N(int64(s.cfg.BeatInterval)))
@@ -174,6 +178,11 @@ func (s *Scribe) Run(now time.Time) time.Time {
 		case taskPush:
 			t.group.pushing = false
 			s.pushDown(t.group)
+		case taskCrowd:
+			t.group.crowded = false
+			s.pushDown(t.group)
+		case taskTell:
+			s.tellAll(now)
 		case taskBeat:
 			s.beat(t.link, now)
 		case taskBeatUp:
@@ -211,7 +220,7 @@ func (s *Scribe) Forward(m *overlay.Message) bool {
 	if err != nil || !c.Member || !overlay.Nearer(g.id, s.node.ID(), c.ID) {
 		return false
 	}
-	s.accept(g, c, j, false)
+	s.accept(g, c, wishOf(j), false)
 	return true
 }
 
@@ -236,7 +245,7 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 		g := s.group(m.Key)
 		s.becomeRoot(g)
 		if c.ID != s.node.ID() {
-			s.accept(g, c, b.Join, false)
+			s.accept(g, c, wishOf(b.Join), false)
 		}
 	case *scribepb.Message_Publish:
 		if overlay.ID(b.Publish.Group) != m.Key {
@@ -266,13 +275,23 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	l := s.links[from]
 	switch b := m.Body.(type) {
 	case *scribepb.Message_Join:
-		return s.onJoin(from, b.Join)
+		c, err := s.openFrom(from, b.Join.Record)
+		if err != nil {
+			return err
+		}
+		s.onJoin(c, overlay.ID(b.Join.Group), wishOf(b.Join))
 	case *scribepb.Message_Accept:
-		return s.onAccept(from, b.Accept)
+		c, err := s.openFrom(from, b.Accept.Record)
+		if err != nil {
+			return err
+		}
+		s.onAccept(c, overlay.ID(b.Accept.Group), b.Accept.Edge)
 	case *scribepb.Message_Redirect:
-		return s.onRedirect(from, b.Redirect)
+		return s.onRedirect(from, overlay.ID(b.Redirect.Group), b.Redirect.Record)
+	case *scribepb.Message_Batch:
+		return s.onBatch(from, b.Batch)
 	case *scribepb.Message_Part:
-		s.onPart(l, b.Part)
+		s.onPart(l, overlay.ID(b.Part.Group), b.Part.Edge)
 	case *scribepb.Message_Down:
 		s.onDown(from, b.Down, frame)
 	case *scribepb.Message_Got:
@@ -284,13 +303,25 @@ func (s *Scribe) Receive(from env.PeerID, frame, body []byte) error {
 	case *scribepb.Message_List:
 		s.onList(from, l, b.List)
 	case *scribepb.Message_Drop:
-		s.onDrop(from, l, b.Drop)
+		for _, g := range b.Drop.Groups {
+			s.onDrop(from, l, overlay.ID(g))
+		}
 	case *scribepb.Message_Offer:
 		s.onOffer(l, b.Offer)
 	default:
 		return env.ErrFrame // a Publish is routed, never sent
 	}
 	return nil
+}
+
+// openFrom opens the record that a peer sends of itself.
+func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, error) {
+	c, err := s.node.OpenRecord(record)
+	if err != nil || c.Peer.ID != from {
+		s.stats.Garbage++
+		return nil, env.ErrFrame
+	}
+	return c, nil
 }
 
 // pass sends a message on to all children but the one it came from, and up to

@@ -91,6 +91,8 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	for _, i := range []int{3, 17, 9, 0, 12, 5, 19, 1, 8, 2, 14} {
 		all[i].route(g, all[i].join(g, 1))
 		l.s.groups[g].pushing = true // the test pushes when it likes
+		l.s.pushDown(l.s.groups[g])
+		l.run()
 		for j, a := range all {
 			for _, m := range a.heard() {
 				r := m.GetRedirect()
@@ -766,6 +768,22 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"drop", true, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: ids(maxList)}}}},
 		{"drop of many", false, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: ids(maxList + 1)}}}},
 		{"drop of no group", false, &body{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{{}}}}}},
+		{"batch", true, batchOf(&scribepb.Batch{Drops: &scribepb.Column{Groups: make([]byte, 32*maxBatch)}})},
+		{"batch of nobody", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{}}}},
+		{"batch of too many", false, batchOf(&scribepb.Batch{
+			Drops: &scribepb.Column{Groups: make([]byte, 32*maxBatch)}, Parts: &scribepb.Column{Groups: id, Edges: []uint64{1}},
+		})},
+		{"batch of a part of a group", false, batchOf(&scribepb.Batch{Drops: &scribepb.Column{Groups: id[1:]}})},
+		{"batch of ways", true, batchOf(&scribepb.Batch{Ways: &scribepb.Column{
+			Groups: id, Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{0},
+		}})},
+		{"batch of a nobody's way", false, batchOf(&scribepb.Batch{Ways: &scribepb.Column{
+			Groups: id, Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{1},
+		}})},
+		{"batch without an edge", false, batchOf(&scribepb.Batch{Accepts: &scribepb.Column{Groups: id}})},
+		{"batch without a weight", false, batchOf(&scribepb.Batch{Joins: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
+		{"batch of what has no edges", false, batchOf(&scribepb.Batch{Drops: &scribepb.Column{Groups: id, Edges: []uint64{1}}})},
+		{"batch with a long record", false, &body{Body: &scribepb.Message_Batch{Batch: &scribepb.Batch{Records: [][]byte{make([]byte, maxRecord+1)}}}}},
 		{"offer", true, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: id, Room: 1<<32 - 1}}}},
 		{"offer of no group", false, &body{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{}}}},
 	} {
@@ -788,6 +806,11 @@ func FuzzMessage(f *testing.F) {
 		{Body: &scribepb.Message_List{List: &scribepb.List{First: g[:], Last: g[:], Edges: []*scribepb.Edge{edge}, Nonce: 1}}},
 		{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:], g[:]}}}},
 		{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g[:], Room: 1, Reply: true}}},
+		batchOf(&scribepb.Batch{
+			Parts:     &scribepb.Column{Groups: g[:], Edges: []uint64{1}},
+			Ways:      &scribepb.Column{Groups: g[:], Edges: []uint64{1}, Weights: []uint32{1}, Records: []uint32{0}},
+			Redirects: &scribepb.Column{Groups: g[:], Records: []uint32{0}},
+		}),
 	} {
 		raw := encode(m)
 		f.Add(raw)

@@ -66,14 +66,14 @@ func (s *Scribe) seekNow(g *group) {
 	q.target, q.sentOn = "", 0
 	s.stats.Joins++
 	if !client {
-		s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.weight())), func(overlay.Receipt, bool) {})
+		s.askAlong(g)
 		return
 	}
 	complete, first := true, g.orphan()
 	for _, h := range hosts {
 		if g.parent(s.links[h.Peer.ID]) == nil {
 			complete = false
-			s.send(h.Peer, s.join(g, g.share(first)))
+			s.ask(g, h.Peer, g.share(first))
 			first = false
 		}
 	}
@@ -90,6 +90,34 @@ func (g *group) share(first bool) uint32 {
 	return 0
 }
 
+// askAlong asks along the route to the root. The first time this goes together with others,
+// if the next hop is known; what came to nothing is asked again alone.
+func (s *Scribe) askAlong(g *group) {
+	if g.sought.tries == 0 && len(s.recent[g.id]) == 0 {
+		if next, _ := s.node.NextHop(g.id); next != nil {
+			g.sought.told = g.weight()
+			s.tell(next.Peer, word{kind: aWay, group: g.id, edge: g.sought.asking, weight: g.sought.told, who: s.node.Self()})
+			return
+		}
+	}
+	s.routeJoin(g)
+}
+
+func (s *Scribe) routeJoin(g *group) {
+	s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.weight())), func(overlay.Receipt, bool) {})
+}
+
+// ask asks a parent by name.
+func (s *Scribe) ask(g *group, to env.Peer, weight uint32) {
+	if len(s.recent[g.id]) > 0 {
+		s.send(to, s.join(g, weight))
+		return
+	}
+	g.sought.told = weight
+	s.tell(to, word{kind: aJoin, group: g.id, edge: g.sought.asking, weight: weight})
+}
+
+// join is a Join that goes alone.
 func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
 	g.sought.told = weight
 	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.sought.asking}
@@ -101,9 +129,9 @@ func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
 
 // onRedirect moves this node below another parent, if that one is nearer to the
 // key. The old edge stays until the new one stands.
-func (s *Scribe) onRedirect(from env.PeerID, m *scribepb.Redirect) error {
-	g := s.groups[overlay.ID(m.Group)]
-	to, err := s.node.OpenRecord(m.Record)
+func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error {
+	g := s.groups[id]
+	to, err := s.node.OpenRecord(record)
 	if err != nil {
 		s.stats.Garbage++
 		return env.ErrFrame
@@ -128,21 +156,15 @@ func (s *Scribe) onRedirect(from env.PeerID, m *scribepb.Redirect) error {
 	}
 	s.stats.Joins++
 	s.link(to) // so that Accept finds who it is from
-	s.send(to.Peer, s.join(g, g.weight()))
+	s.ask(g, to.Peer, g.weight())
 	return nil
 }
 
 // onAccept takes the parent that has accepted this node.
-func (s *Scribe) onAccept(from env.PeerID, m *scribepb.Accept) error {
-	c, err := s.node.OpenRecord(m.Record)
-	if err != nil || c.Peer.ID != from {
-		s.stats.Garbage++
-		return env.ErrFrame
+func (s *Scribe) onAccept(c *overlay.Contact, id overlay.ID, edge uint64) {
+	if !s.takeParent(id, c, edge) {
+		s.sendPart(c.Peer, id, edge)
 	}
-	if !s.takeParent(overlay.ID(m.Group), c, m.Edge) {
-		s.sendPart(c.Peer, overlay.ID(m.Group), m.Edge)
-	}
-	return nil
 }
 
 // takeParent makes the node that has accepted this one its parent, unless it has

@@ -41,6 +41,7 @@ type Message struct {
 	//	*Message_List
 	//	*Message_Drop
 	//	*Message_Offer
+	//	*Message_Batch
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -191,6 +192,15 @@ func (x *Message) GetOffer() *Offer {
 	return nil
 }
 
+func (x *Message) GetBatch() *Batch {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Batch); ok {
+			return x.Batch
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -245,6 +255,10 @@ type Message_Offer struct {
 	Offer *Offer `protobuf:"bytes,12,opt,name=offer,proto3,oneof"`
 }
 
+type Message_Batch struct {
+	Batch *Batch `protobuf:"bytes,13,opt,name=batch,proto3,oneof"`
+}
+
 func (*Message_Join) isMessage_Body() {}
 
 func (*Message_Publish) isMessage_Body() {}
@@ -268,6 +282,8 @@ func (*Message_List) isMessage_Body() {}
 func (*Message_Drop) isMessage_Body() {}
 
 func (*Message_Offer) isMessage_Body() {}
+
+func (*Message_Batch) isMessage_Body() {}
 
 // Join asks for a place in a group's tree.
 type Join struct {
@@ -1043,11 +1059,173 @@ func (x *Offer) GetReply() bool {
 	return false
 }
 
+// Batch is what one node has to say to another of many groups at one time. At most 1024
+// entries in all columns; an entry stands at the same place in each list of its column.
+type Batch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Records       [][]byte               `protobuf:"bytes,1,rep,name=records,proto3" json:"records,omitempty"` // the sender's, and those that columns name by their place
+	Parts         *Column                `protobuf:"bytes,2,opt,name=parts,proto3" json:"parts,omitempty"`
+	Drops         *Column                `protobuf:"bytes,3,opt,name=drops,proto3" json:"drops,omitempty"`
+	Joins         *Column                `protobuf:"bytes,4,opt,name=joins,proto3" json:"joins,omitempty"`     // the sender's, by name
+	Ways          *Column                `protobuf:"bytes,5,opt,name=ways,proto3" json:"ways,omitempty"`       // Joins on their way to the roots, each to go on from hop to hop
+	Accepts       *Column                `protobuf:"bytes,6,opt,name=accepts,proto3" json:"accepts,omitempty"` // by the sender
+	Redirects     *Column                `protobuf:"bytes,7,opt,name=redirects,proto3" json:"redirects,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Batch) Reset() {
+	*x = Batch{}
+	mi := &file_scribe_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Batch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Batch) ProtoMessage() {}
+
+func (x *Batch) ProtoReflect() protoreflect.Message {
+	mi := &file_scribe_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Batch.ProtoReflect.Descriptor instead.
+func (*Batch) Descriptor() ([]byte, []int) {
+	return file_scribe_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Batch) GetRecords() [][]byte {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
+func (x *Batch) GetParts() *Column {
+	if x != nil {
+		return x.Parts
+	}
+	return nil
+}
+
+func (x *Batch) GetDrops() *Column {
+	if x != nil {
+		return x.Drops
+	}
+	return nil
+}
+
+func (x *Batch) GetJoins() *Column {
+	if x != nil {
+		return x.Joins
+	}
+	return nil
+}
+
+func (x *Batch) GetWays() *Column {
+	if x != nil {
+		return x.Ways
+	}
+	return nil
+}
+
+func (x *Batch) GetAccepts() *Column {
+	if x != nil {
+		return x.Accepts
+	}
+	return nil
+}
+
+func (x *Batch) GetRedirects() *Column {
+	if x != nil {
+		return x.Redirects
+	}
+	return nil
+}
+
+type Column struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Groups        []byte                 `protobuf:"bytes,1,opt,name=groups,proto3" json:"groups,omitempty"`           // 32 bytes each
+	Edges         []uint64               `protobuf:"fixed64,2,rep,packed,name=edges,proto3" json:"edges,omitempty"`    // of parts, joins, ways, accepts
+	Weights       []uint32               `protobuf:"varint,3,rep,packed,name=weights,proto3" json:"weights,omitempty"` // of joins, ways
+	Records       []uint32               `protobuf:"varint,4,rep,packed,name=records,proto3" json:"records,omitempty"` // of ways: the child-to-be's; of redirects: the parent's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Column) Reset() {
+	*x = Column{}
+	mi := &file_scribe_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Column) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Column) ProtoMessage() {}
+
+func (x *Column) ProtoReflect() protoreflect.Message {
+	mi := &file_scribe_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Column.ProtoReflect.Descriptor instead.
+func (*Column) Descriptor() ([]byte, []int) {
+	return file_scribe_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Column) GetGroups() []byte {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
+func (x *Column) GetEdges() []uint64 {
+	if x != nil {
+		return x.Edges
+	}
+	return nil
+}
+
+func (x *Column) GetWeights() []uint32 {
+	if x != nil {
+		return x.Weights
+	}
+	return nil
+}
+
+func (x *Column) GetRecords() []uint32 {
+	if x != nil {
+		return x.Records
+	}
+	return nil
+}
+
 var File_scribe_proto protoreflect.FileDescriptor
 
 const file_scribe_proto_rawDesc = "" +
 	"\n" +
-	"\fscribe.proto\x12\x0etidings.scribe\"\xc6\x04\n" +
+	"\fscribe.proto\x12\x0etidings.scribe\"\xf5\x04\n" +
 	"\aMessage\x12*\n" +
 	"\x04join\x18\x01 \x01(\v2\x14.tidings.scribe.JoinH\x00R\x04join\x123\n" +
 	"\apublish\x18\x02 \x01(\v2\x17.tidings.scribe.PublishH\x00R\apublish\x120\n" +
@@ -1061,7 +1239,8 @@ const file_scribe_proto_rawDesc = "" +
 	"\x04list\x18\n" +
 	" \x01(\v2\x14.tidings.scribe.ListH\x00R\x04list\x12*\n" +
 	"\x04drop\x18\v \x01(\v2\x14.tidings.scribe.DropH\x00R\x04drop\x12-\n" +
-	"\x05offer\x18\f \x01(\v2\x15.tidings.scribe.OfferH\x00R\x05offerB\x06\n" +
+	"\x05offer\x18\f \x01(\v2\x15.tidings.scribe.OfferH\x00R\x05offer\x12-\n" +
+	"\x05batch\x18\r \x01(\v2\x15.tidings.scribe.BatchH\x00R\x05batchB\x06\n" +
 	"\x04body\"t\n" +
 	"\x04Join\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
@@ -1111,7 +1290,20 @@ const file_scribe_proto_rawDesc = "" +
 	"\x05Offer\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x12\n" +
 	"\x04room\x18\x02 \x01(\rR\x04room\x12\x14\n" +
-	"\x05reply\x18\x03 \x01(\bR\x05replyB!Z\x1ftidings/overlay/scribe/scribepbb\x06proto3"
+	"\x05reply\x18\x03 \x01(\bR\x05reply\"\xbf\x02\n" +
+	"\x05Batch\x12\x18\n" +
+	"\arecords\x18\x01 \x03(\fR\arecords\x12,\n" +
+	"\x05parts\x18\x02 \x01(\v2\x16.tidings.scribe.ColumnR\x05parts\x12,\n" +
+	"\x05drops\x18\x03 \x01(\v2\x16.tidings.scribe.ColumnR\x05drops\x12,\n" +
+	"\x05joins\x18\x04 \x01(\v2\x16.tidings.scribe.ColumnR\x05joins\x12*\n" +
+	"\x04ways\x18\x05 \x01(\v2\x16.tidings.scribe.ColumnR\x04ways\x120\n" +
+	"\aaccepts\x18\x06 \x01(\v2\x16.tidings.scribe.ColumnR\aaccepts\x124\n" +
+	"\tredirects\x18\a \x01(\v2\x16.tidings.scribe.ColumnR\tredirects\"j\n" +
+	"\x06Column\x12\x16\n" +
+	"\x06groups\x18\x01 \x01(\fR\x06groups\x12\x14\n" +
+	"\x05edges\x18\x02 \x03(\x06R\x05edges\x12\x18\n" +
+	"\aweights\x18\x03 \x03(\rR\aweights\x12\x18\n" +
+	"\arecords\x18\x04 \x03(\rR\arecordsB!Z\x1ftidings/overlay/scribe/scribepbb\x06proto3"
 
 var (
 	file_scribe_proto_rawDescOnce sync.Once
@@ -1125,7 +1317,7 @@ func file_scribe_proto_rawDescGZIP() []byte {
 	return file_scribe_proto_rawDescData
 }
 
-var file_scribe_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_scribe_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_scribe_proto_goTypes = []any{
 	(*Message)(nil),  // 0: tidings.scribe.Message
 	(*Join)(nil),     // 1: tidings.scribe.Join
@@ -1141,6 +1333,8 @@ var file_scribe_proto_goTypes = []any{
 	(*Edge)(nil),     // 11: tidings.scribe.Edge
 	(*Drop)(nil),     // 12: tidings.scribe.Drop
 	(*Offer)(nil),    // 13: tidings.scribe.Offer
+	(*Batch)(nil),    // 14: tidings.scribe.Batch
+	(*Column)(nil),   // 15: tidings.scribe.Column
 }
 var file_scribe_proto_depIdxs = []int32{
 	1,  // 0: tidings.scribe.Message.join:type_name -> tidings.scribe.Join
@@ -1155,12 +1349,19 @@ var file_scribe_proto_depIdxs = []int32{
 	10, // 9: tidings.scribe.Message.list:type_name -> tidings.scribe.List
 	12, // 10: tidings.scribe.Message.drop:type_name -> tidings.scribe.Drop
 	13, // 11: tidings.scribe.Message.offer:type_name -> tidings.scribe.Offer
-	11, // 12: tidings.scribe.List.edges:type_name -> tidings.scribe.Edge
-	13, // [13:13] is the sub-list for method output_type
-	13, // [13:13] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 12: tidings.scribe.Message.batch:type_name -> tidings.scribe.Batch
+	11, // 13: tidings.scribe.List.edges:type_name -> tidings.scribe.Edge
+	15, // 14: tidings.scribe.Batch.parts:type_name -> tidings.scribe.Column
+	15, // 15: tidings.scribe.Batch.drops:type_name -> tidings.scribe.Column
+	15, // 16: tidings.scribe.Batch.joins:type_name -> tidings.scribe.Column
+	15, // 17: tidings.scribe.Batch.ways:type_name -> tidings.scribe.Column
+	15, // 18: tidings.scribe.Batch.accepts:type_name -> tidings.scribe.Column
+	15, // 19: tidings.scribe.Batch.redirects:type_name -> tidings.scribe.Column
+	20, // [20:20] is the sub-list for method output_type
+	20, // [20:20] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_scribe_proto_init() }
@@ -1181,6 +1382,7 @@ func file_scribe_proto_init() {
 		(*Message_List)(nil),
 		(*Message_Drop)(nil),
 		(*Message_Offer)(nil),
+		(*Message_Batch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1188,7 +1390,7 @@ func file_scribe_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_scribe_proto_rawDesc), len(file_scribe_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
