@@ -45,11 +45,12 @@ type Signed struct {
 type Signer struct {
 	private ed25519.PrivateKey
 	network Hash
+	memory  *Memory // of what it has signed; nil: none
 }
 
 // NewSigner returns the signer of a private key for a network.
 func NewSigner(private ed25519.PrivateKey, network Hash) *Signer {
-	return &Signer{private, network}
+	return &Signer{private: private, network: network}
 }
 
 // Public is the signer's public key.
@@ -67,7 +68,11 @@ func (s *Signer) Sign(domain Domain, payload []byte) Signed {
 		raw = protowire.AppendTag(raw, protowire.Number(i+1), protowire.BytesType)
 		raw = protowire.AppendBytes(raw, field)
 	}
-	return Signed{Key: key, Payload: payload, Raw: raw}
+	of := Signed{Key: key, Payload: payload, Raw: raw}
+	if s.memory != nil {
+		s.memory.keep(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: raw})
+	}
+	return of
 }
 
 // signed is what a signature covers.
@@ -115,12 +120,13 @@ func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
 	return Signed{Key: key, Payload: payload, Raw: raw}, nil
 }
 
-// Memo returns a verifier that asks inner about each envelope once and remembers
-// up to limit right ones; then it starts anew. Equal envelopes come back as
-// one shared value, which also saves the simulator's memory. It is not safe for
-// concurrent use.
-func Memo(inner Verifier, limit int) Verifier {
-	return &memo{inner: inner, limit: limit, known: map[memoKey]Signed{}}
+// A Memory is a verifier that asks another about each envelope once and remembers
+// the right ones. Equal envelopes come back as one shared value, which also saves the
+// simulator's memory. It is not safe for concurrent use.
+type Memory struct {
+	inner Verifier
+	limit int
+	known map[memoKey]Signed
 }
 
 type memoKey struct {
@@ -128,13 +134,19 @@ type memoKey struct {
 	raw    string
 }
 
-type memo struct {
-	inner Verifier
-	limit int
-	known map[memoKey]Signed
+// Memo returns a memory of up to limit envelopes; then it starts anew.
+func Memo(inner Verifier, limit int) *Memory {
+	return &Memory{inner: inner, limit: limit, known: map[memoKey]Signed{}}
 }
 
-func (m *memo) Open(domain Domain, raw []byte) (Signed, error) {
+// Signer returns the signer of a private key for a network, that of the verifier asked. The
+// memory knows its envelopes to be right, because they were made here.
+func (m *Memory) Signer(private ed25519.PrivateKey, network Hash) *Signer {
+	return &Signer{private: private, network: network, memory: m}
+}
+
+// Open returns what an envelope holds, as Verifier says.
+func (m *Memory) Open(domain Domain, raw []byte) (Signed, error) {
 	if s, ok := m.known[memoKey{domain, string(raw)}]; ok {
 		return s, nil
 	}
@@ -142,9 +154,13 @@ func (m *memo) Open(domain Domain, raw []byte) (Signed, error) {
 	if err != nil {
 		return s, err
 	}
+	m.keep(domain, s)
+	return s, nil
+}
+
+func (m *Memory) keep(domain Domain, s Signed) {
 	if len(m.known) >= m.limit {
 		clear(m.known)
 	}
 	m.known[memoKey{domain, string(s.Raw)}] = s
-	return s, nil
 }

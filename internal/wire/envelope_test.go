@@ -140,6 +140,26 @@ func TestMemoAsksOnceAndSharesTheAnswer(t *testing.T) {
 	}
 }
 
+// What was signed here need not be verified, but only as it was signed.
+func TestMemoKnowsWhatItsSignersSign(t *testing.T) {
+	inner := &counting{Verifier: NewVerifier(home)}
+	memo := Memo(inner, 8)
+	payload := []byte("payload")
+	s := memo.Signer(key(1), home).Sign(testDomain, payload)
+	clear(payload) // the memo has a copy of its own
+	if got, err := memo.Open(testDomain, s.Raw); err != nil || string(got.Payload) != "payload" || inner.opened != 0 {
+		t.Errorf("%q, %v, asked %d times", got.Payload, err, inner.opened)
+	}
+	other := slices.Clone(s.Raw)
+	other[len(other)-1] ^= 1
+	if _, err := memo.Open(testDomain, other); !errors.Is(err, ErrSignature) {
+		t.Errorf("another signature: %v", err)
+	}
+	if _, err := memo.Open(testDomain+"0", s.Raw); !errors.Is(err, ErrSignature) {
+		t.Errorf("another domain: %v", err)
+	}
+}
+
 func TestMemoForgetsAtItsLimit(t *testing.T) {
 	inner := &counting{Verifier: NewVerifier(home)}
 	memo := Memo(inner, 2)
