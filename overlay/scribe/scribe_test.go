@@ -277,6 +277,39 @@ func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
 	}
 }
 
+// So it is when the parent is asked once more. And an edge has one weight, however often it
+// is asked for: who accepts it may have heard any of the Joins.
+func TestParentAskedAgainHasTheWeight(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, _, _ := l.amid(l.members(8, l.own(0)))
+	l.s.Join(g, 3)
+	l.run()
+	l.s.Join(g, 4)
+	l.pass(2 * joinPatience)
+	all := l.joins(g)
+	if len(all) < 2 || all[0].Weight != 3 || all[0].Weight != all[1].Weight || all[0].Edge != all[1].Edge {
+		t.Fatalf("asks for %v", all)
+	}
+	l.accepted(root, g)
+	l.pass(2 * weightDelay)
+	root.say(root.redirect(g))
+	l.s.Join(g, 5)
+	l.pass(2 * weightDelay)
+	heard := root.heard()
+	asked := heard[slices.IndexFunc(heard, func(m *scribepb.Message) bool { return m.GetJoin() != nil })].GetJoin()
+	root.say(root.accept(g, asked.Edge))
+	l.pass(2 * weightDelay)
+	var told []uint32
+	for _, m := range root.heard() {
+		for _, e := range m.GetList().GetEdges() {
+			told = append(told, e.Weight)
+		}
+	}
+	if asked.Weight != 4 || !slices.Equal(told, []uint32{5}) {
+		t.Errorf("the parent, who was asked with %d last, is told %v", asked.Weight, told)
+	}
+}
+
 // A node that is neither member nor client yet waits with its Joins: its record
 // would say the wrong thing, and the parent would take it for what it was.
 func TestJoinsWaitUntilTheNodeIsSomebody(t *testing.T) {

@@ -18,7 +18,7 @@ type sought struct {
 	tries   int
 	sentOn  int        // Redirects followed since it asked along the route
 	asking  uint64     // names the edge that is to be
-	told    uint32     // the weight that was told with it
+	told    uint32     // the weight that goes with that name, however often it is asked for
 	target  env.PeerID // the parent asked by name, if any
 }
 
@@ -28,7 +28,7 @@ func (g *group) seeking() bool { return g.sought != nil && g.sought.seeking }
 // seek looks for a parent: along the route to the root, or, for a client, at the
 // members that act for it.
 func (s *Scribe) seek(g *group) {
-	g.sought = &sought{seeking: true, asking: s.rand.Uint64() | 1}
+	g.sought = &sought{seeking: true, asking: s.rand.Uint64() | 1, told: g.weight()}
 	s.seekNow(g)
 }
 
@@ -95,7 +95,6 @@ func (g *group) share(first bool) uint32 {
 func (s *Scribe) askAlong(g *group) {
 	if g.sought.tries == 0 && len(s.recent[g.id]) == 0 {
 		if next, _ := s.node.NextHop(g.id); next != nil {
-			g.sought.told = g.weight()
 			s.tell(next.Peer, word{kind: aWay, group: g.id, edge: g.sought.asking, weight: g.sought.told, who: s.node.Self()})
 			return
 		}
@@ -104,7 +103,7 @@ func (s *Scribe) askAlong(g *group) {
 }
 
 func (s *Scribe) routeJoin(g *group) {
-	s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.weight())), func(overlay.Receipt, bool) {})
+	s.node.Route(wire.Scribe, g.id, encode(s.join(g, g.sought.told)), func(overlay.Receipt, bool) {})
 }
 
 // ask asks a parent by name.
@@ -113,13 +112,11 @@ func (s *Scribe) ask(g *group, to env.Peer, weight uint32) {
 		s.send(to, s.join(g, weight))
 		return
 	}
-	g.sought.told = weight
 	s.tell(to, word{kind: aJoin, group: g.id, edge: g.sought.asking, weight: weight})
 }
 
 // join is a Join that goes alone.
 func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
-	g.sought.told = weight
 	j := &scribepb.Join{Group: g.id[:], Record: s.node.Self().Raw, Weight: weight, Edge: g.sought.asking}
 	for _, r := range s.recent[g.id] {
 		j.Have = append(j.Have, r.id)
@@ -148,7 +145,7 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 		g.sought = &sought{}
 	}
 	q := g.sought
-	q.target, q.asking = to.Peer.ID, s.rand.Uint64()|1
+	q.target, q.asking, q.told = to.Peer.ID, s.rand.Uint64()|1, g.weight()
 	if !current { // give the named parent its time to answer
 		q.sentOn++
 		q.due = s.clock.Now().Add(joinPatience)
@@ -156,7 +153,7 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 	}
 	s.stats.Joins++
 	s.link(to) // so that Accept finds who it is from
-	s.ask(g, to.Peer, g.weight())
+	s.ask(g, to.Peer, q.told)
 	return nil
 }
 
@@ -177,7 +174,7 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 		return false
 	case g.parent(s.links[c.Peer.ID]) != nil:
 		if g.sought != nil && edge == g.sought.asking {
-			g.parent(s.links[c.Peer.ID]).edge = edge
+			s.askedAgain(g, s.links[c.Peer.ID])
 		}
 		return true
 	case g.sought == nil || edge != g.sought.asking || len(g.above()) == len(g.parents):
@@ -211,6 +208,17 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	s.weigh(g)
 	s.prune(g)
 	return true
+}
+
+// askedAgain notes that a parent has taken a Join as what it knows of an edge that was there:
+// what it was told of the weight meanwhile may have come before that.
+func (s *Scribe) askedAgain(g *group, l *link) {
+	g.parent(l).edge = g.sought.asking
+	if client := s.node.State() == overlay.Attached; !client {
+		l.up.change(g, g.sent, g.sought.told)
+		g.sent = g.sought.told
+		s.weigh(g)
+	}
 }
 
 // leaveParent ends an edge up and tells the parent.
