@@ -44,12 +44,16 @@ func (s *Scribe) decline(c *overlay.Contact, id overlay.ID) {
 // accept takes a child on, or sends it on to one of the children when there are
 // enough. A Join that came along the route can be anybody's: it may make an edge,
 // which its child will part from if it did not ask for it, but it changes none;
-// a child that is known is asked to say so itself.
+// a child that is known is asked to say so itself, unless it asks for the edge it has.
 func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 	weight := s.clamp(w.weight)
 	known := g.child(s.links[c.Peer.ID])
 	if known != nil && !direct {
-		s.sendRedirect(g, c.Peer, s.node.Self())
+		if w.edge == known.edge {
+			s.tell(c.Peer, word{kind: anAccept, group: g.id, edge: w.edge})
+		} else {
+			s.sendRedirect(g, c.Peer, s.node.Self())
+		}
 		return
 	}
 	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut

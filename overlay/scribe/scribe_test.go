@@ -277,8 +277,51 @@ func TestWeightThatChangesMeanwhileIsTold(t *testing.T) {
 	}
 }
 
-// So it is when the parent is asked once more. And an edge has one weight, however often it
-// is asked for: who accepts it may have heard any of the Joins.
+// A parent that is asked once more, by another name, may have sent the child away by the old
+// one: if the child went, it would part from an edge that the parent does not know any more.
+func TestChildStaysWhileItsParentIsAskedAgain(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	g, root, nearer, _ := l.amid(l.members(8, l.own(0)))
+	l.subscribed(root, g, 1)
+	root.say(root.redirect(g))
+	heard := root.heard()
+	asked := heard[slices.IndexFunc(heard, func(m *scribepb.Message) bool { return m.GetJoin() != nil })].GetJoin()
+	away := &scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: g[:], Record: nearer.raw}}}
+	if root.say(away); count(nearer.heard(), "Join") != 0 {
+		t.Error("went while the parent was asked")
+	}
+	root.say(root.accept(g, asked.Edge))
+	if root.say(away); count(nearer.heard(), "Join") != 1 {
+		t.Error("did not go after it was accepted again")
+	}
+	nearer.say(nearer.accept(g, l.s.groups[g].sought.asking))
+	l.run()
+	if parts := root.heard(); count(parts, "Part") != 1 || parts[len(parts)-1].GetPart().GetEdge() != asked.Edge {
+		t.Errorf("parts with %v from edge %x", parts, asked.Edge)
+	}
+	// A parent that does not answer may send it away later.
+	nearer.say(nearer.redirect(g))
+	nearer.heard()
+	l.pass(joinPatience)
+	if nearer.say(&scribepb.Message{Body: &scribepb.Message_Redirect{Redirect: &scribepb.Redirect{Group: g[:], Record: root.raw}}}); count(root.heard(), "Join") != 1 {
+		t.Error("stays for ever")
+	}
+}
+
+func TestRepeatedJoinIsAcceptedAgain(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	join := a.join(l.own(0), 1)
+	for range 2 {
+		if a.route(l.own(0), join); !slices.Equal(kindsOf(a.heard()), []string{"Accept"}) {
+			t.Error("not accepted")
+		}
+	}
+}
+
+// What a parent that is asked once more knows of the weight is what it was asked with, too.
+// And an edge has one weight, however often it is asked for: who accepts it may have heard
+// any of the Joins.
 func TestParentAskedAgainHasTheWeight(t *testing.T) {
 	l := newLab(t, Config{}).active()
 	g, root, _, _ := l.amid(l.members(8, l.own(0)))

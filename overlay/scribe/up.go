@@ -141,14 +141,18 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
 		return nil
 	}
+	now := s.clock.Now()
+	if current && g.sought != nil && g.sought.target == from && now.Before(g.sought.due) {
+		return nil // it said so before it knew the name by which the edge is asked for again
+	}
 	if g.sought == nil {
 		g.sought = &sought{}
 	}
 	q := g.sought
 	q.target, q.asking, q.told = to.Peer.ID, s.rand.Uint64()|1, g.weight()
-	if !current { // give the named parent its time to answer
+	q.due = now.Add(joinPatience) // give the named parent its time to answer
+	if !current {
 		q.sentOn++
-		q.due = s.clock.Now().Add(joinPatience)
 		s.cal.Add(q.due, task{kind: taskSeek, group: g})
 	}
 	s.stats.Joins++
@@ -216,7 +220,7 @@ func (s *Scribe) askedAgain(g *group, l *link) {
 	g.parent(l).edge = g.sought.asking
 	if client := s.node.State() == overlay.Attached; !client {
 		l.up.change(g, g.sent, g.sought.told)
-		g.sent = g.sought.told
+		g.sent, g.sought = g.sought.told, nil
 		s.weigh(g)
 	}
 }
