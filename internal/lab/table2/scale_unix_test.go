@@ -17,6 +17,7 @@ import (
 var (
 	membersFlag  = flag.Int("members", 0, "measure a world of so many members")
 	channelsFlag = flag.Int("channels", 0, "its channels, of 50 subscriptions each; 0: as many for each member as in the paper's world")
+	burstFlag    = flag.Duration("burst", 2*time.Second, "in what time all members subscribe")
 	hoursFlag    = flag.Int("hours", 1, "virtual hours after all have subscribed and settled")
 	profilesFlag = flag.String("profiles", "", "a folder for profiles of each phase")
 )
@@ -39,8 +40,8 @@ func TestScale(t *testing.T) {
 		}
 	})
 	measure(t, w, "subscribe", func() {
-		w.Subscribe(time.Hour)
-		w.Run(time.Hour)
+		w.Subscribe(*burstFlag)
+		w.Run(10 * time.Minute)
 	})
 	for i := range 1 + *hoursFlag {
 		measure(t, w, fmt.Sprint("hour", i+1), func() { w.Run(time.Hour) })

@@ -22,7 +22,7 @@ type World struct {
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
 // across one do so within seconds.
-const maxSigned = 1 << 16
+const maxSigned = 1 << 17
 
 // joinPause is the time between two members that join. All join through the first.
 const joinPause = 100 * time.Millisecond
@@ -55,7 +55,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 			cfg.Overlay.SaveInterval = network.MaintenanceInterval
 			h.Boot(func(e env.Env) env.Node {
 				e.Network = tallied{e.Network, w.Tally}
-				w.Members[i] = newMember(e, wire.NewSigner(h.Key(), hash), verify, cfg)
+				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg)
 				return w.Members[i]
 			})
 			if i > 0 {
@@ -76,33 +76,27 @@ func (w *World) Joined() bool {
 	return true
 }
 
-// Subscribe has the clients of all members subscribe, evenly over a time that begins now.
-// The first client of a channel wants it owned.
+// Subscribe has each member subscribe to all that its clients read at once, as a node that
+// starts again does, one member after the other within a time that begins now. In seconds,
+// they are a network that starts again as a whole: each tree grows once, and children are
+// pushed down when it has grown. The first that reads a channel wants it owned.
 func (w *World) Subscribe(over time.Duration) {
 	wanted := make([]bool, len(w.keys))
 	for i, list := range w.Workload.Memberships() {
-		w.subscribe(i, list, over, wanted)
+		w.After(over*time.Duration(i)/time.Duration(len(w.Members)), func() {
+			w.Hosts()[i].Do(func() { w.subscribe(w.Members[i], list, wanted) })
+		})
 	}
 }
 
-// subscribe lets one member subscribe to the first channel of a list, and later to the
-// others.
-func (w *World) subscribe(member int, list []Membership, over time.Duration, wanted []bool) {
-	if len(list) == 0 {
-		return
+func (w *World) subscribe(m *Member, list []Membership, wanted []bool) {
+	for _, s := range list {
+		if !wanted[s.Channel] {
+			wanted[s.Channel] = true
+			m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
+		}
+		m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
 	}
-	pause := over / time.Duration(len(list))
-	w.After(pause, func() {
-		s, m := list[0], w.Members[member]
-		w.Hosts()[member].Do(func() {
-			if !wanted[s.Channel] {
-				wanted[s.Channel] = true
-				m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
-			}
-			m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
-		})
-		w.subscribe(member, list[1:], over-pause, wanted)
-	})
 }
 
 // Key is the key of a channel.

@@ -22,8 +22,8 @@ func TestWorldOfSubscribers(t *testing.T) {
 		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
 			t.Fatal("not joined")
 		}
-		w.Subscribe(10 * time.Minute)
-		w.Run(20 * time.Minute)
+		w.Subscribe(2 * time.Second)
+		w.Run(10 * time.Minute)
 		return w
 	}
 	w := build()
@@ -31,9 +31,9 @@ func TestWorldOfSubscribers(t *testing.T) {
 	if again := build(); again.TraceHash() != w.TraceHash() {
 		t.Error("another world")
 	}
-	joins := w.Tally[Kind{wire.Scribe, 3}] // its Accepts
-	if joins.Frames < 2000 || joins.Bytes < 100*joins.Frames {
-		t.Errorf("%+v edges were accepted", joins)
+	batches := w.Tally[Kind{wire.Scribe, 13}]
+	if memberships := uint64(2500); batches.Frames > memberships || batches.Bytes < 2*40*memberships {
+		t.Errorf("%+v batches", batches)
 	}
 }
 
