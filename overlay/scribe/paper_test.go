@@ -145,3 +145,46 @@ func TestClientCountsOnce(t *testing.T) {
 		}
 	}
 }
+
+// A network that starts again as a whole while a tenth of all frames are lost, and as many
+// repeated and late: batches are lost with all they say, and in the end every tree is right.
+func TestAllSubscribeAtOnceInBadWeather(t *testing.T) {
+	const n, trees = 32, 120
+	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 7}})
+	s.Grow(n, 100*time.Millisecond)
+	s.World.Run(3 * time.Minute)
+	joins := func() (joins, control uint64) {
+		for _, p := range s.Peers() {
+			st := p.Layers().Scribe.Stats()
+			joins, control = joins+st.Joins, control+st.Control
+		}
+		return joins, control
+	}
+	_, before := joins()
+	dice := rand.New(rand.NewPCG(4, 2))
+	weights := map[overlay.ID]int{}
+	s.World.SetFaults(sim.Faults{Loss: 0.1, Duplicate: 0.1, Reorder: 0.1})
+	for i := range trees {
+		g := s.Key(fmt.Sprintf("http://feed%d.example/", i))
+		for _, j := range dice.Perm(n)[:n*3/4] {
+			s.Peers()[j].Subscribe(g, 1+j)
+			weights[g] += 1 + j
+		}
+	}
+	s.World.Run(5 * time.Second)
+	if asked, control := joins(); asked < trees*n*3/4 || control-before > asked*3/2 {
+		t.Errorf("%d Joins and what came of them are %d messages", asked, control-before)
+	}
+	s.World.Run(time.Minute)
+	s.World.SetFaults(sim.Faults{})
+	s.World.Run(3 * time.Minute)
+	s.CheckQuiet()
+	for _, v := range s.Wrong() {
+		t.Error(v)
+	}
+	for g, want := range weights {
+		if w, _ := s.Root(g).Layers().Scribe.Weight(g); w != want {
+			t.Errorf("the root of %s counts %d, not %d", g.Short(), w, want)
+		}
+	}
+}
