@@ -147,7 +147,11 @@ func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 		if size += len(it.Raw); size > maxParts && len(delta.Changes) > 0 {
 			break // the others are asked for when these have come
 		}
-		delta.Changes = append(delta.Changes, difference.Change{Item: it})
+		change := difference.Change{Item: it}
+		if i > 0 {
+			change.After = w.f.Items[i-1].ID
+		}
+		delta.Changes = append(delta.Changes, change)
 	}
 	var packed []byte
 	var err error

@@ -75,8 +75,14 @@ func (c *Corona) fill(l *lead, g *gather, packed []byte) {
 			g.f.Head = *d.Head
 		}
 		for _, change := range d.Changes {
-			if i := slices.Index(g.prints, printOf(&change.Item)); i >= 0 {
-				g.f.Items[i], g.lacks[i] = change.Item, false
+			i := slices.Index(g.prints, printOf(&change.Item))
+			if i < 0 {
+				continue
+			}
+			g.f.Items[i], g.lacks[i] = change.Item, false
+			// Where it stands is told by the whole identity of the one before it.
+			if i > 0 && [16]byte(change.After[:16]) == g.prints[i-1].id {
+				g.f.Items[i-1].ID = change.After
 			}
 		}
 		if l.gather[0] == g {
