@@ -79,8 +79,9 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) {
 	}
 	delete(l.ill, from.ID)
 	l.fails, l.fresh = 0, r.fresh
-	if r.size > 0 {
-		l.size = r.size
+	if from.ID == "" && l.known.Len() > 0 { // the first document is asked for once only
+		weight := min(l.interval.Seconds()/(costFade*c.cfg.MaintenanceInterval.Seconds()), maxWeight)
+		l.cost += weight * (float64(r.size) - l.cost)
 	}
 	if r.moved != l.url {
 		verdict.Moved = r.moved
@@ -97,6 +98,20 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) {
 	c.enlist(l, max(l.pollers, 1), now)
 	c.say(l, verdict, now)
 }
+
+const (
+	// pollOverhead is about how many bytes a poll costs without a document: the request, and
+	// the words that it has not changed.
+	pollOverhead = 512
+	// costFade is the time, in maintenance intervals, in which what polls have cost comes to
+	// count for 1/e: much longer than it takes sums to reach everybody. maxWeight is how much
+	// the last poll counts at most.
+	costFade  = 36
+	maxWeight = 1. / 8
+)
+
+// bytes is what a poll of a channel costs, as measured.
+func (l *lead) bytes() float64 { return pollOverhead + l.cost }
 
 // ifItStays ends the words about a document that is not believed yet.
 const ifItStays = ": it is believed if it stays"
@@ -199,7 +214,7 @@ func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
 func (c *Corona) note(l *lead) {
 	c.app.SetNote(l.key, note{
 		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: c.readers(l),
-		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, size: l.size,
+		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, cost: l.cost,
 	}.append())
 }
 

@@ -17,7 +17,7 @@ type brief struct {
 	skips   skips
 	readers int
 	// Only for those who decide for others:
-	size   float64 // of its content, in those of a mean one
+	size   float64 // what a poll of it costs, in those of a mean one
 	update time.Duration
 }
 

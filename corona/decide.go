@@ -28,8 +28,6 @@ const (
 	hysteresis = 0.03
 	// politeGap is how often a wedge may ask a public origin although it has fewer readers.
 	politeGap = 40 * time.Second
-	// usualSize is the size in bytes that content counts with that was not seen yet.
-	usualSize = 16 << 10
 	// grown is how many times more, or fewer, readers a channel must have than when its
 	// pollers were decided, for that to be done again soon.
 	grown = 2
@@ -211,15 +209,7 @@ func (c *Corona) channels(leads []*lead, rest honeycomb.Rest, now time.Time) []h
 // tie breaks ties between channels.
 func tie(key overlay.ID) uint64 { return binary.BigEndian.Uint64(key[:]) }
 
-// bytes is the size of a channel's content, as last seen.
-func (l *lead) bytes() float64 {
-	if l.size == 0 {
-		return usualSize
-	}
-	return float64(l.size)
-}
-
-// relative is the size of a channel's content in those of a mean one.
+// relative is what a poll of a channel costs, in those of a mean one.
 func (c *Corona) relative(l *lead) float64 {
 	if c.mean <= 0 {
 		return 1

@@ -35,7 +35,8 @@
 // # How many poll
 //
 // Each sequencer knows the tradeoff factors of its channels: q, the readers, from the tree; s,
-// the size of the last document, in those of a mean one; u, the time between updates (rhythm.go).
+// what a poll costs, mostly words that nothing has changed, in those of a mean one; u, the time
+// between updates (rhythm.go).
 // Of all others it knows the sum (share.go, overlay/sums). It solves the problem of the whole
 // network with both, and orders as many ranks (decide.go). What is spent in the whole network is
 // summed up as well, and corrects what is aimed at (balance.go). Small changes are not told.

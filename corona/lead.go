@@ -40,7 +40,7 @@ type lead struct {
 	private  bool
 	doubt    doubt
 	rhythm   rhythm
-	size     int                    // of the document in bytes; 0: not known
+	cost     float64                // what a poll of it fetches, in bytes, on average
 	lag      time.Duration          // mean time between the date of an item and when it was found; 0: not known
 	ill      map[env.PeerID]illness // pollers whose last poll failed
 
@@ -115,7 +115,7 @@ func (l *lead) inherit(n note, now time.Time) {
 			l.doubt.since = now
 		}
 	}
-	l.rhythm, l.size = n.rhythm, n.size
+	l.rhythm, l.cost = n.rhythm, n.cost
 	if l.rhythm.at.After(now) { // by a clock that was ahead
 		l.rhythm.at = now
 	}

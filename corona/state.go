@@ -161,7 +161,7 @@ type note struct {
 	pollers  int
 	ref      time.Time
 	rhythm   rhythm
-	size     int
+	cost     float64
 }
 
 const (
@@ -175,7 +175,7 @@ func (n note) append() []byte {
 	return marshal(&coronapb.Note{
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
-		Pollers: uint32(n.pollers), RefMs: millis(n.ref), Rhythm: n.rhythm.wire(), Size: uint64(n.size),
+		Pollers: uint32(n.pollers), RefMs: millis(n.ref), Rhythm: n.rhythm.wire(), Cost: uint64(n.cost),
 	})
 }
 
@@ -191,7 +191,7 @@ func parseNote(b []byte) (note, bool) {
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
 		interval: time.Duration(min(m.IntervalMs, uint64(ceiling.Milliseconds()))) * time.Millisecond,
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
-		rhythm: rhythmFrom(m.Rhythm), size: int(min(m.Size, feed.MaxDocument)),
+		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)),
 	}, true
 }
 

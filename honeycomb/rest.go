@@ -32,7 +32,7 @@ type Totals struct {
 	Polled float64
 	// Waited is the delay that there is: seconds of detection time, for each subscriber.
 	Waited float64
-	// Content is what there is to fetch: the sizes of all channels' contents in bytes.
+	// Content is what one poll of each channel costs, in bytes.
 	Content float64
 	// Aim is what nodes do about that: the sum of q ln c, where a node with q of Decided has
 	// decided for c times T.
@@ -51,8 +51,8 @@ func Spent(p *Problem, channels []Channel, pollers func(i int) float64) (polled,
 	return polled, waited
 }
 
-// Mean is the mean size of a channel's content in bytes, 0 if there are no channels: what
-// Channel.Size is told in.
+// Mean is the mean cost of a poll in bytes, 0 if there are no channels: what Channel.Size is
+// told in.
 func (t Totals) Mean() float64 {
 	if t.Channels == 0 {
 		return 0

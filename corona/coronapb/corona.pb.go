@@ -240,7 +240,7 @@ type Words struct {
 	SkipHours     uint32                 `protobuf:"varint,2,opt,name=skip_hours,json=skipHours,proto3" json:"skip_hours,omitempty"` // a bit for each hour of the day, in UTC, that the feed asks to be left alone
 	SkipDays      uint32                 `protobuf:"varint,3,opt,name=skip_days,json=skipDays,proto3" json:"skip_days,omitempty"`    // a bit for each day, from Sunday
 	Readers       uint32                 `protobuf:"varint,4,opt,name=readers,proto3" json:"readers,omitempty"`                      // of the channel: for the origin to know, and for those who decide
-	Size          float32                `protobuf:"fixed32,5,opt,name=size,proto3" json:"size,omitempty"`                           // of its content, in those of a mean one; 0: it counts as one
+	Size          float32                `protobuf:"fixed32,5,opt,name=size,proto3" json:"size,omitempty"`                           // what a poll of it costs, in those of a mean one; 0: it counts as one
 	UpdateMs      uint64                 `protobuf:"varint,6,opt,name=update_ms,json=updateMs,proto3" json:"update_ms,omitempty"`    // mean time between two updates; 0: not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -888,7 +888,7 @@ type Note struct {
 	Pollers       uint32                 `protobuf:"varint,8,opt,name=pollers,proto3" json:"pollers,omitempty"`           // how many there are
 	RefMs         uint64                 `protobuf:"fixed64,9,opt,name=ref_ms,json=refMs,proto3" json:"ref_ms,omitempty"` // a time at which the first of them polls, for whoever keeps the slots
 	Rhythm        *Rhythm                `protobuf:"bytes,10,opt,name=rhythm,proto3" json:"rhythm,omitempty"`
-	Size          uint64                 `protobuf:"varint,11,opt,name=size,proto3" json:"size,omitempty"` // of the document in bytes
+	Cost          uint64                 `protobuf:"varint,11,opt,name=cost,proto3" json:"cost,omitempty"` // what a poll fetches, in bytes, on average
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -993,9 +993,9 @@ func (x *Note) GetRhythm() *Rhythm {
 	return nil
 }
 
-func (x *Note) GetSize() uint64 {
+func (x *Note) GetCost() uint64 {
 	if x != nil {
-		return x.Size
+		return x.Cost
 	}
 	return 0
 }
@@ -1282,7 +1282,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x06ref_ms\x18\t \x01(\x06R\x05refMs\x12.\n" +
 	"\x06rhythm\x18\n" +
 	" \x01(\v2\x16.tidings.corona.RhythmR\x06rhythm\x12\x12\n" +
-	"\x04size\x18\v \x01(\x04R\x04size\"g\n" +
+	"\x04cost\x18\v \x01(\x04R\x04cost\"g\n" +
 	"\x06Rhythm\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x18\n" +
 	"\awatched\x18\x02 \x01(\x01R\awatched\x12\x14\n" +

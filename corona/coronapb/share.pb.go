@@ -37,7 +37,7 @@ type Share struct {
 	Bins          *Bins                  `protobuf:"bytes,7,opt,name=bins,proto3" json:"bins,omitempty"`
 	Clusters      *Clusters              `protobuf:"bytes,8,opt,name=clusters,proto3" json:"clusters,omitempty"`
 	Decided       float32                `protobuf:"fixed32,10,opt,name=decided,proto3" json:"decided,omitempty"` // subscribers of channels whose pollers were decided, as they were then
-	Content       float32                `protobuf:"fixed32,9,opt,name=content,proto3" json:"content,omitempty"`  // size of the channels' content in bytes
+	Content       float32                `protobuf:"fixed32,9,opt,name=content,proto3" json:"content,omitempty"`  // what one poll of each channel costs, in bytes
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
