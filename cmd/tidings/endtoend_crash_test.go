@@ -16,8 +16,8 @@ import (
 	"tidings/proxy"
 )
 
-// TestKilledSequencer kills the process that polls a feed, and starts it again:
-// another one polls soon, and no reader misses an item or gets one twice.
+// TestKilledSequencer kills the only process that polls a feed, its sequencer, and starts
+// it again: another one polls soon, and no reader misses an item or gets one twice.
 func TestKilledSequencer(t *testing.T) {
 	heavy(t)
 	t.Parallel()
@@ -26,7 +26,7 @@ func TestKilledSequencer(t *testing.T) {
 	o.Play("/feed", serial("feed", 5, 300))
 	url := o.url + "/feed"
 
-	nodes := []*runner{launch(t, "--allow-private-origins", "--network", "killed", "--owners", "3",
+	nodes := []*runner{launch(t, "--allow-private-origins", "--network", "killed", "--owners", "3", "--load", "0.2",
 		"--poll-interval", interval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")}
 	for len(nodes) < 5 {
 		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer))

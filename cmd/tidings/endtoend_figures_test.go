@@ -34,7 +34,7 @@ func TestLatencyAndFootprint(t *testing.T) {
 	node := func(flags ...string) *runner {
 		return launchProgram(t, program, filepath.Join(t.TempDir(), "node"), append(flags, "--allow-private-origins")...)
 	}
-	first := node("--network", "figures", "--poll-interval", interval.String())
+	first := node("--network", "figures", "--poll-interval", interval.String(), "--load", "0.3") // so that one polls
 	nodes := []*runner{first, node("--bootstrap", first.peer), node("--bootstrap", first.peer)}
 	last := nodes[2]
 	eventually(t, patient, "the first page", func() error {

@@ -27,6 +27,7 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 	defer origin.Close()
 	founder := founding(t, "orphans")
 	founder.AllowPrivateOrigins, founder.Found.PollInterval = true, every
+	founder.Found.Load = 0.5 // so that one of two polls
 	a := running(t, founder)
 	url := origin.URL + "/feed"
 	if err := a.Subscribe(t.Context(), url, false); err != nil {
