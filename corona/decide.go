@@ -36,9 +36,16 @@ const (
 // Adder returns what adds up the shares of other nodes for Join.
 func (c *Corona) Adder() sums.Adder {
 	if c.cfg.Clusters {
-		return ClustersAdder{Problem: &c.problem}
+		return ClustersAdder{c.current}
 	}
-	return BinsAdder{Problem: &c.problem}
+	return BinsAdder{c.current}
+}
+
+// current is the problem of the network as it is: a node adds up for others that has nothing to
+// decide itself.
+func (c *Corona) current() *honeycomb.Problem {
+	c.problem.Nodes = max(c.node.Count(0), 1)
+	return &c.problem
 }
 
 // Join gives the Corona the sums of what other nodes tell.

@@ -88,14 +88,14 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 			before = it.ID
 		}
 	}
-	m := w.message(w.key, w.prints)
+	m, again := w.message(w.key, w.prints), w.tries > 0
 	m.Nonce, m.Poller = w.nonce, c.node.Self().Raw
 	var packed []byte
 	c.worker.Do(func() { packed, _ = delta.Encode() }, func() {
 		if len(packed) <= maxInline {
 			m.Delta = packed
 		}
-		c.route(w.key, &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}})
+		c.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}}, again)
 	})
 	c.mail.Add(now.Add(findAgain<<w.tries), post{key: w.key, nonce: w.nonce})
 	w.tries++
@@ -225,5 +225,5 @@ func (c *Corona) report(d *duty, s State, now time.Time) {
 		i.told, i.said = now, s.Kind
 	}
 	self := c.node.Self().Peer.ID
-	c.route(d.key, &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: d.key[:], Poller: []byte(self), State: s.wire()}}})
+	c.tell(d.key, &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: d.key[:], Poller: []byte(self), State: s.wire()}}}, false)
 }

@@ -167,8 +167,13 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	}
 }
 
-// route sends a message to the root of a key, which passes it on to the sequencer.
-func (c *Corona) route(key overlay.ID, m *coronapb.Message) {
+// tell sends a message to the sequencer of a channel, if this node knows who that is, once;
+// else to the root of its key, which passes it on.
+func (c *Corona) tell(key overlay.ID, m *coronapb.Message, again bool) {
+	if to, ok := c.app.Leader(key); ok && !again && to.ID != c.node.Self().Peer.ID {
+		c.send(to, env.Control, m)
+		return
+	}
 	c.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
 }
 

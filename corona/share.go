@@ -220,16 +220,16 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 	}, nil
 }
 
-// BinsAdder adds up bins for overlay/sums. It is told of the problem as it stands: a network
+// BinsAdder adds up bins for overlay/sums. It asks for the problem as it stands: a network
 // grows.
-type BinsAdder struct{ Problem *honeycomb.Problem }
+type BinsAdder struct{ Problem func() *honeycomb.Problem }
 
 // Zero implements sums.Adder; a sum is a *honeycomb.Bins.
 func (BinsAdder) Zero() any { return &honeycomb.Bins{} }
 
 // Add implements sums.Adder.
 func (a BinsAdder) Add(sum any, value []byte, about sums.Scope) error {
-	b, err := DecodeBins(value, a.Problem, about.Nodes)
+	b, err := DecodeBins(value, a.Problem(), about.Nodes)
 	if err == nil {
 		sum.(*honeycomb.Bins).Merge(b)
 	}
@@ -250,14 +250,14 @@ func (BinsAdder) Measure(sum any) sums.Measure {
 func (BinsAdder) Encode(sum any) []byte { return EncodeBins(sum.(*honeycomb.Bins)) }
 
 // ClustersAdder adds up clusters for overlay/sums.
-type ClustersAdder struct{ Problem *honeycomb.Problem }
+type ClustersAdder struct{ Problem func() *honeycomb.Problem }
 
 // Zero implements sums.Adder; a sum is a *honeycomb.Clusters.
 func (ClustersAdder) Zero() any { return &honeycomb.Clusters{} }
 
 // Add implements sums.Adder.
 func (a ClustersAdder) Add(sum any, value []byte, about sums.Scope) error {
-	c, err := DecodeClusters(value, a.Problem, about.Nodes)
+	c, err := DecodeClusters(value, a.Problem(), about.Nodes)
 	if err == nil {
 		sum.(*honeycomb.Clusters).Merge(c)
 	}

@@ -217,9 +217,10 @@ func (n *Node) Suspect(id env.PeerID) {
 	}
 }
 
-// PeerDown takes a hint that a peer's link broke: it is probed.
+// PeerDown takes a hint that a peer's link broke: it is probed. Who has said that it leaves
+// closes its links, too, and is not missed.
 func (n *Node) PeerDown(id env.PeerID) {
-	if p := n.peers.get(id); p != nil && n.useful(p) {
+	if p := n.peers.get(id); p != nil && p.heard != never && n.useful(p) {
 		p.broken = true
 		n.probe(p)
 	}
