@@ -97,7 +97,7 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 		}
 		c.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}}, again)
 	})
-	c.mail.Add(now.Add(findAgain<<w.tries), post{key: w.key, nonce: w.nonce})
+	c.mail.Add(env.Sooner(now.Add(findAgain<<w.tries), w.since.Add(heldFor)), post{key: w.key, nonce: w.nonce})
 	w.tries++
 }
 
@@ -161,7 +161,7 @@ func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 			return
 		}
 		w.items, w.packed = m.Items, packed
-		c.sendParts(from, w, 0)
+		c.sendParts(from, w, int(m.Offset)) // it may be asked for again, after others
 	})
 }
 

@@ -18,7 +18,8 @@ const (
 	// those of all: further ones are dropped, and come again.
 	maxGather  = 4
 	maxGathers = 256
-	// wantAgain is waited for items that were asked for; wantTries is how often they are.
+	// wantAgain is waited for items that were asked for; wantTries is how often they are as
+	// long as nothing comes of them. In all it takes no longer than their poller holds them.
 	wantAgain = 3 * time.Second
 	wantTries = 3
 )
@@ -35,6 +36,7 @@ type gather struct {
 	size   int      // of all of it; 0: not known yet
 	tries  int
 	due    time.Time
+	since  time.Time // when they were asked for first; zero: they were not yet
 }
 
 // onReading takes a finding. from is who sent it, or whose record it had.
@@ -120,7 +122,10 @@ func (c *Corona) weigh(l *lead, g *gather) {
 
 // want asks for items, or for what is missing of them.
 func (c *Corona) want(l *lead, g *gather, now time.Time) {
-	if g.tries++; g.tries > wantTries {
+	if g.since.IsZero() {
+		g.since = now
+	}
+	if g.tries++; g.tries > wantTries || now.Sub(g.since) > heldFor {
 		c.dropGather(l, g)
 		return
 	}
@@ -142,14 +147,12 @@ func (c *Corona) onPart(l *lead, from env.PeerID, m *coronapb.Part) {
 	case m.Size == 0:
 		c.dropGather(l, g)
 		return
-	case m.Size > maxParts || g.size != 0 && g.size != int(m.Size) || len(m.Data) > partSize:
-		c.stats.Garbage++
-		c.dropGather(l, g)
-		return
-	case int(m.Offset) != len(g.packed) || len(m.Data) == 0 || len(g.packed)+len(m.Data) > int(m.Size):
+	case g.size != 0 && g.size != int(m.Size):
+		return // of what was asked for before
+	case int(m.Offset) != len(g.packed) || len(m.Data) != min(partSize, int(m.Size-m.Offset)):
 		return // out of turn: it comes again
 	}
-	g.size = int(m.Size)
+	g.size, g.tries = int(m.Size), 0
 	g.packed = append(g.packed, m.Data...)
 	switch {
 	case len(g.packed) == g.size:
@@ -157,7 +160,6 @@ func (c *Corona) onPart(l *lead, from env.PeerID, m *coronapb.Part) {
 		g.packed = nil
 		c.fill(l, g, packed)
 	case len(g.packed)%(partAhead*partSize) == 0:
-		g.tries = 0
 		c.want(l, g, now)
 	}
 }
