@@ -65,8 +65,9 @@ func (c *Corona) reading(a env.Answer, f *feed.Feed) reading {
 	return r
 }
 
-// read takes what a poller has read; from is the zero peer if that was this node.
-func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) {
+// read takes what a poller has read; from is the zero peer if that was this node. It says
+// whether the log has what was new in it, or will: false if it could not be taken now.
+func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken bool) {
 	l.private, l.state.Polled = r.private, now
 	verdict := State{Kind: coronapb.State_OK, Polled: now}
 	if r.f != nil {
@@ -74,7 +75,7 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) {
 		if odd := c.odd(l, r.f, now); odd != "" {
 			c.stats.Failed++
 			c.heard(l, from.ID, State{Kind: coronapb.State_NOT_A_FEED, Words: odd, Polled: now}, now)
-			return
+			return true // as far as it is believed
 		}
 	}
 	delete(l.ill, from.ID)
@@ -94,9 +95,10 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) {
 		l.words = verdict.Words
 	}
 	// The items go before the word that all is well.
-	c.detect(l, r)
+	taken = c.detect(l, r)
 	c.enlist(l, max(l.pollers, 1), now)
 	c.say(l, verdict, now)
+	return taken
 }
 
 const (
@@ -132,11 +134,8 @@ func (c *Corona) odd(l *lead, f *feed.Feed, now time.Time) string {
 	if l.doubt.first == nil {
 		l.doubt.first = f
 	}
-	long, first := doubtFor, l.doubt.first
-	if l.private {
-		long = min(long, privateDoubt*l.interval)
-	}
-	if now.Sub(l.doubt.since) < long && !difference.Unlike(first, f) {
+	first := l.doubt.first
+	if now.Sub(l.doubt.since) < doubted(l.private, l.interval) && !difference.Unlike(first, f) {
 		return words + ifItStays
 	}
 	l.doubt = doubt{}
@@ -146,13 +145,22 @@ func (c *Corona) odd(l *lead, f *feed.Feed, now time.Time) string {
 	return ""
 }
 
-// detect compares a document with what is known, and hands over what is new.
-func (c *Corona) detect(l *lead, r reading) {
+// doubted is how long a document is not believed.
+func doubted(private bool, interval time.Duration) time.Duration {
+	if private {
+		return min(doubtFor, privateDoubt*interval)
+	}
+	return doubtFor
+}
+
+// detect compares a document with what is known, and hands over what is new. It says whether
+// that was taken.
+func (c *Corona) detect(l *lead, r reading) (taken bool) {
 	f := r.f
 	if f == nil { // 304
 		c.stats.Unchanged++
 		c.validate(l, r.valid, l.prints)
-		return
+		return true
 	}
 	shown := prints(f)
 	l.known.Recognise(f)
@@ -165,13 +173,13 @@ func (c *Corona) detect(l *lead, r reading) {
 			// could hide, by their date, an older document with items.
 			c.validate(l, r.valid, shown)
 		}
-		return
+		return true
 	}
 	c.stats.Findings++
 	c.stats.Items += uint64(len(d.Changes))
 	first := l.known.Len() == 0
 	l.handing++
-	taken := c.app.Found(l.key, d, f, func(ok bool) {
+	taken = c.app.Found(l.key, d, f, func(ok bool) {
 		l.handing--
 		// Only when all is held does "not modified" mean that nothing is missing.
 		if ok && l.handing == 0 && c.leads[l.key] == l {
@@ -180,10 +188,11 @@ func (c *Corona) detect(l *lead, r reading) {
 	})
 	if !taken {
 		l.handing--
-		return // the next poll finds it again
+		return false // the next poll finds it again
 	}
 	l.known.Add(d)
 	c.learn(l, d, first)
+	return true
 }
 
 // learn learns from changes how often a channel changes, and how late that is found. The

@@ -24,6 +24,7 @@ type duty struct {
 
 	standing *standing // what the log holds; nil: it has not been told
 	stale    uint64    // digest of a document that has no news either, of a replica that lags; 0: there is none
+	staleAt  time.Time // when the sequencer said so
 
 	next    time.Time
 	why     string // the rule that set it, if it is not the interval
@@ -114,7 +115,11 @@ func (c *Corona) Handoff(key overlay.ID) []byte {
 	if d == nil || d.standing == nil {
 		return nil
 	}
-	return marshal(d.standing.message(key, 0, d.domain.rest.Sub(c.clock.Now())))
+	var rest time.Time // not what this node alone has seen
+	if l := c.leads[key]; l != nil {
+		rest = l.rest
+	}
+	return marshal(d.standing.message(key, 0, rest.Sub(c.clock.Now())))
 }
 
 // Serve gives this node ranks of a channel, or others than it had.
@@ -302,7 +307,7 @@ func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, no
 	switch {
 	case l != nil:
 		c.read(l, env.Peer{}, c.reading(a, f), now)
-	case f != nil && d.isNews(c.reading(a, f)):
+	case f != nil && d.isNews(c.reading(a, f), now):
 		c.find(d, c.reading(a, f), now)
 	case !well:
 		c.report(d, verdict, now)
@@ -313,7 +318,7 @@ func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, no
 }
 
 // isNews says whether a document has an item that the sequencer may lack.
-func (d *duty) isNews(r reading) bool {
+func (d *duty) isNews(r reading, now time.Time) bool {
 	of := prints(r.f)
 	s := d.standing
 	if s == nil {
@@ -324,8 +329,8 @@ func (d *duty) isNews(r reading) bool {
 		// A replica with validators of its own.
 		d.standing = &standing{valid: r.valid, prints: of, digest: sum}
 		return false
-	case sum == d.stale:
-		return false
+	case sum == d.stale && now.Sub(d.staleAt) < doubted(d.private, d.grid.Interval):
+		return false // after that a document is believed that was not
 	case s.prints == nil:
 		return true
 	}

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/internal/env"
@@ -22,7 +24,8 @@ const (
 	maxHeld = 64
 	// findAgain is waited for the sequencer's word, then twice as long each time.
 	findAgain = 10 * time.Second
-	// maxInline bounds the items that travel with a finding, in bytes.
+	// maxInline bounds the items that travel with a finding, in bytes. With many prints there
+	// may be no room for as many.
 	maxInline = 24 << 10
 	// partSize is that of one message of a larger one, partAhead how many are sent at once.
 	partSize  = 48 << 10
@@ -30,6 +33,9 @@ const (
 	// maxParts bounds what is asked for at once: an item more than an entry of a log holds.
 	maxParts = 2 << 20
 )
+
+// aroundDelta is more than the bytes that tell where a delta is in a message.
+const aroundDelta = 32
 
 // A found is a document that was found to have news.
 type found struct {
@@ -92,7 +98,7 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 	m.Nonce, m.Poller = w.nonce, c.node.Self().Raw
 	var packed []byte
 	c.worker.Do(func() { packed, _ = delta.Encode() }, func() {
-		if len(packed) <= maxInline {
+		if len(packed) <= min(maxInline, overlay.MaxPayload-proto.Size(m)-aroundDelta) {
 			m.Delta = packed
 		}
 		c.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}}, again)
@@ -107,9 +113,14 @@ func (c *Corona) again(nonce uint64, now time.Time) {
 	if w == nil {
 		return
 	}
-	if d := c.duties[w.key]; d != nil && now.Sub(w.since) < heldFor {
+	l, d := c.leads[w.key], c.duties[w.key]
+	switch {
+	case l != nil: // by now it is the sequencer itself
+		c.forget(w)
+		c.read(l, env.Peer{}, w.reading, now)
+	case d != nil && now.Sub(w.since) < heldFor:
 		c.sendFound(w, d, now)
-	} else {
+	default:
 		c.forget(w)
 	}
 }
@@ -189,12 +200,12 @@ func (c *Corona) onStanding(key overlay.ID, m *coronapb.Standing) {
 	if len(m.Prints) == 0 {
 		s.prints = nil
 	}
-	if w := c.found(m.Nonce); w != nil && m.Nonce != 0 {
+	if w := c.found(m.Nonce); w != nil && w.key == key {
 		// There was nothing new in it, or all of it is held by now.
 		c.forget(w)
 		switch of := digest(w.prints); {
 		case of != s.digest:
-			d.stale = of
+			d.stale, d.staleAt = of, c.clock.Now()
 		default:
 			s.valid, s.prints = w.valid, w.prints
 		}

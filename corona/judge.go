@@ -184,13 +184,31 @@ func (c *Corona) dropGather(l *lead, g *gather) {
 // accept takes a finding all of whose news is here, and answers it: at once if there is
 // none, else when the log holds it.
 func (c *Corona) accept(l *lead, g *gather, now time.Time) {
-	c.read(l, g.from, g.reading, now)
+	if !c.read(l, g.from, g.reading, now) {
+		return // its poller tells it again
+	}
 	if l.handing == 0 && l.standing() != nil {
 		c.send(g.from, env.Control, c.standingOf(l, g.nonce))
 		return
 	}
-	l.waiters = append(l.waiters, waiter{g.from, g.nonce})
+	l.wait(waiter{g.from, g.nonce})
 }
+
+// wait notes that a poller waits for an answer, to the last that it has told. Further ones
+// find the same again.
+func (l *lead) wait(w waiter) {
+	i := slices.IndexFunc(l.waiters, func(other waiter) bool { return other.to.ID == w.to.ID })
+	switch {
+	case i >= 0:
+		l.waiters[i] = w
+	case len(l.waiters) < maxWaiters:
+		l.waiters = append(l.waiters, w)
+	}
+}
+
+// maxWaiters bounds the pollers of one channel that are to be told when its log holds what
+// they found.
+const maxWaiters = 1024
 
 // A waiter is a poller that is to be told when the log holds what it has found.
 type waiter struct {

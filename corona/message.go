@@ -17,6 +17,9 @@ import (
 // maxRecord is the size of the largest record of a node, in bytes.
 const maxRecord = 1 << 10
 
+// maxPeer is the size of the longest peer id, in bytes.
+const maxPeer = 64
+
 // parse reads a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	m := new(coronapb.Message)
@@ -35,7 +38,7 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	case *coronapb.Message_Standing:
 		key, what = b.Standing.Key, breaksStanding(b.Standing)
 	case *coronapb.Message_Report:
-		key, what = b.Report.Key, breaksState(b.Report.State)
+		key, what = b.Report.Key, breaksReport(b.Report)
 	}
 	if what == "" && len(key) != len(overlay.ID{}) {
 		what = "key"
@@ -90,6 +93,18 @@ func breaksStanding(m *coronapb.Standing) string {
 
 func breaksValidators(v *coronapb.Validators) bool {
 	return len(v.GetEtag()) > maxValidator || len(v.GetLastModified()) > maxValidator || len(v.GetFinalUrl()) > maxURL
+}
+
+// breaksReport refuses, beside what is too large, what no poll can end with, and words of
+// nobody, which would count as this node's own.
+func breaksReport(m *coronapb.Report) string {
+	switch kind := m.GetState().GetKind(); {
+	case len(m.Poller) == 0 || len(m.Poller) > maxPeer:
+		return "poller"
+	case kind <= coronapb.State_NEW || kind >= coronapb.State_IDLE:
+		return "state: kind"
+	}
+	return breaksState(m.State)
 }
 
 // maxLevel is more than the bits of an id.
@@ -163,7 +178,10 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	case *coronapb.Message_Want:
 		c.onWant(from, b.Want)
 	case *coronapb.Message_Standing:
-		c.onStanding(key, b.Standing)
+		// Only who was told of a finding can answer it; to all it comes down the wedge.
+		if w := c.found(b.Standing.Nonce); w != nil && w.key == key {
+			c.onStanding(key, b.Standing)
+		}
 	}
 }
 

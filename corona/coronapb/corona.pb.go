@@ -326,7 +326,7 @@ type Reading struct {
 	Poller        []byte                 `protobuf:"bytes,3,opt,name=poller,proto3" json:"poller,omitempty"` // its record, where the message was routed
 	Valid         *Validators            `protobuf:"bytes,4,opt,name=valid,proto3" json:"valid,omitempty"`
 	Prints        []byte                 `protobuf:"bytes,5,opt,name=prints,proto3" json:"prints,omitempty"` // 24 bytes for each item in document order: 16 of its identity, 8 of its hash; at most 2,000 items
-	Delta         []byte                 `protobuf:"bytes,6,opt,name=delta,proto3" json:"delta,omitempty"`   // its head and the items that are new to the poller, as tidings.difference.Delta; at most 24 KiB, none if it is larger
+	Delta         []byte                 `protobuf:"bytes,6,opt,name=delta,proto3" json:"delta,omitempty"`   // its head and the items that are new to the poller, as tidings.difference.Delta; at most 24 KiB, none if it is larger or has no room
 	Facts         *Facts                 `protobuf:"bytes,7,opt,name=facts,proto3" json:"facts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -819,7 +819,7 @@ type Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Poller        []byte                 `protobuf:"bytes,2,opt,name=poller,proto3" json:"poller,omitempty"` // its peer id; at most 64 bytes
-	State         *State                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	State         *State                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`   // of a kind with which a poll ends: not NEW, not IDLE
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
