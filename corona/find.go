@@ -193,7 +193,7 @@ func (c *Corona) sendParts(to env.PeerID, w *found, offset int) {
 // onStanding takes the word that the log holds all of a document.
 func (c *Corona) onStanding(key overlay.ID, m *coronapb.Standing) {
 	d := c.duties[key]
-	if d == nil {
+	if d == nil || c.leads[key] != nil { // the log of another lineage may hold more than this one
 		return
 	}
 	s := &standing{valid: validatorsFrom(m.Valid), prints: parsePrints(m.Prints), digest: m.Digest}

@@ -94,6 +94,9 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		first = n.State.Polled.IsZero()
 		l.inherit(n, now)
 	}
+	if d := c.duties[key]; d != nil {
+		d.standing = l.standing() // what it was told as a poller, its log need not hold
+	}
 	c.tendSoon(l, now)
 	if first {
 		c.look(l, now)
