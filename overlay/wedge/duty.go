@@ -78,7 +78,7 @@ func (d Duty) Next(after time.Time) (next time.Time) {
 		turn := time.Duration(Phase(d.Ranks.At(i), d.Of) * float64(d.Interval))
 		since := after.Sub(d.Ref) - turn
 		rounds := since / d.Interval
-		if since >= 0 {
+		if since >= 0 || since%d.Interval == 0 {
 			rounds++
 		}
 		if at := d.Ref.Add(turn + rounds*d.Interval); next.IsZero() || at.Before(next) {

@@ -96,6 +96,10 @@ func TestNextTurn(t *testing.T) {
 			t.Fatalf("%v is no turn", next)
 		}
 	})
+	early := Duty{Ranks: RankOf(0), Of: 1, Ref: time.Unix(100, 0), Interval: 10 * time.Second}
+	if next := early.Next(time.Unix(70, 0)); !next.Equal(time.Unix(80, 0)) {
+		t.Errorf("whole intervals before it begins the next turn is %v", next)
+	}
 	if next := (Duty{}).Next(time.Unix(5, 0)); !next.IsZero() {
 		t.Errorf("no ranks have their turn at %v", next)
 	}
