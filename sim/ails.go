@@ -13,8 +13,8 @@ import (
 const (
 	// OneRoot (I9): after quiet, each key has one root.
 	OneRoot = "several roots"
-	// OnePoller (I9): after quiet, each channel that is read has one poller.
-	OnePoller = "not one poller"
+	// OneLeader (I9): after quiet, each channel that is read has one sequencer.
+	OneLeader = "not one sequencer"
 	// OneHead (I9): after quiet, all who keep a log have the same: its owners by the word of
 	// its sequencer, and those who follow it.
 	OneHead = "several heads"
@@ -27,7 +27,7 @@ const (
 const passingPause = 15 * time.Second
 
 // Ails returns the names of the invariants of a network left alone that do not hold
-// now, each once. Of logs, which go on, and their pollers, who change, it names what has
+// now, each once. Of logs, which go on, and their sequencers, who change, it names what has
 // been so for a while.
 func (s *Swarm) Ails() (names []string) {
 	live := s.Live()
@@ -41,7 +41,7 @@ func (s *Swarm) Ails() (names []string) {
 	s.checkLeaves(live, found)
 	s.checkRoots(live, found)
 	s.checkWays(found)
-	s.lasting(OnePoller, s.checkPollers, found)
+	s.lasting(OneLeader, s.checkLeaders, found)
 	s.lasting(OneHead, s.checkHeads, found)
 	return names
 }
@@ -77,20 +77,20 @@ func (s *Swarm) checkRoots(live []*Peer, found finder) {
 	}
 }
 
-// checkPollers looks who polls the channels that somebody reads.
-func (s *Swarm) checkPollers(found finder) {
+// checkLeaders looks who leads the channels that somebody reads.
+func (s *Swarm) checkLeaders(found finder) {
 	for _, url := range s.feeds.urls {
-		key, pollers, read := s.Key(url), 0, false
+		key, leaders, read := s.Key(url), 0, false
 		for _, p := range s.members {
 			if p.Up() {
 				if v, ok := p.node.Owners.View(key); ok && v.Leads {
-					pollers++
+					leaders++
 				}
 				read = read || p.reads[url] != nil
 			}
 		}
-		if read && pollers != 1 {
-			found(OnePoller, "%d members poll %s", pollers, url)
+		if read && leaders != 1 {
+			found(OneLeader, "%d members lead %s", leaders, url)
 		}
 	}
 }

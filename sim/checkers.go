@@ -189,7 +189,7 @@ func (s *Swarm) checkTrees() {
 type finder func(what, facts string, args ...any)
 
 // CheckQuiet checks what holds when nothing has happened for half an hour: leaves,
-// counts, trees and weights, heads and pollers.
+// counts, trees and weights, heads and sequencers.
 func (s *Swarm) CheckQuiet() {
 	s.CheckCalm()
 	s.checkCounts(s.Live())
@@ -202,7 +202,7 @@ func (s *Swarm) CheckCalm() {
 	s.checkLeaves(live, s.violated)
 	s.checkWays(s.violated)
 	s.checkRoots(live, s.violated)
-	s.checkPollers(s.violated)
+	s.checkLeaders(s.violated)
 	s.checkHeads(s.violated)
 	s.checkStrays(s.violated)
 }

@@ -59,9 +59,10 @@
 //	I4   no position is signed twice                    TwoEntries
 //	I5   an epoch has one sequencer                     TwoSequencers
 //	I6   an acknowledged subscription is not lost       Unsubscribed at its node; NoWay, WrongWeight in the tree
-//	I7   a host's budget of polls is kept               not yet: there is no steward; OnePoller is what holds of it
+//	I7   a host's budget of polls is kept               not in sim: tests of corona; WrongRank is what holds of it
 //	I8   tables and queues are bounded                  Overgrown, Stray
-//	I9   after troubles: one head, one poller, trees    OneHead, OnePoller, NoWay, OneRoot, WrongLeaf, TooSlow
+//	I9   after troubles: one head, one sequencer, trees OneHead, OneLeader, NoWay, OneRoot, WrongLeaf, TooSlow
+//	     each rank polled once, true sums               WrongRank, Unordered, WrongSum
 //	I10  no acknowledged write is lost by a crash       Unsubscribed, TwoEntries, Forgotten; on real disks: internal/store
 //
 // Those of the overlay and its trees have no number there: WrongRoot, NoAck, WrongCount,

@@ -62,7 +62,7 @@ func TestPlantedInTroubles(t *testing.T) {
 		{"Duplicate", &plant.Duplicate, Twice},
 		{"SilentDrop", &plant.SilentDrop, Missing},
 		{"StaleWeight", &plant.StaleWeight, WrongWeight},
-		{"TwoPollers", &plant.TwoPollers, OnePoller},
+		{"TwoPollers", &plant.TwoPollers, OneLeader},
 		{"Clinging", &plant.Clinging, Stray},
 		{"StepBack", &plant.StepBack, WentBack},
 		{"ShowAgain", &plant.ShowAgain, ShownTwice},
@@ -129,6 +129,31 @@ func TestPlantedInFeeds(t *testing.T) {
 				}
 			}
 			t.Errorf("not caught; found %d other violations", others)
+		})
+	}
+}
+
+// So is each that is planted into what members do for each other's channels.
+func TestPlantedInRanks(t *testing.T) {
+	for _, bug := range []struct {
+		name   string
+		on     *bool
+		breaks string
+	}{
+		{"LostRank", &plant.LostRank, WrongRank},
+		{"CountedTwice", &plant.CountedTwice, WrongSum},
+	} {
+		t.Run(bug.name, func(t *testing.T) {
+			*bug.on = true
+			defer func() { *bug.on = false }()
+			s := stormy(1)
+			for _, v := range s.Wrong() {
+				if v.What == bug.breaks {
+					t.Logf("caught: %v", v)
+					return
+				}
+			}
+			t.Errorf("not caught; found %d other violations", len(s.Wrong()))
 		})
 	}
 }

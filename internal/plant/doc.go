@@ -12,6 +12,8 @@
 //	Duplicate    scribe: a subscriber delivers what it had already
 //	SilentDrop   scribe: a parent passes over a child now and then
 //	StaleWeight  scribe: a parent is not told that there are more clients, or fewer
+//	LostRank     wedge: a member does not serve the ranks that it was given, for some keys
+//	CountedTwice sums: the value of a member of the leaf is added twice
 //	VoteTwice    owner: an owner promises and signs epochs of one number to several,
 //	             and all try to lead at one time
 //	HeldEarly    owner: an entry is handed up before a quorum holds it

@@ -17,6 +17,9 @@ const (
 	SilentDrop  = false
 	StaleWeight = false
 
+	LostRank     = false
+	CountedTwice = false
+
 	VoteTwice  = false
 	HeldEarly  = false
 	TwoPollers = false

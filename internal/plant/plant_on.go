@@ -17,6 +17,9 @@ var (
 	SilentDrop  bool
 	StaleWeight bool
 
+	LostRank     bool
+	CountedTwice bool
+
 	VoteTwice  bool
 	HeldEarly  bool
 	TwoPollers bool

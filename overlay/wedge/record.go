@@ -3,6 +3,8 @@ package wedge
 import (
 	"slices"
 	"time"
+
+	"tidings/internal/plant"
 )
 
 // A record is this node's part in one key's tree. A network has a few thousand at each
@@ -179,7 +181,7 @@ func (r *record) held(each func(rank uint32)) (count uint32) {
 // these are too many, as many as may be, evenly chosen.
 func (r *record) serves() (of Ranks) {
 	count := r.held(nil)
-	if count == 0 {
+	if count == 0 || plant.LostRank && r.parent != nil && r.order.key[31]&1 == 0 {
 		return of
 	}
 	all := min(count, MaxRanks)
