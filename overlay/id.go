@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"tidings/internal/env"
 )
@@ -23,6 +24,20 @@ type ID [Bits / 8]byte
 // Key returns the key of a canonical URL, which is the id of its channel and of
 // its group: SHA-256 over the network's name and the URL.
 func Key(network, url string) ID { return hash(network, "key", url) }
+
+// StewardURL names the log of a domain's stewards, whose owners share out how often the
+// domain is asked. It is no address of the Web's.
+func StewardURL(domain string) string { return stewardScheme + domain }
+
+// StewardKey returns the key of StewardURL.
+func StewardKey(network, domain string) ID { return Key(network, StewardURL(domain)) }
+
+// StewardDomain returns the domain that a StewardURL names; ok is false for any other URL.
+func StewardDomain(url string) (domain string, ok bool) {
+	return strings.CutPrefix(url, stewardScheme)
+}
+
+const stewardScheme = "steward:"
 
 // NodeID returns the id of the node with a peer id: SHA-256 over the network's
 // name and the libp2p encoding of the public key, which is the peer id without

@@ -24,6 +24,8 @@ const (
 	DomainEpoch Domain = "tidings/epoch/1"
 	// DomainBeat signs a heartbeat of a key's log.
 	DomainBeat Domain = "tidings/beat/1"
+	// DomainGrant countersigns what a domain's steward grants to a channel.
+	DomainGrant Domain = "tidings/grant/1"
 )
 
 // ErrSignature says that an envelope was not signed by its key, in the domain
@@ -62,17 +64,27 @@ func (s *Signer) PeerID() env.PeerID { return PeerIDOf(s.Public()) }
 // Sign puts payload into an envelope.
 func (s *Signer) Sign(domain Domain, payload []byte) Signed {
 	key := s.Public()
-	sig := ed25519.Sign(s.private, signed(domain, s.network, payload))
+	of := Signed{Key: key, Payload: payload, Raw: Envelope(key, payload, s.Signature(domain, payload))}
+	if s.memory != nil {
+		s.memory.keep(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: of.Raw})
+	}
+	return of
+}
+
+// Signature signs payload without an envelope, for who will find it beside the payload, and
+// knows whose it is.
+func (s *Signer) Signature(domain Domain, payload []byte) []byte {
+	return ed25519.Sign(s.private, signed(domain, s.network, payload))
+}
+
+// Envelope puts together what Sign makes, from its parts.
+func Envelope(key ed25519.PublicKey, payload, signature []byte) []byte {
 	var raw []byte
-	for i, field := range [][]byte{key, payload, sig} {
+	for i, field := range [][]byte{key, payload, signature} {
 		raw = protowire.AppendTag(raw, protowire.Number(i+1), protowire.BytesType)
 		raw = protowire.AppendBytes(raw, field)
 	}
-	of := Signed{Key: key, Payload: payload, Raw: raw}
-	if s.memory != nil {
-		s.memory.keep(domain, Signed{Key: key, Payload: bytes.Clone(payload), Raw: raw})
-	}
-	return of
+	return raw
 }
 
 // signed is what a signature covers.
