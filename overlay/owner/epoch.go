@@ -207,9 +207,9 @@ func (e *Epoch) certifiedBy(owners []env.PeerID) bool {
 	return n >= quorum(len(owners))
 }
 
-// succeeds says whether e goes on from the epoch before by the word of both
+// Succeeds says whether e goes on from the epoch before by the word of both
 // quorums.
-func (e *Epoch) succeeds(before *Epoch) bool {
+func (e *Epoch) Succeeds(before *Epoch) bool {
 	return e.Lineage == before.Lineage && e.Number > before.Number &&
 		e.certifiedBy(before.Owners) && e.certifiedBy(e.Owners)
 }
@@ -227,6 +227,9 @@ func epochsPB(of []*Epoch) (m []*ownerpb.Epoch) {
 	}
 	return m
 }
+
+// Quorum is how many of an epoch's owners are more than half.
+func (e *Epoch) Quorum() int { return quorum(len(e.Owners)) }
 
 func (e *Epoch) owns(id env.PeerID) bool { return slices.Contains(e.Owners, id) }
 

@@ -29,7 +29,7 @@ func (o *Owners) elsewhere(key overlay.ID) bool {
 // stands in another leaf would have to be believed, and no epoch known here leads to
 // this one.
 func (o *Owners) unseen(s *seat, e *Epoch) bool {
-	if !o.elsewhere(s.key) || !e.certifiedBy(e.Owners) || s.epoch != nil && (e.Hash == s.epoch.Hash || e.succeeds(s.epoch)) {
+	if !o.elsewhere(s.key) || !e.certifiedBy(e.Owners) || s.epoch != nil && (e.Hash == s.epoch.Hash || e.Succeeds(s.epoch)) {
 		return false
 	}
 	return !o.sighted(s)

@@ -261,7 +261,7 @@ func (o *Owners) right(s *seat, e *Epoch) bool {
 	if !e.certifiedBy(e.Owners) {
 		return false
 	}
-	return s.epoch != nil && e.succeeds(s.epoch) || o.placed(s, e)
+	return s.epoch != nil && e.Succeeds(s.epoch) || o.placed(s, e)
 }
 
 // dense says whether the owners of an epoch stand as near to the key as owners in
