@@ -26,8 +26,6 @@ const (
 	// hysteresis is by which part a number of pollers must change for its wedge to be told,
 	// times a part that is drawn each time, so that not all channels move at once.
 	hysteresis = 0.03
-	// politeGap is how often a wedge may ask a public origin although it has fewer readers.
-	politeGap = 40 * time.Second
 	// grown is how many times more, or fewer, readers a channel must have than when its
 	// pollers were decided, for that to be done again soon.
 	grown = 2
