@@ -32,6 +32,11 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	verdict := judge(a, f, err)
 	verdict.Since, verdict.Polled = now, now
 	d, l := c.duties[p.key], c.leads[p.key]
+	if d != nil {
+		d.domain.see(a)
+	} else if l != nil {
+		l.domain.see(a)
+	}
 	switch {
 	case p.kind == solo:
 		delete(c.asked, p.key)
@@ -40,6 +45,9 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 		}
 		c.app.Fetched(p.key, f, verdict)
 	case p.kind == scheduled && d != nil && d.waiting == h:
+		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
+			d.unspend()
+		}
 		c.answered(d, a, f, verdict, now)
 	case p.kind == first && l != nil && l.looking == h:
 		l.looking = 0
@@ -51,6 +59,9 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 		case verdict.Kind == coronapb.State_OK:
 			c.read(l, env.Peer{}, c.reading(a, f), now)
 		default:
+			if verdict.Kind == coronapb.State_LIMITED && !a.Private {
+				l.domain.spare(now.Add(limitOf(a, 1)))
+			}
 			c.heard(l, "", verdict, now)
 		}
 	}
@@ -223,7 +234,7 @@ func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
 func (c *Corona) note(l *lead) {
 	c.app.SetNote(l.key, note{
 		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: c.readers(l),
-		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, cost: l.cost,
+		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, cost: l.cost, grant: string(l.grant), private: l.private,
 	}.append())
 }
 
@@ -236,11 +247,39 @@ func (c *Corona) heard(l *lead, from env.PeerID, s State, now time.Time) {
 	if _, known := l.ill[from]; known || len(l.ill) < maxIll {
 		l.ill[from] = illness{s, now}
 	}
+	if s.Kind == coronapb.State_LIMITED {
+		c.limited(l, now)
+	}
 	if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_NEW {
 		return
 	}
 	l.state.Polled = now
 	c.say(l, s, now)
+}
+
+// limited spares an origin the polls of all when two have seen that it asks to be left
+// alone: one liar must not starve a feed. Reports are routed, and anybody can write one;
+// so one of the two is this node, which looks when somebody else has said so.
+func (c *Corona) limited(l *lead, now time.Time) {
+	seen := func(i illness) bool {
+		return i.state.Kind == coronapb.State_LIMITED && now.Sub(i.at) <= l.interval
+	}
+	others := 0
+	for from, i := range l.ill {
+		if from != "" && seen(i) {
+			others++
+		}
+	}
+	switch own, polled := l.ill[""]; {
+	case others == 0:
+	case polled && seen(own):
+		if until := l.domain.rest; until.After(l.rest) {
+			l.rest = until
+			_ = c.wedges.Down(l.key, marshal(c.standingOf(l, 0))) // of no wedge: nobody polls
+		}
+	case l.looking == 0 && now.Sub(l.looked) > l.interval:
+		c.look(l, now)
+	}
 }
 
 // maxIll bounds the pollers of one channel that are remembered to have failed.

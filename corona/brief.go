@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"bytes"
 	"math"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 type brief struct {
 	skips   skips
 	readers int
+	grant   []byte // of its domain's stewards; nil: there is none, or it was looked at
 	// Only for those who decide for others:
 	size   float64 // what a poll of it costs, in those of a mean one
 	update time.Duration
@@ -27,7 +29,7 @@ const outdated = 1.25
 
 // briefOf is what a channel's pollers are to be told.
 func (c *Corona) briefOf(l *lead, now time.Time) brief {
-	b := brief{readers: c.readers(l), skips: skipsOf(l.hints)}
+	b := brief{readers: c.readers(l), skips: skipsOf(l.hints), grant: l.grant}
 	if c.cfg.DAG {
 		b.size, b.update = c.relative(l), l.rhythm.interval(now)
 	}
@@ -36,7 +38,7 @@ func (c *Corona) briefOf(l *lead, now time.Time) brief {
 
 // stale says whether pollers have to be told another brief.
 func (b brief) stale(now brief) bool {
-	return b.skips != now.skips || apart(float64(b.readers), float64(now.readers)) ||
+	return b.skips != now.skips || !bytes.Equal(b.grant, now.grant) || apart(float64(b.readers), float64(now.readers)) ||
 		apart(b.size, now.size) || apart(b.update.Seconds(), now.update.Seconds())
 }
 
@@ -46,7 +48,7 @@ func apart(a, b float64) bool { return max(a, b) > outdated*min(a, b) }
 func (b brief) words(url string) []byte {
 	return marshal(&coronapb.Words{
 		Url: url, SkipHours: b.skips.hours, SkipDays: uint32(b.skips.days),
-		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()),
+		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()), Grant: b.grant,
 	})
 }
 
@@ -64,6 +66,6 @@ func (c *Corona) parseWords(key overlay.ID, words []byte) (url string, b brief, 
 	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))
 	return m.Url, brief{
 		skips:   skips{m.SkipHours, uint8(m.SkipDays)},
-		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
+		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond, grant: m.Grant,
 	}, true
 }

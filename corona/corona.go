@@ -39,6 +39,9 @@ type Application interface {
 	// are added: as long as the origin shows them, they are said again.
 	Fading(key overlay.ID, items int) []feed.ID
 
+	// Owns says whether this node is an owner of a channel's key.
+	Owns(key overlay.ID) bool
+
 	// Fetched answers Ask with the document, nil if there is none.
 	Fetched(key overlay.ID, f *feed.Feed, state State)
 }
@@ -82,8 +85,15 @@ type Config struct {
 	// DAG has each node of a wedge of Levels decide for those behind it, as in the paper.
 	// Then phases are random. Else sequencers decide alone.
 	DAG bool
-	// Politeness bounds what public origins are asked.
+	// Politeness bounds what origins are asked (BePolite).
 	Politeness bool
+	// ExemptPrivate lets origins on private addresses have no budget: a node that may ask them
+	// sets it. In a laboratory without it, they stand for public ones.
+	ExemptPrivate bool
+	// Compression is how many times shorter than the world's a laboratory's intervals are:
+	// the times of politeness (politeGap, budgetFloor, budgetCeil, soloGap, and the shortest
+	// interval without a grant) shrink with them. At least 1. Default 1.
+	Compression float64
 }
 
 func (c Config) filled() Config {
@@ -99,6 +109,7 @@ func (c Config) filled() Config {
 	if c.MaintenanceInterval == 0 {
 		c.MaintenanceInterval = 10 * time.Minute
 	}
+	c.Compression = max(c.Compression, 1)
 	return c
 }
 
@@ -116,6 +127,7 @@ type Corona struct {
 	sums    Sums
 	app     Application
 	stats   Stats
+	manners *manners // nil: no origin has a budget
 
 	leads   map[overlay.ID]*lead
 	duties  map[overlay.ID]*duty
@@ -163,8 +175,18 @@ type Stats struct {
 	Busy      uint64 // polls that the fetcher had no room for
 	Garbage   uint64 // messages and words that make no sense
 	Astray    uint64 // messages for the sequencer of a channel that this node does not lead
-	Crowded   uint64 // findings that there was no room for
+	Crowded   uint64 // findings, and channels of a domain, that there was no room for
 	Unlisted  uint64 // orders to a wedge that could not be given
+
+	Skipped    uint64 // polls left out because no grant covered them
+	Solo       uint64 // polls without a grant, which a domain bears now and then
+	Forged     uint64 // grants and epochs of stewards that are not what they seem
+	Expired    uint64 // grants that came too late, or ended before another one came
+	Replayed   uint64 // grants earlier than one that had come
+	Granted    uint64 // grants made as the sequencer of a domain's key
+	Short      uint64 // of which there were none, for want of budget
+	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order
+	Misclaimed uint64 // channels claimed by who cannot lead them, or for another domain
 }
 
 // A poll is a request that is out.
@@ -265,7 +287,8 @@ func (c *Corona) Run(now time.Time) time.Time {
 	if !c.decideAt.IsZero() && !now.Before(c.decideAt) {
 		c.decide(now)
 	}
-	return env.Sooner(env.Sooner(c.cal.Next(), c.tend.Next()), env.Sooner(c.mail.Next(), c.decideAt))
+	next := env.Sooner(c.runManners(now), c.decideAt)
+	return env.Sooner(next, env.Sooner(c.cal.Next(), env.Sooner(c.tend.Next(), c.mail.Next())))
 }
 
 // Ask fetches a document once, outside the schedule, for a reader here: who reads

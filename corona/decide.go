@@ -109,7 +109,7 @@ func (c *Corona) decide(now time.Time) {
 		chosen[i] = s.Pollers(&p, own, i)
 		l.by = &own[i]
 		n := int(chosen[i])
-		if c.problem.Cut == honeycomb.Levels {
+		if l.want = n; c.problem.Cut == honeycomb.Levels {
 			l.level = c.level(l.key, own[i].Wedges, int(s.Pick[i]))
 		}
 		if !c.moves(l, n) {
@@ -121,6 +121,7 @@ func (c *Corona) decide(now time.Time) {
 	if all := c.bounded(own, func(i int) float64 { return chosen[i] }); all > 0 {
 		c.aim *= c.bounded(own, func(i int) float64 { return float64(leads[i].pollers) }) / all
 	}
+	c.wish(&p, leads, own, rest)
 }
 
 // bounded is what of channels counts against T.
@@ -130,6 +131,28 @@ func (c *Corona) bounded(of []honeycomb.Channel, pollers func(i int) float64) fl
 		return waited
 	}
 	return polled
+}
+
+// wish decides what is asked of the stewards of the channels' domains: how many pollers there
+// would be if none had a budget.
+func (c *Corona) wish(p *honeycomb.Problem, leads []*lead, own []honeycomb.Channel, rest honeycomb.Rest) {
+	bound := false
+	own = slices.Clone(own)
+	for i, l := range leads {
+		if n := c.worth(c.readers(l), l.interval); own[i].Max != 0 && own[i].Max < n {
+			own[i].Max, bound = n, true
+		}
+	}
+	if !bound {
+		return
+	}
+	s, err := honeycomb.Solve(p, own, rest)
+	if err != nil {
+		return // as before, whose error was told
+	}
+	for i, l := range leads {
+		l.want = int(s.Pollers(p, own, i))
+	}
 }
 
 // active are the channels led here that are polled, in the order of their keys.
@@ -203,7 +226,7 @@ func (c *Corona) channels(leads []*lead, rest honeycomb.Rest, now time.Time) []h
 			Size:        c.relative(l),
 			Update:      l.rhythm.interval(now),
 			Interval:    l.interval,
-			Max:         c.most(c.readers(l), l.interval, l.private),
+			Max:         c.most(l.domain, l.permit, c.readers(l), l.interval),
 			Wedges:      c.sizes(l.key),
 			Key:         tie(l.key),
 		}
@@ -220,15 +243,6 @@ func (c *Corona) relative(l *lead) float64 {
 		return 1
 	}
 	return l.bytes() / c.mean
-}
-
-// most is the most pollers that a channel may have: its wedge asks a public origin no oftener
-// than its readers would, or once in politeGap.
-func (c *Corona) most(readers int, interval time.Duration, private bool) int {
-	if private || !c.cfg.Politeness {
-		return 0
-	}
-	return max(readers, int(interval/politeGap), 1)
 }
 
 // moves says whether another number of pollers is worth telling them.

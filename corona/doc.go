@@ -68,10 +68,30 @@
 //
 // # Politeness
 //
+// A registrable domain has a budget for the whole network (budget.go). Its steward, the
+// owners of its key (overlay.StewardKey), shares it out among the domain's channels
+// (steward.go, office.go, countersign.go, ledger.go): their sequencers ask it for grants
+// (ask.go), each signed by a quorum of these owners (grant.go), for a number of pollers and
+// some maintenance intervals. The grant goes to the wedge with its words, and every member
+// looks at it before it polls (permit.go); it asks a channel once in its interval, however
+// it is enlisted. Without a grant, only the member nearest to a channel's key asks for it,
+// and a domain once in five minutes. Whom members believe to be the steward stands in
+// charter.go. A Corona does all this once BePolite was called. Domains on private addresses
+// are exempt where the node may ask them at all (Config.ExemptPrivate).
+//
+// What was granted counts until it expires, whoever is the steward: no more is ever out than
+// the budget, as long as a quorum's memory of it lives. The parts of a parted network have a
+// steward each, so that until it heals, and for three maintenance intervals after that, two
+// parts may ask for two budgets. Owners that lie in a minority sign nothing that counts. A
+// steward's sequencer that lies can say that there are many readers, and raise a budget to a
+// request a second; who claims that a channel has many readers can, too. Or it grants
+// nothing: then the domain's channels have a poller each.
+//
 // The interval is the network's, stretched by what the origin hints (ttl, sy:,
 // max-age), at least fifteen minutes, at most a day, and passed over in skipHours
-// and skipDays. 429 and 503 stop the polls of the whole registrable domain for as
-// long as Retry-After says. Failures back off. Origins on private addresses, where
+// and skipDays. 429 and 503 stop a member's polls of the whole registrable domain for as
+// long as Retry-After says, and those of the channel's whole wedge when its sequencer has
+// seen the same. Failures back off. Origins on private addresses, where
 // the node may ask them at all, are spared none of this but floors and hints: they
 // are the reader's own.
 //
@@ -84,4 +104,4 @@
 // overlay/wedge which members poll, and to feedtree what becomes of a finding.
 package corona
 
-//go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto coronapb/share.proto
+//go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto coronapb/share.proto coronapb/politeness.proto

@@ -33,6 +33,8 @@ type duty struct {
 	polled  bool       // it asked at all
 	private bool
 	ailment *ailment // nil: its last poll went well, or there was none
+	pass
+	again time.Time // when the origin is to be asked again, half an interval aside
 }
 
 // An ailment is what is wrong with the polls of a duty.
@@ -48,6 +50,7 @@ type standing struct {
 	valid  validators
 	prints []imprint // nil: they are not known
 	digest uint64
+	rest   time.Time // until when all pollers are to leave the origin alone
 }
 
 // A domain is what the channels of a registrable domain have in common.
@@ -55,6 +58,31 @@ type domain struct {
 	name  string
 	rest  time.Time // until when it asked to be left alone
 	users int       // duties and leads that refer to it
+
+	seen     bool      // this node knows whether it is
+	private  bool      // on a private address, as far as the last answer said
+	solo     time.Time // when it was asked last without a grant
+	stewards *stewards // nil: nobody here has asked for them
+}
+
+// spare leaves a domain alone until a time.
+func (d *domain) spare(until time.Time) {
+	if until.After(d.rest) {
+		d.rest = until
+	}
+}
+
+// see notes where an answer came from.
+func (d *domain) see(a env.Answer) {
+	if a.Err == "" || a.Private {
+		d.seen, d.private = true, a.Private
+	}
+}
+
+// idle says that there is nothing to remember of a domain that nobody here has to do with.
+func (c *Corona) idle(d *domain) bool {
+	now := c.clock.Now()
+	return d.users == 0 && !d.rest.After(now) && !d.solo.Add(c.scaled(soloGap)).After(now)
 }
 
 // domain returns that of a URL.
@@ -62,20 +90,21 @@ func (c *Corona) domain(url string) *domain {
 	name := domainOf(url)
 	d := c.domains[name]
 	if d == nil {
-		d = &domain{name: name}
+		private := privateHost(url)
+		d = &domain{name: name, seen: private, private: private}
 		c.domains[name] = d
 	}
 	d.users++
 	return d
 }
 
-// leave gives a domain back. One that asked for rest is remembered until that is over, up
-// to maxResting of them.
+// leave gives a domain back. One that asked for rest, or was asked without a grant, is
+// remembered until that is over, up to maxResting of them.
 func (c *Corona) leave(d *domain) {
 	if d.users--; d.users > 0 {
 		return
 	}
-	if !d.rest.After(c.clock.Now()) {
+	if d.stewards = nil; c.idle(d) {
 		delete(c.domains, d.name)
 		return
 	}
@@ -84,7 +113,7 @@ func (c *Corona) leave(d *domain) {
 	}
 	c.resting = 0
 	for name, d := range c.domains {
-		if d.users == 0 && !d.rest.After(c.clock.Now()) {
+		if c.idle(d) {
 			delete(c.domains, name)
 		} else if d.users == 0 {
 			c.resting++
@@ -137,6 +166,10 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 			d.drawn = now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval))))
 		}
 		c.duties[key] = d
+		if c.manners != nil {
+			d.again = c.manners.lately[key]
+			delete(c.manners.lately, key)
+		}
 		if l := c.leads[key]; l != nil {
 			d.standing, d.private, d.asked = l.standing(), l.private, l.looked
 			if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
@@ -147,6 +180,8 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 			c.begin(now)
 		}
 	}
+	c.present(d, b.grant)
+	b.grant = nil
 	d.grid, d.brief = grid, b
 	if d.waiting == 0 {
 		c.planSlot(d, c.notBefore(d, now))
@@ -204,6 +239,9 @@ func (c *Corona) Release(key overlay.ID) {
 	if d := c.duties[key]; d != nil {
 		delete(c.polls, d.waiting)
 		delete(c.duties, key)
+		if m := c.manners; m != nil && d.again.After(c.clock.Now()) && len(m.lately) < maxLately {
+			m.lately[key] = d.again
+		}
 		c.leave(d.domain)
 	}
 }
@@ -255,7 +293,15 @@ func (c *Corona) due(d *duty, now time.Time) {
 	case !d.private && d.domain.rest.After(now):
 		at, _ := d.slot(d.domain.rest)
 		c.plan(d, at, d.domain.name+" asked to be left alone")
+	case !d.private && d.standing != nil && d.standing.rest.After(now):
+		at, _ := d.slot(d.standing.rest)
+		c.plan(d, at, d.domain.name+" asked several to be left alone")
 	default:
+		if ok, at, why := c.polite(d, now); !ok {
+			c.stats.Skipped++
+			c.plan(d, at, why)
+			return
+		}
 		c.poll(d, now)
 	}
 }
@@ -268,6 +314,7 @@ func (c *Corona) poll(d *duty, now time.Time) {
 	}
 	c.handle++
 	d.waiting, d.asked, d.polled = c.handle, now, true
+	d.spend(now)
 	c.polls[c.handle] = poll{key: d.key, kind: scheduled}
 	r := env.Request{URL: d.url, Subscribers: d.brief.readers}
 	if s := d.standing; s != nil {

@@ -210,12 +210,9 @@ func (c *Corona) onStanding(key overlay.ID, m *coronapb.Standing) {
 			s.valid, s.prints = w.valid, w.prints
 		}
 	}
+	// Of this channel alone: its sequencer has no word in those of others.
+	s.rest = c.clock.Now().Add(span(m.RestMs))
 	d.standing = s
-	if rest := c.clock.Now().Add(time.Duration(m.RestMs) * time.Millisecond); m.RestMs > 0 && !d.private {
-		if m.RestMs < uint64(ceiling.Milliseconds()) && rest.After(d.domain.rest) {
-			d.domain.rest = rest
-		}
-	}
 }
 
 // report tells the sequencer of a poll that failed, or that polls go well again.

@@ -218,7 +218,11 @@ type waiter struct {
 
 // standingOf is what a poller is told of a channel that has a document.
 func (c *Corona) standingOf(l *lead, nonce uint64) *coronapb.Message {
-	return l.standing().message(l.key, nonce, l.rest.Sub(c.clock.Now()))
+	s := l.standing()
+	if s == nil {
+		s = &standing{}
+	}
+	return s.message(l.key, nonce, l.rest.Sub(c.clock.Now()))
 }
 
 // stand notes that the log holds all of a document, and tells the pollers.

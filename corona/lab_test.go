@@ -203,6 +203,8 @@ func (p *poller) cease(url string) {
 	p.Release(key(url))
 }
 
+func (p *poller) Owns(key overlay.ID) bool { return p.leads[key] != nil }
+
 func (p *poller) Leader(overlay.ID) (env.Peer, bool) { return env.Peer{}, false }
 
 func (p *poller) Fading(overlay.ID, int) []feed.ID { return nil }

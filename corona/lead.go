@@ -57,6 +57,12 @@ type lead struct {
 	waiters []waiter   // pollers to be told when the log holds what they found
 	rest    time.Time  // until when all pollers are to leave the origin alone
 	tendAt  time.Time  // when it is looked after next
+
+	// How often its domain lets it be asked.
+	want  int           // the pollers that it would have otherwise
+	paced time.Duration // the interval that it would have otherwise; 0: it was not polled yet
+	pass
+	grant []byte // its permit, as the pollers are told
 }
 
 // validators are those of a document whose items are all in the log.
@@ -88,20 +94,23 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		c.say(l, State{Kind: coronapb.State_REFUSED, Words: "not an address as it has to be spelled"}, now)
 		return
 	}
-	l.order.Ref = now
+	l.order.Ref = c.begins(l, now)
 	first := true
 	if n, ok := parseNote(note); ok {
 		first = n.State.Polled.IsZero()
 		l.inherit(n, now)
+		c.takeOver(l, n.grant, now)
 	}
 	if d := c.duties[key]; d != nil {
 		d.standing = l.standing() // what it was told as a poller, its log need not hold
 	}
 	c.tendSoon(l, now)
+	c.presides(l, now)
 	if first {
 		c.look(l, now)
 	}
-	c.enlist(l, max(l.heritage.pollers, 1), now)
+	l.want = max(l.heritage.pollers, 1)
+	c.enlist(l, l.want, now)
 	c.begin(now)
 	c.decideSoon(now)
 }
@@ -109,6 +118,9 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 // inherit goes on with what the sequencer before has noted.
 func (l *lead) inherit(n note, now time.Time) {
 	l.valid, l.state, l.heritage, l.fails = n.valid, n.State, n, n.fails
+	if n.private && !l.domain.seen {
+		l.domain.seen, l.domain.private = true, true // until an answer says otherwise
+	}
 	if n.State.Kind == coronapb.State_OK && n.State.Words != noItems {
 		l.words = n.State.Words
 	}
@@ -142,6 +154,10 @@ func (l *lead) inherit(n note, now time.Time) {
 // look asks the origin at once, beside all slots: for a channel that is new, or that has
 // readers again.
 func (c *Corona) look(l *lead, now time.Time) {
+	if !c.exempt(l.domain) && !c.solo(l.domain, now) {
+		l.looked, l.looking = time.Time{}, 0 // it is tried again
+		return
+	}
 	c.handle++
 	l.looked, l.looking = now, c.handle
 	c.polls[c.handle] = poll{key: l.key, kind: first}
@@ -157,6 +173,7 @@ func (c *Corona) Cease(key overlay.ID) {
 	if l := c.leads[key]; l != nil {
 		_ = c.wedges.Enlist(key, wedge.Order{}) // an end is never refused
 		delete(c.leads, key)
+		c.resigns(l)
 		c.gathers -= len(l.gather)
 		c.leave(l.domain)
 	}
@@ -213,18 +230,27 @@ func (c *Corona) tended(l *lead, now time.Time) {
 		c.look(l, now) // there was no room for it
 	case !idle:
 		if l.order.N == 0 {
-			c.enlist(l, max(l.heritage.pollers, 1), now)
+			c.enlist(l, l.want, now)
 		}
 		if n := float64(c.readers(l)); l.by == nil || n >= grown*l.by.Subscribers || grown*n <= l.by.Subscribers {
 			c.decideSoon(now)
 		}
 		c.forgetIll(l, now)
 	}
+	if l.permit != nil && !l.permit.expiry.After(now) {
+		c.stats.Expired++
+		l.permit, l.grant = nil, nil
+		c.pace(l, nil)
+		c.enlist(l, l.pollers, now)
+	}
 }
 
 // enlist tells a channel's wedge how many pollers there are to be, and what they are to
-// know, if that has changed.
+// know, if that has changed. There are no more than its domain bears.
 func (c *Corona) enlist(l *lead, pollers int, now time.Time) {
+	if most := c.most(l.domain, l.permit, c.readers(l), l.interval); most > 0 {
+		pollers = min(pollers, most)
+	}
 	o := l.order
 	o.N, o.Interval = pollers, l.interval
 	if c.cfg.DAG && pollers > 0 {
@@ -251,7 +277,7 @@ func (l *lead) standing() *standing {
 	if l.prints == nil && l.valid == (validators{}) {
 		return nil
 	}
-	return &standing{valid: l.valid, prints: l.prints, digest: digest(l.prints)}
+	return &standing{valid: l.valid, prints: l.prints, digest: digest(l.prints), rest: l.rest}
 }
 
 // planned notes when the next poll of a channel is due, and by which rule, if this node

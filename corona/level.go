@@ -88,7 +88,7 @@ func (c *Corona) Level(key overlay.ID) int {
 		Size:        d.brief.size,
 		Update:      d.brief.update,
 		Interval:    d.grid.Interval,
-		Max:         c.most(d.brief.readers, d.grid.Interval, d.private),
+		Max:         c.most(d.domain, d.permit, d.brief.readers, d.grid.Interval),
 		Wedges:      c.sizes(key),
 		Key:         tie(key),
 	}

@@ -39,6 +39,10 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 		key, what = b.Standing.Key, breaksStanding(b.Standing)
 	case *coronapb.Message_Report:
 		key, what = b.Report.Key, breaksReport(b.Report)
+	case *coronapb.Message_Politeness:
+		if what = breaksPoliteness(b.Politeness); what == "" {
+			return m, overlay.ID{}, nil
+		}
 	}
 	if what == "" && len(key) != len(overlay.ID{}) {
 		what = "key"
@@ -124,6 +128,10 @@ func (c *Corona) Receive(from env.PeerID, body []byte) error {
 	if err != nil {
 		return err
 	}
+	if p := m.GetPoliteness(); p != nil {
+		c.takePoliteness(from, p)
+		return nil
+	}
 	c.take(key, from, m)
 	return nil
 }
@@ -132,6 +140,10 @@ func (c *Corona) Receive(from env.PeerID, body []byte) error {
 // that this node knows.
 func (c *Corona) Deliver(key overlay.ID, body []byte) {
 	m, of, err := parse(body)
+	if p := m.GetPoliteness(); err == nil && p != nil {
+		c.deliverPoliteness(key, p)
+		return
+	}
 	if err != nil || of != key || m.GetReading() == nil && m.GetReport() == nil {
 		c.stats.Garbage++
 		return

@@ -64,6 +64,10 @@ func (c *Corona) pace(l *lead, f *feed.Feed) {
 			interval, why = ceiling, "no channel is left longer"
 		}
 	}
+	l.paced = interval
+	if p := l.permit; p != nil && p.interval > interval {
+		interval, why = p.interval, "the budget of "+l.domain.name
+	}
 	l.interval, l.why = interval.Truncate(time.Millisecond), why // as orders tell it
 }
 
@@ -121,16 +125,13 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 	case s.Kind == coronapb.State_GONE:
 		wait, why = goneFor, "the origin says it is gone"
 	case s.Kind == coronapb.State_LIMITED:
-		limit := a.RetryAfter
-		if limit <= 0 {
-			limit = min(limitedFor<<min(i.fails-1, 5), ceiling)
-			if d.private {
-				limit = interval
-			}
+		limit := limitOf(a, i.fails)
+		if a.RetryAfter <= 0 && d.private {
+			limit = interval
 		}
 		wait, why, asked = max(limit, interval), d.domain.name+" asked to be left alone", true
-		if rest := now.Add(limit); !d.private && rest.After(d.domain.rest) {
-			d.domain.rest = rest
+		if !d.private {
+			d.domain.spare(now.Add(limit))
 		}
 	case a.RetryAfter > wait:
 		wait, why, asked = a.RetryAfter, "the origin's Retry-After", true
@@ -151,6 +152,15 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 	i.state = s
 	c.plan(d, at, why)
 	c.report(d, s, now)
+}
+
+// limitOf is how long an origin is left alone that asked for it: as long as it says, or
+// longer each time.
+func limitOf(a env.Answer, fails int) time.Duration {
+	if a.RetryAfter > 0 {
+		return a.RetryAfter
+	}
+	return min(limitedFor<<min(max(fails-1, 0), 5), ceiling)
 }
 
 // maxResting bounds the domains without a channel here that are remembered to have asked

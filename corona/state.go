@@ -162,6 +162,8 @@ type note struct {
 	ref      time.Time
 	rhythm   rhythm
 	cost     float64
+	grant    string // of its domain's stewards, as the pollers were told; empty: there is none
+	private  bool
 }
 
 const (
@@ -176,6 +178,7 @@ func (n note) append() []byte {
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 		Pollers: uint32(n.pollers), RefMs: millis(n.ref), Rhythm: n.rhythm.wire(), Cost: uint64(n.cost),
+		Grant: []byte(n.grant), Private: n.private,
 	})
 }
 
@@ -184,14 +187,14 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis || len(m.Grant) > maxGrant {
 		return note{}, false
 	}
 	return note{
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
 		interval: time.Duration(min(m.IntervalMs, uint64(ceiling.Milliseconds()))) * time.Millisecond,
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
-		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)),
+		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)), grant: string(m.Grant), private: m.Private,
 	}, true
 }
 

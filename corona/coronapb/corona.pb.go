@@ -112,6 +112,7 @@ type Message struct {
 	//	*Message_Part
 	//	*Message_Standing
 	//	*Message_Report
+	//	*Message_Politeness
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -199,6 +200,15 @@ func (x *Message) GetReport() *Report {
 	return nil
 }
 
+func (x *Message) GetPoliteness() *Politeness {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Politeness); ok {
+			return x.Politeness
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -223,6 +233,10 @@ type Message_Report struct {
 	Report *Report `protobuf:"bytes,5,opt,name=report,proto3,oneof"`
 }
 
+type Message_Politeness struct {
+	Politeness *Politeness `protobuf:"bytes,15,opt,name=politeness,proto3,oneof"` // between sequencers, stewards and pollers of one domain
+}
+
 func (*Message_Reading) isMessage_Body() {}
 
 func (*Message_Want) isMessage_Body() {}
@@ -233,6 +247,8 @@ func (*Message_Standing) isMessage_Body() {}
 
 func (*Message_Report) isMessage_Body() {}
 
+func (*Message_Politeness) isMessage_Body() {}
+
 // Words are what the pollers of a channel are told with their ranks.
 type Words struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -242,6 +258,7 @@ type Words struct {
 	Readers       uint32                 `protobuf:"varint,4,opt,name=readers,proto3" json:"readers,omitempty"`                      // of the channel: for the origin to know, and for those who decide
 	Size          float32                `protobuf:"fixed32,5,opt,name=size,proto3" json:"size,omitempty"`                           // what a poll of it costs, in those of a mean one; 0: it counts as one
 	UpdateMs      uint64                 `protobuf:"varint,6,opt,name=update_ms,json=updateMs,proto3" json:"update_ms,omitempty"`    // mean time between two updates; 0: not known
+	Grant         []byte                 `protobuf:"bytes,7,opt,name=grant,proto3" json:"grant,omitempty"`                           // Grant of the domain's stewards; at most 800 bytes; none if there is none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -316,6 +333,13 @@ func (x *Words) GetUpdateMs() uint64 {
 		return x.UpdateMs
 	}
 	return 0
+}
+
+func (x *Words) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
 }
 
 // Reading is a document as a poller has read it: a finding, not numbered yet.
@@ -888,7 +912,9 @@ type Note struct {
 	Pollers       uint32                 `protobuf:"varint,8,opt,name=pollers,proto3" json:"pollers,omitempty"`           // how many there are
 	RefMs         uint64                 `protobuf:"fixed64,9,opt,name=ref_ms,json=refMs,proto3" json:"ref_ms,omitempty"` // a time at which the first of them polls, for whoever keeps the slots
 	Rhythm        *Rhythm                `protobuf:"bytes,10,opt,name=rhythm,proto3" json:"rhythm,omitempty"`
-	Cost          uint64                 `protobuf:"varint,11,opt,name=cost,proto3" json:"cost,omitempty"` // what a poll fetches, in bytes, on average
+	Cost          uint64                 `protobuf:"varint,11,opt,name=cost,proto3" json:"cost,omitempty"`       // what a poll fetches, in bytes, on average
+	Grant         []byte                 `protobuf:"bytes,12,opt,name=grant,proto3" json:"grant,omitempty"`      // Grant of the domain's stewards, if there is one; at most 800 bytes
+	Private       bool                   `protobuf:"varint,13,opt,name=private,proto3" json:"private,omitempty"` // the origin is on a private address
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -998,6 +1024,20 @@ func (x *Note) GetCost() uint64 {
 		return x.Cost
 	}
 	return 0
+}
+
+func (x *Note) GetGrant() []byte {
+	if x != nil {
+		return x.Grant
+	}
+	return nil
+}
+
+func (x *Note) GetPrivate() bool {
+	if x != nil {
+		return x.Private
+	}
+	return false
 }
 
 // Rhythm is what is known of how often a channel changes.
@@ -1206,14 +1246,17 @@ var File_corona_proto protoreflect.FileDescriptor
 
 const file_corona_proto_rawDesc = "" +
 	"\n" +
-	"\fcorona.proto\x12\x0etidings.corona\"\x88\x02\n" +
+	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\xc6\x02\n" +
 	"\aMessage\x123\n" +
 	"\areading\x18\x01 \x01(\v2\x17.tidings.corona.ReadingH\x00R\areading\x12*\n" +
 	"\x04want\x18\x02 \x01(\v2\x14.tidings.corona.WantH\x00R\x04want\x12*\n" +
 	"\x04part\x18\x03 \x01(\v2\x14.tidings.corona.PartH\x00R\x04part\x126\n" +
 	"\bstanding\x18\x04 \x01(\v2\x18.tidings.corona.StandingH\x00R\bstanding\x120\n" +
-	"\x06report\x18\x05 \x01(\v2\x16.tidings.corona.ReportH\x00R\x06reportB\x06\n" +
-	"\x04body\"\xa0\x01\n" +
+	"\x06report\x18\x05 \x01(\v2\x16.tidings.corona.ReportH\x00R\x06report\x12<\n" +
+	"\n" +
+	"politeness\x18\x0f \x01(\v2\x1a.tidings.corona.PolitenessH\x00R\n" +
+	"politenessB\x06\n" +
+	"\x04body\"\xb6\x01\n" +
 	"\x05Words\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1d\n" +
 	"\n" +
@@ -1221,7 +1264,8 @@ const file_corona_proto_rawDesc = "" +
 	"\tskip_days\x18\x03 \x01(\rR\bskipDays\x12\x18\n" +
 	"\areaders\x18\x04 \x01(\rR\areaders\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x02R\x04size\x12\x1b\n" +
-	"\tupdate_ms\x18\x06 \x01(\x04R\bupdateMs\"\xd6\x01\n" +
+	"\tupdate_ms\x18\x06 \x01(\x04R\bupdateMs\x12\x14\n" +
+	"\x05grant\x18\a \x01(\fR\x05grant\"\xd6\x01\n" +
 	"\aReading\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1268,7 +1312,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x06Report\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06poller\x18\x02 \x01(\fR\x06poller\x12+\n" +
-	"\x05state\x18\x03 \x01(\v2\x15.tidings.corona.StateR\x05state\"\xcd\x02\n" +
+	"\x05state\x18\x03 \x01(\v2\x15.tidings.corona.StateR\x05state\"\xfd\x02\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
@@ -1282,7 +1326,9 @@ const file_corona_proto_rawDesc = "" +
 	"\x06ref_ms\x18\t \x01(\x06R\x05refMs\x12.\n" +
 	"\x06rhythm\x18\n" +
 	" \x01(\v2\x16.tidings.corona.RhythmR\x06rhythm\x12\x12\n" +
-	"\x04cost\x18\v \x01(\x04R\x04cost\"g\n" +
+	"\x04cost\x18\v \x01(\x04R\x04cost\x12\x14\n" +
+	"\x05grant\x18\f \x01(\fR\x05grant\x12\x18\n" +
+	"\aprivate\x18\r \x01(\bR\aprivate\"g\n" +
 	"\x06Rhythm\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x18\n" +
 	"\awatched\x18\x02 \x01(\x01R\awatched\x12\x14\n" +
@@ -1348,6 +1394,7 @@ var file_corona_proto_goTypes = []any{
 	(*Note)(nil),       // 10: tidings.corona.Note
 	(*Rhythm)(nil),     // 11: tidings.corona.Rhythm
 	(*State)(nil),      // 12: tidings.corona.State
+	(*Politeness)(nil), // 13: tidings.corona.Politeness
 }
 var file_corona_proto_depIdxs = []int32{
 	3,  // 0: tidings.corona.Message.reading:type_name -> tidings.corona.Reading
@@ -1355,18 +1402,19 @@ var file_corona_proto_depIdxs = []int32{
 	7,  // 2: tidings.corona.Message.part:type_name -> tidings.corona.Part
 	8,  // 3: tidings.corona.Message.standing:type_name -> tidings.corona.Standing
 	9,  // 4: tidings.corona.Message.report:type_name -> tidings.corona.Report
-	5,  // 5: tidings.corona.Reading.valid:type_name -> tidings.corona.Validators
-	4,  // 6: tidings.corona.Reading.facts:type_name -> tidings.corona.Facts
-	5,  // 7: tidings.corona.Standing.valid:type_name -> tidings.corona.Validators
-	12, // 8: tidings.corona.Report.state:type_name -> tidings.corona.State
-	12, // 9: tidings.corona.Note.state:type_name -> tidings.corona.State
-	11, // 10: tidings.corona.Note.rhythm:type_name -> tidings.corona.Rhythm
-	0,  // 11: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	13, // 5: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
+	5,  // 6: tidings.corona.Reading.valid:type_name -> tidings.corona.Validators
+	4,  // 7: tidings.corona.Reading.facts:type_name -> tidings.corona.Facts
+	5,  // 8: tidings.corona.Standing.valid:type_name -> tidings.corona.Validators
+	12, // 9: tidings.corona.Report.state:type_name -> tidings.corona.State
+	12, // 10: tidings.corona.Note.state:type_name -> tidings.corona.State
+	11, // 11: tidings.corona.Note.rhythm:type_name -> tidings.corona.Rhythm
+	0,  // 12: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_corona_proto_init() }
@@ -1374,12 +1422,14 @@ func file_corona_proto_init() {
 	if File_corona_proto != nil {
 		return
 	}
+	file_politeness_proto_init()
 	file_corona_proto_msgTypes[0].OneofWrappers = []any{
 		(*Message_Reading)(nil),
 		(*Message_Want)(nil),
 		(*Message_Part)(nil),
 		(*Message_Standing)(nil),
 		(*Message_Report)(nil),
+		(*Message_Politeness)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

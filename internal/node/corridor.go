@@ -112,6 +112,11 @@ func (n *pollSide) Weight(key overlay.ID) int {
 	return v.Weight
 }
 
+func (n *pollSide) Owns(key overlay.ID) bool {
+	v, ok := n.Owners.View(key)
+	return ok && v.Owns
+}
+
 func (n *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
 	v, ok := n.Owners.View(key)
 	if !ok || v.Epoch == nil {
