@@ -148,6 +148,7 @@ func (p *Peer) Start() {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
 		cfg.Overlay.Founder = len(p.via) == 0
 		cfg.Overlay.Records = p.swarm.records
+		cfg.Corona.ExemptPrivate = true // as its origins are
 		if p.swarm.config.Tune != nil {
 			p.swarm.config.Tune(&cfg)
 		}

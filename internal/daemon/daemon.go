@@ -237,6 +237,7 @@ func (d *Daemon) join(ctx context.Context) error {
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(d.home.network)
 	c.Overlay.Founder = d.home.Founder
+	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins
 	d.node, err = node.New(env.Env{
 		Clock:   d.loop,
 		Network: d.host,

@@ -60,6 +60,10 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 		n.Feeds.Lead(key, false, nil)
 		return
 	}
+	v, _ := n.Owners.View(key)
+	if _, ok := overlay.StewardDomain(v.URL); ok {
+		return // its owners keep no log, and corona asks Owners who they are
+	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
 		n.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), known, v.Note)
@@ -75,7 +79,12 @@ func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, bo
 
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
-func (n *ownerSide) Weight(key overlay.ID) (int, bool) { return n.Scribe.Weight(key) }
+func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
+	if n.Corona.Stewards(key) {
+		return 1, true
+	}
+	return n.Scribe.Weight(key)
+}
 
 func (n *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return n.Scribe.Below(key) }
 

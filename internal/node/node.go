@@ -98,6 +98,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out A
 	}
 	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeSide)(n))
 	n.Corona = corona.New(e, n.Overlay, n.Wedges, cfg.Corona, (*pollSide)(n))
+	n.Corona.BePolite(n.Owners, signer, verify)
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)
 	n.Overlay.Handle(wire.Corona, (*findingSide)(n))

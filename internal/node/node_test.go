@@ -85,6 +85,13 @@ func endures(t *testing.T, s *sim.Swarm) {
 	}
 }
 
+// config is that of a node in a world whose origins are on private addresses.
+func config(network wire.Network) node.Config {
+	c := node.DefaultConfig(network)
+	c.Corona.ExemptPrivate = true
+	return c
+}
+
 // deaf is the owner of a node who does not listen.
 type deaf struct{}
 
@@ -146,7 +153,7 @@ func traffic(t *testing.T, story []byte) {
 	h.Boot(func(e env.Env) env.Node {
 		m.Network = e.Network
 		e.Network = m
-		n, err := node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), node.DefaultConfig(network), deaf{})
+		n, err := node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), config(network), deaf{})
 		if err != nil {
 			panic(err)
 		}
@@ -279,7 +286,7 @@ func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	var n *node.Node
 	h.Boot(func(e env.Env) env.Node {
 		var err error
-		if n, err = node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), node.DefaultConfig(network), deaf{}); err != nil {
+		if n, err = node.New(e, wire.NewSigner(h.Key(), hash), wire.NewVerifier(hash), config(network), deaf{}); err != nil {
 			panic(err)
 		}
 		return n
