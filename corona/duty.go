@@ -11,9 +11,9 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A duty is this node's part in the polls of a channel: it has ranks in the channel's
-// wedge, or stands above somebody who has. A node has thousands of them, most of which
-// are well; what there is to say about the others stands in an ailment.
+// A duty is this node's part in the polls of a channel, of whose wedge it has ranks. A node
+// has thousands of them, most of which are well; what there is to say about the others
+// stands in an ailment.
 type duty struct {
 	key    overlay.ID
 	url    string
@@ -144,7 +144,7 @@ func (c *Corona) Handoff(key overlay.ID) []byte {
 	if d == nil || d.standing == nil {
 		return nil
 	}
-	var rest time.Time // not what this node alone has seen
+	rest := d.standing.rest // not what this node alone has seen
 	if l := c.leads[key]; l != nil {
 		rest = l.rest
 	}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/corona/coronapb"
+	"tidings/internal/feed"
 )
 
 // FuzzState has any bytes read as a state that a sequencer sent: what is read is
@@ -91,4 +92,57 @@ func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 			t.Errorf("%s: %+v, %v", what, n, ok)
 		}
 	}
+}
+
+// FuzzMessage has any bytes come to a node that leads a channel and polls it, and to one that
+// has a finding of it under way, by every way there is. Whatever they are, both go on.
+func FuzzMessage(f *testing.F) {
+	const url = "http://a.example/"
+	k := key(url)
+	doc, err := feed.Parse([]byte(rss("A", "", "one", "two")), "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	r := reading{f: doc, valid: validators{"e", "m", url}}
+	m := r.message(k, prints(doc))
+	m.Nonce = 7
+	l := newLab(nil)
+	record := l.poller(Config{}).node.Self().Raw
+	m.Poller = record
+	for _, b := range []*coronapb.Message{
+		{Body: &coronapb.Message_Reading{Reading: m}},
+		{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
+		{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
+		{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: k[:], Poller: []byte("p"), State: &coronapb.State{Kind: coronapb.State_LIMITED, NextMs: 1}}}},
+		(&standing{valid: r.valid, prints: prints(doc), digest: digest(prints(doc))}).message(k, 7, time.Hour),
+	} {
+		f.Add(marshal(b))
+	}
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := newLab(t)
+		l.origins[url] = serves(rss("A", "", "one"))
+		p := l.poller(Config{})
+		log := p.lead(url, nil)
+		l.run(time.Minute, p)
+		finder := l.poller(Config{})
+		finder.Serve(k, wedgeDuty(brief{}.words(url)))
+		finder.held = []*found{{nonce: 7, key: k, reading: r, prints: prints(doc), since: l.now}}
+		for _, of := range []*poller{p, finder} {
+			err := of.Receive("somebody", b)
+			if _, _, bad := parse(b); (err != nil) != (bad != nil) {
+				t.Errorf("%q: %v, want %v", b, err, bad)
+			}
+			of.Deliver(k, b)
+			of.Delivered(k, b)
+		}
+		l.origins[url] = serves(rss("A", "", "one", "three"))
+		l.run(50*time.Minute, p, finder)
+		if s := titles(log.items); !strings.Contains(s, "three") {
+			t.Errorf("after %q the log has %q", b, s)
+		}
+		if len(finder.held) != 0 && finder.held[0].nonce == 7 || p.gathers != len(p.leads[k].gather) {
+			t.Errorf("after %q %d findings are held, %d wait", b, len(finder.held), p.gathers)
+		}
+	})
 }

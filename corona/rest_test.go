@@ -15,7 +15,7 @@ func TestALimitThatTwoHaveSeenBindsTheWedge(t *testing.T) {
 	f := w.open("http://a.example/feed", 100, 8)
 	w.run(25 * time.Minute)
 	limit := w.now
-	w.origin = func(*house, string) env.Answer { return env.Answer{Status: 429, RetryAfter: 2 * time.Hour} }
+	w.origin = func(*house, env.Request) env.Answer { return env.Answer{Status: 429, RetryAfter: 2 * time.Hour} }
 	w.run(100 * time.Minute)
 	if n := w.honestHits(limit, w.now, "a.example")[f.url]; n < 2 || n > 3 {
 		t.Errorf("%d requests after the origin had asked to be left alone", n)

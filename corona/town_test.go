@@ -7,11 +7,9 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
-	"tidings/difference"
 	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -36,7 +34,11 @@ type town struct {
 	feeds   []*townFeed
 	byKey   map[overlay.ID]*townFeed
 	hits    []hit
-	origin  func(h *house, url string) env.Answer // nil: all is as it was
+	origin  func(h *house, r env.Request) env.Answer // nil: all is as it was
+	routed  []time.Time                              // when messages came to the roots of their keys
+	cfg     Config
+	way     func(from, to *house, layer wire.Layer, body []byte) []time.Duration // of each copy of a frame; nil: 20 ms
+	deaf    func(*house) bool                                                    // whom nothing reaches that goes down a wedge; nil: nobody
 }
 
 // A house is a member of it.
@@ -67,6 +69,7 @@ type townFeed struct {
 	serving []*house
 	lie     lie    // what its leader tells its wedge, if it is a liar
 	old     []byte // the first grant, of one that shows it again
+	townLog
 }
 
 // A hit is a request at an origin.
@@ -97,10 +100,14 @@ func (q *happenings) Pop() any {
 	return x
 }
 
-// newTown returns a town of some houses who know each other.
-func newTown(t testing.TB, n int) *town {
+// newTown returns a town of some houses who know each other, and are polite.
+func newTown(t testing.TB, n int) *town { return newTownOf(t, n, Config{Politeness: true}) }
+
+func newTownOf(t testing.TB, n int, cfg Config) *town {
+	cfg.Network = "town"
 	w := &town{
-		t: t, now: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), network: wire.DefaultNetwork("town"),
+		cfg: cfg,
+		t:   t, now: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), network: wire.DefaultNetwork("town"),
 		byID: map[env.PeerID]*house{}, byKey: map[overlay.ID]*townFeed{},
 	}
 	hash := wire.HashOf(w.network.Descriptor())
@@ -141,10 +148,12 @@ func (h *house) build(i int) {
 	if h.owners, err = owner.New(e, h.overlay, h.signer, w.verify, owner.Config{}, below{h}); err != nil {
 		w.t.Fatal(err)
 	}
-	h.Corona = New(e, h.overlay, h, Config{Network: w.network.Name, Politeness: true}, h)
+	h.Corona = New(e, h.overlay, h, w.cfg, h)
 	h.Join(h)
 	h.decided = true // once and for all: the test says how many would poll a channel
-	h.BePolite(h.owners, h.signer, w.verify)
+	if w.cfg.Politeness {
+		h.BePolite(h.owners, h.signer, w.verify)
+	}
 	h.overlay.Handle(wire.Corona, passing{h})
 }
 
@@ -191,26 +200,38 @@ func (h *house) run() {
 
 // Send implements env.Network.
 func (h *house) Send(to env.Peer, _ env.Class, frame []byte) {
-	from := h.signer.PeerID()
-	h.town.after(20*time.Millisecond, func() {
-		other := h.town.byID[to.ID]
-		if other == nil || !other.up || !h.up {
-			return
-		}
-		layer, body, err := wire.ParseFrame(frame)
-		switch layer {
-		case wire.Overlay:
-			err = other.overlay.Receive(from, body)
-		case wire.Owner:
-			err = other.owners.Receive(from, body)
-		case wire.Corona:
-			err = other.Corona.Receive(from, body)
-		}
-		if err != nil {
-			h.town.t.Errorf("a frame of layer %d: %v", layer, err)
-		}
-		other.run()
-	})
+	from, other := h.signer.PeerID(), h.town.byID[to.ID]
+	layer, body, err := wire.ParseFrame(frame)
+	if err != nil || len(frame) > env.MaxFrame {
+		h.town.t.Errorf("a frame of %d bytes: %v", len(frame), err)
+	}
+	ways := []time.Duration{20 * time.Millisecond}
+	if h.town.way != nil && other != nil {
+		ways = h.town.way(h, other, layer, body)
+	}
+	for _, way := range ways {
+		h.town.after(way, func() { h.arrive(from, other, layer, body) })
+	}
+}
+
+// arrive brings a frame to a house.
+func (h *house) arrive(from env.PeerID, other *house, layer wire.Layer, body []byte) {
+	if other == nil || !other.up || !h.up {
+		return
+	}
+	var err error
+	switch layer {
+	case wire.Overlay:
+		err = other.overlay.Receive(from, body)
+	case wire.Owner:
+		err = other.owners.Receive(from, body)
+	case wire.Corona:
+		err = other.Corona.Receive(from, body)
+	}
+	if err != nil {
+		h.town.t.Errorf("a frame of layer %d: %v", layer, err)
+	}
+	other.run()
 }
 
 // Do implements env.Worker.
@@ -239,7 +260,10 @@ func (h *house) Fetch(handle env.Handle, r env.Request) {
 	w.hits = append(w.hits, hit{w.now, r.URL, !h.liar, h})
 	a := env.Answer{Status: 304, ETag: "1", FinalURL: r.URL}
 	if w.origin != nil {
-		a = w.origin(h, r.URL)
+		a = w.origin(h, r)
+	}
+	if a.FinalURL == "" {
+		a.FinalURL = r.URL
 	}
 	w.after(100*time.Millisecond, func() {
 		if h.up {
@@ -253,9 +277,12 @@ func (h *house) Fetch(handle env.Handle, r env.Request) {
 type passing struct{ *house }
 
 func (p passing) Forward(*overlay.Message) bool { return false }
-func (p passing) Deliver(m *overlay.Message)    { p.Corona.Deliver(m.Key, m.Payload) }
-func (p passing) LeafChanged()                  {}
-func (p passing) PeerGone(env.PeerID)           {}
+func (p passing) Deliver(m *overlay.Message) {
+	p.town.routed = append(p.town.routed, p.town.now)
+	p.Corona.Deliver(m.Key, m.Payload)
+}
+func (p passing) LeafChanged()        {}
+func (p passing) PeerGone(env.PeerID) {}
 
 // below is what stands above the owners of domains' keys.
 type below struct{ h *house }
@@ -302,7 +329,7 @@ func (w *town) add(f *townFeed) {
 // appoint makes a house the leader of a channel.
 func (w *town) appoint(f *townFeed) {
 	f.epoch++
-	f.leader.Lead(f.key, f.url, f.epoch, new(difference.Known), f.note)
+	f.leader.Lead(f.key, f.url, f.epoch, f.known(), f.note)
 	l := f.leader.leads[f.key]
 	l.want = f.want
 	f.leader.enlist(l, f.want, f.leader.Now())
@@ -324,12 +351,18 @@ func (w *town) kill(h *house) {
 // Enlist implements Wedges.
 func (h *house) Enlist(key overlay.ID, o wedge.Order) error {
 	f := h.town.byKey[key]
+	if f.leader != h {
+		return nil // a later term counts
+	}
 	f.order = o
 	if h.liar && f.lie != nil {
 		f.lie(h.town, f, o)
 		return nil
 	}
 	near := h.town.nearest(key)
+	if f.aside {
+		near = slices.DeleteFunc(near, func(n *house) bool { return n == f.leader })
+	}
 	near = near[:min(o.N, len(near))]
 	for _, old := range f.serving {
 		if !slices.Contains(near, old) {
@@ -357,7 +390,7 @@ func (f *townFeed) serve(h *house, o wedge.Order, rank, of int) {
 func (h *house) Down(key overlay.ID, b []byte) error {
 	for _, p := range h.town.byKey[key].serving {
 		h.town.after(20*time.Millisecond, func() {
-			if p.up {
+			if p.up && (p.town.deaf == nil || !p.town.deaf(p)) {
 				p.Delivered(key, b)
 				p.run()
 			}
@@ -374,12 +407,9 @@ func (h *house) Set([]byte) error  { return nil }
 func (h *house) Rest() (any, bool) { return &honeycomb.Bins{}, false }
 func (h *house) Disturbed()        {}
 
-func (h *house) Found(overlay.ID, difference.Delta, *feed.Feed, func(bool)) bool { return false }
-func (h *house) Said(overlay.ID, []byte, Haste)                                  {}
-func (h *house) SetNote(key overlay.ID, note []byte)                             { h.town.byKey[key].note = note }
-func (h *house) Fading(overlay.ID, int) []feed.ID                                { return nil }
-func (h *house) Fetched(overlay.ID, *feed.Feed, State)                           {}
-func (h *house) Weight(key overlay.ID) int                                       { return h.town.byKey[key].readers }
+func (h *house) SetNote(key overlay.ID, note []byte)   { h.town.byKey[key].note = note }
+func (h *house) Fetched(overlay.ID, *feed.Feed, State) {}
+func (h *house) Weight(key overlay.ID) int             { return h.town.byKey[key].readers }
 
 func (h *house) Owns(key overlay.ID) bool {
 	near := h.town.nearest(key)
@@ -388,61 +418,4 @@ func (h *house) Owns(key overlay.ID) bool {
 
 func (h *house) Leader(key overlay.ID) (env.Peer, bool) {
 	return env.Peer{ID: h.town.byKey[key].leader.signer.PeerID()}, true
-}
-
-// honestHits are the requests of honest houses at a domain, in some time, by their addresses.
-func (w *town) honestHits(from, to time.Time, domain string) map[string]int {
-	of := map[string]int{}
-	for _, x := range w.hits {
-		if x.honest && !x.at.Before(from) && x.at.Before(to) && strings.Contains(x.url, domain) {
-			of[x.url]++
-		}
-	}
-	return of
-}
-
-// busiest is the most that honest houses asked a domain in any ten minutes, since a time.
-func (w *town) busiest(since time.Time, domain string) (most int) {
-	var at []time.Time
-	for _, x := range w.hits {
-		if !x.honest || x.at.Before(since) || !strings.Contains(x.url, domain) {
-			continue
-		}
-		for at = append(at, x.at); x.at.Sub(at[0]) >= 10*time.Minute; {
-			at = at[1:]
-		}
-		most = max(most, len(at))
-	}
-	return most
-}
-
-// steward is the house that leads a domain's key.
-func (w *town) steward(domain string) *house {
-	for _, h := range w.houses {
-		if v, ok := h.owners.View(overlay.StewardKey(w.network.Name, domain)); ok && h.up && v.Leads {
-			return h
-		}
-	}
-	return nil
-}
-
-// stats adds up the counters of the honest houses.
-func (w *town) stats() (sum Stats) {
-	for _, h := range w.houses {
-		if h.liar {
-			continue
-		}
-		st := h.Stats()
-		sum.Skipped += st.Skipped
-		sum.Solo += st.Solo
-		sum.Forged += st.Forged
-		sum.Expired += st.Expired
-		sum.Replayed += st.Replayed
-		sum.Granted += st.Granted
-		sum.Short += st.Short
-		sum.Denied += st.Denied
-		sum.Misclaimed += st.Misclaimed
-		sum.Garbage += st.Garbage
-	}
-	return sum
 }

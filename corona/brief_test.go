@@ -1,0 +1,126 @@
+package corona
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/corona/coronapb"
+	"tidings/honeycomb"
+	"tidings/internal/feed"
+	"tidings/overlay/wedge"
+)
+
+// wedgeDuty is one of a wedge of one member.
+func wedgeDuty(words []byte) wedge.Duty {
+	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), Interval: 30 * time.Minute, Words: words}
+}
+
+// Pollers are told anew what has changed by more than a quarter, or at all where that matters.
+func TestABriefIsStaleWhenItHasChangedEnough(t *testing.T) {
+	is := brief{readers: 100, size: 2, update: time.Hour, skips: skips{1, 2}, grant: []byte("grant")}
+	for what, c := range map[string]struct {
+		change func(*brief)
+		stale  bool
+	}{
+		"nothing":          {func(*brief) {}, false},
+		"some readers":     {func(b *brief) { b.readers = 125 }, false},
+		"more readers":     {func(b *brief) { b.readers = 126 }, true},
+		"some less":        {func(b *brief) { b.readers = 80 }, false},
+		"fewer readers":    {func(b *brief) { b.readers = 79 }, true},
+		"no readers":       {func(b *brief) { b.readers = 0 }, true},
+		"another size":     {func(b *brief) { b.size = 2.6 }, true},
+		"about the size":   {func(b *brief) { b.size = 2.4 }, false},
+		"another rhythm":   {func(b *brief) { b.update = 2 * time.Hour }, true},
+		"about the rhythm": {func(b *brief) { b.update = 70 * time.Minute }, false},
+		"other hours":      {func(b *brief) { b.skips.hours = 3 }, true},
+		"other days":       {func(b *brief) { b.skips.days = 3 }, true},
+		"another grant":    {func(b *brief) { b.grant = []byte("grand") }, true},
+		"no grant":         {func(b *brief) { b.grant = nil }, true},
+	} {
+		now := is
+		c.change(&now)
+		if is.stale(now) != c.stale || now.stale(is) != c.stale {
+			t.Errorf("%s: stale %v and %v", what, is.stale(now), now.stale(is))
+		}
+	}
+	if apart(0, 0) {
+		t.Error("nothing is apart from nothing")
+	}
+}
+
+// Words are read as they were written, and only those of a channel that a reader could ask for.
+func TestWordsAreReadAsTheyWereWritten(t *testing.T) {
+	p := newLab(t).poller(Config{})
+	const url = "http://a.example/"
+	b := brief{skips: skips{1<<24 - 1, 1<<7 - 1}, readers: 7, size: 1.5, update: time.Hour, grant: []byte("grant")}
+	if u, got, ok := p.parseWords(key(url), b.words(url)); !ok || u != url || b.stale(got) || got.readers != 7 || got.size != 1.5 || got.update != time.Hour {
+		t.Errorf("%+v became %+v, %v", b, got, ok)
+	}
+	long := url + strings.Repeat("x", maxURL)
+	for what, m := range map[string]*coronapb.Words{
+		"another channel":     {Url: "http://b.example/"},
+		"none":                {},
+		"another spelling":    {Url: "http://A.example/"},
+		"no address":          {Url: "mailto:a@a.example"},
+		"too long an address": {Url: long},
+		"hours":               {Url: url, SkipHours: 1 << 24},
+		"days":                {Url: url, SkipDays: 1 << 7},
+		"a size below zero":   {Url: url, Size: -1},
+		"no number":           {Url: url, Size: float32(math.NaN())},
+		"no end":              {Url: url, Size: float32(math.Inf(1))},
+	} {
+		k := key(url)
+		if what == "another spelling" || what == "no address" || what == "too long an address" {
+			k = key(m.Url)
+		}
+		if _, _, ok := p.parseWords(k, marshal(m)); ok || p.Valid(k, marshal(m)) {
+			t.Errorf("%s: %v is taken", what, m)
+		}
+	}
+	if _, _, ok := p.parseWords(key(url), []byte{0xff}); ok {
+		t.Error("what is no message is taken")
+	}
+	if _, got, ok := p.parseWords(key(url), marshal(&coronapb.Words{Url: url, UpdateMs: math.MaxUint64})); !ok || got.update != honeycomb.MaxUpdate {
+		t.Errorf("an update in %v, %v", got.update, ok)
+	}
+}
+
+// FuzzWords has any bytes read as what pollers are told: what is read is within bounds, and
+// written reads as the same; and a node polls by it.
+func FuzzWords(f *testing.F) {
+	const url = "http://a.example/"
+	f.Add([]byte{})
+	f.Add(brief{}.words(url))
+	f.Add(brief{skips: skips{1 << 23, 1 << 6}, readers: math.MaxInt32, size: 3, update: time.Hour, grant: []byte("g")}.words(url))
+	f.Fuzz(func(t *testing.T, words []byte) {
+		l := newLab(t)
+		p := l.poller(Config{})
+		m := new(coronapb.Words)
+		k := key(url)
+		if proto.Unmarshal(words, m) == nil {
+			k = key(m.Url) // as whoever makes words makes keys
+		}
+		u, b, ok := p.parseWords(k, words)
+		if !ok {
+			if p.Serve(k, wedgeDuty(words)); p.Stats().Duties != 0 {
+				t.Errorf("%q is polled by words that are none", words)
+			}
+			return
+		}
+		spelled, err := feed.Canonical(u)
+		if err != nil || spelled != u || len(u) > maxURL || b.update > honeycomb.MaxUpdate || !(b.size >= 0) || b.readers < 0 {
+			t.Errorf("words beyond bounds: %q, %+v", u, b)
+		}
+		if u2, again, ok := p.parseWords(k, b.words(u)); !ok || u2 != u || again.stale(b) || again.readers != b.readers {
+			t.Errorf("%+v became %+v", b, again)
+		}
+		p.Serve(k, wedgeDuty(words))
+		if l.run(26*time.Hour, p); len(l.asked) == 0 && b.skips.days == 0 {
+			t.Errorf("by %q nothing is polled", words)
+		}
+	})
+}

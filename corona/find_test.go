@@ -1,0 +1,236 @@
+package corona
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+)
+
+// What all pollers find is one entry of the log, and when it is held none of them finds news
+// in the same document, or in the same with other validators.
+func TestWhatAllPollersFindIsOneEntry(t *testing.T) {
+	for name, items := range map[string]int{"few": 3, "more than are told": maxTold + 9} {
+		t.Run(name, func(t *testing.T) {
+			v := newVillage(t, 3, rss("A", "", numbered(items-1)...))
+			if n := len(v.standings(rss("A", "", numbered(items-1)...))); n != 3 || v.sightings() != 0 {
+				t.Fatalf("%d pollers know how the log stands, %d have found news", n, v.sightings())
+			}
+			next := rss("A", "", numbered(items)...)
+			v.serve(next)
+			v.slow = true
+			v.poll(v.pollers...)
+			if v.sightings() != 3 || len(v.waiting) != 1 {
+				t.Fatalf("%d pollers found news, %d entries are made of it", v.sightings(), len(v.waiting))
+			}
+			v.hold(true)
+			v.run(time.Second)
+			if n := len(v.standings(next)); n != 3 || len(v.found) != 2 || len(v.items) != items {
+				t.Errorf("%d pollers know it; the log has %d entries with %d items", n, len(v.found), len(v.items))
+			}
+			v.serve(next, func(a *env.Answer) { a.Status, a.Body, a.ETag = 200, []byte(next), `"replica"` })
+			v.run(2 * time.Hour)
+			if v.sightings() != 3 || len(v.found) != 2 {
+				t.Errorf("%d findings, %d entries after the same with other validators", v.sightings(), len(v.found))
+			}
+		})
+	}
+}
+
+// A document of which the log lacks something is no news twice: a replica that lags shows what
+// the log had before, and one answer is enough for each poller.
+func TestAReplicaThatLagsIsNewsOnce(t *testing.T) {
+	old := rss("A", "", "one", "two", "three")
+	v := newVillage(t, 3, old)
+	next := rss("A", "", "two", "three", "four")
+	v.serve(next)
+	v.poll(v.pollers[0])
+	if n := len(v.standings(next)); n != 3 || len(v.found) != 2 {
+		t.Fatalf("%d pollers know of it, %d entries", n, len(v.found))
+	}
+	v.serve(old)
+	for range 3 {
+		v.poll(v.pollers...)
+		v.run(30 * time.Second)
+	}
+	if n := v.sightings(); n != 1+3 || len(v.found) != 2 {
+		t.Errorf("%d findings, of which %d are entries", n, len(v.found))
+	}
+	if held := len(v.pollers[0].held); held != 0 {
+		t.Errorf("%d findings are still held", held)
+	}
+	last := rss("A", "", "three", "four", "five")
+	v.serve(last)
+	v.poll(v.pollers[1])
+	if n := len(v.standings(last)); n != 3 || titles(v.items[3:]) != "four five" {
+		t.Errorf("after that %d pollers know that the log has %q", n, titles(v.items))
+	}
+}
+
+// A finding is told to the sequencer, and then, until it has answered, to the root of the key,
+// who may know another: each time later, two minutes at most.
+func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
+	for _, c := range []struct {
+		deafFor time.Duration
+		told    []time.Duration
+	}{
+		{0, nil},
+		{15 * time.Second, []time.Duration{10 * time.Second, 30 * time.Second}},
+		{time.Hour, []time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second}},
+	} {
+		t.Run(c.deafFor.String(), func(t *testing.T) {
+			v := newVillage(t, 2, rss("A", "", "one"))
+			who, began := v.pollers[0], v.now
+			v.deaf = func(*house) bool { return true }
+			direct := 0
+			v.way = func(from, to *house, layer wire.Layer, body []byte) []time.Duration {
+				if m, _, err := parse(body); layer == wire.Corona && from == who && err == nil && m.GetReading() != nil {
+					direct++
+				}
+				if layer == wire.Corona && to == who && v.now.Sub(began) < c.deafFor {
+					return nil
+				}
+				return []time.Duration{20 * time.Millisecond}
+			}
+			v.serve(rss("A", "", "one", "two"))
+			v.routed = nil
+			who.Corona.poll(who.duties[v.key], v.now)
+			v.run(heldFor + time.Second)
+			var told []time.Duration
+			for _, at := range v.routed {
+				told = append(told, at.Sub(began).Round(time.Second))
+			}
+			if direct != 1 || !slices.Equal(told, c.told) {
+				t.Errorf("told %d times directly, and after %v, want %v", direct, told, c.told)
+			}
+			if len(who.held) != 0 || titles(v.items) != "one two" {
+				t.Errorf("%d findings are held after %v; the log has %q", len(who.held), v.now.Sub(began), titles(v.items))
+			}
+		})
+	}
+}
+
+// Items that are too large for one message come in parts, also when messages are lost,
+// repeated, or overtake each other; those that are too many for one question come in several.
+func TestLargeItemsComeInParts(t *testing.T) {
+	near := []time.Duration{20 * time.Millisecond}
+	for name, way := range map[string]func(*rand.Rand) []time.Duration{
+		"well": func(*rand.Rand) []time.Duration { return near },
+		"lost": func(dice *rand.Rand) []time.Duration {
+			if dice.IntN(10) == 0 {
+				return nil
+			}
+			return near
+		},
+		"repeated": func(*rand.Rand) []time.Duration { return []time.Duration{near[0], 2 * near[0], 9 * near[0]} },
+		"overtaken": func(dice *rand.Rand) []time.Duration {
+			return []time.Duration{near[0] + time.Duration(dice.IntN(400))*time.Millisecond}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVillage(t, 3, rss("A", "", "one"))
+			dice := rand.New(rand.NewPCG(1, 2))
+			parts, wants := 0, 0
+			v.way = func(_, to *house, layer wire.Layer, body []byte) []time.Duration {
+				if layer != wire.Corona {
+					return near
+				}
+				m, _, err := parse(body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if p := m.GetPart(); p != nil {
+					parts++
+				} else if m.GetWant() != nil {
+					wants++
+				}
+				return way(dice)
+			}
+			doc, raw := bulky(dice, 16, 180<<10)
+			v.serve(doc)
+			v.run(65 * time.Minute) // two polls of each, of which one is enough to find it
+			if len(v.found) != 2 || len(v.items) != 1+len(raw) {
+				t.Fatalf("%d entries, %d items; %d parts came", len(v.found), len(v.items), parts)
+			}
+			for i, want := range raw {
+				if !strings.Contains(string(v.items[1+i].Raw), want) {
+					t.Errorf("item %d is not as it was", i)
+				}
+			}
+			// 16 items of 180 KB are two questions, of which the larger asks for 2 MiB.
+			t.Logf("%d parts, %d questions", parts, wants)
+			if least := 16 * 180 << 10 / partSize; parts < least || name == "well" && parts > 2*least {
+				t.Errorf("%d parts, %d would be enough", parts, least)
+			}
+			for _, h := range v.pollers {
+				if len(h.held) != 0 {
+					t.Error("a poller still holds what it found")
+				}
+			}
+		})
+	}
+}
+
+// A newer document of a channel takes the place of an older one, and of too many the oldest is
+// dropped: the next poll finds it again.
+func TestAPollerHoldsFewFindings(t *testing.T) {
+	l := newLab(t)
+	p := l.poller(Config{})
+	doc := serves(rss("A", "", "one"))
+	for i := range maxHeld + 3 {
+		d := &duty{key: key(fmt.Sprintf("http://a.example/%d", i))}
+		p.duties[d.key] = d
+		for range 2 {
+			f := parsed(t, string(doc(env.Request{}).Body))
+			p.find(d, reading{f: f}, l.now)
+		}
+	}
+	if len(p.held) != maxHeld || p.held[0].key != key("http://a.example/3") {
+		t.Errorf("%d findings are held", len(p.held))
+	}
+}
+
+// Who asks for items of a finding that is no longer held is told so, and who asks for items
+// that it has not got gets none.
+func TestOnlyWhatIsHeldIsGiven(t *testing.T) {
+	v := newVillage(t, 2, rss("A", "", "one"))
+	who, stranger := v.pollers[0], v.pollers[1]
+	var got []*coronapb.Part
+	v.way = func(from, to *house, layer wire.Layer, body []byte) []time.Duration {
+		if m, _, err := parse(body); layer == wire.Corona && err == nil && m.GetPart() != nil && to == stranger {
+			got = append(got, m.GetPart())
+		}
+		return []time.Duration{20 * time.Millisecond}
+	}
+	w := &found{nonce: 7, key: v.key, reading: reading{f: parsed(t, rss("A", "", "one", "two"))}}
+	who.held = append(who.held, w)
+	for _, c := range []struct {
+		nonce   uint64
+		items   []uint32
+		garbage uint64
+		parts   int
+	}{
+		{8, []uint32{0}, 0, 1},
+		{7, []uint32{2}, 1, 0},
+		{7, []uint32{1, 2}, 1, 0},
+		{7, []uint32{0, 1}, 0, 1},
+	} {
+		got = nil
+		before := who.Stats().Garbage
+		stranger.send(env.Peer{ID: who.signer.PeerID()}, env.Control, &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{
+			Key: v.key[:], Nonce: c.nonce, Items: c.items,
+		}}})
+		v.run(time.Second)
+		if len(got) != c.parts || who.Stats().Garbage-before != c.garbage {
+			t.Errorf("%d of items %v: %d parts, %d pieces of garbage", c.nonce, c.items, len(got), who.Stats().Garbage-before)
+		} else if c.parts == 1 && (got[0].Size == 0) != (c.nonce != 7) {
+			t.Errorf("%d: a part of %d bytes", c.nonce, got[0].Size)
+		}
+	}
+}

@@ -1,0 +1,170 @@
+package corona
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/overlay"
+)
+
+// Every bound of a message is kept: what reaches it is taken, what goes beyond it is refused.
+func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
+	of := key("http://a.example/")
+	bytes := func(n int) []byte { return make([]byte, n) }
+	words := func(n int) string { return strings.Repeat("x", n) }
+	reading := func(change func(*coronapb.Reading)) *coronapb.Message {
+		m := &coronapb.Reading{Key: of[:], Nonce: 1, Facts: &coronapb.Facts{}, Valid: &coronapb.Validators{}}
+		change(m)
+		return &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}}
+	}
+	want := func(offset uint32, items ...uint32) *coronapb.Message {
+		return &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: of[:], Items: items, Offset: offset}}}
+	}
+	part := func(size, offset uint32, data int) *coronapb.Message {
+		return &coronapb.Message{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: of[:], Size: size, Offset: offset, Data: bytes(data)}}}
+	}
+	stand := func(change func(*coronapb.Standing)) *coronapb.Message {
+		m := &coronapb.Standing{Key: of[:], Valid: &coronapb.Validators{}}
+		change(m)
+		return &coronapb.Message{Body: &coronapb.Message_Standing{Standing: m}}
+	}
+	report := func(change func(*coronapb.Report)) *coronapb.Message {
+		m := &coronapb.Report{Key: of[:], Poller: bytes(38), State: &coronapb.State{Kind: coronapb.State_OK}}
+		change(m)
+		return &coronapb.Message{Body: &coronapb.Message_Report{Report: m}}
+	}
+	all := make([]uint32, feed.MaxItems)
+	for i := range all {
+		all[i] = uint32(i)
+	}
+	p := newLab(t).poller(Config{})
+	for _, c := range []struct {
+		what       string
+		fine, bold *coronapb.Message
+	}{
+		{"a body", want(0), &coronapb.Message{}},
+		{"key", want(0), &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: of[:31]}}}},
+		{"a longer key", want(0), &coronapb.Message{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: bytes(33)}}}},
+		{"no key", want(0), &coronapb.Message{Body: &coronapb.Message_Reading{Reading: &coronapb.Reading{}}}},
+		{"poller", reading(func(m *coronapb.Reading) { m.Poller = bytes(maxRecord) }), reading(func(m *coronapb.Reading) { m.Poller = bytes(maxRecord + 1) })},
+		{"half a print", reading(func(m *coronapb.Reading) { m.Prints = bytes(printSize) }), reading(func(m *coronapb.Reading) { m.Prints = bytes(printSize + 1) })},
+		{"prints", reading(func(m *coronapb.Reading) { m.Prints = bytes(feed.MaxItems * printSize) }), reading(func(m *coronapb.Reading) { m.Prints = bytes((feed.MaxItems + 1) * printSize) })},
+		{"delta", reading(func(m *coronapb.Reading) { m.Delta = bytes(maxInline) }), reading(func(m *coronapb.Reading) { m.Delta = bytes(maxInline + 1) })},
+		{"etag", reading(func(m *coronapb.Reading) { m.Valid.Etag = words(maxValidator) }), reading(func(m *coronapb.Reading) { m.Valid.Etag = words(maxValidator + 1) })},
+		{"last modified", reading(func(m *coronapb.Reading) { m.Valid.LastModified = words(maxValidator) }), reading(func(m *coronapb.Reading) { m.Valid.LastModified = words(maxValidator + 1) })},
+		{"final URL", reading(func(m *coronapb.Reading) { m.Valid.FinalUrl = words(maxURL) }), reading(func(m *coronapb.Reading) { m.Valid.FinalUrl = words(maxURL + 1) })},
+		{"hours", reading(func(m *coronapb.Reading) { m.Facts.SkipHours = 1<<24 - 1 }), reading(func(m *coronapb.Reading) { m.Facts.SkipHours = 1 << 24 })},
+		{"days", reading(func(m *coronapb.Reading) { m.Facts.SkipDays = 1<<7 - 1 }), reading(func(m *coronapb.Reading) { m.Facts.SkipDays = 1 << 7 })},
+		{"lacks", reading(func(m *coronapb.Reading) { m.Facts.Lacks = words(maxWords) }), reading(func(m *coronapb.Reading) { m.Facts.Lacks = words(maxWords + 1) })},
+		{"moved", reading(func(m *coronapb.Reading) { m.Facts.Moved = words(maxMoved) }), reading(func(m *coronapb.Reading) { m.Facts.Moved = words(maxMoved + 1) })},
+		{"items", want(0, all...), want(0, append(all[:len(all):len(all)], feed.MaxItems)...)},
+		{"an item", want(0, feed.MaxItems-1), want(0, feed.MaxItems)},
+		{"falling items", want(0, 1, 2), want(0, 2, 1)},
+		{"an item twice", want(0, 1, 2), want(0, 1, 1)},
+		{"want's offset", want(maxParts), want(maxParts + 1)},
+		{"size", part(maxParts, 0, 0), part(maxParts+1, 0, 0)},
+		{"part's offset", part(9, 9, 0), part(9, 10, 0)},
+		{"data", part(maxParts, 0, partSize), part(maxParts, 0, partSize+1)},
+		{"standing's prints", stand(func(m *coronapb.Standing) { m.Prints = bytes(maxTold * printSize) }), stand(func(m *coronapb.Standing) { m.Prints = bytes((maxTold + 1) * printSize) })},
+		{"half a standing's print", stand(func(m *coronapb.Standing) {}), stand(func(m *coronapb.Standing) { m.Prints = bytes(1) })},
+		{"standing's etag", stand(func(m *coronapb.Standing) { m.Valid.Etag = words(maxValidator) }), stand(func(m *coronapb.Standing) { m.Valid.Etag = words(maxValidator + 1) })},
+		{"peer", report(func(m *coronapb.Report) { m.Poller = bytes(maxPeer) }), report(func(m *coronapb.Report) { m.Poller = bytes(maxPeer + 1) })},
+		{"no peer", report(func(m *coronapb.Report) { m.Poller = bytes(1) }), report(func(m *coronapb.Report) { m.Poller = nil })},
+		{"no state", report(func(m *coronapb.Report) { m.State.Kind = coronapb.State_GONE }), report(func(m *coronapb.Report) { m.State = nil })},
+		{"kind", report(func(m *coronapb.Report) { m.State.Kind = coronapb.State_REFUSED }), report(func(m *coronapb.Report) { m.State.Kind = coronapb.State_IDLE })},
+		{"words", report(func(m *coronapb.Report) { m.State.Words = words(maxWords) }), report(func(m *coronapb.Report) { m.State.Words = words(maxWords + 1) })},
+		{"why", report(func(m *coronapb.Report) { m.State.Why = words(maxWhy) }), report(func(m *coronapb.Report) { m.State.Why = words(maxWhy + 1) })},
+		{"state's moved", report(func(m *coronapb.Report) { m.State.Moved = words(maxMoved) }), report(func(m *coronapb.Report) { m.State.Moved = words(maxMoved + 1) })},
+		{"since", report(func(m *coronapb.Report) { m.State.SinceMs = maxMillis }), report(func(m *coronapb.Report) { m.State.SinceMs = maxMillis + 1 })},
+		{"polled", report(func(m *coronapb.Report) { m.State.PolledMs = maxMillis }), report(func(m *coronapb.Report) { m.State.PolledMs = maxMillis + 1 })},
+		{"next", report(func(m *coronapb.Report) { m.State.NextMs = maxMillis }), report(func(m *coronapb.Report) { m.State.NextMs = math.MaxUint64 })},
+		{"pollers", report(func(m *coronapb.Report) { m.State.Pollers = maxPollers }), report(func(m *coronapb.Report) { m.State.Pollers = maxPollers + 1 })},
+		{"level", report(func(m *coronapb.Report) { m.State.Level = maxLevel }), report(func(m *coronapb.Report) { m.State.Level = maxLevel + 1 })},
+	} {
+		if err := p.Receive("stranger", marshal(c.fine)); err != nil {
+			t.Errorf("%s: refused within bounds: %v", c.what, err)
+		}
+		if err := p.Receive("stranger", marshal(c.bold)); !errors.Is(err, env.ErrFrame) {
+			t.Errorf("%s: taken beyond bounds: %v", c.what, err)
+		}
+	}
+	if err := p.Receive("stranger", []byte{0xff}); !errors.Is(err, env.ErrFrame) {
+		t.Errorf("what is no message: %v", err)
+	}
+}
+
+// What makes no sense is counted, and who it came to is as before.
+func TestGarbageIsCounted(t *testing.T) {
+	l := newLab(t)
+	l.origins["http://a.example/"] = serves(rss("A", "", "one"))
+	p := l.poller(Config{})
+	p.lead("http://a.example/", nil)
+	l.run(time.Minute, p)
+	k, other := key("http://a.example/"), key("http://b.example/")
+	s := (&standing{digest: 5}).message(k, 0, 0)
+	want := &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: k[:]}}}
+	report := func(of overlay.ID) *coronapb.Message {
+		return &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{
+			Key: of[:], Poller: []byte("somebody"), State: &coronapb.State{Kind: coronapb.State_GONE},
+		}}}
+	}
+	reading := &coronapb.Message{Body: &coronapb.Message_Reading{Reading: &coronapb.Reading{Key: k[:], Poller: []byte("no record")}}}
+	for what, do := range map[string]func(){
+		"no message is routed":                func() { p.Deliver(k, []byte{0xff}) },
+		"a message of another key is routed":  func() { p.Deliver(other, marshal(report(k))) },
+		"what is not routed is":               func() { p.Deliver(k, marshal(want)) },
+		"no message comes down":               func() { p.Delivered(k, []byte{0xff}) },
+		"what does not come down does":        func() { p.Delivered(k, marshal(report(k))) },
+		"a message of another key comes down": func() { p.Delivered(other, marshal(s)) },
+		"words that are none":                 func() { p.Serve(other, wedgeDuty(nil)) },
+		"words of another key":                func() { p.Serve(other, wedgeDuty(brief{}.words("http://a.example/"))) },
+	} {
+		before := p.Stats().Garbage
+		do()
+		if n := p.Stats().Garbage - before; n != 1 {
+			t.Errorf("%s: counted %d times", what, n)
+		}
+	}
+	for what, m := range map[string]*coronapb.Message{"a record that is none": reading, "a channel that is not led here": report(other)} {
+		before := p.Stats().Astray
+		if err := p.Receive("stranger", marshal(m)); err != nil || p.Stats().Astray != before+1 {
+			t.Errorf("%s: %v, %d are astray", what, err, p.Stats().Astray-before)
+		}
+	}
+	if v, ok := p.View(k); !ok || v.State.Kind != coronapb.State_OK || p.Stats().Duties != 1 {
+		t.Errorf("the channel is %v, %d are polled", v.State, p.Stats().Duties)
+	}
+}
+
+// A reading says the same when it has travelled, as far as it travels.
+func TestAReadingTravels(t *testing.T) {
+	doc := parsed(t, rss("A", "<ttl>120</ttl><skipDays><day>Monday</day></skipDays>", "one", "two"))
+	doc.Lacks = strings.Repeat("l", maxWords+1)
+	r := reading{
+		f: doc, valid: validators{"e", "m", "http://b.example/"}, fresh: time.Hour, moved: "http://b.example/", private: true, size: 77,
+	}
+	of := prints(doc)
+	m := r.message(key("http://a.example/"), of)
+	got := readingFrom(m, parsePrints(m.Prints))
+	if got.valid != r.valid || got.fresh != r.fresh || got.moved != r.moved || !got.private || got.size != r.size ||
+		got.f.Hints != doc.Hints || got.f.Lacks != doc.Lacks[:maxWords] || len(got.f.Items) != 2 || digest(prints(got.f)) != digest(of) {
+		t.Errorf("%+v became %+v", r, got)
+	}
+	m.Facts.TtlMs, m.Facts.Size = math.MaxUint64, math.MaxUint64
+	if far := readingFrom(m, nil); far.f.Hints.TTL != ceiling || far.size != feed.MaxDocument {
+		t.Errorf("a ttl of %v, a size of %d", far.f.Hints.TTL, far.size)
+	}
+	back := []imprint{of[1], of[0]}
+	if digest(back) != digest(of) || digest(of[:1]) == digest(of) || digest(nil) != 0 {
+		t.Error("a digest stands for other prints, or for their order")
+	}
+	if parsePrints(make([]byte, printSize+1)) != nil || parsePrints(make([]byte, (feed.MaxItems+1)*printSize)) != nil {
+		t.Error("prints that are none are read")
+	}
+}

@@ -1,0 +1,67 @@
+package corona
+
+import (
+	"strings"
+	"time"
+
+	"tidings/overlay"
+)
+
+// What origins and houses counted in a town.
+
+// honestHits are the requests of honest houses at a domain, in some time, by their addresses.
+func (w *town) honestHits(from, to time.Time, domain string) map[string]int {
+	of := map[string]int{}
+	for _, x := range w.hits {
+		if x.honest && !x.at.Before(from) && x.at.Before(to) && strings.Contains(x.url, domain) {
+			of[x.url]++
+		}
+	}
+	return of
+}
+
+// busiest is the most that honest houses asked a domain in any ten minutes, since a time.
+func (w *town) busiest(since time.Time, domain string) (most int) {
+	var at []time.Time
+	for _, x := range w.hits {
+		if !x.honest || x.at.Before(since) || !strings.Contains(x.url, domain) {
+			continue
+		}
+		for at = append(at, x.at); x.at.Sub(at[0]) >= 10*time.Minute; {
+			at = at[1:]
+		}
+		most = max(most, len(at))
+	}
+	return most
+}
+
+// steward is the house that leads a domain's key.
+func (w *town) steward(domain string) *house {
+	for _, h := range w.houses {
+		if v, ok := h.owners.View(overlay.StewardKey(w.network.Name, domain)); ok && h.up && v.Leads {
+			return h
+		}
+	}
+	return nil
+}
+
+// stats adds up the counters of the honest houses.
+func (w *town) stats() (sum Stats) {
+	for _, h := range w.houses {
+		if h.liar {
+			continue
+		}
+		st := h.Stats()
+		sum.Skipped += st.Skipped
+		sum.Solo += st.Solo
+		sum.Forged += st.Forged
+		sum.Expired += st.Expired
+		sum.Replayed += st.Replayed
+		sum.Granted += st.Granted
+		sum.Short += st.Short
+		sum.Denied += st.Denied
+		sum.Misclaimed += st.Misclaimed
+		sum.Garbage += st.Garbage
+	}
+	return sum
+}
