@@ -350,12 +350,12 @@ func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, no
 		from = now
 	}
 	c.planSlot(d, from)
-	l := c.leads[d.key]
+	l, r := c.leads[d.key], c.reading(a, f)
 	switch {
 	case l != nil:
-		c.read(l, env.Peer{}, c.reading(a, f), now)
-	case f != nil && d.isNews(c.reading(a, f), now):
-		c.find(d, c.reading(a, f), now)
+		c.read(l, env.Peer{}, r, now)
+	case f != nil && d.isNews(r, now):
+		c.find(d, r, now)
 	case !well:
 		c.report(d, verdict, now)
 	}
