@@ -26,7 +26,8 @@
 // Every member asks for all its parts once in a maintenance interval. A value thus takes as
 // many intervals to reach everybody as the table has rows, and one for the leaf. After
 // joining, and when much has changed at once, there are quick rounds, some ten seconds
-// apart. A new part is asked at once. That is as long as somebody wants to know: who has no
+// apart; then the time from one to the next doubles, up to the interval: what came to others a
+// little later is heard of soon, too. A new part is asked at once. That is as long as somebody wants to know: who has no
 // value himself, nor wants the sum, asks only for what he is asked for (want.go).
 //
 //	want.go     what is asked for, as long as it is wanted

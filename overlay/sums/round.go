@@ -15,7 +15,7 @@ func (s *Sums) hurry(now time.Time) {
 		s.pause = 0 // it was calm
 	}
 	s.pause = max(s.pause, s.cfg.QuickPause)
-	s.quick, s.quickAt, s.disturbed = quickRounds, now, false
+	s.quick, s.quickAt, s.disturbed, s.lull = quickRounds, now, false, s.cfg.QuickInterval
 	s.round(now)
 }
 
@@ -36,11 +36,11 @@ func (s *Sums) shaken(moved int, now time.Time) {
 // round asks for all parts.
 func (s *Sums) round(now time.Time) {
 	s.stats.Rounds++
-	pause := s.cfg.Maintenance
 	if s.quick > 0 {
 		s.quick--
 		s.stats.Quick++
-		pause = s.cfg.QuickInterval
+	} else {
+		s.lull = min(2*s.lull, s.cfg.Maintenance)
 	}
 	s.judge()
 	for _, p := range s.parts {
@@ -48,7 +48,7 @@ func (s *Sums) round(now time.Time) {
 		p.waiting, p.tries, p.heard, p.good = false, 0, false, false
 	}
 	s.refresh(now)
-	s.roundAt = now.Add(s.spread(pause))
+	s.roundAt = now.Add(s.spread(s.lull))
 	s.cal.Add(s.roundAt, taskRound)
 }
 

@@ -77,6 +77,7 @@ type Sums struct {
 	quick     int           // quick rounds still to come
 	quickAt   time.Time     // when the last series began
 	pause     time.Duration // from then to the next, at least
+	lull      time.Duration // between the present round and the next, about
 	disturbed bool          // another is due
 	changed   int           // parts that changed
 	changedAt time.Time     // since then
