@@ -31,19 +31,38 @@ func (w *Wedge) pass(r *record, payload []byte) {
 	for i := range r.edges {
 		if l := r.edges[i].link; l != nil {
 			w.queueDown(l, &wedgepb.Down{Key: name(r.order.key), Payload: payload})
+			r.edges[i].flags &^= owed
 		}
 	}
 }
 
-// handOff tells a new child what it has missed.
+// passOwed sends what this node was handed on to the children who came before it was.
+func (w *Wedge) passOwed(r *record, payload []byte) {
+	for i := range r.edges {
+		if e := &r.edges[i]; e.link != nil && e.flags&owed != 0 {
+			e.flags &^= owed
+			w.queueDown(e.link, &wedgepb.Down{Key: name(r.order.key), Payload: payload, Last: true})
+		}
+	}
+}
+
+// handOff tells a new child what it has missed, or, where this node does not know itself yet,
+// as soon as it was told: trees grow faster than this comes.
 func (w *Wedge) handOff(l *link, key uint64) {
 	r := w.byName[key]
-	if r == nil || r.to(l) == nil {
+	if r == nil {
 		return
 	}
-	if payload := w.app.Handoff(r.order.key); payload != nil && len(payload) <= MaxDown {
-		w.queueDown(l, &wedgepb.Down{Key: key, Payload: payload, Last: true})
+	e := r.to(l)
+	if e == nil {
+		return
 	}
+	payload := w.app.Handoff(r.order.key)
+	if payload == nil || len(payload) > MaxDown {
+		e.flags |= owed
+		return
+	}
+	w.queueDown(l, &wedgepb.Down{Key: key, Payload: payload, Last: true})
 }
 
 // queueDown sends a message to a child soon, together with others.
@@ -90,7 +109,9 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 		if r == nil || r.parent != l {
 			continue
 		}
-		if !d.Last {
+		if d.Last {
+			w.passOwed(r, d.Payload)
+		} else {
 			w.pass(r, d.Payload)
 		}
 		w.stats.Delivered++

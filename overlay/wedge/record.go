@@ -70,6 +70,7 @@ const (
 	elsewhere = 1 << 5 // the child had another parent; until the next round nobody is asked.
 	// An edge without a link that is not elsewhere is served by this node itself.
 	astray = 1 << 6 // was elsewhere in the last round
+	owed   = 1 << 7 // the child is to have what this node is handed: it had nothing to hand on
 )
 
 // A wording is how much of its order an Entry carries.
