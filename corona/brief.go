@@ -52,9 +52,44 @@ func (b brief) words(url string) []byte {
 	})
 }
 
+// Briefs remembers what words say, so that each is read once: a node looks at them several
+// times, and all nodes of one goroutine can share one memory.
+type Briefs struct {
+	limit int
+	of    map[overlay.ID]said // the last words of each key
+}
+
+// said is what words say.
+type said struct {
+	words string
+	url   string
+	brief brief
+	ok    bool
+}
+
+// NewBriefs returns an empty memory of at most so many keys.
+func NewBriefs(limit int) *Briefs { return &Briefs{limit: limit, of: map[overlay.ID]said{}} }
+
+// ownBriefs is how many a node remembers that shares no memory: words are mostly looked at
+// again at once.
+const ownBriefs = 256
+
 // parseWords reads what pollers are told of a channel; ok is false if it is nothing that
 // this node polls.
 func (c *Corona) parseWords(key overlay.ID, words []byte) (url string, b brief, ok bool) {
+	s, known := c.cfg.Briefs.of[key]
+	if !known || s.words != string(words) {
+		s = said{words: string(words)}
+		s.url, s.brief, s.ok = c.readWords(key, words)
+		if len(c.cfg.Briefs.of) >= c.cfg.Briefs.limit && !known {
+			clear(c.cfg.Briefs.of)
+		}
+		c.cfg.Briefs.of[key] = s
+	}
+	return s.url, s.brief, s.ok
+}
+
+func (c *Corona) readWords(key overlay.ID, words []byte) (url string, b brief, ok bool) {
 	m := new(coronapb.Words)
 	if proto.Unmarshal(words, m) != nil || len(m.Url) > maxURL || m.SkipHours >= 1<<24 || m.SkipDays >= 1<<7 ||
 		!(m.Size >= 0 && m.Size <= math.MaxFloat32) {

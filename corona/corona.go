@@ -94,6 +94,9 @@ type Config struct {
 	// the times of politeness (politeGap, budgetFloor, budgetCeil, soloGap, and the shortest
 	// interval without a grant) shrink with them. At least 1. Default 1.
 	Compression float64
+	// Briefs is a memory that several nodes of one network and one goroutine share. Nil: the
+	// node has its own.
+	Briefs *Briefs
 }
 
 func (c Config) filled() Config {
@@ -110,6 +113,9 @@ func (c Config) filled() Config {
 		c.MaintenanceInterval = 10 * time.Minute
 	}
 	c.Compression = max(c.Compression, 1)
+	if c.Briefs == nil {
+		c.Briefs = NewBriefs(ownBriefs)
+	}
 	return c
 }
 
