@@ -161,7 +161,7 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 	now := c.clock.Now()
 	d := c.duties[key]
 	if d == nil {
-		d = &duty{key: key, url: url, domain: c.domain(url), asked: now.Add(-graceFor)}
+		d = &duty{key: key, url: url, domain: c.domain(url)}
 		if c.cfg.Random {
 			d.drawn = now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval))))
 		}
