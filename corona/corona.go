@@ -153,7 +153,9 @@ type Corona struct {
 	others     honeycomb.Rest     // the sums that it came from
 	mean       float64            // size of a channel's content in bytes; 0: not known
 	decideAt   time.Time
-	quick      int // decisions that are to come soon
+	quick      int           // decisions that are to come soon
+	pause      time.Duration // between the present decision and the next, about
+	weighed    float64       // subscribers of the channels led here when decisions were hurried last
 
 	cal  env.Calendar[overlay.ID] // duties' polls
 	tend env.Calendar[overlay.ID] // leads

@@ -19,7 +19,9 @@ type Sums interface {
 
 const (
 	// decideFirst is how long after its first channel a node decides, by what it knows; then
-	// it does so each decideQuick as long as sums travel quickly, decideQuicks times.
+	// it does so each decideQuick as long as sums travel quickly, decideQuicks times; from then
+	// on the time from one decision to the next doubles, up to the maintenance interval, as
+	// that of sums does.
 	decideFirst  = 15 * time.Second
 	decideQuick  = 20 * time.Second
 	decideQuicks = 4
@@ -53,10 +55,15 @@ func (c *Corona) Join(s Sums) { c.sums = s }
 // again while it hears of others.
 func (c *Corona) begin(now time.Time) {
 	if c.decideAt.IsZero() {
-		c.quick = decideQuicks
 		c.decideAt = now.Add(decideFirst)
-		c.sums.Disturbed()
+		c.hurry()
 	}
+}
+
+// hurry has decisions follow each other quickly, and sums travel.
+func (c *Corona) hurry() {
+	c.quick, c.pause = decideQuicks, decideQuick
+	c.sums.Disturbed()
 }
 
 // decideSoon brings the next decision forward: a channel is new, or has other readers.
@@ -70,11 +77,13 @@ func (c *Corona) decideSoon(now time.Time) {
 // sat at one table: the own channels' tradeoff factors are known exactly, those of others as
 // a sum (Corona §3.2, §3.3).
 func (c *Corona) decide(now time.Time) {
-	pause := c.cfg.MaintenanceInterval*3/4 + time.Duration(c.rand.Int64N(int64(c.cfg.MaintenanceInterval)/2+1))
-	if c.quick > 0 {
+	quick := c.quick > 0
+	if quick {
 		c.quick--
-		pause = min(pause, decideQuick)
+	} else {
+		c.pause = min(2*c.pause, c.cfg.MaintenanceInterval)
 	}
+	pause := c.pause*3/4 + time.Duration(c.rand.Int64N(int64(c.pause)/2+1))
 	leads := c.active()
 	if len(leads) == 0 && (!c.cfg.DAG || len(c.duties) == 0) {
 		c.decideAt, c.decided = time.Time{}, false
@@ -89,12 +98,16 @@ func (c *Corona) decide(now time.Time) {
 	sum, whole := c.sums.Rest()
 	rest := sum.(honeycomb.Rest)
 	own := c.channels(leads, rest, now)
+	if q := subscribersOf(own); q > grown*c.weighed || grown*q < c.weighed {
+		c.weighed = q
+		c.hurry()
+	}
 	all := c.share(leads, own, rest)
 	if !whole && c.decided {
 		return // what is missing would be given away
 	}
 	c.correction = 1
-	if !c.cfg.DAG { // there nobody knows how many poll a channel
+	if !c.cfg.DAG && !quick { // there nobody knows how many poll a channel, nor do they until wedges have told
 		c.correction = Correction(&c.problem, all)
 	}
 	p := Corrected(c.problem, c.correction)
@@ -153,6 +166,14 @@ func (c *Corona) wish(p *honeycomb.Problem, leads []*lead, own []honeycomb.Chann
 	for i, l := range leads {
 		l.want = int(s.Pollers(p, own, i))
 	}
+}
+
+// subscribersOf is how many all of some channels have.
+func subscribersOf(channels []honeycomb.Channel) (sum float64) {
+	for i := range channels {
+		sum += channels[i].Subscribers
+	}
+	return sum
 }
 
 // active are the channels led here that are polled, in the order of their keys.
