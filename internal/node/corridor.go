@@ -117,6 +117,9 @@ func (n *pollSide) Said(key overlay.ID, state []byte, haste corona.Haste) {
 func (n *pollSide) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
 
 func (n *pollSide) Weight(key overlay.ID) int {
+	if weight, ok := n.Scribe.Weight(key); ok {
+		return weight // this node is the tree's root
+	}
 	v, _ := n.Owners.View(key)
 	return v.Weight
 }
