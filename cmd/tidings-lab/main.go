@@ -2,6 +2,7 @@
 // what tidings does, beside what was asked for and what the papers state.
 //
 //	tidings-lab sim churn    the overlay while nodes come and go, die, are parted, and lie
+//	tidings-lab sim table2   the simulation of Corona's Table 2: detection and load of polls
 //	tidings-lab sim faults   random troubles of all kinds, and whether all is right after them
 //	tidings-lab bench nodes  whole nodes over real sockets
 //
@@ -37,6 +38,7 @@ type grammar struct {
 type simCommand struct {
 	Churn  churnCommand  `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
 	Faults faultsCommand `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
+	Table2 table2Command `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
 }
 
 // streams are what a command writes.

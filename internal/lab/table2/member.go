@@ -4,40 +4,83 @@ import (
 	"fmt"
 	"time"
 
+	"tidings/corona"
+	"tidings/difference"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
 	"tidings/overlay/scribe"
+	"tidings/overlay/sums"
+	"tidings/overlay/wedge"
 )
 
-// A Member joins the layers that a channel needs: overlay, trees, owners. It has no
-// readers, so it is no node.Node: that one would keep windows and heartbeats for them.
+// A Member joins the layers that polls need: overlay, trees, owners, wedges, sums, corona.
+// It has no readers, so it is no node.Node: that one would keep logs, windows and heartbeats
+// for them. What is found is held at once.
 type Member struct {
 	Overlay *overlay.Node
 	Scribe  *scribe.Scribe
 	Owners  *owner.Owners
+	Wedges  *wedge.Wedge
+	Sums    *sums.Sums
+	Corona  *corona.Corona
+
+	origins *origins
+	index   int
+	asked   []question
 }
 
-func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config) *Member {
-	m := &Member{Overlay: overlay.New(e, signer, verify, cfg.Overlay)}
+// A question is a poll that is to be answered.
+type question struct {
+	handle env.Handle
+	env.Request
+}
+
+func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, web *origins) *Member {
+	m := &Member{Overlay: overlay.New(e, signer, verify, cfg.Overlay), origins: web, index: index}
+	e.Fetcher = m
 	m.Scribe = scribe.New(e, m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
 	var err error
 	if m.Owners, err = owner.New(e, m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
 	}
+	m.Wedges = wedge.New(e, m.Overlay, cfg.Wedges, (*wedgeSide)(m))
+	m.Corona = corona.New(e, m.Overlay, m.Wedges, cfg.Corona, (*pollSide)(m))
+	m.Sums = sums.New(e, m.Overlay, cfg.Sums, m.Corona.Adder())
+	m.Corona.Join(m.Sums)
+	m.Overlay.Handle(wire.Corona, (*findingSide)(m))
 	return m
 }
 
-// Run runs the layers, twice as node.Node does.
+// Run runs the layers, twice as node.Node does, and until all polls are answered.
 func (m *Member) Run(now time.Time) (next time.Time) {
-	for range 2 {
+	for pass := 1; ; pass++ {
 		next = m.Overlay.Run(now)
 		next = env.Sooner(next, m.Scribe.Run(now))
 		next = env.Sooner(next, m.Owners.Run(now))
+		next = env.Sooner(next, m.Wedges.Run(now))
+		next = env.Sooner(next, m.Sums.Run(now))
+		next = env.Sooner(next, m.Corona.Run(now))
+		if pass >= 2 && len(m.asked) == 0 {
+			return next
+		}
+		m.answer(now)
 	}
-	return next
+}
+
+// Fetch implements env.Fetcher. Origins answer as soon as the layers have run.
+func (m *Member) Fetch(h env.Handle, r env.Request) { m.asked = append(m.asked, question{h, r}) }
+
+// answer answers what was asked; nothing more is asked meanwhile.
+func (m *Member) answer(now time.Time) {
+	for _, q := range m.asked {
+		m.Corona.Answered(q.handle, m.origins.ask(&q.Request, m.index, now.UnixNano()))
+	}
+	clear(m.asked)
+	m.asked = m.asked[:0]
 }
 
 // Receive brings a frame to its layer.
@@ -53,6 +96,12 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 		return m.Scribe.Receive(from, frame, body)
 	case wire.Owner:
 		return m.Owners.Receive(from, body)
+	case wire.Sums:
+		return m.Sums.Receive(from, body)
+	case wire.Wedge:
+		return m.Wedges.Receive(from, body)
+	case wire.Corona:
+		return m.Corona.Receive(from, body)
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }
@@ -72,10 +121,81 @@ func (m *Member) PeerDown(peer env.PeerID) { m.Overlay.PeerDown(peer) }
 // any log.
 type ownerSide Member
 
-func (m *ownerSide) Lead(overlay.ID, bool)                      {}
+func (m *ownerSide) Lead(key overlay.ID, on bool) {
+	if !on {
+		m.Corona.Cease(key)
+		return
+	}
+	v, _ := m.Owners.View(key)
+	m.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), new(difference.Known), v.Note)
+}
+
 func (m *ownerSide) Grew(overlay.ID)                            {}
 func (m *ownerSide) Held(overlay.ID, *owner.Entry, []byte)      {}
 func (m *ownerSide) Absorb(overlay.ID, []byte)                  {}
 func (m *ownerSide) Absorbing(overlay.ID) bool                  { return false }
 func (m *ownerSide) Weight(key overlay.ID) (int, bool)          { return m.Scribe.Weight(key) }
 func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Below(key) }
+
+// pollSide is what corona sees of the layers beside it. What is found is held at once, and
+// nobody is told.
+type pollSide Member
+
+func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
+	done(true)
+	return true
+}
+
+func (m *pollSide) Said(overlay.ID, []byte, corona.Haste) {}
+
+func (m *pollSide) SetNote(key overlay.ID, note []byte) { _ = m.Owners.SetNote(key, note) } // who leads no longer has none
+
+func (m *pollSide) Weight(key overlay.ID) int {
+	if weight, ok := m.Scribe.Weight(key); ok {
+		return weight // this node is the tree's root
+	}
+	v, _ := m.Owners.View(key)
+	return v.Weight
+}
+
+func (m *pollSide) Owns(key overlay.ID) bool {
+	v, ok := m.Owners.View(key)
+	return ok && v.Owns
+}
+
+func (m *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
+	v, ok := m.Owners.View(key)
+	if !ok || v.Epoch == nil {
+		return env.Peer{}, false
+	}
+	if c := m.Overlay.Contact(v.Epoch.Sequencer); c != nil {
+		return c.Peer, true
+	}
+	return env.Peer{ID: v.Epoch.Sequencer}, true
+}
+
+func (m *pollSide) Fading(overlay.ID, int) []feed.ID             { return nil }
+func (m *pollSide) Fetched(overlay.ID, *feed.Feed, corona.State) {}
+
+// wedgeSide is what the wedges see of them.
+type wedgeSide Member
+
+func (m *wedgeSide) Valid(key overlay.ID, _ wedge.Term, words []byte) bool {
+	return m.Corona.Valid(key, words)
+}
+func (m *wedgeSide) Willing(overlay.ID, []byte) bool    { return true }
+func (m *wedgeSide) Level(key overlay.ID) int           { return m.Corona.Level(key) }
+func (m *wedgeSide) Serve(key overlay.ID, d wedge.Duty) { m.Corona.Serve(key, d) }
+func (m *wedgeSide) Release(key overlay.ID)             { m.Corona.Release(key) }
+func (m *wedgeSide) Handoff(key overlay.ID) []byte      { return m.Corona.Handoff(key) }
+func (m *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
+	m.Corona.Delivered(key, message)
+}
+
+// findingSide is what the overlay sees of corona: findings are routed.
+type findingSide Member
+
+func (m *findingSide) Forward(*overlay.Message) bool { return false }
+func (m *findingSide) Deliver(msg *overlay.Message)  { m.Corona.Deliver(msg.Key, msg.Payload) }
+func (m *findingSide) PeerGone(env.PeerID)           {}
+func (m *findingSide) LeafChanged()                  {}

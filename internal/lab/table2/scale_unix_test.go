@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tidings/honeycomb"
 )
 
 var (
@@ -45,6 +47,9 @@ func TestScale(t *testing.T) {
 	})
 	for i := range 1 + *hoursFlag {
 		measure(t, w, fmt.Sprint("hour", i+1), func() { w.Run(time.Hour) })
+		p, channels := w.Workload.Problem(honeycomb.Lite, 30*time.Minute, 1, 0)
+		bound, s := Bound(p, channels), w.Polls.Close(w.Now().UnixNano())
+		fmt.Printf("    %+v\n    bound %.3f, ratio %.4f; load %.4f of the target\n", s, bound.Detection, s.Detection/bound.Detection, s.Load/bound.Load)
 		if i == 0 {
 			check(t, w)
 		}

@@ -3,11 +3,13 @@ package table2
 import (
 	"time"
 
+	"tidings/corona"
 	"tidings/internal/env"
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
+	"tidings/overlay/wedge"
 	"tidings/sim"
 )
 
@@ -17,7 +19,9 @@ type World struct {
 	Workload *Workload
 	Members  []*Member
 	Tally    Tally
+	Polls    *Polls
 	keys     []overlay.ID // of the channels
+	origins  *origins
 }
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
@@ -34,14 +38,17 @@ func NewWorld(load *Workload, network wire.Network) *World {
 		World:    sim.New(sim.Config{Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed))}),
 		Workload: load,
 		Tally:    Tally{},
+		Polls:    newPolls(load, network.PollInterval),
 	}
+	w.origins = newOrigins(load, w.Polls)
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
 	hash := wire.HashOf(network.Descriptor())
 	verify := wire.Memo(wire.NewVerifier(hash), maxSigned)
 	records := overlay.NewRecords(network.Name, verify, 2*load.Members)
-	epochs := owner.NewEpochs(maxSigned)
+	briefs := corona.NewBriefs(2 * len(load.Channels))
+	epochs, orders := owner.NewEpochs(maxSigned), wedge.NewOrders(2*len(load.Channels))
 	for i := range load.Members {
 		h := w.Host(sim.HostConfig{Open: true})
 		w.Members = append(w.Members, nil)
@@ -49,13 +56,14 @@ func NewWorld(load *Workload, network wire.Network) *World {
 			cfg := node.DefaultConfig(network)
 			cfg.Overlay.Founder = i == 0
 			cfg.Overlay.Records, cfg.Owner.Epochs = records, epochs
+			cfg.Wedges.Orders, cfg.Corona.Briefs = orders, briefs
 			// Nobody dies here, nor comes again: what is kept up against that is renewed
 			// once in a maintenance interval, as the paper's own state is.
 			cfg.Scribe.BeatInterval = network.MaintenanceInterval
 			cfg.Overlay.SaveInterval = network.MaintenanceInterval
 			h.Boot(func(e env.Env) env.Node {
 				e.Network = tallied{e.Network, w.Tally}
-				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg)
+				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg, i, w.origins)
 				return w.Members[i]
 			})
 			if i > 0 {
@@ -81,6 +89,8 @@ func (w *World) Joined() bool {
 // they are a network that starts again as a whole: each tree grows once, and children are
 // pushed down when it has grown. The first that reads a channel wants it owned.
 func (w *World) Subscribe(over time.Duration) {
+	w.Polls.open(w.Now().UnixNano())
+	w.origins.open(w.Now().UnixNano())
 	wanted := make([]bool, len(w.keys))
 	for i, list := range w.Workload.Memberships() {
 		w.After(over*time.Duration(i)/time.Duration(len(w.Members)), func() {

@@ -1,0 +1,114 @@
+package table2
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// origins are those of all channels of a workload. A channel is updated by the dice; a
+// document has its last items, and says when they came.
+type origins struct {
+	load  *Workload
+	of    []origin
+	etags []string // of the n-th update
+	polls *Polls
+}
+
+// An origin is that of a channel.
+type origin struct {
+	next    int64 // when it is updated
+	updates int32 // so many times so far
+	dice    rand.PCG
+	dates   [shown]int64 // of its items, the newest first, in seconds
+}
+
+// shown is how many items a document has.
+const shown = 4
+
+// documentSize is that of all documents in bytes: content weighs the same everywhere, as in
+// the paper's simulation.
+const documentSize = 1 << 10
+
+func newOrigins(load *Workload, polls *Polls) *origins {
+	w := &origins{load: load, of: make([]origin, len(load.Channels)), polls: polls}
+	for i := range w.of {
+		o := &w.of[i]
+		o.dice = *rand.NewPCG(uint64(load.Seed), uint64(i))
+		o.next = math.MaxInt64
+	}
+	return w
+}
+
+// open begins to update the channels.
+func (w *origins) open(now int64) {
+	for i := range w.of {
+		o := &w.of[i]
+		at := now
+		for j := range o.dates {
+			at -= w.pause(i)
+			o.dates[j] = at / int64(time.Second)
+		}
+		o.next = now + w.pause(i)
+	}
+}
+
+// pause is the time between two updates of a Poisson process.
+func (w *origins) pause(channel int) int64 {
+	u := float64(w.of[channel].dice.Uint64()>>11) / (1 << 53)
+	return int64(-math.Log(1-u) * float64(w.load.Channels[channel].Update))
+}
+
+// ask answers a poll of a member, and notes it. Only a document that is another one than
+// the member has costs anything.
+func (w *origins) ask(r *env.Request, member int, now int64) env.Answer {
+	i := channelOf(r.URL)
+	o := &w.of[i]
+	w.polls.polled(i, member, now)
+	for o.next <= now {
+		w.polls.seen(i, now-o.next)
+		o.updates++
+		copy(o.dates[1:], o.dates[:])
+		o.dates[0] = o.next / int64(time.Second)
+		o.next += w.pause(i)
+	}
+	for len(w.etags) <= int(o.updates) {
+		w.etags = append(w.etags, strconv.Itoa(len(w.etags)))
+	}
+	a := env.Answer{Status: 304, FinalURL: r.URL, ETag: w.etags[o.updates]}
+	if r.ETag != a.ETag {
+		a.Status, a.ContentType, a.Body = 200, "application/rss+xml", w.document(i)
+	}
+	return a
+}
+
+// document is what the origin of a channel shows.
+func (w *origins) document(channel int) []byte {
+	o := &w.of[channel]
+	b := make([]byte, 0, documentSize)
+	b = fmt.Appendf(b, "<rss version=\"2.0\"><channel><title>Feed %d</title><link>%s</link><description/>", channel, w.load.URL(channel))
+	for i, at := range o.dates {
+		b = fmt.Appendf(b, "<item><guid>%d/%d</guid><title>Item</title><pubDate>%s</pubDate></item>",
+			channel, int(o.updates)-i, time.Unix(at, 0).UTC().Format(time.RFC1123Z))
+	}
+	const end = "</channel></rss>"
+	for len(b) < documentSize-len(end) {
+		b = append(b, ' ')
+	}
+	return append(b, end...)
+}
+
+// channelOf is the channel of a Workload.URL.
+func channelOf(url string) (channel int) {
+	for _, c := range []byte(url[len("http://feed"):]) {
+		if c < '0' || c > '9' {
+			break
+		}
+		channel = 10*channel + int(c-'0')
+	}
+	return channel
+}

@@ -1,0 +1,141 @@
+package table2
+
+import (
+	"slices"
+	"time"
+
+	"tidings/honeycomb"
+)
+
+// Polls measures what the polls of a world are worth, in one span of time after the other.
+type Polls struct {
+	load     *Workload
+	interval time.Duration
+	channels []polled
+	members  []int // polls of each
+	began    int64 // the present span
+	delays
+}
+
+// polled is what there is to know of the polls of a channel in a span: where the gaps
+// between them began that ended in it, where the last ended, and the sum of their squares.
+type polled struct {
+	first, last int64
+	squares     float64 // s²
+	n           int32
+}
+
+// delays are those of the updates that were seen in a span.
+type delays struct {
+	updates             int
+	event, eventWeight  float64 // each update counts for its channel's mean time between two
+	notified, notifieds float64 // each counts once for each subscriber
+}
+
+func newPolls(load *Workload, interval time.Duration) *Polls {
+	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), members: make([]int, load.Members)}
+}
+
+// open begins to measure.
+func (p *Polls) open(now int64) {
+	p.began = now
+	for i := range p.channels {
+		p.channels[i] = polled{first: now, last: now}
+	}
+}
+
+// polled notes a poll.
+func (p *Polls) polled(channel, member int, now int64) {
+	c := &p.channels[channel]
+	gap := float64(now-c.last) / 1e9
+	c.squares += gap * gap
+	c.last = now
+	c.n++
+	p.members[member]++
+}
+
+// seen notes that an update was seen, so long after it came.
+func (p *Polls) seen(channel int, delay int64) {
+	c := &p.load.Channels[channel]
+	q, u, d := float64(c.Subscribers), c.Update.Seconds(), float64(delay)/1e9
+	p.updates++
+	p.event += q * u * d
+	p.eventWeight += q * u
+	p.notified += q * d
+	p.notifieds += q
+}
+
+// A Span says what the polls of a span of time were worth.
+type Span struct {
+	Hours float64 `json:"hours"`
+	// Load is polls in a polling interval, for each channel.
+	Load float64 `json:"load"`
+	// Detection is the mean wait of subscribers in seconds, as an integral over time:
+	// Σqg²/Σ2qg over the gaps g between two polls.
+	Detection float64 `json:"detection_s"`
+	// Event is the same of the updates that there were, each for the mean time between two
+	// of its channel's.
+	Event float64 `json:"detection_event_s"`
+	// Notification is the mean delay of what subscribers are told, as an integral over
+	// time; NotificationEvent that of the updates that there were.
+	Notification      float64 `json:"notification_s"`
+	NotificationEvent float64 `json:"notification_event_s"`
+	Updates           int     `json:"updates"`
+	// Evenness is Detection, divided by what it were if the same polls were even.
+	Evenness float64 `json:"evenness"`
+	// MemberMost is the polls of the member that makes most, divided by the mean.
+	MemberMost float64 `json:"polls_max_mean"`
+}
+
+// Close ends a span, and begins another one.
+func (p *Polls) Close(now int64) Span {
+	length := float64(now-p.began) / 1e9
+	tau := p.interval.Seconds()
+	s := Span{Hours: length / 3600, Updates: p.updates}
+	polls, wait, even, subscribers, told, tellings := 0., 0., 0., 0., 0., 0.
+	for i := range p.channels {
+		c := &p.channels[i]
+		q, u := float64(p.load.Channels[i].Subscribers), p.load.Channels[i].Update.Seconds()
+		span, squares, n := float64(c.last-c.first)/1e9, c.squares, float64(c.n)
+		if c.n == 0 {
+			span, n = float64(now-c.first)/1e9, 1
+			squares = span * span
+		}
+		if span > 0 {
+			w := squares / (2 * span)
+			wait += q * w
+			even += q * span / (2 * n)
+			told += q / u * w
+			subscribers += q
+			tellings += q / u
+		}
+		polls += float64(c.n)
+		c.first, c.squares, c.n = c.last, 0, 0
+	}
+	s.Load = polls / float64(len(p.channels)) * tau / length
+	s.Detection, s.Evenness, s.Notification = wait/subscribers, wait/even, told/tellings
+	s.Event, s.NotificationEvent = p.event/p.eventWeight, p.notified/p.notifieds
+	s.MemberMost = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
+	clear(p.members)
+	p.began, p.delays = now, delays{}
+	return s
+}
+
+// Problem is what the members of a world optimise, and the channels with their true
+// tradeoff factors.
+func (w *Workload) Problem(objective honeycomb.Objective, interval time.Duration, load float64, detection time.Duration) (*honeycomb.Problem, []honeycomb.Channel) {
+	p := &honeycomb.Problem{
+		Objective: objective, Cut: honeycomb.Ranks, Base: 16, Nodes: w.Members, Interval: interval, Load: load, Detection: detection,
+	}
+	channels := make([]honeycomb.Channel, len(w.Channels))
+	for i, c := range w.Channels {
+		channels[i] = honeycomb.Channel{Subscribers: float64(c.Subscribers), Update: c.Update, Key: w.ChannelID(i)}
+	}
+	return p, channels
+}
+
+// Bound is what no schedule can beat.
+func Bound(p *honeycomb.Problem, channels []honeycomb.Channel) honeycomb.Measurement {
+	n := honeycomb.Ideal(p, channels)
+	return honeycomb.Measure(p, channels, func(i int) float64 { return n[i] })
+}

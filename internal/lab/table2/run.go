@@ -1,0 +1,185 @@
+package table2
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"tidings/honeycomb"
+	"tidings/internal/wire"
+)
+
+// A Scheme is a way to poll that is measured, as a column of the table.
+type Scheme struct {
+	Name    string
+	Choices wire.Choices
+}
+
+// Schemes are the columns of the table that are measured.
+var Schemes = []Scheme{
+	{"paper-measured", wire.Paper},
+	{"base2-coordinated", wire.Choices{Wedge: "base2", Clusters: "bins", Phases: "even", Decide: "sequencer"}},
+	{"rank-cut-random", wire.Choices{Wedge: "rank", Clusters: "bins", Phases: "random", Decide: "sequencer"}},
+	{"rank-cut-coordinated", wire.Bound},
+}
+
+// SchemeOf returns the scheme of a name.
+func SchemeOf(name string) (Scheme, error) {
+	i := slices.IndexFunc(Schemes, func(s Scheme) bool { return s.Name == name })
+	if i < 0 {
+		var known []string
+		for _, s := range Schemes {
+			known = append(known, s.Name)
+		}
+		return Scheme{}, fmt.Errorf("no scheme %q: there are %s", name, strings.Join(known, ", "))
+	}
+	return Schemes[i], nil
+}
+
+// Objectives are the rows of the table.
+var Objectives = []honeycomb.Objective{honeycomb.Lite, honeycomb.Fast, honeycomb.Fair, honeycomb.FairSqrt, honeycomb.FairLog}
+
+// published is what the paper's Table 2 has: detection in seconds, at polls in half an hour
+// for each channel of fifty subscribers.
+var published = map[honeycomb.Objective]struct{ detection, load float64 }{
+	honeycomb.Lite: {53, 48.97}, honeycomb.Fast: {32, 58.75}, honeycomb.Fair: {142, 50.14},
+	honeycomb.FairSqrt: {55, 49.46}, honeycomb.FairLog: {53, 49.43},
+}
+
+// publishedSubscribers is how many a channel has in the paper's simulation.
+const publishedSubscribers = 50
+
+// Setting says what is measured.
+type Setting struct {
+	Load      *Workload
+	Objective honeycomb.Objective
+	Scheme    Scheme
+	Hours     int // of virtual time after all have subscribed; the second half is the figure
+}
+
+// A Row is what was measured of one objective and scheme. Its fields are its JSON.
+type Row struct {
+	Objective     string `json:"objective"`
+	Scheme        string `json:"scheme"`
+	Nodes         int    `json:"nodes"`
+	Channels      int    `json:"channels"`
+	Subscriptions int    `json:"subscriptions"`
+	Span
+	Bound     float64 `json:"bound_s"` // of the detection, at the load that is allowed
+	BoundNote float64 `json:"bound_notification_s"`
+	BoundLoad float64 `json:"bound_load"` // what is allowed; for Fast what is needed
+	Paper     float64 `json:"paper_s"`
+	PaperLoad float64 `json:"paper_load"`
+	Before    []Span  `json:"before"` // the hours before
+}
+
+// joinLimit is how long members may take to know each other.
+const joinLimit = 40 * time.Minute
+
+// ErrJoin says that a world did not come about.
+var ErrJoin = errors.New("the members do not know each other")
+
+// network is that of the paper's simulation.
+func (s *Setting) network() wire.Network {
+	n := wire.DefaultNetwork("table2")
+	n.MaintenanceInterval = time.Hour
+	n.Objective = s.Objective.String()
+	c := s.Scheme.Choices
+	n.Wedge, n.Clusters, n.Phases, n.Decide = c.Wedge, c.Clusters, c.Phases, c.Decide
+	return n
+}
+
+// Run measures.
+func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error) {
+	network := s.network()
+	w := NewWorld(s.Load, network)
+	if !w.RunUntil(w.Joined, 10*time.Second, joinLimit) {
+		return nil, fmt.Errorf("%s by %s: %w", s.Objective, s.Scheme.Name, ErrJoin)
+	}
+	w.Subscribe(subscribing)
+	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
+	bound := Bound(p, channels)
+	row := &Row{
+		Objective: s.Objective.String(), Scheme: s.Scheme.Name, Nodes: s.Load.Members, Channels: len(channels),
+		Subscriptions: s.Load.Subscriptions(), Bound: bound.Detection, BoundNote: bound.Notification, BoundLoad: bound.Load,
+		Paper: published[s.Objective].detection, PaperLoad: published[s.Objective].load,
+	}
+	const steps = 60 // of an hour
+	for step := range s.Hours * steps {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		w.Run(time.Hour / steps)
+		progress(float64(step+1) / float64(s.Hours*steps))
+		if hour := (step + 1) / steps; (step+1)%steps == 0 && hour <= s.Hours/2 {
+			row.Before = append(row.Before, w.Polls.Close(w.Now().UnixNano()))
+		}
+	}
+	row.Span = w.Polls.Close(w.Now().UnixNano())
+	return row, nil
+}
+
+// subscribing is the time in which all members subscribe to all that they read.
+const subscribing = 2 * time.Second
+
+// A Mark is a figure beside what was asked for.
+type Mark struct {
+	What             string
+	Got, Least, Most float64
+}
+
+// Met says whether the figure is as good as was asked for.
+func (m Mark) Met() bool { return m.Got >= m.Least && m.Got <= m.Most }
+
+// most is what is asked of the detection (for Fast, of the load), in parts of the bound: the
+// targets at the paper's size, divided by the bounds there.
+var most = map[honeycomb.Objective]float64{
+	honeycomb.Lite: 17.0 / 16.03, honeycomb.Fast: 28.5 / 26.72, honeycomb.Fair: 49 / 46.2,
+	honeycomb.FairSqrt: 22.5 / 21.4, honeycomb.FairLog: 17.3 / 16.4,
+}
+
+// Marks are the figures of the rank cut with even phases beside what was asked for; of other
+// schemes nothing was asked.
+func (r *Row) Marks() (of []Mark) {
+	if r.Scheme != "rank-cut-coordinated" {
+		return nil
+	}
+	o, err := honeycomb.ParseObjective(r.Objective)
+	if err != nil {
+		return nil
+	}
+	under := math.Inf(-1)
+	if o == honeycomb.Fast {
+		of = append(of,
+			Mark{"load, of the bound", r.Load / r.BoundLoad, under, most[o]},
+			Mark{"detection, of the target", r.Detection / r.Bound, under, 1.005})
+	} else {
+		of = append(of,
+			Mark{"detection, of the bound", r.Detection / r.Bound, under, most[o]},
+			Mark{"load, of what is allowed", r.Load / r.BoundLoad, 0.995, 1})
+	}
+	if o == honeycomb.Fair {
+		of = append(of, Mark{"notification, of the bound", r.Notification / r.BoundNote, under, 6 / 5.45})
+	}
+	return append(of, Mark{"evenness", r.Evenness, under, 1.03}, Mark{"polls of a member, most by mean", r.MemberMost, under, 1.4})
+}
+
+// Formulas are the paper's figures by its formula, on seeds 1 to n, at the loads that the
+// paper states.
+func Formulas(load *Workload, seeds int) (of []Formula, err error) {
+	for seed := range seeds {
+		w := NewWorkload(int64(seed+1), load.Members, len(load.Channels), load.Subscriptions())
+		for _, o := range Objectives {
+			f, err := FormulaOf(w, o, wire.DefaultNetwork("table2").PollInterval, published[o].load/publishedSubscribers)
+			if err != nil {
+				return nil, err
+			}
+			of = append(of, f)
+		}
+	}
+	return of, nil
+}
