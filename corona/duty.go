@@ -124,8 +124,8 @@ func (c *Corona) leave(d *domain) {
 	}
 }
 
-// graceFor is how late a node that was just enlisted may make its first poll: its slot
-// may have passed while it was asked.
+// graceFor is how late a node that has other ranks now may poll: its slot may have passed
+// while it was told.
 const graceFor = 10 * time.Second
 
 // slotSlack is how much a slot may move by the measuring of ways.
@@ -216,8 +216,12 @@ func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
 }
 
 // notBefore is the earliest time for the next poll of a duty that has other ranks now: a
-// node that has asked a moment ago lets a slot pass, for which it stood elsewhere before.
+// node that has asked a moment ago lets a slot pass, for which it stood elsewhere before. Who is
+// new begins with the next slot: what a new channel shows the sequencer is just looking at.
 func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
+	if d.asked.IsZero() {
+		return now
+	}
 	from := now.Add(-graceFor)
 	if last := d.asked.Add(d.grid.Interval / 2); last.After(from) {
 		from = last
