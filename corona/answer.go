@@ -301,6 +301,7 @@ func (c *Corona) say(l *lead, s State, now time.Time) {
 	} // else as the poller says that has failed
 	s.Polled, s.Since, s.Readers = l.state.Polled, now, c.readers(l)
 	s.Pollers, s.Interval, s.Lag = l.pollers, l.interval, l.lag
+	s.Budget = c.most(l.domain, l.permit, s.Readers, l.interval)
 	if c.cfg.Cut == honeycomb.Levels {
 		s.Level = l.level + 1
 	}

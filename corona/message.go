@@ -116,7 +116,7 @@ const maxLevel = 1 << 9
 
 func breaksState(m *coronapb.State) string {
 	if len(m.GetWords()) > maxWords || len(m.GetWhy()) > maxWhy || len(m.GetMoved()) > maxMoved ||
-		max(m.GetSinceMs(), m.GetPolledMs(), m.GetNextMs()) > maxMillis || m.GetPollers() > maxPollers || m.GetLevel() > maxLevel {
+		max(m.GetSinceMs(), m.GetPolledMs(), m.GetNextMs()) > maxMillis || m.GetPollers() > maxPollers || m.GetBudget() > maxPollers || m.GetLevel() > maxLevel {
 		return "state"
 	}
 	return ""

@@ -29,6 +29,7 @@ type State struct {
 	Pollers  int           // 0: not known
 	Interval time.Duration // between two polls of one of them; 0: not known
 	Level    int           // that its wedge reaches, plus one; 0: wedges have no levels
+	Budget   int           // pollers that it may have, as its domain's stewards grant; 0: as many as there are members
 	// Lag is the mean time between the date of an item and when it was found; 0: not known.
 	Lag time.Duration
 }
@@ -93,6 +94,7 @@ func (s State) wire() *coronapb.State {
 		Kind: s.Kind, Words: cut(s.Words, maxWords), SinceMs: millis(s.Since), PolledMs: millis(s.Polled),
 		NextMs: millis(s.Next), Why: cut(s.Why, maxWhy), Moved: cut(s.Moved, maxMoved), Readers: uint32(s.Readers),
 		Pollers: uint32(s.Pollers), IntervalMs: uint64(s.Interval.Milliseconds()), Level: uint32(s.Level), LagMs: uint64(s.Lag.Milliseconds()),
+		Budget: uint32(s.Budget),
 	}
 }
 
@@ -113,6 +115,7 @@ func stateFrom(m *coronapb.State) State {
 		Kind: m.GetKind(), Words: m.GetWords(), Since: timeOf(m.GetSinceMs()), Polled: timeOf(m.GetPolledMs()),
 		Next: timeOf(m.GetNextMs()), Why: m.GetWhy(), Moved: m.GetMoved(), Readers: int(m.GetReaders()),
 		Pollers: int(m.GetPollers()), Interval: span(m.GetIntervalMs()), Level: int(m.GetLevel()), Lag: span(m.GetLagMs()),
+		Budget: int(m.GetBudget()),
 	}
 }
 

@@ -60,11 +60,23 @@ func listing(channels []proxy.Channel, t terminal, now time.Time) string {
 		if c.Do != "" {
 			table.note("→ "+c.Do, faint)
 		}
+		if facts := polling(c); facts != "" {
+			table.note(facts, faint)
+		}
 		if c.Moved != "" {
 			table.note("its origin says that it is now at "+c.Moved, faint)
 		}
 	}
 	return table.String()
+}
+
+// polling says how a channel is polled, and which rule has set when it is polled next.
+func polling(c proxy.Channel) string {
+	facts := c.Polling()
+	if c.Why != "" && c.NextPoll != nil {
+		facts = append(facts, "next poll: "+c.Why)
+	}
+	return strings.Join(facts, " · ")
 }
 
 func title(c proxy.Channel) string {

@@ -1124,6 +1124,7 @@ type State struct {
 	IntervalMs    uint64                 `protobuf:"varint,10,opt,name=interval_ms,json=intervalMs,proto3" json:"interval_ms,omitempty"` // between two polls of one of them
 	Level         uint32                 `protobuf:"varint,11,opt,name=level,proto3" json:"level,omitempty"`                             // the polling level that its wedge reaches, plus one; 0: wedges have no levels
 	LagMs         uint64                 `protobuf:"varint,12,opt,name=lag_ms,json=lagMs,proto3" json:"lag_ms,omitempty"`                // mean time between the date of an item and when it was found; 0: not known
+	Budget        uint32                 `protobuf:"varint,13,opt,name=budget,proto3" json:"budget,omitempty"`                           // pollers that it may have, as the stewards of its domain grant; 0: as many as there are members
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1242,6 +1243,13 @@ func (x *State) GetLagMs() uint64 {
 	return 0
 }
 
+func (x *State) GetBudget() uint32 {
+	if x != nil {
+		return x.Budget
+	}
+	return 0
+}
+
 var File_corona_proto protoreflect.FileDescriptor
 
 const file_corona_proto_rawDesc = "" +
@@ -1333,7 +1341,7 @@ const file_corona_proto_rawDesc = "" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x18\n" +
 	"\awatched\x18\x02 \x01(\x01R\awatched\x12\x14\n" +
 	"\x05guess\x18\x03 \x01(\x02R\x05guess\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x06R\x04atMs\"\xe6\x03\n" +
+	"\x05at_ms\x18\x04 \x01(\x06R\x04atMs\"\xfe\x03\n" +
 	"\x05State\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.tidings.corona.State.KindR\x04kind\x12\x14\n" +
 	"\x05words\x18\x02 \x01(\tR\x05words\x12\x19\n" +
@@ -1348,7 +1356,8 @@ const file_corona_proto_rawDesc = "" +
 	" \x01(\x04R\n" +
 	"intervalMs\x12\x14\n" +
 	"\x05level\x18\v \x01(\rR\x05level\x12\x15\n" +
-	"\x06lag_ms\x18\f \x01(\x04R\x05lagMs\"\x9b\x01\n" +
+	"\x06lag_ms\x18\f \x01(\x04R\x05lagMs\x12\x16\n" +
+	"\x06budget\x18\r \x01(\rR\x06budget\"\x9b\x01\n" +
 	"\x04Kind\x12\a\n" +
 	"\x03NEW\x10\x00\x12\x06\n" +
 	"\x02OK\x10\x01\x12\x0f\n" +

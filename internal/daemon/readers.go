@@ -344,6 +344,9 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	d.turn(&c, s.Key, &polls)
 	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
 	c.Level = level(polls.State, d.node.Overlay.Count(0))
+	if polls.Budget > 0 {
+		c.Budget = &polls.Budget
+	}
 	if polls.Kind == coronapb.State_OK {
 		c.DetectionExpectedS = d.expected(polls)
 	}
