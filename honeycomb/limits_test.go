@@ -98,7 +98,7 @@ func TestProblemCheckRefuses(t *testing.T) {
 		{func(p *Problem) { p.Base = 257 }, "base"},
 		{func(p *Problem) { p.Nodes = 0 }, "nodes"},
 		{func(p *Problem) { p.Nodes = MaxNodes + 1 }, "nodes"},
-		{func(p *Problem) { p.Interval = time.Second }, "interval"},
+		{func(p *Problem) { p.Interval = MinInterval - 1 }, "interval"},
 		{func(p *Problem) { p.Interval = MaxInterval + 1 }, "interval"},
 		{func(p *Problem) { p.Load = 0 }, "load"},
 		{func(p *Problem) { p.Load = math.NaN() }, "load"},

@@ -50,7 +50,7 @@ func (o Objective) weight(tau, u float64) float64 {
 	case FairSqrt:
 		return math.Sqrt(tau / u)
 	case FairLog:
-		return math.Log(tau) / math.Log(u)
+		return math.Log(max(tau, 2)) / math.Log(u) // above zero; for all channels alike
 	}
 	return 1
 }

@@ -44,8 +44,8 @@ const (
 	MaxBase = 256
 	// MaxInterval is the longest interval; who polls once a month has no use for others.
 	MaxInterval = 30 * 24 * time.Hour
-	// MinInterval keeps ln tau positive, for FairLog.
-	MinInterval = 2 * time.Second
+	// MinInterval is the shortest interval; shorter ones are for no origin.
+	MinInterval = time.Second
 	// MaxLoad is far beyond what origins bear: each reader polls that often anyway.
 	MaxLoad = 1e6
 )

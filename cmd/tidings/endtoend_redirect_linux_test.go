@@ -17,20 +17,23 @@ import (
 	"tidings/proxy"
 )
 
-// publicAddress belongs to somebody else. In a network of the test's own it is an
-// origin's, and the node sees nothing private about it.
-const publicAddress = "11.22.33.44"
+// publicAddresses belong to somebody else. In a network of the test's own they are an
+// origin's, and the node sees nothing private about them.
+const publicAddresses = "11.22.33.0/24"
+
+// publicAddress is one of them.
+func publicAddress(i int) string { return fmt.Sprintf("11.22.33.%d", 44+i) }
 
 // inNetworkOfItsOwn runs the rest of a test in another process, in a network where
 // nobody but its own processes is, and reports whether this is it. There
-// publicAddress leads to this machine and is no address of an interface, so that a
-// node takes it for somebody else's.
+// publicAddresses lead to this machine and are none of an interface, so that a
+// node takes them for somebody else's.
 func inNetworkOfItsOwn(t *testing.T) bool {
 	t.Helper()
 	ip := need(t, "ip", "it makes the network of this test")
 	const mark = "TIDINGS_TEST_NETWORK"
 	if os.Getenv(mark) != "" {
-		for _, args := range []string{"link set lo up", "route add local " + publicAddress + " dev lo"} {
+		for _, args := range []string{"link set lo up", "route add local " + publicAddresses + " dev lo"} {
 			if out, err := exec.Command(ip, strings.Fields(args)...).CombinedOutput(); err != nil {
 				t.Fatalf("ip %s: %v: %s", args, err, out)
 			}
@@ -81,7 +84,7 @@ func TestRedirectToThisMachine(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := origin.New(origin.Clock(1))
-	listening(t, publicAddress+":80", o)
+	listening(t, ":80", o)
 
 	o.Play("/good", serial("good", 3, 0))
 	targets := map[string]string{
@@ -93,7 +96,7 @@ func TestRedirectToThisMachine(t *testing.T) {
 		"/nowhere":    "http://0.0.0.0:" + port + "/feed",
 		"/cloud":      "http://169.254.169.254/latest/meta-data/",
 		"/home":       "http://192.168.1.1/",
-		"/other-port": "http://" + publicAddress + ":" + port + "/feed",
+		"/other-port": "http://" + publicAddress(0) + ":" + port + "/feed",
 	}
 	for path, to := range targets {
 		o.Play(path, serial(path[1:], 3, 0))
@@ -104,11 +107,12 @@ func TestRedirectToThisMachine(t *testing.T) {
 		"private ones as well": {"--network", "private", "--allow-private-origins"},
 	} {
 		n := launch(t, append(flags, "--poll-interval", "1s")...)
-		good := "http://" + publicAddress + "/good"
+		good := "http://" + publicAddress(0) + "/good"
 		n.subscribe(good)
-		address := map[string]string{}
-		for path := range targets {
-			address[path] = n.subscribe("http://" + publicAddress + path)
+		feeds, address := map[string]string{}, map[string]string{}
+		for path := range targets { // each of a domain of its own, as one is asked slowly
+			feeds[path] = "http://" + publicAddress(len(address)+1) + path
+			address[path] = n.subscribe(feeds[path])
 		}
 		eventually(t, patient, "a feed of the same origin", func() error {
 			if c := n.list()[good]; c.State != proxy.StateOK || c.Items != 3 {
@@ -119,7 +123,7 @@ func TestRedirectToThisMachine(t *testing.T) {
 		for path, to := range targets {
 			var c proxy.Channel
 			eventually(t, patient, name+": "+path, func() error {
-				c = n.list()["http://"+publicAddress+path]
+				c = n.list()[feeds[path]]
 				if c.State != "refused" || c.Error == "" || c.Since == nil || c.NextPoll == nil {
 					return fmt.Errorf("%s is said to be %s (%s) since %v, next %v", to, c.State, c.Error, c.Since, c.NextPoll)
 				}
