@@ -21,9 +21,10 @@ const (
 	askAgain = 10 * time.Second
 	// firstGrant is about how long it takes until a new channel has one.
 	firstGrant = 20 * time.Second
-	// earlySlots is how many channels of a domain may have slots that are close together: a
-	// tenth of what any domain bears in ten minutes (budgetFloor).
-	earlySlots = 6
+	// earlySlots is within how long the slots of a domain's few channels begin, for each of
+	// them: so that in ten minutes no more are looked at first than two thirds of what any
+	// domain bears (budgetFloor), were there as many as fill the interval.
+	earlySlots = 30 * time.Second
 	// maxClaims bounds an Ask, beside claimBytes; what a domain has more goes in another.
 	maxClaims  = 256
 	claimBytes = 32 << 10
@@ -45,8 +46,8 @@ func (c *Corona) presides(l *lead, now time.Time) {
 }
 
 // begins is when the slots of a new channel begin: apart from those of its domain's other
-// channels, many of which may be new at once. Where there are few, they are early: the first
-// that a node leads is looked at meanwhile (look), and others have to wait for that.
+// channels, many of which may be new at once. The fewer there are, the earlier they begin: the
+// first that a node leads is looked at at once (look), and others have to wait for that.
 func (c *Corona) begins(l *lead, now time.Time) time.Time {
 	if c.exempt(l.domain) {
 		return now
@@ -54,9 +55,8 @@ func (c *Corona) begins(l *lead, now time.Time) time.Time {
 	after := min(firstGrant, l.interval)
 	room := l.interval - after
 	if s := l.domain.stewards; s != nil {
-		if few := (len(s.led) + 1) * c.members(); few <= earlySlots {
-			room = min(room, 3*time.Duration(few)*c.scaled(budgetFloor))
-		}
+		few := (len(s.led) + 1) * c.members()
+		room = min(room, time.Duration(few)*c.scaled(earlySlots))
 	}
 	part := float64(mix(tie(l.key))>>11) / (1 << 53)
 	return now.Add(after + time.Duration(part*float64(room)) - l.interval)
