@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"slices"
 	"time"
 
 	"tidings/corona/coronapb"
@@ -223,9 +224,23 @@ func (c *Corona) learn(l *lead, d difference.Delta, first bool) {
 	})
 }
 
-// validate notes the validators of a document that brought nothing new.
+// validate takes a document that brought nothing new. Its validators are for all, unless it is
+// that of another replica of the origin: the same one with other validators, which stay with
+// who polls that, or one that stood before.
 func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
-	if valid != l.valid && l.handing == 0 {
+	if valid == l.valid || l.handing != 0 {
+		return
+	}
+	now, sum := c.clock.Now(), digest(shown)
+	switch {
+	case l.prints != nil && sum == digest(l.prints):
+		if d := c.duties[l.key]; d != nil {
+			d.standing = &standing{valid: valid, prints: shown, digest: sum, rest: l.rest}
+		}
+	case slices.ContainsFunc(l.past, func(p past) bool {
+		return p.digest == sum && now.Sub(p.until) < doubted(l.private, l.interval)
+	}):
+	default:
 		c.stand(l, valid, shown)
 	}
 }

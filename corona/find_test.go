@@ -73,6 +73,40 @@ func TestAReplicaThatLagsIsNewsOnce(t *testing.T) {
 	}
 }
 
+// An origin of several replicas, one of which lags, while another has validators of its own: the
+// log stands on the newest document, until an older one has stayed for an hour.
+func TestTheLogDoesNotStandOnAReplicaThatLags(t *testing.T) {
+	old, next := rss("A", "", "one", "two"), rss("A", "", "two", "three")
+	v := newVillage(t, 3, old)
+	v.serve(next)
+	v.poll(v.pollers[0])
+	stood := v.leader.leads[v.key].valid
+	fresh, lagging := serves(next), serves(old)
+	v.origin = func(h *house, r env.Request) env.Answer {
+		switch h {
+		case v.pollers[1]:
+			return lagging(r)
+		case v.pollers[2]:
+			a := fresh(r)
+			a.ETag = "of its own"
+			return a
+		}
+		return fresh(r)
+	}
+	for range 6 {
+		v.poll(v.pollers...)
+		v.run(9 * time.Minute)
+		if l := v.leader.leads[v.key]; digest(l.prints) != digest(prints(parsed(t, next))) || l.valid != stood {
+			t.Fatalf("the log stands on another document: %+v", l.valid)
+		}
+	}
+	v.origin = func(_ *house, r env.Request) env.Answer { return lagging(r) }
+	v.run(2 * time.Hour)
+	if n := len(v.standings(old)); n != 3 || len(v.found) != 2 {
+		t.Errorf("%d pollers believe a document that has stayed, %d entries", n, len(v.found))
+	}
+}
+
 // A finding is told to the sequencer, and then, until it has answered, to the root of the key,
 // who may know another: each time later, two minutes at most.
 func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {

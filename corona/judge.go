@@ -227,6 +227,10 @@ func (c *Corona) standingOf(l *lead, nonce uint64) *coronapb.Message {
 
 // stand notes that the log holds all of a document, and tells the pollers.
 func (c *Corona) stand(l *lead, valid validators, shown []imprint) {
+	if l.prints != nil {
+		l.past = append(l.past, past{digest(l.prints), c.clock.Now()})
+		l.past = l.past[max(len(l.past)-maxPast, 0):]
+	}
 	l.valid, l.prints = valid, shown
 	c.note(l)
 	if d := c.duties[l.key]; d != nil {
@@ -241,6 +245,15 @@ func (c *Corona) stand(l *lead, valid validators, shown []imprint) {
 	}
 	l.waiters = nil
 }
+
+// A past is a document that stood before, and until when.
+type past struct {
+	digest uint64
+	until  time.Time
+}
+
+// maxPast is how many of them are remembered: replicas that lag further behind are not met.
+const maxPast = 4
 
 // wantDue asks again for items that have not come.
 func (c *Corona) wantDue(l *lead, nonce uint64, now time.Time) {

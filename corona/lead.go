@@ -33,6 +33,7 @@ type lead struct {
 	fresh    time.Duration // max-age of the last answer
 	valid    validators
 	prints   []imprint // of the document that valid is of
+	past     []past    // the documents that stood before, the last one at the end
 	words    string    // what readers lack of it
 	state    State
 	told     time.Time // when subscribers were told last
