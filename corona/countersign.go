@@ -56,7 +56,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 		return
 	}
 	c.tidy(o, now)
-	rate, once := o.out()
+	out := o.out()
 	answer := &coronapb.Countersigned{}
 	for i, b := range m.Statements {
 		g, err := openStatement(b)
@@ -64,7 +64,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 			c.stats.Garbage++
 			continue
 		}
-		if !c.bears(o, entry{g.portion, g.expiry, g.number, c.believed(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &rate, &once, now) {
+		if !c.bears(o, entry{g.portion, g.expiry, g.number, c.believed(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &out, now) {
 			c.stats.Denied++
 			continue
 		}
@@ -78,10 +78,10 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 }
 
 // bears says whether this owner signs a grant, and notes that it does: the budget bears it
-// beside all that are out, rate, as far as is known here, and it is the latest of its
-// channel, and lasts no longer than it may. What the readers would ask is the sequencer's
-// word.
-func (c *Corona) bears(o *office, g entry, key overlay.ID, readers float64, rate, once *float64, now time.Time) bool {
+// beside all that are out, as far as is known here, or it is what its channel had before, less
+// its part of what is too much; and it is the latest of its channel, and lasts no longer
+// than it may. What the readers would ask is the sequencer's word.
+func (c *Corona) bears(o *office, g entry, key overlay.ID, readers float64, out *issue, now time.Time) bool {
 	if !g.expiry.After(now) || g.expiry.After(now.Add(c.life()+clockSlack)) || g.interval < c.cfg.PollInterval {
 		return false
 	}
@@ -89,24 +89,23 @@ func (c *Corona) bears(o *office, g entry, key overlay.ID, readers float64, rate
 	if a == nil {
 		return false
 	}
-	was, wasOnce := a.rate(), 0.
-	if last, ok := a.last(); ok {
-		wasOnce = 1 / last.interval.Seconds()
-		if g.number < last.number {
-			return false
-		}
+	last, granted := a.last()
+	if granted && g.number < last.number {
+		return false
 	}
-	entries := slices.Clone(a.entries)
+	before, entries := *out, slices.Clone(a.entries)
+	out.add(a, -1)
 	if !a.add(g) {
+		*out = before
 		return false
 	}
-	of := *rate - was + a.rate()
-	one := *once - wasOnce + 1/g.interval.Seconds()
-	if of > budget(readers, one, c.cfg.Compression)*(1+1e-6) {
-		a.entries = entries
+	out.add(a, 1)
+	most := budget(readers, out.once, c.cfg.Compression) * (1 + 1e-6)
+	again := granted && out.rate <= before.rate*(1+1e-9) && g.rate() <= last.rate()*most/max(before.last, most)
+	if out.rate > most && !again {
+		*out, a.entries = before, entries
 		return false
 	}
-	*rate, *once = of, one
 	return true
 }
 

@@ -269,10 +269,21 @@ func TestAnOwnerRefusesBeyondTheBudget(t *testing.T) {
 	if n := ask(self, 60, portion{60, half}, 9, nil); n != 29 {
 		t.Errorf("%d grants of 60 pollers were signed, where a request a second is the most and 4 pollers have theirs", n)
 	}
+	// When half of the readers have gone, a channel may have half of what it had, once more.
+	had := overlay.Key(w.network.Name, fmt.Sprint("http://a.example/x", number-59)) // the first of the 60
+	its := func(g *grant) { g.key = had }
+	for _, c := range []struct {
+		pollers, signed int
+		change          func(g *grant)
+	}{{60, 0, its}, {31, 0, its}, {30, 1, its}, {30, 0, its}, {1, 0, nil}} {
+		if n := ask(self, 1, portion{c.pollers, half}, 0.5, c.change); n != c.signed {
+			t.Errorf("%d grants of %d pollers were signed of half a budget, want %d", n, c.pollers, c.signed)
+		}
+	}
 	again := &grant{domain: "a.example", key: w.feeds[0].key, portion: portion{4, half}, expiry: w.now.Add(time.Minute), number: number + 1, epoch: v.Epoch.Hash}
 	one := func(g *grant) bool {
-		rate, once := other.manners.offices[v.Epoch.Key].out()
-		return other.bears(other.manners.offices[v.Epoch.Key], entry{g.portion, g.expiry, g.number, 1}, g.key, 9, &rate, &once, w.now)
+		out := other.manners.offices[v.Epoch.Key].out()
+		return other.bears(other.manners.offices[v.Epoch.Key], entry{g.portion, g.expiry, g.number, 1}, g.key, 9, &out, w.now)
 	}
 	for range 2 {
 		if !one(again) {

@@ -153,16 +153,28 @@ func (a *account) add(e entry) bool {
 	return true
 }
 
-// out is how often all grants that are out let the domain be asked, and how often one poller
-// for each of their channels would.
-func (o *office) out() (rate, once float64) {
+// An issue is how often the grants that are out let a domain be asked, in requests a second.
+type issue struct {
+	rate float64 // all of them
+	last float64 // the latest of each channel, which are left when the others have expired
+	once float64 // one poller for each channel
+}
+
+// out returns what is out.
+func (o *office) out() (sum issue) {
 	for _, a := range o.accounts {
-		if e, ok := a.last(); ok {
-			rate += a.rate()
-			once += 1 / e.interval.Seconds()
-		}
+		sum.add(a, 1)
 	}
-	return rate, once
+	return sum
+}
+
+// add adds what is out for one channel, or takes it away.
+func (i *issue) add(a *account, sign float64) {
+	if e, ok := a.last(); ok {
+		i.rate += sign * a.rate()
+		i.last += sign * e.rate()
+		i.once += sign / e.interval.Seconds()
+	}
 }
 
 // claims returns the claims that count, and whose they are. Of a channel that has made none

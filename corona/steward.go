@@ -188,7 +188,7 @@ func (c *Corona) deal(o *office, e *owner.Epoch, now time.Time) {
 	claims, whose := o.claims()
 	most := budgetOf(claims, c.cfg.Compression)
 	shares := shareOut(claims, sharable(claims, most))
-	rate, _ := o.out()
+	out := o.out()
 	var kept letters
 	var made []*signing
 	for i, a := range whose {
@@ -196,11 +196,11 @@ func (c *Corona) deal(o *office, e *owner.Epoch, now time.Time) {
 			continue
 		}
 		want := shares[i]
-		last, out := a.last()
+		last, granted := a.last()
 		if now.Before(o.settled) {
 			want.pollers = min(want.pollers, max(last.pollers, 1))
 		}
-		if out && a.grant != nil && a.epoch == e.Hash && !c.aging(last, now) && near(last.portion, want) {
+		if granted && a.grant != nil && a.epoch == e.Hash && !c.aging(last, now) && near(last.portion, want) {
 			for _, p := range a.waits {
 				if p.number != last.number {
 					kept.add(p.Peer, a.grant)
@@ -212,8 +212,11 @@ func (c *Corona) deal(o *office, e *owner.Epoch, now time.Time) {
 		if len(o.signing)+len(made) >= maxSigning {
 			continue
 		}
-		others := rate - a.rate()
+		others := out.rate - a.rate()
 		got, ok := want.within(most-others, most*(1-spared)-others)
+		if again, may := want.again(last.portion, most*(1-spared)/out.last); granted && may && (!ok || again.rate() > got.rate()) {
+			got, ok = again, true
+		}
 		if !ok {
 			c.stats.Short++
 			a.waits = nil
@@ -223,12 +226,13 @@ func (c *Corona) deal(o *office, e *owner.Epoch, now time.Time) {
 			domain: o.domain, key: a.key, portion: got, expiry: now.Add(c.life()).Truncate(time.Millisecond),
 			number: max(uint64(now.UnixMilli()), last.number+1), epoch: e.Hash,
 		}).state()
-		if !a.add(entry{g.portion, g.expiry, g.number, claims[i].readers}) {
+		out.add(a, -1)
+		added := a.add(entry{g.portion, g.expiry, g.number, claims[i].readers})
+		if out.add(a, 1); !added {
 			c.stats.Short++
 			a.waits = nil
 			continue
 		}
-		rate = others + a.rate()
 		made = append(made, &signing{grant: g, epoch: e, readers: claims[i].readers, to: a.waits})
 		a.waits = nil
 	}
@@ -277,6 +281,14 @@ func (s portion) within(one, more float64) (portion, bool) {
 	}
 	s.interval = time.Duration(1/one*float64(time.Second)) + time.Millisecond
 	return s, true
+}
+
+// again is what a channel may have once more though a budget has shrunk below what is out: as
+// many pollers as it had, less its part of what is too much, and no oftener. So all give up
+// some of theirs, and not those all who come first.
+func (s portion) again(last portion, part float64) (portion, bool) {
+	n := int(float64(last.pollers)*min(part, 1) + 1e-9)
+	return portion{min(s.pollers, n), max(s.interval, last.interval)}, n > 0
 }
 
 // urge asks again for what is missing. Who does not say what it has signed is not waited for

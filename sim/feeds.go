@@ -28,8 +28,9 @@ type Feed struct {
 	URL    string
 	Script script.Script
 	Began  time.Time
-	Polls  int // requests that reached the origin
-	Full   int // of which it answered with the document
+	Public bool // it is on a public address, so its domain has a budget
+	Polls  int  // requests that reached the origin
+	Full   int  // of which it answered with the document
 
 	index int // of the version read last
 	read  *feed.Feed
@@ -65,7 +66,7 @@ func (s *Swarm) serve(at time.Time, r env.Request) env.Answer {
 	}
 	f.Polls++
 	v := f.Script.At(at.Sub(f.Began))
-	a := env.Answer{Status: 200, FinalURL: r.URL, Private: true, ContentType: v.ContentType, ETag: fmt.Sprintf("%q", fmt.Sprint(v.Index))}
+	a := env.Answer{Status: 200, FinalURL: r.URL, Private: !f.Public, ContentType: v.ContentType, ETag: fmt.Sprintf("%q", fmt.Sprint(v.Index))}
 	if r.ETag == a.ETag {
 		a.Status = 304
 		return a

@@ -1,0 +1,80 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// DESIGN §3, rule 4: a domain of forty feeds is asked by the whole network no oftener than its
+// readers would ask, also when two of its stewards die and members join, and not much more
+// rarely; all its readers get what is new.
+func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {
+	const members, feeds, window = 24, 40, 10 * time.Minute
+	network := wire.DefaultNetwork("sim")
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1, Faults: Faults{Loss: 0.01}}, Network: network})
+	s.Grow(members, 100*time.Millisecond)
+	s.World.Run(time.Minute)
+	dice := rand.New(rand.NewPCG(s.Seed(), 1))
+	var urls []string
+	readers := 0
+	for i := range feeds { // the first has all for readers, the last hardly one
+		url := fmt.Sprintf("http://blogs.example/%d", i)
+		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: 2 * time.Hour, Limit: 5, Rebuild: 30 * time.Minute})).Public = true
+		urls = append(urls, url)
+		for _, p := range s.Peers() {
+			if dice.IntN(feeds) >= i || p == s.Peers()[0] {
+				p.Read(url)
+				readers++
+			}
+		}
+	}
+	polled := func() (n int) {
+		for _, url := range urls {
+			n += s.feeds.by[url].Polls
+		}
+		return n
+	}
+	budget := float64(readers) * window.Seconds() / network.PollInterval.Seconds()
+	t.Logf("%d readers: %.1f requests in ten minutes", readers, budget)
+	stewards := s.nearest(overlay.StewardKey(network.Name, "blogs.example"))
+	before := 0
+	for i := range 30 {
+		switch i {
+		case 12: // its sequencer, and another
+			n := 0
+			for p := range stewards {
+				if p.Active() {
+					p.Kill(false)
+					n++
+				}
+				if n == 2 {
+					break
+				}
+			}
+		case 18:
+			s.Grow(members+6, time.Second)
+		}
+		s.World.Run(window)
+		n := polled()
+		t.Logf("%3d min: %d requests", (i+1)*10, n-before)
+		if x := float64(n - before); x > 1.1*budget || i >= 3 && x < budget/2 {
+			t.Errorf("%d requests in ten minutes, %d after the beginning: %.1f are its budget", n-before, i*10, budget)
+		}
+		before = n
+	}
+	s.CheckReaders()
+	for _, v := range s.Wrong() {
+		t.Error(v)
+	}
+	for _, url := range urls {
+		if s.feeds.by[url].Polls == 0 {
+			t.Errorf("%s was not asked for", url)
+		}
+	}
+}
