@@ -39,7 +39,11 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 		}
 		had := map[string]int{}
 		for _, url := range urls {
-			had[url] = len(p.node.Owners.Log(s.Key(url)))
+			for _, e := range p.node.Owners.Log(s.Key(url)) {
+				if s.Now().Sub(e.Time) > 5*time.Second { // of a younger one it may not know that a quorum holds it
+					had[url]++
+				}
+			}
 		}
 		p.Kill(true)
 		p.Start()
