@@ -13,11 +13,15 @@ import (
 
 // Answered takes the answer to a request.
 func (c *Corona) Answered(h env.Handle, a env.Answer) {
-	p, ok := c.polls[h]
-	if !ok {
+	var p poll
+	if d := c.home(h); d != nil {
+		p = poll{key: d.key, kind: scheduled, duty: d}
+	} else if other, ok := c.polls[h]; ok {
+		p = other
+		delete(c.polls, h)
+	} else {
 		return
 	}
-	delete(c.polls, h)
 	if a.Status != 200 || len(a.Body) == 0 {
 		c.judge(p, h, a, nil, nil)
 		return
@@ -32,6 +36,17 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	now := c.clock.Now()
 	verdict := judge(a, f, err)
 	verdict.Since, verdict.Polled = now, now
+	if d := p.duty; d != nil {
+		if d.waiting != h {
+			return // it came too late
+		}
+		d.domain.see(a)
+		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
+			d.unspend()
+		}
+		c.answered(d, a, f, verdict, now)
+		return
+	}
 	d, l := c.duties[p.key], c.leads[p.key]
 	if d != nil {
 		d.domain.see(a)
@@ -45,11 +60,6 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 			f = nil
 		}
 		c.app.Fetched(p.key, f, verdict)
-	case p.kind == scheduled && d != nil && d.waiting == h:
-		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
-			d.unspend()
-		}
-		c.answered(d, a, f, verdict, now)
 	case p.kind == first && l != nil && l.looking == h:
 		l.looking = 0
 		switch {
@@ -235,7 +245,7 @@ func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
 	switch {
 	case l.prints != nil && sum == digest(l.prints):
 		if d := c.duties[l.key]; d != nil {
-			d.standing = &standing{valid: valid, prints: shown, digest: sum, rest: l.rest}
+			d.know(&standing{valid: valid, prints: shown, digest: sum}, l.rest)
 		}
 	case slices.ContainsFunc(l.past, func(p past) bool {
 		return p.digest == sum && now.Sub(p.until) < doubted(l.private, l.interval)

@@ -52,55 +52,113 @@ func (b brief) words(url string) []byte {
 	})
 }
 
-// Briefs remembers what words say, so that each is read once: a node looks at them several
-// times, and all nodes of one goroutine can share one memory.
+// Briefs remembers what words and standings say, so that each is read once: a node looks at
+// words several times, and all nodes of one goroutine can share one memory, and what was read.
 type Briefs struct {
 	limit int
-	of    map[overlay.ID]said // the last words of each key
+	of    map[overlay.ID]*heard
 }
 
-// said is what words say.
+// heard is what was last heard of a key.
+type heard struct {
+	words []byte
+	said  *said // nil: the words make no sense
+	grant []byte
+
+	body []byte // a standing, as it travels; nil: none was heard
+	told told
+}
+
+// said is what words say, but for the grant, which is looked at once. It is not changed.
 type said struct {
-	words string
-	url   string
-	brief brief
-	ok    bool
+	url     string
+	domain  string // that answers for its origin
+	private bool   // the address names a private one
+	brief   brief
+}
+
+// told is what a sequencer says of a standing.
+type told struct {
+	standing *standing
+	nonce    uint64        // of the finding that it answers; 0: it is for all
+	rest     time.Duration // for how long all pollers are to leave the origin alone
+}
+
+func toldBy(m *coronapb.Standing) told {
+	s := &standing{valid: validatorsFrom(m.Valid), digest: m.Digest}
+	if len(m.Prints) > 0 {
+		s.prints = parsePrints(m.Prints)
+	}
+	return told{s, m.Nonce, span(m.RestMs)}
 }
 
 // NewBriefs returns an empty memory of at most so many keys.
-func NewBriefs(limit int) *Briefs { return &Briefs{limit: limit, of: map[overlay.ID]said{}} }
+func NewBriefs(limit int) *Briefs { return &Briefs{limit: limit, of: map[overlay.ID]*heard{}} }
+
+// heard returns what was heard of a key, making room for it.
+func (b *Briefs) heard(key overlay.ID) *heard {
+	h := b.of[key]
+	if h == nil {
+		if len(b.of) >= b.limit {
+			clear(b.of)
+		}
+		h = &heard{}
+		b.of[key] = h
+	}
+	return h
+}
+
+// told reads a standing that came down to the pollers of a channel; ok is false if it is none.
+func (b *Briefs) told(key overlay.ID, body []byte) (t told, ok bool) {
+	h := b.heard(key)
+	if h.body != nil && bytes.Equal(h.body, body) {
+		return h.told, true
+	}
+	m, of, err := parse(body)
+	if err != nil || of != key || m.GetStanding() == nil {
+		return told{}, false
+	}
+	h.body, h.told = bytes.Clone(body), toldBy(m.GetStanding())
+	return h.told, true
+}
+
+// message encodes a standing for those who have not heard of it.
+func (b *Briefs) message(key overlay.ID, s *standing, rest time.Duration) []byte {
+	if h := b.of[key]; h != nil && h.told.standing == s && h.told.nonce == 0 && h.told.rest == 0 && rest <= 0 {
+		return h.body
+	}
+	return marshal(s.message(key, 0, rest))
+}
 
 // ownBriefs is how many a node remembers that shares no memory: words are mostly looked at
 // again at once.
 const ownBriefs = 256
 
-// parseWords reads what pollers are told of a channel; ok is false if it is nothing that
-// this node polls.
-func (c *Corona) parseWords(key overlay.ID, words []byte) (url string, b brief, ok bool) {
-	s, known := c.cfg.Briefs.of[key]
-	if !known || s.words != string(words) {
-		s = said{words: string(words)}
-		s.url, s.brief, s.ok = c.readWords(key, words)
-		if len(c.cfg.Briefs.of) >= c.cfg.Briefs.limit && !known {
-			clear(c.cfg.Briefs.of)
-		}
-		c.cfg.Briefs.of[key] = s
+// parseWords reads what pollers are told of a channel, and the grant that came with it; nil
+// if it is nothing that this node polls.
+func (c *Corona) parseWords(key overlay.ID, words []byte) (s *said, grant []byte) {
+	h := c.cfg.Briefs.heard(key)
+	if h.words == nil || !bytes.Equal(h.words, words) {
+		h.words = append([]byte{}, words...)
+		h.said, h.grant = c.readWords(key, words)
 	}
-	return s.url, s.brief, s.ok
+	return h.said, h.grant
 }
 
-func (c *Corona) readWords(key overlay.ID, words []byte) (url string, b brief, ok bool) {
+func (c *Corona) readWords(key overlay.ID, words []byte) (s *said, grant []byte) {
 	m := new(coronapb.Words)
 	if proto.Unmarshal(words, m) != nil || len(m.Url) > maxURL || m.SkipHours >= 1<<24 || m.SkipDays >= 1<<7 ||
 		!(m.Size >= 0 && m.Size <= math.MaxFloat32) {
-		return "", brief{}, false
+		return nil, nil
 	}
 	if spelled, err := feed.Canonical(m.Url); err != nil || spelled != m.Url || overlay.Key(c.cfg.Network, m.Url) != key {
-		return "", brief{}, false
+		return nil, nil
 	}
 	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))
-	return m.Url, brief{
+	s = &said{url: m.Url, brief: brief{
 		skips:   skips{m.SkipHours, uint8(m.SkipDays)},
-		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond, grant: m.Grant,
-	}, true
+		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
+	}}
+	s.domain, s.private = originOf(m.Url)
+	return s, m.Grant
 }

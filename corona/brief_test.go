@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"bytes"
 	"math"
 	"strings"
 	"testing"
@@ -57,8 +58,8 @@ func TestWordsAreReadAsTheyWereWritten(t *testing.T) {
 	p := newLab(t).poller(Config{})
 	const url = "http://a.example/"
 	b := brief{skips: skips{1<<24 - 1, 1<<7 - 1}, readers: 7, size: 1.5, update: time.Hour, grant: []byte("grant")}
-	if u, got, ok := p.parseWords(key(url), b.words(url)); !ok || u != url || b.stale(got) || got.readers != 7 || got.size != 1.5 || got.update != time.Hour {
-		t.Errorf("%+v became %+v, %v", b, got, ok)
+	if s, grant := p.parseWords(key(url), b.words(url)); s == nil || s.url != url || string(grant) != "grant" || s.brief.skips != b.skips || s.brief.readers != 7 || s.brief.size != 1.5 || s.brief.update != time.Hour {
+		t.Errorf("%+v became %+v", b, s)
 	}
 	long := url + strings.Repeat("x", maxURL)
 	for what, m := range map[string]*coronapb.Words{
@@ -77,15 +78,15 @@ func TestWordsAreReadAsTheyWereWritten(t *testing.T) {
 		if what == "another spelling" || what == "no address" || what == "too long an address" {
 			k = key(m.Url)
 		}
-		if _, _, ok := p.parseWords(k, marshal(m)); ok || p.Valid(k, marshal(m)) {
+		if s, _ := p.parseWords(k, marshal(m)); s != nil || p.Valid(k, marshal(m)) {
 			t.Errorf("%s: %v is taken", what, m)
 		}
 	}
-	if _, _, ok := p.parseWords(key(url), []byte{0xff}); ok {
+	if s, _ := p.parseWords(key(url), []byte{0xff}); s != nil {
 		t.Error("what is no message is taken")
 	}
-	if _, got, ok := p.parseWords(key(url), marshal(&coronapb.Words{Url: url, UpdateMs: math.MaxUint64})); !ok || got.update != honeycomb.MaxUpdate {
-		t.Errorf("an update in %v, %v", got.update, ok)
+	if s, _ := p.parseWords(key(url), marshal(&coronapb.Words{Url: url, UpdateMs: math.MaxUint64})); s == nil || s.brief.update != honeycomb.MaxUpdate {
+		t.Errorf("it says %+v", s)
 	}
 }
 
@@ -104,18 +105,20 @@ func FuzzWords(f *testing.F) {
 		if proto.Unmarshal(words, m) == nil {
 			k = key(m.Url) // as whoever makes words makes keys
 		}
-		u, b, ok := p.parseWords(k, words)
-		if !ok {
+		s, grant := p.parseWords(k, words)
+		if s == nil {
 			if p.Serve(k, wedgeDuty(words)); p.Stats().Duties != 0 {
 				t.Errorf("%q is polled by words that are none", words)
 			}
 			return
 		}
+		u, b := s.url, s.brief
+		b.grant = grant
 		spelled, err := feed.Canonical(u)
 		if err != nil || spelled != u || len(u) > maxURL || b.update > honeycomb.MaxUpdate || !(b.size >= 0) || b.readers < 0 {
 			t.Errorf("words beyond bounds: %q, %+v", u, b)
 		}
-		if u2, again, ok := p.parseWords(k, b.words(u)); !ok || u2 != u || again.stale(b) || again.readers != b.readers {
+		if again, grant := p.parseWords(k, b.words(u)); again == nil || again.url != u || !bytes.Equal(grant, b.grant) || again.brief.stale(s.brief) || again.brief.readers != b.readers {
 			t.Errorf("%+v became %+v", b, again)
 		}
 		p.Serve(k, wedgeDuty(words))

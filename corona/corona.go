@@ -137,9 +137,12 @@ type Corona struct {
 
 	leads   map[overlay.ID]*lead
 	duties  map[overlay.ID]*duty
+	seats   []*duty  // by their slots; nil: free
+	free    []uint32 // slots
+	out     []outing // the oldest first
 	domains map[string]*domain
 	asked   map[overlay.ID]string // documents asked for outside the schedule
-	polls   map[env.Handle]poll
+	polls   map[env.Handle]poll // beside the schedule
 	handle  env.Handle
 	held    []*found // documents with news, the oldest first
 	gathers int      // findings of others whose items are on their way
@@ -157,7 +160,7 @@ type Corona struct {
 	pause      time.Duration // between the present decision and the next, about
 	weighed    float64       // subscribers of the channels led here when decisions were hurried last
 
-	cal  env.Calendar[overlay.ID] // duties' polls
+	cal  env.Calendar[uint32]     // duties' polls
 	tend env.Calendar[overlay.ID] // leads
 	mail env.Calendar[post]
 }
@@ -201,12 +204,13 @@ type Stats struct {
 type poll struct {
 	key  overlay.ID
 	kind kind
+	duty *duty // whose turn it is, of the schedule
 }
 
 type kind uint8
 
 const (
-	scheduled kind = iota // of a duty
+	scheduled kind = iota // a duty's
 	first                 // a lead's own, beside all slots
 	solo                  // for a reader
 )
@@ -265,11 +269,11 @@ func New(e env.Env, node *overlay.Node, wedges Wedges, cfg Config, app Applicati
 // Run does what is due and returns when it wants to be run next.
 func (c *Corona) Run(now time.Time) time.Time {
 	for {
-		key, at, ok := c.cal.Pop(now)
+		slot, at, ok := c.cal.Pop(now)
 		if !ok {
 			break
 		}
-		if d := c.duties[key]; d != nil && d.next.Equal(at) {
+		if d := c.seats[slot]; d != nil && d.next == momentOf(at) && d.waiting == 0 {
 			c.due(d, now)
 		}
 	}
@@ -296,6 +300,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 		c.decide(now)
 	}
 	next := env.Sooner(c.runManners(now), c.decideAt)
+	next = env.Sooner(next, c.runOut(now))
 	return env.Sooner(next, env.Sooner(c.cal.Next(), env.Sooner(c.tend.Next(), c.mail.Next())))
 }
 

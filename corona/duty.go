@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -15,26 +16,42 @@ import (
 // has thousands of them, most of which are well; what there is to say about the others
 // stands in an ailment.
 type duty struct {
-	key    overlay.ID
-	url    string
-	domain *domain
-	grid   wedge.Duty
-	drawn  time.Time // where phases are random: one of its own slots
-	brief  brief
-
+	// What every poll touches comes first, in two cache lines.
+	next     moment
+	asked    moment
+	again    moment     // when the origin is to be asked again, half an interval aside
+	waiting  env.Handle // for an answer; 0: none
+	grid     grid
+	drawn    moment // where phases are random: one of its own slots
+	said     *said
 	standing *standing // what the log holds; nil: it has not been told
-	stale    uint64    // digest of a document that has no news either, of a replica that lags; 0: there is none
-	staleAt  time.Time // when the sequencer said so
+	rest     moment    // until when all pollers are to leave the origin alone
+	domain   *domain
+	lead     *lead    // nil: this node is not the channel's sequencer
+	ailment  *ailment // nil: its last poll went well, or there was none
+	slot     uint32   // among all duties
+	polled   bool     // it asked at all
+	private  bool
 
-	next    time.Time
-	why     string // the rule that set it, if it is not the interval
-	asked   time.Time
-	waiting env.Handle // for an answer; 0: none
-	polled  bool       // it asked at all
-	private bool
-	ailment *ailment // nil: its last poll went well, or there was none
+	key overlay.ID
+	why string // the rule that set the next poll, if it is not the interval
 	pass
-	again time.Time // when the origin is to be asked again, half an interval aside
+	stale   uint64 // digest of a document that has no news either, of a replica that lags; 0: there is none
+	staleAt moment // when the sequencer said so
+}
+
+// A grid says when a duty has its turns: it is a wedge.Duty, in less room.
+type grid struct {
+	Ranks    wedge.Ranks
+	Of       int32
+	Ref      moment
+	Interval time.Duration
+}
+
+func gridOf(d wedge.Duty) grid { return grid{d.Ranks, int32(d.Of), momentOf(d.Ref), d.Interval} }
+
+func (g *grid) next(after time.Time) time.Time {
+	return wedge.Duty{Ranks: g.Ranks, Of: int(g.Of), Ref: g.Ref.time(), Interval: g.Interval}.Next(after)
 }
 
 // An ailment is what is wrong with the polls of a duty.
@@ -45,13 +62,16 @@ type ailment struct {
 	told  time.Time           // and when
 }
 
-// A standing is the document that a channel's log holds all of.
+// A standing is the document that a channel's log holds all of. It is not changed once it is
+// made.
 type standing struct {
 	valid  validators
 	prints []imprint // nil: they are not known
 	digest uint64
-	rest   time.Time // until when all pollers are to leave the origin alone
 }
+
+// know takes what the log holds, and until when all pollers are to leave the origin alone.
+func (d *duty) know(s *standing, rest time.Time) { d.standing, d.rest = s, momentOf(rest) }
 
 // A domain is what the channels of a registrable domain have in common.
 type domain struct {
@@ -85,12 +105,10 @@ func (c *Corona) idle(d *domain) bool {
 	return d.users == 0 && !d.rest.After(now) && !d.solo.Add(c.scaled(soloGap)).After(now)
 }
 
-// domain returns that of a URL.
-func (c *Corona) domain(url string) *domain {
-	name := domainOf(url)
+// domain returns that of a name. private says that the address names a private one.
+func (c *Corona) domain(name string, private bool) *domain {
 	d := c.domains[name]
 	if d == nil {
-		private := privateHost(url)
 		d = &domain{name: name, seen: private, private: private}
 		c.domains[name] = d
 	}
@@ -133,8 +151,8 @@ const slotSlack = time.Second
 
 // Valid says whether words are such that this node would poll by them, or pass them on.
 func (c *Corona) Valid(key overlay.ID, words []byte) bool {
-	_, _, ok := c.parseWords(key, words)
-	return ok
+	s, _ := c.parseWords(key, words)
+	return s != nil
 }
 
 // Handoff returns what a node that is newly enlisted is to know at once: how the log
@@ -144,34 +162,36 @@ func (c *Corona) Handoff(key overlay.ID) []byte {
 	if d == nil || d.standing == nil {
 		return nil
 	}
-	rest := d.standing.rest // not what this node alone has seen
-	if l := c.leads[key]; l != nil {
-		rest = l.rest
+	rest := d.rest.time() // not what this node alone has seen
+	if d.lead != nil {
+		rest = d.lead.rest
 	}
-	return marshal(d.standing.message(key, 0, rest.Sub(c.clock.Now())))
+	return c.cfg.Briefs.message(key, d.standing, rest.Sub(c.clock.Now()))
 }
 
 // Serve gives this node ranks of a channel, or others than it had.
 func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
-	url, b, ok := c.parseWords(key, grid.Words)
-	if !ok {
+	s, grant := c.parseWords(key, grid.Words)
+	if s == nil {
 		c.stats.Garbage++
 		return
 	}
 	now := c.clock.Now()
 	d := c.duties[key]
 	if d == nil {
-		d = &duty{key: key, url: url, domain: c.domain(url)}
+		d = &duty{key: key, domain: c.domain(s.domain, s.private), lead: c.leads[key]}
 		if c.cfg.Random {
-			d.drawn = now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval))))
+			d.drawn = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval)))))
 		}
 		c.duties[key] = d
+		c.seat(d)
 		if c.manners != nil {
-			d.again = c.manners.lately[key]
+			d.again = momentOf(c.manners.lately[key])
 			delete(c.manners.lately, key)
 		}
-		if l := c.leads[key]; l != nil {
-			d.standing, d.private, d.asked = l.standing(), l.private, l.looked
+		if l := d.lead; l != nil {
+			d.know(l.standing(), l.rest)
+			d.private, d.asked = l.private, momentOf(l.looked)
 			if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
 				d.ailment = &ailment{state: l.state, fails: l.fails, said: l.state.Kind, told: now}
 			}
@@ -180,9 +200,8 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 			c.begin(now)
 		}
 	}
-	c.present(d, b.grant)
-	b.grant = nil
-	d.grid, d.brief = grid, b
+	c.present(d, grant)
+	d.grid, d.said = gridOf(grid), s
 	if d.waiting == 0 {
 		c.planSlot(d, c.notBefore(d, now))
 	}
@@ -205,12 +224,12 @@ func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
 	if d == nil {
 		return Turn{}, false
 	}
-	t = Turn{Rank: d.grid.Ranks.At(0), Of: d.grid.Of, Interval: d.grid.Interval, Next: d.next, Why: d.why}
-	if d.drawn.IsZero() {
+	t = Turn{Rank: d.grid.Ranks.At(0), Of: int(d.grid.Of), Interval: d.grid.Interval, Next: d.next.time(), Why: d.why}
+	if d.drawn == never {
 		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
 	}
 	if d.polled {
-		t.Polled = d.asked
+		t.Polled = d.asked.time()
 	}
 	return t, true
 }
@@ -219,11 +238,11 @@ func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
 // node that has asked a moment ago lets a slot pass, for which it stood elsewhere before. Who is
 // new begins with the next slot: what a new channel shows the sequencer is just looking at.
 func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
-	if d.asked.IsZero() {
+	if d.asked == never {
 		return now
 	}
 	from := now.Add(-graceFor)
-	if last := d.asked.Add(d.grid.Interval / 2); last.After(from) {
+	if last := d.asked.time().Add(d.grid.Interval / 2); last.After(from) {
 		from = last
 	}
 	if i := d.ailment; i != nil {
@@ -241,39 +260,57 @@ func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
 // Release takes a channel from this node.
 func (c *Corona) Release(key overlay.ID) {
 	if d := c.duties[key]; d != nil {
-		delete(c.polls, d.waiting)
+		d.waiting = 0 // who answers comes too late
 		delete(c.duties, key)
-		if m := c.manners; m != nil && d.again.After(c.clock.Now()) && len(m.lately) < maxLately {
-			m.lately[key] = d.again
+		c.seats[d.slot] = nil
+		c.free = append(c.free, d.slot)
+		if m := c.manners; m != nil && d.again.after(c.clock.Now()) && len(m.lately) < maxLately {
+			m.lately[key] = d.again.time()
 		}
 		c.leave(d.domain)
 	}
 }
 
+// seat gives a duty a number, by which the calendar knows it.
+func (c *Corona) seat(d *duty) {
+	if n := len(c.free); n > 0 {
+		d.slot, c.free = c.free[n-1], c.free[:n-1]
+		c.seats[d.slot] = d
+		return
+	}
+	d.slot = uint32(len(c.seats))
+	c.seats = append(c.seats, d)
+}
+
 // plan sets the time of the next poll.
 func (c *Corona) plan(d *duty, at time.Time, why string) {
-	d.next, d.why = at, why
-	c.cal.Add(at, d.key)
-	if l := c.leads[d.key]; l != nil {
-		c.planned(l, at, why)
+	c.expected(d, at, why)
+	c.cal.Add(at, d.slot)
+}
+
+// expected notes when the next poll is due.
+func (c *Corona) expected(d *duty, at time.Time, why string) {
+	d.next, d.why = momentOf(at), why
+	if d.lead != nil {
+		c.planned(d.lead, at, why)
 	}
 }
 
 // turn is the first turn of a duty after a time.
 func (d *duty) turn(after time.Time) time.Time {
-	if d.drawn.IsZero() {
-		return d.grid.Next(after)
+	if d.drawn == never {
+		return d.grid.next(after)
 	}
-	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.drawn, Interval: d.grid.Interval}.Next(after)
+	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.drawn.time(), Interval: d.grid.Interval}.Next(after)
 }
 
-// slot is the first turn of a duty after a time at which the feed may be asked.
-func (d *duty) slot(after time.Time) (at time.Time, skipped bool) {
+// opening is the first turn of a duty after a time at which the feed may be asked.
+func (d *duty) opening(after time.Time) (at time.Time, skipped bool) {
 	at = d.turn(after)
 	if d.private {
 		return at, false
 	}
-	for to := d.brief.skips.after(at); !to.Equal(at); to = d.brief.skips.after(at) {
+	for to := d.said.brief.skips.after(at); !to.Equal(at); to = d.said.brief.skips.after(at) {
 		at, skipped = d.turn(to.Add(-1)), true
 	}
 	return at, skipped
@@ -281,7 +318,7 @@ func (d *duty) slot(after time.Time) (at time.Time, skipped bool) {
 
 // planSlot plans the poll of the next slot after a time.
 func (c *Corona) planSlot(d *duty, after time.Time) {
-	at, skipped := d.slot(after)
+	at, skipped := d.opening(after)
 	why := ""
 	if skipped {
 		why = "the feed's skipHours and skipDays"
@@ -292,13 +329,11 @@ func (c *Corona) planSlot(d *duty, after time.Time) {
 // due does what is due for a duty.
 func (c *Corona) due(d *duty, now time.Time) {
 	switch {
-	case d.waiting != 0 && now.Sub(d.asked) < patience:
-		c.plan(d, d.asked.Add(patience), "")
 	case !d.private && d.domain.rest.After(now):
-		at, _ := d.slot(d.domain.rest)
+		at, _ := d.opening(d.domain.rest)
 		c.plan(d, at, d.domain.name+" asked to be left alone")
-	case !d.private && d.standing != nil && d.standing.rest.After(now):
-		at, _ := d.slot(d.standing.rest)
+	case !d.private && d.rest.after(now):
+		at, _ := d.opening(d.rest.time())
 		c.plan(d, at, d.domain.name+" asked several to be left alone")
 	default:
 		if ok, at, why := c.polite(d, now); !ok {
@@ -312,20 +347,66 @@ func (c *Corona) due(d *duty, now time.Time) {
 
 // poll asks the origin.
 func (c *Corona) poll(d *duty, now time.Time) {
-	if d.waiting != 0 {
-		c.stats.Late++
-		delete(c.polls, d.waiting)
-	}
 	c.handle++
-	d.waiting, d.asked, d.polled = c.handle, now, true
+	d.waiting, d.asked, d.polled = c.handle, momentOf(now), true
 	d.spend(now)
-	c.polls[c.handle] = poll{key: d.key, kind: scheduled}
-	r := env.Request{URL: d.url, Subscribers: d.brief.readers}
+	c.out = append(c.out, outing{d, c.handle, d.asked})
+	r := env.Request{URL: d.said.url, Subscribers: d.said.brief.readers}
 	if s := d.standing; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
-	c.plan(d, now.Add(patience), "")
+	c.expected(d, now.Add(patience), "")
 	c.fetcher.Fetch(c.handle, r)
+}
+
+// An outing is a poll of the schedule that is out. Answers come in another order than polls go
+// out: one that has been answered stays among them, without a duty, until it is the first.
+type outing struct {
+	duty   *duty
+	handle env.Handle
+	asked  moment
+}
+
+// home takes an outing from those that are out; nil if it is not among them.
+func (c *Corona) home(h env.Handle) *duty {
+	i, ok := slices.BinarySearchFunc(c.out, h, func(o outing, h env.Handle) int { return cmp.Compare(o.handle, h) })
+	if !ok {
+		return nil
+	}
+	d := c.out[i].duty
+	c.out[i].duty = nil
+	c.clearOut()
+	return d
+}
+
+// clearOut forgets the first outings that have been answered.
+func (c *Corona) clearOut() {
+	n := 0
+	for n < len(c.out) && c.out[n].duty == nil {
+		n++
+	}
+	if n == len(c.out) {
+		c.out = c.out[:0]
+	} else {
+		c.out = c.out[n:]
+	}
+}
+
+// runOut looks for answers that never came, and returns when it will do so again.
+func (c *Corona) runOut(now time.Time) (next time.Time) {
+	for len(c.out) > 0 {
+		o := c.out[0]
+		if late := o.asked.time().Add(patience); late.After(now) {
+			return late
+		}
+		c.home(o.handle)
+		if o.duty.waiting == o.handle {
+			o.duty.waiting = 0
+			c.stats.Late++
+			c.due(o.duty, now)
+		}
+	}
+	return time.Time{}
 }
 
 // answered takes the answer to a poll of the schedule. The next one is planned before
@@ -346,15 +427,20 @@ func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, no
 	}
 	well := d.ailment == nil
 	d.ailment = nil
-	from := d.asked.Add(min(slotSlack, d.grid.Interval/8)) // slots may move by milliseconds
-	if least := d.asked.Add(floor - d.grid.Interval/2); !d.private && least.After(from) {
+	from := d.asked.time().Add(min(slotSlack, d.grid.Interval/8)) // slots may move by milliseconds
+	if least := d.asked.time().Add(floor - d.grid.Interval/2); !d.private && least.After(from) {
 		from = least
 	}
 	if now.After(from) {
 		from = now
 	}
 	c.planSlot(d, from)
-	l, r := c.leads[d.key], c.reading(a, f)
+	l := d.lead
+	if f == nil && l == nil && well {
+		c.stats.Unchanged++
+		return
+	}
+	r := c.reading(a, f)
 	switch {
 	case l != nil:
 		c.read(l, env.Peer{}, r, now)
@@ -380,7 +466,7 @@ func (d *duty) isNews(r reading, now time.Time) bool {
 		// A replica with validators of its own.
 		d.standing = &standing{valid: r.valid, prints: of, digest: sum}
 		return false
-	case sum == d.stale && now.Sub(d.staleAt) < doubted(d.private, d.grid.Interval):
+	case sum == d.stale && now.Sub(d.staleAt.time()) < doubted(d.private, d.grid.Interval):
 		return false // after that a document is believed that was not
 	case s.prints == nil:
 		return true

@@ -191,28 +191,24 @@ func (c *Corona) sendParts(to env.PeerID, w *found, offset int) {
 }
 
 // onStanding takes the word that the log holds all of a document.
-func (c *Corona) onStanding(key overlay.ID, m *coronapb.Standing) {
+func (c *Corona) onStanding(key overlay.ID, t told) {
 	d := c.duties[key]
-	if d == nil || c.leads[key] != nil { // the log of another lineage may hold more than this one
+	if d == nil || d.lead != nil { // the log of another lineage may hold more than this one
 		return
 	}
-	s := &standing{valid: validatorsFrom(m.Valid), prints: parsePrints(m.Prints), digest: m.Digest}
-	if len(m.Prints) == 0 {
-		s.prints = nil
-	}
-	if w := c.found(m.Nonce); w != nil && w.key == key {
+	s := t.standing
+	if w := c.found(t.nonce); w != nil && w.key == key {
 		// There was nothing new in it, or all of it is held by now.
 		c.forget(w)
 		switch of := digest(w.prints); {
 		case of != s.digest:
-			d.stale, d.staleAt = of, c.clock.Now()
+			d.stale, d.staleAt = of, momentOf(c.clock.Now())
 		default:
-			s.valid, s.prints = w.valid, w.prints
+			s = &standing{valid: w.valid, prints: w.prints, digest: s.digest}
 		}
 	}
 	// Of this channel alone: its sequencer has no word in those of others.
-	s.rest = c.clock.Now().Add(span(m.RestMs))
-	d.standing = s
+	d.know(s, c.clock.Now().Add(t.rest))
 }
 
 // report tells the sequencer of a poll that failed, or that polls go well again.

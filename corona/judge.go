@@ -234,7 +234,7 @@ func (c *Corona) stand(l *lead, valid validators, shown []imprint) {
 	l.valid, l.prints = valid, shown
 	c.note(l)
 	if d := c.duties[l.key]; d != nil {
-		d.standing = l.standing()
+		d.know(l.standing(), l.rest)
 	}
 	if l.order.N > 0 {
 		// Whom it does not reach hears it when it finds what is known.

@@ -64,13 +64,13 @@ func TestAPollerWithoutAStandingTellsAll(t *testing.T) {
 	blank.duties[v.key].standing = nil
 	other.duties[v.key].domain.spare(v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if s := blank.duties[v.key].standing; len(v.standings(doc)) != 2 || s.rest.After(v.now) {
-		t.Errorf("%d know it, and are to rest until %v", len(v.standings(doc)), s.rest)
+	if d := blank.duties[v.key]; len(v.standings(doc)) != 2 || d.rest.after(v.now) {
+		t.Errorf("%d know it, and are to rest until %v", len(v.standings(doc)), d.rest.time())
 	}
-	other.duties[v.key].standing.rest = v.now.Add(time.Hour)
+	other.duties[v.key].rest = momentOf(v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if s := blank.duties[v.key].standing; !s.rest.Equal(v.now.Add(time.Hour)) {
-		t.Errorf("to rest until %v", s.rest)
+	if d := blank.duties[v.key]; !d.rest.time().Equal(v.now.Add(time.Hour)) {
+		t.Errorf("to rest until %v", d.rest.time())
 	}
 }
 
@@ -89,10 +89,10 @@ func TestHintsThatAPollerFindsSetTheIntervalOfAll(t *testing.T) {
 	}
 	for _, h := range v.pollers {
 		turn, _ := h.Turn(v.key)
-		if d := h.duties[v.key]; turn.Interval != 2*time.Hour || d.brief.skips.hours != 1<<3|1<<4 {
-			t.Errorf("a poller has an interval of %v, and leaves out the hours %b", turn.Interval, d.brief.skips.hours)
+		if d := h.duties[v.key]; turn.Interval != 2*time.Hour || d.said.brief.skips.hours != 1<<3|1<<4 {
+			t.Errorf("a poller has an interval of %v, and leaves out the hours %b", turn.Interval, d.said.brief.skips.hours)
 		}
-		if at := h.duties[v.key].next.UTC().Hour(); at == 3 || at == 4 {
+		if at := h.duties[v.key].next.time().Hour(); at == 3 || at == 4 {
 			t.Errorf("the next poll is at %d", at)
 		}
 	}
@@ -284,7 +284,7 @@ func TestStrangersAreNotHeeded(t *testing.T) {
 	poller, leader := v.pollers[0], v.leader
 	tell := func(to *house, m *coronapb.Message) { _ = to.Receive(from, marshal(m)) }
 
-	s := &standing{prints: []imprint{{hash: 1}}, digest: 7, rest: v.now.Add(20 * time.Hour)}
+	s := &standing{prints: []imprint{{hash: 1}}, digest: 7}
 	for _, nonce := range []uint64{0, 1} {
 		tell(poller, s.message(v.key, nonce, 20*time.Hour))
 	}
@@ -292,8 +292,8 @@ func TestStrangersAreNotHeeded(t *testing.T) {
 	poller.held = append(poller.held, w)
 	tell(poller, s.message(v.key, 9, 20*time.Hour))
 	poller.Delivered(v.key, marshal(s.message(w.key, 9, 0)))
-	if d := poller.duties[v.key]; d.standing.digest == 7 || d.standing.rest.After(v.now) || len(poller.held) != 1 {
-		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.standing.digest, d.standing.rest)
+	if d := poller.duties[v.key]; d.standing.digest == 7 || d.rest.after(v.now) || len(poller.held) != 1 {
+		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.standing.digest, d.rest.time())
 	}
 
 	bulk, _ := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)

@@ -86,7 +86,7 @@ type illness struct {
 // time in office: a later one has a greater number.
 func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := c.clock.Now()
-	l := &lead{key: key, url: url, domain: c.domain(url), known: known, since: now, seen: now, interval: c.cfg.PollInterval}
+	l := &lead{key: key, url: url, domain: c.domain(originOf(url)), known: known, since: now, seen: now, interval: c.cfg.PollInterval}
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch
 	c.leads[key] = l
@@ -103,7 +103,8 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		c.takeOver(l, n.grant, now)
 	}
 	if d := c.duties[key]; d != nil {
-		d.standing = l.standing() // what it was told as a poller, its log need not hold
+		d.lead = l
+		d.know(l.standing(), l.rest) // what it was told as a poller, its log need not hold
 	}
 	c.tendSoon(l, now)
 	c.presides(l, now)
@@ -174,6 +175,9 @@ func (c *Corona) Cease(key overlay.ID) {
 	if l := c.leads[key]; l != nil {
 		_ = c.wedges.Enlist(key, wedge.Order{}) // an end is never refused
 		delete(c.leads, key)
+		if d := c.duties[key]; d != nil {
+			d.lead = nil
+		}
 		c.resigns(l)
 		c.gathers -= len(l.gather)
 		c.leave(l.domain)
@@ -278,7 +282,7 @@ func (l *lead) standing() *standing {
 	if l.prints == nil && l.valid == (validators{}) {
 		return nil
 	}
-	return &standing{valid: l.valid, prints: l.prints, digest: digest(l.prints), rest: l.rest}
+	return &standing{valid: l.valid, prints: l.prints, digest: digest(l.prints)}
 }
 
 // planned notes when the next poll of a channel is due, and by which rule, if this node

@@ -84,11 +84,11 @@ func (c *Corona) Level(key overlay.ID) int {
 		return math.MaxInt
 	}
 	ch := honeycomb.Channel{
-		Subscribers: float64(d.brief.readers),
-		Size:        d.brief.size,
-		Update:      d.brief.update,
+		Subscribers: float64(d.said.brief.readers),
+		Size:        d.said.brief.size,
+		Update:      d.said.brief.update,
 		Interval:    d.grid.Interval,
-		Max:         c.most(d.domain, d.permit, d.brief.readers, d.grid.Interval),
+		Max:         c.most(d.domain, d.permit, d.said.brief.readers, d.grid.Interval),
 		Wedges:      c.sizes(key),
 		Key:         tie(key),
 	}

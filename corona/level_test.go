@@ -103,7 +103,7 @@ func TestWhoDecidesForOthersChoosesByTheBrief(t *testing.T) {
 	}
 	h.problem.Nodes = 24
 	choose := func(readers int) int {
-		d.brief = brief{readers: readers, size: 1, update: time.Hour}
+		d.said = &said{brief: brief{readers: readers, size: 1, update: time.Hour}}
 		ch := honeycomb.Channel{Subscribers: float64(readers), Size: 1, Update: time.Hour, Interval: d.grid.Interval, Wedges: h.sizes(f.key), Key: tie(f.key)}
 		s, err := honeycomb.Solve(&h.problem, []honeycomb.Channel{ch}, &honeycomb.Bins{})
 		if err != nil {

@@ -157,12 +157,12 @@ func (c *Corona) Deliver(key overlay.ID, body []byte) {
 
 // Delivered takes what the sequencer of a channel has sent to all its pollers.
 func (c *Corona) Delivered(key overlay.ID, body []byte) {
-	m, of, err := parse(body)
-	if err != nil || of != key || m.GetStanding() == nil {
+	t, ok := c.cfg.Briefs.told(key, body)
+	if !ok {
 		c.stats.Garbage++
 		return
 	}
-	c.onStanding(key, m.GetStanding())
+	c.onStanding(key, t)
 }
 
 // take brings a message to the part of this node that it is for. from is empty if it was
@@ -192,7 +192,7 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	case *coronapb.Message_Standing:
 		// Only who was told of a finding can answer it; to all it comes down the wedge.
 		if w := c.found(b.Standing.Nonce); w != nil && w.key == key {
-			c.onStanding(key, b.Standing)
+			c.onStanding(key, toldBy(b.Standing))
 		}
 	}
 }

@@ -105,7 +105,7 @@ func (c *Corona) permitted(d *duty, now time.Time) bool {
 		c.stats.Expired++
 		d.permit, p = nil, nil
 	}
-	return p != nil && d.grid.Of <= p.pollers && d.grid.Interval >= p.interval && c.stands(d.key, p.pollers)
+	return p != nil && int(d.grid.Of) <= p.pollers && d.grid.Interval >= p.interval && c.stands(d.key, p.pollers)
 }
 
 // polite says whether a duty may ask now; if not, when to look again, and by which rule.
@@ -113,14 +113,14 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 	if c.exempt(d.domain) {
 		return true, now, ""
 	}
-	if free := d.again.Add(-d.grid.Interval / 2); now.Before(free) {
-		at, _ = d.slot(free)
+	if free := d.again.time().Add(-d.grid.Interval / 2); now.Before(free) {
+		at, _ = d.opening(free)
 		return false, at, "it was asked in this interval"
 	}
 	if c.permitted(d, now) {
 		return true, now, ""
 	}
-	at, _ = d.slot(now)
+	at, _ = d.opening(now)
 	own := d.grid.Of == 1 && c.app.Owns(d.key) && c.stands(d.key, 1) && d.grid.Interval >= c.least()
 	if !own && (d.domain.seen || !c.cfg.ExemptPrivate) { // else it may be exempt, which is seen when it answers
 		return false, at, d.domain.name + " has not granted it"
@@ -139,14 +139,11 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 // interval too early at most, however it is enlisted: with several ranks, again and again,
 // or each time at another phase.
 func (d *duty) spend(now time.Time) {
-	if d.again.Before(now) {
-		d.again = now
-	}
-	d.again = d.again.Add(d.grid.Interval)
+	d.again = max(d.again, momentOf(now)) + moment(d.grid.Interval)
 }
 
 // unspend takes that back: the origin has not noticed it.
-func (d *duty) unspend() { d.again = d.again.Add(-d.grid.Interval) }
+func (d *duty) unspend() { d.again -= moment(d.grid.Interval) }
 
 // maxLately bounds the channels that this node polls no longer and remembers:
 // as many as overlay/wedge enlists it for.

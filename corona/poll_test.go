@@ -654,7 +654,7 @@ func TestAReadersQuestionIsNoPoll(t *testing.T) {
 		p.Ask(key(site), site)
 	}
 	l.run(time.Second, p)
-	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || !p.duties[key(site)].next.Equal(next) || titles(log.items) != "one two" {
+	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || p.duties[key(site)].next != next || titles(log.items) != "one two" {
 		t.Errorf("answered %d times", len(p.fetched))
 	}
 	l.origins[site] = serves("<html>")

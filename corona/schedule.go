@@ -29,6 +29,9 @@ const (
 	privateMost = 8
 )
 
+// originOf is what answers for an origin, and whether its address names a private one.
+func originOf(url string) (domain string, private bool) { return domainOf(url), privateHost(url) }
+
 // domainOf is what answers for an origin: its registrable domain, or its address.
 func domainOf(raw string) string {
 	u, err := url.Parse(raw)
@@ -144,9 +147,9 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 	case wait < interval:
 		at = now.Add(wait + time.Duration(c.rand.Int64N(int64(wait/20)+1)))
 	case asked:
-		at, _ = d.slot(now.Add(wait - 1))
+		at, _ = d.opening(now.Add(wait - 1))
 	default: // at its own slot, so that the others' polls and its stay apart
-		at, _ = d.slot(now.Add(wait - interval/2))
+		at, _ = d.opening(now.Add(wait - interval/2))
 	}
 	s.Polled, s.Next, s.Why = now, at, why
 	i.state = s

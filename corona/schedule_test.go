@@ -173,7 +173,7 @@ func TestFailuresBackOff(t *testing.T) {
 		d.ailment, d.private = &ailment{fails: c.before}, c.private
 		p.failed(d, c.a, judge(c.a, nil, nil), l.now)
 		// At a slot, unless nobody was bothered.
-		if wait := d.next.Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.grid.Interval-1) || !strings.Contains(d.ailment.state.Why, c.why) || d.ailment.fails != c.before+1 {
+		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.grid.Interval-1) || !strings.Contains(d.ailment.state.Why, c.why) || d.ailment.fails != c.before+1 {
 			t.Errorf("%s: in %v because of %q", c.what, wait, d.ailment.state.Why)
 		}
 		kind := d.ailment.state.Kind
@@ -206,7 +206,7 @@ func TestDomainsThatRestAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
-		at := p.domain("http://" + name + "/")
+		at := p.domain(originOf("http://" + name + "/"))
 		at.rest = l.now.Add(d)
 		p.leave(at)
 	}

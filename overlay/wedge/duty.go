@@ -41,7 +41,7 @@ const MaxRanks = 4
 
 // Ranks are the ranks that one member serves, in their order: mostly one, at most MaxRanks.
 type Ranks struct {
-	n  int
+	n  uint8
 	of [MaxRanks]uint32
 }
 
@@ -49,7 +49,7 @@ type Ranks struct {
 func RankOf(rank int) Ranks { return Ranks{n: 1, of: [MaxRanks]uint32{uint32(rank)}} }
 
 // Len is how many there are.
-func (r Ranks) Len() int { return r.n }
+func (r Ranks) Len() int { return int(r.n) }
 
 // At returns the i-th rank.
 func (r Ranks) At(i int) int { return int(r.of[:r.n][i]) }
