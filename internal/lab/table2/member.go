@@ -31,6 +31,8 @@ type Member struct {
 	origins *origins
 	index   int
 	asked   []question
+	stirred bool      // something has happened since all layers ran that is no poll
+	next    time.Time // when a layer other than Corona wants to be run
 }
 
 // A question is a poll that is to be answered.
@@ -40,35 +42,54 @@ type question struct {
 }
 
 func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, web *origins) *Member {
-	m := &Member{Overlay: overlay.New(e, signer, verify, cfg.Overlay), origins: web, index: index}
-	e.Fetcher = m
+	m := &Member{origins: web, index: index}
+	e.Fetcher, e.Network, e.Worker, e.Store = m, stirring{e.Network, m}, work{e.Worker, m}, memory{e.Store, m}
+	m.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	m.Scribe = scribe.New(e, m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
 	var err error
 	if m.Owners, err = owner.New(e, m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
 	}
 	m.Wedges = wedge.New(e, m.Overlay, cfg.Wedges, (*wedgeSide)(m))
-	m.Corona = corona.New(e, m.Overlay, m.Wedges, cfg.Corona, (*pollSide)(m))
+	m.Corona = corona.New(e, m.Overlay, (*ranks)(m), cfg.Corona, (*pollSide)(m))
 	m.Sums = sums.New(e, m.Overlay, cfg.Sums, m.Corona.Adder())
-	m.Corona.Join(m.Sums)
+	m.Corona.Join((*shares)(m))
 	m.Overlay.Handle(wire.Corona, (*findingSide)(m))
 	return m
 }
 
-// Run runs the layers, twice as node.Node does, and until all polls are answered.
-func (m *Member) Run(now time.Time) (next time.Time) {
+// Run runs the layers, twice as node.Node does, and until all polls are answered. A poll that
+// brings nothing new concerns Corona alone; nearly all do.
+func (m *Member) Run(now time.Time) time.Time {
+	if !m.stirred && (m.next.IsZero() || m.next.After(now)) {
+		own := m.Corona.Run(now)
+		for len(m.asked) > 0 {
+			m.answer(now)
+			own = m.Corona.Run(now)
+		}
+		if !m.stirred {
+			return env.Sooner(m.next, own)
+		}
+	}
 	for pass := 1; ; pass++ {
-		next = m.Overlay.Run(now)
-		next = env.Sooner(next, m.Scribe.Run(now))
-		next = env.Sooner(next, m.Owners.Run(now))
-		next = env.Sooner(next, m.Wedges.Run(now))
-		next = env.Sooner(next, m.Sums.Run(now))
-		next = env.Sooner(next, m.Corona.Run(now))
+		m.next = m.Overlay.Run(now)
+		m.next = env.Sooner(m.next, m.Scribe.Run(now))
+		m.next = env.Sooner(m.next, m.Owners.Run(now))
+		m.next = env.Sooner(m.next, m.Wedges.Run(now))
+		m.next = env.Sooner(m.next, m.Sums.Run(now))
+		own := m.Corona.Run(now)
 		if pass >= 2 && len(m.asked) == 0 {
-			return next
+			m.stirred = false
+			return env.Sooner(m.next, own)
 		}
 		m.answer(now)
 	}
+}
+
+// Do does something with the member's layers, within its turn.
+func (m *Member) Do(do func()) {
+	m.stirred = true
+	do()
 }
 
 // Fetch implements env.Fetcher. Origins answer as soon as the layers have run.
@@ -85,6 +106,7 @@ func (m *Member) answer(now time.Time) {
 
 // Receive brings a frame to its layer.
 func (m *Member) Receive(from env.PeerID, frame []byte) error {
+	m.stirred = true
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil {
 		return err
@@ -109,13 +131,22 @@ func (m *Member) Receive(from env.PeerID, frame []byte) error {
 // Found, Reachable and PeerDown are the overlay's.
 
 // Found reports a peer that one can join through.
-func (m *Member) Found(peer env.Peer) { m.Overlay.Found(peer) }
+func (m *Member) Found(peer env.Peer) {
+	m.stirred = true
+	m.Overlay.Found(peer)
+}
 
 // Reachable reports where the member can be dialled.
-func (m *Member) Reachable(addrs []string) { m.Overlay.Reachable(addrs) }
+func (m *Member) Reachable(addrs []string) {
+	m.stirred = true
+	m.Overlay.Reachable(addrs)
+}
 
 // PeerDown hints that a link broke.
-func (m *Member) PeerDown(peer env.PeerID) { m.Overlay.PeerDown(peer) }
+func (m *Member) PeerDown(peer env.PeerID) {
+	m.stirred = true
+	m.Overlay.PeerDown(peer)
+}
 
 // ownerSide is what overlay/owner sees of the layers beside it. Nothing is appended to
 // any log.
@@ -148,7 +179,10 @@ func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done fu
 
 func (m *pollSide) Said(overlay.ID, []byte, corona.Haste) {}
 
-func (m *pollSide) SetNote(key overlay.ID, note []byte) { _ = m.Owners.SetNote(key, note) } // who leads no longer has none
+func (m *pollSide) SetNote(key overlay.ID, note []byte) {
+	m.stirred = true
+	_ = m.Owners.SetNote(key, note) // who leads no longer has none
+}
 
 func (m *pollSide) Weight(key overlay.ID) int {
 	if weight, ok := m.Scribe.Weight(key); ok {

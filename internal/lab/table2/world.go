@@ -94,7 +94,7 @@ func (w *World) Subscribe(over time.Duration) {
 	wanted := make([]bool, len(w.keys))
 	for i, list := range w.Workload.Memberships() {
 		w.After(over*time.Duration(i)/time.Duration(len(w.Members)), func() {
-			w.Hosts()[i].Do(func() { w.subscribe(w.Members[i], list, wanted) })
+			w.Hosts()[i].Do(func() { w.Members[i].Do(func() { w.subscribe(w.Members[i], list, wanted) }) })
 		})
 	}
 }
