@@ -61,6 +61,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 			// once in a maintenance interval, as the paper's own state is.
 			cfg.Scribe.BeatInterval = network.MaintenanceInterval
 			cfg.Overlay.SaveInterval = network.MaintenanceInterval
+			cfg.Overlay.WatchInterval = network.MaintenanceInterval / 6
 			h.Boot(func(e env.Env) env.Node {
 				e.Network = tallied{e.Network, w.Tally}
 				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg, i, w.origins)
