@@ -115,8 +115,22 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 			w.pass(r, d.Payload)
 		}
 		w.stats.Delivered++
+		if r.serving().Len() == 0 {
+			r.rare().passed = d.Payload
+		}
 		w.app.Delivered(r.order.key, l.peer.ID, d.Payload)
 	}
+}
+
+// recall brings a member that was a relay, and serves now, what it has passed on last. Nobody
+// else would: it has had the words of the order, so that it is not new to its parent.
+func (w *Wedge) recall(r *record) {
+	if r.extra == nil || r.extra.passed == nil || r.parent == nil {
+		return
+	}
+	payload := r.extra.passed
+	r.extra.passed = nil
+	w.app.Delivered(r.order.key, r.parent.peer.ID, payload)
 }
 
 // seen remembers which of the last numbers of a peer have come, so that none is taken

@@ -88,6 +88,9 @@ func (w *Wedge) tell(r *record, b before) {
 		w.app.Release(r.order.key)
 	case now.Len() > 0 && (now != b.ranks || r.order != b.order || r.ref != b.ref):
 		w.app.Serve(r.order.key, r.duty())
+		if b.ranks.Len() == 0 {
+			w.recall(r)
+		}
 	}
 }
 
