@@ -44,18 +44,29 @@ func (d Delta) Encode() ([]byte, error) {
 	if len(b) > MaxDelta {
 		return nil, fmt.Errorf("encode delta: %d bytes, more than %d", len(b), MaxDelta)
 	}
+	if len(b) <= minPackWindow && short != nil {
+		return short.EncodeAll(b, nil), nil
+	}
 	window := minPackWindow
 	for window < min(len(b), maxPackWindow) {
 		window *= 2
 	}
-	// The fastest level packs items nearly as well as the others and needs a
-	// quarter of their memory.
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
-		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
+	enc, err := packer(window)
 	if err != nil {
 		return nil, fmt.Errorf("encode delta: %w", err)
 	}
 	return enc.EncodeAll(b, nil), nil
+}
+
+// short packs short deltas, as most are: to make a packer takes longer than to use it. It may be
+// used from several goroutines at once.
+var short, _ = packer(minPackWindow)
+
+// packer returns one that looks so far back. The fastest level packs items nearly as well as
+// the others and needs a quarter of their memory.
+func packer(window int) (*zstd.Encoder, error) {
+	return zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window),
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
 }
 
 // Decode unpacks a delta. It believes nothing: items and head are read anew, so that
