@@ -158,15 +158,17 @@ func (c *Corona) Valid(key overlay.ID, words []byte) bool {
 // Handoff returns what a node that is newly enlisted is to know at once: how the log
 // stands, as this node was told. Nil: nothing.
 func (c *Corona) Handoff(key overlay.ID) []byte {
-	d := c.duties[key]
-	if d == nil || d.standing == nil {
+	var s *standing
+	var rest time.Time // not what this node alone has seen
+	if l := c.leads[key]; l != nil {
+		s, rest = l.standing(), l.rest
+	} else if d := c.duties[key]; d != nil {
+		s, rest = d.standing, d.rest.time()
+	}
+	if s == nil {
 		return nil
 	}
-	rest := d.rest.time() // not what this node alone has seen
-	if d.lead != nil {
-		rest = d.lead.rest
-	}
-	return c.cfg.Briefs.message(key, d.standing, rest.Sub(c.clock.Now()))
+	return c.cfg.Briefs.message(key, s, rest.Sub(c.clock.Now()))
 }
 
 // Serve gives this node ranks of a channel, or others than it had.

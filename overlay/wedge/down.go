@@ -58,6 +58,9 @@ func (w *Wedge) handOff(l *link, key uint64) {
 		return
 	}
 	payload := w.app.Handoff(r.order.key)
+	if payload == nil && r.extra != nil {
+		payload = r.extra.passed
+	}
 	if payload == nil || len(payload) > MaxDown {
 		e.flags |= owed
 		return

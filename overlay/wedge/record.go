@@ -42,7 +42,7 @@ type extra struct {
 	below    []below   // what children told of ranks declined
 	end      time.Time // of a record that is ending
 	standing time.Time // when the leader looks at its stand-ins again; zero: no look is planned
-	passed   []byte    // what came down last to a relay, for when it serves; nil: nothing has
+	passed   []byte    // what came down last to a relay, for who comes after, and for itself when it serves; nil: nothing has
 }
 
 // below is what a child told.
