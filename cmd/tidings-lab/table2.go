@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime/debug"
 	"text/tabwriter"
 	"time"
 
@@ -102,6 +103,9 @@ func (c *table2Command) Validate() error {
 func (c *table2Command) Run(ctx context.Context, s streams) error {
 	sized := c.sized()
 	c = &sized
+	// Worlds are large and live long: as long as there is room, little is gained by collecting.
+	debug.SetGCPercent(400)
+	debug.SetMemoryLimit(room)
 	began := time.Now()
 	settings, err := c.settings()
 	if err != nil {
@@ -133,6 +137,9 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 	}
 	return both(stopped, c.show(s, &result))
 }
+
+// room is for how many bytes the collector leaves alone what is dead.
+const room = 9 << 30
 
 // show prints and draws what was found.
 func (c *table2Command) show(s streams, r *table2Result) error {

@@ -403,7 +403,8 @@ func (s *Scribe) sweep(now time.Time) {
 		s.age(g, now)
 		s.prune(g)
 		s.seekParent(g)
-		if !g.gone && (g.idle() || g.orphan() || len(s.recent[g.id]) > 0) {
+		useful := g.root && len(g.children) > 0 // until that changes, and then it is looked after
+		if !g.gone && (!useful && g.idle() || g.orphan() || len(s.recent[g.id]) > 0) {
 			s.lookAfter(g)
 		}
 	}

@@ -58,7 +58,7 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 	return m
 }
 
-// Run runs the layers, twice as node.Node does, and until all polls are answered. A poll that
+// Run runs the layers, twice as node.Node does if anything came of it, and until all polls are answered. A poll that
 // brings nothing new concerns Corona alone; nearly all do.
 func (m *Member) Run(now time.Time) time.Time {
 	if !m.stirred && (m.next.IsZero() || m.next.After(now)) {
@@ -72,13 +72,14 @@ func (m *Member) Run(now time.Time) time.Time {
 		}
 	}
 	for pass := 1; ; pass++ {
+		m.stirred = false
 		m.next = m.Overlay.Run(now)
 		m.next = env.Sooner(m.next, m.Scribe.Run(now))
 		m.next = env.Sooner(m.next, m.Owners.Run(now))
 		m.next = env.Sooner(m.next, m.Wedges.Run(now))
 		m.next = env.Sooner(m.next, m.Sums.Run(now))
 		own := m.Corona.Run(now)
-		if pass >= 2 && len(m.asked) == 0 {
+		if len(m.asked) == 0 && (pass >= 2 || !m.stirred) {
 			m.stirred = false
 			return env.Sooner(m.next, own)
 		}
