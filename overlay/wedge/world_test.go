@@ -225,6 +225,7 @@ type member struct {
 	invalid map[overlay.ID]bool       // to hold an order for valid
 	level   map[overlay.ID]int        // to which it wants a wedge to reach; absent: no further
 	got     []string                  // brought by Delivered
+	word    map[overlay.ID][]byte     // what it hands on: of what it serves, the last that came; nil: nothing
 }
 
 func (m *member) start() {
@@ -267,10 +268,13 @@ func (m *member) Release(key overlay.ID) {
 	delete(m.serves, key)
 }
 
-func (m *member) Handoff(overlay.ID) []byte { return nil }
+func (m *member) Handoff(key overlay.ID) []byte { return m.word[key] }
 
-func (m *member) Delivered(_ overlay.ID, _ env.PeerID, payload []byte) {
+func (m *member) Delivered(key overlay.ID, _ env.PeerID, payload []byte) {
 	m.got = append(m.got, string(payload))
+	if _, serves := m.serves[key]; serves && m.word != nil {
+		m.word[key] = payload
+	}
 }
 
 // A corridor joins the two layers.

@@ -1,0 +1,43 @@
+package wedge_test
+
+import (
+	"testing"
+	"time"
+
+	"tidings/overlay"
+	"tidings/overlay/wedge"
+	"tidings/sim"
+)
+
+// As a wedge grows, all who come to serve are told what the leader has said last: also those
+// behind a relay, which serves nothing itself, and relays that serve later.
+func TestAllWhoComeToServeAreToldTheLastWord(t *testing.T) {
+	const members, keys = 100, 100
+	w := newWorld(t, sim.Config{Seed: 3}, wedge.Config{})
+	w.grow(members)
+	for _, m := range w.members {
+		m.word = map[overlay.ID][]byte{}
+	}
+	relays := 0
+	for _, n := range []int{2, 5, 12, 40} {
+		for i := range keys {
+			leader := w.members[i%members]
+			leader.word[w.key(i)] = []byte("word")
+			w.enlist(leader, w.key(i), wedge.Order{Term: wedge.Term{Seq: uint32(n)}, N: n, Words: []byte("words")})
+		}
+		w.Run(time.Minute)
+		for i := range keys {
+			for rank, m := range w.nearest(w.key(i)) {
+				if v, ok := m.wedge.View(w.key(i)); ok && v.Duty.Ranks.Len() == 0 && !v.Leads {
+					relays++
+				}
+				if rank < n && string(m.word[w.key(i)]) != "word" {
+					t.Errorf("key %d: the member of rank %d of %d has been told %q", i, rank, n, m.word[w.key(i)])
+				}
+			}
+		}
+	}
+	if relays < keys {
+		t.Errorf("only %d relays", relays)
+	}
+}
