@@ -26,6 +26,11 @@ func (c *Corona) Answered(h env.Handle, a env.Answer) {
 		c.judge(p, h, a, nil, nil)
 		return
 	}
+	c.parse(p, h, a)
+}
+
+// parse reads a document off the loop.
+func (c *Corona) parse(p poll, h env.Handle, a env.Answer) {
 	var f *feed.Feed
 	var err error
 	c.worker.Do(func() { f, err = feed.Parse(a.Body, a.ContentType) }, func() { c.judge(p, h, a, f, err) })
