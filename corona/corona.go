@@ -142,7 +142,7 @@ type Corona struct {
 	out     []outing // the oldest first
 	domains map[string]*domain
 	asked   map[overlay.ID]string // documents asked for outside the schedule
-	polls   map[env.Handle]poll // beside the schedule
+	polls   map[env.Handle]poll   // beside the schedule
 	handle  env.Handle
 	held    []*found // documents with news, the oldest first
 	gathers int      // findings of others whose items are on their way

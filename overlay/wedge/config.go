@@ -80,6 +80,7 @@ const (
 	maxItems  = 2048     // entries, ends, parts or tallies in one
 	maxDepth  = 256
 	maxQueued = 1 << 20 // bytes of messages of leaders that wait on one link
+	maxPassed = 4 << 20 // bytes of those that are kept where this node is a relay
 	// maxSweep is the longest time between two looks at leases.
 	maxSweep = time.Minute
 )

@@ -119,10 +119,23 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 		}
 		w.stats.Delivered++
 		if r.serving().Len() == 0 {
-			r.rare().passed = d.Payload
+			w.keep(r, d.Payload)
 		}
 		w.app.Delivered(r.order.key, l.peer.ID, d.Payload)
 	}
+}
+
+// keep keeps what a relay has passed on last, if there is room; nil: nothing.
+func (w *Wedge) keep(r *record, payload []byte) {
+	if payload == nil && r.extra == nil {
+		return
+	}
+	x := r.rare()
+	if w.kept -= len(x.passed); w.kept+len(payload) > maxPassed {
+		payload = nil
+	}
+	x.passed = payload
+	w.kept += len(payload)
 }
 
 // recall brings a member that was a relay, and serves now, what it has passed on last. Nobody
@@ -132,7 +145,7 @@ func (w *Wedge) recall(r *record) {
 		return
 	}
 	payload := r.extra.passed
-	r.extra.passed = nil
+	w.keep(r, nil)
 	w.app.Delivered(r.order.key, r.parent.peer.ID, payload)
 }
 

@@ -5,7 +5,11 @@ import "fmt"
 // Check compares the digests of all links with the edges that there are.
 func (w *Wedge) Check() error {
 	up, down := map[*link]edges{}, map[*link]edges{}
+	kept := 0
 	for i, r := range w.records {
+		if r.extra != nil {
+			kept += len(r.extra.passed)
+		}
 		if int(r.place) != i || w.byName[name(r.order.key)] != r || r.flags&(touched|ended) != 0 {
 			return fmt.Errorf("record %d is out of place", i)
 		}
@@ -31,6 +35,9 @@ func (w *Wedge) Check() error {
 		}
 		delete(up, l)
 		delete(down, l)
+	}
+	if kept != w.kept {
+		return fmt.Errorf("%d bytes are kept, %d counted", kept, w.kept)
 	}
 	if len(up)+len(down) > 0 {
 		return fmt.Errorf("%d edges without a link", len(up)+len(down))

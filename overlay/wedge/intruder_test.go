@@ -3,6 +3,7 @@ package wedge
 import (
 	"encoding/binary"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -374,4 +375,32 @@ func FuzzReceive(f *testing.F) {
 			}
 		}
 	})
+}
+
+// What relays keep of a leader's messages for those behind them is bounded, however many keys
+// they pass messages of.
+func TestRelaysKeepALimitedAmount(t *testing.T) {
+	l := newLab(t)
+	all := l.members(10)
+	parent, near := all[9], all[0]
+	payload := make([]byte, MaxDown)
+	const keys = 2 * maxPassed / MaxDown
+	for i := range keys {
+		key := near.id
+		binary.BigEndian.PutUint32(key[4:], uint32(i))
+		parent.batch(entries(parent.entry(key, Term{}, 1, "words")))
+		down := &wedgepb.Downs{Number: uint64(i) + 1, Downs: []*wedgepb.Down{{Key: name(key), Payload: payload}}}
+		if err := parent.say(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: down}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(l.serves) > 0 || len(l.w.records) != keys || l.w.kept != maxPassed {
+		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.records), len(l.serves), l.w.kept)
+	}
+	for _, r := range slices.Clone(l.w.records) {
+		l.w.end(r)
+	}
+	if l.w.settle(); l.w.kept != 0 {
+		t.Errorf("%d bytes are kept of no key", l.w.kept)
+	}
 }

@@ -136,6 +136,7 @@ func (w *Wedge) give(r *record, o *order) {
 func (w *Wedge) end(r *record) {
 	w.endEdges(r)
 	w.leaveParent(r)
+	w.keep(r, nil)
 	last := w.records[len(w.records)-1]
 	w.records[r.place], last.place = last, r.place
 	w.records[len(w.records)-1] = nil

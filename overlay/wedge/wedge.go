@@ -59,6 +59,7 @@ type Wedge struct {
 	byName   map[uint64]*record
 	links    map[env.PeerID]*link
 	touched  []before // records that are being changed
+	kept     int      // bytes that relays keep
 	settling bool
 
 	counts   []int // members that share 0, 1, 2 ... bits with the node, down to one
