@@ -303,7 +303,7 @@ func (c *Corona) limited(l *lead, now time.Time) {
 	switch own, polled := l.ill[""]; {
 	case others == 0:
 	case polled && seen(own):
-		if until := l.domain.rest; until.After(l.rest) {
+		if until := l.domain.rest.time(); until.After(l.rest) {
 			l.rest = until
 			_ = c.wedges.Down(l.key, marshal(c.standingOf(l, 0))) // of no wedge: nobody polls
 		}

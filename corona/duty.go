@@ -75,21 +75,18 @@ func (d *duty) know(s *standing, rest time.Time) { d.standing, d.rest = s, momen
 
 // A domain is what the channels of a registrable domain have in common.
 type domain struct {
-	name  string
-	rest  time.Time // until when it asked to be left alone
-	users int       // duties and leads that refer to it
-
+	name     string
+	rest     moment    // until when it asked to be left alone
+	solo     moment    // when it was asked last without a grant
+	stewards *stewards // nil: nobody here has asked for them
+	users    int32     // duties and leads that refer to it
 	seen     bool      // this node knows whether it is
 	private  bool      // on a private address, as far as the last answer said
-	solo     time.Time // when it was asked last without a grant
-	stewards *stewards // nil: nobody here has asked for them
 }
 
 // spare leaves a domain alone until a time.
 func (d *domain) spare(until time.Time) {
-	if until.After(d.rest) {
-		d.rest = until
-	}
+	d.rest = max(d.rest, momentOf(until))
 }
 
 // see notes where an answer came from.
@@ -102,7 +99,7 @@ func (d *domain) see(a env.Answer) {
 // idle says that there is nothing to remember of a domain that nobody here has to do with.
 func (c *Corona) idle(d *domain) bool {
 	now := c.clock.Now()
-	return d.users == 0 && !d.rest.After(now) && !d.solo.Add(c.scaled(soloGap)).After(now)
+	return d.users == 0 && !d.rest.after(now) && !d.solo.time().Add(c.scaled(soloGap)).After(now)
 }
 
 // domain returns that of a name. private says that the address names a private one.
@@ -331,8 +328,8 @@ func (c *Corona) planSlot(d *duty, after time.Time) {
 // due does what is due for a duty.
 func (c *Corona) due(d *duty, now time.Time) {
 	switch {
-	case !d.private && d.domain.rest.After(now):
-		at, _ := d.opening(d.domain.rest)
+	case !d.private && d.domain.rest.after(now):
+		at, _ := d.opening(d.domain.rest.time())
 		c.plan(d, at, d.domain.name+" asked to be left alone")
 	case !d.private && d.rest.after(now):
 		at, _ := d.opening(d.rest.time())

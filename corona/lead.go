@@ -148,8 +148,8 @@ func (l *lead) inherit(n note, now time.Time) {
 	if longest := now.Add(l.state.Next.Sub(l.state.Polled)); l.state.Next.After(longest) {
 		l.state.Next = longest
 	}
-	if n.fails > 0 && l.state.Kind == coronapb.State_LIMITED && l.state.Next.After(l.domain.rest) {
-		l.domain.rest = l.state.Next
+	if n.fails > 0 && l.state.Kind == coronapb.State_LIMITED {
+		l.domain.spare(l.state.Next)
 	}
 }
 

@@ -129,7 +129,7 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 		return true, now, ""
 	}
 	// One after the other: at their own slots the same would come too late each time.
-	if next := d.domain.solo.Add(c.scaled(soloGap)); next.Before(at) {
+	if next := d.domain.solo.time().Add(c.scaled(soloGap)); next.Before(at) {
 		at = next
 	}
 	return false, at, "without a grant " + d.domain.name + " is asked rarely"
@@ -156,10 +156,10 @@ func (c *Corona) least() time.Duration {
 
 // solo says whether a domain may be asked now without a grant, and notes that it is.
 func (c *Corona) solo(d *domain, now time.Time) bool {
-	if now.Before(d.solo.Add(c.scaled(soloGap))) {
+	if now.Before(d.solo.time().Add(c.scaled(soloGap))) {
 		return false
 	}
-	d.solo = now
+	d.solo = momentOf(now)
 	c.stats.Solo++
 	return true
 }

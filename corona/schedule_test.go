@@ -177,7 +177,7 @@ func TestFailuresBackOff(t *testing.T) {
 			t.Errorf("%s: in %v because of %q", c.what, wait, d.ailment.state.Why)
 		}
 		kind := d.ailment.state.Kind
-		if until := d.domain.rest; (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
+		if until := d.domain.rest.time(); (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
 		}
 	}
@@ -207,7 +207,7 @@ func TestDomainsThatRestAreBounded(t *testing.T) {
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
 		at := p.domain(originOf("http://" + name + "/"))
-		at.rest = l.now.Add(d)
+		at.rest = momentOf(l.now.Add(d))
 		p.leave(at)
 	}
 	for i := range maxResting + 10 {
