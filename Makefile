@@ -50,7 +50,7 @@ cross:
 
 # Bugs planted behind a build tag, each of which a checker of sim must catch.
 planted:
-	go test -tags planted ./sim -run Planted
+	go test -tags planted ./sim ./internal/lab/table2 -run Planted
 
 race:
 	$(if $(EDGES),go test -race $(EDGES:%=./%/...),@echo "no edges yet")

@@ -8,6 +8,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
@@ -317,6 +318,9 @@ func (d *duty) opening(after time.Time) (at time.Time, skipped bool) {
 
 // planSlot plans the poll of the next slot after a time.
 func (c *Corona) planSlot(d *duty, after time.Time) {
+	if plant.MissedTurn && d.polled && d.slot&3 == 0 {
+		after = after.Add(d.grid.Interval)
+	}
 	at, skipped := d.opening(after)
 	why := ""
 	if skipped {

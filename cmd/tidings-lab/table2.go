@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"os"
 	"runtime/debug"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -17,17 +19,19 @@ import (
 
 // A table2Command is "tidings-lab sim table2".
 type table2Command struct {
-	Objective     []string `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
-	Scheme        []string `placeholder:"NAME" help:"Columns to measure: paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
-	Quick         bool     `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
-	Nodes         int      `aliases:"members" help:"Members, instead of 1024."`
-	Channels      int      `help:"Channels, instead of 100,000."`
-	Subscriptions int      `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int      `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
-	Formulas      int      `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
-	Seed          int64    `default:"1" help:"Of the world."`
-	JSON          bool     `name:"json" help:"Print one JSON object."`
-	Out           string   `placeholder:"DIR" help:"Draw figures into DIR."`
+	Objective     []string  `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
+	Scheme        []string  `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
+	Quick         bool      `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
+	Nodes         int       `aliases:"members" help:"Members, instead of 1024."`
+	Channels      int       `help:"Channels, instead of 100,000."`
+	Subscriptions int       `help:"Subscriptions, instead of 50 a channel."`
+	Hours         int       `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
+	Dead          []float64 `placeholder:"PART" help:"After that, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
+	Domains       string    `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
+	Formulas      int       `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
+	Seed          int64     `default:"1" help:"Of the world."`
+	JSON          bool      `name:"json" help:"Print one JSON object."`
+	Out           string    `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
 // A table2Result is all that was found. Its fields are its JSON.
@@ -75,7 +79,10 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 	}
 	for _, o := range objectives {
 		for _, s := range schemes {
-			of = append(of, table2.Setting{Objective: o, Scheme: s, Hours: c.Hours})
+			of = append(of, table2.Setting{Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead})
+			if c.Domains != "" && s.Choices.Wedge != "" {
+				of = append(of, table2.Setting{Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Polite: true})
+			}
 		}
 	}
 	return of, nil
@@ -91,6 +98,8 @@ func (c *table2Command) Validate() error {
 		return fmt.Errorf("--channels %d --subscriptions %d: at least one", s.Channels, s.Subscriptions)
 	case s.Hours < 2:
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
+	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
+		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
 	case s.Formulas < 0:
 		return fmt.Errorf("--formulas %d: not less than none", s.Formulas)
 	}
@@ -115,6 +124,13 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
+	if c.Domains != "" {
+		feeds, err := domainsOf(c.Domains)
+		if err != nil {
+			return err
+		}
+		load.Spread(feeds)
+	}
 	result := table2Result{Seed: c.Seed}
 	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
 		return err
@@ -138,8 +154,23 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 	return both(stopped, c.show(s, &result))
 }
 
-// room is for how many bytes the collector leaves alone what is dead.
-const room = 9 << 30
+// domainsOf reads how many feeds domains have.
+func domainsOf(path string) ([]int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	feeds, err := table2.ReadDomains(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return feeds, nil
+}
+
+// room is for how many bytes the collector leaves alone what is dead: the paper's whole world,
+// and some more, or it would do nothing else.
+const room = 14 << 30
 
 // show prints and draws what was found.
 func (c *table2Command) show(s streams, r *table2Result) error {
@@ -165,8 +196,30 @@ func printTable2(w io.Writer, r *table2Result) error {
 		for _, b := range row.Before {
 			before += fmt.Sprintf("%.4g @ %.4g  ", b.Detection, b.Load)
 		}
-		line("%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%g @ %g\t%.3f\t%s", row.Objective, row.Scheme, row.Nodes, row.Channels,
+		scheme := row.Scheme
+		if row.Polite {
+			scheme += ", polite"
+		}
+		line("%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%g @ %g\t%.3f\t%s", row.Objective, scheme, row.Nodes, row.Channels,
 			row.Load, row.BoundLoad, row.Detection, row.Event, row.Notification, row.Bound, row.Paper, row.PaperLoad, row.Evenness, before)
+	}
+	for i, row := range r.Rows {
+		if row.OnCrowded > 0 && row.Polite && i > 0 {
+			line("\n%s, %s\tchannels\twithout s\tpolite s\tcost %%", row.Objective, row.Scheme)
+			cost := func(what string, n int, without, polite float64) {
+				line("%s\t%d\t%.2f\t%.2f\t%.2f", what, n, without, polite, 100*(polite/without-1))
+			}
+			cost("all", row.Channels, r.Rows[i-1].Detection, row.Detection)
+			cost("on crowded domains", row.OnCrowded, r.Rows[i-1].Crowded, row.Crowded)
+		}
+	}
+	for _, row := range r.Rows {
+		for i, d := range row.After {
+			if i == 0 {
+				line("\n%s, %s\tdead %%\tload\tdetection s\tevenness", row.Objective, row.Scheme)
+			}
+			line("an hour\t%g\t%.2f\t%.2f\t%.3f", 100*d.Part, d.Load, d.Detection, d.Evenness)
+		}
 	}
 	if len(r.Formulas) > 0 {
 		line("\npaper's formula\tseed\torphans %%\tload\tdetection s")
@@ -174,22 +227,30 @@ func printTable2(w io.Writer, r *table2Result) error {
 	for _, f := range r.Formulas {
 		line("%s\t%d\t%.2f\t%.2f\t%.1f", f.Objective, f.Seed, 100*f.Orphans, f.Load, f.Detection)
 	}
-	heading := "\nobjective\tfigure\tgot\tasked\t"
-	for _, row := range r.Rows {
-		for _, m := range row.Marks() {
-			asked, verdict := "≤ "+number(m.Most), "met"
-			if !math.IsInf(m.Least, -1) {
-				asked = fmt.Sprintf("%g … %g", m.Least, m.Most)
-			}
-			if !m.Met() {
-				verdict = "MISSED"
-			}
-			if heading != "" {
-				line("%s", heading)
-				heading = ""
-			}
-			line("%s\t%s\t%.4f\t%s\t%s", row.Objective, m.What, m.Got, asked, verdict)
+	marks := table2.FormulaMarks(r.Formulas)
+	for i, row := range r.Rows {
+		if row.Polite && i > 0 {
+			m := table2.CostMark(row, r.Rows[i-1])
+			m.What = row.Objective + ", " + row.Scheme + ": " + m.What
+			marks = append(marks, m)
 		}
+		for _, m := range row.Marks() {
+			m.What = row.Objective + ": " + m.What
+			marks = append(marks, m)
+		}
+	}
+	if len(marks) > 0 {
+		line("\nfigure\tgot\tasked\t")
+	}
+	for _, m := range marks {
+		asked, verdict := "≤ "+number(m.Most), "met"
+		if !math.IsInf(m.Least, -1) {
+			asked = fmt.Sprintf("%.4g … %.4g", m.Least, m.Most)
+		}
+		if !m.Met() {
+			verdict = "MISSED"
+		}
+		line("%s\t%.4f\t%s\t%s", m.What, m.Got, asked, verdict)
 	}
 	return t.Flush()
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/overlay"
 	"tidings/proxy"
 )
 
@@ -29,14 +30,16 @@ func TestPollsOfTheDeadAreNotMadeUp(t *testing.T) {
 	founder.AllowPrivateOrigins, founder.Found.PollInterval = true, every
 	founder.Found.Load = 0.5 // so that one of two polls
 	a := running(t, founder)
-	url := origin.URL + "/feed"
-	if err := a.Subscribe(t.Context(), url, false); err != nil {
-		t.Fatal(err)
-	}
 	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.knows(t, 1).Addrs, HTTP: "127.0.0.1:0", AllowPrivateOrigins: true})
 	b.knows(t, 2)
-	if err := b.Subscribe(t.Context(), url, false); err != nil {
-		t.Fatal(err)
+	url := origin.URL + "/feed"
+	for overlay.Nearer(overlay.Key("orphans", url), b.node.Overlay.ID(), a.node.Overlay.ID()) {
+		url += "s" // the nearest to its key polls it, and that one is to die
+	}
+	for _, d := range []*member{a, b} {
+		if err := d.Subscribe(t.Context(), url, false); err != nil {
+			t.Fatal(err)
+		}
 	}
 	listed := func() (proxy.Channel, error) {
 		of, err := b.List(t.Context())

@@ -14,6 +14,7 @@
 //	StaleWeight  scribe: a parent is not told that there are more clients, or fewer
 //	LostRank     wedge: a member does not serve the ranks that it was given, for some keys
 //	CountedTwice sums: the value of a member of the leaf is added twice
+//	MissedTurn   corona: one poller of four polls at every other turn only
 //	VoteTwice    owner: an owner promises and signs epochs of one number to several,
 //	             and all try to lead at one time
 //	HeldEarly    owner: an entry is handed up before a quorum holds it
@@ -27,5 +28,5 @@
 //	DeafToDisk   sim: a node acts as if what its disk refused were durable
 //
 // In a build without the tag "planted" each is the constant false. With
-// it, a test sets one of them: go test -tags planted ./sim -run Planted.
+// it, a test sets one of them: make planted.
 package plant

@@ -19,6 +19,7 @@ const (
 
 	LostRank     = false
 	CountedTwice = false
+	MissedTurn   = false
 
 	VoteTwice  = false
 	HeldEarly  = false

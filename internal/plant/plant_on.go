@@ -19,6 +19,7 @@ var (
 
 	LostRank     bool
 	CountedTwice bool
+	MissedTurn   bool
 
 	VoteTwice  bool
 	HeldEarly  bool

@@ -16,7 +16,16 @@ type Formula struct {
 	Orphans   float64 `json:"orphans"` // part of the channels
 	Load      float64 `json:"load"`
 	Detection float64 `json:"detection_s"`
+
+	Notification float64 `json:"notification_s"`
 }
+
+// fewOrphans and manyOrphans are between which the part of orphans is about that of the paper's
+// simulation, 1.2 %.
+const (
+	fewOrphans  = 0.010
+	manyOrphans = 0.014
+)
 
 // formulaBase is that of the paper's polling levels.
 const formulaBase = 16
@@ -49,6 +58,6 @@ func FormulaOf(w *Workload, objective honeycomb.Objective, interval time.Duratio
 		return f, fmt.Errorf("the paper's formula: %w", err)
 	}
 	m := honeycomb.Measure(p, channels, func(i int) float64 { return s.Pollers(p, channels, i) })
-	f.Load, f.Detection = m.Load, m.Detection
+	f.Load, f.Detection, f.Notification = m.Load, m.Detection, m.Notification
 	return f, nil
 }

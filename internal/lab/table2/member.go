@@ -30,6 +30,7 @@ type Member struct {
 
 	origins *origins
 	index   int
+	plain   bool // see World.Plain
 	asked   []question
 	stirred bool      // something has happened since all layers ran that is no poll
 	next    time.Time // when a layer other than Corona wants to be run
@@ -41,8 +42,8 @@ type question struct {
 	env.Request
 }
 
-func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, web *origins) *Member {
-	m := &Member{origins: web, index: index}
+func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, w *World) *Member {
+	m := &Member{origins: w.origins, index: index, plain: w.Plain}
 	e.Fetcher, e.Network, e.Worker, e.Store = m, stirring{e.Network, m}, work{e.Worker, m}, memory{e.Store, m}
 	m.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	m.Scribe = scribe.New(e, m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
@@ -52,6 +53,9 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 	}
 	m.Wedges = wedge.New(e, m.Overlay, cfg.Wedges, (*wedgeSide)(m))
 	m.Corona = corona.New(e, m.Overlay, (*ranks)(m), cfg.Corona, (*pollSide)(m))
+	if w.Polite {
+		m.Corona.BePolite(m.Owners, signer, verify)
+	}
 	m.Sums = sums.New(e, m.Overlay, cfg.Sums, m.Corona.Adder())
 	m.Corona.Join((*shares)(m))
 	m.Overlay.Handle(wire.Corona, (*findingSide)(m))
@@ -61,7 +65,7 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 // Run runs the layers, twice as node.Node does if anything came of it, and until all polls are answered. A poll that
 // brings nothing new concerns Corona alone; nearly all do.
 func (m *Member) Run(now time.Time) time.Time {
-	if !m.stirred && (m.next.IsZero() || m.next.After(now)) {
+	if !m.plain && !m.stirred && (m.next.IsZero() || m.next.After(now)) {
 		own := m.Corona.Run(now)
 		for len(m.asked) > 0 {
 			m.answer(now)
@@ -159,14 +163,23 @@ func (m *ownerSide) Lead(key overlay.ID, on bool) {
 		return
 	}
 	v, _ := m.Owners.View(key)
+	if _, ok := overlay.StewardDomain(v.URL); ok {
+		return
+	}
 	m.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), new(difference.Known), v.Note)
 }
 
-func (m *ownerSide) Grew(overlay.ID)                            {}
-func (m *ownerSide) Held(overlay.ID, *owner.Entry, []byte)      {}
-func (m *ownerSide) Absorb(overlay.ID, []byte)                  {}
-func (m *ownerSide) Absorbing(overlay.ID) bool                  { return false }
-func (m *ownerSide) Weight(key overlay.ID) (int, bool)          { return m.Scribe.Weight(key) }
+func (m *ownerSide) Grew(overlay.ID)                       {}
+func (m *ownerSide) Held(overlay.ID, *owner.Entry, []byte) {}
+func (m *ownerSide) Absorb(overlay.ID, []byte)             {}
+func (m *ownerSide) Absorbing(overlay.ID) bool             { return false }
+func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
+	if m.Corona.Stewards(key) {
+		return 1, true // who asks its stewards is not in its tree
+	}
+	return m.Scribe.Weight(key)
+}
+
 func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scribe.Below(key) }
 
 // pollSide is what corona sees of the layers beside it. What is found is held at once, and

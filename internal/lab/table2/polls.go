@@ -12,8 +12,9 @@ type Polls struct {
 	load     *Workload
 	interval time.Duration
 	channels []polled
-	members  []int // polls of each
-	began    int64 // the present span
+	crowded  []bool // channels of crowded domains
+	members  []int  // polls of each
+	began    int64  // the present span
 	delays
 }
 
@@ -33,7 +34,7 @@ type delays struct {
 }
 
 func newPolls(load *Workload, interval time.Duration) *Polls {
-	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), members: make([]int, load.Members)}
+	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members)}
 }
 
 // open begins to measure.
@@ -73,6 +74,8 @@ type Span struct {
 	// Detection is the mean wait of subscribers in seconds, as an integral over time:
 	// Σqg²/Σ2qg over the gaps g between two polls.
 	Detection float64 `json:"detection_s"`
+	// Crowded is the same of channels on crowded domains; 0: there are none.
+	Crowded float64 `json:"detection_crowded_s"`
 	// Event is the same of the updates that there were, each for the mean time between two
 	// of its channel's.
 	Event float64 `json:"detection_event_s"`
@@ -93,6 +96,7 @@ func (p *Polls) Close(now int64) Span {
 	tau := p.interval.Seconds()
 	s := Span{Hours: length / 3600, Updates: p.updates}
 	polls, wait, even, subscribers, told, tellings := 0., 0., 0., 0., 0., 0.
+	crowdedWait, crowdedSubscribers := 0., 0.
 	for i := range p.channels {
 		c := &p.channels[i]
 		q, u := float64(p.load.Channels[i].Subscribers), p.load.Channels[i].Update.Seconds()
@@ -108,12 +112,19 @@ func (p *Polls) Close(now int64) Span {
 			told += q / u * w
 			subscribers += q
 			tellings += q / u
+			if p.crowded[i] {
+				crowdedWait += q * w
+				crowdedSubscribers += q
+			}
 		}
 		polls += float64(c.n)
 		c.first, c.squares, c.n = c.last, 0, 0
 	}
 	s.Load = polls / float64(len(p.channels)) * tau / length
 	s.Detection, s.Evenness, s.Notification = wait/subscribers, wait/even, told/tellings
+	if crowdedSubscribers > 0 {
+		s.Crowded = crowdedWait / crowdedSubscribers
+	}
 	s.Event, s.NotificationEvent = p.event/p.eventWeight, p.notified/p.notifieds
 	s.MemberMost = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
 	clear(p.members)

@@ -16,6 +16,7 @@ type Workload struct {
 	Seed     int64
 	Members  int
 	Channels []Channel
+	domains  []int32 // of the channels; nil: each has its own
 }
 
 // A Channel is one of a workload's.
@@ -70,6 +71,9 @@ func (w *Workload) Subscriptions() (sum int) {
 
 // URL is a channel's address.
 func (w *Workload) URL(channel int) string {
+	if w.domains != nil {
+		return fmt.Sprintf("http://feed%d.domain%d.example/%d", channel, w.domains[channel], w.Seed)
+	}
 	return fmt.Sprintf("http://feed%d.example/%d", channel, w.Seed)
 }
 

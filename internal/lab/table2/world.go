@@ -1,6 +1,7 @@
 package table2
 
 import (
+	"math/rand/v2"
 	"time"
 
 	"tidings/corona"
@@ -20,8 +21,13 @@ type World struct {
 	Members  []*Member
 	Tally    Tally
 	Polls    *Polls
-	keys     []overlay.ID // of the channels
-	origins  *origins
+	// Plain has all layers of a member run at each event, as those of node.Node do; Mortal has
+	// members watch each other as where some die; Polite has domains have budgets. To be set
+	// before any runs.
+	Plain, Mortal, Polite bool
+
+	keys    []overlay.ID // of the channels
+	origins *origins
 }
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
@@ -57,14 +63,16 @@ func NewWorld(load *Workload, network wire.Network) *World {
 			cfg.Overlay.Founder = i == 0
 			cfg.Overlay.Records, cfg.Owner.Epochs = records, epochs
 			cfg.Wedges.Orders, cfg.Corona.Briefs = orders, briefs
-			// Nobody dies here, nor comes again: what is kept up against that is renewed
-			// once in a maintenance interval, as the paper's own state is.
-			cfg.Scribe.BeatInterval = network.MaintenanceInterval
-			cfg.Overlay.SaveInterval = network.MaintenanceInterval
-			cfg.Overlay.WatchInterval = network.MaintenanceInterval / 6
+			if !w.Mortal {
+				// What is kept up against deaths is renewed once in a maintenance interval, as the
+				// paper's own state is.
+				cfg.Scribe.BeatInterval = network.MaintenanceInterval
+				cfg.Overlay.SaveInterval = network.MaintenanceInterval
+				cfg.Overlay.WatchInterval = network.MaintenanceInterval / 6
+			}
 			h.Boot(func(e env.Env) env.Node {
 				e.Network = tallied{e.Network, w.Tally}
-				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg, i, w.origins)
+				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg, i, w)
 				return w.Members[i]
 			})
 			if i > 0 {
@@ -73,6 +81,17 @@ func NewWorld(load *Workload, network wire.Network) *World {
 		})
 	}
 	return w
+}
+
+// Kill has some members die silently, so that a part of all are dead; the same dice choose them
+// each time.
+func (w *World) Kill(part float64) {
+	order := rand.New(rand.NewPCG(uint64(w.Workload.Seed), uint64(len(w.Members)))).Perm(len(w.Members))
+	for _, i := range order[:int(part*float64(len(order)))] {
+		if h := w.Hosts()[i]; h.Up() {
+			h.Crash(false)
+		}
+	}
 }
 
 // Joined says whether all members are active and know how many they are.

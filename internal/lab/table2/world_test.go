@@ -1,6 +1,7 @@
 package table2
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -34,6 +35,40 @@ func TestWorldOfSubscribers(t *testing.T) {
 	batches := w.Tally[Kind{wire.Scribe, 13}]
 	if memberships := uint64(2500); batches.Frames > memberships || batches.Bytes < 2*40*memberships {
 		t.Errorf("%+v batches", batches)
+	}
+}
+
+// What members leave out where a poll brings nothing new changes nothing: the same world, with all
+// layers run at each event, has the same rows, but for milliseconds at which layers do what
+// they do from time to time.
+func TestQuietPollsChangeNothing(t *testing.T) {
+	measure := func(plain bool) (spans []Span) {
+		w := NewWorld(NewWorkload(1, 24, 100, 2000), paperNetwork())
+		w.Plain = plain
+		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
+			t.Fatal("not joined")
+		}
+		w.Subscribe(2 * time.Second)
+		for range 3 {
+			w.Run(40 * time.Minute)
+			spans = append(spans, w.Polls.Close(w.Now().UnixNano()))
+		}
+		return spans
+	}
+	quiet, plain := measure(false), measure(true)
+	for i := range quiet {
+		q, p := quiet[i], plain[i]
+		for what, of := range map[string][2]float64{
+			"load": {q.Load, p.Load}, "detection": {q.Detection, p.Detection}, "of updates": {q.Event, p.Event},
+			"notification": {q.Notification, p.Notification}, "evenness": {q.Evenness, p.Evenness}, "updates": {float64(q.Updates), float64(p.Updates)},
+		} {
+			if math.Abs(of[0]/of[1]-1) > 0.002 {
+				t.Errorf("span %d, %s: %v, with all layers %v", i, what, of[0], of[1])
+			}
+		}
+	}
+	if last := quiet[2]; last.Updates == 0 || last.Load < 15 || last.Load > 21 || last.Evenness > 1.2 {
+		t.Errorf("of twenty readers a channel: %+v", last)
 	}
 }
 
