@@ -4,16 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"math"
 	"os"
 	"runtime/debug"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"tidings/honeycomb"
-	"tidings/internal/lab/figure"
 	"tidings/internal/lab/table2"
 )
 
@@ -184,101 +180,4 @@ func (c *table2Command) show(s streams, r *table2Result) error {
 		return err
 	}
 	return drawTable2(c.Out, r.Rows)
-}
-
-// printTable2 prints the rows, below them the paper's formula, and what was asked for.
-func printTable2(w io.Writer, r *table2Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
-	line("objective\tscheme\tmembers\tchannels\tload\tallowed\tdetection s\tof updates s\ta notification s\tbound s\tpaper s @ load\tevenness\tfirst hours s @ load")
-	for _, row := range r.Rows {
-		before := ""
-		for _, b := range row.Before {
-			before += fmt.Sprintf("%.4g @ %.4g  ", b.Detection, b.Load)
-		}
-		scheme := row.Scheme
-		if row.Polite {
-			scheme += ", polite"
-		}
-		line("%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%.2f\t%g @ %g\t%.3f\t%s", row.Objective, scheme, row.Nodes, row.Channels,
-			row.Load, row.BoundLoad, row.Detection, row.Event, row.Notification, row.Bound, row.Paper, row.PaperLoad, row.Evenness, before)
-	}
-	for i, row := range r.Rows {
-		if row.OnCrowded > 0 && row.Polite && i > 0 {
-			line("\n%s, %s\tchannels\twithout s\tpolite s\tcost %%", row.Objective, row.Scheme)
-			cost := func(what string, n int, without, polite float64) {
-				line("%s\t%d\t%.2f\t%.2f\t%.2f", what, n, without, polite, 100*(polite/without-1))
-			}
-			cost("all", row.Channels, r.Rows[i-1].Detection, row.Detection)
-			cost("on crowded domains", row.OnCrowded, r.Rows[i-1].Crowded, row.Crowded)
-		}
-	}
-	for _, row := range r.Rows {
-		for i, d := range row.After {
-			if i == 0 {
-				line("\n%s, %s\tdead %%\tload\tdetection s\tevenness", row.Objective, row.Scheme)
-			}
-			line("an hour\t%g\t%.2f\t%.2f\t%.3f", 100*d.Part, d.Load, d.Detection, d.Evenness)
-		}
-	}
-	if len(r.Formulas) > 0 {
-		line("\npaper's formula\tseed\torphans %%\tload\tdetection s")
-	}
-	for _, f := range r.Formulas {
-		line("%s\t%d\t%.2f\t%.2f\t%.1f", f.Objective, f.Seed, 100*f.Orphans, f.Load, f.Detection)
-	}
-	marks := table2.FormulaMarks(r.Formulas)
-	for i, row := range r.Rows {
-		if row.Polite && i > 0 {
-			m := table2.CostMark(row, r.Rows[i-1])
-			m.What = row.Objective + ", " + row.Scheme + ": " + m.What
-			marks = append(marks, m)
-		}
-		for _, m := range row.Marks() {
-			m.What = row.Objective + ": " + m.What
-			marks = append(marks, m)
-		}
-	}
-	if len(marks) > 0 {
-		line("\nfigure\tgot\tasked\t")
-	}
-	for _, m := range marks {
-		asked, verdict := "≤ "+number(m.Most), "met"
-		if !math.IsInf(m.Least, -1) {
-			asked = fmt.Sprintf("%.4g … %.4g", m.Least, m.Most)
-		}
-		if !m.Met() {
-			verdict = "MISSED"
-		}
-		line("%s\t%.4f\t%s\t%s", m.What, m.Got, asked, verdict)
-	}
-	return t.Flush()
-}
-
-// drawTable2 draws how the detection of each scheme comes down from a cold start.
-func drawTable2(dir string, rows []*table2.Row) error {
-	for _, o := range table2.Objectives {
-		f := figure.Figure{Title: "Detection from a cold start: " + o.String(), X: "hours", Y: "seconds"}
-		for _, row := range rows {
-			if row.Objective != o.String() {
-				continue
-			}
-			l, at := figure.Line{Name: row.Scheme}, 0.
-			for _, s := range append(row.Before, row.Span) {
-				l.X, l.Y = append(l.X, at+s.Hours/2), append(l.Y, s.Detection)
-				at += s.Hours
-			}
-			f.Lines = append(f.Lines, l)
-			if row.Scheme == "rank-cut-coordinated" {
-				f.Lines = append(f.Lines, figure.Line{Name: "bound", X: []float64{0, at}, Y: []float64{row.Bound, row.Bound}, Dashed: true})
-			}
-		}
-		if len(f.Lines) == 0 {
-			continue
-		}
-		if err := f.Save(dir, "table2-"+o.String()); err != nil {
-			return err
-		}
-	}
-	return nil
 }
