@@ -10,11 +10,14 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/net/publicsuffix"
+
 	"tidings/honeycomb"
 )
 
 // ReadDomains reads how many feeds domains have: a table of two columns with a heading, domain
-// and feeds, as CSV.
+// and feeds, as CSV. Below a public suffix, as that of a host of blogs, each is of a domain of
+// its own.
 func ReadDomains(r io.Reader) (feeds []int, err error) {
 	rows := csv.NewReader(r)
 	rows.FieldsPerRecord = 2
@@ -34,7 +37,13 @@ func ReadDomains(r io.Reader) (feeds []int, err error) {
 		if err != nil || n < 1 {
 			return nil, fmt.Errorf("domains: line %d: %q feeds of %s", line, row[1], row[0])
 		}
-		feeds = append(feeds, n)
+		if suffix, _ := publicsuffix.PublicSuffix(row[0]); suffix != row[0] {
+			feeds = append(feeds, n)
+			continue
+		}
+		for range n {
+			feeds = append(feeds, 1)
+		}
 	}
 }
 
@@ -55,30 +64,71 @@ func (w *Workload) Spread(feeds []int) {
 	}
 }
 
-// crowded says which channels are on a domain that would be asked oftener than its budget lets it
-// (DESIGN §3), were there none.
-func (w *Workload) crowded(p *honeycomb.Problem, channels []honeycomb.Channel) []bool {
-	of := make([]bool, len(w.Channels))
-	if w.domains == nil {
-		return of
-	}
-	type domain struct{ readers, once, polls float64 }
-	domains := map[int32]*domain{}
-	n := honeycomb.Ideal(p, channels)
-	for i, c := range w.Channels {
-		d := domains[w.domains[i]]
-		if d == nil {
-			d = &domain{}
-			domains[w.domains[i]] = d
-		}
-		d.readers += float64(c.Subscribers)
-		d.once++
-		d.polls += n[i]
-	}
+// PoliteBound is what no schedule can beat that keeps to the budgets of domains (DESIGN §3), and
+// which channels are on crowded domains: those that would be asked oftener than their budget lets
+// them. What these leave goes to the others.
+func (w *Workload) PoliteBound(p *honeycomb.Problem, channels []honeycomb.Channel) (bound honeycomb.Measurement, crowded []bool) {
+	n, crowded := honeycomb.Ideal(p, channels), make([]bool, len(channels))
+	domains := w.byDomain()
 	tau := p.Interval.Seconds()
-	for i := range of {
-		d := domains[w.domains[i]]
-		of[i] = d.polls > min(max(d.readers, tau/longest.Seconds()), max(tau/shortest.Seconds(), d.once))
+	for more := w.domains != nil; more; {
+		more = false
+		for _, of := range domains {
+			readers, polls := 0., 0.
+			for _, i := range of {
+				readers += channels[i].Subscribers
+				polls += n[i]
+			}
+			budget := min(max(readers, tau/longest.Seconds()), max(tau/shortest.Seconds(), float64(len(of))))
+			if crowded[of[0]] || polls <= budget {
+				continue
+			}
+			more = true
+			solve(p, channels, of, budget, n)
+			for _, i := range of {
+				crowded[i] = true
+			}
+		}
+		if more {
+			left, others, all := 0., []int{}, 0.
+			for i := range channels {
+				all += channels[i].Subscribers
+				if crowded[i] {
+					left -= n[i]
+				} else {
+					others = append(others, i)
+				}
+			}
+			solve(p, channels, others, left+p.Load*all, n)
+		}
+	}
+	return honeycomb.Measure(p, channels, func(i int) float64 { return n[i] }), crowded
+}
+
+// solve shares some polls of an interval among some channels.
+func solve(p *honeycomb.Problem, channels []honeycomb.Channel, of []int, polls float64, n []float64) {
+	some, readers := make([]honeycomb.Channel, len(of)), 0.
+	for j, i := range of {
+		some[j] = channels[i]
+		readers += channels[i].Subscribers
+	}
+	part := *p
+	part.Load = polls / readers
+	for j, x := range honeycomb.Ideal(&part, some) {
+		n[of[j]] = x
+	}
+}
+
+// byDomain are the channels of each domain, in the order in which domains come up.
+func (w *Workload) byDomain() (of [][]int) {
+	at := map[int32]int{}
+	for i, d := range w.domains {
+		j, ok := at[d]
+		if !ok {
+			j = len(of)
+			at[d], of = j, append(of, nil)
+		}
+		of[j] = append(of[j], i)
 	}
 	return of
 }

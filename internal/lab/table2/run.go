@@ -146,7 +146,10 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	w := NewWorld(s.Load, network)
 	w.Mortal, w.Polite = len(s.Dead) > 0, s.Polite
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
-	w.Polls.crowded = s.Load.crowded(p, channels)
+	var polite honeycomb.Measurement
+	if polite, w.Polls.crowded = s.Load.PoliteBound(p, channels); s.Polite {
+		row.Bound, row.BoundNote = polite.Detection, polite.Notification
+	}
 	for _, on := range w.Polls.crowded {
 		if on {
 			row.OnCrowded++
@@ -230,9 +233,13 @@ func (r *Row) Marks() (of []Mark) {
 	return of
 }
 
-// CostMark is what politeness costs: the detection of a row, beside that of the same one without.
+// CostMark is what politeness costs, in parts of what budgets cost in any case: that of crowded
+// domains, which are not asked oftener, by any schedule.
 func CostMark(polite, without *Row) Mark {
-	return Mark{"detection with polite polls, of that without", polite.Detection / without.Detection, math.Inf(-1), 1.05}
+	return Mark{
+		"detection with polite polls of that without, of what budgets allow",
+		polite.Detection / without.Detection / (polite.Bound / without.Bound), math.Inf(-1), 1.05,
+	}
 }
 
 // uneven is what is asked of the evenness when so many have died.

@@ -2,8 +2,12 @@ package table2
 
 import (
 	"math"
+	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"tidings/honeycomb"
 )
 
 // The workload is that of the paper: its sums, and how popular the first and the last
@@ -65,5 +69,41 @@ func TestWorkloadIsItsSeeds(t *testing.T) {
 	}
 	if same != 1000 || other < 300 || a.ChannelID(7) != b.ChannelID(7) || a.MemberID(3) == c.MemberID(3) {
 		t.Errorf("%d channels are the same for one seed, %d others for another", same, other)
+	}
+}
+
+// Feeds are of their registrable domains, but below a public suffix each is of its own; budgets bind
+// those of crowded domains, and the others get what they leave.
+func TestDomains(t *testing.T) {
+	feeds, err := ReadDomains(strings.NewReader("domain,feeds\nwordpress.com,300\ngithub.io,299\nexample.org,1\n"))
+	if err != nil || len(feeds) != 301 || feeds[0] != 300 || slices.Max(feeds[1:]) != 1 {
+		t.Fatalf("%v, %v", feeds, err)
+	}
+	for _, bad := range []string{"", "domain,feeds\n", "domain,feeds\na.org\n", "domain,feeds\na.org,none\n", "domain,feeds\na.org,0\n"} {
+		if feeds, err := ReadDomains(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q is read as %v", bad, feeds)
+		}
+	}
+	w := NewWorkload(1, 1024, 600, 600*50)
+	p, channels := w.Problem(honeycomb.Lite, 30*time.Minute, 1, 0)
+	free, crowded := w.PoliteBound(p, channels)
+	if plain := Bound(p, channels); free != plain || slices.Contains(crowded, true) {
+		t.Errorf("each of its own domain: %+v, want %+v", free, plain)
+	}
+	w.Spread(feeds)
+	bound, crowded := w.PoliteBound(p, channels)
+	on, others := 0, 0 // among the others those that share a domain, and get what the crowded one leaves
+	for i, c := range crowded {
+		switch {
+		case w.domains[i] == 0 && !c:
+			t.Fatalf("channel %d is not on a crowded domain", i)
+		case c && w.domains[i] == 0:
+			on++
+		case c:
+			others++
+		}
+	}
+	if on < 250 || on > 350 || bound.Detection < 3*free.Detection || bound.Polls > 1.0001*free.Polls {
+		t.Errorf("%d channels on a crowded domain, %d others: %+v, without %+v", on, others, bound, free)
 	}
 }
