@@ -8,7 +8,6 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
-	"tidings/internal/plant"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
@@ -41,20 +40,6 @@ type duty struct {
 	staleAt moment // when the sequencer said so
 }
 
-// A grid says when a duty has its turns: it is a wedge.Duty, in less room.
-type grid struct {
-	Ranks    wedge.Ranks
-	Of       int32
-	Ref      moment
-	Interval time.Duration
-}
-
-func gridOf(d wedge.Duty) grid { return grid{d.Ranks, int32(d.Of), momentOf(d.Ref), d.Interval} }
-
-func (g *grid) next(after time.Time) time.Time {
-	return wedge.Duty{Ranks: g.Ranks, Of: int(g.Of), Ref: g.Ref.time(), Interval: g.Interval}.Next(after)
-}
-
 // An ailment is what is wrong with the polls of a duty.
 type ailment struct {
 	state State
@@ -73,72 +58,6 @@ type standing struct {
 
 // know takes what the log holds, and until when all pollers are to leave the origin alone.
 func (d *duty) know(s *standing, rest time.Time) { d.standing, d.rest = s, momentOf(rest) }
-
-// A domain is what the channels of a registrable domain have in common.
-type domain struct {
-	name     string
-	rest     moment    // until when it asked to be left alone
-	solo     moment    // when it was asked last without a grant
-	stewards *stewards // nil: nobody here has asked for them
-	users    int32     // duties and leads that refer to it
-	seen     bool      // this node knows whether it is
-	private  bool      // on a private address, as far as the last answer said
-}
-
-// spare leaves a domain alone until a time.
-func (d *domain) spare(until time.Time) {
-	d.rest = max(d.rest, momentOf(until))
-}
-
-// see notes where an answer came from.
-func (d *domain) see(a env.Answer) {
-	if a.Err == "" || a.Private {
-		d.seen, d.private = true, a.Private
-	}
-}
-
-// idle says that there is nothing to remember of a domain that nobody here has to do with.
-func (c *Corona) idle(d *domain) bool {
-	now := c.clock.Now()
-	return d.users == 0 && !d.rest.after(now) && !d.solo.time().Add(c.scaled(soloGap)).After(now)
-}
-
-// domain returns that of a name. private says that the address names a private one.
-func (c *Corona) domain(name string, private bool) *domain {
-	d := c.domains[name]
-	if d == nil {
-		d = &domain{name: name, seen: private, private: private}
-		c.domains[name] = d
-	}
-	d.users++
-	return d
-}
-
-// leave gives a domain back. One that asked for rest, or was asked without a grant, is
-// remembered until that is over, up to maxResting of them.
-func (c *Corona) leave(d *domain) {
-	if d.users--; d.users > 0 {
-		return
-	}
-	if d.stewards = nil; c.idle(d) {
-		delete(c.domains, d.name)
-		return
-	}
-	if c.resting++; c.resting < maxResting {
-		return
-	}
-	c.resting = 0
-	for name, d := range c.domains {
-		if c.idle(d) {
-			delete(c.domains, name)
-		} else if d.users == 0 {
-			c.resting++
-		}
-	}
-	if c.resting == maxResting {
-		delete(c.domains, d.name)
-	}
-}
 
 // graceFor is how late a node that has other ranks now may poll: its slot may have passed
 // while it was told.
@@ -207,33 +126,6 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 	}
 }
 
-// A Turn is this node's part in the polls of a channel.
-type Turn struct {
-	Rank     int           // the first, if it has several,
-	Of       int           // of so many
-	Phase    time.Duration // how long after the turn of rank 0 it has its own
-	Interval time.Duration // between two of its polls
-	Polled   time.Time     // zero: not yet
-	Next     time.Time
-	Why      string // the rule that set Next; empty: the interval
-}
-
-// Turn returns this node's part in the polls of a channel; ok is false if it has none.
-func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
-	d := c.duties[key]
-	if d == nil {
-		return Turn{}, false
-	}
-	t = Turn{Rank: d.grid.Ranks.At(0), Of: int(d.grid.Of), Interval: d.grid.Interval, Next: d.next.time(), Why: d.why}
-	if d.drawn == never {
-		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
-	}
-	if d.polled {
-		t.Polled = d.asked.time()
-	}
-	return t, true
-}
-
 // notBefore is the earliest time for the next poll of a duty that has other ranks now: a
 // node that has asked a moment ago lets a slot pass, for which it stood elsewhere before. Who is
 // new begins with the next slot: what a new channel shows the sequencer is just looking at.
@@ -280,53 +172,6 @@ func (c *Corona) seat(d *duty) {
 	}
 	d.slot = uint32(len(c.seats))
 	c.seats = append(c.seats, d)
-}
-
-// plan sets the time of the next poll.
-func (c *Corona) plan(d *duty, at time.Time, why string) {
-	c.expected(d, at, why)
-	c.cal.Add(at, d.slot)
-}
-
-// expected notes when the next poll is due.
-func (c *Corona) expected(d *duty, at time.Time, why string) {
-	d.next, d.why = momentOf(at), why
-	if d.lead != nil {
-		c.planned(d.lead, at, why)
-	}
-}
-
-// turn is the first turn of a duty after a time.
-func (d *duty) turn(after time.Time) time.Time {
-	if d.drawn == never {
-		return d.grid.next(after)
-	}
-	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.drawn.time(), Interval: d.grid.Interval}.Next(after)
-}
-
-// opening is the first turn of a duty after a time at which the feed may be asked.
-func (d *duty) opening(after time.Time) (at time.Time, skipped bool) {
-	at = d.turn(after)
-	if d.private {
-		return at, false
-	}
-	for to := d.said.brief.skips.after(at); !to.Equal(at); to = d.said.brief.skips.after(at) {
-		at, skipped = d.turn(to.Add(-1)), true
-	}
-	return at, skipped
-}
-
-// planSlot plans the poll of the next slot after a time.
-func (c *Corona) planSlot(d *duty, after time.Time) {
-	if plant.MissedTurn && d.polled && d.slot&3 == 0 {
-		after = after.Add(d.grid.Interval)
-	}
-	at, skipped := d.opening(after)
-	why := ""
-	if skipped {
-		why = "the feed's skipHours and skipDays"
-	}
-	c.plan(d, at, why)
 }
 
 // due does what is due for a duty.

@@ -1,0 +1,226 @@
+package corona
+
+import (
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// Validators are sent only after the finding that came with them is held: else
+// "not modified" would hide what was lost.
+func TestValidatorsComeAfterTheFindingIsHeld(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one", "two"))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	p.slow = true
+	l.run(time.Minute, p)
+	if n, _ := parseNote(log.note); n.valid != (validators{}) {
+		t.Errorf("the record has validators %+v before anything is held", n.valid)
+	}
+	l.run(time.Hour, p)
+	if r := l.last(); r.ETag != "" {
+		t.Errorf("asked with %q while the finding is on its way", r.ETag)
+	}
+	if st := p.Stats(); st.Findings != 1 {
+		t.Errorf("found %d times while it was on its way", st.Findings)
+	}
+	p.hold(true)
+	if n, _ := parseNote(log.note); n.valid.etag == "" || n.valid.url != site {
+		t.Errorf("the record has no validators when all is held")
+	}
+	l.run(time.Hour, p)
+	if r := l.last(); r.ETag == "" {
+		t.Error("not asked with the validators then")
+	}
+}
+
+// A finding that no quorum came to hold leaves no validators: whoever polls next
+// gets the whole document, and finds it again.
+func TestAFindingThatWasLostIsFoundAgain(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one", "two"))
+	first := l.poller(Config{})
+	log := first.lead(site, nil)
+	first.slow = true
+	l.run(time.Minute, first)
+	first.hold(false)
+	first.cease(site)
+
+	second := l.poller(Config{})
+	log = second.lead(site, log)
+	l.run(time.Hour, second)
+	if titles(log.items) != "one two" {
+		t.Errorf("the next one found %q", titles(log.items))
+	}
+}
+
+// A poller that takes over goes on with what the one before left: items are not
+// found again, and "not modified" is understood.
+func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one", "two"))
+	first := l.poller(Config{})
+	log := first.lead(site, nil)
+	l.run(2*time.Hour, first)
+	first.cease(site)
+	last := l.last()
+
+	second := l.poller(Config{})
+	log = second.lead(site, log)
+	began := l.now
+	l.run(time.Hour, first, second)
+	polls := l.asked[len(l.polls(site))-1]
+	if polls.by != second || polls.ETag != last.ETag || polls.ValidatedURL != site {
+		t.Errorf("asks with %+v, where the one before asked with %+v", polls.Request, last)
+	}
+	if st := second.Stats(); st.Items != 0 || st.Unchanged == 0 || titles(log.items) != "one two" {
+		t.Errorf("%+v, %q", st, titles(log.items))
+	}
+	if v, _ := second.View(key(site)); v.State.Kind != coronapb.State_OK || !v.State.Since.Before(began) {
+		t.Errorf("well since %v", v.State.Since)
+	}
+
+	// Failures go on being counted, too.
+	l.origins[site] = says(env.Answer{Status: 500})
+	l.run(10*time.Hour, second)
+	fails := second.leads[key(site)].fails
+	third := l.poller(Config{})
+	third.lead(site, log)
+	if fails < 4 || third.leads[key(site)].fails == 0 {
+		t.Errorf("%d failures became %d", fails, third.leads[key(site)].fails)
+	}
+}
+
+// A poller whose clock is a year ahead says so in the record; the next one does not
+// wait a year.
+func TestTakeoverFromAWrongClock(t *testing.T) {
+	for _, wrong := range []struct {
+		name  string
+		says  env.Answer
+		waits time.Duration // at most, from taking over
+	}{
+		{"failing", env.Answer{Status: 500}, 45 * time.Minute},
+		{"limited", env.Answer{Status: 429, RetryAfter: 3 * time.Hour}, 4 * time.Hour},
+	} {
+		t.Run(wrong.name, func(t *testing.T) {
+			l := newLab(t)
+			l.origins[site] = says(wrong.says)
+			right := l.now
+			l.now = right.AddDate(1, 0, 0)
+			first := l.poller(Config{})
+			log := first.lead(site, nil)
+			l.run(time.Minute, first)
+			first.cease(site)
+
+			l.now = right.Add(time.Minute)
+			second := l.poller(Config{})
+			second.lead(site, log)
+			before := len(l.polls(site))
+			l.run(wrong.waits, second)
+			if n := len(l.polls(site)) - before; n != 1 {
+				t.Errorf("%d polls within %v of taking over, want 1", n, wrong.waits)
+			}
+		})
+	}
+}
+
+// Until it has a document of its own, who takes over does not know the feed's ttl:
+// it keeps to the interval of the one before, and to its count of readers while the
+// tree forms anew.
+func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "<ttl>240</ttl>", "one", "two"))
+	first := l.poller(Config{})
+	first.readers = 7
+	log := first.lead(site, nil)
+	l.run(9*time.Hour, first)
+	first.cease(site)
+
+	second := l.poller(Config{})
+	second.readers = 0
+	second.lead(site, log)
+	began := len(l.polls(site))
+	l.run(10*time.Minute, second)
+	if n := second.readersOf(site); n != 7 {
+		t.Errorf("%d readers while the tree forms anew", n)
+	}
+	second.readers = 3
+	l.run(12*time.Hour, second)
+	if n := len(l.polls(site)) - began; n < 2 || n > 4 {
+		t.Errorf("%d polls in 12 h of a feed with a ttl of 4 h", n)
+	}
+	if n := second.readersOf(site); n != 3 {
+		t.Errorf("%d readers at last", n)
+	}
+}
+
+// A record that makes no sense is as good as none.
+func TestARecordThatMakesNoSenseIsNone(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one"))
+	p := l.poller(Config{})
+	log := p.lead(site, &channelLog{note: []byte("\xff\xffnonsense")})
+	l.run(time.Minute, p)
+	if titles(log.items) != "one" {
+		t.Errorf("found %q", titles(log.items))
+	}
+}
+
+// Of the same channel led again, an answer to the former life means nothing.
+func TestAnAnswerOfAFormerLeadMeansNothing(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one"))
+	p := l.poller(Config{})
+	p.lead(site, nil)
+	p.Run(l.now)
+	p.cease(site)
+	l.run(time.Second, p)
+	if st := p.Stats(); st.Polls != 0 || st.Channels != 0 {
+		t.Errorf("%+v", st)
+	}
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	if st := p.Stats(); st.Polls != 1 || titles(log.items) != "one" {
+		t.Errorf("%+v, %q", st, titles(log.items))
+	}
+}
+
+// What another lineage of the log brought is no news to the poller any more.
+func TestWhatAnotherLineageBroughtIsFilteredOnce(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one", "two"))
+	p := l.poller(Config{})
+	log := p.lead(site, nil)
+	l.run(time.Minute, p)
+	l.origins[site] = serves(rss("A", "", "three", "two", "one"))
+	other := l.poller(Config{})
+	their := other.lead(site, nil)
+	l.run(time.Minute, other)
+
+	f, err := feed.Parse([]byte(rss("A", "", "three", "two", "one")), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := new(difference.Known).Diff(f)
+	if len(their.items) != 3 || len(all.Changes) != 3 {
+		t.Fatalf("the other found %q", titles(their.items))
+	}
+	if d := p.Filter(key(site), all); len(d.Changes) != 1 {
+		t.Errorf("%d of them are new here", len(d.Changes))
+	}
+	if d := p.Filter(key(site), all); !d.Empty() {
+		t.Error("new twice")
+	}
+	l.run(time.Hour, p)
+	if titles(log.items) != "one two" {
+		t.Errorf("found again: %q", titles(log.items))
+	}
+	if d := p.Filter(key("http://nobody.example/"), all); !d.Empty() {
+		t.Error("new where nobody leads")
+	}
+}
