@@ -22,9 +22,9 @@ const (
 	maxLookupAsked = 128
 	// lookupTwice is from which time on the question goes out twice over. Where 5 % of all
 	// messages are lost one question of ten comes to nothing: with four, one look-up in 2,000
-	// for five members missed one that lives; with six, one in 200,000. Six that wait for
+	// for five members missed one that lives; with seven, one in two million. As many that wait for
 	// each other would take too long where many have died.
-	lookupTwice = 3
+	lookupTwice = 2
 	// lookupLimit is how long it may take; then what was found is all there is.
 	lookupLimit = 30 * time.Second
 	// MaxLookup is how many members a look-up finds at most: as many as own a key.

@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"tidings/internal/env"
@@ -46,18 +48,23 @@ func (s *Swarm) Ails() (names []string) {
 	return names
 }
 
-// lasting finds what a check has found for a while.
+// lasting finds what a check has found of one channel for a while: the last of its facts. That
+// one entry after the other is on its way, each of another channel, is nothing amiss.
 func (s *Swarm) lasting(what string, check func(finder), found finder) {
-	amiss := false
-	check(func(string, string, ...any) { amiss = true })
-	since, was := s.feeds.amiss[what]
-	switch {
-	case !amiss:
-		delete(s.feeds.amiss, what)
-	case !was:
-		s.feeds.amiss[what] = s.Now()
-	case s.Now().Sub(since) > passingPause:
-		found(what, "")
+	now, amiss := s.Now(), map[string]bool{}
+	check(func(_, _ string, facts ...any) { amiss[what+" "+fmt.Sprint(facts[len(facts)-1])] = true })
+	for of := range s.feeds.amiss {
+		if strings.HasPrefix(of, what+" ") && !amiss[of] {
+			delete(s.feeds.amiss, of)
+		}
+	}
+	for of := range amiss {
+		since, was := s.feeds.amiss[of]
+		if !was {
+			s.feeds.amiss[of] = now
+		} else if now.Sub(since) > passingPause {
+			found(what, "")
+		}
 	}
 }
 

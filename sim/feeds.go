@@ -19,7 +19,7 @@ type feeds struct {
 	by    map[string]*Feed
 	urls  []string
 	logs  map[overlay.ID]*history
-	amiss map[string]time.Time // since when logs or their sequencers were seen not to be right, by invariant
+	amiss map[string]time.Time // since when logs or their sequencers were seen not to be right, by invariant and channel
 	past  map[feed.ID]bool     // items that a reader got past the log, from the origin
 }
 
