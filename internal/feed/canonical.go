@@ -81,8 +81,10 @@ func plain(raw string) (string, error) {
 		return "", errURLText // the standard would make all of them one
 	}
 	raw = strings.TrimFunc(raw, func(r rune) bool { return r <= ' ' })
-	return strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(raw), nil
+	return withoutBreaks.Replace(raw), nil
 }
+
+var withoutBreaks = strings.NewReplacer("\t", "", "\n", "", "\r", "")
 
 // unfeed takes the scheme feed off an address.
 func unfeed(raw string) string {

@@ -50,7 +50,8 @@ func (s stirring) Send(to env.Peer, class env.Class, frame []byte) {
 	s.Network.Send(to, class, frame)
 }
 
-// work is its door to the worker.
+// work is its door to the worker. What is to be computed is computed by others, while the world
+// goes on; who wants to hear of it waits for that.
 type work struct {
 	env.Worker
 	m *Member
@@ -58,16 +59,25 @@ type work struct {
 
 func (w work) Do(pure, done func()) {
 	w.m.stirred = true
-	w.Worker.Do(pure, func() { w.m.Do(done) })
+	computed := make(chan struct{})
+	go func() {
+		defer close(computed)
+		pure()
+	}()
+	w.Worker.Do(func() {}, func() {
+		<-computed
+		w.m.Do(done)
+	})
 }
 
-// memory is its door to the store.
+// memory is its door to a store that keeps nothing: members do not start again. All that they
+// could have to read is the body of an entry, and there are none.
 type memory struct {
 	env.Store
 	m *Member
 }
 
-func (s memory) Commit(ops []env.Op, done func(error)) {
+func (s memory) Commit(_ []env.Op, done func(error)) {
 	s.m.stirred = true
-	s.Store.Commit(ops, func(err error) { s.m.Do(func() { done(err) }) })
+	s.Store.Commit(nil, func(err error) { s.m.Do(func() { done(err) }) })
 }

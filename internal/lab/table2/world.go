@@ -69,6 +69,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 				cfg.Scribe.BeatInterval = network.MaintenanceInterval
 				cfg.Overlay.SaveInterval = network.MaintenanceInterval
 				cfg.Overlay.WatchInterval = network.MaintenanceInterval / 6
+				cfg.Owner.Lease, cfg.Owner.BeatInterval = network.MaintenanceInterval, network.MaintenanceInterval/10
 			}
 			h.Boot(func(e env.Env) env.Node {
 				e.Network = tallied{e.Network, w.Tally}
