@@ -19,7 +19,7 @@ type duty struct {
 	// What every poll touches comes first, in two cache lines.
 	next     moment
 	asked    moment
-	again    moment     // when the origin is to be asked again, half an interval aside
+	again    moment     // when the origin is to be asked again, or up to ahead intervals before
 	waiting  env.Handle // for an answer; 0: none
 	grid     grid
 	drawn    moment // where phases are random: one of its own slots
@@ -126,15 +126,16 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 	}
 }
 
-// notBefore is the earliest time for the next poll of a duty that has other ranks now: a
-// node that has asked a moment ago lets a slot pass, for which it stood elsewhere before. Who is
-// new begins with the next slot: what a new channel shows the sequencer is just looking at.
+// notBefore is the earliest time for the next poll of a duty that has other ranks now. A slot
+// is for whoever has its rank when it comes, and lost if that one leaves it out: a node does
+// that only if it has asked a moment ago. Who is new begins with the next slot: what a new
+// channel shows the sequencer is just looking at.
 func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
 	if d.asked == never {
 		return now
 	}
 	from := now.Add(-graceFor)
-	if last := d.asked.time().Add(d.grid.Interval / 2); last.After(from) {
+	if last := d.asked.time().Add(d.grid.breather()); last.After(from) {
 		from = last
 	}
 	if i := d.ailment; i != nil {

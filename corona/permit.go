@@ -113,9 +113,9 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 	if c.exempt(d.domain) {
 		return true, now, ""
 	}
-	if free := d.again.time().Add(-d.grid.Interval / 2); now.Before(free) {
+	if free := d.again.time().Add(d.grid.breather() - ahead*d.grid.Interval); now.Before(free) {
 		at, _ = d.opening(free)
-		return false, at, "it was asked in this interval"
+		return false, at, "it was asked often enough of late"
 	}
 	if c.permitted(d, now) {
 		return true, now, ""
@@ -135,9 +135,14 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 	return false, at, "without a grant " + d.domain.name + " is asked rarely"
 }
 
-// spend notes that a duty's channel is asked. A member asks it once in an interval, half an
-// interval too early at most, however it is enlisted: with several ranks, again and again,
-// or each time at another phase.
+// ahead is how many intervals too early a member asks a channel at most. Each time that it is given
+// another rank its turn comes up to one sooner, or later: who refused to be sooner would lose
+// polls that nobody makes up for.
+const ahead = 2
+
+// spend notes that a duty's channel is asked. A member asks it once in an interval, ahead of
+// that by little, however it is enlisted: with several ranks, again and again, or each time
+// at another phase.
 func (d *duty) spend(now time.Time) {
 	d.again = max(d.again, momentOf(now)) + moment(d.grid.Interval)
 }

@@ -22,6 +22,9 @@ func (g *grid) next(after time.Time) time.Time {
 	return wedge.Duty{Ranks: g.Ranks, Of: int(g.Of), Ref: g.Ref.time(), Interval: g.Interval}.Next(after)
 }
 
+// breather is the least time between two polls of one node, though its rank changes.
+func (g *grid) breather() time.Duration { return g.Interval / 8 }
+
 // A Turn is this node's part in the polls of a channel.
 type Turn struct {
 	Rank     int           // the first, if it has several,

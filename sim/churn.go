@@ -13,14 +13,14 @@ type Sessions struct {
 	Median time.Duration
 }
 
-// draw returns the length of a session that begins.
-func (s Sessions) draw(dice *rand.Rand) time.Duration {
+// Draw returns the length of a session that begins.
+func (s Sessions) Draw(dice *rand.Rand) time.Duration {
 	return s.scale(dice.ExpFloat64())
 }
 
-// rest returns how long somebody stays on who is met at any time: who stays long is met
+// Rest returns how long somebody stays on who is met at any time: who stays long is met
 // more often.
-func (s Sessions) rest(dice *rand.Rand) time.Duration {
+func (s Sessions) Rest(dice *rand.Rand) time.Duration {
 	e := dice.ExpFloat64() + dice.ExpFloat64() + dice.ExpFloat64() // gamma of shape 1 + 2
 	return time.Duration(dice.Float64() * float64(s.scale(e)))
 }
@@ -47,7 +47,7 @@ type Churn struct {
 func (s *Swarm) Churn(c Churn) (end func()) {
 	ch := &churning{Churn: c, swarm: s, dice: rand.New(rand.NewPCG(s.Seed(), 0xc4))}
 	for _, p := range s.Live() {
-		ch.stay(p, c.Sessions.rest(ch.dice))
+		ch.stay(p, c.Sessions.Rest(ch.dice))
 	}
 	return func() { ch.over = true }
 }
@@ -120,5 +120,5 @@ func (c *churning) come() {
 		p = c.swarm.Add(true, via...)
 	}
 	p.Start()
-	c.stay(p, c.Sessions.draw(c.dice))
+	c.stay(p, c.Sessions.Draw(c.dice))
 }

@@ -19,10 +19,10 @@ func TestSessionsHaveAHeavyTail(t *testing.T) {
 	sum, rest := 0.0, 0.0
 	const n = 200_000
 	for range n {
-		d := s.draw(dice)
+		d := s.Draw(dice)
 		drawn = append(drawn, d)
 		sum += d.Hours()
-		rest += s.rest(dice).Hours()
+		rest += s.Rest(dice).Hours()
 	}
 	slices.Sort(drawn)
 	if m := drawn[n/2]; (m - time.Hour).Abs() > time.Minute {

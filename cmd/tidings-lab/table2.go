@@ -15,19 +15,23 @@ import (
 
 // A table2Command is "tidings-lab sim table2".
 type table2Command struct {
-	Objective     []string  `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
-	Scheme        []string  `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
-	Quick         bool      `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
-	Nodes         int       `aliases:"members" help:"Members, instead of 1024."`
-	Channels      int       `help:"Channels, instead of 100,000."`
-	Subscriptions int       `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int       `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
-	Dead          []float64 `placeholder:"PART" help:"After that, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
-	Domains       string    `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
-	Formulas      int       `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
-	Seed          int64     `default:"1" help:"Of the world."`
-	JSON          bool      `name:"json" help:"Print one JSON object."`
-	Out           string    `placeholder:"DIR" help:"Draw figures into DIR."`
+	Objective     []string      `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
+	Scheme        []string      `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
+	Quick         bool          `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
+	Nodes         int           `aliases:"members" help:"Members, instead of 1024."`
+	Channels      int           `help:"Channels, instead of 100,000."`
+	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
+	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
+	Dead          []float64     `placeholder:"PART" help:"After that, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
+	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
+	Maintenance   time.Duration `default:"1h" help:"Of leases and decisions. Networks have ten minutes if not told, the paper's simulation an hour."`
+	Session       time.Duration `help:"After that, have members die silently whose sessions have this median, and others take their places, for half as many hours."`
+	Loss          float64       `help:"Part of the messages that is lost meanwhile."`
+	Domains       string        `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
+	Formulas      int           `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
+	Seed          int64         `default:"1" help:"Of the world."`
+	JSON          bool          `name:"json" help:"Print one JSON object."`
+	Out           string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
 // A table2Result is all that was found. Its fields are its JSON.
@@ -75,9 +79,14 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 	}
 	for _, o := range objectives {
 		for _, s := range schemes {
-			of = append(of, table2.Setting{Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead})
+			setting := table2.Setting{
+				Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance,
+				Churn: table2.Churn{Session: c.Session, Loss: c.Loss},
+			}
+			of = append(of, setting)
 			if c.Domains != "" && s.Choices.Wedge != "" {
-				of = append(of, table2.Setting{Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Polite: true})
+				setting.Polite = true
+				of = append(of, setting)
 			}
 		}
 	}
@@ -96,6 +105,14 @@ func (c *table2Command) Validate() error {
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
 	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
 		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
+	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
+		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
+	case s.Maintenance < time.Minute || s.Maintenance > 24*time.Hour:
+		return fmt.Errorf("--maintenance %v: from a minute to a day", s.Maintenance)
+	case !(s.Loss >= 0 && s.Loss < 1):
+		return fmt.Errorf("--loss %v: from 0 up to 1", s.Loss)
+	case len(s.Dead) > 0 && (s.Session > 0 || s.Loss > 0):
+		return fmt.Errorf("--dead is of a network where nothing else goes wrong: without --session and --loss")
 	case s.Formulas < 0:
 		return fmt.Errorf("--formulas %d: not less than none", s.Formulas)
 	}
@@ -166,7 +183,7 @@ func domainsOf(path string) ([]int, error) {
 
 // room is for how many bytes the collector leaves alone what is dead: the paper's whole world,
 // and some more, or it would do nothing else.
-const room = 14 << 30
+const room = 9 << 30
 
 // show prints and draws what was found.
 func (c *table2Command) show(s streams, r *table2Result) error {

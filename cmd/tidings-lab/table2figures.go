@@ -35,6 +35,13 @@ func printTable2(w io.Writer, r *table2Result) error {
 			line("the hour after\t%g\t%.2f\t%.2f\t%.3f", 100*d.Part, d.Load, d.Detection, d.Evenness)
 		}
 	}
+	for _, row := range r.Rows {
+		if c := row.Churning; c != nil {
+			line("\n%s, %s\tload\tdetection s\tevenness", row.Objective, row.Scheme)
+			line("before\t%.2f\t%.2f\t%.3f", row.Load, row.Detection, row.Evenness)
+			line("while members come and go\t%.2f\t%.2f\t%.3f", c.Load, c.Detection, c.Evenness)
+		}
+	}
 	if len(r.Formulas) > 0 {
 		line("\npaper's formula\tseed\torphans %%\tload\tdetection s")
 	}

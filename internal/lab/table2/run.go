@@ -1,6 +1,7 @@
 package table2
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,6 +74,12 @@ type Setting struct {
 	Dead []float64
 	// Polite has domains have budgets (DESIGN §3).
 	Polite bool
+	// Maintenance is the interval of leases and decisions. Zero: an hour, as in the paper.
+	Maintenance time.Duration
+	// Grow is the time in which the subscriptions come. Zero: they come at once.
+	Grow time.Duration
+	// Churn begins after the hours, unless it is zero, and goes on for half as many.
+	Churn Churn
 }
 
 // A Row is what was measured of one objective and scheme. Its fields are its JSON.
@@ -92,6 +99,7 @@ type Row struct {
 	PaperLoad float64 `json:"paper_load"`
 	Before    []Span  `json:"before"` // the hours before
 	After     []Death `json:"after"`  // the hours after deaths
+	Churning  *Span   `json:"churn"`  // the hours of churn
 }
 
 // A Death is what the polls of the hour were worth that began when a part of all members, with
@@ -110,7 +118,7 @@ var ErrJoin = errors.New("the members do not know each other")
 // network is that of the paper's simulation.
 func (s *Setting) network() wire.Network {
 	n := wire.DefaultNetwork("table2")
-	n.MaintenanceInterval = time.Hour
+	n.MaintenanceInterval = cmp.Or(s.Maintenance, time.Hour)
 	n.Objective = s.Objective.String()
 	c := s.Scheme.Choices
 	n.Wedge, n.Clusters, n.Phases, n.Decide = c.Wedge, c.Clusters, c.Phases, c.Decide
@@ -144,7 +152,7 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 		return row, err
 	}
 	w := NewWorld(s.Load, network)
-	w.Mortal, w.Polite = len(s.Dead) > 0, s.Polite
+	w.Mortal, w.Polite = len(s.Dead) > 0 || s.Churn != Churn{}, s.Polite
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
 	var polite honeycomb.Measurement
 	if polite, w.Polls.crowded = s.Load.PoliteBound(p, channels); s.Polite {
@@ -158,7 +166,11 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	if !w.RunUntil(w.Joined, 10*time.Second, joinLimit) {
 		return nil, fmt.Errorf("%s by %s: %w", s.Objective, s.Scheme.Name, ErrJoin)
 	}
-	w.Subscribe(subscribing)
+	if s.Grow > 0 {
+		w.Grow(s.Grow)
+	} else {
+		w.Subscribe(subscribing)
+	}
 	const steps = 60 // of an hour
 	for step := range s.Hours * steps {
 		if err := ctx.Err(); err != nil {
@@ -171,6 +183,17 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 		}
 	}
 	row.Span = w.Polls.Close(w.Now().UnixNano())
+	if s.Churn != (Churn{}) {
+		s.Churn.Begin(w)
+		for range s.Hours / 2 * steps {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			w.Run(time.Hour / steps)
+		}
+		span := w.Polls.Close(w.Now().UnixNano())
+		row.Churning = &span
+	}
 	for _, part := range s.Dead {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -229,6 +252,11 @@ func (r *Row) Marks() (of []Mark) {
 		if most, asked := uneven[d.Part]; asked {
 			of = append(of, Mark{fmt.Sprintf("evenness, %g %% dead", 100*d.Part), d.Evenness, under, most})
 		}
+	}
+	if c := r.Churning; c != nil {
+		of = append(of,
+			Mark{"detection while members come and go, of that before", c.Detection / r.Detection, under, 1.25},
+			Mark{"load while members come and go, of what is allowed", c.Load / r.BoundLoad, under, 1.01})
 	}
 	return of
 }

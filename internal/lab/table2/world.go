@@ -26,8 +26,18 @@ type World struct {
 	// before any runs.
 	Plain, Mortal, Polite bool
 
+	network wire.Network
+	hosts   []*sim.Host  // of the members
 	keys    []overlay.ID // of the channels
 	origins *origins
+
+	// What members remember together.
+	hash    wire.Hash
+	verify  *wire.Memory
+	records *overlay.Records
+	briefs  *corona.Briefs
+	epochs  *owner.Epochs
+	orders  *wedge.Orders
 }
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
@@ -50,38 +60,43 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
-	hash := wire.HashOf(network.Descriptor())
-	verify := wire.Memo(wire.NewVerifier(hash), maxSigned)
-	records := overlay.NewRecords(network.Name, verify, 2*load.Members)
-	briefs := corona.NewBriefs(2 * len(load.Channels))
-	epochs, orders := owner.NewEpochs(maxSigned), wedge.NewOrders(2*len(load.Channels))
+	w.network, w.hash = network, wire.HashOf(network.Descriptor())
+	w.verify = wire.Memo(wire.NewVerifier(w.hash), maxSigned)
+	w.records = overlay.NewRecords(network.Name, w.verify, 2*load.Members)
+	w.briefs = corona.NewBriefs(2 * len(load.Channels))
+	w.epochs, w.orders = owner.NewEpochs(maxSigned), wedge.NewOrders(2*len(load.Channels))
+	w.Members, w.hosts = make([]*Member, load.Members), make([]*sim.Host, load.Members)
 	for i := range load.Members {
-		h := w.Host(sim.HostConfig{Open: true})
-		w.Members = append(w.Members, nil)
+		w.hosts[i] = w.Host(sim.HostConfig{Open: true})
 		w.After(time.Duration(i)*joinPause, func() {
-			cfg := node.DefaultConfig(network)
-			cfg.Overlay.Founder = i == 0
-			cfg.Overlay.Records, cfg.Owner.Epochs = records, epochs
-			cfg.Wedges.Orders, cfg.Corona.Briefs = orders, briefs
-			if !w.Mortal {
-				// What is kept up against deaths is renewed once in a maintenance interval, as the
-				// paper's own state is.
-				cfg.Scribe.BeatInterval = network.MaintenanceInterval
-				cfg.Overlay.SaveInterval = network.MaintenanceInterval
-				cfg.Overlay.WatchInterval = network.MaintenanceInterval / 6
-				cfg.Owner.Lease, cfg.Owner.BeatInterval = network.MaintenanceInterval, network.MaintenanceInterval/10
-			}
-			h.Boot(func(e env.Env) env.Node {
-				e.Network = tallied{e.Network, w.Tally}
-				w.Members[i] = newMember(e, verify.Signer(h.Key(), hash), verify, cfg, i, w)
-				return w.Members[i]
-			})
+			w.boot(i)
 			if i > 0 {
-				h.Found(w.Hosts()[0])
+				w.hosts[i].Found(w.hosts[0])
 			}
 		})
 	}
 	return w
+}
+
+// boot starts a member.
+func (w *World) boot(i int) {
+	h := w.hosts[i]
+	cfg := node.DefaultConfig(w.network)
+	cfg.Overlay.Founder = h.Index() == 0
+	cfg.Overlay.Records, cfg.Owner.Epochs = w.records, w.epochs
+	cfg.Wedges.Orders, cfg.Corona.Briefs = w.orders, w.briefs
+	if !w.Mortal {
+		// What is kept up against deaths is renewed once in a maintenance interval, as the
+		// paper's own state is.
+		every := w.network.MaintenanceInterval
+		cfg.Scribe.BeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
+		cfg.Owner.Lease, cfg.Owner.BeatInterval = every, every/10
+	}
+	h.Boot(func(e env.Env) env.Node {
+		e.Network = tallied{e.Network, w.Tally}
+		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), w.hash), w.verify, cfg, i, w)
+		return w.Members[i]
+	})
 }
 
 // Kill has some members die silently, so that a part of all are dead; the same dice choose them
@@ -89,7 +104,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 func (w *World) Kill(part float64) {
 	order := rand.New(rand.NewPCG(uint64(w.Workload.Seed), uint64(len(w.Members)))).Perm(len(w.Members))
 	for _, i := range order[:int(part*float64(len(order)))] {
-		if h := w.Hosts()[i]; h.Up() {
+		if h := w.hosts[i]; h.Up() {
 			h.Crash(false)
 		}
 	}
@@ -110,24 +125,36 @@ func (w *World) Joined() bool {
 // they are a network that starts again as a whole: each tree grows once, and children are
 // pushed down when it has grown. The first that reads a channel wants it owned.
 func (w *World) Subscribe(over time.Duration) {
-	w.Polls.open(w.Now().UnixNano())
-	w.origins.open(w.Now().UnixNano())
+	w.open()
 	wanted := make([]bool, len(w.keys))
 	for i, list := range w.Workload.Memberships() {
 		w.After(over*time.Duration(i)/time.Duration(len(w.Members)), func() {
-			w.Hosts()[i].Do(func() { w.Members[i].Do(func() { w.subscribe(w.Members[i], list, wanted) }) })
+			w.subscribe(i, list, wanted)
 		})
 	}
 }
 
-func (w *World) subscribe(m *Member, list []Membership, wanted []bool) {
-	for _, s := range list {
-		if !wanted[s.Channel] {
-			wanted[s.Channel] = true
-			m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
-		}
-		m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
-	}
+// open begins to update the channels, and to measure.
+func (w *World) open() {
+	w.Polls.open(w.Now().UnixNano())
+	w.origins.open(w.Now().UnixNano())
+}
+
+// subscribe has a member subscribe to what its clients read, and want of that what nobody has
+// wanted before.
+func (w *World) subscribe(member int, list []Membership, wanted []bool) {
+	m := w.Members[member]
+	w.hosts[member].Do(func() {
+		m.Do(func() {
+			for _, s := range list {
+				if !wanted[s.Channel] {
+					wanted[s.Channel] = true
+					m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
+				}
+				m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
+			}
+		})
+	})
 }
 
 // Key is the key of a channel.

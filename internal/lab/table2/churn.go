@@ -1,0 +1,85 @@
+package table2
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"tidings/overlay"
+	"tidings/sim"
+)
+
+// growStep is how often the members of a growing world subscribe to what has been asked of them
+// since.
+const growStep = 10 * time.Second
+
+// Grow has the clients of all members subscribe one after the other, in a time that begins now.
+func (w *World) Grow(over time.Duration) {
+	w.open()
+	wanted := make([]bool, len(w.keys))
+	steps := int(max(over/growStep, 1))
+	for i, list := range w.Workload.Memberships() {
+		for step := range steps {
+			part := list[len(list)*step/steps : len(list)*(step+1)/steps]
+			w.After(time.Duration(step)*growStep+growStep*time.Duration(i)/time.Duration(len(w.Members)), func() {
+				w.subscribe(i, part, wanted)
+			})
+		}
+	}
+}
+
+// Churn is how members come and go from the time at which Begin is called, and what is lost of
+// their messages.
+type Churn struct {
+	Session time.Duration // the median
+	Loss    float64       // part of all frames
+}
+
+// Begin has each member die silently when its session is over. Another one, that knows nothing, takes
+// its place at once, and its clients.
+func (c Churn) Begin(w *World) {
+	w.SetFaults(sim.Faults{Loss: c.Loss})
+	if c.Session == 0 {
+		return
+	}
+	dice := rand.New(rand.NewPCG(w.Seed(), 0xc4))
+	sessions, lists := sim.Sessions{Median: c.Session}, w.Workload.Memberships()
+	var stay func(i int, d time.Duration)
+	stay = func(i int, d time.Duration) {
+		w.After(d, func() {
+			w.replace(i, lists[i], dice)
+			stay(i, sessions.Draw(dice))
+		})
+	}
+	for i := range w.Members {
+		stay(i, sessions.Rest(dice))
+	}
+}
+
+// replace has a member die and another one join by way of three that live.
+func (w *World) replace(i int, list []Membership, dice *rand.Rand) {
+	if h := w.hosts[i]; h.Up() {
+		h.Crash(false)
+	}
+	h := w.Host(sim.HostConfig{Open: true})
+	w.hosts[i] = h
+	w.boot(i)
+	for range 3 {
+		if via := w.hosts[dice.IntN(len(w.hosts))]; via != h {
+			h.Found(via)
+		}
+	}
+	w.whenActive(i, h, func() { w.subscribe(i, list, make([]bool, len(w.keys))) })
+}
+
+// whenActive does something as soon as a member has joined, unless its session is over before.
+func (w *World) whenActive(i int, h *sim.Host, do func()) {
+	w.After(time.Second, func() {
+		switch {
+		case w.hosts[i] != h:
+		case w.Members[i].Overlay.State() == overlay.Active:
+			do()
+		default:
+			w.whenActive(i, h, do)
+		}
+	})
+}
