@@ -68,9 +68,10 @@ type named struct {
 	contact *Contact
 	routes  uint // a bit for each that may go to it
 	state   namedState
-	route   int // on which it was asked
-	tries   int
-	nonce   uint64    // of all its questions: an answer that comes late is one too
+	route   int       // on which it was asked
+	want    int       // how many it was asked for last,
+	tries   int       // how often,
+	nonce   uint64    // and in all these questions: an answer that comes late is one too
 	due     time.Time // when the last of them counts as unanswered
 
 	// As it answered:
@@ -217,8 +218,10 @@ func (l *lookup) name(c *Contact, routes uint) *named {
 func (n *Node) ask(l *lookup, who *named, route int) {
 	now := n.clock.Now()
 	p := n.introduce(who.contact)
-	if who.nonce == 0 {
-		who.nonce = n.rand.Uint64() | 1
+	want := l.want + 1 + l.extra
+	if who.nonce == 0 || who.want != want { // who is asked for more has not answered that yet
+		delete(n.questions, who.nonce)
+		who.nonce, who.want, who.tries = n.rand.Uint64()|1, want, 0
 	}
 	n.questions[who.nonce] = question{l, who}
 	if who.state != asked {
@@ -229,7 +232,7 @@ func (n *Node) ask(l *lookup, who *named, route int) {
 	l.asked++
 	n.at(who.due, task{kind: taskAsk, n: who.nonce})
 	m := &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{
-		Nonce: who.nonce, Key: l.key[:], Want: uint32(l.want + 1 + l.extra),
+		Nonce: who.nonce, Key: l.key[:], Want: uint32(want),
 	}}}
 	n.send(p, m)
 	if who.tries >= lookupTwice {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unique"
 
 	"tidings/internal/env"
 	"tidings/internal/plant"
@@ -115,14 +116,15 @@ func (d *disk) write(ops []env.Op) {
 	}
 }
 
-// A record is what a disk keeps under a key.
+// A record is what a disk keeps under a key. What a thousand disks have, as the addresses of
+// members, has one key for all.
 type record struct {
-	key   string
+	key   unique.Handle[string]
 	value []byte
 }
 
 func (d *disk) find(key string) (int, bool) {
-	return slices.BinarySearchFunc(d.records, key, func(r record, key string) int { return strings.Compare(r.key, key) })
+	return slices.BinarySearchFunc(d.records, key, func(r record, key string) int { return strings.Compare(r.key.Value(), key) })
 }
 
 func (d *disk) get(key string) []byte {
@@ -144,18 +146,18 @@ func (d *disk) put(key string, value []byte) {
 		if n := len(d.records); n == cap(d.records) { // thousands of disks are full of spare room otherwise
 			d.records = append(make([]record, 0, n+max(8, n/4)), d.records...)
 		}
-		d.records = slices.Insert(d.records, i, record{key, value})
+		d.records = slices.Insert(d.records, i, record{unique.Make(key), value})
 	}
 }
 
 func (d *disk) scan(prefix string, each func(key, value []byte) bool) {
 	first, _ := d.find(prefix)
 	end := first
-	for end < len(d.records) && strings.HasPrefix(d.records[end].key, prefix) {
+	for end < len(d.records) && strings.HasPrefix(d.records[end].key.Value(), prefix) {
 		end++
 	}
 	for _, r := range slices.Clone(d.records[first:end]) {
-		if !each([]byte(r.key), r.value) {
+		if !each([]byte(r.key.Value()), r.value) {
 			return
 		}
 	}
