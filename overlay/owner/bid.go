@@ -360,7 +360,13 @@ func (o *Owners) abandon(s *seat, pause time.Duration) {
 		}
 		s.void[b.epoch.Hash] = true
 	}
-	if !b.founding {
+	switch {
+	case b.founding:
+	case b.epoch != nil && !b.jump:
+		// A quorum has answered: it is those who are to own the key that do not sign, as where
+		// they own it in another lineage. To that one this one does not give way.
+		s.stuck = time.Time{}
+	default:
 		if s.stuck.IsZero() {
 			s.stuck = b.since
 		}

@@ -182,3 +182,104 @@ func TestTheStuckAskTheRoot(t *testing.T) {
 		t.Errorf("it was stuck for %d bids", bids)
 	}
 }
+
+// Owners who were away when their lineage ended hear of it when the one that goes on asks for
+// them, and join it: their sequencer, who has left, says so.
+func TestWhoWasAwayHearsThatALineageHasEnded(t *testing.T) {
+	w, c, theirs := givingWay(t)
+	w.append(c.url, 100)
+	if !w.RunUntil(func() bool { return c.lead.lineage(c.key) == theirs.lineage }, time.Second, time.Minute) {
+		t.Fatal("the two have not become one")
+	}
+	away := c.also[:3]
+	for _, m := range away {
+		m.start()
+	}
+	joined := func() bool {
+		return !slices.ContainsFunc(away, func(m *member) bool { return m.lineage(c.key) != theirs.lineage })
+	}
+	if !w.RunUntil(joined, time.Second, 40*time.Second) {
+		t.Error("they own the key in a lineage that has ended")
+	}
+	w.Run(time.Minute)
+	w.settled()
+}
+
+// Who hears of another lineage that lives asks its own sequencer, which may have joined that one.
+func TestWhoHasJoinedSaysSo(t *testing.T) {
+	w, channels := quiet(t, 8, 1)
+	c := channels[0]
+	m, theirs := c.also[0], c.rival()
+	theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other
+	merged, head := install(w.epoch(theirs)), c.head().Hash
+	merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
+	w.Partition([]*sim.Host{m.Host}) // it misses that its lineage ends
+	c.lead.hears(theirs.sequencer.Host, merged)
+	w.Run(100 * time.Millisecond)
+	w.Heal()
+	if c.lead.lineage(c.key) != theirs.lineage {
+		t.Fatal("the sequencer has not joined")
+	}
+	m.hears(c.other[0].Host, install(w.epoch(theirs)))
+	if m.lineage(c.key) == theirs.lineage {
+		t.Fatal("it takes anybody's word")
+	}
+	w.Run(200 * time.Millisecond)
+	if m.lineage(c.key) != theirs.lineage {
+		t.Error("it stays in a lineage that has ended")
+	}
+}
+
+// A lineage whose own owners answer does not give way, however often members whom it asks to be
+// owners refuse, who own the key in another one.
+func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
+	w, channels := quiet(t, 10, 1)
+	c := channels[0]
+	near := w.sorted(c.key)
+	some := func(ranks ...int) (of []*member) {
+		for _, rank := range ranks {
+			of = append(of, near[rank])
+		}
+		return of
+	}
+	lead := near[8] // far from the key, it takes its time between two bids
+	ours := claim{
+		url: c.url, lineage: c.epoch.Lineage - 1, number: 1, sequencer: lead, owners: some(0, 3, 4, 7, 8), at: w.Now(), after: c.head(),
+	}
+	// The other one lives, but lacks a quorum, so that it does not end.
+	away := w.strangers(4)
+	theirs := claim{
+		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: away[0], owners: append(some(1, 2, 5, 6), away...),
+		at: w.Now(), after: c.head(),
+	}
+	for _, m := range near[5:9] {
+		w.follows(m, c)
+	}
+	for _, of := range []claim{ours, theirs} {
+		for _, m := range of.owners {
+			if !slices.Contains(away, m) {
+				m.hears(c.lead.Host, install(w.epoch(of)))
+			}
+		}
+	}
+	words := lead.overheard()
+	for range 12 {
+		w.append(c.url, 100)
+		w.Run(10 * time.Second)
+	}
+	refused := 0
+	for _, word := range *words {
+		switch {
+		case word.msg.GetMerge().GetGivesWay():
+			t.Fatal("it gives way")
+		case word.to == near[1].ID() && word.msg.GetSign() != nil:
+			refused++
+		}
+	}
+	if refused < 2 {
+		t.Errorf("somebody has refused %d times", refused)
+	}
+	if !lead.leads[c.key] || lead.lineage(c.key) != ours.lineage {
+		t.Error("it does not lead")
+	}
+}

@@ -89,6 +89,9 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 			}
 		}
 	case s.lead != nil:
+		if e.owns(from) && from != e.Sequencer {
+			o.sendInstall(from, s) // it was away, it may be, when that one ended
+		}
 		o.rendezvous(s)
 	case o.yields(s, e, from):
 		o.join(s, e, from)
@@ -96,6 +99,9 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 		o.rest(s)
 		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire()}}})
 		o.sendInstall(from, s)
+		if o.owns(s) && o.alive(s.epoch.Sequencer) {
+			o.startPull(s, o.peer(s.epoch.Sequencer), nil) // it says so if it has joined that one
+		}
 	}
 }
 
