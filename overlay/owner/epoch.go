@@ -231,6 +231,14 @@ func epochsPB(of []*Epoch) (m []*ownerpb.Epoch) {
 // Quorum is how many of an epoch's owners are more than half.
 func (e *Epoch) Quorum() int { return quorum(len(e.Owners)) }
 
+// admits says whether an entry, if it is one of the epoch, stands after what that goes on from.
+func (e *Epoch) admits(n *Entry) bool {
+	if n.At.Lineage != e.Lineage || n.At.Epoch != e.Number {
+		return true
+	}
+	return n.At.Seq > e.After.Seq && (n.At.Seq > e.After.Seq+1 || n.Prev == e.AfterHash)
+}
+
 func (e *Epoch) owns(id env.PeerID) bool { return slices.Contains(e.Owners, id) }
 
 // lineageOf names a lineage by the distance of its founding sequencer from the

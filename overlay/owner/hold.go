@@ -129,6 +129,9 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 	case e.At.Epoch < s.epoch.Number:
 		o.sendInstall(from, s)
 		return nil
+	case !s.epoch.admits(e):
+		o.stats.Untrusted++
+		return errAfter
 	case e.Signer != s.epoch.Sequencer:
 		o.stats.Untrusted++
 		return errSigner

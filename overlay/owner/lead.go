@@ -16,6 +16,7 @@ type lead struct {
 	flight *flight   // nil: nothing is under way
 	again  time.Time // when to look whether acknowledgements are missing
 	trail  *flight   // held by a quorum, on its way to the others
+	lacks  int       // times that others were asked for what the epoch goes on from
 }
 
 type pending struct {
@@ -107,6 +108,10 @@ func (o *Owners) advance(s *seat) {
 	if l == nil || l.flight != nil || len(l.queue) == 0 || s.bid != nil || o.sealed(s) {
 		return
 	}
+	if !o.goesOn(s) {
+		o.catchUp(s)
+		return
+	}
 	p := l.queue[0]
 	l.queue[0] = pending{} // the array stays, and would keep the body
 	l.queue = l.queue[1:]
@@ -154,6 +159,33 @@ func (o *Owners) advance(s *seat) {
 			o.store.Commit(ops, func(error) {})
 		}
 		o.fly(s)
+	})
+}
+
+// goesOn says whether all that the epoch in force goes on from is durable here. A sequencer may lead
+// before: others have signed the epoch, and its own disk has refused what they hold.
+func (o *Owners) goesOn(s *seat) bool {
+	head := s.log.head()
+	if head == nil {
+		return s.epoch.AfterHash == Hash{}
+	}
+	own := head.At.Lineage == s.epoch.Lineage && head.At.Epoch == s.epoch.Number
+	return (own || head.Hash == s.epoch.AfterHash) && !o.volatile[head.Hash]
+}
+
+// catchUp gets what a sequencer lacks of the log from the others, one at a time.
+func (o *Owners) catchUp(s *seat) {
+	l := s.lead
+	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == o.self })
+	o.holdAgain(s, answerTime)
+	if len(others) == 0 {
+		return
+	}
+	l.lacks++
+	o.startPull(s, o.peer(others[l.lacks%len(others)]), func(ok bool) {
+		if ok && s.lead == l {
+			o.advance(s)
+		}
 	})
 }
 

@@ -353,6 +353,11 @@ func (o *Owners) finish(s *seat) {
 		}
 		return
 	}
+	if slices.ContainsFunc(p.got, func(n *Entry) bool { return !e.admits(n) }) {
+		o.stats.Untrusted++
+		o.endPull(s, false)
+		return
+	}
 	if n := len(p.got); n > 0 && !p.held && !p.whole && !e.owns(o.self) {
 		p.have, p.held = p.got[n-1].Prev, true
 		p.got, p.bodies = p.got[:n-1], p.bodies[:n-1] // it comes again when a quorum holds it

@@ -16,6 +16,7 @@ import (
 var (
 	errRouted = errors.New("a message that is routed was sent")
 	errSigner = errors.New("an entry of somebody else's epoch")
+	errAfter  = errors.New("an entry that leaves out what its epoch goes on from")
 	errBody   = errors.New("a body that is not its entry's")
 	errKey    = errors.New("an epoch of another URL's key")
 )
