@@ -390,6 +390,7 @@ func (n *Node) activate() {
 		n.detach(p)
 	}
 	n.missKnown()
+	n.keepDoors()
 	n.join = join{}
 	n.quick = 2
 	n.planRow(time.Second)

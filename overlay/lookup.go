@@ -177,6 +177,9 @@ func (n *Node) startRoutes(l *lookup) {
 			slices.SortStableFunc(from, func(a, b *Contact) int { return o.count(a) - o.count(b) })
 		}
 	}
+	if l.anew && n.state == Active && len(n.doors) > 0 { // one route is not of the node's contacts
+		from = slices.Insert(from, 0, n.doors[n.rand.IntN(len(n.doors))])
+	}
 	route := 0
 	for _, c := range from {
 		if p := n.peers.get(c.Peer.ID); c.ID == n.self.ID || p != nil && p.suspect {

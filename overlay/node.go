@@ -101,6 +101,7 @@ type Node struct {
 	gossip    gossip
 	unrest    unrest
 	known     []*Contact // remembered from an earlier life
+	doors     []*Contact // members that the node was told of by others than members
 	hosts     []*peer    // the members that act for a client
 
 	cal       env.Calendar[task]

@@ -3,6 +3,8 @@ package overlay
 import (
 	"slices"
 	"time"
+
+	"tidings/internal/env"
 )
 
 // joinWant is how many members near its id a joining node finds by disjoint routes: enough
@@ -97,12 +99,27 @@ func most(near []*named) (best *named) {
 
 // A member looks up its own id as it did when it joined, a minute after that, then after
 // firstLook, then every laterLook: who was caught by liars, or joined while the network
-// was in parts, finds those among whom it belongs.
+// was in parts, finds those among whom it belongs. One route begins at a door: who has no contacts
+// but liars would go on among these.
 const (
 	soonLook  = time.Minute
 	firstLook = 10 * time.Minute
 	laterLook = time.Hour
 )
+
+// maxDoors is how many of those are remembered through whom the node could join.
+const maxDoors = 8
+
+// keepDoors remembers who was found outside the network, in a list of its operator's or on the local
+// one: they are still there for a node whose every contact is a liar.
+func (n *Node) keepDoors() {
+	for _, c := range n.join.pool {
+		if len(n.doors) < maxDoors && !slices.ContainsFunc(n.doors, func(d *Contact) bool { return d.ID == c.ID }) &&
+			slices.ContainsFunc(n.join.found, func(p env.Peer) bool { return p.ID == c.Peer.ID }) {
+			n.doors = append(n.doors, c)
+		}
+	}
+}
 
 // planSelf sets the time of the next lookForSelf; there is only one.
 func (n *Node) planSelf(in time.Duration) {
