@@ -230,6 +230,30 @@ func TestWhoHasJoinedSaysSo(t *testing.T) {
 	}
 }
 
+// So does a sequencer that has joined to whoever follows: it is asked when somebody is heard of
+// another lineage whose word does not count, and answers though it is told nothing new.
+func TestWhoFollowsAsksTheSequencer(t *testing.T) {
+	w, channels := quiet(t, 9, 1)
+	c := channels[0]
+	m, theirs := c.other[3], c.rival()
+	w.follows(m, c)
+	theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other[:3]
+	merged, head := install(w.epoch(theirs)), c.head().Hash
+	merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
+	w.Partition([]*sim.Host{m.Host})
+	c.lead.hears(theirs.sequencer.Host, merged)
+	w.Run(100 * time.Millisecond)
+	w.Heal()
+	m.hears(c.also[0].Host, install(w.epoch(theirs)))
+	if m.lineage(c.key) == theirs.lineage {
+		t.Fatal("it takes anybody's word")
+	}
+	w.Run(200 * time.Millisecond)
+	if m.lineage(c.key) != theirs.lineage {
+		t.Error("it follows a lineage that has ended")
+	}
+}
+
 // A lineage whose own owners answer does not give way, however often members whom it asks to be
 // owners refuse, who own the key in another one.
 func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {

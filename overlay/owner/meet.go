@@ -97,11 +97,9 @@ func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool
 		o.join(s, e, from)
 	case !s.meeting:
 		o.rest(s)
-		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire()}}})
+		// The own sequencer meets the other one, or says that it has joined it.
+		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire(), Asks: true}}})
 		o.sendInstall(from, s)
-		if o.owns(s) && o.alive(s.epoch.Sequencer) {
-			o.startPull(s, o.peer(s.epoch.Sequencer), nil) // it says so if it has joined that one
-		}
 	}
 }
 

@@ -232,7 +232,7 @@ func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
 		return nil
 	}
 	switch {
-	case s.epoch != nil && e.Number < s.epoch.Number:
+	case s.epoch != nil && (e.Number < s.epoch.Number || m.Asks && e.Number == s.epoch.Number):
 		o.sendInstall(from, s)
 		return nil
 	case s.epoch == nil || e.Number > s.epoch.Number:

@@ -1207,6 +1207,7 @@ type Install struct {
 	Version       uint64                 `protobuf:"fixed64,3,opt,name=version,proto3" json:"version,omitempty"`
 	Absorbed      bool                   `protobuf:"varint,5,opt,name=absorbed,proto3" json:"absorbed,omitempty"` // the receiver's lineage was appended to this one,
 	Merged        []byte                 `protobuf:"bytes,4,opt,name=merged,proto3" json:"merged,omitempty"`      // up to the entry with this hash; empty: it had none
+	Asks          bool                   `protobuf:"varint,6,opt,name=asks,proto3" json:"asks,omitempty"`         // the sender is to be told which epoch is in force, also if it is this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1274,6 +1275,13 @@ func (x *Install) GetMerged() []byte {
 		return x.Merged
 	}
 	return nil
+}
+
+func (x *Install) GetAsks() bool {
+	if x != nil {
+		return x.Asks
+	}
+	return false
 }
 
 // Hold asks an owner to keep an entry, durably.
@@ -2503,13 +2511,14 @@ const file_owner_proto_rawDesc = "" +
 	"\x04jump\x18\x02 \x01(\bR\x04jump\"8\n" +
 	"\x06Signed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"\x97\x01\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xab\x01\n" +
 	"\aInstall\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\fR\x04note\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x06R\aversion\x12\x1a\n" +
 	"\babsorbed\x18\x05 \x01(\bR\babsorbed\x12\x16\n" +
-	"\x06merged\x18\x04 \x01(\fR\x06merged\"0\n" +
+	"\x06merged\x18\x04 \x01(\fR\x06merged\x12\x12\n" +
+	"\x04asks\x18\x06 \x01(\bR\x04asks\"0\n" +
 	"\x04Hold\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\",\n" +
