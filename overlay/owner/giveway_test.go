@@ -205,52 +205,39 @@ func TestWhoWasAwayHearsThatALineageHasEnded(t *testing.T) {
 	w.settled()
 }
 
-// Who hears of another lineage that lives asks its own sequencer, which may have joined that one.
+// Who hears of another lineage, from somebody whose word does not count, asks its own sequencer. If
+// that one has joined it, it says so, though it is told nothing new.
 func TestWhoHasJoinedSaysSo(t *testing.T) {
-	w, channels := quiet(t, 8, 1)
-	c := channels[0]
-	m, theirs := c.also[0], c.rival()
-	theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other
-	merged, head := install(w.epoch(theirs)), c.head().Hash
-	merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
-	w.Partition([]*sim.Host{m.Host}) // it misses that its lineage ends
-	c.lead.hears(theirs.sequencer.Host, merged)
-	w.Run(100 * time.Millisecond)
-	w.Heal()
-	if c.lead.lineage(c.key) != theirs.lineage {
-		t.Fatal("the sequencer has not joined")
-	}
-	m.hears(c.other[0].Host, install(w.epoch(theirs)))
-	if m.lineage(c.key) == theirs.lineage {
-		t.Fatal("it takes anybody's word")
-	}
-	w.Run(200 * time.Millisecond)
-	if m.lineage(c.key) != theirs.lineage {
-		t.Error("it stays in a lineage that has ended")
-	}
-}
-
-// So does a sequencer that has joined to whoever follows: it is asked when somebody is heard of
-// another lineage whose word does not count, and answers though it is told nothing new.
-func TestWhoFollowsAsksTheSequencer(t *testing.T) {
-	w, channels := quiet(t, 9, 1)
-	c := channels[0]
-	m, theirs := c.other[3], c.rival()
-	w.follows(m, c)
-	theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other[:3]
-	merged, head := install(w.epoch(theirs)), c.head().Hash
-	merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
-	w.Partition([]*sim.Host{m.Host})
-	c.lead.hears(theirs.sequencer.Host, merged)
-	w.Run(100 * time.Millisecond)
-	w.Heal()
-	m.hears(c.also[0].Host, install(w.epoch(theirs)))
-	if m.lineage(c.key) == theirs.lineage {
-		t.Fatal("it takes anybody's word")
-	}
-	w.Run(200 * time.Millisecond)
-	if m.lineage(c.key) != theirs.lineage {
-		t.Error("it follows a lineage that has ended")
+	for _, test := range []struct {
+		who   string
+		asks  func(c channel) *member
+		hears func(c channel) *member
+	}{
+		{"an owner", func(c channel) *member { return c.also[0] }, func(c channel) *member { return c.other[0] }},
+		{"a follower", func(c channel) *member { return c.other[3] }, func(c channel) *member { return c.also[0] }},
+	} {
+		w, channels := quiet(t, 9, 1)
+		c := channels[0]
+		m, theirs := test.asks(c), c.rival()
+		w.follows(m, c)
+		theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other[:3]
+		merged, head := install(w.epoch(theirs)), c.head().Hash
+		merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
+		w.Partition([]*sim.Host{m.Host}) // it misses that its lineage ends
+		c.lead.hears(theirs.sequencer.Host, merged)
+		w.Run(100 * time.Millisecond)
+		w.Heal()
+		if c.lead.lineage(c.key) != theirs.lineage {
+			t.Fatalf("%s: the sequencer has not joined", test.who)
+		}
+		m.hears(test.hears(c).Host, install(w.epoch(theirs)))
+		if m.lineage(c.key) == theirs.lineage {
+			t.Fatalf("%s takes anybody's word", test.who)
+		}
+		w.Run(200 * time.Millisecond)
+		if m.lineage(c.key) != theirs.lineage {
+			t.Errorf("%s stays in a lineage that has ended", test.who)
+		}
 	}
 }
 

@@ -173,20 +173,15 @@ func (o *Owners) goesOn(s *seat) bool {
 	return (own || head.Hash == s.epoch.AfterHash) && !o.volatile[head.Hash]
 }
 
-// catchUp gets what a sequencer lacks of the log from the others, one at a time.
+// catchUp gets what a sequencer lacks of the log from the others, one at a time, until it has it.
 func (o *Owners) catchUp(s *seat) {
-	l := s.lead
-	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == o.self })
 	o.holdAgain(s, answerTime)
-	if len(others) == 0 {
+	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == o.self })
+	if s.pull != nil || len(others) == 0 {
 		return
 	}
-	l.lacks++
-	o.startPull(s, o.peer(others[l.lacks%len(others)]), func(ok bool) {
-		if ok && s.lead == l {
-			o.advance(s)
-		}
-	})
+	s.lead.lacks++
+	o.startPull(s, o.peer(others[s.lead.lacks%len(others)]), nil)
 }
 
 // sealed says whether this owner promised to hold nothing more of the epoch in
