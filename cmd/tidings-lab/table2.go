@@ -22,11 +22,11 @@ type table2Command struct {
 	Channels      int           `help:"Channels, instead of 100,000."`
 	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
 	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
-	Dead          []float64     `placeholder:"PART" help:"After that, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
+	Dead          []float64     `placeholder:"PART" help:"After the hours, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
 	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
 	Maintenance   time.Duration `default:"1h" help:"Of leases and decisions. Networks have ten minutes if not told, the paper's simulation an hour."`
-	Session       time.Duration `help:"After that, have members die silently whose sessions have this median, and others take their places, for half as many hours."`
-	Loss          float64       `help:"Part of the messages that is lost meanwhile."`
+	Session       time.Duration `help:"After the hours, have members die silently whose sessions have this median, and others take their places, for half as many hours."`
+	Loss          float64       `placeholder:"PART" help:"Part of the messages that is lost in that time, too."`
 	Domains       string        `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
 	Formulas      int           `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
 	Seed          int64         `default:"1" help:"Of the world."`
@@ -107,6 +107,8 @@ func (c *table2Command) Validate() error {
 		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
 	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
 		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
+	case s.Grow > time.Duration(s.Hours/2)*time.Hour:
+		return fmt.Errorf("--grow %v: no longer than the first half of the hours, of which there are %d", s.Grow, s.Hours)
 	case s.Maintenance < time.Minute || s.Maintenance > 24*time.Hour:
 		return fmt.Errorf("--maintenance %v: from a minute to a day", s.Maintenance)
 	case !(s.Loss >= 0 && s.Loss < 1):
@@ -181,8 +183,8 @@ func domainsOf(path string) ([]int, error) {
 	return feeds, nil
 }
 
-// room is for how many bytes the collector leaves alone what is dead: the paper's whole world,
-// and some more, or it would do nothing else.
+// room is for how many bytes the collector leaves alone what is dead: nearly the ten gigabytes that
+// the paper's whole world may take, of which some six live, by a world a quarter as large.
 const room = 9 << 30
 
 // show prints and draws what was found.

@@ -39,7 +39,7 @@ func printTable2(w io.Writer, r *table2Result) error {
 		if c := row.Churning; c != nil {
 			line("\n%s, %s\tload\tdetection s\tevenness", row.Objective, row.Scheme)
 			line("before\t%.2f\t%.2f\t%.3f", row.Load, row.Detection, row.Evenness)
-			line("while members come and go\t%.2f\t%.2f\t%.3f", c.Load, c.Detection, c.Evenness)
+			line("with sessions and loss\t%.2f\t%.2f\t%.3f", c.Load, c.Detection, c.Evenness)
 		}
 	}
 	if len(r.Formulas) > 0 {

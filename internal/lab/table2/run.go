@@ -255,8 +255,8 @@ func (r *Row) Marks() (of []Mark) {
 	}
 	if c := r.Churning; c != nil {
 		of = append(of,
-			Mark{"detection while members come and go, of that before", c.Detection / r.Detection, under, 1.25},
-			Mark{"load while members come and go, of what is allowed", c.Load / r.BoundLoad, under, 1.01})
+			Mark{"detection with sessions and loss, of that before", c.Detection / r.Detection, under, 1.25},
+			Mark{"load with sessions and loss, of what is allowed", c.Load / r.BoundLoad, under, 1.01})
 	}
 	return of
 }

@@ -32,7 +32,6 @@ type World struct {
 	origins *origins
 
 	// What members remember together.
-	hash    wire.Hash
 	verify  *wire.Memory
 	records *overlay.Records
 	briefs  *corona.Briefs
@@ -60,8 +59,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
-	w.network, w.hash = network, wire.HashOf(network.Descriptor())
-	w.verify = wire.Memo(wire.NewVerifier(w.hash), maxSigned)
+	w.network, w.verify = network, wire.Memo(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxSigned)
 	w.records = overlay.NewRecords(network.Name, w.verify, 2*load.Members)
 	w.briefs = corona.NewBriefs(2 * len(load.Channels))
 	w.epochs, w.orders = owner.NewEpochs(maxSigned), wedge.NewOrders(2*len(load.Channels))
@@ -80,7 +78,7 @@ func NewWorld(load *Workload, network wire.Network) *World {
 
 // boot starts a member.
 func (w *World) boot(i int) {
-	h := w.hosts[i]
+	h, hash := w.hosts[i], wire.HashOf(w.network.Descriptor())
 	cfg := node.DefaultConfig(w.network)
 	cfg.Overlay.Founder = h.Index() == 0
 	cfg.Overlay.Records, cfg.Owner.Epochs = w.records, w.epochs
@@ -94,7 +92,7 @@ func (w *World) boot(i int) {
 	}
 	h.Boot(func(e env.Env) env.Node {
 		e.Network = tallied{e.Network, w.Tally}
-		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), w.hash), w.verify, cfg, i, w)
+		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w)
 		return w.Members[i]
 	})
 }
