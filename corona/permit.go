@@ -140,9 +140,9 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 // polls that nobody makes up for.
 const ahead = 2
 
-// spend notes that a duty's channel is asked. A member asks it once in an interval, ahead of
-// that by little, however it is enlisted: with several ranks, again and again, or each time
-// at another phase.
+// spend notes that a duty's channel is asked. A member asks it once in an interval, and never
+// more than ahead too early, however it is enlisted: with several ranks, again and again,
+// or each time at another phase.
 func (d *duty) spend(now time.Time) {
 	d.again = max(d.again, momentOf(now)) + moment(d.grid.Interval)
 }
