@@ -15,7 +15,7 @@ import (
 func (c *Corona) Answered(h env.Handle, a env.Answer) {
 	var p poll
 	if d := c.home(h); d != nil {
-		p = poll{key: d.key, kind: scheduled, duty: d}
+		p = poll{key: d.key(), kind: scheduled, duty: d}
 	} else if other, ok := c.polls[h]; ok {
 		p = other
 		delete(c.polls, h)

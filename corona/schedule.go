@@ -103,10 +103,11 @@ func (s skips) after(at time.Time) time.Time {
 
 // failed plans the next poll after one that failed, and tells the sequencer.
 func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
-	if d.ailment == nil {
-		d.ailment = &ailment{}
+	x := d.rare()
+	if x.ailment == nil {
+		x.ailment = &ailment{}
 	}
-	i := d.ailment
+	i := x.ailment
 	i.fails++
 	interval := d.grid.Interval
 	wait, why := interval, "the polling interval"
