@@ -101,7 +101,7 @@ func TestPlantedInTroubles(t *testing.T) {
 // So is each that is planted into logs and their readers. Without it the worlds are
 // whole: quarrel_test.go, disk_test.go.
 func TestPlantedInFeeds(t *testing.T) {
-	const tries = 20 // seeds: two owners must try to lead at one instant, say
+	const tries = 100 // seeds: two owners must try to lead at one instant, say
 	for _, bug := range []struct {
 		name   string
 		on     *bool
