@@ -21,7 +21,7 @@ type duty struct {
 	asked    moment
 	waiting  env.Handle // for an answer; 0: none
 	said     *said
-	domain   *domain
+	domain   *domain   // nil: nobody has a budget, and it has not asked for rest
 	standing *standing // what the log holds; nil: it has not been told
 	extra    *extra    // nil: there is none
 	lead     *lead     // nil: this node is not the channel's sequencer
@@ -124,7 +124,10 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 	now := c.clock.Now()
 	d := c.duties[key]
 	if d == nil {
-		d = &duty{domain: c.domain(s.domain, s.private), lead: c.leads[key], random: c.cfg.Random}
+		d = &duty{lead: c.leads[key], random: c.cfg.Random}
+		if c.manners != nil {
+			d.domain = c.domain(s.domain, s.private)
+		}
 		if d.random {
 			d.grid.Ref = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval)))))
 		}
@@ -189,7 +192,9 @@ func (c *Corona) Release(key overlay.ID) {
 		if m, again := c.manners, d.extras().again; m != nil && again.after(c.clock.Now()) && len(m.lately) < maxLately {
 			m.lately[key] = again.time()
 		}
-		c.leave(d.domain)
+		if d.domain != nil {
+			c.leave(d.domain)
+		}
 	}
 }
 
@@ -206,13 +211,13 @@ func (c *Corona) seat(d *duty) {
 
 // due does what is due for a duty.
 func (c *Corona) due(d *duty, now time.Time) {
-	switch {
-	case !d.private && d.domain.rest.after(now):
-		at, _ := d.opening(d.domain.rest.time())
-		c.plan(d, at, d.domain.name+" asked to be left alone")
+	switch domain := c.domainOf(d); {
+	case !d.private && domain != nil && domain.rest.after(now):
+		at, _ := d.opening(domain.rest.time())
+		c.plan(d, at, domain.name+" asked to be left alone")
 	case !d.private && d.extra != nil && d.extra.rest.after(now):
 		at, _ := d.opening(d.extra.rest.time())
-		c.plan(d, at, d.domain.name+" asked several to be left alone")
+		c.plan(d, at, d.said.domain+" asked several to be left alone")
 	default:
 		if ok, at, why := c.polite(d, now); !ok {
 			c.stats.Skipped++

@@ -62,7 +62,7 @@ func TestAPollerWithoutAStandingTellsAll(t *testing.T) {
 		t.Errorf("%d pollers know how the log stands, %d findings, %d entries", n, v.sightings(), len(v.found))
 	}
 	blank.duties[v.key].standing = nil
-	other.duties[v.key].domain.spare(v.now.Add(time.Hour))
+	other.spareOf(other.duties[v.key], v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
 	if d := blank.duties[v.key]; len(v.standings(doc)) != 2 || d.extras().rest.after(v.now) {
 		t.Errorf("%d know it, and are to rest until %v", len(v.standings(doc)), d.extras().rest.time())

@@ -133,9 +133,9 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 		if a.RetryAfter <= 0 && d.private {
 			limit = interval
 		}
-		wait, why, asked = max(limit, interval), d.domain.name+" asked to be left alone", true
+		wait, why, asked = max(limit, interval), d.said.domain+" asked to be left alone", true
 		if !d.private {
-			d.domain.spare(now.Add(limit))
+			c.spareOf(d, now.Add(limit))
 		}
 	case a.RetryAfter > wait:
 		wait, why, asked = a.RetryAfter, "the origin's Retry-After", true
