@@ -15,7 +15,7 @@ import (
 func (c *Corona) Answered(h env.Handle, a env.Answer) {
 	var p poll
 	if d := c.home(h); d != nil {
-		p = poll{key: d.key, kind: scheduled, duty: d}
+		p = poll{key: d.key(), kind: scheduled, duty: d}
 	} else if other, ok := c.polls[h]; ok {
 		p = other
 		delete(c.polls, h)
@@ -45,7 +45,9 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 		if d.waiting != h {
 			return // it came too late
 		}
-		d.domain.see(a)
+		if d.domain != nil {
+			d.domain.see(a)
+		}
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
 			d.unspend()
 		}
@@ -53,7 +55,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 		return
 	}
 	d, l := c.duties[p.key], c.leads[p.key]
-	if d != nil {
+	if d != nil && d.domain != nil {
 		d.domain.see(a)
 	} else if l != nil {
 		l.domain.see(a)
@@ -76,7 +78,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 			c.read(l, env.Peer{}, c.reading(a, f), now)
 		default:
 			if verdict.Kind == coronapb.State_LIMITED && !a.Private {
-				l.domain.spare(now.Add(limitOf(a, 1)))
+				c.spare(l.domain, now.Add(limitOf(a, 1)))
 			}
 			c.heard(l, "", verdict, now)
 		}

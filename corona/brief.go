@@ -71,6 +71,7 @@ type heard struct {
 
 // said is what words say, but for the grant, which is looked at once. It is not changed.
 type said struct {
+	key     overlay.ID
 	url     string
 	domain  string // that answers for its origin
 	private bool   // the address names a private one
@@ -155,7 +156,7 @@ func (c *Corona) readWords(key overlay.ID, words []byte) (s *said, grant []byte)
 		return nil, nil
 	}
 	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))
-	s = &said{url: m.Url, brief: brief{
+	s = &said{key: key, url: m.Url, brief: brief{
 		skips:   skips{m.SkipHours, uint8(m.SkipDays)},
 		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
 	}}

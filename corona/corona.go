@@ -141,6 +141,7 @@ type Corona struct {
 	free    []uint32 // slots
 	out     []outing // the oldest first
 	domains map[string]*domain
+	spared  bool                  // one of them has asked for rest, since this node began
 	asked   map[overlay.ID]string // documents asked for outside the schedule
 	polls   map[env.Handle]poll   // beside the schedule
 	handle  env.Handle

@@ -18,8 +18,24 @@ type domain struct {
 }
 
 // spare leaves a domain alone until a time.
-func (d *domain) spare(until time.Time) {
-	d.rest = max(d.rest, momentOf(until))
+func (c *Corona) spare(d *domain, until time.Time) {
+	d.rest, c.spared = max(d.rest, momentOf(until)), true
+}
+
+// spareOf leaves the domain of a duty alone until a time.
+func (c *Corona) spareOf(d *duty, until time.Time) {
+	if d.domain == nil {
+		d.domain = c.domain(d.said.domain, d.said.private)
+	}
+	c.spare(d.domain, until)
+}
+
+// domainOf returns what there is to know of a duty's domain; nil if that is nothing.
+func (c *Corona) domainOf(d *duty) *domain {
+	if d.domain == nil && c.spared {
+		return c.domains[d.said.domain]
+	}
+	return d.domain
 }
 
 // see notes where an answer came from.

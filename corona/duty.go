@@ -13,32 +13,53 @@ import (
 )
 
 // A duty is this node's part in the polls of a channel, of whose wedge it has ranks. A node
-// has thousands of them, most of which are well; what there is to say about the others
-// stands in an ailment.
+// has thousands of them, most of which are well: what there is to say about the others
+// stands in extra.
 type duty struct {
-	// What every poll touches comes first, in two cache lines.
+	// What every poll touches comes first.
 	next     moment
 	asked    moment
-	again    moment     // when the origin is to be asked again, or up to ahead intervals before
 	waiting  env.Handle // for an answer; 0: none
-	grid     grid
-	drawn    moment // where phases are random: one of its own slots
 	said     *said
+	domain   *domain   // nil: nobody has a budget, and it has not asked for rest
 	standing *standing // what the log holds; nil: it has not been told
-	rest     moment    // until when all pollers are to leave the origin alone
-	domain   *domain
-	lead     *lead    // nil: this node is not the channel's sequencer
-	ailment  *ailment // nil: its last poll went well, or there was none
-	slot     uint32   // among all duties
-	polled   bool     // it asked at all
+	extra    *extra    // nil: there is none
+	lead     *lead     // nil: this node is not the channel's sequencer
+	grid     grid
+	slot     uint32 // among all duties
+	polled   bool   // it asked at all
 	private  bool
-
-	key overlay.ID
-	why string // the rule that set the next poll, if it is not the interval
-	pass
-	stale   uint64 // digest of a document that has no news either, of a replica that lags; 0: there is none
-	staleAt moment // when the sequencer said so
+	random   bool // its phase is of its own choice
 }
+
+// An extra is what few duties have.
+type extra struct {
+	pass
+	ailment *ailment // nil: its last poll went well, or there was none
+	why     string   // the rule that set the next poll, if it is not the interval
+	rest    moment   // until when all pollers are to leave the origin alone
+	again   moment   // when the origin is to be asked again, or up to ahead intervals before
+	stale   uint64   // digest of a document that has no news either, of a replica that lags; 0: there is none
+	staleAt moment   // when the sequencer said so
+}
+
+// rare returns a duty's extra, making it if there is none.
+func (d *duty) rare() *extra {
+	if d.extra == nil {
+		d.extra = &extra{}
+	}
+	return d.extra
+}
+
+// extras are those of a duty, to be read.
+func (d *duty) extras() extra {
+	if d.extra == nil {
+		return extra{}
+	}
+	return *d.extra
+}
+
+func (d *duty) key() overlay.ID { return d.said.key }
 
 // An ailment is what is wrong with the polls of a duty.
 type ailment struct {
@@ -57,7 +78,12 @@ type standing struct {
 }
 
 // know takes what the log holds, and until when all pollers are to leave the origin alone.
-func (d *duty) know(s *standing, rest time.Time) { d.standing, d.rest = s, momentOf(rest) }
+func (d *duty) know(s *standing, rest time.Time) {
+	d.standing = s
+	if at := momentOf(rest); at != d.extras().rest {
+		d.rare().rest = at
+	}
+}
 
 // graceFor is how late a node that has other ranks now may poll: its slot may have passed
 // while it was told.
@@ -80,7 +106,7 @@ func (c *Corona) Handoff(key overlay.ID) []byte {
 	if l := c.leads[key]; l != nil {
 		s, rest = l.standing(), l.rest
 	} else if d := c.duties[key]; d != nil {
-		s, rest = d.standing, d.rest.time()
+		s, rest = d.standing, d.extras().rest.time()
 	}
 	if s == nil {
 		return nil
@@ -98,29 +124,35 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 	now := c.clock.Now()
 	d := c.duties[key]
 	if d == nil {
-		d = &duty{key: key, domain: c.domain(s.domain, s.private), lead: c.leads[key]}
-		if c.cfg.Random {
-			d.drawn = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval)))))
+		d = &duty{lead: c.leads[key], random: c.cfg.Random}
+		if c.manners != nil {
+			d.domain = c.domain(s.domain, s.private)
+		}
+		if d.random {
+			d.grid.Ref = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval)))))
 		}
 		c.duties[key] = d
 		c.seat(d)
 		if c.manners != nil {
-			d.again = momentOf(c.manners.lately[key])
+			d.rare().again = momentOf(c.manners.lately[key])
 			delete(c.manners.lately, key)
 		}
 		if l := d.lead; l != nil {
 			d.know(l.standing(), l.rest)
 			d.private, d.asked = l.private, momentOf(l.looked)
 			if l.state.Kind != coronapb.State_OK && l.state.Kind != coronapb.State_NEW {
-				d.ailment = &ailment{state: l.state, fails: l.fails, said: l.state.Kind, told: now}
+				d.rare().ailment = &ailment{state: l.state, fails: l.fails, said: l.state.Kind, told: now}
 			}
 		}
 		if c.cfg.DAG {
 			c.begin(now)
 		}
 	}
+	ref := d.grid.Ref
+	if d.grid, d.said = gridOf(grid), s; d.random {
+		d.grid.Ref = ref
+	}
 	c.present(d, grant)
-	d.grid, d.said = gridOf(grid), s
 	if d.waiting == 0 {
 		c.planSlot(d, c.notBefore(d, now))
 	}
@@ -138,7 +170,7 @@ func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
 	if last := d.asked.time().Add(d.grid.breather()); last.After(from) {
 		from = last
 	}
-	if i := d.ailment; i != nil {
+	if i := d.extras().ailment; i != nil {
 		until := i.state.Next.Add(-1)
 		if i.state.Kind != coronapb.State_LIMITED {
 			until = until.Add(-d.grid.Interval / 2) // it is no matter of minutes
@@ -157,10 +189,12 @@ func (c *Corona) Release(key overlay.ID) {
 		delete(c.duties, key)
 		c.seats[d.slot] = nil
 		c.free = append(c.free, d.slot)
-		if m := c.manners; m != nil && d.again.after(c.clock.Now()) && len(m.lately) < maxLately {
-			m.lately[key] = d.again.time()
+		if m, again := c.manners, d.extras().again; m != nil && again.after(c.clock.Now()) && len(m.lately) < maxLately {
+			m.lately[key] = again.time()
 		}
-		c.leave(d.domain)
+		if d.domain != nil {
+			c.leave(d.domain)
+		}
 	}
 }
 
@@ -177,13 +211,13 @@ func (c *Corona) seat(d *duty) {
 
 // due does what is due for a duty.
 func (c *Corona) due(d *duty, now time.Time) {
-	switch {
-	case !d.private && d.domain.rest.after(now):
-		at, _ := d.opening(d.domain.rest.time())
-		c.plan(d, at, d.domain.name+" asked to be left alone")
-	case !d.private && d.rest.after(now):
-		at, _ := d.opening(d.rest.time())
-		c.plan(d, at, d.domain.name+" asked several to be left alone")
+	switch domain := c.domainOf(d); {
+	case !d.private && domain != nil && domain.rest.after(now):
+		at, _ := d.opening(domain.rest.time())
+		c.plan(d, at, domain.name+" asked to be left alone")
+	case !d.private && d.extra != nil && d.extra.rest.after(now):
+		at, _ := d.opening(d.extra.rest.time())
+		c.plan(d, at, d.said.domain+" asked several to be left alone")
 	default:
 		if ok, at, why := c.polite(d, now); !ok {
 			c.stats.Skipped++
@@ -198,7 +232,9 @@ func (c *Corona) due(d *duty, now time.Time) {
 func (c *Corona) poll(d *duty, now time.Time) {
 	c.handle++
 	d.waiting, d.asked, d.polled = c.handle, momentOf(now), true
-	d.spend(now)
+	if c.manners != nil {
+		d.spend(now)
+	}
 	c.out = append(c.out, outing{d, c.handle, d.asked})
 	r := env.Request{URL: d.said.url, Subscribers: d.said.brief.readers}
 	if s := d.standing; s != nil {
@@ -274,8 +310,10 @@ func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, no
 		c.failed(d, a, verdict, now)
 		return
 	}
-	well := d.ailment == nil
-	d.ailment = nil
+	well := d.extra == nil || d.extra.ailment == nil
+	if !well {
+		d.extra.ailment = nil
+	}
 	from := d.asked.time().Add(min(slotSlack, d.grid.Interval/8)) // slots may move by milliseconds
 	if least := d.asked.time().Add(floor - d.grid.Interval/2); !d.private && least.After(from) {
 		from = least
@@ -315,7 +353,7 @@ func (d *duty) isNews(r reading, now time.Time) bool {
 		// A replica with validators of its own.
 		d.standing = &standing{valid: r.valid, prints: of, digest: sum}
 		return false
-	case sum == d.stale && now.Sub(d.staleAt.time()) < doubted(d.private, d.grid.Interval):
+	case d.extra != nil && sum == d.extra.stale && now.Sub(d.extra.staleAt.time()) < doubted(d.private, d.grid.Interval):
 		return false // after that a document is believed that was not
 	case s.prints == nil:
 		return true

@@ -52,7 +52,7 @@ type found struct {
 // find tells the sequencer of a document with news.
 func (c *Corona) find(d *duty, r reading, now time.Time) {
 	for _, old := range c.held {
-		if old.key == d.key {
+		if old.key == d.key() {
 			c.forget(old) // this one is newer
 			break
 		}
@@ -61,7 +61,7 @@ func (c *Corona) find(d *duty, r reading, now time.Time) {
 		c.forget(c.held[0])
 	}
 	c.stats.Sightings++
-	w := &found{nonce: c.rand.Uint64(), key: d.key, reading: r, prints: prints(r.f), since: now}
+	w := &found{nonce: c.rand.Uint64(), key: d.key(), reading: r, prints: prints(r.f), since: now}
 	c.held = append(c.held, w)
 	c.sendFound(w, d, now)
 }
@@ -202,7 +202,8 @@ func (c *Corona) onStanding(key overlay.ID, t told) {
 		c.forget(w)
 		switch of := digest(w.prints); {
 		case of != s.digest:
-			d.stale, d.staleAt = of, momentOf(c.clock.Now())
+			x := d.rare()
+			x.stale, x.staleAt = of, momentOf(c.clock.Now())
 		default:
 			s = &standing{valid: w.valid, prints: w.prints, digest: s.digest}
 		}
@@ -213,8 +214,8 @@ func (c *Corona) onStanding(key overlay.ID, t told) {
 
 // report tells the sequencer of a poll that failed, or that polls go well again.
 func (c *Corona) report(d *duty, s State, now time.Time) {
-	i := d.ailment
-	if l := c.leads[d.key]; l != nil {
+	i := d.extras().ailment
+	if l := c.leads[d.key()]; l != nil {
 		l.private = d.private
 		if i != nil {
 			l.fails = i.fails
@@ -229,5 +230,6 @@ func (c *Corona) report(d *duty, s State, now time.Time) {
 		i.told, i.said = now, s.Kind
 	}
 	self := c.node.Self().Peer.ID
-	c.tell(d.key, &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: d.key[:], Poller: []byte(self), State: s.wire()}}}, false)
+	key := d.key()
+	c.tell(key, &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: key[:], Poller: []byte(self), State: s.wire()}}}, false)
 }

@@ -62,15 +62,15 @@ func TestAPollerWithoutAStandingTellsAll(t *testing.T) {
 		t.Errorf("%d pollers know how the log stands, %d findings, %d entries", n, v.sightings(), len(v.found))
 	}
 	blank.duties[v.key].standing = nil
-	other.duties[v.key].domain.spare(v.now.Add(time.Hour))
+	other.spareOf(other.duties[v.key], v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.duties[v.key]; len(v.standings(doc)) != 2 || d.rest.after(v.now) {
-		t.Errorf("%d know it, and are to rest until %v", len(v.standings(doc)), d.rest.time())
+	if d := blank.duties[v.key]; len(v.standings(doc)) != 2 || d.extras().rest.after(v.now) {
+		t.Errorf("%d know it, and are to rest until %v", len(v.standings(doc)), d.extras().rest.time())
 	}
-	other.duties[v.key].rest = momentOf(v.now.Add(time.Hour))
+	other.duties[v.key].rare().rest = momentOf(v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.duties[v.key]; !d.rest.time().Equal(v.now.Add(time.Hour)) {
-		t.Errorf("to rest until %v", d.rest.time())
+	if d := blank.duties[v.key]; !d.extras().rest.time().Equal(v.now.Add(time.Hour)) {
+		t.Errorf("to rest until %v", d.extras().rest.time())
 	}
 }
 
@@ -292,8 +292,8 @@ func TestStrangersAreNotHeeded(t *testing.T) {
 	poller.held = append(poller.held, w)
 	tell(poller, s.message(v.key, 9, 20*time.Hour))
 	poller.Delivered(v.key, marshal(s.message(w.key, 9, 0)))
-	if d := poller.duties[v.key]; d.standing.digest == 7 || d.rest.after(v.now) || len(poller.held) != 1 {
-		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.standing.digest, d.rest.time())
+	if d := poller.duties[v.key]; d.standing.digest == 7 || d.extras().rest.after(v.now) || len(poller.held) != 1 {
+		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.standing.digest, d.extras().rest.time())
 	}
 
 	bulk, _ := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)

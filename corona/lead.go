@@ -99,7 +99,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 	first := true
 	if n, ok := parseNote(note); ok {
 		first = n.State.Polled.IsZero()
-		l.inherit(n, now)
+		c.inherit(l, n, now)
 		c.takeOver(l, n.grant, now)
 	}
 	if d := c.duties[key]; d != nil {
@@ -118,7 +118,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 }
 
 // inherit goes on with what the sequencer before has noted.
-func (l *lead) inherit(n note, now time.Time) {
+func (c *Corona) inherit(l *lead, n note, now time.Time) {
 	l.valid, l.state, l.heritage, l.fails = n.valid, n.State, n, n.fails
 	if n.private && !l.domain.seen {
 		l.domain.seen, l.domain.private = true, true // until an answer says otherwise
@@ -149,7 +149,7 @@ func (l *lead) inherit(n note, now time.Time) {
 		l.state.Next = longest
 	}
 	if n.fails > 0 && l.state.Kind == coronapb.State_LIMITED {
-		l.domain.spare(l.state.Next)
+		c.spare(l.domain, l.state.Next)
 	}
 }
 

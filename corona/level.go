@@ -88,7 +88,7 @@ func (c *Corona) Level(key overlay.ID) int {
 		Size:        d.said.brief.size,
 		Update:      d.said.brief.update,
 		Interval:    d.grid.Interval,
-		Max:         c.most(d.domain, d.permit, d.said.brief.readers, d.grid.Interval),
+		Max:         c.most(d.domain, d.extras().permit, d.said.brief.readers, d.grid.Interval),
 		Wedges:      c.sizes(key),
 		Key:         tie(key),
 	}

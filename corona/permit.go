@@ -90,22 +90,23 @@ func (c *Corona) present(d *duty, b []byte) {
 	if len(b) == 0 || c.exempt(d.domain) {
 		return
 	}
-	if g, err := openGrant(b); err != nil || g.key != d.key || g.domain != d.domain.name {
+	if g, err := openGrant(b); err != nil || g.key != d.key() || g.domain != d.domain.name {
 		c.stats.Forged++
 	} else {
-		c.admit(&d.pass, d.domain, g, c.clock.Now())
+		c.admit(&d.rare().pass, d.domain, g, c.clock.Now())
 	}
 }
 
 // permitted says whether a duty's grant covers it.
 func (c *Corona) permitted(d *duty, now time.Time) bool {
-	c.verify(&d.pass, d.domain, now)
-	p := d.permit
+	x := d.rare()
+	c.verify(&x.pass, d.domain, now)
+	p := x.permit
 	if p != nil && !p.expiry.After(now) {
 		c.stats.Expired++
-		d.permit, p = nil, nil
+		x.permit, p = nil, nil
 	}
-	return p != nil && int(d.grid.Of) <= p.pollers && d.grid.Interval >= p.interval && c.stands(d.key, p.pollers)
+	return p != nil && int(d.grid.Of) <= p.pollers && d.grid.Interval >= p.interval && c.stands(d.key(), p.pollers)
 }
 
 // polite says whether a duty may ask now; if not, when to look again, and by which rule.
@@ -113,7 +114,7 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 	if c.exempt(d.domain) {
 		return true, now, ""
 	}
-	if free := d.again.time().Add(d.grid.breather() - ahead*d.grid.Interval); now.Before(free) {
+	if free := d.extras().again.time().Add(d.grid.breather() - ahead*d.grid.Interval); now.Before(free) {
 		at, _ = d.opening(free)
 		return false, at, "it was asked often enough of late"
 	}
@@ -121,7 +122,7 @@ func (c *Corona) polite(d *duty, now time.Time) (ok bool, at time.Time, why stri
 		return true, now, ""
 	}
 	at, _ = d.opening(now)
-	own := d.grid.Of == 1 && c.app.Owns(d.key) && c.stands(d.key, 1) && d.grid.Interval >= c.least()
+	own := d.grid.Of == 1 && c.app.Owns(d.key()) && c.stands(d.key(), 1) && d.grid.Interval >= c.least()
 	if !own && (d.domain.seen || !c.cfg.ExemptPrivate) { // else it may be exempt, which is seen when it answers
 		return false, at, d.domain.name + " has not granted it"
 	}
@@ -144,11 +145,16 @@ const ahead = 2
 // more than ahead too early, however it is enlisted: with several ranks, again and again,
 // or each time at another phase.
 func (d *duty) spend(now time.Time) {
-	d.again = max(d.again, momentOf(now)) + moment(d.grid.Interval)
+	x := d.rare()
+	x.again = max(x.again, momentOf(now)) + moment(d.grid.Interval)
 }
 
 // unspend takes that back: the origin has not noticed it.
-func (d *duty) unspend() { d.again -= moment(d.grid.Interval) }
+func (d *duty) unspend() {
+	if d.extra != nil && d.extra.again != never {
+		d.extra.again -= moment(d.grid.Interval)
+	}
+}
 
 // maxLately bounds the channels that this node polls no longer and remembers:
 // as many as overlay/wedge enlists it for.

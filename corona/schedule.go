@@ -103,10 +103,11 @@ func (s skips) after(at time.Time) time.Time {
 
 // failed plans the next poll after one that failed, and tells the sequencer.
 func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
-	if d.ailment == nil {
-		d.ailment = &ailment{}
+	x := d.rare()
+	if x.ailment == nil {
+		x.ailment = &ailment{}
 	}
-	i := d.ailment
+	i := x.ailment
 	i.fails++
 	interval := d.grid.Interval
 	wait, why := interval, "the polling interval"
@@ -132,9 +133,9 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 		if a.RetryAfter <= 0 && d.private {
 			limit = interval
 		}
-		wait, why, asked = max(limit, interval), d.domain.name+" asked to be left alone", true
+		wait, why, asked = max(limit, interval), d.said.domain+" asked to be left alone", true
 		if !d.private {
-			d.domain.spare(now.Add(limit))
+			c.spareOf(d, now.Add(limit))
 		}
 	case a.RetryAfter > wait:
 		wait, why, asked = a.RetryAfter, "the origin's Retry-After", true

@@ -170,14 +170,18 @@ func TestFailuresBackOff(t *testing.T) {
 		url := "http://www.a.example/"
 		p.lead(url, nil)
 		d := p.duties[key(url)]
-		d.ailment, d.private = &ailment{fails: c.before}, c.private
+		d.rare().ailment, d.private = &ailment{fails: c.before}, c.private
 		p.failed(d, c.a, judge(c.a, nil, nil), l.now)
 		// At a slot, unless nobody was bothered.
-		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.grid.Interval-1) || !strings.Contains(d.ailment.state.Why, c.why) || d.ailment.fails != c.before+1 {
-			t.Errorf("%s: in %v because of %q", c.what, wait, d.ailment.state.Why)
+		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.grid.Interval-1) || !strings.Contains(d.extra.ailment.state.Why, c.why) || d.extra.ailment.fails != c.before+1 {
+			t.Errorf("%s: in %v because of %q", c.what, wait, d.extra.ailment.state.Why)
 		}
-		kind := d.ailment.state.Kind
-		if until := d.domain.rest.time(); (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
+		kind := d.extra.ailment.state.Kind
+		var until time.Time
+		if d.domain != nil {
+			until = d.domain.rest.time()
+		}
+		if (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
 		}
 	}

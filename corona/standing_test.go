@@ -25,12 +25,12 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 		}
 	}
 	news("without a word", doc("one"), true)
-	p.Delivered(d.key, marshal(of("one", "two").message(d.key, 0, 0)))
+	p.Delivered(d.key(), marshal(of("one", "two").message(d.key(), 0, 0)))
 	news("an item less", doc("one"), false)
 	news("another item", doc("one", "three"), true)
 
 	all := of(numbered(maxTold + 1)...)
-	p.Delivered(d.key, marshal(all.message(d.key, 0, 0)))
+	p.Delivered(d.key(), marshal(all.message(d.key(), 0, 0)))
 	if d.standing.prints != nil {
 		t.Fatalf("%d prints were told", len(d.standing.prints))
 	}
@@ -41,7 +41,7 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 	w := doc(numbered(maxTold + 2)...)
 	p.find(d, w, l.now)
 	found := of(numbered(maxTold + 2)...)
-	if err := p.Receive("sequencer", marshal(found.message(d.key, p.held[0].nonce, 0))); err != nil || len(p.held) != 0 {
+	if err := p.Receive("sequencer", marshal(found.message(d.key(), p.held[0].nonce, 0))); err != nil || len(p.held) != 0 {
 		t.Fatalf("%v, %d findings are held", err, len(p.held))
 	}
 	news("one less of what it found", doc(numbered(maxTold+1)...), false)
@@ -49,7 +49,7 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 	// Where the log stands elsewhere, what it found is no news for as long as a document is
 	// not believed.
 	p.find(d, doc("old", "one"), l.now)
-	if err := p.Receive("sequencer", marshal(of("one").message(d.key, p.held[0].nonce, 0))); err != nil || len(p.held) != 0 {
+	if err := p.Receive("sequencer", marshal(of("one").message(d.key(), p.held[0].nonce, 0))); err != nil || len(p.held) != 0 {
 		t.Fatalf("%v, %d findings are held", err, len(p.held))
 	}
 	news("what was answered", doc("old", "one"), false)
@@ -58,10 +58,10 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 	news("what was answered, an hour ago", doc("old", "one"), true)
 
 	// An answer to a finding of another channel is none.
-	other := &duty{key: key("http://b.example/")}
-	p.duties[other.key] = other
+	other := &duty{said: &said{key: key("http://b.example/")}}
+	p.duties[other.key()] = other
 	p.find(other, doc("b"), l.now.Add(time.Minute))
-	p.Delivered(d.key, marshal(of("one").message(d.key, p.held[0].nonce, 0)))
+	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.held[0].nonce, 0)))
 	if len(p.held) != 1 {
 		t.Error("a finding is forgotten for the word of another channel's sequencer")
 	}

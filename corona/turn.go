@@ -10,13 +10,13 @@ import (
 
 // A grid says when a duty has its turns: it is a wedge.Duty, in less room.
 type grid struct {
-	Ranks    wedge.Ranks
-	Of       int32
 	Ref      moment
 	Interval time.Duration
+	Ranks    wedge.Ranks
+	Of       int32
 }
 
-func gridOf(d wedge.Duty) grid { return grid{d.Ranks, int32(d.Of), momentOf(d.Ref), d.Interval} }
+func gridOf(d wedge.Duty) grid { return grid{momentOf(d.Ref), d.Interval, d.Ranks, int32(d.Of)} }
 
 func (g *grid) next(after time.Time) time.Time {
 	return wedge.Duty{Ranks: g.Ranks, Of: int(g.Of), Ref: g.Ref.time(), Interval: g.Interval}.Next(after)
@@ -42,8 +42,8 @@ func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
 	if d == nil {
 		return Turn{}, false
 	}
-	t = Turn{Rank: d.grid.Ranks.At(0), Of: int(d.grid.Of), Interval: d.grid.Interval, Next: d.next.time(), Why: d.why}
-	if d.drawn == never {
+	t = Turn{Rank: d.grid.Ranks.At(0), Of: int(d.grid.Of), Interval: d.grid.Interval, Next: d.next.time(), Why: d.extras().why}
+	if !d.random {
 		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
 	}
 	if d.polled {
@@ -60,7 +60,9 @@ func (c *Corona) plan(d *duty, at time.Time, why string) {
 
 // expected notes when the next poll is due.
 func (c *Corona) expected(d *duty, at time.Time, why string) {
-	d.next, d.why = momentOf(at), why
+	if d.next = momentOf(at); d.extra != nil || why != "" {
+		d.rare().why = why
+	}
 	if d.lead != nil {
 		c.planned(d.lead, at, why)
 	}
@@ -68,10 +70,10 @@ func (c *Corona) expected(d *duty, at time.Time, why string) {
 
 // turn is the first turn of a duty after a time.
 func (d *duty) turn(after time.Time) time.Time {
-	if d.drawn == never {
-		return d.grid.next(after)
+	if d.random {
+		return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.grid.Ref.time(), Interval: d.grid.Interval}.Next(after)
 	}
-	return wedge.Duty{Ranks: wedge.RankOf(0), Of: 1, Ref: d.drawn.time(), Interval: d.grid.Interval}.Next(after)
+	return d.grid.next(after)
 }
 
 // opening is the first turn of a duty after a time at which the feed may be asked.
