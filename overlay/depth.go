@@ -36,103 +36,64 @@ func (n *Node) adopt(p *peer, depth int, decided uint64) {
 	}
 	common := n.self.ID.Common(p.contact.ID)
 	now := n.clock.Now()
-	voted := false
+	var say vote
 	if depth != n.leaf.Depth() && decided > n.leaf.decided {
-		if voted = n.outvoted(depth > n.leaf.Depth(), now); !voted {
+		if say = n.voices(depth > n.leaf.Depth(), now); !say.most() {
 			n.survey(now)
 		}
 	}
 	if latest := n.latest(); decided > latest {
-		if !voted {
+		if !say.most() {
 			return
 		}
 		decided = latest // it is this node's clock that is behind
 	}
-	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling(), voted)
+	to, ok := n.leaf.Adopt(common, depth, decided, n.sibling(), say.most())
 	switch {
 	case !ok && depth == common && common == n.leaf.Depth()-1:
 		n.countSibling()
 	case !ok:
 	case to == n.leaf.Depth():
 		n.leaf.decided = decided
-	case !voted && n.turnsBack(to, now):
-		n.leaf.decided = decided
-		n.leaf.Decide(now)
-	default:
+	case n.calledFor(to) || say.some() || joining:
 		n.leaf.decided = decided
 		n.setDepth(to)
+	case say.few():
+		n.leaf.decided = decided
+		n.leaf.Decide(now)
 	}
 }
 
-// turnPause is how long a leaf does not go back to a depth that it has left, unless the
-// node itself sees why. Where either depth would do, two who contradict each other, or one
-// liar, could have it changed with every message.
-const turnPause = 10 * time.Minute
-
-// turnsBack says whether a depth would undo what was done a moment ago.
-func (n *Node) turnsBack(to int, now time.Time) bool {
+// calledFor says whether the node itself sees why the leaf should have another depth.
+func (n *Node) calledFor(to int) bool {
 	deeper := to > n.leaf.Depth()
-	if sibling := n.sibling(); !deeper && sibling > 0 && sibling < n.leaf.merge {
-		return false
+	if !deeper && n.sibling() < n.leaf.merge {
+		return true
 	}
-	if wants := n.leaf.Wants(); wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper {
-		return false
-	}
-	return deeper != n.deepened && !n.turned.IsZero() && now.Sub(n.turned) < turnPause
+	wants := n.leaf.Wants()
+	return wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper
 }
 
-// outvoted says whether more than two thirds of those in the leaf who have spoken of it
-// lately, and since its depth was changed, say that it is deeper, or less deep, than this
-// node has it: who stands alone gives in, and a few liars are not so many.
-func (n *Node) outvoted(deeper bool, now time.Time) bool {
-	const enough, lately = 4, 3 * surveyPause / 2
-	other, own := 0, 0
-	for _, c := range n.leaf.Members() {
-		p := n.peers.get(c.Peer.ID)
-		switch depth := n.leaf.Depth(); {
-		case p == nil || p.leaf == nil || p.leaf.said.time().Before(n.turned) || now.Sub(p.leaf.said.time()) > lately:
-		case int(p.depth) == depth:
-			own++
-		case int(p.depth) > depth == deeper:
-			other++
-		}
-	}
-	return other >= enough && other > 2*own
-}
-
-// surveyPause is the shortest time between two surveys of how deep others say the leaf is,
-// doubled after each of the first surveyVain: a liar contradicts for ever. surveySize is how
-// many of its members are asked at most.
-const (
-	surveyPause = time.Minute
-	surveyVain  = 2
-	surveySize  = 6
-)
-
-// survey asks some of the leaf how deep it is, because one member has contradicted.
-func (n *Node) survey(now time.Time) {
-	if n.state != Active || !n.surveyed.IsZero() && now.Sub(n.surveyed) < surveyPause<<min(n.surveys, surveyVain) {
-		return
-	}
-	n.surveyed = now
-	n.surveys++
-	of := n.leaf.Members()
-	for range surveySize {
-		c := of[n.rand.IntN(len(of))]
-		if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
-			n.probe(p)
-		}
-	}
-}
-
-// sibling is how many members the sibling of the leaf has, as far as they have been
-// counted.
+// sibling is how many members the sibling of the leaf has, as far as counts are believable;
+// as many as the leaf itself until all of it has been counted: members stand evenly.
 func (n *Node) sibling() (count int) {
-	n.eachSibling(func(_ int, s *slot) {
-		if s.counted {
-			count += int(s.count)
+	at, most, least := -1, 0, 0
+	known := true
+	n.eachSibling(func(row int, s *slot) {
+		if row != at {
+			at = row
+			most, least = n.believable(row)
+		}
+		switch {
+		case s.contact != nil && s.counted:
+			count += min(max(int(s.count), least, 1), most)
+		case !s.empty:
+			known = false
 		}
 	})
+	if !known {
+		return n.leaf.Len()
+	}
 	return count
 }
 
@@ -172,8 +133,9 @@ func (n *Node) latest() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixM
 // contacts of the table that are now within it are asked for the others.
 func (n *Node) setDepth(depth int) {
 	now := n.clock.Now()
-	n.turned, n.deepened, n.surveys = now, depth > n.leaf.Depth(), 0
-	if depth < n.leaf.Depth() {
+	deeper := depth > n.leaf.Depth()
+	n.turned, n.surveys = now, 0
+	if !deeper {
 		if !now.Before(n.wideAt) || n.narrow < n.leaf.Depth() {
 			n.narrow = n.leaf.Depth()
 		}
@@ -195,7 +157,7 @@ func (n *Node) setDepth(depth int) {
 		n.compare(p)
 	}
 	n.leafGrew()
-	if n.state == Active && n.deepened { // there are more slots now
+	if n.state == Active && deeper { // there are more slots now
 		n.quick = max(n.quick, 1)
 		n.planRow(n.spread(settleTime))
 	}

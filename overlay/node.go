@@ -113,7 +113,6 @@ type Node struct {
 	surveyed  time.Time     // when some of the leaf were last asked for its depth
 	surveys   int           // times that they were asked since it was changed
 	turned    time.Time     // when the leaf's depth was last changed
-	deepened  bool          // to a greater one
 	siblingAt time.Time     // when the leaf's sibling was last counted anew
 	narrow    int           // depth of the leaf before it was widened
 	wideAt    time.Time     // when the wider one counts as whole
