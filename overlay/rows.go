@@ -40,9 +40,14 @@ func (n *Node) rowTurn() {
 		for _, ask := range slots {
 			ask()
 		}
+		for row := range n.table.rows {
+			n.askMate(row)
+		}
 		pause = quickPause
 	case len(slots) > 0:
-		n.turn = (n.turn + 1) % len(slots)
+		if n.turn = (n.turn + 1) % len(slots); n.turn == 0 {
+			n.askMate(n.rand.IntN(len(n.table.rows)))
+		}
 		slots[n.turn]()
 		pause /= time.Duration(len(slots))
 	}
@@ -55,22 +60,38 @@ func (n *Node) planRow(in time.Duration) {
 	n.at(n.rowAt, task{kind: taskRow})
 }
 
+// askMate asks some member of the leaf for whom it knows in a row. The leaf is honest, as a
+// whole: who has only liars in its table learns of others through it.
+func (n *Node) askMate(row int) {
+	of := n.leaf.Members()
+	c := of[n.rand.IntN(len(of))]
+	if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
+		n.askFor(p, row, func(*slot) bool { return true })
+	}
+}
+
 // askRow asks a member that shares `row` digits with the node for its count and
 // for what the node's own row lacks.
 func (n *Node) askRow(p *peer, row int) {
-	var lacks uint32
+	p.told = false // it may have no place for me, and forget who I am
+	n.askFor(p, row, func(s *slot) bool {
+		return s.contact == nil || s.spare == nil && !(s.counted && s.count < 2)
+	})
+}
+
+// askFor asks a member for those slots of a row that have to do.
+func (n *Node) askFor(p *peer, row int, wanted func(*slot) bool) {
+	var columns uint32
 	for col := range n.table.rows[row] {
-		s := &n.table.rows[row][col]
-		if n.table.beyond(row, col, n.leaf.Depth()) && (s.contact == nil || s.spare == nil && !(s.counted && s.count < 2)) {
-			lacks |= 1 << col
+		if n.table.beyond(row, col, n.leaf.Depth()) && wanted(&n.table.rows[row][col]) {
+			columns |= 1 << col
 		}
 	}
 	now := n.clock.Now()
 	p.row, p.rowSent, p.rowDue = int16(row), momentOf(now), momentOf(now.Add(p.patience(now)))
 	n.at(p.rowDue.time(), task{kind: taskRowDue, peer: p.id})
-	p.told = false // it may have no place for me, and forget who I am
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
-		Row: uint32(row), Columns: lacks,
+		Row: uint32(row), Columns: columns,
 	}}})
 }
 
@@ -94,7 +115,7 @@ func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
 		if m.Columns&(1<<col) == 0 || col == own {
 			continue
 		}
-		switch c, empty := n.inSlot(row, col); {
+		switch c, empty := n.inSlot(row, col, p.contact.ID); {
 		case c != nil && c.ID != p.contact.ID:
 			r.Records = append(r.Records, c.Raw)
 		case empty:
@@ -104,15 +125,19 @@ func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: r}})
 }
 
-// inSlot returns a member that stands in slot (row, col), or says that nobody
-// does, which only those know whose leaf holds the slot.
-func (n *Node) inSlot(row, col int) (c *Contact, empty bool) {
+// inSlot returns a member that stands in slot (row, col), of two the one nearer to the point
+// of somebody's slot; or says that nobody does, which only those know whose leaf holds it.
+func (n *Node) inSlot(row, col int, of ID) (c *Contact, empty bool) {
 	if n.table.beyond(row, col, n.leaf.Depth()) {
 		s := &n.table.rows[row][col]
-		if s.contact != nil {
-			return s.contact.contact, false
+		point := n.table.prefix(row, col, of)
+		switch {
+		case s.contact == nil:
+			return nil, false
+		case s.spare != nil && Nearer(point, s.spare.contact.ID, s.contact.contact.ID):
+			return s.spare.contact, false
 		}
-		return nil, false
+		return s.contact.contact, false
 	}
 	for _, c := range n.leaf.Members() { // inside the leaf
 		if c.ID.Common(n.self.ID) >= 4*row && c.ID.Digit(row) == col {

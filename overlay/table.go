@@ -6,8 +6,13 @@ import (
 
 // A slot of the routing table is for the members that share `row` digits with
 // the node and have another digit next.
+//
+// Of its two, one is near by round trip; the other stands nearest, of all that were heard
+// of, to a point in the slot that the node's own id gives. Liars can name one another as
+// contacts everywhere, but not stand nearer than others in more than their share of slots
+// (Castro et al., Secure routing for structured peer-to-peer overlay networks, OSDI 2002, §4).
 type slot struct {
-	contact *peer // nearer by round trip, of those known
+	contact *peer // nearer by round trip
 	spare   *peer
 	// count is how many members stand below the slot's prefix, as a contact
 	// there last said; counted says that one did.
@@ -92,26 +97,41 @@ func (t *table) slot(id ID, depth int) (s *slot, row, col int) {
 
 // wants says whether the table would take a contact it does not know yet.
 func (t *table) wants(id ID, depth int) bool {
-	s, _, _ := t.slot(id, depth)
-	return s != nil && (s.contact == nil || s.spare == nil)
+	s, row, col := t.slot(id, depth)
+	if s == nil || s.contact == nil || s.spare == nil {
+		return s != nil
+	}
+	point := t.prefix(row, col, t.self)
+	return Nearer(point, id, s.contact.contact.ID) && Nearer(point, id, s.spare.contact.ID)
 }
 
-// put gives a peer a place if there is one, or if it is nearer by round trip
-// than who has it. It returns who had to go, which may be the peer itself.
+// put gives a peer a place if there is one, or if it is nearer to the slot's point than
+// both who stand there, or by round trip than the other of these. It returns who had to go,
+// which may be the peer itself.
 func (t *table) put(p *peer, depth int) (out *peer) {
-	s, _, _ := t.slot(p.contact.ID, depth)
-	switch {
-	case s == nil:
+	s, row, col := t.slot(p.contact.ID, depth)
+	if s == nil {
 		return p
+	}
+	switch {
 	case s.contact == p || s.spare == p:
 	case s.contact == nil:
 		s.contact = p
 	case s.spare == nil:
 		s.spare = p
-	case faster(p, s.spare):
-		out, s.spare = s.spare, p
 	default:
-		return p
+		point := t.prefix(row, col, t.self)
+		nearest, other := &s.contact, &s.spare
+		if !s.spare.suspect && Nearer(point, s.spare.contact.ID, s.contact.contact.ID) {
+			nearest, other = other, nearest
+		}
+		switch {
+		case Nearer(point, p.contact.ID, (*nearest).contact.ID):
+			other = &s.spare // the faster one stays
+		case !faster(p, *other):
+			return p
+		}
+		out, *other = *other, p
 	}
 	s.empty = false
 	if s.spare != nil && (s.contact.suspect && !s.spare.suspect || faster(s.spare, s.contact)) {

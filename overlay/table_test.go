@@ -81,7 +81,9 @@ func TestNearerContactIsPreferred(t *testing.T) {
 		{"the third has no place", []*peer{at(1, 20*ms), at(2, 30*ms), at(3, 40*ms)}, 1, 2, 3},
 		{"the third was never measured", []*peer{at(1, 20*ms), at(2, 30*ms), at(3, 0)}, 1, 2, 3},
 		{"the third takes the spare's place", []*peer{at(1, 20*ms), at(2, 90*ms), at(3, 30*ms)}, 1, 3, 2},
-		{"the third is nearest", []*peer{at(1, 80*ms), at(2, 90*ms), at(3, 10*ms)}, 3, 1, 2},
+		{"the third is nearest, and takes the place of who does not stand nearest", []*peer{at(1, 80*ms), at(2, 90*ms), at(3, 10*ms)}, 3, 1, 2},
+		{"the same, where the spare stands nearest", []*peer{at(2, 20*ms), at(1, 90*ms), at(3, 10*ms)}, 3, 1, 2},
+		{"the third stands nearest, and is slow", []*peer{at(2, 20*ms), at(3, 30*ms), at(1, 90*ms)}, 2, 1, 3},
 	} {
 		tab := table{self: self}
 		tab.resize(4)
@@ -110,6 +112,9 @@ func TestSpareMovesUp(t *testing.T) {
 	tab.put(b, 4)
 	if tab.wants(c.contact.ID, 4) || !tab.wants(someone(0x80).ID, 4) || tab.wants(ID{}, 4) {
 		t.Error("wants somebody for a full slot or for the leaf, or nobody for an empty one")
+	}
+	if !tab.wants(someone(0x70).ID, 4) {
+		t.Error("does not want who stands nearer to the slot's point than both")
 	}
 	a.suspect = true
 	if tab.put(b, 4); tab.rows[0][7].contact != b {
