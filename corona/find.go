@@ -209,7 +209,11 @@ func (c *Corona) onStanding(key overlay.ID, t told) {
 		}
 	}
 	// Of this channel alone: its sequencer has no word in those of others.
-	d.know(s, c.clock.Now().Add(t.rest))
+	var rest time.Time
+	if t.rest > 0 {
+		rest = c.clock.Now().Add(t.rest)
+	}
+	d.know(s, rest)
 }
 
 // report tells the sequencer of a poll that failed, or that polls go well again.

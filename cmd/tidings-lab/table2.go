@@ -127,8 +127,9 @@ func (c *table2Command) Validate() error {
 func (c *table2Command) Run(ctx context.Context, s streams) error {
 	sized := c.sized()
 	c = &sized
-	// Worlds are large and live long: as long as there is room, little is gained by collecting.
-	debug.SetGCPercent(400)
+	// Worlds are large and live long, and grow among what lives for moments: to let much of that
+	// pile up first would leave holes between.
+	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(room)
 	began := time.Now()
 	settings, err := c.settings()
