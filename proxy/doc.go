@@ -6,6 +6,7 @@
 //	/feed?url=…&format=&limit=          the same, in the format that is asked for
 //	/api/v1/{list,status,doctor,…}      for programs
 //	/  /show  /add  /opml               for people
+//	/readyz  /healthz  /metrics         for who runs it
 //
 // The query behind an address belongs to the origin. The token is made of the
 // node's secret and the address, so that an address that leaks lets nobody

@@ -39,6 +39,8 @@ type Config struct {
 	// SubscribeOnRead says when reading without a token subscribes: "never",
 	// at the "second" time (the default), or at the "first".
 	SubscribeOnRead string
+	// Metrics answers at /metrics; if nil, nothing is there.
+	Metrics http.Handler
 	// Version is that of the program, for the pages.
 	Version string
 	// Now is the time; if nil, time.Now.
@@ -134,6 +136,12 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.answer(w, r, http.MethodPost, s.unsubscribeForm)
 	case "/opml":
 		s.opmlPage(w, r)
+	case "/metrics":
+		s.answer(w, r, http.MethodGet, s.metrics)
+	case "/healthz":
+		s.answer(w, r, http.MethodGet, s.healthy)
+	case "/readyz":
+		s.answer(w, r, http.MethodGet, s.ready)
 	case stylePath:
 		s.answer(w, r, http.MethodGet, s.style)
 	default:

@@ -47,6 +47,7 @@ func (d *Daemon) serve(ctx context.Context) {
 			Secret:          d.home.secret,
 			BaseURL:         d.config.BaseURL,
 			SubscribeOnRead: d.config.SubscribeOnRead,
+			Metrics:         metrics{d}.handler(),
 			Version:         d.config.Version,
 			Log:             d.log,
 		})

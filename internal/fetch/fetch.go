@@ -85,12 +85,12 @@ type Client struct {
 
 // Stats counts what a client did since it was made.
 type Stats struct {
-	Asked    uint64 // requests sent, each redirect being one
-	Failed   uint64 // fetches that ended with a class of error
-	Refused  uint64 // fetches for which there was no room, so that nobody was asked
-	Received uint64 // bytes of bodies, as sent
-	Waiting  int    // fetches waiting now
-	Running  int    // requests under way now
+	Asked         uint64 // requests sent, each redirect being one
+	Failed        uint64 // fetches that ended with a class of error
+	Refused       uint64 // fetches for which there was no room, so that nobody was asked
+	ReceivedBytes uint64 // of bodies, as sent
+	Waiting       int    // fetches waiting now
+	Running       int    // requests under way now
 }
 
 var _ env.Fetcher = (*Client)(nil)
@@ -240,12 +240,12 @@ func (c *Client) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return Stats{
-		Asked:    c.asked.Load(),
-		Failed:   c.failed.Load(),
-		Refused:  c.refused.Load(),
-		Received: c.received.Load(),
-		Waiting:  c.queue.waiting,
-		Running:  c.queue.running,
+		Asked:         c.asked.Load(),
+		Failed:        c.failed.Load(),
+		Refused:       c.refused.Load(),
+		ReceivedBytes: c.received.Load(),
+		Waiting:       c.queue.waiting,
+		Running:       c.queue.running,
 	}
 }
 

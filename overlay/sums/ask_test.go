@@ -139,7 +139,7 @@ func TestRoomForValues(t *testing.T) {
 	b.has(9)
 	a.has(8) // in the place of another
 	l.pass(15 * time.Minute)
-	if st := l.s.Stats(); l.rest() != 8 || st.Refused == 0 || st.Kept > maxKept {
+	if st := l.s.Stats(); l.rest() != 8 || st.Refused == 0 || st.KeptBytes > maxKept {
 		t.Errorf("%d, %+v", l.rest(), st)
 	}
 }
@@ -213,7 +213,7 @@ func FuzzReceive(f *testing.F) {
 			_ = l.s.Receive(from, body)
 			l.run()
 		}
-		if l.rest() > 100 || l.s.Stats().Kept > 3*MaxValue {
+		if l.rest() > 100 || l.s.Stats().KeptBytes > 3*MaxValue {
 			t.Errorf("%d, %+v", l.rest(), l.s.Stats())
 		}
 		b.giveNumber(50)

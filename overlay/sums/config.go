@@ -99,20 +99,20 @@ const (
 
 // Stats counts what a Sums did since it started.
 type Stats struct {
-	Parts   int    // of which sums are made, without the own value
-	Valued  int    // of which have one
-	Doubted int    // of which have one that does not count, as things stand
-	Kept    int    // bytes of all values
-	Rounds  uint64 // of asking for all parts
-	Quick   uint64 // of which were quick
-	Asked   uint64 // Asks sent
-	Again   uint64 // of which for want of an answer
-	Given   uint64 // answers
-	Same    uint64 // of which said that the value is as before
-	Early   uint64 // of which said that the sum is not whole
-	Bytes   uint64 // of all frames sent
-	Taken   uint64 // values taken
-	Refused uint64 // values that the layer above did not take, or that were too large
-	Flooded uint64 // Asks dropped because their sender has asked too often
-	Garbage uint64 // messages that broke the protocol
+	Parts     int    // of which sums are made, without the own value
+	Valued    int    // of which have one
+	Doubted   int    // of which have one that does not count, as things stand
+	KeptBytes int    // of all values
+	Rounds    uint64 // of asking for all parts
+	Quick     uint64 // of which were quick
+	Asked     uint64 // Asks sent
+	Again     uint64 // of which for want of an answer
+	Given     uint64 // answers
+	Same      uint64 // of which said that the value is as before
+	Early     uint64 // of which said that the sum is not whole
+	Bytes     uint64 // of all frames sent
+	Taken     uint64 // values taken
+	Refused   uint64 // values that the layer above did not take, or that were too large
+	Flooded   uint64 // Asks dropped because their sender has asked too often
+	Garbage   uint64 // messages that broke the protocol
 }

@@ -165,7 +165,7 @@ func (s *Sums) disturb() {
 func (s *Sums) Stats() Stats {
 	st := s.stats
 	s.judge()
-	st.Parts, st.Kept = len(s.parts), s.kept
+	st.Parts, st.KeptBytes = len(s.parts), s.kept
 	for _, p := range s.parts {
 		if p.version != 0 {
 			st.Valued++

@@ -61,7 +61,7 @@ func TestEveryMemberKnowsTheSum(t *testing.T) {
 				t.Error("that is too much")
 			}
 		}
-		if st := w.stats(); st.Garbage+st.Refused+st.Flooded > 0 || st.Kept > st.Parts*1100 {
+		if st := w.stats(); st.Garbage+st.Refused+st.Flooded > 0 || st.KeptBytes > st.Parts*1100 {
 			t.Errorf("%+v", st)
 		}
 	}

@@ -170,7 +170,7 @@ func (w *world) stats() (all sums.Stats) {
 		all.Parts += st.Parts
 		all.Valued += st.Valued
 		all.Doubted += st.Doubted
-		all.Kept += st.Kept
+		all.KeptBytes += st.KeptBytes
 		all.Rounds += st.Rounds
 		all.Quick += st.Quick
 		all.Asked += st.Asked

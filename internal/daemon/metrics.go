@@ -1,0 +1,150 @@
+package daemon
+
+import (
+	"context"
+	"net/http"
+	"reflect"
+	"runtime"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"tidings/overlay/libp2p"
+)
+
+// metrics are what a node counts, in the manner of Prometheus: tidings_<layer>_<count>. The
+// counts are those of each layer's Stats, by the names that they have there; what grows
+// forever ends in _total. No label names a feed, a peer or an address: there may be
+// thousands, and whom a node reads is nobody's business.
+type metrics struct{ *Daemon }
+
+// collectWithin is how long the loop may take to tell them, maxScrapes how many may ask at once.
+const (
+	collectWithin = 5 * time.Second
+	maxScrapes    = 2
+)
+
+// handler answers whoever collects metrics: with the node's, its process's and the runtime's.
+func (m metrics) handler() http.Handler {
+	r := prometheus.NewRegistry()
+	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		MaxRequestsInFlight: maxScrapes,
+		ErrorHandling:       promhttp.HTTPErrorOnError,
+	})
+}
+
+// Describe implements [prometheus.Collector]. Which metrics there are shows when they are
+// collected.
+func (metrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements [prometheus.Collector].
+func (m metrics) Collect(out chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
+	defer cancel()
+	info := prometheus.NewDesc("tidings_build_info", "The program's version.", []string{"version", "goversion"}, nil)
+	out <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, m.config.Version, runtime.Version())
+	layers, err := m.layers(ctx)
+	for _, l := range layers {
+		l.collect(out, l.stats, nil)
+	}
+	if err == nil {
+		err = m.channels(ctx, out)
+	}
+	if err != nil {
+		out <- prometheus.NewInvalidMetric(info, err)
+	}
+}
+
+// channels counts the feeds subscribed to, by how they are.
+func (m metrics) channels(ctx context.Context, out chan<- prometheus.Metric) error {
+	select {
+	case <-m.joined:
+	default:
+		return nil
+	}
+	channels, err := m.List(ctx)
+	if err != nil {
+		return err
+	}
+	states := map[string]int{}
+	for _, c := range channels {
+		states[c.State]++
+	}
+	desc := prometheus.NewDesc("tidings_subscriptions", "Feeds subscribed to, by how they are.", []string{"state"}, nil)
+	for state, n := range states {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), state)
+	}
+	return nil
+}
+
+// A layer is one that counts.
+type layer struct {
+	name  string
+	stats any
+}
+
+// layers looks at all of them; while the node does not know its network, at those below.
+func (m metrics) layers(ctx context.Context) ([]layer, error) {
+	of := []layer{
+		{"transport", m.host.Stats()}, {"loop", m.loop.Stats()}, {"store", m.disk.Stats()}, {"fetch", m.fetch.Stats()},
+	}
+	select {
+	case <-m.joined:
+	default:
+		return of, nil
+	}
+	err := m.do(ctx, func() {
+		n := m.node
+		of = append(of, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
+			layer{"owner", n.Owners.Stats()}, layer{"wedge", n.Wedges.Stats()}, layer{"sums", n.Sums.Stats()},
+			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()})
+	})
+	return of, err
+}
+
+// collect tells the fields of a layer's Stats.
+func (l layer) collect(out chan<- prometheus.Metric, stats any, labels prometheus.Labels) {
+	v := reflect.ValueOf(stats)
+	for i := range v.NumField() {
+		field, value := v.Type().Field(i), v.Field(i)
+		name, words := "tidings_"+l.name+"_"+snake(field.Name), help[v.Type().String()+"."+field.Name]
+		switch of := value.Interface().(type) {
+		case libp2p.ClassStats:
+			l.collect(out, of, prometheus.Labels{"class": snake(field.Name)})
+		case libp2p.Drops:
+			l.drops(out, of, labels)
+		case uint64:
+			desc := prometheus.NewDesc(name+"_total", words, nil, labels)
+			out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(of))
+		case int, int64:
+			desc := prometheus.NewDesc(name, words, nil, labels)
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(value.Int()))
+		} // words are not for here
+	}
+}
+
+// drops tells the frames lost, by reason.
+func (l layer) drops(out chan<- prometheus.Metric, of libp2p.Drops, labels prometheus.Labels) {
+	desc := prometheus.NewDesc("tidings_"+l.name+"_drops_total", "Frames lost, by reason.", []string{"reason"}, labels)
+	v := reflect.ValueOf(of)
+	for i := range v.NumField() {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v.Field(i).Uint()), snake(v.Type().Field(i).Name))
+	}
+}
+
+// snake writes a field's name as metrics are written: DialBackFails is dial_back_fails.
+func snake(name string) string {
+	var b strings.Builder
+	for i, r := range name {
+		if unicode.IsUpper(r) && i > 0 {
+			b.WriteByte('_')
+		}
+		b.WriteRune(unicode.ToLower(r))
+	}
+	return b.String()
+}

@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// healthWithin is how long a node may take to say how it is, and count as alive.
+const healthWithin = 5 * time.Second
+
+// healthy answers whoever would start a node again that hangs (/healthz): 200 as long as it
+// answers at all. What is wrong around it, with its disk or its network, a new start does
+// not mend.
+func (s *Server) healthy(w http.ResponseWriter, r *http.Request) error {
+	if _, err := s.statusWithin(r.Context()); err != nil {
+		return sayHealth(w, err.Error())
+	}
+	return sayHealth(w)
+}
+
+// ready answers whoever would send readers to a node (/readyz): 200 if it is in its network
+// and can keep what it is told, else 503 and what is wrong.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
+	status, err := s.statusWithin(r.Context())
+	switch {
+	case err != nil:
+		return sayHealth(w, err.Error())
+	case status.State != StateOK:
+		return sayHealth(w, append([]string{status.State}, status.Warnings...)...)
+	}
+	return sayHealth(w)
+}
+
+func (s *Server) statusWithin(ctx context.Context) (Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	defer cancel()
+	return s.subs.Status(ctx)
+}
+
+// sayHealth says what is wrong, or that nothing is.
+func sayHealth(w http.ResponseWriter, wrong ...string) error {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
+	if wrong == nil {
+		wrong = []string{"ok"}
+	} else {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	_, _ = fmt.Fprintln(w, strings.Join(wrong, "\n")) // who has gone away is in no need of it
+	return nil
+}
+
+// metrics answers whoever collects them.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
+	if s.config.Metrics == nil {
+		return refuse(http.StatusNotFound, "there is nothing here")
+	}
+	s.config.Metrics.ServeHTTP(w, r)
+	return nil
+}
