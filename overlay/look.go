@@ -40,6 +40,18 @@ func (n *Node) lookFor(row, col int) {
 	}
 }
 
+// replace looks for somebody else in the slot of a contact that is silent, if nobody stands
+// there with it who is not: a message that has to go there need not wait until it is buried.
+func (n *Node) replace(silent *peer) {
+	if silent.contact == nil {
+		return
+	}
+	s, row, col := n.table.slot(silent.contact.ID, n.leaf.Depth())
+	if s != nil && s.contact != nil && s.contact.suspect && (s.spare == nil || s.spare.suspect) {
+		n.lookFor(row, col)
+	}
+}
+
 func (n *Node) randomID() (id ID) {
 	for i := range id {
 		id[i] = byte(n.rand.Uint32())

@@ -2,6 +2,7 @@ package overlay
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -34,8 +35,11 @@ func TestEveryHopIsNearer(t *testing.T) {
 			p.suspect = r.IntN(4) == 0
 			if n.leaf.Covers(c.ID) {
 				n.leaf.Add(c)
-			} else if n.table.put(p, depth) != nil {
-				continue
+			} else if out := n.table.put(p, depth); out != nil {
+				met = slices.DeleteFunc(met, func(q *peer) bool { return q == out })
+				if out == p {
+					continue
+				}
 			}
 			met = append(met, p)
 		}

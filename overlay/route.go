@@ -309,6 +309,7 @@ func (n *Node) hopSilent(w *passage, at time.Time) {
 	silent := w.next
 	silent.suspect = true
 	n.probe(silent)
+	n.replace(silent)
 	if !slices.Contains(w.tried, silent) {
 		w.tried = append(w.tried, silent)
 	}

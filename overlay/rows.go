@@ -41,7 +41,9 @@ func (n *Node) rowTurn() {
 			ask()
 		}
 		for row := range n.table.rows {
-			n.askMate(row)
+			if n.quick == 0 {
+				n.askMate(row)
+			}
 		}
 		pause = quickPause
 	case len(slots) > 0:

@@ -98,7 +98,7 @@ func (t *table) slot(id ID, depth int) (s *slot, row, col int) {
 // wants says whether the table would take a contact it does not know yet.
 func (t *table) wants(id ID, depth int) bool {
 	s, row, col := t.slot(id, depth)
-	if s == nil || s.contact == nil || s.spare == nil {
+	if s == nil || s.contact == nil || s.spare == nil || s.spare.suspect {
 		return s != nil
 	}
 	point := t.prefix(row, col, t.self)
@@ -126,7 +126,7 @@ func (t *table) put(p *peer, depth int) (out *peer) {
 			nearest, other = other, nearest
 		}
 		switch {
-		case Nearer(point, p.contact.ID, (*nearest).contact.ID):
+		case s.spare.suspect || Nearer(point, p.contact.ID, (*nearest).contact.ID):
 			other = &s.spare // the faster one stays
 		case !faster(p, *other):
 			return p

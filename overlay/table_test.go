@@ -117,6 +117,9 @@ func TestSpareMovesUp(t *testing.T) {
 		t.Error("does not want who stands nearer to the slot's point than both")
 	}
 	a.suspect = true
+	if tab.put(b, 4); !tab.wants(c.contact.ID, 4) {
+		t.Error("does not want anybody else in a suspect's place")
+	}
 	if tab.put(b, 4); tab.rows[0][7].contact != b {
 		t.Error("a suspect stays the contact although the spare has spoken")
 	}
