@@ -5,6 +5,7 @@
 //	tidings-lab sim table2   the simulation of Corona's Table 2: detection and load of polls
 //	tidings-lab sim faults   random troubles of all kinds, and whether all is right after them
 //	tidings-lab bench nodes  whole nodes over real sockets
+//	tidings-lab bench crawl  what of real feeds has to be fetched, and what passed on
 //
 // Results go to standard output, as a table or, with --json, as one object; figures go
 // into --out. On a terminal the progress is shown on standard error. An interrupt ends

@@ -23,6 +23,7 @@ import (
 
 type benchCommand struct {
 	Nodes nodesCommand `cmd:"" help:"Whole nodes over real sockets: how soon their tables are right, also after deaths, and what a node costs."`
+	Crawl crawlCommand `cmd:"" help:"What a crawler fetches and passes on of real feeds, by how it looks for what is new."`
 	House houseCommand `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
 }
 

@@ -1,0 +1,186 @@
+// Package crawl measures on traces of real feeds what Figure 8 of Cobra (NSDI 2007, §4.2)
+// shows: how much a crawler fetches, and how much of that it passes on, by how it looks for
+// what is new.
+//
+//	full            every poll fetches the document and passes it on
+//	validators      the origin answers 304 as long as its document is the same
+//	document-hash   besides, a document is passed on only if it was not seen before
+//	item-hash       besides, of a document only items that were not seen in this version,
+//	                and its head if that says something new: what a node does
+//
+// Traces hold changes that were seen, and not polls: each snapshot is held as long as it was
+// in the world, but no longer than Config.Hold, or pauses of whoever made the trace would
+// count as a feed that rests. Bytes are those of documents, not compressed; what a delta of
+// the last kind has on the wire is told beside it.
+//
+// The package leaves to internal/feed and difference what is new in a document, and to its
+// caller where traces are.
+package crawl
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/daemon/origin"
+	"tidings/internal/feed"
+)
+
+// Modes, in the order of the paper's figure.
+const (
+	Full         = "full"
+	Validators   = "validators"
+	DocumentHash = "document-hash"
+	ItemHash     = "item-hash"
+)
+
+// Modes are all of them.
+var Modes = []string{Full, Validators, DocumentHash, ItemHash}
+
+// seenHashes is how many documents are remembered: replicas take turns.
+const seenHashes = 8
+
+// Config says how feeds are crawled.
+type Config struct {
+	Every time.Duration // between two polls of a feed
+	Hold  time.Duration // the longest that a snapshot is held
+}
+
+// A Run is what one way of looking cost. Of a trace, or of all.
+type Run struct {
+	Mode    string `json:"mode"`
+	Fetched int64  `json:"fetched_bytes"`
+	Passed  int64  `json:"passed_bytes"`
+	// Packed is what was passed on as it is sent, compressed; in mode item-hash.
+	Packed int64 `json:"packed_bytes,omitempty"`
+}
+
+// A Trace is what was found on one.
+type Trace struct {
+	Name      string `json:"name"`
+	Snapshots int    `json:"snapshots"` // that were polled
+	Polls     int    `json:"polls"`
+	Items     int    `json:"items"`  // new ones, and edits
+	Failed    int    `json:"failed"` // documents that could not be read, or were doubted
+	Runs      []Run  `json:"runs"`   // in the order of Modes
+}
+
+// Crawl polls the feed of a trace.
+func (c Config) Crawl(ctx context.Context, name string, of []origin.Snapshot) (Trace, error) {
+	t := Trace{Name: name}
+	for _, m := range Modes {
+		t.Runs = append(t.Runs, Run{Mode: m})
+	}
+	p := poller{trace: &t}
+	end, next := time.Duration(0), time.Duration(0) // of the snapshot, of the polls
+	for i, s := range of {
+		hold := c.Hold
+		if i+1 < len(of) {
+			hold = min(hold, of[i+1].Time.Sub(s.Time))
+		}
+		polls := 0
+		for end += hold; next < end; next += c.Every {
+			polls++
+		}
+		if polls == 0 {
+			continue // it was gone again before anybody asked
+		}
+		if err := ctx.Err(); err != nil {
+			return t, err
+		}
+		t.Snapshots++
+		if err := p.poll(s, polls); err != nil {
+			return t, err
+		}
+	}
+	return t, nil
+}
+
+// A poller is who polls one feed in all modes at once.
+type poller struct {
+	trace   *Trace
+	last    []byte
+	hashes  [][sha256.Size]byte // of the last documents
+	known   difference.Known
+	doubted bool // the last document was not believed
+}
+
+// poll asks so many times for the same document.
+func (p *poller) poll(s origin.Snapshot, times int) error {
+	size := int64(len(s.Body))
+	full, validators, whole, items := &p.trace.Runs[0], &p.trace.Runs[1], &p.trace.Runs[2], &p.trace.Runs[3]
+	p.trace.Polls += times
+	full.Fetched += size * int64(times)
+	full.Passed += size * int64(times)
+	if bytes.Equal(s.Body, p.last) {
+		return nil // 304
+	}
+	p.last = s.Body
+	for _, r := range []*Run{validators, whole, items} {
+		r.Fetched += size
+	}
+	validators.Passed += size
+	sum := sha256.Sum256(s.Body)
+	if slices.Contains(p.hashes, sum) {
+		return nil
+	}
+	if p.hashes = append(p.hashes, sum); len(p.hashes) > seenHashes {
+		p.hashes = p.hashes[1:]
+	}
+	whole.Passed += size
+	return p.read(s, items)
+}
+
+// read passes on what is new in a document.
+func (p *poller) read(s origin.Snapshot, r *Run) error {
+	f, err := feed.Parse(s.Body, s.ContentType)
+	if err != nil {
+		p.trace.Failed++
+		return nil //nolint:nilerr // an error page in place of the feed is a failed poll, and no error of ours
+	}
+	if !p.doubted && p.known.Suspicious(f) != "" { // it is believed if it stays
+		p.doubted = true
+		p.trace.Failed++
+		return nil
+	}
+	p.doubted = false
+	p.known.Recognise(f)
+	d := p.known.Diff(f)
+	p.known.See(f)
+	p.known.Add(d)
+	if d.Empty() {
+		return nil
+	}
+	if d.Head != nil {
+		r.Passed += int64(len(d.Head.Raw))
+	}
+	for _, c := range d.Changes {
+		r.Passed += int64(len(c.Item.Raw))
+	}
+	p.trace.Items += len(d.Changes)
+	packed, err := d.Encode()
+	if err != nil {
+		return err
+	}
+	r.Packed += int64(len(packed))
+	return nil
+}
+
+// Total adds up what was found on traces.
+func Total(of []Trace) []Run {
+	var total []Run
+	for _, m := range Modes {
+		total = append(total, Run{Mode: m})
+	}
+	for _, t := range of {
+		for i, r := range t.Runs {
+			total[i].Fetched += r.Fetched
+			total[i].Passed += r.Passed
+			total[i].Packed += r.Packed
+		}
+	}
+	return total
+}
