@@ -292,6 +292,7 @@ func (b below) Grew(overlay.ID)                        {}
 func (b below) Held(overlay.ID, *owner.Entry, []byte)  {}
 func (b below) Absorb(overlay.ID, []byte)              {}
 func (b below) Absorbing(overlay.ID) bool              { return false }
+func (b below) Merged(overlay.ID)                      {}
 func (b below) Siblings(overlay.ID) []*overlay.Contact { return nil }
 func (b below) Weight(key overlay.ID) (int, bool) {
 	if b.h.Stewards(key) {

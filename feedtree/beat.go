@@ -76,10 +76,10 @@ func (f *FeedTree) onBeat(raw []byte) error {
 		c = f.channel(key, "")
 	}
 	v, ok := f.owners.View(key)
-	if !ok || v.Epoch == nil || b.lineage != v.Epoch.Lineage || b.epoch < v.Epoch.Number {
+	if !ok || v.Epoch == nil || b.lineage == v.Epoch.Lineage && b.epoch < v.Epoch.Number {
 		return nil
 	}
-	if b.epoch > v.Epoch.Number {
+	if b.lineage != v.Epoch.Lineage || b.epoch > v.Epoch.Number {
 		f.gap(c, owner.Hash{}) // who is asked says whether that is true
 		return nil
 	}
@@ -130,6 +130,18 @@ func (f *FeedTree) Say(key overlay.ID, state []byte, beat, urgent bool) {
 		f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
 	}
 }
+
+// Merged sends a heartbeat down the tree of a feed whose other lineage has ended in that of
+// this node: nothing else may come for long to those who follow the other, below a parent
+// that keeps no log.
+func (f *FeedTree) Merged(key overlay.ID) {
+	if c := f.feeds[key]; c != nil && c.lead != nil && (c.beat == nil || f.clock.Now().Sub(c.beat.heard) > mergedPause) {
+		f.Say(key, c.lead.state, true, true)
+	}
+}
+
+// mergedPause is the least time between two such heartbeats.
+const mergedPause = 5 * time.Second
 
 // makeBeat signs where the log ends, and tells the owners, one of which is the
 // root.

@@ -77,6 +77,8 @@ func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) { n.Feeds.
 
 func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
+func (n *ownerSide) Merged(key overlay.ID) { n.Feeds.Merged(key) }
+
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
 func (n *ownerSide) Weight(key overlay.ID) (int, bool) {

@@ -205,6 +205,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 }
 
 func (o *Owners) sendMerged(to env.PeerID, s *seat, head Hash) {
+	o.app.Merged(s.key)
 	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{
 		Epoch: s.epoch.wire(), Note: s.note, Version: s.version, Merged: head.bytes(), Absorbed: true,
 	}}})

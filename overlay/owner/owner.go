@@ -31,6 +31,9 @@ type Application interface {
 	// Absorbing says whether something of what Absorb took is still to be
 	// appended.
 	Absorbing(key overlay.ID) bool
+	// Merged says that another lineage has ended in that of the sequencer, this node: who
+	// followed it may not know yet.
+	Merged(key overlay.ID)
 
 	// Weight returns the clients of a key's tree as its root counts them; ok is
 	// false where this node is not the root.

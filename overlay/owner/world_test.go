@@ -219,6 +219,7 @@ func number(body []byte) int { return int(binary.BigEndian.Uint32(body)) }
 
 func (m *member) Lead(key overlay.ID, on bool)                  { m.leads[key] = on }
 func (m *member) Absorbing(overlay.ID) bool                     { return false }
+func (m *member) Merged(overlay.ID)                             {}
 func (m *member) Weight(overlay.ID) (int, bool)                 { return 0, false }
 func (m *member) Siblings(overlay.ID) []*overlay.Contact        { return nil }
 func (m *member) Held(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }

@@ -173,6 +173,7 @@ func (m *ownerSide) Grew(overlay.ID)                       {}
 func (m *ownerSide) Held(overlay.ID, *owner.Entry, []byte) {}
 func (m *ownerSide) Absorb(overlay.ID, []byte)             {}
 func (m *ownerSide) Absorbing(overlay.ID) bool             { return false }
+func (m *ownerSide) Merged(overlay.ID)                     {}
 func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 	if m.Corona.Stewards(key) {
 		return 1, true // who asks its stewards is not in its tree
