@@ -267,3 +267,43 @@ func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
 func aBeat(in *intruder, s *story) {
 	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: in.aBeatOf(s)}})
 }
+
+// Who follows a line of a log that has ended hears of the other one by a heartbeat of it, if
+// nothing else comes: it asks, and believes whom it knows. A made-up line costs it questions.
+func TestAHeartbeatOfAnotherLineIsAReasonToAsk(t *testing.T) {
+	in, asked := intrude(t), 0
+	for _, url := range in.feeds {
+		key := in.Key(url)
+		leads := leader(t, in.Swarm, url)
+		for _, p := range in.Peers() {
+			if v, ok := p.Layers().Owners.View(key); p == leads || !ok || !v.Follows {
+				continue
+			}
+			in.target = p
+			v, _ := p.Layers().Owners.View(key)
+			before := p.Layers().Feeds.Stats()
+			beat := in.signer.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
+				Key: key[:], Lineage: v.Epoch.Lineage + 1, Epoch: 1, Head: make([]byte, 32),
+				Beat: uint64(in.Now().UnixMilli()), TimeMs: uint64(in.Now().UnixMilli()), State: []byte("made up"),
+			}))
+			in.publish(key, &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: beat.Raw}})
+			if after := p.Layers().Feeds.Stats(); after.Gaps != before.Gaps+1 {
+				t.Errorf("host %d asked %d times", p.Index(), after.Gaps-before.Gaps)
+			}
+			asked++
+		}
+		// The heartbeat of whoever another line has ended in comes to all readers.
+		in.World.Run(time.Minute)
+		beats := leads.Layers().Feeds.Stats().Beats
+		for range 3 {
+			leads.Do(func() { leads.Layers().Feeds.Merged(key) })
+		}
+		if made := leads.Layers().Feeds.Stats().Beats - beats; made != 1 {
+			t.Errorf("%d heartbeats of a merge", made)
+		}
+	}
+	if asked < 5 {
+		t.Fatalf("only %d follow", asked)
+	}
+	in.endures()
+}
