@@ -26,8 +26,10 @@ const (
 	// domain bears (budgetFloor), were there as many as fill the interval.
 	earlySlots = 30 * time.Second
 	// maxClaims bounds an Ask, beside claimBytes; what a domain has more goes in another.
+	// maxAsk is more than it can come to with the longest URL, signed.
 	maxClaims  = 256
 	claimBytes = 32 << 10
+	maxAsk     = 64 << 10
 	// maxGranted bounds a Granted.
 	maxGranted = 64
 )
@@ -88,13 +90,13 @@ func (c *Corona) askAt(d *domain, at time.Time) {
 // ask asks a domain's steward for grants of the channels that this node leads.
 func (c *Corona) ask(d *domain, now time.Time) {
 	s := d.stewards
-	m := &coronapb.Ask{Record: c.node.Self().Raw}
+	var claims []*coronapb.Claim
 	size, lacking := 0, false
 	send := func() {
-		if len(m.Claims) > 0 {
-			c.routePoliteness(d.name, &coronapb.Politeness{Body: &coronapb.Politeness_Ask{Ask: m}})
+		if len(claims) > 0 {
+			c.routePoliteness(d.name, c.claiming(claims, now))
 		}
-		m, size = &coronapb.Ask{Record: m.Record}, 0
+		claims, size = nil, 0
 	}
 	for _, l := range s.led {
 		if c.exempt(l.domain) || l.pollers == 0 {
@@ -112,10 +114,10 @@ func (c *Corona) ask(d *domain, now time.Time) {
 			k.Number = p.number
 		}
 		lacking = lacking || k.Number == 0
-		if len(m.Claims) == maxClaims || size+len(l.url) > claimBytes {
+		if len(claims) == maxClaims || size+len(l.url) > claimBytes {
 			send()
 		}
-		m.Claims = append(m.Claims, k)
+		claims = append(claims, k)
 		size += len(l.url) + 32
 	}
 	send()
@@ -129,6 +131,13 @@ func (c *Corona) ask(d *domain, now time.Time) {
 	if len(s.led) > 0 {
 		c.askAt(d, now.Add(pause))
 	}
+}
+
+// claiming signs claims: else anybody could make them for who leads the channels, and take
+// their budgets from them.
+func (c *Corona) claiming(claims []*coronapb.Claim, now time.Time) *coronapb.Politeness {
+	signed := c.manners.signer.Sign(wire.DomainAsk, marshal(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
+	return &coronapb.Politeness{Body: &coronapb.Politeness_Ask{Ask: &coronapb.Ask{Record: c.node.Self().Raw, Claims: signed.Raw}}}
 }
 
 // onGranted takes grants for channels of a domain that are led here.

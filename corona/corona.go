@@ -194,7 +194,7 @@ type Stats struct {
 	Solo       uint64 // polls without a grant, which a domain bears now and then
 	Forged     uint64 // grants and epochs of stewards that are not what they seem
 	Expired    uint64 // grants that came too late, or ended before another one came
-	Replayed   uint64 // grants earlier than one that had come
+	Replayed   uint64 // grants and claims earlier than one that had come, or of long ago
 	Granted    uint64 // grants made as the sequencer of a domain's key
 	Short      uint64 // of which there were none, for want of budget
 	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order

@@ -124,7 +124,7 @@ func FuzzPoliteness(f *testing.F) {
 	epoch, _ := h.owners.View(overlay.StewardKey(w.network.Name, "a.example"))
 	statement := (&grant{domain: "a.example", key: feed.key, portion: portion{1, time.Hour}, expiry: w.now.Add(time.Minute), number: uint64(w.now.UnixMilli()), epoch: epoch.Epoch.Hash}).state().statement
 	for _, m := range []*coronapb.Politeness{
-		{Body: &coronapb.Politeness_Ask{Ask: &coronapb.Ask{Record: h.node.Self().Raw, Claims: []*coronapb.Claim{{Url: feed.url, IntervalMs: 1800_000, Pollers: 3}}}}},
+		h.claiming([]*coronapb.Claim{{Url: feed.url, IntervalMs: 1800_000, Pollers: 3}}, w.now),
 		{Body: &coronapb.Politeness_Granted{Granted: &coronapb.Granted{Grants: [][]byte{feed.leader.leads[feed.key].grant}}}},
 		{Body: &coronapb.Politeness_Countersign{Countersign: &coronapb.Countersign{Epoch: epoch.Epoch.Hash[:], Statements: [][]byte{statement}, Readers: []uint32{9}}}},
 		{Body: &coronapb.Politeness_Countersigned{Countersigned: &coronapb.Countersigned{Signatures: []*coronapb.Countersigned_Own{{Key: feed.key[:], Signature: make([]byte, 64)}}}}},
@@ -140,6 +140,7 @@ func FuzzPoliteness(f *testing.F) {
 		for _, h := range w.houses {
 			_ = h.Corona.Receive(epoch.Epoch.Sequencer, b)
 			h.Corona.Deliver(overlay.StewardKey(w.network.Name, "a.example"), b)
+			h.openClaims(h.node.Self(), h.manners.signer.Sign(wire.DomainAsk, b).Raw, w.now)
 		}
 	})
 }

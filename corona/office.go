@@ -36,7 +36,8 @@ type account struct {
 
 	claim   claim
 	claimed time.Time  // when it was made last; zero: never
-	asker   env.PeerID // by whom
+	asker   env.PeerID // by whom,
+	at      time.Time  // and when by that one's clock
 	bytes   int        // the size of the channel's content; 0: not known
 	waits   []asking   // who are to be told
 	grant   []byte     // the last one, as it was told; nil: it is another sequencer's

@@ -114,13 +114,8 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 	isHash := func(b []byte) bool { return len(b) == len(owner.Hash{}) }
 	switch b := m.Body.(type) {
 	case *coronapb.Politeness_Ask:
-		if len(b.Ask.Record) > maxRecord || len(b.Ask.Claims) > maxClaims {
+		if len(b.Ask.Record) > maxRecord || len(b.Ask.Claims) > maxAsk {
 			return "ask"
-		}
-		for _, k := range b.Ask.Claims {
-			if len(k.GetUrl()) > maxURL || k.GetIntervalMs() == 0 || k.GetIntervalMs() > uint64(ceiling.Milliseconds()) || k.GetPollers() > maxPollers || k.GetSize() > 1<<30 {
-				return "claim"
-			}
 		}
 	case *coronapb.Politeness_Granted:
 		if len(b.Granted.Grants) > maxGranted {
@@ -176,11 +171,11 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 	case *coronapb.Politeness_WhoGrants:
 		c.onWhoGrants(m.Domain, b.WhoGrants)
 	case *coronapb.Politeness_Ask:
-		asker, bids := c.openAsk(m.Domain, b.Ask)
+		now := c.clock.Now()
+		asker, bids := c.openAsk(m.Domain, b.Ask, now)
 		if len(bids) == 0 {
 			return
 		}
-		now := c.clock.Now()
 		if len(c.manners.calls) < maxOffices {
 			c.manners.calls[key] = now
 		}
@@ -206,7 +201,7 @@ func (c *Corona) takePoliteness(from env.PeerID, m *coronapb.Politeness) {
 	now := c.clock.Now()
 	switch b := m.Body.(type) {
 	case *coronapb.Politeness_Ask:
-		if asker, bids := c.openAsk(m.Domain, b.Ask); len(bids) > 0 {
+		if asker, bids := c.openAsk(m.Domain, b.Ask, now); len(bids) > 0 {
 			c.onAsk(m.Domain, asker, bids, now)
 		}
 	case *coronapb.Politeness_Granted:

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -61,18 +63,44 @@ func (c *Corona) office(domain string) (*office, owner.View) {
 type bid struct {
 	claim
 	key    overlay.ID
-	bytes  int    // the size of the channel's content; 0: not known
-	number uint64 // of the grant that it has
+	bytes  int       // the size of the channel's content; 0: not known
+	number uint64    // of the grant that it has
+	at     time.Time // when it was made, by the asker's clock
+}
+
+// openClaims returns what an asker has signed; nil if it has not, or long ago.
+func (c *Corona) openClaims(by *overlay.Contact, raw []byte, now time.Time) *coronapb.Claims {
+	s, err := c.manners.verify.Open(wire.DomainAsk, raw)
+	m := new(coronapb.Claims)
+	if err != nil || wire.PeerIDOf(s.Key) != by.Peer.ID || proto.Unmarshal(s.Payload, m) != nil || len(m.Claims) > maxClaims || m.AtMs > maxMillis {
+		c.stats.Garbage++
+		return nil
+	}
+	for _, k := range m.Claims {
+		if len(k.GetUrl()) > maxURL || k.GetIntervalMs() == 0 || k.GetIntervalMs() > uint64(ceiling.Milliseconds()) || k.GetPollers() > maxPollers || k.GetSize() > 1<<30 {
+			c.stats.Garbage++
+			return nil
+		}
+	}
+	if at := timeOf(m.AtMs); at.After(now.Add(clockSlack)) || now.Sub(at) > clockSlack+c.cfg.MaintenanceInterval*claimHalves/2 {
+		c.stats.Replayed++
+		return nil
+	}
+	return m
 }
 
 // openAsk reads what a sequencer asks for: what it may claim, in bounds.
-func (c *Corona) openAsk(domain string, m *coronapb.Ask) (asker *overlay.Contact, bids []bid) {
+func (c *Corona) openAsk(domain string, m *coronapb.Ask, now time.Time) (asker *overlay.Contact, bids []bid) {
 	asker, err := c.node.OpenRecord(m.Record)
 	if err != nil {
 		c.stats.Garbage++
 		return nil, nil
 	}
-	for _, k := range m.Claims {
+	claims := c.openClaims(asker, m.Claims, now)
+	if claims == nil {
+		return nil, nil
+	}
+	for _, k := range claims.Claims {
 		key := overlay.Key(c.cfg.Network, k.Url)
 		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || domainOf(k.Url) != domain || !c.mayLead(asker.ID, key) {
 			c.stats.Misclaimed++
@@ -85,7 +113,7 @@ func (c *Corona) openAsk(domain string, m *coronapb.Ask) (asker *overlay.Contact
 				pollers:  min(max(int(k.Pollers), 1), c.members()),
 				tie:      tie(key),
 			},
-			key: key, bytes: int(k.Size), number: k.Number,
+			key: key, bytes: int(k.Size), number: k.Number, at: timeOf(claims.AtMs),
 		})
 	}
 	return asker, bids
@@ -116,6 +144,10 @@ func (c *Corona) onAsk(domain string, asker *overlay.Contact, bids []bid, now ti
 			c.stats.Crowded++
 			continue
 		}
+		if a.asker == asker.Peer.ID && !b.at.After(a.at) {
+			c.stats.Replayed++
+			continue
+		}
 		a.take(b, asker.Peer.ID, now, c.cfg.MaintenanceInterval)
 		a.wait(asking{asker.Peer, b.number})
 	}
@@ -133,7 +165,7 @@ func (a *account) take(b bid, by env.PeerID, now time.Time, maintenance time.Dur
 		k.readers, k.pollers, k.interval = max(k.readers, b.readers), max(k.pollers, b.pollers), min(k.interval, b.interval)
 		return
 	}
-	a.claim, a.bytes, a.asker, a.claimed = b.claim, b.bytes, by, now
+	a.claim, a.bytes, a.asker, a.at, a.claimed = b.claim, b.bytes, by, b.at, now
 }
 
 // wait notes somebody who is to be told of a channel's grant.

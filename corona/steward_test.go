@@ -198,9 +198,9 @@ func lieReplayed(w *town, f *townFeed, o wedge.Order) {
 func lieHasty(w *town, f *townFeed, o wedge.Order) {
 	o.Interval = time.Minute
 	w.flood(f, o, max(o.N, 1))
-	f.leader.routePoliteness(domainOf(f.url), &coronapb.Politeness{Body: &coronapb.Politeness_Ask{Ask: &coronapb.Ask{
-		Record: f.leader.node.Self().Raw, Claims: []*coronapb.Claim{{Url: "http://www.else.example/", Readers: 1e6, IntervalMs: 1800_000, Pollers: 9}},
-	}}})
+	f.leader.routePoliteness(domainOf(f.url), f.leader.claiming([]*coronapb.Claim{
+		{Url: "http://www.else.example/", Readers: 1e6, IntervalMs: 1800_000, Pollers: 9},
+	}, f.leader.clock.Now()))
 }
 
 // Who releases its pollers, and enlists them anew so that they have a turn soon, is not polled
@@ -257,12 +257,14 @@ func TestOneMemberDoesNotFillADomain(t *testing.T) {
 	w.open("http://www."+domain+"/", 1, 1)
 	w.run(time.Minute)
 	liar, steward := w.houses[7], w.steward(domain)
-	m := &coronapb.Ask{Record: liar.node.Self().Raw}
+	var claims []*coronapb.Claim
 	for i := range maxAccounts {
-		m.Claims = append(m.Claims, &coronapb.Claim{Url: fmt.Sprintf("http://%s/?x=%d", domain, i), Readers: 1, IntervalMs: 1800_000, Pollers: 1})
-		if len(m.Claims) == maxClaims {
-			steward.takePoliteness(liar.signer.PeerID(), &coronapb.Politeness{Domain: domain, Body: &coronapb.Politeness_Ask{Ask: m}})
-			m.Claims = nil
+		claims = append(claims, &coronapb.Claim{Url: fmt.Sprintf("http://%s/?x=%d", domain, i), Readers: 1, IntervalMs: 1800_000, Pollers: 1})
+		if len(claims) == maxClaims {
+			m := liar.claiming(claims, w.now)
+			m.Domain = domain
+			steward.takePoliteness(liar.signer.PeerID(), m)
+			claims = nil
 		}
 	}
 	if n := steward.manners.held; n > fairAccounts*maxAccounts/30+1 {
@@ -277,6 +279,48 @@ func TestOneMemberDoesNotFillADomain(t *testing.T) {
 	w.run(2 * time.Minute)
 	if l := f.leader.leads[f.key]; l.permit == nil {
 		t.Error("another one has got no grant")
+	}
+}
+
+// Nobody claims in another's name, nor again what another claimed: who leads a channel would
+// lose its share by it.
+func TestNobodyClaimsInAnothersName(t *testing.T) {
+	const domain = "names.example"
+	w := newTown(t, 16)
+	f := w.open("http://www."+domain+"/", 100, 8)
+	w.run(25 * time.Minute)
+	steward, liar := w.steward(domain), w.houses[5]
+	if liar == f.leader || liar == steward {
+		liar = w.houses[6]
+	}
+	ask := func(by, name *house, claims ...*coronapb.Claim) *coronapb.Politeness {
+		m := by.claiming(claims, w.now)
+		m.Domain, m.GetAsk().Record = domain, name.node.Self().Raw
+		return m
+	}
+	claim := func(pollers uint32) *coronapb.Claim {
+		return &coronapb.Claim{Url: f.url, Readers: pollers, IntervalMs: 1800_000, Pollers: pollers}
+	}
+	o, _ := steward.office(domain)
+	account := o.account(f.key)
+	had := account.claim
+	steward.takePoliteness(liar.signer.PeerID(), ask(liar, f.leader, claim(1)))
+	if account.claim != had {
+		t.Errorf("%+v was claimed by another in its name, where it had %+v", account.claim, had)
+	}
+	old := ask(f.leader, f.leader, claim(1))
+	w.run(time.Minute)
+	steward.takePoliteness(f.leader.signer.PeerID(), ask(f.leader, f.leader, claim(9)))
+	claimed := account.claim
+	steward.takePoliteness(liar.signer.PeerID(), old)
+	if account.claim != claimed || claimed.pollers != 9 {
+		t.Errorf("%+v was claimed again, where %+v was claimed last", account.claim, claimed)
+	}
+	w.run(time.Hour)
+	garbage, replayed := steward.stats.Garbage, steward.stats.Replayed
+	steward.takePoliteness(liar.signer.PeerID(), old)
+	if steward.stats.Garbage != garbage || steward.stats.Replayed != replayed+1 {
+		t.Error("what was claimed an hour ago is taken")
 	}
 }
 

@@ -216,7 +216,7 @@ func (*Politeness_Charter) isPoliteness_Body() {}
 type Ask struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Record        []byte                 `protobuf:"bytes,1,opt,name=record,proto3" json:"record,omitempty"` // of the asker, the sequencer of these channels
-	Claims        []*Claim               `protobuf:"bytes,2,rep,name=claims,proto3" json:"claims,omitempty"` // at most 256
+	Claims        []byte                 `protobuf:"bytes,2,opt,name=claims,proto3" json:"claims,omitempty"` // an envelope of the asker's in the domain tidings/ask/1, of Claims; at most 64 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -258,11 +258,64 @@ func (x *Ask) GetRecord() []byte {
 	return nil
 }
 
-func (x *Ask) GetClaims() []*Claim {
+func (x *Ask) GetClaims() []byte {
 	if x != nil {
 		return x.Claims
 	}
 	return nil
+}
+
+// Claims are those of channels of one domain.
+type Claims struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Claims        []*Claim               `protobuf:"bytes,1,rep,name=claims,proto3" json:"claims,omitempty"`           // at most 256
+	AtMs          uint64                 `protobuf:"fixed64,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when they were made: later than those before
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Claims) Reset() {
+	*x = Claims{}
+	mi := &file_politeness_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Claims) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Claims) ProtoMessage() {}
+
+func (x *Claims) ProtoReflect() protoreflect.Message {
+	mi := &file_politeness_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Claims.ProtoReflect.Descriptor instead.
+func (*Claims) Descriptor() ([]byte, []int) {
+	return file_politeness_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Claims) GetClaims() []*Claim {
+	if x != nil {
+		return x.Claims
+	}
+	return nil
+}
+
+func (x *Claims) GetAtMs() uint64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
 }
 
 // Claim is what a channel would be polled for, if its domain had no budget.
@@ -280,7 +333,7 @@ type Claim struct {
 
 func (x *Claim) Reset() {
 	*x = Claim{}
-	mi := &file_politeness_proto_msgTypes[2]
+	mi := &file_politeness_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -292,7 +345,7 @@ func (x *Claim) String() string {
 func (*Claim) ProtoMessage() {}
 
 func (x *Claim) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[2]
+	mi := &file_politeness_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -305,7 +358,7 @@ func (x *Claim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Claim.ProtoReflect.Descriptor instead.
 func (*Claim) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{2}
+	return file_politeness_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Claim) GetUrl() string {
@@ -360,7 +413,7 @@ type Granted struct {
 
 func (x *Granted) Reset() {
 	*x = Granted{}
-	mi := &file_politeness_proto_msgTypes[3]
+	mi := &file_politeness_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -372,7 +425,7 @@ func (x *Granted) String() string {
 func (*Granted) ProtoMessage() {}
 
 func (x *Granted) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[3]
+	mi := &file_politeness_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -385,7 +438,7 @@ func (x *Granted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Granted.ProtoReflect.Descriptor instead.
 func (*Granted) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{3}
+	return file_politeness_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Granted) GetGrants() [][]byte {
@@ -406,7 +459,7 @@ type Grant struct {
 
 func (x *Grant) Reset() {
 	*x = Grant{}
-	mi := &file_politeness_proto_msgTypes[4]
+	mi := &file_politeness_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +471,7 @@ func (x *Grant) String() string {
 func (*Grant) ProtoMessage() {}
 
 func (x *Grant) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[4]
+	mi := &file_politeness_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +484,7 @@ func (x *Grant) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Grant.ProtoReflect.Descriptor instead.
 func (*Grant) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{4}
+	return file_politeness_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Grant) GetStatement() []byte {
@@ -458,7 +511,7 @@ type Countersignature struct {
 
 func (x *Countersignature) Reset() {
 	*x = Countersignature{}
-	mi := &file_politeness_proto_msgTypes[5]
+	mi := &file_politeness_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -470,7 +523,7 @@ func (x *Countersignature) String() string {
 func (*Countersignature) ProtoMessage() {}
 
 func (x *Countersignature) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[5]
+	mi := &file_politeness_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -483,7 +536,7 @@ func (x *Countersignature) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersignature.ProtoReflect.Descriptor instead.
 func (*Countersignature) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{5}
+	return file_politeness_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Countersignature) GetOwner() uint32 {
@@ -516,7 +569,7 @@ type GrantStatement struct {
 
 func (x *GrantStatement) Reset() {
 	*x = GrantStatement{}
-	mi := &file_politeness_proto_msgTypes[6]
+	mi := &file_politeness_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -528,7 +581,7 @@ func (x *GrantStatement) String() string {
 func (*GrantStatement) ProtoMessage() {}
 
 func (x *GrantStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[6]
+	mi := &file_politeness_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -541,7 +594,7 @@ func (x *GrantStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantStatement.ProtoReflect.Descriptor instead.
 func (*GrantStatement) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{6}
+	return file_politeness_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *GrantStatement) GetDomain() string {
@@ -606,7 +659,7 @@ type Countersign struct {
 
 func (x *Countersign) Reset() {
 	*x = Countersign{}
-	mi := &file_politeness_proto_msgTypes[7]
+	mi := &file_politeness_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -618,7 +671,7 @@ func (x *Countersign) String() string {
 func (*Countersign) ProtoMessage() {}
 
 func (x *Countersign) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[7]
+	mi := &file_politeness_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -631,7 +684,7 @@ func (x *Countersign) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersign.ProtoReflect.Descriptor instead.
 func (*Countersign) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{7}
+	return file_politeness_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Countersign) GetEpoch() []byte {
@@ -672,7 +725,7 @@ type Countersigned struct {
 
 func (x *Countersigned) Reset() {
 	*x = Countersigned{}
-	mi := &file_politeness_proto_msgTypes[8]
+	mi := &file_politeness_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +737,7 @@ func (x *Countersigned) String() string {
 func (*Countersigned) ProtoMessage() {}
 
 func (x *Countersigned) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[8]
+	mi := &file_politeness_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +750,7 @@ func (x *Countersigned) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersigned.ProtoReflect.Descriptor instead.
 func (*Countersigned) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{8}
+	return file_politeness_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Countersigned) GetSignatures() []*Countersigned_Own {
@@ -717,7 +770,7 @@ type Owed struct {
 
 func (x *Owed) Reset() {
 	*x = Owed{}
-	mi := &file_politeness_proto_msgTypes[9]
+	mi := &file_politeness_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -729,7 +782,7 @@ func (x *Owed) String() string {
 func (*Owed) ProtoMessage() {}
 
 func (x *Owed) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[9]
+	mi := &file_politeness_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -742,7 +795,7 @@ func (x *Owed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owed.ProtoReflect.Descriptor instead.
 func (*Owed) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{9}
+	return file_politeness_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Owed) GetNonce() uint64 {
@@ -764,7 +817,7 @@ type Ledger struct {
 
 func (x *Ledger) Reset() {
 	*x = Ledger{}
-	mi := &file_politeness_proto_msgTypes[10]
+	mi := &file_politeness_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +829,7 @@ func (x *Ledger) String() string {
 func (*Ledger) ProtoMessage() {}
 
 func (x *Ledger) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[10]
+	mi := &file_politeness_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +842,7 @@ func (x *Ledger) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger.ProtoReflect.Descriptor instead.
 func (*Ledger) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{10}
+	return file_politeness_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Ledger) GetNonce() uint64 {
@@ -824,7 +877,7 @@ type WhoGrants struct {
 
 func (x *WhoGrants) Reset() {
 	*x = WhoGrants{}
-	mi := &file_politeness_proto_msgTypes[11]
+	mi := &file_politeness_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -836,7 +889,7 @@ func (x *WhoGrants) String() string {
 func (*WhoGrants) ProtoMessage() {}
 
 func (x *WhoGrants) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[11]
+	mi := &file_politeness_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -849,7 +902,7 @@ func (x *WhoGrants) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WhoGrants.ProtoReflect.Descriptor instead.
 func (*WhoGrants) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{11}
+	return file_politeness_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WhoGrants) GetRecord() []byte {
@@ -877,7 +930,7 @@ type Charter struct {
 
 func (x *Charter) Reset() {
 	*x = Charter{}
-	mi := &file_politeness_proto_msgTypes[12]
+	mi := &file_politeness_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -889,7 +942,7 @@ func (x *Charter) String() string {
 func (*Charter) ProtoMessage() {}
 
 func (x *Charter) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[12]
+	mi := &file_politeness_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -902,7 +955,7 @@ func (x *Charter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Charter.ProtoReflect.Descriptor instead.
 func (*Charter) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{12}
+	return file_politeness_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Charter) GetNonce() uint64 {
@@ -930,7 +983,7 @@ type Countersigned_Own struct {
 
 func (x *Countersigned_Own) Reset() {
 	*x = Countersigned_Own{}
-	mi := &file_politeness_proto_msgTypes[13]
+	mi := &file_politeness_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +995,7 @@ func (x *Countersigned_Own) String() string {
 func (*Countersigned_Own) ProtoMessage() {}
 
 func (x *Countersigned_Own) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[13]
+	mi := &file_politeness_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1008,7 @@ func (x *Countersigned_Own) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Countersigned_Own.ProtoReflect.Descriptor instead.
 func (*Countersigned_Own) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{8, 0}
+	return file_politeness_proto_rawDescGZIP(), []int{9, 0}
 }
 
 func (x *Countersigned_Own) GetNumber() uint64 {
@@ -993,7 +1046,7 @@ type Ledger_Entry struct {
 
 func (x *Ledger_Entry) Reset() {
 	*x = Ledger_Entry{}
-	mi := &file_politeness_proto_msgTypes[14]
+	mi := &file_politeness_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1005,7 +1058,7 @@ func (x *Ledger_Entry) String() string {
 func (*Ledger_Entry) ProtoMessage() {}
 
 func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
-	mi := &file_politeness_proto_msgTypes[14]
+	mi := &file_politeness_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1018,7 +1071,7 @@ func (x *Ledger_Entry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ledger_Entry.ProtoReflect.Descriptor instead.
 func (*Ledger_Entry) Descriptor() ([]byte, []int) {
-	return file_politeness_proto_rawDescGZIP(), []int{10, 0}
+	return file_politeness_proto_rawDescGZIP(), []int{11, 0}
 }
 
 func (x *Ledger_Entry) GetKey() []byte {
@@ -1080,10 +1133,13 @@ const file_politeness_proto_rawDesc = "" +
 	"\n" +
 	"who_grants\x18\b \x01(\v2\x19.tidings.corona.WhoGrantsH\x00R\twhoGrants\x123\n" +
 	"\acharter\x18\t \x01(\v2\x17.tidings.corona.CharterH\x00R\acharterB\x06\n" +
-	"\x04body\"L\n" +
+	"\x04body\"5\n" +
 	"\x03Ask\x12\x16\n" +
-	"\x06record\x18\x01 \x01(\fR\x06record\x12-\n" +
-	"\x06claims\x18\x02 \x03(\v2\x15.tidings.corona.ClaimR\x06claims\"\x9a\x01\n" +
+	"\x06record\x18\x01 \x01(\fR\x06record\x12\x16\n" +
+	"\x06claims\x18\x02 \x01(\fR\x06claims\"L\n" +
+	"\x06Claims\x12-\n" +
+	"\x06claims\x18\x01 \x03(\v2\x15.tidings.corona.ClaimR\x06claims\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x06R\x04atMs\"\x9a\x01\n" +
 	"\x05Claim\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x18\n" +
 	"\areaders\x18\x02 \x01(\rR\areaders\x12\x12\n" +
@@ -1160,37 +1216,38 @@ func file_politeness_proto_rawDescGZIP() []byte {
 	return file_politeness_proto_rawDescData
 }
 
-var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_politeness_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_politeness_proto_goTypes = []any{
 	(*Politeness)(nil),        // 0: tidings.corona.Politeness
 	(*Ask)(nil),               // 1: tidings.corona.Ask
-	(*Claim)(nil),             // 2: tidings.corona.Claim
-	(*Granted)(nil),           // 3: tidings.corona.Granted
-	(*Grant)(nil),             // 4: tidings.corona.Grant
-	(*Countersignature)(nil),  // 5: tidings.corona.Countersignature
-	(*GrantStatement)(nil),    // 6: tidings.corona.GrantStatement
-	(*Countersign)(nil),       // 7: tidings.corona.Countersign
-	(*Countersigned)(nil),     // 8: tidings.corona.Countersigned
-	(*Owed)(nil),              // 9: tidings.corona.Owed
-	(*Ledger)(nil),            // 10: tidings.corona.Ledger
-	(*WhoGrants)(nil),         // 11: tidings.corona.WhoGrants
-	(*Charter)(nil),           // 12: tidings.corona.Charter
-	(*Countersigned_Own)(nil), // 13: tidings.corona.Countersigned.Own
-	(*Ledger_Entry)(nil),      // 14: tidings.corona.Ledger.Entry
+	(*Claims)(nil),            // 2: tidings.corona.Claims
+	(*Claim)(nil),             // 3: tidings.corona.Claim
+	(*Granted)(nil),           // 4: tidings.corona.Granted
+	(*Grant)(nil),             // 5: tidings.corona.Grant
+	(*Countersignature)(nil),  // 6: tidings.corona.Countersignature
+	(*GrantStatement)(nil),    // 7: tidings.corona.GrantStatement
+	(*Countersign)(nil),       // 8: tidings.corona.Countersign
+	(*Countersigned)(nil),     // 9: tidings.corona.Countersigned
+	(*Owed)(nil),              // 10: tidings.corona.Owed
+	(*Ledger)(nil),            // 11: tidings.corona.Ledger
+	(*WhoGrants)(nil),         // 12: tidings.corona.WhoGrants
+	(*Charter)(nil),           // 13: tidings.corona.Charter
+	(*Countersigned_Own)(nil), // 14: tidings.corona.Countersigned.Own
+	(*Ledger_Entry)(nil),      // 15: tidings.corona.Ledger.Entry
 }
 var file_politeness_proto_depIdxs = []int32{
 	1,  // 0: tidings.corona.Politeness.ask:type_name -> tidings.corona.Ask
-	3,  // 1: tidings.corona.Politeness.granted:type_name -> tidings.corona.Granted
-	7,  // 2: tidings.corona.Politeness.countersign:type_name -> tidings.corona.Countersign
-	8,  // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
-	9,  // 4: tidings.corona.Politeness.owed:type_name -> tidings.corona.Owed
-	10, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
-	11, // 6: tidings.corona.Politeness.who_grants:type_name -> tidings.corona.WhoGrants
-	12, // 7: tidings.corona.Politeness.charter:type_name -> tidings.corona.Charter
-	2,  // 8: tidings.corona.Ask.claims:type_name -> tidings.corona.Claim
-	5,  // 9: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
-	13, // 10: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Own
-	14, // 11: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
+	4,  // 1: tidings.corona.Politeness.granted:type_name -> tidings.corona.Granted
+	8,  // 2: tidings.corona.Politeness.countersign:type_name -> tidings.corona.Countersign
+	9,  // 3: tidings.corona.Politeness.countersigned:type_name -> tidings.corona.Countersigned
+	10, // 4: tidings.corona.Politeness.owed:type_name -> tidings.corona.Owed
+	11, // 5: tidings.corona.Politeness.ledger:type_name -> tidings.corona.Ledger
+	12, // 6: tidings.corona.Politeness.who_grants:type_name -> tidings.corona.WhoGrants
+	13, // 7: tidings.corona.Politeness.charter:type_name -> tidings.corona.Charter
+	3,  // 8: tidings.corona.Claims.claims:type_name -> tidings.corona.Claim
+	6,  // 9: tidings.corona.Grant.signatures:type_name -> tidings.corona.Countersignature
+	14, // 10: tidings.corona.Countersigned.signatures:type_name -> tidings.corona.Countersigned.Own
+	15, // 11: tidings.corona.Ledger.entries:type_name -> tidings.corona.Ledger.Entry
 	12, // [12:12] is the sub-list for method output_type
 	12, // [12:12] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
@@ -1219,7 +1276,7 @@ func file_politeness_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_politeness_proto_rawDesc), len(file_politeness_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

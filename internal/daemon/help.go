@@ -19,7 +19,7 @@ var help = map[string]string{
 	"corona.Stats.Late":            "Late: answers that never came.",
 	"corona.Stats.Misclaimed":      "Misclaimed: channels claimed by who cannot lead them, or for another domain.",
 	"corona.Stats.Polls":           "Polls: answers to polls.",
-	"corona.Stats.Replayed":        "Replayed: grants earlier than one that had come.",
+	"corona.Stats.Replayed":        "Replayed: grants and claims earlier than one that had come, or of long ago.",
 	"corona.Stats.Short":           "Short: grants made as the sequencer of a domain's key, of which there were none, for want of budget.",
 	"corona.Stats.Sightings":       "Sightings: answers to polls, of which brought something new, for another node.",
 	"corona.Stats.Skipped":         "Skipped: polls left out because no grant covered them.",

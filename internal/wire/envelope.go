@@ -26,6 +26,8 @@ const (
 	DomainBeat Domain = "tidings/beat/1"
 	// DomainGrant countersigns what a domain's steward grants to a channel.
 	DomainGrant Domain = "tidings/grant/1"
+	// DomainAsk signs what a channel's sequencer asks its domain's steward for.
+	DomainAsk Domain = "tidings/ask/1"
 )
 
 // ErrSignature says that an envelope was not signed by its key, in the domain
