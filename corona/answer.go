@@ -97,7 +97,9 @@ func (c *Corona) reading(a env.Answer, f *feed.Feed) reading {
 // read takes what a poller has read; from is the zero peer if that was this node. It says
 // whether the log has what was new in it, or will: false if it could not be taken now.
 func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken bool) {
-	l.private, l.state.Polled = r.private, now
+	if l.state.Polled = now; from.ID == "" {
+		l.private = r.private // which no other member may say: floors and budgets go by it
+	}
 	verdict := State{Kind: coronapb.State_OK, Polled: now}
 	if r.f != nil {
 		verdict.Words = r.words()

@@ -322,6 +322,7 @@ func (c *Corona) Ask(key overlay.ID, url string) {
 // A Decision says by what a node chose how many poll the channels that it leads.
 type Decision struct {
 	Lambda   float64
+	Fits     bool  // else a poller for each channel is more than all together may poll
 	Clusters int   // or bins, that stand for all channels of others
 	Levels   []int // of the channels led here, how many are at each polling level, from 0; of ranks, at that of a wedge as large, in whole digits
 }
@@ -331,7 +332,7 @@ func (c *Corona) Decision() (v Decision, ok bool) {
 	if !c.decided {
 		return Decision{}, false
 	}
-	v = Decision{Lambda: c.solution.Lambda, Clusters: c.others.Len()}
+	v = Decision{Lambda: c.solution.Lambda, Fits: c.solution.Fits, Clusters: c.others.Len()}
 	for _, l := range c.leads {
 		if l.pollers == 0 {
 			continue

@@ -254,9 +254,9 @@ func readingFrom(m *coronapb.Reading, of []imprint) reading {
 	return r
 }
 
-// span is a time in milliseconds, at most the longest interval there is.
+// span is a time in milliseconds, at most the longest that anything here takes.
 func span(ms uint64) time.Duration {
-	return time.Duration(min(ms, uint64(ceiling.Milliseconds()))) * time.Millisecond
+	return time.Duration(min(ms, uint64(longestRest.Milliseconds()))) * time.Millisecond
 }
 
 // message encodes a standing, in answer to a reading, or to none.

@@ -157,7 +157,7 @@ func TestAReadingTravels(t *testing.T) {
 		t.Errorf("%+v became %+v", r, got)
 	}
 	m.Facts.TtlMs, m.Facts.Size = math.MaxUint64, math.MaxUint64
-	if far := readingFrom(m, nil); far.f.Hints.TTL != ceiling || far.size != feed.MaxDocument {
+	if far := readingFrom(m, nil); far.f.Hints.TTL != longestRest || far.size != feed.MaxDocument {
 		t.Errorf("a ttl of %v, a size of %d", far.f.Hints.TTL, far.size)
 	}
 	back := []imprint{of[1], of[0]}

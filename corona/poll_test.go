@@ -199,6 +199,22 @@ func TestADomainThatAsksForRestIsLeftAlone(t *testing.T) {
 	}
 }
 
+// One that asks for longer than anybody means has made a mistake.
+func TestNobodyRestsForAHundredYears(t *testing.T) {
+	for _, answer := range []env.Answer{{Status: 429, RetryAfter: 100 * 365 * 24 * time.Hour}, {Status: 500, RetryAfter: 100 * 365 * 24 * time.Hour}} {
+		l := newLab(t)
+		p := l.poller(Config{})
+		l.origins[site] = says(answer)
+		p.lead(site, nil)
+		l.run(time.Hour, p)
+		l.origins[site] = serves(rss("A feed", "", "an item"))
+		l.run(longestRest, p)
+		if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK {
+			t.Errorf("a week after a %d it is %v, next at %v", answer.Status, v.State.Kind, v.State.Next)
+		}
+	}
+}
+
 // Whatever it answers, a public origin is asked for a channel once in an interval
 // at most.
 func TestNobodyPollsTwiceWithinAnInterval(t *testing.T) {

@@ -137,8 +137,8 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 		if !d.private {
 			c.spareOf(d, now.Add(limit))
 		}
-	case a.RetryAfter > wait:
-		wait, why, asked = a.RetryAfter, "the origin's Retry-After", true
+	case min(a.RetryAfter, longestRest) > wait:
+		wait, why, asked = min(a.RetryAfter, longestRest), "the origin's Retry-After", true
 	}
 	if d.private && s.Kind != coronapb.State_LIMITED {
 		wait = min(wait, privateMost*interval)
@@ -158,11 +158,15 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 	c.report(d, s, now)
 }
 
+// longestRest bounds how long an origin is left alone that asked for it: one that names the
+// year 9999 has made a mistake, or was broken into, and is asked once a week.
+const longestRest = 7 * 24 * time.Hour
+
 // limitOf is how long an origin is left alone that asked for it: as long as it says, or
 // longer each time.
 func limitOf(a env.Answer, fails int) time.Duration {
 	if a.RetryAfter > 0 {
-		return a.RetryAfter
+		return min(a.RetryAfter, longestRest)
 	}
 	return min(limitedFor<<min(max(fails-1, 0), 5), ceiling)
 }

@@ -195,7 +195,7 @@ func parseNote(b []byte) (note, bool) {
 	}
 	return note{
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
-		interval: time.Duration(min(m.IntervalMs, uint64(ceiling.Milliseconds()))) * time.Millisecond,
+		interval: span(m.IntervalMs),
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
 		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)), grant: string(m.Grant), private: m.Private,
 	}, true

@@ -1,9 +1,11 @@
 package proxy
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -194,7 +196,12 @@ func (s *Server) failJSON(w http.ResponseWriter, err error) {
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {
+	var body bytes.Buffer
+	if err := json.NewEncoder(&body).Encode(v); err != nil { // not with half of it told
+		status, body = http.StatusInternalServerError, bytes.Buffer{}
+		fmt.Fprintf(&body, "{\"error\":%q}\n", "answer not encoded: "+err.Error())
+	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a program that went away hears nothing
+	_, _ = w.Write(body.Bytes()) // a program that went away hears nothing
 }

@@ -109,10 +109,11 @@ type Status struct {
 	Network        string   `json:"network"`
 	Scheme         string   `json:"scheme"`
 	Lambda         *float64 `json:"lambda"`
-	Clusters       int      `json:"clusters"` // or bins: of the sums that it decides by
-	Levels         []int    `json:"levels"`   // channels led here at each polling level, from 0
-	State          string   `json:"state"`    // ok, or a trouble in a word
-	Warnings       []string `json:"warnings"` // what a person should know, a sentence each
+	Overbooked     bool     `json:"overbooked"` // a poller for each channel is more than all together may poll
+	Clusters       int      `json:"clusters"`   // or bins: of the sums that it decides by
+	Levels         []int    `json:"levels"`     // channels led here at each polling level, from 0
+	State          string   `json:"state"`      // ok, or a trouble in a word
+	Warnings       []string `json:"warnings"`   // what a person should know, a sentence each
 }
 
 // A Finding is one thing the doctor looked at.

@@ -19,6 +19,11 @@ func printTable2(w io.Writer, r *table2Result) error {
 	for _, row := range r.Rows {
 		line("%s", rowOf(row))
 	}
+	if len(r.Rows) > 0 {
+		line("load, allowed: polls of a channel in half an hour. detection: the mean wait for the next poll, of all who read, as an integral over time.")
+		line("of updates: the same of the updates that there were. a notification: each of them weighs as many as read it. evenness: detection by that of")
+		line("the same polls at equal gaps. bound: the best at that load, with numbers of pollers that need not be whole. -: computed, or nothing to measure.")
+	}
 	for i, row := range r.Rows {
 		if row.Polite && row.OnCrowded > 0 && i > 0 {
 			without := r.Rows[i-1]
@@ -60,7 +65,7 @@ func printTable2(w io.Writer, r *table2Result) error {
 		if !m.Met() {
 			verdict = "MISSED"
 		}
-		line("%s\t%.4f\t%s\t%s", m.What, m.Got, asked, verdict)
+		line("%s\t%.5f\t%s\t%s", m.What, m.Got, asked, verdict)
 	}
 	return t.Flush()
 }

@@ -67,10 +67,15 @@ func report(st proxy.Status, t terminal) string {
 
 // decides says by what a node decides how many poll each channel that it leads.
 func decides(st proxy.Status) string {
-	if st.Lambda == nil {
+	var words string
+	switch {
+	case st.Overbooked:
+		words = "one poller for each channel, which is more than all together may poll"
+	case st.Lambda == nil:
 		return ""
+	default:
+		words = fmt.Sprintf("by lambda = %.3g, with %d tradeoff clusters of others", *st.Lambda, st.Clusters)
 	}
-	words := fmt.Sprintf("by lambda = %.3g, with %d tradeoff clusters of others", *st.Lambda, st.Clusters)
 	var levels []string
 	for l, n := range st.Levels {
 		if n > 0 {

@@ -44,7 +44,10 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		if v, ok := d.node.Corona.Decision(); ok {
-			s.Lambda, s.Clusters, s.Levels = &v.Lambda, v.Clusters, v.Levels
+			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
+			if v.Fits { // else it is infinite, which JSON has no word for
+				s.Lambda = &v.Lambda
+			}
 		}
 	})
 	if err != nil {

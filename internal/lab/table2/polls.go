@@ -75,14 +75,14 @@ type Span struct {
 	// Σqg²/Σ2qg over the gaps g between two polls.
 	Detection float64 `json:"detection_s"`
 	// Crowded is the same of channels on crowded domains; 0: there are none.
-	Crowded float64 `json:"detection_crowded_s"`
+	Crowded float64 `json:"detection_crowded_s,omitempty"`
 	// Event is the same of the updates that there were, each for the mean time between two
-	// of its channel's.
-	Event float64 `json:"detection_event_s"`
+	// of its channel's; 0: there were none.
+	Event float64 `json:"detection_event_s,omitempty"`
 	// Notification is the mean delay of what subscribers are told, as an integral over
-	// time; NotificationEvent that of the updates that there were.
+	// time; NotificationEvent that of the updates that there were; 0: there were none.
 	Notification      float64 `json:"notification_s"`
-	NotificationEvent float64 `json:"notification_event_s"`
+	NotificationEvent float64 `json:"notification_event_s,omitempty"`
 	Updates           int     `json:"updates"`
 	// Evenness is Detection, divided by what it were if the same polls were even.
 	Evenness float64 `json:"evenness"`
@@ -125,7 +125,9 @@ func (p *Polls) Close(now int64) Span {
 	if crowdedSubscribers > 0 {
 		s.Crowded = crowdedWait / crowdedSubscribers
 	}
-	s.Event, s.NotificationEvent = p.event/p.eventWeight, p.notified/p.notifieds
+	if p.updates > 0 {
+		s.Event, s.NotificationEvent = p.event/p.eventWeight, p.notified/p.notifieds
+	}
 	s.MemberMost = float64(slices.Max(p.members)) / (polls / float64(len(p.members)))
 	clear(p.members)
 	p.began, p.delays = now, delays{}

@@ -171,38 +171,46 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	} else {
 		w.Subscribe(subscribing)
 	}
-	const steps = 60 // of an hour
-	for step := range s.Hours * steps {
-		if err := ctx.Err(); err != nil {
+	for hour := range s.Hours {
+		if err := w.hour(ctx, func(part float64) { progress((float64(hour) + part) / float64(s.Hours)) }); err != nil {
 			return nil, err
 		}
-		w.Run(time.Hour / steps)
-		progress(float64(step+1) / float64(s.Hours*steps))
-		if hour := (step + 1) / steps; (step+1)%steps == 0 && hour <= s.Hours/2 {
+		if hour < s.Hours/2 {
 			row.Before = append(row.Before, w.Polls.Close(w.Now().UnixNano()))
 		}
 	}
 	row.Span = w.Polls.Close(w.Now().UnixNano())
 	if s.Churn != (Churn{}) {
 		s.Churn.Begin(w)
-		for range s.Hours / 2 * steps {
-			if err := ctx.Err(); err != nil {
+		for range s.Hours / 2 {
+			if err := w.hour(ctx, func(float64) {}); err != nil {
 				return nil, err
 			}
-			w.Run(time.Hour / steps)
 		}
 		span := w.Polls.Close(w.Now().UnixNano())
 		row.Churning = &span
 	}
 	for _, part := range s.Dead {
-		if err := ctx.Err(); err != nil {
+		w.Kill(part)
+		if err := w.hour(ctx, func(float64) {}); err != nil {
 			return nil, err
 		}
-		w.Kill(part)
-		w.Run(time.Hour)
 		row.After = append(row.After, Death{part, w.Polls.Close(w.Now().UnixNano())})
 	}
 	return row, nil
+}
+
+// hour runs a world for an hour, unless it is interrupted.
+func (w *World) hour(ctx context.Context, progress func(float64)) error {
+	const steps = 60
+	for step := range steps {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w.Run(time.Hour / steps)
+		progress(float64(step+1) / steps)
+	}
+	return nil
 }
 
 // subscribing is the time in which all members subscribe to all that they read.
