@@ -60,6 +60,7 @@ type Wedges interface {
 	Enlist(key overlay.ID, o wedge.Order) error
 	Down(key overlay.ID, message []byte) error
 	Serving(key overlay.ID) (served, declined int)
+	Relevel()
 }
 
 // Config is what a Corona is told. A zero field means its default.

@@ -135,6 +135,9 @@ func (c *Corona) decide(now time.Time) {
 		c.aim *= c.bounded(own, func(i int) float64 { return float64(leads[i].pollers) }) / all
 	}
 	c.wish(&p, leads, own, rest)
+	if c.cfg.DAG && quick { // a level in each maintenance interval would be long to begin with
+		c.wedges.Relevel()
+	}
 }
 
 // bounded is what of channels counts against T.

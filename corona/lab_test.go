@@ -123,6 +123,8 @@ func (a alone) Down(overlay.ID, []byte) error { return nil }
 
 func (a alone) Serving(overlay.ID) (served, declined int) { return 1, 0 }
 
+func (a alone) Relevel() {}
+
 // fetcher asks the lab's origins.
 type fetcher struct{ *poller }
 

@@ -403,6 +403,9 @@ func (h *house) Down(key overlay.ID, b []byte) error {
 // Serving implements Wedges.
 func (h *house) Serving(overlay.ID) (served, declined int) { return 0, 0 }
 
+// Relevel implements Wedges.
+func (h *house) Relevel() {}
+
 // Set implements Sums, as do Rest and Disturbed: what others say is never known.
 func (h *house) Set([]byte) error  { return nil }
 func (h *house) Rest() (any, bool) { return &honeycomb.Bins{}, false }

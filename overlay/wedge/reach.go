@@ -56,6 +56,16 @@ func (w *Wedge) relevel(r *record) bool {
 	return true
 }
 
+// Relevel brings the levels of all wedges in which this node decides for others a step nearer
+// to what the application wants by now, as each maintenance interval does.
+func (w *Wedge) Relevel() {
+	for _, r := range w.records {
+		if r.order.digit != 0 && w.relevel(r) {
+			w.walk(r, bare, false)
+		}
+	}
+}
+
 // reach asks the halves that a record's level, and the part of the network that the node
 // stands for, call for.
 func (w *Wedge) reach(r *record, how wording) {

@@ -22,6 +22,11 @@ func (r *ranks) Down(key overlay.ID, message []byte) error {
 	return r.Wedges.Down(key, message)
 }
 
+func (r *ranks) Relevel() {
+	r.stirred = true
+	r.Wedges.Relevel()
+}
+
 func (r *ranks) Serving(key overlay.ID) (served, declined int) { return r.Wedges.Serving(key) }
 
 // shares are its sums.
