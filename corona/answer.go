@@ -287,6 +287,12 @@ func (c *Corona) heard(l *lead, from env.PeerID, s State, now time.Time) {
 	if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_NEW {
 		return
 	}
+	if from != "" {
+		if now.Sub(l.heard) < retell {
+			return // others say nothing oftener, whatever they say
+		}
+		l.heard = now
+	}
 	l.state.Polled = now
 	c.say(l, s, now)
 }
@@ -322,7 +328,7 @@ const maxIll = 1024
 // forgetIll forgets pollers that have not said again that their polls fail.
 func (c *Corona) forgetIll(l *lead, now time.Time) {
 	for from, i := range l.ill {
-		if now.Sub(i.at) > 2*max(l.interval, i.state.Next.Sub(i.at)) {
+		if now.Sub(i.at) > 2*max(l.interval, min(i.state.Next.Sub(i.at), ceiling)) {
 			delete(l.ill, from)
 		}
 	}

@@ -136,7 +136,7 @@ func (c *Corona) ask(d *domain, now time.Time) {
 // claiming signs claims: else anybody could make them for who leads the channels, and take
 // their budgets from them.
 func (c *Corona) claiming(claims []*coronapb.Claim, now time.Time) *coronapb.Politeness {
-	signed := c.manners.signer.Sign(wire.DomainAsk, marshal(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
+	signed := c.signer.Sign(wire.DomainAsk, marshal(&coronapb.Claims{Claims: claims, AtMs: millis(now)}))
 	return &coronapb.Politeness{Body: &coronapb.Politeness_Ask{Ask: &coronapb.Ask{Record: c.node.Self().Raw, Claims: signed.Raw}}}
 }
 

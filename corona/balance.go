@@ -22,6 +22,10 @@ import (
 // origins do not feel.
 const aimBelow = 0.998
 
+// fewPolls is a T, in polls, of which the part that is not aimed at is a small part of one
+// poll, and would cost a whole one.
+const fewPolls = 50
+
 // Correction returns c for the next decision. all is the sum over the whole network, the node's
 // own share included.
 func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
@@ -34,7 +38,10 @@ func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 		spent = all.Waited
 	}
 	if due := p.Budget(all.Decided); spent > 0 && due > 0 {
-		c += math.Log(aimBelow * due / spent)
+		if due >= fewPolls {
+			due *= aimBelow
+		}
+		c += math.Log(due / spent)
 	}
 	return math.Exp(bounded(c))
 }

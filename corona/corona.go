@@ -10,6 +10,7 @@ import (
 	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
@@ -122,19 +123,21 @@ func (c Config) filled() Config {
 
 // A Corona is one node's part in polling. It is not safe for concurrent use.
 type Corona struct {
-	cfg     Config
-	clock   env.Clock
-	net     env.Network
-	fetcher env.Fetcher
-	worker  env.Worker
-	rand    *rand.Rand
-	log     *slog.Logger
-	node    *overlay.Node
-	wedges  Wedges
-	sums    Sums
-	app     Application
-	stats   Stats
-	manners *manners // nil: no origin has a budget
+	cfg      Config
+	clock    env.Clock
+	net      env.Network
+	fetcher  env.Fetcher
+	worker   env.Worker
+	rand     *rand.Rand
+	log      *slog.Logger
+	node     *overlay.Node
+	signer   *wire.Signer
+	verifier wire.Verifier
+	wedges   Wedges
+	sums     Sums
+	app      Application
+	stats    Stats
+	manners  *manners // nil: no origin has a budget
 
 	leads   map[overlay.ID]*lead
 	duties  map[overlay.ID]*duty
@@ -188,6 +191,7 @@ type Stats struct {
 	Busy      uint64 // polls that the fetcher had no room for
 	Garbage   uint64 // messages and words that make no sense
 	Astray    uint64 // messages for the sequencer of a channel that this node does not lead
+	Unheard   uint64 // words about polls by who cannot be a poller of the channel, or of long ago
 	Crowded   uint64 // findings, and channels of a domain, that there was no room for
 	Unlisted  uint64 // orders to a wedge that could not be given
 
@@ -241,24 +245,26 @@ const (
 )
 
 // New returns a Corona that polls nothing yet.
-func New(e env.Env, node *overlay.Node, wedges Wedges, cfg Config, app Application) *Corona {
+func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, wedges Wedges, cfg Config, app Application) *Corona {
 	cfg = cfg.filled()
 	return &Corona{
-		cfg:     cfg,
-		clock:   e.Clock,
-		net:     e.Network,
-		fetcher: e.Fetcher,
-		worker:  e.Worker,
-		rand:    e.Rand,
-		log:     e.Log,
-		node:    node,
-		wedges:  wedges,
-		app:     app,
-		leads:   map[overlay.ID]*lead{},
-		duties:  map[overlay.ID]*duty{},
-		domains: map[string]*domain{},
-		asked:   map[overlay.ID]string{},
-		polls:   map[env.Handle]poll{},
+		cfg:      cfg,
+		clock:    e.Clock,
+		net:      e.Network,
+		fetcher:  e.Fetcher,
+		worker:   e.Worker,
+		rand:     e.Rand,
+		log:      e.Log,
+		node:     node,
+		signer:   signer,
+		verifier: verify,
+		wedges:   wedges,
+		app:      app,
+		leads:    map[overlay.ID]*lead{},
+		duties:   map[overlay.ID]*duty{},
+		domains:  map[string]*domain{},
+		asked:    map[overlay.ID]string{},
+		polls:    map[env.Handle]poll{},
 		problem: honeycomb.Problem{
 			Objective: cfg.Objective, Cut: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
 			Load: cfg.Load, Detection: cfg.Detection,

@@ -69,7 +69,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 			continue
 		}
 		answer.Signatures = append(answer.Signatures, &coronapb.Countersigned_Own{
-			Number: g.number, Key: g.key[:], Signature: c.manners.signer.Signature(wire.DomainGrant, b),
+			Number: g.number, Key: g.key[:], Signature: c.signer.Signature(wire.DomainGrant, b),
 		})
 	}
 	if len(answer.Signatures) > 0 {
@@ -119,7 +119,7 @@ func (c *Corona) onCountersigned(from env.PeerID, domain string, m *coronapb.Cou
 	for _, own := range m.Signatures {
 		for _, s := range o.signing {
 			if s.grant.number == own.Number && string(s.grant.key[:]) == string(own.Key) {
-				s.grant.sign(c.manners.verify, s.epoch, by, own.Signature)
+				s.grant.sign(c.verifier, s.epoch, by, own.Signature)
 			}
 		}
 	}

@@ -240,7 +240,7 @@ func (c *Corona) poll(d *duty, now time.Time) {
 	if s := d.standing; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
-	c.expected(d, now.Add(patience), "")
+	c.expected(d, d.turn(now), "") // planned when the answer is there, or has not come (runOut)
 	c.fetcher.Fetch(c.handle, r)
 }
 

@@ -10,6 +10,7 @@ import (
 	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 )
 
@@ -233,7 +234,12 @@ func (c *Corona) report(d *duty, s State, now time.Time) {
 		}
 		i.told, i.said = now, s.Kind
 	}
-	self := c.node.Self().Peer.ID
-	key := d.key()
-	c.tell(key, &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: key[:], Poller: []byte(self), State: s.wire()}}}, false)
+	c.tell(d.key(), c.reporting(d.key(), s), false)
+}
+
+// reporting signs what is said of polls: a few words of others' would make a feed that is well
+// look ill to all who read it.
+func (c *Corona) reporting(key overlay.ID, s State) *coronapb.Message {
+	told := c.signer.Sign(wire.DomainReport, marshal(&coronapb.Told{Key: key[:], State: s.wire()}))
+	return &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: key[:], Told: told.Raw}}}
 }

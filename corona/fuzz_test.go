@@ -113,7 +113,7 @@ func FuzzMessage(f *testing.F) {
 		{Body: &coronapb.Message_Reading{Reading: m}},
 		{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
 		{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
-		{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: k[:], Poller: []byte("p"), State: &coronapb.State{Kind: coronapb.State_LIMITED, NextMs: 1}}}},
+		l.poller(Config{}).reporting(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
 		(&standing{valid: r.valid, prints: prints(doc), digest: digest(prints(doc))}).message(k, 7, time.Hour),
 	} {
 		f.Add(marshal(b))

@@ -1,13 +1,18 @@
 package corona
 
 import (
+	"bytes"
 	"slices"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
 )
 
 // The way of a finding, at the sequencer. Of the items of a document it has prints; those
@@ -22,6 +27,9 @@ const (
 	// long as nothing comes of them. In all it takes no longer than their poller holds them.
 	wantAgain = 3 * time.Second
 	wantTries = 3
+	// hurried is how long it takes at most while others of the channel wait: who sends its items a
+	// little at a time must not keep everybody's out.
+	hurried = 30 * time.Second
 )
 
 // A gather is a finding whose items are on their way.
@@ -87,13 +95,12 @@ func (c *Corona) fill(l *lead, g *gather, packed []byte) {
 				g.f.Items[i-1].ID = change.After
 			}
 		}
-		if l.gather[0] == g {
-			c.weigh(l, g)
-		}
+		c.weigh(l, g)
 	})
 }
 
-// weigh asks for what is still missing of a finding, or takes it.
+// weigh asks for what is still missing of a finding, or takes it. Of several who find the same,
+// one after the other is asked.
 func (c *Corona) weigh(l *lead, g *gather) {
 	now := c.clock.Now()
 	fading := c.app.Fading(l.key, len(g.prints))
@@ -111,6 +118,7 @@ func (c *Corona) weigh(l *lead, g *gather) {
 	case len(want) == 0:
 		c.dropGather(l, g)
 		c.accept(l, g, now)
+	case l.gather[0] != g:
 	case slices.Equal(want, g.wanted):
 		c.stats.Garbage++ // what came is not what was asked for
 		c.dropGather(l, g)
@@ -125,7 +133,11 @@ func (c *Corona) want(l *lead, g *gather, now time.Time) {
 	if g.since.IsZero() {
 		g.since = now
 	}
-	if g.tries++; g.tries > wantTries || now.Sub(g.since) > heldFor {
+	longest := heldFor
+	if len(l.gather) > 1 {
+		longest = hurried
+	}
+	if g.tries++; g.tries > wantTries || now.Sub(g.since) > longest {
 		c.dropGather(l, g)
 		return
 	}
@@ -265,10 +277,20 @@ func (c *Corona) wantDue(l *lead, nonce uint64, now time.Time) {
 	}
 }
 
-// onReport takes the word of a poller about its polls.
+// onReport takes the word of a poller about its polls, if it has signed it, of late, and can
+// stand in the channel's wedge.
 func (c *Corona) onReport(l *lead, m *coronapb.Report) {
-	now, from := c.clock.Now(), env.PeerID(m.Poller)
-	s := stateFrom(m.State)
+	now, of := c.clock.Now(), new(coronapb.Told)
+	signed, err := c.verifier.Open(wire.DomainReport, m.Told)
+	if err != nil || proto.Unmarshal(signed.Payload, of) != nil || !bytes.Equal(of.Key, l.key[:]) || breaksTold(of) != "" {
+		c.stats.Garbage++
+		return
+	}
+	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
+	if !c.couldStand(overlay.NodeID(c.cfg.Network, from), l.key, l.pollers) || now.Sub(s.Polled).Abs() > clockSlack+retell {
+		c.stats.Unheard++
+		return
+	}
 	if s.Kind == coronapb.State_OK {
 		delete(l.ill, from)
 		if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_OK {

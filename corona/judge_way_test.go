@@ -132,6 +132,49 @@ func TestACrowdOfFindingsIsDropped(t *testing.T) {
 	}
 }
 
+// Who sends nothing of what he says that he has found keeps nobody else's findings out: few items
+// travel with a finding, and need no place; and of those that do, one has to go after a while.
+func TestFindingsThatDoNotComeGiveWay(t *testing.T) {
+	v := newVillage(t, maxGather+2, rss("A", "", "one"))
+	liars := v.pollers[:maxGather]
+	v.way = func(from, _ *house, layer wire.Layer, body []byte) []time.Duration {
+		m, _, err := parse(body)
+		if layer == wire.Corona && err == nil && m.GetPart() != nil && slices.Contains(liars, from) {
+			return nil
+		}
+		return []time.Duration{20 * time.Millisecond}
+	}
+	doc, _ := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)
+	v.serve(doc)
+	v.poll(liars...)
+	l := v.leader.leads[v.key]
+	if len(l.gather) != maxGather {
+		t.Fatalf("%d findings wait", len(l.gather))
+	}
+	hold := func() {
+		for _, g := range l.gather {
+			if slices.ContainsFunc(liars, func(h *house) bool { return h.signer.PeerID() == g.from.ID }) {
+				g.tries = 0 // a byte has come
+			}
+		}
+	}
+	v.serve(rss("A", "", "one", "two"))
+	v.leader.dropGather(l, l.gather[0]) // else there is no place at all
+	v.poll(v.pollers[maxGather])
+	if titles(v.items) != "one two" {
+		t.Errorf("the log has %q while others hold places", titles(v.items))
+	}
+	v.serve(doc)
+	v.poll(v.pollers[maxGather+1])
+	for range len(liars) * int(hurried/time.Second) {
+		hold()
+		v.run(time.Second)
+	}
+	if len(v.items) <= 2 {
+		t.Errorf("the log has %q: who says that he has found something, and sends nothing, has kept others out", titles(v.items))
+	}
+}
+
 // What the log cannot take now, or what is not held, is found again; nobody is told that it is
 // there.
 func TestAFindingThatIsNotTakenIsFoundAgain(t *testing.T) {

@@ -91,7 +91,7 @@ func (l *lab) poller(cfg Config) *poller {
 	e.Network, e.Store = nobody{}, nobody{}
 	signer := wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), wire.Hash{})
 	node := overlay.New(e, signer, wire.NewVerifier(wire.Hash{}), overlay.Config{Network: wire.DefaultNetwork("lab")})
-	p.Corona = New(e, node, alone{p}, cfg, p)
+	p.Corona = New(e, node, signer, wire.NewVerifier(wire.Hash{}), alone{p}, cfg, p)
 	p.Join(nobody{})
 	return p
 }

@@ -37,6 +37,7 @@ type lead struct {
 	words    string    // what readers lack of it
 	state    State
 	told     time.Time // when subscribers were told last
+	heard    time.Time // when it was what a poller had said
 	fails    int       // polls in a row that failed
 	private  bool
 	doubt    doubt
@@ -263,7 +264,7 @@ func (c *Corona) enlist(l *lead, pollers int, now time.Time) {
 	}
 	b := c.briefOf(l, now)
 	if o.N == l.order.N && o.Interval == l.order.Interval && !l.brief.stale(b) {
-		l.pollers = pollers
+		c.polledBy(l, pollers, now)
 		return
 	}
 	o.Ref = o.Ref.Add(now.Sub(o.Ref) / o.Interval * o.Interval)
@@ -274,7 +275,16 @@ func (c *Corona) enlist(l *lead, pollers int, now time.Time) {
 		c.log.Debug("pollers not enlisted", "url", l.url, "err", err) // until the next look after it
 		return
 	}
-	l.order, l.pollers, l.brief = o, pollers, b
+	l.order, l.brief = o, b
+	c.polledBy(l, pollers, now)
+}
+
+// polledBy notes how many poll a channel, and says so to its readers.
+func (c *Corona) polledBy(l *lead, pollers int, now time.Time) {
+	was := l.pollers
+	if l.pollers = pollers; pollers > 0 && was > 0 && was != pollers {
+		c.say(l, l.state, now)
+	}
 }
 
 // standing is what pollers are told that the log has.

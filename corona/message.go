@@ -17,8 +17,8 @@ import (
 // maxRecord is the size of the largest record of a node, in bytes.
 const maxRecord = 1 << 10
 
-// maxPeer is the size of the longest peer id, in bytes.
-const maxPeer = 64
+// maxReport is more than the size of the longest report, in bytes.
+const maxReport = 8 << 10
 
 // parse reads a message and checks every bound, so that no other code has to.
 func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
@@ -38,7 +38,9 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	case *coronapb.Message_Standing:
 		key, what = b.Standing.Key, breaksStanding(b.Standing)
 	case *coronapb.Message_Report:
-		key, what = b.Report.Key, breaksReport(b.Report)
+		if key, what = b.Report.Key, ""; len(b.Report.Told) > maxReport {
+			what = "report"
+		}
 	case *coronapb.Message_Politeness:
 		if what = breaksPoliteness(b.Politeness); what == "" {
 			return m, overlay.ID{}, nil
@@ -99,13 +101,9 @@ func breaksValidators(v *coronapb.Validators) bool {
 	return len(v.GetEtag()) > maxValidator || len(v.GetLastModified()) > maxValidator || len(v.GetFinalUrl()) > maxURL
 }
 
-// breaksReport refuses, beside what is too large, what no poll can end with, and words of
-// nobody, which would count as this node's own.
-func breaksReport(m *coronapb.Report) string {
-	switch kind := m.GetState().GetKind(); {
-	case len(m.Poller) == 0 || len(m.Poller) > maxPeer:
-		return "poller"
-	case kind <= coronapb.State_NEW || kind >= coronapb.State_IDLE:
+// breaksTold refuses, beside what is too large, what no poll can end with.
+func breaksTold(m *coronapb.Told) string {
+	if kind := m.GetState().GetKind(); kind <= coronapb.State_NEW || kind >= coronapb.State_IDLE {
 		return "state: kind"
 	}
 	return breaksState(m.State)

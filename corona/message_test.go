@@ -34,10 +34,8 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 		change(m)
 		return &coronapb.Message{Body: &coronapb.Message_Standing{Standing: m}}
 	}
-	report := func(change func(*coronapb.Report)) *coronapb.Message {
-		m := &coronapb.Report{Key: of[:], Poller: bytes(38), State: &coronapb.State{Kind: coronapb.State_OK}}
-		change(m)
-		return &coronapb.Message{Body: &coronapb.Message_Report{Report: m}}
+	report := func(size int) *coronapb.Message {
+		return &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{Key: of[:], Told: bytes(size)}}}
 	}
 	all := make([]uint32, feed.MaxItems)
 	for i := range all {
@@ -74,24 +72,41 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 		{"standing's prints", stand(func(m *coronapb.Standing) { m.Prints = bytes(maxTold * printSize) }), stand(func(m *coronapb.Standing) { m.Prints = bytes((maxTold + 1) * printSize) })},
 		{"half a standing's print", stand(func(m *coronapb.Standing) {}), stand(func(m *coronapb.Standing) { m.Prints = bytes(1) })},
 		{"standing's etag", stand(func(m *coronapb.Standing) { m.Valid.Etag = words(maxValidator) }), stand(func(m *coronapb.Standing) { m.Valid.Etag = words(maxValidator + 1) })},
-		{"peer", report(func(m *coronapb.Report) { m.Poller = bytes(maxPeer) }), report(func(m *coronapb.Report) { m.Poller = bytes(maxPeer + 1) })},
-		{"no peer", report(func(m *coronapb.Report) { m.Poller = bytes(1) }), report(func(m *coronapb.Report) { m.Poller = nil })},
-		{"no state", report(func(m *coronapb.Report) { m.State.Kind = coronapb.State_GONE }), report(func(m *coronapb.Report) { m.State = nil })},
-		{"kind", report(func(m *coronapb.Report) { m.State.Kind = coronapb.State_REFUSED }), report(func(m *coronapb.Report) { m.State.Kind = coronapb.State_IDLE })},
-		{"words", report(func(m *coronapb.Report) { m.State.Words = words(maxWords) }), report(func(m *coronapb.Report) { m.State.Words = words(maxWords + 1) })},
-		{"why", report(func(m *coronapb.Report) { m.State.Why = words(maxWhy) }), report(func(m *coronapb.Report) { m.State.Why = words(maxWhy + 1) })},
-		{"state's moved", report(func(m *coronapb.Report) { m.State.Moved = words(maxMoved) }), report(func(m *coronapb.Report) { m.State.Moved = words(maxMoved + 1) })},
-		{"since", report(func(m *coronapb.Report) { m.State.SinceMs = maxMillis }), report(func(m *coronapb.Report) { m.State.SinceMs = maxMillis + 1 })},
-		{"polled", report(func(m *coronapb.Report) { m.State.PolledMs = maxMillis }), report(func(m *coronapb.Report) { m.State.PolledMs = maxMillis + 1 })},
-		{"next", report(func(m *coronapb.Report) { m.State.NextMs = maxMillis }), report(func(m *coronapb.Report) { m.State.NextMs = math.MaxUint64 })},
-		{"pollers", report(func(m *coronapb.Report) { m.State.Pollers = maxPollers }), report(func(m *coronapb.Report) { m.State.Pollers = maxPollers + 1 })},
-		{"level", report(func(m *coronapb.Report) { m.State.Level = maxLevel }), report(func(m *coronapb.Report) { m.State.Level = maxLevel + 1 })},
+		{"report", report(maxReport), report(maxReport + 1)},
 	} {
 		if err := p.Receive("stranger", marshal(c.fine)); err != nil {
 			t.Errorf("%s: refused within bounds: %v", c.what, err)
 		}
 		if err := p.Receive("stranger", marshal(c.bold)); !errors.Is(err, env.ErrFrame) {
 			t.Errorf("%s: taken beyond bounds: %v", c.what, err)
+		}
+	}
+	told := func(change func(*coronapb.State)) *coronapb.Told {
+		m := &coronapb.State{Kind: coronapb.State_OK}
+		change(m)
+		return &coronapb.Told{Key: of[:], State: m}
+	}
+	for _, c := range []struct {
+		what       string
+		fine, bold *coronapb.Told
+	}{
+		{"a state", told(func(*coronapb.State) {}), &coronapb.Told{}},
+		{"new", told(func(m *coronapb.State) { m.Kind = coronapb.State_NEW + 1 }), told(func(m *coronapb.State) { m.Kind = coronapb.State_NEW })},
+		{"idle", told(func(m *coronapb.State) { m.Kind = coronapb.State_IDLE - 1 }), told(func(m *coronapb.State) { m.Kind = coronapb.State_IDLE })},
+		{"words", told(func(m *coronapb.State) { m.Words = words(maxWords) }), told(func(m *coronapb.State) { m.Words = words(maxWords + 1) })},
+		{"why", told(func(m *coronapb.State) { m.Why = words(maxWhy) }), told(func(m *coronapb.State) { m.Why = words(maxWhy + 1) })},
+		{"moved", told(func(m *coronapb.State) { m.Moved = words(maxMoved) }), told(func(m *coronapb.State) { m.Moved = words(maxMoved + 1) })},
+		{"since", told(func(m *coronapb.State) { m.SinceMs = maxMillis }), told(func(m *coronapb.State) { m.SinceMs = maxMillis + 1 })},
+		{"polled", told(func(m *coronapb.State) { m.PolledMs = maxMillis }), told(func(m *coronapb.State) { m.PolledMs = maxMillis + 1 })},
+		{"next", told(func(m *coronapb.State) { m.NextMs = maxMillis }), told(func(m *coronapb.State) { m.NextMs = math.MaxUint64 })},
+		{"pollers", told(func(m *coronapb.State) { m.Pollers = maxPollers }), told(func(m *coronapb.State) { m.Pollers = maxPollers + 1 })},
+		{"level", told(func(m *coronapb.State) { m.Level = maxLevel }), told(func(m *coronapb.State) { m.Level = maxLevel + 1 })},
+	} {
+		if what := breaksTold(c.fine); what != "" {
+			t.Errorf("%s: refused within bounds: %s", c.what, what)
+		}
+		if breaksTold(c.bold) == "" {
+			t.Errorf("%s: taken beyond bounds", c.what)
 		}
 	}
 	if err := p.Receive("stranger", []byte{0xff}); !errors.Is(err, env.ErrFrame) {
@@ -110,9 +125,7 @@ func TestGarbageIsCounted(t *testing.T) {
 	s := (&standing{digest: 5}).message(k, 0, 0)
 	want := &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: k[:]}}}
 	report := func(of overlay.ID) *coronapb.Message {
-		return &coronapb.Message{Body: &coronapb.Message_Report{Report: &coronapb.Report{
-			Key: of[:], Poller: []byte("somebody"), State: &coronapb.State{Kind: coronapb.State_GONE},
-		}}}
+		return p.reporting(of, State{Kind: coronapb.State_GONE, Polled: l.now})
 	}
 	reading := &coronapb.Message{Body: &coronapb.Message_Reading{Reading: &coronapb.Reading{Key: k[:], Poller: []byte("no record")}}}
 	for what, do := range map[string]func(){

@@ -53,7 +53,7 @@ func (c *Corona) verify(p *pass, d *domain, now time.Time) bool {
 		return false
 	}
 	p.offered = nil
-	if !g.signedBy(c.manners.verify, e) {
+	if !g.signedBy(c.verifier, e) {
 		c.stats.Forged++
 		return false
 	}

@@ -22,8 +22,6 @@ type Owners interface {
 // manners are what a Corona needs to be polite.
 type manners struct {
 	owners Owners
-	signer *wire.Signer
-	verify wire.Verifier
 
 	since   time.Time                // when this node began, and knew of no grants
 	offices map[overlay.ID]*office   // of domains whose key this node owns
@@ -38,13 +36,13 @@ type manners struct {
 // BePolite makes a Corona keep to the budgets of domains, if Config.Politeness is set: it asks
 // their stewards, and is one for the domains whose keys it owns. Without it no origin has a
 // budget, as in the paper.
-func (c *Corona) BePolite(owners Owners, signer *wire.Signer, verify wire.Verifier) {
+func (c *Corona) BePolite(owners Owners) {
 	if !c.cfg.Politeness {
 		return
 	}
 	now := c.clock.Now()
 	c.manners = &manners{
-		owners: owners, signer: signer, verify: verify, since: now,
+		owners: owners, since: now,
 		offices: map[overlay.ID]*office{}, calls: map[overlay.ID]time.Time{}, lately: map[overlay.ID]time.Time{},
 		sweep: now.Add(c.cfg.MaintenanceInterval),
 	}

@@ -70,7 +70,7 @@ type bid struct {
 
 // openClaims returns what an asker has signed; nil if it has not, or long ago.
 func (c *Corona) openClaims(by *overlay.Contact, raw []byte, now time.Time) *coronapb.Claims {
-	s, err := c.manners.verify.Open(wire.DomainAsk, raw)
+	s, err := c.verifier.Open(wire.DomainAsk, raw)
 	m := new(coronapb.Claims)
 	if err != nil || wire.PeerIDOf(s.Key) != by.Peer.ID || proto.Unmarshal(s.Payload, m) != nil || len(m.Claims) > maxClaims || m.AtMs > maxMillis {
 		c.stats.Garbage++
@@ -189,9 +189,13 @@ func (c *Corona) members() int { return max(c.node.Count(0), 1) }
 
 // mayLead says whether a member stands where owners of a key can stand in a network of this
 // size, as overlay/owner has it for a quorum of them.
-func (c *Corona) mayLead(id, key overlay.ID) bool {
-	want := -9
-	for n := c.members(); n > 1; n /= 2 {
+func (c *Corona) mayLead(id, key overlay.ID) bool { return c.couldStand(id, key, maxSigners) }
+
+// couldStand says whether a member can be one of the n nearest to a key in a network of this size:
+// among 64 times as many, of which by chance the nearest may come from one part.
+func (c *Corona) couldStand(id, key overlay.ID, n int) bool {
+	want := -6
+	for parts := c.members() / max(n, 1); parts > 1; parts /= 2 {
 		want++
 	}
 	return id.Common(key) >= want
@@ -270,7 +274,7 @@ func (c *Corona) deal(o *office, e *owner.Epoch, now time.Time) {
 	}
 	self := slices.Index(e.Owners, c.node.Self().Peer.ID)
 	for _, s := range made {
-		s.grant.signatures = []countersignature{{self, c.manners.signer.Signature(wire.DomainGrant, s.grant.statement)}}
+		s.grant.signatures = []countersignature{{self, c.signer.Signature(wire.DomainGrant, s.grant.statement)}}
 	}
 	c.post(o.domain, kept)
 	o.signing = append(o.signing, made...)

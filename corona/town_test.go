@@ -148,11 +148,11 @@ func (h *house) build(i int) {
 	if h.owners, err = owner.New(e, h.overlay, h.signer, w.verify, owner.Config{}, below{h}); err != nil {
 		w.t.Fatal(err)
 	}
-	h.Corona = New(e, h.overlay, h, w.cfg, h)
+	h.Corona = New(e, h.overlay, h.signer, w.verify, h, w.cfg, h)
 	h.Join(h)
 	h.decided = true // once and for all: the test says how many would poll a channel
 	if w.cfg.Politeness {
-		h.BePolite(h.owners, h.signer, w.verify)
+		h.BePolite(h.owners)
 	}
 	h.overlay.Handle(wire.Corona, passing{h})
 }

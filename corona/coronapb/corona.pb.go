@@ -98,7 +98,7 @@ func (x State_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State_Kind.Descriptor instead.
 func (State_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{11, 0}
+	return file_corona_proto_rawDescGZIP(), []int{12, 0}
 }
 
 // Message is what travels between the sequencer and a poller, who are told of each other
@@ -842,8 +842,7 @@ func (x *Standing) GetRestMs() uint64 {
 type Report struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Poller        []byte                 `protobuf:"bytes,2,opt,name=poller,proto3" json:"poller,omitempty"` // its peer id; at most 64 bytes
-	State         *State                 `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`   // of a kind with which a poll ends: not NEW, not IDLE
+	Told          []byte                 `protobuf:"bytes,2,opt,name=told,proto3" json:"told,omitempty"` // an envelope of the poller's in the domain tidings/report/1, of Told; at most 8 KiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -885,14 +884,60 @@ func (x *Report) GetKey() []byte {
 	return nil
 }
 
-func (x *Report) GetPoller() []byte {
+func (x *Report) GetTold() []byte {
 	if x != nil {
-		return x.Poller
+		return x.Told
 	}
 	return nil
 }
 
-func (x *Report) GetState() *State {
+// Told is what a poller says of its last poll, at State.polled_ms.
+type Told struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	State         *State                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"` // of a kind with which a poll ends: not NEW, not IDLE
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Told) Reset() {
+	*x = Told{}
+	mi := &file_corona_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Told) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Told) ProtoMessage() {}
+
+func (x *Told) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Told.ProtoReflect.Descriptor instead.
+func (*Told) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Told) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Told) GetState() *State {
 	if x != nil {
 		return x.State
 	}
@@ -921,7 +966,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_corona_proto_msgTypes[9]
+	mi := &file_corona_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +978,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[9]
+	mi := &file_corona_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +991,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{9}
+	return file_corona_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Note) GetEtag() string {
@@ -1053,7 +1098,7 @@ type Rhythm struct {
 
 func (x *Rhythm) Reset() {
 	*x = Rhythm{}
-	mi := &file_corona_proto_msgTypes[10]
+	mi := &file_corona_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1065,7 +1110,7 @@ func (x *Rhythm) String() string {
 func (*Rhythm) ProtoMessage() {}
 
 func (x *Rhythm) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[10]
+	mi := &file_corona_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1078,7 +1123,7 @@ func (x *Rhythm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rhythm.ProtoReflect.Descriptor instead.
 func (*Rhythm) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{10}
+	return file_corona_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Rhythm) GetUpdates() float32 {
@@ -1131,7 +1176,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_corona_proto_msgTypes[11]
+	mi := &file_corona_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1188,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[11]
+	mi := &file_corona_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1201,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{11}
+	return file_corona_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *State) GetKind() State_Kind {
@@ -1316,11 +1361,13 @@ const file_corona_proto_rawDesc = "" +
 	"\x05valid\x18\x03 \x01(\v2\x1a.tidings.corona.ValidatorsR\x05valid\x12\x16\n" +
 	"\x06prints\x18\x04 \x01(\fR\x06prints\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\x06R\x06digest\x12\x17\n" +
-	"\arest_ms\x18\x06 \x01(\x04R\x06restMs\"_\n" +
+	"\arest_ms\x18\x06 \x01(\x04R\x06restMs\".\n" +
 	"\x06Report\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06poller\x18\x02 \x01(\fR\x06poller\x12+\n" +
-	"\x05state\x18\x03 \x01(\v2\x15.tidings.corona.StateR\x05state\"\xfd\x02\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
+	"\x04told\x18\x02 \x01(\fR\x04told\"E\n" +
+	"\x04Told\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12+\n" +
+	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\"\xfd\x02\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
@@ -1388,7 +1435,7 @@ func file_corona_proto_rawDescGZIP() []byte {
 }
 
 var file_corona_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_corona_proto_goTypes = []any{
 	(State_Kind)(0),    // 0: tidings.corona.State.Kind
 	(*Message)(nil),    // 1: tidings.corona.Message
@@ -1400,10 +1447,11 @@ var file_corona_proto_goTypes = []any{
 	(*Part)(nil),       // 7: tidings.corona.Part
 	(*Standing)(nil),   // 8: tidings.corona.Standing
 	(*Report)(nil),     // 9: tidings.corona.Report
-	(*Note)(nil),       // 10: tidings.corona.Note
-	(*Rhythm)(nil),     // 11: tidings.corona.Rhythm
-	(*State)(nil),      // 12: tidings.corona.State
-	(*Politeness)(nil), // 13: tidings.corona.Politeness
+	(*Told)(nil),       // 10: tidings.corona.Told
+	(*Note)(nil),       // 11: tidings.corona.Note
+	(*Rhythm)(nil),     // 12: tidings.corona.Rhythm
+	(*State)(nil),      // 13: tidings.corona.State
+	(*Politeness)(nil), // 14: tidings.corona.Politeness
 }
 var file_corona_proto_depIdxs = []int32{
 	3,  // 0: tidings.corona.Message.reading:type_name -> tidings.corona.Reading
@@ -1411,13 +1459,13 @@ var file_corona_proto_depIdxs = []int32{
 	7,  // 2: tidings.corona.Message.part:type_name -> tidings.corona.Part
 	8,  // 3: tidings.corona.Message.standing:type_name -> tidings.corona.Standing
 	9,  // 4: tidings.corona.Message.report:type_name -> tidings.corona.Report
-	13, // 5: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
+	14, // 5: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
 	5,  // 6: tidings.corona.Reading.valid:type_name -> tidings.corona.Validators
 	4,  // 7: tidings.corona.Reading.facts:type_name -> tidings.corona.Facts
 	5,  // 8: tidings.corona.Standing.valid:type_name -> tidings.corona.Validators
-	12, // 9: tidings.corona.Report.state:type_name -> tidings.corona.State
-	12, // 10: tidings.corona.Note.state:type_name -> tidings.corona.State
-	11, // 11: tidings.corona.Note.rhythm:type_name -> tidings.corona.Rhythm
+	13, // 9: tidings.corona.Told.state:type_name -> tidings.corona.State
+	13, // 10: tidings.corona.Note.state:type_name -> tidings.corona.State
+	12, // 11: tidings.corona.Note.rhythm:type_name -> tidings.corona.Rhythm
 	0,  // 12: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
 	13, // [13:13] is the sub-list for method output_type
 	13, // [13:13] is the sub-list for method input_type
@@ -1446,7 +1494,7 @@ func file_corona_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_corona_proto_rawDesc), len(file_corona_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   12,
+			NumMessages:   13,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

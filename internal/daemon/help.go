@@ -25,6 +25,7 @@ var help = map[string]string{
 	"corona.Stats.Skipped":         "Skipped: polls left out because no grant covered them.",
 	"corona.Stats.Solo":            "Solo: polls without a grant, which a domain bears now and then.",
 	"corona.Stats.Unchanged":       "Unchanged: answers to polls, of which 304, or a document without anything new.",
+	"corona.Stats.Unheard":         "Unheard: words about polls by who cannot be a poller of the channel, or of long ago.",
 	"corona.Stats.Unlisted":        "Unlisted: orders to a wedge that could not be given.",
 	"feedtree.Stats.Anew":          "Anew: windows made anew, because a log gave way to another.",
 	"feedtree.Stats.Beats":         "Beats: heartbeats made.",

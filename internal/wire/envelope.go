@@ -28,6 +28,8 @@ const (
 	DomainGrant Domain = "tidings/grant/1"
 	// DomainAsk signs what a channel's sequencer asks its domain's steward for.
 	DomainAsk Domain = "tidings/ask/1"
+	// DomainReport signs what a poller says of its polls.
+	DomainReport Domain = "tidings/report/1"
 )
 
 // ErrSignature says that an envelope was not signed by its key, in the domain

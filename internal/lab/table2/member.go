@@ -52,9 +52,9 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
 	}
 	m.Wedges = wedge.New(e, m.Overlay, cfg.Wedges, (*wedgeSide)(m))
-	m.Corona = corona.New(e, m.Overlay, (*ranks)(m), cfg.Corona, (*pollSide)(m))
+	m.Corona = corona.New(e, m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
 	if w.Polite {
-		m.Corona.BePolite(m.Owners, signer, verify)
+		m.Corona.BePolite(m.Owners)
 	}
 	m.Sums = sums.New(e, m.Overlay, cfg.Sums, m.Corona.Adder())
 	m.Corona.Join((*shares)(m))
