@@ -15,7 +15,7 @@ type Problem struct {
 	Base int
 	// Nodes is N, the members of the network, 1 to MaxNodes.
 	Nodes int
-	// Interval is tau, the time between two polls of one node, 2 s to MaxInterval.
+	// Interval is tau, the time between two polls of one node, MinInterval to MaxInterval.
 	Interval time.Duration
 	// Load bounds the load of all objectives but Fast: T/Q, polls of content of mean size
 	// in an interval, for each subscription. The paper's T = Q is 1.

@@ -73,6 +73,9 @@ func (f founding) network(name string) (wire.Network, error) {
 	set(&n.Phases, f.Phases)
 	set(&n.Decide, f.Decide)
 	n.Witnesses = min(n.Witnesses, n.Owners) // there are no more
+	if f.TargetDetection != nil && n.Objective != "fast" {
+		return n, usagef("--target-detection %v: it is what --objective fast is to reach, and this is %s", *f.TargetDetection, n.Objective)
+	}
 	return n, n.Check()
 }
 

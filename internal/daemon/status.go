@@ -125,7 +125,7 @@ func remedy(state string) string {
 	case kindName(coronapb.State_LIMITED):
 		return "the node keeps away for as long as it was asked to"
 	case kindName(coronapb.State_REFUSED):
-		return "if the origin is yours, on a private address, run the node with --allow-private-origins"
+		return "if the origin is yours, on a private address, run the node with --allow-private-origins; link-local addresses are never asked"
 	}
 	return ""
 }
