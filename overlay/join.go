@@ -155,14 +155,14 @@ func (n *Node) stepJoin() {
 		}
 	case Alone:
 	}
-	if j.looking || j.out && now.Before(j.due) {
+	if j.looking && j.offer != nil || j.out && now.Before(j.due) {
 		return
 	}
 	if j.out && j.tries < findTries {
 		n.find(j.who)
 		return
 	}
-	if j.out = false; j.near != nil { // who was to offer another leaf is silent
+	if j.out = false; j.near != nil && j.offer != nil { // who was to offer another leaf is silent
 		n.weigh()
 		return
 	}
@@ -295,9 +295,12 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	n.pool(of)
 	switch {
 	case !m.Covers || n.self.ID.Common(NodeID(n.network, p.id)) < int(m.Depth):
+		n.seek()
 		n.stepJoin()
 	case n.self.Member:
-		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, of: of}
+		if j.offer = (&offer{depth: int(m.Depth), decided: m.Decided, of: of}); len(j.near) == 0 {
+			j.near = nil // who was looked up before somebody answered is looked up again
+		}
 		n.weigh()
 	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
 		n.chooseHosts()

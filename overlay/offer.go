@@ -25,13 +25,7 @@ func (n *Node) weigh() {
 	switch {
 	case j.looking:
 	case j.near == nil:
-		j.looking = true
-		n.lookup(n.self.ID, joinWant, true, func(found []*named) {
-			if n.state == Alone && j.looking {
-				j.looking, j.near = false, append([]*named{}, found...) // not nil
-				n.weigh()
-			}
-		})
+		n.seek()
 	default:
 		most := most(j.near)
 		if most == nil || j.offer.depth == most.depth && j.offer.names(j.near) || j.offers == maxOffers {
@@ -53,6 +47,25 @@ func (n *Node) weigh() {
 		j.offers = maxOffers
 		n.weigh()
 	}
+}
+
+// seek begins to look up who lives near the id of a node that joins. It need not wait for an
+// offer: whoever it begins with is named by the same peers.
+func (n *Node) seek() {
+	j := &n.join
+	if j.looking || j.near != nil || !n.self.Member {
+		return
+	}
+	j.looking = true
+	n.lookup(n.self.ID, joinWant, true, func(found []*named) {
+		if n.state != Alone || !j.looking {
+			return
+		}
+		j.looking, j.near = false, append([]*named{}, found...) // not nil
+		if j.offer != nil {
+			n.weigh()
+		}
+	})
 }
 
 // maxOffers is how many more leaves are asked for if the first is not what most say.
