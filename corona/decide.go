@@ -25,6 +25,8 @@ const (
 	decideFirst  = 15 * time.Second
 	decideQuick  = 20 * time.Second
 	decideQuicks = 4
+	// briskly is how many of these times there are at least in a maintenance interval.
+	briskly = 6
 	// hysteresis is by which part a number of pollers must change for its wedge to be told,
 	// times a part that is drawn each time, so that not all channels move at once.
 	hysteresis = 0.03
@@ -55,20 +57,26 @@ func (c *Corona) Join(s Sums) { c.sums = s }
 // again while it hears of others.
 func (c *Corona) begin(now time.Time) {
 	if c.decideAt.IsZero() {
-		c.decideAt = now.Add(decideFirst)
+		c.decideAt = now.Add(c.brisk(decideFirst))
 		c.hurry()
 	}
 }
 
+// brisk is one of the times of quick decisions in a network whose maintenance interval may be
+// short.
+func (c *Corona) brisk(d time.Duration) time.Duration {
+	return min(d, max(c.cfg.MaintenanceInterval/briskly, time.Second))
+}
+
 // hurry has decisions follow each other quickly, and sums travel.
 func (c *Corona) hurry() {
-	c.quick, c.pause = decideQuicks, decideQuick
+	c.quick, c.pause = decideQuicks, c.brisk(decideQuick)
 	c.sums.Disturbed()
 }
 
 // decideSoon brings the next decision forward: a channel is new, or has other readers.
 func (c *Corona) decideSoon(now time.Time) {
-	if at := now.Add(decideQuick); at.Before(c.decideAt) {
+	if at := now.Add(c.brisk(decideQuick)); at.Before(c.decideAt) {
 		c.decideAt = at
 	}
 }

@@ -6,11 +6,12 @@ import "time"
 type Config struct {
 	// Maintenance is the time between two rounds, give or take a quarter. Default 10 min.
 	Maintenance time.Duration
-	// QuickInterval is the time between two quick rounds. Default 10 s.
+	// QuickInterval is the time between two quick rounds. Default 10 s, or less where
+	// Maintenance is under some minutes.
 	QuickInterval time.Duration
 	// QuickPause is the shortest time between the beginnings of two series of quick
 	// rounds. While one disturbance follows the other it doubles, up to Maintenance.
-	// Default 1 min.
+	// Default six times QuickInterval.
 	QuickPause time.Duration
 	// KeepFor is how long a value is kept that nobody confirms. Default three times
 	// Maintenance.
@@ -22,10 +23,10 @@ func (c Config) filled() Config {
 		c.Maintenance = 10 * time.Minute
 	}
 	if c.QuickInterval <= 0 {
-		c.QuickInterval = 10 * time.Second
+		c.QuickInterval = max(min(10*time.Second, c.Maintenance/20), time.Second)
 	}
 	if c.QuickPause <= 0 {
-		c.QuickPause = time.Minute
+		c.QuickPause = 6 * c.QuickInterval
 	}
 	if c.KeepFor <= 0 {
 		c.KeepFor = 3 * c.Maintenance
