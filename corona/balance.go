@@ -22,6 +22,11 @@ import (
 // origins do not feel.
 const aimBelow = 0.998
 
+// maxRise is by how much, as a logarithm, c comes to ask for more polls from one decision to the
+// next, at most: when readers come in crowds, and their pollers are still being told, it looks as
+// if nobody polled. It asks for fewer at once.
+const maxRise = 0.05
+
 // fewPolls is a T, in polls, of which the part that is not aimed at is a small part of one
 // poll, and would cost a whole one.
 const fewPolls = 50
@@ -33,7 +38,7 @@ func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 	if all.Decided > 0 {
 		c = all.Aim / all.Decided
 	}
-	spent := all.Polled
+	was, spent := c, all.Polled
 	if p.Objective == honeycomb.Fast {
 		spent = all.Waited
 	}
@@ -41,7 +46,11 @@ func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 		if due >= fewPolls {
 			due *= aimBelow
 		}
-		c += math.Log(due / spent)
+		if c += math.Log(due / spent); p.Objective == honeycomb.Fast {
+			c = max(c, was-maxRise)
+		} else {
+			c = min(c, was+maxRise)
+		}
 	}
 	return math.Exp(bounded(c))
 }

@@ -230,6 +230,12 @@ func TestCorrectionIsBounded(t *testing.T) {
 	for objective := range honeycomb.FairLog + 1 {
 		p := honeycomb.Problem{Objective: objective, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
 		polled, waited := aimBelow*p.Budget(100), aimBelow*p.Budget(100)
+		// More polls are asked for bit by bit: by a larger T, or for Fast by a shorter time.
+		rise := func(to float64) float64 { return min(to, math.Exp(maxRise)) }
+		fall := func(to float64) float64 { return to }
+		if objective == honeycomb.Fast {
+			rise, fall = fall, func(to float64) float64 { return max(to, math.Exp(-maxRise)) }
+		}
 		for _, c := range []struct {
 			all  honeycomb.Totals
 			want float64
@@ -238,9 +244,12 @@ func TestCorrectionIsBounded(t *testing.T) {
 			{honeycomb.Totals{Decided: 100}, 1},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited}, 1},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 1.1)}, 1.1},
-			{honeycomb.Totals{Decided: 100, Polled: 0.9 * polled, Waited: 0.9 * waited, Aim: Aim(100, 0.99)}, 1.1},
-			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, honeycomb.MaxCorrection},
-			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, 1 / honeycomb.MaxCorrection},
+			{honeycomb.Totals{Decided: 100, Polled: polled / 0.97, Waited: waited / 0.97, Aim: Aim(100, 1.1)}, 1.1 * 0.97},
+			{honeycomb.Totals{Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited, Aim: Aim(100, 0.97)}, 1},
+			{honeycomb.Totals{Decided: 100, Polled: 0.8 * polled, Waited: 0.8 * waited, Aim: Aim(100, 0.9)}, 0.9 * rise(1.25)},
+			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
+			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: Aim(100, 1.24)}, rise(honeycomb.MaxCorrection / 1.24) * 1.24},
+			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, fall(1 / honeycomb.MaxCorrection)},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
 		} {
 			got := Correction(&p, c.all)

@@ -96,8 +96,18 @@ func (s *Server) style(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// A Notice is a table of figures above the start page.
+type Notice struct {
+	Title  string
+	Words  string     // below the title
+	Head   []string   // of the columns
+	Rows   [][]string // the first cell names the row
+	Footer []string   // sentences below
+}
+
 // homePage is the start page.
 type homePage struct {
+	Notice   *Notice
 	Status   Status
 	Channels []shownChannel
 	Troubled int
@@ -131,6 +141,11 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h := homePage{Status: status, Mark: bookmarklet(scheme(r) + "://" + r.Host)}
+	if s.config.Notice != nil {
+		n := s.config.Notice()
+		h.Notice = &n
+		w.Header().Set("Refresh", "2")
+	}
 	for _, c := range channels {
 		shown := showChannel(c)
 		if shown.Trouble {

@@ -41,6 +41,9 @@ type Config struct {
 	SubscribeOnRead string
 	// Metrics answers at /metrics; if nil, nothing is there.
 	Metrics http.Handler
+	// Notice, if not nil, is shown on the start page, which then shows itself anew each few
+	// seconds.
+	Notice func() Notice
 	// Version is that of the program, for the pages.
 	Version string
 	// Now is the time; if nil, time.Now.

@@ -10,6 +10,7 @@ import (
 // wide as need be, and without colours.
 type terminal struct {
 	width   int
+	escapes bool // it takes them: what stands there can be drawn over
 	colours bool
 }
 
@@ -28,11 +29,9 @@ func terminalOf(w io.Writer) terminal {
 		return terminal{}
 	}
 	unwanted := os.Getenv("NO_COLOR") != "" //nolint:misspell // is what no-color.org calls it
-	return terminal{
-		width: max(width, leastWidth),
-		// What a console of Windows makes of escapes is not known.
-		colours: runtime.GOOS != "windows" && !unwanted && os.Getenv("TERM") != "dumb",
-	}
+	// What a console of Windows makes of escapes is not known.
+	escapes := runtime.GOOS != "windows" && os.Getenv("TERM") != "dumb"
+	return terminal{width: max(width, leastWidth), escapes: escapes, colours: escapes && !unwanted}
 }
 
 // A colour is what a terminal is sent to begin it.

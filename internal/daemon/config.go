@@ -69,6 +69,18 @@ type Config struct {
 	// Deliver takes the messages of the groups subscribed to, each once. It is
 	// called on the node's loop: it must not block, nor call the Daemon.
 	Deliver func(scribe.Delivery)
+	// Shown, if not nil, is told of items as soon as readers of the node have them, by their
+	// feed and titles. It is called on the node's loop, as Deliver is.
+	Shown func(url string, titles []string)
+	// Compression, if above 0, is how many times shorter than the world's the intervals of a
+	// laboratory are. Then origins on private addresses stand for public ones: they have
+	// budgets.
+	Compression float64
+	// Abrupt has the node end without a word to others: for a network that ends as a whole,
+	// where nobody stays to whom anything could be handed over.
+	Abrupt bool
+	// Notice, if not nil, is shown on the page for readers; see proxy.Config.
+	Notice func() proxy.Notice
 	// Log takes what an operator should know; nil: nothing is logged.
 	Log *slog.Logger
 }

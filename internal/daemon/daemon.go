@@ -237,7 +237,8 @@ func (d *Daemon) join(ctx context.Context) error {
 	hash := wire.HashOf(descriptor)
 	c := node.DefaultConfig(d.home.network)
 	c.Overlay.Founder = d.home.Founder
-	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins
+	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
+	c.Corona.Compression = d.config.Compression
 	d.node, err = node.New(env.Env{
 		Clock:   d.loop,
 		Network: d.host,
@@ -294,7 +295,9 @@ func (d *Daemon) live(ctx context.Context) error {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
-		d.leave(always)
+		if !d.config.Abrupt {
+			d.leave(always)
+		}
 		stopHost()
 		err = <-ended // when it has sent what waited
 	}

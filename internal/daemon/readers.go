@@ -35,9 +35,13 @@ var _ proxy.Subscriptions = (*Daemon)(nil)
 // out is what the node tells its daemon, on the loop.
 type out Daemon
 
-func (d *out) News(key overlay.ID, _ []difference.Change, _ time.Time) { d.shelf.touch(key) }
-func (d *out) Told(key overlay.ID)                                     { d.shelf.touch(key) }
-func (d *out) Deliver(m scribe.Delivery)                               { d.config.Deliver(m) }
+func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
+	d.shelf.touch(key)
+	(*Daemon)(d).show(key, changes)
+}
+
+func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }
+func (d *out) Deliver(m scribe.Delivery) { d.config.Deliver(m) }
 
 func (d *out) Fetched(key overlay.ID, f *feed.Feed, state corona.State) {
 	d.shelf.fetched(key, f, state, time.Now())

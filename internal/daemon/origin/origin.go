@@ -28,6 +28,7 @@ const readHeader = 10 * time.Second
 // An Origin serves scripts. It is an [http.Handler].
 type Origin struct {
 	clock func() time.Duration
+	seen  func(Request) // takes requests in place of the log; nil: there is a log
 
 	mu       sync.Mutex // guards what follows
 	plays    map[string]*play
@@ -66,6 +67,11 @@ var _ http.Handler = (*Origin)(nil)
 func New(clock func() time.Duration) *Origin {
 	return &Origin{clock: clock, plays: map[string]*play{}}
 }
+
+// Tell has requests told to seen when they are answered, in place of being remembered: for who
+// counts many of them. It may be called from several goroutines at once. To be set before
+// the origin serves.
+func (o *Origin) Tell(seen func(Request)) { o.seen = seen }
 
 // Clock returns a clock that starts now and runs at a speed: at 60, a script's
 // hour takes a minute.
@@ -136,6 +142,12 @@ func (o *Origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c.status == 0 {
 		c.WriteHeader(http.StatusOK) // as net/http would, unseen
 	}
+	if o.seen != nil {
+		o.mu.Lock()
+		r := *entry
+		o.mu.Unlock()
+		o.seen(r)
+	}
 }
 
 // receive finds what a request is answered with, and writes it down.
@@ -150,6 +162,9 @@ func (o *Origin) receive(r *http.Request) (p *play, f Fault, d doc, entry *Reque
 		Time: time.Now(), At: at, From: r.RemoteAddr, Method: r.Method, Path: r.URL.RequestURI(), UserAgent: r.UserAgent(),
 		Conditional: r.Header.Get("If-None-Match")+r.Header.Get("If-Modified-Since") != "",
 		Version:     d.Index,
+	}
+	if o.seen != nil {
+		return p, f, d, entry
 	}
 	if len(o.requests) >= maxLog {
 		o.requests = slices.Delete(o.requests, 0, maxLog/2)

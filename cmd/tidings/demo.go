@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/internal/daemon"
+	"tidings/internal/lab/deployment"
+	"tidings/overlay/libp2p"
+	"tidings/proxy"
+)
+
+// A demoCommand is "tidings demo".
+type demoCommand struct {
+	Nodes    int           `default:"24" help:"Nodes, from 20 to 100."`
+	Feeds    int           `default:"100" help:"Feeds, from 1 to 1,000."`
+	Interval time.Duration `default:"20s" help:"Polling interval, for half an hour in the world."`
+	Every    time.Duration `default:"25s" help:"Time between two items of a feed, on average."`
+	For      time.Duration `default:"45s" help:"How long it goes on when all have subscribed."`
+	Paper    bool          `help:"Run the paper's scheme beside, in a network of its own."`
+	HTTP     string        `name:"http" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the first node serves its start page."`
+	Seed     uint64        `default:"1" help:"Of who reads what, and of what the feeds gain when."`
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *demoCommand) Validate() error {
+	switch {
+	case c.Nodes < 20 || c.Nodes > 100:
+		return fmt.Errorf("--nodes %d: from 20 to 100", c.Nodes)
+	case c.Feeds < 1 || c.Feeds > 1000:
+		return fmt.Errorf("--feeds %d: from 1 to 1,000", c.Feeds)
+	case c.Interval < 2*time.Second || c.Interval > 10*time.Minute || c.Interval%time.Second != 0:
+		return fmt.Errorf("--interval %v: from 2s to 10m, in whole seconds", c.Interval)
+	case c.Every < time.Second || c.For < time.Second:
+		return fmt.Errorf("--every %v --for %v: at least a second", c.Every, c.For)
+	case !isHostPort(c.HTTP):
+		return fmt.Errorf("--http %q: give HOST:PORT", c.HTTP)
+	}
+	return nil
+}
+
+// frame is the time between two pictures on a terminal; elsewhere there is a line each linePause.
+const (
+	frame     = 500 * time.Millisecond
+	linePause = 5 * time.Second
+)
+
+// Run deploys, shows what happens, and sums it up.
+func (c *demoCommand) Run(ctx context.Context, s streams) error {
+	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
+		return err
+	}
+	debug.SetGCPercent(200) // for a minute memory is cheaper than time
+	show := &demo{command: c, out: s.out, terminal: terminalOf(s.out)}
+	if err := show.deploy(); err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 2)
+	var all sync.WaitGroup
+	for _, d := range show.deployed() {
+		all.Go(func() { ended <- d.Run(running) })
+	}
+	err := show.watch(ctx, ended)
+	stop()
+	if ctx.Err() == nil && err == nil {
+		show.end()
+	}
+	all.Wait()
+	return err
+}
+
+// A demo is what runs and is shown.
+type demo struct {
+	command  *demoCommand
+	out      io.Writer
+	terminal terminal
+	ours     *deployment.Deployment
+	papers   *deployment.Deployment // nil: it is not asked for
+
+	mu    sync.Mutex
+	page  string // address of the start page; "": not yet
+	drawn int    // lines that stand on the terminal, to be drawn over
+}
+
+// deploy opens what is to run.
+func (d *demo) deploy() (err error) {
+	c := d.command
+	config := deployment.Demo(c.Nodes, c.Feeds, c.Interval, c.Every, c.Seed)
+	if d.ours, err = deployment.New(config, d.open); err != nil || !c.Paper {
+		return err
+	}
+	config.Alone = true
+	if err := preset(&config.Network, "paper"); err != nil {
+		return err
+	}
+	d.papers, err = deployment.New(config, d.open)
+	return err
+}
+
+func (d *demo) deployed() []*deployment.Deployment {
+	if d.papers == nil {
+		return []*deployment.Deployment{d.ours}
+	}
+	return []*deployment.Deployment{d.ours, d.papers}
+}
+
+// open opens a node. The first one of ours has a page.
+func (d *demo) open(p deployment.Plan) (deployment.Node, error) {
+	c := daemon.DefaultConfig(p.Dir)
+	c.Listen, c.Found, c.Bootstrap, c.Shown = p.Listen, p.Found, p.Bootstrap, p.Shown
+	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP = false, true, true, noHTTP
+	c.Abrupt = true
+	c.Version = fmt.Sprintf("%s%s%d", release().Version, nodeMark, p.Index)
+	paged := p.Index == 0 && p.Found.Decide != "dag"
+	if paged {
+		c.HTTP, c.Notice = d.command.HTTP, d.notice
+	}
+	n, err := daemon.Open(c)
+	if err == nil && paged {
+		d.mu.Lock()
+		d.page = "http://" + reachable(n.HTTPAddr().String()) + "/"
+		d.mu.Unlock()
+	}
+	return n, err
+}
+
+// nodeMark stands before a node's number in what it says to origins that it is.
+const nodeMark = "-node."
+
+// watch shows what happens until all is shown, or ctx or a network ends.
+func (d *demo) watch(ctx context.Context, ended <-chan error) error {
+	pause := linePause
+	if d.terminal.escapes {
+		pause = frame
+	}
+	look := time.NewTicker(min(pause, frame))
+	defer look.Stop()
+	last := time.Time{}
+	for {
+		select {
+		case <-look.C:
+		case err := <-ended:
+			return err
+		case <-ctx.Done():
+			return nil
+		}
+		f := d.figures()
+		if now := time.Now(); now.Sub(last) >= pause {
+			d.draw(f)
+			last = now
+		}
+		if f.running >= d.command.For {
+			return nil
+		}
+	}
+}
+
+// draw shows figures, over the last ones on a terminal.
+func (d *demo) draw(f figures) {
+	var b strings.Builder
+	if !d.terminal.escapes {
+		fmt.Fprintln(&b, f.line())
+		_, _ = io.WriteString(d.out, b.String()) // it goes on when nobody looks
+		return
+	}
+	if d.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", d.drawn)
+	}
+	d.mu.Lock()
+	page := d.page
+	d.mu.Unlock()
+	text := f.picture(page)
+	d.drawn = strings.Count(text, "\n")
+	b.WriteString(text)
+	_, _ = io.WriteString(d.out, b.String())
+}
+
+// end sums up.
+func (d *demo) end() {
+	f := d.figures()
+	d.draw(f)
+	_, _ = io.WriteString(d.out, f.summary(d.ours.Config()))
+}
+
+// notice is what the start page shows.
+func (d *demo) notice() proxy.Notice {
+	f := d.figures()
+	n := proxy.Notice{Title: "Demo", Words: f.about, Head: columns}
+	for _, r := range f.rows {
+		n.Rows = append(n.Rows, r[:])
+	}
+	if f.phase != "" {
+		n.Footer = append(n.Footer, sentenceOf(f.phase))
+	} else {
+		n.Footer = append(n.Footer, sentenceOf(f.verdict()))
+	}
+	if f.story != "" {
+		n.Footer = append(n.Footer, "An item travelling: "+f.story)
+	}
+	return n
+}

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The demo runs without a network, says what came of it, and ends.
+func TestDemoShowsWhatItIsFor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of a network")
+	}
+	var out bytes.Buffer
+	c := demoCommand{Nodes: 20, Feeds: 20, Interval: 4 * time.Second, Every: 5 * time.Second, For: 16 * time.Second, HTTP: "127.0.0.1:0", Seed: 1}
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Run(t.Context(), streams{out: &out}); err != nil {
+		t.Fatal(err)
+	}
+	sooner := regexp.MustCompile(`([0-9.]+) times sooner, with ([0-9.]+) %`).FindStringSubmatch(out.String())
+	if sooner == nil {
+		t.Fatalf("it has shown\n%s", out.String())
+	}
+	times, _ := strconv.ParseFloat(sooner[1], 64)
+	load, _ := strconv.ParseFloat(sooner[2], 64)
+	if times < 2 || load > 120 || load < 20 { // on a machine that does much else
+		t.Errorf("%v times sooner, with %v %% of the polls:\n%s", times, load, out.String())
+	}
+	for _, words := range []string{"20 nodes over real sockets", "Zipf", "tidings run"} {
+		if !strings.Contains(out.String(), words) {
+			t.Errorf("nothing of %q in\n%s", words, out.String())
+		}
+	}
+}
+
+// Whenever it is interrupted, it ends soon and leaves nothing behind.
+func TestDemoEndsWhenItIsTold(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds of a network")
+	}
+	for _, after := range []time.Duration{0, 300 * time.Millisecond, 2 * time.Second} {
+		dir := t.TempDir()
+		t.Setenv("TMPDIR", dir)
+		ctx, stop := context.WithTimeout(t.Context(), after)
+		c := demoCommand{Nodes: 20, Feeds: 20, Interval: 4 * time.Second, Every: 5 * time.Second, For: time.Minute, HTTP: "127.0.0.1:0", Seed: 1, Paper: true}
+		began := time.Now()
+		err := c.Run(ctx, streams{out: &bytes.Buffer{}})
+		stop()
+		if took := time.Since(began) - after; err != nil || took > 20*time.Second {
+			t.Errorf("interrupted after %v: %v, %v later", after, err, took)
+		}
+		if left := entries(t, dir); len(left) > 0 {
+			t.Errorf("interrupted after %v it leaves %q", after, left)
+		}
+	}
+}
+
+func TestDemoFlagsAreChecked(t *testing.T) {
+	good := demoCommand{Nodes: 24, Feeds: 100, Interval: 20 * time.Second, Every: 25 * time.Second, For: time.Minute, HTTP: "127.0.0.1:0"}
+	if err := good.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	for flag, change := range map[string]func(*demoCommand){
+		"--nodes":    func(c *demoCommand) { c.Nodes = 19 },
+		"--feeds":    func(c *demoCommand) { c.Feeds = 0 },
+		"--interval": func(c *demoCommand) { c.Interval = 2500 * time.Millisecond },
+		"--every":    func(c *demoCommand) { c.Every = 0 },
+		"--http":     func(c *demoCommand) { c.HTTP = "8190" },
+	} {
+		c := good
+		if change(&c); c.Validate() == nil || !strings.Contains(c.Validate().Error(), flag) {
+			t.Errorf("%s: %v", flag, c.Validate())
+		}
+	}
+}
+
+// entries are the names in a folder.
+func entries(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	of, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range of {
+		names = append(names, e.Name())
+	}
+	return names
+}

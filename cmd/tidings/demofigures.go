@@ -1,0 +1,163 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"tidings/internal/lab/deployment"
+)
+
+// figures are what a demo shows at a moment.
+type figures struct {
+	about   string
+	phase   string // what is done before it runs; "" when it does
+	running time.Duration
+	rows    [][4]string
+	story   string
+	gain    float64 // how many times sooner readers see an item
+	load    float64 // polls by those that each makes for itself
+}
+
+// columns are the headings of the rows.
+var columns = []string{"feeds are polled", "polls a second", "bytes a second", "an item is seen after"}
+
+// figures looks at what runs.
+func (d *demo) figures() (f figures) {
+	v, c := d.ours.View(), d.ours.Config()
+	f.about = fmt.Sprintf("%d nodes, %d feeds, %s: each feed is polled once in %v by each who reads it, and no oftener by the nodes together.",
+		c.Nodes, len(c.Channels), strconv.Itoa(c.Subscriptions())+" subscriptions", c.Network.PollInterval)
+	if f.running = v.Running; v.Running == 0 {
+		f.phase = fmt.Sprintf("%s %.0f %%", v.Phase, 100*v.Done)
+	}
+	row := func(name string, p deployment.Polled, since time.Duration, s deployment.Shown) {
+		mean := "-"
+		if s.Items > 0 {
+			mean = fmt.Sprintf("%.2f s", s.Mean().Seconds())
+		}
+		per := max(since.Seconds(), 1)
+		f.rows = append(f.rows, [4]string{name, fmt.Sprintf("%.1f", float64(p.Polls)/per), bytesOf(float64(p.Bytes) / per), mean})
+	}
+	at := v.Lately
+	row("by each reader alone", at.Legacy, at.Since, at.Shown)
+	if d.papers != nil {
+		p := d.papers.View().Lately
+		row("by nodes, as in the paper", p.Nodes, p.Since, p.ShownByNodes)
+	}
+	row("by the nodes together", at.Nodes, at.Since, at.ShownByNodes)
+	if at.ShownByNodes.Items > 0 && at.Legacy.Polls > 0 {
+		f.gain = at.Shown.Mean().Seconds() / at.ShownByNodes.Mean().Seconds()
+		f.load = float64(at.Nodes.Polls) / float64(at.Legacy.Polls)
+	}
+	f.story = storyOf(v.Story)
+	return f
+}
+
+// nodeNumber finds the number of a node in its User-Agent.
+var nodeNumber = regexp.MustCompile(regexp.QuoteMeta(nodeMark) + `(\d+)`)
+
+// storyOf tells the way of an item.
+func storyOf(s *deployment.Story) string {
+	if s == nil || len(s.Shown) == 0 {
+		return ""
+	}
+	by := "a node"
+	if m := nodeNumber.FindStringSubmatch(s.Found.By); m != nil {
+		by = "node " + m[1]
+	}
+	after := func(t time.Time) string { return fmt.Sprintf("%.2f s", max(t.Sub(s.Came), 0).Seconds()) }
+	first := slices.MinFunc(s.Shown, func(a, b deployment.Stop) int { return a.At.Compare(b.At) })
+	last := slices.MaxFunc(s.Shown, func(a, b deployment.Stop) int { return a.At.Compare(b.At) })
+	return fmt.Sprintf("“%s” came at %s; %s found it after %s; node %d showed it after %s, and the last of %d nodes after %s.",
+		s.Title, s.Came.Format("15:04:05.00"), by, after(s.Found.At), first.Node, after(first.At), s.Readers, after(last.At))
+}
+
+// line is all in one, for a log.
+func (f *figures) line() string {
+	if f.phase != "" {
+		return f.phase
+	}
+	var parts []string
+	for _, r := range f.rows {
+		parts = append(parts, fmt.Sprintf("%s: %s polls/s, seen after %s", r[0], r[1], r[3]))
+	}
+	return fmt.Sprintf("%3.0f s  %s", f.running.Seconds(), strings.Join(parts, "; "))
+}
+
+// picture is all, for a terminal.
+func (f *figures) picture(page string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", f.about)
+	if page != "" {
+		fmt.Fprintf(&b, "The start page of one of the nodes: %s\n", page)
+	}
+	if f.phase != "" {
+		fmt.Fprintf(&b, "\n%s\n", f.phase)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "\n%s", f.table())
+	fmt.Fprintf(&b, "\nafter %.0f s: %s\n", f.running.Seconds(), f.verdict())
+	if f.story != "" {
+		fmt.Fprintf(&b, "%s\n", f.story)
+	}
+	return b.String()
+}
+
+func (f *figures) table() string {
+	var b strings.Builder
+	line := func(cells []string) {
+		fmt.Fprintf(&b, "%-26s", cells[0])
+		for _, c := range cells[1:] {
+			fmt.Fprintf(&b, "  %21s", c)
+		}
+		b.WriteByte('\n')
+	}
+	line(columns)
+	for _, r := range f.rows {
+		line(r[:])
+	}
+	return b.String()
+}
+
+func (f *figures) verdict() string {
+	if f.gain == 0 {
+		return "nothing has come yet"
+	}
+	return fmt.Sprintf("%.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)
+}
+
+// summary is what the demo has shown, and what to do next.
+func (f *figures) summary(c deployment.Config) string {
+	most, least := 0, c.Nodes
+	for i := range c.Channels {
+		n := c.Channels[i].All()
+		most, least = max(most, n), min(least, n)
+	}
+	return fmt.Sprintf(`
+That was: %d nodes over real sockets; %d feeds, read by %d to %d each, by Zipf's law with an
+exponent of 0.1: %d subscriptions. In the last %v readers who poll alone made
+%s polls a second, and saw an item after %s on average; the nodes made %s, and showed
+it after %s: %s.
+
+Next:  tidings run                 a node of your own
+       tidings subscribe URL       an address to give to the feed reader you like
+       tidings demo --paper        the same, with the paper's own scheme beside
+`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict())
+}
+
+// sentenceOf makes a sentence of words.
+func sentenceOf(words string) string { return strings.ToUpper(words[:1]) + words[1:] + "." }
+
+// bytesOf is an amount, for people.
+func bytesOf(n float64) string {
+	for _, unit := range []string{"B", "kB", "MB"} {
+		if n < 1000 {
+			return fmt.Sprintf("%.3g %s", n, unit)
+		}
+		n /= 1000
+	}
+	return fmt.Sprintf("%.3g GB", n)
+}

@@ -1,0 +1,189 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"tidings/internal/wire"
+)
+
+// A Plan says how a node is to be opened.
+type Plan struct {
+	Index       int // from 0, which is the founder
+	Dir         string
+	Listen      []string
+	Found       *wire.Network // nil: join
+	Bootstrap   []string
+	Compression float64 // above 0: feeds are polled as public ones, with the times of politeness as much shorter
+	// Shown is to be told of items as soon as readers of the node have them, by their titles. It
+	// may be called from any goroutine.
+	Shown func(url string, titles []string)
+}
+
+// An Opener opens a node.
+type Opener func(Plan) (Node, error)
+
+// A Node is one whole node. Its methods may be called from any goroutine.
+type Node interface {
+	// Run runs the node until ctx ends, and then takes it out of its network in good
+	// order.
+	Run(ctx context.Context) error
+	// Door returns where others join through the node, and how many members it knows once it is
+	// one itself, else 0.
+	Door(ctx context.Context) (addrs []string, members int, err error)
+	// Follow subscribes to a feed for so many clients.
+	Follow(ctx context.Context, url string, clients int) error
+}
+
+const (
+	// openPause is the time between the starts of two nodes: each is some work.
+	openPause = 50 * time.Millisecond
+	// joinLook is the time between two looks whether all nodes have joined.
+	joinLook = 100 * time.Millisecond
+	// joinTime is how long that may take, and answerTime how long a node may take for an answer.
+	joinTime   = 2 * time.Minute
+	answerTime = 30 * time.Second
+)
+
+// fleet are the nodes of a deployment.
+type fleet struct {
+	d     *Deployment
+	nodes []Node
+	runs  sync.WaitGroup
+	fails chan error // of nodes that ended by themselves
+}
+
+// launch opens all nodes, and has them join and subscribe. They run until ctx ends.
+func (f *fleet) launch(ctx context.Context) error {
+	c := &f.d.config
+	var through []string
+	for i := range c.Nodes {
+		p := Plan{
+			Index: i, Dir: filepath.Join(f.d.dir, strconv.Itoa(i)), Bootstrap: through,
+			Listen: []string{"/ip4/127.0.0.1/udp/0/quic-v1"},
+			Shown:  func(url string, titles []string) { f.d.show(i, url, titles) },
+		}
+		if i == 0 {
+			p.Found = &c.Network
+		}
+		if c.Polite {
+			p.Compression = c.Compression
+		}
+		n, err := f.d.open(p)
+		if err != nil {
+			return fmt.Errorf("open node %d: %w", i, err)
+		}
+		f.nodes = append(f.nodes, n)
+		f.runs.Go(func() {
+			if err := n.Run(ctx); err != nil {
+				select {
+				case f.fails <- fmt.Errorf("node %d ended: %w", i, err):
+				default: // one is enough
+				}
+			}
+		})
+		if through == nil {
+			if through, err = f.door(ctx); err != nil {
+				return err
+			}
+		}
+		f.d.progress("starting nodes", i+1, c.Nodes)
+		if err := f.rest(ctx, openPause); err != nil {
+			return err
+		}
+	}
+	if err := f.joined(ctx); err != nil {
+		return err
+	}
+	return f.subscribe(ctx)
+}
+
+// rest waits, unless ctx or a node ends.
+func (f *fleet) rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case err := <-f.fails:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// door is where others join: through the first node.
+func (f *fleet) door(ctx context.Context) ([]string, error) {
+	for end := time.Now().Add(joinTime); time.Now().Before(end); {
+		if addrs, members, err := f.nodes[0].Door(ctx); err == nil && members > 0 && len(addrs) > 0 {
+			return addrs, nil
+		}
+		if err := f.rest(ctx, joinLook); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("the first node has found no network within %v", joinTime)
+}
+
+// joined waits until all nodes are members, and know how many they are.
+func (f *fleet) joined(ctx context.Context) error {
+	for end := time.Now().Add(joinTime); time.Now().Before(end); {
+		in := 0
+		for _, n := range f.nodes {
+			if _, members, err := n.Door(ctx); err == nil && members > len(f.nodes)/2 {
+				in++
+			}
+		}
+		f.d.progress("joining", in, len(f.nodes))
+		if in == len(f.nodes) {
+			return nil
+		}
+		if err := f.rest(ctx, joinLook); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("not all nodes have joined within %v", joinTime)
+}
+
+// subscribe has each node follow what its clients read, all at once.
+func (f *fleet) subscribe(ctx context.Context) error {
+	c := &f.d.config
+	total := 0
+	for i := range c.Channels {
+		for _, n := range c.Channels[i].Readers {
+			total += min(n, 1)
+		}
+	}
+	var mu sync.Mutex
+	done := 0
+	errs := make([]error, len(f.nodes))
+	var all sync.WaitGroup
+	for i, n := range f.nodes {
+		all.Go(func() {
+			for k := range c.Channels {
+				clients := c.Channels[k].Readers[i]
+				if clients == 0 {
+					continue
+				}
+				if errs[i] = f.follow(ctx, n, f.d.street.URL(k), clients); errs[i] != nil {
+					return
+				}
+				mu.Lock()
+				done++
+				f.d.progress("subscribing", done, total)
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+func (f *fleet) follow(ctx context.Context, n Node, url string, clients int) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	return n.Follow(ctx, url, clients)
+}

@@ -1,0 +1,248 @@
+package deployment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"tidings/internal/daemon/origin"
+	"tidings/internal/script"
+)
+
+// A Street is a server of feeds that gain items, and counts who polls them how often. Readers who
+// poll for themselves live there, too (legacy.go). It is safe for concurrent use.
+type Street struct {
+	config   Config
+	origin   *origin.Origin
+	listener net.Listener
+	began    time.Time
+	scripts  []*script.Lively
+
+	mu      sync.Mutex // guards what follows
+	nodes   side
+	legacy  side
+	first   map[news]Sighting // of items that a node has found of late
+	readers *readers
+}
+
+// news is an item of a channel, by its number.
+type news struct{ channel, item int }
+
+// A Sighting is the first poll of a node that showed an item.
+type Sighting struct {
+	By string // the node, by its User-Agent
+	At time.Time
+}
+
+// A side is what is counted of the polls of nodes, or of readers.
+type side struct {
+	Polls  int
+	Bytes  int
+	gaps   []gaps // of each channel
+	opened time.Time
+}
+
+// gaps are those between the polls of a channel by nodes, since they are measured.
+type gaps struct {
+	last    time.Time
+	squares float64 // s²
+}
+
+const (
+	// legacyAgent is what readers who poll for themselves say that they are.
+	legacyAgent = "reader/1"
+	// window is how many items a feed shows, and items how many are there to begin with.
+	window, items = 12, 3
+	// sightings is how many items are remembered to have been found.
+	sightings = 4096
+)
+
+// NewStreet opens a street's address. It is closed when Run ends.
+func NewStreet(c Config) (*Street, error) {
+	at := "127.0.0.1:0"
+	if c.Polite {
+		at = "0.0.0.0:0" // each feed has an address of its own, of the machine itself
+	}
+	l, err := net.Listen("tcp4", at)
+	if err != nil {
+		return nil, fmt.Errorf("serve feeds: %w", err)
+	}
+	s := &Street{config: c, listener: l, began: time.Now(), first: map[news]Sighting{}}
+	s.origin = origin.New(func() time.Duration { return time.Since(s.began) })
+	s.origin.Tell(s.saw)
+	for i, ch := range c.Channels {
+		f := script.NewLively(script.Config{
+			Seed: c.Seed<<16 + uint64(i), Link: s.URL(i) + "/", Epoch: s.began.UTC(), Items: items, Window: window, Every: ch.Every,
+		})
+		s.scripts = append(s.scripts, f)
+		s.origin.Play(path(i), f)
+	}
+	s.nodes.gaps, s.legacy.gaps = make([]gaps, len(c.Channels)), make([]gaps, len(c.Channels))
+	s.readers = newReaders(s)
+	return s, nil
+}
+
+func path(channel int) string { return "/" + strconv.Itoa(channel) }
+
+// URL is the address of a feed.
+func (s *Street) URL(channel int) string {
+	host, port := "127.0.0.1", s.listener.Addr().(*net.TCPAddr).Port
+	if s.config.Polite {
+		host = fmt.Sprintf("127.1.%d.%d", channel>>8, channel&0xff)
+	}
+	return fmt.Sprintf("http://%s:%d%s", host, port, path(channel))
+}
+
+// Run serves until ctx ends, and polls as the readers do who poll for themselves.
+func (s *Street) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	if !s.config.Alone {
+		parts.Go(func() { s.readers.run(ctx) })
+	}
+	if err := s.origin.Serve(ctx, s.listener); err != nil && !errors.Is(err, context.Canceled) {
+		return fmt.Errorf("serve feeds: %w", err)
+	}
+	return nil
+}
+
+// Came is when an item of a channel came, by its title, which ends with its number.
+func (s *Street) Came(channel int, title string) (item int, at time.Time, ok bool) {
+	open := strings.LastIndexByte(title, '(')
+	if open < 0 || !strings.HasSuffix(title, ")") {
+		return 0, time.Time{}, false
+	}
+	n, err := strconv.Atoi(title[open+1 : len(title)-1])
+	if err != nil || n < items {
+		return 0, time.Time{}, false // it was there in the beginning
+	}
+	return n, s.came(channel, n), true
+}
+
+func (s *Street) came(channel, item int) time.Time {
+	return s.began.Add(s.scripts[channel].Item(item).At)
+}
+
+// Sighting is the first poll of a node that showed an item.
+func (s *Street) Sighting(channel, item int) (of Sighting, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, ok = s.first[news{channel, item}]
+	return of, ok
+}
+
+// saw counts a request.
+func (s *Street) saw(r origin.Request) {
+	channel, err := strconv.Atoi(strings.TrimPrefix(r.Path, "/"))
+	if err != nil || channel < 0 || channel >= len(s.config.Channels) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := &s.nodes
+	if r.UserAgent == legacyAgent {
+		of = &s.legacy
+	}
+	of.Polls++
+	of.Bytes += r.Bytes
+	g := &of.gaps[channel]
+	if !g.last.IsZero() {
+		gap := r.Time.Sub(g.last).Seconds()
+		g.squares += gap * gap
+	}
+	g.last = r.Time
+	if of == &s.nodes && r.Version > 0 {
+		at := news{channel, items + r.Version - 1}
+		if _, known := s.first[at]; !known {
+			if len(s.first) == sightings {
+				clear(s.first)
+			}
+			s.first[at] = Sighting{r.UserAgent, r.Time}
+		}
+	}
+}
+
+// Open begins to measure the gaps between polls anew.
+func (s *Street) Open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	for _, of := range []*side{&s.nodes, &s.legacy} {
+		of.opened, of.Polls, of.Bytes = now, 0, 0
+		for i := range of.gaps {
+			of.gaps[i] = gaps{last: now}
+		}
+	}
+	s.readers.shown = Shown{}
+}
+
+// Counts are what was counted since Open, or since the beginning.
+type Counts struct {
+	Since         time.Duration // how long that is
+	Nodes, Legacy Polled
+	Shown         Shown // to readers who poll for themselves
+}
+
+// Polled says how often feeds were polled by nodes, or by readers.
+type Polled struct {
+	Polls int
+	Bytes int     // of bodies
+	Wait  float64 // seconds: Σqg²/Σ2qg over the gaps g between two polls; 0: not known
+}
+
+// Shown counts items that readers were shown, each once for each of them.
+type Shown struct {
+	Items int
+	Sum   time.Duration // of the times since they had come
+	Most  time.Duration
+}
+
+// Mean is the mean time; 0 if there were no items.
+func (s Shown) Mean() time.Duration { return s.Sum / time.Duration(max(s.Items, 1)) }
+
+// Less is what was shown since then.
+func (s Shown) Less(then Shown) Shown { return Shown{s.Items - then.Items, s.Sum - then.Sum, s.Most} }
+
+// add counts an item for so many readers.
+func (s *Shown) add(after time.Duration, readers int) {
+	s.Items += readers
+	s.Sum += after * time.Duration(readers)
+	s.Most = max(s.Most, after)
+}
+
+// Counts returns what was counted.
+func (s *Street) Counts() Counts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	from := s.nodes.opened
+	if from.IsZero() {
+		from = s.began
+	}
+	return Counts{
+		Since: time.Since(from), Shown: s.readers.shown,
+		Nodes: s.polled(&s.nodes), Legacy: s.polled(&s.legacy),
+	}
+}
+
+func (s *Street) polled(of *side) Polled {
+	p := Polled{Polls: of.Polls, Bytes: of.Bytes}
+	wait, all := 0., 0.
+	for i := range of.gaps {
+		g, q := &of.gaps[i], float64(s.config.Channels[i].All())
+		if length := g.last.Sub(of.opened).Seconds(); !of.opened.IsZero() && length > 0 {
+			wait += q * g.squares / (2 * length)
+			all += q
+		}
+	}
+	if all > 0 {
+		p.Wait = wait / all
+	}
+	return p
+}
