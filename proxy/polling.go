@@ -23,6 +23,8 @@ func (c Channel) Polling() (facts []string) {
 		add("own rank %d, phase %s", *c.Rank, exact(*c.PhaseS))
 	case c.Rank != nil:
 		add("own rank %d", *c.Rank)
+	case c.Polls:
+		add("this node is one of them")
 	}
 	if c.Level != nil {
 		add("level %s", strconv.FormatFloat(*c.Level, 'f', -1, 64))

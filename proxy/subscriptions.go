@@ -70,6 +70,7 @@ type Channel struct {
 
 	Owners  int      `json:"owners"`  // members who keep the channel
 	Pollers int      `json:"pollers"` // members who poll it
+	Polls   bool     `json:"polls"`   // this node is one of them
 	Rank    *int     `json:"rank"`    // this node's among the pollers, from 0
 	PhaseS  *float64 `json:"phase_s"` // when in the interval this node polls
 

@@ -366,7 +366,9 @@ func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
 	if !ok {
 		return
 	}
-	c.Rank = &t.Rank
+	if c.Polls = true; d.home.network.Wedge == "rank" {
+		c.Rank = &t.Rank // polling levels have none
+	}
 	if d.home.network.Phases == "even" {
 		c.PhaseS = new(t.Phase.Seconds())
 	}
