@@ -248,7 +248,7 @@ func TestCorrectionIsBounded(t *testing.T) {
 			{honeycomb.Totals{Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited, Aim: Aim(100, 0.97)}, 1},
 			{honeycomb.Totals{Decided: 100, Polled: 0.8 * polled, Waited: 0.8 * waited, Aim: Aim(100, 0.9)}, 0.9 * rise(1.25)},
 			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
-			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: Aim(100, 1.24)}, rise(honeycomb.MaxCorrection / 1.24) * 1.24},
+			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: Aim(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
 			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, fall(1 / honeycomb.MaxCorrection)},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
 		} {

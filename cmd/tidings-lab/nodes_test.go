@@ -11,9 +11,9 @@ import (
 	"tidings/internal/lab/nodes"
 )
 
-// TestMain lets this test binary be a house of nodes, as the program can be.
+// TestMain lets this test binary be a house of nodes, or a street, as the program can be.
 func TestMain(m *testing.M) {
-	if args := os.Args[1:]; len(args) == 2 && args[0] == "bench" && args[1] == "house" {
+	if args := os.Args[1:]; len(args) == 2 && args[0] == "bench" && (args[1] == "house" || args[1] == "street") {
 		os.Exit(run(context.Background(), args, streams{os.Stdout, os.Stderr}))
 	}
 	os.Exit(m.Run())

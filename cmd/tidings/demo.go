@@ -94,14 +94,14 @@ type demo struct {
 func (d *demo) deploy() (err error) {
 	c := d.command
 	config := deployment.Demo(c.Nodes, c.Feeds, c.Interval, c.Every, c.Seed)
-	if d.ours, err = deployment.New(config, d.open); err != nil || !c.Paper {
+	if d.ours, err = deployment.New(config, d.open, nil); err != nil || !c.Paper {
 		return err
 	}
 	config.Alone = true
 	if err := preset(&config.Network, "paper"); err != nil {
 		return err
 	}
-	d.papers, err = deployment.New(config, d.open)
+	d.papers, err = deployment.New(config, d.open, nil)
 	return err
 }
 

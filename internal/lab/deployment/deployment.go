@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 type Deployment struct {
 	config Config
 	open   Opener
-	street *Street
+	street origins
 	dir    string
 	byURL  map[string]int
 
@@ -25,6 +26,7 @@ type Deployment struct {
 	shown   Shown
 	stories map[news]*Story
 	latest  *Story
+	nodes   []Node
 	running time.Time
 	marks   []mark // of the last polling interval, the oldest first
 }
@@ -66,24 +68,40 @@ type Figures struct {
 	ShownByNodes Shown
 }
 
-// New opens what a deployment needs, in a folder of its own that Run removes.
-func New(c Config, open Opener) (*Deployment, error) {
+// New opens what a deployment needs, in a folder of its own that Run removes. If elsewhere is not
+// nil, it is the command of a process for the street, which calls ServeStreet.
+func New(c Config, open Opener, elsewhere *exec.Cmd) (*Deployment, error) {
 	if err := c.Check(); err != nil {
-		return nil, err
-	}
-	street, err := NewStreet(c)
-	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp("", "tidings-")
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("folder for nodes: %w", err), street.listener.Close())
+		return nil, fmt.Errorf("folder for nodes: %w", err)
 	}
-	d := &Deployment{config: c, open: open, street: street, dir: dir, byURL: map[string]int{}, stories: map[news]*Story{}}
+	d := &Deployment{config: c, open: open, dir: dir, byURL: map[string]int{}, stories: map[news]*Story{}}
+	if elsewhere != nil {
+		d.street, err = settle(elsewhere, c)
+	} else {
+		d.street, err = NewStreet(c)
+	}
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
+	}
 	for i := range c.Channels {
-		d.byURL[street.URL(i)] = i
+		d.byURL[d.street.URL(i)] = i
 	}
 	return d, nil
+}
+
+// SentBytes is how many bytes all nodes have sent to each other, as frames.
+func (d *Deployment) SentBytes() (sum int) {
+	d.mu.Lock()
+	nodes := d.nodes
+	d.mu.Unlock()
+	for _, n := range nodes {
+		sum += n.SentBytes()
+	}
+	return sum
 }
 
 // Config is what was deployed.
@@ -99,7 +117,9 @@ func (d *Deployment) Run(ctx context.Context) error {
 	go func() { served <- d.street.Run(own) }()
 	err := f.launch(own)
 	if err == nil {
-		d.run()
+		err = d.run()
+	}
+	if err == nil {
 		select {
 		case err = <-f.fails:
 		case <-ctx.Done():
@@ -115,19 +135,27 @@ func (d *Deployment) Run(ctx context.Context) error {
 }
 
 // run notes that all have subscribed, and begins to measure.
-func (d *Deployment) run() {
-	d.Open()
+func (d *Deployment) run() error {
+	err := d.Open()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.phase, d.done, d.running = "running", 1, time.Now()
+	return err
 }
 
 // Open begins to measure anew.
-func (d *Deployment) Open() {
-	d.street.Open()
+func (d *Deployment) Open() error {
+	err := d.street.Open()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.shown, d.marks = Shown{}, nil
+	return err
+}
+
+func (d *Deployment) add(n Node) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.nodes = append(d.nodes, n)
 }
 
 func (d *Deployment) progress(phase string, done, of int) {
@@ -136,9 +164,10 @@ func (d *Deployment) progress(phase string, done, of int) {
 	d.phase, d.done = phase, float64(done)/float64(max(of, 1))
 }
 
-// View looks at the deployment.
+// View looks at the deployment. Of a street that answers no more, nothing is counted.
 func (d *Deployment) View() View {
-	now := mark{counts: d.street.Counts()}
+	counts, _ := d.street.Counts() // Run says why
+	now := mark{counts: counts}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now.shown = d.shown

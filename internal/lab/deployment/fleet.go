@@ -38,6 +38,8 @@ type Node interface {
 	Door(ctx context.Context) (addrs []string, members int, err error)
 	// Follow subscribes to a feed for so many clients.
 	Follow(ctx context.Context, url string, clients int) error
+	// SentBytes is how many it has sent to others.
+	SentBytes() int
 }
 
 const (
@@ -79,6 +81,7 @@ func (f *fleet) launch(ctx context.Context) error {
 			return fmt.Errorf("open node %d: %w", i, err)
 		}
 		f.nodes = append(f.nodes, n)
+		f.d.add(n)
 		f.runs.Go(func() {
 			if err := n.Run(ctx); err != nil {
 				select {

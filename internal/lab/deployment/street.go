@@ -11,17 +11,14 @@ import (
 	"time"
 
 	"tidings/internal/daemon/origin"
-	"tidings/internal/script"
 )
 
 // A Street is a server of feeds that gain items, and counts who polls them how often. Readers who
 // poll for themselves live there, too (legacy.go). It is safe for concurrent use.
 type Street struct {
-	config   Config
+	plan
 	origin   *origin.Origin
 	listener net.Listener
-	began    time.Time
-	scripts  []*script.Lively
 
 	mu      sync.Mutex // guards what follows
 	nodes   side
@@ -72,30 +69,15 @@ func NewStreet(c Config) (*Street, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve feeds: %w", err)
 	}
-	s := &Street{config: c, listener: l, began: time.Now(), first: map[news]Sighting{}}
+	s := &Street{plan: newPlan(c, l.Addr().(*net.TCPAddr).Port, time.Now()), listener: l, first: map[news]Sighting{}}
 	s.origin = origin.New(func() time.Duration { return time.Since(s.began) })
 	s.origin.Tell(s.saw)
-	for i, ch := range c.Channels {
-		f := script.NewLively(script.Config{
-			Seed: c.Seed<<16 + uint64(i), Link: s.URL(i) + "/", Epoch: s.began.UTC(), Items: items, Window: window, Every: ch.Every,
-		})
-		s.scripts = append(s.scripts, f)
+	for i, f := range s.scripts {
 		s.origin.Play(path(i), f)
 	}
 	s.nodes.gaps, s.legacy.gaps = make([]gaps, len(c.Channels)), make([]gaps, len(c.Channels))
 	s.readers = newReaders(s)
 	return s, nil
-}
-
-func path(channel int) string { return "/" + strconv.Itoa(channel) }
-
-// URL is the address of a feed.
-func (s *Street) URL(channel int) string {
-	host, port := "127.0.0.1", s.listener.Addr().(*net.TCPAddr).Port
-	if s.config.Polite {
-		host = fmt.Sprintf("127.1.%d.%d", channel>>8, channel&0xff)
-	}
-	return fmt.Sprintf("http://%s:%d%s", host, port, path(channel))
 }
 
 // Run serves until ctx ends, and polls as the readers do who poll for themselves.
@@ -111,23 +93,6 @@ func (s *Street) Run(ctx context.Context) error {
 		return fmt.Errorf("serve feeds: %w", err)
 	}
 	return nil
-}
-
-// Came is when an item of a channel came, by its title, which ends with its number.
-func (s *Street) Came(channel int, title string) (item int, at time.Time, ok bool) {
-	open := strings.LastIndexByte(title, '(')
-	if open < 0 || !strings.HasSuffix(title, ")") {
-		return 0, time.Time{}, false
-	}
-	n, err := strconv.Atoi(title[open+1 : len(title)-1])
-	if err != nil || n < items {
-		return 0, time.Time{}, false // it was there in the beginning
-	}
-	return n, s.came(channel, n), true
-}
-
-func (s *Street) came(channel, item int) time.Time {
-	return s.began.Add(s.scripts[channel].Item(item).At)
 }
 
 // Sighting is the first poll of a node that showed an item.
@@ -169,8 +134,8 @@ func (s *Street) saw(r origin.Request) {
 	}
 }
 
-// Open begins to measure the gaps between polls anew.
-func (s *Street) Open() {
+// Open begins to measure the gaps between polls anew. It returns no error.
+func (s *Street) Open() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -181,6 +146,7 @@ func (s *Street) Open() {
 		}
 	}
 	s.readers.shown = Shown{}
+	return nil
 }
 
 // Counts are what was counted since Open, or since the beginning.
@@ -217,8 +183,8 @@ func (s *Shown) add(after time.Duration, readers int) {
 	s.Most = max(s.Most, after)
 }
 
-// Counts returns what was counted.
-func (s *Street) Counts() Counts {
+// Counts returns what was counted, without an error.
+func (s *Street) Counts() (Counts, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	from := s.nodes.opened
@@ -228,7 +194,7 @@ func (s *Street) Counts() Counts {
 	return Counts{
 		Since: time.Since(from), Shown: s.readers.shown,
 		Nodes: s.polled(&s.nodes), Legacy: s.polled(&s.legacy),
-	}
+	}, nil
 }
 
 func (s *Street) polled(of *side) Polled {

@@ -44,14 +44,25 @@ func serving(t *testing.T, c Config) *Street {
 	return s
 }
 
+func counts(t *testing.T, s *Street) Counts {
+	t.Helper()
+	c, err := s.Counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // Readers who poll for themselves poll each feed once in an interval, at any time of it: they see
 // an item after half of one on average, at most after one.
 func TestReadersWhoPollAloneWaitForHalfAnInterval(t *testing.T) {
 	s := serving(t, small())
-	eventually(t, "the readers have not begun", func() bool { return s.Counts().Legacy.Polls >= 20 })
-	s.Open()
-	eventually(t, "no items were shown", func() bool { return s.Counts().Shown.Items > 300 })
-	c := s.Counts()
+	eventually(t, "the readers have not begun", func() bool { return counts(t, s).Legacy.Polls >= 20 })
+	if err := s.Open(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "no items were shown", func() bool { return counts(t, s).Shown.Items > 300 })
+	c := counts(t, s)
 	if rate := float64(c.Legacy.Polls) / c.Since.Seconds(); rate < 15 || rate > 25 {
 		t.Errorf("%.1f polls a second by 20 subscriptions", rate)
 	}
@@ -88,8 +99,8 @@ func TestNodesAreCountedApart(t *testing.T) {
 	eventually(t, "nothing new has come", func() bool { return s.scripts[2].Published(time.Since(s.began)) > items })
 	ask("node 1")
 	ask("node 2")
-	eventually(t, "the polls are not counted", func() bool { return s.Counts().Nodes.Polls == 2 })
-	if c := s.Counts(); c.Legacy.Polls != 0 || c.Nodes.Bytes == 0 {
+	eventually(t, "the polls are not counted", func() bool { return counts(t, s).Nodes.Polls == 2 })
+	if c := counts(t, s); c.Legacy.Polls != 0 || c.Nodes.Bytes == 0 {
 		t.Errorf("%+v", c)
 	}
 	n, came, ok := s.Came(2, s.scripts[2].Item(items).Title)

@@ -38,7 +38,7 @@ func start(ctx context.Context, command *exec.Cmd) (*process, error) {
 		p.end()
 		return nil, err
 	}
-	p.empty, _ = resident(p.cmd.Process.Pid)
+	p.empty, _ = Resident(p.cmd.Process.Pid)
 	return p, nil
 }
 

@@ -255,14 +255,14 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	}
 	p := n.live[0].cmd.Process.Pid
 	began := time.Now()
-	before, _ := spent(p)
+	before, _ := Spent(p)
 	for since := time.Duration(0); since < c.Rest; since = time.Since(began) {
 		n.lab.Progress("nodes rest", since.Seconds()/c.Rest.Seconds())
 		if err := rest(ctx, min(time.Second, c.Rest-since)); err != nil {
 			return err
 		}
 	}
-	after, _ := spent(p)
+	after, _ := Spent(p)
 	cpu := (after - before).Seconds() / time.Since(began).Seconds()
 	if looks, err = n.look(ctx); err != nil {
 		return err
@@ -275,7 +275,7 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 // cost measures the only process.
 func (n *network) cost(ctx context.Context, looks []Look, cpu float64) (c Cost, err error) {
 	p, nodes := n.live[0], float64(len(looks))
-	if rss, err := resident(p.cmd.Process.Pid); err == nil { // before garbage is collected
+	if rss, err := Resident(p.cmd.Process.Pid); err == nil { // before garbage is collected
 		c.RSSBytes = int(float64(rss-p.empty) / nodes)
 	}
 	report, err := p.do(ctx, order{Weigh: true})

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// resident returns how much memory of a process is resident, in bytes.
-func resident(pid int) (int, error) {
+// Resident returns how much memory of a process is resident, in bytes.
+func Resident(pid int) (int, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0, err
@@ -25,8 +25,8 @@ func resident(pid int) (int, error) {
 // tick is what the kernel counts the time of processes in, on all of Go's platforms.
 const tick = 10 * time.Millisecond
 
-// spent returns how long a process has computed.
-func spent(pid int) (time.Duration, error) {
+// Spent returns how long a process has computed.
+func Spent(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err

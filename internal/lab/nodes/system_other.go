@@ -10,6 +10,6 @@ import (
 // errUntold says that this system does not tell what a process costs.
 var errUntold = errors.New("only Linux tells what a process costs")
 
-func resident(int) (int, error) { return 0, errUntold }
+func Resident(int) (int, error) { return 0, errUntold }
 
-func spent(int) (time.Duration, error) { return 0, errUntold }
+func Spent(int) (time.Duration, error) { return 0, errUntold }
