@@ -37,9 +37,11 @@ type grammar struct {
 }
 
 type simCommand struct {
-	Churn  churnCommand  `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
-	Faults faultsCommand `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
-	Table2 table2Command `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
+	Churn      churnCommand         `cmd:"" help:"The overlay while nodes come and go: failed look-ups, wrong roots, what it costs."`
+	Faults     faultsCommand        `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
+	Deployment simDeploymentCommand `cmd:"" help:"The paper's deployment: 60 nodes, while subscriptions come in, at two loads."`
+	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona, drawn anew."`
+	Table2     table2Command        `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
 }
 
 // streams are what a command writes.

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"image/color"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 )
@@ -20,17 +24,20 @@ import (
 // A Figure is a chart of some lines.
 type Figure struct {
 	Title, X, Y string
-	LogX        bool
+	Caption     string // says below what there is to see
+	LogX, LogY  bool
 	Lines       []Line
 }
 
 // A Line goes through points, in their order. A dashed one is what is asked for, or
-// what a paper states. One of steps has each value until the next place.
+// what a paper states. One of steps has each value until the next place. One of dots is points
+// alone.
 type Line struct {
 	Name   string
 	X, Y   []float64
 	Dashed bool
 	Steps  bool
+	Dots   bool
 }
 
 // Distribution is the line that says how much of a number of things had come by when, in
@@ -70,7 +77,7 @@ func (f Figure) Save(dir, name string) error {
 	}
 	for _, format := range []string{"svg", "png"} {
 		var b bytes.Buffer
-		if err := paint(&b, format, p, legend); err != nil {
+		if err := paint(&b, format, p, legend, f.Caption); err != nil {
 			return fmt.Errorf("draw %s: %w", name, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+"."+format), b.Bytes(), 0o644); err != nil {
@@ -82,7 +89,7 @@ func (f Figure) Save(dir, name string) error {
 
 // paint paints a plot and its legend beside it: on the plot it would hide what is there,
 // or look like a part of it.
-func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend) error {
+func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend, caption string) error {
 	canvas, err := draw.NewFormattedCanvas(width, height, format)
 	if err != nil {
 		return err
@@ -91,11 +98,58 @@ func paint(w io.Writer, format string, p *plot.Plot, legend plot.Legend) error {
 	all.SetColor(color.White)
 	all.Fill(all.Path())
 	all = draw.Crop(all, margin, -margin, margin, -margin)
+	all = write(all, p.Legend.TextStyle, caption)
 	key := legend.Rectangle(all).Size().X
 	p.Draw(draw.Crop(all, 0, -key-2*margin, 0, 0))
 	legend.Draw(draw.Crop(all, all.Size().X-key, 0, 0, -3*margin)) // below the title
 	_, err = canvas.WriteTo(w)
 	return err
+}
+
+// write writes a caption at the foot of a canvas, and returns what is left of it above.
+func write(c draw.Canvas, style text.Style, caption string) draw.Canvas {
+	if caption == "" {
+		return c
+	}
+	lines := []string{""}
+	for word := range strings.FieldsSeq(caption) {
+		last := &lines[len(lines)-1]
+		if with := strings.TrimSpace(*last + " " + word); style.Width(with) <= c.Size().X {
+			*last = with
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	height := style.FontExtents().Height * captionLead
+	for i, line := range lines {
+		c.FillText(style, vg.Point{X: c.Min.X, Y: c.Min.Y + height*vg.Length(len(lines)-1-i)}, line)
+	}
+	return draw.Crop(c, 0, 0, height*vg.Length(len(lines))+margin, 0)
+}
+
+// captionLead is the distance of two lines of a caption, in their heights.
+const captionLead = 1.15
+
+// decades are the ticks of a logarithmic axis: 1 to 9 times each power of ten, of which the first,
+// the second and the fifth have a label, so that an axis of less than a decade can be read too.
+type decades struct{}
+
+// Ticks implements plot.Ticker.
+func (decades) Ticks(least, most float64) (of []plot.Tick) {
+	for ten := math.Pow(10, math.Floor(math.Log10(least))); ten <= most; ten *= 10 {
+		for k := 1.; k < 10; k++ {
+			at := k * ten
+			if at < least*(1-1e-9) || at > most*(1+1e-9) {
+				continue
+			}
+			label := ""
+			if k == 1 || k == 2 || k == 5 {
+				label = strconv.FormatFloat(at, 'g', 6, 64)
+			}
+			of = append(of, plot.Tick{Value: at, Label: label})
+		}
+	}
+	return of
 }
 
 // Sorted returns a line with its points in the order of their places.
@@ -105,7 +159,7 @@ func (l Line) Sorted() Line {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.X[a], l.X[b]) })
-	out := Line{Name: l.Name, Dashed: l.Dashed, Steps: l.Steps}
+	out := Line{Name: l.Name, Dashed: l.Dashed, Steps: l.Steps, Dots: l.Dots}
 	for _, i := range order {
 		out.X, out.Y = append(out.X, l.X[i]), append(out.Y, l.Y[i])
 	}
@@ -115,11 +169,15 @@ func (l Line) Sorted() Line {
 func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 	p, legend := plot.New(), plot.NewLegend()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = f.Title, f.X, f.Y
-	p.Title.Padding, p.Y.Min = 8, 0
+	if p.Title.Padding = 8; f.LogY {
+		p.Y.Scale, p.Y.Tick.Marker = plot.LogScale{}, decades{}
+	} else {
+		p.Y.Min = 0
+	}
 	legend.Top, legend.Left, legend.Padding = true, true, 4
 	p.Add(plotter.NewGrid())
 	if f.LogX {
-		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, plot.LogTicks{Prec: -1}
+		p.X.Scale, p.X.Tick.Marker = plot.LogScale{}, decades{}
 	}
 	for i, l := range f.Lines {
 		if len(l.X) != len(l.Y) {
@@ -141,6 +199,12 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 		if l.Dashed {
 			line.Dashes = []vg.Length{vg.Points(5), vg.Points(4)}
 		}
+		if l.Dots {
+			dots.Color, dots.Shape, dots.Radius = c, draw.CircleGlyph{}, vg.Points(1)
+			p.Add(dots)
+			legend.Add(l.Name, &plotter.Scatter{GlyphStyle: draw.GlyphStyle{Color: c, Shape: dots.Shape, Radius: vg.Points(2.5)}})
+			continue
+		}
 		p.Add(line)
 		if l.Dashed || len(points) > mostDots {
 			legend.Add(l.Name, line)
@@ -150,5 +214,23 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 		p.Add(dots)
 		legend.Add(l.Name, line, dots)
 	}
+	if f.LogY {
+		p.Y.Min, p.Y.Max = outwards(p.Y.Min, p.Y.Max)
+	}
 	return p, legend, nil
+}
+
+// outwards returns the labelled ticks below and above a range, so that it has some.
+func outwards(least, most float64) (float64, float64) {
+	below, above := 0., math.Inf(1)
+	for ten := math.Pow(10, math.Floor(math.Log10(least))-1); ten <= 10*most; ten *= 10 {
+		for _, k := range []float64{1, 2, 5} {
+			if at := k * ten; at <= least {
+				below = max(below, at)
+			} else if at >= most {
+				above = min(above, at)
+			}
+		}
+	}
+	return below, above
 }

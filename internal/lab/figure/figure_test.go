@@ -90,3 +90,33 @@ func TestSorted(t *testing.T) {
 		t.Errorf("%v", l)
 	}
 }
+
+// An axis of less than a decade can be read, and a caption is below the figure, as long as it is.
+func TestLogarithmicAxesHaveLabels(t *testing.T) {
+	if least, most := outwards(56, 57); least != 50 || most != 100 {
+		t.Errorf("an axis from %v to %v", least, most)
+	}
+	if least, most := outwards(0.3, 2000); least != 0.2 || most != 2000 {
+		t.Errorf("an axis from %v to %v", least, most)
+	}
+	var labels []string
+	for _, tick := range (decades{}).Ticks(50, 1000) {
+		if tick.Label != "" {
+			labels = append(labels, tick.Label)
+		}
+	}
+	if !slices.Equal(labels, []string{"50", "100", "200", "500", "1000"}) {
+		t.Errorf("labels %q", labels)
+	}
+	dir := t.TempDir()
+	f := Figure{Title: "T", LogY: true, Caption: "what there is to see " + string(bytes.Repeat([]byte("and more "), 40)), Lines: []Line{
+		{Name: "dots", X: []float64{1, 2}, Y: []float64{56, 57}, Dots: true},
+	}}
+	if err := f.Save(dir, "caption"); err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "caption.svg"))
+	if n := bytes.Count(b, []byte("and more and more")); err != nil || n < 3 {
+		t.Errorf("%v, %d lines of a caption", err, n)
+	}
+}

@@ -16,6 +16,7 @@ type Polls struct {
 	members  []int  // polls of each
 	began    int64  // the present span
 	delays
+	fine *Polls // measures shorter spans of the same polls; nil: nobody asks for them
 }
 
 // polled is what there is to know of the polls of a channel in a span: where the gaps
@@ -39,6 +40,9 @@ func newPolls(load *Workload, interval time.Duration) *Polls {
 
 // open begins to measure.
 func (p *Polls) open(now int64) {
+	if p.fine != nil {
+		p.fine.open(now)
+	}
 	p.began = now
 	for i := range p.channels {
 		p.channels[i] = polled{first: now, last: now}
@@ -47,6 +51,9 @@ func (p *Polls) open(now int64) {
 
 // polled notes a poll.
 func (p *Polls) polled(channel, member int, now int64) {
+	if p.fine != nil {
+		p.fine.polled(channel, member, now)
+	}
 	c := &p.channels[channel]
 	gap := float64(now-c.last) / 1e9
 	c.squares += gap * gap
@@ -57,6 +64,9 @@ func (p *Polls) polled(channel, member int, now int64) {
 
 // seen notes that an update was seen, so long after it came.
 func (p *Polls) seen(channel int, delay int64) {
+	if p.fine != nil {
+		p.fine.seen(channel, delay)
+	}
 	c := &p.load.Channels[channel]
 	q, u, d := float64(c.Subscribers), c.Update.Seconds(), float64(delay)/1e9
 	p.updates++
@@ -88,6 +98,25 @@ type Span struct {
 	Evenness float64 `json:"evenness"`
 	// MemberMost is the polls of the member that makes most, divided by the mean.
 	MemberMost float64 `json:"polls_max_mean"`
+}
+
+// A ChannelSpan says what the polls of one channel were worth in a span.
+type ChannelSpan struct {
+	Polls     float64 // in a polling interval
+	Detection float64 // seconds; 0: it was polled less than twice
+}
+
+// Channels says that of all channels, of the present span so far.
+func (p *Polls) Channels(now int64) []ChannelSpan {
+	of := make([]ChannelSpan, len(p.channels))
+	for i := range p.channels {
+		c := &p.channels[i]
+		of[i].Polls = float64(c.n) * p.interval.Seconds() / (float64(now-p.began) / 1e9)
+		if span := float64(c.last-c.first) / 1e9; span > 0 {
+			of[i].Detection = c.squares / (2 * span)
+		}
+	}
+	return of
 }
 
 // Close ends a span, and begins another one.

@@ -14,6 +14,9 @@ import (
 	"tidings/internal/wire"
 )
 
+// PollInterval is that of all worlds, as in the paper.
+const PollInterval = 30 * time.Minute
+
 const (
 	legacy       = "legacy"
 	paperFormula = "paper-formula"
@@ -74,6 +77,10 @@ type Setting struct {
 	Dead []float64
 	// Polite has domains have budgets (DESIGN §3).
 	Polite bool
+	// Part is what is allowed of the polls that readers alone would make. Zero: all.
+	Part float64
+	// Every has a series of spans measured besides, of so many whole minutes. Zero: none.
+	Every time.Duration
 	// Maintenance is the interval of leases and decisions. Zero: an hour, as in the paper.
 	Maintenance time.Duration
 	// Grow is the time in which the subscriptions come. Zero: they come at once.
@@ -98,8 +105,11 @@ type Row struct {
 	Paper     float64 `json:"paper_s"`
 	PaperLoad float64 `json:"paper_load"`
 	Before    []Span  `json:"before"` // the hours before
-	After     []Death `json:"after"`  // the hours after deaths
-	Churning  *Span   `json:"churn"`  // the hours of churn
+	Series    []Span  `json:"series,omitempty"`
+	After     []Death `json:"after"` // the hours after deaths
+	Churning  *Span   `json:"churn"` // the hours of churn
+
+	Channel []ChannelSpan `json:"-"` // of the figure's time
 }
 
 // A Death is what the polls of the hour were worth that began when a part of all members, with
@@ -118,8 +128,9 @@ var ErrJoin = errors.New("the members do not know each other")
 // network is that of the paper's simulation.
 func (s *Setting) network() wire.Network {
 	n := wire.DefaultNetwork("table2")
+	n.PollInterval = PollInterval
 	n.MaintenanceInterval = cmp.Or(s.Maintenance, time.Hour)
-	n.Objective = s.Objective.String()
+	n.Objective, n.Load = s.Objective.String(), cmp.Or(s.Part, n.Load)
 	c := s.Scheme.Choices
 	n.Wedge, n.Clusters, n.Phases, n.Decide = c.Wedge, c.Clusters, c.Phases, c.Decide
 	return n
@@ -152,6 +163,9 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 		return row, err
 	}
 	w := NewWorld(s.Load, network)
+	if w.every = s.Every; s.Every > 0 {
+		w.Polls.fine = newPolls(s.Load, network.PollInterval)
+	}
 	w.Mortal, w.Polite = len(s.Dead) > 0 || s.Churn != Churn{}, s.Polite
 	p, channels := s.Load.Problem(s.Objective, network.PollInterval, network.Load, network.TargetDetection)
 	var polite honeycomb.Measurement
@@ -179,7 +193,8 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 			row.Before = append(row.Before, w.Polls.Close(w.Now().UnixNano()))
 		}
 	}
-	row.Span = w.Polls.Close(w.Now().UnixNano())
+	row.Channel = w.Polls.Channels(w.Now().UnixNano())
+	row.Span, row.Series = w.Polls.Close(w.Now().UnixNano()), w.series
 	if s.Churn != (Churn{}) {
 		s.Churn.Begin(w)
 		for range s.Hours / 2 {
@@ -208,6 +223,9 @@ func (w *World) hour(ctx context.Context, progress func(float64)) error {
 			return err
 		}
 		w.Run(time.Hour / steps)
+		if w.minutes++; w.every > 0 && time.Duration(w.minutes)*time.Minute%w.every == 0 {
+			w.series = append(w.series, w.Polls.fine.Close(w.Now().UnixNano()))
+		}
 		progress(float64(step+1) / steps)
 	}
 	return nil
@@ -309,7 +327,7 @@ func Formulas(load *Workload, seeds int) (of []Formula, err error) {
 	for seed := range seeds {
 		w := NewWorkload(int64(seed+1), load.Members, len(load.Channels), load.Subscriptions())
 		for _, o := range Objectives {
-			f, err := FormulaOf(w, o, wire.DefaultNetwork("table2").PollInterval, published[o].load/publishedSubscribers)
+			f, err := FormulaOf(w, o, PollInterval, published[o].load/publishedSubscribers)
 			if err != nil {
 				return nil, err
 			}

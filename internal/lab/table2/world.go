@@ -26,6 +26,10 @@ type World struct {
 	// before any runs.
 	Plain, Mortal, Polite bool
 
+	every   time.Duration // between two points of the series, in whole minutes; 0: there is none
+	minutes int           // of the series
+	series  []Span
+
 	network wire.Network
 	hosts   []*sim.Host  // of the members
 	keys    []overlay.ID // of the channels

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"tidings/honeycomb"
+	"tidings/internal/lab/figure"
+	"tidings/internal/lab/table2"
+)
+
+// A simFiguresCommand is "tidings-lab sim figures".
+type simFiguresCommand struct {
+	Nodes         int    `default:"1024" help:"Members (${default})."`
+	Channels      int    `default:"10000" help:"Channels (${default}; the paper has 100,000)."`
+	Subscriptions int    `help:"Subscriptions, instead of 50 a channel."`
+	Hours         int    `default:"6" help:"Virtual hours (${default}); the figures of single channels are from the second half."`
+	Seed          int64  `default:"1" help:"Of the worlds (${default})."`
+	Out           string `default:"figures" placeholder:"DIR" help:"Draw into DIR (${default})."`
+}
+
+// Help is what the command's help says besides.
+func (c *simFiguresCommand) Help() string {
+	return "Figures 3 to 8 of Corona (NSDI 2006), as SVG and PNG, each with a caption: tidings, the paper's scheme reproduced, " +
+		"and what the paper states. Figures 9 and 10 are those of sim deployment, with --out. The same seed draws the same bytes."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *simFiguresCommand) Validate() error {
+	switch {
+	case c.Nodes < 16 || c.Nodes > 16_384:
+		return fmt.Errorf("--nodes %d: from 16 to 16,384", c.Nodes)
+	case c.Channels < 1 || c.Subscriptions < 0:
+		return fmt.Errorf("--channels %d --subscriptions %d: at least one channel", c.Channels, c.Subscriptions)
+	case c.Hours < 2:
+		return fmt.Errorf("--hours %d: at least two", c.Hours)
+	}
+	return nil
+}
+
+// The worlds that figures come from.
+const (
+	ours   = "rank-cut-coordinated"
+	papers = "paper-measured"
+)
+
+// A drawnWorld is what was measured in one of them.
+type drawnWorld struct {
+	objective honeycomb.Objective
+	scheme    string
+	row       *table2.Row
+}
+
+// Run simulates one world after the other, and draws.
+func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, cmp.Or(c.Subscriptions, 50*c.Channels))
+	worlds := []drawnWorld{
+		{objective: honeycomb.Lite, scheme: ours}, {objective: honeycomb.Lite, scheme: papers},
+		{objective: honeycomb.Fast, scheme: ours}, {objective: honeycomb.Fair, scheme: ours},
+		{objective: honeycomb.FairSqrt, scheme: ours}, {objective: honeycomb.FairLog, scheme: ours},
+	}
+	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(worlds)))
+	defer p.end()
+	for i := range worlds {
+		w := &worlds[i]
+		scheme, err := table2.SchemeOf(w.scheme)
+		if err != nil {
+			return err
+		}
+		setting := table2.Setting{Load: load, Objective: w.objective, Scheme: scheme, Hours: c.Hours, Every: seriesOf}
+		w.row, err = setting.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(worlds))) })
+		if err != nil {
+			return fmt.Errorf("after %d of %d worlds: %w", i, len(worlds), err)
+		}
+	}
+	p.end()
+	for _, f := range c.figures(load, worlds) {
+		if err := f.Save(c.Out, f.name); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(s.out, "%s/%s.svg, .png\t%s\n", c.Out, f.name, f.Title)
+	}
+	return nil
+}
+
+// A named figure is to be saved by its name.
+type namedFigure struct {
+	name string
+	figure.Figure
+}
+
+// figures are Figures 3 to 8.
+func (c *simFiguresCommand) figures(load *table2.Workload, worlds []drawnWorld) []namedFigure {
+	of := func(o honeycomb.Objective, scheme string) *table2.Row {
+		i := slices.IndexFunc(worlds, func(w drawnWorld) bool { return w.objective == o && w.scheme == scheme })
+		return worlds[i].row
+	}
+	lite, paper, fast := of(honeycomb.Lite, ours), of(honeycomb.Lite, papers), of(honeycomb.Fast, ours)
+	world := fmt.Sprintf("%d nodes, %d channels, %d subscriptions, seed %d.", c.Nodes, len(load.Channels), load.Subscriptions(), c.Seed)
+	legacy := float64(load.Subscriptions()) / float64(len(load.Channels))
+	over := func(name string, row *table2.Row, value func(table2.Span) float64) figure.Line {
+		l := figure.Line{Name: name}
+		for i, s := range row.Series {
+			if v := value(s); v > 0 {
+				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesOf.Hours()), append(l.Y, v)
+			}
+		}
+		return l
+	}
+	level := func(name string, at float64) figure.Line {
+		return figure.Line{Name: name, X: []float64{0, float64(c.Hours)}, Y: []float64{at, at}, Dashed: true}
+	}
+	loadOf := func(s table2.Span) float64 { return s.Load }
+	waitOf := func(s table2.Span) float64 { return s.Detection }
+	return []namedFigure{
+		{"figure-3", figure.Figure{
+			Title: "Figure 3: polls at the origins", X: "hours", Y: "polls of a channel in 30 min",
+			Caption: "From a cold start, in which nobody knows who reads what. Lite comes to the load of readers who poll alone and stays below it; " +
+				"Fast spends what it takes to find changes within 30 seconds. " + world,
+			Lines: []figure.Line{
+				level("readers alone", legacy), over("Lite", lite, loadOf), over("Lite, the paper's scheme", paper, loadOf),
+				over("Fast", fast, loadOf), level("Lite, as published", lite.PaperLoad), level("Fast, as published", fast.PaperLoad),
+			},
+		}},
+		{"figure-4", figure.Figure{
+			Title: "Figure 4: the wait for the next poll", X: "hours", Y: "seconds", LogY: true,
+			Caption: "The mean time from a change to the next poll, of all who read, as an integral over time. Readers alone wait for 900 seconds; " +
+				"the published 53 seconds are at even phases, which the paper's scheme with phases of chance does not reach. " + world,
+			Lines: []figure.Line{
+				level("readers alone", table2.PollInterval.Seconds()/2), over("Lite", lite, waitOf), over("Lite, the paper's scheme", paper, waitOf),
+				over("Fast", fast, waitOf), level("Lite, as published", lite.Paper), level("bound of Lite", lite.Bound),
+			},
+		}},
+		{"figure-5", figure.Figure{
+			Title: "Figure 5: polls of each channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
+			Caption: "Readers alone poll a channel as often as there are of them. Nodes poll popular channels less often than that and all others oftener: " +
+				"tidings as the root of their readers asks for it, the paper's scheme in steps of sixteen. " + world,
+			Lines: []figure.Line{
+				byRank("readers alone", load, func(i int) float64 { return float64(load.Channels[i].Subscribers) }),
+				byRank("Lite", load, func(i int) float64 { return lite.Channel[i].Polls }),
+				byRank("Lite, the paper's scheme", load, func(i int) float64 { return paper.Channel[i].Polls }),
+			},
+		}},
+		{"figure-6", figure.Figure{
+			Title: "Figure 6: the wait at each channel", X: "channels, the most popular first", Y: "seconds", LogX: true, LogY: true,
+			Caption: "Who reads what many read waits least. " + world,
+			Lines: []figure.Line{
+				byRank("Lite", load, func(i int) float64 { return lite.Channel[i].Detection }),
+				byRank("Lite, the paper's scheme", load, func(i int) float64 { return paper.Channel[i].Detection }),
+			},
+		}},
+		{"figure-7", figure.Figure{
+			Title: "Figure 7: the wait by how often channels change: Lite, Fair", X: "hours between two updates", Y: "seconds", LogX: true, LogY: true,
+			Caption: "Lite does not ask how often a channel changes. Fair has those that change often polled more, and who reads others waits the longer. " + world,
+			Lines:   []figure.Line{byUpdate("Lite", load, lite), byUpdate("Fair", load, of(honeycomb.Fair, ours))},
+		}},
+		{"figure-8", figure.Figure{
+			Title: "Figure 8: the wait by how often channels change: Fair-Sqrt, Fair-Log", X: "hours between two updates", Y: "seconds", LogX: true, LogY: true,
+			Caption: "Between Lite and Fair: what changes seldom is not forgotten. " + world,
+			Lines: []figure.Line{
+				byUpdate("Fair-Sqrt", load, of(honeycomb.FairSqrt, ours)), byUpdate("Fair-Log", load, of(honeycomb.FairLog, ours)),
+			},
+		}},
+	}
+}
+
+// mostChannels is how many channels a figure has as dots: as many as can be told apart.
+const mostChannels = 600
+
+// byRank has channels as dots, at places that are even in the logarithm of their rank.
+func byRank(name string, load *table2.Workload, value func(i int) float64) figure.Line {
+	l := figure.Line{Name: name, Dots: true}
+	last := -1
+	for k := range mostChannels {
+		i := int(math.Pow(float64(len(load.Channels)), float64(k+1)/mostChannels)) - 1
+		if v := value(i); i != last && v > 0 {
+			l.X, l.Y = append(l.X, float64(i+1)), append(l.Y, v)
+		}
+		last = i
+	}
+	return l
+}
+
+// byUpdate has channels as dots, by the time between their updates.
+func byUpdate(name string, load *table2.Workload, row *table2.Row) figure.Line {
+	l := figure.Line{Name: name, Dots: true}
+	step := max(len(load.Channels)/(2*mostChannels), 1)
+	for i := 0; i < len(load.Channels); i += step {
+		if d := row.Channel[i].Detection; d > 0 {
+			l.X, l.Y = append(l.X, float64(load.Channels[i].Update)/float64(time.Hour)), append(l.Y, d)
+		}
+	}
+	return l
+}
