@@ -237,6 +237,16 @@ type Slot struct {
 	Contact     ID // zero: nobody is known there
 }
 
+// Contacts returns the members in the table, beyond the leaf, one of each slot.
+func (n *Node) Contacts() (of []*Contact) {
+	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
+		if s.contact != nil {
+			of = append(of, s.contact.contact)
+		}
+	})
+	return of
+}
+
 // Slots returns the slots beyond the leaf, from the first row on.
 func (n *Node) Slots() (of []Slot) {
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {

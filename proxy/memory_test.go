@@ -25,6 +25,7 @@ type memory struct {
 	status     Status
 	findings   []Finding
 	channels   map[string]Channel // what List says besides
+	network    Network
 }
 
 // source is what an origin has, or why it has nothing.
@@ -139,6 +140,8 @@ func (m *memory) Status(ctx context.Context) (Status, error) {
 	s.Subscriptions = len(m.subscribed)
 	return s, nil
 }
+
+func (m *memory) Network(context.Context) (Network, error) { return m.network, nil }
 
 func (m *memory) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
 

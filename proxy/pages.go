@@ -40,7 +40,7 @@ func newPages() *pages {
 	}
 	sum := sha256.Sum256(css)
 	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural,
-		"lasting": lasting, "sentence": sentence, "at": at}
+		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
 		css:       css,
@@ -351,6 +351,9 @@ func lasting(now time.Time, since *time.Time) string {
 	}
 	return "for " + span(now.Sub(*since))
 }
+
+// exactly is exact of a number that is known.
+func exactly(seconds *float64) string { return exact(*seconds) }
 
 // sentence makes one of words that begin in lower case and have no end.
 func sentence(s string) string {

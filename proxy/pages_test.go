@@ -34,14 +34,18 @@ func acts(t *testing.T, page string) (found []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true}
+	ours := map[string]bool{"/subscribe": true, "/unsubscribe": true, "/opml": true, "/channels": true, "/network": true}
 	for n := range root.Descendants() {
 		if n.Type != html.ElementNode {
 			continue
 		}
 		switch n.Data {
-		case "script", "iframe", "object", "embed", "base", "style", "svg", "math", "video", "audio", "frame", "applet", "noscript":
+		case "script", "iframe", "object", "embed", "base", "style", "math", "video", "audio", "frame", "applet", "noscript":
 			found = append(found, n.Data)
+		case "svg": // the ring of members is one
+			if attr(n.Parent, "class") != "ring" || n.Parent.Parent.Data != "main" {
+				found = append(found, n.Data)
+			}
 		}
 		for _, a := range n.Attr {
 			v := strings.ToLower(strings.TrimSpace(a.Val))
@@ -86,7 +90,9 @@ func TestStrangersTextsDoNotAct(t *testing.T) {
 		b.node.Subscribe(t.Context(), rssURL, false)
 		b.node.channels[rssURL] = Channel{State: bad, Error: bad, Why: bad, Moved: bad, Provenance: bad, NextPoll: At(b.clock)}
 		b.node.status.Warnings, b.node.status.Network = []string{bad}, bad
-		for _, target := range []string{"/", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad)} {
+		b.node.network = Network{Name: bad, EstimateN: 2, Members: []Member{{ID: bad, Role: bad}, {ID: place(7), PeerID: bad, Role: bad}}}
+		for _, target := range []string{"/", "/show?new=1&url=" + url.QueryEscape(rssURL), "/add?url=" + url.QueryEscape("https://h.example/"+bad),
+			"/channels?sort=-next&filter=" + url.QueryEscape(bad), "/channels?sort=" + url.QueryEscape(bad), "/network?channel=" + url.QueryEscape(rssURL)} {
 			r := b.ask("GET", target)
 			text := body(t, r)
 			if r.StatusCode != 200 {

@@ -131,6 +131,10 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.answer(w, r, http.MethodGet, s.home)
 	case "/show":
 		s.answer(w, r, http.MethodGet, s.show)
+	case "/channels":
+		s.answer(w, r, http.MethodGet, s.channels)
+	case "/network":
+		s.answer(w, r, http.MethodGet, s.network)
 	case "/add":
 		s.answer(w, r, http.MethodGet, s.add)
 	case "/subscribe":

@@ -33,6 +33,7 @@ type Subscriptions interface {
 	List(ctx context.Context) ([]Channel, error)
 	Status(ctx context.Context) (Status, error)
 	Doctor(ctx context.Context) ([]Finding, error)
+	Network(ctx context.Context) (Network, error)
 }
 
 // A Window is what a reader is shown of a feed: the source's items, and those of
@@ -68,6 +69,7 @@ type Channel struct {
 	ReadURL     string `json:"read_url"`    // what to give to a feed reader
 	Subscribers int    `json:"subscribers"` // readers in the whole network
 
+	Key     string   `json:"key"`     // its place on the ring of members: 64 hexadecimal digits
 	Owners  int      `json:"owners"`  // members who keep the channel
 	Pollers int      `json:"pollers"` // members who poll it
 	Polls   bool     `json:"polls"`   // this node is one of them

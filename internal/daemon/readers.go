@@ -322,7 +322,7 @@ func saved(c proxy.Channel, failing string) proxy.Channel {
 // channelOf is a subscription as lists show it.
 func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	c := proxy.Channel{
-		URL: s.URL, Title: s.Title, Kind: "feed", Items: s.Items, State: proxy.StateNew,
+		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: "feed", Items: s.Items, State: proxy.StateNew,
 		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {

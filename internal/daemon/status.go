@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -54,6 +55,40 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		return s, fmt.Errorf("status: %w", err)
 	}
 	return s, nil
+}
+
+// Network says which members the node knows; see proxy.Subscriptions.
+func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
+	select {
+	case <-d.joined:
+	default:
+		return n, nil // it has none yet
+	}
+	err = d.do(ctx, func() {
+		o := d.node.Overlay
+		n.Name, n.EstimateN = d.home.network.Name, o.Count(0)
+		add := func(role string, c *overlay.Contact) {
+			if slices.ContainsFunc(n.Members, func(m proxy.Member) bool { return m.ID == c.ID.String() }) {
+				return
+			}
+			m := proxy.Member{ID: c.ID.String(), PeerID: libp2p.Text(c.Peer.ID), Role: role}
+			if rtt := o.RTT(c.Peer.ID); rtt > 0 && role != proxy.RoleSelf {
+				m.RTTMs = new(float64(rtt) / float64(time.Millisecond))
+			}
+			n.Members = append(n.Members, m)
+		}
+		add(proxy.RoleSelf, o.Self())
+		for _, c := range o.Leaf().Members() {
+			add(proxy.RoleLeaf, c)
+		}
+		for _, c := range o.Contacts() {
+			add(proxy.RoleContact, c)
+		}
+	})
+	if err != nil {
+		return n, fmt.Errorf("network: %w", err)
+	}
+	return n, nil
 }
 
 // diskRemedy is what a person can do about a store that cannot be written.

@@ -1,0 +1,178 @@
+package proxy
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Network is what a node knows of its network.
+type Network struct {
+	Name      string   `json:"name"`
+	EstimateN int      `json:"estimate_n"` // members, about
+	Members   []Member `json:"members"`    // that it knows, itself among them
+}
+
+// A Member is one that the node knows.
+type Member struct {
+	ID     string   `json:"id"` // its place on the ring: 64 hexadecimal digits
+	PeerID string   `json:"peer_id"`
+	Role   string   `json:"role"` // self, leaf, contact
+	RTTMs  *float64 `json:"rtt_ms"`
+}
+
+// Trip is its round trip, for people; empty if that is not known.
+func (m Member) Trip() string {
+	if m.RTTMs == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.0f ms", *m.RTTMs)
+}
+
+// Roles of members, as seen from the node.
+const (
+	RoleSelf    = "self"
+	RoleLeaf    = "leaf"    // its id is near: each knows all others of the leaf
+	RoleContact = "contact" // stands for a part of the ring
+)
+
+// Sizes of the ring map, in its own units.
+const (
+	ringSize   = 400
+	ringRadius = 160
+)
+
+// networkPage is the ring map, and the table beside it.
+type networkPage struct {
+	Network
+	Dots    []dot
+	Wedge   string         // path of the chosen channel's wedge; empty: none was chosen
+	Key     *dot           // of the chosen channel
+	Words   string         // what the wedge is
+	Choices []shownChannel // channels that can be chosen
+	Chosen  string         // address of the chosen one
+}
+
+// A dot is a place on the ring.
+type dot struct {
+	X, Y float64
+	Member
+	Nick  string // the first digits of the id
+	Polls bool   // it stands in the chosen channel's wedge
+}
+
+// onRing is a place on the ring by the part of a turn from the top, so many units from the middle.
+func onRing(turn, radius float64) (x, y float64) {
+	sin, cos := math.Sincos(2 * math.Pi * turn)
+	return math.Round(10*(ringSize/2+radius*sin)) / 10, math.Round(10*(ringSize/2-radius*cos)) / 10
+}
+
+// idBits is how much of an id is looked at: far more than tells members apart.
+const idBits = 48
+
+// bitsOf are the first bits of an id; ok is false if it is none.
+func bitsOf(id string) (n uint64, ok bool) {
+	if len(id) < idBits/4 {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(id[:idBits/4], 16, 64)
+	return n, err == nil
+}
+
+// turnOf is the part of a turn at which an id stands; ok is false if it is none.
+func turnOf(id string) (turn float64, ok bool) {
+	n, ok := bitsOf(id)
+	return float64(n) / (1 << idBits), ok
+}
+
+func newDot(m Member) (dot, bool) {
+	turn, ok := turnOf(m.ID)
+	x, y := onRing(turn, ringRadius)
+	return dot{X: x, Y: y, Member: m, Nick: m.ID[:min(8, len(m.ID))]}, ok
+}
+
+// wedgeBits is how many bits the members of a wedge share with its key, of so many who poll among
+// so many members: the wedge is the nearest of those who share so many.
+func wedgeBits(pollers, members int) int {
+	if pollers <= 0 || members <= pollers {
+		return 0
+	}
+	return int(math.Log2(float64(members) / float64(pollers)))
+}
+
+// wedgePath is the part of the ring whose ids share some bits with one at a turn, as a path in SVG.
+func wedgePath(turn float64, bits int) string {
+	parts := math.Exp2(float64(bits))
+	from := math.Floor(turn*parts) / parts
+	to := from + 1/parts
+	if bits == 0 {
+		to = from + 0.999 // an arc of a whole turn is none
+	}
+	large := 0
+	if to-from > 0.5 {
+		large = 1
+	}
+	const inner, outer = ringRadius - 14, ringRadius + 14
+	x0, y0 := onRing(from, outer)
+	x1, y1 := onRing(to, outer)
+	x2, y2 := onRing(to, inner)
+	x3, y3 := onRing(from, inner)
+	return fmt.Sprintf("M %g %g A %d %d 0 %d 1 %g %g L %g %g A %d %d 0 %d 0 %g %g Z",
+		x0, y0, outer, outer, large, x1, y1, x2, y2, inner, inner, large, x3, y3)
+}
+
+func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
+	net, err := s.subs.Network(r.Context())
+	if err != nil {
+		return err
+	}
+	channels, err := s.list(r)
+	if err != nil {
+		return err
+	}
+	p := networkPage{Network: net, Chosen: r.URL.Query().Get("channel")}
+	for _, m := range net.Members {
+		if d, ok := newDot(m); ok {
+			p.Dots = append(p.Dots, d)
+		}
+	}
+	for _, c := range channels {
+		p.Choices = append(p.Choices, showChannel(c))
+		if c.URL == p.Chosen {
+			p.choose(c)
+		}
+	}
+	slices.SortFunc(p.Choices, func(a, b shownChannel) int { return cmp.Compare(strings.ToLower(a.Name), strings.ToLower(b.Name)) })
+	return s.writePage(w, r, http.StatusOK, "network.html", "Network", p)
+}
+
+// choose shows the wedge of a channel.
+func (p *networkPage) choose(c Channel) {
+	turn, ok := turnOf(c.Key)
+	if !ok || c.Pollers == 0 {
+		return
+	}
+	bits := wedgeBits(c.Pollers, p.EstimateN)
+	p.Wedge = wedgePath(turn, bits)
+	x, y := onRing(turn, ringRadius)
+	p.Key = &dot{X: x, Y: y}
+	p.Words = fmt.Sprintf("%d of about %s poll it: those nearest to its key, by the exclusive or of the ids. They stand in the shaded part of the ring.",
+		c.Pollers, plural(max(p.EstimateN, 1), "member", "members"))
+	key, _ := bitsOf(c.Key)
+	near := make([]*dot, len(p.Dots))
+	for i := range p.Dots {
+		near[i] = &p.Dots[i]
+	}
+	far := func(d *dot) uint64 {
+		at, _ := bitsOf(d.ID)
+		return at ^ key
+	}
+	slices.SortFunc(near, func(a, b *dot) int { return cmp.Compare(far(a), far(b)) })
+	for _, d := range near[:min(c.Pollers, len(near))] { // of those that the node knows, which may be few
+		d.Polls = far(d)>>(idBits-bits) == 0
+	}
+}

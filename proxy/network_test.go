@@ -1,0 +1,121 @@
+package proxy
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+)
+
+// place is an id that stands at so many hundredths of the ring.
+func place(hundredths int) string {
+	return fmt.Sprintf("%012x", uint64(float64(hundredths)/100*(1<<48))) + strings.Repeat("0", 52)
+}
+
+// rows are the texts of a page's table, without its head.
+func rows(t *testing.T, page string) (of [][]string) {
+	t.Helper()
+	root, err := html.Parse(strings.NewReader(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range root.Descendants() {
+		if n.Type != html.ElementNode || n.Data != "tr" || n.Parent.Data != "tbody" {
+			continue
+		}
+		var row []string
+		for c := range n.ChildNodes() {
+			var text strings.Builder
+			for d := range c.Descendants() {
+				if d.Type == html.TextNode {
+					text.WriteString(d.Data)
+				}
+			}
+			if c.Type == html.ElementNode {
+				row = append(row, text.String())
+			}
+		}
+		of = append(of, row)
+	}
+	return of
+}
+
+// The ring has the members that the node knows, and those of a channel's wedge are marked.
+func TestTheRingShowsWhoPolls(t *testing.T) {
+	b := newBench(t)
+	rtt := 12.4
+	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
+		{ID: place(0), PeerID: "me", Role: RoleSelf}, {ID: place(30), PeerID: "near", Role: RoleLeaf, RTTMs: &rtt}, {ID: place(80), PeerID: "far", Role: RoleContact},
+		{ID: "?", PeerID: "nowhere", Role: RoleLeaf},
+	}}
+	b.node.Subscribe(t.Context(), rssURL, false)
+	b.node.channels[rssURL] = Channel{URL: rssURL, Title: "A feed", State: StateOK, Key: place(26), Pollers: 2}
+	page := body(t, b.ask("GET", "/network"))
+	if got := rows(t, page); len(got) != 3 || got[0][1] != "this node" || got[1][2] != "12 ms" || got[2][2] != "–" || strings.Contains(page, `class="wedge"`) {
+		t.Errorf("%q in %s", got, page)
+	}
+	page = body(t, b.ask("GET", "/network?channel="+url.QueryEscape(rssURL)))
+	got := rows(t, page)
+	if len(got) != 3 || got[0][3] != "no" || got[1][3] != "yes" || got[2][3] != "no" || !strings.Contains(page, `class="wedge"`) ||
+		!strings.Contains(page, "2 of about 8 members") {
+		t.Errorf("%q in %s", got, page)
+	}
+	if page = body(t, b.ask("GET", "/network?channel=http://unknown.example/")); strings.Contains(page, `class="wedge"`) {
+		t.Error("a channel that nobody reads here has a wedge")
+	}
+}
+
+func TestWedgesAreWhereTheirMembersAre(t *testing.T) {
+	for _, c := range []struct{ pollers, members, bits int }{
+		{0, 8, 0}, {8, 8, 0}, {9, 8, 0}, {5, 8, 0}, {4, 8, 1}, {3, 8, 1}, {2, 8, 2}, {1, 8, 3}, {1, 1024, 10}, {1, 0, 0},
+	} {
+		if got := wedgeBits(c.pollers, c.members); got != c.bits {
+			t.Errorf("%d of %d share %d bits, want %d", c.pollers, c.members, got, c.bits)
+		}
+	}
+	// A quarter of the ring, from its east to its south.
+	if got, want := wedgePath(0.3, 2), "M 374 200 A 174 174 0 0 1 200 374 L 200 346 A 146 146 0 0 0 346 200 Z"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got := wedgePath(0.3, 0); !strings.Contains(got, "0 1 1") {
+		t.Errorf("all of the ring is %s", got)
+	}
+	if turn, ok := turnOf(place(25)); !ok || math.Abs(turn-0.25) > 1e-9 {
+		t.Errorf("%v, %v", turn, ok)
+	}
+}
+
+// The table sorts by any column, either way, and shows what is asked for.
+func TestChannelsAreSortedAndFiltered(t *testing.T) {
+	b := newBench(t)
+	second, third := "http://b.example/", "http://c.example/"
+	for _, address := range []string{rssURL, second, third} {
+		b.node.Subscribe(t.Context(), address, false)
+	}
+	short, long := 2.0, 300.0
+	level := 0.5
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 9, DetectionExpectedS: &short, NextPoll: At(b.clock.Add(time.Minute)), Level: &level}
+	b.node.channels[second] = Channel{State: "gone", Subscribers: 20, Pollers: 1, DetectionExpectedS: &long, Why: "the origin says it is gone"}
+	b.node.channels[third] = Channel{State: StateOK, Subscribers: 1}
+	for query, want := range map[string]string{
+		"": "An RSS http://b.example/ http://c.example/", "?sort=-name": "http://c.example/ http://b.example/ An RSS", "?sort=readers": "http://c.example/ An RSS http://b.example/", "?sort=-readers": "http://b.example/ An RSS http://c.example/",
+		"?sort=pollers": "http://c.example/ http://b.example/ An RSS", "?sort=expected": "An RSS http://b.example/ http://c.example/", "?sort=state": "http://b.example/ An RSS http://c.example/", "?sort=next": "An RSS http://b.example/ http://c.example/",
+		"?sort=nonsense": "An RSS http://b.example/ http://c.example/", "?filter=B.exa": "http://b.example/", "?filter=ORIGIN+gone": "http://b.example/", "?filter=example&sort=-name": "http://c.example/ http://b.example/ An RSS", "?filter=nothing": "",
+	} {
+		page := body(t, b.ask("GET", "/channels"+query))
+		var names []string
+		for _, row := range rows(t, page) {
+			names = append(names, row[0])
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("/channels%s: %q, want %q", query, got, want)
+		}
+	}
+	if page := body(t, b.ask("GET", "/channels?sort=-readers")); !strings.Contains(page, `aria-sort="descending"`) || !strings.Contains(page, "sort=readers") {
+		t.Error("nothing says by what the table is sorted")
+	}
+}
