@@ -356,7 +356,8 @@ func (c *Corona) say(l *lead, s State, now time.Time) {
 	switch {
 	case !same:
 		haste = AtOnce
-	case s.Readers != l.state.Readers, apart(float64(s.Pollers), float64(l.state.Pollers)), s.Kind != coronapb.State_OK && now.Sub(l.told) >= retell:
+	case s.Readers != l.state.Readers, apart(float64(s.Pollers), float64(l.state.Pollers)),
+		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.told) >= retell:
 		haste = Soon
 	}
 	if haste != NoHaste {

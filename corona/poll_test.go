@@ -2,6 +2,7 @@ package corona
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -330,6 +331,26 @@ func TestAStateIsSaidWhenItChanges(t *testing.T) {
 	l.run(time.Hour, p)
 	if len(p.haste) == 0 || p.haste[0] != Soon {
 		t.Errorf("twenty more are told with haste %v", p.haste)
+	}
+}
+
+// How late news are found, readers hear when it is known, and again when it is much else.
+func TestReadersHearHowLateNewsAreFound(t *testing.T) {
+	l := newLab(t)
+	p := l.poller(Config{})
+	l.origins[site] = serves(rss("A", "", "one"))
+	p.lead(site, nil)
+	l.run(time.Hour, p)
+	p.haste = nil
+	dated := strings.Replace(rss("A", "", "one", "two"), "<title>two</title>", "<title>two</title><pubDate>"+l.now.Format(time.RFC1123Z)+"</pubDate>", 1)
+	l.origins[site] = serves(dated)
+	l.run(2*time.Hour, p)
+	if !slices.Contains(p.haste, Soon) || p.said[len(p.said)-1].Lag <= 0 {
+		t.Errorf("%v is told with haste %v", p.said[len(p.said)-1].Lag, p.haste)
+	}
+	p.haste = nil
+	if l.run(3*time.Hour, p); slices.Contains(p.haste, Soon) {
+		t.Error("what has not changed is told again")
 	}
 }
 
