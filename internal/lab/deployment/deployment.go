@@ -68,24 +68,21 @@ type Figures struct {
 	ShownByNodes Shown
 }
 
-// New opens what a deployment needs, in a folder of its own that Run removes. If elsewhere is not
-// nil, it is the command of a process for the street, which calls ServeStreet.
+// New opens the street of a deployment. If elsewhere is not nil, it is the command of a process for
+// it, which calls ServeStreet.
 func New(c Config, open Opener, elsewhere *exec.Cmd) (*Deployment, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "tidings-")
-	if err != nil {
-		return nil, fmt.Errorf("folder for nodes: %w", err)
-	}
-	d := &Deployment{config: c, open: open, dir: dir, byURL: map[string]int{}, stories: map[news]*Story{}}
+	d := &Deployment{config: c, open: open, byURL: map[string]int{}, stories: map[news]*Story{}}
+	var err error
 	if elsewhere != nil {
 		d.street, err = settle(elsewhere, c)
 	} else {
 		d.street, err = NewStreet(c)
 	}
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, err
 	}
 	for i := range c.Channels {
 		d.byURL[d.street.URL(i)] = i
@@ -107,16 +104,20 @@ func (d *Deployment) SentBytes() (sum int) {
 // Config is what was deployed.
 func (d *Deployment) Config() Config { return d.config }
 
-// Run deploys, and goes on until ctx ends, for which it returns no error.
+// Run deploys, in a folder of its own that it removes, and goes on until ctx ends, for which it
+// returns no error.
 func (d *Deployment) Run(ctx context.Context) error {
-	defer func() { _ = os.RemoveAll(d.dir) }() // what is left is in the system's folder for that
 	own, stop := context.WithCancel(ctx)
 	defer stop()
+	var err error
+	if d.dir, err = os.MkdirTemp("", "tidings-"); err != nil {
+		return fmt.Errorf("folder for nodes: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(d.dir) }() // what is left is in the system's folder for that
 	f := &fleet{d: d, fails: make(chan error, 1)}
 	served := make(chan error, 1)
 	go func() { served <- d.street.Run(own) }()
-	err := f.launch(own)
-	if err == nil {
+	if err = f.launch(own); err == nil {
 		err = d.run()
 	}
 	if err == nil {
