@@ -32,6 +32,7 @@ const (
 // in which two nodes take themselves for the root of one key.
 type join struct {
 	pool   []*Contact // members heard of
+	by     map[ID]ID  // who named each of them first
 	found  []env.Peer // peers of which only the address is known
 	asked  map[ID]bool
 	nonce  uint64 // of all its Finds: an answer that comes late is one too
@@ -42,12 +43,24 @@ type join struct {
 	since  time.Time // of the announcement
 	rounds int       // announcements made
 
-	offer   *offer   // the leaf that was offered last
-	offers  int      // asked for since
-	near    []*named // members near the node's id, and what they say
-	looking bool     // they are being looked up
-	deepest int      // of the leaves that others said they have
+	offer   *offer    // the leaf that was offered last
+	offers  int       // asked for since
+	search  *lookup   // for members near the node's id
+	near    []*named  // whom it found, and what they say; nil before it has ended
+	nearAt  time.Time // when it ended
+	again   bool      // it was made once more
+	deepest int       // of the leaves that others said they have
 }
+
+// drop forgets what was found out of a place that is not wanted any more. A look-up that goes
+// on finds nobody who waits for it.
+func (j *join) drop() {
+	j.offer, j.offers = nil, 0
+	j.search, j.near, j.again = nil, nil, false
+}
+
+// searching says whether those near the node's id are being looked up.
+func (j *join) searching() bool { return j.search != nil && j.near == nil }
 
 // Found takes a peer that one can join through.
 func (n *Node) Found(peer env.Peer) {
@@ -77,13 +90,16 @@ func (n *Node) Reachable(addrs []string) {
 	n.reachable = slices.Clone(addrs)
 	member := addrs != nil
 	was := n.self.Member
+	if was != member {
+		n.join.drop()
+	}
 	if was && !member && n.state != Alone {
 		n.Leave()
 		n.reset()
 	}
 	n.issue(addrs, member)
 	if member && !was && n.state == Attached {
-		n.pool(n.Hosts())
+		n.pool(n.self.ID, n.Hosts())
 		n.state = Alone
 	}
 	n.stepJoin()
@@ -105,7 +121,8 @@ func (n *Node) issue(addrs []string, member bool) {
 
 // reset puts a node that was a member back to where it knows nobody.
 func (n *Node) reset() {
-	n.pool(n.leaf.Members())
+	n.pool(n.self.ID, n.leaf.Members())
+	n.join.drop()
 	n.leaf = newLeafSet(n.self, n.leaf.split, n.leaf.merge)
 	n.table = table{self: n.self.ID}
 	n.state = Alone
@@ -117,7 +134,11 @@ func (n *Node) reset() {
 	}
 }
 
-func (n *Node) pool(of []*Contact) {
+// pool takes members that somebody named.
+func (n *Node) pool(by ID, of []*Contact) {
+	if n.join.by == nil {
+		n.join.by = map[ID]ID{}
+	}
 	for _, c := range of {
 		if c.ID == n.self.ID || !c.Member {
 			continue
@@ -128,6 +149,7 @@ func (n *Node) pool(of []*Contact) {
 			n.join.pool[i] = c
 		case len(n.join.pool) < maxPool:
 			n.join.pool = append(n.join.pool, c)
+			n.join.by[c.ID] = by
 		}
 	}
 }
@@ -155,7 +177,7 @@ func (n *Node) stepJoin() {
 		}
 	case Alone:
 	}
-	if j.looking && j.offer != nil || j.out && now.Before(j.due) {
+	if j.searching() && j.offer != nil || j.out && now.Before(j.due) {
 		return
 	}
 	if j.out && j.tries < findTries {
@@ -172,7 +194,7 @@ func (n *Node) stepJoin() {
 		return
 	}
 	clear(j.asked)
-	if n.mayActAlone(now) {
+	if !j.searching() && n.mayActAlone(now) {
 		n.leaf.SetDepth(0)
 		n.activate()
 		n.risen(now) // those it knew may just have done the same
@@ -292,15 +314,15 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	if p.contact != nil {
 		of = append(of, p.contact)
 	}
-	n.pool(of)
+	n.pool(NodeID(n.network, p.id), of)
 	switch {
 	case !m.Covers || n.self.ID.Common(NodeID(n.network, p.id)) < int(m.Depth):
-		n.seek()
+		if j.search == nil && n.self.Member {
+			n.seek()
+		}
 		n.stepJoin()
 	case n.self.Member:
-		if j.offer = (&offer{depth: int(m.Depth), decided: m.Decided, of: of}); len(j.near) == 0 {
-			j.near = nil // who was looked up before somebody answered is looked up again
-		}
+		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, of: of}
 		n.weigh()
 	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
 		n.chooseHosts()
@@ -315,7 +337,7 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 	n.state = Joining
 	n.join.since = n.clock.Now()
-	n.join.near, n.join.offer, n.join.offers = nil, nil, 0
+	n.join.drop()
 	n.join.rounds++
 	n.leaf.SetDepth(depth)
 	n.leaf.decided = min(decided, n.latest())

@@ -116,9 +116,11 @@ func (n *Node) Lookup(key ID, want int, done func(Lookup)) {
 }
 
 // lookup plans a look-up.
-func (n *Node) lookup(key ID, want int, anew bool, done func(found []*named)) {
-	n.waiting = append(n.waiting, &lookup{key: key, want: want, anew: anew, done: done})
+func (n *Node) lookup(key ID, want int, anew bool, done func(found []*named)) *lookup {
+	l := &lookup{key: key, want: want, anew: anew, done: done}
+	n.waiting = append(n.waiting, l)
 	n.at(n.clock.Now(), task{kind: taskLookup})
+	return l
 }
 
 // nextLookup begins those that wait, as far as there is room.
@@ -173,12 +175,11 @@ func (n *Node) startRoutes(l *lookup) {
 	}
 	if l.anew { // the nearest may be those that one liar has named
 		n.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
-		if o := n.join.offer; o != nil { // who are of it have one advocate
-			slices.SortStableFunc(from, func(a, b *Contact) int { return o.count(a) - o.count(b) })
+		if n.state != Active {
+			n.join.mix(from)
+		} else if len(n.doors) > 0 { // one route is not of the node's contacts
+			from = slices.Insert(from, 0, n.doors[n.rand.IntN(len(n.doors))])
 		}
-	}
-	if l.anew && n.state == Active && len(n.doors) > 0 { // one route is not of the node's contacts
-		from = slices.Insert(from, 0, n.doors[n.rand.IntN(len(n.doors))])
 	}
 	route := 0
 	for _, c := range from {
@@ -198,9 +199,9 @@ func (n *Node) startRoutes(l *lookup) {
 	n.stepLookup(l)
 }
 
-// name notes that a member was named on some routes.
-func (l *lookup) name(c *Contact, routes uint) *named {
-	i, ok := slices.BinarySearchFunc(l.named, c.ID, func(w *named, id ID) int {
+// find returns where a member stands among those named, and whether it is one of them.
+func (l *lookup) find(c *Contact) (int, bool) {
+	return slices.BinarySearchFunc(l.named, c.ID, func(w *named, id ID) int {
 		switch {
 		case w.contact.ID == id:
 			return 0
@@ -209,6 +210,17 @@ func (l *lookup) name(c *Contact, routes uint) *named {
 		}
 		return 1
 	})
+}
+
+// tried says whether a member was asked.
+func (l *lookup) tried(c *Contact) bool {
+	i, ok := l.find(c)
+	return ok && l.named[i].state != unasked
+}
+
+// name notes that a member was named on some routes.
+func (l *lookup) name(c *Contact, routes uint) *named {
+	i, ok := l.find(c)
 	if !ok {
 		l.named = slices.Insert(l.named, i, &named{contact: c})
 	}

@@ -23,67 +23,107 @@ type offer struct {
 func (n *Node) weigh() {
 	j := &n.join
 	switch {
-	case j.looking:
-	case j.near == nil:
+	case j.searching():
+	case len(j.near) == 0 || n.clock.Now().Sub(j.nearAt) > nearLasts:
+		n.seek()
+	case !j.again && n.overlooks():
+		j.again = true
 		n.seek()
 	default:
-		most := most(j.near)
-		if most == nil || j.offer.depth == most.depth && j.offer.names(j.near) || j.offers == maxOffers {
-			if most != nil && j.offer.depth != most.depth {
-				j.offer.depth, j.offer.decided = most.depth, most.decided
-			}
-			n.announce(j.offer.depth, j.offer.decided, append(j.offer.of, contactsOf(j.near)...))
-			return
-		}
-		for _, w := range j.near { // another may know better
-			if w.covers && w.depth == most.depth && !j.asked[w.contact.ID] {
-				j.asked[w.contact.ID] = true
-				j.offers++
-				j.tries = 0
-				n.find(w.contact.Peer)
-				return
-			}
-		}
-		j.offers = maxOffers
-		n.weigh()
+		n.compareOffer()
 	}
 }
 
-// seek begins to look up who lives near the id of a node that joins. It need not wait for an
-// offer: whoever it begins with is named by the same peers.
-func (n *Node) seek() {
+// compareOffer takes the leaf that was offered if it is what most of those near the node's id
+// say, and otherwise asks one of these for another.
+func (n *Node) compareOffer() {
 	j := &n.join
-	if j.looking || j.near != nil || !n.self.Member {
+	most := most(j.near)
+	if most == nil || j.offer.depth == most.depth && j.offer.names(j.near) || j.offers == maxOffers {
+		if most != nil && j.offer.depth != most.depth {
+			j.offer.depth, j.offer.decided = most.depth, most.decided
+		}
+		n.announce(j.offer.depth, j.offer.decided, append(j.offer.of, contactsOf(j.near)...))
 		return
 	}
-	j.looking = true
-	n.lookup(n.self.ID, joinWant, true, func(found []*named) {
-		if n.state != Alone || !j.looking {
+	for _, w := range j.near { // another may know better
+		if w.covers && w.depth == most.depth && !j.asked[w.contact.ID] {
+			j.asked[w.contact.ID] = true
+			j.offers++
+			j.tries = 0
+			n.find(w.contact.Peer)
 			return
 		}
-		j.looking, j.near = false, append([]*named{}, found...) // not nil
-		if j.offer != nil {
+	}
+	j.offers = maxOffers
+	n.compareOffer()
+}
+
+// seek looks up who lives near the id of a node that joins. It need not wait for an offer:
+// whoever it begins with is named by the same peers.
+func (n *Node) seek() {
+	j := &n.join
+	j.near = nil
+	var search *lookup
+	search = n.lookup(n.self.ID, joinWant, true, func(found []*named) {
+		if j.search != search {
+			return // the node's place is another one since
+		}
+		j.near, j.nearAt = append([]*named{}, found...), n.clock.Now() // not nil
+		switch {
+		case n.state != Alone || j.offer == nil:
+		case len(found) == 0: // nobody but who made the offer answers
+			n.compareOffer()
+		default:
 			n.weigh()
 		}
+	})
+	j.search = search
+}
+
+// nearLasts is how long those near the node's id are those who were found there.
+const nearLasts = 10 * time.Second
+
+// overlooks says whether somebody was named to the node who stands among those whom it found
+// near its id, and whom it has not asked: nobody whom it began with has named him. It may
+// have begun with liars only, when it had heard but one answer.
+func (n *Node) overlooks() bool {
+	j := &n.join
+	last := j.near[len(j.near)-1].contact.ID
+	return slices.ContainsFunc(j.pool, func(c *Contact) bool {
+		return c.ID != n.self.ID && (len(j.near) < joinWant || Nearer(n.self.ID, c.ID, last)) && !j.search.tried(c)
 	})
 }
 
 // maxOffers is how many more leaves are asked for if the first is not what most say.
 const maxOffers = 3
 
-// count is 1 for a member that an offer names, else 0.
-func (o *offer) count(c *Contact) int {
-	if slices.ContainsFunc(o.of, func(m *Contact) bool { return m.ID == c.ID }) {
-		return 1
+// mix orders members so that those with whom routes begin have as many advocates as there
+// are: each of them names one before any names two. Who has offered a leaf names no second.
+func (j *join) mix(of []*Contact) {
+	named, turn := map[ID]int{}, map[ID]int{}
+	for _, c := range of {
+		by := j.by[c.ID]
+		if turn[c.ID] = named[by]; turn[c.ID] > 0 && j.offer != nil && j.offer.has(c) {
+			turn[c.ID] = maxPool
+		}
+		named[by]++
 	}
-	return 0
+	slices.SortStableFunc(of, func(a, b *Contact) int { return turn[a.ID] - turn[b.ID] })
+}
+
+// has says whether an offer names a member.
+func (o *offer) has(c *Contact) bool {
+	return slices.ContainsFunc(o.of, func(m *Contact) bool { return m.ID == c.ID })
 }
 
 // names says whether an offer names all but one of some members.
 func (o *offer) names(near []*named) bool {
 	missing := 0
 	for _, w := range near {
-		missing += 1 - o.count(w.contact)
+		if !o.has(w.contact) {
+			missing++
+		}
 	}
 	return missing <= 1
 }
