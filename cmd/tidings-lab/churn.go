@@ -19,18 +19,18 @@ import (
 
 // A churnCommand is "tidings-lab sim churn".
 type churnCommand struct {
-	Scenario []string      `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
-	Quick    bool          `help:"Make every run in a small world: for a look, and for CI. Few bytes of control are asked of 1024 members only."`
-	Workers  int           `help:"Runs at a time; as many as there are processors if not told."`
-	Nodes    int           `help:"Members, instead of 1024, or of 64 with --quick."`
-	Session  time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays; 0s: nobody leaves." default:"-1s"`
-	Silent   float64       `default:"1" help:"With --session: part of those who leave that nobody hears of."`
-	Loss     float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
-	Lookups  int           `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
-	Length   time.Duration `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
-	Seed     uint64        `default:"1" help:"Of the worlds."`
-	JSON     bool          `name:"json" help:"Print one JSON object."`
-	Out      string        `placeholder:"DIR" help:"Draw figures into DIR."`
+	Scenario []string       `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
+	Quick    bool           `help:"Make every run in a small world: for a look, and for CI. Few bytes of control are asked of 1024 members only."`
+	Workers  int            `help:"Runs at a time; as many as there are processors if not told."`
+	Nodes    int            `help:"Members, instead of 1024, or of 64 with --quick; size and idle have other numbers besides."`
+	Session  *time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays, at least 10s; 0s: nobody leaves."`
+	Silent   float64        `default:"1" help:"With --session: part of those who leave that nobody hears of."`
+	Loss     *float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
+	Lookups  int            `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
+	Length   time.Duration  `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
+	Seed     uint64         `default:"1" help:"Of the worlds."`
+	JSON     bool           `name:"json" help:"Print one JSON object."`
+	Out      string         `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
 // options says how large the runs are.
@@ -44,16 +44,34 @@ func (c *churnCommand) options() churn.Options {
 	return o
 }
 
+// session is the median of the time that a member stays, 0 if nobody is to leave.
+func (c *churnCommand) session() time.Duration {
+	if c.Session == nil {
+		return 0
+	}
+	return *c.Session
+}
+
+func (c *churnCommand) loss() float64 {
+	if c.Loss == nil {
+		return 0
+	}
+	return *c.Loss
+}
+
+// minSession is the least median of the time that members stay: they join in some seconds.
+const minSession = 10 * time.Second
+
 // runs are those that are to be made.
 func (c *churnCommand) runs() ([]churn.Run, error) {
 	o := c.options()
-	if c.Session >= 0 || c.Loss > 0 {
+	if c.Session != nil || c.Loss != nil {
 		return []churn.Run{churn.Scenario{
-			Name: "as told", Seed: o.Seed, Nodes: o.Nodes, Session: max(c.Session, 0), Silent: c.Silent, Loss: c.Loss, Lookups: o.Lookups, Length: o.Length,
+			Name: "as told", Seed: o.Seed, Nodes: o.Nodes, Session: c.session(), Silent: c.Silent, Loss: c.loss(), Lookups: o.Lookups, Length: o.Length,
 		}.As()}, nil
 	}
 	all := churn.Runs(o)
-	if len(c.Scenario) == 0 {
+	if c.Scenario == nil {
 		return all, nil
 	}
 	return churn.Pick(all, c.Scenario)
@@ -161,11 +179,13 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 		return fmt.Errorf("--lookups %d: at least one", o.Lookups)
 	case o.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", o.Length)
-	case !(c.Loss >= 0 && c.Loss < 1), !(c.Silent >= 0 && c.Silent <= 1):
-		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.Loss, c.Silent)
+	case !(c.loss() >= 0 && c.loss() < 1), !(c.Silent >= 0 && c.Silent <= 1):
+		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.loss(), c.Silent)
+	case c.session() != 0 && c.session() < minSession:
+		return fmt.Errorf("--session %v: at least %v, or 0s", c.session(), minSession)
 	case c.Workers < 0:
 		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
-	case c.Silent != 1 && c.Session <= 0:
+	case c.Silent != 1 && c.session() == 0:
 		return fmt.Errorf("--silent %v: nobody leaves without --session", c.Silent)
 	}
 	_, err := c.runs()

@@ -24,7 +24,7 @@ import (
 type faultsCommand struct {
 	Seeds   int           `default:"100" help:"How many worlds."`
 	From    uint64        `default:"1" help:"The first seed."`
-	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night."`
+	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
 	Members int           `default:"64" help:"Members of each; an eighth as many clients besides."`
 	Length  time.Duration `default:"30m" help:"Virtual time that the troubles last."`
 	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
@@ -156,7 +156,8 @@ func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Neme
 		count = 0
 	}
 	more := func() bool { return c.For == 0 || time.Since(began) < c.For }
-	return results, faults.Each(ctx, c.scenario(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
+	err = faults.Each(ctx, c.scenario(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
+	return results, err
 }
 
 // told is the world of a story.
@@ -194,8 +195,10 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 		return fmt.Errorf("--from %d: there are no %d seeds from there on", c.From, c.Seeds)
 	case c.Length < time.Minute:
 		return fmt.Errorf("--length %v: at least a minute", c.Length)
-	case c.For < 0 || c.Workers < 0:
-		return fmt.Errorf("--for %v --workers %d: not less than nothing", c.For, c.Workers)
+	case told(k, "for") && c.For <= 0:
+		return fmt.Errorf("--for %v: longer than nothing", c.For)
+	case c.Workers < 0:
+		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
 	}
 	for _, kind := range c.Fault {
 		if !slices.Contains(sim.Troubles, kind) {

@@ -1,11 +1,14 @@
 // Command tidings-lab is the laboratory: it measures in virtual time and on this machine
 // what tidings does, beside what was asked for and what the papers state.
 //
-//	tidings-lab sim churn    the overlay while nodes come and go, die, are parted, and lie
-//	tidings-lab sim table2   the simulation of Corona's Table 2: detection and load of polls
-//	tidings-lab sim faults   random troubles of all kinds, and whether all is right after them
-//	tidings-lab bench nodes  whole nodes over real sockets
-//	tidings-lab bench crawl  what of real feeds has to be fetched, and what passed on
+//	tidings-lab sim churn         the overlay while nodes come and go, die, are parted, and lie
+//	tidings-lab sim faults        random troubles of all kinds, and whether all is right after them
+//	tidings-lab sim table2        the simulation of Corona's Table 2: detection and load of polls
+//	tidings-lab sim deployment    Corona's deployment, with its sizes, in virtual time
+//	tidings-lab sim figures       Corona's figures, drawn anew
+//	tidings-lab bench nodes       whole nodes over real sockets
+//	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
+//	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
 //
 // Results go to standard output, as a table or, with --json, as one object; figures go
 // into --out. On a terminal the progress is shown on standard error. An interrupt ends
@@ -24,6 +27,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -103,18 +107,17 @@ func (helpFlag) BeforeReset(c *kong.Context) error {
 
 // beside refuses flags that would mean nothing beside another one.
 func beside(k *kong.Context, flag, because string, others ...string) error {
-	set := map[string]bool{}
-	for _, p := range k.Path {
-		if p.Flag != nil {
-			set[p.Flag.Name] = true
-		}
-	}
 	for _, other := range others {
-		if set[flag] && set[other] {
+		if told(k, flag) && told(k, other) {
 			return fmt.Errorf("--%s beside --%s means nothing: %s", other, flag, because)
 		}
 	}
 	return nil
+}
+
+// told says whether a flag was given.
+func told(k *kong.Context, flag string) bool {
+	return slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
 }
 
 // both is one error of two that say different things, in one line, or the one that is there.

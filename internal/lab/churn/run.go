@@ -146,15 +146,17 @@ func Pick(runs []Run, names []string) (of []Run, err error) {
 	named := func(name string) func(Run) bool {
 		return func(r Run) bool { return r.Name == name || strings.HasPrefix(r.Name, name+"-") }
 	}
+	var known []string
+	for _, r := range runs {
+		known = append(known, r.Name)
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no run is named: there are %s", strings.Join(known, ", "))
+	}
 	for _, name := range names {
-		if slices.ContainsFunc(runs, named(name)) {
-			continue
+		if !slices.ContainsFunc(runs, named(name)) {
+			return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
 		}
-		var known []string
-		for _, r := range runs {
-			known = append(known, r.Name)
-		}
-		return nil, fmt.Errorf("no run %q: there are %s", name, strings.Join(known, ", "))
 	}
 	wanted := func(r Run) bool { return slices.ContainsFunc(names, func(name string) bool { return named(name)(r) }) }
 	beside := slices.ContainsFunc(runs, func(r Run) bool { return r.OfCalm && wanted(r) })
