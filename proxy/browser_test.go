@@ -1,0 +1,208 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+)
+
+// shots is where TestPagesInABrowser leaves pictures of what it saw, if anywhere:
+//
+//	go test ./proxy -run Browser -shots DIR
+var shots = flag.String("shots", "", "folder for pictures of the pages")
+
+// axeCore is what judges the pages: Deque's axe-core as npm has it (MPL-2.0).
+const axeCore = "testdata/axe-core-4.14.1/axe.min.js"
+
+// judged are the rules that pages keep: WCAG 2.2, levels A and AA, and what axe-core takes for
+// good practice.
+const judged = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]})
+	.then(r => JSON.stringify(r.violations.map(v => v.id + ": " + v.help + ": " + v.nodes.map(n => n.html).join("  "))))`
+
+// browser starts Chromium, for as long as a test lasts.
+func browser(t *testing.T) context.Context {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a browser takes a while to start")
+	}
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	background, cancel := chromedp.NewExecAllocator(context.Background(),
+		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(background)
+	t.Cleanup(cancel)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := chromedp.Cancel(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	within, cancel := context.WithTimeout(ctx, time.Minute)
+	t.Cleanup(cancel)
+	return within
+}
+
+// busy is a bench whose pages show all that they can show.
+func busy(t *testing.T) *bench {
+	b := newBench(t, func(c *Config) {
+		c.Notice = func() Notice {
+			return Notice{Title: "A demo", Words: "A network on this machine.", Head: []string{"", "alone", "together"}, Rows: [][]string{{"seen after", "10 s", "0.7 s"}}, Footer: []string{"And then?"}}
+		}
+	})
+	gone := "https://h.example/gone?with=a&very=" + strings.Repeat("long", 20)
+	for _, address := range []string{rssURL, atomURL, jsonURL, gone} {
+		b.node.Subscribe(t.Context(), address, address == jsonURL)
+	}
+	rtt, soon, rank := 12.4, 21.0, 1
+	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: place(26), DetectionExpectedS: &soon, NextPoll: At(b.clock.Add(time.Minute)), LastPoll: At(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
+	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: At(b.clock.Add(-72 * time.Hour))}
+	b.node.status.Warnings = []string{"The clock is 3 minutes behind."}
+	b.node.network = Network{Name: "town", EstimateN: 8, Members: []Member{
+		{ID: place(0), PeerID: "12D3KooWme", Role: RoleSelf}, {ID: place(30), PeerID: "12D3KooWnear", Role: RoleLeaf, RTTMs: &rtt}, {ID: place(80), PeerID: "12D3KooWfar", Role: RoleContact},
+	}}
+	return b
+}
+
+// Every page is without a fault that axe-core knows, by day and by night; on a telephone
+// nothing has to be moved sideways but what is in a box of its own; and whoever has only a
+// keyboard comes to all that can be done, and sees where they are.
+func TestPagesInABrowser(t *testing.T) {
+	ctx := browser(t)
+	b := busy(t)
+	served := httptest.NewServer(b.server)
+	defer served.Close()
+	axe, err := os.ReadFile(axeCore)
+	if err != nil {
+		t.Fatal(err)
+	}
+	feed := url.QueryEscape(rssURL)
+	for _, p := range []struct{ name, path string }{
+		{"home", "/"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
+		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
+		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
+	} {
+		for _, scheme := range []string{"light", "dark"} {
+			name := p.name + "-" + scheme
+			wide, picture := look(ctx, t, served.URL+p.path, scheme, 1000)
+			faults, err := chromedp.Run(wide, chromedp.Evaluate[string](string(axe)+";"+judged, chromedp.EvalAwaitPromise))
+			var found []string
+			if err := json.Unmarshal([]byte(faults), &found); err != nil {
+				t.Fatalf("%s: %q %v", name, faults, err)
+			}
+			if err != nil || len(found) > 0 {
+				t.Errorf("%s: %v\n%s", name, err, strings.Join(found, "\n"))
+			}
+			keep(t, name, picture)
+		}
+		narrow, picture := look(ctx, t, served.URL+p.path, "light", 320)
+		keep(t, p.name+"-narrow", picture)
+		if width, err := chromedp.Run(narrow, chromedp.Evaluate[int]("document.documentElement.scrollWidth")); err != nil || width > 320 {
+			t.Errorf("%s: %d wide on a screen of 320, %v", p.name, width, err)
+		}
+		for _, unseen := range tabs(ctx, t) {
+			t.Errorf("%s: by keyboard: %s", p.name, unseen)
+		}
+	}
+}
+
+// look opens a page, in a scheme of colours and on a screen of a width.
+func look(ctx context.Context, t *testing.T, address, scheme string, width int64) (context.Context, []byte) {
+	t.Helper()
+	_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}) //nolint:misspell // as CSS spells it
+	if err == nil {
+		err = chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(address))
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		t.Fatalf("%s: %v", address, err)
+	}
+	return ctx, picture
+}
+
+// keep leaves a picture where it can be looked at.
+func keep(t *testing.T, name string, picture []byte) {
+	t.Helper()
+	if *shots == "" {
+		return
+	}
+	if err := os.WriteFile(filepath.Join(*shots, name+".png"), picture, 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// tabs goes through the page by the tabulator, and tells what it does not come to, and what
+// does not show that it is there.
+func tabs(ctx context.Context, t *testing.T) (missed []string) {
+	t.Helper()
+	const all = `[...document.querySelectorAll("a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']")]`
+	count, err := chromedp.Run(ctx, chromedp.Evaluate[int](all+".length"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range count {
+		if err := chromedp.Do(ctx, chromedp.KeyEvent(kb.Tab)); err != nil {
+			t.Fatal(err)
+		}
+		at, err := chromedp.Run(ctx, chromedp.Evaluate[string](`(() => {
+			const e = document.activeElement, s = getComputedStyle(e)
+			e.dataset.visited = 1
+			return s.outlineStyle === "none" || parseFloat(s.outlineWidth) < 2 ? e.outerHTML.slice(0, 200) : ""
+		})()`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at != "" {
+			missed = append(missed, "nothing shows that the focus is on "+at)
+		}
+	}
+	left, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](all+`.filter(e => !e.dataset.visited).map(e => "does not come to " + e.outerHTML.slice(0, 200))`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(missed, left...)
+}
+
+// A column is sorted from the keyboard, and the filter is a form: without scripts, of which the
+// pages have none.
+func TestChannelsByKeyboardInABrowser(t *testing.T) {
+	ctx := browser(t)
+	served := httptest.NewServer(busy(t).server)
+	defer served.Close()
+	steps := []chromedp.Action[chromedp.Void]{
+		chromedp.Navigate(served.URL + "/channels"),
+		chromedp.Focus(`th a[href*="sort=readers"]`), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`th[aria-sort="ascending"] a[href*="sort=-readers"]`),
+		chromedp.Focus(`input[name="filter"]`), chromedp.KeyEvent("json" + kb.Enter), chromedp.WaitNotPresent(`a[href*="gone"]`),
+	}
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := chromedp.Run(ctx, chromedp.Evaluate[int](`document.querySelectorAll("tbody tr").length`))
+	at, _ := chromedp.Run(ctx, chromedp.Location())
+	if err != nil || rows != 1 || !strings.Contains(at, "sort=readers") || !strings.Contains(at, "filter=json") {
+		t.Error(fmt.Sprint(rows, " rows at ", at), err)
+	}
+}
