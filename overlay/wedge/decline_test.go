@@ -13,7 +13,15 @@ import (
 // Who declines has the next members stand in; the leader knows how many serve; messages
 // reach all who have a part; n moves up and down, and everybody goes when it is 0.
 func TestLifeOfAWedge(t *testing.T) {
-	w := newWorld(t, sim.Config{Seed: 9}, wedge.Config{})
+	// In most worlds whose seeds stand first, what children had told was forgotten as stand-ins
+	// changed, so that the leader named them and took them back in turns, for good.
+	for _, seed := range []uint64{0, 4, 6, 9, 1} {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { life(t, seed) })
+	}
+}
+
+func life(t *testing.T, seed uint64) {
+	w := newWorld(t, sim.Config{Seed: seed}, wedge.Config{})
 	w.grow(100)
 	key := w.key(0)
 	near := w.nearest(key)
@@ -64,8 +72,11 @@ func TestLifeOfAWedge(t *testing.T) {
 	enlist(20, "b")
 	near[11].Do(func() { near[11].wedge.Decline(key) })
 	w.Run(time.Minute)
-	whole("three decline, and a stand-in", 20)
-	serving(20, 4)
+	for range 60 { // and so it stays
+		w.Run(time.Second)
+		whole("three decline, and a stand-in", 20)
+		serving(20, 4)
+	}
 	for _, rank := range []int{3, 8, 11, 20} {
 		if _, ok := near[rank].wedge.Duty(key); ok {
 			t.Errorf("the member of rank %d serves, and has declined", rank)

@@ -251,7 +251,9 @@ func (w *Wedge) write(b *wedgepb.Batch, l *link, i item) int {
 			return 0
 		}
 		t := r.tally()
-		r.told, r.flags = t.Missing, r.flags&^telling
+		if r.told, r.flags = t.Missing, r.flags&^telling; t.Missing > 0 {
+			r.flags |= spoke
+		}
 		b.Tallies = append(b.Tallies, t)
 		return proto.Size(t) + 2
 	default:

@@ -34,6 +34,7 @@ const (
 	ending               // has no parent any longer, and serves on until extra.end
 	telling              // a Tally is queued
 	stood                // its stand-ins have just changed
+	spoke                // the parent was told that ranks are missing, and may still hold it to be so
 )
 
 // extra is what few records need.
@@ -118,6 +119,25 @@ func (r *record) reset(e *edge) {
 	e.missing = 0
 	if r.extra != nil {
 		r.extra.below = slices.DeleteFunc(r.extra.below, func(b below) bool { return b.link == e.link })
+	}
+}
+
+// keep holds what the child of an edge told to be true of the edge as it is now, until the
+// child tells anew: if all were forgotten whenever stand-ins change, the leader would take
+// them back, and name them again.
+func (r *record) keep(e *edge) {
+	e.missing = min(e.missing, e.ranks)
+	if r.extra == nil {
+		return
+	}
+	for i := range r.extra.below {
+		b := &r.extra.below[i]
+		if b.link != e.link {
+			continue
+		}
+		had := len(b.ranks)
+		b.ranks = slices.DeleteFunc(slices.Clone(b.ranks), func(rank uint32) bool { return rank-e.first >= e.ranks })
+		b.declined -= uint32(had - len(b.ranks))
 	}
 }
 

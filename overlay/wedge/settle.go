@@ -125,7 +125,7 @@ func (w *Wedge) record(o *order) *record {
 // give puts a later order in the place of a record's.
 func (w *Wedge) give(r *record, o *order) {
 	r.order = o
-	r.flags &^= asked | declines | leads
+	r.flags &^= asked | declines | leads | spoke
 	r.told = 0
 	if r.extra != nil {
 		r.extra.below = nil

@@ -175,12 +175,12 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 			l.renewed = w.clock.Now()
 		}
 		r.hang(l)
-		r.told = 0
+		r.told, r.flags = 0, r.flags&^spoke
 		if e.Again {
 			r.told = unknown // the parent may remember what it was told before
 		}
-	} else if !e.Again && r.told != 0 {
-		r.told = unknown // the parent forgets it as it tells of the edge anew
+	} else if !e.Again && (r.told != 0 || r.flags&spoke != 0) {
+		r.told = unknown // the parent may have missed it, or hold what was told before
 	}
 	if o != r.order {
 		w.give(r, o)

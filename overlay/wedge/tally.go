@@ -68,7 +68,7 @@ func (w *Wedge) onTally(l *link, t *wedgepb.Tally) {
 		return
 	}
 	e := r.to(l)
-	if e == nil || uint32(r.down(e)) != t.Of || t.Missing > e.ranks ||
+	if e == nil || uint32(r.down(e)) != t.Of || t.Missing > e.ranks || int(t.Declined) < len(t.Ranks) ||
 		slices.ContainsFunc(t.Ranks, func(rank uint32) bool { return rank-e.first >= e.ranks }) {
 		return
 	}

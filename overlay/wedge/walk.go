@@ -132,7 +132,11 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 		case e.link == nil:
 			w.employ(r, e, how)
 		case !same || how > bare || r.flags&stood != 0 && len(r.standIns(e.first, e.ranks)) > 0:
-			r.reset(e)
+			if how > bare { // another order, or for somebody who lacks it
+				r.reset(e)
+			} else {
+				r.keep(e)
+			}
 			w.queueEntry(e.link, r, e, how)
 		}
 	}
