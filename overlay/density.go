@@ -47,9 +47,12 @@ func (n *Node) doubts(l *lookup, of []*Contact) bool {
 // estimate is how many members the network has, judging by how close those round the
 // node's own id stand; 0 if it is not known.
 func (n *Node) estimate() float64 {
-	if n.state == Active { // others have counted, some of them wrongly
+	if n.state == Active {
 		leaf := float64(n.leaf.Len()) * math.Pow(2, float64(n.leaf.Depth()))
-		return min(max(float64(n.Count(0)), leaf/2), 2*leaf)
+		if count := float64(n.Count(0)); leaf/2 <= count && count <= 2*leaf {
+			return count
+		}
+		return leaf // others have counted wrongly, and would be believed by half if they chose the bound
 	}
 	// A client has heard of all members round its id, and of fewer elsewhere.
 	const enough = 12

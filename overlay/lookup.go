@@ -13,6 +13,12 @@ const (
 	// of them, so one liar spoils one (S/Kademlia, Baumgart and Mies, ICPADS 2007, §4.4).
 	// If a tenth of the members lie, about a third of all routes meet one of them.
 	lookupRoutes = 4
+	// lookupWitnesses is how many members are asked besides, when all routes have ended, who stand
+	// near enough to the key to have it in their leaves, and whom nobody took for the nearest: where
+	// most of those nearest to a key lie, all routes may end among them.
+	lookupWitnesses = 2
+	// leafRoutes is how many of them begin in the own leaf.
+	leafRoutes = 2
 	// lookupRounds is how often a look-up begins anew, elsewhere, when those it found
 	// stand too far apart to be the nearest.
 	lookupRounds = 3
@@ -60,6 +66,7 @@ type lookup struct {
 	out   int // questions that are out
 	round int
 	ended uint // routes that came to a member whose leaf holds the key: a bit each
+	heard bool // witnesses were asked
 	extra int  // records asked for beyond want, for those who turned out to be silent
 }
 
@@ -90,8 +97,11 @@ const (
 	silent // left all unanswered
 )
 
-// confirming stands in for a route when all have ended.
-const confirming = -1
+// What stands in for a route when all have ended.
+const (
+	confirming = -1
+	witnessing = -2
+)
 
 // A question of a look-up that may be answered.
 type question struct {
@@ -159,8 +169,9 @@ func (n *Node) lookInLeaf(l *lookup) {
 	n.stepLookup(l)
 }
 
-// startRoutes gives each route somebody to begin with: the nearest to the key, one each,
-// who have not been asked yet.
+// startRoutes gives each route somebody to begin with who has not been asked yet: the nearest
+// to the key, and members of the own leaf. The nearest may be liars who have got into the
+// table together; the leaf is known at first hand, and the tables of its members are others.
 func (n *Node) startRoutes(l *lookup) {
 	l.round++
 	l.ended = 0
@@ -172,6 +183,13 @@ func (n *Node) startRoutes(l *lookup) {
 		from = n.nearestKnown(l.key, len(n.peers.of)+1)
 	} else {
 		from = slices.Clone(n.join.pool)
+	}
+	if n.state == Active && !l.anew {
+		leaf := slices.DeleteFunc(slices.Clone(n.leaf.Members()), func(c *Contact) bool { return c.ID == n.self.ID })
+		n.rand.Shuffle(len(leaf), func(i, j int) { leaf[i], leaf[j] = leaf[j], leaf[i] })
+		for i, c := range leaf[:min(len(leaf), leafRoutes)] {
+			from = slices.Insert(from, min(2*i+1, len(from)), c)
+		}
 	}
 	if l.anew { // the nearest may be those that one liar has named
 		n.rand.Shuffle(len(from), func(i, j int) { from[i], from[j] = from[j], from[i] })
@@ -291,7 +309,7 @@ func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) 
 		n.join.deepest = max(n.join.deepest, int(m.Depth))
 	}
 	var routes uint
-	if q.who.route != confirming {
+	if q.who.route >= 0 {
 		routes = 1 << q.who.route
 		if m.Covers {
 			l.ended |= routes
@@ -322,6 +340,12 @@ func (n *Node) stepLookup(l *lookup) {
 		return
 	}
 	live, dead, sure := l.nearest()
+	if !l.heard && !full {
+		l.heard = true
+		for _, who := range n.witnesses(l, live) {
+			n.ask(l, who, witnessing)
+		}
+	}
 	for _, who := range live {
 		if (who.state == unasked || who.state == passed) && !full {
 			n.ask(l, who, confirming)
@@ -337,7 +361,7 @@ func (n *Node) stepLookup(l *lookup) {
 		}
 	}
 	switch {
-	case !sure && !full || full && l.out > 0 && n.clock.Now().Sub(l.began) < lookupLimit:
+	case !full && (!sure || l.busy(witnessing)) || full && l.out > 0 && n.clock.Now().Sub(l.began) < lookupLimit:
 		return
 	case !full && l.round < lookupRounds && n.doubts(l, contactsOf(live)):
 		n.startRoutes(l)
@@ -345,6 +369,23 @@ func (n *Node) stepLookup(l *lookup) {
 	}
 	live = slices.DeleteFunc(live, func(w *named) bool { return w.state != answered })
 	n.endLookup(l, live)
+}
+
+// witnesses returns some members, by the dice, who were named, not asked, and are not among
+// the nearest, in whose leaves the key should be.
+func (n *Node) witnesses(l *lookup, nearest []*named) []*named {
+	depth := n.leaf.Depth()
+	if n.state == Alone {
+		depth = n.join.deepest
+	}
+	var of []*named
+	for _, w := range l.named {
+		if w.state == unasked && w.contact.ID.Common(l.key) >= depth && !slices.Contains(nearest, w) {
+			of = append(of, w)
+		}
+	}
+	n.rand.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return of[:min(len(of), lookupWitnesses)]
 }
 
 // busy says whether a question of a route is out.
