@@ -52,7 +52,8 @@ type Lookup struct {
 // A lookup is a search by disjoint routes for the members nearest to a key. Each route
 // goes from member to member, always to the nearest that was named on it and that no
 // other route has asked. When all have ended, the nearest of all who were named are
-// asked too, until nobody is named who is nearer. A liar can therefore keep to himself
+// asked too, until nobody is named who is nearer, and so are two witnesses by the dice who
+// stand farther away and have the key in their leaves. A liar can therefore keep to himself
 // whom he knows, but not what others know; who answered a question lives; and nobody
 // can be made up, because records are signed.
 type lookup struct {
