@@ -31,7 +31,7 @@ var storeys = []struct {
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums"},
-	{1, "overlay difference"},
+	{1, "overlay difference difference/page"},
 	{0, "honeycomb internal/wire internal/feed internal/script internal/plant"},
 	{cellar, "internal/env"},
 }

@@ -23,7 +23,7 @@
 //
 // The package leaves to feed what an item's identity and content are, to corona
 // when to ask for a document and what to do about one that is suspicious, and to
-// feedtree the log. Pages come later.
+// feedtree the log. Pages are the affair of difference/page.
 package difference
 
 //go:generate protoc --proto_path=differencepb --go_out=differencepb --go_opt=paths=source_relative differencepb/difference.proto

@@ -1,0 +1,92 @@
+package page
+
+import (
+	"crypto/sha256"
+	"strings"
+)
+
+const (
+	// maxOpen is how many elements may be open; of those beyond, the tags are not looked at.
+	// Documents of people have some dozens.
+	maxOpen = 4096
+	// maxLine is the longest line in bytes. What is longer goes on in the next.
+	maxLine = 64 << 10
+	// maxLines is how many lines are read; what comes after them is not part of the core.
+	maxLines = 1 << 18
+	// maxRegions is how many regions may be noise; those beyond are content.
+	maxRegions = 1 << 16
+	// maxTitle is how many bytes of a title are kept.
+	maxTitle = 1 << 10
+)
+
+// A Core is the content of a document: lines of text without leading, trailing or doubled
+// blanks, none of them empty.
+type Core struct {
+	Title string
+	Lines []string
+}
+
+// Hash is what two cores have in common only if their lines are the same. The title is no
+// part of it: it comes with ornaments.
+func (c *Core) Hash() [32]byte { return sha256.Sum256([]byte(c.Text())) }
+
+// Text is the lines, each with its end.
+func (c *Core) Text() string {
+	if len(c.Lines) == 0 {
+		return ""
+	}
+	return strings.Join(c.Lines, "\n") + "\n"
+}
+
+// A line is one of a document, before it is known what of it is content.
+type line struct {
+	text   string
+	plain  int  // bytes of it that are in no link,
+	linked int  // and that are in one
+	inPage bool // the last of its links leads to a place of the same page
+	region int  // in which it stands; none: in no region that may be noise
+}
+
+// menu says whether a line is a link or some, and little else. A long one may be a headline.
+func (l *line) menu() bool { return l.linked > 0 && l.plain*4 < l.linked && l.linked < 120 }
+
+// skip says whether it only leads to another place of the same page: as the first of a page,
+// it is for those who read without seeing.
+func (l *line) skip() bool {
+	return l.plain == 0 && l.inPage
+}
+
+// owner says whether a line says whose the page is, and since when.
+func (l *line) owner() bool {
+	return len(l.text) < 200 && strings.Contains(l.text, "©") ||
+		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright")
+}
+
+// menuRun is how many lines of links one after the other are a menu.
+const menuRun = 3
+
+// content returns those lines that are neither in regions that are noise, nor in menus.
+func content(lines []line, regions []region) []string {
+	of := make([]string, 0, len(lines))
+	noise := judge(regions, lines)
+	run := 0 // lines of the menu that may be under way
+	for i := range lines {
+		l := &lines[i]
+		if l.region != none && noise[l.region] || len(of) == 0 && l.skip() || l.owner() {
+			continue
+		}
+		of = append(of, l.text)
+		if l.menu() {
+			run++
+			continue
+		}
+		if run >= menuRun {
+			of = append(of[:len(of)-1-run], l.text)
+		}
+		run = 0
+	}
+	if run >= menuRun {
+		of = of[:len(of)-run]
+	}
+	return of
+}

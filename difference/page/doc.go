@@ -1,0 +1,32 @@
+// Package page finds the content of a page, and what has changed in it.
+//
+// It is the difference engine of Corona (NSDI 2006, §3.4) for documents that are no feeds:
+// of an HTML page it takes the core, numbered lines of text as a reader would copy them out,
+// and leaves out what changes from one fetch to the next without telling anybody anything.
+//
+//	Of      the core of a document      html.go, region.go, names.go, target.go
+//
+// # What is left out of HTML
+//
+// What is never text (scripts, styles, templates, drawings, frames, what is typed in) goes at
+// once. Regions that may be noise are marked as they are met: by their element (nav, footer,
+// aside ...), their role, by being hidden, or by a word in their class or id that names such
+// a region (menu, breadcrumb, cookie, share ...). When the page is at its end it is known
+// how much text each of them has, and one that holds a good part of the page is no noise,
+// whatever it is called; one that only a word for navigation marks has to be links, mostly. Of
+// what is left, runs of lines that are links and little else are menus, and go too.
+//
+// No rule names a site. The names are those that the Web's conventions give (HTML, WAI-ARIA),
+// and what authors of pages in any language write into their classes, in English.
+//
+// # Links
+//
+// A line has its links with their targets, as [text](target): where one leads is content. In
+// targets, what says nothing about that is left out: what follows visitors about, sessions,
+// and long tokens without meaning.
+//
+// # How it reads
+//
+// In one pass over the tokens, without a tree: there is no depth that it refuses, and the
+// elements that are open are all it keeps beside the text. See the limits in core.go.
+package page

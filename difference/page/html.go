@@ -1,0 +1,282 @@
+package page
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
+// none, the core is what stands outside of tags.
+func HTML(doc []byte) Core {
+	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none}
+	r.read()
+	return Core{Title: r.title, Lines: content(r.lines, r.regions)}
+}
+
+// An element is one that is open.
+type element struct {
+	name   atom.Atom // 0: none that is known, of which all take each other for their ends
+	part   part
+	region int // in which its content stands
+}
+
+// A reader makes lines of the tokens of a page.
+type reader struct {
+	tokens  *html.Tokenizer
+	open    []element
+	count   map[atom.Atom]int // of them, by name
+	regions []region
+	lines   []line
+	title   string
+
+	at       int // the region that is being read
+	muted    int // open elements that are never text
+	sections int // open articles and mains
+	titled   bool
+
+	text          []byte // of the line that is being read
+	blank         bool   // comes before what comes next
+	plain, linked int
+	link          int      // where in text the link begins that is open; none: none is
+	targets       [][2]int // where in text targets begin and end
+	target        string
+	inPage        bool // the last link leads to a place of the page
+}
+
+func (r *reader) read() {
+	r.link = none
+	for {
+		switch r.tokens.Next() {
+		case html.ErrorToken: // the end: it reads from memory
+			r.end()
+			return
+		case html.TextToken:
+			if r.titled && r.title == "" {
+				r.title = shortened(bytes.Join(bytes.Fields(r.tokens.Text()), []byte(" ")))
+			} else if r.muted == 0 {
+				r.write(r.tokens.Text())
+			}
+		case html.StartTagToken:
+			r.begin(false)
+		case html.SelfClosingTagToken:
+			r.begin(true)
+		case html.EndTagToken:
+			name, _ := r.tokens.TagName()
+			r.close(atom.Lookup(name))
+		}
+	}
+}
+
+// shortened is the beginning of a text that is too long for a title.
+func shortened(text []byte) string {
+	if len(text) > maxTitle {
+		text = text[:maxTitle]
+	}
+	return strings.ToValidUTF8(string(text), "")
+}
+
+// write adds text to the line, with one blank where there are some.
+func (r *reader) write(text []byte) {
+	for len(text) > 0 {
+		c, size := utf8.DecodeRune(text)
+		if c == utf8.RuneError && size == 1 {
+			c = '\uFFFD'
+		}
+		if text = text[size:]; isBlank(c) {
+			r.blank = true
+			continue
+		}
+		if r.blank && len(r.text) > 0 && r.link != len(r.text)-1 {
+			r.text = append(r.text, ' ')
+		}
+		r.blank = false
+		r.text = utf8.AppendRune(r.text, c)
+		if r.link == none {
+			r.plain += size
+		} else {
+			r.linked += size
+		}
+		if len(r.text) >= maxLine {
+			r.end()
+		}
+	}
+}
+
+// isBlank says whether a character is white space, or takes no space.
+func isBlank(c rune) bool {
+	switch {
+	case c <= ' ', c == 0x7f, c == 0xa0, c == 0x1680, 0x2000 <= c && c <= 0x200b, c == 0x2028, c == 0x2029, c == 0x202f, c == 0x205f, c == 0x2060, c == 0x3000, c == 0xfeff:
+		return true
+	}
+	return false
+}
+
+// end ends the line. A link that is open goes on in the next.
+func (r *reader) end() {
+	if r.link != none {
+		r.closeLink()
+		defer func() { r.openLink() }()
+	}
+	if r.plain == 0 { // of a menu's entry, and of a headline, the words matter
+		for _, t := range slices.Backward(r.targets) {
+			r.text = slices.Delete(r.text, t[0], t[1])
+		}
+	}
+	if r.plain+r.linked > 0 && len(r.lines) < maxLines {
+		r.lines = append(r.lines, line{text: string(bytes.TrimSpace(r.text)), plain: r.plain, linked: r.linked, inPage: r.inPage, region: r.at})
+	}
+	r.text, r.targets, r.blank, r.plain, r.linked = r.text[:0], r.targets[:0], false, 0, 0
+}
+
+// begin takes the beginning of an element.
+func (r *reader) begin(closed bool) {
+	raw, more := r.tokens.TagName()
+	name := atom.Lookup(raw)
+	p := parts[name]
+	if p&block != 0 {
+		r.end()
+	}
+	if p&void != 0 || len(r.open) >= maxOpen {
+		return
+	}
+	if closed && (name == 0 || p&block == 0 && name != atom.A && p&mute == 0) {
+		return // of foreign content; HTML knows no others
+	}
+	if name == atom.A && r.link != none {
+		r.closeLink() // it has no end of its own
+	}
+	says := r.attributes(name, more)
+	e := element{name: name, part: p, region: r.at}
+	switch {
+	case p&mute != 0:
+		r.muted++
+		r.titled = false
+	case p&outer != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
+		e.region = r.enter(false)
+	case says == disturbs || says == navigates && p&steady == 0:
+		e.region = r.enter(says == navigates)
+	}
+	if p&sectional != 0 {
+		r.sections++
+	}
+	if name == atom.Title && r.title == "" {
+		r.titled = true
+	}
+	if name == atom.A && r.muted == 0 {
+		r.openLink()
+	}
+	r.open = append(r.open, e)
+	r.count[name]++
+	r.at = e.region
+}
+
+// enter begins a region that may be noise.
+func (r *reader) enter(named bool) int {
+	if len(r.regions) == maxRegions {
+		return r.at
+	}
+	r.end()
+	r.regions = append(r.regions, region{up: r.at, named: named})
+	return len(r.regions) - 1
+}
+
+// attributes reads those of an element, and returns what they say: navigates if only a word
+// does, disturbs if there is no doubt.
+func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
+	if name == atom.A {
+		r.target = ""
+	}
+	steadily := parts[name]&steady != 0
+	for more {
+		var key, value []byte
+		key, value, more = r.tokens.TagAttr()
+		switch string(key) {
+		case "href":
+			if name == atom.A {
+				r.target = target(string(value))
+			}
+		case "hidden":
+			says = disturbs
+		case "aria-hidden":
+			if string(value) == "true" {
+				says = disturbs
+			}
+		case "style":
+			if hides(value) {
+				says = disturbs
+			}
+		case "role":
+			if outerRoles[string(value)] {
+				says = disturbs
+			}
+		case "class", "id":
+			if !steadily {
+				says = max(says, named(value))
+			}
+		}
+	}
+	return says
+}
+
+// close takes the end of an element, and with it of all in it that have none of their own.
+func (r *reader) close(name atom.Atom) {
+	if r.count[name] == 0 {
+		return // so that every element that is passed below is closed
+	}
+	for i := len(r.open) - 1; i >= 0; i-- {
+		if r.open[i].name != name {
+			continue
+		}
+		around := none
+		if i > 0 {
+			around = r.open[i-1].region
+		}
+		if parts[name]&block != 0 || around != r.at {
+			r.end()
+		}
+		for _, e := range r.open[i:] {
+			r.count[e.name]--
+			if e.part&mute != 0 {
+				r.muted--
+			}
+			if e.part&sectional != 0 {
+				r.sections--
+			}
+			if e.name == atom.A && r.link != none {
+				r.closeLink()
+			}
+		}
+		r.open, r.at = r.open[:i], around
+		r.titled = r.titled && name != atom.Title
+		return
+	}
+}
+
+func (r *reader) openLink() {
+	if r.blank && len(r.text) > 0 {
+		r.text = append(r.text, ' ')
+	}
+	r.blank = false
+	r.link, r.inPage = len(r.text), strings.HasPrefix(r.target, "#")
+	r.text = append(r.text, '[')
+}
+
+// closeLink ends a link; one without text is none.
+func (r *reader) closeLink() {
+	if len(r.text) == r.link+1 {
+		r.text = r.text[:r.link]
+	} else {
+		r.text = append(r.text, ']')
+		begin := len(r.text)
+		r.text = append(r.text, '(')
+		r.text = append(r.text, r.target...)
+		r.text = append(r.text, ')')
+		r.targets = append(r.targets, [2]int{begin, len(r.text)})
+	}
+	r.link = none
+}

@@ -1,0 +1,127 @@
+package page
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+// Sentences are content by their length.
+const (
+	one = "The first sentence of the page is long enough to be one."
+	two = "The second one is longer still, and says what nobody had asked about."
+)
+
+func TestCoreOfAPage(t *testing.T) {
+	for _, c := range []struct {
+		what, doc string
+		want      []string
+	}{
+		{"text in and out of elements", "a<p>b\n c</p>d<br>e", []string{"a", "b c", "d", "e"}},
+		{"inline elements are within a line", "<p>a<b>b</b><i> c</i>", []string{"ab c"}},
+		{"entities", "<p>a&amp;b&nbsp;&nbsp;c&#8203;", []string{"a&b c"}},
+		{"what is never text", "<p>a<script>x</script><style>y</style><svg><text>z</text></svg><template><p>w</template></p>b", []string{"a", "b"}},
+		{"tables, by cell", "<table><tr><td>a<td>b</table>", []string{"a", "b"}},
+		{"a comment, a doctype, a cut tag", "<!doctype html><!-- no -->a<p", []string{"a"}},
+		{"navigation by its element", "<nav>Home</nav><p>" + one, []string{one}},
+		{"by its role", "<div role=banner>Home</div><p>" + one, []string{one}},
+		{"by being hidden", `<div hidden>x</div><div aria-hidden=true>x</div><div style="width:1px; display : none">x</div><p>` + one, []string{one}},
+		{"by a word, if it is links", `<div class="topNav"><a href=/>Home</a></div><p>` + one, []string{one}},
+		{"a word for navigation around text", `<div class="navigation-block">` + two + `</div><p>` + one + one + one + one + one, []string{two, one + one + one + one + one}},
+		{"a word within another word", `<div class="shadow canvas">x</div><p>` + one, []string{"x", one}},
+		{"what lies over the page", `<div id=cookieConsent>We use cookies.</div><p>` + one, []string{one}},
+		{"a noisy name around the page", `<div class="has-sidebar cookie-page"><p>` + one + `</div>`, []string{one}},
+		{"the header of an article", "<header>x</header><article><header>" + two + "</header>" + one + "</article>", []string{two, one}},
+		{"a footer that is not closed", "<p>" + one + "<footer>Imprint<p>x", []string{one}},
+		{"a menu of links without a name", "<ul><li><a href=/a>a</a><li><a href=/b>b</a><li><a href=/c>c</a></ul><p>" + one, []string{one}},
+		{"two links are no menu", "<ul><li><a href=/a>a</a><li><a href=/b>b</a></ul><p>" + one, []string{"[a]", "[b]", one}},
+		{"a menu at the end", "<p>" + one + "<li><a href=/a>a</a><li><a href=/b>b</a><li><a href=/c>c</a>", []string{one}},
+		{"who owns the page", "<p>" + one + "<p>© 2026 Somebody", []string{one}},
+		{"a sentence about owning", "<p>" + one + " " + two + " © is a sign, and what it stands for is a right that somebody has in what he wrote.", []string{one + " " + two + " © is a sign, and what it stands for is a right that somebody has in what he wrote."}},
+		{"a way past the menu", "<a href=#main>Skip</a><h1><a href=#top>Title</a></h1><p>" + one + "<h2><a href=#a>A</a></h2>b", []string{one, "[A]", "b"}},
+		{"a link in a sentence", `<p>See <a href="/a?utm_source=x&id=7#part">there</a>.`, []string{"See [there](/a?id=7#part)."}},
+		{"a link without words", `<p>See<a href=/a><img src=x></a> there`, []string{"See there"}},
+		{"a link around blocks", `<p>x <a href=/a>y<div>z</div></a> w`, []string{"x [y](/a)", "[z]", "w"}},
+		{"a link in a link", `<p>x <a href=/a>y<a href=/b>z</a>`, []string{"x [y](/a)[z](/b)"}},
+		{"nothing", "", nil},
+		{"bytes that are none", "<p>a\xffb", []string{"a\uFFFDb"}},
+	} {
+		got := HTML([]byte(c.doc))
+		if strings.Join(got.Lines, "\n") != strings.Join(c.want, "\n") {
+			t.Errorf("%s: %q, want %q", c.what, got.Lines, c.want)
+		}
+	}
+}
+
+func TestTitle(t *testing.T) {
+	for doc, want := range map[string]string{
+		"<head><title> a\n b </title></head><p>c": "a b", "<p>a": "", "<title></title><title>b</title>": "b",
+		"<title>a</title><svg><title>b</title></svg>": "a", "<title>" + strings.Repeat("ä", maxTitle) + "</title>": strings.Repeat("ä", maxTitle/2),
+	} {
+		if got := HTML([]byte(doc)).Title; got != want {
+			t.Errorf("%.40q: %.40q, want %.40q", doc, got, want)
+		}
+	}
+}
+
+func TestTargets(t *testing.T) {
+	for href, want := range map[string]string{
+		"/a/b.html":                        "/a/b.html",
+		" https://h.example/?a=1&b=2 ":     "https://h.example/?a=1&b=2",
+		"/?fbclid=x&UTM_Medium=y":          "/",
+		"/?a=1&gclid=x#b":                  "/?a=1#b",
+		"javascript:void(0)":               "",
+		"#":                                "",
+		"/email#64171114140b1610240c0514":  "/email#…",
+		"/_next/x2J4hWstNTqKDIdgShU50/a":   "/_next/…/a",
+		"/2026/11/20261123-release-1.18.0": "/2026/11/20261123-release-1.18.0",
+		"/internationalization":            "/internationalization",
+		"/?q=a=b":                          "/?q=a=b",
+	} {
+		if got := target(href); got != want {
+			t.Errorf("%s: %s, want %s", href, got, want)
+		}
+	}
+}
+
+// Who writes a page cannot make its reading slow, nor large.
+func TestPagesThatAreMadeToHurt(t *testing.T) {
+	const size = 10 << 20
+	for what, piece := range map[string]string{
+		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",
+		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`,
+	} {
+		t.Run(what, func(t *testing.T) {
+			doc := strings.Repeat(piece, size/len(piece))
+			if what == "attributes" {
+				doc = "<p " + doc + ">x"
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			HTML([]byte(doc))
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 5*time.Second || mb > 128 {
+				t.Errorf("%v, %d MiB in all", took, mb)
+			} else {
+				t.Logf("%v, %d MiB in all", took, mb)
+			}
+		})
+	}
+}
+
+func FuzzHTML(f *testing.F) {
+	f.Add([]byte("<p>a<a href=b>c<nav>d"))
+	f.Add([]byte("<article><header>a</header></article><template><svg><title>x"))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		c := HTML(doc)
+		for _, l := range c.Lines {
+			if l == "" || len(l) > 2*maxLine || !utf8.ValidString(l) || strings.ContainsAny(l, "\n\r\t") || strings.TrimSpace(l) != l {
+				t.Errorf("a line is %.100q", l)
+			}
+		}
+	})
+}

@@ -1,0 +1,116 @@
+package page
+
+import (
+	"bytes"
+
+	"golang.org/x/net/html/atom"
+)
+
+// What an element is to a reader.
+type part uint8
+
+const (
+	inline    part = 0
+	block     part = 1 << iota // begins and ends a line
+	void                       // has no end
+	mute                       // is never text
+	outer                      // may be noise
+	sectional                  // so are headers and footers, but not within one of these
+	steady                     // its class says nothing: it holds the page, or words of it
+)
+
+// parts are the elements that are more than a part of a line.
+var parts = map[atom.Atom]part{}
+
+func init() {
+	for _, e := range []struct {
+		part  part
+		atoms []atom.Atom
+	}{
+		{block, []atom.Atom{
+			atom.P, atom.Div, atom.Li, atom.Ul, atom.Ol, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6, atom.Table, atom.Tr, atom.Td, atom.Th,
+			atom.Caption, atom.Section, atom.Article, atom.Header, atom.Footer, atom.Nav, atom.Main, atom.Br, atom.Blockquote, atom.Pre, atom.Form, atom.Dl,
+			atom.Dt, atom.Dd, atom.Aside, atom.Title, atom.Button, atom.Label, atom.Option, atom.Figure, atom.Figcaption, atom.Hr, atom.Body,
+			atom.Details, atom.Summary, atom.Address, atom.Fieldset, atom.Legend, atom.Dialog, atom.Menu, atom.Head, atom.Html,
+		}},
+		{void, []atom.Atom{
+			atom.Area, atom.Base, atom.Br, atom.Col, atom.Embed, atom.Hr, atom.Img, atom.Input, atom.Link, atom.Meta, atom.Source, atom.Track, atom.Wbr, atom.Param,
+		}},
+		{mute, []atom.Atom{
+			atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Math, atom.Iframe, atom.Head, atom.Button, atom.Select, atom.Datalist,
+			atom.Textarea, atom.Object, atom.Canvas, atom.Video, atom.Audio,
+		}},
+		{outer, []atom.Atom{atom.Nav, atom.Footer, atom.Header, atom.Form, atom.Dialog, atom.Menu, atom.Aside}},
+		{sectional, []atom.Atom{atom.Article, atom.Main}},
+		{steady, []atom.Atom{atom.Html, atom.Body, atom.Main, atom.Article, atom.A, atom.P, atom.H1, atom.H2, atom.H3, atom.H4, atom.H5, atom.H6}},
+	} {
+		for _, a := range e.atoms {
+			parts[a] |= e.part
+		}
+	}
+}
+
+// A hint is what the attributes of an element say of it.
+type hint uint8
+
+const (
+	plain     hint = iota
+	navigates      // a word for navigation, or what stands about a page
+	disturbs       // a word for what lies over a page, or is in it for others' sake
+)
+
+// outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has.
+var outerRoles = map[string]bool{
+	"navigation": true, "banner": true, "contentinfo": true, "search": true, "dialog": true, "alert": true, "alertdialog": true,
+	"menu": true, "menubar": true, "complementary": true, "status": true, "timer": true, "toolbar": true,
+}
+
+// words are those that authors give to what is about a page.
+var words = map[string]hint{
+	"nav": navigates, "navbar": navigates, "navigation": navigates, "menu": navigates, "submenu": navigates, "megamenu": navigates, "dropdown": navigates,
+	"footer": navigates, "breadcrumb": navigates, "breadcrumbs": navigates, "sidebar": navigates, "banner": navigates, "masthead": navigates, "topbar": navigates,
+	"toolbar": navigates, "social": navigates, "share": navigates, "sharing": navigates, "skip": navigates, "pagination": navigates, "pager": navigates,
+	"toc": navigates, "related": navigates,
+	"cookie": disturbs, "cookies": disturbs, "consent": disturbs, "gdpr": disturbs, "ad": disturbs, "ads": disturbs, "advert": disturbs,
+	"advertisement": disturbs, "newsletter": disturbs, "popup": disturbs, "modal": disturbs, "copyright": disturbs,
+}
+
+// longestWord is the longest of them.
+const longestWord = 13
+
+// named returns the strongest hint in a class or id: words end where letters do, and where
+// a capital follows a small letter.
+func named(value []byte) hint {
+	var word [longestWord]byte
+	best, n := plain, 0
+	var last byte
+	look := func() {
+		if n > 1 && n <= longestWord {
+			best = max(best, words[string(word[:n])])
+		}
+		n = 0
+	}
+	for _, c := range value {
+		small, large := 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
+		if !small && !large || large && 'a' <= last && last <= 'z' {
+			look()
+		}
+		if last = c; small || large {
+			if n < longestWord {
+				word[n] = c | 0x20
+			}
+			n++
+		}
+	}
+	look()
+	return best
+}
+
+// hides says whether a style hides what it is for.
+func hides(style []byte) bool {
+	if !bytes.Contains(style, []byte("none")) && !bytes.Contains(style, []byte("hidden")) {
+		return false
+	}
+	tight := bytes.ToLower(bytes.Join(bytes.Fields(style), nil))
+	return bytes.Contains(tight, []byte("display:none")) || bytes.Contains(tight, []byte("visibility:hidden"))
+}

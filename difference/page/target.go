@@ -1,0 +1,95 @@
+package page
+
+import "strings"
+
+// target is where a link leads, without what says nothing about that.
+func target(href string) string {
+	href = strings.TrimSpace(href)
+	if strings.HasPrefix(href, "javascript:") || href == "#" {
+		return ""
+	}
+	path, fragment, has := strings.Cut(href, "#")
+	path, query, asks := strings.Cut(path, "?")
+	of := tokens(path)
+	if asks {
+		of += parameters(query)
+	}
+	if has {
+		of += "#" + tokens(fragment)
+	}
+	return of
+}
+
+// parameters are those of a query that do not follow visitors about.
+func parameters(query string) string {
+	var of strings.Builder
+	sign := byte('?')
+	for p := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(p, "=")
+		if p == "" || tracks(strings.ToLower(name)) {
+			continue
+		}
+		of.WriteByte(sign)
+		sign = '&'
+		of.WriteString(name)
+		of.WriteByte('=')
+		of.WriteString(tokens(value))
+	}
+	return of.String()
+}
+
+// tracks says whether a parameter of a URL tells who came from where.
+func tracks(name string) bool {
+	for _, prefix := range []string{"utm_", "mc_", "pk_", "mtm_", "hsa_", "_hs", "__hs", "ga_", "vero_", "wt_"} {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	switch name {
+	case "fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "twclid", "igshid", "ttclid", "_ga", "_gl", "ref_src", "ref_url", "sid", "sessionid", "session_id",
+		"phpsessid", "jsessionid", "aspsessionid", "_t", "_", "cb", "nonce", "timestamp", "ts", "rand", "cachebuster":
+		return true
+	}
+	return false
+}
+
+// longToken is from how many letters and digits on a word of a URL with both is a token
+// without meaning: no name has so many without a dash, a dot or a slash.
+const longToken = 16
+
+// tokens puts an ellipsis in the place of tokens without meaning: long runs of letters and
+// digits that are hexadecimal, or have small and large letters and digits.
+func tokens(s string) string {
+	if len(s) < longToken {
+		return s
+	}
+	var of strings.Builder
+	for begin := 0; begin < len(s); {
+		end := begin
+		digits, hex, small, large := 0, true, false, false
+		for end < len(s) {
+			c := s[end]
+			d, l, u := '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
+			if !d && !l && !u {
+				break
+			}
+			if d {
+				digits++
+			}
+			small, large = small || l, large || u
+			hex = hex && (d || 'a' <= c|0x20 && c|0x20 <= 'f')
+			end++
+		}
+		switch {
+		case end-begin >= longToken && digits > 0 && (hex || small && large):
+			of.WriteString("…")
+		case end == begin:
+			end++
+			fallthrough
+		default:
+			of.WriteString(s[begin:end])
+		}
+		begin = end
+	}
+	return of.String()
+}
