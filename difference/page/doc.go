@@ -4,7 +4,8 @@
 // of an HTML page it takes the core, numbered lines of text as a reader would copy them out,
 // and leaves out what changes from one fetch to the next without telling anybody anything.
 //
-//	Of      the core of a document      html.go, region.go, names.go, target.go
+//	HTML    the core of a page                 html.go, region.go, names.go, target.go
+//	Diff    how one core becomes another       patch.go
 //
 // # What is left out of HTML
 //

@@ -1,0 +1,101 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"znkr.io/diff"
+)
+
+// ErrBase says that a patch is not one of the core that it was to be applied to. Whoever
+// sees it needs the new core whole.
+var ErrBase = errors.New("patch is for another version")
+
+// A Patch is what makes one core of another, as POSIX's diff says it: lines by their numbers
+// are added, omitted or replaced.
+type Patch struct {
+	Old, New [32]byte // hashes of the cores
+	Hunks    []Hunk   // in their order, none beside another
+}
+
+// A Hunk is a change of lines that stand together.
+type Hunk struct {
+	At   int      // the lines of the old core before it
+	Omit int      // how many of those after that go,
+	Add  []string // and what comes in their place
+}
+
+// Diff returns how new comes of old. Without hunks, they are the same.
+func Diff(old, new *Core) Patch {
+	p := Patch{Old: old.Hash(), New: new.Hash()}
+	if p.Old == p.New {
+		return p
+	}
+	for _, h := range diff.Hunks(old.Lines, new.Lines, diff.Context(0)) {
+		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: h.EndX - h.PosX, Add: slices.Clone(new.Lines[h.PosY:h.EndY])})
+	}
+	return p
+}
+
+// Apply returns the new core; its title is the old one's. If old is not what the patch is
+// for, the error is ErrBase, also for a patch that does not lead to what it says.
+func (p *Patch) Apply(old *Core) (Core, error) {
+	if old.Hash() != p.Old {
+		return Core{}, ErrBase
+	}
+	of := Core{Title: old.Title}
+	at := 0
+	for _, h := range p.Hunks {
+		if h.At < at || h.Omit < 0 || h.Omit > len(old.Lines)-h.At {
+			return Core{}, fmt.Errorf("%w: it has a hunk at line %d of %d", ErrBase, h.At, len(old.Lines))
+		}
+		of.Lines = append(of.Lines, old.Lines[at:h.At]...)
+		of.Lines = append(of.Lines, h.Add...)
+		at = h.At + h.Omit
+	}
+	of.Lines = append(of.Lines, old.Lines[at:]...)
+	if of.Hash() != p.New {
+		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrBase)
+	}
+	return of, nil
+}
+
+// Text is the patch in the default format of POSIX's diff, which GNU patch applies (patch -n).
+func (p *Patch) Text(old *Core) string {
+	var b strings.Builder
+	moved := 0 // by how many lines those after the last hunk stand farther down than before
+	for _, h := range p.Hunks {
+		from, to := h.At+1, h.At+1+moved
+		switch {
+		case h.Omit == 0:
+			b.WriteString(strconv.Itoa(h.At) + "a" + span(to, len(h.Add)))
+		case len(h.Add) == 0:
+			b.WriteString(span(from, h.Omit) + "d" + strconv.Itoa(to-1))
+		default:
+			b.WriteString(span(from, h.Omit) + "c" + span(to, len(h.Add)))
+		}
+		b.WriteByte('\n')
+		for _, l := range old.Lines[h.At : h.At+h.Omit] {
+			b.WriteString("< " + l + "\n")
+		}
+		if h.Omit > 0 && len(h.Add) > 0 {
+			b.WriteString("---\n")
+		}
+		for _, l := range h.Add {
+			b.WriteString("> " + l + "\n")
+		}
+		moved += len(h.Add) - h.Omit
+	}
+	return b.String()
+}
+
+// span names some lines from the first on.
+func span(first, count int) string {
+	if count == 1 {
+		return strconv.Itoa(first)
+	}
+	return strconv.Itoa(first) + "," + strconv.Itoa(first+count-1)
+}

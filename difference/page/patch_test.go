@@ -1,0 +1,104 @@
+package page
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func core(lines ...string) *Core { return &Core{Lines: lines} }
+
+// The text of a patch is that of POSIX's diff.
+func TestPatchText(t *testing.T) {
+	old := core("a", "b", "c", "d")
+	for _, c := range []struct {
+		new  *Core
+		text string
+	}{
+		{core("a", "b", "c", "d"), ""},
+		{core("x", "a", "b", "c", "d"), "0a1\n> x\n"},
+		{core("a", "b", "c", "d", "x", "y"), "4a5,6\n> x\n> y\n"},
+		{core("a", "d"), "2,3d1\n< b\n< c\n"},
+		{core("a", "x", "c", "d"), "2c2\n< b\n---\n> x\n"},
+		{core("x", "y", "a", "b", "d"), "0a1,2\n> x\n> y\n3d4\n< c\n"},
+		{core(), "1,4d0\n< a\n< b\n< c\n< d\n"},
+	} {
+		p := Diff(old, c.new)
+		if got := p.Text(old); got != c.text {
+			t.Errorf("%v: %q, want %q", c.new.Lines, got, c.text)
+		}
+	}
+}
+
+// cores are of few different lines, so that many are the same.
+var cores = rapid.Custom(func(t *rapid.T) *Core {
+	return &Core{Lines: rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "< c", "---", "1d0", "."}), 0, 30).Draw(t, "lines")}
+})
+
+// What comes of a core by a patch is the core that it was made for; nothing comes of another.
+func TestPatchesLeadToWhatTheyWereMadeFor(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b, other := cores.Draw(t, "a"), cores.Draw(t, "b"), cores.Draw(t, "other")
+		p := Diff(a, b)
+		got, err := p.Apply(a)
+		if err != nil || !slices.Equal(got.Lines, b.Lines) {
+			t.Fatalf("%v: %q, want %q", err, got.Lines, b.Lines)
+		}
+		if same := slices.Equal(a.Lines, b.Lines); same != (len(p.Hunks) == 0) {
+			t.Fatalf("%d hunks", len(p.Hunks))
+		}
+		if _, err := p.Apply(other); !slices.Equal(other.Lines, a.Lines) && !errors.Is(err, ErrBase) {
+			t.Fatalf("applied to another: %v", err)
+		}
+	})
+}
+
+func TestPatchesThatAreNone(t *testing.T) {
+	old := core("a", "b")
+	for what, p := range map[string]Patch{
+		"behind the end":     {Old: old.Hash(), Hunks: []Hunk{{At: 3}}},
+		"omits too many":     {Old: old.Hash(), Hunks: []Hunk{{At: 1, Omit: 2}}},
+		"omits none":         {Old: old.Hash(), Hunks: []Hunk{{At: 1, Omit: -1}}},
+		"goes back":          {Old: old.Hash(), Hunks: []Hunk{{At: 1, Omit: 1}, {At: 0}}},
+		"is before all":      {Old: old.Hash(), Hunks: []Hunk{{At: -1}}},
+		"leads elsewhere":    {Old: old.Hash(), Hunks: []Hunk{{At: 0, Add: []string{"x"}}}},
+		"is for another":     {Hunks: []Hunk{{At: 0}}},
+		"a number too large": {Old: old.Hash(), Hunks: []Hunk{{At: 1, Omit: int(^uint(0) >> 1)}}},
+	} {
+		if _, err := p.Apply(old); !errors.Is(err, ErrBase) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// GNU patch makes of the old text the new one by the text of a patch.
+func TestGNUPatchApplies(t *testing.T) {
+	gnu, err := exec.LookPath("patch")
+	if err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	for i, c := range [][2]*Core{
+		{core("a", "b", "c"), core("a", "x", "c", "d")}, {core("a"), core("b")}, {core("a", "b", "a", "b"), core("b", "a", "b", "---", "< a")}, {core("---", "> a"), core("1d0")},
+	} {
+		p := Diff(c[0], c[1])
+		file := filepath.Join(dir, string(rune('a'+i)))
+		if err := os.WriteFile(file, []byte(c[0].Text()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		run := exec.Command(gnu, "-n", "-s", file)
+		run.Stdin = strings.NewReader(p.Text(c[0]))
+		if out, err := run.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if got, err := os.ReadFile(file); err != nil || string(got) != c[1].Text() {
+			t.Errorf("%v: %q, want %q", err, got, c[1].Text())
+		}
+	}
+}
