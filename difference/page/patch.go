@@ -28,14 +28,14 @@ type Hunk struct {
 	Add  []string // and what comes in their place
 }
 
-// Diff returns how new comes of old. Without hunks, they are the same.
-func Diff(old, new *Core) Patch {
-	p := Patch{Old: old.Hash(), New: new.Hash()}
+// Diff returns how a core became what it is now. Without hunks, it is what it was.
+func Diff(old, now *Core) Patch {
+	p := Patch{Old: old.Hash(), New: now.Hash()}
 	if p.Old == p.New {
 		return p
 	}
-	for _, h := range diff.Hunks(old.Lines, new.Lines, diff.Context(0)) {
-		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: h.EndX - h.PosX, Add: slices.Clone(new.Lines[h.PosY:h.EndY])})
+	for _, h := range diff.Hunks(old.Lines, now.Lines, diff.Context(0)) {
+		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: h.EndX - h.PosX, Add: slices.Clone(now.Lines[h.PosY:h.EndY])})
 	}
 	return p
 }
