@@ -26,9 +26,16 @@ type Core struct {
 	Lines []string
 }
 
-// Hash is what two cores have in common only if their lines are the same. The title is no
-// part of it: it comes with ornaments.
-func (c *Core) Hash() [32]byte { return sha256.Sum256([]byte(c.Text())) }
+// A Hash tells cores apart by their lines; the title is no part of it, because it comes with
+// ornaments. It is the first half of the text's SHA-256: it says whether the right lines
+// are there, and those who send them are believed by their signatures.
+type Hash [16]byte
+
+// Hash is that of the core.
+func (c *Core) Hash() Hash {
+	sum := sha256.Sum256([]byte(c.Text()))
+	return Hash(sum[:])
+}
 
 // Text is the lines, each with its end.
 func (c *Core) Text() string {

@@ -5,7 +5,7 @@
 // and leaves out what changes from one fetch to the next without telling anybody anything.
 //
 //	HTML    the core of a page                 html.go, region.go, names.go, target.go
-//	Diff    how one core becomes another       patch.go
+//	Diff    how one core becomes another       patch.go, message.go
 //
 // # What is left out of HTML
 //
@@ -30,4 +30,8 @@
 //
 // In one pass over the tokens, without a tree: there is no depth that it refuses, and the
 // elements that are open are all it keeps beside the text. See the limits in core.go.
+//
+// The wire specification is pagepb/page.proto.
 package page
+
+//go:generate protoc --proto_path=pagepb --go_out=pagepb --go_opt=paths=source_relative pagepb/page.proto

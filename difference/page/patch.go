@@ -17,8 +17,8 @@ var ErrBase = errors.New("patch is for another version")
 // A Patch is what makes one core of another, as POSIX's diff says it: lines by their numbers
 // are added, omitted or replaced.
 type Patch struct {
-	Old, New [32]byte // hashes of the cores
-	Hunks    []Hunk   // in their order, none beside another
+	Old, New Hash   // of the cores
+	Hunks    []Hunk // in their order, none beside another
 }
 
 // A Hunk is a change of lines that stand together.

@@ -1,0 +1,108 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"pgregory.net/rapid"
+)
+
+func TestPatchesTravel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := cores.Draw(t, "a"), cores.Draw(t, "b")
+		p := Diff(a, b)
+		wire, err := p.Encode(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := Decode(wire, a)
+		if err != nil || got.Old != p.Old || got.New != p.New || len(got.Hunks) != len(p.Hunks) {
+			t.Fatalf("%v: %v, want %v", err, got, p)
+		}
+		for i := range p.Hunks {
+			if h, g := p.Hunks[i], got.Hunks[i]; h.At != g.At || h.Omit != g.Omit || len(h.Add) != len(g.Add) || len(h.Add) > 0 && !reflect.DeepEqual(h.Add, g.Add) {
+				t.Fatalf("%v, want %v", g, h)
+			}
+		}
+	})
+}
+
+// article is a core of so many sentences of words by the dice.
+func article(dice *rand.Rand, lines int) *Core {
+	c := &Core{}
+	for range lines {
+		var words []string
+		for range 12 {
+			words = append(words, fmt.Sprintf("%x", dice.Uint32()))
+		}
+		c.Lines = append(c.Lines, strings.Join(words, " "))
+	}
+	return c
+}
+
+// A word that is changed, and a paragraph that moves, are next to nothing beside the page,
+// however hard that is to pack.
+func TestPatchesAreSmall(t *testing.T) {
+	old := article(rand.New(rand.NewPCG(1, 2)), 400)
+	moved := append(append(append([]string{}, old.Lines[50:]...), "A new line."), old.Lines[:50]...)
+	moved[7] = strings.Replace(moved[7], " ", " word ", 1)
+	now := core(moved...)
+	p := Diff(old, now)
+	wire, err := p.Encode(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	enc, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = enc.Close() }()
+	if whole := len(enc.EncodeAll([]byte(now.Text()), nil)); len(wire) > whole/50 {
+		t.Errorf("%d bytes, of %d", len(wire), whole)
+	}
+}
+
+func TestPatchesNeedTheirBase(t *testing.T) {
+	dice := rand.New(rand.NewPCG(3, 4))
+	old, other := article(dice, 40), article(dice, 40)
+	now := core(append(append([]string{}, old.Lines[20:]...), old.Lines[:20]...)...)
+	p := Diff(old, now)
+	wire, err := p.Encode(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, base := range map[string]*Core{"another": other, "none": core(), "shorter": core(old.Lines[:39]...)} {
+		got, err := Decode(wire, base)
+		if err == nil {
+			_, err = got.Apply(base)
+		}
+		if !errors.Is(err, ErrPatch) && !errors.Is(err, ErrBase) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	old := core("a", "b", "c")
+	p := Diff(old, core("a", "x", "c", "d"))
+	wire, err := p.Encode(old)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(wire)
+	f.Add([]byte("\x28\xb5\x2f\xfd\x00\x00\x01\x00\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := Decode(b, old)
+		if err != nil {
+			return
+		}
+		if now, err := p.Apply(old); err == nil && now.Hash() != p.New {
+			t.Error("leads elsewhere")
+		}
+	})
+}
