@@ -108,6 +108,7 @@ type Notice struct {
 // homePage is the start page.
 type homePage struct {
 	Notice   *Notice
+	Still    bool // the page does not show itself anew
 	Status   Status
 	Channels []shownChannel
 	Troubled int
@@ -144,7 +145,11 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 	if s.config.Notice != nil {
 		n := s.config.Notice()
 		h.Notice = &n
-		w.Header().Set("Refresh", "2")
+		// What moves by itself can be held (WCAG 2.2, 2.2.2), so that who fills in the form
+		// below is not interrupted.
+		if h.Still = r.URL.Query().Has("still"); !h.Still {
+			w.Header().Set("Refresh", "2")
+		}
 	}
 	for _, c := range channels {
 		shown := showChannel(c)

@@ -257,6 +257,17 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	}
 }
 
+// A page that shows itself anew can be held still, and let go again (WCAG 2.2, 2.2.2).
+func TestWhatMovesCanBeHeld(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Notice = func() Notice { return Notice{Title: "A demo"} } })
+	for path, want := range map[string]struct{ refresh, link string }{"/": {"2", `href="/?still"`}, "/?still": {"", `href="/"`}} {
+		r := b.ask("GET", path)
+		if text := body(t, r); r.Header.Get("Refresh") != want.refresh || !strings.Contains(text, want.link) {
+			t.Errorf("%s: anew after %q s, no %s", path, r.Header.Get("Refresh"), want.link)
+		}
+	}
+}
+
 // textOf is what a person reads in a part of a page, white space made one.
 func textOf(n *html.Node) string {
 	var b strings.Builder

@@ -41,8 +41,8 @@ type Config struct {
 	SubscribeOnRead string
 	// Metrics answers at /metrics; if nil, nothing is there.
 	Metrics http.Handler
-	// Notice, if not nil, is shown on the start page, which then shows itself anew each few
-	// seconds.
+	// Notice, if not nil, is shown on the start page, which then shows itself anew each two
+	// seconds, unless it is held still.
 	Notice func() Notice
 	// Version is that of the program, for the pages.
 	Version string
