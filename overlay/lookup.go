@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"math/bits"
 	"slices"
 	"time"
 
@@ -51,8 +52,9 @@ type Lookup struct {
 
 // A lookup is a search by disjoint routes for the members nearest to a key. Each route
 // goes from member to member, always to the nearest that was named on it and that no
-// other route has asked. When all have ended, the nearest of all who were named are
-// asked too, until nobody is named who is nearer, and so are two witnesses by the dice who
+// other route has asked. When half of them have ended, the nearest of all who were named are
+// asked too, until nobody is named who is nearer: a route that comes to one of these goes on with
+// his answer. When all have ended, two witnesses by the dice are asked besides, who
 // stand farther away and have the key in their leaves. A liar can therefore keep to himself
 // whom he knows, but not what others know; who answered a question lives; and nobody
 // can be made up, because records are signed.
@@ -83,9 +85,10 @@ type named struct {
 	due     time.Time // when the last of them counts as unanswered
 
 	// As it answered:
-	covers  bool   // its leaf holds the key
-	depth   int    // of its leaf
-	decided uint64 // when that was chosen
+	covers  bool     // its leaf holds the key
+	depth   int      // of its leaf
+	decided uint64   // when that was chosen
+	told    []*named // whom it named
 }
 
 type namedState uint8
@@ -98,9 +101,9 @@ const (
 	silent // left all unanswered
 )
 
-// What stands in for a route when all have ended.
+// What stands in for a route where a member is asked on none.
 const (
-	confirming = -1
+	confirming = -1 // it is among the nearest; a route that comes to it takes its answer
 	witnessing = -2
 )
 
@@ -177,7 +180,9 @@ func (n *Node) startRoutes(l *lookup) {
 	l.round++
 	l.ended = 0
 	for _, w := range l.named {
-		w.routes = 0 // who named them has been heard
+		if w.routes = 0; w.route == confirming { // who named them has been heard, and so have they
+			w.route = witnessing
+		}
 	}
 	var from []*Contact
 	if n.state == Active {
@@ -309,39 +314,52 @@ func (n *Node) lookupAnswered(from env.PeerID, q question, m *overlaypb.Nearby) 
 	if n.state == Alone && !m.Covers {
 		n.join.deepest = max(n.join.deepest, int(m.Depth))
 	}
-	var routes uint
-	if q.who.route >= 0 {
-		routes = 1 << q.who.route
-		if m.Covers {
-			l.ended |= routes
-		}
-	}
+	q.who.told = q.who.told[:0]
 	for i, c := range n.open(m.Records) {
 		if i <= l.want+l.extra && c.Member && c.ID != n.self.ID {
-			l.name(c, routes)
+			q.who.told = append(q.who.told, l.name(c, 0))
 		}
 	}
+	l.heed(q.who)
 	n.stepLookup(l)
 }
 
-// stepLookup lets each route that waits for nothing go on; when all have ended, it asks
-// those who were named nearest.
+// heed has the route on which a member was asked go by its answer.
+func (l *lookup) heed(who *named) {
+	if who.route < 0 || who.state != answered {
+		return
+	}
+	for _, w := range who.told {
+		w.routes |= 1 << who.route
+	}
+	if who.covers {
+		l.ended |= 1 << who.route
+	}
+}
+
+// stepLookup lets each route that waits for nothing go on. When half of them have ended it asks
+// those who were named nearest: the others may be slow, and mostly come to the same members.
 func (n *Node) stepLookup(l *lookup) {
 	full := l.asked >= maxLookupAsked || n.clock.Now().Sub(l.began) >= lookupLimit
 	for route := 0; route < lookupRoutes && !full; route++ {
-		if l.ended>>route&1 == 0 && !l.busy(route) {
-			if who := l.next(1 << route); who != nil {
-				n.ask(l, who, route)
-			} else {
+		for l.ended>>route&1 == 0 && !l.busy(route) {
+			switch who := l.next(1 << route); {
+			case who == nil:
 				l.ended |= 1 << route
+			case who.state == unasked:
+				n.ask(l, who, route)
+			default:
+				who.route = route
+				l.heed(who)
 			}
 		}
 	}
-	if l.ended != 1<<lookupRoutes-1 && !full {
+	ended := l.ended == 1<<lookupRoutes-1
+	if bits.OnesCount(l.ended) < lookupRoutes/2 && !full {
 		return
 	}
 	live, dead, sure := l.nearest()
-	if !l.heard && !full {
+	if ended && !l.heard && !full {
 		l.heard = true
 		for _, who := range n.witnesses(l, live) {
 			n.ask(l, who, witnessing)
@@ -351,6 +369,9 @@ func (n *Node) stepLookup(l *lookup) {
 		if (who.state == unasked || who.state == passed) && !full {
 			n.ask(l, who, confirming)
 		}
+	}
+	if !ended && !full {
+		return
 	}
 	if sure && dead > l.extra && !full { // they were named in the place of others
 		l.extra = dead
@@ -394,10 +415,11 @@ func (l *lookup) busy(route int) bool {
 	return slices.ContainsFunc(l.named, func(w *named) bool { return w.state == asked && w.route == route })
 }
 
-// next is the nearest member named on a route that nobody has asked.
+// next is the nearest member named on a route that no other has asked.
 func (l *lookup) next(route uint) *named {
 	for _, w := range l.named {
-		if w.state == unasked && w.routes&route != 0 {
+		free := w.state == unasked || w.route == confirming && (w.state == asked || w.state == answered)
+		if free && w.routes&route != 0 {
 			return w
 		}
 	}
