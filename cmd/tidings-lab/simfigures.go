@@ -5,8 +5,12 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"tidings/honeycomb"
 	"tidings/internal/lab/figure"
@@ -15,11 +19,12 @@ import (
 
 // A simFiguresCommand is "tidings-lab sim figures".
 type simFiguresCommand struct {
-	Nodes         int    `default:"1024" help:"Members (${default})."`
-	Channels      int    `default:"10000" help:"Channels (${default}; the paper has 100,000)."`
+	Nodes         int    `default:"256" help:"Members (${default}; the paper has 1,024)."`
+	Channels      int    `default:"5000" help:"Channels (${default}; the paper has 100,000)."`
 	Subscriptions int    `help:"Subscriptions, instead of 50 a channel."`
 	Hours         int    `default:"6" help:"Virtual hours (${default}); the figures of single channels are from the second half."`
 	Seed          int64  `default:"1" help:"Of the worlds (${default})."`
+	Workers       int    `help:"Worlds at a time; as many as there are processors if not told."`
 	Out           string `default:"figures" placeholder:"DIR" help:"Draw into DIR (${default})."`
 }
 
@@ -36,6 +41,8 @@ func (c *simFiguresCommand) Validate() error {
 		return fmt.Errorf("--nodes %d: from 16 to 16,384", c.Nodes)
 	case c.Channels < 1 || c.Subscriptions < 0:
 		return fmt.Errorf("--channels %d --subscriptions %d: at least one channel", c.Channels, c.Subscriptions)
+	case c.Workers < 0:
+		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
 	case c.Hours < 2:
 		return fmt.Errorf("--hours %d: at least two", c.Hours)
 	}
@@ -68,19 +75,41 @@ func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
 	}
 	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(worlds)))
 	defer p.end()
+	var (
+		mu    sync.Mutex
+		parts = make([]float64, len(worlds))
+	)
+	run, ctx := errgroup.WithContext(ctx)
+	run.SetLimit(cmp.Or(c.Workers, runtime.NumCPU()))
 	for i := range worlds {
-		w := &worlds[i]
-		scheme, err := table2.SchemeOf(w.scheme)
-		if err != nil {
-			return err
-		}
-		setting := table2.Setting{Load: load, Objective: w.objective, Scheme: scheme, Hours: c.Hours, Every: seriesOf}
-		w.row, err = setting.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(worlds))) })
-		if err != nil {
-			return fmt.Errorf("after %d of %d worlds: %w", i, len(worlds), err)
-		}
+		run.Go(func() error {
+			w := &worlds[i]
+			scheme, err := table2.SchemeOf(w.scheme)
+			if err != nil {
+				return err
+			}
+			setting := table2.Setting{Load: load, Objective: w.objective, Scheme: scheme, Hours: c.Hours, Every: seriesOf}
+			w.row, err = setting.Run(ctx, func(done float64) {
+				mu.Lock()
+				defer mu.Unlock()
+				parts[i] = done
+				sum := 0.0
+				for _, d := range parts {
+					sum += d
+				}
+				p.at(sum / float64(len(parts)))
+			})
+			if err != nil {
+				return fmt.Errorf("%v, %s: %w", w.objective, w.scheme, err)
+			}
+			return nil
+		})
 	}
+	err := run.Wait()
 	p.end()
+	if err != nil {
+		return err
+	}
 	for _, f := range c.figures(load, worlds) {
 		if err := f.Save(c.Out, f.name); err != nil {
 			return err

@@ -48,7 +48,7 @@ func TestFigureFlagsAreChecked(t *testing.T) {
 	}
 	for flag, change := range map[string]func(*simFiguresCommand){
 		"--nodes": func(c *simFiguresCommand) { c.Nodes = 2 }, "--channels": func(c *simFiguresCommand) { c.Channels = 0 },
-		"--hours": func(c *simFiguresCommand) { c.Hours = 1 },
+		"--hours": func(c *simFiguresCommand) { c.Hours = 1 }, "--workers": func(c *simFiguresCommand) { c.Workers = -1 },
 	} {
 		c := figures
 		if change(&c); c.Validate() == nil || !strings.Contains(c.Validate().Error(), flag) {
