@@ -9,6 +9,7 @@
 //	tidings-lab bench nodes       whole nodes over real sockets
 //	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
 //	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
+//	tidings-lab eval difference   what the difference engine makes of real pages
 //
 // Results go to standard output, as a table or, with --json, as one object; figures go
 // into --out. On a terminal the progress is shown on standard error. An interrupt ends
@@ -38,6 +39,7 @@ type grammar struct {
 	Help  helpFlag     `short:"h" help:"Show what a command does and takes."`
 	Sim   simCommand   `cmd:"" help:"Measure in virtual time."`
 	Bench benchCommand `cmd:"" help:"Measure on this machine."`
+	Eval  evalCommand  `cmd:"" help:"Measure on real documents."`
 }
 
 type simCommand struct {

@@ -82,13 +82,13 @@ func content(lines []line, regions []region) []string {
 		if l.region != none && noise[l.region] || len(of) == 0 && l.skip() || l.owner() {
 			continue
 		}
-		of = append(of, l.text)
+		of = append(of, still(l.text))
 		if l.menu() {
 			run++
 			continue
 		}
 		if run >= menuRun {
-			of = append(of[:len(of)-1-run], l.text)
+			of = append(of[:len(of)-1-run], still(l.text))
 		}
 		run = 0
 	}

@@ -6,6 +6,7 @@
 //
 //	HTML    the core of a page                 html.go, region.go, names.go, target.go
 //	Diff    how one core becomes another       patch.go, message.go
+//	Memory  which looks at a page bring news   memory.go, marks.go, odd.go
 //
 // # What is left out of HTML
 //
@@ -25,6 +26,16 @@
 // A line has its links with their targets, as [text](target): where one leads is content. In
 // targets, what says nothing about that is left out: what follows visitors about, sessions,
 // and long tokens without meaning.
+//
+// # What changes by itself
+//
+// How long ago something was, and how many have seen it, is left out of short lines at once
+// (volatile.go). Other lines that count, and places that are another at each look, are
+// learned from one look to the next; marks.go says how they earn their marks, and lose
+// them. Memory keeps them as readers have them until something else is news.
+//
+// Replicas that lag tell nothing, and neither does what stands in a page's place: an error, a
+// log-in, a test for people (odd.go).
 //
 // # How it reads
 //

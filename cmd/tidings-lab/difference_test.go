@@ -1,0 +1,49 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestEvalDifference(t *testing.T) {
+	dir := t.TempDir()
+	if code, _, err := lab(t, "eval", "difference", "--data", dir); code != exitFailed || !strings.Contains(err, "say with --data") {
+		t.Errorf("an empty folder: exit %d, %q", code, err)
+	}
+	if code, _, err := lab(t, "eval", "difference", "--worst=-1"); code != exitUsage || !strings.Contains(err, "not less than nothing") {
+		t.Errorf("less than nothing: exit %d, %q", code, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ota_labels.csv"), []byte("trace,file,class\nota-a,0002.html,text\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, err := lab(t, "eval", "difference", "--data", dir); code != exitFailed || !strings.Contains(err, "no traces/*.tar.zst") {
+		t.Errorf("labels alone: exit %d, %q", code, err)
+	}
+	traces := filepath.Join(dir, "traces")
+	if err := os.Mkdir(traces, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeTrace(t, traces, "ota-a", ".html", "<p>One of many.", "<p>Two of many.")
+	writeTrace(t, traces, "ota-b", ".html", "<p>One of many.", "<p>Something else.")
+	writeTrace(t, traces, "feed", ".xml", "<rss/>", "<rss/> ")
+	code, out, err := lab(t, "eval", "difference", "--data", dir)
+	if code != exitDone || err != "" {
+		t.Fatalf("exit %d, %q", code, err)
+	}
+	for _, want := range []string{"100.0 % (1 of 1)", "100.00 % (1 of 1)", "alarm: ota-b 0002.html, 2 lines", "> Something else."} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	code, out, err = lab(t, "eval", "difference", "--data", dir, "--json")
+	var found struct {
+		Total struct{ Wording, Found, Noise, Alarms int }
+		Pages []struct{ Name string }
+	}
+	if code != exitDone || json.Unmarshal([]byte(out), &found) != nil || found.Total != (struct{ Wording, Found, Noise, Alarms int }{1, 1, 1, 1}) || len(found.Pages) != 2 {
+		t.Errorf("exit %d, %q, %+v", code, err, found)
+	}
+}

@@ -1,0 +1,176 @@
+package page
+
+import (
+	"hash/fnv"
+	"slices"
+
+	"znkr.io/diff"
+)
+
+// What changes at every look is no news. A page's marks say which lines and places of it do,
+// as learned from one look to the next. Two kinds are told apart:
+//
+//   - A line counts if what changes of it are numbers and dates: a clock, a number of visitors. It goes
+//     by its skeleton, wherever it stands.
+//   - A place turns if what stands between the same two lines, a few lines at most, is
+//     another each time: a quotation of the day, an advertisement, the server's name.
+//
+// Each look at which one of them changed is worth two points, each at which it did not
+// costs one. With three changes in a row a line has earned its mark, a place, which needs
+// stronger proof, with five. The mark is lost with the last point, after lastLooks without a change at
+// the most: so what was noise, and is not any more, is news again.
+const (
+	changeWorth  = 2
+	lineMarked   = 3 * changeWorth
+	placeMarked  = 5 * changeWorth
+	lastLooks    = 16 // the most points there are
+	maxMarks     = 256
+	slight       = 3   // lines at most on either side of what is said of a place,
+	slightLength = 600 // of so many bytes at most
+)
+
+// A mark is how often a line or a place has changed lately.
+type mark struct {
+	key    uint64
+	points int
+	place  bool
+	marked bool
+}
+
+// marks are those of a page.
+type marks struct{ of []mark }
+
+func (m *marks) find(key uint64) *mark {
+	for i := range m.of {
+		if m.of[i].key == key {
+			return &m.of[i]
+		}
+	}
+	return nil
+}
+
+// marked says whether a key has earned its mark, and has not lost it.
+func (m *marks) marked(key uint64) bool {
+	f := m.find(key)
+	return f != nil && f.marked
+}
+
+// look takes the keys that changed from one look to the next.
+func (m *marks) look(lines, places map[uint64]bool) {
+	for i := range m.of {
+		f := &m.of[i]
+		if lines[f.key] || places[f.key] {
+			f.points = min(f.points+changeWorth, lastLooks)
+		} else {
+			f.points--
+		}
+		needs := lineMarked
+		if f.place {
+			needs = placeMarked
+		}
+		f.marked = f.points > 0 && (f.marked || f.points >= needs)
+	}
+	m.of = slices.DeleteFunc(m.of, func(f mark) bool { return f.points <= 0 })
+	for place, keys := range map[bool]map[uint64]bool{false: lines, true: places} {
+		for key := range keys {
+			if m.find(key) == nil && len(m.of) < maxMarks {
+				m.of = append(m.of, mark{key: key, points: changeWorth, place: place})
+			}
+		}
+	}
+}
+
+// learn takes what has changed from one look to the next.
+func (m *marks) learn(last, now *Core) {
+	lines, places := map[uint64]bool{}, map[uint64]bool{}
+	for _, h := range diff.Hunks(last.Lines, now.Lines, diff.Context(0)) {
+		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
+		if counts(omit, add) {
+			for _, l := range add {
+				lines[lineKey(l)] = true
+			}
+		} else if isSlight(omit) && isSlight(add) {
+			places[placeKey(last.Lines, h.PosX, h.EndX)] = true
+		}
+	}
+	m.look(lines, places)
+}
+
+// counts says whether lines have changed in nothing but numbers and dates.
+func counts(omit, add []string) bool {
+	return len(omit) == len(add) && slices.EqualFunc(omit, add, func(a, b string) bool {
+		s, ok := skeleton(a)
+		t, _ := skeleton(b)
+		return ok && s == t
+	})
+}
+
+func isSlight(lines []string) bool {
+	size := 0
+	for _, l := range lines {
+		size += len(l)
+	}
+	return len(lines) <= slight && size <= slightLength
+}
+
+// lineKey is that of a line that may count.
+func lineKey(text string) uint64 {
+	s, _ := skeleton(text)
+	return keyOf(s)
+}
+
+// placeKey is that of what stands between two lines.
+func placeKey(lines []string, begin, end int) uint64 {
+	before, after := "", ""
+	if begin > 0 {
+		before, _ = skeleton(lines[begin-1])
+	}
+	if end < len(lines) {
+		after, _ = skeleton(lines[end])
+	}
+	return keyOf("between", before, after)
+}
+
+// germane returns what a look says beyond the version that readers have: that version, changed
+// where it is news, and how. What only changes by itself stays in it as it was.
+func (m *marks) germane(told, now *Core) (Core, Patch) {
+	next := Core{Title: now.Title}
+	p := Patch{Old: told.Hash()}
+	at := 0
+	for _, h := range diff.Hunks(m.masked(told.Lines), m.masked(now.Lines), diff.Context(0)) {
+		omit, add := told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
+		if isSlight(omit) && isSlight(add) && m.marked(placeKey(told.Lines, h.PosX, h.EndX)) {
+			continue
+		}
+		next.Lines = append(append(next.Lines, told.Lines[at:h.PosX]...), add...)
+		at = h.EndX
+		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: len(omit), Add: slices.Clone(add)})
+	}
+	next.Lines = append(next.Lines, told.Lines[at:]...)
+	p.New = next.Hash()
+	return next, p
+}
+
+// masked is lines with those that count as their skeletons.
+func (m *marks) masked(lines []string) []string {
+	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place }) {
+		return lines
+	}
+	of := slices.Clone(lines)
+	for i, l := range of {
+		if s, ok := skeleton(l); ok && m.marked(keyOf(s)) {
+			of[i] = s
+		}
+	}
+	return of
+}
+
+// keyOf is that of a text.
+func keyOf(texts ...string) uint64 {
+	h := fnv.New64a()
+	for _, t := range texts {
+		_, _ = h.Write([]byte(t)) // never fails
+		_, _ = h.Write([]byte{'\n'})
+	}
+	return h.Sum64()
+}

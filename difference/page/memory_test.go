@@ -1,0 +1,231 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lines is a core of these.
+func lines(of ...string) Core { return Core{Lines: of} }
+
+// A watch is a page that is looked at every half hour.
+type watch struct {
+	t  *testing.T
+	m  Memory
+	at time.Time
+}
+
+func newWatch(t *testing.T) *watch {
+	return &watch{t: t, at: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)}
+}
+
+// look says what the next look finds, which has to be this.
+func (w *watch) look(want Kind, of ...string) Finding {
+	w.t.Helper()
+	w.at = w.at.Add(30 * time.Minute)
+	old := w.m.Core()
+	f := w.m.Look(lines(of...), w.at)
+	if f.Kind != want {
+		w.t.Fatalf("at %v %q: %v %s, want %v", w.at.Format("15:04"), of, f.Kind, f.Reason, want)
+	}
+	if f.Kind == News {
+		if got, err := f.Patch.Apply(&old); err != nil || got.Text() != f.Core.Text() {
+			w.t.Fatalf("the patch leads to %q, not to %q: %v", got.Lines, f.Core.Lines, err)
+		}
+	}
+	return f
+}
+
+func TestFirstLookIsNews(t *testing.T) {
+	w := newWatch(t)
+	if f := w.look(News, "a", "b"); len(f.Patch.Hunks) != 1 {
+		t.Error(f.Patch)
+	}
+	w.look(Same, "a", "b")
+	w.look(News, "a", "c")
+}
+
+// A clock raises three alarms, and then none: what is news beside it is told alone.
+func TestALineThatCountsEarnsItsMark(t *testing.T) {
+	w := newWatch(t)
+	clock := func(i int) string {
+		return fmt.Sprintf("It is %d:%02d, and visitor %d is here", 9+i/60, i%60, 1200+17*i)
+	}
+	w.look(News, "Head", clock(0), "Text")
+	for i := 1; i < 3; i++ {
+		w.look(News, "Head", clock(i), "Text")
+	}
+	for i := 3; i < 20; i++ {
+		w.look(Same, "Head", clock(i), "Text")
+	}
+	f := w.look(News, "Head", clock(21), "Another text")
+	if len(f.Patch.Hunks) != 1 || f.Patch.Hunks[0].At != 2 || f.Core.Lines[1] != clock(2) {
+		t.Errorf("%+v %q", f.Patch, f.Core.Lines)
+	}
+	// It moves, and its mark with it.
+	w.look(News, clock(22), "Head", "Another text")
+	w.look(Same, clock(23), "Head", "Another text")
+}
+
+// Numbers that have not changed for a while are content again: what they have come to is told.
+func TestALineLosesItsMark(t *testing.T) {
+	w := newWatch(t)
+	price := func(i int) string { return fmt.Sprint("The price is ", i) }
+	for i := range 4 {
+		w.look(map[bool]Kind{true: News, false: Same}[i < 3], price(i))
+	}
+	for range 3*changeWorth - 1 {
+		w.look(Same, price(3))
+	}
+	w.look(News, price(3))
+	w.look(Same, price(3))
+	w.look(News, price(5))
+}
+
+// What stands between the same two lines, and is another at every look, is an advertisement; a
+// page of news is not, because more changes of it, and less often.
+func TestAPlaceThatTurns(t *testing.T) {
+	w := newWatch(t)
+	quotes := strings.Split("Know yourself|Nothing too much|All flows|Whereof one cannot speak|Less is more|God is in the detail|Tempus fugit|Carpe diem", "|")
+	for i, q := range quotes {
+		kind := Same
+		if i < 5 {
+			kind = News
+		}
+		w.look(kind, "Quotation of the day", q, "Our terms", "You owe us nothing.")
+	}
+	w.look(News, "Quotation of the day", "Sapere aude", "Our terms", "You owe us all.")
+	w.look(Same, "Quotation of the day", "Memento mori", "Our terms", "You owe us all.")
+}
+
+// A contract whose numbers change tells so each time: seldom is not at every look.
+func TestNumbersThatChangeSeldomAreContent(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "You may cancel within 10 days.")
+	for i := range 12 {
+		w.look(News, fmt.Sprintf("You may cancel within %d days.", 11+i))
+		for range 3 {
+			w.look(Same, fmt.Sprintf("You may cancel within %d days.", 11+i))
+		}
+	}
+}
+
+// Replicas that flap A-B-A yield one update; an edit that is taken back for good is told
+// when nobody has seen it for an hour.
+func TestReplicasThatFlap(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "a", "old")
+	w.look(News, "a", "new")
+	for range 5 {
+		w.look(Returned, "a", "old")
+		w.look(Same, "a", "new")
+	}
+	w.look(Returned, "a", "old")
+	w.look(News, "a", "old")
+}
+
+// What stands in a page's place is no version of it.
+func TestWhatIsNotThePage(t *testing.T) {
+	content := strings.Split(strings.Repeat("A line of the page that says something about what it is about.|", 60), "|")[:60]
+	for i := range content {
+		content[i] += fmt.Sprint(i)
+	}
+	for name, c := range map[string]struct {
+		core Core
+		want string
+	}{
+		"nothing":           {lines(), "empty"},
+		"a wall":            {Core{Title: "Just a moment...", Lines: []string{"Enable JavaScript and cookies to continue"}}, "wall"},
+		"a CAPTCHA":         {lines("Please verify that you are human", "Solve the CAPTCHA"), "wall"},
+		"an error":          {Core{Title: "502 Bad Gateway", Lines: []string{"502 Bad Gateway", "nginx"}}, "wall"},
+		"not found":         {Core{Title: "Oops", Lines: []string{"404", "Page not found"}}, "wall"},
+		"a log-in":          {Core{Title: "Sign in - Example", Lines: []string{"Your mail", "Forgot it?"}}, "log-in"},
+		"something else":    {lines("It works!"), "shorter"},
+		"the page, edited":  {Core{Title: "Page", Lines: content[:40]}, ""},
+		"a new page":        {lines(strings.Split(strings.Repeat("A quite different page, which is long as well.|", 59)+"x", "|")...), ""},
+		"a page about them": {lines(append([]string{"What is a CAPTCHA?"}, content[:59]...)...), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(t)
+			w.look(News, content...)
+			w.at = w.at.Add(time.Minute)
+			f := w.m.Look(c.core, w.at)
+			if (f.Kind == Failed) != (c.want != "") || !strings.Contains(f.Reason, c.want) {
+				t.Fatal(f.Kind, f.Reason)
+			}
+			if c.want != "" {
+				w.look(Same, content...)
+			}
+		})
+	}
+	w := newWatch(t)
+	if f := w.m.Look(Core{Title: "Access denied", Lines: []string{"Access denied"}}, w.at); f.Kind != Failed {
+		t.Error("a wall is the first version")
+	}
+	w.look(News, content...)
+	w.look(Failed, "We have moved.")
+	w.look(Failed, "We have moved.")
+	w.look(News, "We have moved.") // and have been gone for an hour
+}
+
+// Limits are kept, whatever a page does.
+func TestMemoryIsBounded(t *testing.T) {
+	w := newWatch(t)
+	for i := range 200 {
+		var of []string
+		for j := range 400 {
+			of = append(of, fmt.Sprintf("line %c%c has %d", 'a'+j%26, 'a'+j/26, i*j+i))
+		}
+		w.at = w.at.Add(2 * time.Hour)
+		w.m.Look(lines(of...), w.at)
+		if len(w.m.marks.of) > maxMarks || len(w.m.before) > maxVersions {
+			t.Fatal(len(w.m.marks.of), len(w.m.before))
+		}
+	}
+}
+
+func TestSkeletons(t *testing.T) {
+	for _, c := range []struct {
+		a, b  string
+		alike bool
+	}{
+		{"Updated 3 May 2026, 12:04", "Updated 28 June 2026, 9:41", true},
+		{"1,234 visitors", "987 visitors", true},
+		{"You may cancel", "You must cancel", false},
+		{"v1.2.3 is out", "v1.3 is out", true},
+		{"Version A", "Version B", false},
+		{"node-7f3a2b", "node-00c1de9", true},
+		{"Es ist 9 Uhr", "Es ist 10 Uhr", true},
+		{"第3条", "第4条", true},
+	} {
+		a, _ := skeleton(c.a)
+		b, _ := skeleton(c.b)
+		if (a == b) != c.alike {
+			t.Errorf("%q is %q, %q is %q", c.a, a, c.b, b)
+		}
+	}
+	if s, ok := skeleton("12:04, 3 May"); ok {
+		t.Errorf("%q is left of numbers alone", s)
+	}
+}
+
+func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
+	for text, want := range map[string]string{
+		"Posted 5 minutes ago by Ann":            "Posted … by Ann",
+		"an hour ago":                            "…",
+		"vor 3 Tagen":                            "…",
+		"il y a une heure":                       "…",
+		"3分钟前":                                   "…",
+		"1,204 views · 3 comments":               "… · 3 comments",
+		"Views: 1204":                            "…",
+		"The chicago ago 7":                      "The chicago ago 7",
+		"Within 30 days of now":                  "Within 30 days of now",
+		strings.Repeat("x", 300) + " 3 days ago": strings.Repeat("x", 300) + " 3 days ago",
+	} {
+		if got := still(text); got != want {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package page
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// wallLength is how many bytes of text what stands in a page's place has at most, if its
+	// words are to count: a page about CAPTCHAs is longer.
+	wallLength = 2000
+	// stays is for how long what has little in common with a page has to be there to be the
+	// page. What says that it is an error, or a wall, never is.
+	stays = time.Hour
+)
+
+// walls are what errors, log-ins and tests for people say in their titles or in their few
+// words.
+var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
+	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
+	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
+	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
+	`internal server error|too many requests|rate limit|down for maintenance|under maintenance|scheduled maintenance|something went wrong`)
+
+// logins are what the titles of walls for strangers say.
+var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in\b|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b`)
+
+// odd is a page that has turned into another one, perhaps for a moment.
+type odd struct {
+	hash  Hash
+	since time.Time
+}
+
+// judge returns why what a fetch has brought is not the page; "" if it is.
+func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
+	if len(now.Lines) == 0 {
+		return "the document is empty"
+	}
+	text := now.Text()
+	short := len(text) <= wallLength
+	if alike := !first && common(now, told)*2 >= len(now.Lines); alike {
+		*o = odd{}
+		return ""
+	}
+	if short {
+		if said := walls.FindString(now.Title + "\n" + text); said != "" {
+			return "an error or a wall in its place: " + said
+		}
+		if logins.MatchString(now.Title) {
+			return "a log-in in its place: " + now.Title
+		}
+	}
+	if first || len(text)*10 >= len(told.Text()) {
+		return ""
+	}
+	if h := now.Hash(); o.hash != h {
+		*o = odd{hash: h, since: at}
+	}
+	if at.Sub(o.since) >= stays {
+		return ""
+	}
+	return "another document in its place, much shorter"
+}
+
+// common is how many lines of one core the other has.
+func common(of, other *Core) int {
+	lines := slices.Clone(other.Lines)
+	slices.Sort(lines)
+	n := 0
+	for _, l := range of.Lines {
+		if _, ok := slices.BinarySearchFunc(lines, l, strings.Compare); ok {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,115 @@
+package page
+
+import (
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ago finds how long ago something was, told from now on: it changes by itself.
+var ago = regexp.MustCompile(`(?i)\b(?:just now|moments? ago|(?:\d+|an?|one|a few) ?(?:s|sec|secs|seconds?|m|min|mins|minutes?|h|hrs?|hours?|d|days?|w|weeks?|mo|months?|y|years?) ago` +
+	`|vor (?:\d+|eine[rmn]?) (?:sekunden?|minuten?|stunden?|tag(?:en)?|wochen?|monat(?:en)?|jahr(?:en)?)` +
+	`|il y a (?:\d+|une?) (?:secondes?|minutes?|heures?|jours?|semaines?|mois|ans?)` +
+	`|hace (?:\d+|una?) (?:segundos?|minutos?|horas?|días?|semanas?|mes(?:es)?|años?)` +
+	`|há (?:\d+|uma?) (?:segundos?|minutos?|horas?|dias?|semanas?|mês|meses|anos?))` + `|\d+ ?(?:秒|分钟|分鐘|小时|小時|天|週間?|周|个月|個月|年|分|時間|日|か月)前`)
+
+// counted finds what visitors make grow, beside the word for it.
+var counted = regexp.MustCompile(`(?i)\b\d[\d,. ]*[km]? (?:views?|visits?|visitors?|hits|reads|likes?|shares?|downloads?|followers|online)\b` +
+	`|\b(?:views|visits|visitors|hits|page views|likes|shares|downloads|followers|online)(?: ?\([\d,.]+\)|: ?\d[\d,.]*[km]?)`)
+
+// ellipsis stands for what was left out.
+const ellipsis = "…"
+
+// still is a line without what changes by itself, whoever looks.
+func still(text string) string {
+	if len(text) > maxAside || !changing(text) {
+		return text
+	}
+	text = ago.ReplaceAllString(text, ellipsis)
+	return counted.ReplaceAllString(text, ellipsis)
+}
+
+// maxAside is the longest line, in bytes, of which such words are left out: within a sentence of a
+// contract "3 days ago" is content.
+const maxAside = 240
+
+// changing says whether a line may have any of it: to look closely costs more than to read it.
+func changing(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; '0' <= c && c <= '9' {
+			return true
+		}
+	}
+	return strings.Contains(text, "ago") || strings.Contains(text, "now") || strings.Contains(text, "vor ") ||
+		strings.Contains(text, "il y a") || strings.Contains(text, "hace ") || strings.Contains(text, "há ")
+}
+
+// dates are the words that go with numbers where a line says when.
+var dates = map[string]bool{}
+
+func init() {
+	for _, w := range strings.Fields("january february march april may june july august september october november december " +
+		"jan feb mar apr jun jul aug sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday " +
+		"mon tue wed thu fri sat sun am pm utc gmt a an one second seconds minute minutes hour hours day days week weeks month months year years") {
+		dates[w] = true
+	}
+}
+
+// skeleton is a line without its numbers, names of days and months, and tokens without
+// meaning: two lines that have the same one tell of the same thing at two times. Of a line
+// of which nothing is left besides, there is none.
+func skeleton(text string) (of string, ok bool) {
+	var b strings.Builder
+	words := 0
+	for len(text) > 0 {
+		end, digits := 0, 0
+		for end < len(text) {
+			c, size := utf8.DecodeRuneInString(text[end:])
+			if unicode.IsDigit(c) {
+				digits++
+			} else if !unicode.IsLetter(c) {
+				break
+			}
+			end += size
+		}
+		word := text[:end]
+		switch {
+		case end == 0:
+			_, end = utf8.DecodeRuneInString(text)
+			b.WriteString(text[:end])
+		case digits > 0, len(word) <= len("september") && dates[strings.ToLower(word)]:
+			b.WriteByte('0')
+		default:
+			words++
+			b.WriteString(word)
+		}
+		text = text[end:]
+	}
+	return squeeze(b.String()), words > 0
+}
+
+// squeeze makes one of numbers with signs between them: 1,234 counts as 987 does.
+func squeeze(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		if s[i] != '0' {
+			b.WriteByte(s[i])
+			i++
+			continue
+		}
+		b.WriteByte('0')
+		i++
+		for i < len(s) { // zeros with at most one blank and two signs between
+			j := i
+			for j < len(s) && j < i+3 && strings.IndexByte(" ,.:/-+", s[j]) >= 0 {
+				j++
+			}
+			if j == len(s) || s[j] != '0' {
+				break
+			}
+			i = j + 1
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,198 @@
+// Package differences replays traces of real documents to the difference engine, as a poller
+// sees them one after the other, and counts what it makes of them: changes that were
+// labelled and found, alarms where nothing was, what changes take on the wire, and time.
+//
+// Labels say at which snapshots of a page the wording changed that somebody cared for. Every other
+// neighbouring pair of a labelled page's trace counts as noise, also where something else
+// of the page has changed.
+//
+// The package leaves to difference/page what a change is, and to its caller where
+// traces are.
+package differences
+
+import (
+	"bytes"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"tidings/difference/page"
+	"tidings/internal/daemon/origin"
+)
+
+// Classes of labels.
+const (
+	Wording = "text"
+	Markup  = "link_or_markup_only"
+)
+
+// Labels are the classes of changes, by trace and file.
+type Labels map[string]map[string]string
+
+// ReadLabels reads a table of the columns trace, file and class, with their names first.
+func ReadLabels(r io.Reader) (Labels, error) {
+	table := csv.NewReader(r)
+	rows, err := table.ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read labels: %w", err)
+	}
+	of := Labels{}
+	for i, row := range rows {
+		if i == 0 {
+			continue
+		}
+		if len(row) < 3 || row[2] != Wording && row[2] != Markup {
+			return nil, fmt.Errorf("read labels: line %d is not a trace, a file and %s or %s", i+1, Wording, Markup)
+		}
+		if of[row[0]] == nil {
+			of[row[0]] = map[string]string{}
+		}
+		of[row[0]][row[1]] = row[2]
+	}
+	return of, nil
+}
+
+// A Change is one of a page that the engine tells.
+type Change struct {
+	File  string  `json:"file"`
+	Class string  `json:"class,omitempty"` // as labelled; none: noise, if the trace has labels
+	Lines int     `json:"lines"`           // that go and come
+	Part  float64 `json:"part"`            // bytes on the wire, of those of the new core packed alone
+	Share float64 `json:"share"`           // bytes of the lines that come and go, of the new core's
+	Hunk  string  `json:"hunk"`            // the first
+}
+
+// A Page is what was made of the trace of one.
+type Page struct {
+	Name      string    `json:"name"`
+	Labelled  bool      `json:"labelled"` // or else there is no truth to compare with
+	Snapshots int       `json:"snapshots"`
+	Bytes     int64     `json:"bytes"`
+	Seconds   float64   `json:"seconds"`          // of CPU
+	Wording   int       `json:"wording"`          // changes labelled so,
+	Missed    []string  `json:"missed,omitempty"` // and files of those that were not told
+	Noise     int       `json:"noise"`            // pairs
+	Changes   []Change  `json:"changes,omitempty"`
+	Failed    []string  `json:"failed,omitempty"` // snapshots that were taken for errors, and why
+	Returned  int       `json:"returned"`         // snapshots that were taken for replicas that lag
+	Speeds    []float64 `json:"-"`                // bytes of each snapshot in a second
+	Slowest   float64   `json:"slowest_s"`
+}
+
+// Alarms are the changes told where the label says that there is none.
+func (p *Page) Alarms() (of []Change) {
+	for _, c := range p.Changes {
+		if p.Labelled && c.Class == "" {
+			of = append(of, c)
+		}
+	}
+	return of
+}
+
+// longestHunk is how many bytes of a hunk are told.
+const longestHunk = 1000
+
+// Pages replays the trace of a page.
+func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, error) {
+	p := Page{Name: name, Labelled: labels != nil, Snapshots: len(of)}
+	var m page.Memory
+	for i, s := range of {
+		began := time.Now()
+		core := page.HTML(s.Body)
+		old := m.Core()
+		f := m.Look(core, s.Time)
+		took := time.Since(began).Seconds()
+		p.Bytes += int64(len(s.Body))
+		p.Seconds += took
+		p.Slowest = max(p.Slowest, took)
+		p.Speeds = append(p.Speeds, float64(len(s.Body))/took)
+		class := labels[s.File]
+		if i > 0 {
+			switch class {
+			case Wording:
+				p.Wording++
+				if f.Kind != page.News {
+					p.Missed = append(p.Missed, s.File)
+				}
+			case "":
+				p.Noise++
+			}
+		}
+		switch f.Kind {
+		case page.Failed:
+			p.Failed = append(p.Failed, s.File+": "+f.Reason)
+		case page.Returned:
+			p.Returned++
+		case page.News:
+			if i == 0 || len(old.Lines) == 0 {
+				continue
+			}
+			c, err := change(&old, &f)
+			if err != nil {
+				return p, fmt.Errorf("%s: %w", s.File, err)
+			}
+			c.File, c.Class = s.File, class
+			p.Changes = append(p.Changes, c)
+		case page.Same:
+		}
+	}
+	return p, nil
+}
+
+// change measures one, and proves that who has the old version comes to the new one by it.
+func change(old *page.Core, f *page.Finding) (Change, error) {
+	packed, err := f.Patch.Encode(old)
+	if err != nil {
+		return Change{}, err
+	}
+	sent, err := page.Decode(packed, old)
+	if err != nil {
+		return Change{}, err
+	}
+	now, err := sent.Apply(old)
+	if err != nil {
+		return Change{}, err
+	}
+	if !slices.Equal(now.Lines, f.Core.Lines) {
+		return Change{}, fmt.Errorf("the patch leads to another core")
+	}
+	var c Change
+	changed := 0
+	for _, h := range f.Patch.Hunks {
+		c.Lines += h.Omit + len(h.Add)
+		for _, l := range h.Add {
+			changed += len(l) + 1
+		}
+	}
+	whole, err := packedSize(f.Core.Text())
+	if err != nil {
+		return Change{}, err
+	}
+	c.Part = float64(len(packed)) / float64(max(whole, 1))
+	c.Share = float64(changed) / float64(max(len(f.Core.Text()), 1))
+	first := page.Patch{Hunks: f.Patch.Hunks[:min(len(f.Patch.Hunks), 1)]}
+	c.Hunk = first.Text(old)
+	c.Hunk = strings.ToValidUTF8(c.Hunk[:min(len(c.Hunk), longestHunk)], "")
+	return c, nil
+}
+
+// packedSize is that of a text that is sent alone.
+func packedSize(text string) (int, error) {
+	var b bytes.Buffer
+	z, err := zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBestCompression))
+	if err != nil {
+		return 0, err
+	}
+	if _, err := z.Write([]byte(text)); err != nil {
+		return 0, err
+	}
+	if err := z.Close(); err != nil {
+		return 0, err
+	}
+	return b.Len(), nil
+}
