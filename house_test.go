@@ -33,7 +33,7 @@ var storeys = []struct {
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums"},
 	{1, "overlay difference difference/page"},
 	{0, "honeycomb internal/wire internal/feed internal/script internal/plant"},
-	{cellar, "internal/env"},
+	{cellar, "internal/env internal/charset"},
 }
 
 const (
