@@ -4,7 +4,9 @@
 // of an HTML page it takes the core, numbered lines of text as a reader would copy them out,
 // and leaves out what changes from one fetch to the next without telling anybody anything.
 //
-//	HTML    the core of a page                 html.go, region.go, names.go, target.go
+//	Read    the core of any document           read.go
+//	HTML    that of a page                     html.go, region.go, names.go, target.go
+//	Text, JSON, XML                            data.go
 //	Diff    how one core becomes another       patch.go, message.go
 //	Memory  which looks at a page bring news   memory.go, marks.go, odd.go
 //

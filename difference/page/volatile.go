@@ -2,6 +2,7 @@ package page
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -21,28 +22,26 @@ var counted = regexp.MustCompile(`(?i)\b\d[\d,. ]*[km]? (?:views?|visits?|visito
 // ellipsis stands for what was left out.
 const ellipsis = "…"
 
-// still is a line without what changes by itself, whoever looks.
-func still(text string) string {
-	if len(text) > maxAside || !changing(text) {
-		return text
-	}
-	text = ago.ReplaceAllString(text, ellipsis)
-	return counted.ReplaceAllString(text, ellipsis)
-}
-
 // maxAside is the longest line, in bytes, of which such words are left out: within a sentence of a
 // contract "3 days ago" is content.
 const maxAside = 240
 
-// changing says whether a line may have any of it: to look closely costs more than to read it.
-func changing(text string) bool {
-	for i := range len(text) {
-		if c := text[i]; '0' <= c && c <= '9' {
-			return true
-		}
+// still is a line without what changes by itself, whoever looks.
+func still(text string) string {
+	if len(text) > maxAside {
+		return text
 	}
-	return strings.Contains(text, "ago") || strings.Contains(text, "now") || strings.Contains(text, "vor ") ||
-		strings.Contains(text, "il y a") || strings.Contains(text, "hace ") || strings.Contains(text, "há ")
+	if containsAny(text, "ago", "now", "AGO", "vor ", "il y a", "Il y a", "hace ", "Hace ", "há ", "Há ", "前") { // to look closely costs more than to read it
+		text = ago.ReplaceAllString(text, ellipsis)
+	}
+	if containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads") && strings.ContainsAny(text, "0123456789") {
+		text = counted.ReplaceAllString(text, ellipsis)
+	}
+	return text
+}
+
+func containsAny(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 }
 
 // dates are the words that go with numbers where a line says when.

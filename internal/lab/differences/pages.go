@@ -103,9 +103,14 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 	var m page.Memory
 	for i, s := range of {
 		began := time.Now()
-		core := page.HTML(s.Body)
 		old := m.Core()
-		f := m.Look(core, s.Time)
+		core, err := page.Read(s.Body, s.ContentType)
+		f := page.Finding{Kind: page.Failed}
+		if err != nil {
+			f.Reason = err.Error()
+		} else {
+			f = m.Look(core, s.Time)
+		}
 		took := time.Since(began).Seconds()
 		p.Bytes += int64(len(s.Body))
 		p.Seconds += took

@@ -1,0 +1,215 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/net/html"
+)
+
+const (
+	// maxPath is how many names of what is around it a line of data begins with.
+	maxPath = 3
+	// maxAround is how far out they are looked for, and the beginnings of what ends.
+	maxAround = 24
+	// maxName is the longest of them in bytes.
+	maxName = 64
+)
+
+// Text returns the core of plain text: its lines.
+func Text(doc []byte) Core {
+	var c collector
+	for line := range bytes.Lines(doc) {
+		if c.add("", string(line)); c.full() {
+			break
+		}
+	}
+	return Core{Lines: c.lines}
+}
+
+// JSON returns the core of data: a line for each value, behind the names of what it is the
+// value of. Places in lists are not told, or one that is put before the others would change all. What
+// is no JSON is taken for text.
+func JSON(doc []byte) Core {
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	dec.UseNumber()
+	var c collector
+	var open []container
+	for !c.full() {
+		token, err := dec.Token()
+		if err == io.EOF && len(open) == 0 {
+			break
+		}
+		if err != nil || len(open) > maxOpen {
+			return Text(doc)
+		}
+		top := len(open) - 1
+		switch t := token.(type) {
+		case json.Delim:
+			if t == '{' || t == '[' {
+				open = append(open, container{object: t == '{'})
+				continue
+			}
+			open = open[:top]
+			top--
+		case string:
+			if top >= 0 && open[top].object && !open[top].named {
+				open[top].name, open[top].named = t, true
+				continue
+			}
+			c.add(path(open), t)
+		case json.Number:
+			c.add(path(open), t.String())
+		case bool:
+			c.add(path(open), map[bool]string{true: "true", false: "false"}[t])
+		case nil: // nothing is nothing
+		}
+		if top >= 0 {
+			open[top].named = false // what it named has come
+		}
+	}
+	return Core{Lines: c.lines}
+}
+
+// A container is an object or a list of JSON, or an element of XML, that is open.
+type container struct {
+	object bool
+	name   string // that came last in it
+	named  bool   // its value is still to come
+}
+
+// path is how a line begins: the names of what is around a value, the innermost last.
+func path(open []container) string {
+	var names []string
+	for _, o := range slices.Backward(open[max(0, len(open)-maxAround):]) {
+		if o.named && len(names) < maxPath {
+			names = append(names, short(o.name))
+		}
+	}
+	slices.Reverse(names)
+	return strings.Join(names, ".")
+}
+
+// short is a name that is not longer than maxName.
+func short(name string) string {
+	if len(name) > maxName {
+		name = strings.ToValidUTF8(name[:maxName], "")
+	}
+	return name
+}
+
+// fleeting are the names of what changes by itself, without signs between their words.
+var fleeting = map[string]bool{
+	"nonce": true, "token": true, "csrf": true, "csrftoken": true, "sessionid": true, "session": true, "requestid": true, "traceid": true, "timestamp": true,
+	"servertime": true, "now": true, "generated": true, "generatedat": true, "generatedon": true, "lastbuilddate": true, "cachekey": true, "etag": true,
+	"elapsed": true, "took": true, "durationms": true, "hits": true, "views": true, "viewcount": true,
+}
+
+// plainName is a name without capitals and signs.
+func plainName(name string) string {
+	return strings.Map(func(c rune) rune {
+		switch {
+		case 'A' <= c && c <= 'Z':
+			return c | 0x20
+		case c == '_', c == '-', c == '.', c == ' ':
+			return -1
+		}
+		return c
+	}, name)
+}
+
+// XML returns the core of data: a line for the text of each element, behind its name and that of those
+// around it, and one for its attributes. There is no document that it refuses.
+func XML(doc []byte) Core {
+	tokens := html.NewTokenizer(bytes.NewReader(doc))
+	tokens.AllowCDATA(true)
+	var c collector
+	var open []container
+	var text []byte
+	flush := func() {
+		if len(text) > 0 {
+			c.add(path(open), string(text))
+			text = text[:0]
+		}
+	}
+	for !c.full() {
+		switch token := tokens.Next(); token {
+		case html.ErrorToken: // the end: it reads from memory
+			flush()
+			return Core{Lines: c.lines}
+		case html.TextToken:
+			text = append(text, tokens.Text()...)
+		case html.StartTagToken, html.SelfClosingTagToken:
+			flush()
+			name, more := tokens.TagName()
+			open = append(open, container{name: short(string(name)), named: true})
+			if more {
+				c.add(path(open), attributesOf(tokens))
+			}
+			if token == html.SelfClosingTagToken || len(open) > maxOpen {
+				open = open[:len(open)-1]
+			}
+		case html.EndTagToken:
+			flush()
+			raw, _ := tokens.TagName()
+			name := short(string(raw))
+			for i := len(open) - 1; i >= max(0, len(open)-maxAround); i-- {
+				if open[i].name == name {
+					open = open[:i]
+					break
+				}
+			}
+		}
+	}
+	return Core{Lines: c.lines}
+}
+
+// attributesOf are those of an element, in an order of their own.
+func attributesOf(tokens *html.Tokenizer) string {
+	var words []string
+	for more := true; more; {
+		var key, value []byte
+		key, value, more = tokens.TagAttr()
+		name := string(key)
+		if name != "" && name != "xmlns" && !strings.HasPrefix(name, "xmlns:") && !fleeting[plainName(name)] {
+			words = append(words, short(name)+"="+string(value))
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// A collector makes lines of values.
+type collector struct{ lines []string }
+
+// full says whether there is room for no more lines.
+func (c *collector) full() bool { return len(c.lines) == maxLines }
+
+// add adds a value as lines: without blanks that are too many, and none longer than maxLine.
+func (c *collector) add(name, value string) {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	value = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(value, "\uFFFD"), isBlank), " ")
+	if value == "" || name != "" && fleeting[plainName(last)] {
+		return
+	}
+	if name = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(name, "\uFFFD"), isBlank), " "); name != "" {
+		name += ": "
+	}
+	for value != "" && !c.full() {
+		part := value
+		if len(part) > maxLine {
+			part = part[:maxLine]
+			for !utf8.RuneStart(value[len(part)]) {
+				part = part[:len(part)-1]
+			}
+		}
+		value = value[len(part):]
+		if part = strings.TrimSpace(still(name + part)); part != "" {
+			c.lines = append(c.lines, part)
+		}
+	}
+}

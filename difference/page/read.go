@@ -1,0 +1,95 @@
+package page
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	htmlcharset "golang.org/x/net/html/charset"
+
+	"tidings/internal/charset"
+)
+
+// MaxDocument is the size of the largest document in bytes, as it comes and in UTF-8.
+const MaxDocument = 16 << 20
+
+// ErrKind says that a document is of a kind that has no lines: a picture, a program.
+var ErrKind = errors.New("not a page of text")
+
+// ErrLarge says that a document is larger than MaxDocument.
+var ErrLarge = errors.New("too large")
+
+// Read returns the core of a document, by what its origin says of it, and by its looks where that
+// says nothing. It reads HTML, plain text, JSON and XML.
+func Read(doc []byte, contentType string) (Core, error) {
+	if len(doc) > MaxDocument {
+		return Core{}, fmt.Errorf("read page: %w: %d bytes, more than %d", ErrLarge, len(doc), MaxDocument)
+	}
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil && media == "" || media == "application/octet-stream" || media == "text/plain" {
+		media = looks(doc, media)
+	}
+	read, names := kinds(media), []string{params["charset"]}
+	if read == nil {
+		return Core{}, fmt.Errorf("read page: %w: it is %s", ErrKind, media)
+	}
+	head := doc[:min(len(doc), 1024)]
+	_, guess, _ := htmlcharset.DetermineEncoding(head, "") // what a <meta> says, if there is one
+	names = append(names, prolog(head), guess)
+	text, _, err := charset.UTF8(doc, MaxDocument, names...)
+	switch {
+	case errors.Is(err, charset.ErrUnknown):
+		text = doc // what is no UTF-8 shows as such; the rest can be read
+	case errors.Is(err, charset.ErrLarge):
+		return Core{}, fmt.Errorf("read page: %w: more than %d bytes in UTF-8", ErrLarge, MaxDocument)
+	case err != nil:
+		return Core{}, fmt.Errorf("read page: %w", err)
+	}
+	return read(text), nil
+}
+
+// kinds returns what reads documents of a media type; nil: nothing does.
+func kinds(media string) func(doc []byte) Core {
+	switch {
+	case media == "text/html", media == "application/xhtml+xml":
+		return HTML
+	case media == "application/json", strings.HasSuffix(media, "+json"):
+		return JSON
+	case media == "text/xml", media == "application/xml", strings.HasSuffix(media, "+xml") && media != "image/svg+xml":
+		return XML
+	case strings.HasPrefix(media, "text/"):
+		return Text
+	}
+	return nil
+}
+
+// looks returns what the first bytes of a document show it to be, of which its origin says
+// what it says of all that it does not know.
+func looks(doc []byte, said string) string {
+	start := bytes.TrimLeft(bytes.TrimPrefix(doc[:min(len(doc), 1024)], []byte("\xef\xbb\xbf")), " \t\r\n")
+	switch seen, _, _ := strings.Cut(http.DetectContentType(doc), ";"); {
+	case said == "text/plain" && seen != "application/octet-stream":
+		return said
+	case seen == "text/plain" && len(start) > 0 && (start[0] == '{' || start[0] == '['):
+		return "application/json"
+	default:
+		return seen
+	}
+}
+
+// prolog is the charset that an XML declaration names.
+func prolog(head []byte) string {
+	if !bytes.HasPrefix(head, []byte("<?xml")) {
+		return ""
+	}
+	head, _, _ = bytes.Cut(head, []byte("?>"))
+	_, after, found := bytes.Cut(head, []byte("encoding="))
+	if !found || len(after) < 2 {
+		return ""
+	}
+	name, _, _ := bytes.Cut(after[1:], after[:1])
+	return string(name)
+}

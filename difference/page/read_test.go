@@ -1,0 +1,107 @@
+package page
+
+import (
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+)
+
+func TestDocumentsAreReadByTheirKind(t *testing.T) {
+	for _, c := range []struct {
+		name, doc, contentType string
+		want                   []string
+	}{
+		{"HTML", "<p>a<p>b", "text/html; charset=utf-8", []string{"a", "b"}},
+		{"HTML of which nothing is said", "<!doctype html><p>a", "", []string{"a"}},
+		{"HTML in the charset that it says", "<meta charset=windows-1251><p>\xcf\xf0\xe0\xe2\xe8\xeb\xe0", "text/html", []string{"Правила"}},
+		{"a charset that lies", "<p>Größe", "text/html; charset=iso-8859-1", []string{"Größe"}},
+		{"no charset fits", "<p>\x81\x82\xff\xfe\x81\x82\xff\xfe", "text/html; charset=utf-8", []string{strings.Repeat("\uFFFD", 8)}},
+		{"text", "a  b\r\n\r\n c\n", "text/plain", []string{"a b", "c"}},
+		{"text that looks like JSON", "[a, b", "text/plain", []string{"[a, b"}},
+		{"JSON", `{"a": {"list": [{"x": 1.50, "y": true}, {"x": "two\nlines"}]}, "nonce": "abc", "none": null}`, "application/json", []string{"a.list.x: 1.50", "a.list.y: true", "a.list.x: two lines"}},
+		{"JSON that another is put before", `["b", "a"]`, "application/ld+json", []string{"b", "a"}},
+		{"JSON that ends too soon", `{"a": "b", `, "application/json", []string{`{"a": "b",`}},
+		{"values one after the other", "{\"a\":1}\n{\"a\":2}", "application/json", []string{"a: 1", "a: 2"}},
+		{"XML", `<?xml version="1.0"?><a xmlns="x"><b z="1" y="2">text &amp; <c>more</c> tail</b><lastBuildDate>now</lastBuildDate></a>`, "application/xml",
+			[]string{"a.b: y=2 z=1", "a.b: text &", "a.b.c: more", "a.b: tail"}},
+		{"XML in its charset", "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>Gr\xf6\xdfe</a>", "text/xml", []string{"a: Größe"}},
+		{"XML that is none", "<a>b <c>x & y</d>z", "text/xml", []string{"a: b", "a.c: x & y", "a.c: z"}},
+		{"ends without beginnings", "</x><a></x>b</a></a>", "text/xml", []string{"a: b"}},
+	} {
+		got, err := Read([]byte(c.doc), c.contentType)
+		if err != nil || !slices.Equal(got.Lines, c.want) {
+			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
+		}
+	}
+}
+
+func TestWhatIsNoTextIsRefused(t *testing.T) {
+	for contentType, doc := range map[string]string{
+		"image/png": "x", "image/svg+xml": "<svg/>", "application/pdf": "%PDF-1.4", "": "\x89PNG\r\n\x1a\n\x00\x00", "application/octet-stream": "\x00\x01\x02",
+	} {
+		if c, err := Read([]byte(doc), contentType); !errors.Is(err, ErrKind) {
+			t.Errorf("%s: %q, %v", contentType, c.Lines, err)
+		}
+	}
+	if _, err := Read(make([]byte, MaxDocument+1), "text/plain"); !errors.Is(err, ErrLarge) {
+		t.Error(err)
+	}
+	if _, err := Read([]byte(strings.Repeat("a\xe4", MaxDocument/2)), "text/plain; charset=latin1"); !errors.Is(err, ErrLarge) {
+		t.Error(err)
+	}
+}
+
+// Who writes data cannot make its reading slow, nor large.
+func TestDataThatIsMadeToHurt(t *testing.T) {
+	const size = 10 << 20
+	for _, c := range []struct{ what, contentType, piece, before string }{
+		{"lists in lists", "application/json", "[", ""}, {"objects in objects", "application/json", `{"a":`, ""}, {"values", "application/json", "1,", "["},
+		{"values deep down", "application/json", "1,", strings.Repeat("[", 5000)}, {"names", "application/json", `{"a":1},`, "["}, {"one string", "application/json", "a", `"`},
+		{"nested", "text/xml", "<a>", ""}, {"ends", "text/xml", "</a>", strings.Repeat("<b>", 5000)}, {"elements", "text/xml", "<a>b</a>", "<r>"}, {"attributes", "text/xml", "a='b' ", "<r "},
+		{"bad entities", "text/xml", "&;", "<r>"}, {"lines", "text/plain", "a\n", ""}, {"blanks", "text/plain", " ", ""}, {"one line", "text/plain", "a", ""},
+		{"numbers", "text/plain", "1 view ", ""}, {"numbers of lines", "text/plain", "1 view 2 days ago\n", ""}, {"bytes", "text/plain", "\xff", ""}, {"halves", "text/html; charset=utf-16", "\xd8", "\xff\xfe"},
+	} {
+		t.Run(c.what+" "+c.contentType, func(t *testing.T) {
+			doc := []byte(c.before + strings.Repeat(c.piece, (size-len(c.before))/len(c.piece)))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			_, _ = Read(doc, c.contentType) // it need only end
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 5*time.Second || mb > 384 { // most of it is garbage soon
+				t.Errorf("%v, %d MiB in all", took, mb)
+			} else {
+				t.Logf("%v, %d MiB in all", took, mb)
+			}
+		})
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, contentType := range []string{"text/html", "text/plain", "application/json", "text/xml", ""} {
+		f.Add([]byte(`{"a":[1,"b"]}`), contentType)
+		f.Add([]byte("<?xml version='1.0' encoding='utf-16'?><a b='c'>d</a>"), contentType)
+		f.Add([]byte("\xff\xfea\x00"), contentType)
+	}
+	f.Fuzz(func(t *testing.T, doc []byte, contentType string) {
+		c, err := Read(doc, contentType)
+		if err != nil && !errors.Is(err, ErrKind) && !errors.Is(err, ErrLarge) && !strings.HasPrefix(err.Error(), "read page: its charset: ") {
+			t.Fatal(err)
+		}
+		for _, l := range c.Lines {
+			if l == "" || len(l) > 2*maxLine || !utf8.ValidString(l) || strings.ContainsAny(l, "\n\r\t") || strings.TrimSpace(l) != l {
+				t.Errorf("a line is %.100q", l)
+			}
+		}
+		var m Memory
+		at := time.Unix(0, 0)
+		if m.Look(c, at).Kind == News && m.Look(c, at.Add(time.Minute)).Kind != Same {
+			t.Error("the same document is another")
+		}
+	})
+}
