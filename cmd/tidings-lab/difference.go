@@ -14,7 +14,7 @@ import (
 )
 
 type evalCommand struct {
-	Difference differenceCommand `cmd:"" help:"What the difference engine makes of real pages: changes found, false alarms, bytes, time."`
+	Difference differenceCommand `cmd:"" help:"What the difference engine makes of real pages and feeds: changes found, false alarms, bytes, time."`
 }
 
 // A differenceCommand is "tidings-lab eval difference".
@@ -39,14 +39,20 @@ func (c *differenceCommand) Validate() error {
 	return nil
 }
 
+// What was made of all traces.
+type replayed struct {
+	Total differences.Total  `json:"total"`
+	Pages []differences.Page `json:"pages"`
+	Feeds []differences.Feed `json:"feeds"`
+}
+
 // Run replays one trace after the other.
 func (c *differenceCommand) Run(ctx context.Context, s streams) error {
-	file, err := os.Open(filepath.Join(c.Data, "ota_labels.csv"))
+	labels, err := table(c.Data, "ota_labels.csv", differences.ReadLabels)
 	if err != nil {
-		return fmt.Errorf("%w: say with --data where the labels and the traces are", err)
+		return err
 	}
-	labels, err := differences.ReadLabels(file)
-	_ = file.Close() // it was only read
+	references, err := table(c.Data, "pairs.csv", differences.ReadReferences)
 	if err != nil {
 		return err
 	}
@@ -59,14 +65,11 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	}
 	p := newProgress(s.err, "traces")
 	defer p.end()
-	var pages []differences.Page
+	var found replayed
 	var failed error
 	for i, path := range names {
 		if failed = ctx.Err(); failed == nil {
-			var found *differences.Page
-			if found, failed = replay(path, labels); found != nil {
-				pages = append(pages, *found)
-			}
+			failed = found.replay(path, labels, references)
 		}
 		if failed != nil {
 			failed = fmt.Errorf("after %d of %d traces: %w", i, len(names), failed)
@@ -75,28 +78,40 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 		p.at(float64(i+1) / float64(len(names)))
 	}
 	p.end()
-	if len(pages) == 0 {
+	if len(found.Pages)+len(found.Feeds) == 0 {
 		return both(failed, nil)
 	}
-	total := differences.Sum(pages)
+	found.Total = differences.Sum(found.Pages, found.Feeds)
 	if c.JSON {
-		return both(failed, printJSON(s.out, struct {
-			Total differences.Total  `json:"total"`
-			Pages []differences.Page `json:"pages"`
-		}{total, pages}))
+		return both(failed, printJSON(s.out, found))
 	}
-	return both(failed, c.print(s.out, &total, pages))
+	return both(failed, c.print(s.out, &found))
+}
+
+// table reads one of a folder.
+func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err error) {
+	file, err := os.Open(filepath.Join(dir, name))
+	if err != nil {
+		return of, fmt.Errorf("%w: say with --data where %s and the traces are", err, name)
+	}
+	defer func() { _ = file.Close() }() // it is only read
+	return read(file)
 }
 
 // labelledTraces is how those begin that labels are of; where there is none, nothing changed.
 const labelledTraces = "ota-"
 
-// replay replays the trace of a page; of a feed it returns nothing.
-func replay(path string, labels differences.Labels) (*differences.Page, error) {
+// replay replays the trace of a page or a feed.
+func (r *replayed) replay(path string, labels differences.Labels, references differences.References) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".tar.zst")
-	snapshots, err := origin.Trace(path, func(file string) bool { return strings.HasSuffix(file, ".html") })
+	snapshots, err := origin.Trace(path, nil)
 	if err != nil || len(snapshots) == 0 {
-		return nil, err
+		return err
+	}
+	if isFeed(snapshots[0].File) {
+		f := differences.Feeds(name, snapshots, references[name])
+		r.Feeds = append(r.Feeds, f)
+		return nil
 	}
 	of := labels[name]
 	if of == nil && strings.HasPrefix(name, labelledTraces) {
@@ -104,12 +119,14 @@ func replay(path string, labels differences.Labels) (*differences.Page, error) {
 	}
 	p, err := differences.Pages(name, snapshots, of)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+		return fmt.Errorf("%s: %w", name, err)
 	}
-	return &p, nil
+	r.Pages = append(r.Pages, p)
+	return nil
 }
 
-func (c *differenceCommand) print(w io.Writer, total *differences.Total, pages []differences.Page) error {
+func (c *differenceCommand) print(w io.Writer, r *replayed) error {
+	total, pages := &r.Total, r.Pages
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
 	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
@@ -122,6 +139,15 @@ func (c *differenceCommand) print(w io.Writer, total *differences.Total, pages [
 		}
 		line("%s\t%d\t%.1f\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%.0f\t%.0f\t", p.Name, p.Snapshots, float64(p.Bytes)/1e6, wording, found, noise, alarms,
 			len(p.Changes), len(p.Failed), p.Returned, 1e9*p.Seconds/float64(max(p.Bytes, 1)), 1000*p.Slowest)
+	}
+	line("\nfeed\tsnapshots\tMB\twith new items\ttold\tthat come back\twith edits only\ttold\twithout either\ttold\tfailed\t\t")
+	for i := range r.Feeds {
+		f := &r.Feeds[i]
+		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Told, f.Back, f.Edited.Pairs, f.Edited.Told,
+			f.Still.Pairs, f.Still.Told, len(f.Failed))
+	}
+	if err := t.Flush(); err != nil {
+		return err
 	}
 	line("\nfigure\tgot\tasked\t\tpaper\t")
 	verdict := func(name string, got string, met bool, asked, paper string) {
@@ -136,6 +162,9 @@ func (c *differenceCommand) print(w io.Writer, total *differences.Total, pages [
 	recall, alarms := float64(total.Found)/float64(max(total.Wording, 1)), float64(total.Alarms)/float64(max(total.Noise, 1))
 	verdict("changes of wording found", fmt.Sprintf("%.1f %% (%d of %d)", 100*recall, total.Found, total.Wording), recall >= 0.985, "≥ 98.5 %", "")
 	verdict("false alarms per noise pair", fmt.Sprintf("%.2f %% (%d of %d)", 100*alarms, total.Alarms, total.Noise), alarms <= 0.01, "≤ 1 %", "")
+	verdict("feeds' pairs without item change that are told", of(total.Still), total.Still.Told == 0, "0", "")
+	verdict("feeds' pairs with new items that are told", of(total.New), total.New.Told == total.New.Pairs, "all", "")
+	verdict("feeds' pairs with edits only that are told", of(total.Edited), true, "", "")
 	verdict("a change on the wire, of the new core packed alone, median", fmt.Sprintf("%.3f", total.PartMedian), total.PartMedian <= 0.3, "≤ 0.30", "")
 	verdict("lines of an update, mean", fmt.Sprintf("%.1f", total.Lines), true, "", "17")
 	verdict("bytes that come with one, of the core, mean", fmt.Sprintf("%.1f %%", 100*total.Share), true, "", "6.8 % of the page")
@@ -144,37 +173,38 @@ func (c *differenceCommand) print(w io.Writer, total *differences.Total, pages [
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	return c.printWorst(w, pages)
+	return c.printWorst(w, r)
 }
 
-// printWorst shows what was missed, and what raised an alarm for nothing.
-func (c *differenceCommand) printWorst(w io.Writer, pages []differences.Page) error {
-	left := c.Worst
-	show := func(format string, args ...any) (err error) {
-		if left--; left >= 0 {
-			_, err = fmt.Fprintf(w, format, args...)
-		}
-		return err
-	}
-	for i := range pages {
-		for _, file := range pages[i].Missed {
-			if err := show("\nmissed: %s %s\n", pages[i].Name, file); err != nil {
-				return err
-			}
+// of says how many pairs were told.
+func of(p differences.Pairs) string { return fmt.Sprintf("%d of %d", p.Told, p.Pairs) }
+
+// printWorst shows what was missed, what raised an alarm for nothing, and what was not believed.
+func (c *differenceCommand) printWorst(w io.Writer, r *replayed) error {
+	var worst []string
+	for i := range r.Pages {
+		for _, file := range r.Pages[i].Missed {
+			worst = append(worst, fmt.Sprintf("missed: %s %s\n", r.Pages[i].Name, file))
 		}
 	}
-	for i := range pages {
-		for _, why := range pages[i].Failed {
-			if err := show("\nnot the page: %s %s\n", pages[i].Name, why); err != nil {
-				return err
-			}
+	for i := range r.Feeds {
+		for _, pair := range r.Feeds[i].Fooled {
+			worst = append(worst, fmt.Sprintf("fooled: %s %s\n", r.Feeds[i].Name, pair))
 		}
 	}
-	for i := range pages {
-		for _, a := range pages[i].Alarms() {
-			if err := show("\nalarm: %s %s, %d lines, the first of them\n%s", pages[i].Name, a.File, a.Lines, a.Hunk); err != nil {
-				return err
-			}
+	for i := range r.Pages {
+		for _, why := range r.Pages[i].Failed {
+			worst = append(worst, fmt.Sprintf("not the page: %s %s\n", r.Pages[i].Name, why))
+		}
+	}
+	for i := range r.Pages {
+		for _, a := range r.Pages[i].Alarms() {
+			worst = append(worst, fmt.Sprintf("alarm: %s %s, %d lines, the first of them\n%s", r.Pages[i].Name, a.File, a.Lines, a.Hunk))
+		}
+	}
+	for _, text := range worst[:min(c.Worst, len(worst))] {
+		if _, err := fmt.Fprintf(w, "\n%s", text); err != nil {
+			return err
 		}
 	}
 	return nil

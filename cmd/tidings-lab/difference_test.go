@@ -19,8 +19,14 @@ func TestEvalDifference(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "ota_labels.csv"), []byte("trace,file,class\nota-a,0002.html,text\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	if code, _, err := lab(t, "eval", "difference", "--data", dir); code != exitFailed || !strings.Contains(err, "pairs.csv") {
+		t.Errorf("no references: exit %d, %q", code, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "pairs.csv"), []byte("trace,file,parse_ok,new,mod\nfeed,0002.xml,true,1,0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if code, _, err := lab(t, "eval", "difference", "--data", dir); code != exitFailed || !strings.Contains(err, "no traces/*.tar.zst") {
-		t.Errorf("labels alone: exit %d, %q", code, err)
+		t.Errorf("tables alone: exit %d, %q", code, err)
 	}
 	traces := filepath.Join(dir, "traces")
 	if err := os.Mkdir(traces, 0o700); err != nil {
@@ -28,12 +34,13 @@ func TestEvalDifference(t *testing.T) {
 	}
 	writeTrace(t, traces, "ota-a", ".html", "<p>One of many.", "<p>Two of many.")
 	writeTrace(t, traces, "ota-b", ".html", "<p>One of many.", "<p>Something else.")
-	writeTrace(t, traces, "feed", ".xml", "<rss/>", "<rss/> ")
+	writeTrace(t, traces, "feed", ".xml", `<rss version="2.0"><channel><title>A</title><item><guid>1</guid><title>One</title></item></channel></rss>`,
+		`<rss version="2.0"><channel><title>A</title><item><guid>2</guid><title>Two</title></item></channel></rss>`)
 	code, out, err := lab(t, "eval", "difference", "--data", dir)
 	if code != exitDone || err != "" {
 		t.Fatalf("exit %d, %q", code, err)
 	}
-	for _, want := range []string{"100.0 % (1 of 1)", "100.00 % (1 of 1)", "alarm: ota-b 0002.html, 2 lines", "> Something else."} {
+	for _, want := range []string{"100.0 % (1 of 1)", "100.00 % (1 of 1)", "alarm: ota-b 0002.html, 2 lines", "> Something else.", "feeds' pairs with new items that are told  ", "1 of 1 "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -42,8 +49,9 @@ func TestEvalDifference(t *testing.T) {
 	var found struct {
 		Total struct{ Wording, Found, Noise, Alarms int }
 		Pages []struct{ Name string }
+		Feeds []struct{ Name string }
 	}
-	if code != exitDone || json.Unmarshal([]byte(out), &found) != nil || found.Total != (struct{ Wording, Found, Noise, Alarms int }{1, 1, 1, 1}) || len(found.Pages) != 2 {
+	if code != exitDone || json.Unmarshal([]byte(out), &found) != nil || found.Total != (struct{ Wording, Found, Noise, Alarms int }{1, 1, 1, 1}) || len(found.Pages) != 2 || len(found.Feeds) != 1 {
 		t.Errorf("exit %d, %q, %+v", code, err, found)
 	}
 }

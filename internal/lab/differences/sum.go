@@ -2,13 +2,16 @@ package differences
 
 import "slices"
 
-// Total is what was made of all pages.
+// Total is what was made of all traces.
 type Total struct {
 	Wording      int     `json:"wording"` // changes labelled so,
 	Found        int     `json:"found"`   // and told
 	Noise        int     `json:"noise"`   // pairs of pages with labels,
 	Alarms       int     `json:"alarms"`  // and those told
-	Told         int     `json:"told"`    // changes of all pages
+	New          Pairs   `json:"feeds_with_new_items"`
+	Edited       Pairs   `json:"feeds_with_edits_only"`
+	Still        Pairs   `json:"feeds_without_item_change"`
+	Told         int     `json:"told"` // changes of all pages
 	PartMedian   float64 `json:"wire_part_median"`
 	Lines        float64 `json:"lines_mean"` // that come and go with one
 	Share        float64 `json:"share_mean"` // of the new core's bytes, those that come
@@ -17,8 +20,14 @@ type Total struct {
 	SecondsPerMB float64 `json:"seconds_per_mb"`
 }
 
-// Sum adds pages up.
-func Sum(of []Page) (t Total) {
+// Sum adds pages and feeds up.
+func Sum(of []Page, feeds []Feed) (t Total) {
+	for i := range feeds {
+		f := &feeds[i]
+		t.New.add(f.New)
+		t.Edited.add(f.Edited)
+		t.Still.add(f.Still)
+	}
 	var parts, speeds []float64
 	var bytes int64
 	seconds := 0.0
@@ -48,6 +57,11 @@ func Sum(of []Page) (t Total) {
 		t.SecondsPerMB = seconds * 1e6 / float64(bytes)
 	}
 	return t
+}
+
+func (p *Pairs) add(of Pairs) {
+	p.Pairs += of.Pairs
+	p.Told += of.Told
 }
 
 // median is the middle one of some values; of none it is 0.

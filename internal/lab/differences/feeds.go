@@ -1,0 +1,177 @@
+package differences
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/csv"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/mmcdole/gofeed"
+
+	"tidings/difference"
+	"tidings/internal/daemon/origin"
+	"tidings/internal/feed"
+)
+
+// A Reference is what another parser sees between a snapshot of a feed and the one before it. It is
+// an opinion, and not the truth.
+type Reference struct {
+	New, Edited int // items
+}
+
+// References are those of pairs, by trace and file of the later snapshot.
+type References map[string]map[string]Reference
+
+// ReadReferences reads a table that has at least the columns trace, file, parse_ok, new and mod, as its first
+// line names them. Pairs that could not be read have none.
+func ReadReferences(r io.Reader) (References, error) {
+	rows, err := csv.NewReader(r).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("read pairs: %w", err)
+	}
+	of, column := References{}, map[string]int{}
+	for i, row := range rows {
+		if i == 0 {
+			for at, name := range row {
+				column[name] = at
+			}
+			for _, name := range []string{"trace", "file", "parse_ok", "new", "mod"} {
+				if _, ok := column[name]; !ok {
+					return nil, fmt.Errorf("read pairs: no column %s", name)
+				}
+			}
+			continue
+		}
+		if ok, _ := strconv.ParseBool(row[column["parse_ok"]]); !ok {
+			continue
+		}
+		added, err := strconv.Atoi(row[column["new"]])
+		if err != nil {
+			return nil, fmt.Errorf("read pairs: line %d: %w", i+1, err)
+		}
+		edited, err := strconv.Atoi(row[column["mod"]])
+		if err != nil {
+			return nil, fmt.Errorf("read pairs: line %d: %w", i+1, err)
+		}
+		trace := row[column["trace"]]
+		if of[trace] == nil {
+			of[trace] = map[string]Reference{}
+		}
+		of[trace][row[column["file"]]] = Reference{New: added, Edited: edited}
+	}
+	return of, nil
+}
+
+// Pairs are some of a feed, and those of them that the engine tells something of.
+type Pairs struct {
+	Pairs int `json:"pairs"`
+	Told  int `json:"told"`
+}
+
+// A Feed is what was made of the trace of one.
+type Feed struct {
+	Name      string   `json:"name"`
+	Snapshots int      `json:"snapshots"`
+	Bytes     int64    `json:"bytes"`
+	New       Pairs    `json:"with_new_items"`
+	Back      int      `json:"with_items_that_come_back"` // none of which is new to who has seen the trace so far; and none is told
+	Edited    Pairs    `json:"with_edits_only"`
+	Still     Pairs    `json:"without_item_change"`
+	Failed    []string `json:"failed,omitempty"` // snapshots that could not be read, or were doubted
+	Fooled    []string `json:"fooled,omitempty"` // pairs with new items that were not told, or without any change that were
+}
+
+// Feeds replays the trace of a feed. Pairs without a reference are counted nowhere.
+func Feeds(name string, of []origin.Snapshot, references map[string]Reference) Feed {
+	t := Feed{Name: name, Snapshots: len(of)}
+	var known difference.Known
+	doubted := false
+	for i, s := range of {
+		t.Bytes += int64(len(s.Body))
+		f, err := feed.Parse(s.Body, s.ContentType)
+		if err != nil {
+			t.Failed = append(t.Failed, s.File+": "+err.Error())
+			continue
+		}
+		if why := known.Suspicious(f); why != "" && !doubted { // it is believed if it stays
+			doubted = true
+			t.Failed = append(t.Failed, s.File+": "+why)
+			continue
+		}
+		doubted = false
+		known.Recognise(f)
+		d := known.Diff(f)
+		known.See(f)
+		known.Add(d)
+		reference, ok := references[s.File]
+		if i == 0 || !ok {
+			continue
+		}
+		told := !d.Empty()
+		switch {
+		case reference.New > 0 && !told && seenBefore(s, of[:i]):
+			t.Back++
+		case reference.New > 0:
+			t.New.count(told)
+			if !told {
+				t.Fooled = append(t.Fooled, fmt.Sprintf("%s: %d new items are not told", s.File, reference.New))
+			}
+		case reference.Edited > 0:
+			t.Edited.count(told)
+		default:
+			t.Still.count(told)
+			if told {
+				t.Fooled = append(t.Fooled, s.File+": "+first(&d))
+			}
+		}
+	}
+	return t
+}
+
+// seenBefore says whether all items of a snapshot were in earlier ones, as the reference's parser has it.
+func seenBefore(s origin.Snapshot, earlier []origin.Snapshot) bool {
+	missing := map[string]bool{}
+	for _, id := range identities(s) {
+		missing[id] = true
+	}
+	for _, e := range slices.Backward(earlier) {
+		if len(missing) == 0 {
+			return true
+		}
+		for _, id := range identities(e) {
+			delete(missing, id)
+		}
+	}
+	return len(missing) == 0
+}
+
+// identities are those of a snapshot's items; of one that cannot be read there are none.
+func identities(s origin.Snapshot) []string {
+	f, err := gofeed.NewParser().Parse(bytes.NewReader(s.Body))
+	if err != nil {
+		return nil
+	}
+	var of []string
+	for _, item := range f.Items {
+		of = append(of, cmp.Or(item.GUID, item.Link, item.Title))
+	}
+	return of
+}
+
+func (p *Pairs) count(told bool) {
+	p.Pairs++
+	if told {
+		p.Told++
+	}
+}
+
+// first is the first thing that a delta tells.
+func first(d *difference.Delta) string {
+	if len(d.Changes) == 0 {
+		return fmt.Sprintf("the feed itself is another: %.300s", d.Head.Raw)
+	}
+	return fmt.Sprintf("%d items, the first of them %.300s", len(d.Changes), d.Changes[0].Item.Raw)
+}
