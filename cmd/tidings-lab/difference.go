@@ -41,9 +41,9 @@ func (c *differenceCommand) Validate() error {
 
 // What was made of all traces.
 type replayed struct {
-	Total differences.Total  `json:"total"`
-	Pages []differences.Page `json:"pages"`
-	Feeds []differences.Feed `json:"feeds"`
+	total differences.Total
+	pages []differences.Page
+	feeds []differences.Feed
 }
 
 // Run replays one trace after the other.
@@ -78,12 +78,22 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 		p.at(float64(i+1) / float64(len(names)))
 	}
 	p.end()
-	if len(found.Pages)+len(found.Feeds) == 0 {
+	if len(found.pages)+len(found.feeds) == 0 {
 		return both(failed, nil)
 	}
-	found.Total = differences.Sum(found.Pages, found.Feeds)
+	found.total = differences.Sum(found.pages, found.feeds)
 	if c.JSON {
-		return both(failed, printJSON(s.out, found))
+		traces := make([]any, 0, len(found.pages)+len(found.feeds))
+		for i := range found.pages {
+			traces = append(traces, &found.pages[i])
+		}
+		for i := range found.feeds {
+			traces = append(traces, &found.feeds[i])
+		}
+		return both(failed, printJSON(s.out, struct {
+			Total  differences.Total `json:"total"`
+			Traces []any             `json:"traces"`
+		}{found.total, traces}))
 	}
 	return both(failed, c.print(s.out, &found))
 }
@@ -110,7 +120,7 @@ func (r *replayed) replay(path string, labels differences.Labels, references dif
 	}
 	if isFeed(snapshots[0].File) {
 		f := differences.Feeds(name, snapshots, references[name])
-		r.Feeds = append(r.Feeds, f)
+		r.feeds = append(r.feeds, f)
 		return nil
 	}
 	of := labels[name]
@@ -121,12 +131,12 @@ func (r *replayed) replay(path string, labels differences.Labels, references dif
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	r.Pages = append(r.Pages, p)
+	r.pages = append(r.pages, p)
 	return nil
 }
 
 func (c *differenceCommand) print(w io.Writer, r *replayed) error {
-	total, pages := &r.Total, r.Pages
+	total, pages := &r.total, r.pages
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
 	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
@@ -141,8 +151,8 @@ func (c *differenceCommand) print(w io.Writer, r *replayed) error {
 			len(p.Changes), len(p.Failed), p.Returned, 1e9*p.Seconds/float64(max(p.Bytes, 1)), 1000*p.Slowest)
 	}
 	line("\nfeed\tsnapshots\tMB\twith new items\ttold\tthat come back\twith edits only\ttold\twithout either\ttold\tfailed\t\t")
-	for i := range r.Feeds {
-		f := &r.Feeds[i]
+	for i := range r.feeds {
+		f := &r.feeds[i]
 		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Told, f.Back, f.Edited.Pairs, f.Edited.Told,
 			f.Still.Pairs, f.Still.Told, len(f.Failed))
 	}
@@ -159,16 +169,23 @@ func (c *differenceCommand) print(w io.Writer, r *replayed) error {
 		}
 		line("%s\t%s\t%s\t%s\t%s\t", name, got, asked, word, paper)
 	}
-	recall, alarms := float64(total.Found)/float64(max(total.Wording, 1)), float64(total.Alarms)/float64(max(total.Noise, 1))
-	verdict("changes of wording found", fmt.Sprintf("%.1f %% (%d of %d)", 100*recall, total.Found, total.Wording), recall >= 0.985, "≥ 98.5 %", "")
-	verdict("false alarms per noise pair", fmt.Sprintf("%.2f %% (%d of %d)", 100*alarms, total.Alarms, total.Noise), alarms <= 0.01, "≤ 1 %", "")
-	verdict("feeds' pairs without item change that are told", of(total.Still), total.Still.Told == 0, "0", "")
-	verdict("feeds' pairs with new items that are told", of(total.New), total.New.Told == total.New.Pairs, "all", "")
-	verdict("feeds' pairs with edits only that are told", of(total.Edited), true, "", "")
-	verdict("a change on the wire, of the new core packed alone, median", fmt.Sprintf("%.3f", total.PartMedian), total.PartMedian <= 0.3, "≤ 0.30", "")
+	part := func(of, all int) string { return fmt.Sprintf("%d of %d", of, all) }
+	recall, alarms := float64(total.Found)/float64(max(total.Changes, 1)), float64(total.Alarms)/float64(max(total.Noise, 1))
+	verdict("changes of wording found", fmt.Sprintf("%.1f %%, %s", 100*recall, part(total.Found, total.Changes)), recall >= 0.985, "≥ 98.5 %", "")
+	verdict("false alarms per noise pair", fmt.Sprintf("%.2f %%, %s", 100*alarms, part(total.Alarms, total.Noise)), alarms <= 0.01, "≤ 1 %", "")
+	verdict("feeds' pairs without item change that are told", part(total.StillTold, total.Still), total.StillTold == 0, "none", "")
+	verdict("feeds' pairs with new items that are told", part(total.NewTold, total.New), total.NewTold == total.New, "all", "")
+	verdict("feeds' pairs with edits only that are told", part(total.EditedTold, total.Edited), true, "", "")
+	verdict("changes that applied are the new core", part(total.Told-total.ApplyFailures, total.Told), total.ApplyFailures == 0, "all", "")
+	if total.PatchFailures == nil {
+		verdict("and by GNU patch, as text", "it is not installed", false, "all", "")
+	} else {
+		verdict("and by GNU patch, as text", part(total.Told-*total.PatchFailures, total.Told), *total.PatchFailures == 0, "all", "")
+	}
+	verdict("a change on the wire, of the new core packed alone, median", fmt.Sprintf("%.3f", total.WireMedian), total.WireMedian <= 0.3, "≤ 0.30", "")
 	verdict("lines of an update, mean", fmt.Sprintf("%.1f", total.Lines), true, "", "17")
 	verdict("bytes that come with one, of the core, mean", fmt.Sprintf("%.1f %%", 100*total.Share), true, "", "6.8 % of the page")
-	verdict("speed, median", fmt.Sprintf("%.0f MB/s", total.Speed/1e6), total.Speed >= 20e6, "≥ 20 MB/s", "")
+	verdict("speed, median", fmt.Sprintf("%.0f MB/s", total.Speed), total.Speed >= 20, "≥ 20 MB/s", "")
 	verdict("slowest page", fmt.Sprintf("%.0f ms", 1000*total.Slowest), true, "", "")
 	if err := t.Flush(); err != nil {
 		return err
@@ -176,30 +193,27 @@ func (c *differenceCommand) print(w io.Writer, r *replayed) error {
 	return c.printWorst(w, r)
 }
 
-// of says how many pairs were told.
-func of(p differences.Pairs) string { return fmt.Sprintf("%d of %d", p.Told, p.Pairs) }
-
 // printWorst shows what was missed, what raised an alarm for nothing, and what was not believed.
 func (c *differenceCommand) printWorst(w io.Writer, r *replayed) error {
 	var worst []string
-	for i := range r.Pages {
-		for _, file := range r.Pages[i].Missed {
-			worst = append(worst, fmt.Sprintf("missed: %s %s\n", r.Pages[i].Name, file))
+	for i := range r.pages {
+		for _, file := range r.pages[i].Missed {
+			worst = append(worst, fmt.Sprintf("missed: %s %s\n", r.pages[i].Name, file))
 		}
 	}
-	for i := range r.Feeds {
-		for _, pair := range r.Feeds[i].Fooled {
-			worst = append(worst, fmt.Sprintf("fooled: %s %s\n", r.Feeds[i].Name, pair))
+	for i := range r.feeds {
+		for _, pair := range r.feeds[i].Fooled {
+			worst = append(worst, fmt.Sprintf("fooled: %s %s\n", r.feeds[i].Name, pair))
 		}
 	}
-	for i := range r.Pages {
-		for _, why := range r.Pages[i].Failed {
-			worst = append(worst, fmt.Sprintf("not the page: %s %s\n", r.Pages[i].Name, why))
+	for i := range r.pages {
+		for _, why := range r.pages[i].Failed {
+			worst = append(worst, fmt.Sprintf("not the page: %s %s\n", r.pages[i].Name, why))
 		}
 	}
-	for i := range r.Pages {
-		for _, a := range r.Pages[i].Alarms() {
-			worst = append(worst, fmt.Sprintf("alarm: %s %s, %d lines, the first of them\n%s", r.Pages[i].Name, a.File, a.Lines, a.Hunk))
+	for i := range r.pages {
+		for _, a := range r.pages[i].Alarms() {
+			worst = append(worst, fmt.Sprintf("alarm: %s %s, %d lines, the first of them\n%s", r.pages[i].Name, a.File, a.Lines, a.Hunk))
 		}
 	}
 	for _, text := range worst[:min(c.Worst, len(worst))] {

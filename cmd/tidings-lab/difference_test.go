@@ -40,18 +40,27 @@ func TestEvalDifference(t *testing.T) {
 	if code != exitDone || err != "" {
 		t.Fatalf("exit %d, %q", code, err)
 	}
-	for _, want := range []string{"100.0 % (1 of 1)", "100.00 % (1 of 1)", "alarm: ota-b 0002.html, 2 lines", "> Something else.", "feeds' pairs with new items that are told  ", "1 of 1 "} {
+	for _, want := range []string{"100.0 %, 1 of 1", "100.00 %, 1 of 1", "alarm: ota-b 0002.html, 2 lines", "> Something else.", "feeds' pairs with new items that are told  ", "1 of 1 "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
 	code, out, err = lab(t, "eval", "difference", "--data", dir, "--json")
 	var found struct {
-		Total struct{ Wording, Found, Noise, Alarms int }
-		Pages []struct{ Name string }
-		Feeds []struct{ Name string }
+		Total  map[string]*float64
+		Traces []struct{ Name, Kind string }
 	}
-	if code != exitDone || json.Unmarshal([]byte(out), &found) != nil || found.Total != (struct{ Wording, Found, Noise, Alarms int }{1, 1, 1, 1}) || len(found.Pages) != 2 || len(found.Feeds) != 1 {
-		t.Errorf("exit %d, %q, %+v", code, err, found)
+	if code != exitDone || json.Unmarshal([]byte(out), &found) != nil || len(found.Traces) != 3 || found.Traces[2].Kind != "feed" {
+		t.Fatalf("exit %d, %q, %s", code, err, out)
+	}
+	for name, want := range map[string]float64{"changes": 1, "found": 1, "noise_pairs": 1, "false_alarms": 1, "feed_noise_pairs": 0, "feed_false_alarms": 0, "feed_new_pairs": 1, "feed_found": 1, "apply_failures": 0} {
+		if got := found.Total[name]; got == nil || *got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	for _, name := range []string{"wire_ratio_median", "mb_per_s_median", "worst_s"} {
+		if got := found.Total[name]; got == nil || *got <= 0 {
+			t.Errorf("%s: %v", name, got)
+		}
 	}
 }

@@ -74,6 +74,7 @@ type Pairs struct {
 // A Feed is what was made of the trace of one.
 type Feed struct {
 	Name      string   `json:"name"`
+	Kind      string   `json:"kind"` // feed
 	Snapshots int      `json:"snapshots"`
 	Bytes     int64    `json:"bytes"`
 	New       Pairs    `json:"with_new_items"`
@@ -86,7 +87,7 @@ type Feed struct {
 
 // Feeds replays the trace of a feed. Pairs without a reference are counted nowhere.
 func Feeds(name string, of []origin.Snapshot, references map[string]Reference) Feed {
-	t := Feed{Name: name, Snapshots: len(of)}
+	t := Feed{Name: name, Kind: "feed", Snapshots: len(of)}
 	var known difference.Known
 	doubted := false
 	for i, s := range of {

@@ -15,6 +15,9 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -59,29 +62,32 @@ func ReadLabels(r io.Reader) (Labels, error) {
 
 // A Change is one of a page that the engine tells.
 type Change struct {
-	File  string  `json:"file"`
-	Class string  `json:"class,omitempty"` // as labelled; none: noise, if the trace has labels
-	Lines int     `json:"lines"`           // that go and come
-	Part  float64 `json:"part"`            // bytes on the wire, of those of the new core packed alone
-	Share float64 `json:"share"`           // bytes of the lines that come and go, of the new core's
-	Hunk  string  `json:"hunk"`            // the first
+	File    string  `json:"file"`
+	Class   string  `json:"class,omitempty"` // as labelled; none: noise, if the trace has labels
+	Lines   int     `json:"lines"`           // that go and come
+	Applies bool    `json:"applies"`         // as it is sent, to the old core: that is the new one then
+	Patches *bool   `json:"patches"`         // as text, by GNU patch; null: it is not installed
+	Part    float64 `json:"wire_ratio"`      // bytes on the wire, of those of the new core packed alone
+	Share   float64 `json:"share"`           // bytes of the lines that come and go, of the new core's
+	Hunk    string  `json:"hunk"`            // the first
 }
 
 // A Page is what was made of the trace of one.
 type Page struct {
 	Name      string    `json:"name"`
+	Kind      string    `json:"kind"`     // page
 	Labelled  bool      `json:"labelled"` // or else there is no truth to compare with
 	Snapshots int       `json:"snapshots"`
 	Bytes     int64     `json:"bytes"`
 	Seconds   float64   `json:"seconds"`          // of CPU
-	Wording   int       `json:"wording"`          // changes labelled so,
+	Wording   int       `json:"changes"`          // changes labelled so,
 	Missed    []string  `json:"missed,omitempty"` // and files of those that were not told
-	Noise     int       `json:"noise"`            // pairs
-	Changes   []Change  `json:"changes,omitempty"`
+	Noise     int       `json:"noise_pairs"`      // pairs
+	Changes   []Change  `json:"told,omitempty"`
 	Failed    []string  `json:"failed,omitempty"` // snapshots that were taken for errors, and why
 	Returned  int       `json:"returned"`         // snapshots that were taken for replicas that lag
 	Speeds    []float64 `json:"-"`                // bytes of each snapshot in a second
-	Slowest   float64   `json:"slowest_s"`
+	Slowest   float64   `json:"worst_s"`
 }
 
 // Alarms are the changes told where the label says that there is none.
@@ -99,7 +105,7 @@ const longestHunk = 1000
 
 // Pages replays the trace of a page.
 func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, error) {
-	p := Page{Name: name, Labelled: labels != nil, Snapshots: len(of)}
+	p := Page{Name: name, Kind: "page", Labelled: labels != nil, Snapshots: len(of)}
 	var m page.Memory
 	for i, s := range of {
 		began := time.Now()
@@ -149,41 +155,64 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 	return p, nil
 }
 
-// change measures one, and proves that who has the old version comes to the new one by it.
-func change(old *page.Core, f *page.Finding) (Change, error) {
+// change measures one, and tries whether who has the old version comes to the new one by it.
+func change(old *page.Core, f *page.Finding) (c Change, err error) {
 	packed, err := f.Patch.Encode(old)
 	if err != nil {
-		return Change{}, err
+		return c, err
 	}
-	sent, err := page.Decode(packed, old)
-	if err != nil {
-		return Change{}, err
+	if sent, err := page.Decode(packed, old); err == nil {
+		now, err := sent.Apply(old)
+		c.Applies = err == nil && slices.Equal(now.Lines, f.Core.Lines)
 	}
-	now, err := sent.Apply(old)
-	if err != nil {
-		return Change{}, err
+	text := f.Patch.Text(old)
+	if c.Patches, err = patches(text, old.Text(), f.Core.Text()); err != nil {
+		return c, err
 	}
-	if !slices.Equal(now.Lines, f.Core.Lines) {
-		return Change{}, fmt.Errorf("the patch leads to another core")
-	}
-	var c Change
-	changed := 0
+	come := 0
 	for _, h := range f.Patch.Hunks {
 		c.Lines += h.Omit + len(h.Add)
 		for _, l := range h.Add {
-			changed += len(l) + 1
+			come += len(l) + 1
 		}
 	}
 	whole, err := packedSize(f.Core.Text())
 	if err != nil {
-		return Change{}, err
+		return c, err
 	}
 	c.Part = float64(len(packed)) / float64(max(whole, 1))
-	c.Share = float64(changed) / float64(max(len(f.Core.Text()), 1))
+	c.Share = float64(come) / float64(max(len(f.Core.Text()), 1))
 	first := page.Patch{Hunks: f.Patch.Hunks[:min(len(f.Patch.Hunks), 1)]}
 	c.Hunk = first.Text(old)
 	c.Hunk = strings.ToValidUTF8(c.Hunk[:min(len(c.Hunk), longestHunk)], "")
 	return c, nil
+}
+
+// patches says whether GNU patch makes the new text of the old one by a patch; nil if there is no
+// such program.
+func patches(text, old, now string) (*bool, error) {
+	program, err := exec.LookPath("patch")
+	if err != nil {
+		return nil, nil //nolint:nilerr,nilnil // it is not known, and that is no error
+	}
+	dir, err := os.MkdirTemp("", "tidings-patch-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // it is the system's folder for what is left
+	file := filepath.Join(dir, "core")
+	if err := os.WriteFile(file, []byte(old), 0o600); err != nil {
+		return nil, err
+	}
+	command := exec.Command(program, "--normal", "--silent", "--force", file)
+	command.Stdin = strings.NewReader(text)
+	failed := command.Run()
+	got, err := os.ReadFile(file)
+	if err != nil && !os.IsNotExist(err) { // an empty file is removed
+		return nil, err
+	}
+	ok := failed == nil && string(got) == now
+	return &ok, nil
 }
 
 // packedSize is that of a text that is sent alone.

@@ -35,7 +35,7 @@ func TestPairsAreCountedByTheirLabels(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 	sum := Sum([]Page{p, {Changes: []Change{{Part: 0.9, Lines: 4}}}}, nil)
-	if sum.Wording != 2 || sum.Found != 1 || sum.Noise != 2 || sum.Alarms != 1 || sum.Told != 4 || math.Abs(sum.Lines-10.0/4) > 1e-9 || sum.PartMedian <= 0 {
+	if sum.Changes != 2 || sum.Found != 1 || sum.Noise != 2 || sum.Alarms != 1 || sum.Told != 4 || math.Abs(sum.Lines-10.0/4) > 1e-9 || sum.WireMedian <= 0 || sum.ApplyFailures != 1 {
 		t.Errorf("%+v", sum)
 	}
 }

@@ -4,29 +4,38 @@ import "slices"
 
 // Total is what was made of all traces.
 type Total struct {
-	Wording      int     `json:"wording"` // changes labelled so,
-	Found        int     `json:"found"`   // and told
-	Noise        int     `json:"noise"`   // pairs of pages with labels,
-	Alarms       int     `json:"alarms"`  // and those told
-	New          Pairs   `json:"feeds_with_new_items"`
-	Edited       Pairs   `json:"feeds_with_edits_only"`
-	Still        Pairs   `json:"feeds_without_item_change"`
-	Told         int     `json:"told"` // changes of all pages
-	PartMedian   float64 `json:"wire_part_median"`
-	Lines        float64 `json:"lines_mean"` // that come and go with one
-	Share        float64 `json:"share_mean"` // of the new core's bytes, those that come
-	Speed        float64 `json:"bytes_per_second_median"`
-	Slowest      float64 `json:"slowest_s"`
-	SecondsPerMB float64 `json:"seconds_per_mb"`
+	Changes int `json:"changes"`      // of wording, as labelled,
+	Found   int `json:"found"`        // and told
+	Noise   int `json:"noise_pairs"`  // of pages with labels,
+	Alarms  int `json:"false_alarms"` // and those of them that were told
+
+	Still      int `json:"feed_noise_pairs"`  // pairs of feeds without a change of items,
+	StillTold  int `json:"feed_false_alarms"` // and those of them that were told
+	New        int `json:"feed_new_pairs"`    // with new items,
+	NewTold    int `json:"feed_found"`
+	Edited     int `json:"feed_edit_pairs"` // with edits and nothing else,
+	EditedTold int `json:"feed_edits_told"`
+	Back       int `json:"feed_back_pairs"` // with items that come back, and nothing that was never seen
+
+	Told          int     `json:"told"` // changes of all pages
+	ApplyFailures int     `json:"apply_failures"`
+	PatchFailures *int    `json:"patch_failures"` // of GNU patch; null: it is not installed
+	WireMedian    float64 `json:"wire_ratio_median"`
+	Lines         float64 `json:"lines_mean"` // that go and come with one
+	Share         float64 `json:"share_mean"` // bytes that come with one, of the new core's
+	Speed         float64 `json:"mb_per_s_median"`
+	Slowest       float64 `json:"worst_s"`
+	Seconds       float64 `json:"s_per_mb"`
 }
 
 // Sum adds pages and feeds up.
 func Sum(of []Page, feeds []Feed) (t Total) {
 	for i := range feeds {
 		f := &feeds[i]
-		t.New.add(f.New)
-		t.Edited.add(f.Edited)
-		t.Still.add(f.Still)
+		t.New, t.NewTold = t.New+f.New.Pairs, t.NewTold+f.New.Told
+		t.Edited, t.EditedTold = t.Edited+f.Edited.Pairs, t.EditedTold+f.Edited.Told
+		t.Still, t.StillTold = t.Still+f.Still.Pairs, t.StillTold+f.Still.Told
+		t.Back += f.Back
 	}
 	var parts, speeds []float64
 	var bytes int64
@@ -34,7 +43,7 @@ func Sum(of []Page, feeds []Feed) (t Total) {
 	for i := range of {
 		p := &of[i]
 		if p.Labelled {
-			t.Wording += p.Wording
+			t.Changes += p.Wording
 			t.Found += p.Wording - len(p.Missed)
 			t.Noise += p.Noise
 			t.Alarms += len(p.Alarms())
@@ -44,6 +53,17 @@ func Sum(of []Page, feeds []Feed) (t Total) {
 			t.Lines += float64(c.Lines)
 			t.Share += c.Share
 			parts = append(parts, c.Part)
+			if !c.Applies {
+				t.ApplyFailures++
+			}
+			if c.Patches != nil {
+				if t.PatchFailures == nil {
+					t.PatchFailures = new(int)
+				}
+				if !*c.Patches {
+					*t.PatchFailures++
+				}
+			}
 		}
 		speeds = append(speeds, p.Speeds...)
 		t.Slowest = max(t.Slowest, p.Slowest)
@@ -52,16 +72,11 @@ func Sum(of []Page, feeds []Feed) (t Total) {
 	}
 	t.Lines /= float64(max(t.Told, 1))
 	t.Share /= float64(max(t.Told, 1))
-	t.PartMedian, t.Speed = median(parts), median(speeds)
+	t.WireMedian, t.Speed = median(parts), median(speeds)/1e6
 	if bytes > 0 {
-		t.SecondsPerMB = seconds * 1e6 / float64(bytes)
+		t.Seconds = seconds * 1e6 / float64(bytes)
 	}
 	return t
-}
-
-func (p *Pairs) add(of Pairs) {
-	p.Pairs += of.Pairs
-	p.Told += of.Told
 }
 
 // median is the middle one of some values; of none it is 0.
