@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"tidings/honeycomb"
 	"tidings/internal/lab/table2"
 )
@@ -94,7 +96,12 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 }
 
 // Validate is called by kong when it has read the flags.
-func (c *table2Command) Validate() error {
+func (c *table2Command) Validate(k *kong.Context) error {
+	for name, n := range map[string]int{"nodes": c.Nodes, "channels": c.Channels, "subscriptions": c.Subscriptions, "hours": c.Hours} {
+		if n == 0 && told(k, name) {
+			return fmt.Errorf("--%s 0: there have to be some", name)
+		}
+	}
 	s := c.sized()
 	switch {
 	case s.Nodes < 16 || s.Nodes > 16_384:

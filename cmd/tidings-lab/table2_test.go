@@ -19,6 +19,8 @@ func TestTable2Usage(t *testing.T) {
 		{"--objective light", `objective "light" is none of lite, fast`},
 		{"--scheme corona", `no scheme "corona": there are legacy, paper-formula`},
 		{"--nodes 8", "from 16 to"},
+		{"--nodes 0", "there have to be some"},
+		{"--hours 0", "there have to be some"},
 		{"--channels=-1", "at least one"},
 		{"--hours 1", "at least two"},
 		{"--formulas=-1", "not less than none"},
