@@ -286,10 +286,10 @@ func (n *Node) askUnanswered(nonce uint64, due time.Time) {
 	if !ok || q.who.state != asked || !q.who.due.Equal(due) {
 		return
 	}
-	switch {
-	case q.who.route != confirming:
+	switch more := q.who.tries < lookupTries; {
+	case more && q.who.route != confirming:
 		q.who.state = passed
-	case q.who.tries < lookupTries && q.of.asked < maxLookupAsked:
+	case more && q.of.asked < maxLookupAsked:
 		n.ask(q.of, q.who, confirming)
 		return
 	default:

@@ -21,6 +21,9 @@ func (o *Owners) finish(s *seat) {
 		})
 		return
 	}
+	if !p.looked {
+		o.lookLater(s, p.epoch, p.from.ID)
+	}
 	e := s.epoch
 	if e == nil || p.epoch.Lineage == e.Lineage && p.epoch.Number > e.Number && o.right(s, p.epoch) ||
 		p.epoch.Lineage != e.Lineage && o.mayFollow(s, p.epoch, p.from.ID) {

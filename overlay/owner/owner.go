@@ -136,6 +136,7 @@ const (
 	taskPull                     // an answer to a Pull may be missing
 	taskBeat                     // compare with the owners
 	taskMeet                     // tell another lineage
+	taskLook                     // who lives near a key of another leaf may be looked up again
 	taskAsk                      // an answer to a Where may be missing
 	taskUpkeep                   // the leaf has changed
 	taskKeep                     // the owners of a key may have changed while it got others
@@ -220,6 +221,10 @@ func (o *Owners) Run(now time.Time) time.Time {
 			if s != nil {
 				s.meeting = false
 				o.meetAgain(s, now)
+			}
+		case taskLook:
+			if s != nil {
+				o.lookNow(s)
 			}
 		case taskAsk:
 			o.askAgain(t.key, now)

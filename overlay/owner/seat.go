@@ -50,7 +50,8 @@ type seat struct {
 	bid  *bid  // while it is a candidate
 	pull *pull // while it pulls
 
-	sight *sighting // of a key in another leaf: who was found there; nil: nobody has looked
+	sight  *sighting  // of a key in another leaf: who was found there; nil: nobody has looked
+	teller env.PeerID // who told of others, and is asked when it may be looked again; "": nobody
 
 	bidAt   time.Time                // when to try to take over or to change the owners
 	inLine  bool                     // to do so when there is room

@@ -40,6 +40,24 @@ func (o *Owners) sighted(s *seat) bool {
 	return s.sight != nil && !s.sight.at.IsZero() && o.clock.Now().Sub(s.sight.at) < sightTime
 }
 
+// lookLater sees to it that who told of owners whom the last look-up did not find is asked
+// once more when that counts no longer: the network may have been parted when it was made.
+func (o *Owners) lookLater(s *seat, e *Epoch, from env.PeerID) {
+	if s.teller == "" && o.elsewhere(s.key) && o.sighted(s) && e.certifiedBy(e.Owners) && !o.right(s, e) {
+		s.teller = from
+		o.cal.Add(s.sight.at.Add(sightTime), task{kind: taskLook, key: s.key})
+	}
+}
+
+// lookNow does that.
+func (o *Owners) lookNow(s *seat) {
+	from := s.teller
+	s.teller = ""
+	if from != "" && s.epoch != nil && o.elsewhere(s.key) {
+		o.startPull(s, o.peer(from), nil) // which looks first
+	}
+}
+
 // look looks who lives near a key, and then goes on, unless the key was forgotten
 // meanwhile.
 func (o *Owners) look(s *seat, then func()) {

@@ -226,6 +226,7 @@ func (o *Owners) onInstall(from env.PeerID, m *ownerpb.Install) error {
 	if s == nil {
 		return nil // who signed it has a seat; the others are told by mistake
 	}
+	o.lookLater(s, e, from)
 	if s.epoch != nil && e.Lineage != s.epoch.Lineage {
 		merged, _ := hashFrom(m.Merged)
 		o.meet(s, e, from, merged, m.Absorbed)
