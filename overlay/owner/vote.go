@@ -37,8 +37,10 @@ func (o *Owners) onSeal(from env.PeerID, m *ownerpb.Seal) {
 	if s == nil || s.epoch == nil {
 		return
 	}
-	mine := o.owns(s) || s.mayOwn(o.self)
-	if m.Lineage != s.epoch.Lineage || !mine || !o.mayBid(s, from) {
+	// Who owns the key in an epoch that others have signed need not have heard of that: what an
+	// owner asks it promises, as it can do no harm.
+	asked := o.owns(s) || s.mayOwn(o.self) || s.epoch.owns(from)
+	if m.Lineage != s.epoch.Lineage || !asked || !o.mayBid(s, from) {
 		o.sendInstall(from, s)
 		return
 	}

@@ -1,0 +1,33 @@
+package owner_test
+
+import (
+	"testing"
+	"time"
+
+	"tidings/overlay/owner/ownerpb"
+)
+
+// A member that is to own a key in an epoch which others have signed, and of which it has not heard
+// itself, promises a candidate what owners promise: else who has to ask a quorum of that epoch's
+// owners goes without one until its lease is over (seed 32 of sim faults: two and a half minutes).
+func TestWhoHasNotHeardThatItMayOwnPromises(t *testing.T) {
+	w, channels := met(t, 1)
+	c := channels[0]
+	follower, words := c.other[0], c.other[0].overheard()
+	for _, from := range []*member{c.also[0], c.other[1]} { // an owner, and one who is none
+		*words = nil
+		follower.hears(from.Host, &ownerpb.Message{Body: &ownerpb.Message_Seal{Seal: &ownerpb.Seal{
+			Key: c.key[:], Lineage: c.epoch.Lineage, Number: c.epoch.Number + 1,
+		}}})
+		w.Run(time.Second)
+		promised := false
+		for _, word := range *words {
+			if s := word.msg.GetSealed(); s != nil && word.to == from.ID() {
+				promised = s.Refused == 0
+			}
+		}
+		if owner := from == c.also[0]; promised != owner {
+			t.Errorf("it promised %v to one of whom owner is %v", promised, owner)
+		}
+	}
+}
