@@ -31,8 +31,8 @@ var storeys = []struct {
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums"},
-	{1, "overlay difference difference/page"},
-	{0, "honeycomb internal/wire internal/feed internal/script internal/plant"},
+	{1, "overlay difference"},
+	{0, "honeycomb internal/wire internal/feed difference/page internal/script internal/plant"},
 	{cellar, "internal/env internal/charset"},
 }
 

@@ -9,6 +9,9 @@ import (
 type Delta struct {
 	Head    *feed.Head // nil: as before
 	Changes []Change   // in document order
+	// Page is, of a channel that is a page, the version in which it is now, as page.Memory has
+	// it for the log. The first has no changes with it. Nil: none.
+	Page []byte
 }
 
 // A Change is a new item, or a new version of one.
@@ -25,12 +28,12 @@ type Change struct {
 func (d Delta) Empty() bool { return len(d.Changes) == 0 }
 
 // Split cuts a delta into parts, to be applied in order, each of at most limit bytes
-// before it is packed, or of one change if that alone is larger. The head goes
-// with the first.
+// before it is packed, or of one change if that alone is larger. The head and the
+// version of a page go with the first.
 func (d Delta) Split(limit int) []Delta {
-	part, size := Delta{Head: d.Head}, 0
+	part, size := Delta{Head: d.Head, Page: d.Page}, len(d.Page)
 	if d.Head != nil {
-		size = headSize(d.Head)
+		size += headSize(d.Head)
 	}
 	var parts []Delta
 	for _, c := range d.Changes {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"tidings/difference/page"
 	"tidings/internal/feed"
 )
 
@@ -38,7 +39,8 @@ type Known struct {
 	seen   uint64 // counts items seen; the age of prints
 	head   feed.Hash
 	title  feed.Hash
-	homes  [2]string // as homesOf has them
+	homes  [2]string   // as homesOf has them
+	page   page.Memory // of a channel that is a page
 }
 
 type shortID [16]byte
@@ -92,6 +94,18 @@ func (k *Known) Unknown(d Delta) Delta {
 		}
 	}
 	return rest
+}
+
+// Page is what is known of a channel that is a page.
+func (k *Known) Page() *page.Memory { return &k.page }
+
+// Recall makes a delta known that a log has: also the version of a page in it, if what is
+// known of the page is from the entry before.
+func (k *Known) Recall(d Delta) {
+	k.Add(d)
+	if d.Page != nil {
+		_ = k.page.Take(d.Page) // of what cannot be taken nothing is known
+	}
 }
 
 // Add makes a delta known.

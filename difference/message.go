@@ -19,6 +19,9 @@ const (
 	// document, and what its items carry besides.
 	MaxDelta = 16 << 20
 
+	// maxPage is the size of the largest version of a page, as it travels.
+	maxPage = 1 << 20
+
 	// maxPackWindow is how far back the packer looks for repetitions, in bytes;
 	// it needs memory of that order, so small deltas get a smaller window.
 	maxPackWindow = 4 << 20
@@ -30,7 +33,7 @@ var ErrDelta = errors.New("not a delta")
 
 // Encode packs a delta.
 func (d Delta) Encode() ([]byte, error) {
-	m := &differencepb.Delta{}
+	m := &differencepb.Delta{Page: d.Page}
 	if d.Head != nil {
 		m.Head = headMessage(d.Head)
 	}
@@ -96,7 +99,10 @@ func decode(b []byte) (Delta, error) {
 	if err := proto.Unmarshal(raw, &m); err != nil {
 		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
-	var d Delta
+	if len(m.Page) > maxPage {
+		return Delta{}, fmt.Errorf("%w: a version of %d bytes", ErrDelta, len(m.Page))
+	}
+	d := Delta{Page: m.Page}
 	if h := m.Head; h != nil {
 		format, err := formatOf(h.Format)
 		if err != nil {

@@ -54,7 +54,7 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 		known := new(difference.Known)
 		for i, e := range log {
 			l.window.Apply(deltas[i], e.Time, e.At.Seq)
-			known.Add(deltas[i])
+			known.Recall(deltas[i])
 		}
 		l.ready = true
 		ready(known)

@@ -30,6 +30,7 @@ type Delta struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Head          *Head                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`       // the document without its items; none: as before
 	Changes       []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"` // in document order; at most 2,000
+	Page          []byte                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`       // of a channel that is a page: tidings.page.Update, of what is here; at most 1 MiB
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -74,6 +75,13 @@ func (x *Delta) GetHead() *Head {
 func (x *Delta) GetChanges() []*Change {
 	if x != nil {
 		return x.Changes
+	}
+	return nil
+}
+
+func (x *Delta) GetPage() []byte {
+	if x != nil {
+		return x.Page
 	}
 	return nil
 }
@@ -274,10 +282,11 @@ var File_difference_proto protoreflect.FileDescriptor
 
 const file_difference_proto_rawDesc = "" +
 	"\n" +
-	"\x10difference.proto\x12\x12tidings.difference\"k\n" +
+	"\x10difference.proto\x12\x12tidings.difference\"\x7f\n" +
 	"\x05Delta\x12,\n" +
 	"\x04head\x18\x01 \x01(\v2\x18.tidings.difference.HeadR\x04head\x124\n" +
-	"\achanges\x18\x02 \x03(\v2\x1a.tidings.difference.ChangeR\achanges\"0\n" +
+	"\achanges\x18\x02 \x03(\v2\x1a.tidings.difference.ChangeR\achanges\x12\x12\n" +
+	"\x04page\x18\x03 \x01(\fR\x04page\"0\n" +
 	"\x04Head\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\"\xa9\x01\n" +

@@ -9,6 +9,8 @@
 //	Text, JSON, XML                            data.go
 //	Diff    how one core becomes another       patch.go, message.go
 //	Memory  which looks at a page bring news   memory.go, marks.go, odd.go
+//	Update  what a log keeps of a version      update.go
+//	Entry   what readers see of a change       entry.go
 //
 // # What is left out of HTML
 //

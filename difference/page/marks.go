@@ -2,6 +2,7 @@ package page
 
 import (
 	"hash/fnv"
+	"maps"
 	"slices"
 
 	"znkr.io/diff"
@@ -71,11 +72,15 @@ func (m *marks) look(lines, places map[uint64]bool) {
 		f.marked = f.points > 0 && (f.marked || f.points >= needs)
 	}
 	m.of = slices.DeleteFunc(m.of, func(f mark) bool { return f.points <= 0 })
-	for place, keys := range map[bool]map[uint64]bool{false: lines, true: places} {
-		for key := range keys {
-			if m.find(key) == nil && len(m.of) < maxMarks {
-				m.of = append(m.of, mark{key: key, points: changeWorth, place: place})
-			}
+	m.begin(lines, false)
+	m.begin(places, true)
+}
+
+// begin counts what has changed for the first time, as far as there is room.
+func (m *marks) begin(keys map[uint64]bool, place bool) {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		if m.find(key) == nil && len(m.of) < maxMarks {
+			m.of = append(m.of, mark{key: key, points: changeWorth, place: place})
 		}
 	}
 }

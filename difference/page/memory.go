@@ -13,22 +13,30 @@ const flapping = time.Hour
 // maxVersions is how many versions are remembered.
 const maxVersions = 8
 
-// Memory is what a poller knows of a page from one look to the next: the version that
-// readers have, the hashes of some before it, and which lines and places change by themselves.
+// Memory is what is known of a page from one look to the next: the version that readers
+// have, the hashes of some before it, and which lines and places change by themselves.
 // The zero value knows nothing. It keeps two cores and a few kilobytes besides.
 type Memory struct {
 	told   Core      // the version that readers have
-	seen   time.Time // when it was, the last time; zero: nothing is known
+	number uint64    // of it, from 1; 0: nothing is known
+	seen   time.Time // when it was, the last time; zero: not by this memory
 	before []Hash    // of versions that readers had, the latest last
 	last   Core      // of the last look
 	marks  marks
 	odd    odd
+
+	// Of its updates in the log:
+	patch   []byte // how the version before became this one; nil: not known
+	patches int    // patches since one that was whole,
+	patched int    // and their bytes
 }
 
 // A Finding is what a look at a page has brought.
 type Finding struct {
 	Kind   Kind
+	Number uint64 // of News: of the version
 	Patch  Patch  // of News: from the version before
+	Before Core   // of News: that version; the zero core if this is the first
 	Core   Core   // of News: the new version
 	Reason string // of Failed: why this is no version of the page
 }
@@ -47,11 +55,25 @@ const (
 // Core is the version that readers have.
 func (m *Memory) Core() Core { return m.told }
 
+// known says whether readers have a version.
+func (m *Memory) known() bool { return m.number > 0 }
+
+// Clone returns a memory that forgets nothing of what the other learns, and learns nothing
+// of it.
+func (m *Memory) Clone() Memory {
+	of := *m
+	of.before, of.marks.of = slices.Clone(m.before), slices.Clone(m.marks.of)
+	return of
+}
+
 // Look takes what a fetch has brought. The first that is no failure is news.
 func (m *Memory) Look(now Core, at time.Time) Finding {
-	first := m.seen.IsZero()
+	first := !m.known()
 	if reason := m.odd.judge(&now, &m.told, first, at); reason != "" {
 		return Finding{Kind: Failed, Reason: reason}
+	}
+	if m.seen.IsZero() {
+		m.seen = at // it was told to this memory, which has not seen it
 	}
 	next, patch := m.marks.germane(&m.told, &now)
 	if !first && at.Sub(m.seen) < flapping && slices.Contains(m.before, patch.New) {
@@ -62,15 +84,22 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 		next, patch = m.marks.germane(&m.told, &now)
 	}
 	m.last = now
-	switch {
-	case first:
-	case len(patch.Hunks) == 0:
+	if !first && len(patch.Hunks) == 0 {
 		m.seen = at
 		return Finding{Kind: Same}
-	default:
-		m.before = append(m.before, patch.Old)
-		m.before = m.before[max(0, len(m.before)-maxVersions):]
+	}
+	was := m.told
+	if m.patch = nil; !first {
+		m.remember(patch.Old)
+		m.patch, _ = patch.Encode(&was) // what cannot be packed is told whole
 	}
 	m.told, m.seen = next, at
-	return Finding{Kind: News, Patch: patch, Core: next}
+	m.number++
+	return Finding{Kind: News, Number: m.number, Patch: patch, Before: was, Core: next}
+}
+
+// remember notes that readers had a version.
+func (m *Memory) remember(h Hash) {
+	m.before = append(m.before, h)
+	m.before = m.before[max(0, len(m.before)-maxVersions):]
 }

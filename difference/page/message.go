@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/proto"
@@ -91,7 +89,7 @@ func decode(b []byte, old *Core) (Patch, error) {
 			return Patch{}, fmt.Errorf("%w: a hunk", ErrPatch)
 		}
 		for _, l := range h.Add {
-			if l == "" || len(l) > 2*maxLine || strings.ContainsAny(l, "\n\r") || !utf8.ValidString(l) {
+			if !lineOfCore(l) {
 				return Patch{}, fmt.Errorf("%w: a line", ErrPatch)
 			}
 		}

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/http"
 	"strings"
 
+	"github.com/gabriel-vasile/mimetype"
 	htmlcharset "golang.org/x/net/html/charset"
 
 	"tidings/internal/charset"
@@ -69,15 +69,16 @@ func kinds(media string) func(doc []byte) Core {
 // looks returns what the first bytes of a document show it to be, of which its origin says
 // what it says of all that it does not know.
 func looks(doc []byte, said string) string {
-	start := bytes.TrimLeft(bytes.TrimPrefix(doc[:min(len(doc), 1024)], []byte("\xef\xbb\xbf")), " \t\r\n")
-	switch seen, _, _ := strings.Cut(http.DetectContentType(doc), ";"); {
-	case said == "text/plain" && seen != "application/octet-stream":
-		return said
-	case seen == "text/plain" && len(start) > 0 && (start[0] == '{' || start[0] == '['):
-		return "application/json"
-	default:
-		return seen
+	seen := mimetype.Detect(doc[:min(len(doc), 4096)])
+	text := seen
+	for text != nil && !text.Is("text/plain") {
+		text = text.Parent()
 	}
+	if said == "text/plain" && text != nil {
+		return said
+	}
+	media, _, _ := strings.Cut(seen.String(), ";")
+	return media
 }
 
 // prolog is the charset that an XML declaration names.

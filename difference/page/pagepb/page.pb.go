@@ -148,6 +148,113 @@ func (x *Hunk) GetAdd() []string {
 	return nil
 }
 
+// Update is a version of a page in the log of its channel, for those who go on with it.
+type Update struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Number uint64                 `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"` // of the version; the first has 1
+	New    []byte                 `protobuf:"bytes,2,opt,name=new,proto3" json:"new,omitempty"`        // of its core's text, as in Patch
+	Title  string                 `protobuf:"bytes,3,opt,name=title,proto3" json:"title,omitempty"`    // of the page; at most 1 KiB
+	// Types that are valid to be assigned to How:
+	//
+	//	*Update_Patch
+	//	*Update_Whole
+	How           isUpdate_How `protobuf_oneof:"how"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Update) Reset() {
+	*x = Update{}
+	mi := &file_page_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Update) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Update) ProtoMessage() {}
+
+func (x *Update) ProtoReflect() protoreflect.Message {
+	mi := &file_page_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Update.ProtoReflect.Descriptor instead.
+func (*Update) Descriptor() ([]byte, []int) {
+	return file_page_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Update) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *Update) GetNew() []byte {
+	if x != nil {
+		return x.New
+	}
+	return nil
+}
+
+func (x *Update) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Update) GetHow() isUpdate_How {
+	if x != nil {
+		return x.How
+	}
+	return nil
+}
+
+func (x *Update) GetPatch() []byte {
+	if x != nil {
+		if x, ok := x.How.(*Update_Patch); ok {
+			return x.Patch
+		}
+	}
+	return nil
+}
+
+func (x *Update) GetWhole() []byte {
+	if x != nil {
+		if x, ok := x.How.(*Update_Whole); ok {
+			return x.Whole
+		}
+	}
+	return nil
+}
+
+type isUpdate_How interface {
+	isUpdate_How()
+}
+
+type Update_Patch struct {
+	Patch []byte `protobuf:"bytes,4,opt,name=patch,proto3,oneof"` // from the version before it
+}
+
+type Update_Whole struct {
+	Whole []byte `protobuf:"bytes,5,opt,name=whole,proto3,oneof"` // the core's text in one zstd frame; at most 768 KiB once it is unpacked
+}
+
+func (*Update_Patch) isUpdate_How() {}
+
+func (*Update_Whole) isUpdate_How() {}
+
 var File_page_proto protoreflect.FileDescriptor
 
 const file_page_proto_rawDesc = "" +
@@ -161,7 +268,14 @@ const file_page_proto_rawDesc = "" +
 	"\x04Hunk\x12\x12\n" +
 	"\x04skip\x18\x01 \x01(\rR\x04skip\x12\x12\n" +
 	"\x04omit\x18\x02 \x01(\rR\x04omit\x12\x10\n" +
-	"\x03add\x18\x03 \x03(\tR\x03addB Z\x1etidings/difference/page/pagepbb\x06proto3"
+	"\x03add\x18\x03 \x03(\tR\x03add\"\x7f\n" +
+	"\x06Update\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12\x10\n" +
+	"\x03new\x18\x02 \x01(\fR\x03new\x12\x14\n" +
+	"\x05title\x18\x03 \x01(\tR\x05title\x12\x16\n" +
+	"\x05patch\x18\x04 \x01(\fH\x00R\x05patch\x12\x16\n" +
+	"\x05whole\x18\x05 \x01(\fH\x00R\x05wholeB\x05\n" +
+	"\x03howB Z\x1etidings/difference/page/pagepbb\x06proto3"
 
 var (
 	file_page_proto_rawDescOnce sync.Once
@@ -175,10 +289,11 @@ func file_page_proto_rawDescGZIP() []byte {
 	return file_page_proto_rawDescData
 }
 
-var file_page_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_page_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_page_proto_goTypes = []any{
-	(*Patch)(nil), // 0: tidings.page.Patch
-	(*Hunk)(nil),  // 1: tidings.page.Hunk
+	(*Patch)(nil),  // 0: tidings.page.Patch
+	(*Hunk)(nil),   // 1: tidings.page.Hunk
+	(*Update)(nil), // 2: tidings.page.Update
 }
 var file_page_proto_depIdxs = []int32{
 	1, // 0: tidings.page.Patch.hunks:type_name -> tidings.page.Hunk
@@ -194,13 +309,17 @@ func file_page_proto_init() {
 	if File_page_proto != nil {
 		return
 	}
+	file_page_proto_msgTypes[2].OneofWrappers = []any{
+		(*Update_Patch)(nil),
+		(*Update_Whole)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_page_proto_rawDesc), len(file_page_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,115 @@
+package page
+
+import (
+	"encoding/xml"
+	"fmt"
+	"html"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxEntry is about how much of a change is shown, in bytes of text.
+	maxEntry = 64 << 10
+	// maxHeadline is how much of a line is a headline, in characters.
+	maxHeadline = 100
+)
+
+// Entry returns the item that tells readers what has changed of the page at an address: an Atom
+// entry with the lines that were omitted and added, in their order. Its id says which version
+// it is of which page: two who find the same change tell it under one id, and a page that is again
+// what it was before the last change has changed again.
+func (f *Finding) Entry(address string) []byte {
+	var b strings.Builder
+	b.WriteString(`<entry xmlns="http://www.w3.org/2005/Atom" xml:base="` + escaped(address) + `"><id>` +
+		escaped(fmt.Sprintf("urn:tidings:page:%x:%d", f.Patch.New, f.Number)) + `</id><title>` + escaped(f.headline()) +
+		`</title><link rel="alternate" href="` + escaped(address) + `"/><content type="html">` + escaped(f.shown()) + `</content></entry>`)
+	return []byte(b.String())
+}
+
+// escaped is a text as XML has it; what XML cannot have is left out.
+func escaped(s string) string {
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a builder takes all
+	return b.String()
+}
+
+// headline is the first line that was added, or else omitted.
+func (f *Finding) headline() string {
+	omitted := ""
+	for _, h := range f.Patch.Hunks {
+		if len(h.Add) > 0 {
+			return brief(bare(h.Add[0]))
+		}
+		if omitted == "" && h.Omit > 0 {
+			omitted = brief(bare(f.Before.Lines[h.At]))
+		}
+	}
+	return "Removed: " + omitted
+}
+
+// brief is the beginning of a line, to the end of a word if there is one.
+func brief(l string) string {
+	if utf8.RuneCountInString(l) <= maxHeadline {
+		return l
+	}
+	l = string([]rune(l)[:maxHeadline])
+	if at := strings.LastIndexByte(l, ' '); at > len(l)/2 {
+		l = l[:at]
+	}
+	return l + "…"
+}
+
+// shown is the change in HTML. Not all readers of feeds show what is inserted and deleted as such:
+// a sign before each line says it too.
+func (f *Finding) shown() string {
+	var b strings.Builder
+	left, most := 0, maxEntry
+	line := func(element, sign, l string) {
+		if most -= len(l); most < 0 {
+			left++
+			return
+		}
+		b.WriteString("<p>" + sign + " <" + element + ">" + linked(l) + "</" + element + "></p>\n")
+	}
+	for i, h := range f.Patch.Hunks {
+		if i > 0 && most >= 0 {
+			b.WriteString("<hr>\n")
+		}
+		for _, l := range f.Before.Lines[h.At : h.At+h.Omit] {
+			line("del", "−", l)
+		}
+		for _, l := range h.Add {
+			line("ins", "+", l)
+		}
+	}
+	if left > 0 {
+		fmt.Fprintf(&b, "<p>… and %d more lines</p>\n", left)
+	}
+	return b.String()
+}
+
+// links are links as the lines of a core have them.
+var links = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]*)\)`)
+
+// bare is a line without the targets of its links.
+func bare(l string) string { return links.ReplaceAllString(l, "$1") }
+
+// linked is a line in HTML. A target that was shortened leads nowhere.
+func linked(l string) string {
+	var b strings.Builder
+	at := 0
+	for _, m := range links.FindAllStringSubmatchIndex(l, -1) {
+		b.WriteString(html.EscapeString(l[at:m[0]]))
+		text, to := l[m[2]:m[3]], l[m[4]:m[5]]
+		if to == "" || strings.Contains(to, "…") {
+			b.WriteString(html.EscapeString(text))
+		} else {
+			b.WriteString(`<a href="` + html.EscapeString(to) + `">` + html.EscapeString(text) + "</a>")
+		}
+		at = m[1]
+	}
+	b.WriteString(html.EscapeString(l[at:]))
+	return b.String()
+}

@@ -1,0 +1,163 @@
+package page
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/page/pagepb"
+)
+
+const (
+	// MaxText is the size of the largest core's text that a channel can have, in bytes: so that
+	// it goes into an entry of a log also where it cannot be packed.
+	MaxText = 768 << 10
+	// wholeEvery is after how many patches at the latest a version is told whole: who goes on
+	// with a channel reads no more of its log, which keeps some 200 of them. It is told so
+	// earlier when the patches have become as large.
+	wholeEvery = 32
+)
+
+// ErrUnknown says that an update is for a version that is not known.
+var ErrUnknown = errors.New("update of an unknown version")
+
+// Pack returns a core's text in as few bytes as those without another version can unpack.
+func (c *Core) Pack() ([]byte, error) {
+	text := c.Text()
+	if len(text) > MaxText {
+		return nil, fmt.Errorf("pack page: %w: %d bytes of text, more than %d", ErrLarge, len(text), MaxText)
+	}
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false), zstd.WithWindowSize(1<<20))
+	if err != nil {
+		return nil, fmt.Errorf("pack page: %w", err)
+	}
+	return enc.EncodeAll([]byte(text), nil), nil
+}
+
+// Unpack returns the core that was packed, without its title.
+func Unpack(b []byte) (Core, error) {
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxText), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return Core{}, fmt.Errorf("unpack page: %w", err)
+	}
+	defer dec.Close()
+	text, err := dec.DecodeAll(b, nil)
+	switch {
+	case err != nil:
+		return Core{}, fmt.Errorf("unpack page: %w", err)
+	case len(text) > MaxText || len(text) > 0 && text[len(text)-1] != '\n' || !utf8.Valid(text):
+		return Core{}, fmt.Errorf("unpack page: %w: no lines", ErrPatch)
+	case len(text) == 0:
+		return Core{}, nil
+	}
+	of := Core{Lines: strings.Split(string(text[:len(text)-1]), "\n")}
+	for _, l := range of.Lines {
+		if !lineOfCore(l) {
+			return Core{}, fmt.Errorf("unpack page: %w: a line", ErrPatch)
+		}
+	}
+	return of, nil
+}
+
+// lineOfCore says whether a text can be a line of a core.
+func lineOfCore(l string) bool {
+	return l != "" && len(l) <= 2*maxLine && !strings.ContainsAny(l, "\n\r") && utf8.ValidString(l)
+}
+
+// Update returns what the log is to have of the version that the last look found new.
+func (m *Memory) Update() ([]byte, error) {
+	whole, err := m.told.Pack()
+	if err != nil {
+		return nil, err
+	}
+	of := updateOf(&m.told, m.number)
+	if m.patch != nil && m.patches < wholeEvery && m.patched+len(m.patch) < len(whole) {
+		of.How = &pagepb.Update_Patch{Patch: m.patch}
+		m.patches++
+		m.patched += len(m.patch)
+	} else {
+		of.How = &pagepb.Update_Whole{Whole: whole}
+		m.patches, m.patched = 0, 0
+	}
+	return encode(of)
+}
+
+// Update returns a core as a version of which nobody knows the one before, as Take takes it.
+func (c *Core) Update() ([]byte, error) {
+	whole, err := c.Pack()
+	if err != nil {
+		return nil, err
+	}
+	of := updateOf(c, 1)
+	of.How = &pagepb.Update_Whole{Whole: whole}
+	return encode(of)
+}
+
+// updateOf says which version a core is.
+func updateOf(c *Core, number uint64) *pagepb.Update {
+	hash := c.Hash()
+	return &pagepb.Update{Number: number, New: hash[:], Title: strings.ToValidUTF8(c.Title, "\uFFFD")}
+}
+
+func encode(of *pagepb.Update) ([]byte, error) {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(of)
+	if err != nil {
+		return nil, fmt.Errorf("encode update: %w", err)
+	}
+	return b, nil
+}
+
+// Take goes on with a version that the log has, as if it had been looked at. Of one that cannot
+// be told, because the version before it is not known, nothing is left: the error is ErrUnknown.
+func (m *Memory) Take(update []byte) error {
+	known := m.known()
+	now, err := m.read(update)
+	if err != nil {
+		*m = Memory{marks: m.marks}
+		return fmt.Errorf("take update: %w", err)
+	}
+	if known {
+		m.remember(m.told.Hash())
+	}
+	m.told, m.last = now, now
+	return nil
+}
+
+// read returns the version of an update, and counts it.
+func (m *Memory) read(update []byte) (Core, error) {
+	of := new(pagepb.Update)
+	if err := proto.Unmarshal(update, of); err != nil {
+		return Core{}, fmt.Errorf("%w: %w", ErrPatch, err)
+	}
+	var now Core
+	var err error
+	switch how := of.How.(type) {
+	case *pagepb.Update_Whole:
+		now, err = Unpack(how.Whole)
+		m.patches, m.patched = 0, 0
+	case *pagepb.Update_Patch:
+		if of.Number != m.number+1 || !m.known() {
+			return Core{}, ErrUnknown
+		}
+		var p Patch
+		if p, err = Decode(how.Patch, &m.told); err == nil {
+			now, err = p.Apply(&m.told)
+		}
+		m.patches++
+		m.patched += len(how.Patch)
+	default:
+		err = ErrPatch
+	}
+	if err != nil {
+		return Core{}, err
+	}
+	if hash := now.Hash(); string(hash[:]) != string(of.New) || len(of.Title) > maxTitle || of.Number == 0 {
+		return Core{}, fmt.Errorf("%w: it leads elsewhere", ErrPatch)
+	}
+	m.number, now.Title = of.Number, of.Title
+	return now, nil
+}

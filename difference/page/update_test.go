@@ -1,0 +1,145 @@
+package page
+
+import (
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// paragraphs is a core of so many lines, of which some are as another version has them.
+func paragraphs(n, version int) Core {
+	of := Core{Title: "A page"}
+	for i := range n {
+		of.Lines = append(of.Lines, fmt.Sprintf("Paragraph %c of the page says what it has always said, at some length", 'A'+rune(i)))
+	}
+	if version > 0 {
+		of.Lines[version%n] = "A new sentence" + strings.Repeat(", and another", version)
+	}
+	return of
+}
+
+// Who goes on with a page by its log has the version that readers have, wherever in the log
+// one that was told whole stands.
+func TestALogTellsWhereAPageStands(t *testing.T) {
+	var m Memory
+	var log [][]byte
+	wholes := 0
+	for i := range 100 {
+		f := m.Look(paragraphs(20, i), time.Unix(int64(i)*7200, 0))
+		if f.Kind != News || f.Number != uint64(i+1) {
+			t.Fatalf("look %d: %v, version %d", i, f.Kind, f.Number)
+		}
+		u, err := m.Update()
+		if err != nil {
+			t.Fatal(err)
+		}
+		log = append(log, u)
+	}
+	for from := range log {
+		var next Memory
+		err := error(nil)
+		for _, u := range log[from:] {
+			if err = next.Take(u); err != nil && !errors.Is(err, ErrUnknown) {
+				t.Fatal(err)
+			}
+		}
+		if whole := new(Memory); whole.Take(log[from]) == nil {
+			wholes++
+		}
+		if from > len(log)-wholeEvery-1 {
+			continue
+		}
+		if got := next.Core(); err != nil || !slices.Equal(got.Lines, m.told.Lines) || got.Title != "A page" {
+			t.Fatalf("from entry %d on: %v, %d lines", from, err, len(got.Lines))
+		}
+		if f := next.Look(m.last, time.Unix(1e6, 0)); f.Kind != Same {
+			t.Fatalf("from entry %d on, what readers have is %v", from, f.Kind)
+		}
+	}
+	if wholes < 100/wholeEvery || wholes > 50 {
+		t.Errorf("%d versions of 100 are told whole", wholes)
+	}
+}
+
+// What is no update, or one of another page, leaves nothing known: the next look begins anew.
+func TestAnUpdateThatCannotBeTakenLeavesNothing(t *testing.T) {
+	var m Memory
+	m.Look(paragraphs(20, 0), time.Unix(0, 0))
+	first, _ := m.Update()
+	m.Look(paragraphs(20, 1), time.Unix(7200, 0))
+	second, _ := m.Update()
+	for name, log := range map[string][][]byte{
+		"garbage":    {first, []byte("garbage")},
+		"nothing":    {first, nil},
+		"no base":    {second},
+		"twice":      {first, second, second},
+		"other base": {wholeOf(t, paragraphs(3, 0)), second},
+	} {
+		var next Memory
+		err := error(nil)
+		for _, u := range log {
+			err = next.Take(u)
+		}
+		if err == nil || next.known() || len(next.Core().Lines) > 0 {
+			t.Errorf("%s: %v, %d lines", name, err, len(next.Core().Lines))
+		}
+	}
+}
+
+func wholeOf(t *testing.T, c Core) []byte {
+	t.Helper()
+	var m Memory
+	m.Look(c, time.Unix(0, 0))
+	u, err := m.Update()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// An entry shows what was omitted and added, with links that lead somewhere, whatever the
+// lines hold.
+func TestAnEntryShowsWhatHasChanged(t *testing.T) {
+	var m Memory
+	m.Look(Core{Lines: []string{"Stays", "Price: 3 < 4 & more", "Stays too"}}, time.Unix(0, 0))
+	f := m.Look(Core{Lines: []string{"Stays", "See [the \"new\" list](/list?a=1&b=2) & [another](x/…)", "\x01odd", "Stays too"}}, time.Unix(7200, 0))
+	doc := f.Entry("https://example.org/a?b=1&c=2")
+	var e struct {
+		ID      string `xml:"id"`
+		Title   string `xml:"title"`
+		Content string `xml:"content"`
+		Link    struct {
+			Href string `xml:"href,attr"`
+		} `xml:"link"`
+	}
+	if err := xml.Unmarshal(doc, &e); err != nil {
+		t.Fatalf("%v\n%s", err, doc)
+	}
+	want := "<p>− <del>Price: 3 &lt; 4 &amp; more</del></p>\n" +
+		`<p>+ <ins>See <a href="/list?a=1&amp;b=2">the &#34;new&#34; list</a> &amp; another</ins></p>` + "\n" +
+		"<p>+ <ins>\uFFFDodd</ins></p>\n"
+	if e.Content != want {
+		t.Errorf("content:\n%s\nwant:\n%s", e.Content, want)
+	}
+	if e.Title != `See the "new" list & another` || e.Link.Href != "https://example.org/a?b=1&c=2" || !strings.HasSuffix(e.ID, ":2") {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A page that is all new does not become an item larger than items can be.
+func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
+	var m Memory
+	m.Look(Core{Lines: []string{"Before"}}, time.Unix(0, 0))
+	large := Core{}
+	for i := range 10000 {
+		large.Lines = append(large.Lines, fmt.Sprintf("<<<<<<<< line %d of many, with & and \" in it", i))
+	}
+	f := m.Look(large, time.Unix(7200, 0))
+	if doc := f.Entry("https://example.org/"); len(doc) > 256<<10 || !strings.Contains(string(doc), "more lines") {
+		t.Errorf("%d bytes", len(doc))
+	}
+}
