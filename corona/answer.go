@@ -6,6 +6,7 @@ import (
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/difference/page"
 	"tidings/honeycomb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
@@ -22,24 +23,28 @@ func (c *Corona) Answered(h env.Handle, a env.Answer) {
 	} else {
 		return
 	}
+	r := readingOf(a)
 	if a.Status != 200 || len(a.Body) == 0 {
-		c.judge(p, h, a, nil, nil)
+		c.judge(p, h, a, r, nil)
 		return
 	}
-	c.parse(p, h, a)
+	c.parse(p, h, a, r)
 }
 
 // parse reads a document off the loop.
-func (c *Corona) parse(p poll, h env.Handle, a env.Answer) {
-	var f *feed.Feed
+func (c *Corona) parse(p poll, h env.Handle, a env.Answer, r reading) {
+	if c.isPage(p) {
+		c.parsePage(p, h, a, r)
+		return
+	}
 	var err error
-	c.worker.Do(func() { f, err = feed.Parse(a.Body, a.ContentType) }, func() { c.judge(p, h, a, f, err) })
+	c.worker.Do(func() { r.f, err = feed.Parse(a.Body, a.ContentType) }, func() { c.judge(p, h, a, r, err) })
 }
 
 // judge makes of an answer what it means.
-func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err error) {
+func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error) {
 	now := c.clock.Now()
-	verdict := judge(a, f, err)
+	verdict := judge(a, r.f, err)
 	verdict.Since, verdict.Polled = now, now
 	if d := p.duty; d != nil {
 		if d.waiting != h {
@@ -51,7 +56,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
 			d.unspend()
 		}
-		c.answered(d, a, f, verdict, now)
+		c.answered(d, a, r, verdict, now)
 		return
 	}
 	d, l := c.duties[p.key], c.leads[p.key]
@@ -63,19 +68,22 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	switch {
 	case p.kind == solo:
 		delete(c.asked, p.key)
-		if verdict.Kind != coronapb.State_OK {
-			f = nil
+		switch {
+		case verdict.Kind != coronapb.State_OK:
+			r.f = nil
+		case r.page != nil:
+			r.f.Items = nil // of a page there are changes to be read
 		}
-		c.app.Fetched(p.key, f, verdict)
+		c.app.Fetched(p.key, r.f, verdict)
 	case p.kind == first && l != nil && l.looking == h:
 		l.looking = 0
 		switch {
 		case d != nil && d.waiting == 0:
-			c.answered(d, a, f, verdict, now)
+			c.answered(d, a, r, verdict, now)
 		case a.Err == env.ErrBusy:
 			l.looked = time.Time{}
 		case verdict.Kind == coronapb.State_OK:
-			c.read(l, env.Peer{}, c.reading(a, f), now)
+			c.read(l, env.Peer{}, r, now)
 		default:
 			if verdict.Kind == coronapb.State_LIMITED && !a.Private {
 				c.spare(l.domain, now.Add(limitOf(a, 1)))
@@ -85,9 +93,9 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, f *feed.Feed, err err
 	}
 }
 
-// reading is what an answer says.
-func (c *Corona) reading(a env.Answer, f *feed.Feed) reading {
-	r := reading{f: f, valid: validators{a.ETag, a.LastModified, a.FinalURL}, fresh: a.MaxAge, private: a.Private, size: len(a.Body)}
+// readingOf is what an answer says, but for its document.
+func readingOf(a env.Answer) reading {
+	r := reading{valid: validators{a.ETag, a.LastModified, a.FinalURL}, fresh: a.MaxAge, private: a.Private, size: len(a.Body)}
 	if a.Moved {
 		r.moved = a.FinalURL
 	}
@@ -97,21 +105,24 @@ func (c *Corona) reading(a env.Answer, f *feed.Feed) reading {
 // read takes what a poller has read; from is the zero peer if that was this node. It says
 // whether the log has what was new in it, or will: false if it could not be taken now.
 func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken bool) {
+	if l.page && r.f != nil && !l.same(&r) && r.judged == nil {
+		return c.judgePage(l, from, r, now)
+	}
 	if l.state.Polled = now; from.ID == "" {
 		l.private = r.private // which no other member may say: floors and budgets go by it
 	}
 	verdict := State{Kind: coronapb.State_OK, Polled: now}
 	if r.f != nil {
 		verdict.Words = r.words()
-		if odd := c.odd(l, r.f, now); odd != "" {
+		if odd := c.odd(l, &r, now); odd != "" {
 			c.stats.Failed++
-			c.heard(l, from.ID, State{Kind: coronapb.State_NOT_A_FEED, Words: odd, Polled: now}, now)
+			c.heard(l, from.ID, State{Kind: l.oddness(), Words: odd, Polled: now}, now)
 			return true // as far as it is believed
 		}
 	}
 	delete(l.ill, from.ID)
 	l.fails, l.fresh = 0, r.fresh
-	if from.ID == "" && l.known.Len() > 0 { // the first document is asked for once only
+	if from.ID == "" && !l.known.Blank() { // the first document is asked for once only
 		weight := min(l.interval.Seconds()/(costFade*c.cfg.MaintenanceInterval.Seconds()), maxWeight)
 		l.cost += weight * (float64(r.size) - l.cost)
 	}
@@ -153,7 +164,15 @@ const ifItStays = ": it is believed if it stays"
 // looks like another feed is believed when it stays. It is at once when it is replaced
 // by yet another: then all of this feed is new each time, and what was not believed was
 // news.
-func (c *Corona) odd(l *lead, f *feed.Feed, now time.Time) string {
+func (c *Corona) odd(l *lead, r *reading, now time.Time) string {
+	if l.page {
+		words := r.judged.reason()
+		if words != "" && r.judged.Kind == page.Failed {
+			c.remember(l, r.judged) // it may be believed if it stays
+		}
+		return words
+	}
+	f := r.f
 	words := l.known.Suspicious(f)
 	if words == "" {
 		l.doubt = doubt{}
@@ -194,6 +213,9 @@ func (c *Corona) detect(l *lead, r reading) (taken bool) {
 		return true
 	}
 	shown := prints(f)
+	if l.page {
+		return c.detectPage(l, r, shown)
+	}
 	l.known.Recognise(f)
 	d := l.known.Diff(f)
 	l.known.See(f)
@@ -268,7 +290,7 @@ func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
 func (c *Corona) note(l *lead) {
 	c.app.SetNote(l.key, note{
 		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: c.readers(l),
-		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, cost: l.cost, grant: string(l.grant), private: l.private,
+		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, cost: l.cost, grant: string(l.grant), private: l.private, marks: l.marks,
 	}.append())
 }
 

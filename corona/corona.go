@@ -323,6 +323,7 @@ func (c *Corona) Ask(key overlay.ID, url string) {
 	c.handle++
 	c.polls[c.handle] = poll{key: key, kind: solo}
 	c.stats.Asked++
+	url, _ = feed.AtOrigin(url)
 	c.fetcher.Fetch(c.handle, env.Request{URL: url})
 }
 

@@ -41,6 +41,7 @@ type extra struct {
 	again   moment   // when the origin is to be asked again, or up to ahead intervals before
 	stale   uint64   // digest of a document that has no news either, of a replica that lags; 0: there is none
 	staleAt moment   // when the sequencer said so
+	watched *watched // the page; nil: it is a feed, or was not looked at yet
 }
 
 // rare returns a duty's extra, making it if there is none.
@@ -236,7 +237,8 @@ func (c *Corona) poll(d *duty, now time.Time) {
 		d.spend(now)
 	}
 	c.out = append(c.out, outing{d, c.handle, d.asked})
-	r := env.Request{URL: d.said.url, Subscribers: d.said.brief.readers}
+	url, _ := feed.AtOrigin(d.said.url)
+	r := env.Request{URL: url, Subscribers: d.said.brief.readers}
 	if s := d.standing; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}
@@ -296,7 +298,7 @@ func (c *Corona) runOut(now time.Time) (next time.Time) {
 
 // answered takes the answer to a poll of the schedule. The next one is planned before
 // anything comes of this one.
-func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, now time.Time) {
+func (c *Corona) answered(d *duty, a env.Answer, r reading, verdict State, now time.Time) {
 	d.waiting = 0
 	if a.Err == env.ErrBusy {
 		c.stats.Busy++
@@ -323,26 +325,28 @@ func (c *Corona) answered(d *duty, a env.Answer, f *feed.Feed, verdict State, no
 	}
 	c.planSlot(d, from)
 	l := d.lead
-	if f == nil && l == nil && well {
+	if r.f == nil && l == nil && well {
 		c.stats.Unchanged++
 		return
 	}
-	r := c.reading(a, f)
 	switch {
 	case l != nil:
 		c.read(l, env.Peer{}, r, now)
-	case f != nil && d.isNews(r, now):
+	case r.f != nil && d.isNews(&r, now):
 		c.find(d, r, now)
 	case !well:
 		c.report(d, verdict, now)
 	}
-	if f == nil && l == nil {
+	if r.f == nil && l == nil {
 		c.stats.Unchanged++
 	}
 }
 
 // isNews says whether a document has an item that the sequencer may lack.
-func (d *duty) isNews(r reading, now time.Time) bool {
+func (d *duty) isNews(r *reading, now time.Time) bool {
+	if r.page != nil {
+		return d.isNewVersion(r)
+	}
 	of := prints(r.f)
 	s := d.standing
 	if s == nil {

@@ -79,7 +79,9 @@ func (c *Corona) forget(w *found) {
 // sendFound routes a finding, and plans to do so again.
 func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 	delta := difference.Delta{Head: &w.f.Head}
-	if s := d.standing; s != nil && s.prints != nil {
+	if w.page != nil {
+		delta.Head = nil
+	} else if s := d.standing; s != nil && s.prints != nil {
 		known := map[imprint]bool{}
 		for _, p := range s.prints {
 			known[p] = true
@@ -98,7 +100,7 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 	m, again := w.message(w.key, w.prints), w.tries > 0
 	m.Nonce, m.Poller = w.nonce, c.node.Self().Raw
 	var packed []byte
-	c.worker.Do(func() { packed, _ = delta.Encode() }, func() {
+	c.worker.Do(func() { packed, _ = w.encode(delta) }, func() {
 		if len(packed) <= min(maxInline, overlay.MaxPayload-proto.Size(m)-aroundDelta) {
 			m.Delta = packed
 		}
@@ -156,6 +158,9 @@ func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 		}
 		last = int(i)
 		it := w.f.Items[i]
+		if w.page != nil {
+			break // its version is all there is
+		}
 		if size += len(it.Raw); size > maxParts && len(delta.Changes) > 0 {
 			break // the others are asked for when these have come
 		}
@@ -167,7 +172,7 @@ func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 	}
 	var packed []byte
 	var err error
-	c.worker.Do(func() { packed, err = delta.Encode() }, func() {
+	c.worker.Do(func() { packed, err = w.encode(delta) }, func() {
 		if err != nil || len(packed) > maxParts {
 			c.log.Warn("finding not sent", "err", err, "bytes", len(packed))
 			return
@@ -202,6 +207,9 @@ func (c *Corona) onStanding(key overlay.ID, t told) {
 		// There was nothing new in it, or all of it is held by now.
 		c.forget(w)
 		switch of := digest(w.prints); {
+		case w.page != nil:
+			d.settled()
+			s = &standing{valid: w.valid, prints: s.prints, digest: s.digest}
 		case of != s.digest:
 			x := d.rare()
 			x.stale, x.staleAt = of, momentOf(c.clock.Now())

@@ -71,8 +71,13 @@ func (c *Corona) onReading(l *lead, from env.Peer, m *coronapb.Reading) {
 // fill puts items that have come in their places, and goes on.
 func (c *Corona) fill(l *lead, g *gather, packed []byte) {
 	var d difference.Delta
+	var seen *sight
 	var err error
-	c.worker.Do(func() { d, err = difference.Decode(packed) }, func() {
+	c.worker.Do(func() {
+		if d, err = difference.Decode(packed); err == nil && d.Page != nil {
+			seen, err = sightIn(&d)
+		}
+	}, func() {
 		switch {
 		case c.leads[l.key] != l || !slices.Contains(l.gather, g):
 			return
@@ -83,6 +88,9 @@ func (c *Corona) fill(l *lead, g *gather, packed []byte) {
 		}
 		if d.Head != nil {
 			g.f.Head = *d.Head
+		}
+		if seen != nil && l.page && len(g.prints) == 1 && seen.print() == g.prints[0] {
+			g.page, g.lacks[0] = seen, false
 		}
 		for _, change := range d.Changes {
 			i := slices.Index(g.prints, printOf(&change.Item))
@@ -106,7 +114,7 @@ func (c *Corona) weigh(l *lead, g *gather) {
 	fading := c.app.Fading(l.key, len(g.prints))
 	var want []uint32
 	for i, it := range g.f.Items {
-		if !g.lacks[i] {
+		if !g.lacks[i] || l.page && l.same(&g.reading) {
 			continue
 		}
 		_, version := l.known.Has(it.ID, it.Hash)

@@ -21,6 +21,7 @@ type lead struct {
 	url    string
 	domain *domain
 	known  *difference.Known
+	page   bool // not a feed
 
 	order    wedge.Order        // what its wedge was told last; N = 0: there is none
 	pollers  int                // how many there are to be
@@ -54,7 +55,9 @@ type lead struct {
 	seen    time.Time  // when somebody was known to read it
 	looked  time.Time  // when this node asked itself, beside all slots
 	looking env.Handle // for that answer; 0: none
-	handing int        // findings on their way to a quorum
+	handing int        // findings on their way to a quorum, or being judged
+	judging bool       // what a look at the page has brought is being judged
+	marks   string     // of the page, as the note has them
 	gather  []*gather  // findings whose items are on their way here; the first is asked for
 	waiters []waiter   // pollers to be told when the log holds what they found
 	rest    time.Time  // until when all pollers are to leave the origin alone
@@ -88,6 +91,7 @@ type illness struct {
 func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := c.clock.Now()
 	l := &lead{key: key, url: url, domain: c.domain(originOf(url)), known: known, since: now, seen: now, interval: c.cfg.PollInterval}
+	_, l.page = feed.AtOrigin(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch
 	c.leads[key] = l
@@ -105,6 +109,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 	}
 	if d := c.duties[key]; d != nil {
 		d.lead = l
+		l.learnFrom(d)
 		d.know(l.standing(), l.rest) // what it was told as a poller, its log need not hold
 	}
 	c.tendSoon(l, now)
@@ -134,6 +139,7 @@ func (c *Corona) inherit(l *lead, n note, now time.Time) {
 		}
 	}
 	l.rhythm, l.cost = n.rhythm, n.cost
+	l.known.Page().SetMarks([]byte(n.marks))
 	if l.rhythm.at.After(now) { // by a clock that was ahead
 		l.rhythm.at = now
 	}
@@ -164,8 +170,9 @@ func (c *Corona) look(l *lead, now time.Time) {
 	c.handle++
 	l.looked, l.looking = now, c.handle
 	c.polls[c.handle] = poll{key: l.key, kind: first}
+	url, _ := feed.AtOrigin(l.url)
 	c.fetcher.Fetch(c.handle, env.Request{
-		URL: l.url, Subscribers: c.readers(l),
+		URL: url, Subscribers: c.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/internal/feed"
 	"tidings/overlay"
 )
 
@@ -73,6 +74,7 @@ func (c *Corona) exempt(d *domain) bool {
 
 // privateHost says whether an address names a private one as it stands.
 func privateHost(raw string) bool {
+	raw, _ = feed.AtOrigin(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		return false

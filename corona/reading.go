@@ -11,6 +11,8 @@ import (
 // A reading is a document as a poller has read it, or that it has not changed.
 type reading struct {
 	f       *feed.Feed // nil: not modified
+	page    *sight     // of a channel that is a page, as it was looked at; nil: only its print is here
+	judged  *judgement // of a page, as its sequencer judges it; nil: it was not
 	valid   validators
 	fresh   time.Duration // max-age
 	moved   string        // where it has moved for good

@@ -34,6 +34,7 @@ func originOf(url string) (domain string, private bool) { return domainOf(url), 
 
 // domainOf is what answers for an origin: its registrable domain, or its address.
 func domainOf(raw string) string {
+	raw, _ = feed.AtOrigin(raw)
 	u, err := url.Parse(raw)
 	if err != nil {
 		return raw

@@ -20,7 +20,7 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 	}
 	news := func(what string, r reading, want bool) {
 		t.Helper()
-		if d.isNews(r, l.now) != want {
+		if d.isNews(&r, l.now) != want {
 			t.Errorf("%s: news is %v", what, !want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"tidings/corona/coronapb"
+	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 )
@@ -167,6 +168,7 @@ type note struct {
 	cost     float64
 	grant    string // of its domain's stewards, as the pollers were told; empty: there is none
 	private  bool
+	marks    string // of a page, as page.Memory has them
 }
 
 const (
@@ -181,7 +183,7 @@ func (n note) append() []byte {
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
 		Pollers: uint32(n.pollers), RefMs: millis(n.ref), Rhythm: n.rhythm.wire(), Cost: uint64(n.cost),
-		Grant: []byte(n.grant), Private: n.private,
+		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks),
 	})
 }
 
@@ -190,14 +192,14 @@ func parseNote(b []byte) (note, bool) {
 	if len(b) == 0 || proto.Unmarshal(b, m) != nil {
 		return note{}, false
 	}
-	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis || len(m.Grant) > maxGrant {
+	if len(m.Etag) > maxValidator || len(m.LastModified) > maxValidator || len(m.FinalUrl) > maxURL || m.Fails > maxFails || m.Pollers > maxPollers || m.RefMs > maxMillis || len(m.Grant) > maxGrant || len(m.Marks) > page.MaxMarks {
 		return note{}, false
 	}
 	return note{
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
 		interval: span(m.IntervalMs),
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
-		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)), grant: string(m.Grant), private: m.Private,
+		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)), grant: string(m.Grant), private: m.Private, marks: string(m.Marks),
 	}, true
 }
 
@@ -223,10 +225,10 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 	case a.Status == 304:
 		return State{Kind: coronapb.State_OK}
 	case a.Status == 200 && err != nil:
-		s.Kind, s.Words = coronapb.State_BROKEN, strings.TrimPrefix(err.Error(), "read feed: ")
-		if errors.Is(err, feed.ErrNotFeed) || errors.Is(err, feed.ErrEmpty) {
+		s.Kind, s.Words = coronapb.State_BROKEN, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "read feed: "), "read page: ")
+		if errors.Is(err, feed.ErrNotFeed) || errors.Is(err, feed.ErrEmpty) || errors.Is(err, page.ErrKind) {
 			s.Kind = coronapb.State_NOT_A_FEED
-		} else if errors.Is(err, feed.ErrLimit) {
+		} else if errors.Is(err, feed.ErrLimit) || errors.Is(err, page.ErrLarge) {
 			s.Kind = coronapb.State_TOO_LARGE
 		}
 	case a.Status == 200 && f == nil:

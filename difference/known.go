@@ -96,8 +96,14 @@ func (k *Known) Unknown(d Delta) Delta {
 	return rest
 }
 
+// Blank says whether nothing is known.
+func (k *Known) Blank() bool { return len(k.prints) == 0 && k.page.Number() == 0 }
+
 // Page is what is known of a channel that is a page.
 func (k *Known) Page() *page.Memory { return &k.page }
+
+// SetPage makes known of it what it has become.
+func (k *Known) SetPage(m page.Memory) { k.page = m }
 
 // Recall makes a delta known that a log has: also the version of a page in it, if what is
 // known of the page is from the entry before.

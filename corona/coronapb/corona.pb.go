@@ -960,6 +960,7 @@ type Note struct {
 	Cost          uint64                 `protobuf:"varint,11,opt,name=cost,proto3" json:"cost,omitempty"`       // what a poll fetches, in bytes, on average
 	Grant         []byte                 `protobuf:"bytes,12,opt,name=grant,proto3" json:"grant,omitempty"`      // Grant of the domain's stewards, if there is one; at most 800 bytes
 	Private       bool                   `protobuf:"varint,13,opt,name=private,proto3" json:"private,omitempty"` // the origin is on a private address
+	Marks         []byte                 `protobuf:"bytes,14,opt,name=marks,proto3" json:"marks,omitempty"`      // of a page: the keys of what changes by itself, 9 bytes each; at most 128
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1083,6 +1084,13 @@ func (x *Note) GetPrivate() bool {
 		return x.Private
 	}
 	return false
+}
+
+func (x *Note) GetMarks() []byte {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
 }
 
 // Rhythm is what is known of how often a channel changes.
@@ -1367,7 +1375,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x04told\x18\x02 \x01(\fR\x04told\"E\n" +
 	"\x04Told\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12+\n" +
-	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\"\xfd\x02\n" +
+	"\x05state\x18\x02 \x01(\v2\x15.tidings.corona.StateR\x05state\"\x93\x03\n" +
 	"\x04Note\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
@@ -1383,7 +1391,8 @@ const file_corona_proto_rawDesc = "" +
 	" \x01(\v2\x16.tidings.corona.RhythmR\x06rhythm\x12\x12\n" +
 	"\x04cost\x18\v \x01(\x04R\x04cost\x12\x14\n" +
 	"\x05grant\x18\f \x01(\fR\x05grant\x12\x18\n" +
-	"\aprivate\x18\r \x01(\bR\aprivate\"g\n" +
+	"\aprivate\x18\r \x01(\bR\aprivate\x12\x14\n" +
+	"\x05marks\x18\x0e \x01(\fR\x05marks\"g\n" +
 	"\x06Rhythm\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x18\n" +
 	"\awatched\x18\x02 \x01(\x01R\awatched\x12\x14\n" +

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"encoding/binary"
 	"hash/fnv"
 	"maps"
 	"slices"
@@ -178,4 +179,39 @@ func keyOf(texts ...string) uint64 {
 		_, _ = h.Write([]byte{'\n'})
 	}
 	return h.Sum64()
+}
+
+// markSize is that of a mark as a record has it, and MaxMarks that of the longest record, in bytes.
+const (
+	markSize = 9
+	MaxMarks = 128 * markSize
+)
+
+// Marks are those lines and places that have earned their marks, for who goes on with the page.
+func (m *Memory) Marks() []byte {
+	var b []byte
+	for _, f := range m.marks.of {
+		if f.marked && len(b) < MaxMarks {
+			kind := byte(0)
+			if f.place {
+				kind = 1
+			}
+			b = append(binary.BigEndian.AppendUint64(b, f.key), kind)
+		}
+	}
+	return b
+}
+
+// SetMarks goes on with marks that another memory had. What makes no sense is left out.
+func (m *Memory) SetMarks(b []byte) {
+	m.marks = marks{}
+	for ; len(b) >= markSize && len(m.marks.of) < maxMarks; b = b[markSize:] {
+		f := mark{key: binary.BigEndian.Uint64(b), points: lineMarked, marked: true}
+		if f.place = b[8] == 1; f.place {
+			f.points = placeMarked
+		}
+		if b[8] <= 1 && m.marks.find(f.key) == nil {
+			m.marks.of = append(m.marks.of, f)
+		}
+	}
 }

@@ -55,6 +55,9 @@ const (
 // Core is the version that readers have.
 func (m *Memory) Core() Core { return m.told }
 
+// Number is that of the version that readers have, 0 if there is none.
+func (m *Memory) Number() uint64 { return m.number }
+
 // known says whether readers have a version.
 func (m *Memory) known() bool { return m.number > 0 }
 

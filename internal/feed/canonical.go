@@ -47,6 +47,9 @@ var (
 // feed://host/ for http://host/: the draft of that scheme says http, an origin
 // that has https redirects there, and one that has not would be lost otherwise.
 //
+// A channel that is a page, not a feed, has the page's address behind "page+", as in
+// page+https://host/: so one address can be both. AtOrigin takes that off.
+//
 // Canonical refuses what is no http or https address, credentials, empty hosts
 // and ports nobody can dial. It does not refuse hosts on private addresses; who
 // dials does. Canonical(Canonical(x)) is Canonical(x).
@@ -55,7 +58,32 @@ func Canonical(raw string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	if document, isPage := AtOrigin(raw); isPage {
+		of, err := settle(canonicalizer.WhatWg.Parse(document))
+		if err != nil {
+			return "", err
+		}
+		if len(pagePrefix+of) > maxURL {
+			return "", errURLLong
+		}
+		return pagePrefix + of, nil
+	}
 	return settle(canonicalizer.WhatWg.Parse(unfeed(raw)))
+}
+
+// pagePrefix stands before the address of a page that is a channel.
+const pagePrefix = "page+"
+
+// Page returns the address of the channel that a page is.
+func Page(document string) (channel string) { return pagePrefix + document }
+
+// AtOrigin returns the address at which a channel's document is found, and whether it is a
+// page. It is the channel's own but for a page.
+func AtOrigin(channel string) (address string, isPage bool) {
+	if len(channel) >= len(pagePrefix) && strings.EqualFold(channel[:len(pagePrefix)], pagePrefix) {
+		return channel[len(pagePrefix):], true
+	}
+	return channel, false
 }
 
 // Resolve returns the canonical form of a reference found in the document at

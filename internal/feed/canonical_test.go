@@ -39,6 +39,16 @@ var canonicalRows = []struct{ raw, want string }{
 	{"feed://", "!host"},
 	{"feed:ftp://example.org/a", "!http"},
 
+	// Pages.
+	{"page+https://example.org/", "page+https://example.org/"},
+	{" PAGE+HTTPS://Example.org:443#top", "page+https://example.org/"},
+	{"page+https:/example.org/a", "page+https://example.org/a"},
+	{"page+feed://example.org/a", "!http"},
+	{"page+page+https://example.org/a", "!http"},
+	{"page+ftp://example.org/a", "!http"},
+	{"page+", "!http"},
+	{"https://example.org/page+", "https://example.org/page+"},
+
 	// Ports.
 	{"http://example.org:80/", "http://example.org/"},
 	{"https://example.org:443/", "https://example.org/"},
@@ -235,6 +245,10 @@ func checkCanonical(t interface{ Fatalf(string, ...any) }, raw string) {
 	}
 	if len(s) > maxURL || strings.ContainsAny(s, " #\t\n\x00") {
 		t.Fatalf("%q becomes %q", raw, s)
+	}
+	s, isPage := AtOrigin(s) // of which the rest holds as well
+	if again, err := Canonical(s); isPage && again != s {
+		t.Fatalf("a page at %q, which becomes %q, %v", s, again, err)
 	}
 	if again, err := Resolve("https://base.example/", s); again != s {
 		t.Fatalf("%q resolves to %q, %v", s, again, err)

@@ -1,0 +1,118 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/internal/script"
+	"tidings/internal/wire"
+)
+
+// A news page is another at each look, and says something new every now and then: at each of
+// times another of its sentences. Within down it shows an error in its place.
+type newsPage struct {
+	times []time.Duration
+	down  [2]time.Duration
+}
+
+func (n newsPage) At(t time.Duration) script.Version {
+	v := script.Version{Index: int(t / time.Second), ContentType: "text/html"}
+	if t >= n.down[0] && t < n.down[1] {
+		v.Body = []byte("<html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1></html>")
+		return v
+	}
+	var b strings.Builder
+	b.WriteString("<html><head><title>The page</title></head><body><h1>News</h1>\n")
+	fmt.Fprintf(&b, "<p>It is %d:%02d now, and %d people have seen this.</p>\n", int(t.Hours()), int(t.Minutes())%60, int(t/time.Second))
+	for i := range 12 {
+		said := 0
+		for j, at := range n.times {
+			if t >= at && j%12 == i {
+				said = j + 1
+			}
+		}
+		fmt.Fprintf(&b, "<p>Sentence %s of the page says what it says%s.</p>\n", strings.Repeat("i", i+1), strings.Repeat(", and more", said))
+	}
+	b.WriteString("</body></html>")
+	v.Body = []byte(b.String())
+	return v
+}
+
+func (n newsPage) Next(t time.Duration) (time.Duration, bool) {
+	return t.Truncate(time.Second) + time.Second, true
+}
+
+// Readers of a page are shown each of its changes, once, and nothing of what changes by itself
+// once that is learned; also those who come later, whoever its sequencer is by then, and
+// though an error stands in its place for a while.
+func TestPagesAreFollowed(t *testing.T) {
+	const origin, channel = "http://page.example/", "page+http://page.example/"
+	for seed := range uint64(2) {
+		network := wire.DefaultNetwork("sim")
+		network.PollInterval = time.Minute
+		s := NewSwarm(SwarmConfig{World: Config{Seed: seed, Faults: Faults{Loss: 0.01}}, Network: network})
+		s.Grow(16, 100*time.Millisecond)
+		s.World.Run(20 * time.Second)
+		page := newsPage{down: [2]time.Duration{70 * time.Minute, 80 * time.Minute}}
+		for i := range 10 { // when the clock and the count are known for what they are
+			page.times = append(page.times, time.Hour+time.Duration(i)*8*time.Minute)
+		}
+		f := s.Serve(origin, page)
+		key, peers := s.Key(channel), s.Peers()
+		s.groups[key] = true
+		began := s.Now()
+		for _, p := range peers[:10] {
+			p.Read(channel)
+		}
+		shown := func(from time.Duration) (most, least int) {
+			least = 1 << 20
+			for _, p := range peers {
+				r := p.reads[channel]
+				if r == nil || !p.Up() || r.since.Sub(began) > time.Hour {
+					continue
+				}
+				n := 0
+				for _, at := range r.at {
+					if at.Sub(began) >= from {
+						n++
+					}
+				}
+				most, least = max(most, n), min(least, n)
+			}
+			return most, least
+		}
+		s.World.Run(time.Hour - s.Now().Sub(began))
+		if most, _ := shown(0); most > 8 {
+			t.Errorf("seed %d: %d entries of a clock in its first hour", seed, most)
+		}
+		s.World.Run(50 * time.Minute)
+		for _, p := range peers[:10] { // its sequencer goes
+			if v, ok := p.node.Owners.View(key); ok && v.Leads {
+				p.Kill(true)
+			}
+		}
+		s.World.Run(10 * time.Minute)
+		peers[12].Read(channel)
+		s.World.Run(30 * time.Minute)
+		if most, least := shown(time.Hour); most != 10 || least != 10 {
+			t.Errorf("seed %d: %d to %d entries of 10 changes", seed, least, most)
+		}
+		all, _ := shown(0)
+		if late := len(peers[12].reads[channel].at); late != all {
+			t.Errorf("seed %d: who came late has %d entries of %d", seed, late, all)
+		}
+		var findings, sightings uint64
+		for _, p := range peers {
+			if p.Up() {
+				findings += p.node.Corona.Stats().Findings
+				sightings += p.node.Corona.Stats().Sightings
+			}
+		}
+		t.Logf("seed %d: %d polls, %d full, %d findings of others, %d of which with news", seed, f.Polls, f.Full, sightings, findings)
+		for _, v := range s.Wrong() {
+			t.Error(v)
+		}
+	}
+}
