@@ -38,7 +38,11 @@ func (c *Corona) parse(p poll, h env.Handle, a env.Answer, r reading) {
 		return
 	}
 	var err error
-	c.worker.Do(func() { r.f, err = feed.Parse(a.Body, a.ContentType) }, func() { c.judge(p, h, a, r, err) })
+	c.worker.Do(func() {
+		if r.f, err = feed.Parse(a.Body, a.ContentType); err != nil && p.kind == solo {
+			r.offer = offerOf(a)
+		}
+	}, func() { c.judge(p, h, a, r, err) })
 }
 
 // judge makes of an answer what it means.
@@ -74,7 +78,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 		case r.page != nil:
 			r.f.Items = nil // of a page there are changes to be read
 		}
-		c.app.Fetched(p.key, r.f, verdict)
+		c.app.Fetched(p.key, r.f, r.offer, verdict)
 	case p.kind == first && l != nil && l.looking == h:
 		l.looking = 0
 		switch {

@@ -43,8 +43,9 @@ type Application interface {
 	// Owns says whether this node is an owner of a channel's key.
 	Owns(key overlay.ID) bool
 
-	// Fetched answers Ask with the document, nil if there is none.
-	Fetched(key overlay.ID, f *feed.Feed, state State)
+	// Fetched answers Ask with the document, nil if there is none; o is what there is at its
+	// address instead of a feed.
+	Fetched(key overlay.ID, f *feed.Feed, o Offer, state State)
 }
 
 // Haste says when subscribers should know.

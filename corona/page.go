@@ -80,6 +80,27 @@ func errLarge(c *page.Core) error {
 	return nil
 }
 
+// An Offer is what can be subscribed to at an address where there is no feed.
+type Offer struct {
+	Page  bool   // the document itself, by feed.Page
+	Feeds []Link // that it advertises
+}
+
+// A Link is a feed that a page advertises.
+type Link struct{ URL, Title string }
+
+// offerOf looks for feeds in a document that is none.
+func offerOf(a env.Answer) (o Offer) {
+	core, err := page.Read(a.Body, a.ContentType)
+	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
+	for _, l := range page.Advertised(a.Body) {
+		if address, err := feed.Resolve(a.FinalURL, l.Target); err == nil {
+			o.Feeds = append(o.Feeds, Link{address, l.Title})
+		}
+	}
+	return o
+}
+
 // isPage says whether a poll is one of a page.
 func (c *Corona) isPage(p poll) (is bool) {
 	switch d, l := c.duties[p.key], c.leads[p.key]; {

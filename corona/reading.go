@@ -12,6 +12,7 @@ import (
 type reading struct {
 	f       *feed.Feed // nil: not modified
 	page    *sight     // of a channel that is a page, as it was looked at; nil: only its print is here
+	offer   Offer      // in place of a feed
 	judged  *judgement // of a page, as its sequencer judges it; nil: it was not
 	valid   validators
 	fresh   time.Duration // max-age

@@ -412,7 +412,7 @@ func (h *house) Rest() (any, bool) { return &honeycomb.Bins{}, false }
 func (h *house) Disturbed()        {}
 
 func (h *house) SetNote(key overlay.ID, note []byte)   { h.town.byKey[key].note = note }
-func (h *house) Fetched(overlay.ID, *feed.Feed, State) {}
+func (h *house) Fetched(overlay.ID, *feed.Feed, Offer, State) {}
 func (h *house) Weight(key overlay.ID) int             { return h.town.byKey[key].readers }
 
 func (h *house) Owns(key overlay.ID) bool {

@@ -33,6 +33,7 @@ func isFeed(path string) bool {
 
 // isAddress reports whether a path's rest is meant as an address.
 func isAddress(rest string) bool {
+	rest, _ = feed.AtOrigin(rest)
 	for _, scheme := range []string{"https:", "http:", "feed:", "https%3a", "http%3a", "feed%3a"} {
 		if len(rest) >= len(scheme) && strings.EqualFold(rest[:len(scheme)], scheme) {
 			return true

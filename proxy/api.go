@@ -74,11 +74,14 @@ type Diagnosis struct {
 type Subscribed struct {
 	URL     string `json:"url"`
 	ReadURL string `json:"read_url,omitempty"`
+	// Advertised says that URL is not what was asked for, which is a page, but its feed.
+	Advertised bool `json:"advertised,omitempty"`
 }
 
 // Fault is the answer of any of them when it went wrong.
 type Fault struct {
-	Error string `json:"error"`
+	Error   string   `json:"error"`
+	Choices []Choice `json:"choices,omitempty"` // of subscribe: one of them may have been meant
 }
 
 func (s *Server) apiList(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -136,10 +139,11 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.subs.Subscribe(r.Context(), address, false); err != nil {
+	channel, err := s.subscribe(r.Context(), address)
+	if err != nil {
 		return nil, err
 	}
-	return Subscribed{address, s.ReadURL(s.base(r), address)}, nil
+	return Subscribed{channel, s.ReadURL(s.base(r), channel), channel != address}, nil
 }
 
 func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -192,7 +196,11 @@ func bodyFault(err error) error {
 
 func (s *Server) failJSON(w http.ResponseWriter, err error) {
 	status, words := s.setFault(w, err)
-	writeJSON(w, status, Fault{words})
+	fault := Fault{Error: words}
+	if p, ok := errors.AsType[*pageInstead](err); ok {
+		fault.Choices = p.choices
+	}
+	writeJSON(w, status, fault)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

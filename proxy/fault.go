@@ -62,6 +62,9 @@ func statusOf(err error) int {
 	if r, ok := errors.AsType[refusal](err); ok {
 		return r.status
 	}
+	if _, ok := errors.AsType[*pageInstead](err); ok {
+		return statusChoose
+	}
 	for _, s := range statuses {
 		if errors.Is(err, s.err) {
 			return s.status

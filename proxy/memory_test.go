@@ -26,6 +26,7 @@ type memory struct {
 	findings   []Finding
 	channels   map[string]Channel // what List says besides
 	network    Network
+	looks      map[string]Look
 }
 
 // source is what an origin has, or why it has nothing.
@@ -36,7 +37,7 @@ type source struct {
 
 func newMemory(now func() time.Time) *memory {
 	return &memory{
-		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, room: 1000,
+		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, looks: map[string]Look{}, room: 1000,
 		status: Status{ID: "a1", PeerID: "12D3", Network: "test", State: "ok", Scheme: "bound"},
 	}
 }
@@ -142,6 +143,8 @@ func (m *memory) Status(ctx context.Context) (Status, error) {
 }
 
 func (m *memory) Network(context.Context) (Network, error) { return m.network, nil }
+
+func (m *memory) Look(ctx context.Context, url string) (Look, error) { return m.looks[url], nil }
 
 func (m *memory) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
 

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"errors"
 	"html"
 	"html/template"
 	"net/http"
@@ -287,7 +288,14 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := s.subs.Subscribe(r.Context(), address, false); err != nil {
+	address, err = s.subscribe(r.Context(), address)
+	if p, ok := errors.AsType[*pageInstead](err); ok {
+		return s.writePage(w, r, statusChoose, "choose.html", "Which one?", struct {
+			Words   string
+			Choices []Choice
+		}{"T" + p.Error()[1:], p.choices})
+	}
+	if err != nil {
 		return err
 	}
 	http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(address), http.StatusSeeOther)
@@ -395,7 +403,8 @@ func iso(t *time.Time) string {
 }
 
 // hostOf is the host of an address, by which people know it.
-func hostOf(address string) string {
+func hostOf(channel string) string {
+	address, _ := feed.AtOrigin(channel)
 	u, err := url.Parse(address)
 	if err != nil {
 		return address

@@ -20,6 +20,9 @@ type Subscriptions interface {
 	// had, it returns the last copy, and says why in Stale; an error only if
 	// there is none.
 	Read(ctx context.Context, url string) (Window, error)
+	// Look fetches what is at an address, or has it of a few minutes ago. It waits no longer than
+	// ctx lasts; nothing comes of it otherwise.
+	Look(ctx context.Context, url string) (Look, error)
 	// Subscribe returns when the subscription is durable; it does not wait for
 	// the feed. auto says that it was made by reading, and lapses unread
 	// after 30 days. To subscribe twice is no error; a subscription that was
@@ -65,7 +68,7 @@ const (
 type Channel struct {
 	URL         string `json:"url"`
 	Title       string `json:"title"`
-	Kind        string `json:"kind"`        // feed; later page, keywords
+	Kind        string `json:"kind"`        // feed or page; later keywords
 	ReadURL     string `json:"read_url"`    // what to give to a feed reader
 	Subscribers int    `json:"subscribers"` // readers in the whole network
 

@@ -148,7 +148,7 @@ type reader struct{ p *Peer }
 func (r reader) Deliver(d scribe.Delivery) { r.p.swarm.mail.arrived(r.p, d) }
 func (r reader) Told(overlay.ID)           {}
 
-func (r reader) Fetched(_ overlay.ID, f *feed.Feed, _ corona.State) {
+func (r reader) Fetched(_ overlay.ID, f *feed.Feed, _ corona.Offer, _ corona.State) {
 	if f != nil {
 		for _, it := range f.Items {
 			r.p.swarm.feeds.past[it.ID] = true

@@ -82,7 +82,7 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 	if json.Unmarshal(b, &fault) != nil || fault.Error == "" {
 		return nil, c.stranger()
 	}
-	return nil, refusal(fault.Error)
+	return nil, refusal(fault.Error + offered(fault.Choices))
 }
 
 // noRedirect: a node sends nobody elsewhere, so whoever does is none.
@@ -176,6 +176,22 @@ func printJSON(w io.Writer, v any) error {
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
+
+// offered says how to subscribe to what was perhaps meant.
+func offered(choices []proxy.Choice) string {
+	var of []string
+	for _, c := range choices {
+		words := "tidings subscribe " + c.URL
+		if c.Title != "" {
+			words += " (" + c.Title + ")"
+		}
+		of = append(of, words)
+	}
+	if of == nil {
+		return ""
+	}
+	return ": " + strings.Join(of, ", or ")
+}
 
 // withoutCredentials is an address as it may be shown and logged.
 func withoutCredentials(address string) string {

@@ -12,7 +12,7 @@ import (
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
 	client `embed:""`
-	URLs   []string `arg:"" name:"url" help:"Addresses of feeds."`
+	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages: their feed if they advertise one; page+https://… follows a page itself."`
 }
 
 // Run subscribes, and prints a line for each address: what to give to a reader.
@@ -21,6 +21,9 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		answer, err := c.tell(ctx, "subscribe", address)
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
+		}
+		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
+			_, err = fmt.Fprintf(s.out, "That is the feed %s, which the page advertises.\n", answer.URL)
 		}
 		return err
 	})

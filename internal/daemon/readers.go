@@ -43,8 +43,8 @@ func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }
 func (d *out) Deliver(m scribe.Delivery) { d.config.Deliver(m) }
 
-func (d *out) Fetched(key overlay.ID, f *feed.Feed, state corona.State) {
-	d.shelf.fetched(key, f, state, time.Now())
+func (d *out) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
+	d.shelf.fetched(key, f, o, state, time.Now())
 }
 
 // attributes are what the daemon keeps beside a subscription.
@@ -217,7 +217,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	}
 	w := proxy.Window{Version: lately(version, now), Fetched: a.sub.Confirmed, State: proxy.StateNew}
 	if a.doc.Head != nil {
-		w.Document = feed.Document{Base: url, Head: *a.doc.Head, Entries: a.doc.Entries}
+		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: a.doc.Entries}
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {
@@ -260,27 +260,15 @@ func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.Strin
 // fetchOnce returns a document for a reader who does not subscribe: that of a few
 // minutes ago, if somebody here asked then.
 func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error) {
-	if err := d.do(ctx, func() {}); err != nil { // the network must be known
-		return proxy.Window{}, fmt.Errorf("read %s: %w", url, timely(err))
-	}
-	key := d.key(url)
-	copied, wait := d.shelf.borrow(key, time.Now())
-	if wait != nil {
-		if err := d.do(ctx, func() { d.node.Fetch(key, url) }); err != nil {
-			return proxy.Window{}, fmt.Errorf("read %s: %w", url, timely(err))
-		}
-		select {
-		case <-wait:
-			copied, _ = d.shelf.borrow(key, time.Now())
-		case <-ctx.Done():
-			return proxy.Window{}, fmt.Errorf("read %s: %w", url, proxy.ErrTimeout)
-		}
+	copied, err := d.borrow(ctx, url)
+	if err != nil {
+		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, trouble(url, copied.state.String(), copied.state.Words)
 	}
 	w := proxy.Window{
-		Document: feed.Document{Base: url, Head: copied.feed.Head},
+		Document: feed.Document{Base: origin(url), Head: copied.feed.Head},
 		Version:  copied.version, Fetched: copied.at, State: proxy.StateOK,
 	}
 	if copied.state.Kind != coronapb.State_OK {
@@ -290,6 +278,47 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, At: copied.at})
 	}
 	return w, nil
+}
+
+// borrow returns a document for a reader who does not subscribe.
+func (d *Daemon) borrow(ctx context.Context, url string) (lent, error) {
+	if err := d.do(ctx, func() {}); err != nil { // the network must be known
+		return lent{}, timely(err)
+	}
+	key := d.key(url)
+	copied, wait := d.shelf.borrow(key, time.Now())
+	if wait == nil {
+		return copied, nil
+	}
+	if err := d.do(ctx, func() { d.node.Fetch(key, url) }); err != nil {
+		return lent{}, timely(err)
+	}
+	select {
+	case <-wait:
+		copied, _ = d.shelf.borrow(key, time.Now())
+		return copied, nil
+	case <-ctx.Done():
+		return lent{}, proxy.ErrTimeout
+	}
+}
+
+// Look says what is at an address; see proxy.Subscriptions.
+func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
+	copied, err := d.borrow(ctx, url)
+	if err != nil {
+		return proxy.Look{}, fmt.Errorf("look at %s: %w", url, err)
+	}
+	look := proxy.Look{Page: copied.offer.Page}
+	for _, l := range copied.offer.Feeds {
+		look.Feeds = append(look.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
+	}
+	return look, nil
+}
+
+// origin is the address at which the document of a channel is.
+func origin(channel string) string {
+	address, _ := feed.AtOrigin(channel)
+	return address
 }
 
 // List returns all subscriptions; see proxy.Subscriptions.
@@ -322,7 +351,7 @@ func saved(c proxy.Channel, failing string) proxy.Channel {
 // channelOf is a subscription as lists show it.
 func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 	c := proxy.Channel{
-		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: "feed", Items: s.Items, State: proxy.StateNew,
+		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
 		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {

@@ -29,7 +29,8 @@ type shelved struct {
 
 // lent is a document that was fetched for a reader.
 type lent struct {
-	feed    *feed.Feed // nil: there is none
+	feed    *feed.Feed   // nil: there is none
+	offer   corona.Offer // in its place
 	state   corona.State
 	at      time.Time
 	version uint64
@@ -184,7 +185,7 @@ func (s *shelf) makeRoom() {
 
 // fetched takes the answer to a request for a reader. A failure leaves the last
 // copy where it is.
-func (s *shelf) fetched(key overlay.ID, f *feed.Feed, state corona.State, now time.Time) {
+func (s *shelf) fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.copies[key]
@@ -194,7 +195,7 @@ func (s *shelf) fetched(key overlay.ID, f *feed.Feed, state corona.State, now ti
 	if f != nil || l.feed == nil {
 		l.feed = f
 	}
-	l.state, l.at, l.version = state, now, s.next()
+	l.offer, l.state, l.at, l.version = o, state, now, s.next()
 	if l.wait != nil {
 		close(l.wait)
 		l.wait = nil

@@ -31,9 +31,9 @@ type Application interface {
 	// Told tells that the state of a subscription's polls has changed.
 	Told(key overlay.ID)
 
-	// Fetched answers Fetch: the document, nil if there is none, and how the
-	// request went.
-	Fetched(key overlay.ID, f *feed.Feed, state corona.State)
+	// Fetched answers Fetch: the document, nil if there is none, what is offered in its place,
+	// and how the request went.
+	Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State)
 
 	// Deliver takes what a group brought that is no feed's.
 	Deliver(d scribe.Delivery)
@@ -144,11 +144,11 @@ func (n *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
 
 func (n *pollSide) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
 
-func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, state corona.State) {
+func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
 	if f != nil {
 		n.Feeds.Show(key, f)
 	}
-	n.out.Fetched(key, f, state)
+	n.out.Fetched(key, f, o, state)
 }
 
 // wedgeSide is what the wedges see of them.

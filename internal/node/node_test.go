@@ -97,7 +97,7 @@ type deaf struct{}
 
 func (deaf) News(overlay.ID, []difference.Change, time.Time) {}
 func (deaf) Told(overlay.ID)                                 {}
-func (deaf) Fetched(overlay.ID, *feed.Feed, corona.State)    {}
+func (deaf) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State)    {}
 func (deaf) Deliver(scribe.Delivery)                         {}
 
 // A mumbler is an honest node whose frames come out wrong.

@@ -1,0 +1,72 @@
+package page
+
+import (
+	"bytes"
+	"strings"
+
+	"golang.org/x/net/html"
+	"golang.org/x/net/html/atom"
+)
+
+// A Link is a feed that a page advertises.
+type Link struct {
+	Target string // as it stands there: an address, or part of one
+	Title  string
+}
+
+const (
+	// maxAdvertised bounds the feeds that are told of one page.
+	maxAdvertised = 16
+	// maxTarget is the longest address that is.
+	maxTarget = 2 << 10
+)
+
+// Advertised returns the feeds that an HTML page advertises, in its order, by what the HTML
+// standard has for it: link elements of the relation alternate, of a feed's media type.
+func Advertised(doc []byte) (of []Link) {
+	for z := html.NewTokenizer(bytes.NewReader(doc)); len(of) < maxAdvertised; {
+		switch z.Next() {
+		case html.ErrorToken:
+			return of
+		case html.StartTagToken, html.SelfClosingTagToken:
+			name, more := z.TagName()
+			if atom.Lookup(name) != atom.Link {
+				continue
+			}
+			if l, ok := advertises(z, more); ok {
+				of = append(of, l)
+			}
+		}
+	}
+	return of
+}
+
+// advertises reads the attributes of a link element.
+func advertises(z *html.Tokenizer, more bool) (l Link, ok bool) {
+	relation, kind := "", ""
+	for more {
+		var name, value []byte
+		name, value, more = z.TagAttr()
+		switch string(name) {
+		case "rel":
+			relation = strings.ToLower(string(value))
+		case "type":
+			kind, _, _ = strings.Cut(strings.ToLower(string(value)), ";")
+		case "href":
+			l.Target = strings.TrimSpace(string(value))
+		case "title":
+			l.Title = strings.ToValidUTF8(string(value[:min(len(value), maxTitle)]), "")
+		}
+	}
+	alternate := false
+	for of := range strings.FieldsSeq(relation) {
+		alternate = alternate || of == "alternate"
+	}
+	switch strings.TrimSpace(kind) {
+	case "application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/feed+json":
+	default:
+		return l, false
+	}
+	l.Title = strings.Join(strings.Fields(l.Title), " ")
+	return l, alternate && l.Target != "" && len(l.Target) <= maxTarget
+}

@@ -1,0 +1,87 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// A Look is what somebody finds at an address who looks before he subscribes.
+type Look struct {
+	Page  bool     // a page of text, whose changes can be followed
+	Feeds []Choice // that it advertises; none: it does not, or it is a feed
+}
+
+// A Choice is what can be subscribed to at an address.
+type Choice struct {
+	URL   string `json:"url"`
+	Title string `json:"title,omitempty"`
+	Kind  string `json:"kind"` // feed, page
+}
+
+// Kinds of channels.
+const (
+	KindFeed = "feed"
+	KindPage = "page"
+)
+
+// KindOf is that of the channel with an address.
+func KindOf(address string) string {
+	if _, isPage := feed.AtOrigin(address); isPage {
+		return KindPage
+	}
+	return KindFeed
+}
+
+// lookTime is how long a subscription waits for a look at its address. What is not there by
+// then is subscribed to as it was asked: it will be seen whether it is a feed.
+const lookTime = 10 * time.Second
+
+// A pageInstead is the error of who subscribes to a page that he did not call one, and that
+// does not have just one feed.
+type pageInstead struct {
+	choices []Choice // the page itself at the end, if it can be followed
+}
+
+func (p *pageInstead) Error() string {
+	feeds := len(p.choices)
+	if feeds > 0 && p.choices[feeds-1].Kind == KindPage {
+		feeds--
+	}
+	switch {
+	case feeds == 0:
+		return "this is a page, and advertises no feed; the page itself can be followed"
+	case feeds == len(p.choices):
+		return fmt.Sprintf("this is no feed, but advertises %d of them", feeds)
+	}
+	return fmt.Sprintf("this is a page, and advertises %d feeds; the page itself can be followed, too", feeds)
+}
+
+// subscribe subscribes to an address, or to the one feed that the page there advertises, and
+// returns what was subscribed to. If there is a choice, the error is a *pageInstead.
+func (s *Server) subscribe(ctx context.Context, address string) (string, error) {
+	if _, known := s.subs.Version(address); !known && KindOf(address) == KindFeed {
+		looking, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		look, err := s.subs.Look(looking, address)
+		if err != nil {
+			s.config.Log.Debug("subscribed without a look", "error", err)
+		}
+		switch {
+		case len(look.Feeds) == 1:
+			address = look.Feeds[0].URL
+		case len(look.Feeds) > 1 || look.Page:
+			if look.Page {
+				look.Feeds = append(look.Feeds, Choice{URL: feed.Page(address), Kind: KindPage})
+			}
+			return "", &pageInstead{look.Feeds}
+		}
+	}
+	return address, s.subs.Subscribe(ctx, address, false)
+}
+
+// statusChoose is that of an answer with choices.
+const statusChoose = http.StatusMultipleChoices

@@ -1,0 +1,78 @@
+package proxy
+
+import (
+	"html"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Who subscribes to a page gets its feed if it has one, and else what there is to choose.
+func TestSubscribingToAPage(t *testing.T) {
+	const at, feedURL = "https://page.example/", "https://page.example/feed.xml"
+	one := Choice{URL: feedURL, Title: "Posts <b>", Kind: KindFeed}
+	two := Choice{URL: "https://page.example/comments.xml", Kind: KindFeed}
+	self := Choice{URL: "page+" + at, Kind: KindPage}
+	for name, c := range map[string]struct {
+		look    Look
+		known   bool
+		ask     string
+		to      string
+		choices []Choice
+	}{
+		"a feed":               {Look{}, false, at, at, nil},
+		"a page with its feed": {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
+		"a page":               {Look{Page: true}, false, at, "", []Choice{self}},
+		"a page with two":      {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
+		"large, with two":      {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
+		"the page itself":      {Look{Page: true}, false, "page+" + at, "page+" + at, nil},
+		"known":                {Look{Page: true}, true, at, at, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.node.looks[at] = c.look
+			if c.known {
+				b.node.subscribed[at] = false
+			}
+			var answer struct {
+				Subscribed
+				Fault
+			}
+			status := b.call("POST", "subscribe", `{"url":"`+c.ask+`"}`, &answer)
+			form, location, text := b.post("/subscribe", url.Values{"url": {c.ask}})
+			if c.choices == nil {
+				if status != 200 || answer.URL != c.to || answer.Advertised != (c.to != c.ask) || !strings.HasSuffix(answer.ReadURL, "/"+c.to) {
+					t.Errorf("%d %+v", status, answer)
+				}
+				if _, ok := b.node.subscriptions()[c.to]; !ok || form != 303 || !strings.HasSuffix(location, url.QueryEscape(c.to)) {
+					t.Errorf("not subscribed to %s: %d %s", c.to, form, location)
+				}
+				return
+			}
+			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" {
+				t.Errorf("%d %+v", status, answer)
+			}
+			for _, choice := range c.choices {
+				if form != 300 || !strings.Contains(html.UnescapeString(text), `value="`+choice.URL+`"`) || strings.Contains(text, "<b>") {
+					t.Errorf("%d: no %s among the choices", form, choice.URL)
+				}
+			}
+			if len(b.node.subscriptions()) > 0 {
+				t.Error("subscribed to one of several")
+			}
+		})
+	}
+}
+
+// A page's address is one of ours as a feed's is.
+func TestPagesAreReadAsFeedsAre(t *testing.T) {
+	b := newBench(t)
+	const channel = "page+https://page.example/a?b=1"
+	b.node.publish(t, channel, rssDoc(1, 2))
+	for _, target := range []string{b.tokenTarget(channel), "/" + channel, "/feed?url=" + url.QueryEscape(channel)} {
+		if r := b.ask("GET", target); r.StatusCode != 200 || !strings.Contains(body(t, r), "Item 2") {
+			t.Errorf("%s: %d", target, r.StatusCode)
+		}
+	}
+}
