@@ -213,7 +213,9 @@ func (p *poller) Fading(overlay.ID, int) []feed.ID { return nil }
 
 func (p *poller) Weight(overlay.ID) int { return p.readers }
 
-func (p *poller) Fetched(_ overlay.ID, f *feed.Feed, _ Offer, _ State) { p.fetched = append(p.fetched, f) }
+func (p *poller) Fetched(_ overlay.ID, f *feed.Feed, _ Offer, _ State) {
+	p.fetched = append(p.fetched, f)
+}
 
 // run lets time pass for some pollers.
 func (l *lab) run(d time.Duration, pollers ...*poller) {

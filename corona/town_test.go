@@ -411,9 +411,9 @@ func (h *house) Set([]byte) error  { return nil }
 func (h *house) Rest() (any, bool) { return &honeycomb.Bins{}, false }
 func (h *house) Disturbed()        {}
 
-func (h *house) SetNote(key overlay.ID, note []byte)   { h.town.byKey[key].note = note }
+func (h *house) SetNote(key overlay.ID, note []byte)          { h.town.byKey[key].note = note }
 func (h *house) Fetched(overlay.ID, *feed.Feed, Offer, State) {}
-func (h *house) Weight(key overlay.ID) int             { return h.town.byKey[key].readers }
+func (h *house) Weight(key overlay.ID) int                    { return h.town.byKey[key].readers }
 
 func (h *house) Owns(key overlay.ID) bool {
 	near := h.town.nearest(key)

@@ -95,10 +95,10 @@ func config(network wire.Network) node.Config {
 // deaf is the owner of a node who does not listen.
 type deaf struct{}
 
-func (deaf) News(overlay.ID, []difference.Change, time.Time) {}
-func (deaf) Told(overlay.ID)                                 {}
-func (deaf) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State)    {}
-func (deaf) Deliver(scribe.Delivery)                         {}
+func (deaf) News(overlay.ID, []difference.Change, time.Time)            {}
+func (deaf) Told(overlay.ID)                                            {}
+func (deaf) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
+func (deaf) Deliver(scribe.Delivery)                                    {}
 
 // A mumbler is an honest node whose frames come out wrong.
 type mumbler struct {

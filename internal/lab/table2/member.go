@@ -223,7 +223,7 @@ func (m *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
 	return env.Peer{ID: v.Epoch.Sequencer}, true
 }
 
-func (m *pollSide) Fading(overlay.ID, int) []feed.ID             { return nil }
+func (m *pollSide) Fading(overlay.ID, int) []feed.ID                           { return nil }
 func (m *pollSide) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 
 // wedgeSide is what the wedges see of them.
