@@ -66,6 +66,15 @@
 // knows until when the poller lived. Words beside "ok" say what readers lack of the
 // document.
 //
+// # Pages
+//
+// A channel whose address begins with page+ is a page and no feed (page.go). Each poller keeps a
+// page.Memory of it, and leaves out what that takes for noise; what may be news goes to the
+// sequencer, whole, and is judged there once more, by one memory for all. That one makes of a new
+// version an entry for readers, and beside it the log has the version itself: a patch, now and
+// then all of it. So who is sequencer next knows what readers have; which lines change by themselves
+// it has learned as a poller, or reads in the note.
+//
 // # Politeness
 //
 // A registrable domain has a budget for the whole network (budget.go). Its steward, the
@@ -100,8 +109,9 @@
 // A Corona is an object for one goroutine, driven by Answered, Receive, Deliver and Run. Lead and
 // Cease say of which channels this node is the sequencer, Serve and Release which it polls.
 //
-// The package leaves to internal/fetch how an origin is asked, to overlay/owner who leads, to
-// overlay/wedge which members poll, and to feedtree what becomes of a finding.
+// The package leaves to difference and difference/page what is new in a document, to
+// internal/fetch how an origin is asked, to overlay/owner who leads, to overlay/wedge which
+// members poll, and to feedtree what becomes of a finding.
 package corona
 
 //go:generate protoc --proto_path=coronapb --go_out=coronapb --go_opt=paths=source_relative coronapb/corona.proto coronapb/share.proto coronapb/politeness.proto

@@ -23,7 +23,8 @@
 //
 // The package leaves to feed what an item's identity and content are, to corona
 // when to ask for a document and what to do about one that is suspicious, and to
-// feedtree the log. Pages are the affair of difference/page.
+// feedtree the log. Pages are the affair of difference/page: of a channel that is one, a delta has
+// the entry that shows a change, and the version that the page is in now.
 package difference
 
 //go:generate protoc --proto_path=differencepb --go_out=differencepb --go_opt=paths=source_relative differencepb/difference.proto
