@@ -324,8 +324,8 @@ func (c *Corona) Ask(key overlay.ID, url string) {
 	c.handle++
 	c.polls[c.handle] = poll{key: key, kind: solo}
 	c.stats.Asked++
-	url, _ = feed.AtOrigin(url)
-	c.fetcher.Fetch(c.handle, env.Request{URL: url})
+	url, isPage := feed.AtOrigin(url)
+	c.fetcher.Fetch(c.handle, env.Request{URL: url, Robots: isPage})
 }
 
 // A Decision says by what a node chose how many poll the channels that it leads.

@@ -237,8 +237,8 @@ func (c *Corona) poll(d *duty, now time.Time) {
 		d.spend(now)
 	}
 	c.out = append(c.out, outing{d, c.handle, d.asked})
-	url, _ := feed.AtOrigin(d.said.url)
-	r := env.Request{URL: url, Subscribers: d.said.brief.readers}
+	url, isPage := feed.AtOrigin(d.said.url)
+	r := env.Request{URL: url, Robots: isPage, Subscribers: d.said.brief.readers}
 	if s := d.standing; s != nil {
 		r.ETag, r.LastModified, r.ValidatedURL = s.valid.etag, s.valid.lastModified, s.valid.url
 	}

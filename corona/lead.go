@@ -172,7 +172,7 @@ func (c *Corona) look(l *lead, now time.Time) {
 	c.polls[c.handle] = poll{key: l.key, kind: first}
 	url, _ := feed.AtOrigin(l.url)
 	c.fetcher.Fetch(c.handle, env.Request{
-		URL: url, Subscribers: c.readers(l),
+		URL: url, Robots: l.page, Subscribers: c.readers(l),
 		ETag: l.valid.etag, LastModified: l.valid.lastModified, ValidatedURL: l.valid.url,
 	})
 }

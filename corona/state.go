@@ -218,7 +218,7 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 		s.Kind = coronapb.State_TOO_LARGE
 	case a.Err == env.ErrBusy: // of a reader's own question: a poll just waits
 		s.Kind = coronapb.State_LIMITED
-	case a.Err == env.ErrRefused || a.Err == env.ErrURL:
+	case a.Err == env.ErrRefused || a.Err == env.ErrURL || a.Err == env.ErrRobots:
 		s.Kind = coronapb.State_REFUSED
 	case a.Err != "":
 		s.Kind = coronapb.State_UNREACHABLE

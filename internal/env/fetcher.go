@@ -12,6 +12,7 @@ type Request struct {
 	LastModified string
 	ValidatedURL string // the FinalURL that came with the validators: others are not shown them; "": any is
 	Subscribers  int    // readers the origin is told of; 0: none
+	Robots       bool   // obey the origin's robots.txt (RFC 9309): it is no feed, which is there for programs
 }
 
 // An Answer is what an origin said, or why it said nothing: either Status or Err
@@ -42,6 +43,7 @@ const (
 	ErrTimeout  = "timeout"   // it takes too long, or sends too slowly
 	ErrTooLarge = "too large" // its headers or its document are, or the document unpacks to too much
 	ErrRefused  = "refused"   // its address is not a public one: this node does not ask it
+	ErrRobots   = "robots"    // the origin's robots.txt asks programs to leave it alone
 	ErrRedirect = "redirect"  // redirects lead nowhere, in a circle, or from https to http
 	ErrEncoding = "encoding"  // the document is packed in a way that was not asked for, or badly
 	ErrBroken   = "broken"    // the answer broke off, or is not HTTP

@@ -79,6 +79,7 @@ type Client struct {
 
 	mu    sync.Mutex // guards what follows
 	queue queue
+	rules map[string]*rules // of robots.txt, by origin
 
 	asked, failed, refused, received atomic.Uint64
 }
@@ -107,6 +108,7 @@ func New(c Config, answered func(env.Handle, env.Answer)) *Client {
 		begin:    time.Now(),
 		wake:     make(chan struct{}, 1),
 		queue:    newQueue(c),
+		rules:    map[string]*rules{},
 	}
 	client.any = newTransport(c, client.guard)
 	client.public = client.any
@@ -138,10 +140,15 @@ func newTransport(c Config, g guard) *http.Transport {
 func (c *Client) Fetch(h env.Handle, r env.Request) {
 	url, err := feed.Canonical(r.URL)
 	if err != nil {
-		c.answer(h, env.Answer{Err: env.ErrURL, Words: err.Error(), FinalURL: r.URL})
+		c.answer(&job{handle: h}, env.Answer{Err: env.ErrURL, Words: err.Error(), FinalURL: r.URL})
 		return
 	}
-	c.enter(&job{handle: h, request: r, at: newTarget(url), moved: true}, false)
+	j := &job{handle: h, request: r, at: newTarget(url), moved: true}
+	if r.Robots {
+		c.obey(j)
+		return
+	}
+	c.enter(j, false)
 }
 
 // enter lets a job wait, ahead of all others of its host if it waited before.
@@ -151,18 +158,22 @@ func (c *Client) enter(j *job, ahead bool) {
 	c.mu.Unlock()
 	if err != nil {
 		c.refused.Add(1)
-		c.answer(j.handle, j.failed(env.ErrBusy, err.Error()))
+		c.answer(j, j.failed(env.ErrBusy, err.Error()))
 		return
 	}
 	c.ring()
 }
 
 // answer hands an answer over.
-func (c *Client) answer(h env.Handle, a env.Answer) {
+func (c *Client) answer(j *job, a env.Answer) {
+	if j.then != nil {
+		j.then(a)
+		return
+	}
 	if a.Err != "" && a.Err != env.ErrBusy {
 		c.failed.Add(1)
 	}
-	c.answered(h, a)
+	c.answered(j.handle, a)
 }
 
 // Run asks for what is fetched until ctx ends, and returns why it did once all
@@ -215,7 +226,7 @@ func (c *Client) work(ctx context.Context, j *job) {
 		j.at = *next
 		c.enter(j, true)
 	default:
-		c.answer(j.handle, a)
+		c.answer(j, a)
 	}
 }
 

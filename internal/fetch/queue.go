@@ -18,7 +18,8 @@ var (
 type job struct {
 	handle  env.Handle
 	request env.Request
-	at      target // what is asked next
+	then    func(env.Answer) // takes the answer, in place of who made the client; nil: nobody
+	at      target           // what is asked next
 
 	hops    []string      // the addresses that redirected
 	moved   bool          // each of them for good

@@ -1,0 +1,84 @@
+package fetch
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// Who is asked to obey robots.txt asks for it once a day, and leaves alone what it forbids to
+// everybody, or to us; who is not, a reader's feed, is served whatever it says.
+func TestRobotsAreObeyed(t *testing.T) {
+	for name, c := range map[string]struct {
+		status  int
+		robots  string
+		path    string
+		allowed bool
+		err     string
+	}{
+		"none":                {404, "", "/a", true, ""},
+		"nothing":             {200, "", "/a", true, ""},
+		"not for everybody":   {200, "User-agent: *\nDisallow: /a\n", "/a?b=1", false, env.ErrRobots},
+		"another path":        {200, "User-agent: *\nDisallow: /a\n", "/b", true, ""},
+		"not for others":      {200, "User-agent: other\nDisallow: /\n", "/a", true, ""},
+		"not for us":          {200, "User-agent: Tidings\nDisallow: /\n\nUser-agent: *\nAllow: /\n", "/a", false, env.ErrRobots},
+		"but for us":          {200, "User-agent: *\nDisallow: /\n\nUser-agent: tidings\nDisallow: /x\n", "/a", true, ""},
+		"longest match":       {200, "User-agent: *\nDisallow: /a\nAllow: /a/b\n", "/a/b/c", true, ""},
+		"no robots.txt":       {200, "<html>Not found</html>", "/a", true, ""},
+		"origin out of order": {503, "", "/a", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := map[string]int{}
+				b := web{"a.example:80": func(w http.ResponseWriter, r *http.Request) {
+					asked[r.URL.Path]++
+					if r.URL.Path == "/robots.txt" {
+						w.WriteHeader(c.status)
+						io.WriteString(w, c.robots)
+						return
+					}
+					fmt.Fprint(w, "here it is")
+				}}.open(t, Config{})
+				defer b.close()
+				for range 2 {
+					a := b.get(env.Request{URL: "http://a.example" + c.path, Robots: true})
+					if allowed := a.Status == 200 && string(a.Body) == "here it is"; allowed != c.allowed || a.Err != c.err || a.FinalURL != "http://a.example"+c.path {
+						t.Errorf("%+v", a)
+					}
+				}
+				if asked["/robots.txt"] != 1 {
+					t.Errorf("robots.txt was asked for %d times", asked["/robots.txt"])
+				}
+				if a := b.get(env.Request{URL: "http://a.example" + c.path}); a.Status != 200 {
+					t.Errorf("a reader's own: %+v", a)
+				}
+				time.Sleep(robotsLife + time.Second)
+				b.get(env.Request{URL: "http://a.example" + c.path, Robots: true})
+				if asked["/robots.txt"] != 2 {
+					t.Errorf("robots.txt was asked for %d times in a day", asked["/robots.txt"])
+				}
+			})
+		})
+	}
+}
+
+// The rules of many origins are forgotten before they cost memory.
+func TestRulesAreBounded(t *testing.T) {
+	c := New(Config{}, func(env.Handle, env.Answer) {})
+	for i := range 2 * maxRules {
+		c.mu.Lock()
+		if len(c.rules) >= maxRules {
+			c.forgetRules()
+		}
+		c.rules[fmt.Sprint(i)] = &rules{until: c.now().Add(time.Hour)}
+		c.mu.Unlock()
+	}
+	if len(c.rules) > maxRules {
+		t.Errorf("%d rules", len(c.rules))
+	}
+}
