@@ -148,9 +148,10 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken b
 }
 
 const (
-	// pollOverhead is about how many bytes a poll costs without a document: the request, and
-	// the words that it has not changed.
-	pollOverhead = 512
+	// pollOverhead is about how many bytes a poll costs without a document: a connection, with
+	// the handshake of TLS 1.3 and its certificates, the request, and the words that it has not
+	// changed.
+	pollOverhead = 4 << 10
 	// costFade is the time, in maintenance intervals, in which what polls have cost comes to
 	// count for 1/e: much longer than it takes sums to reach everybody. maxWeight is how much
 	// the last poll counts at most.

@@ -8,8 +8,10 @@ import (
 )
 
 // What is decided is not what is done: members decline, and wedges are off by who came and
-// went. So each node looks at the load that there is (Totals.Polled; for Fast, at the delay),
-// and decides for c times T instead of T. What others aim at travels with what came of it:
+// went. So each node looks at the load that there is (Totals.Polled and Asked; for Fast, at the delay),
+// and decides for c times T instead of T. T counts polls of content of mean size; where most polls
+// are of smaller content, there are more polls than that, and then these are what is looked at:
+// origins shall be asked no oftener than readers alone would ask them, and for no more. What others aim at travels with what came of it:
 //
 //	c = (mean of what all aimed at) × T / (what is spent)
 //
@@ -38,7 +40,7 @@ func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 	if all.Decided > 0 {
 		c = all.Aim / all.Decided
 	}
-	was, spent := c, all.Polled
+	was, spent := c, max(all.Polled, all.Asked)
 	if p.Objective == honeycomb.Fast {
 		spent = all.Waited
 	}

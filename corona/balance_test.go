@@ -121,7 +121,7 @@ func (c *council) round() {
 			}
 		}
 		said[m] = honeycomb.Totals{Nodes: 1, Channels: len(own), Subscribers: c.shares[m].Subscribers, Decided: c.shares[m].Subscribers}
-		said[m].Polled, said[m].Waited = honeycomb.Spent(&p, own, func(i int) float64 { return c.polling(c.own[m][i]) })
+		said[m].Polled, said[m].Asked, said[m].Waited = honeycomb.Spent(&p, own, func(i int) float64 { return c.polling(c.own[m][i]) })
 		inForce, decided := 0., 0.
 		for i, channel := range c.own[m] {
 			inForce += c.counted(&own[i], c.pollers[channel])
@@ -151,7 +151,7 @@ func (c *council) polling(i int) float64 {
 
 // counted is what counts against T of a channel.
 func (c *council) counted(of *honeycomb.Channel, pollers float64) float64 {
-	polled, waited := honeycomb.Spent(&c.Problem, []honeycomb.Channel{*of}, func(int) float64 { return pollers })
+	polled, _, waited := honeycomb.Spent(&c.Problem, []honeycomb.Channel{*of}, func(int) float64 { return pollers })
 	if c.Objective == honeycomb.Fast {
 		return waited
 	}
@@ -165,8 +165,8 @@ func (c *council) stands() (spent, worse float64) {
 	for i := range c.channels {
 		subscribers += c.channels[i].Subscribers
 	}
-	polled, waited := honeycomb.Spent(&c.Problem, c.channels, c.polling)
-	there := polled
+	polled, asked, waited := honeycomb.Spent(&c.Problem, c.channels, c.polling)
+	there := max(polled, asked)
 	if c.Objective == honeycomb.Fast {
 		there = waited
 	}

@@ -150,11 +150,11 @@ func (c *Corona) decide(now time.Time) {
 
 // bounded is what of channels counts against T.
 func (c *Corona) bounded(of []honeycomb.Channel, pollers func(i int) float64) float64 {
-	polled, waited := honeycomb.Spent(&c.problem, of, pollers)
+	polled, asked, waited := honeycomb.Spent(&c.problem, of, pollers)
 	if c.problem.Objective == honeycomb.Fast {
 		return waited
 	}
-	return polled
+	return max(polled, asked)
 }
 
 // wish decides what is asked of the stewards of the channels' domains: how many pollers there
@@ -216,7 +216,7 @@ func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Re
 			t.Decided += l.by.Subscribers
 		}
 	}
-	t.Polled, t.Waited = honeycomb.Spent(p, then, func(i int) float64 { return polled[i] })
+	t.Polled, t.Asked, t.Waited = honeycomb.Spent(p, then, func(i int) float64 { return polled[i] })
 	t.Aim = Aim(t.Decided, c.aim)
 	var value []byte
 	if c.cfg.Clusters {

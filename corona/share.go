@@ -184,6 +184,7 @@ func share(t *honeycomb.Totals) *coronapb.Share {
 		Subscribers: float32(t.Subscribers),
 		Decided:     float32(t.Decided),
 		Polled:      float32(t.Polled),
+		Asked:       float32(t.Asked),
 		Waited:      float32(t.Waited),
 		Aim:         float32(t.Aim),
 		Content:     float32(t.Content),
@@ -214,6 +215,7 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 		Subscribers: float64(m.Subscribers),
 		Decided:     float64(m.Decided),
 		Polled:      float64(m.Polled),
+		Asked:       float64(m.Asked),
 		Waited:      float64(m.Waited),
 		Aim:         float64(m.Aim),
 		Content:     float64(m.Content),
@@ -281,5 +283,5 @@ func (ClustersAdder) Encode(sum any) []byte { return EncodeClusters(sum.(*honeyc
 
 // measure compares shares by their channels, which stand at members by chance.
 func measure(t *honeycomb.Totals, cost float64) sums.Measure {
-	return sums.Measure{Things: float64(t.Channels), Amounts: [5]float64{t.Subscribers, t.Polled, t.Waited, t.Content, cost}}
+	return sums.Measure{Things: float64(t.Channels), Amounts: [6]float64{t.Subscribers, t.Polled, t.Asked, t.Waited, t.Content, cost}}
 }

@@ -55,7 +55,7 @@ func TestBinsComeThrough(t *testing.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		b := honeycomb.NewBins(p, own)
 		b.Nodes, b.Decided, b.Aim = 1, b.Subscribers, Aim(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
-		b.Polled, b.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(1 + i%64) })
+		b.Polled, b.Asked, b.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(1 + i%64) })
 		value := EncodeBins(b)
 		got, err := DecodeBins(value, p, 1)
 		if err != nil {
@@ -88,7 +88,7 @@ func TestClustersComeThrough(t *testing.T) {
 		s := honeycomb.NewClusters(p, own, func(i int) int { return i % 3 })
 		s.Nodes = 1
 		s.Decided = s.Subscribers
-		s.Polled, s.Waited = honeycomb.Spent(p, own, func(int) float64 { return 1 })
+		s.Polled, s.Asked, s.Waited = honeycomb.Spent(p, own, func(int) float64 { return 1 })
 		value := EncodeClusters(s)
 		got, err := DecodeClusters(value, p, 1)
 		if err != nil {

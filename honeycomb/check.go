@@ -31,6 +31,8 @@ func (t *Totals) check(most Totals) error {
 		return fmt.Errorf("a sum over %v subscribers: want at most %v", t.Subscribers, most.Subscribers)
 	case !(t.Polled >= 0 && t.Polled <= most.Polled):
 		return fmt.Errorf("a sum over %v polls: want at most %v", t.Polled, most.Polled)
+	case !(t.Asked >= 0 && t.Asked <= most.Polled):
+		return fmt.Errorf("a sum over %v polls, asked: want at most %v", t.Asked, most.Polled)
 	case !(t.Decided >= 0 && t.Decided <= most.Subscribers):
 		return fmt.Errorf("a sum over %v subscribers, decided: want at most %v", t.Decided, most.Subscribers)
 	case !(t.Waited >= 0 && t.Waited <= t.mostWaited(t.Decided)*(1+rounding)):

@@ -24,12 +24,14 @@ type Totals struct {
 	Channels    int
 	Subscribers float64 // Q
 	// Decided are the subscribers of channels for which it was decided how many poll them, as
-	// many as they were then. Polled, Waited and Aim speak of these channels, and all by the
+	// many as they were then. Polled, Asked, Waited and Aim speak of these channels, and all by the
 	// factors they had then: what has changed since is not for a correction to make up for.
 	Decided float64
 	// Polled is the load that there is: polls of content of mean size in an interval. What
 	// was decided may be more, or less, as long as it is not carried out.
 	Polled float64
+	// Asked is the same whatever the content: polls in an interval.
+	Asked float64
 	// Waited is the delay that there is: seconds of detection time, for each subscriber.
 	Waited float64
 	// Content is what one poll of each channel costs, in bytes.
@@ -39,16 +41,17 @@ type Totals struct {
 	Aim float64
 }
 
-// Spent returns the load and the delay of channels as they are polled, for Totals. A channel
+// Spent returns the load, the polls and the delay of channels as they are polled, for Totals. A channel
 // that nobody polls just now waits as if one node did.
-func Spent(p *Problem, channels []Channel, pollers func(i int) float64) (polled, waited float64) {
+func Spent(p *Problem, channels []Channel, pollers func(i int) float64) (polled, asked, waited float64) {
 	plain := Problem{Objective: Lite, Nodes: p.Nodes, Interval: p.Interval}
 	for i := range channels {
 		c, n := plain.curve(&channels[i]), pollers(i)
 		polled += c.load * n
+		asked += c.load / c.size * n
 		waited += c.delay / max(n, 1)
 	}
-	return polled, waited
+	return polled, asked, waited
 }
 
 // Mean is the mean cost of a poll in bytes, 0 if there are no channels: what Channel.Size is
@@ -72,6 +75,7 @@ func (t *Totals) add(o Totals) {
 	t.Subscribers += o.Subscribers
 	t.Decided += o.Decided
 	t.Polled += o.Polled
+	t.Asked += o.Asked
 	t.Waited += o.Waited
 	t.Content += o.Content
 	t.Aim += o.Aim

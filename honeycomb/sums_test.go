@@ -45,7 +45,7 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 			all = append(all, own...)
 			b := NewBins(p, own)
 			b.Nodes, b.Decided, b.Aim = 7, b.Subscribers, 0.1*b.Subscribers
-			b.Polled, b.Waited = Spent(p, own, func(int) float64 { return 3 })
+			b.Polled, b.Asked, b.Waited = Spent(p, own, func(int) float64 { return 3 })
 			parts = append(parts, b)
 		}
 		sum := func(order ...int) *Bins {
@@ -64,7 +64,7 @@ func TestBinsCountEachChannelOnce(t *testing.T) {
 		other.Merge(right)
 		whole := NewBins(p, all)
 		whole.Nodes, whole.Decided, whole.Aim = 21, whole.Subscribers, 0.1*whole.Subscribers
-		whole.Polled, whole.Waited = Spent(p, all, func(int) float64 { return 3 })
+		whole.Polled, whole.Asked, whole.Waited = Spent(p, all, func(int) float64 { return 3 })
 		for _, b := range []*Bins{other, whole} {
 			if b.Nodes != one.Nodes || b.Channels != one.Channels || !alike(b.Subscribers, one.Subscribers) ||
 				!alike(b.Polled, one.Polled) || !alike(b.Waited, one.Waited) || !alike(b.Aim, one.Aim) || !alike(b.Base, one.Base) || b.First != one.First || len(b.Cost) != len(one.Cost) {

@@ -38,6 +38,7 @@ type Share struct {
 	Clusters      *Clusters              `protobuf:"bytes,8,opt,name=clusters,proto3" json:"clusters,omitempty"`
 	Decided       float32                `protobuf:"fixed32,10,opt,name=decided,proto3" json:"decided,omitempty"` // subscribers of channels whose pollers were decided, as they were then
 	Content       float32                `protobuf:"fixed32,9,opt,name=content,proto3" json:"content,omitempty"`  // what one poll of each channel costs, in bytes
+	Asked         float32                `protobuf:"fixed32,11,opt,name=asked,proto3" json:"asked,omitempty"`     // polls in an interval, as there are
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -138,6 +139,13 @@ func (x *Share) GetDecided() float32 {
 func (x *Share) GetContent() float32 {
 	if x != nil {
 		return x.Content
+	}
+	return 0
+}
+
+func (x *Share) GetAsked() float32 {
+	if x != nil {
+		return x.Asked
 	}
 	return 0
 }
@@ -366,7 +374,7 @@ var File_share_proto protoreflect.FileDescriptor
 
 const file_share_proto_rawDesc = "" +
 	"\n" +
-	"\vshare.proto\x12\x0etidings.corona\"\xb1\x02\n" +
+	"\vshare.proto\x12\x0etidings.corona\"\xc7\x02\n" +
 	"\x05Share\x12\x14\n" +
 	"\x05nodes\x18\x01 \x01(\x04R\x05nodes\x12\x1a\n" +
 	"\bchannels\x18\x02 \x01(\x04R\bchannels\x12 \n" +
@@ -378,7 +386,8 @@ const file_share_proto_rawDesc = "" +
 	"\bclusters\x18\b \x01(\v2\x18.tidings.corona.ClustersR\bclusters\x12\x18\n" +
 	"\adecided\x18\n" +
 	" \x01(\x02R\adecided\x12\x18\n" +
-	"\acontent\x18\t \x01(\x02R\acontent\"C\n" +
+	"\acontent\x18\t \x01(\x02R\acontent\x12\x14\n" +
+	"\x05asked\x18\v \x01(\x02R\x05asked\"C\n" +
 	"\x04Bins\x12\x12\n" +
 	"\x04base\x18\x01 \x01(\x02R\x04base\x12'\n" +
 	"\x04runs\x18\x02 \x03(\v2\x13.tidings.corona.RunR\x04runs\"/\n" +

@@ -29,7 +29,7 @@ func doubted(of []*part) (list []int) {
 // A value counts if it lies near enough to the median of its row, where the row tells
 // anything.
 func TestBelief(t *testing.T) {
-	w := func(things, amount float64) Measure { return Measure{Things: things, Amounts: [5]float64{amount}} }
+	w := func(things, amount float64) Measure { return Measure{Things: things, Amounts: [6]float64{amount}} }
 	for _, c := range []struct {
 		what string
 		row  []*part

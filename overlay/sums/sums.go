@@ -42,7 +42,7 @@ type Measure struct {
 	// there are enough of them, no part has none.
 	Things float64
 	// Amounts are what these amount to.
-	Amounts [5]float64
+	Amounts [6]float64
 }
 
 // Sums is one node's part in the adding up. It is not safe for concurrent use.

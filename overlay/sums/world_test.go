@@ -69,7 +69,7 @@ func (a adder) Add(sum any, value []byte, about sums.Scope) error {
 
 func (adder) Measure(sum any) sums.Measure {
 	t := sum.(*total)
-	return sums.Measure{Things: float64(t.things), Amounts: [5]float64{float64(t.amount)}}
+	return sums.Measure{Things: float64(t.things), Amounts: [6]float64{float64(t.amount)}}
 }
 
 func (a adder) Encode(sum any) []byte {
