@@ -307,6 +307,9 @@ func (c *Corona) answered(d *duty, a env.Answer, r reading, verdict State, now t
 	}
 	d.private = a.Private
 	c.stats.Polls++
+	if d.lead == nil {
+		d.watch(r.page)
+	}
 	if verdict.Kind != coronapb.State_OK {
 		c.stats.Failed++
 		c.failed(d, a, verdict, now)

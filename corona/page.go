@@ -137,28 +137,37 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 			return
 		}
 		s := sightOf(core)
+		r.page = s
 		if m != nil {
 			if s.own = s.judge(*m, now); s.own.Kind == page.Failed {
 				err = errors.New(s.own.Reason)
+				return
 			}
 		}
-		r.page, r.f = s, &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}
+		r.f = &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}
 	}, func() { c.judge(p, h, a, r, err) })
+}
+
+// watch takes what this node has learned of a page by a look, also where it was not the page.
+func (d *duty) watch(s *sight) {
+	if s == nil {
+		return
+	}
+	x := d.rare()
+	if x.watched == nil {
+		x.watched = &watched{}
+	}
+	if w := x.watched; s.own == nil {
+		w.owed = true // it was looked at for the sequencer that this node was
+	} else {
+		w.memory = s.own.after
+		w.owed = w.owed || s.own.Kind == page.News
+	}
 }
 
 // isNewVersion says whether the sequencer may lack what a poll of a page has shown.
 func (d *duty) isNewVersion(r *reading) bool {
-	x, of := d.rare(), prints(r.f)
-	if x.watched == nil {
-		x.watched = &watched{}
-	}
-	w, s := x.watched, d.standing
-	if own := r.page.own; own == nil {
-		w.owed = true // it was looked at for the sequencer that this node was
-	} else {
-		w.memory = own.after
-		w.owed = w.owed || own.Kind == page.News
-	}
+	w, s, of := d.rare().watched, d.standing, prints(r.f)
 	switch {
 	case s != nil && digest(of) == s.digest:
 		w.owed = false

@@ -175,8 +175,9 @@ func TestLaterDecisionAboutTheDepthWins(t *testing.T) {
 func TestTwoMembersAgreeOnTheDepth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all []*Contact // everybody
-		for range rapid.IntRange(2, 60).Draw(t, "members") {
-			all = append(all, &Contact{ID: drawID(t, "id")})
+		for _, id := range rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) ID { return drawID(t, "id") }),
+			2, 60, rapid.ID).Draw(t, "members") {
+			all = append(all, &Contact{ID: id})
 		}
 		var leaves [2]*LeafSet
 		know := func(l *LeafSet, depth int) {

@@ -11,16 +11,22 @@ import (
 )
 
 // A news page is another at each look, and says something new every now and then: at each of
-// times another of its sentences. Within down it shows an error in its place.
+// times another of its sentences. Within down it shows an error in its place. From emptied on,
+// if there is such a time, one sentence is all that it says.
 type newsPage struct {
-	times []time.Duration
-	down  [2]time.Duration
+	times   []time.Duration
+	down    [2]time.Duration
+	emptied time.Duration
 }
 
 func (n newsPage) At(t time.Duration) script.Version {
 	v := script.Version{Index: int(t / time.Second), ContentType: "text/html"}
 	if t >= n.down[0] && t < n.down[1] {
 		v.Body = []byte("<html><title>502 Bad Gateway</title><h1>502 Bad Gateway</h1></html>")
+		return v
+	}
+	if n.emptied > 0 && t >= n.emptied {
+		v.Body = []byte("<html><head><title>The page</title></head><body><p>We have moved.</p></body></html>")
 		return v
 	}
 	var b strings.Builder
@@ -113,6 +119,49 @@ func TestPagesAreFollowed(t *testing.T) {
 		t.Logf("seed %d: %d polls, %d full, %d findings of others, %d of which with news", seed, f.Polls, f.Full, sightings, findings)
 		for _, v := range s.Wrong() {
 			t.Error(v)
+		}
+	}
+}
+
+// A page that loses most of its text is not believed at once, but it is when it stays so, by
+// its pollers and by its sequencer, and readers are told of it once.
+func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
+	const origin, channel = "http://page.example/", "page+http://page.example/"
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval = time.Minute
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
+	s.Grow(16, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	s.Serve(origin, newsPage{emptied: 90 * time.Minute})
+	began := s.Now()
+	for _, p := range s.Peers()[:10] {
+		p.Read(channel)
+	}
+	failed := func() (n uint64) {
+		for _, p := range s.Peers() {
+			n += p.node.Corona.Stats().Failed
+		}
+		return n
+	}
+	s.World.Run(4 * time.Hour)
+	before := failed()
+	s.World.Run(time.Hour)
+	if n := failed() - before; before == 0 || n > 0 {
+		t.Errorf("%d polls failed in four hours, %d in the fifth", before, n)
+	}
+	for _, p := range s.Peers()[:10] {
+		told := 0
+		for _, at := range p.reads[channel].at {
+			switch since := at.Sub(began) - 90*time.Minute; {
+			case since < 0:
+			case since < time.Hour:
+				t.Errorf("%v: told %v after, which is too soon to believe it", p.ID(), since)
+			default:
+				told++
+			}
+		}
+		if told != 1 {
+			t.Errorf("%v: told %d times", p.ID(), told)
 		}
 	}
 }
