@@ -28,7 +28,8 @@ type deploymentCommand struct {
 	Subscriptions int           `default:"20000" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
 	Interval      time.Duration `default:"1m" help:"Polling interval, for half an hour: all intervals are shorter by the same factor (${default})."`
 	Length        int           `default:"8" help:"Polling intervals that are measured (${default})."`
-	Settle        int           `default:"3" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
+	Load          float64       `default:"0.99" help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (${default})."`
+	Settle        int           `default:"6" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
 	Politeness    bool          `help:"Have the feeds stand for public ones: domains have budgets, with times shorter by the same factor."`
 	Scheme        string        `default:"bound" enum:"bound,paper" help:"What the nodes poll by: ${enum}."`
 	Seed          int64         `default:"1" help:"Of who reads what, and of what the feeds gain when. What nodes do is not repeated by it."`
@@ -57,6 +58,8 @@ func (c *deploymentCommand) Validate() error {
 		return fmt.Errorf("--subscriptions %d: at least one for each of %d channels", c.Subscriptions, c.Channels)
 	case c.Interval < 3*time.Second || c.Interval > paperInterval || c.Interval%(3*time.Second) != 0:
 		return fmt.Errorf("--interval %v: from 3s to 30m, a multiple of 3s", c.Interval)
+	case !(c.Load >= 0.01 && c.Load <= 1):
+		return fmt.Errorf("--load %g: from 0.01 to 1", c.Load)
 	case c.Length < 1 || c.Settle < 0:
 		return fmt.Errorf("--length %d --settle %d: at least one interval, and no fewer than none", c.Length, c.Settle)
 	}
@@ -127,6 +130,7 @@ func (c *deploymentCommand) factor() float64 { return float64(paperInterval) / f
 func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
 	d := deployment.Config{Nodes: c.Nodes, Network: wire.DefaultNetwork("deployment"), Polite: c.Politeness, Compression: c.factor(), Seed: uint64(c.Seed)}
 	d.Network.PollInterval, d.Network.MaintenanceInterval, d.Network.PrivateAddresses = c.Interval, c.Interval/3, true
+	d.Network.Load = c.Load
 	if c.Scheme == "paper" {
 		of := wire.Paper
 		d.Network.Wedge, d.Network.Clusters, d.Network.Phases, d.Network.Decide = of.Wedge, of.Clusters, of.Phases, of.Decide
@@ -216,6 +220,7 @@ func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload,
 	}
 	setting := table2.Setting{
 		Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: max(c.Length, 4), Maintenance: paperInterval / 3, Polite: c.Politeness,
+		Part: c.Load,
 	}
 	row, err := setting.Run(ctx, func(float64) {})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -39,7 +40,7 @@ func TestDeployment(t *testing.T) {
 }
 
 func TestDeploymentFlagsAreChecked(t *testing.T) {
-	good := deploymentCommand{Nodes: 40, Channels: 1000, Subscriptions: 20_000, Interval: time.Minute, Length: 8, Settle: 3}
+	good := deploymentCommand{Nodes: 40, Channels: 1000, Subscriptions: 20_000, Interval: time.Minute, Length: 8, Load: 1, Settle: 3}
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -49,6 +50,7 @@ func TestDeploymentFlagsAreChecked(t *testing.T) {
 		"--subscriptions": func(c *deploymentCommand) { c.Subscriptions = 999 },
 		"--interval":      func(c *deploymentCommand) { c.Interval = 4 * time.Second },
 		"--length":        func(c *deploymentCommand) { c.Length = 0 },
+		"--load":          func(c *deploymentCommand) { c.Load = math.NaN() },
 	} {
 		c := good
 		if change(&c); c.Validate() == nil || !strings.Contains(c.Validate().Error(), flag) {

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"html"
+	"net/url"
 	"regexp"
 	"strings"
 	"unicode/utf8"
@@ -96,14 +97,15 @@ var links = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]*)\)`)
 // bare is a line without the targets of its links.
 func bare(l string) string { return links.ReplaceAllString(l, "$1") }
 
-// linked is a line in HTML. A target that was shortened leads nowhere.
+// linked is a line in HTML. A target that was shortened leads nowhere, and neither does one that
+// is no place: a line may look like a link that was never one.
 func linked(l string) string {
 	var b strings.Builder
 	at := 0
 	for _, m := range links.FindAllStringSubmatchIndex(l, -1) {
 		b.WriteString(html.EscapeString(l[at:m[0]]))
 		text, to := l[m[2]:m[3]], l[m[4]:m[5]]
-		if to == "" || strings.Contains(to, "…") {
+		if to == "" || strings.Contains(to, "…") || !isPlace(to) {
 			b.WriteString(html.EscapeString(text))
 		} else {
 			b.WriteString(`<a href="` + html.EscapeString(to) + `">` + html.EscapeString(text) + "</a>")
@@ -112,4 +114,10 @@ func linked(l string) string {
 	}
 	b.WriteString(html.EscapeString(l[at:]))
 	return b.String()
+}
+
+// isPlace says whether a target is a document, or where to write to.
+func isPlace(target string) bool {
+	u, err := url.Parse(target)
+	return err == nil && (u.Scheme == "" || u.Scheme == "http" || u.Scheme == "https" || u.Scheme == "mailto")
 }

@@ -106,7 +106,7 @@ func wholeOf(t *testing.T, c Core) []byte {
 func TestAnEntryShowsWhatHasChanged(t *testing.T) {
 	var m Memory
 	m.Look(Core{Lines: []string{"Stays", "Price: 3 < 4 & more", "Stays too"}}, time.Unix(0, 0))
-	f := m.Look(Core{Lines: []string{"Stays", "See [the \"new\" list](/list?a=1&b=2) & [another](x/…)", "\x01odd", "Stays too"}}, time.Unix(7200, 0))
+	f := m.Look(Core{Lines: []string{"Stays", "See [the \"new\" list](/list?a=1&b=2) & [another](x/…)", "\x01odd", "[Win](JavaScript:alert(1)) [win](data:text/html,x)", "Stays too"}}, time.Unix(7200, 0))
 	doc := f.Entry("https://example.org/a?b=1&c=2")
 	var e struct {
 		ID      string `xml:"id"`
@@ -121,7 +121,8 @@ func TestAnEntryShowsWhatHasChanged(t *testing.T) {
 	}
 	want := "<p>− <del>Price: 3 &lt; 4 &amp; more</del></p>\n" +
 		`<p>+ <ins>See <a href="/list?a=1&amp;b=2">the &#34;new&#34; list</a> &amp; another</ins></p>` + "\n" +
-		"<p>+ <ins>\uFFFDodd</ins></p>\n"
+		"<p>+ <ins>\uFFFDodd</ins></p>\n" +
+		"<p>+ <ins>[Win](JavaScript:alert(1)) win</ins></p>\n"
 	if e.Content != want {
 		t.Errorf("content:\n%s\nwant:\n%s", e.Content, want)
 	}
