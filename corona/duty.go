@@ -87,8 +87,10 @@ func (d *duty) know(s *standing, rest time.Time) {
 }
 
 // graceFor is how late a node that has other ranks now may poll: its slot may have passed
-// while it was told.
+// while it was told. Of short intervals it is a part that does not make for many polls besides.
 const graceFor = 10 * time.Second
+
+func (g *grid) grace() time.Duration { return min(graceFor, g.Interval/32) }
 
 // slotSlack is how much a slot may move by the measuring of ways.
 const slotSlack = time.Second
@@ -167,7 +169,7 @@ func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
 	if d.asked == never {
 		return now
 	}
-	from := now.Add(-graceFor)
+	from := now.Add(-d.grid.grace())
 	if last := d.asked.time().Add(d.grid.breather()); last.After(from) {
 		from = last
 	}
