@@ -228,3 +228,18 @@ func TestDomainsThatRestAreBounded(t *testing.T) {
 		t.Errorf("%d domains rest after some were over", len(p.domains))
 	}
 }
+
+// Who has another rank now polls for a slot that has passed while it was told: where intervals are
+// short that is a small part of them, too, or each change of ranks would bring polls besides.
+func TestASlotOfAMomentAgoIsMadeUpFor(t *testing.T) {
+	p := newLab(t).poller(Config{PollInterval: time.Hour})
+	now := p.clock.Now()
+	for interval, want := range map[time.Duration]time.Duration{
+		24 * time.Second: 750 * time.Millisecond, time.Minute: 1875 * time.Millisecond, 30 * time.Minute: 10 * time.Second, time.Hour: 10 * time.Second,
+	} {
+		d := &duty{asked: momentOf(now.Add(-interval * 3 / 4)), grid: grid{Interval: interval}}
+		if late := now.Sub(p.notBefore(d, now)); late != want {
+			t.Errorf("an interval of %v: %v late", interval, late)
+		}
+	}
+}
