@@ -76,19 +76,20 @@ const menuRun = 3
 func content(lines []line, regions []region) []string {
 	of := make([]string, 0, len(lines))
 	noise := judge(regions, lines)
+	var calm calm
 	run := 0 // lines of the menu that may be under way
 	for i := range lines {
 		l := &lines[i]
 		if l.region != none && noise[l.region] || len(of) == 0 && l.skip() || l.owner() {
 			continue
 		}
-		of = append(of, still(l.text))
+		of = append(of, calm.still(l.text))
 		if l.menu() {
 			run++
 			continue
 		}
 		if run >= menuRun {
-			of = append(of[:len(of)-1-run], still(l.text))
+			of = append(of[:len(of)-1-run], calm.still(l.text))
 		}
 		run = 0
 	}

@@ -184,7 +184,10 @@ func attributesOf(tokens *html.Tokenizer) string {
 }
 
 // A collector makes lines of values.
-type collector struct{ lines []string }
+type collector struct {
+	calm  calm
+	lines []string
+}
 
 // full says whether there is room for no more lines.
 func (c *collector) full() bool { return len(c.lines) == maxLines }
@@ -192,11 +195,11 @@ func (c *collector) full() bool { return len(c.lines) == maxLines }
 // add adds a value as lines: without blanks that are too many, and none longer than maxLine.
 func (c *collector) add(name, value string) {
 	last := name[strings.LastIndexByte(name, '.')+1:]
-	value = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(value, "\uFFFD"), isBlank), " ")
+	value = tidy(value)
 	if value == "" || name != "" && fleeting[plainName(last)] {
 		return
 	}
-	if name = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(name, "\uFFFD"), isBlank), " "); name != "" {
+	if name = tidy(name); name != "" {
 		name += ": "
 	}
 	for value != "" && !c.full() {
@@ -208,8 +211,28 @@ func (c *collector) add(name, value string) {
 			}
 		}
 		value = value[len(part):]
-		if part = strings.TrimSpace(still(name + part)); part != "" {
+		if part = strings.TrimSpace(c.calm.still(name + part)); part != "" {
 			c.lines = append(c.lines, part)
 		}
 	}
+}
+
+// tidy is a text with one blank where there are some.
+func tidy(text string) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	var b strings.Builder
+	b.Grow(len(text))
+	blank := false
+	for _, c := range text {
+		if isBlank(c) {
+			blank = true
+			continue
+		}
+		if blank && b.Len() > 0 {
+			b.WriteByte(' ')
+		}
+		blank = false
+		b.WriteRune(c)
+	}
+	return b.String()
 }

@@ -5,8 +5,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-
-	"znkr.io/diff"
 )
 
 // What changes at every look is no news. A page's marks say which lines and places of it do,
@@ -89,7 +87,7 @@ func (m *marks) begin(keys map[uint64]bool, place bool) {
 // learn takes what has changed from one look to the next.
 func (m *marks) learn(last, now *Core) {
 	lines, places := map[uint64]bool{}, map[uint64]bool{}
-	for _, h := range diff.Hunks(last.Lines, now.Lines, diff.Context(0)) {
+	for _, h := range changes(last.Lines, now.Lines) {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
 		if counts(omit, add) {
 			for _, l := range add {
@@ -143,7 +141,7 @@ func (m *marks) germane(told, now *Core) (Core, Patch) {
 	next := Core{Title: now.Title}
 	p := Patch{Old: told.Hash()}
 	at := 0
-	for _, h := range diff.Hunks(m.masked(told.Lines), m.masked(now.Lines), diff.Context(0)) {
+	for _, h := range changes(m.masked(told.Lines), m.masked(now.Lines)) {
 		omit, add := told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
 		if isSlight(omit) && isSlight(add) && m.marked(placeKey(told.Lines, h.PosX, h.EndX)) {
 			continue

@@ -224,7 +224,7 @@ func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
 		"Within 30 days of now":                  "Within 30 days of now",
 		strings.Repeat("x", 300) + " 3 days ago": strings.Repeat("x", 300) + " 3 days ago",
 	} {
-		if got := still(text); got != want {
+		if got := new(calm).still(text); got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
 		}
 	}

@@ -28,13 +28,25 @@ type Hunk struct {
 	Add  []string // and what comes in their place
 }
 
+// manyLines is how many lines two cores have together for which the shortest difference may take
+// too long to find: of random letters, seconds. Theirs is one that is found in O(n log n).
+const manyLines = 1 << 13
+
+// changes are the places where two texts differ.
+func changes(old, now []string) []diff.Hunk[string] {
+	if len(old)+len(now) > manyLines {
+		return diff.Hunks(old, now, diff.Context(0), diff.Fast())
+	}
+	return diff.Hunks(old, now, diff.Context(0))
+}
+
 // Diff returns how a core became what it is now. Without hunks, it is what it was.
 func Diff(old, now *Core) Patch {
 	p := Patch{Old: old.Hash(), New: now.Hash()}
 	if p.Old == p.New {
 		return p
 	}
-	for _, h := range diff.Hunks(old.Lines, now.Lines, diff.Context(0)) {
+	for _, h := range changes(old.Lines, now.Lines) {
 		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: h.EndX - h.PosX, Add: slices.Clone(now.Lines[h.PosY:h.EndY])})
 	}
 	return p

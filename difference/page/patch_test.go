@@ -2,12 +2,17 @@ package page
 
 import (
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 )
@@ -100,5 +105,61 @@ func TestGNUPatchApplies(t *testing.T) {
 		if got, err := os.ReadFile(file); err != nil || string(got) != c[1].Text() {
 			t.Errorf("%v: %q, want %q", err, got, c[1].Text())
 		}
+	}
+}
+
+// Who writes two versions of a page cannot make their difference slow: the worst cases of diff are
+// lines of which few are different, in another order.
+func TestDiffsThatAreMadeToHurt(t *testing.T) {
+	for _, lines := range []int{manyLines / 2, MaxText / 3} {
+		testDiffsMadeToHurt(t, lines)
+	}
+}
+
+func testDiffsMadeToHurt(t *testing.T, lines int) {
+	of := func(line func(i int) string) *Core {
+		c := new(Core)
+		for i := range lines {
+			c.Lines = append(c.Lines, line(i))
+		}
+		return c
+	}
+	dice := rand.New(rand.NewPCG(1, 2))
+	letter := func(n int) func(int) string {
+		return func(int) string { return string(rune('a' + dice.IntN(n))) }
+	}
+	for what, c := range map[string][2]*Core{
+		"two letters":    {of(letter(2)), of(letter(2))},
+		"twenty letters": {of(letter(20)), of(letter(20))},
+		"turned around":  {of(strconv.Itoa), of(func(i int) string { return strconv.Itoa(lines - i) })},
+		"by turns":       {of(func(i int) string { return string(rune('a' + i%2)) }), of(func(i int) string { return string(rune('a' + i%3)) })},
+		"shuffled":       {of(strconv.Itoa), of(func(i int) string { return strconv.Itoa(i * 7919 % lines) })},
+	} {
+		t.Run(fmt.Sprintf("%d lines, %s", lines, what), func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			began := time.Now()
+			p := Diff(c[0], c[1])
+			took := time.Since(began)
+			runtime.ReadMemStats(&after)
+			if got, err := p.Apply(c[0]); err != nil || got.Hash() != c[1].Hash() {
+				t.Error(err)
+			}
+			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 5*time.Second || mb > 128 {
+				t.Errorf("%v, %d MiB in all", took, mb)
+			} else {
+				t.Logf("%v, %d MiB in all, %d hunks", took, mb, len(p.Hunks))
+			}
+			began = time.Now()
+			var m Memory
+			for i := range 4 {
+				m.Look(*c[i%2], time.Unix(int64(i)*7200, 0))
+			}
+			if took := time.Since(began) / 4; took > 5*time.Second {
+				t.Errorf("a look: %v", took)
+			} else {
+				t.Logf("a look: %v", took)
+			}
+		})
 	}
 }

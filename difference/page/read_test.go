@@ -73,7 +73,7 @@ func TestDataThatIsMadeToHurt(t *testing.T) {
 			_, _ = Read(doc, c.contentType) // it need only end
 			took := time.Since(began)
 			runtime.ReadMemStats(&after)
-			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 5*time.Second || mb > 384 { // most of it is garbage soon
+			if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 5*time.Second || mb > 128 {
 				t.Errorf("%v, %d MiB in all", took, mb)
 			} else {
 				t.Logf("%v, %d MiB in all", took, mb)

@@ -26,15 +26,24 @@ const ellipsis = "…"
 // contract "3 days ago" is content.
 const maxAside = 240
 
-// still is a line without what changes by itself, whoever looks.
-func still(text string) string {
-	if len(text) > maxAside {
+// maxStill is how many lines of a document are looked at closely: pages of people have hundreds that
+// ask for it.
+const maxStill = 1 << 17
+
+// A calm leaves out of a document's lines what changes by itself, whoever looks.
+type calm struct{ looks int }
+
+// still is a line without that.
+func (c *calm) still(text string) string {
+	if len(text) > maxAside || c.looks >= maxStill {
 		return text
 	}
 	if containsAny(text, "ago", "now", "AGO", "vor ", "il y a", "Il y a", "hace ", "Hace ", "há ", "Há ", "前") { // to look closely costs more than to read it
+		c.looks++
 		text = ago.ReplaceAllString(text, ellipsis)
 	}
 	if containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads") && strings.ContainsAny(text, "0123456789") {
+		c.looks++
 		text = counted.ReplaceAllString(text, ellipsis)
 	}
 	return text
