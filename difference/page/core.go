@@ -2,6 +2,7 @@ package page
 
 import (
 	"crypto/sha256"
+	"regexp"
 	"strings"
 )
 
@@ -65,9 +66,11 @@ func (l *line) skip() bool {
 
 // owner says whether a line says whose the page is, and since when.
 func (l *line) owner() bool {
-	return len(l.text) < 200 && strings.Contains(l.text, "©") ||
-		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright")
+	return (len(l.text) < 200 && strings.Contains(l.text, "©") ||
+		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright")) && year.MatchString(l.text)
 }
+
+var year = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
 
 // menuRun is how many lines of links one after the other are a menu.
 const menuRun = 3

@@ -150,6 +150,7 @@ func XML(doc []byte) Core {
 			if more {
 				c.add(path(open), attributesOf(tokens))
 			}
+			tokens.NextIsNotRawText() // which is a matter of HTML
 			if token == html.SelfClosingTagToken || len(open) > maxOpen {
 				open = open[:len(open)-1]
 			}

@@ -13,9 +13,30 @@ import (
 // HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
 // none, the core is what stands outside of tags.
 func HTML(doc []byte) Core {
-	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none}
+	return read(doc, false)
+}
+
+// XHTML returns the core of a page of XML in UTF-8: in it, every element can end as it begins.
+func XHTML(doc []byte) Core {
+	return read(doc, true)
+}
+
+// read reads a page. Where there is text, and none of it seems to be content, all of it is.
+func read(doc []byte, strict bool) Core {
+	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict}
 	r.read()
-	return Core{Title: r.title, Lines: content(r.lines, r.regions)}
+	c := Core{Title: r.title, Lines: content(r.lines, r.regions)}
+	if len(c.Lines) > 0 {
+		return c
+	}
+	if len(r.lines) == 0 && r.hidden {
+		r = reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, lenient: true}
+		r.read()
+	}
+	for i := range r.lines {
+		c.Lines = append(c.Lines, r.lines[i].text)
+	}
+	return c
 }
 
 // An element is one that is open.
@@ -38,6 +59,9 @@ type reader struct {
 	muted    int // open elements that are never text
 	sections int // open articles and mains
 	titled   bool
+	strict   bool // it is XML
+	hidden   bool // there is text that was left out, and may be some
+	lenient  bool // all is content but what is never text
 
 	text          []byte // of the line that is being read
 	blank         bool   // comes before what comes next
@@ -45,6 +69,7 @@ type reader struct {
 	link          int      // where in text the link begins that is open; none: none is
 	targets       [][2]int // where in text targets begin and end
 	target        string
+	leads         bool // the last element for links is one
 	inPage        bool // the last link leads to a place of the page
 }
 
@@ -60,6 +85,8 @@ func (r *reader) read() {
 				r.title = shortened(bytes.Join(bytes.Fields(r.tokens.Text()), []byte(" ")))
 			} else if r.muted == 0 {
 				r.write(r.tokens.Text())
+			} else if !r.hidden && !never[r.open[len(r.open)-1].name] {
+				r.hidden = len(bytes.TrimSpace(r.tokens.Text())) > 0
 			}
 		case html.StartTagToken:
 			r.begin(false)
@@ -116,11 +143,14 @@ func isBlank(c rune) bool {
 	return false
 }
 
-// end ends the line. A link that is open goes on in the next.
+// end ends the line, and the link that is open: what stands around more than a line is no menu's
+// entry. One that has no text yet goes on.
 func (r *reader) end() {
 	if r.link != none {
+		if len(r.text) == r.link+1 {
+			defer r.openLink()
+		}
 		r.closeLink()
-		defer func() { r.openLink() }()
 	}
 	if r.plain == 0 { // of a menu's entry, and of a headline, the words matter
 		for _, t := range slices.Backward(r.targets) {
@@ -138,8 +168,16 @@ func (r *reader) begin(closed bool) {
 	raw, more := r.tokens.TagName()
 	name := atom.Lookup(raw)
 	p := parts[name]
+	if r.lenient && !never[name] {
+		p &^= mute | outer
+	}
+	r.imply(name, p)
 	if p&block != 0 {
 		r.end()
+	}
+	if closed && (r.strict || name == atom.Svg || name == atom.Math) {
+		r.tokens.NextIsNotRawText()
+		return
 	}
 	if p&void != 0 || len(r.open) >= maxOpen {
 		return
@@ -158,6 +196,7 @@ func (r *reader) begin(closed bool) {
 		r.titled = false
 	case p&outer != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
 		e.region = r.enter(false)
+	case r.lenient:
 	case says == disturbs || says == navigates && p&steady == 0:
 		e.region = r.enter(says == navigates)
 	}
@@ -167,12 +206,32 @@ func (r *reader) begin(closed bool) {
 	if name == atom.Title && r.title == "" {
 		r.titled = true
 	}
-	if name == atom.A && r.muted == 0 {
+	if name == atom.A && r.muted == 0 && r.leads {
 		r.openLink()
 	}
 	r.open = append(r.open, e)
 	r.count[name]++
 	r.at = e.region
+}
+
+// imply ends what a tag ends without saying so (HTML, 13.1.2.4), as far as it was begun last: the
+// head at what cannot stand in one, a paragraph at the next block, an item of a list or a table at the
+// next.
+func (r *reader) imply(name atom.Atom, p part) {
+	for len(r.open) > 0 {
+		switch last := r.open[len(r.open)-1].name; {
+		case last == atom.Head && !heads[name],
+			last == atom.P && p&block != 0 && name != atom.Br && name != atom.Button && name != atom.Label,
+			last == atom.Li && name == atom.Li,
+			(last == atom.Dt || last == atom.Dd) && (name == atom.Dt || name == atom.Dd),
+			(last == atom.Td || last == atom.Th) && (name == atom.Td || name == atom.Th || name == atom.Tr),
+			last == atom.Tr && name == atom.Tr,
+			last == atom.Option && name == atom.Option:
+			r.close(last)
+		default:
+			return
+		}
+	}
 }
 
 // enter begins a region that may be noise.
@@ -189,7 +248,7 @@ func (r *reader) enter(named bool) int {
 // does, disturbs if there is no doubt.
 func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 	if name == atom.A {
-		r.target = ""
+		r.target, r.leads = "", false
 	}
 	steadily := parts[name]&steady != 0
 	for more {
@@ -198,7 +257,7 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 		switch string(key) {
 		case "href":
 			if name == atom.A {
-				r.target = target(string(value))
+				r.target, r.leads = target(string(value)), true
 			}
 		case "hidden":
 			says = disturbs
@@ -268,9 +327,12 @@ func (r *reader) openLink() {
 
 // closeLink ends a link; one without text is none.
 func (r *reader) closeLink() {
-	if len(r.text) == r.link+1 {
+	switch {
+	case len(r.text) == r.link+1:
 		r.text = r.text[:r.link]
-	} else {
+	case r.target == "":
+		r.text = slices.Delete(r.text, r.link, r.link+1)
+	default:
 		r.text = append(r.text, ']')
 		begin := len(r.text)
 		r.text = append(r.text, '(')

@@ -43,8 +43,18 @@ func TestCoreOfAPage(t *testing.T) {
 		{"a way past the menu", "<a href=#main>Skip</a><h1><a href=#top>Title</a></h1><p>" + one + "<h2><a href=#a>A</a></h2>b", []string{one, "[A]", "b"}},
 		{"a link in a sentence", `<p>See <a href="/a?utm_source=x&id=7#part">there</a>.`, []string{"See [there](/a?id=7#part)."}},
 		{"a link without words", `<p>See<a href=/a><img src=x></a> there`, []string{"See there"}},
-		{"a link around blocks", `<p>x <a href=/a>y<div>z</div></a> w`, []string{"x [y](/a)", "[z]", "w"}},
+		{"a link around blocks", `<p>x <a href=/a>y<div>z</div></a> w`, []string{"x [y](/a)", "z", "w"}},
 		{"a link in a link", `<p>x <a href=/a>y<a href=/b>z</a>`, []string{"x [y](/a)[z](/b)"}},
+		{"a target over lines", "<p>See <a href='/a\n\tb'>there</a> too.", []string{"See [there](/ab) too."}},
+		{"a link that leads nowhere", "<p><a name=top>Words <a href='JaVaScript:x()'>and</a> words", []string{"Words and words"}},
+		{"a card that is a link", "<a href=/a><h3>Shoe</h3><p>Red<p>$ 9.99</a>", []string{"[Shoe]", "Red", "$ 9.99"}},
+		{"nothing but links", "<ul><li><a href=/a>a</a><li><a href=/b>b</a><li><a href=/c>c</a></ul>", []string{"[a]", "[b]", "[c]"}},
+		{"a head without an end", "<html><head><title>a</title><meta charset=utf-8><body><p>b", []string{"b"}},
+		{"a drawing that ends at once", "<div><svg/><p>b</div>", []string{"b"}},
+		{"all in a button", "<button><p>" + one, []string{one}},
+		{"items without ends", "<ul><li class=ad>Ad<li>" + one + "<li>" + two + "</ul>", []string{one, two}},
+		{"cells without ends", "<table><tr><td class=ads>Ad<td>" + one + "<tr><td>" + two + "</table>", []string{one, two}},
+		{"a sentence about copyright", "<p>Copyright infringement: we remove it within 14 days.", []string{"Copyright infringement: we remove it within 14 days."}},
 		{"nothing", "", nil},
 		{"bytes that are none", "<p>a\xffb", []string{"a\uFFFDb"}},
 	} {
@@ -91,12 +101,15 @@ func TestPagesThatAreMadeToHurt(t *testing.T) {
 	const size = 10 << 20
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",
-		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`,
+		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`, "a long target": "x<br>",
 	} {
 		t.Run(what, func(t *testing.T) {
 			doc := strings.Repeat(piece, size/len(piece))
 			if what == "attributes" {
 				doc = "<p " + doc + ">x"
+			}
+			if what == "a long target" {
+				doc = "<a href=" + strings.Repeat("a", size/2) + ">" + doc[:size/2]
 			}
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -50,6 +50,17 @@ func init() {
 	}
 }
 
+// heads are the elements that a head can have.
+var heads = map[atom.Atom]bool{
+	atom.Base: true, atom.Link: true, atom.Meta: true, atom.Title: true, atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Head: true,
+	atom.Html: true,
+}
+
+// never are the elements that are never text.
+var never = map[atom.Atom]bool{
+	atom.Head: true, atom.Script: true, atom.Style: true, atom.Template: true, atom.Iframe: true, atom.Textarea: true, atom.Select: true, atom.Datalist: true,
+}
+
 // A hint is what the attributes of an element say of it.
 type hint uint8
 

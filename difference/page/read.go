@@ -54,8 +54,10 @@ func Read(doc []byte, contentType string) (Core, error) {
 // kinds returns what reads documents of a media type; nil: nothing does.
 func kinds(media string) func(doc []byte) Core {
 	switch {
-	case media == "text/html", media == "application/xhtml+xml":
+	case media == "text/html":
 		return HTML
+	case media == "application/xhtml+xml":
+		return XHTML
 	case media == "application/json", strings.HasSuffix(media, "+json"):
 		return JSON
 	case media == "text/xml", media == "application/xml", strings.HasSuffix(media, "+xml") && media != "image/svg+xml":

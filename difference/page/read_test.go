@@ -30,6 +30,8 @@ func TestDocumentsAreReadByTheirKind(t *testing.T) {
 			[]string{"a.b: y=2 z=1", "a.b: text &", "a.b.c: more", "a.b: tail"}},
 		{"XML in its charset", "<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?><a>Gr\xf6\xdfe</a>", "text/xml", []string{"a: Größe"}},
 		{"XML that is none", "<a>b <c>x & y</d>z", "text/xml", []string{"a: b", "a.c: x & y", "a.c: z"}},
+		{"XML with names that HTML has, too", "<r><title/><item><x>One</x></item><script><![CDATA[a < b]]></script></r>", "text/xml", []string{"r.item.x: One", "r.script: a < b"}},
+		{"a page of XML", "<html><head><script src='x'/><title/></head><body><p>a</p></body></html>", "application/xhtml+xml", []string{"a"}},
 		{"ends without beginnings", "</x><a></x>b</a></a>", "text/xml", []string{"a: b"}},
 	} {
 		got, err := Read([]byte(c.doc), c.contentType)

@@ -2,11 +2,25 @@ package page
 
 import "strings"
 
-// target is where a link leads, without what says nothing about that.
+// maxHref is the longest target in bytes; of a longer one it is the beginning.
+const maxHref = 2 << 10
+
+// target is where a link leads, without what says nothing about that: "" if that is no place.
 func target(href string) string {
-	href = strings.TrimSpace(href)
-	if strings.HasPrefix(href, "javascript:") || href == "#" {
+	if len(href) > 2*maxHref {
+		href = strings.ToValidUTF8(href[:2*maxHref], "")
+	}
+	href = strings.Map(func(c rune) rune {
+		if isBlank(c) {
+			return -1
+		}
+		return c
+	}, strings.ToValidUTF8(href, "\uFFFD"))
+	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nowhere[strings.ToLower(scheme)] {
 		return ""
+	}
+	if len(href) > maxHref {
+		href = strings.ToValidUTF8(href[:maxHref], "") + "…"
 	}
 	path, fragment, has := strings.Cut(href, "#")
 	path, query, asks := strings.Cut(path, "?")
@@ -19,6 +33,9 @@ func target(href string) string {
 	}
 	return of
 }
+
+// nowhere are the schemes of what is no place: programs, and documents in the page itself.
+var nowhere = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}
 
 // parameters are those of a query that do not follow visitors about.
 func parameters(query string) string {
