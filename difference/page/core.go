@@ -72,32 +72,36 @@ func (l *line) owner() bool {
 
 var year = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
 
-// menuRun is how many lines of links one after the other are a menu.
+// menuRun is how many lines of links one after the other are a menu, unless they are a good part of
+// the page (see large): then it is a list of what it tells of.
 const menuRun = 3
 
 // content returns those lines that are neither in regions that are noise, nor in menus.
 func content(lines []line, regions []region) []string {
-	of := make([]string, 0, len(lines))
 	noise := judge(regions, lines)
-	var calm calm
-	run := 0 // lines of the menu that may be under way
+	kept, all := make([]*line, 0, len(lines)), 0
 	for i := range lines {
 		l := &lines[i]
-		if l.region != none && noise[l.region] || len(of) == 0 && l.skip() || l.owner() {
+		if l.region != none && noise[l.region] || len(kept) == 0 && l.skip() || l.owner() {
 			continue
 		}
-		of = append(of, calm.still(l.text))
-		if l.menu() {
-			run++
-			continue
-		}
-		if run >= menuRun {
-			of = append(of[:len(of)-1-run], calm.still(l.text))
-		}
-		run = 0
+		kept = append(kept, l)
+		all += l.plain + l.linked
 	}
-	if run >= menuRun {
-		of = of[:len(of)-run]
+	var calm calm
+	of := make([]string, 0, len(kept))
+	for begin := 0; begin < len(kept); {
+		end, links := begin, 0
+		for end < len(kept) && kept[end].menu() {
+			links += kept[end].plain + kept[end].linked
+			end++
+		}
+		if end-begin >= menuRun && links*large < all {
+			begin = end
+		}
+		for end = min(max(end, begin+1), len(kept)); begin < end; begin++ {
+			of = append(of, calm.still(kept[begin].text))
+		}
 	}
 	return of
 }
