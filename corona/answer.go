@@ -112,6 +112,9 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken b
 	if l.page && r.f != nil && !l.same(&r) && r.judged == nil {
 		return c.judgePage(l, from, r, now)
 	}
+	if l.page && from.ID == "" && r.judged == nil {
+		l.known.Page().Unchanged()
+	}
 	if l.state.Polled = now; from.ID == "" {
 		l.private = r.private // which no other member may say: floors and budgets go by it
 	}

@@ -309,7 +309,7 @@ func (c *Corona) answered(d *duty, a env.Answer, r reading, verdict State, now t
 	}
 	d.private = a.Private
 	c.stats.Polls++
-	if d.lead == nil {
+	if d.lead == nil && (r.page != nil || a.Status == 304) {
 		d.watch(r.page)
 	}
 	if verdict.Kind != coronapb.State_OK {

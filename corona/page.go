@@ -148,9 +148,13 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 	}, func() { c.judge(p, h, a, r, err) })
 }
 
-// watch takes what this node has learned of a page by a look, also where it was not the page.
+// watch takes what this node has learned of a page by a look, also where it was not the page; nil:
+// it has not been modified, if it is one.
 func (d *duty) watch(s *sight) {
 	if s == nil {
+		if w := d.extras().watched; w != nil {
+			w.memory.Unchanged()
+		}
 		return
 	}
 	x := d.rare()

@@ -197,8 +197,8 @@ func (r *reader) begin(closed bool) {
 	case p&outer != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
 		e.region = r.enter(false)
 	case r.lenient:
-	case says == disturbs || says == navigates && p&steady == 0:
-		e.region = r.enter(says == navigates)
+	case says == hidden || says == disturbs || says == navigates && p&steady == 0:
+		e.region = r.enter(says == navigates || says == disturbs && r.sections > 0)
 	}
 	if p&sectional != 0 {
 		r.sections++
@@ -260,18 +260,18 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 				r.target, r.leads = target(string(value)), true
 			}
 		case "hidden":
-			says = disturbs
+			says = hidden
 		case "aria-hidden":
 			if string(value) == "true" {
-				says = disturbs
+				says = hidden
 			}
 		case "style":
 			if hides(value) {
-				says = disturbs
+				says = hidden
 			}
 		case "role":
 			if outerRoles[string(value)] {
-				says = disturbs
+				says = max(says, disturbs)
 			}
 		case "class", "id":
 			if !steadily {

@@ -101,6 +101,10 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 	return Finding{Kind: News, Number: m.number, Patch: patch, Before: was, Core: next}
 }
 
+// Unchanged takes a look that has brought nothing other than the last one: what changes by itself
+// would have changed.
+func (m *Memory) Unchanged() { m.marks.look(nil, nil) }
+
 // remember notes that readers had a version.
 func (m *Memory) remember(h Hash) {
 	m.before = append(m.before, h)

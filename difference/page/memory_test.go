@@ -100,6 +100,27 @@ func TestAPlaceThatTurns(t *testing.T) {
 	w.look(Same, "Quotation of the day", "Memento mori", "Our terms", "You owe us all.")
 }
 
+// A line of a page that is looked at often, and that changes at times, is news each time, though
+// nothing else of the page ever changes.
+func TestWhatChangesSeldomIsNews(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "Releases", "Latest release: 1.0")
+	for i := range 20 {
+		for range 12 {
+			w.m.Unchanged()
+		}
+		w.look(News, "Releases", fmt.Sprintf("Latest release: 1.%d", i+1))
+	}
+}
+
+// What a page of few words says of itself is no wall.
+func TestStatusPages(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "What works", "All systems work: the site, the API, the mail.")
+	w.look(News, "What works", "The API is temporarily unavailable. The rest works.")
+	w.look(News, "What works", "Scheduled maintenance on Sunday, and all works until then.")
+}
+
 // A contract whose numbers change tells so each time: seldom is not at every look.
 func TestNumbersThatChangeSeldomAreContent(t *testing.T) {
 	w := newWatch(t)

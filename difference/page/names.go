@@ -68,6 +68,7 @@ const (
 	plain     hint = iota
 	navigates      // a word for navigation, or what stands about a page
 	disturbs       // a word for what lies over a page, or is in it for others' sake
+	hidden         // it is not shown, or has a role about the page
 )
 
 // outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has.

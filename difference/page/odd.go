@@ -25,7 +25,7 @@ var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|ver
 	`internal server error|too many requests|rate limit|down for maintenance|under maintenance|scheduled maintenance|something went wrong`)
 
 // logins are what the titles of walls for strangers say.
-var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in\b|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b`)
+var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b`)
 
 // odd is a page that has turned into another one, perhaps for a moment.
 type odd struct {
@@ -45,7 +45,11 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 		return ""
 	}
 	if short {
-		if said := walls.FindString(now.Title + "\n" + text); said != "" {
+		said := walls.FindString(now.Title)
+		if said == "" && !first && len(text)*2 <= len(told.Text()) { // else it may be what the page is about
+			said = walls.FindString(text)
+		}
+		if said != "" {
 			return "an error or a wall in its place: " + said
 		}
 		if logins.MatchString(now.Title) {
