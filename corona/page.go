@@ -176,7 +176,7 @@ func (d *duty) isNewVersion(r *reading) bool {
 	case s != nil && digest(of) == s.digest:
 		w.owed = false
 		d.standing = &standing{valid: r.valid, prints: of, digest: s.digest}
-	case !w.owed && s != nil:
+	case !w.owed && s != nil && (r.page.own == nil || r.page.own.Kind != page.Returned): // what has returned is to be seen again
 		d.standing = &standing{valid: r.valid, prints: s.prints, digest: s.digest}
 	}
 	return w.owed
@@ -287,6 +287,7 @@ func (c *Corona) detectPage(l *lead, r reading, shown []imprint) bool {
 	if j == nil || j.Kind != page.News {
 		c.stats.Unchanged++
 		switch d := c.duties[l.key]; {
+		case j != nil && j.Kind == page.Returned: // if it stays, it is to be seen again
 		case j == nil || l.prints == nil:
 			c.validate(l, r.valid, shown)
 		case d != nil: // what it was asked with is not for others, who see another text

@@ -165,3 +165,54 @@ func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
 		}
 	}
 }
+
+// A page on which an edit is taken back at once is again what it was, for readers, too: also where
+// the origin says that it has not been modified since.
+func TestEditThatIsTakenBack(t *testing.T) {
+	const origin, channel = "http://page.example/", "page+http://page.example/"
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval = time.Minute
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
+	s.Grow(16, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	f := s.Serve(origin, editedPage{{0, "It is so."}, {time.Hour, "It is not so."}, {80 * time.Minute, "It is so."}})
+	for _, p := range s.Peers()[:10] {
+		p.Read(channel)
+	}
+	s.World.Run(4 * time.Hour)
+	for _, p := range s.Peers()[:10] {
+		if told := len(p.reads[channel].at); told != 2 {
+			t.Errorf("%v: told %d times of two changes", p.ID(), told)
+		}
+	}
+	if f.Full*10 > f.Polls {
+		t.Errorf("%d of %d polls brought the page", f.Full, f.Polls)
+	}
+}
+
+// An edit is what a page says from a time on.
+type edit struct {
+	from time.Duration
+	says string
+}
+
+// An editedPage says another thing after each of its edits, and nothing else ever changes.
+type editedPage []edit
+
+func (e editedPage) At(t time.Duration) (v script.Version) {
+	for i, one := range e {
+		if t >= one.from {
+			v = script.Version{Index: i, ContentType: "text/html", Body: []byte("<title>The page</title><p>What is it?<p>" + one.says)}
+		}
+	}
+	return v
+}
+
+func (e editedPage) Next(t time.Duration) (time.Duration, bool) {
+	for _, one := range e {
+		if one.from > t {
+			return one.from, true
+		}
+	}
+	return 0, false
+}
