@@ -143,12 +143,17 @@ func (c *Client) Fetch(h env.Handle, r env.Request) {
 		c.answer(&job{handle: h}, env.Answer{Err: env.ErrURL, Words: err.Error(), FinalURL: r.URL})
 		return
 	}
-	j := &job{handle: h, request: r, at: newTarget(url), moved: true}
-	if r.Robots {
+	c.admit(&job{handle: h, request: r, at: newTarget(url), moved: true})
+}
+
+// admit lets a job wait for its turn, also where a redirect leads, if robots.txt has nothing
+// against it where that counts.
+func (c *Client) admit(j *job) {
+	if j.request.Robots {
 		c.obey(j)
 		return
 	}
-	c.enter(j, false)
+	c.enter(j, len(j.hops) > 0)
 }
 
 // enter lets a job wait, ahead of all others of its host if it waited before.
@@ -224,7 +229,7 @@ func (c *Client) work(ctx context.Context, j *job) {
 	case ctx.Err() != nil: // nobody listens any more
 	case next != nil:
 		j.at = *next
-		c.enter(j, true)
+		c.admit(j)
 	default:
 		c.answer(j, a)
 	}

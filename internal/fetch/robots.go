@@ -104,6 +104,6 @@ func (c *Client) enterIf(r *rules, j *job) {
 	case r.group != nil && !r.group.Test(j.at.rest):
 		c.answer(j, j.failed(env.ErrRobots, "the origin's robots.txt asks programs to leave this page alone"))
 	default:
-		c.enter(j, false)
+		c.enter(j, len(j.hops) > 0)
 	}
 }

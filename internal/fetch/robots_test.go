@@ -57,7 +57,7 @@ func TestRobotsAreObeyed(t *testing.T) {
 				if a := b.get(env.Request{URL: "http://a.example" + c.path}); a.Status != 200 {
 					t.Errorf("a reader's own: %+v", a)
 				}
-				time.Sleep(robotsLife + time.Second)
+				time.Sleep(robotsLife + time.Second) // virtual
 				b.get(env.Request{URL: "http://a.example" + c.path, Robots: true})
 				if asked["/robots.txt"] != 2 {
 					t.Errorf("robots.txt was asked for %d times in a day", asked["/robots.txt"])
@@ -65,6 +65,40 @@ func TestRobotsAreObeyed(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where a page redirects to, the robots.txt of that origin counts as well, and for other pages of
+// the same origin its own again.
+func TestRobotsAreObeyedWhereAPageHasMoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		moved := map[string]string{"/away": "http://b.example/page", "/within": "/private", "/on": "/open"}
+		asked := 0
+		b := web{
+			"a.example:80": func(w http.ResponseWriter, r *http.Request) {
+				if to := moved[r.URL.Path]; to != "" {
+					http.Redirect(w, r, to, http.StatusFound)
+				} else if r.URL.Path == "/robots.txt" {
+					fmt.Fprint(w, "User-agent: *\nDisallow: /private\n")
+				}
+			},
+			"b.example:80": func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/robots.txt" {
+					fmt.Fprint(w, "User-agent: *\nDisallow: /\n")
+				} else {
+					asked++
+				}
+			},
+		}.open(t, Config{})
+		defer b.close()
+		for path, want := range map[string]string{"/away": env.ErrRobots, "/within": env.ErrRobots, "/on": ""} {
+			if a := b.get(env.Request{URL: "http://a.example" + path, Robots: true}); a.Err != want {
+				t.Errorf("%s: %+v", path, a)
+			}
+		}
+		if asked != 0 {
+			t.Errorf("%d requests for what was not to be asked for", asked)
+		}
+	})
 }
 
 // The rules of many origins are forgotten before they cost memory.
