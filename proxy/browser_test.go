@@ -41,9 +41,9 @@ func browser(t *testing.T) context.Context {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") != "" {
-			t.Fatal(err)
+			t.Fatalf("Chromium is not installed, and CI is to have it: %v", err)
 		}
-		t.Skip(err)
+		t.Skipf("Chromium is not installed: %v", err)
 	}
 	background, cancel := chromedp.NewExecAllocator(context.Background(),
 		append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU)...)
