@@ -58,7 +58,7 @@ func (c *Channel) subscribers() float64 { return within(c.Subscribers, 0, MaxSub
 
 // A curve is the tradeoff of a channel: n pollers cost delay/n and load*n, n at most most.
 type curve struct {
-	delay, load, size, most float64
+	delay, rate, load, most float64 // rate: polls of one poller in the network's interval; load: times their size
 }
 
 // ratio is the square of the n at which delay and load weigh the same.
@@ -82,7 +82,7 @@ func (p *Problem) curve(c *Channel) curve {
 		most = min(max(c.Max, 1), p.Nodes)
 	}
 	weight := within(c.Subscribers, MinSubscribers, MaxSubscribers) * p.Objective.weight(tau, u.Seconds())
-	return curve{delay: weight * own / 2, load: size * tau / own, size: size, most: float64(most)}
+	return curve{delay: weight * own / 2, rate: tau / own, load: size * tau / own, most: float64(most)}
 }
 
 // values returns which of delay/n and load*n is f and which g: the objective, and what is

@@ -48,7 +48,7 @@ func Spent(p *Problem, channels []Channel, pollers func(i int) float64) (polled,
 	for i := range channels {
 		c, n := plain.curve(&channels[i]), pollers(i)
 		polled += c.load * n
-		asked += c.load / c.size * n
+		asked += c.rate * n
 		waited += c.delay / max(n, 1)
 	}
 	return polled, asked, waited
