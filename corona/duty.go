@@ -86,10 +86,12 @@ func (d *duty) know(s *standing, rest time.Time) {
 	}
 }
 
-// graceFor is how late a node that has other ranks now may poll: its slot may have passed
-// while it was told. Of short intervals it is a part that does not make for many polls besides.
+// graceFor is how late a node that has other ranks now may poll, at most: its slot may have
+// passed while it was told.
 const graceFor = 10 * time.Second
 
+// grace is that of one grid: of short intervals a small part, or each change of ranks would bring
+// many polls besides.
 func (g *grid) grace() time.Duration { return min(graceFor, g.Interval/32) }
 
 // slotSlack is how much a slot may move by the measuring of ways.

@@ -3,13 +3,13 @@ package corona
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/difference/page"
 	"tidings/internal/env"
 	"tidings/internal/feed"
-	"time"
 )
 
 // Channels that are pages. What a poller finds is the core of one, whole: it stands in its
