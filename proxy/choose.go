@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
 	"tidings/internal/feed"
@@ -82,6 +81,3 @@ func (s *Server) subscribe(ctx context.Context, address string) (string, error) 
 	}
 	return address, s.subs.Subscribe(ctx, address, false)
 }
-
-// statusChoose is that of an answer with choices.
-const statusChoose = http.StatusMultipleChoices

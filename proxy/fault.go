@@ -63,7 +63,7 @@ func statusOf(err error) int {
 		return r.status
 	}
 	if _, ok := errors.AsType[*pageInstead](err); ok {
-		return statusChoose
+		return http.StatusMultipleChoices
 	}
 	for _, s := range statuses {
 		if errors.Is(err, s.err) {

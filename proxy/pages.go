@@ -290,7 +290,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	address, err = s.subscribe(r.Context(), address)
 	if p, ok := errors.AsType[*pageInstead](err); ok {
-		return s.writePage(w, r, statusChoose, "choose.html", "Which one?", struct {
+		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Which one?", struct {
 			Words   string
 			Choices []Choice
 		}{"T" + p.Error()[1:], p.choices})
