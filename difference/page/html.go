@@ -114,7 +114,10 @@ func (r *reader) write(text []byte) {
 		if c == utf8.RuneError && size == 1 {
 			c = '\uFFFD'
 		}
-		if text = text[size:]; isBlank(c) {
+		if text = text[size:]; c == '\n' && r.count[atom.Pre] > 0 {
+			r.end() // there, lines are as they stand
+			continue
+		} else if isBlank(c) {
 			r.blank = true
 			continue
 		}

@@ -55,6 +55,7 @@ func TestCoreOfAPage(t *testing.T) {
 		{"items without ends", "<ul><li class=ad>Ad<li>" + one + "<li>" + two + "</ul>", []string{one, two}},
 		{"cells without ends", "<table><tr><td class=ads>Ad<td>" + one + "<tr><td>" + two + "</table>", []string{one, two}},
 		{"a sentence about copyright", "<p>Copyright infringement: we remove it within 14 days.", []string{"Copyright infringement: we remove it within 14 days."}},
+		{"lines as they stand", "<p>a\nb<pre>a\n  b\n\nc <b>d\ne</b></pre>f", []string{"a b", "a", "b", "c d", "e", "f"}},
 		{"nothing", "", nil},
 		{"bytes that are none", "<p>a\xffb", []string{"a\uFFFDb"}},
 	} {
