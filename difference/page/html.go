@@ -66,8 +66,7 @@ type reader struct {
 	text          []byte // of the line that is being read
 	blank         bool   // comes before what comes next
 	plain, linked int
-	link          int      // where in text the link begins that is open; none: none is
-	targets       [][2]int // where in text targets begin and end
+	link          int // where in text the link begins that is open; none: none is
 	target        string
 	leads         bool // the last element for links is one
 	inPage        bool // the last link leads to a place of the page
@@ -155,15 +154,10 @@ func (r *reader) end() {
 		}
 		r.closeLink()
 	}
-	if r.plain == 0 { // of a menu's entry, and of a headline, the words matter
-		for _, t := range slices.Backward(r.targets) {
-			r.text = slices.Delete(r.text, t[0], t[1])
-		}
-	}
 	if r.plain+r.linked > 0 && len(r.lines) < maxLines {
 		r.lines = append(r.lines, line{text: string(bytes.TrimSpace(r.text)), plain: r.plain, linked: r.linked, inPage: r.inPage, region: r.at})
 	}
-	r.text, r.targets, r.blank, r.plain, r.linked = r.text[:0], r.targets[:0], false, 0, 0
+	r.text, r.blank, r.plain, r.linked = r.text[:0], false, 0, 0
 }
 
 // begin takes the beginning of an element.
@@ -336,12 +330,9 @@ func (r *reader) closeLink() {
 	case r.target == "":
 		r.text = slices.Delete(r.text, r.link, r.link+1)
 	default:
-		r.text = append(r.text, ']')
-		begin := len(r.text)
-		r.text = append(r.text, '(')
+		r.text = append(r.text, "]("...)
 		r.text = append(r.text, r.target...)
 		r.text = append(r.text, ')')
-		r.targets = append(r.targets, [2]int{begin, len(r.text)})
 	}
 	r.link = none
 }
