@@ -65,7 +65,8 @@ func TestDataThatIsMadeToHurt(t *testing.T) {
 		{"values deep down", "application/json", "1,", strings.Repeat("[", 5000)}, {"names", "application/json", `{"a":1},`, "["}, {"one string", "application/json", "a", `"`},
 		{"nested", "text/xml", "<a>", ""}, {"ends", "text/xml", "</a>", strings.Repeat("<b>", 5000)}, {"elements", "text/xml", "<a>b</a>", "<r>"}, {"attributes", "text/xml", "a='b' ", "<r "},
 		{"bad entities", "text/xml", "&;", "<r>"}, {"lines", "text/plain", "a\n", ""}, {"blanks", "text/plain", " ", ""}, {"one line", "text/plain", "a", ""},
-		{"numbers", "text/plain", "1 view ", ""}, {"numbers of lines", "text/plain", "1 view 2 days ago\n", ""}, {"bytes", "text/plain", "\xff", ""}, {"halves", "text/html; charset=utf-16", "\xd8", "\xff\xfe"},
+		{"numbers", "text/plain", "1 view ", ""}, {"numbers of lines", "text/plain", "1 view 2 days ago\n", ""}, {"numbers, long ago", "text/plain", strings.Repeat("1 ", 110) + "ago\n", ""},
+		{"numbers in view", "text/plain", strings.Repeat("1,", 110) + "iew\n", ""}, {"bytes", "text/plain", "\xff", ""}, {"halves", "text/html; charset=utf-16", "\xd8", "\xff\xfe"},
 	} {
 		t.Run(c.what+" "+c.contentType, func(t *testing.T) {
 			doc := []byte(c.before + strings.Repeat(c.piece, (size-len(c.before))/len(c.piece)))

@@ -13,7 +13,8 @@ var ago = regexp.MustCompile(`(?i)\b(?:just now|moments? ago|(?:\d+|an?|one|a fe
 	`|vor (?:\d+|eine[rmn]?) (?:sekunden?|minuten?|stunden?|tag(?:en)?|wochen?|monat(?:en)?|jahr(?:en)?)` +
 	`|il y a (?:\d+|une?) (?:secondes?|minutes?|heures?|jours?|semaines?|mois|ans?)` +
 	`|hace (?:\d+|una?) (?:segundos?|minutos?|horas?|días?|semanas?|mes(?:es)?|años?)` +
-	`|há (?:\d+|uma?) (?:segundos?|minutos?|horas?|dias?|semanas?|mês|meses|anos?))` + `|\d+ ?(?:秒|分钟|分鐘|小时|小時|天|週間?|周|个月|個月|年|分|時間|日|か月)前`)
+	`|há (?:\d+|uma?) (?:segundos?|minutos?|horas?|dias?|semanas?|mês|meses|anos?)` +
+	`|\d+ \pL+ (?:geleden|fa\b|назад|önce|temu\b|sedan|siden))` + `|\d+ ?(?:秒|分钟|分鐘|小时|小時|天|週間?|周|个月|個月|年|分|時間|日|か月)前`)
 
 // counted finds what visitors make grow, beside the word for it.
 var counted = regexp.MustCompile(`(?i)\b\d[\d,. ]*[km]? (?:views?|visits?|visitors?|hits|reads|likes?|shares?|downloads?|followers|online)\b` +
@@ -28,7 +29,7 @@ const maxAside = 240
 
 // maxStill is how many lines of a document are looked at closely: pages of people have hundreds that
 // ask for it.
-const maxStill = 1 << 17
+const maxStill = 1 << 11
 
 // A calm leaves out of a document's lines what changes by itself, whoever looks.
 type calm struct{ looks int }
@@ -38,15 +39,39 @@ func (c *calm) still(text string) string {
 	if len(text) > maxAside || c.looks >= maxStill {
 		return text
 	}
-	if containsAny(text, "ago", "now", "AGO", "vor ", "il y a", "Il y a", "hace ", "Hace ", "há ", "Há ", "前") { // to look closely costs more than to read it
+	if containsAny(text, "ago", "now", "AGO", "vor ", "il y a", "Il y a", "hace ", "Hace ", "há ", "Há ", "前", "geleden", " fa", "назад", "önce", "temu", "sedan", "siden") { // to look closely costs more than to read it
 		c.looks++
-		text = ago.ReplaceAllString(text, ellipsis)
+		if rest := ago.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideAgo {
+			text = rest
+		}
 	}
 	if containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads") && strings.ContainsAny(text, "0123456789") {
 		c.looks++
-		text = counted.ReplaceAllString(text, ellipsis)
+		if rest := counted.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideCount {
+			text = rest
+		}
 	}
 	return text
+}
+
+// besideAgo and besideCount are how many words stand beside such a time, and such a number, at most:
+// in a sentence with more, or in "5 downloads per month", they may be what it is about.
+const (
+	besideAgo   = 6
+	besideCount = 1
+)
+
+// wordsOf counts the words of a text.
+func wordsOf(text string) (n int) {
+	within := false
+	for _, c := range text {
+		letter := unicode.IsLetter(c)
+		if letter && !within {
+			n++
+		}
+		within = letter
+	}
+	return n
 }
 
 func containsAny(text string, parts ...string) bool {
