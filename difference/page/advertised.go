@@ -14,12 +14,8 @@ type Link struct {
 	Title  string
 }
 
-const (
-	// maxAdvertised bounds the feeds that are told of one page.
-	maxAdvertised = 16
-	// maxTarget is the longest address that is.
-	maxTarget = 2 << 10
-)
+// maxAdvertised bounds the feeds that are told of one page.
+const maxAdvertised = 16
 
 // Advertised returns the feeds that an HTML page advertises, in its order, by what the HTML
 // standard has for it: link elements of the relation alternate, of a feed's media type.

@@ -13,16 +13,16 @@ import (
 // HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
 // none, the core is what stands outside of tags.
 func HTML(doc []byte) Core {
-	return read(doc, false)
+	return coreOf(doc, false)
 }
 
 // XHTML returns the core of a page of XML in UTF-8: in it, every element can end as it begins.
 func XHTML(doc []byte) Core {
-	return read(doc, true)
+	return coreOf(doc, true)
 }
 
-// read reads a page. Where there is text, and none of it seems to be content, all of it is.
-func read(doc []byte, strict bool) Core {
+// coreOf reads a page. Where there is text, and none of it seems to be content, all of it is.
+func coreOf(doc []byte, strict bool) Core {
 	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict}
 	r.read()
 	c := Core{Title: r.title, Lines: content(r.lines, r.regions)}
@@ -194,7 +194,7 @@ func (r *reader) begin(closed bool) {
 	case p&outer != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
 		e.region = r.enter(false)
 	case r.lenient:
-	case says == hidden || says == disturbs || says == navigates && p&steady == 0:
+	case says == unseen || says == disturbs || says == navigates && p&steady == 0:
 		e.region = r.enter(says == navigates || says == disturbs && r.sections > 0)
 	}
 	if p&sectional != 0 {
@@ -241,8 +241,7 @@ func (r *reader) enter(named bool) int {
 	return len(r.regions) - 1
 }
 
-// attributes reads those of an element, and returns what they say: navigates if only a word
-// does, disturbs if there is no doubt.
+// attributes reads those of an element, and returns the strongest of their hints.
 func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 	if name == atom.A {
 		r.target, r.leads = "", false
@@ -257,14 +256,14 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 				r.target, r.leads = target(string(value)), true
 			}
 		case "hidden":
-			says = hidden
+			says = unseen
 		case "aria-hidden":
 			if string(value) == "true" {
-				says = hidden
+				says = unseen
 			}
 		case "style":
 			if hides(value) {
-				says = hidden
+				says = unseen
 			}
 		case "role":
 			if outerRoles[string(value)] {

@@ -67,8 +67,8 @@ type hint uint8
 const (
 	plain     hint = iota
 	navigates      // a word for navigation, or what stands about a page
-	disturbs       // a word for what lies over a page, or is in it for others' sake
-	hidden         // it is not shown, or has a role about the page
+	disturbs       // a word or a role for what lies over a page, or is in it for others' sake
+	unseen         // it is not shown
 )
 
 // outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has.

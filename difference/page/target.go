@@ -2,13 +2,13 @@ package page
 
 import "strings"
 
-// maxHref is the longest target in bytes; of a longer one it is the beginning.
-const maxHref = 2 << 10
+// maxTarget is the longest target in bytes; of a link's that is longer, it is the beginning.
+const maxTarget = 2 << 10
 
 // target is where a link leads, without what says nothing about that: "" if that is no place.
 func target(href string) string {
-	if len(href) > 2*maxHref {
-		href = strings.ToValidUTF8(href[:2*maxHref], "")
+	if len(href) > 2*maxTarget {
+		href = strings.ToValidUTF8(href[:2*maxTarget], "")
 	}
 	href = strings.Map(func(c rune) rune {
 		if isBlank(c) {
@@ -19,8 +19,8 @@ func target(href string) string {
 	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nowhere[strings.ToLower(scheme)] {
 		return ""
 	}
-	if len(href) > maxHref {
-		href = strings.ToValidUTF8(href[:maxHref], "") + "…"
+	if len(href) > maxTarget {
+		href = strings.ToValidUTF8(href[:maxTarget], "") + "…"
 	}
 	path, fragment, has := strings.Cut(href, "#")
 	path, query, asks := strings.Cut(path, "?")
