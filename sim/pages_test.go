@@ -50,32 +50,44 @@ func (n newsPage) Next(t time.Duration) (time.Duration, bool) {
 	return t.Truncate(time.Second) + time.Second, true
 }
 
+// The page that members follow, and where it is.
+const (
+	pageOrigin  = "http://page.example/"
+	pageChannel = "page+" + pageOrigin
+)
+
+// followers returns a world of 16 members, of which readers follow the page that says what as
+// does; they poll it each minute.
+func followers(c Config, readers int, as script.Script) (s *Swarm, f *Feed) {
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval = time.Minute
+	s = NewSwarm(SwarmConfig{World: c, Network: network})
+	s.Grow(16, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	f = s.Serve(pageOrigin, as)
+	for _, p := range s.Peers()[:readers] {
+		p.Read(pageChannel)
+	}
+	return s, f
+}
+
 // Readers of a page are shown each of its changes, once, and nothing of what changes by itself
 // once that is learned; also those who come later, whoever its sequencer is by then, and
 // though an error stands in its place for a while.
 func TestPagesAreFollowed(t *testing.T) {
-	const origin, channel = "http://page.example/", "page+http://page.example/"
 	for seed := range uint64(2) {
-		network := wire.DefaultNetwork("sim")
-		network.PollInterval = time.Minute
-		s := NewSwarm(SwarmConfig{World: Config{Seed: seed, Faults: Faults{Loss: 0.01}}, Network: network})
-		s.Grow(16, 100*time.Millisecond)
-		s.World.Run(20 * time.Second)
 		page := newsPage{down: [2]time.Duration{70 * time.Minute, 80 * time.Minute}}
 		for i := range 10 { // when the clock and the count are known for what they are
 			page.times = append(page.times, time.Hour+time.Duration(i)*8*time.Minute)
 		}
-		f := s.Serve(origin, page)
-		key, peers := s.Key(channel), s.Peers()
+		s, f := followers(Config{Seed: seed, Faults: Faults{Loss: 0.01}}, 10, page)
+		key, peers := s.Key(pageChannel), s.Peers()
 		s.groups[key] = true
 		began := s.Now()
-		for _, p := range peers[:10] {
-			p.Read(channel)
-		}
 		shown := func(from time.Duration) (most, least int) {
 			least = 1 << 20
 			for _, p := range peers {
-				r := p.reads[channel]
+				r := p.reads[pageChannel]
 				if r == nil || !p.Up() || r.since.Sub(began) > time.Hour {
 					continue
 				}
@@ -100,13 +112,13 @@ func TestPagesAreFollowed(t *testing.T) {
 			}
 		}
 		s.World.Run(10 * time.Minute)
-		peers[12].Read(channel)
+		peers[12].Read(pageChannel)
 		s.World.Run(30 * time.Minute)
 		if most, least := shown(time.Hour); most != 10 || least != 10 {
 			t.Errorf("seed %d: %d to %d entries of 10 changes", seed, least, most)
 		}
 		all, _ := shown(0)
-		if late := len(peers[12].reads[channel].at); late != all {
+		if late := len(peers[12].reads[pageChannel].at); late != all {
 			t.Errorf("seed %d: who came late has %d entries of %d", seed, late, all)
 		}
 		var findings, sightings uint64
@@ -126,17 +138,8 @@ func TestPagesAreFollowed(t *testing.T) {
 // A page that loses most of its text is not believed at once, but it is when it stays so, by
 // its pollers and by its sequencer, and readers are told of it once.
 func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
-	const origin, channel = "http://page.example/", "page+http://page.example/"
-	network := wire.DefaultNetwork("sim")
-	network.PollInterval = time.Minute
-	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
-	s.Grow(16, 100*time.Millisecond)
-	s.World.Run(20 * time.Second)
-	s.Serve(origin, newsPage{emptied: 90 * time.Minute})
+	s, _ := followers(Config{Seed: 1}, 10, newsPage{emptied: 90 * time.Minute})
 	began := s.Now()
-	for _, p := range s.Peers()[:10] {
-		p.Read(channel)
-	}
 	failed := func() (n uint64) {
 		for _, p := range s.Peers() {
 			n += p.node.Corona.Stats().Failed
@@ -151,7 +154,7 @@ func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
 	}
 	for _, p := range s.Peers()[:10] {
 		told := 0
-		for _, at := range p.reads[channel].at {
+		for _, at := range p.reads[pageChannel].at {
 			switch since := at.Sub(began) - 90*time.Minute; {
 			case since < 0:
 			case since < time.Hour:
@@ -169,19 +172,10 @@ func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
 // A page on which an edit is taken back at once is again what it was, for readers, too: also where
 // the origin says that it has not been modified since.
 func TestEditThatIsTakenBack(t *testing.T) {
-	const origin, channel = "http://page.example/", "page+http://page.example/"
-	network := wire.DefaultNetwork("sim")
-	network.PollInterval = time.Minute
-	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
-	s.Grow(16, 100*time.Millisecond)
-	s.World.Run(20 * time.Second)
-	f := s.Serve(origin, editedPage{{0, "It is so."}, {time.Hour, "It is not so."}, {80 * time.Minute, "It is so."}})
-	for _, p := range s.Peers()[:10] {
-		p.Read(channel)
-	}
+	s, f := followers(Config{Seed: 1}, 10, editedPage{{0, "It is so."}, {time.Hour, "It is not so."}, {80 * time.Minute, "It is so."}})
 	s.World.Run(4 * time.Hour)
 	for _, p := range s.Peers()[:10] {
-		if told := len(p.reads[channel].at); told != 2 {
+		if told := len(p.reads[pageChannel].at); told != 2 {
 			t.Errorf("%v: told %d times of two changes", p.ID(), told)
 		}
 	}

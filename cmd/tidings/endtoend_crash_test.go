@@ -26,12 +26,8 @@ func TestKilledSequencer(t *testing.T) {
 	o.Play("/feed", serial("feed", 5, 300))
 	url := o.url + "/feed"
 
-	nodes := []*runner{launch(t, "--allow-private-origins", "--network", "killed", "--owners", "3", "--load", "0.2",
-		"--poll-interval", interval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")}
-	for len(nodes) < 5 {
-		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer))
-	}
-	gathered(t, nodes)
+	nodes := network(t, 5, "--network", "killed", "--owners", "3", "--load", "0.2",
+		"--poll-interval", interval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
 	addresses := make([]string, len(nodes))
 	for i, n := range nodes {
 		addresses[i] = n.subscribe(url)
@@ -236,12 +232,8 @@ func TestKilledEverything(t *testing.T) {
 	heavy(t)
 	t.Parallel()
 	o := newStage(t)
-	nodes := []*runner{launch(t, "--allow-private-origins", "--network", "all", "--owners", "3",
-		"--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")}
-	for len(nodes) < 3 {
-		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer))
-	}
-	gathered(t, nodes)
+	nodes := network(t, 3, "--network", "all", "--owners", "3",
+		"--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
 	addresses := map[string][]string{}
 	names := []string{"one", "two", "three"}
 	for _, name := range names {

@@ -65,13 +65,8 @@ func realFeeds(t *testing.T, scheme string) {
 	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
 	replays := replaysOf(t)
 
-	first := launch(t, "--allow-private-origins", "--network", "real", "--scheme", scheme,
+	nodes := network(t, 8, "--network", "real", "--scheme", scheme,
 		"--poll-interval", replayInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
-	nodes := []*runner{first}
-	for len(nodes) < 8 {
-		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", first.peer))
-	}
-	gathered(t, nodes)
 	o := newStage(t)
 	var names []string
 	for _, r := range replays {

@@ -305,6 +305,19 @@ func eventually(t *testing.T, within time.Duration, what string, try func() erro
 	}
 }
 
+// network starts n nodes that share a network, and waits until they are one. The first of them
+// makes it, with flags, and the others join.
+func network(t *testing.T, n int, flags ...string) []*runner {
+	t.Helper()
+	first := launch(t, append([]string{"--allow-private-origins"}, flags...)...)
+	nodes := []*runner{first}
+	for len(nodes) < n {
+		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", first.peer))
+	}
+	gathered(t, nodes)
+	return nodes
+}
+
 // gathered waits until each node knows of all, and has its place.
 func gathered(t *testing.T, nodes []*runner) {
 	t.Helper()

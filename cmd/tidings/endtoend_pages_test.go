@@ -46,13 +46,9 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
 	pages := pagesToWatch(t)
 
-	first := launch(t, "--allow-private-origins", "--network", "pages",
+	nodes := network(t, 8, "--network", "pages",
 		"--poll-interval", pageInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
-	nodes := []*runner{first}
-	for len(nodes) < 8 {
-		nodes = append(nodes, launch(t, "--allow-private-origins", "--bootstrap", first.peer))
-	}
-	gathered(t, nodes)
+	first := nodes[0]
 	o := newStage(t)
 	most := 0
 	for i, p := range pages {
