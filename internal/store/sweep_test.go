@@ -110,7 +110,10 @@ func TestSweepUnderLoadKeepsEveryLiveBody(t *testing.T) {
 	}
 	d = small(t, path)
 	defer closed(t, d)
-	if again := d.Stats(); again.SegmentBytes != s.SegmentBytes || again.FreeBytes != s.FreeBytes || d.Repaired() != "" {
+	// A sweep that closing interrupts has written what nothing refers to yet; opening cuts that off.
+	again := d.Stats()
+	cut := s.SegmentBytes - again.SegmentBytes
+	if cut < 0 || s.FreeBytes-again.FreeBytes != cut || d.Repaired() != "" {
 		t.Errorf("%+v, after opening %+v: %s", s, again, d.Repaired())
 	}
 	verify()
