@@ -19,6 +19,7 @@ import (
 // costs one. With three changes in a row a line has earned its mark, a place, which needs
 // stronger proof, with five. The mark is lost with the last point, after lastLooks without a change at
 // the most: so what was noise, and is not any more, is news again.
+// Looks that are days apart (farApart) teach nothing.
 const (
 	changeWorth  = 2
 	lineMarked   = 3 * changeWorth

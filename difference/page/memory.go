@@ -10,6 +10,10 @@ import (
 // which is taken back at once is told so much later.
 const flapping = time.Hour
 
+// farApart is how long looks may lie apart of which it is learned what changes by itself: what is
+// another after weeks may well be news, each time.
+const farApart = 2 * 24 * time.Hour
+
 // maxVersions is how many versions are remembered.
 const maxVersions = 8
 
@@ -22,6 +26,7 @@ type Memory struct {
 	seen   time.Time // when it was, the last time; zero: not by this memory
 	before []Hash    // of versions that readers had, the latest last
 	last   Core      // of the last look
+	looked time.Time // when that was
 	marks  marks
 	odd    odd
 
@@ -82,11 +87,11 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 	if !first && at.Sub(m.seen) < flapping && slices.Contains(m.before, patch.New) {
 		return Finding{Kind: Returned} // of which nothing is learned: it does not change by itself
 	}
-	if !first {
+	if !first && at.Sub(m.looked) <= farApart {
 		m.marks.learn(&m.last, &now)
 		next, patch = m.marks.germane(&m.told, &now)
 	}
-	m.last = now
+	m.last, m.looked = now, at
 	if !first && len(patch.Hunks) == 0 {
 		m.seen = at
 		return Finding{Kind: Same}

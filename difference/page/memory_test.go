@@ -256,3 +256,12 @@ func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
 		}
 	}
 }
+
+// Who looks once a month sees another number each time, and is told each time.
+func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
+	w := newWatch(t)
+	for i := range 12 {
+		w.at = w.at.AddDate(0, 1, 0)
+		w.look(News, "Downloads", fmt.Sprintf("Release 1.%d.0 of 2026-%02d-01", 20+i, 1+i), "All releases are signed")
+	}
+}
