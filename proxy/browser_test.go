@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
@@ -74,6 +75,10 @@ func busy(t *testing.T) *bench {
 	for _, address := range []string{rssURL, atomURL, jsonURL, gone} {
 		b.node.Subscribe(t.Context(), address, address == jsonURL)
 	}
+	b.node.looks[choiceURL] = Look{Page: true, Feeds: []Choice{
+		{URL: "https://page.example/posts.xml", Title: "Posts of the page", Kind: KindFeed},
+		{URL: "https://page.example/comments/" + strings.Repeat("long", 20), Kind: KindFeed},
+	}}
 	rtt, soon, rank := 12.4, 21.0, 1
 	b.node.channels[rssURL] = Channel{State: StateOK, Subscribers: 3, Pollers: 2, Key: place(26), DetectionExpectedS: &soon, NextPoll: At(b.clock.Add(time.Minute)), LastPoll: At(b.clock.Add(-time.Hour)), Rank: &rank, Why: "two members poll it in turns"}
 	b.node.channels[gone] = Channel{State: "gone", Error: "poll " + gone + ": 410 Gone", Since: At(b.clock.Add(-72 * time.Hour))}
@@ -90,7 +95,7 @@ func busy(t *testing.T) *bench {
 func TestPagesInABrowser(t *testing.T) {
 	ctx := browser(t)
 	b := busy(t)
-	served := httptest.NewServer(b.server)
+	served := httptest.NewServer(pressed(b.server))
 	defer served.Close()
 	axe, err := os.ReadFile(axeCore)
 	if err != nil {
@@ -101,6 +106,7 @@ func TestPagesInABrowser(t *testing.T) {
 		{"home", "/?still"}, {"show", "/show?url=" + feed}, {"shown", "/show?new=1&url=" + feed}, {"add", "/add?url=" + feed},
 		{"channels", "/channels?sort=-readers"}, {"filtered", "/channels?filter=nothing"},
 		{"network", "/network"}, {"wedge", "/network?channel=" + feed}, {"fault", "/show?url=http://unknown.example/"},
+		{"choose", "/subscribe?url=" + url.QueryEscape(choiceURL)},
 	} {
 		for _, scheme := range []string{"light", "dark"} {
 			name := p.name + "-" + scheme
@@ -127,6 +133,22 @@ func TestPagesInABrowser(t *testing.T) {
 			t.Errorf("%s: by keyboard: %s", p.name, unseen)
 		}
 	}
+}
+
+// choiceURL is a page at which there is a choice what to subscribe to.
+const choiceURL = "https://page.example/"
+
+// pressed answers who opens the address of a form as if its button had been pressed.
+func pressed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/subscribe" {
+			form := r.URL.RawQuery
+			r = httptest.NewRequestWithContext(r.Context(), http.MethodPost, "http://"+r.Host+"/subscribe", strings.NewReader(form))
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // look opens a page, in a scheme of colours and on a screen of a width.

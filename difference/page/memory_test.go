@@ -186,9 +186,15 @@ func TestWhatIsNotThePage(t *testing.T) {
 		t.Error("a wall is the first version")
 	}
 	w.look(News, content...)
-	w.look(Failed, "We have moved.")
-	w.look(Failed, "We have moved.")
-	w.look(News, "We have moved.") // and have been gone for an hour
+	w.look(Failed, "We have moved.", "It is 10:00")
+	w.look(Failed, "We have moved.", "It is 10:30")
+	w.look(News, "We have moved.", "It is 11:00") // and have been gone for an hour
+	w.look(News, content...)
+	w.look(Failed, "We are full: 12:30")
+	w.look(Failed, "It works!")
+	w.look(Failed, "We are full: 13:30")
+	w.look(Failed, "We are full: 14:00")
+	w.look(News, "We are full: 14:30")
 }
 
 // Limits are kept, whatever a page does.

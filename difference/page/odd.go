@@ -3,7 +3,6 @@ package page
 import (
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -29,7 +28,7 @@ var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*
 
 // odd is a page that has turned into another one, perhaps for a moment.
 type odd struct {
-	hash  Hash
+	lines []string // of the other one, when it was first seen, as skeletons
 	since time.Time
 }
 
@@ -40,7 +39,7 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	}
 	text := now.Text()
 	short := len(text) <= wallLength
-	if alike := !first && common(now, told)*2 >= len(now.Lines); alike {
+	if alike := !first && common(now.Lines, told.Lines)*2 >= len(now.Lines); alike {
 		*o = odd{}
 		return ""
 	}
@@ -59,8 +58,9 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	if first || len(text)*10 >= len(told.Text()) {
 		return ""
 	}
-	if h := now.Hash(); o.hash != h {
-		*o = odd{hash: h, since: at}
+	lines := skeletons(now.Lines)
+	if o.since.IsZero() || common(lines, o.lines)*2 < len(lines) {
+		*o = odd{lines: lines, since: at}
 	}
 	if at.Sub(o.since) >= stays {
 		return ""
@@ -68,13 +68,22 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	return "another document in its place, much shorter"
 }
 
-// common is how many lines of one core the other has.
-func common(of, other *Core) int {
-	lines := slices.Clone(other.Lines)
-	slices.Sort(lines)
+// skeletons are lines without what may change by itself.
+func skeletons(lines []string) []string {
+	of := make([]string, len(lines))
+	for i, l := range lines {
+		of[i], _ = skeleton(l)
+	}
+	return of
+}
+
+// common is how many of some lines are among others.
+func common(of, others []string) int {
+	others = slices.Clone(others)
+	slices.Sort(others)
 	n := 0
-	for _, l := range of.Lines {
-		if _, ok := slices.BinarySearchFunc(lines, l, strings.Compare); ok {
+	for _, l := range of {
+		if _, ok := slices.BinarySearch(others, l); ok {
 			n++
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"tidings/corona/coronapb"
+	"tidings/internal/feed"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
 	"tidings/proxy"
@@ -147,14 +148,22 @@ func sentence(f proxy.Finding) string {
 	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
 
-// remedy says what a reader can do about a feed's state beyond waiting; "" if
-// nothing.
-func remedy(state string) string {
+// remedy says what a reader can do about a channel's state beyond waiting; "" if nothing.
+func remedy(channel, state string) string {
+	address, isPage := feed.AtOrigin(channel)
 	switch state {
 	case kindName(coronapb.State_GONE):
 		return "look whether the site has another feed, and unsubscribe from this one"
 	case kindName(coronapb.State_MISSING), kindName(coronapb.State_NOT_A_FEED):
-		return "look at the address in a browser: the feed may have moved"
+		what := "look at the address in a browser: "
+		switch {
+		case isPage:
+			return what + "the page may have moved"
+		case state == kindName(coronapb.State_NOT_A_FEED):
+			return what + "the feed may have moved; a page without one is followed as " + feed.Page(address)
+		default:
+			return what + "the feed may have moved"
+		}
 	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
 		return "if it lasts, tell the site's owner"
 	case kindName(coronapb.State_LIMITED):
