@@ -189,6 +189,7 @@ func TestWhatIsNotThePage(t *testing.T) {
 	w.look(Failed, "We have moved.", "It is 10:00")
 	w.look(Failed, "We have moved.", "It is 10:30")
 	w.look(News, "We have moved.", "It is 11:00") // and have been gone for an hour
+	w.at = w.at.Add(2 * time.Hour)
 	w.look(News, content...)
 	w.look(Failed, "We are full: 12:30")
 	w.look(Failed, "It works!")
