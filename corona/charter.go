@@ -107,8 +107,8 @@ func (c *Corona) onCharter(domain string, m *coronapb.Charter) {
 	}
 	s.doubted = e
 	c.manners.owners.Vouch(e, func(ok bool) {
-		if c.domains[domain] != d || s.doubted != e {
-			return
+		if c.domains[domain] != d || d.stewards != s || s.doubted != e {
+			return // nobody here has to do with the domain any more
 		}
 		s.doubted = nil
 		if !ok {

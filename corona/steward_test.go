@@ -408,6 +408,37 @@ func TestSharesFollowTheReaders(t *testing.T) {
 	}
 }
 
+// Who leads no channel of a domain any more does not care who its stewards are, though a look-up
+// of them goes on: the domain is remembered for a while, and they are not.
+func TestADomainIsLeftWhileItsStewardsAreLookedUp(t *testing.T) {
+	w := newTown(t, 160)
+	for i := range 100 {
+		name := fmt.Sprintf("d%d.example", i)
+		f := w.open("http://"+name+"/feed", 100, 1)
+		g := &townFeed{url: "http://" + name + "/other", readers: 100, want: 1, leader: f.leader}
+		g.key = overlay.Key(w.network.Name, g.url)
+		w.add(g)
+		h, d := f.leader, f.leader.domains[name]
+		d.solo = momentOf(h.Now()) // so it is remembered
+		for range 60 * 50 {
+			if d.stewards.doubted == nil {
+				w.run(20 * time.Millisecond)
+				continue
+			}
+			h.Cease(f.key)
+			h.Cease(g.key)
+			h.Release(f.key)
+			h.Release(g.key)
+			if h.domains[name] != d || d.stewards != nil {
+				t.Fatalf("%s: %+v", name, d)
+			}
+			w.run(time.Minute)
+			return
+		}
+	}
+	t.Fatal("no stewards were looked up")
+}
+
 // A node without others is its own steward.
 func TestANodeAloneGrantsItself(t *testing.T) {
 	w := newTown(t, 1)
