@@ -324,7 +324,7 @@ func (c *Corona) answered(d *duty, a env.Answer, r reading, verdict State, now t
 		d.extra.ailment = nil
 	}
 	from := d.asked.time().Add(min(slotSlack, d.grid.Interval/8)) // slots may move by milliseconds
-	if least := d.asked.time().Add(floor - d.grid.Interval/2); !d.private && least.After(from) {
+	if least := d.asked.time().Add(c.scaled(floor) - d.grid.Interval/2); !d.private && least.After(from) {
 		from = least
 	}
 	if now.After(from) {

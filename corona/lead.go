@@ -250,6 +250,9 @@ func (c *Corona) tended(l *lead, now time.Time) {
 		}
 		c.forgetIll(l, now)
 	}
+	if !idle && c.cfg.ExemptPrivate && !l.domain.seen && l.looking == 0 && now.Sub(l.looked) > l.interval {
+		c.look(l, now) // who has taken over and does not poll: whether it is exempt is seen when it answers
+	}
 	if l.permit != nil && !l.permit.expiry.After(now) {
 		c.stats.Expired++
 		l.permit, l.grant = nil, nil

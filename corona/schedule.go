@@ -59,7 +59,7 @@ func (c *Corona) pace(l *lead, f *feed.Feed) {
 				interval, why = d, rule
 			}
 		}
-		stretch(floor, "no public origin is asked more often")
+		stretch(c.scaled(floor), "no public origin is asked more often")
 		stretch(l.hints.TTL, "the feed's ttl")
 		stretch(l.hints.Period, "the feed's sy:updatePeriod")
 		stretch(l.fresh, "the origin's max-age")
@@ -123,7 +123,7 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 		// It was not bothered, and a name or a line comes back at any time.
 		wait, why = min(unreachableFirst<<min(i.fails-1, 11), ceiling), "it could not be reached"
 	} else if !d.private {
-		wait = max(wait, floor)
+		wait = max(wait, c.scaled(floor))
 	}
 	asked := false // by the origin
 	switch {

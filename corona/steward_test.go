@@ -439,6 +439,28 @@ func TestADomainIsLeftWhileItsStewardsAreLookedUp(t *testing.T) {
 	t.Fatal("no stewards were looked up")
 }
 
+// Who may ask private origins, too, and takes over a channel that others poll, looks whether its
+// domain is a private one, and asks for a grant where it is not.
+func TestWhoTakesOverSeesWhetherADomainIsPrivate(t *testing.T) {
+	w := newTownOf(t, 12, Config{Politeness: true, ExemptPrivate: true})
+	f := &townFeed{url: "http://a.example/feed", readers: 100, want: 2}
+	f.key, f.aside = overlay.Key(w.network.Name, f.url), true
+	near := w.nearest(f.key)
+	f.leader = near[0]
+	w.add(f)
+	w.run(40 * time.Minute)
+	if len(f.note) == 0 || f.leader.leads[f.key].permit == nil {
+		t.Fatalf("%+v", f.leader.leads[f.key])
+	}
+	f.leader.Cease(f.key)
+	f.leader = near[len(near)-1]
+	w.appoint(f)
+	w.run(40 * time.Minute)
+	if l := f.leader.leads[f.key]; l.permit == nil || l.permit.number == 0 || !l.domain.seen {
+		t.Errorf("permit %+v", l.permit)
+	}
+}
+
 // A node without others is its own steward.
 func TestANodeAloneGrantsItself(t *testing.T) {
 	w := newTown(t, 1)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/internal/node"
 	"tidings/internal/wire"
 )
 
@@ -25,11 +26,13 @@ type Nemesis struct {
 	Members int           // machines that can be dialled; an eighth as many cannot
 	Length  time.Duration // of the troubles
 	Plan    []Strike      // by the time at which they begin
+	Public  bool          // its feeds are at public addresses of few domains, which have budgets
 }
 
 // The work of a world.
 const (
 	channels    = 6 // with 2 to 6 readers each
+	domains     = 3 // of public feeds
 	groupsOf    = 4 // with a quarter of all machines each
 	lookupPause = 500 * time.Millisecond
 	sendPause   = 10 * time.Second // between two publications
@@ -75,7 +78,11 @@ func (n Nemesis) Run(progress func(done float64) bool) Outcome {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Minute
 	network.MaintenanceInterval = ownerLease
-	s := NewSwarm(SwarmConfig{World: Config{Seed: n.Seed, Topology: King(n.Seed)}, Network: network})
+	polite := func(c *node.Config) {
+		c.Corona.Compression = float64(wire.DefaultNetwork("").PollInterval / network.PollInterval)
+		c.Corona.ExemptPrivate = !n.Public || n.Seed%2 == 1 // some of those who ask public feeds may ask private ones
+	}
+	s := NewSwarm(SwarmConfig{World: Config{Seed: n.Seed, Topology: King(n.Seed)}, Network: network, Tune: polite})
 	o := &ordeal{
 		Nemesis: n, Swarm: s,
 		dice:  rand.New(rand.NewPCG(n.Seed, 0x4e)),

@@ -83,9 +83,13 @@ func (o *ordeal) work() {
 	items := int((warmth + o.Length + after) / itemPause)
 	for i := range channels {
 		url := fmt.Sprintf("http://feed%d.example/", i)
-		o.Serve(url, script.NewLively(script.Config{
+		if o.Public {
+			url = fmt.Sprintf("http://feeds.town%d.example/%d", i%domains, i)
+		}
+		f := o.Serve(url, script.NewLively(script.Config{
 			Seed: o.Nemesis.Seed*1000 + uint64(i), Format: script.Format(i % 3), Every: itemPause, Limit: items, Rebuild: 5 * time.Minute,
 		}))
+		f.Public = o.Public
 		o.urls = append(o.urls, url)
 		for _, m := range o.dice.Perm(len(o.machines))[:min(2+o.dice.IntN(5), len(o.machines))] {
 			o.machines[m].Read(url)

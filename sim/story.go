@@ -11,7 +11,11 @@ import (
 // of which world, and one for each strike.
 func (n Nemesis) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "seed %d members %d length %v\n", n.Seed, n.Members, n.Length)
+	fmt.Fprintf(&b, "seed %d members %d length %v", n.Seed, n.Members, n.Length)
+	if n.Public {
+		b.WriteString(" public")
+	}
+	b.WriteByte('\n')
 	for _, s := range n.Plan {
 		fmt.Fprintln(&b, s)
 	}
@@ -54,8 +58,11 @@ func ParseNemesis(story string) (n Nemesis, err error) {
 // parseHeader reads the line that says of which world a story is.
 func parseHeader(line string) (n Nemesis, err error) {
 	words := strings.Fields(line)
+	if n.Public = len(words) == 7 && words[6] == "public"; n.Public {
+		words = words[:6]
+	}
 	if len(words) != 6 || words[0] != "seed" || words[2] != "members" || words[4] != "length" {
-		return n, fmt.Errorf("want seed N members N length TIME")
+		return n, fmt.Errorf("want seed N members N length TIME, and perhaps public")
 	}
 	if n.Seed, err = strconv.ParseUint(words[1], 10, 64); err != nil {
 		return n, err

@@ -28,6 +28,7 @@ type faultsCommand struct {
 	Members int           `default:"64" help:"Members of each; an eighth as many clients besides."`
 	Length  time.Duration `default:"30m" help:"Virtual time that the troubles last."`
 	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
+	Public  bool          `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
 	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
 	Plan    bool          `help:"Print the stories of the worlds, and run none."`
 	Thin    bool          `help:"Leave out what is not needed for what went wrong, and print that story."`
@@ -115,7 +116,7 @@ func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis,
 
 // scenario is what the flags ask for.
 func (c *faultsCommand) scenario() faults.Scenario {
-	return faults.Scenario{Members: c.Members, Length: c.Length, Kinds: c.Fault}
+	return faults.Scenario{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
 }
 
 // plans prints the stories of the worlds.
@@ -260,6 +261,9 @@ func (c *faultsCommand) replay(seed uint64) string {
 	words := fmt.Sprintf("tidings-lab sim faults --seeds 1 --from %d --members %d --length %v", seed, c.Members, c.Length)
 	for _, kind := range c.Fault {
 		words += " --fault " + string(kind)
+	}
+	if c.Public {
+		words += " --public"
 	}
 	return words
 }

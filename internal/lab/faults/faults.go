@@ -22,11 +22,19 @@ type Scenario struct {
 	Members int
 	Length  time.Duration // of the troubles, virtual
 	Kinds   []sim.Trouble // that may take part; none: all
+	// Public says that the worlds' feeds are at public addresses of few domains, which have
+	// budgets. Clocks are right then, if Kinds does not say otherwise: stewards and those who ask
+	// them do not understand each other where they differ by more than five minutes.
+	Public bool
 }
 
 // World is the world of a seed.
 func (c Scenario) World(seed uint64) sim.Nemesis {
-	return sim.Nemesis{Seed: seed, Members: c.Members, Length: c.Length, Plan: sim.NewPlan(seed, c.Members, c.Length, c.Kinds...)}
+	kinds := c.Kinds
+	if c.Public && len(kinds) == 0 {
+		kinds = slices.DeleteFunc(slices.Clone(sim.Troubles), func(t sim.Trouble) bool { return t == sim.Clock })
+	}
+	return sim.Nemesis{Seed: seed, Members: c.Members, Length: c.Length, Plan: sim.NewPlan(seed, c.Members, c.Length, kinds...), Public: c.Public}
 }
 
 // A Result is what became of a world.

@@ -17,18 +17,32 @@ import (
 // run twice: nothing that must not happen does, and all is right again in time. A night
 // of them: tidings-lab sim faults --for 8h.
 func TestAHundredWorlds(t *testing.T) {
-	c, count := Scenario{Members: 64, Length: 30 * time.Minute}, 100
+	worlds(t, Scenario{Members: 64, Length: 30 * time.Minute}, 1, 100)
+}
+
+// So it is where domains have budgets.
+func TestWorldsOfPublicFeeds(t *testing.T) {
+	worlds(t, Scenario{Members: 64, Length: 30 * time.Minute, Public: true}, 31, 10)
+}
+
+// worlds runs some, in each of which all has to be right.
+func worlds(t *testing.T, c Scenario, from uint64, count int) {
+	t.Helper()
 	if testing.Short() {
 		count = 4
 	}
 	var results []Result
-	err := Each(t.Context(), c, 1, count, runtime.GOMAXPROCS(0), func() bool { return true }, func(r Result) { results = append(results, r) })
+	err := Each(t.Context(), c, from, count, runtime.GOMAXPROCS(0), func() bool { return true }, func(r Result) { results = append(results, r) })
 	if err != nil || len(results) != count {
 		t.Fatalf("%d worlds: %v", len(results), err)
 	}
+	flag := ""
+	if c.Public {
+		flag = " --public"
+	}
 	for _, r := range results {
 		for _, facts := range r.First {
-			t.Errorf("seed %d (%s): %s\nreplay: go run ./cmd/tidings-lab sim faults --seeds 1 --from %d", r.Seed, r.Scenario, facts, r.Seed)
+			t.Errorf("seed %d (%s): %s\nreplay: go run ./cmd/tidings-lab sim faults --seeds 1 --from %d%s", r.Seed, r.Scenario, facts, r.Seed, flag)
 		}
 	}
 	all := Sum(results)
