@@ -113,7 +113,7 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken b
 		return c.judgePage(l, from, r, now)
 	}
 	if l.page && from.ID == "" && r.judged == nil {
-		l.known.Page().Unchanged()
+		l.known.Page().Unchanged(now)
 	}
 	if l.state.Polled = now; from.ID == "" {
 		l.private = r.private // which no other member may say: floors and budgets go by it

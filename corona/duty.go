@@ -312,7 +312,7 @@ func (c *Corona) answered(d *duty, a env.Answer, r reading, verdict State, now t
 	d.private = a.Private
 	c.stats.Polls++
 	if d.lead == nil && (r.page != nil || a.Status == 304) {
-		d.watch(r.page)
+		d.watch(r.page, now)
 	}
 	if verdict.Kind != coronapb.State_OK {
 		c.stats.Failed++

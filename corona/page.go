@@ -150,10 +150,10 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 
 // watch takes what this node has learned of a page by a look, also where it was not the page; nil:
 // it has not been modified, if it is one.
-func (d *duty) watch(s *sight) {
+func (d *duty) watch(s *sight, now time.Time) {
 	if s == nil {
 		if w := d.extras().watched; w != nil {
-			w.memory.Unchanged()
+			w.memory.Unchanged(now)
 		}
 		return
 	}

@@ -46,6 +46,14 @@ func (c *Core) Text() string {
 	return strings.Join(c.Lines, "\n") + "\n"
 }
 
+// size is how many bytes of text there are.
+func (c *Core) size() (n int) {
+	for _, l := range c.Lines {
+		n += len(l) + 1
+	}
+	return n
+}
+
 // A line is one of a document, before it is known what of it is content.
 type line struct {
 	text   string

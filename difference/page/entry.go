@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// maxEntry is about how much of a change is shown, in bytes of text.
+	// maxEntry is how much of a change is shown, in bytes of HTML.
 	maxEntry = 64 << 10
 	// maxHeadline is how much of a line is a headline, in characters.
 	maxHeadline = 100
@@ -68,11 +68,12 @@ func (f *Finding) shown() string {
 	var b strings.Builder
 	left, most := 0, maxEntry
 	line := func(element, sign, l string) {
-		if most -= len(l); most < 0 {
+		shown := "<p>" + sign + " <" + element + ">" + linked(l) + "</" + element + "></p>\n"
+		if most -= len(shown); most < 0 {
 			left++
 			return
 		}
-		b.WriteString("<p>" + sign + " <" + element + ">" + linked(l) + "</" + element + "></p>\n")
+		b.WriteString(shown)
 	}
 	for i, h := range f.Patch.Hunks {
 		if i > 0 && most >= 0 {

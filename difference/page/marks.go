@@ -5,6 +5,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strconv"
 )
 
 // What changes at every look is no news. A page's marks say which lines and places of it do,
@@ -26,6 +27,7 @@ const (
 	placeMarked  = 5 * changeWorth
 	lastLooks    = 16 // the most points there are
 	maxMarks     = 256
+	landmarks    = 8   // lines that are looked through for one with words
 	slight       = 3   // lines at most on either side of what is said of a place,
 	slightLength = 600 // of so many bytes at most
 )
@@ -126,14 +128,22 @@ func lineKey(text string) uint64 {
 
 // placeKey is that of what stands between two lines.
 func placeKey(lines []string, begin, end int) uint64 {
-	before, after := "", ""
-	if begin > 0 {
-		before, _ = skeleton(lines[begin-1])
+	return keyOf("between", landmark(lines, begin-1, -1), landmark(lines, end, 1))
+}
+
+// landmark says where a line is by the next one with words, upwards or downwards from it: one number
+// in a table is as good as another.
+func landmark(lines []string, at, step int) string {
+	for away := range landmarks {
+		i := at + away*step
+		if i < 0 || i >= len(lines) {
+			return strconv.Itoa(away)
+		}
+		if s, ok := skeleton(lines[i]); ok {
+			return s + "\n" + strconv.Itoa(away)
+		}
 	}
-	if end < len(lines) {
-		after, _ = skeleton(lines[end])
-	}
-	return keyOf("between", before, after)
+	return lines[at]
 }
 
 // germane returns what a look says beyond the version that readers have: that version, changed

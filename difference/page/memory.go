@@ -27,6 +27,7 @@ type Memory struct {
 	before []Hash    // of versions that readers had, the latest last
 	last   Core      // of the last look
 	looked time.Time // when that was
+	behind bool      // a look since then has brought what was there before
 	marks  marks
 	odd    odd
 
@@ -84,14 +85,15 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 		m.seen = at // it was told to this memory, which has not seen it
 	}
 	next, patch := m.marks.germane(&m.told, &now)
-	if !first && at.Sub(m.seen) < flapping && slices.Contains(m.before, patch.New) {
+	if !first && len(patch.Hunks) > 0 && at.Sub(m.seen) < flapping && slices.Contains(m.before, patch.New) {
+		m.behind = true
 		return Finding{Kind: Returned} // of which nothing is learned: it does not change by itself
 	}
 	if !first && at.Sub(m.looked) <= farApart {
 		m.marks.learn(&m.last, &now)
 		next, patch = m.marks.germane(&m.told, &now)
 	}
-	m.last, m.looked = now, at
+	m.last, m.looked, m.behind = now, at, false
 	if !first && len(patch.Hunks) == 0 {
 		m.seen = at
 		return Finding{Kind: Same}
@@ -108,7 +110,12 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 
 // Unchanged takes a look that has brought nothing other than the last one: what changes by itself
 // would have changed.
-func (m *Memory) Unchanged() { m.marks.look(nil, nil) }
+func (m *Memory) Unchanged(at time.Time) {
+	m.marks.look(nil, nil)
+	if m.looked = at; !m.behind {
+		m.seen = at
+	}
+}
 
 // remember notes that readers had a version.
 func (m *Memory) remember(h Hash) {

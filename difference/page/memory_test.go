@@ -107,10 +107,48 @@ func TestWhatChangesSeldomIsNews(t *testing.T) {
 	w.look(News, "Releases", "Latest release: 1.0")
 	for i := range 20 {
 		for range 12 {
-			w.m.Unchanged()
+			w.m.Unchanged(w.at)
 		}
 		w.look(News, "Releases", fmt.Sprintf("Latest release: 1.%d", i+1))
 	}
+}
+
+// A number in a table that is another at each look says nothing about the other numbers.
+func TestOneNumberDoesNotSilenceOthers(t *testing.T) {
+	w := newWatch(t)
+	table := func(live, points int) []string {
+		return []string{"Table", "Reds", "7", fmt.Sprint(live), "8", "Blues", "2026", fmt.Sprint(points), "99", "End"}
+	}
+	w.look(News, table(100, 1)...)
+	for i := range 12 {
+		w.at = w.at.Add(30 * time.Minute)
+		w.m.Look(lines(table(101+i*7, 1)...), w.at)
+	}
+	w.look(Same, table(500, 1)...)
+	w.look(News, table(600, 2)...)
+	w.look(News, table(700, 3)...)
+}
+
+// A replica that lags tells nothing while the other one goes on saying the same, however long; and the
+// version that readers have is none that returns.
+func TestReplicasThatLagForLong(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "Head", "First")
+	w.look(News, "Head", "Second")
+	for range 12 {
+		w.at = w.at.Add(30 * time.Minute)
+		w.m.Unchanged(w.at)
+	}
+	w.look(Returned, "Head", "First")
+	w.look(Same, "Head", "Second")
+	w.look(Same, "Head", "Second")
+	w.look(Returned, "Head", "First")
+	for range 2 { // which stays, now
+		w.at = w.at.Add(30 * time.Minute)
+		w.m.Unchanged(w.at)
+	}
+	w.look(News, "Head", "First")
+	w.look(Same, "Head", "First")
 }
 
 // What a page of few words says of itself is no wall.

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"tidings/difference/page/pagepb"
@@ -75,11 +76,14 @@ func decode(b []byte, old *Core) (Patch, error) {
 		return Patch{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	var m pagepb.Patch
+	if !modest(raw) {
+		return Patch{}, fmt.Errorf("%w: more hunks or lines than %d", ErrPatch, maxLines)
+	}
 	if err := proto.Unmarshal(raw, &m); err != nil {
 		return Patch{}, fmt.Errorf("%w: %w", ErrPatch, err)
 	}
 	var p Patch
-	if len(m.Old) != len(p.Old) || len(m.New) != len(p.New) || len(m.Hunks) > maxLines {
+	if len(m.Old) != len(p.Old) || len(m.New) != len(p.New) {
 		return Patch{}, fmt.Errorf("%w: its hashes", ErrPatch)
 	}
 	p.Old, p.New = Hash(m.Old), Hash(m.New)
@@ -97,4 +101,40 @@ func decode(b []byte, old *Core) (Patch, error) {
 		at += int(h.Skip) + int(h.Omit)
 	}
 	return p, nil
+}
+
+// modest says whether a patch has no more hunks, and lines that come, than a core can have lines: one
+// of nothing takes two bytes in a message, and a hundred in memory.
+func modest(patch []byte) bool {
+	const hunksField, addField = 3, 3
+	hunks, lines := 0, 0
+	return fields(patch, hunksField, func(hunk []byte) bool {
+		hunks++
+		return hunks <= maxLines && fields(hunk, addField, func([]byte) bool { lines++; return lines <= maxLines })
+	})
+}
+
+// fields calls each with those of one number, as long as it says to go on, and says whether it did
+// until the message's end.
+func fields(message []byte, number protowire.Number, each func(value []byte) bool) bool {
+	for len(message) > 0 {
+		at, kind, size := protowire.ConsumeTag(message)
+		if size < 0 {
+			return false
+		}
+		message = message[size:]
+		if at != number || kind != protowire.BytesType {
+			if size = protowire.ConsumeFieldValue(at, kind, message); size < 0 {
+				return false
+			}
+			message = message[size:]
+			continue
+		}
+		value, size := protowire.ConsumeBytes(message)
+		if size < 0 || !each(value) {
+			return false
+		}
+		message = message[size:]
+	}
+	return true
 }

@@ -1,14 +1,18 @@
 package page
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 )
 
@@ -85,6 +89,38 @@ func TestPatchesNeedTheirBase(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
+}
+
+// What is nothing takes two bytes in a message: there are no more of it than a core has lines.
+func TestPatchesOfNothing(t *testing.T) {
+	old := core("a")
+	hash := old.Hash()
+	head := append(append([]byte{1<<3 | 2, byte(len(hash))}, hash[:]...), append([]byte{2<<3 | 2, byte(len(hash))}, hash[:]...)...)
+	lines := bytes.Repeat([]byte{3<<3 | 2, 0}, 7<<20)
+	for name, raw := range map[string][]byte{
+		"hunks": append(slices.Clone(head), lines...),
+		"lines": append(protowire.AppendVarint(append(slices.Clone(head), 3<<3|2), uint64(len(lines))), lines...),
+	} {
+		enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		wire := enc.EncodeAll(raw, nil)
+		before := memory()
+		if _, err := Decode(wire, old); !errors.Is(err, ErrPatch) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if used := memory() - before; used > 64<<20 {
+			t.Errorf("%s: %d MiB for %d bytes", name, used>>20, len(wire))
+		}
+	}
+}
+
+// memory is how many bytes have been allocated since the program began.
+func memory() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
 }
 
 func FuzzDecode(f *testing.F) {

@@ -71,10 +71,11 @@ const (
 	unseen         // it is not shown
 )
 
-// outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has.
+// outerRoles are the roles of WAI-ARIA 1.2 that what is about a page has. Those of alerts and of
+// states are none: a page has them to tell its news.
 var outerRoles = map[string]bool{
-	"navigation": true, "banner": true, "contentinfo": true, "search": true, "dialog": true, "alert": true, "alertdialog": true,
-	"menu": true, "menubar": true, "complementary": true, "status": true, "timer": true, "toolbar": true,
+	"navigation": true, "banner": true, "contentinfo": true, "search": true, "dialog": true, "alertdialog": true,
+	"menu": true, "menubar": true, "complementary": true, "timer": true, "toolbar": true,
 }
 
 // words are those that authors give to what is about a page.

@@ -147,6 +147,9 @@ func (m *Memory) read(update []byte) (Core, error) {
 		if p, err = Decode(how.Patch, &m.told); err == nil {
 			now, err = p.Apply(&m.told)
 		}
+		if size := now.size(); err == nil && size > MaxText {
+			err = fmt.Errorf("%w: %d bytes of text, more than %d", ErrLarge, size, MaxText)
+		}
 		m.patches++
 		m.patched += len(how.Patch)
 	default:

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/difference/page/pagepb"
+	"tidings/internal/feed"
 )
 
 // paragraphs is a core of so many lines, of which some are as another version has them.
@@ -139,8 +143,46 @@ func TestAnEntryOfALargeChangeIsCut(t *testing.T) {
 	for i := range 10000 {
 		large.Lines = append(large.Lines, fmt.Sprintf("<<<<<<<< line %d of many, with & and \" in it", i))
 	}
-	f := m.Look(large, time.Unix(7200, 0))
-	if doc := f.Entry("https://example.org/"); len(doc) > 256<<10 || !strings.Contains(string(doc), "more lines") {
-		t.Errorf("%d bytes", len(doc))
+	short := Core{}
+	for i := range 32 << 10 {
+		short.Lines = append(short.Lines, strconv.Itoa(i%90+10))
 	}
+	for i, now := range []Core{large, short} {
+		f := m.Look(now, time.Unix(7200*int64(i+1), 0))
+		doc := f.Entry("https://example.org/")
+		if len(doc) > feed.MaxItem || !strings.Contains(string(doc), "more lines") {
+			t.Errorf("%d bytes", len(doc))
+		}
+	}
+}
+
+// No log makes a page larger than pages can be, however little each of its updates adds.
+func TestALogDoesNotMakeAPageGrowWithoutEnd(t *testing.T) {
+	var m Memory
+	now := Core{Lines: []string{"It begins"}}
+	if err := m.Take(wholeOf(t, now)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		old := now
+		now.Lines = slices.Concat(now.Lines, slices.Repeat([]string{strings.Repeat("grow ", 100)}, 100))
+		p := Diff(&old, &now)
+		packed, err := p.Encode(&old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := updateOf(&now, uint64(i+2))
+		u.How = &pagepb.Update_Patch{Patch: packed}
+		b, err := encode(u)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Take(b); err != nil {
+			if size := now.size(); !errors.Is(err, ErrLarge) || size < MaxText {
+				t.Errorf("%d bytes: %v", size, err)
+			}
+			return
+		}
+	}
+	t.Errorf("it has grown to %d bytes", now.size())
 }
