@@ -80,9 +80,12 @@ func (l *line) owner() bool {
 
 var year = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
 
-// menuRun is how many lines of links one after the other are a menu, unless they are a good part of
-// the page (see large): then it is a list of what it tells of.
-const menuRun = 3
+// A run of so many lines of links is a menu, unless they are a good part of the page (see large), or
+// as long as label bytes on average: then it is a list of what it tells of.
+const (
+	menuRun = 3
+	label   = 28
+)
 
 // content returns those lines that are neither in regions that are noise, nor in menus.
 func content(lines []line, regions []region) []string {
@@ -104,7 +107,7 @@ func content(lines []line, regions []region) []string {
 			links += kept[end].plain + kept[end].linked
 			end++
 		}
-		if end-begin >= menuRun && links*large < all {
+		if end-begin >= menuRun && links*large < all && links < label*(end-begin) {
 			begin = end
 		}
 		for end = min(max(end, begin+1), len(kept)); begin < end; begin++ {

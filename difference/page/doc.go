@@ -20,8 +20,8 @@
 // a region (menu, breadcrumb, cookie, share ...). When the page is at its end it is known
 // how much text each of them has, and one that holds a good part of the page is no noise,
 // whatever it is called; one that only a word for navigation marks has to be links, mostly. Of
-// what is left, runs of lines that are links and little else are menus, and go too, unless they
-// are a good part of the page. A page of which nothing would be left has all of its text.
+// what is left, runs of lines that are links with short labels and little else are menus, and go too,
+// unless they are a good part of the page. A page of which nothing would be left has all of its text.
 //
 // No rule names a site. The names are those that the Web's conventions give (HTML, WAI-ARIA),
 // and what authors of pages in any language write into their classes, in English.

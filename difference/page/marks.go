@@ -14,7 +14,8 @@ import (
 //   - A line counts if what changes of it are numbers and dates: a clock, a number of visitors. It goes
 //     by its skeleton, wherever it stands.
 //   - A place turns if what stands between the same two lines, a few lines at most, is
-//     another each time: a quotation of the day, an advertisement, the server's name.
+//     another each time: a quotation of the day, an advertisement, the server's name, links
+//     to other articles.
 //
 // Each look at which one of them changed is worth two points, each at which it did not
 // costs one. With three changes in a row a line has earned its mark, a place, which needs
@@ -27,9 +28,11 @@ const (
 	placeMarked  = 5 * changeWorth
 	lastLooks    = 16 // the most points there are
 	maxMarks     = 256
-	landmarks    = 8   // lines that are looked through for one with words
-	slight       = 3   // lines at most on either side of what is said of a place,
-	slightLength = 600 // of so many bytes at most
+	landmarks    = 8    // lines that are looked through for one with words
+	slight       = 3    // lines at most on either side of what is said of a place,
+	slightLength = 600  // of so many bytes at most,
+	turning      = 12   // or so many, if as many go as come,
+	turnLength   = 2400 // and of so many bytes
 )
 
 // A mark is how often a line or a place has changed lately.
@@ -96,7 +99,7 @@ func (m *marks) learn(last, now *Core) {
 			for _, l := range add {
 				lines[lineKey(l)] = true
 			}
-		} else if isSlight(omit) && isSlight(add) {
+		} else if turns(omit, add) {
 			places[placeKey(last.Lines, h.PosX, h.EndX)] = true
 		}
 	}
@@ -112,12 +115,18 @@ func counts(omit, add []string) bool {
 	})
 }
 
-func isSlight(lines []string) bool {
-	size := 0
+// turns says whether one of these texts may stand in another's place: a few lines, or some for as many
+// others. What only grows by so many is a list, and tells of something.
+func turns(omit, add []string) bool {
+	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
+	return lines <= slight && size <= slightLength || len(omit) == len(add) && lines <= turning && size <= turnLength
+}
+
+func length(lines []string) (n int) {
 	for _, l := range lines {
-		size += len(l)
+		n += len(l)
 	}
-	return len(lines) <= slight && size <= slightLength
+	return n
 }
 
 // lineKey is that of a line that may count.
@@ -154,7 +163,7 @@ func (m *marks) germane(told, now *Core) (Core, Patch) {
 	at := 0
 	for _, h := range changes(m.masked(told.Lines), m.masked(now.Lines)) {
 		omit, add := told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
-		if isSlight(omit) && isSlight(add) && m.marked(placeKey(told.Lines, h.PosX, h.EndX)) {
+		if turns(omit, add) && m.marked(placeKey(told.Lines, h.PosX, h.EndX)) {
 			continue
 		}
 		next.Lines = append(append(next.Lines, told.Lines[at:h.PosX]...), add...)

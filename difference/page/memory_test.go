@@ -129,6 +129,29 @@ func TestOneNumberDoesNotSilenceOthers(t *testing.T) {
 	w.look(News, table(700, 3)...)
 }
 
+// Links to other articles that are others each time are learned to be, too; a list that grows is not.
+func TestLinksToOtherArticlesTurn(t *testing.T) {
+	links := func(from, n int) (of []string) {
+		for i := range n {
+			of = append(of, fmt.Sprintf("[What somebody wrote about matter %c%c of another day](/%d)", 'a'+(from+i)%26, 'a'+(from+i)/26, from+i))
+		}
+		return of
+	}
+	page := func(news int, other int) []string {
+		of := append([]string{"News"}, links(300-news, news)...)
+		return append(append(append(of, "Other articles"), links(other, 5)...), "The end")
+	}
+	w := newWatch(t)
+	for i := range 12 {
+		w.at = w.at.Add(30 * time.Minute)
+		w.m.Look(lines(page(6, 5*i)...), w.at)
+	}
+	w.look(Same, page(6, 70)...)
+	for i := range 12 {
+		w.look(News, page(7+i, 75+5*i)...)
+	}
+}
+
 // A replica that lags tells nothing while the other one goes on saying the same, however long; and the
 // version that readers have is none that returns.
 func TestReplicasThatLagForLong(t *testing.T) {
