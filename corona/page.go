@@ -93,8 +93,12 @@ type Link struct{ URL, Title string }
 func offerOf(a env.Answer) (o Offer) {
 	core, err := page.Read(a.Body, a.ContentType)
 	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
-	for _, l := range page.Advertised(a.Body) {
-		if address, err := feed.Resolve(a.FinalURL, l.Target); err == nil {
+	base, links := page.Advertised(a.Body)
+	if base, err = feed.Resolve(a.FinalURL, base); err != nil {
+		base = a.FinalURL
+	}
+	for _, l := range links {
+		if address, err := feed.Resolve(base, l.Target); err == nil {
 			o.Feeds = append(o.Feeds, Link{address, l.Title})
 		}
 	}

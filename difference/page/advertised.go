@@ -18,20 +18,36 @@ type Link struct {
 const maxAdvertised = 16
 
 // Advertised returns the feeds that an HTML page advertises, in its order, by what the HTML
-// standard has for it: link elements of the relation alternate, of a feed's media type.
-func Advertised(doc []byte) (of []Link) {
+// standard has for it: link elements of the relation alternate, of a feed's media type. Their targets
+// are to be resolved by base, the href of the first base element, if that is not empty.
+func Advertised(doc []byte) (base string, of []Link) {
 	for z := html.NewTokenizer(bytes.NewReader(doc)); len(of) < maxAdvertised; {
 		switch z.Next() {
 		case html.ErrorToken:
-			return of
+			return base, of
 		case html.StartTagToken, html.SelfClosingTagToken:
 			name, more := z.TagName()
-			if atom.Lookup(name) != atom.Link {
-				continue
+			switch atom.Lookup(name) {
+			case atom.Base:
+				if base == "" {
+					base = href(z, more)
+				}
+			case atom.Link:
+				if l, ok := advertises(z, more); ok {
+					of = append(of, l)
+				}
 			}
-			if l, ok := advertises(z, more); ok {
-				of = append(of, l)
-			}
+		}
+	}
+	return base, of
+}
+
+// href returns that attribute of an element.
+func href(z *html.Tokenizer, more bool) (of string) {
+	for more {
+		var name, value []byte
+		if name, value, more = z.TagAttr(); string(name) == "href" && of == "" && len(value) <= maxTarget {
+			of = strings.TrimSpace(string(value))
 		}
 	}
 	return of

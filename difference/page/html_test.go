@@ -92,6 +92,8 @@ func TestTargets(t *testing.T) {
 		"/_next/x2J4hWstNTqKDIdgShU50/a":   "/_next/…/a",
 		"/2026/11/20261123-release-1.18.0": "/2026/11/20261123-release-1.18.0",
 		"/internationalization":            "/internationalization",
+		"/status/1789012345678901234":      "/status/1789012345678901234",
+		"/2026Q3ResultsPresentation.pdf":   "/2026Q3ResultsPresentation.pdf",
 		"/?q=a=b":                          "/?q=a=b",
 	} {
 		if got := target(href); got != want {

@@ -74,8 +74,9 @@ func tracks(name string) bool {
 // without meaning: no name has so many without a dash, a dot or a slash.
 const longToken = 16
 
-// tokens puts an ellipsis in the place of tokens without meaning: long runs of letters and
-// digits that are hexadecimal, or have small and large letters and digits.
+// tokens puts an ellipsis in the place of tokens without meaning: long runs of letters and digits that
+// are hexadecimal, or in which digits, small and large letters follow each other as by chance. Digits
+// alone are a number, which names something.
 func tokens(s string) string {
 	if len(s) < longToken {
 		return s
@@ -83,22 +84,28 @@ func tokens(s string) string {
 	var of strings.Builder
 	for begin := 0; begin < len(s); {
 		end := begin
-		digits, hex, small, large := 0, true, false, false
+		digits, hex, turns, kind, seen := 0, true, 0, other, [4]bool{}
 		for end < len(s) {
 			c := s[end]
-			d, l, u := '0' <= c && c <= '9', 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z'
-			if !d && !l && !u {
+			was := kind
+			switch kind = kindOf(c); kind {
+			case other:
+			case digit:
+				digits++
+			default:
+				hex = hex && c|0x20 <= 'f'
+			}
+			if kind == other {
 				break
 			}
-			if d {
-				digits++
+			if end > begin && kind != was {
+				turns++
 			}
-			small, large = small || l, large || u
-			hex = hex && (d || 'a' <= c|0x20 && c|0x20 <= 'f')
+			seen[kind] = true
 			end++
 		}
 		switch {
-		case end-begin >= longToken && digits > 0 && (hex || small && large):
+		case end-begin >= longToken && digits > 0 && (hex && digits < end-begin || seen[small] && seen[capital] && turns*4 >= end-begin):
 			of.WriteString("…")
 		case end == begin:
 			end++
@@ -109,4 +116,24 @@ func tokens(s string) string {
 		begin = end
 	}
 	return of.String()
+}
+
+// Kinds of bytes.
+const (
+	other = iota
+	digit
+	small
+	capital
+)
+
+func kindOf(c byte) int {
+	switch {
+	case '0' <= c && c <= '9':
+		return digit
+	case 'a' <= c && c <= 'z':
+		return small
+	case 'A' <= c && c <= 'Z':
+		return capital
+	}
+	return other
 }
