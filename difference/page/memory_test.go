@@ -247,6 +247,13 @@ func TestWhatIsNotThePage(t *testing.T) {
 		t.Error("a wall is the first version")
 	}
 	w.look(News, content...)
+	about := newWatch(t)
+	for i, kind := range []Kind{Failed, Failed, News, Same} { // nothing else was ever there
+		about.at = about.at.Add(30 * time.Minute)
+		if f := about.m.Look(Core{Title: "CAPTCHA", Lines: []string{"A CAPTCHA is a test"}}, about.at); f.Kind != kind {
+			t.Error(i, f.Kind, f.Reason)
+		}
+	}
 	w.look(Failed, "We have moved.", "It is 10:00")
 	w.look(Failed, "We have moved.", "It is 10:30")
 	w.look(News, "We have moved.", "It is 11:00") // and have been gone for an hour

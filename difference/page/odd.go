@@ -11,7 +11,8 @@ const (
 	// words are to count: a page about CAPTCHAs is longer.
 	wallLength = 2000
 	// stays is for how long what has little in common with a page has to be there to be the
-	// page. What says that it is an error, or a wall, never is.
+	// page. What says that it is an error, or a wall, is not in the place of another page, but may be
+	// what a page is about of which nothing else was ever seen.
 	stays = time.Hour
 )
 
@@ -48,24 +49,29 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 		if said == "" && !first && len(text)*2 <= len(told.Text()) { // else it may be what the page is about
 			said = walls.FindString(text)
 		}
-		if said != "" {
+		if said != "" && !(first && o.lasts(now, at)) {
 			return "an error or a wall in its place: " + said
 		}
-		if logins.MatchString(now.Title) {
+		if logins.MatchString(now.Title) && !(first && o.lasts(now, at)) {
 			return "a log-in in its place: " + now.Title
 		}
 	}
 	if first || len(text)*10 >= len(told.Text()) {
 		return ""
 	}
+	if o.lasts(now, at) {
+		return ""
+	}
+	return "another document in its place, much shorter"
+}
+
+// lasts says whether a document like this one has been there for long enough to be believed.
+func (o *odd) lasts(now *Core, at time.Time) bool {
 	lines := skeletons(now.Lines)
 	if o.since.IsZero() || common(lines, o.lines)*2 < len(lines) {
 		*o = odd{lines: lines, since: at}
 	}
-	if at.Sub(o.since) >= stays {
-		return ""
-	}
-	return "another document in its place, much shorter"
+	return at.Sub(o.since) >= stays
 }
 
 // skeletons are lines without what may change by itself.

@@ -61,12 +61,12 @@ const (
 	besideCount = 1
 )
 
-// wordsOf counts the words of a text.
+// wordsOf counts the words of a text. Where words have no blanks between them, letters count.
 func wordsOf(text string) (n int) {
 	within := false
 	for _, c := range text {
 		letter := unicode.IsLetter(c)
-		if letter && !within {
+		if letter && (!within || c >= 0x0E00 && unicode.In(c, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Thai, unicode.Lao, unicode.Khmer)) {
 			n++
 		}
 		within = letter
