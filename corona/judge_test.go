@@ -45,7 +45,7 @@ func TestEveryAnswerHasItsStateAndWords(t *testing.T) {
 		{"401", env.Answer{Status: 401}, coronapb.State_MISSING, "401"},
 		{"403", env.Answer{Status: 403}, coronapb.State_MISSING, "403"},
 		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: time.Minute}, coronapb.State_LIMITED, "left alone"},
-		{"404", env.Answer{Status: 404}, coronapb.State_MISSING, "no such feed"},
+		{"404", env.Answer{Status: 404}, coronapb.State_MISSING, "no such document"},
 		{"410", env.Answer{Status: 410}, coronapb.State_GONE, "gone"},
 		{"429", env.Answer{Status: 429}, coronapb.State_LIMITED, "left alone"},
 		{"500", env.Answer{Status: 500}, coronapb.State_FAILING, "500"},

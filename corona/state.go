@@ -238,11 +238,11 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 	case a.Status == 200:
 		return State{Kind: coronapb.State_OK, Words: f.Lacks}
 	case a.Status == 410:
-		s.Kind, s.Words = coronapb.State_GONE, "410: the feed is gone for good"
+		s.Kind, s.Words = coronapb.State_GONE, "410: it is gone for good"
 	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:
 		s.Kind, s.Words = coronapb.State_LIMITED, fmt.Sprintf("%d: the origin asks to be left alone", a.Status)
 	case a.Status == 404 || a.Status == 401 || a.Status == 403:
-		s.Kind, s.Words = coronapb.State_MISSING, fmt.Sprintf("%d: the origin has no such feed, or not for us", a.Status)
+		s.Kind, s.Words = coronapb.State_MISSING, fmt.Sprintf("%d: the origin has no such document, or not for us", a.Status)
 	default:
 		s.Kind, s.Words = coronapb.State_FAILING, fmt.Sprintf("the origin answered %d", a.Status)
 	}

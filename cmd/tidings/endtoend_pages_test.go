@@ -83,6 +83,9 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 			boats = append(boats, b)
 		}
 	}
+	if out, err := first.tell("unsubscribe", pages[0].url); err == nil || !strings.Contains(err.Error(), "but to page+"+pages[0].url) {
+		t.Errorf("unsubscribed from a page as if it were a feed: %s, %v", out, err)
+	}
 	for _, n := range nodes {
 		eventually(t, 2*patient, "the first version", func() error {
 			for _, c := range n.list() {

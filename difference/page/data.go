@@ -188,10 +188,12 @@ func attributesOf(tokens *html.Tokenizer) string {
 type collector struct {
 	calm  calm
 	lines []string
+	size  int // of the lines, in bytes
 }
 
-// full says whether there is room for no more lines.
-func (c *collector) full() bool { return len(c.lines) == maxLines }
+// full says whether there is room for no more lines: what is larger than any channel can be need not be
+// read to its end.
+func (c *collector) full() bool { return len(c.lines) == maxLines || c.size > 2*MaxText }
 
 // add adds a value as lines: without blanks that are too many, and none longer than maxLine.
 func (c *collector) add(name, value string) {
@@ -214,6 +216,7 @@ func (c *collector) add(name, value string) {
 		value = value[len(part):]
 		if part = strings.TrimSpace(c.calm.still(name + part)); part != "" {
 			c.lines = append(c.lines, part)
+			c.size += len(part) + 1
 		}
 	}
 }

@@ -30,7 +30,7 @@ func TestCoreOfAPage(t *testing.T) {
 			[]string{one, one, one, one, "[Evacuation of the old town ordered](/1)", "[The bridge is closed until Friday](/2)", "[Minutes of the meeting in May](/3)"}},
 		{"navigation by its element", "<nav>Home</nav><p>" + one, []string{one}},
 		{"by its role", "<div role=banner>Home</div><p>" + one, []string{one}},
-		{"by being hidden", `<div hidden>x</div><div aria-hidden=true>x</div><div style="width:1px; display : none">x</div><p>` + one, []string{one}},
+		{"by being hidden", `<div hidden>x</div><div aria-hidden=true>x</div><div style="width:1px; Display : NONE">x</div><p>` + one, []string{one}},
 		{"by a word, if it is links", `<div class="topNav"><a href=/>Home</a></div><p>` + one, []string{one}},
 		{"a word for navigation around text", `<div class="navigation-block">` + two + `</div><p>` + one + one + one + one + one, []string{two, one + one + one + one + one}},
 		{"a word within another word", `<div class="shadow canvas">x</div><p>` + one, []string{"x", one}},
@@ -107,12 +107,15 @@ func TestPagesThatAreMadeToHurt(t *testing.T) {
 	const size = 10 << 20
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",
-		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`, "a long target": "x<br>",
+		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`, "styles": `<p style="a:none;b:c">x`, "a style of blanks": " ", "a long target": "x<br>",
 	} {
 		t.Run(what, func(t *testing.T) {
 			doc := strings.Repeat(piece, size/len(piece))
 			if what == "attributes" {
 				doc = "<p " + doc + ">x"
+			}
+			if what == "a style of blanks" {
+				doc = `<p style="display` + doc + `">x`
 			}
 			if what == "a long target" {
 				doc = "<a href=" + strings.Repeat("a", size/2) + ">" + doc[:size/2]

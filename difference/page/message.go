@@ -46,7 +46,7 @@ func (p *Patch) Encode(old *Core) ([]byte, error) {
 	if len(b) > maxPatch {
 		return nil, fmt.Errorf("encode patch: %d bytes, more than %d", len(b), maxPatch)
 	}
-	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedBestCompression), zstd.WithLowerEncoderMem(true),
+	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderCRC(false), zstd.WithEncoderDictRaw(baseID, base(old)))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)

@@ -116,6 +116,20 @@ func TestPatchesOfNothing(t *testing.T) {
 	}
 }
 
+// To pack a small change takes little room: each news of each page is packed, by each who finds it.
+func TestPackingTakesLittleRoom(t *testing.T) {
+	old := article(rand.New(rand.NewPCG(5, 6)), 40)
+	now := core(append(slices.Clone(old.Lines), "One more line")...)
+	p := Diff(old, now)
+	before := memory()
+	if _, err := p.Encode(old); err != nil {
+		t.Fatal(err)
+	}
+	if used := memory() - before; used > 16<<20 {
+		t.Errorf("%d MiB", used>>20)
+	}
+}
+
 // memory is how many bytes have been allocated since the program began.
 func memory() uint64 {
 	var m runtime.MemStats

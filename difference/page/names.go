@@ -1,8 +1,6 @@
 package page
 
 import (
-	"bytes"
-
 	"golang.org/x/net/html/atom"
 )
 
@@ -121,9 +119,26 @@ func named(value []byte) hint {
 
 // hides says whether a style hides what it is for.
 func hides(style []byte) bool {
-	if !bytes.Contains(style, []byte("none")) && !bytes.Contains(style, []byte("hidden")) {
-		return false
+	for i, c := range style {
+		if c > ' ' && (declares(style[i:], "display:none") || declares(style[i:], "visibility:hidden")) {
+			return true
+		}
 	}
-	tight := bytes.ToLower(bytes.Join(bytes.Fields(style), nil))
-	return bytes.Contains(tight, []byte("display:none")) || bytes.Contains(tight, []byte("visibility:hidden"))
+	return false
+}
+
+// declares says whether a style begins with a declaration, blanks and capitals aside.
+func declares(style []byte, what string) bool {
+	for _, c := range style {
+		switch {
+		case c <= ' ':
+			continue
+		case what[0] != c && ('A' > c || c > 'Z' || what[0] != c|0x20):
+			return false
+		}
+		if what = what[1:]; what == "" {
+			return true
+		}
+	}
+	return false
 }

@@ -57,12 +57,16 @@ func TestWhatIsNoTextIsRefused(t *testing.T) {
 	}
 }
 
+// long is a name as long as names are told.
+func long(of string) string { return strings.Repeat(of, maxName) }
+
 // Who writes data cannot make its reading slow, nor large.
 func TestDataThatIsMadeToHurt(t *testing.T) {
 	const size = 10 << 20
 	for _, c := range []struct{ what, contentType, piece, before string }{
 		{"lists in lists", "application/json", "[", ""}, {"objects in objects", "application/json", `{"a":`, ""}, {"values", "application/json", "1,", "["},
 		{"values deep down", "application/json", "1,", strings.Repeat("[", 5000)}, {"names", "application/json", `{"a":1},`, "["}, {"one string", "application/json", "a", `"`},
+		{"long names", "application/json", "1,", `{"` + long("a") + `":{"` + long("b") + `":{"` + long("c") + `":[`}, {"long names", "text/xml", "<" + long("a") + ">", ""},
 		{"nested", "text/xml", "<a>", ""}, {"ends", "text/xml", "</a>", strings.Repeat("<b>", 5000)}, {"elements", "text/xml", "<a>b</a>", "<r>"}, {"attributes", "text/xml", "a='b' ", "<r "},
 		{"bad entities", "text/xml", "&;", "<r>"}, {"lines", "text/plain", "a\n", ""}, {"blanks", "text/plain", " ", ""}, {"one line", "text/plain", "a", ""},
 		{"numbers", "text/plain", "1 view ", ""}, {"numbers of lines", "text/plain", "1 view 2 days ago\n", ""}, {"numbers, long ago", "text/plain", strings.Repeat("1 ", 110) + "ago\n", ""},

@@ -108,7 +108,12 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, byHand bool) error
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if _, ok := d.node.Feeds.Subscription(key); !ok {
-			answer(fmt.Errorf("unsubscribe from %s: %w", url, proxy.ErrUnknown))
+			err := proxy.ErrUnknown
+			page := feed.Page(url)
+			if _, ok := d.node.Feeds.Subscription(d.key(page)); ok {
+				err = fmt.Errorf("%w, but to %s", err, page)
+			}
+			answer(fmt.Errorf("unsubscribe from %s: %w", url, err))
 			return
 		}
 		end := func() {
