@@ -4,6 +4,9 @@ import (
 	"crypto/sha256"
 	"regexp"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 const (
@@ -13,7 +16,9 @@ const (
 	// maxLine is the longest line in bytes. What is longer goes on in the next.
 	maxLine = 64 << 10
 	// maxLines is how many lines are read; what comes after them is not part of the core.
-	maxLines = 1 << 18
+	maxLines = 1 << 16
+	// maxRead is how many bytes of lines are read of a page: four times the text that a channel can have.
+	maxRead = 4 * MaxText
 	// maxRegions is how many regions may be noise; those beyond are content.
 	maxRegions = 1 << 16
 	// maxTitle is how many bytes of a title are kept.
@@ -25,6 +30,9 @@ const (
 type Core struct {
 	Title string
 	Lines []string
+
+	all   []sided // as read: the lines of the document, if it has passages that may be noise
+	ended bool    // as read: it is data, and nothing of it is left open
 }
 
 // A Hash tells cores apart by their lines; the title is no part of it, because it comes with
@@ -74,11 +82,28 @@ func (l *line) skip() bool {
 
 // owner says whether a line says whose the page is, and since when.
 func (l *line) owner() bool {
-	return (len(l.text) < 200 && strings.Contains(l.text, "©") ||
-		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright")) && year.MatchString(l.text)
+	return len(l.text) < 200 && strings.Contains(l.text, "©") && year.MatchString(l.text) ||
+		len(l.text) < 120 && len(l.text) > 9 && strings.EqualFold(l.text[:9], "copyright") && since.MatchString(l.text[9:])
 }
 
-var year = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
+var (
+	year  = regexp.MustCompile(`\b(?:19|20)\d\d\b`)
+	since = regexp.MustCompile(`(?i)^\W*(?:c\W+)?(?:19|20)\d\d\b|\b(?:19|20)\d\d\b.*\ball rights reserved\b`)
+)
+
+// composed is a text with its accents on their letters: Unicode has two ways to write them (NFC).
+func composed(s string) string {
+	for i := range len(s) {
+		if s[i] < utf8.RuneSelf {
+			continue
+		}
+		if of := norm.NFC.String(s); len(of) <= 2*maxLine { // some signs become longer
+			return of
+		}
+		break
+	}
+	return s
+}
 
 // A run of so many lines of links is a menu, unless they are a good part of the page (see large), or
 // as long as label bytes on average: then it is a list of what it tells of.
@@ -87,32 +112,41 @@ const (
 	label   = 28
 )
 
-// content returns those lines that are neither in regions that are noise, nor in menus.
-func content(lines []line, regions []region) []string {
-	noise := judge(regions, lines)
-	kept, all := make([]*line, 0, len(lines)), 0
+// content returns the core of those lines that are neither in regions that are noise, nor in menus.
+func content(lines []line, regions []region) Core {
+	noise := noisy(regions, lines)
+	var calm calm
+	all, size, doubts := make([]sided, 0, len(lines)), 0, false
+	of := make([]*line, 0, len(lines)) // the lines that all has
+	kept := make([]int, 0, len(lines)) // those of them that are in no region that is noise
 	for i := range lines {
 		l := &lines[i]
-		if l.region != none && noise[l.region] || len(kept) == 0 && l.skip() || l.owner() {
+		s := sided{passage: l.region + 1, left: l.region != none && noise[l.region]}
+		if !s.left && (len(kept) == 0 && l.skip() || l.owner()) {
 			continue
 		}
-		kept = append(kept, l)
-		all += l.plain + l.linked
+		if doubts = doubts || s.passage != 0; !s.left {
+			kept = append(kept, len(all))
+			size += l.plain + l.linked
+		}
+		s.text = calm.still(l.text)
+		all, of = append(all, s), append(of, l)
 	}
-	var calm calm
-	of := make([]string, 0, len(kept))
 	for begin := 0; begin < len(kept); {
 		end, links := begin, 0
-		for end < len(kept) && kept[end].menu() {
-			links += kept[end].plain + kept[end].linked
+		for end < len(kept) && of[kept[end]].menu() {
+			links += of[kept[end]].plain + of[kept[end]].linked
 			end++
 		}
-		if end-begin >= menuRun && links*large < all && links < label*(end-begin) {
-			begin = end
+		menu := end-begin >= menuRun && links*large < size && links < label*(end-begin)
+		for _, i := range kept[begin:end] {
+			all[i].passage, all[i].left, doubts = len(regions)+1+begin, menu, true
 		}
-		for end = min(max(end, begin+1), len(kept)); begin < end; begin++ {
-			of = append(of, calm.still(kept[begin].text))
-		}
+		begin = max(end, begin+1)
 	}
-	return of
+	c := Core{Lines: chosen(all)}
+	if doubts {
+		c.all = all
+	}
+	return c
 }

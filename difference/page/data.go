@@ -72,7 +72,7 @@ func JSON(doc []byte) Core {
 			open[top].named = false // what it named has come
 		}
 	}
-	return Core{Lines: c.lines}
+	return Core{Lines: c.lines, ended: true}
 }
 
 // A container is an object or a list of JSON, or an element of XML, that is open.
@@ -104,9 +104,9 @@ func short(name string) string {
 
 // fleeting are the names of what changes by itself, without signs between their words.
 var fleeting = map[string]bool{
-	"nonce": true, "token": true, "csrf": true, "csrftoken": true, "sessionid": true, "session": true, "requestid": true, "traceid": true, "timestamp": true,
+	"nonce": true, "token": true, "csrf": true, "csrftoken": true, "sessionid": true, "requestid": true, "traceid": true, "timestamp": true,
 	"servertime": true, "now": true, "generated": true, "generatedat": true, "generatedon": true, "lastbuilddate": true, "cachekey": true, "etag": true,
-	"elapsed": true, "took": true, "durationms": true, "hits": true, "views": true, "viewcount": true,
+	"elapsed": true, "took": true, "durationms": true, "views": true, "viewcount": true,
 }
 
 // plainName is a name without capitals and signs.
@@ -140,7 +140,7 @@ func XML(doc []byte) Core {
 		switch token := tokens.Next(); token {
 		case html.ErrorToken: // the end: it reads from memory
 			flush()
-			return Core{Lines: c.lines}
+			return Core{Lines: c.lines, ended: len(open) == 0}
 		case html.TextToken:
 			text = append(text, tokens.Text()...)
 		case html.StartTagToken, html.SelfClosingTagToken:
@@ -214,7 +214,7 @@ func (c *collector) add(name, value string) {
 			}
 		}
 		value = value[len(part):]
-		if part = strings.TrimSpace(c.calm.still(name + part)); part != "" {
+		if part = strings.TrimSpace(c.calm.still(composed(name + part))); part != "" {
 			c.lines = append(c.lines, part)
 			c.size += len(part) + 1
 		}
@@ -230,6 +230,8 @@ func tidy(text string) string {
 	for _, c := range text {
 		if isBlank(c) {
 			blank = true
+			continue
+		} else if isNothing(c) {
 			continue
 		}
 		if blank && b.Len() > 0 {

@@ -5,7 +5,7 @@
 // and leaves out what changes from one fetch to the next without telling anybody anything.
 //
 //	Read    the core of any document           read.go
-//	HTML    that of a page                     html.go, region.go, names.go, target.go
+//	HTML    that of a page                     html.go, region.go, names.go, target.go, side.go
 //	Text, JSON, XML                            data.go
 //	Diff    how one core becomes another       patch.go, message.go
 //	Memory  which looks at a page bring news   memory.go, marks.go, odd.go
@@ -22,6 +22,7 @@
 // whatever it is called; one that only a word for navigation marks has to be links, mostly. Of
 // what is left, runs of lines that are links with short labels and little else are menus, and go too,
 // unless they are a good part of the page. A page of which nothing would be left has all of its text.
+// From one look to the next, what is near such a bound stays on the side on which it was.
 //
 // No rule names a site. The names are those that the Web's conventions give (HTML, WAI-ARIA),
 // and what authors of pages in any language write into their classes, in English.

@@ -36,15 +36,22 @@ func escaped(s string) string {
 	return b.String()
 }
 
-// headline is the first line that was added, or else omitted.
+// headline is the first line that was added, or else omitted. One without words, as numbers in tables
+// are, stands behind the line before it.
 func (f *Finding) headline() string {
 	omitted := ""
 	for _, h := range f.Patch.Hunks {
+		said := func(l string) string {
+			if _, ok := skeleton(l); !ok && h.At > 0 {
+				l = f.Before.Lines[h.At-1] + ": " + l
+			}
+			return brief(bare(l))
+		}
 		if len(h.Add) > 0 {
-			return brief(bare(h.Add[0]))
+			return said(h.Add[0])
 		}
 		if omitted == "" && h.Omit > 0 {
-			omitted = brief(bare(f.Before.Lines[h.At]))
+			omitted = said(f.Before.Lines[h.At])
 		}
 	}
 	return "Removed: " + omitted
@@ -62,13 +69,13 @@ func brief(l string) string {
 	return l + "…"
 }
 
-// shown is the change in HTML. Not all readers of feeds show what is inserted and deleted as such:
-// a sign before each line says it too.
+// shown is the change in HTML, each hunk behind the line before it, which says where it is. Not all
+// readers of feeds show what is inserted and deleted as such: a sign before each line says it too.
 func (f *Finding) shown() string {
 	var b strings.Builder
 	left, most := 0, maxEntry
-	line := func(element, sign, l string) {
-		shown := "<p>" + sign + " <" + element + ">" + linked(l) + "</" + element + "></p>\n"
+	line := func(begin, l, end string) {
+		shown := "<p>" + begin + linked(l) + end + "</p>\n"
 		if most -= len(shown); most < 0 {
 			left++
 			return
@@ -79,11 +86,14 @@ func (f *Finding) shown() string {
 		if i > 0 && most >= 0 {
 			b.WriteString("<hr>\n")
 		}
+		if h.At > 0 {
+			line("", brief(bare(f.Before.Lines[h.At-1])), "")
+		}
 		for _, l := range f.Before.Lines[h.At : h.At+h.Omit] {
-			line("del", "−", l)
+			line("− <del>", l, "</del>")
 		}
 		for _, l := range h.Add {
-			line("ins", "+", l)
+			line("+ <ins>", l, "</ins>")
 		}
 	}
 	if left > 0 {

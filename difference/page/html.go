@@ -25,10 +25,12 @@ func XHTML(doc []byte) Core {
 func coreOf(doc []byte, strict bool) Core {
 	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict}
 	r.read()
-	c := Core{Title: r.title, Lines: content(r.lines, r.regions)}
+	c := content(r.lines, r.regions)
+	c.Title = r.title
 	if len(c.Lines) > 0 {
 		return c
 	}
+	c.all = nil // it has none of its passages, or all
 	if len(r.lines) == 0 && r.hidden {
 		r = reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, lenient: true}
 		r.read()
@@ -60,6 +62,7 @@ type reader struct {
 	sections int // open articles and mains
 	titled   bool
 	strict   bool // it is XML
+	size     int  // of the lines, in bytes
 	hidden   bool // there is text that was left out, and may be some
 	lenient  bool // all is content but what is never text
 
@@ -74,7 +77,7 @@ type reader struct {
 
 func (r *reader) read() {
 	r.link = none
-	for {
+	for len(r.lines) < maxLines && r.size <= maxRead {
 		switch r.tokens.Next() {
 		case html.ErrorToken: // the end: it reads from memory
 			r.end()
@@ -119,6 +122,8 @@ func (r *reader) write(text []byte) {
 		} else if isBlank(c) {
 			r.blank = true
 			continue
+		} else if isNothing(c) {
+			continue
 		}
 		if r.blank && len(r.text) > 0 && r.link != len(r.text)-1 {
 			r.text = append(r.text, ' ')
@@ -136,10 +141,13 @@ func (r *reader) write(text []byte) {
 	}
 }
 
-// isBlank says whether a character is white space, or takes no space.
+// isNothing says whether a character says only where a line may be broken: where words end, blanks do.
+func isNothing(c rune) bool { return c == 0xad || c == 0x200b || c == 0x2060 || c == 0xfeff }
+
+// isBlank says whether a character is white space.
 func isBlank(c rune) bool {
 	switch {
-	case c <= ' ', c == 0x7f, c == 0xa0, c == 0x1680, 0x2000 <= c && c <= 0x200b, c == 0x2028, c == 0x2029, c == 0x202f, c == 0x205f, c == 0x2060, c == 0x3000, c == 0xfeff:
+	case c <= ' ', c == 0x7f, c == 0xa0, c == 0x1680, 0x2000 <= c && c <= 0x200a, c == 0x2028, c == 0x2029, c == 0x202f, c == 0x205f, c == 0x3000:
 		return true
 	}
 	return false
@@ -155,7 +163,12 @@ func (r *reader) end() {
 		r.closeLink()
 	}
 	if r.plain+r.linked > 0 && len(r.lines) < maxLines {
-		r.lines = append(r.lines, line{text: string(bytes.TrimSpace(r.text)), plain: r.plain, linked: r.linked, inPage: r.inPage, region: r.at})
+		at := r.at
+		if at != none && r.regions[at].header && r.linked == 0 && r.count[atom.H1] > 0 {
+			at = r.regions[at].up
+		}
+		r.lines = append(r.lines, line{text: composed(string(bytes.TrimSpace(r.text))), plain: r.plain, linked: r.linked, inPage: r.inPage, region: at})
+		r.size += len(r.text)
 	}
 	r.text, r.blank, r.plain, r.linked = r.text[:0], false, 0, 0
 }
@@ -192,10 +205,10 @@ func (r *reader) begin(closed bool) {
 		r.muted++
 		r.titled = false
 	case p&outer != 0 && (r.sections == 0 || name != atom.Header && name != atom.Footer && name != atom.Aside && name != atom.Form):
-		e.region = r.enter(false)
+		e.region = r.enter(region{header: name == atom.Header && says <= navigates})
 	case r.lenient:
 	case says == unseen || says == disturbs || says == navigates && p&steady == 0:
-		e.region = r.enter(says == navigates || says == disturbs && r.sections > 0)
+		e.region = r.enter(region{named: says == navigates || says == disturbs && r.sections > 0})
 	}
 	if p&sectional != 0 {
 		r.sections++
@@ -232,12 +245,13 @@ func (r *reader) imply(name atom.Atom, p part) {
 }
 
 // enter begins a region that may be noise.
-func (r *reader) enter(named bool) int {
+func (r *reader) enter(of region) int {
 	if len(r.regions) == maxRegions {
 		return r.at
 	}
 	r.end()
-	r.regions = append(r.regions, region{up: r.at, named: named})
+	of.up = r.at
+	r.regions = append(r.regions, of)
 	return len(r.regions) - 1
 }
 

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
+
+	"znkr.io/diff"
 )
 
 // What changes at every look is no news. A page's marks say which lines and places of it do,
@@ -158,30 +161,21 @@ func landmark(lines []string, at, step int) string {
 // germane returns what a look says beyond the version that readers have: that version, changed
 // where it is news, and how. What only changes by itself stays in it as it was.
 func (m *marks) germane(told, now *Core) (Core, Patch) {
-	next := Core{Title: now.Title}
-	p := Patch{Old: told.Hash()}
-	at := 0
-	for _, h := range changes(m.masked(told.Lines), m.masked(now.Lines)) {
-		omit, add := told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
-		if turns(omit, add) && m.marked(placeKey(told.Lines, h.PosX, h.EndX)) {
-			continue
-		}
-		next.Lines = append(append(next.Lines, told.Lines[at:h.PosX]...), add...)
-		at = h.EndX
-		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: len(omit), Add: slices.Clone(add)})
-	}
-	next.Lines = append(next.Lines, told.Lines[at:]...)
-	p.New = next.Hash()
-	return next, p
+	news := slices.DeleteFunc(changes(m.masked(told.Lines), m.masked(now.Lines)), func(h diff.Hunk[string]) bool {
+		return turns(told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) && m.marked(placeKey(told.Lines, h.PosX, h.EndX))
+	})
+	return replace(told, now, news)
 }
 
-// masked is lines with those that count as their skeletons.
+// masked is lines with those that count as their skeletons, and all links to one place alike.
 func (m *marks) masked(lines []string) []string {
-	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place }) {
-		return lines
-	}
+	count := slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place })
 	of := slices.Clone(lines)
 	for i, l := range of {
+		of[i] = strings.ReplaceAll(l, "](http://", "](https://")
+		if !count {
+			continue
+		}
 		if s, ok := skeleton(l); ok && m.marked(keyOf(s)) {
 			of[i] = s
 		}

@@ -26,6 +26,7 @@ type Memory struct {
 	seen   time.Time // when it was, the last time; zero: not by this memory
 	before []Hash    // of versions that readers had, the latest last
 	last   Core      // of the last look
+	out    []uint64  // what it left out, as keys of lines
 	looked time.Time // when that was
 	behind bool      // a look since then has brought what was there before
 	marks  marks
@@ -78,6 +79,7 @@ func (m *Memory) Clone() Memory {
 // Look takes what a fetch has brought. The first that is no failure is news.
 func (m *Memory) Look(now Core, at time.Time) Finding {
 	first := !m.known()
+	now, out := settled(now, m.last.Lines, m.out)
 	if reason := m.odd.judge(&now, &m.told, first, at); reason != "" {
 		return Finding{Kind: Failed, Reason: reason}
 	}
@@ -93,7 +95,7 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 		m.marks.learn(&m.last, &now)
 		next, patch = m.marks.germane(&m.told, &now)
 	}
-	m.last, m.looked, m.behind = now, at, false
+	m.last, m.out, m.looked, m.behind = now, out, at, false
 	if !first && len(patch.Hunks) == 0 {
 		m.seen = at
 		return Finding{Kind: Same}

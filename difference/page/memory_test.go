@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -225,6 +226,10 @@ func TestWhatIsNotThePage(t *testing.T) {
 		"not found":         {Core{Title: "Oops", Lines: []string{"404", "Page not found"}}, "wall"},
 		"a log-in":          {Core{Title: "Sign in - Example", Lines: []string{"Your mail", "Forgot it?"}}, "log-in"},
 		"something else":    {lines("It works!"), "shorter"},
+		"in German":         {lines("Wartungsarbeiten", "Wir sind bald wieder da."), "wall"},
+		"in Spanish":        {Core{Title: "Página no encontrada", Lines: []string{"Lo sentimos"}}, "wall"},
+		"a program's error": {lines("Fatal error: Uncaught PDOException in /var/www/index.php:12"), "wall"},
+		"an error in data":  {lines("error.code: 17", "error.message: try again"), "error"},
 		"the page, edited":  {Core{Title: "Page", Lines: content[:40]}, ""},
 		"a new page":        {lines(strings.Split(strings.Repeat("A quite different page, which is long as well.|", 59)+"x", "|")...), ""},
 		"a page about them": {lines(append([]string{"What is a CAPTCHA?"}, content[:59]...)...), ""},
@@ -275,9 +280,9 @@ func TestMemoryIsBounded(t *testing.T) {
 			of = append(of, fmt.Sprintf("line %c%c has %d", 'a'+j%26, 'a'+j/26, i*j+i))
 		}
 		w.at = w.at.Add(2 * time.Hour)
-		w.m.Look(lines(of...), w.at)
-		if len(w.m.marks.of) > maxMarks || len(w.m.before) > maxVersions {
-			t.Fatal(len(w.m.marks.of), len(w.m.before))
+		w.m.Look(HTML([]byte("<p>"+strings.Join(of, "<p>")+strings.Repeat("<nav>Menu "+strconv.Itoa(i)+"</nav>", 2*maxOut))), w.at)
+		if m := &w.m; len(m.marks.of) > maxMarks || len(m.before) > maxVersions || len(m.out) > maxOut || len(m.odd.lines) > maxLines || m.last.all != nil || m.told.all != nil {
+			t.Fatal(len(m.marks.of), len(m.before), len(m.out), len(m.odd.lines))
 		}
 	}
 }
@@ -339,4 +344,86 @@ func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
 		w.at = w.at.AddDate(0, 1, 0)
 		w.look(News, "Downloads", fmt.Sprintf("Release 1.%d.0 of 2026-%02d-01", 20+i, 1+i), "All releases are signed")
 	}
+}
+
+// Data that ends in its middle is not the page, unless it goes on to.
+func TestDataThatIsCutOff(t *testing.T) {
+	for name, c := range map[string][2]string{
+		"JSON": {`{"a": "` + one + `", "b": "` + two + `"}`, `{"a": "` + one + `", "b": "The sec`},
+		"XML":  {"<a><b>" + one + "</b><b>" + two + "</b></a>", "<a><b>" + one + "</b><b>The sec"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(t)
+			look := func(doc string) Kind {
+				core, err := Read([]byte(doc), map[string]string{"JSON": "application/json", "XML": "text/xml"}[name])
+				if err != nil {
+					t.Fatal(err)
+				}
+				w.at = w.at.Add(30 * time.Minute)
+				return w.m.Look(core, w.at).Kind
+			}
+			for i, want := range []struct {
+				look int
+				kind Kind
+			}{{0, News}, {1, Failed}, {0, Same}, {1, Failed}, {1, Failed}, {1, News}, {1, Same}} {
+				if kind := look(c[want.look]); kind != want.kind {
+					t.Errorf("look %d: %v, want %v", i, kind, want.kind)
+				}
+			}
+		})
+	}
+}
+
+// Where a link leads is the same place by HTTP and by HTTPS.
+func TestLinksByHTTPS(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "See [it](http://h.example/)", one)
+	w.look(Same, "See [it](https://h.example/)", one)
+	w.look(News, "See [it](https://h.example/a)", one)
+}
+
+// A region that is near the bound between noise and content stays where it was, and so do links
+// that become a menu.
+func TestSidesAreKept(t *testing.T) {
+	w := newWatch(t)
+	look := func(want Kind, doc string) Finding {
+		t.Helper()
+		core := HTML([]byte(doc))
+		w.at = w.at.Add(30 * time.Minute)
+		f := w.m.Look(core, w.at)
+		if f.Kind != want {
+			t.Fatalf("%s: %v, want %v: %+v", doc, f.Kind, want, f.Patch)
+		}
+		return f
+	}
+	aside := "<aside>" + two + "</aside>"
+	look(News, "<p>"+one+one+"<p>"+two+aside)
+	for _, more := range []string{strings.Repeat("<p>"+one, 10), "<p>x", strings.Repeat("<p>"+one, 12)} {
+		for _, h := range look(News, more+"<p>"+one+one+"<p>"+two+aside).Patch.Hunks {
+			if h.At != 0 {
+				t.Errorf("at line %d: %q", h.At, h.Add)
+			}
+		}
+	}
+	w = newWatch(t)
+	side := func(more string) string {
+		return strings.Repeat("<p>"+one, 4) + "<p>" + more + "<aside>What stands beside it is of no great length.</aside>"
+	}
+	if f := look(News, side("")); len(f.Core.Lines) != 4 {
+		t.Fatal(f.Core.Lines)
+	}
+	short := "<p>" + one + "<aside>What stands beside it is of no great length.</aside>" // it is half of the page now
+	if f := look(News, short); len(f.Core.Lines) != 1 {
+		t.Error(f.Core.Lines)
+	}
+	w = newWatch(t)
+	page := strings.Repeat("<p>"+one+two, 4)
+	links := []string{"<p><a href=/1>One</a>", "<p><a href=/2>Two</a>", "<p><a href=/3>Three</a>", "<p><a href=/4>Four</a>"}
+	look(News, page+links[0]+links[1])
+	if f := look(News, page+strings.Join(links, "")); len(f.Patch.Hunks) != 1 || len(f.Patch.Hunks[0].Add) != 2 || f.Patch.Hunks[0].Omit > 0 {
+		t.Errorf("%+v", f.Patch)
+	}
+	w = newWatch(t)
+	look(News, page+strings.Join(links, ""))
+	look(Same, page+links[0])
 }

@@ -1,8 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -22,14 +24,26 @@ var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|ver
 	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
 	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
 	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
-	`internal server error|too many requests|rate limit|down for maintenance|under maintenance|scheduled maintenance|something went wrong`)
+	`internal server error|too many requests|rate limit|down for maintenance|under maintenance|scheduled maintenance|something went wrong|` +
+	`\bfatal error\b|uncaught (?:exception|\w*error)|traceback \(most recent call|establishing a database connection|too many connections|(?:connect to|connection to) (?:the )?(?:database|mysql)|` +
+	`upstream connect error|no healthy upstream|(?:account|site|website) (?:has been |is )?suspended|index of /|welcome to nginx|default (?:web )?page|domain (?:name )?(?:is )?(?:for sale|parked|expired)|` +
+	`seite (?:wurde )?nicht gefunden|zugriff (?:wurde )?(?:verweigert|gesperrt)|wartungs(?:arbeiten|modus)|interner serverfehler|(?:vorübergehend|derzeit|momentan|zurzeit) nicht (?:verfügbar|erreichbar)|kein roboter|` +
+	`page (?:introuvable|non trouvée)|accès (?:refusé|interdit)|en maintenance\b|(?:temporairement|momentanément|actuellement) (?:indisponible|inaccessible)|erreur interne|pas un robot|` +
+	`página no (?:encontrada|existe)|acceso denegado|en mantenimiento|temporalmente (?:no disponible|fuera de servicio)|no (?:está|se encuentra) disponible (?:temporalmente|en este momento)|error interno|no (?:soy|eres) un robot|` +
+	`pagina non trovata|accesso negato|in manutenzione|temporaneamente non disponibile|errore interno|página não encontrada|acesso negado|em manutenção|temporariamente indisponível|erro interno|` +
+	`pagina (?:is )?niet gevonden|toegang geweigerd|tijdelijk niet (?:beschikbaar|bereikbaar)|nie znaleziono strony|odmowa dostępu|chwilowo niedostępn|przerwa techniczna|` +
+	`страница не найдена|доступ (?:запрещ[её]н|ограничен)|технические работы|временно недоступ|sayfa bulunamadı|erişim engellendi|` +
+	`ページが見つかりません|メンテナンス中|アクセスが(?:拒否|集中)|页面不存在|找不到(?:该)?页面|拒绝访问|访问被拒绝|维护中|验证码`)
+
+// faults are what programs say of their errors in data, where there had been more.
+var faults = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
 
 // logins are what the titles of walls for strangers say.
 var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b`)
 
 // odd is a page that has turned into another one, perhaps for a moment.
 type odd struct {
-	lines []string // of the other one, when it was first seen, as skeletons
+	lines []uint64 // of the other one, when it was first seen, as skeletons
 	since time.Time
 }
 
@@ -37,6 +51,9 @@ type odd struct {
 func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	if len(now.Lines) == 0 {
 		return "the document is empty"
+	}
+	if told.ended && !now.ended && !o.lasts(now, at) {
+		return "the data end in their middle"
 	}
 	text := now.Text()
 	short := len(text) <= wallLength
@@ -47,7 +64,9 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	if short {
 		said := walls.FindString(now.Title)
 		if said == "" && !first && len(text)*2 <= len(told.Text()) { // else it may be what the page is about
-			said = walls.FindString(text)
+			if said = walls.FindString(text); said == "" {
+				said = strings.TrimSuffix(faults.FindString(text), ": ")
+			}
 		}
 		if said != "" && !(first && o.lasts(now, at)) {
 			return "an error or a wall in its place: " + said
@@ -74,17 +93,17 @@ func (o *odd) lasts(now *Core, at time.Time) bool {
 	return at.Sub(o.since) >= stays
 }
 
-// skeletons are lines without what may change by itself.
-func skeletons(lines []string) []string {
-	of := make([]string, len(lines))
+// skeletons are the keys of lines without what may change by itself.
+func skeletons(lines []string) []uint64 {
+	of := make([]uint64, len(lines))
 	for i, l := range lines {
-		of[i], _ = skeleton(l)
+		of[i] = lineKey(l)
 	}
 	return of
 }
 
 // common is how many of some lines are among others.
-func common(of, others []string) int {
+func common[E cmp.Ordered](of, others []E) int {
 	others = slices.Clone(others)
 	slices.Sort(others)
 	n := 0

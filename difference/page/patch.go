@@ -42,14 +42,23 @@ func changes(old, now []string) []diff.Hunk[string] {
 
 // Diff returns how a core became what it is now. Without hunks, it is what it was.
 func Diff(old, now *Core) Patch {
-	p := Patch{Old: old.Hash(), New: now.Hash()}
-	if p.Old == p.New {
-		return p
-	}
-	for _, h := range changes(old.Lines, now.Lines) {
-		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: h.EndX - h.PosX, Add: slices.Clone(now.Lines[h.PosY:h.EndY])})
-	}
+	_, p := replace(old, now, changes(old.Lines, now.Lines))
 	return p
+}
+
+// replace returns a core with some of the changes that lead to another one, and how it became that.
+func replace(old, now *Core, some []diff.Hunk[string]) (Core, Patch) {
+	next, p := Core{Title: now.Title, ended: now.ended}, Patch{Old: old.Hash()}
+	at := 0
+	for _, h := range some {
+		add := now.Lines[h.PosY:h.EndY]
+		next.Lines = append(append(next.Lines, old.Lines[at:h.PosX]...), add...)
+		at = h.EndX
+		p.Hunks = append(p.Hunks, Hunk{At: h.PosX, Omit: h.EndX - h.PosX, Add: slices.Clone(add)})
+	}
+	next.Lines = append(next.Lines, old.Lines[at:]...)
+	p.New = next.Hash()
+	return next, p
 }
 
 // Apply returns the new core; its title is the old one's. If old is not what the patch is

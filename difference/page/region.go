@@ -3,6 +3,7 @@ package page
 // A region is an element that may be noise, and all in it.
 type region struct {
 	up     int  // the region around it; none: there is none
+	header bool // its h1 is the page's
 	named  bool // only a word for navigation in its class or id says so
 	plain  int  // bytes of text in it that are in no link,
 	linked int  // and that are in one
@@ -15,8 +16,8 @@ const none = -1
 // called: one in so many.
 const large = 4
 
-// judge says which regions are noise.
-func judge(regions []region, lines []line) []bool {
+// noisy says which regions are noise.
+func noisy(regions []region, lines []line) []bool {
 	all := 0
 	for _, l := range lines {
 		if all += l.plain; l.region != none {

@@ -1,6 +1,10 @@
 package page
 
-import "strings"
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
 
 // maxTarget is the longest target in bytes; of a link's that is longer, it is the beginning.
 const maxTarget = 2 << 10
@@ -22,6 +26,9 @@ func target(href string) string {
 	if len(href) > maxTarget {
 		href = strings.ToValidUTF8(href[:maxTarget], "") + "…"
 	}
+	if strings.Contains(href, "%") {
+		href = escapes.ReplaceAllStringFunc(href, strings.ToUpper)
+	}
 	path, fragment, has := strings.Cut(href, "#")
 	path, query, asks := strings.Cut(path, "?")
 	of := tokens(path)
@@ -37,23 +44,30 @@ func target(href string) string {
 // nowhere are the schemes of what is no place: programs, and documents in the page itself.
 var nowhere = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}
 
-// parameters are those of a query that do not follow visitors about.
+// parameters are those of a query that do not follow visitors about, by their names.
 func parameters(query string) string {
-	var of strings.Builder
-	sign := byte('?')
+	var of []string
 	for p := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(p, "=")
-		if p == "" || tracks(strings.ToLower(name)) {
-			continue
+		if p != "" && !tracks(strings.ToLower(name)) {
+			of = append(of, name+"="+tokens(value))
 		}
-		of.WriteByte(sign)
-		sign = '&'
-		of.WriteString(name)
-		of.WriteByte('=')
-		of.WriteString(tokens(value))
 	}
-	return of.String()
+	if len(of) == 0 {
+		return ""
+	}
+	slices.SortStableFunc(of, func(a, b string) int { return strings.Compare(name(a), name(b)) })
+	return "?" + strings.Join(of, "&")
 }
+
+// name is that of a parameter.
+func name(parameter string) string {
+	of, _, _ := strings.Cut(parameter, "=")
+	return of
+}
+
+// escapes matches bytes as URLs write them, of which %c3 is %C3 (RFC 3986, 6.2.2.1).
+var escapes = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
 // tracks says whether a parameter of a URL tells who came from where.
 func tracks(name string) bool {

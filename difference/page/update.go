@@ -55,6 +55,9 @@ func Unpack(b []byte) (Core, error) {
 		return Core{}, nil
 	}
 	of := Core{Lines: strings.Split(string(text[:len(text)-1]), "\n")}
+	if len(of.Lines) > maxLines {
+		return Core{}, fmt.Errorf("unpack page: %w: %d lines, more than %d", ErrLarge, len(of.Lines), maxLines)
+	}
 	for _, l := range of.Lines {
 		if !lineOfCore(l) {
 			return Core{}, fmt.Errorf("unpack page: %w: a line", ErrPatch)
@@ -147,8 +150,8 @@ func (m *Memory) read(update []byte) (Core, error) {
 		if p, err = Decode(how.Patch, &m.told); err == nil {
 			now, err = p.Apply(&m.told)
 		}
-		if size := now.size(); err == nil && size > MaxText {
-			err = fmt.Errorf("%w: %d bytes of text, more than %d", ErrLarge, size, MaxText)
+		if size := now.size(); err == nil && (size > MaxText || len(now.Lines) > maxLines) {
+			err = fmt.Errorf("%w: %d bytes of text in %d lines, more than %d in %d", ErrLarge, size, len(now.Lines), MaxText, maxLines)
 		}
 		m.patches++
 		m.patched += len(how.Patch)

@@ -123,7 +123,7 @@ func TestAnEntryShowsWhatHasChanged(t *testing.T) {
 	if err := xml.Unmarshal(doc, &e); err != nil {
 		t.Fatalf("%v\n%s", err, doc)
 	}
-	want := "<p>− <del>Price: 3 &lt; 4 &amp; more</del></p>\n" +
+	want := "<p>Stays</p>\n<p>− <del>Price: 3 &lt; 4 &amp; more</del></p>\n" +
 		`<p>+ <ins>See <a href="/list?a=1&amp;b=2">the &#34;new&#34; list</a> &amp; another</ins></p>` + "\n" +
 		"<p>+ <ins>\uFFFDodd</ins></p>\n" +
 		"<p>+ <ins>[Win](JavaScript:alert(1)) win</ins></p>\n"
