@@ -10,6 +10,7 @@ import (
 
 // A Look is what somebody finds at an address who looks before he subscribes.
 type Look struct {
+	Feed  bool     // there is one at the address itself
 	Page  bool     // a page of text, whose changes can be followed
 	Feeds []Choice // that it advertises; none: it does not, or it is a feed
 }
@@ -51,6 +52,10 @@ func (p *pageInstead) Error() string {
 		feeds--
 	}
 	switch {
+	case feeds == 1 && feeds == len(p.choices):
+		return "this is no feed, and the one that it advertises cannot be read now"
+	case feeds == 1:
+		return "this is a page, and the feed that it advertises cannot be read now; the page itself can be followed"
 	case feeds == 0:
 		return "this is a page, and advertises no feed; the page itself can be followed"
 	case feeds == len(p.choices):
@@ -70,9 +75,9 @@ func (s *Server) subscribe(ctx context.Context, address string) (string, error) 
 			s.config.Log.Debug("subscribed without a look", "error", err)
 		}
 		switch {
-		case len(look.Feeds) == 1:
+		case len(look.Feeds) == 1 && s.lives(looking, look.Feeds[0].URL):
 			address = look.Feeds[0].URL
-		case len(look.Feeds) > 1 || look.Page:
+		case len(look.Feeds) > 0 || look.Page:
 			if look.Page {
 				look.Feeds = append(look.Feeds, Choice{URL: feed.Page(address), Kind: KindPage})
 			}
@@ -80,4 +85,11 @@ func (s *Server) subscribe(ctx context.Context, address string) (string, error) 
 		}
 	}
 	return address, s.subs.Subscribe(ctx, address, false)
+}
+
+// lives says whether there is a feed where a page says so: some have not been there for years. One of
+// which nothing can be seen now is believed.
+func (s *Server) lives(ctx context.Context, address string) bool {
+	look, err := s.subs.Look(ctx, address)
+	return err != nil || look.Feed
 }

@@ -21,17 +21,18 @@ func TestSubscribingToAPage(t *testing.T) {
 		to      string
 		choices []Choice
 	}{
-		"a feed":               {Look{}, false, at, at, nil},
-		"a page with its feed": {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
-		"a page":               {Look{Page: true}, false, at, "", []Choice{self}},
-		"a page with two":      {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
-		"large, with two":      {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
-		"the page itself":      {Look{Page: true}, false, "page+" + at, "page+" + at, nil},
-		"known":                {Look{Page: true}, true, at, at, nil},
+		"a feed":                {Look{}, false, at, at, nil},
+		"a page with its feed":  {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
+		"one that is not there": {Look{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
+		"a page":                {Look{Page: true}, false, at, "", []Choice{self}},
+		"a page with two":       {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
+		"large, with two":       {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
+		"the page itself":       {Look{Page: true}, false, "page+" + at, "page+" + at, nil},
+		"known":                 {Look{Page: true}, true, at, at, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.node.looks[at] = c.look
+			b.node.looks[at], b.node.looks[feedURL] = c.look, Look{Feed: true}
 			if c.known {
 				b.node.subscribed[at] = false
 			}

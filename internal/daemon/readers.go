@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"tidings/corona"
@@ -257,7 +258,7 @@ func trouble(url, state, words string) error {
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
-	return fmt.Errorf("read %s: %w: %s", url, kind, words)
+	return fmt.Errorf("read %s: %w: %s", url, kind, strings.TrimPrefix(words, kind.Error()+": "))
 }
 
 func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }
@@ -268,6 +269,9 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	copied, err := d.borrow(ctx, url)
 	if err != nil {
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
+	}
+	if copied.feed == nil && copied.offer.Page {
+		return proxy.Window{}, fmt.Errorf("read %s: %w, but a page: what changes of it can be read as %s", url, proxy.ErrNotFeed, feed.Page(url))
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, trouble(url, copied.state.String(), copied.state.Words)
@@ -313,7 +317,7 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	if err != nil {
 		return proxy.Look{}, fmt.Errorf("look at %s: %w", url, err)
 	}
-	look := proxy.Look{Page: copied.offer.Page}
+	look := proxy.Look{Feed: copied.feed != nil, Page: copied.offer.Page}
 	for _, l := range copied.offer.Feeds {
 		look.Feeds = append(look.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
 	}
