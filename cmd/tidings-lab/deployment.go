@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,9 @@ type deploymentCommand struct {
 	Nodes         int           `default:"40" help:"Nodes (${default})."`
 	Channels      int           `default:"1000" help:"Channels (${default})."`
 	Subscriptions int           `default:"20000" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
-	Interval      time.Duration `default:"1m" help:"Polling interval, for half an hour: all intervals are shorter by the same factor (${default})."`
+	Interval      time.Duration `help:"Polling interval, for half an hour: all intervals are shorter by the same factor (1m; with --politeness 2m)."`
 	Length        int           `default:"8" help:"Polling intervals that are measured (${default})."`
-	Load          float64       `default:"0.99" help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (${default})."`
+	Load          float64       `help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (0.99; with --politeness 0.97)."`
 	Settle        int           `default:"6" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
 	Politeness    bool          `help:"Have the feeds stand for public ones: domains have budgets, with times shorter by the same factor."`
 	Scheme        string        `default:"bound" enum:"bound,paper" help:"What the nodes poll by: ${enum}."`
@@ -47,8 +48,14 @@ func (c *deploymentCommand) Help() string {
 		"coming until a reader has it."
 }
 
-// Validate is called by kong when it has read the flags.
+// Validate is called by kong when it has read the flags. Politeness is more work for the nodes, of which
+// some come late then, and poll more often than was decided: it gets more time, and aims lower.
 func (c *deploymentCommand) Validate() error {
+	interval, load := time.Minute, 0.99
+	if c.Politeness {
+		interval, load = 2*time.Minute, 0.97
+	}
+	c.Interval, c.Load = cmp.Or(c.Interval, interval), cmp.Or(c.Load, load)
 	switch {
 	case c.Nodes < 16 || c.Nodes > 1000:
 		return fmt.Errorf("--nodes %d: from 16 to 1,000", c.Nodes)
