@@ -19,6 +19,9 @@ const (
 	// askAgain is waited for a grant that is missing, then twice as long each time, a
 	// maintenance interval at most.
 	askAgain = 10 * time.Second
+	// fullGrant is how many maintenance intervals it takes at most until a new channel has one of
+	// more than one poller: its domain's stewards may be new, too.
+	fullGrant = 2
 	// firstGrant is about how long it takes until a new channel has one.
 	firstGrant = 20 * time.Second
 	// earlySlots is within how long the slots of a domain's few channels begin, for each of
@@ -108,7 +111,7 @@ func (c *Corona) ask(d *domain, now time.Time) {
 		}
 		k := &coronapb.Claim{
 			Url: l.url, Readers: uint32(c.readers(l)), IntervalMs: uint64(max(l.paced, c.cfg.PollInterval).Milliseconds()),
-			Pollers: uint32(min(max(l.want, 1), c.worth(c.readers(l), l.interval), maxPollers)), Size: uint32(l.bytes()),
+			Pollers: uint32(min(spare(l.want), c.worth(c.readers(l), l.interval), maxPollers)), Size: uint32(l.bytes()),
 		}
 		if p := l.permit; p != nil && p.expiry.After(now) {
 			k.Number = p.number
@@ -132,6 +135,10 @@ func (c *Corona) ask(d *domain, now time.Time) {
 		c.askAt(d, now.Add(pause))
 	}
 }
+
+// spare is how many pollers are asked for where some are wanted: a quarter more, so that it is
+// the budgets of domains that bind, and not what was asked for the last time.
+func spare(want int) int { return max(want+(want+3)/4, 1) }
 
 // claiming signs claims: else anybody could make them for who leads the channels, and take
 // their budgets from them.

@@ -110,7 +110,7 @@ func (c *Corona) decide(now time.Time) {
 		c.weighed = q
 		c.hurry()
 	}
-	all := c.share(leads, own, rest)
+	all := c.share(leads, own, rest, now)
 	if !whole && c.decided {
 		return // what is missing would be given away
 	}
@@ -130,7 +130,7 @@ func (c *Corona) decide(now time.Time) {
 		chosen[i] = s.Pollers(&p, own, i)
 		l.by = &own[i]
 		n := int(chosen[i])
-		if l.want = n; c.problem.Cut == honeycomb.Levels {
+		if l.want = c.wish(&p, l, own[i]); c.problem.Cut == honeycomb.Levels {
 			l.level = c.level(l.key, own[i].Wedges, int(s.Pick[i]))
 		}
 		if !c.moves(l, n) {
@@ -138,45 +138,46 @@ func (c *Corona) decide(now time.Time) {
 		}
 		c.enlist(l, n, now)
 	}
-	c.aim = c.correction
-	if all := c.bounded(own, func(i int) float64 { return chosen[i] }); all > 0 {
-		c.aim *= c.bounded(own, func(i int) float64 { return float64(leads[i].pollers) }) / all
+	c.aim = c.correction * c.inForce(leads, own, chosen, now)
+	if c.problem.Objective != honeycomb.Fast && s.Fits { // what bounds leave is not to be made up for
+		c.aim *= min(s.Spent/s.Budget, 1)
 	}
-	c.wish(&p, leads, own, rest)
 	if c.cfg.DAG && quick { // a level in each maintenance interval would be long to begin with
 		c.wedges.Relevel()
 	}
 }
 
-// bounded is what of channels counts against T.
-func (c *Corona) bounded(of []honeycomb.Channel, pollers func(i int) float64) float64 {
-	polled, asked, waited := honeycomb.Spent(&c.problem, of, pollers)
-	if c.problem.Objective == honeycomb.Fast {
-		return waited
-	}
-	return max(polled, asked)
-}
-
-// wish decides what is asked of the stewards of the channels' domains: how many pollers there
-// would be if none had a budget.
-func (c *Corona) wish(p *honeycomb.Problem, leads []*lead, own []honeycomb.Channel, rest honeycomb.Rest) {
-	bound := false
-	own = slices.Clone(own)
+// inForce is the part of what was chosen for channels that is in force: small changes are not made.
+// What counts is what is bounded by T.
+func (c *Corona) inForce(leads []*lead, own []honeycomb.Channel, chosen []float64, now time.Time) float64 {
+	var of []honeycomb.Channel
+	var then, is []float64
 	for i, l := range leads {
-		if n := c.worth(c.readers(l), l.interval); own[i].Max != 0 && own[i].Max < n {
-			own[i].Max, bound = n, true
+		if !c.awaits(l, now) {
+			of, then, is = append(of, own[i]), append(then, chosen[i]), append(is, float64(l.pollers))
 		}
 	}
-	if !bound {
-		return
+	spent := func(pollers []float64) float64 {
+		polled, asked, waited := honeycomb.Spent(&c.problem, of, func(i int) float64 { return pollers[i] })
+		if c.problem.Objective == honeycomb.Fast {
+			return waited
+		}
+		return max(polled, asked)
 	}
-	s, err := honeycomb.Solve(p, own, rest)
-	if err != nil {
-		return // as before, whose error was told
+	if all := spent(then); all > 0 {
+		return spent(is) / all
 	}
-	for i, l := range leads {
-		l.want = int(s.Pollers(p, own, i))
+	return 1
+}
+
+// wish is how many pollers a channel would have if its domain had no budget, at the price that
+// a poll has now. What is solved for once more with the own channels alone unbound would let each
+// node have all that the bounds of all leave.
+func (c *Corona) wish(p *honeycomb.Problem, l *lead, of honeycomb.Channel) int {
+	if n := c.worth(c.readers(l), l.interval); of.Max != 0 && of.Max < n {
+		of.Max = n
 	}
+	return int(c.solution.At(p, &of))
 }
 
 // subscribersOf is how many all of some channels have.
@@ -201,7 +202,7 @@ func (c *Corona) active() []*lead {
 
 // share tells others of the channels led here, and returns the totals of all: what is polled,
 // and what the decisions that it came from aimed at.
-func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Rest) honeycomb.Totals {
+func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Rest, now time.Time) honeycomb.Totals {
 	p := &c.problem
 	t := honeycomb.Totals{Nodes: 1, Channels: len(own)}
 	for i := range own {
@@ -211,7 +212,7 @@ func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Re
 	then := make([]honeycomb.Channel, 0, len(leads))
 	polled := make([]float64, 0, len(leads))
 	for _, l := range leads {
-		if l.by != nil {
+		if l.by != nil && !c.awaits(l, now) {
 			then, polled = append(then, *l.by), append(polled, float64(c.served(l)))
 			t.Decided += l.by.Subscribers
 		}
@@ -258,7 +259,7 @@ func (c *Corona) channels(leads []*lead, rest honeycomb.Rest, now time.Time) []h
 			Size:        c.relative(l),
 			Update:      l.rhythm.interval(now),
 			Interval:    l.interval,
-			Max:         c.most(l.domain, l.permit, c.readers(l), l.interval),
+			Max:         c.bound(l, now),
 			Wedges:      c.sizes(l.key),
 			Key:         tie(l.key),
 		}

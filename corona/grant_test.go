@@ -154,7 +154,7 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 	w.run(25 * time.Minute)
 	of := func(f *townFeed) *grant {
 		g, err := openGrant(f.leader.leads[f.key].grant)
-		if err != nil || g.pollers != 4 {
+		if err != nil || g.pollers != 5 {
 			t.Fatalf("%+v, %v", g, err)
 		}
 		return g
@@ -175,10 +175,10 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 		age      time.Duration
 		want     bool
 	}{
-		"as granted":          {of: 4, grant: func() *grant { return of(f) }, want: true},
+		"as granted":          {of: 5, grant: func() *grant { return of(f) }, want: true},
 		"fewer":               {of: 2, grant: func() *grant { return of(f) }, want: true},
 		"more rarely":         {of: 4, interval: time.Hour, grant: func() *grant { return of(f) }, want: true},
-		"more":                {of: 5, grant: func() *grant { return of(f) }},
+		"more":                {of: 6, grant: func() *grant { return of(f) }},
 		"oftener":             {of: 4, interval: 29 * time.Minute, grant: func() *grant { return of(f) }},
 		"by who stands far":   {of: 4, at: far, grant: func() *grant { return of(f) }},
 		"too late":            {of: 4, age: 31 * time.Minute, grant: func() *grant { return of(f) }},

@@ -227,3 +227,20 @@ func (c *Corona) most(d *domain, p *permit, readers int, interval time.Duration)
 	}
 	return min(c.worth(readers, interval), p.pollers)
 }
+
+// awaits says whether a channel that was taken over lately is about to have a grant of more
+// pollers.
+func (c *Corona) awaits(l *lead, now time.Time) bool {
+	return !c.exempt(l.domain) && now.Sub(l.since) < fullGrant*c.cfg.MaintenanceInterval &&
+		(l.permit == nil || l.permit.pollers < l.want)
+}
+
+// bound is how many pollers a channel is decided with at most, 0: as many as there are members. A
+// grant that is on its way counts as if it were for all that the channel is worth: else the first
+// ones to come would take what others are about to have.
+func (c *Corona) bound(l *lead, now time.Time) int {
+	if c.awaits(l, now) {
+		return c.worth(c.readers(l), l.interval)
+	}
+	return c.most(l.domain, l.permit, c.readers(l), l.interval)
+}

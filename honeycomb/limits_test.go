@@ -2,6 +2,7 @@ package honeycomb
 
 import (
 	"math"
+	"slices"
 	"testing"
 	"time"
 )
@@ -79,6 +80,47 @@ func TestWedgesThatAreNoChoice(t *testing.T) {
 			}
 			if got := s.Pollers(p, own, 0); got != c.want {
 				t.Errorf("%v, wedges %v, at most %d: %v pollers, want %v", objective, c.wedges, c.max, got, c.want)
+			}
+		}
+	}
+}
+
+// What bounds leave is taken by no one if all are bound, and a poll then has no price: who is
+// freed from his bound would take all that there is to take. Else he takes what others pay for, too.
+func TestAtThePriceOfTheOthers(t *testing.T) {
+	for _, cut := range []Cut{Levels, Ranks} {
+		for _, o := range []Objective{Lite, Fair, FairSqrt, FairLog} {
+			s := newScenario(256, 400, 8000, 3)
+			s.Objective, s.Cut = o, cut
+			for i := range s.channels {
+				s.channels[i].Wedges = s.Believed()
+			}
+			free, err := Solve(&s.Problem, s.channels, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			off := 0
+			for i := range s.channels {
+				if free.At(&s.Problem, &s.channels[i]) != free.Pollers(&s.Problem, s.channels, i) {
+					off++
+				}
+			}
+			if off > len(s.channels)/40 { // the odd one, and who stands at its slope
+				t.Errorf("%v, %v: %d channels have others at the price of all", cut, o, off)
+			}
+			if free.Spent > free.Budget || free.Spent < 0.9*free.Budget {
+				t.Errorf("%v, %v: %v of %v is spent", cut, o, free.Spent, free.Budget)
+			}
+			bound := slices.Clone(s.channels)
+			for i := range bound {
+				bound[i].Max = 2
+			}
+			tight, err := Solve(&s.Problem, bound, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n := tight.At(&s.Problem, &s.channels[9]); n != 256 || tight.Spent != tight.Down.G || tight.Spent > 2*400 {
+				t.Errorf("%v, %v: %v pollers, %v spent where all are bound", cut, o, n, tight.Spent)
 			}
 		}
 	}

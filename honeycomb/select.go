@@ -18,6 +18,8 @@ type Solution struct {
 	Lambda float64
 	// Budget is T, for all items: the own ones, and those the rest stands for.
 	Budget float64
+	// Spent is what L_d costs of it, for all items: less where bounds of the items leave some.
+	Spent float64
 	// Fits is false if even the cheapest choice costs more than T: then it is that one.
 	Fits bool
 	// Odd is the item in which L_u differs from L_d, and OddPick its choice there; Odd is
@@ -165,6 +167,7 @@ type ties interface{ tie(i int) uint64 }
 
 // walk takes steps by falling slope while the budget lasts.
 func (s *Solution) walk(list []step, keys ties, rest *fluid) {
+	defer func() { s.Spent = s.Down.G + rest.at(s.Lambda) }()
 	if len(list) > few {
 		list = s.skim(list, rest)
 	}

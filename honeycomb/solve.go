@@ -46,6 +46,16 @@ func (s *Solution) Level(p *Problem, c *Channel) int {
 	return int(pick)
 }
 
+// At returns how many nodes would poll a channel by the solution's lambda, whether it was among
+// the own ones or not, and whatever bounds it had there: by what one more poller has to be worth.
+func (s *Solution) At(p *Problem, c *Channel) float64 {
+	if p.Cut == Ranks {
+		return p.pollers(p.curve(c), s.Lambda)
+	}
+	v := levels{p: p, channels: []Channel{*c}, curves: []curve{p.curve(c)}}
+	return v.sizeOf(0, int32(s.Level(p, c)))
+}
+
 // Minimise chooses for items with any tradeoffs, so that the sum of G is at most budget and
 // that of F least. Each item needs at least one choice, as many F as G, and finite numbers.
 func Minimise(items []Tradeoff, budget float64) (Solution, error) {

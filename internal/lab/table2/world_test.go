@@ -72,6 +72,32 @@ func TestQuietPollsChangeNothing(t *testing.T) {
 	}
 }
 
+// Grants come long after they were asked for, and bound what is decided meanwhile. Yet pollers
+// settle where they would without politeness, and stay there: if each node wanted all that the
+// bounds of all leave, they swung by a third, forty minutes up and down.
+func TestPolitePollersStaySteady(t *testing.T) {
+	network := wire.DefaultNetwork("steady")
+	network.MaintenanceInterval = 10 * time.Minute
+	w := NewWorld(NewWorkload(1, 40, 200, 4000), network)
+	w.Polite = true
+	if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
+		t.Fatal("not joined")
+	}
+	w.Subscribe(2 * time.Second)
+	w.Run(80 * time.Minute)
+	due := network.Load * 4000
+	for range 9 {
+		w.Run(10 * time.Minute)
+		duties := 0
+		for _, m := range w.Members {
+			duties += m.Corona.Stats().Duties
+		}
+		if n := float64(duties); n < 0.98*due || n > 1.005*due {
+			t.Errorf("%s: %d pollers, want about %.0f", w.Now().Format("15:04"), duties, due)
+		}
+	}
+}
+
 // check looks whether each channel has a sequencer, and a root that counts all its
 // subscribers.
 func check(t *testing.T, w *World) {
