@@ -3,7 +3,6 @@ package page
 import (
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -111,19 +110,12 @@ func TestTargets(t *testing.T) {
 // 128 MiB, all that is allocated in between counted. No other test runs beside it.
 func bounded(t *testing.T, do func()) {
 	t.Helper()
-	cpu := func() time.Duration {
-		var of syscall.Rusage
-		if err := syscall.Getrusage(syscall.RUSAGE_SELF, &of); err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(of.Utime.Nano() + of.Stime.Nano())
-	}
 	runtime.GC() // what was there before is not theirs
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	began := cpu()
+	began := cpu(t)
 	do()
-	took := cpu() - began
+	took := cpu(t) - began
 	runtime.ReadMemStats(&after)
 	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; took > time.Second || mb > 128 {
 		t.Errorf("%v of CPU, %d MiB in all", took, mb)

@@ -1,0 +1,19 @@
+//go:build unix
+
+package page
+
+import (
+	"syscall"
+	"testing"
+	"time"
+)
+
+// cpu is the time for which the process has run, on all of its threads.
+func cpu(t *testing.T) time.Duration {
+	t.Helper()
+	var of syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &of); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(of.Utime.Nano() + of.Stime.Nano())
+}
