@@ -30,9 +30,9 @@ var storeys = []struct {
 	{5, "internal/loop internal/fetch internal/store internal/daemon/origin overlay/libp2p proxy sim"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra"},
-	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums"},
-	{1, "overlay difference"},
-	{0, "honeycomb internal/wire internal/feed difference/page internal/script internal/plant"},
+	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
+	{1, "overlay difference cobra/query"},
+	{0, "honeycomb internal/wire internal/feed difference/page internal/script internal/plant cobra/words"},
 	{cellar, "internal/env internal/charset"},
 }
 

@@ -1,0 +1,196 @@
+package index
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+func register(x *Index, n int) (ws []Term) {
+	for i := range n {
+		ws = append(ws, x.Register(fmt.Sprint("word", i)))
+	}
+	return ws
+}
+
+// TestEqualClausesAreOneNode: in any order, and until the last of them is removed.
+func TestEqualClausesAreOneNode(t *testing.T) {
+	x := New()
+	ws := register(x, 4)
+	a, isNew := x.Add(Clause{Terms: []Term{ws[0], ws[1]}})
+	b, again := x.Add(Clause{Terms: []Term{ws[1], ws[0], ws[1]}})
+	if a != b || !isNew || again || x.Nodes() != 1 || x.Uses(a) != 2 {
+		t.Fatalf("%d %v, %d %v, %d nodes", a, isNew, b, again, x.Nodes())
+	}
+	not := Clause{Terms: []Term{ws[0], ws[1]}, Program: Program{}.Has(ws[2]).Not()}
+	c, isNew := x.Add(not)
+	if c == a || !isNew {
+		t.Fatal("a clause with a program is that without")
+	}
+	article := &Article{Terms: []Term{ws[1], ws[3], ws[0]}}
+	hits := x.Match(article, nil)
+	slices.Sort(hits)
+	if !slices.Equal(hits, []Node{a, c}) {
+		t.Errorf("hits %v, and is to hit %d and %d", hits, a, c)
+	}
+	if hits := x.Match(&Article{Terms: ws}, nil); !slices.Equal(hits, []Node{a}) {
+		t.Errorf("hits %v, and is to hit %d", hits, a)
+	}
+	for i, want := range []bool{false, true} {
+		if _, last := x.Remove(Clause{Terms: []Term{ws[0], ws[1]}}); last != want {
+			t.Errorf("removal %d is the last one: %v", i, last)
+		}
+	}
+	if hits := x.Match(article, nil); !slices.Equal(hits, []Node{c}) {
+		t.Errorf("hits %v, and is to hit %d", hits, c)
+	}
+	x.Remove(not)
+	if _, ok := x.Lookup("word2"); ok || x.Nodes() != 0 {
+		t.Errorf("%d nodes, and word2 is registered: %v", x.Nodes(), ok)
+	}
+}
+
+// TestNodesComeAndGo: after any adding, removing and packing an article hits what a
+// plain list of the clauses says.
+func TestNodesComeAndGo(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	x := New()
+	type entry struct {
+		clause Clause
+		node   Node
+	}
+	var plain []entry
+	words := make([]string, 40)
+	for i := range words {
+		words[i] = fmt.Sprint("w", i)
+	}
+	term := func() Term { return x.Register(words[int(float64(len(words))*r.Float64()*r.Float64())]) }
+	for step := range 20000 {
+		switch {
+		case len(plain) < 500 || r.IntN(2) == 0:
+			var c Clause
+			for range 1 + r.IntN(4) {
+				c.Terms = append(c.Terms, term())
+			}
+			if r.IntN(4) == 0 {
+				c.Program = c.Program.Has(term()).Not()
+			}
+			n, _ := x.Add(c)
+			plain = append(plain, entry{c, n})
+		default:
+			i := r.IntN(len(plain))
+			if n, _ := x.Remove(plain[i].clause); n != plain[i].node {
+				t.Fatalf("step %d: removed node %d, which was %d", step, n, plain[i].node)
+			}
+			plain[i] = plain[len(plain)-1]
+			plain = plain[:len(plain)-1]
+		}
+		if step%1000 == 999 {
+			moved := x.Pack()
+			for i := range plain {
+				plain[i].node = moved[plain[i].node]
+			}
+		}
+		if step%20 != 0 {
+			continue
+		}
+		var a Article
+		for _, w := range words {
+			if n, ok := x.Lookup(w); ok && r.IntN(2) == 0 {
+				a.Terms = append(a.Terms, n)
+			}
+		}
+		want := map[Node]bool{}
+		for _, e := range plain {
+			has := func(w Term) bool { return slices.Contains(a.Terms, w) }
+			if !slices.ContainsFunc(e.clause.Terms, func(w Term) bool { return !has(w) }) && (e.clause.Program == nil || !has(Term(e.clause.Program[1]))) {
+				want[e.node] = true
+			}
+		}
+		hits := x.Match(&a, nil)
+		for _, h := range hits {
+			if !want[h] {
+				t.Fatalf("step %d: hits %d twice, or wrongly", step, h)
+			}
+			delete(want, h)
+		}
+		if len(want) > 0 {
+			t.Fatalf("step %d: misses %v", step, want)
+		}
+	}
+}
+
+// TestASeparateIndexSharesNothing shows what interning is measured against.
+func TestASeparateIndexSharesNothing(t *testing.T) {
+	x := NewSeparate()
+	ws := register(x, 3)
+	for range 5 {
+		x.Add(Clause{Terms: ws[:1]})
+		x.Add(Clause{Terms: ws[:2]})
+	}
+	if hits := x.Match(&Article{Terms: ws}, nil); len(hits) != 10 || x.Nodes() != 10 {
+		t.Errorf("%d nodes, of which an article hits %d; not 10", x.Nodes(), len(hits))
+	}
+}
+
+// TestRareWordsGiveAccess: a clause is found by its rarest word, whatever order
+// words were registered in.
+func TestRareWordsGiveAccess(t *testing.T) {
+	x := New()
+	x.SeedArticles(1000)
+	x.Seed("frequent", 900)
+	x.Seed("rare", 1)
+	frequent, rare := x.Register("frequent"), x.Register("rare")
+	x.Add(Clause{Terms: []Term{frequent, rare}})
+	if x.places[rare] == 0 || len(x.places) > int(frequent) && x.places[frequent] != 0 {
+		t.Error("the clause is found by its frequent word")
+	}
+	if s := x.Share("frequent"); s < 0.85 || s > 0.95 {
+		t.Errorf("a word of 900 articles in 1,000 has a share of %g", s)
+	}
+}
+
+func TestRings(t *testing.T) {
+	r := NewRings(3)
+	r.Grow(chunkNodes + 1)
+	for article := uint32(1); article <= 5; article++ {
+		r.Put(article, []Node{7, chunkNodes})
+	}
+	r.Put(6, []Node{8})
+	for n, want := range map[Node][]uint32{7: {5, 4, 3}, chunkNodes: {5, 4, 3}, 8: {6}, 9: nil} {
+		if got := r.Newest(n, nil); !slices.Equal(got, want) {
+			t.Errorf("node %d has %v, not %v", n, got, want)
+		}
+	}
+	r.Clear(7)
+	if got := r.Newest(7, nil); len(got) != 0 {
+		t.Errorf("a ring that was emptied has %v", got)
+	}
+}
+
+// TestManyHitsAreWrittenTogether: as each by itself.
+func TestManyHitsAreWrittenTogether(t *testing.T) {
+	random := rand.New(rand.NewPCG(2, 2))
+	together, alone := NewRings(4), NewRings(4)
+	together.Grow(3 * chunkNodes)
+	alone.Grow(3 * chunkNodes)
+	for article := uint32(1); article < 20; article++ {
+		var nodes []Node
+		for n := range Node(3 * chunkNodes) {
+			if random.IntN(100) == 0 {
+				nodes = append(nodes, n)
+			}
+		}
+		random.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+		for _, n := range nodes {
+			alone.Put(article, []Node{n})
+		}
+		together.Put(article, nodes)
+	}
+	for n := range Node(3 * chunkNodes) {
+		if a, b := together.Newest(n, nil), alone.Newest(n, nil); !slices.Equal(a, b) {
+			t.Fatalf("node %d has %v, not %v", n, a, b)
+		}
+	}
+}

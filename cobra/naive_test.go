@@ -1,0 +1,254 @@
+package cobra
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"tidings/cobra/index"
+	"tidings/cobra/query"
+	"tidings/cobra/words"
+)
+
+var pairs = flag.Int("pairs", 200_000, "how many pairs of queries and articles TestMatchingEqualsANaiveEvaluator compares")
+
+// A naive evaluator looks at every word of an article for every word of a query,
+// and knows neither keys nor clauses nor an index.
+type naive struct {
+	parts    []part
+	language string
+	feed     string
+	sites    []string
+	stems    string // the language whose stems the query means
+}
+
+type part struct {
+	field query.Field
+	at    [][]string // the forms at each place
+}
+
+func newNaive(a *Article) *naive {
+	n := &naive{language: strings.ToLower(a.Language), feed: a.Feed, sites: []string{query.SiteOf(a.Feed), query.SiteOf(a.Link)}}
+	var c words.Cutter
+	add := func(f query.Field, text string) {
+		p := part{field: f}
+		c.Cut(text, func(form []byte, at int, _ words.Form) {
+			for len(p.at) <= at {
+				p.at = append(p.at, nil)
+			}
+			p.at[at] = append(p.at[at], string(form))
+		})
+		n.parts = append(n.parts, p)
+	}
+	add(query.Title, a.Title)
+	add(query.Author, a.Author)
+	for _, t := range a.Tags {
+		add(query.Tag, t)
+	}
+	add(query.Any, strings.ReplaceAll(a.HTML, "<br>", "\n"))
+	return n
+}
+
+// matches says whether the article matches a query.
+func (n *naive) matches(q *query.Expr) bool {
+	// Stems are of the language that all articles are to be in, or English.
+	n.stems = "en"
+	for _, a := range q.Args {
+		if q.Op == query.And && a.Op == query.Leaf && a.Field == query.Lang {
+			n.stems = words.Language(a.Text)
+		}
+	}
+	return n.is(q)
+}
+
+// is says whether a part of a query is true of the article.
+func (n *naive) is(e *query.Expr) bool {
+	switch e.Op {
+	case query.And:
+		return !slices.ContainsFunc(e.Args, func(a *query.Expr) bool { return !n.is(a) })
+	case query.Or:
+		return slices.ContainsFunc(e.Args, n.is)
+	case query.Not:
+		return !n.is(e.Args[0])
+	}
+	switch e.Field {
+	case query.Feed:
+		return e.Text == n.feed
+	case query.Site:
+		return slices.ContainsFunc(n.sites, func(s string) bool { return s == e.Text || strings.HasSuffix(s, "."+e.Text) })
+	case query.Lang:
+		return n.language == e.Text || strings.HasPrefix(n.language, e.Text+"-")
+	}
+	for _, p := range n.parts {
+		if p.field == e.Field || e.Field == query.Any && p.field != query.Author {
+			for at := range p.at {
+				if n.begins(e, p.at[at:]) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// begins says whether a leaf's words are at the first places.
+func (n *naive) begins(e *query.Expr, at [][]string) bool {
+	var wanted []string
+	for _, w := range strings.Fields(strings.NewReplacer("-", " ", "ß", "ss").Replace(e.Text)) {
+		if runes := []rune(w); runes[0] > 0x3000 {
+			for i := range runes { // each letter with that behind it
+				wanted = append(wanted, string(runes[i:min(i+2, len(runes))]))
+			}
+		} else {
+			wanted = append(wanted, w)
+		}
+	}
+	if len(wanted) > len(at) {
+		return false
+	}
+	for i, w := range wanted {
+		w = strings.ToLower(w)
+		last := i == len(wanted)-1
+		if !slices.ContainsFunc(at[i], func(form string) bool {
+			switch {
+			case e.Stem:
+				return words.Stem(n.stems, form) == words.Stem(n.stems, w) && (n.language == "" || words.Language(n.language) == n.stems)
+			case e.Prefix && last:
+				return strings.HasPrefix(form, w)
+			}
+			return form == w
+		}) {
+			return false
+		}
+	}
+	return true
+}
+
+var (
+	someWords    = strings.Fields("solar wind battery Café cafe naïve storage power heat pump the of and running runs run ran photo photon photovoltaic Zürich zurich ÖL öl 東京 京都 東京都 都市 大学 ソーラー l'avion avion don't Obama's Obama 12 3.14 e-mail ß ss")
+	somePrefixes = strings.Fields("pho photo run sol bat zür zur caf obam")
+	someSites    = strings.Fields("example.org news.example.org example.com")
+)
+
+func pick(r *rand.Rand, from []string) string {
+	// The first ones are frequent, as words are.
+	i := int(float64(len(from)) * r.Float64() * r.Float64())
+	return from[i]
+}
+
+func randomQuery(r *rand.Rand, depth int) string {
+	field := ""
+	if r.IntN(6) == 0 {
+		field = []string{"title:", "author:", "tag:"}[r.IntN(3)]
+	}
+	if depth > 0 {
+		switch r.IntN(5) {
+		case 0, 1:
+			return randomQuery(r, depth-1) + " " + randomQuery(r, depth-1)
+		case 2:
+			return "(" + randomQuery(r, depth-1) + " OR " + randomQuery(r, depth-1) + ")"
+		case 3:
+			return randomQuery(r, depth-1) + " NOT (" + randomQuery(r, depth-1) + ")"
+		}
+	}
+	switch r.IntN(12) {
+	case 0:
+		return field + pick(r, somePrefixes) + "*"
+	case 1, 2:
+		return fmt.Sprintf(`%s"%s %s"`, field, pick(r, someWords), pick(r, someWords))
+	case 3:
+		return fmt.Sprintf(`%s"%s %s*"`, field, pick(r, someWords), pick(r, somePrefixes))
+	case 4:
+		return field + "~" + pick(r, []string{"running", "run", "photons"})
+	case 5:
+		return "site:" + pick(r, someSites)
+	case 6:
+		return "lang:" + pick(r, []string{"en", "de", "en-gb"})
+	case 7:
+		return "feed:https://" + pick(r, someSites) + "/f"
+	}
+	return field + pick(r, someWords)
+}
+
+func randomText(r *rand.Rand, n int) string {
+	var b strings.Builder
+	for range n {
+		b.WriteString(pick(r, someWords))
+		b.WriteString([]string{" ", " ", " ", ", ", "<br>", ""}[r.IntN(6)])
+	}
+	return b.String()
+}
+
+func randomArticle(r *rand.Rand) *Article {
+	return &Article{
+		Feed: "https://" + pick(r, someSites) + "/f", Link: "https://www." + pick(r, someSites) + "/" + fmt.Sprint(r.IntN(100)),
+		Title: strings.ReplaceAll(randomText(r, r.IntN(6)), "<br>", " "), Author: pick(r, someWords), Tags: []string{pick(r, someWords)},
+		HTML: randomText(r, r.IntN(40)), Language: pick(r, []string{"", "en", "de", "en-GB"}),
+	}
+}
+
+// TestMatchingEqualsANaiveEvaluator: "each word of the subscription is marked either
+// true or false based on whether it appears anywhere in the article; if the
+// resulting boolean expression evaluates to true then the article is considered
+// to have matched" (section 3.2). Compared are lists of subscriptions, while
+// these come and go.
+func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
+	r := rand.New(rand.NewPCG(8, 1))
+	f := NewFilter(FilterConfig{General: 1}, index.New())
+	type subscription struct {
+		number Number
+		query  *query.Expr
+	}
+	var alive []subscription
+	next := Number(0)
+	subscribe := func() {
+		q, err := query.Parse(randomQuery(r, 3))
+		if err != nil {
+			return // only what is not wanted
+		}
+		if err := f.Add(next, q, func(index.Node) {}); err != nil {
+			t.Fatal(err)
+		}
+		alive = append(alive, subscription{next, q})
+		next++
+	}
+	compared, matched := 0, 0
+	for compared < *pairs {
+		for len(alive) < 300 {
+			subscribe()
+		}
+		if compared%50 == 0 {
+			f.Pack()
+		}
+		for range 3 {
+			i := r.IntN(len(alive))
+			f.Remove(alive[i].number, alive[i].query)
+			alive = slices.Delete(alive, i, i+1)
+		}
+		a := randomArticle(r)
+		n := newNaive(a)
+		hit := map[index.Node]bool{}
+		for _, h := range f.Match(a) {
+			if hit[h] || f.index.Uses(h) == 0 {
+				t.Fatalf("node %d was hit twice, or is no more", h)
+			}
+			hit[h] = true
+		}
+		for _, s := range alive {
+			compared++
+			got := slices.ContainsFunc(f.Of(s.number), func(n index.Node) bool { return hit[n] })
+			if want := n.matches(s.query); got != want {
+				t.Fatalf("%q matches %+v: %v, and is to be %v", s.query, a, got, want)
+			} else if want {
+				matched++
+			}
+		}
+	}
+	t.Logf("%d of %d pairs match", matched, compared)
+	if matched*50 < compared {
+		t.Errorf("only %d of %d pairs match: the test sees too little", matched, compared)
+	}
+}

@@ -1,0 +1,208 @@
+package query
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct{ text, printed string }{
+		{"solar", "solar"},
+		{"  solar   battery ", "solar battery"},
+		{"solar AND battery", "solar battery"},
+		{"(solar AND battery) NOT advert", "solar battery NOT advert"},
+		{"solar -advert", "solar NOT advert"},
+		{"solar NOT NOT battery", "solar battery"},
+		{"a OR b c OR d", "a OR b c OR d"},
+		{"(a OR b) c", "(a OR b) c"},
+		{"NOT (a b) c", "NOT (a b) c"},
+		{"((a) OR ((b)))", "a OR b"},
+		{"(a OR b) OR c", "a OR b OR c"},
+		{`"heat pump"`, `"heat pump"`},
+		{`"solar"`, "solar"},
+		{`"AND" x`, `"AND" x`},
+		{`"-5" x`, `"-5" x`},
+		{"photo*", "photo*"},
+		{`"heat pum*"`, `"heat pum*"`},
+		{"~running", "~running"},
+		{`~"solar panels"`, `~"solar panels"`},
+		{"title:solar", "title:solar"},
+		{"TITLE:solar", "title:solar"},
+		{"title:(a OR b) c", "(title:a OR title:b) c"},
+		{`author:"Jane Doe"`, `author:"Jane Doe"`},
+		{`"title:solar"`, `"title:solar"`},
+		{"http://x.org/", "http://x.org/"},
+		{"feed:https://example.org/f lang:pt-BR site:example.org", "feed:https://example.org/f lang:pt-BR site:example.org"},
+		{"and or not", "and or not"},
+		{"東京都 OR 京都", "東京都 OR 京都"},
+		{"state-of-the-art", "state-of-the-art"},
+	} {
+		e, err := Parse(test.text)
+		if err != nil {
+			t.Errorf("%s: %v", test.text, err)
+			continue
+		}
+		if e.String() != test.printed {
+			t.Errorf("%s: printed as %s, not as %s", test.text, e, test.printed)
+		}
+	}
+}
+
+func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
+	for _, test := range []struct {
+		text string
+		at   int
+		what string
+	}{
+		{"", 0, "empty"},
+		{"solar AND", 9, "ends where a word"},
+		{"OR solar", 0, "no word before OR"},
+		{"solar OR OR wind", 9, "no word before OR"},
+		{"(solar", 0, "not closed"},
+		{"solar)", 5, ")"},
+		{"()", 1, ")"},
+		{`solar "heat pump`, 6, "quotation is not closed"},
+		{"so*", 0, "too short"},
+		{"solar ++", 6, "no word"},
+		{"title:", 0, "a word is missing"},
+		{"title: solar", 0, "a word is missing"},
+		{"title:(a author:b)", 9, "within title:"},
+		{"feed:nothing", 0, "names nothing"},
+		{"lang:e", 0, "names nothing"},
+		{"lang:en*", 0, "whole value"},
+		{"~run*", 0, "~ and *"},
+		{"NOT solar", 0, "only what is not wanted"},
+		{"solar OR -wind", 0, "only what is not wanted"},
+		{"a\xff", 0, "UTF-8"},
+	} {
+		_, err := Parse(test.text)
+		var e *Error
+		if !errors.As(err, &e) {
+			t.Errorf("%q: %v", test.text, err)
+			continue
+		}
+		if e.At != test.at || !strings.Contains(e.What, test.what) {
+			t.Errorf("%q: at %d: %s; not at %d: %s", test.text, e.At, e.What, test.at, test.what)
+		}
+	}
+}
+
+// TestQueryBombsAreRefused: nobody's query takes more than a moment, whatever is
+// asked of it.
+func TestQueryBombsAreRefused(t *testing.T) {
+	many := func(n int, format, sep string) string {
+		parts := make([]string, n)
+		for i := range parts {
+			parts[i] = strings.ReplaceAll(format, "#", fmt.Sprint(i))
+		}
+		return strings.Join(parts, sep)
+	}
+	for name, text := range map[string]string{
+		"nested":       strings.Repeat("(", 2000) + "a" + strings.Repeat(")", 2000),
+		"negated":      strings.Repeat("NOT ", 1000) + "a",
+		"minus":        strings.Repeat("-", 4000) + "a",
+		"10,000 terms": many(10000, "w#", " "),
+		"short terms":  strings.Repeat("a ", 2000),
+		"a phrase":     `"` + strings.Repeat("a ", 2000) + `"`,
+		"letters":      strings.Repeat("東", 1300),
+		"a million":    many(20, "(a# OR b#)", " "),
+		"the negation": "x NOT (" + many(20, "(a# b#)", " OR ") + ")",
+		"long":         strings.Repeat("a", 1<<20),
+	} {
+		start := time.Now()
+		_, err := Parse(text)
+		if took := time.Since(start); took > 10*time.Millisecond && !testing.Short() {
+			t.Errorf("%s: refused in %v", name, took)
+		}
+		if err == nil {
+			t.Errorf("%s: is not refused", name)
+		}
+		t.Log(name, err)
+	}
+}
+
+func TestClauses(t *testing.T) {
+	for text, want := range map[string]string{
+		"b a b":                 "w0a w0b",
+		"a OR b":                "w0a | w0b",
+		"(a OR b) (a OR c)":     "w0a | w0a w0c | w0a w0b | w0b w0c",
+		"a NOT (b OR c)":        "w0a !w0b !w0c",
+		"a NOT (b c)":           "w0a !w0b | w0a !w0c",
+		`"a b" c`:               "w0a w0b w0c [w0a w0b]",
+		`title:"a b*"`:          "",
+		"tag:x pho* ~running":   "p0pho s0en:run w3x",
+		"lang:de ~läufer":       "c6de s0de:lauf",
+		"site:www.Example.org":  "c5example.org",
+		"feed:HTTPS://Ex.org/f": "c4https://ex.org/f",
+		"東京都":                   "w0京都 w0東京 [w0東京 w0京都]",
+		`"東京都 x"`:               "w0x w0京都 w0東京 w0都 [w0東京 w0京都 w0都 w0x]",
+	} {
+		e, err := Parse(text)
+		if err != nil {
+			if want != "" {
+				t.Errorf("%s: %v", text, err)
+			}
+			continue
+		}
+		var got []string
+		for _, c := range e.Clauses() {
+			s := strings.Join(c.Terms, " ")
+			for _, k := range c.Checks {
+				switch k.Op {
+				case Not:
+					s += " !" + strings.Join(k.Args[0].Keys, " ")
+				default:
+					s += " [" + strings.Join(k.Keys, " ") + "]"
+				}
+			}
+			got = append(got, s)
+		}
+		if g := strings.Join(got, " | "); g != want {
+			t.Errorf("%s: %s, not %s", text, g, want)
+		}
+	}
+}
+
+// TestManyClausesAreCheckedAsOne: one with more than 64 conjunctions is found by a
+// few of its words.
+func TestManyClausesAreCheckedAsOne(t *testing.T) {
+	e, err := Parse("(a1 OR a2 OR a3 OR a4) (b1 OR b2 OR b3 OR b4) (c1 OR c2 OR c3 OR c4) (rarities OR exceptions)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	clauses := e.Clauses()
+	if len(clauses) != 2 || clauses[0].Terms[0] != "w0exceptions" || clauses[1].Terms[0] != "w0rarities" {
+		t.Fatalf("%v", clauses)
+	}
+	if !reflect.DeepEqual(clauses[0].Checks, clauses[1].Checks) || clauses[0].Checks[0].Op != And {
+		t.Errorf("%v", clauses)
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"a OR b c -d", `title:("a b" OR ~x) NOT (y* z)`, "feed:https://x.org/ lang:en", `"-" AND "AND"`, "東京 café l'avion", "a:b:c ~\"x y\" -(-z)"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		e, err := Parse(text)
+		if err != nil {
+			return
+		}
+		again, err := Parse(e.String())
+		if err != nil {
+			t.Fatalf("%q is printed as %q: %v", text, e, err)
+		}
+		if !reflect.DeepEqual(e, again) {
+			t.Fatalf("%q is printed as %q, which is %q", text, e, again)
+		}
+		for _, c := range e.Clauses() {
+			if len(c.Terms) == 0 {
+				t.Fatalf("%q has a clause without a term", text)
+			}
+		}
+	})
+}

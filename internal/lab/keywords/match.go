@@ -1,0 +1,283 @@
+package keywords
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"tidings/cobra"
+	"tidings/cobra/index"
+	"tidings/cobra/query"
+)
+
+// A MatchConfig says what Match measures.
+type MatchConfig struct {
+	Subscriptions int
+	Lengths       []int // of articles, in words; Mix for all lengths
+	Separate      bool  // equal subscriptions share nothing
+	// Real are articles to match instead of drawn ones; subscriptions are then of
+	// their words.
+	Real []cobra.Article
+}
+
+// kept is how many articles each subscription keeps, as in the paper.
+const kept = 10
+
+// Ends of a run, of which one line each is reported.
+const (
+	articlesEach = 400
+	articlesMix  = 2000
+	changes      = 20000 // subscriptions added, and removed again
+)
+
+// A MatchRun is what matching articles of one length came to. Times are in
+// microseconds for an article, ring writes included unless Match stands before.
+type MatchRun struct {
+	Subscriptions int     `json:"subscriptions"`
+	Nodes         int     `json:"nodes"` // distinct ones
+	Words         int     `json:"words"` // 0: of all lengths
+	Path          string  `json:"path"`  // "match", or "html" with reading
+	P50           float64 `json:"p50_us"`
+	P90           float64 `json:"p90_us"`
+	P99           float64 `json:"p99_us"`
+	Mean          float64 `json:"mean_us"`
+	MatchP50      float64 `json:"match_p50_us"`
+	MatchP90      float64 `json:"match_p90_us"`
+	Matches       float64 `json:"matches_mean"` // subscriptions
+	Hits          float64 `json:"nodes_mean"`
+	Bytes         float64 `json:"bytes_per_subscription"`
+	RSS           uint64  `json:"rss_bytes"`
+}
+
+// A Change is what it takes to add a subscription, and to remove one, in
+// microseconds: from its text to the next article's matching it.
+type Change struct {
+	Subscriptions int     `json:"subscriptions"`
+	AddP50        float64 `json:"add_p50_us"`
+	AddP90        float64 `json:"add_p90_us"`
+	RemoveP50     float64 `json:"remove_p50_us"`
+	RemoveP90     float64 `json:"remove_p90_us"`
+}
+
+// A bench is a filter under way.
+type bench struct {
+	config MatchConfig
+	words  *Words
+	index  *index.Index
+	filter *cobra.Filter
+	rings  *index.Rings
+	bytes  float64 // of a subscription
+	next   cobra.Number
+	no     uint32 // of the last article
+	hits   []index.Node
+	terms  index.Article
+}
+
+// Match measures. It calls each with what it finds, as it finds it.
+func Match(ctx context.Context, c MatchConfig, progress func(float64), each func(MatchRun)) (Change, error) {
+	b := &bench{config: c, words: PaperWords(), index: index.New()}
+	if c.Separate {
+		b.index = index.NewSeparate()
+	}
+	if c.Real != nil {
+		b.words = wordsOf(c.Real)
+	}
+	b.filter = cobra.NewFilter(cobra.FilterConfig{General: 1}, b.index)
+	if err := b.subscribe(ctx, progress); err != nil {
+		return Change{}, err
+	}
+	// Memory is tidied before times are taken, and not while they are.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	for _, length := range c.Lengths {
+		articles := b.articles(length)
+		each(b.match(length, articles))
+		if length == Mix || c.Real != nil {
+			each(b.wholePath(length, articles))
+		}
+		if ctx.Err() != nil {
+			return Change{}, context.Cause(ctx)
+		}
+	}
+	return b.change()
+}
+
+// subscribe fills the filter, as a node's start does.
+func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
+	before := resident()
+	b.seed()
+	r := rand.New(rand.NewPCG(7, 1))
+	var words []uint32
+	var text []byte
+	for i := range b.config.Subscriptions {
+		if i%4096 == 0 {
+			progress(float64(i) / float64(b.config.Subscriptions))
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
+		words = b.words.Subscription(r, words[:0])
+		text = b.words.Text(text[:0], words)
+		q, err := query.Parse(string(text))
+		if err != nil {
+			return fmt.Errorf("subscription %q: %w", text, err)
+		}
+		if err := b.filter.Add(b.next, q, func(index.Node) {}); err != nil {
+			return fmt.Errorf("subscription %q: %w", text, err)
+		}
+		b.next++
+	}
+	b.filter.Pack()
+	b.rings = index.NewRings(kept)
+	b.rings.Grow(b.index.Limit())
+	for b.no < kept { // all of them are there, as after a while
+		b.no++
+		b.hits = b.hits[:0]
+		for n := range b.index.Limit() {
+			b.hits = append(b.hits, index.Node(n))
+			if len(b.hits) == 1<<16 || n == b.index.Limit()-1 {
+				b.rings.Put(b.no, b.hits)
+				b.hits = b.hits[:0]
+			}
+		}
+	}
+	runtime.GC()
+	debug.FreeOSMemory()
+	b.bytes = float64(resident()-before) / float64(b.config.Subscriptions)
+	return nil
+}
+
+// seed tells the index how frequent words are, as it would know after a while.
+func (b *bench) seed() {
+	const articles = 1 << 20
+	b.index.SeedArticles(articles)
+	for i, name := range b.words.names[1:] {
+		key := string(query.WordKey(nil, query.Any, []byte(name)))
+		b.index.Seed(key, uint32(articles*b.words.Share(uint32(i)+1, mixMean)))
+	}
+}
+
+// articles returns articles of a length, as HTML.
+func (b *bench) articles(length int) (articles []cobra.Article) {
+	if b.config.Real != nil {
+		return b.config.Real
+	}
+	n := articlesEach
+	if length == Mix {
+		n = articlesMix
+	}
+	r := rand.New(rand.NewPCG(99, uint64(max(0, slices.Index([]int{MedianWords, ManyWords, LongWords}, length)))))
+	for range n {
+		text := append([]byte("<p>"), b.words.Text(nil, b.words.Article(r, length, nil))...)
+		articles = append(articles, cobra.Article{HTML: string(append(text, "</p>"...))})
+	}
+	return articles
+}
+
+// match matches articles that were read: twice, of which the second time counts.
+func (b *bench) match(length int, articles []cobra.Article) MatchRun {
+	read := make([]index.Article, len(articles))
+	for i := range articles {
+		b.filter.Read(&articles[i], &read[i])
+	}
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes}
+	var match, all []float64
+	for pass := range 2 {
+		for i := range read {
+			b.no++
+			begin := time.Now()
+			b.hits = b.index.Match(&read[i], b.hits[:0])
+			matched := time.Since(begin)
+			b.rings.Put(b.no, b.hits)
+			took := time.Since(begin)
+			if pass == 1 {
+				match, all = append(match, micro(matched)), append(all, micro(took))
+				run.Hits += float64(len(b.hits)) / float64(len(read))
+				for _, n := range b.hits {
+					run.Matches += float64(b.index.Uses(n)) / float64(len(read))
+				}
+			}
+		}
+	}
+	run.times(all)
+	slices.Sort(match)
+	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
+	run.RSS = resident()
+	return run
+}
+
+// wholePath reads articles and matches them.
+func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
+	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes}
+	var all []float64
+	for pass := range 2 {
+		for i := range articles {
+			b.no++
+			begin := time.Now()
+			hits := b.filter.Match(&articles[i])
+			b.rings.Put(b.no, hits)
+			if took := time.Since(begin); pass == 1 {
+				all = append(all, micro(took))
+				run.Hits += float64(len(hits)) / float64(len(articles))
+			}
+		}
+	}
+	run.times(all)
+	run.RSS = resident()
+	return run
+}
+
+func (run *MatchRun) times(us []float64) {
+	for _, t := range us {
+		run.Mean += t / float64(len(us))
+	}
+	slices.Sort(us)
+	run.P50, run.P90, run.P99 = at(us, 0.5), at(us, 0.9), at(us, 0.99)
+}
+
+// change adds subscriptions and removes them again.
+func (b *bench) change() (Change, error) {
+	r := rand.New(rand.NewPCG(1234, 1))
+	c := Change{Subscriptions: b.config.Subscriptions}
+	texts := make([]string, changes)
+	for i := range texts {
+		texts[i] = string(b.words.Text(nil, b.words.Subscription(r, nil)))
+	}
+	var add, remove []float64
+	first := b.next
+	for _, text := range texts {
+		begin := time.Now()
+		q, err := query.Parse(text)
+		if err != nil {
+			return c, err
+		}
+		if err := b.filter.Add(b.next, q, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
+			return c, err
+		}
+		add = append(add, micro(time.Since(begin)))
+		b.next++
+	}
+	for i, text := range texts {
+		begin := time.Now()
+		q, err := query.Parse(text)
+		if err != nil {
+			return c, err
+		}
+		b.filter.Remove(first+cobra.Number(i), q)
+		remove = append(remove, micro(time.Since(begin)))
+	}
+	slices.Sort(add)
+	slices.Sort(remove)
+	c.AddP50, c.AddP90, c.RemoveP50, c.RemoveP90 = at(add, 0.5), at(add, 0.9), at(remove, 0.5), at(remove, 0.9)
+	return c, nil
+}
+
+func micro(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// at returns a quantile of sorted values.
+func at(sorted []float64, q float64) float64 {
+	return sorted[min(len(sorted)-1, int(q*float64(len(sorted))))]
+}
