@@ -14,6 +14,8 @@ import (
 // An Article is a new entry of a channel, as it is matched and shown.
 type Article struct {
 	Feed      string // the channel's canonical URL
+	FeedTitle string
+	FeedLink  string // where people read it; may be ""
 	ID        feed.ID
 	Link      string
 	Title     string

@@ -57,9 +57,6 @@ type Cutter struct {
 // Cut calls each for every form of every word in text, in order, and returns
 // how many places there are. A form is valid during the call.
 func (c *Cutter) Cut(text string, each func(form []byte, at int, f Form)) (places int) {
-	if !c.ready {
-		c.fold, c.ready = cases.Fold(), true
-	}
 	if !norm.NFKC.IsNormalString(text) {
 		text = norm.NFKC.String(text)
 	}
@@ -158,6 +155,9 @@ func (c *Cutter) cutWord(w string, at int, each func([]byte, int, Form)) {
 func (c *Cutter) folded(dst []byte, w string) []byte {
 	if strings.ContainsFunc(w, func(r rune) bool { return unicode.Is(unicode.Cherokee, r) }) {
 		w = strings.ToLower(w) // whose capitals the library folds into small letters, and the other way round
+	}
+	if !c.ready {
+		c.fold, c.ready = cases.Fold(), true
 	}
 	c.scratch = append(c.scratch[:0], w...)
 	room := 3*len(w) + utf8.UTFMax // no rune folds to more than three times its length

@@ -90,8 +90,9 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	if err := b.subscribe(ctx, progress); err != nil {
 		return Change{}, err
 	}
-	// Memory is tidied before times are taken, and not while they are.
-	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	// Memory is tidied before an article's times are taken, and not while they are.
+	tidy := debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(tidy)
 	for _, length := range c.Lengths {
 		articles := b.articles(length)
 		each(b.match(length, articles))
@@ -102,6 +103,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 			return Change{}, context.Cause(ctx)
 		}
 	}
+	debug.SetGCPercent(tidy)
 	return b.change()
 }
 

@@ -1,0 +1,293 @@
+package cobra
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/cobra/cobrapb"
+	"tidings/cobra/index"
+	"tidings/cobra/query"
+	"tidings/internal/env"
+)
+
+// A Config bounds a reflector.
+type Config struct {
+	Filter FilterConfig
+	// Kept is how many articles a feed has at most: the paper's k.
+	Kept int
+	// Subscriptions is how many there may be.
+	Subscriptions int
+	// MaxAge is for how long an article is kept.
+	MaxAge time.Duration
+	// Room is how many bytes articles may take on the disk, packed. From nine
+	// tenths of it on only their titles and links are kept.
+	Room int64
+	// Waiting is how many bytes of articles may wait for the disk. From half of
+	// it on only titles and links are kept.
+	Waiting int64
+	// Round is the time in which all rings are written once, at least.
+	Round time.Duration
+}
+
+// DefaultConfig is for a node of a few million subscriptions.
+func DefaultConfig() Config {
+	return Config{
+		Filter:        DefaultFilterConfig(),
+		Kept:          10,
+		Subscriptions: 50_000_000,
+		MaxAge:        30 * 24 * time.Hour,
+		Room:          1 << 30,
+		Waiting:       32 << 20,
+		Round:         time.Minute,
+	}
+}
+
+// ErrFull is the error of a subscription beyond Config.Subscriptions.
+var ErrFull = errors.New("this node has as many keyword subscriptions as it takes")
+
+// ErrUnknown is the error of a number nobody has.
+var ErrUnknown = errors.New("no such keyword subscription")
+
+// Keys of records.
+const (
+	subscriptionPrefix = "s" // then the number, 4 bytes
+	articlePrefix      = "a" // then the number, 4 bytes
+	shelfPrefix        = "h" // then the shelf, 4 bytes
+	ringsPrefix        = "r" // then the page, 4 bytes
+	lastKey            = "n"
+)
+
+func numbered(prefix string, n uint32) []byte {
+	return binary.BigEndian.AppendUint32([]byte(prefix), n)
+}
+
+// Stats counts what a reflector did since its start, and what it has.
+type Stats struct {
+	Subscriptions int
+	Nodes         int    // different clauses
+	Articles      uint64 // that came
+	Matched       uint64 // of these, for whomever
+	Shortened     uint64 // of these, kept without their content
+	Dropped       uint64 // of these, not kept
+	Failed        uint64 // of these, lost because the disk refused them
+	Swept         uint64 // articles deleted that nobody's feed had any more, or that were too old
+	Bytes         int64  // on the disk, of articles
+	Waiting       int64  // bytes on their way to the disk
+}
+
+// A Reflector has keyword subscriptions and their feeds.
+type Reflector struct {
+	config Config
+	clock  env.Clock
+	store  env.Store
+	worker env.Worker
+	log    *slog.Logger
+
+	filter *Filter
+	rings  *index.Rings
+	next   Number // subscription
+	stock  stock
+	pages  pages
+	stats  Stats
+}
+
+// Open returns the reflector that a store remembers, or a new one. It reads all of
+// the store, and waits for it.
+func Open(e env.Env, c Config) (*Reflector, error) {
+	x := index.New()
+	r := &Reflector{
+		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
+		filter: NewFilter(c.Filter, x), rings: index.NewRings(c.Kept),
+	}
+	if err := r.load(); err != nil {
+		return nil, fmt.Errorf("keyword subscriptions: %w", err)
+	}
+	return r, nil
+}
+
+// load reads subscriptions, their rings, and the articles that came behind these.
+func (r *Reflector) load() error {
+	last := &cobrapb.Last{}
+	if value, err := r.store.Get([]byte(lastKey)); err != nil {
+		return err
+	} else if err := proto.Unmarshal(value, last); err != nil {
+		return err
+	}
+	r.stock.last = last.Article
+	firsts := map[Number][]byte{}
+	var broken error
+	unlimited := r.filter.config
+	r.filter.config.Generals = 1 << 30 // what was taken once is
+	err := r.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
+		var s cobrapb.Subscription
+		if broken = proto.Unmarshal(value, &s); broken != nil {
+			return false
+		}
+		n := Number(binary.BigEndian.Uint32(key[1:]))
+		q, err := query.Parse(s.Query)
+		if err != nil {
+			// Taken by an earlier version. It keeps its record and matches nothing.
+			r.log.Warn("a keyword subscription cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
+			return true
+		}
+		broken = r.filter.Add(n, q, func(index.Node) {})
+		if len(s.First) > 0 {
+			firsts[n] = s.First
+		}
+		return broken == nil
+	})
+	r.filter.config = unlimited
+	if err := errors.Join(err, broken); err != nil {
+		return err
+	}
+	r.next = max(Number(last.Subscription), Number(len(r.filter.nodes)))
+	r.filter.Pack()
+	r.rings.Grow(r.filter.index.Limit())
+	for n, first := range firsts {
+		r.fill(n, first)
+	}
+	behind, err := r.loadRings()
+	if err != nil {
+		return err
+	}
+	if err := r.loadStock(); err != nil {
+		return err
+	}
+	return r.replay(behind)
+}
+
+// Subscribe subscribes to the articles that match a query. done is called when that
+// is durable; from then on the number is taken for good. An error is a
+// *query.Error, ErrGeneral, ErrFull, or the disk's.
+func (r *Reflector) Subscribe(text string, done func(Number, error)) {
+	q, err := query.Parse(text)
+	if err == nil && r.filter.Subscriptions() >= r.config.Subscriptions {
+		err = ErrFull
+	}
+	number := r.next
+	if err == nil {
+		err = r.filter.Add(number, q, r.grow)
+	}
+	if err != nil {
+		done(0, err)
+		return
+	}
+	r.next++
+	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix()}
+	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.lastOp()}
+	if number%pageSubscriptions == 0 {
+		ops = append(ops, r.newPage())
+	}
+	r.store.Commit(ops, func(err error) {
+		if err != nil {
+			r.filter.Remove(number, q)
+			err = fmt.Errorf("subscribe to %q: %w", text, err)
+		}
+		done(number, err)
+	})
+}
+
+// grow makes room for a new node, whose number another one may have had.
+func (r *Reflector) grow(n index.Node) {
+	r.rings.Grow(int(n) + 1)
+	r.rings.Clear(n)
+}
+
+// Unsubscribe ends a subscription: when done is called, nothing matches it and it
+// is forgotten. Its number is not given again. The error is ErrUnknown or the
+// disk's.
+func (r *Reflector) Unsubscribe(number Number, done func(error)) {
+	var text string
+	var err error
+	r.worker.Do(func() { text, _, err = Query(r.store, number) }, func() {
+		var q *query.Expr
+		if err == nil {
+			q, err = query.Parse(text)
+		}
+		if err == nil && len(r.filter.Of(number)) == 0 { // asked twice
+			err = ErrUnknown
+		}
+		if err != nil {
+			done(fmt.Errorf("unsubscribe: %w", err))
+			return
+		}
+		r.filter.Remove(number, q)
+		r.store.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(number))}}, done)
+	})
+}
+
+// lastOp writes the numbers that were given last.
+func (r *Reflector) lastOp() env.Op {
+	return env.Op{Key: []byte(lastKey), Value: marshal(&cobrapb.Last{Article: r.stock.last, Subscription: uint32(r.next)})}
+}
+
+// Take matches an article, and keeps it if anybody's subscription does.
+func (r *Reflector) Take(a *Article) {
+	r.stats.Articles++
+	hits := r.filter.Match(a)
+	if len(hits) == 0 {
+		return
+	}
+	r.stats.Matched++
+	if r.keep(a) {
+		r.rings.Put(r.stock.last, hits)
+	}
+}
+
+// Ring returns the numbers of the articles of a subscription's feed, the newest
+// first, and whether there is such a subscription. Equal rings are equal feeds.
+func (r *Reflector) Ring(number Number) (articles []uint32, ok bool) {
+	nodes := r.filter.Of(number)
+	for _, n := range nodes {
+		articles = r.rings.Newest(n, articles)
+	}
+	if len(nodes) > 1 {
+		articles = newest(articles, r.config.Kept)
+	}
+	return articles, len(nodes) > 0
+}
+
+// Query returns a subscription's text and when it was made. It may be called from
+// any goroutine.
+func Query(s env.Store, number Number) (text string, since time.Time, err error) {
+	value, err := s.Get(numbered(subscriptionPrefix, uint32(number)))
+	if err == nil && value == nil {
+		err = ErrUnknown
+	}
+	var record cobrapb.Subscription
+	if err == nil {
+		err = proto.Unmarshal(value, &record)
+	}
+	return record.Query, time.Unix(record.Since, 0), err
+}
+
+// Stats returns what the reflector did, and what it has.
+func (r *Reflector) Stats() Stats {
+	s := r.stats
+	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Nodes()
+	s.Bytes, s.Waiting = r.stock.bytes, r.stock.waiting
+	return s
+}
+
+// Run does what is due and returns when there is something again.
+func (r *Reflector) Run(now time.Time) (next time.Time) {
+	next = r.writePages(now)
+	if sweep := r.sweep(now); sweep.Before(next) {
+		next = sweep
+	}
+	return next
+}
+
+// marshal is of messages that cannot fail to be.
+func marshal(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic("cobra: " + err.Error())
+	}
+	return b
+}

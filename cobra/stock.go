@@ -1,0 +1,272 @@
+package cobra
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/cobra/cobrapb"
+	"tidings/cobra/index"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+// A stock is the articles that are kept.
+type stock struct {
+	last uint32 // the number that was given last; 0: none
+	// sizes of the articles from the number first on: bytes on the disk, 0 of one that is gone.
+	first uint32
+	sizes []uint32
+	seen  []int64 // when each shelf of shelfArticles began, in seconds since 1970
+	bytes int64
+
+	// Articles on their way to the disk, which readers get from here.
+	unwritten map[uint32][]byte
+	waiting   int64
+
+	level   level
+	sweeper sweeper
+}
+
+// shelfArticles is how many articles have one time, so that their age costs nothing.
+const shelfArticles = 1 << 10
+
+// A level says what is kept of articles that match.
+type level uint8
+
+const (
+	whole level = iota
+	titles
+	nothingNew
+)
+
+func (l level) String() string { return [...]string{"whole", "titles", "nothing"}[l] }
+
+// maxText is how many bytes of an article's content are matched and kept.
+const maxText = 64 << 10
+
+// keep keeps an article under the next number, as far as there is room.
+func (r *Reflector) keep(a *Article) bool {
+	now := r.clock.Now()
+	r.setLevel()
+	if r.stock.level == nothingNew {
+		r.stats.Dropped++
+		return false
+	}
+	m := a.proto()
+	m.Seen = now.Unix()
+	if r.stock.level == titles {
+		m.Html, m.Tags, m.Shortened = "", nil, true
+		r.stats.Shortened++
+	}
+	value := marshal(m)
+	s := &r.stock
+	s.last++
+	s.add(s.last, uint32(len(value)), m.Seen)
+	number := s.last
+	if s.unwritten == nil {
+		s.unwritten = map[uint32][]byte{}
+	}
+	s.unwritten[number] = value
+	s.waiting += int64(len(value))
+	ops := []env.Op{{Key: numbered(articlePrefix, number), Value: value, Body: true}, r.lastOp()}
+	if len(s.sizes)%shelfArticles == 0 {
+		ops = append(ops, s.shelfOp(len(s.sizes)/shelfArticles-1))
+	}
+	r.store.Commit(ops, func(err error) {
+		s.waiting -= int64(len(value))
+		delete(s.unwritten, number)
+		if err != nil {
+			r.stats.Failed++
+			s.drop(number)
+			r.log.Warn("an article was not kept", "feed", a.Feed, "err", err)
+		}
+	})
+	return true
+}
+
+// setLevel decides what is kept of new articles, and says when that changes.
+func (r *Reflector) setLevel() {
+	s, c := &r.stock, &r.config
+	now := whole
+	switch {
+	case s.bytes >= c.Room || s.waiting >= c.Waiting:
+		now = nothingNew
+	case s.bytes >= c.Room/10*9 || s.waiting >= c.Waiting/2:
+		now = titles
+	}
+	if now != s.level {
+		r.log.Warn("what is kept of articles that match keywords has changed", "from", s.level.String(), "to", now.String(),
+			"bytes", s.bytes, "room", c.Room, "waiting", s.waiting)
+		s.level = now
+	}
+}
+
+// add counts an article that is kept.
+func (s *stock) add(number, size uint32, seen int64) {
+	if len(s.sizes) == 0 {
+		s.first = number &^ (shelfArticles - 1)
+		s.seen = s.seen[:0]
+	}
+	for s.first+uint32(len(s.sizes)) <= number {
+		if len(s.sizes)%shelfArticles == 0 {
+			s.seen = append(s.seen, 0)
+		}
+		s.sizes = append(s.sizes, 0)
+	}
+	if at := (number - s.first) / shelfArticles; s.seen[at] == 0 {
+		s.seen[at] = seen // the first of it that is still there
+	}
+	s.bytes += int64(size) - int64(s.sizes[number-s.first])
+	s.sizes[number-s.first] = size
+}
+
+// drop counts an article that is not kept any more.
+func (s *stock) drop(number uint32) {
+	if number >= s.first && int(number-s.first) < len(s.sizes) {
+		s.bytes -= int64(s.sizes[number-s.first])
+		s.sizes[number-s.first] = 0
+	}
+}
+
+// trim gives back the room of shelves with nothing on them.
+func (s *stock) trim() {
+	n := 0
+	for n+shelfArticles <= len(s.sizes) && !slices.ContainsFunc(s.sizes[n:n+shelfArticles], func(size uint32) bool { return size > 0 }) {
+		n += shelfArticles
+	}
+	s.sizes, s.seen = slices.Clone(s.sizes[n:]), slices.Clone(s.seen[n/shelfArticles:])
+	s.first += uint32(n)
+}
+
+// shelfOp writes what a shelf has, so that a start need not read all articles.
+func (s *stock) shelfOp(shelf int) env.Op {
+	sizes := s.sizes[shelf*shelfArticles : (shelf+1)*shelfArticles]
+	record := &cobrapb.Shelf{Seen: s.seen[shelf], Sizes: slices.Clone(sizes)}
+	return env.Op{Key: numbered(shelfPrefix, s.first/shelfArticles+uint32(shelf)), Value: marshal(record)}
+}
+
+// loadStock counts the articles that the store has.
+func (r *Reflector) loadStock() error {
+	s := &r.stock
+	var broken error
+	err := r.store.Range([]byte(shelfPrefix), func(key, value []byte) bool {
+		var shelf cobrapb.Shelf
+		if broken = proto.Unmarshal(value, &shelf); broken != nil {
+			return false
+		}
+		first := binary.BigEndian.Uint32(key[1:]) * shelfArticles
+		for i, size := range shelf.Sizes {
+			s.add(first+uint32(i), size, shelf.Seen)
+		}
+		return true
+	})
+	if err := errors.Join(err, broken); err != nil {
+		return err
+	}
+	// Those of the shelf that is not full.
+	for n := max(s.first+uint32(len(s.sizes)), s.last&^(shelfArticles-1), 1); n <= s.last; n++ {
+		value, err := r.store.Get(numbered(articlePrefix, n))
+		if err != nil {
+			return err
+		}
+		if value == nil {
+			continue // nobody had it any more
+		}
+		var m cobrapb.Article
+		if err := proto.Unmarshal(value, &m); err != nil {
+			return fmt.Errorf("article %d: %w", n, err)
+		}
+		s.add(n, uint32(len(value)), m.Seen)
+	}
+	return nil
+}
+
+// replay matches the articles behind a number again, as they were matched before
+// the node ended.
+func (r *Reflector) replay(behind uint32) error {
+	var ring []uint32
+	for n := max(behind+1, r.stock.first); n <= r.stock.last && n > 0; n++ {
+		value, err := r.store.Get(numbered(articlePrefix, n))
+		if err != nil {
+			return err
+		}
+		if value == nil {
+			continue
+		}
+		a, err := articleOf(value)
+		if err != nil {
+			return fmt.Errorf("article %d: %w", n, err)
+		}
+		hits := r.filter.Match(&a.Article)
+		hits = slices.DeleteFunc(hits, func(node index.Node) bool { // what was written with it has it
+			ring = r.rings.Newest(node, ring[:0])
+			return len(ring) > 0 && ring[0] >= n
+		})
+		r.rings.Put(n, hits)
+	}
+	return nil
+}
+
+// Kept is an article as it is kept.
+type Kept struct {
+	Article
+	Seen      time.Time
+	Shortened bool // there was no room for its content
+}
+
+// Articles returns those of some articles that are kept, in their order. It may be
+// called from any goroutine, for numbers that Unwritten does not have.
+func Articles(s env.Store, numbers []uint32) (articles []Kept, err error) {
+	for _, n := range numbers {
+		value, err := s.Get(numbered(articlePrefix, n))
+		if err != nil {
+			return nil, fmt.Errorf("read article %d: %w", n, err)
+		}
+		if value == nil {
+			continue // too old, or on a disk that refused it
+		}
+		k, err := articleOf(value)
+		if err != nil {
+			return nil, fmt.Errorf("read article %d: %w", n, err)
+		}
+		articles = append(articles, k)
+	}
+	return articles, nil
+}
+
+// proto is the article as it is kept and sent.
+func (a *Article) proto() *cobrapb.Article {
+	m := &cobrapb.Article{
+		Feed: a.Feed, Id: a.ID[:], Link: a.Link, Title: a.Title, Author: a.Author, Tags: a.Tags, Language: a.Language, Html: a.HTML,
+		FeedTitle: a.FeedTitle, FeedLink: a.FeedLink,
+	}
+	if !a.Published.IsZero() {
+		m.Published = a.Published.Unix()
+	}
+	return m
+}
+
+// articleOf reads an article.
+func articleOf(value []byte) (k Kept, err error) {
+	var m cobrapb.Article
+	if err := proto.Unmarshal(value, &m); err != nil {
+		return Kept{}, err
+	}
+	if len(m.Id) != len(feed.ID{}) {
+		return Kept{}, fmt.Errorf("an identity of %d bytes", len(m.Id))
+	}
+	k = Kept{Seen: time.Unix(m.Seen, 0), Shortened: m.Shortened}
+	k.Article = Article{
+		Feed: m.Feed, ID: feed.ID(m.Id), Link: m.Link, Title: m.Title, Author: m.Author, Tags: m.Tags, Language: m.Language,
+		HTML: m.Html, FeedTitle: m.FeedTitle, FeedLink: m.FeedLink,
+	}
+	if m.Published != 0 {
+		k.Published = time.Unix(m.Published, 0)
+	}
+	return k, nil
+}
