@@ -121,7 +121,7 @@ func (b bucket) insert(s segment, at int, row []uint32, node uint32) bucket {
 // grow returns the bucket with more room in a segment, which may be new.
 func (b bucket) grow(s segment) (bucket, segment) {
 	more := s
-	more.room = s.rows + 1 + s.rows/8
+	more.room = s.rows + 1 + s.rows/8 + len(b)/2048 // all of the bucket is moved for it
 	var olds, news []segment
 	isNew := s.rows == 0
 	for old := range b.each() {
@@ -185,7 +185,12 @@ func (b bucket) remove(s segment, at int) bucket {
 		copy(column[at:], column[at+1:])
 	}
 	b[bucketHead+segmentHead*s.i+1]--
-	if s.rows > 1 && s.rows-1 >= s.room/2 {
+	rows := 0
+	for s := range b.each() {
+		rows += s.rows
+	}
+	empty := (s.room - s.rows + 1) * (s.width() + 1)
+	if rows > 0 && empty <= len(b)/4 {
 		return b
 	}
 	return b.shrink()
