@@ -35,6 +35,19 @@ type Entry struct {
 	// Provenance, unless it is empty, tells the reader who vouches for the
 	// item.
 	Provenance string
+	// Said, unless it is nil, is what the entry says, and there is no Item: of an
+	// entry that no document had in this form.
+	Said *Meaning
+	// Source, unless it is nil, is the feed that the entry was taken from. It is
+	// told of what Said says only; an item that goes out as it came keeps its own.
+	Source *Source
+}
+
+// A Source is a feed from which another one took an entry.
+type Source struct {
+	URL   string // of its document
+	Title string
+	Link  string // where people read it; may be ""
 }
 
 // Write writes a document in a format: head and items of that format as they came,
@@ -111,6 +124,9 @@ func escapeAny(s string) string {
 
 // said is what an item says, as far as that can be found out.
 func (e *Entry) said(base string) Meaning {
+	if e.Said != nil {
+		return *e.Said
+	}
 	m, _ := e.Item.Meaning(base)
 	return m
 }

@@ -177,3 +177,37 @@ func BenchmarkMeaning(b *testing.B) {
 		}
 	}
 }
+
+// TestEntriesTakenFromOtherFeedsSayFromWhich: in every format, under ids of their own.
+func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
+	entry := Entry{
+		Said:   &Meaning{GUID: "urn:uuid:1", Title: "A & B", Link: "https://x.org/1", Author: "Jo", Content: "<p>c</p>", Published: time.Unix(1.7e9, 0), Categories: []string{"t"}},
+		Source: &Source{URL: "https://x.org/feed?a&b", Title: "X < Y", Link: "https://x.org/"},
+	}
+	for f, want := range map[Format]string{
+		RSS:  `<source url="https://x.org/feed?a&amp;b">X &lt; Y</source>`,
+		RDF:  `<dc:source>https://x.org/feed?a&amp;b</dc:source>`,
+		Atom: `<source><id>https://x.org/feed?a&amp;b</id><title>X &lt; Y</title><updated>2023-11-14T22:13:20Z</updated><link rel="self" href="https://x.org/feed?a&amp;b"/><link rel="alternate" href="https://x.org/"/></source>`,
+		JSON: `"_tidings_source":{"feed_url":"https://x.org/feed?a&b","title":"X < Y","home_page_url":"https://x.org/"}`,
+	} {
+		head, err := NewHead(f, "Keywords", "https://here/", "of many feeds", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		doc, err := Write(&Document{URL: "https://here/k", Head: head, Entries: []Entry{entry}}, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(doc), want) {
+			t.Errorf("%s: no %s in\n%s", f, want, doc)
+		}
+		got := parse(t, string(doc))
+		if len(got.Items) != 1 || got.Repaired != "" {
+			t.Fatalf("%s: %d items, repaired %q:\n%s", f, len(got.Items), got.Repaired, doc)
+		}
+		m, err := got.Items[0].Meaning("")
+		if err != nil || m.GUID != "urn:uuid:1" || m.Title != "A & B" || m.Link != "https://x.org/1" || m.Content != "<p>c</p>" || m.Author != "Jo" {
+			t.Errorf("%s: %+v, %v", f, m, err)
+		}
+	}
+}

@@ -29,6 +29,12 @@ type (
 		Authors     []jsonAuthor     `json:"authors,omitempty"`
 		Tags        []string         `json:"tags,omitempty"`
 		Attachments []jsonAttachment `json:"attachments,omitempty"`
+		Source      *jsonSource      `json:"_tidings_source,omitempty"`
+	}
+	jsonSource struct {
+		URL      string `json:"feed_url"`
+		Title    string `json:"title,omitempty"`
+		HomePage string `json:"home_page_url,omitempty"`
 	}
 	jsonAuthor struct {
 		Name string `json:"name"`
@@ -118,6 +124,9 @@ func (d *Document) inJSON(e *Entry) []byte {
 	for _, a := range m.Enclosures {
 		size, _ := strconv.ParseInt(a.Length, 10, 64) // 0: not known
 		it.Attachments = append(it.Attachments, jsonAttachment{a.URL, a.mediaType(), size})
+	}
+	if s := e.Source; s != nil {
+		it.Source = &jsonSource{s.URL, s.Title, s.Link}
 	}
 	return marshal(it)
 }

@@ -151,6 +151,9 @@ func (w *xmlWriter) list() string {
 
 // about is the name of an item in an RSS 1.0 document.
 func (w *xmlWriter) about(e *Entry) string {
+	if e.Said != nil {
+		return e.id(e.Said)
+	}
 	f := e.Item.facts()
 	return cmp.Or(f.id, f.link, e.Item.ID.URN())
 }
@@ -274,6 +277,14 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		if m.Content != "" {
 			b.WriteString("\n" + `<content type="html">` + escapeAny(m.Content) + "</content>")
 		}
+		if s := e.Source; s != nil {
+			b.WriteString("\n<source>" + tag("id", s.URL) + tag("title", cmp.Or(s.Title, s.URL)) + tag("updated", date.Format(time.RFC3339)))
+			b.WriteString(`<link rel="self" href="` + escapeAny(s.URL) + `"/>`)
+			if s.Link != "" {
+				b.WriteString(`<link rel="alternate" href="` + escapeAny(s.Link) + `"/>`)
+			}
+			b.WriteString("</source>")
+		}
 		b.WriteString("\n</entry>")
 	case RDF:
 		b.WriteString("<item" + Binding{"", nsRSS10}.attribute() + Binding{"rdf", nsRDF}.attribute() + Binding{"dc", nsDC}.attribute() + Binding{"content", nsContent}.attribute())
@@ -283,6 +294,9 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		element("dc:date", date.Format(time.RFC3339))
 		element("dc:creator", m.Author)
 		element("content:encoded", m.Content)
+		if e.Source != nil {
+			element("dc:source", e.Source.URL)
+		}
 		b.WriteString("\n</item>")
 	default:
 		b.WriteString("<item" + Binding{"dc", nsDC}.attribute() + Binding{"content", nsContent}.attribute() + ">")
@@ -299,6 +313,10 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		for _, a := range m.Enclosures {
 			b.WriteString("\n" + `<enclosure url="` + escapeAny(a.URL) + `" type="` + escapeAny(a.mediaType()) + `" length="` + escapeAny(cmp.Or(a.Length, "0")) + `"/>`)
 		}
+		if s := e.Source; s != nil {
+			b.WriteString("\n" + `<source url="` + escapeAny(s.URL) + `">` + escapeAny(cmp.Or(s.Title, s.URL)) + "</source>")
+		}
+
 		b.WriteString("\n</item>")
 	}
 	return b.Bytes()
