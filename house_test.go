@@ -32,7 +32,7 @@ var storeys = []struct {
 	{3, "corona feedtree cobra"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
 	{1, "overlay difference cobra/query"},
-	{0, "honeycomb internal/wire internal/feed difference/page internal/script internal/plant cobra/words"},
+	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script internal/plant cobra/words"},
 	{cellar, "internal/env internal/charset"},
 }
 

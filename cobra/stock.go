@@ -46,9 +46,6 @@ const (
 
 func (l level) String() string { return [...]string{"whole", "titles", "nothing"}[l] }
 
-// maxText is how many bytes of an article's content are matched and kept.
-const maxText = 64 << 10
-
 // keep keeps an article under the next number, as far as there is room.
 func (r *Reflector) keep(a *Article) bool {
 	now := r.clock.Now()
@@ -242,7 +239,7 @@ func Articles(s env.Store, numbers []uint32) (articles []Kept, err error) {
 // proto is the article as it is kept and sent.
 func (a *Article) proto() *cobrapb.Article {
 	m := &cobrapb.Article{
-		Feed: a.Feed, Id: a.ID[:], Link: a.Link, Title: a.Title, Author: a.Author, Tags: a.Tags, Language: a.Language, Html: a.HTML,
+		Feed: a.Feed, Id: a.ID[:], Link: a.Link, Title: a.Title, Author: a.Author, Tags: a.Tags, Language: a.Language, Html: a.content(),
 		FeedTitle: a.FeedTitle, FeedLink: a.FeedLink,
 	}
 	if !a.Published.IsZero() {

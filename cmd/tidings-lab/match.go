@@ -14,11 +14,12 @@ import (
 
 // A matchCommand is "tidings-lab bench match".
 type matchCommand struct {
-	Subs     []int  `default:"1000000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
-	Words    []int  `default:"61,637,2000,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
-	Separate bool   `help:"Have equal subscriptions share nothing, as if all were different."`
-	Real     string `placeholder:"FILE" help:"Match these articles, ../shared/data/articles/articles.jsonl.gz, with subscriptions of their words."`
-	JSON     bool   `name:"json" help:"Print one JSON object."`
+	Subs      []int  `default:"1000000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
+	Words     []int  `default:"61,637,2000,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
+	Separate  bool   `help:"Have equal subscriptions share nothing, as if all were different."`
+	Real      string `placeholder:"FILE" help:"Match these articles, ../shared/data/articles/articles.jsonl.gz, with subscriptions of their words."`
+	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
+	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
@@ -35,6 +36,9 @@ func (c *matchCommand) Validate() error {
 			return fmt.Errorf("--subs %d: from 1 to 200,000,000", n)
 		}
 	}
+	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
+		return fmt.Errorf("--calibrate wants two numbers of subscriptions, as in --subs 1000000,10000000, drawn and shared")
+	}
 	for _, n := range c.Words {
 		if n < 0 || n > 100_000 {
 			return fmt.Errorf("--words %d: from 1 to 100,000, or 0", n)
@@ -45,13 +49,16 @@ func (c *matchCommand) Validate() error {
 
 // Run measures one number of subscriptions after the other.
 func (c *matchCommand) Run(ctx context.Context, s streams) error {
-	var real []cobra.Article
+	var articles []cobra.Article
 	lengths := c.Words
 	if c.Real != "" {
 		var err error
-		if real, err = keywords.ReadArticles(c.Real); err != nil {
+		if articles, err = keywords.ReadArticles(c.Real); err != nil {
 			return err
 		}
+		lengths = []int{keywords.Mix}
+	}
+	if c.Calibrate {
 		lengths = []int{keywords.Mix}
 	}
 	// Large arrays without pointers fill the heap, and half as much again is waste enough.
@@ -61,7 +68,7 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		change, err := keywords.Match(ctx, keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: real}, p.at,
+		change, err := keywords.Match(ctx, keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles}, p.at,
 			func(r keywords.MatchRun) { runs = append(runs, r) })
 		p.end()
 		if err != nil {
@@ -77,7 +84,31 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 			Changes []keywords.Change   `json:"changes"`
 		}{runs, changes}))
 	}
+	if c.Calibrate && failed == nil {
+		return printCosts(s.out, runs)
+	}
 	return both(failed, c.print(s.out, runs, changes))
+}
+
+// printCosts prints the lines through what two numbers of subscriptions cost: an
+// article's time from HTML to rings, and megabytes.
+func printCosts(w io.Writer, runs []keywords.MatchRun) error {
+	var at [2]keywords.MatchRun
+	for _, r := range runs {
+		if r.Path == "html" {
+			at[0], at[1] = at[1], r
+		}
+	}
+	line := func(name, unit string, of func(keywords.MatchRun) float64) {
+		x0, x1 := float64(at[0].Subscriptions)/1e6, float64(at[1].Subscriptions)/1e6
+		each := (of(at[1]) - of(at[0])) / (x1 - x0)
+		_, _ = fmt.Fprintf(w, "%-28s %.3g %s + %.3g %s for each million subscriptions\n", name, of(at[0])-each*x0, unit, each, unit) // the last one tells
+	}
+	line("an article, from HTML", "ms", func(r keywords.MatchRun) float64 { return r.Mean / 1e3 })
+	line("a filter's memory", "MB", func(r keywords.MatchRun) float64 { return r.FilterBytes * float64(r.Subscriptions) / 1e6 })
+	line("a reflector's memory", "MB", func(r keywords.MatchRun) float64 { return r.Bytes * float64(r.Subscriptions) / 1e6 })
+	_, err := fmt.Fprintln(w, "The process itself takes some 30 MB more, and articles are on a disk.")
+	return err
 }
 
 // matchAsked are the p90 of an article's matching, in microseconds, by subscriptions

@@ -20,6 +20,7 @@ type grammar struct {
 	Status      statusCommand      `cmd:"" help:"Show the node in its network."`
 	Doctor      doctorCommand      `cmd:"" help:"Say what is wrong with the node, and what to do about it."`
 	OPML        opmlCommand        `cmd:"" name:"opml" help:"Move subscriptions in and out."`
+	Provision   provisionCommand   `cmd:"" help:"Plan a hosting centre for keyword subscriptions: how many nodes of which kind."`
 	Demo        demoCommand        `cmd:"" help:"Show what it is for: a network on this machine, beside readers who poll for themselves."`
 	Version     versionCommand     `cmd:"" help:"Say which tidings this is."`
 }

@@ -7,9 +7,10 @@
 //	tidings status                 the node in its network
 //	tidings doctor                 what is wrong, and what to do about it
 //	tidings opml import|export     moves subscriptions in and out
+//	tidings provision              plans a hosting centre for keyword subscriptions
 //	tidings version                which tidings this is
 //
-// All but run and version talk to the running node through its JSON interface,
+// All but run, demo, provision and version talk to the running node through its JSON interface,
 // at --http.
 //
 // Scripts rely on the commands, their flags, the first words of the lines that run

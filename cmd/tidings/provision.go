@@ -1,0 +1,74 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"tidings/cobra/provision"
+)
+
+// A provisionCommand is "tidings provision".
+type provisionCommand struct {
+	Feeds     float64 `required:"" help:"Feeds that are polled."`
+	Subs      float64 `required:"" help:"Keyword subscriptions."`
+	Memory    float64 `default:"1024" placeholder:"MB" help:"Memory of a node in megabytes (${default})."`
+	Bandwidth float64 `default:"100" placeholder:"Mb/s" help:"Bandwidth of a node, in and out each, in megabits a second (${default})."`
+	CPU       float64 `name:"cpu" default:"1" help:"Processor of a node, as a multiple of the model's (${default})."`
+	Over      float64 `default:"0.1" help:"By which part more than is needed there is to be (${default})."`
+	Model     string  `default:"measured" enum:"paper,published,measured" help:"What the service costs: as in the paper's plans, as the paper measured it, or as tidings does (${enum}; ${default})."`
+	JSON      bool    `name:"json" help:"Print one JSON object."`
+	DOT       bool    `name:"dot" help:"Print the nodes and their links for Graphviz."`
+}
+
+// Help is what the command's help says besides.
+func (c *provisionCommand) Help() string {
+	return "Plans a hosting centre for keyword subscriptions, as Cobra does (NSDI 2007, section 3.5): how many crawlers, filters " +
+		"and reflectors it takes, and who of them sends articles to whom. The costs of \"paper\" were fitted to the plans it " +
+		"publishes, and are many times those that it measured, which are \"published\"."
+}
+
+// Run plans, and fails if no nodes of that kind can carry the load.
+func (c *provisionCommand) Run(s streams) error {
+	if c.JSON && c.DOT {
+		return usagef("--json beside --dot: one of them is printed")
+	}
+	model := map[string]func() provision.Model{"paper": provision.Paper, "published": provision.Published, "measured": provision.Measured}[c.Model]()
+	plan, err := provision.Plan(provision.Load{Feeds: c.Feeds, Subscriptions: c.Subs},
+		provision.Constraints{Bandwidth: c.Bandwidth * 1e6, Memory: c.Memory, CPU: c.CPU, Over: c.Over}, model)
+	if err != nil {
+		return usagef("provision: %w", err)
+	}
+	switch {
+	case c.JSON:
+		err = printJSON(s.out, plan)
+	case len(plan.Violations) > 0: // there is nothing to show
+	case c.DOT:
+		_, err = fmt.Fprint(s.out, plan.DOT())
+	default:
+		_, err = fmt.Fprint(s.out, planned(plan, terminalOf(s.out)))
+	}
+	if len(plan.Violations) > 0 {
+		err = errors.Join(err, fmt.Errorf("provision: no number of such nodes is enough: %s", strings.Join(plan.Violations, "; ")))
+	}
+	return err
+}
+
+// planned is a plan for people: of each kind of node what the largest one has.
+func planned(plan provision.Topology, t terminal) string {
+	table := table{terminal: t, columns: []column{
+		{head: "NODES"}, {head: "", right: true}, {head: "FEEDS EACH", right: true}, {head: "SUBSCRIPTIONS EACH", right: true}, {head: "SEND TO", right: true},
+	}}
+	for _, role := range []string{provision.Crawler, provision.Filter, provision.Reflector} {
+		var n, feeds, subs, links int
+		for _, node := range plan.Nodes {
+			if node.Role == role {
+				n++
+				feeds, subs, links = max(feeds, node.Feeds), max(subs, node.Subscriptions), max(links, len(node.Links))
+			}
+		}
+		table.row(cell{text: role + "s", colour: bold}, cell{text: strconv.Itoa(n)}, cell{text: strconv.Itoa(feeds)}, cell{text: strconv.Itoa(subs)}, cell{text: strconv.Itoa(links)})
+	}
+	return table.String()
+}

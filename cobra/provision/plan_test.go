@@ -1,0 +1,136 @@
+package provision
+
+import (
+	"math"
+	"strings"
+	"testing"
+)
+
+// paperNodes are those of section 4.3: "a bandwidth constraint of 100 Mbps, a memory
+// constraint of 1024 MB, and a CPU constraint of the default value (1x)",
+// over-provisioned by a tenth.
+var paperNodes = Constraints{Bandwidth: 100e6, Memory: 1024, CPU: 1, Over: 0.1}
+
+func TestPlans(t *testing.T) {
+	slow, slower, cpu := Published(), Published(), workload
+	slow.MatchEach, slower.MatchEach, cpu.MatchEach = 10, 20, 47
+	measured := workload
+	measured.MatchEach, measured.FilterEach, measured.ReflectorFixed, measured.ReflectorEach = 0.17, 34, 30, 75
+	polls := measured
+	polls.Poll = 300
+	loads := []Load{{1e6, 10e6}, {500e3, 20e6}, {250e3, 40e6}, {100e3, 1e6}}
+	for _, test := range []struct {
+		name  string
+		model Model
+		want  [4][3]int
+	}{
+		{"Figure 11, by fitted costs", Paper(), [4][3]int{{1, 28, 28}, {1, 25, 25}, {1, 28, 28}, {1, 1, 1}}},
+		{"published costs", Published(), [4][3]int{{1, 2, 5}, {1, 4, 10}, {1, 7, 19}, {1, 1, 1}}},
+		{"10 ms of section 3.2", slow, [4][3]int{{1, 6, 6}, {1, 6, 10}, {1, 7, 19}, {1, 1, 1}}},
+		{"20 ms of 2,000 words", slower, [4][3]int{{1, 11, 11}, {1, 11, 11}, {1, 11, 19}, {1, 1, 1}}},
+		{"processor alone", cpu, [4][3]int{{1, 26, 26}, {1, 26, 26}, {1, 26, 26}, {1, 1, 1}}},
+		{"a prototype's costs", measured, [4][3]int{{1, 1, 4}, {1, 1, 8}, {1, 2, 15}, {1, 1, 1}}},
+		{"most polls 304s", polls, [4][3]int{{1, 1, 1}, {1, 1, 2}, {1, 2, 4}, {1, 1, 1}}},
+	} {
+		for i, load := range loads {
+			plan, err := Plan(load, paperNodes, test.model)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := [3]int{plan.Crawlers, plan.Filters, plan.Reflectors}; got != test.want[i] || len(plan.Violations) > 0 {
+				t.Errorf("%s, %g feeds and %g subscriptions: %v %v, not %v", test.name, load.Feeds, load.Subscriptions, got, plan.Violations, test.want[i])
+			}
+		}
+	}
+}
+
+// TestFigure2: with four times the processor and a quarter of the bandwidth, "this
+// configuration requires half the number of crawlers, 50% more reflectors and three
+// times as many filters" the other way round; within a tenth. It was not fitted to.
+func TestFigure2(t *testing.T) {
+	load := Load{Feeds: 800e3, Subscriptions: 8e6}
+	a, err := Plan(load, Constraints{Bandwidth: 25e6, Memory: 1024, CPU: 4, Over: 0.1}, Paper())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := Plan(load, paperNodes, Paper())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct {
+		what            string
+		got, want, most float64
+	}{
+		{"crawlers", float64(b.Crawlers) / float64(a.Crawlers), 0.5, 0.1},
+		{"filters", float64(b.Filters) / float64(a.Filters), 3, 0.1},
+		{"reflectors", float64(b.Reflectors) / float64(a.Reflectors), 1.5, 0.1},
+	} {
+		t.Logf("%s: %.2f times as many, of %.2f", r.what, r.got, r.want)
+		if math.Abs(r.got/r.want-1) > r.most {
+			t.Errorf("%s: %.2f times as many, not %.2f", r.what, r.got, r.want)
+		}
+	}
+}
+
+// TestPlansKeepWhatTheyPromise: parts add up, everybody is reached, and a constraint
+// is kept for all nodes.
+func TestPlansKeepWhatTheyPromise(t *testing.T) {
+	for _, load := range []Load{{1, 1}, {1e3, 1e9}, {1e8, 1e3}, {3e6, 7e6}, {123457, 7654321}} {
+		plan, err := Plan(load, Constraints{Bandwidth: 300e6, Memory: 2048, CPU: 2}, Paper())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(plan.Violations) > 0 {
+			if len(plan.Nodes) > 0 {
+				t.Errorf("%v: nodes of a plan that fails", load)
+			}
+			continue
+		}
+		feeds, subscriptions, reached := 0, 0, map[string]bool{}
+		for _, n := range plan.Nodes {
+			switch n.Role {
+			case Crawler:
+				feeds += n.Feeds
+			case Reflector:
+				subscriptions += n.Subscriptions
+			}
+			if n.Role != Reflector && len(n.Links) == 0 {
+				t.Errorf("%v: %s sends to nobody", load, n.Name)
+			}
+			for _, l := range n.Links {
+				reached[l] = true
+			}
+		}
+		if feeds != int(load.Feeds) || subscriptions != int(load.Subscriptions) {
+			t.Errorf("%v: %d feeds and %d subscriptions in parts", load, feeds, subscriptions)
+		}
+		if want := plan.Filters + plan.Reflectors; len(reached) != want {
+			t.Errorf("%v: %d nodes are reached, of %d", load, len(reached), want)
+		}
+	}
+}
+
+// TestWhatNoNodesSolve: "if a violation is found that cannot be resolved, the
+// algorithm terminates and reports failure".
+func TestWhatNoNodesSolve(t *testing.T) {
+	for _, test := range []struct {
+		load  Load
+		nodes Constraints
+		model Model
+		want  string
+	}{
+		{Load{1e9, 1e6}, paperNodes, Paper(), "reflectors, bandwidth in"},
+		{Load{1e6, 1e6}, Constraints{100e6, 100, 1, 0.1}, Published(), "reflectors, memory"},
+		{Load{1e7, 1e6}, Constraints{1e9, 1024, 1, 0.1}, Paper(), "processor"},
+	} {
+		plan, err := Plan(test.load, test.nodes, test.model)
+		if err != nil || !strings.Contains(strings.Join(plan.Violations, "; "), test.want) {
+			t.Errorf("%v: %v %v, not %s", test.load, plan.Violations, err, test.want)
+		}
+	}
+	for _, load := range []Load{{0, 1}, {1, 0}, {math.NaN(), 1}, {1, math.Inf(1)}} {
+		if _, err := Plan(load, paperNodes, Paper()); err == nil {
+			t.Errorf("%v is planned", load)
+		}
+	}
+}

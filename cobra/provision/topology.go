@@ -1,0 +1,128 @@
+package provision
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The roles of nodes.
+const (
+	Crawler   = "crawler"
+	Filter    = "filter"
+	Reflector = "reflector"
+)
+
+// A Node is one of a topology.
+type Node struct {
+	Name          string   `json:"name"`
+	Role          string   `json:"role"`
+	Feeds         int      `json:"feeds"`         // whose articles it gets, or which it polls
+	Subscriptions int      `json:"subscriptions"` // 0 of a crawler
+	Links         []string `json:"links"`         // to whom it sends articles
+}
+
+// A Topology is who carries a load. With violations, it does not.
+type Topology struct {
+	Crawlers   int      `json:"crawlers"`
+	Filters    int      `json:"filters"`
+	Reflectors int      `json:"reflectors"`
+	InFilters  int      `json:"in_filters"`  // with other feeds
+	OutFilters int      `json:"out_filters"` // with other subscriptions
+	Nodes      []Node   `json:"nodes"`
+	Violations []string `json:"violations"`
+}
+
+// Plan plans the nodes that carry a load. The error says what of it makes no sense.
+func Plan(load Load, nodes Constraints, m Model) (Topology, error) {
+	switch {
+	case !(load.Feeds >= 1 && load.Feeds <= 1e12) || !(load.Subscriptions >= 1 && load.Subscriptions <= 1e12):
+		return Topology{}, fmt.Errorf("%g feeds and %g subscriptions: from 1 to 10^12 of each", load.Feeds, load.Subscriptions)
+	case !(nodes.Bandwidth > 0) || !(nodes.Memory > 0) || !(nodes.CPU > 0):
+		return Topology{}, fmt.Errorf("bandwidth %g, memory %g, processor %g: each is more than nothing", nodes.Bandwidth, nodes.Memory, nodes.CPU)
+	case !(nodes.Over >= 0 && nodes.Over <= 10):
+		return Topology{}, fmt.Errorf("%g more than is needed: from 0 to 10", nodes.Over)
+	}
+	p := problem{load, nodes, m}
+	c, violated := p.solve()
+	t := Topology{
+		Crawlers: c.Crawlers, Filters: c.Filters(), Reflectors: c.Reflectors, InFilters: c.InFilters, OutFilters: c.OutFilters,
+		Violations: []string{},
+	}
+	for _, v := range violated {
+		t.Violations = append(t.Violations, v.String())
+	}
+	if len(violated) == 0 {
+		t.Nodes = p.nodesOf(c)
+	}
+	return t, nil
+}
+
+// nodesOf returns the nodes of a plan with their links. Feeds are parted between
+// crawlers, and between in-replicas of filters; subscriptions between out-replicas,
+// and between reflectors. Who has a part of what another has is linked with it.
+func (p *problem) nodesOf(c Counts) (nodes []Node) {
+	feeds, subs := int(p.load.Feeds), int(p.load.Subscriptions)
+	filter := func(in, out int) string { return fmt.Sprintf("filter-%d-%d", in+1, out+1) }
+	for i := range c.Crawlers {
+		n := Node{Name: fmt.Sprintf("crawler-%d", i+1), Role: Crawler, Feeds: share(feeds, c.Crawlers, i)}
+		for in := range c.InFilters {
+			if overlap(i, c.Crawlers, in, c.InFilters) {
+				for out := range c.OutFilters {
+					n.Links = append(n.Links, filter(in, out))
+				}
+			}
+		}
+		nodes = append(nodes, n)
+	}
+	for in := range c.InFilters {
+		for out := range c.OutFilters {
+			n := Node{Name: filter(in, out), Role: Filter, Feeds: share(feeds, c.InFilters, in), Subscriptions: share(subs, c.OutFilters, out)}
+			for r := range c.Reflectors {
+				if overlap(out, c.OutFilters, r, c.Reflectors) {
+					n.Links = append(n.Links, fmt.Sprintf("reflector-%d", r+1))
+				}
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	for r := range c.Reflectors {
+		nodes = append(nodes, Node{
+			Name: fmt.Sprintf("reflector-%d", r+1), Role: Reflector, Feeds: feeds, Subscriptions: share(subs, c.Reflectors, r), Links: []string{},
+		})
+	}
+	return nodes
+}
+
+// share is the i-th of n parts of a whole number.
+func share(whole, n, i int) int { return whole*(i+1)/n - whole*i/n }
+
+// overlap says whether the i-th of n parts of something and the j-th of m parts of
+// it have anything in common.
+func overlap(i, n, j, m int) bool { return i*m < (j+1)*n && j*n < (i+1)*m }
+
+// DOT returns the topology for Graphviz.
+func (t *Topology) DOT() string {
+	var b strings.Builder
+	b.WriteString("digraph cobra {\n\trankdir=LR;\n\tnode [shape=box, fontname=\"sans-serif\"];\n")
+	for _, role := range []string{Crawler, Filter, Reflector} {
+		b.WriteString("\t{ rank=same;")
+		for _, n := range t.Nodes {
+			if n.Role == role {
+				fmt.Fprintf(&b, " %q;", n.Name)
+			}
+		}
+		b.WriteString(" }\n")
+	}
+	for _, n := range t.Nodes {
+		what := fmt.Sprintf("%d feeds", n.Feeds)
+		if n.Role != Crawler {
+			what = fmt.Sprintf("%d subscriptions", n.Subscriptions)
+		}
+		fmt.Fprintf(&b, "\t%q [label=\"%s\\n%s\"];\n", n.Name, n.Name, what)
+		for _, to := range n.Links {
+			fmt.Fprintf(&b, "\t%q -> %q;\n", n.Name, to)
+		}
+	}
+	b.WriteString("}\n")
+	return b.String()
+}
