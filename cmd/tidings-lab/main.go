@@ -10,6 +10,7 @@
 //	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
 //	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
 //	tidings-lab bench match       articles matched with up to forty million keyword subscriptions
+//	tidings-lab bench reflector   a million keyword feeds on a disk
 //	tidings-lab eval difference   what the difference engine makes of real pages and feeds
 //
 // Results go to standard output, as a table or, with --json, as one object; figures go

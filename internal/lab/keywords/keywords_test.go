@@ -103,3 +103,14 @@ func wordsInRow(n int) string {
 	}
 	return string(w.Text(nil, words))
 }
+
+// TestAReflectorIsFoundAgain: on a real disk, with every feed as it was.
+func TestAReflectorIsFoundAgain(t *testing.T) {
+	run, err := Reflect(t.Context(), ReflectConfig{Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !run.Same || run.Live == 0 || run.Live > 100 || run.Disk == 0 {
+		t.Errorf("%+v", run)
+	}
+}

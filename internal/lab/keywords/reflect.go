@@ -1,0 +1,224 @@
+package keywords
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"tidings/cobra"
+	"tidings/internal/env"
+	"tidings/internal/store"
+)
+
+// A ReflectConfig says what Reflect measures.
+type ReflectConfig struct {
+	Subscriptions int
+	Articles      int
+	Words         int    // of each; Mix for all lengths
+	Dir           string // where the store is
+}
+
+// A ReflectRun is what a reflector came to with a real disk: texts of subscriptions,
+// articles and rings are on it.
+type ReflectRun struct {
+	Subscriptions int     `json:"subscriptions"`
+	Articles      int     `json:"articles"`
+	Live          int     `json:"live"` // of these, kept in somebody's feed
+	RSS           uint64  `json:"rss_bytes"`
+	Disk          int64   `json:"disk_bytes"`
+	Mean          float64 `json:"us_per_article"` // from HTML to the ring
+	P50           float64 `json:"p50_us"`
+	P90           float64 `json:"p90_us"`
+	Subscribe     float64 `json:"us_per_subscription"` // until all are on the disk
+	Load          float64 `json:"load_s"`              // until a start has them all, and their feeds
+	Same          bool    `json:"same"`                // the start found every feed as it was
+}
+
+// A desk is a reflector over a real disk, on the goroutine that calls it.
+type desk struct {
+	disk      *store.Disk
+	calls     chan func()
+	reflector *cobra.Reflector
+}
+
+func openDesk(dir string) (*desk, error) {
+	d := &desk{calls: make(chan func(), 1<<10)}
+	var err error
+	if d.disk, err = store.Open(filepath.Join(dir, "keywords.db"), func(f func()) { d.calls <- f }); err != nil {
+		return nil, err
+	}
+	c := cobra.DefaultConfig()
+	c.Filter.General = 1 // the paper's subscriptions are what they are
+	d.reflector, err = cobra.Open(env.Env{Clock: d, Worker: d, Store: d.disk, Log: slog.New(slog.DiscardHandler)}, c)
+	return d, err
+}
+
+func (d *desk) Now() time.Time       { return time.Now() }
+func (d *desk) Do(pure, done func()) { pure(); done() }
+
+// drain runs what the disk answered.
+func (d *desk) drain() {
+	for {
+		select {
+		case f := <-d.calls:
+			f()
+		default:
+			return
+		}
+	}
+}
+
+// until runs what the disk answers until something is so.
+func (d *desk) until(ctx context.Context, so func() bool) error {
+	for !so() {
+		select {
+		case f := <-d.calls:
+			f()
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// Reflect measures.
+func Reflect(ctx context.Context, c ReflectConfig, progress func(float64)) (run ReflectRun, err error) {
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
+	d, err := openDesk(c.Dir)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = firstOf(err, d.disk.Close()) }()
+	run = ReflectRun{Subscriptions: c.Subscriptions, Articles: c.Articles}
+	words := PaperWords()
+	if err := d.subscribe(ctx, words, &run, progress); err != nil {
+		return run, err
+	}
+	if err := d.take(ctx, words, c, &run, progress); err != nil {
+		return run, err
+	}
+	feeds := d.feeds(c.Subscriptions)
+	live := map[uint32]bool{}
+	for _, feed := range feeds {
+		for _, article := range feed {
+			live[article] = true
+		}
+	}
+	run.Live = len(live)
+	return run, d.again(ctx, c, feeds, &run)
+}
+
+// subscribe makes the subscriptions.
+func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, progress func(float64)) error {
+	const waiting = 1 << 14 // acknowledgements that may be missing
+	r := rand.New(rand.NewPCG(7, 1))
+	acknowledged, asked := 0, 0
+	var failed error
+	begin := time.Now()
+	for asked < run.Subscriptions && failed == nil {
+		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), func(_ cobra.Number, err error) {
+			acknowledged++
+			failed = firstOf(failed, err)
+		})
+		if asked++; asked%1024 == 0 {
+			progress(0.5 * float64(asked) / float64(run.Subscriptions))
+		}
+		d.drain()
+		if err := d.until(ctx, func() bool { return asked-acknowledged < waiting }); err != nil {
+			return err
+		}
+	}
+	if err := d.until(ctx, func() bool { return acknowledged == asked }); err != nil {
+		return err
+	}
+	run.Subscribe = micro(time.Since(begin)) / float64(run.Subscriptions)
+	return failed
+}
+
+// take takes the articles.
+func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *ReflectRun, progress func(float64)) error {
+	r := rand.New(rand.NewPCG(5, 5))
+	var us []float64
+	for i := range c.Articles {
+		a := cobra.Article{
+			Feed: fmt.Sprintf("https://feed-%d.example/", i%1000), Link: fmt.Sprintf("https://feed-%d.example/%d", i%1000, i), Title: "An article",
+			HTML: "<p>" + string(words.Text(nil, words.Article(r, c.Words, nil))) + "</p>",
+		}
+		begin := time.Now()
+		d.reflector.Take(&a)
+		us = append(us, micro(time.Since(begin)))
+		d.drain()
+		d.reflector.Run(time.Now())
+		if err := d.until(ctx, func() bool { return d.reflector.Stats().Waiting < 8<<20 }); err != nil {
+			return err
+		}
+		if i%256 == 0 {
+			progress(0.5 + 0.5*float64(i)/float64(c.Articles))
+		}
+	}
+	if err := d.until(ctx, func() bool { return d.reflector.Stats().Waiting == 0 }); err != nil {
+		return err
+	}
+	for _, t := range us {
+		run.Mean += t / float64(len(us))
+	}
+	slices.Sort(us)
+	run.P50, run.P90 = at(us, 0.5), at(us, 0.9)
+	debug.FreeOSMemory()
+	run.RSS, run.Disk = resident(), d.reflector.Stats().Bytes
+	return nil
+}
+
+// feeds returns the articles of every subscription's feed.
+func (d *desk) feeds(subscriptions int) [][]uint32 {
+	feeds := make([][]uint32, subscriptions)
+	for n := range feeds {
+		feeds[n], _ = d.reflector.Ring(cobra.Number(n))
+	}
+	return feeds
+}
+
+// again starts once more, as after a crash: what was not written is not.
+func (d *desk) again(ctx context.Context, c ReflectConfig, feeds [][]uint32, run *ReflectRun) error {
+	if err := d.disk.Close(); err != nil {
+		return err
+	}
+	begin := time.Now()
+	again, err := openDesk(c.Dir)
+	if err != nil {
+		return err
+	}
+	run.Load = time.Since(begin).Seconds()
+	*d = *again
+	run.Same = true
+	for n, feed := range d.feeds(c.Subscriptions) {
+		if !slices.Equal(feed, feeds[n]) {
+			run.Same = false
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+// firstOf returns the first error there is.
+func firstOf(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TempDir makes a directory for a store within another one, or within the
+// system's for such; remove deletes it.
+func TempDir(within string) (dir string, remove func() error, err error) {
+	dir, err = os.MkdirTemp(within, "tidings-lab-")
+	return dir, func() error { return os.RemoveAll(dir) }, err
+}
