@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"tidings/corona"
+	"tidings/corona/coronapb"
+	"tidings/feedtree"
+	"tidings/overlay"
+	"tidings/proxy"
+)
+
+// List returns all subscriptions; see proxy.Subscriptions.
+func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
+	failing := d.disk.Stats().Failing
+	err = d.do(ctx, func() {
+		for _, s := range d.node.Feeds.Subscriptions() {
+			of = append(of, saved(d.channelOf(s), failing))
+			if s.Version == 0 {
+				d.node.Feeds.Read(s.Key, func(feedtree.Document) {}) // the next time its title is known
+			}
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list: %w", err)
+	}
+	return of, nil
+}
+
+// saved is a channel as it is while the store fails, if it does: the polls go well,
+// and what they find is lost on the way to readers.
+func saved(c proxy.Channel, failing string) proxy.Channel {
+	if failing != "" && (c.State == proxy.StateOK || c.State == proxy.StateNew) {
+		c.State, c.Since = proxy.StateUnsaved, nil
+		c.Error, c.Do = "this node cannot save what is new: "+failing, diskRemedy
+	}
+	return c
+}
+
+// channelOf is a subscription as lists show it.
+func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
+	c := proxy.Channel{
+		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
+		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
+	}
+	if s.Items > 0 {
+		c.Provenance, c.State = "single", proxy.StateOK
+	}
+	if v, ok := d.node.Owners.View(s.Key); ok && v.Epoch != nil {
+		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
+		c.Subscribers = max(c.Subscribers, v.Weight)
+	}
+	polls, told := d.pollsOf(s, time.Now())
+	if !told {
+		return c
+	}
+	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Words, proxy.At(polls.Since), polls.Moved, polls.Why
+	c.Subscribers = max(c.Subscribers, polls.Readers)
+	c.Pollers = max(c.Pollers, polls.Pollers)
+	if polls.orphaned {
+		c.Pollers = 0
+	}
+	if polls.Kind != coronapb.State_OK {
+		c.Do = remedy(c.URL, c.State)
+	}
+	d.turn(&c, s.Key, &polls)
+	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)
+	c.Level = level(polls.State, d.node.Overlay.Count(0))
+	if polls.Budget > 0 {
+		c.Budget = &polls.Budget
+	}
+	if polls.Kind == coronapb.State_OK {
+		c.DetectionExpectedS = d.expected(polls)
+	}
+	if polls.Lag > 0 {
+		c.DetectionObservedS = new(polls.Lag.Seconds())
+	}
+	return c
+}
+
+// turn adds what this node itself does for a channel.
+func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
+	t, ok := d.node.Corona.Turn(key)
+	if !ok {
+		return
+	}
+	if c.Polls = true; d.home.network.Wedge == "rank" {
+		c.Rank = &t.Rank // polling levels have none
+	}
+	if d.home.network.Phases == "even" {
+		c.PhaseS = new(t.Phase.Seconds())
+	}
+	if t.Polled.After(p.Polled) {
+		p.Polled = t.Polled
+	}
+	if p.Next.IsZero() || t.Next.Before(p.Next) {
+		p.Next, c.Why = t.Next, cmp.Or(t.Why, c.Why)
+	}
+}
+
+// level is the polling level of a channel that so many of all members poll: of ranks, that of
+// a wedge in base 16 with as many members.
+func level(s corona.State, members int) *float64 {
+	switch {
+	case s.Level > 0:
+		return new(float64(s.Level - 1))
+	case s.Pollers > 0 && s.Pollers <= members:
+		return new(math.Round(100*math.Log(float64(members)/float64(s.Pollers))/math.Log(16)) / 100)
+	}
+	return nil
+}
+
+// expected is the mean time in seconds from a change to the next poll.
+func (d *Daemon) expected(p polls) *float64 {
+	switch {
+	case p.Interval > 0 && p.Pollers > 1 && d.home.network.Phases != "even":
+		return new(p.Interval.Seconds() / float64(p.Pollers+1))
+	case p.Interval > 0 && p.Pollers > 0:
+		return new(p.Interval.Seconds() / float64(2*p.Pollers))
+	case p.every > 0:
+		return new(p.every.Seconds() / 2)
+	}
+	return nil
+}
+
+// polls say how the polls of a feed go, as far as this node knows.
+type polls struct {
+	corona.State
+	every    time.Duration // between two; 0: unknown
+	here     bool          // this node leads it
+	orphaned bool          // who polled it is gone
+}
+
+// orphan is said of a feed whose poller is gone.
+const orphan = "its poller is gone: another takes over"
+
+// pollsOf returns how the polls of a feed go; ok is false if nobody has said so yet.
+func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bool) {
+	polled, here := d.node.Corona.View(s.Key)
+	told, err := corona.ParseState(s.State)
+	kept, _ := d.node.Owners.View(s.Key)
+	noted, known := corona.NotedState(kept.Note)
+	switch {
+	case here:
+		p.State, p.here = polled.State, true
+	case err == nil && len(s.State) > 0:
+		p.State = told
+	case known: // who came lately has not heard from its poller yet
+		p.State = noted
+	default:
+		return p, false
+	}
+	if !p.Polled.IsZero() && !p.Next.IsZero() {
+		p.every = p.Next.Sub(p.Polled)
+	}
+	if p.here {
+		return p, true
+	}
+	sure, gone := d.poller(s, now)
+	if p.State = p.Projected(now, sure); gone {
+		p.orphaned = true
+		p.Next, p.Why = time.Time{}, orphan
+		if p.Kind == coronapb.State_OK {
+			p.Words = orphan
+		}
+	}
+	return p, true
+}
+
+// poller says until when the poller of a feed is known to have lived, and whether it is
+// known to be gone. The members of its own leaf a node knows; of others it has what
+// they last signed.
+func (d *Daemon) poller(s feedtree.Subscription, now time.Time) (sure time.Time, gone bool) {
+	v, ok := d.node.Owners.View(s.Key)
+	o := d.node.Overlay
+	if !ok || v.Epoch == nil || o.State() != overlay.Active {
+		return s.Confirmed, false
+	}
+	if o.Leaf().Has(overlay.NodeID(o.Network(), v.Epoch.Sequencer)) != nil {
+		return now, false
+	}
+	return s.Confirmed, o.Leaf().Covers(s.Key)
+}
