@@ -32,12 +32,12 @@ const maxNodes = 1 << 20
 
 // A violation is a constraint that nodes of one kind do not keep.
 type violation struct {
-	rank  int // those of lower ones are resolved first
-	what  string
-	need  float64
-	has   float64
-	unit  string
-	solve func(*Counts) // nil: nothing helps
+	rank int // those of lower ones are resolved first
+	what string
+	need float64
+	has  float64
+	unit string
+	more func(*Counts) *int // of whom there are to be more; nil: nothing helps
 }
 
 func (v violation) String() string {
@@ -59,13 +59,13 @@ func (p *problem) violations(c Counts) (of []violation) {
 	crawlers, in, out, reflectors := float64(c.Crawlers), float64(c.InFilters), float64(c.OutFilters), float64(c.Reflectors)
 	articles := m.Articles * feeds // a second
 	stream := articles * 8 * m.Article
-	moreCrawlers := func(c *Counts) { c.Crawlers++ }
-	moreIn := func(c *Counts) { c.InFilters++ }
-	moreOut := func(c *Counts) { c.OutFilters++ }
-	moreReflectors := func(c *Counts) { c.Reflectors++ }
-	check := func(rank int, what, unit string, need, has float64, solve func(*Counts)) {
+	moreCrawlers := func(c *Counts) *int { return &c.Crawlers }
+	moreIn := func(c *Counts) *int { return &c.InFilters }
+	moreOut := func(c *Counts) *int { return &c.OutFilters }
+	moreReflectors := func(c *Counts) *int { return &c.Reflectors }
+	check := func(rank int, what, unit string, need, has float64, more func(*Counts) *int) {
 		if need *= 1 + n.Over; need > has {
-			of = append(of, violation{rank, what, need, has, unit, solve})
+			of = append(of, violation{rank, what, need, has, unit, more})
 		}
 	}
 	check(0, "crawlers, bandwidth in", "bit/s", feeds/crawlers*m.Feed*m.Downloaded*8/m.Crawl, n.Bandwidth, moreCrawlers)
@@ -88,29 +88,22 @@ func (p *problem) solve() (c Counts, violated []violation) {
 		var first *violation
 		violated = p.violations(c)
 		for i := range violated {
-			if v := &violated[i]; v.solve != nil && (first == nil || v.rank < first.rank) {
+			if v := &violated[i]; v.more != nil && (first == nil || v.rank < first.rank) {
 				first = v
 			}
 		}
 		if first == nil || !p.solvable(first) || c.Crawlers+c.Filters()+c.Reflectors >= maxNodes {
 			return c, violated
 		}
-		first.solve(&c)
+		*first.more(&c)++
 	}
 }
 
 // solvable says whether very many nodes would keep a constraint: what one costs
 // without any subscription, no number of them makes less.
 func (p *problem) solvable(v *violation) bool {
-	many := Counts{maxNodes, 1, 1, 1}
-	switch v.what {
-	case "filters, bandwidth in", "filters, bandwidth out":
-		many = Counts{1, maxNodes, 1, 1}
-	case "filters, processor", "filters, memory":
-		many = Counts{1, 1, maxNodes, 1}
-	case "reflectors, bandwidth out", "reflectors, processor", "reflectors, memory":
-		many = Counts{1, 1, 1, maxNodes}
-	}
+	many := Counts{1, 1, 1, 1}
+	*v.more(&many) = maxNodes
 	for _, still := range p.violations(many) {
 		if still.what == v.what {
 			return false

@@ -46,7 +46,7 @@ func Plan(load Load, nodes Constraints, m Model) (Topology, error) {
 	c, violated := p.solve()
 	t := Topology{
 		Crawlers: c.Crawlers, Filters: c.Filters(), Reflectors: c.Reflectors, InFilters: c.InFilters, OutFilters: c.OutFilters,
-		Violations: []string{},
+		Nodes: []Node{}, Violations: []string{},
 	}
 	for _, v := range violated {
 		t.Violations = append(t.Violations, v.String())
