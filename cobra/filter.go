@@ -2,6 +2,7 @@ package cobra
 
 import (
 	"errors"
+	"slices"
 
 	"tidings/cobra/index"
 	"tidings/cobra/query"
@@ -74,14 +75,13 @@ func (f *Filter) Match(a *Article) []index.Node {
 // added for each node that is new. The error is ErrGeneral, and nothing added.
 func (f *Filter) Add(number Number, q *query.Expr, added func(index.Node)) error {
 	clauses := q.Clauses()
-	if len(f.generals) >= f.config.Generals && f.General(clauses) {
+	if len(f.generals) >= f.config.Generals && slices.ContainsFunc(clauses, f.general) {
 		return ErrGeneral
 	}
 	for len(f.nodes) < int(number) {
 		f.nodes = append(f.nodes, none)
 	}
-	var one [1]index.Node
-	nodes := one[:0]
+	nodes := make([]index.Node, 0, len(clauses))
 	for _, c := range clauses {
 		n, isNew := f.index.Add(f.clause(c))
 		nodes = append(nodes, n)
@@ -112,16 +112,7 @@ func (f *Filter) list(nodes []index.Node) (entry uint32) {
 	return uint32(len(f.lists) - 1)
 }
 
-// General says whether one of a query's clauses has frequent words only.
-func (f *Filter) General(clauses []query.Clause) bool {
-	for _, c := range clauses {
-		if f.general(c) {
-			return true
-		}
-	}
-	return false
-}
-
+// general says whether a clause has frequent words only.
 func (f *Filter) general(c query.Clause) bool {
 	for _, key := range c.Terms {
 		if f.index.Share(key) <= f.config.General {

@@ -2,6 +2,7 @@ package cobra
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -117,14 +118,14 @@ func (r *Reflector) loadRings() (behind uint32, err error) {
 		}
 		return broken == nil
 	})
-	if broken != nil {
-		return 0, broken
+	if err := errors.Join(r.damaged(err), broken); err != nil {
+		return 0, err
 	}
 	behind = r.stock.last
 	for _, asOf := range r.pages.asOf {
 		behind = min(behind, asOf)
 	}
-	return behind, err
+	return behind, nil
 }
 
 func (r *Reflector) loadPage(page uint32, b []byte) error {
@@ -135,7 +136,7 @@ func (r *Reflector) loadPage(page uint32, b []byte) error {
 		for j := range count {
 			ring := c.ring(r.config.Kept)
 			if c.broken {
-				return fmt.Errorf("it ends too early")
+				return errors.New("it ends too early")
 			}
 			if int(count) == len(nodes) { // else the subscription has ended since
 				r.put(nodes[j], ring)

@@ -142,7 +142,7 @@ func (r *Reflector) load() error {
 		return broken == nil
 	})
 	r.filter.config = unlimited
-	if err := errors.Join(err, broken); err != nil {
+	if err := errors.Join(r.damaged(err), broken); err != nil {
 		return err
 	}
 	r.next = max(Number(last.Subscription), Number(len(r.filter.nodes)))
@@ -159,6 +159,18 @@ func (r *Reflector) load() error {
 		return err
 	}
 	return r.replay(behind)
+}
+
+// damaged says what the disk has lost, and goes on without it; another error is
+// returned. Articles that are lost are missing in feeds, rings are matched again as
+// far back as there are articles, and who has an address of a lost subscription
+// is told that there is none.
+func (r *Reflector) damaged(err error) error {
+	if !errors.Is(err, env.ErrDamaged) {
+		return err
+	}
+	r.log.Error("the disk has damaged what keyword subscriptions had", "err", err)
+	return nil
 }
 
 // Subscribe subscribes to the articles that match a query. done is called when that
@@ -239,17 +251,25 @@ func (r *Reflector) Take(a *Article) {
 	}
 }
 
-// Ring returns the numbers of the articles of a subscription's feed, the newest
-// first, and whether there is such a subscription. Equal rings are equal feeds.
-func (r *Reflector) Ring(number Number) (articles []uint32, ok bool) {
+// Feed returns a subscription's feed as it is now, and whether there is such a
+// subscription.
+func (r *Reflector) Feed(number Number) (f Feed, ok bool) {
 	nodes := r.filter.Of(number)
 	for _, n := range nodes {
-		articles = r.rings.Newest(n, articles)
+		f.Articles = r.rings.Newest(n, f.Articles)
 	}
 	if len(nodes) > 1 {
-		articles = newest(articles, r.config.Kept)
+		f.Articles = newest(f.Articles, r.config.Kept)
 	}
-	return articles, len(nodes) > 0
+	for _, n := range f.Articles {
+		if value := r.stock.unwritten[n]; value != nil {
+			if f.unwritten == nil {
+				f.unwritten = map[uint32][]byte{}
+			}
+			f.unwritten[n] = value
+		}
+	}
+	return f, len(nodes) > 0
 }
 
 // Query returns a subscription's text and when it was made. It may be called from

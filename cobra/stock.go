@@ -162,13 +162,13 @@ func (r *Reflector) loadStock() error {
 		}
 		return true
 	})
-	if err := errors.Join(err, broken); err != nil {
+	if err := errors.Join(r.damaged(err), broken); err != nil {
 		return err
 	}
 	// Those of the shelf that is not full.
 	for n := max(s.first+uint32(len(s.sizes)), s.last&^(shelfArticles-1), 1); n <= s.last; n++ {
 		value, err := r.store.Get(numbered(articlePrefix, n))
-		if err != nil {
+		if err := r.damaged(err); err != nil {
 			return err
 		}
 		if value == nil {
@@ -189,7 +189,7 @@ func (r *Reflector) replay(behind uint32) error {
 	var ring []uint32
 	for n := max(behind+1, r.stock.first); n <= r.stock.last && n > 0; n++ {
 		value, err := r.store.Get(numbered(articlePrefix, n))
-		if err != nil {
+		if err := r.damaged(err); err != nil {
 			return err
 		}
 		if value == nil {
@@ -216,16 +216,27 @@ type Kept struct {
 	Shortened bool // there was no room for its content
 }
 
-// Articles returns those of some articles that are kept, in their order. It may be
-// called from any goroutine, for numbers that Unwritten does not have.
-func Articles(s env.Store, numbers []uint32) (articles []Kept, err error) {
-	for _, n := range numbers {
-		value, err := s.Get(numbered(articlePrefix, n))
-		if err != nil {
-			return nil, fmt.Errorf("read article %d: %w", n, err)
-		}
+// A Feed is what a subscription has: the numbers of its articles, the newest first.
+// Feeds with equal numbers are equal.
+type Feed struct {
+	Articles  []uint32
+	unwritten map[uint32][]byte // of these, on their way to the disk
+}
+
+// Read returns the articles that are kept, in their order. It may be called from any
+// goroutine.
+func (f Feed) Read(s env.Store) (articles []Kept, err error) {
+	for _, n := range f.Articles {
+		value := f.unwritten[n]
 		if value == nil {
-			continue // too old, or on a disk that refused it
+			value, err = s.Get(numbered(articlePrefix, n))
+		}
+		switch {
+		case errors.Is(err, env.ErrDamaged) || err == nil && value == nil:
+			err = nil
+			continue // too old, or on a disk that refused or damaged it
+		case err != nil:
+			return nil, fmt.Errorf("read article %d: %w", n, err)
 		}
 		k, err := articleOf(value)
 		if err != nil {

@@ -46,9 +46,6 @@ func newTerms() Terms {
 	return Terms{numbers: map[string]Term{}, cells: make([]cell, frequencyCells)}
 }
 
-// Len is how many terms there are.
-func (t *Terms) Len() int { return len(t.numbers) }
-
 // Find returns a key's term, if it is registered.
 func (t *Terms) Find(key []byte) (Term, bool) {
 	n, ok := t.numbers[string(key)]
@@ -60,9 +57,6 @@ func (t *Terms) Lookup(key string) (Term, bool) {
 	n, ok := t.numbers[key]
 	return n, ok
 }
-
-// Key is what a term stands for.
-func (t *Terms) Key(n Term) string { return t.keys[n] }
 
 // Register returns a key's term. A term that no clause comes to have is a leak
 // of one entry: register the terms of a clause that is about to be added.

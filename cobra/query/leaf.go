@@ -2,6 +2,7 @@ package query
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 	"unicode/utf8"
 
@@ -60,18 +61,20 @@ func (e *Expr) scopeValue() (value, hint string) {
 }
 
 // SiteOf returns the name of the site of an address, or of a site's name: without
-// "www.", in small letters, in ASCII; "" if there is none.
+// "www." and port, in small letters, in ASCII; "" if there is none.
 func SiteOf(address string) string {
 	if !strings.Contains(address, "://") {
 		address = "https://" + address
 	}
-	u, err := feed.Canonical(address)
+	canonical, err := feed.Canonical(address)
 	if err != nil {
 		return ""
 	}
-	_, host, _ := strings.Cut(u, "://")
-	host, _, _ = strings.Cut(host, "/")
-	return strings.TrimPrefix(host, "www.")
+	u, err := url.Parse(canonical)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimPrefix(u.Hostname(), "www.")
 }
 
 // wordsOf returns what to look for to find a text: its words, or pairs of

@@ -136,6 +136,7 @@ func TestClauses(t *testing.T) {
 		`title:"a b*"`:          "",
 		"tag:x pho* ~running":   "p0pho s0en:run w3x",
 		"lang:de ~läufer":       "c6de s0de:lauf",
+		"site:example.org:8080": "c5example.org",
 		"site:www.Example.org":  "c5example.org",
 		"feed:HTTPS://Ex.org/f": "c4https://ex.org/f",
 		"東京都":                   "w0京都 w0東京 [w0東京 w0京都]",
