@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"runtime/debug"
 	"slices"
 	"text/tabwriter"
 
 	"tidings/cobra"
 	"tidings/internal/lab/keywords"
+	"tidings/internal/lab/nodes"
 )
 
 // A matchCommand is "tidings-lab bench match".
@@ -68,7 +70,7 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		change, err := keywords.Match(ctx, keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles}, p.at,
+		change, err := keywords.Match(ctx, keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow}, p.at,
 			func(r keywords.MatchRun) { runs = append(runs, r) })
 		p.end()
 		if err != nil {
@@ -202,4 +204,13 @@ func (c *matchCommand) verdicts(runs []keywords.MatchRun, changes []keywords.Cha
 		}
 	}
 	return of
+}
+
+// residentNow is how much memory this process has, in bytes; 0 if the system does not tell.
+func residentNow() int {
+	n, err := nodes.Resident(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return n
 }

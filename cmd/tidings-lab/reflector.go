@@ -40,7 +40,7 @@ func (c *reflectorCommand) Run(ctx context.Context, s streams) (err error) {
 	}
 	defer func() { err = both(err, remove()) }()
 	p := newProgress(s.err, fmt.Sprintf("%d subscriptions", c.Subs))
-	run, err := keywords.Reflect(ctx, keywords.ReflectConfig{Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir}, p.at)
+	run, err := keywords.Reflect(ctx, keywords.ReflectConfig{Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow}, p.at)
 	p.end()
 	switch {
 	case err != nil:

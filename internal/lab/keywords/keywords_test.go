@@ -58,7 +58,7 @@ func TestTheWorkloadIsThePapers(t *testing.T) {
 // for, in proportion; half a per cent of them match an article of 61 words.
 func TestMatchCountsWhatItHits(t *testing.T) {
 	var runs []MatchRun
-	change, err := Match(t.Context(), MatchConfig{Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
+	change, err := Match(t.Context(), MatchConfig{Resident: untold, Subscriptions: 20000, Lengths: []int{MedianWords, Mix}}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 		t.Errorf("%+v %+v", runs[0], change)
 	}
 	separate, hits := runs[0], 0.0
-	if _, err := Match(t.Context(), MatchConfig{Subscriptions: 20000, Lengths: []int{MedianWords}, Separate: true}, func(float64) {}, func(r MatchRun) { hits = r.Hits }); err != nil {
+	if _, err := Match(t.Context(), MatchConfig{Resident: untold, Subscriptions: 20000, Lengths: []int{MedianWords}, Separate: true}, func(float64) {}, func(r MatchRun) { hits = r.Hits }); err != nil {
 		t.Fatal(err)
 	}
 	if math.Abs(hits-separate.Matches) > 1e-6 {
@@ -87,7 +87,7 @@ func TestMatchCountsWhatItHits(t *testing.T) {
 func TestRealArticlesAreMatched(t *testing.T) {
 	articles := []cobra.Article{{HTML: "<p>" + wordsInRow(200) + "</p>"}, {HTML: "<p>" + wordsInRow(100) + "</p>"}}
 	var runs []MatchRun
-	if _, err := Match(t.Context(), MatchConfig{Subscriptions: 1000, Lengths: []int{Mix}, Real: articles}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) }); err != nil {
+	if _, err := Match(t.Context(), MatchConfig{Resident: untold, Subscriptions: 1000, Lengths: []int{Mix}, Real: articles}, func(float64) {}, func(r MatchRun) { runs = append(runs, r) }); err != nil {
 		t.Fatal(err)
 	}
 	if len(runs) != 2 || runs[0].Matches < 500 {
@@ -106,7 +106,7 @@ func wordsInRow(n int) string {
 
 // TestAReflectorIsFoundAgain: on a real disk, with every feed as it was.
 func TestAReflectorIsFoundAgain(t *testing.T) {
-	run, err := Reflect(t.Context(), ReflectConfig{Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
+	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,3 +114,5 @@ func TestAReflectorIsFoundAgain(t *testing.T) {
 		t.Errorf("%+v", run)
 	}
 }
+
+func untold() int { return 0 }

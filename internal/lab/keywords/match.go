@@ -21,6 +21,9 @@ type MatchConfig struct {
 	// Real are articles to match instead of drawn ones; subscriptions are then of
 	// their words.
 	Real []cobra.Article
+	// Resident is how much memory this process has, in bytes; 0 if the system does
+	// not tell.
+	Resident func() int
 }
 
 // kept is how many articles each subscription keeps, as in the paper.
@@ -50,7 +53,11 @@ type MatchRun struct {
 	Hits          float64 `json:"nodes_mean"`
 	Bytes         float64 `json:"bytes_per_subscription"`
 	FilterBytes   float64 `json:"filter_bytes_per_subscription"` // of Bytes, without rings
-	RSS           uint64  `json:"rss_bytes"`
+	RSS           int     `json:"rss_bytes"`
+	// Peer is a database that matched the same articles, and PeerCPU what an article
+	// took it; none has been asked so far.
+	Peer    string   `json:"peer"`
+	PeerCPU *float64 `json:"peer_cpu_ms"`
 }
 
 // A Change is what it takes to add a subscription, and to remove one, in
@@ -109,7 +116,7 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 
 // subscribe fills the filter, as a node's start does.
 func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
-	before := resident()
+	before := b.config.Resident()
 	b.seed()
 	r := rand.New(rand.NewPCG(7, 1))
 	var words []uint32
@@ -134,7 +141,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 	}
 	b.filter.Pack()
 	debug.FreeOSMemory()
-	b.alone = float64(resident()-before) / float64(b.config.Subscriptions)
+	b.alone = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
 	b.rings = index.NewRings(kept)
 	b.rings.Grow(b.index.Limit())
 	for b.no < kept { // all of them are there, as after a while
@@ -149,7 +156,7 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		}
 	}
 	debug.FreeOSMemory()
-	b.bytes = float64(resident()-before) / float64(b.config.Subscriptions)
+	b.bytes = float64(b.config.Resident()-before) / float64(b.config.Subscriptions)
 	return nil
 }
 
@@ -208,7 +215,7 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	run.times(all)
 	slices.Sort(match)
 	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
-	run.RSS = resident()
+	run.RSS = b.config.Resident()
 	return run
 }
 
@@ -229,7 +236,7 @@ func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
 		}
 	}
 	run.times(all)
-	run.RSS = resident()
+	run.RSS = b.config.Resident()
 	return run
 }
 
