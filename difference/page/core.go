@@ -33,6 +33,7 @@ type Core struct {
 
 	all   []sided // as read: the lines of the document, if it has passages that may be noise
 	ended bool    // as read: it is data, and nothing of it is left open
+	asks  bool    // as read: it has a field for a password
 }
 
 // A Hash tells cores apart by their lines; the title is no part of it, because it comes with

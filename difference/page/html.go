@@ -26,7 +26,7 @@ func coreOf(doc []byte, strict bool) Core {
 	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict}
 	r.read()
 	c := content(r.lines, r.regions)
-	c.Title = r.title
+	c.Title, c.asks = r.title, r.asks
 	if len(c.Lines) > 0 {
 		return c
 	}
@@ -65,6 +65,7 @@ type reader struct {
 	size     int  // of the lines, in bytes
 	hidden   bool // there is text that was left out, and may be some
 	lenient  bool // all is content but what is never text
+	asks     bool // there is a field for a password
 
 	text          []byte // of the line that is being read
 	blank         bool   // comes before what comes next
@@ -190,6 +191,7 @@ func (r *reader) begin(closed bool) {
 		return
 	}
 	if p&void != 0 || len(r.open) >= maxOpen {
+		r.asks = r.asks || name == atom.Input && more && r.password()
 		return
 	}
 	if closed && (name == 0 || p&block == 0 && name != atom.A && p&mute == 0) {
@@ -290,6 +292,17 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 		}
 	}
 	return says
+}
+
+// password says whether a field is one for a password.
+func (r *reader) password() bool {
+	for more := true; more; {
+		var key, value []byte
+		if key, value, more = r.tokens.TagAttr(); string(key) == "type" {
+			return bytes.EqualFold(value, []byte("password"))
+		}
+	}
+	return false
 }
 
 // close takes the end of an element, and with it of all in it that have none of their own.

@@ -96,8 +96,8 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 		next, patch = m.marks.germane(&m.told, &now)
 	}
 	m.last, m.out, m.looked, m.behind = now, out, at, false
-	if !first && len(patch.Hunks) == 0 {
-		m.seen = at
+	if next.asks = now.asks; !first && len(patch.Hunks) == 0 {
+		m.seen, m.told.asks = at, now.asks
 		return Finding{Kind: Same}
 	}
 	was := m.told

@@ -248,6 +248,17 @@ func TestWhatIsNotThePage(t *testing.T) {
 		})
 	}
 	w := newWatch(t)
+	for _, about := range []string{"Index of /pub", "Rate limits", "Scheduled maintenance"} { // what it is from the first on
+		w := newWatch(t)
+		for i, line := range []string{"../", "Parent directory", "Something else"} {
+			if f := w.m.Look(Core{Title: about, Lines: []string{about, line}}, w.at); f.Kind != News {
+				t.Error(about, i, f.Kind, f.Reason)
+			}
+		}
+		if f := w.m.Look(Core{Title: about, Lines: []string{"Quite", "another", "list"}}, w.at); f.Kind != News {
+			t.Error(about, f.Kind, f.Reason)
+		}
+	}
 	if f := w.m.Look(Core{Title: "Access denied", Lines: []string{"Access denied"}}, w.at); f.Kind != Failed {
 		t.Error("a wall is the first version")
 	}
@@ -269,6 +280,35 @@ func TestWhatIsNotThePage(t *testing.T) {
 	w.look(Failed, "We are full: 13:30")
 	w.look(Failed, "We are full: 14:00")
 	w.look(News, "We are full: 14:30")
+}
+
+// A wall may stand under the title of the page, and be as long as it.
+func TestWallsUnderThePagesTitle(t *testing.T) {
+	page := "<title>How bees sleep</title><h1>How bees sleep</h1><p>They sleep at night, from five to eight hours, and hold each other by the legs.<p>" +
+		"Those that sleep less dance less well, and the others do not understand them.<p>Nobody knows what they dream of."
+	long := page + strings.Repeat("<p>Another line of those that say more about what bees do in their hives at night, and why they do it.", 30)
+	for name, c := range map[string]struct{ page, wall, want string }{
+		"a log-in": {page, "<h1>How bees sleep</h1><p>You must be logged in to read this article.<form><p>User name<input><p>Password<input type=password></form><p>" +
+			"Forgot your password? Create an account", "log-in"},
+		"an error":     {page, "<h1>How bees sleep</h1><p>Sorry! Error 503: Service Unavailable.<p>Please come back later.<p>We do what we can.", "Error 503"},
+		"a field":      {page, "<h1>How bees sleep</h1><p>Members<form><p>Name<input><p>Word<input name=p type=Password></form>", "password"},
+		"a notice":     {long, "<h1>How bees sleep</h1><p>" + strings.Join(strings.Split(long, "<p>")[1:4], "<p>") + "<p>Sign in to continue", "log-in"},
+		"its own form": {page + "<form><input type=password></form>", "<h1>Bees</h1><p>All about them is new here.<p>Now in two parts.<form><input type=password></form>", ""},
+		"a new page":   {page, "<h1>Bees</h1><p>All about them is new here.<p>Now in two parts.", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(t)
+			w.m.Look(HTML([]byte(c.page)), w.at)
+			w.at = w.at.Add(time.Minute)
+			f := w.m.Look(HTML([]byte("<title>How bees sleep</title>"+c.wall)), w.at)
+			if (f.Kind == Failed) != (c.want != "") || !strings.Contains(f.Reason, c.want) {
+				t.Fatal(f.Kind, f.Reason)
+			}
+			if f = w.m.Look(HTML([]byte(c.page)), w.at); c.want != "" && f.Kind != Same {
+				t.Error(f.Kind)
+			}
+		})
+	}
 }
 
 // Limits are kept, whatever a page does.

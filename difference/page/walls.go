@@ -1,0 +1,114 @@
+package page
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// wallLength is how many bytes of text what stands in a page's place has at most, if it is to
+// be judged by its words alone: a page about CAPTCHAs is longer. With a field for a password, it may be
+// formLength: what stands around that.
+const (
+	wallLength = 2000
+	formLength = 4 * wallLength
+)
+
+// wall returns what makes a document an error, a log-in or a test for people in the place of the page, ""
+// if nothing does, and whether that is sure. What the page itself says, it is about: only words
+// count that it did not have. alike says that half of the lines or more are the page's.
+func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
+	short, halved := now.size() <= wallLength, !first && now.size()*2 <= told.size()
+	if alike && !halved || first && !short {
+		return "", false
+	}
+	known := strings.ToLower(told.Title + "\n" + told.Text())
+	if !alike {
+		said := newly(walls, now.Title, known)
+		if said == "" && !first {
+			said = newly(elsewhere, now.Title, known)
+		}
+		if said != "" {
+			return inPlace + said, short
+		}
+		if newly(logins, now.Title, known) != "" {
+			return "a log-in in its place: " + now.Title, short
+		}
+	}
+	asks := now.asks && !told.asks && !alike
+	if short && !first {
+		fresh := missing(now.Lines, told.Lines)
+		if said := newly(strangers, fresh, known); said != "" {
+			return "a log-in in its place: " + said, halved || asks
+		}
+		said := cmp.Or(newly(walls, fresh, known), newly(elsewhere, fresh, known))
+		if said == "" && halved {
+			said = strings.TrimSuffix(newly(faults, fresh, known), ": ")
+		}
+		if said != "" {
+			return inPlace + said, halved
+		}
+	}
+	if asks && !first && now.size() <= formLength {
+		return "a log-in in its place: it asks for a password", false
+	}
+	return "", false
+}
+
+// inPlace begins what is said of errors and walls.
+const inPlace = "an error or a wall in its place: "
+
+// newly is the first match in a text that is not known already, in small letters.
+func newly(what *regexp.Regexp, text, known string) string {
+	for _, m := range what.FindAllString(text, -1) {
+		if !strings.Contains(known, strings.ToLower(m)) {
+			return m
+		}
+	}
+	return ""
+}
+
+// missing is those of some lines that are not among others.
+func missing(of, others []string) string {
+	others = slices.Sorted(slices.Values(others))
+	var b strings.Builder
+	for _, l := range of {
+		if _, ok := slices.BinarySearch(others, l); !ok {
+			b.WriteString(l)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// walls are what errors, log-ins and tests for people say in their titles or in their few
+// words.
+var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|verify(?:ing)? (?:that )?you(?: are|'re)|checking your browser|just a moment|attention required|` +
+	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
+	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
+	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
+	`internal server error|too many requests|rate[- ]limit(?:ed| (?:was |is |has been )?(?:exceeded|reached|hit))|down for maintenance|under maintenance|something went wrong|` +
+	`\bfatal error\b|uncaught (?:exception|\w*error)|traceback \(most recent call|establishing a database connection|too many connections|(?:connect to|connection to) (?:the )?(?:database|mysql)|` +
+	`upstream connect error|no healthy upstream|(?:account|site|website) (?:has been |is )?suspended|welcome to nginx|default (?:web )?page|domain (?:name )?(?:is )?(?:for sale|parked|expired)|` +
+	`seite (?:wurde )?nicht gefunden|zugriff (?:wurde )?(?:verweigert|gesperrt)|wartungs(?:arbeiten|modus)|interner serverfehler|(?:vorübergehend|derzeit|momentan|zurzeit) nicht (?:verfügbar|erreichbar)|kein roboter|` +
+	`page (?:introuvable|non trouvée)|accès (?:refusé|interdit)|en maintenance\b|(?:temporairement|momentanément|actuellement) (?:indisponible|inaccessible)|erreur interne|pas un robot|` +
+	`página no (?:encontrada|existe)|acceso denegado|en mantenimiento|temporalmente (?:no disponible|fuera de servicio)|no (?:está|se encuentra) disponible (?:temporalmente|en este momento)|error interno|no (?:soy|eres) un robot|` +
+	`pagina non trovata|accesso negato|in manutenzione|temporaneamente non disponibile|errore interno|página não encontrada|acesso negado|em manutenção|temporariamente indisponível|erro interno|` +
+	`pagina (?:is )?niet gevonden|toegang geweigerd|tijdelijk niet (?:beschikbaar|bereikbaar)|nie znaleziono strony|odmowa dostępu|chwilowo niedostępn|przerwa techniczna|` +
+	`страница не найдена|доступ (?:запрещ[её]н|ограничен)|технические работы|временно недоступ|sayfa bulunamadı|erişim engellendi|` +
+	`ページが見つかりません|メンテナンス中|アクセスが(?:拒否|集中)|页面不存在|找不到(?:该)?页面|拒绝访问|访问被拒绝|维护中|验证码`)
+
+// faults are what programs say of their errors in data, where there had been more.
+var faults = regexp.MustCompile(`(?im)^(?:\w+\.)*(?:errors?|error_?(?:code|message)|exception|fault)(?:\.\w+)*: `)
+
+// logins are what the titles of walls for strangers say.
+var logins = regexp.MustCompile(`(?i)^\W*(?:please )?(?:sign|log) ?in(?:\W*$|\s*[|·–—-]|\s+to\b)|\b(?:sign|log) ?in(?: required)?\W*$|\blogin required\b|^\W*login\b|^\W*(?:anmelden|anmeldung|einloggen|connexion|se connecter|iniciar sesión|accedi|inloggen|logowanie|zaloguj|entrar|войти|вход|ログイン|登录|登入)\W*(?:$|[|·–—-])`)
+
+// elsewhere are what many pages are about, and what stands in the place of others.
+var elsewhere = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate limit`)
+
+// strangers are what walls say to those who have not logged in.
+var strangers = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
+	`\b(?:subscribe|register) to (?:read|continue)|forg[eo]t(?:ten)? (?:your )?password|(?:melden sie sich|bitte) an(?:melden)?, um|(?:bitte|müssen sie sich) (?:anmelden|einloggen)|passwort vergessen|` +
+	`connectez-vous pour|mot de passe oublié|inici(?:a|ar|e) sesión para|(?:olvidó|olvidaste|ha olvidado) (?:su|tu|la) contraseña|accedi per|password dimenticata|log in om te|wachtwoord vergeten|zaloguj się, aby|войдите, чтобы|забыли пароль`)
