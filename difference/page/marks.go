@@ -18,7 +18,7 @@ import (
 //     by its skeleton, wherever it stands.
 //   - A place turns if what stands between the same two lines, a few lines at most, is
 //     another each time: a quotation of the day, an advertisement, the server's name, links
-//     to other articles.
+//     to other articles. Where something only came, and nothing went, a list grows.
 //
 // Each look at which one of them changed is worth two points, each at which it did not
 // costs one. With three changes in a row a line has earned its mark, a place, which needs
@@ -31,11 +31,12 @@ const (
 	placeMarked  = 5 * changeWorth
 	lastLooks    = 16 // the most points there are
 	maxMarks     = 256
-	landmarks    = 8    // lines that are looked through for one with words
-	slight       = 3    // lines at most on either side of what is said of a place,
-	slightLength = 600  // of so many bytes at most,
-	turning      = 12   // or so many, if as many go as come,
-	turnLength   = 2400 // and of so many bytes
+	maxChanges   = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
+	landmarks    = 8       // lines that are looked through for one with words
+	slight       = 3       // lines at most on either side of what is said of a place,
+	slightLength = 600     // of so many bytes at most,
+	turning      = 12      // or so many, if as many go as come,
+	turnLength   = 2400    // and of so many bytes
 )
 
 // A mark is how often a line or a place has changed lately.
@@ -93,33 +94,104 @@ func (m *marks) begin(keys map[uint64]bool, place bool) {
 	}
 }
 
-// learn takes what has changed from one look to the next.
+// learn takes what has changed from one look to the next. Within a change, lines with one skeleton
+// are one line that counts; what is left between those turns.
 func (m *marks) learn(last, now *Core) {
 	lines, places := map[uint64]bool{}, map[uint64]bool{}
-	for _, h := range changes(last.Lines, now.Lines) {
+	var parts []diff.Hunk[string] // of what has changed, those that do not count
+	all := changes(last.Lines, now.Lines)
+	if len(all) > maxChanges {
+		all = nil
+	}
+	for _, h := range all {
 		omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
-		if counts(omit, add) {
-			for _, l := range add {
-				lines[lineKey(l)] = true
+		was, is := bones(omit), bones(add)
+		if max(len(omit), len(add)) > turning && !slices.Equal(was, is) {
+			continue // another text, in which lines may well be alike by chance
+		}
+		for _, l := range counting(omit, add) {
+			lines[l] = true
+		}
+		for _, part := range changes(was, is) {
+			parts = append(parts, diff.Hunk[string]{PosX: h.PosX + part.PosX, EndX: h.PosX + part.EndX, PosY: h.PosY + part.PosY, EndY: h.PosY + part.EndY})
+		}
+	}
+	for i, h := range parts {
+		m.turned(places, last, now, h)
+		for _, next := range parts[i+1:] {
+			if next.PosX-h.EndX > slight || next.EndX-h.PosX > turning {
+				break
 			}
-		} else if turns(omit, add) {
-			places[placeKey(last.Lines, h.PosX, h.EndX)] = true
+			h.EndX, h.EndY = next.EndX, next.EndY
+			m.turned(places, last, now, h)
 		}
 	}
 	m.look(lines, places)
 }
 
-// counts says whether lines have changed in nothing but numbers and dates.
-func counts(omit, add []string) bool {
-	return len(omit) == len(add) && slices.EqualFunc(omit, add, func(a, b string) bool {
-		s, ok := skeleton(a)
-		t, _ := skeleton(b)
-		return ok && s == t
-	})
+// turned takes a change, or some side by side, as that of a place, if it may be one: of the places that
+// are known and that it is a part of, or else of a new one. Where nothing went, nothing turns: a list grows.
+func (m *marks) turned(places map[uint64]bool, last, now *Core, h diff.Hunk[string]) {
+	if !turns(last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) {
+		return
+	}
+	around := m.around(last.Lines, h.PosX, h.EndX)
+	if len(around) == 0 && h.PosX < h.EndX {
+		around = []uint64{placeKey(last.Lines, h.PosX, h.EndX)}
+	}
+	for _, key := range around {
+		places[key] = true
+	}
+}
+
+// counting returns the keys of those lines of a change that differ in nothing but numbers and dates.
+func counting(omit, add []string) (keys []uint64) {
+	was := bones(omit)
+	x, y := 0, 0
+	for _, h := range append(changes(was, bones(add)), diff.Hunk[string]{PosX: len(omit)}) {
+		for ; x < h.PosX; x, y = x+1, y+1 {
+			if omit[x] != add[y] {
+				keys = append(keys, keyOf(was[x]))
+			}
+		}
+		x, y = h.EndX, h.EndY
+	}
+	return keys
+}
+
+// bones is lines as their skeletons, if they have any.
+func bones(lines []string) []string {
+	of := slices.Clone(lines)
+	for i, l := range of {
+		if s, ok := skeleton(l); ok {
+			of[i] = s
+		}
+	}
+	return of
+}
+
+// around returns the places that changed before and that these lines are a part of: where two
+// texts turn side by side, and the one moves to where the other was, some of what has
+// changed seems not to have.
+func (m *marks) around(lines []string, begin, end int) (keys []uint64) {
+	if len(m.of) == 0 {
+		return nil
+	}
+	for before := range slight + 1 {
+		for behind := range slight + 1 {
+			if begin-before < 0 || end+behind > len(lines) {
+				continue
+			}
+			if key := placeKey(lines, begin-before, end+behind); m.find(key) != nil {
+				keys = append(keys, key)
+			}
+		}
+	}
+	return keys
 }
 
 // turns says whether one of these texts may stand in another's place: a few lines, or some for as many
-// others. What only grows by so many is a list, and tells of something.
+// others.
 func turns(omit, add []string) bool {
 	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
 	return lines <= slight && size <= slightLength || len(omit) == len(add) && lines <= turning && size <= turnLength
@@ -161,8 +233,12 @@ func landmark(lines []string, at, step int) string {
 // germane returns what a look says beyond the version that readers have: that version, changed
 // where it is news, and how. What only changes by itself stays in it as it was.
 func (m *marks) germane(told, now *Core) (Core, Patch) {
-	news := slices.DeleteFunc(changes(m.masked(told.Lines), m.masked(now.Lines)), func(h diff.Hunk[string]) bool {
-		return turns(told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) && m.marked(placeKey(told.Lines, h.PosX, h.EndX))
+	news := changes(m.masked(told.Lines), m.masked(now.Lines))
+	if len(news) > maxChanges {
+		return replace(told, now, news)
+	}
+	news = slices.DeleteFunc(news, func(h diff.Hunk[string]) bool {
+		return turns(told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) && slices.ContainsFunc(m.around(told.Lines, h.PosX, h.EndX), m.marked)
 	})
 	return replace(told, now, news)
 }

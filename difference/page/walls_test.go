@@ -1,0 +1,115 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestStatusPages(t *testing.T) {
+	w := newWatch(t)
+	w.look(News, "What works", "All systems work: the site, the API, the mail.")
+	w.look(News, "What works", "The API is temporarily unavailable. The rest works.")
+	w.look(News, "What works", "Scheduled maintenance on Sunday, and all works until then.")
+}
+
+func TestWhatIsNotThePage(t *testing.T) {
+	content := strings.Split(strings.Repeat("A line of the page that says something about what it is about.|", 60), "|")[:60]
+	for i := range content {
+		content[i] += fmt.Sprint(i)
+	}
+	for name, c := range map[string]struct {
+		core Core
+		want string
+	}{
+		"nothing":           {lines(), "empty"},
+		"a wall":            {Core{Title: "Just a moment...", Lines: []string{"Enable JavaScript and cookies to continue"}}, "wall"},
+		"a CAPTCHA":         {lines("Please verify that you are human", "Solve the CAPTCHA"), "wall"},
+		"an error":          {Core{Title: "502 Bad Gateway", Lines: []string{"502 Bad Gateway", "nginx"}}, "wall"},
+		"not found":         {Core{Title: "Oops", Lines: []string{"404", "Page not found"}}, "wall"},
+		"a log-in":          {Core{Title: "Sign in - Example", Lines: []string{"Your mail", "Forgot it?"}}, "log-in"},
+		"something else":    {lines("It works!"), "shorter"},
+		"in German":         {lines("Wartungsarbeiten", "Wir sind bald wieder da."), "wall"},
+		"in Spanish":        {Core{Title: "Página no encontrada", Lines: []string{"Lo sentimos"}}, "wall"},
+		"a program's error": {lines("Fatal error: Uncaught PDOException in /var/www/index.php:12"), "wall"},
+		"an error in data":  {lines("error.code: 17", "error.message: try again"), "error"},
+		"the page, edited":  {Core{Title: "Page", Lines: content[:40]}, ""},
+		"a new page":        {lines(strings.Split(strings.Repeat("A quite different page, which is long as well.|", 59)+"x", "|")...), ""},
+		"a page about them": {lines(append([]string{"What is a CAPTCHA?"}, content[:59]...)...), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(t)
+			w.look(News, content...)
+			w.at = w.at.Add(time.Minute)
+			f := w.m.Look(c.core, w.at)
+			if (f.Kind == Failed) != (c.want != "") || !strings.Contains(f.Reason, c.want) {
+				t.Fatal(f.Kind, f.Reason)
+			}
+			if c.want != "" {
+				w.look(Same, content...)
+			}
+		})
+	}
+	w := newWatch(t)
+	for _, about := range []string{"Index of /pub", "Rate limits", "Scheduled maintenance"} { // what it is from the first on
+		w := newWatch(t)
+		for i, line := range []string{"../", "Parent directory", "Something else"} {
+			if f := w.m.Look(Core{Title: about, Lines: []string{about, line}}, w.at); f.Kind != News {
+				t.Error(about, i, f.Kind, f.Reason)
+			}
+		}
+		if f := w.m.Look(Core{Title: about, Lines: []string{"Quite", "another", "list"}}, w.at); f.Kind != News {
+			t.Error(about, f.Kind, f.Reason)
+		}
+	}
+	if f := w.m.Look(Core{Title: "Access denied", Lines: []string{"Access denied"}}, w.at); f.Kind != Failed {
+		t.Error("a wall is the first version")
+	}
+	w.look(News, content...)
+	about := newWatch(t)
+	for i, kind := range []Kind{Failed, Failed, News, Same} { // nothing else was ever there
+		about.at = about.at.Add(30 * time.Minute)
+		if f := about.m.Look(Core{Title: "CAPTCHA", Lines: []string{"A CAPTCHA is a test"}}, about.at); f.Kind != kind {
+			t.Error(i, f.Kind, f.Reason)
+		}
+	}
+	w.look(Failed, "We have moved.", "It is 10:00")
+	w.look(Failed, "We have moved.", "It is 10:30")
+	w.look(News, "We have moved.", "It is 11:00") // and have been gone for an hour
+	w.at = w.at.Add(2 * time.Hour)
+	w.look(News, content...)
+	w.look(Failed, "We are full: 12:30")
+	w.look(Failed, "It works!")
+	w.look(Failed, "We are full: 13:30")
+	w.look(Failed, "We are full: 14:00")
+	w.look(News, "We are full: 14:30")
+}
+
+func TestWallsUnderThePagesTitle(t *testing.T) {
+	page := "<title>How bees sleep</title><h1>How bees sleep</h1><p>They sleep at night, from five to eight hours, and hold each other by the legs.<p>" +
+		"Those that sleep less dance less well, and the others do not understand them.<p>Nobody knows what they dream of."
+	long := page + strings.Repeat("<p>Another line of those that say more about what bees do in their hives at night, and why they do it.", 30)
+	for name, c := range map[string]struct{ page, wall, want string }{
+		"a log-in": {page, "<h1>How bees sleep</h1><p>You must be logged in to read this article.<form><p>User name<input><p>Password<input type=password></form><p>" +
+			"Forgot your password? Create an account", "log-in"},
+		"an error":     {page, "<h1>How bees sleep</h1><p>Sorry! Error 503: Service Unavailable.<p>Please come back later.<p>We do what we can.", "Error 503"},
+		"a field":      {page, "<h1>How bees sleep</h1><p>Members<form><p>Name<input><p>Word<input name=p type=Password></form>", "password"},
+		"a notice":     {long, "<h1>How bees sleep</h1><p>" + strings.Join(strings.Split(long, "<p>")[1:4], "<p>") + "<p>Sign in to continue", "log-in"},
+		"its own form": {page + "<form><input type=password></form>", "<h1>Bees</h1><p>All about them is new here.<p>Now in two parts.<form><input type=password></form>", ""},
+		"a new page":   {page, "<h1>Bees</h1><p>All about them is new here.<p>Now in two parts.", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWatch(t)
+			w.m.Look(HTML([]byte(c.page)), w.at)
+			w.at = w.at.Add(time.Minute)
+			f := w.m.Look(HTML([]byte("<title>How bees sleep</title>"+c.wall)), w.at)
+			if (f.Kind == Failed) != (c.want != "") || !strings.Contains(f.Reason, c.want) {
+				t.Fatal(f.Kind, f.Reason)
+			}
+			if f = w.m.Look(HTML([]byte(c.page)), w.at); c.want != "" && f.Kind != Same {
+				t.Error(f.Kind)
+			}
+		})
+	}
+}
