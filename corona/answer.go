@@ -33,7 +33,7 @@ func (c *Corona) Answered(h env.Handle, a env.Answer) {
 
 // parse reads a document off the loop.
 func (c *Corona) parse(p poll, h env.Handle, a env.Answer, r reading) {
-	if c.isPage(p) {
+	if _, isPage := c.atOrigin(p); isPage {
 		c.parsePage(p, h, a, r)
 		return
 	}

@@ -91,7 +91,7 @@ type Link struct{ URL, Title string }
 
 // offerOf looks for feeds in a document that is none.
 func offerOf(a env.Answer) (o Offer) {
-	core, err := page.Read(a.Body, a.ContentType)
+	core, err := page.Read(a.Body, a.ContentType, "")
 	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
 	base, links := page.Advertised(a.Body)
 	if base, err = feed.Resolve(a.FinalURL, base); err != nil {
@@ -105,19 +105,18 @@ func offerOf(a env.Answer) (o Offer) {
 	return o
 }
 
-// isPage says whether a poll is one of a page.
-func (c *Corona) isPage(p poll) (is bool) {
+// atOrigin returns the address that a poll asks for, and whether it is that of a page.
+func (c *Corona) atOrigin(p poll) (address string, isPage bool) {
 	switch d, l := c.duties[p.key], c.leads[p.key]; {
 	case p.duty != nil:
-		_, is = feed.AtOrigin(p.duty.said.url)
+		return feed.AtOrigin(p.duty.said.url)
 	case l != nil:
-		is = l.page
+		return feed.AtOrigin(l.url)
 	case d != nil:
-		_, is = feed.AtOrigin(d.said.url)
+		return feed.AtOrigin(d.said.url)
 	default:
-		_, is = feed.AtOrigin(c.asked[p.key])
+		return feed.AtOrigin(c.asked[p.key])
 	}
-	return is
 }
 
 // parsePage reads a page off the loop, and looks at it with what this node knows of it, if it
@@ -131,10 +130,11 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 		}
 	}
 	now := c.clock.Now()
+	address, _ := c.atOrigin(p)
 	var err error
 	c.worker.Do(func() {
 		var core page.Core
-		if core, err = page.Read(a.Body, a.ContentType); err == nil {
+		if core, err = page.Read(a.Body, a.ContentType, page.Moved(address, a.FinalURL)); err == nil {
 			err = errLarge(&core)
 		}
 		if err != nil {

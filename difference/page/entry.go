@@ -102,8 +102,9 @@ func (f *Finding) shown() string {
 	return b.String()
 }
 
-// links are links as the lines of a core have them.
-var links = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]*)\)`)
+// links are links as the lines of a core have them. Within one, as around the numbers of footnotes, there
+// may be brackets, and brackets in those.
+var links = regexp.MustCompile(`\[((?:[^\[\]]|\[(?:[^\[\]]|\[[^\[\]]*\])*\])*)\]\(([^()\s]*)\)`)
 
 // bare is a line without the targets of its links.
 func bare(l string) string { return links.ReplaceAllString(l, "$1") }

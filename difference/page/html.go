@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,17 +14,17 @@ import (
 // HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
 // none, the core is what stands outside of tags.
 func HTML(doc []byte) Core {
-	return coreOf(doc, false)
+	return coreOf(doc, false, nil)
 }
 
 // XHTML returns the core of a page of XML in UTF-8: in it, every element can end as it begins.
 func XHTML(doc []byte) Core {
-	return coreOf(doc, true)
+	return coreOf(doc, true, nil)
 }
 
-// coreOf reads a page. Where there is text, and none of it seems to be content, all of it is.
-func coreOf(doc []byte, strict bool) Core {
-	r := reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict}
+// coreOf reads a page, with links from base on, unless that is nil. Where there is text, and none of it seems to be content, all of it is.
+func coreOf(doc []byte, strict bool, base *url.URL) Core {
+	r := newReader(doc, strict, base)
 	r.read()
 	c := content(r.lines, r.regions)
 	c.Title, c.asks = r.title, r.asks
@@ -32,7 +33,8 @@ func coreOf(doc []byte, strict bool) Core {
 	}
 	c.all = nil // it has none of its passages, or all
 	if len(r.lines) == 0 && r.hidden {
-		r = reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, lenient: true}
+		r = newReader(doc, strict, base)
+		r.lenient = true
 		r.read()
 	}
 	for i := range r.lines {
@@ -61,11 +63,13 @@ type reader struct {
 	muted    int // open elements that are never text
 	sections int // open articles and mains
 	titled   bool
-	strict   bool // it is XML
-	size     int  // of the lines, in bytes
-	hidden   bool // there is text that was left out, and may be some
-	lenient  bool // all is content but what is never text
-	asks     bool // there is a field for a password
+	strict   bool     // it is XML
+	size     int      // of the lines, in bytes
+	hidden   bool     // there is text that was left out, and may be some
+	lenient  bool     // all is content but what is never text
+	asks     bool     // there is a field for a password
+	base     *url.URL // from where links lead; nil: from the page's address
+	based    bool     // a <base> has said so
 
 	text          []byte // of the line that is being read
 	blank         bool   // comes before what comes next
@@ -74,6 +78,10 @@ type reader struct {
 	target        string
 	leads         bool // the last element for links is one
 	inPage        bool // the last link leads to a place of the page
+}
+
+func newReader(doc []byte, strict bool, base *url.URL) *reader {
+	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, base: base}
 }
 
 func (r *reader) read() {
@@ -191,7 +199,11 @@ func (r *reader) begin(closed bool) {
 		return
 	}
 	if p&void != 0 || len(r.open) >= maxOpen {
-		r.asks = r.asks || name == atom.Input && more && r.password()
+		if name == atom.Input && more {
+			r.asks = r.asks || r.password()
+		} else if name == atom.Base && more {
+			r.rebase()
+		}
 		return
 	}
 	if closed && (name == 0 || p&block == 0 && name != atom.A && p&mute == 0) {
@@ -269,7 +281,7 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 		switch string(key) {
 		case "href":
 			if name == atom.A {
-				r.target, r.leads = target(string(value)), true
+				r.target, r.leads = target(r.absolute(string(value))), true
 			}
 		case "hidden":
 			says = unseen
@@ -292,17 +304,6 @@ func (r *reader) attributes(name atom.Atom, more bool) (says hint) {
 		}
 	}
 	return says
-}
-
-// password says whether a field is one for a password.
-func (r *reader) password() bool {
-	for more := true; more; {
-		var key, value []byte
-		if key, value, more = r.tokens.TagAttr(); string(key) == "type" {
-			return bytes.EqualFold(value, []byte("password"))
-		}
-	}
-	return false
 }
 
 // close takes the end of an element, and with it of all in it that have none of their own.

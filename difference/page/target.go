@@ -26,6 +26,7 @@ func target(href string) string {
 	if len(href) > maxTarget {
 		href = strings.ToValidUTF8(href[:maxTarget], "") + "…"
 	}
+	href = parentheses.Replace(href) // which end a link, as lines have it
 	if strings.Contains(href, "%") {
 		href = escapes.ReplaceAllStringFunc(href, strings.ToUpper)
 	}
@@ -40,6 +41,8 @@ func target(href string) string {
 	}
 	return of
 }
+
+var parentheses = strings.NewReplacer("(", "%28", ")", "%29")
 
 // nowhere are the schemes of what is no place: programs, and documents in the page itself.
 var nowhere = map[string]bool{"javascript": true, "vbscript": true, "data": true, "blob": true}

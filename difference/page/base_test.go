@@ -1,0 +1,54 @@
+package page
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Links lead where they lead for who looks at the page: from where a redirect has led, and from its <base>.
+func TestLinksLeadFromWhereThePageIs(t *testing.T) {
+	const doc = `<p>A <a href="b?x=1#y">link</a>, <a href="/c">root</a>, <a href="#d">place</a>, <a href="https://e.example/">far</a>, <a href="mailto:x@y.example">mail</a>`
+	for _, c := range []struct{ name, moved, base, want string }{
+		{"where it says", "", "", "A [link](b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"after a redirect", "https://h.example/docs/new/", "", "A [link](https://h.example/docs/new/b?x=1#y), [root](https://h.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with a base", "", "https://b.example/z/", "A [link](https://b.example/z/b?x=1#y), [root](https://b.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with a base of the host", "", "/z/", "A [link](/z/b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with both", "https://h.example/docs/", "up/", "A [link](https://h.example/docs/up/b?x=1#y), [root](https://h.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with one that leads nowhere", "", "mailto:a", "A [link](b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+	} {
+		base := ""
+		if c.base != "" {
+			base = `<base target=_top><base href="` + c.base + `"><base href="https://never.example/">`
+		}
+		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", c.moved); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
+			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
+		}
+	}
+	for _, c := range []struct{ asked, found, want string }{
+		{"http://h.example/a", "https://www.h.example/a?x=1", ""},
+		{"http://h.example", "http://h.example/index.html", ""},
+		{"http://h.example:81/", "http://h.example:82/", "http://h.example:82/"},
+		{"https://h.example/docs", "https://h.example/docs/", "https://h.example/docs/"},
+		{"https://h.example/", "https://m.h.example/", "https://m.h.example/"},
+		{"https://h.example/", "", ""},
+	} {
+		if got := Moved(c.asked, c.found); got != c.want {
+			t.Errorf("%s at %s: %q, want %q", c.asked, c.found, got, c.want)
+		}
+	}
+}
+
+// Links of an encyclopedia: with numbers in brackets, and names in parentheses.
+func TestEntriesShowLinksWithBrackets(t *testing.T) {
+	var m Memory
+	m.Look(HTML([]byte("<p>Bees")), time.Unix(0, 0))
+	f := m.Look(HTML([]byte(`<p>A <a href="/wiki/Hive_(bees)">hive (of [some] bees)</a><sup><a href="#n1">[1]</a></sup>`)), time.Unix(7200, 0))
+	doc := string(f.Entry("https://e.example/"))
+	for _, want := range []string{"A &lt;a href=&#34;/wiki/Hive_%28bees%29&#34;&gt;hive (of [some] bees)&lt;/a&gt;", "&lt;a href=&#34;#n1&#34;&gt;[1]&lt;/a&gt;", "<title>A hive (of [some] bees)[1]</title>"} {
+		if !strings.Contains(doc, want) {
+			t.Errorf("no %s in\n%s", want, doc)
+		}
+	}
+}
