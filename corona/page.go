@@ -91,7 +91,7 @@ type Link struct{ URL, Title string }
 
 // offerOf looks for feeds in a document that is none.
 func offerOf(a env.Answer) (o Offer) {
-	core, err := page.Read(a.Body, a.ContentType, "")
+	core, err := page.Read(a.Body, a.ContentType, page.Place{})
 	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
 	base, links := page.Advertised(a.Body)
 	if base, err = feed.Resolve(a.FinalURL, base); err != nil {
@@ -134,7 +134,7 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 	var err error
 	c.worker.Do(func() {
 		var core page.Core
-		if core, err = page.Read(a.Body, a.ContentType, page.Moved(address, a.FinalURL)); err == nil {
+		if core, err = page.Read(a.Body, a.ContentType, page.Place{Address: address, Found: a.FinalURL}); err == nil {
 			err = errLarge(&core)
 		}
 		if err != nil {

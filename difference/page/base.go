@@ -6,20 +6,35 @@ import (
 	"strings"
 )
 
-// Moved returns from where the relative links of a document lead that was asked for at an address, and found at
-// another one: "" if that is the same place for them. A page's entries name its own address, so
-// links from elsewhere have to be written out; and hosts that share the work behind one address
-// must not make its page another one each time, as far as that can be seen.
-func Moved(address, found string) string {
-	a, err := url.Parse(address)
+// A Place is where a document is found. The zero value is not known: links are as they stand, and a
+// <base> names the page's own host.
+type Place struct {
+	Address string // for which was asked, and from where readers of entries follow relative links
+	Found   string // after redirects; "": there as well
+}
+
+// base is from where a document's relative links lead, nil if it is the same for its address. Hosts that
+// share the work behind one address must not make its page another one each time, as far as that can
+// be seen.
+func (p *Place) base() *url.URL {
+	own, err := url.Parse(p.Address)
 	if err != nil {
-		return found
+		return nil
 	}
-	b, err := url.Parse(found)
-	if err != nil || found == "" || host(a) == host(b) && folder(a) == folder(b) {
-		return ""
+	found, err := url.Parse(p.Found)
+	if err != nil || p.Found == "" || host(own) == host(found) && folder(own) == folder(found) {
+		return nil
 	}
 	return found
+}
+
+// host is whose a place is.
+func (p *Place) host() string {
+	u, err := url.Parse(p.Address)
+	if err != nil || p.Address == "" {
+		return ""
+	}
+	return host(u)
 }
 
 // host is whose place it is: hosts answer with and without "www.", by HTTP and by HTTPS.
@@ -35,7 +50,8 @@ func folder(u *url.URL) string {
 	return "/" + strings.TrimPrefix(u.Path[:strings.LastIndexByte(u.Path, '/')+1], "/")
 }
 
-// absolute is a link's target from where the document was found, or from where its <base> says.
+// absolute is a link's target from where the document was found, or from where its <base> says: without
+// the host, if that is the page's own.
 func (r *reader) absolute(href string) string {
 	if r.base == nil || strings.HasPrefix(href, "#") || len(href) > maxTarget {
 		return href
@@ -43,6 +59,9 @@ func (r *reader) absolute(href string) string {
 	to, err := r.base.Parse(strings.TrimSpace(href))
 	if err != nil {
 		return href
+	}
+	if to.Host != "" && host(to) == r.own {
+		to.Scheme, to.Host, to.Path = "", "", "/"+strings.TrimLeft(to.Path, "/")
 	}
 	return to.String()
 }
@@ -55,8 +74,15 @@ func (r *reader) rebase() {
 			continue
 		}
 		r.based = true
-		if to, err := url.Parse(r.absolute(string(value))); err == nil && len(value) <= maxTarget && to.Opaque == "" {
-			r.base = to
+		to, err := url.Parse(string(value))
+		if err == nil && r.base != nil {
+			to = r.base.ResolveReference(to)
+		}
+		if err != nil || len(value) > maxTarget || to.Opaque != "" {
+			return
+		}
+		if r.base = to; r.own == "" {
+			r.own = host(to)
 		}
 		return
 	}

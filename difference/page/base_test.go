@@ -10,19 +10,23 @@ import (
 // Links lead where they lead for who looks at the page: from where a redirect has led, and from its <base>.
 func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 	const doc = `<p>A <a href="b?x=1#y">link</a>, <a href="/c">root</a>, <a href="#d">place</a>, <a href="https://e.example/">far</a>, <a href="mailto:x@y.example">mail</a>`
-	for _, c := range []struct{ name, moved, base, want string }{
-		{"where it says", "", "", "A [link](b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
-		{"after a redirect", "https://h.example/docs/new/", "", "A [link](https://h.example/docs/new/b?x=1#y), [root](https://h.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
-		{"with a base", "", "https://b.example/z/", "A [link](https://b.example/z/b?x=1#y), [root](https://b.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
-		{"with a base of the host", "", "/z/", "A [link](/z/b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
-		{"with both", "https://h.example/docs/", "up/", "A [link](https://h.example/docs/up/b?x=1#y), [root](https://h.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
-		{"with one that leads nowhere", "", "mailto:a", "A [link](b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+	const own = "https://www.own.example/d/e"
+	for _, c := range []struct{ name, own, found, base, want string }{
+		{"where it says", own, own, "", "A [link](b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"after a redirect", own, "https://h.example/docs/new/", "", "A [link](https://h.example/docs/new/b?x=1#y), [root](https://h.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with a base", own, "", "https://b.example/z/", "A [link](https://b.example/z/b?x=1#y), [root](https://b.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with a base without a host", own, "", "/z/", "A [link](/z/b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with both", own, "https://h.example/docs/", "up/", "A [link](https://h.example/docs/up/b?x=1#y), [root](https://h.example/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with a base of its host", own, "", "http://own.example/z/", "A [link](/z/b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with a base of nobody knows which", "", "", "http://own.example/z/", "A [link](/z/b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"to another folder of its host", own, "https://own.example/f/", "", "A [link](/f/b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
+		{"with one that leads nowhere", own, "", "mailto:a", "A [link](b?x=1#y), [root](/c), [place](#d), [far](https://e.example/), [mail](mailto:x@y.example)"},
 	} {
 		base := ""
 		if c.base != "" {
 			base = `<base target=_top><base href="` + c.base + `"><base href="https://never.example/">`
 		}
-		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", c.moved); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
+		if got, err := Read([]byte("<head>"+base+"</head>"+doc), "text/html", Place{Address: c.own, Found: c.found}); err != nil || !slices.Equal(got.Lines, []string{c.want}) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
 		}
 	}
@@ -34,7 +38,11 @@ func TestLinksLeadFromWhereThePageIs(t *testing.T) {
 		{"https://h.example/", "https://m.h.example/", "https://m.h.example/"},
 		{"https://h.example/", "", ""},
 	} {
-		if got := Moved(c.asked, c.found); got != c.want {
+		got := ""
+		if base := (&Place{c.asked, c.found}).base(); base != nil {
+			got = base.String()
+		}
+		if got != c.want {
 			t.Errorf("%s at %s: %q, want %q", c.asked, c.found, got, c.want)
 		}
 	}

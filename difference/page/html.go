@@ -14,17 +14,17 @@ import (
 // HTML returns the core of a page in UTF-8. There is no page that it refuses: of one that is
 // none, the core is what stands outside of tags.
 func HTML(doc []byte) Core {
-	return coreOf(doc, false, nil)
+	return coreOf(doc, false, &Place{})
 }
 
 // XHTML returns the core of a page of XML in UTF-8: in it, every element can end as it begins.
 func XHTML(doc []byte) Core {
-	return coreOf(doc, true, nil)
+	return coreOf(doc, true, &Place{})
 }
 
-// coreOf reads a page, with links from base on, unless that is nil. Where there is text, and none of it seems to be content, all of it is.
-func coreOf(doc []byte, strict bool, base *url.URL) Core {
-	r := newReader(doc, strict, base)
+// coreOf reads the page at a place. Where there is text, and none of it seems to be content, all of it is.
+func coreOf(doc []byte, strict bool, at *Place) Core {
+	r := newReader(doc, strict, at)
 	r.read()
 	c := content(r.lines, r.regions)
 	c.Title, c.asks = r.title, r.asks
@@ -33,7 +33,7 @@ func coreOf(doc []byte, strict bool, base *url.URL) Core {
 	}
 	c.all = nil // it has none of its passages, or all
 	if len(r.lines) == 0 && r.hidden {
-		r = newReader(doc, strict, base)
+		r = newReader(doc, strict, at)
 		r.lenient = true
 		r.read()
 	}
@@ -70,6 +70,7 @@ type reader struct {
 	asks     bool     // there is a field for a password
 	base     *url.URL // from where links lead; nil: from the page's address
 	based    bool     // a <base> has said so
+	own      string   // the host of the page; "": not known
 
 	text          []byte // of the line that is being read
 	blank         bool   // comes before what comes next
@@ -80,8 +81,8 @@ type reader struct {
 	inPage        bool // the last link leads to a place of the page
 }
 
-func newReader(doc []byte, strict bool, base *url.URL) *reader {
-	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, base: base}
+func newReader(doc []byte, strict bool, at *Place) *reader {
+	return &reader{tokens: html.NewTokenizer(bytes.NewReader(doc)), count: map[atom.Atom]int{}, at: none, strict: strict, base: at.base(), own: at.host()}
 }
 
 func (r *reader) read() {

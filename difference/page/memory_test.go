@@ -125,7 +125,7 @@ func TestDataThatIsCutOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWatch(t)
 			look := func(doc string) Kind {
-				core, err := Read([]byte(doc), map[string]string{"JSON": "application/json", "XML": "text/xml"}[name], "")
+				core, err := Read([]byte(doc), map[string]string{"JSON": "application/json", "XML": "text/xml"}[name], Place{})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net/url"
 	"strings"
 
 	"github.com/gabriel-vasile/mimetype"
@@ -24,9 +23,9 @@ var ErrKind = errors.New("not a page of text")
 var ErrLarge = errors.New("too large")
 
 // Read returns the core of a document, by what its origin says of it, and by its looks where that
-// says nothing. It reads HTML, plain text, JSON and XML. Relative links are written out from the address
-// moved, if there is one (see [Moved]).
-func Read(doc []byte, contentType, moved string) (Core, error) {
+// says nothing. It reads HTML, plain text, JSON and XML. Relative links that lead elsewhere than
+// from the address of its place are written out.
+func Read(doc []byte, contentType string, at Place) (Core, error) {
 	if len(doc) > MaxDocument {
 		return Core{}, fmt.Errorf("read page: %w: %d bytes, more than %d", ErrLarge, len(doc), MaxDocument)
 	}
@@ -34,7 +33,7 @@ func Read(doc []byte, contentType, moved string) (Core, error) {
 	if err != nil && media == "" || media == "application/octet-stream" || media == "text/plain" {
 		media = looks(doc, media)
 	}
-	read, names := kinds(media, moved), []string{params["charset"]}
+	read, names := kinds(media, &at), []string{params["charset"]}
 	if read == nil {
 		return Core{}, fmt.Errorf("read page: %w: it is %s", ErrKind, media)
 	}
@@ -54,16 +53,10 @@ func Read(doc []byte, contentType, moved string) (Core, error) {
 }
 
 // kinds returns what reads documents of a media type; nil: nothing does.
-func kinds(media, moved string) func(doc []byte) Core {
+func kinds(media string, at *Place) func(doc []byte) Core {
 	switch {
 	case media == "text/html", media == "application/xhtml+xml":
-		return func(doc []byte) Core {
-			base, err := url.Parse(moved)
-			if err != nil || moved == "" {
-				base = nil
-			}
-			return coreOf(doc, media != "text/html", base)
-		}
+		return func(doc []byte) Core { return coreOf(doc, media != "text/html", at) }
 	case media == "application/json", strings.HasSuffix(media, "+json"):
 		return JSON
 	case media == "text/xml", media == "application/xml", strings.HasSuffix(media, "+xml") && media != "image/svg+xml":

@@ -33,7 +33,7 @@ func TestDocumentsAreReadByTheirKind(t *testing.T) {
 		{"a page of XML", "<html><head><script src='x'/><title/></head><body><p>a</p></body></html>", "application/xhtml+xml", []string{"a"}},
 		{"ends without beginnings", "</x><a></x>b</a></a>", "text/xml", []string{"a: b"}},
 	} {
-		got, err := Read([]byte(c.doc), c.contentType, "")
+		got, err := Read([]byte(c.doc), c.contentType, Place{})
 		if err != nil || !slices.Equal(got.Lines, c.want) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
 		}
@@ -44,14 +44,14 @@ func TestWhatIsNoTextIsRefused(t *testing.T) {
 	for contentType, doc := range map[string]string{
 		"image/png": "x", "image/svg+xml": "<svg/>", "application/pdf": "%PDF-1.4", "": "\x89PNG\r\n\x1a\n\x00\x00", "application/octet-stream": "\x00\x01\x02",
 	} {
-		if c, err := Read([]byte(doc), contentType, ""); !errors.Is(err, ErrKind) {
+		if c, err := Read([]byte(doc), contentType, Place{}); !errors.Is(err, ErrKind) {
 			t.Errorf("%s: %q, %v", contentType, c.Lines, err)
 		}
 	}
-	if _, err := Read(make([]byte, MaxDocument+1), "text/plain", ""); !errors.Is(err, ErrLarge) {
+	if _, err := Read(make([]byte, MaxDocument+1), "text/plain", Place{}); !errors.Is(err, ErrLarge) {
 		t.Error(err)
 	}
-	if _, err := Read([]byte(strings.Repeat("a\xe4", MaxDocument/2)), "text/plain; charset=latin1", ""); !errors.Is(err, ErrLarge) {
+	if _, err := Read([]byte(strings.Repeat("a\xe4", MaxDocument/2)), "text/plain; charset=latin1", Place{}); !errors.Is(err, ErrLarge) {
 		t.Error(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestDataThatIsMadeToHurt(t *testing.T) {
 	} {
 		t.Run(c.what+" "+c.contentType, func(t *testing.T) {
 			doc := []byte(c.before + strings.Repeat(c.piece, (size-len(c.before))/len(c.piece)))
-			bounded(t, func() { _, _ = Read(doc, c.contentType, "") }) // it need only end
+			bounded(t, func() { _, _ = Read(doc, c.contentType, Place{}) }) // it need only end
 		})
 	}
 }
@@ -86,7 +86,7 @@ func FuzzRead(f *testing.F) {
 		f.Add([]byte("\xff\xfea\x00"), contentType)
 	}
 	f.Fuzz(func(t *testing.T, doc []byte, contentType string) {
-		c, err := Read(doc, contentType, "")
+		c, err := Read(doc, contentType, Place{})
 		if err != nil && !errors.Is(err, ErrKind) && !errors.Is(err, ErrLarge) && !strings.HasPrefix(err.Error(), "read page: its charset: ") {
 			t.Fatal(err)
 		}

@@ -110,7 +110,7 @@ func Pages(name string, of []origin.Snapshot, labels map[string]string) (Page, e
 	for i, s := range of {
 		began := time.Now()
 		old := m.Core()
-		core, err := page.Read(s.Body, s.ContentType, "")
+		core, err := page.Read(s.Body, s.ContentType, page.Place{})
 		f := page.Finding{Kind: page.Failed}
 		if err != nil {
 			f.Reason = err.Error()
