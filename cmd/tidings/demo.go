@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os/signal"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"tidings/internal/daemon"
 	"tidings/internal/lab/deployment"
@@ -56,7 +59,8 @@ func (c *demoCommand) Run(ctx context.Context, s streams) error {
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
 		return err
 	}
-	debug.SetGCPercent(200) // for a minute memory is cheaper than time
+	debug.SetGCPercent(200)        // for a minute memory is cheaper than time
+	signal.Ignore(syscall.SIGPIPE) // else it would end where it stands when nobody reads on, and leave its folder
 	show := &demo{command: c, out: s.out, terminal: terminalOf(s.out)}
 	if err := show.deploy(); err != nil {
 		return err
@@ -154,7 +158,9 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 		}
 		f := d.figures()
 		if now := time.Now(); now.Sub(last) >= pause {
-			d.draw(f)
+			if err := d.draw(f); err != nil {
+				return nil //nolint:nilerr // who was shown it has gone
+			}
 			last = now
 		}
 		if f.running >= d.command.For {
@@ -164,30 +170,33 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 }
 
 // draw shows figures, over the last ones on a terminal.
-func (d *demo) draw(f figures) {
-	var b strings.Builder
+func (d *demo) draw(f figures) error {
 	if !d.terminal.escapes {
-		fmt.Fprintln(&b, f.line())
-		_, _ = io.WriteString(d.out, b.String()) // it goes on when nobody looks
-		return
+		_, err := fmt.Fprintln(d.out, f.line())
+		return err
 	}
+	var b strings.Builder
 	if d.drawn > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", d.drawn)
 	}
 	d.mu.Lock()
 	page := d.page
 	d.mu.Unlock()
-	text := f.picture(page)
-	d.drawn = strings.Count(text, "\n")
-	b.WriteString(text)
-	_, _ = io.WriteString(d.out, b.String())
+	d.drawn = 0
+	for line := range strings.Lines(f.picture(page, d.terminal.width)) { // what is too long goes on in the next
+		d.drawn += 1 + (utf8.RuneCountInString(line)-2)/d.terminal.width
+		b.WriteString(line)
+	}
+	_, err := io.WriteString(d.out, b.String())
+	return err
 }
 
 // end sums up.
 func (d *demo) end() {
 	f := d.figures()
-	d.draw(f)
-	_, _ = io.WriteString(d.out, f.summary(d.ours.Config()))
+	if d.draw(f) == nil {
+		_, _ = io.WriteString(d.out, f.summary(d.ours.Config())) // there is nobody else to tell
+	}
 }
 
 // notice is what the start page shows.

@@ -93,3 +93,52 @@ func entries(t *testing.T, dir string) (names []string) {
 	}
 	return names
 }
+
+// It ends, too, when nobody reads on.
+func TestDemoEndsWithoutAReader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("some seconds of a network")
+	}
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Close()
+	c := demoCommand{Nodes: 20, Feeds: 20, Interval: 4 * time.Second, Every: 5 * time.Second, For: time.Minute, HTTP: "127.0.0.1:0", Seed: 1}
+	began := time.Now()
+	if err := c.Run(t.Context(), streams{out: w}); err != nil || time.Since(began) > 30*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+	if left := entries(t, dir); len(left) > 0 {
+		t.Errorf("it leaves %q", left)
+	}
+	_ = w.Close()
+}
+
+// No line of the picture is longer than 80 characters, as far as it is a table, nor than the terminal.
+func TestDemoFitsATerminal(t *testing.T) {
+	f := figures{about: strings.Repeat("words ", 40), running: 20 * time.Second, gain: 11, load: 0.9, story: strings.Repeat("and more ", 40),
+		rows: [][4]string{{"by each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"by nodes, as in the paper", "123.4", "123 kB", "1.12 s"}}}
+	for line := range strings.Lines(f.picture("http://127.0.0.1:12345/", 80)) {
+		if len(line) > 81 {
+			t.Errorf("%d characters: %s", len(line), line)
+		}
+	}
+	var out bytes.Buffer
+	d := demo{out: &out, terminal: terminal{width: 40, escapes: true}, command: &demoCommand{}}
+	for range 2 {
+		if err := d.draw(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows := 0
+	first, _, _ := strings.Cut(out.String(), "\x1b")
+	for line := range strings.Lines(first) {
+		rows += max(1, (len(line)-1+39)/40)
+	}
+	if want := "\x1b[" + strconv.Itoa(rows) + "A"; !strings.Contains(out.String(), want) {
+		t.Errorf("the second picture does not begin %d lines above", rows)
+	}
+}

@@ -22,6 +22,9 @@ type figures struct {
 	load    float64 // polls by those that each makes for itself
 }
 
+// widest is how many characters of words stand on a line.
+const widest = 100
+
 // columns are the headings of the rows.
 var columns = []string{"feeds are polled", "polls a second", "bytes a second", "an item is seen after"}
 
@@ -87,12 +90,13 @@ func (f *figures) line() string {
 	return fmt.Sprintf("%3.0f s  %s", f.running.Seconds(), strings.Join(parts, "; "))
 }
 
-// picture is all, for a terminal.
-func (f *figures) picture(page string) string {
+// picture is all, for a terminal so wide.
+func (f *figures) picture(page string, width int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n", f.about)
+	words := func(text string) { fmt.Fprintf(&b, "%s\n", strings.Join(wrap(text, min(width, widest)), "\n")) }
+	words(f.about)
 	if page != "" {
-		fmt.Fprintf(&b, "The start page of one of the nodes: %s\n", page)
+		words("The start page of one of the nodes: " + page)
 	}
 	if f.phase != "" {
 		fmt.Fprintf(&b, "\n%s\n", f.phase)
@@ -101,7 +105,7 @@ func (f *figures) picture(page string) string {
 	fmt.Fprintf(&b, "\n%s", f.table())
 	fmt.Fprintf(&b, "\nafter %.0f s: %s\n", f.running.Seconds(), f.verdict())
 	if f.story != "" {
-		fmt.Fprintf(&b, "%s\n", f.story)
+		words(f.story)
 	}
 	return b.String()
 }
@@ -109,9 +113,9 @@ func (f *figures) picture(page string) string {
 func (f *figures) table() string {
 	var b strings.Builder
 	line := func(cells []string) {
-		fmt.Fprintf(&b, "%-26s", cells[0])
-		for _, c := range cells[1:] {
-			fmt.Fprintf(&b, "  %21s", c)
+		fmt.Fprintf(&b, "%-25s", cells[0])
+		for i, c := range cells[1:] {
+			fmt.Fprintf(&b, "  %*s", len(columns[i+1]), c)
 		}
 		b.WriteByte('\n')
 	}
