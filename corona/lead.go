@@ -103,6 +103,9 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 	l.order.Ref = c.begins(l, now)
 	first := true
 	if n, ok := parseNote(note); ok {
+		if n.State.Kind == coronapb.State_REFUSED { // by the node before, or as it was started: this one asks
+			n.State, n.fails = State{Kind: coronapb.State_NEW, Since: n.State.Since}, 0
+		}
 		first = n.State.Polled.IsZero()
 		c.inherit(l, n, now)
 		c.takeOver(l, n.grant, now)

@@ -76,6 +76,8 @@ type Subscribed struct {
 	ReadURL string `json:"read_url,omitempty"`
 	// Advertised says that URL is not what was asked for, which is a page, but its feed.
 	Advertised bool `json:"advertised,omitempty"`
+	// Doubt says why it could not be seen whether there is a feed.
+	Doubt string `json:"doubt,omitempty"`
 }
 
 // Fault is the answer of any of them when it went wrong.
@@ -139,11 +141,15 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	channel, err := s.subscribe(r.Context(), address)
+	channel, doubt, err := s.subscribe(r.Context(), address)
 	if err != nil {
 		return nil, err
 	}
-	return Subscribed{channel, s.ReadURL(s.base(r), channel), channel != address}, nil
+	done := Subscribed{URL: channel, ReadURL: s.ReadURL(s.base(r), channel), Advertised: channel != address}
+	if doubt != nil {
+		done.Doubt = line(doubt.Error())
+	}
+	return done, nil
 }
 
 func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -65,26 +66,38 @@ func (p *pageInstead) Error() string {
 }
 
 // subscribe subscribes to an address, or to the one feed that the page there advertises, and
-// returns what was subscribed to. If there is a choice, the error is a *pageInstead.
-func (s *Server) subscribe(ctx context.Context, address string) (string, error) {
+// returns what was subscribed to. If there is a choice, the error is a *pageInstead. What surely is no
+// feed is not subscribed to; of what cannot be seen now, doubt says why.
+func (s *Server) subscribe(ctx context.Context, address string) (to string, doubt, err error) {
 	if _, known := s.subs.Version(address); !known && KindOf(address) == KindFeed {
 		looking, cancel := context.WithTimeout(ctx, lookTime)
 		defer cancel()
 		look, err := s.subs.Look(looking, address)
-		if err != nil {
-			s.config.Log.Debug("subscribed without a look", "error", err)
-		}
 		switch {
+		case err != nil && vain(err):
+			return "", nil, err
+		case err != nil:
+			doubt = err
 		case len(look.Feeds) == 1 && s.lives(looking, look.Feeds[0].URL):
 			address = look.Feeds[0].URL
 		case len(look.Feeds) > 0 || look.Page:
 			if look.Page {
 				look.Feeds = append(look.Feeds, Choice{URL: feed.Page(address), Kind: KindPage})
 			}
-			return "", &pageInstead{look.Feeds}
+			return "", nil, &pageInstead{look.Feeds}
 		}
 	}
-	return address, s.subs.Subscribe(ctx, address, false)
+	return address, doubt, s.subs.Subscribe(ctx, address, false)
+}
+
+// vain says whether what was seen at an address leaves nothing to subscribe to.
+func vain(err error) bool {
+	for _, is := range []error{ErrNotFeed, ErrRefused, ErrNotFound, ErrGone} {
+		if errors.Is(err, is) {
+			return true
+		}
+	}
+	return false
 }
 
 // lives says whether there is a feed where a page says so: some have not been there for years. One of

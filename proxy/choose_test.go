@@ -21,7 +21,7 @@ func TestSubscribingToAPage(t *testing.T) {
 		to      string
 		choices []Choice
 	}{
-		"a feed":                {Look{}, false, at, at, nil},
+		"a feed":                {Look{Feed: true}, false, at, at, nil},
 		"a page with its feed":  {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
 		"one that is not there": {Look{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
 		"a page":                {Look{Page: true}, false, at, "", []Choice{self}},
@@ -63,6 +63,30 @@ func TestSubscribingToAPage(t *testing.T) {
 				t.Error("subscribed to one of several")
 			}
 		})
+	}
+}
+
+// What surely is no feed is not subscribed to; what cannot be seen now is, and it is said.
+func TestSubscribingUnseen(t *testing.T) {
+	const at = "https://page.example/"
+	for _, c := range []struct {
+		err    error
+		status int
+	}{
+		{ErrNotFeed, 502}, {ErrNotFound, 404}, {ErrGone, 410}, {ErrRefused, 403},
+		{ErrUnreachable, 200}, {ErrTimeout, 200}, {ErrBusy, 200},
+	} {
+		b := newBench(t)
+		b.node.unseen[at] = c.err
+		var answer struct {
+			Subscribed
+			Fault
+		}
+		status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer)
+		_, subscribed := b.node.subscriptions()[at]
+		if status != c.status || subscribed != (status == 200) || !strings.Contains(answer.Doubt+answer.Error, c.err.Error()) {
+			t.Errorf("%v: %d, %v %+v", c.err, status, subscribed, answer)
+		}
 	}
 }
 

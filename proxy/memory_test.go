@@ -27,6 +27,7 @@ type memory struct {
 	channels   map[string]Channel // what List says besides
 	network    Network
 	looks      map[string]Look
+	unseen     map[string]error // by Look
 }
 
 // source is what an origin has, or why it has nothing.
@@ -37,7 +38,7 @@ type source struct {
 
 func newMemory(now func() time.Time) *memory {
 	return &memory{
-		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, looks: map[string]Look{}, room: 1000,
+		now: now, sources: map[string]source{}, subscribed: map[string]bool{}, channels: map[string]Channel{}, looks: map[string]Look{}, unseen: map[string]error{}, room: 1000,
 		status: Status{ID: "a1", PeerID: "12D3", Network: "test", State: "ok", Scheme: "bound"},
 	}
 }
@@ -144,7 +145,9 @@ func (m *memory) Status(ctx context.Context) (Status, error) {
 
 func (m *memory) Network(context.Context) (Network, error) { return m.network, nil }
 
-func (m *memory) Look(ctx context.Context, url string) (Look, error) { return m.looks[url], nil }
+func (m *memory) Look(ctx context.Context, url string) (Look, error) {
+	return m.looks[url], m.unseen[url]
+}
 
 func (m *memory) Doctor(ctx context.Context) ([]Finding, error) { return m.findings, nil }
 

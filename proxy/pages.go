@@ -288,7 +288,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	address, err = s.subscribe(r.Context(), address)
+	address, _, err = s.subscribe(r.Context(), address) // the page that follows says how it stands
 	if p, ok := errors.AsType[*pageInstead](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Which one?", struct {
 			Words   string

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"html"
 	"io"
 	"net"
 	"net/http"
@@ -223,6 +224,17 @@ func (r *runner) subscribe(url string) string {
 		r.t.Fatalf("subscribe to %s: %v", url, err)
 	}
 	return strings.TrimSpace(out)
+}
+
+// imports subscribes by way of a reader's list, which is not looked into, and returns the address to
+// give to the reader.
+func (r *runner) imports(url string) string {
+	r.t.Helper()
+	list := `<opml version="2.0"><body><outline type="rss" xmlUrl="` + html.EscapeString(url) + `"/></body></opml>`
+	if err := command(context.Background(), []string{"opml", "import", "--http", r.http, "-"}, strings.NewReader(list), io.Discard, io.Discard); err != nil {
+		r.t.Fatalf("import %s: %v", url, err)
+	}
+	return r.list()[url].ReadURL
 }
 
 // list is what "tidings list" knows, by address.

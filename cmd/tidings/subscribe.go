@@ -25,6 +25,9 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "That is the feed %s, which the page advertises.\n", answer.URL)
 		}
+		if err == nil && answer.Doubt != "" {
+			_, err = fmt.Fprintln(s.err, "tidings: subscribed unseen:", oneLine(answer.Doubt))
+		}
 		return err
 	})
 }

@@ -65,7 +65,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 		c.Pollers = 0
 	}
 	if polls.Kind != coronapb.State_OK {
-		c.Do = remedy(c.URL, c.State)
+		c.Do = remedy(c.URL, c.State, d.config.AllowPrivateOrigins)
 	}
 	d.turn(&c, s.Key, &polls)
 	c.LastPoll, c.NextPoll = proxy.At(polls.Polled), proxy.At(polls.Next)

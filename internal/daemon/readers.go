@@ -177,7 +177,7 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
-			return w, trouble(url, w.State, w.Words)
+			return w, fmt.Errorf("read %s: %w", url, trouble(w.State, w.Words))
 		}
 		select {
 		case <-changed:
@@ -242,7 +242,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 }
 
 // trouble turns the state of a feed that has never been seen into an error.
-func trouble(url, state, words string) error {
+func trouble(state, words string) error {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
@@ -256,7 +256,7 @@ func trouble(url, state, words string) error {
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
-	return fmt.Errorf("read %s: %w: %s", url, kind, strings.TrimPrefix(words, kind.Error()+": "))
+	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(words, kind.Error()+": "))
 }
 
 func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }
@@ -272,7 +272,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w, but a page: what changes of it can be read as %s", url, proxy.ErrNotFeed, feed.Page(url))
 	}
 	if copied.feed == nil {
-		return proxy.Window{}, trouble(url, copied.state.String(), copied.state.Words)
+		return proxy.Window{}, fmt.Errorf("read %s: %w", url, trouble(copied.state.String(), copied.state.Words))
 	}
 	w := proxy.Window{
 		Document: feed.Document{Base: origin(url), Head: copied.feed.Head},
@@ -318,6 +318,9 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	look := proxy.Look{Feed: copied.feed != nil, Page: copied.offer.Page}
 	for _, l := range copied.offer.Feeds {
 		look.Feeds = append(look.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
+	}
+	if !look.Feed && !look.Page && len(look.Feeds) == 0 {
+		return look, fmt.Errorf("look at %s: %w", url, trouble(copied.state.String(), copied.state.Words))
 	}
 	return look, nil
 }

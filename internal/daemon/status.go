@@ -148,8 +148,9 @@ func sentence(f proxy.Finding) string {
 	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
 
-// remedy says what a reader can do about a channel's state beyond waiting; "" if nothing.
-func remedy(channel, state string) string {
+// remedy says what a reader can do about a channel's state beyond waiting; "" if nothing. private says
+// that the node asks origins on private addresses.
+func remedy(channel, state string, private bool) string {
 	address, isPage := feed.AtOrigin(channel)
 	switch state {
 	case kindName(coronapb.State_GONE):
@@ -160,7 +161,7 @@ func remedy(channel, state string) string {
 		case isPage:
 			return what + "the page may have moved"
 		case state == kindName(coronapb.State_NOT_A_FEED):
-			return what + "the feed may have moved; a page without one is followed as " + feed.Page(address)
+			return what + "the feed may have moved; if a page of text is there, it is followed as " + feed.Page(address)
 		default:
 			return what + "the feed may have moved"
 		}
@@ -169,6 +170,9 @@ func remedy(channel, state string) string {
 	case kindName(coronapb.State_LIMITED):
 		return "the node keeps away for as long as it was asked to"
 	case kindName(coronapb.State_REFUSED):
+		if private {
+			return "nothing: addresses that are link-local, or the node's own, are never asked, and neither is what a site keeps robots from"
+		}
 		return "if the origin is yours, on a private address, run the node with --allow-private-origins; link-local addresses are never asked"
 	}
 	return ""
