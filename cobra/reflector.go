@@ -286,6 +286,20 @@ func Query(s env.Store, number Number) (text string, since time.Time, err error)
 	return record.Query, time.Unix(record.Since, 0), err
 }
 
+// Subscriptions tells of all subscriptions of a store, by number, until each returns false. It may be
+// called from any goroutine.
+func Subscriptions(s env.Store, each func(number Number, text string, since time.Time) bool) error {
+	var broken error
+	err := s.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
+		var record cobrapb.Subscription
+		if broken = proto.Unmarshal(value, &record); broken != nil {
+			return false
+		}
+		return each(Number(binary.BigEndian.Uint32(key[1:])), record.Query, time.Unix(record.Since, 0))
+	})
+	return errors.Join(err, broken)
+}
+
 // Stats returns what the reflector did, and what it has.
 func (r *Reflector) Stats() Stats {
 	s := r.stats

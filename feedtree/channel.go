@@ -164,6 +164,8 @@ type Subscription struct {
 	Since      time.Time
 	Attributes []byte
 	Title      string
+	Link       string // where people read it; may be ""
+	Language   string // a tag, "" if it does not say
 	Items      int       // in the window, as far as it was looked at
 	Version    uint64    // changes with the window
 	Confirmed  time.Time // when it was last certain that nothing was missing
@@ -197,7 +199,7 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 		Confirmed: c.confirmed, Repairing: c.repair != nil, State: c.state,
 	}
 	if h := c.window.head; h != nil {
-		s.Title = h.Title
+		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
 	}
 	if c.beat != nil {
 		s.StateAt = c.beat.time

@@ -47,6 +47,12 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		answer, err = s.apiUnsubscribe(w, r)
 	case "opml":
 		answer, err = s.apiOPML(w, r)
+	case "watch":
+		answer, err = s.apiWatch(w, r)
+	case "unwatch":
+		answer, err = s.apiUnwatch(w, r)
+	case "watches":
+		answer, err = s.apiWatches(w, r)
 	default:
 		err = refuse(http.StatusNotFound, "there is no %s%s", apiPath, line(name))
 	}
@@ -165,21 +171,29 @@ func (s *Server) apiUnsubscribe(w http.ResponseWriter, r *http.Request) (any, er
 
 // question reads the address that a program asks about.
 func (s *Server) question(w http.ResponseWriter, r *http.Request) (string, error) {
-	if err := allow(w, r, http.MethodPost); err != nil {
-		return "", err
-	}
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return "", refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
-	}
-	body, err := readBody(w, r, maxRequest)
+	q, err := asked[Subscribed](w, r)
 	if err != nil {
 		return "", err
 	}
-	var q Subscribed
-	if err := json.Unmarshal(body, &q); err != nil {
-		return "", refuse(http.StatusBadRequest, "the request is broken: %v", err)
-	}
 	return s.typed(r, q.URL)
+}
+
+// asked reads what a program asks.
+func asked[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
+	if err := allow(w, r, http.MethodPost); err != nil {
+		return q, err
+	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return q, refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
+	}
+	body, err := readBody(w, r, maxRequest)
+	if err != nil {
+		return q, err
+	}
+	if err := json.Unmarshal(body, &q); err != nil {
+		return q, refuse(http.StatusBadRequest, "the request is broken: %v", err)
+	}
+	return q, nil
 }
 
 // readBody reads a body that must not be larger than limit.

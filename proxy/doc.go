@@ -4,6 +4,7 @@
 //	/f/<token>/https://host/feed.xml    reads a feed, and subscribes to it
 //	/https://host/feed.xml              reads it; subscribes if it is read again
 //	/feed?url=…&format=&limit=          the same, in the format that is asked for
+//	/k/<token>.{atom,rss,json}          reads a keyword feed
 //	/api/v1/{list,status,doctor,…}      for programs
 //	/  /show  /add  /opml               for people
 //	/readyz  /healthz  /metrics         for who runs it
@@ -23,7 +24,13 @@
 // it that a browser runs nothing of it. What we write ourselves is clean
 // (clean.go): the pages, and items in another format than their source's.
 //
-// Every answer has a strong ETag and a Last-Modified that never goes back, and
+// A keyword feed (keywords.go) has articles of many feeds, under identities of its own and
+// with their source beside them, and all of it is clean. Its token is the subscription's number under
+// a key made of the node's secret: nothing is kept for it, nobody can guess one, and it is good until
+// the subscription ends. Its ETag is made of the articles' numbers, so that nothing need be read for
+// who has them.
+//
+// Every other answer has a strong ETag and a Last-Modified that never goes back, and
 // is compared with what the reader has: see [rendition.unchanged]. It says when
 // the source was seen last (X-Tidings-Age, in seconds), how the feed is
 // (X-Tidings-State), whether it comes from a subscription or from the node's
@@ -46,6 +53,6 @@
 // for nothing else. Where several people share a machine, they share its node.
 //
 // The package leaves to others what a node is (whoever implements
-// [Subscriptions]), which address to listen on, what a feed is (internal/feed)
+// [Subscriptions] and [Keywords]), which address to listen on, what a feed is (internal/feed)
 // and how origins are asked.
 package proxy

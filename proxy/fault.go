@@ -31,6 +31,7 @@ var statuses = []struct {
 	err    error
 	status int
 }{
+	{ErrQuery, http.StatusBadRequest},
 	{ErrRefused, http.StatusForbidden},
 	{ErrNotFound, http.StatusNotFound},
 	{ErrUnknown, http.StatusNotFound},

@@ -63,8 +63,8 @@ func (g gate) admit(r *http.Request) (path, query string, err error) {
 	path, query, _ = strings.Cut(target, "?")
 	// A web server on this machine that passes requests on seems to be from here,
 	// but gives itself away by the name that was asked for.
-	if !(local && isFromHere(r.RemoteAddr)) && !strings.HasPrefix(path, tokenPath) {
-		return "", "", refuse(http.StatusForbidden, "from other machines only addresses that begin with %s are answered", tokenPath)
+	if !(local && isFromHere(r.RemoteAddr)) && !strings.HasPrefix(path, tokenPath) && !strings.HasPrefix(path, keywordsPath) {
+		return "", "", refuse(http.StatusForbidden, "from other machines only addresses that begin with %s or %s are answered", tokenPath, keywordsPath)
 	}
 	return path, query, nil
 }

@@ -118,6 +118,7 @@ func (c *rendition) unchanged(h http.Header, tag string) bool {
 // matches compares weakly with the tags of a list. What is behind a mistake in the
 // list is not looked at.
 func matches(list, tag string) bool {
+	tag = strings.TrimPrefix(tag, "W/")
 	for {
 		list = strings.TrimLeft(list, ", \t")
 		if strings.HasPrefix(list, "*") {

@@ -19,6 +19,7 @@ type Server struct {
 	config    Config
 	gate      gate
 	minter    minter
+	sealer    sealer
 	copies    *lru[string, *rendition] // by the address of the copy
 	rendering chan struct{}            // a slot for each rendering under way
 	sightings *lru[sighting, time.Time]
@@ -39,6 +40,8 @@ type Config struct {
 	// SubscribeOnRead says when reading without a token subscribes: "never",
 	// at the "second" time (the default), or at the "first".
 	SubscribeOnRead string
+	// Keywords are the node's keyword subscriptions.
+	Keywords Keywords
 	// Metrics answers at /metrics; if nil, nothing is there.
 	Metrics http.Handler
 	// Notice, if not nil, is shown on the start page, which then shows itself anew each two
@@ -96,6 +99,7 @@ func New(subs Subscriptions, config Config) *Server {
 		config:    config,
 		gate:      newGate(config.BaseURL),
 		minter:    minter(config.Secret),
+		sealer:    newSealer(config.Secret),
 		copies:    newLRU[string, *rendition](cacheBytes),
 		rendering: make(chan struct{}, maxRendering),
 		sightings: newLRU[sighting, time.Time](maxSightings),
@@ -120,6 +124,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query string) {
 	if isFeed(path) {
 		s.serveFeed(w, r, path, query)
+		return
+	}
+	if strings.HasPrefix(path, keywordsPath) {
+		s.serveKeywords(w, r, path)
 		return
 	}
 	if err := s.gate.ownSite(r, path); err != nil {

@@ -16,6 +16,9 @@ type grammar struct {
 	Run         runCommand         `cmd:"" help:"Run a node: peer, poller, and what feed readers read."`
 	Subscribe   subscribeCommand   `cmd:"" help:"Subscribe to feeds; print the addresses to give to a feed reader."`
 	Unsubscribe unsubscribeCommand `cmd:"" help:"End subscriptions."`
+	Watch       watchCommand       `cmd:"" help:"Subscribe to articles that match keywords, by a feed of their own."`
+	Unwatch     unwatchCommand     `cmd:"" help:"End a keyword subscription: nobody can read its address any more."`
+	Watches     watchesCommand     `cmd:"" help:"List the keyword subscriptions."`
 	List        listCommand        `cmd:"" help:"List subscriptions and their health."`
 	Status      statusCommand      `cmd:"" help:"Show the node in its network."`
 	Doctor      doctorCommand      `cmd:"" help:"Say what is wrong with the node, and what to do about it."`

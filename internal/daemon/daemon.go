@@ -14,6 +14,7 @@
 //	network        the descriptor of its network, and whether it founded it
 //	reader.secret  what the addresses given to readers are made with
 //	tidings.db     the store: subscriptions, locks, logs, the peers it knew
+//	keywords.db    keyword subscriptions and the articles that matched them
 //
 // If the store is lost or damaged, so may be the locks on what the node has
 // signed: it takes a new key then and joins as another node. Its subscriptions
@@ -65,18 +66,19 @@ const leaveTime = 11 * time.Second
 // A Daemon is one node in the real world. Its methods may be called from any
 // goroutine.
 type Daemon struct {
-	config Config
-	log    *slog.Logger
-	home   *home
-	loop   *loop.Loop
-	disk   *store.Disk
-	host   *libp2p.Host
-	fetch  *fetch.Client
-	http   net.Listener // nil: readers are not served
-	shelf  *shelf       // what readers are told without asking the loop
-	opened time.Time
-	closed sync.Once
-	damage damage // its count belongs to the loop, until joined
+	config   Config
+	log      *slog.Logger
+	home     *home
+	loop     *loop.Loop
+	disk     *store.Disk
+	host     *libp2p.Host
+	fetch    *fetch.Client
+	http     net.Listener // nil: readers are not served
+	shelf    *shelf       // what readers are told without asking the loop
+	opened   time.Time
+	closed   sync.Once
+	keywords *keywords
+	damage   damage // its count belongs to the loop, until joined
 
 	node    *node.Node    // belongs to the loop; there since joined
 	ended   *endings      // likewise
@@ -107,8 +109,11 @@ func Open(c Config) (*Daemon, error) {
 	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver); err != nil {
 		return nil, err
 	}
-	if err := d.open(); err != nil {
+	if d.keywords, err = openKeywords(c.path(keywordsFile), d.log); err != nil {
 		return nil, errors.Join(err, d.disk.Close())
+	}
+	if err := d.open(); err != nil {
+		return nil, errors.Join(err, d.disk.Close(), d.keywords.disk.Close())
 	}
 	return d, nil
 }
@@ -191,7 +196,7 @@ func (d *Daemon) Close() error {
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it, if it was run
 		}
-		err = d.disk.Close()
+		err = errors.Join(d.disk.Close(), d.keywords.disk.Close())
 	})
 	return err
 }
@@ -204,6 +209,10 @@ func (d *Daemon) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	var readers sync.WaitGroup
 	readers.Go(func() { d.serve(serving) })
+	matching, stopMatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopMatching()
+	var matcher sync.WaitGroup
+	matcher.Go(func() { d.keywords.run(matching) })
 	err := d.join(ctx)
 	if err == nil {
 		err = d.live(ctx)
@@ -212,6 +221,8 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	stopServing()
 	readers.Wait()
+	stopMatching()
+	matcher.Wait()
 	if ctx.Err() != nil {
 		err = nil
 	}

@@ -2,6 +2,16 @@ package daemon
 
 // help is what the metrics are, in the words of the layers' Stats: TestHelp writes it.
 var help = map[string]string{
+	"cobra.Stats.Articles":         "Articles: that came.",
+	"cobra.Stats.Bytes":            "Bytes: on the disk, of articles.",
+	"cobra.Stats.Dropped":          "Dropped: of these, not kept.",
+	"cobra.Stats.Failed":           "Failed: of these, lost because the disk refused them.",
+	"cobra.Stats.Matched":          "Matched: of these, for whomever.",
+	"cobra.Stats.Nodes":            "Nodes: different clauses.",
+	"cobra.Stats.Shortened":        "Shortened: of these, kept without their content.",
+	"cobra.Stats.Subscriptions":    "Subscriptions.",
+	"cobra.Stats.Swept":            "Swept: articles deleted that nobody's feed had any more, or that were too old.",
+	"cobra.Stats.Waiting":          "Waiting: bytes on their way to the disk.",
 	"corona.Stats.Asked":           "Asked: documents fetched for a reader alone.",
 	"corona.Stats.Astray":          "Astray: messages for the sequencer of a channel that this node does not lead.",
 	"corona.Stats.Busy":            "Busy: polls that the fetcher had no room for.",

@@ -24,6 +24,7 @@ const (
 	networkFile  = "network"      // JSON, a membership
 	secretFile   = "reader.secret"
 	storeFile    = "tidings.db"
+	keywordsFile = "keywords.db"
 )
 
 // pemType is what openssl calls a private key, too.

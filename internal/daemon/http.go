@@ -47,6 +47,7 @@ func (d *Daemon) serve(ctx context.Context) {
 			Secret:          d.home.secret,
 			BaseURL:         d.config.BaseURL,
 			SubscribeOnRead: d.config.SubscribeOnRead,
+			Keywords:        d,
 			Metrics:         metrics{d}.handler(),
 			Notice:          d.config.Notice,
 			Version:         d.config.Version,

@@ -104,6 +104,9 @@ func (m metrics) layers(ctx context.Context) ([]layer, error) {
 			layer{"owner", n.Owners.Stats()}, layer{"wedge", n.Wedges.Stats()}, layer{"sums", n.Sums.Stats()},
 			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()})
 	})
+	if k := m.keywords; err == nil && k.ready() {
+		err = k.do(ctx, func() { of = append(of, layer{"keywords", k.reflector.Stats()}) })
+	}
 	return of, err
 }
 

@@ -29,7 +29,7 @@ func TestHelpIsWhatTheLayersSay(t *testing.T) {
 	words := map[string]string{}
 	for _, dir := range []string{
 		"../../overlay", "../../overlay/scribe", "../../overlay/owner", "../../overlay/wedge", "../../overlay/sums",
-		"../../overlay/libp2p", "../../corona", "../../feedtree", "../fetch", "../loop", "../store",
+		"../../overlay/libp2p", "../../corona", "../../feedtree", "../../cobra", "../fetch", "../loop", "../store",
 	} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || files == nil {
@@ -92,7 +92,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 	}
-	for _, layer := range []string{"transport", "loop", "store", "fetch", "overlay", "scribe", "owner", "wedge", "sums", "corona", "feedtree"} {
+	for _, layer := range []string{"transport", "loop", "store", "fetch", "overlay", "scribe", "owner", "wedge", "sums", "corona", "feedtree", "keywords"} {
 		if count[layer] < 5 {
 			t.Errorf("%d metrics of %s", count[layer], layer)
 		}

@@ -37,6 +37,9 @@ type out Daemon
 func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	d.shelf.touch(key)
 	(*Daemon)(d).show(key, changes)
+	if s, ok := d.node.Feeds.Subscription(key); ok {
+		d.keywords.news(s, changes)
+	}
 }
 
 func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }

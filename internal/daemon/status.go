@@ -129,6 +129,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			})
 		}
 	}
+	of = append(of, d.keywords.findings(len(channels))...)
 	if ailing+unsaved == 0 && len(channels) > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
 	}

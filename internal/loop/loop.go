@@ -49,6 +49,12 @@ var (
 	_ env.Worker = (*Loop)(nil)
 )
 
+// A Runner is what a loop owns, as it sees it: a node, or a part of one that has a loop of its own.
+type Runner interface {
+	// Run is that of [env.Node].
+	Run(now time.Time) (next time.Time)
+}
+
 // A Loop owns one node. It is an [env.Clock] and an [env.Worker].
 type Loop struct {
 	config Config
@@ -107,7 +113,7 @@ func (l *Loop) Now() time.Time { return l.clock.now() }
 // Run drives node until ctx ends and returns why it did, once all goroutines of
 // the loop are gone; a computation under way is waited for. What still waits
 // then is dropped. A loop runs once.
-func (l *Loop) Run(ctx context.Context, node env.Node) error {
+func (l *Loop) Run(ctx context.Context, node Runner) error {
 	var workers sync.WaitGroup
 	for range l.config.Workers {
 		workers.Go(l.pool.work)

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"tidings/proxy"
+)
+
+// A watchCommand is "tidings watch".
+type watchCommand struct {
+	client `embed:""`
+	Format string   `enum:"atom,rss,json" default:"atom" help:"Of the feed: atom, rss or json (${default})."`
+	Query  []string `arg:"" help:"What articles have to say: (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de."`
+}
+
+// Run watches, and prints the address to give to a reader.
+func (c *watchCommand) Run(ctx context.Context, s streams) error {
+	answer, err := c.say(ctx, "watch", strings.Join(c.Query, " "))
+	if err != nil {
+		return err
+	}
+	for _, w := range answer.Watches {
+		if _, err = fmt.Fprintln(s.out, strings.TrimSuffix(w.ReadURL, "atom")+c.Format); err != nil {
+			return err
+		}
+	}
+	if terminalOf(s.out).width > 0 {
+		_, err = fmt.Fprintf(s.out, "Whoever has that address can read it. It has new articles of %s.\n", answer.On)
+	}
+	return err
+}
+
+// An unwatchCommand is "tidings unwatch".
+type unwatchCommand struct {
+	client `embed:""`
+	Query  []string `arg:"" help:"A query as it is listed, or the address given to a reader."`
+}
+
+// Run ends a keyword subscription, and prints what it was.
+func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
+	answer, err := c.say(ctx, "unwatch", strings.Join(c.Query, " "))
+	if err != nil {
+		return err
+	}
+	for _, w := range answer.Watches {
+		if _, err = fmt.Fprintln(s.out, w.Query); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// say tells the node something about a query.
+func (c client) say(ctx context.Context, what, query string) (proxy.Watching, error) {
+	body, err := json.Marshal(proxy.Watch{Query: query})
+	if err != nil {
+		return proxy.Watching{}, err
+	}
+	raw, err := c.post(ctx, what, "application/json", body)
+	if err != nil {
+		return proxy.Watching{}, err
+	}
+	return read[proxy.Watching](c, raw)
+}
+
+// A watchesCommand is "tidings watches".
+type watchesCommand struct {
+	client `embed:""`
+	JSON   bool `name:"json" help:"Print one JSON object."`
+}
+
+// Run prints the keyword subscriptions.
+func (c *watchesCommand) Run(ctx context.Context, s streams) error {
+	raw, answer, err := ask[proxy.Watching](ctx, c.client, "watches")
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printRaw(s.out, raw)
+	}
+	_, err = fmt.Fprint(s.out, watching(answer, terminalOf(s.out), time.Now()))
+	return err
+}
+
+// watching is the list of keyword subscriptions for people.
+func watching(answer proxy.Watching, t terminal, now time.Time) string {
+	if len(answer.Watches) == 0 && t.width > 0 {
+		return "No keywords watched yet: tidings watch 'QUERY'\n"
+	}
+	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
+	for _, w := range answer.Watches {
+		table.row(cell{w.Query, bold}, cell{text: ago(&w.Since, now)}, cell{text: w.ReadURL})
+	}
+	return table.String()
+}

@@ -1,0 +1,314 @@
+package daemon
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"tidings/cobra"
+	"tidings/cobra/query"
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/loop"
+	"tidings/internal/store"
+	"tidings/proxy"
+)
+
+// keywords is a node's second loop, with a store of its own: a reflector, which matches what is new in
+// the channels that the node subscribes to. To match takes long where many watch, and must not keep
+// the node from its peers.
+type keywords struct {
+	loop   *loop.Loop
+	disk   *store.Disk
+	log    *slog.Logger
+	opened chan struct{} // closed when there is a reflector, or failed says why not
+	failed error
+	// reflector belongs to the loop.
+	reflector *cobra.Reflector
+
+	watched atomic.Int64 // subscriptions; 0: articles are not looked at
+	waiting atomic.Int64 // bytes of articles on their way to the loop
+	dropped atomic.Uint64
+	stopped chan struct{}
+}
+
+var _ proxy.Keywords = (*Daemon)(nil)
+
+const (
+	// maxWaiting is how many bytes of articles may wait for the second loop. What comes then is
+	// not matched; the node says so.
+	maxWaiting = 64 << 20
+	// maxArticles is how many may wait.
+	maxArticles = 1 << 14
+	// maxWatches is how many keyword subscriptions are listed, and looked through for one like a
+	// new one.
+	maxWatches = 10_000
+	// maxOld is how old an article may be by its own date to be new: a feed that was just subscribed to
+	// has some of long ago.
+	maxOld = 7 * 24 * time.Hour
+)
+
+// openKeywords opens the store of a node's keyword subscriptions.
+func openKeywords(path string, log *slog.Logger) (*keywords, error) {
+	k := &keywords{
+		loop:   loop.New(loop.Config{Bulk: maxArticles}),
+		log:    log,
+		opened: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
+	disk, err := store.Open(path, k.loop.Deliver)
+	if err != nil {
+		return nil, fmt.Errorf("keyword subscriptions: %w", err)
+	}
+	k.disk = disk
+	if why := disk.Lost(); why != "" {
+		if !errors.Is(none, fs.ErrNotExist) {
+			k.log.Error("keyword subscriptions were lost with their store; their addresses are no good any more", "why", why)
+		}
+		if err := disk.Accept(); err != nil {
+			return nil, errors.Join(fmt.Errorf("keyword subscriptions: %w", err), disk.Close())
+		}
+	}
+	return k, nil
+}
+
+// run reads the store and drives the reflector until ctx ends.
+func (k *keywords) run(ctx context.Context) {
+	defer close(k.stopped)
+	k.reflector, k.failed = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.disk, Log: k.log}, cobra.DefaultConfig())
+	if k.failed != nil {
+		k.log.Error("keyword subscriptions cannot be read", "err", k.failed)
+		close(k.opened)
+		return
+	}
+	k.watched.Store(int64(k.reflector.Stats().Subscriptions))
+	close(k.opened)
+	_ = k.loop.Run(ctx, k.reflector) // which ends for no other reason
+}
+
+// ready says whether there is a reflector.
+func (k *keywords) ready() bool {
+	select {
+	case <-k.opened:
+		return k.failed == nil
+	default:
+		return false
+	}
+}
+
+// findings is what can be said of keyword subscriptions.
+func (k *keywords) findings(channels int) (of []proxy.Finding) {
+	select {
+	case <-k.opened:
+	default:
+		return nil
+	}
+	if k.failed != nil {
+		of = append(of, proxy.Finding{Level: levelProblem, What: "keyword subscriptions cannot be read: " + k.failed.Error(), Do: diskRemedy})
+	}
+	if n := k.watched.Load(); n > 0 {
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d keyword subscriptions, matched with what is new in the %d channels that the node subscribes to", n, channels)})
+	}
+	if n := k.dropped.Load(); n > 0 {
+		of = append(of, proxy.Finding{Level: levelNote, What: fmt.Sprintf("%d articles since the start came faster than they could be matched with keywords, and were not", n), Do: "look whether the machine has time enough"})
+	}
+	return of
+}
+
+// do runs f on the second loop.
+func (k *keywords) do(ctx context.Context, f func()) error {
+	select {
+	case <-k.opened:
+	case <-k.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if k.failed != nil {
+		return k.failed
+	}
+	err := k.loop.Call(ctx, f)
+	if errors.Is(err, loop.ErrStopped) {
+		return ErrStopped
+	}
+	return err
+}
+
+// news takes what is new in a channel, in the order of its document, the newest first.
+func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
+	if k.watched.Load() == 0 {
+		return
+	}
+	for _, c := range slices.Backward(changes) {
+		if c.Edited {
+			continue
+		}
+		item := c.Item
+		item.Raw = bytes.Clone(item.Raw) // its document is not kept for it
+		size := int64(len(item.Raw))
+		taken := k.waiting.Add(size) <= maxWaiting && k.loop.Post(env.Bulk, func() {
+			k.waiting.Add(-size)
+			k.take(s, &item)
+		})
+		if !taken {
+			k.waiting.Add(-size)
+			if k.dropped.Add(1) == 1 {
+				k.log.Warn("articles come faster than they are matched with keywords: some are not", "url", s.URL)
+			}
+		}
+	}
+}
+
+// take matches an item as an article.
+func (k *keywords) take(s feedtree.Subscription, item *feed.Item) {
+	m, err := item.Meaning(origin(s.URL))
+	if err != nil {
+		k.log.Debug("an item was not matched with keywords", "url", s.URL, "err", err)
+		return
+	}
+	published := m.Published
+	if published.IsZero() {
+		published = m.Updated
+	}
+	if !published.IsZero() && k.loop.Now().Sub(published) > maxOld {
+		return
+	}
+	k.reflector.Take(&cobra.Article{
+		Feed: s.URL, FeedTitle: s.Title, FeedLink: s.Link, Language: s.Language,
+		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author, Tags: m.Categories,
+		HTML: cmp.Or(m.Content, m.Summary), Published: published,
+	})
+}
+
+// asked runs f on the second loop and returns what it answers later.
+func asked[T any](ctx context.Context, k *keywords, f func(answer func(T))) (a T, err error) {
+	answers := make(chan T, 1)
+	if err := k.do(ctx, func() { f(func(a T) { answers <- a }) }); err != nil {
+		return a, err
+	}
+	select {
+	case a = <-answers:
+		return a, nil
+	case <-ctx.Done():
+		return a, ctx.Err()
+	case <-k.stopped:
+		return a, ErrStopped
+	}
+}
+
+// Watch subscribes to the articles that match a query; see proxy.Keywords.
+func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
+	q, err := query.Parse(text)
+	if err != nil {
+		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
+	}
+	text = q.String()
+	had, err := d.Watches(ctx)
+	if err != nil {
+		return proxy.Watch{}, err
+	}
+	if i := slices.IndexFunc(had, func(w proxy.Watch) bool { return w.Query == text }); i >= 0 {
+		return had[i], nil
+	}
+	type answer struct {
+		number cobra.Number
+		err    error
+	}
+	k := d.keywords
+	a, err := asked(ctx, k, func(say func(answer)) {
+		k.reflector.Subscribe(text, func(n cobra.Number, err error) { say(answer{n, err}) })
+	})
+	err = cmp.Or(err, a.err)
+	switch {
+	case errors.Is(err, cobra.ErrGeneral):
+		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
+	case errors.Is(err, cobra.ErrFull):
+		err = fmt.Errorf("%w: %w", proxy.ErrFull, err)
+	}
+	if err != nil {
+		return proxy.Watch{}, err
+	}
+	k.watched.Add(1)
+	return proxy.Watch{Number: uint32(a.number), Query: text, Since: time.Now()}, nil
+}
+
+// Unwatch ends a keyword subscription; see proxy.Keywords.
+func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
+	k := d.keywords
+	failed, err := asked(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(cobra.Number(number), say) })
+	if err = cmp.Or(err, failed); err == nil {
+		k.watched.Add(-1)
+	}
+	return unknown(err)
+}
+
+// unknown says of an error that a keyword subscription is none in the words of readers.
+func unknown(err error) error {
+	if errors.Is(err, cobra.ErrUnknown) {
+		return fmt.Errorf("%w: %w", proxy.ErrUnknown, err)
+	}
+	return err
+}
+
+// Watches lists keyword subscriptions; see proxy.Keywords.
+func (d *Daemon) Watches(ctx context.Context) (of []proxy.Watch, err error) {
+	if err := d.keywords.do(ctx, func() {}); err != nil {
+		return nil, err
+	}
+	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.Number, text string, since time.Time) bool {
+		of = append(of, proxy.Watch{Number: uint32(n), Query: text, Since: since})
+		return len(of) < maxWatches
+	})
+	return of, err
+}
+
+// Watched returns the feed of a keyword subscription; see proxy.Keywords.
+func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, error) {
+	k := d.keywords
+	var f cobra.Feed
+	var ok bool
+	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.Number(number)) })
+	if err == nil && !ok {
+		err = cobra.ErrUnknown
+	}
+	if err != nil {
+		return proxy.Matched{}, unknown(err)
+	}
+	return proxy.Matched{
+		Articles: f.Articles,
+		Read: func() (proxy.Watch, []feed.Entry, error) {
+			text, since, err := cobra.Query(k.disk, cobra.Number(number))
+			if err != nil {
+				return proxy.Watch{}, nil, unknown(err)
+			}
+			kept, err := f.Read(k.disk)
+			entries := make([]feed.Entry, 0, len(kept))
+			for i := range kept {
+				entries = append(entries, entryOf(&kept[i]))
+			}
+			return proxy.Watch{Number: number, Query: text, Since: since}, entries, err
+		},
+	}, nil
+}
+
+// entryOf is an article as feeds have it.
+func entryOf(a *cobra.Kept) feed.Entry {
+	return feed.Entry{
+		At: a.Seen,
+		Said: &feed.Meaning{
+			GUID:  a.Feed + " " + a.ID.String(), // whoever shows it gives it one of his own
+			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
+		},
+		Source: &feed.Source{URL: a.Feed, Title: a.FeedTitle, Link: a.FeedLink},
+	}
+}

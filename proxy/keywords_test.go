@@ -1,0 +1,146 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// shelf is keyword subscriptions in memory: each has the articles that it is given.
+type shelf struct {
+	mu      sync.Mutex
+	watches []Watch
+	of      map[uint32][]feed.Entry // the newest first
+	reads   int
+}
+
+func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if strings.Contains(text, "(") {
+		return Watch{}, ErrQuery
+	}
+	w := Watch{Number: uint32(len(s.watches)), Query: text, Since: time.Unix(1.7e9, 0)}
+	s.watches = append(s.watches, w)
+	return w, nil
+}
+
+func (s *shelf) Unwatch(_ context.Context, number uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
+	if i < 0 {
+		return ErrUnknown
+	}
+	s.watches = slices.Delete(s.watches, i, i+1)
+	return nil
+}
+
+func (s *shelf) Watches(context.Context) ([]Watch, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.watches), nil
+}
+
+func (s *shelf) Watched(_ context.Context, number uint32) (m Matched, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.watches, func(w Watch) bool { return w.Number == number })
+	if i < 0 {
+		return m, ErrUnknown
+	}
+	for at := range s.of[number] {
+		m.Articles = append(m.Articles, uint32(len(s.of[number])-at))
+	}
+	m.Read = func() (Watch, []feed.Entry, error) {
+		s.reads++
+		return s.watches[i], s.of[number], nil
+	}
+	return m, nil
+}
+
+// Whoever has the address of a keyword feed reads it, in each format, from elsewhere, too; what has not
+// changed is not read for it.
+func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
+	k := &shelf{of: map[uint32][]feed.Entry{}}
+	b := newBench(t, func(c *Config) { c.Keywords, c.BaseURL = k, "http://nas.example" })
+	var answer struct {
+		Watching
+		Fault
+	}
+	if status := b.call("POST", "watch", `{"query":"solar <b>"}`, &answer); status != 200 || len(answer.Watches) != 1 || answer.On == "" {
+		t.Fatalf("%d %+v", status, answer)
+	}
+	address, ok := strings.CutPrefix(answer.Watches[0].ReadURL, "http://nas.example/k/")
+	if token, ending, _ := strings.Cut(address, "."); !ok || len(token) != 32 || ending != "atom" {
+		t.Fatal(answer.Watches[0].ReadURL)
+	}
+	k.of[0] = []feed.Entry{{
+		At:     time.Unix(1.7e9, 0),
+		Said:   &feed.Meaning{GUID: "https://x.example/ 1", Title: "A battery", Content: `<p onclick="x()">It is solar.<script>x()</script></p>`},
+		Source: &feed.Source{URL: "https://x.example/feed", Title: "X"},
+	}}
+	token := strings.TrimSuffix(address, ".atom")
+	for _, ending := range []string{"atom", "rss", "json"} {
+		r := b.ask("GET", "/k/"+token+"."+ending, "Host", "nas.example")
+		text := body(t, r)
+		if r.StatusCode != 200 || !strings.Contains(text, "It is solar.") || strings.Contains(text, "onclick") || strings.Contains(text, "x()") ||
+			!strings.Contains(text, "urn:tidings:keywords:") || !strings.Contains(text, "https://x.example/feed") || ending != "json" && strings.Contains(text, "<b>") {
+			t.Errorf("%s: %d\n%s", ending, r.StatusCode, text)
+		}
+		tag, reads := r.Header.Get("Etag"), k.reads
+		again := b.ask("GET", "/k/"+token+"."+ending, "If-None-Match", tag)
+		if again.StatusCode != http.StatusNotModified || again.Header.Get("Etag") != tag || k.reads != reads {
+			t.Errorf("%s: %d with its tag", ending, again.StatusCode)
+		}
+	}
+	k.of[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9+60, 0), Source: &feed.Source{URL: "u"}}}, k.of[0]...)
+	if text := body(t, b.ask("GET", "/k/"+address)); strings.Count(text, "<entry") != 2 {
+		t.Error(text)
+	}
+	for _, wrong := range []string{"/k/", "/k/" + token, "/k/" + token + ".html", "/k/" + strings.Repeat("0", 32) + ".atom", "/k/" + token[2:] + ".atom", "/k/x.atom"} {
+		if r := b.ask("GET", wrong); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %d", wrong, r.StatusCode)
+		}
+	}
+	if r := b.ask("POST", "/k/"+address); r.StatusCode != http.StatusMethodNotAllowed {
+		t.Error(r.StatusCode)
+	}
+	if status := b.call("POST", "unwatch", `{"query":"http://nas.example/k/`+address+`"}`, &answer); status != 200 || len(k.watches) != 0 {
+		t.Errorf("%d %+v", status, k.watches)
+	}
+	if r := b.ask("GET", "/k/"+address); r.StatusCode != http.StatusGone {
+		t.Error(r.StatusCode)
+	}
+	for _, q := range []string{`{"query":""}`, `{"query":"("}`, `{`} {
+		if status := b.call("POST", "watch", q, &answer); status != http.StatusBadRequest {
+			t.Errorf("%s: %d", q, status)
+		}
+	}
+	if status := b.call("POST", "unwatch", `{"query":"nobody"}`, &answer); status != http.StatusNotFound {
+		t.Error(status)
+	}
+}
+
+// Numbers are not seen in tokens, and what was not made here opens nothing.
+func TestTokensAreSealed(t *testing.T) {
+	s, other := newSealer([]byte("0123456789abcdef")), newSealer([]byte("0123456789abcdeF"))
+	for _, n := range []uint32{0, 1, 2, 1 << 31, 1<<32 - 1} {
+		token := s.token(n)
+		if got, ok := s.open(token); !ok || got != n {
+			t.Errorf("%d is %d, %v", n, got, ok)
+		}
+		if _, ok := other.open(token); ok {
+			t.Errorf("another node opens %d", n)
+		}
+		if n > 0 && token[:8] == s.token(n - 1)[:8] {
+			t.Errorf("%d looks like the one before", n)
+		}
+	}
+}
