@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -175,15 +176,20 @@ func (r *Reflector) damaged(err error) error {
 
 // Subscribe subscribes to the articles that match a query. done is called when that
 // is durable; from then on the number is taken for good. An error is a
-// *query.Error, ErrGeneral, ErrFull, or the disk's.
-func (r *Reflector) Subscribe(text string, done func(Number, error)) {
+// *query.Error, ErrGeneral, ErrFull, or the disk's. Of the articles of late, the oldest first, it has
+// those that match from the start, unless others have its clauses already.
+func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)) {
 	q, err := query.Parse(text)
 	if err == nil && r.filter.Subscriptions() >= r.config.Subscriptions {
 		err = ErrFull
 	}
 	number := r.next
+	var grown []index.Node
 	if err == nil {
-		err = r.filter.Add(number, q, r.grow)
+		err = r.filter.Add(number, q, func(n index.Node) {
+			r.grow(n)
+			grown = append(grown, n)
+		})
 	}
 	if err != nil {
 		done(0, err)
@@ -191,6 +197,11 @@ func (r *Reflector) Subscribe(text string, done func(Number, error)) {
 	}
 	r.next++
 	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix()}
+	if len(grown) > 0 && r.begin(grown, late) {
+		for _, n := range r.filter.Of(number) {
+			record.First = appendRing(record.First, r.rings.Newest(n, nil))
+		}
+	}
 	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.lastOp()}
 	if number%pageSubscriptions == 0 {
 		ops = append(ops, r.newPage())
@@ -202,6 +213,25 @@ func (r *Reflector) Subscribe(text string, done func(Number, error)) {
 		}
 		done(number, err)
 	})
+}
+
+// Late is an article that came before somebody subscribed to what it matches.
+type Late struct {
+	Article *Article
+	Came    time.Time
+}
+
+// begin gives new nodes those of the articles of late that match.
+func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
+	for _, l := range late {
+		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool { return !slices.Contains(nodes, n) })
+		m := l.Article.proto()
+		if m.Early = true; len(hits) > 0 && r.keepAs(m, l.Came) {
+			r.rings.Put(r.stock.last, hits)
+			some = true
+		}
+	}
+	return some
 }
 
 // grow makes room for a new node, whose number another one may have had.

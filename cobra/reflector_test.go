@@ -87,7 +87,7 @@ func article(n int, text string) *Article {
 
 func subscribe(t *testing.T, r *Reflector, d *disk, text string) (n Number) {
 	t.Helper()
-	r.Subscribe(text, func(number Number, err error) {
+	r.Subscribe(text, nil, func(number Number, err error) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 				break
 			}
 			since := at
-			r.Subscribe(text, func(n Number, err error) {
+			r.Subscribe(text, nil, func(n Number, err error) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -48,14 +48,17 @@ func (l level) String() string { return [...]string{"whole", "titles", "nothing"
 
 // keep keeps an article under the next number, as far as there is room.
 func (r *Reflector) keep(a *Article) bool {
-	now := r.clock.Now()
+	return r.keepAs(a.proto(), r.clock.Now())
+}
+
+// keepAs keeps an article that came at a time.
+func (r *Reflector) keepAs(m *cobrapb.Article, came time.Time) bool {
 	r.setLevel()
 	if r.stock.level == nothingNew {
 		r.stats.Dropped++
 		return false
 	}
-	m := a.proto()
-	m.Seen = now.Unix()
+	m.Seen = came.Unix()
 	if r.stock.level == titles {
 		m.Html, m.Tags, m.Shortened = "", nil, true
 		r.stats.Shortened++
@@ -80,7 +83,7 @@ func (r *Reflector) keep(a *Article) bool {
 		if err != nil {
 			r.stats.Failed++
 			s.drop(number)
-			r.log.Warn("an article was not kept", "feed", a.Feed, "err", err)
+			r.log.Warn("an article was not kept", "feed", m.Feed, "err", err)
 		}
 	})
 	return true
@@ -199,6 +202,9 @@ func (r *Reflector) replay(behind uint32) error {
 		if err != nil {
 			return fmt.Errorf("article %d: %w", n, err)
 		}
+		if a.early {
+			continue
+		}
 		hits := r.filter.Match(&a.Article)
 		hits = slices.DeleteFunc(hits, func(node index.Node) bool { // what was written with it has it
 			ring = r.rings.Newest(node, ring[:0])
@@ -214,6 +220,8 @@ type Kept struct {
 	Article
 	Seen      time.Time
 	Shortened bool // there was no room for its content
+
+	early bool // nobody has it but who subscribed when it had come
 }
 
 // A Feed is what a subscription has: the numbers of its articles, the newest first.
@@ -268,7 +276,7 @@ func articleOf(value []byte) (k Kept, err error) {
 	if len(m.Id) != len(feed.ID{}) {
 		return Kept{}, fmt.Errorf("an identity of %d bytes", len(m.Id))
 	}
-	k = Kept{Seen: time.Unix(m.Seen, 0), Shortened: m.Shortened}
+	k = Kept{Seen: time.Unix(m.Seen, 0), Shortened: m.Shortened, early: m.Early}
 	k.Article = Article{
 		Feed: m.Feed, ID: feed.ID(m.Id), Link: m.Link, Title: m.Title, Author: m.Author, Tags: m.Tags, Language: m.Language,
 		HTML: m.Html, FeedTitle: m.FeedTitle, FeedLink: m.FeedLink,

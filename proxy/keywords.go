@@ -24,6 +24,8 @@ type Keywords interface {
 	// error is ErrQuery, with what is wrong and where, or ErrFull. A query that is watched already has the
 	// number it had.
 	Watch(ctx context.Context, query string) (Watch, error)
+	// Preview tries a query on the articles of late. The error is ErrQuery.
+	Preview(ctx context.Context, query string) (Preview, error)
 	// Unwatch returns when the subscription is gone for good, ErrUnknown if there was none. Its number
 	// is not given again.
 	Unwatch(ctx context.Context, number uint32) error
@@ -40,6 +42,15 @@ type Watch struct {
 	Since  time.Time `json:"since,omitzero"`
 	// ReadURL is where a feed reader finds its feed: whoever has it reads it.
 	ReadURL string `json:"read_url,omitempty"`
+}
+
+// A Preview is what a query would have matched.
+type Preview struct {
+	Query    string       // as it is spelled here
+	Days     int          // in which the articles came
+	Of       int          // how many there were
+	Matching int          // how many of them match
+	Entries  []feed.Entry // the newest of these; each says what it says, and from where
 }
 
 // Matched is the feed of a keyword subscription.
@@ -229,39 +240,42 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	return Watching{[]Watch{watch}, onSubscribed}, nil
 }
 
-// apiUnwatch ends the subscription with an address, or that of a query in any spelling.
 func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := readWatch(w, r)
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.config.Keywords.Watches(r.Context())
+	ended, err := s.unwatch(r.Context(), q.Query)
+	return Watching{[]Watch{ended}, onSubscribed}, err
+}
+
+// unwatch ends the subscription with an address, or that of a query in any spelling.
+func (s *Server) unwatch(ctx context.Context, text string) (ended Watch, err error) {
+	all, err := s.config.Keywords.Watches(ctx)
 	if err != nil {
-		return nil, err
+		return ended, err
 	}
-	is := func(of Watch) bool { return of.Query == q.Query }
-	if e, err := query.Parse(q.Query); err == nil {
+	is := func(of Watch) bool { return of.Query == text }
+	if e, err := query.Parse(text); err == nil {
 		is = func(of Watch) bool { return of.Query == e.String() }
 	}
-	if _, rest, ok := strings.Cut(q.Query, keywordsPath); ok {
+	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
 		token, _, _ := strings.Cut(rest, ".")
 		number, ok := s.sealer.open(token)
 		is = func(of Watch) bool { return ok && of.Number == number }
 	}
-	if i := slices.IndexFunc(all, is); i >= 0 {
-		return Watching{all[i : i+1], onSubscribed}, s.config.Keywords.Unwatch(r.Context(), all[i].Number)
+	i := slices.IndexFunc(all, is)
+	if i < 0 {
+		return ended, refuse(http.StatusNotFound, "nobody watches %s: give the query as it is listed, or its address", line(text))
 	}
-	return nil, refuse(http.StatusNotFound, "nobody watches %s: give the query as it is listed, or its address", line(q.Query))
+	return all[i], s.config.Keywords.Unwatch(ctx, all[i].Number)
 }
 
 func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err := allow(w, r, http.MethodGet); err != nil {
 		return nil, err
 	}
-	all, err := s.config.Keywords.Watches(r.Context())
-	for i := range all {
-		all[i].ReadURL = s.WatchURL(s.base(r), all[i].Number)
-	}
+	all, err := s.watches(r)
 	return Watching{append([]Watch{}, all...), onSubscribed}, err
 }
 

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -29,6 +30,16 @@ func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
 	w := Watch{Number: uint32(len(s.watches)), Query: text, Since: time.Unix(1.7e9, 0)}
 	s.watches = append(s.watches, w)
 	return w, nil
+}
+
+func (s *shelf) Preview(_ context.Context, text string) (Preview, error) {
+	if strings.Contains(text, "(") {
+		return Preview{}, ErrQuery
+	}
+	return Preview{
+		Query: text, Days: 7, Of: 1000, Matching: len(text), // so that each letter makes it more
+		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
+	}, nil
 }
 
 func (s *shelf) Unwatch(_ context.Context, number uint32) error {
@@ -142,5 +153,40 @@ func TestTokensAreSealed(t *testing.T) {
 		if n > 0 && token[:8] == s.token(n - 1)[:8] {
 			t.Errorf("%d looks like the one before", n)
 		}
+	}
+}
+
+// The page of keywords shows what a query would have matched, as a whole and in part, and says in time that
+// it is too general.
+func TestThePageOfKeywords(t *testing.T) {
+	k := &shelf{of: map[uint32][]feed.Entry{}}
+	b := newBench(t, func(c *Config) { c.Keywords = k })
+	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "cannot be watched", strings.Repeat("a", 51): "too general"} {
+		for _, part := range []string{"", "&part=1"} {
+			r := b.ask("GET", "/watch?q="+query+part, "Sec-Fetch-Site", "same-origin")
+			text := body(t, r)
+			if r.StatusCode != 200 || !strings.Contains(text, want) || strings.Contains(text, "<!DOCTYPE") != (part == "") || strings.Contains(text, "<i>") || strings.Contains(text, "javascript:x") {
+				t.Errorf("%s%s: %d\n%s", query, part, r.StatusCode, text)
+			}
+		}
+	}
+	if r := b.ask("GET", "/watch?q=a&part=1", "Sec-Fetch-Site", "cross-site"); r.StatusCode != http.StatusForbidden {
+		t.Errorf("another site's page is told: %d", r.StatusCode)
+	}
+	status, location, _ := b.post("/watch", url.Values{"q": {"solar"}})
+	if text := body(t, b.ask("GET", location)); status != 303 || !strings.Contains(text, "is watched") || !strings.Contains(text, "/k/") {
+		t.Errorf("%d %s\n%s", status, location, text)
+	}
+	if r := b.ask("GET", "/watch"); !strings.Contains(r.Header.Get("Content-Security-Policy"), "script-src 'self'") {
+		t.Error("its script may not run")
+	}
+	if r := b.ask("GET", "/"); strings.Contains(r.Header.Get("Content-Security-Policy"), "script-src") {
+		t.Error("other pages may run scripts")
+	}
+	if status, location, _ := b.post("/unwatch", url.Values{"q": {"solar"}}); status != 303 || location != "/watch" || len(k.watches) > 0 {
+		t.Errorf("%d %s %+v", status, location, k.watches)
+	}
+	if status, _, text := b.post("/watch", url.Values{"q": {"("}}); status != 400 || !strings.Contains(text, "cannot be watched") {
+		t.Error(status, text)
 	}
 }

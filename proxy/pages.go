@@ -31,6 +31,8 @@ type pages struct {
 	templates *template.Template
 	css       []byte
 	cssTag    string
+	script    []byte
+	scriptTag string
 	clean     cleaner
 }
 
@@ -39,13 +41,23 @@ func newPages() *pages {
 	if err != nil {
 		panic(err) // it is part of the program
 	}
-	sum := sha256.Sum256(css)
+	script, err := web.ReadFile("web/watch.js")
+	if err != nil {
+		panic(err) // likewise
+	}
+	tag := func(of []byte) string {
+		sum := sha256.Sum256(of)
+		return hex.EncodeToString(sum[:8])
+	}
 	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural,
-		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly}
+		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly,
+		"part": func(now time.Time, is any) page { return page{Now: now, Is: is} }}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
 		css:       css,
-		cssTag:    hex.EncodeToString(sum[:8]),
+		cssTag:    tag(css),
+		script:    script,
+		scriptTag: tag(script),
 		clean:     newCleaner(),
 	}
 }
@@ -71,6 +83,9 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", pageSecurity)
+	if name == "watch.html" {
+		h.Set("Content-Security-Policy", watchSecurity)
+	}
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
@@ -173,7 +188,7 @@ func (s *Server) home(w http.ResponseWriter, r *http.Request) error {
 }
 
 // bookmarklet leads from any page to /add with the feed that the page names, or
-// with the page itself. It is the only script there is, and runs on other pages.
+// with the page itself. It runs on other pages.
 func bookmarklet(base string) template.URL {
 	const script = `javascript:(function(){` +
 		`var l=document.querySelector('link[rel~="alternate"][type="application/atom+xml"],` +

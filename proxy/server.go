@@ -149,6 +149,12 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.answer(w, r, http.MethodPost, s.subscribeForm)
 	case "/unsubscribe":
 		s.answer(w, r, http.MethodPost, s.unsubscribeForm)
+	case watchPath:
+		s.watchPages(w, r)
+	case unwatchPath:
+		s.answer(w, r, http.MethodPost, s.unwatchForm)
+	case scriptPath:
+		s.answer(w, r, http.MethodGet, s.script)
 	case "/opml":
 		s.opmlPage(w, r)
 	case "/metrics":

@@ -39,6 +39,7 @@ type Article struct {
 	FeedLink      string                 `protobuf:"bytes,11,opt,name=feed_link,json=feedLink,proto3" json:"feed_link,omitempty"`
 	Seen          int64                  `protobuf:"varint,12,opt,name=seen,proto3" json:"seen,omitempty"`           // when it was matched, seconds since 1970
 	Shortened     bool                   `protobuf:"varint,13,opt,name=shortened,proto3" json:"shortened,omitempty"` // there was no room for its content
+	Early         bool                   `protobuf:"varint,14,opt,name=early,proto3" json:"early,omitempty"`         // it came before those who have it subscribed: nobody else does
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -160,6 +161,13 @@ func (x *Article) GetSeen() int64 {
 func (x *Article) GetShortened() bool {
 	if x != nil {
 		return x.Shortened
+	}
+	return false
+}
+
+func (x *Article) GetEarly() bool {
+	if x != nil {
+		return x.Early
 	}
 	return false
 }
@@ -391,7 +399,7 @@ var File_cobra_proto protoreflect.FileDescriptor
 
 const file_cobra_proto_rawDesc = "" +
 	"\n" +
-	"\vcobra.proto\x12\rtidings.cobra\"\xbf\x02\n" +
+	"\vcobra.proto\x12\rtidings.cobra\"\xd5\x02\n" +
 	"\aArticle\x12\x12\n" +
 	"\x04feed\x18\x01 \x01(\tR\x04feed\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\fR\x02id\x12\x12\n" +
@@ -407,7 +415,8 @@ const file_cobra_proto_rawDesc = "" +
 	" \x01(\tR\tfeedTitle\x12\x1b\n" +
 	"\tfeed_link\x18\v \x01(\tR\bfeedLink\x12\x12\n" +
 	"\x04seen\x18\f \x01(\x03R\x04seen\x12\x1c\n" +
-	"\tshortened\x18\r \x01(\bR\tshortened\"P\n" +
+	"\tshortened\x18\r \x01(\bR\tshortened\x12\x14\n" +
+	"\x05early\x18\x0e \x01(\bR\x05early\"P\n" +
 	"\fSubscription\x12\x14\n" +
 	"\x05query\x18\x01 \x01(\tR\x05query\x12\x14\n" +
 	"\x05since\x18\x02 \x01(\x03R\x05since\x12\x14\n" +

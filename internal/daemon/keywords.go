@@ -36,6 +36,8 @@ type keywords struct {
 	// reflector belongs to the loop.
 	reflector *cobra.Reflector
 
+	recent recent
+
 	watched atomic.Int64 // subscriptions; 0: articles are not looked at
 	waiting atomic.Int64 // bytes of articles on their way to the loop
 	dropped atomic.Uint64
@@ -53,9 +55,6 @@ const (
 	// maxWatches is how many keyword subscriptions are listed, and looked through for one like a
 	// new one.
 	maxWatches = 10_000
-	// maxOld is how old an article may be by its own date to be new: a feed that was just subscribed to
-	// has some of long ago.
-	maxOld = 7 * 24 * time.Hour
 )
 
 // openKeywords opens the store of a node's keyword subscriptions.
@@ -171,23 +170,15 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 
 // take matches an item as an article.
 func (k *keywords) take(s feedtree.Subscription, item *feed.Item) {
-	m, err := item.Meaning(origin(s.URL))
-	if err != nil {
-		k.log.Debug("an item was not matched with keywords", "url", s.URL, "err", err)
+	a, ok := articleOf(s, item)
+	if !ok {
+		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
 		return
 	}
-	published := m.Published
-	if published.IsZero() {
-		published = m.Updated
+	if !a.Published.IsZero() && k.loop.Now().Sub(a.Published) > recentFor {
+		return // a feed that was just subscribed to has some of long ago
 	}
-	if !published.IsZero() && k.loop.Now().Sub(published) > maxOld {
-		return
-	}
-	k.reflector.Take(&cobra.Article{
-		Feed: s.URL, FeedTitle: s.Title, FeedLink: s.Link, Language: s.Language,
-		ID: item.ID, Link: m.Link, Title: m.Title, Author: m.Author, Tags: m.Categories,
-		HTML: cmp.Or(m.Content, m.Summary), Published: published,
-	})
+	k.reflector.Take(a)
 }
 
 // asked runs f on the second loop and returns what it answers later.
@@ -220,13 +211,18 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	if i := slices.IndexFunc(had, func(w proxy.Watch) bool { return w.Query == text }); i >= 0 {
 		return had[i], nil
 	}
+	_, late, err := d.matching(ctx, q)
+	if err != nil {
+		return proxy.Watch{}, err
+	}
 	type answer struct {
 		number cobra.Number
 		err    error
 	}
 	k := d.keywords
+	late = late[max(0, len(late)-cobra.DefaultConfig().Kept):]
 	a, err := asked(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, func(n cobra.Number, err error) { say(answer{n, err}) })
+		k.reflector.Subscribe(text, late, func(n cobra.Number, err error) { say(answer{n, err}) })
 	})
 	err = cmp.Or(err, a.err)
 	switch {

@@ -127,7 +127,7 @@ func (d *desk) subscribe(ctx context.Context, words *Words, run *ReflectRun, pro
 	var failed error
 	begin := time.Now()
 	for asked < run.Subscriptions && failed == nil {
-		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), func(_ cobra.Number, err error) {
+		d.reflector.Subscribe(string(words.Text(nil, words.Subscription(r, nil))), nil, func(_ cobra.Number, err error) {
 			acknowledged++
 			failed = cmp.Or(failed, err)
 		})
