@@ -164,8 +164,8 @@ type Subscription struct {
 	Since      time.Time
 	Attributes []byte
 	Title      string
-	Link       string // where people read it; may be ""
-	Language   string // a tag, "" if it does not say
+	Link       string    // where people read it; may be ""
+	Language   string    // a tag, "" if it does not say
 	Items      int       // in the window, as far as it was looked at
 	Version    uint64    // changes with the window
 	Confirmed  time.Time // when it was last certain that nothing was missing

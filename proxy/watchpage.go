@@ -40,10 +40,11 @@ type previewed struct {
 }
 
 const (
-	// generalShare and generalDay are the share of articles, and how many a day, from which on a query
-	// selects too little: a keyword feed has ten, and its reader would miss the rest.
-	generalShare = 0.05
+	// From generalDay a day on, or this share of generalOf articles and more, a query selects too little: a
+	// keyword feed has ten, and its reader would miss the rest.
 	generalDay   = 100
+	generalShare = 0.05
+	generalOf    = 1000
 )
 
 // watch shows the keyword subscriptions, and tries a query.
@@ -89,7 +90,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewed, err error) 
 		return p, err
 	}
 	p.PerDay = float64(p.Matching) / float64(max(p.Days, 1))
-	p.General = p.PerDay > generalDay || p.Of >= 1/generalShare && float64(p.Matching) > generalShare*float64(p.Of)
+	p.General = p.PerDay > generalDay || p.Of >= generalOf && float64(p.Matching) > generalShare*float64(p.Of)
 	for _, e := range p.Entries {
 		m := *e.Said
 		p.Items = append(p.Items, shownItem{

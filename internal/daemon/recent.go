@@ -18,10 +18,9 @@ import (
 // recent is the articles of late in the channels that the node subscribes to: a query is tried on
 // them, and who watches it begins with those that match. It is put together when somebody asks.
 type recent struct {
-	mu    sync.Mutex // held while they are put together: who asks meanwhile waits for the same
-	at    time.Time
-	since time.Time // of the oldest
-	late  []cobra.Late
+	mu   sync.Mutex // held while they are put together: who asks meanwhile waits for the same
+	at   time.Time
+	late []cobra.Late
 }
 
 const (
