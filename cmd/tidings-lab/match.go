@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -20,6 +21,7 @@ type matchCommand struct {
 	Words     []int  `default:"61,637,2000,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
 	Separate  bool   `help:"Have equal subscriptions share nothing, as if all were different."`
 	Real      string `placeholder:"FILE" help:"Match these articles, ../shared/data/articles/articles.jsonl.gz, with subscriptions of their words."`
+	Peer      bool   `help:"Have PostgreSQL, as psql finds it, match the first of the articles, too: ops/peer.sh installs and starts one."`
 	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
 	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
@@ -40,6 +42,9 @@ func (c *matchCommand) Validate() error {
 	}
 	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
 		return fmt.Errorf("--calibrate wants two numbers of subscriptions, as in --subs 1000000,10000000, drawn and shared")
+	}
+	if c.Peer && (c.Real != "" || c.Calibrate) {
+		return fmt.Errorf("--peer is for subscriptions and articles that are drawn")
 	}
 	for _, n := range c.Words {
 		if n < 0 || n > 100_000 {
@@ -70,8 +75,18 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		change, err := keywords.Match(ctx, keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow}, p.at,
-			func(r keywords.MatchRun) { runs = append(runs, r) })
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow}
+		var err error
+		if c.Peer {
+			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, p.at)
+		}
+		var change keywords.Change
+		if err == nil {
+			change, err = keywords.Match(ctx, config, p.at, func(r keywords.MatchRun) { runs = append(runs, r) })
+		}
+		if config.Peer != nil {
+			config.Peer.Close()
+		}
 		p.end()
 		if err != nil {
 			failed = fmt.Errorf("%d subscriptions: %w", n, err)
@@ -145,6 +160,7 @@ func (c *matchCommand) print(w io.Writer, runs []keywords.MatchRun, changes []ke
 		}
 		line("%d\t%d\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t", r.Subscriptions, r.Nodes, words, from, match50, match90, r.P50, r.P90, r.P99, r.Mean, matches, r.Hits)
 	}
+	c.peers(line, runs)
 	line("\nsubscriptions\tadd p50\tp90\tremove p50\tp90 µs\tbytes each\tMB resident\t\t\t\t\t\t")
 	for i, ch := range changes {
 		last := runs[slices.IndexFunc(runs, func(r keywords.MatchRun) bool { return r.Subscriptions == changes[i].Subscriptions })]
@@ -161,6 +177,19 @@ func (c *matchCommand) print(w io.Writer, runs []keywords.MatchRun, changes []ke
 		}
 	}
 	return t.Flush()
+}
+
+// peers prints what a database took, beside what it takes here.
+func (c *matchCommand) peers(line func(format string, args ...any), runs []keywords.MatchRun) {
+	if !c.Peer {
+		return
+	}
+	line("\nsubscriptions\twords\tPostgreSQL's layout\tms of its processor\tour mean, with rings, ms\ttimes as much\tmatches\t\t\t\t\t\t")
+	for _, r := range runs {
+		for _, p := range r.Peers {
+			line("%d\t%d\t%s\t%.2f\t%.4f\t%.0f\t%d, the same\t\t\t\t\t\t", r.Subscriptions, r.Words, p.Layout, p.CPU.Seconds()*1e3, r.Mean/1e3, p.CPU.Seconds()*1e6/r.Mean, p.Matches)
+		}
+	}
 }
 
 // A verdict is a figure beside what is asked of it.
@@ -184,6 +213,10 @@ func (c *matchCommand) verdicts(runs []keywords.MatchRun, changes []keywords.Cha
 			of = append(of, verdict{millions + ", all lengths, match only, p90 µs", r.MatchP90, mixAsked})
 		case r.Words == keywords.Mix && r.Subscriptions == 1_000_000:
 			of = append(of, verdict{millions + ", all lengths, from HTML, mean µs", r.Mean, pathAsked})
+		}
+		if len(r.Peers) > 0 && r.Words != keywords.Mix && r.Subscriptions == 1_000_000 {
+			best := slices.MinFunc(r.Peers, func(a, b keywords.PeerRun) int { return cmp.Compare(a.CPU, b.CPU) })
+			of = append(of, verdict{fmt.Sprintf("%s, %d words, mean of PostgreSQL's time, %%", millions, r.Words), 100 * r.Mean / (best.CPU.Seconds() * 1e6), 1})
 		}
 		if r.Subscriptions == seen {
 			continue

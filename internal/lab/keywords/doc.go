@@ -2,6 +2,7 @@
 // very many subscriptions, and what these cost in memory.
 //
 //	Words        a vocabulary with frequencies: the paper's, or that of real articles
+//	Postgres     a database that is asked for the same, as the peer
 //	Match        subscriptions and articles of such words, through the whole of a filter
 //
 // Times are of one thread, by the wall: what else the machine does is in them.

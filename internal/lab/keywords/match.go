@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"tidings/cobra"
@@ -21,6 +22,8 @@ type MatchConfig struct {
 	// Real are articles to match instead of drawn ones; subscriptions are then of
 	// their words.
 	Real []cobra.Article
+	// Peer, unless it is nil, matches the first articles of each length, too.
+	Peer *Postgres
 	// Resident is how much memory this process has, in bytes; 0 if the system does
 	// not tell.
 	Resident func() int
@@ -54,10 +57,9 @@ type MatchRun struct {
 	Bytes         float64 `json:"bytes_per_subscription"`
 	FilterBytes   float64 `json:"filter_bytes_per_subscription"` // of Bytes, without rings
 	RSS           int     `json:"rss_bytes"`
-	// Peer is a database that matched the same articles, and PeerCPU what an article
-	// took it; none has been asked so far.
-	Peer    string   `json:"peer"`
-	PeerCPU *float64 `json:"peer_cpu_ms"`
+	// Peers are what the first of the articles took a database of its processor, by layout, and
+	// their matches the same that were found here.
+	Peers []PeerRun `json:"peers,omitempty"`
 }
 
 // A Change is what it takes to add a subscription, and to remove one, in
@@ -102,7 +104,14 @@ func Match(ctx context.Context, c MatchConfig, progress func(float64), each func
 	defer debug.SetGCPercent(tidy)
 	for _, length := range c.Lengths {
 		articles := b.articles(length)
-		each(b.match(length, articles))
+		run := b.match(length, articles)
+		if c.Peer != nil {
+			var err error
+			if run.Peers, err = b.peer(length, articles); err != nil {
+				return Change{}, err
+			}
+		}
+		each(run)
 		if length == Mix || c.Real != nil {
 			each(b.wholePath(length, articles))
 		}
@@ -217,6 +226,31 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
 	run.RSS = b.config.Resident()
 	return run
+}
+
+// peer has the peer match articles, and sees whether it finds as many.
+func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
+	articles = articles[:min(len(articles), peerArticles)]
+	var words [][]string
+	matches := 0
+	for i := range articles {
+		text := strings.Fields(strings.TrimSuffix(strings.TrimPrefix(articles[i].HTML, "<p>"), "</p>"))
+		slices.Sort(text)
+		words = append(words, slices.Compact(text))
+		for _, n := range b.filter.Match(&articles[i]) {
+			matches += b.index.Uses(n)
+		}
+	}
+	runs, err := b.config.Peer.Match(length, words)
+	if err != nil {
+		return nil, fmt.Errorf("PostgreSQL: %w", err)
+	}
+	for _, run := range runs {
+		if run.Matches != matches {
+			return runs, fmt.Errorf("PostgreSQL (%s) finds %d matches, where %d were found here", run.Layout, run.Matches, matches)
+		}
+	}
+	return runs, nil
 }
 
 // wholePath reads articles and matches them.
