@@ -82,10 +82,11 @@ func (n *naive) is(e *query.Expr) bool {
 	case query.Lang:
 		return n.language == e.Text || strings.HasPrefix(n.language, e.Text+"-")
 	}
+	wanted := wantedBy(e)
 	for _, p := range n.parts {
 		if p.field == e.Field || e.Field == query.Any && p.field != query.Author {
 			for at := range p.at {
-				if n.begins(e, p.at[at:]) {
+				if n.begins(e, wanted, p.at[at:]) {
 					return true
 				}
 			}
@@ -94,23 +95,33 @@ func (n *naive) is(e *query.Expr) bool {
 	return false
 }
 
-// begins says whether a leaf's words are at the first places.
-func (n *naive) begins(e *query.Expr, at [][]string) bool {
-	var wanted []string
-	for _, w := range strings.Fields(strings.NewReplacer("-", " ", "ß", "ss").Replace(e.Text)) {
-		if runes := []rune(w); runes[0] > 0x3000 {
-			for i := range runes { // each letter with that behind it
-				wanted = append(wanted, string(runes[i:min(i+2, len(runes))]))
+// wantedBy is a leaf's words, place by place.
+func wantedBy(e *query.Expr) (wanted []string) {
+	for _, w := range strings.Fields(strings.NewReplacer("-", " ", "ß", "ss").Replace(strings.ToLower(e.Text))) {
+		for runes := []rune(w); len(runes) > 0; {
+			end := 1
+			for end < len(runes) && withoutBlanks(runes[end]) == withoutBlanks(runes[0]) {
+				end++
 			}
-		} else {
-			wanted = append(wanted, w)
+			if run := runes[:end]; withoutBlanks(run[0]) {
+				for i := range run { // each letter with that behind it
+					wanted = append(wanted, string(run[i:min(i+2, len(run))]))
+				}
+			} else {
+				wanted = append(wanted, string(run))
+			}
+			runes = runes[end:]
 		}
 	}
+	return wanted
+}
+
+// begins says whether a leaf's words are at the first places.
+func (n *naive) begins(e *query.Expr, wanted []string, at [][]string) bool {
 	if len(wanted) > len(at) {
 		return false
 	}
 	for i, w := range wanted {
-		w = strings.ToLower(w)
 		last := i == len(wanted)-1
 		if !slices.ContainsFunc(at[i], func(form string) bool {
 			switch {
