@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"tidings/cobra"
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+)
+
+// items are articles as a feed's document has them, the newest first.
+func items(t *testing.T, from, n int, text string) (of []difference.Change) {
+	t.Helper()
+	doc := `<rss version="2.0"><channel><title>F</title>`
+	for i := from + n - 1; i >= from; i-- {
+		doc += fmt.Sprintf("<item><guid>%d</guid><title>Article %d</title><description>%s</description></item>", i, i, text)
+	}
+	f, err := feed.Parse([]byte(doc+"</channel></rss>"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, it := range f.Items {
+		of = append(of, difference.Change{Item: it})
+	}
+	return of
+}
+
+// A burst of articles that come faster than they are matched waits, as much as there is room for; what is not
+// matched is counted and said, and all is well again when it is over.
+func TestABurstOfArticlesIsBounded(t *testing.T) {
+	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.run(ctx)
+	}()
+	defer func() {
+		stop()
+		<-ended
+		if err := k.disk.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	subscribed, err := asked(ctx, k, func(say func(error)) {
+		k.reflector.Subscribe("sun", nil, func(_ cobra.Number, err error) { say(err) })
+	})
+	if err != nil || subscribed != nil {
+		t.Fatal(err, subscribed)
+	}
+	s := feedtree.Subscription{URL: "https://example.org/f", Title: "F"}
+	k.news(s, items(t, 0, 10, "sun")) // nobody is known to watch
+	k.watched.Store(1)
+
+	held, release := make(chan struct{}), make(chan struct{})
+	k.loop.Deliver(func() { // the second loop is busy with something
+		close(held)
+		<-release
+	})
+	<-held
+	const burst, each = 20, 1000
+	for i := range burst {
+		k.news(s, items(t, i*each, each, "the sun shines"))
+	}
+	if dropped := k.dropped.Load(); dropped != burst*each-maxArticles || k.waiting.Load() > maxWaiting {
+		t.Errorf("%d articles of %d were dropped, and %d bytes wait", dropped, burst*each, k.waiting.Load())
+	}
+	if of := k.findings(1); len(of) != 2 || of[1].Level != levelNote {
+		t.Errorf("the doctor says %+v", of)
+	}
+	close(release)
+	if err := k.do(ctx, func() {}); err != nil { // ahead of what waits
+		t.Fatal(err)
+	}
+	matched := func() (n uint64) {
+		if err := k.do(ctx, func() { n = k.reflector.Stats().Matched }); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	until := func(n uint64) {
+		t.Helper()
+		for late := time.After(time.Minute); matched() < n; {
+			select {
+			case <-tick.C:
+			case <-late:
+				t.Fatalf("%d articles were matched, where %d came", matched(), n)
+			}
+		}
+	}
+	until(maxArticles)
+	if k.waiting.Load() != 0 {
+		t.Errorf("%d bytes still wait", k.waiting.Load())
+	}
+	k.news(s, items(t, burst*each, 1, "a last sun"))
+	until(maxArticles + 1)
+	f, err := asked(ctx, k, func(say func(cobra.Feed)) {
+		f, _ := k.reflector.Feed(0)
+		say(f)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := f.Read(k.disk)
+	if err != nil || len(kept) != 10 || kept[0].Title != fmt.Sprint("Article ", burst*each) {
+		t.Errorf("the feed has %d articles, %v", len(kept), err)
+	}
+	stop()
+	<-ended
+	if err := k.do(context.Background(), func() {}); err == nil {
+		t.Error("it answers when it has ended")
+	}
+}
