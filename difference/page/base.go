@@ -98,3 +98,35 @@ func (r *reader) password() bool {
 	}
 	return false
 }
+
+// balance sees to it that a link's text does not end it: of brackets that are not in pairs, or too deep, it
+// makes parentheses.
+func (r *reader) balance() {
+	depth, deepest := 0, 0
+	text := r.text[r.link+1:]
+	for _, c := range text {
+		switch c {
+		case '[':
+			depth++
+		case ']':
+			depth--
+		}
+		if deepest = max(deepest, depth); depth < 0 {
+			break
+		}
+	}
+	if depth == 0 && deepest <= deepBrackets {
+		return
+	}
+	for i, c := range text {
+		switch c {
+		case '[':
+			text[i] = '('
+		case ']':
+			text[i] = ')'
+		}
+	}
+}
+
+// deepBrackets is how deep brackets in a link's text are understood: see links.
+const deepBrackets = 2

@@ -60,3 +60,24 @@ func TestEntriesShowLinksWithBrackets(t *testing.T) {
 		}
 	}
 }
+
+// Targets are what they were as far as they mean something, and no text of a link ends it.
+func TestTargetsAndTexts(t *testing.T) {
+	for doc, want := range map[string]string{
+		`<a href="story.pl?sid=24/01/02&ts=5">a</a>`:        "[a](story.pl?sid=24/01/02&ts=5)",
+		`<a href="a?_=1732450000123&sid=0a9f8e7d6c">a</a>`:  "[a](a)",
+		`<a href=" y z.html ">a</a>`:                        "[a](y%20z.html)",
+		`[Item <a href="y.html">two, 3)</a>`:                "[Item [two, 3)](y.html)",
+		`<a href=g.html>a [ b</a> <a href=h.html>c ] d</a>`: "[a ( b](g.html) [c ) d](h.html)",
+		`<a href=real.html>C](d)</a>`:                       "[C)(d)](real.html)",
+		`<a href=x.html>[[[deep]]]</a>`:                     "[(((deep)))](x.html)",
+		`<a href=x.html>a [of [some]]</a>`:                  "[a [of [some]]](x.html)",
+	} {
+		if got := HTML([]byte("<p>" + doc)); len(got.Lines) != 1 || got.Lines[0] != want {
+			t.Errorf("%s: %q, want %q", doc, got.Lines, want)
+		}
+	}
+	if got, want := linked("[Item [two, 3)](y.html)"), `[Item <a href="y.html">two, 3)</a>`; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}

@@ -358,6 +358,7 @@ func (r *reader) closeLink() {
 	case r.target == "":
 		r.text = slices.Delete(r.text, r.link, r.link+1)
 	default:
+		r.balance()
 		r.text = append(r.text, "]("...)
 		r.text = append(r.text, r.target...)
 		r.text = append(r.text, ')')

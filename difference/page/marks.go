@@ -129,17 +129,18 @@ func (m *marks) learn(last, now *Core) {
 	m.look(lines, places)
 }
 
-// turned takes a change, or some side by side, as that of a place, if it may be one: of the places that
-// are known and that it is a part of, or else of a new one. Where nothing went, nothing turns: a list grows.
+// turned takes a change, or some side by side, as that of a place, if it may be one, and of those with marks that
+// it is a part of. Where nothing went, no place begins: a list grows.
 func (m *marks) turned(places map[uint64]bool, last, now *Core, h diff.Hunk[string]) {
 	if !turns(last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) {
 		return
 	}
-	around := m.around(last.Lines, h.PosX, h.EndX)
-	if len(around) == 0 && h.PosX < h.EndX {
-		around = []uint64{placeKey(last.Lines, h.PosX, h.EndX)}
+	grows := grows(h)
+	key := placeKey(last.Lines, h.PosX, h.EndX, grows)
+	if h.PosX < h.EndX || m.find(key) != nil {
+		places[key] = true
 	}
-	for _, key := range around {
+	for _, key := range m.around(last.Lines, h.PosX, h.EndX, grows) {
 		places[key] = true
 	}
 }
@@ -170,10 +171,9 @@ func bones(lines []string) []string {
 	return of
 }
 
-// around returns the places that changed before and that these lines are a part of: where two
-// texts turn side by side, and the one moves to where the other was, some of what has
-// changed seems not to have.
-func (m *marks) around(lines []string, begin, end int) (keys []uint64) {
+// around returns the places with marks that these lines are, or are a part of: where two texts turn side by
+// side, and the one moves to where the other was, some of what has changed seems not to have.
+func (m *marks) around(lines []string, begin, end, grows int) (keys []uint64) {
 	if len(m.of) == 0 {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (m *marks) around(lines []string, begin, end int) (keys []uint64) {
 			if begin-before < 0 || end+behind > len(lines) {
 				continue
 			}
-			if key := placeKey(lines, begin-before, end+behind); m.find(key) != nil {
+			if key := placeKey(lines, begin-before, end+behind, grows); m.marked(key) {
 				keys = append(keys, key)
 			}
 		}
@@ -210,10 +210,14 @@ func lineKey(text string) uint64 {
 	return keyOf(s)
 }
 
-// placeKey is that of what stands between two lines.
-func placeKey(lines []string, begin, end int) uint64 {
-	return keyOf("between", landmark(lines, begin-1, -1), landmark(lines, end, 1))
+// placeKey is that of what stands between two lines, when so many more lines come than go: where a line turns,
+// another one that comes beside it is news.
+func placeKey(lines []string, begin, end, grows int) uint64 {
+	return keyOf("between", landmark(lines, begin-1, -1), landmark(lines, end, 1), strconv.Itoa(grows))
 }
+
+// grows is how many more lines come with a change than go.
+func grows(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
 
 // landmark says where a line is by the next one with words, upwards or downwards from it: one number
 // in a table is as good as another.
@@ -233,28 +237,67 @@ func landmark(lines []string, at, step int) string {
 // germane returns what a look says beyond the version that readers have: that version, changed
 // where it is news, and how. What only changes by itself stays in it as it was.
 func (m *marks) germane(told, now *Core) (Core, Patch) {
-	news := changes(m.masked(told.Lines), m.masked(now.Lines))
+	was, is := m.masked(told.Lines, now.Lines)
+	news := changes(was, is)
 	if len(news) > maxChanges {
 		return replace(told, now, news)
 	}
-	news = slices.DeleteFunc(news, func(h diff.Hunk[string]) bool {
-		return turns(told.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) && slices.ContainsFunc(m.around(told.Lines, h.PosX, h.EndX), m.marked)
-	})
-	return replace(told, now, news)
+	return replace(told, now, m.germaneOf(told, now, news))
 }
 
-// masked is lines with those that count as their skeletons, and all links to one place alike.
-func (m *marks) masked(lines []string) []string {
-	count := slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place })
+// germaneOf returns the changes that are not what turns, alone or side by side.
+func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string]) {
+	for i := 0; i < len(all); {
+		span, turned := all[i], 0
+		for j := i; j < len(all); j++ {
+			if j > i && (all[j].PosX-span.EndX > slight || all[j].EndX-span.PosX > turning) {
+				break
+			}
+			span.EndX, span.EndY = all[j].EndX, all[j].EndY
+			if turns(told.Lines[span.PosX:span.EndX], now.Lines[span.PosY:span.EndY]) && len(m.around(told.Lines, span.PosX, span.EndX, grows(span))) > 0 {
+				turned = j - i + 1
+			}
+		}
+		if turned == 0 {
+			news = append(news, all[i])
+		}
+		i += max(turned, 1)
+	}
+	return news
+}
+
+// masked is lines of two looks with those that count as their skeletons, and all links to one place alike.
+// Where there are more lines of one skeleton than before, or fewer, they do not count: they are a list.
+func (m *marks) masked(told, now []string) (was, is []string) {
+	was, is = secure(told), secure(now)
+	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && !f.place }) {
+		return was, is
+	}
+	old, young := bones(was), bones(is)
+	more := map[string]int{}
+	for _, s := range young {
+		more[s]++
+	}
+	for _, s := range old {
+		more[s]--
+	}
+	mask := func(lines, bones []string) {
+		for i, s := range bones {
+			if more[s] == 0 && s != lines[i] && m.marked(keyOf(s)) {
+				lines[i] = s
+			}
+		}
+	}
+	mask(was, old)
+	mask(is, young)
+	return was, is
+}
+
+// secure is lines with links by HTTPS.
+func secure(lines []string) []string {
 	of := slices.Clone(lines)
 	for i, l := range of {
 		of[i] = strings.ReplaceAll(l, "](http://", "](https://")
-		if !count {
-			continue
-		}
-		if s, ok := skeleton(l); ok && m.marked(keyOf(s)) {
-			of[i] = s
-		}
 	}
 	return of
 }

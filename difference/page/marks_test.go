@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -235,5 +236,52 @@ func TestWhatChangesFromMonthToMonthIsNews(t *testing.T) {
 	for i := range 12 {
 		w.at = w.at.AddDate(0, 1, 0)
 		w.look(News, "Downloads", fmt.Sprintf("Release 1.%d.0 of 2026-%02d-01", 20+i, 1+i), "All releases are signed")
+	}
+}
+
+// What comes beside a text that turns, or a clock without words, is told at once.
+func TestNewsBesideWhatTurns(t *testing.T) {
+	for name, turning := range map[string]func(i int) string{
+		"an advertisement": func(i int) string {
+			return "Buy " + strings.Repeat("a ", i%7) + string(rune('b'+i%20)) + " from Bob and his " + string(rune('a'+i%26))
+		},
+		"a clock": func(i int) string { return fmt.Sprintf("%02d:%02d:%02d", i%24, (i*7)%60, (i*13)%60) },
+	} {
+		for at, page := range map[string]func(turns, news string) []string{
+			"before": func(turns, news string) []string { return []string{"Head", "The river rose", news, turns, "The end"} },
+			"behind": func(turns, news string) []string { return []string{"Head", "The river rose", turns, news, "The end"} },
+		} {
+			t.Run(name+" "+at, func(t *testing.T) {
+				look := func(i int, news string) []string {
+					return slices.DeleteFunc(page(turning(i), news), func(l string) bool { return l == "" })
+				}
+				w := newWatch(t)
+				for i := range 14 {
+					w.at = w.at.Add(30 * time.Minute)
+					w.m.Look(lines(look(i, "")...), w.at)
+				}
+				for i := range 4 {
+					w.look(Same, look(14+i, "")...)
+				}
+				f := w.look(News, look(20, "The bridge is open again")...)
+				if !strings.Contains(f.Core.Text(), "The bridge is open again") {
+					t.Errorf("%+v", f.Patch)
+				}
+			})
+		}
+	}
+}
+
+// The newest line of a list, which stands above it, too, does not keep the list from being told.
+func TestAListBelowItsNewestLine(t *testing.T) {
+	w := newWatch(t)
+	for n := 3; n < 30; n++ {
+		of := []string{"Latest:", fmt.Sprintf("Version 1.%d is out", n), "All:"}
+		for i := range n {
+			of = append(of, fmt.Sprintf("Version 1.%d is out", n-i))
+		}
+		if f := w.look(News, of...); !strings.Contains(f.Core.Text(), fmt.Sprintf("All:\nVersion 1.%d is out\n", n)) {
+			t.Fatalf("%d: %q", n, f.Core.Lines)
+		}
 	}
 }

@@ -7,9 +7,13 @@ import (
 )
 
 // stays is for how long what has little in common with a page has to be there to be the
-// page. What surely is an error, or a wall, never is in the place of another page; but it may be
-// what a page is about of which nothing else was ever seen.
-const stays = time.Hour
+// page, and saysSo for how long if it may be an error or a wall by what it says: few last longer. What
+// surely is one never is in the place of another page; but it may be what a page is about of which
+// nothing else was ever seen.
+const (
+	stays  = time.Hour
+	saysSo = 6 * time.Hour
+)
 
 // odd is a page that has turned into another one, perhaps for a moment.
 type odd struct {
@@ -22,32 +26,47 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	if len(now.Lines) == 0 {
 		return "the document is empty"
 	}
-	if told.ended && !now.ended && !o.lasts(now, at) {
+	if told.ended && !now.ended && o.lasts(now, at) < stays {
 		return "the data end in their middle"
 	}
 	alike := !first && common(now.Lines, told.Lines)*2 >= len(now.Lines)
+	if lost := missing(told.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= told.size() {
+		alike = false // its head alone is not the page
+	}
 	reason, sure := wall(now, told, first, alike)
-	if reason == "" && !first && !alike && now.size()*10 < told.size() {
-		reason = "another document in its place, much shorter"
+	long := saysSo
+	if first {
+		long = stays
+	}
+	little := now.size()*10 < told.size() || now.size()*4 < told.size() && now.size() < wallLength && wordsOf(missing(now.Lines, told.Lines)) <= fewWords
+	if reason == "" && !first && !alike && little {
+		reason, long = "another document in its place, much shorter", stays
 	}
 	switch {
 	case reason == "":
 		if alike {
 			*o = odd{}
 		}
-	case (first || !sure) && o.lasts(now, at):
+	case (first || !sure) && o.lasts(now, at) >= long:
 		reason = ""
 	}
 	return reason
 }
 
-// lasts says whether a document like this one has been there for long enough to be believed.
-func (o *odd) lasts(now *Core, at time.Time) bool {
+// fewWords are what says nothing new: "Loading…".
+const fewWords = 4
+
+// muchLost is how many bytes of a page have to be gone, a third of it or more, that what is left need
+// not be it.
+const muchLost = 120
+
+// lasts is for how long a document like this one has been there.
+func (o *odd) lasts(now *Core, at time.Time) time.Duration {
 	lines := skeletons(now.Lines)
 	if o.since.IsZero() || common(lines, o.lines)*2 < len(lines) {
 		*o = odd{lines: lines, since: at}
 	}
-	return at.Sub(o.since) >= stays
+	return at.Sub(o.since)
 }
 
 // skeletons are the keys of lines without what may change by itself.

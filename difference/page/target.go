@@ -14,12 +14,13 @@ func target(href string) string {
 	if len(href) > 2*maxTarget {
 		href = strings.ToValidUTF8(href[:2*maxTarget], "")
 	}
+	href = blanks.Replace(strings.TrimFunc(strings.ToValidUTF8(href, "\uFFFD"), isBlank))
 	href = strings.Map(func(c rune) rune {
 		if isBlank(c) {
 			return -1
 		}
 		return c
-	}, strings.ToValidUTF8(href, "\uFFFD"))
+	}, href)
 	if scheme, _, has := strings.Cut(href, ":"); href == "#" || has && nowhere[strings.ToLower(scheme)] {
 		return ""
 	}
@@ -42,6 +43,9 @@ func target(href string) string {
 	return of
 }
 
+// blanks within an address are one (URL Standard, 4.4), ends of lines are none.
+var blanks = strings.NewReplacer(" ", "%20")
+
 var parentheses = strings.NewReplacer("(", "%28", ")", "%29")
 
 // nowhere are the schemes of what is no place: programs, and documents in the page itself.
@@ -52,7 +56,7 @@ func parameters(query string) string {
 	var of []string
 	for p := range strings.SplitSeq(query, "&") {
 		name, value, _ := strings.Cut(p, "=")
-		if p != "" && !tracks(strings.ToLower(name)) {
+		if p != "" && !tracks(strings.ToLower(name), value) {
 			of = append(of, name+"="+tokens(value))
 		}
 	}
@@ -72,20 +76,25 @@ func name(parameter string) string {
 // escapes matches bytes as URLs write them, of which %c3 is %C3 (RFC 3986, 6.2.2.1).
 var escapes = regexp.MustCompile(`%[0-9a-fA-F]{2}`)
 
-// tracks says whether a parameter of a URL tells who came from where.
-func tracks(name string) bool {
+// tracks says whether a parameter of a URL tells who came from where, or when.
+func tracks(name, value string) bool {
 	for _, prefix := range []string{"utm_", "mc_", "pk_", "mtm_", "hsa_", "_hs", "__hs", "ga_", "vero_", "wt_"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}
 	}
 	switch name {
-	case "fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "twclid", "igshid", "ttclid", "_ga", "_gl", "ref_src", "ref_url", "sid", "sessionid", "session_id",
-		"phpsessid", "jsessionid", "aspsessionid", "_t", "_", "cb", "nonce", "timestamp", "ts", "rand", "cachebuster":
+	case "fbclid", "gclid", "dclid", "gbraid", "wbraid", "msclkid", "yclid", "twclid", "igshid", "ttclid", "_ga", "_gl", "ref_src", "ref_url", "sessionid", "session_id",
+		"phpsessid", "jsessionid", "aspsessionid", "nonce", "cachebuster":
 		return true
+	case "sid", "_t", "_", "cb", "timestamp", "ts", "rand": // or a story's number, where it is short
+		return len(value) >= passing && !strings.ContainsFunc(value, func(c rune) bool { return c >= 0x80 || kindOf(byte(c)) == other && c != '.' })
 	}
 	return false
 }
+
+// passing is how long what a name like "ts" stands for is at least, if it means nothing.
+const passing = 8
 
 // longToken is from how many letters and digits on a word of a URL with both is a token
 // without meaning: no name has so many without a dash, a dot or a slash.

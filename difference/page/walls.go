@@ -20,10 +20,18 @@ const (
 // count that it did not have. alike says that half of the lines or more are the page's.
 func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	short, halved := now.size() <= wallLength, !first && now.size()*2 <= told.size()
-	if alike && !halved || first && !short {
+	if first && !short {
 		return "", false
 	}
 	known := strings.ToLower(told.Title + "\n" + told.Text())
+	fresh := missing(now.Lines, told.Lines)
+	if alike && !halved { // then it says nothing else, where the page said most
+		said := newly(walls, fresh, known)
+		if said == "" || wordsOf(fresh) > wordsOf(said)+beside || len(missing(told.Lines, now.Lines))*2 < told.size() {
+			return "", false
+		}
+		return inPlace + said, false
+	}
 	if !alike {
 		said := newly(walls, now.Title, known)
 		if said == "" && !first {
@@ -38,7 +46,6 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	}
 	asks := now.asks && !told.asks && !alike
 	if short && !first {
-		fresh := missing(now.Lines, told.Lines)
 		if said := newly(strangers, fresh, known); said != "" {
 			return "a log-in in its place: " + said, halved || asks
 		}
@@ -55,6 +62,10 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	}
 	return "", false
 }
+
+// beside is how many words more than an error's own there are at most where all that is new on a page is
+// that error.
+const beside = 3
 
 // inPlace begins what is said of errors and walls.
 const inPlace = "an error or a wall in its place: "
@@ -88,7 +99,9 @@ var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|ver
 	`unusual (?:traffic|activity)|enable (?:javascript|cookies)|javascript (?:is|must be|to be) (?:disabled|enabled|required)|access (?:is |has been )?(?:denied|blocked)|` +
 	`request (?:was |has been )?(?:blocked|rejected|denied)|\b(?:40[0-9]|41[0-9]|42[0-9]|50[0-9]|52[0-9])\b.{0,20}(?:error|forbidden|found|unauthori[sz]ed|unavailable|gateway|timeout|gone|requests)|` +
 	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
-	`internal server error|too many requests|rate[- ]limit(?:ed| (?:was |is |has been )?(?:exceeded|reached|hit))|down for maintenance|under maintenance|something went wrong|` +
+	`internal server error|security check|press (?:and|&amp;|&) hold|confirm (?:that )?you(?: are|'re) (?:a )?(?:human|person)|you have been blocked|\bray id\b|unavailable (?:in|for) (?:your|most) (?:country|region|location|european)|not available in your (?:country|region|location)|` +
+	`session (?:has )?(?:expired|timed out)|(?:could not|couldn't|unable to|failed to) (?:be )?load|unexpected error|need to enable javascript|javascript to run this app|trouble with our database|connection refused|\bwarning: \w+\(\)|` +
+	`too many requests|rate[- ]limit(?:ed| (?:was |is |has been )?(?:exceeded|reached|hit))|down for maintenance|under maintenance|something went wrong|` +
 	`\bfatal error\b|uncaught (?:exception|\w*error)|traceback \(most recent call|establishing a database connection|too many connections|(?:connect to|connection to) (?:the )?(?:database|mysql)|` +
 	`upstream connect error|no healthy upstream|(?:account|site|website) (?:has been |is )?suspended|welcome to nginx|default (?:web )?page|domain (?:name )?(?:is )?(?:for sale|parked|expired)|` +
 	`seite (?:wurde )?nicht gefunden|zugriff (?:wurde )?(?:verweigert|gesperrt)|wartungs(?:arbeiten|modus)|interner serverfehler|(?:vorübergehend|derzeit|momentan|zurzeit) nicht (?:verfügbar|erreichbar)|kein roboter|` +
@@ -110,5 +123,6 @@ var elsewhere = regexp.MustCompile(`(?i)index of /|scheduled maintenance|rate li
 
 // strangers are what walls say to those who have not logged in.
 var strangers = regexp.MustCompile(`(?i)(?:must|have to|need to) (?:be (?:logged|signed) in|(?:log|sign) in\b)|(?:log|sign) ?in (?:or (?:register|sign up|subscribe|create an account|join) )?to (?:read|continue|view|see|access|proceed)|` +
-	`\b(?:subscribe|register) to (?:read|continue)|forg[eo]t(?:ten)? (?:your )?password|(?:melden sie sich|bitte) an(?:melden)?, um|(?:bitte|müssen sie sich) (?:anmelden|einloggen)|passwort vergessen|` +
+	`\b(?:subscribe|register) to (?:read|continue)|for (?:our )?subscribers(?: only)?\b|already a (?:subscriber|member)|need an account to|(?:sign|log) ?in with (?:google|facebook|apple)|accept all.{0,60}reject all|reject all.{0,60}accept all|` +
+	`forg[eo]t(?:ten)? (?:your )?password|(?:melden sie sich|bitte) an(?:melden)?, um|(?:bitte|müssen sie sich) (?:anmelden|einloggen)|passwort vergessen|` +
 	`connectez-vous pour|mot de passe oublié|inici(?:a|ar|e) sesión para|(?:olvidó|olvidaste|ha olvidado) (?:su|tu|la) contraseña|accedi per|password dimenticata|log in om te|wachtwoord vergeten|zaloguj się, aby|войдите, чтобы|забыли пароль`)

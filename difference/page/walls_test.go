@@ -113,3 +113,37 @@ func TestWallsUnderThePagesTitle(t *testing.T) {
 		})
 	}
 }
+
+// Walls may leave the page's head where it was.
+func TestWallsBelowThePagesHead(t *testing.T) {
+	head := "<title>River news</title><h1>River news</h1>"
+	text := "<p>The river rose by a foot in the night, and is to rise by another one until tomorrow's evening.<p>The bridge at the mill is closed, and so is the road that leads to it from the north.<p>Whoever lives below the mill is asked to take what he needs to the upper floor."
+	site := "<main><p>River news is made by volunteers<p>It comes out each day<p>Write to us<p>We are here since 1998"
+	for _, c := range []struct{ name, page, wall string }{
+		{"nothing", head + text, head},
+		{"a session", head + text, head + "<p>Your session has expired. Please reload the page."},
+		{"waiting", head + text, head + "<p>Loading…"},
+		{"a fault", head + text, head + "<p>Oops! We could not load this page. Please try again later."},
+		{"one line", head + "<p>Opening hours: from nine to five, and on Sundays until noon", head + "<p>500 Internal Server Error"},
+		{"a log-in", head + site + text, head + site + "<p>Please log in<form><input type=password></form>"},
+		{"a database", head + site + text, head + site + "<p>Error establishing a database connection"},
+		{"a check", head + text, head + "<p>Please complete the security check to access this site."},
+		{"a button", head + text, head + "<p>Press and hold the button to confirm you are a person and not a bot."},
+		{"a block", head + text, head + "<p>Sorry, you have been blocked<p>Cloudflare Ray ID: 8f1"},
+		{"subscribers", head + text, head + "<p>This article is for subscribers only.<p>Already a subscriber? Log in"},
+		{"an account", head + text, head + "<p>You need an account to read this article.<p>Sign in with Google"},
+		{"consent", head + text, head + "<p>We use cookies.<p>Accept all Reject all"},
+	} {
+		w := newWatch(t)
+		w.m.Look(HTML([]byte(c.page)), w.at)
+		for range 4 { // not for a moment alone
+			w.at = w.at.Add(14 * time.Minute)
+			if f := w.m.Look(HTML([]byte(c.wall)), w.at); f.Kind != Failed {
+				t.Errorf("%s: %v %+v", c.name, f.Kind, f.Patch)
+			}
+		}
+		if f := w.m.Look(HTML([]byte(c.page)), w.at); f.Kind != Same {
+			t.Errorf("%s: %v when it is over", c.name, f.Kind)
+		}
+	}
+}
