@@ -141,14 +141,15 @@ func (f *figures) summary(c deployment.Config) string {
 		most, least = max(most, n), min(least, n)
 	}
 	return fmt.Sprintf(`
-That was: %d nodes over real sockets; %d feeds, read by %d to %d each, by Zipf's law with an
-exponent of 0.1: %d subscriptions. In the last %v readers who poll alone made
-%s polls a second, and saw an item after %s on average; the nodes made %s, and showed
-it after %s: %s.
+That was: %d nodes over real sockets; %d feeds, read by %d to %d each, by
+Zipf's law with an exponent of 0.1: %d subscriptions. In the last %v
+readers who poll alone made %s polls a second, and saw an item after %s
+on average; the nodes made %s, and showed it after %s:
+%s.
 
-Next:  tidings run                 a node of your own
-       tidings subscribe URL       an address to give to the feed reader you like
-       tidings demo --paper        the same, with the paper's own scheme beside
+Next:  tidings run              a node of your own
+       tidings subscribe URL    an address to give to the feed reader you like
+       tidings demo --paper     the same, with the paper's own scheme beside
 `, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict())
 }
 

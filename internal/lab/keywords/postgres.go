@@ -115,7 +115,7 @@ func (p *Postgres) fill(words *Words, subscriptions int, progress func(float64))
 		}
 		_, _ = w.WriteString("'\n")
 	}
-	_, _ = w.WriteString("\\.\nCREATE INDEX q_rarest ON q (rarest);\nANALYZE q;\nCREATE TEMP TABLE a (length int, words text[], vector tsvector);\nSELECT count(*) FROM pg_available_extensions WHERE name = 'rum';\n")
+	_, _ = w.WriteString("\\.\nCREATE INDEX q_rarest ON q (rarest);\nANALYSE q;\nCREATE TEMP TABLE a (length int, words text[], vector tsvector);\nSELECT count(*) FROM pg_available_extensions WHERE name = 'rum';\n")
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 		list := "'{" + strings.Join(words, ",") + "}'::text[]"
 		fmt.Fprintf(&b, "INSERT INTO a VALUES (%d, %s, array_to_tsvector(%s));\n", length, list, list)
 	}
-	b.WriteString("ANALYZE a; SELECT 0;")
+	b.WriteString("ANALYSE a; SELECT 0;")
 	if _, err := p.ask(b.String()); err != nil {
 		return nil, err
 	}
