@@ -80,10 +80,13 @@ func errLarge(c *page.Core) error {
 	return nil
 }
 
-// An Offer is what can be subscribed to at an address where there is no feed.
+// An Offer is what can be subscribed to at an address where there is no feed, or where a page was
+// asked for.
 type Offer struct {
 	Page  bool   // the document itself, by feed.Page
 	Feeds []Link // that it advertises
+	Feed  bool   // the document that was asked for as a page is one
+	Doubt string // why it may not be the page that was asked for; "": it seems to be
 }
 
 // A Link is a feed that a page advertises.
@@ -136,6 +139,11 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 		var core page.Core
 		if core, err = page.Read(a.Body, a.ContentType, page.Place{Address: address, Found: a.FinalURL}); err == nil {
 			err = errLarge(&core)
+		}
+		if p.kind == solo {
+			r.offer = offerOf(a)
+			_, none := feed.Parse(a.Body, a.ContentType)
+			r.offer.Feed, r.offer.Doubt = none == nil, new(page.Memory).Look(core, now).Reason
 		}
 		if err != nil {
 			return

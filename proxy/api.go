@@ -82,7 +82,7 @@ type Subscribed struct {
 	ReadURL string `json:"read_url,omitempty"`
 	// Advertised says that URL is not what was asked for, which is a page, but its feed.
 	Advertised bool `json:"advertised,omitempty"`
-	// Doubt says why it could not be seen whether there is a feed.
+	// Doubt says why it could not be seen whether there is a feed, or the page.
 	Doubt string `json:"doubt,omitempty"`
 }
 
@@ -217,7 +217,7 @@ func bodyFault(err error) error {
 func (s *Server) failJSON(w http.ResponseWriter, err error) {
 	status, words := s.setFault(w, err)
 	fault := Fault{Error: words}
-	if p, ok := errors.AsType[*pageInstead](err); ok {
+	if p, ok := errors.AsType[*instead](err); ok {
 		fault.Choices = p.choices
 	}
 	writeJSON(w, status, fault)

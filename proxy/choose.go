@@ -14,6 +14,7 @@ type Look struct {
 	Feed  bool     // there is one at the address itself
 	Page  bool     // a page of text, whose changes can be followed
 	Feeds []Choice // that it advertises; none: it does not, or it is a feed
+	Doubt string   // why what is there may not be the page that was asked for; "": it seems to be
 }
 
 // A Choice is what can be subscribed to at an address.
@@ -41,50 +42,71 @@ func KindOf(address string) string {
 // then is subscribed to as it was asked: it will be seen whether it is a feed.
 const lookTime = 10 * time.Second
 
-// A pageInstead is the error of who subscribes to a page that he did not call one, and that
-// does not have just one feed.
-type pageInstead struct {
+// An instead is the error of who subscribes to what is not what he took it for, while there is
+// something else to subscribe to.
+type instead struct {
+	words   string
 	choices []Choice // the page itself at the end, if it can be followed
 }
 
-func (p *pageInstead) Error() string {
-	feeds := len(p.choices)
-	if feeds > 0 && p.choices[feeds-1].Kind == KindPage {
-		feeds--
+func (i *instead) Error() string { return i.words }
+
+// insteadOfFeed is for who takes a page for a feed that does not have just one feed.
+func insteadOfFeed(address string, look Look) *instead {
+	feeds, i := len(look.Feeds), &instead{choices: look.Feeds}
+	if look.Page {
+		i.choices = append(i.choices, Choice{URL: feed.Page(address), Kind: KindPage})
 	}
 	switch {
-	case feeds == 1 && feeds == len(p.choices):
-		return "this is no feed, and the one that it advertises cannot be read now"
+	case feeds == 1 && !look.Page:
+		i.words = "this is no feed, and the one that it advertises cannot be read now"
 	case feeds == 1:
-		return "this is a page, and the feed that it advertises cannot be read now; the page itself can be followed"
+		i.words = "this is a page, and the feed that it advertises cannot be read now; the page itself can be followed"
 	case feeds == 0:
-		return "this is a page, and advertises no feed; the page itself can be followed"
-	case feeds == len(p.choices):
-		return fmt.Sprintf("this is no feed, but advertises %d of them", feeds)
+		i.words = "this is a page, and advertises no feed; the page itself can be followed"
+	case !look.Page:
+		i.words = fmt.Sprintf("this is no feed, but advertises %d of them", feeds)
+	default:
+		i.words = fmt.Sprintf("this is a page, and advertises %d feeds; the page itself can be followed, too", feeds)
 	}
-	return fmt.Sprintf("this is a page, and advertises %d feeds; the page itself can be followed, too", feeds)
+	return i
+}
+
+// insteadOfPage is for who takes a feed for a page, or a document that has no text to follow.
+func insteadOfPage(document string, look Look) *instead {
+	switch feeds := len(look.Feeds); {
+	case look.Feed:
+		return &instead{"this is a feed, and is followed as one", []Choice{{URL: document, Kind: KindFeed}}}
+	case feeds == 1:
+		return &instead{"this has no text that can be followed, but advertises a feed", look.Feeds}
+	default:
+		return &instead{fmt.Sprintf("this has no text that can be followed, but advertises %d feeds", feeds), look.Feeds}
+	}
 }
 
 // subscribe subscribes to an address, or to the one feed that the page there advertises, and
-// returns what was subscribed to. If there is a choice, the error is a *pageInstead. What surely is no
-// feed is not subscribed to; of what cannot be seen now, doubt says why.
+// returns what was subscribed to. If there is something else to choose, the error is an *instead. What
+// surely is nothing to follow is not subscribed to; of what cannot be seen now, doubt says why.
 func (s *Server) subscribe(ctx context.Context, address string) (to string, doubt, err error) {
-	if _, known := s.subs.Version(address); !known && KindOf(address) == KindFeed {
+	if _, known := s.subs.Version(address); !known {
 		looking, cancel := context.WithTimeout(ctx, lookTime)
 		defer cancel()
+		document, isPage := feed.AtOrigin(address)
 		look, err := s.subs.Look(looking, address)
 		switch {
 		case err != nil && vain(err):
 			return "", nil, err
 		case err != nil:
 			doubt = err
+		case isPage && (look.Feed || !look.Page):
+			return "", nil, insteadOfPage(document, look)
+		case isPage && look.Doubt != "":
+			doubt = errors.New(look.Doubt)
+		case isPage || look.Feed:
 		case len(look.Feeds) == 1 && s.lives(looking, look.Feeds[0].URL):
 			address = look.Feeds[0].URL
 		case len(look.Feeds) > 0 || look.Page:
-			if look.Page {
-				look.Feeds = append(look.Feeds, Choice{URL: feed.Page(address), Kind: KindPage})
-			}
-			return "", nil, &pageInstead{look.Feeds}
+			return "", nil, insteadOfFeed(address, look)
 		}
 	}
 	return address, doubt, s.subs.Subscribe(ctx, address, false)
@@ -92,7 +114,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (to string, doub
 
 // vain says whether what was seen at an address leaves nothing to subscribe to.
 func vain(err error) bool {
-	for _, is := range []error{ErrNotFeed, ErrRefused, ErrNotFound, ErrGone} {
+	for _, is := range []error{ErrNotFeed, ErrNotPage, ErrRefused, ErrNotFound, ErrGone} {
 		if errors.Is(err, is) {
 			return true
 		}

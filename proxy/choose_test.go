@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Who subscribes to a page gets its feed if it has one, and else what there is to choose.
+// Who subscribes to a page gets its feed if it has one, and else what there is to choose; so does who
+// calls a page what is none.
 func TestSubscribingToAPage(t *testing.T) {
 	const at, feedURL = "https://page.example/", "https://page.example/feed.xml"
 	one := Choice{URL: feedURL, Title: "Posts <b>", Kind: KindFeed}
@@ -27,12 +28,15 @@ func TestSubscribingToAPage(t *testing.T) {
 		"a page":                {Look{Page: true}, false, at, "", []Choice{self}},
 		"a page with two":       {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
 		"large, with two":       {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
-		"the page itself":       {Look{Page: true}, false, "page+" + at, "page+" + at, nil},
+		"the page itself":       {Look{Page: true, Feeds: []Choice{one}}, false, "page+" + at, "page+" + at, nil},
+		"a feed, as a page":     {Look{Page: true, Feed: true}, false, "page+" + at, "", []Choice{{URL: at, Kind: KindFeed}}},
+		"a page without text":   {Look{Feeds: []Choice{one}}, false, "page+" + at, "", []Choice{one}},
+		"the same, with two":    {Look{Feeds: []Choice{one, two}}, false, "page+" + at, "", []Choice{one, two}},
 		"known":                 {Look{Page: true}, true, at, at, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.node.looks[at], b.node.looks[feedURL] = c.look, Look{Feed: true}
+			b.node.looks[at], b.node.looks["page+"+at], b.node.looks[feedURL] = c.look, c.look, Look{Feed: true}
 			if c.known {
 				b.node.subscribed[at] = false
 			}
@@ -68,25 +72,39 @@ func TestSubscribingToAPage(t *testing.T) {
 
 // What surely is no feed is not subscribed to; what cannot be seen now is, and it is said.
 func TestSubscribingUnseen(t *testing.T) {
-	const at = "https://page.example/"
+	const at, page = "https://page.example/", "page+https://page.example/"
 	for _, c := range []struct {
+		at     string
 		err    error
 		status int
 	}{
-		{ErrNotFeed, 502}, {ErrNotFound, 404}, {ErrGone, 410}, {ErrRefused, 403},
-		{ErrUnreachable, 200}, {ErrTimeout, 200}, {ErrBusy, 200},
+		{at, ErrNotFeed, 502}, {at, ErrNotFound, 404}, {at, ErrGone, 410}, {at, ErrRefused, 403},
+		{at, ErrUnreachable, 200}, {at, ErrTimeout, 200}, {at, ErrBusy, 200},
+		{page, ErrNotPage, 502}, {page, ErrNotFound, 404}, {page, ErrGone, 410}, {page, ErrRefused, 403},
+		{page, ErrUnreachable, 200}, {page, ErrTimeout, 200}, {page, ErrBusy, 200},
 	} {
 		b := newBench(t)
-		b.node.unseen[at] = c.err
+		b.node.unseen[c.at] = c.err
 		var answer struct {
 			Subscribed
 			Fault
 		}
-		status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer)
-		_, subscribed := b.node.subscriptions()[at]
+		status := b.call("POST", "subscribe", `{"url":"`+c.at+`"}`, &answer)
+		_, subscribed := b.node.subscriptions()[c.at]
 		if status != c.status || subscribed != (status == 200) || !strings.Contains(answer.Doubt+answer.Error, c.err.Error()) {
-			t.Errorf("%v: %d, %v %+v", c.err, status, subscribed, answer)
+			t.Errorf("%s: %v: %d, %v %+v", c.at, c.err, status, subscribed, answer)
 		}
+	}
+}
+
+// What stands where a page should be may be a wall, or what the page is about: it is subscribed to, and said.
+func TestSubscribingToAWall(t *testing.T) {
+	const page = "page+https://page.example/"
+	b := newBench(t)
+	b.node.looks[page] = Look{Page: true, Doubt: "a wall in its place"}
+	var answer Subscribed
+	if status := b.call("POST", "subscribe", `{"url":"`+page+`"}`, &answer); status != 200 || answer.Doubt != "a wall in its place" || len(b.node.subscriptions()) != 1 {
+		t.Errorf("%d %+v", status, answer)
 	}
 }
 

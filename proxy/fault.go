@@ -13,6 +13,7 @@ import (
 // what the reader is told.
 var (
 	ErrNotFeed     = errors.New("not a feed")                // the origin answered with something else
+	ErrNotPage     = errors.New("not a page of text")        // the same of a page
 	ErrRefused     = errors.New("address not allowed")       // private addresses, denied hosts
 	ErrNotFound    = errors.New("not found at the origin")   // 404
 	ErrGone        = errors.New("gone from the origin")      // 410
@@ -37,6 +38,7 @@ var statuses = []struct {
 	{ErrUnknown, http.StatusNotFound},
 	{ErrGone, http.StatusGone},
 	{ErrNotFeed, http.StatusBadGateway},
+	{ErrNotPage, http.StatusBadGateway},
 	{ErrUnreachable, http.StatusBadGateway},
 	{ErrTimeout, http.StatusGatewayTimeout},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},
@@ -63,7 +65,7 @@ func statusOf(err error) int {
 	if r, ok := errors.AsType[refusal](err); ok {
 		return r.status
 	}
-	if _, ok := errors.AsType[*pageInstead](err); ok {
+	if _, ok := errors.AsType[*instead](err); ok {
 		return http.StatusMultipleChoices
 	}
 	for _, s := range statuses {

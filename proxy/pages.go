@@ -304,7 +304,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	address, _, err = s.subscribe(r.Context(), address) // the page that follows says how it stands
-	if p, ok := errors.AsType[*pageInstead](err); ok {
+	if p, ok := errors.AsType[*instead](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Which one?", struct {
 			Words   string
 			Choices []Choice

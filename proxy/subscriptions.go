@@ -22,7 +22,7 @@ type Subscriptions interface {
 	Read(ctx context.Context, url string) (Window, error)
 	// Look fetches what is at an address, or has it of a few minutes ago. It waits no longer than
 	// ctx lasts; nothing comes of it otherwise. What is there and can be neither read nor followed is
-	// ErrNotFeed.
+	// ErrNotFeed, or ErrNotPage of a page's address.
 	Look(ctx context.Context, url string) (Look, error)
 	// Subscribe returns when the subscription is durable; it does not wait for
 	// the feed. auto says that it was made by reading, and lapses unread

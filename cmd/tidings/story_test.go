@@ -52,11 +52,24 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// origin serves two feeds of five items each at $ORIGIN/rss.xml and atom.xml.
+// documents are what an origin serves besides its feeds, by path.
+var documents = map[string]script.Snapshot{
+	"/page":    {ContentType: "text/html", Body: []byte("<title>Terms</title><link rel=alternate type=application/rss+xml href=rss.xml><p>You owe us nothing.")},
+	"/picture": {ContentType: "image/png", Body: []byte("\x89PNG\r\n\x1a\n")},
+	"/called":  {ContentType: "text/html", Body: []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR")},
+	"/program": {ContentType: "text/html", Body: []byte("<title>App</title><div id=root></div><script src=app.js></script>")},
+	"/blank":   {ContentType: "text/html", Body: []byte(" ")},
+	"/wall":    {ContentType: "text/html", Body: []byte("<title>Just a moment...</title><p>Enable JavaScript and cookies to continue")},
+}
+
+// origin serves two feeds of five items each at $ORIGIN/rss.xml and atom.xml, and documents.
 func cmdOrigin(ts *testscript.TestScript, _ bool, _ []string) {
 	o := origin.New(origin.Clock(1))
 	o.Play("/rss.xml", script.NewLively(script.Config{Seed: 1, Every: time.Hour}))
 	o.Play("/atom.xml", script.NewLively(script.Config{Seed: 2, Every: time.Hour, Format: script.Atom}))
+	for path, d := range documents {
+		o.Play(path, script.NewReplay([]script.Snapshot{d}))
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	server := &http.Server{Handler: o}

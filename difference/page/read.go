@@ -49,6 +49,9 @@ func Read(doc []byte, contentType string, at Place) (Core, error) {
 	case err != nil:
 		return Core{}, fmt.Errorf("read page: %w", err)
 	}
+	if noText(text) {
+		return Core{}, fmt.Errorf("read page: %w: it is %s, and called %s", ErrKind, looks(doc, ""), media)
+	}
 	return read(text), nil
 }
 
@@ -70,16 +73,34 @@ func kinds(media string, at *Place) func(doc []byte) Core {
 // looks returns what the first bytes of a document show it to be, of which its origin says
 // what it says of all that it does not know.
 func looks(doc []byte, said string) string {
-	seen := mimetype.Detect(doc[:min(len(doc), 4096)])
+	seen := mimetype.Detect(doc[:min(len(doc), lookedAt)])
 	text := seen
 	for text != nil && !text.Is("text/plain") {
 		text = text.Parent()
 	}
-	if said == "text/plain" && text != nil {
+	if said == "text/plain" && (text != nil || !noText(doc)) { // "MZ" begins programs, and sentences
 		return said
 	}
 	media, _, _ := strings.Cut(seen.String(), ";")
 	return media
+}
+
+// lookedAt is how much of a document shows of what kind it is, in bytes.
+const lookedAt = 4096
+
+// controls is how many bytes of a text come for each that only programs write: in pictures and archives
+// one in ten is such, and pages of people have one here and there.
+const controls = 32
+
+// noText says whether a document in UTF-8 is no text, whatever it is called.
+func noText(doc []byte) bool {
+	head, n := doc[:min(len(doc), lookedAt)], 0
+	for _, c := range head {
+		if c < ' ' && !('\t' <= c && c <= '\r' || c == 0x1b) {
+			n++
+		}
+	}
+	return n > 1 && n*controls > len(head) || bytes.HasPrefix(head, []byte("%PDF-")) // which may begin with much text
 }
 
 // prolog is the charset that an XML declaration names.

@@ -2,6 +2,7 @@ package page
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,30 @@ func TestDocumentsAreReadByTheirKind(t *testing.T) {
 		if err != nil || !slices.Equal(got.Lines, c.want) {
 			t.Errorf("%s: %q, %v, want %q", c.name, got.Lines, err, c.want)
 		}
+	}
+}
+
+// Pictures and programs are no pages, whatever they are called; a text is one, however it begins.
+func TestWhatIsCalledATextAndIsNone(t *testing.T) {
+	noise := make([]byte, 10000)
+	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
+	for _, contentType := range []string{"text/html", "text/html; charset=utf-8", "text/html; charset=iso-8859-1", "application/json", "text/xml", "text/plain", "application/xhtml+xml"} {
+		for name, doc := range map[string]string{
+			"a PNG": "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x01\x00" + string(noise), "a GIF": "GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\xff\xff\x00",
+			"a PDF": "%PDF-1.7\n1 0 obj << /Type /Catalog >> endobj\n", "packed": "\x1f\x8b\x08\x00" + string(noise), "noise": string(noise), "zeros": strings.Repeat("\x00", 100),
+		} {
+			if c, err := Read([]byte(doc), contentType, Place{}); !errors.Is(err, ErrKind) {
+				t.Errorf("%s as %s: %.100q, %v", name, contentType, c.Lines, err)
+			}
+		}
+		for _, text := range []string{"MZ 1890", "BMW and others", "ID3 makes trees", "Form\x0cfeed", "Bold \x1b[1mtext", "one \x08 by chance", "Größe \xe4", "\xcf\xf0\xe0\xe2\xe8\xeb\xe0 \x85"} {
+			if _, err := Read([]byte(text), contentType, Place{}); err != nil {
+				t.Errorf("%q as %s: %v", text, contentType, err)
+			}
+		}
+	}
+	if c, err := Read([]byte("\xff\xfe<\x00p\x00>\x00a\x00"), "text/html", Place{}); err != nil || len(c.Lines) != 1 || c.Lines[0] != "a" {
+		t.Errorf("UTF-16: %q, %v", c.Lines, err)
 	}
 }
 

@@ -180,7 +180,7 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
-			return w, fmt.Errorf("read %s: %w", url, trouble(w.State, w.Words))
+			return w, fmt.Errorf("read %s: %w", url, trouble(url, w.State, w.Words))
 		}
 		select {
 		case <-changed:
@@ -244,12 +244,14 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	return w, nil
 }
 
-// trouble turns the state of a feed that has never been seen into an error.
-func trouble(state, words string) error {
+// trouble turns the state of a channel that has never been seen into an error.
+func trouble(url, state, words string) error {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
-		kind = proxy.ErrNotFeed
+		if kind = proxy.ErrNotFeed; proxy.KindOf(url) == proxy.KindPage {
+			kind = proxy.ErrNotPage
+		}
 	case kindName(coronapb.State_MISSING):
 		kind = proxy.ErrNotFound
 	case kindName(coronapb.State_GONE):
@@ -275,7 +277,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w, but a page: what changes of it can be read as %s", url, proxy.ErrNotFeed, feed.Page(url))
 	}
 	if copied.feed == nil {
-		return proxy.Window{}, fmt.Errorf("read %s: %w", url, trouble(copied.state.String(), copied.state.Words))
+		return proxy.Window{}, fmt.Errorf("read %s: %w", url, trouble(url, copied.state.String(), copied.state.Words))
 	}
 	w := proxy.Window{
 		Document: feed.Document{Base: origin(url), Head: copied.feed.Head},
@@ -318,12 +320,17 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	if err != nil {
 		return proxy.Look{}, fmt.Errorf("look at %s: %w", url, err)
 	}
-	look := proxy.Look{Feed: copied.feed != nil, Page: copied.offer.Page}
-	for _, l := range copied.offer.Feeds {
+	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
+	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
+	for _, l := range o.Feeds {
 		look.Feeds = append(look.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
 	}
-	if !look.Feed && !look.Page && len(look.Feeds) == 0 {
-		return look, fmt.Errorf("look at %s: %w", url, trouble(copied.state.String(), copied.state.Words))
+	switch {
+	case look.Feed || look.Page || len(look.Feeds) > 0:
+	case isPage && copied.state.Kind == coronapb.State_OK:
+		return look, fmt.Errorf("look at %s: %w: without scripts it shows none", url, proxy.ErrNotPage)
+	default:
+		return look, fmt.Errorf("look at %s: %w", url, trouble(url, copied.state.String(), copied.state.Words))
 	}
 	return look, nil
 }
