@@ -53,7 +53,7 @@ func (w *xmlWriter) before() []byte {
 		switch {
 		case v.starts() && v.depth() == 1:
 			w.uri = v.uri
-			if w.base == "" && w.d.Base != "" {
+			if _, has := v.attr("xml:base"); w.base == "" && w.d.Base != "" && !has { // it may be there, and say nothing
 				at := 1 + len(v.latest.name)
 				edits = append(edits, edit{at, at, Binding{"xml:base", w.d.Base}.safe().attribute()})
 			}
