@@ -8,7 +8,7 @@
 //	HTML    that of a page                     html.go, region.go, names.go, target.go, side.go
 //	Text, JSON, XML                            data.go
 //	Diff    how one core becomes another       patch.go, message.go
-//	Memory  which looks at a page bring news   memory.go, marks.go, odd.go
+//	Memory  which looks at a page bring news   memory.go, marks.go, turn.go, odd.go
 //	Update  what a log keeps of a version      update.go
 //	Entry   what readers see of a change       entry.go
 //

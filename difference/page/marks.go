@@ -5,7 +5,6 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"znkr.io/diff"
@@ -16,27 +15,26 @@ import (
 //
 //   - A line counts if what changes of it are numbers and dates: a clock, a number of visitors. It goes
 //     by its skeleton, wherever it stands.
-//   - A place turns if what stands between the same two lines, a few lines at most, is
-//     another each time: a quotation of the day, an advertisement, the server's name, links
-//     to other articles. Where something only came, and nothing went, a list grows.
+//   - A place turns if what stands between the same two lines, some lines at most, is
+//     another each time: a quotation of the day, advertisements, the server's name, links
+//     to other articles. Where something only came, and nothing went, a list grows; and of one that
+//     goes on, most lines stay. turn.go says more.
 //
 // Each look at which one of them changed is worth two points, each at which it did not
 // costs one. With three changes in a row a line has earned its mark, a place, which needs
 // stronger proof, with five. The mark is lost with the last point, after lastLooks without a change at
-// the most: so what was noise, and is not any more, is news again.
+// the most: so what was noise, and is not any more, is news again. A line that stands in a place that turns is
+// told by itself when it changes or has come to stay, and an edit beside a place or within the words of a line
+// takes no mark away.
 // Looks that are days apart (farApart) teach nothing.
 const (
-	changeWorth  = 2
-	lineMarked   = 3 * changeWorth
-	placeMarked  = 5 * changeWorth
-	lastLooks    = 16 // the most points there are
-	maxMarks     = 256
-	maxChanges   = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
-	landmarks    = 8       // lines that are looked through for one with words
-	slight       = 3       // lines at most on either side of what is said of a place,
-	slightLength = 600     // of so many bytes at most,
-	turning      = 12      // or so many, if as many go as come,
-	turnLength   = 2400    // and of so many bytes
+	changeWorth = 2
+	lineMarked  = 3 * changeWorth
+	placeMarked = 5 * changeWorth
+	lastLooks   = 16 // the most points there are
+	maxMarks    = 256
+	maxChanges  = 1 << 10 // of what has changed in more places at once, nothing is learned: it is another text
+	landmarks   = 8       // lines that are looked through for one with words
 )
 
 // A mark is how often a line or a place has changed lately.
@@ -48,7 +46,10 @@ type mark struct {
 }
 
 // marks are those of a page.
-type marks struct{ of []mark }
+type marks struct {
+	of    []mark
+	waits map[uint64]int // lines that stand where it turns, and for how many looks; another one after each
+}
 
 func (m *marks) find(key uint64) *mark {
 	for i := range m.of {
@@ -83,6 +84,21 @@ func (m *marks) look(lines, places map[uint64]bool) {
 	m.of = slices.DeleteFunc(m.of, func(f mark) bool { return f.points <= 0 })
 	m.begin(lines, false)
 	m.begin(places, true)
+}
+
+// grant gives a mark to what goes on where something had it.
+func (m *marks) grant(key uint64, place bool) {
+	f := m.find(key)
+	if f == nil && len(m.of) < maxMarks {
+		m.of = append(m.of, mark{key: key, place: place})
+		f = &m.of[len(m.of)-1]
+	}
+	if f != nil && !f.marked {
+		f.marked, f.points = true, lineMarked
+		if place {
+			f.points = placeMarked
+		}
+	}
 }
 
 // begin counts what has changed for the first time, as far as there is room.
@@ -127,22 +143,7 @@ func (m *marks) learn(last, now *Core) {
 		}
 	}
 	m.look(lines, places)
-}
-
-// turned takes a change, or some side by side, as that of a place, if it may be one, and of those with marks that
-// it is a part of. Where nothing went, no place begins: a list grows.
-func (m *marks) turned(places map[uint64]bool, last, now *Core, h diff.Hunk[string]) {
-	if !turns(last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]) {
-		return
-	}
-	grows := grows(h)
-	key := placeKey(last.Lines, h.PosX, h.EndX, grows)
-	if h.PosX < h.EndX || m.find(key) != nil {
-		places[key] = true
-	}
-	for _, key := range m.around(last.Lines, h.PosX, h.EndX, grows) {
-		places[key] = true
-	}
+	m.carry(last, now, all)
 }
 
 // counting returns the keys of those lines of a change that differ in nothing but numbers and dates.
@@ -171,99 +172,23 @@ func bones(lines []string) []string {
 	return of
 }
 
-// around returns the places with marks that these lines are, or are a part of: where two texts turn side by
-// side, and the one moves to where the other was, some of what has changed seems not to have.
-func (m *marks) around(lines []string, begin, end, grows int) (keys []uint64) {
-	if len(m.of) == 0 {
-		return nil
-	}
-	for before := range slight + 1 {
-		for behind := range slight + 1 {
-			if begin-before < 0 || end+behind > len(lines) {
-				continue
-			}
-			if key := placeKey(lines, begin-before, end+behind, grows); m.marked(key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
-}
-
-// turns says whether one of these texts may stand in another's place: a few lines, or some for as many
-// others.
-func turns(omit, add []string) bool {
-	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
-	return lines <= slight && size <= slightLength || len(omit) == len(add) && lines <= turning && size <= turnLength
-}
-
-func length(lines []string) (n int) {
-	for _, l := range lines {
-		n += len(l)
-	}
-	return n
-}
-
 // lineKey is that of a line that may count.
 func lineKey(text string) uint64 {
 	s, _ := skeleton(text)
 	return keyOf(s)
 }
 
-// placeKey is that of what stands between two lines, when so many more lines come than go: where a line turns,
-// another one that comes beside it is news.
-func placeKey(lines []string, begin, end, grows int) uint64 {
-	return keyOf("between", landmark(lines, begin-1, -1), landmark(lines, end, 1), strconv.Itoa(grows))
-}
-
-// grows is how many more lines come with a change than go.
-func grows(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
-
-// landmark says where a line is by the next one with words, upwards or downwards from it: one number
-// in a table is as good as another.
-func landmark(lines []string, at, step int) string {
-	for away := range landmarks {
-		i := at + away*step
-		if i < 0 || i >= len(lines) {
-			return strconv.Itoa(away)
-		}
-		if s, ok := skeleton(lines[i]); ok {
-			return s + "\n" + strconv.Itoa(away)
-		}
-	}
-	return lines[at]
-}
-
 // germane returns what a look says beyond the version that readers have: that version, changed
-// where it is news, and how. What only changes by itself stays in it as it was.
-func (m *marks) germane(told, now *Core) (Core, Patch) {
+// where it is news, and how. What only changes by itself stays in it as it was; what of that waits is
+// returned, too.
+func (m *marks) germane(told, now *Core) (next Core, p Patch, waits map[uint64]int) {
 	was, is := m.masked(told.Lines, now.Lines)
 	news := changes(was, is)
-	if len(news) > maxChanges {
-		return replace(told, now, news)
+	if len(news) <= maxChanges {
+		news, waits = m.germaneOf(told, now, news)
 	}
-	return replace(told, now, m.germaneOf(told, now, news))
-}
-
-// germaneOf returns the changes that are not what turns, alone or side by side.
-func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string]) {
-	for i := 0; i < len(all); {
-		span, turned := all[i], 0
-		for j := i; j < len(all); j++ {
-			if j > i && (all[j].PosX-span.EndX > slight || all[j].EndX-span.PosX > turning) {
-				break
-			}
-			span.EndX, span.EndY = all[j].EndX, all[j].EndY
-			if turns(told.Lines[span.PosX:span.EndX], now.Lines[span.PosY:span.EndY]) && len(m.around(told.Lines, span.PosX, span.EndX, grows(span))) > 0 {
-				turned = j - i + 1
-			}
-		}
-		if turned == 0 {
-			news = append(news, all[i])
-		}
-		i += max(turned, 1)
-	}
-	return news
+	next, p = replace(told, now, news)
+	return next, p, waits
 }
 
 // masked is lines of two looks with those that count as their skeletons, and all links to one place alike.

@@ -86,15 +86,16 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 	if m.seen.IsZero() {
 		m.seen = at // it was told to this memory, which has not seen it
 	}
-	next, patch := m.marks.germane(&m.told, &now)
+	next, patch, waits := m.marks.germane(&m.told, &now)
 	if !first && len(patch.Hunks) > 0 && at.Sub(m.seen) < flapping && slices.Contains(m.before, patch.New) {
 		m.behind = true
 		return Finding{Kind: Returned} // of which nothing is learned: it does not change by itself
 	}
 	if !first && at.Sub(m.looked) <= farApart {
 		m.marks.learn(&m.last, &now)
-		next, patch = m.marks.germane(&m.told, &now)
+		next, patch, waits = m.marks.germane(&m.told, &now)
 	}
+	m.marks.waits = waits
 	m.last, m.out, m.looked, m.behind = now, out, at, false
 	if next.asks = now.asks; !first && len(patch.Hunks) == 0 {
 		m.seen, m.told.asks = at, now.asks

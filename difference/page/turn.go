@@ -1,0 +1,240 @@
+package page
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"znkr.io/diff"
+)
+
+const (
+	slight       = 3    // lines at most on either side of what is said of a place,
+	slightLength = 600  // of so many bytes at most,
+	turning      = 32   // or so many, if as many go as come, or all of them do each time
+	turnLength   = 6000 // and of so many bytes
+)
+
+// anyGrowth stands for how many more lines come than go where that is another number each time.
+const anyGrowth = 1 << 30
+
+// A place is what stands between two lines, of which a change is a part.
+type place struct {
+	key            uint64
+	before, behind int // lines of it around the change
+}
+
+// turned takes a change, or some side by side, as that of a place, if it may be one, and of those with marks that
+// it is a part of. Where nothing went, no place begins: a list grows.
+func (m *marks) turned(places map[uint64]bool, last, now *Core, h diff.Hunk[string]) {
+	omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
+	if key := placeKey(last.Lines, h.PosX, h.EndX, grows(h)); turns(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
+		places[key] = true
+	}
+	if grows(h) != 0 && varies(omit, add) && common(add, omit)*2 < len(add) { // of a list that goes on, most lines stay
+		places[placeKey(last.Lines, h.PosX, h.EndX, anyGrowth)] = true
+	}
+	for _, p := range m.around(last, now, h) {
+		places[p.key] = true
+	}
+}
+
+// around returns the places with marks that a change is of, or of a part of which: where two texts turn side by
+// side, and the one moves to where the other was, some of what has changed seems not to have.
+func (m *marks) around(last, now *Core, h diff.Hunk[string]) (of []place) {
+	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && f.place }) {
+		return nil
+	}
+	omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
+	var kinds []int
+	if turns(omit, add) {
+		kinds = append(kinds, grows(h))
+	}
+	if varies(omit, add) {
+		kinds = append(kinds, anyGrowth)
+	}
+	for _, grows := range kinds {
+		for before := range min(slight, h.PosX) + 1 {
+			for behind := range min(slight, len(last.Lines)-h.EndX) + 1 {
+				if key := placeKey(last.Lines, h.PosX-before, h.EndX+behind, grows); m.marked(key) {
+					of = append(of, place{key, before, behind})
+				}
+			}
+		}
+	}
+	return of
+}
+
+// turns says whether one of these texts may stand in another's place: a few lines, or some for as many
+// others.
+func turns(omit, add []string) bool {
+	lines, size := max(len(omit), len(add)), max(length(omit), length(add))
+	return lines <= slight && size <= slightLength || len(omit) == len(add) && lines <= turning && size <= turnLength
+}
+
+// varies says whether one of these texts may stand in another's place though there are more lines of it, or
+// fewer.
+func varies(omit, add []string) bool {
+	return len(omit) > 0 && len(add) > 0 && max(len(omit), len(add)) <= turning && max(length(omit), length(add)) <= turnLength
+}
+
+func length(lines []string) (n int) {
+	for _, l := range lines {
+		n += len(l)
+	}
+	return n
+}
+
+// placeKey is that of what stands between two lines, when so many more lines come than go: where a line turns,
+// another one that comes beside it is news.
+func placeKey(lines []string, begin, end, grows int) uint64 {
+	return keyOf("between", landmark(lines, begin-1, -1), landmark(lines, end, 1), strconv.Itoa(grows))
+}
+
+// grows is how many more lines come with a change than go.
+func grows(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
+
+// landmark says where a line is by the next one with words, upwards or downwards from it: one number
+// in a table is as good as another.
+func landmark(lines []string, at, step int) string {
+	for away := range landmarks {
+		i := at + away*step
+		if i < 0 || i >= len(lines) {
+			return strconv.Itoa(away)
+		}
+		if s, ok := skeleton(lines[i]); ok {
+			return s + "\n" + strconv.Itoa(away)
+		}
+	}
+	return lines[at]
+}
+
+// patience is for how many looks in a row a line has to stand in a place that turns to be no part of what does:
+// when it changes, or has come to stay, it is told after all. More than by chance, where few turn.
+const patience = 6
+
+// maxWaits bounds the lines of which it is known for how long they have stood so.
+const maxWaits = 256
+
+// germaneOf returns the changes that are not what turns, alone or side by side, and for how many looks the lines
+// of such places have stood.
+func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
+	waits = map[uint64]int{}
+	for i := 0; i < len(all); {
+		span, turned, in := all[i], 0, stage{}
+		for j := i; j < len(all); j++ {
+			if j > i && (all[j].PosX-span.EndX > slight || all[j].EndX-span.PosX > turning) {
+				break
+			}
+			span.EndX, span.EndY = all[j].EndX, all[j].EndY
+			if of := m.around(told, now, span); len(of) > 0 {
+				widest := of[len(of)-1]
+				turned, in = j-i+1, stage{widest.key, span.PosY - widest.before, span.EndY + widest.behind, told.Lines[span.PosX-widest.before : span.EndX+widest.behind]}
+			}
+		}
+		if turned == 0 {
+			news = append(news, all[i])
+		} else {
+			news = append(news, m.standing(told, now, all[i:i+turned], in, waits)...)
+		}
+		i += max(turned, 1)
+	}
+	return news, waits
+}
+
+// A stage is where a place is now.
+type stage struct {
+	key        uint64
+	begin, end int
+	told       []string // what readers have of it
+}
+
+// standing returns what of the changes of a place is of lines that stand in it, and notes for how long its lines
+// have.
+func (m *marks) standing(told, now *Core, all []diff.Hunk[string], in stage, waits map[uint64]int) (of []diff.Hunk[string]) {
+	for y := in.begin; y < in.end; y++ {
+		long := 0
+		for _, key := range in.keys(now.Lines[y], y) {
+			long = max(long, m.waits[key]+1)
+			if len(waits) < maxWaits {
+				waits[key] = m.waits[key] + 1
+			}
+		}
+		for len(all) > 0 && all[0].EndY <= y {
+			all = all[1:]
+		}
+		if len(all) == 0 || y < all[0].PosY {
+			continue // nothing has changed here
+		}
+		h, last := all[0], len(of)-1
+		x, even := h.PosX+y-h.PosY, grows(h) == 0
+		for i := 0; even && i < 2; i++ {
+			long = max(long, m.waits[in.keys(told.Lines[x], y)[i]])
+		}
+		switch {
+		case long <= patience, slices.Contains(in.told, now.Lines[y]):
+		case !even:
+			of, y = append(of, h), h.EndY-1
+		case last >= 0 && of[last].EndY == y:
+			of[last].EndX, of[last].EndY = x+1, y+1
+		default:
+			of = append(of, diff.Hunk[string]{PosX: x, EndX: x + 1, PosY: y, EndY: y + 1})
+		}
+	}
+	return of
+}
+
+// keys are those of a line where it stands, from either end of the place: it may grow at the other.
+func (s stage) keys(text string, at int) [2]uint64 {
+	place := strconv.FormatUint(s.key, 16)
+	return [2]uint64{keyOf(place, strconv.Itoa(at-s.begin), text), keyOf(place, strconv.Itoa(at-s.end), text)}
+}
+
+// carry lets marks go on when an edit changes the words of a line that counts, or beside a place that turns.
+func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
+	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked }) {
+		return
+	}
+	edits, _ := m.germaneOf(last, now, all)
+	for _, h := range edits {
+		if grows(h) == 0 && h.EndX-h.PosX <= turning {
+			was, is := bones(last.Lines[h.PosX:h.EndX]), bones(now.Lines[h.PosY:h.EndY])
+			for i := range is {
+				if is[i] != now.Lines[h.PosY+i] && is[i] != was[i] && akin(was[i], is[i]) && m.marked(keyOf(was[i])) {
+					m.grant(keyOf(is[i]), false)
+				}
+			}
+		} else if h.PosX < h.EndX && h.PosY < h.EndY {
+			continue // which line is which is not known
+		}
+		for begin := max(h.PosX-slight, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
+			for end := max(begin+1, h.PosX); end <= min(begin+slight, len(last.Lines)); end++ {
+				from, ok := follow(h, begin, begin >= h.EndX)
+				to, too := follow(h, end, end > h.PosX)
+				if !ok || !too {
+					continue
+				}
+				for _, grows := range []int{0, anyGrowth} {
+					if m.marked(placeKey(last.Lines, begin, end, grows)) {
+						m.grant(placeKey(now.Lines, from, to, grows), true)
+					}
+				}
+			}
+		}
+	}
+}
+
+// follow returns where a line is after a change, by its distance from the lines behind the change or from those
+// before it. Within one, that is known if as many lines come as go.
+func follow(h diff.Hunk[string], at int, behind bool) (to int, ok bool) {
+	if behind {
+		return at + h.EndY - h.EndX, at >= h.EndX || grows(h) == 0
+	}
+	return at + h.PosY - h.PosX, at <= h.PosX || grows(h) == 0
+}
+
+// akin says whether most words of one line are in the other.
+func akin(was, is string) bool {
+	a, b := strings.Fields(was), strings.Fields(is)
+	return common(a, b)*2 > len(a) && common(b, a)*2 > len(b)
+}

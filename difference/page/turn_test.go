@@ -1,0 +1,131 @@
+package page
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pool is so many different lines with words and without numbers.
+func pool(n int) (of []string) {
+	for i := range n {
+		word := string([]rune{rune('a' + i%26), rune('a' + i/26%26)})
+		of = append(of, strings.ToUpper(word[:1])+word+" sells what every "+word+"er needs")
+	}
+	return of
+}
+
+// drawn is some of those lines, by chance.
+func drawn(r *rand.Rand, of []string, n int) []string {
+	of = slices.Clone(of)
+	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	return of[:n]
+}
+
+// around is a page with something in its middle.
+func around(edit string, middle ...string) []string {
+	return slices.Concat([]string{"Terms", edit, "What follows is paid for"}, middle, []string{"You owe us nothing.", "Nor do we."})
+}
+
+// learns lets a watch look at a page for half a day.
+func (w *watch) learns(page func() []string) {
+	for range 24 {
+		w.at = w.at.Add(30 * time.Minute)
+		w.m.Look(lines(page()...), w.at)
+	}
+}
+
+func TestManyThatTurnInARow(t *testing.T) {
+	for name, draw := range map[string]func(r *rand.Rand) []string{
+		"three to seven":       func(r *rand.Rand) []string { return drawn(r, pool(80), 3+r.IntN(5)) },
+		"five to ten of links": func(r *rand.Rand) []string { return drawn(r, pool(40), 5+r.IntN(6)) },
+		"twenty of sixty":      func(r *rand.Rand) []string { return drawn(r, pool(60), 20) },
+		"with a clock": func(r *rand.Rand) []string {
+			return append(drawn(r, pool(80), 4+r.IntN(2)), fmt.Sprintf("It is %d:%02d", r.IntN(24), r.IntN(60)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, 2))
+			w := newWatch(t)
+			w.learns(func() []string { return around("Pay", draw(r)...) })
+			for range 20 {
+				w.look(Same, around("Pay", draw(r)...)...)
+			}
+			f := w.look(News, around("Do not pay", draw(r)...)...)
+			if len(f.Patch.Hunks) != 1 || f.Patch.Hunks[0].Omit != 1 {
+				t.Errorf("%+v", f.Patch)
+			}
+			w.look(Same, around("Do not pay", draw(r)...)...)
+		})
+	}
+}
+
+// A list of which most goes on is news, however many come at once.
+func TestAListThatGoesOnDoesNotTurn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	w := newWatch(t)
+	of, n := pool(300), 200
+	for range 40 {
+		n -= 1 + r.IntN(2)
+		w.look(News, around("Pay", of[n:n+7+r.IntN(3)]...)...)
+	}
+}
+
+func TestAnEditBetweenThoseThatTurn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	page := func(between string) []string {
+		of := drawn(r, pool(80), 2)
+		return around("Pay", of[0], between, of[1])
+	}
+	w := newWatch(t)
+	w.learns(func() []string { return page("We are closed on Sundays.") })
+	w.look(Same, page("We are closed on Sundays.")...)
+	f := w.look(News, page("We are closed on Mondays.")...)
+	if h := f.Patch.Hunks; len(h) != 1 || h[0].Omit != 1 || !slices.Equal(h[0].Add, []string{"We are closed on Mondays."}) {
+		t.Errorf("%+v", h)
+	}
+	for range 12 {
+		w.look(Same, page("We are closed on Mondays.")...)
+	}
+}
+
+// What comes to stay where it turns is told when it has stayed.
+func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	w := newWatch(t)
+	w.learns(func() []string { return around("Pay", drawn(r, pool(80), 3+r.IntN(5))...) })
+	page := func() []string {
+		return around("Pay", slices.Insert(drawn(r, pool(80), 2+r.IntN(5)), 0, "We are closed for good.")...)
+	}
+	for range patience {
+		w.look(Same, page()...)
+	}
+	if f := w.look(News, page()...); !strings.Contains(f.Core.Text(), "We are closed for good.\n") {
+		t.Errorf("%q", f.Core.Lines)
+	}
+	w.look(Same, page()...)
+}
+
+// Who edits what stands beside an advertisement, or what stands beside a number, does not make them news.
+func TestMarksGoOnWhereAnEditIs(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	page := func(before, state, behind string) []string {
+		return []string{"Terms", before, drawn(r, pool(80), 1)[0], behind, fmt.Sprintf("The gate is %s, and %d have passed it", state, r.IntN(1000)), "The end"}
+	}
+	w := newWatch(t)
+	w.learns(func() []string { return page("Pay", "open", "Or leave") })
+	for i, edit := range [][3]string{{"Do pay", "open", "Or leave"}, {"Do pay", "open", "Or go"}, {"Do pay", "shut", "Or go"}, {"Pay", "open", "Or leave us"}} {
+		w.look(Same, page(w.m.told.Lines[1], strings.Fields(w.m.told.Lines[4])[3][:4], w.m.told.Lines[3])...)
+		w.look(News, page(edit[0], edit[1], edit[2])...)
+		for range 3 {
+			if w.look(Same, page(edit[0], edit[1], edit[2])...); t.Failed() {
+				t.Fatal(i)
+			}
+		}
+	}
+	w.look(News, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 1 have passed it", "The end")
+	w.look(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
+}
