@@ -7,12 +7,12 @@ import (
 )
 
 // stays is for how long what has little in common with a page has to be there to be the
-// page, and saysSo for how long if it may be an error or a wall by what it says: few last longer. What
-// surely is one never is in the place of another page; but it may be what a page is about of which
-// nothing else was ever seen.
+// page, and saysSo for how long if it may be an error or a wall by what it says: few last longer, and a page may
+// have come to say so. What surely is one never is in the place of another page; but it may be
+// what a page is about of which nothing else was ever seen.
 const (
 	stays  = time.Hour
-	saysSo = 6 * time.Hour
+	saysSo = 24 * time.Hour
 )
 
 // odd is a page that has turned into another one, perhaps for a moment.
@@ -53,7 +53,7 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	return reason
 }
 
-// fewWords are what says nothing new: "Loading…".
+// fewWords are what says nothing new: "It works!"
 const fewWords = 4
 
 // muchLost is how many bytes of a page have to be gone, a third of it or more, that what is left need

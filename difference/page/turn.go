@@ -196,6 +196,7 @@ func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
 		return
 	}
 	edits, _ := m.germaneOf(last, now, all)
+	m.move(last, now, edits)
 	for _, h := range edits {
 		if grows(h) == 0 && h.EndX-h.PosX <= turning {
 			was, is := bones(last.Lines[h.PosX:h.EndX]), bones(now.Lines[h.PosY:h.EndY])
@@ -218,6 +219,30 @@ func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
 					if m.marked(placeKey(last.Lines, begin, end, grows)) {
 						m.grant(placeKey(now.Lines, from, to, grows), true)
 					}
+				}
+			}
+		}
+	}
+}
+
+// move lets marks go on when what turns goes from between two lines, and as much comes between two others near
+// them: the lines of a list move down, and the advertisement below the third of them stays.
+func (m *marks) move(last, now *Core, edits []diff.Hunk[string]) {
+	for _, h := range edits {
+		size := h.EndX - h.PosX
+		if h.PosY < h.EndY || size > slight {
+			continue
+		}
+		to, away := h, len(last.Lines)+1
+		for _, o := range edits {
+			if far := max(o.PosX-h.PosX, h.PosX-o.PosX); o.PosX == o.EndX && o.EndY-o.PosY == size && far < away {
+				to, away = o, far
+			}
+		}
+		for begin := range to.EndY - to.PosY {
+			for end := begin + 1; end <= size; end++ {
+				if m.marked(placeKey(last.Lines, h.PosX+begin, h.PosX+end, 0)) {
+					m.grant(placeKey(now.Lines, to.PosY+begin, to.PosY+end, 0), true)
 				}
 			}
 		}

@@ -109,6 +109,27 @@ func TestWhatComesToStayAmongThoseThatTurn(t *testing.T) {
 	w.look(Same, page()...)
 }
 
+// An advertisement keeps its place in a list, and the list moves on below it.
+func TestMarksGoOnWhereAListMoves(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	stories := pool(300)[100:]
+	page := func(newest int) []string {
+		of := slices.Clone(stories[100-newest : 110-newest])
+		of = slices.Insert(of, 7, drawn(r, pool(80), 1)...)
+		return slices.Concat([]string{"News"}, slices.Insert(of, 3, drawn(r, pool(80), 1)...), []string{"The end"})
+	}
+	w := newWatch(t)
+	w.learns(func() []string { return page(0) })
+	for n := range 12 {
+		if f := w.look(News, page(n+1)...); !strings.Contains(f.Core.Text(), stories[99-n]) {
+			t.Errorf("%q", f.Core.Lines)
+		}
+		for range 3 {
+			w.look(Same, page(n+1)...)
+		}
+	}
+}
+
 // Who edits what stands beside an advertisement, or what stands beside a number, does not make them news.
 func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))

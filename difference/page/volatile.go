@@ -17,8 +17,10 @@ var ago = regexp.MustCompile(`(?i)\b(?:just now|moments? ago|(?:\d+|an?|one|a fe
 	`|\d+ \pL+ (?:geleden|fa\b|назад|önce|temu\b|sedan|siden))` + `|\d+ ?(?:秒|分钟|分鐘|小时|小時|天|週間?|周|个月|個月|年|分|時間|日|か月)前`)
 
 // counted finds what visitors make grow, beside the word for it.
-var counted = regexp.MustCompile(`(?i)\b\d[\d,. ]*[km]? (?:views?|visits?|visitors?|hits|reads|likes?|shares?|downloads?|followers|online)\b` +
-	`|\b(?:views|visits|visitors|hits|page views|likes|shares|downloads|followers|online)(?: ?\([\d,.]+\)|: ?\d[\d,.]*[km]?)`)
+var counted = regexp.MustCompile(`(?i)\b\d[\d,. ]*[km]? (?:views?|visits?|visitors?|hits|reads|likes?|shares?|downloads?|followers|online|comments?|replies|` +
+	`aufrufe|besucher|kommentare?|vues|commentaires?|visitas|comentarios?|comentários?|visualizzazioni|commenti|weergaven|reacties)\b` +
+	`|\b(?:views|visits|visitors|hits|page views|likes|shares|downloads|followers|online|comments|replies|aufrufe|kommentare|commentaires|comentarios|comentários|commenti)` +
+	`(?: ?\([\d,.]+\)|: ?\d[\d,.]*[km]?)|\d[\d,. ]* (?:просмотр|комментари)\pL*|\d[\d,]* ?(?:回閲覧|件のコメント|次浏览|条评论)`)
 
 // ellipsis stands for what was left out.
 const ellipsis = "…"
@@ -45,7 +47,8 @@ func (c *calm) still(text string) string {
 			text = rest
 		}
 	}
-	if containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads") && strings.ContainsAny(text, "0123456789") {
+	if strings.ContainsAny(text, "0123456789") && containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads",
+		"omment", "OMMENT", "epl", "ufruf", "esuch", "vues", "isual", "eergav", "eact", "omentar", "просм", "коммент", "閲覧", "コメント", "浏览", "评论") {
 		c.looks++
 		if rest := counted.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideCount {
 			text = rest

@@ -41,7 +41,7 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 			return inPlace + said, short
 		}
 		if newly(logins, now.Title, known) != "" {
-			return "a log-in in its place: " + now.Title, short
+			return "a log-in in its place: " + now.Title, short || now.asks && !told.asks
 		}
 	}
 	asks := now.asks && !told.asks && !alike
@@ -58,7 +58,7 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 		}
 	}
 	if asks && !first && now.size() <= formLength {
-		return "a log-in in its place: it asks for a password", false
+		return "a log-in in its place: it asks for a password", halved
 	}
 	return "", false
 }
@@ -101,7 +101,7 @@ var walls = regexp.MustCompile(`(?i)captcha|are you (?:a )?human|not a robot|ver
 	`\berror.{0,12}\b(?:4\d\d|5\d\d)\b|page (?:was )?not found|bad gateway|gateway time-?out|service (?:is )?(?:temporarily )?unavailable|temporarily (?:unavailable|down|offline)|` +
 	`internal server error|security check|press (?:and|&amp;|&) hold|confirm (?:that )?you(?: are|'re) (?:a )?(?:human|person)|you have been blocked|\bray id\b|unavailable (?:in|for) (?:your|most) (?:country|region|location|european)|not available in your (?:country|region|location)|` +
 	`session (?:has )?(?:expired|timed out)|(?:could not|couldn't|unable to|failed to) (?:be )?load|unexpected error|need to enable javascript|javascript to run this app|trouble with our database|connection refused|\bwarning: \w+\(\)|` +
-	`too many requests|rate[- ]limit(?:ed| (?:was |is |has been )?(?:exceeded|reached|hit))|down for maintenance|under maintenance|something went wrong|` +
+	`(?m:^\W*(?:loading|please wait|one moment(?:,? please)?|wird geladen|bitte warten|chargement(?: en cours)?|cargando|caricamento|carregando|laden|загрузка|読み込み中|加载中)\W*$)|too many requests|rate[- ]limit(?:ed| (?:was |is |has been )?(?:exceeded|reached|hit))|down for maintenance|under maintenance|something went wrong|` +
 	`\bfatal error\b|uncaught (?:exception|\w*error)|traceback \(most recent call|establishing a database connection|too many connections|(?:connect to|connection to) (?:the )?(?:database|mysql)|` +
 	`upstream connect error|no healthy upstream|(?:account|site|website) (?:has been |is )?suspended|welcome to nginx|default (?:web )?page|domain (?:name )?(?:is )?(?:for sale|parked|expired)|` +
 	`seite (?:wurde )?nicht gefunden|zugriff (?:wurde )?(?:verweigert|gesperrt)|wartungs(?:arbeiten|modus)|interner serverfehler|(?:vorübergehend|derzeit|momentan|zurzeit) nicht (?:verfügbar|erreichbar)|kein roboter|` +

@@ -114,6 +114,34 @@ func TestWallsUnderThePagesTitle(t *testing.T) {
 	}
 }
 
+// What surely is a wall never is news, and what may be one is when it has stood for a day.
+func TestWallsThatLast(t *testing.T) {
+	page := "<title>River news</title><h1>River news</h1>" + strings.Repeat("<p>The river rose by a foot in the night, and is to rise by another one.", 30)
+	field, terms := "<p>Word<input type=password>", strings.Repeat("<p>By signing in you agree that we know what you read.", 60)
+	for name, c := range map[string]struct {
+		wall string
+		days int // until it is told; 0: it never is
+	}{
+		"a test for people": {"<title>Just a moment...</title><p>Checking your browser", 0},
+		"no page":           {"<title>404 Not Found</title><h1>404 Not Found</h1>", 0},
+		"nothing yet":       {"<title>River news</title><h1>River news</h1><p>Loading…", 0},
+		"a long log-in":     {"<title>Sign in</title><p>Mail" + field + terms, 0},
+		"a short one":       {"<title>River news</title><p>For members" + field, 0},
+		"a page with a box": {"<title>River news</title><p>Now with a word for each reader" + field + terms, 1},
+		"a fault, perhaps":  {"<title>River news</title><p>Seiten in Wartungsmodus" + strings.Repeat("<p>Our crew of three works at the pumps, and at this.", 25), 1},
+	} {
+		w := newWatch(t)
+		w.m.Look(HTML([]byte(page)), w.at)
+		for hour := range 72 {
+			w.at = w.at.Add(time.Hour)
+			f := w.m.Look(HTML([]byte(c.wall)), w.at)
+			if told := f.Kind == News; told != (c.days > 0 && hour == 24*c.days) {
+				t.Errorf("%s, after %d hours: %v %s", name, hour, f.Kind, f.Reason)
+			}
+		}
+	}
+}
+
 // Walls may leave the page's head where it was.
 func TestWallsBelowThePagesHead(t *testing.T) {
 	head := "<title>River news</title><h1>River news</h1>"
