@@ -211,6 +211,7 @@ func TestWhatChangesByItselfIsLeftOut(t *testing.T) {
 		"Posted 5 minutes ago by Ann":      "Posted … by Ann",
 		"an hour ago":                      "…",
 		"vor 3 Tagen":                      "…",
+		"Vor einer Stunde":                 "…",
 		"il y a une heure":                 "…",
 		"3分钟前":                             "…",
 		"1,204 views · 3 comments":         "… · …",

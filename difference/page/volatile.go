@@ -29,6 +29,9 @@ const ellipsis = "…"
 // contract "3 days ago" is content.
 const maxAside = 240
 
+// maxCounts is the longest of which numbers are left out: there is little beside them.
+const maxCounts = 120
+
 // maxStill is how many lines of a document are looked at closely: pages of people have hundreds that
 // ask for it.
 const maxStill = 1 << 11
@@ -41,13 +44,17 @@ func (c *calm) still(text string) string {
 	if len(text) > maxAside || c.looks >= maxStill {
 		return text
 	}
-	if containsAny(text, "ago", "now", "AGO", "vor ", "il y a", "Il y a", "hace ", "Hace ", "há ", "Há ", "前", "geleden", " fa", "назад", "önce", "temu", "sedan", "siden") { // to look closely costs more than to read it
+	numbers, when := strings.ContainsAny(text, "0123456789"), agoWords
+	if !numbers {
+		when = agoWordsAlone
+	}
+	if containsAny(text, when...) { // to look closely costs more than to read it
 		c.looks++
 		if rest := ago.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideAgo {
 			text = rest
 		}
 	}
-	if strings.ContainsAny(text, "0123456789") && containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads",
+	if numbers && len(text) <= maxCounts && containsAny(text, "iew", "IEW", "isit", "ISIT", "its", "HITS", "ike", "LIKE", "hare", "SHARE", "ownload", "DOWNLOAD", "ollower", "nline", "eads",
 		"omment", "OMMENT", "epl", "ufruf", "esuch", "vues", "isual", "eergav", "eact", "omentar", "просм", "коммент", "閲覧", "コメント", "浏览", "评论") {
 		c.looks++
 		if rest := counted.ReplaceAllString(text, ellipsis); wordsOf(rest) <= besideCount {
@@ -56,6 +63,13 @@ func (c *calm) still(text string) string {
 	}
 	return text
 }
+
+// agoWords are in all lines that say how long ago something was, and agoWordsAlone in those that do so without
+// digits.
+var (
+	agoWords      = strings.Split("ago|now|AGO|vor |Vor |il y a|Il y a|hace |Hace |há |Há |前|geleden| fa|назад|önce|temu|sedan|siden", "|")
+	agoWordsAlone = strings.Split("ago|now|AGO|vor ein|Vor ein|il y a un|Il y a un|hace un|Hace un|há um|Há um", "|")
+)
 
 // besideAgo and besideCount are how many words stand beside such a time, and such a number, at most:
 // in a sentence with more, or in "5 downloads per month", they may be what it is about.

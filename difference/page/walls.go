@@ -23,11 +23,14 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 	if first && !short {
 		return "", false
 	}
+	if alike && !halved && len(missing(told.Lines, now.Lines))*2 < told.size() {
+		return "", false // most of the page is there
+	}
 	known := strings.ToLower(told.Title + "\n" + told.Text())
 	fresh := missing(now.Lines, told.Lines)
 	if alike && !halved { // then it says nothing else, where the page said most
 		said := newly(walls, fresh, known)
-		if said == "" || wordsOf(fresh) > wordsOf(said)+beside || len(missing(told.Lines, now.Lines))*2 < told.size() {
+		if said == "" || wordsOf(fresh) > wordsOf(said)+beside {
 			return "", false
 		}
 		return inPlace + said, false
