@@ -149,3 +149,30 @@ func testDiffsMadeToHurt(t *testing.T, lines int) {
 		})
 	}
 }
+
+// What comes of a text by a patch, as it is sent, is the text that it was made for; nothing leads from a text to itself.
+func FuzzDiff(f *testing.F) {
+	f.Add("a\nb\nc", "a\nx\nc\nd")
+	f.Add("", "---\n> a")
+	f.Fuzz(func(t *testing.T, a, b string) {
+		old, now := Text([]byte(a)), Text([]byte(b))
+		if p := Diff(&old, &old); len(p.Hunks) > 0 {
+			t.Fatalf("%+v from a text to itself", p)
+		}
+		p := Diff(&old, &now)
+		wire, err := p.Encode(&old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent, err := Decode(wire, &old)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := sent.Apply(&old); err != nil || !slices.Equal(got.Lines, now.Lines) {
+			t.Fatalf("%v: %q, want %q", err, got.Lines, now.Lines)
+		}
+		if _, err := sent.Apply(&now); old.Hash() != now.Hash() && !errors.Is(err, ErrBase) {
+			t.Fatalf("applied to another: %v", err)
+		}
+	})
+}

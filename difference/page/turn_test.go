@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -149,4 +150,27 @@ func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 	}
 	w.look(News, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 1 have passed it", "The end")
 	w.look(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
+}
+
+// Whatever a page does, each version leads to the next by its patch.
+func FuzzLook(f *testing.F) {
+	f.Add([]byte("\x01\x02\x03\x00\x01\x04\x03\x00\x01\x05\x03\x00\x01\x06\x07\x03"))
+	of := append(pool(24), "1", "2", "3", "It is 1:00", "It is 2:00", "It is 3:00", "…")
+	f.Fuzz(func(t *testing.T, looks []byte) {
+		var m Memory
+		at := time.Unix(1e9, 0)
+		for look := range bytes.SplitSeq(looks[:min(len(looks), 1<<10)], []byte{0}) {
+			var c Core
+			for _, b := range look {
+				c.Lines = append(c.Lines, of[int(b)%len(of)])
+			}
+			old := m.Core()
+			at = at.Add(2 * time.Hour)
+			if f := m.Look(c, at); f.Kind == News && f.Number > 1 {
+				if got, err := f.Patch.Apply(&old); err != nil || !slices.Equal(got.Lines, m.Core().Lines) {
+					t.Fatalf("%v: %q, want %q", err, got.Lines, m.Core().Lines)
+				}
+			}
+		}
+	})
 }
