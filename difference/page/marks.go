@@ -132,14 +132,15 @@ func (m *marks) learn(last, now *Core) {
 			parts = append(parts, diff.Hunk[string]{PosX: h.PosX + part.PosX, EndX: h.PosX + part.EndX, PosY: h.PosY + part.PosY, EndY: h.PosY + part.EndY})
 		}
 	}
+	g := m.ground(last.Lines)
 	for i, h := range parts {
-		m.turned(places, last, now, h)
+		m.turned(places, g, now.Lines, h)
 		for _, next := range parts[i+1:] {
 			if next.PosX-h.EndX > slight || next.EndX-h.PosX > turning {
 				break
 			}
 			h.EndX, h.EndY = next.EndX, next.EndY
-			m.turned(places, last, now, h)
+			m.turned(places, g, now.Lines, h)
 		}
 	}
 	m.look(lines, places)

@@ -1,6 +1,8 @@
 package page
 
 import (
+	"encoding/binary"
+	"hash/fnv"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,26 +28,26 @@ type place struct {
 
 // turned takes a change, or some side by side, as that of a place, if it may be one, and of those with marks that
 // it is a part of. Where nothing went, no place begins: a list grows.
-func (m *marks) turned(places map[uint64]bool, last, now *Core, h diff.Hunk[string]) {
-	omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
-	if key := placeKey(last.Lines, h.PosX, h.EndX, grows(h)); turns(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
+func (m *marks) turned(places map[uint64]bool, last *ground, now []string, h diff.Hunk[string]) {
+	omit, add := last.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
+	if key := last.key(h.PosX, h.EndX, grows(h)); turns(omit, add) && (h.PosX < h.EndX || m.find(key) != nil) {
 		places[key] = true
 	}
 	if grows(h) != 0 && varies(omit, add) && common(add, omit)*2 < len(add) { // of a list that goes on, most lines stay
-		places[placeKey(last.Lines, h.PosX, h.EndX, anyGrowth)] = true
+		places[last.key(h.PosX, h.EndX, anyGrowth)] = true
 	}
-	for _, p := range m.around(last, now, h) {
+	for _, p := range last.around(now, h) {
 		places[p.key] = true
 	}
 }
 
 // around returns the places with marks that a change is of, or of a part of which: where two texts turn side by
 // side, and the one moves to where the other was, some of what has changed seems not to have.
-func (m *marks) around(last, now *Core, h diff.Hunk[string]) (of []place) {
-	if !slices.ContainsFunc(m.of, func(f mark) bool { return f.marked && f.place }) {
+func (g *ground) around(now []string, h diff.Hunk[string]) (of []place) {
+	if len(g.marked) == 0 {
 		return nil
 	}
-	omit, add := last.Lines[h.PosX:h.EndX], now.Lines[h.PosY:h.EndY]
+	omit, add := g.lines[h.PosX:h.EndX], now[h.PosY:h.EndY]
 	var kinds []int
 	if turns(omit, add) {
 		kinds = append(kinds, grows(h))
@@ -55,8 +57,8 @@ func (m *marks) around(last, now *Core, h diff.Hunk[string]) (of []place) {
 	}
 	for _, grows := range kinds {
 		for before := range min(slight, h.PosX) + 1 {
-			for behind := range min(slight, len(last.Lines)-h.EndX) + 1 {
-				if key := placeKey(last.Lines, h.PosX-before, h.EndX+behind, grows); m.marked(key) {
+			for behind := range min(slight, len(g.lines)-h.EndX) + 1 {
+				if key := g.key(h.PosX-before, h.EndX+behind, grows); g.marked[key] {
 					of = append(of, place{key, before, behind})
 				}
 			}
@@ -85,28 +87,60 @@ func length(lines []string) (n int) {
 	return n
 }
 
-// placeKey is that of what stands between two lines, when so many more lines come than go: where a line turns,
-// another one that comes beside it is news.
-func placeKey(lines []string, begin, end, grows int) uint64 {
-	return keyOf("between", landmark(lines, begin-1, -1), landmark(lines, end, 1), strconv.Itoa(grows))
-}
-
 // grows is how many more lines come with a change than go.
 func grows(h diff.Hunk[string]) int { return h.EndY - h.PosY - (h.EndX - h.PosX) }
 
-// landmark says where a line is by the next one with words, upwards or downwards from it: one number
-// in a table is as good as another.
-func landmark(lines []string, at, step int) string {
-	for away := range landmarks {
-		i := at + away*step
-		if i < 0 || i >= len(lines) {
-			return strconv.Itoa(away)
-		}
-		if s, ok := skeleton(lines[i]); ok {
-			return s + "\n" + strconv.Itoa(away)
+// A ground is lines among which places are looked for, many times over.
+type ground struct {
+	lines  []string
+	bones  []uint64        // of those that were looked at: the keys of their skeletons, or wordless
+	marked map[uint64]bool // the places that have earned their marks
+}
+
+// wordless stands for the skeleton of a line that has none.
+const wordless = 1
+
+func (m *marks) ground(lines []string) *ground {
+	g := &ground{lines: lines, bones: make([]uint64, len(lines)), marked: map[uint64]bool{}}
+	for _, f := range m.of {
+		if f.marked && f.place {
+			g.marked[f.key] = true
 		}
 	}
-	return lines[at]
+	return g
+}
+
+// key is that of what stands between two lines, when so many more lines come than go: where a line turns,
+// another one that comes beside it is news.
+func (g *ground) key(begin, end, grows int) uint64 {
+	var b [24]byte
+	binary.BigEndian.PutUint64(b[:], g.landmark(begin-1, -1))
+	binary.BigEndian.PutUint64(b[8:], g.landmark(end, 1))
+	binary.BigEndian.PutUint64(b[16:], uint64(grows))
+	h := fnv.New64a()
+	_, _ = h.Write(b[:]) // never fails
+	return h.Sum64()
+}
+
+// landmark says where a line is by the next one with words, upwards or downwards from it: one number
+// in a table is as good as another.
+func (g *ground) landmark(at, step int) uint64 {
+	for away := range landmarks {
+		i := at + away*step
+		if i < 0 || i >= len(g.lines) {
+			return uint64(away)
+		}
+		if g.bones[i] == 0 {
+			g.bones[i] = wordless
+			if s, ok := skeleton(g.lines[i]); ok {
+				g.bones[i] = keyOf(s)
+			}
+		}
+		if g.bones[i] != wordless {
+			return g.bones[i] + uint64(away)
+		}
+	}
+	return keyOf(g.lines[at])
 }
 
 // patience is for how many looks in a row a line has to stand in a place that turns to be no part of what does:
@@ -120,6 +154,7 @@ const maxWaits = 256
 // of such places have stood.
 func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff.Hunk[string], waits map[uint64]int) {
 	waits = map[uint64]int{}
+	g := m.ground(told.Lines)
 	for i := 0; i < len(all); {
 		span, turned, in := all[i], 0, stage{}
 		for j := i; j < len(all); j++ {
@@ -127,7 +162,7 @@ func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff
 				break
 			}
 			span.EndX, span.EndY = all[j].EndX, all[j].EndY
-			if of := m.around(told, now, span); len(of) > 0 {
+			if of := g.around(now.Lines, span); len(of) > 0 {
 				widest := of[len(of)-1]
 				turned, in = j-i+1, stage{widest.key, span.PosY - widest.before, span.EndY + widest.behind, told.Lines[span.PosX-widest.before : span.EndX+widest.behind]}
 			}
@@ -196,7 +231,8 @@ func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
 		return
 	}
 	edits, _ := m.germaneOf(last, now, all)
-	m.move(last, now, edits)
+	g, to := m.ground(last.Lines), m.ground(now.Lines)
+	m.move(g, to, edits)
 	for _, h := range edits {
 		if grows(h) == 0 && h.EndX-h.PosX <= turning {
 			was, is := bones(last.Lines[h.PosX:h.EndX]), bones(now.Lines[h.PosY:h.EndY])
@@ -211,13 +247,13 @@ func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
 		for begin := max(h.PosX-slight, 0); begin <= min(h.EndX, len(last.Lines)-1); begin++ {
 			for end := max(begin+1, h.PosX); end <= min(begin+slight, len(last.Lines)); end++ {
 				from, ok := follow(h, begin, begin >= h.EndX)
-				to, too := follow(h, end, end > h.PosX)
+				until, too := follow(h, end, end > h.PosX)
 				if !ok || !too {
 					continue
 				}
 				for _, grows := range []int{0, anyGrowth} {
-					if m.marked(placeKey(last.Lines, begin, end, grows)) {
-						m.grant(placeKey(now.Lines, from, to, grows), true)
+					if g.marked[g.key(begin, end, grows)] {
+						m.grant(to.key(from, until, grows), true)
 					}
 				}
 			}
@@ -227,13 +263,13 @@ func (m *marks) carry(last, now *Core, all []diff.Hunk[string]) {
 
 // move lets marks go on when what turns goes from between two lines, and as much comes between two others near
 // them: the lines of a list move down, and the advertisement below the third of them stays.
-func (m *marks) move(last, now *Core, edits []diff.Hunk[string]) {
+func (m *marks) move(last, now *ground, edits []diff.Hunk[string]) {
 	for _, h := range edits {
 		size := h.EndX - h.PosX
 		if h.PosY < h.EndY || size > slight {
 			continue
 		}
-		to, away := h, len(last.Lines)+1
+		to, away := h, len(last.lines)+1
 		for _, o := range edits {
 			if far := max(o.PosX-h.PosX, h.PosX-o.PosX); o.PosX == o.EndX && o.EndY-o.PosY == size && far < away {
 				to, away = o, far
@@ -241,8 +277,8 @@ func (m *marks) move(last, now *Core, edits []diff.Hunk[string]) {
 		}
 		for begin := range to.EndY - to.PosY {
 			for end := begin + 1; end <= size; end++ {
-				if m.marked(placeKey(last.Lines, h.PosX+begin, h.PosX+end, 0)) {
-					m.grant(placeKey(now.Lines, to.PosY+begin, to.PosY+end, 0), true)
+				if last.marked[last.key(h.PosX+begin, h.PosX+end, 0)] {
+					m.grant(now.key(to.PosY+begin, to.PosY+end, 0), true)
 				}
 			}
 		}

@@ -152,6 +152,23 @@ func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 	w.look(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
 }
 
+// Who lets all of a page turn cannot make it slow to look at.
+func TestPagesThatTurnToHurt(t *testing.T) {
+	for _, size := range []int{1, 8} {
+		r := rand.New(rand.NewPCG(1, 2))
+		fixed, of := pool(600), pool(26*26)
+		w := newWatch(t)
+		for i := range 10 {
+			var c Core
+			for _, l := range fixed {
+				c.Lines = append(append(c.Lines, "Here: "+l), drawn(r, of, size-i%2*(size/3))...)
+			}
+			w.at = w.at.Add(time.Hour)
+			bounded(t, func() { w.m.Look(c, w.at) })
+		}
+	}
+}
+
 // Whatever a page does, each version leads to the next by its patch.
 func FuzzLook(f *testing.F) {
 	f.Add([]byte("\x01\x02\x03\x00\x01\x04\x03\x00\x01\x05\x03\x00\x01\x06\x07\x03"))
