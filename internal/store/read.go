@@ -19,6 +19,7 @@ const (
 
 // Get returns the last durable value of key, nil if there is none.
 func (d *Disk) Get(key []byte) (value []byte, err error) {
+	defer func() { d.touched(len(value)) }()
 	d.segments.gate.RLock()
 	defer d.segments.gate.RUnlock()
 	err = guard(func() error {
@@ -71,6 +72,7 @@ func (d *Disk) Range(prefix []byte, each func(key, value []byte) bool) error {
 				return nil
 			}
 		}
+		d.touched(s.bytes)
 		more, from = s.more, append(s.last, 0) // the next possible key
 	}
 	if damaged.n > 0 {
@@ -85,6 +87,7 @@ type step struct {
 	records []env.Op
 	damaged []error
 	last    []byte // key
+	bytes   int
 	more    bool
 }
 
@@ -95,9 +98,8 @@ func (d *Disk) step(prefix, from []byte) (s step, err error) {
 	err = guard(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
 			c := tx.Bucket(records).Cursor()
-			size := 0
 			for k, v := c.Seek(from); k != nil && bytes.HasPrefix(k, prefix); k, v = c.Next() {
-				if len(s.records)+len(s.damaged) == stepRecords || size > stepBytes {
+				if len(s.records)+len(s.damaged) == stepRecords || s.bytes > stepBytes {
 					s.more = true
 					return nil
 				}
@@ -108,7 +110,7 @@ func (d *Disk) step(prefix, from []byte) (s step, err error) {
 					continue
 				}
 				s.records = append(s.records, env.Op{Key: bytes.Clone(k), Value: value})
-				size += len(k) + len(value)
+				s.bytes += len(k) + len(value)
 			}
 			return nil
 		})

@@ -54,6 +54,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	bolt "go.etcd.io/bbolt"
 
@@ -107,6 +108,7 @@ type Disk struct {
 
 	some   chan struct{} // holds one token if the writer has something to do
 	writer sync.WaitGroup
+	mapped atomic.Int64 // bytes that were read or written since pages were given back
 
 	// These belong to the writer.
 	head   head

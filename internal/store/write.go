@@ -30,6 +30,9 @@ func (d *Disk) write() {
 			group, some := d.take()
 			if some {
 				d.commit(group)
+				if d.broken == nil { // else bbolt may hold its locks
+					d.touched(sizeOf(group))
+				}
 			}
 			if swept := d.sweepOn(); !some && !swept {
 				break
@@ -61,6 +64,13 @@ func (d *Disk) take() (group []batch, some bool) {
 	d.waiting = slices.Delete(d.waiting, 0, n)
 	d.bytes -= size
 	return group, n > 0
+}
+
+func sizeOf(group []batch) (bytes int) {
+	for _, c := range group {
+		bytes += c.bytes
+	}
+	return bytes
 }
 
 // commit makes a group durable and answers it. What does not fit onto the disk
