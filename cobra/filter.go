@@ -3,6 +3,7 @@ package cobra
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"tidings/cobra/index"
 	"tidings/cobra/query"
@@ -45,6 +46,7 @@ type Filter struct {
 	generals map[index.Node]struct{}
 	article  index.Article
 	hits     []index.Node
+	terms    []index.Term // of the clause that is added or removed
 }
 
 const (
@@ -71,10 +73,10 @@ func (f *Filter) Match(a *Article) []index.Node {
 	return f.hits
 }
 
-// Add adds a subscription with a number that is beyond all others, and calls
-// added for each node that is new. The error is ErrGeneral, and nothing added.
-func (f *Filter) Add(number Number, q *query.Expr, added func(index.Node)) error {
-	clauses := q.Clauses()
+// Add adds a subscription to articles that match one of a query's clauses, with a
+// number that is beyond all others, and calls added for each node that is new. The
+// error is ErrGeneral, and nothing added.
+func (f *Filter) Add(number Number, clauses []query.Clause, added func(index.Node)) error {
 	if len(f.generals) >= f.config.Generals && slices.ContainsFunc(clauses, f.general) {
 		return ErrGeneral
 	}
@@ -122,10 +124,10 @@ func (f *Filter) general(c query.Clause) bool {
 	return true
 }
 
-// Remove removes a subscription with its query.
-func (f *Filter) Remove(number Number, q *query.Expr) {
+// Remove removes a subscription with its query's clauses.
+func (f *Filter) Remove(number Number, clauses []query.Clause) {
 	entry := f.nodes[number]
-	for _, c := range q.Clauses() {
+	for _, c := range clauses {
 		if n, last := f.index.Remove(f.clause(c)); last {
 			delete(f.generals, n)
 		}
@@ -171,12 +173,13 @@ func (f *Filter) Pack() {
 	f.generals = generals
 }
 
-// clause gives a clause's keys their terms.
+// clause gives a clause's keys their terms. It is good until the next call.
 func (f *Filter) clause(c query.Clause) index.Clause {
-	ic := index.Clause{Terms: make([]index.Term, len(c.Terms))}
-	for i, key := range c.Terms {
-		ic.Terms[i] = f.term(key)
+	f.terms = f.terms[:0]
+	for _, key := range c.Terms {
+		f.terms = append(f.terms, f.term(key))
 	}
+	ic := index.Clause{Terms: f.terms}
 	for _, check := range c.Checks {
 		ic.Program = f.program(ic.Program, check)
 	}
@@ -191,7 +194,7 @@ func (f *Filter) term(key string) index.Term {
 		return n
 	}
 	f.reader.wants.Add(key)
-	return f.index.Register(key)
+	return f.index.Register(strings.Clone(key)) // which may be a part of a query's text
 }
 
 // program appends what a check says.

@@ -220,7 +220,7 @@ func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 		if err != nil {
 			return // only what is not wanted
 		}
-		if err := f.Add(next, q, func(index.Node) {}); err != nil {
+		if err := f.Add(next, q.Clauses(), func(index.Node) {}); err != nil {
 			t.Fatal(err)
 		}
 		alive = append(alive, subscription{next, q})
@@ -239,7 +239,7 @@ func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
 		}
 		for range 3 {
 			i := r.IntN(len(alive))
-			f.Remove(alive[i].number, alive[i].query)
+			f.Remove(alive[i].number, alive[i].query.Clauses())
 			alive = slices.Delete(alive, i, i+1)
 		}
 		a := randomArticle(r)

@@ -112,7 +112,7 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 		if err != nil {
 			continue // only what is not wanted, or two words where one is
 		}
-		if err := f.Add(Number(len(queries)), q, func(index.Node) {}); err != nil {
+		if err := f.Add(Number(len(queries)), q.Clauses(), func(index.Node) {}); err != nil {
 			t.Fatal(err)
 		}
 		queries = append(queries, q)

@@ -159,8 +159,7 @@ func (r *Reflector) fill(number Number, first []byte) {
 // put puts articles into a node's ring that has none newer. Pages that share a node
 // have it as of different times, and the latest counts.
 func (r *Reflector) put(node index.Node, ring []uint32) {
-	has := r.rings.Newest(node, nil)
-	if len(ring) == 0 || len(has) > 0 && has[0] >= ring[0] {
+	if len(ring) == 0 || r.rings.Last(node) >= ring[0] {
 		return
 	}
 	r.rings.Clear(node)

@@ -130,13 +130,13 @@ func (r *Reflector) load() error {
 			return false
 		}
 		n := Number(binary.BigEndian.Uint32(key[1:]))
-		q, err := query.Parse(s.Query)
+		clauses, err := query.Clauses(s.Query)
 		if err != nil {
 			// Taken by an earlier version. It keeps its record and matches nothing.
 			r.log.Warn("a keyword subscription cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
 			return true
 		}
-		broken = r.filter.Add(n, q, func(index.Node) {})
+		broken = r.filter.Add(n, clauses, func(index.Node) {})
 		if len(s.First) > 0 {
 			firsts[n] = s.First
 		}
@@ -179,14 +179,14 @@ func (r *Reflector) damaged(err error) error {
 // *query.Error, ErrGeneral, ErrFull, or the disk's. Of the articles of late, the oldest first, it has
 // those that match from the start, unless others have its clauses already.
 func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)) {
-	q, err := query.Parse(text)
+	clauses, err := query.Clauses(text)
 	if err == nil && r.filter.Subscriptions() >= r.config.Subscriptions {
 		err = ErrFull
 	}
 	number := r.next
 	var grown []index.Node
 	if err == nil {
-		err = r.filter.Add(number, q, func(n index.Node) {
+		err = r.filter.Add(number, clauses, func(n index.Node) {
 			r.grow(n)
 			grown = append(grown, n)
 		})
@@ -208,7 +208,7 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 	}
 	r.store.Commit(ops, func(err error) {
 		if err != nil {
-			r.filter.Remove(number, q)
+			r.filter.Remove(number, clauses)
 			err = fmt.Errorf("subscribe to %q: %w", text, err)
 		}
 		done(number, err)
@@ -247,9 +247,9 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 	var text string
 	var err error
 	r.worker.Do(func() { text, _, err = Query(r.store, number) }, func() {
-		var q *query.Expr
+		var clauses []query.Clause
 		if err == nil {
-			q, err = query.Parse(text)
+			clauses, err = query.Clauses(text)
 		}
 		if err == nil && len(r.filter.Of(number)) == 0 { // asked twice
 			err = ErrUnknown
@@ -258,7 +258,7 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 			done(fmt.Errorf("unsubscribe: %w", err))
 			return
 		}
-		r.filter.Remove(number, q)
+		r.filter.Remove(number, clauses)
 		r.store.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(number))}}, done)
 	})
 }

@@ -189,7 +189,6 @@ func (r *Reflector) loadStock() error {
 // replay matches the articles behind a number again, as they were matched before
 // the node ended.
 func (r *Reflector) replay(behind uint32) error {
-	var ring []uint32
 	for n := max(behind+1, r.stock.first); n <= r.stock.last && n > 0; n++ {
 		value, err := r.store.Get(numbered(articlePrefix, n))
 		if err := r.damaged(err); err != nil {
@@ -207,8 +206,7 @@ func (r *Reflector) replay(behind uint32) error {
 		}
 		hits := r.filter.Match(&a.Article)
 		hits = slices.DeleteFunc(hits, func(node index.Node) bool { // what was written with it has it
-			ring = r.rings.Newest(node, ring[:0])
-			return len(ring) > 0 && ring[0] >= n
+			return r.rings.Last(node) >= n
 		})
 		r.rings.Put(n, hits)
 	}

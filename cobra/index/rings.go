@@ -84,6 +84,16 @@ func (r *Rings) Newest(n Node, articles []uint32) []uint32 {
 	return articles
 }
 
+// Last returns the newest article of a node's ring, 0 if there is none.
+func (r *Rings) Last(n Node) uint32 {
+	c := &r.chunks[n/chunkNodes]
+	at := int(c.oldest[n%chunkNodes]) - 1
+	if at < 0 {
+		at = r.k - 1
+	}
+	return c.articles[int(n%chunkNodes)*r.k+at]
+}
+
 // Clear empties a node's ring.
 func (r *Rings) Clear(n Node) {
 	c := &r.chunks[n/chunkNodes]

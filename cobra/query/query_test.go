@@ -184,6 +184,46 @@ func TestManyClausesAreCheckedAsOne(t *testing.T) {
 	}
 }
 
+func TestPlainWordsAreTakenApartAsIfParsed(t *testing.T) {
+	long := strings.Repeat("x", 128)
+	for _, test := range []struct {
+		text  string
+		plain bool
+	}{
+		{"solar", true},
+		{" wind  solar 2024 3g wind ", true},
+		{"and or not", true},
+		{long, true},
+		{strings.Repeat("a ", MaxTerms), true},
+		{"", false},
+		{"  ", false},
+		{"Solar", false},
+		{"solar OR wind", false},
+		{"solar\twind", false},
+		{"sol*", false},
+		{"-wind", false},
+		{"l'avion", false},
+		{"café", false},
+		{"x_y", false},
+		{"solar " + long + "x", false},
+		{strings.Repeat("a ", MaxTerms+1), false},
+		{strings.Repeat(" ", MaxText) + "a", false},
+	} {
+		if got := plain(test.text) != nil; got != test.plain {
+			t.Errorf("%.40q is taken for plain: %v", test.text, got)
+		}
+		var want []Clause
+		e, wrong := Parse(test.text)
+		if wrong == nil {
+			want = e.Clauses()
+		}
+		got, err := Clauses(test.text)
+		if !reflect.DeepEqual(got, want) || fmt.Sprint(err) != fmt.Sprint(wrong) {
+			t.Errorf("%.40q: %q, %v; parsed: %q, %v", test.text, got, err, want, wrong)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"a OR b c -d", `title:("a b" OR ~x) NOT (y* z)`, "feed:https://x.org/ lang:en", `"-" AND "AND"`, "東京 café l'avion", "a:b:c ~\"x y\" -(-z)"} {
 		f.Add(s)
@@ -204,6 +244,9 @@ func FuzzParse(f *testing.F) {
 			if len(c.Terms) == 0 {
 				t.Fatalf("%q has a clause without a term", text)
 			}
+		}
+		if short, err := Clauses(text); err != nil || !reflect.DeepEqual(short, e.Clauses()) {
+			t.Fatalf("%q is taken apart into %q, %v, and into %q when it is parsed", text, short, err, e.Clauses())
 		}
 	})
 }

@@ -139,11 +139,11 @@ func (b *bench) subscribe(ctx context.Context, progress func(float64)) error {
 		}
 		words = b.words.Subscription(r, words[:0])
 		text = b.words.Text(text[:0], words)
-		q, err := query.Parse(string(text))
+		clauses, err := query.Clauses(string(text))
 		if err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
-		if err := b.filter.Add(b.next, q, func(index.Node) {}); err != nil {
+		if err := b.filter.Add(b.next, clauses, func(index.Node) {}); err != nil {
 			return fmt.Errorf("subscription %q: %w", text, err)
 		}
 		b.next++
@@ -294,11 +294,11 @@ func (b *bench) change() (Change, error) {
 	first := b.next
 	for _, text := range texts {
 		begin := time.Now()
-		q, err := query.Parse(text)
+		clauses, err := query.Clauses(text)
 		if err != nil {
 			return c, err
 		}
-		if err := b.filter.Add(b.next, q, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
+		if err := b.filter.Add(b.next, clauses, func(n index.Node) { b.rings.Grow(int(n) + 1) }); err != nil {
 			return c, err
 		}
 		add = append(add, micro(time.Since(begin)))
@@ -306,11 +306,11 @@ func (b *bench) change() (Change, error) {
 	}
 	for i, text := range texts {
 		begin := time.Now()
-		q, err := query.Parse(text)
+		clauses, err := query.Clauses(text)
 		if err != nil {
 			return c, err
 		}
-		b.filter.Remove(first+cobra.Number(i), q)
+		b.filter.Remove(first+cobra.Number(i), clauses)
 		remove = append(remove, micro(time.Since(begin)))
 	}
 	slices.Sort(add)
