@@ -41,7 +41,7 @@ func TestASubscriptionBeginsWithArticlesOfLate(t *testing.T) {
 			t.Errorf("it came at %v, %v", kept[0].Seen, err)
 		}
 		r = open(t, d, c) // as after a crash: no page of rings has been written
-		r.Take(article(10+again, "the sun shines on"))
+		r.Take(article(10+again, "the sun shines on"), func() {})
 		d.write(100)
 		want = append([]string{fmt.Sprint("Article ", 10+again)}, want[:2]...)
 	}

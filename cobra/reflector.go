@@ -79,6 +79,8 @@ type Stats struct {
 	Swept         uint64 // articles deleted that nobody's feed had any more, or that were too old
 	Bytes         int64  // on the disk, of articles
 	Waiting       int64  // bytes on their way to the disk
+	Level         int    // what is kept of new articles: 0 all of it, 1 titles and links, 2 nothing
+	Why           string // not all of it is
 }
 
 // A Reflector has keyword subscriptions and their feeds.
@@ -226,7 +228,7 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
 	for _, l := range late {
 		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool { return !slices.Contains(nodes, n) })
 		m := l.Article.proto()
-		if m.Early = true; len(hits) > 0 && r.keepAs(m, l.Came) {
+		if m.Early = true; len(hits) > 0 && r.keepAs(m, l.Came, func() {}) {
 			r.rings.Put(r.stock.last, hits)
 			some = true
 		}
@@ -268,17 +270,20 @@ func (r *Reflector) lastOp() env.Op {
 	return env.Op{Key: []byte(lastKey), Value: marshal(&cobrapb.Last{Article: r.stock.last, Subscription: uint32(r.next)})}
 }
 
-// Take matches an article, and keeps it if anybody's subscription does.
-func (r *Reflector) Take(a *Article) {
+// Take matches an article, and keeps it if anybody's subscription does. lost is called,
+// now or later, if it could not be kept: it may be taken again when there is room.
+func (r *Reflector) Take(a *Article, lost func()) {
 	r.stats.Articles++
 	hits := r.filter.Match(a)
 	if len(hits) == 0 {
 		return
 	}
 	r.stats.Matched++
-	if r.keep(a) {
-		r.rings.Put(r.stock.last, hits)
+	if !r.keepAs(a.proto(), r.clock.Now(), lost) {
+		lost()
+		return
 	}
+	r.rings.Put(r.stock.last, hits)
 }
 
 // Feed returns a subscription's feed as it is now, and whether there is such a
@@ -335,6 +340,7 @@ func (r *Reflector) Stats() Stats {
 	s := r.stats
 	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Nodes()
 	s.Bytes, s.Waiting = r.stock.bytes, r.stock.waiting
+	s.Level, s.Why = int(r.stock.level), r.stock.why
 	return s
 }
 

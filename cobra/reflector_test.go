@@ -123,7 +123,7 @@ func TestAFeedHasTheLastArticlesThatMatch(t *testing.T) {
 	r := open(t, d, c)
 	solar, both := subscribe(t, r, d, "solar"), subscribe(t, r, d, "wind OR solar OR (solar wind)")
 	for i, text := range []string{"solar", "wind", "solar wind", "nothing", "solar", "wind"} {
-		r.Take(article(i, text))
+		r.Take(article(i, text), func() {})
 		if i%2 == 0 { // the others are still on their way to the disk
 			d.write(1)
 		}
@@ -200,7 +200,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 			a := randomArticle(random)
 			a.Title = fmt.Sprintf("%06d %s", at, a.Title)
 			before := len(d.queue)
-			r.Take(a)
+			r.Take(a, func() {})
 			if len(d.queue) > before {
 				n, number, done := newNaive(a), at, d.queue[before].done
 				d.queue[before].done = func(err error) {

@@ -29,6 +29,8 @@ type stock struct {
 	waiting   int64
 
 	level   level
+	why     string  // it is not whole
+	strain  float64 // see Reflector.Strain
 	sweeper sweeper
 }
 
@@ -46,13 +48,9 @@ const (
 
 func (l level) String() string { return [...]string{"whole", "titles", "nothing"}[l] }
 
-// keep keeps an article under the next number, as far as there is room.
-func (r *Reflector) keep(a *Article) bool {
-	return r.keepAs(a.proto(), r.clock.Now())
-}
-
-// keepAs keeps an article that came at a time.
-func (r *Reflector) keepAs(m *cobrapb.Article, came time.Time) bool {
+// keepAs keeps an article that came at a time under the next number, as far as there
+// is room. lost is called if the disk refuses it later.
+func (r *Reflector) keepAs(m *cobrapb.Article, came time.Time, lost func()) bool {
 	r.setLevel()
 	if r.stock.level == nothingNew {
 		r.stats.Dropped++
@@ -84,24 +82,44 @@ func (r *Reflector) keepAs(m *cobrapb.Article, came time.Time) bool {
 			r.stats.Failed++
 			s.drop(number)
 			r.log.Warn("an article was not kept", "feed", m.Feed, "err", err)
+			lost()
 		}
+		r.setLevel()
 	})
 	return true
+}
+
+// Strain says how much of the memory that the process may have is in use. From
+// eight tenths on only titles and links are kept of new articles, and nothing from nine
+// tenths on.
+func (r *Reflector) Strain(share float64) {
+	r.stock.strain = share
+	r.setLevel()
 }
 
 // setLevel decides what is kept of new articles, and says when that changes.
 func (r *Reflector) setLevel() {
 	s, c := &r.stock, &r.config
-	now := whole
-	switch {
-	case s.bytes >= c.Room || s.waiting >= c.Waiting:
-		now = nothingNew
-	case s.bytes >= c.Room/10*9 || s.waiting >= c.Waiting/2:
-		now = titles
+	now, why := whole, ""
+	for _, short := range []struct {
+		all, some bool
+		why       string
+	}{
+		{s.bytes >= c.Room, s.bytes >= c.Room/10*9, fmt.Sprintf("%d MB of articles are on the disk", s.bytes>>20)},
+		{s.waiting >= c.Waiting, s.waiting >= c.Waiting/2, fmt.Sprintf("the disk does not keep up: %d MB wait for it", s.waiting>>20)},
+		{s.strain >= 0.9, s.strain >= 0.8, fmt.Sprintf("%.0f %% of the memory is in use", 100*s.strain)},
+	} {
+		switch {
+		case short.all && now < nothingNew:
+			now, why = nothingNew, short.why
+		case short.some && now < titles:
+			now, why = titles, short.why
+		}
 	}
+	s.why = why
 	if now != s.level {
 		r.log.Warn("what is kept of articles that match keywords has changed", "from", s.level.String(), "to", now.String(),
-			"bytes", s.bytes, "room", c.Room, "waiting", s.waiting)
+			"bytes", s.bytes, "room", c.Room, "waiting", s.waiting, "memory", s.strain)
 		s.level = now
 	}
 }

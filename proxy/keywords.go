@@ -33,6 +33,8 @@ type Keywords interface {
 	Watches(ctx context.Context) ([]Watch, error)
 	// Watched returns the feed of a subscription as it is now, ErrUnknown if there is none.
 	Watched(ctx context.Context, number uint32) (Matched, error)
+	// Short says what of new articles is not kept for now, and why; "" if all is.
+	Short() string
 }
 
 // A Watch is a keyword subscription.
@@ -222,10 +224,16 @@ type Watching struct {
 	Watches []Watch `json:"watches"`
 	// On says what articles are matched.
 	On string `json:"on"`
+	// Short says what of new articles is not kept for now, and why.
+	Short string `json:"short,omitempty"`
 }
 
 // onSubscribed is what a node without a filter matches.
 const onSubscribed = "the feeds and pages that this node subscribes to"
+
+func (s *Server) watching(of []Watch) Watching {
+	return Watching{of, onSubscribed, s.config.Keywords.Short()}
+}
 
 func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	q, err := readWatch(w, r)
@@ -237,7 +245,7 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
-	return Watching{[]Watch{watch}, onSubscribed}, nil
+	return s.watching([]Watch{watch}), nil
 }
 
 func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -246,7 +254,7 @@ func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	ended, err := s.unwatch(r.Context(), q.Query)
-	return Watching{[]Watch{ended}, onSubscribed}, err
+	return s.watching([]Watch{ended}), err
 }
 
 // unwatch ends the subscription with an address, or that of a query in any spelling.
@@ -276,7 +284,7 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	all, err := s.watches(r)
-	return Watching{append([]Watch{}, all...), onSubscribed}, err
+	return s.watching(append([]Watch{}, all...)), err
 }
 
 // readWatch reads what a program asks about a query.

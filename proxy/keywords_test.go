@@ -19,6 +19,7 @@ type shelf struct {
 	watches []Watch
 	of      map[uint32][]feed.Entry // the newest first
 	reads   int
+	short   string
 }
 
 func (s *shelf) Watch(_ context.Context, text string) (Watch, error) {
@@ -52,6 +53,8 @@ func (s *shelf) Unwatch(_ context.Context, number uint32) error {
 	s.watches = slices.Delete(s.watches, i, i+1)
 	return nil
 }
+
+func (s *shelf) Short() string { return s.short }
 
 func (s *shelf) Watches(context.Context) ([]Watch, error) {
 	s.mu.Lock()
@@ -182,6 +185,13 @@ func TestThePageOfKeywords(t *testing.T) {
 	}
 	if r := b.ask("GET", "/"); strings.Contains(r.Header.Get("Content-Security-Policy"), "script-src") {
 		t.Error("other pages may run scripts")
+	}
+	if r := b.ask("GET", "/watch"); strings.Contains(body(t, r), "For now") {
+		t.Error("it says that something is not kept")
+	}
+	k.short = "new articles are not kept: <full>"
+	if text := body(t, b.ask("GET", "/watch")); !strings.Contains(text, "For now, new articles are not kept: &lt;full&gt;.") {
+		t.Errorf("it does not say that nothing is kept\n%s", text)
 	}
 	if status, location, _ := b.post("/unwatch", url.Values{"q": {"solar"}}); status != 303 || location != "/watch" || len(k.watches) > 0 {
 		t.Errorf("%d %s %+v", status, location, k.watches)

@@ -23,6 +23,7 @@ const watchSecurity = pageSecurity + "; script-src 'self'; connect-src 'self'"
 type watchPage struct {
 	Query   string
 	On      string
+	Short   string // what of new articles is not kept for now
 	Preview previewed
 	Fresh   *Watch // it was just watched
 	Watches []Watch
@@ -65,7 +66,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(b.Bytes()) // a browser that went away hears nothing
 		return nil
 	}
-	p := watchPage{Query: text, On: onSubscribed, Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
+	p := watchPage{Query: text, On: onSubscribed, Short: s.config.Keywords.Short(), Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
 	if p.Watches, err = s.watches(r); err != nil {
 		return err
 	}

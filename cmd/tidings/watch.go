@@ -95,5 +95,9 @@ func watching(answer proxy.Watching, t terminal, now time.Time) string {
 	for _, w := range answer.Watches {
 		table.row(cell{w.Query, bold}, cell{text: ago(&w.Since, now)}, cell{text: w.ReadURL})
 	}
-	return table.String()
+	out := table.String()
+	if answer.Short != "" {
+		out += "For now, " + answer.Short + ".\n"
+	}
+	return out
 }

@@ -48,6 +48,7 @@ import (
 	"sync"
 	"time"
 
+	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
 	"tidings/internal/loop"
@@ -111,6 +112,9 @@ func Open(c Config) (*Daemon, error) {
 	}
 	if d.keywords, err = openKeywords(c.path(keywordsFile), d.log); err != nil {
 		return nil, errors.Join(err, d.disk.Close())
+	}
+	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
+		d.loop.Deliver(func() { d.node.Feeds.Read(key, then) }) // of a node that has told news
 	}
 	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.disk.Close(), d.keywords.disk.Close())

@@ -6,6 +6,7 @@ var help = map[string]string{
 	"cobra.Stats.Bytes":            "Bytes: on the disk, of articles.",
 	"cobra.Stats.Dropped":          "Dropped: of these, not kept.",
 	"cobra.Stats.Failed":           "Failed: of these, lost because the disk refused them.",
+	"cobra.Stats.Level":            "Level: what is kept of new articles: 0 all of it, 1 titles and links, 2 nothing.",
 	"cobra.Stats.Matched":          "Matched: of these, for whomever.",
 	"cobra.Stats.Nodes":            "Nodes: different clauses.",
 	"cobra.Stats.Shortened":        "Shortened: of these, kept without their content.",

@@ -30,6 +30,8 @@ import (
 type keywords struct {
 	loop   *loop.Loop
 	disk   *store.Disk
+	store  env.Store // the disk, as the reflector writes to it
+	config cobra.Config
 	log    *slog.Logger
 	opened chan struct{} // closed when there is a reflector, or failed says why not
 	failed error
@@ -37,11 +39,21 @@ type keywords struct {
 	reflector *cobra.Reflector
 
 	recent recent
+	missed missed
+	memory func() float64 // share of the memory that the process may have
+	looked time.Time      // at memory; the loop's
 
 	watched atomic.Int64 // subscriptions; 0: articles are not looked at
 	waiting atomic.Int64 // bytes of articles on their way to the loop
 	dropped atomic.Uint64
+	short   atomic.Pointer[short]
 	stopped chan struct{}
+}
+
+// short says what of new articles is not kept, nil if all is.
+type short struct {
+	level int // of cobra.Stats
+	what  string
 }
 
 var _ proxy.Keywords = (*Daemon)(nil)
@@ -62,6 +74,7 @@ func openKeywords(path string, log *slog.Logger) (*keywords, error) {
 	k := &keywords{
 		loop:   loop.New(loop.Config{Bulk: maxArticles}),
 		log:    log,
+		config: cobra.DefaultConfig(), missed: missed{after: againAfter}, memory: memoryInUse,
 		opened: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
@@ -69,7 +82,7 @@ func openKeywords(path string, log *slog.Logger) (*keywords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("keyword subscriptions: %w", err)
 	}
-	k.disk = disk
+	k.disk, k.store = disk, disk
 	if why := disk.Lost(); why != "" {
 		if !errors.Is(none, fs.ErrNotExist) {
 			k.log.Error("keyword subscriptions were lost with their store; their addresses are no good any more", "why", why)
@@ -84,7 +97,7 @@ func openKeywords(path string, log *slog.Logger) (*keywords, error) {
 // run reads the store and drives the reflector until ctx ends.
 func (k *keywords) run(ctx context.Context) {
 	defer close(k.stopped)
-	k.reflector, k.failed = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.disk, Log: k.log}, cobra.DefaultConfig())
+	k.reflector, k.failed = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.store, Log: k.log}, k.config)
 	if k.failed != nil {
 		k.log.Error("keyword subscriptions cannot be read", "err", k.failed)
 		close(k.opened)
@@ -92,7 +105,36 @@ func (k *keywords) run(ctx context.Context) {
 	}
 	k.watched.Store(int64(k.reflector.Stats().Subscriptions))
 	close(k.opened)
-	_ = k.loop.Run(ctx, k.reflector) // which ends for no other reason
+	_ = k.loop.Run(ctx, k) // which ends for no other reason
+	if n := k.missed.count(); n > 0 {
+		k.log.Warn("the node ends before articles could be matched with keywords that it had no time or room for", "articles", n)
+	}
+}
+
+// memoryEvery is the time between two looks at the memory.
+const memoryEvery = time.Second
+
+// Run implements [loop.Runner].
+func (k *keywords) Run(now time.Time) (next time.Time) {
+	if wait := now.Sub(k.looked); wait >= memoryEvery || wait < 0 {
+		k.looked = now
+		k.reflector.Strain(k.memory())
+	}
+	next = k.reflector.Run(now)
+	switch s := k.reflector.Stats(); s.Level {
+	case 0:
+		k.short.Store(nil)
+	case 1:
+		k.short.Store(&short{1, "of new articles titles and links alone are kept: " + s.Why})
+	default:
+		k.short.Store(&short{2, "new articles are not kept: " + s.Why})
+	}
+	for _, at := range []time.Time{k.looked.Add(memoryEvery), k.again(now)} {
+		if !at.IsZero() && at.Before(next) {
+			next = at
+		}
+	}
+	return next
 }
 
 // ready says whether there is a reflector.
@@ -118,8 +160,19 @@ func (k *keywords) findings(channels int) (of []proxy.Finding) {
 	if n := k.watched.Load(); n > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d keyword subscriptions, matched with what is new in the %d channels that the node subscribes to", n, channels)})
 	}
+	if s := k.short.Load(); s != nil {
+		level := levelNote
+		if s.level > 1 {
+			level = levelProblem
+		}
+		of = append(of, proxy.Finding{Level: level, What: "keywords: " + s.what, Do: "make room, or wait for the disk; what was missed is then asked for again, as far as it can be had"})
+	}
 	if n := k.dropped.Load(); n > 0 {
-		of = append(of, proxy.Finding{Level: levelNote, What: fmt.Sprintf("%d articles since the start came faster than they could be matched with keywords, and were not", n), Do: "look whether the machine has time enough"})
+		again, lost, open := k.missed.ends()
+		of = append(of, proxy.Finding{
+			Level: levelNote, Do: "look whether the machine has time, memory and room enough",
+			What: fmt.Sprintf("%d articles since the start could not be matched with keywords or kept when they came: %d of them could later, %d are to be asked for again, %d cannot be had any more", n, again, open, lost),
+		})
 	}
 	return of
 }
@@ -157,19 +210,25 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 		size := int64(len(item.Raw))
 		taken := k.waiting.Add(size) <= maxWaiting && k.loop.Post(env.Bulk, func() {
 			k.waiting.Add(-size)
-			k.take(s, &item)
+			k.take(s, &item, func() { k.miss(s, item.ID) })
 		})
 		if !taken {
 			k.waiting.Add(-size)
-			if k.dropped.Add(1) == 1 {
-				k.log.Warn("articles come faster than they are matched with keywords: some are not", "url", s.URL)
-			}
+			k.miss(s, item.ID)
 		}
 	}
 }
 
-// take matches an item as an article.
-func (k *keywords) take(s feedtree.Subscription, item *feed.Item) {
+// miss notes that an article was not matched or not kept.
+func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
+	if k.dropped.Add(1) == 1 {
+		k.log.Warn("there is no time or room to match all articles with keywords: some are, when there is", "url", s.URL)
+	}
+	k.missed.add(s, id, k.loop.Now())
+}
+
+// take matches an item as an article. lost is called, now or later, if it is not kept.
+func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
 	a, ok := articleOf(s, item)
 	if !ok {
 		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
@@ -178,7 +237,7 @@ func (k *keywords) take(s feedtree.Subscription, item *feed.Item) {
 	if !a.Published.IsZero() && k.loop.Now().Sub(a.Published) > recentFor {
 		return // a feed that was just subscribed to has some of long ago
 	}
-	k.reflector.Take(a)
+	k.reflector.Take(a, lost)
 }
 
 // asked runs f on the second loop and returns what it answers later.
@@ -220,7 +279,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		err    error
 	}
 	k := d.keywords
-	late = late[max(0, len(late)-cobra.DefaultConfig().Kept):]
+	late = late[max(0, len(late)-k.config.Kept):]
 	a, err := asked(ctx, k, func(say func(answer)) {
 		k.reflector.Subscribe(text, late, func(n cobra.Number, err error) { say(answer{n, err}) })
 	})
@@ -295,6 +354,14 @@ func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, err
 			return proxy.Watch{Number: number, Query: text, Since: since}, entries, err
 		},
 	}, nil
+}
+
+// Short says what of new articles is not kept; see proxy.Keywords.
+func (d *Daemon) Short() string {
+	if s := d.keywords.short.Load(); s != nil {
+		return s.what
+	}
+	return ""
 }
 
 // entryOf is an article as feeds have it.

@@ -160,7 +160,7 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 			HTML: "<p>" + string(words.Text(nil, words.Article(r, c.Words, nil))) + "</p>",
 		}
 		begin := time.Now()
-		d.reflector.Take(&a)
+		d.reflector.Take(&a, func() {})
 		us = append(us, micro(time.Since(begin)))
 		d.drain()
 		d.now = d.now.Add(between)

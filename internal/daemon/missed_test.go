@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/cobra"
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/store"
+	"tidings/overlay"
+)
+
+// A stalling store's commits wait while it is stalled, as on a disk that does not answer.
+type stalling struct {
+	*store.Disk
+	mu      sync.Mutex
+	stalled bool
+	held    []func()
+}
+
+func (s *stalling) Commit(ops []env.Op, done func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stalled {
+		s.held = append(s.held, func() { s.Disk.Commit(ops, done) })
+		return
+	}
+	s.Disk.Commit(ops, done)
+}
+
+func (s *stalling) stall(yes bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stalled = yes
+	for _, commit := range s.held {
+		commit()
+	}
+	s.held = nil
+}
+
+// A matching is a second loop with one subscription to "sun", and a channel's window.
+type matching struct {
+	*testing.T
+	*keywords
+	disk    *stalling
+	channel feedtree.Subscription
+
+	mu     sync.Mutex
+	window feedtree.Document
+	share  float64 // of memory
+}
+
+func startMatching(t *testing.T, waiting int64) *matching {
+	t.Helper()
+	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &matching{T: t, keywords: k, disk: &stalling{Disk: k.disk}}
+	m.channel = feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f"), URL: "https://example.org/f", Title: "F"}
+	k.store, k.config.Waiting, k.missed.after = m.disk, waiting, 10*time.Millisecond
+	k.memory = func() float64 { m.mu.Lock(); defer m.mu.Unlock(); return m.share }
+	k.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if key != m.channel.Key {
+			t.Error("another channel is asked for")
+		}
+		then(m.window)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.run(ctx)
+	}()
+	t.Cleanup(func() {
+		stop()
+		<-ended
+		if err := k.disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	subscribed, err := asked(t.Context(), k, func(say func(error)) {
+		k.reflector.Subscribe("sun", nil, func(_ cobra.Number, err error) { say(err) })
+	})
+	if err != nil || subscribed != nil {
+		t.Fatal(err, subscribed)
+	}
+	k.watched.Store(1)
+	return m
+}
+
+// publish gives the loop what is new in the channel, and the channel's window what it has then.
+func (m *matching) publish(from, n int, text string) {
+	m.Helper()
+	changes := items(m.T, from, n, text)
+	m.mu.Lock()
+	for _, c := range changes {
+		m.window.Entries = append(m.window.Entries, feed.Entry{Item: c.Item, At: time.Unix(int64(1e9+from+n), 0)})
+	}
+	m.mu.Unlock()
+	m.news(m.channel, changes)
+}
+
+func (m *matching) inUse(share float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.share = share
+}
+
+// until waits for something on the loop.
+func (m *matching) until(what string, so func(cobra.Stats) bool) (s cobra.Stats) {
+	m.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for late := time.After(time.Minute); ; {
+		if err := m.do(m.Context(), func() { s = m.reflector.Stats() }); err != nil {
+			m.Fatal(err)
+		}
+		if so(s) {
+			return s
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			m.Fatalf("%s: never; %+v", what, s)
+		}
+	}
+}
+
+// said is what the doctor says, all of it.
+func (m *matching) said() string { return fmt.Sprintf("%+v", m.findings(1)) }
+
+// A disk that does not answer costs content first and articles then; the node says so, and has all of them
+// when the disk is back.
+func TestAStalledDiskIsBoundedSaidAndMadeGood(t *testing.T) {
+	const waiting, articles = 1 << 17, 2000
+	m := startMatching(t, waiting)
+	m.disk.stall(true)
+	m.publish(0, articles, "the sun "+strings.Repeat("shines on and on ", 100))
+	s := m.until("all came", func(s cobra.Stats) bool { return s.Articles == articles })
+	m.until("it is said", func(cobra.Stats) bool { return m.short.Load() != nil })
+	if s.Level != 2 || s.Shortened == 0 || s.Dropped == 0 || s.Waiting > waiting+4<<10 {
+		t.Errorf("with a disk that does not answer: %+v", s)
+	}
+	if said := m.said(); !strings.Contains(said, "new articles are not kept: the disk does not keep up") || !strings.Contains(said, fmt.Sprintf("%d are to be asked for again", s.Dropped)) {
+		t.Errorf("the doctor says %s", said)
+	}
+	m.disk.stall(false)
+	m.until("all is kept again", func(s cobra.Stats) bool { return s.Level == 0 && s.Waiting == 0 && m.missed.count() == 0 })
+	again, lost, open := m.missed.ends()
+	if uint64(again) != m.dropped.Load() || lost != 0 || open != 0 {
+		t.Errorf("of %d dropped ones %d were taken later, %d are lost, %d open", m.dropped.Load(), again, lost, open)
+	}
+	if s := m.until("it is not said any more", func(cobra.Stats) bool { return m.short.Load() == nil }); s.Matched-s.Dropped != articles || s.Failed != 0 {
+		t.Errorf("in the end: %+v", s)
+	}
+}
+
+// Where memory is short, content goes first and articles then, and both come back.
+func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
+	m := startMatching(t, math.MaxInt64)
+	level := func(n int) func(cobra.Stats) bool { return func(s cobra.Stats) bool { return s.Level == n } }
+	m.publish(0, 5, "the sun shines")
+	m.until("they came", func(s cobra.Stats) bool { return s.Matched == 5 && s.Shortened == 0 })
+	m.inUse(0.85)
+	m.until("titles alone", level(1))
+	m.publish(5, 5, "the sun shines")
+	m.until("they came", func(s cobra.Stats) bool { return s.Matched == 10 && s.Shortened == 5 && s.Dropped == 0 })
+	if said := m.said(); !strings.Contains(said, "titles and links alone are kept: 85 % of the memory is in use") {
+		t.Errorf("the doctor says %s", said)
+	}
+	m.inUse(0.95)
+	m.until("nothing", level(2))
+	m.publish(10, 5, "the sun shines")
+	m.until("they came", func(s cobra.Stats) bool { return s.Matched == 15 && s.Dropped == 5 })
+	m.mu.Lock()
+	m.window.Entries = m.window.Entries[:14] // the channel forgets the oldest of the last five
+	m.mu.Unlock()
+	m.inUse(0.5)
+	m.until("all is kept", func(s cobra.Stats) bool { return s.Level == 0 && s.Matched == 19 && m.missed.count() == 0 })
+	if again, lost, _ := m.missed.ends(); again != 4 || lost != 1 {
+		t.Errorf("%d were taken later, %d are lost", again, lost)
+	}
+	if said := m.said(); !strings.Contains(said, "4 of them could later, 0 are to be asked for again, 1 cannot be had any more") {
+		t.Errorf("the doctor says %s", said)
+	}
+}
+
+// What is missed beyond what is remembered is counted as lost.
+func TestWhatIsMissedIsBounded(t *testing.T) {
+	var m missed
+	s := feedtree.Subscription{Key: overlay.Key("test", "https://example.org/f")}
+	for i := range maxMissed + 10 {
+		m.add(s, feed.ID{byte(i), byte(i >> 8), byte(i >> 16)}, time.Unix(0, 0))
+	}
+	if again, lost, open := m.ends(); again != 0 || lost != 10 || open != maxMissed {
+		t.Error(again, lost, open)
+	}
+}
