@@ -35,13 +35,13 @@ type Check struct {
 func (e *Expr) Clauses() []Clause {
 	language := e.language()
 	if e.Op == Leaf {
-		return []Clause{clauseOf([]literal{{leaf: e}}, language)}
+		return []Clause{clauseOf(literals{language: language}.of(e, false))}
 	}
-	if all := e.combine(false); all != nil {
+	if all := e.combine(false, literals{language, map[*Expr]*literal{}}); all != nil {
 		var clauses []Clause
 		seen := map[string]bool{}
-		for _, literals := range all {
-			c := clauseOf(literals, language)
+		for _, conjunction := range all {
+			c := clauseOf(conjunction)
 			if id := c.id(); !seen[id] {
 				seen[id] = true
 				clauses = append(clauses, c)
@@ -72,10 +72,41 @@ func (e *Expr) selects(not bool) bool {
 	return slices.ContainsFunc(e.Args, func(a *Expr) bool { return a.selects(not) })
 }
 
-// A literal is a leaf, or the negation of one.
+// A literal is a leaf, or the negation of one, as it is in a clause: terms that an
+// article must have, and a check, which may be missing.
 type literal struct {
-	leaf *Expr
-	not  bool
+	terms []string
+	check *Check
+	id    string // of the check
+}
+
+// literals are those of a query. A leaf that is in many clauses is cut once.
+type literals struct {
+	language string
+	known    map[*Expr]*literal // leaves are under one NOT or none, each time
+}
+
+// of returns the conjunction of a leaf alone.
+func (ls literals) of(e *Expr, not bool) []*literal {
+	if l := ls.known[e]; l != nil {
+		return []*literal{l}
+	}
+	keys, l := e.keys(ls.language), &literal{}
+	switch {
+	case not:
+		l.check = &Check{Op: Not, Args: []Check{{Keys: keys}}}
+	case len(keys) > 1:
+		l.terms, l.check = keys, &Check{Keys: keys}
+	default:
+		l.terms = keys
+	}
+	if l.check != nil {
+		l.id = l.check.id()
+	}
+	if ls.known != nil {
+		ls.known[e] = l
+	}
+	return []*literal{l}
 }
 
 // turned returns what an operator is under a negation (De Morgan).
@@ -115,28 +146,35 @@ func (e *Expr) combinations(not bool) int {
 
 // combine returns the conjunctions that an expression stands for, nil for more
 // than MaxClauses.
-func (e *Expr) combine(not bool) [][]literal {
+func (e *Expr) combine(not bool, ls literals) [][]*literal {
 	if e.combinations(not) > MaxClauses {
 		return nil
 	}
 	switch turned(e.Op, not) {
 	case Leaf:
-		return [][]literal{{{e, not}}}
+		return [][]*literal{ls.of(e, not)}
 	case Not:
-		return e.Args[0].combine(!not)
+		return e.Args[0].combine(!not, ls)
 	case Or:
-		var all [][]literal
+		var all [][]*literal
 		for _, a := range e.Args {
-			all = append(all, a.combine(not)...)
+			all = append(all, a.combine(not, ls)...)
 		}
 		return all
 	}
-	all := [][]literal{nil}
+	all := [][]*literal{nil}
 	for _, a := range e.Args {
-		var longer [][]literal
+		more := a.combine(not, ls)
+		if len(more) == 1 {
+			for i := range all {
+				all[i] = append(all[i], more[0]...)
+			}
+			continue
+		}
+		longer := make([][]*literal, 0, len(all)*len(more))
 		for _, before := range all {
-			for _, more := range a.combine(not) {
-				longer = append(longer, slices.Concat(before, more))
+			for _, m := range more {
+				longer = append(longer, slices.Concat(before, m))
 			}
 		}
 		all = longer
@@ -144,35 +182,33 @@ func (e *Expr) combine(not bool) [][]literal {
 	return all
 }
 
-// clauseOf makes a clause of a conjunction of literals.
-func clauseOf(literals []literal, language string) Clause {
+// clauseOf makes a clause of a conjunction.
+func clauseOf(conjunction []*literal) Clause {
 	var c Clause
-	for _, l := range literals {
-		keys := l.leaf.keys(language)
-		switch {
-		case l.not:
-			c.Checks = append(c.Checks, Check{Op: Not, Args: []Check{{Keys: keys}}})
-		default:
-			c.Terms = append(c.Terms, keys...)
-			if len(keys) > 1 {
-				c.Checks = append(c.Checks, Check{Keys: keys})
-			}
+	var checks []*literal
+	for _, l := range conjunction {
+		c.Terms = append(c.Terms, l.terms...)
+		if l.check != nil {
+			checks = append(checks, l)
 		}
 	}
 	slices.Sort(c.Terms)
 	c.Terms = slices.Compact(c.Terms)
-	slices.SortFunc(c.Checks, func(a, b Check) int { return cmp.Compare(a.id(), b.id()) })
-	c.Checks = slices.CompactFunc(c.Checks, func(a, b Check) bool { return a.id() == b.id() })
+	slices.SortFunc(checks, func(a, b *literal) int { return cmp.Compare(a.id, b.id) })
+	for _, l := range slices.CompactFunc(checks, func(a, b *literal) bool { return a.id == b.id }) {
+		c.Checks = append(c.Checks, *l.check)
+	}
 	return c
 }
 
 // id tells clauses apart.
 func (c Clause) id() string {
-	id := strings.Join(c.Terms, "\x00")
+	var id strings.Builder
+	id.WriteString(strings.Join(c.Terms, "\x00"))
 	for _, k := range c.Checks {
-		id += "\x01" + k.id()
+		id.WriteString("\x01" + k.id())
 	}
-	return id
+	return id.String()
 }
 
 // id tells checks apart.

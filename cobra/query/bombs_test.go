@@ -1,0 +1,90 @@
+package query
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// quick calls f some times and returns how long it took at best: a busy machine is not f's fault.
+func quick(f func()) time.Duration {
+	best := time.Hour
+	for range 5 {
+		begin := time.Now()
+		f()
+		best = min(best, time.Since(begin))
+	}
+	return best
+}
+
+// most is how long a query may take to be refused, or to be taken apart.
+const most = 10 * time.Millisecond
+
+// Queries made to cost much are refused at once, with a reason.
+func TestBombsAreRefused(t *testing.T) {
+	for name, test := range map[string]struct{ text, why string }{
+		"nested deep":                 {strings.Repeat("(", 2000) + "a" + strings.Repeat(")", 2000), "within each other"},
+		"nested deep, not closed":     {strings.Repeat("(", MaxText), "within each other"},
+		"closed only":                 {strings.Repeat(")", MaxText), "nothing was opened"},
+		"a tower of NOT":              {strings.Repeat("NOT ", 1000) + "a", "within each other"},
+		"a tower of minus and (":      {"x " + strings.Repeat("-(a OR ", 500) + "a" + strings.Repeat(")", 500), "within each other"},
+		"10,000 words":                {strings.Repeat("word ", 10_000), "bytes"},
+		"10,000 alternatives":         {strings.Repeat("w OR ", 10_000) + "w", "bytes"},
+		"2,000 words":                 {strings.Repeat("w ", 2000), "more than 256 words"},
+		"1,000 prefixes":              {strings.Repeat("abc* ", 800), "more than 256 words"},
+		"one prefix of 4,000 letters": {strings.Repeat("a", 4000) + "*", "there is no word"},
+		"a phrase of 2,000 words":     {`"` + strings.Repeat("w ", 2000) + `"`, "more than 256 words"},
+		"a phrase of 1,300 signs":     {`"` + strings.Repeat("東", 1300) + `"`, "more than 256 words"},
+		"300 stems":                   {strings.Repeat("~running ", 300), "more than 256 words"},
+		"a million clauses":           {strings.Repeat("(a OR b) ", 20), "combinations"},
+		"2¹²⁸ clauses":                {strings.Repeat("(a OR b)", 128), "combinations"},
+		"as many by De Morgan":        {"x " + strings.Repeat("-(a b) ", 20), "combinations"},
+		"as many, nested":             {strings.Repeat("(x ", 30) + "(a OR b) " + strings.Repeat("(a OR b)) ", 30), "combinations"},
+		"64 megabytes":                {strings.Repeat("(a OR b) ", 64<<20/9), "bytes"},
+		"what is not UTF-8":           {strings.Repeat("\xff", MaxText), "UTF-8"},
+		"combining marks":             {strings.Repeat("\u0301", MaxText/2), "there is no word"},
+	} {
+		var err error
+		took := quick(func() { _, err = Clauses(test.text) })
+		if err == nil || !strings.Contains(err.Error(), test.why) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if took > most {
+			t.Errorf("%s: refused after %v", name, took)
+		}
+	}
+}
+
+// The largest queries that are taken are taken apart as soon.
+func TestTheLargestQueriesCostLittle(t *testing.T) {
+	for name, text := range map[string]string{
+		"as many words":                 strings.Repeat("w ", MaxTerms),
+		"as many different ones":        different(MaxTerms, " "),
+		"as many alternatives":          different(MaxTerms, " OR "),
+		"as many that are not":          "x -" + different(MaxTerms-1, " -"),
+		"as many combinations":          strings.Repeat("(a OR b) ", 16),
+		"as many nested as may be":      strings.Repeat("(x OR (y ", MaxDepth/2) + "z" + strings.Repeat("))", MaxDepth/2),
+		"64 clauses of many words":      strings.Repeat("(a OR b) ", 6) + different(MaxTerms-12, " "),
+		"64 clauses with many excluded": strings.Repeat("(a OR b) ", 6) + "-" + different(MaxTerms-12, " -"),
+		"a phrase as long as may be":    `"` + different(MaxTerms, " ") + `"`,
+	} {
+		var clauses []Clause
+		var err error
+		took := quick(func() { clauses, err = Clauses(text) })
+		if err != nil || len(clauses) == 0 || len(clauses) > MaxTerms {
+			t.Errorf("%s: %d clauses, %v", name, len(clauses), err)
+		}
+		if took > most {
+			t.Errorf("%s: taken apart after %v", name, took)
+		}
+	}
+}
+
+// different returns n different words.
+func different(n int, between string) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = string(rune('a'+i/26%26)) + string(rune('a'+i%26)) + string(rune('a'+i/676))
+	}
+	return strings.Join(all, between)
+}
