@@ -9,6 +9,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"text/tabwriter"
+	"time"
 
 	"tidings/cobra"
 	"tidings/internal/lab/keywords"
@@ -237,6 +238,24 @@ func (c *matchCommand) verdicts(runs []keywords.MatchRun, changes []keywords.Cha
 		}
 	}
 	return of
+}
+
+// mappedNow is how much of that is pages of files.
+func mappedNow() int {
+	n, err := nodes.Mapped(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// spentNow is how long this process has computed; 0 if the system does not tell.
+func spentNow() time.Duration {
+	t, err := nodes.Spent(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return t
 }
 
 // residentNow is how much memory this process has, in bytes; 0 if the system does not tell.

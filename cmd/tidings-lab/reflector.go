@@ -40,7 +40,9 @@ func (c *reflectorCommand) Run(ctx context.Context, s streams) (err error) {
 	}
 	defer func() { err = both(err, remove()) }()
 	p := newProgress(s.err, fmt.Sprintf("%d subscriptions", c.Subs))
-	run, err := keywords.Reflect(ctx, keywords.ReflectConfig{Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow}, p.at)
+	run, err := keywords.Reflect(ctx, keywords.ReflectConfig{
+		Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow, Mapped: mappedNow, Spent: spentNow,
+	}, p.at)
 	p.end()
 	switch {
 	case err != nil:
@@ -56,15 +58,15 @@ func (c *reflectorCommand) Run(ctx context.Context, s streams) (err error) {
 func printReflector(w io.Writer, r keywords.ReflectRun) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
-	line("subscriptions\tarticles\tin feeds\tMB resident\tMB of articles on the disk\tan article: mean\tp50\tp90 µs\tto subscribe µs\tto start s\tfeeds as before\t")
+	line("subscriptions\tarticles\tin feeds\tMB resident\tof these, of files\tMB of articles on the disk\tan article: mean\tp50\tp90 µs\tto subscribe µs\tto start s\tCPU s\tfeeds as before\t")
 	same := "all"
 	if !r.Same {
 		same = "NOT ALL"
 	}
-	line("%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.2f\t%s\t", r.Subscriptions, r.Articles, r.Live, float64(r.RSS)/1e6, float64(r.Disk)/1e6,
-		r.Mean, r.P50, r.P90, r.Subscribe, r.Load, same)
+	line("%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%s\t", r.Subscriptions, r.Articles, r.Live, float64(r.RSS)/1e6, float64(r.Mapped)/1e6, float64(r.Disk)/1e6,
+		r.Mean, r.P50, r.P90, r.Subscribe, r.Load, r.LoadCPU, same)
 	if r.Subscriptions == 1_000_000 && r.Articles == 60_000 {
-		line("\nfigure\tgot\tasked\t\t\t\t\t\t\t\t\t")
+		line("\nfigure\tgot\tasked\t\t\t\t\t\t\t\t\t\t\t")
 		for _, v := range []verdict{{"MB resident (the paper: about 500)", float64(r.RSS) / 1e6, 150}, {"s to start", r.Load, 5}} {
 			verdict := "met"
 			if v.got > v.asked {

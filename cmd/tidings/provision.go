@@ -18,7 +18,7 @@ type provisionCommand struct {
 	CPU       float64 `name:"cpu" default:"1" help:"Processor of a node, as a multiple of the model's (${default})."`
 	Over      float64 `default:"0.1" help:"By which part more than is needed there is to be (${default})."`
 	Model     string  `default:"measured" enum:"paper,published,measured" help:"What the service costs: as in the paper's plans, as the paper measured it, or as tidings does (${enum}; ${default})."`
-	JSON      bool    `name:"json" help:"Print one JSON object."`
+	JSON      bool    `name:"json" help:"Print one JSON object: a topology file."`
 	DOT       bool    `name:"dot" help:"Print the nodes and their links for Graphviz."`
 }
 

@@ -22,6 +22,21 @@
 //	2  reflector      polls, processor, memory          out: a reflector more
 //	-  reflector in   all articles                      none: it fails
 //
+// # Topology files
+//
+// A [Topology] as JSON, which tidings provision --json prints, is a topology file:
+//
+//	{"crawlers": 1, "filters": 2, "reflectors": 2, "in_filters": 1, "out_filters": 2,
+//	 "nodes": [{"name": "crawler-1", "role": "crawler", "feeds": 1000000, "subscriptions": 0,
+//	            "links": ["filter-1-1", "filter-1-2"]}, …],
+//	 "violations": []}
+//
+// Each node of a deployment is one of nodes, by its name. Feeds are parted between
+// crawlers, and subscriptions between reflectors, in the order of their names, in
+// parts of the sizes that stand there; links are the names of those to whom a node
+// sends the articles that it has. A file with violations is no plan. Readers ignore
+// keys that they do not know.
+//
 // The paper describes the algorithm informally and publishes no constants; which
 // reproduce its figures, and how far they are from what it measured, says
 // [Paper]. The package leaves to others to run what it plans.

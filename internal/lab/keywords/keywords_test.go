@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"tidings/cobra"
 )
@@ -106,7 +107,7 @@ func wordsInRow(n int) string {
 
 // TestAReflectorIsFoundAgain: on a real disk, with every feed as it was.
 func TestAReflectorIsFoundAgain(t *testing.T) {
-	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
+	run, err := Reflect(t.Context(), ReflectConfig{Resident: untold, Mapped: untold, Spent: func() time.Duration { return 0 }, Subscriptions: 2000, Articles: 100, Words: MedianWords, Dir: t.TempDir()}, func(float64) {})
 	if err != nil {
 		t.Fatal(err)
 	}

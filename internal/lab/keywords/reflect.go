@@ -25,6 +25,8 @@ type ReflectConfig struct {
 	Words         int    // of each; Mix for all lengths
 	Dir           string // where the store is
 	Resident      func() int
+	Mapped        func() int           // of that, pages of files
+	Spent         func() time.Duration // of processors
 }
 
 // A ReflectRun is what a reflector came to with a real disk: texts of subscriptions,
@@ -34,12 +36,14 @@ type ReflectRun struct {
 	Articles      int     `json:"articles"`
 	Live          int     `json:"live"` // of these, kept in somebody's feed
 	RSS           int     `json:"rss_bytes"`
+	Mapped        int     `json:"mapped_bytes"` // of these, pages of files
 	Disk          int64   `json:"disk_bytes"`
 	Mean          float64 `json:"us_per_article"` // from HTML to the ring
 	P50           float64 `json:"p50_us"`
 	P90           float64 `json:"p90_us"`
 	Subscribe     float64 `json:"us_per_subscription"` // until all are on the disk
 	Load          float64 `json:"load_s"`              // until a start has them all, and their feeds
+	LoadCPU       float64 `json:"load_cpu_s"`          // of processors, for that
 	Same          bool    `json:"same"`                // the start found every feed as it was
 }
 
@@ -183,7 +187,7 @@ func (d *desk) take(ctx context.Context, words *Words, c ReflectConfig, run *Ref
 	slices.Sort(us)
 	run.P50, run.P90 = at(us, 0.5), at(us, 0.9)
 	debug.FreeOSMemory()
-	run.RSS, run.Disk = c.Resident(), d.reflector.Stats().Bytes
+	run.RSS, run.Mapped, run.Disk = c.Resident(), c.Mapped(), d.reflector.Stats().Bytes
 	return nil
 }
 
@@ -202,12 +206,13 @@ func (d *desk) again(ctx context.Context, c ReflectConfig, feeds [][]uint32, run
 	if err := d.disk.Close(); err != nil {
 		return err
 	}
-	begin := time.Now()
+	debug.FreeOSMemory()
+	begin, spent := time.Now(), c.Spent()
 	again, err := openDesk(c.Dir, d.now)
 	if err != nil {
 		return err
 	}
-	run.Load = time.Since(begin).Seconds()
+	run.Load, run.LoadCPU = time.Since(begin).Seconds(), (c.Spent() - spent).Seconds()
 	*d = *again
 	run.Same = true
 	for n, feed := range d.feeds(c.Subscriptions) {

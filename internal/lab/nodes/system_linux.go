@@ -11,15 +11,27 @@ import (
 
 // Resident returns how much memory of a process is resident, in bytes.
 func Resident(pid int) (int, error) {
+	resident, _, err := memoryOf(pid)
+	return resident, err
+}
+
+// Mapped returns how much of that is pages of files, the program's own among them,
+// which the system may take back.
+func Mapped(pid int) (int, error) {
+	_, mapped, err := memoryOf(pid)
+	return mapped, err
+}
+
+func memoryOf(pid int) (resident, mapped int, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	var size, pages int
-	if _, err := fmt.Sscan(string(b), &size, &pages); err != nil {
-		return 0, fmt.Errorf("memory of process %d: %w", pid, err)
+	var size int
+	if _, err := fmt.Sscan(string(b), &size, &resident, &mapped); err != nil {
+		return 0, 0, fmt.Errorf("memory of process %d: %w", pid, err)
 	}
-	return pages * os.Getpagesize(), nil
+	return resident * os.Getpagesize(), mapped * os.Getpagesize(), nil
 }
 
 // tick is what the kernel counts the time of processes in, on all of Go's platforms.

@@ -12,4 +12,6 @@ var errUntold = errors.New("only Linux tells what a process costs")
 
 func Resident(int) (int, error) { return 0, errUntold }
 
+func Mapped(int) (int, error) { return 0, errUntold }
+
 func Spent(int) (time.Duration, error) { return 0, errUntold }
