@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
@@ -206,5 +208,19 @@ func TestWhatIsMissedIsBounded(t *testing.T) {
 	}
 	if again, lost, open := m.ends(); again != 0 || lost != 10 || open != maxMissed {
 		t.Error(again, lost, open)
+	}
+}
+
+func TestMemoryInUseIsAShareOfWhatIsAllowed(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(math.MaxInt64))
+	if share := memoryInUse(); share != 0 {
+		t.Errorf("without a limit: %v", share)
+	}
+	runtime.GC()
+	for _, limit := range []int64{1 << 40, 1 << 20} {
+		debug.SetMemoryLimit(limit)
+		if share := memoryInUse(); share*float64(limit) < 1<<20 || share*float64(limit) > 1<<30 {
+			t.Errorf("of %d bytes: %v", limit, share)
+		}
 	}
 }
