@@ -146,7 +146,7 @@ func (m *matching) said() string { return fmt.Sprintf("%+v", m.findings(1)) }
 // A disk that does not answer costs content first and articles then; the node says so, and has all of them
 // when the disk is back.
 func TestAStalledDiskIsBoundedSaidAndMadeGood(t *testing.T) {
-	const waiting, articles = 1 << 17, 2000
+	const waiting, articles = 1 << 16, 800
 	m := startMatching(t, waiting)
 	m.disk.stall(true)
 	m.publish(0, articles, "the sun "+strings.Repeat("shines on and on ", 100))
@@ -196,6 +196,30 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 	}
 	if said := m.said(); !strings.Contains(said, "4 of them could later, 0 are to be asked for again, 1 cannot be had any more") {
 		t.Errorf("the doctor says %s", said)
+	}
+}
+
+// What came faster than it could be matched is matched when the burst is over.
+func TestABurstIsMadeGood(t *testing.T) {
+	const each = 1000
+	m := startMatching(t, math.MaxInt64)
+	held, release := make(chan struct{}), make(chan struct{})
+	m.loop.Deliver(func() {
+		close(held)
+		<-release
+	})
+	<-held
+	articles := 0
+	for ; articles < maxArticles+2*each; articles += each {
+		m.publish(articles, each, "the sun shines")
+	}
+	if dropped := int(m.dropped.Load()); dropped != articles-maxArticles || m.missed.count() != dropped {
+		t.Errorf("%d of %d were missed, %d are remembered", dropped, articles, m.missed.count())
+	}
+	close(release)
+	m.until("all are matched", func(s cobra.Stats) bool { return s.Matched == uint64(articles) && m.missed.count() == 0 })
+	if again, lost, _ := m.missed.ends(); again != articles-maxArticles || lost != 0 {
+		t.Errorf("%d were taken later, %d are lost", again, lost)
 	}
 }
 
