@@ -13,6 +13,7 @@ var help = map[string]string{
 	"cobra.Stats.Subscriptions":    "Subscriptions.",
 	"cobra.Stats.Swept":            "Swept: articles deleted that nobody's feed had any more, or that were too old.",
 	"cobra.Stats.Waiting":          "Waiting: bytes on their way to the disk.",
+	"cobra.Stats.Why":              "Why: not all of it is.",
 	"corona.Stats.Asked":           "Asked: documents fetched for a reader alone.",
 	"corona.Stats.Astray":          "Astray: messages for the sequencer of a channel that this node does not lead.",
 	"corona.Stats.Busy":            "Busy: polls that the fetcher had no room for.",

@@ -125,7 +125,7 @@ func (m *matching) until(what string, so func(cobra.Stats) bool) (s cobra.Stats)
 	m.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for late := time.After(time.Minute); ; {
+	for late := time.After(5 * time.Minute); ; {
 		if err := m.do(m.Context(), func() { s = m.reflector.Stats() }); err != nil {
 			m.Fatal(err)
 		}
