@@ -40,6 +40,14 @@ type missedOf struct {
 	ids map[feed.ID]struct{}
 }
 
+// missedStats counts them since the start.
+type missedStats struct {
+	Missed uint64 // articles that there was no time or room for when they came
+	Later  int    // of these, taken when there was
+	Open   int    // of these, to be asked for again
+	Lost   uint64 // of these, cannot be had any more
+}
+
 const (
 	// maxMissed is how many articles are remembered that were missed, in 10 MB or so. What is missed
 	// beyond is lost.
