@@ -29,7 +29,7 @@ var storeys = []struct {
 	{6, "internal/daemon internal/lab internal/lab/..."},
 	{5, "internal/loop internal/fetch internal/store internal/daemon/origin overlay/libp2p proxy sim"},
 	{corridor, "internal/node"},
-	{3, "corona feedtree cobra"},
+	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},
 	{1, "overlay difference cobra/query"},
 	{0, "honeycomb cobra/provision internal/wire internal/feed difference/page internal/script internal/plant cobra/words"},

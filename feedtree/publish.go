@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"strings"
 	"time"
 
 	"tidings/difference"
@@ -17,6 +18,7 @@ type lead struct {
 	ready  bool
 	absorb [][]byte  // bodies of another lineage that came before it was ready
 	spoke  time.Time // when the last entry or heartbeat went out
+	about  About     // what the feed says of itself
 	state  []byte
 }
 
@@ -55,6 +57,9 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 		for i, e := range log {
 			l.window.Apply(deltas[i], e.Time, e.At.Seq)
 			known.Recall(deltas[i])
+			if deltas[i].Head != nil {
+				l.about = aboutOf(deltas[i].Head)
+			}
 		}
 		l.ready = true
 		ready(known)
@@ -73,6 +78,7 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	}
 	l := c.lead
 	if doc != nil {
+		l.about = aboutOf(&doc.Head)
 		if d.Head == nil && f.headIsOld(key, l.window.Head()) {
 			d.Head = &doc.Head
 		}
@@ -112,6 +118,24 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 		}
 	}
 	return true
+}
+
+// About is what a feed says of itself; empty as far as that is not known.
+type About struct {
+	Title, Link, Language string
+}
+
+// aboutOf copies of a head what is kept longer than the document it is in.
+func aboutOf(h *feed.Head) About {
+	return About{strings.Clone(h.Title), strings.Clone(h.Link), strings.Clone(h.Language)}
+}
+
+// About returns what a feed that is led here says of itself.
+func (f *FeedTree) About(key overlay.ID) About {
+	if c := f.feeds[key]; c != nil && c.lead != nil {
+		return c.lead.about
+	}
+	return About{}
 }
 
 // Fading returns the items of a feed led here that its log will hold no longer when so

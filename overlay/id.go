@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/bits"
+	"strconv"
 	"strings"
 
 	"tidings/internal/env"
@@ -37,7 +38,17 @@ func StewardDomain(url string) (domain string, ok bool) {
 	return strings.CutPrefix(url, stewardScheme)
 }
 
-const stewardScheme = "steward:"
+// ShardURL names a shard of the firehose, whose owners send on what is new in its channels.
+// It is no address of the Web's.
+func ShardURL(shard int) string { return shardScheme + strconv.Itoa(shard) }
+
+// IsShardURL says whether a URL is one of ShardURL's.
+func IsShardURL(url string) bool { return strings.HasPrefix(url, shardScheme) }
+
+const (
+	stewardScheme = "steward:"
+	shardScheme   = "shard:"
+)
 
 // NodeID returns the id of the node with a peer id: SHA-256 over the network's
 // name and the libp2p encoding of the public key, which is the peer id without

@@ -5,10 +5,11 @@ import "math/rand/v2"
 // What a stream of dice is for. A new purpose goes to the end, so that the
 // others keep their streams.
 const (
-	forKey   = iota // the host's identity
-	forLinks        // delays and faults of the frames the host sends
-	forDoors        // delays of its disk, worker and fetcher
-	forNode         // env.Rand, one stream for each life
+	forKey    = iota // the host's identity
+	forLinks         // delays and faults of the frames the host sends
+	forDoors         // delays of its disk, worker and fetcher
+	forNode          // env.Rand, one stream for each life
+	forTopics        // delays and ways of the frames of topics
 )
 
 // dice returns the stream of one purpose of one host.

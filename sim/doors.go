@@ -9,7 +9,7 @@ import (
 	"tidings/internal/env"
 )
 
-// doors are the five doors of one life of a host. A node that outlives its
+// doors are the doors of one life of a host. A node that outlives its
 // host, because a script kept it, finds them shut: nothing goes out any more.
 type doors struct {
 	host *Host
@@ -23,6 +23,7 @@ func (h *Host) env() env.Env {
 	return env.Env{
 		Clock:   d,
 		Network: d,
+		Topics:  d,
 		Fetcher: d,
 		Worker:  d,
 		Store:   d,

@@ -15,11 +15,12 @@ const (
 	rouse                 // the host goes on with what waited
 	asked                 // item: slab of scripts, what the node's owner asks of it
 	turn                  // item: slab of scripts; no host
+	gossip                // item: slab of whispers
 )
 
 var kindNames = [...]string{
 	"alarm", "frame", "answer", "computation", "commit",
-	"peer down", "peer found", "reachable", "rousing", "question", "turn",
+	"peer down", "peer found", "reachable", "rousing", "question", "turn", "gossip",
 }
 
 func (k kind) String() string { return kindNames[k] }

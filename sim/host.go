@@ -59,6 +59,9 @@ type Host struct {
 
 	linkDice rand.PCG
 
+	topics    map[string]*seat
+	topicDice rand.PCG
+
 	build func(env.Env) env.Node
 }
 
@@ -82,7 +85,7 @@ func (w *World) Host(c HostConfig) *Host {
 		addr:     addrOf(i),
 		links:    map[int32]*link{},
 		blamed:   map[int32]*blame{},
-		linkDice: dice(w.config.Seed, forLinks, i, 0),
+		linkDice: dice(w.config.Seed, forLinks, i, 0), topicDice: dice(w.config.Seed, forTopics, i, 0),
 		doorDice: dice(w.config.Seed, forDoors, i, 0),
 		wish:     never,
 		armed:    never,
@@ -164,6 +167,7 @@ func (h *Host) Crash(hint bool) {
 		panic(fmt.Sprintf("sim: crash of host %d, which is down", h.index))
 	}
 	h.closeLinks(hint)
+	h.unseat()
 	h.disk.crash()
 	h.life++
 	h.node, h.answerer, h.wish = nil, nil, never

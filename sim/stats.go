@@ -18,6 +18,8 @@ type Stats struct {
 
 	Sent, Received [2]Traffic // by env.Class; sent ones may be lost, received ones repeated
 
+	Whispered Traffic // frames of topics, sent to one each; they may be lost
+
 	Undeliverable uint64 // frames for which no link could be opened
 	Lost          uint64 // sent frames lost by the dice or a partition
 	Repeated      uint64 // sent frames delivered twice by the dice
@@ -36,6 +38,8 @@ func (s *Stats) Add(t Stats) {
 		s.Received[c].Frames += t.Received[c].Frames
 		s.Received[c].Bytes += t.Received[c].Bytes
 	}
+	s.Whispered.Frames += t.Whispered.Frames
+	s.Whispered.Bytes += t.Whispered.Bytes
 	s.Undeliverable += t.Undeliverable
 	s.Lost += t.Lost
 	s.Repeated += t.Repeated

@@ -60,6 +60,8 @@ type Peer struct {
 	spoke uint64    // frames sent and received before it
 	down  time.Time // of the last crash
 	wiped bool      // its disk is lost
+
+	filters *filtering // nil: it is no filter
 }
 
 // A Violation is something that must never happen, and did.
@@ -149,6 +151,10 @@ func (p *Peer) Start() {
 		cfg.Overlay.Founder = len(p.via) == 0
 		cfg.Overlay.Records = p.swarm.records
 		cfg.Corona.ExemptPrivate = true // as its origins are
+		if p.filters != nil {
+			p.filters.anew()
+			cfg.Firehose.Filter = true
+		}
 		if p.swarm.config.Tune != nil {
 			p.swarm.config.Tune(&cfg)
 		}

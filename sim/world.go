@@ -6,6 +6,8 @@ import (
 	"math"
 	"time"
 
+	"github.com/cespare/xxhash/v2"
+
 	"tidings/internal/env"
 )
 
@@ -35,10 +37,11 @@ type World struct {
 	partedAt int64 // when the last partition ended
 	lossyAt  int64 // when the network last ceased to lose many frames
 
-	frames  slab[transit]
-	fetches slab[fetch]
-	dones   slab[func()]
-	scripts slab[func()]
+	frames   slab[transit]
+	whispers slab[whisper]
+	fetches  slab[fetch]
+	dones    slab[func()]
+	scripts  slab[func()]
 }
 
 // New returns a world without hosts.
@@ -188,6 +191,11 @@ func (w *World) handle(e *event) {
 	case durable:
 		if live {
 			h.disk.sync()
+		}
+	case gossip:
+		t := w.whispers.take(e.item)
+		if payload = xxhash.Sum64(t.msg); live {
+			h.overhear(&t)
 		}
 	case down:
 		if live {

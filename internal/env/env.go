@@ -4,7 +4,7 @@
 // It is driven by the events of [Node] and acts through five doors:
 //
 //	Clock     what time it is
-//	Network   send a frame to a peer; it may be lost
+//	Network   send a frame to a peer; it may be lost (and Topics, to many at once)
 //	Fetcher   ask an origin for a document
 //	Worker    compute something off the loop
 //	Store     remember something across a crash
@@ -40,6 +40,7 @@ import (
 type Env struct {
 	Clock   Clock
 	Network Network
+	Topics  Topics // nil: this world has none
 	Fetcher Fetcher
 	Worker  Worker
 	Store   Store

@@ -50,3 +50,31 @@ type Network interface {
 	// peers.
 	Send(to Peer, class Class, frame []byte)
 }
+
+// MaxTopicFrame is the size of the largest frame of a topic in bytes.
+const MaxTopicFrame = 192 << 10
+
+// A Verdict is what becomes of a frame that came by a topic.
+type Verdict uint8
+
+const (
+	Pass  Verdict = iota // it is right and news: others get it from here
+	Drop                 // it goes no further, and nobody is to blame
+	Blame                // it can never be right: whoever passed it on should have seen that
+)
+
+// Topics carry frames to many at once: a few fat groups whose members pass on what
+// they hear (GossipSub), for the many thin ones of which overlay/scribe has its trees.
+// Nothing crosses nodes that take no part in a topic, and nobody says what was lost.
+type Topics interface {
+	// Join takes part in a topic from now on, and keeps in touch with peers, of whom
+	// somebody should take part too. Joined again, it changes who they are. hear is
+	// called, in the node's turn, for each frame of somebody else's, and says what
+	// becomes of it; whether a frame is Blamed must depend on its bytes alone.
+	Join(topic string, peers []Peer, hear func(from PeerID, frame []byte) Verdict)
+	// Leave ends a Join.
+	Leave(topic string)
+	// Publish sends a frame of at most MaxTopicFrame bytes to those who take part in
+	// a topic that this node has joined. It never blocks, and the frame may be lost.
+	Publish(topic string, frame []byte)
+}

@@ -3,6 +3,7 @@ package node
 import (
 	"time"
 
+	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/difference"
 	"tidings/internal/env"
@@ -18,6 +19,7 @@ import (
 //	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum holds it
 //	                                                                     │ Held
 //	reader ◄─ feedtree.Read ◄─ News ◄─ Grew ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
+//	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
 //
 // Two short side lines: that all of a finding is held comes back to corona, and a
 // reader's Subscribe goes down to feedtree, owner and scribe.
@@ -34,6 +36,9 @@ type Application interface {
 	// Fetched answers Fetch: the document, nil if there is none, what is offered in its place,
 	// and how the request went.
 	Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State)
+
+	// Dispatched brings a filter a new entry of any channel.
+	Dispatched(d firehose.Dispatch)
 
 	// Deliver takes what a group brought that is no feed's.
 	Deliver(d scribe.Delivery)
@@ -61,8 +66,8 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 		return
 	}
 	v, _ := n.Owners.View(key)
-	if _, ok := overlay.StewardDomain(v.URL); ok {
-		return // its owners keep no log, and corona asks Owners who they are
+	if _, ok := overlay.StewardDomain(v.URL); ok || overlay.IsShardURL(v.URL) {
+		return // its owners keep no log, and corona and firehose ask Owners who they are
 	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
@@ -73,7 +78,14 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 
 func (n *ownerSide) Grew(key overlay.ID) { n.Feeds.Grew(key) }
 
-func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) { n.Feeds.Held(key, e, body) }
+func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) {
+	n.Feeds.Held(key, e, body)
+	v, _ := n.Owners.View(key)
+	about := n.Feeds.About(key)
+	n.Firehose.Report(firehose.Dispatch{
+		URL: v.URL, Title: about.Title, Link: about.Link, Language: about.Language, Entry: e, Body: body,
+	}, v.Epoch)
+}
 
 func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
@@ -82,7 +94,7 @@ func (n *ownerSide) Merged(key overlay.ID) { n.Feeds.Merged(key) }
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
 func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
-	if n.Corona.Stewards(key) {
+	if n.Corona.Stewards(key) || n.Firehose.Serves(key) {
 		return 1, true
 	}
 	return n.Scribe.Weight(key)

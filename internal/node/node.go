@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/feedtree"
 	"tidings/honeycomb"
@@ -31,6 +32,8 @@ type Config struct {
 	Sums    sums.Config
 	Feeds   feedtree.Config
 	Corona  corona.Config
+	// Firehose has no shards by default: who runs a node that is to serve filters says so.
+	Firehose firehose.Config
 }
 
 // DefaultConfig returns the configuration of a node of a network.
@@ -79,6 +82,8 @@ type Node struct {
 	Sums    *sums.Sums
 	Feeds   *feedtree.FeedTree
 	Corona  *corona.Corona
+	// Firehose brings new entries to filters.
+	Firehose *firehose.Firehose
 
 	out Application
 }
@@ -102,6 +107,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out A
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)
 	n.Overlay.Handle(wire.Corona, (*findingSide)(n))
+	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.out)
 	return n, nil
 }
 
@@ -116,6 +122,7 @@ func (n *Node) Run(now time.Time) (next time.Time) {
 		next = env.Sooner(next, n.Sums.Run(now))
 		next = env.Sooner(next, n.Feeds.Run(now))
 		next = env.Sooner(next, n.Corona.Run(now))
+		next = env.Sooner(next, n.Firehose.Run(now))
 	}
 	return next
 }
@@ -141,6 +148,8 @@ func (n *Node) Receive(from env.PeerID, frame []byte) error {
 		return n.Wedges.Receive(from, body)
 	case wire.Corona:
 		return n.Corona.Receive(from, body)
+	case wire.Cobra:
+		return n.Firehose.Receive(from, body)
 	}
 	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
 }

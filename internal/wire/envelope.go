@@ -30,6 +30,8 @@ const (
 	DomainAsk Domain = "tidings/ask/1"
 	// DomainReport signs what a poller says of its polls.
 	DomainReport Domain = "tidings/report/1"
+	// DomainShard signs what an owner of a shard of the firehose sends to all filters.
+	DomainShard Domain = "tidings/shard/1"
 )
 
 // ErrSignature says that an envelope was not signed by its key, in the domain

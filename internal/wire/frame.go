@@ -26,6 +26,7 @@ const (
 	Wedge   Layer = 5
 	Sums    Layer = 6
 	Corona  Layer = 7
+	Cobra   Layer = 8
 )
 
 // MaxMessage is the size of the largest message of a layer, in bytes: with its

@@ -93,6 +93,7 @@ type Frame struct {
 	//	*Frame_Wedge
 	//	*Frame_Sums
 	//	*Frame_Corona
+	//	*Frame_Cobra
 	Body          isFrame_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -198,6 +199,15 @@ func (x *Frame) GetCorona() []byte {
 	return nil
 }
 
+func (x *Frame) GetCobra() []byte {
+	if x != nil {
+		if x, ok := x.Body.(*Frame_Cobra); ok {
+			return x.Cobra
+		}
+	}
+	return nil
+}
+
 type isFrame_Body interface {
 	isFrame_Body()
 }
@@ -230,6 +240,10 @@ type Frame_Corona struct {
 	Corona []byte `protobuf:"bytes,7,opt,name=corona,proto3,oneof"` // corona/coronapb/corona.proto, Message
 }
 
+type Frame_Cobra struct {
+	Cobra []byte `protobuf:"bytes,8,opt,name=cobra,proto3,oneof"` // cobra/firehose/firehosepb/firehose.proto, Message
+}
+
 func (*Frame_Overlay) isFrame_Body() {}
 
 func (*Frame_Scribe) isFrame_Body() {}
@@ -243,6 +257,8 @@ func (*Frame_Wedge) isFrame_Body() {}
 func (*Frame_Sums) isFrame_Body() {}
 
 func (*Frame_Corona) isFrame_Body() {}
+
+func (*Frame_Cobra) isFrame_Body() {}
 
 // Envelope carries a payload as the exact bytes that were signed. The signature
 // is Ed25519 over: domain, a zero byte, the hash of the network (32 bytes), the
@@ -767,7 +783,7 @@ var File_wire_proto protoreflect.FileDescriptor
 const file_wire_proto_rawDesc = "" +
 	"\n" +
 	"\n" +
-	"wire.proto\x12\ftidings.wire\"\xbb\x01\n" +
+	"wire.proto\x12\ftidings.wire\"\xd3\x01\n" +
 	"\x05Frame\x12\x1a\n" +
 	"\aoverlay\x18\x01 \x01(\fH\x00R\aoverlay\x12\x18\n" +
 	"\x06scribe\x18\x02 \x01(\fH\x00R\x06scribe\x12\x16\n" +
@@ -775,7 +791,8 @@ const file_wire_proto_rawDesc = "" +
 	"\x04feed\x18\x04 \x01(\fH\x00R\x04feed\x12\x16\n" +
 	"\x05wedge\x18\x05 \x01(\fH\x00R\x05wedge\x12\x14\n" +
 	"\x04sums\x18\x06 \x01(\fH\x00R\x04sums\x12\x18\n" +
-	"\x06corona\x18\a \x01(\fH\x00R\x06coronaB\x06\n" +
+	"\x06corona\x18\a \x01(\fH\x00R\x06corona\x12\x16\n" +
+	"\x05cobra\x18\b \x01(\fH\x00R\x05cobraB\x06\n" +
 	"\x04body\"T\n" +
 	"\bEnvelope\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
@@ -877,6 +894,7 @@ func file_wire_proto_init() {
 		(*Frame_Wedge)(nil),
 		(*Frame_Sums)(nil),
 		(*Frame_Corona)(nil),
+		(*Frame_Cobra)(nil),
 	}
 	file_wire_proto_msgTypes[3].OneofWrappers = []any{
 		(*Reply_Welcome)(nil),

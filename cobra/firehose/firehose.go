@@ -1,0 +1,361 @@
+package firehose
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"tidings/cobra/firehose/firehosepb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// DefaultShards is how many shards there are. All nodes of a network have to agree.
+// Eight owners each carry an eighth of all articles; at a million feeds, with the
+// paper's 48.5 articles a second, that is six a second.
+const DefaultShards = 8
+
+// Config is what a Firehose is told.
+type Config struct {
+	// Shards is their number; 0: there is no firehose.
+	Shards int
+	// Filter says that this node wants all entries.
+	Filter bool
+}
+
+// An Application takes what a filter gets.
+type Application interface {
+	// Dispatched brings a new entry of a channel: once, unless the node was restarted
+	// meanwhile, or the entry is older than an hour.
+	Dispatched(d Dispatch)
+}
+
+// Owners say who owns a key, and keep logs: an *owner.Owners.
+type Owners interface {
+	View(key overlay.ID) (owner.View, bool)
+	Want(key overlay.ID, url string, done func(ok bool))
+	Where(key overlay.ID, then func(found []*overlay.Contact))
+	OpenEpoch(b []byte) (*owner.Epoch, error)
+	Vouch(e *owner.Epoch, then func(ok bool))
+	Log(key overlay.ID) []*owner.Entry
+	Body(e *owner.Entry, then func(body []byte))
+}
+
+const (
+	// tick is the time between two looks at what a node is for each shard.
+	tick = 5 * time.Second
+	// keepFor is how long an owner can list and an hour's outage can be made up for.
+	keepFor = time.Hour
+	// freshFor is how old an entry may be that is reported, and how far a
+	// broadcast's time may be from the own clock's.
+	freshFor = 10 * time.Minute
+)
+
+// A Firehose is one node's part in it.
+type Firehose struct {
+	cfg    Config
+	clock  env.Clock
+	net    env.Network
+	topics env.Topics
+	rand   *rand.Rand
+	log    *slog.Logger
+	node   *overlay.Node
+	owners Owners
+	signer *wire.Signer
+	verify wire.Verifier
+	app    Application
+	self   env.PeerID
+	stats  Stats
+
+	shards  []*shard
+	epochs  epochs // of channels, whose signatures were checked
+	going   map[passage]*going
+	coming  map[passage]*coming
+	held    int                      // bytes of going and coming, and
+	from    map[env.PeerID]int       // of coming, by peer
+	relayed map[uint64]relay         // questions of clients, by nonce
+	calls   map[overlay.ID]time.Time // shards' keys by when this node, as their root, was asked last
+	cal     env.Calendar[task]
+}
+
+type task struct {
+	kind  taskKind
+	shard int
+	entry owner.Hash // or report
+	to    env.PeerID
+}
+
+type taskKind uint8
+
+const (
+	taskTick    taskKind = iota
+	taskReport           // a report may have to go to others
+	taskPart             // an acknowledgement may be missing
+	taskPublish          // another owner should have broadcast it
+	taskLack             // an entry is still missing
+)
+
+// Stats counts what a Firehose did since it started.
+type Stats struct {
+	Reported   uint64 // entries, as sequencer
+	Unheard    uint64 // of these, not sent: nobody listens
+	Unreported uint64 // of these, given up: no owners were reached, or too many waited
+	Carried    uint64 // reports taken, as owner of a shard
+	Broadcast  uint64 // of these, broadcast here
+	Rescued    uint64 // of these, because another owner did not
+	Digests    uint64 // broadcast
+	Heard      uint64 // entries, as a filter, each once
+	Lacked     uint64 // of these, not by the topic: asked for
+	Missed     uint64 // listed, and not to be got
+	Gaps       uint64 // times that owners did not remember what a filter that was away missed
+	Strange    uint64 // broadcasts of who is not known to own the shard
+	Garbage    uint64 // messages that broke the protocol
+	Forged     uint64 // reports of who was not a channel's sequencer; epochs nobody vouched for
+	Listeners  int    // filters, as owner of a shard
+	Served     int    // shards owned
+	Deaf       int    // as a filter: shards of which no digest came for some minutes
+	Kept       int    // entries that can be asked for, as owner
+}
+
+// Add adds the counters of another node.
+func (st *Stats) Add(t Stats) {
+	st.Reported += t.Reported
+	st.Unheard += t.Unheard
+	st.Unreported += t.Unreported
+	st.Carried += t.Carried
+	st.Broadcast += t.Broadcast
+	st.Rescued += t.Rescued
+	st.Digests += t.Digests
+	st.Heard += t.Heard
+	st.Lacked += t.Lacked
+	st.Missed += t.Missed
+	st.Gaps += t.Gaps
+	st.Strange += t.Strange
+	st.Garbage += t.Garbage
+	st.Forged += t.Forged
+	st.Listeners += t.Listeners
+	st.Served += t.Served
+	st.Deaf += t.Deaf
+	st.Kept += t.Kept
+}
+
+// New returns the Firehose of a node. Without shards, or in a world without topics, it
+// does nothing.
+func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) *Firehose {
+	f := &Firehose{
+		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, rand: e.Rand, log: e.Log,
+		node: node, owners: owners, signer: signer, verify: verify, app: app, self: signer.PeerID(),
+		going: map[passage]*going{}, coming: map[passage]*coming{}, from: map[env.PeerID]int{},
+		relayed: map[uint64]relay{}, calls: map[overlay.ID]time.Time{},
+	}
+	if e.Topics == nil {
+		f.cfg.Shards = 0
+	}
+	for i := range f.cfg.Shards {
+		f.shards = append(f.shards, newShard(node.Network(), i))
+	}
+	if f.on() {
+		node.Handle(wire.Cobra, f)
+		f.after(0, task{kind: taskTick})
+	}
+	return f
+}
+
+// on says whether there is a firehose.
+func (f *Firehose) on() bool { return len(f.shards) > 0 }
+
+func (f *Firehose) after(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
+
+// Run does what is due and returns when it wants to be run next.
+func (f *Firehose) Run(now time.Time) time.Time {
+	for {
+		t, _, ok := f.cal.Pop(now)
+		if !ok {
+			return f.cal.Next()
+		}
+		switch t.kind {
+		case taskTick:
+			f.tick(now)
+			f.after(tick, t)
+		case taskReport:
+			f.urgeReport(f.shards[t.shard], t.entry, now)
+		case taskPart:
+			f.urgePart(passage{t.to, t.entry}, now)
+		case taskPublish:
+			f.urgePublish(f.shards[t.shard], t.entry, now)
+		case taskLack:
+			f.urgeLack(f.shards[t.shard], t.entry, now)
+		}
+	}
+}
+
+// tick looks what this node is for each shard.
+func (f *Firehose) tick(now time.Time) {
+	f.tidyPassages(now)
+	for _, s := range f.shards {
+		f.keepOffice(s, now)
+		if f.cfg.Filter {
+			f.keepListening(s, now)
+		}
+		f.keepTopic(s)
+	}
+}
+
+// Serves says whether this node, as the root of a shard's key, was asked for it by a
+// filter of late: then the key is in use, though nobody reads its log.
+func (f *Firehose) Serves(key overlay.ID) bool {
+	at, ok := f.calls[key]
+	return ok && f.clock.Now().Sub(at) < 3*listenFor
+}
+
+// Forward lets messages pass.
+func (f *Firehose) Forward(*overlay.Message) bool { return false }
+
+// PeerGone is not needed: who does not answer is asked again, and others beside.
+func (f *Firehose) PeerGone(env.PeerID) {}
+
+// LeafChanged is not needed either: owners of shards are overlay/owner's affair.
+func (f *Firehose) LeafChanged() {}
+
+// Deliver answers who owns a shard, as the root of its key.
+func (f *Firehose) Deliver(m *overlay.Message) {
+	b, err := parse(m.Payload, len(f.shards))
+	who := b.GetWho()
+	if err != nil || who == nil {
+		f.stats.Garbage++
+		return
+	}
+	if s := f.shards[who.Shard]; s.key == m.Key {
+		f.answerWho(s, who)
+	}
+}
+
+// Receive takes a message from a peer.
+func (f *Firehose) Receive(from env.PeerID, body []byte) error {
+	if !f.on() {
+		return nil // a world without topics hears of others who have some
+	}
+	m, err := parse(body, len(f.shards))
+	if err != nil {
+		f.stats.Garbage++
+		return err
+	}
+	switch b := m.Body.(type) {
+	case *firehosepb.Message_Who:
+		f.relayWho(from, b.Who)
+	case *firehosepb.Message_Charter:
+		f.onCharter(b.Charter)
+	case *firehosepb.Message_Listen:
+		return f.onListen(from, b.Listen)
+	case *firehosepb.Message_Meet:
+		return f.onMeet(from, b.Meet)
+	case *firehosepb.Message_Told:
+		f.onTold(b.Told)
+	case *firehosepb.Message_Part:
+		f.onPart(from, b.Part)
+	case *firehosepb.Message_Got:
+		f.onGot(from, b.Got)
+	case *firehosepb.Message_Lack:
+		f.onLack(from, b.Lack)
+	}
+	return nil
+}
+
+func (f *Firehose) send(to env.Peer, class env.Class, m *firehosepb.Message) {
+	f.net.Send(to, class, wire.AppendFrame(nil, wire.Cobra, m))
+}
+
+// peer is a peer as it can be sent to.
+func (f *Firehose) peer(id env.PeerID) env.Peer {
+	if c := f.node.Contact(id); c != nil {
+		return c.Peer
+	}
+	return env.Peer{ID: id}
+}
+
+// Stats returns the counters.
+func (f *Firehose) Stats() Stats {
+	st := f.stats
+	now := f.clock.Now()
+	for _, s := range f.shards {
+		st.Listeners += len(s.listeners)
+		st.Kept += len(s.kept)
+		if s.owned {
+			st.Served++
+		}
+		if f.cfg.Filter && now.Sub(s.heard) > deafAfter {
+			st.Deaf++
+		}
+	}
+	return st
+}
+
+// shardOf is the shard of a channel.
+func (f *Firehose) shardOf(key overlay.ID) *shard {
+	return f.shards[int(key[0])*len(f.shards)/256]
+}
+
+// A shard is what a node knows of one, and does for it.
+type shard struct {
+	n     int
+	key   overlay.ID
+	url   string
+	topic string
+	peers []env.Peer // of the topic, as last joined
+	in    bool       // the topic is joined
+
+	charter charter
+
+	// As sequencer of channels:
+	idle    time.Time // until when nobody listens
+	reports map[owner.Hash]*report
+
+	// As owner:
+	owned     bool
+	since     time.Time // of that
+	kept      map[owner.Hash]*carried
+	order     []*carried // the oldest first
+	bytes     int
+	listeners map[env.PeerID]*listener
+	digested  time.Time // when the last digest of any owner came or went
+
+	// As filter:
+	listened time.Time  // when the owners were told last, and
+	toldAs   owner.Hash // by which epoch
+	began    time.Time  // from when on entries count: this node listens since
+	heard    time.Time  // when the last digest came
+	upTo     time.Time  // by digests, this node knows of everything until then
+	behind   int        // how often it asked for what was before the digests it hears
+	seen     map[owner.Hash]time.Time
+	lacks    map[owner.Hash]*lack
+	met      map[env.PeerID]env.Peer
+}
+
+func newShard(network string, n int) *shard {
+	url := overlay.ShardURL(n)
+	return &shard{
+		n: n, url: url, key: overlay.Key(network, url), topic: fmt.Sprintf("shard/%d", n),
+		reports: map[owner.Hash]*report{}, kept: map[owner.Hash]*carried{}, listeners: map[env.PeerID]*listener{},
+		seen: map[owner.Hash]time.Time{}, lacks: map[owner.Hash]*lack{}, met: map[env.PeerID]env.Peer{},
+	}
+}
+
+// keepTopic takes part in a shard's topic as its owner, or as a filter.
+func (f *Firehose) keepTopic(s *shard) {
+	if !s.owned && !f.cfg.Filter {
+		if s.in {
+			f.topics.Leave(s.topic)
+			s.in, s.peers = false, nil
+		}
+		return
+	}
+	peers := s.mates(f.self)
+	if s.in && samePeers(peers, s.peers) {
+		return
+	}
+	s.in, s.peers = true, peers
+	f.topics.Join(s.topic, peers, func(_ env.PeerID, frame []byte) env.Verdict { return f.hear(s, frame) })
+}

@@ -1,0 +1,271 @@
+package firehose
+
+import (
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/cobra/firehose/firehosepb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A lack is an entry that a filter knows of and has not got.
+type lack struct {
+	key   overlay.ID
+	tries int
+	ways  []env.Peer // who are asked next
+	found bool       // the channel's owners are among them
+}
+
+const (
+	// listenAgain is the time between two Listens to the owners of a shard.
+	listenAgain = listenFor / 3
+	// lackPause is waited for an entry that a digest lists: it may be on its way.
+	lackPause = 2 * time.Second
+	// lackAgain is waited for an answer, so much longer after each try.
+	lackAgain = 2 * time.Second
+	lackTries = 10
+	// maxLacks bounds the entries of a shard that are asked for at once. Further ones
+	// are listed by the next digest again.
+	maxLacks = 1024
+	// maxSeen bounds the entries of a shard that are known to have come.
+	maxSeen = 1 << 17
+	// maxMet bounds the filters with whom one keeps in touch for a shard.
+	maxMet = 12
+	// maxBehind is how often owners are asked what went out while a filter was away.
+	maxBehind = 3
+	// deafAfter is how long a filter waits for a digest before something is wrong.
+	deafAfter = 3 * digestEvery
+)
+
+// keepListening sees to it that a filter hears of a shard.
+func (f *Firehose) keepListening(s *shard, now time.Time) {
+	if f.node.State() != overlay.Active && f.node.State() != overlay.Attached {
+		return
+	}
+	e := s.charter.latest()
+	switch {
+	case e == nil:
+		f.ask(s, now)
+	case now.Sub(s.listened) >= listenAgain || s.toldAs != e.Hash:
+		f.listen(s, now)
+		f.ask(s, now) // there may be another epoch
+	case now.Sub(s.heard) > deafAfter:
+		f.ask(s, now)
+	}
+	for h, at := range s.seen {
+		if now.Sub(at) > keepFor+freshFor {
+			delete(s.seen, h)
+		}
+	}
+}
+
+// listen tells the owners of a shard that this node is a filter.
+func (f *Firehose) listen(s *shard, now time.Time) {
+	s.listened, s.toldAs = now, s.charter.latest().Hash
+	m := &firehosepb.Listen{Shard: uint32(s.n), Record: f.node.Self().Raw}
+	if !s.upTo.IsZero() && now.Sub(s.upTo) > digestSpan-digestEvery {
+		m.SinceMs = uint64(s.upTo.Add(-digestSpan).UnixMilli()) // an owner may have got something late
+		if now.Sub(s.heard) < digestEvery {
+			s.behind++
+		}
+	}
+	for _, p := range s.charter.owners {
+		if p.ID != f.self {
+			f.send(p, env.Control, &firehosepb.Message{Body: &firehosepb.Message_Listen{Listen: m}})
+		} else if s.owned {
+			s.listeners[f.self] = &listener{f.node.Self(), now.Add(listenFor)}
+		}
+	}
+}
+
+// onMeet takes the names of others who listen.
+func (f *Firehose) onMeet(from env.PeerID, m *firehosepb.Meet) error {
+	s := f.shards[m.Shard]
+	if !f.cfg.Filter || !s.charter.owns(from) {
+		return nil
+	}
+	replaced := false
+	for _, raw := range m.Records {
+		c, err := f.node.OpenRecord(raw)
+		if err != nil {
+			return err
+		}
+		if c.Peer.ID == f.self {
+			continue
+		}
+		if _, known := s.met[c.Peer.ID]; !known && len(s.met) >= maxMet {
+			if replaced {
+				continue
+			}
+			replaced = true // somebody goes, who may be long gone
+			delete(s.met, sortedPeers(s.met)[f.rand.IntN(len(s.met))])
+		}
+		s.met[c.Peer.ID] = c.Peer
+	}
+	f.keepTopic(s)
+	return nil
+}
+
+// onTold takes a broadcast that was sent to this node alone.
+func (f *Firehose) onTold(raw []byte) {
+	signed, err := f.verify.Open(wire.DomainShard, raw)
+	if err != nil {
+		f.stats.Garbage++
+		return
+	}
+	m := new(firehosepb.Broadcast)
+	if proto.Unmarshal(signed.Payload, m) == nil && int(m.Shard) < len(f.shards) {
+		f.hear(f.shards[m.Shard], raw)
+	}
+}
+
+// hear takes a broadcast, as a filter or as an owner.
+func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
+	signed, err := f.verify.Open(wire.DomainShard, raw)
+	if err != nil {
+		f.stats.Garbage++
+		return env.Blame
+	}
+	m, err := openBroadcast(signed.Payload, s.n)
+	if err != nil {
+		f.stats.Garbage++
+		return env.Blame
+	}
+	now := f.clock.Now()
+	by := wire.PeerIDOf(signed.Key)
+	if by == f.self {
+		return env.Drop
+	}
+	if !s.charter.owns(by) {
+		f.stats.Strange++
+		f.ask(s, now) // there may be another epoch
+		return env.Drop
+	}
+	if at := time.UnixMilli(int64(m.TimeMs)); at.Sub(now).Abs() > freshFor {
+		return env.Drop
+	}
+	if m.Digest != nil {
+		s.digested = now
+		f.onDigest(s, by, m.Digest, now)
+		return env.Pass
+	}
+	d, err := openDispatch(f.verify, f.node.Network(), m.Dispatch)
+	if err != nil {
+		f.stats.Garbage++
+		return env.Blame
+	}
+	if f.shardOf(d.Entry.Key) != s {
+		return env.Drop
+	}
+	news := f.cfg.Filter && f.take(s, d, now)
+	if s.owned {
+		if c := s.kept[d.Entry.Hash]; c != nil {
+			news = news || !c.out
+			c.out = true
+		} else {
+			news = true
+			f.keep(s, d, m.Dispatch, now, true)
+		}
+	}
+	if !news {
+		return env.Drop // another owner has sent it, too
+	}
+	return env.Pass
+}
+
+// take hands up an entry that a filter did not have; false if it did.
+func (f *Firehose) take(s *shard, d Dispatch, now time.Time) bool {
+	if _, had := s.seen[d.Entry.Hash]; had {
+		return false
+	}
+	if len(s.seen) < maxSeen {
+		s.seen[d.Entry.Hash] = now
+	}
+	delete(s.lacks, d.Entry.Hash)
+	f.stats.Heard++
+	f.app.Dispatched(d)
+	return true
+}
+
+// onDigest looks what a digest lists that this node lacks.
+func (f *Firehose) onDigest(s *shard, by env.PeerID, m *firehosepb.Digest, now time.Time) {
+	if !f.cfg.Filter {
+		return
+	}
+	s.heard = now
+	since, until := time.UnixMilli(int64(m.SinceMs)), time.UnixMilli(int64(m.UntilMs))
+	switch {
+	case s.upTo.IsZero():
+		s.began, s.upTo = until, until // from now on nothing is missed
+	case until.Before(s.upTo):
+	case !since.After(s.upTo):
+		s.upTo, s.behind = until, 0
+	case s.behind > maxBehind: // no owner remembers
+		f.stats.Gaps++
+		f.log.Warn("filter was away: what came meanwhile cannot be made up for", "shard", s.n, "since", s.upTo, "until", since)
+		s.upTo, s.behind = until, 0
+	}
+	for _, l := range m.Lines {
+		hash := owner.Hash(l.Entry)
+		if _, had := s.seen[hash]; had || s.lacks[hash] != nil {
+			continue
+		}
+		if time.UnixMilli(int64(l.AtMs)).Before(s.began) {
+			s.seen[hash] = now // it went out before this node listened
+			continue
+		}
+		if len(s.lacks) >= maxLacks {
+			break
+		}
+		s.lacks[hash] = &lack{key: overlay.ID(l.Key), ways: f.ways(s, by)}
+		f.after(lackPause, task{kind: taskLack, shard: s.n, entry: hash})
+	}
+}
+
+// ways are the owners of a shard whom one asks for an entry, who told of it the first.
+func (f *Firehose) ways(s *shard, by env.PeerID) (of []env.Peer) {
+	for _, p := range s.charter.owners {
+		if p.ID == by {
+			of = slices.Insert(of, 0, p)
+		} else if p.ID != f.self {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
+// urgeLack asks the next one for an entry that is still missing.
+func (f *Firehose) urgeLack(s *shard, hash owner.Hash, now time.Time) {
+	l := s.lacks[hash]
+	if l == nil {
+		return
+	}
+	if l.tries++; l.tries > lackTries {
+		delete(s.lacks, hash)
+		f.stats.Missed++
+		s.seen[hash] = now // listed again, it is not missed twice
+		f.log.Warn("an entry was missed: nobody could be asked for it", "shard", s.n, "channel", l.key.String())
+		return
+	}
+	if len(l.ways) == 0 && !l.found {
+		l.found = true
+		f.owners.Where(l.key, func(found []*overlay.Contact) {
+			for _, c := range found {
+				l.ways = append(l.ways, c.Peer)
+			}
+		})
+	}
+	if len(l.ways) > 0 {
+		next := l.ways[0]
+		l.ways = l.ways[1:]
+		f.send(next, env.Control, &firehosepb.Message{Body: &firehosepb.Message_Lack{Lack: &firehosepb.Lack{
+			Shard: uint32(s.n), Key: l.key[:], Entry: hash[:],
+		}}})
+	}
+	f.after(lackAgain+time.Duration(l.tries)*time.Second/2, task{kind: taskLack, shard: s.n, entry: hash})
+}

@@ -1,0 +1,202 @@
+package firehose
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/cobra/firehose/firehosepb"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// Bounds of messages.
+const (
+	maxRecord   = 1 << 10
+	maxRecords  = 8
+	maxEpoch    = 12 << 10
+	maxURL      = 2 << 10
+	maxTitle    = 1 << 10
+	maxLink     = 2 << 10
+	maxLanguage = 64
+	// maxChannelEpochs is how many epochs of channels are remembered to be right.
+	maxChannelEpochs = 4096
+)
+
+// A Dispatch is a new entry of a channel.
+type Dispatch struct {
+	URL      string
+	Title    string // of the feed; "" if it is not known
+	Link     string
+	Language string
+	Entry    *owner.Entry
+	Body     []byte
+}
+
+// parse reads a message and checks every bound, so that no other code has to.
+func parse(body []byte, shards int) (*firehosepb.Message, error) {
+	m := new(firehosepb.Message)
+	if err := proto.Unmarshal(body, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+	}
+	shard, what := uint32(0), ""
+	switch b := m.Body.(type) {
+	case *firehosepb.Message_Who:
+		if shard = b.Who.Shard; len(b.Who.Record) > maxRecord {
+			what = "who"
+		}
+	case *firehosepb.Message_Charter:
+		if shard = b.Charter.Shard; len(b.Charter.Epoch) > maxEpoch || tooMany(b.Charter.Records) {
+			what = "charter"
+		}
+	case *firehosepb.Message_Listen:
+		if shard = b.Listen.Shard; len(b.Listen.Record) > maxRecord || b.Listen.SinceMs > maxMillis {
+			what = "listen"
+		}
+	case *firehosepb.Message_Meet:
+		if shard = b.Meet.Shard; tooMany(b.Meet.Records) {
+			what = "meet"
+		}
+	case *firehosepb.Message_Told:
+	case *firehosepb.Message_Part:
+		p := b.Part
+		if shard = p.Shard; !isHash(p.Report) || p.Size > maxReport || p.Offset > p.Size || len(p.Bytes) == 0 || len(p.Bytes) > int(p.Size-p.Offset) {
+			what = "part"
+		}
+	case *firehosepb.Message_Got:
+		if shard = b.Got.Shard; !isHash(b.Got.Report) {
+			what = "got"
+		}
+	case *firehosepb.Message_Lack:
+		if shard = b.Lack.Shard; !isHash(b.Lack.Key) || !isHash(b.Lack.Entry) {
+			what = "lack"
+		}
+	default:
+		what = "body"
+	}
+	if what == "" && int(shard) >= shards {
+		what = "shard"
+	}
+	if what != "" {
+		return nil, fmt.Errorf("%w: firehose message: %s", env.ErrFrame, what)
+	}
+	return m, nil
+}
+
+// maxMillis is the end of the year 9999.
+const maxMillis = 253402300799999
+
+func tooMany(records [][]byte) bool {
+	return len(records) > maxRecords || slices.ContainsFunc(records, func(r []byte) bool { return len(r) > maxRecord })
+}
+
+func isHash(b []byte) bool { return len(b) == len(owner.Hash{}) }
+
+// openDispatch reads a dispatch: the body is that of the entry, which somebody has signed,
+// and the channel is that of the URL. Whether the signer may, is another question.
+func openDispatch(verify wire.Verifier, network string, raw []byte) (Dispatch, error) {
+	m := new(firehosepb.Dispatch)
+	if err := proto.Unmarshal(raw, m); err != nil {
+		return Dispatch{}, fmt.Errorf("dispatch: %w", err)
+	}
+	if len(m.Url) > maxURL || len(m.Title) > maxTitle || len(m.Link) > maxLink || len(m.Language) > maxLanguage {
+		return Dispatch{}, fmt.Errorf("dispatch of %q: out of bounds", clip(m.Url, 100))
+	}
+	e, err := owner.OpenEntry(verify, m.Entry)
+	if err != nil {
+		return Dispatch{}, fmt.Errorf("dispatch of %s: %w", m.Url, err)
+	}
+	if e.Key != overlay.Key(network, m.Url) || len(m.Body) != e.Size || owner.HashOf(m.Body) != e.Body {
+		return Dispatch{}, fmt.Errorf("dispatch of %s: not that entry's", m.Url)
+	}
+	return Dispatch{m.Url, m.Title, m.Link, m.Language, e, m.Body}, nil
+}
+
+// bytes is what openDispatch reads.
+func (d *Dispatch) bytes() []byte {
+	return marshal(&firehosepb.Dispatch{
+		Url: d.URL, Title: clip(d.Title, maxTitle), Link: clip(d.Link, maxLink), Language: clip(d.Language, maxLanguage),
+		Entry: d.Entry.Raw, Body: d.Body,
+	})
+}
+
+// openReport reads a report. Its epoch is another question.
+func openReport(verify wire.Verifier, network string, blob []byte) (*firehosepb.Report, Dispatch, error) {
+	m := new(firehosepb.Report)
+	if err := proto.Unmarshal(blob, m); err != nil {
+		return nil, Dispatch{}, fmt.Errorf("report: %w", err)
+	}
+	if len(m.Epoch) > maxEpoch {
+		return nil, Dispatch{}, fmt.Errorf("report: out of bounds")
+	}
+	d, err := openDispatch(verify, network, m.Dispatch)
+	return m, d, err
+}
+
+// openBroadcast reads what an owner of a shard has signed.
+func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
+	m := new(firehosepb.Broadcast)
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return nil, fmt.Errorf("broadcast: %w", err)
+	}
+	bad := int(m.Shard) != shard || m.TimeMs > maxMillis || (m.Digest == nil) == (len(m.Dispatch) == 0) ||
+		len(m.Digest.GetLines()) > maxLines || m.Digest.GetSinceMs() > maxMillis
+	for _, l := range m.Digest.GetLines() {
+		bad = bad || !isHash(l.Key) || !isHash(l.Entry)
+	}
+	if bad {
+		return nil, fmt.Errorf("broadcast: out of bounds")
+	}
+	return m, nil
+}
+
+// epochs remembers channels' epochs whose signatures were checked, by the hash of their
+// bytes: an epoch comes with each report of its channel.
+type epochs struct{ right map[owner.Hash]*owner.Epoch }
+
+func (m *epochs) open(o Owners, raw []byte) (*owner.Epoch, error) {
+	h := owner.HashOf(raw)
+	if e := m.right[h]; e != nil {
+		return e, nil
+	}
+	e, err := o.OpenEpoch(raw)
+	if err != nil {
+		return nil, err
+	}
+	if m.right == nil || len(m.right) >= maxChannelEpochs {
+		m.right = map[owner.Hash]*owner.Epoch{}
+	}
+	m.right[h] = e
+	return e, nil
+}
+
+// clip cuts a text to so many bytes of whole characters.
+func clip(s string, most int) string {
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "")
+	}
+	return strings.ToValidUTF8(s, "")
+}
+
+// marshal encodes a message made here.
+func marshal(m proto.Message) []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		panic(fmt.Sprintf("firehose: encode %T: %v", m, err)) // a text was let in that is no UTF-8
+	}
+	return b
+}
+
+// The order of a map never reaches a message.
+
+func sortedHashes[V any](m map[owner.Hash]V) []owner.Hash {
+	return slices.SortedFunc(maps.Keys(m), func(a, b owner.Hash) int { return bytes.Compare(a[:], b[:]) })
+}
+
+func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID { return slices.Sorted(maps.Keys(m)) }
