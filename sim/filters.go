@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"time"
 
 	"tidings/cobra/firehose"
@@ -20,8 +21,8 @@ const (
 // filtering is what a peer got as a filter, in its present life.
 type filtering struct {
 	entries map[owner.Hash]bool
-	items   map[version]arrival
-	again   int // items that came in another entry, too
+	items   map[version]time.Time // when it came
+	again   int                   // items that came in another entry, too
 }
 
 // A version of an item.
@@ -30,15 +31,12 @@ type version struct {
 	hash feed.Hash
 }
 
-// An arrival is when an item's entry was made, and when it came.
-type arrival struct{ made, came time.Time }
-
 // Filter makes a peer a filter from its next start on.
 func (p *Peer) Filter() { p.filters = &filtering{} }
 
 // filtersAnew begins a new life of a filter.
 func (f *filtering) anew() {
-	f.entries, f.items = map[owner.Hash]bool{}, map[version]arrival{}
+	f.entries, f.items = map[owner.Hash]bool{}, map[version]time.Time{}
 }
 
 func (r reader) Dispatched(d firehose.Dispatch) {
@@ -57,7 +55,7 @@ func (r reader) Dispatched(d firehose.Dispatch) {
 			f.again++
 			continue
 		}
-		f.items[v] = arrival{d.Entry.Time, s.Now()}
+		f.items[v] = s.Now()
 	}
 }
 
@@ -67,7 +65,7 @@ type FilterStats struct {
 	Wanted   int             // pairs of a filter and an item
 	Got      int             // of these
 	Again    int             // items that came in a second entry
-	Delays   []time.Duration // from the making of the entry, of all that were got, unordered
+	Delays   []time.Duration // from when the first reader was shown an item, unordered
 	Firehose firehose.Stats  // of all nodes
 }
 
@@ -75,19 +73,24 @@ type FilterStats struct {
 // within a time to the filters that were up since before it. It says a violation for each that
 // is missing.
 func (s *Swarm) CheckFilters(since, until time.Time) (st FilterStats) {
-	items := map[version]string{}
+	type shown struct {
+		url string
+		at  time.Time
+	}
+	items := map[version]shown{}
 	for _, p := range s.members {
 		for url, r := range p.reads {
 			for id, at := range r.at {
-				if at.Before(since) || !at.Before(until) {
-					continue
-				}
 				for hash := range r.got[id] {
-					items[version{id, hash}] = url
+					v := version{id, hash}
+					if had, ok := items[v]; !ok || at.Before(had.at) {
+						items[v] = shown{url, at}
+					}
 				}
 			}
 		}
 	}
+	maps.DeleteFunc(items, func(_ version, i shown) bool { return i.at.Before(since) || !i.at.Before(until) })
 	for _, p := range s.members {
 		if p.Up() {
 			f := p.node.Firehose.Stats()
@@ -98,15 +101,15 @@ func (s *Swarm) CheckFilters(since, until time.Time) (st FilterStats) {
 		}
 		st.Filters++
 		st.Again += p.filters.again
-		for v, url := range items {
+		for v, i := range items {
 			st.Wanted++
-			a, ok := p.filters.items[v]
+			came, ok := p.filters.items[v]
 			if !ok {
-				s.violated(NotDispatched, "host %d did not get an item of %s", p.Index(), url)
+				s.violated(NotDispatched, "host %d did not get an item of %s", p.Index(), i.url)
 				continue
 			}
 			st.Got++
-			st.Delays = append(st.Delays, a.came.Sub(a.made))
+			st.Delays = append(st.Delays, max(came.Sub(i.at), 0))
 		}
 	}
 	return st

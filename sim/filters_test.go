@@ -69,3 +69,45 @@ func TestFiltersGetEveryEntry(t *testing.T) {
 		checkFilters(t, s, since, until, 5*time.Second)
 	})
 }
+
+// The world of TestRoughFeeds: a frame in a hundred lost, a crash a minute, silent or seen.
+func TestFiltersInTroubledTimes(t *testing.T) {
+	seeds(t, 1, func(t *testing.T, seed uint64) {
+		const members, filters = 64, 6
+		s := firehoseSwarm(t, seed, Config{Faults: Faults{Loss: 0.01}}, members, filters, 60)
+		dice := rand.New(rand.NewPCG(seed, 6))
+		since := s.Now()
+		for range 25 {
+			p := s.Peers()[dice.IntN(members)]
+			if p.Up() && p.filters == nil {
+				p.Kill(dice.IntN(2) == 0)
+				s.After(time.Duration(dice.IntN(120))*time.Second, p.Start)
+			}
+			s.World.Run(time.Minute)
+		}
+		until := s.Now()
+		s.World.Run(3 * time.Minute)
+		checkFilters(t, s, since, until, time.Minute)
+	})
+}
+
+// Who was away for a while gets what it missed, by the owners' digests.
+func TestAFilterThatWasAway(t *testing.T) {
+	seeds(t, 1, func(t *testing.T, seed uint64) {
+		const members, filters = 48, 4
+		s := firehoseSwarm(t, seed, Config{}, members, filters, 40)
+		since := s.Now()
+		s.World.Run(time.Minute)
+		away := s.Peers()[members/filters] // no founder
+		s.Partition([]*Host{away.Host})
+		s.World.Run(20 * time.Minute)
+		s.Heal()
+		until := s.Now()
+		s.World.Run(12 * time.Minute)
+		st := checkFilters(t, s, since, until, 25*time.Minute)
+		// The one that was alone has given up what it owned there.
+		if want := firehose.DefaultShards * 5; st.Firehose.Served != want {
+			t.Errorf("shards have %d owners in all, want %d", st.Firehose.Served, want)
+		}
+	})
+}

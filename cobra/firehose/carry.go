@@ -61,6 +61,7 @@ func (f *Firehose) keepOffice(s *shard, now time.Time) {
 		if s.owned {
 			s.owned = false
 			clear(s.kept)
+			clear(s.refused)
 			clear(s.listeners)
 			s.order, s.bytes = nil, 0
 		}
@@ -119,12 +120,19 @@ func (f *Firehose) carry(s *shard, blob []byte, from env.PeerID, now time.Time) 
 		return false
 	}
 	if l := s.lacks[d.Entry.Hash]; l != nil && l.key == d.Entry.Key {
+		delete(s.lacks, d.Entry.Hash)
 		f.stats.Lacked++
-		f.take(s, d, now)
+		if f.cfg.Filter {
+			f.take(s, d, now)
+		}
+		if s.owned && s.kept[d.Entry.Hash] == nil {
+			f.keep(s, d, m.Dispatch, now, false)
+		}
+		return true
 	}
 	if len(m.Epoch) == 0 {
 		_, had := s.seen[d.Entry.Hash]
-		return had // else nobody has asked for it
+		return had || s.kept[d.Entry.Hash] != nil // else nobody has asked for it
 	}
 	if !f.owns(s) {
 		return false
@@ -217,6 +225,7 @@ func (s *shard) digests(since, now time.Time) (of []*firehosepb.Broadcast) {
 		m.Lines = append(m.Lines, c.line())
 	}
 	m.UntilMs = uint64(now.UnixMilli())
+	m.Sums = s.sums(now)
 	return append(of, &firehosepb.Broadcast{Digest: m})
 }
 

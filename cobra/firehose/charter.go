@@ -49,6 +49,12 @@ func (c *charter) owns(p env.PeerID) bool {
 	return slices.ContainsFunc(c.epochs, func(e *owner.Epoch) bool { return slices.Contains(e.Owners, p) })
 }
 
+// owned says whether a peer owns it now.
+func (c *charter) owned(p env.PeerID) bool {
+	e := c.latest()
+	return e != nil && slices.Contains(e.Owners, p)
+}
+
 // inOrder are an epoch's owners, the sequencer first: the order in which they broadcast.
 func inOrder(e *owner.Epoch) []env.PeerID {
 	of := []env.PeerID{e.Sequencer}
@@ -181,10 +187,10 @@ func (f *Firehose) onCharter(m *firehosepb.Charter) {
 // believe takes an epoch for the one in force.
 func (f *Firehose) believe(s *shard, e *owner.Epoch, contacts []*overlay.Contact) {
 	c := &s.charter
-	if !slices.ContainsFunc(c.epochs, func(old *owner.Epoch) bool { return old.Hash == e.Hash }) {
-		if c.epochs = append(c.epochs, e); len(c.epochs) > maxEpochs {
-			c.epochs = slices.Clone(c.epochs[1:])
-		}
+	// One of before may be in force again: where two lineages met.
+	c.epochs = slices.DeleteFunc(c.epochs, func(old *owner.Epoch) bool { return old.Hash == e.Hash })
+	if c.epochs = append(c.epochs, e); len(c.epochs) > maxEpochs {
+		c.epochs = slices.Clone(c.epochs[1:])
 	}
 	c.owners = nil
 	for _, p := range inOrder(e) {
@@ -196,6 +202,7 @@ func (f *Firehose) believe(s *shard, e *owner.Epoch, contacts []*overlay.Contact
 	}
 	now := f.clock.Now()
 	if f.cfg.Filter {
+		s.goOver(e.Lineage, now)
 		f.listen(s, now)
 		f.keepTopic(s)
 	}

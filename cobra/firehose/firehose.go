@@ -320,7 +320,9 @@ type shard struct {
 	order     []*carried // the oldest first
 	bytes     int
 	listeners map[env.PeerID]*listener
-	digested  time.Time // when the last digest of any owner came or went
+	digested  time.Time                // when the last digest of any owner came or went
+	compared  map[env.PeerID]time.Time // when an owner got a list of what it seems to lack
+	refused   map[owner.Hash]bool      // entries that nobody could be asked for
 
 	// As filter:
 	listened time.Time  // when the owners were told last, and
@@ -328,17 +330,29 @@ type shard struct {
 	began    time.Time  // from when on entries count: this node listens since
 	heard    time.Time  // when the last digest came
 	upTo     time.Time  // by digests, this node knows of everything until then
+	lineage  uint64     // of the owners, and
+	doubt    time.Time  // since when others may have sent what these do not know of
 	behind   int        // how often it asked for what was before the digests it hears
 	seen     map[owner.Hash]time.Time
 	lacks    map[owner.Hash]*lack
 	met      map[env.PeerID]env.Peer
 }
 
+// goOver notes of which lineage the owners are that are listened to now. Where the network was
+// parted, each part had owners of its own, and those who go on do not know what the others
+// sent: whoever becomes an owner is asked for all since then.
+func (s *shard) goOver(lineage uint64, now time.Time) {
+	if s.lineage != 0 && lineage != s.lineage && (s.doubt.IsZero() || now.Sub(s.doubt) > keepFor) {
+		s.doubt = s.upTo
+	}
+	s.lineage = lineage
+}
+
 func newShard(network string, n int) *shard {
 	url := overlay.ShardURL(n)
 	return &shard{
 		n: n, url: url, key: overlay.Key(network, url), topic: fmt.Sprintf("shard/%d", n),
-		reports: map[owner.Hash]*report{}, kept: map[owner.Hash]*carried{}, listeners: map[env.PeerID]*listener{},
+		reports: map[owner.Hash]*report{}, kept: map[owner.Hash]*carried{}, refused: map[owner.Hash]bool{}, listeners: map[env.PeerID]*listener{},
 		seen: map[owner.Hash]time.Time{}, lacks: map[owner.Hash]*lack{}, met: map[env.PeerID]env.Peer{},
 	}
 }

@@ -66,13 +66,21 @@ func (f *Firehose) keepListening(s *shard, now time.Time) {
 
 // listen tells the owners of a shard that this node is a filter.
 func (f *Firehose) listen(s *shard, now time.Time) {
+	others := s.toldAs != s.charter.latest().Hash
 	s.listened, s.toldAs = now, s.charter.latest().Hash
 	m := &firehosepb.Listen{Shard: uint32(s.n), Record: f.node.Self().Raw}
+	since := time.Time{}
 	if !s.upTo.IsZero() && now.Sub(s.upTo) > digestSpan-digestEvery {
-		m.SinceMs = uint64(s.upTo.Add(-digestSpan).UnixMilli()) // an owner may have got something late
+		since = s.upTo
 		if now.Sub(s.heard) < digestEvery {
 			s.behind++
 		}
+	}
+	if others && !s.doubt.IsZero() && now.Sub(s.doubt) < keepFor {
+		since = s.doubt
+	}
+	if !since.IsZero() {
+		m.SinceMs = uint64(since.Add(-digestSpan).UnixMilli()) // an owner may have got something late
 	}
 	for _, p := range s.charter.owners {
 		if p.ID != f.self {
@@ -151,6 +159,9 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 	}
 	if m.Digest != nil {
 		s.digested = now
+		if s.owned {
+			f.compare(s, by, m.Digest, now)
+		}
 		f.onDigest(s, by, m.Digest, now)
 		return env.Pass
 	}
@@ -194,29 +205,12 @@ func (f *Firehose) take(s *shard, d Dispatch, now time.Time) bool {
 
 // onDigest looks what a digest lists that this node lacks.
 func (f *Firehose) onDigest(s *shard, by env.PeerID, m *firehosepb.Digest, now time.Time) {
-	if !f.cfg.Filter {
-		return
-	}
-	s.heard = now
-	since, until := time.UnixMilli(int64(m.SinceMs)), time.UnixMilli(int64(m.UntilMs))
-	switch {
-	case s.upTo.IsZero():
-		s.began, s.upTo = until, until // from now on nothing is missed
-	case until.Before(s.upTo):
-	case !since.After(s.upTo):
-		s.upTo, s.behind = until, 0
-	case s.behind > maxBehind: // no owner remembers
-		f.stats.Gaps++
-		f.log.Warn("filter was away: what came meanwhile cannot be made up for", "shard", s.n, "since", s.upTo, "until", since)
-		s.upTo, s.behind = until, 0
+	if f.cfg.Filter {
+		f.covered(s, by, m, now)
 	}
 	for _, l := range m.Lines {
 		hash := owner.Hash(l.Entry)
-		if _, had := s.seen[hash]; had || s.lacks[hash] != nil {
-			continue
-		}
-		if time.UnixMilli(int64(l.AtMs)).Before(s.began) {
-			s.seen[hash] = now // it went out before this node listened
+		if s.lacks[hash] != nil || !f.wants(s, l, hash, now) {
 			continue
 		}
 		if len(s.lacks) >= maxLacks {
@@ -224,6 +218,40 @@ func (f *Firehose) onDigest(s *shard, by env.PeerID, m *firehosepb.Digest, now t
 		}
 		s.lacks[hash] = &lack{key: overlay.ID(l.Key), ways: f.ways(s, by)}
 		f.after(lackPause, task{kind: taskLack, shard: s.n, entry: hash})
+	}
+}
+
+// wants says whether this node has to have an entry that it has not.
+func (f *Firehose) wants(s *shard, l *firehosepb.Line, hash owner.Hash, now time.Time) bool {
+	if f.cfg.Filter {
+		_, had := s.seen[hash]
+		if !had && time.UnixMilli(int64(l.AtMs)).Before(s.began) {
+			s.seen[hash], had = now, true // it went out before this node listened
+		}
+		if !had {
+			return true
+		}
+	}
+	return s.owned && s.kept[hash] == nil && !s.refused[hash]
+}
+
+// covered notes until when a filter knows of everything, now that a digest came.
+func (f *Firehose) covered(s *shard, by env.PeerID, m *firehosepb.Digest, now time.Time) {
+	s.heard = now
+	since, until := time.UnixMilli(int64(m.SinceMs)), time.UnixMilli(int64(m.UntilMs))
+	switch {
+	case !s.charter.owned(by): // it says nothing of what others have got since
+	case s.upTo.IsZero():
+		s.began, s.upTo = until, until // from now on nothing is missed
+	case until.Before(s.upTo):
+	case !since.After(s.upTo):
+		s.upTo, s.behind = until, 0
+	case !s.doubt.IsZero() && now.Sub(s.doubt) < keepFor: // it will be asked for again
+		s.upTo, s.behind = until, 0
+	case s.behind > maxBehind: // no owner remembers
+		f.stats.Gaps++
+		f.log.Warn("filter was away: what came meanwhile cannot be made up for", "shard", s.n, "since", s.upTo, "until", since)
+		s.upTo, s.behind = until, 0
 	}
 }
 
@@ -248,7 +276,9 @@ func (f *Firehose) urgeLack(s *shard, hash owner.Hash, now time.Time) {
 	if l.tries++; l.tries > lackTries {
 		delete(s.lacks, hash)
 		f.stats.Missed++
-		s.seen[hash] = now // listed again, it is not missed twice
+		if s.seen[hash] = now; s.owned && len(s.refused) < maxLacks { // listed again, it is not missed twice
+			s.refused[hash] = true
+		}
 		f.log.Warn("an entry was missed: nobody could be asked for it", "shard", s.n, "channel", l.key.String())
 		return
 	}

@@ -146,7 +146,8 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 		return nil, fmt.Errorf("broadcast: %w", err)
 	}
 	bad := int(m.Shard) != shard || m.TimeMs > maxMillis || (m.Digest == nil) == (len(m.Dispatch) == 0) ||
-		len(m.Digest.GetLines()) > maxLines || m.Digest.GetSinceMs() > maxMillis
+		len(m.Digest.GetLines()) > maxLines || m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis ||
+		len(m.Digest.GetSums()) > maxSums
 	for _, l := range m.Digest.GetLines() {
 		bad = bad || !isHash(l.Key) || !isHash(l.Entry)
 	}

@@ -42,8 +42,13 @@ func (o *Owners) beat(now time.Time) {
 			o.keepOwners(s) // whatever was missed
 			if o.elsewhere(s.key) {
 				// Owners in the key's own leaf would have taken over by now: those there
-				// know nothing of this lineage, and it knows nothing of theirs.
-				o.Want(s.key, s.url, func(bool) {})
+				// know nothing of this lineage, and it knows nothing of theirs. One that
+				// has nothing to tell them ends: nobody would come to pull it.
+				o.Want(s.key, s.url, func(ok bool) {
+					if ok && s.lead != nil && len(s.log) == 0 && o.elsewhere(s.key) && o.seats[s.key] == s {
+						o.retire(s)
+					}
+				})
 			}
 			for _, p := range s.epoch.Owners {
 				if p != o.self {

@@ -886,10 +886,14 @@ func (x *Broadcast) GetDigest() *Digest {
 
 // Digest lists what was reported, so that a filter sees what it has missed.
 type Digest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	SinceMs       uint64                 `protobuf:"fixed64,1,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // it has all that its signer got from then on,
-	UntilMs       uint64                 `protobuf:"fixed64,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // until before then
-	Lines         []*Line                `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`                      // at most 640
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	SinceMs uint64                 `protobuf:"fixed64,1,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"` // it has all that its signer got from then on,
+	UntilMs uint64                 `protobuf:"fixed64,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // until before then
+	Lines   []*Line                `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`                      // at most 640
+	// What the signer has of the last hour, by the minute in which entries were made; at most
+	// 64. Another owner that has something else sends a digest of these minutes:
+	Sums          []*Sum `protobuf:"bytes,4,rep,name=sums,proto3" json:"sums,omitempty"`
+	Compare       bool   `protobuf:"varint,5,opt,name=compare,proto3" json:"compare,omitempty"` // the signer would like to have one back, of the minutes that its sums name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -945,6 +949,81 @@ func (x *Digest) GetLines() []*Line {
 	return nil
 }
 
+func (x *Digest) GetSums() []*Sum {
+	if x != nil {
+		return x.Sums
+	}
+	return nil
+}
+
+func (x *Digest) GetCompare() bool {
+	if x != nil {
+		return x.Compare
+	}
+	return false
+}
+
+// Sum stands for the entries that were made in one minute.
+type Sum struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Minute        uint32                 `protobuf:"fixed32,1,opt,name=minute,proto3" json:"minute,omitempty"` // since 1970
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	Hash          uint64                 `protobuf:"fixed64,3,opt,name=hash,proto3" json:"hash,omitempty"` // of all of them: the first 8 bytes of their hashes, added by XOR
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sum) Reset() {
+	*x = Sum{}
+	mi := &file_firehose_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sum) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sum) ProtoMessage() {}
+
+func (x *Sum) ProtoReflect() protoreflect.Message {
+	mi := &file_firehose_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sum.ProtoReflect.Descriptor instead.
+func (*Sum) Descriptor() ([]byte, []int) {
+	return file_firehose_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Sum) GetMinute() uint32 {
+	if x != nil {
+		return x.Minute
+	}
+	return 0
+}
+
+func (x *Sum) GetCount() uint32 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+func (x *Sum) GetHash() uint64 {
+	if x != nil {
+		return x.Hash
+	}
+	return 0
+}
+
 // Line names an entry.
 type Line struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -957,7 +1036,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_firehose_proto_msgTypes[12]
+	mi := &file_firehose_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -969,7 +1048,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[12]
+	mi := &file_firehose_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -982,7 +1061,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{12}
+	return file_firehose_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Line) GetKey() []byte {
@@ -1068,11 +1147,17 @@ const file_firehose_proto_rawDesc = "" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x06R\x06timeMs\x12\x1a\n" +
 	"\bdispatch\x18\x03 \x01(\fR\bdispatch\x120\n" +
-	"\x06digest\x18\x04 \x01(\v2\x18.tidings.firehose.DigestR\x06digest\"l\n" +
+	"\x06digest\x18\x04 \x01(\v2\x18.tidings.firehose.DigestR\x06digest\"\xb1\x01\n" +
 	"\x06Digest\x12\x19\n" +
 	"\bsince_ms\x18\x01 \x01(\x06R\asinceMs\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x06R\auntilMs\x12,\n" +
-	"\x05lines\x18\x03 \x03(\v2\x16.tidings.firehose.LineR\x05lines\"C\n" +
+	"\x05lines\x18\x03 \x03(\v2\x16.tidings.firehose.LineR\x05lines\x12)\n" +
+	"\x04sums\x18\x04 \x03(\v2\x15.tidings.firehose.SumR\x04sums\x12\x18\n" +
+	"\acompare\x18\x05 \x01(\bR\acompare\"G\n" +
+	"\x03Sum\x12\x16\n" +
+	"\x06minute\x18\x01 \x01(\aR\x06minute\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\rR\x05count\x12\x12\n" +
+	"\x04hash\x18\x03 \x01(\x06R\x04hash\"C\n" +
 	"\x04Line\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\fR\x05entry\x12\x13\n" +
@@ -1090,7 +1175,7 @@ func file_firehose_proto_rawDescGZIP() []byte {
 	return file_firehose_proto_rawDescData
 }
 
-var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_firehose_proto_goTypes = []any{
 	(*Message)(nil),   // 0: tidings.firehose.Message
 	(*Who)(nil),       // 1: tidings.firehose.Who
@@ -1104,7 +1189,8 @@ var file_firehose_proto_goTypes = []any{
 	(*Dispatch)(nil),  // 9: tidings.firehose.Dispatch
 	(*Broadcast)(nil), // 10: tidings.firehose.Broadcast
 	(*Digest)(nil),    // 11: tidings.firehose.Digest
-	(*Line)(nil),      // 12: tidings.firehose.Line
+	(*Sum)(nil),       // 12: tidings.firehose.Sum
+	(*Line)(nil),      // 13: tidings.firehose.Line
 }
 var file_firehose_proto_depIdxs = []int32{
 	1,  // 0: tidings.firehose.Message.who:type_name -> tidings.firehose.Who
@@ -1115,12 +1201,13 @@ var file_firehose_proto_depIdxs = []int32{
 	7,  // 5: tidings.firehose.Message.got:type_name -> tidings.firehose.Got
 	8,  // 6: tidings.firehose.Message.lack:type_name -> tidings.firehose.Lack
 	11, // 7: tidings.firehose.Broadcast.digest:type_name -> tidings.firehose.Digest
-	12, // 8: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	13, // 8: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
+	12, // 9: tidings.firehose.Digest.sums:type_name -> tidings.firehose.Sum
+	10, // [10:10] is the sub-list for method output_type
+	10, // [10:10] is the sub-list for method input_type
+	10, // [10:10] is the sub-list for extension type_name
+	10, // [10:10] is the sub-list for extension extendee
+	0,  // [0:10] is the sub-list for field type_name
 }
 
 func init() { file_firehose_proto_init() }
@@ -1144,7 +1231,7 @@ func file_firehose_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firehose_proto_rawDesc), len(file_firehose_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
