@@ -71,6 +71,7 @@ func numbered(prefix string, n uint32) []byte {
 type Stats struct {
 	Subscriptions int
 	Nodes         int    // different clauses
+	Again         uint64 // articles that had come already
 	Articles      uint64 // that came
 	Matched       uint64 // of these, for whomever
 	Shortened     uint64 // of these, kept without their content
@@ -96,6 +97,7 @@ type Reflector struct {
 	next   Number // subscription
 	stock  stock
 	pages  pages
+	once   once
 	stats  Stats
 }
 
@@ -159,6 +161,9 @@ func (r *Reflector) load() error {
 		return err
 	}
 	if err := r.loadStock(); err != nil {
+		return err
+	}
+	if err := r.recall(); err != nil {
 		return err
 	}
 	return r.replay(behind)
@@ -226,6 +231,7 @@ type Late struct {
 // begin gives new nodes those of the articles of late that match.
 func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
 	for _, l := range late {
+		r.once.first(l.Article.Feed, l.Article.ID)
 		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool { return !slices.Contains(nodes, n) })
 		m := l.Article.proto()
 		if m.Early = true; len(hits) > 0 && r.keepAs(m, l.Came, func() {}) {
@@ -270,9 +276,20 @@ func (r *Reflector) lastOp() env.Op {
 	return env.Op{Key: []byte(lastKey), Value: marshal(&cobrapb.Last{Article: r.stock.last, Subscription: uint32(r.next)})}
 }
 
-// Take matches an article, and keeps it if anybody's subscription does. lost is called,
-// now or later, if it could not be kept: it may be taken again when there is room.
+// Take matches an article, and keeps it if anybody's subscription does. One that was taken
+// of late is not taken again. lost is called, now or later, if it could not be kept: it may be
+// taken again when there is room.
 func (r *Reflector) Take(a *Article, lost func()) {
+	channel, id := a.Feed, a.ID
+	if !r.once.first(channel, id) {
+		r.stats.Again++
+		return
+	}
+	gone := lost
+	lost = func() {
+		r.once.forget(channel, id)
+		gone()
+	}
 	r.stats.Articles++
 	hits := r.filter.Match(a)
 	if len(hits) == 0 {

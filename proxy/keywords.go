@@ -228,11 +228,16 @@ type Watching struct {
 	Short string `json:"short,omitempty"`
 }
 
-// onSubscribed is what a node without a filter matches.
-const onSubscribed = "the feeds and pages that this node subscribes to"
+// on is what the node matches keyword subscriptions with.
+func (s *Server) on() string {
+	if s.config.Filter {
+		return "all feeds and pages of the network"
+	}
+	return "the feeds and pages that this node subscribes to"
+}
 
 func (s *Server) watching(of []Watch) Watching {
-	return Watching{of, onSubscribed, s.config.Keywords.Short()}
+	return Watching{of, s.on(), s.config.Keywords.Short()}
 }
 
 func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {

@@ -42,6 +42,8 @@ type Config struct {
 	SubscribeOnRead string
 	// Keywords are the node's keyword subscriptions.
 	Keywords Keywords
+	// Filter says that they are matched with the articles of all channels of the network.
+	Filter bool
 	// Metrics answers at /metrics; if nil, nothing is there.
 	Metrics http.Handler
 	// Notice, if not nil, is shown on the start page, which then shows itself anew each two

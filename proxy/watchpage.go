@@ -66,7 +66,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(b.Bytes()) // a browser that went away hears nothing
 		return nil
 	}
-	p := watchPage{Query: text, On: onSubscribed, Short: s.config.Keywords.Short(), Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
+	p := watchPage{Query: text, On: s.on(), Short: s.config.Keywords.Short(), Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
 	if p.Watches, err = s.watches(r); err != nil {
 		return err
 	}

@@ -114,3 +114,11 @@ func (s *Swarm) CheckFilters(since, until time.Time) (st FilterStats) {
 	}
 	return st
 }
+
+// Whispered is how many bytes of topics were sent, by all hosts.
+func (s *Swarm) Whispered() (bytes uint64) {
+	for _, h := range s.Hosts() {
+		bytes += h.Stats().Whispered.Bytes
+	}
+	return bytes
+}

@@ -6,6 +6,7 @@
 //	tidings-lab sim table2        the simulation of Corona's Table 2: detection and load of polls
 //	tidings-lab sim deployment    Corona's deployment, with its sizes, in virtual time
 //	tidings-lab sim figures       Corona's figures, drawn anew
+//	tidings-lab sim firehose      each new entry of every feed to every filter, while members come and go
 //	tidings-lab bench nodes       whole nodes over real sockets
 //	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
 //	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
@@ -49,6 +50,7 @@ type simCommand struct {
 	Faults     faultsCommand        `cmd:"" help:"Random troubles of all kinds: what must never happen, and how soon all is right again."`
 	Deployment simDeploymentCommand `cmd:"" help:"The paper's deployment: 60 nodes, while subscriptions come in, at two loads."`
 	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona, drawn anew."`
+	Firehose   firehoseCommand      `cmd:"" help:"Each new entry of every feed to every filter: what is missing, what comes twice, how late."`
 	Table2     table2Command        `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
 }
 

@@ -184,7 +184,7 @@ func (r *runner) stop() {
 func (r *runner) again() {
 	r.t.Helper()
 	listen, _, _ := strings.Cut(r.peer, "/p2p/")
-	r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f != "--allow-private-origins" })
+	r.flags = slices.DeleteFunc(r.flags, func(f string) bool { return f != "--allow-private-origins" && f != "--filter" })
 	r.start(r.cmd.Path, r.http, listen)
 }
 

@@ -21,6 +21,7 @@ type runCommand struct {
 	MDNS                bool     `name:"mdns" help:"Join through, and answer, nodes in the local network."`
 	Network             string   `placeholder:"NAME" help:"The network to join, or to found (tidings)."`
 	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses too; a network founded so lets its nodes have private addresses."`
+	Filter              bool     `help:"Match the articles of all channels of the network with keyword subscriptions, not only of those that the node subscribes to."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes: never, at the second time (default) or at the first."`
 
 	Founding founding `embed:"" group:"To found a network other than the usual (whoever joins takes these from it):"`
@@ -80,6 +81,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.MDNS = c.MDNS
 	d.PrivateAddresses = c.AllowPrivateOrigins
 	d.AllowPrivateOrigins = c.AllowPrivateOrigins
+	d.Filter = c.Filter
 	d.SubscribeOnRead = c.SubscribeOnRead
 	d.Version = release().Version
 	d.Agent = "tidings/" + d.Version

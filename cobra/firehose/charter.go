@@ -32,6 +32,8 @@ const (
 	// maxRelayed bounds the questions of clients that a member has asked for them.
 	maxRelayed = 256
 	relayTime  = 30 * time.Second
+	// maxHops is how many members near the key are asked beside its root.
+	maxHops = 3
 	// maxCalls bounds the keys that a root remembers to have been asked for.
 	maxCalls = 1024
 )
@@ -90,8 +92,13 @@ func (f *Firehose) ask(s *shard, now time.Time) {
 	f.node.Route(wire.Cobra, s.key, marshal(m), func(overlay.Receipt, bool) {})
 }
 
-// relayWho asks for a client, whom nobody but its hosts can answer.
-func (f *Firehose) relayWho(from env.PeerID, m *firehosepb.Who) {
+// onWho answers what the root did not know, or asks for a client, whom nobody but its hosts
+// can answer.
+func (f *Firehose) onWho(from env.PeerID, m *firehosepb.Who) {
+	if m.Hops > 0 {
+		f.answerWho(f.shards[m.Shard], m)
+		return
+	}
 	if !f.node.ActsFor(from) || len(f.relayed) >= maxRelayed {
 		return
 	}
@@ -100,7 +107,9 @@ func (f *Firehose) relayWho(from env.PeerID, m *firehosepb.Who) {
 	f.node.Route(wire.Cobra, f.shards[m.Shard].key, marshal(&firehosepb.Message{Body: &firehosepb.Message_Who{Who: m}}), func(overlay.Receipt, bool) {})
 }
 
-// answerWho answers as the root of a shard's key. Filters have it owned.
+// answerWho answers as the root of a shard's key. One that has just come is told by the other
+// owners, a little later, that it is one: until then it asks those who are next. Filters have the
+// key owned.
 func (f *Firehose) answerWho(s *shard, m *firehosepb.Who) {
 	asker, err := f.node.OpenRecord(m.Record)
 	if err != nil {
@@ -108,13 +117,21 @@ func (f *Firehose) answerWho(s *shard, m *firehosepb.Who) {
 		return
 	}
 	v, _ := f.owners.View(s.key)
-	if m.Filter {
-		if len(f.calls) < maxCalls {
-			f.calls[s.key] = f.clock.Now()
+	if m.Filter && m.Hops == 0 && len(f.calls) < maxCalls {
+		f.calls[s.key] = f.clock.Now()
+	}
+	if v.Epoch == nil && m.Hops < maxHops {
+		near := f.node.Leaf().NearestN(s.key, maxHops+2)
+		for _, c := range near[min(int(m.Hops)+1, len(near)):] {
+			if c.Peer.ID != f.self && c.Peer.ID != asker.Peer.ID {
+				m.Hops++
+				f.send(c.Peer, env.Control, &firehosepb.Message{Body: &firehosepb.Message_Who{Who: m}})
+				return
+			}
 		}
-		if v.Epoch == nil {
-			f.owners.Want(s.key, s.url, func(bool) {})
-		}
+	}
+	if v.Epoch == nil && m.Filter {
+		f.owners.Want(s.key, s.url, func(bool) {})
 	}
 	answer := &firehosepb.Charter{Shard: m.Shard, Nonce: m.Nonce}
 	if v.Epoch != nil {

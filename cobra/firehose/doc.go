@@ -35,7 +35,7 @@
 // # Nobody listens
 //
 // As long as no filter does, a shard has no owners, and sequencers are told so: they
-// ask again when they have news, once a minute.
+// ask again when they have news, twice a minute at most.
 //
 // # How to use it
 //

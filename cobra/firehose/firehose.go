@@ -60,6 +60,7 @@ type Firehose struct {
 	clock  env.Clock
 	net    env.Network
 	topics env.Topics
+	store  env.Store
 	rand   *rand.Rand
 	log    *slog.Logger
 	node   *overlay.Node
@@ -79,6 +80,8 @@ type Firehose struct {
 	relayed map[uint64]relay         // questions of clients, by nonce
 	calls   map[overlay.ID]time.Time // shards' keys by when this node, as their root, was asked last
 	cal     env.Calendar[task]
+
+	remembered time.Time // when a filter noted last until when it has everything
 }
 
 type task struct {
@@ -146,7 +149,7 @@ func (st *Stats) Add(t Stats) {
 // does nothing.
 func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) *Firehose {
 	f := &Firehose{
-		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, rand: e.Rand, log: e.Log,
+		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, store: e.Store, rand: e.Rand, log: e.Log,
 		node: node, owners: owners, signer: signer, verify: verify, app: app, self: signer.PeerID(),
 		going: map[passage]*going{}, coming: map[passage]*coming{}, from: map[env.PeerID]int{},
 		relayed: map[uint64]relay{}, calls: map[overlay.ID]time.Time{},
@@ -158,6 +161,9 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 		f.shards = append(f.shards, newShard(node.Network(), i))
 	}
 	if f.on() {
+		if cfg.Filter {
+			f.recall()
+		}
 		node.Handle(wire.Cobra, f)
 		f.after(0, task{kind: taskTick})
 	}
@@ -202,6 +208,9 @@ func (f *Firehose) tick(now time.Time) {
 		}
 		f.keepTopic(s)
 	}
+	if f.cfg.Filter {
+		f.remember(now)
+	}
 }
 
 // Serves says whether this node, as the root of a shard's key, was asked for it by a
@@ -245,7 +254,7 @@ func (f *Firehose) Receive(from env.PeerID, body []byte) error {
 	}
 	switch b := m.Body.(type) {
 	case *firehosepb.Message_Who:
-		f.relayWho(from, b.Who)
+		f.onWho(from, b.Who)
 	case *firehosepb.Message_Charter:
 		f.onCharter(b.Charter)
 	case *firehosepb.Message_Listen:

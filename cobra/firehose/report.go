@@ -33,7 +33,7 @@ const (
 	// reportAgain is the time between two looks at a report that is not through.
 	reportAgain = 5 * time.Second
 	// idleFor is how long a shard is left alone when nobody listens.
-	idleFor = time.Minute
+	idleFor = 30 * time.Second
 )
 
 // Report brings an entry that a quorum holds to all filters. epoch is that in which this

@@ -72,6 +72,9 @@ type Config struct {
 	// Shown, if not nil, is told of items as soon as readers of the node have them, by their
 	// feed and titles. It is called on the node's loop, as Deliver is.
 	Shown func(url string, titles []string)
+	// Filter has the node match the articles of all channels of its network with its readers'
+	// keyword subscriptions; else those of the channels that it subscribes to.
+	Filter bool
 	// Compression, if above 0, is how many times shorter than the world's the intervals of a
 	// laboratory are. Then origins on private addresses stand for public ones: they have
 	// budgets.

@@ -48,6 +48,7 @@ import (
 	"sync"
 	"time"
 
+	"tidings/cobra/firehose"
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/fetch"
@@ -254,9 +255,11 @@ func (d *Daemon) join(ctx context.Context) error {
 	c.Overlay.Founder = d.home.Founder
 	c.Corona.ExemptPrivate = d.config.AllowPrivateOrigins && d.config.Compression == 0
 	c.Corona.Compression = d.config.Compression
+	c.Firehose = firehose.Config{Shards: firehose.DefaultShards, Filter: d.config.Filter}
 	d.node, err = node.New(env.Env{
 		Clock:   d.loop,
 		Network: d.host,
+		Topics:  topics{d.host.Topics(), d.loop},
 		Fetcher: d.fetch,
 		Worker:  d.loop,
 		Store:   d.disk,

@@ -48,6 +48,7 @@ func (d *Daemon) serve(ctx context.Context) {
 			BaseURL:         d.config.BaseURL,
 			SubscribeOnRead: d.config.SubscribeOnRead,
 			Keywords:        d,
+			Filter:          d.config.Filter,
 			Metrics:         metrics{d}.handler(),
 			Notice:          d.config.Notice,
 			Version:         d.config.Version,

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tidings/cobra"
+	"tidings/cobra/firehose"
 	"tidings/cobra/query"
 	"tidings/difference"
 	"tidings/feedtree"
@@ -148,7 +149,7 @@ func (k *keywords) ready() bool {
 }
 
 // findings is what can be said of keyword subscriptions.
-func (k *keywords) findings(channels int) (of []proxy.Finding) {
+func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	select {
 	case <-k.opened:
 	default:
@@ -157,8 +158,12 @@ func (k *keywords) findings(channels int) (of []proxy.Finding) {
 	if k.failed != nil {
 		of = append(of, proxy.Finding{Level: levelProblem, What: "keyword subscriptions cannot be read: " + k.failed.Error(), Do: diskRemedy})
 	}
+	with := fmt.Sprintf("the %d channels that the node subscribes to", channels)
+	if filter {
+		with = "all channels of the network"
+	}
 	if n := k.watched.Load(); n > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d keyword subscriptions, matched with what is new in the %d channels that the node subscribes to", n, channels)})
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d keyword subscriptions, matched with what is new in %s", n, with)})
 	}
 	if s := k.short.Load(); s != nil {
 		level := levelNote
@@ -196,9 +201,19 @@ func (k *keywords) do(ctx context.Context, f func()) error {
 	return err
 }
 
+// unwatched says that nobody watches anything. While the store is being read, that is not known.
+func (k *keywords) unwatched() bool {
+	select {
+	case <-k.opened:
+		return k.failed != nil || k.watched.Load() == 0
+	default:
+		return false
+	}
+}
+
 // news takes what is new in a channel, in the order of its document, the newest first.
 func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
-	if k.watched.Load() == 0 {
+	if k.unwatched() {
 		return
 	}
 	for _, c := range slices.Backward(changes) {
@@ -217,6 +232,33 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 			k.miss(s, item.ID)
 		}
 	}
+}
+
+// dispatched takes a new entry of any channel of the network, as a filter does; false: there is no
+// room for it, and it comes again with the next digest.
+func (k *keywords) dispatched(d firehose.Dispatch) bool {
+	if k.unwatched() {
+		return true
+	}
+	size := int64(len(d.Body))
+	taken := k.waiting.Add(size) <= maxWaiting && k.loop.Post(env.Bulk, func() {
+		k.waiting.Add(-size)
+		delta, err := difference.Decode(d.Body)
+		if err != nil {
+			k.log.Debug("an entry was not matched with keywords: it cannot be read", "url", d.URL, "err", err)
+			return
+		}
+		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
+		for _, c := range slices.Backward(delta.Changes) {
+			if !c.Edited {
+				k.take(about, &c.Item, func() { k.miss(about, c.Item.ID) })
+			}
+		}
+	})
+	if !taken {
+		k.waiting.Add(-size)
+	}
+	return taken
 }
 
 // miss notes that an article was not matched or not kept.

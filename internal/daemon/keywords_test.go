@@ -74,7 +74,7 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 	if dropped := k.dropped.Load(); dropped != burst*each-maxArticles || k.waiting.Load() > maxWaiting {
 		t.Errorf("%d articles of %d were dropped, and %d bytes wait", dropped, burst*each, k.waiting.Load())
 	}
-	if of := k.findings(1); len(of) != 2 || of[1].Level != levelNote {
+	if of := k.findings(1, false); len(of) != 2 || of[1].Level != levelNote {
 		t.Errorf("the doctor says %+v", of)
 	}
 	close(release)

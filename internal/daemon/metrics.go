@@ -102,7 +102,7 @@ func (m metrics) layers(ctx context.Context) ([]layer, error) {
 		n := m.node
 		of = append(of, layer{"overlay", n.Overlay.Stats()}, layer{"scribe", n.Scribe.Stats()},
 			layer{"owner", n.Owners.Stats()}, layer{"wedge", n.Wedges.Stats()}, layer{"sums", n.Sums.Stats()},
-			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()})
+			layer{"corona", n.Corona.Stats()}, layer{"feedtree", n.Feeds.Stats()}, layer{"firehose", n.Firehose.Stats()})
 	})
 	if k := m.keywords; err == nil && k.ready() {
 		err = k.do(ctx, func() { of = append(of, layer{"keywords", k.reflector.Stats()}) })

@@ -29,7 +29,7 @@ func TestHelpIsWhatTheLayersSay(t *testing.T) {
 	words := map[string]string{}
 	for _, dir := range []string{
 		"../../overlay", "../../overlay/scribe", "../../overlay/owner", "../../overlay/wedge", "../../overlay/sums",
-		"../../overlay/libp2p", "../../corona", "../../feedtree", "../../cobra", "../fetch", "../loop", "../store", ".",
+		"../../overlay/libp2p", "../../corona", "../../feedtree", "../../cobra", "../../cobra/firehose", "../fetch", "../loop", "../store", ".",
 	} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || files == nil {

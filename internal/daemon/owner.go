@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"tidings/cobra/firehose"
 	"tidings/internal/loop"
 	"tidings/internal/store"
 	"tidings/internal/wire"
@@ -145,6 +146,8 @@ type Snapshot struct {
 	Hosts   []overlay.ID // members that act for it while it is a client
 	Overlay overlay.Stats
 	Scribe  scribe.Stats
+
+	Firehose firehose.Stats
 }
 
 // Snapshot looks at all of the node at one moment.
@@ -175,6 +178,7 @@ func (d *Daemon) inspect(s *Snapshot) {
 	s.Hash = wire.HashOf(d.home.Descriptor)
 	s.Network = d.home.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), d.node.Scribe.Stats()
+	s.Firehose = d.node.Firehose.Stats()
 	s.Size = s.Overlay.EstimatedN
 	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), ids(o.Leaf().Members()), ids(o.Hosts())
 	s.Slots = o.Slots()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/corona/coronapb"
 	"tidings/difference"
@@ -41,6 +42,8 @@ func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 		d.keywords.news(s, changes)
 	}
 }
+
+func (d *out) Dispatched(of firehose.Dispatch) { d.keywords.dispatched(of) }
 
 func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }
 func (d *out) Deliver(m scribe.Delivery) { d.config.Deliver(m) }

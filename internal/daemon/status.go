@@ -129,7 +129,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			})
 		}
 	}
-	of = append(of, d.keywords.findings(len(channels))...)
+	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
 	if ailing+unsaved == 0 && len(channels) > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
 	}
@@ -205,6 +205,16 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	}
 	for _, r := range snap.Refusals {
 		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the release the others use")
+	}
+	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
+		switch {
+		case f.Deaf > 0:
+			add(levelNote, fmt.Sprintf("of %d eighths of the network's channels this filter hears nothing at present", f.Deaf), "wait a minute; what it misses meanwhile it asks for, as long as that is not older than an hour")
+		case f.Missed+f.Gaps > 0:
+			add(levelNote, fmt.Sprintf("since its start this filter has missed %d entries, and was away %d times for longer than others remember", f.Missed, f.Gaps), "")
+		default:
+			add(levelOK, fmt.Sprintf("the filter hears of all channels of the network: %d new entries since its start", f.Heard), "")
+		}
 	}
 	if snap.Store.Failing != "" {
 		add(levelProblem, "the store cannot be written: "+snap.Store.Failing, diskRemedy)

@@ -1,10 +1,11 @@
 // Package libp2p carries the overlay's frames between real machines. It is the
-// only package that knows go-libp2p and its kad-dht.
+// only package that knows go-libp2p, its kad-dht and its GossipSub.
 //
 //	Host      an env.Network            New, Join, Run, Send, Blame
 //	link      one peer and class, out   queue, dial, handshake, write
 //	inbound   one peer and class, in    handshake, read, limits
 //	idle      connections of no use     closed after a while
+//	topics    a few fat groups          GossipSub; the node judges each frame
 //	ledger    what peers did            budgets, faults, refusals, gates
 //	discover  first peers               bootstrap, known peers, kad-dht, mDNS
 //	reach     can others dial us        asks peers to dial back

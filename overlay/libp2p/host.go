@@ -66,6 +66,7 @@ type Host struct {
 	dialling   chan struct{} // a token for each dial under way
 	backing    chan struct{} // a token for each dial-back served
 	local      local
+	topics     hostTopics
 
 	ctx     context.Context // ends when closing begins
 	closing context.CancelFunc

@@ -68,8 +68,12 @@ func (s *sweeper) ended(p peer.ID, now time.Time) (idle bool) {
 // closeIdle closes the connections that have been idle for too long at now.
 func (h *Host) closeIdle(s *sweeper, now time.Time) {
 	connected := map[peer.ID]bool{}
+	var partners map[peer.ID]bool
+	if t := h.topics.of.Load(); t != nil {
+		partners = t.partners()
+	}
 	for _, p := range h.host.Network().Peers() {
-		connected[p] = h.neighbours.has(p)
+		connected[p] = h.neighbours.has(p) || partners[p]
 	}
 	for _, p := range s.look(connected, now) {
 		h.aside(func() {

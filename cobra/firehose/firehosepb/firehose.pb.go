@@ -216,6 +216,7 @@ type Who struct {
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the node to answer to
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Filter        bool                   `protobuf:"varint,4,opt,name=filter,proto3" json:"filter,omitempty"` // who asks is one: owners are to be found if there are none yet
+	Hops          uint32                 `protobuf:"varint,5,opt,name=hops,proto3" json:"hops,omitempty"`     // how many members near the key have been asked that know of none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -276,6 +277,13 @@ func (x *Who) GetFilter() bool {
 		return x.Filter
 	}
 	return false
+}
+
+func (x *Who) GetHops() uint32 {
+	if x != nil {
+		return x.Hops
+	}
+	return 0
 }
 
 // Charter says who owns a shard.
@@ -1085,6 +1093,103 @@ func (x *Line) GetAtMs() uint64 {
 	return 0
 }
 
+// Heard is what a filter keeps on its disk: until when it has everything, of each shard.
+type Heard struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Shards        []*UpTo                `protobuf:"bytes,1,rep,name=shards,proto3" json:"shards,omitempty"` // in their order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Heard) Reset() {
+	*x = Heard{}
+	mi := &file_firehose_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Heard) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Heard) ProtoMessage() {}
+
+func (x *Heard) ProtoReflect() protoreflect.Message {
+	mi := &file_firehose_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Heard.ProtoReflect.Descriptor instead.
+func (*Heard) Descriptor() ([]byte, []int) {
+	return file_firehose_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Heard) GetShards() []*UpTo {
+	if x != nil {
+		return x.Shards
+	}
+	return nil
+}
+
+type UpTo struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Lineage       uint64                 `protobuf:"fixed64,1,opt,name=lineage,proto3" json:"lineage,omitempty"`       // of the owners
+	AtMs          uint64                 `protobuf:"fixed64,2,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // 0: it has heard nothing yet
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UpTo) Reset() {
+	*x = UpTo{}
+	mi := &file_firehose_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UpTo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UpTo) ProtoMessage() {}
+
+func (x *UpTo) ProtoReflect() protoreflect.Message {
+	mi := &file_firehose_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UpTo.ProtoReflect.Descriptor instead.
+func (*UpTo) Descriptor() ([]byte, []int) {
+	return file_firehose_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *UpTo) GetLineage() uint64 {
+	if x != nil {
+		return x.Lineage
+	}
+	return 0
+}
+
+func (x *UpTo) GetAtMs() uint64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 var File_firehose_proto protoreflect.FileDescriptor
 
 const file_firehose_proto_rawDesc = "" +
@@ -1099,12 +1204,13 @@ const file_firehose_proto_rawDesc = "" +
 	"\x04part\x18\x06 \x01(\v2\x16.tidings.firehose.PartH\x00R\x04part\x12)\n" +
 	"\x03got\x18\a \x01(\v2\x15.tidings.firehose.GotH\x00R\x03got\x12,\n" +
 	"\x04lack\x18\b \x01(\v2\x16.tidings.firehose.LackH\x00R\x04lackB\x06\n" +
-	"\x04body\"a\n" +
+	"\x04body\"u\n" +
 	"\x03Who\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x16\n" +
-	"\x06filter\x18\x04 \x01(\bR\x06filter\"e\n" +
+	"\x06filter\x18\x04 \x01(\bR\x06filter\x12\x12\n" +
+	"\x04hops\x18\x05 \x01(\rR\x04hops\"e\n" +
 	"\aCharter\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -1161,7 +1267,12 @@ const file_firehose_proto_rawDesc = "" +
 	"\x04Line\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05entry\x18\x02 \x01(\fR\x05entry\x12\x13\n" +
-	"\x05at_ms\x18\x03 \x01(\x06R\x04atMsB#Z!tidings/cobra/firehose/firehosepbb\x06proto3"
+	"\x05at_ms\x18\x03 \x01(\x06R\x04atMs\"7\n" +
+	"\x05Heard\x12.\n" +
+	"\x06shards\x18\x01 \x03(\v2\x16.tidings.firehose.UpToR\x06shards\"5\n" +
+	"\x04UpTo\x12\x18\n" +
+	"\alineage\x18\x01 \x01(\x06R\alineage\x12\x13\n" +
+	"\x05at_ms\x18\x02 \x01(\x06R\x04atMsB#Z!tidings/cobra/firehose/firehosepbb\x06proto3"
 
 var (
 	file_firehose_proto_rawDescOnce sync.Once
@@ -1175,7 +1286,7 @@ func file_firehose_proto_rawDescGZIP() []byte {
 	return file_firehose_proto_rawDescData
 }
 
-var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_firehose_proto_goTypes = []any{
 	(*Message)(nil),   // 0: tidings.firehose.Message
 	(*Who)(nil),       // 1: tidings.firehose.Who
@@ -1191,6 +1302,8 @@ var file_firehose_proto_goTypes = []any{
 	(*Digest)(nil),    // 11: tidings.firehose.Digest
 	(*Sum)(nil),       // 12: tidings.firehose.Sum
 	(*Line)(nil),      // 13: tidings.firehose.Line
+	(*Heard)(nil),     // 14: tidings.firehose.Heard
+	(*UpTo)(nil),      // 15: tidings.firehose.UpTo
 }
 var file_firehose_proto_depIdxs = []int32{
 	1,  // 0: tidings.firehose.Message.who:type_name -> tidings.firehose.Who
@@ -1203,11 +1316,12 @@ var file_firehose_proto_depIdxs = []int32{
 	11, // 7: tidings.firehose.Broadcast.digest:type_name -> tidings.firehose.Digest
 	13, // 8: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
 	12, // 9: tidings.firehose.Digest.sums:type_name -> tidings.firehose.Sum
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	15, // 10: tidings.firehose.Heard.shards:type_name -> tidings.firehose.UpTo
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_firehose_proto_init() }
@@ -1231,7 +1345,7 @@ func file_firehose_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firehose_proto_rawDesc), len(file_firehose_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/proxy"
+)
+
+// TestAFilterHearsOfAllChannels watches words on a node that subscribes to nothing, with --filter, while others
+// among eight subscribe to the feeds; an owner of shards is killed, then another, and the filter itself.
+func TestAFilterHearsOfAllChannels(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	o := &press{feeds: map[string][]string{}}
+	server := httptest.NewServer(o)
+	t.Cleanup(server.Close)
+	nodes := network(t, 7, "--network", "filtered", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
+	filter := launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer, "--filter")
+	nodes = append(nodes, filter)
+	gathered(t, nodes)
+	t.Cleanup(func() {
+		for i, n := range nodes {
+			if t.Failed() && n.lives() {
+				if a, err := http.Get("http://" + n.http + "/metrics"); err == nil {
+					b, _ := io.ReadAll(a.Body)
+					for line := range strings.Lines(string(b)) {
+						if (strings.HasPrefix(line, "tidings_firehose") || strings.HasPrefix(line, "tidings_keywords")) && !strings.HasSuffix(line, " 0\n") {
+							t.Logf("node %d: %s", i, strings.TrimSpace(line))
+						}
+					}
+				}
+			}
+		}
+	})
+
+	const feeds = 5 // a keyword feed has ten articles
+	for i := range feeds {
+		path := fmt.Sprintf("/feed%d", i)
+		o.publish(path, "Beginning: nothing to look for")
+		nodes[i%7].subscribe(server.URL + path)
+	}
+	out, err := filter.tell("watch", "comet")
+	if err != nil || !strings.Contains(out, "all feeds and pages of the network") && !strings.Contains(out, "/k/") {
+		t.Fatalf("watch: %s, %v", out, err)
+	}
+	address := strings.Fields(out)[0]
+	eventually(t, 2*patient, "the filter to hear of all shards", func() error {
+		s, err := asks[proxy.Status](filter, "status")
+		if err == nil && len(s.Warnings) > 0 {
+			err = fmt.Errorf("%q", s.Warnings)
+		}
+		return err
+	})
+	// Sequencers that were told that nobody listens ask again with their next news, half a minute later.
+	seen := map[string]bool{}
+	look := func() error {
+		f, _, err := readFeed(address)
+		if err != nil {
+			return err
+		}
+		for _, it := range f.Items {
+			m, err := it.Meaning(address)
+			if err != nil {
+				return err
+			}
+			seen[m.Title] = true
+		}
+		return nil
+	}
+	for i := range feeds {
+		eventually(t, 2*patient, fmt.Sprintf("sequencers to report: feed %d", i), func() error {
+			if err := look(); err != nil {
+				return err
+			}
+			for title := range seen {
+				if strings.HasSuffix(title, fmt.Sprintf("before feed %d", i)) {
+					return nil
+				}
+			}
+			o.publish(fmt.Sprintf("/feed%d", i), fmt.Sprintf("Comet at %d before feed %d: seen tonight", time.Now().Unix(), i))
+			return fmt.Errorf("nothing came yet")
+		})
+	}
+	wanted := map[string]bool{}
+	publish := func(round int) {
+		for i := range feeds {
+			title := fmt.Sprintf("Comet %d of feed %d", round, i)
+			o.publish(fmt.Sprintf("/feed%d", i), title+": seen tonight")
+			wanted[title] = true
+		}
+	}
+	arrive := func(what string, patience time.Duration) {
+		t.Helper()
+		begun := time.Now()
+		eventually(t, patience, what, func() error {
+			if err := look(); err != nil {
+				return err
+			}
+			for title := range wanted {
+				if !seen[title] {
+					return fmt.Errorf("%q is missing", title)
+				}
+			}
+			return nil
+		})
+		t.Logf("%s: all after %v", what, time.Since(begun).Round(10*time.Millisecond))
+	}
+	publish(0)
+	arrive("articles of feeds that the filter does not subscribe to", patient)
+
+	nodes[2].kill()
+	publish(1)
+	arrive("articles while one that may own shards is dead", 2*time.Minute)
+	nodes[2].again()
+	filter.kill()
+	filter.again()
+	gathered(t, nodes)
+	publish(2)
+	arrive("articles after the filter was killed", 2*time.Minute)
+}

@@ -1,0 +1,148 @@
+// Package firehose runs a world in which feeds gain items and some of the members are
+// filters, and looks what came of each item to each filter: the real nodes of package
+// sim, which models how GossipSub fails to reach who is connected with nobody.
+package firehose
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"tidings/cobra/firehose"
+	"tidings/internal/node"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/sim"
+)
+
+// A Setting says what world it is.
+type Setting struct {
+	Seed     uint64
+	Members  int
+	Filters  int
+	Channels int
+	Length   time.Duration // in which items count
+	Loss     float64       // of all frames, those of topics included
+	Session  time.Duration // median stay of members, filters among them; 0: nobody goes
+}
+
+// A Result is what came of it. Its fields are its JSON.
+type Result struct {
+	Seed       uint64         `json:"seed"`
+	Members    int            `json:"nodes"`
+	Filters    int            `json:"filters"` // that were there all the time
+	Channels   int            `json:"channels"`
+	Loss       float64        `json:"loss"`
+	SessionMin float64        `json:"session_min"`
+	Wanted     int            `json:"wanted"` // pairs of a filter and an item
+	Got        int            `json:"got"`
+	Twice      int            `json:"twice"` // entries that one filter got twice
+	Again      int            `json:"again"` // items that came in a second entry, as when two lineages of a log met
+	P50        float64        `json:"p50_s"` // from the first reader of a feed to a filter
+	P99        float64        `json:"p99_s"`
+	Most       float64        `json:"most_s"`
+	Late       int            `json:"late"`  // pairs that took more than a minute
+	Asked      uint64         `json:"asked"` // entries that filters had to ask for
+	Topics     float64        `json:"topic_bytes_per_delivery"`
+	Stats      firehose.Stats `json:"-"`
+	Wrong      []string       `json:"wrong"`
+}
+
+const (
+	// pollInterval is that of the world: what is looked at comes after it.
+	pollInterval = time.Minute
+	// itemEvery is the time between two items of a feed.
+	itemEvery = 5 * time.Minute
+	// settle is how long filters are there, and sequencers know of them, before items count;
+	// after is what the last items have to arrive.
+	settle, after = 3 * time.Minute, 3 * time.Minute
+	// silent is the part of those who go that nobody hears of; back that of those who come who
+	// were here before.
+	silent, back = 0.5, 0.5
+)
+
+// Run simulates.
+func (c Setting) Run(ctx context.Context, progress func(float64)) (r Result, err error) {
+	network := wire.DefaultNetwork("sim")
+	network.PollInterval = pollInterval
+	s := sim.NewSwarm(sim.SwarmConfig{
+		World:   sim.Config{Seed: c.Seed, Topology: sim.King(c.Seed)},
+		Network: network,
+		Tune:    func(n *node.Config) { n.Firehose.Shards = firehose.DefaultShards },
+	})
+	s.Grow(c.Members, 100*time.Millisecond)
+	for i := range c.Filters {
+		s.Peers()[i*c.Members/c.Filters].Filter()
+	}
+	grow := time.Duration(c.Members)*100*time.Millisecond + 30*time.Second
+	total := grow + settle + c.Length + after
+	var passed time.Duration
+	run := func(d time.Duration) error {
+		for end := passed + d; passed < end; {
+			step := min(5*time.Second, end-passed)
+			s.World.Run(step)
+			passed += step
+			progress(float64(passed) / float64(total))
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	if err := run(grow); err != nil {
+		return r, err
+	}
+	dice := rand.New(rand.NewPCG(c.Seed, 5))
+	for i := range c.Channels {
+		url := fmt.Sprintf("http://feed%d.example/", i)
+		s.Serve(url, script.NewLively(script.Config{Seed: c.Seed<<20 + uint64(i), Format: script.Format(i % 3), Every: itemEvery}))
+		for range 1 + dice.IntN(4) {
+			s.Peers()[dice.IntN(c.Members)].Read(url)
+		}
+	}
+	s.SetFaults(sim.Faults{Loss: c.Loss})
+	if err := run(settle); err != nil {
+		return r, err
+	}
+	end := func() {}
+	if c.Session > 0 {
+		end = s.Churn(sim.Churn{Sessions: sim.Sessions{Median: c.Session}, Silent: silent, Back: back})
+	}
+	before := s.Whispered()
+	since := s.Now()
+	if err := run(c.Length); err != nil {
+		return r, err
+	}
+	until := s.Now()
+	topics := s.Whispered() - before
+	if err := run(after); err != nil {
+		return r, err
+	}
+	end()
+	st := s.CheckFilters(since, until)
+	r = Result{
+		Seed: c.Seed, Members: c.Members, Filters: st.Filters, Channels: c.Channels, Loss: c.Loss, SessionMin: c.Session.Minutes(),
+		Wanted: st.Wanted, Got: st.Got, Again: st.Again, Asked: st.Firehose.Lacked, Stats: st.Firehose,
+	}
+	slices.Sort(st.Delays)
+	if n := len(st.Delays); n > 0 {
+		r.P50, r.P99, r.Most = st.Delays[n/2].Seconds(), st.Delays[n*99/100].Seconds(), st.Delays[n-1].Seconds()
+		i, _ := slices.BinarySearch(st.Delays, time.Minute+1)
+		r.Late = n - i
+		r.Topics = float64(topics) / float64(n)
+	}
+	for _, v := range s.Wrong() {
+		if v.What == sim.DispatchedTwice {
+			r.Twice++
+		}
+		if len(r.Wrong) < maxWrong {
+			r.Wrong = append(r.Wrong, v.String())
+		}
+	}
+	return r, nil
+}
+
+// maxWrong bounds the findings that are told.
+const maxWrong = 20
