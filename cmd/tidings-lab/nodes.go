@@ -22,13 +22,14 @@ import (
 )
 
 type benchCommand struct {
-	Nodes      nodesCommand      `cmd:"" help:"Whole nodes over real sockets: how soon their tables are right, also after deaths, and what a node costs."`
-	Crawl      crawlCommand      `cmd:"" help:"What a crawler fetches and passes on of real feeds, by how it looks for what is new."`
-	Deployment deploymentCommand `cmd:"" help:"Real nodes poll real feeds on this machine, beside readers who poll alone, and beside the simulator."`
-	Match      matchCommand      `cmd:"" help:"Articles are matched with up to millions of keyword subscriptions: time and memory."`
-	Reflector  reflectorCommand  `cmd:"" help:"A million keyword feeds on a disk: memory, time, and a start with all of them."`
-	Street     streetCommand     `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
-	House      houseCommand      `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
+	Nodes      nodesCommand         `cmd:"" help:"Whole nodes over real sockets: how soon their tables are right, also after deaths, and what a node costs."`
+	Crawl      crawlCommand         `cmd:"" help:"What a crawler fetches and passes on of real feeds, by how it looks for what is new."`
+	Deployment deploymentCommand    `cmd:"" help:"Real nodes poll real feeds on this machine, beside readers who poll alone, and beside the simulator."`
+	Firehose   benchFirehoseCommand `cmd:"" help:"Articles on their way from any feed to the keyword feeds of filters, by GossipSub."`
+	Match      matchCommand         `cmd:"" help:"Articles are matched with up to millions of keyword subscriptions: time and memory."`
+	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and a start with all of them."`
+	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
+	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
 }
 
 // A nodesCommand is "tidings-lab bench nodes".

@@ -1,0 +1,314 @@
+package firehose
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"tidings/internal/daemon/origin"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+)
+
+// A Plan says how a node is to be opened.
+type Plan struct {
+	Dir       string
+	Found     *wire.Network // nil: join
+	Bootstrap []string
+	Filter    bool
+	// Shown is to be told of items as soon as readers of the node have them, by their titles.
+	// It may be called from any goroutine.
+	Shown func(url string, titles []string)
+}
+
+// A Node is one whole node. Its methods may be called from any goroutine.
+type Node interface {
+	// Run runs the node until ctx ends; then it is gone without a word.
+	Run(ctx context.Context) error
+	// Door returns where others join through the node, and how many members it knows once it
+	// is one itself, else 0.
+	Door(ctx context.Context) (addrs []string, members int, err error)
+	// Follow subscribes to a feed for so many clients.
+	Follow(ctx context.Context, url string, clients int) error
+	// Serves is how many shards it owns, and of how many it hears nothing as a filter.
+	Serves(ctx context.Context) (owned, deaf int, err error)
+	// Watched subscribes to a query, if it is not yet, and returns the feed and title of each article in
+	// its keyword feed.
+	Watched(ctx context.Context, query string) ([]string, error)
+}
+
+// A Bench is a network of real nodes some of which are filters, over real sockets on this machine.
+type Bench struct {
+	Hosts    int
+	Filters  int
+	Feeds    int
+	Length   time.Duration // in which items count
+	Interval time.Duration // of polls
+	Kill     bool          // an owner of shards, in the middle
+	Dir      string
+	Open     func(Plan) (Node, error)
+}
+
+// A BenchResult is what came of it. Its fields are its JSON.
+type BenchResult struct {
+	Hosts   int     `json:"hosts"`
+	Filters int     `json:"filters"`
+	Killed  bool    `json:"killed"`
+	Wanted  int     `json:"wanted"` // pairs of a filter and an item
+	Got     int     `json:"got"`
+	Late    int     `json:"late"` // of these, after more than a minute
+	Twice   int     `json:"twice"`
+	P50     float64 `json:"p50_s"` // from the first reader of the feed to the keyword feed
+	P99     float64 `json:"p99_s"`
+	Most    float64 `json:"most_s"`
+}
+
+const (
+	// benchQuery matches all items of the bench's feeds.
+	benchQuery = "site:lively.example"
+	benchEvery = 10 * time.Second // between two items of a feed
+	benchLook  = 50 * time.Millisecond
+	benchJoin  = 3 * time.Minute
+	// benchSettle is waited until sequencers who heard that nobody listens ask again.
+	benchSettle = 40 * time.Second
+	benchAfter  = 70 * time.Second
+)
+
+// watched is what the bench has seen.
+type watched struct {
+	mu    sync.Mutex
+	shown map[string]time.Time   // items by when the first reader had them
+	got   []map[string]time.Time // by filter
+	last  []map[string]bool      // in each filter's feed at the last look
+	twice int
+}
+
+// Run opens the nodes, and measures.
+func (b Bench) Run(ctx context.Context, progress func(what string, done float64)) (r BenchResult, err error) {
+	ctx, end := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	defer end()
+	url, err := b.serve(ctx, &parts)
+	if err != nil {
+		return r, err
+	}
+	w := &watched{shown: map[string]time.Time{}}
+	nodes, kill, err := b.open(ctx, &parts, w, progress)
+	if err != nil {
+		return r, err
+	}
+	for i := range b.Feeds {
+		for j := range 2 {
+			n := nodes[b.Filters+(2*i+j)%(b.Hosts-b.Filters)]
+			if err := n.Follow(ctx, url(i), 1); err != nil {
+				return r, fmt.Errorf("subscribe: %w", err)
+			}
+		}
+	}
+	for i := range b.Filters {
+		w.got, w.last = append(w.got, map[string]time.Time{}), append(w.last, map[string]bool{})
+		parts.Go(func() { w.look(ctx, i, nodes[i]) })
+	}
+	if err := b.until(ctx, benchJoin, "filters to hear of all shards", func() (bool, error) {
+		for _, n := range nodes[:b.Filters] {
+			if _, deaf, err := n.Serves(ctx); err != nil || deaf > 0 {
+				return false, err
+			}
+		}
+		return true, nil
+	}); err != nil {
+		return r, err
+	}
+	progress("settling", 0)
+	if err := rest(ctx, benchSettle); err != nil {
+		return r, err
+	}
+	since := time.Now()
+	for half := range 2 {
+		for i := range 20 {
+			progress("measuring", float64(half)/2+float64(i)/40)
+			if err := rest(ctx, b.Length/40); err != nil {
+				return r, err
+			}
+		}
+		if half == 0 && b.Kill {
+			r.Killed = b.killOwner(ctx, nodes, kill)
+		}
+	}
+	until := time.Now()
+	progress("waiting for the last items", 1)
+	if err := rest(ctx, benchAfter); err != nil {
+		return r, err
+	}
+	r.Hosts, r.Filters = b.Hosts, b.Filters
+	w.sum(&r, since, until)
+	return r, nil
+}
+
+// serve serves the feeds, until ctx ends.
+func (b Bench) serve(ctx context.Context, parts *sync.WaitGroup) (url func(i int) string, err error) {
+	o := origin.New(origin.Clock(1))
+	for i := range b.Feeds {
+		o.Play(fmt.Sprintf("/feed%d", i), script.NewLively(script.Config{Seed: uint64(i + 1), Every: benchEvery, Epoch: time.Now()}))
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("serve feeds: %w", err)
+	}
+	parts.Go(func() { _ = o.Serve(ctx, l) }) // which ends with ctx
+	return func(i int) string { return fmt.Sprintf("http://%v/feed%d", l.Addr(), i) }, nil
+}
+
+// open opens the nodes, filters first, and waits until all know of all. kill ends one.
+func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, progress func(string, float64)) (nodes []Node, kill []context.CancelFunc, err error) {
+	network := wire.DefaultNetwork("bench")
+	network.PollInterval, network.PrivateAddresses = b.Interval, true
+	var through []string
+	for i := range b.Hosts {
+		p := Plan{Dir: filepath.Join(b.Dir, strconv.Itoa(i)), Bootstrap: through, Filter: i < b.Filters, Shown: w.show}
+		if i == 0 {
+			p.Found = &network
+		}
+		n, err := b.Open(p)
+		if err != nil {
+			return nil, nil, fmt.Errorf("open node %d: %w", i, err)
+		}
+		run, end := context.WithCancel(ctx)
+		parts.Go(func() { _ = n.Run(run) }) // what it lacks shows in the figures
+		nodes, kill = append(nodes, n), append(kill, end)
+		if i == 0 {
+			err = b.until(ctx, benchJoin, "the founder", func() (bool, error) {
+				addrs, members, err := n.Door(ctx)
+				through = addrs
+				return members > 0 && len(addrs) > 0, err
+			})
+		} else {
+			err = rest(ctx, benchLook)
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		progress("starting nodes", float64(i+1)/float64(b.Hosts))
+	}
+	return nodes, kill, b.until(ctx, benchJoin, "all nodes to join", func() (bool, error) {
+		for _, n := range nodes {
+			if _, members, err := n.Door(ctx); err != nil || members < b.Hosts {
+				return false, err
+			}
+		}
+		return true, nil
+	})
+}
+
+// killOwner ends, without a word, a node that owns most shards and is no filter.
+func (b Bench) killOwner(ctx context.Context, nodes []Node, kill []context.CancelFunc) bool {
+	best, most := -1, 0
+	for i, n := range nodes[b.Filters:] {
+		if owned, _, err := n.Serves(ctx); err == nil && owned > most {
+			best, most = i+b.Filters, owned
+		}
+	}
+	if best >= 0 {
+		kill[best]()
+	}
+	return best >= 0
+}
+
+// until waits for something.
+func (b Bench) until(ctx context.Context, limit time.Duration, what string, holds func() (bool, error)) error {
+	for end := time.Now().Add(limit); ; {
+		ok, err := holds()
+		if ok || err != nil && ctx.Err() != nil {
+			return errors.Join(ctx.Err())
+		}
+		if time.Now().After(end) {
+			return errors.Join(fmt.Errorf("waited %v in vain for %s", limit, what), err)
+		}
+		if err := rest(ctx, 10*benchLook); err != nil {
+			return err
+		}
+	}
+}
+
+// rest waits, unless ctx ends.
+func rest(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// show notes what readers have.
+func (w *watched) show(url string, titles []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, title := range titles {
+		if id := url + " " + title; w.shown[id].IsZero() {
+			w.shown[id] = time.Now()
+		}
+	}
+}
+
+// look looks at a filter's keyword feed, again and again.
+func (w *watched) look(ctx context.Context, i int, n Node) {
+	for rest(ctx, benchLook) == nil {
+		articles, err := n.Watched(ctx, benchQuery)
+		if err != nil {
+			continue
+		}
+		now := time.Now()
+		here := map[string]bool{}
+		w.mu.Lock()
+		for _, id := range articles {
+			if here[id] || !w.last[i][id] && !w.got[i][id].IsZero() {
+				w.twice++ // it stands there twice, or came back
+			}
+			here[id] = true
+			if w.got[i][id].IsZero() {
+				w.got[i][id] = now
+			}
+		}
+		w.last[i] = here
+		w.mu.Unlock()
+	}
+}
+
+// sum says what became of the items that readers had within a time.
+func (w *watched) sum(r *BenchResult, since, until time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var delays []time.Duration
+	for id, at := range w.shown {
+		if at.Before(since) || !at.Before(until) {
+			continue
+		}
+		for _, got := range w.got {
+			r.Wanted++
+			came := got[id]
+			if came.IsZero() {
+				continue
+			}
+			r.Got++
+			d := max(came.Sub(at), 0)
+			if delays = append(delays, d); d > time.Minute {
+				r.Late++
+			}
+		}
+	}
+	r.Twice = w.twice
+	slices.Sort(delays)
+	if n := len(delays); n > 0 {
+		r.P50, r.P99, r.Most = delays[n/2].Seconds(), delays[n*99/100].Seconds(), delays[n-1].Seconds()
+	}
+}
