@@ -1,13 +1,22 @@
 package sim
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"tidings/cobra/firehose"
+	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/node"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+	"tidings/overlay/owner/ownerpb"
 )
 
 // firehoseSwarm is a swarm of members some of whom are filters, with readers of some feeds.
@@ -110,4 +119,99 @@ func TestAFilterThatWasAway(t *testing.T) {
 			t.Errorf("shards have %d owners in all, want %d", st.Firehose.Served, want)
 		}
 	})
+}
+
+// "Only current shard owners are believed": what somebody else signs reaches nobody, though it takes
+// part in the topic; and owners do not carry what comes from who is not the channel's sequencer.
+func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
+	s := firehoseSwarm(t, 1, Config{}, 48, 4, 10)
+	s.World.Run(6 * time.Minute)
+	liar := s.Peers()[24] // a filter itself
+	late := s.Add(true, s.Peers()[0])
+	late.Filter()
+	late.Start()
+	s.World.Run(3 * time.Minute)
+
+	e, owner := s.entryBefore(late)
+	if e == nil {
+		t.Fatal("there is no entry that the late filter lacks")
+	}
+	v, _ := owner.node.Owners.View(e.Key)
+	var body []byte
+	owner.Do(func() { owner.node.Owners.Body(e, func(b []byte) { body = b }) })
+	s.World.Run(time.Second)
+	dispatch, err := proto.Marshal(&firehosepb.Dispatch{Url: v.URL, Entry: e.Raw, Body: body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard := int(e.Key[0]) * firehose.DefaultShards / 256
+	payload, err := proto.Marshal(&firehosepb.Broadcast{Shard: uint32(shard), TimeMs: uint64(s.Now().UnixMilli()), Dispatch: dispatch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := late.node.Firehose.Stats()
+	liar.whisper(fmt.Sprintf("shard/%d", shard), wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainShard, payload).Raw, []*Host{late.Host})
+	s.World.Run(10 * time.Second)
+	if after := late.node.Firehose.Stats(); after.Strange == before.Strange {
+		t.Error("what the liar signed was not seen to be strange")
+	}
+
+	// An entry that the liar makes up, of a channel that it does not lead, with another channel's epoch.
+	const url = "http://made.up.example/"
+	key, content := s.Key(url), []byte("made up")
+	hash := sha256.Sum256(content)
+	statement, err := proto.Marshal(&ownerpb.EntryStatement{
+		Key: key[:], Position: &ownerpb.Position{Lineage: 1, Epoch: 1, Seq: 1}, TimeMs: uint64(s.Now().UnixMilli()),
+		Body: hash[:], Size: uint32(len(content)), Items: 1, Set: hash[:],
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := wire.NewSigner(liar.Key(), s.hash).Sign(wire.DomainEntry, statement).Raw
+	if dispatch, err = proto.Marshal(&firehosepb.Dispatch{Url: url, Entry: raw, Body: content}); err != nil {
+		t.Fatal(err)
+	}
+	report, err := proto.Marshal(&firehosepb.Report{Dispatch: dispatch, Epoch: v.Epoch.Bytes()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shard = int(key[0]) * firehose.DefaultShards / 256
+	sum := sha256.Sum256(report)
+	part := wire.AppendFrame(nil, wire.Cobra, &firehosepb.Message{Body: &firehosepb.Message_Part{Part: &firehosepb.Part{
+		Shard: uint32(shard), Report: sum[:], Size: uint32(len(report)), Bytes: report,
+	}}})
+	forged := uint64(0)
+	for _, p := range s.Live() {
+		if sv, ok := p.node.Owners.View(overlay.Key("sim", overlay.ShardURL(shard))); !ok || !sv.Owns || p == liar {
+			continue
+		}
+		was := p.node.Firehose.Stats()
+		kept := was.Kept
+		p.Do(func() { _ = p.node.Receive(liar.ID(), part) })
+		now := p.node.Firehose.Stats()
+		if forged += now.Forged - was.Forged; now.Kept > kept {
+			t.Error("an owner carries what the liar reported")
+		}
+	}
+	s.World.Run(10 * time.Second)
+	if late.filters.entries[e.Hash] {
+		t.Error("the filter has what the liar sent")
+	}
+	if forged == 0 {
+		t.Error("no owner saw that a report was made up")
+	}
+}
+
+// entryBefore is an entry that a filter does not have, of the log of a member.
+func (s *Swarm) entryBefore(f *Peer) (*owner.Entry, *Peer) {
+	for _, p := range s.Live() {
+		for _, url := range s.feeds.urls {
+			for _, e := range p.node.Owners.Log(s.Key(url)) {
+				if v, ok := p.node.Owners.View(e.Key); ok && v.Owns && !f.filters.entries[e.Hash] {
+					return e, p
+				}
+			}
+		}
+	}
+	return nil, nil
 }

@@ -1,0 +1,102 @@
+package firehose
+
+import (
+	"crypto/ed25519"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/cobra/firehose/firehosepb"
+	"tidings/internal/wire"
+	"tidings/overlay/owner"
+)
+
+func some() []*firehosepb.Message {
+	hash := make([]byte, len(owner.Hash{}))
+	return []*firehosepb.Message{
+		{Body: &firehosepb.Message_Who{Who: &firehosepb.Who{Shard: 1, Record: []byte("record"), Nonce: 7, Filter: true, Hops: 1}}},
+		{Body: &firehosepb.Message_Charter{Charter: &firehosepb.Charter{Shard: 2, Nonce: 7, Epoch: []byte("epoch"), Records: [][]byte{[]byte("record")}}}},
+		{Body: &firehosepb.Message_Listen{Listen: &firehosepb.Listen{Record: []byte("record"), SinceMs: 1}}},
+		{Body: &firehosepb.Message_Meet{Meet: &firehosepb.Meet{Records: [][]byte{[]byte("record")}}}},
+		{Body: &firehosepb.Message_Told{Told: []byte("broadcast")}},
+		{Body: &firehosepb.Message_Part{Part: &firehosepb.Part{Report: hash, Size: 2, Offset: 1, Bytes: []byte{1}}}},
+		{Body: &firehosepb.Message_Got{Got: &firehosepb.Got{Report: hash, Have: 3, Idle: true}}},
+		{Body: &firehosepb.Message_Lack{Lack: &firehosepb.Lack{Key: hash, Entry: hash}}},
+	}
+}
+
+// Whatever is taken keeps the bounds that other code relies on.
+func FuzzMessage(f *testing.F) {
+	for _, m := range some() {
+		f.Add(marshal(m))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, err := parse(b, DefaultShards)
+		if err != nil {
+			return
+		}
+		if p := m.GetPart(); p != nil && (int(p.Offset)+len(p.Bytes) > int(p.Size) || len(p.Report) != 32 || int(p.Shard) >= DefaultShards) {
+			t.Errorf("%v was taken", p)
+		}
+		if again, err := parse(marshal(m), DefaultShards); err != nil || !proto.Equal(again, m) {
+			t.Errorf("%v is read as %v, %v", m, again, err)
+		}
+	})
+}
+
+// What is no report, dispatch or broadcast is refused.
+func FuzzReport(f *testing.F) {
+	f.Add(marshal(&firehosepb.Report{Dispatch: marshal(&firehosepb.Dispatch{Url: "https://example.org/feed", Title: "Feed", Entry: []byte("entry"), Body: []byte("body")}), Epoch: []byte("epoch")}))
+	f.Add(marshal(&firehosepb.Broadcast{Shard: 1, TimeMs: 2, Digest: &firehosepb.Digest{Lines: []*firehosepb.Line{{Key: make([]byte, 32), Entry: make([]byte, 32)}}, Sums: []*firehosepb.Sum{{Minute: 1}}}}))
+	verify := wire.NewVerifier(wire.Hash{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, d, err := openReport(verify, "lab", b); err == nil {
+			t.Errorf("nobody has signed %v", d)
+		}
+		m, err := openBroadcast(b, 1)
+		if err == nil && (m.Digest == nil) == (m.Dispatch == nil) {
+			t.Errorf("%v was taken", m)
+		}
+	})
+}
+
+// Every message that is made keeps its own bounds, and one of another shard is refused.
+func TestMessagesAreRead(t *testing.T) {
+	for _, m := range some() {
+		if again, err := parse(marshal(m), DefaultShards); err != nil || !proto.Equal(again, m) {
+			t.Errorf("%v is read as %v, %v", m, again, err)
+		}
+	}
+	for what, m := range map[string]*firehosepb.Message{
+		"shard":  {Body: &firehosepb.Message_Who{Who: &firehosepb.Who{Shard: DefaultShards}}},
+		"part":   {Body: &firehosepb.Message_Part{Part: &firehosepb.Part{Report: make([]byte, 32), Size: 1, Offset: 1, Bytes: []byte{1}}}},
+		"lack":   {Body: &firehosepb.Message_Lack{Lack: &firehosepb.Lack{Key: []byte("short")}}},
+		"meet":   {Body: &firehosepb.Message_Meet{Meet: &firehosepb.Meet{Records: make([][]byte, maxRecords+1)}}},
+		"nobody": {},
+	} {
+		if _, err := parse(marshal(m), DefaultShards); err == nil {
+			t.Errorf("%s: taken", what)
+		}
+	}
+}
+
+// A dispatch is of the channel whose key its entry has, and has the body that the entry names.
+func TestADispatchIsItsEntrys(t *testing.T) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := wire.Hash{1}
+	raw := wire.NewSigner(key, network).Sign(wire.DomainEntry, []byte("no statement")).Raw
+	for what, d := range map[string]*firehosepb.Dispatch{
+		"no entry":          {Url: "https://example.org/feed"},
+		"no statement":      {Url: "https://example.org/feed", Entry: raw},
+		"a URL of 3 KiB":    {Url: string(make([]byte, 3<<10)), Entry: raw},
+		"a title of 2 KiB":  {Url: "https://example.org/feed", Title: string(make([]byte, 2<<10)), Entry: raw},
+		"another's network": {Url: "https://example.org/feed", Entry: wire.NewSigner(key, wire.Hash{2}).Sign(wire.DomainEntry, nil).Raw},
+	} {
+		if _, err := openDispatch(wire.NewVerifier(network), "lab", marshal(d)); err == nil {
+			t.Errorf("%s: taken", what)
+		}
+	}
+}
