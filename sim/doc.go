@@ -38,6 +38,8 @@
 //	Host.SetPace       each event takes the host some time: queues form
 //	Swarm.Churn        peers come and go, after sessions with a heavy tail
 //
+// Topics (env.Topics) fail as GossipSub does: topics.go says how.
+//
 // A disk that is lost makes a new host: who forgets what he has signed must not sign
 // again in the same name.
 //
@@ -65,7 +67,7 @@
 //	     each rank polled once, true sums               WrongRank, Unordered, WrongSum
 //	I10  no acknowledged write is lost by a crash       Unsubscribed, TwoEntries, Forgotten; on real disks: internal/store
 //
-// Those of the overlay and its trees have no number there: WrongRoot, NoAck, WrongCount,
+// Of filters: NotDispatched, DispatchedTwice. Those of the overlay and its trees have no number there: WrongRoot, NoAck, WrongCount,
 // Cycle, Twice, Missing. Each checker is seen to catch a bug that is planted for it:
 // planted_test.go, internal/plant.
 //
