@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/cobra/firehose"
 	"tidings/corona"
 	"tidings/difference"
 	"tidings/internal/env"
@@ -97,6 +98,7 @@ type deaf struct{}
 
 func (deaf) News(overlay.ID, []difference.Change, time.Time)            {}
 func (deaf) Told(overlay.ID)                                            {}
+func (deaf) Dispatched(firehose.Dispatch)                               {}
 func (deaf) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 func (deaf) Deliver(scribe.Delivery)                                    {}
 
