@@ -39,7 +39,7 @@ func (f *filtering) anew() {
 	f.entries, f.items = map[owner.Hash]bool{}, map[version]time.Time{}
 }
 
-func (r reader) Dispatched(d firehose.Dispatch) {
+func (r reader) Dispatched(d firehose.Dispatch) bool {
 	s, f := r.p.swarm, r.p.filters
 	if f.entries[d.Entry.Hash] {
 		s.violated(DispatchedTwice, "host %d got entry %v of %s again", r.p.Index(), d.Entry.At, d.URL)
@@ -57,6 +57,7 @@ func (r reader) Dispatched(d firehose.Dispatch) {
 		}
 		f.items[v] = s.Now()
 	}
+	return true
 }
 
 // FilterStats say how new items came to filters.

@@ -29,8 +29,9 @@ type Config struct {
 // An Application takes what a filter gets.
 type Application interface {
 	// Dispatched brings a new entry of a channel: once, unless the node was restarted
-	// meanwhile, or the entry is older than an hour.
-	Dispatched(d Dispatch)
+	// meanwhile, or the entry is older than an hour. False: there is no room for it now. It
+	// comes again as long as digests list it, for more than a minute.
+	Dispatched(d Dispatch) bool
 }
 
 // Owners say who owns a key, and keep logs: an *owner.Owners.
@@ -113,6 +114,7 @@ type Stats struct {
 	Heard      uint64 // entries, as a filter, each once
 	Lacked     uint64 // of these, not by the topic: asked for
 	Missed     uint64 // listed, and not to be got
+	Refused    uint64 // times that there was no room for one
 	Gaps       uint64 // times that owners did not remember what a filter that was away missed
 	Strange    uint64 // broadcasts of who is not known to own the shard
 	Garbage    uint64 // messages that broke the protocol
@@ -135,6 +137,7 @@ func (st *Stats) Add(t Stats) {
 	st.Heard += t.Heard
 	st.Lacked += t.Lacked
 	st.Missed += t.Missed
+	st.Refused += t.Refused
 	st.Gaps += t.Gaps
 	st.Strange += t.Strange
 	st.Garbage += t.Garbage

@@ -194,12 +194,14 @@ func (f *Firehose) take(s *shard, d Dispatch, now time.Time) bool {
 	if _, had := s.seen[d.Entry.Hash]; had {
 		return false
 	}
-	if len(s.seen) < maxSeen {
+	delete(s.lacks, d.Entry.Hash)
+	if !f.app.Dispatched(d) {
+		f.stats.Refused++
+		return true // others have room for it
+	}
+	if f.stats.Heard++; len(s.seen) < maxSeen {
 		s.seen[d.Entry.Hash] = now
 	}
-	delete(s.lacks, d.Entry.Hash)
-	f.stats.Heard++
-	f.app.Dispatched(d)
 	return true
 }
 

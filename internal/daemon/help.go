@@ -81,6 +81,7 @@ var help = map[string]string{
 	"firehose.Stats.Lacked":        "Lacked: of these, not by the topic: asked for.",
 	"firehose.Stats.Listeners":     "Listeners: filters, as owner of a shard.",
 	"firehose.Stats.Missed":        "Missed: listed, and not to be got.",
+	"firehose.Stats.Refused":       "Refused: times that there was no room for one.",
 	"firehose.Stats.Reported":      "Reported: entries, as sequencer.",
 	"firehose.Stats.Rescued":       "Rescued: of these, because another owner did not.",
 	"firehose.Stats.Served":        "Served: shards owned.",

@@ -141,7 +141,7 @@ func (m *matching) until(what string, so func(cobra.Stats) bool) (s cobra.Stats)
 }
 
 // said is what the doctor says, all of it.
-func (m *matching) said() string { return fmt.Sprintf("%+v", m.findings(1)) }
+func (m *matching) said() string { return fmt.Sprintf("%+v", m.findings(1, false)) }
 
 // A disk that does not answer costs content first and articles then; the node says so, and has all of them
 // when the disk is back.

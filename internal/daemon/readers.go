@@ -43,7 +43,7 @@ func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	}
 }
 
-func (d *out) Dispatched(of firehose.Dispatch) { d.keywords.dispatched(of) }
+func (d *out) Dispatched(of firehose.Dispatch) bool { return d.keywords.dispatched(of) }
 
 func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }
 func (d *out) Deliver(m scribe.Delivery) { d.config.Deliver(m) }

@@ -37,8 +37,8 @@ type Application interface {
 	// and how the request went.
 	Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State)
 
-	// Dispatched brings a filter a new entry of any channel.
-	Dispatched(d firehose.Dispatch)
+	// Dispatched brings a filter a new entry of any channel; false: it has no room now.
+	Dispatched(d firehose.Dispatch) bool
 
 	// Deliver takes what a group brought that is no feed's.
 	Deliver(d scribe.Delivery)

@@ -98,7 +98,7 @@ type deaf struct{}
 
 func (deaf) News(overlay.ID, []difference.Change, time.Time)            {}
 func (deaf) Told(overlay.ID)                                            {}
-func (deaf) Dispatched(firehose.Dispatch)                               {}
+func (deaf) Dispatched(firehose.Dispatch) bool                          { return true }
 func (deaf) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 func (deaf) Deliver(scribe.Delivery)                                    {}
 
