@@ -37,7 +37,7 @@ func (s *Swarm) CheckBounds() {
 			}
 		}
 	}
-	if has, most := s.queue.Len(), spareEvents*len(s.members); has > most {
+	if has, most := s.pending(), spareEvents*len(s.members); has > most {
 		s.violated(Overgrown, "%d events are to come, for %d hosts", has, len(s.members))
 	}
 }

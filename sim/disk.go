@@ -51,11 +51,11 @@ type batch struct {
 }
 
 func (d *disk) commit(ops []env.Op, done func(error)) {
-	w := d.host.world
+	l := d.host.lane
 	d.host.stats.Commits++
-	d.last = max(d.last, w.now+between(&d.host.doorDice, syncLeast, syncMost))
+	d.last = max(d.last, l.now+between(&d.host.doorDice, syncLeast, syncMost))
 	d.pending = append(d.pending, batch{ops, done})
-	w.push(d.last, d.host, durable, 0)
+	l.push(d.last, d.host, durable, 0)
 }
 
 // sync makes the oldest batch durable, unless the disk refuses it, and says so.

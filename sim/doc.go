@@ -24,6 +24,14 @@
 // open is reached only over a link that it opened itself. [King] is the topology with
 // the round trip times that were measured in the Internet.
 //
+// # Lanes
+//
+// A world whose Config has several Lanes makes use of as many processors: hosts of one
+// lane are run apart from those of the others, for a stride of time that no frame is faster
+// than. Goroutines are the caller's, who gives Config.Beside; whether lanes go side by side
+// or in turns, the world is the same, event for event. What hosts of several lanes use together
+// besides, as a log's handler or an origin, has to bear that.
+//
 // # What befalls it
 //
 // Each of these is a verb of the world or of a host, and can be undone:

@@ -20,16 +20,19 @@ type doors struct {
 func (h *Host) env() env.Env {
 	d := &doors{h, h.life}
 	nodeDice := dice(h.world.config.Seed, forNode, int(h.index), h.life)
-	return env.Env{
+	e := env.Env{
 		Clock:   d,
 		Network: d,
-		Topics:  d,
 		Fetcher: d,
 		Worker:  d,
 		Store:   d,
 		Rand:    rand.New(&nodeDice),
 		Log:     slog.New(virtual{h.world.config.Log, h.clock}).With("host", h.Index()),
 	}
+	if len(h.world.lanes) == 1 { // frames of topics are no errands
+		e.Topics = d
+	}
+	return e
 }
 
 // shut reports that the life of these doors is over.
@@ -44,12 +47,14 @@ func (d *doors) Send(to env.Peer, class env.Class, msg []byte) {
 		panic(fmt.Sprintf("host %d sends a frame of %d bytes: a layer did not bound it", d.host.index, len(msg)))
 	}
 	if !d.shut() {
-		d.host.send(to, class, msg)
+		h := d.host
+		h.lane.ask(errand{host: h, kind: sending, to: to, class: class, msg: msg})
 	}
 }
 
 // An Origin says what the origins of the world answer to a request that reaches
-// them at a time. It is asked when the answer arrives, a little after at.
+// them at a time. It is asked when the answer arrives, a little after at; in a world
+// of several lanes by all of them side by side.
 type Origin func(at time.Time, r env.Request) env.Answer
 
 // fetch is a request under way; half of its way lies behind it at at.
@@ -78,8 +83,8 @@ func (d *doors) Fetch(handle env.Handle, r env.Request) {
 	h := d.host
 	h.stats.Fetches++
 	delay := between(&h.doorDice, fetchLeast, fetchMost)
-	item := h.world.fetches.put(fetch{handle, r, h.world.now + delay/2})
-	h.world.push(h.world.now+delay, h, fetched, item)
+	item := h.lane.fetches.put(fetch{handle, r, h.lane.now + delay/2})
+	h.lane.push(h.lane.now+delay, h, fetched, item)
 }
 
 func (h *Host) answered(handle env.Handle, a env.Answer) {
@@ -96,8 +101,8 @@ func (d *doors) Do(pure, done func()) {
 		return
 	}
 	pure()
-	h := d.host
-	h.world.push(h.world.now+between(&h.doorDice, computeLeast, computeMost), h, computed, h.world.dones.put(done))
+	h, l := d.host, d.host.lane
+	l.push(l.now+between(&h.doorDice, computeLeast, computeMost), h, computed, l.dones.put(done))
 }
 
 // Commit implements env.Store.

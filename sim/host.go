@@ -30,6 +30,7 @@ type HostConfig struct {
 type Host struct {
 	// What every event touches comes first, in two cache lines.
 	world    *World
+	lane     *lane
 	index    int32
 	life     uint32 // counts boots and crashes
 	node     env.Node
@@ -90,7 +91,7 @@ func (w *World) Host(c HostConfig) *Host {
 		wish:     never,
 		armed:    never,
 	}
-	h.disk = &disk{host: h}
+	h.lane, h.disk = w.lanes[h.Lane()], &disk{host: h}
 	w.hosts = append(w.hosts, h)
 	w.byID[h.id] = h
 	return h
@@ -113,6 +114,9 @@ const addrHead = "sim"
 
 // Index is the host's place in World.Hosts.
 func (h *Host) Index() int { return int(h.index) }
+
+// Lane is the host's lane, counted from 0.
+func (h *Host) Lane() int { return int(h.index) % len(h.world.lanes) }
 
 // Key is the private key of the host's identity.
 func (h *Host) Key() ed25519.PrivateKey { return h.key }
@@ -139,14 +143,14 @@ func (h *Host) Boot(build func(env.Env) env.Node) {
 	}
 	h.build = build
 	h.life++
-	h.world.inside = h
+	h.lane.inside = h
 	h.node = build(h.env())
 	h.answerer, _ = h.node.(Answerer)
 	if h.open {
-		h.world.push(h.world.now+int64(dialBack), h, reachable, 0)
+		h.lane.push(h.lane.now+int64(dialBack), h, reachable, 0)
 	}
 	h.run()
-	h.world.inside = nil
+	h.lane.inside = nil
 }
 
 // dialBack is how long it takes until an open host is known to be one.
@@ -179,7 +183,7 @@ func (h *Host) Crash(hint bool) {
 // nothing if the host is down.
 func (h *Host) Found(peer *Host) {
 	if h.node != nil {
-		h.world.push(h.world.now, h, found, uint32(peer.index))
+		h.lane.push(h.lane.now, h, found, uint32(peer.index))
 	}
 }
 
@@ -192,14 +196,23 @@ func (h *Host) Do(do func()) bool {
 		return false
 	}
 	if h.stall != nil {
-		h.world.push(h.world.now, h, asked, h.world.scripts.put(do))
+		h.lane.push(h.lane.now, h, asked, h.lane.scripts.put(do))
 		return true
 	}
-	h.world.inside = h
+	h.lane.inside = h
 	do()
 	h.run()
-	h.world.inside = nil
+	h.lane.inside = nil
 	return true
+}
+
+// Ask has the host call do at this instant, as Do does, but as an event of its own: what
+// a script asks of many hosts at once, hosts of different lanes do side by side.
+func (h *Host) Ask(do func()) {
+	h.world.outside("Ask")
+	if h.node != nil {
+		h.lane.push(h.lane.now, h, asked, h.lane.scripts.put(do))
+	}
 }
 
 // SetDisk says what is wrong with the host's disk from now on, for commits under
@@ -217,7 +230,7 @@ func (h *Host) SetClock(ahead time.Duration) {
 		panic(fmt.Sprintf("sim: clock of host %d, which is up, goes back", h.index))
 	}
 	if h.node != nil && int64(ahead) > h.clockOff {
-		h.hinderedAt = h.world.now
+		h.hinderedAt = h.lane.now
 	}
 	h.clockOff = int64(ahead)
 	h.Do(func() {})
@@ -227,7 +240,7 @@ func (h *Host) SetClock(ahead time.Duration) {
 func (h *Host) Stats() Stats { return h.stats }
 
 // clock is the time on the host's own clock.
-func (h *Host) clock() time.Time { return instant(h.world.now + h.clockOff) }
+func (h *Host) clock() time.Time { return instant(h.lane.now + h.clockOff) }
 
 // run runs the node and enters its wish.
 func (h *Host) run() {
@@ -237,7 +250,7 @@ func (h *Host) run() {
 		h.wish = never
 		return
 	}
-	h.wish = max(next.UnixNano()-h.clockOff, h.world.now)
+	h.wish = max(next.UnixNano()-h.clockOff, h.lane.now)
 	h.arm()
 }
 
@@ -253,7 +266,7 @@ func (h *Host) arm() {
 		h.under = append(h.under, h.armed)
 	}
 	h.armed = h.wish
-	h.world.push(h.wish, h, alarm, 0)
+	h.lane.push(h.wish, h, alarm, 0)
 }
 
 // maxSpins is how often a node may be run at one instant by its own wish.
@@ -265,18 +278,18 @@ func (h *Host) alarmed(e *event) {
 	if n := len(h.under); n > 0 {
 		h.armed, h.under = h.under[n-1], h.under[:n-1]
 	}
-	if h.wish > h.world.now {
+	if h.wish > h.lane.now {
 		h.arm()
 		return
 	}
-	if h.ranAt != h.world.now {
-		h.ranAt, h.spins = h.world.now, 0
+	if h.ranAt != h.lane.now {
+		h.ranAt, h.spins = h.lane.now, 0
 	}
 	if h.spins++; h.spins > maxSpins {
 		panic(fmt.Sprintf("the node asked %d times to be run at one instant: its Run makes no progress", h.spins))
 	}
-	h.world.fold(e, 0)
-	h.world.inside = h
+	h.lane.fold(e, 0)
+	h.lane.inside = h
 	h.run()
-	h.world.inside = nil
+	h.lane.inside = nil
 }

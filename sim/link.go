@@ -36,12 +36,12 @@ func (l *link) side(h *Host) int {
 // the peer is up, can be dialled, and is at one of its addresses. It returns
 // nil if nothing can be sent.
 func (h *Host) link(to *env.Peer) *link {
-	w := h.world
+	w, now := h.world, h.world.own.now
 	peer := w.find(to)
 	if peer == nil {
 		return nil
 	}
-	if l := h.links[peer.index]; l != nil && !l.idle(w.now) {
+	if l := h.links[peer.index]; l != nil && !l.idle(now) {
 		return l
 	}
 	if peer == h || peer.node == nil || !peer.open || h.deaf(peer) || peer.deaf(h) ||
@@ -52,9 +52,9 @@ func (h *Host) link(to *env.Peer) *link {
 	if h.index > peer.index {
 		ends = [2]*Host{peer, h}
 	}
-	delay := int64(w.config.Topology(ends[0].Index(), ends[1].Index()))
+	delay := int64(max(w.config.Topology(ends[0].Index(), ends[1].Index()), w.config.Stride))
 	// A QUIC handshake takes a round trip before the first frame leaves.
-	l := &link{ends: ends, delay: delay, ready: w.now + 2*delay, used: w.now}
+	l := &link{ends: ends, delay: delay, ready: now + 2*delay, used: now}
 	h.links[peer.index], peer.links[h.index] = l, l
 	h.opened()
 	peer.opened()
@@ -84,7 +84,7 @@ func (h *Host) opened() {
 	h.fresh = 0
 	left := map[int32]*link{} // another map, because one does not shrink
 	for id, l := range h.links {
-		if !l.idle(h.world.now) {
+		if !l.idle(h.world.own.now) {
 			left[id] = l
 		} else if peer := l.ends[1-l.side(h)]; peer.links[h.index] == l {
 			delete(peer.links, h.index)
@@ -95,13 +95,13 @@ func (h *Host) opened() {
 
 // closeLinks ends all links; with hint the peers hear of it.
 func (h *Host) closeLinks(hint bool) {
-	now := h.world.now
+	now := h.world.own.now
 	for _, i := range slices.Sorted(maps.Keys(h.links)) {
 		l := h.links[i]
 		peer := l.ends[1-l.side(h)]
 		l.close()
 		if hint && !l.idle(now) && !peer.deaf(h) {
-			h.world.push(now+l.delay, peer, down, uint32(h.index))
+			peer.lane.push(now+l.delay, peer, down, uint32(h.index))
 		}
 	}
 }
@@ -130,23 +130,29 @@ type blame struct {
 
 // blame notes a broken frame of a peer.
 func (h *Host) blame(peer *Host) {
-	w := h.world
+	now := h.lane.now
 	h.stats.Refused++
 	b := h.blamed[peer.index]
 	if b == nil {
 		b = &blame{}
 		h.blamed[peer.index] = b
 	}
-	b.times[b.n%maxBroken] = w.now
+	b.times[b.n%maxBroken] = now
 	b.n++
-	if b.n < maxBroken || b.times[b.n%maxBroken] < w.now-int64(brokenWithin) {
+	if b.n < maxBroken || b.times[b.n%maxBroken] < now-int64(brokenWithin) {
 		return
 	}
-	*b = blame{until: w.now + int64(shunFor)}
+	*b = blame{until: now + int64(shunFor)}
 	h.stats.Cut++
+	h.lane.ask(errand{host: h, kind: cutting, peer: peer})
+}
+
+// cut ends the link to a peer, of which both hear.
+func (h *Host) cut(peer *Host) {
 	if l := h.links[peer.index]; l != nil {
-		w.push(w.now, h, down, uint32(peer.index))
-		w.push(w.now+l.delay, peer, down, uint32(h.index))
+		now := h.world.own.now
+		h.lane.push(now, h, down, uint32(peer.index))
+		peer.lane.push(now+l.delay, peer, down, uint32(h.index))
 		l.close()
 	}
 }
@@ -157,5 +163,5 @@ func (h *Host) shuns(peer *Host) bool {
 		return false
 	}
 	b := h.blamed[peer.index]
-	return b != nil && b.until > h.world.now
+	return b != nil && b.until > h.lane.now
 }

@@ -33,7 +33,7 @@ func (f Faults) check() {
 func (w *World) SetFaults(f Faults) {
 	f.check()
 	if w.config.Faults.Loss > heavyLoss {
-		w.lossyAt = w.now
+		w.lossyAt = w.own.now
 	}
 	w.config.Faults = f
 }
@@ -67,7 +67,7 @@ const oneWay = -1
 // Heal ends a partition.
 func (w *World) Heal() {
 	if w.parted() {
-		w.partedAt = w.now
+		w.partedAt = w.own.now
 	}
 	w.sides = 0
 	for _, h := range w.hosts {
@@ -102,7 +102,7 @@ func (t *transit) sum() uint64 {
 // every frame that has a link, whatever the faults, so that another probability
 // touches only the frames it concerns.
 func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
-	w := h.world
+	w, now := h.world, h.world.own.now
 	l := h.link(&to)
 	if l == nil {
 		h.stats.Undeliverable++
@@ -120,9 +120,9 @@ func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
 		h.stats.Lost++
 		return
 	}
-	l.used = w.now
+	l.used = now
 	// Jitter is mostly small: an eighth of the way on average, at most half.
-	at := max(w.now, l.ready) + l.delay + int64(jitter*jitter*jitter*float64(l.delay)/2)
+	at := max(now, l.ready) + l.delay + int64(jitter*jitter*jitter*float64(l.delay)/2)
 	last := &l.last[from][class]
 	at = max(at, *last)
 	late := at + w.late(lateness)
@@ -132,10 +132,10 @@ func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
 	} else {
 		*last = at
 	}
-	w.push(at, peer, frame, w.frames.put(transit{msg, h.index, class}))
+	peer.lane.push(at, peer, frame, peer.lane.frames.put(transit{msg, h.index, class}))
 	if chance(2, f.Duplicate) {
 		h.stats.Repeated++
-		w.push(late, peer, frame, w.frames.put(transit{msg, h.index, class}))
+		peer.lane.push(late, peer, frame, peer.lane.frames.put(transit{msg, h.index, class}))
 	}
 }
 

@@ -30,7 +30,7 @@ func (h *Host) Pause(d time.Duration) {
 		return
 	}
 	s := h.stalled()
-	s.busy = max(s.busy, h.world.now+int64(d))
+	s.busy = max(s.busy, h.lane.now+int64(d))
 	h.rouse()
 }
 
@@ -46,8 +46,8 @@ func (h *Host) stalled() *stall {
 
 // delay has an event wait if the host cannot handle it now.
 func (s *stall) delay(h *Host, e *event) bool {
-	if len(s.waiting) == 0 && s.busy <= h.world.now {
-		s.busy = h.world.now + s.each
+	if len(s.waiting) == 0 && s.busy <= h.lane.now {
+		s.busy = h.lane.now + s.each
 		return false
 	}
 	s.waiting = append(s.waiting, *e)
@@ -60,35 +60,35 @@ func (h *Host) rouse() {
 	s := h.stall
 	if !s.roused {
 		s.roused = true
-		h.world.push(max(s.busy, h.world.now), h, rouse, 0)
+		h.lane.push(max(s.busy, h.lane.now), h, rouse, 0)
 	}
 }
 
 // goOn handles what has waited, as far as the host's pace allows.
 func (h *Host) goOn() {
-	s, w := h.stall, h.world
+	s, l := h.stall, h.lane
 	s.roused = false
-	for len(s.waiting) > 0 && s.busy <= w.now {
+	for len(s.waiting) > 0 && s.busy <= l.now {
 		e := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		s.busy = w.now + s.each
-		w.handle(&e)
+		s.busy = l.now + s.each
+		l.handle(&e)
 	}
 	switch {
-	case len(s.waiting) > 0 || s.busy > w.now && s.each == 0:
+	case len(s.waiting) > 0 || s.busy > l.now && s.each == 0:
 		h.rouse()
 	case s.each == 0:
 		h.stall = nil
-		h.hinderedAt = w.now
+		h.hinderedAt = l.now
 	}
 }
 
 // forgetStall ends a stall with the life of its host.
 func (h *Host) forgetStall() {
 	if s := h.stall; s != nil {
-		h.stall, h.hinderedAt = nil, h.world.now
+		h.stall, h.hinderedAt = nil, h.lane.now
 		for _, e := range s.waiting {
-			h.world.handle(&e) // void: what it carries leaves its slab
+			h.lane.handle(&e) // void: what it carries leaves its slab
 		}
 	}
 }
@@ -100,7 +100,7 @@ func (h *Host) Hindered() time.Time {
 	w := h.world
 	at := max(h.hinderedAt, w.partedAt, w.lossyAt)
 	if h.stall != nil || w.parted() || w.config.Faults.Loss > heavyLoss {
-		at = w.now
+		at = w.own.now
 	}
 	return instant(at)
 }

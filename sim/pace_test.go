@@ -100,7 +100,7 @@ func TestWhatWaitsDiesWithTheHost(t *testing.T) {
 	if asked || len(p.heard)+len(next.heard) > 0 || h.Stalled() {
 		t.Errorf("asked: %v; %q and %q were heard", asked, p.heard, next.heard)
 	}
-	if len(w.frames.free) != len(w.frames.items) || len(w.scripts.free) != len(w.scripts.items) {
+	if len(w.own.frames.free) != len(w.own.frames.items) || len(w.own.scripts.free) != len(w.own.scripts.items) {
 		t.Error("what waited was not given up")
 	}
 	h.Crash(false)

@@ -73,7 +73,7 @@ func (d *doors) Publish(topic string, frame []byte) {
 		panic(fmt.Sprintf("host %d publishes a frame of %d bytes: a layer did not bound it", d.host.index, len(frame)))
 	}
 	if s := d.host.topics[topic]; s != nil && s.hear != nil && !d.shut() {
-		s.known(frame, d.host.world.now)
+		s.known(frame, d.host.lane.now)
 		d.host.whisper(topic, frame, d.host.mates(topic, s))
 	}
 }
@@ -148,14 +148,14 @@ func (h *Host) whisper(topic string, frame []byte, to []*Host) {
 			continue
 		}
 		delay := int64(w.config.Topology(min(h.Index(), p.Index()), max(h.Index(), p.Index())))
-		w.push(w.now+delay+int64(jitter*jitter*jitter*float64(delay)/2), p, gossip, w.whispers.put(whisper{topic, frame, h.index}))
+		h.lane.push(h.lane.now+delay+int64(jitter*jitter*jitter*float64(delay)/2), p, gossip, h.lane.whispers.put(whisper{topic, frame, h.index}))
 	}
 }
 
 // overhear takes a frame of a topic, and passes it on.
 func (h *Host) overhear(t *whisper) {
 	s := h.topics[t.topic]
-	if s == nil || s.hear == nil || s.known(t.msg, h.world.now) {
+	if s == nil || s.hear == nil || s.known(t.msg, h.lane.now) {
 		return
 	}
 	from := h.world.hosts[t.from]

@@ -9,20 +9,36 @@ import (
 
 // fold adds one event to the hash of the trace: a multiplication of two words
 // whose halves are folded, as in wyhash.
-func (w *World) fold(e *event, payload uint64) {
-	a := w.trace ^ uint64(w.now) ^ 0x9e3779b97f4a7c15
+func (l *lane) fold(e *event, payload uint64) {
+	a := l.trace ^ uint64(l.now) ^ 0x9e3779b97f4a7c15
 	b := payload ^ uint64(uint32(e.host))<<32 ^ uint64(e.kind)<<24 ^ 0xe7037ed1a0b428db
 	high, low := bits.Mul64(a, b)
-	w.trace = bits.RotateLeft64(w.trace, 23) ^ high ^ low
+	l.trace = bits.RotateLeft64(l.trace, 23) ^ high ^ low
 }
 
 // TraceHash is a hash over all events so far: when, to which host, what, and
 // for a frame all its bytes. It is the same in every process and on every
-// machine for the same world and script.
-func (w *World) TraceHash() uint64 { return w.trace }
+// machine for the same world and script, however many of its lanes go side by side.
+func (w *World) TraceHash() uint64 {
+	hash := w.own.trace
+	for _, l := range w.lanes {
+		if l != w.own {
+			hash = scatter(hash ^ l.trace)
+		}
+	}
+	return hash
+}
 
 // Events is the number of events so far.
-func (w *World) Events() uint64 { return w.events }
+func (w *World) Events() uint64 {
+	n := w.own.events
+	for _, l := range w.lanes {
+		if l != w.own {
+			n += l.events
+		}
+	}
+	return n
+}
 
 // virtual is a log handler that puts the time of the world in place of the
 // wall clock's.

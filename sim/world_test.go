@@ -83,8 +83,9 @@ func panics(t *testing.T, do func()) (words string) {
 }
 
 // chatter is a world of nodes that use all doors and all dice.
-func chatter(seed uint64) *World {
-	w := New(Config{Seed: seed, Faults: Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}})
+func chatter(c Config) *World {
+	c.Faults = Faults{Loss: 0.05, Duplicate: 0.05, Reorder: 0.05}
+	w := New(c)
 	for range 50 {
 		w.Host(HostConfig{Open: true})
 	}
@@ -118,7 +119,7 @@ func chatter(seed uint64) *World {
 }
 
 func TestOneSeedGivesOneTrace(t *testing.T) {
-	a, b, c := chatter(1), chatter(1), chatter(2)
+	a, b, c := chatter(Config{Seed: 1}), chatter(Config{Seed: 1}), chatter(Config{Seed: 2})
 	if a.TraceHash() != b.TraceHash() || a.Events() != b.Events() {
 		t.Errorf("seed 1 gave %d events with hash %x, then %d with %x",
 			a.Events(), a.TraceHash(), b.Events(), b.TraceHash())
@@ -229,7 +230,7 @@ func TestNodeHasOneAlarm(t *testing.T) {
 		h.Do(func() {})
 		wish = wish.Add(time.Second)
 	}
-	if pending := w.queue.Len(); pending != 1 {
+	if pending := w.pending(); pending != 1 {
 		t.Errorf("%d alarms pending, want 1", pending)
 	}
 	p.clear()
@@ -246,8 +247,8 @@ func TestNodeHasOneAlarm(t *testing.T) {
 	if len(p.ran) != 1 || p.ran[0].Sub(before) != time.Minute {
 		t.Errorf("run at %v, want once, a minute after %v", p.ran, before)
 	}
-	if w.queue.Len() != 0 {
-		t.Errorf("%d events pending for a node that wants nothing", w.queue.Len())
+	if w.pending() != 0 {
+		t.Errorf("%d events pending for a node that wants nothing", w.pending())
 	}
 }
 
@@ -292,7 +293,7 @@ func TestScriptVerbsAreNotForNodes(t *testing.T) {
 		if !strings.Contains(words, name+" while the node of host 0 runs") {
 			t.Errorf("%s: panic %q", name, words)
 		}
-		w.inside = nil
+		w.own.inside = nil
 	}
 }
 

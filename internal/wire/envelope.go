@@ -140,11 +140,18 @@ func (v verifier) Open(domain Domain, raw []byte) (Signed, error) {
 
 // A Memory is a verifier that asks another about each envelope once and remembers
 // the right ones. Equal envelopes come back as one shared value, which also saves the
-// simulator's memory. It is not safe for concurrent use.
+// simulator's memory. It is not safe for concurrent use, unless it has a guard.
 type Memory struct {
 	inner Verifier
 	limit int
 	known map[memoKey]Signed
+	guard Guard // nil: none
+}
+
+// A Guard lets one in at a time, as a sync.Mutex does.
+type Guard interface {
+	Lock()
+	Unlock()
 }
 
 type memoKey struct {
@@ -157,6 +164,12 @@ func Memo(inner Verifier, limit int) *Memory {
 	return &Memory{inner: inner, limit: limit, known: map[memoKey]Signed{}}
 }
 
+// Guarded returns the memory, to be used by several goroutines from now on.
+func (m *Memory) Guarded(by Guard) *Memory {
+	m.guard = by
+	return m
+}
+
 // Signer returns the signer of a private key for a network, that of the verifier asked. The
 // memory knows its envelopes to be right, because they were made here.
 func (m *Memory) Signer(private ed25519.PrivateKey, network Hash) *Signer {
@@ -165,7 +178,7 @@ func (m *Memory) Signer(private ed25519.PrivateKey, network Hash) *Signer {
 
 // Open returns what an envelope holds, as Verifier says.
 func (m *Memory) Open(domain Domain, raw []byte) (Signed, error) {
-	if s, ok := m.known[memoKey{domain, string(raw)}]; ok {
+	if s, ok := m.find(domain, raw); ok {
 		return s, nil
 	}
 	s, err := m.inner.Open(domain, bytes.Clone(raw))
@@ -176,7 +189,20 @@ func (m *Memory) Open(domain Domain, raw []byte) (Signed, error) {
 	return s, nil
 }
 
+func (m *Memory) find(domain Domain, raw []byte) (s Signed, ok bool) {
+	if m.guard != nil {
+		m.guard.Lock()
+		defer m.guard.Unlock()
+	}
+	s, ok = m.known[memoKey{domain, string(raw)}]
+	return s, ok
+}
+
 func (m *Memory) keep(domain Domain, s Signed) {
+	if m.guard != nil {
+		m.guard.Lock()
+		defer m.guard.Unlock()
+	}
 	if len(m.known) >= m.limit {
 		clear(m.known)
 	}

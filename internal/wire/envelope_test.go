@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -175,6 +176,24 @@ func TestMemoForgetsAtItsLimit(t *testing.T) {
 			t.Errorf("after %s: asked %d times, want %d", step.payload, inner.opened, step.asked)
 		}
 	}
+}
+
+// Those who share a guarded memory may run side by side; what one signs another finds.
+func TestMemoIsGuarded(t *testing.T) {
+	memo := Memo(NewVerifier(home), 8).Guarded(new(sync.Mutex))
+	var all sync.WaitGroup
+	for i := range 4 {
+		all.Go(func() {
+			signer := memo.Signer(key(byte(1+i%2)), home)
+			for n := range 20 {
+				payload := strconv.Itoa(n)
+				if s, err := memo.Open(testDomain, signer.Sign(testDomain, []byte(payload)).Raw); err != nil || string(s.Payload) != payload {
+					t.Errorf("%q, %v", s.Payload, err)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
 
 // No domain begins with another, and none can be taken for what libp2p signs

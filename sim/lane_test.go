@@ -1,0 +1,79 @@
+package sim
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/internal/env"
+)
+
+// together calls functions side by side.
+func together(do []func()) {
+	var all sync.WaitGroup
+	for _, f := range do {
+		all.Go(f)
+	}
+	all.Wait()
+}
+
+// Lanes that go side by side make the world that they make one after the other; and how many
+// there are is nothing to the hosts.
+func TestLanesMakeOneWorld(t *testing.T) {
+	world := func(lanes int, beside func([]func())) *World {
+		return chatter(Config{Seed: 1, Lanes: lanes, Stride: 20 * time.Millisecond, Beside: beside})
+	}
+	two, inTurn, aside := world(2, together), world(3, nil), world(3, together)
+	if inTurn.Events() < 10_000 || inTurn.Events() != two.Events() {
+		t.Errorf("%d events in two lanes, %d in three", two.Events(), inTurn.Events())
+	}
+	if aside.TraceHash() != inTurn.TraceHash() {
+		t.Error("another trace when lanes go side by side")
+	}
+	for i, h := range inTurn.Hosts() {
+		if of := h.Stats(); of != two.Hosts()[i].Stats() || of != aside.Hosts()[i].Stats() {
+			t.Errorf("host %d: %+v; in two lanes %+v; side by side %+v", i, of, two.Hosts()[i].Stats(), aside.Hosts()[i].Stats())
+		}
+	}
+}
+
+// A frame between lanes takes a stride at least, and scripts see all hosts at one time.
+func TestFramesTakeAStride(t *testing.T) {
+	const stride = 20 * time.Millisecond
+	w, all := puppets(Config{Topology: Uniform(time.Millisecond), Lanes: 2, Stride: stride}, 2)
+	from, to := w.Hosts()[0], w.Hosts()[1]
+	if from.Lane() == to.Lane() {
+		t.Fatal("both are in one lane")
+	}
+	sent := w.Now().Add(time.Second)
+	w.At(sent, func() { from.Ask(func() { all[0].say(to, "hello") }) })
+	w.At(sent.Add(3*stride-1), func() {
+		if len(all[1].heard) > 0 {
+			t.Error("a frame is there before its link is open")
+		}
+	})
+	w.At(sent.Add(5*stride), func() {
+		if len(all[1].heard) != 1 || !all[0].Clock.Now().Equal(all[1].Clock.Now()) {
+			t.Errorf("%q was heard; %v, and %v at the other host", all[1].heard, all[0].Clock.Now(), all[1].Clock.Now())
+		}
+	})
+	w.Run(time.Minute)
+}
+
+// Who breaks the protocol is cut off by hosts of other lanes, too.
+func TestLanesCutLinks(t *testing.T) {
+	w, all := puppets(Config{Lanes: 2, Stride: time.Millisecond}, 2)
+	all[1].receive = func(env.PeerID, []byte) error { return env.ErrFrame }
+	from, to := w.Hosts()[0], w.Hosts()[1]
+	for i := range 2 * maxBroken {
+		w.After(time.Duration(i)*time.Second, func() { from.Do(func() { all[0].say(to, "nonsense") }) })
+	}
+	w.Run(time.Minute)
+	if st := to.Stats(); st.Cut != 1 || st.Refused != maxBroken {
+		t.Errorf("%+v", st)
+	}
+	if n := from.Stats().Undeliverable; n != maxBroken {
+		t.Errorf("%d frames for who is cut off", n)
+	}
+	panics(t, func() { New(Config{Lanes: 2}) })
+}
