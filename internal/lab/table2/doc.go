@@ -7,5 +7,9 @@
 // clients, and each channel has owners and a sequencer. A [Tally] counts what they send
 // each other.
 //
+// Half of the members run beside the other half: what members share with others is that of
+// their lane ([sim.Config]), and what is measured of the polls of both is put together second
+// by second.
+//
 // The package leaves out readers: nobody keeps logs but the owners.
 package table2

@@ -28,7 +28,7 @@ type Member struct {
 	Sums    *sums.Sums
 	Corona  *corona.Corona
 
-	origins *origins
+	lane    *lane
 	index   int
 	plain   bool // see World.Plain
 	asked   []question
@@ -42,8 +42,8 @@ type question struct {
 	env.Request
 }
 
-func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, w *World) *Member {
-	m := &Member{origins: w.origins, index: index, plain: w.Plain}
+func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, plain, polite bool, l *lane) *Member {
+	m := &Member{lane: l, index: index, plain: plain}
 	e.Fetcher, e.Network, e.Worker, e.Store = m, stirring{e.Network, m}, work{e.Worker, m}, memory{e.Store, m}
 	m.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
 	m.Scribe = scribe.New(e, m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
@@ -53,7 +53,7 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 	}
 	m.Wedges = wedge.New(e, m.Overlay, cfg.Wedges, (*wedgeSide)(m))
 	m.Corona = corona.New(e, m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
-	if w.Polite {
+	if polite {
 		m.Corona.BePolite(m.Owners)
 	}
 	m.Sums = sums.New(e, m.Overlay, cfg.Sums, m.Corona.Adder())
@@ -103,7 +103,7 @@ func (m *Member) Fetch(h env.Handle, r env.Request) { m.asked = append(m.asked, 
 // answer answers what was asked; nothing more is asked meanwhile.
 func (m *Member) answer(now time.Time) {
 	for _, q := range m.asked {
-		m.Corona.Answered(q.handle, m.origins.ask(&q.Request, m.index, now.UnixNano()))
+		m.Corona.Answered(q.handle, m.lane.ask(&q.Request, m.index, now.UnixNano()))
 	}
 	clear(m.asked)
 	m.asked = m.asked[:0]

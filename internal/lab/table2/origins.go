@@ -11,12 +11,12 @@ import (
 )
 
 // origins are those of all channels of a workload. A channel is updated by the dice; a
-// document has its last items, and says when they came.
+// document has its last items, and says when they came. Two of the same workload, opened at the
+// same time, are alike.
 type origins struct {
 	load  *Workload
 	of    []origin
 	etags []string // of the n-th update
-	polls *Polls
 }
 
 // An origin is that of a channel.
@@ -34,8 +34,8 @@ const shown = 4
 // the paper's simulation.
 const documentSize = 1 << 10
 
-func newOrigins(load *Workload, polls *Polls) *origins {
-	w := &origins{load: load, of: make([]origin, len(load.Channels)), polls: polls}
+func newOrigins(load *Workload) *origins {
+	w := &origins{load: load, of: make([]origin, len(load.Channels))}
 	for i := range w.of {
 		o := &w.of[i]
 		o.dice = *rand.NewPCG(uint64(load.Seed), uint64(i))
@@ -63,19 +63,27 @@ func (w *origins) pause(channel int) int64 {
 	return int64(-math.Log(1-u) * float64(w.load.Channels[channel].Update))
 }
 
-// ask answers a poll of a member, and notes it. Only a document that is another one than
-// the member has costs anything.
-func (w *origins) ask(r *env.Request, member int, now int64) env.Answer {
-	i := channelOf(r.URL)
-	o := &w.of[i]
-	w.polls.polled(i, member, now)
-	for o.next <= now {
-		w.polls.seen(i, now-o.next)
-		o.updates++
-		copy(o.dates[1:], o.dates[:])
-		o.dates[0] = o.next / int64(time.Second)
-		o.next += w.pause(i)
+// update updates a channel once, if it is time to, and says when it was.
+func (w *origins) update(channel int, now int64) (at int64, updated bool) {
+	o := &w.of[channel]
+	if o.next > now {
+		return 0, false
 	}
+	at = o.next
+	o.updates++
+	copy(o.dates[1:], o.dates[:])
+	o.dates[0] = at / int64(time.Second)
+	o.next += w.pause(channel)
+	return at, true
+}
+
+// ask answers a poll of a channel. Only a document that is another one than the poller has
+// costs anything.
+func (w *origins) ask(i int, r *env.Request, now int64) env.Answer {
+	for updated := true; updated; {
+		_, updated = w.update(i, now)
+	}
+	o := &w.of[i]
 	for len(w.etags) <= int(o.updates) {
 		w.etags = append(w.etags, strconv.Itoa(len(w.etags)))
 	}

@@ -14,7 +14,8 @@ type Polls struct {
 	channels []polled
 	crowded  []bool // channels of crowded domains
 	members  []int  // polls of each
-	began    int64  // the present span
+	origins  *origins
+	began    int64 // the present span
 	delays
 	fine *Polls // measures shorter spans of the same polls; nil: nobody asks for them
 }
@@ -35,7 +36,7 @@ type delays struct {
 }
 
 func newPolls(load *Workload, interval time.Duration) *Polls {
-	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members)}
+	return &Polls{load: load, interval: interval, channels: make([]polled, len(load.Channels)), crowded: make([]bool, len(load.Channels)), members: make([]int, load.Members), origins: newOrigins(load)}
 }
 
 // open begins to measure.
@@ -44,8 +45,22 @@ func (p *Polls) open(now int64) {
 		p.fine.open(now)
 	}
 	p.began = now
+	p.origins.open(now)
 	for i := range p.channels {
 		p.channels[i] = polled{first: now, last: now}
+	}
+}
+
+// note notes a poll, and the updates that it saw first. Polls come in the order of their times.
+func (p *Polls) note(of poll) {
+	channel := int(of.channel)
+	p.polled(channel, int(of.member), of.at)
+	for {
+		at, updated := p.origins.update(channel, of.at)
+		if !updated {
+			return
+		}
+		p.seen(channel, of.at-at)
 	}
 }
 

@@ -58,7 +58,7 @@ func TestScale(t *testing.T) {
 
 // measure lets a phase pass and prints what it cost.
 func measure(t *testing.T, w *World, phase string, run func()) {
-	sent, events, now, cpu := w.Tally.Since(nil), w.Events(), w.Now(), usage().cpu
+	sent, events, now, cpu := w.Tally().Since(nil), w.Events(), w.Now(), usage().cpu
 	if *profilesFlag != "" {
 		f := profile(t, phase+".cpu")
 		defer f.Close()
@@ -74,7 +74,7 @@ func measure(t *testing.T, w *World, phase string, run func()) {
 	runtime.ReadMemStats(&mem)
 	fmt.Printf("%-10s %6.0f min  %7.1f s cpu  %9d events  %5.0f MB live  %5.0f MB resident at most\n", phase,
 		w.Now().Sub(now).Minutes(), cpu.Seconds(), w.Events()-events, float64(mem.HeapAlloc)/1e6, usage().resident/1e6)
-	sent = w.Tally.Since(sent)
+	sent = w.Tally().Since(sent)
 	for _, k := range sent.Kinds() {
 		if c := sent[k]; c.Frames > 1000 {
 			fmt.Printf("    %-5v %10d frames %6d MB\n", k, c.Frames, c.Bytes/1e6)

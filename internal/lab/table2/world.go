@@ -2,15 +2,13 @@ package table2
 
 import (
 	"math/rand/v2"
+	"sync"
 	"time"
 
-	"tidings/corona"
 	"tidings/internal/env"
 	"tidings/internal/node"
 	"tidings/internal/wire"
 	"tidings/overlay"
-	"tidings/overlay/owner"
-	"tidings/overlay/wedge"
 	"tidings/sim"
 )
 
@@ -19,7 +17,6 @@ type World struct {
 	*sim.World
 	Workload *Workload
 	Members  []*Member
-	Tally    Tally
 	Polls    *Polls
 	// Plain has all layers of a member run at each event, as those of node.Node do; Mortal has
 	// members watch each other as where some die; Polite has domains have budgets. To be set
@@ -33,15 +30,16 @@ type World struct {
 	network wire.Network
 	hosts   []*sim.Host  // of the members
 	keys    []overlay.ID // of the channels
-	origins *origins
-
-	// What members remember together.
+	lanes   []*lane
 	verify  *wire.Memory
-	records *overlay.Records
-	briefs  *corona.Briefs
-	epochs  *owner.Epochs
-	orders  *wedge.Orders
 }
+
+// lanes is into how many parts a world is split: how many processors it makes use of.
+const lanes = 2
+
+// stride is for how long lanes go on by themselves, and the least that a frame takes: by
+// sim.King, one pair of hosts in twenty-five is nearer. Polls, by the half hour, do not depend on it.
+const stride = 20 * time.Millisecond
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
 // across one do so within seconds.
@@ -51,22 +49,24 @@ const maxSigned = 1 << 17
 const joinPause = 100 * time.Millisecond
 
 // NewWorld returns a world whose members join one after the other as soon as it runs.
-// Time and distances are those of sim.King.
+// Time and distances are those of sim.King, but for the stride.
 func NewWorld(load *Workload, network wire.Network) *World {
 	w := &World{
-		World:    sim.New(sim.Config{Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed))}),
+		World: sim.New(sim.Config{
+			Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed)),
+			Lanes: lanes, Stride: stride, Beside: beside,
+		}),
 		Workload: load,
-		Tally:    Tally{},
 		Polls:    newPolls(load, network.PollInterval),
 	}
-	w.origins = newOrigins(load, w.Polls)
 	for i := range load.Channels {
 		w.keys = append(w.keys, overlay.Key(network.Name, load.URL(i)))
 	}
 	w.network, w.verify = network, wire.Memo(wire.NewVerifier(wire.HashOf(network.Descriptor())), maxSigned)
-	w.records = overlay.NewRecords(network.Name, w.verify, 2*load.Members)
-	w.briefs = corona.NewBriefs(2 * len(load.Channels))
-	w.epochs, w.orders = owner.NewEpochs(maxSigned), wedge.NewOrders(2*len(load.Channels))
+	w.verify = w.verify.Guarded(new(sync.Mutex))
+	for range lanes {
+		w.lanes = append(w.lanes, newLane(load, network.Name, w.verify))
+	}
 	w.Members, w.hosts = make([]*Member, load.Members), make([]*sim.Host, load.Members)
 	for i := range load.Members {
 		w.hosts[i] = w.Host(sim.HostConfig{Open: true})
@@ -83,10 +83,11 @@ func NewWorld(load *Workload, network wire.Network) *World {
 // boot starts a member.
 func (w *World) boot(i int) {
 	h, hash := w.hosts[i], wire.HashOf(w.network.Descriptor())
+	l := w.lanes[h.Lane()]
 	cfg := node.DefaultConfig(w.network)
 	cfg.Overlay.Founder = h.Index() == 0
-	cfg.Overlay.Records, cfg.Owner.Epochs = w.records, w.epochs
-	cfg.Wedges.Orders, cfg.Corona.Briefs = w.orders, w.briefs
+	cfg.Overlay.Records, cfg.Owner.Epochs = l.records, l.epochs
+	cfg.Wedges.Orders, cfg.Corona.Briefs = l.orders, l.briefs
 	if !w.Mortal {
 		// What is kept up against deaths is renewed once in a maintenance interval, as the
 		// paper's own state is.
@@ -95,8 +96,8 @@ func (w *World) boot(i int) {
 		cfg.Owner.Lease, cfg.Owner.BeatInterval = every, every/10
 	}
 	h.Boot(func(e env.Env) env.Node {
-		e.Network = tallied{e.Network, w.Tally}
-		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w)
+		e.Network = tallied{e.Network, l.tally}
+		w.Members[i] = newMember(e, w.verify.Signer(h.Key(), hash), w.verify, cfg, i, w.Plain, w.Polite, l)
 		return w.Members[i]
 	})
 }
@@ -139,18 +140,23 @@ func (w *World) Subscribe(over time.Duration) {
 // open begins to update the channels, and to measure.
 func (w *World) open() {
 	w.Polls.open(w.Now().UnixNano())
-	w.origins.open(w.Now().UnixNano())
+	for _, l := range w.lanes {
+		l.origins.open(w.Now().UnixNano())
+	}
 }
 
 // subscribe has a member subscribe to what its clients read, and want of that what nobody has
 // wanted before.
 func (w *World) subscribe(member int, list []Membership, wanted []bool) {
-	m := w.Members[member]
-	w.hosts[member].Do(func() {
+	m, first := w.Members[member], make([]bool, len(list))
+	for i, s := range list {
+		first[i] = !wanted[s.Channel]
+		wanted[s.Channel] = true
+	}
+	w.hosts[member].Ask(func() {
 		m.Do(func() {
-			for _, s := range list {
-				if !wanted[s.Channel] {
-					wanted[s.Channel] = true
+			for i, s := range list {
+				if first[i] {
 					m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
 				}
 				m.Scribe.Join(w.keys[s.Channel], int(s.Weight))

@@ -2,6 +2,7 @@ package table2
 
 import (
 	"math"
+	"runtime"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ func paperNetwork() wire.Network {
 }
 
 // When all have subscribed, each channel has one sequencer, and a root that counts all its
-// subscribers; and the same arguments give the same world.
+// subscribers; and the same arguments give the same world, on however many processors.
 func TestWorldOfSubscribers(t *testing.T) {
 	build := func() *World {
 		w := NewWorld(NewWorkload(1, 40, 200, 4000), paperNetwork())
@@ -29,10 +30,11 @@ func TestWorldOfSubscribers(t *testing.T) {
 	}
 	w := build()
 	check(t, w)
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	if again := build(); again.TraceHash() != w.TraceHash() {
 		t.Error("another world")
 	}
-	batches := w.Tally[Kind{wire.Scribe, 13}]
+	batches := w.Tally()[Kind{wire.Scribe, 13}]
 	if memberships := uint64(2500); batches.Frames > memberships || batches.Bytes < 2*40*memberships {
 		t.Errorf("%+v batches", batches)
 	}
