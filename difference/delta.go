@@ -12,6 +12,8 @@ type Delta struct {
 	// Page is, of a channel that is a page, the version in which it is now, as page.Memory has
 	// it for the log. The first has no changes with it. Nil: none.
 	Page []byte
+	// Pin says whose the feed is from here on. Nil: as before.
+	Pin *Pin
 }
 
 // A Change is a new item, or a new version of one.
@@ -21,17 +23,20 @@ type Change struct {
 	After feed.ID
 	// Edited says that another version of the item was known.
 	Edited bool
+	// Publication is the publisher's envelope that the item came in; nil: somebody has
+	// found it at the origin.
+	Publication *Publication
 }
 
 // Empty tells whether a delta is no update. A changed head alone is none: it
-// travels with the next item.
-func (d Delta) Empty() bool { return len(d.Changes) == 0 }
+// travels with the next item; a pin is told by itself.
+func (d Delta) Empty() bool { return len(d.Changes) == 0 && d.Pin == nil }
 
 // Split cuts a delta into parts, to be applied in order, each of at most limit bytes
-// before it is packed, or of one change if that alone is larger. The head and the
-// version of a page go with the first.
+// before it is packed, or of one change if that alone is larger. The head, the
+// version of a page and the pin go with the first.
 func (d Delta) Split(limit int) []Delta {
-	part, size := Delta{Head: d.Head, Page: d.Page}, len(d.Page)
+	part, size := Delta{Head: d.Head, Page: d.Page, Pin: d.Pin}, len(d.Page)
 	if d.Head != nil {
 		size += headSize(d.Head)
 	}

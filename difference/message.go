@@ -33,7 +33,7 @@ var ErrDelta = errors.New("not a delta")
 
 // Encode packs a delta.
 func (d Delta) Encode() ([]byte, error) {
-	m := &differencepb.Delta{Page: d.Page}
+	m := &differencepb.Delta{Page: d.Page, Pin: d.Pin.message()}
 	if d.Head != nil {
 		m.Head = headMessage(d.Head)
 	}
@@ -114,6 +114,9 @@ func decode(b []byte) (Delta, error) {
 		}
 		d.Head = &head
 	}
+	if d.Pin, err = pinFrom(m.Pin); err != nil {
+		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+	}
 	seen := make(map[feed.ID]bool, len(m.Changes))
 	for _, c := range m.Changes {
 		change, err := changeOf(c)
@@ -140,16 +143,7 @@ func countChanges(raw []byte) error {
 		if changes++; changes > feed.MaxItems {
 			return fmt.Errorf("%w: more than %d changes", ErrDelta, feed.MaxItems)
 		}
-		bindings := 0
-		return eachField(value, func(num protowire.Number, _ []byte) error {
-			if num != 3 {
-				return nil
-			}
-			if bindings++; bindings > feed.MaxScope {
-				return fmt.Errorf("%w: more than %d bindings", ErrDelta, feed.MaxScope)
-			}
-			return nil
-		})
+		return countBindings(value, 3)
 	})
 }
 
@@ -180,11 +174,12 @@ func headMessage(h *feed.Head) *differencepb.Head {
 }
 
 func changeMessage(c *Change) *differencepb.Change {
-	m := &differencepb.Change{
-		Format: uint32(c.Item.Format), Raw: c.Item.Raw, Apart: uint32(c.Item.Apart), Edited: c.Edited,
-	}
-	for _, b := range c.Item.Scope {
-		m.Scope = append(m.Scope, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
+	m := &differencepb.Change{Edited: c.Edited}
+	if p := c.Publication; p != nil {
+		m.Publication = p.Raw // in which the item is
+	} else {
+		m.Format, m.Raw, m.Apart = uint32(c.Item.Format), c.Item.Raw, uint32(c.Item.Apart)
+		m.Scope = bindings(c.Item.Scope)
 	}
 	if c.After != (feed.ID{}) {
 		m.After = c.After[:]
@@ -194,10 +189,6 @@ func changeMessage(c *Change) *differencepb.Change {
 
 func changeOf(m *differencepb.Change) (Change, error) {
 	c := Change{Edited: m.Edited}
-	format, err := formatOf(m.Format)
-	if err != nil {
-		return c, err
-	}
 	if m.Apart > 255 {
 		return c, fmt.Errorf("%w: %d facts beyond an id", ErrDelta, m.Apart)
 	}
@@ -208,11 +199,22 @@ func changeOf(m *differencepb.Change) (Change, error) {
 	default:
 		return c, fmt.Errorf("%w: an identity of %d bytes", ErrDelta, len(m.After))
 	}
-	var scope []feed.Binding
-	for _, b := range m.Scope {
-		scope = append(scope, feed.Binding{Prefix: b.Prefix, URI: b.Uri})
+	if len(m.Publication) > 0 {
+		p, err := OpenPublication(m.Publication)
+		switch {
+		case err != nil:
+			return c, fmt.Errorf("%w: %w", ErrDelta, err)
+		case p.Item == nil || m.Format != 0 || len(m.Raw)+len(m.Scope) > 0 || m.Apart != 0:
+			return c, fmt.Errorf("%w: a publication that is not the item's", ErrDelta)
+		}
+		c.Publication, c.Item = p, *p.Item
+		return c, nil
 	}
-	if c.Item, err = feed.ReadItem(format, m.Raw, scope, uint8(m.Apart)); err != nil {
+	format, err := formatOf(m.Format)
+	if err != nil {
+		return c, err
+	}
+	if c.Item, err = feed.ReadItem(format, m.Raw, scopeOf(m.Scope), uint8(m.Apart)); err != nil {
 		return c, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
 	return c, nil

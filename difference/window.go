@@ -17,6 +17,8 @@ type Window struct {
 	first *place
 	byID  map[feed.ID]*place
 	head  uint64 // reference of the delta that brought the head
+	pin   *Pin   // as the deltas say
+	said  uint64 // reference of the delta that brought it
 }
 
 // A place is an entry and the one behind it in document order.
@@ -35,12 +37,15 @@ type Entry struct {
 	// is its place there.
 	Ref    uint64
 	Change int
+	// Signed says that this version came in a publisher's envelope.
+	Signed bool
 }
 
 // Apply brings a delta in. ref is a name the caller has for it, not 0, and higher
 // than those before. A new item goes behind the one that was before it in its
 // document, to the front if that is not here; what is here already, in whatever
-// version, stays in its place.
+// version, stays in its place. What a publisher has signed does not give way to another
+// version that was found at the origin: there may be headlines only.
 func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	if w.byID == nil {
 		w.byID = map[feed.ID]*place{}
@@ -48,9 +53,18 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	if d.Head != nil {
 		w.head = ref
 	}
+	if d.Pin != nil {
+		w.pin, w.said = d.Pin, ref
+	}
 	for i, c := range d.Changes {
-		e := Entry{c.Item.ID, c.Item.Hash, at, at, ref, i}
+		if c.Publication != nil && w.pin != nil {
+			w.pin = w.pin.after(c.Publication)
+		}
+		e := Entry{c.Item.ID, c.Item.Hash, at, at, ref, i, c.Publication != nil}
 		if p := w.byID[e.ID]; p != nil {
+			if p.Signed && !e.Signed && p.Hash != e.Hash {
+				continue
+			}
 			e.At = p.At
 			if e.Hash == p.Hash {
 				e.Changed = p.Changed
@@ -110,7 +124,7 @@ func (w *Window) Keep(d Delta, f *feed.Feed, first uint64) Delta {
 	for _, it := range f.Items {
 		if c, ok := found[it.ID]; ok {
 			all.Changes = append(all.Changes, c)
-		} else if p := w.byID[it.ID]; p != nil && p.Ref < first && p.Hash == it.Hash {
+		} else if p := w.byID[it.ID]; p != nil && p.Ref < first && p.Hash == it.Hash { // unsigned, if it was signed
 			all.Changes = append(all.Changes, Change{Item: it, After: before})
 		}
 		before = it.ID
@@ -137,6 +151,19 @@ func (w *Window) Entry(id feed.ID) (Entry, bool) {
 	}
 	return Entry{}, false
 }
+
+// Signed says whether an item is here as its publisher has signed it.
+func (w *Window) Signed(id feed.ID) bool {
+	p := w.byID[id]
+	return p != nil && p.Signed
+}
+
+// Pin says whose the feed is, with the last of its publications that are known here; nil: nobody
+// has said so.
+func (w *Window) Pin() *Pin { return w.pin }
+
+// Pinned is the reference of the delta that said so, 0 if none did.
+func (w *Window) Pinned() uint64 { return w.said }
 
 // Head is the reference of the delta that brought the head, 0 if none did.
 func (w *Window) Head() uint64 { return w.head }

@@ -31,6 +31,7 @@ type Delta struct {
 	Head          *Head                  `protobuf:"bytes,1,opt,name=head,proto3" json:"head,omitempty"`       // the document without its items; none: as before
 	Changes       []*Change              `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"` // in document order; at most 2,000
 	Page          []byte                 `protobuf:"bytes,3,opt,name=page,proto3" json:"page,omitempty"`       // of a channel that is a page: tidings.page.Update, of what is here; at most 1 MiB
+	Pin           *Pin                   `protobuf:"bytes,4,opt,name=pin,proto3" json:"pin,omitempty"`         // whose the feed is from here on; none: as before
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -82,6 +83,13 @@ func (x *Delta) GetChanges() []*Change {
 func (x *Delta) GetPage() []byte {
 	if x != nil {
 		return x.Page
+	}
+	return nil
+}
+
+func (x *Delta) GetPin() *Pin {
+	if x != nil {
+		return x.Pin
 	}
 	return nil
 }
@@ -143,12 +151,13 @@ func (x *Head) GetRaw() []byte {
 // told: whoever reads it finds them out.
 type Change struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"` // as in Head
-	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`        // the item as its document has it; at most 256 KiB
-	Scope         []*Binding             `protobuf:"bytes,3,rep,name=scope,proto3" json:"scope,omitempty"`    // what raw uses from outside, sorted by prefix; at most 64
-	Apart         uint32                 `protobuf:"varint,4,opt,name=apart,proto3" json:"apart,omitempty"`   // facts beyond an id that tell items of one id apart; at most 4
-	After         []byte                 `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`    // identity of the item before it in the document, 32 bytes; none: it is the first
-	Edited        bool                   `protobuf:"varint,6,opt,name=edited,proto3" json:"edited,omitempty"` // a version of the item was known before
+	Format        uint32                 `protobuf:"varint,1,opt,name=format,proto3" json:"format,omitempty"`          // as in Head; 0: publication has it
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`                 // the item as its document has it; at most 256 KiB
+	Scope         []*Binding             `protobuf:"bytes,3,rep,name=scope,proto3" json:"scope,omitempty"`             // what raw uses from outside, sorted by prefix; at most 64
+	Apart         uint32                 `protobuf:"varint,4,opt,name=apart,proto3" json:"apart,omitempty"`            // facts beyond an id that tell items of one id apart; at most 4
+	After         []byte                 `protobuf:"bytes,5,opt,name=after,proto3" json:"after,omitempty"`             // identity of the item before it in the document, 32 bytes; none: it is the first
+	Edited        bool                   `protobuf:"varint,6,opt,name=edited,proto3" json:"edited,omitempty"`          // a version of the item was known before
+	Publication   []byte                 `protobuf:"bytes,7,opt,name=publication,proto3" json:"publication,omitempty"` // envelope, domain tidings/publication/1, of the item: it has format, raw and scope, which are empty here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,6 +234,345 @@ func (x *Change) GetEdited() bool {
 	return false
 }
 
+func (x *Change) GetPublication() []byte {
+	if x != nil {
+		return x.Publication
+	}
+	return nil
+}
+
+// Publication is what a publisher signs of an item of its feed, for all networks.
+type Publication struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`        // of the feed, canonical; at most 2 KiB
+	Pubseq        uint64                 `protobuf:"varint,2,opt,name=pubseq,proto3" json:"pubseq,omitempty"` // 1, 2, 3 and on; without an item: that of the last one, 0 if there is none yet
+	Prev          []byte                 `protobuf:"bytes,3,opt,name=prev,proto3" json:"prev,omitempty"`      // SHA-256 of the publication before this one, as signed, 32 bytes; none: there is none
+	TimeMs        uint64                 `protobuf:"fixed64,4,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	Format        uint32                 `protobuf:"varint,5,opt,name=format,proto3" json:"format,omitempty"` // as in Head; 0: it has no item, and says that nothing is new
+	Raw           []byte                 `protobuf:"bytes,6,opt,name=raw,proto3" json:"raw,omitempty"`        // the item
+	Scope         []*Binding             `protobuf:"bytes,7,rep,name=scope,proto3" json:"scope,omitempty"`    // what raw uses from outside, sorted by prefix; at most 64
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Publication) Reset() {
+	*x = Publication{}
+	mi := &file_difference_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Publication) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Publication) ProtoMessage() {}
+
+func (x *Publication) ProtoReflect() protoreflect.Message {
+	mi := &file_difference_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Publication.ProtoReflect.Descriptor instead.
+func (*Publication) Descriptor() ([]byte, []int) {
+	return file_difference_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *Publication) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Publication) GetPubseq() uint64 {
+	if x != nil {
+		return x.Pubseq
+	}
+	return 0
+}
+
+func (x *Publication) GetPrev() []byte {
+	if x != nil {
+		return x.Prev
+	}
+	return nil
+}
+
+func (x *Publication) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
+func (x *Publication) GetFormat() uint32 {
+	if x != nil {
+		return x.Format
+	}
+	return 0
+}
+
+func (x *Publication) GetRaw() []byte {
+	if x != nil {
+		return x.Raw
+	}
+	return nil
+}
+
+func (x *Publication) GetScope() []*Binding {
+	if x != nil {
+		return x.Scope
+	}
+	return nil
+}
+
+// Pin says whose a feed is, as the sequencer of its log has seen at the origin.
+type Pin struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`   // Ed25519, 32 bytes
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"` // SHA-256 of the key that may follow, 32 bytes; none: none was named
+	SinceMs       uint64                 `protobuf:"fixed64,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
+	BeatMs        uint64                 `protobuf:"fixed64,4,opt,name=beat_ms,json=beatMs,proto3" json:"beat_ms,omitempty"` // longest silence; 0: not said
+	Certificate   string                 `protobuf:"bytes,5,opt,name=certificate,proto3" json:"certificate,omitempty"`       // its address; at most 2 KiB
+	Fingerprint   []byte                 `protobuf:"bytes,6,opt,name=fingerprint,proto3" json:"fingerprint,omitempty"`       // SHA-256 of the certificate, 32 bytes; none: not said
+	Pubseq        uint64                 `protobuf:"varint,7,opt,name=pubseq,proto3" json:"pubseq,omitempty"`                // of the last publication
+	Head          []byte                 `protobuf:"bytes,8,opt,name=head,proto3" json:"head,omitempty"`                     // its hash, 32 bytes; none: there is none yet
+	Past          []*Tenure              `protobuf:"bytes,9,rep,name=past,proto3" json:"past,omitempty"`                     // keys before, the first one first; at most 16
+	Witnesses     [][]byte               `protobuf:"bytes,10,rep,name=witnesses,proto3" json:"witnesses,omitempty"`          // envelopes, domain tidings/witness/1, if the origin took the key before back; at most 8
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pin) Reset() {
+	*x = Pin{}
+	mi := &file_difference_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pin) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pin) ProtoMessage() {}
+
+func (x *Pin) ProtoReflect() protoreflect.Message {
+	mi := &file_difference_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pin.ProtoReflect.Descriptor instead.
+func (*Pin) Descriptor() ([]byte, []int) {
+	return file_difference_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Pin) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Pin) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Pin) GetSinceMs() uint64 {
+	if x != nil {
+		return x.SinceMs
+	}
+	return 0
+}
+
+func (x *Pin) GetBeatMs() uint64 {
+	if x != nil {
+		return x.BeatMs
+	}
+	return 0
+}
+
+func (x *Pin) GetCertificate() string {
+	if x != nil {
+		return x.Certificate
+	}
+	return ""
+}
+
+func (x *Pin) GetFingerprint() []byte {
+	if x != nil {
+		return x.Fingerprint
+	}
+	return nil
+}
+
+func (x *Pin) GetPubseq() uint64 {
+	if x != nil {
+		return x.Pubseq
+	}
+	return 0
+}
+
+func (x *Pin) GetHead() []byte {
+	if x != nil {
+		return x.Head
+	}
+	return nil
+}
+
+func (x *Pin) GetPast() []*Tenure {
+	if x != nil {
+		return x.Past
+	}
+	return nil
+}
+
+func (x *Pin) GetWitnesses() [][]byte {
+	if x != nil {
+		return x.Witnesses
+	}
+	return nil
+}
+
+// Tenure is a key that a feed had.
+type Tenure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Next          []byte                 `protobuf:"bytes,2,opt,name=next,proto3" json:"next,omitempty"`
+	Revoked       bool                   `protobuf:"varint,3,opt,name=revoked,proto3" json:"revoked,omitempty"` // the origin took it back; else the next key had been named
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Tenure) Reset() {
+	*x = Tenure{}
+	mi := &file_difference_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Tenure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Tenure) ProtoMessage() {}
+
+func (x *Tenure) ProtoReflect() protoreflect.Message {
+	mi := &file_difference_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Tenure.ProtoReflect.Descriptor instead.
+func (*Tenure) Descriptor() ([]byte, []int) {
+	return file_difference_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Tenure) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Tenure) GetNext() []byte {
+	if x != nil {
+		return x.Next
+	}
+	return nil
+}
+
+func (x *Tenure) GetRevoked() bool {
+	if x != nil {
+		return x.Revoked
+	}
+	return false
+}
+
+// Witness is what an owner of a feed signs of whose key it has seen at the origin.
+type Witness struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
+	Key           []byte                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	TimeMs        uint64                 `protobuf:"fixed64,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Witness) Reset() {
+	*x = Witness{}
+	mi := &file_difference_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Witness) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Witness) ProtoMessage() {}
+
+func (x *Witness) ProtoReflect() protoreflect.Message {
+	mi := &file_difference_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Witness.ProtoReflect.Descriptor instead.
+func (*Witness) Descriptor() ([]byte, []int) {
+	return file_difference_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Witness) GetUrl() string {
+	if x != nil {
+		return x.Url
+	}
+	return ""
+}
+
+func (x *Witness) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Witness) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
+}
+
 // Binding is a namespace, or xml:base or xml:lang, that holds at an item.
 type Binding struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -236,7 +584,7 @@ type Binding struct {
 
 func (x *Binding) Reset() {
 	*x = Binding{}
-	mi := &file_difference_proto_msgTypes[3]
+	mi := &file_difference_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +596,7 @@ func (x *Binding) String() string {
 func (*Binding) ProtoMessage() {}
 
 func (x *Binding) ProtoReflect() protoreflect.Message {
-	mi := &file_difference_proto_msgTypes[3]
+	mi := &file_difference_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +609,7 @@ func (x *Binding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Binding.ProtoReflect.Descriptor instead.
 func (*Binding) Descriptor() ([]byte, []int) {
-	return file_difference_proto_rawDescGZIP(), []int{3}
+	return file_difference_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Binding) GetPrefix() string {
@@ -282,21 +630,51 @@ var File_difference_proto protoreflect.FileDescriptor
 
 const file_difference_proto_rawDesc = "" +
 	"\n" +
-	"\x10difference.proto\x12\x12tidings.difference\"\x7f\n" +
+	"\x10difference.proto\x12\x12tidings.difference\"\xaa\x01\n" +
 	"\x05Delta\x12,\n" +
 	"\x04head\x18\x01 \x01(\v2\x18.tidings.difference.HeadR\x04head\x124\n" +
 	"\achanges\x18\x02 \x03(\v2\x1a.tidings.difference.ChangeR\achanges\x12\x12\n" +
-	"\x04page\x18\x03 \x01(\fR\x04page\"0\n" +
+	"\x04page\x18\x03 \x01(\fR\x04page\x12)\n" +
+	"\x03pin\x18\x04 \x01(\v2\x17.tidings.difference.PinR\x03pin\"0\n" +
 	"\x04Head\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x10\n" +
-	"\x03raw\x18\x02 \x01(\fR\x03raw\"\xa9\x01\n" +
+	"\x03raw\x18\x02 \x01(\fR\x03raw\"\xcb\x01\n" +
 	"\x06Change\x12\x16\n" +
 	"\x06format\x18\x01 \x01(\rR\x06format\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x121\n" +
 	"\x05scope\x18\x03 \x03(\v2\x1b.tidings.difference.BindingR\x05scope\x12\x14\n" +
 	"\x05apart\x18\x04 \x01(\rR\x05apart\x12\x14\n" +
 	"\x05after\x18\x05 \x01(\fR\x05after\x12\x16\n" +
-	"\x06edited\x18\x06 \x01(\bR\x06edited\"3\n" +
+	"\x06edited\x18\x06 \x01(\bR\x06edited\x12 \n" +
+	"\vpublication\x18\a \x01(\fR\vpublication\"\xc1\x01\n" +
+	"\vPublication\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
+	"\x06pubseq\x18\x02 \x01(\x04R\x06pubseq\x12\x12\n" +
+	"\x04prev\x18\x03 \x01(\fR\x04prev\x12\x17\n" +
+	"\atime_ms\x18\x04 \x01(\x06R\x06timeMs\x12\x16\n" +
+	"\x06format\x18\x05 \x01(\rR\x06format\x12\x10\n" +
+	"\x03raw\x18\x06 \x01(\fR\x03raw\x121\n" +
+	"\x05scope\x18\a \x03(\v2\x1b.tidings.difference.BindingR\x05scope\"\x9d\x02\n" +
+	"\x03Pin\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\x12\x19\n" +
+	"\bsince_ms\x18\x03 \x01(\x06R\asinceMs\x12\x17\n" +
+	"\abeat_ms\x18\x04 \x01(\x06R\x06beatMs\x12 \n" +
+	"\vcertificate\x18\x05 \x01(\tR\vcertificate\x12 \n" +
+	"\vfingerprint\x18\x06 \x01(\fR\vfingerprint\x12\x16\n" +
+	"\x06pubseq\x18\a \x01(\x04R\x06pubseq\x12\x12\n" +
+	"\x04head\x18\b \x01(\fR\x04head\x12.\n" +
+	"\x04past\x18\t \x03(\v2\x1a.tidings.difference.TenureR\x04past\x12\x1c\n" +
+	"\twitnesses\x18\n" +
+	" \x03(\fR\twitnesses\"H\n" +
+	"\x06Tenure\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
+	"\x04next\x18\x02 \x01(\fR\x04next\x12\x18\n" +
+	"\arevoked\x18\x03 \x01(\bR\arevoked\"F\n" +
+	"\aWitness\x12\x10\n" +
+	"\x03url\x18\x01 \x01(\tR\x03url\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\fR\x03key\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x06R\x06timeMs\"3\n" +
 	"\aBinding\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\x12\x10\n" +
 	"\x03uri\x18\x02 \x01(\tR\x03uriB!Z\x1ftidings/difference/differencepbb\x06proto3"
@@ -313,22 +691,29 @@ func file_difference_proto_rawDescGZIP() []byte {
 	return file_difference_proto_rawDescData
 }
 
-var file_difference_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_difference_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_difference_proto_goTypes = []any{
-	(*Delta)(nil),   // 0: tidings.difference.Delta
-	(*Head)(nil),    // 1: tidings.difference.Head
-	(*Change)(nil),  // 2: tidings.difference.Change
-	(*Binding)(nil), // 3: tidings.difference.Binding
+	(*Delta)(nil),       // 0: tidings.difference.Delta
+	(*Head)(nil),        // 1: tidings.difference.Head
+	(*Change)(nil),      // 2: tidings.difference.Change
+	(*Publication)(nil), // 3: tidings.difference.Publication
+	(*Pin)(nil),         // 4: tidings.difference.Pin
+	(*Tenure)(nil),      // 5: tidings.difference.Tenure
+	(*Witness)(nil),     // 6: tidings.difference.Witness
+	(*Binding)(nil),     // 7: tidings.difference.Binding
 }
 var file_difference_proto_depIdxs = []int32{
 	1, // 0: tidings.difference.Delta.head:type_name -> tidings.difference.Head
 	2, // 1: tidings.difference.Delta.changes:type_name -> tidings.difference.Change
-	3, // 2: tidings.difference.Change.scope:type_name -> tidings.difference.Binding
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	4, // 2: tidings.difference.Delta.pin:type_name -> tidings.difference.Pin
+	7, // 3: tidings.difference.Change.scope:type_name -> tidings.difference.Binding
+	7, // 4: tidings.difference.Publication.scope:type_name -> tidings.difference.Binding
+	5, // 5: tidings.difference.Pin.past:type_name -> tidings.difference.Tenure
+	6, // [6:6] is the sub-list for method output_type
+	6, // [6:6] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_difference_proto_init() }
@@ -342,7 +727,7 @@ func file_difference_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_difference_proto_rawDesc), len(file_difference_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -32,7 +32,15 @@ const (
 	DomainReport Domain = "tidings/report/1"
 	// DomainShard signs what an owner of a shard of the firehose sends to all filters.
 	DomainShard Domain = "tidings/shard/1"
+	// DomainPublication signs an item of a feed; only the feed's publisher does, and for
+	// all networks at once: its signer has the network Anywhere.
+	DomainPublication Domain = "tidings/publication/1"
+	// DomainWitness signs what an owner of a feed has seen of its publisher at the origin.
+	DomainWitness Domain = "tidings/witness/1"
 )
+
+// Anywhere stands for the network in what is signed for all of them.
+var Anywhere Hash
 
 // ErrSignature says that an envelope was not signed by its key, in the domain
 // and network it is read in.

@@ -1,0 +1,230 @@
+package difference
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+const (
+	// MaxPast is how many former keys of a feed are remembered; the first ones go.
+	MaxPast = 16
+	// MaxWitnesses is how many owners of a feed are named who have seen a key at its origin.
+	MaxWitnesses = 8
+	maxWitness   = 3 << 10 // bytes of one, envelope included
+)
+
+// ErrPin says that bytes do not say whose a feed is.
+var ErrPin = errors.New("not a pin")
+
+// A Pin says whose a feed is, as the sequencer of its log has seen at the origin, and how far its
+// publisher has counted. It is never changed: what follows is another one.
+type Pin struct {
+	Key         ed25519.PublicKey
+	Next        feed.Hash     // of the key that may follow; zero: none was named
+	Since       time.Time     // of the key
+	Beat        time.Duration // the publisher's longest silence; 0: not said
+	Certificate string        // its address; may be ""
+	Fingerprint feed.Hash     // of the certificate; zero: not said
+	Seq         uint64        // of the last publication
+	Head        feed.Hash     // its hash
+	Past        []Tenure      // the keys before, the first one first
+	// Witnesses are owners who have seen the key at the origin, which took back the one before.
+	Witnesses [][]byte
+}
+
+// A Tenure is a key that a feed had.
+type Tenure struct {
+	Key     ed25519.PublicKey
+	Next    feed.Hash
+	Revoked bool // the origin took it back; else the next one had been named
+}
+
+// KeyHash is how a key is named before it is used.
+func KeyHash(key ed25519.PublicKey) feed.Hash {
+	return sha256.Sum256(append([]byte("tidings/next-key/1\x00"), key...))
+}
+
+// after is a pin when its publisher has said more.
+func (p *Pin) after(of *Publication) *Pin {
+	if of.Seq <= p.Seq || !p.Good(of.Key) {
+		return p
+	}
+	next := *p
+	next.Seq, next.Head = of.Seq, of.Hash
+	return &next
+}
+
+// Good says whether a key may have signed items of the feed: the present one, or one before it
+// that nobody took back.
+func (p *Pin) Good(key ed25519.PublicKey) bool {
+	if p == nil {
+		return false
+	}
+	return bytes.Equal(p.Key, key) || slices.ContainsFunc(p.Past, func(t Tenure) bool { return !t.Revoked && bytes.Equal(t.Key, key) })
+}
+
+// Revoked says whether the origin has taken a key back.
+func (p *Pin) Revoked(key ed25519.PublicKey) bool {
+	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return t.Revoked && bytes.Equal(t.Key, key) })
+}
+
+// Change returns the pin of another key that follows on p: one that was named before, or one
+// that witnesses have seen at the origin, which so takes back p's.
+func (p *Pin) Change(key ed25519.PublicKey, next feed.Hash, at time.Time, witnesses [][]byte) *Pin {
+	past := append(slices.Clone(p.Past), Tenure{p.Key, p.Next, len(witnesses) > 0})
+	return &Pin{
+		Key: key, Next: next, Since: at, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint,
+		Seq: p.Seq, Head: p.Head, Past: past[max(0, len(past)-MaxPast):], Witnesses: witnesses,
+	}
+}
+
+// Follows says whether p follows on old by keys that were named before alone.
+func (p *Pin) Follows(old *Pin) bool {
+	if bytes.Equal(p.Key, old.Key) {
+		return !p.Revoked(p.Key)
+	}
+	i := slices.IndexFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, old.Key) })
+	if i < 0 {
+		return false
+	}
+	next := old.Next // what it is told to have been later counts for nothing
+	for ; i < len(p.Past); i++ {
+		key := p.Key
+		if i+1 < len(p.Past) {
+			key = p.Past[i+1].Key
+		}
+		if p.Past[i].Revoked || next == (feed.Hash{}) || KeyHash(key) != next {
+			return false
+		}
+		if i+1 < len(p.Past) {
+			next = p.Past[i+1].Next
+		}
+	}
+	return true
+}
+
+func (p *Pin) message() *differencepb.Pin {
+	if p == nil {
+		return nil
+	}
+	m := &differencepb.Pin{
+		Key: p.Key, Next: orNone(p.Next), SinceMs: uint64(p.Since.UnixMilli()), BeatMs: uint64(p.Beat.Milliseconds()),
+		Certificate: p.Certificate, Fingerprint: orNone(p.Fingerprint), Pubseq: p.Seq, Head: orNone(p.Head), Witnesses: p.Witnesses,
+	}
+	for _, t := range p.Past {
+		m.Past = append(m.Past, &differencepb.Tenure{Key: t.Key, Next: orNone(t.Next), Revoked: t.Revoked})
+	}
+	return m
+}
+
+// orNone is a hash as it is written.
+func orNone(h feed.Hash) []byte {
+	if h == (feed.Hash{}) {
+		return nil
+	}
+	return h[:]
+}
+
+// Append encodes a pin.
+func (p *Pin) Append() []byte {
+	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(p.message())
+	if err != nil {
+		panic(fmt.Sprintf("difference: encode pin: %v", err)) // an address was let in that is no UTF-8
+	}
+	return b
+}
+
+// ParsePin reads a pin. It checks no signature.
+func ParsePin(b []byte) (*Pin, error) {
+	m := new(differencepb.Pin)
+	if err := proto.Unmarshal(b, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPin, err)
+	}
+	return pinFrom(m)
+}
+
+func pinFrom(m *differencepb.Pin) (*Pin, error) {
+	switch {
+	case m == nil:
+		return nil, nil
+	case len(m.Key) != ed25519.PublicKeySize:
+		return nil, fmt.Errorf("%w: a key of %d bytes", ErrPin, len(m.Key))
+	case m.SinceMs > maxMillis || m.BeatMs > maxMillis/1000:
+		return nil, fmt.Errorf("%w: a time that cannot be", ErrPin)
+	case len(m.Certificate) > maxFeedURL:
+		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPin, len(m.Certificate))
+	case len(m.Past) > MaxPast || len(m.Witnesses) > MaxWitnesses:
+		return nil, fmt.Errorf("%w: %d former keys, %d witnesses", ErrPin, len(m.Past), len(m.Witnesses))
+	}
+	p := &Pin{
+		Key: m.Key, Since: time.UnixMilli(int64(m.SinceMs)).UTC(), Beat: time.Duration(m.BeatMs) * time.Millisecond,
+		Certificate: m.Certificate, Seq: m.Pubseq, Witnesses: m.Witnesses,
+	}
+	for of, b := range map[*feed.Hash][]byte{&p.Next: m.Next, &p.Fingerprint: m.Fingerprint, &p.Head: m.Head} {
+		var err error
+		if *of, err = hashOf(b); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrPin, err)
+		}
+	}
+	for _, t := range m.Past {
+		next, err := hashOf(t.GetNext())
+		if err != nil || len(t.GetKey()) != ed25519.PublicKeySize {
+			return nil, fmt.Errorf("%w: a former key of %d bytes", ErrPin, len(t.GetKey()))
+		}
+		p.Past = append(p.Past, Tenure{t.Key, next, t.Revoked})
+	}
+	for _, w := range m.Witnesses {
+		if len(w) > maxWitness {
+			return nil, fmt.Errorf("%w: a witness of %d bytes", ErrPin, len(w))
+		}
+	}
+	return p, nil
+}
+
+// A Witness is an owner's word that it has seen a key at a feed's origin.
+type Witness struct {
+	By   ed25519.PublicKey // of the owner
+	URL  string
+	Key  ed25519.PublicKey
+	Time time.Time
+	Raw  []byte // the envelope
+}
+
+// Attest signs that a key was seen at the origin of a feed.
+func Attest(signer *wire.Signer, url string, key ed25519.PublicKey, at time.Time) *Witness {
+	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(&differencepb.Witness{Url: url, Key: key, TimeMs: uint64(at.UnixMilli())})
+	if err != nil {
+		panic(fmt.Sprintf("difference: encode witness: %v", err)) // an address was let in that is no UTF-8
+	}
+	return &Witness{signer.Public(), url, key, at, signer.Sign(wire.DomainWitness, payload).Raw}
+}
+
+// OpenWitness reads an owner's word.
+func OpenWitness(verify wire.Verifier, raw []byte) (*Witness, error) {
+	if len(raw) > maxWitness {
+		return nil, fmt.Errorf("%w: a witness of %d bytes", ErrPin, len(raw))
+	}
+	signed, err := verify.Open(wire.DomainWitness, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPin, err)
+	}
+	m := new(differencepb.Witness)
+	if err := proto.Unmarshal(signed.Payload, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPin, err)
+	}
+	if len(m.Url) > maxFeedURL || len(m.Key) != ed25519.PublicKeySize || m.TimeMs > maxMillis {
+		return nil, fmt.Errorf("%w: a witness out of bounds", ErrPin)
+	}
+	return &Witness{signed.Key, m.Url, m.Key, time.UnixMilli(int64(m.TimeMs)).UTC(), signed.Raw}, nil
+}

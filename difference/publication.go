@@ -1,0 +1,162 @@
+package difference
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+// FeedTree, IPTPS 2005, §4.3: "Each item is assigned a timestamp and a sequence number …
+// The RSS data is then signed with the publisher's private key."
+
+const (
+	// MaxPublication is the size of the largest publication in bytes, envelope included: it
+	// is routed in one frame, with the record of who pushes it. A larger item stays at the
+	// origin, where polls find it.
+	MaxPublication = 48 << 10
+
+	maxFeedURL = 2 << 10
+	// maxMillis is the end of the year 9999, beyond which times cannot be written
+	// down for people.
+	maxMillis = 253402300799999
+)
+
+// ErrPublication says that bytes are no publication.
+var ErrPublication = errors.New("not a publication")
+
+// A Publication is an item in its publisher's own envelope, whose signature was checked. Whether
+// the key is that of the feed is for others to say.
+type Publication struct {
+	Key ed25519.PublicKey
+	URL string // of the feed
+	Seq uint64 // the publisher's own number
+	// Prev is the hash of the publication before it, zero if there is none.
+	Prev feed.Hash
+	Time time.Time
+	Item *feed.Item // nil: it says that nothing is new
+	Hash feed.Hash  // of what is signed
+	Raw  []byte     // the envelope
+}
+
+// publications opens envelopes of publishers, which are signed for all networks.
+var publications = wire.NewVerifier(wire.Anywhere)
+
+// Publish signs an item as number seq of a feed; prev is the hash of the one before. Without an
+// item it says that nothing came after number seq, whose hash prev is.
+func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at time.Time, it *feed.Item) (*Publication, error) {
+	m := &differencepb.Publication{Url: url, Pubseq: seq, TimeMs: uint64(at.UnixMilli())}
+	if prev != (feed.Hash{}) {
+		m.Prev = prev[:]
+	}
+	if it != nil {
+		if it.Apart != 0 {
+			return nil, fmt.Errorf("publish in %s: %w: other items of its document have its id, too", url, ErrPublication)
+		}
+		m.Format, m.Raw = uint32(it.Format), it.Raw
+		m.Scope = bindings(it.Scope)
+	}
+	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("publish in %s: %w", url, err)
+	}
+	signed := wire.NewSigner(key, wire.Anywhere).Sign(wire.DomainPublication, payload)
+	return OpenPublication(signed.Raw)
+}
+
+// OpenPublication reads an envelope, and believes nothing that its key has not signed.
+func OpenPublication(raw []byte) (*Publication, error) {
+	if len(raw) > MaxPublication {
+		return nil, fmt.Errorf("%w: %d bytes, more than %d", ErrPublication, len(raw), MaxPublication)
+	}
+	signed, err := publications.Open(wire.DomainPublication, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	// A binding that is empty takes two bytes here, and a hundred when it is read.
+	if err := countBindings(signed.Payload, 7); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	m := new(differencepb.Publication)
+	if err := proto.Unmarshal(signed.Payload, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	p := &Publication{Key: signed.Key, URL: m.Url, Seq: m.Pubseq, Time: time.UnixMilli(int64(m.TimeMs)).UTC(), Hash: sha256.Sum256(signed.Payload), Raw: raw}
+	switch {
+	case len(m.Url) == 0 || len(m.Url) > maxFeedURL:
+		return nil, fmt.Errorf("%w: an address of %d bytes", ErrPublication, len(m.Url))
+	case m.TimeMs > maxMillis:
+		return nil, fmt.Errorf("%w: a time that cannot be", ErrPublication)
+	case m.Format != 0 && m.Pubseq == 0:
+		return nil, fmt.Errorf("%w: an item without a number", ErrPublication)
+	case m.Format == 0 && len(m.Raw)+len(m.Scope) > 0:
+		return nil, fmt.Errorf("%w: an item without a format", ErrPublication)
+	}
+	if p.Prev, err = hashOf(m.Prev); err != nil {
+		return nil, err
+	}
+	if m.Format == 0 {
+		return p, nil
+	}
+	format, err := formatOf(m.Format)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	it, err := feed.ReadItem(format, m.Raw, scopeOf(m.Scope), 0)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPublication, err)
+	}
+	p.Item = &it
+	return p, nil
+}
+
+// By says whether a publication was signed by a key.
+func (p *Publication) By(key ed25519.PublicKey) bool { return p != nil && bytes.Equal(p.Key, key) }
+
+// hashOf reads a hash; none at all is the zero one, which cannot be written down otherwise.
+func hashOf(b []byte) (h feed.Hash, err error) {
+	switch {
+	case len(b) == 0:
+		return h, nil
+	case len(b) != len(h) || feed.Hash(b) == h:
+		return h, fmt.Errorf("%w: a hash of %d bytes", ErrPublication, len(b))
+	}
+	return feed.Hash(b), nil
+}
+
+func bindings(scope []feed.Binding) (of []*differencepb.Binding) {
+	for _, b := range scope {
+		of = append(of, &differencepb.Binding{Prefix: b.Prefix, Uri: b.URI})
+	}
+	return of
+}
+
+func scopeOf(of []*differencepb.Binding) (scope []feed.Binding) {
+	for _, b := range of {
+		scope = append(scope, feed.Binding{Prefix: b.Prefix, URI: b.Uri})
+	}
+	return scope
+}
+
+// countBindings refuses a message with too many bindings in a field.
+func countBindings(raw []byte, field protowire.Number) error {
+	n := 0
+	return eachField(raw, func(num protowire.Number, _ []byte) error {
+		if num != field {
+			return nil
+		}
+		if n++; n > feed.MaxScope {
+			return fmt.Errorf("%w: more than %d bindings", ErrDelta, feed.MaxScope)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,260 @@
+package difference
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+)
+
+const itsURL = "https://example.org/feed.xml"
+
+// keyOf is one of many keys.
+func keyOf(n byte) ed25519.PrivateKey {
+	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
+}
+
+func public(n byte) ed25519.PublicKey { return keyOf(n).Public().(ed25519.PublicKey) }
+
+// written is an item of an RSS feed.
+func written(t testing.TB, guid, title string) *feed.Item {
+	t.Helper()
+	raw := "<item><guid>" + guid + "</guid><dc:title>" + title + "</dc:title></item>"
+	it, err := feed.ReadItem(feed.RSS, []byte(raw), []feed.Binding{{Prefix: "dc", URI: "http://purl.org/dc/elements/1.1/"}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &it
+}
+
+func published(t testing.TB, key byte, seq uint64, prev feed.Hash, it *feed.Item) *Publication {
+	t.Helper()
+	p, err := Publish(keyOf(key), itsURL, seq, prev, time.Unix(1.78e9, 0), it)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAPublicationIsWhatItsPublisherHasSigned(t *testing.T) {
+	it := written(t, "1", "One")
+	p := published(t, 1, 7, feed.Hash{1}, it)
+	if !p.By(public(1)) || p.URL != itsURL || p.Seq != 7 || p.Prev != (feed.Hash{1}) || p.Time.Unix() != 1.78e9 || !bytes.Equal(p.Item.Raw, it.Raw) || p.Item.ID != it.ID || p.Item.Hash != it.Hash {
+		t.Errorf("%+v", p)
+	}
+	for i := range p.Raw {
+		changed := bytes.Clone(p.Raw)
+		changed[i] ^= 4
+		if got, err := OpenPublication(changed); err == nil && (!bytes.Equal(got.Key, p.Key) || got.Hash != p.Hash) {
+			t.Fatalf("byte %d was changed, and it opens: %+v", i, got)
+		}
+	}
+}
+
+func TestOpenPublicationRefuses(t *testing.T) {
+	sign := func(domain wire.Domain, network wire.Hash, change func(*differencepb.Publication)) []byte {
+		m := &differencepb.Publication{Url: itsURL, Pubseq: 1, Format: 1, Raw: []byte("<item><guid>1</guid></item>")}
+		change(m)
+		b, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return wire.NewSigner(keyOf(1), network).Sign(domain, b).Raw
+	}
+	same := func(*differencepb.Publication) {}
+	if _, err := OpenPublication(sign(wire.DomainPublication, wire.Anywhere, same)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		raw  []byte
+		says string
+	}{
+		{"nothing", nil, "not an envelope"},
+		{"of another domain", sign(wire.DomainEntry, wire.Anywhere, same), "wrong signature"},
+		{"of one network", sign(wire.DomainPublication, wire.HashOf([]byte("one")), same), "wrong signature"},
+		{"no feed", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Url = "" }), "an address of 0 bytes"},
+		{"a long address", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Url = strings.Repeat("x", maxFeedURL+1) }), "an address of 2049 bytes"},
+		{"no number", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Pubseq = 0 }), "without a number"},
+		{"no format", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Format = 0 }), "without a format"},
+		{"half a hash", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Prev = []byte("half") }), "a hash of 4 bytes"},
+		{"the zero hash", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Prev = make([]byte, 32) }), "a hash"},
+		{"the year 10000", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.TimeMs = maxMillis + 1 }), "a time that cannot be"},
+		{"a broken item", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) { m.Raw = []byte("<item>") }), "ends too early"},
+		{"many bindings", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) {
+			for range feed.MaxScope + 1 {
+				m.Scope = append(m.Scope, &differencepb.Binding{})
+			}
+		}), "more than 64 bindings"},
+		{"too large", sign(wire.DomainPublication, wire.Anywhere, func(m *differencepb.Publication) {
+			m.Raw = []byte("<item><title>" + strings.Repeat("x", MaxPublication) + "</title></item>")
+		}), "more than 49152"},
+	} {
+		if _, err := OpenPublication(c.raw); !errors.Is(err, ErrPublication) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
+	}
+}
+
+// An item that others of its document could be is not signed: whoever has it alone cannot tell which.
+func TestAnItemThatIsNotAloneIsNotPublished(t *testing.T) {
+	it := written(t, "1", "One")
+	it.Apart = 1
+	if _, err := Publish(keyOf(1), itsURL, 1, feed.Hash{}, time.Unix(1, 0), it); !errors.Is(err, ErrPublication) {
+		t.Error(err)
+	}
+}
+
+func TestADeltaCarriesPublicationsOnce(t *testing.T) {
+	it := written(t, "1", strings.Repeat("long and not to be packed twice ", 50))
+	p := published(t, 1, 1, feed.Hash{}, it)
+	d := Delta{Pin: &Pin{Key: public(1), Since: time.Unix(1, 0).UTC()}, Changes: []Change{{Item: *p.Item, Publication: p, Edited: true}}}
+	b, err := d.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := Decode(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := got.Changes[0]
+	if c.Publication == nil || !bytes.Equal(c.Publication.Raw, p.Raw) || c.Item.ID != it.ID || c.Item.Hash != it.Hash || !c.Edited || !bytes.Equal(got.Pin.Key, public(1)) {
+		t.Errorf("%+v", got)
+	}
+	m := changeMessage(&d.Changes[0])
+	m.Publication[len(m.Publication)/2] ^= 1
+	if _, err := Decode(pack(t, &differencepb.Delta{Changes: []*differencepb.Change{m}})); !errors.Is(err, ErrDelta) {
+		t.Errorf("an item whose envelope was changed: %v", err)
+	}
+}
+
+// What a publisher has signed is not replaced by headlines of the same identity; what it signs
+// replaces whatever is there.
+func TestWhatIsSignedWins(t *testing.T) {
+	var w Window
+	full := published(t, 1, 1, feed.Hash{}, written(t, "1", "all of the story"))
+	again := published(t, 1, 2, full.Hash, written(t, "1", "all of the story, mended"))
+	headline := *written(t, "1", "a headline")
+	at := time.Unix(1, 0)
+	for i, step := range []struct {
+		c    Change
+		want feed.Hash
+		sign bool
+	}{
+		{Change{Item: headline}, headline.Hash, false},
+		{Change{Item: *full.Item, Publication: full}, full.Item.Hash, true},
+		{Change{Item: *written(t, "1", "another headline")}, full.Item.Hash, true},
+		{Change{Item: *again.Item, Publication: again}, again.Item.Hash, true},
+		// It is said again before the log forgets it: it stays, and is signed no longer.
+		{Change{Item: *again.Item}, again.Item.Hash, false},
+	} {
+		w.Apply(Delta{Changes: []Change{step.c}}, at, uint64(i+1))
+		if e, _ := w.Entry(headline.ID); e.Hash != step.want || w.Signed(headline.ID) != step.sign {
+			t.Errorf("step %d: %+v", i, e)
+		}
+	}
+}
+
+func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
+	var w Window
+	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))
+	w.Apply(Delta{Pin: &Pin{Key: public(1)}, Changes: []Change{{Item: *one.Item, Publication: one}}}, time.Unix(1, 0), 1)
+	if p := w.Pin(); p.Seq != 1 || p.Head != one.Hash || w.Pinned() != 1 {
+		t.Errorf("%+v", p)
+	}
+	alien := published(t, 2, 9, feed.Hash{}, written(t, "2", "Two"))
+	w.Apply(Delta{Changes: []Change{{Item: *alien.Item, Publication: alien}}}, time.Unix(2, 0), 2)
+	if p := w.Pin(); p.Seq != 1 {
+		t.Errorf("another's publication counts: %+v", p)
+	}
+}
+
+func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
+	at := time.Unix(1, 0)
+	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at}
+	second := first.Change(public(2), KeyHash(public(3)), at, nil)
+	third := second.Change(public(3), feed.Hash{}, at, nil)
+	taken := second.Change(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
+	unnamed := first.Change(public(9), feed.Hash{}, at, nil)
+	revived := taken.Change(public(2), feed.Hash{}, at, nil)
+	for _, c := range []struct {
+		name     string
+		pin, old *Pin
+		want     bool
+	}{
+		{"itself", first, first, true},
+		{"the next one", second, first, true},
+		{"the one after that", third, first, true},
+		{"back", first, second, false},
+		{"one that the origin shows", taken, second, false},
+		{"one that nobody named", unnamed, first, false},
+		{"one of somebody else", &Pin{Key: public(2)}, first, false},
+		{"a key that was taken back", revived, second, false},
+	} {
+		if got := c.pin.Follows(c.old); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
+	}
+	if !third.Good(public(1)) || taken.Good(public(2)) || !taken.Revoked(public(2)) || !taken.Good(public(1)) || third.Good(public(9)) || (*Pin)(nil).Good(public(1)) {
+		t.Error("the keys of former times are not what they were")
+	}
+}
+
+func TestWitnessesSignWhatTheySaw(t *testing.T) {
+	home, away := wire.HashOf([]byte("home")), wire.HashOf([]byte("away"))
+	w := Attest(wire.NewSigner(keyOf(5), home), itsURL, public(1), time.Unix(7, 0).UTC())
+	got, err := OpenWitness(wire.NewVerifier(home), w.Raw)
+	if err != nil || !bytes.Equal(got.By, public(5)) || got.URL != itsURL || !bytes.Equal(got.Key, public(1)) || !got.Time.Equal(w.Time) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := OpenWitness(wire.NewVerifier(away), w.Raw); !errors.Is(err, ErrPin) {
+		t.Errorf("a witness of another network: %v", err)
+	}
+}
+
+// FuzzPublication: what opens is what was signed, and signing it again gives the same.
+func FuzzPublication(f *testing.F) {
+	f.Add(published(f, 1, 1, feed.Hash{}, written(f, "1", "One")).Raw)
+	f.Add(published(f, 1, 3, feed.Hash{1}, nil).Raw)
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		if p, err := OpenPublication(raw); err == nil && len(p.Key) != ed25519.PublicKeySize {
+			t.Errorf("%+v", p)
+		}
+		// Behind the signature of somebody who means ill.
+		signed := wire.NewSigner(keyOf(1), wire.Anywhere).Sign(wire.DomainPublication, raw)
+		p, err := OpenPublication(signed.Raw)
+		if err != nil {
+			return
+		}
+		again, err := Publish(keyOf(1), p.URL, p.Seq, p.Prev, p.Time, p.Item)
+		if err != nil || again.Seq != p.Seq || again.Prev != p.Prev || again.URL != p.URL || !again.Time.Equal(p.Time) || (again.Item == nil) != (p.Item == nil) {
+			t.Errorf("%+v became %+v, %v", p, again, err)
+		}
+	})
+}
+
+// FuzzPin: parsing and appending again gives the same.
+func FuzzPin(f *testing.F) {
+	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: time.Unix(1, 0), Beat: time.Hour, Certificate: itsURL, Seq: 3, Head: feed.Hash{1}}
+	f.Add(first.Append())
+	f.Add(first.Change(public(2), feed.Hash{}, time.Unix(2, 0), [][]byte{[]byte("witness")}).Append())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		p, err := ParsePin(b)
+		if err != nil || p == nil {
+			return
+		}
+		once := p.Append()
+		again, err := ParsePin(once)
+		if err != nil || !bytes.Equal(again.Append(), once) {
+			t.Errorf("%+v became %+v, %v", p, again, err)
+		}
+	})
+}
