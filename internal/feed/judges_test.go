@@ -3,6 +3,7 @@ package feed
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,10 +59,18 @@ var sources = map[string]string{
 "items":[{"id":7,"title":"Seven \u0000","content_text":"a < b\nc","date_published":"2026-11-01T10:00:00+01:00","_x":{"y":[1]}},{"id":"8","content_html":"<p>8</p>","authors":[{"name":"Ann"},null]}]}`,
 }
 
-// written are the sources in all formats, each by itself and all together.
+// withPublisher ends the names of sources that say who publishes them.
+const withPublisher = " with a publisher"
+
+// written are the sources in all formats, each by itself and all together; each also with a
+// publisher named in its head.
 func written(t testing.TB) map[string][]byte {
 	docs := map[string][]byte{}
 	var all []Entry
+	sources := maps.Clone(sources)
+	for name, src := range maps.Clone(sources) {
+		sources[name+withPublisher] = string(claimed(t, src, itsPublisher()))
+	}
 	for name, src := range sources {
 		f, err := Parse([]byte(src), "")
 		if err != nil {
@@ -71,7 +80,9 @@ func written(t testing.TB) map[string][]byte {
 		for _, it := range f.Items {
 			entries = append(entries, Entry{Item: it, At: time.Unix(1.78e9, 0), Provenance: "witnessed 3/5"})
 		}
-		all = append(all, entries...)
+		if !strings.HasSuffix(name, withPublisher) {
+			all = append(all, entries...)
+		}
 		writeAll(t, docs, name, &Document{URL: "http://127.0.0.1:8190/f/x", Base: "https://example.org/feed.xml", Head: f.Head, Entries: entries})
 	}
 	for name, src := range sources {

@@ -1,0 +1,152 @@
+package feed
+
+import (
+	"crypto/ed25519"
+	"encoding/base64"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// FeedTree, IPTPS 2005, §4.3: "FeedTree metadata can be added to the RSS document structure to
+// signal that it is available for subscription in the overlay", with "the URL and fingerprint of
+// the publisher's certificate". In RSS and Atom it is an element of our namespace, in JSON Feed a
+// member that begins with an underline, as extensions do:
+//
+//	<tidings:publisher xmlns:tidings="urn:tidings:feed:1" key="…" next="…" beat="3600"
+//	   certificate="https://…" fingerprint="…"/>
+//	"_tidings_publisher": {"key": "…", "next": "…", "beat": 3600, …}
+
+// A Publisher is what a head says of who publishes its feed in the overlay.
+type Publisher struct {
+	Key         ed25519.PublicKey
+	Next        Hash          // of the key that may follow; zero: not named
+	Certificate string        // its address; may be ""
+	Fingerprint Hash          // SHA-256 of the certificate; zero: not named
+	Beat        time.Duration // longest silence, whole seconds; 0: not said
+}
+
+const (
+	// maxBeatTime is the longest silence that a publisher can promise: who hears nothing for
+	// longer asks the origin.
+	maxBeatTime = 7 * 24 * time.Hour
+	// maxCertificate is the size of the largest address of a certificate in bytes.
+	maxCertificate = 2 << 10
+)
+
+const (
+	publisherElement = "publisher"
+	publisherMember  = "_tidings_publisher"
+)
+
+// Publisher is who publishes the feed in the overlay, as its head says; ok is false if it says
+// nothing, or nothing that can be. Of several the first one counts.
+func (h *Head) Publisher() (p Publisher, ok bool) {
+	if h.Format == JSON {
+		get := membersOf(h.Raw)
+		raw, has := get[publisherMember]
+		if !has || len(raw) == 0 || raw[0] != '{' {
+			return p, false
+		}
+		said := membersOf(raw)
+		return parsePublisher(func(name string) string {
+			if v := said[name]; name == "beat" && len(v) > 0 && v[0] != '"' {
+				return string(v)
+			}
+			return stringOf(said[name])
+		})
+	}
+	outer := 1
+	for w := walk(h.Raw, nil); w.step(); {
+		switch {
+		case w.starts() && w.depth() == 2 && h.Format != Atom && w.container():
+			outer = 2
+		case w.starts() && w.depth() == outer+1 && w.uri == Namespace && string(w.local) == publisherElement:
+			return parsePublisher(w.value)
+		}
+	}
+	return p, false
+}
+
+// parsePublisher reads what is said under some names.
+func parsePublisher(value func(name string) string) (p Publisher, ok bool) {
+	key, err := base64.StdEncoding.Strict().DecodeString(strings.TrimSpace(value("key")))
+	if err != nil || len(key) != ed25519.PublicKeySize {
+		return p, false
+	}
+	p.Key = key
+	for name, of := range map[string]*Hash{"next": &p.Next, "fingerprint": &p.Fingerprint} {
+		said := strings.TrimSpace(value(name))
+		if b, err := hex.DecodeString(said); err == nil && len(b) == len(of) {
+			*of = Hash(b)
+		} else if said != "" {
+			return Publisher{}, false // half of it would be another promise
+		}
+	}
+	if said := strings.TrimSpace(value("beat")); said != "" {
+		n, err := strconv.ParseUint(said, 10, 32)
+		if err != nil || n == 0 || time.Duration(n)*time.Second > maxBeatTime {
+			return Publisher{}, false
+		}
+		p.Beat = time.Duration(n) * time.Second
+	}
+	p.Certificate = strings.TrimSpace(value("certificate"))
+	if len(p.Certificate) > maxCertificate || p.Certificate != "" && !isAbsolute(p.Certificate) {
+		return Publisher{}, false
+	}
+	return p, true
+}
+
+// Check says what is wrong with what a head is to say.
+func (p *Publisher) Check() error {
+	switch {
+	case len(p.Key) != ed25519.PublicKeySize:
+		return fmt.Errorf("publisher: a key of %d bytes", len(p.Key))
+	case p.Beat != 0 && (p.Beat%time.Second != 0 || p.Beat < time.Second || p.Beat > maxBeatTime):
+		return fmt.Errorf("publisher: a beat interval of %v: give whole seconds, a week at most", p.Beat)
+	case len(p.Certificate) > maxCertificate || p.Certificate != "" && !isAbsolute(p.Certificate):
+		return fmt.Errorf("publisher: the certificate's address is none")
+	}
+	return nil
+}
+
+// Metadata is what is pasted into the head of a document in a format, to say the same; p has
+// been checked.
+func (p *Publisher) Metadata(f Format) string {
+	type attr struct{ name, value string }
+	said := []attr{{"key", base64.StdEncoding.EncodeToString(p.Key)}}
+	if p.Next != (Hash{}) {
+		said = append(said, attr{"next", p.Next.String()})
+	}
+	if p.Beat != 0 {
+		said = append(said, attr{"beat", strconv.FormatInt(int64(p.Beat/time.Second), 10)})
+	}
+	if p.Certificate != "" {
+		said = append(said, attr{"certificate", p.Certificate})
+	}
+	if p.Fingerprint != (Hash{}) {
+		said = append(said, attr{"fingerprint", p.Fingerprint.String()})
+	}
+	var b strings.Builder
+	if f == JSON {
+		b.WriteString(`"` + publisherMember + `": {`)
+		for i, a := range said {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			value := string(marshal(a.value))
+			if a.name == "beat" {
+				value = a.value
+			}
+			b.WriteString(`"` + a.name + `": ` + value)
+		}
+		return b.String() + "}"
+	}
+	b.WriteString("<tidings:" + publisherElement + Binding{"tidings", Namespace}.attribute())
+	for _, a := range said {
+		b.WriteString(" " + a.name + `="` + escapeAny(a.value) + `"`)
+	}
+	return b.String() + "/>"
+}
