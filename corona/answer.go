@@ -2,6 +2,7 @@ package corona
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"tidings/corona/coronapb"
@@ -77,6 +78,8 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 			r.f = nil
 		case r.page != nil:
 			r.f.Items = nil // of a page there are changes to be read
+		default:
+			c.app.Saw(p.key, &r.f.Head, r.secure())
 		}
 		c.app.Fetched(p.key, r.f, r.offer, verdict)
 	case p.kind == first && l != nil && l.looking == h:
@@ -105,6 +108,9 @@ func readingOf(a env.Answer) reading {
 	}
 	return r
 }
+
+// secure says whether nobody on the way could have changed a document that this node has got.
+func (r *reading) secure() bool { return r.private || strings.HasPrefix(r.valid.url, "https://") }
 
 // read takes what a poller has read; from is the zero peer if that was this node. It says
 // whether the log has what was new in it, or will: false if it could not be taken now.
@@ -142,6 +148,9 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken b
 		verdict.Words = l.words
 	case len(r.f.Items) > 0:
 		l.words = verdict.Words
+	}
+	if r.f != nil && !l.page && from.ID == "" {
+		c.app.Saw(l.key, &r.f.Head, r.secure())
 	}
 	// The items go before the word that all is well.
 	taken = c.detect(l, r)

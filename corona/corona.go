@@ -23,6 +23,10 @@ type Application interface {
 	// cannot take it now.
 	Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 
+	// Saw hands over the head of a channel's document as this node has just got it from its
+	// origin, before what is new in it. secure says that nobody on the way could change it.
+	Saw(key overlay.ID, head *feed.Head, secure bool)
+
 	// Said hands over another word about the polls of a channel, for its
 	// subscribers.
 	Said(key overlay.ID, state []byte, haste Haste)

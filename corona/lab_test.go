@@ -159,6 +159,8 @@ func (p *poller) lead(url string, old *channelLog) *channelLog {
 	return log
 }
 
+func (p *poller) Saw(overlay.ID, *feed.Head, bool) {}
+
 func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]
 	held := func(ok bool) {

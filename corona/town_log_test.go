@@ -52,6 +52,8 @@ func (g *townLog) state() State {
 }
 
 // Found implements Application, as do Said and Fading.
+func (h *house) Saw(overlay.ID, *feed.Head, bool) {}
+
 func (h *house) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	f := h.town.byKey[key]
 	if f.full {

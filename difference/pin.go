@@ -55,9 +55,9 @@ func KeyHash(key ed25519.PublicKey) feed.Hash {
 	return sha256.Sum256(append([]byte("tidings/next-key/1\x00"), key...))
 }
 
-// after is a pin when its publisher has said more.
-func (p *Pin) after(of *Publication) *Pin {
-	if of.Seq <= p.Seq || !p.Good(of.Key) {
+// After is a pin when its publisher has said more.
+func (p *Pin) After(of *Publication) *Pin {
+	if p == nil || of.Seq <= p.Seq || !p.Good(of.Key) {
 		return p
 	}
 	next := *p
@@ -77,6 +77,11 @@ func (p *Pin) Good(key ed25519.PublicKey) bool {
 // Revoked says whether the origin has taken a key back.
 func (p *Pin) Revoked(key ed25519.PublicKey) bool {
 	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return t.Revoked && bytes.Equal(t.Key, key) })
+}
+
+// Had says whether a key is one before the present one.
+func (p *Pin) Had(key ed25519.PublicKey) bool {
+	return p != nil && slices.ContainsFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, key) })
 }
 
 // Change returns the pin of another key that follows on p: one that was named before, or one

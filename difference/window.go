@@ -57,8 +57,8 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 		w.pin, w.said = d.Pin, ref
 	}
 	for i, c := range d.Changes {
-		if c.Publication != nil && w.pin != nil {
-			w.pin = w.pin.after(c.Publication)
+		if c.Publication != nil {
+			w.pin = w.pin.After(c.Publication)
 		}
 		e := Entry{c.Item.ID, c.Item.Hash, at, at, ref, i, c.Publication != nil}
 		if p := w.byID[e.ID]; p != nil {

@@ -7,6 +7,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
 	"tidings/internal/plant"
@@ -23,9 +24,11 @@ type channel struct {
 	since      time.Time
 	attributes []byte
 
-	lead   *lead  // while this node is the feed's sequencer
-	beat   *beat  // the last heartbeat
-	state  []byte // what the sequencer says about its polls
+	trust  *difference.Pin // whose feed it is, as this node believes; nil: nobody's
+	doubt  *difference.Pin // what its log says instead; nil: nothing else
+	lead   *lead           // while this node is the feed's sequencer
+	beat   *beat           // the last heartbeat
+	state  []byte          // what the sequencer says about its polls
 	repair *repair
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
@@ -51,6 +54,12 @@ func (f *FeedTree) load() error {
 		c := f.channel(overlay.ID(key[len(subscriptionPrefix):]), m.Url)
 		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
 		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
+		if len(m.Pin) > 0 {
+			var err error
+			if c.trust, err = difference.ParsePin(m.Pin); err != nil {
+				f.log.Warn("publisher's key lost", "url", m.Url, "err", err)
+			}
+		}
 		if log := f.owners.Shown(c.key); len(log) > 0 {
 			c.window.quiet = log[len(log)-1].Hash // was shown before
 		}
@@ -101,7 +110,11 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 	if c != nil && c.subscribed {
 		since = c.since
 	}
-	m := &feedtreepb.Subscription{Url: url, Weight: uint32(weight), SinceMs: uint64(since.UnixMilli()), Attributes: attributes}
+	next := channel{url: url, weight: weight, since: since, attributes: attributes}
+	if c != nil {
+		next.trust = c.trust
+	}
+	m := next.record()
 	if plant.EarlyYes {
 		done(nil)
 		done = func(error) {}
@@ -121,6 +134,15 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 		}
 		done(nil)
 	})
+}
+
+// record is what the store remembers of a subscription.
+func (c *channel) record() *feedtreepb.Subscription {
+	m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
+	if c.trust != nil {
+		m.Pin = c.trust.Append()
+	}
+	return m
 }
 
 // join enters the tree of a feed, sees to it that somebody polls it, and gets what
@@ -145,7 +167,7 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
-			c.subscribed, c.repair = false, nil
+			c.subscribed, c.repair, c.trust, c.doubt = false, nil, nil, nil
 			f.scribe.Leave(key)
 			f.owners.Unfollow(key)
 			if c.lead == nil {
@@ -164,13 +186,15 @@ type Subscription struct {
 	Since      time.Time
 	Attributes []byte
 	Title      string
-	Link       string    // where people read it; may be ""
-	Language   string    // a tag, "" if it does not say
-	Items      int       // in the window, as far as it was looked at
-	Version    uint64    // changes with the window
-	Confirmed  time.Time // when it was last certain that nothing was missing
-	Repairing  bool      // something is missing
-	State      []byte    // what the sequencer says about its polls
+	Link       string          // where people read it; may be ""
+	Language   string          // a tag, "" if it does not say
+	Publisher  *difference.Pin // whose it is; nil: nobody publishes it
+	Doubt      *difference.Pin // what its log says instead, and this node does not believe; nil: nothing
+	Items      int             // in the window, as far as it was looked at
+	Version    uint64          // changes with the window
+	Confirmed  time.Time       // when it was last certain that nothing was missing
+	Repairing  bool            // something is missing
+	State      []byte          // what the sequencer says about its polls
 	StateAt    time.Time
 }
 
@@ -197,6 +221,7 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
 		Confirmed: c.confirmed, Repairing: c.repair != nil, State: c.state,
+		Publisher: c.trust, Doubt: c.doubt,
 	}
 	if h := c.window.head; h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language

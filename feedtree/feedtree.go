@@ -12,6 +12,7 @@ import (
 	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
@@ -27,8 +28,8 @@ type Application interface {
 	// Told tells what the sequencer of a feed says about its polls.
 	Told(key overlay.ID, state []byte, at time.Time)
 
-	// Fetch asks for the feed's document by HTTP, for Show: nobody in the
-	// network had what is missing.
+	// Fetch asks for the feed's document by HTTP, for Show, as nobody in the
+	// network had what is missing, or for Saw.
 	Fetch(key overlay.ID, url string)
 
 	// Filter returns what is new in a finding of another lineage to the poller
@@ -85,6 +86,9 @@ type FeedTree struct {
 
 	feeds   map[overlay.ID]*channel
 	links   map[env.PeerID]*link
+	pushes  map[feed.Hash]*push // of this node, that nobody has taken yet
+	looks   map[overlay.ID]*look
+	refused []Refusal // the last ones, of feeds led here
 	cal     env.Calendar[task]
 	nonce   uint64
 	started bool
@@ -111,6 +115,13 @@ type Stats struct {
 	Garbage       uint64 // messages that broke the protocol
 	Untrusted     uint64 // heartbeats that the wrong one signed
 	Control       uint64 // messages sent
+	Pushes        uint64 // publications sent to sequencers, again or not
+	Accepted      uint64 // publications taken as the sequencer
+	Refused       uint64 // publications refused as the sequencer
+	Withheld      uint64 // findings left to their publisher
+	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
+	Doubted       uint64 // changes of a key that this node does not believe
+	Witnessed     uint64 // keys seen at the origin for others
 }
 
 type task struct {
@@ -125,6 +136,8 @@ const (
 	taskRepair                 // go on with a repair
 	taskFetch                  // a repair may need the origin
 	taskBeat                   // a feed this node leads may have been silent for long
+	taskPush                   // what a publisher here has signed may have to be sent again; the key is its hash
+	taskClaim                  // who was to look at an origin may not have answered
 )
 
 // New returns the FeedTree of a node, with the subscriptions of an earlier life.
@@ -145,6 +158,8 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 		app:    app,
 		feeds:  map[overlay.ID]*channel{},
 		links:  map[env.PeerID]*link{},
+		pushes: map[feed.Hash]*push{},
+		looks:  map[overlay.ID]*look{},
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -183,6 +198,14 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		case taskFetch:
 			if c != nil {
 				f.fetch(c)
+			}
+		case taskPush:
+			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.at.After(now) {
+				f.pushOn(p, now)
+			}
+		case taskClaim:
+			if c != nil && c.lead != nil {
+				f.claimOn(c, now)
 			}
 		case taskBeat:
 			if c != nil && c.lead != nil {
@@ -252,6 +275,20 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		f.onHeads(from, b.Heads)
 	case *feedtreepb.Message_Behind:
 		f.onBehind(from, b.Behind)
+	case *feedtreepb.Message_Push:
+		if err := f.onPush(from, b.Push, false); err != nil {
+			f.stats.Garbage++
+			return fmt.Errorf("%w: %w", env.ErrFrame, err)
+		}
+	case *feedtreepb.Message_Pushed:
+		f.onPushed(b.Pushed)
+	case *feedtreepb.Message_Look:
+		f.onLook(from, b.Look)
+	case *feedtreepb.Message_Looked:
+		if err := f.onLooked(from, b.Looked); err != nil {
+			f.stats.Garbage++
+			return fmt.Errorf("%w: %w", env.ErrFrame, err)
+		}
 	case *feedtreepb.Message_Beats:
 		for _, raw := range b.Beats.Beats {
 			if err := f.onBeat(raw); err != nil {
@@ -261,6 +298,15 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		}
 	}
 	return nil
+}
+
+// Route takes what was routed to this node as the root of a feed's key. Others' mistakes are
+// counted: who passed it on has not made them.
+func (f *FeedTree) Route(body []byte) {
+	m, err := parse(body)
+	if err != nil || m.GetPush() == nil || f.onPush("", m.GetPush(), true) != nil {
+		f.stats.Garbage++
+	}
 }
 
 func (f *FeedTree) send(to env.Peer, m *feedtreepb.Message) {

@@ -1,12 +1,15 @@
 package feedtree
 
 import (
+	"crypto/ed25519"
 	"fmt"
 
 	"google.golang.org/protobuf/proto"
 
+	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/overlay"
 )
 
@@ -22,6 +25,8 @@ const (
 	// who needs a larger one pulls it.
 	maxInline = 48 << 10
 	maxEntry  = 1 << 10
+	// maxWords is how long words for people are.
+	maxWords = 256
 	// maxMillis is the end of the year 9999, beyond which times cannot be written
 	// down for people.
 	maxMillis = 253402300799999
@@ -92,6 +97,22 @@ func breaks(m *feedtreepb.Message) string {
 			if len(raw) == 0 || len(raw) > maxBeat {
 				return "beats: size"
 			}
+		}
+	case *feedtreepb.Message_Push:
+		if len(b.Push.Publication) == 0 || len(b.Push.Publication) > difference.MaxPublication {
+			return "push: size"
+		}
+	case *feedtreepb.Message_Pushed:
+		if len(b.Pushed.Hash) != len(feed.Hash{}) || len(b.Pushed.Words) > maxWords {
+			return "pushed: size"
+		}
+	case *feedtreepb.Message_Look:
+		if !isKey(b.Look.Key) || len(b.Look.Publisher) != ed25519.PublicKeySize {
+			return "look: key"
+		}
+	case *feedtreepb.Message_Looked:
+		if len(b.Looked.Witness) == 0 || len(b.Looked.Witness) > maxBeat {
+			return "looked: size"
 		}
 	default:
 		return "no body"

@@ -20,6 +20,15 @@ type lead struct {
 	spoke  time.Time // when the last entry or heartbeat went out
 	about  About     // what the feed says of itself
 	state  []byte
+	head   *feed.Head // the last one
+
+	// Of a feed with a publisher:
+	pin    *difference.Pin    // with all that was taken, whether a quorum holds it already or not
+	taken  map[uint64]receipt // publications in the log and on their way there, by number
+	heard  time.Time          // when the publisher has spoken; zero: not since this node leads
+	said   time.Time          // by the publisher's clock
+	looked time.Time          // when the origin was asked whose the feed is
+	claim  *claim             // of another key; nil: there is none
 }
 
 const (
@@ -58,9 +67,15 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 			l.window.Apply(deltas[i], e.Time, e.At.Seq)
 			known.Recall(deltas[i])
 			if deltas[i].Head != nil {
-				l.about = aboutOf(deltas[i].Head)
+				l.head, l.about = deltas[i].Head, aboutOf(deltas[i].Head)
+			}
+			for _, ch := range deltas[i].Changes {
+				if p := ch.Publication; p != nil {
+					l.take(p, true)
+				}
 			}
 		}
+		l.pin = l.window.Pin()
 		l.ready = true
 		ready(known)
 	})
@@ -78,11 +93,23 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	}
 	l := c.lead
 	if doc != nil {
-		l.about = aboutOf(&doc.Head)
-		if d.Head == nil && f.headIsOld(key, l.window.Head()) {
-			d.Head = &doc.Head
+		l.head, l.about = &doc.Head, aboutOf(&doc.Head)
+		var all bool
+		if d, all = f.backstop(l, d); !all {
+			f.stats.Withheld++
+			return false
 		}
 		d = l.window.Keep(d, doc, f.owners.Staying(key, len(d.Changes)+len(doc.Items)))
+		if d.Empty() && d.Page == nil { // all of it is there as its publisher has signed it
+			done(true)
+			return true
+		}
+	}
+	if d.Head == nil && f.headIsOld(key, l.window.Head()) {
+		d.Head = l.head
+	}
+	if d.Pin == nil && f.headIsOld(key, l.window.Pinned()) {
+		d.Pin = l.pin
 	}
 	parts := d.Split(maxPart)
 	bodies := make([][]byte, len(parts))
@@ -242,7 +269,18 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 			f.stats.Unread++
 			continue
 		}
-		if d = f.app.Filter(key, d); !d.Empty() {
+		l, pin := c.lead, d.Pin
+		d = f.app.Filter(key, d)
+		if pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
+			d.Pin, l.pin = pin, pin // the other lineage knows more of whose the feed is
+		}
+		for _, ch := range d.Changes {
+			if p := ch.Publication; p != nil {
+				l.take(p, true)
+				l.pin = l.pin.After(p)
+			}
+		}
+		if !d.Empty() {
 			f.Append(key, d, nil, func(bool) {})
 		}
 	}

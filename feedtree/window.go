@@ -75,7 +75,7 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		c.syncing = false
 		if anew {
 			f.stats.Anew++
-			c.window.leave(gone, deltas[:len(gone)])
+			c.window.leave(gone, deltas[:len(gone)], c.trust)
 		}
 		f.apply(c, fresh, deltas[len(gone):])
 		f.owners.Release(c.key, c.window.applied)
@@ -116,7 +116,7 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
 // leave empties a window, because the log it is made of is another now. What was shown of
 // the old one alone, whose entries are gone, is shown until the new one has it: when two
 // lineages meet, it comes again, or nobody has it any more.
-func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta) {
+func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta, trust *difference.Pin) {
 	place := map[uint64]int{}
 	for i, e := range gone {
 		place[e.At.Seq] = i
@@ -124,7 +124,8 @@ func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta) {
 	for _, e := range w.of.Entries() {
 		w.ghosts.add(e.ID, e.Hash)
 		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && len(w.extra) < feed.MaxItems {
-			it := feed.Entry{Item: deltas[i].Changes[e.Change].Item, At: e.At, Provenance: "single"}
+			ch := deltas[i].Changes[e.Change]
+			it := feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, trust)}
 			w.extra = append(w.extra, extra{it, e.Ref})
 		}
 	}
@@ -150,6 +151,14 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 			quiet, w.quiet = false, owner.Hash{}
 		}
 		w.of.Apply(deltas[i], e.Time, e.At.Seq)
+		if deltas[i].Pin != nil {
+			f.believe(c, deltas[i].Pin)
+		}
+		for _, ch := range deltas[i].Changes {
+			if p := f.pushes[hashOf(ch.Publication)]; p != nil {
+				f.pushed(p, nil) // a quorum holds what is shown
+			}
+		}
 		if deltas[i].Head != nil {
 			w.head = deltas[i].Head
 		}
@@ -256,8 +265,8 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 					continue
 				}
 				if e.Change < len(deltas[i].Changes) {
-					it := deltas[i].Changes[e.Change].Item
-					d.Entries = append(d.Entries, feed.Entry{Item: it, At: e.At, Provenance: "single"})
+					ch := deltas[i].Changes[e.Change]
+					d.Entries = append(d.Entries, feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, c.trust)})
 				}
 			}
 			then(d)

@@ -24,6 +24,67 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Pushed_Verdict int32
+
+const (
+	Pushed_NONE     Pushed_Verdict = 0
+	Pushed_HELD     Pushed_Verdict = 1 // a quorum of the feed's owners holds it
+	Pushed_UNKNOWN  Pushed_Verdict = 2 // the origin does not name its key
+	Pushed_REVOKED  Pushed_Verdict = 3 // the origin has taken its key back
+	Pushed_GAP      Pushed_Verdict = 4 // publications before it are missing
+	Pushed_CONFLICT Pushed_Verdict = 5 // another has its number, or it does not follow on the last one
+	Pushed_BUSY     Pushed_Verdict = 6 // there is no room for it now
+)
+
+// Enum value maps for Pushed_Verdict.
+var (
+	Pushed_Verdict_name = map[int32]string{
+		0: "NONE",
+		1: "HELD",
+		2: "UNKNOWN",
+		3: "REVOKED",
+		4: "GAP",
+		5: "CONFLICT",
+		6: "BUSY",
+	}
+	Pushed_Verdict_value = map[string]int32{
+		"NONE":     0,
+		"HELD":     1,
+		"UNKNOWN":  2,
+		"REVOKED":  3,
+		"GAP":      4,
+		"CONFLICT": 5,
+		"BUSY":     6,
+	}
+)
+
+func (x Pushed_Verdict) Enum() *Pushed_Verdict {
+	p := new(Pushed_Verdict)
+	*p = x
+	return p
+}
+
+func (x Pushed_Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Pushed_Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_feedtree_proto_enumTypes[0].Descriptor()
+}
+
+func (Pushed_Verdict) Type() protoreflect.EnumType {
+	return &file_feedtree_proto_enumTypes[0]
+}
+
+func (x Pushed_Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Pushed_Verdict.Descriptor instead.
+func (Pushed_Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{10, 0}
+}
+
 // News is what scribe carries down a feed's tree.
 type News struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -178,6 +239,10 @@ type Message struct {
 	//	*Message_Heads
 	//	*Message_Behind
 	//	*Message_Beats
+	//	*Message_Push
+	//	*Message_Pushed
+	//	*Message_Look
+	//	*Message_Looked
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -265,6 +330,42 @@ func (x *Message) GetBeats() *Beats {
 	return nil
 }
 
+func (x *Message) GetPush() *Push {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Push); ok {
+			return x.Push
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetPushed() *Pushed {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Pushed); ok {
+			return x.Pushed
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetLook() *Look {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Look); ok {
+			return x.Look
+		}
+	}
+	return nil
+}
+
+func (x *Message) GetLooked() *Looked {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Looked); ok {
+			return x.Looked
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -289,6 +390,22 @@ type Message_Beats struct {
 	Beats *Beats `protobuf:"bytes,5,opt,name=beats,proto3,oneof"`
 }
 
+type Message_Push struct {
+	Push *Push `protobuf:"bytes,6,opt,name=push,proto3,oneof"`
+}
+
+type Message_Pushed struct {
+	Pushed *Pushed `protobuf:"bytes,7,opt,name=pushed,proto3,oneof"`
+}
+
+type Message_Look struct {
+	Look *Look `protobuf:"bytes,8,opt,name=look,proto3,oneof"`
+}
+
+type Message_Looked struct {
+	Looked *Looked `protobuf:"bytes,9,opt,name=looked,proto3,oneof"`
+}
+
 func (*Message_Digest) isMessage_Body() {}
 
 func (*Message_DigestAck) isMessage_Body() {}
@@ -298,6 +415,14 @@ func (*Message_Heads) isMessage_Body() {}
 func (*Message_Behind) isMessage_Body() {}
 
 func (*Message_Beats) isMessage_Body() {}
+
+func (*Message_Push) isMessage_Body() {}
+
+func (*Message_Pushed) isMessage_Body() {}
+
+func (*Message_Look) isMessage_Body() {}
+
+func (*Message_Looked) isMessage_Body() {}
 
 // Digest compares, for all edges from the sender up to the receiver, the heads of
 // their logs.
@@ -617,6 +742,227 @@ func (x *Beats) GetBeats() [][]byte {
 	return nil
 }
 
+// Push brings what a publisher has signed to the sequencer of its feed. It is routed to
+// the feed's key, or sent to who is known to be the sequencer.
+type Push struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Publication   []byte                 `protobuf:"bytes,1,opt,name=publication,proto3" json:"publication,omitempty"` // envelope, domain tidings/publication/1; at most 48 KiB
+	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"`           // of the node that is to be answered: an envelope, domain tidings/record/1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Push) Reset() {
+	*x = Push{}
+	mi := &file_feedtree_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Push) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Push) ProtoMessage() {}
+
+func (x *Push) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Push.ProtoReflect.Descriptor instead.
+func (*Push) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Push) GetPublication() []byte {
+	if x != nil {
+		return x.Publication
+	}
+	return nil
+}
+
+func (x *Push) GetRecord() []byte {
+	if x != nil {
+		return x.Record
+	}
+	return nil
+}
+
+// Pushed answers Push, when a quorum holds the publication, or when it is refused.
+type Pushed struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Hash          []byte                 `protobuf:"bytes,1,opt,name=hash,proto3" json:"hash,omitempty"` // of what the publisher has signed
+	Verdict       Pushed_Verdict         `protobuf:"varint,2,opt,name=verdict,proto3,enum=tidings.feedtree.Pushed_Verdict" json:"verdict,omitempty"`
+	Pubseq        uint64                 `protobuf:"varint,3,opt,name=pubseq,proto3" json:"pubseq,omitempty"` // of the last publication that the sequencer knows
+	Words         string                 `protobuf:"bytes,4,opt,name=words,proto3" json:"words,omitempty"`    // for people; at most 256 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Pushed) Reset() {
+	*x = Pushed{}
+	mi := &file_feedtree_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Pushed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Pushed) ProtoMessage() {}
+
+func (x *Pushed) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Pushed.ProtoReflect.Descriptor instead.
+func (*Pushed) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Pushed) GetHash() []byte {
+	if x != nil {
+		return x.Hash
+	}
+	return nil
+}
+
+func (x *Pushed) GetVerdict() Pushed_Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Pushed_NONE
+}
+
+func (x *Pushed) GetPubseq() uint64 {
+	if x != nil {
+		return x.Pubseq
+	}
+	return 0
+}
+
+func (x *Pushed) GetWords() string {
+	if x != nil {
+		return x.Words
+	}
+	return ""
+}
+
+// Look asks an owner of a feed whether its origin names a key.
+type Look struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`             // of the feed
+	Publisher     []byte                 `protobuf:"bytes,2,opt,name=publisher,proto3" json:"publisher,omitempty"` // 32 bytes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Look) Reset() {
+	*x = Look{}
+	mi := &file_feedtree_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Look) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Look) ProtoMessage() {}
+
+func (x *Look) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Look.ProtoReflect.Descriptor instead.
+func (*Look) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Look) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *Look) GetPublisher() []byte {
+	if x != nil {
+		return x.Publisher
+	}
+	return nil
+}
+
+// Looked answers that it does.
+type Looked struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Witness       []byte                 `protobuf:"bytes,1,opt,name=witness,proto3" json:"witness,omitempty"` // envelope, domain tidings/witness/1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Looked) Reset() {
+	*x = Looked{}
+	mi := &file_feedtree_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Looked) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Looked) ProtoMessage() {}
+
+func (x *Looked) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Looked.ProtoReflect.Descriptor instead.
+func (*Looked) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *Looked) GetWitness() []byte {
+	if x != nil {
+		return x.Witness
+	}
+	return nil
+}
+
 // BeatStatement is what a sequencer signs when a beat interval has brought nothing
 // new, or when the state of its polls has changed.
 type BeatStatement struct {
@@ -635,7 +981,7 @@ type BeatStatement struct {
 
 func (x *BeatStatement) Reset() {
 	*x = BeatStatement{}
-	mi := &file_feedtree_proto_msgTypes[9]
+	mi := &file_feedtree_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +993,7 @@ func (x *BeatStatement) String() string {
 func (*BeatStatement) ProtoMessage() {}
 
 func (x *BeatStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[9]
+	mi := &file_feedtree_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +1006,7 @@ func (x *BeatStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatStatement.ProtoReflect.Descriptor instead.
 func (*BeatStatement) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{9}
+	return file_feedtree_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *BeatStatement) GetKey() []byte {
@@ -726,13 +1072,14 @@ type Subscription struct {
 	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
 	SinceMs       uint64                 `protobuf:"fixed64,3,opt,name=since_ms,json=sinceMs,proto3" json:"since_ms,omitempty"`
 	Attributes    []byte                 `protobuf:"bytes,4,opt,name=attributes,proto3" json:"attributes,omitempty"` // of the layers above
+	Pin           []byte                 `protobuf:"bytes,5,opt,name=pin,proto3" json:"pin,omitempty"`               // whose it is, as this node believes: tidings.difference.Pin
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_feedtree_proto_msgTypes[10]
+	mi := &file_feedtree_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -744,7 +1091,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[10]
+	mi := &file_feedtree_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -757,7 +1104,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{10}
+	return file_feedtree_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Subscription) GetUrl() string {
@@ -788,6 +1135,13 @@ func (x *Subscription) GetAttributes() []byte {
 	return nil
 }
 
+func (x *Subscription) GetPin() []byte {
+	if x != nil {
+		return x.Pin
+	}
+	return nil
+}
+
 var File_feedtree_proto protoreflect.FileDescriptor
 
 const file_feedtree_proto_rawDesc = "" +
@@ -800,14 +1154,18 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\x99\x02\n" +
+	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xdd\x03\n" +
 	"\aMessage\x122\n" +
 	"\x06digest\x18\x01 \x01(\v2\x18.tidings.feedtree.DigestH\x00R\x06digest\x12<\n" +
 	"\n" +
 	"digest_ack\x18\x02 \x01(\v2\x1b.tidings.feedtree.DigestAckH\x00R\tdigestAck\x12/\n" +
 	"\x05heads\x18\x03 \x01(\v2\x17.tidings.feedtree.HeadsH\x00R\x05heads\x122\n" +
 	"\x06behind\x18\x04 \x01(\v2\x18.tidings.feedtree.BehindH\x00R\x06behind\x12/\n" +
-	"\x05beats\x18\x05 \x01(\v2\x17.tidings.feedtree.BeatsH\x00R\x05beatsB\x06\n" +
+	"\x05beats\x18\x05 \x01(\v2\x17.tidings.feedtree.BeatsH\x00R\x05beats\x12,\n" +
+	"\x04push\x18\x06 \x01(\v2\x16.tidings.feedtree.PushH\x00R\x04push\x122\n" +
+	"\x06pushed\x18\a \x01(\v2\x18.tidings.feedtree.PushedH\x00R\x06pushed\x12,\n" +
+	"\x04look\x18\b \x01(\v2\x16.tidings.feedtree.LookH\x00R\x04look\x122\n" +
+	"\x06looked\x18\t \x01(\v2\x18.tidings.feedtree.LookedH\x00R\x06lookedB\x06\n" +
 	"\x04body\"L\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -826,7 +1184,28 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x04keys\x18\x01 \x03(\fR\x04keys\x12\x18\n" +
 	"\aunknown\x18\x02 \x03(\fR\aunknown\"\x1d\n" +
 	"\x05Beats\x12\x14\n" +
-	"\x05beats\x18\x01 \x03(\fR\x05beats\"\xba\x01\n" +
+	"\x05beats\x18\x01 \x03(\fR\x05beats\"@\n" +
+	"\x04Push\x12 \n" +
+	"\vpublication\x18\x01 \x01(\fR\vpublication\x12\x16\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\"\xe0\x01\n" +
+	"\x06Pushed\x12\x12\n" +
+	"\x04hash\x18\x01 \x01(\fR\x04hash\x12:\n" +
+	"\averdict\x18\x02 \x01(\x0e2 .tidings.feedtree.Pushed.VerdictR\averdict\x12\x16\n" +
+	"\x06pubseq\x18\x03 \x01(\x04R\x06pubseq\x12\x14\n" +
+	"\x05words\x18\x04 \x01(\tR\x05words\"X\n" +
+	"\aVerdict\x12\b\n" +
+	"\x04NONE\x10\x00\x12\b\n" +
+	"\x04HELD\x10\x01\x12\v\n" +
+	"\aUNKNOWN\x10\x02\x12\v\n" +
+	"\aREVOKED\x10\x03\x12\a\n" +
+	"\x03GAP\x10\x04\x12\f\n" +
+	"\bCONFLICT\x10\x05\x12\b\n" +
+	"\x04BUSY\x10\x06\"6\n" +
+	"\x04Look\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
+	"\tpublisher\x18\x02 \x01(\fR\tpublisher\"\"\n" +
+	"\x06Looked\x12\x18\n" +
+	"\awitness\x18\x01 \x01(\fR\awitness\"\xba\x01\n" +
 	"\rBeatStatement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
 	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x14\n" +
@@ -835,14 +1214,15 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x04head\x18\x05 \x01(\fR\x04head\x12\x12\n" +
 	"\x04beat\x18\x06 \x01(\x06R\x04beat\x12\x17\n" +
 	"\atime_ms\x18\a \x01(\x06R\x06timeMs\x12\x14\n" +
-	"\x05state\x18\b \x01(\fR\x05state\"s\n" +
+	"\x05state\x18\b \x01(\fR\x05state\"\x85\x01\n" +
 	"\fSubscription\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\rR\x06weight\x12\x19\n" +
 	"\bsince_ms\x18\x03 \x01(\x06R\asinceMs\x12\x1e\n" +
 	"\n" +
 	"attributes\x18\x04 \x01(\fR\n" +
-	"attributesB\x1dZ\x1btidings/feedtree/feedtreepbb\x06proto3"
+	"attributes\x12\x10\n" +
+	"\x03pin\x18\x05 \x01(\fR\x03pinB\x1dZ\x1btidings/feedtree/feedtreepbb\x06proto3"
 
 var (
 	file_feedtree_proto_rawDescOnce sync.Once
@@ -856,33 +1236,44 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 	return file_feedtree_proto_rawDescData
 }
 
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_feedtree_proto_goTypes = []any{
-	(*News)(nil),          // 0: tidings.feedtree.News
-	(*Update)(nil),        // 1: tidings.feedtree.Update
-	(*Message)(nil),       // 2: tidings.feedtree.Message
-	(*Digest)(nil),        // 3: tidings.feedtree.Digest
-	(*DigestAck)(nil),     // 4: tidings.feedtree.DigestAck
-	(*Heads)(nil),         // 5: tidings.feedtree.Heads
-	(*Head)(nil),          // 6: tidings.feedtree.Head
-	(*Behind)(nil),        // 7: tidings.feedtree.Behind
-	(*Beats)(nil),         // 8: tidings.feedtree.Beats
-	(*BeatStatement)(nil), // 9: tidings.feedtree.BeatStatement
-	(*Subscription)(nil),  // 10: tidings.feedtree.Subscription
+	(Pushed_Verdict)(0),   // 0: tidings.feedtree.Pushed.Verdict
+	(*News)(nil),          // 1: tidings.feedtree.News
+	(*Update)(nil),        // 2: tidings.feedtree.Update
+	(*Message)(nil),       // 3: tidings.feedtree.Message
+	(*Digest)(nil),        // 4: tidings.feedtree.Digest
+	(*DigestAck)(nil),     // 5: tidings.feedtree.DigestAck
+	(*Heads)(nil),         // 6: tidings.feedtree.Heads
+	(*Head)(nil),          // 7: tidings.feedtree.Head
+	(*Behind)(nil),        // 8: tidings.feedtree.Behind
+	(*Beats)(nil),         // 9: tidings.feedtree.Beats
+	(*Push)(nil),          // 10: tidings.feedtree.Push
+	(*Pushed)(nil),        // 11: tidings.feedtree.Pushed
+	(*Look)(nil),          // 12: tidings.feedtree.Look
+	(*Looked)(nil),        // 13: tidings.feedtree.Looked
+	(*BeatStatement)(nil), // 14: tidings.feedtree.BeatStatement
+	(*Subscription)(nil),  // 15: tidings.feedtree.Subscription
 }
 var file_feedtree_proto_depIdxs = []int32{
-	1, // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
-	3, // 1: tidings.feedtree.Message.digest:type_name -> tidings.feedtree.Digest
-	4, // 2: tidings.feedtree.Message.digest_ack:type_name -> tidings.feedtree.DigestAck
-	5, // 3: tidings.feedtree.Message.heads:type_name -> tidings.feedtree.Heads
-	7, // 4: tidings.feedtree.Message.behind:type_name -> tidings.feedtree.Behind
-	8, // 5: tidings.feedtree.Message.beats:type_name -> tidings.feedtree.Beats
-	6, // 6: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
-	7, // [7:7] is the sub-list for method output_type
-	7, // [7:7] is the sub-list for method input_type
-	7, // [7:7] is the sub-list for extension type_name
-	7, // [7:7] is the sub-list for extension extendee
-	0, // [0:7] is the sub-list for field type_name
+	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
+	4,  // 1: tidings.feedtree.Message.digest:type_name -> tidings.feedtree.Digest
+	5,  // 2: tidings.feedtree.Message.digest_ack:type_name -> tidings.feedtree.DigestAck
+	6,  // 3: tidings.feedtree.Message.heads:type_name -> tidings.feedtree.Heads
+	8,  // 4: tidings.feedtree.Message.behind:type_name -> tidings.feedtree.Behind
+	9,  // 5: tidings.feedtree.Message.beats:type_name -> tidings.feedtree.Beats
+	10, // 6: tidings.feedtree.Message.push:type_name -> tidings.feedtree.Push
+	11, // 7: tidings.feedtree.Message.pushed:type_name -> tidings.feedtree.Pushed
+	12, // 8: tidings.feedtree.Message.look:type_name -> tidings.feedtree.Look
+	13, // 9: tidings.feedtree.Message.looked:type_name -> tidings.feedtree.Looked
+	7,  // 10: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
+	0,  // 11: tidings.feedtree.Pushed.verdict:type_name -> tidings.feedtree.Pushed.Verdict
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -900,19 +1291,24 @@ func file_feedtree_proto_init() {
 		(*Message_Heads)(nil),
 		(*Message_Behind)(nil),
 		(*Message_Beats)(nil),
+		(*Message_Push)(nil),
+		(*Message_Pushed)(nil),
+		(*Message_Look)(nil),
+		(*Message_Looked)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   11,
+			NumEnums:      1,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_feedtree_proto_goTypes,
 		DependencyIndexes: file_feedtree_proto_depIdxs,
+		EnumInfos:         file_feedtree_proto_enumTypes,
 		MessageInfos:      file_feedtree_proto_msgTypes,
 	}.Build()
 	File_feedtree_proto = out.File

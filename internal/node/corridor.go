@@ -21,6 +21,10 @@ import (
 //	reader ◄─ feedtree.Read ◄─ News ◄─ Grew ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
 //	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
 //
+// A publisher's item comes another way, and goes on from there:
+//
+//	Publish ─► feedtree ── routed ──► feedtree.accept ─► owner.Append
+//
 // Two short side lines: that all of a finding is held comes back to corona, and a
 // reader's Subscribe goes down to feedtree, owner and scribe.
 
@@ -124,6 +128,8 @@ func (n *pollSide) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, don
 	return n.Feeds.Append(key, d, doc, done)
 }
 
+func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) { n.Feeds.Saw(key, head, secure) }
+
 func (n *pollSide) Said(key overlay.ID, state []byte, haste corona.Haste) {
 	n.Feeds.Say(key, state, haste != corona.NoHaste, haste == corona.AtOnce)
 }
@@ -183,6 +189,17 @@ func (n *wedgeSide) Handoff(key overlay.ID) []byte { return n.Corona.Handoff(key
 func (n *wedgeSide) Delivered(key overlay.ID, _ env.PeerID, message []byte) {
 	n.Corona.Delivered(key, message)
 }
+
+// publicationSide is what the overlay sees of feedtree: publications are routed.
+type publicationSide Node
+
+func (n *publicationSide) Forward(*overlay.Message) bool { return false }
+
+func (n *publicationSide) Deliver(m *overlay.Message) { n.Feeds.Route(m.Payload) }
+
+func (n *publicationSide) PeerGone(env.PeerID) {}
+
+func (n *publicationSide) LeafChanged() {}
 
 // findingSide is what the overlay sees of corona: findings are routed.
 type findingSide Node

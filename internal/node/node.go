@@ -108,6 +108,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out A
 	n.Corona.Join(n.Sums)
 	n.Overlay.Handle(wire.Corona, (*findingSide)(n))
 	n.Firehose = firehose.New(e, n.Overlay, n.Owners, signer, verify, cfg.Firehose, n.out)
+	n.Overlay.Handle(wire.Feed, (*publicationSide)(n))
 	return n, nil
 }
 

@@ -187,6 +187,8 @@ func (m *ownerSide) Siblings(key overlay.ID) []*overlay.Contact { return m.Scrib
 // nobody is told.
 type pollSide Member
 
+func (m *pollSide) Saw(overlay.ID, *feed.Head, bool) {}
+
 func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	done(true)
 	return true

@@ -1,0 +1,229 @@
+package feedtree
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// The way of a publication, at the sequencer: it takes what the feed's publisher has signed, in
+// the order of the publisher's numbers, none of them twice and none left out.
+
+const (
+	// silentFor is after how many beat intervals a publisher is silent: then what polls find is
+	// for readers, as with any feed.
+	silentFor = 2
+	// maxTaken is how many publications are remembered by their numbers: what was taken longer
+	// ago and comes again is no conflict, but old.
+	maxTaken = 512
+	// maxRefusals is how many refusals are kept for people.
+	maxRefusals = 16
+)
+
+// A receipt is what is remembered of a publication that was taken.
+type receipt struct {
+	hash feed.Hash
+	held bool // by a quorum
+}
+
+// take notes a publication.
+func (l *lead) take(p *difference.Publication, held bool) {
+	if l.taken == nil {
+		l.taken = map[uint64]receipt{}
+	}
+	l.taken[p.Seq] = receipt{p.Hash, held}
+	if len(l.taken) > maxTaken {
+		least := p.Seq
+		for seq := range l.taken {
+			least = min(least, seq)
+		}
+		delete(l.taken, least)
+	}
+}
+
+// onPush takes a publication, or passes it on to the sequencer if it was routed here.
+func (f *FeedTree) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) error {
+	p, err := difference.OpenPublication(m.Publication)
+	if err != nil {
+		return err
+	}
+	to := env.Peer{ID: from}
+	if routed || len(m.Record) > 0 {
+		record, err := f.node.OpenRecord(m.Record)
+		if err != nil {
+			return err
+		}
+		to = record.Peer
+	}
+	key := overlay.Key(f.node.Network(), p.URL)
+	c := f.feeds[key]
+	if c == nil || c.lead == nil {
+		v, ok := f.owners.View(key)
+		if routed && ok && v.Epoch != nil && v.Epoch.Sequencer != f.signer.PeerID() {
+			next := env.Peer{ID: v.Epoch.Sequencer}
+			if known := f.node.Contact(next.ID); known != nil {
+				next = known.Peer
+			}
+			f.net.Send(next, env.Control, wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}))
+		}
+		return nil // it comes again
+	}
+	if c.lead.ready {
+		f.accept(c, p, to)
+	}
+	return nil
+}
+
+// accept takes a publication of a feed that is led here, or refuses it and says why.
+func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
+	l := c.lead
+	answer := func(v feedtreepb.Pushed_Verdict, words string) {
+		m := &feedtreepb.Pushed{Hash: p.Hash[:], Verdict: v, Words: words}
+		if l.pin != nil {
+			m.Pubseq = l.pin.Seq
+		}
+		if to.ID == f.signer.PeerID() {
+			f.onPushed(m)
+			return
+		}
+		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: m}})
+	}
+	refuse := func(v feedtreepb.Pushed_Verdict, format string, args ...any) {
+		words := fmt.Sprintf(format, args...)
+		f.refuse(c, p, words)
+		answer(v, words)
+	}
+	if l.pin.Revoked(p.Key) {
+		refuse(feedtreepb.Pushed_REVOKED, "the origin has taken this key back")
+		return
+	}
+	if l.pin == nil || !p.By(l.pin.Key) {
+		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
+			f.seek(c)
+			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document at its origin does not name this key, as far as is known: it is being asked")
+			return
+		}
+		if p.Item != nil && f.inOrder(l, p) == "" {
+			f.repin(c, l.pin.Change(p.Key, feed.Hash{}, f.clock.Now(), nil)) // it was named before
+		}
+	}
+	if was, known := l.taken[p.Seq]; known && was.hash == p.Hash {
+		if was.held {
+			answer(feedtreepb.Pushed_HELD, "") // the answer was lost
+		}
+		return
+	}
+	if why := f.inOrder(l, p); why != "" {
+		v := feedtreepb.Pushed_CONFLICT
+		if p.Seq > l.pin.Seq {
+			v = feedtreepb.Pushed_GAP
+		}
+		if p.Seq == l.pin.Seq+1 {
+			v = feedtreepb.Pushed_CONFLICT
+		}
+		refuse(v, "%s", why)
+		return
+	}
+	if p.Item == nil {
+		if p.Time.After(l.said) { // else it is an old one
+			l.heard, l.said = f.clock.Now(), p.Time
+		}
+		answer(feedtreepb.Pushed_HELD, "")
+		return
+	}
+	_, edited := l.window.Entry(p.Item.ID)
+	before := l.pin
+	l.pin = l.pin.After(p)
+	d := difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p, Edited: edited}}}
+	if !f.Append(c.key, d, nil, func(ok bool) {
+		if ok {
+			l.take(p, true)
+			answer(feedtreepb.Pushed_HELD, "")
+		} // else it is sent again, to who leads now
+	}) {
+		l.pin = before
+		answer(feedtreepb.Pushed_BUSY, "there is no room for it now")
+		return
+	}
+	if _, known := l.taken[p.Seq]; !known {
+		l.take(p, false)
+	}
+	l.heard = f.clock.Now()
+	if p.Time.After(l.said) {
+		l.said = p.Time
+	}
+	f.stats.Accepted++
+}
+
+// inOrder says, in words, why a publication is not the next one; "" if it is. The first one that
+// is known of a feed may have any number.
+func (f *FeedTree) inOrder(l *lead, p *difference.Publication) string {
+	last := l.pin.Seq
+	switch {
+	case last == 0:
+	case p.Item == nil && p.Seq == last && p.Prev == l.pin.Head:
+	case p.Item == nil && p.Seq <= last:
+		return fmt.Sprintf("it says that nothing came after number %d, and the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
+	case p.Seq <= last:
+		return fmt.Sprintf("number %d was given before, and the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
+	case p.Item == nil && p.Seq == last+1, p.Seq > last+1:
+		return fmt.Sprintf("the network has number %d: what came between that and number %d is missing", last, p.Seq)
+	case p.Prev != l.pin.Head:
+		return fmt.Sprintf("it does not follow on number %d as the network has it: somebody else has this key, or its record was lost", last)
+	}
+	return ""
+}
+
+// A Refusal is a publication that was refused by this node as the sequencer of its feed.
+type Refusal struct {
+	URL string
+	Seq uint64
+	Key []byte // of who has signed it
+	Why string
+	At  time.Time
+}
+
+// refuse notes a refusal; the same one again is one.
+func (f *FeedTree) refuse(c *channel, p *difference.Publication, why string) {
+	f.stats.Refused++
+	r := Refusal{c.url, p.Seq, p.Key, why, f.clock.Now()}
+	f.refused = slices.DeleteFunc(f.refused, func(old Refusal) bool { return old.URL == r.URL && old.Seq == r.Seq && old.Why == r.Why })
+	f.refused = append(f.refused, r)
+	f.refused = f.refused[max(0, len(f.refused)-maxRefusals):]
+}
+
+// Refusals are the last publications that this node has refused, the oldest first.
+func (f *FeedTree) Refusals() []Refusal { return slices.Clone(f.refused) }
+
+// backstop returns what of a finding is for the log. An item that its publisher has signed stays
+// as it is; others are left to the publisher, unless that is silent: all is then false, and the
+// next poll finds them again.
+func (f *FeedTree) backstop(l *lead, d difference.Delta) (_ difference.Delta, all bool) {
+	if l.pin == nil {
+		return d, true
+	}
+	rest := make([]difference.Change, 0, len(d.Changes))
+	for _, ch := range d.Changes {
+		if !l.window.Signed(ch.Item.ID) {
+			rest = append(rest, ch)
+		}
+	}
+	d.Changes = rest
+	return d, len(rest) == 0 || f.silent(l)
+}
+
+// silent says whether a publisher was not heard for so long that polls have to do.
+func (f *FeedTree) silent(l *lead) bool {
+	beat := l.pin.Beat
+	if beat == 0 {
+		beat = f.cfg.BeatInterval
+	}
+	return l.heard.IsZero() || f.clock.Now().Sub(l.heard) > silentFor*beat
+}

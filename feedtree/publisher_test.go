@@ -1,0 +1,403 @@
+package feedtree_test
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/sim"
+)
+
+// A site is an origin whose document the test changes.
+type site struct {
+	index int
+	body  []byte
+}
+
+func (s *site) At(time.Duration) script.Version {
+	return script.Version{Index: s.index, ContentType: "application/rss+xml", Body: s.body}
+}
+
+func (s *site) Next(time.Duration) (time.Duration, bool) { return 0, false }
+
+// shows has the site name a publisher, unless that is nil, and show items with these names.
+func (s *site) shows(p *feed.Publisher, names ...string) {
+	var b strings.Builder
+	b.WriteString(`<rss version="2.0"><channel>`)
+	if p != nil {
+		b.WriteString(p.Metadata(feed.RSS))
+	}
+	b.WriteString(`<title>A feed</title><link>http://feed.example/</link><description/>`)
+	for _, name := range names {
+		b.WriteString(`<item><guid>` + name + `</guid><title>Headline of ` + name + `</title></item>`)
+	}
+	b.WriteString(`</channel></rss>`)
+	s.index, s.body = s.index+1, []byte(b.String())
+}
+
+// An author writes for a feed.
+type author struct {
+	t    testing.TB
+	key  ed25519.PrivateKey
+	next ed25519.PrivateKey
+	seq  uint64
+	prev feed.Hash
+}
+
+func writes(t testing.TB, n byte) *author {
+	seed := func(n byte) ed25519.PrivateKey {
+		return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
+	}
+	return &author{t: t, key: seed(n), next: seed(n + 1)}
+}
+
+func (a *author) public() ed25519.PublicKey { return a.key.Public().(ed25519.PublicKey) }
+
+func (a *author) says() *feed.Publisher {
+	return &feed.Publisher{Key: a.public(), Next: difference.KeyHash(a.next.Public().(ed25519.PublicKey)), Beat: 10 * time.Minute}
+}
+
+func anItem(t testing.TB, name string) *feed.Item {
+	it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>All of `+name+`</title></item>`), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &it
+}
+
+// write signs the next item.
+func (a *author) write(s *sim.Swarm, name string) *difference.Publication {
+	p := a.sign(s, a.seq+1, a.prev, anItem(a.t, name))
+	a.seq, a.prev = p.Seq, p.Hash
+	return p
+}
+
+func (a *author) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.Item) *difference.Publication {
+	p, err := difference.Publish(a.key, url, seq, prev, s.Now(), it)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return p
+}
+
+// push brings a publication in by a peer's node, and returns what became of it.
+func push(s *sim.Swarm, by *sim.Peer, p *difference.Publication) (err error) {
+	told := false
+	by.Do(func() { by.Layers().Feeds.Publish(p.Raw, func(e error) { told, err = true, e }) })
+	if !s.RunUntil(func() bool { return told }, 10*time.Millisecond, 2*time.Minute) {
+		return errors.New("no answer")
+	}
+	return err
+}
+
+// seen is what a reader has of a feed: by guid, its title and what vouches for it.
+func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
+	got := map[string]string{}
+	done := false
+	p.Do(func() {
+		p.Layers().Feeds.Read(s.Key(url), func(d feedtree.Document) {
+			for _, e := range d.Entries {
+				m, _ := e.Item.Meaning("")
+				got[m.GUID] = m.Title + ", " + e.Provenance
+			}
+			done = true
+		})
+	})
+	s.RunUntil(func() bool { return done }, 10*time.Millisecond, time.Second)
+	return got
+}
+
+// newsroom is a network with a published feed, its author's node and two readers.
+type newsroom struct {
+	*sim.Swarm
+	site    *site
+	author  *author
+	desk    *sim.Peer
+	readers []*sim.Peer
+}
+
+func open(t *testing.T, items ...string) *newsroom {
+	t.Helper()
+	n := &newsroom{Swarm: swarm(7, nil), site: new(site), author: writes(t, 1)}
+	n.site.shows(n.author.says(), items...)
+	n.Serve(url, n.site)
+	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
+	n.World.Run(10 * time.Second)
+	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+		p.Read(url)
+	}
+	n.World.Run(30 * time.Second)
+	return n
+}
+
+// all checks what every reader has of an item.
+func (n *newsroom) all(t *testing.T, name, want string) {
+	t.Helper()
+	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+		if !p.Up() {
+			continue
+		}
+		if got := seen(n.Swarm, p)[name]; got != want {
+			t.Errorf("host %d has of %s %q, want %q", p.Index(), name, got, want)
+		}
+	}
+}
+
+// "interested parties receive these information bursts immediately, without polling the source":
+// what a publisher signs is at the readers within two seconds, and shown as the publisher's.
+func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
+	n := open(t, "old")
+	began, polls := n.Now(), n.FeedStats().Polls
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "new")); err != nil {
+		t.Fatal(err)
+	}
+	there := func() bool {
+		for _, p := range n.readers {
+			if seen(n.Swarm, p)["new"] == "" {
+				return false
+			}
+		}
+		return true
+	}
+	if !n.RunUntil(there, 10*time.Millisecond, 2*time.Second-n.Now().Sub(began)) {
+		t.Fatalf("not there after %v", n.Now().Sub(began))
+	}
+	t.Logf("at all readers after %v", n.Now().Sub(began))
+	if now := n.FeedStats().Polls; now != polls {
+		t.Errorf("%d polls brought it", now-polls)
+	}
+	n.all(t, "new", "All of new, publisher")
+	n.all(t, "old", "Headline of old, single")
+	right(t, n.Swarm)
+}
+
+// "publishing simple (low-bandwidth) headlines in a conventional RSS feed, while delivering full
+// HTML stories in FeedTree": whichever comes first, readers have the story.
+func TestFullStoriesWinOverHeadlines(t *testing.T) {
+	n := open(t, "first")
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+		t.Fatal(err)
+	}
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "second")); err != nil {
+		t.Fatal(err)
+	}
+	n.site.shows(n.author.says(), "second", "first")
+	n.World.Run(5 * time.Minute)
+	n.all(t, "first", "All of first, publisher")
+	n.all(t, "second", "All of second, publisher")
+	if st := n.FeedStats(); st.Unlike > 0 || st.Unread > 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// Backstop polls stay outside the log as long as the publisher speaks; when it is silent for two
+// of its beat intervals, what they find is shown, as unsigned.
+func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	n.site.shows(n.author.says(), "forgotten", "one")
+	n.World.Run(15 * time.Minute)
+	n.all(t, "forgotten", "")
+	beat := n.author.sign(n.Swarm, n.author.seq, n.author.prev, nil)
+	if err := push(n.Swarm, n.desk, beat); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(15 * time.Minute)
+	n.all(t, "forgotten", "") // its heartbeat was heard
+	if err := push(n.Swarm, n.desk, beat); err != nil {
+		t.Fatal(err) // replayed: it says nothing new
+	}
+	n.World.Run(10 * time.Minute)
+	n.all(t, "forgotten", "Headline of forgotten, single")
+	n.all(t, "one", "All of one, publisher")
+}
+
+func TestPublicationsAreRefusedWithAReason(t *testing.T) {
+	n := open(t)
+	one := n.author.write(n.Swarm, "one")
+	if err := push(n.Swarm, n.desk, one); err != nil {
+		t.Fatal(err)
+	}
+	two := n.author.write(n.Swarm, "two")
+	if err := push(n.Swarm, n.desk, two); err != nil {
+		t.Fatal(err)
+	}
+	three := n.author.write(n.Swarm, "three") // lost on its way
+	stranger := writes(t, 7)
+	tampered := append([]byte(nil), three.Raw...)
+	tampered[len(tampered)/2] ^= 1
+	for _, c := range []struct {
+		name string
+		p    *difference.Publication
+		says string
+	}{
+		{"forged", stranger.sign(n.Swarm, 3, two.Hash, anItem(t, "forged")), "does not name this key"},
+		{"left out", n.author.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2: what came between that and number 4 is missing"},
+		{"given twice", n.author.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was given before"},
+		{"another past", n.author.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not follow on number 2"},
+		{"a beat of an old record", n.author.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
+		{"a beat ahead", n.author.sign(n.Swarm, 3, three.Hash, nil), "is missing"},
+		{"tampered", &difference.Publication{Raw: tampered}, "wrong signature"},
+	} {
+		err := push(n.Swarm, n.desk, c.p)
+		if err == nil || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		}
+	}
+	if err := push(n.Swarm, n.desk, one); err != nil {
+		t.Errorf("replayed: %v", err) // it is there: nothing changes
+	}
+	refused := leader(t, n.Swarm, url).Layers().Feeds.Refusals()
+	if len(refused) != 6 {
+		t.Errorf("%d refusals are kept: %+v", len(refused), refused)
+	}
+	if err := push(n.Swarm, n.desk, three); err != nil {
+		t.Errorf("after all of that: %v", err)
+	}
+	n.World.Run(2 * time.Second)
+	for name, want := range map[string]string{"one": "All of one, publisher", "two": "All of two, publisher", "three": "All of three, publisher", "forged": "", "other": "", "four": ""} {
+		n.all(t, name, want)
+	}
+	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrUnfollowed) {
+		t.Errorf("by a node that does not follow the feed: %v", err)
+	}
+}
+
+// The metadata was just pasted into the document, and nobody has polled it since.
+func TestAPublisherIsFoundWhenItFirstSpeaks(t *testing.T) {
+	other := &newsroom{Swarm: swarm(5, nil), site: new(site), author: writes(t, 7)}
+	other.site.shows(nil, "old")
+	other.Serve(url, other.site)
+	other.desk = client(other.Swarm)
+	other.World.Run(10 * time.Second)
+	other.desk.Read(url)
+	other.World.Run(30 * time.Second)
+	other.site.shows(other.author.says(), "old")
+	if err := push(other.Swarm, other.desk, other.author.write(other.Swarm, "new")); err != nil {
+		t.Fatal(err)
+	}
+	other.World.Run(time.Second)
+	other.all(t, "new", "All of new, publisher")
+}
+
+func TestTheKeyThatWasNamedFollows(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	polls := n.FeedStats().Polls
+	next := writes(t, 2)
+	next.seq, next.prev = n.author.seq, n.author.prev
+	if err := push(n.Swarm, n.desk, next.write(n.Swarm, "two")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Second)
+	n.all(t, "one", "All of one, publisher")
+	n.all(t, "two", "All of two, publisher")
+	if now := n.FeedStats().Polls; now > polls {
+		t.Errorf("the origin was asked %d times", now-polls)
+	}
+	for _, p := range n.readers {
+		if sub, _ := p.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, next.public()) {
+			t.Errorf("%+v", sub.Publisher)
+		}
+	}
+}
+
+// A key that was stolen, or lost, is taken back by the origin: enough owners see another one there.
+func TestTheOriginTakesAKeyBack(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	thief := *n.author
+	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "forged")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Second)
+	n.all(t, "forged", "All of forged, publisher") // nobody can know yet
+	fresh := writes(t, 9)
+	fresh.seq, fresh.prev = thief.seq, thief.prev
+	n.site.shows(fresh.says())
+	if err := push(n.Swarm, n.desk, fresh.write(n.Swarm, "two")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Second)
+	n.all(t, "two", "All of two, publisher")
+	n.all(t, "forged", "All of forged, revoked")
+	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "taken this key back") {
+		t.Errorf("the thief: %v", err)
+	}
+	var witnessed uint64
+	for _, p := range n.Peers() {
+		if p.Up() {
+			witnessed += p.Layers().Feeds.Stats().Witnessed
+		}
+	}
+	if witnessed < 2 {
+		t.Errorf("%d owners have looked at the origin", witnessed)
+	}
+}
+
+// A sequencer that lies can say that a feed has another key. Who follows it does not believe that:
+// nothing that this key signs is shown as the publisher's, and the change is told.
+func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	liar, lead := writes(t, 9), leader(t, n.Swarm, url)
+	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
+	own := difference.Attest(wire.NewSigner(lead.Key(), wire.HashOf(quick().Descriptor())), url, liar.public(), n.Now())
+	p := liar.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	it := p.Item
+	lead.Do(func() {
+		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{
+			Pin: sub.Publisher.Change(liar.public(), feed.Hash{}, n.Now(), [][]byte{own.Raw, own.Raw, own.Raw}), Changes: []difference.Change{{Item: *it, Publication: p}},
+		}, nil, func(bool) {})
+	})
+	n.World.Run(2 * time.Second)
+	for _, r := range n.readers {
+		if got := seen(n.Swarm, r)["false"]; got != "All of false, single" {
+			t.Errorf("host %d has %q", r.Index(), got)
+		}
+		now, _ := r.Layers().Feeds.Subscription(n.Key(url))
+		if now.Doubt == nil || !bytes.Equal(now.Publisher.Key, n.author.public()) || r.Layers().Feeds.Stats().Doubted != 1 {
+			t.Errorf("host %d believes %+v", r.Index(), now.Publisher)
+		}
+	}
+	// Until a person says that it is right.
+	r := n.readers[0]
+	r.Do(func() { r.Layers().Feeds.Trust(n.Key(url)) })
+	if got := seen(n.Swarm, r)["false"]; got != "All of false, publisher" {
+		t.Errorf("who was told has %q", got)
+	}
+}
+
+// What a node believes it believes in its next life.
+func TestAPinOutlivesItsNode(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	r := n.readers[0]
+	r.Kill(true)
+	n.World.Run(time.Second)
+	r.Start()
+	n.World.Run(30 * time.Second)
+	if sub, ok := r.Layers().Feeds.Subscription(n.Key(url)); !ok || sub.Publisher == nil || !bytes.Equal(sub.Publisher.Key, n.author.public()) {
+		t.Errorf("%+v", sub.Publisher)
+	}
+	n.all(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
+}

@@ -1,0 +1,142 @@
+package feedtree
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// The way of a publication, at the publisher's node: it goes to the sequencer of the feed, again
+// and again until a quorum of the owners holds it. The node follows the feed, so it sees that by
+// its own log, too, and an answer that is lost, or cannot reach it, does no harm.
+
+const (
+	// pushAgain is waited for an answer before a publication is sent again, pushTime for that
+	// of all: the feed may be without a sequencer for as long as a silent death takes to be known.
+	pushAgain = 2 * time.Second
+	pushTime  = time.Minute
+	// maxPushes is how many publications wait for an answer. Who has more to say waits.
+	maxPushes = 64
+)
+
+// Why a publication came to nothing.
+var (
+	ErrUnfollowed = errors.New("this node does not follow the feed")
+	ErrUntaken    = errors.New("nobody has taken it")
+	ErrRefused    = errors.New("refused")
+)
+
+// A push is a publication on its way.
+type push struct {
+	key   overlay.ID
+	of    *difference.Publication
+	tries int
+	at    time.Time // when to try again
+	until time.Time
+	words string // why it was refused, though not for good
+	done  func(error)
+}
+
+// Publish brings what a publisher has signed into its feed, which this node has to follow. done
+// is called when a quorum of the feed's owners holds it, or with why it does not.
+func (f *FeedTree) Publish(envelope []byte, done func(error)) {
+	p, err := difference.OpenPublication(envelope)
+	if err != nil {
+		done(fmt.Errorf("publish: %w", err))
+		return
+	}
+	say := func(err error) {
+		if err != nil {
+			err = fmt.Errorf("publish number %d in %s: %w", p.Seq, p.URL, err)
+		}
+		done(err)
+	}
+	key := overlay.Key(f.node.Network(), p.URL)
+	c := f.feeds[key]
+	switch {
+	case c == nil || !c.subscribed:
+		say(ErrUnfollowed)
+		return
+	case f.pushes[p.Hash] != nil || len(f.pushes) >= maxPushes:
+		say(fmt.Errorf("%w: others are on their way", ErrRefused))
+		return
+	}
+	now := f.clock.Now()
+	w := &push{key: key, of: p, until: now.Add(pushTime), done: say}
+	f.pushes[p.Hash] = w
+	f.pushOn(w, now)
+}
+
+// pushOn sends a publication to whom this node takes for the sequencer; every other time to
+// whom the root of the key takes for it.
+func (f *FeedTree) pushOn(w *push, now time.Time) {
+	if !now.Before(w.until) {
+		if w.words != "" {
+			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, w.words))
+		} else {
+			f.pushed(w, fmt.Errorf("%w within %v", ErrUntaken, pushTime))
+		}
+		return
+	}
+	w.at = now.Add(pushAgain)
+	f.cal.Add(w.at, task{kind: taskPush, key: overlay.ID(w.of.Hash)})
+	f.stats.Pushes++
+	w.tries++
+	v, ok := f.owners.View(w.key)
+	switch {
+	case ok && v.Leads:
+		if c := f.feeds[w.key]; c != nil && c.lead != nil && c.lead.ready {
+			f.accept(c, w.of, f.node.Self().Peer)
+		}
+		return
+	case ok && v.Epoch != nil && w.tries%2 == 1:
+		to := env.Peer{ID: v.Epoch.Sequencer}
+		if known := f.node.Contact(to.ID); known != nil {
+			to = known.Peer
+		}
+		f.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushOf(w)))
+	default:
+		f.node.Route(wire.Feed, w.key, marshal(f.pushOf(w)), func(overlay.Receipt, bool) {})
+	}
+}
+
+func (f *FeedTree) pushOf(w *push) *feedtreepb.Message {
+	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: w.of.Raw, Record: f.node.Self().Raw}}}
+}
+
+// onPushed takes the sequencer's word. What may yet be taken is sent again until its time is over.
+func (f *FeedTree) onPushed(m *feedtreepb.Pushed) {
+	w := f.pushes[feed.Hash(m.Hash)]
+	if w == nil {
+		return
+	}
+	switch m.Verdict {
+	case feedtreepb.Pushed_HELD:
+		f.pushed(w, nil)
+	case feedtreepb.Pushed_UNKNOWN, feedtreepb.Pushed_BUSY:
+		w.words = m.Words
+	default:
+		f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, m.Words))
+	}
+}
+
+// pushed ends the way of a publication.
+func (f *FeedTree) pushed(w *push, err error) {
+	delete(f.pushes, w.of.Hash)
+	w.done(err)
+}
+
+// hashOf names a publication; zero: there is none.
+func hashOf(p *difference.Publication) feed.Hash {
+	if p == nil {
+		return feed.Hash{}
+	}
+	return p.Hash
+}
