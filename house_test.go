@@ -26,7 +26,7 @@ var storeys = []struct {
 	packages string
 }{
 	{7, "cmd/tidings cmd/tidings-lab"},
-	{6, "internal/daemon internal/lab internal/lab/..."},
+	{6, "internal/daemon internal/publisher internal/lab internal/lab/..."},
 	{5, "internal/loop internal/fetch internal/store internal/daemon/origin overlay/libp2p proxy sim"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},

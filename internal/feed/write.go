@@ -73,6 +73,29 @@ func NewHead(f Format, title, link, description, language string) (Head, error) 
 	return plainHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
 }
 
+// NewItem makes an item from what it says, at a time. It has to have an id or a link of its own, by
+// which it is known when it changes: in Atom an id is an address.
+func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
+	if m.GUID == "" && m.Link == "" {
+		return Item{}, fmt.Errorf("make an item: %w: it has neither id nor link", ErrBroken)
+	}
+	if f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link) {
+		return Item{}, fmt.Errorf("make an item: %w: neither its id nor its link is an address, as Atom demands", ErrBroken)
+	}
+	if m.GUID == "" {
+		m.GUID = m.Link
+	}
+	d, e := &Document{}, Entry{Said: &m, At: at}
+	var raw []byte
+	if f == JSON {
+		raw = d.inJSON(&e)
+	} else {
+		w := xmlWriter{d: d, head: &Head{Format: f}, uri: nsAtom}
+		raw = w.converted(&e)
+	}
+	return ReadItem(f, raw, nil, 0)
+}
+
 // plainHead makes a head from its meaning alone.
 func plainHead(h Head) (Head, error) {
 	var b bytes.Buffer

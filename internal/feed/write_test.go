@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -209,5 +210,26 @@ func TestEntriesTakenFromOtherFeedsSayFromWhich(t *testing.T) {
 		if err != nil || m.GUID != "urn:uuid:1" || m.Title != "A & B" || m.Link != "https://x.org/1" || m.Content != "<p>c</p>" || m.Author != "Jo" {
 			t.Errorf("%s: %+v, %v", f, m, err)
 		}
+	}
+}
+
+func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
+	m := Meaning{GUID: "tag:example.org,2026:1", Title: "A & B", Link: "https://example.org/1", Summary: "S", Content: "<p>C</p>", Author: "Ann", Published: time.Unix(1.7e9, 0).UTC()}
+	for f := RSS; f <= JSON; f++ {
+		it, err := NewItem(f, m, time.Unix(1.78e9, 0))
+		if err != nil {
+			t.Errorf("%s: %v", f, err)
+			continue
+		}
+		got, err := it.Meaning("")
+		if err != nil || got.Title != m.Title || got.Link != m.Link || got.Content != m.Content || f != RDF && got.GUID != m.GUID {
+			t.Errorf("%s: %+v, %v", f, got, err)
+		}
+		if _, err := NewItem(f, Meaning{Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
+			t.Errorf("%s: an item that nobody could know again: %v", f, err)
+		}
+	}
+	if _, err := NewItem(Atom, Meaning{GUID: "7", Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
+		t.Errorf("an id that Atom does not allow: %v", err)
 	}
 }

@@ -1,0 +1,172 @@
+package publisher
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"strings"
+
+	"filippo.io/age"
+	armour "filippo.io/age/armor" //nolint:misspell // is what its author calls it
+
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/internal/store"
+)
+
+const (
+	pemType    = "TIDINGS PUBLISHER KEY"
+	nextSuffix = ".next"
+	oldSuffix  = ".old"
+	// maxKeyFile is more than any key's file has.
+	maxKeyFile = 64 << 10
+)
+
+// ErrKey says that a file is no publisher's key.
+var ErrKey = errors.New("not a publisher's key")
+
+// A Passphrase asks for the passphrase of a file. It is called only if there is one.
+type Passphrase func(file string) (string, error)
+
+// A Key signs for a publisher.
+type Key struct {
+	private ed25519.PrivateKey
+	next    feed.Hash // of the key that may follow
+}
+
+// Public is the key by which readers know the publisher.
+func (k *Key) Public() ed25519.PublicKey { return k.private.Public().(ed25519.PublicKey) }
+
+// Next names the key that may follow.
+func (k *Key) Next() feed.Hash { return k.next }
+
+// Generate makes a key and the one that follows it, in two new files. An empty passphrase leaves
+// them in clear.
+func Generate(path, passphrase string) (*Key, error) {
+	for _, file := range []string{path, path + nextSuffix} {
+		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("make a key: %s is there already", file)
+		}
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	return follow(path, private, passphrase)
+}
+
+// follow writes a key down with one that is to follow it. That comes last: until then its file may
+// have the key itself.
+func follow(path string, private ed25519.PrivateKey, passphrase string) (*Key, error) {
+	public, next, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("make a key: %w", err)
+	}
+	k := &Key{private, difference.KeyHash(public)}
+	if err := k.save(path, passphrase); err != nil {
+		return nil, err
+	}
+	return k, (&Key{private: next}).save(path+nextSuffix, passphrase)
+}
+
+// Rotate puts the key that follows in the place of a key, whose file is kept beside it, and makes
+// another one that follows.
+func Rotate(path string, ask Passphrase) (*Key, error) {
+	next := path + nextSuffix
+	k, passphrase, err := read(next, ask)
+	if err != nil {
+		return nil, fmt.Errorf("rotate %s: %w", path, err)
+	}
+	if _, err := os.Lstat(path + oldSuffix); !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("rotate %s: %s is there already: put it elsewhere", path, path+oldSuffix)
+	}
+	if old, _, err := read(path, ask); err == nil && old.next != difference.KeyHash(k.Public()) {
+		return nil, fmt.Errorf("rotate %s: %s is not the key that it names", path, next)
+	}
+	if err := os.Rename(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be lost
+		return nil, fmt.Errorf("rotate: %w", err)
+	}
+	return follow(path, k.private, passphrase)
+}
+
+// save writes a key to a file.
+func (k *Key) save(path, passphrase string) error {
+	seed := append(bytes.Clone(k.private.Seed()), k.next[:]...)
+	open := pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: seed})
+	if passphrase == "" {
+		return store.WriteFile(path, open)
+	}
+	to, err := age.NewScryptRecipient(passphrase)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	var b bytes.Buffer
+	a := armour.NewWriter(&b)
+	w, err := age.Encrypt(a, to)
+	if err == nil {
+		_, err = w.Write(open)
+	}
+	if err == nil {
+		err = errors.Join(w.Close(), a.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", path, err)
+	}
+	return store.WriteFile(path, b.Bytes())
+}
+
+// Read reads a key from its file.
+func Read(path string, ask Passphrase) (*Key, error) {
+	k, _, err := read(path, ask)
+	return k, err
+}
+
+func read(path string, ask Passphrase) (*Key, string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("publisher's key: %w", err)
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
+		return nil, "", fmt.Errorf("%s may be read by others (mode %04o): whoever has it can publish in your name; chmod 600 it", path, mode)
+	}
+	if info.Size() > maxKeyFile {
+		return nil, "", fmt.Errorf("%s: %w", path, ErrKey)
+	}
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("publisher's key: %w", err)
+	}
+	passphrase := ""
+	if strings.HasPrefix(string(b), armour.Header) {
+		if passphrase, err = ask(path); err != nil {
+			return nil, "", err
+		}
+		if b, err = unlock(b, passphrase); err != nil {
+			return nil, "", fmt.Errorf("unlock %s: %w", path, err)
+		}
+	}
+	block, _ := pem.Decode(b)
+	if block == nil || block.Type != pemType || len(block.Bytes) != ed25519.SeedSize+len(feed.Hash{}) {
+		return nil, "", fmt.Errorf("%s: %w", path, ErrKey)
+	}
+	return &Key{ed25519.NewKeyFromSeed(block.Bytes[:ed25519.SeedSize]), feed.Hash(block.Bytes[ed25519.SeedSize:])}, passphrase, nil
+}
+
+func unlock(b []byte, passphrase string) ([]byte, error) {
+	id, err := age.NewScryptIdentity(passphrase)
+	if err != nil {
+		return nil, err
+	}
+	r, err := age.Decrypt(armour.NewReader(bytes.NewReader(b)), id)
+	if err != nil {
+		return nil, errors.New("wrong passphrase, or a damaged file")
+	}
+	return io.ReadAll(io.LimitReader(r, maxKeyFile))
+}

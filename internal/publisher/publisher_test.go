@@ -1,0 +1,205 @@
+package publisher
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/feed"
+)
+
+const url = "https://example.org/feed.xml"
+
+func none(string) (string, error) { return "", errors.New("nobody was to be asked") }
+
+func item(t *testing.T, name string) *feed.Item {
+	t.Helper()
+	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: name, Title: name}, time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &it
+}
+
+func TestAKeyIsReadByItsOwnerAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	made, err := Generate(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := Read(path, none)
+	if err != nil || !bytes.Equal(read.Public(), made.Public()) || read.Next() != made.Next() {
+		t.Errorf("%v, %v", read, err)
+	}
+	next, err := Read(path+nextSuffix, none)
+	if err != nil || difference.KeyHash(next.Public()) != made.Next() {
+		t.Errorf("%v, %v", next, err)
+	}
+	if _, err := Generate(path, ""); err == nil {
+		t.Error("a key was written over")
+	}
+	if runtime.GOOS == "windows" {
+		return
+	}
+	if err := os.Chmod(path, 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path, none); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+		t.Errorf("others may read it: %v", err)
+	}
+}
+
+func TestALockedKeyNeedsItsPassphrase(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	made, err := Generate(path, "correct horse")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{path, path + nextSuffix} {
+		if b, err := os.ReadFile(file); err != nil || bytes.Contains(b, []byte(pemType)) {
+			t.Errorf("%s is not locked: %v", file, err)
+		}
+	}
+	said := func(words string) Passphrase { return func(string) (string, error) { return words, nil } }
+	if k, err := Read(path, said("correct horse")); err != nil || !bytes.Equal(k.Public(), made.Public()) {
+		t.Errorf("%v, %v", k, err)
+	}
+	if _, err := Read(path, said("wrong horse")); err == nil || !strings.Contains(err.Error(), "wrong passphrase") {
+		t.Error(err)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	for name, b := range map[string][]byte{
+		"nothing":      nil,
+		"another key":  []byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"),
+		"a short key":  []byte("-----BEGIN " + pemType + "-----\nAAAA\n-----END " + pemType + "-----\n"),
+		"a large file": make([]byte, maxKeyFile+1),
+	} {
+		path := filepath.Join(t.TempDir(), "k")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path, none); !errors.Is(err, ErrKey) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	first, err := Generate(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := Rotate(path, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if difference.KeyHash(second.Public()) != first.Next() {
+		t.Error("it is not the one that was named")
+	}
+	third, err := Read(path+nextSuffix, none)
+	if err != nil || difference.KeyHash(third.Public()) != second.Next() {
+		t.Errorf("%v, %v", third, err)
+	}
+	if old, err := Read(path+oldSuffix, none); err != nil || !bytes.Equal(old.Public(), first.Public()) {
+		t.Errorf("%v, %v", old, err)
+	}
+	if _, err := Rotate(path, none); err == nil || !strings.Contains(err.Error(), "there already") {
+		t.Errorf("the old key was written over: %v", err)
+	}
+}
+
+func opened(t *testing.T, path string) *Author {
+	t.Helper()
+	a, err := Open(path, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func signed(t *testing.T, a *Author, last Last, name string) *difference.Publication {
+	t.Helper()
+	raw, err := a.Sign(url, last, item(t, name), time.Unix(2, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := difference.OpenPublication(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// What was signed and got lost on its way is sent again as it is, also by the next process.
+func TestNumbersAreGivenOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	one := signed(t, a, Last{}, "one")
+	if one.Seq != 1 || one.Prev != (feed.Hash{}) {
+		t.Errorf("%+v", one)
+	}
+	a = opened(t, path)
+	if unsent := a.Unsent(url, Last{}); !bytes.Equal(unsent, one.Raw) {
+		t.Error("what was signed is not in the record")
+	}
+	had := Last{one.Seq, one.Hash}
+	if a.Unsent(url, had) != nil {
+		t.Error("the network has it")
+	}
+	two := signed(t, a, had, "two")
+	if two.Seq != 2 || two.Prev != one.Hash {
+		t.Errorf("%+v", two)
+	}
+	if three := signed(t, a, had, "three"); three.Seq != 3 || three.Prev != two.Hash {
+		t.Errorf("%+v", three)
+	}
+}
+
+// A publisher restored from an old backup signs nothing until its owner has said that it is right.
+func TestAnOldBackupIsNoticed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	one := signed(t, a, Last{}, "one")
+	backup, err := os.ReadFile(path + recordSuffix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := signed(t, a, Last{one.Seq, one.Hash}, "two")
+	if err := os.WriteFile(path+recordSuffix, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a = opened(t, path)
+	for what, last := range map[string]Last{
+		"more":    {two.Seq, two.Hash},
+		"another": {one.Seq, two.Hash},
+	} {
+		if _, err := a.Sign(url, last, item(t, "x"), time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
+			t.Errorf("the network has %s: %v", what, err)
+		}
+		if _, err := a.Beat(url, last, time.Unix(3, 0)); !errors.Is(err, ErrBehind) {
+			t.Errorf("the network has %s: a heartbeat: %v", what, err)
+		}
+	}
+	had := Last{two.Seq, two.Hash}
+	if err := a.Resume(url, had); err != nil {
+		t.Fatal(err)
+	}
+	if three := signed(t, a, had, "three"); three.Seq != 3 || three.Prev != two.Hash {
+		t.Errorf("%+v", three)
+	}
+}
