@@ -223,6 +223,11 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 		Confirmed: c.confirmed, Repairing: c.repair != nil, State: c.state,
 		Publisher: c.trust, Doubt: c.doubt,
 	}
+	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
+		counted := *c.trust
+		counted.Seq, counted.Head = pin.Seq, pin.Head
+		s.Publisher = &counted
+	}
 	if h := c.window.head; h != nil {
 		s.Title, s.Link, s.Language = h.Title, h.Link, h.Language
 	}

@@ -50,12 +50,15 @@ type look struct {
 // Saw takes the head of a document as this node has just got it from its origin; secure says
 // that nobody on the way could have changed it.
 func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
+	c := f.feeds[key]
+	if c != nil && c.lead != nil && c.lead.ready {
+		c.lead.head = head // of a feed without items, too, which are yet to be published
+	}
 	said, ok := head.Publisher()
 	if !ok || !secure {
 		return // without a word nobody's key is taken back: a site may be made anew
 	}
 	f.testify(key, said)
-	c := f.feeds[key]
 	if c == nil || c.lead == nil || !c.lead.ready {
 		return
 	}

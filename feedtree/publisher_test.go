@@ -385,6 +385,18 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 	}
 }
 
+func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Second)
+	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
+	if sub.Title != "A feed" || sub.Publisher.Seq != 1 {
+		t.Errorf("%+v", sub)
+	}
+}
+
 // What a node believes it believes in its next life.
 func TestAPinOutlivesItsNode(t *testing.T) {
 	n := open(t)

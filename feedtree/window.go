@@ -230,6 +230,8 @@ type Document struct {
 	Head    *feed.Head // nil: nothing is known yet
 	Entries []feed.Entry
 	Version uint64
+	// Pin is whose the feed is, with the publisher's last item in it, as the log says; nil: nobody's.
+	Pin *difference.Pin
 }
 
 // Read hands the window of a feed to then, with the bytes of its items.
@@ -241,7 +243,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	}
 	f.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version}
+		d := Document{Head: w.head, Version: w.version, Pin: w.of.Pin()}
 		shown := w.of.Entries()
 		for _, e := range w.extra {
 			d.Entries = append(d.Entries, e.Entry)

@@ -47,6 +47,12 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		answer, err = s.apiUnsubscribe(w, r)
 	case "opml":
 		answer, err = s.apiOPML(w, r)
+	case "publish":
+		answer, err = s.apiPublish(w, r)
+	case "publisher":
+		answer, err = s.apiPublisher(w, r)
+	case "trust":
+		answer, err = s.apiTrust(w, r)
 	case "watch":
 		answer, err = s.apiWatch(w, r)
 	case "unwatch":
@@ -84,6 +90,9 @@ type Subscribed struct {
 	Advertised bool `json:"advertised,omitempty"`
 	// Doubt says why it could not be seen whether there is a feed, or the page.
 	Doubt string `json:"doubt,omitempty"`
+	// Least, in the question of subscribe, is what has to vouch for items to be shown:
+	// "publisher", or "" for whatever it is.
+	Least string `json:"least,omitempty"`
 }
 
 // Fault is the answer of any of them when it went wrong.
@@ -125,6 +134,9 @@ func (s *Server) apiStatus(w http.ResponseWriter, r *http.Request) (any, error) 
 	if status.Addresses == nil {
 		status.Addresses = []string{}
 	}
+	if status.Refused == nil {
+		status.Refused = []Refused{}
+	}
 	if status.Warnings == nil {
 		status.Warnings = []string{}
 	}
@@ -143,13 +155,29 @@ func (s *Server) apiDoctor(w http.ResponseWriter, r *http.Request) (any, error) 
 }
 
 func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, error) {
-	address, err := s.question(w, r)
+	q, err := asked[Subscribed](w, r)
 	if err != nil {
 		return nil, err
+	}
+	address, err := s.typed(r, q.URL)
+	if err != nil {
+		return nil, err
+	}
+	if q.Least != "" && q.Least != LeastPublisher && q.Least != LeastAny {
+		return nil, refuse(http.StatusBadRequest, "what has to vouch for items is %s, or %s", LeastPublisher, LeastAny)
 	}
 	channel, doubt, err := s.subscribe(r.Context(), address)
 	if err != nil {
 		return nil, err
+	}
+	if q.Least != "" {
+		p, err := s.publishing()
+		if err != nil {
+			return nil, err
+		}
+		if err := p.Require(r.Context(), channel, q.Least); err != nil {
+			return nil, err
+		}
 	}
 	done := Subscribed{URL: channel, ReadURL: s.ReadURL(s.base(r), channel), Advertised: channel != address}
 	if doubt != nil {
@@ -180,13 +208,17 @@ func (s *Server) question(w http.ResponseWriter, r *http.Request) (string, error
 
 // asked reads what a program asks.
 func asked[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
+	return askedUpTo[T](w, r, maxRequest)
+}
+
+func askedUpTo[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
 	if err := allow(w, r, http.MethodPost); err != nil {
 		return q, err
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return q, refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
 	}
-	body, err := readBody(w, r, maxRequest)
+	body, err := readBody(w, r, limit)
 	if err != nil {
 		return q, err
 	}

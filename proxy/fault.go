@@ -22,6 +22,7 @@ var (
 	ErrBusy        = errors.New("try again later")           // limits of the origin, or the node's
 	ErrFull        = errors.New("no room for more")          // subscriptions, or the disk
 	ErrUnknown     = errors.New("not subscribed to")         // Unsubscribe
+	ErrUnpublished = errors.New("not published")             // Push, Write: the words say why
 	errStopping    = errors.New("the node is shutting down") // the server's own
 )
 
@@ -34,6 +35,8 @@ var statuses = []struct {
 }{
 	{ErrQuery, http.StatusBadRequest},
 	{ErrRefused, http.StatusForbidden},
+	{ErrNoKey, http.StatusForbidden},
+	{ErrUnpublished, http.StatusConflict},
 	{ErrNotFound, http.StatusNotFound},
 	{ErrUnknown, http.StatusNotFound},
 	{ErrGone, http.StatusGone},

@@ -44,6 +44,8 @@ type Config struct {
 	Keywords Keywords
 	// Filter says that they are matched with the articles of all channels of the network.
 	Filter bool
+	// Publishing is the node as publishers use it.
+	Publishing Publishing
 	// Metrics answers at /metrics; if nil, nothing is there.
 	Metrics http.Handler
 	// Notice, if not nil, is shown on the start page, which then shows itself anew each two

@@ -92,7 +92,16 @@ type Channel struct {
 	Do    string     `json:"do"`    // what a person can do about it; empty if nothing
 
 	Items      int    `json:"items"`
-	Provenance string `json:"provenance"` // publisher, witnessed k/n, single
+	Provenance string `json:"provenance"` // publisher, single; later witnessed k/n
+	// Publisher is the fingerprint of the key that the feed's publisher signs with, as SSH writes
+	// it; empty: it is not published. PublisherSince is since when.
+	Publisher      string     `json:"publisher"`
+	PublisherSince *time.Time `json:"publisher_since"`
+	Published      uint64     `json:"published"` // number of the publisher's last item
+	// Claimed is the fingerprint of another key that the feed's owners say it has, and the node
+	// does not believe; empty: there is none.
+	Claimed string `json:"claimed"`
+	Least   string `json:"least"` // what has to vouch for an item to be shown; empty: whatever it is
 
 	DetectionExpectedS *float64 `json:"detection_expected_s"`
 	DetectionObservedS *float64 `json:"detection_observed_s"`
@@ -121,6 +130,17 @@ type Status struct {
 	Levels         []int    `json:"levels"`     // channels led here at each polling level, from 0
 	State          string   `json:"state"`      // ok, or a trouble in a word
 	Warnings       []string `json:"warnings"`   // what a person should know, a sentence each
+	// Refused are the last items that this node has not taken from publishers.
+	Refused []Refused `json:"refused"`
+}
+
+// A Refused is a publisher's item that was not taken.
+type Refused struct {
+	URL string     `json:"url"`
+	Seq uint64     `json:"seq"` // its number
+	Key string     `json:"key"` // fingerprint of the key that has signed it
+	Why string     `json:"why"`
+	At  *time.Time `json:"at"`
 }
 
 // A Finding is one thing the doctor looked at.

@@ -16,6 +16,9 @@ type grammar struct {
 	Run         runCommand         `cmd:"" help:"Run a node: peer, poller, and what feed readers read."`
 	Subscribe   subscribeCommand   `cmd:"" help:"Subscribe to feeds; print the addresses to give to a feed reader."`
 	Unsubscribe unsubscribeCommand `cmd:"" help:"End subscriptions."`
+	Keygen      keygenCommand      `cmd:"" help:"Make the key of a publisher."`
+	Publish     publishCommand     `cmd:"" help:"Sign items of a feed of yours, and push them to its readers."`
+	Trust       trustCommand       `cmd:"" help:"Believe that the publisher of a feed has another key."`
 	Watch       watchCommand       `cmd:"" help:"Subscribe to articles that match keywords, by a feed of their own."`
 	Unwatch     unwatchCommand     `cmd:"" help:"End a keyword subscription: nobody can read its address any more."`
 	Watches     watchesCommand     `cmd:"" help:"List the keyword subscriptions."`

@@ -60,6 +60,9 @@ func listing(channels []proxy.Channel, t terminal, now time.Time) string {
 		if c.Do != "" {
 			table.note("→ "+c.Do, faint)
 		}
+		if facts := publishing(c, now); facts != "" {
+			table.note(facts, faint)
+		}
 		if facts := polling(c); facts != "" {
 			table.note(facts, faint)
 		}
@@ -68,6 +71,18 @@ func listing(channels []proxy.Channel, t terminal, now time.Time) string {
 		}
 	}
 	return table.String()
+}
+
+// publishing says who publishes a channel.
+func publishing(c proxy.Channel, now time.Time) string {
+	if c.Publisher == "" {
+		return ""
+	}
+	facts := nonempty("published by "+c.Publisher, since(c.PublisherSince, now))
+	if c.Least != "" {
+		facts = append(facts, "only items that are signed are shown")
+	}
+	return strings.Join(facts, " · ")
 }
 
 // polling says how a channel is polled, and which rule has set when it is polled next.

@@ -3,6 +3,9 @@
 //	tidings run                    runs a node: peer, poller, and what readers read
 //	tidings subscribe URL…         subscribes, and prints the addresses to give to a reader
 //	tidings unsubscribe URL…       ends subscriptions
+//	tidings keygen FILE            makes a publisher's key
+//	tidings publish URL            signs and pushes items of a feed
+//	tidings trust URL…             believes that a publisher's key is another one
 //	tidings list                   subscriptions and their health
 //	tidings status                 the node in its network
 //	tidings doctor                 what is wrong, and what to do about it
@@ -10,7 +13,7 @@
 //	tidings provision              plans a hosting centre for keyword subscriptions
 //	tidings version                which tidings this is
 //
-// All but run, demo, provision and version talk to the running node through its JSON interface,
+// All but run, demo, keygen, provision and version talk to the running node through its JSON interface,
 // at --http.
 //
 // Scripts rely on the commands, their flags, the first words of the lines that run

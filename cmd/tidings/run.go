@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"tidings/internal/daemon"
+	"tidings/internal/publisher"
 )
 
 // A runCommand is "tidings run".
@@ -23,6 +24,9 @@ type runCommand struct {
 	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses too; a network founded so lets its nodes have private addresses."`
 	Filter              bool     `help:"Match the articles of all channels of the network with keyword subscriptions, not only of those that the node subscribes to."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes: never, at the second time (default) or at the first."`
+
+	PublishKey string `placeholder:"FILE" help:"A publisher's key: programs on this machine that show the token in the data directory can publish with it."`
+	keyFlags   `embed:""`
 
 	Founding founding `embed:"" group:"To found a network other than the usual (whoever joins takes these from it):"`
 
@@ -41,6 +45,11 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 		s.out, level = io.Discard, "error"
 	}
 	config.Log = newLog(s.err, level)
+	if c.PublishKey != "" {
+		if config.Author, err = publisher.Open(c.PublishKey, c.ask(s.in)); err != nil {
+			return err
+		}
+	}
 	d, err := daemon.Open(config)
 	if err != nil {
 		return err

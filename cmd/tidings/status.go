@@ -62,6 +62,9 @@ func report(st proxy.Status, t terminal) string {
 	for _, w := range st.Warnings {
 		line("warning", w, yellow)
 	}
+	for _, r := range st.Refused {
+		line("refused", fmt.Sprintf("number %d of %s, signed by %s: %s", r.Seq, r.URL, r.Key, r.Why), yellow)
+	}
 	return table.String()
 }
 

@@ -12,13 +12,14 @@ import (
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
 	client `embed:""`
+	Least  string   `enum:",publisher,any" default:"" placeholder:"WHO" help:"Show only items for which something vouches: publisher, its signature; any, whatever it is (usual)."`
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages: their feed if they advertise one; page+https://… follows a page itself."`
 }
 
 // Run subscribes, and prints a line for each address: what to give to a reader.
 func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 	return all("subscribe to", c.URLs, func(address string) error {
-		answer, err := c.tell(ctx, "subscribe", address)
+		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
@@ -58,7 +59,11 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 
 // tell says something about an address to the node.
 func (c client) tell(ctx context.Context, what, address string) (proxy.Subscribed, error) {
-	body, err := json.Marshal(proxy.Subscribed{URL: address})
+	return c.question(ctx, what, proxy.Subscribed{URL: address})
+}
+
+func (c client) question(ctx context.Context, what string, q proxy.Subscribed) (proxy.Subscribed, error) {
+	body, err := json.Marshal(q)
 	if err != nil {
 		return proxy.Subscribed{}, err
 	}

@@ -42,18 +42,26 @@ func saved(c proxy.Channel, failing string) proxy.Channel {
 }
 
 // channelOf is a subscription as lists show it.
-func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
-	c := proxy.Channel{
+func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
+	c = proxy.Channel{
 		URL: s.URL, Key: s.Key.String(), Title: s.Title, Kind: proxy.KindOf(s.URL), Items: s.Items, State: proxy.StateNew,
 		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
-		c.Provenance, c.State = "single", proxy.StateOK
+		c.Provenance, c.State = feedtree.Single, proxy.StateOK
+	}
+	c.Least = attributesOf(s).Least
+	if p := s.Publisher; p != nil {
+		c.Publisher, c.PublisherSince, c.Published = fingerprint(p.Key), proxy.At(p.Since), p.Seq
+		if p.Seq > 0 {
+			c.Provenance = feedtree.ByPublisher
+		}
 	}
 	if v, ok := d.node.Owners.View(s.Key); ok && v.Epoch != nil {
 		c.Owners, c.Pollers = len(v.Epoch.Owners), 1
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
+	defer d.keyOf(&c, s)
 	polls, told := d.pollsOf(s, time.Now())
 	if !told {
 		return c
@@ -80,6 +88,19 @@ func (d *Daemon) channelOf(s feedtree.Subscription) proxy.Channel {
 		c.DetectionObservedS = new(polls.Lag.Seconds())
 	}
 	return c
+}
+
+// stateKey is that of a feed whose key was changed, and not by its owner.
+const stateKey = "key changed"
+
+// keyOf adds what is said of another key, as loudly as ssh says it of a host's.
+func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
+	if s.Doubt == nil || s.Publisher == nil {
+		return
+	}
+	c.Claimed, c.State, c.Since = fingerprint(s.Doubt.Key), stateKey, nil
+	c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and neither that key nor enough of the feed's owners confirm it: items of the new key are not shown as the publisher's", c.Publisher, c.Claimed)
+	c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
 }
 
 // turn adds what this node itself does for a channel.

@@ -60,6 +60,8 @@ type Config struct {
 	// SubscribeOnRead says when reading an address subscribes to it: "never",
 	// "second" (asking, the default), or "first".
 	SubscribeOnRead string
+	// Author, if not nil, signs what programs on this machine want published.
+	Author Author
 	// Version is the release of the software, for origins.
 	Version string
 

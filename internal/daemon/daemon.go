@@ -14,6 +14,7 @@
 //	network        the descriptor of its network, and whether it founded it
 //	reader.secret  what the addresses given to readers are made with
 //	tidings.db     the store: subscriptions, locks, logs, the peers it knew
+//	publish.token  what programs show that want the node to publish for them
 //	keywords.db    keyword subscriptions and the articles that matched them
 //
 // If the store is lost or damaged, so may be the locks on what the node has
@@ -80,6 +81,7 @@ type Daemon struct {
 	opened   time.Time
 	closed   sync.Once
 	keywords *keywords
+	writing  writing
 	damage   damage // its count belongs to the loop, until joined
 
 	node    *node.Node    // belongs to the loop; there since joined

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	"tidings/internal/store"
 	"tidings/internal/wire"
@@ -25,6 +26,7 @@ const (
 	secretFile   = "reader.secret"
 	storeFile    = "tidings.db"
 	keywordsFile = "keywords.db"
+	tokenFile    = "publish.token"
 )
 
 // pemType is what openssl calls a private key, too.
@@ -37,6 +39,7 @@ type home struct {
 	key     ed25519.PrivateKey
 	renewed bool         // the key is new, in place of an older one
 	secret  []byte       // of the addresses given to readers
+	token   string       // shown by who wants something published; "": nobody can
 	network wire.Network // as its descriptor says
 	membership
 }
@@ -71,6 +74,11 @@ func openHome(c Config, lost bool) (*home, error) {
 	}
 	if h.secret, err = secret(c.path(secretFile)); err != nil {
 		return nil, err
+	}
+	if c.Author != nil {
+		if h.token, err = publishToken(c.path(tokenFile)); err != nil {
+			return nil, err
+		}
 	}
 	if h.key, err = identity(c.path(identityFile)); err != nil {
 		return nil, err
@@ -122,6 +130,22 @@ func secret(path string) ([]byte, error) {
 		return nil, fmt.Errorf("readers' secret: %w", err)
 	}
 	return b, store.WriteFile(path, b)
+}
+
+// publishToken reads what programs have to show that want something published, or makes it.
+func publishToken(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if text := strings.TrimSpace(string(b)); err == nil && len(text) >= secretSize {
+		return text, nil
+	}
+	if err == nil {
+		return "", fmt.Errorf("%s is damaged (%d bytes): remove it, and tell programs that publish the new token", path, len(b))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("publishers' token: %w", err)
+	}
+	text := rand.Text() + rand.Text()
+	return text, store.WriteFile(path, []byte(text+"\n"))
 }
 
 func newIdentity(path string) (ed25519.PrivateKey, error) {

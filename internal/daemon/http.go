@@ -49,6 +49,7 @@ func (d *Daemon) serve(ctx context.Context) {
 			SubscribeOnRead: d.config.SubscribeOnRead,
 			Keywords:        d,
 			Filter:          d.config.Filter,
+			Publishing:      d,
 			Metrics:         metrics{d}.handler(),
 			Notice:          d.config.Notice,
 			Version:         d.config.Version,

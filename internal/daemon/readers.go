@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,14 +55,16 @@ func (d *out) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona
 
 // attributes are what the daemon keeps beside a subscription.
 type attributes struct {
-	Auto bool  `json:"auto,omitempty"` // made by reading
-	Read int64 `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+	Auto bool `json:"auto,omitempty"` // made by reading
+	// Least is what has to vouch for an item to be shown; empty: whatever it is.
+	Least string `json:"least,omitempty"`
+	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
 }
 
 func (a attributes) encode() []byte {
 	b, err := json.Marshal(a)
 	if err != nil {
-		panic(fmt.Sprintf("daemon: attributes: %v", err)) // there are only a bool and a number in it
+		panic(fmt.Sprintf("daemon: attributes: %v", err)) // there are only a bool, a number and a word in it
 	}
 	return b
 }
@@ -227,7 +230,11 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	}
 	w := proxy.Window{Version: lately(version, now), Fetched: a.sub.Confirmed, State: proxy.StateNew}
 	if a.doc.Head != nil {
-		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: a.doc.Entries}
+		entries := a.doc.Entries
+		if least := attributesOf(a.sub).Least; least != "" {
+			entries = slices.DeleteFunc(entries, func(e feed.Entry) bool { return e.Provenance != least })
+		}
+		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: entries}
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {

@@ -45,6 +45,9 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.ChannelsOwned = d.node.Owners.Stats().Owned
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
+		for _, r := range d.node.Feeds.Refusals() {
+			s.Refused = append(s.Refused, proxy.Refused{URL: r.URL, Seq: r.Seq, Key: fingerprint(r.Key), Why: r.Why, At: proxy.At(r.At)})
+		}
 		if v, ok := d.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
 			if v.Fits { // else it is infinite, which JSON has no word for

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/internal/feed"
+	"tidings/proxy"
+)
+
+// A weblog is an origin whose feed names its publisher.
+type weblog struct {
+	mu       sync.Mutex
+	metadata string
+	items    []string
+}
+
+func (w *weblog) says(metadata string, items ...string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.metadata, w.items = strings.TrimSpace(metadata), items
+}
+
+func (w *weblog) document() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var b strings.Builder
+	b.WriteString(`<rss version="2.0"><channel>` + w.metadata + `<title>A weblog</title><link>http://blog.example/</link><description/>`)
+	for _, name := range w.items {
+		fmt.Fprintf(&b, `<item><guid isPermaLink="false">%[1]s</guid><title>%[1]s</title></item>`, name)
+	}
+	return b.String() + "</channel></rss>"
+}
+
+func (w *weblog) ServeHTTP(to http.ResponseWriter, _ *http.Request) {
+	to.Header().Set("Content-Type", "application/rss+xml")
+	_, _ = io.WriteString(to, w.document())
+}
+
+// does runs a command that needs no node, and returns what it prints.
+func does(t *testing.T, args ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard); err != nil {
+		t.Fatalf("tidings %s: %v", strings.Join(args, " "), err)
+	}
+	return out.String()
+}
+
+// shown waits until a reader sees an item with what vouches for it, and says how long that took.
+func shown(t *testing.T, address, name, provenance string, within time.Duration) time.Duration {
+	t.Helper()
+	began := time.Now()
+	var f *feed.Feed
+	for time.Since(began) < within {
+		var err error
+		if f, _, err = readFeed(address); err == nil {
+			for _, it := range f.Items {
+				if bytes.Contains(it.Raw, []byte(">"+name+"</title>")) && bytes.Contains(it.Raw, []byte(">"+provenance+"</tidings:provenance>")) {
+					return time.Since(began)
+				}
+			}
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%s: %q by %s is not there within %v: %s", address, name, provenance, within, raws(f))
+	return within
+}
+
+func raws(f *feed.Feed) (of string) {
+	if f != nil {
+		for _, it := range f.Items {
+			of += string(it.Raw) + "\n"
+		}
+	}
+	return of
+}
+
+// TestPublishers has a weblog's publisher push to readers behind three other nodes: before and after
+// its web server is gone, with the next key, with a stolen one, and with one that was lost.
+func TestPublishers(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	blog := &weblog{}
+	server := httptest.NewServer(blog)
+	t.Cleanup(server.Close)
+	url := server.URL + "/feed.xml"
+	keys := t.TempDir()
+	key := filepath.Join(keys, "blog.key")
+	does(t, "keygen", key)
+	stolen := filepath.Join(keys, "stolen.key")
+	for _, suffix := range []string{"", ".next"} {
+		if info, err := os.Stat(key + suffix); err != nil || info.Mode().Perm() != 0o600 {
+			t.Fatalf("%v, %v", info, err)
+		}
+	}
+	metadata := func(key string) string { return does(t, "publish", "--key", key, "--metadata", url) }
+	blog.says(metadata(key), "Headline")
+
+	nodes := network(t, 5, "--network", "publishers", "--poll-interval", "30s", "--maintenance-interval", "20s", "--beat-interval", "20s")
+	desk, readers := nodes[1], nodes[2:]
+	var addresses []string
+	for _, n := range readers {
+		address := n.subscribe(url)
+		shown(t, address, "Headline", "single", patient)
+		addresses = append(addresses, address)
+	}
+	all := func(what, name, provenance string, within time.Duration) {
+		t.Helper()
+		for i, a := range addresses {
+			took := shown(t, a, name, provenance, within)
+			t.Logf("%s: at reader %d another %.2f s after the publisher was told that it is held", what, i, took.Seconds())
+		}
+	}
+	publish := func(key string, args ...string) error {
+		t.Helper()
+		began := time.Now()
+		_, err := desk.tell(append([]string{"publish", "--key", key, url}, args...)...)
+		t.Logf("publish %v: %.2f s, %v", args, time.Since(began).Seconds(), err)
+		return err
+	}
+	if err := publish(key, "--title", "First", "--id", "first"); err != nil {
+		t.Fatal(err)
+	}
+	all("pushed", "First", "publisher", latencyTarget)
+
+	// The web server is gone. What is pushed comes all the same.
+	server.Close()
+	if err := publish(key, "--title", "Second", "--id", "second"); err != nil {
+		t.Fatal(err)
+	}
+	all("web server off", "Second", "publisher", latencyTarget)
+	for _, n := range readers {
+		if c := n.list()[url]; c.Provenance != "publisher" || c.Published != 2 || c.Publisher == "" {
+			t.Errorf("%s lists %+v", n.http, c)
+		}
+	}
+
+	// Its key is stolen, and used. Nobody can know. The thief's record is another's.
+	for _, suffix := range []string{"", ".record"} {
+		b, err := os.ReadFile(key + suffix)
+		if err == nil {
+			err = os.WriteFile(stolen+suffix, b, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := publish(stolen, "--title", "Forged", "--id", "forged"); err != nil {
+		t.Fatal(err)
+	}
+	all("stolen", "Forged", "publisher", latencyTarget)
+	// Its owner sees that the next time he writes, and takes the next key. The origin is still gone.
+	if err := publish(key, "--title", "Third", "--id", "third"); err == nil || !strings.Contains(err.Error(), "somebody else has the key") {
+		t.Errorf("somebody else has used the key: %v", err)
+	}
+	does(t, "keygen", "--rotate", key)
+	again(t, server, blog)
+	blog.says(metadata(key))
+	if err := publish(key, "--resume", "--title", "Third", "--id", "third"); err != nil {
+		t.Fatal(err)
+	}
+	all("rotated", "Third", "publisher", latencyTarget)
+	if err := publish(stolen, "--title", "More", "--id", "more"); err == nil {
+		t.Error("the stolen key is good for more")
+	}
+
+	// Both keys are lost. A new one is named by the origin, which the owners see for themselves.
+	lost := filepath.Join(keys, "new.key")
+	fresh := strings.TrimSpace(does(t, "keygen", lost))
+	blog.says(metadata(lost))
+	eventually(t, patient, "the origin's word on a lost key", func() error {
+		return publish(lost, "--resume", "--title", "Fourth", "--id", "fourth")
+	})
+	all("lost", "Fourth", "publisher", latencyTarget)
+	all("lost", "Third", "revoked", latencyTarget)
+	for _, n := range readers {
+		if c := n.list()[url]; c.Claimed != "" || c.Publisher != fresh {
+			t.Errorf("%s lists %+v", n.http, c)
+		}
+	}
+
+	refused := 0
+	for _, n := range nodes {
+		refused += len(n.status().Refused)
+	}
+	if refused == 0 {
+		t.Error("no node says what it has refused")
+	}
+}
+
+// again serves at an address at which a server was closed.
+func again(t *testing.T, old *httptest.Server, h http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	_ = s.Listener.Close()
+	var err error
+	s.Listener, err = listenAt(old.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
+}
+
+// TestProgramsPublish has a program on the node's machine publish after it has saved, and a watcher
+// publish what is new in a document.
+func TestProgramsPublish(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	blog := &weblog{}
+	server := httptest.NewServer(blog)
+	t.Cleanup(server.Close)
+	url := server.URL + "/feed.xml"
+	key := filepath.Join(t.TempDir(), "blog.key")
+	words := filepath.Join(t.TempDir(), "words")
+	if err := os.WriteFile(words, []byte("correct horse\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	does(t, "keygen", "--passphrase-file", words, key)
+	blog.says(does(t, "publish", "--key", key, "--passphrase-file", words, "--metadata", url))
+	desk := launch(t, "--allow-private-origins", "--network", "programs", "--publish-key", key, "--passphrase-file", words)
+	reader := launch(t, "--allow-private-origins", "--bootstrap", desk.peer)
+	gathered(t, []*runner{desk, reader})
+	address := reader.subscribe(url)
+
+	token, err := os.ReadFile(filepath.Join(desk.dir, "publish.token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	post := func(token string) (int, string) {
+		t.Helper()
+		body, err := json.Marshal(proxy.Draft{URL: url, ID: "saved", Title: "Saved", Content: "<p>All of it</p>"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := http.NewRequest(http.MethodPost, "http://"+desk.http+"/api/v1/publish", bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Tidings", "1")
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		a, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer a.Body.Close()
+		said, _ := io.ReadAll(a.Body)
+		return a.StatusCode, string(said)
+	}
+	if status, said := post("guessed"); status != http.StatusUnauthorized {
+		t.Errorf("without the token: %d %s", status, said)
+	}
+	if status, said := post(strings.TrimSpace(string(token))); status != http.StatusOK || !strings.Contains(said, `"seq":1`) {
+		t.Fatalf("with the token: %d %s", status, said)
+	}
+	shown(t, address, "Saved", "publisher", latencyTarget)
+
+	document := filepath.Join(t.TempDir(), "feed.xml")
+	write := func(items ...string) {
+		blog.says(blog.metadata, items...)
+		if err := os.WriteFile(document, []byte(blog.document()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("One")
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(ctx, []string{"publish", "--http", desk.http, "--key", key, "--passphrase-file", words, "--document", document, "--watch", "--every", "1s", url}, strings.NewReader(""), io.Discard, io.Discard)
+	}()
+	shown(t, address, "One", "publisher", patient)
+	write("Two", "One")
+	took := shown(t, address, "Two", "publisher", patient)
+	t.Logf("written into the watched document, at the reader %.2f s later (looked at once a second)", took.Seconds())
+	stop()
+	if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := reader.tell("subscribe", "--least", "publisher", url); err != nil {
+		t.Fatal(err)
+	}
+	if c := reader.list()[url]; c.Least != "publisher" {
+		t.Errorf("%+v", c)
+	}
+}
+
+// listenAt listens at an address that was listened at just now.
+func listenAt(address string) (l net.Listener, err error) {
+	for range 50 {
+		if l, err = net.Listen("tcp", address); err == nil {
+			return l, nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil, err
+}

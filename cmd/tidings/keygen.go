@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"tidings/internal/publisher"
+)
+
+// A keyFlags say how a publisher's key is locked.
+type keyFlags struct {
+	PassphraseFile string `placeholder:"FILE" help:"A file whose first line is the key's passphrase; -: standard input. Else it comes from TIDINGS_PASSPHRASE."`
+}
+
+// passphrase is that of a key; "" if none was given.
+func (c keyFlags) passphrase(in io.Reader) (string, error) {
+	if c.PassphraseFile == "" {
+		return os.Getenv("TIDINGS_PASSPHRASE"), nil
+	}
+	if c.PassphraseFile != "-" {
+		f, err := os.Open(c.PassphraseFile)
+		if err != nil {
+			return "", fmt.Errorf("passphrase: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	line, err := bufio.NewReader(io.LimitReader(in, 4096)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("passphrase: %w", err)
+	}
+	if line = strings.TrimRight(line, "\r\n"); line == "" {
+		return "", errors.New("passphrase: its file is empty")
+	}
+	return line, nil
+}
+
+// ask is asked when a key turns out to be locked.
+func (c keyFlags) ask(in io.Reader) publisher.Passphrase {
+	return func(file string) (string, error) {
+		words, err := c.passphrase(in)
+		if err == nil && words == "" {
+			err = fmt.Errorf("%s is locked: give its passphrase with --passphrase-file, or in TIDINGS_PASSPHRASE", file)
+		}
+		return words, err
+	}
+}
+
+// A keygenCommand is "tidings keygen".
+type keygenCommand struct {
+	keyFlags `embed:""`
+	Rotate   bool   `help:"Put the key that follows, FILE.next, in the place of FILE, which becomes FILE.old."`
+	File     string `arg:"" help:"Where the key goes; the one that follows goes to FILE.next: keep that elsewhere."`
+}
+
+// Run makes a publisher's key, and prints its fingerprint.
+func (c *keygenCommand) Run(_ context.Context, s streams) error {
+	var key *publisher.Key
+	var err error
+	if c.Rotate {
+		key, err = publisher.Rotate(c.File, c.ask(s.in))
+	} else {
+		var words string
+		if words, err = c.passphrase(s.in); err == nil {
+			key, err = publisher.Generate(c.File, words)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if _, err = fmt.Fprintln(s.out, fingerprint(key.Public())); err == nil && terminalOf(s.out).width > 0 {
+		_, err = fmt.Fprintf(s.out, "Move %s.next to another place. Then: tidings publish --key %s --metadata URL\n", c.File, c.File)
+	}
+	return err
+}
+
+// fingerprint is a key as people compare it, and as SSH writes it.
+func fingerprint(key ed25519.PublicKey) string {
+	sum := sha256.Sum256(key)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}

@@ -1,0 +1,334 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"tidings/internal/feed"
+	"tidings/internal/publisher"
+	"tidings/proxy"
+)
+
+// A publishCommand is "tidings publish".
+type publishCommand struct {
+	client   `embed:""`
+	keyFlags `embed:""`
+	Key      string `required:"" placeholder:"FILE" help:"The publisher's key, as tidings keygen made it."`
+	URL      string `arg:"" name:"url" help:"The feed's address at its origin."`
+
+	Title   string    `group:"One item:" help:"Its title."`
+	Link    string    `group:"One item:" placeholder:"URL" help:"Where it is read."`
+	ID      string    `name:"id" group:"One item:" help:"By which it is known when it changes (the link)."`
+	Content string    `group:"One item:" placeholder:"HTML" help:"What it says."`
+	Summary string    `group:"One item:" placeholder:"HTML" help:"What it says, in short."`
+	Author  string    `group:"One item:" placeholder:"NAME" help:"Who wrote it."`
+	Date    time.Time `group:"One item:" help:"When, as 2026-11-24T20:00:00Z (now)."`
+	Item    string    `group:"One item:" placeholder:"FILE" help:"All of it, as it is: an <item>, an <entry>, or an object of a JSON Feed; -: standard input."`
+
+	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish what is new in a document of the feed; -: standard input."`
+	Watch    bool          `group:"A feed:" help:"Go on doing so, and say that nothing is new once in the beat interval."`
+	Every    time.Duration `group:"A feed:" default:"10s" help:"How often the document is looked at (${default})."`
+	Alive    bool          `group:"A feed:" help:"Say that nothing is new, so that nobody has to ask the origin."`
+
+	Metadata     bool          `group:"The metadata:" help:"Print what to paste into the head of the feed's document, and do nothing else."`
+	Format       string        `group:"The metadata:" enum:"rss,atom,json" default:"rss" help:"Of the document: rss, atom or json (${default})."`
+	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"The longest silence: after two of them the origin is asked (${default})."`
+	Certificate  string        `group:"The metadata:" placeholder:"URL" help:"Where the publisher's certificate is."`
+	Fingerprint  string        `group:"The metadata:" placeholder:"HEX" help:"SHA-256 of that certificate."`
+
+	Resume bool `help:"Go on from what the network has, if the origin still names this key: after an old backup, or on another machine."`
+}
+
+// Run publishes.
+func (c *publishCommand) Run(ctx context.Context, s streams) error {
+	url, err := feed.Canonical(c.URL)
+	if err != nil {
+		return usagef("%q is no address of a feed: %w", c.URL, err)
+	}
+	author, err := publisher.Open(c.Key, c.ask(s.in))
+	if err != nil {
+		return err
+	}
+	w := &writer{c, author, url, s}
+	one := c.Item != "" || c.Title != "" || c.Link != "" || c.ID != "" || c.Content != "" || c.Summary != ""
+	switch {
+	case c.Metadata:
+		return w.metadata()
+	case c.Resume && !one && c.Document == "" && !c.Alive:
+		_, err := w.last(ctx)
+		return err
+	case c.Document != "" && !one && c.Watch:
+		return w.watch(ctx)
+	case c.Document != "" && !one:
+		return w.document(ctx)
+	case one && c.Document == "" && !c.Watch:
+		return w.one(ctx)
+	case c.Alive && !one && c.Document == "" && !c.Watch:
+		return w.alive(ctx)
+	}
+	return usagef("say what to publish: one item (--title, --link, … or --item), a --document, --alive, or --metadata")
+}
+
+// A writer publishes in one feed.
+type writer struct {
+	*publishCommand
+	author *publisher.Author
+	url    string
+	s      streams
+}
+
+// metadata prints what is pasted into the feed's document.
+func (w *writer) metadata() error {
+	key := w.author.Key()
+	p := feed.Publisher{Key: key.Public(), Next: key.Next(), Beat: w.BeatInterval, Certificate: w.Certificate}
+	if w.Fingerprint != "" {
+		b, err := hex.DecodeString(w.Fingerprint)
+		if err != nil || len(b) != len(p.Fingerprint) {
+			return usagef("--fingerprint: give the SHA-256 of the certificate in 64 hexadecimal digits")
+		}
+		p.Fingerprint = feed.Hash(b)
+	}
+	if err := p.Check(); err != nil {
+		return usageError{err}
+	}
+	format := map[string]feed.Format{"rss": feed.RSS, "atom": feed.Atom, "json": feed.JSON}[w.Format]
+	_, err := fmt.Fprintln(w.s.out, p.Metadata(format))
+	return err
+}
+
+// one publishes one item.
+func (w *writer) one(ctx context.Context) error {
+	if w.Item != "" {
+		raw, err := w.open(ctx, w.Item)
+		if err != nil {
+			return err
+		}
+		it, err := readItem(raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", w.Item, err)
+		}
+		return w.publish(ctx, &it)
+	}
+	p, err := w.known(ctx)
+	if err != nil {
+		return err
+	}
+	format := feed.RSS
+	for f := feed.RSS; f <= feed.JSON; f++ {
+		if f.String() == p.Format {
+			format = f
+		}
+	}
+	it, err := feed.NewItem(format, feed.Meaning{
+		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date,
+	}, time.Now())
+	if err != nil {
+		return usageError{err}
+	}
+	return w.publish(ctx, &it)
+}
+
+// readItem reads an item in whatever format it is.
+func readItem(raw []byte) (it feed.Item, err error) {
+	raw = bytes.TrimSpace(raw)
+	atom := []feed.Binding{{Prefix: "", URI: "http://www.w3.org/2005/Atom"}}
+	if it, err = feed.ReadItem(feed.RSS, raw, nil, 0); err == nil {
+		return it, nil
+	}
+	if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil {
+		return other, nil
+	}
+	if other, e := feed.ReadItem(feed.Atom, raw, atom, 0); e == nil {
+		return other, nil
+	}
+	if other, e := feed.ReadItem(feed.JSON, raw, nil, 0); e == nil {
+		return other, nil
+	}
+	return it, err
+}
+
+// known is what the node knows of the feed's publisher.
+func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
+	body, err := json.Marshal(proxy.Subscribed{URL: w.url})
+	if err != nil {
+		return proxy.Publisher{}, err
+	}
+	raw, err := w.post(ctx, "publisher", "application/json", body)
+	if err != nil {
+		return proxy.Publisher{}, err
+	}
+	return read[proxy.Publisher](w.client, raw)
+}
+
+// last is the last publication that the network has; with --resume, the record goes on from there.
+func (w *writer) last(ctx context.Context) (publisher.Last, error) {
+	p, err := w.known(ctx)
+	if err != nil {
+		return publisher.Last{}, err
+	}
+	last := publisher.Last{Seq: p.Seq}
+	copy(last.Head[:], p.Head)
+	if !w.Resume {
+		return last, nil
+	}
+	f, err := w.fetchFeed(ctx)
+	if err != nil {
+		return last, fmt.Errorf("resume: the origin has to name this key: %w", err)
+	}
+	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Key().Public()) {
+		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, fingerprint(w.author.Key().Public()))
+	}
+	return last, w.author.Resume(w.url, last)
+}
+
+// publish signs an item and brings it into the feed, after what was signed and got lost on its way.
+func (w *writer) publish(ctx context.Context, it *feed.Item) error {
+	last, err := w.last(ctx)
+	if err != nil {
+		return err
+	}
+	if unsent := w.author.Unsent(w.url, last); unsent != nil {
+		if err := w.push(ctx, unsent); err != nil {
+			return err
+		}
+	}
+	envelope, err := w.author.Sign(w.url, last, it, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := w.push(ctx, envelope); err != nil {
+		return err
+	}
+	m, _ := it.Meaning(w.url)
+	_, err = fmt.Fprintln(w.s.out, oneLine(m.Title))
+	return err
+}
+
+// alive says that nothing is new.
+func (w *writer) alive(ctx context.Context) error {
+	last, err := w.last(ctx)
+	if err != nil {
+		return err
+	}
+	if unsent := w.author.Unsent(w.url, last); unsent != nil {
+		return w.push(ctx, unsent) // something was
+	}
+	envelope, err := w.author.Beat(w.url, last, time.Now())
+	if err != nil {
+		return err
+	}
+	return w.push(ctx, envelope)
+}
+
+func (w *writer) push(ctx context.Context, envelope []byte) error {
+	body, err := json.Marshal(proxy.Draft{Envelope: envelope})
+	if err != nil {
+		return err
+	}
+	_, err = w.post(ctx, "publish", "application/json", body)
+	return err
+}
+
+// document publishes what is new in a document, the oldest first.
+func (w *writer) document(ctx context.Context) error {
+	raw, err := w.open(ctx, w.Document)
+	if err != nil {
+		return err
+	}
+	_, err = w.news(ctx, raw)
+	return err
+}
+
+// news publishes what is new in a document, and says how many items that were.
+func (w *writer) news(ctx context.Context, raw []byte) (n int, err error) {
+	f, err := feed.Parse(raw, "")
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", w.Document, err)
+	}
+	p, err := w.known(ctx)
+	if err != nil {
+		return 0, err
+	}
+	signed := map[string]bool{}
+	for _, it := range p.Items {
+		signed[it] = true
+	}
+	for i := len(f.Items) - 1; i >= 0; i-- {
+		it := &f.Items[i]
+		if it.Apart != 0 || signed[it.ID.String()+it.Hash.String()] {
+			continue
+		}
+		if err := w.publish(ctx, it); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// watch publishes what is new in a document, again and again. What goes wrong may be right the next
+// time.
+func (w *writer) watch(ctx context.Context) error {
+	if w.Document == "-" {
+		return usagef("standard input cannot be watched")
+	}
+	if w.Every < time.Second || w.BeatInterval < time.Second {
+		return usagef("--every and --beat-interval: a second at least")
+	}
+	var seen []byte
+	var spoke time.Time
+	look := time.NewTicker(w.Every)
+	defer look.Stop()
+	for {
+		raw, err := w.open(ctx, w.Document)
+		if err == nil && !bytes.Equal(raw, seen) {
+			var n int
+			if n, err = w.news(ctx, raw); err == nil {
+				seen = raw
+			}
+			if n > 0 {
+				spoke = time.Now()
+			}
+		}
+		if err == nil && time.Since(spoke) > w.BeatInterval*3/4 {
+			if err = w.alive(ctx); err == nil {
+				spoke = time.Now()
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, publisher.ErrBehind):
+			return err
+		case err != nil:
+			_, _ = fmt.Fprintln(w.s.err, "tidings:", oneLine(err.Error())) // there is nobody else to tell
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// A trustCommand is "tidings trust".
+type trustCommand struct {
+	client `embed:""`
+	URLs   []string `arg:"" name:"url" help:"Addresses of feeds whose publishers have said that their key is another one."`
+}
+
+// Run believes keys, and prints the feeds.
+func (c *trustCommand) Run(ctx context.Context, s streams) error {
+	return all("trust", c.URLs, func(address string) error {
+		answer, err := c.tell(ctx, "trust", address)
+		if err == nil {
+			_, err = fmt.Fprintln(s.out, answer.URL)
+		}
+		return err
+	})
+}

@@ -1,0 +1,187 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"sync"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/proxy"
+)
+
+// An Author signs for a publisher. last and head are number and hash of the last publication of a
+// feed that the network has.
+type Author interface {
+	// Write signs the next item. Before it may stand one that was signed and that the network does
+	// not have; then that is pushed first.
+	Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time) (unsent, envelope []byte, err error)
+}
+
+var _ proxy.Publishing = (*Daemon)(nil)
+
+// fingerprint is a key as people compare it, and as SSH writes it.
+func fingerprint(key []byte) string {
+	sum := sha256.Sum256(key)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// Token has to be shown by who wants something written; see proxy.Publishing.
+func (d *Daemon) Token() string { return d.home.token }
+
+// Push brings an item into its feed; see proxy.Publishing.
+func (d *Daemon) Push(ctx context.Context, envelope []byte) error {
+	p, err := difference.OpenPublication(envelope)
+	if err != nil {
+		return fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	}
+	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
+		return fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrUnpublished, p.URL)
+	}
+	if err := d.Subscribe(ctx, p.URL, false); err != nil {
+		return err
+	}
+	failed, err := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) })
+	if failed != nil {
+		return fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
+	}
+	return err
+}
+
+// knownWithin is how long it may take to learn what a network has of a feed that the node has just
+// begun to follow, and that may be published by nobody yet.
+const knownWithin = 5 * time.Second
+
+// Publisher says what the network has of a feed's publisher; see proxy.Publishing.
+func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
+	if err := d.Subscribe(ctx, url, false); err != nil {
+		return p, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, knownWithin)
+	defer cancel()
+	for {
+		changed := d.shelf.changed(url)
+		p, err = ask(ctx, d, func(answer func(proxy.Publisher)) {
+			d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
+		})
+		if err != nil {
+			return p, timely(err)
+		}
+		if len(p.Key) > 0 {
+			return p, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return p, nil // nobody publishes it, as far as is known
+		}
+	}
+}
+
+func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher {
+	p := proxy.Publisher{URL: url, Items: []string{}}
+	if doc.Head != nil {
+		p.Format = doc.Head.Format.String()
+	}
+	s, ok := d.node.Feeds.Subscription(d.key(url))
+	if !ok || doc.Pin == nil || s.Publisher == nil {
+		return p
+	}
+	p.Key, p.Seq = s.Publisher.Key, doc.Pin.Seq
+	if p.Seq > 0 {
+		p.Head = doc.Pin.Head[:]
+	}
+	for _, e := range doc.Entries {
+		if e.Provenance == feedtree.ByPublisher {
+			p.Items = append(p.Items, e.Item.ID.String()+e.Item.Hash.String())
+		}
+	}
+	return p
+}
+
+// formats are those of feeds, by their names.
+var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
+
+// writing keeps programs from signing two items at a time: the second follows on the first.
+type writing struct{ sync.Mutex }
+
+// Write signs an item and brings it into its feed; see proxy.Publishing.
+func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w proxy.Written, err error) {
+	if d.config.Author == nil {
+		return w, proxy.ErrNoKey
+	}
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	p, err := d.Publisher(ctx, url)
+	if err != nil {
+		return w, err
+	}
+	format, ok := formats[p.Format]
+	if !ok {
+		format = feed.RSS
+	}
+	now := time.Now()
+	it, err := feed.NewItem(format, said, now)
+	if err != nil {
+		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	}
+	var head feed.Hash
+	copy(head[:], p.Head)
+	unsent, envelope, err := d.config.Author.Write(url, p.Seq, head, &it, now)
+	if err != nil {
+		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	}
+	if unsent != nil {
+		if err := d.Push(ctx, unsent); err != nil {
+			return w, err
+		}
+	}
+	signed, err := difference.OpenPublication(envelope)
+	if err != nil {
+		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	}
+	return proxy.Written{URL: url, Seq: signed.Seq}, d.Push(ctx, envelope)
+}
+
+// Require has a subscription show items only for which something vouches; see proxy.Publishing.
+func (d *Daemon) Require(ctx context.Context, url, least string) error {
+	failed, err := ask(ctx, d, func(answer func(error)) {
+		key := d.key(url)
+		s, ok := d.node.Feeds.Subscription(key)
+		if !ok {
+			answer(fmt.Errorf("subscribe to %s: %w", url, proxy.ErrUnknown))
+			return
+		}
+		a := attributesOf(s)
+		if a.Least = least; least == proxy.LeastAny {
+			a.Least = ""
+		}
+		d.node.Feeds.Subscribe(url, s.Weight, a.encode(), func(err error) {
+			if err == nil {
+				d.shelf.add(url, key, a)
+			}
+			answer(err)
+		})
+	})
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// Trust believes that a feed has another key; see proxy.Publishing.
+func (d *Daemon) Trust(ctx context.Context, url string) error {
+	done := false
+	if err := d.do(ctx, func() { done = d.node.Feeds.Trust(d.key(url)) }); err != nil {
+		return err
+	}
+	if !done {
+		return fmt.Errorf("trust %s: %w, or its key is not in question", url, proxy.ErrUnknown)
+	}
+	d.shelf.touch(d.key(url))
+	return nil
+}

@@ -1,0 +1,143 @@
+package proxy
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// Publishing is the node, as publishers use it. It is safe for concurrent use.
+type Publishing interface {
+	// Push brings an item in its publisher's envelope into its feed. It returns when a quorum
+	// of the feed's owners holds it, else an error of the kind ErrRefused.
+	Push(ctx context.Context, envelope []byte) error
+	// Publisher says what the network has of a feed's publisher. From then on the node follows
+	// the feed.
+	Publisher(ctx context.Context, url string) (Publisher, error)
+	// Write signs an item with the node's own key, and brings it into the feed; ErrNoKey if it has
+	// none.
+	Write(ctx context.Context, url string, said feed.Meaning) (Written, error)
+	// Token has to be shown by who wants something written; "" if nobody can.
+	Token() string
+	// Require has a subscription show items only for which something vouches: LeastPublisher
+	// or LeastAny. It returns when that is durable, ErrUnknown if there is no subscription.
+	Require(ctx context.Context, url, least string) error
+	// Trust believes that a feed has the key that its owners say it has, ErrUnknown if there is no
+	// such question.
+	Trust(ctx context.Context, url string) error
+}
+
+// What has to vouch for an item to be shown.
+const (
+	LeastPublisher = "publisher" // its publisher's signature
+	LeastAny       = "any"
+)
+
+// ErrNoKey is the error of a node that is to sign and has no key.
+var ErrNoKey = errors.New("this node has no publisher's key: run it with --publish-key")
+
+// A Publisher is what a node knows of a feed's publisher.
+type Publisher struct {
+	URL string `json:"url"`
+	// Key is the publisher's, 32 bytes in base64; empty: the feed is not published, as far as is
+	// known here.
+	Key  []byte `json:"key"`
+	Seq  uint64 `json:"seq"`  // of the last publication; 0: none
+	Head []byte `json:"head"` // its hash
+	// Format of the feed: rss, rdf, atom, json; empty: not known yet.
+	Format string `json:"format"`
+	// Items are those that the publisher has signed, each its identity and its hash, in
+	// hexadecimal digits.
+	Items []string `json:"items"`
+}
+
+// Written is what became of an item.
+type Written struct {
+	URL string `json:"url"`
+	Seq uint64 `json:"seq"` // its number
+}
+
+// A Draft is an item that a program wants published. Either it has its envelope, or the node signs.
+type Draft struct {
+	Envelope []byte `json:"envelope,omitempty"`
+
+	URL       string    `json:"url,omitempty"` // of the feed
+	ID        string    `json:"id,omitempty"`
+	Link      string    `json:"link,omitempty"`
+	Title     string    `json:"title,omitempty"`
+	Summary   string    `json:"summary,omitempty"` // HTML, as is Content
+	Content   string    `json:"content,omitempty"`
+	Author    string    `json:"author,omitempty"`
+	Published time.Time `json:"published,omitzero"`
+}
+
+// publishing is the node as publishers use it.
+func (s *Server) publishing() (Publishing, error) {
+	if s.config.Publishing == nil {
+		return nil, refuse(http.StatusNotFound, "nothing can be published here")
+	}
+	return s.config.Publishing, nil
+}
+
+// maxDraft is more than any request to publish has: an item in base64.
+const maxDraft = 128 << 10
+
+func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := s.publishing()
+	if err != nil {
+		return nil, err
+	}
+	draft, err := askedUpTo[Draft](w, r, maxDraft)
+	if err != nil {
+		return nil, err
+	}
+	if len(draft.Envelope) > 0 { // whoever has brought it, its publisher has signed it
+		return Written{}, p.Push(r.Context(), draft.Envelope)
+	}
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	if want := p.Token(); want == "" {
+		return nil, refuse(http.StatusForbidden, "%v", ErrNoKey)
+	} else if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(want)) != 1 {
+		return nil, refuse(http.StatusUnauthorized, "to publish, send the header Authorization: Bearer, with the token in the node's data directory")
+	}
+	address, err := s.typed(r, draft.URL)
+	if err != nil {
+		return nil, err
+	}
+	return p.Write(r.Context(), address, feed.Meaning{
+		GUID: draft.ID, Link: draft.Link, Title: draft.Title, Summary: draft.Summary, Content: draft.Content,
+		Author: draft.Author, Published: draft.Published,
+	})
+}
+
+func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := s.publishing()
+	if err != nil {
+		return nil, err
+	}
+	address, err := s.question(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return p.Publisher(r.Context(), address)
+}
+
+func (s *Server) apiTrust(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := s.publishing()
+	if err != nil {
+		return nil, err
+	}
+	address, err := s.question(w, r)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.Trust(r.Context(), address); err != nil {
+		return nil, err
+	}
+	return Subscribed{URL: address}, nil
+}

@@ -1,0 +1,145 @@
+package proxy
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"tidings/internal/feed"
+)
+
+// A desk is a node that publishers use: it has one feed of theirs.
+type desk struct {
+	token   string
+	pushed  [][]byte
+	written []feed.Meaning
+	least   string
+	trusted bool
+}
+
+func (d *desk) Push(_ context.Context, envelope []byte) error {
+	if string(envelope) == "forged" {
+		return fmt.Errorf("%w: another key", ErrUnpublished)
+	}
+	d.pushed = append(d.pushed, envelope)
+	return nil
+}
+
+func (d *desk) Publisher(_ context.Context, url string) (Publisher, error) {
+	return Publisher{URL: url, Key: []byte("key"), Seq: 3, Items: []string{}}, nil
+}
+
+func (d *desk) Write(_ context.Context, url string, said feed.Meaning) (Written, error) {
+	d.written = append(d.written, said)
+	return Written{URL: url, Seq: 4}, nil
+}
+
+func (d *desk) Token() string { return d.token }
+
+func (d *desk) Require(_ context.Context, _, least string) error {
+	d.least = least
+	return nil
+}
+
+func (d *desk) Trust(_ context.Context, url string) error {
+	if d.trusted {
+		return fmt.Errorf("trust %s: %w", url, ErrUnknown)
+	}
+	d.trusted = true
+	return nil
+}
+
+// publish asks the node to publish, with a token or without.
+func (b *bench) publish(text, token string, v any) int {
+	b.Helper()
+	headers := []string{"Tidings", "1", "Content-Type", "application/json"}
+	if token != "" {
+		headers = append(headers, "Authorization", token)
+	}
+	r := b.send(request("POST", apiPath+"publish", strings.NewReader(text), headers...))
+	if err := json.Unmarshal([]byte(body(b, r)), v); err != nil {
+		b.Fatal(err)
+	}
+	return r.StatusCode
+}
+
+func TestProgramsPublishWithTheToken(t *testing.T) {
+	d := &desk{token: "the token"}
+	b := newBench(t, func(c *Config) { c.Publishing = d })
+	draft := `{"url":"` + rssURL + `","id":"1","title":"T","content":"<p>C</p>"}`
+	var got Written
+	if status := b.publish(draft, "Bearer the token", &got); status != http.StatusOK || got.Seq != 4 || got.URL != rssURL {
+		t.Errorf("%d %+v", status, got)
+	}
+	if len(d.written) != 1 || d.written[0].GUID != "1" || d.written[0].Title != "T" || d.written[0].Content != "<p>C</p>" {
+		t.Errorf("%+v", d.written)
+	}
+	for _, token := range []string{"", "the token", "Bearer ", "Bearer another"} {
+		var fault Fault
+		if status := b.publish(draft, token, &fault); status != http.StatusUnauthorized || fault.Error == "" {
+			t.Errorf("with %q: %d %+v", token, status, fault)
+		}
+	}
+	d.token = ""
+	var fault Fault
+	if status := b.publish(draft, "Bearer ", &fault); status != http.StatusForbidden || !strings.Contains(fault.Error, "--publish-key") {
+		t.Errorf("a node without a key: %d %+v", status, fault)
+	}
+	if len(d.written) != 1 {
+		t.Errorf("%d items were written", len(d.written))
+	}
+}
+
+// What has its publisher's envelope needs no token: nobody else could have made it.
+func TestEnvelopesArePushed(t *testing.T) {
+	d := &desk{}
+	b := newBench(t, func(c *Config) { c.Publishing = d })
+	ask := func(envelope string) (int, Fault) {
+		var fault Fault
+		text, err := json.Marshal(Draft{Envelope: []byte(envelope)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b.publish(string(text), "", &fault), fault
+	}
+	if status, fault := ask("signed"); status != http.StatusOK || len(d.pushed) != 1 || string(d.pushed[0]) != "signed" {
+		t.Errorf("%d %+v", status, fault)
+	}
+	if status, fault := ask("forged"); status != http.StatusConflict || !strings.Contains(fault.Error, "another key") {
+		t.Errorf("%d %+v", status, fault)
+	}
+	if status, _ := ask(strings.Repeat("x", maxDraft)); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("too much: %d", status)
+	}
+}
+
+func TestProgramsAskOfPublishersAndTrustThem(t *testing.T) {
+	d := &desk{}
+	b := newBench(t, func(c *Config) { c.Publishing = d })
+	q := `{"url":"` + rssURL + `"}`
+	var p Publisher
+	if status := b.call("POST", "publisher", q, &p); status != http.StatusOK || p.Seq != 3 || p.URL != rssURL {
+		t.Errorf("%d %+v", status, p)
+	}
+	var done Subscribed
+	if status := b.call("POST", "trust", q, &done); status != http.StatusOK || !d.trusted {
+		t.Errorf("%d %+v", status, done)
+	}
+	var fault Fault
+	if status := b.call("POST", "trust", q, &fault); status != http.StatusNotFound {
+		t.Errorf("trusted already: %d %+v", status, fault)
+	}
+	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"publisher"}`, &done); status != http.StatusOK || d.least != LeastPublisher {
+		t.Errorf("%d %+v, %q", status, done, d.least)
+	}
+	if status := b.call("POST", "subscribe", `{"url":"`+rssURL+`","least":"somebody"}`, &fault); status != http.StatusBadRequest {
+		t.Errorf("%d %+v", status, fault)
+	}
+	plain := newBench(t)
+	if status := plain.call("POST", "publisher", q, &fault); status != http.StatusNotFound {
+		t.Errorf("nothing can be published: %d %+v", status, fault)
+	}
+}
