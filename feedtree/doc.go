@@ -25,6 +25,12 @@
 // week or 200 items. Items are told apart by (id, content hash), so that nothing
 // is shown twice, whatever path it took, and whichever lineage of the log.
 //
+// # Publishers
+//
+// A feed can have a publisher, who signs its items (difference.Publication): Publish brings them to
+// the sequencer (push.go), which takes them in their order (accept.go). Whose the feed is stands in the
+// log, as the origin names it, and each follower looks whether it believes that (pin.go).
+//
 // # How to use it
 //
 // A FeedTree is an object for one goroutine, driven by Deliver (what scribe

@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
@@ -9,8 +10,10 @@ import (
 
 	"google.golang.org/protobuf/proto"
 
+	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/feed"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
@@ -39,6 +42,10 @@ func FuzzMessage(f *testing.F) {
 		{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}},
 		{Body: &feedtreepb.Message_Behind{Behind: &feedtreepb.Behind{Keys: [][]byte{key[:]}, Unknown: [][]byte{key[:]}}}},
 		{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{{1}}}}},
+		{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: []byte{1}, Record: []byte{2}}}},
+		{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{Hash: key[:], Verdict: feedtreepb.Pushed_GAP, Pubseq: 3, Words: "words"}}},
+		{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: key[:], Publisher: key[:]}}},
+		{Body: &feedtreepb.Message_Looked{Looked: &feedtreepb.Looked{Witness: []byte{1}}}},
 	} {
 		f.Add(marshal(m))
 	}
@@ -120,6 +127,8 @@ func FuzzSubscription(f *testing.F) {
 	f.Add(subscriptionKey(key), []byte{})
 	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Weight: 2, SinceMs: uint64(began.UnixMilli()), Attributes: []byte("title")}))
 	f.Add([]byte("feedtree/subscription/short"), []byte{})
+	pin := &difference.Pin{Key: make([]byte, 32), Next: feed.Hash{1}, Since: began}
+	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Pin: pin.Append()}))
 	read := func(s *shelf) *FeedTree {
 		ft := &FeedTree{store: s, clock: still{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: map[overlay.ID]*channel{}}
 		if err := ft.load(); err != nil {
@@ -130,9 +139,8 @@ func FuzzSubscription(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at, b []byte) {
 		ft := read(&shelf{at, b})
 		for k, c := range ft.feeds {
-			m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
-			again := read(&shelf{subscriptionKey(k), marshal(m)}).feeds[k]
-			if again == nil || again.url != c.url || again.weight != c.weight || !again.since.Equal(c.since) || string(again.attributes) != string(c.attributes) || !c.subscribed {
+			again := read(&shelf{subscriptionKey(k), marshal(c.record())}).feeds[k]
+			if again == nil || (again.trust == nil) != (c.trust == nil) || c.trust != nil && !bytes.Equal(again.trust.Append(), c.trust.Append()) || again.url != c.url || again.weight != c.weight || !again.since.Equal(c.since) || string(again.attributes) != string(c.attributes) || !c.subscribed {
 				t.Errorf("%+v became %+v", c, again)
 			}
 		}
@@ -154,6 +162,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		"heads":  {Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: heads}}},
 		"behind": {Body: &feedtreepb.Message_Behind{Behind: &feedtreepb.Behind{Keys: keys, Unknown: keys}}},
 		"beats":  {Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: beats}}},
+		"push":   {Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: make([]byte, difference.MaxPublication), Record: make([]byte, 4<<10)}}},
 	} {
 		if n := proto.Size(m); n > wire.MaxMessage {
 			t.Errorf("%s of %d bytes", what, n)

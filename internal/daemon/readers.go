@@ -38,8 +38,14 @@ type out Daemon
 
 func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	d.shelf.touch(key)
+	s, ok := d.node.Feeds.Subscription(key)
+	if ok && attributesOf(s).Least != "" {
+		changes = slices.DeleteFunc(slices.Clone(changes), func(c difference.Change) bool {
+			return c.Publication == nil || !s.Publisher.Good(c.Publication.Key)
+		})
+	}
 	(*Daemon)(d).show(key, changes)
-	if s, ok := d.node.Feeds.Subscription(key); ok {
+	if ok {
 		d.keywords.news(s, changes)
 	}
 }

@@ -1,0 +1,168 @@
+package sim
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/internal/script"
+)
+
+// printed is a document that stays as it is.
+type printed []byte
+
+func (p printed) At(time.Duration) script.Version { return script.Version{Body: p} }
+
+func (p printed) Next(time.Duration) (time.Duration, bool) { return 0, false }
+
+// A publisher writes for a feed, and goes on only when what it wrote is held.
+type publisher struct {
+	t    *testing.T
+	s    *Swarm
+	url  string
+	desk *Peer
+	key  ed25519.PrivateKey
+	seq  uint64
+	prev feed.Hash
+	held []string              // ids of items
+	at   map[feed.ID]time.Time // when each was first pushed
+	slow time.Duration         // the longest that any took to be held
+	fail int                   // pushes that came to nothing, and were made again
+}
+
+// write signs an item and pushes it until it is held.
+func (p *publisher) write(name string) {
+	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: name, Title: "All of " + name}, p.s.Now())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	of, err := difference.Publish(p.key, p.url, p.seq+1, p.prev, p.s.Now(), &it)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	began := p.s.Now()
+	p.at[it.ID] = began
+	for range 10 {
+		told, held := false, false
+		p.desk.Do(func() {
+			p.desk.node.Feeds.Publish(of.Raw, func(err error) { told, held = true, err == nil })
+		})
+		p.s.RunUntil(func() bool { return told }, 50*time.Millisecond, 2*time.Minute)
+		if held {
+			p.seq, p.prev = of.Seq, of.Hash
+			p.held = append(p.held, name)
+			p.slow = max(p.slow, p.s.Now().Sub(began))
+			return
+		}
+		p.fail++
+	}
+	p.t.Errorf("%s was never held", name)
+}
+
+// TestPublishingOutlivesOwners has a publisher push an item every half minute while the feed's
+// sequencer is killed again and again, and other owners too, in a network that loses frames. What
+// was held every reader has, once, as the publisher's, and in the publisher's order.
+func TestPublishingOutlivesOwners(t *testing.T) {
+	seeds(t, 3, publishingOutlivesOwners)
+}
+
+func publishingOutlivesOwners(t *testing.T, seed uint64) {
+	const members, items, url = 24, 40, "http://feed.example/"
+	s := feedSwarm(seed, Config{Faults: Faults{Loss: 0.01}})
+	s.Grow(members, 100*time.Millisecond)
+	s.World.Run(30 * time.Second)
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{byte(seed)}, ed25519.SeedSize))
+	said := feed.Publisher{Key: key.Public().(ed25519.PublicKey), Beat: time.Hour}
+	s.Serve(url, printed(`<rss version="2.0"><channel>`+said.Metadata(feed.RSS)+`<title>A feed</title><link>http://feed.example/</link><description/></channel></rss>`))
+	p := &publisher{t: t, s: s, url: url, key: key, at: map[feed.ID]time.Time{}}
+	owners := map[*Peer]bool{}
+	n := 0
+	for o := range s.nearest(s.Key(url)) { // those who will be owners are killed, and read nothing
+		if n++; n <= 6 {
+			owners[o] = true
+		}
+	}
+	var readers []*Peer
+	for _, m := range s.Peers() {
+		if !owners[m] && p.desk == nil {
+			p.desk = m
+			m.Read(url)
+		} else if !owners[m] && len(readers) < 8 {
+			readers = append(readers, m)
+			m.Read(url)
+		}
+	}
+	s.World.Run(time.Minute)
+	dice := rand.New(rand.NewPCG(seed, 9))
+	killed := 0
+	for i := range items {
+		var leads *Peer
+		for _, m := range s.Peers() {
+			if m.Up() {
+				if v, ok := m.node.Owners.View(s.Key(url)); ok && v.Leads {
+					leads = m
+				}
+			}
+		}
+		if leads != nil && owners[leads] && i%4 == 1 {
+			killed++
+			after := time.Duration(dice.IntN(400)) * time.Millisecond // before, while, or after it is held
+			s.After(after, func() {
+				if leads.Up() {
+					leads.Kill(dice.IntN(2) == 0)
+					s.After(time.Duration(20+dice.IntN(60))*time.Second, leads.Start)
+				}
+			})
+		}
+		p.write(fmt.Sprintf("item-%d", i))
+		s.World.Run(30 * time.Second)
+	}
+	s.World.Run(5 * time.Minute)
+	if killed < items/10 {
+		t.Errorf("the sequencer was killed %d times", killed)
+	}
+	for _, r := range readers {
+		got := map[string]int{}
+		r.Do(func() {
+			r.node.Feeds.Read(s.Key(url), func(d feedtree.Document) {
+				for _, e := range d.Entries {
+					m, _ := e.Item.Meaning("")
+					if e.Provenance == feedtree.ByPublisher {
+						got[m.GUID]++
+					}
+				}
+			})
+		})
+		s.World.Run(time.Second)
+		for _, name := range p.held {
+			if got[name] != 1 {
+				t.Errorf("host %d has %s %d times", r.Index(), name, got[name])
+			}
+		}
+		if len(got) != items {
+			t.Errorf("host %d has %d of %d items", r.Index(), len(got), items)
+		}
+	}
+	var late time.Duration
+	for _, r := range readers {
+		for id, at := range r.reads[url].at {
+			if pushed, ok := p.at[id]; ok {
+				late = max(late, at.Sub(pushed))
+			}
+		}
+	}
+	for _, v := range s.Wrong() {
+		t.Error(v)
+	}
+	st := s.FeedStats()
+	if st.Unlike > 0 || st.Unread > 0 {
+		t.Errorf("%+v", st)
+	}
+	t.Logf("seed %d: %d items, sequencer killed %d times, %d pushes made again; held after %v, at the last reader after %v at most", seed, len(p.held), killed, p.fail, p.slow, late)
+}
