@@ -13,10 +13,10 @@ import (
 
 // carried is an entry that an owner of its shard has.
 type carried struct {
-	Dispatch
-	raw []byte // the Dispatch; nil: it was dropped, and is in the channel's log
-	at  time.Time
-	out bool // broadcast, by whomever
+	entry *owner.Entry
+	raw   []byte // the Dispatch; nil: it was dropped, and is in the channel's log
+	at    time.Time
+	out   bool // broadcast, by whomever
 }
 
 // A listener is a filter that has said so.
@@ -96,7 +96,7 @@ func (f *Firehose) unkeep(s *shard) {
 	c := s.order[0]
 	s.order = s.order[1:]
 	s.bytes -= len(c.raw)
-	delete(s.kept, c.Entry.Hash)
+	delete(s.kept, c.entry.Hash)
 }
 
 // rank is this node's among the owners of a shard, 0 for its sequencer.
@@ -160,7 +160,7 @@ func signedIn(n *owner.Entry, e *owner.Epoch) bool {
 
 // keep keeps an entry, and sees to it that it is broadcast, unless it came so.
 func (f *Firehose) keep(s *shard, d Dispatch, raw []byte, now time.Time, out bool) {
-	c := &carried{Dispatch: d, raw: raw, at: now, out: out}
+	c := &carried{entry: d.Entry, raw: raw, at: now, out: out}
 	s.kept[d.Entry.Hash] = c
 	s.order = append(s.order, c)
 	s.bytes += len(raw)
@@ -206,7 +206,7 @@ func (f *Firehose) publish(s *shard, c *carried, now time.Time) {
 }
 
 func (c *carried) line() *firehosepb.Line {
-	return &firehosepb.Line{Key: c.Entry.Key[:], Entry: c.Entry.Hash[:], AtMs: uint64(c.at.UnixMilli())}
+	return &firehosepb.Line{Key: c.entry.Key[:], Entry: c.entry.Hash[:], AtMs: uint64(c.at.UnixMilli())}
 }
 
 // digests list what is kept since a time, as it is at now.

@@ -29,15 +29,15 @@ func minuteOf(t time.Time) uint32 { return uint32(t.Unix() / 60) }
 func (s *shard) sums(now time.Time) []*firehosepb.Sum {
 	by := map[uint32]*firehosepb.Sum{}
 	for _, c := range s.order {
-		if age := now.Sub(c.Entry.Time); age < compareAfter || age > keepFor {
+		if age := now.Sub(c.entry.Time); age < compareAfter || age > keepFor {
 			continue
 		}
-		minute := minuteOf(c.Entry.Time)
+		minute := minuteOf(c.entry.Time)
 		if by[minute] == nil {
 			by[minute] = &firehosepb.Sum{Minute: minute}
 		}
 		by[minute].Count++
-		by[minute].Hash ^= binary.BigEndian.Uint64(c.Entry.Hash[:8])
+		by[minute].Hash ^= binary.BigEndian.Uint64(c.entry.Hash[:8])
 	}
 	of := make([]*firehosepb.Sum, 0, len(by))
 	for _, minute := range slices.Sorted(maps.Keys(by)) {
@@ -100,7 +100,7 @@ func (f *Firehose) compare(s *shard, by env.PeerID, m *firehosepb.Digest, now ti
 		list.Sums = list.Sums[max(0, len(list.Sums)-maxSums):]
 	}
 	for _, c := range s.order {
-		if minutes[minuteOf(c.Entry.Time)] {
+		if minutes[minuteOf(c.entry.Time)] {
 			if list.Lines = append(list.Lines, c.line()); len(list.Lines) == maxLines-maxSums {
 				send()
 			}

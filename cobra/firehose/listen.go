@@ -1,6 +1,7 @@
 package firehose
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -54,13 +55,9 @@ func (f *Firehose) keepListening(s *shard, now time.Time) {
 	case now.Sub(s.listened) >= listenAgain || s.toldAs != e.Hash:
 		f.listen(s, now)
 		f.ask(s, now) // there may be another epoch
+		maps.DeleteFunc(s.seen, func(_ owner.Hash, at time.Time) bool { return now.Sub(at) > keepFor+freshFor })
 	case now.Sub(s.heard) > deafAfter:
 		f.ask(s, now)
-	}
-	for h, at := range s.seen {
-		if now.Sub(at) > keepFor+freshFor {
-			delete(s.seen, h)
-		}
 	}
 }
 
