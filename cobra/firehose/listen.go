@@ -241,7 +241,9 @@ func (f *Firehose) covered(s *shard, by env.PeerID, m *firehosepb.Digest, now ti
 	switch {
 	case !s.charter.owned(by): // it says nothing of what others have got since
 	case s.upTo.IsZero():
-		s.began, s.upTo = until, until // from now on nothing is missed
+		s.began, s.upTo = until, until // from now on nothing is missed, also by a next life
+		f.remembered = time.Time{}
+		f.remember(now)
 	case until.Before(s.upTo):
 	case !since.After(s.upTo):
 		s.upTo, s.behind = until, 0
