@@ -301,7 +301,13 @@ func titles(f *feed.Feed) []string {
 // with the last complaint.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
-	again := time.NewTicker(100 * time.Millisecond)
+	eventuallyEach(t, 100*time.Millisecond, within, what, try)
+}
+
+// eventuallyEach does so at another pace.
+func eventuallyEach(t *testing.T, pace, within time.Duration, what string, try func() error) {
+	t.Helper()
+	again := time.NewTicker(pace)
 	defer again.Stop()
 	late := time.After(within)
 	for {

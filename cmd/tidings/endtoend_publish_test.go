@@ -64,27 +64,24 @@ func does(t *testing.T, args ...string) string {
 func shown(t *testing.T, address, name, provenance string, within time.Duration) time.Duration {
 	t.Helper()
 	began := time.Now()
-	var f *feed.Feed
-	for time.Since(began) < within {
-		var err error
-		if f, _, err = readFeed(address); err == nil {
-			for _, it := range f.Items {
-				if bytes.Contains(it.Raw, []byte(">"+name+"</title>")) && bytes.Contains(it.Raw, []byte(">"+provenance+"</tidings:provenance>")) {
-					return time.Since(began)
-				}
+	eventuallyEach(t, 10*time.Millisecond, within, fmt.Sprintf("%s: %q by %s", address, name, provenance), func() error {
+		f, _, err := readFeed(address)
+		if err != nil {
+			return err
+		}
+		for _, it := range f.Items {
+			if bytes.Contains(it.Raw, []byte(">"+name+"</title>")) && bytes.Contains(it.Raw, []byte(">"+provenance+"</tidings:provenance>")) {
+				return nil
 			}
 		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Errorf("%s: %q by %s is not there within %v: %s", address, name, provenance, within, raws(f))
-	return within
+		return fmt.Errorf("there is %s", raws(f))
+	})
+	return time.Since(began)
 }
 
 func raws(f *feed.Feed) (of string) {
-	if f != nil {
-		for _, it := range f.Items {
-			of += string(it.Raw) + "\n"
-		}
+	for _, it := range f.Items {
+		of += string(it.Raw) + "\n"
 	}
 	return of
 }
@@ -207,11 +204,10 @@ func again(t *testing.T, old *httptest.Server, h http.Handler) *httptest.Server 
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	_ = s.Listener.Close()
-	var err error
-	s.Listener, err = listenAt(old.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, patient, "the address of before to be free", func() (err error) {
+		s.Listener, err = net.Listen("tcp", old.Listener.Addr().String())
+		return err
+	})
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -298,15 +294,4 @@ func TestProgramsPublish(t *testing.T) {
 	if c := reader.list()[url]; c.Least != "publisher" {
 		t.Errorf("%+v", c)
 	}
-}
-
-// listenAt listens at an address that was listened at just now.
-func listenAt(address string) (l net.Listener, err error) {
-	for range 50 {
-		if l, err = net.Listen("tcp", address); err == nil {
-			return l, nil
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
-	return nil, err
 }
