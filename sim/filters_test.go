@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"tidings/cobra/firehose"
 	"tidings/cobra/firehose/firehosepb"
 	"tidings/internal/node"
+	"tidings/internal/script"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/owner"
@@ -214,4 +216,38 @@ func (s *Swarm) entryBefore(f *Peer) (*owner.Entry, *Peer) {
 		}
 	}
 	return nil, nil
+}
+
+// An entry that is too large for a topic is named there, and asked for, piece by piece.
+func TestLargeEntriesAreAskedFor(t *testing.T) {
+	s := firehoseSwarm(t, 1, Config{Faults: Faults{Loss: 0.01}}, 24, 3, 1)
+	dice := rand.New(rand.NewPCG(1, 7))
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 !#$%()*+,-./:;=?@[]^_{|}~"
+	noise := make([]byte, 250<<10) // hardly to be packed
+	for i := range noise {
+		noise[i] = letters[dice.IntN(len(letters))]
+	}
+	document := func(items ...string) script.Snapshot {
+		return script.Snapshot{
+			Body: []byte(`<rss version="2.0"><channel><title>Large</title><link>http://large.example/</link><description>-</description>` +
+				strings.Join(items, "") + `</channel></rss>`),
+			ContentType: "application/rss+xml", Hold: 4 * time.Minute,
+		}
+	}
+	small := `<item><guid>small</guid><title>Small</title><description>A few words.</description></item>`
+	large := `<item><guid>large</guid><title>Large</title><description>` + string(noise) + `</description></item>`
+	const url = "http://large.example/feed"
+	s.Serve(url, script.NewReplay([]script.Snapshot{document(small), document(large, small)}))
+	s.Peers()[5].Read(url)
+	since := s.Now()
+	s.World.Run(7 * time.Minute)
+	st := checkFilters(t, s, since, s.Now().Add(-time.Minute), time.Minute)
+	if st.Firehose.Lacked < 3 {
+		t.Errorf("filters asked %d times, and the large entry went out on a topic", st.Firehose.Lacked)
+	}
+	for _, p := range s.Peers() {
+		if p.filters != nil && len(p.filters.items) == 0 {
+			t.Error("a filter got nothing")
+		}
+	}
 }

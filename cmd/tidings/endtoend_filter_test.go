@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -24,20 +22,6 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 	filter := launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer, "--filter")
 	nodes = append(nodes, filter)
 	gathered(t, nodes)
-	t.Cleanup(func() {
-		for i, n := range nodes {
-			if t.Failed() && n.lives() {
-				if a, err := http.Get("http://" + n.http + "/metrics"); err == nil {
-					b, _ := io.ReadAll(a.Body)
-					for line := range strings.Lines(string(b)) {
-						if (strings.HasPrefix(line, "tidings_firehose") || strings.HasPrefix(line, "tidings_keywords")) && !strings.HasSuffix(line, " 0\n") {
-							t.Logf("node %d: %s", i, strings.TrimSpace(line))
-						}
-					}
-				}
-			}
-		}
-	})
 
 	const feeds = 5 // a keyword feed has ten articles
 	for i := range feeds {

@@ -48,12 +48,6 @@ const (
 	maxLines = 640
 )
 
-// owns says whether this node is an owner of a shard now.
-func (f *Firehose) owns(s *shard) bool {
-	v, ok := f.owners.View(s.key)
-	return ok && v.Owns && v.Epoch != nil
-}
-
 // keepOffice does what an owner of a shard does.
 func (f *Firehose) keepOffice(s *shard, now time.Time) {
 	v, ok := f.owners.View(s.key)
@@ -122,9 +116,7 @@ func (f *Firehose) carry(s *shard, blob []byte, from env.PeerID, now time.Time) 
 	if l := s.lacks[d.Entry.Hash]; l != nil && l.key == d.Entry.Key {
 		delete(s.lacks, d.Entry.Hash)
 		f.stats.Lacked++
-		if f.cfg.Filter {
-			f.take(s, d, now)
-		}
+		f.take(s, d, now)
 		if s.owned && s.kept[d.Entry.Hash] == nil {
 			f.keep(s, d, m.Dispatch, now, false)
 		}
@@ -134,7 +126,7 @@ func (f *Firehose) carry(s *shard, blob []byte, from env.PeerID, now time.Time) 
 		_, had := s.seen[d.Entry.Hash]
 		return had || s.kept[d.Entry.Hash] != nil // else nobody has asked for it
 	}
-	if !f.owns(s) {
+	if !s.owned {
 		return false
 	}
 	if s.kept[d.Entry.Hash] != nil {
@@ -146,6 +138,7 @@ func (f *Firehose) carry(s *shard, blob []byte, from env.PeerID, now time.Time) 
 		return false
 	}
 	f.stats.Carried++
+	f.take(s, d, now) // an owner that is a filter hears itself
 	f.keep(s, d, m.Dispatch, now, false)
 	return true
 }
@@ -170,9 +163,6 @@ func (f *Firehose) keep(s *shard, d Dispatch, raw []byte, now time.Time, out boo
 		}
 		s.bytes -= len(old.raw)
 		old.raw = nil
-	}
-	if f.cfg.Filter {
-		f.take(s, d, now) // an owner that is one hears itself
 	}
 	switch rank := time.Duration(f.rank(s)); {
 	case out:
@@ -200,7 +190,7 @@ func (f *Firehose) publish(s *shard, c *carried, now time.Time) {
 	f.stats.Broadcast++
 	m := &firehosepb.Broadcast{Dispatch: c.raw}
 	if len(c.raw) > env.MaxTopicFrame-512 {
-		m = &firehosepb.Broadcast{Digest: &firehosepb.Digest{SinceMs: uint64(now.UnixMilli()), UntilMs: uint64(now.UnixMilli()), Lines: []*firehosepb.Line{c.line()}}}
+		m = &firehosepb.Broadcast{List: &firehosepb.List{Lines: []*firehosepb.Line{c.line()}}}
 	}
 	f.broadcast(s, m)
 }

@@ -34,8 +34,6 @@ const (
 	relayTime  = 30 * time.Second
 	// maxHops is how many members near the key are asked beside its root.
 	maxHops = 3
-	// maxCalls bounds the keys that a root remembers to have been asked for.
-	maxCalls = 1024
 )
 
 // latest is the last epoch known, nil if none is.
@@ -117,8 +115,8 @@ func (f *Firehose) answerWho(s *shard, m *firehosepb.Who) {
 		return
 	}
 	v, _ := f.owners.View(s.key)
-	if m.Filter && m.Hops == 0 && len(f.calls) < maxCalls {
-		f.calls[s.key] = f.clock.Now()
+	if m.Filter && m.Hops == 0 {
+		s.called = f.clock.Now()
 	}
 	if v.Epoch == nil && m.Hops < maxHops {
 		near := f.node.Leaf().NearestN(s.key, maxHops+2)

@@ -19,8 +19,10 @@ const (
 	maxSums = 64
 	// compareAfter is how old entries are that are compared: others are on their way.
 	compareAfter = 2 * time.Minute
-	// compareAgain is the time between two lists for one peer.
-	compareAgain = 25 * time.Second
+	// listAgain is the time between two lists for one peer; maxListed bounds the peers that
+	// are remembered to have got one.
+	listAgain = 25 * time.Second
+	maxListed = 64
 )
 
 func minuteOf(t time.Time) uint32 { return uint32(t.Unix() / 60) }
@@ -46,70 +48,61 @@ func (s *shard) sums(now time.Time) []*firehosepb.Sum {
 	return of[max(0, len(of)-maxSums):]
 }
 
-// differing are the minutes in which this node has something else than a digest's signer:
-// all of them if the digest asks for that.
-func (s *shard) differing(m *firehosepb.Digest, now time.Time) map[uint32]bool {
-	of := map[uint32]bool{}
-	theirs := map[uint32]*firehosepb.Sum{}
-	for _, sum := range m.Sums {
-		theirs[sum.Minute] = sum
-		if m.Compare {
-			of[sum.Minute] = true
-		}
+// differing are the minutes in which this node has something else than another owner, by its
+// sums. The last ones are left out, and those that the other may have forgotten.
+func (s *shard) differing(theirs []*firehosepb.Sum, now time.Time) (of []uint32) {
+	first, last := minuteOf(now.Add(-keepFor)), minuteOf(now.Add(-compareAfter))
+	sums := map[uint32]*firehosepb.Sum{}
+	for _, t := range theirs {
+		sums[t.Minute] = t
 	}
-	if m.Compare {
-		return of
-	}
-	last := minuteOf(now.Add(-compareAfter))
 	for _, mine := range s.sums(now) {
-		their := theirs[mine.Minute]
-		delete(theirs, mine.Minute)
-		if mine.Minute < last && (their == nil || their.Count != mine.Count || their.Hash != mine.Hash) {
-			of[mine.Minute] = true
+		t := sums[mine.Minute]
+		if t == nil || t.Count != mine.Count || t.Hash != mine.Hash {
+			of = append(of, mine.Minute)
 		}
+		delete(sums, mine.Minute)
 	}
-	for minute := range theirs { // in which this node has nothing
-		if minute < last && minute > minuteOf(now.Add(-keepFor)) {
-			of[minute] = true
-		}
-	}
-	return of
+	of = slices.AppendSeq(of, maps.Keys(sums)) // in which this node has nothing
+	slices.Sort(of)
+	return slices.DeleteFunc(of, func(m uint32) bool { return m <= first || m >= last })
 }
 
 // compare sends another owner what this one has of the minutes in which they differ, and asks
 // for the same.
-func (f *Firehose) compare(s *shard, by env.PeerID, m *firehosepb.Digest, now time.Time) {
-	minutes := s.differing(m, now)
-	if len(minutes) == 0 || now.Sub(s.compared[by]) < compareAgain || !s.charter.owns(by) {
+func (f *Firehose) compare(s *shard, by env.PeerID, theirs []*firehosepb.Sum, now time.Time) {
+	if minutes := s.differing(theirs, now); len(minutes) > 0 {
+		f.list(s, by, minutes[max(0, len(minutes)-maxSums):], true, now)
+	}
+}
+
+// list sends another owner what this one has of some minutes, now and then. asks: it wants
+// the same from there.
+func (f *Firehose) list(s *shard, to env.PeerID, minutes []uint32, asks bool, now time.Time) {
+	if now.Sub(s.listed[to]) < listAgain {
 		return
 	}
-	if s.compared == nil || len(s.compared) >= maxCompared {
-		s.compared = map[env.PeerID]time.Time{}
+	if s.listed == nil || len(s.listed) >= maxListed {
+		s.listed = map[env.PeerID]time.Time{}
 	}
-	s.compared[by] = now
-	list := &firehosepb.Digest{Compare: !m.Compare}
+	s.listed[to] = now
+	m := &firehosepb.List{}
+	if asks {
+		m.Minutes = minutes
+	}
 	send := func() {
-		told := f.sealed(s, &firehosepb.Broadcast{Digest: list})
-		f.send(f.peer(by), env.Bulk, &firehosepb.Message{Body: &firehosepb.Message_Told{Told: told}})
-		list = &firehosepb.Digest{}
-	}
-	if list.Compare {
-		for _, minute := range slices.Sorted(maps.Keys(minutes)) {
-			list.Sums = append(list.Sums, &firehosepb.Sum{Minute: minute})
-		}
-		list.Sums = list.Sums[max(0, len(list.Sums)-maxSums):]
+		told := f.sealed(s, &firehosepb.Broadcast{List: m})
+		f.send(f.peer(to), env.Bulk, &firehosepb.Message{Body: &firehosepb.Message_Told{Told: told}})
+		m = &firehosepb.List{}
 	}
 	for _, c := range s.order {
-		if minutes[minuteOf(c.entry.Time)] {
-			if list.Lines = append(list.Lines, c.line()); len(list.Lines) == maxLines-maxSums {
+		if slices.Contains(minutes, minuteOf(c.entry.Time)) {
+			if m.Lines = append(m.Lines, c.line()); len(m.Lines) == maxLines {
 				send()
 			}
 		}
 	}
-	if len(list.Lines) > 0 || list.Compare {
+	if len(m.Lines) > 0 || len(m.Minutes) > 0 {
 		send()
 	}
 }
-
-// maxCompared bounds the peers that are remembered to have got a list.
-const maxCompared = 64

@@ -1,9 +1,9 @@
 package firehose
 
 import (
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"tidings/cobra/firehose/firehosepb"
@@ -76,10 +76,9 @@ type Firehose struct {
 	epochs  epochs // of channels, whose signatures were checked
 	going   map[passage]*going
 	coming  map[passage]*coming
-	held    int                      // bytes of going and coming, and
-	from    map[env.PeerID]int       // of coming, by peer
-	relayed map[uint64]relay         // questions of clients, by nonce
-	calls   map[overlay.ID]time.Time // shards' keys by when this node, as their root, was asked last
+	held    int                // bytes of going and coming, and
+	from    map[env.PeerID]int // of coming, by peer
+	relayed map[uint64]relay   // questions of clients, by nonce
 	cal     env.Calendar[task]
 
 	remembered time.Time // when a filter noted last until when it has everything
@@ -155,7 +154,7 @@ func New(e env.Env, node *overlay.Node, owners Owners, signer *wire.Signer, veri
 		cfg: cfg, clock: e.Clock, net: e.Network, topics: e.Topics, store: e.Store, rand: e.Rand, log: e.Log,
 		node: node, owners: owners, signer: signer, verify: verify, app: app, self: signer.PeerID(),
 		going: map[passage]*going{}, coming: map[passage]*coming{}, from: map[env.PeerID]int{},
-		relayed: map[uint64]relay{}, calls: map[overlay.ID]time.Time{},
+		relayed: map[uint64]relay{},
 	}
 	if e.Topics == nil {
 		f.cfg.Shards = 0
@@ -219,8 +218,7 @@ func (f *Firehose) tick(now time.Time) {
 // Serves says whether this node, as the root of a shard's key, was asked for it by a
 // filter of late: then the key is in use, though nobody reads its log.
 func (f *Firehose) Serves(key overlay.ID) bool {
-	at, ok := f.calls[key]
-	return ok && f.clock.Now().Sub(at) < 3*listenFor
+	return slices.ContainsFunc(f.shards, func(s *shard) bool { return s.key == key && f.clock.Now().Sub(s.called) < 3*listenFor })
 }
 
 // Forward lets messages pass.
@@ -303,85 +301,4 @@ func (f *Firehose) Stats() Stats {
 		}
 	}
 	return st
-}
-
-// shardOf is the shard of a channel.
-func (f *Firehose) shardOf(key overlay.ID) *shard {
-	return f.shards[int(key[0])*len(f.shards)/256]
-}
-
-// A shard is what a node knows of one, and does for it.
-type shard struct {
-	n     int
-	key   overlay.ID
-	url   string
-	topic string
-	peers []env.Peer // of the topic, as last joined
-	in    bool       // the topic is joined
-
-	charter charter
-
-	// As sequencer of channels:
-	idle    time.Time // until when nobody listens
-	reports map[owner.Hash]*report
-
-	// As owner:
-	owned     bool
-	since     time.Time // of that
-	kept      map[owner.Hash]*carried
-	order     []*carried // the oldest first
-	bytes     int
-	listeners map[env.PeerID]*listener
-	digested  time.Time                // when the last digest of any owner came or went
-	compared  map[env.PeerID]time.Time // when an owner got a list of what it seems to lack
-	refused   map[owner.Hash]bool      // entries that nobody could be asked for
-
-	// As filter:
-	listened time.Time  // when the owners were told last, and
-	toldAs   owner.Hash // by which epoch
-	began    time.Time  // from when on entries count: this node listens since
-	heard    time.Time  // when the last digest came
-	upTo     time.Time  // by digests, this node knows of everything until then
-	lineage  uint64     // of the owners, and
-	doubt    time.Time  // since when others may have sent what these do not know of
-	behind   int        // how often it asked for what was before the digests it hears
-	seen     map[owner.Hash]time.Time
-	lacks    map[owner.Hash]*lack
-	met      map[env.PeerID]env.Peer
-}
-
-// goOver notes of which lineage the owners are that are listened to now. Where the network was
-// parted, each part had owners of its own, and those who go on do not know what the others
-// sent: whoever becomes an owner is asked for all since then.
-func (s *shard) goOver(lineage uint64, now time.Time) {
-	if s.lineage != 0 && lineage != s.lineage && (s.doubt.IsZero() || now.Sub(s.doubt) > keepFor) {
-		s.doubt = s.upTo
-	}
-	s.lineage = lineage
-}
-
-func newShard(network string, n int) *shard {
-	url := overlay.ShardURL(n)
-	return &shard{
-		n: n, url: url, key: overlay.Key(network, url), topic: fmt.Sprintf("shard/%d", n),
-		reports: map[owner.Hash]*report{}, kept: map[owner.Hash]*carried{}, refused: map[owner.Hash]bool{}, listeners: map[env.PeerID]*listener{},
-		seen: map[owner.Hash]time.Time{}, lacks: map[owner.Hash]*lack{}, met: map[env.PeerID]env.Peer{},
-	}
-}
-
-// keepTopic takes part in a shard's topic as its owner, or as a filter.
-func (f *Firehose) keepTopic(s *shard) {
-	if !s.owned && !f.cfg.Filter {
-		if s.in {
-			f.topics.Leave(s.topic)
-			s.in, s.peers = false, nil
-		}
-		return
-	}
-	peers := s.mates(f.self)
-	if s.in && samePeers(peers, s.peers) {
-		return
-	}
-	s.in, s.peers = true, peers
-	f.topics.Join(s.topic, peers, func(_ env.PeerID, frame []byte) env.Verdict { return f.hear(s, frame) })
 }

@@ -33,7 +33,8 @@ const (
 	// maxLacks bounds the entries of a shard that are asked for at once. Further ones
 	// are listed by the next digest again.
 	maxLacks = 1024
-	// maxSeen bounds the entries of a shard that are known to have come.
+	// maxSeen bounds the entries of a shard that are known to have come: thirty a second for
+	// an hour. Further ones may come twice, and are the Application's to tell apart.
 	maxSeen = 1 << 17
 	// maxMet bounds the filters with whom one keeps in touch for a shard.
 	maxMet = 12
@@ -154,12 +155,19 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 	if at := time.UnixMilli(int64(m.TimeMs)); at.Sub(now).Abs() > freshFor {
 		return env.Drop
 	}
-	if m.Digest != nil {
+	switch {
+	case m.Digest != nil:
 		s.digested = now
 		if s.owned {
-			f.compare(s, by, m.Digest, now)
+			f.compare(s, by, m.Digest.Sums, now)
 		}
 		f.onDigest(s, by, m.Digest, now)
+		return env.Pass
+	case m.List != nil:
+		if s.owned && len(m.List.Minutes) > 0 {
+			f.list(s, by, m.List.Minutes, false, now)
+		}
+		f.onLines(s, by, m.List.Lines, now)
 		return env.Pass
 	}
 	d, err := openDispatch(f.verify, f.node.Network(), m.Dispatch)
@@ -170,7 +178,7 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 	if f.shardOf(d.Entry.Key) != s {
 		return env.Drop
 	}
-	news := f.cfg.Filter && f.take(s, d, now)
+	news := f.take(s, d, now)
 	if s.owned {
 		if c := s.kept[d.Entry.Hash]; c != nil {
 			news = news || !c.out
@@ -186,9 +194,9 @@ func (f *Firehose) hear(s *shard, raw []byte) env.Verdict {
 	return env.Pass
 }
 
-// take hands up an entry that a filter did not have; false if it did.
+// take hands up an entry that a filter did not have; false if it did, or this is no filter.
 func (f *Firehose) take(s *shard, d Dispatch, now time.Time) bool {
-	if _, had := s.seen[d.Entry.Hash]; had {
+	if _, had := s.seen[d.Entry.Hash]; had || !f.cfg.Filter {
 		return false
 	}
 	delete(s.lacks, d.Entry.Hash)
@@ -202,12 +210,17 @@ func (f *Firehose) take(s *shard, d Dispatch, now time.Time) bool {
 	return true
 }
 
-// onDigest looks what a digest lists that this node lacks.
+// onDigest takes what a digest says.
 func (f *Firehose) onDigest(s *shard, by env.PeerID, m *firehosepb.Digest, now time.Time) {
 	if f.cfg.Filter {
 		f.covered(s, by, m, now)
 	}
-	for _, l := range m.Lines {
+	f.onLines(s, by, m.Lines, now)
+}
+
+// onLines looks which of the entries that an owner names this node lacks.
+func (f *Firehose) onLines(s *shard, by env.PeerID, lines []*firehosepb.Line, now time.Time) {
+	for _, l := range lines {
 		hash := owner.Hash(l.Entry)
 		if s.lacks[hash] != nil || !f.wants(s, l, hash, now) {
 			continue

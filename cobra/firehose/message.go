@@ -145,10 +145,17 @@ func openBroadcast(payload []byte, shard int) (*firehosepb.Broadcast, error) {
 	if err := proto.Unmarshal(payload, m); err != nil {
 		return nil, fmt.Errorf("broadcast: %w", err)
 	}
-	bad := int(m.Shard) != shard || m.TimeMs > maxMillis || (m.Digest == nil) == (len(m.Dispatch) == 0) ||
-		len(m.Digest.GetLines()) > maxLines || m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis ||
-		len(m.Digest.GetSums()) > maxSums
-	for _, l := range m.Digest.GetLines() {
+	kinds := 0
+	for _, is := range []bool{m.Digest != nil, m.List != nil, len(m.Dispatch) > 0} {
+		if is {
+			kinds++
+		}
+	}
+	lines := slices.Concat(m.Digest.GetLines(), m.List.GetLines())
+	bad := kinds != 1 || int(m.Shard) != shard || m.TimeMs > maxMillis || len(lines) > maxLines ||
+		m.Digest.GetSinceMs() > maxMillis || m.Digest.GetUntilMs() > maxMillis || len(m.Digest.GetSums()) > maxSums ||
+		len(m.List.GetMinutes()) > maxSums
+	for _, l := range lines {
 		bad = bad || !isHash(l.Key) || !isHash(l.Entry)
 	}
 	if bad {

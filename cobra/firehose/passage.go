@@ -122,7 +122,7 @@ func (f *Firehose) onPart(from env.PeerID, m *firehosepb.Part) {
 	defer func() {
 		f.send(f.peer(from), env.Control, &firehosepb.Message{Body: &firehosepb.Message_Got{Got: got}})
 	}()
-	if !f.owns(s) && len(s.lacks) == 0 {
+	if !s.owned && len(s.lacks) == 0 {
 		got.Refused = true
 		return
 	}
@@ -178,11 +178,6 @@ func (f *Firehose) tidyPassages(now time.Time) {
 	for n, r := range f.relayed {
 		if now.Sub(r.at) > relayTime {
 			delete(f.relayed, n)
-		}
-	}
-	for key, at := range f.calls {
-		if now.Sub(at) > 3*listenFor {
-			delete(f.calls, key)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package firehose
 
 import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
 	"time"
 
 	"tidings/cobra/firehose/firehosepb"
@@ -66,12 +70,9 @@ func (f *Firehose) Report(d Dispatch, epoch *owner.Epoch) {
 
 // giveUp gives up the oldest report of a shard.
 func (f *Firehose) giveUp(s *shard) {
-	var oldest *report
-	for _, r := range s.reports {
-		if oldest == nil || r.born.Before(oldest.born) || r.born.Equal(oldest.born) && r.hash.String() < oldest.hash.String() {
-			oldest = r
-		}
-	}
+	oldest := slices.MinFunc(slices.Collect(maps.Values(s.reports)), func(a, b *report) int {
+		return cmp.Or(a.born.Compare(b.born), bytes.Compare(a.hash[:], b.hash[:]))
+	})
 	delete(s.reports, oldest.hash)
 	f.stats.Unreported++
 }

@@ -24,6 +24,11 @@ type Stats struct {
 	BadFrames     uint64 // frames over the limit, or blamed by the node
 	DialBacks     uint64 // times this host dialled a peer back
 	DialBackFails uint64 // times a peer could not dial this host back
+
+	Published   uint64 // frames given to topics
+	Unpublished uint64 // those that were not, for want of room
+	Overheard   uint64 // frames of topics that the node was to judge
+	Unjudged    uint64 // of those, it had no time for
 }
 
 // ClassStats counts the frames of a class.
@@ -50,6 +55,7 @@ type counters struct {
 
 	dials, dialFailures, refusals, badHandshakes atomic.Uint64
 	badFrames, dialBacks, dialBackFails          atomic.Uint64
+	published, unpublished, overheard, unjudged  atomic.Uint64
 }
 
 type classCounters struct {
@@ -89,6 +95,9 @@ func (h *Host) Stats() Stats {
 		BadFrames:     h.count.badFrames.Load(),
 		DialBacks:     h.count.dialBacks.Load(),
 		DialBackFails: h.count.dialBackFails.Load(),
+
+		Published: h.count.published.Load(), Unpublished: h.count.unpublished.Load(),
+		Overheard: h.count.overheard.Load(), Unjudged: h.count.unjudged.Load(),
 	}
 }
 

@@ -57,8 +57,6 @@ type Topics struct {
 	mates map[peer.ID]peer.AddrInfo  // of all topics
 	kept  bool                       // somebody keeps in touch with them
 	wake  chan struct{}
-
-	published, dropped, heard, late atomic.Uint64
 }
 
 // A topic is one that the host takes part in.
@@ -145,9 +143,9 @@ func (t *Topics) Publish(name string, frame []byte) {
 	}
 	select {
 	case j.out <- frame:
-		t.published.Add(1)
+		t.host.count.published.Add(1)
 	default:
-		t.dropped.Add(1)
+		t.host.count.unpublished.Add(1)
 	}
 }
 
@@ -253,7 +251,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 			return
 		case frame := <-j.out:
 			if err := joined.Publish(ctx, frame); err != nil && ctx.Err() == nil {
-				t.dropped.Add(1)
+				t.host.count.unpublished.Add(1)
 				t.host.log.Debug("frame not published", "topic", name, "err", err)
 			}
 		}
@@ -265,13 +263,13 @@ func (t *Topics) judge(ctx context.Context, j *topic, from peer.ID, frame []byte
 	if from == t.host.host.ID() {
 		return pubsub.ValidationAccept
 	}
-	t.heard.Add(1)
+	t.host.count.overheard.Add(1)
 	verdict := env.Drop
 	if len(frame) <= env.MaxTopicFrame {
 		verdict = (*j.hear.Load())(ctx, env.PeerID(from), frame)
 	}
 	if ctx.Err() != nil {
-		t.late.Add(1)
+		t.host.count.unjudged.Add(1)
 	}
 	switch verdict {
 	case env.Pass:

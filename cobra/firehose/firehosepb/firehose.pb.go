@@ -825,11 +825,13 @@ func (x *Dispatch) GetBody() []byte {
 // Broadcast goes out on a shard's topic: the payload of an envelope in the domain
 // tidings/shard/1, signed by one of the shard's owners.
 type Broadcast struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	TimeMs        uint64                 `protobuf:"fixed64,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
-	Dispatch      []byte                 `protobuf:"bytes,3,opt,name=dispatch,proto3" json:"dispatch,omitempty"` // a Dispatch; or else
-	Digest        *Digest                `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Shard  uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
+	TimeMs uint64                 `protobuf:"fixed64,2,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
+	// One of these:
+	Dispatch      []byte  `protobuf:"bytes,3,opt,name=dispatch,proto3" json:"dispatch,omitempty"` // a Dispatch
+	Digest        *Digest `protobuf:"bytes,4,opt,name=digest,proto3" json:"digest,omitempty"`
+	List          *List   `protobuf:"bytes,5,opt,name=list,proto3" json:"list,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -892,6 +894,13 @@ func (x *Broadcast) GetDigest() *Digest {
 	return nil
 }
 
+func (x *Broadcast) GetList() *List {
+	if x != nil {
+		return x.List
+	}
+	return nil
+}
+
 // Digest lists what was reported, so that a filter sees what it has missed.
 type Digest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -899,9 +908,8 @@ type Digest struct {
 	UntilMs uint64                 `protobuf:"fixed64,2,opt,name=until_ms,json=untilMs,proto3" json:"until_ms,omitempty"` // until before then
 	Lines   []*Line                `protobuf:"bytes,3,rep,name=lines,proto3" json:"lines,omitempty"`                      // at most 640
 	// What the signer has of the last hour, by the minute in which entries were made; at most
-	// 64. Another owner that has something else sends a digest of these minutes:
+	// 64. Another owner that has something else sends it a list of these minutes.
 	Sums          []*Sum `protobuf:"bytes,4,rep,name=sums,proto3" json:"sums,omitempty"`
-	Compare       bool   `protobuf:"varint,5,opt,name=compare,proto3" json:"compare,omitempty"` // the signer would like to have one back, of the minutes that its sums name
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -964,11 +972,59 @@ func (x *Digest) GetSums() []*Sum {
 	return nil
 }
 
-func (x *Digest) GetCompare() bool {
+// List names entries, and says nothing of others: one that is too large for the topic, or
+// those that another owner seems to lack.
+type List struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Lines []*Line                `protobuf:"bytes,1,rep,name=lines,proto3" json:"lines,omitempty"` // at most 640
+	// In which the signer seems to lack some itself; at most 64. It is sent a list of these.
+	Minutes       []uint32 `protobuf:"fixed32,2,rep,packed,name=minutes,proto3" json:"minutes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *List) Reset() {
+	*x = List{}
+	mi := &file_firehose_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *List) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*List) ProtoMessage() {}
+
+func (x *List) ProtoReflect() protoreflect.Message {
+	mi := &file_firehose_proto_msgTypes[12]
 	if x != nil {
-		return x.Compare
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
 	}
-	return false
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use List.ProtoReflect.Descriptor instead.
+func (*List) Descriptor() ([]byte, []int) {
+	return file_firehose_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *List) GetLines() []*Line {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
+func (x *List) GetMinutes() []uint32 {
+	if x != nil {
+		return x.Minutes
+	}
+	return nil
 }
 
 // Sum stands for the entries that were made in one minute.
@@ -983,7 +1039,7 @@ type Sum struct {
 
 func (x *Sum) Reset() {
 	*x = Sum{}
-	mi := &file_firehose_proto_msgTypes[12]
+	mi := &file_firehose_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -995,7 +1051,7 @@ func (x *Sum) String() string {
 func (*Sum) ProtoMessage() {}
 
 func (x *Sum) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[12]
+	mi := &file_firehose_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1008,7 +1064,7 @@ func (x *Sum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sum.ProtoReflect.Descriptor instead.
 func (*Sum) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{12}
+	return file_firehose_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Sum) GetMinute() uint32 {
@@ -1044,7 +1100,7 @@ type Line struct {
 
 func (x *Line) Reset() {
 	*x = Line{}
-	mi := &file_firehose_proto_msgTypes[13]
+	mi := &file_firehose_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1112,7 @@ func (x *Line) String() string {
 func (*Line) ProtoMessage() {}
 
 func (x *Line) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[13]
+	mi := &file_firehose_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1125,7 @@ func (x *Line) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Line.ProtoReflect.Descriptor instead.
 func (*Line) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{13}
+	return file_firehose_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Line) GetKey() []byte {
@@ -1103,7 +1159,7 @@ type Heard struct {
 
 func (x *Heard) Reset() {
 	*x = Heard{}
-	mi := &file_firehose_proto_msgTypes[14]
+	mi := &file_firehose_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1171,7 @@ func (x *Heard) String() string {
 func (*Heard) ProtoMessage() {}
 
 func (x *Heard) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[14]
+	mi := &file_firehose_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1184,7 @@ func (x *Heard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heard.ProtoReflect.Descriptor instead.
 func (*Heard) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{14}
+	return file_firehose_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Heard) GetShards() []*UpTo {
@@ -1148,7 +1204,7 @@ type UpTo struct {
 
 func (x *UpTo) Reset() {
 	*x = UpTo{}
-	mi := &file_firehose_proto_msgTypes[15]
+	mi := &file_firehose_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1160,7 +1216,7 @@ func (x *UpTo) String() string {
 func (*UpTo) ProtoMessage() {}
 
 func (x *UpTo) ProtoReflect() protoreflect.Message {
-	mi := &file_firehose_proto_msgTypes[15]
+	mi := &file_firehose_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1173,7 +1229,7 @@ func (x *UpTo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpTo.ProtoReflect.Descriptor instead.
 func (*UpTo) Descriptor() ([]byte, []int) {
-	return file_firehose_proto_rawDescGZIP(), []int{15}
+	return file_firehose_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *UpTo) GetLineage() uint64 {
@@ -1248,18 +1304,21 @@ const file_firehose_proto_rawDesc = "" +
 	"\x04link\x18\x03 \x01(\tR\x04link\x12\x1a\n" +
 	"\blanguage\x18\x04 \x01(\tR\blanguage\x12\x14\n" +
 	"\x05entry\x18\x05 \x01(\fR\x05entry\x12\x12\n" +
-	"\x04body\x18\x06 \x01(\fR\x04body\"\x88\x01\n" +
+	"\x04body\x18\x06 \x01(\fR\x04body\"\xb4\x01\n" +
 	"\tBroadcast\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x17\n" +
 	"\atime_ms\x18\x02 \x01(\x06R\x06timeMs\x12\x1a\n" +
 	"\bdispatch\x18\x03 \x01(\fR\bdispatch\x120\n" +
-	"\x06digest\x18\x04 \x01(\v2\x18.tidings.firehose.DigestR\x06digest\"\xb1\x01\n" +
+	"\x06digest\x18\x04 \x01(\v2\x18.tidings.firehose.DigestR\x06digest\x12*\n" +
+	"\x04list\x18\x05 \x01(\v2\x16.tidings.firehose.ListR\x04list\"\x97\x01\n" +
 	"\x06Digest\x12\x19\n" +
 	"\bsince_ms\x18\x01 \x01(\x06R\asinceMs\x12\x19\n" +
 	"\buntil_ms\x18\x02 \x01(\x06R\auntilMs\x12,\n" +
 	"\x05lines\x18\x03 \x03(\v2\x16.tidings.firehose.LineR\x05lines\x12)\n" +
-	"\x04sums\x18\x04 \x03(\v2\x15.tidings.firehose.SumR\x04sums\x12\x18\n" +
-	"\acompare\x18\x05 \x01(\bR\acompare\"G\n" +
+	"\x04sums\x18\x04 \x03(\v2\x15.tidings.firehose.SumR\x04sums\"N\n" +
+	"\x04List\x12,\n" +
+	"\x05lines\x18\x01 \x03(\v2\x16.tidings.firehose.LineR\x05lines\x12\x18\n" +
+	"\aminutes\x18\x02 \x03(\aR\aminutes\"G\n" +
 	"\x03Sum\x12\x16\n" +
 	"\x06minute\x18\x01 \x01(\aR\x06minute\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x12\n" +
@@ -1286,7 +1345,7 @@ func file_firehose_proto_rawDescGZIP() []byte {
 	return file_firehose_proto_rawDescData
 }
 
-var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_firehose_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_firehose_proto_goTypes = []any{
 	(*Message)(nil),   // 0: tidings.firehose.Message
 	(*Who)(nil),       // 1: tidings.firehose.Who
@@ -1300,10 +1359,11 @@ var file_firehose_proto_goTypes = []any{
 	(*Dispatch)(nil),  // 9: tidings.firehose.Dispatch
 	(*Broadcast)(nil), // 10: tidings.firehose.Broadcast
 	(*Digest)(nil),    // 11: tidings.firehose.Digest
-	(*Sum)(nil),       // 12: tidings.firehose.Sum
-	(*Line)(nil),      // 13: tidings.firehose.Line
-	(*Heard)(nil),     // 14: tidings.firehose.Heard
-	(*UpTo)(nil),      // 15: tidings.firehose.UpTo
+	(*List)(nil),      // 12: tidings.firehose.List
+	(*Sum)(nil),       // 13: tidings.firehose.Sum
+	(*Line)(nil),      // 14: tidings.firehose.Line
+	(*Heard)(nil),     // 15: tidings.firehose.Heard
+	(*UpTo)(nil),      // 16: tidings.firehose.UpTo
 }
 var file_firehose_proto_depIdxs = []int32{
 	1,  // 0: tidings.firehose.Message.who:type_name -> tidings.firehose.Who
@@ -1314,14 +1374,16 @@ var file_firehose_proto_depIdxs = []int32{
 	7,  // 5: tidings.firehose.Message.got:type_name -> tidings.firehose.Got
 	8,  // 6: tidings.firehose.Message.lack:type_name -> tidings.firehose.Lack
 	11, // 7: tidings.firehose.Broadcast.digest:type_name -> tidings.firehose.Digest
-	13, // 8: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
-	12, // 9: tidings.firehose.Digest.sums:type_name -> tidings.firehose.Sum
-	15, // 10: tidings.firehose.Heard.shards:type_name -> tidings.firehose.UpTo
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	12, // 8: tidings.firehose.Broadcast.list:type_name -> tidings.firehose.List
+	14, // 9: tidings.firehose.Digest.lines:type_name -> tidings.firehose.Line
+	13, // 10: tidings.firehose.Digest.sums:type_name -> tidings.firehose.Sum
+	14, // 11: tidings.firehose.List.lines:type_name -> tidings.firehose.Line
+	16, // 12: tidings.firehose.Heard.shards:type_name -> tidings.firehose.UpTo
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_firehose_proto_init() }
@@ -1345,7 +1407,7 @@ func file_firehose_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_firehose_proto_rawDesc), len(file_firehose_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
