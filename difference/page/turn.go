@@ -164,7 +164,12 @@ func (m *marks) germaneOf(told, now *Core, all []diff.Hunk[string]) (news []diff
 			span.EndX, span.EndY = all[j].EndX, all[j].EndY
 			if of := g.around(now.Lines, span); len(of) > 0 {
 				widest := of[len(of)-1]
-				turned, in = j-i+1, stage{widest.key, span.PosY - widest.before, span.EndY + widest.behind, told.Lines[span.PosX-widest.before : span.EndX+widest.behind]}
+				turned, in = j-i+1, stage{
+					key:   widest.key,
+					begin: max(span.PosY-widest.before, 0), // other changes may have taken what was there
+					end:   min(span.EndY+widest.behind, len(now.Lines)),
+					told:  told.Lines[span.PosX-widest.before : span.EndX+widest.behind],
+				}
 			}
 		}
 		if turned == 0 {
@@ -203,8 +208,10 @@ func (m *marks) standing(told, now *Core, all []diff.Hunk[string], in stage, wai
 		}
 		h, last := all[0], len(of)-1
 		x, even := h.PosX+y-h.PosY, grows(h) == 0
-		for i := 0; even && i < 2; i++ {
-			long = max(long, m.waits[in.keys(told.Lines[x], y)[i]])
+		if even {
+			for _, key := range in.keys(told.Lines[x], y) {
+				long = max(long, m.waits[key])
+			}
 		}
 		switch {
 		case long <= patience, slices.Contains(in.told, now.Lines[y]):

@@ -152,6 +152,26 @@ func TestMarksGoOnWhereAnEditIs(t *testing.T) {
 	w.look(Same, "Terms", "Pay", "News beside it", drawn(r, pool(80), 1)[0], "Or leave us", "The gate is open, and 2 have passed it", "The end")
 }
 
+// Of a place at either end of a page, lines may go while others turn.
+func TestAPlaceAtTheEndOfAPageThatShrinks(t *testing.T) {
+	of, rest := pool(200), []string{"Terms", "You owe us nothing.", "Nor do we."}
+	for name, page := range map[string]func(place ...string) []string{
+		"first": func(place ...string) []string { return slices.Concat(place, rest) },
+		"last":  func(place ...string) []string { return slices.Concat(rest, place) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, n := newWatch(t), 0
+			w.learns(func() []string { n += 5; return page(of[n : n+5]...) })
+			told := w.m.told.Lines
+			if name == "first" {
+				w.look(News, page(told[2], of[150], of[151])...)
+			} else {
+				w.look(News, page(of[150], of[151], told[5])...)
+			}
+		})
+	}
+}
+
 // Who lets all of a page turn cannot make it slow to look at.
 func TestPagesThatTurnToHurt(t *testing.T) {
 	for _, size := range []int{1, 8} {
