@@ -115,7 +115,7 @@ func (r *reading) secure() bool { return r.private || strings.HasPrefix(r.valid.
 // read takes what a poller has read; from is the zero peer if that was this node. It says
 // whether the log has what was new in it, or will: false if it could not be taken now.
 func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken bool) {
-	if l.page && r.f != nil && !l.same(&r) && r.judged == nil {
+	if l.page && r.f != nil && r.judged == nil && (!l.same(&r) || l.known.Page().Waits()) {
 		return c.judgePage(l, from, r, now)
 	}
 	if l.page && from.ID == "" && r.judged == nil {

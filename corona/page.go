@@ -184,14 +184,24 @@ func (d *duty) watch(s *sight, now time.Time) {
 // isNewVersion says whether the sequencer may lack what a poll of a page has shown.
 func (d *duty) isNewVersion(r *reading) bool {
 	w, s, of := d.rare().watched, d.standing, prints(r.f)
+	valid := r.validAfter(&w.memory)
 	switch {
 	case s != nil && digest(of) == s.digest:
 		w.owed = false
-		d.standing = &standing{valid: r.valid, prints: of, digest: s.digest}
+		d.standing = &standing{valid: valid, prints: of, digest: s.digest}
 	case !w.owed && s != nil && (r.page.own == nil || r.page.own.Kind != page.Returned): // what has returned is to be seen again
-		d.standing = &standing{valid: r.valid, prints: s.prints, digest: s.digest}
+		d.standing = &standing{valid: valid, prints: s.prints, digest: s.digest}
 	}
 	return w.owed
+}
+
+// validAfter is what to ask for a page with after a look at it: nothing, while lines of it are told if they
+// stay, which "not modified" does not show.
+func (r *reading) validAfter(m *page.Memory) validators {
+	if m.Waits() {
+		return validators{}
+	}
+	return r.valid
 }
 
 // settled notes that the sequencer knows of what was found of a page.
@@ -295,15 +305,18 @@ func (j *judgement) tell(channel string) {
 
 // detectPage hands over the news of a reading of a page. It says whether that was taken.
 func (c *Corona) detectPage(l *lead, r reading, shown []imprint) bool {
-	j := r.judged
+	j, valid := r.judged, r.valid
+	if j != nil {
+		valid = r.validAfter(&j.after)
+	}
 	if j == nil || j.Kind != page.News {
 		c.stats.Unchanged++
 		switch d := c.duties[l.key]; {
 		case j != nil && j.Kind == page.Returned: // if it stays, it is to be seen again
 		case j == nil || l.prints == nil:
-			c.validate(l, r.valid, shown)
+			c.validate(l, valid, shown)
 		case d != nil: // what it was asked with is not for others, who see another text
-			d.know(&standing{valid: r.valid, prints: l.prints, digest: digest(l.prints)}, l.rest)
+			d.know(&standing{valid: valid, prints: l.prints, digest: digest(l.prints)}, l.rest)
 		}
 		c.remember(l, j)
 		return true
@@ -312,7 +325,7 @@ func (c *Corona) detectPage(l *lead, r reading, shown []imprint) bool {
 	taken := c.app.Found(l.key, j.delta, nil, func(ok bool) {
 		l.handing--
 		if ok && l.handing == 0 && c.leads[l.key] == l {
-			c.stand(l, r.valid, shown)
+			c.stand(l, valid, shown)
 		}
 	})
 	if !taken {

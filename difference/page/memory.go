@@ -111,6 +111,10 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 	return Finding{Kind: News, Number: m.number, Patch: patch, Before: was, Core: next}
 }
 
+// Waits says whether the last look has lines that are told if they stay: whether they do, another look
+// shows, and [Memory.Unchanged] does not.
+func (m *Memory) Waits() bool { return len(m.marks.waits) > 0 }
+
 // Unchanged takes a look that has brought nothing other than the last one: what changes by itself
 // would have changed.
 func (m *Memory) Unchanged(at time.Time) {
