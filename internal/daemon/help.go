@@ -44,6 +44,7 @@ var help = map[string]string{
 	"daemon.missedStats.Lost":      "Lost: of these, cannot be had any more.",
 	"daemon.missedStats.Missed":    "Missed: articles that there was no time or room for when they came.",
 	"daemon.missedStats.Open":      "Open: of these, to be asked for again.",
+	"daemon.missedStats.Refused":   "Refused: entries of the network that there was no time or room for, and that have not come again.",
 	"feedtree.Stats.Accepted":      "Accepted: publications taken as the sequencer.",
 	"feedtree.Stats.Anew":          "Anew: windows made anew, because a log gave way to another.",
 	"feedtree.Stats.Beats":         "Beats: heartbeats made.",

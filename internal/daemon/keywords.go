@@ -138,6 +138,9 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	return next
 }
 
+// makeRoom is what to do where articles were missed.
+const makeRoom = "look whether the machine has time, memory and room enough"
+
 // ready says whether there is a reflector.
 func (k *keywords) ready() bool {
 	select {
@@ -172,10 +175,16 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 		}
 		of = append(of, proxy.Finding{Level: level, What: "keywords: " + s.what, Do: "make room, or wait for the disk; what was missed is then asked for again, as far as it can be had"})
 	}
+	if n := k.missed.refusals(); n > 0 {
+		of = append(of, proxy.Finding{
+			Level: levelNote, Do: makeRoom,
+			What: fmt.Sprintf("%d entries of the network came when there was no time or room to match them with keywords, and have not come again", n),
+		})
+	}
 	if n := k.dropped.Load(); n > 0 {
 		again, lost, open := k.missed.ends()
 		of = append(of, proxy.Finding{
-			Level: levelNote, Do: "look whether the machine has time, memory and room enough",
+			Level: levelNote, Do: makeRoom,
 			What: fmt.Sprintf("%d articles since the start could not be matched with keywords or kept when they came: %d of them could later, %d are to be asked for again, %d cannot be had any more", n, again, open, lost),
 		})
 	}
@@ -235,13 +244,15 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 }
 
 // dispatched takes a new entry of any channel of the network, as a filter does; false: there is no
-// room for it, and it comes again with the next digest.
+// room for it, and it comes again with the next digests.
 func (k *keywords) dispatched(d firehose.Dispatch) bool {
 	if k.unwatched() {
 		return true
 	}
 	size := int64(len(d.Body))
-	taken := k.waiting.Add(size) <= maxWaiting && k.loop.Post(env.Bulk, func() {
+	s := k.short.Load()
+	room := k.waiting.Add(size) <= maxWaiting && (s == nil || s.level < 2)
+	taken := room && k.loop.Post(env.Bulk, func() {
 		k.waiting.Add(-size)
 		delta, err := difference.Decode(d.Body)
 		if err != nil {
@@ -258,6 +269,7 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 	if !taken {
 		k.waiting.Add(-size)
 	}
+	k.missed.offered(d.Entry.Hash, taken)
 	return taken
 }
 

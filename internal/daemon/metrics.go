@@ -107,7 +107,7 @@ func (m metrics) layers(ctx context.Context) ([]layer, error) {
 	if k := m.keywords; err == nil && k.ready() {
 		err = k.do(ctx, func() { of = append(of, layer{"keywords", k.reflector.Stats()}) })
 		again, lost, open := k.missed.ends()
-		of = append(of, layer{"keywords", missedStats{k.dropped.Load(), again, open, uint64(lost)}})
+		of = append(of, layer{"keywords", missedStats{k.dropped.Load(), again, open, uint64(lost), k.missed.refusals()}})
 	}
 	return of, err
 }

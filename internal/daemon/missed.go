@@ -12,6 +12,7 @@ import (
 	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // missed are articles that were not matched with keywords, or not kept, for want of time or room. The
@@ -32,6 +33,9 @@ type missed struct {
 	due   time.Time // when to ask
 	again int       // articles that were taken later
 	lost  int       // that cannot be had any more
+
+	// refused are entries that a filter had no room for: they come again for a minute or two.
+	refused map[owner.Hash]struct{}
 }
 
 // missedOf is what was missed of a channel.
@@ -42,15 +46,16 @@ type missedOf struct {
 
 // missedStats counts them since the start.
 type missedStats struct {
-	Missed uint64 // articles that there was no time or room for when they came
-	Later  int    // of these, taken when there was
-	Open   int    // of these, to be asked for again
-	Lost   uint64 // of these, cannot be had any more
+	Missed  uint64 // articles that there was no time or room for when they came
+	Later   int    // of these, taken when there was
+	Open    int    // of these, to be asked for again
+	Lost    uint64 // of these, cannot be had any more
+	Refused int    // entries of the network that there was no time or room for, and that have not come again
 }
 
 const (
 	// maxMissed is how many articles are remembered that were missed, in 10 MB or so. What is missed
-	// beyond is lost.
+	// beyond is lost. It is as many entries, too, that there was no room for.
 	maxMissed  = 1 << 17
 	againAfter = 5 * time.Second
 )
@@ -76,6 +81,29 @@ func (m *missed) back(s feedtree.Subscription, id feed.ID, now time.Time) {
 	m.again--
 	m.mu.Unlock()
 	m.add(s, id, now)
+}
+
+// offered notes whether there was room for an entry that a filter got, which may have come before.
+func (m *missed) offered(entry owner.Hash, taken bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if taken {
+		delete(m.refused, entry)
+		return
+	}
+	if m.refused == nil {
+		m.refused = map[owner.Hash]struct{}{}
+	}
+	if len(m.refused) < maxMissed {
+		m.refused[entry] = struct{}{}
+	}
+}
+
+// refusals is how many entries there was no room for that have not come again.
+func (m *missed) refusals() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.refused)
 }
 
 // later puts back what is asked for of a channel.

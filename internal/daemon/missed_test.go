@@ -14,11 +14,14 @@ import (
 	"time"
 
 	"tidings/cobra"
+	"tidings/cobra/firehose"
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/env"
 	"tidings/internal/feed"
 	"tidings/internal/store"
 	"tidings/overlay"
+	"tidings/overlay/owner"
 )
 
 // A stalling store's commits wait while it is stalled, as on a disk that does not answer.
@@ -196,6 +199,36 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 	}
 	if said := m.said(); !strings.Contains(said, "4 of them could later, 0 are to be asked for again, 1 cannot be had any more") {
 		t.Errorf("the doctor says %s", said)
+	}
+}
+
+// What comes to a filter while nothing is kept is refused, so that it comes again, and said until it has.
+func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
+	m := startMatching(t, math.MaxInt64)
+	body, err := difference.Delta{Changes: items(t, 0, 5, "the sun shines")}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := firehose.Dispatch{URL: "https://example.org/elsewhere", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}
+	const said = "1 entries of the network came when there was no time or room"
+	m.inUse(0.95)
+	m.until("nothing is kept", func(cobra.Stats) bool { s := m.short.Load(); return s != nil && s.level == 2 })
+	for range 2 {
+		if m.dispatched(d) {
+			t.Error("an entry was taken for which there is no room")
+		}
+	}
+	if got := m.said(); !strings.Contains(got, said) {
+		t.Errorf("the doctor says %s", got)
+	}
+	m.inUse(0.5)
+	m.until("all is kept", func(cobra.Stats) bool { return m.short.Load() == nil })
+	if !m.dispatched(d) {
+		t.Error("an entry was refused for which there is room")
+	}
+	m.until("it is matched", func(s cobra.Stats) bool { return s.Matched == 5 && s.Dropped == 0 })
+	if got := m.said(); strings.Contains(got, "entries of the network") {
+		t.Errorf("the doctor says %s", got)
 	}
 }
 
