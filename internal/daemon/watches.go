@@ -1,0 +1,141 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"tidings/cobra"
+	"tidings/cobra/query"
+	"tidings/internal/feed"
+	"tidings/proxy"
+)
+
+var _ proxy.Keywords = (*Daemon)(nil)
+
+// maxWatches is how many keyword subscriptions are listed, and looked through for one like a
+// new one.
+const maxWatches = 10_000
+
+// Watch subscribes to the articles that match a query; see proxy.Keywords.
+func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
+	q, err := query.Parse(text)
+	if err != nil {
+		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
+	}
+	text = q.String()
+	had, err := d.Watches(ctx)
+	if err != nil {
+		return proxy.Watch{}, err
+	}
+	if i := slices.IndexFunc(had, func(w proxy.Watch) bool { return w.Query == text }); i >= 0 {
+		return had[i], nil
+	}
+	_, late, err := d.matching(ctx, q)
+	if err != nil {
+		return proxy.Watch{}, err
+	}
+	type answer struct {
+		number cobra.Number
+		err    error
+	}
+	k := d.keywords
+	late = late[max(0, len(late)-k.config.Kept):]
+	a, err := asked(ctx, k, func(say func(answer)) {
+		k.reflector.Subscribe(text, late, func(n cobra.Number, err error) { say(answer{n, err}) })
+	})
+	err = cmp.Or(err, a.err)
+	switch {
+	case errors.Is(err, cobra.ErrGeneral):
+		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
+	case errors.Is(err, cobra.ErrFull):
+		err = fmt.Errorf("%w: %w", proxy.ErrFull, err)
+	}
+	if err != nil {
+		return proxy.Watch{}, err
+	}
+	k.watched.Add(1)
+	return proxy.Watch{Number: uint32(a.number), Query: text, Since: time.Now()}, nil
+}
+
+// Unwatch ends a keyword subscription; see proxy.Keywords.
+func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
+	k := d.keywords
+	failed, err := asked(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(cobra.Number(number), say) })
+	if err = cmp.Or(err, failed); err == nil {
+		k.watched.Add(-1)
+	}
+	return unknown(err)
+}
+
+// unknown says of an error that a keyword subscription is none in the words of readers.
+func unknown(err error) error {
+	if errors.Is(err, cobra.ErrUnknown) {
+		return fmt.Errorf("%w: %w", proxy.ErrUnknown, err)
+	}
+	return err
+}
+
+// Watches lists keyword subscriptions; see proxy.Keywords.
+func (d *Daemon) Watches(ctx context.Context) (of []proxy.Watch, err error) {
+	if err := d.keywords.do(ctx, func() {}); err != nil {
+		return nil, err
+	}
+	err = cobra.Subscriptions(d.keywords.disk, func(n cobra.Number, text string, since time.Time) bool {
+		of = append(of, proxy.Watch{Number: uint32(n), Query: text, Since: since})
+		return len(of) < maxWatches
+	})
+	return of, err
+}
+
+// Watched returns the feed of a keyword subscription; see proxy.Keywords.
+func (d *Daemon) Watched(ctx context.Context, number uint32) (proxy.Matched, error) {
+	k := d.keywords
+	var f cobra.Feed
+	var ok bool
+	err := k.do(ctx, func() { f, ok = k.reflector.Feed(cobra.Number(number)) })
+	if err == nil && !ok {
+		err = cobra.ErrUnknown
+	}
+	if err != nil {
+		return proxy.Matched{}, unknown(err)
+	}
+	return proxy.Matched{
+		Articles: f.Articles,
+		Read: func() (proxy.Watch, []feed.Entry, error) {
+			text, since, err := cobra.Query(k.disk, cobra.Number(number))
+			if err != nil {
+				return proxy.Watch{}, nil, unknown(err)
+			}
+			kept, err := f.Read(k.disk)
+			entries := make([]feed.Entry, 0, len(kept))
+			for i := range kept {
+				entries = append(entries, entryOf(&kept[i]))
+			}
+			return proxy.Watch{Number: number, Query: text, Since: since}, entries, err
+		},
+	}, nil
+}
+
+// Short says what of new articles is not kept; see proxy.Keywords.
+func (d *Daemon) Short() string {
+	if s := d.keywords.short.Load(); s != nil {
+		return s.what
+	}
+	return ""
+}
+
+// entryOf is an article as feeds have it.
+func entryOf(a *cobra.Kept) feed.Entry {
+	return feed.Entry{
+		At: a.Seen,
+		Said: &feed.Meaning{
+			GUID:  a.Feed + " " + a.ID.String(), // whoever shows it gives it one of his own
+			Title: a.Title, Link: a.Link, Author: cmp.Or(a.Author, a.FeedTitle), Content: a.HTML, Published: a.Published, Categories: a.Tags,
+		},
+		Source: &feed.Source{URL: a.Feed, Title: a.FeedTitle, Link: a.FeedLink},
+	}
+}
