@@ -34,7 +34,7 @@ type version struct {
 // Filter makes a peer a filter from its next start on.
 func (p *Peer) Filter() { p.filters = &filtering{} }
 
-// filtersAnew begins a new life of a filter.
+// anew begins a new life of a filter.
 func (f *filtering) anew() {
 	f.entries, f.items = map[owner.Hash]bool{}, map[version]time.Time{}
 }
