@@ -226,7 +226,11 @@ func (c *Corona) detect(l *lead, r reading) (taken bool) {
 	f := r.f
 	if f == nil { // 304
 		c.stats.Unchanged++
-		c.validate(l, r.valid, l.prints)
+		valid := r.valid
+		if l.page {
+			valid = r.validAfter(l.known.Page())
+		}
+		c.validate(l, valid, l.prints)
 		return true
 	}
 	shown := prints(f)

@@ -165,7 +165,9 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 func (d *duty) watch(s *sight, now time.Time) {
 	if s == nil {
 		if w := d.extras().watched; w != nil {
-			w.memory.Unchanged(now)
+			if w.memory.Unchanged(now); w.memory.Waits() && d.standing != nil {
+				d.standing = &standing{prints: d.standing.prints, digest: d.standing.digest}
+			}
 		}
 		return
 	}
@@ -195,8 +197,7 @@ func (d *duty) isNewVersion(r *reading) bool {
 	return w.owed
 }
 
-// validAfter is what to ask for a page with after a look at it: nothing, while lines of it are told if they
-// stay, which "not modified" does not show.
+// validAfter is what to ask for a page with after a look at it: nothing, if another look may tell more.
 func (r *reading) validAfter(m *page.Memory) validators {
 	if m.Waits() {
 		return validators{}

@@ -184,32 +184,38 @@ func TestEditThatIsTakenBack(t *testing.T) {
 	}
 }
 
-// What comes to stay where something else stood each time is told, also where the origin says from then on that
-// the page has not been modified.
+// What comes to stay where something else stood each time is told, and a number when it has come to its end, also
+// where the origin says from then on that the page has not been modified.
 func TestWhatComesToStayOnAPageThatIsStillThen(t *testing.T) {
-	var page editedPage
-	for minute := range 90 { // another saying each time
-		page = append(page, edit{time.Duration(minute) * time.Minute, strings.Repeat("ha", minute) + " is what the day says."})
-	}
-	page = append(page, edit{90 * time.Minute, "We are closed for good."})
-	s, f := followers(Config{Seed: 1}, 10, page)
-	began := s.Now()
-	s.World.Run(80 * time.Minute)
-	polls, full := f.Polls, f.Full
-	s.World.Run(160 * time.Minute)
-	for _, p := range s.Peers()[:10] {
-		told := 0
-		for _, at := range p.reads[pageChannel].at {
-			if at.Sub(began) > 45*time.Minute {
-				told++
+	for name, says := range map[string]func(minute int) string{
+		"a saying": func(minute int) string { return strings.Repeat("ha", minute) + " is what the day says." },
+		"a number": func(minute int) string { return fmt.Sprintf("So far there are %d of us.", minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var page editedPage
+			for minute := range 90 { // another one each time
+				page = append(page, edit{time.Duration(minute) * time.Minute, says(minute)})
 			}
-		}
-		if told != 1 {
-			t.Errorf("%v: told %d times of what stays, want once", p.ID(), told)
-		}
-	}
-	if polls, full = f.Polls-polls, f.Full-full; full*2 > polls {
-		t.Errorf("%d of %d polls brought the page", full, polls)
+			s, f := followers(Config{Seed: 1}, 10, page)
+			began := s.Now()
+			s.World.Run(80 * time.Minute)
+			polls, full := f.Polls, f.Full
+			s.World.Run(160 * time.Minute)
+			for _, p := range s.Peers()[:10] {
+				told := 0
+				for _, at := range p.reads[pageChannel].at {
+					if at.Sub(began) > 45*time.Minute {
+						told++
+					}
+				}
+				if told != 1 {
+					t.Errorf("host %d: told %d times of what stays, want once", p.Index(), told)
+				}
+			}
+			if polls, full = f.Polls-polls, f.Full-full; full*2 > polls {
+				t.Errorf("%d of %d polls brought the page", full, polls)
+			}
+		})
 	}
 }
 

@@ -66,10 +66,11 @@ func (m *marks) marked(key uint64) bool {
 	return f != nil && f.marked
 }
 
-// look takes the keys that changed from one look to the next.
-func (m *marks) look(lines, places map[uint64]bool) {
+// look takes the keys that changed from one look to the next. It says whether a mark was lost.
+func (m *marks) look(lines, places map[uint64]bool) (lost bool) {
 	for i := range m.of {
 		f := &m.of[i]
+		had := f.marked
 		if lines[f.key] || places[f.key] {
 			f.points = min(f.points+changeWorth, lastLooks)
 		} else {
@@ -80,10 +81,12 @@ func (m *marks) look(lines, places map[uint64]bool) {
 			needs = placeMarked
 		}
 		f.marked = f.points > 0 && (f.marked || f.points >= needs)
+		lost = lost || had && !f.marked
 	}
 	m.of = slices.DeleteFunc(m.of, func(f mark) bool { return f.points <= 0 })
 	m.begin(lines, false)
 	m.begin(places, true)
+	return lost
 }
 
 // grant gives a mark to what goes on where something had it.

@@ -29,6 +29,7 @@ type Memory struct {
 	out    []uint64  // what it left out, as keys of lines
 	looked time.Time // when that was
 	behind bool      // a look since then has brought what was there before
+	still  bool      // marks were lost since then
 	marks  marks
 	odd    odd
 
@@ -96,7 +97,7 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 		next, patch, waits = m.marks.germane(&m.told, &now)
 	}
 	m.marks.waits = waits
-	m.last, m.out, m.looked, m.behind = now, out, at, false
+	m.last, m.out, m.looked, m.behind, m.still = now, out, at, false, false
 	if next.asks = now.asks; !first && len(patch.Hunks) == 0 {
 		m.seen, m.told.asks = at, now.asks
 		return Finding{Kind: Same}
@@ -111,14 +112,16 @@ func (m *Memory) Look(now Core, at time.Time) Finding {
 	return Finding{Kind: News, Number: m.number, Patch: patch, Before: was, Core: next}
 }
 
-// Waits says whether the last look has lines that are told if they stay: whether they do, another look
-// shows, and [Memory.Unchanged] does not.
-func (m *Memory) Waits() bool { return len(m.marks.waits) > 0 }
+// Waits says whether another look may tell what the last one did not, though nothing has changed since: it has
+// lines that are told if they stay, or what was noise has stood still for so long that it is none.
+func (m *Memory) Waits() bool { return len(m.marks.waits) > 0 || m.still }
 
 // Unchanged takes a look that has brought nothing other than the last one: what changes by itself
 // would have changed.
 func (m *Memory) Unchanged(at time.Time) {
-	m.marks.look(nil, nil)
+	if m.marks.look(nil, nil) && !slices.Equal(m.told.Lines, m.last.Lines) {
+		m.still = true
+	}
 	if m.looked = at; !m.behind {
 		m.seen = at
 	}
