@@ -64,7 +64,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 		c.answered(d, a, r, verdict, now)
 		return
 	}
-	d, l := c.duties[p.key], c.leads[p.key]
+	d, l := c.duties.Get(p.key), c.leads[p.key]
 	if d != nil && d.domain != nil {
 		d.domain.see(a)
 	} else if l != nil {
@@ -296,7 +296,7 @@ func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
 	now, sum := c.clock.Now(), digest(shown)
 	switch {
 	case l.prints != nil && sum == digest(l.prints):
-		if d := c.duties[l.key]; d != nil {
+		if d := c.duties.Get(l.key); d != nil {
 			d.know(&standing{valid: valid, prints: shown, digest: sum}, l.rest)
 		}
 	case slices.ContainsFunc(l.past, func(p past) bool {
@@ -379,7 +379,7 @@ func (c *Corona) forgetIll(l *lead, now time.Time) {
 
 // say notes how the polls of a channel go, and tells if that has changed.
 func (c *Corona) say(l *lead, s State, now time.Time) {
-	if c.expect(l); s.Kind == coronapb.State_OK || c.duties[l.key] != nil && l.pollers == 1 {
+	if c.expect(l); s.Kind == coronapb.State_OK || c.duties.Get(l.key) != nil && l.pollers == 1 {
 		s.Next, s.Why = l.state.Next, l.state.Why
 	} // else as the poller says that has failed
 	s.Polled, s.Since, s.Readers = l.state.Polled, now, c.readers(l)

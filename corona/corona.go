@@ -145,7 +145,7 @@ type Corona struct {
 	manners  *manners // nil: no origin has a budget
 
 	leads   map[overlay.ID]*lead
-	duties  map[overlay.ID]*duty
+	duties  *overlay.Index[duty]
 	seats   []*duty  // by their slots; nil: free
 	free    []uint32 // slots
 	out     []outing // the oldest first
@@ -266,7 +266,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		wedges:   wedges,
 		app:      app,
 		leads:    map[overlay.ID]*lead{},
-		duties:   map[overlay.ID]*duty{},
+		duties:   overlay.NewIndex(e.Rand.Uint64(), func(d *duty) *overlay.ID { return &d.said.key }),
 		domains:  map[string]*domain{},
 		asked:    map[overlay.ID]string{},
 		polls:    map[env.Handle]poll{},
@@ -365,6 +365,6 @@ func (c *Corona) Decision() (v Decision, ok bool) {
 // Stats returns the counters.
 func (c *Corona) Stats() Stats {
 	st := c.stats
-	st.Channels, st.Duties = len(c.leads), len(c.duties)
+	st.Channels, st.Duties = len(c.leads), c.duties.Len()
 	return st
 }

@@ -93,7 +93,7 @@ func (c *Corona) decide(now time.Time) {
 	}
 	pause := c.pause*3/4 + time.Duration(c.rand.Int64N(int64(c.pause)/2+1))
 	leads := c.active()
-	if len(leads) == 0 && (!c.cfg.DAG || len(c.duties) == 0) {
+	if len(leads) == 0 && (!c.cfg.DAG || c.duties.Len() == 0) {
 		c.decideAt, c.decided = time.Time{}, false
 		_ = c.sums.Set(nil) // of nothing, which is never too large
 		return

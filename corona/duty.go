@@ -110,7 +110,7 @@ func (c *Corona) Handoff(key overlay.ID) []byte {
 	var rest time.Time // not what this node alone has seen
 	if l := c.leads[key]; l != nil {
 		s, rest = l.standing(), l.rest
-	} else if d := c.duties[key]; d != nil {
+	} else if d := c.duties.Get(key); d != nil {
 		s, rest = d.standing, d.extras().rest.time()
 	}
 	if s == nil {
@@ -127,16 +127,16 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 		return
 	}
 	now := c.clock.Now()
-	d := c.duties[key]
+	d := c.duties.Get(key)
 	if d == nil {
-		d = &duty{lead: c.leads[key], random: c.cfg.Random}
+		d = &duty{said: s, lead: c.leads[key], random: c.cfg.Random}
 		if c.manners != nil {
 			d.domain = c.domain(s.domain, s.private)
 		}
 		if d.random {
 			d.grid.Ref = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval)))))
 		}
-		c.duties[key] = d
+		c.duties.Put(d)
 		c.seat(d)
 		if c.manners != nil {
 			d.rare().again = momentOf(c.manners.lately[key])
@@ -189,9 +189,9 @@ func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
 
 // Release takes a channel from this node.
 func (c *Corona) Release(key overlay.ID) {
-	if d := c.duties[key]; d != nil {
+	if d := c.duties.Get(key); d != nil {
 		d.waiting = 0 // who answers comes too late
-		delete(c.duties, key)
+		c.duties.Delete(key)
 		c.seats[d.slot] = nil
 		c.free = append(c.free, d.slot)
 		if m, again := c.manners, d.extras().again; m != nil && again.after(c.clock.Now()) && len(m.lately) < maxLately {

@@ -116,7 +116,7 @@ func (c *Corona) again(nonce uint64, now time.Time) {
 	if w == nil {
 		return
 	}
-	l, d := c.leads[w.key], c.duties[w.key]
+	l, d := c.leads[w.key], c.duties.Get(w.key)
 	switch {
 	case l != nil: // by now it is the sequencer itself
 		c.forget(w)
@@ -198,7 +198,7 @@ func (c *Corona) sendParts(to env.PeerID, w *found, offset int) {
 
 // onStanding takes the word that the log holds all of a document.
 func (c *Corona) onStanding(key overlay.ID, t told) {
-	d := c.duties[key]
+	d := c.duties.Get(key)
 	if d == nil || d.lead != nil { // the log of another lineage may hold more than this one
 		return
 	}

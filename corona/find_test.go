@@ -134,7 +134,7 @@ func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
 			}
 			v.serve(rss("A", "", "one", "two"))
 			v.routed = nil
-			who.Corona.poll(who.duties[v.key], v.now)
+			who.Corona.poll(who.duties.Get(v.key), v.now)
 			v.run(heldFor + time.Second)
 			var told []time.Duration
 			for _, at := range v.routed {
@@ -219,7 +219,7 @@ func TestAPollerHoldsFewFindings(t *testing.T) {
 	doc := serves(rss("A", "", "one"))
 	for i := range maxHeld + 3 {
 		d := &duty{said: &said{key: key(fmt.Sprintf("http://a.example/%d", i))}}
-		p.duties[d.key()] = d
+		p.duties.Put(d)
 		for range 2 {
 			f := parsed(t, string(doc(env.Request{}).Body))
 			p.find(d, reading{f: f}, l.now)

@@ -202,7 +202,7 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 			interval = 30 * time.Minute
 		}
 		h.Serve(f.key, wedge.Duty{Term: f.order.Term, Of: c.of, Ref: w.now, Interval: interval, Words: marshal(words)})
-		d := h.duties[f.key]
+		d := h.duties.Get(f.key)
 		if got := h.permitted(d, w.now.Add(c.age)); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}

@@ -253,7 +253,7 @@ func (c *Corona) stand(l *lead, valid validators, shown []imprint) {
 	}
 	l.valid, l.prints = valid, shown
 	c.note(l)
-	if d := c.duties[l.key]; d != nil {
+	if d := c.duties.Get(l.key); d != nil {
 		d.know(l.standing(), l.rest)
 	}
 	if l.order.N > 0 {

@@ -53,7 +53,7 @@ func TestAPollerWithoutAStandingTellsAll(t *testing.T) {
 	doc := rss("A", "", "one", "two")
 	v := newVillage(t, 2, doc)
 	blank, other := v.pollers[0], v.pollers[1]
-	blank.duties[v.key].standing = nil
+	blank.duties.Get(v.key).standing = nil
 	if b := blank.Handoff(v.key); b != nil {
 		t.Errorf("who knows nothing hands on %d bytes", len(b))
 	}
@@ -61,15 +61,15 @@ func TestAPollerWithoutAStandingTellsAll(t *testing.T) {
 	if n := len(v.standings(doc)); n != 2 || v.sightings() != 1 || len(v.found) != 1 {
 		t.Errorf("%d pollers know how the log stands, %d findings, %d entries", n, v.sightings(), len(v.found))
 	}
-	blank.duties[v.key].standing = nil
-	other.spareOf(other.duties[v.key], v.now.Add(time.Hour))
+	blank.duties.Get(v.key).standing = nil
+	other.spareOf(other.duties.Get(v.key), v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.duties[v.key]; len(v.standings(doc)) != 2 || d.extras().rest.after(v.now) {
+	if d := blank.duties.Get(v.key); len(v.standings(doc)) != 2 || d.extras().rest.after(v.now) {
 		t.Errorf("%d know it, and are to rest until %v", len(v.standings(doc)), d.extras().rest.time())
 	}
-	other.duties[v.key].rare().rest = momentOf(v.now.Add(time.Hour))
+	other.duties.Get(v.key).rare().rest = momentOf(v.now.Add(time.Hour))
 	blank.Delivered(v.key, other.Handoff(v.key))
-	if d := blank.duties[v.key]; !d.extras().rest.time().Equal(v.now.Add(time.Hour)) {
+	if d := blank.duties.Get(v.key); !d.extras().rest.time().Equal(v.now.Add(time.Hour)) {
 		t.Errorf("to rest until %v", d.extras().rest.time())
 	}
 }
@@ -89,10 +89,10 @@ func TestHintsThatAPollerFindsSetTheIntervalOfAll(t *testing.T) {
 	}
 	for _, h := range v.pollers {
 		turn, _ := h.Turn(v.key)
-		if d := h.duties[v.key]; turn.Interval != 2*time.Hour || d.said.brief.skips.hours != 1<<3|1<<4 {
+		if d := h.duties.Get(v.key); turn.Interval != 2*time.Hour || d.said.brief.skips.hours != 1<<3|1<<4 {
 			t.Errorf("a poller has an interval of %v, and leaves out the hours %b", turn.Interval, d.said.brief.skips.hours)
 		}
-		if at := h.duties[v.key].next.time().Hour(); at == 3 || at == 4 {
+		if at := h.duties.Get(v.key).next.time().Hour(); at == 3 || at == 4 {
 			t.Errorf("the next poll is at %d", at)
 		}
 	}
@@ -229,7 +229,7 @@ func TestANewLeaderGetsWhatTheOneBeforeDidNot(t *testing.T) {
 			}
 			doc, raw := bulky(rand.New(rand.NewPCG(1, 1)), 4, 100<<10)
 			v.serve(doc)
-			finder.Corona.poll(finder.duties[v.key], v.now)
+			finder.Corona.poll(finder.duties.Get(v.key), v.now)
 			v.run(heldFor + time.Minute)
 			if !handed || len(v.items) != 1+len(raw) || len(v.found) != 2 {
 				t.Errorf("handed on: %v; %d entries with %d items", handed, len(v.found), len(v.items))
@@ -260,7 +260,7 @@ func TestANewLeaderKnowsItsOwnLogAlone(t *testing.T) {
 	v.hand(who)
 	who.Delivered(v.key, word)
 	v.run(time.Minute)
-	who.Corona.poll(who.duties[v.key], v.now)
+	who.Corona.poll(who.duties.Get(v.key), v.now)
 	v.run(time.Minute)
 	if titles(v.items) != "one two" {
 		t.Errorf("the log has %q", titles(v.items))
@@ -309,7 +309,7 @@ func TestALongDocumentGoesInAMessage(t *testing.T) {
 	for _, h := range v.pollers {
 		// Such a document is told of in full: its prints do not go down. So that this item
 		// alone is new, they have come.
-		h.duties[v.key].standing.prints = prints(parsed(t, rss("A", "", of[:feed.MaxItems-1]...)))
+		h.duties.Get(v.key).standing.prints = prints(parsed(t, rss("A", "", of[:feed.MaxItems-1]...)))
 	}
 	v.serve(doc, long)
 	v.poll(v.pollers[0])
@@ -335,7 +335,7 @@ func TestStrangersAreNotHeeded(t *testing.T) {
 	poller.held = append(poller.held, w)
 	tell(poller, s.message(v.key, 9, 20*time.Hour))
 	poller.Delivered(v.key, marshal(s.message(w.key, 9, 0)))
-	if d := poller.duties[v.key]; d.standing.digest == 7 || d.extras().rest.after(v.now) || len(poller.held) != 1 {
+	if d := poller.duties.Get(v.key); d.standing.digest == 7 || d.extras().rest.after(v.now) || len(poller.held) != 1 {
 		t.Errorf("a poller believes that the log stands at %x, and rests until %v", d.standing.digest, d.extras().rest.time())
 	}
 

@@ -110,7 +110,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		c.inherit(l, n, now)
 		c.takeOver(l, n.grant, now)
 	}
-	if d := c.duties[key]; d != nil {
+	if d := c.duties.Get(key); d != nil {
 		d.lead = l
 		l.learnFrom(d)
 		d.know(l.standing(), l.rest) // what it was told as a poller, its log need not hold
@@ -186,7 +186,7 @@ func (c *Corona) Cease(key overlay.ID) {
 	if l := c.leads[key]; l != nil {
 		_ = c.wedges.Enlist(key, wedge.Order{}) // an end is never refused
 		delete(c.leads, key)
-		if d := c.duties[key]; d != nil {
+		if d := c.duties.Get(key); d != nil {
 			d.lead = nil
 		}
 		c.resigns(l)
@@ -319,7 +319,7 @@ func (c *Corona) planned(l *lead, at time.Time, why string) {
 // expect notes when the next poll of a channel is due that others poll, too, or alone, and
 // do not say when: as seldom as polls are if they are even.
 func (c *Corona) expect(l *lead) {
-	if l.pollers > 1 || c.duties[l.key] == nil {
+	if l.pollers > 1 || c.duties.Get(l.key) == nil {
 		l.state.Next, l.state.Why = l.state.Polled.Add(l.interval/time.Duration(max(l.pollers, 1))), l.why
 	}
 }
@@ -337,7 +337,7 @@ func (c *Corona) View(key overlay.ID) (View, bool) {
 		return View{}, false
 	}
 	s := l.state
-	if d := c.duties[key]; d == nil || l.pollers > 1 {
+	if d := c.duties.Get(key); d == nil || l.pollers > 1 {
 		now := c.clock.Now()
 		s = s.Projected(now, now)
 	}

@@ -79,7 +79,7 @@ func (c *Corona) level(key overlay.ID, sizes []float32, pick int) int {
 // is to reach (wedge.Application). They know its tradeoff factors from its words, and what
 // all others weigh from the sums (Corona §3.3).
 func (c *Corona) Level(key overlay.ID) int {
-	d := c.duties[key]
+	d := c.duties.Get(key)
 	if !c.decided || d == nil {
 		return math.MaxInt
 	}

@@ -97,13 +97,13 @@ func TestWhoDecidesForOthersChoosesByTheBrief(t *testing.T) {
 	f := w.open("http://a.example/feed", 100, 1)
 	w.run(time.Minute)
 	h := f.leader
-	d := h.duties[f.key]
+	d := h.duties.Get(f.key)
 	if h.Level(overlay.Key("town", "x")) != math.MaxInt {
 		t.Error("it decides for a channel that it does not poll")
 	}
 	h.problem.Nodes = 24
 	choose := func(readers int) int {
-		d.said = &said{brief: brief{readers: readers, size: 1, update: time.Hour}}
+		d.said = &said{key: f.key, brief: brief{readers: readers, size: 1, update: time.Hour}}
 		ch := honeycomb.Channel{Subscribers: float64(readers), Size: 1, Update: time.Hour, Interval: d.grid.Interval, Wedges: h.sizes(f.key), Key: tie(f.key)}
 		s, err := honeycomb.Solve(&h.problem, []honeycomb.Channel{ch}, &honeycomb.Bins{})
 		if err != nil {

@@ -110,7 +110,7 @@ func offerOf(a env.Answer) (o Offer) {
 
 // atOrigin returns the address that a poll asks for, and whether it is that of a page.
 func (c *Corona) atOrigin(p poll) (address string, isPage bool) {
-	switch d, l := c.duties[p.key], c.leads[p.key]; {
+	switch d, l := c.duties.Get(p.key), c.leads[p.key]; {
 	case p.duty != nil:
 		return feed.AtOrigin(p.duty.said.url)
 	case l != nil:
@@ -312,7 +312,7 @@ func (c *Corona) detectPage(l *lead, r reading, shown []imprint) bool {
 	}
 	if j == nil || j.Kind != page.News {
 		c.stats.Unchanged++
-		switch d := c.duties[l.key]; {
+		switch d := c.duties.Get(l.key); {
 		case j != nil && j.Kind == page.Returned: // if it stays, it is to be seen again
 		case j == nil || l.prints == nil:
 			c.validate(l, valid, shown)

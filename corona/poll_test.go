@@ -276,12 +276,12 @@ func TestAReadersQuestionIsNoPoll(t *testing.T) {
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	next := p.duties[key(site)].next
+	next := p.duties.Get(key(site)).next
 	for range 3 {
 		p.Ask(key(site), site)
 	}
 	l.run(time.Second, p)
-	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || p.duties[key(site)].next != next || titles(log.items) != "one two" {
+	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || p.duties.Get(key(site)).next != next || titles(log.items) != "one two" {
 		t.Errorf("answered %d times", len(p.fetched))
 	}
 	l.origins[site] = serves("<html>")

@@ -169,7 +169,7 @@ func TestFailuresBackOff(t *testing.T) {
 		p := l.poller(Config{PollInterval: c.interval})
 		url := "http://www.a.example/"
 		p.lead(url, nil)
-		d := p.duties[key(url)]
+		d := p.duties.Get(key(url))
 		d.rare().ailment, d.private = &ailment{fails: c.before}, c.private
 		p.failed(d, c.a, judge(c.a, nil, nil), l.now)
 		// At a slot, unless nobody was bothered.

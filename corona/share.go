@@ -86,7 +86,9 @@ func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins,
 			return nil, fmt.Errorf("share: %d bins from %d after bin %d", len(r.Cost), first, end-1)
 		}
 		if i == 0 {
+			last := m.Bins.Runs[len(m.Bins.Runs)-1]
 			b.First = first
+			b.Cost = make([]float64, 0, max(0, min(int(last.First)+len(last.Cost), honeycomb.MaxBin+1)-first))
 		}
 		for range first - b.First - len(b.Cost) {
 			b.Cost = append(b.Cost, 0)

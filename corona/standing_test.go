@@ -12,7 +12,7 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	p.Serve(key(url), wedgeDuty(brief{}.words(url)))
-	d := p.duties[key(url)]
+	d := p.duties.Get(key(url))
 	doc := func(items ...string) reading { return reading{f: parsed(t, rss("A", "", items...))} }
 	of := func(items ...string) *standing {
 		prints := prints(doc(items...).f)
@@ -59,7 +59,7 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 
 	// An answer to a finding of another channel is none.
 	other := &duty{said: &said{key: key("http://b.example/")}}
-	p.duties[other.key()] = other
+	p.duties.Put(other)
 	p.find(other, doc("b"), l.now.Add(time.Minute))
 	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.held[0].nonce, 0)))
 	if len(p.held) != 1 {

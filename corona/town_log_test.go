@@ -126,7 +126,7 @@ func (v *village) hand(to *house) {
 // poll has some houses poll now.
 func (v *village) poll(of ...*house) {
 	for _, h := range of {
-		h.Corona.poll(h.duties[v.key], h.Now())
+		h.Corona.poll(h.duties.Get(v.key), h.Now())
 	}
 	v.run(time.Second)
 }
@@ -143,7 +143,7 @@ func (v *village) sightings() (n int) {
 func (v *village) standings(doc string) (of []*house) {
 	sum := digest(prints(parsed(v.t, doc)))
 	for _, h := range v.pollers {
-		if d := h.duties[v.key]; d != nil && d.standing != nil && d.standing.digest == sum {
+		if d := h.duties.Get(v.key); d != nil && d.standing != nil && d.standing.digest == sum {
 			of = append(of, h)
 		}
 	}

@@ -38,7 +38,7 @@ type Turn struct {
 
 // Turn returns this node's part in the polls of a channel; ok is false if it has none.
 func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
-	d := c.duties[key]
+	d := c.duties.Get(key)
 	if d == nil {
 		return Turn{}, false
 	}

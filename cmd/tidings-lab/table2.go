@@ -193,7 +193,7 @@ func domainsOf(path string) ([]int, error) {
 
 // room is for how many bytes the collector leaves alone what is dead: nearly the ten gigabytes that
 // the paper's whole world may take, of which some six live, by a world a quarter as large.
-const room = 9 << 30
+const room = 9_850_000_000
 
 // show prints and draws what was found.
 func (c *table2Command) show(s streams, r *table2Result) error {

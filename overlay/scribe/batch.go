@@ -105,7 +105,7 @@ func (s *Scribe) sendWords(of *letters) {
 		w := &of.words[i]
 		switch {
 		case w.kind == aWay && alone:
-			if g := s.groups[w.group]; g != nil && g.seeking() && g.sought.asking == w.edge {
+			if g := s.groups.Get(w.group); g != nil && g.seeking() && g.sought.asking == w.edge {
 				s.routeJoin(g)
 			}
 		case w.kind != aWay && len(of.words) == 1:
@@ -259,7 +259,7 @@ func (s *Scribe) onWay(record []byte, id overlay.ID, w wish) {
 		s.stats.Garbage++
 		return
 	}
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	if g != nil && overlay.Nearer(id, s.node.ID(), c.ID) {
 		s.accept(g, c, w, false)
 		return

@@ -54,7 +54,7 @@ func TestJoinsGoTogetherAndAgainAlone(t *testing.T) {
 	if len(l.batches) != 1 || len(l.routed) != groups/2 {
 		t.Errorf("%d of %d go again alone, and %d batches", len(l.routed), groups/2, len(l.batches)-1)
 	}
-	if p := l.s.groups[root.of(7)].parents[0]; p.edge != edge {
+	if p := l.s.groups.Get(root.of(7)).parents[0]; p.edge != edge {
 		t.Errorf("edge %x is accepted as %x", edge, p.edge)
 	}
 	if again := l.joins(root.of(groups - 1)); len(again) < 2 || again[0].Edge != again[1].Edge {

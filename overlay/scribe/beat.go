@@ -151,7 +151,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 	for _, e := range m.Edges {
 		id := overlay.ID(e.Group)
 		named[id] = true
-		g := s.groups[id]
+		g := s.groups.Get(id)
 		if l == nil || g == nil || g.child(l) == nil {
 			strange = append(strange, id)
 			continue
@@ -179,7 +179,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 // onDrop looks for another parent in a group in which this one knows nothing of
 // the edge.
 func (s *Scribe) onDrop(from env.PeerID, l *link, id overlay.ID) {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	if l == nil || g == nil {
 		return
 	}

@@ -22,7 +22,7 @@ func wishOf(j *scribepb.Join) wish { return wish{j.Weight, j.Edge, j.Have} }
 
 // onJoin takes a Join that was sent to this node by name.
 func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w wish) {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	switch {
 	case s.node.State() != overlay.Active:
 		s.decline(c, id)
@@ -220,7 +220,7 @@ func (s *Scribe) prune(g *group) {
 			s.leaveParent(g, p.link)
 		}
 		s.forgetRecent(g, len(s.recent[g.id]))
-		delete(s.groups, g.id)
+		s.groups.Delete(g.id)
 		g.gone = true
 		return
 	}
@@ -234,7 +234,7 @@ func (s *Scribe) prune(g *group) {
 // onOffer answers how many more children there is room for; or hands on as many
 // as the parent has said.
 func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
-	g := s.groups[overlay.ID(m.Group)]
+	g := s.groups.Get(overlay.ID(m.Group))
 	if g == nil || l == nil {
 		return
 	}

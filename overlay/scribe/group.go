@@ -154,10 +154,10 @@ func (g *group) members() (count int) {
 
 // group returns the state of a group, making it if there is none.
 func (s *Scribe) group(id overlay.ID) *group {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	if g == nil {
 		g = &group{id: id}
-		s.groups[id] = g
+		s.groups.Put(g)
 		s.lookAfter(g)
 	}
 	return g
@@ -165,7 +165,7 @@ func (s *Scribe) group(id overlay.ID) *group {
 
 // onPart ends an edge that a peer has ended.
 func (s *Scribe) onPart(l *link, id overlay.ID, edge uint64) {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	if g == nil || l == nil {
 		return
 	}

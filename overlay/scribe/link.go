@@ -221,7 +221,7 @@ func (s *Scribe) resend(l *link, now time.Time) {
 		return over
 	})
 	for _, m := range late {
-		g := s.groups[m.group]
+		g := s.groups.Get(m.group)
 		if g == nil || g.child(l) == nil {
 			continue // no child any longer
 		}
@@ -265,7 +265,7 @@ func (s *Scribe) onGot(l *link, m *scribepb.Got) {
 func (s *Scribe) onDown(from env.PeerID, m *scribepb.Down, frame []byte) {
 	id := overlay.ID(m.Group)
 	s.stats.Received++
-	g, l := s.groups[id], s.links[from]
+	g, l := s.groups.Get(id), s.links[from]
 	if l != nil {
 		l.carry().got = append(l.carry().got, m.Id)
 		s.flushSoon(l, gotDelay)
@@ -326,7 +326,7 @@ func (s *Scribe) flushWeights(l *link) {
 	var changed []*scribepb.Edge
 	of := slices.SortedFunc(maps.Keys(l.weights), func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range of {
-		g := s.groups[id]
+		g := s.groups.Get(id)
 		if g == nil || g.parents[0].link != l || g.weight() == g.sent {
 			continue
 		}

@@ -16,7 +16,7 @@ type Place struct {
 
 // Place returns the node's place in a group; ok is false if it has none.
 func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	if g == nil {
 		return Place{}, false
 	}
@@ -32,7 +32,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 
 // Parent returns the node's (first) parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
-	if g := s.groups[id]; g != nil && len(g.above()) > 0 {
+	if g := s.groups.Get(id); g != nil && len(g.above()) > 0 {
 		return g.parents[0].link.contact.ID, true
 	}
 	return overlay.ID{}, false
@@ -50,7 +50,7 @@ func (s *Scribe) Groups() []overlay.ID {
 // Above returns the parents of a node in a group: one, or two for a client; none
 // at the root.
 func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
-	if g := s.groups[id]; g != nil {
+	if g := s.groups.Get(id); g != nil {
 		for _, up := range g.above() {
 			of = append(of, up.link.contact)
 		}
@@ -60,7 +60,7 @@ func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
 
 // Below returns the children of a node in a group.
 func (s *Scribe) Below(id overlay.ID) (of []*overlay.Contact) {
-	if g := s.groups[id]; g != nil {
+	if g := s.groups.Get(id); g != nil {
 		for _, c := range g.children {
 			of = append(of, c.link.contact)
 		}

@@ -32,7 +32,7 @@ type Scribe struct {
 	deliver func(Delivery)
 	stats   Stats
 
-	groups map[overlay.ID]*group
+	groups *overlay.Index[group]
 	links  map[env.PeerID]*link
 	loose  []*group                // to be looked at by the next sweep
 	recent map[overlay.ID][]recent // messages of the last minute, the oldest first
@@ -86,7 +86,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		log:     e.Log,
 		node:    node,
 		deliver: deliver,
-		groups:  map[overlay.ID]*group{},
+		groups:  overlay.NewIndex(e.Rand.Uint64(), func(g *group) *overlay.ID { return &g.id }),
 		links:   map[env.PeerID]*link{},
 		recent:  map[overlay.ID][]recent{},
 		outbox:  outbox{by: map[env.PeerID]*letters{}},
@@ -117,7 +117,7 @@ func (s *Scribe) Join(id overlay.ID, weight int) {
 // Leave ends the node's subscription. It goes on forwarding as long as it has
 // children.
 func (s *Scribe) Leave(id overlay.ID) {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	if g == nil {
 		return
 	}
@@ -143,7 +143,7 @@ func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint
 // Weight returns the clients of a group as its root counts them; ok is false if
 // this node is not the root.
 func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
-	if g := s.groups[id]; g != nil && g.root {
+	if g := s.groups.Get(id); g != nil && g.root {
 		return int(g.weight()), true
 	}
 	return 0, false
@@ -152,8 +152,8 @@ func (s *Scribe) Weight(id overlay.ID) (weight int, ok bool) {
 // Stats returns the counters.
 func (s *Scribe) Stats() Stats {
 	st := s.stats
-	st.Groups, st.Links = len(s.groups), len(s.links)
-	for _, g := range s.groups {
+	st.Groups, st.Links = s.groups.Len(), len(s.links)
+	for g := range s.groups.All() {
 		st.Children += len(g.children)
 		if g.root {
 			st.Roots++
@@ -212,7 +212,7 @@ func (s *Scribe) Forward(m *overlay.Message) bool {
 	if j == nil {
 		return false
 	}
-	g := s.groups[overlay.ID(j.Group)]
+	g := s.groups.Get(overlay.ID(j.Group))
 	if g == nil || overlay.ID(j.Group) != m.Key {
 		return false
 	}
@@ -372,7 +372,7 @@ func (s *Scribe) turn() {
 // sorted returns the groups for which keep is true, by id.
 func (s *Scribe) sorted(keep func(*group) bool) []*group {
 	var of []*group
-	for _, g := range s.groups {
+	for g := range s.groups.All() {
 		if keep(g) {
 			of = append(of, g)
 		}

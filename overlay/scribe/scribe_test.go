@@ -90,8 +90,8 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 	order := func(a *actor) int { return slices.Index(all, a) }
 	for _, i := range []int{3, 17, 9, 0, 12, 5, 19, 1, 8, 2, 14} {
 		all[i].route(g, all[i].join(g, 1))
-		l.s.groups[g].pushing = true // the test pushes when it likes
-		l.s.pushDown(l.s.groups[g])
+		l.s.groups.Get(g).pushing = true // the test pushes when it likes
+		l.s.pushDown(l.s.groups.Get(g))
 		l.run()
 		for j, a := range all {
 			for _, m := range a.heard() {
@@ -106,7 +106,7 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 				if !overlay.Nearer(g, to.ID, a.id) {
 					t.Errorf("child %d is sent to a farther one", j)
 				}
-				for _, c := range l.s.groups[g].children {
+				for _, c := range l.s.groups.Get(g).children {
 					if !c.client && !c.moving && order(l.actors[c.link.contact.Peer.ID]) > j {
 						t.Errorf("child %d is sent away before %d", j, order(l.actors[c.link.contact.Peer.ID]))
 					}
@@ -189,7 +189,7 @@ func TestRedirectLeadsNearerOrNowhere(t *testing.T) {
 	if parent, _ := l.s.Parent(g); parent != root.id {
 		t.Error("left its parent before it had another")
 	}
-	nearer.say(nearer.accept(g, l.s.groups[g].sought.asking))
+	nearer.say(nearer.accept(g, l.s.groups.Get(g).sought.asking))
 	if parent, _ := l.s.Parent(g); parent != nearer.id || count(root.heard(), "Part") != 1 {
 		t.Error("did not move")
 	}
@@ -294,7 +294,7 @@ func TestChildStaysWhileItsParentIsAskedAgain(t *testing.T) {
 	if root.say(away); count(nearer.heard(), "Join") != 1 {
 		t.Error("did not go after it was accepted again")
 	}
-	nearer.say(nearer.accept(g, l.s.groups[g].sought.asking))
+	nearer.say(nearer.accept(g, l.s.groups.Get(g).sought.asking))
 	l.run()
 	if parts := root.heard(); count(parts, "Part") != 1 || parts[len(parts)-1].GetPart().GetEdge() != asked.Edge {
 		t.Errorf("parts with %v from edge %x", parts, asked.Edge)
@@ -582,8 +582,8 @@ func TestWeightsAreClamped(t *testing.T) {
 	if p, _ := l.s.Place(g); p.Own != 5 {
 		t.Errorf("own weight %d", p.Own)
 	}
-	if l.s.Join(g, -3); l.s.groups[g].own != 1 {
-		t.Errorf("own weight %d", l.s.groups[g].own)
+	if l.s.Join(g, -3); l.s.groups.Get(g).own != 1 {
+		t.Errorf("own weight %d", l.s.groups.Get(g).own)
 	}
 	all := l.members(3, g) // four nodes in all
 	for _, a := range all {
@@ -606,7 +606,7 @@ func TestUnacknowledgedMessagesAreBounded(t *testing.T) {
 	a.heard()
 	const many = window + maxQueue + 10
 	for i := range many {
-		l.s.pass(l.s.groups[g], nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), "")), 0)
+		l.s.pass(l.s.groups.Get(g), nil, uint64(i), nil, wire.AppendFrame(nil, wire.Scribe, down(g, uint64(i), "")), 0)
 	}
 	link := l.s.links[a.peer]
 	if len(link.downs.out) != window || len(link.downs.queue) != maxQueue || l.s.Stats().Lost != 10 || link.downs.queue[0].id != window+10 {

@@ -127,7 +127,7 @@ func (s *Scribe) join(g *group, weight uint32) *scribepb.Message {
 // onRedirect moves this node below another parent, if that one is nearer to the
 // key. The old edge stays until the new one stands.
 func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	to, err := s.node.OpenRecord(record)
 	if err != nil {
 		s.stats.Garbage++
@@ -171,7 +171,7 @@ func (s *Scribe) onAccept(c *overlay.Contact, id overlay.ID, edge uint64) {
 // takeParent makes the node that has accepted this one its parent, unless it has
 // one, or that one cannot be, or the edge is not the one it asked for last.
 func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool {
-	g := s.groups[id]
+	g := s.groups.Get(id)
 	client := s.node.State() == overlay.Attached
 	switch {
 	case g == nil || g.root || g.own == 0 && len(g.children) == 0:

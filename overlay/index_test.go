@@ -1,0 +1,66 @@
+package overlay
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// An index does what a map does.
+func TestAnIndexIsAMap(t *testing.T) {
+	type thing struct {
+		id    ID
+		value int
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		x := NewIndex(rapid.Uint64().Draw(t, "seed"), func(t *thing) *ID { return &t.id })
+		like := map[ID]*thing{}
+		var some [200]ID
+		for i := range some {
+			some[i] = Key("", string(rune(i)))
+		}
+		grow := rapid.IntRange(1, 9).Draw(t, "grow") // of ten steps, how many add
+		for i := range rapid.IntRange(0, 600).Draw(t, "steps") {
+			id := some[rapid.IntRange(0, len(some)-1).Draw(t, "id")]
+			if rapid.IntRange(0, 9).Draw(t, "add") < grow {
+				n := &thing{id, i}
+				x.Put(n)
+				like[id] = n
+			} else {
+				x.Delete(id)
+				delete(like, id)
+			}
+			if got := x.Get(id); got != like[id] {
+				t.Fatalf("step %d: %v instead of %v", i, got, like[id])
+			}
+		}
+		if x.Len() != len(like) {
+			t.Fatalf("%d things instead of %d", x.Len(), len(like))
+		}
+		for _, id := range some {
+			if x.Get(id) != like[id] {
+				t.Fatalf("%v instead of %v", x.Get(id), like[id])
+			}
+		}
+		all := map[ID]*thing{}
+		for n := range x.All() {
+			all[n.id] = n
+		}
+		if !maps.Equal(all, like) {
+			t.Fatalf("all are %v instead of %v", slices.Collect(maps.Values(all)), slices.Collect(maps.Values(like)))
+		}
+	})
+}
+
+func TestAnEmptyIndexHasNothing(t *testing.T) {
+	x := NewIndex(1, func(id *ID) *ID { return id })
+	x.Delete(ID{1})
+	if x.Get(ID{1}) != nil || x.Len() != 0 {
+		t.Error("it has something")
+	}
+	for range x.All() {
+		t.Error("it has something")
+	}
+}
