@@ -143,12 +143,11 @@ func (f *FeedTree) Merged(key overlay.ID) {
 // mergedPause is the least time between two such heartbeats.
 const mergedPause = 5 * time.Second
 
-// makeBeat signs where the log ends, and tells the owners, one of which is the
-// root.
-func (f *FeedTree) makeBeat(c *channel) {
+// signBeat signs where the log ends; nil if this node has no owners for it.
+func (f *FeedTree) signBeat(c *channel) *beat {
 	v, ok := f.owners.View(c.key)
 	if !ok || v.Epoch == nil {
-		return
+		return nil
 	}
 	now := f.clock.Now()
 	m := &feedtreepb.BeatStatement{
@@ -158,15 +157,25 @@ func (f *FeedTree) makeBeat(c *channel) {
 	if log := f.owners.Held(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
 	}
-	f.stats.Beats++
 	signed := f.signer.Sign(wire.DomainBeat, marshal(m))
 	_, b, err := f.openBeat(signed.Raw)
 	if err != nil {
 		panic(fmt.Sprintf("feedtree: own heartbeat: %v", err))
 	}
-	c.beat, c.confirmed, c.lead.spoke = b, now, now
+	return b
+}
+
+// makeBeat makes a heartbeat, and tells the owners, one of which is the root.
+func (f *FeedTree) makeBeat(c *channel) {
+	b := f.signBeat(c)
+	if b == nil {
+		return
+	}
+	f.stats.Beats++
+	c.beat, c.confirmed, c.lead.spoke = b, b.heard, b.heard
 	f.told(c, b.state, b.time)
 	msg := &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}}
+	v, _ := f.owners.View(c.key)
 	for _, p := range v.Epoch.Owners {
 		if p != f.signer.PeerID() {
 			f.send(f.peer(p), msg)

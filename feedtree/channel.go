@@ -28,10 +28,12 @@ type channel struct {
 	doubt  *difference.Pin // what its log says instead; nil: nothing else
 	lead   *lead           // while this node is the feed's sequencer
 	beat   *beat           // the last heartbeat
+	trial  *trial          // of those who are to bring its entries; nil: there were none so far
 	state  []byte          // what the sequencer says about its polls
 	repair *repair
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
+	audited   time.Time // when an owner was asked last
 
 	window  window
 	syncing bool     // the window is being brought up to the log
@@ -151,6 +153,7 @@ func (f *FeedTree) join(c *channel) {
 	c.confirmed = f.clock.Now()
 	f.owners.Follow(c.key, c.url)
 	f.scribe.Join(c.key, c.weight)
+	f.scribe.Join(shadowOf(c.key), 1)
 	f.want(c)
 	f.gap(c, owner.Hash{})
 }
@@ -167,8 +170,9 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
-			c.subscribed, c.repair, c.trust, c.doubt = false, nil, nil, nil
+			c.subscribed, c.repair, c.trust, c.doubt, c.trial = false, nil, nil, nil, nil
 			f.scribe.Leave(key)
+			f.scribe.Leave(shadowOf(key))
 			f.owners.Unfollow(key)
 			if c.lead == nil {
 				delete(f.feeds, key)

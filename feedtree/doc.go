@@ -11,9 +11,14 @@
 //   - An entry that does not follow on what a subscriber has shows a gap.
 //   - Once a minute each child compares with each parent, in one message for all
 //     feeds whose trees have an edge on their link, the heads of their logs.
+//   - Heads come down a second tree, the shadow, whose root stands half the ring away: what has
+//     not followed its head in five seconds is pulled, and passed on to those below (shadow.go).
+//   - Each ten minutes at least a feed is compared with one of its owners, past all trees (audit.go).
 //   - A feed that is silent for a beat interval sends a heartbeat: the sequencer
 //     signs where the log ends. It rides from parent to child beside the digests.
 //     One that is overdue by half is as good as a gap.
+//
+// A parent that has not brought three entries in a row that there were is left, and remembered.
 //
 // A gap is pulled: from the parent, from the owners, from siblings; and when all of
 // them fail, the origin is asked, jittered over a polling interval (Application).

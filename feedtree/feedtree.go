@@ -43,6 +43,9 @@ type Config struct {
 	BeatInterval time.Duration
 	// DigestInterval is the time between two comparisons on a link. Default 1 min.
 	DigestInterval time.Duration
+	// AuditInterval is within what time a feed is compared with an owner of it, past all
+	// trees, if nothing certain was heard of it. Default 10 min.
+	AuditInterval time.Duration
 	// PollInterval is the time over which those who have to ask an origin
 	// themselves spread. Default 30 min.
 	PollInterval time.Duration
@@ -54,6 +57,9 @@ func (c Config) filled() Config {
 	}
 	if c.DigestInterval == 0 {
 		c.DigestInterval = time.Minute
+	}
+	if c.AuditInterval == 0 {
+		c.AuditInterval = 10 * time.Minute
 	}
 	if c.PollInterval == 0 {
 		c.PollInterval = 30 * time.Minute
@@ -88,7 +94,8 @@ type FeedTree struct {
 	links   map[env.PeerID]*link
 	pushes  map[feed.Hash]*push // of this node, that nobody has taken yet
 	looks   map[overlay.ID]*look
-	refused []Refusal // the last ones, of feeds led here
+	scores  map[env.PeerID]score // of parents that were left
+	refused []Refusal            // the last ones, of feeds led here
 	cal     env.Calendar[task]
 	nonce   uint64
 	started bool
@@ -108,6 +115,11 @@ type Stats struct {
 	Anew          uint64 // windows made anew, because a log gave way to another
 	Beats         uint64 // heartbeats made
 	Overdue       uint64 // heartbeats missed
+	Heads         uint64 // heads told in shadow trees
+	Late          uint64 // entries that came too long after their heads
+	Audits        uint64 // times that heads were compared with an owner's
+	Unheard       uint64 // of which found what no tree had brought
+	Shunned       uint64 // parents left because they withheld something
 	Digests       uint64 // comparisons begun
 	Differed      uint64 // of which did not match
 	Unlike        uint64 // logs whose set of items is not what its entry says
@@ -138,6 +150,9 @@ const (
 	taskBeat                   // a feed this node leads may have been silent for long
 	taskPush                   // what a publisher here has signed may have to be sent again; the key is its hash
 	taskClaim                  // who was to look at an origin may not have answered
+	taskHead                   // entries of a feed this node leads came a moment ago
+	taskLate                   // an entry may not have followed its head
+	taskJudge                  // both parents should have brought an entry
 )
 
 // New returns the FeedTree of a node, with the subscriptions of an earlier life.
@@ -160,6 +175,7 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 		links:  map[env.PeerID]*link{},
 		pushes: map[feed.Hash]*push{},
 		looks:  map[overlay.ID]*look{},
+		scores: map[env.PeerID]score{},
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -190,6 +206,8 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		switch t.kind {
 		case taskDigest:
 			f.compare(now)
+			f.audit(now)
+			f.forgive(now)
 			f.after(f.spread(f.cfg.DigestInterval), t)
 		case taskRepair:
 			if c != nil && c.repair != nil && !c.repair.at.After(now) {
@@ -198,6 +216,18 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		case taskFetch:
 			if c != nil {
 				f.fetch(c)
+			}
+		case taskHead:
+			if c != nil && c.lead != nil {
+				f.sayHead(c)
+			}
+		case taskLate:
+			if c != nil && c.trial != nil {
+				f.late(c)
+			}
+		case taskJudge:
+			if c != nil && c.trial != nil {
+				f.judge(c)
 			}
 		case taskPush:
 			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.at.After(now) {
@@ -239,14 +269,22 @@ func (f *FeedTree) Stats() Stats {
 	return st
 }
 
-// Knows says whether a group is that of a feed this node subscribes to.
-func (f *FeedTree) Knows(key overlay.ID) bool { return f.feeds[key] != nil }
+// Knows says whether a group is a tree of a feed that this node has to do with.
+func (f *FeedTree) Knows(group overlay.ID) bool {
+	return f.feeds[group] != nil || f.feeds[shadowOf(group)] != nil
+}
 
 // Deliver takes what scribe brings down a tree.
 func (f *FeedTree) Deliver(d scribe.Delivery) {
 	n, err := parseNews(d.Payload)
 	if err != nil {
 		f.stats.Garbage++
+		return
+	}
+	if c := f.feeds[shadowOf(d.Group)]; c != nil {
+		if n.GetBeat() == nil || f.onHead(c, n.GetBeat()) != nil {
+			f.stats.Garbage++
+		}
 		return
 	}
 	switch b := n.News.(type) {

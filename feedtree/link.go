@@ -7,7 +7,6 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
-	"tidings/internal/plant"
 	"tidings/overlay"
 )
 
@@ -161,20 +160,20 @@ func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: b}})
 }
 
-// onBehind gets what a parent has beyond what is here.
+// onBehind gets what a parent, or an owner, has beyond what is here.
 func (f *FeedTree) onBehind(from env.PeerID, m *feedtreepb.Behind) {
-	l := f.links[from]
-	if l == nil {
-		return
-	}
-	for _, k := range m.Unknown {
-		if key := overlay.ID(k); f.feeds[key] != nil && f.isParent(key, from) {
-			l.unknown[key] = f.clock.Now()
+	if l := f.links[from]; l != nil {
+		for _, k := range m.Unknown {
+			if key := overlay.ID(k); f.feeds[key] != nil && f.isParent(key, from) {
+				l.unknown[key] = f.clock.Now()
+			}
 		}
 	}
 	for _, k := range m.Keys {
-		if c := f.feeds[overlay.ID(k)]; c != nil && c.subscribed && c.repair == nil && f.isParent(c.key, from) && !plant.BlindToGaps {
-			f.owners.Pull(f.peer(from), c.key, func(bool) {})
+		if c := f.followed(k); c != nil {
+			if isOwner, ok := f.mayKnow(c, from); ok {
+				f.catchUp(c, from, isOwner)
+			}
 		}
 	}
 }

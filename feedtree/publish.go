@@ -14,13 +14,14 @@ import (
 // A lead is what a feed's sequencer keeps: the window as it is with all that was
 // appended, whether a quorum holds it already or not.
 type lead struct {
-	window difference.Window
-	ready  bool
-	absorb [][]byte  // bodies of another lineage that came before it was ready
-	spoke  time.Time // when the last entry or heartbeat went out
-	about  About     // what the feed says of itself
-	state  []byte
-	head   *feed.Head // the last one
+	window  difference.Window
+	ready   bool
+	absorb  [][]byte  // bodies of another lineage that came before it was ready
+	spoke   time.Time // when the last entry or heartbeat went out
+	heading bool      // the head of the last entry is to be told soon
+	about   About     // what the feed says of itself
+	state   []byte
+	head    *feed.Head // the last one
 
 	// Of a feed with a publisher:
 	pin    *difference.Pin    // with all that was taken, whether a quorum holds it already or not
@@ -194,11 +195,15 @@ func (f *FeedTree) Held(key overlay.ID, e *owner.Entry, body []byte) {
 	}
 	if c := f.feeds[key]; c != nil && c.lead != nil {
 		c.lead.spoke = f.clock.Now()
+		f.headSoon(c)
+		if c.subscribed {
+			f.try(c, e.Hash, e.At.Seq)
+		}
 	}
 	f.Absorbed(key)
 	f.stats.Published++
-	f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
-		// If nobody could be reached, the digests will show it.
+	f.scribe.PublishAs(key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
+		// If nobody could be reached, heads and digests will show it.
 	})
 }
 
@@ -226,6 +231,7 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 			f.stats.Repeated++
 		}
 		c.confirmed = f.clock.Now()
+		f.try(c, e.Hash, e.At.Seq)
 	}
 }
 

@@ -94,6 +94,9 @@ func (f *FeedTree) repairOn(c *channel) {
 			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == rest || f.head(c.key) != before):
 			c.repair, c.confirmed = nil, f.clock.Now()
 			f.stats.Filled++
+			if r.want != (owner.Hash{}) {
+				f.passOn(c)
+			}
 		default:
 			f.soon(c, 0)
 		}

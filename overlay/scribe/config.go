@@ -56,10 +56,12 @@ const (
 	gotDelay    = 50 * time.Millisecond
 	weightDelay = time.Second
 
-	// window is how many Downs may be unacknowledged on a link, maxQueue how
-	// many more may wait; at the bound the oldest is dropped and counted.
-	window   = 64
-	maxQueue = 2048
+	// window is how many Downs may be unacknowledged on a link, maxQueue how many more may
+	// wait, and maxQueued how many bytes of them; at the bound only the last of each group goes on
+	// waiting, the others are counted as lost, and the child pulls them.
+	window    = 64
+	maxQueue  = 256
+	maxQueued = 1 << 20
 	// resends is how often a Down is repeated before the peer is suspected
 	// and the Down given up: it is then for the next parent to send.
 	resends = 10
@@ -122,6 +124,7 @@ type Stats struct {
 	Lost      uint64 // Downs given up or pushed out of a full queue
 	Joins     uint64 // Joins sent
 	Pushed    uint64 // children sent to another parent
+	Shunned   uint64 // parents left because the layer above wanted it
 	Garbage   uint64 // messages that broke the protocol
 	Control   uint64 // messages sent that carry no payload
 }

@@ -32,6 +32,10 @@
 //     minute, until it is; a new child is given what came in the last minute.
 //     Loss on a link or a change of parents loses nothing as long as somebody
 //     who had the message is left.
+//   - A child that is too slow for what there is gets the last message of each group: what
+//     it lacks is for it to pull.
+//   - A parent can be left because the layer above wants it (Shun): the node then asks the
+//     root by name, past those on the way, and says whom it avoids.
 //   - Weights (clients at and below a node) are summed to the root, which so
 //     knows how many a group serves.
 //   - A client hangs below two members, and counts once.

@@ -1,6 +1,7 @@
 package scribe
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"time"
@@ -16,9 +17,10 @@ type wish struct {
 	weight uint32
 	edge   uint64
 	have   []uint64 // messages it has had lately
+	avoid  [][]byte // ids of members below which it does not want to be
 }
 
-func wishOf(j *scribepb.Join) wish { return wish{j.Weight, j.Edge, j.Have} }
+func wishOf(j *scribepb.Join) wish { return wish{j.Weight, j.Edge, j.Have, j.Avoid} }
 
 // onJoin takes a Join that was sent to this node by name.
 func (s *Scribe) onJoin(c *overlay.Contact, id overlay.ID, w wish) {
@@ -58,7 +60,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 	}
 	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut
 	if full || known == nil && c.Member && g.nearer(c.ID) >= s.cfg.FanOut {
-		if to := pick(g, g.staying(s.cfg.FanOut), c.ID); to != nil {
+		if to := pick(g, g.staying(s.cfg.FanOut), c.ID, w.avoid); to != nil {
 			s.redirect(g, c.Peer, to)
 			return
 		}
@@ -135,11 +137,12 @@ func (g *group) staying(n int) []*child {
 }
 
 // pick chooses the child under which another is to hang: nearer to the key than
-// that one, and with the least below it.
-func pick(g *group, of []*child, below overlay.ID) *child {
+// that one, none that it avoids, and with the least below it.
+func pick(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
 	var best *child
 	for _, c := range of {
-		if overlay.Nearer(g.id, c.link.contact.ID, below) &&
+		id := c.link.contact.ID
+		if overlay.Nearer(g.id, id, below) && !slices.ContainsFunc(avoid, func(a []byte) bool { return bytes.Equal(a, id[:]) }) &&
 			(best == nil || c.weight+uint32(c.given) < best.weight+uint32(best.given)) {
 			best = c
 		}
@@ -181,7 +184,7 @@ func (s *Scribe) pushDown(g *group) {
 		stay := all[:s.cfg.FanOut]
 		for _, far := range slices.Backward(all[s.cfg.FanOut:]) {
 			far.moving, far.since = true, now
-			s.redirect(g, far.link.contact.Peer, pick(g, stay, far.link.contact.ID))
+			s.redirect(g, far.link.contact.Peer, pick(g, stay, far.link.contact.ID, nil))
 		}
 	}
 	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {

@@ -37,10 +37,11 @@ type link struct {
 
 // downs are the messages under way on a link.
 type downs struct {
-	out   []sent   // not acknowledged, the oldest first
-	queue []sent   // that wait for the window
-	timed bool     // a look at out is due
-	got   []uint64 // to acknowledge
+	out     []sent   // not acknowledged, the oldest first
+	queue   []sent   // that wait for the window
+	waiting int      // bytes of these
+	timed   bool     // a look at out is due
+	got     []uint64 // to acknowledge
 }
 
 // carry returns what is under way on a link, to have more put to it.
@@ -172,14 +173,37 @@ func (s *Scribe) sendDown(l *link, id overlay.ID, msg uint64, frame []byte) {
 	}
 	d, m := l.carry(), sent{group: id, id: msg, frame: frame}
 	if len(d.out) >= window {
-		if len(d.queue) >= maxQueue {
-			d.queue = slices.Delete(d.queue, 0, 1)
-			s.stats.Lost++
-		}
 		d.queue = append(d.queue, m)
+		if d.waiting += len(frame); len(d.queue) > maxQueue || d.waiting > maxQueued {
+			s.letPull(d)
+		}
 		return
 	}
 	s.sendOut(l, m)
+}
+
+// letPull leaves it to a slow child to pull what waits for it: the last message of each group, which
+// shows that others are missing, is all that goes on waiting, or it would hear of nothing in time.
+func (s *Scribe) letPull(d *downs) {
+	last := map[overlay.ID]int{}
+	for i := range d.queue {
+		last[d.queue[i].group] = i
+	}
+	before, i := len(d.queue), -1
+	d.waiting = 0
+	d.queue = slices.DeleteFunc(d.queue, func(m sent) bool {
+		i++
+		if last[m.group] == i {
+			d.waiting += len(m.frame)
+			return false
+		}
+		return true
+	})
+	for len(d.queue) > maxQueue || d.waiting > maxQueued {
+		d.waiting -= len(d.queue[0].frame)
+		d.queue = slices.Delete(d.queue, 0, 1)
+	}
+	s.stats.Lost += uint64(before - len(d.queue))
 }
 
 func (s *Scribe) sendOut(l *link, m sent) {
@@ -245,6 +269,7 @@ func (s *Scribe) refill(l *link) {
 	for d := l.downs; len(d.queue) > 0 && len(d.out) < window; {
 		m := d.queue[0]
 		d.queue = slices.Delete(d.queue, 0, 1)
+		d.waiting -= len(m.frame)
 		s.sendOut(l, m)
 	}
 }

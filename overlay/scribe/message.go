@@ -38,6 +38,8 @@ func breaks(m *scribepb.Message) string {
 			return "join: record"
 		case len(b.Join.Have) > maxHave:
 			return "join: have"
+		case len(b.Join.Avoid) > maxAvoid || !all(b.Join.Avoid, isID):
+			return "join: avoid"
 		}
 	case *scribepb.Message_Publish:
 		if !isID(b.Publish.Group) || len(b.Publish.Payload) > MaxPayload {

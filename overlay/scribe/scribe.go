@@ -32,17 +32,18 @@ type Scribe struct {
 	deliver func(Delivery)
 	stats   Stats
 
-	groups *overlay.Index[group]
-	links  map[env.PeerID]*link
-	loose  []*group                // to be looked at by the next sweep
-	recent map[overlay.ID][]recent // messages of the last minute, the oldest first
-	kept   int                     // their bytes
-	state  overlay.State           // of the node, when the leaf last changed
-	seen   [2]map[passed]struct{}  // now, and in the time before
-	sweeps int                     // since they last changed places
-	phase  time.Duration           // of its strokes; see together
-	outbox outbox
-	cal    env.Calendar[task]
+	groups  *overlay.Index[group]
+	links   map[env.PeerID]*link
+	loose   []*group                // to be looked at by the next sweep
+	recent  map[overlay.ID][]recent // messages of the last minute, the oldest first
+	kept    int                     // their bytes
+	state   overlay.State           // of the node, when the leaf last changed
+	seen    [2]map[passed]*link     // by whom they came first, nil: not by a peer; now, and in the time before
+	shunned map[shunned]shunning
+	sweeps  int           // since they last changed places
+	phase   time.Duration // of its strokes; see together
+	outbox  outbox
+	cal     env.Calendar[task]
 }
 
 // A passed names a message that was here. Publishers choose ids, and must not be
@@ -90,7 +91,8 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		links:   map[env.PeerID]*link{},
 		recent:  map[overlay.ID][]recent{},
 		outbox:  outbox{by: map[env.PeerID]*letters{}},
-		seen:    [2]map[passed]struct{}{{}, {}},
+		seen:    [2]map[passed]*link{{}, {}},
+		shunned: map[shunned]shunning{},
 	}
 	s.phase = time.Duration(s.rand.Int64N(int64(s.cfg.BeatInterval)))
 	node.Handle(wire.Scribe, s)
@@ -132,12 +134,32 @@ func (s *Scribe) Leave(id overlay.ID) {
 // overlay.Config.RouteDeadline. The message's id is returned.
 func (s *Scribe) Publish(id overlay.ID, payload []byte, done func(ok bool)) uint64 {
 	msg := s.rand.Uint64()
+	s.PublishAs(id, msg, payload, done)
+	return msg
+}
+
+// PublishAs is Publish of a message whose id is known to all who have it, by whatever way. Ids are
+// to be as hard to foretell as the messages are: of those with one id only the first is passed on.
+func (s *Scribe) PublishAs(id overlay.ID, msg uint64, payload []byte, done func(ok bool)) {
 	s.stats.Published++
 	body := encode(&scribepb.Message{Body: &scribepb.Message_Publish{Publish: &scribepb.Publish{
 		Group: id[:], Id: msg, Payload: payload,
 	}}})
 	s.node.Route(wire.Scribe, id, body, func(_ overlay.Receipt, ok bool) { done(ok) })
-	return msg
+}
+
+// Spread gives those below this node in a group a message that it has by another way, as if
+// it had come down the tree.
+func (s *Scribe) Spread(id overlay.ID, msg uint64, payload []byte) {
+	if g := s.groups.Get(id); g != nil && len(g.children) > 0 {
+		s.pass(g, nil, msg, payload, downFrame(id[:], msg, payload), 0)
+	}
+}
+
+func downFrame(id []byte, msg uint64, payload []byte) []byte {
+	return wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Down{Down: &scribepb.Down{
+		Group: id, Id: msg, Payload: payload,
+	}}})
 }
 
 // Weight returns the clients of a group as its root counts them; ok is false if
@@ -254,11 +276,7 @@ func (s *Scribe) Deliver(m *overlay.Message) {
 		}
 		g := s.group(m.Key)
 		s.becomeRoot(g)
-		s.pass(g, nil, b.Publish.Id, b.Publish.Payload, wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{
-			Body: &scribepb.Message_Down{Down: &scribepb.Down{
-				Group: b.Publish.Group, Id: b.Publish.Id, Payload: b.Publish.Payload,
-			}},
-		}), 0)
+		s.pass(g, nil, b.Publish.Id, b.Publish.Payload, downFrame(b.Publish.Group, b.Publish.Id, b.Publish.Payload), 0)
 	default:
 		s.stats.Garbage++
 	}
@@ -328,7 +346,7 @@ func (s *Scribe) openFrom(from env.PeerID, record []byte) (*overlay.Contact, err
 // the layer above, once. It is kept for as long as is left of recentLife: a
 // message handed on again and again would outlive those who know it.
 func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, age time.Duration) {
-	known := s.known(passed{g.id, id})
+	known := s.known(passed{g.id, id}, from)
 	if known {
 		s.stats.Repeated++
 		if !plant.Duplicate {
@@ -350,22 +368,25 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, ag
 	}
 }
 
-// known says whether a message has been here, and notes that it has.
-func (s *Scribe) known(msg passed) bool {
+// known says whether a message has been here, and notes that it has, and by whom it came first.
+func (s *Scribe) known(msg passed, from *link) bool {
 	for _, m := range s.seen {
-		if _, ok := m[msg]; ok {
+		if by, ok := m[msg]; ok {
+			if by == nil {
+				m[msg] = from
+			}
 			return true
 		}
 	}
 	if len(s.seen[0]) >= maxSeen/2 {
 		s.turn()
 	}
-	s.seen[0][msg] = struct{}{}
+	s.seen[0][msg] = from
 	return false
 }
 
 func (s *Scribe) turn() {
-	s.seen[0], s.seen[1] = map[passed]struct{}{}, s.seen[0]
+	s.seen[0], s.seen[1] = map[passed]*link{}, s.seen[0]
 	s.sweeps = 0
 }
 
@@ -408,5 +429,6 @@ func (s *Scribe) sweep(now time.Time) {
 			s.lookAfter(g)
 		}
 	}
+	s.forgive(now)
 	s.planted()
 }

@@ -20,6 +20,7 @@ type sought struct {
 	asking  uint64     // names the edge that is to be
 	told    uint32     // the weight that goes with that name, however often it is asked for
 	target  env.PeerID // the parent asked by name, if any
+	root    env.PeerID // of the group, as a look-up found it, which is asked by name
 }
 
 // seeking says that the node asks for a parent until it has one.
@@ -66,7 +67,11 @@ func (s *Scribe) seekNow(g *group) {
 	q.target, q.sentOn = "", 0
 	s.stats.Joins++
 	if !client {
-		s.askAlong(g)
+		if avoid := s.avoided(g); len(avoid) > 0 {
+			s.askAround(g, avoid)
+		} else {
+			s.askAlong(g)
+		}
 		return
 	}
 	complete, first := true, g.orphan()
@@ -133,7 +138,7 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 		s.stats.Garbage++
 		return env.ErrFrame
 	}
-	if g == nil || g.root || !to.Member || s.node.State() != overlay.Active {
+	if g == nil || g.root || !to.Member || s.node.State() != overlay.Active || s.shuns(g.id, to.Peer.ID) {
 		return nil
 	}
 	current := !g.orphan()
@@ -183,6 +188,8 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 		return true
 	case g.sought == nil || edge != g.sought.asking || len(g.above()) == len(g.parents):
 		return false
+	case s.shuns(id, c.Peer.ID) && g.sought.root != c.Peer.ID:
+		return false // it stands in the way; see askAround
 	case client:
 		if !slices.ContainsFunc(s.node.Hosts(), func(h *overlay.Contact) bool { return h.ID == c.ID }) {
 			return false

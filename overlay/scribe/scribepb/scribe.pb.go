@@ -293,6 +293,7 @@ type Join struct {
 	Weight        uint32                 `protobuf:"varint,3,opt,name=weight,proto3" json:"weight,omitempty"`     // clients at and below it
 	Have          []uint64               `protobuf:"fixed64,4,rep,packed,name=have,proto3" json:"have,omitempty"` // messages it has had lately; at most 64
 	Edge          uint64                 `protobuf:"fixed64,5,opt,name=edge,proto3" json:"edge,omitempty"`        // chosen at random by the child: names the edge that is to be
+	Avoid         [][]byte               `protobuf:"bytes,6,rep,name=avoid,proto3" json:"avoid,omitempty"`        // ids of members below which it does not want to be; at most 8
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -360,6 +361,13 @@ func (x *Join) GetEdge() uint64 {
 		return x.Edge
 	}
 	return 0
+}
+
+func (x *Join) GetAvoid() [][]byte {
+	if x != nil {
+		return x.Avoid
+	}
+	return nil
 }
 
 // Publish carries a message to the root.
@@ -1241,13 +1249,14 @@ const file_scribe_proto_rawDesc = "" +
 	"\x04drop\x18\v \x01(\v2\x14.tidings.scribe.DropH\x00R\x04drop\x12-\n" +
 	"\x05offer\x18\f \x01(\v2\x15.tidings.scribe.OfferH\x00R\x05offer\x12-\n" +
 	"\x05batch\x18\r \x01(\v2\x15.tidings.scribe.BatchH\x00R\x05batchB\x06\n" +
-	"\x04body\"t\n" +
+	"\x04body\"\x8a\x01\n" +
 	"\x04Join\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x16\n" +
 	"\x06weight\x18\x03 \x01(\rR\x06weight\x12\x12\n" +
 	"\x04have\x18\x04 \x03(\x06R\x04have\x12\x12\n" +
-	"\x04edge\x18\x05 \x01(\x06R\x04edge\"I\n" +
+	"\x04edge\x18\x05 \x01(\x06R\x04edge\x12\x14\n" +
+	"\x05avoid\x18\x06 \x03(\fR\x05avoid\"I\n" +
 	"\aPublish\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\fR\x05group\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\x06R\x02id\x12\x18\n" +

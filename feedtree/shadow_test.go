@@ -1,0 +1,137 @@
+package feedtree_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/internal/node"
+	"tidings/internal/script"
+	"tidings/overlay"
+	"tidings/sim"
+)
+
+// deep is a network whose trees are deep, with a feed that most of its members read.
+func deep(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
+	t.Helper()
+	s = swarm(48, func(n *node.Config) { n.Scribe.FanOut = 2 })
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute}))
+	for i, p := range s.Peers() {
+		if i%4 > 0 {
+			p.Read(url)
+			readers = append(readers, p)
+		}
+	}
+	s.World.Run(5 * time.Minute)
+	return s, readers
+}
+
+// shadow is the group of a feed's second tree.
+func shadow(key overlay.ID) overlay.ID {
+	key[0] ^= 0x80
+	return key
+}
+
+// interior is a reader with children in a group who is no owner of the feed and not the group's root.
+func interior(t *testing.T, s *sim.Swarm, readers []*sim.Peer, group overlay.ID) *sim.Peer {
+	t.Helper()
+	var best *sim.Peer
+	most := 0
+	for _, p := range readers {
+		place, ok := p.Layers().Scribe.Place(group)
+		v, _ := p.Layers().Owners.View(s.Key(url))
+		if ok && !place.Root && !v.Owns && len(place.Children) > most {
+			best, most = p, len(place.Children)
+		}
+	}
+	if best == nil {
+		t.Fatal("no reader has children")
+	}
+	return best
+}
+
+// below are the readers that hang below a peer in a group.
+func below(readers []*sim.Peer, group overlay.ID, who *sim.Peer) (of []*sim.Peer) {
+	for _, p := range readers {
+		if parent, ok := p.Layers().Scribe.Parent(group); ok && parent == who.Layers().Overlay.ID() {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
+// Who swallows what comes down a feed's tree keeps it from those below for some seconds: heads come
+// another way. After three entries they have left, and take no place below it again.
+func TestAParentThatWithholdsIsLeft(t *testing.T) {
+	s, readers := deep(t)
+	key := s.Key(url)
+	for tree, group := range map[string]overlay.ID{"of entries": key, "of heads": shadow(key)} {
+		bad := interior(t, s, readers, group)
+		children := below(readers, group, bad)
+		if len(children) == 0 {
+			t.Fatalf("tree %s: nobody is below", tree)
+		}
+		bad.Swallow()
+		s.World.Run(10 * time.Minute)
+		// Others may have been sent there meanwhile, and have to find out for themselves.
+		for _, p := range below(readers, group, bad) {
+			if slices.Contains(children, p) {
+				t.Errorf("tree %s: one of %d is below it still: %+v", tree, len(children), p.Layers().Feeds.Stats())
+			}
+		}
+		for _, p := range children {
+			if st := p.Layers().Feeds.Stats(); st.Shunned == 0 {
+				t.Errorf("tree %s: %+v", tree, st)
+			}
+		}
+	}
+	right(t, s)
+}
+
+// Where both parents of a reader swallow, it hears of what there is from an owner, ten minutes later
+// at the most.
+func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
+	s := swarm(48, func(n *node.Config) { n.Scribe.FanOut = 2 })
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Limit: 8}))
+	key := s.Key(url)
+	var readers []*sim.Peer
+	for i, p := range s.Peers() {
+		if i%2 > 0 {
+			p.Read(url)
+			readers = append(readers, p)
+		}
+	}
+	s.World.Run(3 * time.Minute)
+	for _, p := range s.Peers() {
+		if v, _ := p.Layers().Owners.View(key); !v.Owns {
+			p.Swallow()
+		}
+	}
+	s.World.Run(3 * time.Minute)
+	lag := func() (behind int) {
+		head := leader(t, s, url).Layers().Owners.Held(key)
+		for _, p := range readers {
+			if !p.Layers().Owners.Has(key, head.Hash) {
+				behind++
+			}
+		}
+		return behind
+	}
+	if lag() == 0 {
+		t.Error("nobody is behind")
+	}
+	s.World.Run(12*time.Minute + 10*time.Second)
+	if n := lag(); n > 0 {
+		t.Errorf("%d of %d are behind", n, len(readers))
+	}
+	unheard, audits := uint64(0), uint64(0)
+	for _, p := range readers {
+		st := p.Layers().Feeds.Stats()
+		unheard += st.Unheard
+		audits += st.Audits
+	}
+	if unheard == 0 || audits > uint64(len(readers))*4 {
+		t.Errorf("%d found in %d audits of %d readers", unheard, audits, len(readers))
+	}
+	right(t, s)
+}
