@@ -77,7 +77,7 @@ func endures(t *testing.T, s *sim.Swarm) {
 	}
 	for _, p := range s.Peers() {
 		o, g := p.Layers().Overlay.Stats(), p.Layers().Scribe.Stats()
-		if o.Peers > members+40 || o.Passages > 100 || g.Groups > 3+feeds || g.Links > members {
+		if o.Peers > members+40 || o.Passages > 100 || g.Groups > 3+2*feeds || g.Links > members {
 			t.Errorf("host %d has more on its mind than it should: %+v, %+v", p.Index(), o, g)
 		}
 		if w := p.Layers().Owners.Stats(); w.Seats > feeds {
