@@ -119,6 +119,38 @@ func (p *Pin) Follows(old *Pin) bool {
 	return true
 }
 
+// Onto is p as who has believed old takes it. Of the keys before, and of what is still to come, it is
+// old that tells, and the chain of names that begins there: a sequencer could say that any key was
+// the feed's once.
+func (p *Pin) Onto(old *Pin) *Pin {
+	now := *p
+	now.Past = slices.Clone(old.Past)
+	if bytes.Equal(p.Key, old.Key) {
+		if old.Next != (feed.Hash{}) {
+			now.Next = old.Next
+		}
+		if old.Seq > now.Seq {
+			now.Seq, now.Head = old.Seq, old.Head
+		}
+		return &now
+	}
+	i := slices.IndexFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, old.Key) })
+	if i < 0 {
+		now.Past = append(now.Past, Tenure{old.Key, old.Next, true})
+	} else {
+		last, named := Tenure{old.Key, old.Next, p.Past[i].Revoked}, true
+		for _, t := range append(slices.Clone(p.Past[i+1:]), Tenure{Key: p.Key}) {
+			follows := !last.Revoked && last.Next != (feed.Hash{}) && KeyHash(t.Key) == last.Next
+			if named || last.Revoked {
+				now.Past = append(now.Past, Tenure{last.Key, last.Next, !follows})
+			}
+			named, last = named && follows, t
+		}
+	}
+	now.Past = now.Past[max(0, len(now.Past)-MaxPast):]
+	return &now
+}
+
 func (p *Pin) message() *differencepb.Pin {
 	if p == nil {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -205,6 +206,60 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 	}
 	if !third.Good(public(1)) || taken.Good(public(2)) || !taken.Revoked(public(2)) || !taken.Good(public(1)) || third.Good(public(9)) || (*Pin)(nil).Good(public(1)) {
 		t.Error("the keys of former times are not what they were")
+	}
+}
+
+// Who makes a pin may say what it likes of the keys before: what counts is what was believed.
+func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
+	at := time.Unix(1, 0)
+	liar := Tenure{Key: public(66)}
+	first := &Pin{Key: public(1), Next: KeyHash(public(2)), Since: at, Seq: 7, Head: feed.Hash{7}}
+	second := first.Change(public(2), KeyHash(public(3)), at, nil)
+	third := second.Change(public(3), feed.Hash{}, at, nil)
+	taken := second.Change(public(9), feed.Hash{}, at, [][]byte{[]byte("witness")})
+	with := func(p *Pin, at int) *Pin {
+		q := *p
+		q.Past = slices.Insert(slices.Clone(p.Past), at, liar)
+		return &q
+	}
+	forgiven := *taken
+	forgiven.Past = []Tenure{{Key: public(1)}, {Key: public(2)}}
+	for _, c := range []struct {
+		name          string
+		pin, old      *Pin
+		good, revoked []byte // keys
+	}{
+		{"nothing new", first, first, []byte{1}, nil},
+		{"the same key", with(first, 0), first, []byte{1}, nil},
+		{"keys that were named", with(third, 0), first, []byte{1, 2, 3}, nil},
+		{"between two of them", with(third, 1), first, []byte{3}, []byte{1}},
+		{"a key that the origin shows", with(taken, 0), second, []byte{1, 9}, []byte{2}},
+		{"after a key that was taken back", with(taken, 2), second, []byte{1, 9}, []byte{2}},
+		{"for who was away", taken, first, []byte{1, 9}, []byte{2}},
+		{"for who had another one", taken, &Pin{Key: public(5)}, []byte{9}, []byte{5}},
+		{"a key that was taken back is good again", &forgiven, taken, []byte{1, 9}, []byte{2}},
+		{"and not taken back at all", &forgiven, second, []byte{1, 9}, []byte{2}},
+	} {
+		got := c.pin.Onto(c.old)
+		for n := range byte(100) {
+			if good := got.Good(public(n)); good != slices.Contains(c.good, n) {
+				t.Errorf("%s: key %d is good: %v", c.name, n, good)
+			}
+			if revoked := got.Revoked(public(n)); revoked != slices.Contains(c.revoked, n) {
+				t.Errorf("%s: key %d is taken back: %v", c.name, n, revoked)
+			}
+		}
+	}
+	other := *first
+	other.Next, other.Seq, other.Head = KeyHash(public(66)), 3, feed.Hash{3}
+	if got := other.Onto(first); got.Next != first.Next || got.Seq != 7 || got.Head != (feed.Hash{7}) {
+		t.Errorf("what was believed is forgotten: %+v", got)
+	}
+	for n := range byte(2 * MaxPast) {
+		first = first.Change(public(n+100), feed.Hash{}, at, nil).Onto(first)
+	}
+	if len(first.Past) != MaxPast {
+		t.Errorf("%d keys are remembered", len(first.Past))
 	}
 }
 

@@ -229,20 +229,15 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 		c.doubt = p
 		return
 	}
-	trust := *p
-	if old != nil && bytes.Equal(old.Key, p.Key) {
-		if old.Next != (feed.Hash{}) {
-			trust.Next = old.Next
-		}
-		if old.Seq > trust.Seq {
-			trust.Seq, trust.Head = old.Seq, old.Head
-		}
+	trust := p
+	if old != nil {
+		trust = p.Onto(old)
 	}
 	c.doubt = nil
 	if old != nil && bytes.Equal(old.Append(), trust.Append()) {
 		return
 	}
-	c.trust = &trust
+	c.trust = trust
 	f.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
 		if err != nil {
 			f.log.Warn("publisher's key not stored", "url", c.url, "err", err) // it is believed anew in the next life

@@ -385,6 +385,26 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 	}
 }
 
+// A sequencer that lies can say that the feed once had another key, and that nobody took it back.
+// Who has known the feed's key before does not believe what that signs.
+func TestNobodyBelievesAKeyBecauseALogSaysThatItWasTheFeedsOnce(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	liar, lead := writes(t, 9), leader(t, n.Swarm, url)
+	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
+	p := liar.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	told := *sub.Publisher
+	told.Past = []difference.Tenure{{Key: liar.public()}}
+	lead.Do(func() {
+		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told, Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
+	})
+	n.World.Run(2 * time.Second)
+	n.all(t, "one", "All of one, publisher")
+	n.all(t, "false", "All of false, single")
+}
+
 func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
 	n := open(t)
 	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
