@@ -271,7 +271,7 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 			return
 		}
 		d, err := difference.Decode(body)
-		if err != nil {
+		if err != nil || !f.owns(key, d) {
 			f.stats.Unread++
 			continue
 		}

@@ -405,6 +405,30 @@ func TestNobodyBelievesAKeyBecauseALogSaysThatItWasTheFeedsOnce(t *testing.T) {
 	n.all(t, "false", "All of false, single")
 }
 
+// What a publisher has signed for one of its feeds, with the same key, is nothing in another.
+func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	p, err := difference.Publish(n.author.key, "http://other.example/", 2, n.author.prev, n.Now(), anItem(t, "misplaced"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead := leader(t, n.Swarm, url)
+	lead.Do(func() {
+		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
+	})
+	n.World.Run(2 * time.Second)
+	n.all(t, "one", "All of one, publisher")
+	n.all(t, "misplaced", "")
+	for _, r := range n.readers {
+		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Publisher.Seq != 1 || r.Layers().Feeds.Stats().Unread == 0 {
+			t.Errorf("host %d: %+v", r.Index(), sub.Publisher)
+		}
+	}
+}
+
 func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
 	n := open(t)
 	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {

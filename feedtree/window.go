@@ -100,7 +100,7 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
 		var unread uint64
 		f.worker.Do(func() {
 			for i, b := range bodies {
-				if d, err := difference.Decode(b); err == nil {
+				if d, err := difference.Decode(b); err == nil && f.owns(of[i].Key, d) {
 					deltas[i] = d
 				} else {
 					unread++
@@ -110,6 +110,14 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
 			f.stats.Unread += unread
 			then(deltas)
 		})
+	})
+}
+
+// owns says whether all that publishers have signed in a delta was signed for this feed: a
+// publisher with several of them may have one key, and what it says in one is not said in another.
+func (f *FeedTree) owns(key overlay.ID, d difference.Delta) bool {
+	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
+		return ch.Publication != nil && overlay.Key(f.node.Network(), ch.Publication.URL) != key
 	})
 }
 
