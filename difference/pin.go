@@ -57,7 +57,7 @@ func KeyHash(key ed25519.PublicKey) feed.Hash {
 
 // After is a pin when its publisher has said more.
 func (p *Pin) After(of *Publication) *Pin {
-	if p == nil || of.Seq <= p.Seq || !p.Good(of.Key) {
+	if p == nil || of == nil || of.Seq <= p.Seq || !p.Good(of.Key) {
 		return p
 	}
 	next := *p

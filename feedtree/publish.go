@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -275,10 +276,16 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 			f.stats.Unread++
 			continue
 		}
-		l, pin := c.lead, d.Pin
+		l, all := c.lead, d
 		d = f.app.Filter(key, d)
-		if pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
+		if pin := all.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
 			d.Pin, l.pin = pin, pin // the other lineage knows more of whose the feed is
+		}
+		for _, ch := range all.Changes {
+			// What was found here as well is no news, but the publisher's number of it is.
+			if l.pin.After(ch.Publication) != l.pin && !slices.ContainsFunc(d.Changes, func(o difference.Change) bool { return o.Item.ID == ch.Item.ID }) {
+				d.Changes = append(d.Changes, ch)
+			}
 		}
 		for _, ch := range d.Changes {
 			if p := ch.Publication; p != nil {

@@ -429,6 +429,35 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 	}
 }
 
+// Of two lineages that meet, one may have found at the origin what the other has signed, word for
+// word: that is no news, but the publisher's number is.
+func TestNumbersOfAnotherLineageCount(t *testing.T) {
+	n := open(t, "one", "two")
+	n.all(t, "two", "Headline of two, single")
+	for _, name := range []string{"one", "two"} {
+		it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>Headline of `+name+`</title></item>`), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &it)
+		n.author.seq, n.author.prev = p.Seq, p.Hash
+		body, err := difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lead := leader(t, n.Swarm, url)
+		lead.Do(func() { lead.Layers().Feeds.Absorb(n.Key(url), body) })
+	}
+	n.World.Run(2 * time.Second)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "three")); err != nil {
+		t.Error(err)
+	}
+	n.World.Run(time.Second)
+	n.all(t, "one", "Headline of one, publisher")
+	n.all(t, "two", "Headline of two, publisher")
+	n.all(t, "three", "All of three, publisher")
+}
+
 func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
 	n := open(t)
 	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
