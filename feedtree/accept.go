@@ -90,7 +90,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 			m.Pubseq = l.pin.Seq
 		}
 		if to.ID == f.signer.PeerID() {
-			f.onPushed(m)
+			f.onPushed(to.ID, m)
 			return
 		}
 		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: m}})

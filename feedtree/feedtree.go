@@ -319,7 +319,7 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
 	case *feedtreepb.Message_Pushed:
-		f.onPushed(b.Pushed)
+		f.onPushed(from, b.Pushed)
 	case *feedtreepb.Message_Look:
 		f.onLook(from, b.Look)
 	case *feedtreepb.Message_Looked:

@@ -9,8 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	"tidings/difference"
 	"tidings/feedtree"
+	"tidings/feedtree/feedtreepb"
 	"tidings/internal/feed"
 	"tidings/internal/script"
 	"tidings/internal/wire"
@@ -271,6 +274,32 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	}
 	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrUnfollowed) {
 		t.Errorf("by a node that does not follow the feed: %v", err)
+	}
+}
+
+// Who passes a publication on knows it. That it is held, or refused, is the sequencer's to say.
+func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
+	n := open(t)
+	p := n.author.write(n.Swarm, "one")
+	var told []error
+	n.desk.Do(func() { n.desk.Layers().Feeds.Publish(p.Raw, func(err error) { told = append(told, err) }) })
+	liar := n.Peers()[3]
+	if liar == leader(t, n.Swarm, url) {
+		liar = n.Peers()[4]
+	}
+	for _, v := range []feedtreepb.Pushed_Verdict{feedtreepb.Pushed_HELD, feedtreepb.Pushed_CONFLICT} {
+		body, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{Hash: p.Hash[:], Verdict: v}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		n.desk.Do(func() { _ = n.desk.Layers().Feeds.Receive(liar.ID(), body) })
+	}
+	if len(told) > 0 {
+		t.Fatalf("it was told %v", told)
+	}
+	n.World.Run(10 * time.Second)
+	if len(told) != 1 || told[0] != nil {
+		t.Errorf("it was told %v", told)
 	}
 }
 

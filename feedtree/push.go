@@ -111,10 +111,14 @@ func (f *FeedTree) pushOf(w *push) *feedtreepb.Message {
 	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: w.of.Raw, Record: f.node.Self().Raw}}}
 }
 
-// onPushed takes the sequencer's word. What may yet be taken is sent again until its time is over.
-func (f *FeedTree) onPushed(m *feedtreepb.Pushed) {
+// onPushed takes the sequencer's word; others on the way have seen the publication, too, and could
+// say what they like of it. What may yet be taken is sent again until its time is over.
+func (f *FeedTree) onPushed(from env.PeerID, m *feedtreepb.Pushed) {
 	w := f.pushes[feed.Hash(m.Hash)]
 	if w == nil {
+		return
+	}
+	if v, ok := f.owners.View(w.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
 		return
 	}
 	switch m.Verdict {
