@@ -48,6 +48,18 @@ func (l *lead) take(p *difference.Publication, held bool) {
 	}
 }
 
+// hears notes that a publisher has spoken. A heartbeat that is said again, perhaps by others, is old;
+// an item that was taken is not.
+func (l *lead) hears(p *difference.Publication, at time.Time) {
+	fresh := p.Time.After(l.said)
+	if fresh {
+		l.said = p.Time
+	}
+	if fresh || p.Item != nil {
+		l.heard = at
+	}
+}
+
 // onPush takes a publication, or passes it on to the sequencer if it was routed here.
 func (f *FeedTree) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) error {
 	p, err := difference.OpenPublication(m.Publication)
@@ -132,9 +144,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		return
 	}
 	if p.Item == nil {
-		if p.Time.After(l.said) { // else it is an old one
-			l.heard, l.said = f.clock.Now(), p.Time
-		}
+		l.hears(p, f.clock.Now())
 		answer(feedtreepb.Pushed_HELD, "")
 		return
 	}
@@ -155,10 +165,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 	if _, known := l.taken[p.Seq]; !known {
 		l.take(p, false)
 	}
-	l.heard = f.clock.Now()
-	if p.Time.After(l.said) {
-		l.said = p.Time
-	}
+	l.hears(p, f.clock.Now())
 	f.stats.Accepted++
 }
 

@@ -27,7 +27,7 @@ type lead struct {
 	// Of a feed with a publisher:
 	pin    *difference.Pin    // with all that was taken, whether a quorum holds it already or not
 	taken  map[uint64]receipt // publications in the log and on their way there, by number
-	heard  time.Time          // when the publisher has spoken; zero: not since this node leads
+	heard  time.Time          // when the publisher has spoken; zero: not that it is known
 	said   time.Time          // by the publisher's clock
 	looked time.Time          // when the origin was asked whose the feed is
 	claim  *claim             // of another key; nil: there is none
@@ -64,7 +64,7 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 		if c.lead != l {
 			return
 		}
-		known := new(difference.Known)
+		known, now := new(difference.Known), f.clock.Now()
 		for i, e := range log {
 			l.window.Apply(deltas[i], e.Time, e.At.Seq)
 			known.Recall(deltas[i])
@@ -74,6 +74,9 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 			for _, ch := range deltas[i].Changes {
 				if p := ch.Publication; p != nil {
 					l.take(p, true)
+					if l.window.Pin().Good(p.Key) {
+						l.hears(p, earlier(e.Time, now)) // some clocks are ahead
+					}
 				}
 			}
 		}
@@ -81,6 +84,13 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 		l.ready = true
 		ready(known)
 	})
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // Append makes entries of a finding. doc, if not nil, is the document it was found

@@ -226,6 +226,25 @@ func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
 	n.all(t, "one", "All of one, publisher")
 }
 
+// Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
+func TestASequencerThatIsNewKnowsThatAPublisherIsNotSilent(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Minute)
+	first := leader(t, n.Swarm, url)
+	first.Kill(true)
+	n.site.shows(n.author.says(), "forgotten", "one")
+	n.World.Run(10 * time.Minute)
+	if leader(t, n.Swarm, url) == first {
+		t.Fatal("nobody has taken over")
+	}
+	n.all(t, "forgotten", "")
+	n.World.Run(20 * time.Minute)
+	n.all(t, "forgotten", "Headline of forgotten, single")
+}
+
 func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	n := open(t)
 	one := n.author.write(n.Swarm, "one")
