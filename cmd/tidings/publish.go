@@ -192,16 +192,8 @@ func (w *writer) publish(ctx context.Context, it *feed.Item) error {
 	if err != nil {
 		return err
 	}
-	if unsent := w.author.Unsent(w.url, last); unsent != nil {
-		if err := w.push(ctx, unsent); err != nil {
-			return err
-		}
-	}
-	envelope, err := w.author.Sign(w.url, last, it, time.Now())
+	_, err = w.author.Write(w.url, last.Seq, last.Head, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 	if err != nil {
-		return err
-	}
-	if err := w.push(ctx, envelope); err != nil {
 		return err
 	}
 	m, _ := it.Meaning(w.url)
@@ -215,7 +207,11 @@ func (w *writer) alive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if unsent := w.author.Unsent(w.url, last); unsent != nil {
+	unsent, err := w.author.Unsent(w.url, last, time.Now())
+	if err != nil {
+		return err
+	}
+	if unsent != nil {
 		return w.push(ctx, unsent) // something was
 	}
 	envelope, err := w.author.Beat(w.url, last, time.Now())

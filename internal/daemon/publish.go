@@ -17,9 +17,9 @@ import (
 // An Author signs for a publisher. last and head are number and hash of the last publication of a
 // feed that the network has.
 type Author interface {
-	// Write signs the next item. Before it may stand one that was signed and that the network does
-	// not have; then that is pushed first.
-	Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time) (unsent, envelope []byte, err error)
+	// Write signs the next item and pushes it, and says its number; what was signed before it and
+	// the network does not have goes first. An error of push ends it.
+	Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error)
 }
 
 var _ proxy.Publishing = (*Daemon)(nil)
@@ -131,20 +131,16 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	var head feed.Hash
 	copy(head[:], p.Head)
-	unsent, envelope, err := d.config.Author.Write(url, p.Seq, head, &it, now)
-	if err != nil {
-		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	w.URL = url
+	var unpushed error
+	w.Seq, err = d.config.Author.Write(url, p.Seq, head, &it, now, func(envelope []byte) error {
+		unpushed = d.Push(ctx, envelope)
+		return unpushed
+	})
+	if err != nil && unpushed == nil {
+		err = fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
 	}
-	if unsent != nil {
-		if err := d.Push(ctx, unsent); err != nil {
-			return w, err
-		}
-	}
-	signed, err := difference.OpenPublication(envelope)
-	if err != nil {
-		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
-	}
-	return proxy.Written{URL: url, Seq: signed.Seq}, d.Push(ctx, envelope)
+	return w, err
 }
 
 // Require has a subscription show items only for which something vouches; see proxy.Publishing.

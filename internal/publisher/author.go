@@ -76,19 +76,38 @@ func (a *Author) Feeds() (urls []string) {
 }
 
 // Unsent is the envelope that was signed last for a feed, if the network does not have it; nil if
-// there is none.
-func (a *Author) Unsent(url string, last Last) []byte {
+// there is none. What the key before has signed is signed anew: nobody takes it from that any more.
+func (a *Author) Unsent(url string, last Last, now time.Time) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if l, ok := a.record[url]; ok && l.Seq == last.Seq+1 {
-		return l.Envelope
+	l, ok := a.record[url]
+	if !ok || l.Seq != last.Seq+1 || len(l.Envelope) == 0 {
+		return nil, nil
 	}
-	return nil
+	p, err := difference.OpenPublication(l.Envelope)
+	if err != nil {
+		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", l.Seq, url, err)
+	}
+	if p.By(a.key.Public()) {
+		return l.Envelope, nil
+	}
+	if p, err = difference.Publish(a.key.private, url, p.Seq, p.Prev, now, p.Item); err != nil {
+		return nil, err
+	}
+	return p.Raw, a.note(url, line{p.Seq, p.Raw, p.Hash[:]})
 }
 
 // Sign signs the next item of a feed, of which the network has last. It returns when that is in
 // the record.
 func (a *Author) Sign(url string, last Last, it *feed.Item, now time.Time) ([]byte, error) {
+	p, err := a.sign(url, last, it, now)
+	if err != nil {
+		return nil, err
+	}
+	return p.Raw, nil
+}
+
+func (a *Author) sign(url string, last Last, it *feed.Item, now time.Time) (*difference.Publication, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	seq, head, err := a.agree(url, last)
@@ -99,14 +118,27 @@ func (a *Author) Sign(url string, last Last, it *feed.Item, now time.Time) ([]by
 	if err != nil {
 		return nil, err
 	}
-	return p.Raw, a.note(url, line{p.Seq, p.Raw, p.Hash[:]})
+	return p, a.note(url, line{p.Seq, p.Raw, p.Hash[:]})
 }
 
-// Write signs the next item, and returns besides it the one before if the network does not have it.
-func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time) (unsent, envelope []byte, err error) {
-	unsent = a.Unsent(url, Last{last, head})
-	envelope, err = a.Sign(url, Last{last, head}, it, now)
-	return unsent, envelope, err
+// Write signs the next item and pushes it, and says its number. An item before it that the network
+// does not have is pushed first: when another one is signed, the record has it no longer.
+func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error) {
+	of := Last{last, head}
+	unsent, err := a.Unsent(url, of, now)
+	if err != nil {
+		return 0, err
+	}
+	if unsent != nil {
+		if err := push(unsent); err != nil {
+			return 0, err
+		}
+	}
+	p, err := a.sign(url, of, it, now)
+	if err != nil {
+		return 0, err
+	}
+	return p.Seq, push(p.Raw)
 }
 
 // Beat signs that nothing came after what was signed last.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,18 +152,89 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 		t.Errorf("%+v", one)
 	}
 	a = opened(t, path)
-	if unsent := a.Unsent(url, Last{}); !bytes.Equal(unsent, one.Raw) {
-		t.Error("what was signed is not in the record")
+	if unsent, err := a.Unsent(url, Last{}, time.Unix(3, 0)); err != nil || !bytes.Equal(unsent, one.Raw) {
+		t.Errorf("what was signed is not in the record: %v", err)
 	}
 	had := Last{one.Seq, one.Hash}
-	if a.Unsent(url, had) != nil {
-		t.Error("the network has it")
+	if unsent, err := a.Unsent(url, had, time.Unix(3, 0)); unsent != nil || err != nil {
+		t.Errorf("the network has it: %v", err)
 	}
 	two := signed(t, a, had, "two")
 	if two.Seq != 2 || two.Prev != one.Hash {
 		t.Errorf("%+v", two)
 	}
 	if three := signed(t, a, had, "three"); three.Seq != 3 || three.Prev != two.Hash {
+		t.Errorf("%+v", three)
+	}
+}
+
+// As long as the network does not take what was signed, nothing is signed after it: the record has
+// room for one.
+func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	var had Last // by the network
+	var names []string
+	lost := errors.New("lost on its way")
+	write := func(name string, takes bool) error {
+		_, err := a.Write(url, had.Seq, had.Head, item(t, name), time.Unix(2, 0), func(envelope []byte) error {
+			p, err := difference.OpenPublication(envelope)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case !takes:
+				return lost
+			case p.Seq != had.Seq+1 || p.Prev != had.Head:
+				t.Errorf("number %d follows on %d", p.Seq, had.Seq)
+			}
+			m, _ := p.Item.Meaning("")
+			names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+			return nil
+		})
+		return err
+	}
+	for _, step := range []struct {
+		name  string
+		takes bool
+	}{{"one", true}, {"two", false}, {"three", false}, {"four", true}} {
+		if err := write(step.name, step.takes); step.takes != (err == nil) || err != nil && !errors.Is(err, lost) {
+			t.Errorf("%s: %v", step.name, err)
+		}
+	}
+	if !slices.Equal(names, []string{"one", "two", "four"}) { // "three" was never signed
+		t.Errorf("the network has %q", names)
+	}
+}
+
+// Nobody takes anything from the key before: what it has signed in vain the next one signs.
+func TestTheNextKeySignsWhatCouldNotBePushed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	one := signed(t, a, Last{}, "one")
+	had := Last{one.Seq, one.Hash}
+	two := signed(t, a, had, "two")
+	if _, err := Rotate(path, none); err != nil {
+		t.Fatal(err)
+	}
+	a = opened(t, path)
+	raw, err := a.Unsent(url, had, time.Unix(9, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := difference.OpenPublication(raw)
+	if err != nil || !p.By(a.Key().Public()) || p.Seq != 2 || p.Prev != one.Hash || p.Item.Hash != two.Item.Hash {
+		t.Errorf("%+v, %v", p, err)
+	}
+	if again, err := opened(t, path).Unsent(url, had, time.Unix(10, 0)); err != nil || !bytes.Equal(again, raw) {
+		t.Errorf("it is another the next time: %v", err)
+	}
+	if three := signed(t, a, Last{p.Seq, p.Hash}, "three"); three.Seq != 3 || three.Prev != p.Hash {
 		t.Errorf("%+v", three)
 	}
 }
