@@ -10,6 +10,13 @@ import (
 // Namespace is that of our own elements in feeds.
 const Namespace = "urn:tidings:feed:1"
 
+// What vouches for an item is told by an element of ours in it, or a member. What its source says
+// there goes: a node alone knows.
+const (
+	provenanceElement = "provenance"
+	provenanceMember  = "_tidings_provenance"
+)
+
 // A Document is what Write writes.
 type Document struct {
 	// URL is where readers find the document. Links by which the source says

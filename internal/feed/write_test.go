@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"bytes"
 	"errors"
 	"slices"
 	"strings"
@@ -231,5 +232,37 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 	}
 	if _, err := NewItem(Atom, Meaning{GUID: "7", Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
 		t.Errorf("an id that Atom does not allow: %v", err)
+	}
+}
+
+// What vouches for an item is the node's to say, and not the source's.
+func TestASourceDoesNotSayWhatVouchesForItsItems(t *testing.T) {
+	for name, src := range map[string]string{
+		"RSS":      `<rss version="2.0" xmlns:x="urn:tidings:feed:1"><channel><title>T</title><item><guid>1</guid><x:provenance>false</x:provenance><title>I</title><x:provenance/><provenance xmlns="urn:tidings:feed:1">f<b>a</b>lse</provenance></item></channel></rss>`,
+		"RSS once": `<rss version="2.0"><channel><title>T</title><item><guid>1</guid><title>I</title><tidings:provenance xmlns:tidings="urn:tidings:feed:1">false</tidings:provenance></item></channel></rss>`,
+		"Atom":     `<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>urn:a</id><entry><id>urn:b</id><title>I</title><y:provenance xmlns:y="urn:tidings:feed:1">false</y:provenance></entry></feed>`,
+		"JSON":     `{"version":"https://jsonfeed.org/version/1.1","title":"T","items":[{"_tidings_provenance":{"provenance":"false"},"id":"1","title":"I","\u005ftidings_Provenance":{"provenance":"false"}}]}`,
+		"JSON end": `{"version":"https://jsonfeed.org/version/1.1","title":"T","items":[{"id":"1","title":"I", "_tidings_provenance" : "false" }]}`,
+	} {
+		f, err := Parse([]byte(src), "")
+		if err != nil || len(f.Items) != 1 {
+			t.Fatalf("%s: %v", name, err)
+		}
+		for _, said := range []string{"", "single"} {
+			out, err := Write(&Document{Head: f.Head, Entries: []Entry{{Item: f.Items[0], Provenance: said}}}, f.Head.Format)
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+			again, err := Parse(out, "")
+			if err != nil || len(again.Items) != 1 || again.Items[0].ID != f.Items[0].ID {
+				t.Fatalf("%s: %v in %s", name, err, out)
+			}
+			if m, _ := again.Items[0].Meaning(""); m.Title != "I" || bytes.Contains(again.Items[0].Raw, []byte("lse")) {
+				t.Errorf("%s: %s", name, out)
+			}
+			if n := bytes.Count(again.Items[0].Raw, []byte(`single`)); (n == 1) != (said != "") {
+				t.Errorf("%s: told %d times: %s", name, n, out)
+			}
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -98,15 +99,36 @@ func (d *Document) appendJSON(out []byte, e *Entry) []byte {
 	if e.Item.Format != JSON {
 		raw = d.inJSON(e)
 	}
+	raw = withoutProvenance(raw)
 	if e.Provenance == "" {
 		return append(out, raw...)
 	}
-	out = append(out, `{"_tidings_provenance":`...)
+	out = append(out, `{"`+provenanceMember+`":`...)
 	out = append(out, marshal(jsonProvenance{e.Provenance})...)
 	if inner := bytes.TrimSpace(raw[1:]); inner[0] != '}' {
 		out = append(out, ',')
 	}
 	return append(out, raw[1:]...)
+}
+
+// withoutProvenance is an item without what its source says of its provenance: who reads both would
+// believe the last one.
+func withoutProvenance(raw []byte) []byte {
+	out, has := []byte{'{'}, false
+	members(raw, func(m member) {
+		if strings.EqualFold(m.name, provenanceMember) {
+			has = true
+			return
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, raw[m.start:m.end]...)
+	})
+	if !has {
+		return raw
+	}
+	return append(out, '}')
 }
 
 func (d *Document) inJSON(e *Entry) []byte {

@@ -178,8 +178,16 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	_, hasBase := v.attr("xml:base")
 	_, hasLang := v.attr("xml:lang")
 	has := map[string]bool{}
+	var kept []byte // behind the start tag
+	from := first.end
 	for v.step() {
-		if v.starts() && v.depth() == 2 && v.uri == nsAtom {
+		switch ours := v.depth() == 2 && v.uri == Namespace && string(v.local) == provenanceElement; {
+		case ours && v.starts():
+			kept = append(kept, raw[from:v.latest.start]...)
+			from = len(raw) // of a broken one nothing is left
+		case ours && v.ends():
+			from = v.pos
+		case v.starts() && v.depth() == 2 && v.uri == nsAtom:
 			has[string(v.local)] = true
 		}
 	}
@@ -217,7 +225,8 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 	}
 	out = append(out, raw[name:first.end]...)
 	out = append(out, children...)
-	return append(out, raw[first.end:]...)
+	out = append(out, kept...)
+	return append(out, raw[from:]...)
 }
 
 // added is what an item gets from us: where it comes from, and what an Atom entry
@@ -225,7 +234,7 @@ func (w *xmlWriter) appendVerbatim(out []byte, e *Entry, v *walker) []byte {
 func (w *xmlWriter) added(e *Entry, has map[string]bool) string {
 	var b strings.Builder
 	if e.Provenance != "" {
-		b.WriteString("<tidings:provenance" + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(e.Provenance) + "</tidings:provenance>")
+		b.WriteString("<tidings:" + provenanceElement + Binding{"tidings", Namespace}.attribute() + ">" + escapeAny(e.Provenance) + "</tidings:" + provenanceElement + ">")
 	}
 	if w.uri != nsAtom || w.head.Format != Atom || has["id"] && has["title"] && has["updated"] {
 		return b.String()
