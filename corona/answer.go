@@ -72,6 +72,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 	}
 	switch {
 	case p.kind == solo:
+		url := c.asked[p.key]
 		delete(c.asked, p.key)
 		switch {
 		case verdict.Kind != coronapb.State_OK:
@@ -79,7 +80,7 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 		case r.page != nil:
 			r.f.Items = nil // of a page there are changes to be read
 		default:
-			c.app.Saw(p.key, &r.f.Head, r.secure())
+			c.app.Saw(p.key, &r.f.Head, r.secure(url))
 		}
 		c.app.Fetched(p.key, r.f, r.offer, verdict)
 	case p.kind == first && l != nil && l.looking == h:
@@ -109,8 +110,11 @@ func readingOf(a env.Answer) reading {
 	return r
 }
 
-// secure says whether nobody on the way could have changed a document that this node has got.
-func (r *reading) secure() bool { return r.private || strings.HasPrefix(r.valid.url, "https://") }
+// secure says whether nobody on the way could have changed a document that this node has got from
+// an address. What begins without HTTPS anybody could redirect to a server of his own.
+func (r *reading) secure(url string) bool {
+	return r.private || strings.HasPrefix(url, "https://") && strings.HasPrefix(r.valid.url, "https://")
+}
 
 // read takes what a poller has read; from is the zero peer if that was this node. It says
 // whether the log has what was new in it, or will: false if it could not be taken now.
@@ -150,7 +154,7 @@ func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken b
 		l.words = verdict.Words
 	}
 	if r.f != nil && !l.page && from.ID == "" {
-		c.app.Saw(l.key, &r.f.Head, r.secure())
+		c.app.Saw(l.key, &r.f.Head, r.secure(l.url))
 	}
 	// The items go before the word that all is well.
 	taken = c.detect(l, r)

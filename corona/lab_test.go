@@ -72,6 +72,7 @@ type poller struct {
 	readers int
 	epoch   uint64
 	said    []State
+	saw     []bool // heads, whether nobody could have changed them
 	haste   []Haste
 	fetched []*feed.Feed
 }
@@ -159,7 +160,7 @@ func (p *poller) lead(url string, old *channelLog) *channelLog {
 	return log
 }
 
-func (p *poller) Saw(overlay.ID, *feed.Head, bool) {}
+func (p *poller) Saw(_ overlay.ID, _ *feed.Head, secure bool) { p.saw = append(p.saw, secure) }
 
 func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]

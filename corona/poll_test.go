@@ -354,6 +354,32 @@ func TestReadersHearHowLateNewsAreFound(t *testing.T) {
 	}
 }
 
+// Whose a feed is can be believed of a document that nobody on the way could have changed: all of
+// the way, as the first answer says where to go.
+func TestADocumentIsSecureIfAllOfItsWayWas(t *testing.T) {
+	for _, c := range []struct {
+		url, final string
+		private    bool
+		want       bool
+	}{
+		{"http://www.a.example/feed", "", false, false},
+		{"https://www.a.example/feed", "", false, true},
+		{"https://www.a.example/feed", "https://b.example/feed", false, true},
+		{"http://www.a.example/feed", "https://b.example/feed", false, false},
+		{"http://www.a.example/feed", "", true, true},
+	} {
+		l := newLab(t)
+		l.origins[c.url] = serves(rss("A", "", "one"), func(a *env.Answer) { a.FinalURL, a.Private = c.final, c.private })
+		p := l.poller(Config{})
+		p.lead(c.url, nil)
+		p.Ask(key(c.url), c.url)
+		l.run(time.Hour, p)
+		if len(p.saw) < 2 || slices.Contains(p.saw, !c.want) {
+			t.Errorf("%s, then %q: %v", c.url, c.final, p.saw)
+		}
+	}
+}
+
 // A feed that has moved for good says where to, and keeps its channel.
 func TestAMovedFeedSaysWhereTo(t *testing.T) {
 	l := newLab(t)
