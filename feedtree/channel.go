@@ -24,13 +24,17 @@ type channel struct {
 	since      time.Time
 	attributes []byte
 
-	trust  *difference.Pin // whose feed it is, as this node believes; nil: nobody's
-	doubt  *difference.Pin // what its log says instead; nil: nothing else
-	lead   *lead           // while this node is the feed's sequencer
-	beat   *beat           // the last heartbeat
-	trial  *trial          // of those who are to bring its entries; nil: there were none so far
-	state  []byte          // what the sequencer says about its polls
-	repair *repair
+	trust *difference.Pin // whose feed it is, as this node believes; nil: nobody's
+	doubt *difference.Pin // what its log says instead; nil: nothing else
+	// writing is how many changes of the subscription are on their way to the disk; unkept, that
+	// what is believed has changed meanwhile.
+	writing int
+	unkept  bool
+	lead    *lead  // while this node is the feed's sequencer
+	beat    *beat  // the last heartbeat
+	trial   *trial // of those who are to bring its entries; nil: there were none so far
+	state   []byte // what the sequencer says about its polls
+	repair  *repair
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
 	audited   time.Time // when an owner was asked last
@@ -121,7 +125,7 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 		done(nil)
 		done = func(error) {}
 	}
-	f.store.Commit([]env.Op{{Key: subscriptionKey(key), Value: marshal(m)}}, func(err error) {
+	f.change(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("subscribe to %s: %w", url, err))
 			return
@@ -164,7 +168,7 @@ func (f *FeedTree) want(c *channel) { f.owners.Want(c.key, c.url, func(bool) {})
 // Unsubscribe ends a subscription.
 func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 	key := overlay.Key(f.node.Network(), url)
-	f.store.Commit([]env.Op{{Key: subscriptionKey(key)}}, func(err error) {
+	f.change(f.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("unsubscribe from %s: %w", url, err))
 			return

@@ -238,9 +238,35 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 		return
 	}
 	c.trust = trust
+	f.keep(c)
+}
+
+// keep writes down what is believed of a feed, beside its subscription. While that changes it waits
+// until it is known what has become of it.
+func (f *FeedTree) keep(c *channel) {
+	if c.unkept = c.writing > 0; c.unkept || !c.subscribed {
+		return
+	}
 	f.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
 		if err != nil {
 			f.log.Warn("publisher's key not stored", "url", c.url, "err", err) // it is believed anew in the next life
+		}
+	})
+}
+
+// change writes down that a subscription begins, ends or is another; c is nil if there is no such
+// feed here yet.
+func (f *FeedTree) change(c *channel, op env.Op, then func(error)) {
+	if c != nil {
+		c.writing++
+	}
+	f.store.Commit([]env.Op{op}, func(err error) {
+		then(err)
+		if c == nil {
+			return
+		}
+		if c.writing--; c.writing == 0 && c.unkept {
+			f.keep(c)
 		}
 	})
 }

@@ -534,3 +534,46 @@ func TestAPinOutlivesItsNode(t *testing.T) {
 	}
 	n.all(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
 }
+
+// What a node believes is written down beside its subscription: neither takes anything back that
+// was said of the other meanwhile.
+func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
+	n := open(t)
+	lead := leader(t, n.Swarm, url)
+	var r *sim.Peer // an owner, who has entries before it knows that they are held
+	for _, p := range n.Peers() {
+		if v, ok := p.Layers().Owners.View(n.Key(url)); ok && v.Owns && p != lead {
+			r = p
+		}
+	}
+	r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
+	n.World.Run(5 * time.Second)
+	for i := range 100 { // an entry takes less to be held
+		said := []byte{byte(i)}
+		told := difference.Pin{Key: n.author.public(), Since: n.Now().Truncate(time.Second), Beat: time.Duration(i+1) * time.Minute}
+		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told}, nil, func(bool) {}) })
+		n.World.Run(time.Duration(i) * time.Millisecond)
+		acked := false
+		r.Do(func() {
+			done := func(err error) { acked = err == nil }
+			if i%2 == 0 {
+				r.Layers().Feeds.Unsubscribe(url, done)
+			} else {
+				r.Layers().Feeds.Subscribe(url, 1, said, done)
+			}
+		})
+		n.World.Run(2 * time.Second)
+		r.Kill(true)
+		n.World.Run(time.Second)
+		r.Start()
+		n.World.Run(5 * time.Second)
+		sub, ok := r.Layers().Feeds.Subscription(n.Key(url))
+		if !acked || ok != (i%2 == 1) || ok && !bytes.Equal(sub.Attributes, said) {
+			t.Errorf("said %d ms after the key: %v, and in the next life %v, %v", i, acked, ok, sub.Attributes)
+		}
+		if i%2 == 0 {
+			r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
+			n.World.Run(5 * time.Second)
+		}
+	}
+}
