@@ -119,7 +119,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 	if l.pin == nil || !p.By(l.pin.Key) {
 		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
 			f.seek(c)
-			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document at its origin does not name this key, as far as is known: it is being asked")
+			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document at its origin does not name this key, as far as is known: it is being asked, and believed over HTTPS only")
 			return
 		}
 		if p.Item != nil && f.inOrder(l, p) == "" {

@@ -178,6 +178,9 @@ func TestPublishers(t *testing.T) {
 	// Both keys are lost. A new one is named by the origin, which the owners see for themselves.
 	lost := filepath.Join(keys, "new.key")
 	fresh := strings.TrimSpace(does(t, "keygen", lost))
+	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err == nil || !strings.Contains(err.Error(), "has another key") {
+		t.Errorf("a key that nobody has named: %v", err)
+	}
 	blog.says(metadata(lost))
 	eventually(t, patient, "the origin's word on a lost key", func() error {
 		return publish(lost, "--resume", "--title", "Fourth", "--id", "fourth")

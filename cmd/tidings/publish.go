@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/internal/feed"
@@ -114,6 +115,9 @@ func (w *writer) one(ctx context.Context) error {
 		}
 		return w.publish(ctx, &it)
 	}
+	if w.ID == "" && w.Link == "" {
+		return usagef("say by what the item is known when it changes: its --link, or an --id")
+	}
 	p, err := w.known(ctx)
 	if err != nil {
 		return err
@@ -173,7 +177,10 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	}
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
-	if !w.Resume {
+	if own := w.author.Key().Public(); !w.Resume {
+		if p.Seq > 0 && !bytes.Equal(p.Key, own) && !slices.Contains(w.author.Feeds(), w.url) {
+			return last, fmt.Errorf("%s has another key, %s, and nothing was signed for it here with this one, %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, fingerprint(p.Key), fingerprint(own))
+		}
 		return last, nil
 	}
 	f, err := w.fetchFeed(ctx)

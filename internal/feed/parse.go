@@ -153,7 +153,7 @@ func checkElement(raw []byte, outer scope, rooted func(local []byte, uri string)
 	case err != nil:
 		return err
 	case bad != 0:
-		return fmt.Errorf("%w: %s", ErrBroken, bad)
+		return fmt.Errorf("%w, to be mended: %s", ErrBroken, bad)
 	case len(tidied) != len(raw):
 		return fmt.Errorf("%w: more than one element", ErrBroken)
 	}
