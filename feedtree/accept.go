@@ -64,6 +64,7 @@ func (l *lead) hears(p *difference.Publication, at time.Time) {
 func (f *FeedTree) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) error {
 	p, err := difference.OpenPublication(m.Publication)
 	if err != nil {
+		f.note(Refusal{Why: err.Error()})
 		return err
 	}
 	to := env.Peer{ID: from}
@@ -188,25 +189,31 @@ func (f *FeedTree) inOrder(l *lead, p *difference.Publication) string {
 	return ""
 }
 
-// A Refusal is a publication that was refused by this node as the sequencer of its feed.
+// A Refusal is what was refused by this node: a publication, by the sequencer of its feed, or what
+// came in place of one, or of an entry.
 type Refusal struct {
-	URL string
-	Seq uint64
-	Key []byte // of who has signed it
+	URL string // "": it does not say, or nobody can be believed to have said so
+	Seq uint64 // a publication's number
+	Key []byte // of who has signed that; nil: nobody has
 	Why string
 	At  time.Time
 }
 
-// refuse notes a refusal; the same one again is one.
+// refuse notes a publication that was refused.
 func (f *FeedTree) refuse(c *channel, p *difference.Publication, why string) {
 	f.stats.Refused++
-	r := Refusal{c.url, p.Seq, p.Key, why, f.clock.Now()}
+	f.note(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: why})
+}
+
+// note notes a refusal; the same one again is one.
+func (f *FeedTree) note(r Refusal) {
+	r.At = f.clock.Now()
 	f.refused = slices.DeleteFunc(f.refused, func(old Refusal) bool { return old.URL == r.URL && old.Seq == r.Seq && old.Why == r.Why })
 	f.refused = append(f.refused, r)
 	f.refused = f.refused[max(0, len(f.refused)-maxRefusals):]
 }
 
-// Refusals are the last publications that this node has refused, the oldest first.
+// Refusals are the last ones, the oldest first.
 func (f *FeedTree) Refusals() []Refusal { return slices.Clone(f.refused) }
 
 // backstop returns what of a finding is for the log. An item that its publisher has signed stays

@@ -95,7 +95,7 @@ type FeedTree struct {
 	pushes  map[feed.Hash]*push // of this node, that nobody has taken yet
 	looks   map[overlay.ID]*look
 	scores  map[env.PeerID]score // of parents that were left
-	refused []Refusal            // the last ones, of feeds led here
+	refused []Refusal            // the last ones
 	cal     env.Calendar[task]
 	nonce   uint64
 	started bool

@@ -234,6 +234,7 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 	switch {
 	case e == nil || e.Key != key || what == owner.Refused:
 		f.stats.Garbage++
+		f.note(Refusal{URL: c.url, Why: "what came down its tree is no entry that its sequencer has signed"})
 	case what == owner.Gap:
 		f.gap(c, e.Hash)
 	case what == owner.Elsewhere:

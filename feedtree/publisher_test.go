@@ -17,6 +17,7 @@ import (
 	"tidings/internal/feed"
 	"tidings/internal/script"
 	"tidings/internal/wire"
+	"tidings/overlay/scribe"
 	"tidings/sim"
 )
 
@@ -280,9 +281,35 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	if err := push(n.Swarm, n.desk, one); err != nil {
 		t.Errorf("replayed: %v", err) // it is there: nothing changes
 	}
-	refused := leader(t, n.Swarm, url).Layers().Feeds.Refusals()
-	if len(refused) != 6 {
+	// What was changed, or cut off, on its way to the sequencer, and down the tree to a reader.
+	lead := leader(t, n.Swarm, url)
+	for _, raw := range [][]byte{tampered, three.Raw[:len(three.Raw)-9]} {
+		b, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: raw}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lead.Do(func() { lead.Layers().Feeds.Route(b) })
+	}
+	refused := lead.Layers().Feeds.Refusals()
+	if len(refused) != 8 || refused[0].URL != url || refused[0].Why == "" {
 		t.Errorf("%d refusals are kept: %+v", len(refused), refused)
+	}
+	for i, why := range []string{"wrong signature", "not an envelope"} {
+		if r := refused[len(refused)-2+i]; r.Key != nil || !strings.Contains(r.Why, why) {
+			t.Errorf("%+v, want %q", r, why)
+		}
+	}
+	reader := n.readers[0]
+	log := reader.Layers().Owners.Log(n.Key(url))
+	entry := append([]byte(nil), log[len(log)-1].Raw...)
+	entry[len(entry)/2] ^= 1
+	b, err := proto.Marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: entry}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader.Do(func() { reader.Layers().Feeds.Deliver(scribe.Delivery{Group: n.Key(url), Payload: b}) })
+	if refused := reader.Layers().Feeds.Refusals(); len(refused) != 1 || refused[0].URL != url {
+		t.Errorf("the reader has refused %+v", refused)
 	}
 	if err := push(n.Swarm, n.desk, three); err != nil {
 		t.Errorf("after all of that: %v", err)
@@ -471,8 +498,8 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 	n.all(t, "one", "All of one, publisher")
 	n.all(t, "misplaced", "")
 	for _, r := range n.readers {
-		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Publisher.Seq != 1 || r.Layers().Feeds.Stats().Unread == 0 {
-			t.Errorf("host %d: %+v", r.Index(), sub.Publisher)
+		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Publisher.Seq != 1 || len(r.Layers().Feeds.Refusals()) != 1 {
+			t.Errorf("host %d: %+v, refused %+v", r.Index(), sub.Publisher, r.Layers().Feeds.Refusals())
 		}
 	}
 }

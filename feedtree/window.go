@@ -97,17 +97,22 @@ func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool
 func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
 	f.owners.Bodies(of, func(bodies [][]byte) {
 		deltas := make([]difference.Delta, len(of))
-		var unread uint64
+		var unread []*owner.Entry
 		f.worker.Do(func() {
 			for i, b := range bodies {
 				if d, err := difference.Decode(b); err == nil && f.owns(of[i].Key, d) {
 					deltas[i] = d
 				} else {
-					unread++
+					unread = append(unread, of[i])
 				}
 			}
 		}, func() {
-			f.stats.Unread += unread
+			f.stats.Unread += uint64(len(unread))
+			for _, e := range unread {
+				if c := f.feeds[e.Key]; c != nil {
+					f.note(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
+				}
+			}
 			then(deltas)
 		})
 	})

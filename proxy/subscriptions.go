@@ -138,7 +138,7 @@ type Status struct {
 type Refused struct {
 	URL string     `json:"url"`
 	Seq uint64     `json:"seq"` // its number
-	Key string     `json:"key"` // fingerprint of the key that has signed it
+	Key string     `json:"key"` // fingerprint of the key that has signed it; empty: none has
 	Why string     `json:"why"`
 	At  *time.Time `json:"at"`
 }

@@ -63,7 +63,13 @@ func report(st proxy.Status, t terminal) string {
 		line("warning", w, yellow)
 	}
 	for _, r := range st.Refused {
-		line("refused", fmt.Sprintf("number %d of %s, signed by %s: %s", r.Seq, r.URL, r.Key, r.Why), yellow)
+		of := r.URL
+		if r.Key != "" {
+			of = fmt.Sprintf("number %d of %s, signed by %s", r.Seq, r.URL, r.Key)
+		} else if of == "" {
+			of = "a publication"
+		}
+		line("refused", of+": "+r.Why, yellow)
 	}
 	return table.String()
 }

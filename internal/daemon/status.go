@@ -46,7 +46,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		for _, r := range d.node.Feeds.Refusals() {
-			s.Refused = append(s.Refused, proxy.Refused{URL: r.URL, Seq: r.Seq, Key: fingerprint(r.Key), Why: r.Why, At: proxy.At(r.At)})
+			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
+			if r.Key != nil {
+				of.Key = fingerprint(r.Key)
+			}
+			s.Refused = append(s.Refused, of)
 		}
 		if v, ok := d.node.Corona.Decision(); ok {
 			s.Clusters, s.Levels, s.Overbooked = v.Clusters, v.Levels, !v.Fits
