@@ -313,3 +313,30 @@ func FuzzPin(f *testing.F) {
 		}
 	})
 }
+
+// FuzzWitness: what an owner's word says, said again is the same.
+func FuzzWitness(f *testing.F) {
+	home := wire.HashOf([]byte("home"))
+	by := wire.NewSigner(keyOf(5), home)
+	for _, m := range []*differencepb.Witness{{Url: itsURL, Key: public(1), TimeMs: 7}, {Url: "", Key: public(1)}, {Url: itsURL, Key: []byte("short")}} {
+		b, err := proto.Marshal(m)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		verify := wire.NewVerifier(home)
+		if w, err := OpenWitness(verify, b); err == nil && bytes.Equal(w.By, public(5)) {
+			t.Errorf("who has not signed says %+v", w)
+		}
+		w, err := OpenWitness(verify, by.Sign(wire.DomainWitness, b).Raw)
+		if err != nil {
+			return
+		}
+		again, err := OpenWitness(verify, Attest(by, w.URL, w.Key, w.Time).Raw)
+		if err != nil || again.URL != w.URL || !bytes.Equal(again.Key, w.Key) || !again.Time.Equal(w.Time) || !bytes.Equal(again.By, public(5)) {
+			t.Errorf("%+v became %+v, %v", w, again, err)
+		}
+	})
+}

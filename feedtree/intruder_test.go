@@ -1,17 +1,21 @@
 package feedtree_test
 
 import (
+	"crypto/ed25519"
 	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
+	"tidings/difference"
 	"tidings/feedtree/feedtreepb"
+	"tidings/internal/feed"
 	"tidings/internal/script"
 	"tidings/internal/wire"
 	"tidings/overlay/owner/ownerpb"
@@ -166,7 +170,7 @@ func (in *intruder) anUpdateOf(s *story) *feedtreepb.Update {
 // A kind tells the target something of one kind.
 type kind func(in *intruder, s *story)
 
-var kinds = []kind{aDigest, aDigestAck, someHeads, aBehind, someBeats, anUpdate, aBeat}
+var kinds = []kind{aDigest, aDigestAck, someHeads, aBehind, someBeats, anUpdate, aBeat, aPush, aPushed, aLook, aLooked}
 
 // tell tells a member a story.
 func tell(t *testing.T, b []byte, kinds ...kind) {
@@ -266,6 +270,62 @@ func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
 
 func aBeat(in *intruder, s *story) {
 	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: in.aBeatOf(s)}})
+}
+
+func FuzzPush(f *testing.F) { fuzz(f, aPush) }
+
+// aPush is of a publisher whom no origin names.
+func aPush(in *intruder, s *story) {
+	m := &feedtreepb.Push{Publication: make([]byte, pick(s, 0, 1, difference.MaxPublication, difference.MaxPublication+1))}
+	if s.choose(6) < 5 {
+		var prev feed.Hash
+		prev[0] = byte(s.choose(3))
+		it := pick(s, anItem(in.t, "strange"), nil)
+		seq := s.number()
+		if it != nil {
+			seq = max(seq, 1)
+		}
+		p, err := difference.Publish(in.liar.Key(), pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), seq, prev, in.Now().Add(time.Duration(s.number()%1e9)*time.Millisecond), it)
+		if err != nil {
+			in.t.Fatal(err)
+		}
+		m.Publication = p.Raw[:pick(s, len(p.Raw), len(p.Raw)-1, 40)]
+	}
+	m.Record = pick(s, nil, in.liar.Layers().Overlay.Self().Raw, []byte{1})
+	if s.choose(2) == 1 {
+		in.target.Do(func() {
+			in.target.Layers().Feeds.Route(in.encoded(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}))
+		})
+		return
+	}
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}})
+}
+
+func FuzzPushed(f *testing.F) { fuzz(f, aPushed) }
+
+func aPushed(in *intruder, s *story) {
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{
+		Hash: make([]byte, pick(s, 32, 0, 31, 33)), Verdict: feedtreepb.Pushed_Verdict(int32(s.number())), Pubseq: s.number(), Words: strings.Repeat("w", pick(s, 0, 1, 256, 257)),
+	}}})
+}
+
+func FuzzLook(f *testing.F) { fuzz(f, aLook) }
+
+// aLook is a sequencer's question, and the intruder is none.
+func aLook(in *intruder, s *story) {
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: in.aKey(s), Publisher: make([]byte, pick(s, 32, 0, 31, 33))}}})
+}
+
+func FuzzLooked(f *testing.F) { fuzz(f, aLooked) }
+
+func aLooked(in *intruder, s *story) {
+	m := &feedtreepb.Looked{Witness: make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))}
+	if s.choose(4) < 3 {
+		key := in.liar.Key().Public().(ed25519.PublicKey)
+		w := difference.Attest(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), key[:pick(s, 32, 0, 31)], in.Now())
+		m.Witness = w.Raw[:pick(s, len(w.Raw), len(w.Raw)-1)]
+	}
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Looked{Looked: m}})
 }
 
 // Who follows a line of a log that has ended hears of the other one by a heartbeat of it, if
