@@ -9,8 +9,8 @@
 // # Nothing is lost silently
 //
 //   - An entry that does not follow on what a subscriber has shows a gap.
-//   - Once a minute each child compares with each parent, in one message for all
-//     feeds whose trees have an edge on their link, the heads of their logs.
+//   - Once a minute, with many parents less often, each child compares with each parent, in
+//     one message for all feeds whose trees have an edge on their link, the heads of their logs.
 //   - Heads come down a second tree, the shadow, whose root stands half the ring away: what has
 //     not followed its head in five seconds is pulled, and passed on to those below (shadow.go).
 //   - Each ten minutes at least a feed is compared with one of its owners, past all trees (audit.go).

@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"time"
@@ -12,7 +13,8 @@ import (
 
 // A link is what two nodes compare whose trees have edges between them.
 type link struct {
-	nonce uint64 // of the digest that is out; 0: none
+	nonce    uint64    // of the digest that is out; 0: none
+	compared time.Time // when the last one was sent
 	// unknown are feeds of which the parent keeps no log, by when it said so: it
 	// only forwards them.
 	unknown map[overlay.ID]time.Time
@@ -37,7 +39,11 @@ func mixed(key overlay.ID, head uint64) uint64 {
 	return h ^ h>>29
 }
 
-// compare sends a digest to each parent, and looks for feeds that have been
+// digestPause is the least time between two digests of a node on all its links, on average: with more
+// than fifteen parents each gets one less often than in a DigestInterval.
+const digestPause = 4 * time.Second
+
+// compare sends a digest to each parent that is due, and looks for feeds that have been
 // silent for too long.
 func (f *FeedTree) compare(now time.Time) {
 	parents := map[env.PeerID]*overlay.Contact{}
@@ -61,13 +67,16 @@ func (f *FeedTree) compare(now time.Time) {
 	for id := range parents {
 		ids = append(ids, id)
 	}
-	slices.Sort(ids)
 	for _, id := range ids {
-		l := f.links[id]
-		if l == nil {
-			l = &link{unknown: map[overlay.ID]time.Time{}}
-			f.links[id] = l
+		if f.links[id] == nil {
+			f.links[id] = &link{unknown: map[overlay.ID]time.Time{}}
 		}
+	}
+	slices.SortFunc(ids, func(a, b env.PeerID) int {
+		return cmp.Or(f.links[a].compared.Compare(f.links[b].compared), cmp.Compare(a, b))
+	})
+	for _, id := range ids[:min(len(ids), int(f.cfg.DigestInterval/digestPause)+1)] {
+		l := f.links[id]
 		for key, at := range l.unknown {
 			if now.Sub(at) > unknownFor {
 				delete(l.unknown, key)
@@ -76,6 +85,10 @@ func (f *FeedTree) compare(now time.Time) {
 		f.nonce++
 		l.nonce = f.nonce
 		d := &feedtreepb.Digest{Nonce: l.nonce}
+		if !l.compared.IsZero() {
+			d.PauseS = uint32(now.Sub(l.compared) / time.Second)
+		}
+		l.compared = now
 		for _, key := range shared[id] {
 			if _, unknown := l.unknown[key]; !unknown {
 				d.Count++
@@ -94,8 +107,10 @@ func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	var digest uint64
 	var beats [][]byte
 	now := f.clock.Now()
+	// What came since the last digest, and some more: that one may have been lost.
+	since := max(f.cfg.DigestInterval, min(time.Duration(m.PauseS)*time.Second, f.cfg.BeatInterval)) * 5 / 2
 	for _, key := range f.scribe.Edges(from) {
-		if c := f.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.heard) < 5*f.cfg.DigestInterval/2 {
+		if c := f.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.heard) < since {
 			beats = append(beats, c.beat.raw)
 		}
 		if _, keeps := f.owners.View(key); keeps {
@@ -145,7 +160,7 @@ func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
 	return slices.ContainsFunc(f.scribe.Above(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
-// onHeads says which heads are others here.
+// onHeads says which heads are others here, if any are.
 func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	b := &feedtreepb.Behind{}
 	for _, h := range m.Heads {
@@ -157,7 +172,9 @@ func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 			b.Keys = append(b.Keys, h.Key)
 		}
 	}
-	f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: b}})
+	if len(b.Keys)+len(b.Unknown) > 0 {
+		f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: b}})
+	}
 }
 
 // onBehind gets what a parent, or an owner, has beyond what is here.

@@ -431,6 +431,7 @@ type Digest struct {
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
 	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"`
+	PauseS        uint32                 `protobuf:"varint,4,opt,name=pause_s,json=pauseS,proto3" json:"pause_s,omitempty"` // how many seconds ago the last one was sent; 0: there was none, or it is as usual
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +483,13 @@ func (x *Digest) GetCount() uint32 {
 func (x *Digest) GetDigest() uint64 {
 	if x != nil {
 		return x.Digest
+	}
+	return 0
+}
+
+func (x *Digest) GetPauseS() uint32 {
+	if x != nil {
+		return x.PauseS
 	}
 	return 0
 }
@@ -1166,11 +1174,12 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x06pushed\x18\a \x01(\v2\x18.tidings.feedtree.PushedH\x00R\x06pushed\x12,\n" +
 	"\x04look\x18\b \x01(\v2\x16.tidings.feedtree.LookH\x00R\x04look\x122\n" +
 	"\x06looked\x18\t \x01(\v2\x18.tidings.feedtree.LookedH\x00R\x06lookedB\x06\n" +
-	"\x04body\"L\n" +
+	"\x04body\"e\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\"7\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\x12\x17\n" +
+	"\apause_s\x18\x04 \x01(\rR\x06pauseS\"7\n" +
 	"\tDigestAck\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05match\x18\x02 \x01(\bR\x05match\"K\n" +

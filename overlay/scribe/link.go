@@ -24,6 +24,7 @@ type link struct {
 	renewed  moment // the peer's last Beat for the edges down
 
 	beating   bool
+	pauseS    uint16 // seconds between two Beats of the peer, as it says; 0: a BeatInterval
 	beatTries int8
 	beatAt    moment
 	beatNonce uint64 // of the Beat that is out; 0: none
@@ -114,7 +115,7 @@ func (s *Scribe) look(l *link, now time.Time) {
 		return
 	}
 	l.lookAt = never
-	lease := leaseBeats * s.cfg.BeatInterval
+	lease := s.lease(l)
 	if len(l.down.of) > 0 {
 		if left := lease - momentOf(now).sub(l.renewed); left >= 0 {
 			s.lookIn(l, left+1)
@@ -137,7 +138,9 @@ func (s *Scribe) dropIdle(l *link) {
 	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.now().sub(l.made) < linkPatience {
 		return
 	}
-	l.over = true
+	if l.over = true; l.beating {
+		s.beating--
+	}
 	delete(s.links, l.contact.Peer.ID)
 	s.node.Unwatch(l.contact.Peer.ID)
 }
