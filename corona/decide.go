@@ -40,7 +40,7 @@ func (c *Corona) Adder() sums.Adder {
 	if c.cfg.Clusters {
 		return ClustersAdder{c.current}
 	}
-	return BinsAdder{c.current}
+	return BinsAdder{Problem: c.current, costs: new([]float64)}
 }
 
 // current is the problem of the network as it is: a node adds up for others that has nothing to

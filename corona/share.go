@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -71,6 +72,11 @@ func EncodeBins(b *honeycomb.Bins) []byte {
 
 // DecodeBins reads bins that came from a stranger, for the channels of about so many members.
 func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins, error) {
+	return decodeBins(value, p, nodes, nil)
+}
+
+// decodeBins is DecodeBins into costs whose memory is free to be used.
+func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) (*honeycomb.Bins, error) {
 	m, t, err := decode(value)
 	if err != nil {
 		return nil, err
@@ -88,7 +94,7 @@ func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins,
 		if i == 0 {
 			last := m.Bins.Runs[len(m.Bins.Runs)-1]
 			b.First = first
-			b.Cost = make([]float64, 0, max(0, min(int(last.First)+len(last.Cost), honeycomb.MaxBin+1)-first))
+			b.Cost = slices.Grow(costs[:0], max(0, min(int(last.First)+len(last.Cost), honeycomb.MaxBin+1)-first))
 		}
 		for range first - b.First - len(b.Cost) {
 			b.Cost = append(b.Cost, 0)
@@ -226,18 +232,30 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 
 // BinsAdder adds up bins for overlay/sums. It asks for the problem as it stands: a network
 // grows.
-type BinsAdder struct{ Problem func() *honeycomb.Problem }
+type BinsAdder struct {
+	Problem func() *honeycomb.Problem
+
+	costs *[]float64 // of the value that was added last, to be used again; nil: they are not
+}
 
 // Zero implements sums.Adder; a sum is a *honeycomb.Bins.
 func (BinsAdder) Zero() any { return &honeycomb.Bins{} }
 
 // Add implements sums.Adder.
 func (a BinsAdder) Add(sum any, value []byte, about sums.Scope) error {
-	b, err := DecodeBins(value, a.Problem(), about.Nodes)
-	if err == nil {
-		sum.(*honeycomb.Bins).Merge(b)
+	var costs []float64
+	if a.costs != nil {
+		costs = *a.costs
 	}
-	return err
+	b, err := decodeBins(value, a.Problem(), about.Nodes, costs)
+	if err != nil {
+		return err
+	}
+	sum.(*honeycomb.Bins).Merge(b) // keeps nothing of it
+	if a.costs != nil {
+		*a.costs = b.Cost
+	}
+	return nil
 }
 
 // Measure implements sums.Adder.

@@ -123,7 +123,7 @@ func TestSumsOfSums(t *testing.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		one := honeycomb.NewBins(p, own)
 		one.Nodes, one.Decided, one.Aim = 1, one.Subscribers, Aim(one.Subscribers, honeycomb.MaxCorrection)
-		adder := BinsAdder{func() *honeycomb.Problem { return p }}
+		adder := BinsAdder{Problem: func() *honeycomb.Problem { return p }, costs: new([]float64)}
 		value := EncodeBins(one)
 		for nodes := 1; nodes < 1024; nodes *= 2 {
 			sum := adder.Zero()
@@ -275,7 +275,7 @@ func FuzzShare(f *testing.F) {
 func BenchmarkShare(b *testing.B) {
 	s := newScenario(1024, 100_000, 5e6, 1)
 	s.cut(0)
-	adder := BinsAdder{func() *honeycomb.Problem { return &s.Problem }}
+	adder := BinsAdder{Problem: func() *honeycomb.Problem { return &s.Problem }}
 	value := EncodeBins(honeycomb.NewBins(&s.Problem, s.channels))
 	sum := adder.Zero()
 	for b.Loop() {

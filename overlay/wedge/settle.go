@@ -72,7 +72,7 @@ func (w *Wedge) settle() {
 }
 
 // keepTouched is for how many changes room is kept: mostly there are few at a time.
-const keepTouched = 64
+const keepTouched = 512
 
 // tell tells the application and the parent what has changed.
 func (w *Wedge) tell(r *record, b before) {
