@@ -27,7 +27,7 @@ func (s *Swarm) CheckBounds() {
 		}{
 			{"peers", o.Peers, live + sparePeers},
 			{"messages that passed", o.Passages, sparePassages},
-			{"trees", g.Groups, len(s.groups)},
+			{"trees", g.Groups, len(s.groups) + len(s.feeds.urls)}, // feeds have two
 			{"links of trees", g.Links, live + sparePeers},
 			{"logs", w.Seats, len(s.feeds.urls)},
 			{"channels to poll", c.Channels, len(s.feeds.urls)},

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -231,7 +232,7 @@ func TestProgramsPublish(t *testing.T) {
 		t.Fatal(err)
 	}
 	does(t, "keygen", "--passphrase-file", words, key)
-	blog.says(does(t, "publish", "--key", key, "--passphrase-file", words, "--metadata", url))
+	blog.says(does(t, "publish", "--key", key, "--passphrase-file", words, "--metadata", "--beat-interval", "4s", url))
 	desk := launch(t, "--allow-private-origins", "--network", "programs", "--publish-key", key, "--passphrase-file", words)
 	reader := launch(t, "--allow-private-origins", "--bootstrap", desk.peer)
 	gathered(t, []*runner{desk, reader})
@@ -269,6 +270,24 @@ func TestProgramsPublish(t *testing.T) {
 		t.Fatalf("with the token: %d %s", status, said)
 	}
 	shown(t, address, "Saved", "publisher", latencyTarget)
+	// Of a publisher who says nothing for two beat intervals all think that it is gone.
+	eventually(t, patient, "the node to say that nothing is new", func() error {
+		const pushes = "\ntidings_feedtree_pushes_total "
+		a, err := http.Get("http://" + desk.http + "/metrics")
+		if err != nil {
+			return err
+		}
+		defer a.Body.Close()
+		metrics, err := io.ReadAll(a.Body)
+		if err != nil {
+			return err
+		}
+		_, after, _ := strings.Cut(string(metrics), pushes)
+		if n, err := strconv.Atoi(strings.Split(after, "\n")[0]); err != nil || n < 3 {
+			return fmt.Errorf("%d pushed: %v", n, err)
+		}
+		return nil
+	})
 
 	document := filepath.Join(t.TempDir(), "feed.xml")
 	write := func(items ...string) {

@@ -214,18 +214,7 @@ func (w *writer) alive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	unsent, err := w.author.Unsent(w.url, last, time.Now())
-	if err != nil {
-		return err
-	}
-	if unsent != nil {
-		return w.push(ctx, unsent) // something was
-	}
-	envelope, err := w.author.Beat(w.url, last, time.Now())
-	if err != nil {
-		return err
-	}
-	return w.push(ctx, envelope)
+	return w.author.Alive(w.url, last.Seq, last.Head, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 }
 
 func (w *writer) push(ctx context.Context, envelope []byte) error {

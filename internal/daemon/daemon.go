@@ -310,6 +310,9 @@ func (d *Daemon) live(ctx context.Context) error {
 	ended := make(chan error, 1)
 	parts.Go(func() { ended <- d.host.Run(hosting, d.events()) })
 	parts.Go(func() { _ = d.fetch.Run(looping) }) // which ends for no other reason
+	if d.config.Author != nil {
+		parts.Go(func() { d.speak(looping) })
+	}
 
 	var err error
 	select {

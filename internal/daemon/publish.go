@@ -20,6 +20,11 @@ type Author interface {
 	// Write signs the next item and pushes it, and says its number; what was signed before it and
 	// the network does not have goes first. An error of push ends it.
 	Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error)
+	// Alive pushes that nothing came after what was signed last; or that itself, if the network does
+	// not have it.
+	Alive(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error
+	// Feeds are those that something was signed for.
+	Feeds() []string
 }
 
 var _ proxy.Publishing = (*Daemon)(nil)
@@ -107,7 +112,18 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
 
 // writing keeps programs from signing two items at a time: the second follows on the first.
-type writing struct{ sync.Mutex }
+type writing struct {
+	sync.Mutex
+	spoke map[string]time.Time // when this node has pushed something of a feed last
+}
+
+// speaks notes that something of a feed was pushed.
+func (w *writing) speaks(url string) {
+	if w.spoke == nil {
+		w.spoke = map[string]time.Time{}
+	}
+	w.spoke[url] = time.Now()
+}
 
 // Write signs an item and brings it into its feed; see proxy.Publishing.
 func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w proxy.Written, err error) {
@@ -134,7 +150,9 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	w.URL = url
 	var unpushed error
 	w.Seq, err = d.config.Author.Write(url, p.Seq, head, &it, now, func(envelope []byte) error {
-		unpushed = d.Push(ctx, envelope)
+		if unpushed = d.Push(ctx, envelope); unpushed == nil {
+			d.writing.speaks(url)
+		}
 		return unpushed
 	})
 	if err != nil && unpushed == nil {

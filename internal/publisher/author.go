@@ -141,6 +141,20 @@ func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, n
 	return p.Seq, push(p.Raw)
 }
 
+// Alive pushes that nothing came after what was signed last; or that itself, if the network does not
+// have it.
+func (a *Author) Alive(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error {
+	of := Last{last, head}
+	envelope, err := a.Unsent(url, of, now)
+	if err == nil && envelope == nil {
+		envelope, err = a.Beat(url, of, now)
+	}
+	if err != nil {
+		return err
+	}
+	return push(envelope)
+}
+
 // Beat signs that nothing came after what was signed last.
 func (a *Author) Beat(url string, last Last, now time.Time) ([]byte, error) {
 	a.mu.Lock()

@@ -1,0 +1,71 @@
+package daemon
+
+import (
+	"context"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// speakLook is the time between two looks whether a feed that is published here has been silent for too
+// long.
+const speakLook = time.Second
+
+// speak says for each feed that the node's author publishes that nothing is new, once in its
+// beat interval: of one that says nothing for two of them all others think that its publisher is
+// gone. What went wrong is tried again after a quarter of the interval.
+func (d *Daemon) speak(ctx context.Context) {
+	look := time.NewTicker(speakLook)
+	defer look.Stop()
+	tried := map[string]time.Time{}
+	for {
+		for _, url := range d.config.Author.Feeds() {
+			beat, err := d.beatOf(ctx, url)
+			if err != nil || time.Since(tried[url]) < beat/4 {
+				continue
+			}
+			tried[url] = time.Now()
+			if err := d.alive(ctx, url, beat*3/4); err != nil && ctx.Err() == nil {
+				d.log.Warn("readers not told that nothing is new", "url", url, "err", err)
+			}
+		}
+		select {
+		case <-look.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// beatOf is the beat interval of a feed: its publisher's, or else the network's.
+func (d *Daemon) beatOf(ctx context.Context, url string) (beat time.Duration, err error) {
+	err = d.do(ctx, func() {
+		beat = d.home.network.BeatInterval
+		if s, ok := d.node.Feeds.Subscription(d.key(url)); ok && s.Publisher != nil && s.Publisher.Beat > 0 {
+			beat = s.Publisher.Beat
+		}
+	})
+	return beat, err
+}
+
+// alive says that nothing is new in a feed, unless something was said a while ago.
+func (d *Daemon) alive(ctx context.Context, url string, while time.Duration) error {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	if time.Since(d.writing.spoke[url]) < while {
+		return nil
+	}
+	p, err := d.Publisher(ctx, url)
+	if err != nil || len(p.Key) == 0 {
+		return err
+	}
+	var head feed.Hash
+	copy(head[:], p.Head)
+	return d.config.Author.Alive(url, p.Seq, head, time.Now(), func(envelope []byte) error {
+		err := d.Push(ctx, envelope)
+		if err == nil {
+			d.writing.speaks(url)
+		}
+		return err
+	})
+}
