@@ -66,7 +66,7 @@ const (
 	// wait, and maxQueued how many bytes of them; at the bound only the last of each group goes on
 	// waiting, the others are counted as lost, and the child pulls them.
 	window    = 64
-	maxQueue  = 256
+	maxQueue  = 2048
 	maxQueued = 1 << 20
 	// resends is how often a Down is repeated before the peer is suspected
 	// and the Down given up: it is then for the next parent to send.
