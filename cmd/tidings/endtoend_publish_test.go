@@ -283,10 +283,11 @@ func TestProgramsPublish(t *testing.T) {
 			return err
 		}
 		_, after, _ := strings.Cut(string(metrics), pushes)
-		if n, err := strconv.Atoi(strings.Split(after, "\n")[0]); err != nil || n < 3 {
-			return fmt.Errorf("%d pushed: %v", n, err)
+		n, err := strconv.Atoi(strings.Split(after, "\n")[0])
+		if err == nil && n < 3 {
+			err = fmt.Errorf("%d pushed", n)
 		}
-		return nil
+		return err
 	})
 
 	document := filepath.Join(t.TempDir(), "feed.xml")
