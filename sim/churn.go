@@ -40,6 +40,10 @@ type Churn struct {
 	Silent float64
 	// Back is the part of those who come that were here before, and have their disk.
 	Back float64
+	// Stays says who never goes; nil: nobody stays.
+	Stays func(*Peer) bool
+	// Came is told of each that comes and was not here before; nil: nobody is told.
+	Came func(*Peer)
 }
 
 // Churn has all peers go when their session is over, and for each another come at
@@ -47,7 +51,9 @@ type Churn struct {
 func (s *Swarm) Churn(c Churn) (end func()) {
 	ch := &churning{Churn: c, swarm: s, dice: rand.New(rand.NewPCG(s.Seed(), 0xc4))}
 	for _, p := range s.Live() {
-		ch.stay(p, c.Sessions.Rest(ch.dice))
+		if c.Stays == nil || !c.Stays(p) {
+			ch.stay(p, c.Sessions.Rest(ch.dice))
+		}
 	}
 	return func() { ch.over = true }
 }
@@ -111,14 +117,18 @@ func (c *churning) come() {
 		}
 	}
 	var p *Peer
+	fresh := false
 	if back := c.dice.Float64() < c.Back; back && len(c.gone) > 1 {
 		i := c.dice.IntN(len(c.gone) - 1) // not the one that has just gone
 		p = c.gone[i]
 		c.gone = append(c.gone[:i], c.gone[i+1:]...)
 		p.via = via
 	} else {
-		p = c.swarm.Add(true, via...)
+		p, fresh = c.swarm.Add(true, via...), true
 	}
 	p.Start()
+	if fresh && c.Came != nil {
+		c.Came(p)
+	}
 	c.stay(p, c.Sessions.Draw(c.dice))
 }

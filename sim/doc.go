@@ -45,6 +45,8 @@
 //	Host.Pause         the process stands still, and goes on: everything comes late
 //	Host.SetPace       each event takes the host some time: queues form
 //	Swarm.Churn        peers come and go, after sessions with a heavy tail
+//	Peer.Swallow       the peer keeps what others should get from it of any feed
+//	Swarm.GrowLying    peers that lie about the overlay
 //
 // Topics (env.Topics) fail as GossipSub does: topics.go says how.
 //

@@ -48,6 +48,11 @@ func (d *doors) Send(to env.Peer, class env.Class, msg []byte) {
 	}
 	if !d.shut() {
 		h := d.host
+		if h.withholds != nil {
+			if msg = h.withholds(to, msg); msg == nil {
+				return
+			}
+		}
 		h.lane.ask(errand{host: h, kind: sending, to: to, class: class, msg: msg})
 	}
 }

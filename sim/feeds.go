@@ -21,7 +21,18 @@ type feeds struct {
 	logs  map[overlay.ID]*history
 	amiss map[string]time.Time // since when logs or their sequencers were seen not to be right, by invariant and channel
 	past  map[feed.ID]bool     // items that a reader got past the log, from the origin
+	watch Watch
 }
+
+// A Watch is told what readers are shown, and when their nodes start and end, as it happens:
+// often in a node's turn, so it may look, and nothing else.
+type Watch struct {
+	Shown      func(p *Peer, url string, id feed.ID)
+	Came, Went func(p *Peer)
+}
+
+// Watch has w told all from now on.
+func (s *Swarm) Watch(w Watch) { s.feeds.watch = w }
 
 // A Feed is what an origin serves at a URL.
 type Feed struct {
@@ -172,6 +183,9 @@ func (r reader) News(key overlay.ID, of []difference.Change, at time.Time) {
 			rd.got[c.Item.ID][c.Item.Hash] = true
 			if _, known := rd.at[c.Item.ID]; !known {
 				rd.at[c.Item.ID] = s.Now()
+			}
+			if s.feeds.watch.Shown != nil {
+				s.feeds.watch.Shown(r.p, rd.url, c.Item.ID)
 			}
 		}
 	}

@@ -64,6 +64,10 @@ type Host struct {
 	topicDice rand.PCG
 
 	build func(env.Env) env.Node
+
+	// withholds, if not nil, is shown what the host is about to send, and returns what it sends
+	// instead; nil: nothing.
+	withholds func(to env.Peer, frame []byte) []byte
 }
 
 // Host adds a machine, with a key of its own and an empty disk. It is down

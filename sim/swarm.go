@@ -146,6 +146,9 @@ func (p *Peer) Start() {
 	p.lives++
 	p.up = p.swarm.Now()
 	p.swarm.tally.came(p)
+	if came := p.swarm.feeds.watch.Came; came != nil {
+		came(p)
+	}
 	p.Boot(func(e env.Env) env.Node {
 		cfg := node.DefaultConfig(p.swarm.config.Network)
 		cfg.Overlay.Founder = len(p.via) == 0
@@ -186,6 +189,9 @@ func (p *Peer) Kill(hint bool) {
 	p.down = p.swarm.Now()
 	if p.Up() {
 		p.swarm.tally.went(p)
+		if went := p.swarm.feeds.watch.Went; went != nil {
+			went(p)
+		}
 	}
 	p.Crash(hint)
 	p.node = nil
@@ -198,6 +204,9 @@ func (p *Peer) OverlayID() overlay.ID { return p.id }
 
 // Layers is the peer's node, nil while it is down.
 func (p *Peer) Layers() *node.Node { return p.node }
+
+// Since is when the peer was started last.
+func (p *Peer) Since() time.Time { return p.up }
 
 // Active says whether the peer is a member in full: up, joined and acknowledged
 // by its leaf.

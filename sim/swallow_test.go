@@ -1,0 +1,53 @@
+package sim
+
+import (
+	"testing"
+	"time"
+)
+
+// Who swallows keeps its children, and they lack what is published; all others have it.
+func TestSwallowing(t *testing.T) {
+	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: feedSwarm(1, Config{}).config.Network})
+	s.Grow(48, 100*time.Millisecond)
+	s.World.Run(time.Minute)
+	g := s.Key("http://group.example/")
+	for _, p := range s.Peers()[:40] {
+		p.Subscribe(g, 1)
+	}
+	s.World.Run(2 * time.Minute)
+	root := s.Root(g)
+	var bad *Peer
+	for _, p := range s.Live() {
+		if place, _ := p.node.Scribe.Place(g); p != root && len(place.Children) > 1 {
+			bad = p
+		}
+	}
+	if bad == nil {
+		t.Fatal("nobody but the root has children")
+	}
+	bad.Swallow()
+	below := 0
+	for _, p := range s.Peers()[:40] {
+		if p != bad && !s.CleanWay(p, g) {
+			below++
+		}
+	}
+	children, _ := bad.node.Scribe.Place(g)
+	s.Publish(root, g, 100)
+	s.World.Run(5 * time.Minute)
+	still, _ := bad.node.Scribe.Place(g)
+	missing := 0
+	for _, v := range s.Wrong() {
+		if v.What == Missing {
+			missing++
+		} else {
+			t.Error(v)
+		}
+	}
+	if below == 0 || missing != below || len(still.Children) != len(children.Children) {
+		t.Errorf("%d below, %d lack the message; %d children, and then %d", below, missing, len(children.Children), len(still.Children))
+	}
+	if lost := bad.node.Scribe.Stats().Lost; lost > 0 {
+		t.Errorf("who swallows thinks that %d messages were lost", lost)
+	}
+}
