@@ -6,6 +6,7 @@
 //	tidings-lab sim table2        the simulation of Corona's Table 2: detection and load of polls
 //	tidings-lab sim deployment    Corona's deployment, with its sizes, in virtual time
 //	tidings-lab sim figures       Corona's figures, drawn anew
+//	tidings-lab sim publishing    what publishers sign at all who follow: in calm, churn, loss, partitions, among members that swallow
 //	tidings-lab sim firehose      each new entry of every feed to every filter, while members come and go
 //	tidings-lab bench nodes       whole nodes over real sockets
 //	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
@@ -52,6 +53,7 @@ type simCommand struct {
 	Deployment simDeploymentCommand `cmd:"" help:"The paper's deployment: 60 nodes, while subscriptions come in, at two loads."`
 	Figures    simFiguresCommand    `cmd:"" help:"Figures 3 to 8 of Corona, drawn anew."`
 	Firehose   firehoseCommand      `cmd:"" help:"Each new entry of every feed to every filter: what is missing, what comes twice, how late."`
+	Publishing publishingCommand    `cmd:"" help:"What publishers sign at all who follow their feeds: how soon, what is lost or shown twice, in calm and in trouble."`
 	Table2     table2Command        `cmd:"" name:"table2" help:"The paper's simulation: how soon changes are found, and how many polls that takes, by its scheme and ours."`
 }
 
