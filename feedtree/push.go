@@ -83,6 +83,9 @@ func (f *FeedTree) pushOn(w *push, now time.Time) {
 		if w.words != "" {
 			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, w.words))
 		} else {
+			if c := f.feeds[w.key]; c != nil && c.subscribed {
+				f.want(c) // perhaps nobody owns it any more
+			}
 			f.pushed(w, fmt.Errorf("%w within %v", ErrUntaken, pushTime))
 		}
 		return
