@@ -131,7 +131,12 @@ type newsroom struct {
 
 func open(t *testing.T, items ...string) *newsroom {
 	t.Helper()
-	n := &newsroom{Swarm: swarm(7, nil), site: new(site), author: writes(t, 1)}
+	return openWith(t, 7, items...)
+}
+
+func openWith(t *testing.T, members int, items ...string) *newsroom {
+	t.Helper()
+	n := &newsroom{Swarm: swarm(members, nil), site: new(site), author: writes(t, 1)}
 	n.site.shows(n.author.says(), items...)
 	n.Serve(url, n.site)
 	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
@@ -602,5 +607,21 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 			r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
 			n.World.Run(5 * time.Second)
 		}
+	}
+}
+
+// A publisher that does not know where the sequencer of its feed is, and has had nothing to do with
+// it for longer than links stay, is heard at once all the same.
+func TestPublisherIsAStranger(t *testing.T) {
+	n := openWith(t, 40)
+	for i := range 3 {
+		began := n.Now()
+		if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if took := n.Now().Sub(began); i > 0 && took > time.Second { // the first one waits for the origin
+			t.Errorf("held after %v", took)
+		}
+		n.World.Run(4 * time.Minute)
 	}
 }

@@ -18,8 +18,10 @@ import (
 // its own log, too, and an answer that is lost, or cannot reach it, does no harm.
 
 const (
-	// pushAgain is waited for an answer before a publication is sent again, pushTime for that
-	// of all: the feed may be without a sequencer for as long as a silent death takes to be known.
+	// pushFirst is waited for an answer before a publication is sent again, twice as long the next
+	// time, up to pushAgain; pushTime for that of all: the feed may be without a sequencer for as
+	// long as a silent death takes to be known. An answer takes a round trip to a quorum of owners.
+	pushFirst = time.Second
 	pushAgain = 2 * time.Second
 	pushTime  = time.Minute
 	// maxPushes is how many publications wait for an answer. Who has more to say waits.
@@ -74,34 +76,37 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	f.pushOn(w, now)
 }
 
-// pushOn sends a publication to whom this node takes for the sequencer; every other time to
-// whom the root of the key takes for it.
+// pushOn sends a publication to whom this node takes for the sequencer, if it knows where that is;
+// else, and every other time, to whom the root of the key takes for it.
 func (f *FeedTree) pushOn(w *push, now time.Time) {
 	if !now.Before(w.until) {
 		if w.words != "" {
 			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, w.words))
 		} else {
+			if c := f.feeds[w.key]; c != nil && c.subscribed {
+				f.want(c) // perhaps nobody owns it any more
+			}
 			f.pushed(w, fmt.Errorf("%w within %v", ErrUntaken, pushTime))
 		}
 		return
 	}
-	w.at = now.Add(pushAgain)
+	w.at = now.Add(min(pushFirst<<min(w.tries, 8), pushAgain))
 	f.cal.Add(w.at, task{kind: taskPush, key: overlay.ID(w.of.Hash)})
 	f.stats.Pushes++
 	w.tries++
 	v, ok := f.owners.View(w.key)
+	var sequencer *overlay.Contact
+	if ok && v.Epoch != nil {
+		sequencer = f.node.Contact(v.Epoch.Sequencer)
+	}
 	switch {
 	case ok && v.Leads:
 		if c := f.feeds[w.key]; c != nil && c.lead != nil && c.lead.ready {
 			f.accept(c, w.of, f.node.Self().Peer)
 		}
 		return
-	case ok && v.Epoch != nil && w.tries%2 == 1:
-		to := env.Peer{ID: v.Epoch.Sequencer}
-		if known := f.node.Contact(to.ID); known != nil {
-			to = known.Peer
-		}
-		f.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushOf(w)))
+	case sequencer != nil && w.tries%2 == 1:
+		f.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushOf(w)))
 	default:
 		f.node.Route(wire.Feed, w.key, marshal(f.pushOf(w)), func(overlay.Receipt, bool) {})
 	}

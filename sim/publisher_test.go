@@ -48,7 +48,7 @@ func (p *publisher) write(name string) {
 	}
 	began := p.s.Now()
 	p.at[it.ID] = began
-	for range 10 {
+	for range 20 {
 		told, held := false, false
 		p.desk.Do(func() {
 			p.desk.node.Feeds.Publish(of.Raw, func(err error) { told, held = true, err == nil })
@@ -165,4 +165,52 @@ func publishingOutlivesOwners(t *testing.T, seed uint64) {
 		t.Errorf("%+v", st)
 	}
 	t.Logf("seed %d: %d items, sequencer killed %d times, %d pushes made again; held after %v, at the last reader after %v at most", seed, len(p.held), killed, p.fail, p.slow, late)
+}
+
+// TestPublishingGoesOnWithoutOwners parts a publisher and a reader from all owners of the feed: others
+// own it on their side within a lease and some minutes, and what was held on either side all have, once,
+// when the two are one again.
+func TestPublishingGoesOnWithoutOwners(t *testing.T) {
+	const members, url = 24, "http://feed.example/"
+	s := feedSwarm(1, Config{})
+	s.Grow(members, 100*time.Millisecond)
+	s.World.Run(30 * time.Second)
+	key := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, ed25519.SeedSize))
+	said := feed.Publisher{Key: key.Public().(ed25519.PublicKey), Beat: time.Hour}
+	s.Serve(url, printed(`<rss version="2.0"><channel>`+said.Metadata(feed.RSS)+`<title>A feed</title><link>http://feed.example/</link><description/></channel></rss>`))
+	var of []*Peer
+	for p := range s.nearest(s.Key(url)) {
+		of = append(of, p)
+	}
+	desk, readers := of[12], []*Peer{of[6], of[13], of[14]} // of[:5] own the feed
+	p := &publisher{t: t, s: s, url: url, desk: desk, key: key, at: map[feed.ID]time.Time{}}
+	for _, r := range append(readers, desk) {
+		r.Read(url)
+	}
+	s.World.Run(2 * time.Minute)
+	p.write("before")
+	s.World.Run(time.Minute)
+	var side []*Host
+	for _, q := range of[:12] {
+		side = append(side, q.Host)
+	}
+	s.Partition(side)
+	p.write("apart")
+	if limit := 13 * time.Minute; p.slow > limit {
+		t.Errorf("held after %v, asked %v", p.slow, limit)
+	}
+	s.World.Run(time.Minute)
+	s.Heal()
+	s.World.Run(2 * time.Minute)
+	p.write("after")
+	s.World.Run(2 * time.Minute)
+	for _, r := range readers {
+		if got := len(r.reads[url].at); got != len(p.held) || got != 3 {
+			t.Errorf("host %d was shown %d of %d items", r.Index(), got, len(p.held))
+		}
+	}
+	for _, v := range s.Wrong() {
+		t.Error(v)
+	}
+	t.Logf("held after %v at most, %d pushes made again", p.slow, p.fail)
 }

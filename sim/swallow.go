@@ -21,7 +21,9 @@ import (
 //   - answers every digest by saying that nothing differs, and sends no heartbeats;
 //   - has nothing to give to who pulls: neither entries beyond those that one has, nor bodies.
 //
-// What it asks for itself it gets, and what it owns or publishes it leads as anybody would.
+// What it asks for itself it gets. It is meant for members between owners and readers: as an owner it
+// goes on voting and holding, but gives nobody what it holds. A message of feedtree's that is not
+// named here is kept back.
 func (p *Peer) Swallow() {
 	p.withholds = func(to env.Peer, msg []byte) []byte {
 		switch layer, body, err := wire.ParseFrame(msg); {

@@ -105,6 +105,9 @@ func printPublishing(w io.Writer, runs []*publishing.Result) error {
 		}
 		for _, m := range r.Marks(beside) {
 			got, asked, verdict := number(m.Got), "≤ "+number(m.Most), "met"
+			if math.IsInf(m.Got, 1) {
+				got = "never"
+			}
 			switch {
 			case math.IsInf(m.Most, 1):
 				asked, verdict = "", ""

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"runtime/debug"
 	"slices"
@@ -18,12 +19,13 @@ import (
 // A table2Command is "tidings-lab sim table2".
 type table2Command struct {
 	Objective     []string      `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
-	Scheme        []string      `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
+	Scheme        []string      `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
 	Quick         bool          `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
 	Nodes         int           `aliases:"members" help:"Members, instead of 1024."`
 	Channels      int           `help:"Channels, instead of 100,000."`
 	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
 	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
+	Part          float64       `help:"What is allowed of the polls that readers alone would make, instead of all: from 0.001, in steps of as much. What is asked is asked of all."`
 	Dead          []float64     `placeholder:"PART" help:"After the hours, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
 	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
 	Maintenance   time.Duration `default:"1h" help:"Of leases and decisions. Networks have ten minutes if not told, the paper's simulation an hour."`
@@ -82,7 +84,7 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 	for _, o := range objectives {
 		for _, s := range schemes {
 			setting := table2.Setting{
-				Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance,
+				Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance, Part: c.Part,
 				Churn: table2.Churn{Session: c.Session, Loss: c.Loss},
 			}
 			of = append(of, setting)
@@ -112,6 +114,8 @@ func (c *table2Command) Validate(k *kong.Context) error {
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
 	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
 		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
+	case s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
+		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", s.Part)
 	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
 		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
 	case s.Grow > time.Duration(s.Hours/2)*time.Hour:

@@ -76,6 +76,9 @@ func rowOf(row *table2.Row) string {
 	if row.Polite {
 		scheme += ", polite"
 	}
+	if row.Overload > 0 {
+		scheme += fmt.Sprintf(", N = %.4g", row.Overload)
+	}
 	if row.Updates > 0 {
 		event = fmt.Sprintf("%.2f", row.Event)
 	}

@@ -62,7 +62,6 @@ type ledger struct {
 	now     func() time.Time
 	part    func(p *sim.Peer, f *followed) *Part // of an item that is published now
 	back    *Part                                // of what who comes is to be shown
-	feeds   map[string]*followed
 	readers map[*sim.Peer][]*reader
 	order   []*reader
 	again   int
@@ -185,14 +184,6 @@ func (l *ledger) anew(to *Part) (n int) {
 			r.open[i] = waited{l.now(), to}
 			n++
 		}
-	}
-	return n
-}
-
-// waits is how much is waited for.
-func (l *ledger) waits() (n int) {
-	for _, r := range l.order {
-		n += len(r.open)
 	}
 	return n
 }

@@ -63,7 +63,7 @@ func newWorld(ctx context.Context, c Scenario, progress func(float64)) *world {
 	}
 	w.live, w.late = w.newPart(partLive, c.Limit), w.newPart(partLate, c.Limit)
 	w.ledger = &ledger{
-		now: s.Now, feeds: map[string]*followed{}, readers: map[*sim.Peer][]*reader{}, back: w.late,
+		now: s.Now, readers: map[*sim.Peer][]*reader{}, back: w.late,
 		part: func(*sim.Peer, *followed) *Part { return w.live },
 	}
 	s.Watch(sim.Watch{Shown: w.ledger.shows, Came: w.ledger.came, Went: w.ledger.went})
@@ -98,7 +98,6 @@ func (w *world) begin() error {
 			share: leastShare + (mostShare-leastShare)*w.dice.Float64(),
 		}
 		w.feeds = append(w.feeds, f)
-		w.ledger.feeds[f.url] = f
 		p := w.Peers()[places[i%len(places)]]
 		d := newDesk(w, f, p, w.Seed()<<20+uint64(i))
 		w.desks[p] = d

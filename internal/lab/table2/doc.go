@@ -11,5 +11,8 @@
 // their lane ([sim.Config]), and what is measured of the polls of both is put together second
 // by second.
 //
+// Two ways to poll stand beside those of whole nodes: the paper's by its formula ([FormulaOf]), and
+// FeedTree's volunteers (§5 there), of whom nothing is simulated but when they choose to poll.
+//
 // The package leaves out readers: nobody keeps logs but the owners.
 package table2

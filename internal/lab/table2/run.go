@@ -20,6 +20,7 @@ const PollInterval = 30 * time.Minute
 const (
 	legacy       = "legacy"
 	paperFormula = "paper-formula"
+	feedTree     = "feedtree"
 	rankCut      = "rank-cut-coordinated"
 )
 
@@ -30,10 +31,12 @@ type Scheme struct {
 }
 
 // Schemes are the columns of the table: readers who poll for themselves and the paper's scheme by
-// its formula, which are computed, and those that are measured.
+// its formula, which are computed; FeedTree's volunteers, whose choices are simulated; and those that
+// are measured, of whole nodes.
 var Schemes = []Scheme{
 	{Name: legacy},
 	{Name: paperFormula},
+	{Name: feedTree},
 	{"paper-measured", wire.Paper},
 	{"base2-coordinated", wire.Choices{Wedge: "base2", Clusters: "bins", Phases: "even", Decide: "sequencer"}},
 	{"rank-cut-random", wire.Choices{Wedge: "rank", Clusters: "bins", Phases: "random", Decide: "sequencer"}},
@@ -101,7 +104,8 @@ type Row struct {
 	Span
 	Bound     float64 `json:"bound_s"` // of the detection, at the load that is allowed
 	BoundNote float64 `json:"bound_notification_s"`
-	BoundLoad float64 `json:"bound_load"` // what is allowed; for Fast what is needed
+	BoundLoad float64 `json:"bound_load"`         // what is allowed; for Fast what is needed
+	Overload  float64 `json:"overload,omitempty"` // FeedTree's N; others have none
 	Paper     float64 `json:"paper_s"`
 	PaperLoad float64 `json:"paper_load"`
 	Before    []Span  `json:"before"` // the hours before
@@ -161,6 +165,8 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 		f, err := FormulaOf(s.Load, s.Objective, network.PollInterval, network.Load*row.PaperLoad/publishedSubscribers)
 		row.Load, row.Detection, row.Notification = f.Load, f.Detection, f.Notification
 		return row, err
+	case feedTree:
+		return row, s.volunteer(ctx, row, progress)
 	}
 	w := NewWorld(s.Load, network)
 	if w.every = s.Every; s.Every > 0 {

@@ -1,0 +1,154 @@
+package table2
+
+import (
+	"container/heap"
+	"context"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// volunteers is FeedTree's heuristic (Sandler et al., IPTPS 2005, §5), for comparison: "To 'overload' a
+// feed by a factor of N, ftproxy will choose to volunteer if it observes fewer than N FeedTree events
+// for that feed during its polling interval." Each member that follows a channel, whatever stands
+// behind it, looks back at the end of each of its polling intervals: who has heard of fewer than N
+// polls of others, news or "no news", polls, and all hear of it. The schedule is jittered. There is
+// one N for all channels, as the paper has it, so chosen that the load is what is allowed; what it
+// has beyond a whole number, so large a part of the channels has one more.
+//
+// Left out are deaths, politeness, and the way of an event down its tree: seconds, of half hours.
+type volunteers struct {
+	load     *Workload
+	interval int64
+	channels []overloaded
+	dice     *rand.Rand
+}
+
+// An overloaded channel.
+type overloaded struct {
+	channel int32
+	least   int32  // N
+	events  uint32 // that went down its tree so far
+	next    turns
+}
+
+// A turn is the end of a polling interval of one member.
+type turn struct {
+	at     int64
+	member int32
+	seen   uint32 // events that had gone down the tree when the interval began
+}
+
+type turns []turn
+
+func (t turns) Len() int           { return len(t) }
+func (t turns) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t turns) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *turns) Push(any)          { panic("table2: members do not come") }
+func (t *turns) Pop() any          { panic("table2: members do not go") }
+
+// jitter is by what part of it a polling interval is longer or shorter at most.
+const jitter = 0.1
+
+// newVolunteers returns the members of a workload, each of which follows its channels from some moment
+// of the first interval on. Of the channels only every so manieth is simulated.
+func newVolunteers(load *Workload, interval time.Duration, n float64, every int) *volunteers {
+	v := &volunteers{load: load, interval: int64(interval), dice: rand.New(rand.NewPCG(uint64(load.Seed), 0xfeed))}
+	place := make([]int32, len(load.Channels))
+	for i := range load.Channels {
+		place[i] = -1
+		if i%every == every/2 {
+			place[i] = int32(len(v.channels))
+			least, part := math.Modf(n)
+			if v.dice.Float64() < part {
+				least++
+			}
+			v.channels = append(v.channels, overloaded{channel: int32(i), least: int32(least)})
+		}
+	}
+	for member, list := range load.Memberships() {
+		for _, m := range list {
+			if at := place[m.Channel]; at >= 0 {
+				c := &v.channels[at]
+				c.next = append(c.next, turn{at: v.dice.Int64N(v.interval), member: int32(member)})
+			}
+		}
+	}
+	for i := range v.channels {
+		heap.Init(&v.channels[i].next)
+	}
+	return v
+}
+
+// run lets the members of a channel decide until a time, and tells of their polls.
+func (v *volunteers) run(c *overloaded, until int64, polled func(poll)) {
+	for len(c.next) > 0 && c.next[0].at < until {
+		t := &c.next[0]
+		if c.events-t.seen < uint32(c.least) {
+			polled(poll{at: t.at, channel: c.channel, member: t.member})
+			c.events++
+		}
+		t.seen = c.events
+		t.at += int64(float64(v.interval) * (1 - jitter + 2*jitter*v.dice.Float64()))
+		heap.Fix(&c.next, 0)
+	}
+}
+
+// rate is how many polls an interval a channel has in the mean, by those that are simulated, once
+// members have found together.
+func (v *volunteers) rate() float64 {
+	const apart, counted = 4, 4 // intervals
+	polls := 0
+	for i := range v.channels {
+		v.run(&v.channels[i], apart*v.interval, func(poll) {})
+		v.run(&v.channels[i], (apart+counted)*v.interval, func(poll) { polls++ })
+	}
+	return float64(polls) / counted / float64(len(v.channels))
+}
+
+// overload is the N at which a channel has so many polls an interval in the mean, or the least one at
+// which all members poll, if that is less.
+func overload(load *Workload, interval time.Duration, allowed float64) float64 {
+	every := max(len(load.Channels)/sampled, 1)
+	lo, hi := 0., float64(load.Members)
+	if newVolunteers(load, interval, hi, every).rate() < allowed {
+		allowed *= math.MaxFloat64 // it cannot be reached
+	}
+	for range 20 {
+		if n := (lo + hi) / 2; newVolunteers(load, interval, n, every).rate() < allowed {
+			lo = n
+		} else {
+			hi = n
+		}
+	}
+	return hi
+}
+
+// sampled is about how many channels are simulated to find N.
+const sampled = 500
+
+// volunteer measures what volunteers' polls are worth.
+func (s *Setting) volunteer(ctx context.Context, row *Row, progress func(float64)) error {
+	row.Overload = overload(s.Load, PollInterval, row.BoundLoad)
+	v := newVolunteers(s.Load, PollInterval, row.Overload, 1)
+	polls := newPolls(s.Load, PollInterval)
+	polls.open(0)
+	for hour := range s.Hours {
+		until := int64(hour+1) * int64(time.Hour)
+		for i := range v.channels {
+			if i%1000 == 0 {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				progress((float64(hour) + float64(i)/float64(len(v.channels))) / float64(s.Hours))
+			}
+			v.run(&v.channels[i], until, polls.note)
+		}
+		if hour < s.Hours/2 {
+			row.Before = append(row.Before, polls.Close(until))
+		}
+	}
+	end := int64(s.Hours) * int64(time.Hour)
+	row.Channel, row.Span = polls.Channels(end), polls.Close(end)
+	return nil
+}
