@@ -38,6 +38,7 @@ type channel struct {
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
 	audited   time.Time // when an owner was asked last
+	deserted  bool      // by the owners that are known: they did not answer, or keep no log of it any more
 
 	window  window
 	syncing bool     // the window is being brought up to the log

@@ -13,7 +13,7 @@
 //     one message for all feeds whose trees have an edge on their link, the heads of their logs.
 //   - Heads come down a second tree, the shadow, whose root stands half the ring away: what has
 //     not followed its head in five seconds is pulled, and passed on to those below (shadow.go).
-//   - Each ten minutes at least a feed is compared with one of its owners, past all trees (audit.go).
+//   - Each eight minutes at least a feed is compared with one of its owners, past all trees (audit.go).
 //   - A feed that is silent for a beat interval sends a heartbeat: the sequencer
 //     signs where the log ends. It rides from parent to child beside the digests.
 //     One that is overdue by half is as good as a gap.

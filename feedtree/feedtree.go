@@ -44,7 +44,8 @@ type Config struct {
 	// DigestInterval is the time between two comparisons on a link. Default 1 min.
 	DigestInterval time.Duration
 	// AuditInterval is within what time a feed is compared with an owner of it, past all
-	// trees, if nothing certain was heard of it. Default 10 min.
+	// trees, if nothing certain was heard of it. Default 8 min: what no tree brings is there in ten,
+	// also if the first who is asked does not answer.
 	AuditInterval time.Duration
 	// PollInterval is the time over which those who have to ask an origin
 	// themselves spread. Default 30 min.
@@ -59,7 +60,7 @@ func (c Config) filled() Config {
 		c.DigestInterval = time.Minute
 	}
 	if c.AuditInterval == 0 {
-		c.AuditInterval = 10 * time.Minute
+		c.AuditInterval = 8 * time.Minute
 	}
 	if c.PollInterval == 0 {
 		c.PollInterval = 30 * time.Minute
@@ -90,15 +91,18 @@ type FeedTree struct {
 	app    Application
 	stats  Stats
 
-	feeds   map[overlay.ID]*channel
-	links   map[env.PeerID]*link
-	pushes  map[feed.Hash]*push // of this node, that nobody has taken yet
-	looks   map[overlay.ID]*look
-	scores  map[env.PeerID]score // of parents that were left
-	refused []Refusal            // the last ones
-	cal     env.Calendar[task]
-	nonce   uint64
-	started bool
+	feeds  map[overlay.ID]*channel
+	links  map[env.PeerID]*link
+	pushes map[feed.Hash]*push // of this node, that nobody has taken yet
+	looks  map[overlay.ID]*look
+	scores map[env.PeerID]score // of parents that were left
+	// Of audits:
+	inquests map[env.PeerID]*inquest // that were not answered yet
+	reached  map[env.PeerID]env.Peer // addresses of owners, as they were found
+	refused  []Refusal               // the last ones
+	cal      env.Calendar[task]
+	nonce    uint64
+	started  bool
 }
 
 // Stats counts what a FeedTree did since it started.
@@ -152,6 +156,7 @@ const (
 	taskClaim                  // who was to look at an origin may not have answered
 	taskHead                   // entries of a feed this node leads came a moment ago
 	taskLate                   // an entry may not have followed its head
+	taskAudit                  // a feed may have no parent that keeps a log of it
 	taskJudge                  // both parents should have brought an entry
 )
 
@@ -176,6 +181,9 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 		pushes: map[feed.Hash]*push{},
 		looks:  map[overlay.ID]*look{},
 		scores: map[env.PeerID]score{},
+
+		inquests: map[env.PeerID]*inquest{},
+		reached:  map[env.PeerID]env.Peer{},
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -217,6 +225,8 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 			if c != nil {
 				f.fetch(c)
 			}
+		case taskAudit:
+			f.audit(now)
 		case taskHead:
 			if c != nil && c.lead != nil {
 				f.sayHead(c)

@@ -160,7 +160,7 @@ func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
 	return slices.ContainsFunc(f.scribe.Above(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
-// onHeads says which heads are others here, if any are.
+// onHeads says which heads are others here.
 func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	b := &feedtreepb.Behind{}
 	for _, h := range m.Heads {
@@ -172,16 +172,18 @@ func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 			b.Keys = append(b.Keys, h.Key)
 		}
 	}
-	if len(b.Keys)+len(b.Unknown) > 0 {
-		f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: b}})
-	}
+	f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: b}})
 }
 
 // onBehind gets what a parent, or an owner, has beyond what is here.
 func (f *FeedTree) onBehind(from env.PeerID, m *feedtreepb.Behind) {
+	f.answeredBy(from, m.Unknown)
 	if l := f.links[from]; l != nil {
 		for _, k := range m.Unknown {
 			if key := overlay.ID(k); f.feeds[key] != nil && f.isParent(key, from) {
+				if _, known := l.unknown[key]; !known {
+					f.after(0, task{kind: taskAudit}) // together with the others: answers can come at once
+				}
 				l.unknown[key] = f.clock.Now()
 			}
 		}
