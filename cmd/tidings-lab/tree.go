@@ -159,7 +159,7 @@ func printTrees(w io.Writer, speed tree.Speed, results []tree.Result) error {
 	}
 	line("\ntopics\tfigure of the trees\tgot\tasked\t")
 	for _, m := range slices.Concat(tree.Judge(results), speed.Judge()) {
-		line("%s\t%s\t%.4g\t%s\t%s", some(m.Topics), m.What, m.Got, asked(m), verdictOf(m))
+		line("%s\t%s\t%s\t%s\t%s", some(m.Topics), m.What, got(m), asked(m), verdictOf(m))
 	}
 	return t.Flush()
 }
@@ -170,6 +170,14 @@ func some(n int) string {
 		return ""
 	}
 	return fmt.Sprint(n)
+}
+
+// got is a figure in as many digits as it has, or four.
+func got(m tree.Mark) string {
+	if m.Got >= 1000 {
+		return fmt.Sprintf("%.0f", m.Got)
+	}
+	return fmt.Sprintf("%.4g", m.Got)
 }
 
 func asked(m tree.Mark) string {
