@@ -22,7 +22,7 @@ type treeCommand struct {
 	Every        time.Duration `default:"50ms" help:"Time between two of them (${default})."`
 	FanOut       int           `default:"16" help:"Children that a host may have in one tree (${default})."`
 	Idle         time.Duration `default:"10m" help:"Time in which hosts are measured that have nothing to publish (${default})."`
-	Connections  []string      `default:"overlay,trees" enum:"overlay,trees,none" help:"Connections of GossipSub's hosts, in the mean as many as those of the trees have for the overlay alone, or when all trees stand: a run each; none leaves GossipSub out (${default})."`
+	Connections  []string      `default:"overlay,trees" enum:"overlay,trees,none" help:"Connections of GossipSub's hosts, in the mean as many as those of the trees need for the overlay alone, or when all trees stand: a run each; none leaves GossipSub out (${default})."`
 	Burden       int           `default:"4800" help:"Subscriptions of each host in a last run, of trees alone, whose idle traffic has a target; 0 leaves it out (${default})."`
 	Seed         uint64        `default:"1" help:"Of who follows and publishes what, and of the hosts' ids (${default})."`
 	JSON         bool          `name:"json" help:"Print one JSON object."`
@@ -79,7 +79,10 @@ func (c *treeCommand) Run(ctx context.Context, s streams) error {
 	benches := c.benches()
 	for i, b := range benches {
 		b.Progress = func(what string, done float64) {
-			p.what = fmt.Sprintf("run %d of %d, %d topics: %s", i+1, len(benches), b.Topics, what)
+			what = fmt.Sprintf("run %d of %d, %d topics: %s", i+1, len(benches), b.Topics, what)
+			if what != p.what {
+				p.what, p.began = what, time.Now()
+			}
 			p.at(done)
 		}
 		var of []tree.Result
@@ -127,10 +130,10 @@ func printTrees(w io.Writer, speed tree.Speed, results []tree.Result) error {
 		}
 		return fmt.Sprintf("%d\t%s, connected as %s", r.Topics, r.System, r.As)
 	}
-	line("topics\t\tsubscriptions a host\tconnections a host\twanted\tgot\tnot got\tduplicates a delivery\tmedian\tp99\tmost")
+	line("topics\t\tsubscriptions a host\tconnections needed a host\topen\twanted\tgot\tnot got\tduplicates a delivery\tmedian\tp99\tmost")
 	for _, r := range results {
-		line("%s\t%.0f\t%.1f\t%d\t%d\t%.2f %%\t%.2f\t%.1f ms\t%.1f ms\t%.0f ms", name(r), float64(r.Subscriptions)/float64(r.Hosts),
-			r.Connections, r.Wanted, r.Got, 100*(1-float64(r.Got)/float64(max(1, r.Wanted))), r.Doubled, r.P50Ms, r.P99Ms, r.MostMs)
+		line("%s\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.2f %%\t%.2f\t%.1f ms\t%.1f ms\t%.0f ms", name(r), float64(r.Subscriptions)/float64(r.Hosts),
+			r.Connections, r.Open, r.Wanted, r.Got, 100*(1-float64(r.Got)/float64(max(1, r.Wanted))), r.Doubled, r.P50Ms, r.P99Ms, r.MostMs)
 	}
 	line("\ntopics\t\tenvelope\titems, B a delivery\tothers\tof the envelope\tway to the root, B an item\tload, max of mean\tframes lost\ttwice\tstrange")
 	for _, r := range results {
@@ -141,13 +144,13 @@ func printTrees(w io.Writer, speed tree.Speed, results []tree.Result) error {
 		line("%s\t%d B\t%.0f\t%.0f\t%.3f\t%s\t%.2f\t%d\t%d\t%d", name(r), r.Envelope, r.Content, r.Control,
 			r.OnLinks()/float64(max(1, r.Envelope)), up, r.Load, r.Lost, r.Twice, r.Strange)
 	}
-	line("\ntopics\t\theap, B a subscription\twith new connections\tjoined after\tmessages a subscription\tbytes\tdepth mean\tmost\tfan-out mean\tmost\tforwarders that do not follow, a topic")
+	line("\ntopics\t\theap, B a subscription\t±\twith new connections\tjoined after\tmessages a subscription\tbytes\tdepth mean\tmost\tfan-out mean\tmost\tforwarders that do not follow, a topic")
 	for _, r := range results {
 		places := fmt.Sprintf("\t\t%.1f\t\t", r.FanOutMean)
 		if r.System == tree.OfTrees {
 			places = fmt.Sprintf("%.2f\t%d\t%.1f\t%d\t%.2f", r.DepthMean, r.DepthMost, r.FanOutMean, r.FanOutMost, r.Forwarders)
 		}
-		line("%s\t%.0f\t%.0f\t%.1f s\t%.1f\t%.0f\t%s", name(r), r.Heap, r.HeapGrown, r.JoinS, r.JoinMessages, r.JoinBytes, places)
+		line("%s\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f\t%.0f\t%s", name(r), r.Heap, r.HeapNoise, r.HeapGrown, r.JoinS, r.JoinMessages, r.JoinBytes, places)
 	}
 	line("\ntopics\t\tidle for\tmessages/s a host\tbytes/s\toverlay, messages/s\tbefore there were trees\tbytes/s\tbefore")
 	for _, r := range results {

@@ -18,7 +18,8 @@ type Bench struct {
 	Every        time.Duration // between two publications
 	FanOut       int
 	Idle         time.Duration // in which hosts that have nothing to publish are measured
-	// Forget is waited before that: whatever was published is remembered nowhere then.
+	// Forget is waited before that, and before the overlay is measured by itself: whatever was
+	// published is remembered nowhere then, and who has just joined is no longer busy with that.
 	Forget time.Duration
 	// Meshes is how long GossipSub's meshes may take to form when all followers are known.
 	Meshes time.Duration
@@ -72,8 +73,11 @@ type Result struct {
 	Publications  int    `json:"publications"`
 	Seed          uint64 `json:"seed"`
 
-	Bare        float64 `json:"connections_before"` // of a host, before there were subscriptions
+	// Connections that a host needs, for its leaf, table, and edges; those of GossipSub are
+	// all it has.
+	Bare        float64 `json:"connections_before"` // before there were subscriptions
 	Connections float64 `json:"connections"`        // and when all of these stood
+	Open        float64 `json:"connections_open"`   // then: some that were needed once live on for minutes
 
 	JoinS        float64 `json:"join_s"` // until all subscriptions stood
 	JoinMessages float64 `json:"join_messages"`
@@ -103,8 +107,9 @@ type Result struct {
 	FanOutMost int     `json:"fan_out_most,omitempty"`
 	Forwarders float64 `json:"forwarders,omitempty"` // of a topic, that do not follow it, its root included
 
-	Heap      float64 `json:"heap_bytes"`       // of a subscription, by itself
-	HeapGrown float64 `json:"heap_grown_bytes"` // of a subscription, connections included
+	Heap      float64 `json:"heap_bytes"`                 // of a subscription, by itself
+	HeapNoise float64 `json:"heap_noise_bytes,omitempty"` // by which it differs when nothing is done
+	HeapGrown float64 `json:"heap_grown_bytes"`           // of a subscription, connections included
 
 	IdleS        float64          `json:"idle_s"`
 	IdleMessages float64          `json:"idle_messages_s"` // of a host: trees, or GossipSub
@@ -162,7 +167,7 @@ func (b Bench) until(ctx context.Context, what string, missing func() (done floa
 		if err != nil || lack == "" {
 			return err
 		}
-		b.Progress(what+" ("+lack+")", done)
+		b.Progress(what, done)
 		if time.Since(began) > joinTime {
 			return fmt.Errorf("%s: not within %v: %s", what, joinTime, lack)
 		}

@@ -25,8 +25,8 @@
 // GossipSub is that of go-libp2p-pubsub with its default degrees and the settings of
 // overlay/libp2p: items have no signature but their publishers', since a second one would
 // only make it dearer. Its hosts are connected at random, with as many connections each as the
-// hosts of the trees have in the mean: as they have for the overlay alone, before there is
-// a tree, or as they have when all trees stand.
+// hosts of the trees need in the mean: for the overlay alone (leaf, contacts and spares, at
+// either end), before there is a tree, or for these and all edges of trees.
 //
 // # What is counted
 //
@@ -37,9 +37,10 @@
 //	            publisher's own copy, which comes to it down the tree, is one; that of a
 //	            follower who is the tree's root, which no link brings, is none.
 //	heap        of the trees: what is garbage as soon as no host has its Scribe any more,
-//	            measured when no item is remembered; beside it, what the process has more
-//	            than before the subscriptions, the connections that trees bring included.
-//	            Of GossipSub, which brings none, there is only that.
+//	            measured when no item is remembered, give or take what the heap differs by
+//	            when nothing is done. Beside it, what there is more than before the
+//	            subscriptions, the connections that trees bring included; of GossipSub,
+//	            which brings none, there is only that.
 //	idle        messages and bytes that a host sends while nothing is published. Watching
 //	            peers in trees makes the overlay say more than before, too; that counts.
 package tree

@@ -24,9 +24,11 @@ type grove struct {
 	hosts []*host
 	index map[overlay.ID]int // of hosts
 	topic map[overlay.ID]int // by key
-	ctx   context.Context
-	parts sync.WaitGroup
-	fails chan error // of hosts that ended by themselves
+	// needed are pairs of hosts that cannot do without a connection.
+	needed map[[2]int]bool
+	ctx    context.Context
+	parts  sync.WaitGroup
+	fails  chan error // of hosts that ended by themselves
 }
 
 // trees measures the trees.
@@ -83,6 +85,9 @@ func (g *grove) open(r *Result) error {
 	for i := range g.plan.topics {
 		g.tally.roots = append(g.tally.roots, g.nearest(g.plan.topics[i].key))
 	}
+	if err := g.bench.pass(g.ctx, "the overlay comes to rest", g.bench.Forget); err != nil {
+		return err
+	}
 	before, err := g.sent()
 	if err != nil {
 		return err
@@ -93,8 +98,47 @@ func (g *grove) open(r *Result) error {
 	}
 	after, err := g.sent()
 	r.OverlayMessages, r.OverlayBytes = g.rate(sum(after).overlay.minus(sum(before).overlay), alone)
-	r.Bare, r.HeapGrown = g.connections(), -weigh()
+	if err == nil {
+		g.needed, err = g.acquaintances()
+	}
+	r.Bare, r.HeapGrown = degree(g.needed, len(g.hosts)), -weigh()
 	return err
+}
+
+// acquaintances are the pairs of hosts of which one has the other in its leaf or its table.
+func (g *grove) acquaintances() (map[[2]int]bool, error) {
+	of := make([][]int, len(g.hosts))
+	err := g.each(func(i int, h *host) {
+		know := func(c *overlay.Contact) {
+			if c == nil || c.ID == h.id {
+				return
+			}
+			if j, ours := g.index[c.ID]; ours {
+				of[i] = append(of[i], j)
+			}
+		}
+		for _, m := range h.node.Leaf().Members() {
+			know(m)
+		}
+		h.node.EachSlot(func(_, _ int, contact, spare *overlay.Contact, _ int) {
+			know(contact)
+			know(spare)
+		})
+	})
+	pairs := map[[2]int]bool{}
+	for i, known := range of {
+		for _, j := range known {
+			pairs[pair(i, j)] = true
+		}
+	}
+	return pairs, err
+}
+
+func pair(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
+
+// degree is how many others a host stands with in pairs, in the mean.
+func degree(pairs map[[2]int]bool, hosts int) float64 {
+	return 2 * float64(len(pairs)) / float64(hosts)
 }
 
 const (
@@ -197,7 +241,14 @@ func (g *grove) join(r *Result) error {
 	all := sum(after).minus(sum(before))
 	all.scribe[0] = all.carrying // what the overlay routes is part of it
 	r.JoinMessages, r.JoinBytes = g.each1(all.trees())
-	r.Connections = g.connections()
+	for _, of := range s {
+		for _, p := range of {
+			if p.parent != none {
+				g.needed[pair(p.host, p.parent)] = true
+			}
+		}
+	}
+	r.Connections, r.Open = degree(g.needed, len(g.hosts)), g.connections()
 	r.HeapGrown = (r.HeapGrown + weigh()) / float64(g.plan.subscriptions)
 	s.sum(g, r)
 	return err
@@ -303,9 +354,10 @@ func (g *grove) idle(r *Result) error {
 
 // weigh takes all trees away, and sees what that frees.
 func (g *grove) weigh(r *Result) error {
-	with := weigh()
+	earlier, with := weigh(), weigh()
 	err := g.each(func(_ int, h *host) { h.strip() })
 	r.Heap = (with - weigh()) / float64(g.plan.subscriptions)
+	r.HeapNoise = max(with-earlier, earlier-with) / float64(g.plan.subscriptions)
 	return err
 }
 

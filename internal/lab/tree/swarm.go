@@ -199,6 +199,7 @@ func (s *swarm) join(r *Result) error {
 	r.JoinMessages = float64(after.Others-before.Others) / n
 	r.JoinBytes = float64(after.OtherBytes-before.OtherBytes) / n
 	r.Connections = float64(after.Connections) / float64(len(s.peers))
+	r.Open = r.Connections
 	r.FanOutMean = float64(after.Mesh) / n
 	r.HeapGrown = (r.HeapGrown + weigh()) / n
 	r.Heap = r.HeapGrown
