@@ -50,8 +50,9 @@ const (
 	leafSplit, leafMerge = 10, 8
 
 	lookPause = 250 * time.Millisecond // between two looks at what is waited for
-	// joinTime is how long hosts may take to become members, or to subscribe to all they follow.
-	joinTime = 15 * time.Minute
+	// joinTime is how long hosts may take to become members, or to subscribe to all they follow:
+	// GossipSub announces a quarter of a million subscriptions to each host's every neighbour.
+	joinTime = time.Hour
 	// patience is how long nothing may come before what is missing counts as lost: longer than
 	// trees repeat anything, and GossipSub offers it.
 	patience = 40 * time.Second

@@ -23,7 +23,6 @@ type grove struct {
 	dice  *rand.Rand
 	hosts []*host
 	index map[overlay.ID]int // of hosts
-	topic map[overlay.ID]int // by key
 	// needed are pairs of hosts that cannot do without a connection.
 	needed map[[2]int]bool
 	ctx    context.Context
@@ -37,13 +36,10 @@ func (b Bench) trees(ctx context.Context, p *plan) (r Result, err error) {
 	g := &grove{
 		bench: b, plan: p, dice: rand.New(rand.NewPCG(b.Seed, 1)), ctx: ctx, fails: make(chan error, 1),
 		tally: newTally(p, wire.NewVerifier(wire.HashOf(b.network().Descriptor()))),
-		index: map[overlay.ID]int{}, topic: map[overlay.ID]int{},
+		index: map[overlay.ID]int{},
 	}
 	defer g.parts.Wait()
 	defer end()
-	for i := range p.topics {
-		g.topic[p.topics[i].key] = i
-	}
 	r = b.result(OfTrees, p)
 	for _, step := range []func(*Result) error{g.open, g.join, g.publish, g.idle, g.weigh} {
 		if err := step(&r); err != nil {
@@ -212,28 +208,31 @@ func (g *grove) strangers() (done float64, lack string, err error) {
 	return float64(right) / float64(len(looks)), lack, nil
 }
 
-// join has all hosts subscribe to what they follow, and waits until all trees stand.
+// join has all hosts subscribe to what they follow, a portion of the topics after the other, and
+// waits until all trees stand.
 func (g *grove) join(r *Result) error {
 	before, err := g.sent()
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	if err := g.each(func(i int, h *host) {
-		for _, t := range g.plan.follows[i] {
-			h.scribe.Join(g.plan.topics[t].key, 1)
+	for from := range g.plan.portions() {
+		to := min(from+portion, len(g.plan.topics))
+		if err := g.each(func(i int, h *host) {
+			for t := from; t < to; t++ {
+				if g.plan.follower(t, i) {
+					h.scribe.Join(g.plan.topics[t].key, 1)
+				}
+			}
+		}); err != nil {
+			return err
 		}
-	}); err != nil {
-		return err
+		if _, err := g.stand(from, to); err != nil {
+			return err
+		}
 	}
-	var s shape
-	if err := g.bench.until(g.ctx, "trees stand", func() (done float64, lack string, err error) {
-		s, err = g.shape()
-		if err == nil {
-			done, lack = s.lack(g)
-		}
-		return done, lack, err
-	}); err != nil {
+	s, err := g.stand(0, len(g.plan.topics))
+	if err != nil {
 		return err
 	}
 	r.JoinS = time.Since(began).Seconds()
@@ -242,7 +241,7 @@ func (g *grove) join(r *Result) error {
 	all.scribe[0] = all.carrying // what the overlay routes is part of it
 	r.JoinMessages, r.JoinBytes = g.each1(all.trees())
 	for _, of := range s {
-		for _, p := range of {
+		for _, p := range of.places {
 			if p.parent != none {
 				g.needed[pair(p.host, p.parent)] = true
 			}
@@ -252,6 +251,18 @@ func (g *grove) join(r *Result) error {
 	r.HeapGrown = (r.HeapGrown + weigh()) / float64(g.plan.subscriptions)
 	s.sum(g, r)
 	return err
+}
+
+// stand waits until the trees of the topics in a range all stand, and returns them.
+func (g *grove) stand(from, to int) (s shape, err error) {
+	part := float64(to-from) / float64(len(g.plan.topics))
+	return s, g.bench.until(g.ctx, "trees stand", func() (float64, string, error) {
+		if s, err = g.shape(from, to); err != nil {
+			return 0, "", err
+		}
+		done, lack := s.lack(g)
+		return float64(from)/float64(len(g.plan.topics)) + part*done, lack, nil
+	})
 }
 
 // each1 is what of a count is one subscription's.

@@ -3,6 +3,7 @@ package tree
 import (
 	"encoding/binary"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 
@@ -22,7 +23,6 @@ const networkName = "lab"
 type plan struct {
 	hosts         int
 	topics        []topic
-	follows       [][]int // topics by host
 	publications  []publication
 	subscriptions int // pairs of a host and a topic
 	wanted        int // pairs of a publication and a follower who is not its publisher
@@ -39,16 +39,13 @@ type publication struct{ topic, publisher int }
 // publications over the topics as evenly as they go.
 func newPlan(hosts, topics, publications int, seed uint64) *plan {
 	dice := rand.New(rand.NewPCG(seed, uint64(topics)))
-	p := &plan{hosts: hosts, follows: make([][]int, hosts)}
+	p := &plan{hosts: hosts}
 	low := max(least, int(fewest*float64(hosts)+0.5))
 	high := max(low, int(most*float64(hosts)+0.5))
 	for t := range topics {
 		who := dice.Perm(hosts)[:low+dice.IntN(high-low+1)]
 		slices.Sort(who)
 		p.topics = append(p.topics, topic{overlay.Key(networkName, fmt.Sprintf("http://lab.example/%d/%d", seed, t)), who})
-		for _, h := range who {
-			p.follows[h] = append(p.follows[h], t)
-		}
 		p.subscriptions += len(who)
 	}
 	order := dice.Perm(topics)
@@ -63,6 +60,18 @@ func newPlan(hosts, topics, publications int, seed uint64) *plan {
 
 // TopicsFor is how many topics give each host about so many subscriptions.
 func TopicsFor(subscriptions int) int { return int(float64(subscriptions)/((fewest+most)/2) + 0.5) }
+
+// portion is how many topics all hosts subscribe to at a time, which is some twelve of each: all of
+// two hundred nodes on one machine, which make connections for it besides, are too much for it.
+const portion = 100
+
+// portions are the first topics of all portions.
+func (p *plan) portions() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for t := 0; t < len(p.topics) && yield(t); t += portion {
+		}
+	}
+}
 
 // follower says whether a host follows a topic.
 func (p *plan) follower(topic, host int) bool {

@@ -6,11 +6,14 @@ import (
 	"tidings/overlay"
 )
 
-// A shape is what all trees look like, by topic.
+// A shape is what some trees look like.
 type shape []tree
 
 // A tree is the places that hosts have in one topic.
-type tree []place
+type tree struct {
+	topic  int
+	places []place
+}
 
 // A place is that of one host.
 type place struct {
@@ -23,34 +26,34 @@ type place struct {
 // none stands for a host that is not there.
 const none = -1
 
-// shape looks at all trees.
-func (g *grove) shape() (shape, error) {
-	type seen struct {
-		topic int
-		place
-	}
-	looks := make([][]seen, len(g.hosts))
+// shape looks at the trees of the topics in a range.
+func (g *grove) shape(from, to int) (shape, error) {
+	looks := make([]map[int]place, len(g.hosts))
 	if err := g.each(func(i int, h *host) {
-		for _, id := range h.scribe.Groups() {
-			p, _ := h.scribe.Place(id)
-			t, ours := g.topic[id]
-			if !ours {
+		looks[i] = map[int]place{}
+		for t := from; t < to; t++ {
+			p, ok := h.scribe.Place(g.plan.topics[t].key)
+			if !ok {
 				continue
 			}
 			up := none
 			if len(p.Parents) > 0 {
 				up = g.index[p.Parents[0]]
 			}
-			looks[i] = append(looks[i], seen{t, place{host: i, parent: up, root: p.Root, children: len(p.Children)}})
+			looks[i][t] = place{host: i, parent: up, root: p.Root, children: len(p.Children)}
 		}
 	}); err != nil {
 		return nil, err
 	}
-	s := make(shape, len(g.plan.topics))
-	for _, l := range looks {
-		for _, p := range l {
-			s[p.topic] = append(s[p.topic], p.place)
+	var s shape
+	for t := from; t < to; t++ {
+		of := tree{topic: t}
+		for i := range looks {
+			if p, ok := looks[i][t]; ok {
+				of.places = append(of.places, p)
+			}
 		}
+		s = append(s, of)
 	}
 	return s, nil
 }
@@ -58,9 +61,9 @@ func (g *grove) shape() (shape, error) {
 // lack says which part of all trees stands, and what is missing in one that does not.
 func (s shape) lack(g *grove) (done float64, lack string) {
 	stand := 0
-	for t, of := range s {
-		if fault := of.fault(g, t); fault != "" {
-			lack = fmt.Sprintf("topic %d: %s", t, fault)
+	for _, of := range s {
+		if fault := of.fault(g); fault != "" {
+			lack = fmt.Sprintf("topic %d: %s", of.topic, fault)
 			continue
 		}
 		stand++
@@ -71,15 +74,15 @@ func (s shape) lack(g *grove) (done float64, lack string) {
 // fault says why a tree does not stand. One stands when all followers have places in it, and
 // all ways up end at the host that is nearest to the key, which alone is its root, and nobody has more
 // children than the fan-out.
-func (of tree) fault(g *grove, topic int) string {
+func (of tree) fault(g *grove) string {
 	at := of.byHost()
-	for _, f := range g.plan.topics[topic].followers {
+	for _, f := range g.plan.topics[of.topic].followers {
 		if _, ok := at[f]; !ok {
 			return fmt.Sprintf("host %d has no place", f)
 		}
 	}
-	root := g.tally.roots[topic]
-	for _, p := range of {
+	root := g.tally.roots[of.topic]
+	for _, p := range of.places {
 		switch {
 		case p.root != (p.host == root):
 			return fmt.Sprintf("host %d is root: %v", p.host, p.root)
@@ -94,8 +97,8 @@ func (of tree) fault(g *grove, topic int) string {
 }
 
 func (of tree) byHost() map[int]place {
-	at := make(map[int]place, len(of))
-	for _, p := range of {
+	at := make(map[int]place, len(of.places))
+	for _, p := range of.places {
 		at[p.host] = p
 	}
 	return at
@@ -130,15 +133,15 @@ func (g *grove) nearest(key overlay.ID) (best int) {
 // sum writes what was found into a result.
 func (s shape) sum(g *grove, r *Result) {
 	followers, inner, depths, children, others := 0, 0, 0, 0, 0
-	for t, of := range s {
+	for _, of := range s {
 		at := of.byHost()
-		for _, p := range of {
+		for _, p := range of.places {
 			if p.children > 0 {
 				inner++
 				children += p.children
 				r.FanOutMost = max(r.FanOutMost, p.children)
 			}
-			if !g.plan.follower(t, p.host) {
+			if !g.plan.follower(of.topic, p.host) {
 				others++
 				continue
 			}

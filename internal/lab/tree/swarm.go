@@ -143,30 +143,62 @@ func lacking(have, want int, what string) string {
 	return fmt.Sprintf("%d of %d %s", have, want, what)
 }
 
-// join has all hosts follow their topics, and waits until those connected know that.
+// join has all hosts follow their topics, a portion after the other, and waits until those
+// connected know that.
 func (s *swarm) join(r *Result) error {
-	want, degrees := 0, make([]int, len(s.peers))
+	degrees := make([]int, len(s.peers))
 	for _, l := range s.links {
 		degrees[l[0]]++
 		degrees[l[1]]++
-	}
-	for i, topics := range s.plan.follows {
-		want += len(topics) * degrees[i]
 	}
 	publishes := map[[2]int]bool{}
 	for _, p := range s.plan.publications {
 		publishes[[2]int{p.publisher, p.topic}] = true
 	}
 	before, began := s.stats(), time.Now()
+	want := before.Announced
+	for from := range s.plan.portions() {
+		to := min(from+portion, len(s.plan.topics))
+		for t := from; t < to; t++ {
+			for _, i := range s.plan.topics[t].followers {
+				want += degrees[i]
+			}
+		}
+		if err := s.follow(from, to, publishes); err != nil {
+			return err
+		}
+		if err := s.bench.until(s.ctx, "subscriptions are known", func() (float64, string, error) {
+			return float64(to) / float64(len(s.plan.topics)), lacking(s.stats().Announced, want, "announcements"), nil
+		}); err != nil {
+			return err
+		}
+	}
+	r.JoinS = time.Since(began).Seconds()
+	if err := s.bench.pass(s.ctx, "meshes form", s.bench.Meshes); err != nil {
+		return err
+	}
+	after, n := s.stats(), float64(s.plan.subscriptions)
+	r.JoinMessages = float64(after.Others-before.Others) / n
+	r.JoinBytes = float64(after.OtherBytes-before.OtherBytes) / n
+	r.Connections = float64(after.Connections) / float64(len(s.peers))
+	r.Open = r.Connections
+	r.FanOutMean = float64(after.Mesh) / n
+	r.HeapGrown = (r.HeapGrown + weigh()) / n
+	r.Heap = r.HeapGrown
+	return nil
+}
+
+// follow has all hosts follow what they do of the topics in a range, and keeps what publishes for those
+// who will.
+func (s *swarm) follow(from, to int, publishes map[[2]int]bool) error {
 	errs := make([]error, len(s.peers))
 	var mu sync.Mutex // guards s.publish
 	var all sync.WaitGroup
 	for i, p := range s.peers {
 		all.Go(func() {
-			for _, t := range s.plan.follows[i] {
-				if s.ctx.Err() != nil {
-					errs[i] = context.Cause(s.ctx)
-					return
+			for t := from; t < to; t++ {
+				if !s.plan.follower(t, i) {
+					continue
 				}
 				publish, err := p.Follow(nameOfTopic(s.plan.topics[t].key))
 				if err != nil {
@@ -182,28 +214,7 @@ func (s *swarm) join(r *Result) error {
 		})
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return err
-	}
-	if err := s.bench.until(s.ctx, "subscriptions are known", func() (float64, string, error) {
-		have := s.stats().Announced
-		return float64(have) / float64(want), lacking(have, want, "announcements"), nil
-	}); err != nil {
-		return err
-	}
-	r.JoinS = time.Since(began).Seconds()
-	if err := s.bench.pass(s.ctx, "meshes form", s.bench.Meshes); err != nil {
-		return err
-	}
-	after, n := s.stats(), float64(s.plan.subscriptions)
-	r.JoinMessages = float64(after.Others-before.Others) / n
-	r.JoinBytes = float64(after.OtherBytes-before.OtherBytes) / n
-	r.Connections = float64(after.Connections) / float64(len(s.peers))
-	r.Open = r.Connections
-	r.FanOutMean = float64(after.Mesh) / n
-	r.HeapGrown = (r.HeapGrown + weigh()) / n
-	r.Heap = r.HeapGrown
-	return nil
+	return errors.Join(errs...)
 }
 
 // nameOfTopic is a key as a topic, in as few characters as a name has that is text.

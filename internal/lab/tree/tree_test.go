@@ -168,23 +168,25 @@ func TestTreesThatDoNotStand(t *testing.T) {
 	p.topics[0].followers = []int{0, 1, 2, 3}
 	g := &grove{bench: Bench{FanOut: 2}, plan: p, tally: &tally{roots: []int{3}}}
 	right := func() tree {
-		return tree{{host: 0, parent: 1}, {host: 1, parent: 3, children: 1}, {host: 2, parent: 3}, {host: 3, parent: none, root: true, children: 2}}
+		return tree{places: []place{{host: 0, parent: 1}, {host: 1, parent: 3, children: 1}, {host: 2, parent: 3}, {host: 3, parent: none, root: true, children: 2}}}
 	}
 	for _, c := range []struct {
 		what   string
-		change func(tree) tree
+		change func([]place) []place
 		stands bool
 	}{
-		{"a right one", func(of tree) tree { return of }, true},
-		{"a follower without a place", func(of tree) tree { return of[1:] }, false},
-		{"an orphan", func(of tree) tree { of[0].parent = none; return of }, false},
-		{"a circle", func(of tree) tree { of[1].parent = 0; return of }, false},
-		{"a parent that is not in it", func(of tree) tree { of[0].parent = 7; return of }, false},
-		{"a second root", func(of tree) tree { of[2].root = true; return of }, false},
-		{"another root", func(of tree) tree { of[3].root, of[2].root = false, true; return of }, false},
-		{"too many children", func(of tree) tree { of[3].children = 3; return of }, false},
+		{"a right one", func(of []place) []place { return of }, true},
+		{"a follower without a place", func(of []place) []place { return of[1:] }, false},
+		{"an orphan", func(of []place) []place { of[0].parent = none; return of }, false},
+		{"a circle", func(of []place) []place { of[1].parent = 0; return of }, false},
+		{"a parent that is not in it", func(of []place) []place { of[0].parent = 7; return of }, false},
+		{"a second root", func(of []place) []place { of[2].root = true; return of }, false},
+		{"another root", func(of []place) []place { of[3].root, of[2].root = false, true; return of }, false},
+		{"too many children", func(of []place) []place { of[3].children = 3; return of }, false},
 	} {
-		if fault := c.change(right()).fault(g, 0); (fault == "") != c.stands {
+		of := right()
+		of.places = c.change(of.places)
+		if fault := of.fault(g); (fault == "") != c.stands {
 			t.Errorf("%s: %q", c.what, fault)
 		}
 	}
