@@ -227,11 +227,12 @@ func (g *grove) join(r *Result) error {
 		}); err != nil {
 			return err
 		}
-		if _, err := g.stand(from, to); err != nil {
+		if _, err := g.stand(from, to, g.bench.Hosts); err != nil {
 			return err
 		}
 	}
-	s, err := g.stand(0, len(g.plan.topics))
+	// To push down who is too many takes some ten seconds: once for all.
+	s, err := g.stand(0, len(g.plan.topics), g.bench.FanOut)
 	if err != nil {
 		return err
 	}
@@ -253,14 +254,15 @@ func (g *grove) join(r *Result) error {
 	return err
 }
 
-// stand waits until the trees of the topics in a range all stand, and returns them.
-func (g *grove) stand(from, to int) (s shape, err error) {
+// stand waits until the trees of the topics in a range all stand, with nobody who has more children
+// than so many, and returns them.
+func (g *grove) stand(from, to, children int) (s shape, err error) {
 	part := float64(to-from) / float64(len(g.plan.topics))
 	return s, g.bench.until(g.ctx, "trees stand", func() (float64, string, error) {
 		if s, err = g.shape(from, to); err != nil {
 			return 0, "", err
 		}
-		done, lack := s.lack(g)
+		done, lack := s.lack(g, children)
 		return float64(from)/float64(len(g.plan.topics)) + part*done, lack, nil
 	})
 }

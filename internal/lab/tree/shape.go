@@ -58,11 +58,12 @@ func (g *grove) shape(from, to int) (shape, error) {
 	return s, nil
 }
 
-// lack says which part of all trees stands, and what is missing in one that does not.
-func (s shape) lack(g *grove) (done float64, lack string) {
+// lack says which part of all trees stands, with nobody who has more children than so many, and
+// what is missing in one that does not.
+func (s shape) lack(g *grove, children int) (done float64, lack string) {
 	stand := 0
 	for _, of := range s {
-		if fault := of.fault(g); fault != "" {
+		if fault := of.fault(g, children); fault != "" {
 			lack = fmt.Sprintf("topic %d: %s", of.topic, fault)
 			continue
 		}
@@ -73,8 +74,8 @@ func (s shape) lack(g *grove) (done float64, lack string) {
 
 // fault says why a tree does not stand. One stands when all followers have places in it, and
 // all ways up end at the host that is nearest to the key, which alone is its root, and nobody has more
-// children than the fan-out.
-func (of tree) fault(g *grove) string {
+// children than so many.
+func (of tree) fault(g *grove, children int) string {
 	at := of.byHost()
 	for _, f := range g.plan.topics[of.topic].followers {
 		if _, ok := at[f]; !ok {
@@ -86,7 +87,7 @@ func (of tree) fault(g *grove) string {
 		switch {
 		case p.root != (p.host == root):
 			return fmt.Sprintf("host %d is root: %v", p.host, p.root)
-		case p.children > g.bench.FanOut:
+		case p.children > children:
 			return fmt.Sprintf("host %d has %d children", p.host, p.children)
 		}
 		if _, ok := of.depth(at, p.host); !ok {

@@ -166,7 +166,7 @@ func TestATallyKnowsWhatWasWanted(t *testing.T) {
 func TestTreesThatDoNotStand(t *testing.T) {
 	p := newPlan(4, 1, 0, 1)
 	p.topics[0].followers = []int{0, 1, 2, 3}
-	g := &grove{bench: Bench{FanOut: 2}, plan: p, tally: &tally{roots: []int{3}}}
+	g := &grove{plan: p, tally: &tally{roots: []int{3}}}
 	right := func() tree {
 		return tree{places: []place{{host: 0, parent: 1}, {host: 1, parent: 3, children: 1}, {host: 2, parent: 3}, {host: 3, parent: none, root: true, children: 2}}}
 	}
@@ -186,7 +186,7 @@ func TestTreesThatDoNotStand(t *testing.T) {
 	} {
 		of := right()
 		of.places = c.change(of.places)
-		if fault := of.fault(g); (fault == "") != c.stands {
+		if fault := of.fault(g, 2); (fault == "") != c.stands {
 			t.Errorf("%s: %q", c.what, fault)
 		}
 	}
