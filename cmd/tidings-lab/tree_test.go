@@ -48,7 +48,7 @@ func TestTreesArePrintedAndJudged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
 	err := printTrees(&out, tree.Speed{PerSecond: 12_345}, []tree.Result{
-		{System: tree.OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 25_000, Wanted: 1000, Got: 1000, Envelope: 1127, Content: 1150, Control: 20,
+		{System: tree.OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 250_000, Wanted: 1000, Got: 1000, Envelope: 1127, Content: 1150, Control: 20,
 			Load: 5.5, Heap: 150, IdleS: 600, IdleMessages: 7.25, OverlayMessages: 3.5, WayUp: 2345},
 		{System: tree.OfGossip, As: tree.Overlay, Hosts: 200, Topics: 1000, Subscriptions: 25_000, Wanted: 1000, Got: 850, Envelope: 1127, Content: 2500,
 			IdleS: (90 * time.Second).Seconds()},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"tidings/internal/wire"
@@ -108,9 +109,9 @@ type Result struct {
 	FanOutMost int     `json:"fan_out_most,omitempty"`
 	Forwarders float64 `json:"forwarders,omitempty"` // of a topic, that do not follow it, its root included
 
-	Heap      float64 `json:"heap_bytes"`                 // of a subscription, by itself
-	HeapNoise float64 `json:"heap_noise_bytes,omitempty"` // by which it differs when nothing is done
-	HeapGrown float64 `json:"heap_grown_bytes"`           // of a subscription, connections included
+	Heap      float64 `json:"heap_bytes"`       // of a subscription, by itself
+	HeapNoise float64 `json:"heap_noise_bytes"` // by which it differs when nothing is done
+	HeapGrown float64 `json:"heap_grown_bytes"` // of a subscription, connections included
 
 	IdleS        float64          `json:"idle_s"`
 	IdleMessages float64          `json:"idle_messages_s"` // of a host: trees, or GossipSub
@@ -204,11 +205,21 @@ func rest(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// weigh is how much of the heap is alive. What finalizers let go of is collected the second time.
-func weigh() float64 {
-	runtime.GC()
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return float64(m.HeapAlloc)
+// weighings is how often the heap is weighed: what is allocated while the collector is at work
+// counts as alive, and the busier the machine is, the more that is.
+const weighings = 5
+
+// weigh is how much of the heap is alive, and by how much the two least readings of it differ.
+// What finalizers and pools let go of is collected the second time.
+func weigh() (alive, noise float64) {
+	var of []float64
+	for range weighings {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		of = append(of, float64(m.HeapAlloc))
+	}
+	slices.Sort(of)
+	return of[0], of[1] - of[0]
 }

@@ -25,6 +25,7 @@ type grove struct {
 	index map[overlay.ID]int // of hosts
 	// needed are pairs of hosts that cannot do without a connection.
 	needed map[[2]int]bool
+	bare   float64 // heap before there were subscriptions
 	ctx    context.Context
 	parts  sync.WaitGroup
 	fails  chan error // of hosts that ended by themselves
@@ -97,7 +98,8 @@ func (g *grove) open(r *Result) error {
 	if err == nil {
 		g.needed, err = g.acquaintances()
 	}
-	r.Bare, r.HeapGrown = degree(g.needed, len(g.hosts)), -weigh()
+	r.Bare = degree(g.needed, len(g.hosts))
+	g.bare, _ = weigh()
 	return err
 }
 
@@ -249,7 +251,8 @@ func (g *grove) join(r *Result) error {
 		}
 	}
 	r.Connections, r.Open = degree(g.needed, len(g.hosts)), g.connections()
-	r.HeapGrown = (r.HeapGrown + weigh()) / float64(g.plan.subscriptions)
+	grown, _ := weigh()
+	r.HeapGrown = (grown - g.bare) / float64(g.plan.subscriptions)
 	s.sum(g, r)
 	return err
 }
@@ -367,10 +370,11 @@ func (g *grove) idle(r *Result) error {
 
 // weigh takes all trees away, and sees what that frees.
 func (g *grove) weigh(r *Result) error {
-	earlier, with := weigh(), weigh()
+	with, noise := weigh()
 	err := g.each(func(_ int, h *host) { h.strip() })
-	r.Heap = (with - weigh()) / float64(g.plan.subscriptions)
-	r.HeapNoise = max(with-earlier, earlier-with) / float64(g.plan.subscriptions)
+	without, more := weigh()
+	r.Heap = (with - without) / float64(g.plan.subscriptions)
+	r.HeapNoise = (noise + more) / float64(g.plan.subscriptions)
 	return err
 }
 

@@ -26,7 +26,7 @@ func (m Mark) than(limit float64) bool {
 const (
 	// weighty is from how many subscriptions on their memory is judged: below, it is lost in
 	// that of connections.
-	weighty = 20_000
+	weighty = 100_000
 	// spread is from how many topics on the load of hosts is judged: below, it is the load of
 	// the few roots.
 	spread = 1_000

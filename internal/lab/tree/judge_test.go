@@ -51,7 +51,7 @@ func TestFiguresAreJudged(t *testing.T) {
 		change func(*Result)
 	}{
 		{"few topics", 5, func(r *Result) { r.Topics = 100 }},
-		{"few subscriptions", 3, func(r *Result) { r.Subscriptions = 2500 }},
+		{"few subscriptions", 3, func(r *Result) { r.Subscriptions = 25_000 }},
 		{"nothing published", 3, func(r *Result) { r.Wanted = 0 }},
 		{"no idle time", 4, func(r *Result) { r.IdleS = 0 }},
 	} {

@@ -25,6 +25,8 @@ type swarm struct {
 	links   [][2]int // who is connected to whom
 	publish map[[2]int]publisher
 	ctx     context.Context
+	// bare is the heap before there were subscriptions, give or take noise.
+	bare, noise float64
 }
 
 // A publisher publishes to a topic by way of one of its followers.
@@ -132,7 +134,8 @@ func (s *swarm) connect(r *Result) error {
 	}); err != nil {
 		return err
 	}
-	r.Bare, r.HeapGrown = float64(s.stats().Connections)/float64(len(s.peers)), -weigh()
+	r.Bare = float64(s.stats().Connections) / float64(len(s.peers))
+	s.bare, s.noise = weigh()
 	return nil
 }
 
@@ -183,8 +186,9 @@ func (s *swarm) join(r *Result) error {
 	r.Connections = float64(after.Connections) / float64(len(s.peers))
 	r.Open = r.Connections
 	r.FanOutMean = float64(after.Mesh) / n
-	r.HeapGrown = (r.HeapGrown + weigh()) / n
-	r.Heap = r.HeapGrown
+	with, noise := weigh()
+	r.HeapGrown = (with - s.bare) / n
+	r.Heap, r.HeapNoise = r.HeapGrown, (noise+s.noise)/n
 	return nil
 }
 
