@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/libp2p/go-libp2p/core/peer"
 	"go.uber.org/goleak"
 
 	"tidings/internal/env"
@@ -368,4 +369,17 @@ func TestAddressesAreWhereItListens(t *testing.T) {
 	if addrs := unknown.Addrs(); len(addrs) > 0 {
 		t.Errorf("gives out %q", addrs)
 	}
+}
+
+// A connection is not trimmed as long as a link goes out by it.
+func TestALinkKeepsItsConnection(t *testing.T) {
+	a, b := running(t, nil), running(t, nil)
+	id := peer.ID(b.ID())
+	if a.conns.IsProtected(id, "") {
+		t.Error("protected before there is a link")
+	}
+	a.Send(b.Peer(), env.Control, []byte("hello"))
+	wait(t, "the link", func() bool { return a.conns.IsProtected(id, "") })
+	b.Close()
+	wait(t, "the end of the link", func() bool { return !a.conns.IsProtected(id, "") })
 }

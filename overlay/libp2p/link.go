@@ -247,7 +247,11 @@ func (l *link) session(ctx context.Context) (met bool, err error) {
 	}
 	l.host.links.open.Add(1)
 	l.host.neighbours.meet(l.host, l.key.peer)
+	// Whom the host speaks to is not trimmed: the link would only dial again.
+	tag := "link/" + l.key.class.String()
+	l.host.conns.Protect(l.key.peer, tag)
 	defer func() {
+		l.host.conns.Unprotect(l.key.peer, tag)
 		l.host.neighbours.part(l.host, l.key.peer)
 		l.host.links.open.Add(-1)
 	}()

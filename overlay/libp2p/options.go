@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// The connection manager trims to lowConns, sparing neighbours, when
-	// there are more than highConns. The resource manager refuses those over
+	// The connection manager trims to lowConns, sparing those a link goes out
+	// to, and others with links till last, when there are more than highConns. The resource manager refuses those over
 	// maxConns: a leaf and a table (120), as many clients as a member takes
 	// (overlay's maxClients, 128), and neighbours in trees. All but a few may
 	// have been opened by the others.

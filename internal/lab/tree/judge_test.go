@@ -1,0 +1,65 @@
+package tree
+
+import "testing"
+
+func TestFiguresAreJudged(t *testing.T) {
+	of := func(change func(*Result)) map[string]Mark {
+		r := Result{
+			System: OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 960_000, Wanted: 10, Got: 10, Envelope: 1000, Content: 1030, Control: 20,
+			Load: 4, Heap: 400, IdleS: 1, IdleMessages: 1, IdleBytes: 500, OverlayMessages: 3, OverlayBytes: 900, OverlayMessagesThen: 4, OverlayBytesThen: 800,
+		}
+		change(&r)
+		marks := map[string]Mark{}
+		for _, m := range Judge([]Result{{System: OfGossip, Wanted: 10}, r}) {
+			if m.Topics != r.Topics {
+				t.Errorf("%q is of %d topics", m.What, m.Topics)
+			}
+			marks[m.What] = m
+		}
+		return marks
+	}
+	all := of(func(*Result) {})
+	for what, stretched := range map[string]bool{
+		"delivered, %": false, "bytes on tree links a delivery, of the envelope": true, "bytes a host passes on, max of mean": false, "heap a subscription, B": false,
+		"idle, messages a second and host beyond the overlay's own": false, "idle, KB a second and host beyond the overlay's own": false,
+	} {
+		if m, ok := all[what]; !ok || !m.Met() || m.Stretched() != stretched {
+			t.Errorf("%s: %+v, of %v", what, m, all)
+		}
+	}
+	if len(all) != 6 {
+		t.Errorf("%d figures: %v", len(all), all)
+	}
+	for _, c := range []struct {
+		what   string
+		change func(*Result)
+	}{
+		{"delivered, %", func(r *Result) { r.Got-- }},
+		{"bytes on tree links a delivery, of the envelope", func(r *Result) { r.Control = 121 }},
+		{"bytes a host passes on, max of mean", func(r *Result) { r.Load = 4.1 }},
+		{"heap a subscription, B", func(r *Result) { r.Heap = 401 }},
+		{"idle, messages a second and host beyond the overlay's own", func(r *Result) { r.OverlayMessagesThen = 4.1 }},
+		{"idle, KB a second and host beyond the overlay's own", func(r *Result) { r.IdleBytes = 2001 }},
+	} {
+		if m := of(c.change)[c.what]; m.Met() {
+			t.Errorf("%s is met: %+v", c.what, m)
+		}
+	}
+	for _, c := range []struct {
+		what   string
+		left   int
+		change func(*Result)
+	}{
+		{"few topics", 5, func(r *Result) { r.Topics = 100 }},
+		{"few subscriptions", 3, func(r *Result) { r.Subscriptions = 25_000 }},
+		{"nothing published", 3, func(r *Result) { r.Wanted = 0 }},
+		{"no idle time", 4, func(r *Result) { r.IdleS = 0 }},
+	} {
+		if got := of(c.change); len(got) != c.left {
+			t.Errorf("%s: %v", c.what, got)
+		}
+	}
+	if s := (Speed{PerSecond: 9999}); s.Judge()[0].Met() {
+		t.Error("9,999 envelopes a second are enough")
+	}
+}

@@ -1,0 +1,158 @@
+package tree
+
+import (
+	"fmt"
+
+	"tidings/overlay"
+)
+
+// A shape is what some trees look like.
+type shape []tree
+
+// A tree is the places that hosts have in one topic.
+type tree struct {
+	topic  int
+	places []place
+}
+
+// A place is that of one host.
+type place struct {
+	host     int
+	parent   int // none: it has none
+	root     bool
+	children int
+}
+
+// none stands for a host that is not there.
+const none = -1
+
+// shape looks at the trees of the topics in a range.
+func (g *grove) shape(from, to int) (shape, error) {
+	looks := make([]map[int]place, len(g.hosts))
+	if err := g.each(func(i int, h *host) {
+		looks[i] = map[int]place{}
+		for t := from; t < to; t++ {
+			p, ok := h.scribe.Place(g.plan.topics[t].key)
+			if !ok {
+				continue
+			}
+			up := none
+			if len(p.Parents) > 0 {
+				up = g.index[p.Parents[0]]
+			}
+			looks[i][t] = place{host: i, parent: up, root: p.Root, children: len(p.Children)}
+		}
+	}); err != nil {
+		return nil, err
+	}
+	var s shape
+	for t := from; t < to; t++ {
+		of := tree{topic: t}
+		for i := range looks {
+			if p, ok := looks[i][t]; ok {
+				of.places = append(of.places, p)
+			}
+		}
+		s = append(s, of)
+	}
+	return s, nil
+}
+
+// lack says which part of all trees stands, with nobody who has more children than so many, and
+// what is missing in one that does not.
+func (s shape) lack(g *grove, children int) (done float64, lack string) {
+	stand := 0
+	for _, of := range s {
+		if fault := of.fault(g, children); fault != "" {
+			lack = fmt.Sprintf("topic %d: %s", of.topic, fault)
+			continue
+		}
+		stand++
+	}
+	return float64(stand) / float64(len(s)), lack
+}
+
+// fault says why a tree does not stand. One stands when all followers have places in it, and
+// all ways up end at the host that is nearest to the key, which alone is its root, and nobody has more
+// children than so many.
+func (of tree) fault(g *grove, children int) string {
+	at := of.byHost()
+	for _, f := range g.plan.topics[of.topic].followers {
+		if _, ok := at[f]; !ok {
+			return fmt.Sprintf("host %d has no place", f)
+		}
+	}
+	root := g.tally.roots[of.topic]
+	for _, p := range of.places {
+		switch {
+		case p.root != (p.host == root):
+			return fmt.Sprintf("host %d is root: %v", p.host, p.root)
+		case p.children > children:
+			return fmt.Sprintf("host %d has %d children", p.host, p.children)
+		}
+		if _, ok := of.depth(at, p.host); !ok {
+			return fmt.Sprintf("the way up from host %d does not end at the root", p.host)
+		}
+	}
+	return ""
+}
+
+func (of tree) byHost() map[int]place {
+	at := make(map[int]place, len(of.places))
+	for _, p := range of.places {
+		at[p.host] = p
+	}
+	return at
+}
+
+// depth counts the edges between a host and its root; false if it does not hang below one.
+func (of tree) depth(at map[int]place, host int) (depth int, ok bool) {
+	for range at {
+		p, there := at[host]
+		switch {
+		case !there:
+			return 0, false
+		case p.root:
+			return depth, true
+		}
+		host = p.parent
+		depth++
+	}
+	return 0, false
+}
+
+// nearest is the host nearest to a key.
+func (g *grove) nearest(key overlay.ID) (best int) {
+	for i, h := range g.hosts {
+		if overlay.Nearer(key, h.id, g.hosts[best].id) {
+			best = i
+		}
+	}
+	return best
+}
+
+// sum writes what was found into a result.
+func (s shape) sum(g *grove, r *Result) {
+	followers, inner, depths, children, others := 0, 0, 0, 0, 0
+	for _, of := range s {
+		at := of.byHost()
+		for _, p := range of.places {
+			if p.children > 0 {
+				inner++
+				children += p.children
+				r.FanOutMost = max(r.FanOutMost, p.children)
+			}
+			if !g.plan.follower(of.topic, p.host) {
+				others++
+				continue
+			}
+			depth, _ := of.depth(at, p.host)
+			followers++
+			depths += depth
+			r.DepthMost = max(r.DepthMost, depth)
+		}
+	}
+	r.DepthMean = float64(depths) / float64(max(1, followers))
+	r.FanOutMean = float64(children) / float64(max(1, inner))
+	r.Forwarders = float64(others) / float64(len(s))
+}

@@ -1,0 +1,205 @@
+package tree
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"tidings/internal/wire"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Ten hosts and twenty topics, over real sockets, by trees and by GossipSub: all of what is
+// published comes, once, and costs what it must at least.
+func TestBothDeliver(t *testing.T) {
+	b := Bench{
+		Hosts: 10, Topics: 20, Publications: 20, ItemBytes: 1024, Every: time.Millisecond, FanOut: 2, Idle: 100 * time.Millisecond,
+		Meshes: time.Second, Connections: []string{Trees}, Seed: 1, Progress: progress(t),
+	}
+	results, err := b.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(results) != 2 || results[0].System != OfTrees || results[1].System != OfGossip {
+		t.Fatalf("results of %+v", results)
+	}
+	for _, r := range results {
+		if r.Got != r.Wanted || r.Wanted < 20 || r.Twice > 0 || r.Strange > 0 || r.Failed > 0 {
+			t.Errorf("%s: got %d of %d, %d twice, %d strange, %d failed", r.System, r.Got, r.Wanted, r.Twice, r.Strange, r.Failed)
+		}
+		if r.Envelope < 1024+96 || r.Content < float64(r.Envelope) || r.JoinBytes < 32 {
+			t.Errorf("%s: envelopes of %d bytes, %.0f a delivery, %.0f to join", r.System, r.Envelope, r.Content, r.JoinBytes)
+		}
+		if r.P50Ms <= 0 || r.P99Ms < r.P50Ms || r.Load < 1 || r.Connections < 2 {
+			t.Errorf("%s: %+v", r.System, r)
+		}
+	}
+	trees := results[0]
+	if trees.Over < trees.Got || trees.DepthMost < 1 || trees.FanOutMost > 2 || trees.WayUp == 0 {
+		t.Errorf("trees: %+v", trees)
+	}
+}
+
+// progress logs what a bench begins to do.
+func progress(t *testing.T) func(string, float64) {
+	last, began := "", time.Now()
+	return func(what string, _ float64) {
+		if what != last {
+			last = what
+			t.Logf("%.2f s: %s", time.Since(began).Seconds(), what)
+		}
+	}
+}
+
+// The same seed gives the same plan, and parts of it are what they are said to be.
+func TestAPlanFollowsFromItsSeed(t *testing.T) {
+	p, again := newPlan(200, 100, 250, 7), newPlan(200, 100, 250, 7)
+	wanted, times := 0, map[int]int{}
+	for i, pub := range p.publications {
+		if pub != again.publications[i] {
+			t.Fatalf("publication %d is %v, and %v the next time", i, pub, again.publications[i])
+		}
+		if !p.follower(pub.topic, pub.publisher) {
+			t.Errorf("host %d publishes to topic %d, which it does not follow", pub.publisher, pub.topic)
+		}
+		wanted += len(p.topics[pub.topic].followers) - 1
+		times[pub.topic]++
+	}
+	if wanted != p.wanted || len(times) != 100 {
+		t.Errorf("%d wanted, not %d; %d topics are published to", p.wanted, wanted, len(times))
+	}
+	for i, topic := range p.topics {
+		if n := len(topic.followers); n < 10 || n > 40 || !slices.IsSorted(topic.followers) {
+			t.Errorf("topic %d has %d followers", i, n)
+		}
+	}
+	if per := float64(newPlan(200, TopicsFor(100), 0, 1).subscriptions) / 200; per < 90 || per > 110 {
+		t.Errorf("%.1f subscriptions a host, not about 100", per)
+	}
+}
+
+func TestHostsAreConnectedInOnePiece(t *testing.T) {
+	for _, degree := range []int{1, 2, 7, 60, 199} {
+		count := make([]int, 200)
+		piece := make([]int, 200)
+		for i := range piece {
+			piece[i] = i
+		}
+		for _, l := range connect(200, degree, rand.New(rand.NewPCG(1, 1))) {
+			count[l[0]]++
+			count[l[1]]++
+			from, to := piece[l[0]], piece[l[1]]
+			for i := range piece {
+				if piece[i] == from {
+					piece[i] = to
+				}
+			}
+		}
+		sum := 0
+		for i, n := range count {
+			if sum += n; n > max(2, degree) || piece[i] != piece[0] {
+				t.Errorf("degree %d: host %d has %d, in piece %d of %d", degree, i, n, piece[i], piece[0])
+			}
+		}
+		if mean := float64(sum) / 200; mean < 0.98*float64(degree) {
+			t.Errorf("degree %d: %.1f in the mean", degree, mean)
+		}
+	}
+}
+
+// Copies, strangers' copies and forged ones are none of what was wanted.
+func TestATallyKnowsWhatWasWanted(t *testing.T) {
+	p := newPlan(20, 1, 2, 1)
+	topic, pub := p.topics[0], p.publications[0]
+	network := wire.Hash{1}
+	dice := rand.New(rand.NewPCG(1, 1))
+	signer := wire.NewSigner(newKey(dice), network)
+	tally := newTally(p, wire.NewVerifier(network))
+	other := topic.followers[0]
+	if other == pub.publisher {
+		other = topic.followers[1]
+	}
+	stranger := 0
+	for p.follower(0, stranger) {
+		stranger++
+	}
+	item := signer.Sign(wire.DomainEntry, p.item(0, 100, dice)).Raw
+	forged := slices.Clone(item)
+	forged[len(forged)-1] ^= 1
+	elsewhere := wire.NewSigner(newKey(dice), wire.Hash{2}).Sign(wire.DomainEntry, p.item(0, 100, dice)).Raw
+	if tally.deliver(other, item) {
+		t.Error("came before it was sent")
+	}
+	tally.publish(0)
+	for _, c := range []struct {
+		what  string
+		host  int
+		item  []byte
+		right bool
+	}{
+		{"to a follower", other, item, true},
+		{"to it again", other, item, true},
+		{"to its publisher", pub.publisher, item, true},
+		{"to a stranger", stranger, item, false},
+		{"forged", other, forged, false},
+		{"of another network", other, elsewhere, false},
+		{"not sent yet", other, signer.Sign(wire.DomainEntry, p.item(1, 100, dice)).Raw, false},
+		{"of no number", other, signer.Sign(wire.DomainEntry, p.item(2, 100, dice)).Raw, false},
+		{"nothing", other, nil, false},
+	} {
+		if got := tally.deliver(c.host, c.item); got != c.right {
+			t.Errorf("%s: right is %v", c.what, got)
+		}
+	}
+	var r Result
+	tally.sum(&r)
+	if r.Wanted != 2*(len(topic.followers)-1) || r.Got != 1 || r.Over != 2 || r.Twice != 1 || r.Strange != 7 {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A tree that is none is told from one that stands.
+func TestTreesThatDoNotStand(t *testing.T) {
+	p := newPlan(4, 1, 0, 1)
+	p.topics[0].followers = []int{0, 1, 2, 3}
+	g := &grove{plan: p, tally: &tally{roots: []int{3}}}
+	right := func() tree {
+		return tree{places: []place{{host: 0, parent: 1}, {host: 1, parent: 3, children: 1}, {host: 2, parent: 3}, {host: 3, parent: none, root: true, children: 2}}}
+	}
+	for _, c := range []struct {
+		what   string
+		change func([]place) []place
+		stands bool
+	}{
+		{"a right one", func(of []place) []place { return of }, true},
+		{"a follower without a place", func(of []place) []place { return of[1:] }, false},
+		{"an orphan", func(of []place) []place { of[0].parent = none; return of }, false},
+		{"a circle", func(of []place) []place { of[1].parent = 0; return of }, false},
+		{"a parent that is not in it", func(of []place) []place { of[0].parent = 7; return of }, false},
+		{"a second root", func(of []place) []place { of[2].root = true; return of }, false},
+		{"another root", func(of []place) []place { of[3].root, of[2].root = false, true; return of }, false},
+		{"too many children", func(of []place) []place { of[3].children = 3; return of }, false},
+	} {
+		of := right()
+		of.places = c.change(of.places)
+		if fault := of.fault(g, 2); (fault == "") != c.stands {
+			t.Errorf("%s: %q", c.what, fault)
+		}
+	}
+	var r Result
+	shape{right()}.sum(g, &r)
+	if r.DepthMean != 1 || r.DepthMost != 2 || r.FanOutMean != 1.5 || r.FanOutMost != 2 || r.Forwarders != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestEnvelopesAreOpened(t *testing.T) {
+	s, err := Verify(1024, time.Millisecond, 1)
+	if err != nil || s.PerSecond < 100 {
+		t.Errorf("%+v, %v", s, err)
+	}
+}

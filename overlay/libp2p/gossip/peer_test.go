@@ -1,0 +1,110 @@
+package gossip
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what should come.
+const patience = 20 * time.Second
+
+// A hearer is a peer that notes what it takes, and refuses what is bad.
+type hearer struct {
+	*Peer
+	mu    sync.Mutex
+	heard []string
+}
+
+func hearing(t *testing.T) *hearer {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hearer{}
+	if h.Peer, err = New(key, "/ip4/127.0.0.1/udp/0/quic-v1", func(item []byte) bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.heard = append(h.heard, string(item))
+		return !strings.HasPrefix(string(item), "bad")
+	}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// times counts what was heard that begins so.
+func (h *hearer) times(beginning string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.heard {
+		if strings.HasPrefix(s, beginning) {
+			n++
+		}
+	}
+	return n
+}
+
+// Items reach a follower by way of another one, each once, and are counted. What that one
+// takes to be wrong ends there.
+func TestItemsGoOnWhenTheyAreRight(t *testing.T) {
+	first, between, last := hearing(t), hearing(t), hearing(t)
+	for _, far := range []*hearer{first, last} {
+		if err := far.Connect(t.Context(), between.Addrs()...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish, err := first.Follow("news")
+	for _, h := range []*hearer{between, last} {
+		if _, e := h.Follow("news"); e != nil {
+			err = e
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := last.Follow("news"); err == nil {
+		t.Error("a topic is followed twice")
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	// Nobody says when the meshes stand: publish until something has come.
+	for n, end := 0, time.After(patience); last.times("good") < 3; n++ {
+		for _, what := range []string{"bad", "good"} {
+			if err := publish(t.Context(), fmt.Appendf(nil, "%s %d", what, n)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatal("waited in vain for items")
+		}
+	}
+	if last.times("bad") > 0 || between.times("bad") == 0 {
+		t.Errorf("%d bad items went on, of %d", last.times("bad"), between.times("bad"))
+	}
+	if s := between.Stats(); s.Connections != 2 || s.Partners != 2 || s.Mesh < 1 || s.Items < 3 || s.ItemBytes < 3*len("good 0") || s.Announced != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestNowhereToConnectTo(t *testing.T) {
+	p := hearing(t)
+	if err := p.Connect(t.Context(), "nowhere"); err == nil || !strings.Contains(err.Error(), `"nowhere"`) {
+		t.Errorf("%v", err)
+	}
+}
