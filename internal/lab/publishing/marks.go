@@ -117,6 +117,7 @@ func (r *Result) swallowMarks() []Mark {
 		fact("channels of a member", r.Channels),
 		fact("places in second trees", float64(r.Shadowed)),
 		fact("digests a member and minute", r.Digests),
+		fact("audits a member and hour", r.Audits),
 	}
 	if unclean.Wanted == 0 {
 		for i := range of[:4] {

@@ -154,6 +154,7 @@ type Result struct {
 	Swallow  int      `json:"swallow"`       // of these, who swallow
 	Shadowed int      `json:"shadow_places"` // readers with a place in a second tree of their feed, when it began
 	Digests  float64  `json:"digests_per_node_min"`
+	Audits   float64  `json:"audits_per_node_h"`
 	Behind   int      `json:"behind"` // pairs that lacked when the network was whole again, or readers were back
 	Gaps     uint64   `json:"gaps"`   // of the members there in the end
 	Filled   uint64   `json:"filled"`

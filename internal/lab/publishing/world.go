@@ -176,9 +176,11 @@ func (w *world) sum(r *Result) {
 		of := p.Layers().Feeds.Stats()
 		r.Overdue += of.Overdue
 		r.Digests += float64(of.Digests)
+		r.Audits += float64(of.Audits)
 		up += w.Now().Sub(p.Since())
 	}
 	r.Digests /= max(up.Minutes(), 1)
+	r.Audits /= max(up.Hours(), 1./60)
 	r.VirtualS, r.WallS = w.Now().Sub(w.began).Seconds(), time.Since(w.wall).Seconds()
 }
 
