@@ -40,6 +40,10 @@ type Application interface {
 	// Leader returns who is the sequencer of a channel, as far as is known here.
 	Leader(key overlay.ID) (env.Peer, bool)
 
+	// Term returns the name of this node's time in office as the sequencer of a channel, as
+	// Lead was told it, or a greater one: others may have led it for a while.
+	Term(key overlay.ID) uint64
+
 	// Fading returns items that the log of a channel is about to forget when so many
 	// are added: as long as the origin shows them, they are said again.
 	Fading(key overlay.ID, items int) []feed.ID

@@ -70,7 +70,8 @@ type poller struct {
 	waiting []func(ok bool)
 	wish    time.Time
 	readers int
-	epoch   uint64
+	epoch   uint64     // of what it leads
+	ended   wedge.Term // that others have ended: what is not newer is refused
 	said    []State
 	saw     []bool // heads, whether nobody could have changed them
 	haste   []Haste
@@ -115,6 +116,9 @@ func (a alone) Enlist(key overlay.ID, o wedge.Order) error {
 	if o.N == 0 {
 		a.Release(key)
 		return nil
+	}
+	if o.Term.Compare(a.ended) <= 0 {
+		return wedge.ErrOrder
 	}
 	a.Serve(key, wedge.Duty{Term: o.Term, Ranks: wedge.RankOf(0), Of: o.N, Ref: o.Ref, Interval: o.Interval, Words: o.Words})
 	return nil
@@ -209,6 +213,8 @@ func (p *poller) cease(url string) {
 }
 
 func (p *poller) Owns(key overlay.ID) bool { return p.leads[key] != nil }
+
+func (p *poller) Term(overlay.ID) uint64 { return p.epoch }
 
 func (p *poller) Leader(overlay.ID) (env.Peer, bool) { return env.Peer{}, false }
 

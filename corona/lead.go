@@ -229,6 +229,10 @@ func (c *Corona) tended(l *lead, now time.Time) {
 	if c.readers(l) > 0 {
 		l.seen = now
 	}
+	if term := c.app.Term(l.key); term > l.order.Term.Epoch {
+		// Who led it meanwhile, unseen from here, has ended what stood.
+		l.order.Term, l.order.N = wedge.Term{Epoch: term}, 0
+	}
 	idle, was := now.Sub(l.seen) > 2*c.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
 	switch {
 	case idle && !was:

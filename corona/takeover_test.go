@@ -8,6 +8,7 @@ import (
 	"tidings/difference"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/overlay/wedge"
 )
 
 // Validators are sent only after the finding that came with them is held: else
@@ -222,5 +223,23 @@ func TestWhatAnotherLineageBroughtIsFilteredOnce(t *testing.T) {
 	}
 	if d := p.Filter(key("http://nobody.example/"), all); !d.Empty() {
 		t.Error("new where nobody leads")
+	}
+}
+
+// Who led a channel for a moment has ended what stood, in a newer term than that of who leads it
+// still, and who has not heard of it: polls go on with the term that there is now.
+func TestAnEndThatOthersMadeIsOvercome(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(rss("A", "", "one", "two"))
+	p := l.poller(Config{MaintenanceInterval: 10 * time.Minute, PollInterval: 30 * time.Minute})
+	p.lead(site, nil)
+	l.run(time.Hour, p)
+	before := len(l.asked)
+	p.ended = wedge.Term{Epoch: p.epoch + 1, Seq: 2}
+	p.Release(key(site))
+	p.epoch += 2
+	l.run(time.Hour, p)
+	if n := len(l.asked) - before; n < 2 {
+		t.Errorf("%d polls in the hour after", n)
 	}
 }

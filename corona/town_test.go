@@ -420,6 +420,8 @@ func (h *house) Owns(key overlay.ID) bool {
 	return slices.Contains(near[:min(5, len(near))], h)
 }
 
+func (h *house) Term(key overlay.ID) uint64 { return h.town.byKey[key].epoch }
+
 func (h *house) Leader(key overlay.ID) (env.Peer, bool) {
 	return env.Peer{ID: h.town.byKey[key].leader.signer.PeerID()}, true
 }

@@ -207,6 +207,9 @@ func (f *FeedTree) catchUp(c *channel, peer env.PeerID, isOwner bool) {
 			return
 		}
 		log := f.owners.Shown(c.key)
+		if len(log) == 0 {
+			return // another log came, and nobody is sure of it yet
+		}
 		if last := log[len(log)-1]; isOwner && f.clock.Now().Sub(last.Time) > trialTime {
 			f.stats.Unheard++
 			f.try(c, last.Hash, last.At.Seq)

@@ -75,7 +75,7 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
-		n.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), known, v.Note)
+		n.Corona.Lead(key, v.URL, (*pollSide)(n).Term(key), known, v.Note)
 		n.Feeds.Absorbed(key) // what came while the log was read
 	})
 }
@@ -158,6 +158,14 @@ func (n *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
 		return c.Peer, true
 	}
 	return env.Peer{ID: v.Epoch.Sequencer}, true
+}
+
+func (n *pollSide) Term(key overlay.ID) uint64 {
+	v, ok := n.Owners.View(key)
+	if !ok || v.Epoch == nil {
+		return 0
+	}
+	return uint64(v.Epoch.Time.UnixMilli())
 }
 
 func (n *pollSide) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }

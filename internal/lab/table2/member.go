@@ -225,6 +225,14 @@ func (m *pollSide) Leader(key overlay.ID) (env.Peer, bool) {
 	return env.Peer{ID: v.Epoch.Sequencer}, true
 }
 
+func (m *pollSide) Term(key overlay.ID) uint64 {
+	v, ok := m.Owners.View(key)
+	if !ok || v.Epoch == nil {
+		return 0
+	}
+	return uint64(v.Epoch.Time.UnixMilli())
+}
+
 func (m *pollSide) Fading(overlay.ID, int) []feed.ID                           { return nil }
 func (m *pollSide) Fetched(overlay.ID, *feed.Feed, corona.Offer, corona.State) {}
 
