@@ -2,6 +2,7 @@ package feedtree
 
 import (
 	"encoding/binary"
+	"slices"
 	"time"
 
 	"tidings/feedtree/feedtreepb"
@@ -24,7 +25,7 @@ const (
 	// has passed it on by then.
 	trialTime = 2 * headPatience
 	// strikesOut is how often in a row a parent may not have brought an entry, or a head, before it
-	// is left; and in how many trees before it is left in all.
+	// is left; and in the feeds of how many sequencers before it is left in all.
 	strikesOut = 3
 	// scoreFor is how long it is remembered that a parent was left.
 	scoreFor = time.Hour
@@ -70,10 +71,11 @@ type trial struct {
 	strikes [trees]int // of the same parents, in a row
 }
 
-// A score says how often a parent was left of late.
+// A score says in whose feeds a parent was left of late: a sequencer alone can make it seem that
+// parents withhold what it has given to nobody.
 type score struct {
-	left  int
-	since time.Time
+	sequencers []env.PeerID
+	since      time.Time
 }
 
 // headSoon tells of a new entry in the shadow tree, together with others that come soon.
@@ -104,17 +106,21 @@ func (f *FeedTree) onHead(c *channel, raw []byte) error {
 	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.lineage == v.Epoch.Lineage && b.epoch < v.Epoch.Number {
 		return nil
 	}
-	if b.lineage == v.Epoch.Lineage && b.epoch == v.Epoch.Number && b.signer != v.Epoch.Sequencer {
-		f.stats.Untrusted++
-		return nil
-	}
 	head := owner.Hash(b.head)
-	if f.owners.Has(c.key, head) {
-		c.confirmed = f.clock.Now()
-		f.owners.Heard(c.key)
-		f.owners.Settled(c.key, head)
+	switch now := b.lineage == v.Epoch.Lineage && b.epoch == v.Epoch.Number; {
+	case now && b.signer == v.Epoch.Sequencer:
+		if f.owners.Has(c.key, head) {
+			c.confirmed = f.clock.Now()
+			f.owners.Heard(c.key)
+			f.owners.Settled(c.key, head)
+		}
+		t := f.try(c, head, b.seq)
+		t.headed = max(t.headed, b.seq)
+	case !now && slices.Contains(v.Epoch.Owners, b.signer):
+		f.try(c, head, b.seq) // an owner may lead by now; of others everybody could make any number
+	default:
+		f.stats.Untrusted++
 	}
-	f.try(c, head, b.seq).headed = b.seq
 	return nil
 }
 
@@ -192,11 +198,13 @@ func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) 
 	if now.Sub(s.since) > scoreFor {
 		s = score{since: now}
 	}
-	s.left++
-	f.scores[parent] = s
-	if s.left == strikesOut {
-		f.leaveAll(parent)
+	if v, _ := f.owners.View(c.key); v.Epoch != nil && !slices.Contains(s.sequencers, v.Epoch.Sequencer) {
+		s.sequencers = append(s.sequencers, v.Epoch.Sequencer)
+		if len(s.sequencers) == strikesOut {
+			f.leaveAll(parent)
+		}
 	}
+	f.scores[parent] = s
 }
 
 // leaveAll leaves a parent in all trees.

@@ -1,12 +1,16 @@
 package feedtree_test
 
 import (
+	"bytes"
+	"crypto/ed25519"
 	"slices"
 	"testing"
 	"time"
 
+	"tidings/feedtree/feedtreepb"
 	"tidings/internal/node"
 	"tidings/internal/script"
+	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/sim"
 )
@@ -134,4 +138,23 @@ func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
 		t.Errorf("%d found in %d audits of %d readers", unheard, audits, len(readers))
 	}
 	right(t, s)
+}
+
+// A head that somebody made up sends nobody to look for it.
+func TestAHeadThatAStrangerMadeUpIsNone(t *testing.T) {
+	in := intrude(t)
+	key := in.Key(in.feeds[0])
+	v, _ := in.target.Layers().Owners.View(key)
+	before := in.target.Layers().Feeds.Stats()
+	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quick().Descriptor()))
+	for i := range uint32(2) { // in the epoch that there is, and in one to come
+		in.publish(shadow(key), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: stranger.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
+			Key: key[:], Lineage: v.Epoch.Lineage, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Beat: 1,
+		})).Raw}})
+	}
+	in.World.Run(time.Minute)
+	in.endures()
+	if st := in.target.Layers().Feeds.Stats(); st.Untrusted != before.Untrusted+2 || st.Late != before.Late {
+		t.Errorf("%+v", st)
+	}
 }
