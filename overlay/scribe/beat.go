@@ -18,7 +18,6 @@ const beatAttempts = 2
 func (s *Scribe) startBeat(l *link) {
 	if !l.beating {
 		l.beating = true
-		s.beating++
 		s.planBeat(l)
 	}
 }
@@ -37,16 +36,9 @@ func (s *Scribe) together(at time.Time, pause time.Duration) time.Time {
 	return last
 }
 
-// beatPause is the time between two Beats on a link: a BeatInterval, but a node with many parents sends
-// one each parentPause, or thousands of groups would cost it dozens of messages a second. A parent that
-// dies in silence is missed later then; what it does not bring shows otherwise (package feedtree).
-func (s *Scribe) beatPause() time.Duration {
-	return min(max(s.cfg.BeatInterval, time.Duration(s.beating)*parentPause), max(s.cfg.BeatInterval, maxBeatPause))
-}
-
 // planBeat sets the time of the next Beat; there is only one.
 func (s *Scribe) planBeat(l *link) {
-	at := s.together(s.clock.Now().Add(s.spread(s.beatPause())), s.cfg.BeatInterval/beatsTogether)
+	at := s.together(s.clock.Now().Add(s.spread(s.cfg.BeatInterval)), s.cfg.BeatInterval/beatsTogether)
 	l.beatAt = momentOf(at)
 	s.cal.Add(at, task{kind: taskBeat, link: l})
 }
@@ -58,7 +50,6 @@ func (s *Scribe) beat(l *link, now time.Time) {
 	}
 	if len(l.up.of) == 0 {
 		l.beating = false
-		s.beating--
 		return
 	}
 	s.planBeat(l)
@@ -71,7 +62,7 @@ func (s *Scribe) sendBeat(l *link, now time.Time) {
 	l.beatNonce = s.rand.Uint64() | 1
 	l.beatTries++
 	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest, PauseS: uint32(s.beatPause() / time.Second),
+		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest,
 	}}})
 	s.cal.Add(s.together(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskBeatUp, link: l})
 }
@@ -89,17 +80,12 @@ func (s *Scribe) beatMissed(l *link, now time.Time) {
 	s.node.Suspect(l.contact.Peer.ID)
 }
 
-// lease is how long the edges down a link stand without a Beat.
-func (s *Scribe) lease(l *link) time.Duration {
-	return leaseBeats * max(s.cfg.BeatInterval, time.Duration(l.pauseS)*time.Second)
-}
-
 func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
 	match := l != nil && len(l.down.of) == int(m.Count) && l.down.digest == m.Digest
 	to := env.Peer{ID: from}
 	if l != nil {
 		to = l.contact.Peer
-		l.renewed, l.pauseS = s.now(), uint16(min(m.PauseS, uint32(maxBeatPause/time.Second)))
+		l.renewed = s.now()
 		l.listFor = 0
 		if !match {
 			l.listFor, l.listAsked = m.Nonce, s.now()

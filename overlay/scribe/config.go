@@ -11,8 +11,8 @@ type Config struct {
 	// clamps to it. Default 64.
 	MaxWeight int
 	// BeatInterval is the time between two renewals of the edges to one
-	// parent, at least; with more than fifteen parents they come less often. A
-	// parent drops the children of a link after three without. Default 30 s.
+	// parent. A parent drops the children of a link after three without.
+	// Default 30 s.
 	BeatInterval time.Duration
 }
 
@@ -30,13 +30,7 @@ func (c Config) filled() Config {
 }
 
 const (
-	leaseBeats = 3 // Beats that do not come before a child is dropped
-
-	// parentPause is the least time between two Beats of a node on all its links, on average.
-	parentPause = 2 * time.Second
-	// maxBeatPause bounds the time between two Beats on one link. More parents than that allows for
-	// cost more messages.
-	maxBeatPause = 10 * time.Minute
+	leaseBeats = 3 // intervals without a Beat before a child is dropped
 
 	// joinPatience is how long a Join may go unanswered at first; it doubles
 	// up to joinPauseMax.

@@ -74,7 +74,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 		g.children = append(g.children, child{link: l, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
 		l.down.add(g, weight)
 		l.renewed = s.now()
-		s.lookIn(l, s.lease(l))
+		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {

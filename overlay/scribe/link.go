@@ -24,7 +24,6 @@ type link struct {
 	renewed  moment // the peer's last Beat for the edges down
 
 	beating   bool
-	pauseS    uint16 // seconds between two Beats of the peer, as it says; 0: a BeatInterval
 	beatTries int8
 	beatAt    moment
 	beatNonce uint64 // of the Beat that is out; 0: none
@@ -115,7 +114,7 @@ func (s *Scribe) look(l *link, now time.Time) {
 		return
 	}
 	l.lookAt = never
-	lease := s.lease(l)
+	lease := leaseBeats * s.cfg.BeatInterval
 	if len(l.down.of) > 0 {
 		if left := lease - momentOf(now).sub(l.renewed); left >= 0 {
 			s.lookIn(l, left+1)
@@ -138,9 +137,7 @@ func (s *Scribe) dropIdle(l *link) {
 	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.now().sub(l.made) < linkPatience {
 		return
 	}
-	if l.over = true; l.beating {
-		s.beating--
-	}
+	l.over = true
 	delete(s.links, l.contact.Peer.ID)
 	s.node.Unwatch(l.contact.Peer.ID)
 }

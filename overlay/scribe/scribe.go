@@ -39,7 +39,6 @@ type Scribe struct {
 	kept    int                     // their bytes
 	state   overlay.State           // of the node, when the leaf last changed
 	seen    [2]map[passed]*link     // by whom they came first, nil: not by a peer; now, and in the time before
-	beating int                     // links on which it renews edges
 	shunned map[shunned]shunning
 	sweeps  int           // since they last changed places
 	phase   time.Duration // of its strokes; see together

@@ -547,61 +547,6 @@ func TestLeaseEndsWithoutBeats(t *testing.T) {
 	}
 }
 
-// A child that says when it will come again is waited for.
-func TestALeaseIsAsLongAsTheChildSays(t *testing.T) {
-	l := newLab(t, Config{}).active()
-	all := l.members(2, l.own(0))
-	for i, a := range all {
-		a.route(l.own(0), a.join(l.own(0), 1))
-		a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 1, Count: 1, PauseS: uint32(200 * i)}}})
-	}
-	l.pass(9 * time.Minute)
-	if p, _ := l.s.Place(l.own(0)); !slices.Equal(p.Children, []overlay.ID{all[1].id}) {
-		t.Errorf("%d children after nine minutes", len(p.Children))
-	}
-	l.pass(2 * time.Minute)
-	if p, _ := l.s.Place(l.own(0)); len(p.Children) > 0 {
-		t.Errorf("%d children after eleven minutes", len(p.Children))
-	}
-}
-
-// However many parents a node has, it sends a Beat in two seconds.
-func TestManyParentsAreToldMoreSeldom(t *testing.T) {
-	l := newLab(t, Config{}).active()
-	all := l.members(60, l.own(0))
-	for _, a := range all {
-		l.s.Join(a.of(0), 1)
-		l.pass(time.Second)
-		if !l.accepted(a, a.of(0)) {
-			t.Fatal("has no parent")
-		}
-	}
-	count := func(d time.Duration) (beats int) {
-		for range int(d / time.Second) {
-			l.pass(time.Second)
-			for _, a := range all {
-				for _, m := range a.heard() {
-					if b := m.GetBeat(); b != nil {
-						beats++
-						a.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: b.Nonce, Match: true}}})
-						if b.PauseS != 120 {
-							t.Fatalf("pause of %d s", b.PauseS)
-						}
-					}
-				}
-			}
-		}
-		return beats
-	}
-	l.pass(2 * time.Minute)
-	for _, a := range all {
-		a.heard()
-	}
-	if n := count(10 * time.Minute); n < 240 || n > 360 {
-		t.Errorf("%d Beats in ten minutes", n)
-	}
-}
-
 // There is one Beat for each interval, however often edges to a parent come and go.
 func TestBeatsDoNotAddUp(t *testing.T) {
 	l := newLab(t, Config{}).active()

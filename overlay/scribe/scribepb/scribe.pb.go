@@ -720,9 +720,8 @@ func (x *Got) GetIds() []uint64 {
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                 // of the edges
-	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"`              // of their groups and weights
-	PauseS        uint32                 `protobuf:"varint,4,opt,name=pause_s,json=pauseS,proto3" json:"pause_s,omitempty"` // how many seconds later the next comes, about
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`    // of the edges
+	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"` // of their groups and weights
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -774,13 +773,6 @@ func (x *Beat) GetCount() uint32 {
 func (x *Beat) GetDigest() uint64 {
 	if x != nil {
 		return x.Digest
-	}
-	return 0
-}
-
-func (x *Beat) GetPauseS() uint32 {
-	if x != nil {
-		return x.PauseS
 	}
 	return 0
 }
@@ -1285,12 +1277,11 @@ const file_scribe_proto_rawDesc = "" +
 	"\apayload\x18\x03 \x01(\fR\apayload\x12\x15\n" +
 	"\x06age_ms\x18\x04 \x01(\rR\x05ageMs\"\x17\n" +
 	"\x03Got\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\x06R\x03ids\"c\n" +
+	"\x03ids\x18\x01 \x03(\x06R\x03ids\"J\n" +
 	"\x04Beat\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\x12\x17\n" +
-	"\apause_s\x18\x04 \x01(\rR\x06pauseS\"5\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\"5\n" +
 	"\aBeatAck\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05match\x18\x02 \x01(\bR\x05match\"\x8c\x01\n" +
