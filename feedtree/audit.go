@@ -39,7 +39,7 @@ func (f *FeedTree) audit(now time.Time) {
 	asked := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
 	var due []*channel
 	for _, c := range f.sorted() {
-		if !c.subscribed || c.lead != nil || c.repair != nil {
+		if !c.subscribed || c.lead != nil {
 			continue
 		}
 		within := f.cfg.AuditInterval
@@ -219,9 +219,9 @@ func (f *FeedTree) catchUp(c *channel, peer env.PeerID, isOwner bool) {
 }
 
 // followed returns the feed of a key of which this node may be behind, nil if it does not follow it, or is
-// getting what it lacks already.
+// getting what it lacks just now. A repair may look for what nobody has, and rest for minutes.
 func (f *FeedTree) followed(key []byte) *channel {
-	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && c.repair == nil && !plant.BlindToGaps {
+	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.waiting) && !plant.BlindToGaps {
 		return c
 	}
 	return nil

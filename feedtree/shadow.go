@@ -30,7 +30,7 @@ const (
 	// scoreFor is how long it is remembered that a parent was left.
 	scoreFor = time.Hour
 	// passOnFor is how old an entry may be that is passed on after it was repaired.
-	passOnFor = 10 * time.Minute
+	passOnFor = time.Hour
 )
 
 // shadowOf is the group of a feed's shadow tree, and the other way round: the key with its first
@@ -67,6 +67,9 @@ type trial struct {
 	next    owner.Hash // the last entry that there is, as was heard meanwhile
 	nextSeq uint64
 	headed  uint64 // up to which entry its heads have come
+
+	// doubtful is an entry that may never have been held by a quorum.
+	doubtful owner.Hash
 
 	strikes [trees]int // of the same parents, in a row
 }
@@ -111,13 +114,13 @@ func (f *FeedTree) onHead(c *channel, raw []byte) error {
 	case now && b.signer == v.Epoch.Sequencer:
 		if f.owners.Has(c.key, head) {
 			c.confirmed = f.clock.Now()
-			f.owners.Heard(c.key)
-			f.owners.Settled(c.key, head)
 		}
 		t := f.try(c, head, b.seq)
 		t.headed = max(t.headed, b.seq)
 	case !now && slices.Contains(v.Epoch.Owners, b.signer):
-		f.try(c, head, b.seq) // an owner may lead by now; of others everybody could make any number
+		// An owner may lead by now, or have done so on the other side of a partition: who is asked says
+		// whether that is true. Of others everybody could make any number.
+		f.try(c, head, b.seq).doubtful = head
 	default:
 		f.stats.Untrusted++
 	}
@@ -156,7 +159,11 @@ func (f *FeedTree) parentIn(group overlay.ID) env.PeerID {
 func (f *FeedTree) late(c *channel) {
 	if t := c.trial; t.running && !f.owners.Has(c.key, t.want) && c.subscribed {
 		f.stats.Late++
-		f.gap(c, t.want)
+		if t.want == t.doubtful {
+			f.gap(c, owner.Hash{})
+		} else {
+			f.gap(c, t.want)
+		}
 	}
 }
 
