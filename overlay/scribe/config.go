@@ -61,7 +61,7 @@ const (
 	// waiting, the others are counted as lost, and the child pulls them.
 	window    = 64
 	maxQueue  = 2048
-	maxQueued = 1 << 20
+	maxQueued = 24 << 20
 	// resends is how often a Down is repeated before the peer is suspected
 	// and the Down given up: it is then for the next parent to send.
 	resends = 10

@@ -602,7 +602,7 @@ func TestWeightsAreClamped(t *testing.T) {
 // What waits for a slow child is bounded. At the bound it is left to the child to pull what it
 // lacks: of each group only the last message goes on waiting.
 func TestSlowChildrenPull(t *testing.T) {
-	for _, size := range []int{1, maxQueued / 32} {
+	for _, size := range []int{1, maxQueued / 512} {
 		l := newLab(t, Config{}).active()
 		all := l.members(2, l.own(0))
 		a, few, many := all[0], l.own(0), l.own(1)
@@ -630,7 +630,7 @@ func TestSlowChildrenPull(t *testing.T) {
 		if lost := l.s.Stats().Lost; int(lost) != sent-window-2 || sent > window+maxQueue+1 {
 			t.Errorf("%d are lost of %d", lost, sent)
 		}
-		if size > 1 && sent > window+40 {
+		if size > 1 && sent > window+530 {
 			t.Errorf("%d messages of %d bytes", sent, size)
 		}
 		var ids []uint64
