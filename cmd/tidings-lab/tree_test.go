@@ -57,7 +57,7 @@ func TestTreesArePrintedAndJudged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, says := range []string{
-		"1000 850 15.00 %", "GossipSub, connected as overlay", "10m0s 7.25", "1m30s", "2345",
+		"1000 850 15.00 %", "gossipsub, connected as overlay", "10m0s 7.25", "1m30s", "2345",
 		"1000 delivered, % 100 ≥ 100 met", "of the envelope 1.038 ≤ 1.15; better 1.05 met, and better", "max of mean 5.5 ≤ 4; better 2.5 MISSED",
 		"heap a subscription, B 150 ≤ 400; better 200 met, and better", "opened a second on one core 12345 ≥ 10000 met",
 	} {

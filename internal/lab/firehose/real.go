@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/loop"
 	"tidings/internal/script"
 	"tidings/internal/wire"
 )
@@ -127,14 +128,14 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		return r, err
 	}
 	progress("settling", 0)
-	if err := rest(ctx, benchSettle); err != nil {
+	if err := loop.Rest(ctx, benchSettle); err != nil {
 		return r, err
 	}
 	since := time.Now()
 	for half := range 2 {
 		for i := range 20 {
 			progress("measuring", float64(half)/2+float64(i)/40)
-			if err := rest(ctx, b.Length/40); err != nil {
+			if err := loop.Rest(ctx, b.Length/40); err != nil {
 				return r, err
 			}
 		}
@@ -144,7 +145,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	}
 	until := time.Now()
 	progress("waiting for the last items", 1)
-	if err := rest(ctx, benchAfter); err != nil {
+	if err := loop.Rest(ctx, benchAfter); err != nil {
 		return r, err
 	}
 	r.Hosts, r.Filters = b.Hosts, b.Filters
@@ -190,7 +191,7 @@ func (b Bench) open(ctx context.Context, parts *sync.WaitGroup, w *watched, prog
 				return members > 0 && len(addrs) > 0, err
 			})
 		} else {
-			err = rest(ctx, benchLook)
+			err = loop.Rest(ctx, benchLook)
 		}
 		if err != nil {
 			return nil, nil, err
@@ -231,21 +232,9 @@ func (b Bench) until(ctx context.Context, limit time.Duration, what string, hold
 		if time.Now().After(end) {
 			return errors.Join(fmt.Errorf("waited %v in vain for %s", limit, what), err)
 		}
-		if err := rest(ctx, 10*benchLook); err != nil {
+		if err := loop.Rest(ctx, 10*benchLook); err != nil {
 			return err
 		}
-	}
-}
-
-// rest waits, unless ctx ends.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
@@ -262,7 +251,7 @@ func (w *watched) show(url string, titles []string) {
 
 // look looks at a filter's keyword feed, again and again.
 func (w *watched) look(ctx context.Context, i int, n Node) {
-	for rest(ctx, benchLook) == nil {
+	for loop.Rest(ctx, benchLook) == nil {
 		articles, err := n.Watched(ctx, benchQuery)
 		if err != nil {
 			continue

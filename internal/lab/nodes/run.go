@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"tidings/internal/loop"
 	"tidings/internal/wire"
 	"tidings/overlay"
 )
@@ -188,7 +189,7 @@ func (n *network) await(ctx context.Context, what string, missing func([]Look) (
 		if time.Since(began) > rightTime {
 			return looks, fmt.Errorf("%s: not within %v: %s", what, rightTime, lack)
 		}
-		if err := rest(ctx, lookPause); err != nil {
+		if err := loop.Rest(ctx, lookPause); err != nil {
 			return looks, err
 		}
 	}
@@ -224,18 +225,6 @@ func randomID(dice *rand.Rand) (id overlay.ID) {
 	return id
 }
 
-// rest waits for d, or for the end of ctx.
-func rest(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // join lets all nodes join in one process, and measures what they cost.
 func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	if err := n.house(ctx, c.Nodes, c.Pause); err != nil {
@@ -258,7 +247,7 @@ func (n *network) join(ctx context.Context, c Scenario, r *Result) error {
 	before, _ := Spent(p)
 	for since := time.Duration(0); since < c.Rest; since = time.Since(began) {
 		n.lab.Progress("nodes rest", since.Seconds()/c.Rest.Seconds())
-		if err := rest(ctx, min(time.Second, c.Rest-since)); err != nil {
+		if err := loop.Rest(ctx, min(time.Second, c.Rest-since)); err != nil {
 			return err
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/internal/loop"
 	"tidings/internal/wire"
 )
 
@@ -61,8 +62,8 @@ const (
 
 // System names, of results.
 const (
-	OfTrees  = "trees"
-	OfGossip = "GossipSub"
+	OfTrees  = "tidings"
+	OfGossip = "gossipsub"
 )
 
 // A Result is what one system has shown with one number of topics. Its fields are its JSON.
@@ -96,26 +97,28 @@ type Result struct {
 	P99Ms   float64 `json:"p99_ms"`
 	MostMs  float64 `json:"most_ms"`
 
-	Envelope int     `json:"envelope_bytes"`
-	Content  float64 `json:"content_bytes"` // sent to carry items down, of a delivery
-	Control  float64 `json:"control_bytes"` // acknowledgements; GossipSub: all that carries no item
-	WayUp    float64 `json:"way_up_bytes"`  // from the publisher to the root, of a publication
-	Load     float64 `json:"load_max_mean"` // bytes of Content by host
-	Lost     int     `json:"lost_frames"`   // for want of room or of a way
+	Envelope    int     `json:"envelope_bytes"`
+	Content     float64 `json:"content_bytes"`      // sent to carry items down, of a delivery
+	Control     float64 `json:"control_bytes"`      // acknowledgements; GossipSub: all that carries no item
+	WayUp       float64 `json:"way_up_bytes"`       // from the publisher to the root, of a publication
+	Load        float64 `json:"load_max_mean"`      // bytes of Content by host
+	Lost        int     `json:"lost_frames"`        // for want of room or of a way
+	PerDelivery float64 `json:"bytes_per_delivery"` // Content and Control
 
 	DepthMean  float64 `json:"depth_mean,omitempty"` // edges between a follower and the root
-	DepthMost  int     `json:"depth_most,omitempty"`
+	DepthMost  int     `json:"depth_max"`
 	FanOutMean float64 `json:"fan_out_mean,omitempty"` // children of those who have any; GossipSub: peers in a mesh
-	FanOutMost int     `json:"fan_out_most,omitempty"`
+	FanOutMost int     `json:"fanout_max"`
 	Forwarders float64 `json:"forwarders,omitempty"` // of a topic, that do not follow it, its root included
 
-	Heap      float64 `json:"heap_bytes"`       // of a subscription, by itself
-	HeapNoise float64 `json:"heap_noise_bytes"` // by which it differs when nothing is done
-	HeapGrown float64 `json:"heap_grown_bytes"` // of a subscription, connections included
+	Heap      float64 `json:"heap_per_subscription"` // by itself
+	HeapNoise float64 `json:"heap_noise_bytes"`      // by which it differs when nothing is done
+	HeapGrown float64 `json:"heap_grown_bytes"`      // of a subscription, connections included
 
 	IdleS        float64          `json:"idle_s"`
 	IdleMessages float64          `json:"idle_messages_s"` // of a host: trees, or GossipSub
 	IdleBytes    float64          `json:"idle_bytes_s"`
+	IdleTen      float64          `json:"idle_bytes_10min"`     // as many as in ten minutes
 	IdleKinds    map[string]Count `json:"idle_kinds,omitempty"` // all of them, of all hosts
 	// OverlayMessages and so on are the overlay's own, before there were subscriptions, and with them.
 	OverlayMessages     float64 `json:"overlay_messages_s,omitempty"`
@@ -145,6 +148,10 @@ func (b Bench) Run(ctx context.Context) (of []Result, err error) {
 		gossip.As = as
 		of = append(of, gossip)
 	}
+	for i := range of {
+		r := &of[i]
+		r.PerDelivery, r.IdleTen = r.Content+r.Control, 600*r.IdleBytes
+	}
 	return of, nil
 }
 
@@ -173,7 +180,7 @@ func (b Bench) until(ctx context.Context, what string, missing func() (done floa
 		if time.Since(began) > joinTime {
 			return fmt.Errorf("%s: not within %v: %s", what, joinTime, lack)
 		}
-		if err := rest(ctx, lookPause); err != nil {
+		if err := loop.Rest(ctx, lookPause); err != nil {
 			return err
 		}
 	}
@@ -187,21 +194,9 @@ func (b Bench) pass(ctx context.Context, what string, d time.Duration) error {
 			return nil
 		}
 		b.Progress(what, since.Seconds()/d.Seconds())
-		if err := rest(ctx, min(time.Second, d-since)); err != nil {
+		if err := loop.Rest(ctx, min(time.Second, d-since)); err != nil {
 			return err
 		}
-	}
-}
-
-// rest waits, unless ctx ends.
-func rest(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"tidings/internal/loop"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe"
@@ -305,14 +306,14 @@ func (g *grove) publish(r *Result) error {
 			return fmt.Errorf("publish: %w", err)
 		}
 		g.bench.Progress("trees carry", float64(i)/float64(len(g.plan.publications)))
-		if err := rest(g.ctx, g.bench.Every); err != nil {
+		if err := loop.Rest(g.ctx, g.bench.Every); err != nil {
 			return err
 		}
 	}
 	if err := g.bench.until(g.ctx, "trees carry", g.tally.missing); err != nil {
 		return err
 	}
-	if err := rest(g.ctx, ackTime); err != nil {
+	if err := loop.Rest(g.ctx, ackTime); err != nil {
 		return err
 	}
 	after, err := g.sent()
