@@ -71,7 +71,7 @@ func (w *Wedge) settle() {
 	w.settling = false
 }
 
-// keepTouched is for how many changes room is kept: mostly there are few at a time.
+// keepTouched is for how many changes room is kept: as many as records hang on one link, mostly.
 const keepTouched = 512
 
 // tell tells the application and the parent what has changed.
