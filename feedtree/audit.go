@@ -29,7 +29,7 @@ const (
 // audit compares heads with owners, past all trees: each feed of which nothing certain was heard is
 // compared with one of its owners, by the dice, once in an AuditInterval at least. What there is to
 // ask one owner goes together, also what would be due only later. A node with 4,800 feeds in a network of a
-// thousand so asks one owner in a second; one with a hundred, one in six. A feed of which no parent keeps a log is
+// thousand so asks two owners a second at the most; one with a hundred, one in five seconds. A feed of which no parent keeps a log is
 // compared each minute.
 func (f *FeedTree) audit(now time.Time) {
 	if plant.BlindToGaps {
@@ -64,14 +64,14 @@ func (f *FeedTree) audit(now time.Time) {
 			continue
 		}
 		v, _ := f.owners.View(c.key)
-		var within []env.Peer // reach
+		var near []env.Peer
 		for _, p := range v.Epoch.Owners {
-			if to, ok := f.reach(p); ok && !c.deserted {
-				within = append(within, to)
+			if to := f.peer(p); len(to.Addrs) > 0 && !c.deserted {
+				near = append(near, to)
 			}
 		}
-		if len(within) > 0 {
-			who := within[f.rand.IntN(len(within))]
+		if len(near) > 0 {
+			who := near[f.rand.IntN(len(near))]
 			f.inquire(who, asked[who.ID], now)
 		} else if sought++; sought <= maxSought {
 			f.seekOwners(c, now)
@@ -128,15 +128,6 @@ func (f *FeedTree) seekOwners(c *channel, now time.Time) {
 	})
 }
 
-// reach returns a peer with an address, if one is known.
-func (f *FeedTree) reach(id env.PeerID) (env.Peer, bool) {
-	if c := f.node.Contact(id); c != nil {
-		return c.Peer, true
-	}
-	p, ok := f.reached[id]
-	return p, ok
-}
-
 // unanswered gives up on owners who do not answer: those of the feeds that they were asked of are to be
 // found anew, for there may be others now.
 func (f *FeedTree) unanswered(now time.Time) {
@@ -154,18 +145,20 @@ func (f *FeedTree) unanswered(now time.Time) {
 	}
 }
 
-// answeredBy notes that an owner has answered, and of which feeds it keeps no log any more.
+// answeredBy notes that an owner has answered, and of which of the feeds that it was asked of it keeps
+// no log any more.
 func (f *FeedTree) answeredBy(who env.PeerID, unknown [][]byte) {
-	if f.inquests[who] == nil {
-		return
-	}
+	i := f.inquests[who]
 	delete(f.inquests, who)
 	for _, k := range unknown {
-		if c := f.feeds[overlay.ID(k)]; c != nil {
+		if c := f.feeds[overlay.ID(k)]; c != nil && i.of(c) {
 			c.deserted, c.audited = true, time.Time{}
 		}
 	}
 }
+
+// of says whether a feed is one that was asked of.
+func (i *inquest) of(c *channel) bool { return i != nil && slices.Contains(i.keys, c.key) }
 
 // blind says whether no parent of this node keeps a feed's log: what is compared with parents, and
 // what rides along, shows nothing then. So it is below a member that only forwards, and at a root that
@@ -181,14 +174,11 @@ func (f *FeedTree) blind(c *channel) bool {
 	})
 }
 
-// mayKnow says whether a peer may say that this node is behind in a feed: a parent, whom it has asked,
-// or an owner.
+// mayKnow says whether a peer may say that this node is behind in a feed: a parent, an owner, or who was
+// asked as one.
 func (f *FeedTree) mayKnow(c *channel, peer env.PeerID) (owner, ok bool) {
-	if _, found := f.reached[peer]; found {
-		return true, true
-	}
 	v, _ := f.owners.View(c.key)
-	if v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
+	if f.inquests[peer].of(c) || v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
 		return true, true
 	}
 	return false, f.isParent(c.key, peer)
@@ -198,11 +188,7 @@ func (f *FeedTree) mayKnow(c *channel, peer env.PeerID) (owner, ok bool) {
 // the trees take, the parents have withheld it.
 func (f *FeedTree) catchUp(c *channel, peer env.PeerID, isOwner bool) {
 	before := f.head(c.key)
-	to, ok := f.reach(peer)
-	if !ok {
-		to = env.Peer{ID: peer}
-	}
-	f.owners.Pull(to, c.key, func(bool) {
+	f.owners.Pull(f.peer(peer), c.key, func(bool) {
 		if f.feeds[c.key] != c || !c.subscribed || f.head(c.key) == before {
 			return
 		}

@@ -127,9 +127,13 @@ func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	}
 }
 
+// peer is a peer with its address, if that is known.
 func (f *FeedTree) peer(id env.PeerID) env.Peer {
 	if c := f.node.Contact(id); c != nil {
 		return c.Peer
+	}
+	if p, ok := f.reached[id]; ok {
+		return p
 	}
 	return env.Peer{ID: id}
 }
@@ -177,15 +181,17 @@ func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 
 // onBehind gets what a parent, or an owner, has beyond what is here.
 func (f *FeedTree) onBehind(from env.PeerID, m *feedtreepb.Behind) {
-	f.answeredBy(from, m.Unknown)
-	if l := f.links[from]; l != nil {
+	defer f.answeredBy(from, m.Unknown)
+	if l, blind := f.links[from], false; l != nil {
 		for _, k := range m.Unknown {
 			if key := overlay.ID(k); f.feeds[key] != nil && f.isParent(key, from) {
-				if _, known := l.unknown[key]; !known {
-					f.after(0, task{kind: taskAudit}) // together with the others: answers can come at once
-				}
+				_, known := l.unknown[key]
+				blind = blind || !known
 				l.unknown[key] = f.clock.Now()
 			}
+		}
+		if blind {
+			f.after(0, task{kind: taskAudit}) // not from here: answers can come at once
 		}
 	}
 	for _, k := range m.Keys {

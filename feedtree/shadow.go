@@ -71,7 +71,8 @@ type trial struct {
 	// doubtful is an entry that may never have been held by a quorum.
 	doubtful owner.Hash
 
-	strikes [trees]int // of the same parents, in a row
+	struck  [trees]env.PeerID // who had the strikes
+	strikes [trees]int        // in a row
 }
 
 // A score says in whose feeds a parent was left of late: a sequencer alone can make it seem that
@@ -190,6 +191,9 @@ func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) 
 	if brought || parent == "" || parent != f.parentIn(group) || plant.BlindToGaps {
 		t.strikes[tree] = 0
 		return
+	}
+	if t.struck[tree] != parent {
+		t.struck[tree], t.strikes[tree] = parent, 0
 	}
 	if t.strikes[tree]++; t.strikes[tree] < strikesOut {
 		return
