@@ -19,7 +19,8 @@ import (
 // A Config bounds a reflector.
 type Config struct {
 	Filter FilterConfig
-	// Kept is how many articles a feed has at most: the paper's k.
+	// Kept is how many articles a feed has at most, up to MaxKept: the paper's k. It costs each
+	// different clause four bytes an article.
 	Kept int
 	// Subscriptions is how many there may be.
 	Subscriptions int
@@ -34,6 +35,9 @@ type Config struct {
 	// Round is the time in which all rings are written once, at least.
 	Round time.Duration
 }
+
+// MaxKept is what Config.Kept may be: a place in a ring is one byte.
+const MaxKept = 200
 
 // DefaultConfig is for a node of a few million subscriptions.
 func DefaultConfig() Config {

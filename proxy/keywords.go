@@ -9,8 +9,8 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -44,15 +44,6 @@ type Watch struct {
 	Since  time.Time `json:"since,omitzero"`
 	// ReadURL is where a feed reader finds its feed: whoever has it reads it.
 	ReadURL string `json:"read_url,omitempty"`
-}
-
-// A Preview is what a query would have matched.
-type Preview struct {
-	Query    string       // as it is spelled here
-	Days     int          // in which the articles came
-	Of       int          // how many there were
-	Matching int          // how many of them match
-	Entries  []feed.Entry // the newest of these; each says what it says, and from where
 }
 
 // Matched is the feed of a keyword subscription.
@@ -224,20 +215,32 @@ type Watching struct {
 	Watches []Watch `json:"watches"`
 	// On says what articles are matched.
 	On string `json:"on"`
+	// Nothing says that these are none.
+	Nothing bool `json:"nothing,omitempty"`
+	// Kept is how many articles a feed has at most.
+	Kept int `json:"kept"`
 	// Short says what of new articles is not kept for now, and why.
 	Short string `json:"short,omitempty"`
+	// Trial, of what was just watched, is what it would have matched of late.
+	Trial *Trial `json:"trial,omitempty"`
 }
 
-// on is what the node matches keyword subscriptions with.
-func (s *Server) on() string {
+// watching says what keyword subscriptions are matched with.
+func (s *Server) watching(ctx context.Context, of []Watch) (Watching, error) {
+	w := Watching{Watches: of, On: "all feeds and pages of the network", Kept: s.config.Kept, Short: s.config.Keywords.Short()}
 	if s.config.Filter {
-		return "all feeds and pages of the network"
+		return w, nil
 	}
-	return "the feeds and pages that this node subscribes to"
-}
-
-func (s *Server) watching(of []Watch) Watching {
-	return Watching{of, s.on(), s.config.Keywords.Short()}
+	channels, err := s.subs.List(ctx)
+	switch n := len(channels); n {
+	case 0:
+		w.On, w.Nothing = "the feeds and pages that this node subscribes to, which are none yet", true
+	case 1:
+		w.On = "the feed or page that this node subscribes to"
+	default:
+		w.On = fmt.Sprintf("the %d feeds and pages that this node subscribes to", n)
+	}
+	return w, err
 }
 
 func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -250,7 +253,13 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 		return nil, err
 	}
 	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
-	return s.watching([]Watch{watch}), nil
+	answer, err := s.watching(r.Context(), []Watch{watch})
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.config.Keywords.Preview(r.Context(), q.Query)
+	answer.Trial = p.trial(s.config.Kept)
+	return answer, err
 }
 
 func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -259,11 +268,14 @@ func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	ended, err := s.unwatch(r.Context(), q.Query)
-	return s.watching([]Watch{ended}), err
+	if err != nil {
+		return nil, err
+	}
+	return s.watching(r.Context(), ended)
 }
 
-// unwatch ends the subscription with an address, or that of a query in any spelling.
-func (s *Server) unwatch(ctx context.Context, text string) (ended Watch, err error) {
+// unwatch ends the subscription with an address, or those of a query in any spelling.
+func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err error) {
 	all, err := s.config.Keywords.Watches(ctx)
 	if err != nil {
 		return ended, err
@@ -277,11 +289,19 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended Watch, err err
 		number, ok := s.sealer.open(token)
 		is = func(of Watch) bool { return ok && of.Number == number }
 	}
-	i := slices.IndexFunc(all, is)
-	if i < 0 {
-		return ended, refuse(http.StatusNotFound, "nobody watches %s: give the query as it is listed, or its address", line(text))
+	for _, w := range all {
+		if !is(w) {
+			continue
+		}
+		if err := s.config.Keywords.Unwatch(ctx, w.Number); err != nil {
+			return ended, err
+		}
+		ended = append(ended, w)
 	}
-	return all[i], s.config.Keywords.Unwatch(ctx, all[i].Number)
+	if len(ended) == 0 {
+		return nil, refuse(http.StatusNotFound, "nobody watches %s: give the query as it is listed, or its address", line(text))
+	}
+	return ended, nil
 }
 
 func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error) {
@@ -289,7 +309,10 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 		return nil, err
 	}
 	all, err := s.watches(r)
-	return s.watching(append([]Watch{}, all...)), err
+	if err != nil {
+		return nil, err
+	}
+	return s.watching(r.Context(), append([]Watch{}, all...))
 }
 
 // readWatch reads what a program asks about a query.

@@ -38,7 +38,7 @@ func (s *shelf) Preview(_ context.Context, text string) (Preview, error) {
 		return Preview{}, ErrQuery
 	}
 	return Preview{
-		Query: text, Days: 7, Of: 1000, Matching: len(text), // so that each letter makes it more
+		Query: text, Time: 7 * 24 * time.Hour, Of: 1000, Matching: len(text), // so that each letter makes it more
 		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
@@ -139,6 +139,62 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	}
 	if status := b.call("POST", "unwatch", `{"query":"nobody"}`, &answer); status != http.StatusNotFound {
 		t.Error(status)
+	}
+}
+
+// Who watches is told what would have matched of late, what was perhaps not meant so, and that nothing can
+// match where nothing is subscribed to; what was watched several times ends as a whole.
+func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
+	k := &shelf{of: map[uint32][]feed.Entry{}}
+	b := newBench(t, func(c *Config) { c.Keywords, c.Kept = k, 25 })
+	var answer struct {
+		Watching
+		Fault
+	}
+	watch := func(query string) *Trial {
+		t.Helper()
+		if status := b.call("POST", "watch", `{"query":"`+query+`"}`, &answer); status != 200 || answer.Trial == nil || answer.Kept != 25 {
+			t.Fatalf("%d %+v", status, answer)
+		}
+		return answer.Trial
+	}
+	if got := watch("solar"); got.General || got.Warning != "" || got.PerDay == nil || got.Says != "5 of 1000 articles of the last 7 days match: less than one a day" {
+		t.Errorf("%+v", got)
+	}
+	if got := watch(strings.Repeat("a", 51)); !got.General || !strings.Contains(got.Warning, "newest 25") {
+		t.Errorf("%+v", got)
+	}
+	if !answer.Nothing || !strings.Contains(answer.On, "none yet") {
+		t.Errorf("%+v", answer)
+	}
+	var subscribed Subscribed
+	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &subscribed)
+	answer.Nothing = false // which it would not say
+	if watch("solar"); answer.Nothing || !strings.Contains(answer.On, "the feed or page that") {
+		t.Errorf("%+v", answer)
+	}
+	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
+		t.Errorf("%d %+v, %+v are left", status, answer, k.watches)
+	}
+}
+
+func TestTrials(t *testing.T) {
+	for _, test := range []struct {
+		preview Preview
+		says    string
+		general bool
+	}{
+		{Preview{Time: 7 * day}, "no article came in the last 7 days: how many match is not known yet", false},
+		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match", false},
+		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match", true},
+		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match", true},
+		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 8}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
+		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 9}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
+		{Preview{Time: day, Of: 1, Matching: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
+	} {
+		if got := test.preview.trial(10); got.Says != test.says || got.General != test.general || (got.Warning != "") != test.general {
+			t.Errorf("%+v: %+v", test.preview, got)
+		}
 	}
 }
 

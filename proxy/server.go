@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,6 +45,8 @@ type Config struct {
 	Keywords Keywords
 	// Filter says that they are matched with the articles of all channels of the network.
 	Filter bool
+	// Kept is how many articles a keyword feed has at most, 10 if it is 0.
+	Kept int
 	// Publishing is the node as publishers use it.
 	Publishing Publishing
 	// Metrics answers at /metrics; if nil, nothing is there.
@@ -92,6 +95,7 @@ func New(subs Subscriptions, config Config) *Server {
 		}
 		config.BaseURL = strings.ToLower(strings.TrimSuffix(config.BaseURL, "/")) // there is no path in it
 	}
+	config.Kept = cmp.Or(config.Kept, 10)
 	if config.Now == nil {
 		config.Now = time.Now
 	}

@@ -21,12 +21,10 @@ const watchSecurity = pageSecurity + "; script-src 'self'; connect-src 'self'"
 
 // A watchPage is that of keyword subscriptions.
 type watchPage struct {
+	Watching
 	Query   string
-	On      string
-	Short   string // what of new articles is not kept for now
 	Preview previewed
 	Fresh   *Watch // it was just watched
-	Watches []Watch
 	Script  string
 }
 
@@ -34,19 +32,10 @@ type watchPage struct {
 type previewed struct {
 	Error string
 	None  bool // nothing was asked
-	Preview
-	PerDay  float64
-	General bool
-	Items   []shownItem
+	Query string
+	*Trial
+	Items []shownItem
 }
-
-const (
-	// From generalDay a day on, or this share of generalOf articles and more, a query selects too little: a
-	// keyword feed has ten, and its reader would miss the rest.
-	generalDay   = 100
-	generalShare = 0.05
-	generalOf    = 1000
-)
 
 // watch shows the keyword subscriptions, and tries a query.
 func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
@@ -66,8 +55,12 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request) error {
 		_, _ = w.Write(b.Bytes()) // a browser that went away hears nothing
 		return nil
 	}
-	p := watchPage{Query: text, On: s.on(), Short: s.config.Keywords.Short(), Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
-	if p.Watches, err = s.watches(r); err != nil {
+	p := watchPage{Query: text, Preview: preview, Script: scriptPath + "?" + s.pages.scriptTag}
+	all, err := s.watches(r)
+	if err != nil {
+		return err
+	}
+	if p.Watching, err = s.watching(r.Context(), all); err != nil {
 		return err
 	}
 	for i := range p.Watches {
@@ -83,16 +76,15 @@ func (s *Server) preview(r *http.Request, text string) (p previewed, err error) 
 	if text == "" {
 		return previewed{None: true}, nil
 	}
-	p.Preview, err = s.config.Keywords.Preview(r.Context(), text)
+	of, err := s.config.Keywords.Preview(r.Context(), text)
 	if errors.Is(err, ErrQuery) {
 		return previewed{Error: line(err.Error())}, nil
 	}
 	if err != nil {
 		return p, err
 	}
-	p.PerDay = float64(p.Matching) / float64(max(p.Days, 1))
-	p.General = p.PerDay > generalDay || p.Of >= generalOf && float64(p.Matching) > generalShare*float64(p.Of)
-	for _, e := range p.Entries {
+	p.Query, p.Trial = of.Query, of.trial(s.config.Kept)
+	for _, e := range of.Entries {
 		m := *e.Said
 		p.Items = append(p.Items, shownItem{
 			Title: cmp.Or(strings.TrimSpace(m.Title), "(without a title)"), Link: s.pages.clean.link(m.Link),

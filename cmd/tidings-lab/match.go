@@ -76,10 +76,10 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 	var failed error
 	for _, n := range c.Subs {
 		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
-		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow}
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow, Spent: spentNow}
 		var err error
 		if c.Peer {
-			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, p.at)
+			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.Spent, p.at)
 		}
 		var change keywords.Change
 		if err == nil {
@@ -185,10 +185,10 @@ func (c *matchCommand) peers(line func(format string, args ...any), runs []keywo
 	if !c.Peer {
 		return
 	}
-	line("\nsubscriptions\twords\tPostgreSQL's layout\tms of its processor\tour mean, with rings, ms\ttimes as much\tmatches\t\t\t\t\t\t")
+	line("\nsubscriptions\twords\tPostgreSQL's layout\tms of its processor\tours, with rings\ttimes as much\tmatches\t\t\t\t\t\t")
 	for _, r := range runs {
 		for _, p := range r.Peers {
-			line("%d\t%d\t%s\t%.2f\t%.4f\t%.0f\t%d, the same\t\t\t\t\t\t", r.Subscriptions, r.Words, p.Layout, p.CPU.Seconds()*1e3, r.Mean/1e3, p.CPU.Seconds()*1e6/r.Mean, p.Matches)
+			line("%d\t%d\t%s\t%.2f\t%.4f\t%.0f\t%d, the same\t\t\t\t\t\t", r.Subscriptions, r.Words, p.Layout, p.CPU.Seconds()*1e3, r.CPU/1e3, p.CPU.Seconds()*1e6/r.CPU, p.Matches)
 		}
 	}
 }
@@ -217,7 +217,7 @@ func (c *matchCommand) verdicts(runs []keywords.MatchRun, changes []keywords.Cha
 		}
 		if len(r.Peers) > 0 && r.Words != keywords.Mix && r.Subscriptions == 1_000_000 {
 			best := slices.MinFunc(r.Peers, func(a, b keywords.PeerRun) int { return cmp.Compare(a.CPU, b.CPU) })
-			of = append(of, verdict{fmt.Sprintf("%s, %d words, mean of PostgreSQL's time, %%", millions, r.Words), 100 * r.Mean / (best.CPU.Seconds() * 1e6), 1})
+			of = append(of, verdict{fmt.Sprintf("%s, %d words, of PostgreSQL's processor time, %%", millions, r.Words), 100 * r.CPU / (best.CPU.Seconds() * 1e6), 1})
 		}
 		if r.Subscriptions == seen {
 			continue

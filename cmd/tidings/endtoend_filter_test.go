@@ -97,6 +97,19 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 	}
 	publish(0)
 	arrive("articles of feeds that the filter does not subscribe to", patient)
+	// Who watches now is told what the filter was brought, and begins with it.
+	eventually(t, 2*time.Minute, "a trial on what was brought", func() error {
+		out, err := filter.tell("watch", `"tonight" title:comet`)
+		if err != nil {
+			return err
+		}
+		f, _, err := readFeed(strings.Fields(out)[0])
+		if err == nil && len(f.Items) < feeds {
+			err = fmt.Errorf("it begins with %d articles", len(f.Items))
+			_, _ = filter.tell("unwatch", `"tonight" title:comet`)
+		}
+		return err
+	})
 
 	nodes[2].kill()
 	publish(1)

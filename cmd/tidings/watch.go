@@ -14,7 +14,7 @@ import (
 type watchCommand struct {
 	client `embed:""`
 	Format string   `enum:"atom,rss,json" default:"atom" help:"Of the feed: atom, rss or json (${default})."`
-	Query  []string `arg:"" help:"What articles have to say: (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de."`
+	Query  []string `arg:"" help:"What articles have to say: (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de. One that begins with - stands behind --."`
 }
 
 // Run watches, and prints the address to give to a reader.
@@ -28,10 +28,42 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 			return err
 		}
 	}
-	if terminalOf(s.out).width > 0 {
-		_, err = fmt.Fprintf(s.out, "Whoever has that address can read it. It has new articles of %s.\n", answer.On)
+	for _, of := range cautions(answer) { // beside the address, which may go into a file
+		if _, err := fmt.Fprintln(s.err, "tidings: "+of); err != nil {
+			return err
+		}
 	}
+	if terminalOf(s.out).width == 0 {
+		return nil
+	}
+	said := fmt.Sprintf("Whoever has that address can read it. It has new articles of %s: the newest %d.\n", answer.On, answer.Kept)
+	if t := answer.Trial; t != nil && !answer.Nothing {
+		said += fmt.Sprintf("Of late, %s.\n", t.Says)
+	}
+	_, err = fmt.Fprint(s.out, said)
 	return err
+}
+
+// cautions are what who watches should know.
+func cautions(answer proxy.Watching) (of []string) {
+	if t := answer.Trial; t != nil {
+		of = append(of, t.Hints...)
+		if t.Warning != "" {
+			of = append(of, t.Warning)
+		}
+	}
+	return append(of, shortcomings(answer)...)
+}
+
+// shortcomings are why keyword subscriptions have less than they should.
+func shortcomings(answer proxy.Watching) (of []string) {
+	if answer.Nothing {
+		of = append(of, "nothing can match yet, as this node subscribes to nothing: tidings subscribe URL")
+	}
+	if answer.Short != "" {
+		of = append(of, "for now, "+answer.Short)
+	}
+	return of
 }
 
 // An unwatchCommand is "tidings unwatch".
@@ -82,8 +114,15 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 	case c.JSON:
 		return printRaw(s.out, raw)
 	}
-	_, err = fmt.Fprint(s.out, watching(answer, terminalOf(s.out), time.Now()))
-	return err
+	if _, err = fmt.Fprint(s.out, watching(answer, terminalOf(s.out), time.Now())); err != nil {
+		return err
+	}
+	for _, of := range shortcomings(answer) {
+		if _, err := fmt.Fprintln(s.err, "tidings: "+of); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // watching is the list of keyword subscriptions for people.
@@ -93,11 +132,7 @@ func watching(answer proxy.Watching, t terminal, now time.Time) string {
 	}
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
 	for _, w := range answer.Watches {
-		table.row(cell{w.Query, bold}, cell{text: ago(&w.Since, now)}, cell{text: w.ReadURL})
+		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: w.ReadURL})
 	}
-	out := table.String()
-	if answer.Short != "" {
-		out += "For now, " + answer.Short + ".\n"
-	}
-	return out
+	return table.String()
 }

@@ -26,6 +26,8 @@ func (e *Expr) inspect() (terms int, err *Error) {
 	}
 	ws, pairs := wordsOf(e.Text)
 	switch {
+	case len(ws) == 0 && e.Text == "" && e.Prefix:
+		return 0, &Error{What: "no word before *", Hint: fmt.Sprintf("write %d letters or more before it", MinPrefix)}
 	case len(ws) == 0 && e.Text == "":
 		return 0, &Error{What: "a word is missing", Hint: fmt.Sprintf("write one, as in %s:solar", fieldNames[max(e.Field, Title)])}
 	case len(ws) == 0:

@@ -48,6 +48,8 @@ func Parse(text string) (*Expr, error) {
 		return nil, &Error{0, fmt.Sprintf("the query stands for more than %d combinations of words", maxExpansion), "make several subscriptions of it"}
 	case !e.selects(false):
 		return nil, &Error{0, "the query says, at least in a part, only what is not wanted", "add a word that is, as in: solar NOT advert"}
+	case !e.possible():
+		return nil, &Error{0, "nothing can match the query: it wants a word and does not want it", "leave one out"}
 	}
 	return e, nil
 }
@@ -131,7 +133,9 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 				return nil, &Error{t.at, fieldNames[t.field] + ": has one value", fmt.Sprintf("write (%[1]s:… OR %[1]s:…)", fieldNames[t.field])}
 			}
 		}
-		p.next()
+		if p.next(); p.token.kind == shut {
+			return nil, &Error{p.token.at, "nothing is in these parentheses", "write a word between ( and )"}
+		}
 		e, err := p.or(depth+1, cmp.Or(t.field, field))
 		if err != nil {
 			return nil, err
@@ -178,7 +182,7 @@ func (p *parser) unexpected() *Error {
 	case end:
 		return &Error{t.at, "the query ends where a word was to come", "write a word, or leave out the operator before"}
 	case shut:
-		return &Error{t.at, "nothing was opened that ) could close, or nothing is in it", `write "(" and ")" around words; to look for them is not possible`}
+		return &Error{t.at, "nothing was opened that ) could close", "leave it out, or write ( before"}
 	case and, or:
 		return &Error{t.at, fmt.Sprintf("no word before %s", t.text), fmt.Sprintf("to look for the word, write it in small letters: %s", strings.ToLower(t.text))}
 	case broken:
@@ -281,6 +285,11 @@ func (p *parser) value() {
 		p.at += len(quoted) + 2
 	default:
 		t.text = bareOf(rest)
+		if err := doubt(t.field, t.text); err != nil {
+			err.At = p.at
+			*t = token{kind: broken, at: t.at, err: err}
+			return
+		}
 		p.at += len(t.text)
 	}
 	t.text, t.prefix = strings.CutSuffix(t.text, "*")
@@ -297,7 +306,7 @@ func bareOf(s string) string {
 }
 
 // isBare says whether a text can stand without quotes.
-func isBare(s string) bool { return s != "" && bareOf(s) == s && !strings.HasSuffix(s, "*") }
+func isBare(s string) bool { return s != "" && bareOf(s) == s && !strings.Contains(s, "*") }
 
 func isBareRune(r rune) bool {
 	return r != '(' && r != ')' && r != '"' && !unicode.IsSpace(r) && !unicode.IsControl(r)

@@ -40,6 +40,12 @@ func TestParse(t *testing.T) {
 		{"and or not", "and or not"},
 		{"東京都 OR 京都", "東京都 OR 京都"},
 		{"state-of-the-art", "state-of-the-art"},
+		{`"titel:sun"`, `"titel:sun"`},
+		{`title:"titel:sun"`, "title:titel:sun"},
+		{"mailto:x@example.org", "mailto:x@example.org"},
+		{`"*lar" title:"so*lar"`, `"*lar" title:"so*lar"`},
+		{"a NOT a OR b", "a NOT a OR b"},
+		{`"a b" NOT "b a"`, `"a b" NOT "b a"`},
 	} {
 		e, err := Parse(test.text)
 		if err != nil {
@@ -64,7 +70,17 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		{"solar OR OR wind", 9, "no word before OR"},
 		{"(solar", 0, "not closed"},
 		{"solar)", 5, ")"},
-		{"()", 1, ")"},
+		{"()", 1, "nothing is in"},
+		{"title:( )", 8, "nothing is in"},
+		{"*", 0, "no word before *"},
+		{"x *lar", 2, "at the end of a word"},
+		{"so*lar", 0, "at the end of a word"},
+		{"titel:sun", 0, "no field titel:"},
+		{"x (autor:Doe)", 3, "no field autor:"},
+		{"language:de", 0, "no field language:"},
+		{"x NOT x", 0, "wants a word and does not"},
+		{`x "a b" -(c OR "A B")`, 0, "wants a word and does not"},
+		{`"a b" NOT a`, 0, "wants a word and does not"},
 		{`solar "heat pump`, 6, "quotation is not closed"},
 		{"so*", 0, "too short"},
 		{"solar ++", 6, "no word"},
@@ -87,6 +103,19 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		}
 		if e.At != test.at || !strings.Contains(e.What, test.what) {
 			t.Errorf("%q: at %d: %s; not at %d: %s", test.text, e.At, e.What, test.at, test.what)
+		}
+	}
+}
+
+// What is right and was perhaps not meant so is said.
+func TestHints(t *testing.T) {
+	for text, want := range map[string]int{"sun wind": 0, "sun and wind": 1, "sun or wind or sea not ice": 2, "title:and sun": 0, "sun AND wind": 0} {
+		e, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hints := e.Hints(); len(hints) != want {
+			t.Errorf("%s: %q", text, hints)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 
+	"tidings/cobra"
 	"tidings/internal/wire"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
@@ -77,6 +78,9 @@ type Config struct {
 	// Filter has the node match the articles of all channels of its network with its readers'
 	// keyword subscriptions; else those of the channels that it subscribes to.
 	Filter bool
+	// Kept is how many articles a keyword feed has at most, up to [cobra.MaxKept]: the paper's k.
+	// Default 10.
+	Kept int
 	// Compression, if above 0, is how many times shorter than the world's the intervals of a
 	// laboratory are. Then origins on private addresses stand for public ones: they have
 	// budgets.
@@ -128,6 +132,12 @@ func (c Config) filled() (Config, error) {
 		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
 			return c, err
 		}
+	}
+	if c.Kept == 0 {
+		c.Kept = cobra.DefaultConfig().Kept
+	}
+	if c.Kept < 1 || c.Kept > cobra.MaxKept {
+		return c, fmt.Errorf("keyword feeds of %d articles: from 1 to %d", c.Kept, cobra.MaxKept)
 	}
 	switch c.SubscribeOnRead {
 	case "":

@@ -49,6 +49,7 @@ import (
 	"sync"
 	"time"
 
+	"tidings/cobra"
 	"tidings/cobra/firehose"
 	"tidings/feedtree"
 	"tidings/internal/env"
@@ -113,7 +114,9 @@ func Open(c Config) (*Daemon, error) {
 	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver); err != nil {
 		return nil, err
 	}
-	if d.keywords, err = openKeywords(c.path(keywordsFile), d.log); err != nil {
+	kc := cobra.DefaultConfig()
+	kc.Kept = c.Kept
+	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
 		return nil, errors.Join(err, d.disk.Close())
 	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {

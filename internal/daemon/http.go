@@ -49,6 +49,7 @@ func (d *Daemon) serve(ctx context.Context) {
 			SubscribeOnRead: d.config.SubscribeOnRead,
 			Keywords:        d,
 			Filter:          d.config.Filter,
+			Kept:            d.config.Kept,
 			Publishing:      d,
 			Metrics:         metrics{d}.handler(),
 			Notice:          d.config.Notice,

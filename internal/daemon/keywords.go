@@ -39,6 +39,8 @@ type keywords struct {
 
 	recent recent
 	missed missed
+	// asking has room for one who watches: who asks for the same at once has the same.
+	asking chan struct{}
 	memory func() float64 // share of the memory that the process may have
 	looked time.Time      // at memory; the loop's
 
@@ -64,13 +66,14 @@ const (
 )
 
 // openKeywords opens the store of a node's keyword subscriptions.
-func openKeywords(path string, log *slog.Logger) (*keywords, error) {
+func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords, error) {
 	k := &keywords{
 		loop:   loop.New(loop.Config{Bulk: maxArticles}),
 		log:    log,
-		config: cobra.DefaultConfig(), missed: missed{after: againAfter}, memory: memoryInUse,
-		opened: make(chan struct{}), stopped: make(chan struct{}),
+		config: config, missed: missed{after: againAfter}, memory: memoryInUse,
+		asking: make(chan struct{}, 1), opened: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	k.recent.brought.since = time.Now()
 	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
 	disk, err := store.Open(path, k.loop.Deliver)
 	if err != nil {
@@ -239,9 +242,6 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 // dispatched takes a new entry of any channel of the network, as a filter does; false: there is no
 // room for it, and it comes again with the next digests.
 func (k *keywords) dispatched(d firehose.Dispatch) bool {
-	if k.unwatched() {
-		return true
-	}
 	size := int64(len(d.Body))
 	s := k.short.Load()
 	room := k.waiting.Add(size) <= maxWaiting && (s == nil || s.level < 2)
@@ -254,13 +254,22 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 		}
 		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
 		for _, c := range slices.Backward(delta.Changes) {
-			if !c.Edited {
-				k.take(about, &c.Item, func() { k.miss(about, c.Item.ID) })
+			if c.Edited {
+				continue
 			}
+			a, ok := k.articleOf(about, &c.Item)
+			if !ok {
+				continue
+			}
+			k.recent.brought.add(a, k.loop.Now())
+			k.reflector.Take(a, func() { k.miss(about, c.Item.ID) })
 		}
 	})
 	if !taken {
 		k.waiting.Add(-size)
+	}
+	if k.unwatched() {
+		return true // nobody misses it
 	}
 	k.missed.offered(d.Entry.Hash, taken)
 	return taken
@@ -274,17 +283,21 @@ func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
 	k.missed.add(s, id, k.loop.Now())
 }
 
+// articleOf is an item as an article, if it can be read and is of late: a feed that was just subscribed to
+// has some of long ago.
+func (k *keywords) articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
+	if a, ok = articleOf(s, item); !ok {
+		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
+		return nil, false
+	}
+	return a, a.Published.IsZero() || k.loop.Now().Sub(a.Published) <= recentFor
+}
+
 // take matches an item as an article. lost is called, now or later, if it is not kept.
 func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
-	a, ok := articleOf(s, item)
-	if !ok {
-		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
-		return
+	if a, ok := k.articleOf(s, item); ok {
+		k.reflector.Take(a, lost)
 	}
-	if !a.Published.IsZero() && k.loop.Now().Sub(a.Published) > recentFor {
-		return // a feed that was just subscribed to has some of long ago
-	}
-	k.reflector.Take(a, lost)
 }
 
 // asked runs f on the second loop and returns what it answers later.

@@ -66,7 +66,7 @@ type matching struct {
 
 func startMatching(t *testing.T, waiting int64) *matching {
 	t.Helper()
-	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), slog.New(slog.DiscardHandler))
+	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.DefaultConfig(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,13 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
 	text = q.String()
+	k := d.keywords
+	select {
+	case k.asking <- struct{}{}:
+		defer func() { <-k.asking }()
+	case <-ctx.Done():
+		return proxy.Watch{}, ctx.Err()
+	}
 	had, err := d.Watches(ctx)
 	if err != nil {
 		return proxy.Watch{}, err
@@ -34,15 +41,15 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	if i := slices.IndexFunc(had, func(w proxy.Watch) bool { return w.Query == text }); i >= 0 {
 		return had[i], nil
 	}
-	_, late, err := d.matching(ctx, q)
+	late, _, err := d.recently(ctx)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
+	late = matchesOf(q, late)
 	type answer struct {
 		number cobra.Number
 		err    error
 	}
-	k := d.keywords
 	late = late[max(0, len(late)-k.config.Kept):]
 	a, err := asked(ctx, k, func(say func(answer)) {
 		k.reflector.Subscribe(text, late, func(n cobra.Number, err error) { say(answer{n, err}) })

@@ -27,6 +27,8 @@ type MatchConfig struct {
 	// Resident is how much memory this process has, in bytes; 0 if the system does
 	// not tell.
 	Resident func() int
+	// Spent is how long this process has computed; 0 if the system does not tell.
+	Spent func() time.Duration
 }
 
 // kept is how many articles each subscription keeps, as in the paper.
@@ -50,6 +52,7 @@ type MatchRun struct {
 	P90           float64 `json:"p90_us"`
 	P99           float64 `json:"p99_us"`
 	Mean          float64 `json:"mean_us"`
+	CPU           float64 `json:"cpu_mean_us"` // of processors, whatever else the machine does
 	MatchP50      float64 `json:"match_p50_us"`
 	MatchP90      float64 `json:"match_p90_us"`
 	Matches       float64 `json:"matches_mean"` // subscriptions
@@ -204,7 +207,9 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 	}
 	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "match", Bytes: b.bytes, FilterBytes: b.alone}
 	var match, all []float64
+	var spent time.Duration
 	for pass := range 2 {
+		spent = b.config.Spent()
 		for i := range read {
 			b.no++
 			begin := time.Now()
@@ -222,6 +227,7 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 		}
 	}
 	run.times(all)
+	run.CPU = micro(b.config.Spent()-spent) / float64(len(read))
 	slices.Sort(match)
 	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
 	run.RSS = b.config.Resident()
@@ -257,7 +263,9 @@ func (b *bench) peer(length int, articles []cobra.Article) ([]PeerRun, error) {
 func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
 	run := MatchRun{Subscriptions: b.config.Subscriptions, Nodes: b.index.Nodes(), Words: length, Path: "html", Bytes: b.bytes, FilterBytes: b.alone}
 	var all []float64
+	var spent time.Duration
 	for pass := range 2 {
+		spent = b.config.Spent()
 		for i := range articles {
 			b.no++
 			begin := time.Now()
@@ -270,6 +278,7 @@ func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
 		}
 	}
 	run.times(all)
+	run.CPU = micro(b.config.Spent()-spent) / float64(len(articles))
 	run.RSS = b.config.Resident()
 	return run
 }

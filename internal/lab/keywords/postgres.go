@@ -27,6 +27,7 @@ type Postgres struct {
 	in      io.WriteCloser
 	out     *bufio.Scanner
 	backend int // its process
+	spent   func(pid int) (time.Duration, error)
 	layouts []string
 }
 
@@ -40,9 +41,10 @@ type PeerRun struct {
 	Matches int           `json:"matches"` // of all articles
 }
 
-// OpenPostgres begins a session, and fills it with as many subscriptions as Match draws.
-func OpenPostgres(ctx context.Context, words *Words, subscriptions int, progress func(float64)) (p *Postgres, err error) {
-	p = &Postgres{psql: exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres")}
+// OpenPostgres begins a session, and fills it with as many subscriptions as Match draws. spent says how
+// long a process of this machine has computed.
+func OpenPostgres(ctx context.Context, words *Words, subscriptions int, spent func(pid int) (time.Duration, error), progress func(float64)) (p *Postgres, err error) {
+	p = &Postgres{spent: spent, psql: exec.CommandContext(ctx, "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", "postgres")}
 	p.psql.Stderr = os.Stderr
 	if p.in, err = p.psql.StdinPipe(); err != nil {
 		return nil, err
@@ -150,7 +152,7 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 		count := fmt.Sprintf("SET enable_seqscan = off; SELECT sum(n) FROM (SELECT (SELECT count(*) FROM q WHERE %s) AS n FROM a WHERE length = %d) AS each;", where[layout], length)
 		run := PeerRun{Layout: layout}
 		for range 2 { // of which the second counts
-			before, err := p.cpu()
+			before, err := p.spent(p.backend)
 			if err != nil {
 				return nil, err
 			}
@@ -158,7 +160,7 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 			if err != nil {
 				return nil, err
 			}
-			after, err := p.cpu()
+			after, err := p.spent(p.backend)
 			if err != nil {
 				return nil, err
 			}
@@ -175,23 +177,4 @@ func (p *Postgres) Match(length int, articles [][]string) (runs []PeerRun, err e
 		}
 	}
 	return runs, nil
-}
-
-// cpu is how much time the server's process has had of a processor.
-func (p *Postgres) cpu() (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.backend))
-	if err != nil {
-		return 0, fmt.Errorf("its process is not on this machine: %w", err)
-	}
-	_, rest, _ := strings.Cut(string(b), ") ") // its name may have blanks
-	fields := strings.Fields(rest)
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("its process says %q", b)
-	}
-	user, err := strconv.Atoi(fields[11])
-	if err != nil {
-		return 0, err
-	}
-	system, err := strconv.Atoi(fields[12])
-	return time.Duration(user+system) * (time.Second / 100), err // Linux counts hundredths
 }

@@ -1,12 +1,11 @@
 package nodes
 
 import (
-	"bytes"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Resident returns how much memory of a process is resident, in bytes.
@@ -34,28 +33,13 @@ func memoryOf(pid int) (resident, mapped int, err error) {
 	return resident * os.Getpagesize(), mapped * os.Getpagesize(), nil
 }
 
-// tick is what the kernel counts the time of processes in, on all of Go's platforms.
-const tick = 10 * time.Millisecond
-
-// Spent returns how long a process has computed.
+// Spent returns how long a process has computed, to the nanosecond.
 func Spent(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
+	var t unix.Timespec
+	// The clock of a process, as clock_getcpuclockid(3) makes it of its number.
+	const scheduled = 2
+	if err := unix.ClockGettime(int32(^pid)<<3|scheduled, &t); err != nil {
+		return 0, fmt.Errorf("time of process %d: %w", pid, err)
 	}
-	// The name, in brackets, may hold anything; utime and stime are the 12th and 13th
-	// fields behind it.
-	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("time of process %d: %d fields", pid, len(fields))
-	}
-	var sum int
-	for _, f := range fields[11:13] {
-		n, err := strconv.Atoi(f)
-		if err != nil {
-			return 0, fmt.Errorf("time of process %d: %w", pid, err)
-		}
-		sum += n
-	}
-	return time.Duration(sum) * tick, nil
+	return time.Duration(t.Nano()), nil
 }

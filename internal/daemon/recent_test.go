@@ -1,0 +1,133 @@
+package daemon
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"tidings/cobra"
+	"tidings/cobra/firehose"
+	"tidings/cobra/query"
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/overlay/owner"
+)
+
+// A filter tries a query on what it was brought, and says for how long that has been.
+func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
+	m := startMatching(t, math.MaxInt64)
+	body, err := difference.Delta{Changes: items(t, 0, 5, "the moon shines")}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.watched.Store(0) // nobody watches yet: that is when one tries
+	if !m.dispatched(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
+		t.Fatal("an entry was refused")
+	}
+	m.until("it came", func(s cobra.Stats) bool { return s.Articles == 5 })
+	late, since := m.recent.brought.all(nil)
+	if len(late) != 5 || time.Since(since) > time.Hour || since.After(late[0].Came) {
+		t.Fatalf("%d articles since %v", len(late), since)
+	}
+}
+
+// Beyond the bounds the oldest go, and what is left says from when on it is whole.
+func TestWhatAFilterKeepsIsBounded(t *testing.T) {
+	begun := time.Unix(1.7e9, 0)
+	b := brought{since: begun}
+	add := func(i, bytes int, at time.Time) {
+		b.add(&cobra.Article{Feed: "f", ID: feed.ID{byte(i), byte(i >> 8)}, HTML: string(make([]byte, bytes))}, at)
+	}
+	for i := range maxRecent {
+		add(i, 1, begun.Add(time.Duration(i)*time.Second))
+	}
+	if late, since := b.all(nil); len(late) != maxRecent || !since.Equal(begun) {
+		t.Fatalf("%d since %v", len(late), since)
+	}
+	add(0, 1, begun.Add(maxRecent*time.Second))
+	if late, since := b.all(nil); len(late) != maxRecent || since.Before(begun) || !late[0].Came.Equal(begun.Add(time.Second)) {
+		t.Fatalf("%d since %v", len(late), since)
+	}
+	for i := range 2 * recentBytes / cobra.MaxHTML {
+		add(i, 2*cobra.MaxHTML, begun.Add((maxRecent+1)*time.Second))
+	}
+	if late, _ := b.all(nil); len(late) != recentBytes/cobra.MaxHTML || b.size > recentBytes {
+		t.Fatalf("%d of %d bytes", len(late), b.size)
+	}
+	add(0, 1, begun.Add(2*recentFor))
+	if late, since := b.all(nil); len(late) != 1 || since.Before(begun.Add(maxRecent*time.Second)) {
+		t.Fatalf("%d since %v", len(late), since)
+	}
+}
+
+func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
+	now := time.Unix(1.7e9, 0)
+	of := func(n int, each time.Duration) (late []cobra.Late) {
+		for i := range n {
+			late = append(late, cobra.Late{Article: &cobra.Article{Title: fmt.Sprintf("sun %d", i%2)}, Came: now.Add(-time.Duration(n-i) * each)})
+		}
+		return late
+	}
+	q, err := query.Parse("sun 1 OR or")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		late         []cobra.Late
+		since        time.Duration
+		of, matching int
+		time         time.Duration
+	}{
+		"nothing":              {nil, recentFor, 0, 0, recentFor},
+		"a day is enough":      {of(200, 10*time.Minute), recentFor, 144, 72, 24 * time.Hour},
+		"few in a day":         {of(100, time.Hour), recentFor, 100, 50, recentFor},
+		"a filter that began":  {of(100, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
+		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
+	} {
+		p := previewOf(q, test.late, now.Add(-test.since), now)
+		if p.Of != test.of || p.Matching != test.matching || p.Time != test.time || len(p.Hints) != 1 {
+			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Of, p.Time, p.Hints)
+		}
+	}
+}
+
+// Whoever asks for the same at once has the same.
+func TestAQueryIsWatchedOnce(t *testing.T) {
+	t.Parallel()
+	c := founding(t, "watched")
+	c.HTTP = "127.0.0.1:0"
+	m := running(t, c)
+	m.knows(t, 1)
+	numbers := make([]uint32, 20)
+	var all sync.WaitGroup
+	for i := range numbers {
+		all.Go(func() {
+			w, err := m.Watch(t.Context(), []string{"sun wind", "sun  AND wind", "(sun wind)"}[i%3])
+			if err != nil {
+				t.Error(err)
+			}
+			numbers[i] = w.Number
+		})
+	}
+	all.Wait()
+	for _, n := range numbers {
+		if n != numbers[0] {
+			t.Fatal(numbers)
+		}
+	}
+	watches, err := m.Watches(t.Context())
+	if err != nil || len(watches) != 1 {
+		t.Errorf("%+v, %v", watches, err)
+	}
+	if m.keywords.watched.Load() != 1 {
+		t.Error("it counts", m.keywords.watched.Load())
+	}
+	if r, err := http.Get("http://" + m.HTTPAddr().String() + "/watch?q=sun"); err != nil || r.StatusCode != http.StatusOK {
+		t.Error(r, err)
+	} else if err := r.Body.Close(); err != nil {
+		t.Error(err)
+	}
+}
