@@ -11,8 +11,8 @@ import (
 
 // A provisionCommand is "tidings provision".
 type provisionCommand struct {
-	Feeds     float64 `required:"" help:"Feeds that are polled."`
-	Subs      float64 `required:"" help:"Keyword subscriptions."`
+	Feeds     float64 `required:"" placeholder:"N" help:"Feeds that are polled."`
+	Subs      float64 `required:"" placeholder:"N" help:"Keyword subscriptions."`
 	Memory    float64 `default:"1024" placeholder:"MB" help:"Memory of a node in megabytes (${default})."`
 	Bandwidth float64 `default:"100" placeholder:"Mb/s" help:"Bandwidth of a node, in and out each, in megabits a second (${default})."`
 	CPU       float64 `name:"cpu" default:"1" help:"Processor of a node, as a multiple of the model's (${default})."`

@@ -76,7 +76,7 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		{"x *lar", 2, "at the end of a word"},
 		{"so*lar", 0, "at the end of a word"},
 		{"titel:sun", 0, "no field titel:"},
-		{"x (autor:Doe)", 3, "no field autor:"},
+		{"x (headline:sun)", 3, "no field headline:"},
 		{"language:de", 0, "no field language:"},
 		{"x NOT x", 0, "wants a word and does not"},
 		{`x "a b" -(c OR "A B")`, 0, "wants a word and does not"},

@@ -9,6 +9,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"tidings/cobra/firehose"
 	"tidings/corona/coronapb"
 	"tidings/internal/feed"
 	"tidings/overlay"
@@ -216,7 +217,11 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
 		switch {
 		case f.Deaf > 0:
-			add(levelNote, fmt.Sprintf("of %d eighths of the network's channels this filter hears nothing at present", f.Deaf), "wait a minute; what it misses meanwhile it asks for, as long as that is not older than an hour")
+			of := fmt.Sprintf("of %d of %d parts", f.Deaf, firehose.DefaultShards)
+			if f.Deaf == firehose.DefaultShards {
+				of = "of all"
+			}
+			add(levelNote, "this filter hears nothing at present "+of+" of the network's channels", "wait a minute; what it misses meanwhile it asks for, as long as that is not older than an hour")
 		case f.Missed+f.Gaps > 0:
 			add(levelNote, fmt.Sprintf("since its start this filter has missed %d entries, and was away %d times for longer than others remember", f.Missed, f.Gaps), "")
 		default:
