@@ -1,12 +1,16 @@
 package cobra
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"tidings/cobra/cobrapb"
 	"tidings/cobra/query"
+	"tidings/internal/env"
+	"tidings/internal/feed"
 )
 
 // Who subscribes has those articles of late that match, from the start and after a crash; nobody else
@@ -48,6 +52,116 @@ func TestASubscriptionBeginsWithArticlesOfLate(t *testing.T) {
 	second := subscribe(t, r, d, "moon")
 	if got := titlesOf(t, r, d, second); !slices.Equal(got, []string{"Article 2"}) {
 		t.Errorf("a clause that another one has, has %v", got)
+	}
+}
+
+// named is an article that can be told from others.
+func named(i int, text string) *Article {
+	a := article(i, text)
+	a.ID = feed.ID{byte(i + 1)}
+	return a
+}
+
+// Who begins with an article that others have, or are to have, takes it from nobody, and has it once.
+func TestArticlesOfLateAreOnceThereForAll(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	c.Kept = 3
+	r := open(t, d, c)
+	begin := func(text string, late ...Late) (n Number) {
+		r.Subscribe(text, late, func(number Number, err error) {
+			if n = number; err != nil {
+				t.Fatal(err)
+			}
+		})
+		d.write(100)
+		return n
+	}
+	has := func(n Number, want ...string) {
+		t.Helper()
+		if got := titlesOf(t, r, d, n); !slices.Equal(got, want) {
+			t.Errorf("%d has %q, not %q", n, got, want)
+		}
+	}
+	take := func(a *Article) (lost bool) {
+		r.Take(a, func() { lost = true })
+		d.write(100)
+		return lost
+	}
+	sun := begin("solar")
+	var late []Late
+	for i := range 3 {
+		a := named(i, "solar battery")
+		take(a)
+		late = append(late, Late{Article: a, Came: d.now})
+	}
+	// Both clauses of the second have the articles, under other numbers.
+	has(begin("solar OR battery", late...), "Article 2", "Article 1", "Article 0")
+	has(sun, "Article 2", "Article 1", "Article 0")
+
+	// One is on its way still, to others.
+	wind := begin("wind")
+	onWay := named(3, "the wind turbine")
+	turbine := begin("turbine", Late{Article: onWay, Came: d.now})
+	mill := begin("turbine OR mill", Late{Article: onWay, Came: d.now}) // both have one number
+	kept := r.stock.last
+	has(turbine, "Article 3")
+	for again := range 2 {
+		take(onWay)
+		has(wind, "Article 3")
+		has(turbine, "Article 3")
+		has(mill, "Article 3")
+		if again == 0 && r.stock.last != kept+1 {
+			t.Errorf("it has %d numbers more", r.stock.last-kept)
+		}
+		r = open(t, d, c)
+	}
+
+	// One was missed, and there is no room for it when somebody begins.
+	tide := begin("tide")
+	r.Strain(0.95)
+	missed := named(4, "the tide comes")
+	if !take(missed) {
+		t.Error("it was kept without room")
+	}
+	comes := begin("tide comes", Late{Article: missed, Came: d.now})
+	has(comes)
+	r.Strain(0)
+	take(missed)
+	has(tide, "Article 4")
+	has(comes, "Article 4")
+
+	// Each clause begins with its own, however busy another one is.
+	late = late[:0]
+	for i := range 9 {
+		late = append(late, Late{Article: named(10+i, []string{"rocket", "ocean", "ocean"}[i%3]), Came: d.now})
+	}
+	has(begin("ocean OR rocket", late...), "Article 18", "Article 17", "Article 16")
+	has(begin("rocket"), "Article 16", "Article 13", "Article 10")
+}
+
+// What an earlier version took and this one cannot read matches nothing, is counted, and can be ended.
+func TestAQueryThatCannotBeReadAnyMoreCanBeEnded(t *testing.T) {
+	d := newDisk()
+	r := open(t, d, DefaultConfig())
+	n := subscribe(t, r, d, "sun")
+	record := marshal(&cobrapb.Subscription{Query: "sun (", Since: 1})
+	d.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(n)), Value: record}}, func(error) {})
+	d.write(100)
+	r = open(t, d, DefaultConfig())
+	if s := r.Stats(); s.Subscriptions != 0 || s.Unreadable != 1 {
+		t.Fatalf("%+v", s)
+	}
+	for _, want := range []error{nil, ErrUnknown} {
+		err := errors.New("nothing was said")
+		r.Unsubscribe(n, func(e error) { err = e })
+		d.write(100)
+		if !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+	}
+	if s := r.Stats(); s.Unreadable != 0 {
+		t.Errorf("%+v", s)
 	}
 }
 

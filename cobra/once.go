@@ -72,6 +72,10 @@ func (r *Reflector) recall() error {
 		if value == nil || proto.Unmarshal(value, &m) != nil || len(m.Id) != len(feed.ID{}) {
 			continue
 		}
+		if m.Early { // all others may have missed it
+			r.early.add(&Article{Feed: m.Feed, ID: feed.ID(m.Id)}, n)
+			continue
+		}
 		r.once.first(m.Feed, feed.ID(m.Id))
 	}
 	return nil

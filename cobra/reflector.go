@@ -74,6 +74,7 @@ func numbered(prefix string, n uint32) []byte {
 // Stats counts what a reflector did since its start, and what it has.
 type Stats struct {
 	Subscriptions int
+	Unreadable    int    // subscriptions besides whose queries cannot be read any more
 	Nodes         int    // different clauses
 	Again         uint64 // articles that had come already
 	Articles      uint64 // that came
@@ -102,7 +103,10 @@ type Reflector struct {
 	stock  stock
 	pages  pages
 	once   once
+	early  early
 	stats  Stats
+	// unreadable are the numbers whose queries cannot be read any more.
+	unreadable map[Number]bool
 }
 
 // Open returns the reflector that a store remembers, or a new one. It reads all of
@@ -112,6 +116,7 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 	r := &Reflector{
 		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
 		filter: NewFilter(c.Filter, x), rings: index.NewRings(c.Kept),
+		unreadable: map[Number]bool{},
 	}
 	if err := r.load(); err != nil {
 		return nil, fmt.Errorf("keyword subscriptions: %w", err)
@@ -142,6 +147,7 @@ func (r *Reflector) load() error {
 		if err != nil {
 			// Taken by an earlier version. It keeps its record and matches nothing.
 			r.log.Warn("a keyword subscription cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
+			r.unreadable[n] = true
 			return true
 		}
 		broken = r.filter.Add(n, clauses, func(index.Node) {})
@@ -188,7 +194,7 @@ func (r *Reflector) damaged(err error) error {
 // Subscribe subscribes to the articles that match a query. done is called when that
 // is durable; from then on the number is taken for good. An error is a
 // *query.Error, ErrGeneral, ErrFull, or the disk's. Of the articles of late, the oldest first, it has
-// those that match from the start, unless others have its clauses already.
+// those that match from the start; a clause that others have already has what they have.
 func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)) {
 	clauses, err := query.Clauses(text)
 	if err == nil && r.filter.Subscriptions() >= r.config.Subscriptions {
@@ -226,26 +232,6 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 	})
 }
 
-// Late is an article that came before somebody subscribed to what it matches.
-type Late struct {
-	Article *Article
-	Came    time.Time
-}
-
-// begin gives new nodes those of the articles of late that match.
-func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
-	for _, l := range late {
-		r.once.first(l.Article.Feed, l.Article.ID)
-		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool { return !slices.Contains(nodes, n) })
-		m := l.Article.proto()
-		if m.Early = true; len(hits) > 0 && r.keepAs(m, l.Came, func() {}) {
-			r.rings.Put(r.stock.last, hits)
-			some = true
-		}
-	}
-	return some
-}
-
 // grow makes room for a new node, whose number another one may have had.
 func (r *Reflector) grow(n index.Node) {
 	r.rings.Grow(int(n) + 1)
@@ -259,18 +245,21 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 	var text string
 	var err error
 	r.worker.Do(func() { text, _, err = Query(r.store, number) }, func() {
-		var clauses []query.Clause
-		if err == nil {
-			clauses, err = query.Clauses(text)
-		}
-		if err == nil && len(r.filter.Of(number)) == 0 { // asked twice
+		if err == nil && len(r.filter.Of(number)) == 0 && !r.unreadable[number] { // asked twice
 			err = ErrUnknown
 		}
+		var clauses []query.Clause
+		if err == nil && !r.unreadable[number] {
+			clauses, err = query.Clauses(text)
+		}
 		if err != nil {
-			done(fmt.Errorf("unsubscribe: %w", err))
+			done(fmt.Errorf("keyword subscription: %w", err))
 			return
 		}
-		r.filter.Remove(number, clauses)
+		if clauses != nil {
+			r.filter.Remove(number, clauses)
+		}
+		delete(r.unreadable, number)
 		r.store.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(number))}}, done)
 	})
 }
@@ -296,6 +285,9 @@ func (r *Reflector) Take(a *Article, lost func()) {
 	}
 	r.stats.Articles++
 	hits := r.filter.Match(a)
+	if n, ok := r.early.number(a); ok { // who subscribed a moment before has it
+		hits = slices.DeleteFunc(hits, func(node index.Node) bool { return r.rings.Has(node, n) })
+	}
 	if len(hits) == 0 {
 		return
 	}
@@ -314,8 +306,9 @@ func (r *Reflector) Feed(number Number) (f Feed, ok bool) {
 	for _, n := range nodes {
 		f.Articles = r.rings.Newest(n, f.Articles)
 	}
+	f.kept = r.config.Kept
 	if len(nodes) > 1 {
-		f.Articles = newest(f.Articles, r.config.Kept)
+		f.Articles = newest(f.Articles, twice*f.kept)
 	}
 	for _, n := range f.Articles {
 		if value := r.stock.unwritten[n]; value != nil {
@@ -359,6 +352,7 @@ func Subscriptions(s env.Store, each func(number Number, text string, since time
 // Stats returns what the reflector did, and what it has.
 func (r *Reflector) Stats() Stats {
 	s := r.stats
+	s.Unreadable = len(r.unreadable)
 	s.Subscriptions, s.Nodes = r.filter.Subscriptions(), r.filter.index.Nodes()
 	s.Bytes, s.Waiting = r.stock.bytes, r.stock.waiting
 	s.Level, s.Why = int(r.stock.level), r.stock.why

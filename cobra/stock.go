@@ -143,9 +143,14 @@ func (s *stock) add(number, size uint32, seen int64) {
 	s.sizes[number-s.first] = size
 }
 
+// has says whether an article is kept.
+func (s *stock) has(number uint32) bool {
+	return number >= s.first && int(number-s.first) < len(s.sizes) && s.sizes[number-s.first] > 0
+}
+
 // drop counts an article that is not kept any more.
 func (s *stock) drop(number uint32) {
-	if number >= s.first && int(number-s.first) < len(s.sizes) {
+	if s.has(number) {
 		s.bytes -= int64(s.sizes[number-s.first])
 		s.sizes[number-s.first] = 0
 	}
@@ -243,14 +248,22 @@ type Kept struct {
 // A Feed is what a subscription has: the numbers of its articles, the newest first.
 // Feeds with equal numbers are equal.
 type Feed struct {
-	Articles  []uint32
+	Articles  []uint32          // some perhaps twice, by another number, and so more than are kept
+	kept      int               // how many different ones it has at most
 	unwritten map[uint32][]byte // of these, on their way to the disk
 }
 
-// Read returns the articles that are kept, in their order. It may be called from any
+// twice is how many numbers an article may have, mostly: one that it was given when it came, and one for
+// those who subscribed later.
+const twice = 2
+
+// Read returns the articles that are kept, in their order, each once. It may be called from any
 // goroutine.
 func (f Feed) Read(s env.Store) (articles []Kept, err error) {
 	for _, n := range f.Articles {
+		if len(articles) == f.kept {
+			break
+		}
 		value := f.unwritten[n]
 		if value == nil {
 			value, err = s.Get(numbered(articlePrefix, n))
@@ -266,7 +279,9 @@ func (f Feed) Read(s env.Store) (articles []Kept, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("read article %d: %w", n, err)
 		}
-		articles = append(articles, k)
+		if k.ID == (feed.ID{}) || !slices.ContainsFunc(articles, func(other Kept) bool { return other.ID == k.ID && other.Feed == k.Feed }) {
+			articles = append(articles, k)
+		}
 	}
 	return articles, nil
 }

@@ -248,16 +248,16 @@ func (s *Server) apiWatch(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	p, err := s.config.Keywords.Preview(r.Context(), q.Query) // first, so that what fails leaves nothing behind
+	if err != nil {
+		return nil, err
+	}
 	watch, err := s.config.Keywords.Watch(r.Context(), q.Query)
 	if err != nil {
 		return nil, err
 	}
 	watch.ReadURL = s.WatchURL(s.base(r), watch.Number)
 	answer, err := s.watching(r.Context(), []Watch{watch})
-	if err != nil {
-		return nil, err
-	}
-	p, err := s.config.Keywords.Preview(r.Context(), q.Query)
 	answer.Trial = p.trial(s.config.Kept)
 	return answer, err
 }
@@ -280,20 +280,25 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 	if err != nil {
 		return ended, err
 	}
-	is := func(of Watch) bool { return of.Query == text }
+	spelled := text
 	if e, err := query.Parse(text); err == nil {
-		is = func(of Watch) bool { return of.Query == e.String() }
+		spelled = e.String()
 	}
+	var number uint32
+	var address bool
 	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
 		token, _, _ := strings.Cut(rest, ".")
-		number, ok := s.sealer.open(token)
-		is = func(of Watch) bool { return ok && of.Number == number }
+		number, address = s.sealer.open(token)
 	}
 	for _, w := range all {
-		if !is(w) {
+		if w.Query != spelled && !(address && w.Number == number) {
 			continue
 		}
-		if err := s.config.Keywords.Unwatch(ctx, w.Number); err != nil {
+		err := s.config.Keywords.Unwatch(ctx, w.Number)
+		if errors.Is(err, ErrUnknown) {
+			continue // somebody else has just ended it
+		}
+		if err != nil {
 			return ended, err
 		}
 		ended = append(ended, w)

@@ -38,7 +38,7 @@ func (s *shelf) Preview(_ context.Context, text string) (Preview, error) {
 		return Preview{}, ErrQuery
 	}
 	return Preview{
-		Query: text, Time: 7 * 24 * time.Hour, Of: 1000, Matching: len(text), // so that each letter makes it more
+		Query: text, Time: 7 * 24 * time.Hour, Of: 1000, Matching: len(text), PerDay: float64(len(text)) / 7, // so that each letter makes it more
 		Entries: []feed.Entry{{At: time.Unix(1.7e9, 0), Said: &feed.Meaning{Title: "<i>It</i>", Link: "javascript:x()"}, Source: &feed.Source{Title: "X & Y"}}},
 	}, nil
 }
@@ -176,6 +176,12 @@ func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {
 	if status := b.call("POST", "unwatch", `{"query":"solar"}`, &answer); status != 200 || len(answer.Watches) != 2 || len(k.watches) != 1 {
 		t.Errorf("%d %+v, %+v are left", status, answer, k.watches)
 	}
+	// What looks like an address of a keyword feed may be a query.
+	const query = `{"query":"feed:https://example.org/k/feed.xml sun"}`
+	b.call("POST", "watch", query, &answer)
+	if status := b.call("POST", "unwatch", query, &answer); status != 200 || len(k.watches) != 1 {
+		t.Errorf("%d %+v, %+v are left", status, answer, k.watches)
+	}
 }
 
 func TestTrials(t *testing.T) {
@@ -188,9 +194,10 @@ func TestTrials(t *testing.T) {
 		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match", false},
 		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match", true},
 		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match", true},
-		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 8}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
-		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 9}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
-		{Preview{Time: day, Of: 1, Matching: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
+		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
+		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
+		{Preview{Time: day, Of: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},
+		{Preview{Time: day, Of: 1, Matching: 1, PerDay: 1}, "1 of 1 article of the last 24 h match: about 1 a day", false},
 	} {
 		if got := test.preview.trial(10); got.Says != test.says || got.General != test.general || (got.Warning != "") != test.general {
 			t.Errorf("%+v: %+v", test.preview, got)

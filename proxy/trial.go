@@ -15,6 +15,7 @@ type Preview struct {
 	Time     time.Duration // until now, in which the articles came
 	Of       int           // how many there were
 	Matching int           // how many of them match
+	PerDay   float64       // how many are to be expected in a day, where that can be known
 	Entries  []feed.Entry  // the newest that match, also of before; each says what it says, and from where
 }
 
@@ -46,12 +47,12 @@ type Trial struct {
 
 // trial is the preview of a query whose feed would have as many articles as are kept.
 func (p Preview) trial(kept int) *Trial {
-	t := &Trial{Articles: p.Of, Hours: math.Round(p.Time.Hours()*10) / 10, Matching: p.Matching, Hints: p.Hints}
+	t := &Trial{Articles: p.Of, Hours: math.Round(p.Time.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
 	t.Says = fmt.Sprintf("%d of %s of the last %s match", p.Matching, plural(p.Of, "article", "articles"), span(p.Time))
 	if p.Of == 0 {
 		t.Says = fmt.Sprintf("no article came in the last %s: how many match is not known yet", span(p.Time))
 	} else if p.Time >= leastTime {
-		n := float64(p.Matching) * float64(day) / float64(p.Time)
+		n := math.Round(p.PerDay*100) / 100
 		t.PerDay = &n
 		t.Says += ": " + aDay(n)
 	}

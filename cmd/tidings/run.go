@@ -100,6 +100,9 @@ func (c *runCommand) config() (daemon.Config, error) {
 	if c.HTTP != noHTTP && !isHostPort(c.HTTP) {
 		return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
 	}
+	if c.KeywordItems < 1 {
+		return d, usagef("--keyword-items %d: at least 1", c.KeywordItems)
+	}
 	if err := d.Check(); err != nil {
 		return d, usageError{err}
 	}

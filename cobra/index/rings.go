@@ -1,5 +1,7 @@
 package index
 
+import "slices"
+
 // Rings remember of each node the articles that matched it last, by number.
 // Numbers rise from 1; 0 is none.
 type Rings struct {
@@ -92,6 +94,12 @@ func (r *Rings) Last(n Node) uint32 {
 		at = r.k - 1
 	}
 	return c.articles[int(n%chunkNodes)*r.k+at]
+}
+
+// Has says whether a node's ring has an article.
+func (r *Rings) Has(n Node, article uint32) bool {
+	c := &r.chunks[n/chunkNodes]
+	return slices.Contains(c.articles[int(n%chunkNodes)*r.k:][:r.k], article)
 }
 
 // Clear empties a node's ring.

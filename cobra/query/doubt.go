@@ -9,78 +9,73 @@ import (
 // otherNames are what fields are called elsewhere.
 var otherNames = map[string]Field{
 	"intitle": Title, "headline": Title, "by": Author, "from": Author, "category": Tag, "label": Tag,
-	"domain": Site, "host": Site, "url": Feed, "language": Lang,
+	"domain": Site, "host": Site, "language": Lang,
 }
 
-// meant returns the field that was probably meant by a name that is none's, Any if that is no
-// name at all, such as the beginning of https://.
+// meant returns the field that was perhaps meant by a name that is none's, Any if none is near.
 func meant(name string) Field {
 	name = strings.ToLower(name)
 	if f, ok := otherNames[name]; ok {
 		return f
 	}
-	best, least := Any, 3
 	for f, n := range fieldNames {
-		if n == "" {
-			continue
-		}
-		// A short name is near too many words.
-		if d := distance(name, n); d < least && (d <= 1 || len(n) >= 5) {
-			best, least = Field(f), d
+		if n != "" && near(name, n) {
+			return Field(f)
 		}
 	}
-	return best
+	return Any
 }
 
-// distance is how many letters must be changed, left out or added to make b of a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// near says whether one letter more, less or other, or two that changed places, are all that two words
+// differ by.
+func near(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := diagonal
-			if a[i] != b[j] {
-				changed++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
-		}
+	i := 0
+	for i < len(a) && a[i] == b[i] {
+		i++
 	}
-	return row[len(b)]
+	restA, restB := a[i:], b[i:]
+	switch len(b) - len(a) {
+	case 0:
+		return restA == "" || restA[1:] == restB[1:] ||
+			len(restA) > 1 && restA[0] == restB[1] && restA[1] == restB[0] && restA[2:] == restB[2:]
+	case 1:
+		return restA == restB[1:]
+	}
+	return false
 }
 
-// doubt says what is wrong with a bare text behind a field's name, or Any, that could be read, but hardly as
-// it was meant.
-func doubt(field Field, text string) *Error {
-	if name, value, ok := strings.Cut(text, ":"); ok && field == Any {
-		if f := meant(name); f != Any {
-			return &Error{What: fmt.Sprintf("there is no field %s:", name), Hint: fmt.Sprintf("write %s:%s, or \"%s\" to look for the words", fieldNames[f], value, text)}
-		}
-	}
-	if i := strings.IndexByte(text, '*'); i >= 0 && i < len(text)-1 && !field.Scope() {
-		hint := `leave it out: words are looked for from their beginning`
-		if before, _, _ := strings.Cut(text, "*"); before != "" {
-			hint = fmt.Sprintf("write %s*", before)
-		}
-		return &Error{What: "* stands at the end of a word", Hint: hint}
-	}
-	return nil
-}
-
-// Hints says of a query that is right what was perhaps not meant so.
-func (e *Expr) Hints() (hints []string) {
-	for _, a := range e.Args {
-		hints = append(hints, a.Hints()...)
-	}
-	if e.Op == Leaf && e.Field == Any && slices.Contains([]string{"and", "or", "not"}, e.Text) {
-		hints = append(hints, fmt.Sprintf("%s is a word that articles have to have: the operator is %s", e.Text, strings.ToUpper(e.Text)))
+// Hints says of a query that is right what was perhaps not meant so, and how it is read.
+func (e *Expr) Hints() []string {
+	hints := e.hints()
+	if !e.possible() {
+		hints = append(hints, "nothing can match: what has to be there must not be there")
 	}
 	slices.Sort(hints)
 	return slices.Compact(hints)
+}
+
+func (e *Expr) hints() (hints []string) {
+	for _, a := range e.Args {
+		hints = append(hints, a.hints()...)
+	}
+	if e.Op != Leaf || e.Field.Scope() {
+		return hints
+	}
+	if e.Field == Any && slices.Contains([]string{"and", "or", "not"}, e.Text) {
+		hints = append(hints, fmt.Sprintf("\"%s\" is looked for as a word: the operator is %s", e.Text, strings.ToUpper(e.Text)))
+	}
+	if name, value, ok := strings.Cut(e.Text, ":"); ok && e.Field == Any && value != "" && !strings.HasPrefix(value, "//") {
+		if f := meant(name); f != Any {
+			hints = append(hints, fmt.Sprintf("\"%s:\" is no field, and looked for as a word: there is %s:", name, fieldNames[f]))
+		}
+	}
+	if strings.Contains(e.Text, "*") {
+		hints = append(hints, fmt.Sprintf("* counts at the end of a word alone, and not in %q", e.Text))
+	}
+	return hints
 }
 
 // possible says whether anything can match, as far as that is seen from equal words. One with very many

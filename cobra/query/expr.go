@@ -113,7 +113,7 @@ func isReserved(text string) bool {
 		return true
 	}
 	name, _, ok := strings.Cut(text, ":")
-	return ok && (fieldOf(name) != Any || meant(name) != Any)
+	return ok && fieldOf(name) != Any
 }
 
 func isOperator(text string) bool { return text == "AND" || text == "OR" || text == "NOT" }

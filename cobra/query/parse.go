@@ -48,8 +48,6 @@ func Parse(text string) (*Expr, error) {
 		return nil, &Error{0, fmt.Sprintf("the query stands for more than %d combinations of words", maxExpansion), "make several subscriptions of it"}
 	case !e.selects(false):
 		return nil, &Error{0, "the query says, at least in a part, only what is not wanted", "add a word that is, as in: solar NOT advert"}
-	case !e.possible():
-		return nil, &Error{0, "nothing can match the query: it wants a word and does not want it", "leave one out"}
 	}
 	return e, nil
 }
@@ -223,7 +221,7 @@ func (t token) begins() bool {
 func (p *parser) next() {
 	for p.at < len(p.text) {
 		r, n := utf8.DecodeRuneInString(p.text[p.at:])
-		if !unicode.IsSpace(r) && !unicode.IsControl(r) {
+		if !isGap(r) {
 			break
 		}
 		p.at += n
@@ -285,11 +283,6 @@ func (p *parser) value() {
 		p.at += len(quoted) + 2
 	default:
 		t.text = bareOf(rest)
-		if err := doubt(t.field, t.text); err != nil {
-			err.At = p.at
-			*t = token{kind: broken, at: t.at, err: err}
-			return
-		}
 		p.at += len(t.text)
 	}
 	t.text, t.prefix = strings.CutSuffix(t.text, "*")
@@ -306,10 +299,16 @@ func bareOf(s string) string {
 }
 
 // isBare says whether a text can stand without quotes.
-func isBare(s string) bool { return s != "" && bareOf(s) == s && !strings.Contains(s, "*") }
+func isBare(s string) bool { return s != "" && bareOf(s) == s && !strings.HasSuffix(s, "*") }
 
 func isBareRune(r rune) bool {
-	return r != '(' && r != ')' && r != '"' && !unicode.IsSpace(r) && !unicode.IsControl(r)
+	return r != '(' && r != ')' && r != '"' && !isGap(r)
+}
+
+// isGap says whether a rune stands between words. What turns the direction of text, or is not seen at all,
+// does, so that a query is what it looks like.
+func isGap(r rune) bool {
+	return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\ufeff' || r == '\u200b' || unicode.Is(unicode.Bidi_Control, r)
 }
 
 func isBlank(b byte) bool { return b == ' ' || b == '\t' || b == '\n' || b == '\r' }

@@ -40,12 +40,9 @@ func TestParse(t *testing.T) {
 		{"and or not", "and or not"},
 		{"東京都 OR 京都", "東京都 OR 京都"},
 		{"state-of-the-art", "state-of-the-art"},
-		{`"titel:sun"`, `"titel:sun"`},
-		{`title:"titel:sun"`, "title:titel:sun"},
+		{"titel:sun \u202esolar\ufeff", "titel:sun solar"},
 		{"mailto:x@example.org", "mailto:x@example.org"},
-		{`"*lar" title:"so*lar"`, `"*lar" title:"so*lar"`},
-		{"a NOT a OR b", "a NOT a OR b"},
-		{`"a b" NOT "b a"`, `"a b" NOT "b a"`},
+		{`"*lar" title:"so*lar"`, "*lar title:so*lar"},
 	} {
 		e, err := Parse(test.text)
 		if err != nil {
@@ -73,14 +70,6 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		{"()", 1, "nothing is in"},
 		{"title:( )", 8, "nothing is in"},
 		{"*", 0, "no word before *"},
-		{"x *lar", 2, "at the end of a word"},
-		{"so*lar", 0, "at the end of a word"},
-		{"titel:sun", 0, "no field titel:"},
-		{"x (headline:sun)", 3, "no field headline:"},
-		{"language:de", 0, "no field language:"},
-		{"x NOT x", 0, "wants a word and does not"},
-		{`x "a b" -(c OR "A B")`, 0, "wants a word and does not"},
-		{`"a b" NOT a`, 0, "wants a word and does not"},
 		{`solar "heat pump`, 6, "quotation is not closed"},
 		{"so*", 0, "too short"},
 		{"solar ++", 6, "no word"},
@@ -109,7 +98,12 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 
 // What is right and was perhaps not meant so is said.
 func TestHints(t *testing.T) {
-	for text, want := range map[string]int{"sun wind": 0, "sun and wind": 1, "sun or wind or sea not ice": 2, "title:and sun": 0, "sun AND wind": 0} {
+	for text, want := range map[string]int{
+		"sun wind": 0, "sun and wind": 1, "sun or wind or sea not ice": 2, "title:and sun": 0, "sun AND wind": 0,
+		"titel:sun": 1, "tiitle:sun": 1, "tite:sun": 1, "tag :sun": 0, "headline:sun": 1, "12:30 star:trek": 0, "https://x.org/": 0, "host://x": 0,
+		"*lar": 1, "title:so*lar": 1, "feed:https://x.org/*/f": 0, "sol*": 0,
+		"x NOT x": 1, `x "a b" -(c OR "A B")`: 1, `"a b" NOT a`: 1, "a NOT a OR b": 0, `"a b" NOT "b a"`: 0,
+	} {
 		e, err := Parse(text)
 		if err != nil {
 			t.Fatal(err)

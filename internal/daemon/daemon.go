@@ -119,6 +119,9 @@ func Open(c Config) (*Daemon, error) {
 	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
 		return nil, errors.Join(err, d.disk.Close())
 	}
+	if c.Filter {
+		d.keywords.recent.brought.keep = recentFor
+	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
 		d.loop.Deliver(func() { d.node.Feeds.Read(key, then) }) // of a node that has told news
 	}

@@ -13,6 +13,7 @@ var help = map[string]string{
 	"cobra.Stats.Shortened":        "Shortened: of these, kept without their content.",
 	"cobra.Stats.Subscriptions":    "Subscriptions.",
 	"cobra.Stats.Swept":            "Swept: articles deleted that nobody's feed had any more, or that were too old.",
+	"cobra.Stats.Unreadable":       "Unreadable: subscriptions besides whose queries cannot be read any more.",
 	"cobra.Stats.Waiting":          "Waiting: bytes on their way to the disk.",
 	"cobra.Stats.Why":              "Why: not all of it is.",
 	"corona.Stats.Asked":           "Asked: documents fetched for a reader alone.",

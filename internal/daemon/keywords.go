@@ -47,8 +47,10 @@ type keywords struct {
 	watched atomic.Int64 // subscriptions; 0: articles are not looked at
 	waiting atomic.Int64 // bytes of articles on their way to the loop
 	dropped atomic.Uint64
-	short   atomic.Pointer[short]
-	stopped chan struct{}
+	// unreadable counts subscriptions whose queries cannot be read any more.
+	unreadable atomic.Int64
+	short      atomic.Pointer[short]
+	stopped    chan struct{}
 }
 
 // short says what of new articles is not kept, nil if all is.
@@ -73,7 +75,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		config: config, missed: missed{after: againAfter}, memory: memoryInUse,
 		asking: make(chan struct{}, 1), opened: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	k.recent.brought.since = time.Now()
+	k.recent.brought.since, k.recent.brought.keep = time.Now(), broughtFor
 	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
 	disk, err := store.Open(path, k.loop.Deliver)
 	if err != nil {
@@ -118,7 +120,9 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 		k.reflector.Strain(k.memory())
 	}
 	next = k.reflector.Run(now)
-	switch s := k.reflector.Stats(); s.Level {
+	s := k.reflector.Stats()
+	k.unreadable.Store(int64(s.Unreadable))
+	switch s.Level {
 	case 0:
 		k.short.Store(nil)
 	case 1:
@@ -160,6 +164,12 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	with := fmt.Sprintf("the %d channels that the node subscribes to", channels)
 	if filter {
 		with = "all channels of the network"
+	}
+	if n := k.unreadable.Load(); n > 0 {
+		of = append(of, proxy.Finding{
+			Level: levelNote, What: fmt.Sprintf("%d keyword subscriptions of an earlier version cannot be read any more, and match nothing; the log names them", n),
+			Do: "unwatch them, and watch what they were for",
+		})
 	}
 	if n := k.watched.Load(); n > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d keyword subscriptions, matched with what is new in %s", n, with)})
@@ -254,15 +264,9 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 		}
 		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
 		for _, c := range slices.Backward(delta.Changes) {
-			if c.Edited {
-				continue
+			if !c.Edited {
+				k.take(about, &c.Item, func() { k.miss(about, c.Item.ID) })
 			}
-			a, ok := k.articleOf(about, &c.Item)
-			if !ok {
-				continue
-			}
-			k.recent.brought.add(a, k.loop.Now())
-			k.reflector.Take(a, func() { k.miss(about, c.Item.ID) })
 		}
 	})
 	if !taken {
@@ -283,21 +287,19 @@ func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
 	k.missed.add(s, id, k.loop.Now())
 }
 
-// articleOf is an item as an article, if it can be read and is of late: a feed that was just subscribed to
-// has some of long ago.
-func (k *keywords) articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok bool) {
-	if a, ok = articleOf(s, item); !ok {
-		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
-		return nil, false
-	}
-	return a, a.Published.IsZero() || k.loop.Now().Sub(a.Published) <= recentFor
-}
-
 // take matches an item as an article. lost is called, now or later, if it is not kept.
 func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
-	if a, ok := k.articleOf(s, item); ok {
-		k.reflector.Take(a, lost)
+	a, ok := articleOf(s, item)
+	if !ok {
+		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
+		return
 	}
+	now := k.loop.Now()
+	if now.Sub(cameOf(a, now)) > recentFor {
+		return // a feed that was just subscribed to has some of long ago
+	}
+	k.recent.brought.add(a, now)
+	k.reflector.Take(a, lost)
 }
 
 // asked runs f on the second loop and returns what it answers later.

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"fmt"
+	"io"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,8 +15,10 @@ import (
 	"tidings/cobra/firehose"
 	"tidings/cobra/query"
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/overlay/owner"
+	"tidings/proxy"
 )
 
 // A filter tries a query on what it was brought, and says for how long that has been.
@@ -37,7 +42,7 @@ func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
 // Beyond the bounds the oldest go, and what is left says from when on it is whole.
 func TestWhatAFilterKeepsIsBounded(t *testing.T) {
 	begun := time.Unix(1.7e9, 0)
-	b := brought{since: begun}
+	b := brought{since: begun, keep: recentFor}
 	add := func(i, bytes int, at time.Time) {
 		b.add(&cobra.Article{Feed: "f", ID: feed.ID{byte(i), byte(i >> 8)}, HTML: string(make([]byte, bytes))}, at)
 	}
@@ -67,7 +72,7 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 	now := time.Unix(1.7e9, 0)
 	of := func(n int, each time.Duration) (late []cobra.Late) {
 		for i := range n {
-			late = append(late, cobra.Late{Article: &cobra.Article{Title: fmt.Sprintf("sun %d", i%2)}, Came: now.Add(-time.Duration(n-i) * each)})
+			late = append(late, cobra.Late{Article: &cobra.Article{ID: feed.ID{byte(i)}, Title: fmt.Sprintf("sun %d", i%2)}, Came: now.Add(-time.Duration(n-i) * each)})
 		}
 		return late
 	}
@@ -87,10 +92,92 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 		"a filter that began":  {of(100, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 	} {
-		p := previewOf(q, test.late, now.Add(-test.since), now)
+		p := previewOf(q, test.late, rates{other: 0.5}, now.Add(-test.since), now)
 		if p.Of != test.of || p.Matching != test.matching || p.Time != test.time || len(p.Hints) != 1 {
 			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Of, p.Time, p.Hints)
 		}
+	}
+}
+
+// What a document's articles say of a day goes by the time that it covers: a feed that was just subscribed to
+// may have ten of the last minutes.
+func TestADocumentCoversATime(t *testing.T) {
+	now := time.Unix(1.7e9, 0)
+	for name, test := range map[string]struct {
+		entries  int
+		each     time.Duration // between them
+		followed time.Duration
+		late     int
+		covered  time.Duration
+	}{
+		"few are all there are":       {9, time.Minute, 0, 9, recentFor},
+		"many of late":                {60, time.Minute, 0, 60, time.Hour},
+		"many, and followed for long": {60, time.Minute, 5 * time.Hour, 60, 5 * time.Hour},
+		"many of long ago":            {20, 24 * time.Hour, time.Hour, 7, recentFor},
+		"none":                        {0, 0, time.Hour, 0, recentFor},
+	} {
+		var doc feedtree.Document
+		for i, c := range items(t, 0, test.entries, "sun") {
+			doc.Entries = append(doc.Entries, feed.Entry{Item: c.Item, At: now.Add(-time.Duration(i+1) * test.each)})
+		}
+		late, covered := lateOf(feedtree.Subscription{URL: "https://example.org/f", Since: now.Add(-test.followed)}, doc, now)
+		if len(late) != test.late || covered != test.covered {
+			t.Errorf("%s: %d in %v", name, len(late), covered)
+		}
+	}
+}
+
+// Who watches begins with what came a moment before, and with what it is called, whatever was looked at
+// before that.
+func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	doc := `<rss version="2.0"><channel><title>A feed</title><link>http://a/</link><language>de</language><description/>`
+	say := func(i int) {
+		mu.Lock()
+		defer mu.Unlock()
+		doc += fmt.Sprintf(`<item><guid>%d</guid><title>Zebra %d</title></item>`, i, i)
+	}
+	say(1)
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		_, _ = io.WriteString(w, doc+"</channel></rss>")
+	}))
+	defer origin.Close()
+	c := founding(t, "zebra")
+	c.Found.PollInterval = time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m := running(t, c)
+	m.knows(t, 1)
+	var given proxy.Subscribed
+	m.tell(t, "subscribe", `{"url":"`+origin.URL+`/feed"}`, &given)
+	has := func(n int) {
+		t.Helper()
+		path := strings.TrimPrefix(given.ReadURL, "http://"+m.HTTPAddr().String())
+		within(t, time.Minute, fmt.Sprint(n, " items"), func() error {
+			if got := strings.Count(m.reads(t, path), "<item>"); got != n {
+				return fmt.Errorf("%d", got)
+			}
+			return nil
+		})
+	}
+	has(1)
+	if p, err := m.Preview(t.Context(), "zebra"); err != nil || p.Matching != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	say(2)
+	has(2)
+	w, err := m.Watch(t.Context(), "zebra lang:de")
+	if err != nil {
+		t.Fatal(err)
+	}
+	watched, err := m.Watched(t.Context(), w.Number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, entries, err := watched.Read(); err != nil || len(entries) != 2 || entries[0].Source.Title != "A feed" {
+		t.Errorf("it begins with %+v, %v", entries, err)
 	}
 }
 

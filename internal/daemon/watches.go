@@ -21,7 +21,7 @@ var _ proxy.Keywords = (*Daemon)(nil)
 const maxWatches = 10_000
 
 // Watch subscribes to the articles that match a query; see proxy.Keywords.
-func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
+func (d *Daemon) Watch(ctx context.Context, text string) (w proxy.Watch, err error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
@@ -41,18 +41,25 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	if i := slices.IndexFunc(had, func(w proxy.Watch) bool { return w.Query == text }); i >= 0 {
 		return had[i], nil
 	}
-	late, _, err := d.recently(ctx)
+	// From now on the reflector is brought what is new; what comes while documents are read is begun with, too.
+	k.watched.Add(1)
+	begun := time.Now()
+	defer func() {
+		if err != nil {
+			k.watched.Add(-1)
+		}
+	}()
+	late, _, err := d.recently(ctx, true)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	late = matchesOf(q, late)
 	type answer struct {
 		number cobra.Number
 		err    error
 	}
-	late = late[max(0, len(late)-k.config.Kept):]
+	late = matchesOf(q, late)
 	a, err := asked(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, late, func(n cobra.Number, err error) { say(answer{n, err}) })
+		k.reflector.Subscribe(text, append(late, k.recent.brought.after(begun)...), func(n cobra.Number, err error) { say(answer{n, err}) })
 	})
 	err = cmp.Or(err, a.err)
 	switch {
@@ -64,8 +71,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	k.watched.Add(1)
-	return proxy.Watch{Number: uint32(a.number), Query: text, Since: time.Now()}, nil
+	return proxy.Watch{Number: uint32(a.number), Query: text, Since: time.Now().Truncate(time.Second)}, nil
 }
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.

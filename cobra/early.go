@@ -1,0 +1,90 @@
+package cobra
+
+import (
+	"slices"
+	"time"
+
+	"tidings/cobra/index"
+	"tidings/internal/feed"
+)
+
+// Late is an article that came before somebody subscribed to what it matches.
+type Late struct {
+	Article *Article
+	Came    time.Time
+}
+
+// early knows the numbers of articles that were kept for who subscribed when they had come. Those may
+// be on their way to the reflector still, and somebody else may begin with them, too.
+type early struct {
+	numbers map[uint64]uint32 // by the sum of what they are
+}
+
+// maxEarly is how many are known. All are forgotten then: an article may then be kept twice, and Feed.Read
+// shows it once.
+const maxEarly = 1 << 14
+
+func (e *early) number(a *Article) (n uint32, ok bool) {
+	if a.ID == (feed.ID{}) {
+		return 0, false
+	}
+	n, ok = e.numbers[sumOf(a.Feed, a.ID)]
+	return n, ok
+}
+
+func (e *early) add(a *Article, n uint32) {
+	if e.numbers == nil || len(e.numbers) >= maxEarly {
+		e.numbers = map[uint64]uint32{}
+	}
+	e.numbers[sumOf(a.Feed, a.ID)] = n
+}
+
+func (e *early) forget(a *Article) { delete(e.numbers, sumOf(a.Feed, a.ID)) }
+
+// begin gives new nodes those of the articles of late, the oldest first, that match: each as many
+// of the newest as it keeps.
+func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
+	type beginning struct {
+		late  Late
+		nodes []index.Node
+	}
+	var of []beginning
+	has := map[index.Node]int{}
+	for _, l := range slices.Backward(late) {
+		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool {
+			return !slices.Contains(nodes, n) || has[n] == r.config.Kept
+		})
+		if len(hits) == 0 {
+			continue
+		}
+		for _, n := range hits {
+			has[n]++
+		}
+		of = append(of, beginning{l, slices.Clone(hits)})
+	}
+	rings := map[uint32][]index.Node{}
+	for _, b := range slices.Backward(of) {
+		a := b.late.Article
+		n, ok := r.early.number(a)
+		if !ok || !r.stock.has(n) {
+			m := a.proto()
+			m.Early = true
+			if !r.keepAs(m, b.late.Came, func() { r.early.forget(a) }) {
+				continue
+			}
+			n = r.stock.last
+			r.early.add(a, n)
+		}
+		rings[n] = b.nodes
+	}
+	// Rings have articles in the order of their numbers.
+	numbers := make([]uint32, 0, len(rings))
+	for n := range rings {
+		numbers = append(numbers, n)
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		r.rings.Put(n, rings[n])
+	}
+	return len(numbers) > 0
+}
