@@ -75,6 +75,7 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
 			n = r.stock.last
 			r.early.add(a, n)
 		}
+		r.stock.sweeper.has(n)
 		rings[n] = b.nodes
 	}
 	// Rings have articles in the order of their numbers.

@@ -181,3 +181,42 @@ func TestPreview(t *testing.T) {
 		}
 	}
 }
+
+// A sweep that is under way leaves an article that somebody begins with meanwhile.
+func TestASweepLeavesWhatSomebodyBeginsWith(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	r := open(t, d, c)
+	first := subscribe(t, r, d, "moon")
+	late := []Late{{Article: named(0, "the sun shines"), Came: d.now}}
+	var sun, shines Number
+	r.Subscribe("sun", late, func(n Number, _ error) { sun = n })
+	d.write(100)
+	r.Unsubscribe(sun, func(error) {})
+	d.write(100)
+	star := subscribe(t, r, d, "star") // in its place: nobody has the article
+	r.Take(named(1, "the moon"), func() {}) // another one is there
+	d.write(100)
+	d.now = r.sweep(d.now)
+	for range 2 { // it begins, and has read all rings
+		r.sweep(d.now)
+	}
+	if w := &r.stock.sweeper; w.marks == nil || w.node < r.filter.index.Limit() || w.shelf > 0 {
+		t.Fatalf("it is at %+v", w)
+	}
+	r.Unsubscribe(star, func(error) {}) // whose ring, which was read, the next one has
+	r.Subscribe("shines", late, func(n Number, _ error) { shines = n })
+	if r.stock.last != 2 {
+		t.Errorf("the article got another number: %d", r.stock.last)
+	}
+	d.write(100)
+	for range 10 {
+		r.sweep(d.now)
+		d.write(100)
+	}
+	for n, want := range map[Number]string{shines: "Article 0", first: "Article 1"} {
+		if got := titlesOf(t, r, d, n); !slices.Equal(got, []string{want}) {
+			t.Errorf("%d has %q", n, got)
+		}
+	}
+}

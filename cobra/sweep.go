@@ -65,10 +65,16 @@ func (r *Reflector) mark() {
 	for end := min(w.node+sweepStep, r.filter.index.Limit()); w.node < end; w.node++ {
 		ring = r.rings.Newest(index.Node(w.node), ring[:0])
 		for _, article := range ring {
-			if article >= w.first && article < w.limit {
-				w.marks[(article-w.first)/64] |= 1 << ((article - w.first) % 64)
-			}
+			w.has(article)
 		}
+	}
+}
+
+// has marks an article that a ring has. Whoever puts an old one into a ring says so, too: the ring may have
+// been read.
+func (w *sweeper) has(article uint32) {
+	if w.marks != nil && article >= w.first && article < w.limit {
+		w.marks[(article-w.first)/64] |= 1 << ((article - w.first) % 64)
 	}
 }
 
