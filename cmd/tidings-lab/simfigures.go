@@ -151,8 +151,8 @@ func (c *simFiguresCommand) figures(load *table2.Workload, worlds []drawnWorld) 
 	return []namedFigure{
 		{"figure-3", figure.Figure{
 			Title: "Figure 3: polls at the origins", X: "hours", Y: "polls of a channel in 30 min",
-			Caption: "From a cold start, in which nobody knows who reads what. Lite comes to the load of readers who poll alone and stays below it; " +
-				"Fast spends what it takes to find changes within 30 seconds. " + world,
+			Caption: "From a cold start, in which nobody knows who reads what. Lite comes to the load of readers who poll alone, and over each polling " +
+				"interval stays below it; Fast spends what it takes to find changes within 30 seconds. " + world,
 			Lines: []figure.Line{
 				level("readers alone", legacy), over("Lite", lite, loadOf), over("Lite, the paper's scheme", paper, loadOf),
 				over("Fast", fast, loadOf), level("Lite, as published", lite.PaperLoad), level("Fast, as published", fast.PaperLoad),
@@ -169,8 +169,8 @@ func (c *simFiguresCommand) figures(load *table2.Workload, worlds []drawnWorld) 
 		}},
 		{"figure-5", figure.Figure{
 			Title: "Figure 5: polls of each channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
-			Caption: "Readers alone poll a channel as often as there are of them. Nodes poll popular channels less often than that and all others oftener: " +
-				"tidings as the root of their readers asks for it, the paper's scheme in steps of sixteen. " + world,
+			Caption: "Readers alone poll a channel as often as there are of them. tidings polls popular channels less often than that and all others " +
+				"oftener, as the root of their readers asks for it; the paper's scheme has steps of sixteen, and polls those least read less often. " + world,
 			Lines: []figure.Line{
 				byRank("readers alone", load, func(i int) float64 { return float64(load.Channels[i].Subscribers) }),
 				byRank("Lite", load, func(i int) float64 { return lite.Channel[i].Polls }),
