@@ -194,7 +194,7 @@ func TestASweepLeavesWhatSomebodyBeginsWith(t *testing.T) {
 	d.write(100)
 	r.Unsubscribe(sun, func(error) {})
 	d.write(100)
-	star := subscribe(t, r, d, "star") // in its place: nobody has the article
+	star := subscribe(t, r, d, "star")      // in its place: nobody has the article
 	r.Take(named(1, "the moon"), func() {}) // another one is there
 	d.write(100)
 	d.now = r.sweep(d.now)
