@@ -223,6 +223,9 @@ func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobr
 		if err != nil {
 			return nil, of, err
 		}
+		if is.s.URL == "" {
+			continue // it was unsubscribed from meanwhile
+		}
 		articles, covered := lateOf(is.s, is.doc, now)
 		late = append(late, articles...)
 		of.share[is.s.URL] = perDay(covered) * float64(len(all)) / float64(len(looked))
