@@ -102,7 +102,8 @@ func (k *keywords) run(ctx context.Context) {
 		close(k.opened)
 		return
 	}
-	k.watched.Store(int64(k.reflector.Stats().Subscriptions))
+	s := k.reflector.Stats()
+	k.watched.Store(int64(s.Subscriptions + s.Unreadable)) // what unwatch ends
 	close(k.opened)
 	_ = k.loop.Run(ctx, k) // which ends for no other reason
 	if n := k.missed.count(); n > 0 {
