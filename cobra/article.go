@@ -30,6 +30,15 @@ type Article struct {
 // has more than 2,426 bytes (Figure 5).
 const MaxHTML = 64 << 10
 
+// Size is how many bytes of memory an article has, more or less.
+func (a *Article) Size() int {
+	n := len(a.Feed) + len(a.FeedTitle) + len(a.FeedLink) + len(a.Link) + len(a.Title) + len(a.Author) + len(a.Language) + len(a.HTML) + 256
+	for _, tag := range a.Tags {
+		n += len(tag) + 16
+	}
+	return n
+}
+
 // content is as much of the content as is matched and kept.
 func (a *Article) content() string {
 	if len(a.HTML) <= MaxHTML {

@@ -1,6 +1,7 @@
 package cobra
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -24,6 +25,10 @@ type early struct {
 // shows it once.
 const maxEarly = 1 << 14
 
+// beginShare is the share of Config.Waiting, one by it, that one subscription may begin with: half of it would
+// shorten what comes to others.
+const beginShare = 4
+
 func (e *early) number(a *Article) (n uint32, ok bool) {
 	if a.ID == (feed.ID{}) {
 		return 0, false
@@ -42,15 +47,19 @@ func (e *early) add(a *Article, n uint32) {
 func (e *early) forget(a *Article) { delete(e.numbers, sumOf(a.Feed, a.ID)) }
 
 // begin gives new nodes those of the articles of late, the oldest first, that match: each as many
-// of the newest as it keeps.
-func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
+// of the newest as it keeps, and all together no more than a part of what may wait for the disk.
+func (r *Reflector) begin(nodes []index.Node, late []Late) {
 	type beginning struct {
 		late  Late
 		nodes []index.Node
 	}
 	var of []beginning
 	has := map[index.Node]int{}
+	full, room := 0, r.config.Waiting/beginShare
 	for _, l := range slices.Backward(late) {
+		if full == len(nodes) || room < 0 {
+			break
+		}
 		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool {
 			return !slices.Contains(nodes, n) || has[n] == r.config.Kept
 		})
@@ -58,8 +67,11 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
 			continue
 		}
 		for _, n := range hits {
-			has[n]++
+			if has[n]++; has[n] == r.config.Kept {
+				full++
+			}
 		}
+		room -= int64(l.Article.Size())
 		of = append(of, beginning{l, slices.Clone(hits)})
 	}
 	rings := map[uint32][]index.Node{}
@@ -79,13 +91,7 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) (some bool) {
 		rings[n] = b.nodes
 	}
 	// Rings have articles in the order of their numbers.
-	numbers := make([]uint32, 0, len(rings))
-	for n := range rings {
-		numbers = append(numbers, n)
-	}
-	slices.Sort(numbers)
-	for _, n := range numbers {
+	for _, n := range slices.Sorted(maps.Keys(rings)) {
 		r.rings.Put(n, rings[n])
 	}
-	return len(numbers) > 0
 }

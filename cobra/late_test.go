@@ -182,6 +182,109 @@ func TestPreview(t *testing.T) {
 	}
 }
 
+// A new clause's articles of last week do not hide today's of one that was there.
+func TestAFeedIsInTheOrderInWhichArticlesCame(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	c.Kept = 3
+	r := open(t, d, c)
+	subscribe(t, r, d, "solar")
+	var late []Late
+	for i := range 3 {
+		late = append(late, Late{Article: named(i, "battery"), Came: d.now.Add(time.Duration(i-150) * time.Hour)})
+	}
+	for i := range 2 {
+		r.Take(named(3+i, "solar"), func() {})
+		d.write(100)
+		d.now = d.now.Add(time.Second)
+	}
+	var both Number
+	r.Subscribe("solar OR battery", late, func(n Number, _ error) { both = n })
+	d.write(100)
+	for range 2 {
+		if got := titlesOf(t, r, d, both); !slices.Equal(got, []string{"Article 4", "Article 3", "Article 2"}) {
+			t.Errorf("it has %q", got)
+		}
+		r = open(t, d, c)
+	}
+}
+
+// What a subscription has of one that it shares a clause with is its own after that has ended.
+func TestSharedArticlesOutliveWhoHadThemFirst(t *testing.T) {
+	d := newDisk()
+	r := open(t, d, DefaultConfig())
+	first := subscribe(t, r, d, "solar")
+	r.Take(named(0, "solar"), func() {})
+	d.write(100)
+	d.now = d.now.Add(time.Hour)
+	r.Run(d.now) // all pages are written
+	d.write(100)
+	second := subscribe(t, r, d, "solar OR battery")
+	r.Unsubscribe(first, func(error) {})
+	d.write(100)
+	for range 2 {
+		if got := titlesOf(t, r, d, second); !slices.Equal(got, []string{"Article 0"}) {
+			t.Errorf("it has %q", got)
+		}
+		r = open(t, d, DefaultConfig())
+	}
+}
+
+// Who began with an article does not get it again when others do, nor when it is matched again after a crash.
+func TestNobodyLosesAnArticleToOneThatHeHas(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	c.Kept = 3
+	r := open(t, d, c)
+	subscribe(t, r, d, "wind")
+	var late []Late
+	for i := range 3 {
+		late = append(late, Late{Article: named(i, "the wind turbine"), Came: d.now.Add(time.Duration(i-9) * time.Minute)})
+	}
+	var turbine Number
+	r.Subscribe("turbine", late, func(n Number, _ error) { turbine = n })
+	d.write(100)
+	r.Take(late[2].Article, func() {})
+	d.write(100)
+	for again := range 3 {
+		if got := titlesOf(t, r, d, turbine); !slices.Equal(got, []string{"Article 2", "Article 1", "Article 0"}) {
+			t.Errorf("%d: it has %q", again, got)
+		}
+		r = open(t, d, c) // before its page is written
+	}
+}
+
+// Each article has its month, however few come and whatever its shelf began with.
+func TestArticlesHaveTheirMonth(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	r := open(t, d, c)
+	sun := subscribe(t, r, d, "sun")
+	const day = 24 * time.Hour
+	sweep := func() {
+		for range 10 {
+			d.now = r.sweep(d.now)
+			d.write(100)
+		}
+	}
+	begun := d.now
+	for i := range 3 {
+		d.now = begun.Add(time.Duration(i) * 12 * day)
+		r.Take(named(i, "sun"), func() {})
+		d.write(100)
+		if i == 1 {
+			r = open(t, d, c)
+		}
+	}
+	for i, want := range [][]string{{"Article 2", "Article 1", "Article 0"}, {"Article 2", "Article 1"}, {"Article 2"}, {}} {
+		d.now = begun.Add(time.Duration(24+12*i)*day + 7*day/2) // 27 days and a half, 39, …
+		sweep()
+		if got := titlesOf(t, r, d, sun); !slices.Equal(got, want) {
+			t.Errorf("after %v: %q", d.now.Sub(begun), got)
+		}
+	}
+}
+
 // A sweep that is under way leaves an article that somebody begins with meanwhile.
 func TestASweepLeavesWhatSomebodyBeginsWith(t *testing.T) {
 	d := newDisk()

@@ -202,10 +202,3 @@ func (c *cursor) ring(kept int) (ring []uint32) {
 	}
 	return ring
 }
-
-// newest returns the newest of articles, each once, in falling order.
-func newest(articles []uint32, kept int) []uint32 {
-	slices.SortFunc(articles, func(a, b uint32) int { return int(int64(b) - int64(a)) })
-	articles = slices.Compact(articles)
-	return articles[:min(kept, len(articles))]
-}

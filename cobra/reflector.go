@@ -214,11 +214,10 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 	}
 	r.next++
 	record := &cobrapb.Subscription{Query: text, Since: r.clock.Now().Unix()}
-	if len(grown) > 0 && r.begin(grown, late) {
-		for _, n := range r.filter.Of(number) {
-			record.First = appendRing(record.First, r.rings.Newest(n, nil))
-		}
+	if len(grown) > 0 {
+		r.begin(grown, late)
 	}
+	record.First = r.first(number)
 	ops := []env.Op{{Key: numbered(subscriptionPrefix, uint32(number)), Value: marshal(record)}, r.lastOp()}
 	if number%pageSubscriptions == 0 {
 		ops = append(ops, r.newPage())
@@ -230,6 +229,21 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 		}
 		done(number, err)
 	})
+}
+
+// first is what a subscription's rings have, for its record: they are written with its page later, and when
+// another one with the same clauses has ended, nobody else has them. It is nil if they have nothing.
+func (r *Reflector) first(number Number) (b []byte) {
+	some := false
+	for _, n := range r.filter.Of(number) {
+		ring := r.rings.Newest(n, nil)
+		some = some || len(ring) > 0
+		b = appendRing(b, ring)
+	}
+	if !some {
+		return nil
+	}
+	return b
 }
 
 // grow makes room for a new node, whose number another one may have had.
@@ -307,9 +321,7 @@ func (r *Reflector) Feed(number Number) (f Feed, ok bool) {
 		f.Articles = r.rings.Newest(n, f.Articles)
 	}
 	f.kept = r.config.Kept
-	if len(nodes) > 1 {
-		f.Articles = newest(f.Articles, twice*f.kept)
-	}
+	f.Articles = r.stock.newest(f.Articles, twice*f.kept)
 	for _, n := range f.Articles {
 		if value := r.stock.unwritten[n]; value != nil {
 			if f.unwritten == nil {

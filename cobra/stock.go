@@ -1,6 +1,7 @@
 package cobra
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,7 +22,7 @@ type stock struct {
 	// sizes of the articles from the number first on: bytes on the disk, 0 of one that is gone.
 	first uint32
 	sizes []uint32
-	seen  []int64 // when each shelf of shelfArticles began, in seconds since 1970
+	came  []uint32 // when each came, in seconds since 1970
 	bytes int64
 
 	// Articles on their way to the disk, which readers get from here.
@@ -34,7 +35,7 @@ type stock struct {
 	sweeper sweeper
 }
 
-// shelfArticles is how many articles have one time, so that their age costs nothing.
+// shelfArticles is how many articles are counted in one record, so that a start need not read them.
 const shelfArticles = 1 << 10
 
 // A level says what is kept of articles that match.
@@ -128,19 +129,27 @@ func (r *Reflector) setLevel() {
 func (s *stock) add(number, size uint32, seen int64) {
 	if len(s.sizes) == 0 {
 		s.first = number &^ (shelfArticles - 1)
-		s.seen = s.seen[:0]
 	}
 	for s.first+uint32(len(s.sizes)) <= number {
-		if len(s.sizes)%shelfArticles == 0 {
-			s.seen = append(s.seen, 0)
+		s.sizes, s.came = append(s.sizes, 0), append(s.came, 0)
+	}
+	at := number - s.first
+	s.bytes += int64(size) - int64(s.sizes[at])
+	s.sizes[at], s.came[at] = size, uint32(seen)
+}
+
+// newest orders articles by when they came, the newest first, each once, and cuts off what is too much. By
+// their numbers alone, those that somebody began with would hide what came before he subscribed.
+func (s *stock) newest(articles []uint32, limit int) []uint32 {
+	came := func(n uint32) uint32 {
+		if s.has(n) {
+			return s.came[n-s.first]
 		}
-		s.sizes = append(s.sizes, 0)
+		return 0
 	}
-	if at := (number - s.first) / shelfArticles; s.seen[at] == 0 {
-		s.seen[at] = seen // the first of it that is still there
-	}
-	s.bytes += int64(size) - int64(s.sizes[number-s.first])
-	s.sizes[number-s.first] = size
+	slices.SortFunc(articles, func(a, b uint32) int { return cmp.Or(cmp.Compare(came(b), came(a)), cmp.Compare(b, a)) })
+	articles = slices.Compact(articles)
+	return articles[:min(limit, len(articles))]
 }
 
 // has says whether an article is kept.
@@ -162,14 +171,17 @@ func (s *stock) trim() {
 	for n+shelfArticles <= len(s.sizes) && !slices.ContainsFunc(s.sizes[n:n+shelfArticles], func(size uint32) bool { return size > 0 }) {
 		n += shelfArticles
 	}
-	s.sizes, s.seen = slices.Clone(s.sizes[n:]), slices.Clone(s.seen[n/shelfArticles:])
+	s.sizes, s.came = slices.Clone(s.sizes[n:]), slices.Clone(s.came[n:])
 	s.first += uint32(n)
 }
 
 // shelfOp writes what a shelf has, so that a start need not read all articles.
 func (s *stock) shelfOp(shelf int) env.Op {
-	sizes := s.sizes[shelf*shelfArticles : (shelf+1)*shelfArticles]
-	record := &cobrapb.Shelf{Seen: s.seen[shelf], Sizes: slices.Clone(sizes)}
+	from, to := shelf*shelfArticles, (shelf+1)*shelfArticles
+	record := &cobrapb.Shelf{Seen: int64(s.came[from]), Sizes: slices.Clone(s.sizes[from:to])}
+	for _, came := range s.came[from:to] {
+		record.Later = append(record.Later, int64(came)-record.Seen)
+	}
 	return env.Op{Key: numbered(shelfPrefix, s.first/shelfArticles+uint32(shelf)), Value: marshal(record)}
 }
 
@@ -184,7 +196,11 @@ func (r *Reflector) loadStock() error {
 		}
 		first := binary.BigEndian.Uint32(key[1:]) * shelfArticles
 		for i, size := range shelf.Sizes {
-			s.add(first+uint32(i), size, shelf.Seen)
+			came := shelf.Seen
+			if len(shelf.Later) == len(shelf.Sizes) {
+				came += shelf.Later[i]
+			}
+			s.add(first+uint32(i), size, came)
 		}
 		return true
 	})
@@ -228,8 +244,9 @@ func (r *Reflector) replay(behind uint32) error {
 			continue
 		}
 		hits := r.filter.Match(&a.Article)
+		early, begun := r.early.number(&a.Article)
 		hits = slices.DeleteFunc(hits, func(node index.Node) bool { // what was written with it has it
-			return r.rings.Last(node) >= n
+			return r.rings.Last(node) >= n || begun && r.rings.Has(node, early)
 		})
 		r.rings.Put(n, hits)
 	}

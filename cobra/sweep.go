@@ -44,7 +44,7 @@ func (r *Reflector) sweep(now time.Time) (next time.Time) {
 		*w = sweeper{due: now, marks: make([]uint64, len(s.sizes)/64+1), first: s.first, limit: s.first + uint32(len(s.sizes))}
 	case w.node < r.filter.index.Limit():
 		r.mark()
-	case w.shelf < len(s.seen):
+	case w.shelf*shelfArticles < len(s.sizes):
 		r.clean(now)
 	default:
 		s.trim()
@@ -78,15 +78,15 @@ func (w *sweeper) has(article uint32) {
 	}
 }
 
-// clean deletes from the next shelf what is not marked, or all of it if it is too old.
+// clean deletes from the next shelf what is not marked or too old.
 func (r *Reflector) clean(now time.Time) {
 	s, w := &r.stock, &r.stock.sweeper
-	old := now.Unix()-s.seen[w.shelf] > int64(r.config.MaxAge/time.Second)
+	oldest := now.Add(-r.config.MaxAge).Unix()
 	var ops []env.Op
 	for i := w.shelf * shelfArticles; i < min((w.shelf+1)*shelfArticles, len(s.sizes)); i++ {
 		number := s.first + uint32(i)
 		marked := number >= w.limit || w.marks[i/64]&(1<<(i%64)) != 0
-		if s.sizes[i] == 0 || marked && !old || s.unwritten[number] != nil {
+		if s.sizes[i] == 0 || marked && int64(s.came[i]) >= oldest || s.unwritten[number] != nil {
 			continue
 		}
 		s.drop(number)

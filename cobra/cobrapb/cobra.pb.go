@@ -345,8 +345,9 @@ func (x *Last) GetSubscription() uint32 {
 // Shelf is 1,024 articles, by number.
 type Shelf struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Seen          int64                  `protobuf:"varint,1,opt,name=seen,proto3" json:"seen,omitempty"`          // when the first of them was matched, seconds since 1970
-	Sizes         []uint32               `protobuf:"varint,2,rep,packed,name=sizes,proto3" json:"sizes,omitempty"` // bytes of each on the disk, 0 of one that is gone
+	Seen          int64                  `protobuf:"varint,1,opt,name=seen,proto3" json:"seen,omitempty"`            // when the first of them came, seconds since 1970
+	Sizes         []uint32               `protobuf:"varint,2,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`   // bytes of each on the disk, 0 of one that is gone
+	Later         []int64                `protobuf:"zigzag64,3,rep,packed,name=later,proto3" json:"later,omitempty"` // how much later each came, in seconds; none: all of them at once
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -395,6 +396,13 @@ func (x *Shelf) GetSizes() []uint32 {
 	return nil
 }
 
+func (x *Shelf) GetLater() []int64 {
+	if x != nil {
+		return x.Later
+	}
+	return nil
+}
+
 var File_cobra_proto protoreflect.FileDescriptor
 
 const file_cobra_proto_rawDesc = "" +
@@ -426,10 +434,11 @@ const file_cobra_proto_rawDesc = "" +
 	"\x05rings\x18\x02 \x01(\fR\x05rings\"D\n" +
 	"\x04Last\x12\x18\n" +
 	"\aarticle\x18\x01 \x01(\rR\aarticle\x12\"\n" +
-	"\fsubscription\x18\x02 \x01(\rR\fsubscription\"1\n" +
+	"\fsubscription\x18\x02 \x01(\rR\fsubscription\"G\n" +
 	"\x05Shelf\x12\x12\n" +
 	"\x04seen\x18\x01 \x01(\x03R\x04seen\x12\x14\n" +
-	"\x05sizes\x18\x02 \x03(\rR\x05sizesB\x17Z\x15tidings/cobra/cobrapbb\x06proto3"
+	"\x05sizes\x18\x02 \x03(\rR\x05sizes\x12\x14\n" +
+	"\x05later\x18\x03 \x03(\x12R\x05laterB\x17Z\x15tidings/cobra/cobrapbb\x06proto3"
 
 var (
 	file_cobra_proto_rawDescOnce sync.Once
