@@ -94,7 +94,7 @@ func (e *Expr) writeLeaf(b *strings.Builder) {
 	if e.Stem {
 		b.WriteByte('~')
 	}
-	quoted := !isBare(e.Text) || e.Field == Any && isReserved(e.Text)
+	quoted := !isBare(e.Text) || strings.HasPrefix(e.Text, "~") || e.Field == Any && isReserved(e.Text)
 	if quoted {
 		b.WriteByte('"')
 	}
@@ -109,7 +109,7 @@ func (e *Expr) writeLeaf(b *strings.Builder) {
 
 // isReserved says whether a bare text would be read as something else than a word.
 func isReserved(text string) bool {
-	if isOperator(text) || strings.HasPrefix(text, "-") || strings.HasPrefix(text, "~") {
+	if isOperator(text) || strings.HasPrefix(text, "-") {
 		return true
 	}
 	name, _, ok := strings.Cut(text, ":")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"tidings/cobra/words"
@@ -30,7 +31,7 @@ func (e *Expr) inspect() (terms int, err *Error) {
 		return 0, &Error{What: "no word before *", Hint: fmt.Sprintf("write %d letters or more before it", MinPrefix)}
 	case len(ws) == 0 && e.Text == "":
 		return 0, &Error{What: "a word is missing", Hint: fmt.Sprintf("write one, as in %s:solar", fieldNames[max(e.Field, Title)])}
-	case len(ws) == 0 && utf8.RuneCountInString(e.Text) > words.MaxWord:
+	case len(ws) == 0 && len(e.Text) > words.MaxWord && strings.ContainsFunc(e.Text, unicode.IsLetter):
 		return 0, &Error{What: fmt.Sprintf("there is no word in %.40q…", e.Text), Hint: fmt.Sprintf("a word has up to %d bytes", words.MaxWord)}
 	case len(ws) == 0:
 		return 0, &Error{What: fmt.Sprintf("there is no word in %q", e.Text), Hint: "letters and numbers are looked for, signs are not"}

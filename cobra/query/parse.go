@@ -44,6 +44,8 @@ func Parse(text string) (*Expr, error) {
 	switch {
 	case p.token.kind != end:
 		return nil, p.unexpected()
+	case len(e.String()) > MaxText: // with a field at each word, as it is kept
+		return nil, &Error{0, fmt.Sprintf("written out, the query has %d bytes, and may have %d", len(e.String()), MaxText), "make several subscriptions of it"}
 	case e.combinations(false) > maxExpansion:
 		return nil, &Error{0, fmt.Sprintf("the query stands for more than %d combinations of words", maxExpansion), "make several subscriptions of it"}
 	case !e.selects(false):
@@ -305,8 +307,8 @@ func isBareRune(r rune) bool {
 	return r != '(' && r != ')' && r != '"' && !isGap(r)
 }
 
-// isGap says whether a rune stands between words. What turns the direction of text, or is not seen at all,
-// does, so that a query is what it looks like.
+// isGap says whether a rune stands between words. What turns the direction of text does, and blanks of no
+// width, so that a query is what it looks like.
 func isGap(r rune) bool {
 	return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\ufeff' || r == '\u200b' || unicode.Is(unicode.Bidi_Control, r)
 }

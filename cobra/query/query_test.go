@@ -41,6 +41,7 @@ func TestParse(t *testing.T) {
 		{"東京都 OR 京都", "東京都 OR 京都"},
 		{"state-of-the-art", "state-of-the-art"},
 		{"titel:sun \u202esolar\ufeff", "titel:sun solar"},
+		{`title:"~sun" ~"wind" "~sea"`, `title:"~sun" ~wind "~sea"`},
 		{"mailto:x@example.org", "mailto:x@example.org"},
 		{`"*lar" title:"so*lar"`, "*lar title:so*lar"},
 	} {
@@ -83,6 +84,8 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		{"NOT solar", 0, "only what is not wanted"},
 		{"solar OR -wind", 0, "only what is not wanted"},
 		{"a\xff", 0, "UTF-8"},
+		{"author:(" + strings.Repeat("wordsoften ", 250) + ")", 0, "written out, the query has 4499 bytes"},
+		{strings.Repeat("ж", 70), 0, "there is no word in"},
 	} {
 		_, err := Parse(test.text)
 		var e *Error
