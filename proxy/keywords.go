@@ -291,7 +291,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 		number, address = s.sealer.open(token)
 	}
 	for _, w := range all {
-		if w.Query != spelled && !(address && w.Number == number) {
+		if w.Query != spelled && w.Query != text && !(address && w.Number == number) {
 			continue
 		}
 		err := s.config.Keywords.Unwatch(ctx, w.Number)

@@ -44,7 +44,8 @@ type keywords struct {
 	memory func() float64 // share of the memory that the process may have
 	looked time.Time      // at memory; the loop's
 
-	watched atomic.Int64 // subscriptions; 0: articles are not looked at
+	watched atomic.Int64 // subscriptions, as the reflector counts them
+	wanted  atomic.Int64 // that are being made
 	waiting atomic.Int64 // bytes of articles on their way to the loop
 	dropped atomic.Uint64
 	// unreadable counts subscriptions whose queries cannot be read any more.
@@ -102,8 +103,7 @@ func (k *keywords) run(ctx context.Context) {
 		close(k.opened)
 		return
 	}
-	s := k.reflector.Stats()
-	k.watched.Store(int64(s.Subscriptions + s.Unreadable)) // what unwatch ends
+	k.count()
 	close(k.opened)
 	_ = k.loop.Run(ctx, k) // which ends for no other reason
 	if n := k.missed.count(); n > 0 {
@@ -111,18 +111,27 @@ func (k *keywords) run(ctx context.Context) {
 	}
 }
 
-// memoryEvery is the time between two looks at the memory.
-const memoryEvery = time.Second
+const (
+	// memoryEvery is the time between two looks at the memory.
+	memoryEvery = time.Second
+	// tight is the share of it from which on what is kept for those who may watch is given back: when the
+	// reflector begins to shorten, too.
+	tight = 0.8
+)
 
 // Run implements [loop.Runner].
 func (k *keywords) Run(now time.Time) (next time.Time) {
 	if wait := now.Sub(k.looked); wait >= memoryEvery || wait < 0 {
 		k.looked = now
-		k.reflector.Strain(k.memory())
+		share := k.memory()
+		k.reflector.Strain(share)
+		if share >= tight {
+			k.recent.brought.release(now)
+		}
 	}
 	next = k.reflector.Run(now)
+	k.count()
 	s := k.reflector.Stats()
-	k.unreadable.Store(int64(s.Unreadable))
 	switch s.Level {
 	case 0:
 		k.short.Store(nil)
@@ -137,6 +146,13 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+// count tells other goroutines how many subscriptions there are.
+func (k *keywords) count() {
+	s := k.reflector.Stats()
+	k.watched.Store(int64(s.Subscriptions))
+	k.unreadable.Store(int64(s.Unreadable))
 }
 
 // makeRoom is what to do where articles were missed.
@@ -221,7 +237,7 @@ func (k *keywords) do(ctx context.Context, f func()) error {
 func (k *keywords) unwatched() bool {
 	select {
 	case <-k.opened:
-		return k.failed != nil || k.watched.Load() == 0
+		return k.failed != nil || k.watched.Load()+k.wanted.Load() == 0
 	default:
 		return false
 	}
@@ -253,6 +269,13 @@ func (k *keywords) news(s feedtree.Subscription, changes []difference.Change) {
 // dispatched takes a new entry of any channel of the network, as a filter does; false: there is no
 // room for it, and it comes again with the next digests.
 func (k *keywords) dispatched(d firehose.Dispatch) bool {
+	select {
+	case <-k.opened:
+		if k.failed != nil {
+			return true // nobody will take it
+		}
+	default:
+	}
 	size := int64(len(d.Body))
 	s := k.short.Load()
 	room := k.waiting.Add(size) <= maxWaiting && (s == nil || s.level < 2)
@@ -273,9 +296,7 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 	if !taken {
 		k.waiting.Add(-size)
 	}
-	if k.unwatched() {
-		return true // nobody misses it
-	}
+	taken = taken || k.unwatched() // then nobody misses it
 	k.missed.offered(d.Entry.Hash, taken)
 	return taken
 }

@@ -51,15 +51,14 @@ func TestABurstOfArticlesIsBounded(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	subscribed, err := asked(ctx, k, func(say func(error)) {
-		k.reflector.Subscribe("sun", nil, func(_ cobra.Number, err error) { say(err) })
-	})
-	if err != nil || subscribed != nil {
-		t.Fatal(err, subscribed)
-	}
 	s := feedtree.Subscription{URL: "https://example.org/f", Title: "F"}
-	k.news(s, items(t, 0, 10, "sun")) // nobody is known to watch
-	k.watched.Store(1)
+	if err := k.do(ctx, func() {}); err != nil {
+		t.Fatal(err)
+	}
+	k.news(s, items(t, 0, 10, "sun")) // nobody watches
+	if _, err := k.subscribe(ctx, "sun", nothingLate); err != nil {
+		t.Fatal(err)
+	}
 
 	held, release := make(chan struct{}), make(chan struct{})
 	k.loop.Deliver(func() { // the second loop is busy with something

@@ -95,15 +95,13 @@ func startMatching(t *testing.T, waiting int64) *matching {
 			t.Error(err)
 		}
 	})
-	subscribed, err := asked(t.Context(), k, func(say func(error)) {
-		k.reflector.Subscribe("sun", nil, func(_ cobra.Number, err error) { say(err) })
-	})
-	if err != nil || subscribed != nil {
-		t.Fatal(err, subscribed)
+	if _, err := k.subscribe(t.Context(), "sun", nothingLate); err != nil {
+		t.Fatal(err)
 	}
-	k.watched.Store(1)
 	return m
 }
+
+func nothingLate() []cobra.Late { return nil }
 
 // publish gives the loop what is new in the channel, and the channel's window what it has then.
 func (m *matching) publish(from, n int, text string) {

@@ -50,6 +50,15 @@ func (d *out) News(key overlay.ID, changes []difference.Change, _ time.Time) {
 	}
 }
 
+// vouched are the entries of a subscription that what it has to be vouched by vouches for.
+func vouched(s feedtree.Subscription, entries []feed.Entry) []feed.Entry {
+	least := attributesOf(s).Least
+	if least == "" {
+		return entries
+	}
+	return slices.DeleteFunc(entries, func(e feed.Entry) bool { return e.Provenance != least })
+}
+
 func (d *out) Dispatched(of firehose.Dispatch) bool { return d.keywords.dispatched(of) }
 
 func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }
@@ -236,11 +245,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	}
 	w := proxy.Window{Version: lately(version, now), Fetched: a.sub.Confirmed, State: proxy.StateNew}
 	if a.doc.Head != nil {
-		entries := a.doc.Entries
-		if least := attributesOf(a.sub).Least; least != "" {
-			entries = slices.DeleteFunc(entries, func(e feed.Entry) bool { return e.Provenance != least })
-		}
-		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: entries}
+		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: vouched(a.sub, a.doc.Entries)}
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {

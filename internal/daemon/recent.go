@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -24,83 +23,25 @@ type recent struct {
 	mu      sync.Mutex // held while documents are read: who asks meanwhile waits for the same
 	at      time.Time  // when they were read
 	late    []cobra.Late
-	rates   rates
+	covers  covers
 	brought brought
 }
 
-// rates say how many articles of a channel in a day one of its articles of late stands for.
-type rates struct {
-	share map[string]float64 // by its URL
-	other float64            // of channels that are not there
+// covers say what the articles of late are all of: those that came from a time on, and of each channel in
+// how long a time.
+type covers struct {
+	since    time.Time
+	channels map[string]time.Duration // by its URL; of another one all the time
+	scale    float64                  // channels, to those that were looked at
 }
 
-func (r rates) of(url string) float64 {
-	if s, ok := r.share[url]; ok {
-		return s
+// perDay is how many articles in a day one of a channel stands for.
+func (c covers) perDay(url string, now time.Time) float64 {
+	in := now.Sub(c.since)
+	if of, ok := c.channels[url]; ok {
+		in = min(in, of)
 	}
-	return r.other
-}
-
-// brought is what the reflector was brought of late, since the node's start.
-type brought struct {
-	keep  time.Duration
-	mu    sync.Mutex
-	late  []arrival // in order
-	size  int       // of their contents, in bytes
-	since time.Time // from then on all are there
-}
-
-// An arrival is an article, and when it was brought.
-type arrival struct {
-	cobra.Late
-	at time.Time
-}
-
-// add keeps an article; the oldest go for it where there are too many.
-func (b *brought) add(a *cobra.Article, now time.Time) {
-	kept := *a
-	kept.HTML = strings.ToValidUTF8(strings.Clone(a.HTML[:min(len(a.HTML), cobra.MaxHTML)]), "") // and not the message it came in
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.late = append(b.late, arrival{cobra.Late{Article: &kept, Came: cameOf(a, now)}, now})
-	b.size += len(kept.HTML)
-	n := 0
-	for n < len(b.late) && (len(b.late)-n > maxRecent || b.size > recentBytes || now.Sub(b.late[n].at) > b.keep) {
-		b.size -= len(b.late[n].Article.HTML)
-		b.since = b.late[n].at
-		b.late[n] = arrival{} // for what is behind it in the array
-		n++
-	}
-	b.late = b.late[n:]
-}
-
-// all appends them, and says since when none is missing.
-func (b *brought) all(late []cobra.Late) ([]cobra.Late, time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range b.late {
-		late = append(late, b.late[i].Late)
-	}
-	return late, b.since
-}
-
-// after returns those that were brought from a time on.
-func (b *brought) after(at time.Time) (late []cobra.Late) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range b.late {
-		if !b.late[i].at.Before(at) {
-			late = append(late, b.late[i].Late)
-		}
-	}
-	return late
-}
-
-// begun is from when on all are there.
-func (b *brought) begun() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.since
+	return c.scale * float64(24*time.Hour) / float64(max(in, leastCovered))
 }
 
 // cameOf is when an article came that was seen at a time: a feed that was just subscribed to has some of
@@ -149,9 +90,9 @@ func articleOf(s feedtree.Subscription, item *feed.Item) (a *cobra.Article, ok b
 	}, true
 }
 
-// recently returns the articles of late, the oldest first, and what they say of a day. Whatever the reflector
+// recently returns the articles of late, the oldest first, and what they are all of. Whatever the reflector
 // was brought before now is among them, and with fresh all that documents have.
-func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, rates, error) {
+func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, covers, error) {
 	r := &d.keywords.recent
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,16 +100,26 @@ func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, rates,
 	if fresh || now.Sub(r.at) >= recentTime {
 		late, of, err := d.subscribedLate(ctx, now)
 		if err != nil {
-			return nil, rates{}, err
+			return nil, covers{}, err
 		}
-		r.at, r.late, r.rates = now, late, of
+		r.at, r.late, r.covers = now, late, of
 	}
+	of := r.covers
 	late, since := r.brought.all(slices.Clone(r.late))
-	of := r.rates
 	if d.config.Filter { // it hears of all alike
-		of = rates{other: perDay(now.Sub(since))}
+		of = covers{since: now.Add(-recentFor), scale: 1}
+		if since.After(of.since) {
+			of.since = since
+		}
 	}
-	// The newest first; one that came in two ways is once there.
+	late, of.since = newestOf(late, of.since)
+	slices.Reverse(late)
+	return late, of, nil
+}
+
+// newestOf returns as many of the newest as are looked at, the newest first and each once, and from when on
+// these are all: since, or later.
+func newestOf(late []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
 	slices.SortStableFunc(late, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
 	type name struct {
 		feed string
@@ -181,42 +132,34 @@ func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, rates,
 		seen[of] = true
 		return twice
 	})
-	late = newestOf(late)
-	slices.Reverse(late)
-	return late, of, nil
-}
-
-// newestOf returns as many of the newest as are looked at.
-func newestOf(late []cobra.Late) []cobra.Late {
 	n, size := 0, 0
 	for n < min(len(late), maxRecent) && size < recentBytes {
-		size += len(late[n].Article.HTML)
+		size += late[n].Article.Size()
 		n++
 	}
-	return late[:n:n]
+	if n < len(late) && late[n].Came.After(since) {
+		since = late[n].Came
+	}
+	return late[:n:n], since
 }
 
-// perDay is how many articles of a day one stands for that came in a time.
-func perDay(in time.Duration) float64 {
-	return float64(24*time.Hour) / float64(max(in, leastCovered))
-}
-
-// subscribedLate returns the articles of late of the channels that the node subscribes to.
-func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobra.Late, of rates, err error) {
-	of.share = map[string]float64{}
+// subscribedLate returns the articles of late of the channels that the node subscribes to, the newest first.
+func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobra.Late, of covers, err error) {
 	var all []feedtree.Subscription
 	if err := d.do(ctx, func() { all = d.node.Feeds.Subscriptions() }); err != nil {
 		return nil, of, err
 	}
 	looked := all[:min(len(all), maxRecentChannels)]
+	of = covers{now.Add(-recentFor), map[string]time.Duration{}, float64(len(all)) / float64(max(len(looked), 1))}
+	type read struct {
+		s   feedtree.Subscription
+		doc feedtree.Document
+	}
 	for _, s := range looked {
-		type read struct {
-			s   feedtree.Subscription
-			doc feedtree.Document
-		}
 		is, err := ask(ctx, d, func(answer func(read)) {
 			d.node.Feeds.Read(s.Key, func(doc feedtree.Document) {
 				s, _ := d.node.Feeds.Subscription(s.Key) // whose title and language are known when it was read
+				doc.Entries = vouched(s, doc.Entries)
 				answer(read{s, doc})
 			})
 		})
@@ -228,10 +171,10 @@ func (d *Daemon) subscribedLate(ctx context.Context, now time.Time) (late []cobr
 		}
 		articles, covered := lateOf(is.s, is.doc, now)
 		late = append(late, articles...)
-		of.share[is.s.URL] = perDay(covered) * float64(len(all)) / float64(len(looked))
+		of.channels[is.s.URL] = covered
 	}
-	slices.SortStableFunc(late, func(a, b cobra.Late) int { return b.Came.Compare(a.Came) })
-	return newestOf(late), of, nil
+	late, of.since = newestOf(late, of.since)
+	return late, of, nil
 }
 
 // lateOf returns a document's articles of late, and the time that these are all of.
@@ -282,21 +225,16 @@ func (d *Daemon) Preview(ctx context.Context, text string) (p proxy.Preview, err
 	if err != nil {
 		return p, err
 	}
-	now := time.Now()
-	since := now.Add(-recentFor)
-	if b := &d.keywords.recent.brought; d.config.Filter && b.begun().After(since) {
-		since = b.begun()
-	}
-	return previewOf(q, late, of, since, now), nil
+	return previewOf(q, late, of, time.Now()), nil
 }
 
 // previewOf says what a query would have matched of late.
-func previewOf(q *query.Expr, late []cobra.Late, rates rates, since, now time.Time) proxy.Preview {
+func previewOf(q *query.Expr, late []cobra.Late, covers covers, now time.Time) proxy.Preview {
 	match := matchesOf(q, late)
 	p := proxy.Preview{Query: q.String(), Hints: q.Hints()}
 	for _, l := range match {
-		if !l.Came.Before(since) {
-			p.PerDay += rates.of(l.Article.Feed)
+		if !l.Came.Before(covers.since) {
+			p.PerDay += covers.perDay(l.Article.Feed, now)
 		}
 	}
 	from := func(of []cobra.Late, begin time.Time) int {
@@ -308,8 +246,8 @@ func previewOf(q *query.Expr, late []cobra.Late, rates rates, since, now time.Ti
 	}
 	// A day is enough where it has articles enough, and else all is looked at that is there.
 	begin := now.Add(-24 * time.Hour)
-	if begin.Before(since) || from(late, begin) < enough {
-		begin = since
+	if begin.Before(covers.since) || from(late, begin) < enough {
+		begin = covers.since
 	}
 	p.Of, p.Matching, p.Time = from(late, begin), from(match, begin), now.Sub(begin)
 	for _, l := range slices.Backward(match) {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -28,7 +30,9 @@ func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.watched.Store(0) // nobody watches yet: that is when one tries
+	if err := m.unsubscribe(t.Context(), 0); err != nil { // nobody watches yet: that is when one tries
+		t.Fatal(err)
+	}
 	if !m.dispatched(firehose.Dispatch{URL: "https://example.org/f", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}) {
 		t.Fatal("an entry was refused")
 	}
@@ -39,32 +43,41 @@ func TestAFilterKeepsWhatItWasBrought(t *testing.T) {
 	}
 }
 
-// Beyond the bounds the oldest go, and what is left says from when on it is whole.
-func TestWhatAFilterKeepsIsBounded(t *testing.T) {
-	begun := time.Unix(1.7e9, 0)
-	b := brought{since: begun, keep: recentFor}
-	add := func(i, bytes int, at time.Time) {
-		b.add(&cobra.Article{Feed: "f", ID: feed.ID{byte(i), byte(i >> 8)}, HTML: string(make([]byte, bytes))}, at)
+// Who goes away while the disk stalls may have subscribed all the same: the node hears of it then, and of what
+// another one does, whatever order they come in.
+func TestAStalledSubscriptionIsCountedWhenItIsThere(t *testing.T) {
+	m := startMatching(t, math.MaxInt64)
+	m.disk.stall(true)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() {
+		_, err := m.subscribe(ctx, "moon", nothingLate)
+		left <- err
+	}()
+	m.until("it is counted", func(s cobra.Stats) bool { return s.Subscriptions == 2 })
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
 	}
-	for i := range maxRecent {
-		add(i, 1, begun.Add(time.Duration(i)*time.Second))
+	m.disk.stall(false)
+	if err := m.unsubscribe(t.Context(), 0); err != nil {
+		t.Fatal(err)
 	}
-	if late, since := b.all(nil); len(late) != maxRecent || !since.Equal(begun) {
-		t.Fatalf("%d since %v", len(late), since)
+	m.publish(0, 3, "the moon shines")
+	m.until("they are matched", func(s cobra.Stats) bool { return s.Matched == 3 && m.watched.Load() == 1 })
+}
+
+// A preview, and who begins to watch, is given what the subscription is to be vouched for alone.
+func TestOnlyWhatIsVouchedForIsOfLate(t *testing.T) {
+	raw := attributes{Least: proxy.LeastPublisher}.encode()
+	entries := func() []feed.Entry {
+		return []feed.Entry{{Provenance: feedtree.ByPublisher}, {Provenance: "single"}, {}}
 	}
-	add(0, 1, begun.Add(maxRecent*time.Second))
-	if late, since := b.all(nil); len(late) != maxRecent || since.Before(begun) || !late[0].Came.Equal(begun.Add(time.Second)) {
-		t.Fatalf("%d since %v", len(late), since)
+	if got := vouched(feedtree.Subscription{Attributes: raw}, entries()); len(got) != 1 {
+		t.Errorf("%+v", got)
 	}
-	for i := range 2 * recentBytes / cobra.MaxHTML {
-		add(i, 2*cobra.MaxHTML, begun.Add((maxRecent+1)*time.Second))
-	}
-	if late, _ := b.all(nil); len(late) != recentBytes/cobra.MaxHTML || b.size > recentBytes {
-		t.Fatalf("%d of %d bytes", len(late), b.size)
-	}
-	add(0, 1, begun.Add(2*recentFor))
-	if late, since := b.all(nil); len(late) != 1 || since.Before(begun.Add(maxRecent*time.Second)) {
-		t.Fatalf("%d since %v", len(late), since)
+	if got := vouched(feedtree.Subscription{}, entries()); len(got) != 3 {
+		t.Errorf("%+v", got)
 	}
 }
 
@@ -92,7 +105,7 @@ func TestPreviewsSayInWhatTimeArticlesCame(t *testing.T) {
 		"a filter that began":  {of(100, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 		"no more than is kept": {of(20, time.Minute), 20 * time.Minute, 20, 10, 20 * time.Minute},
 	} {
-		p := previewOf(q, test.late, rates{other: 0.5}, now.Add(-test.since), now)
+		p := previewOf(q, test.late, covers{since: now.Add(-test.since), scale: 1}, now)
 		if p.Of != test.of || p.Matching != test.matching || p.Time != test.time || len(p.Hints) != 1 {
 			t.Errorf("%s: %d of %d in %v, %q", name, p.Matching, p.Of, p.Time, p.Hints)
 		}

@@ -21,7 +21,7 @@ var _ proxy.Keywords = (*Daemon)(nil)
 const maxWatches = 10_000
 
 // Watch subscribes to the articles that match a query; see proxy.Keywords.
-func (d *Daemon) Watch(ctx context.Context, text string) (w proxy.Watch, err error) {
+func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	q, err := query.Parse(text)
 	if err != nil {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
@@ -42,26 +42,15 @@ func (d *Daemon) Watch(ctx context.Context, text string) (w proxy.Watch, err err
 		return had[i], nil
 	}
 	// From now on the reflector is brought what is new; what comes while documents are read is begun with, too.
-	k.watched.Add(1)
-	begun := time.Now()
-	defer func() {
-		if err != nil {
-			k.watched.Add(-1)
-		}
-	}()
+	k.wanted.Add(1)
+	defer k.wanted.Add(-1)
+	begun := k.loop.Now()
 	late, _, err := d.recently(ctx, true)
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	type answer struct {
-		number cobra.Number
-		err    error
-	}
 	late = matchesOf(q, late)
-	a, err := asked(ctx, k, func(say func(answer)) {
-		k.reflector.Subscribe(text, append(late, k.recent.brought.after(begun)...), func(n cobra.Number, err error) { say(answer{n, err}) })
-	})
-	err = cmp.Or(err, a.err)
+	number, err := k.subscribe(ctx, text, func() []cobra.Late { return append(late, k.recent.brought.after(begun)...) })
 	switch {
 	case errors.Is(err, cobra.ErrGeneral):
 		err = fmt.Errorf("%w: %w", proxy.ErrQuery, err)
@@ -71,17 +60,32 @@ func (d *Daemon) Watch(ctx context.Context, text string) (w proxy.Watch, err err
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	return proxy.Watch{Number: uint32(a.number), Query: text, Since: time.Now().Truncate(time.Second)}, nil
+	return proxy.Watch{Number: uint32(number), Query: text, Since: time.Now().Truncate(time.Second)}, nil
 }
 
 // Unwatch ends a keyword subscription; see proxy.Keywords.
 func (d *Daemon) Unwatch(ctx context.Context, number uint32) error {
-	k := d.keywords
-	failed, err := asked(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(cobra.Number(number), say) })
-	if err = cmp.Or(err, failed); err == nil {
-		k.watched.Add(-1)
+	return unknown(d.keywords.unsubscribe(ctx, cobra.Number(number)))
+}
+
+// subscribe returns when a subscription is durable. If ctx ends before, it may become so all the same. late are
+// the articles that it begins with, as they are when it does.
+func (k *keywords) subscribe(ctx context.Context, text string, late func() []cobra.Late) (cobra.Number, error) {
+	type answer struct {
+		number cobra.Number
+		err    error
 	}
-	return unknown(err)
+	a, err := asked(ctx, k, func(say func(answer)) {
+		k.reflector.Subscribe(text, late(), func(n cobra.Number, err error) { say(answer{n, err}) })
+		k.count()
+	})
+	return a.number, cmp.Or(err, a.err)
+}
+
+// unsubscribe returns when a subscription is gone for good.
+func (k *keywords) unsubscribe(ctx context.Context, number cobra.Number) error {
+	failed, err := asked(ctx, k, func(say func(error)) { k.reflector.Unsubscribe(number, say) })
+	return cmp.Or(err, failed)
 }
 
 // unknown says of an error that a keyword subscription is none in the words of readers.

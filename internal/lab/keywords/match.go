@@ -226,8 +226,8 @@ func (b *bench) match(length int, articles []cobra.Article) MatchRun {
 			}
 		}
 	}
-	run.times(all)
 	run.CPU = micro(b.config.Spent()-spent) / float64(len(read))
+	run.times(all)
 	slices.Sort(match)
 	run.MatchP50, run.MatchP90 = at(match, 0.5), at(match, 0.9)
 	run.RSS = b.config.Resident()
@@ -277,8 +277,8 @@ func (b *bench) wholePath(length int, articles []cobra.Article) MatchRun {
 			}
 		}
 	}
-	run.times(all)
 	run.CPU = micro(b.config.Spent()-spent) / float64(len(articles))
+	run.times(all)
 	run.RSS = b.config.Resident()
 	return run
 }
