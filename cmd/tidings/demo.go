@@ -74,7 +74,7 @@ func (c *demoCommand) Run(ctx context.Context, s streams) error {
 	}
 	err := show.watch(ctx, ended)
 	stop()
-	if ctx.Err() == nil && err == nil {
+	if err == nil {
 		show.end()
 	}
 	all.Wait()
@@ -92,6 +92,7 @@ type demo struct {
 	mu    sync.Mutex
 	page  string // address of the start page; "": not yet
 	drawn int    // lines that stand on the terminal, to be drawn over
+	told  bool   // elsewhere: what it is, and where the page is
 }
 
 // deploy opens what is to run.
@@ -171,17 +172,21 @@ func (d *demo) watch(ctx context.Context, ended <-chan error) error {
 
 // draw shows figures, over the last ones on a terminal.
 func (d *demo) draw(f figures) error {
-	if !d.terminal.escapes {
-		_, err := fmt.Fprintln(d.out, f.line())
-		return err
-	}
-	var b strings.Builder
-	if d.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", d.drawn)
-	}
 	d.mu.Lock()
 	page := d.page
 	d.mu.Unlock()
+	var b strings.Builder
+	if !d.terminal.escapes {
+		if page != "" && !d.told {
+			d.told = true
+			fmt.Fprintf(&b, "%s\n%s\n", f.about, pageLine(page))
+		}
+		_, err := fmt.Fprintf(d.out, "%s%s\n", &b, f.line())
+		return err
+	}
+	if d.drawn > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\x1b[J", d.drawn)
+	}
 	d.drawn = 0
 	for line := range strings.Lines(f.picture(page, d.terminal.width)) { // what is too long goes on in the next
 		d.drawn += 1 + (utf8.RuneCountInString(line)-2)/d.terminal.width
@@ -191,10 +196,10 @@ func (d *demo) draw(f figures) error {
 	return err
 }
 
-// end sums up.
+// end sums up, if anything was measured.
 func (d *demo) end() {
 	f := d.figures()
-	if d.draw(f) == nil {
+	if f.running > 0 && d.draw(f) == nil {
 		_, _ = io.WriteString(d.out, f.summary(d.ours.Config())) // there is nobody else to tell
 	}
 }

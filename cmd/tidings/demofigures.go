@@ -96,7 +96,7 @@ func (f *figures) picture(page string, width int) string {
 	words := func(text string) { fmt.Fprintf(&b, "%s\n", strings.Join(wrap(text, min(width, widest)), "\n")) }
 	words(f.about)
 	if page != "" {
-		words("The start page of one of the nodes: " + page)
+		words(pageLine(page))
 	}
 	if f.phase != "" {
 		fmt.Fprintf(&b, "\n%s\n", f.phase)
@@ -109,6 +109,8 @@ func (f *figures) picture(page string, width int) string {
 	}
 	return b.String()
 }
+
+func pageLine(page string) string { return "The start page of one of the nodes: " + page }
 
 func (f *figures) table() string {
 	var b strings.Builder
@@ -140,17 +142,28 @@ func (f *figures) summary(c deployment.Config) string {
 		n := c.Channels[i].All()
 		most, least = max(most, n), min(least, n)
 	}
+	papers := ""
+	if len(f.rows) > 2 {
+		papers = fmt.Sprintf(`
+As the paper has it, nodes made %s polls a second, and showed an item after %s:
+its steps of sixteen, decided apart by each node, leave polls unused that it may make.
+`, f.rows[1][1], f.rows[1][3])
+	}
+	story := ""
+	if f.story != "" {
+		story = "\nAn item travelling:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
+	}
 	return fmt.Sprintf(`
 That was: %d nodes over real sockets; %d feeds, read by %d to %d each, by
 Zipf's law with an exponent of 0.1: %d subscriptions. In the last %v
 readers who poll alone made %s polls a second, and saw an item after %s
 on average; the nodes made %s, and showed it after %s:
 %s.
-
+%s%s
 Next:  tidings run              a node of your own
        tidings subscribe URL    an address to give to the feed reader you like
        tidings demo --paper     the same, with the paper's own scheme beside
-`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict())
+`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict(), papers, story)
 }
 
 // sentenceOf makes a sentence of words.
