@@ -39,9 +39,9 @@ func mixed(key overlay.ID, head uint64) uint64 {
 	return h ^ h>>29
 }
 
-// digestPause is the least time between two digests of a node on all its links, on average: with more
-// than fifteen parents each gets one less often than in a DigestInterval.
-const digestPause = 4 * time.Second
+// digestsAtOnce bounds the digests that a node sends in a DigestInterval: with more parents than that
+// each gets one less often.
+const digestsAtOnce = 16
 
 // compare sends a digest to each parent that is due, and looks for feeds that have been
 // silent for too long.
@@ -75,7 +75,7 @@ func (f *FeedTree) compare(now time.Time) {
 	slices.SortFunc(ids, func(a, b env.PeerID) int {
 		return cmp.Or(f.links[a].compared.Compare(f.links[b].compared), cmp.Compare(a, b))
 	})
-	for _, id := range ids[:min(len(ids), int(f.cfg.DigestInterval/digestPause)+1)] {
+	for _, id := range ids[:min(len(ids), digestsAtOnce)] {
 		l := f.links[id]
 		for key, at := range l.unknown {
 			if now.Sub(at) > unknownFor {

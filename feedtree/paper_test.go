@@ -175,6 +175,7 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	s := swarm(5, func(c *node.Config) {
 		c.Feeds.BeatInterval = 10 * time.Minute
 		c.Feeds.PollInterval = 10 * time.Minute
+		c.Feeds.DigestInterval = time.Minute // as with polls each half hour: what is late depends on it
 	})
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Hour, Limit: 1}))
 	var cut []*sim.Peer

@@ -78,11 +78,14 @@ func (n Nemesis) Run(progress func(done float64) bool) Outcome {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = time.Minute
 	network.MaintenanceInterval = ownerLease
-	polite := func(c *node.Config) {
+	tune := func(c *node.Config) {
+		// Polls and leases are quick, to have more of them in a world. What is compared and repaired is so
+		// as seldom as in a network of its usual times, so that it is put to the test.
+		c.Feeds.DigestInterval = time.Minute
 		c.Corona.Compression = float64(wire.DefaultNetwork("").PollInterval / network.PollInterval)
 		c.Corona.ExemptPrivate = !n.Public || n.Seed%2 == 1 // some of those who ask public feeds may ask private ones
 	}
-	s := NewSwarm(SwarmConfig{World: Config{Seed: n.Seed, Topology: King(n.Seed)}, Network: network, Tune: polite})
+	s := NewSwarm(SwarmConfig{World: Config{Seed: n.Seed, Topology: King(n.Seed)}, Network: network, Tune: tune})
 	o := &ordeal{
 		Nemesis: n, Swarm: s,
 		dice:  rand.New(rand.NewPCG(n.Seed, 0x4e)),

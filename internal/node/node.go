@@ -46,7 +46,12 @@ func DefaultConfig(network wire.Network) Config {
 			Owners: network.Owners, Lease: network.MaintenanceInterval,
 			BeatInterval: max(min(time.Minute, network.MaintenanceInterval/4), network.MaintenanceInterval/10),
 		},
-		Feeds:  feedtree.Config{BeatInterval: network.BeatInterval, PollInterval: network.PollInterval},
+		// With the digests go the words on how often a feed is polled: where polls are in seconds, a
+		// minute is too long for them.
+		Feeds: feedtree.Config{
+			BeatInterval: network.BeatInterval, PollInterval: network.PollInterval,
+			DigestInterval: max(min(time.Minute, network.PollInterval/10), time.Second),
+		},
 		Wedges: wedge.Config{Maintenance: network.MaintenanceInterval},
 		Sums:   sums.Config{Maintenance: network.MaintenanceInterval},
 		Corona: pollConfig(network),

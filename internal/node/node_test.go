@@ -303,3 +303,17 @@ func TestRecordOfAnotherNetworkIsRefused(t *testing.T) {
 	}
 	endures(t, s)
 }
+
+// Where polls are seconds apart, a reader hears within a few of them how many poll its feed; a
+// network's usual half hour leaves the digests their minute.
+func TestDigestsFollowPolls(t *testing.T) {
+	for poll, want := range map[time.Duration]time.Duration{
+		30 * time.Minute: time.Minute, 10 * time.Minute: time.Minute, 20 * time.Second: 2 * time.Second, time.Second: time.Second,
+	} {
+		network := wire.DefaultNetwork("sim")
+		network.PollInterval = poll
+		if got := node.DefaultConfig(network).Feeds.DigestInterval; got != want {
+			t.Errorf("polls each %v: digests each %v, want %v", poll, got, want)
+		}
+	}
+}
