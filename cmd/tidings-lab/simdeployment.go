@@ -85,45 +85,59 @@ func (r *simDeploymentRun) asked() float64 {
 	return 42 / 40.4
 }
 
-// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished.
+// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished. For
+// the figures the paper's scheme runs besides, with as many polls as readers alone make.
 func (c *simDeploymentCommand) Run(ctx context.Context, s streams) error {
 	if err := folder(c.Out); err != nil {
 		return err
 	}
-	scheme, err := table2.SchemeOf(c.Scheme)
-	if err != nil {
-		return err
-	}
 	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
-	p := newProgress(s.err, fmt.Sprintf("%d runs", len(c.Part)))
+	type job struct {
+		scheme string
+		part   float64
+	}
+	var jobs []job
+	for _, part := range c.Part {
+		jobs = append(jobs, job{c.Scheme, part})
+	}
+	if c.Out != "" {
+		jobs = append(jobs, job{papers, 1})
+	}
+	p := newProgress(s.err, fmt.Sprintf("%d runs", len(jobs)))
 	var runs []simDeploymentRun
 	var stopped error
-	for i, part := range c.Part {
+	for i, j := range jobs {
+		scheme, err := table2.SchemeOf(j.scheme)
+		if err != nil {
+			return err
+		}
 		setting := table2.Setting{
 			Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: c.Hours, Maintenance: deploymentMaintenance,
-			Grow: c.Grow, Part: part, Every: seriesOf,
+			Grow: c.Grow, Part: j.part, Every: seriesOf,
 		}
-		row, err := setting.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(c.Part))) })
+		row, err := setting.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(jobs))) })
 		if err != nil {
-			stopped = fmt.Errorf("after %d of %d runs: %w", i, len(c.Part), err)
+			stopped = fmt.Errorf("after %d of %d runs: %w", i, len(jobs), err)
 			break
 		}
-		runs = append(runs, c.run(part, row))
+		runs = append(runs, c.run(j.part, row))
 	}
 	p.end()
 	if len(runs) == 0 {
 		return stopped
 	}
+	asked := runs[:min(len(runs), len(c.Part))]
+	var err error
 	if c.JSON {
 		err = printJSON(s.out, struct {
 			Runs []simDeploymentRun `json:"runs"`
 			Seed int64              `json:"seed"`
-		}{runs, c.Seed})
+		}{asked, c.Seed})
 	} else {
-		err = c.print(s.out, runs)
+		err = c.print(s.out, asked)
 	}
 	if err == nil && c.Out != "" {
-		err = c.draw(runs)
+		err = c.draw(asked, runs[len(asked):])
 	}
 	return both(stopped, err)
 }
@@ -164,24 +178,32 @@ func (c *simDeploymentCommand) world() string {
 	return fmt.Sprintf("%d nodes, %d channels, %d subscriptions, seed %d.", c.Nodes, c.Channels, c.Subscriptions, c.Seed)
 }
 
-// draw draws Figures 9 and 10 of the paper.
-func (c *simDeploymentCommand) draw(runs []simDeploymentRun) error {
+// What the paper states of its deployment (§5.2).
+const (
+	paperWait  = 45   // seconds, on average
+	paperPolls = 4500 // a minute, of all channels
+)
+
+// draw draws Figures 9 and 10 of the paper: of these runs, and of the paper's scheme if that was run.
+func (c *simDeploymentCommand) draw(runs, paper []simDeploymentRun) error {
 	hours := float64(c.Hours)
 	nine := figure.Figure{Title: "Figure 9: how long readers wait for the next poll", X: "hours", Y: "seconds", LogY: true,
 		Caption: "Subscriptions come in over the first while. The mean time from a change to the next poll, of all who read, as an integral over " +
 			"time; the 45 seconds that the paper states are of an average that it does not define. " + c.world()}
 	ten := figure.Figure{Title: "Figure 10: polls at all origins", X: "hours", Y: "polls a minute",
-		Caption: "Nodes poll as often as is allowed, and readers alone as often as there are of them. " + c.world()}
+		Caption: "Nodes poll as often as is allowed, and readers alone as often as there are of them. The paper states a limit of 4,500 polls " +
+			"a minute, and some 5,000 of readers alone, of 60 nodes and 7,500 channels. " + c.world()}
 	perMinute := float64(c.Channels) / table2.PollInterval.Minutes()
-	legacy := table2.PollInterval.Seconds() / 2
-	nine.Lines = append(nine.Lines, figure.Line{Name: "readers alone", X: []float64{0, hours}, Y: []float64{legacy, legacy}, Dashed: true})
+	level := func(name string, hue figure.Hue, at float64) figure.Line {
+		return figure.Line{Name: name, Hue: hue, X: []float64{0, hours}, Y: []float64{at, at}, Dashed: true}
+	}
 	all := float64(c.Subscriptions) / table2.PollInterval.Minutes()
+	nine.Lines = append(nine.Lines, level("readers alone", figure.Black, table2.PollInterval.Seconds()/2))
 	ten.Lines = append(ten.Lines, figure.Line{
-		Name: "readers alone", X: []float64{0, c.Grow.Hours(), hours}, Y: []float64{0, all, all}, Dashed: true,
+		Name: "readers alone", Hue: figure.Black, X: []float64{0, c.Grow.Hours(), hours}, Y: []float64{0, all, all}, Dashed: true,
 	})
-	for _, r := range runs {
-		name := fmt.Sprintf("nodes, at %g of that", r.Part)
-		d, l := figure.Line{Name: name}, figure.Line{Name: name}
+	lines := func(name string, hue figure.Hue, r *simDeploymentRun) {
+		d, l := figure.Line{Name: name, Hue: hue}, figure.Line{Name: name, Hue: hue}
 		for i, s := range r.Series {
 			at := (float64(i) + 0.5) * seriesOf.Hours()
 			if s.Detection > 0 {
@@ -189,11 +211,23 @@ func (c *simDeploymentCommand) draw(runs []simDeploymentRun) error {
 			}
 			l.X, l.Y = append(l.X, at), append(l.Y, s.Load*perMinute)
 		}
-		nine.Lines = append(nine.Lines, d, figure.Line{Name: "bound", X: []float64{0, hours}, Y: []float64{r.Bound, r.Bound}, Dashed: true})
-		ten.Lines = append(ten.Lines, l)
+		nine.Lines, ten.Lines = append(nine.Lines, d), append(ten.Lines, l)
+	}
+	for i := range paper {
+		lines("the paper's scheme", figure.Vermilion, &paper[i])
+	}
+	nine.Lines = append(nine.Lines, level("the paper's, as published", figure.Vermilion, paperWait))
+	ten.Lines = append(ten.Lines, level("the paper's, as published", figure.Vermilion, paperPolls))
+	for i := range runs {
+		r, hue := &runs[i], deploymentHues[i%len(deploymentHues)]
+		lines(fmt.Sprintf("nodes, at %g of that", r.Part), hue, r)
+		nine.Lines = append(nine.Lines, level(fmt.Sprintf("bound at %g", r.Part), hue, r.Bound))
 	}
 	if err := nine.Save(c.Out, "deployment-figure-9"); err != nil {
 		return err
 	}
 	return ten.Save(c.Out, "deployment-figure-10")
 }
+
+// deploymentHues are of the runs that are asked for, in turn.
+var deploymentHues = [...]figure.Hue{figure.Blue, figure.Green, figure.Orange, figure.Purple, figure.Sky}

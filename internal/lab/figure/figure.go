@@ -35,6 +35,8 @@ type Figure struct {
 type Line struct {
 	Name   string
 	X, Y   []float64
+	Hue    Hue
+	Faint  bool // half as deep: what stands beside another line of the same hue
 	Dashed bool
 	Steps  bool
 	Dots   bool
@@ -50,10 +52,41 @@ func Distribution(name string, came []float64, of int) Line {
 	return l
 }
 
-// colours are told apart also by those who see fewer: Okabe and Ito's.
-var colours = []color.RGBA{
-	{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {230, 159, 0, 255}, {86, 180, 233, 255},
+// A Hue is what a line is known by in all figures of a set.
+type Hue uint8
+
+// The hues, of which lines that have none take the first six in their order.
+const (
+	NoHue Hue = iota
+	Blue
+	Vermilion
+	Green
+	Purple
+	Orange
+	Sky
+	Black
+)
+
+// colours are those of the hues. They are told apart also by those who see fewer: Okabe and Ito's.
+var colours = [...]color.RGBA{
+	Blue: {0, 114, 178, 255}, Vermilion: {213, 94, 0, 255}, Green: {0, 158, 115, 255}, Purple: {204, 121, 167, 255},
+	Orange: {230, 159, 0, 255}, Sky: {86, 180, 233, 255}, Black: {0, 0, 0, 255},
 }
+
+// colour is that of the i-th line of a figure.
+func (l *Line) colour(i int) color.RGBA {
+	hue := l.Hue
+	if hue == NoHue {
+		hue = Hue(i%int(Sky)) + Blue
+	}
+	c := colours[hue]
+	if l.Faint {
+		c.R, c.G, c.B = faint(c.R), faint(c.G), faint(c.B)
+	}
+	return c
+}
+
+func faint(part uint8) uint8 { return part/2 + 255/2 }
 
 // Size of a figure, and the space around it and between its parts.
 const (
@@ -159,7 +192,8 @@ func (l Line) Sorted() Line {
 		order[i] = i
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(l.X[a], l.X[b]) })
-	out := Line{Name: l.Name, Dashed: l.Dashed, Steps: l.Steps, Dots: l.Dots}
+	out := l
+	out.X, out.Y = nil, nil
 	for _, i := range order {
 		out.X, out.Y = append(out.X, l.X[i]), append(out.Y, l.Y[i])
 	}
@@ -191,7 +225,7 @@ func (f Figure) plot() (*plot.Plot, plot.Legend, error) {
 		if err != nil {
 			return nil, legend, fmt.Errorf("line %q: %w", l.Name, err)
 		}
-		c := colours[i%len(colours)]
+		c := l.colour(i)
 		line.Color, line.Width = c, vg.Points(1.5)
 		if l.Steps {
 			line.StepStyle = plotter.PostStep

@@ -76,6 +76,28 @@ func TestStepsAndLegend(t *testing.T) {
 	}
 }
 
+// A line has its hue wherever it stands, and one beside it the same, fainter; those without take
+// what there is in turn.
+func TestHues(t *testing.T) {
+	for i := range 7 {
+		l := Line{Hue: Green}
+		if got := l.colour(i); got != colours[Green] {
+			t.Errorf("line %d in green is %v", i, got)
+		}
+	}
+	deep, pale := (&Line{Hue: Black}).colour(0), (&Line{Hue: Black, Faint: true}).colour(0)
+	if deep == pale || pale.R < 100 || pale.A != 255 {
+		t.Errorf("%v, faint %v", deep, pale)
+	}
+	seen := map[any]bool{}
+	for i := range 6 {
+		seen[(&Line{}).colour(i)] = true
+	}
+	if len(seen) != 6 || (&Line{}).colour(6) != (&Line{}).colour(0) || seen[colours[Black]] {
+		t.Errorf("in turn: %v", seen)
+	}
+}
+
 // What has not come is not there.
 func TestDistribution(t *testing.T) {
 	l := Distribution("", []float64{4, 1}, 4)
