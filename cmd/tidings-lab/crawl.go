@@ -99,6 +99,7 @@ func printCrawl(w io.Writer, total []crawl.Run, traces []crawl.Trace) error {
 	}
 	items := total[len(total)-1]
 	line("packed, as sent\t\t\t%.1f\t%.2f %%\t\t", float64(items.Packed)/1e6, 100*float64(items.Packed)/full)
+	line("Origins answer 304 whenever the bytes are those of the last poll, so that the hash of documents saves something only where replicas take turns.")
 	line("\ntrace\tpolls\tdocuments\tMB, full\tnew items and edits\tfailed\tpassed on, of full\t")
 	for _, tr := range traces {
 		line("%s\t%d\t%d\t%.1f\t%d\t%d\t%.2f %%\t", tr.Name, tr.Polls, tr.Snapshots, float64(tr.Runs[0].Fetched)/1e6, tr.Items, tr.Failed,

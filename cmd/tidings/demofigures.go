@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -160,10 +162,18 @@ readers who poll alone made %s polls a second, and saw an item after %s
 on average; the nodes made %s, and showed it after %s:
 %s.
 %s%s
-Next:  tidings run              a node of your own
-       tidings subscribe URL    an address to give to the feed reader you like
-       tidings demo --paper     the same, with the paper's own scheme beside
-`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict(), papers, story)
+Next:  %[14]s run              a node of your own
+       %[14]s subscribe URL    an address to give to the feed reader you like
+       %[14]s demo --paper     the same, with the paper's own scheme beside
+`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict(), papers, story, typed())
+}
+
+// typed is how this program is called on a command line: it may not be installed.
+func typed() string {
+	if self, err := os.Executable(); err == nil && filepath.Base(filepath.Dir(self)) == "exe" { // where go run builds
+		return "go run ./cmd/tidings"
+	}
+	return "tidings"
 }
 
 // sentenceOf makes a sentence of words.
