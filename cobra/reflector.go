@@ -107,6 +107,8 @@ type Reflector struct {
 	stats  Stats
 	// unreadable are the numbers whose queries cannot be read any more.
 	unreadable map[Number]bool
+	// ending counts, by number, who waits for the disk to forget it.
+	ending map[Number]int
 }
 
 // Open returns the reflector that a store remembers, or a new one. It reads all of
@@ -116,7 +118,7 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 	r := &Reflector{
 		config: c, clock: e.Clock, store: e.Store, worker: e.Worker, log: e.Log,
 		filter: NewFilter(c.Filter, x), rings: index.NewRings(c.Kept),
-		unreadable: map[Number]bool{},
+		unreadable: map[Number]bool{}, ending: map[Number]int{},
 	}
 	if err := r.load(); err != nil {
 		return nil, fmt.Errorf("keyword subscriptions: %w", err)
@@ -254,7 +256,7 @@ func (r *Reflector) grow(n index.Node) {
 
 // Unsubscribe ends a subscription: when done is called, nothing matches it and it
 // is forgotten. Its number is not given again. The error is ErrUnknown or the
-// disk's.
+// disk's; a subscription that the disk keeps goes on, as it would after a start.
 func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 	var text string
 	var err error
@@ -270,12 +272,30 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 			done(fmt.Errorf("keyword subscription: %w", err))
 			return
 		}
-		if clauses != nil {
-			r.filter.Remove(number, clauses)
-		}
-		delete(r.unreadable, number)
-		r.store.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(number))}}, done)
+		r.ending[number]++
+		r.store.Commit([]env.Op{{Key: numbered(subscriptionPrefix, uint32(number))}}, func(err error) {
+			if r.ending[number]--; r.ending[number] == 0 {
+				delete(r.ending, number)
+			}
+			switch {
+			case err != nil:
+				err = fmt.Errorf("keyword subscription: %w", err)
+			case len(r.filter.Of(number)) > 0:
+				r.filter.Remove(number, clauses)
+			case !r.unreadable[number]:
+				err = ErrUnknown // another one has just ended it
+			}
+			if err == nil {
+				delete(r.unreadable, number)
+			}
+			done(err)
+		})
 	})
+}
+
+// Lasts says whether there is a subscription that nobody is about to end.
+func (r *Reflector) Lasts(number Number) bool {
+	return len(r.filter.Of(number)) > 0 && r.ending[number] == 0
 }
 
 // lastOp writes the numbers that were given last.

@@ -65,6 +65,11 @@ func opened(t *testing.T, c Config) *member {
 func running(t *testing.T, c Config) *member {
 	t.Helper()
 	m := opened(t, c)
+	m.start(t)
+	return m
+}
+
+func (m *member) start(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() {
@@ -72,7 +77,6 @@ func running(t *testing.T, c Config) *member {
 		m.ran <- m.Run(ctx)
 	}()
 	m.end = func() { end(); <-ended }
-	return m
 }
 
 // stop ends a daemon in good order.

@@ -194,6 +194,50 @@ func TestWhoWatchesBeginsWithWhatJustCame(t *testing.T) {
 	}
 }
 
+// Who watches again what the disk is about to forget has it for good.
+func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
+	t.Parallel()
+	m := opened(t, founding(t, "ending"))
+	disk := &stalling{Disk: m.keywords.disk}
+	m.keywords.store = disk
+	m.start(t)
+	m.knows(t, 1)
+	sun, err := m.Watch(t.Context(), "sun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk.stall(true)
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error)
+	go func() { left <- m.Unwatch(ctx, sun.Number) }()
+	within(t, patience, "it is about to end", func() error {
+		disk.mu.Lock()
+		defer disk.mu.Unlock()
+		if len(disk.held) == 0 {
+			return errors.New("nothing is written")
+		}
+		return nil
+	})
+	leave() // while the disk stalls
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	again := make(chan proxy.Watch)
+	go func() {
+		w, err := m.Watch(t.Context(), "sun")
+		if err != nil {
+			t.Error(err)
+		}
+		again <- w
+	}()
+	time.Sleep(100 * time.Millisecond) // so that it is asked for before
+	disk.stall(false)
+	w := <-again
+	if _, err := m.Watched(t.Context(), w.Number); err != nil || w.Number == sun.Number {
+		t.Errorf("%+v, which was %+v: %v", w, sun, err)
+	}
+}
+
 // Whoever asks for the same at once has the same.
 func TestAQueryIsWatchedOnce(t *testing.T) {
 	t.Parallel()

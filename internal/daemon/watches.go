@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"tidings/cobra"
@@ -38,8 +37,17 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 	if err != nil {
 		return proxy.Watch{}, err
 	}
-	if i := slices.IndexFunc(had, func(w proxy.Watch) bool { return w.Query == text }); i >= 0 {
-		return had[i], nil
+	for _, w := range had {
+		if w.Query != text {
+			continue
+		}
+		lasts := false // one that is only on the disk still would be gone in a moment
+		if err := k.do(ctx, func() { lasts = k.reflector.Lasts(cobra.Number(w.Number)) }); err != nil {
+			return proxy.Watch{}, err
+		}
+		if lasts {
+			return w, nil
+		}
 	}
 	// From now on the reflector is brought what is new; what comes while documents are read is begun with, too.
 	k.wanted.Add(1)
