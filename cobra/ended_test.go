@@ -31,3 +31,28 @@ func TestASubscriptionThatTheDiskKeepsGoesOn(t *testing.T) {
 		t.Error(failed)
 	}
 }
+
+// An article that the disk refused has a number that another one may get after a crash: no ring has that.
+func TestANumberThatWasLostIsInNoRing(t *testing.T) {
+	d := newDisk()
+	r := open(t, d, DefaultConfig())
+	sun, moon := subscribe(t, r, d, "sun"), subscribe(t, r, d, "moon")
+	d.full = true
+	r.Take(named(0, "sun"), func() {})
+	d.write(100)
+	d.full = false
+	d.now = r.Run(d.now)
+	for range 3 {
+		d.now = r.Run(d.now)
+	}
+	d.write(100) // the page
+	r = open(t, d, DefaultConfig())
+	r.Take(named(1, "moon"), func() {})
+	d.write(100)
+	if got := titlesOf(t, r, d, sun); len(got) != 0 {
+		t.Errorf("sun has %q", got)
+	}
+	if got := titlesOf(t, r, d, moon); len(got) != 1 {
+		t.Errorf("moon has %q", got)
+	}
+}

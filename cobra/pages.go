@@ -53,7 +53,9 @@ func (r *Reflector) writePages(now time.Time) (next time.Time) {
 	p.writing = true
 	before := p.asOf[page]
 	p.asOf[page] = r.stock.last
-	r.store.Commit([]env.Op{{Key: numbered(ringsPrefix, page), Value: value}}, func(err error) {
+	// With the last number: where the disk refused an article, it has not been told of that yet, and would give
+	// it to another one that these rings have not.
+	r.store.Commit([]env.Op{{Key: numbered(ringsPrefix, page), Value: value}, r.lastOp()}, func(err error) {
 		p.writing = false
 		if err != nil {
 			p.asOf[page] = before
