@@ -46,8 +46,8 @@ func (e *early) add(a *Article, n uint32) {
 
 func (e *early) forget(a *Article) { delete(e.numbers, sumOf(a.Feed, a.ID)) }
 
-// begin gives new nodes those of the articles of late, the oldest first, that match: each as many
-// of the newest as it keeps, and all together no more than a part of what may wait for the disk.
+// begin gives new nodes those of the articles of late that match: each as many of the newest as it keeps, and
+// all together no more than a part of what may wait for the disk. It orders late, which may tell of one twice.
 func (r *Reflector) begin(nodes []index.Node, late []Late) {
 	type beginning struct {
 		late  Late
@@ -56,6 +56,8 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) {
 	var of []beginning
 	has := map[index.Node]int{}
 	full, room := 0, r.config.Waiting/beginShare
+	slices.SortStableFunc(late, func(a, b Late) int { return a.Came.Compare(b.Came) })
+	told := map[uint64]bool{}
 	for _, l := range slices.Backward(late) {
 		if full == len(nodes) || room < 0 {
 			break
@@ -63,9 +65,11 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) {
 		hits := slices.DeleteFunc(r.filter.Match(l.Article), func(n index.Node) bool {
 			return !slices.Contains(nodes, n) || has[n] == r.config.Kept
 		})
-		if len(hits) == 0 {
+		sum := sumOf(l.Article.Feed, l.Article.ID)
+		if len(hits) == 0 || told[sum] {
 			continue
 		}
+		told[sum] = l.Article.ID != feed.ID{}
 		for _, n := range hits {
 			if has[n]++; has[n] == r.config.Kept {
 				full++

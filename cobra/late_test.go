@@ -323,3 +323,23 @@ func TestASweepLeavesWhatSomebodyBeginsWith(t *testing.T) {
 		}
 	}
 }
+
+// Who begins with articles that are told of twice, and in whatever order, has as many of the newest as one who is
+// told of each once.
+func TestArticlesOfLateThatAreToldOfTwiceCountOnce(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	c.Kept = 3
+	r := open(t, d, c)
+	var late []Late
+	for i := range 4 {
+		late = append(late, Late{Article: named(i, "sun"), Came: d.now.Add(time.Duration(i-9) * time.Minute)})
+	}
+	late = append(late, late[2], late[3], late[0])
+	var sun Number
+	r.Subscribe("sun", late, func(n Number, _ error) { sun = n })
+	d.write(100)
+	if got := titlesOf(t, r, d, sun); !slices.Equal(got, []string{"Article 3", "Article 2", "Article 1"}) {
+		t.Errorf("it has %q", got)
+	}
+}

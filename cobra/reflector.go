@@ -195,7 +195,7 @@ func (r *Reflector) damaged(err error) error {
 
 // Subscribe subscribes to the articles that match a query. done is called when that
 // is durable; from then on the number is taken for good. An error is a
-// *query.Error, ErrGeneral, ErrFull, or the disk's. Of the articles of late, the oldest first, it has
+// *query.Error, ErrGeneral, ErrFull, or the disk's. Of the articles of late, which it may order, it has
 // those that match from the start; a clause that others have already has what they have.
 func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)) {
 	clauses, err := query.Clauses(text)
