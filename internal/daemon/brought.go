@@ -70,6 +70,19 @@ func (b *brought) release(now time.Time) {
 	b.late, b.size, b.since = nil, 0, now
 }
 
+// forget gives back those of a channel.
+func (b *brought) forget(url string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.late = slices.DeleteFunc(b.late, func(a arrival) bool {
+		if a.Article.Feed != url {
+			return false
+		}
+		b.size -= a.Article.Size()
+		return true
+	})
+}
+
 // all appends them, and says since when none is missing.
 func (b *brought) all(late []cobra.Late) ([]cobra.Late, time.Time) {
 	b.mu.Lock()

@@ -123,7 +123,13 @@ func Open(c Config) (*Daemon, error) {
 		d.keywords.recent.brought.keep = recentFor
 	}
 	d.keywords.missed.read = func(key overlay.ID, then func(feedtree.Document)) {
-		d.loop.Deliver(func() { d.node.Feeds.Read(key, then) }) // of a node that has told news
+		d.loop.Deliver(func() { // of a node that has told news
+			d.node.Feeds.Read(key, func(doc feedtree.Document) {
+				s, _ := d.node.Feeds.Subscription(key)
+				doc.Entries = vouched(s, doc.Entries)
+				then(doc)
+			})
+		})
 	}
 	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.disk.Close(), d.keywords.disk.Close())

@@ -181,6 +181,7 @@ func (d *Daemon) Require(ctx context.Context, url, least string) error {
 			answer(err)
 		})
 	})
+	d.keywords.recent.forget(url) // of which some may have been brought as whatever it was
 	if failed != nil {
 		return failed
 	}

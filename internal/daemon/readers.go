@@ -59,7 +59,12 @@ func vouched(s feedtree.Subscription, entries []feed.Entry) []feed.Entry {
 	return slices.DeleteFunc(entries, func(e feed.Entry) bool { return e.Provenance != least })
 }
 
-func (d *out) Dispatched(of firehose.Dispatch) bool { return d.keywords.dispatched(of) }
+func (d *out) Dispatched(of firehose.Dispatch) bool {
+	if s, ok := d.node.Feeds.Subscription(of.Entry.Key); ok && attributesOf(s).Least != "" {
+		return true // it comes down the feed's tree, too, and there is looked at what vouches for it
+	}
+	return d.keywords.dispatched(of)
+}
 
 func (d *out) Told(key overlay.ID)       { d.shelf.touch(key) }
 func (d *out) Deliver(m scribe.Delivery) { d.config.Deliver(m) }

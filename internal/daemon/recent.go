@@ -117,6 +117,14 @@ func (d *Daemon) recently(ctx context.Context, fresh bool) ([]cobra.Late, covers
 	return late, of, nil
 }
 
+// forget knows no article of a channel that was brought, nor what documents had.
+func (r *recent) forget(url string) {
+	r.brought.forget(url)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.at = time.Time{}
+}
+
 // newestOf returns as many of the newest as are looked at, the newest first and each once, and from when on
 // these are all: since, or later.
 func newestOf(late []cobra.Late, since time.Time) ([]cobra.Late, time.Time) {
