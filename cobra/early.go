@@ -1,7 +1,6 @@
 package cobra
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -18,33 +17,49 @@ type Late struct {
 // early knows the numbers of articles that were kept for who subscribed when they had come. Those may
 // be on their way to the reflector still, and somebody else may begin with them, too.
 type early struct {
-	numbers map[uint64]uint32 // by the sum of what they are
+	numbers map[uint64][]uint32 // by the sum of what they are, in order
 }
 
-// maxEarly is how many are known. All are forgotten then: an article may then be kept twice, and Feed.Read
-// shows it once.
-const maxEarly = 1 << 14
+const (
+	// maxEarly is how many articles are known. All are forgotten then: an article may then be kept twice, and
+	// Feed.Read shows it once.
+	maxEarly = 1 << 14
+	// maxNumbers is how many numbers of an article are known, the last ones.
+	maxNumbers = 8
+)
 
 // beginShare is the share of Config.Waiting, one by it, that one subscription may begin with: half of it would
 // shorten what comes to others.
 const beginShare = 4
 
-func (e *early) number(a *Article) (n uint32, ok bool) {
+func (e *early) of(a *Article) []uint32 {
 	if a.ID == (feed.ID{}) {
-		return 0, false
+		return nil
 	}
-	n, ok = e.numbers[sumOf(a.Feed, a.ID)]
-	return n, ok
+	return e.numbers[sumOf(a.Feed, a.ID)]
 }
 
 func (e *early) add(a *Article, n uint32) {
 	if e.numbers == nil || len(e.numbers) >= maxEarly {
-		e.numbers = map[uint64]uint32{}
+		e.numbers = map[uint64][]uint32{}
 	}
-	e.numbers[sumOf(a.Feed, a.ID)] = n
+	sum := sumOf(a.Feed, a.ID)
+	of := append(e.numbers[sum], n)
+	e.numbers[sum] = of[max(0, len(of)-maxNumbers):]
 }
 
-func (e *early) forget(a *Article) { delete(e.numbers, sumOf(a.Feed, a.ID)) }
+func (e *early) forget(a *Article, n uint32) {
+	sum := sumOf(a.Feed, a.ID)
+	of := slices.DeleteFunc(e.numbers[sum], func(other uint32) bool { return other == n })
+	if e.numbers[sum] = of; len(of) == 0 {
+		delete(e.numbers, sum)
+	}
+}
+
+// begun says whether a node has an article because somebody began with it.
+func (r *Reflector) begun(node index.Node, a *Article) bool {
+	return slices.ContainsFunc(r.early.of(a), func(n uint32) bool { return r.rings.Has(node, n) })
+}
 
 // begin gives new nodes those of the articles of late that match: each as many of the newest as it keeps, and
 // all together no more than a part of what may wait for the disk. It orders late, which may tell of one twice.
@@ -78,24 +93,24 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) {
 		room -= int64(l.Article.Size())
 		of = append(of, beginning{l, slices.Clone(hits)})
 	}
-	rings := map[uint32][]index.Node{}
+	// Rings have articles in the order of their numbers, and the first one goes for a new one: it has to be that
+	// which came first. So an article that has a number has another one if those before it have higher ones.
+	before := uint32(0)
 	for _, b := range slices.Backward(of) {
 		a := b.late.Article
-		n, ok := r.early.number(a)
-		if !ok || !r.stock.has(n) {
-			m := a.proto()
+		at := slices.IndexFunc(r.early.of(a), func(n uint32) bool { return n > before && r.stock.has(n) })
+		if at >= 0 {
+			before = r.early.of(a)[at]
+		} else {
+			m, n := a.proto(), r.stock.last+1
 			m.Early = true
-			if !r.keepAs(m, b.late.Came, func() { r.early.forget(a) }) {
+			if !r.keepAs(m, b.late.Came, func() { r.early.forget(a, n) }) {
 				continue
 			}
-			n = r.stock.last
+			before = n
 			r.early.add(a, n)
 		}
-		r.stock.sweeper.has(n)
-		rings[n] = b.nodes
-	}
-	// Rings have articles in the order of their numbers.
-	for _, n := range slices.Sorted(maps.Keys(rings)) {
-		r.rings.Put(n, rings[n])
+		r.stock.sweeper.has(before)
+		r.rings.Put(before, b.nodes)
 	}
 }

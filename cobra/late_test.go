@@ -343,3 +343,32 @@ func TestArticlesOfLateThatAreToldOfTwiceCountOnce(t *testing.T) {
 		t.Errorf("it has %q", got)
 	}
 }
+
+// What goes for a new article is what came first, whatever others began with before: the feed has the newest.
+func TestTheOldestArticleOfLateGoesFirst(t *testing.T) {
+	d := newDisk()
+	c := DefaultConfig()
+	c.Kept = 3
+	r := open(t, d, c)
+	var late []Late
+	for i, text := range []string{"space", "space", "space rocket"} {
+		late = append(late, Late{Article: named(i, text), Came: d.now.Add(time.Duration(i-9) * time.Minute)})
+	}
+	begin := func(text string) (number Number) {
+		r.Subscribe(text, late, func(n Number, _ error) { number = n })
+		d.write(100)
+		return number
+	}
+	begin("rocket") // with what is the last one of space
+	space := begin("space")
+	r.Take(named(3, "space"), func() {})
+	d.write(100)
+	r.Take(late[2].Article, func() {}) // which both have, by two numbers
+	d.write(100)
+	for again := range 2 {
+		if got := titlesOf(t, r, d, space); !slices.Equal(got, []string{"Article 3", "Article 2", "Article 1"}) {
+			t.Errorf("%d: it has %q", again, got)
+		}
+		r = open(t, d, c)
+	}
+}

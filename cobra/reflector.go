@@ -319,8 +319,8 @@ func (r *Reflector) Take(a *Article, lost func()) {
 	}
 	r.stats.Articles++
 	hits := r.filter.Match(a)
-	if n, ok := r.early.number(a); ok { // who subscribed a moment before has it
-		hits = slices.DeleteFunc(hits, func(node index.Node) bool { return r.rings.Has(node, n) })
+	if len(r.early.of(a)) > 0 { // who subscribed a moment before has it
+		hits = slices.DeleteFunc(hits, func(node index.Node) bool { return r.begun(node, a) })
 	}
 	if len(hits) == 0 {
 		return
@@ -341,7 +341,7 @@ func (r *Reflector) Feed(number Number) (f Feed, ok bool) {
 		f.Articles = r.rings.Newest(n, f.Articles)
 	}
 	f.kept = r.config.Kept
-	f.Articles = r.stock.newest(f.Articles, twice*f.kept)
+	f.Articles = r.stock.newest(f.Articles, often*f.kept)
 	for _, n := range f.Articles {
 		if value := r.stock.unwritten[n]; value != nil {
 			if f.unwritten == nil {

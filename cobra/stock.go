@@ -244,9 +244,8 @@ func (r *Reflector) replay(behind uint32) error {
 			continue
 		}
 		hits := r.filter.Match(&a.Article)
-		early, begun := r.early.number(&a.Article)
 		hits = slices.DeleteFunc(hits, func(node index.Node) bool { // what was written with it has it
-			return r.rings.Last(node) >= n || begun && r.rings.Has(node, early)
+			return r.rings.Last(node) >= n || r.begun(node, &a.Article)
 		})
 		r.rings.Put(n, hits)
 	}
@@ -265,14 +264,14 @@ type Kept struct {
 // A Feed is what a subscription has: the numbers of its articles, the newest first.
 // Feeds with equal numbers are equal.
 type Feed struct {
-	Articles  []uint32          // some perhaps twice, by another number, and so more than are kept
+	Articles  []uint32          // some perhaps again, by another number, and so more than are kept
 	kept      int               // how many different ones it has at most
 	unwritten map[uint32][]byte // of these, on their way to the disk
 }
 
-// twice is how many numbers an article may have, mostly: one that it was given when it came, and one for
-// those who subscribed later.
-const twice = 2
+// often is how many numbers an article may have in one feed, mostly: one that it was given when it came, and
+// some for those who subscribed later.
+const often = 4
 
 // Read returns the articles that are kept, in their order, each once. It may be called from any
 // goroutine.
