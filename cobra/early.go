@@ -114,3 +114,18 @@ func (r *Reflector) begin(nodes []index.Node, late []Late) {
 		r.rings.Put(before, b.nodes)
 	}
 }
+
+// first is what a subscription's rings have, for its record: they are written with its page later, and when
+// another one with the same clauses has ended, nobody else has them. It is nil if they have nothing.
+func (r *Reflector) first(number Number) (b []byte) {
+	some := false
+	for _, n := range r.filter.Of(number) {
+		ring := r.rings.Newest(n, nil)
+		some = some || len(ring) > 0
+		b = appendRing(b, ring)
+	}
+	if !some {
+		return nil
+	}
+	return b
+}

@@ -233,21 +233,6 @@ func (r *Reflector) Subscribe(text string, late []Late, done func(Number, error)
 	})
 }
 
-// first is what a subscription's rings have, for its record: they are written with its page later, and when
-// another one with the same clauses has ended, nobody else has them. It is nil if they have nothing.
-func (r *Reflector) first(number Number) (b []byte) {
-	some := false
-	for _, n := range r.filter.Of(number) {
-		ring := r.rings.Newest(n, nil)
-		some = some || len(ring) > 0
-		b = appendRing(b, ring)
-	}
-	if !some {
-		return nil
-	}
-	return b
-}
-
 // grow makes room for a new node, whose number another one may have had.
 func (r *Reflector) grow(n index.Node) {
 	r.rings.Grow(int(n) + 1)
