@@ -274,16 +274,13 @@ func (s *Server) apiUnwatch(w http.ResponseWriter, r *http.Request) (any, error)
 	return s.watching(r.Context(), ended)
 }
 
-// unwatch ends the subscription with an address, or those of a query in any spelling.
+// unwatch ends the subscription with an address, or those that mean what a query does.
 func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err error) {
 	all, err := s.config.Keywords.Watches(ctx)
 	if err != nil {
 		return ended, err
 	}
-	spelled := text
-	if e, err := query.Parse(text); err == nil {
-		spelled = e.String()
-	}
+	meaning, unread := query.Meaning(text)
 	var number uint32
 	var address bool
 	if _, rest, ok := strings.Cut(text, keywordsPath); ok {
@@ -291,10 +288,12 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 		number, address = s.sealer.open(token)
 	}
 	for _, w := range all {
-		if w.Query != spelled && w.Query != text && !(address && w.Number == number) {
+		of, err := query.Meaning(w.Query)
+		same := unread == nil && err == nil && of == meaning
+		if !same && w.Query != text && !(address && w.Number == number) {
 			continue
 		}
-		err := s.config.Keywords.Unwatch(ctx, w.Number)
+		err = s.config.Keywords.Unwatch(ctx, w.Number)
 		if errors.Is(err, ErrUnknown) {
 			continue // somebody else has just ended it
 		}

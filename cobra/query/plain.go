@@ -20,6 +20,21 @@ func Clauses(text string) ([]Clause, error) {
 	return e.Clauses(), nil
 }
 
+// Meaning tells queries apart by what they ask for: it is the same of those that differ in case, order or
+// repetition alone, also of the same words on both sides of an AND or OR.
+func Meaning(text string) (string, error) {
+	clauses, err := Clauses(text)
+	if err != nil {
+		return "", err
+	}
+	ids := make([]string, len(clauses))
+	for i, c := range clauses {
+		ids[i] = c.id()
+	}
+	slices.Sort(ids)
+	return strings.Join(slices.Compact(ids), "\x07"), nil
+}
+
 // plain returns the terms of a text of nothing but small letters and digits of ASCII
 // with blanks between, which is one clause of these words; nil for any other.
 func plain(text string) (terms []string) {

@@ -250,6 +250,34 @@ func TestPlainWordsAreTakenApartAsIfParsed(t *testing.T) {
 	}
 }
 
+// Case, order and repetition make no other query; whatever matches another article does.
+func TestMeaning(t *testing.T) {
+	for _, same := range [][]string{
+		{"solar battery", "battery solar", "Solar AND (BATTERY solar)", "solar -(-battery)"},
+		{"a OR b", "B OR (a) OR b"},
+		{`title:"sea wind" -x`, `-X title:"Sea WIND"`},
+		{"or", "Or"},
+	} {
+		for _, text := range same {
+			want, err := Meaning(same[0])
+			if got, other := Meaning(text); err != nil || other != nil || got != want {
+				t.Errorf("%q means %q, %v; %q %q, %v", same[0], want, err, text, got, other)
+			}
+		}
+	}
+	seen := map[string]string{}
+	for _, text := range []string{"a b", "a OR b", `"a b"`, `"b a"`, "a -b", "abc*", "abc", "title:abc", "title:abc*", "~running", "naive", "naïve", "a or b", "lang:de a", "site:a.example a"} {
+		got, err := Meaning(text)
+		if err != nil || seen[got] != "" {
+			t.Errorf("%q means what %q does; %v", text, seen[got], err)
+		}
+		seen[got] = text
+	}
+	if _, err := Meaning("(a"); err == nil {
+		t.Error("a parenthesis that is open means something")
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"a OR b c -d", `title:("a b" OR ~x) NOT (y* z)`, "feed:https://x.org/ lang:en", `"-" AND "AND"`, "東京 café l'avion", "a:b:c ~\"x y\" -(-z)"} {
 		f.Add(s)
@@ -271,8 +299,16 @@ func FuzzParse(f *testing.F) {
 				t.Fatalf("%q has a clause without a term", text)
 			}
 		}
+		if means, err := Meaning(text); err != nil || means != meaningOf(e.String()) {
+			t.Fatalf("%q means %q, %v, and does not when it is printed: %q", text, means, err, e)
+		}
 		if short, err := Clauses(text); err != nil || !reflect.DeepEqual(short, e.Clauses()) {
 			t.Fatalf("%q is taken apart into %q, %v, and into %q when it is parsed", text, short, err, e.Clauses())
 		}
 	})
+}
+
+func meaningOf(text string) string {
+	of, _ := Meaning(text)
+	return of
 }

@@ -249,7 +249,7 @@ func TestAQueryIsWatchedOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range numbers {
 		all.Go(func() {
-			w, err := m.Watch(t.Context(), []string{"sun wind", "sun  AND wind", "(sun wind)"}[i%3])
+			w, err := m.Watch(t.Context(), []string{"sun wind", "sun  AND wind", "(sun wind)", "Wind SUN"}[i%4])
 			if err != nil {
 				t.Error(err)
 			}

@@ -26,6 +26,10 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
 	}
 	text = q.String()
+	meaning, err := query.Meaning(text)
+	if err != nil {
+		return proxy.Watch{}, fmt.Errorf("%w: %w", proxy.ErrQuery, err)
+	}
 	k := d.keywords
 	select {
 	case k.asking <- struct{}{}:
@@ -38,7 +42,7 @@ func (d *Daemon) Watch(ctx context.Context, text string) (proxy.Watch, error) {
 		return proxy.Watch{}, err
 	}
 	for _, w := range had {
-		if w.Query != text {
+		if of, err := query.Meaning(w.Query); err != nil || of != meaning {
 			continue
 		}
 		lasts := false // one that is only on the disk still would be gone in a moment
