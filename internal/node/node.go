@@ -182,4 +182,7 @@ func (n *Node) Found(peer env.Peer) { n.Overlay.Found(peer) }
 func (n *Node) Reachable(addrs []string) { n.Overlay.Reachable(addrs) }
 
 // PeerDown hints that a link broke.
-func (n *Node) PeerDown(peer env.PeerID) { n.Overlay.PeerDown(peer) }
+func (n *Node) PeerDown(peer env.PeerID) {
+	n.Overlay.PeerDown(peer)
+	n.Scribe.PeerDown(peer)
+}

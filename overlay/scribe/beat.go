@@ -36,11 +36,37 @@ func (s *Scribe) together(at time.Time, pause time.Duration) time.Time {
 	return last
 }
 
-// planBeat sets the time of the next Beat; there is only one.
+// pause is the time between two Beats on one link. With many links it is longer, so that all of them
+// together cost a node at rest no more than beatShare says.
+func (s *Scribe) pause() time.Duration {
+	return max(s.cfg.BeatInterval, min(time.Duration(len(s.links))*beatShare, maxPause))
+}
+
+// pauseS is the pause as it is told to peers, in seconds: 0 is the usual one.
+func (s *Scribe) pauseS() uint32 {
+	if pause := s.pause(); pause > s.cfg.BeatInterval {
+		return uint32((pause + time.Second - 1) / time.Second)
+	}
+	return 0
+}
+
+// planBeat sets the time of the next Beat; an earlier plan is void.
 func (s *Scribe) planBeat(l *link) {
-	at := s.together(s.clock.Now().Add(s.spread(s.cfg.BeatInterval)), s.cfg.BeatInterval/beatsTogether)
+	s.beatIn(l, s.spread(s.pause()))
+}
+
+func (s *Scribe) beatIn(l *link, d time.Duration) {
+	at := s.together(s.clock.Now().Add(d), s.cfg.BeatInterval/beatsTogether)
 	l.beatAt = momentOf(at)
 	s.cal.Add(at, task{kind: taskBeat, link: l})
+}
+
+// PeerDown takes a hint that the connection with a peer broke: if it has started anew, it knows of no
+// edges, and a Beat soon says so.
+func (s *Scribe) PeerDown(id env.PeerID) {
+	if l := s.links[id]; l != nil && l.beating {
+		s.beatIn(l, s.spread(downPause))
+	}
 }
 
 // beat renews all edges to a parent at once.
@@ -60,9 +86,11 @@ func (s *Scribe) beat(l *link, now time.Time) {
 
 func (s *Scribe) sendBeat(l *link, now time.Time) {
 	l.beatNonce = s.rand.Uint64() | 1
+	l.mine = ask{l.beatNonce, momentOf(now)}
 	l.beatTries++
 	s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest,
+		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest, PauseS: s.pauseS(),
+		HeldCount: uint32(len(l.down.of)), HeldDigest: l.down.digest,
 	}}})
 	s.cal.Add(s.together(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskBeatUp, link: l})
 }
@@ -80,20 +108,33 @@ func (s *Scribe) beatMissed(l *link, now time.Time) {
 	s.node.Suspect(l.contact.Peer.ID)
 }
 
+// onBeat compares the edges in both directions. One Beat does for both: this node's own is put off.
 func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
-	match := l != nil && len(l.down.of) == int(m.Count) && l.down.digest == m.Digest
+	ack := &scribepb.BeatAck{Nonce: m.Nonce, Match: l == nil && m.Count == 0, PauseS: s.pauseS()}
 	to := env.Peer{ID: from}
 	if l != nil {
 		to = l.contact.Peer
-		l.renewed = s.now()
-		l.listFor = 0
-		if !match {
-			l.listFor, l.listAsked = m.Nonce, s.now()
+		s.renew(l, m.PauseS)
+		l.its = ask{}
+		if ack.Match = len(l.down.of) == int(m.Count) && l.down.digest == m.Digest; !ack.Match {
+			l.its = ask{m.Nonce, s.now()}
 		}
-	} else {
-		match = m.Count == 0
 	}
-	s.send(to, &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: m.Nonce, Match: match}}})
+	s.send(to, &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: ack}})
+	switch {
+	case l == nil && m.HeldCount > 0:
+		s.spell(to, nil, m.Nonce)
+	case l != nil && (len(l.up.of) != int(m.HeldCount) || l.up.digest != m.HeldDigest):
+		s.spell(to, l, m.Nonce)
+	}
+	if l != nil && l.beating && l.beatNonce == 0 {
+		s.planBeat(l)
+	}
+}
+
+// renew begins the lease of the edges down on a link anew.
+func (s *Scribe) renew(l *link, pause uint32) {
+	l.renewed, l.pause = s.now(), uint16(min(pause, uint32(maxPause/time.Second)))
 }
 
 // onBeatAck spells the edges out if the parent knows others.
@@ -102,9 +143,37 @@ func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 		return
 	}
 	l.beatNonce = 0
-	if m.Match || len(l.up.of) == 0 {
-		return
+	s.renew(l, m.PauseS)
+	if !m.Match && len(l.up.of) > 0 {
+		s.spell(l.contact.Peer, l, m.Nonce)
 	}
+}
+
+// spell lists the edges up to a peer; l is nil if there is no link, and so no edge.
+func (s *Scribe) spell(to env.Peer, l *link, nonce uint64) {
+	var all []*scribepb.Edge
+	if l != nil {
+		all = s.named(l)
+	}
+	// The parts cover the whole range of ids, so that the parent learns of
+	// edges that are no longer.
+	first := overlay.ID{}
+	for more := true; more; more = len(all) > 0 {
+		part := all[:min(len(all), maxList)]
+		all = all[len(part):]
+		last := overlay.ID(bytes.Repeat([]byte{0xff}, len(first)))
+		if len(all) > 0 {
+			last = overlay.ID(part[len(part)-1].Group)
+		}
+		s.send(to, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part, Nonce: nonce,
+		}}})
+		first = next(last)
+	}
+}
+
+// named are the edges up on a link, as a List names them.
+func (s *Scribe) named(l *link) []*scribepb.Edge {
 	all := make([]*scribepb.Edge, 0, len(l.up.of))
 	for _, g := range l.up.of {
 		e := &scribepb.Edge{Group: g.id[:]}
@@ -113,21 +182,7 @@ func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 		}
 		all = append(all, e)
 	}
-	// The parts cover the whole range of ids, so that the parent learns of
-	// edges that are no longer.
-	first := overlay.ID{}
-	for len(all) > 0 {
-		part := all[:min(len(all), maxList)]
-		all = all[len(part):]
-		last := overlay.ID(part[len(part)-1].Group)
-		if len(all) == 0 {
-			last = overlay.ID(bytes.Repeat([]byte{0xff}, len(last)))
-		}
-		s.send(l.contact.Peer, &scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
-			First: bytes.Clone(first[:]), Last: bytes.Clone(last[:]), Edges: part, Nonce: m.Nonce,
-		}}})
-		first = next(last)
-	}
+	return all
 }
 
 // next returns the id after id, as a number.
@@ -143,8 +198,18 @@ func next(id overlay.ID) overlay.ID {
 // onList takes the edges as the child knows them: weights, and, unless the list
 // is partial, which there are.
 func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
-	if !m.Partial && l != nil && (m.Nonce == 0 || m.Nonce != l.listFor) {
-		return // late: the edges may be others by now
+	var asked moment
+	if !m.Partial && l != nil {
+		switch {
+		case m.Nonce == 0:
+			return
+		case m.Nonce == l.mine.nonce:
+			asked = l.mine.at
+		case m.Nonce == l.its.nonce:
+			asked = l.its.at
+		default:
+			return // late: the edges may be others by now
+		}
 	}
 	var strange []overlay.ID
 	named := make(map[overlay.ID]bool, len(m.Edges))
@@ -169,7 +234,7 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 		return
 	}
 	for _, g := range slices.Clone(l.down.between(m.First, m.Last)) {
-		if c := g.child(l); !named[g.id] && c != nil && l.listAsked.sub(c.since) > joinPatience {
+		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinPatience {
 			s.forgetChild(g, l)
 			s.prune(g)
 		}

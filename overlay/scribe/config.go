@@ -30,7 +30,15 @@ func (c Config) filled() Config {
 }
 
 const (
-	leaseBeats = 3 // intervals without a Beat before a child is dropped
+	leaseBeats = 3 // pauses without a Beat before a child is dropped
+
+	// beatShare is what each link adds to the pause between two Beats, once that comes to more than
+	// a BeatInterval; maxPause is the longest. One Beat and its answer do for both ends: of 200 links
+	// a node at rest says less than two messages a second, of more in proportion.
+	beatShare = 600 * time.Millisecond
+	maxPause  = 2 * time.Minute
+	// downPause is how long after a broken connection a peer is asked: one that starts anew is back.
+	downPause = 2 * time.Second
 
 	// joinPatience is how long a Join may go unanswered at first; it doubles
 	// up to joinPauseMax.
@@ -39,14 +47,14 @@ const (
 
 	// recentLife is how long a node keeps what passed, for children that come
 	// from a lost parent: longer than an edge that only one end believes in
-	// can stand (a Beat interval and a quarter). maxRecent bounds it per
-	// group, the oldest go first.
-	recentLife = time.Minute
+	// can stand (maxPause and a quarter). maxRecent bounds it per group, the
+	// oldest go first.
+	recentLife = 150 * time.Second
 	maxRecent  = 64
 
 	// seenLife is how long a message is known again: longer than a publisher
 	// tries (overlay.Config.RouteDeadline) and what it sent last is kept.
-	seenLife = 3 * time.Minute
+	seenLife = 5 * time.Minute
 	// maxSeen bounds the messages known again; at the bound the older half is
 	// forgotten early.
 	maxSeen = 1 << 17

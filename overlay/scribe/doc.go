@@ -25,11 +25,11 @@
 //     hop in common are one Batch, and so are those that a hop passes on, and the
 //     answers to one child. The overlay acknowledges none of these; a Join that
 //     nothing came of goes again alone, routed.
-//   - An edge is a lease. A child renews all its edges to one parent by a single
-//     Beat with a digest of groups and weights, and spells them out only when
-//     the parent knows otherwise.
+//   - An edge is a lease. All edges between two nodes, whichever is the parent, are renewed by
+//     a single Beat with digests of groups and weights, and spelled out only when one of the
+//     two knows otherwise. Who has many links beats on each of them more seldom, and says so.
 //   - Each Down is acknowledged, and repeated up to ten times, about half a
-//     minute, until it is; a new child is given what came in the last minute.
+//     minute, until it is; a new child is given what came in the last minutes.
 //     Loss on a link or a change of parents loses nothing as long as somebody
 //     who had the message is left.
 //   - A child that is too slow for what there is gets the last message of each group: what

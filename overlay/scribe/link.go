@@ -21,18 +21,25 @@ type link struct {
 	over    bool   // it is not in Scribe.links any more
 
 	up, down edges  // up: the peer is the parent
-	renewed  moment // the peer's last Beat for the edges down
+	renewed  moment // when the peer last said which edges down there are
+	pause    uint16 // seconds until its next Beat, as it says; 0: as usual
 
 	beating   bool
 	beatTries int8
 	beatAt    moment
 	beatNonce uint64 // of the Beat that is out; 0: none
-	listFor   uint64 // the peer's Beat that its List is to answer; 0: none
-	listAsked moment // when that came
+	// What a List of the peer's may answer: the last Beat of this node, and of the peer.
+	mine, its ask
 
 	downs   *downs              // nil: none is under way
 	weights map[overlay.ID]bool // groups whose weight changed
 	flushAt moment              // never: nothing waits
+}
+
+// An ask is a Beat by which a List is called for.
+type ask struct {
+	nonce uint64 // 0: none
+	at    moment
 }
 
 // downs are the messages under way on a link.
@@ -114,7 +121,7 @@ func (s *Scribe) look(l *link, now time.Time) {
 		return
 	}
 	l.lookAt = never
-	lease := leaseBeats * s.cfg.BeatInterval
+	lease := leaseBeats * max(s.cfg.BeatInterval, time.Duration(l.pause)*time.Second)
 	if len(l.down.of) > 0 {
 		if left := lease - momentOf(now).sub(l.renewed); left >= 0 {
 			s.lookIn(l, left+1)

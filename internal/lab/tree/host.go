@@ -73,7 +73,7 @@ func (h *host) live(ctx context.Context) error {
 		},
 		Found:     func(p env.Peer) { h.loop.Post(env.Control, func() { h.node.Found(p) }) },
 		Reachable: func(addrs []string) { h.loop.Deliver(func() { h.node.Reachable(addrs) }) },
-		PeerDown:  func(id env.PeerID) { h.loop.Post(env.Control, func() { h.node.PeerDown(id) }) },
+		PeerDown:  func(id env.PeerID) { h.loop.Post(env.Control, func() { h.peerDown(id) }) },
 	})
 	stop()
 	parts.Wait()
@@ -92,6 +92,12 @@ func (h *host) Run(now time.Time) (next time.Time) {
 		}
 	}
 	return next
+}
+
+func (h *host) peerDown(id env.PeerID) {
+	if h.node.PeerDown(id); h.scribe != nil {
+		h.scribe.PeerDown(id)
+	}
 }
 
 // receive brings a frame to its layer.

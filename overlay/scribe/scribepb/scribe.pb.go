@@ -716,12 +716,15 @@ func (x *Got) GetIds() []uint64 {
 	return nil
 }
 
-// Beat renews the leases of all edges from the sender up to the receiver.
+// Beat renews the leases of all edges between two nodes, in both directions.
 type Beat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`    // of the edges
-	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"` // of their groups and weights
+	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`                          // of the edges from the sender up to the receiver
+	Digest        uint64                 `protobuf:"fixed64,3,opt,name=digest,proto3" json:"digest,omitempty"`                       // of their groups and weights
+	PauseS        uint32                 `protobuf:"varint,4,opt,name=pause_s,json=pauseS,proto3" json:"pause_s,omitempty"`          // until the sender's next; 0: as usual
+	HeldCount     uint32                 `protobuf:"varint,5,opt,name=held_count,json=heldCount,proto3" json:"held_count,omitempty"` // of the edges from the receiver up to the sender, as that knows them
+	HeldDigest    uint64                 `protobuf:"fixed64,6,opt,name=held_digest,json=heldDigest,proto3" json:"held_digest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -777,11 +780,34 @@ func (x *Beat) GetDigest() uint64 {
 	return 0
 }
 
-// BeatAck says whether the parent knows the same edges.
+func (x *Beat) GetPauseS() uint32 {
+	if x != nil {
+		return x.PauseS
+	}
+	return 0
+}
+
+func (x *Beat) GetHeldCount() uint32 {
+	if x != nil {
+		return x.HeldCount
+	}
+	return 0
+}
+
+func (x *Beat) GetHeldDigest() uint64 {
+	if x != nil {
+		return x.HeldDigest
+	}
+	return 0
+}
+
+// BeatAck says whether the receiver of a Beat knows the same edges down. Which edges up it has is in
+// Lists besides, if the sender does not know them.
 type BeatAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Match         bool                   `protobuf:"varint,2,opt,name=match,proto3" json:"match,omitempty"`
+	PauseS        uint32                 `protobuf:"varint,3,opt,name=pause_s,json=pauseS,proto3" json:"pause_s,omitempty"` // until its own next Beat; 0: as usual
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -830,6 +856,13 @@ func (x *BeatAck) GetMatch() bool {
 	return false
 }
 
+func (x *BeatAck) GetPauseS() uint32 {
+	if x != nil {
+		return x.PauseS
+	}
+	return 0
+}
+
 // List names the child's edges to the receiver whose groups lie from first to
 // last, both included. As a correction of weights alone, it is partial.
 type List struct {
@@ -838,7 +871,7 @@ type List struct {
 	Last          []byte                 `protobuf:"bytes,2,opt,name=last,proto3" json:"last,omitempty"`
 	Edges         []*Edge                `protobuf:"bytes,3,rep,name=edges,proto3" json:"edges,omitempty"`      // by group; at most 512
 	Partial       bool                   `protobuf:"varint,4,opt,name=partial,proto3" json:"partial,omitempty"` // there may be others in the range
-	Nonce         uint64                 `protobuf:"fixed64,5,opt,name=nonce,proto3" json:"nonce,omitempty"`    // of the Beat that called for it, unless partial
+	Nonce         uint64                 `protobuf:"fixed64,5,opt,name=nonce,proto3" json:"nonce,omitempty"`    // of the Beat, whosever it was, that called for it, unless partial
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1277,14 +1310,20 @@ const file_scribe_proto_rawDesc = "" +
 	"\apayload\x18\x03 \x01(\fR\apayload\x12\x15\n" +
 	"\x06age_ms\x18\x04 \x01(\rR\x05ageMs\"\x17\n" +
 	"\x03Got\x12\x10\n" +
-	"\x03ids\x18\x01 \x03(\x06R\x03ids\"J\n" +
+	"\x03ids\x18\x01 \x03(\x06R\x03ids\"\xa3\x01\n" +
 	"\x04Beat\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\"5\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\x12\x17\n" +
+	"\apause_s\x18\x04 \x01(\rR\x06pauseS\x12\x1d\n" +
+	"\n" +
+	"held_count\x18\x05 \x01(\rR\theldCount\x12\x1f\n" +
+	"\vheld_digest\x18\x06 \x01(\x06R\n" +
+	"heldDigest\"N\n" +
 	"\aBeatAck\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
-	"\x05match\x18\x02 \x01(\bR\x05match\"\x8c\x01\n" +
+	"\x05match\x18\x02 \x01(\bR\x05match\x12\x17\n" +
+	"\apause_s\x18\x03 \x01(\rR\x06pauseS\"\x8c\x01\n" +
 	"\x04List\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\fR\x05first\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\fR\x04last\x12*\n" +

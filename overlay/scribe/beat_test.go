@@ -1,0 +1,172 @@
+package scribe
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"tidings/overlay/scribe/scribepb"
+)
+
+// of the Beats among messages.
+func beatsOf(of []*scribepb.Message) (beats []*scribepb.Beat) {
+	for _, m := range of {
+		if b := m.GetBeat(); b != nil {
+			beats = append(beats, b)
+		}
+	}
+	return beats
+}
+
+func (a *actor) ack(nonce uint64, match bool) {
+	a.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: nonce, Match: match}}})
+}
+
+// A peer that beats leaves nothing for this node to ask: its edges up are compared in the same Beat, and
+// stand as long as the other's.
+func TestOneBeatDoesForBothEnds(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	l.subscribed(a, a.of(0), 1)
+	a.route(l.own(0), a.join(l.own(0), 1))
+	link := l.s.links[a.peer]
+	a.heard()
+	for range 30 {
+		l.pass(10 * time.Second)
+		a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
+			Nonce: 5, Count: 1, Digest: link.down.digest, HeldCount: 1, HeldDigest: link.up.digest,
+		}}})
+		got := a.heard()
+		if kinds := kindsOf(got); !slices.Equal(kinds, []string{"BeatAck"}) || !got[0].GetBeatAck().GetMatch() {
+			t.Fatalf("says %v", kinds)
+		}
+	}
+	if p, ok := l.s.Place(l.own(0)); !ok || len(p.Children) != 1 {
+		t.Errorf("%+v", p)
+	}
+	l.pass(40 * time.Second) // it has fallen silent
+	if beats := beatsOf(a.heard()); len(beats) == 0 || beats[0].HeldCount != 1 || beats[0].HeldDigest != link.down.digest {
+		t.Errorf("beats %v", beats)
+	}
+}
+
+// A parent that has started anew holds no edges: its own Beat brings to light which there are.
+func TestWhatABeatDoesNotHoldIsSpelledOut(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	all := l.members(2, l.own(0))
+	a, stranger := all[0], all[1]
+	g := a.of(0)
+	l.subscribed(a, g, 3)
+	a.heard()
+	beat := func(nonce uint64, held uint32) *scribepb.Message {
+		return &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: nonce, HeldCount: held}}}
+	}
+	a.say(beat(7, 0))
+	got := a.heard()
+	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"BeatAck", "List"}) {
+		t.Fatalf("says %v", kinds)
+	}
+	list := got[1].GetList()
+	if len(list.Edges) != 1 || !bytes.Equal(list.Edges[0].Group, g[:]) || list.Edges[0].Weight != 3 || list.Nonce != 7 || list.Partial {
+		t.Errorf("list %v", list)
+	}
+	a.say(&scribepb.Message{Body: &scribepb.Message_Drop{Drop: &scribepb.Drop{Groups: [][]byte{g[:]}}}})
+	if l.run(); len(l.joins(g)) < 2 {
+		t.Error("does not look for a parent")
+	}
+	// Who has no edge at all says so of the whole range.
+	stranger.say(beat(8, 2))
+	got = stranger.heard()
+	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"BeatAck", "List"}) {
+		t.Fatalf("says %v", kinds)
+	}
+	list = got[1].GetList()
+	if len(list.Edges) != 0 || list.Nonce != 8 || !bytes.Equal(list.First, make([]byte, 32)) || !bytes.Equal(list.Last, bytes.Repeat([]byte{0xff}, 32)) {
+		t.Errorf("list %v", list)
+	}
+}
+
+// What the peer does not name in answer to this node's own Beat is no edge any more.
+func TestListInAnswerToABeat(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	l.subscribed(a, a.of(0), 1)
+	for i := range 2 {
+		a.route(l.own(i), a.join(l.own(i), 1))
+	}
+	a.heard()
+	l.pass(40 * time.Second)
+	beats := beatsOf(a.heard())
+	if len(beats) == 0 || beats[0].HeldCount != 2 {
+		t.Fatalf("beats %v", beats)
+	}
+	nonce := l.s.links[a.peer].mine.nonce
+	a.ack(nonce, true)
+	id := l.own(1)
+	a.say(&scribepb.Message{Body: &scribepb.Message_List{List: &scribepb.List{
+		First: make([]byte, 32), Last: bytes.Repeat([]byte{0xff}, 32), Nonce: nonce, Edges: []*scribepb.Edge{{Group: id[:], Weight: 4}},
+	}}})
+	if p, _ := l.s.Place(l.own(0)); len(p.Children) != 0 {
+		t.Error("is a parent of who did not name the group")
+	}
+	if w, _ := l.s.Weight(l.own(1)); w != 4 {
+		t.Errorf("weight %d", w)
+	}
+}
+
+// However many parents a node has, at rest it says little; and its children wait as long for it.
+func TestManyLinksBeatSeldom(t *testing.T) {
+	const parents = 300
+	l := newLab(t, Config{}).active()
+	all := l.members(parents, l.own(0))
+	for _, a := range all {
+		l.s.Join(a.of(0), 1)
+	}
+	l.pass(time.Second)
+	for _, a := range all {
+		if !l.accepted(a, a.of(0)) {
+			t.Fatal("has no parent")
+		}
+	}
+	child := all[0]
+	child.route(l.own(0), child.join(l.own(0), 1))
+	said := 0
+	const rest = 8 * time.Minute
+	for end := l.now.Add(rest); l.now.Before(end); {
+		l.pass(time.Second)
+		for _, a := range all {
+			for _, b := range beatsOf(a.heard()) {
+				said++
+				if want := uint32(maxPause / time.Second); b.PauseS != want {
+					t.Fatalf("a pause of %d s with %d parents", b.PauseS, parents)
+				}
+				a.say(&scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{
+					Nonce: b.Nonce, Match: true, PauseS: uint32(maxPause / time.Second),
+				}}})
+			}
+		}
+	}
+	usual := parents * int(rest/maxPause)
+	if said < usual*9/10 || said > usual*12/10 {
+		t.Errorf("%d Beats, not some %d", said, usual)
+	}
+	if p, _ := l.s.Place(l.own(0)); len(p.Children) != 1 {
+		t.Error("the child was dropped")
+	}
+}
+
+// A connection breaks when its other end starts anew, too: the edges are compared before anything is missed.
+func TestBrokenConnectionIsAskedSoon(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	l.subscribed(a, a.of(0), 1)
+	l.pass(time.Second)
+	a.heard()
+	l.s.PeerDown(a.peer)
+	l.pass(2 * downPause)
+	if beats := beatsOf(a.heard()); len(beats) == 0 {
+		t.Error("no Beat")
+	}
+	l.s.PeerDown("nobody that is known")
+}
