@@ -10,15 +10,16 @@ import (
 	"tidings/overlay/scribe/scribepb"
 )
 
-// beatAttempts is how many Beats a parent may leave unanswered before the overlay
+// beatAttempts is how many Beats a peer may leave unanswered before the overlay
 // is asked whether it lives.
 const beatAttempts = 2
 
-// startBeat begins to renew the edges to a parent.
-func (s *Scribe) startBeat(l *link) {
-	if !l.beating {
+// stir has the edges of a link compared within a BeatInterval: some came or went, and of that the other
+// end may have missed something.
+func (s *Scribe) stir(l *link) {
+	if !l.beating || l.beatAt.sub(s.now()) > s.cfg.BeatInterval*5/4 {
 		l.beating = true
-		s.planBeat(l)
+		s.beatIn(l, s.spread(s.cfg.BeatInterval))
 	}
 }
 
@@ -69,12 +70,12 @@ func (s *Scribe) PeerDown(id env.PeerID) {
 	}
 }
 
-// beat renews all edges to a parent at once.
+// beat renews all edges of a link at once.
 func (s *Scribe) beat(l *link, now time.Time) {
 	if !l.beating || momentOf(now) < l.beatAt {
 		return
 	}
-	if len(l.up.of) == 0 {
+	if len(l.up.of)+len(l.down.of) == 0 {
 		l.beating = false
 		return
 	}
@@ -95,7 +96,7 @@ func (s *Scribe) sendBeat(l *link, now time.Time) {
 	s.cal.Add(s.together(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskBeatUp, link: l})
 }
 
-// beatMissed goes on when a parent left a Beat unanswered.
+// beatMissed goes on when a peer left a Beat unanswered.
 func (s *Scribe) beatMissed(l *link, now time.Time) {
 	if l.beatNonce == 0 {
 		return

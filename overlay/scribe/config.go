@@ -35,8 +35,8 @@ const (
 	// beatShare is what each link adds to the pause between two Beats, once that comes to more than
 	// a BeatInterval; maxPause is the longest. One Beat and its answer do for both ends: of 200 links
 	// a node at rest says less than two messages a second, of more in proportion.
-	beatShare = 600 * time.Millisecond
-	maxPause  = 2 * time.Minute
+	beatShare = 750 * time.Millisecond
+	maxPause  = 150 * time.Second
 	// downPause is how long after a broken connection a peer is asked: one that starts anew is back.
 	downPause = 2 * time.Second
 
@@ -49,7 +49,7 @@ const (
 	// from a lost parent: longer than an edge that only one end believes in
 	// can stand (maxPause and a quarter). maxRecent bounds it per group, the
 	// oldest go first.
-	recentLife = 150 * time.Second
+	recentLife = 190 * time.Second
 	maxRecent  = 64
 
 	// seenLife is how long a message is known again: longer than a publisher

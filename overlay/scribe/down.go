@@ -75,6 +75,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 		l.down.add(g, weight)
 		l.renewed = s.now()
 		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
+		s.stir(l)
 	} else {
 		l.down.change(g, known.weight, weight)
 		if known.client && c.Member {
@@ -205,6 +206,7 @@ func (s *Scribe) forgetChild(g *group, l *link) {
 		g.children = nil
 	}
 	s.lookAfter(g)
+	s.stir(l)
 	s.unused(l)
 	s.weigh(g)
 }

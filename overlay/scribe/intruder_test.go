@@ -337,14 +337,15 @@ func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
 
 func aBeat(in *intruder, s *story) *scribepb.Message {
 	return &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{
-		Nonce: in.anEdge(s), Count: uint32(s.number()), Digest: s.number(),
+		Nonce: in.anEdge(s), Count: uint32(s.number()), Digest: s.number(), PauseS: uint32(s.number()),
+		HeldCount: uint32(s.choose(3)), HeldDigest: s.number(),
 	}}}
 }
 
 func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
 
 func aBeatAck(in *intruder, s *story) *scribepb.Message {
-	return &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: in.anEdge(s), Match: s.choose(2) == 1}}}
+	return &scribepb.Message{Body: &scribepb.Message_BeatAck{BeatAck: &scribepb.BeatAck{Nonce: in.anEdge(s), Match: s.choose(2) == 1, PauseS: uint32(s.number())}}}
 }
 
 func FuzzList(f *testing.F) { fuzz(f, aList) }

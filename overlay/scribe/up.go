@@ -215,7 +215,7 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	if g.sought.target = ""; !client {
 		g.sought = nil
 	}
-	s.startBeat(l)
+	s.stir(l)
 	s.weigh(g)
 	s.prune(g)
 	return true
@@ -257,6 +257,7 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 			s.weigh(g)
 		}
 		s.lookAfter(g)
+		s.stir(l)
 		s.unused(l)
 		return
 	}
