@@ -41,7 +41,7 @@ const (
 
 const (
 	// Forgetting is how long scribe remembers what was published, and a little.
-	Forgetting = 75 * time.Second
+	Forgetting = 205 * time.Second
 	// Heartbeats are five of GossipSub's, for its meshes to form.
 	Heartbeats = 5 * time.Second
 )
