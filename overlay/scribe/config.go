@@ -33,8 +33,8 @@ const (
 	leaseBeats = 3 // pauses without a Beat before a child is dropped
 
 	// beatShare is what each link adds to the pause between two Beats, once that comes to more than
-	// a BeatInterval; maxPause is the longest. One Beat and its answer do for both ends: of 200 links
-	// a node at rest says less than two messages a second, of more in proportion.
+	// a BeatInterval; maxPause is the longest. One Beat and its answer do for both ends: with up to 200
+	// links a node at rest says less than two messages a second, with more in proportion.
 	beatShare = 750 * time.Millisecond
 	maxPause  = 150 * time.Second
 	// downPause is how long after a broken connection a peer is asked: one that starts anew is back.

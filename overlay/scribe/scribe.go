@@ -35,7 +35,7 @@ type Scribe struct {
 	groups  *overlay.Index[group]
 	links   map[env.PeerID]*link
 	loose   []*group                // to be looked at by the next sweep
-	recent  map[overlay.ID][]recent // messages of the last minute, the oldest first
+	recent  map[overlay.ID][]recent // messages of the last minutes, the oldest first
 	kept    int                     // their bytes
 	state   overlay.State           // of the node, when the leaf last changed
 	seen    [2]map[passed]*link     // by whom they came first, nil: not by a peer; now, and in the time before
