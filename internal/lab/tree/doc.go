@@ -3,7 +3,8 @@
 //
 //	plan      who follows what, and what is published: one seed, both systems
 //	host      a host of the trees: loop, libp2p's endpoint, overlay.Node, scribe
-//	grove     all of them: join, subscribe, publish, rest, weigh
+//	grove     all of them: join, subscribe, publish
+//	rest      what they say and weigh when nothing is published
 //	shape     what the trees look like, and whether they all stand
 //	peer      a host of GossipSub
 //	swarm     all of those, connected at random

@@ -1,0 +1,50 @@
+package tree
+
+import "time"
+
+// idle measures what hosts say while nothing is published.
+func (g *grove) idle(r *Result) error {
+	if err := g.bench.pass(g.ctx, "trees forget", g.bench.Forget); err != nil {
+		return err
+	}
+	before, err := g.sent()
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := g.bench.pass(g.ctx, "trees rest", g.bench.Idle); err != nil {
+		return err
+	}
+	after, err := g.sent()
+	all, took := sum(after).minus(sum(before)), time.Since(began)
+	r.IdleS = took.Seconds()
+	r.OverlayMessagesThen, r.OverlayBytesThen = g.rate(all.overlay, took)
+	r.IdleKinds = map[string]Count{"carried by the overlay": all.carrying}
+	for kind, c := range all.scribe {
+		if c.Messages > 0 {
+			r.IdleKinds[nameOf(kind)] = c
+		}
+	}
+	all.scribe[0] = all.carrying
+	r.IdleMessages, r.IdleBytes = g.rate(all.trees(), took)
+	return err
+}
+
+// weigh takes all trees away, and sees what that frees.
+func (g *grove) weigh(r *Result) error {
+	with, noise := weigh()
+	err := g.each(func(_ int, h *host) { h.strip() })
+	without, more := weigh()
+	r.Heap = (with - without) / float64(g.plan.subscriptions)
+	r.HeapNoise = (noise + more) / float64(g.plan.subscriptions)
+	return err
+}
+
+// rate is what of a count falls to one host in one second.
+func (g *grove) rate(c Count, d time.Duration) (messages, bytes float64) {
+	n := float64(len(g.hosts)) * d.Seconds()
+	if n <= 0 {
+		return 0, 0
+	}
+	return float64(c.Messages) / n, float64(c.Bytes) / n
+}
