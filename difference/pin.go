@@ -65,6 +65,18 @@ func (p *Pin) After(of *Publication) *Pin {
 	return &next
 }
 
+// between is how many publications are missing between the last that is known and another: at least one if
+// that follows on something else.
+func (p *Pin) between(of *Publication) uint64 {
+	switch {
+	case p == nil || p.Seq == 0 || of.Seq <= p.Seq || !p.Good(of.Key):
+		return 0
+	case of.Seq == p.Seq+1 && of.Prev == p.Head:
+		return 0
+	}
+	return max(of.Seq-p.Seq-1, 1)
+}
+
 // Good says whether a key may have signed items of the feed: the present one, or one before it
 // that nobody took back.
 func (p *Pin) Good(key ed25519.PublicKey) bool {

@@ -164,6 +164,56 @@ func TestWhatIsSignedWins(t *testing.T) {
 	}
 }
 
+// "Every subscriber knows whether something is missing": whoever makes a log cannot leave out what a
+// publisher has signed, nor put an older version behind a newer one, without it being seen.
+func TestALogCannotHideItsPublishersOrder(t *testing.T) {
+	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
+	two := published(t, 1, 5, one.Hash, written(t, "2", "Two"))
+	edited := published(t, 1, 6, two.Hash, written(t, "1", "One, edited"))
+	four := published(t, 1, 7, edited.Hash, written(t, "4", "Four"))
+	other := published(t, 1, 7, two.Hash, written(t, "4", "Four, of a second history"))
+	stranger := published(t, 2, 9, feed.Hash{}, written(t, "5", "Five"))
+	pin := &Pin{Key: public(1)}
+	counted := pin.After(edited)
+	for _, c := range []struct {
+		name  string
+		of    []*Publication
+		pin   *Pin // comes last
+		lacks uint64
+		first string
+	}{
+		{"all in order; the first may have any number", []*Publication{one, two, edited, four}, nil, 0, "One, edited"},
+		{"one left out", []*Publication{one, edited, four}, nil, 1, "One, edited"},
+		{"two left out", []*Publication{one, four}, nil, 2, "One"},
+		{"a second history", []*Publication{one, two, edited, other}, nil, 1, "One, edited"},
+		{"an older version behind a newer one", []*Publication{one, two, edited, one}, nil, 0, "One, edited"},
+		{"a stranger's numbers", []*Publication{one, stranger}, nil, 0, "One"},
+		{"numbers that a pin passes over", []*Publication{one}, counted, 2, "One"},
+		{"a pin that says what is there", []*Publication{one, two, edited}, counted, 0, "One, edited"},
+	} {
+		w := new(Window)
+		w.Apply(Delta{Pin: pin}, time.Unix(1, 0), 1)
+		titles := map[feed.Hash]string{}
+		ref := uint64(2)
+		for _, p := range c.of {
+			m, _ := p.Item.Meaning("")
+			titles[p.Item.Hash] = m.Title
+			w.Apply(Delta{Changes: []Change{{Item: *p.Item, Publication: p}}}, time.Unix(2, 0), ref)
+			ref++
+		}
+		if c.pin != nil {
+			w.Apply(Delta{Pin: c.pin}, time.Unix(3, 0), ref)
+		}
+		e, _ := w.Entry(one.Item.ID)
+		if got := titles[e.Hash]; w.Lacks() != c.lacks || got != c.first {
+			t.Errorf("%s: lacks %d, not %d; the first item is %q", c.name, w.Lacks(), c.lacks, got)
+		}
+		if w.Forget(ref + 1); w.Lacks() != 0 {
+			t.Errorf("%s: what is not kept lacks %d", c.name, w.Lacks())
+		}
+	}
+}
+
 func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
 	var w Window
 	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))

@@ -19,6 +19,13 @@ type Window struct {
 	head  uint64 // reference of the delta that brought the head
 	pin   *Pin   // as the deltas say
 	said  uint64 // reference of the delta that brought it
+	lacks []lack
+}
+
+// A lack is where publications are missing between two that a log has.
+type lack struct {
+	n   uint64
+	ref uint64 // of the delta that goes on after them
 }
 
 // A place is an entry and the one behind it in document order.
@@ -39,13 +46,13 @@ type Entry struct {
 	Change int
 	// Signed says that this version came in a publisher's envelope.
 	Signed bool
+	Number uint64 // the highest that a publisher has given a version of the item; 0: none
 }
 
 // Apply brings a delta in. ref is a name the caller has for it, not 0, and higher
 // than those before. A new item goes behind the one that was before it in its
 // document, to the front if that is not here; what is here already, in whatever
-// version, stays in its place. What a publisher has signed does not give way to another
-// version that was found at the origin: there may be headlines only.
+// version, stays in its place. What [Window.Takes] says no to is left out.
 func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	if w.byID == nil {
 		w.byID = map[feed.ID]*place{}
@@ -53,19 +60,22 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	if d.Head != nil {
 		w.head = ref
 	}
+	w.count(d, ref)
 	if d.Pin != nil {
 		w.pin, w.said = d.Pin, ref
 	}
 	for i, c := range d.Changes {
-		if c.Publication != nil {
-			w.pin = w.pin.After(c.Publication)
+		e := Entry{ID: c.Item.ID, Hash: c.Item.Hash, At: at, Changed: at, Ref: ref, Change: i}
+		takes := w.Takes(c)
+		if p := c.Publication; p != nil {
+			e.Signed, e.Number = true, p.Seq
+			w.pin = w.pin.After(p)
 		}
-		e := Entry{c.Item.ID, c.Item.Hash, at, at, ref, i, c.Publication != nil}
 		if p := w.byID[e.ID]; p != nil {
-			if p.Signed && !e.Signed && p.Hash != e.Hash {
+			if !takes {
 				continue
 			}
-			e.At = p.At
+			e.At, e.Number = p.At, max(e.Number, p.Number)
 			if e.Hash == p.Hash {
 				e.Changed = p.Changed
 			}
@@ -81,12 +91,61 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 	}
 }
 
+// count notes what a delta leaves out between the last publication that is here and those it brings, or says
+// that there are.
+func (w *Window) count(d Delta, ref uint64) {
+	at, n := w.pin, uint64(0)
+	if d.Pin != nil { // whose the feed is now; it is counted from what is here
+		now := *d.Pin
+		if now.Seq, now.Head = 0, (feed.Hash{}); at != nil {
+			now.Seq, now.Head = at.Seq, at.Head
+		}
+		at = &now
+	}
+	for _, c := range d.Changes {
+		if c.Publication != nil {
+			n += at.between(c.Publication)
+			at = at.After(c.Publication)
+		}
+	}
+	if d.Pin != nil && at.Seq != 0 && d.Pin.Seq > at.Seq {
+		n += d.Pin.Seq - at.Seq
+	}
+	if n > 0 {
+		w.lacks = append(w.lacks, lack{n, ref})
+	}
+}
+
+// Takes says whether Apply would take a change. What a publisher has signed does not give way to another
+// version that was found at the origin, where there may be headlines only; and not to one that the
+// publisher has signed before it, which who made the log has put behind it.
+func (w *Window) Takes(c Change) bool {
+	switch p := w.byID[c.Item.ID]; {
+	case p == nil:
+		return true
+	case c.Publication != nil:
+		return c.Publication.Seq >= p.Number || !w.pin.Good(c.Publication.Key)
+	default:
+		return !p.Signed || p.Hash == c.Item.Hash
+	}
+}
+
+// Lacks is how many publications the log leaves out between two that it has: its sequencer has
+// withheld them.
+func (w *Window) Lacks() (n uint64) {
+	for _, l := range w.lacks {
+		n += l.n
+	}
+	return n
+}
+
 // Forget drops what the deltas before first brought: the log that the window is
 // made of keeps them no longer. It returns what it dropped.
 func (w *Window) Forget(first uint64) (gone []Entry) {
 	if w.head < first {
 		w.head = 0
 	}
+	w.lacks = slices.DeleteFunc(w.lacks, func(l lack) bool { return l.ref < first })
 	for link := &w.first; *link != nil; {
 		if p := *link; p.Ref < first {
 			gone = append(gone, p.Entry)

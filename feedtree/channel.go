@@ -35,6 +35,7 @@ type channel struct {
 	trial   *trial // of those who are to bring its entries; nil: there were none so far
 	state   []byte // what the sequencer says about its polls
 	repair  *repair
+	lacking bool // its log leaves out publications, for which the origin is to be asked
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
 	audited   time.Time // when an owner was asked last
@@ -203,6 +204,7 @@ type Subscription struct {
 	Version    uint64          // changes with the window
 	Confirmed  time.Time       // when it was last certain that nothing was missing
 	Repairing  bool            // something is missing
+	Lacks      uint64          // publications that its log leaves out, as far as it is kept
 	State      []byte          // what the sequencer says about its polls
 	StateAt    time.Time
 }
@@ -229,7 +231,7 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
-		Confirmed: c.confirmed, Repairing: c.repair != nil, State: c.state,
+		Confirmed: c.confirmed, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt,
 	}
 	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {

@@ -138,6 +138,7 @@ type Stats struct {
 	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
 	Doubted       uint64 // changes of a key that this node does not believe
 	Witnessed     uint64 // keys seen at the origin for others
+	Lacking       uint64 // publications that logs of feeds it follows leave out
 }
 
 type task struct {

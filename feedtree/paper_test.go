@@ -152,7 +152,7 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	s.World.Run(5 * time.Minute)
 	before := reader.Layers().Feeds.Stats()
 	s.Partition(hosts(reader))
-	s.World.Run(100 * time.Second) // so that what was sent is repeated no more
+	s.World.Run(4 * time.Minute) // so that what was sent is repeated no more, nor kept for children that come
 	s.Heal()
 	s.World.Run(5 * time.Minute)
 	after := reader.Layers().Feeds.Stats()

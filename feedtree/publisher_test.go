@@ -509,6 +509,43 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 	}
 }
 
+// A sequencer that leaves out what a publisher has signed, or puts an older version behind a newer one, is
+// found out by all who follow: they are told how much is missing, ask the origin, and show no old version.
+func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	append1 := func(p *difference.Publication) {
+		lead := leader(t, n.Swarm, url)
+		lead.Do(func() {
+			lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
+		})
+		n.World.Run(2 * time.Second)
+	}
+	n.author.write(n.Swarm, "withheld")
+	third := n.author.write(n.Swarm, "three")
+	edited, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>three</guid><title>All of three, edited</title></item>`), nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fourth := n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &edited)
+	n.site.shows(n.author.says(), "one", "withheld")
+	for _, p := range []*difference.Publication{third, fourth, third} {
+		append1(p)
+	}
+	n.all(t, "three", "All of three, edited, publisher")
+	for _, r := range n.readers {
+		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
+		why := fmt.Sprint(r.Layers().Feeds.Refusals())
+		if sub.Lacks != 1 || !strings.Contains(why, "leaves out 1") || !strings.Contains(why, "older version") {
+			t.Errorf("host %d lacks %d: %s", r.Index(), sub.Lacks, why)
+		}
+	}
+	n.World.Run(35 * time.Minute) // the origin is asked within a polling interval
+	n.all(t, "withheld", "Headline of withheld, single")
+}
+
 // Of two lineages that meet, one may have found at the origin what the other has signed, word for
 // word: that is no news, but the publisher's number is.
 func TestNumbersOfAnotherLineageCount(t *testing.T) {

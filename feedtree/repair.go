@@ -135,8 +135,7 @@ func (f *FeedTree) nextStep(c *channel) {
 		case r.round >= maxRounds && (r.heard || r.fetched):
 			c.repair, c.confirmed = nil, f.clock.Now()
 		case r.round == originRound && !r.heard:
-			// Many who lack the same must not all ask at one time.
-			f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
+			f.fetchSoon(c)
 			f.soon(c, pause)
 		default:
 			f.soon(c, pause)
@@ -144,10 +143,18 @@ func (f *FeedTree) nextStep(c *channel) {
 	}
 }
 
-// fetch asks for the origin's document, if the gap is still there.
+// fetchSoon has the origin asked within a polling interval: many who lack the same must not all ask at one time.
+func (f *FeedTree) fetchSoon(c *channel) {
+	f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
+}
+
+// fetch asks for the origin's document, if the gap is still there, or if the log itself lacks something.
 func (f *FeedTree) fetch(c *channel) {
-	if c.repair != nil && c.repair.round >= originRound && !c.repair.heard {
-		c.repair.fetched = true
+	gap := c.repair != nil && c.repair.round >= originRound && !c.repair.heard
+	if gap || c.lacking {
+		if c.lacking = false; gap {
+			c.repair.fetched = true
+		}
 		f.stats.Fetches++
 		f.app.Fetch(c.key, c.url)
 	}

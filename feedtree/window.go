@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"fmt"
 	"slices"
 
 	"tidings/difference"
@@ -156,17 +157,24 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	for i, e := range fresh {
 		var news []difference.Change
 		for _, ch := range deltas[i].Changes {
-			if !quiet && !w.shows(&ch.Item) {
+			switch {
+			case !w.of.Takes(ch):
+				if ch.Publication != nil {
+					f.note(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "its log has this older version of an item behind a newer one: who leads the feed has put it there"})
+				}
+			case !quiet && !w.shows(&ch.Item):
 				news = append(news, ch)
 			}
 		}
 		if quiet && e.Hash == w.quiet {
 			quiet, w.quiet = false, owner.Hash{}
 		}
+		lacked := w.of.Lacks()
 		w.of.Apply(deltas[i], e.Time, e.At.Seq)
 		if deltas[i].Pin != nil {
 			f.believe(c, deltas[i].Pin)
 		}
+		f.lacks(c, w.of.Lacks()-lacked)
 		for _, ch := range deltas[i].Changes {
 			if p := f.pushes[hashOf(ch.Publication)]; p != nil {
 				f.pushed(p, nil) // a quorum holds what is shown
@@ -197,6 +205,20 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
 		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
+	}
+}
+
+// lacks notes that a log leaves out publications: who leads the feed has withheld them, and nobody has to
+// have noticed but those who follow. The origin may have the items.
+func (f *FeedTree) lacks(c *channel, n uint64) {
+	if n == 0 {
+		return
+	}
+	f.stats.Lacking += n
+	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log leaves out %d that its publisher has signed: its origin is being asked", n)})
+	if !c.lacking {
+		c.lacking = true
+		f.fetchSoon(c)
 	}
 }
 

@@ -62,6 +62,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		c.Subscribers = max(c.Subscribers, v.Weight)
 	}
 	defer d.keyOf(&c, s)
+	defer lacks(&c, s)
 	polls, told := d.pollsOf(s, time.Now())
 	if !told {
 		return c
@@ -101,6 +102,15 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	c.Claimed, c.State, c.Since = fingerprint(s.Doubt.Key), stateKey, nil
 	c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and neither that key nor enough of the feed's owners confirm it: items of the new key are not shown as the publisher's", c.Publisher, c.Claimed)
 	c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
+}
+
+// lacks adds that a feed's log is not all that its publisher has signed. What is wrong besides is said first.
+func lacks(c *proxy.Channel, s feedtree.Subscription) {
+	if c.Missing = s.Lacks; s.Lacks == 0 || c.Error != "" {
+		return
+	}
+	c.Error = fmt.Sprintf("who leads this feed in the network has withheld %d that its publisher signed; its origin is asked for what they were", s.Lacks)
+	c.Do = "read it at its origin, too: " + c.URL
 }
 
 // turn adds what this node itself does for a channel.

@@ -59,6 +59,7 @@ var help = map[string]string{
 	"feedtree.Stats.Gaps":          "Gaps: times that something was missing.",
 	"feedtree.Stats.Garbage":       "Garbage: messages that broke the protocol.",
 	"feedtree.Stats.Heads":         "Heads: heads told in shadow trees.",
+	"feedtree.Stats.Lacking":       "Lacking: publications that logs of feeds it follows leave out.",
 	"feedtree.Stats.Late":          "Late: entries that came too long after their heads.",
 	"feedtree.Stats.Led":           "Led: feeds it publishes.",
 	"feedtree.Stats.Overdue":       "Overdue: heartbeats missed.",

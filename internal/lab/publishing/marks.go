@@ -97,6 +97,7 @@ func (r *Result) always() []Mark {
 		asked("lost", float64(r.Lost()), 0),
 		asked("shown twice", float64(r.Twice+r.Doubled), 0),
 		asked("gone again, or not its publisher's", float64(r.Gone+r.Unsigned), 0),
+		asked("said to be left out of a log, where nobody withholds", float64(r.Lacking), 0),
 		asked("broken invariants", float64(len(r.Wrong)), 0),
 	}
 }

@@ -159,6 +159,7 @@ type Result struct {
 	Gaps     uint64   `json:"gaps"`   // of the members there in the end
 	Filled   uint64   `json:"filled"`
 	Overdue  uint64   `json:"overdue"`
+	Lacking  uint64   `json:"lacking"` // publications that readers miss in logs, where nobody withholds any
 	Jumps    uint64   `json:"jumps"`
 	Merged   uint64   `json:"merged"`
 	VirtualS float64  `json:"virtual_s"`

@@ -175,6 +175,7 @@ func (w *world) sum(r *Result) {
 	for _, p := range w.Live() {
 		of := p.Layers().Feeds.Stats()
 		r.Overdue += of.Overdue
+		r.Lacking += of.Lacking
 		r.Digests += float64(of.Digests)
 		r.Audits += float64(of.Audits)
 		up += w.Now().Sub(p.Since())
