@@ -104,11 +104,15 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
 }
 
-// lacks adds that a feed's log is not all that its publisher has signed. What is wrong besides is said first.
+// stateLacks is that of a feed whose log leaves out what its publisher has signed.
+const stateLacks = "incomplete"
+
+// lacks adds that. What is wrong besides is said first.
 func lacks(c *proxy.Channel, s feedtree.Subscription) {
 	if c.Missing = s.Lacks; s.Lacks == 0 || c.Error != "" {
 		return
 	}
+	c.State, c.Since = stateLacks, nil
 	c.Error = fmt.Sprintf("who leads this feed in the network has withheld %d that its publisher signed; its origin is asked for what they were", s.Lacks)
 	c.Do = "read it at its origin, too: " + c.URL
 }
