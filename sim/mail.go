@@ -72,8 +72,8 @@ func (m *mail) arrived(p *Peer, d scribe.Delivery) {
 func (m *mail) has(p *Peer, l *letter) bool { return l.got[p] == p.lives }
 
 // settling is after what time nothing of a message is under way any longer: its
-// publisher tries for a minute, and it is kept for another.
-const settling = 150 * time.Second
+// publisher tries for a minute, and it is kept for three more.
+const settling = 5 * time.Minute
 
 // Publish publishes a message of at least size bytes from a peer, and checks
 // when all has settled who has it.

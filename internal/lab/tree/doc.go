@@ -37,11 +37,11 @@
 //	delivery    an item that has come over a link to a follower, for the first time. The
 //	            publisher's own copy, which comes to it down the tree, is one; that of a
 //	            follower who is the tree's root, which no link brings, is none.
-//	heap        of the trees: what is garbage as soon as no host has its Scribe any more,
-//	            measured when no item is remembered, give or take what the heap differs by
-//	            when nothing is done. Beside it, what there is more than before the
-//	            subscriptions, the connections that trees bring included; of GossipSub,
-//	            which brings none, there is only that.
+//	heap        of the trees: what is garbage as soon as no Scribe is held any more, measured
+//	            when no item is remembered and links have closed that have nothing to carry, give
+//	            or take what the heap differs by when nothing is done. Beside it, what there is
+//	            more than before the subscriptions, the connections that trees bring included; of
+//	            GossipSub, which brings none, there is only that.
 //	idle        messages and bytes that a host sends while nothing is published. Watching
 //	            peers in trees makes the overlay say more than before, too; that counts.
 package tree

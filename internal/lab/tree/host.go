@@ -128,9 +128,11 @@ func (h *host) sentSoFar() traffic {
 }
 
 // strip takes the host's Scribe away. It is called on the loop.
-func (h *host) strip() {
+func (h *host) strip() *scribe.Scribe {
+	was := h.scribe
 	h.scribe = nil
 	h.node.Handle(wire.Scribe, nobody{})
+	return was
 }
 
 // A nobody is a layer that has gone.

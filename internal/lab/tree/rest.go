@@ -1,6 +1,11 @@
 package tree
 
-import "time"
+import (
+	"runtime"
+	"time"
+
+	"tidings/overlay/scribe"
+)
 
 // idle measures what hosts say while nothing is published.
 func (g *grove) idle(r *Result) error {
@@ -30,14 +35,25 @@ func (g *grove) idle(r *Result) error {
 	return err
 }
 
-// weigh takes all trees away, and sees what that frees.
+// closing is how long links without frames take to close, and a little: until then the heap lessens by itself.
+const closing = 200 * time.Second
+
+// weigh takes all trees away, has the links come to rest without them, and sees what it frees to let them go.
 func (g *grove) weigh(r *Result) error {
+	held := make([]*scribe.Scribe, len(g.hosts))
+	if err := g.each(func(i int, h *host) { held[i] = h.strip() }); err != nil {
+		return err
+	}
+	if err := g.bench.pass(g.ctx, "links close", min(closing, g.bench.Forget)); err != nil {
+		return err
+	}
 	with, noise := weigh()
-	err := g.each(func(_ int, h *host) { h.strip() })
+	runtime.KeepAlive(held)
+	held = nil
 	without, more := weigh()
 	r.Heap = (with - without) / float64(g.plan.subscriptions)
 	r.HeapNoise = (noise + more) / float64(g.plan.subscriptions)
-	return err
+	return nil
 }
 
 // rate is what of a count falls to one host in one second.
