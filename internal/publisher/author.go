@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,10 +31,24 @@ type line struct {
 	Seq      uint64 `json:"seq"`
 	Envelope []byte `json:"envelope,omitempty"` // nil: it is not known here, but that the network has it
 	Hash     []byte `json:"hash"`
+	Before   []line `json:"before,omitempty"` // the oldest first
 }
 
-// An Author signs what a publisher writes. It may be used from several goroutines at once, but only
-// one process should use a key.
+// maxBefore is how many envelopes before the last one are kept: that many the network may lose, or not have
+// yet when another process signs.
+const maxBefore = 15
+
+// of returns the line of a number, if that is kept.
+func (l line) of(seq uint64) (line, bool) {
+	if i := slices.IndexFunc(l.Before, func(b line) bool { return b.Seq == seq }); i >= 0 {
+		return l.Before[i], len(l.Before[i].Envelope) > 0
+	}
+	return l, l.Seq == seq && len(l.Envelope) > 0
+}
+
+// An Author signs what a publisher writes. It may be used from several goroutines at once, and several
+// processes may use a key, as a node does and a command beside it: what one of them has signed the other
+// reads before it signs.
 type Author struct {
 	key  *Key
 	path string
@@ -48,18 +63,43 @@ func Open(path string, ask Passphrase) (*Author, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Author{key: key, path: path, record: map[string]line{}}
-	b, err := os.ReadFile(path + recordSuffix)
+	a := &Author{key: key, path: path}
+	return a, a.load()
+}
+
+// load reads the record, as it is now.
+func (a *Author) load() error {
+	b, err := os.ReadFile(a.path + recordSuffix)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return a, nil
+		a.record = map[string]line{}
+		return nil
 	case err != nil:
-		return nil, fmt.Errorf("publisher's record: %w", err)
+		return fmt.Errorf("publisher's record: %w", err)
 	}
-	if err := json.Unmarshal(b, &a.record); err != nil {
-		return nil, fmt.Errorf("%s%s is damaged (%w): bring back a copy, or remove it and publish with --resume", path, recordSuffix, err)
+	record := map[string]line{}
+	if err := json.Unmarshal(b, &record); err != nil {
+		return fmt.Errorf("%s%s is damaged (%w): bring back a copy, or remove it and publish with --resume", a.path, recordSuffix, err)
 	}
-	return a, nil
+	a.record = record
+	return nil
+}
+
+// alone does something with the record as it is now, while nobody else has it.
+func (a *Author) alone(do func() error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var failed error
+	err := store.Alone(a.path+recordSuffix, func() error { // whose own errors say what they are about
+		if failed = a.load(); failed == nil {
+			failed = do()
+		}
+		return nil
+	})
+	if failed == nil && err != nil {
+		return fmt.Errorf("publisher's record: %w", err)
+	}
+	return failed
 }
 
 // Key is what the author signs with.
@@ -75,26 +115,32 @@ func (a *Author) Feeds() (urls []string) {
 	return urls
 }
 
-// Unsent is the envelope that was signed last for a feed, if the network does not have it; nil if
-// there is none. What the key before has signed is signed anew: nobody takes it from that any more.
-func (a *Author) Unsent(url string, last Last, now time.Time) ([]byte, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	l, ok := a.record[url]
-	if !ok || l.Seq != last.Seq+1 || len(l.Envelope) == 0 {
+// Unsent is the envelope that follows on what the network has of a feed, if one was signed; nil if there is
+// none. What the key before has signed last is signed anew: nobody takes it from that any more.
+func (a *Author) Unsent(url string, last Last, now time.Time) (envelope []byte, err error) {
+	err = a.alone(func() error {
+		envelope, err = a.unsent(url, last, now)
+		return err
+	})
+	return envelope, err
+}
+
+func (a *Author) unsent(url string, last Last, now time.Time) ([]byte, error) {
+	l, ok := a.record[url].of(last.Seq + 1)
+	if !ok {
 		return nil, nil
 	}
 	p, err := difference.OpenPublication(l.Envelope)
 	if err != nil {
 		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", l.Seq, url, err)
 	}
-	if p.By(a.key.Public()) {
+	if p.By(a.key.Public()) || l.Seq != a.record[url].Seq {
 		return l.Envelope, nil
 	}
 	if p, err = difference.Publish(a.key.private, url, p.Seq, p.Prev, now, p.Item); err != nil {
 		return nil, err
 	}
-	return p.Raw, a.note(url, line{p.Seq, p.Raw, p.Hash[:]})
+	return p.Raw, a.note(url, line{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 }
 
 // Sign signs the next item of a feed, of which the network has last. It returns when that is in
@@ -107,9 +153,16 @@ func (a *Author) Sign(url string, last Last, it *feed.Item, now time.Time) ([]by
 	return p.Raw, nil
 }
 
-func (a *Author) sign(url string, last Last, it *feed.Item, now time.Time) (*difference.Publication, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+func (a *Author) sign(url string, last Last, it *feed.Item, now time.Time) (p *difference.Publication, err error) {
+	err = a.alone(func() error {
+		p, err = a.next(url, last, it, now)
+		return err
+	})
+	return p, err
+}
+
+// next signs and notes.
+func (a *Author) next(url string, last Last, it *feed.Item, now time.Time) (*difference.Publication, error) {
 	seq, head, err := a.agree(url, last)
 	if err != nil {
 		return nil, err
@@ -118,27 +171,37 @@ func (a *Author) sign(url string, last Last, it *feed.Item, now time.Time) (*dif
 	if err != nil {
 		return nil, err
 	}
-	return p, a.note(url, line{p.Seq, p.Raw, p.Hash[:]})
+	return p, a.note(url, line{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 }
 
 // Write signs the next item and pushes it, and says its number. An item before it that the network
-// does not have is pushed first: when another one is signed, the record has it no longer.
+// does not have, perhaps of another process, is pushed first: when another one is signed, the record has
+// it no longer.
 func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error) {
 	of := Last{last, head}
-	unsent, err := a.Unsent(url, of, now)
-	if err != nil {
-		return 0, err
-	}
-	if unsent != nil {
-		if err := push(unsent); err != nil {
+	for {
+		var p *difference.Publication
+		unsent := false
+		err := a.alone(func() error {
+			raw, err := a.unsent(url, of, now)
+			if err != nil {
+				return err
+			}
+			if unsent = raw != nil; unsent {
+				p, err = difference.OpenPublication(raw)
+			} else {
+				p, err = a.next(url, of, it, now)
+			}
+			return err
+		})
+		if err != nil {
 			return 0, err
 		}
+		if err := push(p.Raw); err != nil || !unsent {
+			return p.Seq, err
+		}
+		of = Last{p.Seq, p.Hash}
 	}
-	p, err := a.sign(url, of, it, now)
-	if err != nil {
-		return 0, err
-	}
-	return p.Seq, push(p.Raw)
 }
 
 // Alive pushes that nothing came after what was signed last; or that itself, if the network does not
@@ -156,18 +219,20 @@ func (a *Author) Alive(url string, last uint64, head feed.Hash, now time.Time, p
 }
 
 // Beat signs that nothing came after what was signed last.
-func (a *Author) Beat(url string, last Last, now time.Time) ([]byte, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	seq, head, err := a.agree(url, last)
-	if err != nil {
-		return nil, err
-	}
-	p, err := difference.Publish(a.key.private, url, seq, head, now, nil)
-	if err != nil {
-		return nil, err
-	}
-	return p.Raw, nil
+func (a *Author) Beat(url string, last Last, now time.Time) (envelope []byte, err error) {
+	err = a.alone(func() error {
+		seq, head, err := a.agree(url, last)
+		if err != nil {
+			return err
+		}
+		p, err := difference.Publish(a.key.private, url, seq, head, now, nil)
+		if err != nil {
+			return err
+		}
+		envelope = p.Raw
+		return nil
+	})
+	return envelope, err
 }
 
 // agree returns the last publication of a feed, on which record and network agree.
@@ -187,17 +252,23 @@ func (a *Author) agree(url string, last Last) (seq uint64, head feed.Hash, err e
 
 // Resume goes on from what the network has, because the publisher's owner has said that it is right.
 func (a *Author) Resume(url string, last Last) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if last.Seq < a.record[url].Seq {
-		return nil
-	}
-	return a.note(url, line{Seq: last.Seq, Hash: last.Head[:]})
+	return a.alone(func() error {
+		if last.Seq < a.record[url].Seq {
+			return nil
+		}
+		return a.note(url, line{Seq: last.Seq, Hash: last.Head[:]})
+	})
 }
 
 // note writes the record down.
 func (a *Author) note(url string, l line) error {
 	old, had := a.record[url]
+	if l.Before = old.Before; had && old.Seq < l.Seq {
+		last := old
+		last.Before = nil
+		l.Before = append(slices.Clone(old.Before), last)
+		l.Before = l.Before[max(0, len(l.Before)-maxBefore):]
+	}
 	a.record[url] = l
 	b, err := json.MarshalIndent(a.record, "", "  ")
 	if err == nil {

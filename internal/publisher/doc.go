@@ -5,7 +5,7 @@
 //
 //	blog.key         the key that signs, and the name (hash) of the one that may follow it
 //	blog.key.next    the key that follows: to be kept elsewhere
-//	blog.key.record  what was signed last for each feed, with its envelope
+//	blog.key.record  what was signed last for each feed, with its envelopes
 //
 // Numbers are given once. So an envelope is in the record, durably, before anybody sees it; if it
 // got lost on its way it is sent again as it is. What the network has beyond the record tells of an

@@ -3,11 +3,13 @@ package publisher
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,8 +170,7 @@ func TestNumbersAreGivenOnce(t *testing.T) {
 	}
 }
 
-// As long as the network does not take what was signed, nothing is signed after it: the record has
-// room for one.
+// As long as the network does not take what was signed, nothing is signed after it.
 func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	if _, err := Generate(path, ""); err != nil {
@@ -206,6 +207,87 @@ func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
 	}
 	if !slices.Equal(names, []string{"one", "two", "four"}) { // "three" was never signed
 		t.Errorf("the network has %q", names)
+	}
+}
+
+// A node and a command beside it, or two of these, have one key: no number is given twice, none is left out, and
+// nothing is lost of who signed and could not push.
+func TestTwoProcessesWithOneKey(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	one, other := opened(t, path), opened(t, path)
+	var mu sync.Mutex
+	var had Last // by the network
+	var names []string
+	push := func(envelope []byte) error {
+		mu.Lock()
+		defer mu.Unlock()
+		p, err := difference.OpenPublication(envelope)
+		switch {
+		case err != nil:
+			return err
+		case p.Seq <= had.Seq:
+			return nil // it is there
+		case p.Seq != had.Seq+1 || p.Prev != had.Head:
+			return fmt.Errorf("number %d does not follow on %d", p.Seq, had.Seq)
+		}
+		m, _ := p.Item.Meaning("")
+		names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+		return nil
+	}
+	var all sync.WaitGroup
+	for i, a := range []*Author{one, other} {
+		all.Go(func() {
+			for k := range 10 {
+				mu.Lock()
+				last := had
+				mu.Unlock()
+				if _, err := a.Write(url, last.Seq, last.Head, item(t, fmt.Sprint(i, k)), time.Unix(2, 0), push); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	slices.Sort(names)
+	if had.Seq != 20 || len(slices.Compact(names)) != 20 {
+		t.Errorf("the network has %d: %q", had.Seq, names)
+	}
+	killed := signed(t, one, had, "killed before it was pushed")
+	if seq, err := other.Write(url, had.Seq, had.Head, item(t, "last"), time.Unix(3, 0), push); err != nil || seq != killed.Seq+1 || had.Seq != 22 {
+		t.Errorf("number %d, %v; the network has %d", seq, err, had.Seq)
+	}
+}
+
+// A network that has lost the end of a feed is given that again, before anything that follows.
+func TestALostTailIsPushedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	var last Last
+	var third *difference.Publication
+	for i := range 2 * maxBefore {
+		p := signed(t, a, last, fmt.Sprint(i))
+		if last = (Last{p.Seq, p.Hash}); i == 2*maxBefore-4 {
+			third = p
+		}
+	}
+	var again []uint64
+	a = opened(t, path)
+	seq, err := a.Write(url, third.Seq, third.Hash, item(t, "next"), time.Unix(3, 0), func(envelope []byte) error {
+		p, err := difference.OpenPublication(envelope)
+		again = append(again, p.Seq)
+		return err
+	})
+	if want := []uint64{last.Seq - 2, last.Seq - 1, last.Seq, last.Seq + 1}; err != nil || seq != last.Seq+1 || !slices.Equal(again, want) {
+		t.Errorf("pushed %d, want %d: %v", again, want, err)
+	}
+	if l := a.record[url]; len(l.Before) != maxBefore || l.Before[maxBefore-1].Seq != last.Seq {
+		t.Errorf("%d lines before number %d", len(l.Before), l.Seq)
 	}
 }
 

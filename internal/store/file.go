@@ -29,6 +29,16 @@ func WriteFile(path string, data []byte) error {
 	return settle(filepath.Dir(path))
 }
 
+// Alone does something with a file while no other process that asks so does anything with it, and waits a
+// little for one that does.
+func Alone(path string, do func() error) error {
+	f, err := lock(path + ".lock")
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(), f.Close())
+}
+
 // settle makes the names in a folder durable.
 func settle(folder string) error {
 	if runtime.GOOS == "windows" { // which cannot sync a folder, nor needs to
