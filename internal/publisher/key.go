@@ -84,10 +84,14 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rotate %s: %w", path, err)
 	}
+	old, _, unread := read(path, ask)
+	if unread == nil && old.private.Equal(k.private) || errors.Is(unread, fs.ErrNotExist) {
+		return follow(path, k.private, passphrase) // it was begun, and interrupted; or the key is lost
+	}
 	if _, err := os.Lstat(path + oldSuffix); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("rotate %s: %s is there already: put it elsewhere", path, path+oldSuffix)
 	}
-	if old, _, err := read(path, ask); err == nil && old.next != difference.KeyHash(k.Public()) {
+	if unread == nil && old.next != difference.KeyHash(k.Public()) {
 		return nil, fmt.Errorf("rotate %s: %s is not the key that it names", path, next)
 	}
 	if err := os.Rename(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be lost

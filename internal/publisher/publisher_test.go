@@ -210,6 +210,38 @@ func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
 	}
 }
 
+// Killed between its steps, a rotation goes on where it was.
+func TestARotationThatWasInterruptedGoesOn(t *testing.T) {
+	for name, interrupt := range map[string]func(path string) error{
+		"before the key is there":       func(path string) error { return os.Remove(path) },
+		"before there is one to follow": func(path string) error { return nil },
+	} {
+		path := filepath.Join(t.TempDir(), "blog.key")
+		if _, err := Generate(path, ""); err != nil {
+			t.Fatal(err)
+		}
+		following, err := os.ReadFile(path + nextSuffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, err := Rotate(path, none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(os.WriteFile(path+nextSuffix, following, 0o600), interrupt(path)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := Rotate(path, none)
+		if err != nil || !bytes.Equal(again.Public(), second.Public()) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		next, err := Read(path+nextSuffix, none)
+		if read, other := Read(path, none); err != nil || other != nil || read.Next() != difference.KeyHash(next.Public()) || bytes.Equal(next.Public(), again.Public()) {
+			t.Errorf("%s: the key does not name the one that follows: %v, %v", name, err, other)
+		}
+	}
+}
+
 // A node and a command beside it, or two of these, have one key: no number is given twice, none is left out, and
 // nothing is lost of who signed and could not push.
 func TestTwoProcessesWithOneKey(t *testing.T) {
