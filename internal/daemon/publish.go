@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
@@ -190,12 +191,17 @@ func (d *Daemon) Require(ctx context.Context, url, least string) error {
 
 // Trust believes that a feed has another key; see proxy.Publishing.
 func (d *Daemon) Trust(ctx context.Context, url string) error {
-	done := false
-	if err := d.do(ctx, func() { done = d.node.Feeds.Trust(d.key(url)) }); err != nil {
+	failed, err := ask(ctx, d, func(answer func(error)) {
+		key := d.key(url)
+		if !d.node.Feeds.Trust(key) {
+			answer(fmt.Errorf("trust %s: %w, or its key is not in question", url, proxy.ErrUnknown))
+			return
+		}
+		s, _ := d.node.Feeds.Subscription(key)
+		d.node.Feeds.Subscribe(s.URL, s.Weight, s.Attributes, answer) // which is when it is on the disk
+	})
+	if err = cmp.Or(err, failed); err != nil {
 		return err
-	}
-	if !done {
-		return fmt.Errorf("trust %s: %w, or its key is not in question", url, proxy.ErrUnknown)
 	}
 	d.shelf.touch(d.key(url))
 	return nil
