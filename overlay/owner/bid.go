@@ -346,6 +346,11 @@ func (o *Owners) urge(s *seat, now time.Time) {
 	}
 }
 
+// blocked says that all have signed but the owners of an epoch that may be in force beside. One of them may
+// have lost its disk with what it promised, and then never signs: as where a quorum is silent, a new lineage
+// goes on.
+func (b *bid) blocked() bool { return b.epoch.certifiedBy(b.old) && b.epoch.certifiedBy(b.owners) }
+
 // abandon ends a bid without an epoch. Another attempt follows as long as there is
 // reason for one.
 func (o *Owners) abandon(s *seat, pause time.Duration) {
@@ -362,7 +367,7 @@ func (o *Owners) abandon(s *seat, pause time.Duration) {
 	}
 	switch {
 	case b.founding:
-	case b.epoch != nil && !b.jump:
+	case b.epoch != nil && !b.jump && !b.blocked():
 		// A quorum has answered: it is those who are to own the key that do not sign, as where
 		// they own it in another lineage. To that one this one does not give way.
 		s.stuck = time.Time{}

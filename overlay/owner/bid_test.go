@@ -1,0 +1,30 @@
+package owner
+
+import (
+	"testing"
+
+	"tidings/internal/env"
+)
+
+// An owner that has lost its disk cannot say what it promised, so an epoch that it may have helped into force
+// beside the known one stays possible for ever, and its owners may never sign another. Found in a world of
+// public feeds, seed 31: all five owners had sealed, and the log stood still until the end.
+func TestOnlyAnEpochBesideBlocksABid(t *testing.T) {
+	id := func(i int) env.PeerID { return signer(byte(i)).PeerID() }
+	for _, c := range []struct {
+		name       string
+		signed     int // of the owners to be, from 0 on
+		old, owner []env.PeerID
+		want       bool
+	}{
+		{"all have signed", 5, []env.PeerID{id(0), id(1), id(2)}, []env.PeerID{id(2), id(3), id(4)}, true},
+		{"a quorum of both", 3, []env.PeerID{id(0), id(1), id(2)}, []env.PeerID{id(1), id(2), id(4)}, true},
+		{"those of old have not", 2, []env.PeerID{id(2), id(3), id(4)}, []env.PeerID{id(0), id(1), id(2)}, false},
+		{"those to be have not", 2, []env.PeerID{id(0), id(1), id(2)}, []env.PeerID{id(2), id(3), id(4)}, false},
+	} {
+		b := &bid{old: c.old, owners: c.owner, epoch: someEpoch(c.signed)}
+		if b.blocked() != c.want {
+			t.Errorf("%s: blocked %v", c.name, !c.want)
+		}
+	}
+}
