@@ -214,6 +214,20 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	}
 }
 
+// Whoever makes a log has keys of its own: what it signs with one holds back nothing of the publisher's.
+func TestAStrangersNumberHoldsNothingBack(t *testing.T) {
+	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
+	edited := published(t, 1, 5, one.Hash, written(t, "1", "One, edited"))
+	var w Window
+	w.Apply(Delta{Pin: &Pin{Key: public(1)}}, time.Unix(1, 0), 1)
+	for i, p := range []*Publication{one, published(t, 2, 1<<60, feed.Hash{}, written(t, "1", "A stranger's")), edited} {
+		w.Apply(Delta{Changes: []Change{{Item: *p.Item, Publication: p}}}, time.Unix(2, 0), uint64(i+2))
+	}
+	if e, _ := w.Entry(one.Item.ID); e.Hash != edited.Item.Hash {
+		t.Error("the publisher's own edit is not taken")
+	}
+}
+
 func TestAPinCountsWhatItsPublisherSaid(t *testing.T) {
 	var w Window
 	one := published(t, 1, 1, feed.Hash{}, written(t, "1", "One"))

@@ -46,7 +46,7 @@ type Entry struct {
 	Change int
 	// Signed says that this version came in a publisher's envelope.
 	Signed bool
-	Number uint64 // the highest that a publisher has given a version of the item; 0: none
+	Number uint64 // the highest that the feed's publisher has given a version of the item; 0: none
 }
 
 // Apply brings a delta in. ref is a name the caller has for it, not 0, and higher
@@ -68,7 +68,10 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 		e := Entry{ID: c.Item.ID, Hash: c.Item.Hash, At: at, Changed: at, Ref: ref, Change: i}
 		takes := w.Takes(c)
 		if p := c.Publication; p != nil {
-			e.Signed, e.Number = true, p.Seq
+			e.Signed = true
+			if w.pin.Good(p.Key) { // a stranger could give one that the publisher never comes to
+				e.Number = p.Seq
+			}
 			w.pin = w.pin.After(p)
 		}
 		if p := w.byID[e.ID]; p != nil {
