@@ -138,14 +138,15 @@ func (s *Scribe) renew(l *link, pause uint32) {
 	l.renewed, l.pause = s.now(), uint16(min(pause, uint32(maxPause/time.Second)))
 }
 
-// onBeatAck spells the edges out if the parent knows others.
+// onBeatAck spells the edges out if the peer knows others: also where there is none, since this Beat has put
+// off the peer's own, in which that would say so itself.
 func (s *Scribe) onBeatAck(l *link, m *scribepb.BeatAck) {
 	if l == nil || m.Nonce != l.beatNonce || l.beatNonce == 0 {
 		return
 	}
 	l.beatNonce = 0
 	s.renew(l, m.PauseS)
-	if !m.Match && len(l.up.of) > 0 {
+	if !m.Match {
 		s.spell(l.contact.Peer, l, m.Nonce)
 	}
 }

@@ -170,3 +170,31 @@ func TestBrokenConnectionIsAskedSoon(t *testing.T) {
 	}
 	l.s.PeerDown("nobody that is known")
 }
+
+// Who has no edge up on a link beats all the same, and so puts off the peer's Beat: what the peer holds that is
+// none any more ends by the answer, or it would stand as long as the peer, with more links, beats more seldom.
+func TestWhoHasNoEdgeUpSaysSoWhenAsked(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	a.route(l.own(0), a.join(l.own(0), 1))
+	a.heard()
+	var beats []*scribepb.Beat
+	for range 400 {
+		l.pass(100 * time.Millisecond)
+		if beats = beatsOf(a.heard()); len(beats) > 0 {
+			break
+		}
+	}
+	if len(beats) != 1 || beats[0].Count != 0 || beats[0].HeldCount != 1 {
+		t.Fatalf("beats %v", beats)
+	}
+	nonce := beats[0].Nonce
+	a.ack(nonce, false)
+	got := a.heard()
+	if kinds := kindsOf(got); !slices.Equal(kinds, []string{"List"}) {
+		t.Fatalf("says %v", kinds)
+	}
+	if list := got[0].GetList(); len(list.Edges) != 0 || list.Partial || list.Nonce != nonce {
+		t.Errorf("list %v", list)
+	}
+}
