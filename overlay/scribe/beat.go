@@ -59,7 +59,16 @@ func (s *Scribe) planBeat(l *link) {
 func (s *Scribe) beatIn(l *link, d time.Duration) {
 	at := s.together(s.clock.Now().Add(d), s.cfg.BeatInterval/beatsTogether)
 	l.beatAt = momentOf(at)
-	s.cal.Add(at, task{kind: taskBeat, link: l})
+	s.beatLook(l)
+}
+
+// beatLook has a link looked at when its Beat is due, or sooner: a peer that beats all the time puts this
+// node's Beat off all the time, and each plan is not to be an entry of the calendar.
+func (s *Scribe) beatLook(l *link) {
+	if l.beatDue == never || l.beatAt < l.beatDue {
+		l.beatDue = l.beatAt
+		s.cal.Add(time.Unix(0, int64(l.beatAt)), task{kind: taskBeat, link: l})
+	}
 }
 
 // PeerDown takes a hint that the connection with a peer broke: if it has started anew, it knows of no
@@ -72,7 +81,15 @@ func (s *Scribe) PeerDown(id env.PeerID) {
 
 // beat renews all edges of a link at once.
 func (s *Scribe) beat(l *link, now time.Time) {
-	if !l.beating || momentOf(now) < l.beatAt {
+	if l.beatDue == never || momentOf(now) < l.beatDue {
+		return
+	}
+	l.beatDue = never
+	if !l.beating {
+		return
+	}
+	if momentOf(now) < l.beatAt { // it was put off
+		s.beatLook(l)
 		return
 	}
 	if len(l.up.of)+len(l.down.of) == 0 {

@@ -171,6 +171,25 @@ func TestBrokenConnectionIsAskedSoon(t *testing.T) {
 	l.s.PeerDown("nobody that is known")
 }
 
+// A peer may beat as often as it likes: this node has one plan for its own Beat, which comes when the peer
+// falls silent.
+func TestAFloodOfBeatsIsOnePlan(t *testing.T) {
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	a.route(l.own(0), a.join(l.own(0), 1))
+	before := l.s.cal.Len()
+	for range 1000 {
+		a.say(&scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 5}}})
+	}
+	if n := l.s.cal.Len() - before; n > 10 {
+		t.Errorf("%d entries in the calendar", n)
+	}
+	a.heard()
+	if l.pass(40 * time.Second); len(beatsOf(a.heard())) == 0 {
+		t.Error("no Beat")
+	}
+}
+
 // Who has no edge up on a link beats all the same, and so puts off the peer's Beat: what the peer holds that is
 // none any more ends by the answer, or it would stand as long as the peer, with more links, beats more seldom.
 func TestWhoHasNoEdgeUpSaysSoWhenAsked(t *testing.T) {

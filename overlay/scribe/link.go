@@ -27,6 +27,7 @@ type link struct {
 	beating   bool
 	beatTries int8
 	beatAt    moment
+	beatDue   moment // when it is looked whether a Beat is due; never: there is no plan
 	beatNonce uint64 // of the Beat that is out; 0: none
 	// What a List of the peer's may answer: the last Beat of this node, and of the peer.
 	mine, its ask
