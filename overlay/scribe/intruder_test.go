@@ -193,7 +193,7 @@ func (in *intruder) endures(t *testing.T) {
 			s.Publish(p, g, 10+i)
 		}
 	}
-	s.World.Run(3 * time.Minute)
+	s.World.Run(6 * time.Minute)
 	s.CheckQuiet()
 	for _, v := range s.Wrong() {
 		t.Error(v)

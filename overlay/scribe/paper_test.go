@@ -107,7 +107,7 @@ func TestFeedTreeOnItsSubstrate(t *testing.T) {
 		for _, g := range groups {
 			s.Publish(s.Peers()[0], g, 100)
 		}
-		s.World.Run(3 * time.Minute)
+		s.World.Run(6 * time.Minute)
 		if m := s.MailStats(); m.Delivered != m.Expected || m.Delivered < trees*subscribers*3/4 {
 			t.Errorf("multicast %+v", m)
 		}
