@@ -65,6 +65,17 @@ func (p *Pin) After(of *Publication) *Pin {
 	return &next
 }
 
+// Counted is a pin with the numbers of another one of the feed, if that has got farther: who tells of a key
+// need not have heard all that was published.
+func (p *Pin) Counted(by *Pin) *Pin {
+	if by == nil || by.Seq <= p.Seq {
+		return p
+	}
+	next := *p
+	next.Seq, next.Head = by.Seq, by.Head
+	return &next
+}
+
 // between is how many publications are missing between the last that is known and another: at least one if
 // that follows on something else.
 func (p *Pin) between(of *Publication) uint64 {

@@ -290,7 +290,8 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 		l, all := c.lead, d
 		d = f.app.Filter(key, d)
 		if pin := all.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
-			d.Pin, l.pin = pin, pin // the other lineage knows more of whose the feed is
+			l.pin = pin.Counted(l.pin)
+			d.Pin = l.pin // the other lineage knows more of whose the feed is
 		}
 		for _, ch := range all.Changes {
 			// What was found here as well is no news, but the publisher's number of it is.

@@ -662,3 +662,37 @@ func TestPublisherIsAStranger(t *testing.T) {
 		n.World.Run(4 * time.Minute)
 	}
 }
+
+// A lineage that has seen a key change, and little of what was published, tells the other one of the key: the
+// publisher's count there stays, and nobody misses anything.
+func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
+	n := open(t)
+	first := n.author.write(n.Swarm, "one")
+	for _, p := range []*difference.Publication{first, n.author.write(n.Swarm, "two"), n.author.write(n.Swarm, "three")} {
+		if err := push(n.Swarm, n.desk, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sub, _ := n.desk.Layers().Feeds.Subscription(n.Key(url))
+	pin := *sub.Publisher
+	pin.Seq, pin.Head = first.Seq, first.Hash
+	n.author.key = n.author.next
+	changed := pin.Change(n.author.public(), feed.Hash{}, n.Now(), nil)
+	body, err := difference.Delta{Pin: changed}.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lead := leader(t, n.Swarm, url)
+	lead.Do(func() { lead.Layers().Feeds.Absorb(n.Key(url), body) })
+	n.World.Run(2 * time.Second)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "four")); err != nil {
+		t.Error(err)
+	}
+	n.World.Run(2 * time.Second)
+	for _, r := range n.readers {
+		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Lacks != 0 || sub.Publisher.Seq != 4 {
+			t.Errorf("host %d has number %d, and lacks %d", r.Index(), sub.Publisher.Seq, sub.Lacks)
+		}
+	}
+	n.all(t, "four", "All of four, publisher")
+}
