@@ -43,7 +43,7 @@ type push struct {
 	at    time.Time // when to try again
 	until time.Time
 	words string // why it was refused, though not for good
-	done  func(error)
+	done  []func(error)
 }
 
 // Publish brings what a publisher has signed into its feed, which this node has to follow. done
@@ -66,12 +66,18 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	case c == nil || !c.subscribed:
 		say(ErrUnfollowed)
 		return
-	case f.pushes[p.Hash] != nil || len(f.pushes) >= maxPushes:
+	}
+	w := f.pushes[p.Hash]
+	switch {
+	case w != nil && len(w.done) < maxPushes: // a node and a command beside it may push the same
+		w.done = append(w.done, say)
+		return
+	case w != nil || len(f.pushes) >= maxPushes:
 		say(fmt.Errorf("%w: others are on their way", ErrRefused))
 		return
 	}
 	now := f.clock.Now()
-	w := &push{key: key, of: p, until: now.Add(pushTime), done: say}
+	w = &push{key: key, of: p, until: now.Add(pushTime), done: []func(error){say}}
 	f.pushes[p.Hash] = w
 	f.pushOn(w, now)
 }
@@ -139,7 +145,9 @@ func (f *FeedTree) onPushed(from env.PeerID, m *feedtreepb.Pushed) {
 // pushed ends the way of a publication.
 func (f *FeedTree) pushed(w *push, err error) {
 	delete(f.pushes, w.of.Hash)
-	w.done(err)
+	for _, done := range w.done {
+		done(err)
+	}
 }
 
 // hashOf names a publication; zero: there is none.

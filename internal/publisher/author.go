@@ -64,7 +64,10 @@ func Open(path string, ask Passphrase) (*Author, error) {
 		return nil, err
 	}
 	a := &Author{key: key, path: path}
-	return a, a.load()
+	if err := a.load(); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // load reads the record, as it is now.
@@ -116,7 +119,8 @@ func (a *Author) Feeds() (urls []string) {
 }
 
 // Unsent is the envelope that follows on what the network has of a feed, if one was signed; nil if there is
-// none. What the key before has signed last is signed anew: nobody takes it from that any more.
+// none. What the key before has signed is signed anew, with all that follows on it: nobody takes it from that
+// any more.
 func (a *Author) Unsent(url string, last Last, now time.Time) (envelope []byte, err error) {
 	err = a.alone(func() error {
 		envelope, err = a.unsent(url, last, now)
@@ -134,31 +138,44 @@ func (a *Author) unsent(url string, last Last, now time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("publisher's record: number %d of %s: %w", l.Seq, url, err)
 	}
-	if p.By(a.key.Public()) || l.Seq != a.record[url].Seq {
+	if p.By(a.key.Public()) {
 		return l.Envelope, nil
 	}
-	if p, err = difference.Publish(a.key.private, url, p.Seq, p.Prev, now, p.Item); err != nil {
-		return nil, err
+	prev := p.Prev
+	if last.Seq > 0 {
+		prev = last.Head
 	}
-	return p.Raw, a.note(url, line{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+	for seq := l.Seq; seq <= a.record[url].Seq; seq++ {
+		old, ok := a.record[url].of(seq)
+		if !ok {
+			break
+		}
+		if p, err = difference.OpenPublication(old.Envelope); err == nil {
+			p, err = difference.Publish(a.key.private, url, seq, prev, now, p.Item)
+		}
+		if err == nil {
+			err = a.note(url, line{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("publisher's record: number %d of %s: %w", seq, url, err)
+		}
+		prev = p.Hash
+	}
+	l, _ = a.record[url].of(last.Seq + 1)
+	return l.Envelope, nil
 }
 
 // Sign signs the next item of a feed, of which the network has last. It returns when that is in
 // the record.
-func (a *Author) Sign(url string, last Last, it *feed.Item, now time.Time) ([]byte, error) {
-	p, err := a.sign(url, last, it, now)
-	if err != nil {
-		return nil, err
-	}
-	return p.Raw, nil
-}
-
-func (a *Author) sign(url string, last Last, it *feed.Item, now time.Time) (p *difference.Publication, err error) {
+func (a *Author) Sign(url string, last Last, it *feed.Item, now time.Time) (envelope []byte, err error) {
 	err = a.alone(func() error {
-		p, err = a.next(url, last, it, now)
+		p, err := a.next(url, last, it, now)
+		if err == nil {
+			envelope = p.Raw
+		}
 		return err
 	})
-	return p, err
+	return envelope, err
 }
 
 // next signs and notes.
@@ -260,16 +277,23 @@ func (a *Author) Resume(url string, last Last) error {
 	})
 }
 
-// note writes the record down.
+// note writes a line of the record down, in place of that with its number or behind the others.
 func (a *Author) note(url string, l line) error {
 	old, had := a.record[url]
-	if l.Before = old.Before; had && old.Seq < l.Seq {
-		last := old
-		last.Before = nil
-		l.Before = append(slices.Clone(old.Before), last)
-		l.Before = l.Before[max(0, len(l.Before)-maxBefore):]
+	lines := slices.Clone(old.Before)
+	if had {
+		old.Before = nil
+		lines = append(lines, old)
 	}
-	a.record[url] = l
+	if i := slices.IndexFunc(lines, func(b line) bool { return b.Seq == l.Seq }); i >= 0 {
+		lines[i] = l
+	} else {
+		lines = append(lines, l)
+	}
+	last := lines[len(lines)-1]
+	last.Before = lines[max(0, len(lines)-1-maxBefore) : len(lines)-1]
+	was := a.record[url]
+	a.record[url] = last
 	b, err := json.MarshalIndent(a.record, "", "  ")
 	if err == nil {
 		err = store.WriteFile(a.path+recordSuffix, append(b, '\n'))
@@ -277,7 +301,7 @@ func (a *Author) note(url string, l line) error {
 	if err != nil {
 		delete(a.record, url)
 		if had {
-			a.record[url] = old
+			a.record[url] = was
 		}
 		return fmt.Errorf("publisher's record: %w", err)
 	}

@@ -353,6 +353,39 @@ func TestTheNextKeySignsWhatCouldNotBePushed(t *testing.T) {
 	}
 }
 
+// So it does with several, one after the other, each of which follows on the one that it signed before.
+func TestTheNextKeySignsAllThatCouldNotBePushed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	had := Last{}
+	for i := range 4 {
+		p := signed(t, a, Last{}, fmt.Sprint(i))
+		if i == 0 {
+			had = Last{p.Seq, p.Hash}
+		}
+	}
+	if _, err := Rotate(path, none); err != nil {
+		t.Fatal(err)
+	}
+	a = opened(t, path)
+	var names []string
+	seq, err := a.Write(url, had.Seq, had.Head, item(t, "next"), time.Unix(9, 0), func(envelope []byte) error {
+		p, err := difference.OpenPublication(envelope)
+		if err != nil || !p.By(a.Key().Public()) || p.Seq != had.Seq+1 || p.Prev != had.Head {
+			return fmt.Errorf("number %d follows on %d: %w", p.Seq, had.Seq, err)
+		}
+		m, _ := p.Item.Meaning("")
+		names, had = append(names, m.GUID), Last{p.Seq, p.Hash}
+		return nil
+	})
+	if err != nil || seq != 5 || !slices.Equal(names, []string{"1", "2", "3", "next"}) {
+		t.Errorf("number %d, pushed %q: %v", seq, names, err)
+	}
+}
+
 // A publisher restored from an old backup signs nothing until its owner has said that it is right.
 func TestAnOldBackupIsNoticed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
