@@ -230,7 +230,12 @@ func TestWhatIsBeingEndedCanBeWatchedAgain(t *testing.T) {
 		}
 		again <- w
 	}()
-	time.Sleep(100 * time.Millisecond) // so that it is asked for before
+	within(t, patience, "it is asked for", func() error {
+		if len(m.keywords.asking) == 0 {
+			return errors.New("nobody asks")
+		}
+		return nil
+	})
 	disk.stall(false)
 	w := <-again
 	if _, err := m.Watched(t.Context(), w.Number); err != nil || w.Number == sun.Number {
