@@ -134,7 +134,7 @@ func (w *Window) Takes(c Change) bool {
 }
 
 // Lacks is how many publications the log leaves out between two that it has: its sequencer has
-// withheld them.
+// withheld them, or they had been forgotten when two lineages met.
 func (w *Window) Lacks() (n uint64) {
 	for _, l := range w.lacks {
 		n += l.n

@@ -208,7 +208,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	}
 }
 
-// lacks notes that a log leaves out publications: who leads the feed has withheld them, and nobody has to
+// lacks notes that a log leaves out publications: who leads the feed may have withheld them, and nobody has to
 // have noticed but those who follow. The origin may have the items.
 func (f *FeedTree) lacks(c *channel, n uint64) {
 	if n == 0 {

@@ -99,7 +99,7 @@ type Channel struct {
 	PublisherSince *time.Time `json:"publisher_since"`
 	Published      uint64     `json:"published"` // number of the publisher's last item
 	// Missing is how many of the publisher's items the feed's log leaves out, as far as it is kept: whoever
-	// leads the feed has withheld them.
+	// leads the feed has withheld them, or two logs that met had not kept them.
 	Missing uint64 `json:"missing"`
 	// Claimed is the fingerprint of another key that the feed's owners say it has, and the node
 	// does not believe; empty: there is none.

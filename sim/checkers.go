@@ -190,7 +190,11 @@ type finder func(what, facts string, args ...any)
 
 // CheckQuiet checks what holds when nothing has happened for half an hour: leaves,
 // counts, trees and weights, heads and sequencers.
+// It panics while messages are under way: who checks too early would check nothing of them.
 func (s *Swarm) CheckQuiet() {
+	if slices.ContainsFunc(s.mail.sent, func(l *letter) bool { return !l.settled }) {
+		panic("sim: quiet begins " + settling.String() + " after the last message")
+	}
 	s.CheckCalm()
 	s.checkCounts(s.Live())
 }

@@ -113,7 +113,7 @@ func lacks(c *proxy.Channel, s feedtree.Subscription) {
 		return
 	}
 	c.State, c.Since = stateLacks, nil
-	c.Error = fmt.Sprintf("who leads this feed in the network has withheld %d that its publisher signed; its origin is asked for what they were", s.Lacks)
+	c.Error = fmt.Sprintf("the network's log of this feed leaves out %d that its publisher signed; its origin is asked for what they were", s.Lacks)
 	c.Do = "read it at its origin, too: " + c.URL
 }
 

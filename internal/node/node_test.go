@@ -66,7 +66,7 @@ func endures(t *testing.T, s *sim.Swarm) {
 		}
 		s.Publish(p, s.Key(fmt.Sprint(i%3)), 100)
 	}
-	s.World.Run(2 * time.Minute)
+	s.World.Run(6 * time.Minute)
 	s.CheckQuiet()
 	s.CheckReaders()
 	for _, v := range s.Wrong() {

@@ -142,7 +142,8 @@ func (s *Scribe) onBeat(from env.PeerID, l *link, m *scribepb.Beat) {
 	switch {
 	case l == nil && m.HeldCount > 0:
 		s.spell(to, nil, m.Nonce)
-	case l != nil && (len(l.up.of) != int(m.HeldCount) || l.up.digest != m.HeldDigest):
+	case l != nil && (len(l.up.of) != int(m.HeldCount) || l.up.digest != m.HeldDigest) && s.now() >= l.spellAt:
+		l.spellAt = momentOf(s.clock.Now().Add(time.Duration(len(l.up.of)) * spellTime))
 		s.spell(to, l, m.Nonce)
 	}
 	if l != nil && l.beating && l.beatNonce == 0 {

@@ -171,6 +171,36 @@ func TestBrokenConnectionIsAskedSoon(t *testing.T) {
 	l.s.PeerDown("nobody that is known")
 }
 
+// A peer that is wrong about many edges is told so once, and again when they have had their time: a few bytes
+// would draw hundreds of kilobytes each time.
+func TestListsHaveTheirTime(t *testing.T) {
+	const groups = 100
+	l := newLab(t, Config{}).active()
+	a := l.members(1, l.own(0))[0]
+	for i := range groups {
+		l.s.Join(a.of(i), 1)
+	}
+	l.pass(time.Second)
+	for i := range groups {
+		if !l.accepted(a, a.of(i)) {
+			t.Fatal("has no parent")
+		}
+	}
+	a.heard()
+	wrong := &scribepb.Message{Body: &scribepb.Message_Beat{Beat: &scribepb.Beat{Nonce: 5}}}
+	for range 50 {
+		a.say(wrong)
+	}
+	got := a.heard()
+	if acks, lists := count(got, "BeatAck"), count(got, "List"); acks != 50 || lists != 1 {
+		t.Errorf("%d answers, %d lists", acks, lists)
+	}
+	l.pass(groups * spellTime)
+	if a.say(wrong); count(a.heard(), "List") != 1 {
+		t.Error("is not told again")
+	}
+}
+
 // A peer may beat as often as it likes: this node has one plan for its own Beat, which comes when the peer
 // falls silent.
 func TestAFloodOfBeatsIsOnePlan(t *testing.T) {

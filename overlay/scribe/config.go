@@ -37,6 +37,9 @@ const (
 	// links a node at rest says less than two messages a second, with more in proportion.
 	beatShare = 750 * time.Millisecond
 	maxPause  = 150 * time.Second
+	// spellTime is how long each edge of a List has to do: a peer that is always wrong about them
+	// draws some 40 KB a second from a link, and not as much as it asks for.
+	spellTime = time.Millisecond
 	// downPause is how long after a broken connection a peer is asked: one that starts anew is back.
 	downPause = 2 * time.Second
 

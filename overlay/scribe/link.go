@@ -31,6 +31,7 @@ type link struct {
 	beatNonce uint64 // of the Beat that is out; 0: none
 	// What a List of the peer's may answer: the last Beat of this node, and of the peer.
 	mine, its ask
+	spellAt   moment // before that this node lists no edges because the peer asks
 
 	downs   *downs              // nil: none is under way
 	weights map[overlay.ID]bool // groups whose weight changed
