@@ -104,7 +104,7 @@ func (c *Calendar[K]) Pop(now time.Time) (key K, at time.Time, ok bool) {
 	c.n--
 	if c.ring != nil && c.first() == nil {
 		c.advance()
-		if c.n < c.ring.built/4 {
+		if c.n < c.ring.built/2 {
 			c.layOut()
 		}
 	}

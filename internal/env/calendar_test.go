@@ -120,6 +120,26 @@ func TestCalendarKeepsOrderAsItsCountWraps(t *testing.T) {
 	}
 }
 
+// A node that has joined thousands of groups at once plans little when they stand.
+func TestCalendarGivesBackRoom(t *testing.T) {
+	const many, few = 4000, 600
+	var c Calendar[int]
+	now := time.Unix(1_700_000_000, 0)
+	for i := range many {
+		c.Add(now.Add(time.Duration(i)*time.Second), i)
+	}
+	for c.Len() > few {
+		c.Pop(c.Next())
+	}
+	for range 3 * few { // each is put back
+		key, at, _ := c.Pop(c.Next())
+		c.Add(at.Add(few*time.Second), key)
+	}
+	if room := cap(c.ring.sheets) * sheetHolds; room > 4*few {
+		t.Errorf("room for %d on sheets, with %d entries", room, c.Len())
+	}
+}
+
 func TestSoonerTakesZeroForNever(t *testing.T) {
 	a, b, never := time.Unix(1, 0), time.Unix(2, 0), time.Time{}
 	for _, c := range []struct{ x, y, want time.Time }{

@@ -226,7 +226,6 @@ func (s *Scribe) prune(g *group) {
 		}
 		s.forgetRecent(g, len(s.recent[g.id]))
 		s.groups.Delete(g.id)
-		g.gone = true
 		return
 	}
 	now := uint32(s.clock.Now().Unix())

@@ -10,7 +10,7 @@ import (
 )
 
 // A group is this node's part in one tree. A node has as many as it has subscriptions,
-// so they are kept small: what few have, and for a while, lies beside them.
+// so they are kept small, 96 bytes: what few have, and for a while, lies beside them.
 type group struct {
 	id       overlay.ID
 	own      uint32    // weight of the node's own subscription; 0: none
@@ -24,7 +24,6 @@ type group struct {
 	crowded bool // children are to be pushed down soon
 	pushing bool // a look at children asked to move is due
 	loose   bool // it is in Scribe.loose
-	gone    bool // it is not in Scribe.groups any more
 }
 
 // A parent is an edge up.
@@ -162,6 +161,9 @@ func (s *Scribe) group(id overlay.ID) *group {
 	}
 	return g
 }
+
+// has says whether a group is still this node's, for who has kept it.
+func (s *Scribe) has(g *group) bool { return s.groups.Get(g.id) == g }
 
 // onPart ends an edge that a peer has ended.
 func (s *Scribe) onPart(l *link, id overlay.ID, edge uint64) {

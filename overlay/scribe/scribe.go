@@ -191,7 +191,7 @@ func (s *Scribe) Run(now time.Time) time.Time {
 		if !ok {
 			return s.cal.Next()
 		}
-		if t.group != nil && t.group.gone || t.link != nil && t.link.over {
+		if t.group != nil && !s.has(t.group) || t.link != nil && t.link.over {
 			continue
 		}
 		switch t.kind {
@@ -418,14 +418,14 @@ func (s *Scribe) sweep(now time.Time) {
 	s.loose = nil
 	byID(loose)
 	for _, g := range loose {
-		if g.loose = false; g.gone {
+		if g.loose = false; !s.has(g) {
 			continue
 		}
 		s.age(g, now)
 		s.prune(g)
 		s.seekParent(g)
 		useful := g.root && len(g.children) > 0 // until that changes, and then it is looked after
-		if !g.gone && (!useful && g.idle() || g.orphan() || len(s.recent[g.id]) > 0) {
+		if s.has(g) && (!useful && g.idle() || g.orphan() || len(s.recent[g.id]) > 0) {
 			s.lookAfter(g)
 		}
 	}

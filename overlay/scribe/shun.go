@@ -85,7 +85,7 @@ func (s *Scribe) forgive(now time.Time) {
 func (s *Scribe) askAround(g *group, avoid [][]byte) {
 	q := g.sought
 	s.node.Lookup(g.id, 1, func(l overlay.Lookup) {
-		if g.gone || g.sought != q || !g.orphan() || len(l.Nearest) == 0 || l.Nearest[0].ID == s.node.ID() {
+		if !s.has(g) || g.sought != q || !g.orphan() || len(l.Nearest) == 0 || l.Nearest[0].ID == s.node.ID() {
 			return // asked again later; see seekAgain
 		}
 		root := l.Nearest[0]
