@@ -214,17 +214,19 @@ func TestALogCannotHideItsPublishersOrder(t *testing.T) {
 	}
 }
 
-// Whoever makes a log has keys of its own: what it signs with one holds back nothing of the publisher's.
-func TestAStrangersNumberHoldsNothingBack(t *testing.T) {
+// Whoever makes a log has keys of its own: what it signs with one neither takes the place of what the
+// publisher has signed, nor holds back anything of the publisher's.
+func TestAStrangersVersionIsNone(t *testing.T) {
 	one := published(t, 1, 4, feed.Hash{}, written(t, "1", "One"))
+	stranger := published(t, 2, 1<<60, feed.Hash{}, written(t, "1", "A stranger's"))
 	edited := published(t, 1, 5, one.Hash, written(t, "1", "One, edited"))
 	var w Window
 	w.Apply(Delta{Pin: &Pin{Key: public(1)}}, time.Unix(1, 0), 1)
-	for i, p := range []*Publication{one, published(t, 2, 1<<60, feed.Hash{}, written(t, "1", "A stranger's")), edited} {
-		w.Apply(Delta{Changes: []Change{{Item: *p.Item, Publication: p}}}, time.Unix(2, 0), uint64(i+2))
-	}
-	if e, _ := w.Entry(one.Item.ID); e.Hash != edited.Item.Hash {
-		t.Error("the publisher's own edit is not taken")
+	for i, step := range []struct{ brought, shown *Publication }{{stranger, stranger}, {one, one}, {stranger, one}, {edited, edited}} {
+		w.Apply(Delta{Changes: []Change{{Item: *step.brought.Item, Publication: step.brought}}}, time.Unix(2, 0), uint64(i+2))
+		if e, _ := w.Entry(one.Item.ID); e.Hash != step.shown.Item.Hash {
+			t.Errorf("step %d: shown is not what it should be", i)
+		}
 	}
 }
 

@@ -120,14 +120,14 @@ func (w *Window) count(d Delta, ref uint64) {
 }
 
 // Takes says whether Apply would take a change. What a publisher has signed does not give way to another
-// version that was found at the origin, where there may be headlines only; and not to one that the
-// publisher has signed before it, which who made the log has put behind it.
+// version that was found at the origin, where there may be headlines only; not to one that the publisher
+// has signed before it, which who made the log has put behind it; and not to one that a stranger has signed.
 func (w *Window) Takes(c Change) bool {
 	switch p := w.byID[c.Item.ID]; {
 	case p == nil:
 		return true
 	case c.Publication != nil:
-		return c.Publication.Seq >= p.Number || !w.pin.Good(c.Publication.Key)
+		return p.Number == 0 || w.pin.Good(c.Publication.Key) && c.Publication.Seq >= p.Number
 	default:
 		return !p.Signed || p.Hash == c.Item.Hash
 	}
