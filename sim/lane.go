@@ -71,12 +71,18 @@ func (w *World) split(n int) {
 		w.runs = append(w.runs, func() { l.run(w.until) })
 	}
 	if w.config.Beside == nil {
-		w.config.Beside = func(do []func()) {
-			for _, f := range do {
-				f()
-			}
+		w.config.Beside = inTurn
+	}
+}
+
+// inTurn is Config.Beside of who has no goroutines to give.
+func inTurn(do []func()) (all, end func()) {
+	all = func() {
+		for _, f := range do {
+			f()
 		}
 	}
+	return all, func() {}
 }
 
 // reach says what time it is in all lanes.
@@ -87,9 +93,9 @@ func (w *World) reach(now int64) {
 	}
 }
 
-// abreast lets the lanes go side by side until end, one stride after the other. Of one
+// abreast lets all lanes go side by side until end, one stride after the other. Of one
 // instant, scripts come before hosts.
-func (w *World) abreast(end time.Time) {
+func (w *World) abreast(end time.Time, all func()) {
 	for {
 		w.settle()
 		var next time.Time
@@ -107,7 +113,7 @@ func (w *World) abreast(end time.Time) {
 			continue
 		}
 		w.until = env.Sooner(first.Add(w.config.Stride), env.Sooner(script, end.Add(1))).Add(-1)
-		w.config.Beside(w.runs)
+		all()
 	}
 }
 

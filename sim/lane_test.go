@@ -8,19 +8,22 @@ import (
 	"tidings/internal/env"
 )
 
-// together calls functions side by side.
-func together(do []func()) {
-	var all sync.WaitGroup
-	for _, f := range do {
-		all.Go(f)
+// together has functions called side by side.
+func together(do []func()) (all, end func()) {
+	var each sync.WaitGroup
+	all = func() {
+		for _, f := range do {
+			each.Go(f)
+		}
+		each.Wait()
 	}
-	all.Wait()
+	return all, func() {}
 }
 
 // Lanes that go side by side make the world that they make one after the other; and how many
 // there are is nothing to the hosts.
 func TestLanesMakeOneWorld(t *testing.T) {
-	world := func(lanes int, beside func([]func())) *World {
+	world := func(lanes int, beside func([]func()) (all, end func())) *World {
 		return chatter(Config{Seed: 1, Lanes: lanes, Stride: 20 * time.Millisecond, Beside: beside})
 	}
 	two, inTurn, aside := world(2, together), world(3, nil), world(3, together)

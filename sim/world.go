@@ -23,9 +23,9 @@ type Config struct {
 	// Stride is for how long a lane goes on by itself. No frame travels faster: hosts that
 	// are nearer each other are taken to be so far apart. It is needed by more than one lane.
 	Stride time.Duration
-	// Beside calls functions side by side, and returns when all have; nil: one after the
-	// other. Which of both is no difference to a world.
-	Beside func(do []func())
+	// Beside returns what calls functions side by side, each time it is called, and returns when
+	// all have; and what ends that. nil: one after the other. Which of both is no difference to a world.
+	Beside func(do []func()) (all, end func())
 }
 
 // A World is a network of hosts and its time. It is used from one goroutine; what is done
@@ -92,7 +92,9 @@ func (w *World) Run(d time.Duration) {
 	if len(w.lanes) == 1 {
 		w.own.run(end)
 	} else {
-		w.abreast(end)
+		all, done := w.config.Beside(w.runs)
+		w.abreast(end, all)
+		done()
 	}
 	w.reach(end.UnixNano())
 }

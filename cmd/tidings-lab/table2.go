@@ -158,6 +158,7 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 		}
 		load.Spread(feeds)
 	}
+	table2.LargePages(min(load.Heap(), room))
 	result := table2Result{Seed: c.Seed}
 	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
 		return err

@@ -94,12 +94,33 @@ func (w *World) Tally() Tally {
 	return sum
 }
 
-// beside calls functions side by side.
-func beside(do []func()) {
-	var others sync.WaitGroup
-	for _, f := range do[1:] {
-		others.Go(f)
+// beside has functions called side by side. Each has its goroutine until the end, for many turns: a new one's
+// stack would grow anew in each.
+func beside(do []func()) (all, end func()) {
+	var others, turn sync.WaitGroup
+	turns := make([]chan struct{}, len(do)-1)
+	for i, f := range do[1:] {
+		turns[i] = make(chan struct{}, 1)
+		others.Go(func() {
+			for range turns[i] {
+				f()
+				turn.Done()
+			}
+		})
 	}
-	do[0]()
-	others.Wait()
+	all = func() {
+		turn.Add(len(turns))
+		for _, t := range turns {
+			t <- struct{}{}
+		}
+		do[0]()
+		turn.Wait()
+	}
+	end = func() {
+		for _, t := range turns {
+			close(t)
+		}
+		others.Wait()
+	}
+	return all, end
 }

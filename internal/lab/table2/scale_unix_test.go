@@ -35,7 +35,9 @@ func TestScale(t *testing.T) {
 	if channels == 0 {
 		channels = *membersFlag * 100_000 / 1024
 	}
-	w := NewWorld(NewWorkload(1, *membersFlag, channels, 50*channels), paperNetwork())
+	load := NewWorkload(1, *membersFlag, channels, 50*channels)
+	LargePages(load.Heap())
+	w := NewWorld(load, paperNetwork())
 	measure(t, w, "join", func() {
 		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
 			t.Fatal("not joined")

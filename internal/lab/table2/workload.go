@@ -69,6 +69,9 @@ func (w *Workload) Subscriptions() (sum int) {
 	return sum
 }
 
+// Heap is about how many bytes a world of it takes at most, with what is dead and not yet collected.
+func (w *Workload) Heap() int { return w.Subscriptions() * 2000 }
+
 // URL is a channel's address.
 func (w *Workload) URL(channel int) string {
 	if w.domains != nil {
