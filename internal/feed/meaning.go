@@ -85,7 +85,10 @@ func (it *Item) ask(base string) (g *gofeed.Item, err error) {
 			err = fmt.Errorf("gofeed panics: %v", r)
 		}
 	}()
-	doc, err := gofeed.NewParser().Parse(bytes.NewReader(it.alone(base)))
+	p := gofeed.NewParser()
+	// To find an image for the item, gofeed parses all of its content as HTML; nobody asks for one.
+	p.RSSTranslator = &gofeed.DefaultRSSTranslator{DisableContentImageScan: true}
+	doc, err := p.Parse(bytes.NewReader(it.alone(base)))
 	if err != nil {
 		return nil, fmt.Errorf("gofeed: %w", err)
 	}
