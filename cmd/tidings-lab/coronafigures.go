@@ -175,7 +175,7 @@ func (f *coronaFigures) pollsByRank() figure.Figure {
 	return figure.Figure{
 		Title: "Figure 5: polls of each channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
 		Caption: "Readers alone poll a channel as often as there are of them. With Lite popular channels are polled less often than that and all others " +
-			"oftener, as the root of their readers asks for it; the paper's scheme has steps of sixteen, and polls those least read less often. " +
+			"oftener, in proportion to the square root of their readers; the paper's scheme has steps of sixteen, and polls those least read less often. " +
 			"The paper states some 100 pollers at level 1 and fewer than 10 at level 2. " + f.world(),
 		Lines: slices.Concat([]figure.Line{alone}, f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Polls })), []figure.Line{first, second}),
 	}
