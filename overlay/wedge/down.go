@@ -15,7 +15,7 @@ import (
 // whether it comes; who gets another parent meanwhile may miss it. It must not be changed
 // afterwards.
 func (w *Wedge) Down(key overlay.ID, payload []byte) error {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	switch {
 	case r == nil || r.order.key != key || r.flags&leads == 0:
 		return fmt.Errorf("send down %s: the node does not lead it", key.Short())
@@ -49,7 +49,7 @@ func (w *Wedge) passOwed(r *record, payload []byte) {
 // handOff tells a new child what it has missed, or, where this node does not know itself yet,
 // as soon as it was told: trees grow faster than this comes.
 func (w *Wedge) handOff(l *link, key uint64) {
-	r := w.byName[key]
+	r := w.named(key)
 	if r == nil {
 		return
 	}
@@ -108,7 +108,7 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 		return
 	}
 	for _, d := range m.Downs {
-		r := w.byName[d.Key]
+		r := w.named(d.Key)
 		if r == nil || r.parent != l {
 			continue
 		}

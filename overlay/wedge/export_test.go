@@ -10,7 +10,7 @@ func (w *Wedge) Check() error {
 		if r.extra != nil {
 			kept += len(r.extra.passed)
 		}
-		if int(r.place) != i || w.byName[name(r.order.key)] != r || r.flags&(touched|ended) != 0 {
+		if int(r.place) != i || w.named(name(r.order.key)) != r || r.flags&(touched|ended) != 0 {
 			return fmt.Errorf("record %d is out of place", i)
 		}
 		if r.parent != nil {

@@ -217,7 +217,7 @@ func (w *Wedge) batch(l *link) (b *wedgepb.Batch, taken int) {
 
 // write adds an item to a batch and returns about how many bytes it takes.
 func (w *Wedge) write(b *wedgepb.Batch, l *link, i item) int {
-	r := w.byName[i.key]
+	r := w.named(i.key)
 	var e *edge
 	if r != nil {
 		e = r.to(l)

@@ -117,9 +117,17 @@ func (r *record) duty() Duty {
 func (w *Wedge) record(o *order) *record {
 	r := &record{order: o, place: uint32(len(w.records))}
 	w.records = append(w.records, r)
-	w.byName[name(o.key)] = r
+	w.places[name(o.key)] = r.place
 	w.begin(r)
 	return r
+}
+
+// named returns the record of a key, by its name; nil: there is none.
+func (w *Wedge) named(key uint64) *record {
+	if i, ok := w.places[key]; ok {
+		return w.records[i]
+	}
+	return nil
 }
 
 // give puts a later order in the place of a record's.
@@ -139,9 +147,10 @@ func (w *Wedge) end(r *record) {
 	w.keep(r, nil)
 	last := w.records[len(w.records)-1]
 	w.records[r.place], last.place = last, r.place
+	w.places[name(last.order.key)] = last.place
 	w.records[len(w.records)-1] = nil
 	w.records = w.records[:len(w.records)-1]
-	delete(w.byName, name(r.order.key))
+	delete(w.places, name(r.order.key))
 	r.flags |= ended
 }
 
@@ -197,7 +206,7 @@ func (w *Wedge) endDue(r *record, now time.Time) {
 
 // Duty returns what the node has to do for a key; ok is false if that is nothing.
 func (w *Wedge) Duty(key overlay.ID) (d Duty, ok bool) {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	if r == nil || r.order.key != key {
 		return Duty{}, false
 	}

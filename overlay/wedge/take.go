@@ -93,7 +93,7 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (no wed
 	if w.node.State() != overlay.Active {
 		return wedgepb.Answer_FULL
 	}
-	r := w.byName[e.Key]
+	r := w.named(e.Key)
 	o, ok := w.orderOf(e, r)
 	switch {
 	case !ok:
@@ -220,14 +220,14 @@ func (w *Wedge) setRef(r *record, age time.Duration) {
 // onEnd takes the end of an edge from a parent. The edges below end at once, and the
 // duty if no other parent comes.
 func (w *Wedge) onEnd(l *link, key uint64) {
-	if r := w.byName[key]; r != nil && r.parent == l {
+	if r := w.named(key); r != nil && r.parent == l {
 		w.orphan(r)
 	}
 }
 
 // onPart takes the end of an edge to a child, who has another parent.
 func (w *Wedge) onPart(l *link, key uint64) {
-	if r := w.byName[key]; r != nil {
+	if r := w.named(key); r != nil {
 		w.lose(r, r.to(l))
 	}
 }
@@ -277,7 +277,7 @@ func (w *Wedge) onAck(l *link, m *wedgepb.Ack) {
 
 // onAnswer goes on when a child has not taken an entry.
 func (w *Wedge) onAnswer(l *link, a *wedgepb.Answer) {
-	r := w.byName[a.Key]
+	r := w.named(a.Key)
 	if r == nil {
 		return
 	}

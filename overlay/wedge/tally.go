@@ -63,7 +63,7 @@ func (r *record) tally() *wedgepb.Tally {
 
 // onTally takes what a child tells of its edge, if that is still the same.
 func (w *Wedge) onTally(l *link, t *wedgepb.Tally) {
-	r := w.byName[t.Key]
+	r := w.named(t.Key)
 	if r == nil {
 		return
 	}
@@ -169,7 +169,7 @@ func standIns(n uint32, have, declined []uint32) (next []uint32) {
 // Ordered returns the term of the order that stands for a key which this node leads, and how
 // many ranks it has; ok is false if there is none, or if it is one of polling levels.
 func (w *Wedge) Ordered(key overlay.ID) (term Term, n int, ok bool) {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digit != 0 {
 		return Term{}, 0, false
 	}
@@ -179,7 +179,7 @@ func (w *Wedge) Ordered(key overlay.ID) (term Term, n int, ok bool) {
 // Serving returns how many ranks of a key are served, and of how many the members
 // declined, as far as the node, which has to be its leader, has been told; 0 if it is not, or if the wedge has no ranks.
 func (w *Wedge) Serving(key overlay.ID) (served, declined int) {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	if r == nil || r.order.key != key || r.flags&leads == 0 || r.order.digit != 0 {
 		return 0, 0
 	}

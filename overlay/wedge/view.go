@@ -16,7 +16,7 @@ type View struct {
 
 // View returns the node's place in a key's wedge; ok is false if it has none.
 func (w *Wedge) View(key overlay.ID) (v View, ok bool) {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	if r == nil || r.order.key != key {
 		return View{}, false
 	}

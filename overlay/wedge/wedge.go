@@ -56,7 +56,7 @@ type Wedge struct {
 	stats Stats
 
 	records  []*record
-	byName   map[uint64]*record
+	places   map[uint64]uint32 // of the records, by name: for a collector of garbage there is nothing in it
 	links    map[env.PeerID]*link
 	touched  []before // records that are being changed
 	kept     int      // bytes that relays keep
@@ -103,7 +103,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 		node:   node,
 		self:   node.ID(),
 		app:    app,
-		byName: map[uint64]*record{},
+		places: map[uint64]uint32{},
 		links:  map[env.PeerID]*link{},
 		life:   e.Rand.Uint64() | 1,
 	}
@@ -129,7 +129,7 @@ var ErrOrder = errors.New("no order to give")
 // by an order of no ranks and any term, or until somebody else gives an order of a later
 // term; if the leader dies, it ends with its leases.
 func (w *Wedge) Enlist(key overlay.ID, o Order) error {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	switch {
 	case r != nil && r.order.key != key:
 		return fmt.Errorf("enlist %s: %w: the node serves a key of the same name", key.Short(), ErrOrder)
@@ -192,7 +192,7 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 // Decline ends the node's duty for a key, until an order of a later term asks it again:
 // another member takes over its ranks' phases.
 func (w *Wedge) Decline(key overlay.ID) {
-	r := w.byName[name(key)]
+	r := w.named(name(key))
 	if r == nil || r.order.key != key || r.flags&declines != 0 {
 		return
 	}
@@ -208,7 +208,7 @@ func (w *Wedge) Run(now time.Time) time.Time {
 		if !ok {
 			return w.cal.Next()
 		}
-		l, r := w.links[t.peer], w.byName[t.key]
+		l, r := w.links[t.peer], w.named(t.key)
 		switch t.kind {
 		case taskFlush:
 			w.flush(l, at)
