@@ -71,8 +71,13 @@ type trial struct {
 	// doubtful is an entry that may never have been held by a quorum.
 	doubtful owner.Hash
 
-	struck  [trees]env.PeerID // who had the strikes
-	strikes [trees]int        // in a row
+	strikes [trees]strikes
+}
+
+// strikes are the entries, or heads, in a row that one parent has not brought.
+type strikes struct {
+	parent env.PeerID
+	n      int
 }
 
 // A score says in whose feeds a parent was left of late: a sequencer alone can make it seem that
@@ -187,19 +192,9 @@ func (f *FeedTree) judge(c *channel) {
 
 // score counts what a parent has not brought, and leaves one that never does.
 func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) {
-	t, group := c.trial, groupOf(c.key, tree)
-	if brought || parent == "" || parent != f.parentIn(group) || plant.BlindToGaps {
-		t.strikes[tree] = 0
-		return
-	}
-	if t.struck[tree] != parent {
-		t.struck[tree], t.strikes[tree] = parent, 0
-	}
-	if t.strikes[tree]++; t.strikes[tree] < strikesOut {
-		return
-	}
-	t.strikes[tree] = 0
-	if !f.scribe.Shun(group, parent) {
+	group := groupOf(c.key, tree)
+	excused := parent == "" || parent != f.parentIn(group) || plant.BlindToGaps
+	if !c.trial.strikes[tree].count(parent, brought || excused) || !f.scribe.Shun(group, parent) {
 		return
 	}
 	f.stats.Shunned++
@@ -216,6 +211,23 @@ func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) 
 		}
 	}
 	f.scores[parent] = s
+}
+
+// count takes what a parent has brought or has not, and says whether it is to be left. What the one
+// before it has not brought counts against nobody else.
+func (s *strikes) count(parent env.PeerID, brought bool) (out bool) {
+	if brought {
+		s.n = 0
+		return false
+	}
+	if s.parent != parent {
+		*s = strikes{parent: parent}
+	}
+	if s.n++; s.n < strikesOut {
+		return false
+	}
+	s.n = 0
+	return true
 }
 
 // leaveAll leaves a parent in all trees.
