@@ -225,6 +225,7 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
 			f.log.Warn("a feed's key was changed, and not by its owner", "url", c.url)
+			defer f.believed(c)
 		}
 		c.doubt = p
 		return
@@ -239,6 +240,13 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 	}
 	c.trust = trust
 	f.keep(c)
+	f.believed(c)
+}
+
+// believed tells that what is shown of a feed is another, as it is somebody else's.
+func (f *FeedTree) believed(c *channel) {
+	c.window.version++
+	f.app.Told(c.key, c.state, f.clock.Now())
 }
 
 // keep writes down what is believed of a feed, beside its subscription. While that changes it waits
@@ -299,7 +307,6 @@ func (f *FeedTree) Trust(key overlay.ID) bool {
 	p := c.doubt
 	c.trust = nil
 	f.believe(c, p)
-	c.window.version++
 	return true
 }
 

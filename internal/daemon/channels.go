@@ -9,6 +9,7 @@ import (
 
 	"tidings/corona"
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/overlay"
 	"tidings/proxy"
@@ -52,7 +53,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	}
 	c.Least = attributesOf(s).Least
 	if p := s.Publisher; p != nil {
-		c.Publisher, c.PublisherSince, c.Published = fingerprint(p.Key), proxy.At(p.Since), p.Seq
+		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.At(p.Since), p.Seq
 		if p.Seq > 0 {
 			c.Provenance = feedtree.ByPublisher
 		}
@@ -99,7 +100,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	if s.Doubt == nil || s.Publisher == nil {
 		return
 	}
-	c.Claimed, c.State, c.Since = fingerprint(s.Doubt.Key), stateKey, nil
+	c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
 	c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and neither that key nor enough of the feed's owners confirm it: items of the new key are not shown as the publisher's", c.Publisher, c.Claimed)
 	c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
 }

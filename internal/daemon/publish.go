@@ -3,8 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"sync"
 	"time"
@@ -29,12 +27,6 @@ type Author interface {
 }
 
 var _ proxy.Publishing = (*Daemon)(nil)
-
-// fingerprint is a key as people compare it, and as SSH writes it.
-func fingerprint(key []byte) string {
-	sum := sha256.Sum256(key)
-	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
-}
 
 // Token has to be shown by who wants something written; see proxy.Publishing.
 func (d *Daemon) Token() string { return d.home.token }

@@ -11,6 +11,7 @@ import (
 
 	"tidings/cobra/firehose"
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
@@ -49,7 +50,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		for _, r := range d.node.Feeds.Refusals() {
 			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
 			if r.Key != nil {
-				of.Key = fingerprint(r.Key)
+				of.Key = difference.Fingerprint(r.Key)
 			}
 			s.Refused = append(s.Refused, of)
 		}
