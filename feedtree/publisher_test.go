@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +231,33 @@ func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
 	n.World.Run(10 * time.Minute)
 	n.all(t, "forgotten", "Headline of forgotten, single")
 	n.all(t, "one", "All of one, publisher")
+}
+
+// What a node finds at the origin of a feed beside its log is the word of one, and no second version of what
+// the publisher has signed.
+func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Second)
+	n.site.shows(n.author.says(), "forgotten", "one")
+	r := n.readers[0]
+	r.Do(func() { r.Layers().Corona.Ask(n.Key(url), url) })
+	n.World.Run(time.Minute)
+	var got []string
+	r.Do(func() {
+		r.Layers().Feeds.Read(n.Key(url), func(d feedtree.Document) {
+			for _, e := range d.Entries {
+				m, _ := e.Item.Meaning("")
+				got = append(got, m.Title+", "+e.Provenance)
+			}
+		})
+	})
+	n.World.Run(time.Second)
+	if want := []string{"Headline of forgotten, single", "All of one, publisher"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
 }
 
 // Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
