@@ -165,6 +165,7 @@ func (p *Pin) Onto(old *Pin) *Pin {
 	now := *p
 	now.Past = slices.Clone(old.Past)
 	if bytes.Equal(p.Key, old.Key) {
+		now.Witnesses = old.Witnesses
 		if old.Next != (feed.Hash{}) {
 			now.Next = old.Next
 		}

@@ -86,7 +86,7 @@ func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
 	default:
 		if l.claim == nil || !bytes.Equal(l.claim.said.Key, said.Key) {
 			l.claim = &claim{said: said, by: map[env.PeerID][]byte{}}
-			f.log.Info("another key at the origin", "url", c.url)
+			f.log.Info("another key at the origin", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(said.Key))
 			own := difference.Attest(f.signer, c.url, said.Key, now)
 			l.claim.by[f.signer.PeerID()] = own.Raw
 			f.claimOn(c, now)
@@ -220,25 +220,28 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 	case old.Had(p.Key):
 		return // of before: a log is read again in each life
 	case f.attested(c, p):
-		f.log.Warn("a feed's key was changed at its origin", "url", c.url)
+		f.log.Warn("a feed's key was changed at its origin", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
-			f.log.Warn("a feed's key was changed, and not by its owner", "url", c.url)
+			f.log.Warn("a feed's key was changed, and not by its owner", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
 			defer f.believed(c)
 		}
 		c.doubt = p
 		return
 	}
-	trust := p
+	trust := *p
 	if old != nil {
-		trust = p.Onto(old)
+		trust = *p.Onto(old)
+	}
+	if (old == nil || !bytes.Equal(old.Key, p.Key)) && !f.attested(c, p) {
+		trust.Witnesses = nil // it is believed for another reason
 	}
 	c.doubt = nil
 	if old != nil && bytes.Equal(old.Append(), trust.Append()) {
 		return
 	}
-	c.trust = trust
+	c.trust = &trust
 	f.keep(c)
 	f.believed(c)
 }

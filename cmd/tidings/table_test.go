@@ -38,6 +38,16 @@ unreachable  (untitled)       0  -          -                0  https://away.exa
 	}
 }
 
+func TestListSaysThatAKeyWasChanged(t *testing.T) {
+	c := channels()[0]
+	c.Publisher, c.PublisherSince, c.KeyChange = "SHA256:new", proxy.At(noon.Add(-2*time.Hour)), "the publisher's key was changed from SHA256:old to SHA256:new: the origin shows it"
+	c.Former = []proxy.FormerKey{{Key: "SHA256:old", Revoked: true}}
+	want := "published by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
+	if got := listing([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
+		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
+	}
+}
+
 func TestListIsCutToTheTerminal(t *testing.T) {
 	for _, width := range []int{leastWidth, 60, 80, 120} {
 		got := listing(channels()[:2], terminal{width: width}, noon)
