@@ -16,7 +16,8 @@ import (
 
 // Whose a feed is. The origin's document names the key once; from then on it is the log that
 // says so, in pins, and who follows it remembers. A key that was named before may follow by
-// itself. Any other has to be seen at the origin, over HTTPS, by some owners of the feed.
+// itself. Any other has to be seen at the origin, over HTTPS or at a private address, by some owners of
+// the feed.
 
 const (
 	// witnesses is how many owners have to see at the origin that a key was taken back: fewer

@@ -179,6 +179,9 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 			if p := f.pushes[hashOf(ch.Publication)]; p != nil {
 				f.pushed(p, nil) // a quorum holds what is shown
 			}
+			if ch.Publication != nil {
+				f.taken(c, ch.Publication, e.Time) // by another sequencer, perhaps
+			}
 		}
 		if deltas[i].Head != nil {
 			w.head = deltas[i].Head

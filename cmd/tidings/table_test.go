@@ -78,9 +78,11 @@ func TestColoursOnATerminalOnly(t *testing.T) {
 
 func TestStatusAndDoctorForPeople(t *testing.T) {
 	st := proxy.Status{State: "ok", Network: "tidings", Scheme: "bound", EstimateN: 1234, Peers: 40, Subscriptions: 3,
-		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"}}
-	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n"} {
-		if got := report(st, terminal{}); !strings.Contains(got, want) {
+		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"},
+		Refused: []proxy.Refused{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.At(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.At(noon.Add(-2 * time.Hour))}}}
+	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n",
+		"refused        number 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        a publication, 2 h ago: not a publication\n"} {
+		if got := report(st, terminal{}, noon); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}
 	}

@@ -33,15 +33,13 @@ func (d *Daemon) Token() string { return d.home.token }
 
 // Push brings an item into its feed; see proxy.Publishing.
 func (d *Daemon) Push(ctx context.Context, envelope []byte) error {
-	p, err := difference.OpenPublication(envelope)
-	if err != nil {
-		return fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
-	}
-	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-		return fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrUnpublished, p.URL)
-	}
-	if err := d.Subscribe(ctx, p.URL, false); err != nil {
-		return err
+	if p, err := difference.OpenPublication(envelope); err == nil { // else it is refused as anybody's, below
+		if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
+			return fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrUnpublished, p.URL)
+		}
+		if err := d.Subscribe(ctx, p.URL, false); err != nil {
+			return err
+		}
 	}
 	failed, err := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) })
 	if failed != nil {
