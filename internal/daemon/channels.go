@@ -166,9 +166,15 @@ func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
 	if t.Polled.After(p.Polled) {
 		p.Polled = t.Polled
 	}
-	if p.Next.IsZero() || t.Next.Before(p.Next) {
+	if sooner(t.Next, p.Next, time.Now()) {
 		p.Next, c.Why = t.Next, cmp.Or(t.Why, c.Why)
 	}
+}
+
+// sooner says whether a poll that is planned here comes before the one that others are said to make. What
+// they were to make before now they have made, or put off, and who polls tells of failures now and then only.
+func sooner(own, others, now time.Time) bool {
+	return !own.IsZero() && (others.IsZero() || own.Before(others) || others.Before(now))
 }
 
 // level is the polling level of a channel that so many of all members poll: of ranks, that of
