@@ -301,10 +301,8 @@ func (c *Corona) onReport(l *lead, m *coronapb.Report) {
 	}
 	if s.Kind == coronapb.State_OK {
 		delete(l.ill, from)
-		if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_OK {
-			l.state.Polled = now
-			c.say(l, State{Kind: coronapb.State_OK, Words: l.words}, now)
-		}
+		l.well = from
+		c.mend(l, now)
 		return
 	}
 	c.heard(l, from, s, now)

@@ -46,6 +46,34 @@ func TestAChannelIsAsIllAsMostOfItsPollers(t *testing.T) {
 	}
 }
 
+// A poller that failed and polls no longer, and so never says that it is well, does not keep a channel ill.
+func TestWhoPollsNoLongerKeepsNoChannelIll(t *testing.T) {
+	v := newVillage(t, 2, rss("A", "", "one"))
+	well, broken := v.origin, true
+	v.origin = func(h *house, r env.Request) env.Answer {
+		if broken {
+			return env.Answer{Status: 500}
+		}
+		return well(h, r)
+	}
+	v.poll(v.pollers...)
+	if s := v.state(); s.Kind != coronapb.State_FAILING {
+		t.Fatalf("%v", s)
+	}
+	v.pollers[0].Release(v.key)
+	broken = false
+	v.run(2 * time.Minute)
+	v.poll(v.pollers[1])
+	if s := v.state(); s.Kind != coronapb.State_FAILING {
+		t.Errorf("with one of two ill it is %v", s)
+	}
+	l := v.leader.leads[v.key]
+	v.leader.forgetIll(l, v.now.Add(5*l.interval))
+	if s := v.state(); s.Kind != coronapb.State_OK || len(l.ill) > 0 {
+		t.Errorf("when it is forgotten it is %v, %d are ill", s, len(l.ill))
+	}
+}
+
 // A poller who has not been told how the log stands tells the sequencer what it reads, and
 // then it knows. Who is newly enlisted is told by who enlisted it, of the rest for all, too, but
 // not of what one alone has seen.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,6 +49,21 @@ type Tenure struct {
 	Key     ed25519.PublicKey
 	Next    feed.Hash
 	Revoked bool // the origin took it back; else the next one had been named
+}
+
+// Said is what a document says of the publisher, as far as one can.
+func (p *Pin) Said() *feed.Publisher {
+	said := feed.Publisher{Key: p.Key, Next: p.Next, Beat: p.Beat, Certificate: p.Certificate, Fingerprint: p.Fingerprint}
+	if said.Check() != nil { // who leads the feed has made it up
+		said.Beat, said.Certificate, said.Fingerprint = 0, "", feed.Hash{}
+	}
+	return &said
+}
+
+// Fingerprint is a key as people compare it, and as SSH writes it.
+func Fingerprint(key []byte) string {
+	sum := sha256.Sum256(key)
+	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
 // KeyHash is how a key is named before it is used.
@@ -149,6 +165,7 @@ func (p *Pin) Onto(old *Pin) *Pin {
 	now := *p
 	now.Past = slices.Clone(old.Past)
 	if bytes.Equal(p.Key, old.Key) {
+		now.Witnesses = old.Witnesses
 		if old.Next != (feed.Hash{}) {
 			now.Next = old.Next
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -405,4 +406,22 @@ func FuzzWitness(f *testing.F) {
 			t.Errorf("%+v became %+v, %v", w, again, err)
 		}
 	})
+}
+
+// Whoever leads a feed can put into a pin what no document could say: readers are told the key without it.
+func TestAPinSaysWhatADocumentCan(t *testing.T) {
+	key := bytes.Repeat([]byte{5}, ed25519.PublicKeySize)
+	p := Pin{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}
+	if got := p.Said(); !reflect.DeepEqual(*got, feed.Publisher{Key: key, Next: feed.Hash{1}, Beat: time.Hour, Certificate: "https://a/cert", Fingerprint: feed.Hash{2}}) {
+		t.Errorf("%+v", got)
+	}
+	for _, c := range []struct {
+		beat        time.Duration
+		certificate string
+	}{{time.Millisecond, ""}, {1000 * time.Hour, "https://a/cert"}, {time.Hour, "nowhere"}} {
+		p.Beat, p.Certificate = c.beat, c.certificate
+		if got := p.Said(); got.Check() != nil || !bytes.Equal(got.Key, key) || got.Next != p.Next {
+			t.Errorf("%+v: %+v", c, got)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"time"
@@ -120,7 +121,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 	if l.pin == nil || !p.By(l.pin.Key) {
 		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
 			f.seek(c)
-			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document at its origin does not name this key, as far as is known: it is being asked, and believed over HTTPS only")
+			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document at its origin does not name this key, as far as is known: it is being asked, and believed only over HTTPS, or from a private address")
 			return
 		}
 		if p.Item != nil && f.inOrder(l, p) == "" {
@@ -146,6 +147,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 	}
 	if p.Item == nil {
 		l.hears(p, f.clock.Now())
+		f.taken(c, p, f.clock.Now())
 		answer(feedtreepb.Pushed_HELD, "")
 		return
 	}
@@ -156,6 +158,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 	if !f.Append(c.key, d, nil, func(ok bool) {
 		if ok {
 			l.take(p, true)
+			f.taken(c, p, f.clock.Now())
 			answer(feedtreepb.Pushed_HELD, "")
 		} // else it is sent again, to who leads now
 	}) {
@@ -197,18 +200,30 @@ type Refusal struct {
 	Key []byte // of who has signed that; nil: nobody has
 	Why string
 	At  time.Time
+
+	may, beat bool // it may be taken later, when it comes again; it says that nothing is new
 }
 
 // refuse notes a publication that was refused.
 func (f *FeedTree) refuse(c *channel, p *difference.Publication, why string) {
 	f.stats.Refused++
-	f.note(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: why})
+	f.note(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: why, may: true, beat: p.Item == nil})
+}
+
+// taken forgets that a publication was refused before it was taken, at a time: its key was not known then,
+// or what came before it.
+func (f *FeedTree) taken(c *channel, p *difference.Publication, at time.Time) {
+	f.refused = slices.DeleteFunc(f.refused, func(r Refusal) bool {
+		return r.may && r.URL == c.url && r.Seq == p.Seq && p.By(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
+	})
 }
 
 // note notes a refusal; the same one again is one.
 func (f *FeedTree) note(r Refusal) {
 	r.At = f.clock.Now()
-	f.refused = slices.DeleteFunc(f.refused, func(old Refusal) bool { return old.URL == r.URL && old.Seq == r.Seq && old.Why == r.Why })
+	f.refused = slices.DeleteFunc(f.refused, func(old Refusal) bool {
+		return old.URL == r.URL && old.Seq == r.Seq && bytes.Equal(old.Key, r.Key) && old.beat == r.beat && old.Why == r.Why
+	})
 	f.refused = append(f.refused, r)
 	f.refused = f.refused[max(0, len(f.refused)-maxRefusals):]
 }

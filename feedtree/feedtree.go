@@ -25,7 +25,8 @@ type Application interface {
 	// on: new ones, and new versions of old ones. Each comes once.
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
-	// Told tells what the sequencer of a feed says about its polls.
+	// Told tells what the sequencer of a feed says about its polls; or, in the same words as
+	// before, that whose the feed is is another matter now.
 	Told(key overlay.ID, state []byte, at time.Time)
 
 	// Fetch asks for the feed's document by HTTP, for Show, as nobody in the

@@ -16,7 +16,8 @@ import (
 
 // Whose a feed is. The origin's document names the key once; from then on it is the log that
 // says so, in pins, and who follows it remembers. A key that was named before may follow by
-// itself. Any other has to be seen at the origin, over HTTPS, by some owners of the feed.
+// itself. Any other has to be seen at the origin, over HTTPS or at a private address, by some owners of
+// the feed.
 
 const (
 	// witnesses is how many owners have to see at the origin that a key was taken back: fewer
@@ -86,7 +87,7 @@ func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
 	default:
 		if l.claim == nil || !bytes.Equal(l.claim.said.Key, said.Key) {
 			l.claim = &claim{said: said, by: map[env.PeerID][]byte{}}
-			f.log.Info("another key at the origin", "url", c.url)
+			f.log.Info("another key at the origin", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(said.Key))
 			own := difference.Attest(f.signer, c.url, said.Key, now)
 			l.claim.by[f.signer.PeerID()] = own.Raw
 			f.claimOn(c, now)
@@ -220,25 +221,36 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 	case old.Had(p.Key):
 		return // of before: a log is read again in each life
 	case f.attested(c, p):
-		f.log.Warn("a feed's key was changed at its origin", "url", c.url)
+		f.log.Warn("a feed's key was changed at its origin", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
-			f.log.Warn("a feed's key was changed, and not by its owner", "url", c.url)
+			f.log.Warn("a feed's key was changed, and not by its owner", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
+			defer f.believed(c)
 		}
 		c.doubt = p
 		return
 	}
-	trust := p
+	trust := *p
 	if old != nil {
-		trust = p.Onto(old)
+		trust = *p.Onto(old)
+	}
+	if (old == nil || !bytes.Equal(old.Key, p.Key)) && !f.attested(c, p) {
+		trust.Witnesses = nil // it is believed for another reason
 	}
 	c.doubt = nil
 	if old != nil && bytes.Equal(old.Append(), trust.Append()) {
 		return
 	}
-	c.trust = trust
+	c.trust = &trust
 	f.keep(c)
+	f.believed(c)
+}
+
+// believed tells that what is shown of a feed is another, as it is somebody else's.
+func (f *FeedTree) believed(c *channel) {
+	c.window.version++
+	f.app.Told(c.key, c.state, f.clock.Now())
 }
 
 // keep writes down what is believed of a feed, beside its subscription. While that changes it waits
@@ -299,7 +311,6 @@ func (f *FeedTree) Trust(key overlay.ID) bool {
 	p := c.doubt
 	c.trust = nil
 	f.believe(c, p)
-	c.window.version++
 	return true
 }
 

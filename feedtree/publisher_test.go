@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,6 +233,33 @@ func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
 	n.all(t, "one", "All of one, publisher")
 }
 
+// What a node finds at the origin of a feed beside its log is the word of one, and no second version of what
+// the publisher has signed.
+func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	n.World.Run(time.Second)
+	n.site.shows(n.author.says(), "forgotten", "one")
+	r := n.readers[0]
+	r.Do(func() { r.Layers().Corona.Ask(n.Key(url), url) })
+	n.World.Run(time.Minute)
+	var got []string
+	r.Do(func() {
+		r.Layers().Feeds.Read(n.Key(url), func(d feedtree.Document) {
+			for _, e := range d.Entries {
+				m, _ := e.Item.Meaning("")
+				got = append(got, m.Title+", "+e.Provenance)
+			}
+		})
+	})
+	n.World.Run(time.Second)
+	if want := []string{"Headline of forgotten, single", "All of one, publisher"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
 // Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
 func TestASequencerThatIsNewKnowsThatAPublisherIsNotSilent(t *testing.T) {
 	n := open(t)
@@ -329,6 +357,54 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 }
 
 // Who passes a publication on knows it. That it is held, or refused, is the sequencer's to say.
+// What was refused because something was missing, and has come in since, is a trouble no more; what cannot be
+// taken is one.
+func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
+	n := open(t)
+	one, two := n.author.write(n.Swarm, "one"), n.author.write(n.Swarm, "two")
+	three := n.author.write(n.Swarm, "three")
+	beat := n.author.sign(n.Swarm, 3, three.Hash, nil)
+	other := n.author.sign(n.Swarm, 1, feed.Hash{}, anItem(t, "other"))
+	if err := push(n.Swarm, n.desk, one); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []*difference.Publication{three, beat, other} {
+		if push(n.Swarm, n.desk, p) == nil {
+			t.Errorf("number %d is taken", p.Seq)
+		}
+	}
+	lead := leader(t, n.Swarm, url)
+	if got := lead.Layers().Feeds.Refusals(); len(got) != 3 {
+		t.Errorf("%+v", got)
+	}
+	for _, p := range []*difference.Publication{two, three, beat} {
+		if err := push(n.Swarm, n.desk, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.World.Run(time.Minute)
+	if got := lead.Layers().Feeds.Refusals(); len(got) != 1 || got[0].Seq != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// What a program brings and is no publication is refused where it is brought, and told there.
+func TestGarbageThatIsPushedIsToldByWhoRefusesIt(t *testing.T) {
+	n := open(t)
+	raw := n.author.write(n.Swarm, "one").Raw
+	tampered := append([]byte(nil), raw...)
+	tampered[len(tampered)/2] ^= 1
+	for _, garbage := range [][]byte{tampered, raw[:len(raw)-9], []byte("garbage")} {
+		if push(n.Swarm, n.desk, &difference.Publication{Raw: garbage}) == nil {
+			t.Errorf("%q is taken", garbage)
+		}
+	}
+	got := n.desk.Layers().Feeds.Refusals()
+	if len(got) != 2 || !strings.Contains(got[0].Why, "wrong signature") || !strings.Contains(got[1].Why, "not an envelope") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
 	n := open(t)
 	p := n.author.write(n.Swarm, "one")

@@ -51,6 +51,7 @@ type push struct {
 func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
+		f.note(Refusal{Why: err.Error()})
 		done(fmt.Errorf("publish: %w", err))
 		return
 	}

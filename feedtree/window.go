@@ -26,7 +26,8 @@ type window struct {
 // was fetched, or comes of a log that gave way to another.
 type extra struct {
 	feed.Entry
-	ref uint64 // its place in that log: forgotten with those of the same age; 0: it was fetched
+	of  *difference.Publication // that it came in; nil: it is unsigned
+	ref uint64                  // its place in that log: forgotten with those of the same age; 0: it was fetched
 }
 
 // shows says whether a window shows an item in this version, or has shown it.
@@ -76,7 +77,7 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		c.syncing = false
 		if anew {
 			f.stats.Anew++
-			c.window.leave(gone, deltas[:len(gone)], c.trust)
+			c.window.leave(gone, deltas[:len(gone)])
 		}
 		f.apply(c, fresh, deltas[len(gone):])
 		f.owners.Release(c.key, c.window.applied)
@@ -130,7 +131,7 @@ func (f *FeedTree) owns(key overlay.ID, d difference.Delta) bool {
 // leave empties a window, because the log it is made of is another now. What was shown of
 // the old one alone, whose entries are gone, is shown until the new one has it: when two
 // lineages meet, it comes again, or nobody has it any more.
-func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta, trust *difference.Pin) {
+func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta) {
 	place := map[uint64]int{}
 	for i, e := range gone {
 		place[e.At.Seq] = i
@@ -139,8 +140,7 @@ func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta, trust *di
 		w.ghosts.add(e.ID, e.Hash)
 		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && len(w.extra) < feed.MaxItems {
 			ch := deltas[i].Changes[e.Change]
-			it := feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, trust)}
-			w.extra = append(w.extra, extra{it, e.Ref})
+			w.extra = append(w.extra, extra{feed.Entry{Item: ch.Item, At: e.At}, ch.Publication, e.Ref})
 		}
 	}
 	w.of, w.applied = difference.Window{}, owner.Hash{}
@@ -178,6 +178,9 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 		for _, ch := range deltas[i].Changes {
 			if p := f.pushes[hashOf(ch.Publication)]; p != nil {
 				f.pushed(p, nil) // a quorum holds what is shown
+			}
+			if ch.Publication != nil {
+				f.taken(c, ch.Publication, e.Time) // by another sequencer, perhaps
 			}
 		}
 		if deltas[i].Head != nil {
@@ -232,7 +235,8 @@ func (w *window) settle(first uint64) {
 }
 
 // Show shows items of a document that was fetched because nobody in the network
-// could help. They are not in the log, and give way to it.
+// could help. They are not in the log, and give way to it; until then they are this node's
+// own word, which is one.
 func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -243,9 +247,10 @@ func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 		now := f.clock.Now()
 		var news []difference.Change
 		for _, it := range doc.Items {
-			if !w.shows(&it) && len(w.extra) < feed.MaxItems {
+			// The headline of what a publisher has signed is no news.
+			if !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) && len(w.extra) < feed.MaxItems {
 				w.ghosts.add(it.ID, it.Hash)
-				w.extra = append(w.extra, extra{feed.Entry{Item: it, At: now}, 0})
+				w.extra = append(w.extra, extra{Entry: feed.Entry{Item: it, At: now}})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
@@ -281,6 +286,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		d := Document{Head: w.head, Version: w.version, Pin: w.of.Pin()}
 		shown := w.of.Entries()
 		for _, e := range w.extra {
+			e.Provenance = provenance(e.of, c.trust)
 			d.Entries = append(d.Entries, e.Entry)
 		}
 		by := map[uint64]*owner.Entry{}

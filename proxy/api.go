@@ -118,6 +118,9 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 	out := make([]Channel, len(channels)) // the node's own is not written to
 	for i, c := range channels {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
+		if c.Former == nil {
+			c.Former = []FormerKey{}
+		}
 		out[i] = c
 	}
 	slices.SortStableFunc(out, func(a, b Channel) int {

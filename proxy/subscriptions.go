@@ -98,6 +98,10 @@ type Channel struct {
 	Publisher      string     `json:"publisher"`
 	PublisherSince *time.Time `json:"publisher_since"`
 	Published      uint64     `json:"published"` // number of the publisher's last item
+	// Former are the keys that it had before, the last one first; KeyChange says for people how the
+	// present one came in their place, which was at PublisherSince.
+	Former    []FormerKey `json:"former"`
+	KeyChange string      `json:"key_change"`
 	// Missing is how many of the publisher's items the feed's log leaves out, as far as it is kept: whoever
 	// leads the feed has withheld them, or two logs that met had not kept them.
 	Missing uint64 `json:"missing"`
@@ -111,6 +115,14 @@ type Channel struct {
 
 	Auto  bool   `json:"auto"`  // made by reading
 	Moved string `json:"moved"` // where the origin says the feed is now
+}
+
+// A FormerKey is one that a feed's publisher had.
+type FormerKey struct {
+	Key string `json:"key"` // its fingerprint
+	// Revoked: the origin has taken it back, and what it signed is shown so; else it had itself
+	// named the one that follows.
+	Revoked bool `json:"revoked"`
 }
 
 // Status is how the node is.

@@ -189,17 +189,40 @@ func TestPublishers(t *testing.T) {
 	all("lost", "Fourth", "publisher", latencyTarget)
 	all("lost", "Third", "revoked", latencyTarget)
 	for _, n := range readers {
-		if c := n.list()[url]; c.Claimed != "" || c.Publisher != fresh {
+		if c := n.list()[url]; c.Claimed != "" || c.Publisher != fresh || len(c.Former) != 2 || !strings.Contains(c.KeyChange, fresh) {
 			t.Errorf("%s lists %+v", n.http, c)
 		}
 	}
 
-	refused := 0
-	for _, n := range nodes {
-		refused += len(n.status().Refused)
+	for i, a := range addresses {
+		f, _, err := readFeed(a)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, ok := f.Head.Publisher(); !ok || fingerprint(p.Key) != fresh {
+			t.Errorf("reader %d is told of the publisher %+v, %v", i, p, ok)
+		}
 	}
-	if refused == 0 {
-		t.Error("no node says what it has refused")
+
+	// What is no item of anybody's is refused by who was given it, and told there. What was refused above, and
+	// has been taken since, is not told any more.
+	r, err := http.NewRequest(http.MethodPost, "http://"+desk.http+"/api/v1/publish", strings.NewReader(`{"envelope":"Z2FyYmFnZQ=="}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Tidings", "1")
+	r.Header.Set("Content-Type", "application/json")
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = a.Body.Close()
+	var refused []proxy.Refused
+	for _, n := range nodes {
+		refused = append(refused, n.status().Refused...)
+	}
+	if a.StatusCode == http.StatusOK || len(refused) != 1 || !strings.Contains(refused[0].Why, "not a publication") {
+		t.Errorf("%s; refused: %+v", a.Status, refused)
 	}
 }
 

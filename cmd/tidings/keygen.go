@@ -4,14 +4,13 @@ import (
 	"bufio"
 	"context"
 	"crypto/ed25519"
-	"crypto/sha256"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"tidings/difference"
 	"tidings/internal/publisher"
 )
 
@@ -84,6 +83,5 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 
 // fingerprint is a key as people compare it, and as SSH writes it.
 func fingerprint(key ed25519.PublicKey) string {
-	sum := sha256.Sum256(key)
-	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+	return difference.Fingerprint(key)
 }

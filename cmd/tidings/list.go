@@ -63,6 +63,9 @@ func listing(channels []proxy.Channel, t terminal, now time.Time) string {
 		if facts := publishing(c, now); facts != "" {
 			table.note(facts, faint)
 		}
+		if c.KeyChange != "" {
+			table.note(c.KeyChange+" ("+ago(c.PublisherSince, now)+")", keyColour(c))
+		}
 		if facts := polling(c); facts != "" {
 			table.note(facts, faint)
 		}
@@ -83,6 +86,14 @@ func publishing(c proxy.Channel, now time.Time) string {
 		facts = append(facts, "only items that are signed are shown")
 	}
 	return strings.Join(facts, " · ")
+}
+
+// keyColour is that of the words on a key that was changed: louder if it was taken back.
+func keyColour(c proxy.Channel) colour {
+	if len(c.Former) > 0 && c.Former[0].Revoked {
+		return yellow
+	}
+	return faint
 }
 
 // polling says how a channel is polled, and which rule has set when it is polled next.

@@ -25,12 +25,12 @@ func (c *statusCommand) Run(ctx context.Context, s streams) error {
 	case c.JSON:
 		return printRaw(s.out, raw)
 	}
-	_, err = fmt.Fprint(s.out, report(answer, terminalOf(s.out)))
+	_, err = fmt.Fprint(s.out, report(answer, terminalOf(s.out), time.Now()))
 	return err
 }
 
 // report is a node's status for people.
-func report(st proxy.Status, t terminal) string {
+func report(st proxy.Status, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{{}, {elastic: 1, wrap: true}}}
 	line := func(name, text string, c colour) {
 		if text != "" {
@@ -69,7 +69,7 @@ func report(st proxy.Status, t terminal) string {
 		} else if of == "" {
 			of = "a publication"
 		}
-		line("refused", of+": "+r.Why, yellow)
+		line("refused", of+", "+ago(r.At, now)+": "+r.Why, yellow)
 	}
 	return table.String()
 }

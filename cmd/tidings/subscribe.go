@@ -12,8 +12,17 @@ import (
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
 	client `embed:""`
-	Least  string   `enum:",publisher,any" default:"" placeholder:"WHO" help:"Show only items for which something vouches: publisher, its signature; any, whatever it is (usual)."`
+	Least  string   `placeholder:"WHO" help:"Show only items for which something vouches: publisher, its signature; any, whatever it is (usual)."`
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages: their feed if they advertise one; page+https://… follows a page itself."`
+}
+
+// Validate says no to a least that there is none of. (An enum of kong's would name "" as one.)
+func (c *subscribeCommand) Validate() error {
+	switch c.Least {
+	case "", proxy.LeastPublisher, proxy.LeastAny:
+		return nil
+	}
+	return fmt.Errorf("--least is %s or %s, not %q: an item that is not signed is single, the word of one who has found it, and %[2]s asks for no more", proxy.LeastPublisher, proxy.LeastAny, c.Least)
 }
 
 // Run subscribes, and prints a line for each address: what to give to a reader.

@@ -5,10 +5,13 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"tidings/corona"
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/overlay"
 	"tidings/proxy"
@@ -52,7 +55,8 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	}
 	c.Least = attributesOf(s).Least
 	if p := s.Publisher; p != nil {
-		c.Publisher, c.PublisherSince, c.Published = fingerprint(p.Key), proxy.At(p.Since), p.Seq
+		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.At(p.Since), p.Seq
+		c.Former, c.KeyChange = formerKeys(s.URL, p)
 		if p.Seq > 0 {
 			c.Provenance = feedtree.ByPublisher
 		}
@@ -99,9 +103,39 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	if s.Doubt == nil || s.Publisher == nil {
 		return
 	}
-	c.Claimed, c.State, c.Since = fingerprint(s.Doubt.Key), stateKey, nil
+	c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
 	c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and neither that key nor enough of the feed's owners confirm it: items of the new key are not shown as the publisher's", c.Publisher, c.Claimed)
 	c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
+}
+
+// formerKeys are those that a feed had, the last one first, and how the present one came in their place. A
+// key that its owner changes and one that somebody else has put there look alike: a person may know.
+func formerKeys(url string, p *difference.Pin) (of []proxy.FormerKey, words string) {
+	for _, t := range slices.Backward(p.Past) {
+		of = append(of, proxy.FormerKey{Key: difference.Fingerprint(t.Key), Revoked: t.Revoked})
+	}
+	if len(of) == 0 {
+		return nil, ""
+	}
+	words = fmt.Sprintf("the publisher's key was changed from %s to %s: ", of[0].Key, difference.Fingerprint(p.Key))
+	how := "over HTTPS"
+	if !strings.HasPrefix(url, "https://") {
+		how = "at its private address, without HTTPS"
+	}
+	switch n := len(p.Witnesses); {
+	case !of[0].Revoked:
+		words += "the old one had named the new one before, and what it signed stays the publisher's"
+	case n > 0:
+		words += fmt.Sprintf("the origin shows the new one, as owners of the feed have seen %s (%d of them), and what the old one signed is shown as revoked", how, n)
+	default:
+		words += "the feed's log says so, or who said tidings trust, and what the old one signed is shown as revoked"
+	}
+	for _, k := range of[1:] {
+		if k.Revoked {
+			words += fmt.Sprintf("; what %s signed is shown as revoked, as that was taken back before", k.Key)
+		}
+	}
+	return of, words
 }
 
 // stateLacks is that of a feed whose log leaves out what its publisher has signed.
@@ -132,9 +166,15 @@ func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
 	if t.Polled.After(p.Polled) {
 		p.Polled = t.Polled
 	}
-	if p.Next.IsZero() || t.Next.Before(p.Next) {
+	if sooner(t.Next, p.Next, time.Now()) {
 		p.Next, c.Why = t.Next, cmp.Or(t.Why, c.Why)
 	}
+}
+
+// sooner says whether a poll that is planned here comes before the one that others are said to make. What
+// they were to make before now they have made, or put off, and who polls tells of failures now and then only.
+func sooner(own, others, now time.Time) bool {
+	return !own.IsZero() && (others.IsZero() || own.Before(others) || others.Before(now))
 }
 
 // level is the polling level of a channel that so many of all members poll: of ranks, that of

@@ -3,6 +3,7 @@ package daemon
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/feedtree"
 	"tidings/proxy"
@@ -22,5 +23,27 @@ func TestWhatIsMissingIsShown(t *testing.T) {
 	gone := proxy.Channel{URL: "https://a.example/feed", State: "gone", Error: "gone"}
 	if lacks(&gone, feedtree.Subscription{Lacks: 3}); gone.State != "gone" || gone.Error != "gone" || gone.Missing != 3 {
 		t.Errorf("gone, and three are missing: %+v", gone)
+	}
+}
+
+// Of a feed whose polls fail others say seldom when they ask again; what they meant to do before now is no
+// plan any more, and that of this node is.
+func TestTheNextPollIsNotOneThatIsPast(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	in := func(s int) time.Time { return now.Add(time.Duration(s) * time.Second) }
+	for _, c := range []struct {
+		name        string
+		own, others time.Time
+		want        bool
+	}{
+		{"nobody else has a plan", in(60), time.Time{}, true},
+		{"it has none itself", time.Time{}, in(-60), false},
+		{"it is first", in(10), in(20), true},
+		{"it is not", in(20), in(10), false},
+		{"that of others is past", in(60), in(-1), true},
+	} {
+		if got := sooner(c.own, c.others, now); got != c.want {
+			t.Errorf("%s: %v", c.name, got)
+		}
 	}
 }

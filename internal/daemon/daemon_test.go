@@ -26,6 +26,7 @@ const patience = 90 * time.Second
 // A member is a daemon that runs in the test's own process.
 type member struct {
 	*Daemon
+	log *logbook
 	got chan scribe.Delivery
 	end context.CancelFunc
 	ran chan error // Run's result
@@ -35,7 +36,7 @@ type member struct {
 func opened(t *testing.T, c Config) *member {
 	t.Helper()
 	logged := &logbook{}
-	m := &member{got: make(chan scribe.Delivery, 1000), ran: make(chan error, 1), end: func() {}}
+	m := &member{log: logged, got: make(chan scribe.Delivery, 1000), ran: make(chan error, 1), end: func() {}}
 	if c.Listen == nil {
 		c.Listen = anyPort
 	}

@@ -3,8 +3,6 @@ package daemon
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"fmt"
 	"sync"
 	"time"
@@ -30,26 +28,18 @@ type Author interface {
 
 var _ proxy.Publishing = (*Daemon)(nil)
 
-// fingerprint is a key as people compare it, and as SSH writes it.
-func fingerprint(key []byte) string {
-	sum := sha256.Sum256(key)
-	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
-}
-
 // Token has to be shown by who wants something written; see proxy.Publishing.
 func (d *Daemon) Token() string { return d.home.token }
 
 // Push brings an item into its feed; see proxy.Publishing.
 func (d *Daemon) Push(ctx context.Context, envelope []byte) error {
-	p, err := difference.OpenPublication(envelope)
-	if err != nil {
-		return fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
-	}
-	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-		return fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrUnpublished, p.URL)
-	}
-	if err := d.Subscribe(ctx, p.URL, false); err != nil {
-		return err
+	if p, err := difference.OpenPublication(envelope); err == nil { // else it is refused as anybody's, below
+		if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
+			return fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrUnpublished, p.URL)
+		}
+		if err := d.Subscribe(ctx, p.URL, false); err != nil {
+			return err
+		}
 	}
 	failed, err := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) })
 	if failed != nil {

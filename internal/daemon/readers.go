@@ -251,6 +251,9 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 	w := proxy.Window{Version: lately(version, now), Fetched: a.sub.Confirmed, State: proxy.StateNew}
 	if a.doc.Head != nil {
 		w.Document = feed.Document{Base: origin(url), Head: *a.doc.Head, Entries: vouched(a.sub, a.doc.Entries)}
+		if a.sub.Publisher != nil {
+			w.Document.Publisher = a.sub.Publisher.Said()
+		}
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {
@@ -311,6 +314,9 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	}
 	if copied.state.Kind != coronapb.State_OK {
 		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Words, copied.state.Words
+	}
+	if said, ok := copied.feed.Head.Publisher(); ok { // for all that anybody knows here
+		w.Document.Publisher = &said
 	}
 	for _, it := range copied.feed.Items {
 		w.Document.Entries = append(w.Document.Entries, feed.Entry{Item: it, At: copied.at})

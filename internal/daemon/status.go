@@ -11,6 +11,7 @@ import (
 
 	"tidings/cobra/firehose"
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
@@ -49,7 +50,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		for _, r := range d.node.Feeds.Refusals() {
 			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
 			if r.Key != nil {
-				of.Key = fingerprint(r.Key)
+				of.Key = difference.Fingerprint(r.Key)
 			}
 			s.Refused = append(s.Refused, of)
 		}
@@ -137,11 +138,31 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			})
 		}
 	}
+	of = append(of, changedKeys(channels, time.Now())...)
 	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
 	if ailing+unsaved == 0 && len(channels) > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
 	}
 	return of, nil
+}
+
+// keyNews is for how long the doctor says that a feed's key was taken back; lists and pages say it for as
+// long as the key is known.
+const keyNews = 7 * 24 * time.Hour
+
+// changedKeys are the feeds whose origin has lately shown another key.
+func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
+	for _, c := range channels {
+		if len(c.Former) == 0 || !c.Former[0].Revoked || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
+			continue
+		}
+		of = append(of, proxy.Finding{
+			Level: levelNote,
+			What:  fmt.Sprintf("%s: at %s %s", c.URL, c.PublisherSince.Format("2006-01-02 15:04:05 UTC"), c.KeyChange),
+			Do:    "nothing, if that was to be expected; else ask the publisher whether it has another key",
+		})
+	}
+	return of
 }
 
 // maxAiling bounds the feeds the doctor speaks of; list shows all.

@@ -63,6 +63,50 @@ func TestAHeadSaysWhoPublishesTheFeed(t *testing.T) {
 	}
 }
 
+// A head may be of before the key was changed: readers get the node's word.
+func TestTheNodesWordOnThePublisherStandsForTheSources(t *testing.T) {
+	now := Publisher{Key: bytes.Repeat([]byte{7}, ed25519.PublicKeySize), Beat: time.Minute}
+	for name, src := range sources {
+		plain, err := Parse([]byte(src), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		old, err := Parse(claimed(t, src, itsPublisher()), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, head := range []Head{plain.Head, old.Head} {
+			for _, format := range []Format{RSS, RDF, Atom, JSON} {
+				for _, want := range []*Publisher{nil, &now} {
+					out, err := Write(&Document{URL: "http://127.0.0.1/f", Head: head, Publisher: want}, format)
+					if err != nil {
+						t.Fatal(err)
+					}
+					f, err := Parse(out, "")
+					if err != nil {
+						t.Errorf("%s as %s: %v\n%s", name, format, err, out)
+						continue
+					}
+					got, ok := f.Head.Publisher()
+					if ok != (want != nil) || ok && !reflect.DeepEqual(got, now) {
+						t.Errorf("%s as %s: %+v, %v\n%s", name, format, got, ok, out)
+					}
+					if n := bytes.Count(out, []byte(itsPublisher().Next.String())); n > 0 {
+						t.Errorf("%s as %s has the old one:\n%s", name, format, out)
+					}
+				}
+			}
+		}
+		out, err := Write(&Document{Head: old.Head, Publisher: &now}, old.Head.Format)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(out, []byte(itsPublisher().Next.String())) {
+			t.Errorf("%s: a document that is no reader's does not stay as it came", name)
+		}
+	}
+}
+
 func TestWhatAHeadCannotSayOfAPublisherIsNotBelieved(t *testing.T) {
 	p := itsPublisher()
 	right := p.Metadata(RSS)

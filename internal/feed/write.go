@@ -24,6 +24,9 @@ type Document struct {
 	// reader that followed them would leave us, and tell its own addresses to
 	// strangers. If it is empty they stay.
 	URL string
+	// Publisher is who publishes the feed, as the node believes; nil: nobody. If there is
+	// a URL it stands in the place of what the head says, which may be of before the key was changed.
+	Publisher *Publisher
 	// Base is the address of the source, against which relative addresses in
 	// it are meant.
 	Base    string

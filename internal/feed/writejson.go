@@ -83,11 +83,14 @@ func (d *Document) writeJSON(head *Head) []byte {
 	return append(out, '\n')
 }
 
-// ownJSON puts our address into a head.
+// ownJSON puts our address into a head, and who publishes the feed.
 func (d *Document) ownJSON(raw []byte) []byte {
 	out := append([]byte(`{"feed_url":`), marshal(d.URL)...)
+	if d.Publisher != nil {
+		out = append(append(out, ",\n"...), d.Publisher.Metadata(JSON)...)
+	}
 	members(raw, func(m member) {
-		if m.name != "feed_url" && m.name != "hubs" {
+		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember {
 			out = append(append(out, ",\n"...), raw[m.start:m.end]...)
 		}
 	})

@@ -61,7 +61,8 @@ func (w *xmlWriter) before() []byte {
 			outer = 2
 		case v.starts() && v.depth() == outer+1 && drop == 0:
 			has[string(v.local)] = true
-			if rel := v.value("rel"); w.d.URL != "" && (string(v.local) == "cloud" || string(v.local) == "link" && isOwn(rel)) {
+			claim := v.uri == Namespace && string(v.local) == publisherElement
+			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || string(v.local) == "link" && isOwn(rel)) {
 				drop, from = v.depth(), v.latest.start
 			}
 		case v.ends() && v.depth() == drop:
@@ -97,11 +98,14 @@ func (b Binding) safe() Binding {
 	return Binding{b.Prefix, string(clean)}
 }
 
-// lacking is what a head has to have and lacks.
+// lacking is what a head has to have and lacks, or has lost.
 func (w *xmlWriter) lacking(has map[string]bool) string {
 	var b strings.Builder
 	if w.d.URL != "" {
 		b.WriteString(`<atom:link` + Binding{"atom", nsAtom}.attribute() + ` rel="self" href="` + escapeAny(w.d.URL) + `"/>`)
+		if w.d.Publisher != nil {
+			b.WriteString(w.d.Publisher.Metadata(w.head.Format))
+		}
 	}
 	if w.uri != nsAtom {
 		return b.String()

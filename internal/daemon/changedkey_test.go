@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/proxy"
+)
+
+// A feed's key is changed at its origin. Readers are told the key that is believed, in each format, though
+// no item comes that could bring the head of the document; and people are, what has become of the old one.
+func TestAKeyThatIsChangedIsShown(t *testing.T) {
+	t.Parallel()
+	key := func(n byte) ed25519.PrivateKey {
+		return ed25519.NewKeyFromSeed(append(make([]byte, ed25519.SeedSize-1), n))
+	}
+	public := func(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) }
+	old, fresh := key(1), key(2)
+	var named atomic.Pointer[ed25519.PrivateKey]
+	named.Store(&old)
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		p := feed.Publisher{Key: public(*named.Load()), Beat: time.Hour}
+		_, _ = io.WriteString(w, `<rss version="2.0"><channel>`+p.Metadata(feed.RSS)+`<title>A weblog</title><link>http://blog.example/</link><description/></channel></rss>`)
+	}))
+	defer origin.Close()
+	c := founding(t, "changed-key")
+	c.Found.PollInterval = time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	m := running(t, c)
+	m.knows(t, 1)
+	url := origin.URL + "/feed.xml"
+	var given proxy.Subscribed
+	m.tell(t, "subscribe", `{"url":"`+url+`"}`, &given)
+	path := given.ReadURL[strings.Index(given.ReadURL, "/f/"):]
+	says := func(address string, want ed25519.PrivateKey) {
+		t.Helper()
+		within(t, time.Minute, address+" to name the key", func() error {
+			body := m.reads(t, address)
+			f, err := feed.Parse([]byte(body), "")
+			if err != nil {
+				return err
+			}
+			if p, ok := f.Head.Publisher(); !ok || !public(want).Equal(p.Key) {
+				return fmt.Errorf("%v, %v in %s", p, ok, body)
+			}
+			return nil
+		})
+	}
+	says(path, old)
+	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "one", Title: "One"}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := difference.Publish(old, url, 1, feed.Hash{}, time.Now(), &it)
+	if err == nil {
+		err = m.Push(t.Context(), p.Raw)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	named.Store(&fresh)
+	within(t, time.Minute, "the key is changed", func() error {
+		if c := m.channel(t, url); c.Publisher != difference.Fingerprint(public(fresh)) {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+	from, to := difference.Fingerprint(public(old)), difference.Fingerprint(public(fresh))
+	is := m.channel(t, url)
+	if len(is.Former) != 1 || is.Former[0] != (proxy.FormerKey{Key: from, Revoked: true}) || is.PublisherSince == nil {
+		t.Errorf("%+v", is)
+	}
+	found, err := m.Doctor(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, said := range map[string]string{
+		"list":     is.KeyChange,
+		"doctor":   fmt.Sprint(found),
+		"the page": html.UnescapeString(m.reads(t, "/show?url="+url)),
+		"the list": html.UnescapeString(m.reads(t, "/")),
+	} {
+		if !strings.Contains(said, "key was changed from "+from+" to "+to) || !strings.Contains(said, "without HTTPS (1 of them)") || !strings.Contains(said, "shown as revoked") {
+			t.Errorf("%s says %s", what, said)
+		}
+	}
+	if log := m.log.String(); !strings.Contains(log, "from="+from+" to="+to) {
+		t.Error("the log does not say which keys")
+	}
+	says(path, fresh)
+	for _, format := range []string{"rss", "atom", "json"} {
+		says("/feed?format="+format+"&url="+url, fresh)
+	}
+}
+
+// channel is one of the subscriptions.
+func (m *member) channel(t *testing.T, url string) proxy.Channel {
+	t.Helper()
+	channels, err := m.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range channels {
+		if c.URL == url {
+			return c
+		}
+	}
+	t.Fatalf("no %s in %+v", url, channels)
+	return proxy.Channel{}
+}
+
+func TestFormerKeysAreToldInWords(t *testing.T) {
+	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	first := &difference.Pin{Key: key(1), Next: difference.KeyHash(key(2)), Since: at}
+	named := first.Change(key(2), feed.Hash{}, at, nil)
+	taken := named.Change(key(3), difference.KeyHash(key(4)), at, [][]byte{{1}, {2}, {3}})
+	untold := *taken
+	untold.Witnesses = nil
+	print := func(n byte) string { return difference.Fingerprint(key(n)) }
+	for _, c := range []struct {
+		name, url string
+		pin       *difference.Pin
+		former    int
+		says      []string
+	}{
+		{"the first one", "https://a/", first, 0, nil},
+		{"one that was named", "https://a/", named, 1, []string{print(1) + " to " + print(2), "had named the new one", "stays the publisher's"}},
+		{"taken back", "https://a/", taken, 2, []string{print(2) + " to " + print(3), "over HTTPS (3 of them)", "revoked"}},
+		{"taken back, at home", "http://10.0.0.1/", taken, 2, []string{"without HTTPS (3 of them)"}},
+		{"nobody here has seen it", "https://a/", &untold, 2, []string{"the feed's log says so", "revoked"}},
+		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{print(3) + " to " + print(4), "what " + print(2) + " signed is shown as revoked"}},
+	} {
+		former, words := formerKeys(c.url, c.pin)
+		if len(former) != c.former || (words == "") != (c.former == 0) {
+			t.Errorf("%s: %+v, %q", c.name, former, words)
+		}
+		for _, say := range c.says {
+			if !strings.Contains(words, say) {
+				t.Errorf("%s: no %q in %q", c.name, say, words)
+			}
+		}
+	}
+	since := proxy.At(at)
+	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, Former: []proxy.FormerKey{{Key: print(1), Revoked: true}}}
+	went := proxy.Channel{URL: "https://b/", PublisherSince: since, Former: []proxy.FormerKey{{Key: print(1)}}}
+	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 1 || !strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") {
+		t.Errorf("%+v", got)
+	}
+	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyNews)); len(got) != 0 {
+		t.Errorf("old news: %+v", got)
+	}
+}

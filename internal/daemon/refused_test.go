@@ -1,0 +1,25 @@
+package daemon
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"tidings/proxy"
+)
+
+func TestGarbageThatIsPostedStandsInTheStatus(t *testing.T) {
+	t.Parallel()
+	m := running(t, founding(t, "garbage"))
+	m.knows(t, 1)
+	if err := m.Push(t.Context(), []byte("garbage")); !errors.Is(err, proxy.ErrUnpublished) {
+		t.Errorf("%v", err)
+	}
+	s, err := m.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Refused) != 1 || !strings.Contains(s.Refused[0].Why, "not a publication") || s.Refused[0].At == nil {
+		t.Errorf("%+v", s.Refused)
+	}
+}
