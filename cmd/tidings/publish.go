@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -224,88 +223,6 @@ func (w *writer) push(ctx context.Context, envelope []byte) error {
 	}
 	_, err = w.post(ctx, "publish", "application/json", body)
 	return err
-}
-
-// document publishes what is new in a document, the oldest first.
-func (w *writer) document(ctx context.Context) error {
-	raw, err := w.open(ctx, w.Document)
-	if err != nil {
-		return err
-	}
-	_, err = w.news(ctx, raw)
-	return err
-}
-
-// news publishes what is new in a document, and says how many items that were.
-func (w *writer) news(ctx context.Context, raw []byte) (n int, err error) {
-	f, err := feed.Parse(raw, "")
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", w.Document, err)
-	}
-	p, err := w.known(ctx)
-	if err != nil {
-		return 0, err
-	}
-	signed := map[string]bool{}
-	for _, it := range p.Items {
-		signed[it] = true
-	}
-	for i := len(f.Items) - 1; i >= 0; i-- {
-		it := &f.Items[i]
-		if it.Apart != 0 || signed[it.ID.String()+it.Hash.String()] {
-			continue
-		}
-		if err := w.publish(ctx, it); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}
-
-// watch publishes what is new in a document, again and again. What goes wrong may be right the next
-// time.
-func (w *writer) watch(ctx context.Context) error {
-	if w.Document == "-" {
-		return usagef("standard input cannot be watched")
-	}
-	if w.Every < time.Second || w.BeatInterval < time.Second {
-		return usagef("--every and --beat-interval: a second at least")
-	}
-	var seen []byte
-	var spoke time.Time
-	look := time.NewTicker(w.Every)
-	defer look.Stop()
-	for {
-		raw, err := w.open(ctx, w.Document)
-		if err == nil && !bytes.Equal(raw, seen) {
-			var n int
-			if n, err = w.news(ctx, raw); err == nil {
-				seen = raw
-			}
-			if n > 0 {
-				spoke = time.Now()
-			}
-		}
-		if err == nil && time.Since(spoke) > w.BeatInterval*3/4 {
-			if err = w.alive(ctx); err == nil {
-				spoke = time.Now()
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, publisher.ErrBehind):
-			return err
-		case err != nil:
-			_, _ = fmt.Fprintln(w.s.err, "tidings:", oneLine(err.Error())) // there is nobody else to tell
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // A trustCommand is "tidings trust".

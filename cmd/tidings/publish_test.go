@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidings/difference"
+	"tidings/proxy"
+)
+
+const blogURL = "https://blog.example/feed.xml"
+
+// A postbox is a node as publishers see it: it takes what has the next number.
+type postbox struct {
+	*httptest.Server
+	key   string // the file of the publisher's
+	mu    sync.Mutex
+	taken []*difference.Publication
+	// fault, unless it is nil, answers in the place of what is pushed.
+	fault http.HandlerFunc
+	of    proxy.Publisher // what it has of somebody else
+}
+
+func newPostbox(t *testing.T) *postbox {
+	p := &postbox{key: filepath.Join(t.TempDir(), "blog.key")}
+	does(t, "keygen", p.key)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/publisher", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.publisher()) })
+	mux.HandleFunc("POST /api/v1/publish", p.push)
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (p *postbox) publisher() proxy.Publisher {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.of
+	of.URL = blogURL
+	for _, at := range p.taken {
+		of.Key, of.Seq, of.Head = at.Key, at.Seq, at.Hash[:]
+		of.Items = append(of.Items, at.Item.ID.String()+at.Item.Hash.String())
+	}
+	return of
+}
+
+func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var draft proxy.Draft
+	if p.fault != nil {
+		p.fault(w, r)
+		return
+	}
+	if err := json.NewDecoder(r.Body).Decode(&draft); err != nil {
+		answer(w, http.StatusBadRequest, proxy.Fault{Error: err.Error()})
+		return
+	}
+	at, err := difference.OpenPublication(draft.Envelope)
+	switch {
+	case err != nil:
+		answer(w, http.StatusBadRequest, proxy.Fault{Error: err.Error()})
+	case at.Seq != uint64(len(p.taken)+1):
+		answer(w, http.StatusConflict, proxy.Fault{Error: "not published: out of order"})
+	default:
+		p.taken = append(p.taken, at)
+		answer(w, http.StatusOK, proxy.Written{URL: at.URL, Seq: at.Seq})
+	}
+}
+
+// titles are those of what it has taken.
+func (p *postbox) titles() (of []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.taken {
+		m, _ := at.Item.Meaning("")
+		of = append(of, m.Title)
+	}
+	return of
+}
+
+// publish runs the command, and returns its exit code and what it says.
+func (p *postbox) publish(args ...string) (code int, out, err string) {
+	return p.as(p.key, append(args, blogURL)...)
+}
+
+func (p *postbox) as(key string, args ...string) (code int, out, err string) {
+	var o, e bytes.Buffer
+	args = append([]string{"publish", "--http", strings.TrimPrefix(p.URL, "http://"), "--key", key}, args...)
+	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// rss is a document of items, in its order.
+func rss(t *testing.T, items ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "feed.xml")
+	doc := `<rss version="2.0"><channel><title>B</title><link>https://blog.example/</link><description/>` + strings.Join(items, "") + `</channel></rss>`
+	if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func rssItem(name, content string) string {
+	return `<item><guid isPermaLink="false">` + name + `</guid><title>` + name + `</title><description>` + content + `</description></item>`
+}
+
+// An item that cannot be signed is named, and holds back none of the others.
+func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
+	p := newPostbox(t)
+	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
+	path := rss(t, rssItem("last", ""), rssItem("twin", "1"), rssItem("twin", "2"), large, rssItem("first", ""))
+	code, _, said := p.publish("--document", path)
+	if code != exitFailed || strings.Count(said, "\n") != 1 || !strings.Contains(said, `"large" (large)`) || !strings.Contains(said, "too large") || !strings.Contains(said, `"twin" (twin)`) {
+		t.Errorf("%d, %s", code, said)
+	}
+	if got := p.titles(); !slices.Equal(got, []string{"first", "last"}) {
+		t.Errorf("published are %q", got)
+	}
+	if code, _, said := p.publish("--title", "Small", "--id", "s", "--content", strings.Repeat("x", difference.MaxPublication)); code != exitFailed || !strings.Contains(said, "too large") {
+		t.Errorf("%d, %s", code, said)
+	}
+	if code, _, said := p.publish("--title", "Next", "--id", "n"); code != exitDone {
+		t.Errorf("nothing was signed, and yet: %s", said)
+	}
+}
+
+// A watcher says so once of an item, however often the document changes.
+func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
+	p := newPostbox(t)
+	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
+	path := rss(t, rssItem("one", ""), large)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var said bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(ctx, []string{"publish", "--http", strings.TrimPrefix(p.URL, "http://"), "--key", p.key, "--document", path, "--watch", "--every", "1s", blogURL}, strings.NewReader(""), &bytes.Buffer{}, &said)
+	}()
+	published := func(want int) {
+		t.Helper()
+		eventually(t, patient, "what is new in the document", func() error {
+			if got := p.titles(); len(got) != want {
+				return fmt.Errorf("published are %q", got)
+			}
+			return nil
+		})
+	}
+	published(1)
+	for i, items := range [][]string{{rssItem("two", ""), rssItem("one", ""), large}, {rssItem("three", ""), large}} {
+		if err := os.Rename(rss(t, items...), path); err != nil {
+			t.Fatal(err)
+		}
+		published(i + 2)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(said.String(), `"large" (large)`) || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("it says %s", said.String())
+	}
+}
