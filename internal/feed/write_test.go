@@ -226,11 +226,32 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 		if err != nil || got.Title != m.Title || got.Link != m.Link || got.Content != m.Content || f != RDF && got.GUID != m.GUID {
 			t.Errorf("%s: %+v, %v", f, got, err)
 		}
-		if _, err := NewItem(f, Meaning{Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s: an item that nobody could know again: %v", f, err)
+	}
+}
+
+func TestWhatCannotBeAnItem(t *testing.T) {
+	const id = "https://example.org/1"
+	for _, c := range []struct {
+		m    Meaning
+		says string
+	}{
+		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could know it again
+		{Meaning{GUID: id, Author: "Ann"}, "says nothing"},
+		{Meaning{Link: id, Title: " ", Content: "\n"}, "says nothing"},
+		{Meaning{GUID: id, Title: "caf\xe9"}, "title is not in UTF-8"},
+		{Meaning{GUID: id, Title: "T", Content: "\xff"}, "content is not in UTF-8"},
+		{Meaning{GUID: id, Title: "T", Link: "/1"}, `link "/1"`},
+		{Meaning{GUID: id, Title: "T", Link: "example.org/1"}, "https://"},
+		{Meaning{GUID: id, Title: "T", Link: "javascript:alert(1)"}, "https://"},
+		{Meaning{GUID: id, Title: "T", Link: "https:///1"}, "https://"},
+	} {
+		for f := RSS; f <= JSON; f++ {
+			if _, err := NewItem(f, c.m, time.Unix(1, 0)); !errors.Is(err, ErrItem) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s of %+v: %v, want %q", f, c.m, err, c.says)
+			}
 		}
 	}
-	if _, err := NewItem(Atom, Meaning{GUID: "7", Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
+	if _, err := NewItem(Atom, Meaning{GUID: "7", Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrItem) {
 		t.Errorf("an id that Atom does not allow: %v", err)
 	}
 }
