@@ -193,7 +193,7 @@ func (w *writer) watch(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, publisher.ErrBehind):
+		case errors.Is(err, publisher.ErrBehind) || errors.Is(err, errOtherKey):
 			return err
 		case err != nil:
 			w.tell(err.Error())

@@ -5,8 +5,8 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"tidings/internal/feed"
@@ -168,6 +168,9 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 	return read[proxy.Publisher](w.client, raw)
 }
 
+// errOtherKey says that nothing which this key signs is taken.
+var errOtherKey = errors.New("has another key")
+
 // last is the last publication that the network has; with --resume, the record goes on from there.
 func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	p, err := w.known(ctx)
@@ -176,9 +179,9 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	}
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
-	if own := w.author.Key().Public(); !w.Resume {
-		if p.Seq > 0 && !bytes.Equal(p.Key, own) && !slices.Contains(w.author.Feeds(), w.url) {
-			return last, fmt.Errorf("%s has another key, %s, and nothing was signed for it here with this one, %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, fingerprint(p.Key), fingerprint(own))
+	if own := w.author.Public(); !w.Resume {
+		if !p.Takes(own) {
+			return last, fmt.Errorf("%s %w, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, errOtherKey, fingerprint(p.Key), fingerprint(own))
 		}
 		return last, nil
 	}
@@ -186,8 +189,8 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	if err != nil {
 		return last, fmt.Errorf("resume: the origin has to name this key: %w", err)
 	}
-	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Key().Public()) {
-		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, fingerprint(w.author.Key().Public()))
+	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
+		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, fingerprint(w.author.Public()))
 	}
 	return last, w.author.Resume(w.url, last)
 }

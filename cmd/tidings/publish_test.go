@@ -178,3 +178,63 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 		t.Errorf("it says %s", said.String())
 	}
 }
+
+// An item that is signed and was not taken is said to be so, or somebody would sign it again; it goes out
+// with the next one.
+func TestWhatIsNotTakenIsKept(t *testing.T) {
+	p := newPostbox(t)
+	for _, c := range []struct {
+		name  string
+		fault http.HandlerFunc
+		says  string
+	}{
+		{"untaken", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
+		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
+		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+	} {
+		p.fault = c.fault
+		code, _, said := p.publish("--title", c.name, "--id", c.name)
+		if code != exitFailed || !strings.Contains(said, c.says) || !strings.Contains(said, "do not publish it again") {
+			t.Errorf("%s: %d, %s", c.name, code, said)
+		}
+		p.fault = nil
+		if code, _, said := p.publish("--title", "after "+c.name, "--id", "after "+c.name); code != exitDone {
+			t.Errorf("%s: %d, %s", c.name, code, said)
+		}
+	}
+	if got := p.titles(); !slices.Equal(got, []string{"untaken", "after untaken", "killed", "after killed"}) {
+		t.Errorf("published are %q", got)
+	}
+}
+
+// What a wrong address refuses is not kept.
+func TestAWrongAddressIsForgotten(t *testing.T) {
+	p := newPostbox(t)
+	p.fault = func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusConflict, proxy.Fault{Error: "the feed's document does not name this key"})
+	}
+	code, _, said := p.publish("--title", "One", "--id", "1")
+	if code != exitFailed || !strings.Contains(said, "number 1 of "+blogURL+" is not kept") {
+		t.Errorf("%d, %s", code, said)
+	}
+	if record, err := os.ReadFile(p.key + ".record"); err != nil || strings.Contains(string(record), "blog.example") {
+		t.Errorf("the record has %s, %v", record, err)
+	}
+}
+
+// Where a feed has another key than the one that has signed so far, no backup is old.
+func TestAnotherKeyIsNamed(t *testing.T) {
+	p := newPostbox(t)
+	if code, _, said := p.publish("--title", "One", "--id", "1"); code != exitDone {
+		t.Fatal(said)
+	}
+	p.taken = nil
+	p.of = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
+	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
+		code, _, said := p.publish(what...)
+		if code != exitFailed || !strings.Contains(said, "has another key, SHA256:") || strings.Contains(said, "backup") {
+			t.Errorf("%v: %d, %s", what, code, said)
+		}
+	}
+}

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type line struct {
 	Seq      uint64 `json:"seq"`
 	Envelope []byte `json:"envelope,omitempty"` // nil: it is not known here, but that the network has it
 	Hash     []byte `json:"hash"`
+	Taken    bool   `json:"taken,omitempty"`  // by the network; said of number 1 alone
 	Before   []line `json:"before,omitempty"` // the oldest first
 }
 
@@ -108,15 +110,24 @@ func (a *Author) alone(do func() error) error {
 // Key is what the author signs with.
 func (a *Author) Key() *Key { return a.key }
 
-// Feeds are those that something was signed for.
-func (a *Author) Feeds() (urls []string) {
+// Public is the key by which readers know the publisher.
+func (a *Author) Public() ed25519.PublicKey { return a.key.Public() }
+
+// Feeds are those that something was signed for, and whether the network has ever taken anything of
+// that.
+func (a *Author) Feeds() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for url := range a.record {
-		urls = append(urls, url)
+	feeds := map[string]bool{}
+	for url, l := range a.record {
+		feeds[url] = l.taken()
 	}
-	return urls
+	return feeds
 }
+
+// taken says whether the network has ever taken anything of a feed: as long as it has not, nothing is
+// signed after number 1.
+func (l line) taken() bool { return l.Seq > 1 || l.Taken }
 
 // Unsent is the envelope that follows on what the network has of a feed, if one was signed; nil if there is
 // none. What the key before has signed is signed anew, with all that follows on it: nobody takes it from that
@@ -191,9 +202,9 @@ func (a *Author) next(url string, last Last, it *feed.Item, now time.Time) (*dif
 	return p, a.note(url, line{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 }
 
-// Write signs the next item and pushes it, and says its number. An item before it that the network
-// does not have, perhaps of another process, is pushed first: when another one is signed, the record has
-// it no longer.
+// Write signs the next item and pushes it, and says its number; 0: it is not signed, or not
+// kept. An item before it that the network does not have, perhaps of another process,
+// is pushed first: when another one is signed, the record has it no longer.
 func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error) {
 	of := Last{last, head}
 	for {
@@ -214,7 +225,11 @@ func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, n
 		if err != nil {
 			return 0, err
 		}
-		if err := push(p.Raw); err != nil || !unsent {
+		err = a.bring(p, of, unsent, push)
+		if lost, ok := errors.AsType[*Unsent](err); ok && (unsent || lost.Dropped) {
+			return 0, err
+		}
+		if err != nil || !unsent {
 			return p.Seq, err
 		}
 		of = Last{p.Seq, p.Hash}
@@ -226,13 +241,20 @@ func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, n
 func (a *Author) Alive(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error {
 	of := Last{last, head}
 	envelope, err := a.Unsent(url, of, now)
-	if err == nil && envelope == nil {
-		envelope, err = a.Beat(url, of, now)
+	switch {
+	case err != nil:
+		return err
+	case envelope == nil:
+		if envelope, err = a.Beat(url, of, now); err != nil {
+			return err
+		}
+		return push(envelope)
 	}
+	p, err := difference.OpenPublication(envelope)
 	if err != nil {
 		return err
 	}
-	return push(envelope)
+	return a.bring(p, of, false, push)
 }
 
 // Beat signs that nothing came after what was signed last.
@@ -273,7 +295,7 @@ func (a *Author) Resume(url string, last Last) error {
 		if last.Seq < a.record[url].Seq {
 			return nil
 		}
-		return a.note(url, line{Seq: last.Seq, Hash: last.Head[:]})
+		return a.note(url, line{Seq: last.Seq, Hash: last.Head[:], Taken: last.Seq > 0})
 	})
 }
 
@@ -292,8 +314,16 @@ func (a *Author) note(url string, l line) error {
 	}
 	last := lines[len(lines)-1]
 	last.Before = lines[max(0, len(lines)-1-maxBefore) : len(lines)-1]
-	was := a.record[url]
-	a.record[url] = last
+	return a.set(url, last)
+}
+
+// set has the record say something of a feed; an empty line: nothing.
+func (a *Author) set(url string, l line) error {
+	was, had := a.record[url]
+	a.record[url] = l
+	if l.Seq == 0 {
+		delete(a.record, url)
+	}
 	b, err := json.MarshalIndent(a.record, "", "  ")
 	if err == nil {
 		err = store.WriteFile(a.path+recordSuffix, append(b, '\n'))
