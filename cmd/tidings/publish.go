@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tidings/internal/feed"
 	"tidings/internal/publisher"
@@ -46,32 +48,71 @@ type publishCommand struct {
 
 // Run publishes.
 func (c *publishCommand) Run(ctx context.Context, s streams) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	url, err := feed.Canonical(c.URL)
 	if err != nil {
 		return usagef("%q is no address of a feed: %w", c.URL, err)
+	}
+	if _, isPage := feed.AtOrigin(url); isPage {
+		return usagef("%s is a page, which has neither a publisher nor metadata: give the address of a feed", url)
 	}
 	author, err := publisher.Open(c.Key, c.ask(s.in))
 	if err != nil {
 		return err
 	}
 	w := &writer{c, author, url, s}
-	one := c.Item != "" || c.Title != "" || c.Link != "" || c.ID != "" || c.Content != "" || c.Summary != ""
 	switch {
 	case c.Metadata:
 		return w.metadata()
-	case c.Resume && !one && c.Document == "" && !c.Alive:
-		_, err := w.last(ctx)
-		return err
-	case c.Document != "" && !one && c.Watch:
+	case c.Watch:
 		return w.watch(ctx)
-	case c.Document != "" && !one:
+	case c.Document != "":
 		return w.document(ctx)
-	case one && c.Document == "" && !c.Watch:
-		return w.one(ctx)
-	case c.Alive && !one && c.Document == "" && !c.Watch:
+	case c.Alive:
 		return w.alive(ctx)
+	case c.Item != "":
+		return w.whole(ctx)
+	case c.described():
+		return w.one(ctx)
 	}
-	return usagef("say what to publish: one item (--title, --link, … or --item), a --document, --alive, or --metadata")
+	_, err = w.last(ctx) // with --resume
+	return err
+}
+
+// described says whether an item is described by flags.
+func (c *publishCommand) described() bool {
+	return c.Title+c.Link+c.ID+c.Content+c.Summary+c.Author != "" || !c.Date.IsZero()
+}
+
+// check refuses flags that would be without effect.
+func (c *publishCommand) check() error {
+	var deeds []string
+	for _, d := range []struct {
+		wanted bool
+		flags  string
+	}{
+		{c.described(), "the parts of an item (--title, --link, …)"}, {c.Item != "", "--item"}, {c.Document != "", "--document"},
+		{c.Alive, "--alive"}, {c.Metadata, "--metadata"},
+	} {
+		if d.wanted {
+			deeds = append(deeds, d.flags)
+		}
+	}
+	switch {
+	case len(deeds) > 1:
+		return usagef("%s: one of them at a time", strings.Join(deeds, ", "))
+	case c.Watch && c.Document == "":
+		return usagef("--watch: say with --document what is to be watched")
+	case c.Metadata && c.Resume:
+		return usagef("--resume goes with what is published, and not with --metadata")
+	case !c.Metadata && c.Certificate+c.Fingerprint != "":
+		return usagef("--certificate and --fingerprint go with --metadata")
+	case len(deeds) == 0 && !c.Resume:
+		return usagef("say what to publish: one item (--title, --link, … or --item), a --document, --alive, or --metadata")
+	}
+	return nil
 }
 
 // A writer publishes in one feed.
@@ -88,10 +129,12 @@ func (w *writer) metadata() error {
 	p := feed.Publisher{Key: key.Public(), Next: key.Next(), Beat: w.BeatInterval, Certificate: w.Certificate}
 	if w.Fingerprint != "" {
 		b, err := hex.DecodeString(w.Fingerprint)
-		if err != nil || len(b) != len(p.Fingerprint) {
-			return usagef("--fingerprint: give the SHA-256 of the certificate in 64 hexadecimal digits")
+		if err == nil && len(b) == len(p.Fingerprint) {
+			p.Fingerprint = feed.Hash(b)
 		}
-		p.Fingerprint = feed.Hash(b)
+		if p.Fingerprint == (feed.Hash{}) {
+			return usagef("--fingerprint: give the SHA-256 of the certificate in 64 hexadecimal digits, not all of them 0")
+		}
 	}
 	if err := p.Check(); err != nil {
 		return usageError{err}
@@ -101,19 +144,27 @@ func (w *writer) metadata() error {
 	return err
 }
 
-// one publishes one item.
-func (w *writer) one(ctx context.Context) error {
-	if w.Item != "" {
-		raw, err := w.open(ctx, w.Item)
-		if err != nil {
-			return err
-		}
-		it, err := readItem(raw)
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.Item, err)
-		}
-		return w.publish(ctx, &it)
+// whole publishes one item as it is.
+func (w *writer) whole(ctx context.Context) error {
+	raw, err := w.open(ctx, w.Item)
+	if err != nil {
+		return err
 	}
+	if !utf8.Valid(raw) {
+		return fmt.Errorf("%s: the item is not in UTF-8", w.Item)
+	}
+	it, err := readItem(raw)
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.Item, err)
+	}
+	if m, _ := it.Meaning(w.url); m.GUID == "" && m.Link == "" {
+		return fmt.Errorf("%s: the item has neither an id (guid) nor a link, by which it is known when it changes", w.Item)
+	}
+	return w.publish(ctx, &it)
+}
+
+// one publishes one item that flags describe.
+func (w *writer) one(ctx context.Context) error {
 	if w.ID == "" && w.Link == "" {
 		return usagef("say by what the item is known when it changes: its --link, or an --id")
 	}

@@ -179,6 +179,79 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	}
 }
 
+// Flags that would be without effect are wrong usage.
+func TestFlagsThatDoNotGoTogether(t *testing.T) {
+	p := newPostbox(t)
+	doc := rss(t)
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--title", "T", "--item", doc}, "--item"},
+		{[]string{"--title", "T", "--metadata"}, "--metadata"},
+		{[]string{"--author", "Ann", "--metadata"}, "--metadata"},
+		{[]string{"--alive", "--title", "T", "--id", "1"}, "--alive"},
+		{[]string{"--alive", "--document", doc}, "--alive"},
+		{[]string{"--document", doc, "--title", "T"}, "--document"},
+		{[]string{"--document", doc, "--date", "2026-11-24T20:00:00Z"}, "--document"},
+		{[]string{"--watch", "--item", doc}, "--watch"},
+		{[]string{"--resume", "--metadata"}, "--resume"},
+		{[]string{"--fingerprint", strings.Repeat("0a", 32), "--title", "T", "--id", "1"}, "--fingerprint"},
+		{[]string{"--metadata", "--certificate", "https://blog.example/c", "--fingerprint", strings.Repeat("0", 64)}, "--fingerprint"},
+		{[]string{"--metadata", "--fingerprint", "0a"}, "--fingerprint"},
+		{nil, "say what to publish"},
+		{[]string{"--author", "Ann", "--id", "1"}, "says nothing"},
+		{[]string{"--title", "caf\xe9", "--id", "1"}, "is not in UTF-8"},
+		{[]string{"--title", "T", "--link", "/1"}, "https://"},
+	} {
+		if code, _, said := p.publish(c.args...); code != exitUsage || !strings.Contains(said, c.says) {
+			t.Errorf("%q: %d, %s", c.args, code, said)
+		}
+	}
+	if code, _, said := p.as(p.key, "--metadata", "page+https://blog.example/"); code != exitUsage || !strings.Contains(said, "is a page") {
+		t.Errorf("%d, %s", code, said)
+	}
+	for _, what := range []string{"--metadata", "--alive"} {
+		if code, _, said := p.as(p.key+".next", what, blogURL); code != exitFailed || !strings.Contains(said, "give "+p.key) {
+			t.Errorf("%d, %s", code, said)
+		}
+	}
+}
+
+func TestItemsThatAreNotPublished(t *testing.T) {
+	p := newPostbox(t)
+	file := filepath.Join(t.TempDir(), "item")
+	for _, c := range []struct{ item, says string }{
+		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
+		{"<item><title>T</title></item>", "neither an id (guid) nor a link"},
+		{`{"title":"T","content_text":"C"}`, "neither an id (guid) nor a link"},
+	} {
+		if err := os.WriteFile(file, []byte(c.item), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, said := p.publish("--item", file); code != exitFailed || !strings.Contains(said, c.says) {
+			t.Errorf("%s: %d, %s", c.item, code, said)
+		}
+	}
+	if code, _, said := p.publish("--item", filepath.Dir(file)); code != exitFailed || strings.Count(said, "read ") != 1 {
+		t.Errorf("%d, %s", code, said)
+	}
+}
+
+func TestKeygenSaysWhatItMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "blog.key")
+	var out, said bytes.Buffer
+	if code := run(context.Background(), []string{"keygen", file}, strings.NewReader(""), &out, &said); code != exitDone || !strings.HasPrefix(out.String(), "SHA256:") || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%d, %s", code, out.String())
+	}
+	if !strings.Contains(said.String(), "in "+file+",") || !strings.Contains(said.String(), file+".next") {
+		t.Error(said.String())
+	}
+	if code := run(context.Background(), []string{"keygen", ""}, strings.NewReader(""), &out, &said); code != exitUsage {
+		t.Errorf("%d, %s", code, said.String())
+	}
+}
+
 // An item that is signed and was not taken is said to be so, or somebody would sign it again; it goes out
 // with the next one.
 func TestWhatIsNotTakenIsKept(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,13 @@ func Open(path string, ask Passphrase) (*Author, error) {
 	key, err := Read(path, ask)
 	if err != nil {
 		return nil, err
+	}
+	if key.next == (feed.Hash{}) { // as only a key that is to follow has it
+		words := path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
+		if of, ok := strings.CutSuffix(path, nextSuffix); ok {
+			words += ": give " + of
+		}
+		return nil, errors.New(words)
 	}
 	a := &Author{key: key, path: path}
 	if err := a.load(); err != nil {

@@ -98,6 +98,31 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+func TestADirectoryIsNoKey(t *testing.T) {
+	if _, err := Read(t.TempDir(), none); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "is a directory") {
+		t.Error(err)
+	}
+}
+
+// The key that is to follow is in reserve: who signs with it by mistake gives it away, and nobody takes what
+// it signs.
+func TestTheKeyThatFollowsSignsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path+nextSuffix, none); err == nil || !strings.HasSuffix(err.Error(), "give "+path) {
+		t.Error(err)
+	}
+	moved := filepath.Join(t.TempDir(), "moved.key")
+	if err := os.Rename(path+nextSuffix, moved); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(moved, none); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
+		t.Error(err)
+	}
+}
+
 func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "blog.key")
 	first, err := Generate(path, "")
