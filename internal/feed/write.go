@@ -169,6 +169,17 @@ func escapeAny(s string) string {
 	return escape(string(clean))
 }
 
+// markup is HTML as the text of an element. Escaped, most of it would be half as long again, and three times
+// at the worst; it goes as it is where XML lets it.
+func markup(s string) string {
+	escaped := escapeAny(s)
+	clean, _ := dropImpossible([]byte(s))
+	if quoted := "<![CDATA[" + string(clean) + "]]>"; len(quoted) < len(escaped) && !strings.Contains(string(clean), "]]>") && !strings.Contains(string(clean), "\r") {
+		return quoted
+	}
+	return escaped
+}
+
 // said is what an item says, as far as that can be found out.
 func (e *Entry) said(base string) Meaning {
 	if e.Said != nil {

@@ -229,6 +229,49 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 	}
 }
 
+// HTML takes the room that it has, and says the same however it is written.
+func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
+	for _, html := range []string{
+		strings.Repeat("<p>", 1<<10),
+		`<p>Fish &amp; chips, &lt;b&gt; &#228; a &nbsp; b</p>`,
+		`<script>if (a[b[0]]>1) {}</script><p>]]></p>`,
+		"<pre>one\r\ntwo</pre><p>",
+		"plain, and <",
+		"<p>\x01<b>bell</b></p>",
+		"<![CDATA[<p>quoted</p>]]>",
+		`<p>ends with ]]`,
+	} {
+		for _, f := range []Format{RSS, RDF, Atom} {
+			m := Meaning{GUID: "https://example.org/1", Link: "https://example.org/1", Title: "T", Content: html, Summary: html}
+			it, err := NewItem(f, m, time.Unix(1.78e9, 0))
+			if err != nil {
+				t.Fatalf("%s: %v", f, err)
+			}
+			if !strings.Contains(html, "]]>") && len(it.Raw) > 2*len(html)+1000 {
+				t.Errorf("%s: %d bytes for twice %d", f, len(it.Raw), len(html))
+			}
+			raw := string(it.Raw)
+			for {
+				before, rest, ok := strings.Cut(raw, "<![CDATA[")
+				if !ok {
+					break
+				}
+				inner, after, _ := strings.Cut(rest, "]]>")
+				raw = before + escapeAny(inner) + after
+			}
+			escaped, err := ReadItem(f, []byte(raw), nil, 0)
+			if err != nil || escaped.ID != it.ID || escaped.Hash != it.Hash {
+				t.Errorf("%s: %.99q is another item when it is escaped: %v", f, html, err)
+			}
+			got, err := it.Meaning("")
+			same, other := escaped.Meaning("")
+			if err != nil || other != nil || got.Content != same.Content || got.Summary != same.Summary {
+				t.Errorf("%s: %.99q is read as %.99q, and escaped as %.99q: %v, %v", f, html, got.Content, same.Content, err, other)
+			}
+		}
+	}
+}
+
 func TestWhatCannotBeAnItem(t *testing.T) {
 	const id = "https://example.org/1"
 	for _, c := range []struct {
