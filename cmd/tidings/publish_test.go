@@ -281,6 +281,25 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 	}
 }
 
+// What could not be pushed of a document is not signed again when that is published again.
+func TestADocumentIsTriedAgain(t *testing.T) {
+	p := newPostbox(t)
+	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
+	p.fault = func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
+	}
+	if code, _, said := p.publish("--document", path); code != exitFailed {
+		t.Errorf("%d, %s", code, said)
+	}
+	p.fault = nil
+	if code, out, said := p.publish("--document", path); code != exitDone || out != "one\ntwo\nthree\n" {
+		t.Errorf("%d, %s, %s", code, out, said)
+	}
+	if got := p.titles(); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("published are %q", got)
+	}
+}
+
 // What a wrong address refuses is not kept.
 func TestAWrongAddressIsForgotten(t *testing.T) {
 	p := newPostbox(t)

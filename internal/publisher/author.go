@@ -217,27 +217,29 @@ func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, n
 	of := Last{last, head}
 	for {
 		var p *difference.Publication
-		unsent := false
+		unsent, same := false, false
 		err := a.alone(func() error {
 			raw, err := a.unsent(url, of, now)
 			if err != nil {
 				return err
 			}
-			if unsent = raw != nil; unsent {
-				p, err = difference.OpenPublication(raw)
-			} else {
+			if unsent = raw != nil; !unsent {
 				p, err = a.next(url, of, it, now)
+				return err
+			}
+			if p, err = difference.OpenPublication(raw); err == nil && p.Item != nil && p.Seq == a.record[url].Seq {
+				same = p.Item.ID == it.ID && p.Item.Hash == it.Hash
 			}
 			return err
 		})
 		if err != nil {
 			return 0, err
 		}
-		err = a.bring(p, of, unsent, push)
-		if lost, ok := errors.AsType[*Unsent](err); ok && (unsent || lost.Dropped) {
+		err = a.bring(p, of, unsent && !same, push)
+		if lost, ok := errors.AsType[*Unsent](err); ok && (lost.Before || lost.Dropped) {
 			return 0, err
 		}
-		if err != nil || !unsent {
+		if err != nil || !unsent || same {
 			return p.Seq, err
 		}
 		of = Last{p.Seq, p.Hash}

@@ -264,6 +264,9 @@ func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
 		{"three", io.ErrUnexpectedEOF, 0, "is not signed: publish it again", map[string]bool{url: true}},
 		{"three", nil, 3, "", map[string]bool{url: true}},
 		{"four", io.ErrUnexpectedEOF, 4, "kept in " + path + recordSuffix, map[string]bool{url: true}},
+		{"four", io.ErrUnexpectedEOF, 4, "do not publish it again", map[string]bool{url: true}}, // it is tried again
+		{"four", nil, 4, "", map[string]bool{url: true}},
+		{"five", nil, 5, "", map[string]bool{url: true}},
 	} {
 		seq, err := a.Write(url, had.Seq, had.Head, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
 			p, err := difference.OpenPublication(envelope)
