@@ -45,7 +45,7 @@ func fingerprint(key []byte) string {
 // Token has to be shown by who wants something written; see proxy.Publishing.
 func (d *Daemon) Token() string { return d.home.token }
 
-// Push brings an item into its feed; see proxy.Publishing. This node has to follow that: on trial, until
+// Push brings an item into its feed; see proxy.Publishing. This node has to follow that: tentatively, until
 // something is taken.
 func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, err error) {
 	p, err := difference.OpenPublication(envelope)
@@ -55,7 +55,7 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrItem, p.URL)
 	}
-	if err := d.try(ctx, p.URL); err != nil {
+	if err := d.tentatively(ctx, p.URL); err != nil {
 		return w, err
 	}
 	failed, err := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) })
@@ -63,30 +63,30 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	case err != nil:
 		return w, err
 	case errors.Is(failed, feedtree.ErrRefused):
-		d.endTrial(ctx, p.URL)
+		d.endTentative(ctx, p.URL)
 		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
 	case failed != nil:
 		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
 	}
 	if err := d.Subscribe(ctx, p.URL, false); err != nil {
-		d.log.Warn("what was published in is followed on trial only", "url", p.URL, "err", err)
+		d.log.Warn("what was published in is followed tentatively only", "url", p.URL, "err", err)
 	}
 	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
 }
 
-// try follows a feed on trial, unless it is followed already.
-func (d *Daemon) try(ctx context.Context, url string) error {
-	return d.subscribe(ctx, url, attributes{Trial: true, Read: time.Now().Unix()})
+// tentatively follows a feed, unless it is followed already.
+func (d *Daemon) tentatively(ctx context.Context, url string) error {
+	return d.subscribe(ctx, url, attributes{Tentative: true, Read: time.Now().Unix()})
 }
 
-// endTrial ends a subscription on trial.
-func (d *Daemon) endTrial(ctx context.Context, url string) {
-	trial := false
+// endTentative ends a subscription that is tentative.
+func (d *Daemon) endTentative(ctx context.Context, url string) {
+	tentative := false
 	err := d.do(ctx, func() {
 		s, ok := d.node.Feeds.Subscription(d.key(url))
-		trial = ok && attributesOf(s).Trial
+		tentative = ok && attributesOf(s).Tentative
 	})
-	if err == nil && trial {
+	if err == nil && tentative {
 		err = d.unsubscribe(ctx, url, false)
 	}
 	if err != nil {
@@ -100,7 +100,7 @@ const knownWithin = 5 * time.Second
 
 // Publisher says what the network has of a feed's publisher; see proxy.Publishing.
 func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
-	if err := d.try(ctx, url); err != nil {
+	if err := d.tentatively(ctx, url); err != nil {
 		return p, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)

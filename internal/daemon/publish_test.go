@@ -69,7 +69,7 @@ func envelopeOf(t *testing.T, a *publisher.Author, url, name string, last publis
 // subscribed to, and what a person has subscribed to stays.
 func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 	t.Parallel()
-	c := founding(t, "trial")
+	c := founding(t, "tentative")
 	c.AllowPrivateOrigins = true
 	m := running(t, c)
 	m.knows(t, 1)

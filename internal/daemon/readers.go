@@ -77,8 +77,8 @@ func (d *out) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona
 // attributes are what the daemon keeps beside a subscription.
 type attributes struct {
 	Auto bool `json:"auto,omitempty"` // made by reading
-	// Trial says that it was made by publishing, and that nothing that was published was taken yet.
-	Trial bool `json:"trial,omitempty"`
+	// Tentative says that it was made by publishing, and that nothing that was published was taken yet.
+	Tentative bool `json:"tentative,omitempty"`
 	// Least is what has to vouch for an item to be shown; empty: whatever it is.
 	Least string `json:"least,omitempty"`
 	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
@@ -108,10 +108,10 @@ func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 // subscribe follows a feed. What a person wants stays when that was so, and takes the place of the rest.
 func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
-		key, passing := d.key(url), a.Auto || a.Trial
+		key, passing := d.key(url), a.Auto || a.Tentative
 		if s, ok := d.node.Feeds.Subscription(key); ok {
 			old := attributesOf(s)
-			if passing || !old.Auto && !old.Trial {
+			if passing || !old.Auto && !old.Tentative {
 				answer(nil)
 				return
 			}
@@ -124,7 +124,7 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
 			if err == nil {
 				d.shelf.add(url, key, a)
-				if !a.Trial {
+				if !a.Tentative {
 					d.ended.remove(key)
 				}
 			}
