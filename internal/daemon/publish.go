@@ -55,6 +55,9 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrItem, p.URL)
 	}
+	if _, isPage := feed.AtOrigin(p.URL); isPage {
+		return w, fmt.Errorf("%w: %s is a page, which nobody publishes", proxy.ErrItem, p.URL)
+	}
 	if err := d.tentatively(ctx, p.URL); err != nil {
 		return w, err
 	}

@@ -83,6 +83,12 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 		t.Errorf("%q is subscribed to, not %q", got, url)
 	}
 
+	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
+		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrItem) {
+			t.Error(err)
+		}
+	}
+
 	// In the other feed nobody has published anything yet.
 	if p, err := m.Publisher(t.Context(), other); err != nil || len(p.Key) == 0 {
 		t.Fatalf("%+v, %v", p, err)
