@@ -79,7 +79,11 @@ func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at 
 		return nil, fmt.Errorf("publish in %s: %w", url, err)
 	}
 	signed := wire.NewSigner(key, wire.Anywhere).Sign(wire.DomainPublication, payload)
-	return OpenPublication(signed.Raw)
+	p, err := OpenPublication(signed.Raw)
+	if err != nil && it != nil { // nobody else could read it
+		err = fmt.Errorf("%w: %w", ErrItem, err)
+	}
+	return p, err
 }
 
 // Publishable says why an item cannot be signed for a feed, with an error of the kind ErrItem, or

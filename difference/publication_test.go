@@ -121,7 +121,7 @@ func TestWhatCannotBeSigned(t *testing.T) {
 	for _, c := range []struct {
 		it   *feed.Item
 		want error
-	}{{apart, ErrItem}, {large(room + 1), ErrLarge}, {large(room + 1), ErrItem}} {
+	}{{apart, ErrItem}, {large(room + 1), ErrLarge}, {large(room + 1), ErrItem}, {&feed.Item{Format: feed.RSS, Raw: []byte("<item>")}, ErrItem}} {
 		if _, err := Publish(keyOf(1), itsURL, 1, feed.Hash{}, time.Unix(1, 0), c.it); !errors.Is(err, c.want) {
 			t.Errorf("%v, want %v", err, c.want)
 		}

@@ -128,14 +128,14 @@ func (w *writer) news(ctx context.Context, raw []byte) (n int, left []leftover, 
 		if signed[version] {
 			continue
 		}
-		if err := difference.Publishable(w.url, it); err != nil {
+		switch err := w.publish(ctx, it); {
+		case errors.Is(err, difference.ErrItem):
 			left = append(left, leftover{version, fmt.Sprintf("%s: %v", called(it), err)})
-			continue
-		}
-		if err := w.publish(ctx, it); err != nil {
+		case err != nil:
 			return n, left, err
+		default:
+			n++
 		}
-		n++
 	}
 	return n, left, nil
 }
