@@ -42,6 +42,13 @@ func newPostbox(t *testing.T) *postbox {
 	return p
 }
 
+// fails has it answer otherwise; nil: no longer.
+func (p *postbox) fails(fault http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = fault
+}
+
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
@@ -266,12 +273,12 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
 		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
 	} {
-		p.fault = c.fault
+		p.fails(c.fault)
 		code, _, said := p.publish("--title", c.name, "--id", c.name)
 		if code != exitFailed || !strings.Contains(said, c.says) || !strings.Contains(said, "do not publish it again") {
 			t.Errorf("%s: %d, %s", c.name, code, said)
 		}
-		p.fault = nil
+		p.fails(nil)
 		if code, _, said := p.publish("--title", "after "+c.name, "--id", "after "+c.name); code != exitDone {
 			t.Errorf("%s: %d, %s", c.name, code, said)
 		}
@@ -285,13 +292,13 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 func TestADocumentIsTriedAgain(t *testing.T) {
 	p := newPostbox(t)
 	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
-	p.fault = func(w http.ResponseWriter, _ *http.Request) {
+	p.fails(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
-	}
+	})
 	if code, _, said := p.publish("--document", path); code != exitFailed {
 		t.Errorf("%d, %s", code, said)
 	}
-	p.fault = nil
+	p.fails(nil)
 	if code, out, said := p.publish("--document", path); code != exitDone || out != "one\ntwo\nthree\n" {
 		t.Errorf("%d, %s, %s", code, out, said)
 	}
@@ -303,9 +310,9 @@ func TestADocumentIsTriedAgain(t *testing.T) {
 // What a wrong address refuses is not kept.
 func TestAWrongAddressIsForgotten(t *testing.T) {
 	p := newPostbox(t)
-	p.fault = func(w http.ResponseWriter, _ *http.Request) {
+	p.fails(func(w http.ResponseWriter, _ *http.Request) {
 		answer(w, http.StatusConflict, proxy.Fault{Error: "the feed's document does not name this key"})
-	}
+	})
 	code, _, said := p.publish("--title", "One", "--id", "1")
 	if code != exitFailed || !strings.Contains(said, "number 1 of "+blogURL+" is not kept") {
 		t.Errorf("%d, %s", code, said)
@@ -321,8 +328,10 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	if code, _, said := p.publish("--title", "One", "--id", "1"); code != exitDone {
 		t.Fatal(said)
 	}
+	p.mu.Lock()
 	p.taken = nil
 	p.of = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
+	p.mu.Unlock()
 	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
 		code, _, said := p.publish(what...)
 		if code != exitFailed || !strings.Contains(said, "has another key, SHA256:") || strings.Contains(said, "backup") {
