@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -25,14 +26,23 @@ const (
 	// origin, where polls find it.
 	MaxPublication = 48 << 10
 
+	// envelopeRoom is more than the envelope of a publication adds to what is signed.
+	envelopeRoom = 128
+
 	maxFeedURL = 2 << 10
 	// maxMillis is the end of the year 9999, beyond which times cannot be written
 	// down for people.
 	maxMillis = 253402300799999
 )
 
-// ErrPublication says that bytes are no publication.
-var ErrPublication = errors.New("not a publication")
+var (
+	// ErrPublication says that bytes are no publication.
+	ErrPublication = errors.New("not a publication")
+	// ErrItem says that an item cannot be one. It stays at the origin.
+	ErrItem = errors.New("the item cannot be signed")
+	// ErrLarge is the error of the kind ErrItem of an item that is too large.
+	ErrLarge = fmt.Errorf("%w: it is too large", ErrItem)
+)
 
 // A Publication is an item in its publisher's own envelope, whose signature was checked. Whether
 // the key is that of the feed is for others to say.
@@ -54,23 +64,49 @@ var publications = wire.NewVerifier(wire.Anywhere)
 // Publish signs an item as number seq of a feed; prev is the hash of the one before. Without an
 // item it says that nothing came after number seq, whose hash prev is.
 func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at time.Time, it *feed.Item) (*Publication, error) {
-	m := &differencepb.Publication{Url: url, Pubseq: seq, TimeMs: uint64(at.UnixMilli())}
+	if it != nil {
+		if err := Publishable(url, it); err != nil {
+			return nil, err
+		}
+	}
+	m := publicationOf(url, it)
+	m.Pubseq, m.TimeMs = seq, uint64(at.UnixMilli())
 	if prev != (feed.Hash{}) {
 		m.Prev = prev[:]
-	}
-	if it != nil {
-		if it.Apart != 0 {
-			return nil, fmt.Errorf("publish in %s: %w: other items of its document have its id, too", url, ErrPublication)
-		}
-		m.Format, m.Raw = uint32(it.Format), it.Raw
-		m.Scope = bindings(it.Scope)
 	}
 	payload, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
 		return nil, fmt.Errorf("publish in %s: %w", url, err)
 	}
 	signed := wire.NewSigner(key, wire.Anywhere).Sign(wire.DomainPublication, payload)
-	return OpenPublication(signed.Raw)
+	p, err := OpenPublication(signed.Raw)
+	if err != nil && it != nil { // nobody else could read it
+		err = fmt.Errorf("%w: %w", ErrItem, err)
+	}
+	return p, err
+}
+
+// Publishable says why an item cannot be signed for a feed, with an error of the kind ErrItem, or
+// nil. Publishers and those who poll come to the same: what nobody can sign is for polls to find.
+func Publishable(url string, it *feed.Item) error {
+	if it.Apart != 0 {
+		return fmt.Errorf("%w: other items of its document have its id, too", ErrItem)
+	}
+	m := publicationOf(url, it)
+	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, maxMillis, make([]byte, len(feed.Hash{}))
+	if n := proto.Size(m) + envelopeRoom; n > MaxPublication {
+		return fmt.Errorf("%w: with all that is signed it has %d bytes, more than %d", ErrLarge, n, MaxPublication)
+	}
+	return nil
+}
+
+// publicationOf is what is signed of an item; nil: there is none.
+func publicationOf(url string, it *feed.Item) *differencepb.Publication {
+	m := &differencepb.Publication{Url: url}
+	if it != nil {
+		m.Format, m.Raw, m.Scope = uint32(it.Format), it.Raw, bindings(it.Scope)
+	}
+	return m
 }
 
 // OpenPublication reads an envelope, and believes nothing that its key has not signed.

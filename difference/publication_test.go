@@ -107,11 +107,25 @@ func TestOpenPublicationRefuses(t *testing.T) {
 }
 
 // An item that others of its document could be is not signed: whoever has it alone cannot tell which.
-func TestAnItemThatIsNotAloneIsNotPublished(t *testing.T) {
-	it := written(t, "1", "One")
-	it.Apart = 1
-	if _, err := Publish(keyOf(1), itsURL, 1, feed.Hash{}, time.Unix(1, 0), it); !errors.Is(err, ErrPublication) {
-		t.Error(err)
+// One that has room in no frame stays at its origin, and the last one that has is signed.
+func TestWhatCannotBeSigned(t *testing.T) {
+	apart := written(t, "1", "One")
+	apart.Apart = 1
+	large := func(bytes int) *feed.Item { return written(t, "1", strings.Repeat("x", bytes)) }
+	room := MaxPublication // bytes of a title
+	for Publishable(itsURL, large(room)) != nil {
+		room--
+	}
+	if p := published(t, 1, 1<<40, feed.Hash{1}, large(room)); MaxPublication-len(p.Raw) > envelopeRoom {
+		t.Errorf("there is room for an item of an envelope of %d bytes", len(p.Raw))
+	}
+	for _, c := range []struct {
+		it   *feed.Item
+		want error
+	}{{apart, ErrItem}, {large(room + 1), ErrLarge}, {large(room + 1), ErrItem}, {&feed.Item{Format: feed.RSS, Raw: []byte("<item>")}, ErrItem}} {
+		if _, err := Publish(keyOf(1), itsURL, 1, feed.Hash{}, time.Unix(1, 0), c.it); !errors.Is(err, c.want) {
+			t.Errorf("%v, want %v", err, c.want)
+		}
 	}
 }
 

@@ -232,9 +232,10 @@ func (f *FeedTree) note(r Refusal) {
 func (f *FeedTree) Refusals() []Refusal { return slices.Clone(f.refused) }
 
 // backstop returns what of a finding is for the log. An item that its publisher has signed stays
-// as it is; others are left to the publisher, unless that is silent: all is then false, and the
-// next poll finds them again.
-func (f *FeedTree) backstop(l *lead, d difference.Delta) (_ difference.Delta, all bool) {
+// as it is; others are left to the publisher, unless that is silent or cannot sign them: all is then
+// false, and the next poll finds those that were left again.
+func (f *FeedTree) backstop(c *channel, d difference.Delta) (_ difference.Delta, all bool) {
+	l := c.lead
 	if l.pin == nil {
 		return d, true
 	}
@@ -245,7 +246,18 @@ func (f *FeedTree) backstop(l *lead, d difference.Delta) (_ difference.Delta, al
 		}
 	}
 	d.Changes = rest
-	return d, len(rest) == 0 || f.silent(l)
+	if len(rest) == 0 || f.silent(l) {
+		return d, true
+	}
+	var unsigned []difference.Change
+	for _, ch := range rest {
+		e, known := l.window.Entry(ch.Item.ID)
+		if difference.Publishable(c.url, &ch.Item) != nil && (!known || e.Hash != ch.Item.Hash) {
+			unsigned = append(unsigned, ch)
+		}
+	}
+	d.Changes = unsigned
+	return d, false
 }
 
 // silent says whether a publisher was not heard for so long that polls have to do.

@@ -107,8 +107,11 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	if doc != nil {
 		l.head, l.about = &doc.Head, aboutOf(&doc.Head)
 		var all bool
-		if d, all = f.backstop(l, d); !all {
+		if d, all = f.backstop(c, d); !all {
 			f.stats.Withheld++
+			if len(d.Changes) > 0 {
+				f.Append(key, d, nil, func(bool) {}) // else the next poll finds that, too
+			}
 			return false
 		}
 		d = l.window.Keep(d, doc, f.owners.Staying(key, len(d.Changes)+len(doc.Items)))

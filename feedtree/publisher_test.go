@@ -260,6 +260,22 @@ func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
 	}
 }
 
+// What a publisher cannot sign its readers get by polling, also while it speaks: once, and unsigned.
+func TestWhatCannotBeSignedIsPolled(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	large := "large" + strings.Repeat("x", difference.MaxPublication/2) // has its name twice
+	n.site.shows(n.author.says(), large, "forgotten", "one")
+	n.World.Run(15 * time.Minute)
+	n.all(t, large, "Headline of "+large+", single")
+	n.all(t, "forgotten", "")
+	if log := leader(t, n.Swarm, url).Layers().Owners.Log(n.Key(url)); len(log) > 3 { // the head, one, large
+		t.Errorf("%d entries in the log", len(log))
+	}
+}
+
 // Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
 func TestASequencerThatIsNewKnowsThatAPublisherIsNotSilent(t *testing.T) {
 	n := open(t)

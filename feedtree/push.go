@@ -28,7 +28,8 @@ const (
 	maxPushes = 64
 )
 
-// Why a publication came to nothing.
+// Why a publication came to nothing. What was refused may be good for nothing; what was not taken is
+// to be pushed again.
 var (
 	ErrUnfollowed = errors.New("this node does not follow the feed")
 	ErrUntaken    = errors.New("nobody has taken it")
@@ -42,8 +43,11 @@ type push struct {
 	tries int
 	at    time.Time // when to try again
 	until time.Time
-	words string // why it was refused, though not for good
-	done  []func(error)
+	// words say why it was not taken, though not for good: unnamed, because its key is not the feed's
+	// as far as is known.
+	words   string
+	unnamed bool
+	done    []func(error)
 }
 
 // Publish brings what a publisher has signed into its feed, which this node has to follow. done
@@ -74,7 +78,7 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 		w.done = append(w.done, say)
 		return
 	case w != nil || len(f.pushes) >= maxPushes:
-		say(fmt.Errorf("%w: others are on their way", ErrRefused))
+		say(fmt.Errorf("%w: others are on their way", ErrUntaken))
 		return
 	}
 	now := f.clock.Now()
@@ -87,9 +91,12 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 // else, and every other time, to whom the root of the key takes for it.
 func (f *FeedTree) pushOn(w *push, now time.Time) {
 	if !now.Before(w.until) {
-		if w.words != "" {
+		switch {
+		case w.unnamed:
 			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, w.words))
-		} else {
+		case w.words != "":
+			f.pushed(w, fmt.Errorf("%w within %v: %s", ErrUntaken, pushTime, w.words))
+		default:
 			if c := f.feeds[w.key]; c != nil && c.subscribed {
 				f.want(c) // perhaps nobody owns it any more
 			}
@@ -137,7 +144,7 @@ func (f *FeedTree) onPushed(from env.PeerID, m *feedtreepb.Pushed) {
 	case feedtreepb.Pushed_HELD:
 		f.pushed(w, nil)
 	case feedtreepb.Pushed_UNKNOWN, feedtreepb.Pushed_BUSY:
-		w.words = m.Words
+		w.words, w.unnamed = m.Words, m.Verdict == feedtreepb.Pushed_UNKNOWN
 	default:
 		f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, m.Words))
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 const (
@@ -215,20 +216,41 @@ func asked[T any](w http.ResponseWriter, r *http.Request) (q T, err error) {
 }
 
 func askedUpTo[T any](w http.ResponseWriter, r *http.Request, limit int64) (q T, err error) {
+	body, err := askedBody(w, r, limit)
+	if err == nil {
+		err = jsonFault(json.Unmarshal(body, &q))
+	}
+	return q, err
+}
+
+// askedBody reads the JSON that a program sends.
+func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := allow(w, r, http.MethodPost); err != nil {
-		return q, err
+		return nil, err
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return q, refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
+		return nil, refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
 	}
 	body, err := readBody(w, r, limit)
-	if err != nil {
-		return q, err
+	if err == nil && !utf8.Valid(body) { // which JSON would read as something else
+		err = refuse(http.StatusBadRequest, "the request is not in UTF-8")
 	}
-	if err := json.Unmarshal(body, &q); err != nil {
-		return q, refuse(http.StatusBadRequest, "the request is broken: %v", err)
+	return body, err
+}
+
+// jsonFault says what is wrong with JSON, in words of who wrote it.
+func jsonFault(err error) error {
+	if err == nil {
+		return nil
 	}
-	return q, nil
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case ok && wrong.Field == "":
+		return refuse(http.StatusBadRequest, "the request has to be one object, and is: %s", wrong.Value)
+	case ok:
+		return refuse(http.StatusBadRequest, "the request is broken: %q cannot be: %s", wrong.Field, wrong.Value)
+	}
+	return refuse(http.StatusBadRequest, "the request is broken: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // readBody reads a body that must not be larger than limit.

@@ -22,7 +22,10 @@ var (
 	ErrBusy        = errors.New("try again later")           // limits of the origin, or the node's
 	ErrFull        = errors.New("no room for more")          // subscriptions, or the disk
 	ErrUnknown     = errors.New("not subscribed to")         // Unsubscribe
-	ErrUnpublished = errors.New("not published")             // Push, Write: the words say why
+	ErrUnpublished = errors.New("not published")             // Push, Write: refused; the words say why
+	ErrUntaken     = errors.New("not published yet")         // Push, Write: nobody has taken it, or what comes before it
+	ErrItem        = errors.New("no item to publish")        // Push, Write: whoever is asked
+	ErrLarge       = errors.New("too large to be published") // Write
 	errStopping    = errors.New("the node is shutting down") // the server's own
 )
 
@@ -34,6 +37,8 @@ var statuses = []struct {
 	status int
 }{
 	{ErrQuery, http.StatusBadRequest},
+	{ErrItem, http.StatusBadRequest},
+	{ErrLarge, http.StatusRequestEntityTooLarge},
 	{ErrRefused, http.StatusForbidden},
 	{ErrNoKey, http.StatusForbidden},
 	{ErrUnpublished, http.StatusConflict},
@@ -46,6 +51,7 @@ var statuses = []struct {
 	{ErrTimeout, http.StatusGatewayTimeout},
 	{context.DeadlineExceeded, http.StatusGatewayTimeout},
 	{ErrBusy, http.StatusServiceUnavailable},
+	{ErrUntaken, http.StatusServiceUnavailable},
 	{context.Canceled, http.StatusServiceUnavailable},
 	{errStopping, http.StatusServiceUnavailable},
 	{ErrFull, http.StatusInsufficientStorage},

@@ -1,26 +1,32 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
+	"crypto/ed25519"
 	"crypto/subtle"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"time"
 
+	"tidings/difference"
 	"tidings/internal/feed"
 )
 
 // Publishing is the node, as publishers use it. It is safe for concurrent use.
 type Publishing interface {
 	// Push brings an item in its publisher's envelope into its feed. It returns when a quorum
-	// of the feed's owners holds it, else an error of the kind ErrRefused.
-	Push(ctx context.Context, envelope []byte) error
+	// of the feed's owners holds it, else an error: ErrUnpublished if it was refused, ErrUntaken if
+	// it is to be pushed again, ErrItem if it is none.
+	Push(ctx context.Context, envelope []byte) (Written, error)
 	// Publisher says what the network has of a feed's publisher. From then on the node follows
 	// the feed.
 	Publisher(ctx context.Context, url string) (Publisher, error)
 	// Write signs an item with the node's own key, and brings it into the feed; ErrNoKey if it has
-	// none.
+	// none, ErrItem or ErrLarge if it cannot be signed.
 	Write(ctx context.Context, url string, said feed.Meaning) (Written, error)
 	// Token has to be shown by who wants something written; "" if nobody can.
 	Token() string
@@ -46,7 +52,9 @@ type Publisher struct {
 	URL string `json:"url"`
 	// Key is the publisher's, 32 bytes in base64; empty: the feed is not published, as far as is
 	// known here.
-	Key  []byte `json:"key"`
+	Key []byte `json:"key"`
+	// Next is the hash of the key that may follow, if one was named.
+	Next []byte `json:"next,omitempty"`
 	Seq  uint64 `json:"seq"`  // of the last publication; 0: none
 	Head []byte `json:"head"` // its hash
 	// Format of the feed: rss, rdf, atom, json; empty: not known yet.
@@ -56,24 +64,34 @@ type Publisher struct {
 	Items []string `json:"items"`
 }
 
+// Takes says whether the feed takes what a key signs, as far as is known: its key is that one, or names it
+// as the one that follows, or nothing was published in it.
+func (p *Publisher) Takes(key ed25519.PublicKey) bool {
+	hash := difference.KeyHash(key)
+	return p.Seq == 0 || bytes.Equal(p.Key, key) || bytes.Equal(p.Next, hash[:])
+}
+
 // Written is what became of an item.
 type Written struct {
 	URL string `json:"url"`
 	Seq uint64 `json:"seq"` // its number
+	// Pending, if it is not empty, says that the item is signed and kept, and why nobody has it yet. The
+	// node sends it by itself.
+	Pending string `json:"pending,omitempty"`
 }
 
 // A Draft is an item that a program wants published. Either it has its envelope, or the node signs.
 type Draft struct {
 	Envelope []byte `json:"envelope,omitempty"`
 
-	URL       string    `json:"url,omitempty"` // of the feed
-	ID        string    `json:"id,omitempty"`
-	Link      string    `json:"link,omitempty"`
-	Title     string    `json:"title,omitempty"`
-	Summary   string    `json:"summary,omitempty"` // HTML, as is Content
-	Content   string    `json:"content,omitempty"`
-	Author    string    `json:"author,omitempty"`
-	Published time.Time `json:"published,omitzero"`
+	URL       string `json:"url,omitempty"` // of the feed
+	ID        string `json:"id,omitempty"`
+	Link      string `json:"link,omitempty"`
+	Title     string `json:"title,omitempty"`
+	Summary   string `json:"summary,omitempty"` // HTML, as is Content
+	Content   string `json:"content,omitempty"`
+	Author    string `json:"author,omitempty"`
+	Published string `json:"published,omitempty"` // RFC 3339; empty: now
 }
 
 // publishing is the node as publishers use it.
@@ -87,17 +105,34 @@ func (s *Server) publishing() (Publishing, error) {
 // maxDraft is more than any request to publish has: an item in base64.
 const maxDraft = 128 << 10
 
+// askedDraft reads a draft. A field that nobody knows would be an item that says less than it should.
+func askedDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error) {
+	body, err := askedBody(w, r, maxDraft)
+	if err != nil {
+		return draft, err
+	}
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	if err := jsonFault(d.Decode(&draft)); err != nil {
+		return draft, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return draft, refuse(http.StatusBadRequest, "the request has more than one object")
+	}
+	return draft, nil
+}
+
 func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := s.publishing()
 	if err != nil {
 		return nil, err
 	}
-	draft, err := askedUpTo[Draft](w, r, maxDraft)
+	draft, err := askedDraft(w, r)
 	if err != nil {
 		return nil, err
 	}
 	if len(draft.Envelope) > 0 { // whoever has brought it, its publisher has signed it
-		return Written{}, p.Push(r.Context(), draft.Envelope)
+		return p.Push(r.Context(), draft.Envelope)
 	}
 	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if want := p.Token(); want == "" {
@@ -109,10 +144,25 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	return p.Write(r.Context(), address, feed.Meaning{
+	if KindOf(address) == KindPage {
+		return nil, refuse(http.StatusBadRequest, "%s is a page, which nobody publishes: give the address of a feed", address)
+	}
+	var published time.Time
+	if draft.Published != "" {
+		if published, err = time.Parse(time.RFC3339, draft.Published); err != nil || published.Year() < 1 {
+			return nil, refuse(http.StatusBadRequest, "\"published\" is %q: give a time as 2026-11-24T20:00:00Z", draft.Published)
+		}
+	}
+	written, err := p.Write(r.Context(), address, feed.Meaning{
 		GUID: draft.ID, Link: draft.Link, Title: draft.Title, Summary: draft.Summary, Content: draft.Content,
-		Author: draft.Author, Published: draft.Published,
+		Author: draft.Author, Published: published,
 	})
+	if err == nil && written.Pending != "" {
+		written.Pending = line(written.Pending)
+		writeJSON(w, http.StatusAccepted, written)
+		return nil, nil
+	}
+	return written, err
 }
 
 func (s *Server) apiPublisher(w http.ResponseWriter, r *http.Request) (any, error) {

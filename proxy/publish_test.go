@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidings/difference"
 	"tidings/internal/feed"
 )
 
@@ -20,12 +22,17 @@ type desk struct {
 	trusted bool
 }
 
-func (d *desk) Push(_ context.Context, envelope []byte) error {
-	if string(envelope) == "forged" {
-		return fmt.Errorf("%w: another key", ErrUnpublished)
+func (d *desk) Push(_ context.Context, envelope []byte) (Written, error) {
+	switch string(envelope) {
+	case "forged":
+		return Written{}, fmt.Errorf("%w: another key", ErrUnpublished)
+	case "early":
+		return Written{}, fmt.Errorf("%w: nobody has taken it", ErrUntaken)
+	case "garbage":
+		return Written{}, fmt.Errorf("%w: no envelope", ErrItem)
 	}
 	d.pushed = append(d.pushed, envelope)
-	return nil
+	return Written{URL: rssURL, Seq: uint64(len(d.pushed))}, nil
 }
 
 func (d *desk) Publisher(_ context.Context, url string) (Publisher, error) {
@@ -33,6 +40,14 @@ func (d *desk) Publisher(_ context.Context, url string) (Publisher, error) {
 }
 
 func (d *desk) Write(_ context.Context, url string, said feed.Meaning) (Written, error) {
+	switch said.Title {
+	case "Large":
+		return Written{}, fmt.Errorf("%w: 60000 bytes", ErrLarge)
+	case "Empty":
+		return Written{}, fmt.Errorf("%w: it says nothing", ErrItem)
+	case "Early":
+		return Written{URL: url, Seq: 5, Pending: "nobody has it yet"}, nil
+	}
 	d.written = append(d.written, said)
 	return Written{URL: url, Seq: 4}, nil
 }
@@ -93,6 +108,54 @@ func TestProgramsPublishWithTheToken(t *testing.T) {
 	}
 }
 
+// What a program has misspelt is not published as if it had not said it.
+func TestDraftsThatAreRefused(t *testing.T) {
+	d := &desk{token: "the token"}
+	b := newBench(t, func(c *Config) { c.Publishing = d })
+	for _, c := range []struct {
+		draft, says string
+		status      int
+	}{
+		{`{"url":"` + rssURL + `","id":"1","titel":"T"}`, `unknown field "titel"`, http.StatusBadRequest},
+		{`{"url":"` + rssURL + `","id":7,"title":"T"}`, `"id" cannot be: number`, http.StatusBadRequest},
+		{`["` + rssURL + `"]`, "one object", http.StatusBadRequest},
+		{`{"url":"` + rssURL + `"} {}`, "more than one object", http.StatusBadRequest},
+		{`{"url":"` + rssURL + `","id":"1","title":"caf` + "\xe9" + `"}`, "UTF-8", http.StatusBadRequest},
+		{`{"url":"` + rssURL + `","id":"1","title":"T","published":"yesterday"}`, `"published" is "yesterday"`, http.StatusBadRequest},
+		{`{"url":"` + rssURL + `","id":"1","title":"T","published":"24 Nov 2026"}`, "2026-11-24T20:00:00Z", http.StatusBadRequest},
+		{`{"url":"page+` + rssURL + `","id":"1","title":"T"}`, "is a page", http.StatusBadRequest},
+		{`{"url":"` + rssURL + `","id":"1","title":"Empty"}`, "says nothing", http.StatusBadRequest},
+		{`{"url":"` + rssURL + `","id":"1","title":"Large"}`, "60000 bytes", http.StatusRequestEntityTooLarge},
+	} {
+		var fault Fault
+		status := b.publish(c.draft, "Bearer the token", &fault)
+		if status != c.status || !strings.Contains(fault.Error, c.says) || strings.Contains(fault.Error, "Go ") || strings.Contains(fault.Error, "Draft") {
+			t.Errorf("%s: %d %+v", c.draft, status, fault)
+		}
+	}
+	if len(d.written) != 0 {
+		t.Errorf("%d items were written", len(d.written))
+	}
+}
+
+// What is signed and nobody has yet is no failure, or the program would write it again.
+func TestWhatIsPendingIsAccepted(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Publishing = &desk{token: "the token"} })
+	var got Written
+	if status := b.publish(`{"url":"`+rssURL+`","id":"1","title":"Early","published":"2026-11-24T20:00:00Z"}`, "Bearer the token", &got); status != http.StatusAccepted || got.Seq != 5 || got.Pending == "" {
+		t.Errorf("%d %+v", status, got)
+	}
+}
+
+func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
+	own, next, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 32)
+	hash := difference.KeyHash(next)
+	p := &Publisher{Key: own, Next: hash[:], Seq: 1}
+	if !p.Takes(own) || !p.Takes(next) || p.Takes(other) || !(&Publisher{}).Takes(other) {
+		t.Errorf("%v %v %v", p.Takes(own), p.Takes(next), p.Takes(other))
+	}
+}
+
 // What has its publisher's envelope needs no token: nobody else could have made it.
 func TestEnvelopesArePushed(t *testing.T) {
 	d := &desk{}
@@ -105,11 +168,22 @@ func TestEnvelopesArePushed(t *testing.T) {
 		}
 		return b.publish(string(text), "", &fault), fault
 	}
-	if status, fault := ask("signed"); status != http.StatusOK || len(d.pushed) != 1 || string(d.pushed[0]) != "signed" {
-		t.Errorf("%d %+v", status, fault)
+	var done Written
+	if status := b.publish(`{"envelope":"c2lnbmVk"}`, "", &done); status != http.StatusOK || len(d.pushed) != 1 || string(d.pushed[0]) != "signed" || done != (Written{URL: rssURL, Seq: 1}) {
+		t.Errorf("%d %+v", status, done)
 	}
-	if status, fault := ask("forged"); status != http.StatusConflict || !strings.Contains(fault.Error, "another key") {
-		t.Errorf("%d %+v", status, fault)
+	for _, c := range []struct {
+		envelope string
+		status   int
+		says     string
+	}{
+		{"forged", http.StatusConflict, "another key"},
+		{"early", http.StatusServiceUnavailable, "nobody has taken it"},
+		{"garbage", http.StatusBadRequest, "no envelope"},
+	} {
+		if status, fault := ask(c.envelope); status != c.status || !strings.Contains(fault.Error, c.says) {
+			t.Errorf("%s: %d %+v", c.envelope, status, fault)
+		}
 	}
 	if status, _ := ask(strings.Repeat("x", maxDraft)); status != http.StatusRequestEntityTooLarge {
 		t.Errorf("too much: %d", status)

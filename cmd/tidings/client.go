@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"tidings/feedtree"
 	"tidings/proxy"
 )
 
@@ -82,7 +83,7 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 	if json.Unmarshal(b, &fault) != nil || fault.Error == "" {
 		return nil, c.stranger()
 	}
-	return nil, refusal(fault.Error + offered(fault.Choices))
+	return nil, refusal{fault.Error + offered(fault.Choices), answer.StatusCode}
 }
 
 // noRedirect: a node sends nobody elsewhere, so whoever does is none.
@@ -173,9 +174,20 @@ func printJSON(w io.Writer, v any) error {
 }
 
 // A refusal is what the node says when it does not do what it was asked to.
-type refusal string
+type refusal struct {
+	words  string
+	status int
+}
 
-func (r refusal) Error() string { return string(r) }
+func (r refusal) Error() string { return r.words }
+
+// Unwrap tells what a feed has refused from what nobody has taken yet.
+func (r refusal) Unwrap() error {
+	if r.status == http.StatusConflict {
+		return feedtree.ErrRefused
+	}
+	return nil
+}
 
 // offered says how to subscribe to what was perhaps meant.
 func offered(choices []proxy.Choice) string {
@@ -219,10 +231,10 @@ func all(deed string, addresses []string, do func(address string) error) error {
 		switch {
 		case err != nil && !ok:
 			return err
-		case ok && strings.Contains(string(r), a): // it says what it is about
-			refused = append(refused, string(r))
+		case ok && strings.Contains(r.words, a): // it says what it is about
+			refused = append(refused, r.words)
 		case ok:
-			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r))
+			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r.words))
 		}
 	}
 	if refused == nil {

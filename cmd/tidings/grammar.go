@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
 )
@@ -39,6 +40,11 @@ type streams struct {
 
 // command reads the command line, and does what it says.
 func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	for _, a := range args {
+		if !utf8.ValidString(a) { // kong would read something else
+			return usagef("%q is not in UTF-8", a)
+		}
+	}
 	var g grammar
 	c, err := parse(&g, args, stdout)
 	switch {

@@ -62,6 +62,9 @@ type keygenCommand struct {
 
 // Run makes a publisher's key, and prints its fingerprint.
 func (c *keygenCommand) Run(_ context.Context, s streams) error {
+	if c.File == "" {
+		return usagef("say in which file the key goes")
+	}
 	var key *publisher.Key
 	var err error
 	if c.Rotate {
@@ -75,8 +78,12 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err = fmt.Fprintln(s.out, fingerprint(key.Public())); err == nil && terminalOf(s.out).width > 0 {
-		_, err = fmt.Fprintf(s.out, "Move %s.next to another place. Then: tidings publish --key %s --metadata URL\n", c.File, c.File)
+	if _, err = fmt.Fprintln(s.out, fingerprint(key.Public())); err != nil {
+		return err
+	}
+	// Beside the fingerprint, which may go into a file.
+	if _, err = fmt.Fprintf(s.err, "tidings: the key is in %s, and the one that may follow it in %[1]s.next: move that to another place\n", c.File); err == nil && terminalOf(s.out).width > 0 {
+		_, err = fmt.Fprintf(s.out, "Then: tidings publish --key %s --metadata URL\n", c.File)
 	}
 	return err
 }

@@ -7,8 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"tidings/internal/feed"
 	"tidings/internal/publisher"
@@ -47,32 +48,71 @@ type publishCommand struct {
 
 // Run publishes.
 func (c *publishCommand) Run(ctx context.Context, s streams) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	url, err := feed.Canonical(c.URL)
 	if err != nil {
 		return usagef("%q is no address of a feed: %w", c.URL, err)
+	}
+	if _, isPage := feed.AtOrigin(url); isPage {
+		return usagef("%s is a page, which has neither a publisher nor metadata: give the address of a feed", url)
 	}
 	author, err := publisher.Open(c.Key, c.ask(s.in))
 	if err != nil {
 		return err
 	}
 	w := &writer{c, author, url, s}
-	one := c.Item != "" || c.Title != "" || c.Link != "" || c.ID != "" || c.Content != "" || c.Summary != ""
 	switch {
 	case c.Metadata:
 		return w.metadata()
-	case c.Resume && !one && c.Document == "" && !c.Alive:
-		_, err := w.last(ctx)
-		return err
-	case c.Document != "" && !one && c.Watch:
+	case c.Watch:
 		return w.watch(ctx)
-	case c.Document != "" && !one:
+	case c.Document != "":
 		return w.document(ctx)
-	case one && c.Document == "" && !c.Watch:
-		return w.one(ctx)
-	case c.Alive && !one && c.Document == "" && !c.Watch:
+	case c.Alive:
 		return w.alive(ctx)
+	case c.Item != "":
+		return w.whole(ctx)
+	case c.described():
+		return w.one(ctx)
 	}
-	return usagef("say what to publish: one item (--title, --link, … or --item), a --document, --alive, or --metadata")
+	_, err = w.last(ctx) // with --resume
+	return err
+}
+
+// described says whether an item is described by flags.
+func (c *publishCommand) described() bool {
+	return c.Title+c.Link+c.ID+c.Content+c.Summary+c.Author != "" || !c.Date.IsZero()
+}
+
+// check refuses flags that would be without effect.
+func (c *publishCommand) check() error {
+	var deeds []string
+	for _, d := range []struct {
+		wanted bool
+		flags  string
+	}{
+		{c.described(), "the parts of an item (--title, --link, …)"}, {c.Item != "", "--item"}, {c.Document != "", "--document"},
+		{c.Alive, "--alive"}, {c.Metadata, "--metadata"},
+	} {
+		if d.wanted {
+			deeds = append(deeds, d.flags)
+		}
+	}
+	switch {
+	case len(deeds) > 1:
+		return usagef("%s: one of them at a time", strings.Join(deeds, ", "))
+	case c.Watch && c.Document == "":
+		return usagef("--watch: say with --document what is to be watched")
+	case c.Metadata && c.Resume:
+		return usagef("--resume goes with what is published, and not with --metadata")
+	case !c.Metadata && c.Certificate+c.Fingerprint != "":
+		return usagef("--certificate and --fingerprint go with --metadata")
+	case len(deeds) == 0 && !c.Resume:
+		return usagef("say what to publish: one item (--title, --link, … or --item), a --document, --alive, or --metadata")
+	}
+	return nil
 }
 
 // A writer publishes in one feed.
@@ -89,10 +129,12 @@ func (w *writer) metadata() error {
 	p := feed.Publisher{Key: key.Public(), Next: key.Next(), Beat: w.BeatInterval, Certificate: w.Certificate}
 	if w.Fingerprint != "" {
 		b, err := hex.DecodeString(w.Fingerprint)
-		if err != nil || len(b) != len(p.Fingerprint) {
-			return usagef("--fingerprint: give the SHA-256 of the certificate in 64 hexadecimal digits")
+		if err == nil && len(b) == len(p.Fingerprint) {
+			p.Fingerprint = feed.Hash(b)
 		}
-		p.Fingerprint = feed.Hash(b)
+		if p.Fingerprint == (feed.Hash{}) {
+			return usagef("--fingerprint: give the SHA-256 of the certificate in 64 hexadecimal digits, not all of them 0")
+		}
 	}
 	if err := p.Check(); err != nil {
 		return usageError{err}
@@ -102,19 +144,27 @@ func (w *writer) metadata() error {
 	return err
 }
 
-// one publishes one item.
-func (w *writer) one(ctx context.Context) error {
-	if w.Item != "" {
-		raw, err := w.open(ctx, w.Item)
-		if err != nil {
-			return err
-		}
-		it, err := readItem(raw)
-		if err != nil {
-			return fmt.Errorf("%s: %w", w.Item, err)
-		}
-		return w.publish(ctx, &it)
+// whole publishes one item as it is.
+func (w *writer) whole(ctx context.Context) error {
+	raw, err := w.open(ctx, w.Item)
+	if err != nil {
+		return err
 	}
+	if !utf8.Valid(raw) {
+		return fmt.Errorf("%s: the item is not in UTF-8", w.Item)
+	}
+	it, err := readItem(raw)
+	if err != nil {
+		return fmt.Errorf("%s: %w", w.Item, err)
+	}
+	if m, _ := it.Meaning(w.url); m.GUID == "" && m.Link == "" {
+		return fmt.Errorf("%s: the item has neither an id (guid) nor a link, by which it is known when it changes", w.Item)
+	}
+	return w.publish(ctx, &it)
+}
+
+// one publishes one item that flags describe.
+func (w *writer) one(ctx context.Context) error {
 	if w.ID == "" && w.Link == "" {
 		return usagef("say by what the item is known when it changes: its --link, or an --id")
 	}
@@ -169,6 +219,9 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 	return read[proxy.Publisher](w.client, raw)
 }
 
+// errOtherKey says that nothing which this key signs is taken.
+var errOtherKey = errors.New("has another key")
+
 // last is the last publication that the network has; with --resume, the record goes on from there.
 func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	p, err := w.known(ctx)
@@ -177,9 +230,9 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	}
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
-	if own := w.author.Key().Public(); !w.Resume {
-		if p.Seq > 0 && !bytes.Equal(p.Key, own) && !slices.Contains(w.author.Feeds(), w.url) {
-			return last, fmt.Errorf("%s has another key, %s, and nothing was signed for it here with this one, %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, fingerprint(p.Key), fingerprint(own))
+	if own := w.author.Public(); !w.Resume {
+		if !p.Takes(own) {
+			return last, fmt.Errorf("%s %w, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, errOtherKey, fingerprint(p.Key), fingerprint(own))
 		}
 		return last, nil
 	}
@@ -187,8 +240,8 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	if err != nil {
 		return last, fmt.Errorf("resume: the origin has to name this key: %w", err)
 	}
-	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Key().Public()) {
-		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, fingerprint(w.author.Key().Public()))
+	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
+		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, fingerprint(w.author.Public()))
 	}
 	return last, w.author.Resume(w.url, last)
 }
@@ -224,88 +277,6 @@ func (w *writer) push(ctx context.Context, envelope []byte) error {
 	}
 	_, err = w.post(ctx, "publish", "application/json", body)
 	return err
-}
-
-// document publishes what is new in a document, the oldest first.
-func (w *writer) document(ctx context.Context) error {
-	raw, err := w.open(ctx, w.Document)
-	if err != nil {
-		return err
-	}
-	_, err = w.news(ctx, raw)
-	return err
-}
-
-// news publishes what is new in a document, and says how many items that were.
-func (w *writer) news(ctx context.Context, raw []byte) (n int, err error) {
-	f, err := feed.Parse(raw, "")
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", w.Document, err)
-	}
-	p, err := w.known(ctx)
-	if err != nil {
-		return 0, err
-	}
-	signed := map[string]bool{}
-	for _, it := range p.Items {
-		signed[it] = true
-	}
-	for i := len(f.Items) - 1; i >= 0; i-- {
-		it := &f.Items[i]
-		if it.Apart != 0 || signed[it.ID.String()+it.Hash.String()] {
-			continue
-		}
-		if err := w.publish(ctx, it); err != nil {
-			return n, err
-		}
-		n++
-	}
-	return n, nil
-}
-
-// watch publishes what is new in a document, again and again. What goes wrong may be right the next
-// time.
-func (w *writer) watch(ctx context.Context) error {
-	if w.Document == "-" {
-		return usagef("standard input cannot be watched")
-	}
-	if w.Every < time.Second || w.BeatInterval < time.Second {
-		return usagef("--every and --beat-interval: a second at least")
-	}
-	var seen []byte
-	var spoke time.Time
-	look := time.NewTicker(w.Every)
-	defer look.Stop()
-	for {
-		raw, err := w.open(ctx, w.Document)
-		if err == nil && !bytes.Equal(raw, seen) {
-			var n int
-			if n, err = w.news(ctx, raw); err == nil {
-				seen = raw
-			}
-			if n > 0 {
-				spoke = time.Now()
-			}
-		}
-		if err == nil && time.Since(spoke) > w.BeatInterval*3/4 {
-			if err = w.alive(ctx); err == nil {
-				spoke = time.Now()
-			}
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, publisher.ErrBehind):
-			return err
-		case err != nil:
-			_, _ = fmt.Fprintln(w.s.err, "tidings:", oneLine(err.Error())) // there is nobody else to tell
-		}
-		select {
-		case <-look.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // A trustCommand is "tidings trust".

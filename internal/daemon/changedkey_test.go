@@ -63,7 +63,7 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	}
 	p, err := difference.Publish(old, url, 1, feed.Hash{}, time.Now(), &it)
 	if err == nil {
-		err = m.Push(t.Context(), p.Raw)
+		_, err = m.Push(t.Context(), p.Raw)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -82,7 +82,7 @@ func (d *Daemon) lapses(ctx context.Context) {
 func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
 	for _, url := range d.shelf.lapsed(now) {
 		if err := d.unsubscribe(ctx, url, false); err == nil {
-			d.log.Info("subscription lapsed: nobody read it for 30 days", "url", url)
+			d.log.Info("subscription lapsed: nobody read it for 30 days, or nothing could be published in it", "url", url)
 		}
 	}
 }

@@ -3,6 +3,8 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -17,13 +19,17 @@ import (
 // feed that the network has.
 type Author interface {
 	// Write signs the next item and pushes it, and says its number; what was signed before it and
-	// the network does not have goes first. An error of push ends it.
+	// the network does not have goes first. An error of push ends it: beside a number, the item is
+	// signed and kept, and goes out the next time.
 	Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error)
 	// Alive pushes that nothing came after what was signed last; or that itself, if the network does
 	// not have it.
 	Alive(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error
-	// Feeds are those that something was signed for.
-	Feeds() []string
+	// Feeds are those that something was signed for, and whether any of it was ever taken. What is
+	// refused and follows on nothing that was taken is forgotten.
+	Feeds() map[string]bool
+	// Public is the key by which readers know the publisher.
+	Public() ed25519.PublicKey
 }
 
 var _ proxy.Publishing = (*Daemon)(nil)
@@ -31,21 +37,59 @@ var _ proxy.Publishing = (*Daemon)(nil)
 // Token has to be shown by who wants something written; see proxy.Publishing.
 func (d *Daemon) Token() string { return d.home.token }
 
-// Push brings an item into its feed; see proxy.Publishing.
-func (d *Daemon) Push(ctx context.Context, envelope []byte) error {
-	if p, err := difference.OpenPublication(envelope); err == nil { // else it is refused as anybody's, below
-		if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-			return fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrUnpublished, p.URL)
+// Push brings an item into its feed; see proxy.Publishing. This node has to follow that: tentatively, until
+// something is taken.
+func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, err error) {
+	p, err := difference.OpenPublication(envelope)
+	if err != nil {
+		if _, lost := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) }); lost != nil { // it is refused, and noted
+			return w, lost
 		}
-		if err := d.Subscribe(ctx, p.URL, false); err != nil {
-			return err
-		}
+		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
+	}
+	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
+		return w, fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrItem, p.URL)
+	}
+	if _, isPage := feed.AtOrigin(p.URL); isPage {
+		return w, fmt.Errorf("%w: %s is a page, which nobody publishes", proxy.ErrItem, p.URL)
+	}
+	if err := d.tentatively(ctx, p.URL); err != nil {
+		return w, err
 	}
 	failed, err := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) })
-	if failed != nil {
-		return fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
+	switch {
+	case err != nil:
+		return w, err
+	case errors.Is(failed, feedtree.ErrRefused):
+		d.endTentative(ctx, p.URL)
+		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
+	case failed != nil:
+		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
 	}
-	return err
+	if err := d.Subscribe(ctx, p.URL, false); err != nil {
+		d.log.Warn("what was published in is followed tentatively only", "url", p.URL, "err", err)
+	}
+	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
+}
+
+// tentatively follows a feed, unless it is followed already.
+func (d *Daemon) tentatively(ctx context.Context, url string) error {
+	return d.subscribe(ctx, url, attributes{Tentative: true, Read: time.Now().Unix()})
+}
+
+// endTentative ends a subscription that is tentative.
+func (d *Daemon) endTentative(ctx context.Context, url string) {
+	tentative := false
+	err := d.do(ctx, func() {
+		s, ok := d.node.Feeds.Subscription(d.key(url))
+		tentative = ok && attributesOf(s).Tentative
+	})
+	if err == nil && tentative {
+		err = d.unsubscribe(ctx, url, false)
+	}
+	if err != nil {
+		d.log.Warn("what could not be published in is still followed", "url", url, "err", err)
+	}
 }
 
 // knownWithin is how long it may take to learn what a network has of a feed that the node has just
@@ -54,7 +98,7 @@ const knownWithin = 5 * time.Second
 
 // Publisher says what the network has of a feed's publisher; see proxy.Publishing.
 func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
-	if err := d.Subscribe(ctx, url, false); err != nil {
+	if err := d.tentatively(ctx, url); err != nil {
 		return p, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
@@ -88,6 +132,9 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 		return p
 	}
 	p.Key, p.Seq = s.Publisher.Key, doc.Pin.Seq
+	if next := s.Publisher.Next; next != (feed.Hash{}) {
+		p.Next = next[:]
+	}
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]
 	}
@@ -133,23 +180,54 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	now := time.Now()
 	it, err := feed.NewItem(format, said, now)
-	if err != nil {
-		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	if err == nil {
+		err = difference.Publishable(url, &it)
+	}
+	switch {
+	case errors.Is(err, difference.ErrLarge) || errors.Is(err, feed.ErrLimit):
+		return w, fmt.Errorf("%w: %w", proxy.ErrLarge, err)
+	case err != nil:
+		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
+	}
+	if err := d.known(&p); err != nil {
+		return w, err
 	}
 	var head feed.Hash
 	copy(head[:], p.Head)
 	w.URL = url
 	var unpushed error
 	w.Seq, err = d.config.Author.Write(url, p.Seq, head, &it, now, func(envelope []byte) error {
-		if unpushed = d.Push(ctx, envelope); unpushed == nil {
-			d.writing.speaks(url)
-		}
+		unpushed = d.pushOwn(ctx, url, envelope)
 		return unpushed
 	})
-	if err != nil && unpushed == nil {
+	switch {
+	case err != nil && unpushed == nil:
 		err = fmt.Errorf("%w: %w", proxy.ErrUnpublished, err)
+	case err != nil && w.Seq > 0 && !errors.Is(unpushed, feedtree.ErrRefused):
+		w.Pending = err.Error()
+		return w, nil
 	}
 	return w, err
+}
+
+// known refuses to sign for a feed that has another key.
+func (d *Daemon) known(p *proxy.Publisher) error {
+	if own := d.config.Author.Public(); !p.Takes(own) {
+		return fmt.Errorf("%w: %s has another key, %s, and this node's is %s: if it is to follow, name it in the feed's document, and publish once with tidings publish --resume", proxy.ErrUnpublished, p.URL, difference.Fingerprint(p.Key), difference.Fingerprint(own))
+	}
+	return nil
+}
+
+// pushOwn pushes what the node's author has signed. What fails is tried again soon, and not when the beat
+// interval is over.
+func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte) error {
+	_, err := d.Push(ctx, envelope)
+	if err == nil {
+		d.writing.speaks(url)
+	} else {
+		delete(d.writing.spoke, url)
+	}
+	return err
 }
 
 // Require has a subscription show items only for which something vouches; see proxy.Publishing.

@@ -26,8 +26,9 @@ const (
 	firstTime = 10 * time.Second
 	// lapseTime is how long a subscription that reading made lives unread.
 	lapseTime = 30 * 24 * time.Hour
-	// lapseLook is the time between two looks for those that have lapsed, and
-	// the least time between two notes that one was read.
+	// lapseLook is the time between two looks for those that have lapsed, the
+	// least time between two notes that one was read, and how long one lives that
+	// publishing made, if nothing that is published is taken.
 	lapseLook = time.Hour
 )
 
@@ -76,6 +77,8 @@ func (d *out) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona
 // attributes are what the daemon keeps beside a subscription.
 type attributes struct {
 	Auto bool `json:"auto,omitempty"` // made by reading
+	// Tentative says that it was made by publishing, and that nothing that was published was taken yet.
+	Tentative bool `json:"tentative,omitempty"`
 	// Least is what has to vouch for an item to be shown; empty: whatever it is.
 	Least string `json:"least,omitempty"`
 	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
@@ -99,23 +102,31 @@ func (d *Daemon) key(url string) overlay.ID { return overlay.Key(d.home.network.
 
 // Subscribe follows a feed from now on; see proxy.Subscriptions.
 func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
+	return d.subscribe(ctx, url, attributes{Auto: auto, Read: time.Now().Unix()})
+}
+
+// subscribe follows a feed. What a person wants stays when that was so, and takes the place of the rest.
+func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
-		key := d.key(url)
-		a := attributes{Auto: auto, Read: time.Now().Unix()}
+		key, passing := d.key(url), a.Auto || a.Tentative
 		if s, ok := d.node.Feeds.Subscription(key); ok {
-			if old := attributesOf(s); !old.Auto || auto {
+			old := attributesOf(s)
+			if passing || !old.Auto && !old.Tentative {
 				answer(nil)
 				return
 			}
+			a.Least = old.Least
 		}
-		if auto && d.ended.has(key) {
+		if a.Auto && d.ended.has(key) {
 			answer(fmt.Errorf("subscribe to %s: %w", url, errEnded))
 			return
 		}
 		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
 			if err == nil {
 				d.shelf.add(url, key, a)
-				d.ended.remove(key)
+				if !a.Tentative {
+					d.ended.remove(key)
+				}
 			}
 			answer(err)
 		})

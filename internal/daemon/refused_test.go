@@ -12,7 +12,7 @@ func TestGarbageThatIsPostedStandsInTheStatus(t *testing.T) {
 	t.Parallel()
 	m := running(t, founding(t, "garbage"))
 	m.knows(t, 1)
-	if err := m.Push(t.Context(), []byte("garbage")); !errors.Is(err, proxy.ErrUnpublished) {
+	if _, err := m.Push(t.Context(), []byte("garbage")); !errors.Is(err, proxy.ErrItem) {
 		t.Errorf("%v", err)
 	}
 	s, err := m.Status(t.Context())

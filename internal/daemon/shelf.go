@@ -136,12 +136,13 @@ func (s *shelf) changed(url string) <-chan struct{} {
 }
 
 // lapsed returns the subscriptions that reading made and that were not read for
-// long.
+// long, and tentative ones.
 func (s *shelf) lapsed(now time.Time) (urls []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for url, f := range s.feeds {
-		if f.attributes.Auto && now.Sub(time.Unix(f.attributes.Read, 0)) > lapseTime {
+		age := now.Sub(time.Unix(f.attributes.Read, 0))
+		if f.attributes.Auto && age > lapseTime || f.attributes.Tentative && age > lapseLook {
 			urls = append(urls, url)
 		}
 	}

@@ -19,13 +19,13 @@ func (d *Daemon) speak(ctx context.Context) {
 	defer look.Stop()
 	tried := map[string]time.Time{}
 	for {
-		for _, url := range d.config.Author.Feeds() {
+		for url, taken := range d.config.Author.Feeds() {
 			beat, err := d.beatOf(ctx, url)
 			if err != nil || time.Since(tried[url]) < beat/4 {
 				continue
 			}
 			tried[url] = time.Now()
-			if err := d.alive(ctx, url, beat*3/4); err != nil && ctx.Err() == nil {
+			if err := d.alive(ctx, url, taken, beat*3/4); err != nil && ctx.Err() == nil {
 				d.log.Warn("readers not told that nothing is new", "url", url, "err", err)
 			}
 		}
@@ -48,24 +48,23 @@ func (d *Daemon) beatOf(ctx context.Context, url string) (beat time.Duration, er
 	return beat, err
 }
 
-// alive says that nothing is new in a feed, unless something was said a while ago.
-func (d *Daemon) alive(ctx context.Context, url string, while time.Duration) error {
+// alive says that nothing is new in a feed, unless something was said a while ago. Of a feed that has
+// taken something the network knows the key, or will when this node has arrived; what nobody has ever
+// taken is tried again.
+func (d *Daemon) alive(ctx context.Context, url string, taken bool, while time.Duration) error {
 	d.writing.Lock()
 	defer d.writing.Unlock()
 	if time.Since(d.writing.spoke[url]) < while {
 		return nil
 	}
 	p, err := d.Publisher(ctx, url)
-	if err != nil || len(p.Key) == 0 {
+	if err != nil || taken && len(p.Key) == 0 {
+		return err
+	}
+	if err := d.known(&p); err != nil {
 		return err
 	}
 	var head feed.Hash
 	copy(head[:], p.Head)
-	return d.config.Author.Alive(url, p.Seq, head, time.Now(), func(envelope []byte) error {
-		err := d.Push(ctx, envelope)
-		if err == nil {
-			d.writing.speaks(url)
-		}
-		return err
-	})
+	return d.config.Author.Alive(url, p.Seq, head, time.Now(), func(envelope []byte) error { return d.pushOwn(ctx, url, envelope) })
 }

@@ -2,9 +2,12 @@ package feed
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Namespace is that of our own elements in feeds.
@@ -83,14 +86,28 @@ func NewHead(f Format, title, link, description, language string) (Head, error) 
 	return plainHead(Head{Format: f, Title: title, Link: link, Description: description, Language: language})
 }
 
+// ErrItem is what NewItem says of what cannot be an item.
+var ErrItem = errors.New("this cannot be an item")
+
 // NewItem makes an item from what it says, at a time. It has to have an id or a link of its own, by
 // which it is known when it changes: in Atom an id is an address.
 func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
-	if m.GUID == "" && m.Link == "" {
-		return Item{}, fmt.Errorf("make an item: %w: it has neither id nor link", ErrBroken)
+	for _, s := range []struct{ name, text string }{
+		{"id", m.GUID}, {"link", m.Link}, {"title", m.Title}, {"summary", m.Summary}, {"content", m.Content}, {"author", m.Author},
+	} {
+		if !utf8.ValidString(s.text) {
+			return Item{}, fmt.Errorf("%w: its %s is not in UTF-8", ErrItem, s.name)
+		}
 	}
-	if f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link) {
-		return Item{}, fmt.Errorf("make an item: %w: neither its id nor its link is an address, as Atom demands", ErrBroken)
+	switch {
+	case m.GUID == "" && m.Link == "":
+		return Item{}, fmt.Errorf("%w: it has neither id nor link", ErrItem)
+	case strings.TrimSpace(m.Title+m.Summary+m.Content) == "":
+		return Item{}, fmt.Errorf("%w: it says nothing, having neither title nor content nor summary", ErrItem)
+	case m.Link != "" && !isOnWeb(m.Link):
+		return Item{}, fmt.Errorf("%w: its link %q is no address that begins with http:// or https://", ErrItem, m.Link)
+	case f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link):
+		return Item{}, fmt.Errorf("%w: neither its id nor its link is an address, as Atom demands", ErrItem)
 	}
 	if m.GUID == "" {
 		m.GUID = m.Link
@@ -155,6 +172,17 @@ func escapeAny(s string) string {
 	return escape(string(clean))
 }
 
+// markup is HTML as the text of an element. Escaped, most of it would be half as long again, and three times
+// at the worst; it goes as it is where XML lets it.
+func markup(s string) string {
+	escaped := escapeAny(s)
+	clean, _ := dropImpossible([]byte(s))
+	if quoted := "<![CDATA[" + string(clean) + "]]>"; len(quoted) < len(escaped) && !strings.Contains(string(clean), "]]>") && !strings.Contains(string(clean), "\r") {
+		return quoted
+	}
+	return escaped
+}
+
 // said is what an item says, as far as that can be found out.
 func (e *Entry) said(base string) Meaning {
 	if e.Said != nil {
@@ -201,6 +229,12 @@ func (e *Entry) guid(m *Meaning) string {
 		}
 	}
 	return e.Item.ID.URN()
+}
+
+// isOnWeb tells addresses that a browser opens.
+func isOnWeb(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 func isAbsolute(s string) bool {

@@ -226,11 +226,75 @@ func TestAnItemIsMadeOfWhatItSays(t *testing.T) {
 		if err != nil || got.Title != m.Title || got.Link != m.Link || got.Content != m.Content || f != RDF && got.GUID != m.GUID {
 			t.Errorf("%s: %+v, %v", f, got, err)
 		}
-		if _, err := NewItem(f, Meaning{Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
-			t.Errorf("%s: an item that nobody could know again: %v", f, err)
+	}
+}
+
+// HTML takes the room that it has, and says the same however it is written.
+func TestMarkupTakesNoMoreRoomThanItHas(t *testing.T) {
+	for _, html := range []string{
+		strings.Repeat("<p>", 1<<10),
+		`<p>Fish &amp; chips, &lt;b&gt; &#228; a &nbsp; b</p>`,
+		`<script>if (a[b[0]]>1) {}</script><p>]]></p>`,
+		"<pre>one\r\ntwo</pre><p>",
+		"plain, and <",
+		"<p>\x01<b>bell</b></p>",
+		"<![CDATA[<p>quoted</p>]]>",
+		`<p>ends with ]]`,
+	} {
+		for _, f := range []Format{RSS, RDF, Atom} {
+			m := Meaning{GUID: "https://example.org/1", Link: "https://example.org/1", Title: "T", Content: html, Summary: html}
+			it, err := NewItem(f, m, time.Unix(1.78e9, 0))
+			if err != nil {
+				t.Fatalf("%s: %v", f, err)
+			}
+			if !strings.Contains(html, "]]>") && len(it.Raw) > 2*len(html)+1000 {
+				t.Errorf("%s: %d bytes for twice %d", f, len(it.Raw), len(html))
+			}
+			raw := string(it.Raw)
+			for {
+				before, rest, ok := strings.Cut(raw, "<![CDATA[")
+				if !ok {
+					break
+				}
+				inner, after, _ := strings.Cut(rest, "]]>")
+				raw = before + escapeAny(inner) + after
+			}
+			escaped, err := ReadItem(f, []byte(raw), nil, 0)
+			if err != nil || escaped.ID != it.ID || escaped.Hash != it.Hash {
+				t.Errorf("%s: %.99q is another item when it is escaped: %v", f, html, err)
+			}
+			got, err := it.Meaning("")
+			same, other := escaped.Meaning("")
+			if err != nil || other != nil || got.Content != same.Content || got.Summary != same.Summary {
+				t.Errorf("%s: %.99q is read as %.99q, and escaped as %.99q: %v, %v", f, html, got.Content, same.Content, err, other)
+			}
 		}
 	}
-	if _, err := NewItem(Atom, Meaning{GUID: "7", Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrBroken) {
+}
+
+func TestWhatCannotBeAnItem(t *testing.T) {
+	const id = "https://example.org/1"
+	for _, c := range []struct {
+		m    Meaning
+		says string
+	}{
+		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could know it again
+		{Meaning{GUID: id, Author: "Ann"}, "says nothing"},
+		{Meaning{Link: id, Title: " ", Content: "\n"}, "says nothing"},
+		{Meaning{GUID: id, Title: "caf\xe9"}, "title is not in UTF-8"},
+		{Meaning{GUID: id, Title: "T", Content: "\xff"}, "content is not in UTF-8"},
+		{Meaning{GUID: id, Title: "T", Link: "/1"}, `link "/1"`},
+		{Meaning{GUID: id, Title: "T", Link: "example.org/1"}, "https://"},
+		{Meaning{GUID: id, Title: "T", Link: "javascript:alert(1)"}, "https://"},
+		{Meaning{GUID: id, Title: "T", Link: "https:///1"}, "https://"},
+	} {
+		for f := RSS; f <= JSON; f++ {
+			if _, err := NewItem(f, c.m, time.Unix(1, 0)); !errors.Is(err, ErrItem) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s of %+v: %v, want %q", f, c.m, err, c.says)
+			}
+		}
+	}
+	if _, err := NewItem(Atom, Meaning{GUID: "7", Title: "T"}, time.Unix(1, 0)); !errors.Is(err, ErrItem) {
 		t.Errorf("an id that Atom does not allow: %v", err)
 	}
 }

@@ -264,6 +264,11 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 			b.WriteString("\n" + tag(name, s))
 		}
 	}
+	html := func(name, s string) {
+		if s != "" {
+			b.WriteString("\n<" + name + ">" + markup(s) + "</" + name + ">")
+		}
+	}
 	date := e.date(&m)
 	switch w.head.Format {
 	case Atom:
@@ -285,10 +290,10 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 			b.WriteString("\n" + `<category term="` + escapeAny(c) + `"/>`)
 		}
 		if m.Summary != "" {
-			b.WriteString("\n" + `<summary type="html">` + escapeAny(m.Summary) + "</summary>")
+			b.WriteString("\n" + `<summary type="html">` + markup(m.Summary) + "</summary>")
 		}
 		if m.Content != "" {
-			b.WriteString("\n" + `<content type="html">` + escapeAny(m.Content) + "</content>")
+			b.WriteString("\n" + `<content type="html">` + markup(m.Content) + "</content>")
 		}
 		if s := e.Source; s != nil {
 			b.WriteString("\n<source>" + tag("id", s.URL) + tag("title", cmp.Or(s.Title, s.URL)) + tag("updated", date.Format(time.RFC3339)))
@@ -303,10 +308,10 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		b.WriteString("<item" + Binding{"", nsRSS10}.attribute() + Binding{"rdf", nsRDF}.attribute() + Binding{"dc", nsDC}.attribute() + Binding{"content", nsContent}.attribute())
 		b.WriteString(` rdf:about="` + escapeAny(e.id(&m)) + `">`)
 		b.WriteString("\n" + tag("title", m.Title) + "\n" + tag("link", m.Link))
-		element("description", m.Summary)
+		html("description", m.Summary)
 		element("dc:date", date.Format(time.RFC3339))
 		element("dc:creator", m.Author)
-		element("content:encoded", m.Content)
+		html("content:encoded", m.Content)
 		if e.Source != nil {
 			element("dc:source", e.Source.URL)
 		}
@@ -321,8 +326,8 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		for _, c := range m.Categories {
 			element("category", c)
 		}
-		element("description", m.Summary)
-		element("content:encoded", m.Content)
+		html("description", m.Summary)
+		html("content:encoded", m.Content)
 		for _, a := range m.Enclosures {
 			b.WriteString("\n" + `<enclosure url="` + escapeAny(a.URL) + `" type="` + escapeAny(a.mediaType()) + `" length="` + escapeAny(cmp.Or(a.Length, "0")) + `"/>`)
 		}

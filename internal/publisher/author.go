@@ -1,12 +1,14 @@
 package publisher
 
 import (
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,6 +33,7 @@ type line struct {
 	Seq      uint64 `json:"seq"`
 	Envelope []byte `json:"envelope,omitempty"` // nil: it is not known here, but that the network has it
 	Hash     []byte `json:"hash"`
+	Taken    bool   `json:"taken,omitempty"`  // by the network; said of number 1 alone
 	Before   []line `json:"before,omitempty"` // the oldest first
 }
 
@@ -62,6 +65,13 @@ func Open(path string, ask Passphrase) (*Author, error) {
 	key, err := Read(path, ask)
 	if err != nil {
 		return nil, err
+	}
+	if key.next == (feed.Hash{}) { // as only a key that is to follow has it
+		words := path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
+		if of, ok := strings.CutSuffix(path, nextSuffix); ok {
+			words += ": give " + of
+		}
+		return nil, errors.New(words)
 	}
 	a := &Author{key: key, path: path}
 	if err := a.load(); err != nil {
@@ -108,15 +118,24 @@ func (a *Author) alone(do func() error) error {
 // Key is what the author signs with.
 func (a *Author) Key() *Key { return a.key }
 
-// Feeds are those that something was signed for.
-func (a *Author) Feeds() (urls []string) {
+// Public is the key by which readers know the publisher.
+func (a *Author) Public() ed25519.PublicKey { return a.key.Public() }
+
+// Feeds are those that something was signed for, and whether the network has ever taken anything of
+// that.
+func (a *Author) Feeds() map[string]bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for url := range a.record {
-		urls = append(urls, url)
+	feeds := map[string]bool{}
+	for url, l := range a.record {
+		feeds[url] = l.taken()
 	}
-	return urls
+	return feeds
 }
+
+// taken says whether the network has ever taken anything of a feed: as long as it has not, nothing is
+// signed after number 1.
+func (l line) taken() bool { return l.Seq > 1 || l.Taken }
 
 // Unsent is the envelope that follows on what the network has of a feed, if one was signed; nil if there is
 // none. What the key before has signed is signed anew, with all that follows on it: nobody takes it from that
@@ -191,30 +210,36 @@ func (a *Author) next(url string, last Last, it *feed.Item, now time.Time) (*dif
 	return p, a.note(url, line{Seq: p.Seq, Envelope: p.Raw, Hash: p.Hash[:]})
 }
 
-// Write signs the next item and pushes it, and says its number. An item before it that the network
-// does not have, perhaps of another process, is pushed first: when another one is signed, the record has
-// it no longer.
+// Write signs the next item and pushes it, and says its number; 0: it is not signed, or not
+// kept. An item before it that the network does not have, perhaps of another process,
+// is pushed first: when another one is signed, the record has it no longer.
 func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, now time.Time, push func(envelope []byte) error) (seq uint64, err error) {
 	of := Last{last, head}
 	for {
 		var p *difference.Publication
-		unsent := false
+		unsent, same := false, false
 		err := a.alone(func() error {
 			raw, err := a.unsent(url, of, now)
 			if err != nil {
 				return err
 			}
-			if unsent = raw != nil; unsent {
-				p, err = difference.OpenPublication(raw)
-			} else {
+			if unsent = raw != nil; !unsent {
 				p, err = a.next(url, of, it, now)
+				return err
+			}
+			if p, err = difference.OpenPublication(raw); err == nil && p.Item != nil && p.Seq == a.record[url].Seq {
+				same = p.Item.ID == it.ID && p.Item.Hash == it.Hash
 			}
 			return err
 		})
 		if err != nil {
 			return 0, err
 		}
-		if err := push(p.Raw); err != nil || !unsent {
+		err = a.bring(p, of, unsent && !same, push)
+		if lost, ok := errors.AsType[*Unsent](err); ok && (lost.Before || lost.Dropped) {
+			return 0, err
+		}
+		if err != nil || !unsent || same {
 			return p.Seq, err
 		}
 		of = Last{p.Seq, p.Hash}
@@ -226,13 +251,20 @@ func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, n
 func (a *Author) Alive(url string, last uint64, head feed.Hash, now time.Time, push func(envelope []byte) error) error {
 	of := Last{last, head}
 	envelope, err := a.Unsent(url, of, now)
-	if err == nil && envelope == nil {
-		envelope, err = a.Beat(url, of, now)
+	switch {
+	case err != nil:
+		return err
+	case envelope == nil:
+		if envelope, err = a.Beat(url, of, now); err != nil {
+			return err
+		}
+		return push(envelope)
 	}
+	p, err := difference.OpenPublication(envelope)
 	if err != nil {
 		return err
 	}
-	return push(envelope)
+	return a.bring(p, of, false, push)
 }
 
 // Beat signs that nothing came after what was signed last.
@@ -273,7 +305,7 @@ func (a *Author) Resume(url string, last Last) error {
 		if last.Seq < a.record[url].Seq {
 			return nil
 		}
-		return a.note(url, line{Seq: last.Seq, Hash: last.Head[:]})
+		return a.note(url, line{Seq: last.Seq, Hash: last.Head[:], Taken: last.Seq > 0})
 	})
 }
 
@@ -292,8 +324,16 @@ func (a *Author) note(url string, l line) error {
 	}
 	last := lines[len(lines)-1]
 	last.Before = lines[max(0, len(lines)-1-maxBefore) : len(lines)-1]
-	was := a.record[url]
-	a.record[url] = last
+	return a.set(url, last)
+}
+
+// set has the record say something of a feed; an empty line: nothing.
+func (a *Author) set(url string, l line) error {
+	was, had := a.record[url]
+	a.record[url] = l
+	if l.Seq == 0 {
+		delete(a.record, url)
+	}
 	b, err := json.MarshalIndent(a.record, "", "  ")
 	if err == nil {
 		err = store.WriteFile(a.path+recordSuffix, append(b, '\n'))

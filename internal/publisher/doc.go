@@ -8,9 +8,10 @@
 //	blog.key.record  what was signed last for each feed, with its envelopes
 //
 // Numbers are given once. So an envelope is in the record, durably, before anybody sees it; if it
-// got lost on its way it is sent again as it is. What the network has beyond the record tells of an
-// old backup, or of somebody else who has the key: then nothing is signed until its owner says
-// what it is (Resume).
+// got lost on its way it is sent again as it is. Only the first one of a feed is taken out again,
+// when it is refused: the address is wrong, or does not name the key yet. What the network has
+// beyond the record tells of an old backup, or of somebody else who has the key: then nothing is
+// signed until its owner says what it is (Resume).
 //
 // The package leaves to feedtree how publications travel, to internal/feed what an item is, and
 // to cmd/tidings whom to ask for a passphrase.

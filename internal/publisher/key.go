@@ -137,6 +137,9 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 	if err != nil {
 		return nil, "", fmt.Errorf("publisher's key: %w", err)
 	}
+	if info.IsDir() {
+		return nil, "", fmt.Errorf("%s is a directory: %w", path, ErrKey)
+	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
 		return nil, "", fmt.Errorf("%s may be read by others (mode %04o): whoever has it can publish in your name; chmod 600 it", path, mode)
 	}

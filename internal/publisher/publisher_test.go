@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -14,6 +16,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/feed"
 )
 
@@ -92,6 +95,31 @@ func TestReadRefuses(t *testing.T) {
 		if _, err := Read(path, none); !errors.Is(err, ErrKey) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+}
+
+func TestADirectoryIsNoKey(t *testing.T) {
+	if _, err := Read(t.TempDir(), none); !errors.Is(err, ErrKey) || !strings.Contains(err.Error(), "is a directory") {
+		t.Error(err)
+	}
+}
+
+// The key that is to follow is in reserve: who signs with it by mistake gives it away, and nobody takes what
+// it signs.
+func TestTheKeyThatFollowsSignsNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path+nextSuffix, none); err == nil || !strings.HasSuffix(err.Error(), "give "+path) {
+		t.Error(err)
+	}
+	moved := filepath.Join(t.TempDir(), "moved.key")
+	if err := os.Rename(path+nextSuffix, moved); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(moved, none); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
+		t.Error(err)
 	}
 }
 
@@ -207,6 +235,85 @@ func TestWhatCouldNotBePushedGoesFirst(t *testing.T) {
 	}
 	if !slices.Equal(names, []string{"one", "two", "four"}) { // "three" was never signed
 		t.Errorf("the network has %q", names)
+	}
+}
+
+// Who could not push is told what is in the record, and what to publish again.
+func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	refused := fmt.Errorf("%w: it is said of another key", feedtree.ErrRefused)
+	var had Last
+	for _, step := range []struct {
+		name   string
+		fails  error
+		signed uint64 // its number; 0: it is not, or not kept
+		says   string
+		feeds  map[string]bool // afterwards
+	}{
+		{"wrong address", refused, 0, "number 1 of " + url + " is not kept", map[string]bool{}},
+		{"early", feedtree.ErrUntaken, 1, "do not publish it again", map[string]bool{url: false}},
+		{"behind it", feedtree.ErrUntaken, 0, "number 1 of " + url + ", which was signed before, is signed, but nobody is known to have it", map[string]bool{url: false}},
+		{"one", refused, 0, "which was signed before, is not kept", map[string]bool{}},
+		{"one", nil, 1, "", map[string]bool{url: true}},
+		{"two", refused, 2, "what is published there next has to wait for it", map[string]bool{url: true}},
+		{"three", refused, 0, "is not signed: publish it again", map[string]bool{url: true}},
+		{"three", io.ErrUnexpectedEOF, 0, "is not signed: publish it again", map[string]bool{url: true}},
+		{"three", nil, 3, "", map[string]bool{url: true}},
+		{"four", io.ErrUnexpectedEOF, 4, "kept in " + path + recordSuffix, map[string]bool{url: true}},
+		{"four", io.ErrUnexpectedEOF, 4, "do not publish it again", map[string]bool{url: true}}, // it is tried again
+		{"four", nil, 4, "", map[string]bool{url: true}},
+		{"five", nil, 5, "", map[string]bool{url: true}},
+	} {
+		seq, err := a.Write(url, had.Seq, had.Head, item(t, step.name), time.Unix(2, 0), func(envelope []byte) error {
+			p, err := difference.OpenPublication(envelope)
+			if err == nil && step.fails == nil {
+				had = Last{p.Seq, p.Hash}
+			}
+			return errors.Join(err, step.fails)
+		})
+		switch {
+		case seq != step.signed || step.fails == nil != (err == nil) || !errors.Is(err, step.fails):
+			t.Errorf("%s: number %d, %v", step.name, seq, err)
+		case err != nil && !strings.Contains(err.Error(), step.says):
+			t.Errorf("%s: %v, want %q", step.name, err, step.says)
+		}
+		for who, feeds := range map[string]map[string]bool{"it": a.Feeds(), "the next process": opened(t, path).Feeds()} {
+			if !maps.Equal(feeds, step.feeds) {
+				t.Errorf("%s: %s publishes in %v", step.name, who, feeds)
+			}
+		}
+	}
+}
+
+// What nobody has ever taken a heartbeat brings, or forgets.
+func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	for _, c := range []struct {
+		fails error
+		feeds map[string]bool
+	}{
+		{feedtree.ErrUntaken, map[string]bool{url: false}},
+		{feedtree.ErrRefused, map[string]bool{}},
+		{nil, map[string]bool{url: true}},
+	} {
+		signed(t, a, Last{}, "one")
+		if err := a.Alive(url, 0, feed.Hash{}, time.Unix(3, 0), func([]byte) error { return c.fails }); !errors.Is(err, c.fails) {
+			t.Errorf("%v, want %v", err, c.fails)
+		}
+		if !maps.Equal(a.Feeds(), c.feeds) {
+			t.Errorf("%v: publishes in %v", c.fails, a.Feeds())
+		}
+		if err := os.Remove(path + recordSuffix); c.fails != nil && err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -1,0 +1,341 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tidings/difference"
+	"tidings/proxy"
+)
+
+const blogURL = "https://blog.example/feed.xml"
+
+// A postbox is a node as publishers see it: it takes what has the next number.
+type postbox struct {
+	*httptest.Server
+	key   string // the file of the publisher's
+	mu    sync.Mutex
+	taken []*difference.Publication
+	// fault, unless it is nil, answers in the place of what is pushed.
+	fault http.HandlerFunc
+	of    proxy.Publisher // what it has of somebody else
+}
+
+func newPostbox(t *testing.T) *postbox {
+	p := &postbox{key: filepath.Join(t.TempDir(), "blog.key")}
+	does(t, "keygen", p.key)
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /api/v1/publisher", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.publisher()) })
+	mux.HandleFunc("POST /api/v1/publish", p.push)
+	p.Server = httptest.NewServer(mux)
+	t.Cleanup(p.Close)
+	return p
+}
+
+// fails has it answer otherwise; nil: no longer.
+func (p *postbox) fails(fault http.HandlerFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.fault = fault
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v)
+}
+
+func (p *postbox) publisher() proxy.Publisher {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.of
+	of.URL = blogURL
+	for _, at := range p.taken {
+		of.Key, of.Seq, of.Head = at.Key, at.Seq, at.Hash[:]
+		of.Items = append(of.Items, at.Item.ID.String()+at.Item.Hash.String())
+	}
+	return of
+}
+
+func (p *postbox) push(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var draft proxy.Draft
+	if p.fault != nil {
+		p.fault(w, r)
+		return
+	}
+	if err := json.NewDecoder(r.Body).Decode(&draft); err != nil {
+		answer(w, http.StatusBadRequest, proxy.Fault{Error: err.Error()})
+		return
+	}
+	at, err := difference.OpenPublication(draft.Envelope)
+	switch {
+	case err != nil:
+		answer(w, http.StatusBadRequest, proxy.Fault{Error: err.Error()})
+	case at.Seq != uint64(len(p.taken)+1):
+		answer(w, http.StatusConflict, proxy.Fault{Error: "not published: out of order"})
+	default:
+		p.taken = append(p.taken, at)
+		answer(w, http.StatusOK, proxy.Written{URL: at.URL, Seq: at.Seq})
+	}
+}
+
+// titles are those of what it has taken.
+func (p *postbox) titles() (of []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, at := range p.taken {
+		m, _ := at.Item.Meaning("")
+		of = append(of, m.Title)
+	}
+	return of
+}
+
+// publish runs the command, and returns its exit code and what it says.
+func (p *postbox) publish(args ...string) (code int, out, err string) {
+	return p.as(p.key, append(args, blogURL)...)
+}
+
+func (p *postbox) as(key string, args ...string) (code int, out, err string) {
+	var o, e bytes.Buffer
+	args = append([]string{"publish", "--http", strings.TrimPrefix(p.URL, "http://"), "--key", key}, args...)
+	code = run(context.Background(), args, strings.NewReader(""), &o, &e)
+	return code, o.String(), e.String()
+}
+
+// rss is a document of items, in its order.
+func rss(t *testing.T, items ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "feed.xml")
+	doc := `<rss version="2.0"><channel><title>B</title><link>https://blog.example/</link><description/>` + strings.Join(items, "") + `</channel></rss>`
+	if err := os.WriteFile(path, []byte(doc), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func rssItem(name, content string) string {
+	return `<item><guid isPermaLink="false">` + name + `</guid><title>` + name + `</title><description>` + content + `</description></item>`
+}
+
+// An item that cannot be signed is named, and holds back none of the others.
+func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
+	p := newPostbox(t)
+	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
+	path := rss(t, rssItem("last", ""), rssItem("twin", "1"), rssItem("twin", "2"), large, rssItem("first", ""))
+	code, _, said := p.publish("--document", path)
+	if code != exitFailed || strings.Count(said, "\n") != 1 || !strings.Contains(said, `"large" (large)`) || !strings.Contains(said, "too large") || !strings.Contains(said, `"twin" (twin)`) {
+		t.Errorf("%d, %s", code, said)
+	}
+	if got := p.titles(); !slices.Equal(got, []string{"first", "last"}) {
+		t.Errorf("published are %q", got)
+	}
+	if code, _, said := p.publish("--title", "Small", "--id", "s", "--content", strings.Repeat("x", difference.MaxPublication)); code != exitFailed || !strings.Contains(said, "too large") {
+		t.Errorf("%d, %s", code, said)
+	}
+	if code, _, said := p.publish("--title", "Next", "--id", "n"); code != exitDone {
+		t.Errorf("nothing was signed, and yet: %s", said)
+	}
+}
+
+// A watcher says so once of an item, however often the document changes.
+func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
+	p := newPostbox(t)
+	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
+	path := rss(t, rssItem("one", ""), large)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var said bytes.Buffer
+	ended := make(chan error, 1)
+	go func() {
+		ended <- command(ctx, []string{"publish", "--http", strings.TrimPrefix(p.URL, "http://"), "--key", p.key, "--document", path, "--watch", "--every", "1s", blogURL}, strings.NewReader(""), &bytes.Buffer{}, &said)
+	}()
+	published := func(want int) {
+		t.Helper()
+		eventually(t, patient, "what is new in the document", func() error {
+			if got := p.titles(); len(got) != want {
+				return fmt.Errorf("published are %q", got)
+			}
+			return nil
+		})
+	}
+	published(1)
+	for i, items := range [][]string{{rssItem("two", ""), rssItem("one", ""), large}, {rssItem("three", ""), large}} {
+		if err := os.Rename(rss(t, items...), path); err != nil {
+			t.Fatal(err)
+		}
+		published(i + 2)
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !strings.Contains(said.String(), `"large" (large)`) || strings.Count(said.String(), "\n") != 1 {
+		t.Errorf("it says %s", said.String())
+	}
+}
+
+// Flags that would be without effect are wrong usage.
+func TestFlagsThatDoNotGoTogether(t *testing.T) {
+	p := newPostbox(t)
+	doc := rss(t)
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--title", "T", "--item", doc}, "--item"},
+		{[]string{"--title", "T", "--metadata"}, "--metadata"},
+		{[]string{"--author", "Ann", "--metadata"}, "--metadata"},
+		{[]string{"--alive", "--title", "T", "--id", "1"}, "--alive"},
+		{[]string{"--alive", "--document", doc}, "--alive"},
+		{[]string{"--document", doc, "--title", "T"}, "--document"},
+		{[]string{"--document", doc, "--date", "2026-11-24T20:00:00Z"}, "--document"},
+		{[]string{"--watch", "--item", doc}, "--watch"},
+		{[]string{"--resume", "--metadata"}, "--resume"},
+		{[]string{"--fingerprint", strings.Repeat("0a", 32), "--title", "T", "--id", "1"}, "--fingerprint"},
+		{[]string{"--metadata", "--certificate", "https://blog.example/c", "--fingerprint", strings.Repeat("0", 64)}, "--fingerprint"},
+		{[]string{"--metadata", "--fingerprint", "0a"}, "--fingerprint"},
+		{nil, "say what to publish"},
+		{[]string{"--author", "Ann", "--id", "1"}, "says nothing"},
+		{[]string{"--title", "caf\xe9", "--id", "1"}, "is not in UTF-8"},
+		{[]string{"--title", "T", "--link", "/1"}, "https://"},
+	} {
+		if code, _, said := p.publish(c.args...); code != exitUsage || !strings.Contains(said, c.says) {
+			t.Errorf("%q: %d, %s", c.args, code, said)
+		}
+	}
+	if code, _, said := p.as(p.key, "--metadata", "page+https://blog.example/"); code != exitUsage || !strings.Contains(said, "is a page") {
+		t.Errorf("%d, %s", code, said)
+	}
+	for _, what := range []string{"--metadata", "--alive"} {
+		if code, _, said := p.as(p.key+".next", what, blogURL); code != exitFailed || !strings.Contains(said, "give "+p.key) {
+			t.Errorf("%d, %s", code, said)
+		}
+	}
+}
+
+func TestItemsThatAreNotPublished(t *testing.T) {
+	p := newPostbox(t)
+	file := filepath.Join(t.TempDir(), "item")
+	for _, c := range []struct{ item, says string }{
+		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
+		{"<item><title>T</title></item>", "neither an id (guid) nor a link"},
+		{`{"title":"T","content_text":"C"}`, "neither an id (guid) nor a link"},
+	} {
+		if err := os.WriteFile(file, []byte(c.item), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, said := p.publish("--item", file); code != exitFailed || !strings.Contains(said, c.says) {
+			t.Errorf("%s: %d, %s", c.item, code, said)
+		}
+	}
+	if code, _, said := p.publish("--item", filepath.Dir(file)); code != exitFailed || strings.Count(said, "read ") != 1 {
+		t.Errorf("%d, %s", code, said)
+	}
+}
+
+func TestKeygenSaysWhatItMade(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "blog.key")
+	var out, said bytes.Buffer
+	if code := run(context.Background(), []string{"keygen", file}, strings.NewReader(""), &out, &said); code != exitDone || !strings.HasPrefix(out.String(), "SHA256:") || strings.Count(out.String(), "\n") != 1 {
+		t.Errorf("%d, %s", code, out.String())
+	}
+	if !strings.Contains(said.String(), "in "+file+",") || !strings.Contains(said.String(), file+".next") {
+		t.Error(said.String())
+	}
+	if code := run(context.Background(), []string{"keygen", ""}, strings.NewReader(""), &out, &said); code != exitUsage {
+		t.Errorf("%d, %s", code, said.String())
+	}
+}
+
+// An item that is signed and was not taken is said to be so, or somebody would sign it again; it goes out
+// with the next one.
+func TestWhatIsNotTakenIsKept(t *testing.T) {
+	p := newPostbox(t)
+	for _, c := range []struct {
+		name  string
+		fault http.HandlerFunc
+		says  string
+	}{
+		{"untaken", func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
+		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
+		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+	} {
+		p.fails(c.fault)
+		code, _, said := p.publish("--title", c.name, "--id", c.name)
+		if code != exitFailed || !strings.Contains(said, c.says) || !strings.Contains(said, "do not publish it again") {
+			t.Errorf("%s: %d, %s", c.name, code, said)
+		}
+		p.fails(nil)
+		if code, _, said := p.publish("--title", "after "+c.name, "--id", "after "+c.name); code != exitDone {
+			t.Errorf("%s: %d, %s", c.name, code, said)
+		}
+	}
+	if got := p.titles(); !slices.Equal(got, []string{"untaken", "after untaken", "killed", "after killed"}) {
+		t.Errorf("published are %q", got)
+	}
+}
+
+// What could not be pushed of a document is not signed again when that is published again.
+func TestADocumentIsTriedAgain(t *testing.T) {
+	p := newPostbox(t)
+	path := rss(t, rssItem("three", ""), rssItem("two", ""), rssItem("one", ""))
+	p.fails(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
+	})
+	if code, _, said := p.publish("--document", path); code != exitFailed {
+		t.Errorf("%d, %s", code, said)
+	}
+	p.fails(nil)
+	if code, out, said := p.publish("--document", path); code != exitDone || out != "one\ntwo\nthree\n" {
+		t.Errorf("%d, %s, %s", code, out, said)
+	}
+	if got := p.titles(); !slices.Equal(got, []string{"one", "two", "three"}) {
+		t.Errorf("published are %q", got)
+	}
+}
+
+// What a wrong address refuses is not kept.
+func TestAWrongAddressIsForgotten(t *testing.T) {
+	p := newPostbox(t)
+	p.fails(func(w http.ResponseWriter, _ *http.Request) {
+		answer(w, http.StatusConflict, proxy.Fault{Error: "the feed's document does not name this key"})
+	})
+	code, _, said := p.publish("--title", "One", "--id", "1")
+	if code != exitFailed || !strings.Contains(said, "number 1 of "+blogURL+" is not kept") {
+		t.Errorf("%d, %s", code, said)
+	}
+	if record, err := os.ReadFile(p.key + ".record"); err != nil || strings.Contains(string(record), "blog.example") {
+		t.Errorf("the record has %s, %v", record, err)
+	}
+}
+
+// Where a feed has another key than the one that has signed so far, no backup is old.
+func TestAnotherKeyIsNamed(t *testing.T) {
+	p := newPostbox(t)
+	if code, _, said := p.publish("--title", "One", "--id", "1"); code != exitDone {
+		t.Fatal(said)
+	}
+	p.mu.Lock()
+	p.taken = nil
+	p.of = proxy.Publisher{Key: bytes.Repeat([]byte{7}, 32), Seq: 9, Head: bytes.Repeat([]byte{8}, 32)}
+	p.mu.Unlock()
+	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
+		code, _, said := p.publish(what...)
+		if code != exitFailed || !strings.Contains(said, "has another key, SHA256:") || strings.Contains(said, "backup") {
+			t.Errorf("%v: %d, %s", what, code, said)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/feedtree"
+	"tidings/internal/feed"
+	"tidings/internal/publisher"
+	"tidings/proxy"
+)
+
+// blog serves a feed that names the publisher of a key.
+func blog(t *testing.T, key *publisher.Key) (url string) {
+	t.Helper()
+	p := feed.Publisher{Key: key.Public(), Beat: time.Hour}
+	doc := strings.Replace(aFeed, "<title>", p.Metadata(feed.RSS)+"<title>", 1)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(doc)) }))
+	t.Cleanup(s.Close)
+	return s.URL + "/feed.xml"
+}
+
+// authorOf makes a key, and has two authors use it who do not know of each other.
+func authorOf(t *testing.T) (one, other *publisher.Author) {
+	t.Helper()
+	of := func(path string) *publisher.Author {
+		a, err := publisher.Open(path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	path, copied := filepath.Join(t.TempDir(), "blog.key"), filepath.Join(t.TempDir(), "blog.key")
+	_, err := publisher.Generate(path, "")
+	if err == nil {
+		var b []byte
+		if b, err = os.ReadFile(path); err == nil {
+			err = os.WriteFile(copied, b, 0o600)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return of(path), of(copied)
+}
+
+// envelopeOf signs the next item of a feed.
+func envelopeOf(t *testing.T, a *publisher.Author, url, name string, last publisher.Last) []byte {
+	t.Helper()
+	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: name, Title: name}, time.Unix(1, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := a.Sign(url, last, &it, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// A node follows what it publishes in from when something was taken: what refuses everything is not
+// subscribed to, and what a person has subscribed to stays.
+func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
+	t.Parallel()
+	c := founding(t, "tentative")
+	c.AllowPrivateOrigins = true
+	m := running(t, c)
+	m.knows(t, 1)
+	author, copied := authorOf(t)
+	url, other := blog(t, author.Key()), blog(t, author.Key())
+	first := envelopeOf(t, author, url, "one", publisher.Last{})
+	if w, err := m.Push(t.Context(), first); err != nil || w != (proxy.Written{URL: url, Seq: 1}) {
+		t.Fatalf("%+v, %v", w, err)
+	}
+	if got := m.listed(t); got != url {
+		t.Errorf("%q is subscribed to, not %q", got, url)
+	}
+
+	for _, envelope := range [][]byte{nil, envelopeOf(t, author, feed.Page(url), "page", publisher.Last{}), envelopeOf(t, author, url+"#part", "part", publisher.Last{})} {
+		if _, err := m.Push(t.Context(), envelope); !errors.Is(err, proxy.ErrItem) {
+			t.Error(err)
+		}
+	}
+
+	// In the other feed nobody has published anything yet.
+	if p, err := m.Publisher(t.Context(), other); err != nil || len(p.Key) == 0 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	if got := m.listed(t); !strings.Contains(got, other) {
+		t.Errorf("%q is subscribed to: nothing can be published in another one", got)
+	}
+	if err := m.unsubscribe(t.Context(), url, true); err != nil {
+		t.Fatal(err)
+	}
+	again := envelopeOf(t, copied, url, "another one", publisher.Last{}) // whose number was given
+	if _, err := m.Push(t.Context(), again); !errors.Is(err, proxy.ErrUnpublished) || !errors.Is(err, feedtree.ErrRefused) {
+		t.Error(err)
+	}
+	if got := m.listed(t); got != other {
+		t.Errorf("%q is subscribed to, and refuses all", got)
+	}
+	m.endLapsed(t.Context(), time.Now().Add(lapseLook+time.Minute))
+	if got := m.listed(t); got != "" {
+		t.Errorf("%q is subscribed to, and nobody asked for it", got)
+	}
+	if err := m.Subscribe(t.Context(), url, false); err != nil {
+		t.Fatal(err)
+	}
+	m.endLapsed(t.Context(), time.Now().Add(lapseLook+time.Minute))
+	if got := m.listed(t); got != url {
+		t.Errorf("%q is subscribed to, not %q", got, url)
+	}
+	m.stop(t)
+}
+
+// What the node has signed and could not push it sends by itself; what it cannot sign it says.
+func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
+	t.Parallel()
+	author, _ := authorOf(t)
+	owner, _ := authorOf(t)
+	c := founding(t, "pending")
+	c.AllowPrivateOrigins, c.Author = true, author
+	m := running(t, c)
+	m.knows(t, 1)
+	said := feed.Meaning{GUID: "1", Title: "One"}
+	for _, of := range []struct {
+		said feed.Meaning
+		want error
+	}{
+		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 50<<10)}, proxy.ErrLarge},
+		{feed.Meaning{GUID: "1", Content: strings.Repeat("x", 300<<10)}, proxy.ErrLarge},
+		{feed.Meaning{GUID: "1"}, proxy.ErrItem},
+	} {
+		if _, err := m.Write(t.Context(), blog(t, author.Key()), of.said); !errors.Is(err, of.want) {
+			t.Errorf("%v, want %v", err, of.want)
+		}
+	}
+
+	taken := blog(t, owner.Key())
+	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Last{})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), "has another key, SHA256:") {
+		t.Error(err)
+	}
+
+	url := blog(t, owner.Key()) // in which its owner has published nothing
+	hurry, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	w, err := m.Write(hurry, url, said)
+	if err != nil || w.Seq != 1 || !strings.Contains(w.Pending, "do not publish it again") {
+		t.Errorf("%+v, %v", w, err)
+	}
+	if taken, ok := author.Feeds()[url]; taken || !ok {
+		t.Errorf("it publishes in %v", author.Feeds())
+	}
+	m.stop(t)
+}
