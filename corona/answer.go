@@ -328,9 +328,7 @@ func (c *Corona) heard(l *lead, from env.PeerID, s State, now time.Time) {
 	if _, known := l.ill[from]; known || len(l.ill) < maxIll {
 		l.ill[from] = illness{s, now}
 	}
-	if l.well == from {
-		l.well = ""
-	}
+	l.wellAt = time.Time{}
 	if s.Kind == coronapb.State_LIMITED {
 		c.limited(l, now)
 	}
@@ -385,10 +383,10 @@ func (c *Corona) forgetIll(l *lead, now time.Time) {
 	c.mend(l, now) // who is forgotten may have kept it ill: he polls no longer, and another does
 }
 
-// mend says that the polls of a channel go well again, when somebody has said so, and most are not ill.
+// mend says that the polls of a channel go well again, when somebody has said so after the last one that failed, and most are not ill.
 func (c *Corona) mend(l *lead, now time.Time) {
-	if l.well != "" && 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_OK {
-		l.state.Polled = now
+	if !l.wellAt.IsZero() && 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_OK {
+		l.state.Polled = l.wellAt
 		c.say(l, State{Kind: coronapb.State_OK, Words: l.words}, now)
 	}
 }

@@ -301,7 +301,7 @@ func (c *Corona) onReport(l *lead, m *coronapb.Report) {
 	}
 	if s.Kind == coronapb.State_OK {
 		delete(l.ill, from)
-		l.well = from
+		l.wellAt = now
 		c.mend(l, now)
 		return
 	}

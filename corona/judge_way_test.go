@@ -423,3 +423,30 @@ func TestAnOrderThatIsRefusedIsGivenAgain(t *testing.T) {
 type refusing struct{ *house }
 
 func (refusing) Enlist(overlay.ID, wedge.Order) error { return fmt.Errorf("no room") }
+
+// That somebody was well makes no channel well of which another poll has failed since.
+func TestWhoWasWellBeforeIsNoWitness(t *testing.T) {
+	v := newVillage(t, 2, rss("A", "", "one"))
+	well, fails := v.origin, false
+	v.origin = func(h *house, r env.Request) env.Answer {
+		if fails {
+			return env.Answer{Status: 500}
+		}
+		return well(h, r)
+	}
+	for _, fails = range []bool{true, false} {
+		v.poll(v.pollers...)
+		v.run(2 * time.Minute)
+	}
+	if s := v.state(); s.Kind != coronapb.State_OK {
+		t.Fatalf("%+v", s)
+	}
+	fails = true
+	v.poll(v.pollers[0]) // the other polls no longer
+	v.run(2 * time.Minute)
+	l := v.leader.leads[v.key]
+	v.leader.forgetIll(l, v.now.Add(5*l.interval))
+	if s := v.state(); s.Kind == coronapb.State_OK {
+		t.Errorf("%+v", s)
+	}
+}

@@ -46,7 +46,7 @@ type lead struct {
 	cost     float64                // what a poll of it fetches, in bytes, on average
 	lag      time.Duration          // mean time between the date of an item and when it was found; 0: not known
 	ill      map[env.PeerID]illness // pollers whose last poll failed
-	well     env.PeerID             // who has said last that its polls go well again; empty: nobody, or it fails anew
+	wellAt   time.Time              // when somebody has said that its polls go well again; zero: nobody since the last that failed
 
 	// What the sequencer before left: the interval until a document says it again, the
 	// failures, and the readers until the tree has formed anew.

@@ -241,7 +241,7 @@ func (f *FeedTree) backstop(c *channel, d difference.Delta) (_ difference.Delta,
 	}
 	rest := make([]difference.Change, 0, len(d.Changes))
 	for _, ch := range d.Changes {
-		if !l.window.Signed(ch.Item.ID) {
+		if e, known := l.window.Entry(ch.Item.ID); !known || !e.Signed && e.Hash != ch.Item.Hash {
 			rest = append(rest, ch)
 		}
 	}
@@ -251,13 +251,12 @@ func (f *FeedTree) backstop(c *channel, d difference.Delta) (_ difference.Delta,
 	}
 	var unsigned []difference.Change
 	for _, ch := range rest {
-		e, known := l.window.Entry(ch.Item.ID)
-		if difference.Publishable(c.url, &ch.Item) != nil && (!known || e.Hash != ch.Item.Hash) {
+		if difference.Publishable(c.url, &ch.Item) != nil {
 			unsigned = append(unsigned, ch)
 		}
 	}
 	d.Changes = unsigned
-	return d, false
+	return d, len(unsigned) == len(rest)
 }
 
 // silent says whether a publisher was not heard for so long that polls have to do.

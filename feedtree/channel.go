@@ -162,6 +162,9 @@ func (f *FeedTree) join(c *channel) {
 	f.scribe.Join(shadowOf(c.key), 1)
 	f.want(c)
 	f.gap(c, owner.Hash{})
+	if pin := c.window.of.Pin(); c.trust == nil && pin != nil { // it has led the feed without following it
+		f.believe(c, pin)
+	}
 }
 
 // want sees to it that a feed has owners.

@@ -790,3 +790,81 @@ func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
 	}
 	n.all(t, "four", "All of four, publisher")
 }
+
+// Who leads a feed, ends its subscription and follows it again knows still whose it is.
+func TestALeaderFollowsAgain(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	lead := leader(t, n.Swarm, url)
+	told := func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	lead.Do(func() { lead.Layers().Feeds.Subscribe(url, 1, nil, told) })
+	n.World.Run(5 * time.Second)
+	lead.Do(func() { lead.Layers().Feeds.Unsubscribe(url, told) })
+	n.World.Run(5 * time.Second)
+	lead.Do(func() { lead.Layers().Feeds.Subscribe(url, 1, nil, told) })
+	n.World.Run(5 * time.Second)
+	if got := seen(n.Swarm, lead)["one"]; got != "All of one, publisher" {
+		t.Errorf("one: %q", got)
+	}
+}
+
+// What was said not to be the feed's is no more than not taken when nobody has answered since: it may be held.
+func TestWhatMayBeHeldIsNotRefused(t *testing.T) {
+	n := &newsroom{Swarm: swarm(7, nil), site: new(site), author: writes(t, 1)}
+	n.site.shows(nil)
+	n.Serve(url, n.site)
+	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
+	n.World.Run(10 * time.Second)
+	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+		p.Read(url)
+	}
+	n.World.Run(30 * time.Second)
+	p := n.author.write(n.Swarm, "one")
+	var told error
+	n.desk.Do(func() { n.desk.Layers().Feeds.Publish(p.Raw, func(err error) { told = err }) })
+	lead := leader(t, n.Swarm, url)
+	n.RunUntil(func() bool { return len(lead.Layers().Feeds.Refusals()) > 0 }, 10*time.Millisecond, 20*time.Second)
+	n.World.Run(time.Second)
+	n.site.shows(n.author.says())
+	lead.Do(func() { lead.Layers().Corona.Ask(n.Key(url), url) })
+	var rest []*sim.Host
+	for _, q := range n.Peers() {
+		if q != n.desk {
+			rest = append(rest, q.Host)
+		}
+	}
+	n.World.PartOneWay(rest, []*sim.Host{n.desk.Host})
+	n.RunUntil(func() bool { return told != nil }, 10*time.Millisecond, 2*time.Minute)
+	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrUntaken) {
+		t.Errorf("a reader has %q; who pushed it was told %v", got, told)
+	}
+}
+
+// An item that nobody can sign costs one finding, and no full fetch each time the feed is polled.
+func TestWhatCannotBeSignedIsFoundOnce(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+		t.Fatal(err)
+	}
+	n.site.shows(n.author.says(), "large"+strings.Repeat("x", difference.MaxPublication/2), "one")
+	for range 6 {
+		n.World.Run(5 * time.Minute)
+		if err := push(n.Swarm, n.desk, n.author.sign(n.Swarm, n.author.seq, n.author.prev, nil)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var polls, same uint64
+	for _, p := range n.Peers() {
+		st := p.Layers().Corona.Stats()
+		polls, same = polls+st.Polls, same+st.Unchanged
+	}
+	if polls < 20 || same < polls*3/4 {
+		t.Errorf("of %d polls %d brought what was there", polls, same)
+	}
+}

@@ -43,10 +43,10 @@ type push struct {
 	tries int
 	at    time.Time // when to try again
 	until time.Time
-	// words say why it was not taken, though not for good: unnamed, because its key is not the feed's
-	// as far as is known.
+	// words say why it was not taken, though not for good; unnamed is the try of which it was said last
+	// that its key is not the feed's, as far as is known. If that is the last one, it was not taken.
 	words   string
-	unnamed bool
+	unnamed int
 	done    []func(error)
 }
 
@@ -92,7 +92,7 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 func (f *FeedTree) pushOn(w *push, now time.Time) {
 	if !now.Before(w.until) {
 		switch {
-		case w.unnamed:
+		case w.unnamed == w.tries:
 			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, w.words))
 		case w.words != "":
 			f.pushed(w, fmt.Errorf("%w within %v: %s", ErrUntaken, pushTime, w.words))
@@ -144,7 +144,9 @@ func (f *FeedTree) onPushed(from env.PeerID, m *feedtreepb.Pushed) {
 	case feedtreepb.Pushed_HELD:
 		f.pushed(w, nil)
 	case feedtreepb.Pushed_UNKNOWN, feedtreepb.Pushed_BUSY:
-		w.words, w.unnamed = m.Words, m.Verdict == feedtreepb.Pushed_UNKNOWN
+		if w.words = m.Words; m.Verdict == feedtreepb.Pushed_UNKNOWN {
+			w.unnamed = w.tries
+		}
 	default:
 		f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, m.Words))
 	}

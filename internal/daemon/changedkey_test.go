@@ -127,7 +127,7 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 	taken := named.Change(key(3), difference.KeyHash(key(4)), at, [][]byte{{1}, {2}, {3}})
 	untold := *taken
 	untold.Witnesses = nil
-	print := func(n byte) string { return difference.Fingerprint(key(n)) }
+	shown := func(n byte) string { return difference.Fingerprint(key(n)) }
 	for _, c := range []struct {
 		name, url string
 		pin       *difference.Pin
@@ -135,11 +135,11 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 		says      []string
 	}{
 		{"the first one", "https://a/", first, 0, nil},
-		{"one that was named", "https://a/", named, 1, []string{print(1) + " to " + print(2), "had named the new one", "stays the publisher's"}},
-		{"taken back", "https://a/", taken, 2, []string{print(2) + " to " + print(3), "over HTTPS (3 of them)", "revoked"}},
+		{"one that was named", "https://a/", named, 1, []string{shown(1) + " to " + shown(2), "had named the new one", "stays the publisher's"}},
+		{"taken back", "https://a/", taken, 2, []string{shown(2) + " to " + shown(3), "over HTTPS (3 of them)", "revoked"}},
 		{"taken back, at home", "http://10.0.0.1/", taken, 2, []string{"without HTTPS (3 of them)"}},
 		{"nobody here has seen it", "https://a/", &untold, 2, []string{"the feed's log says so", "revoked"}},
-		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{print(3) + " to " + print(4), "what " + print(2) + " signed is shown as revoked"}},
+		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{shown(3) + " to " + shown(4), "what " + shown(2) + " signed is shown as revoked"}},
 	} {
 		former, words := formerKeys(c.url, c.pin)
 		if len(former) != c.former || (words == "") != (c.former == 0) {
@@ -152,8 +152,8 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 		}
 	}
 	since := proxy.At(at)
-	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, Former: []proxy.FormerKey{{Key: print(1), Revoked: true}}}
-	went := proxy.Channel{URL: "https://b/", PublisherSince: since, Former: []proxy.FormerKey{{Key: print(1)}}}
+	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, Former: []proxy.FormerKey{{Key: shown(1), Revoked: true}}}
+	went := proxy.Channel{URL: "https://b/", PublisherSince: since, Former: []proxy.FormerKey{{Key: shown(1)}}}
 	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 1 || !strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") {
 		t.Errorf("%+v", got)
 	}

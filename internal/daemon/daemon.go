@@ -87,6 +87,7 @@ type Daemon struct {
 
 	node    *node.Node    // belongs to the loop; there since joined
 	ended   *endings      // likewise
+	wishes  wishes        // likewise
 	joined  chan struct{} // closed when the network is known and the node made
 	stopped chan struct{} // closed when the loop has ended
 }

@@ -77,17 +77,9 @@ func (d *Daemon) tentatively(ctx context.Context, url string) error {
 	return d.subscribe(ctx, url, attributes{Tentative: true, Read: time.Now().Unix()})
 }
 
-// endTentative ends a subscription that is tentative.
+// endTentative ends a subscription if it is tentative still.
 func (d *Daemon) endTentative(ctx context.Context, url string) {
-	tentative := false
-	err := d.do(ctx, func() {
-		s, ok := d.node.Feeds.Subscription(d.key(url))
-		tentative = ok && attributesOf(s).Tentative
-	})
-	if err == nil && tentative {
-		err = d.unsubscribe(ctx, url, false)
-	}
-	if err != nil {
+	if err := d.unsubscribe(ctx, url, false); err != nil && !errors.Is(err, proxy.ErrUnknown) {
 		d.log.Warn("what could not be published in is still followed", "url", url, "err", err)
 	}
 }
@@ -234,16 +226,17 @@ func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte) error
 func (d *Daemon) Require(ctx context.Context, url, least string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
-		s, ok := d.node.Feeds.Subscription(key)
+		a, ok := d.wanted(key)
 		if !ok {
 			answer(fmt.Errorf("subscribe to %s: %w", url, proxy.ErrUnknown))
 			return
 		}
-		a := attributesOf(s)
 		if a.Least = least; least == proxy.LeastAny {
 			a.Least = ""
 		}
-		d.node.Feeds.Subscribe(url, s.Weight, a.encode(), func(err error) {
+		done := d.wishes.wish(key, a, true)
+		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
+			done()
 			if err == nil {
 				d.shelf.add(url, key, a)
 			}

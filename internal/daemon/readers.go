@@ -108,20 +108,25 @@ func (d *Daemon) Subscribe(ctx context.Context, url string, auto bool) error {
 // subscribe follows a feed. What a person wants stays when that was so, and takes the place of the rest.
 func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
-		key, passing := d.key(url), a.Auto || a.Tentative
-		if s, ok := d.node.Feeds.Subscription(key); ok {
-			old := attributesOf(s)
-			if passing || !old.Auto && !old.Tentative {
+		key := d.key(url)
+		if old, ok := d.wanted(key); ok {
+			switch stays := passing(a) || !passing(old); {
+			case !stays:
+				a.Least = old.Least
+			case d.wishes.of[key].number == 0:
 				answer(nil)
 				return
+			default: // it is being written: who asks hears of it when that is done
+				a = old
 			}
-			a.Least = old.Least
 		}
 		if a.Auto && d.ended.has(key) {
 			answer(fmt.Errorf("subscribe to %s: %w", url, errEnded))
 			return
 		}
+		done := d.wishes.wish(key, a, true)
 		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
+			done()
 			if err == nil {
 				d.shelf.add(url, key, a)
 				if !a.Tentative {
@@ -142,11 +147,20 @@ func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
 	return d.unsubscribe(ctx, url, true)
 }
 
-// unsubscribe ends a subscription. What a person has ended, reading does not make again.
+// passing says that no person has made a subscription.
+func passing(a attributes) bool { return a.Auto || a.Tentative }
+
+// unsubscribe ends a subscription. What a person has ended, reading does not make again; what a person
+// has made, only a person ends.
 func (d *Daemon) unsubscribe(ctx context.Context, url string, byHand bool) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
-		if _, ok := d.node.Feeds.Subscription(key); !ok {
+		a, ok := d.wanted(key)
+		if ok && !byHand && !passing(a) {
+			answer(nil)
+			return
+		}
+		if !ok {
 			err := proxy.ErrUnknown
 			page := feed.Page(url)
 			if _, ok := d.node.Feeds.Subscription(d.key(page)); ok {
@@ -156,7 +170,9 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, byHand bool) error
 			return
 		}
 		end := func() {
+			done := d.wishes.wish(key, attributes{}, false)
 			d.node.Feeds.Unsubscribe(url, func(err error) {
+				done()
 				if err == nil {
 					d.shelf.remove(url, key)
 				}

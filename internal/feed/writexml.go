@@ -14,13 +14,14 @@ const declaration = `<?xml version="1.0" encoding="UTF-8"?>` + "\n"
 
 func (d *Document) writeXML(head *Head) []byte {
 	w := xmlWriter{d: d, head: head}
-	out := append([]byte(declaration), w.before()...)
+	before, after := w.around()
+	out := append([]byte(declaration), before...)
 	for i := range d.Entries {
 		out = append(out, '\n')
 		out = w.appendEntry(out, &d.Entries[i])
 	}
 	out = append(out, '\n')
-	out = append(out, head.Raw[head.At:]...)
+	out = append(out, after...)
 	return append(out, '\n')
 }
 
@@ -37,8 +38,8 @@ type edit struct {
 	text       string
 }
 
-// before is the head up to its items.
-func (w *xmlWriter) before() []byte {
+// around is the head up to its items, and what comes behind them.
+func (w *xmlWriter) around() (before, after []byte) {
 	var (
 		h     = w.head
 		edits []edit
@@ -59,9 +60,11 @@ func (w *xmlWriter) before() []byte {
 			}
 		case v.starts() && v.depth() == 2 && h.Format != Atom && v.container():
 			outer = 2
+		case v.starts() && v.depth() == 2 && outer == 2 && drop == 0 && claims(v): // beside the channel
+			drop, from = v.depth(), v.latest.start
 		case v.starts() && v.depth() == outer+1 && drop == 0:
 			has[string(v.local)] = true
-			claim := v.uri == Namespace && string(v.local) == publisherElement
+			claim := claims(v)
 			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || string(v.local) == "link" && isOwn(rel)) {
 				drop, from = v.depth(), v.latest.start
 			}
@@ -82,15 +85,28 @@ func (w *xmlWriter) before() []byte {
 	edits = append(edits, edit{at, at, w.lacking(has)})
 	slices.SortStableFunc(edits, func(a, b edit) int { return cmp.Compare(a.start, b.start) })
 	var out []byte
-	done := 0
+	done, behind := 0, false
+	split := func() {
+		before, out = append(out, h.Raw[done:h.At]...), nil
+		done, behind = h.At, true
+	}
 	for _, e := range edits {
+		if e.start > h.At && !behind {
+			split()
+		}
 		if e.start >= done {
 			out = append(append(out, h.Raw[done:e.start]...), e.text...)
 			done = e.end
 		}
 	}
-	return append(out, h.Raw[done:h.At]...)
+	if !behind {
+		split()
+	}
+	return before, append(out, h.Raw[done:]...)
 }
+
+// claims says whether an element says who publishes the feed.
+func claims(v *walker) bool { return v.uri == Namespace && string(v.local) == publisherElement }
 
 // safe is a binding without characters that XML cannot hold.
 func (b Binding) safe() Binding {

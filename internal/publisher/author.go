@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/internal/store"
 )
@@ -160,6 +161,9 @@ func (a *Author) unsent(url string, last Last, now time.Time) ([]byte, error) {
 	if p.By(a.key.Public()) {
 		return l.Envelope, nil
 	}
+	if last.Seq == 0 && a.record[url].taken() { // what was taken is not to be signed anew
+		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrUntaken, url)
+	}
 	prev := p.Prev
 	if last.Seq > 0 {
 		prev = last.Head
@@ -235,7 +239,7 @@ func (a *Author) Write(url string, last uint64, head feed.Hash, it *feed.Item, n
 		if err != nil {
 			return 0, err
 		}
-		err = a.bring(p, of, unsent && !same, push)
+		err = a.bring(p, of, true, unsent && !same, push)
 		if lost, ok := errors.AsType[*Unsent](err); ok && (lost.Before || lost.Dropped) {
 			return 0, err
 		}
@@ -264,7 +268,7 @@ func (a *Author) Alive(url string, last uint64, head feed.Hash, now time.Time, p
 	if err != nil {
 		return err
 	}
-	return a.bring(p, of, false, push)
+	return a.bring(p, of, false, false, push)
 }
 
 // Beat signs that nothing came after what was signed last.

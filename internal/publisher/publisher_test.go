@@ -301,7 +301,7 @@ func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
 		feeds map[string]bool
 	}{
 		{feedtree.ErrUntaken, map[string]bool{url: false}},
-		{feedtree.ErrRefused, map[string]bool{}},
+		{feedtree.ErrRefused, map[string]bool{url: false}}, // it was said to be kept
 		{nil, map[string]bool{url: true}},
 	} {
 		signed(t, a, Last{}, "one")
@@ -314,6 +314,53 @@ func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
 		if err := os.Remove(path + recordSuffix); c.fails != nil && err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// After a rotation nothing that was taken is signed anew before it is known what the network has.
+func TestWhatWasTakenIsNotSignedAnew(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	var had Last
+	takes := func(envelope []byte) error {
+		p, err := difference.OpenPublication(envelope)
+		if err == nil {
+			had = Last{p.Seq, p.Hash}
+		}
+		return err
+	}
+	for _, s := range []string{"one", "two", "three"} {
+		if _, err := a.Write(url, had.Seq, had.Head, item(t, s), time.Unix(2, 0), takes); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Rotate(path, none); err != nil {
+		t.Fatal(err)
+	}
+	a = opened(t, path)
+	if _, err := a.Write(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrUntaken) {
+		t.Errorf("not known yet: %v", err)
+	}
+	if seq, err := a.Write(url, had.Seq, had.Head, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {
+		t.Errorf("known: %d, %v", seq, err)
+	}
+}
+
+// Who is told that an item was not taken publishes it again.
+func TestWhatWasTakenIsSaidToBeTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "blog.key")
+	if _, err := Generate(path, ""); err != nil {
+		t.Fatal(err)
+	}
+	a := opened(t, path)
+	seq, err := a.Write(url, 0, feed.Hash{}, item(t, "one"), time.Unix(2, 0), func([]byte) error {
+		return errors.Join(os.Remove(path+recordSuffix), os.Mkdir(path+recordSuffix, 0o700)) // it cannot be noted
+	})
+	if err != nil || seq != 1 {
+		t.Errorf("%d, %v", seq, err)
 	}
 }
 

@@ -46,13 +46,15 @@ func (u *Unsent) Error() string {
 }
 
 // bring pushes what is in the record. The first of a feed is kept as long as it may be taken: an address
-// that refuses it is a wrong one, or its document does not name the key yet.
-func (a *Author) bring(p *difference.Publication, last Last, before bool, push func(envelope []byte) error) error {
+// that refuses it is a wrong one, or its document does not name the key yet. It is dropped only if somebody
+// waits to be told.
+func (a *Author) bring(p *difference.Publication, last Last, waits, before bool, push func(envelope []byte) error) error {
 	failed := push(p.Raw)
 	lost := &Unsent{URL: p.URL, Seq: p.Seq, Record: a.path + recordSuffix, Before: before, Err: failed}
 	refused := errors.Is(failed, feedtree.ErrRefused)
-	if p.Seq == 1 && (failed == nil || refused) {
-		err := a.alone(func() error {
+	if p.Seq == 1 && (failed == nil || refused && waits) {
+		// That something was taken is no more than a hint: who pushed it knows.
+		_ = a.alone(func() error {
 			l := a.record[p.URL]
 			switch {
 			case l.taken() || string(l.Hash) != string(p.Hash[:]): // others went on
@@ -63,12 +65,10 @@ func (a *Author) bring(p *difference.Publication, last Last, before bool, push f
 			case last.Seq > 0:
 				return nil
 			}
-			lost.Dropped = true
-			return a.set(p.URL, line{})
-		})
-		if err != nil {
+			err := a.set(p.URL, line{})
+			lost.Dropped = err == nil
 			return err
-		}
+		})
 	}
 	if failed == nil {
 		return nil
