@@ -103,8 +103,12 @@ func TestUnsubscribingHolds(t *testing.T) {
 	readsOn(m, "")
 	m.tell(t, "subscribe", `{"url":"`+feed+`"}`, &given)
 	readsOn(m, feed)
-	// What only lapses comes back by reading.
-	if err := m.unsubscribe(t.Context(), feed, false); err != nil {
+	// What a person has made does not lapse.
+	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
+	readsOn(m, feed)
+	// What reading has made does, and comes back by reading.
+	m.tell(t, "unsubscribe", `{"url":"`+feed+`"}`, &given)
+	if err := m.do(t.Context(), func() { m.ended.remove(m.key(feed)) }); err != nil {
 		t.Error(err)
 	}
 	readsOn(m, feed)
