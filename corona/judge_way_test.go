@@ -46,22 +46,29 @@ func TestAChannelIsAsIllAsMostOfItsPollers(t *testing.T) {
 	}
 }
 
-// A poller that failed and polls no longer, and so never says that it is well, does not keep a channel ill.
-func TestWhoPollsNoLongerKeepsNoChannelIll(t *testing.T) {
-	v := newVillage(t, 2, rss("A", "", "one"))
-	well, broken := v.origin, true
+// breaks has the origin fail as long as what it returns is true.
+func (v *village) breaks() *bool {
+	well, broken := v.origin, new(bool)
 	v.origin = func(h *house, r env.Request) env.Answer {
-		if broken {
+		if *broken {
 			return env.Answer{Status: 500}
 		}
 		return well(h, r)
 	}
+	return broken
+}
+
+// A poller that failed and polls no longer, and so never says that it is well, does not keep a channel ill.
+func TestWhoPollsNoLongerKeepsNoChannelIll(t *testing.T) {
+	v := newVillage(t, 2, rss("A", "", "one"))
+	broken := v.breaks()
+	*broken = true
 	v.poll(v.pollers...)
 	if s := v.state(); s.Kind != coronapb.State_FAILING {
 		t.Fatalf("%v", s)
 	}
 	v.pollers[0].Release(v.key)
-	broken = false
+	*broken = false
 	v.run(2 * time.Minute)
 	v.poll(v.pollers[1])
 	if s := v.state(); s.Kind != coronapb.State_FAILING {
@@ -427,21 +434,15 @@ func (refusing) Enlist(overlay.ID, wedge.Order) error { return fmt.Errorf("no ro
 // That somebody was well makes no channel well of which another poll has failed since.
 func TestWhoWasWellBeforeIsNoWitness(t *testing.T) {
 	v := newVillage(t, 2, rss("A", "", "one"))
-	well, fails := v.origin, false
-	v.origin = func(h *house, r env.Request) env.Answer {
-		if fails {
-			return env.Answer{Status: 500}
-		}
-		return well(h, r)
-	}
-	for _, fails = range []bool{true, false} {
+	broken := v.breaks()
+	for _, *broken = range []bool{true, false} {
 		v.poll(v.pollers...)
 		v.run(2 * time.Minute)
 	}
 	if s := v.state(); s.Kind != coronapb.State_OK {
 		t.Fatalf("%+v", s)
 	}
-	fails = true
+	*broken = true
 	v.poll(v.pollers[0]) // the other polls no longer
 	v.run(2 * time.Minute)
 	l := v.leader.leads[v.key]

@@ -93,9 +93,11 @@ func (w *World) reach(now int64) {
 	}
 }
 
-// abreast lets all lanes go side by side until end, one stride after the other. Of one
+// abreast lets the lanes go side by side until end, one stride after the other. Of one
 // instant, scripts come before hosts.
-func (w *World) abreast(end time.Time, all func()) {
+func (w *World) abreast(end time.Time) {
+	all, done := w.config.Beside(w.runs)
+	defer done()
 	for {
 		w.settle()
 		var next time.Time

@@ -92,9 +92,7 @@ func (w *World) Run(d time.Duration) {
 	if len(w.lanes) == 1 {
 		w.own.run(end)
 	} else {
-		all, done := w.config.Beside(w.runs)
-		w.abreast(end, all)
-		done()
+		w.abreast(end)
 	}
 	w.reach(end.UnixNano())
 }

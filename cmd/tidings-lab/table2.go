@@ -158,7 +158,9 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 		}
 		load.Spread(feeds)
 	}
-	table2.LargePages(min(load.Heap(), room))
+	if slices.ContainsFunc(settings, func(s table2.Setting) bool { return s.Scheme.Measured() }) {
+		table2.LargePages(min(load.Heap(), room)) // which not every machine has, and the others need not
+	}
 	result := table2Result{Seed: c.Seed}
 	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
 		return err

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/proxy"
 )
@@ -199,7 +200,7 @@ func TestPublishers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p, ok := f.Head.Publisher(); !ok || fingerprint(p.Key) != fresh {
+		if p, ok := f.Head.Publisher(); !ok || difference.Fingerprint(p.Key) != fresh {
 			t.Errorf("reader %d is told of the publisher %+v, %v", i, p, ok)
 		}
 	}

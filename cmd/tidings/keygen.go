@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +77,7 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err = fmt.Fprintln(s.out, fingerprint(key.Public())); err != nil {
+	if _, err = fmt.Fprintln(s.out, difference.Fingerprint(key.Public())); err != nil {
 		return err
 	}
 	// Beside the fingerprint, which may go into a file.
@@ -86,9 +85,4 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 		_, err = fmt.Fprintf(s.out, "Then: tidings publish --key %s --metadata URL\n", c.File)
 	}
 	return err
-}
-
-// fingerprint is a key as people compare it, and as SSH writes it.
-func fingerprint(key ed25519.PublicKey) string {
-	return difference.Fingerprint(key)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/internal/publisher"
 	"tidings/proxy"
@@ -232,7 +233,7 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	copy(last.Head[:], p.Head)
 	if own := w.author.Public(); !w.Resume {
 		if !p.Takes(own) {
-			return last, fmt.Errorf("%s %w, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, errOtherKey, fingerprint(p.Key), fingerprint(own))
+			return last, fmt.Errorf("%s %w, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, errOtherKey, difference.Fingerprint(p.Key), difference.Fingerprint(own))
 		}
 		return last, nil
 	}
@@ -241,7 +242,7 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 		return last, fmt.Errorf("resume: the origin has to name this key: %w", err)
 	}
 	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
-		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, fingerprint(w.author.Public()))
+		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, difference.Fingerprint(w.author.Public()))
 	}
 	return last, w.author.Resume(w.url, last)
 }

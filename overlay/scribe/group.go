@@ -10,7 +10,7 @@ import (
 )
 
 // A group is this node's part in one tree. A node has as many as it has subscriptions,
-// so they are kept small, 96 bytes: what few have, and for a while, lies beside them.
+// so they are kept small, 112 bytes: what few have, and for a while, lies beside them.
 type group struct {
 	id       overlay.ID
 	own      uint32    // weight of the node's own subscription; 0: none

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -924,4 +925,11 @@ func FuzzMessage(f *testing.F) {
 			t.Fatalf("%v came back as %v: %v", m, again, err)
 		}
 	})
+}
+
+// Nodes have thousands of groups, a simulated network has millions: the next size is 128 bytes.
+func TestAGroupIsSmall(t *testing.T) {
+	if size := unsafe.Sizeof(group{}); size > 112 {
+		t.Errorf("%d bytes", size)
+	}
 }

@@ -43,6 +43,9 @@ var Schemes = []Scheme{
 	{rankCut, wire.Bound},
 }
 
+// Measured says whether whole nodes are simulated.
+func (s Scheme) Measured() bool { return s.Choices != (wire.Choices{}) }
+
 // SchemeOf returns the scheme of a name.
 func SchemeOf(name string) (Scheme, error) {
 	i := slices.IndexFunc(Schemes, func(s Scheme) bool { return s.Name == name })
