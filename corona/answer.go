@@ -17,6 +17,9 @@ import (
 func (c *Corona) Answered(h env.Handle, a env.Answer) {
 	var p poll
 	if d := c.home(h); d != nil {
+		if d.waiting != h {
+			return // it came too late, for a channel that this node may poll no more
+		}
 		p = poll{key: d.key(), kind: scheduled, duty: d}
 	} else if other, ok := c.polls[h]; ok {
 		p = other

@@ -150,8 +150,6 @@ type Corona struct {
 
 	leads   map[overlay.ID]*lead
 	duties  *overlay.Index[duty]
-	seats   []*duty  // by their slots; nil: free
-	free    []uint32 // slots
 	out     []outing // the oldest first
 	domains map[string]*domain
 	spared  bool                  // one of them has asked for rest, since this node began
@@ -174,7 +172,7 @@ type Corona struct {
 	pause      time.Duration // between the present decision and the next, about
 	weighed    float64       // subscribers of the channels led here when decisions were hurried last
 
-	cal  env.Calendar[uint32]     // duties' polls
+	cal  env.Calendar[uint32]     // duties' polls, by their slots
 	tend env.Calendar[overlay.ID] // leads
 	mail env.Calendar[post]
 }
@@ -290,7 +288,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 		if !ok {
 			break
 		}
-		if d := c.seats[slot]; d != nil && d.next == momentOf(at) && d.waiting == 0 {
+		if d := c.duties.At(slot); d.next == momentOf(at) && d.waiting == 0 {
 			c.due(d, now)
 		}
 	}

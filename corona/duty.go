@@ -129,15 +129,13 @@ func (c *Corona) Serve(key overlay.ID, grid wedge.Duty) {
 	now := c.clock.Now()
 	d := c.duties.Get(key)
 	if d == nil {
-		d = &duty{said: s, lead: c.leads[key], random: c.cfg.Random}
+		d = c.seat(duty{said: s, lead: c.leads[key], random: c.cfg.Random})
 		if c.manners != nil {
 			d.domain = c.domain(s.domain, s.private)
 		}
 		if d.random {
 			d.grid.Ref = momentOf(now.Add(-time.Duration(c.rand.Int64N(int64(grid.Interval)))))
 		}
-		c.duties.Put(d)
-		c.seat(d)
 		if c.manners != nil {
 			d.rare().again = momentOf(c.manners.lately[key])
 			delete(c.manners.lately, key)
@@ -190,28 +188,21 @@ func (c *Corona) notBefore(d *duty, now time.Time) time.Time {
 // Release takes a channel from this node.
 func (c *Corona) Release(key overlay.ID) {
 	if d := c.duties.Get(key); d != nil {
-		d.waiting = 0 // who answers comes too late
-		c.duties.Delete(key)
-		c.seats[d.slot] = nil
-		c.free = append(c.free, d.slot)
 		if m, again := c.manners, d.extras().again; m != nil && again.after(c.clock.Now()) && len(m.lately) < maxLately {
 			m.lately[key] = again.time()
 		}
 		if d.domain != nil {
 			c.leave(d.domain)
 		}
+		c.duties.Delete(key)
 	}
 }
 
-// seat gives a duty a number, by which the calendar knows it.
-func (c *Corona) seat(d *duty) {
-	if n := len(c.free); n > 0 {
-		d.slot, c.free = c.free[n-1], c.free[:n-1]
-		c.seats[d.slot] = d
-		return
-	}
-	d.slot = uint32(len(c.seats))
-	c.seats = append(c.seats, d)
+// seat makes a duty this node's. Its slot is that by which the calendar knows it.
+func (c *Corona) seat(of duty) *duty {
+	d, slot := c.duties.Put(of)
+	d.slot = slot
+	return d
 }
 
 // due does what is due for a duty.

@@ -218,8 +218,7 @@ func TestAPollerHoldsFewFindings(t *testing.T) {
 	p := l.poller(Config{})
 	doc := serves(rss("A", "", "one"))
 	for i := range maxHeld + 3 {
-		d := &duty{said: &said{key: key(fmt.Sprintf("http://a.example/%d", i))}}
-		p.duties.Put(d)
+		d := p.seat(duty{said: &said{key: key(fmt.Sprintf("http://a.example/%d", i))}})
 		for range 2 {
 			f := parsed(t, string(doc(env.Request{}).Body))
 			p.find(d, reading{f: f}, l.now)

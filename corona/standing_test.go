@@ -58,8 +58,7 @@ func TestAStandingSaysWhatIsNews(t *testing.T) {
 	news("what was answered, an hour ago", doc("old", "one"), true)
 
 	// An answer to a finding of another channel is none.
-	other := &duty{said: &said{key: key("http://b.example/")}}
-	p.duties.Put(other)
+	other := p.seat(duty{said: &said{key: key("http://b.example/")}})
 	p.find(other, doc("b"), l.now.Add(time.Minute))
 	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.held[0].nonce, 0)))
 	if len(p.held) != 1 {

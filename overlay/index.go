@@ -4,74 +4,86 @@ import (
 	"encoding/binary"
 	"iter"
 	"math/bits"
+
+	"tidings/internal/slab"
 )
 
-// An Index finds things by an id that stands in them. It does what a map of ids to pointers does, in
+// An Index holds things by an id that stands in them. It does what a map of ids to pointers does, in
 // a third of the memory: a node has thousands of things for each of several layers, a simulated
-// network of a thousand nodes has millions, and a map would hold each id once more.
+// network of a thousand nodes has millions, and a map would hold each id once more. The things lie in a
+// slab: each has a number there, which is given to another one when it is gone.
 //
 // It is an open-addressed hash table with linear probing (Knuth, TAOCP 3, 6.4, algorithms L and R).
 type Index[T any] struct {
-	id    func(*T) *ID
-	seed  uint64
-	slots []*T
-	marks []uint8 // of each slot, a byte of its id's hash that is not 0; 0: it is empty
-	n     int
+	id     func(*T) *ID
+	seed   uint64
+	things slab.Slab[T]
+	slots  []uint32 // numbers of things
+	marks  []uint8  // of each slot, a byte of its id's hash that is not 0; 0: it is empty
 }
 
 const leastSlots = 8 // a power of two
 
 // NewIndex makes an index of things with the id that id returns, which does not change while they
-// are in it. Who does not know the seed cannot choose ids that fall together.
+// are in it, and is not asked for when they are gone. Who does not know the seed cannot choose ids that fall together.
 func NewIndex[T any](seed uint64, id func(*T) *ID) *Index[T] { return &Index[T]{id: id, seed: seed} }
 
 // Len is how many things there are.
-func (x *Index[T]) Len() int { return x.n }
+func (x *Index[T]) Len() int { return x.things.Len() }
 
 // Get returns what has an id, or nil.
 func (x *Index[T]) Get(id ID) *T {
-	if x.n == 0 {
+	if x.Len() == 0 {
 		return nil
 	}
 	if i, found := x.find(&id); found {
-		return x.slots[i]
+		return x.At(x.slots[i])
 	}
 	return nil
 }
 
-// Put adds a thing, in place of one that has its id.
-func (x *Index[T]) Put(t *T) {
-	if 4*(x.n+1) > 3*len(x.slots) {
+// At returns what has a number that Put gave: the zero thing if it is gone.
+func (x *Index[T]) At(number uint32) *T { return x.things.At(number) }
+
+// Put adds a thing, in place of one that has its id, and returns where it is, as long as it is there,
+// and its number.
+func (x *Index[T]) Put(t T) (*T, uint32) {
+	if 4*(x.Len()+1) > 3*len(x.slots) {
 		x.lay(max(leastSlots, 2*len(x.slots)))
 	}
-	i, found := x.find(x.id(t))
-	if !found {
-		x.n++
-		_, x.marks[i] = x.place(x.id(t))
+	i, found := x.find(x.id(&t))
+	if found {
+		at := x.At(x.slots[i])
+		*at = t
+		return at, x.slots[i]
 	}
-	x.slots[i] = t
+	_, x.marks[i] = x.place(x.id(&t))
+	x.slots[i] = x.things.Put(t)
+	return x.At(x.slots[i]), x.slots[i]
 }
 
-// Delete removes what has an id, if there is anything.
+// Delete removes what has an id, if there is anything. What is kept of it is the zero thing then, and
+// another one later.
 func (x *Index[T]) Delete(id ID) {
-	if x.n == 0 {
+	if x.Len() == 0 {
 		return
 	}
 	i, found := x.find(&id)
 	if !found {
 		return
 	}
-	x.n--
+	gone := x.slots[i]
 	// What comes after, and would be nearer its place here, moves up.
 	last := len(x.slots) - 1
 	for j := (i + 1) & last; x.marks[j] != 0; j = (j + 1) & last {
-		if home, _ := x.place(x.id(x.slots[j])); (j-home)&last >= (j-i)&last {
+		if home, _ := x.place(x.id(x.At(x.slots[j]))); (j-home)&last >= (j-i)&last {
 			x.slots[i], x.marks[i] = x.slots[j], x.marks[j]
 			i = j
 		}
 	}
-	x.slots[i], x.marks[i] = nil, 0
-	if len(x.slots) > leastSlots && 8*x.n < len(x.slots) {
+	x.slots[i], x.marks[i] = 0, 0
+	x.things.Take(gone)
+	if len(x.slots) > leastSlots && 8*x.Len() < len(x.slots) {
 		x.lay(len(x.slots) / 2)
 	}
 }
@@ -80,8 +92,8 @@ func (x *Index[T]) Delete(id ID) {
 // meanwhile.
 func (x *Index[T]) All() iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for _, t := range x.slots {
-			if t != nil && !yield(t) {
+		for i, number := range x.slots {
+			if x.marks[i] != 0 && !yield(x.At(number)) {
 				return
 			}
 		}
@@ -92,7 +104,7 @@ func (x *Index[T]) All() iter.Seq[*T] {
 func (x *Index[T]) find(id *ID) (slot int, found bool) {
 	i, mark := x.place(id)
 	for ; x.marks[i] != 0; i = (i + 1) & (len(x.slots) - 1) {
-		if x.marks[i] == mark && *x.id(x.slots[i]) == *id {
+		if x.marks[i] == mark && *x.id(x.At(x.slots[i])) == *id {
 			return i, true
 		}
 	}
@@ -111,15 +123,15 @@ func (x *Index[T]) place(id *ID) (slot int, mark uint8) {
 
 // lay moves everything to so many slots.
 func (x *Index[T]) lay(slots int) {
-	of := x.slots
-	x.slots, x.marks = make([]*T, slots), make([]uint8, slots)
-	for _, t := range of {
-		if t != nil {
-			i, mark := x.place(x.id(t))
+	of, full := x.slots, x.marks
+	x.slots, x.marks = make([]uint32, slots), make([]uint8, slots)
+	for j, number := range of {
+		if full[j] != 0 {
+			i, mark := x.place(x.id(x.At(number)))
 			for x.marks[i] != 0 {
 				i = (i + 1) & (slots - 1)
 			}
-			x.slots[i], x.marks[i] = t, mark
+			x.slots[i], x.marks[i] = number, mark
 		}
 	}
 }

@@ -16,7 +16,7 @@ func TestAnIndexIsAMap(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		x := NewIndex(rapid.Uint64().Draw(t, "seed"), func(t *thing) *ID { return &t.id })
-		like := map[ID]*thing{}
+		like, numbers := map[ID]*thing{}, map[ID]uint32{}
 		var some [200]ID
 		for i := range some {
 			some[i] = Key("", string(rune(i)))
@@ -25,9 +25,10 @@ func TestAnIndexIsAMap(t *testing.T) {
 		for i := range rapid.IntRange(0, 600).Draw(t, "steps") {
 			id := some[rapid.IntRange(0, len(some)-1).Draw(t, "id")]
 			if rapid.IntRange(0, 9).Draw(t, "add") < grow {
-				n := &thing{id, i}
-				x.Put(n)
-				like[id] = n
+				like[id], numbers[id] = x.Put(thing{id, i})
+				if got := *like[id]; got != (thing{id, i}) {
+					t.Fatalf("step %d: %v is put as %v", i, thing{id, i}, got)
+				}
 			} else {
 				x.Delete(id)
 				delete(like, id)
@@ -42,6 +43,9 @@ func TestAnIndexIsAMap(t *testing.T) {
 		for _, id := range some {
 			if x.Get(id) != like[id] {
 				t.Fatalf("%v instead of %v", x.Get(id), like[id])
+			}
+			if like[id] != nil && x.At(numbers[id]) != like[id] {
+				t.Fatalf("%v has the number of %v", like[id], x.At(numbers[id]))
 			}
 		}
 		all := map[ID]*thing{}

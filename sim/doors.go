@@ -88,7 +88,7 @@ func (d *doors) Fetch(handle env.Handle, r env.Request) {
 	h := d.host
 	h.stats.Fetches++
 	delay := between(&h.doorDice, fetchLeast, fetchMost)
-	item := h.lane.fetches.put(fetch{handle, r, h.lane.now + delay/2})
+	item := h.lane.fetches.Put(fetch{handle, r, h.lane.now + delay/2})
 	h.lane.push(h.lane.now+delay, h, fetched, item)
 }
 
@@ -107,7 +107,7 @@ func (d *doors) Do(pure, done func()) {
 	}
 	pure()
 	h, l := d.host, d.host.lane
-	l.push(l.now+between(&h.doorDice, computeLeast, computeMost), h, computed, l.dones.put(done))
+	l.push(l.now+between(&h.doorDice, computeLeast, computeMost), h, computed, l.dones.Put(done))
 }
 
 // Commit implements env.Store.

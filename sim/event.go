@@ -34,28 +34,3 @@ type event struct {
 	item uint32
 	kind kind
 }
-
-// A slab keeps the payloads of pending events.
-type slab[T any] struct {
-	items []T
-	free  []uint32
-}
-
-func (s *slab[T]) put(v T) uint32 {
-	if n := len(s.free); n > 0 {
-		i := s.free[n-1]
-		s.free = s.free[:n-1]
-		s.items[i] = v
-		return i
-	}
-	s.items = append(s.items, v)
-	return uint32(len(s.items) - 1)
-}
-
-func (s *slab[T]) take(i uint32) T {
-	v := s.items[i]
-	var none T
-	s.items[i] = none
-	s.free = append(s.free, i)
-	return v
-}

@@ -200,7 +200,7 @@ func (h *Host) Do(do func()) bool {
 		return false
 	}
 	if h.stall != nil {
-		h.lane.push(h.lane.now, h, asked, h.lane.scripts.put(do))
+		h.lane.push(h.lane.now, h, asked, h.lane.scripts.Put(do))
 		return true
 	}
 	h.lane.inside = h
@@ -215,7 +215,7 @@ func (h *Host) Do(do func()) bool {
 func (h *Host) Ask(do func()) {
 	h.world.outside("Ask")
 	if h.node != nil {
-		h.lane.push(h.lane.now, h, asked, h.lane.scripts.put(do))
+		h.lane.push(h.lane.now, h, asked, h.lane.scripts.Put(do))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"tidings/internal/env"
+	"tidings/internal/slab"
 )
 
 // A lane is a part of a world's hosts, with their time and their events. In small worlds
@@ -24,11 +25,11 @@ type lane struct {
 	trace  uint64
 	inside *Host // whose node is being called
 
-	frames   slab[transit]
-	whispers slab[whisper]
-	fetches  slab[fetch]
-	dones    slab[func()]
-	scripts  slab[func()]
+	frames   slab.Slab[transit]
+	whispers slab.Slab[whisper]
+	fetches  slab.Slab[fetch]
+	dones    slab.Slab[func()]
+	scripts  slab.Slab[func()]
 
 	errands []errand // that wait for the other lanes, in the order of their times
 	done    int      // of the errands that are being done: how many are
@@ -209,7 +210,7 @@ func (l *lane) dispatch(e *event) {
 	l.events++
 	if e.kind == turn {
 		l.fold(e, 0)
-		l.scripts.take(e.item)()
+		l.scripts.Take(e.item)()
 		return
 	}
 	h := l.world.hosts[e.host]
@@ -236,7 +237,7 @@ func (l *lane) handle(e *event) {
 	payload := uint64(e.item)
 	switch e.kind {
 	case frame:
-		t := l.frames.take(e.item)
+		t := l.frames.Take(e.item)
 		if !live || h.shuns(l.world.hosts[t.from]) {
 			l.ask(errand{host: l.world.hosts[t.from], kind: unheard})
 			live = false
@@ -245,14 +246,14 @@ func (l *lane) handle(e *event) {
 			h.receive(&t)
 		}
 	case fetched:
-		f := l.fetches.take(e.item)
+		f := l.fetches.Take(e.item)
 		if live {
 			a := l.world.config.Origin(instant(f.at), f.request)
 			payload = scatter(uint64(f.handle)) ^ uint64(a.Status)<<32 ^ uint64(len(a.Body))
 			h.answered(f.handle, a)
 		}
 	case computed:
-		if done := l.dones.take(e.item); live {
+		if done := l.dones.Take(e.item); live {
 			done()
 		}
 	case durable:
@@ -260,7 +261,7 @@ func (l *lane) handle(e *event) {
 			h.disk.sync()
 		}
 	case gossip:
-		t := l.whispers.take(e.item)
+		t := l.whispers.Take(e.item)
 		if payload = xxhash.Sum64(t.msg); live {
 			h.overhear(&t)
 		}
@@ -277,7 +278,7 @@ func (l *lane) handle(e *event) {
 			h.node.Reachable([]string{h.addr})
 		}
 	case asked:
-		if do := l.scripts.take(e.item); live {
+		if do := l.scripts.Take(e.item); live {
 			do()
 		}
 	case rouse:

@@ -132,10 +132,10 @@ func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
 	} else {
 		*last = at
 	}
-	peer.lane.push(at, peer, frame, peer.lane.frames.put(transit{msg, h.index, class}))
+	peer.lane.push(at, peer, frame, peer.lane.frames.Put(transit{msg, h.index, class}))
 	if chance(2, f.Duplicate) {
 		h.stats.Repeated++
-		peer.lane.push(late, peer, frame, peer.lane.frames.put(transit{msg, h.index, class}))
+		peer.lane.push(late, peer, frame, peer.lane.frames.Put(transit{msg, h.index, class}))
 	}
 }
 

@@ -100,7 +100,7 @@ func TestWhatWaitsDiesWithTheHost(t *testing.T) {
 	if asked || len(p.heard)+len(next.heard) > 0 || h.Stalled() {
 		t.Errorf("asked: %v; %q and %q were heard", asked, p.heard, next.heard)
 	}
-	if len(w.own.frames.free) != len(w.own.frames.items) || len(w.own.scripts.free) != len(w.own.scripts.items) {
+	if w.own.frames.Len()+w.own.scripts.Len() > 0 {
 		t.Error("what waited was not given up")
 	}
 	h.Crash(false)

@@ -54,7 +54,7 @@ func (p *Peer) swallowDown(to env.Peer, msg, body []byte) []byte {
 	}
 	if child := p.world.find(&to); child != nil {
 		got := wire.AppendFrame(nil, wire.Scribe, &scribepb.Message{Body: &scribepb.Message_Got{Got: &scribepb.Got{Ids: []uint64{m.GetDown().Id}}}})
-		p.lane.push(p.lane.now+int64(contented), p.Host, frame, p.lane.frames.put(transit{msg: got, from: child.index}))
+		p.lane.push(p.lane.now+int64(contented), p.Host, frame, p.lane.frames.Put(transit{msg: got, from: child.index}))
 	}
 	return nil
 }

@@ -148,7 +148,7 @@ func (h *Host) whisper(topic string, frame []byte, to []*Host) {
 			continue
 		}
 		delay := int64(w.config.Topology(min(h.Index(), p.Index()), max(h.Index(), p.Index())))
-		h.lane.push(h.lane.now+delay+int64(jitter*jitter*jitter*float64(delay)/2), p, gossip, h.lane.whispers.put(whisper{topic, frame, h.index}))
+		h.lane.push(h.lane.now+delay+int64(jitter*jitter*jitter*float64(delay)/2), p, gossip, h.lane.whispers.Put(whisper{topic, frame, h.index}))
 	}
 }
 

@@ -79,7 +79,7 @@ func (w *World) Hosts() []*Host { return w.hosts }
 // At calls do at t, or now if t is past. Scripts and nodes take turns: do may
 // boot, crash and call nodes.
 func (w *World) At(t time.Time, do func()) {
-	w.own.push(t.UnixNano(), nil, turn, w.own.scripts.put(do))
+	w.own.push(t.UnixNano(), nil, turn, w.own.scripts.Put(do))
 }
 
 // After calls do when d has passed.

@@ -195,7 +195,8 @@ func (s *Scribe) spell(to env.Peer, l *link, nonce uint64) {
 // named are the edges up on a link, as a List names them.
 func (s *Scribe) named(l *link) []*scribepb.Edge {
 	all := make([]*scribepb.Edge, 0, len(l.up.of))
-	for _, g := range l.up.of {
+	for _, number := range l.up.of {
+		g := s.groups.At(number)
 		e := &scribepb.Edge{Group: g.id[:]}
 		if g.parents[0].link == l {
 			e.Weight = g.sent
@@ -253,7 +254,8 @@ func (s *Scribe) onList(from env.PeerID, l *link, m *scribepb.List) {
 	if m.Partial || l == nil {
 		return
 	}
-	for _, g := range slices.Clone(l.down.between(m.First, m.Last)) {
+	for _, number := range slices.Clone(l.down.between(s.groups, m.First, m.Last)) {
+		g := s.groups.At(number)
 		if c := g.child(l); !named[g.id] && c != nil && asked.sub(c.since) > joinPatience {
 			s.forgetChild(g, l)
 			s.prune(g)

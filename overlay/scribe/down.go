@@ -72,7 +72,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 	}
 	if known == nil {
 		g.children = append(g.children, child{link: l, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
-		l.down.add(g, weight)
+		l.down.add(s.groups, g, weight)
 		l.renewed = s.now()
 		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
 		s.stir(l)
@@ -198,7 +198,7 @@ func (s *Scribe) pushDown(g *group) {
 func (s *Scribe) forgetChild(g *group, l *link) {
 	g.children = slices.DeleteFunc(g.children, func(c child) bool {
 		if c.link == l {
-			l.down.remove(g, c.weight)
+			l.down.remove(s.groups, g, c.weight)
 		}
 		return c.link == l
 	})
@@ -260,7 +260,8 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 
 // childLost ends all edges down to a peer.
 func (s *Scribe) childLost(l *link) {
-	for _, g := range slices.Clone(l.down.of) {
+	for _, number := range slices.Clone(l.down.of) {
+		g := s.groups.At(number)
 		s.forgetChild(g, l)
 		s.prune(g)
 	}

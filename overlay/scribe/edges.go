@@ -7,25 +7,30 @@ import (
 	"tidings/overlay"
 )
 
+// A roll holds the groups of a node, each with its number.
+type roll = overlay.Index[group]
+
 // edges are the groups in which a link is an edge in one direction, by id, and their
 // digest, by which both ends compare what they know.
 type edges struct {
-	of     []*group
+	of     []uint32 // numbers of the groups
 	digest uint64
 }
 
-func (e *edges) find(id *overlay.ID) (int, bool) {
-	return slices.BinarySearchFunc(e.of, id, func(g *group, id *overlay.ID) int { return bytes.Compare(g.id[:], id[:]) })
+func (e *edges) find(in *roll, id *overlay.ID) (int, bool) {
+	return slices.BinarySearchFunc(e.of, id, func(number uint32, id *overlay.ID) int {
+		return bytes.Compare(in.At(number).id[:], id[:])
+	})
 }
 
-func (e *edges) add(g *group, weight uint32) {
-	i, _ := e.find(&g.id)
-	e.of = slices.Insert(e.of, i, g)
+func (e *edges) add(in *roll, g *group, weight uint32) {
+	i, _ := e.find(in, &g.id)
+	e.of = slices.Insert(e.of, i, g.number)
 	e.digest ^= edgeHash(&g.id, weight)
 }
 
-func (e *edges) remove(g *group, weight uint32) {
-	if i, ok := e.find(&g.id); ok {
+func (e *edges) remove(in *roll, g *group, weight uint32) {
+	if i, ok := e.find(in, &g.id); ok {
 		e.of = slices.Delete(e.of, i, i+1)
 	}
 	if len(e.of) == 0 {
@@ -38,11 +43,11 @@ func (e *edges) change(g *group, from, to uint32) {
 	e.digest ^= edgeHash(&g.id, from) ^ edgeHash(&g.id, to)
 }
 
-// between returns the groups from first to last.
-func (e *edges) between(first, last []byte) []*group {
+// between returns the numbers of the groups from first to last.
+func (e *edges) between(in *roll, first, last []byte) []uint32 {
 	from, to := overlay.ID(first), overlay.ID(last)
-	i, _ := e.find(&from)
-	j, found := e.find(&to)
+	i, _ := e.find(in, &from)
+	j, found := e.find(in, &to)
 	if found {
 		j++
 	}

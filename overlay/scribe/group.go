@@ -10,9 +10,10 @@ import (
 )
 
 // A group is this node's part in one tree. A node has as many as it has subscriptions,
-// so they are kept small, 112 bytes: what few have, and for a while, lies beside them.
+// so they are kept small, 120 bytes: what few have, and for a while, lies beside them.
 type group struct {
 	id       overlay.ID
+	number   uint32    // among all groups
 	own      uint32    // weight of the node's own subscription; 0: none
 	sent     uint32    // weight last told to the first parent
 	parents  [2]parent // the edges up come first; see above
@@ -155,14 +156,15 @@ func (g *group) members() (count int) {
 func (s *Scribe) group(id overlay.ID) *group {
 	g := s.groups.Get(id)
 	if g == nil {
-		g = &group{id: id}
-		s.groups.Put(g)
+		var number uint32
+		g, number = s.groups.Put(group{id: id})
+		g.number = number
 		s.lookAfter(g)
 	}
 	return g
 }
 
-// has says whether a group is still this node's, for who has kept it.
+// has says whether a group is still this node's, for who has kept it: if so, it may be another one by now.
 func (s *Scribe) has(g *group) bool { return s.groups.Get(g.id) == g }
 
 // onPart ends an edge that a peer has ended.
@@ -242,7 +244,8 @@ func (s *Scribe) PeerGone(id env.PeerID) {
 		return
 	}
 	l.downs = nil
-	for _, g := range slices.Clone(l.up.of) {
+	for _, number := range slices.Clone(l.up.of) {
+		g := s.groups.At(number)
 		s.forgetParent(g, l)
 		s.seek(g)
 	}

@@ -72,8 +72,8 @@ func (s *Scribe) Below(id overlay.ID) (of []*overlay.Contact) {
 // order.
 func (s *Scribe) Edges(child env.PeerID) (of []overlay.ID) {
 	if l := s.links[child]; l != nil {
-		for _, g := range l.down.of {
-			of = append(of, g.id)
+		for _, number := range l.down.of {
+			of = append(of, s.groups.At(number).id)
 		}
 	}
 	return of

@@ -32,7 +32,7 @@ type Scribe struct {
 	deliver func(Delivery)
 	stats   Stats
 
-	groups  *overlay.Index[group]
+	groups  *roll
 	links   map[env.PeerID]*link
 	loose   []*group                // to be looked at by the next sweep
 	recent  map[overlay.ID][]recent // messages of the last minutes, the oldest first
@@ -54,7 +54,7 @@ type passed struct {
 }
 
 // A task is an entry of the calendar. What it is about may be gone when its time
-// comes.
+// comes, and another group in the place of the one that it was about.
 type task struct {
 	kind  taskKind
 	group *group
@@ -198,11 +198,15 @@ func (s *Scribe) Run(now time.Time) time.Time {
 		case taskSeek:
 			s.seekAgain(t.group, now)
 		case taskPush:
-			t.group.pushing = false
-			s.pushDown(t.group)
+			if t.group.pushing {
+				t.group.pushing = false
+				s.pushDown(t.group)
+			}
 		case taskCrowd:
-			t.group.crowded = false
-			s.pushDown(t.group)
+			if t.group.crowded {
+				t.group.crowded = false
+				s.pushDown(t.group)
+			}
 		case taskTell:
 			s.tellAll(now)
 		case taskBeat:

@@ -208,7 +208,7 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	if client {
 		told = g.share(n == 0)
 	}
-	l.up.add(g, told)
+	l.up.add(s.groups, g, told)
 	if n == 0 {
 		g.sent = told
 	}
@@ -246,9 +246,9 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 			continue
 		}
 		if i == 0 {
-			l.up.remove(g, g.sent)
+			l.up.remove(s.groups, g, g.sent)
 		} else {
-			l.up.remove(g, 0)
+			l.up.remove(s.groups, g, 0)
 		}
 		copy(g.parents[i:], g.parents[i+1:])
 		g.parents[len(g.parents)-1] = parent{}

@@ -6,7 +6,9 @@ import "fmt"
 func (w *Wedge) Check() error {
 	up, down := map[*link]edges{}, map[*link]edges{}
 	kept := 0
-	for i, r := range w.records {
+	i := -1
+	for r := range w.all() {
+		i++
 		if r.extra != nil {
 			kept += len(r.extra.passed)
 		}

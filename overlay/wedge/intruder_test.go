@@ -394,10 +394,10 @@ func TestRelaysKeepALimitedAmount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(l.serves) > 0 || len(l.w.records) != keys || l.w.kept != maxPassed {
-		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.records), len(l.serves), l.w.kept)
+	if len(l.serves) > 0 || len(l.w.listed) != keys || l.w.kept != maxPassed {
+		t.Errorf("a relay of %d keys, which serves %d, keeps %d bytes", len(l.w.listed), len(l.serves), l.w.kept)
 	}
-	for _, r := range slices.Clone(l.w.records) {
+	for _, r := range slices.Collect(l.w.all()) {
 		l.w.end(r)
 	}
 	if l.w.settle(); l.w.kept != 0 {

@@ -92,7 +92,7 @@ func (w *Wedge) onAgree(l *link, m *wedgepb.Agree) {
 		return // or it is compared again in the next round
 	}
 	w.stats.Lists++
-	for _, r := range w.records {
+	for r := range w.all() {
 		if r.to(l) != nil {
 			w.enqueue(l, item{kind: itemAgain, key: name(r.order.key)}, 0)
 		}
@@ -104,7 +104,7 @@ func (w *Wedge) onAgree(l *link, m *wedgepb.Agree) {
 func (w *Wedge) endList(l *link) {
 	l.listFor = 0
 	l.renewed = w.clock.Now()
-	for _, r := range w.records {
+	for r := range w.all() {
 		if r.parent == l && r.round != l.round {
 			w.orphan(r)
 		}
@@ -114,14 +114,14 @@ func (w *Wedge) endList(l *link) {
 // round compares all splits with fresh counts, and finds children for edges without.
 func (w *Wedge) round() {
 	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
-	if len(w.records) == 0 {
+	if len(w.listed) == 0 {
 		return
 	}
 	w.counts = w.counts[:0]
 	w.count(0)
 	same := slices.Equal(w.counts, w.parted)
 	w.parted = append(w.parted[:0], w.counts...)
-	for _, r := range w.records {
+	for r := range w.all() {
 		moved := r.order.digit != 0 && w.relevel(r)
 		if r.flags&ending == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == nil })) {
 			w.walk(r, bare, false)
@@ -145,7 +145,7 @@ func (w *Wedge) sweep(now time.Time) {
 
 // expire ends all that hangs from a parent that has not renewed it.
 func (w *Wedge) expire(l *link) {
-	for _, r := range slices.Clone(w.records) {
+	for _, r := range slices.Collect(w.all()) {
 		if r.parent == l {
 			w.stats.Expired++
 			w.end(r)

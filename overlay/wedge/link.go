@@ -122,7 +122,7 @@ func (w *Wedge) sortedLinks() []*link {
 // clear forgets what was to be told to a peer. Should it come back, digests show what
 // it has missed, and tallies are told again.
 func (w *Wedge) clear(l *link) {
-	for _, r := range w.records {
+	for r := range w.all() {
 		if r.parent == l {
 			r.told, r.flags = unknown, r.flags&^telling
 		}
@@ -362,7 +362,7 @@ func (w *Wedge) resend(l *link, at time.Time) {
 func (w *Wedge) giveUp(l *link) {
 	w.clear(l)
 	w.shun(l)
-	for _, r := range w.records {
+	for r := range w.all() {
 		if e := r.to(l); e != nil {
 			w.replace(r, e)
 		}

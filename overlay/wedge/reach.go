@@ -59,7 +59,7 @@ func (w *Wedge) relevel(r *record) bool {
 // Relevel brings the levels of all wedges in which this node decides for others a step nearer
 // to what the application wants by now, as each maintenance interval does.
 func (w *Wedge) Relevel() {
-	for _, r := range w.records {
+	for r := range w.all() {
 		if r.order.digit != 0 && w.relevel(r) {
 			w.walk(r, bare, false)
 		}

@@ -18,7 +18,7 @@ type record struct {
 
 	first, ranks uint32 // the interval that this node parts among those it stands for
 	told         uint32 // ranks missing, as the parent was last told
-	place        uint32 // among all records
+	place        uint32 // in Wedge.listed
 	depth        uint16 // bits it shares with all it stands for
 	flags        uint16
 	level        uint8 // of a wedge of levels: down to which this node asks others

@@ -1,6 +1,7 @@
 package wedge
 
 import (
+	"iter"
 	"time"
 
 	"tidings/overlay"
@@ -64,6 +65,10 @@ func (w *Wedge) settle() {
 		}
 		w.tell(r, b)
 	}
+	for _, number := range w.gone {
+		w.records.Take(number)
+	}
+	w.gone = w.gone[:0]
 	if cap(w.touched) > keepTouched {
 		w.touched = nil
 	}
@@ -115,17 +120,29 @@ func (r *record) duty() Duty {
 
 // record makes the record of an order.
 func (w *Wedge) record(o *order) *record {
-	r := &record{order: o, place: uint32(len(w.records))}
-	w.records = append(w.records, r)
-	w.places[name(o.key)] = r.place
+	number := w.records.Put(record{order: o, place: uint32(len(w.listed))})
+	w.listed = append(w.listed, number)
+	w.names[name(o.key)] = number
+	r := w.records.At(number)
 	w.begin(r)
 	return r
 }
 
+// all are the records.
+func (w *Wedge) all() iter.Seq[*record] {
+	return func(yield func(*record) bool) {
+		for _, number := range w.listed {
+			if !yield(w.records.At(number)) {
+				return
+			}
+		}
+	}
+}
+
 // named returns the record of a key, by its name; nil: there is none.
 func (w *Wedge) named(key uint64) *record {
-	if i, ok := w.places[key]; ok {
-		return w.records[i]
+	if number, ok := w.names[key]; ok {
+		return w.records.At(number)
 	}
 	return nil
 }
@@ -145,12 +162,11 @@ func (w *Wedge) end(r *record) {
 	w.endEdges(r)
 	w.leaveParent(r)
 	w.keep(r, nil)
-	last := w.records[len(w.records)-1]
-	w.records[r.place], last.place = last, r.place
-	w.places[name(last.order.key)] = last.place
-	w.records[len(w.records)-1] = nil
-	w.records = w.records[:len(w.records)-1]
-	delete(w.places, name(r.order.key))
+	last := w.listed[len(w.listed)-1]
+	w.gone = append(w.gone, w.listed[r.place])
+	w.listed[r.place], w.records.At(last).place = last, r.place
+	w.listed = w.listed[:len(w.listed)-1]
+	delete(w.names, name(r.order.key))
 	r.flags |= ended
 }
 

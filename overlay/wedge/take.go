@@ -160,7 +160,7 @@ func (w *Wedge) room(l *link, fresh bool) bool {
 	if l.common < w.node.Leaf().Depth() {
 		most /= awayShare
 	}
-	return l.hanging < most && !(fresh && len(w.records) >= maxRecords)
+	return l.hanging < most && !(fresh && len(w.listed) >= maxRecords)
 }
 
 // take makes an entry the record's edge to its parent, and goes on with the walk. Children

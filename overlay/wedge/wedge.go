@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/slab"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/wedge/wedgepb"
@@ -55,8 +56,10 @@ type Wedge struct {
 	app   Application
 	stats Stats
 
-	records  []*record
-	places   map[uint64]uint32 // of the records, by name: for a collector of garbage there is nothing in it
+	records  slab.Slab[record]
+	listed   []uint32          // numbers of the records, in an order that is the same in each world
+	names    map[uint64]uint32 // numbers of the records, by name
+	gone     []uint32          // numbers of records that have ended, until all is settled
 	links    map[env.PeerID]*link
 	touched  []before // records that are being changed
 	kept     int      // bytes that relays keep
@@ -96,16 +99,16 @@ const (
 // New returns the Wedge of a node, and registers it there.
 func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 	w := &Wedge{
-		cfg:    cfg.filled(),
-		clock:  e.Clock,
-		net:    e.Network,
-		rand:   e.Rand,
-		node:   node,
-		self:   node.ID(),
-		app:    app,
-		places: map[uint64]uint32{},
-		links:  map[env.PeerID]*link{},
-		life:   e.Rand.Uint64() | 1,
+		cfg:   cfg.filled(),
+		clock: e.Clock,
+		net:   e.Network,
+		rand:  e.Rand,
+		node:  node,
+		self:  node.ID(),
+		app:   app,
+		names: map[uint64]uint32{},
+		links: map[env.PeerID]*link{},
+		life:  e.Rand.Uint64() | 1,
 	}
 	node.Handle(wire.Wedge, w)
 	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
@@ -151,8 +154,8 @@ func (w *Wedge) Enlist(key overlay.ID, o Order) error {
 		return fmt.Errorf("enlist %s: %w: an interval of %v", key.Short(), ErrOrder, o.Interval)
 	case len(o.Words) > MaxWords:
 		return fmt.Errorf("enlist %s: %w: words of %d bytes", key.Short(), ErrOrder, len(o.Words))
-	case r == nil && len(w.records) >= maxRecords:
-		return fmt.Errorf("enlist %s: %w: there are %d already", key.Short(), ErrOrder, len(w.records))
+	case r == nil && len(w.listed) >= maxRecords:
+		return fmt.Errorf("enlist %s: %w: there are %d already", key.Short(), ErrOrder, len(w.listed))
 	}
 	next := order{key: key, term: o.Term, n: uint32(o.N), digit: uint8(o.Reach), interval: o.Interval, words: o.Words}
 	next.seal()
@@ -274,7 +277,7 @@ func (w *Wedge) PeerGone(id env.PeerID) {
 	}
 	w.clear(l)
 	l.gone = true
-	for _, r := range w.records {
+	for r := range w.all() {
 		if e := r.to(l); e != nil {
 			w.begin(r)
 			w.stats.Replaced++
@@ -294,7 +297,7 @@ func (w *Wedge) LeafChanged() {
 	if w.node.State() == overlay.Active {
 		return
 	}
-	for _, r := range slices.Clone(w.records) {
+	for _, r := range slices.Collect(w.all()) {
 		w.end(r)
 	}
 	w.settle()
@@ -303,8 +306,8 @@ func (w *Wedge) LeafChanged() {
 // Stats returns the counters.
 func (w *Wedge) Stats() Stats {
 	st := w.stats
-	st.Records, st.Links = len(w.records), len(w.links)
-	for _, r := range w.records {
+	st.Records, st.Links = len(w.listed), len(w.links)
+	for r := range w.all() {
 		if r.flags&leads != 0 {
 			st.Led++
 		}
