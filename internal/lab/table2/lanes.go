@@ -1,7 +1,9 @@
 package table2
 
 import (
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tidings/corona"
@@ -95,32 +97,72 @@ func (w *World) Tally() Tally {
 }
 
 // beside has functions called side by side. Each has its goroutine until the end, for many turns: a new one's
-// stack would grow anew in each.
+// stack would grow anew in each. A turn is over in less time than it takes a system to wake who sleeps, so who
+// waits for the next one looks again and again whether it has come, and sleeps when that has lasted.
 func beside(do []func()) (all, end func()) {
-	var others, turn sync.WaitGroup
-	turns := make([]chan struct{}, len(do)-1)
+	var running sync.WaitGroup
+	others := make([]*other, len(do)-1)
 	for i, f := range do[1:] {
-		turns[i] = make(chan struct{}, 1)
-		others.Go(func() {
-			for range turns[i] {
-				f()
-				turn.Done()
-			}
-		})
+		o := &other{wake: make(chan struct{}, 1)}
+		others[i] = o
+		running.Go(func() { o.run(f) })
 	}
 	all = func() {
-		turn.Add(len(turns))
-		for _, t := range turns {
-			t <- struct{}{}
+		for _, o := range others {
+			o.begin()
 		}
 		do[0]()
-		turn.Wait()
+		for _, o := range others {
+			for o.done.Load() != o.turn.Load() {
+				runtime.Gosched()
+			}
+		}
 	}
 	end = func() {
-		for _, t := range turns {
-			close(t)
+		for _, o := range others {
+			o.over.Store(true)
+			o.begin()
 		}
-		others.Wait()
+		running.Wait()
 	}
 	return all, end
+}
+
+// An other does its part of each turn beside who calls.
+type other struct {
+	turn, done atomic.Uint64 // turns that have begun, and that are done
+	over       atomic.Bool
+	asleep     atomic.Bool // or about to be: who takes it away has it woken
+	wake       chan struct{}
+}
+
+// looks is how often an other looks for the next turn before it sleeps.
+const looks = 1 << 12
+
+func (o *other) run(f func()) {
+	for turn := uint64(1); ; turn++ {
+		for look := 0; o.turn.Load() != turn; look++ {
+			if look < looks {
+				runtime.Gosched()
+				continue
+			}
+			if o.asleep.Store(true); o.turn.Load() != turn || !o.asleep.CompareAndSwap(true, false) {
+				<-o.wake
+			}
+			look = 0
+		}
+		if o.over.Load() {
+			return
+		}
+		f()
+		o.done.Store(turn)
+	}
+}
+
+// begin begins a turn, when the one before is done.
+func (o *other) begin() {
+	o.turn.Add(1)
+	if o.asleep.CompareAndSwap(true, false) {
+		o.wake <- struct{}{}
+	}
 }
