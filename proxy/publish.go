@@ -7,6 +7,7 @@ import (
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -22,8 +23,8 @@ type Publishing interface {
 	// of the feed's owners holds it, else an error: ErrUnpublished if it was refused, ErrUntaken if
 	// it is to be pushed again, ErrItem if it is none.
 	Push(ctx context.Context, envelope []byte) (Written, error)
-	// Publisher says what the network has of a feed's publisher. From then on the node follows
-	// the feed.
+	// Publisher says what the network has of a feed's publisher, and its document if that is nothing. From
+	// then on the node follows the feed, if either names a key.
 	Publisher(ctx context.Context, url string) (Publisher, error)
 	// Write signs an item with the node's own key, and brings it into the feed; ErrNoKey if it has
 	// none, ErrItem or ErrLarge if it cannot be signed.
@@ -55,8 +56,12 @@ type Publisher struct {
 	Key []byte `json:"key"`
 	// Next is the hash of the key that may follow, if one was named.
 	Next []byte `json:"next,omitempty"`
-	Seq  uint64 `json:"seq"`  // of the last publication; 0: none
-	Head []byte `json:"head"` // its hash
+	Seq  uint64 `json:"seq"` // of the last publication; 0: none
+	// Named is the key that the feed's document names at its origin, as this node sees it, and Unnamed is,
+	// in words, why it sees none. It looks only where nothing was published yet.
+	Named   []byte `json:"named,omitempty"`
+	Unnamed string `json:"unnamed,omitempty"`
+	Head    []byte `json:"head"` // its hash
 	// Format of the feed: rss, rdf, atom, json; empty: not known yet.
 	Format string `json:"format"`
 	// Items are those that the publisher has signed, each its identity and its hash, in
@@ -64,11 +69,19 @@ type Publisher struct {
 	Items []string `json:"items"`
 }
 
-// Takes says whether the feed takes what a key signs, as far as is known: its key is that one, or names it
-// as the one that follows, or nothing was published in it.
-func (p *Publisher) Takes(key ed25519.PublicKey) bool {
-	hash := difference.KeyHash(key)
-	return p.Seq == 0 || bytes.Equal(p.Key, key) || bytes.Equal(p.Next, hash[:])
+// Refuses says, in words, why the feed takes nothing that a key signs; "" if it may. Its key is that one, or
+// names it as the one that follows; or nothing was published in it, and its document names that one.
+func (p *Publisher) Refuses(key ed25519.PublicKey) string {
+	hash, own := difference.KeyHash(key), difference.Fingerprint(key)
+	switch {
+	case bytes.Equal(p.Key, key), bytes.Equal(p.Next, hash[:]):
+		return ""
+	case p.Seq > 0:
+		return fmt.Sprintf("%s has another key, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish once with tidings publish --resume", p.URL, difference.Fingerprint(p.Key), own)
+	case len(p.Named) > 0 && !bytes.Equal(p.Named, key):
+		return fmt.Sprintf("the document of %s names another key, %s, and this one is %s: paste into it what tidings publish --metadata prints", p.URL, difference.Fingerprint(p.Named), own)
+	}
+	return p.Unnamed
 }
 
 // Written is what became of an item.
@@ -149,7 +162,7 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	}
 	var published time.Time
 	if draft.Published != "" {
-		if published, err = time.Parse(time.RFC3339, draft.Published); err != nil || published.Year() < 1 {
+		if published, err = time.Parse(time.RFC3339, draft.Published); err != nil || !published.After(time.Time{}) {
 			return nil, refuse(http.StatusBadRequest, "\"published\" is %q: give a time as 2026-11-24T20:00:00Z", draft.Published)
 		}
 	}

@@ -150,9 +150,26 @@ func TestWhatIsPendingIsAccepted(t *testing.T) {
 func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 	own, next, other := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32), bytes.Repeat([]byte{3}, 32)
 	hash := difference.KeyHash(next)
-	p := &Publisher{Key: own, Next: hash[:], Seq: 1}
-	if !p.Takes(own) || !p.Takes(next) || p.Takes(other) || !(&Publisher{}).Takes(other) {
-		t.Errorf("%v %v %v", p.Takes(own), p.Takes(next), p.Takes(other))
+	for _, c := range []struct {
+		of   Publisher
+		key  []byte
+		want string // a part of the words; "": it is taken
+	}{
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, own, ""},
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, next, ""},
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, "has another key"},
+		{Publisher{Key: own, Seq: 1, Named: other}, other, "--resume"},
+		{Publisher{Key: own}, own, ""},
+		{Publisher{Key: own, Unnamed: "it does not answer"}, own, ""},
+		{Publisher{Key: own, Named: other}, other, ""}, // changed before anything was published
+		{Publisher{Key: own, Unnamed: "it does not answer"}, other, "it does not answer"},
+		{Publisher{Named: own}, own, ""},
+		{Publisher{Named: own}, other, "names another key"},
+		{Publisher{Unnamed: "it answered 404"}, own, "it answered 404"},
+	} {
+		if why := c.of.Refuses(c.key); !strings.Contains(why, c.want) || c.want == "" && why != "" {
+			t.Errorf("%+v says %q of %x, want %q", c.of, why, c.key[:1], c.want)
+		}
 	}
 }
 

@@ -45,6 +45,9 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return usagef("%q is not in UTF-8", a)
 		}
 	}
+	if len(args) > 0 && args[0] == "help" { // as of many commands
+		args = append(args[1:len(args):len(args)], "--help")
+	}
 	var g grammar
 	c, err := parse(&g, args, stdout)
 	switch {

@@ -24,14 +24,14 @@ type publishCommand struct {
 	Key      string `required:"" placeholder:"FILE" help:"The publisher's key, as tidings keygen made it."`
 	URL      string `arg:"" name:"url" help:"The feed's address at its origin."`
 
-	Title   string    `group:"One item:" help:"Its title."`
-	Link    string    `group:"One item:" placeholder:"URL" help:"Where it is read."`
-	ID      string    `name:"id" group:"One item:" help:"By which it is known when it changes (the link)."`
-	Content string    `group:"One item:" placeholder:"HTML" help:"What it says."`
-	Summary string    `group:"One item:" placeholder:"HTML" help:"What it says, in short."`
-	Author  string    `group:"One item:" placeholder:"NAME" help:"Who wrote it."`
-	Date    time.Time `group:"One item:" help:"When, as 2026-11-24T20:00:00Z (now)."`
-	Item    string    `group:"One item:" placeholder:"FILE" help:"All of it, as it is: an <item>, an <entry>, or an object of a JSON Feed; -: standard input."`
+	Title   string  `group:"One item:" help:"Its title."`
+	Link    string  `group:"One item:" placeholder:"URL" help:"Where it is read."`
+	ID      string  `name:"id" group:"One item:" help:"By which it is known when it changes (the link)."`
+	Content string  `group:"One item:" placeholder:"HTML" help:"What it says."`
+	Summary string  `group:"One item:" placeholder:"HTML" help:"What it says, in short."`
+	Author  string  `group:"One item:" placeholder:"NAME" help:"Who wrote it."`
+	Date    instant `group:"One item:" help:"When, as 2026-11-24T20:00:00Z (now)."`
+	Item    string  `group:"One item:" placeholder:"FILE" help:"All of it, as it is: an <item>, an <entry>, or an object of a JSON Feed; -: standard input."`
 
 	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish what is new in a document of the feed; -: standard input."`
 	Watch    bool          `group:"A feed:" help:"Go on doing so, and say that nothing is new once in the beat interval."`
@@ -141,8 +141,23 @@ func (w *writer) metadata() error {
 		return usageError{err}
 	}
 	format := map[string]feed.Format{"rss": feed.RSS, "atom": feed.Atom, "json": feed.JSON}[w.Format]
-	_, err := fmt.Fprintln(w.s.out, p.Metadata(format))
+	words := p.Metadata(format)
+	if format == feed.JSON {
+		words += "," // other members follow
+	}
+	_, err := fmt.Fprintln(w.s.out, words)
 	return err
+}
+
+// An instant is a time on the command line.
+type instant struct{ time.Time }
+
+// UnmarshalText reads a time.
+func (i *instant) UnmarshalText(b []byte) (err error) {
+	if i.Time, err = time.Parse(time.RFC3339, string(b)); err != nil {
+		return fmt.Errorf("%q is no time: give one as 2026-11-24T20:00:00Z", b)
+	}
+	return nil
 }
 
 // whole publishes one item as it is.
@@ -180,7 +195,7 @@ func (w *writer) one(ctx context.Context) error {
 		}
 	}
 	it, err := feed.NewItem(format, feed.Meaning{
-		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date,
+		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
 	}, time.Now())
 	if err != nil {
 		return usageError{err}
@@ -220,8 +235,8 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 	return read[proxy.Publisher](w.client, raw)
 }
 
-// errOtherKey says that nothing which this key signs is taken.
-var errOtherKey = errors.New("has another key")
+// errOtherKey says that nothing which this key signs is taken, and that waiting does not help.
+var errOtherKey = errors.New("the key is not this feed's")
 
 // last is the last publication that the network has; with --resume, the record goes on from there.
 func (w *writer) last(ctx context.Context) (publisher.Last, error) {
@@ -232,10 +247,14 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
 	if own := w.author.Public(); !w.Resume {
-		if !p.Takes(own) {
-			return last, fmt.Errorf("%s %w, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish with --resume", w.url, errOtherKey, difference.Fingerprint(p.Key), difference.Fingerprint(own))
+		switch why := p.Refuses(own); {
+		case why == "":
+			return last, nil
+		case p.Seq > 0:
+			return last, fmt.Errorf("%w: %s", errOtherKey, why)
+		default: // which may be otherwise in a while
+			return last, fmt.Errorf("%s, and nothing is signed", why)
 		}
-		return last, nil
 	}
 	f, err := w.fetchFeed(ctx)
 	if err != nil {

@@ -339,3 +339,33 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// Where nothing was published yet, the node has looked at the feed's document: what names another key, or
+// none, is not published in, and nothing is signed.
+func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
+	p := newPostbox(t)
+	other := bytes.Repeat([]byte{1}, 32)
+	for _, c := range []struct {
+		of   proxy.Publisher
+		says string
+	}{
+		{proxy.Publisher{URL: blogURL, Named: other}, "names another key, " + difference.Fingerprint(other)},
+		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "the document names no key, and nothing is signed"},
+	} {
+		p.of = c.of
+		code, out, err := p.publish("--title", "T", "--id", "1")
+		if code != exitFailed || out != "" || !strings.Contains(err, c.says) {
+			t.Errorf("exit %d, %q, %q, want %q", code, out, err, c.says)
+		}
+		if _, err := os.Stat(p.key + ".record"); err == nil {
+			t.Error("something was signed")
+		}
+	}
+}
+
+func TestTimesOnTheCommandLine(t *testing.T) {
+	code, _, err := newPostbox(t).publish("--title", "T", "--date", "yesterday")
+	if code != exitUsage || !strings.Contains(err, `"yesterday" is no time: give one as 2026-11-24T20:00:00Z`) {
+		t.Errorf("exit %d, %q", code, err)
+	}
+}

@@ -154,7 +154,8 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 	since := proxy.At(at)
 	changed := proxy.Channel{URL: "https://a/", PublisherSince: since, Former: []proxy.FormerKey{{Key: shown(1), Revoked: true}}}
 	went := proxy.Channel{URL: "https://b/", PublisherSince: since, Former: []proxy.FormerKey{{Key: shown(1)}}}
-	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 1 || !strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") {
+	if got := changedKeys([]proxy.Channel{changed, went, {URL: "https://c/"}}, at.Add(time.Hour)); len(got) != 2 ||
+		!strings.HasPrefix(got[0].What, "https://a/: at 2026-11-20 12:00:00 UTC") || !strings.HasPrefix(got[1].What, "https://b/") {
 		t.Errorf("%+v", got)
 	}
 	if got := changedKeys([]proxy.Channel{changed}, at.Add(2*keyNews)); len(got) != 0 {

@@ -61,7 +61,7 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	case err != nil:
 		return w, err
 	case errors.Is(failed, feedtree.ErrRefused):
-		d.endTentative(ctx, p.URL)
+		d.endTentative(context.WithoutCancel(ctx), p.URL)
 		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
 	case failed != nil:
 		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
@@ -88,11 +88,51 @@ func (d *Daemon) endTentative(ctx context.Context, url string) {
 // begun to follow, and that may be published by nobody yet.
 const knownWithin = 5 * time.Second
 
-// Publisher says what the network has of a feed's publisher; see proxy.Publishing.
+// Publisher says what the network has of a feed's publisher, or the feed's document; see proxy.Publishing.
 func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	if err := d.tentatively(ctx, url); err != nil {
 		return p, err
 	}
+	if p, err = d.publisher(ctx, url); err != nil || p.Seq > 0 {
+		return p, err
+	}
+	if p.Named, p.Unnamed, err = d.named(ctx, url); len(p.Key)+len(p.Named) == 0 {
+		d.endTentative(context.WithoutCancel(ctx), url)
+	}
+	return p, err
+}
+
+// namedLife is for how long a document is believed that names no key: who has forgotten that pastes it, and
+// tries again.
+const namedLife = time.Second
+
+// named is the key that a feed's document names at its origin; if there is none, words say why.
+func (d *Daemon) named(ctx context.Context, url string) (key []byte, words string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, firstTime)
+	defer cancel()
+	copied, err := d.borrow(ctx, url, namedLife)
+	var said feed.Publisher
+	ok := false
+	if copied.feed != nil {
+		said, ok = copied.feed.Head.Publisher()
+	}
+	switch {
+	case errors.Is(err, proxy.ErrTimeout):
+		return nil, "nothing was published in " + url + " yet, and its document does not come", nil
+	case err != nil:
+		return nil, "", err
+	case ok:
+		return said.Key, "", nil
+	case copied.feed == nil && copied.offer.Page:
+		return nil, url + " is a page, which nobody publishes: give the address of a feed", nil
+	case copied.feed == nil:
+		return nil, fmt.Sprintf("nothing was published in %s yet, and its document, which has to name the key, cannot be read: %v", url, trouble(url, copied.state.String(), copied.state.Words)), nil
+	}
+	return nil, "the document of " + url + " names no key: paste into it what tidings publish --metadata prints", nil
+}
+
+// publisher is what the network has. A feed that the node did not follow takes a while to be known.
+func (d *Daemon) publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	ctx, cancel := context.WithTimeout(ctx, knownWithin)
 	defer cancel()
 	for {
@@ -141,18 +181,58 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 // formats are those of feeds, by their names.
 var formats = map[string]feed.Format{"rss": feed.RSS, "rdf": feed.RDF, "atom": feed.Atom, "json": feed.JSON}
 
-// writing keeps programs from signing two items at a time: the second follows on the first.
+// writing keeps programs from signing two items of a feed at a time: the second follows on the first.
 type writing struct {
-	sync.Mutex
-	spoke map[string]time.Time // when this node has pushed something of a feed last
+	mu    sync.Mutex
+	busy  map[string]chan struct{} // feeds of which something is being signed and pushed; closed when it was
+	spoke map[string]time.Time     // when this node has pushed something of a feed last
 }
 
-// speaks notes that something of a feed was pushed.
-func (w *writing) speaks(url string) {
+// begin waits until nothing of a feed is being signed, and keeps others from it until end.
+func (w *writing) begin(ctx context.Context, url string) (end func(), err error) {
+	for {
+		w.mu.Lock()
+		busy, ok := w.busy[url]
+		if !ok {
+			if w.busy == nil {
+				w.busy = map[string]chan struct{}{}
+			}
+			own := make(chan struct{})
+			w.busy[url] = own
+			w.mu.Unlock()
+			return func() {
+				w.mu.Lock()
+				delete(w.busy, url)
+				w.mu.Unlock()
+				close(own)
+			}, nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, timely(ctx.Err())
+		}
+	}
+}
+
+// speaks notes that something of a feed was pushed, or could not be.
+func (w *writing) speaks(url string, pushed bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.spoke == nil {
 		w.spoke = map[string]time.Time{}
 	}
-	w.spoke[url] = time.Now()
+	if w.spoke[url] = time.Now(); !pushed {
+		delete(w.spoke, url)
+	}
+}
+
+// silence is for how long this node has pushed nothing of a feed.
+func (w *writing) silence(url string) time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.spoke[url])
 }
 
 // Write signs an item and brings it into its feed; see proxy.Publishing.
@@ -160,8 +240,11 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	if d.config.Author == nil {
 		return w, proxy.ErrNoKey
 	}
-	d.writing.Lock()
-	defer d.writing.Unlock()
+	end, err := d.writing.begin(ctx, url)
+	if err != nil {
+		return w, fmt.Errorf("%w: others are being published in %s: %w", proxy.ErrUntaken, url, err)
+	}
+	defer end()
 	p, err := d.Publisher(ctx, url)
 	if err != nil {
 		return w, err
@@ -182,6 +265,7 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
 	}
 	if err := d.known(&p); err != nil {
+		d.endTentative(context.WithoutCancel(ctx), url)
 		return w, err
 	}
 	var head feed.Hash
@@ -202,10 +286,10 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	return w, err
 }
 
-// known refuses to sign for a feed that has another key.
+// known refuses to sign for a feed that has another key, or none.
 func (d *Daemon) known(p *proxy.Publisher) error {
-	if own := d.config.Author.Public(); !p.Takes(own) {
-		return fmt.Errorf("%w: %s has another key, %s, and this node's is %s: if it is to follow, name it in the feed's document, and publish once with tidings publish --resume", proxy.ErrUnpublished, p.URL, difference.Fingerprint(p.Key), difference.Fingerprint(own))
+	if why := p.Refuses(d.config.Author.Public()); why != "" {
+		return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
 	}
 	return nil
 }
@@ -214,11 +298,7 @@ func (d *Daemon) known(p *proxy.Publisher) error {
 // interval is over.
 func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte) error {
 	_, err := d.Push(ctx, envelope)
-	if err == nil {
-		d.writing.speaks(url)
-	} else {
-		delete(d.writing.spoke, url)
-	}
+	d.writing.speaks(url, err == nil)
 	return err
 }
 

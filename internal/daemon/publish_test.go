@@ -2,11 +2,15 @@ package daemon
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,11 +24,15 @@ import (
 // blog serves a feed that names the publisher of a key.
 func blog(t *testing.T, key *publisher.Key) (url string) {
 	t.Helper()
-	p := feed.Publisher{Key: key.Public(), Beat: time.Hour}
-	doc := strings.Replace(aFeed, "<title>", p.Metadata(feed.RSS)+"<title>", 1)
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(doc)) }))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, naming(key.Public())) }))
 	t.Cleanup(s.Close)
 	return s.URL + "/feed.xml"
+}
+
+// naming is a feed that names a publisher's key.
+func naming(key ed25519.PublicKey) string {
+	p := feed.Publisher{Key: key, Beat: time.Hour}
+	return strings.Replace(aFeed, "<title>", p.Metadata(feed.RSS)+"<title>", 1)
 }
 
 // authorOf makes a key, and has two authors use it who do not know of each other.
@@ -151,7 +159,14 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 		t.Error(err)
 	}
 
-	url := blog(t, owner.Key()) // in which its owner has published nothing
+	// The sequencer of this feed has come to a standstill.
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: m.knows(t, 1).Addrs, AllowPrivateOrigins: true})
+	b.knows(t, 2)
+	m.knows(t, 2)
+	url := ledBy(t, b, m, author.Key())
+	release := make(chan struct{})
+	stood := make(chan error)
+	go func() { stood <- b.do(t.Context(), func() { <-release }) }()
 	hurry, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	w, err := m.Write(hurry, url, said)
@@ -160,6 +175,93 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	}
 	if taken, ok := author.Feeds()[url]; taken || !ok {
 		t.Errorf("it publishes in %v", author.Feeds())
+	}
+	close(release)
+	if err := <-stood; err != nil {
+		t.Error(err)
+	}
+	b.stop(t)
+	m.stop(t)
+}
+
+// ledBy returns a feed that names a key, that one node knows of, and that another one is the sequencer of.
+func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string) {
+	t.Helper()
+	for range 20 {
+		url := blog(t, key)
+		if p, err := node.Publisher(t.Context(), url); err != nil || len(p.Key) == 0 {
+			continue
+		}
+		of, err := leader.Led(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(of, func(l Led) bool { return l.URL == url }) {
+			return url
+		}
+	}
+	t.Fatal("it leads none of twenty")
+	return ""
+}
+
+// A wrong address is found wrong before anything is signed, is not followed, and keeps nothing else waiting.
+func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	author, _ := authorOf(t)
+	other, _ := authorOf(t)
+	c := founding(t, "wrong")
+	c.AllowPrivateOrigins, c.Author = true, author
+	m := running(t, c)
+	m.knows(t, 1)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/silent":
+			<-r.Context().Done()
+		case "/nokey":
+			_, _ = io.WriteString(w, aFeed)
+		case "/page":
+			_, _ = io.WriteString(w, "<!doctype html><title>A page</title><p>"+strings.Repeat("It says something. ", 50))
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer origin.Close()
+	url := blog(t, author.Key())
+	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "0", Title: "Zero"}); err != nil {
+		t.Fatal(err)
+	}
+	stuck, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = m.Write(stuck, origin.URL+"/silent", feed.Meaning{GUID: "1", Title: "One"})
+	}()
+	began := time.Now()
+	if _, err := m.Write(t.Context(), url, feed.Meaning{GUID: "1", Title: "One"}); err != nil || time.Since(began) > knownWithin {
+		t.Errorf("after %v: %v", time.Since(began), err)
+	}
+	cancel()
+	<-done
+	for at, want := range map[string]string{
+		origin.URL + "/nokey": "names no key", origin.URL + "/page": "is a page", origin.URL + "/feeed.xml": "404",
+		gone.URL + "/": "cannot be read", blog(t, other.Key()): "names another key",
+	} {
+		began := time.Now()
+		_, err := m.Write(t.Context(), at, feed.Meaning{GUID: "1", Title: "One"})
+		if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*knownWithin {
+			t.Errorf("%s: after %v: %v, want %q", at, time.Since(began), err, want)
+		}
+	}
+	within(t, patience, "nothing else to be followed", func() error {
+		if got := m.listed(t); got != url {
+			return fmt.Errorf("%q", got)
+		}
+		return nil
+	})
+	if of := author.Feeds(); len(of) != 1 || !of[url] {
+		t.Errorf("it publishes in %v", of)
 	}
 	m.stop(t)
 }

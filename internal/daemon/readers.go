@@ -325,7 +325,7 @@ func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.Strin
 // fetchOnce returns a document for a reader who does not subscribe: that of a few
 // minutes ago, if somebody here asked then.
 func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error) {
-	copied, err := d.borrow(ctx, url)
+	copied, err := d.borrow(ctx, url, copyLife)
 	if err != nil {
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
@@ -351,13 +351,14 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	return w, nil
 }
 
-// borrow returns a document for a reader who does not subscribe.
-func (d *Daemon) borrow(ctx context.Context, url string) (lent, error) {
+// borrow returns a document for who does not subscribe, or does not want what the network has: a copy that
+// is not older than life, or what the origin shows now.
+func (d *Daemon) borrow(ctx context.Context, url string, life time.Duration) (lent, error) {
 	if err := d.do(ctx, func() {}); err != nil { // the network must be known
 		return lent{}, timely(err)
 	}
 	key := d.key(url)
-	copied, wait := d.shelf.borrow(key, time.Now())
+	copied, wait := d.shelf.borrow(key, time.Now(), life)
 	if wait == nil {
 		return copied, nil
 	}
@@ -366,7 +367,7 @@ func (d *Daemon) borrow(ctx context.Context, url string) (lent, error) {
 	}
 	select {
 	case <-wait:
-		copied, _ = d.shelf.borrow(key, time.Now())
+		copied, _ = d.shelf.borrow(key, time.Now(), copyLife)
 		return copied, nil
 	case <-ctx.Done():
 		return lent{}, proxy.ErrTimeout
@@ -375,7 +376,7 @@ func (d *Daemon) borrow(ctx context.Context, url string) (lent, error) {
 
 // Look says what is at an address; see proxy.Subscriptions.
 func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
-	copied, err := d.borrow(ctx, url)
+	copied, err := d.borrow(ctx, url, copyLife)
 	if err != nil {
 		return proxy.Look{}, fmt.Errorf("look at %s: %w", url, err)
 	}

@@ -151,12 +151,12 @@ func (s *shelf) lapsed(now time.Time) (urls []string) {
 
 // borrow returns the copy of a document. If there is none that is good enough,
 // wait is closed when there is; the first who is told to wait has to see to it.
-func (s *shelf) borrow(key overlay.ID, now time.Time) (copied lent, wait <-chan struct{}) {
+func (s *shelf) borrow(key overlay.ID, now time.Time, life time.Duration) (copied lent, wait <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.copies[key]
 	switch {
-	case l != nil && l.wait == nil && now.Sub(l.at) < copyLife:
+	case l != nil && l.wait == nil && now.Sub(l.at) < life:
 		return *l, nil
 	case l == nil:
 		s.makeRoom()

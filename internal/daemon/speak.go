@@ -52,10 +52,13 @@ func (d *Daemon) beatOf(ctx context.Context, url string) (beat time.Duration, er
 // taken something the network knows the key, or will when this node has arrived; what nobody has ever
 // taken is tried again.
 func (d *Daemon) alive(ctx context.Context, url string, taken bool, while time.Duration) error {
-	d.writing.Lock()
-	defer d.writing.Unlock()
-	if time.Since(d.writing.spoke[url]) < while {
-		return nil
+	end, err := d.writing.begin(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer end()
+	if _, signed := d.config.Author.Feeds()[url]; !signed || d.writing.silence(url) < while {
+		return nil // what was signed first was refused meanwhile
 	}
 	p, err := d.Publisher(ctx, url)
 	if err != nil || taken && len(p.Key) == 0 {

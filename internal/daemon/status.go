@@ -146,14 +146,14 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	return of, nil
 }
 
-// keyNews is for how long the doctor says that a feed's key was taken back; lists and pages say it for as
+// keyNews is for how long the doctor says that a feed's key was changed; lists and pages say it for as
 // long as the key is known.
 const keyNews = 7 * 24 * time.Hour
 
-// changedKeys are the feeds whose origin has lately shown another key.
+// changedKeys are the feeds whose publishers have lately had another key.
 func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
 	for _, c := range channels {
-		if len(c.Former) == 0 || !c.Former[0].Revoked || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
+		if len(c.Former) == 0 || c.PublisherSince == nil || now.Sub(*c.PublisherSince) > keyNews || len(of) == maxAiling {
 			continue
 		}
 		of = append(of, proxy.Finding{

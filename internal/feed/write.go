@@ -102,10 +102,14 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	switch {
 	case m.GUID == "" && m.Link == "":
 		return Item{}, fmt.Errorf("%w: it has neither id nor link", ErrItem)
+	case strings.ContainsFunc(m.GUID, isControl): // elsewhere it is replaced, and an id is to be as it is
+		return Item{}, fmt.Errorf("%w: its id %q has a character that no document may have", ErrItem, m.GUID)
 	case strings.TrimSpace(m.Title+m.Summary+m.Content) == "":
 		return Item{}, fmt.Errorf("%w: it says nothing, having neither title nor content nor summary", ErrItem)
 	case m.Link != "" && !isOnWeb(m.Link):
 		return Item{}, fmt.Errorf("%w: its link %q is no address that begins with http:// or https://", ErrItem, m.Link)
+	case m.Published.Sub(at) > aDay:
+		return Item{}, fmt.Errorf("%w: it is of %s, which is yet to come", ErrItem, m.Published.UTC().Format(time.RFC3339))
 	case f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link):
 		return Item{}, fmt.Errorf("%w: neither its id nor its link is an address, as Atom demands", ErrItem)
 	}
@@ -122,6 +126,12 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	}
 	return ReadItem(f, raw, nil, 0)
 }
+
+// aDay is how far ahead of the clock an item may be dated: clocks differ, and time zones are mistaken.
+const aDay = 24 * time.Hour
+
+// isControl says of a character that XML has none such (XML 1.0, 2.2).
+func isControl(r rune) bool { return r < ' ' && r != '\t' && r != '\n' && r != '\r' }
 
 // plainHead makes a head from its meaning alone.
 func plainHead(h Head) (Head, error) {
