@@ -185,6 +185,9 @@ func (w *writer) one(ctx context.Context) error {
 		return usagef("say by what the item is known when it changes: its --link, or an --id")
 	}
 	p, err := w.known(ctx)
+	if err == nil && !w.Resume {
+		err = w.taken(&p)
+	}
 	if err != nil {
 		return err
 	}
@@ -238,6 +241,18 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 // errOtherKey says that nothing which this key signs is taken, and that waiting does not help.
 var errOtherKey = errors.New("the key is not this feed's")
 
+// taken is an error if nothing is taken that the key signs.
+func (w *writer) taken(p *proxy.Publisher) error {
+	switch why := p.Refuses(w.author.Public()); {
+	case why == "":
+		return nil
+	case p.Seq > 0:
+		return fmt.Errorf("%w: %s", errOtherKey, why)
+	default: // which may be otherwise in a while
+		return fmt.Errorf("nothing is signed: %s", why)
+	}
+}
+
 // last is the last publication that the network has; with --resume, the record goes on from there.
 func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	p, err := w.known(ctx)
@@ -246,15 +261,8 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	}
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
-	if own := w.author.Public(); !w.Resume {
-		switch why := p.Refuses(own); {
-		case why == "":
-			return last, nil
-		case p.Seq > 0:
-			return last, fmt.Errorf("%w: %s", errOtherKey, why)
-		default: // which may be otherwise in a while
-			return last, fmt.Errorf("%s, and nothing is signed", why)
-		}
+	if !w.Resume {
+		return last, w.taken(&p)
 	}
 	f, err := w.fetchFeed(ctx)
 	if err != nil {

@@ -350,7 +350,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		says string
 	}{
 		{proxy.Publisher{URL: blogURL, Named: other}, "names another key, " + difference.Fingerprint(other)},
-		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "the document names no key, and nothing is signed"},
+		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing is signed: the document names no key"},
 	} {
 		p.of = c.of
 		code, out, err := p.publish("--title", "T", "--id", "1")
