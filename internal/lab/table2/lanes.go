@@ -101,9 +101,9 @@ func (w *World) Tally() Tally {
 // waits for the next one looks again and again whether it has come, and sleeps when that has lasted.
 func beside(do []func()) (all, end func()) {
 	var running sync.WaitGroup
-	others := make([]*other, len(do)-1)
+	others := make([]*side, len(do)-1)
 	for i, f := range do[1:] {
-		o := &other{wake: make(chan struct{}, 1)}
+		o := &side{wake: make(chan struct{}, 1)}
 		others[i] = o
 		running.Go(func() { o.run(f) })
 	}
@@ -128,18 +128,18 @@ func beside(do []func()) (all, end func()) {
 	return all, end
 }
 
-// An other does its part of each turn beside who calls.
-type other struct {
+// A side does its part of each turn beside who calls.
+type side struct {
 	turn, done atomic.Uint64 // turns that have begun, and that are done
 	over       atomic.Bool
 	asleep     atomic.Bool // or about to be: who takes it away has it woken
 	wake       chan struct{}
 }
 
-// looks is how often an other looks for the next turn before it sleeps.
+// looks is how often a side looks for the next turn before it sleeps.
 const looks = 1 << 12
 
-func (o *other) run(f func()) {
+func (o *side) run(f func()) {
 	for turn := uint64(1); ; turn++ {
 		for look := 0; o.turn.Load() != turn; look++ {
 			if look < looks {
@@ -160,7 +160,7 @@ func (o *other) run(f func()) {
 }
 
 // begin begins a turn, when the one before is done.
-func (o *other) begin() {
+func (o *side) begin() {
 	o.turn.Add(1)
 	if o.asleep.CompareAndSwap(true, false) {
 		o.wake <- struct{}{}

@@ -1,0 +1,56 @@
+package table2
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+)
+
+// A side has each turn once, whether it was awake when the turn began, asleep, or about to be.
+func TestASideHasEachTurnOnce(t *testing.T) {
+	o := &side{wake: make(chan struct{}, 1)}
+	turns := uint64(0)
+	var running sync.WaitGroup
+	running.Go(func() { o.run(func() { turns++ }) })
+	for turn := uint64(1); turn <= 3000; turn++ {
+		switch turn % 3 {
+		case 0:
+			for !o.asleep.Load() {
+				runtime.Gosched()
+			}
+		case 1: // about as long as it looks
+			for range looks {
+				runtime.Gosched()
+			}
+		}
+		o.begin()
+		for o.done.Load() != turn {
+			runtime.Gosched()
+		}
+		if turns != turn {
+			t.Fatalf("%d turns instead of %d", turns, turn)
+		}
+	}
+	o.over.Store(true)
+	o.begin()
+	running.Wait()
+	if turns != 3000 {
+		t.Errorf("a turn more when it was over")
+	}
+}
+
+// All have done their part when a turn is over, and none goes on when all is.
+func TestBesideWaitsForAll(t *testing.T) {
+	var done [3]int
+	var do []func()
+	for i := range done {
+		do = append(do, func() { done[i]++ })
+	}
+	all, end := beside(do)
+	for turn := range 1000 {
+		if all(); done != [3]int{turn + 1, turn + 1, turn + 1} {
+			t.Fatalf("turn %d: %v", turn, done)
+		}
+	}
+	end()
+}
