@@ -61,7 +61,8 @@ type Publisher struct {
 	// in words, why it sees none. It looks only where nothing was published yet.
 	Named   []byte `json:"named,omitempty"`
 	Unnamed string `json:"unnamed,omitempty"`
-	Head    []byte `json:"head"` // its hash
+	Unseen  bool   `json:"unseen,omitempty"` // it cannot see the document now
+	Head    []byte `json:"head"`             // its hash
 	// Format of the feed: rss, rdf, atom, json; empty: not known yet.
 	Format string `json:"format"`
 	// Items are those that the publisher has signed, each its identity and its hash, in

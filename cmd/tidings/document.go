@@ -198,6 +198,13 @@ func (w *writer) watch(ctx context.Context) error {
 		case err != nil:
 			w.tell(err.Error())
 		}
+		if errors.Is(err, errUnnamed) { // the node asks the origin each time
+			select {
+			case <-time.After(unnamedRest):
+			case <-ctx.Done():
+				return nil
+			}
+		}
 		select {
 		case <-look.C:
 		case <-ctx.Done():
@@ -205,6 +212,9 @@ func (w *writer) watch(ctx context.Context) error {
 		}
 	}
 }
+
+// unnamedRest is waited for the metadata to be pasted, besides.
+const unnamedRest = time.Minute
 
 // tell says something while the command goes on.
 func (w *writer) tell(words string) {

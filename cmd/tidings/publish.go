@@ -241,15 +241,18 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 // errOtherKey says that nothing which this key signs is taken, and that waiting does not help.
 var errOtherKey = errors.New("the key is not this feed's")
 
+// errUnnamed says that nothing is taken as long as the feed's document does not name the key.
+var errUnnamed = errors.New("nothing is signed")
+
 // taken is an error if nothing is taken that the key signs.
 func (w *writer) taken(p *proxy.Publisher) error {
 	switch why := p.Refuses(w.author.Public()); {
-	case why == "":
+	case why == "", p.Unseen && len(p.Key) == 0 && w.author.Feeds()[w.url]: // which took something before
 		return nil
 	case p.Seq > 0:
 		return fmt.Errorf("%w: %s", errOtherKey, why)
 	default: // which may be otherwise in a while
-		return fmt.Errorf("nothing is signed: %s", why)
+		return fmt.Errorf("%w: %s", errUnnamed, why)
 	}
 }
 

@@ -81,7 +81,7 @@ func (d *Daemon) lapses(ctx context.Context) {
 // it again.
 func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
 	for _, url := range d.shelf.lapsed(now) {
-		if err := d.unsubscribe(ctx, url, false); err == nil {
+		if err := d.unsubscribe(ctx, url, passing); err == nil {
 			d.log.Info("subscription lapsed: nobody read it for 30 days, or nothing could be published in it", "url", url)
 		}
 	}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/ed25519"
@@ -8,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"tidings/corona/coronapb"
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
@@ -78,7 +80,7 @@ func (d *Daemon) tentatively(ctx context.Context, url string) error {
 
 // endTentative ends a subscription if it is tentative still.
 func (d *Daemon) endTentative(ctx context.Context, url string) {
-	if err := d.unsubscribe(ctx, url, false); err != nil && !errors.Is(err, proxy.ErrUnknown) {
+	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrUnknown) {
 		d.log.Warn("what could not be published in is still followed", "url", url, "err", err)
 	}
 }
@@ -92,21 +94,29 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	if err := d.tentatively(ctx, url); err != nil {
 		return p, err
 	}
-	if p, err = d.publisher(ctx, url); err != nil || p.Seq > 0 {
+	if p, err = d.publisher(ctx, url); err != nil || p.Seq > 0 || d.config.Author != nil && bytes.Equal(p.Key, d.config.Author.Public()) {
 		return p, err
 	}
-	if p.Named, p.Unnamed, err = d.named(ctx, url); len(p.Key)+len(p.Named) == 0 {
-		d.endTentative(context.WithoutCancel(ctx), url)
+	named, words, unseen, err := d.named(ctx, url)
+	if err != nil || len(named) == 0 { // the network may have come to know it meanwhile
+		now, lost := ask(context.WithoutCancel(ctx), d, d.publisherNow(url))
+		if lost == nil && len(now.Key) > 0 {
+			p, err = now, nil
+		} else if len(p.Key) == 0 {
+			d.endTentative(context.WithoutCancel(ctx), url)
+		}
 	}
+	p.Named, p.Unnamed, p.Unseen = named, words, unseen
 	return p, err
 }
 
 // namedLife is for how long a document is believed that names no key: who has forgotten that pastes it, and
 // tries again.
-const namedLife = time.Second
+const namedLife = 10 * time.Second
 
-// named is the key that a feed's document names at its origin; if there is none, words say why.
-func (d *Daemon) named(ctx context.Context, url string) (key []byte, words string, err error) {
+// named is the key that a feed's document names at its origin. If there is none, words say why; unseen says
+// that the document cannot be read now.
+func (d *Daemon) named(ctx context.Context, url string) (key []byte, words string, unseen bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, firstTime)
 	defer cancel()
 	copied, err := d.borrow(ctx, url, namedLife)
@@ -117,17 +127,22 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 	}
 	switch {
 	case errors.Is(err, proxy.ErrTimeout):
-		return nil, "nothing was published in " + url + " yet, and its document does not come", nil
+		return nil, "nobody is known to publish in " + url + ", and its document, which has to name the key, does not come", true, nil
 	case err != nil:
-		return nil, "", err
+		return nil, "", true, err
 	case ok:
-		return said.Key, "", nil
+		return said.Key, "", false, nil
 	case copied.feed == nil && copied.offer.Page:
-		return nil, url + " is a page, which nobody publishes: give the address of a feed", nil
+		return nil, url + " is a page, which nobody publishes: give the address of a feed", false, nil
 	case copied.feed == nil:
-		return nil, fmt.Sprintf("nothing was published in %s yet, and its document, which has to name the key, cannot be read: %v", url, trouble(url, copied.state.String(), copied.state.Words)), nil
+		words = fmt.Sprintf("nobody is known to publish in %s, and its document, which has to name the key, cannot be read: %v", url, trouble(url, copied.state.String(), copied.state.Words))
+		switch copied.state.Kind {
+		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
+			unseen = true
+		}
+		return nil, words, unseen, nil
 	}
-	return nil, "the document of " + url + " names no key: paste into it what tidings publish --metadata prints", nil
+	return nil, "the document of " + url + " names no key: paste into it what tidings publish --metadata prints", false, nil
 }
 
 // publisher is what the network has. A feed that the node did not follow takes a while to be known.
@@ -136,10 +151,7 @@ func (d *Daemon) publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	defer cancel()
 	for {
 		changed := d.shelf.changed(url)
-		p, err = ask(ctx, d, func(answer func(proxy.Publisher)) {
-			d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
-		})
-		if err != nil {
+		if p, err = ask(ctx, d, d.publisherNow(url)); err != nil {
 			return p, timely(err)
 		}
 		if len(p.Key) > 0 {
@@ -147,9 +159,19 @@ func (d *Daemon) publisher(ctx context.Context, url string) (p proxy.Publisher, 
 		}
 		select {
 		case <-changed:
+			if _, ok := d.shelf.known(url); !ok {
+				return p, nil // somebody has ended that meanwhile
+			}
 		case <-ctx.Done():
 			return p, nil // nobody publishes it, as far as is known
 		}
+	}
+}
+
+// publisherNow asks the loop what it knows.
+func (d *Daemon) publisherNow(url string) func(answer func(proxy.Publisher)) {
+	return func(answer func(proxy.Publisher)) {
+		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
 	}
 }
 
@@ -231,12 +253,17 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	return w, err
 }
 
-// known refuses to sign for a feed that has another key, or none.
+// known refuses to sign for a feed that has another key, or none. What took something before has this one, for
+// all that can be seen at present.
 func (d *Daemon) known(p *proxy.Publisher) error {
-	if why := p.Refuses(d.config.Author.Public()); why != "" {
-		return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
+	why := p.Refuses(d.config.Author.Public())
+	switch {
+	case why == "", p.Unseen && len(p.Key) == 0 && d.config.Author.Feeds()[p.URL]:
+		return nil
+	case p.Unseen && len(p.Key) == 0:
+		return fmt.Errorf("%w: %s", proxy.ErrUntaken, why)
 	}
-	return nil
+	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
 }
 
 // pushOwn pushes what the node's author has signed. What fails is tried again soon, and not when the beat

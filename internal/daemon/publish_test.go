@@ -104,7 +104,7 @@ func TestANodeFollowsWhatItPublishesIn(t *testing.T) {
 	if got := m.listed(t); !strings.Contains(got, other) {
 		t.Errorf("%q is subscribed to: nothing can be published in another one", got)
 	}
-	if err := m.unsubscribe(t.Context(), url, true); err != nil {
+	if err := m.unsubscribe(t.Context(), url, nil); err != nil {
 		t.Fatal(err)
 	}
 	again := envelopeOf(t, copied, url, "another one", publisher.Last{}) // whose number was given
@@ -184,6 +184,34 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	m.stop(t)
 }
 
+// What the origin does not show at present is no reason to refuse a feed that took something before: its network
+// knows the key, though this node may not know that yet.
+func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
+	author, _ := authorOf(t)
+	const took, fresh = "http://a.example/", "http://b.example/"
+	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: "One"}, time.Unix(1, 0))
+	if err == nil {
+		_, err = author.Write(took, 0, feed.Hash{}, &it, time.Unix(1, 0), func([]byte) error { return nil })
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &Daemon{config: Config{Author: author}}
+	for _, c := range []struct {
+		of   proxy.Publisher
+		want error
+	}{
+		{proxy.Publisher{URL: took, Unnamed: "it does not answer", Unseen: true}, nil},
+		{proxy.Publisher{URL: fresh, Unnamed: "it does not answer", Unseen: true}, proxy.ErrUntaken},
+		{proxy.Publisher{URL: took, Unnamed: "it names no key"}, proxy.ErrUnpublished},
+		{proxy.Publisher{URL: fresh, Named: author.Public()}, nil},
+	} {
+		if err := d.known(&c.of); !errors.Is(err, c.want) {
+			t.Errorf("%+v: %v, want %v", c.of, err, c.want)
+		}
+	}
+}
+
 // ledBy returns a feed that names a key, that one node knows of, and that another one is the sequencer of.
 func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string) {
 	t.Helper()
@@ -246,13 +274,30 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 	<-done
 	for at, want := range map[string]string{
 		origin.URL + "/nokey": "names no key", origin.URL + "/page": "is a page", origin.URL + "/feeed.xml": "404",
-		gone.URL + "/": "cannot be read", blog(t, other.Key()): "names another key",
+		blog(t, other.Key()): "names another key",
 	} {
 		began := time.Now()
 		_, err := m.Write(t.Context(), at, feed.Meaning{GUID: "1", Title: "One"})
 		if !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), want) || time.Since(began) > 3*knownWithin {
 			t.Errorf("%s: after %v: %v, want %q", at, time.Since(began), err, want)
 		}
+	}
+	if _, err := m.Write(t.Context(), gone.URL+"/", feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrUntaken) || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("an origin that does not answer: %v", err)
+	}
+	// What reading has made stays.
+	read := origin.URL + "/nokey"
+	if err := m.Subscribe(t.Context(), read, true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Write(t.Context(), read, feed.Meaning{GUID: "1", Title: "One"}); !errors.Is(err, proxy.ErrUnpublished) {
+		t.Error(err)
+	}
+	if got := m.listed(t); !strings.Contains(got, read) {
+		t.Errorf("a reader's subscription is gone: %q", got)
+	}
+	if err := m.Unsubscribe(t.Context(), read); err != nil {
+		t.Fatal(err)
 	}
 	within(t, patience, "nothing else to be followed", func() error {
 		if got := m.listed(t); got != url {

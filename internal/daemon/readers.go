@@ -144,19 +144,19 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 
 // Unsubscribe ends a subscription; see proxy.Subscriptions.
 func (d *Daemon) Unsubscribe(ctx context.Context, url string) error {
-	return d.unsubscribe(ctx, url, true)
+	return d.unsubscribe(ctx, url, nil)
 }
 
 // passing says that no person has made a subscription.
 func passing(a attributes) bool { return a.Auto || a.Tentative }
 
-// unsubscribe ends a subscription. What a person has ended, reading does not make again; what a person
-// has made, only a person ends.
-func (d *Daemon) unsubscribe(ctx context.Context, url string, byHand bool) error {
+// unsubscribe ends a subscription, if it is one of those that are to end; nil: a person ends it, whichever it is.
+// What a person has ended, reading does not make again.
+func (d *Daemon) unsubscribe(ctx context.Context, url string, ends func(attributes) bool) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		a, ok := d.wanted(key)
-		if ok && !byHand && !passing(a) {
+		if ok && ends != nil && !ends(a) {
 			answer(nil)
 			return
 		}
@@ -179,7 +179,7 @@ func (d *Daemon) unsubscribe(ctx context.Context, url string, byHand bool) error
 				answer(err)
 			})
 		}
-		if !byHand {
+		if ends != nil {
 			end()
 			return
 		}

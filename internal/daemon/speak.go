@@ -60,7 +60,11 @@ func (d *Daemon) alive(ctx context.Context, url string, taken bool, while time.D
 	if _, signed := d.config.Author.Feeds()[url]; !signed || d.writing.silence(url) < while {
 		return nil // what was signed first was refused meanwhile
 	}
-	p, err := d.Publisher(ctx, url)
+	// Something is signed already: that goes out though the origin cannot be read.
+	if err := d.tentatively(ctx, url); err != nil {
+		return err
+	}
+	p, err := d.publisher(ctx, url)
 	if err != nil || taken && len(p.Key) == 0 {
 		return err
 	}

@@ -418,9 +418,8 @@ func (s *Scribe) sweep(now time.Time) {
 	if s.sweeps++; s.sweeps >= int(seenLife/sweepPause) {
 		s.turn()
 	}
-	loose := s.loose
+	loose := slices.Compact(byID(s.loose)) // one that took the place of another is there twice
 	s.loose = nil
-	byID(loose)
 	for _, g := range loose {
 		if g.loose = false; !s.has(g) {
 			continue
