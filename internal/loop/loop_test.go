@@ -195,7 +195,10 @@ func TestEndWaitsForComputationAndDropsTheRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := New(Config{Workers: 1})
 		computed := false
-		l.Do(func() { time.Sleep(time.Hour); computed = true }, func() { t.Error("done after the end") })
+		l.Do(func() {
+			time.Sleep(time.Hour) // virtual
+			computed = true
+		}, func() { t.Error("done after the end") })
 		l.Do(func() { t.Error("begun after the end") }, func() {})
 		stop := running(t, l, &diary{})
 		synctest.Wait()
