@@ -71,11 +71,13 @@ type Publisher struct {
 }
 
 // Refuses says, in words, why the feed takes nothing that a key signs; "" if it may. Its key is that one, or
-// names it as the one that follows; or nothing was published in it, and its document names that one.
-func (p *Publisher) Refuses(key ed25519.PublicKey) string {
+// names it as the one that follows; or nothing was published in it, and its document names that one. Of a feed
+// that took something of that key before, a document that cannot be seen now, and a network that is not heard
+// of yet, are no reason.
+func (p *Publisher) Refuses(key ed25519.PublicKey, took bool) string {
 	hash, own := difference.KeyHash(key), difference.Fingerprint(key)
 	switch {
-	case bytes.Equal(p.Key, key), bytes.Equal(p.Next, hash[:]):
+	case bytes.Equal(p.Key, key), bytes.Equal(p.Next, hash[:]), took && p.Unseen && len(p.Key) == 0:
 		return ""
 	case p.Seq > 0:
 		return fmt.Sprintf("%s has another key, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish once with tidings publish --resume", p.URL, difference.Fingerprint(p.Key), own)

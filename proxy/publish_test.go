@@ -153,21 +153,25 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 	for _, c := range []struct {
 		of   Publisher
 		key  []byte
+		took bool
 		want string // a part of the words; "": it is taken
 	}{
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, own, ""},
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, next, ""},
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, "has another key"},
-		{Publisher{Key: own, Seq: 1, Named: other}, other, "--resume"},
-		{Publisher{Key: own}, own, ""},
-		{Publisher{Key: own, Unnamed: "it does not answer"}, own, ""},
-		{Publisher{Key: own, Named: other}, other, ""}, // changed before anything was published
-		{Publisher{Key: own, Unnamed: "it does not answer"}, other, "it does not answer"},
-		{Publisher{Named: own}, own, ""},
-		{Publisher{Named: own}, other, "names another key"},
-		{Publisher{Unnamed: "it answered 404"}, own, "it answered 404"},
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, own, false, ""},
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, next, false, ""},
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, false, "has another key"},
+		{Publisher{Key: own, Seq: 1, Named: other}, other, false, "--resume"},
+		{Publisher{Key: own}, own, false, ""},
+		{Publisher{Key: own, Unnamed: "it does not answer"}, own, false, ""},
+		{Publisher{Key: own, Named: other}, other, false, ""}, // changed before anything was published
+		{Publisher{Key: own, Unnamed: "it does not answer"}, other, false, "it does not answer"},
+		{Publisher{Named: own}, own, false, ""},
+		{Publisher{Named: own}, other, false, "names another key"},
+		{Publisher{Unnamed: "it answered 404"}, own, false, "it answered 404"},
+		{Publisher{Unnamed: "it answered 404"}, own, true, "it answered 404"},
+		{Publisher{Unnamed: "it does not answer", Unseen: true}, own, false, "it does not answer"},
+		{Publisher{Unnamed: "it does not answer", Unseen: true}, own, true, ""},
 	} {
-		if why := c.of.Refuses(c.key); !strings.Contains(why, c.want) || c.want == "" && why != "" {
+		if why := c.of.Refuses(c.key, c.took); !strings.Contains(why, c.want) || c.want == "" && why != "" {
 			t.Errorf("%+v says %q of %x, want %q", c.of, why, c.key[:1], c.want)
 		}
 	}

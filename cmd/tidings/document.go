@@ -198,22 +198,19 @@ func (w *writer) watch(ctx context.Context) error {
 		case err != nil:
 			w.tell(err.Error())
 		}
+		next := look.C
 		if errors.Is(err, errUnnamed) { // the node asks the origin each time
-			select {
-			case <-time.After(unnamedRest):
-			case <-ctx.Done():
-				return nil
-			}
+			next = time.After(max(unnamedRest, w.Every))
 		}
 		select {
-		case <-look.C:
+		case <-next:
 		case <-ctx.Done():
 			return nil
 		}
 	}
 }
 
-// unnamedRest is waited for the metadata to be pasted, besides.
+// unnamedRest is waited at least for the metadata to be pasted.
 const unnamedRest = time.Minute
 
 // tell says something while the command goes on.

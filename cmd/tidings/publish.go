@@ -185,9 +185,6 @@ func (w *writer) one(ctx context.Context) error {
 		return usagef("say by what the item is known when it changes: its --link, or an --id")
 	}
 	p, err := w.known(ctx)
-	if err == nil && !w.Resume {
-		err = w.taken(&p)
-	}
 	if err != nil {
 		return err
 	}
@@ -203,7 +200,7 @@ func (w *writer) one(ctx context.Context) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return w.publish(ctx, &it)
+	return w.write(ctx, p, &it)
 }
 
 // readItem reads an item in whatever format it is.
@@ -246,8 +243,8 @@ var errUnnamed = errors.New("nothing is signed")
 
 // taken is an error if nothing is taken that the key signs.
 func (w *writer) taken(p *proxy.Publisher) error {
-	switch why := p.Refuses(w.author.Public()); {
-	case why == "", p.Unseen && len(p.Key) == 0 && w.author.Feeds()[w.url]: // which took something before
+	switch why := p.Refuses(w.author.Public(), w.author.Feeds()[w.url]); {
+	case why == "":
 		return nil
 	case p.Seq > 0:
 		return fmt.Errorf("%w: %s", errOtherKey, why)
@@ -262,6 +259,10 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 	if err != nil {
 		return publisher.Last{}, err
 	}
+	return w.lastOf(ctx, p)
+}
+
+func (w *writer) lastOf(ctx context.Context, p proxy.Publisher) (publisher.Last, error) {
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
 	if !w.Resume {
@@ -279,7 +280,16 @@ func (w *writer) last(ctx context.Context) (publisher.Last, error) {
 
 // publish signs an item and brings it into the feed, after what was signed and got lost on its way.
 func (w *writer) publish(ctx context.Context, it *feed.Item) error {
-	last, err := w.last(ctx)
+	p, err := w.known(ctx)
+	if err != nil {
+		return err
+	}
+	return w.write(ctx, p, it)
+}
+
+// write is publish for who has asked what is known of the feed's publisher.
+func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) error {
+	last, err := w.lastOf(ctx, p)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"tidings/difference"
+	"tidings/internal/feed"
 	"tidings/proxy"
 )
 
@@ -367,5 +368,28 @@ func TestTimesOnTheCommandLine(t *testing.T) {
 	code, _, err := newPostbox(t).publish("--title", "T", "--date", "yesterday")
 	if code != exitUsage || !strings.Contains(err, `"yesterday" is no time: give one as 2026-11-24T20:00:00Z`) {
 		t.Errorf("exit %d, %q", code, err)
+	}
+}
+
+// What is printed for a JSON Feed goes behind its first brace as it is.
+func TestMetadataOfAJSONFeedIsPasted(t *testing.T) {
+	p := newPostbox(t)
+	code, out, err := p.publish("--metadata", "--format", "json")
+	if code != exitDone || err != "" {
+		t.Fatalf("exit %d, %q", code, err)
+	}
+	f, bad := feed.Parse([]byte("{"+out+`"version":"https://jsonfeed.org/version/1.1","title":"T","items":[]}`), "application/feed+json")
+	if bad != nil {
+		t.Fatal(bad)
+	}
+	if said, ok := f.Head.Publisher(); !ok || len(said.Key) == 0 {
+		t.Errorf("%+v in %s", said, out)
+	}
+}
+
+func TestHelpIsACommandToo(t *testing.T) {
+	code, out, err := calls(t, "", "help", "publish")
+	if code != exitDone || err != "" || !strings.HasPrefix(out, "Usage: tidings publish") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
 	}
 }

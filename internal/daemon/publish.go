@@ -62,7 +62,7 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	case err != nil:
 		return w, err
 	case errors.Is(failed, feedtree.ErrRefused):
-		d.endTentative(context.WithoutCancel(ctx), p.URL)
+		d.endTentative(ctx, p.URL)
 		return w, fmt.Errorf("%w: %w", proxy.ErrUnpublished, failed)
 	case failed != nil:
 		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
@@ -78,8 +78,10 @@ func (d *Daemon) tentatively(ctx context.Context, url string) error {
 	return d.subscribe(ctx, url, attributes{Tentative: true, Read: time.Now().Unix()})
 }
 
-// endTentative ends a subscription if it is tentative still.
+// endTentative ends a subscription if it is tentative still, also when who asked is gone.
 func (d *Daemon) endTentative(ctx context.Context, url string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstTime)
+	defer cancel()
 	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrUnknown) {
 		d.log.Warn("what could not be published in is still followed", "url", url, "err", err)
 	}
@@ -99,11 +101,11 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	}
 	named, words, unseen, err := d.named(ctx, url)
 	if err != nil || len(named) == 0 { // the network may have come to know it meanwhile
-		now, lost := ask(context.WithoutCancel(ctx), d, d.publisherNow(url))
+		now, lost := ask(ctx, d, d.publisherNow(url))
 		if lost == nil && len(now.Key) > 0 {
 			p, err = now, nil
 		} else if len(p.Key) == 0 {
-			d.endTentative(context.WithoutCancel(ctx), url)
+			d.endTentative(ctx, url)
 		}
 	}
 	p.Named, p.Unnamed, p.Unseen = named, words, unseen
@@ -232,7 +234,7 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
 	}
 	if err := d.known(&p); err != nil {
-		d.endTentative(context.WithoutCancel(ctx), url)
+		d.endTentative(ctx, url)
 		return w, err
 	}
 	var head feed.Hash
@@ -253,14 +255,13 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	return w, err
 }
 
-// known refuses to sign for a feed that has another key, or none. What took something before has this one, for
-// all that can be seen at present.
+// known refuses to sign for a feed that has another key, or none.
 func (d *Daemon) known(p *proxy.Publisher) error {
-	why := p.Refuses(d.config.Author.Public())
+	why := p.Refuses(d.config.Author.Public(), d.config.Author.Feeds()[p.URL])
 	switch {
-	case why == "", p.Unseen && len(p.Key) == 0 && d.config.Author.Feeds()[p.URL]:
+	case why == "":
 		return nil
-	case p.Unseen && len(p.Key) == 0:
+	case p.Unseen:
 		return fmt.Errorf("%w: %s", proxy.ErrUntaken, why)
 	}
 	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
