@@ -24,9 +24,16 @@ import (
 // blog serves a feed that names the publisher of a key.
 func blog(t *testing.T, key *publisher.Key) (url string) {
 	t.Helper()
+	url, _ = brieflyBlog(t, key)
+	return url
+}
+
+// brieflyBlog is blog until its server goes off.
+func brieflyBlog(t *testing.T, key *publisher.Key) (url string, off func()) {
+	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, naming(key.Public())) }))
 	t.Cleanup(s.Close)
-	return s.URL + "/feed.xml"
+	return s.URL + "/feed.xml", s.Close
 }
 
 // naming is a feed that names a publisher's key.
@@ -163,7 +170,7 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	b := running(t, Config{Dir: t.TempDir(), Bootstrap: m.knows(t, 1).Addrs, AllowPrivateOrigins: true})
 	b.knows(t, 2)
 	m.knows(t, 2)
-	url := ledBy(t, b, m, author.Key())
+	url, off := ledBy(t, b, m, author.Key())
 	release := make(chan struct{})
 	stood := make(chan error)
 	go func() { stood <- b.do(t.Context(), func() { <-release }) }()
@@ -179,6 +186,13 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	close(release)
 	if err := <-stood; err != nil {
 		t.Error(err)
+	}
+	off() // what is signed needs no origin any more
+	if err := m.alive(t.Context(), url, false, 0); err != nil {
+		t.Error(err)
+	}
+	if !author.Feeds()[url] {
+		t.Error("nobody has taken what was signed")
 	}
 	b.stop(t)
 	m.stop(t)
@@ -213,10 +227,10 @@ func TestAFeedThatTookSomethingIsPublishedInUnseen(t *testing.T) {
 }
 
 // ledBy returns a feed that names a key, that one node knows of, and that another one is the sequencer of.
-func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string) {
+func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string, off func()) {
 	t.Helper()
 	for range 20 {
-		url := blog(t, key)
+		url, off := brieflyBlog(t, key)
 		if p, err := node.Publisher(t.Context(), url); err != nil || len(p.Key) == 0 {
 			continue
 		}
@@ -225,11 +239,11 @@ func ledBy(t *testing.T, leader, node *member, key *publisher.Key) (url string) 
 			t.Fatal(err)
 		}
 		if slices.ContainsFunc(of, func(l Led) bool { return l.URL == url }) {
-			return url
+			return url, off
 		}
 	}
 	t.Fatal("it leads none of twenty")
-	return ""
+	return "", nil
 }
 
 // A wrong address is found wrong before anything is signed, is not followed, and keeps nothing else waiting.
