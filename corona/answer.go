@@ -286,7 +286,7 @@ func (c *Corona) learn(l *lead, d difference.Delta, first bool) {
 	var dates []time.Time
 	c.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
 		if first {
-			l.rhythm.guessFrom(dates, now)
+			l.rhythm.date(dates, now)
 		} else {
 			l.late(dates, now)
 		}

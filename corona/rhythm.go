@@ -2,10 +2,12 @@ package corona
 
 import (
 	"math"
+	"slices"
 	"time"
 
 	"tidings/corona/coronapb"
 	"tidings/difference"
+	"tidings/honeycomb"
 )
 
 // A rhythm is what is known of how often a channel changes: the tradeoff factor u, "estimated
@@ -16,19 +18,22 @@ type rhythm struct {
 	updates float64   // seen, the older the less
 	watched float64   // seconds in which they were, the older the less
 	at      time.Time // when both were brought up to date; zero: it is not watched
-	guess   float64   // seconds between two updates as the dates of items have it; 0: they have none
 }
 
 const (
 	// fadeTime is the time in which what was seen comes to count for 1/e.
 	fadeTime = 14 * 24 * time.Hour
-	// guessWeight is how many updates a guess counts for: less than one, so that the second
-	// update says more than it.
-	guessWeight = 0.5
-	// unknownRhythm is what is guessed of a channel whose items have no dates. A channel that
-	// never changes is found out after a week: with its time of being watched alone it
-	// is then as slow as any counts (honeycomb.MaxUpdate).
-	unknownRhythm = 24 * time.Hour
+	// usualUpdates and usualWatched are the updates, and the time, that count for a channel
+	// before anything is seen: what channels are like. They are those of the gamma distribution
+	// of update rates of which a tenth is above one an hour, and by which half of the channels
+	// change in five days, as in the paper's survey (§5.1). With what is seen, the rate is
+	// then the mean of what it may be, which Fair's optimum asks for.
+	usualUpdates = 1. / 8
+	usualWatched = 20 * time.Minute
+	// maxDated is for how long the dates of a document count as if it had been watched. They
+	// say more than nothing, and less than what is seen: some are wrong, and who has not written
+	// for years may begin again.
+	maxDated = 2 * 24 * time.Hour
 )
 
 // pass brings a rhythm up to date.
@@ -50,33 +55,34 @@ func (r *rhythm) update(now time.Time) {
 // interval is u, the mean time between two updates.
 func (r *rhythm) interval(now time.Time) time.Duration {
 	r.pass(now)
-	guess := r.guess
-	if guess <= 0 {
-		guess = unknownRhythm.Seconds()
-	}
-	u := (r.watched + guessWeight*guess) / (r.updates + guessWeight)
+	u := (r.watched + usualWatched.Seconds()) / (r.updates + usualUpdates)
 	return time.Duration(min(u, 1e8) * float64(time.Second))
 }
 
-// guessFrom guesses a rhythm by the dates of a document's items: the mean time between them,
-// and to the present.
-func (r *rhythm) guessFrom(dates []time.Time, now time.Time) {
-	first, n := now, 0
-	for _, at := range dates {
-		if !at.IsZero() && at.Before(now) {
-			n++
-			if at.Before(first) {
-				first = at
-			}
+// date takes the dates of the items of a first document: it is as if it had been watched since the
+// first of them. Those within honeycomb.MinUpdate are of one update; a single one says nothing: it
+// may be when the document was made.
+func (r *rhythm) date(dates []time.Time, now time.Time) {
+	r.pass(now)
+	past := slices.DeleteFunc(slices.Clone(dates), func(at time.Time) bool { return at.IsZero() || !at.Before(now) })
+	slices.SortFunc(past, time.Time.Compare)
+	n, last := 0., time.Time{}
+	for _, at := range past {
+		if at.Sub(last) >= honeycomb.MinUpdate {
+			n, last = n+1, at
 		}
 	}
-	if n >= 2 {
-		r.guess = now.Sub(first).Seconds() / float64(n)
+	if n < 2 || r.updates > 0 { // another sequencer has seen more
+		return
 	}
+	watched := now.Sub(past[0]).Seconds()
+	part := min(maxDated.Seconds()/watched, 1)
+	r.updates += part * n
+	r.watched += part * watched
 }
 
 func (r rhythm) wire() *coronapb.Rhythm {
-	return &coronapb.Rhythm{Updates: float32(r.updates), Watched: r.watched, Guess: float32(r.guess), AtMs: millis(r.at)}
+	return &coronapb.Rhythm{Updates: float32(r.updates), Watched: r.watched, AtMs: millis(r.at)}
 }
 
 // rhythmFrom reads a rhythm that another sequencer has noted.
@@ -88,7 +94,7 @@ func rhythmFrom(m *coronapb.Rhythm) rhythm {
 		}
 		return min(x, most)
 	}
-	r := rhythm{updates: within(float64(m.GetUpdates())), watched: within(m.GetWatched()), guess: within(float64(m.GetGuess()))}
+	r := rhythm{updates: within(float64(m.GetUpdates())), watched: within(m.GetWatched())}
 	if ms := m.GetAtMs(); ms <= maxMillis {
 		r.at = timeOf(ms)
 	}

@@ -7,15 +7,16 @@ import (
 	"time"
 
 	"tidings/corona/coronapb"
+	"tidings/honeycomb"
 )
 
-// The interval between updates is found out, whatever was guessed, and followed when it changes.
+// The interval between updates is found out, whatever the dates say, and followed when it changes.
 func TestARhythmIsFoundOut(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Minute, 6 * time.Hour, 2 * 24 * time.Hour} {
 		dice := rand.New(rand.NewPCG(1, uint64(every)))
 		now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-		r := rhythm{guess: 5 * every.Seconds()}
-		r.pass(now)
+		var r rhythm
+		r.date([]time.Time{now.Add(-5 * every), now.Add(-10 * every)}, now)
 		live := func(every, d time.Duration) {
 			for end := now.Add(d); ; {
 				next := now.Add(time.Duration(dice.ExpFloat64() * float64(every)))
@@ -43,16 +44,74 @@ func TestARhythmIsFoundOut(t *testing.T) {
 	}
 }
 
-// A channel of which nothing is known is taken to change daily, and as slow as any when it has
-// not for weeks; a clock that goes back changes nothing.
+// "About 10% of channels changed within an hour, while 50% of channels did not change at all during
+// the five days of polling" (Corona §5.1): that is what a channel is taken for of which nothing is
+// known, as a mixture of Poisson processes by the gamma distribution.
+func TestTheUsualRhythmIsThatOfTheSurvey(t *testing.T) {
+	const hour, step = 1., 1e-4
+	often := 0. // the density's integral from one update an hour on
+	rate := usualWatched.Hours()
+	gamma, _ := math.Lgamma(usualUpdates)
+	for x := 1/hour + step/2; x < 100; x += step {
+		often += step * math.Exp(usualUpdates*math.Log(rate)+(usualUpdates-1)*math.Log(x)-rate*x-gamma)
+	}
+	if often < 0.09 || often > 0.12 {
+		t.Errorf("%.3f of all channels are updated more than once an hour", often)
+	}
+	if silent := math.Pow(rate/(rate+5*24), usualUpdates); silent < 0.45 || silent > 0.55 {
+		t.Errorf("%.3f of all channels are silent for five days", silent)
+	}
+}
+
+// Rates come out as they are on the whole, at any time: what is estimated of many channels of the
+// usual kind does not drift while they are watched.
+func TestRhythmsOfManyDoNotDrift(t *testing.T) {
+	const channels, shown = 4000, 4
+	dice := rand.New(rand.NewPCG(1, 2))
+	start := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	sums := make([]float64, 7) // of √(1/u), after hours
+	for range channels {
+		u := 7 * 24 * time.Hour
+		switch class := dice.Float64(); {
+		case class < 0.1:
+			u = time.Duration(float64(10*time.Minute) * math.Pow(6, dice.Float64()))
+		case class < 0.5:
+			u = time.Duration(float64(time.Hour) * math.Pow(120, dice.Float64()))
+		}
+		pause := func() time.Duration { return time.Duration(dice.ExpFloat64() * float64(u)) }
+		at, dates := start, []time.Time(nil)
+		for range shown {
+			at = at.Add(-pause())
+			dates = append(dates, at)
+		}
+		var r rhythm
+		r.date(dates, start)
+		next := start.Add(pause())
+		for hour := range sums {
+			now := start.Add(time.Duration(hour) * time.Hour)
+			for ; next.Before(now); next = next.Add(pause()) {
+				r.update(next)
+			}
+			sums[hour] += math.Sqrt(1 / min(r.interval(now), honeycomb.MaxUpdate).Seconds())
+		}
+	}
+	for hour, sum := range sums {
+		if off := sum / sums[0]; off < 0.985 || off > 1.015 {
+			t.Errorf("after %d h it is %.3f of what it was at first", hour, off)
+		}
+	}
+}
+
+// A channel of which nothing is known is as slow as any when it has not changed for a day; a clock
+// that goes back changes nothing.
 func TestARhythmOfSilence(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	var r rhythm
-	if u := r.interval(now); u != unknownRhythm {
+	if u := r.interval(now); u != unseen {
 		t.Errorf("at first %v", u)
 	}
-	if u := r.interval(now.Add(7 * 24 * time.Hour)); u < 7*24*time.Hour {
-		t.Errorf("after a week %v", u)
+	if u := r.interval(now.Add(24 * time.Hour)); u < honeycomb.MaxUpdate {
+		t.Errorf("after a day %v", u)
 	}
 	was := r
 	r.pass(r.at.Add(-time.Hour))
@@ -65,57 +124,68 @@ func TestARhythmOfSilence(t *testing.T) {
 	}
 }
 
-// Dates of items say how often they come: at least two, and none of the future.
-func TestARhythmIsGuessedFromDates(t *testing.T) {
+// unseen is u of a channel of which nothing is known.
+const unseen = time.Duration(float64(usualWatched) / usualUpdates)
+
+// Dates of items say how often they come: at least two, of two updates, and none of the future. They
+// count for two days at most, and for nothing where more is known.
+func TestDatesOfItemsCount(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	ago := func(hours ...int) (of []time.Time) {
+	ago := func(hours ...float64) (of []time.Time) {
 		for _, h := range hours {
-			of = append(of, now.Add(-time.Duration(h)*time.Hour))
+			of = append(of, now.Add(-time.Duration(h*float64(time.Hour))))
 		}
 		return of
+	}
+	of := func(updates, hours float64) time.Duration {
+		return time.Duration((hours*3600 + usualWatched.Seconds()) / (updates + usualUpdates) * 1e9)
 	}
 	for _, c := range []struct {
 		dates []time.Time
 		want  time.Duration
 	}{
-		{nil, unknownRhythm},
-		{ago(3), unknownRhythm},
-		{ago(3, -5), unknownRhythm},
-		{[]time.Time{{}, {}, {}}, unknownRhythm},
-		{ago(3, 1, 9), 3 * time.Hour},
-		{append(ago(8, 4, 2, 1, -7), time.Time{}), 2 * time.Hour},
+		{nil, unseen},
+		{ago(3), unseen},
+		{ago(3, -5), unseen},
+		{[]time.Time{{}, {}, {}}, unseen},
+		{ago(0.01, 0.015, 0.02), unseen}, // dated when the document was made
+		{ago(3, 1, 9), of(3, 9)},
+		{ago(3, 3, 3.01, 1, 9), of(3, 9)},
+		{append(ago(8, 4, 2, 1, -7), time.Time{}), of(4, 8)},
+		{ago(30*24, 100*24), of(2*2./100, 48)},
 	} {
 		r := rhythm{at: now}
-		r.guessFrom(c.dates, now)
-		if u := r.interval(now); u != c.want {
-			t.Errorf("of %v is guessed %v, want %v", c.dates, u, c.want)
+		r.date(c.dates, now)
+		if u := r.interval(now); u.Round(time.Second) != c.want.Round(time.Second) {
+			t.Errorf("of %v: %v, want %v", c.dates, u, c.want)
 		}
 	}
-	r := rhythm{guess: 3600}
-	if r.guessFrom(ago(3), now); r.guess != 3600 {
-		t.Error("a guess is forgotten for none")
+	r := rhythm{updates: 1, watched: 3600, at: now}
+	was := r
+	if r.date(ago(3, 1, 9), now); r != was {
+		t.Errorf("%+v became %+v, of dates", was, r)
 	}
 }
 
 // A rhythm goes on with another sequencer as it was noted; what makes no sense is left out.
 func TestARhythmIsNoted(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	r := rhythm{updates: 12.5, watched: 7200, guess: 600, at: now}
+	r := rhythm{updates: 12.5, watched: 7200, at: now}
 	n, ok := parseNote(note{rhythm: r, cost: 99}.append())
 	if !ok || n.rhythm != r || n.cost != 99 {
 		t.Errorf("%+v became %+v", r, n.rhythm)
 	}
 	for what, m := range map[string]*coronapb.Rhythm{
-		"no number": {Updates: float32(math.NaN()), Watched: math.NaN(), Guess: float32(math.NaN()), AtMs: maxMillis + 1},
-		"below":     {Updates: -1, Watched: -1, Guess: -1, AtMs: math.MaxUint64},
-		"no end":    {Updates: float32(math.Inf(1)), Watched: math.Inf(1), Guess: float32(math.Inf(1))},
+		"no number": {Updates: float32(math.NaN()), Watched: math.NaN(), AtMs: maxMillis + 1},
+		"below":     {Updates: -1, Watched: -1, AtMs: math.MaxUint64},
+		"no end":    {Updates: float32(math.Inf(1)), Watched: math.Inf(1)},
 		"none":      nil,
 	} {
 		got := rhythmFrom(m)
 		if u := got.interval(now); u <= 0 || u > 1e8*time.Second {
 			t.Errorf("%s: %v between updates", what, u)
 		}
-		if what != "no end" && (got.updates != 0 || got.watched != 0 || got.guess != 0) {
+		if what != "no end" && (got.updates != 0 || got.watched != 0) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}

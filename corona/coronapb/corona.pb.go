@@ -1098,7 +1098,6 @@ type Rhythm struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Updates       float32                `protobuf:"fixed32,1,opt,name=updates,proto3" json:"updates,omitempty"`       // seen, the older the less
 	Watched       float64                `protobuf:"fixed64,2,opt,name=watched,proto3" json:"watched,omitempty"`       // seconds in which they were, the older the less
-	Guess         float32                `protobuf:"fixed32,3,opt,name=guess,proto3" json:"guess,omitempty"`           // seconds between two by the dates of items; 0: they have none
 	AtMs          uint64                 `protobuf:"fixed64,4,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when it was so
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1144,13 +1143,6 @@ func (x *Rhythm) GetUpdates() float32 {
 func (x *Rhythm) GetWatched() float64 {
 	if x != nil {
 		return x.Watched
-	}
-	return 0
-}
-
-func (x *Rhythm) GetGuess() float32 {
-	if x != nil {
-		return x.Guess
 	}
 	return 0
 }
@@ -1392,12 +1384,11 @@ const file_corona_proto_rawDesc = "" +
 	"\x04cost\x18\v \x01(\x04R\x04cost\x12\x14\n" +
 	"\x05grant\x18\f \x01(\fR\x05grant\x12\x18\n" +
 	"\aprivate\x18\r \x01(\bR\aprivate\x12\x14\n" +
-	"\x05marks\x18\x0e \x01(\fR\x05marks\"g\n" +
+	"\x05marks\x18\x0e \x01(\fR\x05marks\"W\n" +
 	"\x06Rhythm\x12\x18\n" +
 	"\aupdates\x18\x01 \x01(\x02R\aupdates\x12\x18\n" +
-	"\awatched\x18\x02 \x01(\x01R\awatched\x12\x14\n" +
-	"\x05guess\x18\x03 \x01(\x02R\x05guess\x12\x13\n" +
-	"\x05at_ms\x18\x04 \x01(\x06R\x04atMs\"\xfe\x03\n" +
+	"\awatched\x18\x02 \x01(\x01R\awatched\x12\x13\n" +
+	"\x05at_ms\x18\x04 \x01(\x06R\x04atMsJ\x04\b\x03\x10\x04\"\xfe\x03\n" +
 	"\x05State\x12.\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x1a.tidings.corona.State.KindR\x04kind\x12\x14\n" +
 	"\x05words\x18\x02 \x01(\tR\x05words\x12\x19\n" +
