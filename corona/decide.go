@@ -94,7 +94,7 @@ func (c *Corona) decide(now time.Time) {
 	pause := c.pause*3/4 + time.Duration(c.rand.Int64N(int64(c.pause)/2+1))
 	leads := c.active()
 	if len(leads) == 0 && (!c.cfg.DAG || c.duties.Len() == 0) {
-		c.decideAt, c.decided = time.Time{}, false
+		c.decideAt, c.decided, c.told = time.Time{}, false, false
 		_ = c.sums.Set(nil) // of nothing, which is never too large
 		return
 	}
@@ -111,6 +111,10 @@ func (c *Corona) decide(now time.Time) {
 		c.hurry()
 	}
 	all := c.share(leads, own, rest, now)
+	first := !c.told
+	if c.told = true; first && all.Decided == 0 {
+		return // a network that starts as a whole: nobody knows of others before all have told
+	}
 	if !whole && c.decided {
 		return // what is missing would be given away
 	}
