@@ -138,9 +138,7 @@ func (c *table2Command) Validate(k *kong.Context) error {
 func (c *table2Command) Run(ctx context.Context, s streams) error {
 	sized := c.sized()
 	c = &sized
-	// Worlds are large and live long, and grow among what lives for moments: to let much of that
-	// pile up first would leave holes between.
-	debug.SetGCPercent(50)
+	debug.SetGCPercent(200) // worlds see to it themselves when it is time to collect what is dead
 	debug.SetMemoryLimit(room)
 	began := time.Now()
 	settings, err := c.settings()

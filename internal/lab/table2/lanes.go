@@ -98,8 +98,9 @@ func (w *World) Tally() Tally {
 
 // beside has functions called side by side. Each has its goroutine until the end, for many turns: a new one's
 // stack would grow anew in each. A turn is over in less time than it takes a system to wake who sleeps, so who
-// waits for the next one looks again and again whether it has come, and sleeps when that has lasted.
-func beside(do []func()) (all, end func()) {
+// waits for the next one looks again and again whether it has come, and sleeps when that has lasted. Between is called
+// before each turn.
+func beside(do []func(), between func()) (all, end func()) {
 	var running sync.WaitGroup
 	others := make([]*side, len(do)-1)
 	for i, f := range do[1:] {
@@ -108,6 +109,7 @@ func beside(do []func()) (all, end func()) {
 		running.Go(func() { o.run(f) })
 	}
 	all = func() {
+		between()
 		for _, o := range others {
 			o.begin()
 		}

@@ -39,17 +39,18 @@ func TestASideHasEachTurnOnce(t *testing.T) {
 	}
 }
 
-// All have done their part when a turn is over, and none goes on when all is.
+// All have done their part when a turn is over, before which there is time for what is done between, and none goes on when all is.
 func TestBesideWaitsForAll(t *testing.T) {
 	var done [3]int
 	var do []func()
+	between := 0
 	for i := range done {
 		do = append(do, func() { done[i]++ })
 	}
-	all, end := beside(do)
+	all, end := beside(do, func() { between++ })
 	for turn := range 1000 {
-		if all(); done != [3]int{turn + 1, turn + 1, turn + 1} {
-			t.Fatalf("turn %d: %v", turn, done)
+		if all(); done != [3]int{turn + 1, turn + 1, turn + 1} || between != turn+1 {
+			t.Fatalf("turn %d: %v, %d between", turn, done, between)
 		}
 	}
 	end()

@@ -38,8 +38,9 @@ type World struct {
 const lanes = 2
 
 // stride is for how long lanes go on by themselves, and the least that a frame takes: by
-// sim.King, one pair of hosts in twenty-five is nearer. Polls, by the half hour, do not depend on it.
-const stride = 20 * time.Millisecond
+// sim.King, one pair of hosts in five is nearer. Polls, by the half hour, do not depend on it, and in shorter ones a lane waits
+// longer for the other.
+const stride = 40 * time.Millisecond
 
 // maxSigned is how many signatures, and epochs, are remembered at once: all who come
 // across one do so within seconds.
@@ -51,10 +52,12 @@ const joinPause = 100 * time.Millisecond
 // NewWorld returns a world whose members join one after the other as soon as it runs.
 // Time and distances are those of sim.King, but for the stride.
 func NewWorld(load *Workload, network wire.Network) *World {
+	garbage := newCollector(load.Heap() / 2)
 	w := &World{
 		World: sim.New(sim.Config{
 			Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed)),
-			Lanes: lanes, Stride: stride, Beside: beside,
+			Lanes: lanes, Stride: stride,
+			Beside: func(do []func()) (all, end func()) { return beside(do, garbage.look) },
 		}),
 		Workload: load,
 		Polls:    newPolls(load, network.PollInterval),
