@@ -18,7 +18,8 @@ type Sums interface {
 }
 
 const (
-	// decideFirst is how long after its first channel a node decides, by what it knows; then
+	// decideFirst is how long after its first channel a node decides, by what it knows: but for a
+	// network in which nobody has yet, where all tell each other first what they lead. Then
 	// it does so each decideQuick as long as sums travel quickly, decideQuicks times; from then
 	// on the time from one decision to the next doubles, up to the maintenance interval, as
 	// that of sums does.
@@ -113,7 +114,7 @@ func (c *Corona) decide(now time.Time) {
 	all := c.share(leads, own, rest, now)
 	first := !c.told
 	if c.told = true; first && all.Decided == 0 {
-		return // a network that starts as a whole: nobody knows of others before all have told
+		return
 	}
 	if !whole && c.decided {
 		return // what is missing would be given away
