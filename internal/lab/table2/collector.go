@@ -6,8 +6,9 @@ import (
 )
 
 // A collector has garbage collected between the turns of the lanes, when no member is at work: all processors
-// look for what is dead then, and none of the lanes is kept back by it while the other waits. Go's own collections come
-// later (debug.SetGCPercent), if not by its memory limit.
+// look for what is dead then, and none of the lanes is kept back by it while the other waits. Go's own collections
+// are off (debug.SetGCPercent), but for those by its memory limit; nor does it give back memory between, piece by
+// piece, of which large pages would be small ones afterwards.
 type collector struct {
 	heap []metrics.Sample // what is there in bytes, the dead included
 	next uint64           // how much that is at the next collection
@@ -16,7 +17,7 @@ type collector struct {
 
 // maxDead is how much dead there may be for what lives. Worlds are large and live long, and grow among what lives
 // for moments: to let more of that pile up would leave holes between.
-const maxDead = 0.65
+const maxDead = 0.6
 
 func newCollector(room int) *collector {
 	c := &collector{heap: []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}, room: uint64(room)}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -171,6 +172,7 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	case feedTree:
 		return row, s.volunteer(ctx, row, progress)
 	}
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the world's collector alone
 	w := NewWorld(s.Load, network)
 	if w.every = s.Every; s.Every > 0 {
 		w.Polls.fine = newPolls(s.Load, network.PollInterval)

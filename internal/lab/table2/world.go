@@ -96,7 +96,7 @@ func (w *World) boot(i int) {
 		// paper's own state is.
 		every := w.network.MaintenanceInterval
 		cfg.Scribe.BeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
-		cfg.Owner.Lease, cfg.Owner.BeatInterval = every, every/10
+		cfg.Owner.Lease, cfg.Owner.BeatInterval = every, every/4
 	}
 	h.Boot(func(e env.Env) env.Node {
 		e.Network = tallied{e.Network, l.tally}
