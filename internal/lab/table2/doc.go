@@ -9,7 +9,7 @@
 //
 // Half of the members run beside the other half: what members share with others is that of
 // their lane ([sim.Config]), and what is measured of the polls of both is put together second
-// by second.
+// by second. Garbage is collected between the turns of the lanes.
 //
 // Two ways to poll stand beside those of whole nodes: the paper's by its formula ([FormulaOf]), and
 // FeedTree's volunteers (§5 there), of whom nothing is simulated but when they choose to poll.
