@@ -30,10 +30,12 @@ const (
 	// then the mean of what it may be, which Fair's optimum asks for.
 	usualUpdates = 1. / 8
 	usualWatched = 20 * time.Minute
-	// maxDated is for how long the dates of a document count as if it had been watched. They
-	// say more than nothing, and less than what is seen: some are wrong, and who has not written
-	// for years may begin again.
+	// maxDated is for how long the dates of a document count as if it had been watched, and
+	// maxDates for how many updates, at most. They say more than nothing, and less than what is
+	// seen: some are wrong, who has not written for years may begin again, and who is polled
+	// the more often, the more dates there are, may make them up.
 	maxDated = 2 * 24 * time.Hour
+	maxDates = 8
 )
 
 // pass brings a rhythm up to date.
@@ -76,7 +78,7 @@ func (r *rhythm) date(dates []time.Time, now time.Time) {
 		return
 	}
 	watched := now.Sub(past[0]).Seconds()
-	part := min(maxDated.Seconds()/watched, 1)
+	part := min(maxDated.Seconds()/watched, maxDates/n, 1)
 	r.updates += part * n
 	r.watched += part * watched
 }

@@ -128,7 +128,7 @@ func TestARhythmOfSilence(t *testing.T) {
 const unseen = time.Duration(float64(usualWatched) / usualUpdates)
 
 // Dates of items say how often they come: at least two, of two updates, and none of the future. They
-// count for two days at most, and for nothing where more is known.
+// count for two days and eight updates at most, and for nothing where more is known.
 func TestDatesOfItemsCount(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	ago := func(hours ...float64) (of []time.Time) {
@@ -153,6 +153,7 @@ func TestDatesOfItemsCount(t *testing.T) {
 		{ago(3, 3, 3.01, 1, 9), of(3, 9)},
 		{append(ago(8, 4, 2, 1, -7), time.Time{}), of(4, 8)},
 		{ago(30*24, 100*24), of(2*2./100, 48)},
+		{ago(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), of(8, 8)},
 	} {
 		r := rhythm{at: now}
 		r.date(c.dates, now)
