@@ -165,7 +165,7 @@ type Corona struct {
 	aim        float64            // and of what is in force of it
 	solution   honeycomb.Solution // the last one,
 	decided    bool               // if there was one
-	told       bool               // others were told of the channels led here
+	told       bool               // else: others were told of the channels led here, before anybody decided
 	others     honeycomb.Rest     // the sums that it came from
 	mean       float64            // size of a channel's content in bytes; 0: not known
 	decideAt   time.Time

@@ -112,8 +112,8 @@ func (c *Corona) decide(now time.Time) {
 		c.hurry()
 	}
 	all := c.share(leads, own, rest, now)
-	first := !c.told
-	if c.told = true; first && all.Decided == 0 {
+	if !c.decided && !c.told && all.Decided == 0 {
+		c.told = true
 		return
 	}
 	if !whole && c.decided {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
 	"testing"
@@ -37,6 +38,7 @@ func TestScale(t *testing.T) {
 	}
 	load := NewWorkload(1, *membersFlag, channels, 50*channels)
 	LargePages(load.Heap())
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // as in Setting.Run
 	w := NewWorld(load, paperNetwork())
 	measure(t, w, "join", func() {
 		if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
