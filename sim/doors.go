@@ -53,7 +53,7 @@ func (d *doors) Send(to env.Peer, class env.Class, msg []byte) {
 				return
 			}
 		}
-		h.lane.ask(errand{host: h, kind: sending, to: to, class: class, msg: msg})
+		h.post(to, class, msg)
 	}
 }
 

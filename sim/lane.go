@@ -41,11 +41,12 @@ type errand struct {
 	host *Host
 	kind errandKind
 
+	peer *Host // that it is about; nil: there is no such host
+
 	to    env.Peer // of a frame
+	link  *link    // to the peer, as it was then; nil: there was none
 	class env.Class
 	msg   []byte
-
-	peer *Host // whose link is cut
 }
 
 type errandKind uint8
@@ -164,7 +165,7 @@ func (e *errand) before(f *errand) bool {
 func (e *errand) run() {
 	switch e.kind {
 	case sending:
-		e.host.send(e.to, e.class, e.msg)
+		e.host.send(e)
 	case cutting:
 		e.host.cut(e.peer)
 	case unheard:

@@ -142,7 +142,7 @@ func (l *Liars) mourn() {
 		}}})
 		for _, c := range leaf {
 			if c.ID != p.id && c.ID != dead.ID {
-				p.send(c.Peer, env.Control, notice)
+				p.post(c.Peer, env.Control, notice)
 			}
 		}
 	}

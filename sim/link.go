@@ -2,6 +2,7 @@ package sim
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -14,13 +15,16 @@ type link struct {
 	ends  [2]*Host    // the lower index first
 	delay int64       // one way, without jitter
 	ready int64       // when its handshake is over
-	used  int64       // when a frame was last sent on it
+	used  int64       // when a frame was last sent on it; closed: it is no link any longer
 	last  [2][2]int64 // when the last frame arrives, by sending end and class
 }
 
 // linkIdle is how long an unused link stays, and with it the way into a host
 // that is not open. The edge closes its idle links after as long.
 const linkIdle = 3 * time.Minute
+
+// closed is when a link was last used that has been closed.
+const closed = math.MinInt64
 
 func (l *link) idle(now int64) bool { return l.used < now-int64(linkIdle) }
 
@@ -35,29 +39,34 @@ func (l *link) side(h *Host) int {
 // link returns the link to a peer and opens one if there is none, provided that
 // the peer is up, can be dialled, and is at one of its addresses. It returns
 // nil if nothing can be sent.
-func (h *Host) link(to *env.Peer) *link {
-	w, now := h.world, h.world.own.now
-	peer := w.find(to)
+func (h *Host) link(peer *Host, to *env.Peer) *link {
 	if peer == nil {
 		return nil
 	}
-	if l := h.links[peer.index]; l != nil && !l.idle(now) {
+	w, now := h.world, h.world.own.now
+	l := h.links[peer.index]
+	if l != nil && !l.idle(now) {
 		return l
 	}
 	if peer == h || peer.node == nil || !peer.open || h.deaf(peer) || peer.deaf(h) ||
 		!slices.Contains(to.Addrs, peer.addr) || h.shuns(peer) || peer.shuns(h) {
 		return nil
 	}
-	ends := [2]*Host{h, peer}
-	if h.index > peer.index {
-		ends = [2]*Host{peer, h}
+	made := l == nil
+	if made {
+		l = &link{ends: [2]*Host{h, peer}}
+		if h.index > peer.index {
+			l.ends = [2]*Host{peer, h}
+		}
+		l.delay = int64(max(w.config.Topology(l.ends[0].Index(), l.ends[1].Index()), w.config.Stride))
+		h.links[peer.index], peer.links[h.index] = l, l
 	}
-	delay := int64(max(w.config.Topology(ends[0].Index(), ends[1].Index()), w.config.Stride))
 	// A QUIC handshake takes a round trip before the first frame leaves.
-	l := &link{ends: ends, delay: delay, ready: now + 2*delay, used: now}
-	h.links[peer.index], peer.links[h.index] = l, l
-	h.opened()
-	peer.opened()
+	l.ready, l.used, l.last = now+2*l.delay, now, [2][2]int64{}
+	if made {
+		h.opened()
+		peer.opened()
+	}
 	return l
 }
 
@@ -86,8 +95,8 @@ func (h *Host) opened() {
 	for id, l := range h.links {
 		if !l.idle(h.world.own.now) {
 			left[id] = l
-		} else if peer := l.ends[1-l.side(h)]; peer.links[h.index] == l {
-			delete(peer.links, h.index)
+		} else {
+			l.close()
 		}
 	}
 	h.links = left
@@ -98,11 +107,10 @@ func (h *Host) closeLinks(hint bool) {
 	now := h.world.own.now
 	for _, i := range slices.Sorted(maps.Keys(h.links)) {
 		l := h.links[i]
-		peer := l.ends[1-l.side(h)]
-		l.close()
-		if hint && !l.idle(now) && !peer.deaf(h) {
+		if peer := l.ends[1-l.side(h)]; hint && !l.idle(now) && !peer.deaf(h) {
 			peer.lane.push(now+l.delay, peer, down, uint32(h.index))
 		}
+		l.close()
 	}
 }
 
@@ -110,6 +118,7 @@ func (l *link) close() {
 	a, b := l.ends[0], l.ends[1]
 	delete(a.links, b.index)
 	delete(b.links, a.index)
+	l.used = closed
 }
 
 // As the edge does, a host cuts the link of a peer that breaks the protocol

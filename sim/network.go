@@ -98,15 +98,27 @@ func (t *transit) sum() uint64 {
 	return xxhash.Sum64(t.msg) ^ scatter(uint64(t.from)<<8|uint64(t.class))
 }
 
+// post has a frame sent when all lanes have come as far. Whom it is for is looked up here, where they
+// go side by side.
+func (h *Host) post(to env.Peer, class env.Class, msg []byte) {
+	e := errand{host: h, kind: sending, to: to, class: class, msg: msg}
+	if e.peer = h.world.find(&e.to); e.peer != nil {
+		e.link = h.links[e.peer.index]
+	}
+	h.lane.ask(e)
+}
+
 // send puts a frame on the link to its peer. The dice are thrown alike for
 // every frame that has a link, whatever the faults, so that another probability
 // touches only the frames it concerns.
-func (h *Host) send(to env.Peer, class env.Class, msg []byte) {
-	w, now := h.world, h.world.own.now
-	l := h.link(&to)
-	if l == nil {
-		h.stats.Undeliverable++
-		return
+func (h *Host) send(e *errand) {
+	w, now, class, msg := h.world, h.world.own.now, e.class, e.msg
+	l := e.link
+	if l == nil || l.idle(now) {
+		if l = h.link(e.peer, &e.to); l == nil {
+			h.stats.Undeliverable++
+			return
+		}
 	}
 	from := l.side(h)
 	peer := l.ends[1-from]
