@@ -51,10 +51,9 @@ const (
 	awayShare = 8
 
 	// flushDelay is how long changes wait on a link for company, tallyDelay how long
-	// tallies do, downDelay how long messages of leaders.
+	// tallies do. Messages of leaders do not wait.
 	flushDelay = 500 * time.Millisecond
 	tallyDelay = 2 * time.Second
-	downDelay  = 100 * time.Millisecond
 	// standDelay is how long a leader waits before it names stand-ins: after a new order
 	// tallies come in from all sides.
 	standDelay = 10 * time.Second

@@ -22,26 +22,27 @@ func (w *Wedge) Down(key overlay.ID, payload []byte) error {
 	case len(payload) > MaxDown:
 		return fmt.Errorf("send down %s: %d bytes where %d are allowed", key.Short(), len(payload), MaxDown)
 	}
-	w.pass(r, payload)
+	w.pass(r, &wedgepb.Down{Key: name(key), Payload: payload})
+	w.settle()
 	return nil
 }
 
 // pass sends a message on to all children.
-func (w *Wedge) pass(r *record, payload []byte) {
+func (w *Wedge) pass(r *record, d *wedgepb.Down) {
 	for i := range r.edges {
 		if l := r.edges[i].link; l != nil {
-			w.queueDown(l, &wedgepb.Down{Key: name(r.order.key), Payload: payload})
+			w.queueDown(l, d)
 			r.edges[i].flags &^= owed
 		}
 	}
 }
 
 // passOwed sends what this node was handed on to the children who came before it was.
-func (w *Wedge) passOwed(r *record, payload []byte) {
+func (w *Wedge) passOwed(r *record, d *wedgepb.Down) {
 	for i := range r.edges {
 		if e := &r.edges[i]; e.link != nil && e.flags&owed != 0 {
 			e.flags &^= owed
-			w.queueDown(e.link, &wedgepb.Down{Key: name(r.order.key), Payload: payload, Last: true})
+			w.queueDown(e.link, d)
 		}
 	}
 }
@@ -68,37 +69,47 @@ func (w *Wedge) handOff(l *link, key uint64) {
 	w.queueDown(l, &wedgepb.Down{Key: key, Payload: payload, Last: true})
 }
 
-// queueDown sends a message to a child soon, together with others.
+// queueDown sends a message to a child, with others of the same turn (settle).
 func (w *Wedge) queueDown(l *link, d *wedgepb.Down) {
 	if l.downBytes+len(d.Payload) > maxQueued {
 		w.stats.Lost++
 		return
 	}
 	if len(l.downs) == 0 {
-		w.after(downDelay, task{kind: taskDowns, peer: l.peer.ID})
+		w.downs = append(w.downs, l)
 	}
 	l.downs = append(l.downs, d)
 	l.downBytes += len(d.Payload)
 }
 
-// sendDowns sends the messages of leaders that wait on a link.
-func (w *Wedge) sendDowns(l *link) {
-	if l == nil {
-		return
-	}
-	for len(l.downs) > 0 {
-		size, count := 0, 0
-		for count < len(l.downs) && (count == 0 || size+len(l.downs[count].Payload)+16 <= maxBatch) {
-			size += len(l.downs[count].Payload) + 16
-			count++
+// sendDowns sends the messages of leaders that wait on all links. Mostly one goes to all children of a record:
+// in one frame for all of them, of one number.
+func (w *Wedge) sendDowns() {
+	var frame []byte
+	var alone *wedgepb.Down // in frame
+	for _, l := range w.downs {
+		for first := 0; first < len(l.downs); {
+			end, size := first, 0
+			for end < len(l.downs) && (end == first || size+len(l.downs[end].Payload)+16 <= maxBatch) {
+				size += len(l.downs[end].Payload) + 16
+				end++
+			}
+			if some := l.downs[first:end]; len(some) > 1 || some[0] != alone {
+				frame = wire.AppendFrame(nil, wire.Wedge, &wedgepb.Message{
+					Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: w.nextNumber(), Downs: some}},
+				})
+				if alone = nil; len(some) == 1 {
+					alone = some[0]
+				}
+			}
+			w.stats.Downs += uint64(end - first)
+			w.net.Send(l.peer, env.Bulk, frame)
+			first = end
 		}
-		w.stats.Downs += uint64(count)
-		w.net.Send(l.peer, env.Bulk, wire.AppendFrame(nil, wire.Wedge, &wedgepb.Message{
-			Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: w.nextNumber(), Downs: l.downs[:count]}},
-		}))
-		l.downs = l.downs[count:]
+		l.downs, l.downBytes = nil, 0
 	}
-	l.downs, l.downBytes = nil, 0
+	clear(w.downs)
+	w.downs = w.downs[:0]
 }
 
 // onDowns hands up the messages of leaders that come from the right parent, and sends
@@ -113,9 +124,9 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 			continue
 		}
 		if d.Last {
-			w.passOwed(r, d.Payload)
+			w.passOwed(r, d)
 		} else {
-			w.pass(r, d.Payload)
+			w.pass(r, d)
 		}
 		w.stats.Delivered++
 		if r.serving().Len() == 0 {

@@ -135,13 +135,16 @@ func (w *Wedge) sweepPause() time.Duration { return min(w.cfg.Maintenance/8, max
 func (w *Wedge) sweep(now time.Time) {
 	w.after(w.sweepPause(), task{kind: taskSweep})
 	w.forgive(now)
-	for _, l := range w.sortedLinks() {
-		if l.up.count > 0 && now.Sub(l.renewed) > w.cfg.Lease {
+	for _, l := range w.sortedLinks(func(l *link) bool { return l.stale(now.Add(-w.cfg.Lease)) || l.idle(now) }) {
+		if l.stale(now.Add(-w.cfg.Lease)) {
 			w.expire(l)
 		}
 		w.dropIdle(l, now)
 	}
 }
+
+// stale says whether edges that hang from a parent were not renewed since a time.
+func (l *link) stale(since time.Time) bool { return l.up.count > 0 && l.renewed.Before(since) }
 
 // expire ends all that hangs from a parent that has not renewed it.
 func (w *Wedge) expire(l *link) {
@@ -153,13 +156,17 @@ func (w *Wedge) expire(l *link) {
 	}
 }
 
-// dropIdle ends a link without edges on which nothing waits. Its number of the last batch
-// is needed no longer: what is still on its way is older than any that may come.
+// idle says whether a link has no edges, and nothing waits on it.
+func (l *link) idle(now time.Time) bool {
+	return l.up.count == 0 && l.down.count == 0 && l.out == nil && len(l.queue) == 0 &&
+		!now.Before(l.shunned) && now.Sub(l.used) >= idle
+}
+
+// dropIdle ends a link that is idle. Its number of the last batch is needed no longer: what is still on its way
+// is older than any that may come.
 func (w *Wedge) dropIdle(l *link, now time.Time) {
-	if l.up.count > 0 || l.down.count > 0 || l.out != nil || len(l.queue)+len(l.downs) > 0 ||
-		now.Before(l.shunned) || now.Sub(l.used) < idle {
-		return
+	if l.idle(now) {
+		delete(w.links, l.peer.ID)
+		w.node.Unwatch(l.peer.ID)
 	}
-	delete(w.links, l.peer.ID)
-	w.node.Unwatch(l.peer.ID)
 }

@@ -109,11 +109,12 @@ func (w *Wedge) link(c *overlay.Contact) *link {
 	return l
 }
 
-// sortedLinks returns all links, by peer.
-func (w *Wedge) sortedLinks() []*link {
-	of := make([]*link, 0, len(w.links))
+// sortedLinks returns some of the links, by peer.
+func (w *Wedge) sortedLinks(which func(*link) bool) (of []*link) {
 	for _, l := range w.links {
-		of = append(of, l)
+		if which(l) {
+			of = append(of, l)
+		}
 	}
 	slices.SortFunc(of, func(a, b *link) int { return cmp.Compare(a.peer.ID, b.peer.ID) })
 	return of
@@ -129,7 +130,6 @@ func (w *Wedge) clear(l *link) {
 	}
 	l.queue, l.out, l.flushAt = nil, nil, time.Time{}
 	l.digestOut, l.digestAt = 0, time.Time{}
-	l.downs, l.downBytes = nil, 0
 }
 
 func (w *Wedge) send(to env.Peer, m *wedgepb.Message) {

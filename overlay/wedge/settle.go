@@ -36,9 +36,9 @@ func (w *Wedge) begin(r *record) {
 	}
 }
 
-// settle ends all changes: the digests are right again, the application hears of changed
-// duties, and parents of what is not served. What the application does meanwhile is
-// settled too.
+// settle ends a turn: the digests are right again, the application hears of changed
+// duties, and parents of what is not served; messages of leaders go out. What the
+// application does meanwhile is settled too.
 func (w *Wedge) settle() {
 	if w.settling {
 		return
@@ -74,6 +74,7 @@ func (w *Wedge) settle() {
 	}
 	w.touched = w.touched[:0]
 	w.settling = false
+	w.sendDowns()
 }
 
 // keepTouched is for how many changes room is kept: as many as records hang on one link, mostly.

@@ -62,6 +62,7 @@ type Wedge struct {
 	gone     []uint32          // numbers of records that have ended, until all is settled
 	links    map[env.PeerID]*link
 	touched  []before // records that are being changed
+	downs    []*link  // on which messages of leaders wait for the end of the turn
 	kept     int      // bytes that relays keep
 	settling bool
 
@@ -89,7 +90,6 @@ const (
 	taskResend                 // a batch was not acknowledged
 	taskDigest                 // renew the edges of a link
 	taskAgain                  // a digest was not answered
-	taskDowns                  // send messages of leaders on a link
 	taskRound                  // compare splits with counts
 	taskSweep                  // forget what has grown old
 	taskEnd                    // the grace of a record is over
@@ -221,8 +221,6 @@ func (w *Wedge) Run(now time.Time) time.Time {
 			w.digest(l, at)
 		case taskAgain:
 			w.digestAgain(l, at)
-		case taskDowns:
-			w.sendDowns(l)
 		case taskRound:
 			w.round()
 		case taskSweep:
