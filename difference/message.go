@@ -72,6 +72,10 @@ func packer(window int) (*zstd.Encoder, error) {
 		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true), zstd.WithEncoderCRC(false)) // whoever signs it sees to that
 }
 
+// unpacker unpacks all deltas, of several goroutines at once: to make one takes longer than to use it. The
+// options are right.
+var unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
+
 // Decode unpacks a delta. It believes nothing: items and head are read anew, so that
 // their identities and hashes are what their bytes say.
 func Decode(b []byte) (Delta, error) {
@@ -83,12 +87,7 @@ func Decode(b []byte) (Delta, error) {
 }
 
 func decode(b []byte) (Delta, error) {
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(MaxDelta), zstd.WithDecoderLowmem(true))
-	if err != nil {
-		return Delta{}, err
-	}
-	defer dec.Close()
-	raw, err := dec.DecodeAll(b, nil)
+	raw, err := unpacker.DecodeAll(b, nil)
 	if err != nil {
 		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
 	}

@@ -5,10 +5,13 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
 	"github.com/mmcdole/gofeed"
+	goatom "github.com/mmcdole/gofeed/atom"
+	gorss "github.com/mmcdole/gofeed/rss"
 )
 
 // Meaning is what an item says, for programs that show or search it. Content and
@@ -85,10 +88,7 @@ func (it *Item) ask(base string) (g *gofeed.Item, err error) {
 			err = fmt.Errorf("gofeed panics: %v", r)
 		}
 	}()
-	p := gofeed.NewParser()
-	// To find an image for the item, gofeed parses all of its content as HTML; nobody asks for one.
-	p.RSSTranslator = &gofeed.DefaultRSSTranslator{DisableContentImageScan: true}
-	doc, err := p.Parse(bytes.NewReader(it.alone(base)))
+	doc, err := it.translated(bytes.NewReader(it.alone(base)))
 	if err != nil {
 		return nil, fmt.Errorf("gofeed: %w", err)
 	}
@@ -96,6 +96,24 @@ func (it *Item) ask(base string) (g *gofeed.Item, err error) {
 		return nil, fmt.Errorf("%w: gofeed finds no item", ErrBroken)
 	}
 	return doc.Items[0], nil
+}
+
+// translated is the document of the item in gofeed's words. What format it has need not be found out: that
+// would take half the time.
+func (it *Item) translated(alone io.Reader) (*gofeed.Feed, error) {
+	if it.Format == Atom {
+		doc, err := new(goatom.Parser).Parse(alone)
+		if err != nil {
+			return nil, err
+		}
+		return new(gofeed.DefaultAtomTranslator).Translate(doc)
+	}
+	doc, err := new(gorss.Parser).Parse(alone)
+	if err != nil {
+		return nil, err
+	}
+	// To find an image for the item, gofeed parses all of its content as HTML; nobody asks for one.
+	return (&gofeed.DefaultRSSTranslator{DisableContentImageScan: true}).Translate(doc)
 }
 
 // alone is the smallest document with the item in it.

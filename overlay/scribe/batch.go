@@ -28,6 +28,7 @@ const (
 	aWay  // a Join on its way to the root, from hop to hop
 	anAccept
 	aRedirect
+	kinds int = iota
 )
 
 // An outbox holds the words that have not been sent.
@@ -92,15 +93,15 @@ func (s *Scribe) tellAll(now time.Time) {
 // sendWords sends the words for one peer. A lone one is a message of its own, and so are a
 // few of the node's own Joins, which go by the overlay's ways.
 func (s *Scribe) sendWords(of *letters) {
-	ways, own := 0, true
+	var left [kinds]int // to be added
+	own := true
 	for i := range of.words {
-		if w := &of.words[i]; w.kind == aWay {
-			ways++
-			own = own && w.who == s.node.Self()
-		}
+		w := &of.words[i]
+		left[w.kind]++
+		own = own && (w.kind != aWay || w.who == s.node.Self())
 	}
-	alone := own && ways < fewWays
-	b := s.newBatch()
+	alone := own && left[aWay] < fewWays
+	b := s.newBatch(&left)
 	for i := range of.words {
 		w := &of.words[i]
 		switch {
@@ -114,7 +115,7 @@ func (s *Scribe) sendWords(of *letters) {
 			b.add(w)
 			if b.entries == maxBatch || b.bytes > batchBytes {
 				s.sendBatch(of.to, b)
-				b = s.newBatch()
+				b = s.newBatch(&left)
 			}
 		}
 	}
@@ -148,13 +149,14 @@ type batch struct {
 	*scribepb.Batch
 	self    *overlay.Contact            // whose record is the first
 	place   map[*overlay.Contact]uint32 // of the other records
+	left    *[kinds]int                 // words that are to come, here and in batches that follow
 	entries int
 	bytes   int // about
 }
 
-func (s *Scribe) newBatch() *batch {
+func (s *Scribe) newBatch(left *[kinds]int) *batch {
 	self := s.node.Self()
-	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, bytes: len(self.Raw)}
+	return &batch{Batch: &scribepb.Batch{Records: [][]byte{self.Raw}}, self: self, left: left, bytes: len(self.Raw)}
 }
 
 // record returns the place of a record.
@@ -180,29 +182,38 @@ func (b *batch) add(w *word) {
 	b.bytes += len(w.group) + 16
 	switch w.kind {
 	case aPart:
-		in(&b.Parts, w).Edges = append(b.Parts.Edges, w.edge)
+		b.in(&b.Parts, w)
 	case aDrop:
-		in(&b.Drops, w)
+		b.in(&b.Drops, w)
 	case aJoin:
-		c := in(&b.Joins, w)
-		c.Edges, c.Weights = append(c.Edges, w.edge), append(c.Weights, w.weight)
+		c := b.in(&b.Joins, w)
+		c.Weights = append(c.Weights, w.weight)
 	case aWay:
-		c := in(&b.Ways, w)
-		c.Edges, c.Weights, c.Records = append(c.Edges, w.edge), append(c.Weights, w.weight), append(c.Records, b.record(w.who))
+		c := b.in(&b.Ways, w)
+		c.Weights, c.Records = append(c.Weights, w.weight), append(c.Records, b.record(w.who))
 	case anAccept:
-		in(&b.Accepts, w).Edges = append(b.Accepts.Edges, w.edge)
+		b.in(&b.Accepts, w)
 	case aRedirect:
-		c := in(&b.Redirects, w)
+		c := b.in(&b.Redirects, w)
 		c.Records = append(c.Records, b.record(w.who))
 	}
+	b.left[w.kind]--
 }
 
-// in puts the group of a word into its column.
-func in(c **scribepb.Column, w *word) *scribepb.Column {
+// in puts a word's group, and its edge if such words have one, into their column.
+func (b *batch) in(c **scribepb.Column, w *word) *scribepb.Column {
+	edged := w.kind != aDrop && w.kind != aRedirect
 	if *c == nil {
-		*c = &scribepb.Column{}
+		n := min(b.left[w.kind], maxBatch)
+		*c = &scribepb.Column{Groups: make([]byte, 0, n*len(w.group))}
+		if edged {
+			(*c).Edges = make([]uint64, 0, n)
+		}
 	}
 	(*c).Groups = append((*c).Groups, w.group[:]...)
+	if edged {
+		(*c).Edges = append((*c).Edges, w.edge)
+	}
 	return *c
 }
 

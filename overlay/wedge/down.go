@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"tidings/internal/env"
 	"tidings/internal/wire"
 	"tidings/overlay"
@@ -26,6 +28,16 @@ func (w *Wedge) Down(key overlay.ID, payload []byte) error {
 	w.settle()
 	return nil
 }
+
+// PassesOn says whether a message of the layer's, as Receive takes it, holds nothing but messages of leaders: it
+// changes nobody's part in a wedge, and nothing that a Wedge plans.
+func PassesOn(body []byte) bool {
+	field, kind, n := protowire.ConsumeTag(body)
+	return n > 0 && field == downsField && kind == protowire.BytesType && n+protowire.ConsumeFieldValue(field, kind, body[n:]) == len(body)
+}
+
+// downsField is the number of Message.downs.
+const downsField = 5
 
 // pass sends a message on to all children.
 func (w *Wedge) pass(r *record, d *wedgepb.Down) {

@@ -111,10 +111,14 @@ func (m *Member) answer(now time.Time) {
 
 // Receive brings a frame to its layer.
 func (m *Member) Receive(from env.PeerID, frame []byte) error {
-	m.stirred = true
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil {
 		return err
+	}
+	if layer == wire.Wedge && wedge.PassesOn(body) {
+		defer func(was bool) { m.stirred = was }(m.stirred) // to send it on is no other layer's affair
+	} else {
+		m.stirred = true
 	}
 	switch layer {
 	case wire.Overlay:

@@ -16,15 +16,20 @@ import (
 type origins struct {
 	load  *Workload
 	of    []origin
+	docs  []document
 	etags []string // of the n-th update
 }
 
-// An origin is that of a channel.
+// An origin is that of a channel: what each poll of it touches, and no more.
 type origin struct {
 	next    int64 // when it is updated
 	updates int32 // so many times so far
-	dice    rand.PCG
-	dates   [shown]int64 // of its items, the newest first, in seconds
+}
+
+// A document is what it shows.
+type document struct {
+	dice  rand.PCG
+	dates [shown]int64 // of its items, the newest first, in seconds
 }
 
 // shown is how many items a document has.
@@ -35,11 +40,10 @@ const shown = 4
 const documentSize = 1 << 10
 
 func newOrigins(load *Workload) *origins {
-	w := &origins{load: load, of: make([]origin, len(load.Channels))}
+	w := &origins{load: load, of: make([]origin, len(load.Channels)), docs: make([]document, len(load.Channels))}
 	for i := range w.of {
-		o := &w.of[i]
-		o.dice = *rand.NewPCG(uint64(load.Seed), uint64(i))
-		o.next = math.MaxInt64
+		w.of[i].next = math.MaxInt64
+		w.docs[i].dice = *rand.NewPCG(uint64(load.Seed), uint64(i))
 	}
 	return w
 }
@@ -47,19 +51,18 @@ func newOrigins(load *Workload) *origins {
 // open begins to update the channels.
 func (w *origins) open(now int64) {
 	for i := range w.of {
-		o := &w.of[i]
-		at := now
-		for j := range o.dates {
+		d, at := &w.docs[i], now
+		for j := range d.dates {
 			at -= w.pause(i)
-			o.dates[j] = at / int64(time.Second)
+			d.dates[j] = at / int64(time.Second)
 		}
-		o.next = now + w.pause(i)
+		w.of[i].next = now + w.pause(i)
 	}
 }
 
 // pause is the time between two updates of a Poisson process.
 func (w *origins) pause(channel int) int64 {
-	u := float64(w.of[channel].dice.Uint64()>>11) / (1 << 53)
+	u := float64(w.docs[channel].dice.Uint64()>>11) / (1 << 53)
 	return int64(-math.Log(1-u) * float64(w.load.Channels[channel].Update))
 }
 
@@ -71,8 +74,9 @@ func (w *origins) update(channel int, now int64) (at int64, updated bool) {
 	}
 	at = o.next
 	o.updates++
-	copy(o.dates[1:], o.dates[:])
-	o.dates[0] = at / int64(time.Second)
+	d := &w.docs[channel]
+	copy(d.dates[1:], d.dates[:])
+	d.dates[0] = at / int64(time.Second)
 	o.next += w.pause(channel)
 	return at, true
 }
@@ -96,10 +100,10 @@ func (w *origins) ask(i int, r *env.Request, now int64) env.Answer {
 
 // document is what the origin of a channel shows.
 func (w *origins) document(channel int) []byte {
-	o := &w.of[channel]
+	o, d := &w.of[channel], &w.docs[channel]
 	b := make([]byte, 0, documentSize)
 	b = fmt.Appendf(b, "<rss version=\"2.0\"><channel><title>Feed %d</title><link>%s</link><description/>", channel, w.load.URL(channel))
-	for i, at := range o.dates {
+	for i, at := range d.dates {
 		b = fmt.Appendf(b, "<item><guid>%d/%d</guid><title>Item</title><pubDate>%s</pubDate></item>",
 			channel, int(o.updates)-i, time.Unix(at, 0).UTC().Format(time.RFC1123Z))
 	}
