@@ -153,7 +153,8 @@ func (c *Corona) Deliver(key overlay.ID, body []byte) {
 	} // else the poller asks again
 }
 
-// Delivered takes what the sequencer of a channel has sent to all its pollers.
+// Delivered takes what the sequencer of a channel has sent to all its pollers. It changes no plan: a poll looks at
+// it when it is due.
 func (c *Corona) Delivered(key overlay.ID, body []byte) {
 	t, ok := c.cfg.Briefs.told(key, body)
 	if !ok {

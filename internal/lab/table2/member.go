@@ -2,6 +2,7 @@ package table2
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"tidings/corona"
@@ -28,12 +29,12 @@ type Member struct {
 	Sums    *sums.Sums
 	Corona  *corona.Corona
 
-	lane    *lane
+	next    [layers]int64 // when each layer wants to be run, in nanoseconds of Unix time
+	stirred set           // layers that have something to do before
+	plain   bool          // see World.Plain
 	index   int
-	plain   bool // see World.Plain
 	asked   []question
-	stirred bool      // something has happened since all layers ran that is no poll
-	next    time.Time // when a layer other than Corona wants to be run
+	lane    *lane
 }
 
 // A question is a poll that is to be answered.
@@ -43,57 +44,82 @@ type question struct {
 }
 
 func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Config, index int, plain, polite bool, l *lane) *Member {
-	m := &Member{lane: l, index: index, plain: plain}
-	e.Fetcher, e.Network, e.Worker, e.Store = m, stirring{e.Network, m}, work{e.Worker, m}, memory{e.Store, m}
-	m.Overlay = overlay.New(e, signer, verify, cfg.Overlay)
-	m.Scribe = scribe.New(e, m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
+	m := &Member{lane: l, index: index, plain: plain, stirred: all}
+	m.Overlay = overlay.New(m.doors(e, ofOverlay), signer, verify, cfg.Overlay)
+	m.Scribe = scribe.New(m.doors(e, ofScribe), m.Overlay, cfg.Scribe, func(scribe.Delivery) {})
 	var err error
-	if m.Owners, err = owner.New(e, m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
+	if m.Owners, err = owner.New(m.doors(e, ofOwners), m.Overlay, signer, verify, cfg.Owner, (*ownerSide)(m)); err != nil {
 		panic(fmt.Sprintf("table2: a member with an empty disk: %v", err))
 	}
-	m.Wedges = wedge.New(e, m.Overlay, cfg.Wedges, (*wedgeSide)(m))
-	m.Corona = corona.New(e, m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
+	m.Wedges = wedge.New(m.doors(e, ofWedges), m.Overlay, cfg.Wedges, (*wedgeSide)(m))
+	m.Corona = corona.New(m.doors(e, ofCorona), m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
 	if polite {
 		m.Corona.BePolite(m.Owners)
 	}
-	m.Sums = sums.New(e, m.Overlay, cfg.Sums, m.Corona.Adder())
+	m.Sums = sums.New(m.doors(e, ofSums), m.Overlay, cfg.Sums, m.Corona.Adder())
 	m.Corona.Join((*shares)(m))
 	m.Overlay.Handle(wire.Corona, (*findingSide)(m))
 	return m
 }
 
-// Run runs the layers, twice as node.Node does if anything came of it, and until all polls are answered. A poll that
-// brings nothing new concerns Corona alone; nearly all do.
+// Run runs the layers that have something to do, until none has, and all polls are answered. node.Node runs
+// all of its, twice: a poll that brings nothing new, as nearly all do, concerns Corona alone.
 func (m *Member) Run(now time.Time) time.Time {
-	if !m.plain && !m.stirred && (m.next.IsZero() || m.next.After(now)) {
-		own := m.Corona.Run(now)
-		for len(m.asked) > 0 {
+	if m.plain {
+		m.stirred = all
+	}
+	at := now.UnixNano()
+	for {
+		for l := range layers {
+			due := m.next[l] <= at
+			if !due && !m.stirred.has(l) {
+				continue
+			}
+			m.next[l] = m.run(l, now)
+			if m.stirred &^= only(l); due && l != ofCorona { // what Corona does to others it does by the doors
+				m.stirred |= concerns[l] &^ only(l)
+			}
+		}
+		if len(m.asked) > 0 {
 			m.answer(now)
-			own = m.Corona.Run(now)
+			m.stirred |= only(ofCorona)
 		}
-		if !m.stirred {
-			return env.Sooner(m.next, own)
+		if m.stirred == 0 {
+			break
 		}
 	}
-	for pass := 1; ; pass++ {
-		m.stirred = false
-		m.next = m.Overlay.Run(now)
-		m.next = env.Sooner(m.next, m.Scribe.Run(now))
-		m.next = env.Sooner(m.next, m.Owners.Run(now))
-		m.next = env.Sooner(m.next, m.Wedges.Run(now))
-		m.next = env.Sooner(m.next, m.Sums.Run(now))
-		own := m.Corona.Run(now)
-		if len(m.asked) == 0 && (pass >= 2 || !m.stirred) {
-			m.stirred = false
-			return env.Sooner(m.next, own)
-		}
-		m.answer(now)
+	if next := slices.Min(m.next[:]); next != never {
+		return time.Unix(0, next).UTC()
 	}
+	return time.Time{}
+}
+
+// run runs a layer.
+func (m *Member) run(l layer, now time.Time) int64 {
+	var next time.Time
+	switch l {
+	case ofOverlay:
+		next = m.Overlay.Run(now)
+	case ofScribe:
+		next = m.Scribe.Run(now)
+	case ofOwners:
+		next = m.Owners.Run(now)
+	case ofWedges:
+		next = m.Wedges.Run(now)
+	case ofSums:
+		next = m.Sums.Run(now)
+	case ofCorona:
+		next = m.Corona.Run(now)
+	}
+	if next.IsZero() {
+		return never
+	}
+	return next.UnixNano()
 }
 
 // Do does something with the member's layers, within its turn.
 func (m *Member) Do(do func()) {
-	m.stirred = true
+	m.stirred = all
 	do()
 }
 
@@ -111,49 +137,53 @@ func (m *Member) answer(now time.Time) {
 
 // Receive brings a frame to its layer.
 func (m *Member) Receive(from env.PeerID, frame []byte) error {
-	layer, body, err := wire.ParseFrame(frame)
+	of, body, err := wire.ParseFrame(frame)
 	if err != nil {
 		return err
 	}
-	if layer == wire.Wedge && wedge.PassesOn(body) {
-		defer func(was bool) { m.stirred = was }(m.stirred) // to send it on is no other layer's affair
-	} else {
-		m.stirred = true
-	}
-	switch layer {
+	switch of {
 	case wire.Overlay:
+		m.stirred |= concerns[ofOverlay]
 		return m.Overlay.Receive(from, body)
 	case wire.Scribe:
+		m.stirred |= concerns[ofScribe]
 		return m.Scribe.Receive(from, frame, body)
 	case wire.Owner:
+		m.stirred |= concerns[ofOwners]
 		return m.Owners.Receive(from, body)
 	case wire.Sums:
+		m.stirred |= concerns[ofSums]
 		return m.Sums.Receive(from, body)
 	case wire.Wedge:
+		if was := m.stirred; wedge.PassesOn(body) { // to send it on is nobody's affair
+			defer func() { m.stirred = was }()
+		}
+		m.stirred |= concerns[ofWedges]
 		return m.Wedges.Receive(from, body)
 	case wire.Corona:
+		m.stirred = all
 		return m.Corona.Receive(from, body)
 	}
-	return fmt.Errorf("%w: layer %d", wire.ErrFrame, layer)
+	return fmt.Errorf("%w: layer %d", wire.ErrFrame, of)
 }
 
 // Found, Reachable and PeerDown are the overlay's.
 
 // Found reports a peer that one can join through.
 func (m *Member) Found(peer env.Peer) {
-	m.stirred = true
+	m.stirred = all
 	m.Overlay.Found(peer)
 }
 
 // Reachable reports where the member can be dialled.
 func (m *Member) Reachable(addrs []string) {
-	m.stirred = true
+	m.stirred = all
 	m.Overlay.Reachable(addrs)
 }
 
 // PeerDown hints that a link broke.
 func (m *Member) PeerDown(peer env.PeerID) {
-	m.stirred = true
+	m.stirred = all
 	m.Overlay.PeerDown(peer)
 }
 
@@ -201,7 +231,7 @@ func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done fu
 func (m *pollSide) Said(overlay.ID, []byte, corona.Haste) {}
 
 func (m *pollSide) SetNote(key overlay.ID, note []byte) {
-	m.stirred = true
+	m.stirred |= only(ofOwners)
 	_ = m.Owners.SetNote(key, note) // who leads no longer has none
 }
 

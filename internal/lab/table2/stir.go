@@ -1,29 +1,62 @@
 package table2
 
 import (
+	"math"
+
 	"tidings/internal/env"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 )
 
-// Whatever a layer does that others may have to do with passes a door, or comes back through
-// one; and what Corona asks of others beside that is here. Then all of them run.
+// A layer of a member. They run in this order.
+type layer uint8
+
+const (
+	ofOverlay layer = iota
+	ofScribe
+	ofOwners
+	ofWedges
+	ofSums
+	ofCorona
+	layers
+)
+
+// A set of layers.
+type set uint8
+
+const all set = 1<<layers - 1
+
+func only(l layer) set { return 1 << l }
+
+func (s set) has(l layer) bool { return s&only(l) != 0 }
+
+// concerns says for each layer who else may have something to do, and other plans, after a frame for it, or when
+// what it has planned was due: all call the overlay, which calls them all; owners and wedges tell Corona what is its
+// to do. What Corona asks of others passes through ranks, shares and pollSide, or a door.
+var concerns = [layers]set{
+	ofOverlay: all,
+	ofScribe:  only(ofScribe) | only(ofOverlay),
+	ofOwners:  only(ofOwners) | only(ofOverlay) | only(ofCorona),
+	ofWedges:  only(ofWedges) | only(ofOverlay) | only(ofCorona),
+	ofSums:    only(ofSums) | only(ofOverlay),
+	ofCorona:  only(ofCorona) | only(ofOverlay) | only(ofOwners),
+}
+
+// never is when a layer wants to be run that waits for something to happen.
+const never = math.MaxInt64
 
 // ranks are a member's wedges, as Corona has them.
 type ranks Member
 
 func (r *ranks) Enlist(key overlay.ID, o wedge.Order) error {
-	r.stirred = true
+	r.stirred |= concerns[ofWedges]
 	return r.Wedges.Enlist(key, o)
 }
 
-func (r *ranks) Down(key overlay.ID, message []byte) error {
-	r.stirred = true
-	return r.Wedges.Down(key, message)
-}
+func (r *ranks) Down(key overlay.ID, message []byte) error { return r.Wedges.Down(key, message) }
 
 func (r *ranks) Relevel() {
-	r.stirred = true
+	r.stirred |= concerns[ofWedges]
 	r.Wedges.Relevel()
 }
 
@@ -33,25 +66,34 @@ func (r *ranks) Serving(key overlay.ID) (served, declined int) { return r.Wedges
 type shares Member
 
 func (s *shares) Set(value []byte) error {
-	s.stirred = true
+	s.stirred |= only(ofSums)
 	return s.Sums.Set(value)
 }
 
 func (s *shares) Rest() (sum any, whole bool) { return s.Sums.Rest() }
 
 func (s *shares) Disturbed() {
-	s.stirred = true
+	s.stirred |= only(ofSums)
 	s.Sums.Disturbed()
 }
 
-// stirring is a member's door to the network.
+// doors are those of a layer, which know what they pass to whom.
+func (m *Member) doors(e env.Env, l layer) env.Env {
+	e.Fetcher, e.Network, e.Worker, e.Store = m, stirring{e.Network, m, l}, work{e.Worker, m, l}, memory{e.Store, m, l}
+	return e
+}
+
+// stirring is a layer's door to the network. What the overlay sends it may send for another layer.
 type stirring struct {
 	env.Network
 	m *Member
+	l layer
 }
 
 func (s stirring) Send(to env.Peer, class env.Class, frame []byte) {
-	s.m.stirred = true
+	if s.m.stirred |= only(s.l); s.l == ofCorona {
+		s.m.stirred |= concerns[ofCorona]
+	}
 	s.Network.Send(to, class, frame)
 }
 
@@ -60,10 +102,10 @@ func (s stirring) Send(to env.Peer, class env.Class, frame []byte) {
 type work struct {
 	env.Worker
 	m *Member
+	l layer
 }
 
 func (w work) Do(pure, done func()) {
-	w.m.stirred = true
 	computed := make(chan struct{})
 	go func() {
 		defer close(computed)
@@ -71,7 +113,8 @@ func (w work) Do(pure, done func()) {
 	}()
 	w.Worker.Do(func() {}, func() {
 		<-computed
-		w.m.Do(done)
+		w.m.stirred |= concerns[w.l]
+		done()
 	})
 }
 
@@ -80,9 +123,12 @@ func (w work) Do(pure, done func()) {
 type memory struct {
 	env.Store
 	m *Member
+	l layer
 }
 
 func (s memory) Commit(_ []env.Op, done func(error)) {
-	s.m.stirred = true
-	s.Store.Commit(nil, func(err error) { s.m.Do(func() { done(err) }) })
+	s.Store.Commit(nil, func(err error) {
+		s.m.stirred |= concerns[s.l]
+		done(err)
+	})
 }
