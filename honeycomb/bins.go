@@ -99,7 +99,9 @@ func (b *Bins) widen(first, end int) {
 	switch {
 	case len(b.Cost) == 0:
 		b.First, b.Cost = first, make([]float64, end-first)
-	case first < b.First || end > b.First+len(b.Cost):
+	case first >= b.First && end > b.First+len(b.Cost):
+		b.Cost = append(b.Cost, make([]float64, end-b.First-len(b.Cost))...)
+	case first < b.First:
 		from, to := min(first, b.First), max(end, b.First+len(b.Cost))
 		wide := make([]float64, to-from)
 		copy(wide[b.First-from:], b.Cost)

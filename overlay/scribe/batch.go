@@ -46,6 +46,10 @@ type letters struct {
 	words []word
 }
 
+// usualWords is for how many words there is room in letters at once: about as many as there are for a peer when a
+// node starts.
+const usualWords = 8
+
 // delay says how long one more word waits.
 func (o *outbox) delay(now moment) time.Duration {
 	if past := now.sub(o.since) / batchDelay; past > 0 {
@@ -64,7 +68,7 @@ func (s *Scribe) tell(to env.Peer, w word) {
 	o := &s.outbox
 	of := o.by[to.ID]
 	if of == nil {
-		of = &letters{to: to}
+		of = &letters{to: to, words: make([]word, 0, usualWords)}
 		o.by[to.ID] = of
 		o.order = append(o.order, of)
 	}

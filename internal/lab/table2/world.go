@@ -52,7 +52,7 @@ const joinPause = 100 * time.Millisecond
 // NewWorld returns a world whose members join one after the other as soon as it runs.
 // Time and distances are those of sim.King, but for the stride.
 func NewWorld(load *Workload, network wire.Network) *World {
-	garbage := newCollector(load.Heap() / 2)
+	garbage := newCollector(load.Heap() * 11 / 20)
 	w := &World{
 		World: sim.New(sim.Config{
 			Seed: uint64(load.Seed), Topology: sim.King(uint64(load.Seed)),
@@ -96,7 +96,7 @@ func (w *World) boot(i int) {
 		// paper's own state is.
 		every := w.network.MaintenanceInterval
 		cfg.Scribe.BeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
-		cfg.Owner.Lease, cfg.Owner.BeatInterval = every, every/4
+		cfg.Owner.Lease, cfg.Owner.BeatInterval = 2*every, every/2
 	}
 	h.Boot(func(e env.Env) env.Node {
 		e.Network = tallied{e.Network, l.tally}
