@@ -67,7 +67,7 @@ func (s *Scribe) beatIn(l *link, d time.Duration) {
 func (s *Scribe) beatLook(l *link) {
 	if l.beatDue == never || l.beatAt < l.beatDue {
 		l.beatDue = l.beatAt
-		s.cal.Add(time.Unix(0, int64(l.beatAt)), task{kind: taskBeat, link: l})
+		s.cal.Add(time.Unix(0, int64(l.beatAt)), task{kind: taskBeat, of: uint32(l.number)})
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *Scribe) sendBeat(l *link, now time.Time) {
 		Nonce: l.beatNonce, Count: uint32(len(l.up.of)), Digest: l.up.digest, PauseS: s.pauseS(),
 		HeldCount: uint32(len(l.down.of)), HeldDigest: l.down.digest,
 	}}})
-	s.cal.Add(s.together(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskBeatUp, link: l})
+	s.cal.Add(s.together(now.Add(s.node.RTO(l.contact.Peer.ID)), time.Second), task{kind: taskBeatUp, of: uint32(l.number)})
 }
 
 // beatMissed goes on when a peer left a Beat unanswered.
@@ -198,7 +198,7 @@ func (s *Scribe) named(l *link) []*scribepb.Edge {
 	for _, number := range l.up.of {
 		g := s.groups.At(number)
 		e := &scribepb.Edge{Group: g.id[:]}
-		if g.parents[0].link == l {
+		if g.parents[0].link == l.number {
 			e.Weight = g.sent
 		}
 		all = append(all, e)

@@ -59,8 +59,8 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 		return
 	}
 	full := known == nil && c.Member && len(g.children) >= crowd*s.cfg.FanOut
-	if full || known == nil && c.Member && g.nearer(c.ID) >= s.cfg.FanOut {
-		if to := pick(g, g.staying(s.cfg.FanOut), c.ID, w.avoid); to != nil {
+	if full || known == nil && c.Member && s.nearer(g, c.ID) >= s.cfg.FanOut {
+		if to := s.pick(g, s.staying(g, s.cfg.FanOut), c.ID, w.avoid); to != nil {
 			s.redirect(g, c.Peer, to)
 			return
 		}
@@ -71,7 +71,7 @@ func (s *Scribe) accept(g *group, c *overlay.Contact, w wish, direct bool) {
 		return
 	}
 	if known == nil {
-		g.children = append(g.children, child{link: l, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
+		g.children = append(g.children, child{link: l.number, edge: w.edge, weight: weight, client: !c.Member, since: s.now()})
 		l.down.add(s.groups, g, weight)
 		l.renewed = s.now()
 		s.lookIn(l, leaseBeats*s.cfg.BeatInterval)
@@ -110,9 +110,9 @@ func (s *Scribe) clamp(weight uint32) uint32 {
 }
 
 // nearer counts the member children that are nearer to the key than an id.
-func (g *group) nearer(id overlay.ID) (count int) {
+func (s *Scribe) nearer(g *group, id overlay.ID) (count int) {
 	for i := range g.children {
-		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, c.link.contact.ID, id) {
+		if c := &g.children[i]; !c.client && !c.moving && overlay.Nearer(g.id, s.numbered(c.link).contact.ID, id) {
 			count++
 		}
 	}
@@ -121,7 +121,7 @@ func (g *group) nearer(id overlay.ID) (count int) {
 
 // staying returns the n member children nearest to the key, the nearest first, of those that
 // were not asked to move.
-func (g *group) staying(n int) []*child {
+func (s *Scribe) staying(g *group, n int) []*child {
 	of := make([]*child, 0, len(g.children))
 	for i := range g.children {
 		if c := &g.children[i]; !c.client && !c.moving {
@@ -129,7 +129,7 @@ func (g *group) staying(n int) []*child {
 		}
 	}
 	slices.SortFunc(of, func(a, b *child) int {
-		if overlay.Nearer(g.id, a.link.contact.ID, b.link.contact.ID) {
+		if overlay.Nearer(g.id, s.numbered(a.link).contact.ID, s.numbered(b.link).contact.ID) {
 			return -1
 		}
 		return 1
@@ -139,10 +139,10 @@ func (g *group) staying(n int) []*child {
 
 // pick chooses the child under which another is to hang: nearer to the key than
 // that one, none that it avoids, and with the least below it.
-func pick(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
+func (s *Scribe) pick(g *group, of []*child, below overlay.ID, avoid [][]byte) *child {
 	var best *child
 	for _, c := range of {
-		id := c.link.contact.ID
+		id := s.numbered(c.link).contact.ID
 		if overlay.Nearer(g.id, id, below) && !slices.ContainsFunc(avoid, func(a []byte) bool { return bytes.Equal(a, id[:]) }) &&
 			(best == nil || c.weight+uint32(c.given) < best.weight+uint32(best.given)) {
 			best = c
@@ -156,7 +156,7 @@ func (s *Scribe) redirect(g *group, who env.Peer, to *child) {
 		to.given++
 	}
 	s.stats.Pushed++
-	s.sendRedirect(g, who, to.link.contact)
+	s.sendRedirect(g, who, s.numbered(to.link).contact)
 }
 
 func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
@@ -167,7 +167,7 @@ func (s *Scribe) sendRedirect(g *group, who env.Peer, to *overlay.Contact) {
 func (s *Scribe) pushSoon(g *group) {
 	if !g.crowded && g.members() > s.cfg.FanOut {
 		g.crowded = true
-		s.cal.Add(s.together(s.clock.Now(), pushDelay), task{kind: taskCrowd, group: g})
+		s.cal.Add(s.together(s.clock.Now(), pushDelay), task{kind: taskCrowd, of: g.number})
 	}
 }
 
@@ -181,26 +181,28 @@ func (s *Scribe) pushDown(g *group) {
 		}
 	}
 	if g.members() > s.cfg.FanOut {
-		all := g.staying(len(g.children))
+		all := s.staying(g, len(g.children))
 		stay := all[:s.cfg.FanOut]
 		for _, far := range slices.Backward(all[s.cfg.FanOut:]) {
 			far.moving, far.since = true, now
-			s.redirect(g, far.link.contact.Peer, pick(g, stay, far.link.contact.ID, nil))
+			c := s.numbered(far.link).contact
+			s.redirect(g, c.Peer, s.pick(g, stay, c.ID, nil))
 		}
 	}
 	if !g.pushing && slices.ContainsFunc(g.children, func(c child) bool { return c.moving }) {
 		g.pushing = true
-		s.after(pushPause, task{kind: taskPush, group: g})
+		s.after(pushPause, task{kind: taskPush, of: g.number})
 	}
 }
 
 // forgetChild ends an edge down.
 func (s *Scribe) forgetChild(g *group, l *link) {
 	g.children = slices.DeleteFunc(g.children, func(c child) bool {
-		if c.link == l {
-			l.down.remove(s.groups, g, c.weight)
+		if c.link != l.number {
+			return false
 		}
-		return c.link == l
+		l.down.remove(s.groups, g, c.weight)
+		return true
 	})
 	if len(g.children) == 0 {
 		g.children = nil
@@ -222,7 +224,7 @@ func (s *Scribe) prune(g *group) {
 			return // children may still come from a lost root
 		}
 		for _, p := range slices.Backward(g.above()) {
-			s.leaveParent(g, p.link)
+			s.leaveParent(g, s.numbered(p.link))
 		}
 		s.forgetRecent(g, len(s.recent[g.id]))
 		s.groups.Delete(g.id)
@@ -231,7 +233,7 @@ func (s *Scribe) prune(g *group) {
 	now := uint32(s.clock.Now().Unix())
 	if len(g.above()) > 0 && (g.offered == 0 || time.Duration(now-g.offered)*time.Second >= s.cfg.BeatInterval) {
 		g.offered = now
-		s.send(g.parents[0].link.contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
+		s.send(s.numbered(g.parents[0].link).contact.Peer, &scribepb.Message{Body: &scribepb.Message_Offer{Offer: &scribepb.Offer{Group: g.id[:]}}})
 	}
 }
 
@@ -250,11 +252,11 @@ func (s *Scribe) onOffer(l *link, m *scribepb.Offer) {
 		}
 		return
 	}
-	if g.parents[0].link != l || !g.idle() {
+	if g.parents[0].link != l.number || !g.idle() {
 		return
 	}
 	for i := range min(int(m.Room), len(g.children)) {
-		s.sendRedirect(g, g.children[i].link.contact.Peer, l.contact)
+		s.sendRedirect(g, s.numbered(g.children[i].link).contact.Peer, l.contact)
 	}
 }
 

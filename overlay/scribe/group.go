@@ -29,15 +29,15 @@ type group struct {
 
 // A parent is an edge up.
 type parent struct {
-	link *link
 	edge uint64 // its name
+	link linkNumber
 }
 
 // A child is an edge down.
 type child struct {
-	link   *link
 	edge   uint64 // its name
 	since  moment // when it last said that it is one, or was asked to move
+	link   linkNumber
 	weight uint32
 	given  uint16 // children sent to it
 	client bool
@@ -54,14 +54,14 @@ type recent struct {
 // above are the edges up: at most one; a client has up to two, and counts at the first.
 func (g *group) above() []parent {
 	n := 0
-	for n < len(g.parents) && g.parents[n].link != nil {
+	for n < len(g.parents) && g.parents[n].link != none {
 		n++
 	}
 	return g.parents[:n]
 }
 
 // orphan says that the node has no parent and is not the root.
-func (g *group) orphan() bool { return !g.root && g.parents[0].link == nil }
+func (g *group) orphan() bool { return !g.root && g.parents[0].link == none }
 
 // keep keeps a message that passed, for children that come late.
 func (s *Scribe) keep(g *group, r recent) {
@@ -124,8 +124,11 @@ func (g *group) idle() bool {
 
 // child returns the edge down on a link, or nil.
 func (g *group) child(l *link) *child {
+	if l == nil {
+		return nil
+	}
 	for i := range g.children {
-		if g.children[i].link == l {
+		if g.children[i].link == l.number {
 			return &g.children[i]
 		}
 	}
@@ -134,8 +137,11 @@ func (g *group) child(l *link) *child {
 
 // parent returns the edge up on a link, or nil.
 func (g *group) parent(l *link) *parent {
+	if l == nil {
+		return nil
+	}
 	for i := range g.above() {
-		if g.parents[i].link == l {
+		if g.parents[i].link == l.number {
 			return &g.parents[i]
 		}
 	}
@@ -190,7 +196,7 @@ func (s *Scribe) becomeRoot(g *group) {
 		return
 	}
 	for _, p := range slices.Backward(g.above()) {
-		s.leaveParent(g, p.link)
+		s.leaveParent(g, s.numbered(p.link))
 	}
 	g.root, g.sought = true, nil
 }
@@ -221,9 +227,9 @@ func (s *Scribe) LeafChanged() {
 			g.root = false
 			s.lookAfter(g)
 			for len(g.children) > 0 { // a client has none
-				c := g.children[0]
-				s.sendPart(c.link.contact.Peer, g.id, c.edge)
-				s.forgetChild(g, c.link)
+				c, l := g.children[0], s.numbered(g.children[0].link)
+				s.sendPart(l.contact.Peer, g.id, c.edge)
+				s.forgetChild(g, l)
 			}
 			s.prune(g)
 		}

@@ -15,10 +15,10 @@ import (
 // A link is all that this node shares with one peer: edges of many groups, the
 // Downs between them, and what is told in batches. A node has hundreds.
 type link struct {
-	contact *overlay.Contact
+	contact *overlay.Contact // nil: it is no link any more
+	number  linkNumber
 	made    moment
 	lookAt  moment // when a lease may be over, or the link of no use; never: no look is due
-	over    bool   // it is not in Scribe.links any more
 
 	up, down edges  // up: the peer is the parent
 	renewed  moment // when the peer last said which edges down there are
@@ -36,6 +36,20 @@ type link struct {
 	downs   *downs              // nil: none is under way
 	weights map[overlay.ID]bool // groups whose weight changed
 	flushAt moment              // never: nothing waits
+}
+
+// A linkNumber is that of a link among all of the node's. It stands where a pointer would in the edges of groups,
+// which a collector of garbage need not follow then.
+type linkNumber uint32
+
+const none linkNumber = 0 // no link's
+
+// numbered returns a link; nil for none.
+func (s *Scribe) numbered(n linkNumber) *link {
+	if n == none {
+		return nil
+	}
+	return s.roll.At(uint32(n))
 }
 
 // An ask is a Beat by which a List is called for.
@@ -92,7 +106,9 @@ type sent struct {
 func (s *Scribe) link(c *overlay.Contact) *link {
 	l := s.links[c.Peer.ID]
 	if l == nil {
-		l = &link{made: s.now(), contact: c}
+		number := s.roll.Put(link{made: s.now(), contact: c})
+		l = s.roll.At(number)
+		l.number = linkNumber(number)
 		s.links[c.Peer.ID] = l
 		s.node.Watch(c)
 		s.lookIn(l, linkPatience)
@@ -112,7 +128,7 @@ func (s *Scribe) lookIn(l *link, d time.Duration) {
 	at := s.clock.Now().Add(d)
 	if l.lookAt == never || momentOf(at) < l.lookAt {
 		l.lookAt = momentOf(at)
-		s.cal.Add(at, task{kind: taskLook, link: l})
+		s.cal.Add(at, task{kind: taskLook, of: uint32(l.number)})
 	}
 }
 
@@ -146,9 +162,10 @@ func (s *Scribe) dropIdle(l *link) {
 	if len(l.up.of) > 0 || len(l.down.of) > 0 || s.now().sub(l.made) < linkPatience {
 		return
 	}
-	l.over = true
-	delete(s.links, l.contact.Peer.ID)
-	s.node.Unwatch(l.contact.Peer.ID)
+	id := l.contact.Peer.ID
+	delete(s.links, id)
+	s.roll.Take(uint32(l.number))
+	s.node.Unwatch(id)
 }
 
 func (s *Scribe) send(to env.Peer, m *scribepb.Message) {
@@ -235,7 +252,7 @@ func (s *Scribe) timeResend(l *link) {
 	}
 	d.timed = true
 	first := d.out[0]
-	s.cal.Add(first.at.Add(s.downRTO(l, first.tries)), task{kind: taskResend, link: l})
+	s.cal.Add(first.at.Add(s.downRTO(l, first.tries)), task{kind: taskResend, of: uint32(l.number)})
 }
 
 // resend repeats the Downs that were not acknowledged in time.
@@ -323,7 +340,7 @@ func (s *Scribe) flushSoon(l *link, d time.Duration) {
 	at := s.clock.Now().Add(d)
 	if l.flushAt == never || momentOf(at) < l.flushAt {
 		l.flushAt = momentOf(at)
-		s.cal.Add(at, task{kind: taskFlush, link: l})
+		s.cal.Add(at, task{kind: taskFlush, of: uint32(l.number)})
 	}
 }
 
@@ -348,7 +365,7 @@ func (s *Scribe) weigh(g *group) {
 	if len(g.above()) == 0 || g.weight() == g.sent || plant.StaleWeight {
 		return
 	}
-	l := g.parents[0].link
+	l := s.numbered(g.parents[0].link)
 	if l.weights == nil {
 		l.weights = map[overlay.ID]bool{}
 	}
@@ -361,7 +378,7 @@ func (s *Scribe) flushWeights(l *link) {
 	of := slices.SortedFunc(maps.Keys(l.weights), func(a, b overlay.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range of {
 		g := s.groups.Get(id)
-		if g == nil || g.parents[0].link != l || g.weight() == g.sent {
+		if g == nil || g.parents[0].link != l.number || g.weight() == g.sent {
 			continue
 		}
 		l.up.change(g, g.sent, g.weight())

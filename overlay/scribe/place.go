@@ -22,10 +22,10 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 	}
 	p = Place{Root: g.root, Own: int(g.own), Weight: int(g.weight())}
 	for _, up := range g.above() {
-		p.Parents = append(p.Parents, up.link.contact.ID)
+		p.Parents = append(p.Parents, s.numbered(up.link).contact.ID)
 	}
 	for _, c := range g.children {
-		p.Children = append(p.Children, c.link.contact.ID)
+		p.Children = append(p.Children, s.numbered(c.link).contact.ID)
 	}
 	return p, true
 }
@@ -33,7 +33,7 @@ func (s *Scribe) Place(id overlay.ID) (p Place, ok bool) {
 // Parent returns the node's (first) parent in a group; ok is false if it has none.
 func (s *Scribe) Parent(id overlay.ID) (parent overlay.ID, ok bool) {
 	if g := s.groups.Get(id); g != nil && len(g.above()) > 0 {
-		return g.parents[0].link.contact.ID, true
+		return s.numbered(g.parents[0].link).contact.ID, true
 	}
 	return overlay.ID{}, false
 }
@@ -52,7 +52,7 @@ func (s *Scribe) Groups() []overlay.ID {
 func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, up := range g.above() {
-			of = append(of, up.link.contact)
+			of = append(of, s.numbered(up.link).contact)
 		}
 	}
 	return of
@@ -62,7 +62,7 @@ func (s *Scribe) Above(id overlay.ID) (of []*overlay.Contact) {
 func (s *Scribe) Below(id overlay.ID) (of []*overlay.Contact) {
 	if g := s.groups.Get(id); g != nil {
 		for _, c := range g.children {
-			of = append(of, c.link.contact)
+			of = append(of, s.numbered(c.link).contact)
 		}
 	}
 	return of

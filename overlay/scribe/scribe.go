@@ -9,6 +9,7 @@ import (
 
 	"tidings/internal/env"
 	"tidings/internal/plant"
+	"tidings/internal/slab"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/scribe/scribepb"
@@ -34,11 +35,12 @@ type Scribe struct {
 
 	groups  *roll
 	links   map[env.PeerID]*link
-	loose   []*group                // to be looked at by the next sweep
-	recent  map[overlay.ID][]recent // messages of the last minutes, the oldest first
-	kept    int                     // their bytes
-	state   overlay.State           // of the node, when the leaf last changed
-	seen    [2]map[passed]*link     // by whom they came first, nil: not by a peer; now, and in the time before
+	roll    slab.Slab[link]          // where they lie; the first is none
+	loose   []*group                 // to be looked at by the next sweep
+	recent  map[overlay.ID][]recent  // messages of the last minutes, the oldest first
+	kept    int                      // their bytes
+	state   overlay.State            // of the node, when the leaf last changed
+	seen    [2]map[passed]env.PeerID // by whom they came first, "": not by a peer; now, and in the time before
 	shunned map[shunned]shunning
 	sweeps  int           // since they last changed places
 	phase   time.Duration // of its strokes; see together
@@ -54,11 +56,10 @@ type passed struct {
 }
 
 // A task is an entry of the calendar. What it is about may be gone when its time
-// comes, and another group in the place of the one that it was about.
+// comes, and another group, or link, in the place of the one that it was about.
 type task struct {
-	kind  taskKind
-	group *group
-	link  *link
+	kind taskKind
+	of   uint32 // number of the group, or link
 }
 
 type taskKind uint8
@@ -91,10 +92,11 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		links:   map[env.PeerID]*link{},
 		recent:  map[overlay.ID][]recent{},
 		outbox:  outbox{by: map[env.PeerID]*letters{}},
-		seen:    [2]map[passed]*link{{}, {}},
+		seen:    [2]map[passed]env.PeerID{{}, {}},
 		shunned: map[shunned]shunning{},
 	}
 	s.phase = time.Duration(s.rand.Int64N(int64(s.cfg.BeatInterval)))
+	s.roll.Put(link{}) // none
 	node.Handle(wire.Scribe, s)
 	s.after(sweepPause, task{kind: taskSweep})
 	return s
@@ -191,37 +193,54 @@ func (s *Scribe) Run(now time.Time) time.Time {
 		if !ok {
 			return s.cal.Next()
 		}
-		if t.group != nil && !s.has(t.group) || t.link != nil && t.link.over {
-			continue
-		}
 		switch t.kind {
-		case taskSeek:
-			s.seekAgain(t.group, now)
-		case taskPush:
-			if t.group.pushing {
-				t.group.pushing = false
-				s.pushDown(t.group)
-			}
-		case taskCrowd:
-			if t.group.crowded {
-				t.group.crowded = false
-				s.pushDown(t.group)
-			}
 		case taskTell:
 			s.tellAll(now)
-		case taskBeat:
-			s.beat(t.link, now)
-		case taskBeatUp:
-			s.beatMissed(t.link, now)
-		case taskFlush:
-			s.flush(t.link, now)
-		case taskResend:
-			s.resend(t.link, now)
-		case taskLook:
-			s.look(t.link, now)
 		case taskSweep:
 			s.sweep(now)
+		case taskSeek, taskPush, taskCrowd:
+			if g := s.groups.At(t.of); s.has(g) {
+				s.doFor(g, t.kind, now)
+			}
+		default:
+			if l := s.roll.At(t.of); l.contact != nil {
+				s.doOn(l, t.kind, now)
+			}
 		}
+	}
+}
+
+// doFor does what is due for a group.
+func (s *Scribe) doFor(g *group, kind taskKind, now time.Time) {
+	switch kind {
+	case taskSeek:
+		s.seekAgain(g, now)
+	case taskPush:
+		if g.pushing {
+			g.pushing = false
+			s.pushDown(g)
+		}
+	case taskCrowd:
+		if g.crowded {
+			g.crowded = false
+			s.pushDown(g)
+		}
+	}
+}
+
+// doOn does what is due on a link.
+func (s *Scribe) doOn(l *link, kind taskKind, now time.Time) {
+	switch kind {
+	case taskBeat:
+		s.beat(l, now)
+	case taskBeatUp:
+		s.beatMissed(l, now)
+	case taskFlush:
+		s.flush(l, now)
+	case taskResend:
+		s.resend(l, now)
+	case taskLook:
+		s.look(l, now)
 	}
 }
 
@@ -362,8 +381,8 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, ag
 		s.keep(g, recent{id: id, at: now.Add(-age), frame: frame})
 	}
 	for i := range g.children {
-		if c := &g.children[i]; c.link != from && !known {
-			s.sendDown(c.link, g.id, id, frame)
+		if l := s.numbered(g.children[i].link); l != from && !known {
+			s.sendDown(l, g.id, id, frame)
 		}
 	}
 	if g.own > 0 {
@@ -374,10 +393,14 @@ func (s *Scribe) pass(g *group, from *link, id uint64, payload, frame []byte, ag
 
 // known says whether a message has been here, and notes that it has, and by whom it came first.
 func (s *Scribe) known(msg passed, from *link) bool {
+	var peer env.PeerID
+	if from != nil {
+		peer = from.contact.Peer.ID
+	}
 	for _, m := range s.seen {
 		if by, ok := m[msg]; ok {
-			if by == nil {
-				m[msg] = from
+			if by == "" {
+				m[msg] = peer
 			}
 			return true
 		}
@@ -385,12 +408,12 @@ func (s *Scribe) known(msg passed, from *link) bool {
 	if len(s.seen[0]) >= maxSeen/2 {
 		s.turn()
 	}
-	s.seen[0][msg] = from
+	s.seen[0][msg] = peer
 	return false
 }
 
 func (s *Scribe) turn() {
-	s.seen[0], s.seen[1] = map[passed]*link{}, s.seen[0]
+	s.seen[0], s.seen[1] = map[passed]env.PeerID{}, s.seen[0]
 	s.sweeps = 0
 }
 

@@ -109,8 +109,8 @@ func TestFarthestChildIsPushedBelowANearerOne(t *testing.T) {
 					t.Errorf("child %d is sent to a farther one", j)
 				}
 				for _, c := range l.s.groups.Get(g).children {
-					if !c.client && !c.moving && order(l.actors[c.link.contact.Peer.ID]) > j {
-						t.Errorf("child %d is sent away before %d", j, order(l.actors[c.link.contact.Peer.ID]))
+					if !c.client && !c.moving && order(l.actors[l.s.numbered(c.link).contact.Peer.ID]) > j {
+						t.Errorf("child %d is sent away before %d", j, order(l.actors[l.s.numbered(c.link).contact.Peer.ID]))
 					}
 				}
 				a.say(&scribepb.Message{Body: &scribepb.Message_Part{Part: &scribepb.Part{Group: g[:]}}})

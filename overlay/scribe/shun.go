@@ -34,8 +34,8 @@ const (
 // ok is false if none did.
 func (s *Scribe) Brought(id overlay.ID, msg uint64) (by env.PeerID, ok bool) {
 	for _, m := range s.seen {
-		if l := m[passed{id, msg}]; l != nil {
-			return l.contact.Peer.ID, true
+		if by := m[passed{id, msg}]; by != "" {
+			return by, true
 		}
 	}
 	return "", false

@@ -63,7 +63,7 @@ func (s *Scribe) seekNow(g *group) {
 	}
 	q := g.sought
 	q.due = s.clock.Now().Add(s.spread(min(joinPatience<<q.tries, joinPauseMax)))
-	s.cal.Add(q.due, task{kind: taskSeek, group: g})
+	s.cal.Add(q.due, task{kind: taskSeek, of: g.number})
 	q.target, q.sentOn = "", 0
 	s.stats.Joins++
 	if !client {
@@ -142,7 +142,7 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 		return nil
 	}
 	current := !g.orphan()
-	if current && g.parents[0].link.contact.Peer.ID != from || !current && (!g.seeking() || g.sought.sentOn >= maxRedirects) ||
+	if current && s.numbered(g.parents[0].link).contact.Peer.ID != from || !current && (!g.seeking() || g.sought.sentOn >= maxRedirects) ||
 		!overlay.Nearer(g.id, to.ID, s.node.ID()) {
 		return nil
 	}
@@ -158,7 +158,7 @@ func (s *Scribe) onRedirect(from env.PeerID, id overlay.ID, record []byte) error
 	q.due = now.Add(joinPatience) // give the named parent its time to answer
 	if !current {
 		q.sentOn++
-		s.cal.Add(q.due, task{kind: taskSeek, group: g})
+		s.cal.Add(q.due, task{kind: taskSeek, of: g.number})
 	}
 	s.stats.Joins++
 	s.link(to) // so that Accept finds who it is from
@@ -199,11 +199,11 @@ func (s *Scribe) takeParent(id overlay.ID, c *overlay.Contact, edge uint64) bool
 	case !g.orphan() && g.sought.target != c.Peer.ID:
 		return false // I have one
 	case !g.orphan():
-		s.leaveParent(g, g.parents[0].link)
+		s.leaveParent(g, s.numbered(g.parents[0].link))
 	}
 	l := s.link(c)
 	n := len(g.above())
-	g.parents[n] = parent{l, edge}
+	g.parents[n] = parent{edge, l.number}
 	told := g.sought.told // the weight may be another by now
 	if client {
 		told = g.share(n == 0)
@@ -242,7 +242,7 @@ func (s *Scribe) leaveParent(g *group, l *link) {
 // forgetParent ends an edge up.
 func (s *Scribe) forgetParent(g *group, l *link) {
 	for i, p := range g.above() {
-		if p.link != l {
+		if p.link != l.number {
 			continue
 		}
 		if i == 0 {
@@ -266,12 +266,12 @@ func (s *Scribe) forgetParent(g *group, l *link) {
 // reseat leaves the parents that are none to stay with, and looks for others.
 func (s *Scribe) reseat(stays func(*group, *link) bool) {
 	leaves := func(g *group) bool {
-		return slices.ContainsFunc(g.above(), func(p parent) bool { return !stays(g, p.link) })
+		return slices.ContainsFunc(g.above(), func(p parent) bool { return !stays(g, s.numbered(p.link)) })
 	}
 	for _, g := range s.sorted(leaves) {
 		for _, p := range slices.Clone(g.above()) {
-			if !stays(g, p.link) {
-				s.leaveParent(g, p.link)
+			if l := s.numbered(p.link); !stays(g, l) {
+				s.leaveParent(g, l)
 			}
 		}
 		s.seek(g)

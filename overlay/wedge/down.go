@@ -42,7 +42,7 @@ const downsField = 5
 // pass sends a message on to all children.
 func (w *Wedge) pass(r *record, d *wedgepb.Down) {
 	for i := range r.edges {
-		if l := r.edges[i].link; l != nil {
+		if l := w.numbered(r.edges[i].link); l != nil {
 			w.queueDown(l, d)
 			r.edges[i].flags &^= owed
 		}
@@ -52,9 +52,9 @@ func (w *Wedge) pass(r *record, d *wedgepb.Down) {
 // passOwed sends what this node was handed on to the children who came before it was.
 func (w *Wedge) passOwed(r *record, d *wedgepb.Down) {
 	for i := range r.edges {
-		if e := &r.edges[i]; e.link != nil && e.flags&owed != 0 {
+		if e := &r.edges[i]; e.link != none && e.flags&owed != 0 {
 			e.flags &^= owed
-			w.queueDown(e.link, d)
+			w.queueDown(w.numbered(e.link), d)
 		}
 	}
 }
@@ -132,7 +132,7 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 	}
 	for _, d := range m.Downs {
 		r := w.named(d.Key)
-		if r == nil || r.parent != l {
+		if r == nil || r.parent != l.number {
 			continue
 		}
 		if d.Last {
@@ -164,12 +164,12 @@ func (w *Wedge) keep(r *record, payload []byte) {
 // recall brings a member that was a relay, and serves now, what it has passed on last. Nobody
 // else would: it has had the words of the order, so that it is not new to its parent.
 func (w *Wedge) recall(r *record) {
-	if r.extra == nil || r.extra.passed == nil || r.parent == nil {
+	if r.extra == nil || r.extra.passed == nil || r.parent == none {
 		return
 	}
 	payload := r.extra.passed
 	w.keep(r, nil)
-	w.app.Delivered(r.order.key, r.parent.peer.ID, payload)
+	w.app.Delivered(r.order.key, w.numbered(r.parent).peer.ID, payload)
 }
 
 // seen remembers which of the last numbers of a peer have come, so that none is taken

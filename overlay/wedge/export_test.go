@@ -15,18 +15,19 @@ func (w *Wedge) Check() error {
 		if int(r.place) != i || w.named(name(r.order.key)) != r || r.flags&(touched|ended) != 0 {
 			return fmt.Errorf("record %d is out of place", i)
 		}
-		if r.parent != nil {
-			e := up[r.parent]
+		if l := w.numbered(r.parent); l != nil {
+			e := up[l]
 			e.count++
 			e.digest ^= r.up()
-			up[r.parent] = e
+			up[l] = e
 		}
 		for j := range r.edges {
-			if e := &r.edges[j]; e.link != nil {
-				d := down[e.link]
+			e := &r.edges[j]
+			if l := w.numbered(e.link); l != nil {
+				d := down[l]
 				d.count++
 				d.digest ^= r.down(e)
-				down[e.link] = d
+				down[l] = d
 			}
 		}
 	}

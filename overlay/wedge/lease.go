@@ -105,7 +105,7 @@ func (w *Wedge) endList(l *link) {
 	l.listFor = 0
 	l.renewed = w.clock.Now()
 	for r := range w.all() {
-		if r.parent == l && r.round != l.round {
+		if r.parent == l.number && r.round != l.round {
 			w.orphan(r)
 		}
 	}
@@ -123,7 +123,7 @@ func (w *Wedge) round() {
 	w.parted = append(w.parted[:0], w.counts...)
 	for r := range w.all() {
 		moved := r.order.digit != 0 && w.relevel(r)
-		if r.flags&ending == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == nil })) {
+		if r.flags&ending == 0 && (moved || !same || slices.ContainsFunc(r.edges, func(e edge) bool { return e.link == none })) {
 			w.walk(r, bare, false)
 		}
 	}
@@ -149,7 +149,7 @@ func (l *link) stale(since time.Time) bool { return l.up.count > 0 && l.renewed.
 // expire ends all that hangs from a parent that has not renewed it.
 func (w *Wedge) expire(l *link) {
 	for _, r := range slices.Collect(w.all()) {
-		if r.parent == l {
+		if r.parent == l.number {
 			w.stats.Expired++
 			w.end(r)
 		}
@@ -166,7 +166,9 @@ func (l *link) idle(now time.Time) bool {
 // is older than any that may come.
 func (w *Wedge) dropIdle(l *link, now time.Time) {
 	if l.idle(now) {
-		delete(w.links, l.peer.ID)
-		w.node.Unwatch(l.peer.ID)
+		id := l.peer.ID
+		delete(w.links, id)
+		w.roll.Take(uint32(l.number))
+		w.node.Unwatch(id)
 	}
 }

@@ -16,6 +16,7 @@ import (
 // A link is all that this node shares with one peer: the edges between them, in both
 // directions, and what has changed in them.
 type link struct {
+	number  linkNumber
 	peer    env.Peer
 	contact *overlay.Contact
 	gone    bool // it was held to be dead, and has not spoken since
@@ -47,6 +48,19 @@ type link struct {
 	downs     []*wedgepb.Down // messages of leaders that wait
 	downBytes int
 	seen      seen // frames of Downs
+}
+
+// A linkNumber is that of a link among all of the node's.
+type linkNumber uint32
+
+const none linkNumber = 0 // no link's
+
+// numbered returns a link; nil for none.
+func (w *Wedge) numbered(n linkNumber) *link {
+	if n == none {
+		return nil
+	}
+	return w.roll.At(uint32(n))
 }
 
 // edges summarises the edges of a link in one direction, by which both ends compare what
@@ -96,7 +110,9 @@ const (
 func (w *Wedge) link(c *overlay.Contact) *link {
 	l := w.links[c.Peer.ID]
 	if l == nil {
-		l = &link{common: w.self.Common(c.ID), used: w.clock.Now()}
+		number := w.roll.Put(link{common: w.self.Common(c.ID), used: w.clock.Now()})
+		l = w.roll.At(number)
+		l.number = linkNumber(number)
 		w.links[c.Peer.ID] = l
 		w.node.Watch(c)
 		if w.node.RTT(c.Peer.ID) == 0 {
@@ -124,7 +140,7 @@ func (w *Wedge) sortedLinks(which func(*link) bool) (of []*link) {
 // it has missed, and tallies are told again.
 func (w *Wedge) clear(l *link) {
 	for r := range w.all() {
-		if r.parent == l {
+		if r.parent == l.number {
 			r.told, r.flags = unknown, r.flags&^telling
 		}
 	}
@@ -241,13 +257,13 @@ func (w *Wedge) write(b *wedgepb.Batch, l *link, i item) int {
 		b.Ends = append(b.Ends, i.key)
 		return 8
 	case itemPart:
-		if r != nil && r.parent == l {
+		if r != nil && r.parent == l.number {
 			return 0 // it is the parent again
 		}
 		b.Parts = append(b.Parts, i.key)
 		return 8
 	case itemTally:
-		if r == nil || r.parent != l || r.flags&telling == 0 {
+		if r == nil || r.parent != l.number || r.flags&telling == 0 {
 			return 0
 		}
 		t := r.tally()

@@ -31,7 +31,7 @@ func (w *Wedge) decides(r *record) bool {
 	if r.flags&leads != 0 {
 		return true
 	}
-	return r.parent != nil && r.parent.contact.ID.Common(r.order.key)/int(r.order.digit) > int(w.digits(r.order))
+	return r.parent != none && w.numbered(r.parent).contact.ID.Common(r.order.key)/int(r.order.digit) > int(w.digits(r.order))
 }
 
 // relevel brings the level a step nearer to what the application wants, and says whether

@@ -8,10 +8,11 @@ import (
 )
 
 // A record is this node's part in one key's tree. A network has a few thousand at each
-// node, so they are kept small: what few need is in extra.
+// node, so they are kept small: what few need is in extra. Links have numbers there, which a
+// collector of garbage need not follow.
 type record struct {
 	order  *order
-	parent *link // nil at the leader, and when the edge up has ended
+	parent linkNumber // none at the leader, and when the edge up has ended
 	edges  []edge
 	extra  *extra
 	ref    int64 // when the reference phase began: nanoseconds of Unix time
@@ -48,7 +49,7 @@ type extra struct {
 
 // below is what a child told.
 type below struct {
-	link     *link
+	link     linkNumber
 	declined uint32
 	ranks    []uint32
 }
@@ -56,7 +57,7 @@ type below struct {
 // An edge gives an interval of ranks to one child, who stands for all members that share
 // depth bits with this node and not the next.
 type edge struct {
-	link    *link // nil: nobody was found; see elsewhere
+	link    linkNumber // none: nobody was found; see elsewhere
 	first   uint32
 	ranks   uint32
 	missing uint32 // of these, as the child told
@@ -84,7 +85,7 @@ const (
 	full                   // all
 )
 
-func (e *edge) serves() bool { return e.link == nil && e.flags&elsewhere == 0 }
+func (e *edge) serves() bool { return e.link == none && e.flags&elsewhere == 0 }
 
 // asked is what the flags become when an edge is looked at anew.
 func (e *edge) asked() uint8 {
@@ -107,7 +108,7 @@ func (r *record) edge(depth int) *edge {
 // to returns the edge on a link, or nil.
 func (r *record) to(l *link) *edge {
 	for i := range r.edges {
-		if r.edges[i].link == l {
+		if r.edges[i].link == l.number {
 			return &r.edges[i]
 		}
 	}
@@ -144,7 +145,7 @@ func (r *record) keep(e *edge) {
 // part leaves an edge without a child.
 func (r *record) part(e *edge) {
 	r.reset(e)
-	e.link, e.flags = nil, 0
+	e.link, e.flags = none, 0
 }
 
 // rare returns what few records need, making it if there is none.
@@ -203,7 +204,7 @@ func (r *record) held(each func(rank uint32)) (count uint32) {
 // these are too many, as many as may be, evenly chosen.
 func (r *record) serves() (of Ranks) {
 	count := r.held(nil)
-	if count == 0 || plant.LostRank && r.parent != nil && r.order.key[31]&1 == 0 {
+	if count == 0 || plant.LostRank && r.parent != none && r.order.key[31]&1 == 0 {
 		return of
 	}
 	all := min(count, MaxRanks)

@@ -26,12 +26,13 @@ func (w *Wedge) begin(r *record) {
 	}
 	w.touched = append(w.touched, before{r, r.order, r.serving(), r.ref})
 	r.flags |= touched
-	if r.parent != nil {
-		r.parent.up.remove(r.up())
+	if l := w.numbered(r.parent); l != nil {
+		l.up.remove(r.up())
 	}
 	for i := range r.edges {
-		if e := &r.edges[i]; e.link != nil {
-			e.link.down.remove(r.down(e))
+		e := &r.edges[i]
+		if l := w.numbered(e.link); l != nil {
+			l.down.remove(r.down(e))
 		}
 	}
 }
@@ -54,13 +55,14 @@ func (w *Wedge) settle() {
 			continue
 		}
 		r.flags &^= touched
-		if r.parent != nil {
-			r.parent.up.add(r.up())
+		if l := w.numbered(r.parent); l != nil {
+			l.up.add(r.up())
 		}
 		for j := range r.edges {
-			if e := &r.edges[j]; e.link != nil {
-				e.link.down.add(r.down(e))
-				w.startDigests(e.link)
+			e := &r.edges[j]
+			if l := w.numbered(e.link); l != nil {
+				l.down.add(r.down(e))
+				w.startDigests(l)
 			}
 		}
 		w.tell(r, b)
@@ -175,7 +177,7 @@ func (w *Wedge) end(r *record) {
 func (w *Wedge) endEdges(r *record) {
 	w.begin(r)
 	for i := range r.edges {
-		if l := r.edges[i].link; l != nil {
+		if l := w.numbered(r.edges[i].link); l != nil {
 			w.queueEnd(l, r)
 		}
 	}
@@ -185,21 +187,21 @@ func (w *Wedge) endEdges(r *record) {
 // leaveParent ends the edge to the parent.
 func (w *Wedge) leaveParent(r *record) {
 	w.begin(r)
-	if r.parent != nil {
-		w.queuePart(r.parent, r)
-		r.hang(nil)
+	if l := w.numbered(r.parent); l != nil {
+		w.queuePart(l, r)
+		w.hang(r, nil)
 	}
 }
 
 // hang makes a peer the record's parent; nil: it has none.
-func (r *record) hang(l *link) {
-	if r.parent != nil {
-		r.parent.hanging--
+func (w *Wedge) hang(r *record, l *link) {
+	if was := w.numbered(r.parent); was != nil {
+		was.hanging--
 	}
-	if l != nil {
+	if r.parent = none; l != nil {
 		l.hanging++
+		r.parent = l.number
 	}
-	r.parent = l
 	r.flags &^= telling
 }
 
@@ -207,7 +209,7 @@ func (r *record) hang(l *link) {
 // another parent may come.
 func (w *Wedge) orphan(r *record) {
 	w.endEdges(r)
-	r.hang(nil)
+	w.hang(r, nil)
 	r.flags |= ending
 	x := r.rare()
 	x.end = w.clock.Now().Add(endGrace)

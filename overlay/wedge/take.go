@@ -100,10 +100,10 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (no wed
 		return wedgepb.Answer_NEED
 	case !w.fits(l, o, e):
 		return wedgepb.Answer_INVALID
-	case (r == nil || r.parent != l) && !w.room(l, r == nil):
+	case (r == nil || r.parent != l.number) && !w.room(l, r == nil):
 		return wedgepb.Answer_FULL
 	case r != nil:
-		if no := r.refuses(l, o, e.Again); no != wedgepb.Answer_NONE {
+		if no := w.refuses(r, l, o, e.Again); no != wedgepb.Answer_NONE {
 			return no
 		}
 	}
@@ -125,7 +125,7 @@ func (w *Wedge) onEntry(l *link, e *wedgepb.Entry, waited time.Duration) (no wed
 }
 
 // refuses says why a record cannot have an edge by an order from a parent, if that is so.
-func (r *record) refuses(l *link, o *order, again bool) (no wedgepb.Answer_Kind) {
+func (w *Wedge) refuses(r *record, l *link, o *order, again bool) (no wedgepb.Answer_Kind) {
 	switch later := o.term.Compare(r.order.term); {
 	case r.order.key != o.key:
 		return wedgepb.Answer_INVALID
@@ -133,7 +133,7 @@ func (r *record) refuses(l *link, o *order, again bool) (no wedgepb.Answer_Kind)
 		return wedgepb.Answer_LATER
 	case later == 0 && (o != r.order || r.flags&leads != 0): // one term, two orders
 		return wedgepb.Answer_INVALID
-	case later == 0 && (again || r.order.digit != 0 && !r.parent.lost()) && r.parent != nil && r.parent != l:
+	case later == 0 && (again || r.order.digit != 0 && !w.numbered(r.parent).lost()) && r.parent != none && r.parent != l.number:
 		return wedgepb.Answer_MOVED
 	}
 	return wedgepb.Answer_NONE
@@ -169,12 +169,12 @@ func (w *Wedge) take(l *link, r *record, o *order, e *wedgepb.Entry, waited time
 	w.begin(r)
 	fresh := r.ranks == 0 || r.order.digit != o.digit
 	anew := r.ranks != e.Ranks || int(r.depth) != int(e.Depth) || o != r.order
-	if r.parent != l {
+	if r.parent != l.number {
 		w.leaveParent(r)
 		if l.hanging == 0 {
 			l.renewed = w.clock.Now()
 		}
-		r.hang(l)
+		w.hang(r, l)
 		r.told, r.flags = 0, r.flags&^spoke
 		if e.Again {
 			r.told = unknown // the parent may remember what it was told before
@@ -220,7 +220,7 @@ func (w *Wedge) setRef(r *record, age time.Duration) {
 // onEnd takes the end of an edge from a parent. The edges below end at once, and the
 // duty if no other parent comes.
 func (w *Wedge) onEnd(l *link, key uint64) {
-	if r := w.named(key); r != nil && r.parent == l {
+	if r := w.named(key); r != nil && r.parent == l.number {
 		w.orphan(r)
 	}
 }

@@ -47,9 +47,9 @@ func (w *Wedge) tally(r *record) {
 		if r.flags&declines != 0 || r.extra != nil && len(r.extra.below)+len(r.extra.standIns) > 0 {
 			w.planStandIns(r)
 		}
-	case r.parent != nil && r.flags&telling == 0 && r.missing() != r.told:
+	case r.parent != none && r.flags&telling == 0 && r.missing() != r.told:
 		r.flags |= telling
-		w.enqueue(r.parent, item{kind: itemTally, key: name(r.order.key)}, tallyDelay)
+		w.enqueue(w.numbered(r.parent), item{kind: itemTally, key: name(r.order.key)}, tallyDelay)
 	}
 }
 
@@ -78,7 +78,7 @@ func (w *Wedge) onTally(l *link, t *wedgepb.Tally) {
 	e.missing = t.Missing
 	if t.Declined > 0 {
 		x := r.rare()
-		x.below = append(x.below, below{l, t.Declined, t.Ranks})
+		x.below = append(x.below, below{l.number, t.Declined, t.Ranks})
 	}
 	if had > 0 || t.Declined > 0 {
 		r.told = unknown
@@ -89,7 +89,7 @@ func (w *Wedge) onTally(l *link, t *wedgepb.Tally) {
 func (r *record) belowOf(l *link) []uint32 {
 	if r.extra != nil {
 		for _, b := range r.extra.below {
-			if b.link == l {
+			if b.link == l.number {
 				return b.ranks
 			}
 		}

@@ -24,11 +24,11 @@ func (w *Wedge) View(key overlay.ID) (v View, ok bool) {
 		Leads: r.flags&leads != 0, Duty: r.duty(), Declines: r.flags&declines != 0,
 		First: int(r.first), Ranks: int(r.ranks),
 	}
-	if r.parent != nil {
-		v.Parent = r.parent.contact.ID
+	if l := w.numbered(r.parent); l != nil {
+		v.Parent = l.contact.ID
 	}
 	for i := range r.edges {
-		if l := r.edges[i].link; l != nil {
+		if l := w.numbered(r.edges[i].link); l != nil {
 			v.Children = append(v.Children, l.contact.ID)
 		}
 	}

@@ -111,8 +111,8 @@ func (w *Wedge) share(r *record, old *edge, d int, k uint32, own, other int, ane
 func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 	for i := range r.edges {
 		old := &r.edges[i]
-		if old.link != nil && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
-			w.queueEnd(old.link, r)
+		if old.link != none && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
+			w.queueEnd(w.numbered(old.link), r)
 		}
 	}
 	w.scratch = edges
@@ -129,7 +129,7 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 			return o.depth == e.depth && o.first == e.first && o.ranks == e.ranks
 		})
 		switch {
-		case e.link == nil:
+		case e.link == none:
 			w.employ(r, e, how)
 		case !same || how > bare || r.flags&stood != 0 && len(r.standIns(e.first, e.ranks)) > 0:
 			if how > bare { // another order, or for somebody who lacks it
@@ -137,7 +137,7 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 			} else {
 				r.keep(e)
 			}
-			w.queueEntry(e.link, r, e, how)
+			w.queueEntry(w.numbered(e.link), r, e, how)
 		}
 	}
 	r.flags &^= stood
@@ -148,13 +148,14 @@ func (w *Wedge) employ(r *record, e *edge, how wording, except ...env.PeerID) {
 	kept := e.flags & (second | astray)
 	r.part(e)
 	e.flags = kept
-	e.link = w.choose(r, e, except...)
-	if e.flags &^= astray; e.link != nil {
-		w.queueEntry(e.link, r, e, how)
+	l := w.choose(r, e, except...)
+	if e.flags &^= astray; l != nil {
+		e.link = l.number
+		w.queueEntry(l, r, e, how)
 	}
 }
 
-// choose returns the link to a member of the half that an edge is for. Of a half that
+// choose returns the link to a member of the half that an edge is for; nil: there is none. Of a half that
 // has fewer ranks than members, and whose members are known, it is the nearest, who has
 // one for itself; else keys spread over all that are known there. Who said that there is
 // another parent may be wrong, or lie, so the next time anybody may be asked.
@@ -187,8 +188,9 @@ func (w *Wedge) choose(r *record, e *edge, except ...env.PeerID) *link {
 // refuses leaves its ranks to this node, until the next round.
 func (w *Wedge) replace(r *record, e *edge) {
 	w.begin(r)
-	was := e.link.peer.ID
-	w.queueEnd(e.link, r) // it may have an earlier order from here
+	l := w.numbered(e.link)
+	was := l.peer.ID
+	w.queueEnd(l, r) // it may have an earlier order from here
 	if e.flags&second != 0 {
 		r.part(e)
 		w.stats.Adopted++
@@ -196,7 +198,7 @@ func (w *Wedge) replace(r *record, e *edge) {
 	}
 	e.flags |= second
 	w.employ(r, e, bare, was)
-	if e.link == nil {
+	if e.link == none {
 		e.flags &^= second
 		w.stats.Adopted++
 	}

@@ -61,9 +61,10 @@ type Wedge struct {
 	names    map[uint64]uint32 // numbers of the records, by name
 	gone     []uint32          // numbers of records that have ended, until all is settled
 	links    map[env.PeerID]*link
-	touched  []before // records that are being changed
-	downs    []*link  // on which messages of leaders wait for the end of the turn
-	kept     int      // bytes that relays keep
+	roll     slab.Slab[link] // where they lie; the first is none
+	touched  []before        // records that are being changed
+	downs    []*link         // on which messages of leaders wait for the end of the turn
+	kept     int             // bytes that relays keep
 	settling bool
 
 	counts   []int // members that share 0, 1, 2 ... bits with the node, down to one
@@ -110,6 +111,7 @@ func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 		links: map[env.PeerID]*link{},
 		life:  e.Rand.Uint64() | 1,
 	}
+	w.roll.Put(link{}) // none
 	node.Handle(wire.Wedge, w)
 	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
 	w.after(w.sweepPause(), task{kind: taskSweep})
@@ -280,7 +282,7 @@ func (w *Wedge) PeerGone(id env.PeerID) {
 			w.begin(r)
 			w.stats.Replaced++
 			w.employ(r, e, bare)
-			if e.link == nil {
+			if e.link == none {
 				w.stats.Adopted++
 			}
 		}
