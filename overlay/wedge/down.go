@@ -24,7 +24,7 @@ func (w *Wedge) Down(key overlay.ID, payload []byte) error {
 	case len(payload) > MaxDown:
 		return fmt.Errorf("send down %s: %d bytes where %d are allowed", key.Short(), len(payload), MaxDown)
 	}
-	w.pass(r, &wedgepb.Down{Key: name(key), Payload: payload})
+	w.pass(r, payload)
 	w.settle()
 	return nil
 }
@@ -40,7 +40,11 @@ func PassesOn(body []byte) bool {
 const downsField = 5
 
 // pass sends a message on to all children.
-func (w *Wedge) pass(r *record, d *wedgepb.Down) {
+func (w *Wedge) pass(r *record, payload []byte) {
+	if len(r.edges) == 0 {
+		return
+	}
+	d := &wedgepb.Down{Key: name(r.order.key), Payload: payload}
 	for i := range r.edges {
 		if l := w.numbered(r.edges[i].link); l != nil {
 			w.queueDown(l, d)
@@ -50,7 +54,8 @@ func (w *Wedge) pass(r *record, d *wedgepb.Down) {
 }
 
 // passOwed sends what this node was handed on to the children who came before it was.
-func (w *Wedge) passOwed(r *record, d *wedgepb.Down) {
+func (w *Wedge) passOwed(r *record, payload []byte) {
+	d := &wedgepb.Down{Key: name(r.order.key), Payload: payload, Last: true}
 	for i := range r.edges {
 		if e := &r.edges[i]; e.link != none && e.flags&owed != 0 {
 			e.flags &^= owed
@@ -136,9 +141,9 @@ func (w *Wedge) onDowns(l *link, m *wedgepb.Downs) {
 			continue
 		}
 		if d.Last {
-			w.passOwed(r, d)
+			w.passOwed(r, d.Payload)
 		} else {
-			w.pass(r, d)
+			w.pass(r, d.Payload)
 		}
 		w.stats.Delivered++
 		if r.serving().Len() == 0 {

@@ -2,8 +2,11 @@ package wedge
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"tidings/overlay"
 	"tidings/overlay/wedge/wedgepb"
@@ -272,5 +275,36 @@ func TestNoNumberIsTakenTwice(t *testing.T) {
 	}
 	if len(s.recent) != maxSeen || s.first(3*maxSeen-1) || s.first(2*maxSeen) {
 		t.Error(fmt.Sprint("remembers ", s.recent))
+	}
+}
+
+// Only what changes nobody's part in a wedge passes on: frames of leaders' messages, whole.
+func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
+	downs := &wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: &wedgepb.Downs{Number: 7, Downs: []*wedgepb.Down{{Key: 1, Payload: []byte("news")}}}}}
+	frame, err := proto.Marshal(downs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !PassesOn(frame) {
+		t.Error("messages of leaders do not pass on")
+	}
+	for what, m := range map[string]*wedgepb.Message{
+		"a batch":  {Body: &wedgepb.Message_Batch{Batch: &wedgepb.Batch{Life: 1, Number: 1}}},
+		"an ack":   {Body: &wedgepb.Message_Ack{Ack: &wedgepb.Ack{Number: 1}}},
+		"a digest": {Body: &wedgepb.Message_Digest{Digest: &wedgepb.Digest{Number: 1}}},
+		"nothing":  {},
+	} {
+		other, err := proto.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if PassesOn(other) || PassesOn(append(slices.Clip(frame), other...)) && len(other) > 0 {
+			t.Errorf("%s passes on", what)
+		}
+	}
+	for n := range frame {
+		if PassesOn(frame[:n]) {
+			t.Errorf("%d of %d bytes pass on", n, len(frame))
+		}
 	}
 }
