@@ -65,8 +65,8 @@ func (s *Swarm) CheckReaders() {
 }
 
 // CheckKept checks that every live reader still has what it was shown in this life,
-// whatever else goes on, as long as that is less than a window keeps. Those who stand still
-// do not answer, and are passed over.
+// whatever else goes on, as long as that is less than a window keeps. Those who stand still, or
+// whose life ends just then, do not answer, and are passed over.
 func (s *Swarm) CheckKept() {
 	for _, p := range s.members {
 		for _, url := range s.feeds.urls {
@@ -74,9 +74,9 @@ func (s *Swarm) CheckKept() {
 			if r == nil || !p.Up() || len(r.got) > owner.KeepItems {
 				continue
 			}
-			was := maps.Clone(r.got)
+			was, life := maps.Clone(r.got), p.lives
 			has, answered := p.shows(r)
-			if !answered && s.excused(s.Now(), p) {
+			if !answered && (!p.Up() || p.lives != life || s.excused(s.Now(), p)) {
 				continue
 			}
 			gone := 0

@@ -38,7 +38,7 @@ type link struct {
 	flushAt moment              // never: nothing waits
 }
 
-// A linkNumber is that of a link among all of the node's. It stands where a pointer would in the edges of groups,
+// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer would in the edges of groups,
 // which a collector of garbage need not follow then.
 type linkNumber uint32
 
@@ -49,7 +49,7 @@ func (s *Scribe) numbered(n linkNumber) *link {
 	if n == none {
 		return nil
 	}
-	return s.roll.At(uint32(n))
+	return s.linkSlab.At(uint32(n - 1))
 }
 
 // An ask is a Beat by which a List is called for.
@@ -106,9 +106,9 @@ type sent struct {
 func (s *Scribe) link(c *overlay.Contact) *link {
 	l := s.links[c.Peer.ID]
 	if l == nil {
-		number := s.roll.Put(link{made: s.now(), contact: c})
-		l = s.roll.At(number)
-		l.number = linkNumber(number)
+		number := s.linkSlab.Put(link{made: s.now(), contact: c})
+		l = s.linkSlab.At(number)
+		l.number = linkNumber(number + 1)
 		s.links[c.Peer.ID] = l
 		s.node.Watch(c)
 		s.lookIn(l, linkPatience)
@@ -164,7 +164,7 @@ func (s *Scribe) dropIdle(l *link) {
 	}
 	id := l.contact.Peer.ID
 	delete(s.links, id)
-	s.roll.Take(uint32(l.number))
+	s.linkSlab.Take(uint32(l.number - 1))
 	s.node.Unwatch(id)
 }
 

@@ -33,19 +33,19 @@ type Scribe struct {
 	deliver func(Delivery)
 	stats   Stats
 
-	groups  *roll
-	links   map[env.PeerID]*link
-	roll    slab.Slab[link]          // where they lie; the first is none
-	loose   []*group                 // to be looked at by the next sweep
-	recent  map[overlay.ID][]recent  // messages of the last minutes, the oldest first
-	kept    int                      // their bytes
-	state   overlay.State            // of the node, when the leaf last changed
-	seen    [2]map[passed]env.PeerID // by whom they came first, "": not by a peer; now, and in the time before
-	shunned map[shunned]shunning
-	sweeps  int           // since they last changed places
-	phase   time.Duration // of its strokes; see together
-	outbox  outbox
-	cal     env.Calendar[task]
+	groups   *roll
+	links    map[env.PeerID]*link
+	linkSlab slab.Slab[link]          // where they lie; see linkNumber
+	loose    []*group                 // to be looked at by the next sweep
+	recent   map[overlay.ID][]recent  // messages of the last minutes, the oldest first
+	kept     int                      // their bytes
+	state    overlay.State            // of the node, when the leaf last changed
+	seen     [2]map[passed]env.PeerID // by whom they came first, "": not by a peer; now, and in the time before
+	shunned  map[shunned]shunning
+	sweeps   int           // since they last changed places
+	phase    time.Duration // of its strokes; see together
+	outbox   outbox
+	cal      env.Calendar[task]
 }
 
 // A passed names a message that was here. Publishers choose ids, and must not be
@@ -96,7 +96,6 @@ func New(e env.Env, node *overlay.Node, cfg Config, deliver func(Delivery)) *Scr
 		shunned: map[shunned]shunning{},
 	}
 	s.phase = time.Duration(s.rand.Int64N(int64(s.cfg.BeatInterval)))
-	s.roll.Put(link{}) // none
 	node.Handle(wire.Scribe, s)
 	s.after(sweepPause, task{kind: taskSweep})
 	return s
@@ -203,7 +202,7 @@ func (s *Scribe) Run(now time.Time) time.Time {
 				s.doFor(g, t.kind, now)
 			}
 		default:
-			if l := s.roll.At(t.of); l.contact != nil {
+			if l := s.numbered(linkNumber(t.of)); l.contact != nil {
 				s.doOn(l, t.kind, now)
 			}
 		}

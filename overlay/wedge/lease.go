@@ -168,7 +168,7 @@ func (w *Wedge) dropIdle(l *link, now time.Time) {
 	if l.idle(now) {
 		id := l.peer.ID
 		delete(w.links, id)
-		w.roll.Take(uint32(l.number))
+		w.linkSlab.Take(uint32(l.number - 1))
 		w.node.Unwatch(id)
 	}
 }

@@ -50,7 +50,7 @@ type link struct {
 	seen      seen // frames of Downs
 }
 
-// A linkNumber is that of a link among all of the node's.
+// A linkNumber is that of a link among all of the node's: one more than that of its place.
 type linkNumber uint32
 
 const none linkNumber = 0 // no link's
@@ -60,7 +60,7 @@ func (w *Wedge) numbered(n linkNumber) *link {
 	if n == none {
 		return nil
 	}
-	return w.roll.At(uint32(n))
+	return w.linkSlab.At(uint32(n - 1))
 }
 
 // edges summarises the edges of a link in one direction, by which both ends compare what
@@ -110,9 +110,9 @@ const (
 func (w *Wedge) link(c *overlay.Contact) *link {
 	l := w.links[c.Peer.ID]
 	if l == nil {
-		number := w.roll.Put(link{common: w.self.Common(c.ID), used: w.clock.Now()})
-		l = w.roll.At(number)
-		l.number = linkNumber(number)
+		number := w.linkSlab.Put(link{common: w.self.Common(c.ID), used: w.clock.Now()})
+		l = w.linkSlab.At(number)
+		l.number = linkNumber(number + 1)
 		w.links[c.Peer.ID] = l
 		w.node.Watch(c)
 		if w.node.RTT(c.Peer.ID) == 0 {

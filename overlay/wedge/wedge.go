@@ -61,7 +61,7 @@ type Wedge struct {
 	names    map[uint64]uint32 // numbers of the records, by name
 	gone     []uint32          // numbers of records that have ended, until all is settled
 	links    map[env.PeerID]*link
-	roll     slab.Slab[link] // where they lie; the first is none
+	linkSlab slab.Slab[link] // where they lie; see linkNumber
 	touched  []before        // records that are being changed
 	downs    []*link         // on which messages of leaders wait for the end of the turn
 	kept     int             // bytes that relays keep
@@ -111,7 +111,6 @@ func New(e env.Env, node *overlay.Node, cfg Config, app Application) *Wedge {
 		links: map[env.PeerID]*link{},
 		life:  e.Rand.Uint64() | 1,
 	}
-	w.roll.Put(link{}) // none
 	node.Handle(wire.Wedge, w)
 	w.after(w.spread(w.cfg.Maintenance), task{kind: taskRound})
 	w.after(w.sweepPause(), task{kind: taskSweep})
