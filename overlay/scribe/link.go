@@ -38,8 +38,9 @@ type link struct {
 	flushAt moment              // never: nothing waits
 }
 
-// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer would in the edges of groups,
-// which a collector of garbage need not follow then.
+// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer
+// would in the edges of groups, of which there are millions in a simulated network; when its link is gone, another
+// gets it.
 type linkNumber uint32
 
 const none linkNumber = 0 // no link's

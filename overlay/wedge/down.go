@@ -86,7 +86,7 @@ func (w *Wedge) handOff(l *link, key uint64) {
 	w.queueDown(l, &wedgepb.Down{Key: key, Payload: payload, Last: true})
 }
 
-// queueDown sends a message to a child, with others of the same turn (settle).
+// queueDown sends a message to a child when what is under way is done (settle), with others that came of it.
 func (w *Wedge) queueDown(l *link, d *wedgepb.Down) {
 	if l.downBytes+len(d.Payload) > maxQueued {
 		w.stats.Lost++

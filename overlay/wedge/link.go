@@ -50,7 +50,8 @@ type link struct {
 	seen      seen // frames of Downs
 }
 
-// A linkNumber is that of a link among all of the node's: one more than that of its place.
+// A linkNumber is that of a link among all of the node's, one more than that of its place. It stands where a pointer
+// would in records, of which there are millions in a simulated network; when its link is gone, another gets it.
 type linkNumber uint32
 
 const none linkNumber = 0 // no link's

@@ -64,6 +64,7 @@ func (w *Wedge) Relevel() {
 			w.walk(r, bare, false)
 		}
 	}
+	w.settle() // lest a link look as if it had no edges
 }
 
 // reach asks the halves that a record's level, and the part of the network that the node

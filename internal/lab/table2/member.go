@@ -65,18 +65,18 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 // Run runs the layers that have something to do, until none has, and all polls are answered. node.Node runs
 // all of its, twice: a poll that brings nothing new, as nearly all do, concerns Corona alone.
 func (m *Member) Run(now time.Time) time.Time {
-	if m.plain {
-		m.stirred = all
-	}
 	at := now.UnixNano()
-	for {
+	for pass := 1; ; pass++ {
+		if m.plain && pass <= 2 {
+			m.stirred = all
+		}
 		for l := range layers {
 			due := m.next[l] <= at
 			if !due && !m.stirred.has(l) {
 				continue
 			}
 			m.next[l] = m.run(l, now)
-			if m.stirred &^= only(l); due && l != ofCorona { // what Corona does to others it does by the doors
+			if m.stirred &^= only(l); due && l != ofCorona { // what Corona has others do passes its doors, or is in stir.go
 				m.stirred |= concerns[l] &^ only(l)
 			}
 		}
@@ -84,7 +84,7 @@ func (m *Member) Run(now time.Time) time.Time {
 			m.answer(now)
 			m.stirred |= only(ofCorona)
 		}
-		if m.stirred == 0 {
+		if m.stirred == 0 && (pass > 1 || !m.plain) {
 			break
 		}
 	}
@@ -290,5 +290,7 @@ type findingSide Member
 
 func (m *findingSide) Forward(*overlay.Message) bool { return false }
 func (m *findingSide) Deliver(msg *overlay.Message)  { m.Corona.Deliver(msg.Key, msg.Payload) }
-func (m *findingSide) PeerGone(env.PeerID)           {}
-func (m *findingSide) LeafChanged()                  {}
+
+// PeerGone and LeafChanged are told to all layers, also when another one has the overlay find it out.
+func (m *findingSide) PeerGone(env.PeerID) { m.stirred = all }
+func (m *findingSide) LeafChanged()        { m.stirred = all }

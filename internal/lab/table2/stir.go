@@ -31,8 +31,8 @@ func only(l layer) set { return 1 << l }
 func (s set) has(l layer) bool { return s&only(l) != 0 }
 
 // concerns says for each layer who else may have something to do, and other plans, after a frame for it, or when
-// what it has planned was due: all call the overlay, which calls them all; owners and wedges tell Corona what is its
-// to do. What Corona asks of others passes through ranks, shares and pollSide, or a door.
+// what it has planned was due: all call the overlay, which calls them all when something of its own is due; owners and
+// wedges tell Corona what is its to do. What Corona asks of others passes through ranks, shares and pollSide, or a door.
 var concerns = [layers]set{
 	ofOverlay: all,
 	ofScribe:  only(ofScribe) | only(ofOverlay),
