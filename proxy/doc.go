@@ -30,8 +30,10 @@
 // the subscription ends. Its ETag is made of the articles' numbers, so that nothing need be read for
 // who has them.
 //
-// Every other answer has a strong ETag and a Last-Modified that never goes back, and
-// is compared with what the reader has: see [rendition.unchanged]. It says when
+// Every other answer has a strong ETag and, from the first whole second after it changed, a
+// Last-Modified that never goes back: some clients look at nothing else, and take it for what
+// they have if the time is no later, even when the node was started anew within that second.
+// It is compared with what the reader has: see [rendition.unchanged]. It says when
 // the source was seen last (X-Tidings-Age, in seconds), how the feed is
 // (X-Tidings-State), whether it comes from a subscription or from the node's
 // cache (X-Tidings-Source) and, if it is not fresh, why (X-Tidings-Stale). An

@@ -158,7 +158,9 @@ func (c *rendition) serve(w http.ResponseWriter, r *http.Request, now time.Time,
 	h.Set("Cache-Control", "private, max-age=0")
 	h.Set("Vary", "Accept-Encoding")
 	h.Set("Etag", tag)
-	h.Set("Last-Modified", c.modifiedText)
+	if !now.Before(c.modified) { // RFC 9110, section 8.8.2.1: not later than the answer
+		h.Set("Last-Modified", c.modifiedText)
+	}
 	if c.unchanged(r.Header, tag) {
 		h.Del("Content-Encoding")
 		w.WriteHeader(http.StatusNotModified)

@@ -22,7 +22,7 @@ type rendition struct {
 	body, zipped   []byte // zipped is nil if it would not be smaller
 	tag, zippedTag string // strong: equal tags, equal bytes
 	mediaType      string
-	modified       time.Time // when the body became what it is, to the second
+	modified       time.Time // the first whole second at which the body was what it is
 	modifiedText   string
 
 	fetched      time.Time
@@ -66,8 +66,9 @@ func render(w Window, t target, subscribed bool, last *rendition, clean func(*fe
 	}
 	c.body, c.zipped = body, compress(body)
 	// Two changes within a second must not share their Last-Modified, nor may
-	// a clock that was set back make it go back.
-	c.modified = now.UTC().Truncate(time.Second)
+	// a clock that was set back make it go back. It is never sent before it has come
+	// (serve), so that what another run of the node sent earlier is earlier, too.
+	c.modified = now.UTC().Truncate(time.Second).Add(time.Second)
 	if last != nil && !c.modified.After(last.modified) {
 		c.modified = last.modified.Add(time.Second)
 	}

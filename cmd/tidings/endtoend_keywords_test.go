@@ -111,6 +111,15 @@ func TestKeywordFeedsBesideTheirSources(t *testing.T) {
 				return err
 			})
 		}
+		for path := range o.feeds { // what matches may come by another way, and sooner, than its feed
+			eventually(t, patient, "all of "+path, func() error {
+				f, _, err := readFeed(b.address[path])
+				if err == nil && len(f.Items) != len(o.feeds[path]) {
+					err = fmt.Errorf("%d articles of %d", len(f.Items), len(o.feeds[path]))
+				}
+				return err
+			})
+		}
 		if err := b.reload(t.Context()); err != nil {
 			t.Fatal(err)
 		}
