@@ -308,3 +308,32 @@ func TestOnlyMessagesOfLeadersPassOn(t *testing.T) {
 		}
 	}
 }
+
+// What is read in place is what the library reads.
+func FuzzReadDowns(f *testing.F) {
+	for _, m := range []*wedgepb.Downs{
+		{},
+		{Number: 7, Downs: []*wedgepb.Down{{Key: 1, Payload: []byte("news")}}},
+		{Number: 1 << 63, Downs: []*wedgepb.Down{{}, {Key: 1 << 63, Last: true}, {Payload: []byte{}}}},
+	} {
+		frame, err := proto.Marshal(&wedgepb.Message{Body: &wedgepb.Message_Downs{Downs: m}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		if readDowns(frame) == nil {
+			f.Errorf("not read in place: %v", m)
+		}
+		f.Add(frame)
+		f.Add(slices.Concat(frame, frame))
+		f.Add(frame[:len(frame)-1])
+	}
+	f.Add([]byte{5<<3 | 2, 2, 2<<3 | 2, 5})            // a message longer than what holds it
+	f.Add([]byte{5<<3 | 2, 4, 2<<3 | 2, 2, 3 << 3, 2}) // last is neither 0 nor 1
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		var want wedgepb.Message
+		err := proto.Unmarshal(frame, &want)
+		if got := readDowns(frame); got != nil && (err != nil || !proto.Equal(got, &want)) {
+			t.Errorf("%x: %v, want %v, %v", frame, got, &want, err)
+		}
+	})
+}

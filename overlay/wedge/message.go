@@ -17,9 +17,12 @@ const maxRecord = 1 << 10
 // parse reads a message and checks every bound that does not depend on what the node
 // knows, so that no other code has to.
 func parse(body []byte) (*wedgepb.Message, error) {
-	m := new(wedgepb.Message)
-	if err := proto.Unmarshal(body, m); err != nil {
-		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+	m := readDowns(body)
+	if m == nil {
+		m = new(wedgepb.Message)
+		if err := proto.Unmarshal(body, m); err != nil {
+			return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
+		}
 	}
 	if what := breaks(m); what != "" {
 		return nil, fmt.Errorf("%w: wedge message: %s", env.ErrFrame, what)

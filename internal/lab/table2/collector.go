@@ -17,7 +17,7 @@ type collector struct {
 
 // maxDead is how much dead there may be for what lives. Worlds are large and live long, and grow among what lives
 // for moments: to let more of that pile up would leave holes between.
-const maxDead = 0.6
+const maxDead = 0.5
 
 func newCollector(room int) *collector {
 	c := &collector{heap: []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}, room: uint64(room)}
