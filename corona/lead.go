@@ -129,7 +129,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 
 // inherit goes on with what the sequencer before has noted.
 func (c *Corona) inherit(l *lead, n note, now time.Time) {
-	l.valid, l.state, l.heritage, l.fails, l.private = n.valid, n.State, n, n.fails, n.private
+	l.valid, l.state, l.lag, l.heritage, l.fails, l.private = n.valid, n.State, n.State.Lag, n, n.fails, n.private
 	if n.private && !l.domain.seen {
 		l.domain.seen, l.domain.private = true, true // until an answer says otherwise
 	}

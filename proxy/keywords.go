@@ -187,7 +187,7 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 		return nil, err
 	}
 	c.tag, c.zippedTag = tag, tag
-	c.modified = modified.UTC().Truncate(time.Second)
+	c.modified = modified.UTC().Truncate(time.Second).Add(time.Second) // as render's
 	c.modifiedText = c.modified.Format(http.TimeFormat)
 	s.copies.put(t.self, c, c.cost())
 	return c, nil

@@ -104,6 +104,9 @@ func (c *table2Command) Validate(k *kong.Context) error {
 			return fmt.Errorf("--%s 0: there have to be some", name)
 		}
 	}
+	if c.Part == 0 && told(k, "part") {
+		return fmt.Errorf("--part 0: from 0.001 to 1, in steps of 0.001")
+	}
 	s := c.sized()
 	switch {
 	case s.Nodes < 16 || s.Nodes > 16_384:

@@ -21,6 +21,7 @@ func TestTable2Usage(t *testing.T) {
 		{"--nodes 8", "from 16 to"},
 		{"--nodes 0", "there have to be some"},
 		{"--hours 0", "there have to be some"},
+		{"--part 0", "from 0.001 to 1"},
 		{"--channels=-1", "at least one"},
 		{"--hours 1", "at least two"},
 		{"--formulas=-1", "not less than none"},
