@@ -139,12 +139,16 @@ func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
 	first := l.poller(Config{})
 	first.readers = 7
 	log := first.lead(site, nil)
+	first.leads[key(site)].lag = 7 * time.Second
 	l.run(9*time.Hour, first)
 	first.cease(site)
 
 	second := l.poller(Config{})
 	second.readers = 0
 	second.lead(site, log)
+	if lag := second.leads[key(site)].lag; lag != 7*time.Second {
+		t.Errorf("items are found after %v, and after 7s by the one before", lag)
+	}
 	began := len(l.polls(site))
 	l.run(10*time.Minute, second)
 	if n := second.readersOf(site); n != 7 {

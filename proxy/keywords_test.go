@@ -114,7 +114,11 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 			t.Errorf("%s: %d with its tag", ending, again.StatusCode)
 		}
 	}
-	k.of[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9+60, 0), Source: &feed.Source{URL: "u"}}}, k.of[0]...)
+	k.of[0] = append([]feed.Entry{{Said: &feed.Meaning{GUID: "https://x.example/ 2", Title: "More"}, At: time.Unix(1.7e9, 5e8), Source: &feed.Source{URL: "u"}}}, k.of[0]...)
+	within := time.Unix(1.7e9, 0).UTC().Format(http.TimeFormat) // the second in which the first was found, and the other
+	if r := b.ask("GET", "/k/"+address, "If-Modified-Since", within); r.StatusCode != http.StatusOK {
+		t.Errorf("%d, where an article came in the same second", r.StatusCode)
+	}
 	if text := body(t, b.ask("GET", "/k/"+address)); strings.Count(text, "<entry") != 2 {
 		t.Error(text)
 	}

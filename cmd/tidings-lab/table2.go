@@ -104,9 +104,6 @@ func (c *table2Command) Validate(k *kong.Context) error {
 			return fmt.Errorf("--%s 0: there have to be some", name)
 		}
 	}
-	if c.Part == 0 && told(k, "part") {
-		return fmt.Errorf("--part 0: from 0.001 to 1, in steps of 0.001")
-	}
 	s := c.sized()
 	switch {
 	case s.Nodes < 16 || s.Nodes > 16_384:
@@ -117,8 +114,8 @@ func (c *table2Command) Validate(k *kong.Context) error {
 		return fmt.Errorf("--hours %d: at least two", s.Hours)
 	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
 		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
-	case s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
-		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", s.Part)
+	case c.Part == 0 && told(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
+		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", c.Part)
 	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
 		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
 	case s.Grow > time.Duration(s.Hours/2)*time.Hour:

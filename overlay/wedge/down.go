@@ -51,7 +51,7 @@ const (
 
 // readDowns reads a message that holds nothing but messages of leaders, as most of a network at work are. What
 // comes of it is what [proto.Unmarshal] would make of the body, in a quarter of the time, but for payloads: those are
-// parts of the body. Nil: it is another message, or breaks the protocol.
+// parts of the body, and empty where the library leaves nil. Nil: it is another message, or breaks the protocol.
 func readDowns(body []byte) *wedgepb.Message {
 	if !PassesOn(body) {
 		return nil
