@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/wire"
 	"tidings/overlay/owner"
+	"tidings/overlay/owner/ownerpb"
 	"tidings/sim"
 )
 
@@ -189,6 +191,58 @@ func TestOffersOfOtherLineages(t *testing.T) {
 	m.Do(func() { m.owners.Heard(c.key) })
 	if of := offer(c.other[1], later); of != owner.Elsewhere {
 		t.Errorf("when our sequencer was heard: %v", of)
+	}
+}
+
+// A sequencer whose quorum is gone founds a lineage that goes on from its last entry, and publishes that. Those who
+// own the key by then in the lineage before may go on without the entry: who follows them is not shown it, or it
+// would be taken back (faults, seed 35 with public feeds).
+func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
+	w, channels := met(t, 4)
+	verify := wire.NewVerifier(w.hash)
+	lead := func(c channel) *member { return c.lead }
+	theirs := func(c channel) *member { return c.other[1] }
+	for i, row := range []struct {
+		lineage string
+		founder func(channel) *member // nil: it comes without an epoch
+		owns    bool                  // it was asked to hold the entry, and nobody said that a quorum does
+		of      owner.Offered
+		shows   bool
+	}{
+		{"its own", nil, false, owner.Added, true},
+		{"another, which our sequencer has founded", lead, false, owner.Gap, false},
+		{"another", theirs, false, owner.Elsewhere, false},
+		{"another, for an owner who was asked to hold it", theirs, true, owner.Elsewhere, false},
+	} {
+		c := channels[i]
+		m := c.other[0]
+		at := c.head().At
+		at.Seq++
+		raw, body := w.entry(c.url, c.lead, at, c.head().Hash, 200)
+		e, err := owner.OpenEntry(verify, raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var epoch []byte
+		if row.founder != nil {
+			rival := c.rival()
+			rival.sequencer, rival.after = row.founder(c), e
+			rival.owners = []*member{rival.sequencer, c.other[2]}
+			epoch = w.encoded(w.epoch(rival))
+		}
+		if row.owns {
+			m = c.also[1]
+			m.Do(func() { m.owners.Follow(c.key, c.url) })
+			m.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: raw, Body: body}}})
+			w.Run(time.Second)
+		}
+		var of owner.Offered
+		m.Do(func() { _, of = m.owners.Offer(raw, body, epoch, func(*owner.Entry) {}) })
+		w.Run(time.Second)
+		log := m.owners.Shown(c.key)
+		if shows := log[len(log)-1].Hash == e.Hash; of != row.of || shows != row.shows || m.owners.Has(c.key, e.Hash) != (row.shows || row.owns) {
+			t.Errorf("held in %s: %v, shown: %v, here: %v", row.lineage, of, shows, m.owners.Has(c.key, e.Hash))
+		}
 	}
 }
 

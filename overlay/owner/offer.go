@@ -12,19 +12,26 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 	if s == nil || !s.follow && !o.owns(s) {
 		return e, Refused
 	}
-	if s.log.find(e.Hash) >= 0 {
+	// The owners hold it of the epoch that it is of; or of one that goes on from it. Where that began another
+	// lineage, those of the former may never hold it.
+	in, by := e.At.Lineage, e.Signer
+	if len(epoch) > 0 {
+		n, err := o.readEpoch(epoch)
+		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Lineage == e.At.Lineage && s.epoch.Number < e.At.Epoch) && o.right(s, n) {
+			o.install(s, n, n.Sequencer)
+		}
+		if err == nil && n.AfterHash == e.Hash {
+			in, by = n.Lineage, n.Sequencer
+		}
+	}
+	if s.log.find(e.Hash) >= 0 && (s.epoch == nil || s.epoch.Lineage == in) {
 		o.settle(s, e.Hash)
 		return e, Known
 	}
-	if len(epoch) > 0 && (s.epoch == nil || s.epoch.Lineage == e.At.Lineage && s.epoch.Number < e.At.Epoch) {
-		if n, err := o.readEpoch(epoch); err == nil && n.Key == s.key && o.right(s, n) {
-			o.install(s, n, n.Sequencer)
-		}
-	}
 	switch {
-	case s.epoch != nil && e.At.Lineage > s.epoch.Lineage && e.Signer != s.epoch.Sequencer && !o.silent(s):
+	case s.epoch != nil && in > s.epoch.Lineage && by != s.epoch.Sequencer && !o.silent(s):
 		return e, Elsewhere
-	case s.epoch == nil || e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
+	case s.epoch == nil || in != s.epoch.Lineage || e.At.Lineage != in || e.At.Epoch > s.epoch.Number:
 		return e, Gap
 	case e.At.Epoch < s.epoch.Number && e.Hash != s.epoch.AfterHash:
 		return e, Gap
