@@ -19,6 +19,10 @@ import (
 // aims at 1.02 T again. T, too, is that of the readers there were then, and all factors are: what
 // has changed since, the next decision sees to. And all nodes have one c, as soon as they have
 // heard the same.
+//
+// While readers come, decisions are made by a T that others have heard of in part, and less is spent
+// than there is by the time it is looked at. That ends when no more come; made up for, it would be too much then.
+// So what is missing counts as far as it is more than what readers have grown by since.
 
 // aimBelow is the part of T that is aimed at: whatever is off shall be so on the side that
 // origins do not feel.
@@ -36,11 +40,11 @@ const fewPolls = 50
 // Correction returns c for the next decision. all is the sum over the whole network, the node's
 // own share included.
 func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
-	c := 0.
+	c, growth := 0., 0.
 	if all.Decided > 0 {
-		c = all.Aim / all.Decided
+		c, growth = all.Aim/all.Decided, max(math.Log(all.Subscribers/all.Decided), 0)
 	}
-	was, spent := c, max(all.Polled, all.Asked)
+	spent := max(all.Polled, all.Asked)
 	if p.Objective == honeycomb.Fast {
 		spent = all.Waited
 	}
@@ -48,10 +52,10 @@ func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 		if due >= fewPolls {
 			due *= aimBelow
 		}
-		if c += math.Log(due / spent); p.Objective == honeycomb.Fast {
-			c = max(c, was-maxRise)
+		if more := math.Log(due / spent); p.Objective == honeycomb.Fast {
+			c += max(more, -maxRise)
 		} else {
-			c = min(c, was+maxRise)
+			c += min(more, max(more-growth, 0), maxRise)
 		}
 	}
 	return math.Exp(bounded(c))

@@ -230,7 +230,8 @@ func TestCorrectionIsBounded(t *testing.T) {
 	for objective := range honeycomb.FairLog + 1 {
 		p := honeycomb.Problem{Objective: objective, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
 		polled, waited := aimBelow*p.Budget(100), aimBelow*p.Budget(100)
-		// More polls are asked for bit by bit: by a larger T, or for Fast by a shorter time.
+		// More polls are asked for bit by bit: by a larger T, or for Fast by a shorter time. While
+		// readers come, the larger T is not asked for.
 		rise := func(to float64) float64 { return min(to, math.Exp(maxRise)) }
 		fall := func(to float64) float64 { return to }
 		if objective == honeycomb.Fast {
@@ -249,6 +250,9 @@ func TestCorrectionIsBounded(t *testing.T) {
 			{honeycomb.Totals{Decided: 100, Polled: 0.8 * polled, Waited: 0.8 * waited, Aim: Aim(100, 0.9)}, 0.9 * rise(1.25)},
 			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
 			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: Aim(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
+			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: 0.97 * polled, Waited: waited, Aim: Aim(100, 0.97)}, 0.97},
+			{honeycomb.Totals{Subscribers: 101, Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * 1.01 * waited, Aim: Aim(100, 0.97)}, 1 / 1.01},
+			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: polled / 0.97, Waited: waited / 0.97}, 0.97},
 			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, fall(1 / honeycomb.MaxCorrection)},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
 		} {

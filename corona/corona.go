@@ -172,6 +172,7 @@ type Corona struct {
 	quick      int           // decisions that are to come soon
 	pause      time.Duration // between the present decision and the next, about
 	weighed    float64       // subscribers of the channels led here when decisions were hurried last
+	network    float64       // the same of the whole network
 
 	cal  env.Calendar[uint32]     // duties' polls, by their slots
 	tend env.Calendar[overlay.ID] // leads

@@ -34,6 +34,8 @@ const (
 	// grown is how many times more, or fewer, readers a channel must have than when its
 	// pollers were decided, for that to be done again soon.
 	grown = 2
+	// swollen is the same of the readers of all channels: what of T is not heard of is not spent.
+	swollen = 1.1
 )
 
 // Adder returns what adds up the shares of other nodes for Join.
@@ -112,6 +114,10 @@ func (c *Corona) decide(now time.Time) {
 		c.hurry()
 	}
 	all := c.share(leads, own, rest, now)
+	if q := all.Subscribers; q > swollen*c.network || swollen*q < c.network {
+		c.network = q
+		c.hurry()
+	}
 	if !c.decided && !c.told && all.Decided == 0 {
 		c.told = true
 		return
