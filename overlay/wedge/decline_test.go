@@ -169,3 +169,37 @@ func TestTooManyDecline(t *testing.T) {
 	})
 	w.sound()
 }
+
+// Who declined has no part any more as soon as nearer members have come in its place: nobody stands in for it.
+func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
+	w := newWorld(t, sim.Config{Seed: 11}, wedge.Config{})
+	w.grow(24)
+	key := w.key(0)
+	near := w.nearest(key)
+	for _, m := range near[1:] {
+		m.refuses[key] = true
+	}
+	w.enlist(near[0], key, wedge.Order{Term: wedge.Term{Seq: 1}, N: 10, Words: []byte("words")})
+	w.Run(2 * time.Minute)
+	near[0].Do(func() {
+		if _, declined := near[0].wedge.Serving(key); declined < 9 {
+			t.Fatalf("%d declined", declined)
+		}
+	})
+	for _, n := range []int{24, 48, 96} {
+		w.grow(n)
+		w.Run(20 * time.Minute)
+		w.sound()
+	}
+	refuse := 0
+	for _, m := range w.nearest(key)[:10] {
+		if m.refuses[key] {
+			refuse++
+		}
+	}
+	near[0].Do(func() {
+		if served, declined := near[0].wedge.Serving(key); declined > refuse {
+			t.Errorf("the leader knows of %d ranks served and %d declined, where %d of the nearest decline", served, declined, refuse)
+		}
+	})
+}

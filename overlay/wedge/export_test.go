@@ -2,7 +2,7 @@ package wedge
 
 import "fmt"
 
-// Check compares the digests of all links with the edges that there are.
+// Check compares the digests of all links with the edges that there are, and what children told.
 func (w *Wedge) Check() error {
 	up, down := map[*link]edges{}, map[*link]edges{}
 	kept := 0
@@ -11,6 +11,11 @@ func (w *Wedge) Check() error {
 		i++
 		if r.extra != nil {
 			kept += len(r.extra.passed)
+			for _, b := range r.extra.below {
+				if l := w.numbered(b.link); l == nil || r.to(l) == nil {
+					return fmt.Errorf("record %d knows what somebody declined who is no child of it", i)
+				}
+			}
 		}
 		if int(r.place) != i || w.named(name(r.order.key)) != r || r.flags&(touched|ended) != 0 {
 			return fmt.Errorf("record %d is out of place", i)

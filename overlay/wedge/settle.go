@@ -177,8 +177,10 @@ func (w *Wedge) end(r *record) {
 func (w *Wedge) endEdges(r *record) {
 	w.begin(r)
 	for i := range r.edges {
-		if l := w.numbered(r.edges[i].link); l != nil {
+		e := &r.edges[i]
+		if l := w.numbered(e.link); l != nil {
 			w.queueEnd(l, r)
+			r.reset(e)
 		}
 	}
 	r.edges = nil

@@ -113,6 +113,7 @@ func (w *Wedge) replaceEdges(r *record, edges []edge, how wording) {
 		old := &r.edges[i]
 		if old.link != none && !slices.ContainsFunc(edges, func(e edge) bool { return e.depth == old.depth }) {
 			w.queueEnd(w.numbered(old.link), r)
+			r.reset(old)
 		}
 	}
 	w.scratch = edges
