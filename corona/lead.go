@@ -2,6 +2,7 @@ package corona
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -322,10 +323,13 @@ func (c *Corona) planned(l *lead, at time.Time, why string) {
 }
 
 // expect notes when the next poll of a channel is due that others poll, too, or alone, and
-// do not say when: as seldom as polls are if they are even.
+// do not say when: as seldom as polls are if they are even. Where each draws its phase it can only be so in the mean.
 func (c *Corona) expect(l *lead) {
 	if l.pollers > 1 || c.duties.Get(l.key) == nil {
 		l.state.Next, l.state.Why = l.state.Polled.Add(l.interval/time.Duration(max(l.pollers, 1))), l.why
+		if c.cfg.Random && l.pollers > 1 {
+			l.state.Why = fmt.Sprintf("about then, at random: %s, %d pollers", l.why, l.pollers)
+		}
 	}
 }
 

@@ -122,6 +122,22 @@ func TestWhoDecidesForOthersChoosesByTheBrief(t *testing.T) {
 	}
 }
 
+// Where each draws its phase, its own is known to it, and of the next poll of all only about when it will be.
+func TestRandomPhasesAreSaidToBe(t *testing.T) {
+	v := newVillageOf(t, 3, rss("A", "", "one", "two"), Config{Random: true})
+	for _, h := range v.pollers {
+		turn, ok := h.Turn(v.key)
+		if sinceEpoch := time.Duration(turn.Next.UnixNano()); !ok || turn.Phase != sinceEpoch%turn.Interval {
+			t.Errorf("%+v, %v", turn, ok)
+		}
+	}
+	v.run(2 * time.Hour)
+	view, _ := v.leader.View(v.key)
+	if want := "about then, at random: the network's polling interval, 3 pollers"; view.State.Why != want {
+		t.Errorf("the next poll is %v: %q, want %q", view.State.Next, view.State.Why, want)
+	}
+}
+
 // A turn says when a member polls, a view how polls go, a decision how many poll.
 func TestTurnViewAndDecision(t *testing.T) {
 	v := newVillage(t, 3, rss("A", "", "one", "two"))

@@ -98,7 +98,11 @@ const villageFeed = "http://a.example/feed"
 
 // newVillage returns a village whose log has what its origin shows, as all pollers know.
 func newVillage(t *testing.T, pollers int, doc string) *village {
-	v := &village{town: newTownOf(t, pollers+1, Config{})}
+	return newVillageOf(t, pollers, doc, Config{})
+}
+
+func newVillageOf(t *testing.T, pollers int, doc string, cfg Config) *village {
+	v := &village{town: newTownOf(t, pollers+1, cfg)}
 	v.serve(doc)
 	v.townFeed = &townFeed{url: villageFeed, key: overlay.Key("town", villageFeed), readers: 9, want: pollers}
 	v.aside = true

@@ -29,7 +29,7 @@ func (g *grid) breather() time.Duration { return g.Interval / 8 }
 type Turn struct {
 	Rank     int           // the first, if it has several,
 	Of       int           // of so many
-	Phase    time.Duration // how long after the turn of rank 0 it has its own
+	Phase    time.Duration // how long after the turn of rank 0 it has its own; of random phases, after a whole number of intervals of Unix time
 	Interval time.Duration // between two of its polls
 	Polled   time.Time     // zero: not yet
 	Next     time.Time
@@ -43,7 +43,9 @@ func (c *Corona) Turn(key overlay.ID) (t Turn, ok bool) {
 		return Turn{}, false
 	}
 	t = Turn{Rank: d.grid.Ranks.At(0), Of: int(d.grid.Of), Interval: d.grid.Interval, Next: d.next.time(), Why: d.extras().why}
-	if !d.random {
+	if d.random {
+		t.Phase = time.Duration(d.turn(time.Unix(0, 0)).UnixNano()) % t.Interval
+	} else {
 		t.Phase = time.Duration(wedge.Phase(t.Rank, t.Of) * float64(t.Interval))
 	}
 	if d.polled {

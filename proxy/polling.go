@@ -18,13 +18,15 @@ func (c Channel) Polling() (facts []string) {
 		}
 		add("%s%s", plural(c.Pollers, "poller", "pollers"), budget)
 	}
-	switch {
-	case c.Rank != nil && c.PhaseS != nil:
-		add("own rank %d, phase %s", *c.Rank, exact(*c.PhaseS))
-	case c.Rank != nil:
-		add("own rank %d", *c.Rank)
-	case c.Polls:
-		add("this node is one of them")
+	if c.Polls {
+		own := "this node is one of them"
+		if c.Rank != nil {
+			own = fmt.Sprintf("own rank %d", *c.Rank)
+		}
+		if c.PhaseS != nil {
+			own += ", phase " + exact(*c.PhaseS)
+		}
+		add("%s", own)
 	}
 	if c.Level != nil {
 		add("level %s", strconv.FormatFloat(*c.Level, 'f', -1, 64))

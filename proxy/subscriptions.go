@@ -78,7 +78,7 @@ type Channel struct {
 	Pollers int      `json:"pollers"` // members who poll it
 	Polls   bool     `json:"polls"`   // this node is one of them
 	Rank    *int     `json:"rank"`    // this node's among the pollers, from 0
-	PhaseS  *float64 `json:"phase_s"` // when in the interval this node polls
+	PhaseS  *float64 `json:"phase_s"` // when in the interval this node polls: after rank 0, or, of random phases, of Unix time
 
 	LastPoll *time.Time `json:"last_poll"`
 	NextPoll *time.Time `json:"next_poll"`

@@ -160,9 +160,7 @@ func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
 	if c.Polls = true; d.home.network.Wedge == "rank" {
 		c.Rank = &t.Rank // polling levels have none
 	}
-	if d.home.network.Phases == "even" {
-		c.PhaseS = new(t.Phase.Seconds())
-	}
+	c.PhaseS = new(t.Phase.Seconds())
 	if t.Polled.After(p.Polled) {
 		p.Polled = t.Polled
 	}
