@@ -17,17 +17,37 @@ import (
 	"tidings/proxy"
 )
 
+// readTime is how long a list waits for the logs of feeds that were not read since the node has them: their titles
+// are in them. After that it shows what is known.
+const readTime = 2 * time.Second
+
 // List returns all subscriptions; see proxy.Subscriptions.
 func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
-	failing := d.disk.Stats().Failing
-	err = d.do(ctx, func() {
-		for _, s := range d.node.Feeds.Subscriptions() {
-			of = append(of, saved(d.channelOf(s), failing))
-			if s.Version == 0 {
-				d.node.Feeds.Read(s.Key, func(feedtree.Document) {}) // the next time its title is known
+	wait, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	_, err = ask(wait, d, func(answer func(struct{})) {
+		left := 1
+		read := func(feedtree.Document) {
+			if left--; left == 0 {
+				answer(struct{}{})
 			}
 		}
+		for _, s := range d.node.Feeds.Subscriptions() {
+			if s.Version == 0 {
+				left++
+				d.node.Feeds.Read(s.Key, read)
+			}
+		}
+		read(feedtree.Document{})
 	})
+	if err == nil || wait.Err() != nil {
+		failing := d.disk.Stats().Failing
+		err = d.do(ctx, func() {
+			for _, s := range d.node.Feeds.Subscriptions() {
+				of = append(of, saved(d.channelOf(s), failing))
+			}
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list: %w", err)
 	}

@@ -168,3 +168,36 @@ func TestWhoIsAloneIsToldHowOthersJoin(t *testing.T) {
 		t.Error(s)
 	}
 }
+
+// The first list of a feed that others had before has its title, which is in a log that was not read yet.
+func TestTheFirstListHasTitles(t *testing.T) {
+	t.Parallel()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, aFeed) }))
+	defer origin.Close()
+	founder := founding(t, "listed")
+	founder.AllowPrivateOrigins = true
+	a := running(t, founder)
+	b := running(t, Config{Dir: t.TempDir(), Bootstrap: a.knows(t, 1).Addrs, AllowPrivateOrigins: true})
+	b.knows(t, 2)
+	url := origin.URL + "/feed"
+	if err := a.Subscribe(t.Context(), url, false); err != nil {
+		t.Fatal(err)
+	}
+	within(t, patience, "a log", func() (err error) {
+		if e := b.do(t.Context(), func() {
+			if len(b.node.Owners.Shown(b.key(url))) == 0 {
+				err = errors.New("nothing is held")
+			}
+		}); e != nil {
+			return e
+		}
+		return err
+	})
+	if err := b.Subscribe(t.Context(), url, false); err != nil {
+		t.Fatal(err)
+	}
+	channels, err := b.List(t.Context())
+	if err != nil || len(channels) != 1 || channels[0].Title == "" || channels[0].Items == 0 {
+		t.Errorf("%+v, %v", channels, err)
+	}
+}
