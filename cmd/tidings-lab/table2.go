@@ -53,9 +53,18 @@ func (c table2Command) sized() table2Command {
 	if c.Quick {
 		members, channels, hours = 64, 400, 3
 	}
+	if c.Domains != "" {
+		hours = max(hours, grantedHours(c.Maintenance))
+	}
 	c.Nodes, c.Channels, c.Hours = cmp.Or(c.Nodes, members), cmp.Or(c.Channels, channels), cmp.Or(c.Hours, hours)
 	c.Subscriptions = cmp.Or(c.Subscriptions, 50*c.Channels)
 	return c
+}
+
+// grantedHours are so many that half of them are over when stewards have granted what they can: a round to hear who
+// asks, one to grant, and one in which it is used.
+func grantedHours(maintenance time.Duration) int {
+	return 2 * int(math.Ceil((3 * maintenance).Hours()))
 }
 
 // settings are what is to be measured.
@@ -122,6 +131,9 @@ func (c *table2Command) Validate(k *kong.Context) error {
 		return fmt.Errorf("--grow %v: no longer than the first half of the hours, of which there are %d", s.Grow, s.Hours)
 	case s.Maintenance < time.Minute || s.Maintenance > 24*time.Hour:
 		return fmt.Errorf("--maintenance %v: from a minute to a day", s.Maintenance)
+	case s.Domains != "" && s.Hours < grantedHours(s.Maintenance):
+		return fmt.Errorf("--domains --hours %d: politeness is measured when budgets are granted, three maintenance intervals after the start: at least %d hours at --maintenance %v",
+			s.Hours, grantedHours(s.Maintenance), s.Maintenance)
 	case !(s.Loss >= 0 && s.Loss < 1):
 		return fmt.Errorf("--loss %v: from 0 up to 1", s.Loss)
 	case len(s.Dead) > 0 && (s.Session > 0 || s.Loss > 0):

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"tidings/internal/lab/table2"
 )
@@ -26,6 +27,7 @@ func TestTable2Usage(t *testing.T) {
 		{"--hours 1", "at least two"},
 		{"--formulas=-1", "not less than none"},
 		{"--dead 0.3,0.1", "the smallest first"},
+		{"--domains domains.csv --hours 4", "at least 6 hours at --maintenance 1h0m0s"},
 	} {
 		code, out, err := lab(t, append([]string{"sim", "table2"}, strings.Fields(c.args)...)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, c.says) {
@@ -66,6 +68,33 @@ func TestTable2(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Whoever has budgets measured has hours enough for them, and is told if he asked for too few.
+func TestTable2HoursOfDomains(t *testing.T) {
+	for _, c := range []struct {
+		of   table2Command
+		want int
+	}{
+		{table2Command{Quick: true, Maintenance: time.Hour}, 3},
+		{table2Command{Quick: true, Maintenance: time.Hour, Domains: "f"}, 6},
+		{table2Command{Quick: true, Maintenance: 10 * time.Minute, Domains: "f"}, 3},
+		{table2Command{Maintenance: 2 * time.Hour, Domains: "f"}, 12},
+		{table2Command{Hours: 8, Maintenance: time.Hour, Domains: "f"}, 8},
+	} {
+		if got := c.of.sized().Hours; got != c.want {
+			t.Errorf("%+v: %d hours, want %d", c.of, got, c.want)
+		}
+	}
+}
+
+// The formula is compared with the paper's figures on seeds that have about as many orphans.
+func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
+	var b strings.Builder
+	few := []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 20}}
+	if err := printTable2(&b, &table2Result{Formulas: few}); err != nil || !strings.Contains(b.String(), "as of the paper's: 1 to 1.4 %") {
+		t.Errorf("%v: %s", err, b.String())
 	}
 }
 

@@ -23,6 +23,7 @@ func printTable2(w io.Writer, r *table2Result) error {
 		line("load, allowed: polls of a channel in half an hour. detection: the mean wait for the next poll, of all who read, as an integral over time.")
 		line("of updates: the same of the updates that there were. a notification: each of them weighs as many as read it. evenness: detection by that of")
 		line("the same polls at equal gaps. bound: the best at that load, with numbers of pollers that need not be whole. -: computed, or nothing to measure.")
+		line("seed of the world: %d", r.Seed)
 	}
 	for i, row := range r.Rows {
 		if row.Polite && row.OnCrowded > 0 && i > 0 {
@@ -52,6 +53,10 @@ func printTable2(w io.Writer, r *table2Result) error {
 	}
 	for _, f := range r.Formulas {
 		line("%s\t%d\t%.2f\t%.2f\t%.1f", f.Objective, f.Seed, 100*f.Orphans, f.Load, f.Detection)
+	}
+	if len(r.Formulas) > 0 && len(table2.FormulaMarks(r.Formulas)) == 0 {
+		line("of none of these seeds so many channels are orphans as of the paper's: %g to %g %%. The formula is not compared with its figures.",
+			100*table2.FewOrphans, 100*table2.ManyOrphans)
 	}
 	marks := marksOf(r)
 	if len(marks) > 0 {

@@ -20,11 +20,11 @@ type Formula struct {
 	Notification float64 `json:"notification_s"`
 }
 
-// fewOrphans and manyOrphans are between which the part of orphans is about that of the paper's
+// FewOrphans and ManyOrphans are between which the part of orphans is about that of the paper's
 // simulation, 1.2 %.
 const (
-	fewOrphans  = 0.010
-	manyOrphans = 0.014
+	FewOrphans  = 0.010
+	ManyOrphans = 0.014
 )
 
 // formulaBase is that of the paper's polling levels.

@@ -196,8 +196,16 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	} else {
 		w.Subscribe(subscribing)
 	}
+	all := s.Hours + len(s.Dead)
+	if s.Churn != (Churn{}) {
+		all += s.Hours / 2
+	}
+	next := func() error {
+		hours := float64(w.minutes / 60)
+		return w.hour(ctx, func(part float64) { progress((hours + part) / float64(all)) })
+	}
 	for hour := range s.Hours {
-		if err := w.hour(ctx, func(part float64) { progress((float64(hour) + part) / float64(s.Hours)) }); err != nil {
+		if err := next(); err != nil {
 			return nil, err
 		}
 		if hour < s.Hours/2 {
@@ -209,7 +217,7 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	if s.Churn != (Churn{}) {
 		s.Churn.Begin(w)
 		for range s.Hours / 2 {
-			if err := w.hour(ctx, func(float64) {}); err != nil {
+			if err := next(); err != nil {
 				return nil, err
 			}
 		}
@@ -218,7 +226,7 @@ func (s *Setting) Run(ctx context.Context, progress func(float64)) (*Row, error)
 	}
 	for _, part := range s.Dead {
 		w.Kill(part)
-		if err := w.hour(ctx, func(float64) {}); err != nil {
+		if err := next(); err != nil {
 			return nil, err
 		}
 		row.After = append(row.After, Death{part, w.Polls.Close(w.Now().UnixNano())})
@@ -320,7 +328,7 @@ func FormulaMarks(formulas []Formula) (of []Mark) {
 	for _, o := range Objectives {
 		sum, n := 0., 0.
 		for _, f := range formulas {
-			if f.Objective == o.String() && f.Orphans >= fewOrphans && f.Orphans <= manyOrphans {
+			if f.Objective == o.String() && f.Orphans >= FewOrphans && f.Orphans <= ManyOrphans {
 				sum += f.Detection
 				n++
 			}

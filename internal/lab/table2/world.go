@@ -24,7 +24,7 @@ type World struct {
 	Plain, Mortal, Polite bool
 
 	every   time.Duration // between two points of the series, in whole minutes; 0: there is none
-	minutes int           // of the series
+	minutes int           // that hours have run
 	series  []Span
 
 	network wire.Network
