@@ -20,9 +20,9 @@
 // Results go to standard output, as a table or, with --json, as one object; figures go
 // into --out. On a terminal the progress is shown on standard error. An interrupt ends
 // what is under way; what was finished is printed and drawn. Exit codes: 0 done, also when
-// sim churn and bench nodes missed a target, which their tables say; 1 failed or
-// interrupted, or a world of sim faults went wrong, as one does that is not right again
-// within 120 s, with one line on standard error; 2 wrong usage.
+// a target was missed, which tables say; 1 failed or interrupted, or a world of sim faults
+// went wrong, as one does that is not right again within 120 s, with one line on standard
+// error; 2 wrong usage.
 package main
 
 import (

@@ -142,3 +142,22 @@ func TestDemoFitsATerminal(t *testing.T) {
 		t.Errorf("the second picture does not begin %d lines above", rows)
 	}
 }
+
+// What has not come yet is said of those for whom it has not.
+func TestDemoVerdict(t *testing.T) {
+	rows := func(alone, together string) [][4]string {
+		return [][4]string{{"by each reader alone", "1.0", "1 kB", alone}, {"by the nodes together", "1.0", "1 kB", together}}
+	}
+	for _, c := range []struct {
+		f    figures
+		want string
+	}{
+		{figures{rows: rows("-", "-")}, "nothing has come yet"},
+		{figures{rows: rows("-", "1.03 s")}, "those who poll alone have seen nothing yet"},
+		{figures{rows: rows("10.00 s", "1.00 s"), gain: 10, load: 0.9}, "10.0 times sooner, with 90.0 % of the polls"},
+	} {
+		if got := c.f.verdict(); got != c.want {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+}

@@ -131,7 +131,10 @@ func (f *figures) table() string {
 }
 
 func (f *figures) verdict() string {
-	if f.gain == 0 {
+	switch seen := f.rows[len(f.rows)-1][3] != "-"; {
+	case f.gain == 0 && seen:
+		return "those who poll alone have seen nothing yet"
+	case f.gain == 0:
 		return "nothing has come yet"
 	}
 	return fmt.Sprintf("%.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)

@@ -137,7 +137,7 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 	case copied.feed == nil && copied.offer.Page:
 		return nil, url + " is a page, which nobody publishes: give the address of a feed", false, nil
 	case copied.feed == nil:
-		words = fmt.Sprintf("nobody is known to publish in %s, and its document, which has to name the key, cannot be read: %v", url, trouble(url, copied.state.String(), copied.state.Words))
+		words = fmt.Sprintf("nobody is known to publish in %s, and its document, which has to name the key, cannot be read: %v", url, d.trouble(url, copied.state.String(), copied.state.Words))
 		switch copied.state.Kind {
 		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
 			unseen = true

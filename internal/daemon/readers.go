@@ -233,7 +233,7 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
-			return w, fmt.Errorf("read %s: %w", url, trouble(url, w.State, w.Words))
+			return w, fmt.Errorf("read %s: %w", url, d.trouble(url, w.State, w.Words))
 		}
 		select {
 		case <-changed:
@@ -301,7 +301,7 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 }
 
 // trouble turns the state of a channel that has never been seen into an error.
-func trouble(url, state, words string) error {
+func (d *Daemon) trouble(url, state, words string) error {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
@@ -313,7 +313,9 @@ func trouble(url, state, words string) error {
 	case kindName(coronapb.State_GONE):
 		kind = proxy.ErrGone
 	case kindName(coronapb.State_REFUSED):
-		kind = proxy.ErrRefused
+		if kind = proxy.ErrRefused; !d.config.AllowPrivateOrigins {
+			words += "; " + remedy(url, state, false)
+		}
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
@@ -333,7 +335,7 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w, but a page: what changes of it can be read as %s", url, proxy.ErrNotFeed, feed.Page(url))
 	}
 	if copied.feed == nil {
-		return proxy.Window{}, fmt.Errorf("read %s: %w", url, trouble(url, copied.state.String(), copied.state.Words))
+		return proxy.Window{}, fmt.Errorf("read %s: %w", url, d.trouble(url, copied.state.String(), copied.state.Words))
 	}
 	w := proxy.Window{
 		Document: feed.Document{Base: origin(url), Head: copied.feed.Head},
@@ -390,7 +392,7 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	case isPage && copied.state.Kind == coronapb.State_OK:
 		return look, fmt.Errorf("look at %s: %w: without scripts it shows none", url, proxy.ErrNotPage)
 	default:
-		return look, fmt.Errorf("look at %s: %w", url, trouble(url, copied.state.String(), copied.state.Words))
+		return look, fmt.Errorf("look at %s: %w", url, d.trouble(url, copied.state.String(), copied.state.Words))
 	}
 	return look, nil
 }

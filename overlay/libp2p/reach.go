@@ -292,7 +292,13 @@ func (p *prover) publish() {
 	if err := p.tell.Emit(event.EvtLocalReachabilityChanged{Reachability: status}); err != nil {
 		p.host.log.Debug("reachability not passed on", "err", err)
 	}
-	p.host.log.Info("reachability changed", "addresses", len(addrs))
+	dialable := 0 // a founder counts what its own machine can reach, too
+	for _, e := range addrs {
+		if p.host.gate.allowed(e.ip) {
+			dialable++
+		}
+	}
+	p.host.log.Info("reachability changed", "addresses", dialable)
 	p.report(binary)
 }
 
