@@ -61,6 +61,8 @@
 //
 // Any node may follow a key: it keeps the log without owning it. It takes entries
 // from its tree (Offer) and pulls what it lacks from anybody who has it (Pull).
+// An entry from the tree is held where its epoch is in force, or the later one that it comes with: that of another
+// lineage may go on from an entry which the own one never held.
 // An entry is trusted when the certified epoch's sequencer signed it, or an entry
 // after it. An epoch that no other leads to, of a key in another leaf, is believed when a
 // quorum of its owners is among those whom a look-up by disjoint routes finds near the
