@@ -22,7 +22,8 @@ import (
 //
 // While readers come, decisions are made by a T that others have heard of in part, and less is spent
 // than there is by the time it is looked at. That ends when no more come; made up for, it would be too much then.
-// So what is missing counts as far as it is more than what readers have grown by since.
+// So what is missing counts as far as it is more than what readers have grown by since. Nor is what was decided of
+// some channels, where most still wait for their grants, more than a part of what all spend: it counts for as much.
 
 // aimBelow is the part of T that is aimed at: whatever is off shall be so on the side that
 // origins do not feel.
@@ -40,9 +41,9 @@ const fewPolls = 50
 // Correction returns c for the next decision. all is the sum over the whole network, the node's
 // own share included.
 func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
-	c, growth := 0., 0.
+	c, part := 0., 1.
 	if all.Decided > 0 {
-		c, growth = all.Aim/all.Decided, max(math.Log(all.Subscribers/all.Decided), 0)
+		c, part = all.Aim/all.Decided, all.Decided/max(all.Subscribers, all.Decided)
 	}
 	spent := max(all.Polled, all.Asked)
 	if p.Objective == honeycomb.Fast {
@@ -52,10 +53,10 @@ func Correction(p *honeycomb.Problem, all honeycomb.Totals) float64 {
 		if due >= fewPolls {
 			due *= aimBelow
 		}
-		if more := math.Log(due / spent); p.Objective == honeycomb.Fast {
+		if more := part * math.Log(due/spent); p.Objective == honeycomb.Fast {
 			c += max(more, -maxRise)
 		} else {
-			c += min(more, max(more-growth, 0), maxRise)
+			c += min(more, max(more+math.Log(part), 0), maxRise)
 		}
 	}
 	return math.Exp(bounded(c))

@@ -251,8 +251,10 @@ func TestCorrectionIsBounded(t *testing.T) {
 			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
 			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: Aim(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
 			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: 0.97 * polled, Waited: waited, Aim: Aim(100, 0.97)}, 0.97},
-			{honeycomb.Totals{Subscribers: 101, Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * 1.01 * waited, Aim: Aim(100, 0.97)}, 1 / 1.01},
-			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: polled / 0.97, Waited: waited / 0.97}, 0.97},
+			{honeycomb.Totals{Subscribers: 101, Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited * math.Pow(1.01, 1.01)}, math.Pow(1/0.97, 1/1.01) / 1.01},
+			// Of what is decided of a part, as where most wait for their grants, all is not known.
+			{honeycomb.Totals{Subscribers: 2000, Decided: 100, Polled: polled * 1.2, Waited: waited * 1.2}, math.Pow(1/1.2, 0.05)},
+			{honeycomb.Totals{Subscribers: 2000, Decided: 100, Polled: polled / 1.2, Waited: waited}, 1},
 			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, fall(1 / honeycomb.MaxCorrection)},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
 		} {
