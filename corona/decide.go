@@ -114,7 +114,7 @@ func (c *Corona) decide(now time.Time) {
 		c.hurry()
 	}
 	all := c.share(leads, own, rest, now)
-	if q := all.Subscribers; q > swollen*c.network || swollen*q < c.network {
+	if q := all.Subscribers; whole && (q > swollen*c.network || swollen*q < c.network) {
 		c.network = q
 		c.hurry()
 	}

@@ -34,23 +34,24 @@ func TestANetworkThatStartsTellsBeforeItDecides(t *testing.T) {
 }
 
 // While readers come or go in crowds, those who decide hear of it soon; of a few more they hear when they would
-// anyway. What a node is not told of is not spent.
+// anyway. What is only not heard of for the moment is no crowd that has gone.
 func TestAnotherCrowdOfReadersHurriesDecisions(t *testing.T) {
 	for _, c := range []struct {
 		readers float64
+		whole   bool
 		quick   bool
-	}{{605, false}, {650, false}, {700, true}, {500, true}} {
+	}{{605, true, false}, {650, true, false}, {700, true, true}, {500, true, true}, {500, false, false}} {
 		w := newTownOf(t, 4, Config{})
-		w.others = honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: 600, Decided: 600, Polled: 600}
+		w.others, w.whole = honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: 600, Decided: 600, Polled: 600}, true
 		h := w.open("http://a.example/feed", 20, 1).leader
 		w.run(3 * time.Hour)
 		if h.quick > 0 || h.pause != h.cfg.MaintenanceInterval {
 			t.Fatalf("decisions are made each %v", h.pause)
 		}
-		w.others.Subscribers, w.others.Decided = c.readers, c.readers
+		w.others.Subscribers, w.others.Decided, w.whole = c.readers, c.readers, c.whole
 		w.run(h.decideAt.Sub(w.now) + time.Second)
 		if quick := h.quick > 0; quick != c.quick {
-			t.Errorf("600 readers, then %v: decisions are hurried: %v", c.readers, quick)
+			t.Errorf("600 readers, then %v (of all: %v): decisions are hurried: %v", c.readers, c.whole, quick)
 		}
 	}
 }

@@ -38,6 +38,7 @@ type town struct {
 	routed  []time.Time                              // when messages came to the roots of their keys
 	cfg     Config
 	way     func(from, to *house, layer wire.Layer, body []byte) []time.Duration // of each copy of a frame; nil: 20 ms
+	whole   bool                                                                 // that is of all
 	others  honeycomb.Totals                                                     // what each hears of all others
 	deaf    func(*house) bool                                                    // whom nothing reaches that goes down a wedge; nil: nobody
 }
@@ -408,9 +409,11 @@ func (h *house) Serving(overlay.ID) (served, declined int) { return 0, 0 }
 func (h *house) Relevel() {}
 
 // Set implements Sums, as do Rest and Disturbed: what others say is as the test has it.
-func (h *house) Set([]byte) error  { return nil }
-func (h *house) Rest() (any, bool) { return &honeycomb.Bins{Totals: h.town.others}, false }
-func (h *house) Disturbed()        {}
+func (h *house) Set([]byte) error { return nil }
+func (h *house) Rest() (any, bool) {
+	return &honeycomb.Bins{Totals: h.town.others}, h.town.whole
+}
+func (h *house) Disturbed() {}
 
 func (h *house) SetNote(key overlay.ID, note []byte)          { h.town.byKey[key].note = note }
 func (h *house) Fetched(overlay.ID, *feed.Feed, Offer, State) {}
