@@ -125,8 +125,7 @@ func (c *Corona) decide(now time.Time) {
 	if !whole && c.decided {
 		return // what is missing would be given away
 	}
-	c.correction = 1
-	if !c.cfg.DAG && !quick { // there nobody knows how many poll a channel, nor do they until wedges have told
+	if !c.cfg.DAG && !quick { // there nobody knows how many poll a channel, nor do they until wedges have told: it stays
 		c.correction = Correction(&c.problem, all)
 	}
 	p := Corrected(c.problem, c.correction)

@@ -1,6 +1,7 @@
 package corona
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -34,24 +35,32 @@ func TestANetworkThatStartsTellsBeforeItDecides(t *testing.T) {
 }
 
 // While readers come or go in crowds, those who decide hear of it soon; of a few more they hear when they would
-// anyway. What is only not heard of for the moment is no crowd that has gone.
+// anyway. What is only not heard of for the moment is no crowd that has gone. What has been found out of the load is
+// not forgotten in haste.
 func TestAnotherCrowdOfReadersHurriesDecisions(t *testing.T) {
 	for _, c := range []struct {
 		readers float64
 		whole   bool
 		quick   bool
-	}{{605, true, false}, {650, true, false}, {700, true, true}, {500, true, true}, {500, false, false}} {
+	}{{60_500, true, false}, {65_000, true, false}, {70_000, true, true}, {50_000, true, true}, {50_000, false, false}} {
 		w := newTownOf(t, 4, Config{})
-		w.others, w.whole = honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: 600, Decided: 600, Polled: 600}, true
+		told := func(q float64) honeycomb.Totals {
+			return honeycomb.Totals{Nodes: 3, Channels: 30, Subscribers: q, Decided: q, Polled: aimBelow * q, Aim: Aim(q, 0.9)}
+		}
+		w.others, w.whole = told(60_000), true
 		h := w.open("http://a.example/feed", 20, 1).leader
 		w.run(3 * time.Hour)
+		aimed := h.correction
 		if h.quick > 0 || h.pause != h.cfg.MaintenanceInterval {
 			t.Fatalf("decisions are made each %v", h.pause)
 		}
-		w.others.Subscribers, w.others.Decided, w.whole = c.readers, c.readers, c.whole
+		w.others, w.whole = told(c.readers), c.whole
 		w.run(h.decideAt.Sub(w.now) + time.Second)
 		if quick := h.quick > 0; quick != c.quick {
-			t.Errorf("600 readers, then %v (of all: %v): decisions are hurried: %v", c.readers, c.whole, quick)
+			t.Errorf("60,000 readers, then %v (of all: %v): decisions are hurried: %v", c.readers, c.whole, quick)
+		}
+		if w.run(h.decideAt.Sub(w.now) + time.Second); c.quick && (math.Abs(aimed-0.9) > 0.02 || math.Abs(h.correction-aimed) > 0.02) {
+			t.Errorf("%v times T is decided for, and %v in haste", aimed, h.correction)
 		}
 	}
 }

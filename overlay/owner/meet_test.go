@@ -198,21 +198,23 @@ func TestOffersOfOtherLineages(t *testing.T) {
 // own the key by then in the lineage before may go on without the entry: who follows them is not shown it, or it
 // would be taken back (faults, seed 35 with public feeds).
 func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
-	w, channels := met(t, 4)
+	w, channels := met(t, 5)
 	verify := wire.NewVerifier(w.hash)
 	lead := func(c channel) *member { return c.lead }
 	theirs := func(c channel) *member { return c.other[1] }
 	for i, row := range []struct {
 		lineage string
 		founder func(channel) *member // nil: it comes without an epoch
+		made    bool                  // up, by the founder alone: its owners have not signed
 		owns    bool                  // it was asked to hold the entry, and nobody said that a quorum does
 		of      owner.Offered
 		shows   bool
 	}{
-		{"its own", nil, false, owner.Added, true},
-		{"another, which our sequencer has founded", lead, false, owner.Gap, false},
-		{"another", theirs, false, owner.Elsewhere, false},
-		{"another, for an owner who was asked to hold it", theirs, true, owner.Elsewhere, false},
+		{"its own", nil, false, false, owner.Added, true},
+		{"another, which our sequencer has founded", lead, false, false, owner.Gap, false},
+		{"another", theirs, false, false, owner.Elsewhere, false},
+		{"another, for an owner who was asked to hold it", theirs, false, true, owner.Elsewhere, false},
+		{"another that somebody has made up", theirs, true, false, owner.Added, true},
 	} {
 		c := channels[i]
 		m := c.other[0]
@@ -228,6 +230,9 @@ func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
 			rival := c.rival()
 			rival.sequencer, rival.after = row.founder(c), e
 			rival.owners = []*member{rival.sequencer, c.other[2]}
+			if row.made {
+				rival.unsigned = 1
+			}
 			epoch = w.encoded(w.epoch(rival))
 		}
 		if row.owns {

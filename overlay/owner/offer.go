@@ -13,18 +13,18 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 		return e, Refused
 	}
 	// The owners hold it of the epoch that it is of; or of one that goes on from it. Where that began another
-	// lineage, those of the former may never hold it.
+	// lineage, those of the former may never hold it. Epochs that were made up are as if there were none.
 	in, by := e.At.Lineage, e.Signer
 	if len(epoch) > 0 {
 		n, err := o.readEpoch(epoch)
 		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Lineage == e.At.Lineage && s.epoch.Number < e.At.Epoch) && o.right(s, n) {
 			o.install(s, n, n.Sequencer)
 		}
-		if err == nil && n.AfterHash == e.Hash {
+		if err == nil && n.Key == s.key && n.AfterHash == e.Hash && n.certifiedBy(n.Owners) && (o.unseen(s, n) || o.placed(s, n)) {
 			in, by = n.Lineage, n.Sequencer
 		}
 	}
-	if s.log.find(e.Hash) >= 0 && (s.epoch == nil || s.epoch.Lineage == in) {
+	if s.log.find(e.Hash) >= 0 && (s.epoch == nil || s.epoch.Lineage == in || s.shown.find(e.Hash) >= 0) {
 		o.settle(s, e.Hash)
 		return e, Known
 	}
