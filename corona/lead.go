@@ -2,7 +2,6 @@ package corona
 
 import (
 	"cmp"
-	"fmt"
 	"strings"
 	"time"
 
@@ -328,7 +327,7 @@ func (c *Corona) expect(l *lead) {
 	if l.pollers > 1 || c.duties.Get(l.key) == nil {
 		l.state.Next, l.state.Why = l.state.Polled.Add(l.interval/time.Duration(max(l.pollers, 1))), l.why
 		if c.cfg.Random && l.pollers > 1 {
-			l.state.Why = fmt.Sprintf("about then, at random: %s, %d pollers", l.why, l.pollers)
+			l.state.Why = "in the mean, as phases are random: " + l.why
 		}
 	}
 }

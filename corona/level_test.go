@@ -133,7 +133,7 @@ func TestRandomPhasesAreSaidToBe(t *testing.T) {
 	}
 	v.run(2 * time.Hour)
 	view, _ := v.leader.View(v.key)
-	if want := "about then, at random: the network's polling interval, 3 pollers"; view.State.Why != want {
+	if want := "in the mean, as phases are random: the network's polling interval"; view.State.Why != want {
 		t.Errorf("the next poll is %v: %q, want %q", view.State.Next, view.State.Why, want)
 	}
 }

@@ -187,7 +187,7 @@ func (c *table2Command) Run(ctx context.Context, s streams) error {
 	}
 	p.end()
 	result.Wall, result.Resident = time.Since(began).Seconds(), table2.Resident()
-	if len(result.Rows) == 0 && stopped != nil {
+	if len(result.Rows)+len(result.Formulas) == 0 && stopped != nil {
 		return stopped
 	}
 	return both(stopped, c.show(s, &result))

@@ -83,7 +83,11 @@ func decides(st proxy.Status) string {
 	case st.Lambda == nil:
 		return ""
 	default:
-		words = fmt.Sprintf("by lambda = %.3g, with %d tradeoff clusters of others", *st.Lambda, st.Clusters)
+		clusters := "clusters"
+		if st.Clusters == 1 {
+			clusters = "cluster"
+		}
+		words = fmt.Sprintf("by lambda = %.3g, with %d tradeoff %s of others", *st.Lambda, st.Clusters, clusters)
 	}
 	var levels []string
 	for l, n := range st.Levels {
