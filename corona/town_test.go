@@ -38,8 +38,8 @@ type town struct {
 	routed  []time.Time                              // when messages came to the roots of their keys
 	cfg     Config
 	way     func(from, to *house, layer wire.Layer, body []byte) []time.Duration // of each copy of a frame; nil: 20 ms
-	whole   bool                                                                 // that is of all
 	others  honeycomb.Totals                                                     // what each hears of all others
+	whole   bool                                                                 // and that is of all of them
 	deaf    func(*house) bool                                                    // whom nothing reaches that goes down a wedge; nil: nobody
 }
 

@@ -251,6 +251,35 @@ func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
 	}
 }
 
+// What readers see comes once more, late, when they have gone over to a lineage that goes on from it: it is known.
+func TestWhatIsShownIsKnownInTheNextLineage(t *testing.T) {
+	w, channels := met(t, 1)
+	c := channels[0]
+	m := c.other[0]
+	at, prev := c.head().At, c.head().Hash
+	at.Seq++
+	raw, body := w.entry(c.url, c.lead, at, prev, 200)
+	offer := func() (of owner.Offered) {
+		m.Do(func() { _, of = m.owners.Offer(raw, body, nil, func(*owner.Entry) {}) })
+		w.Run(time.Second)
+		return of
+	}
+	if of := offer(); of != owner.Added {
+		t.Fatalf("at first: %v", of)
+	}
+	log := m.owners.Shown(c.key)
+	next := c.rival()
+	next.after = log[len(log)-1]
+	next.lineage = c.epoch.Lineage - 1 // it goes on where both live
+	m.hears(c.other[1].Host, install(w.epoch(next)))
+	if m.lineage(c.key) != next.lineage {
+		t.Fatal("it has not gone over")
+	}
+	if of := offer(); of != owner.Known {
+		t.Errorf("once more: %v", of)
+	}
+}
+
 // Who has heard nothing of its sequencer for a lease goes over to a lineage that lives.
 func TestASilentLineageIsLeft(t *testing.T) {
 	w, channels := met(t, 2)
