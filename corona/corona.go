@@ -200,6 +200,7 @@ type Stats struct {
 	Busy      uint64 // polls that the fetcher had no room for
 	Garbage   uint64 // messages and words that make no sense
 	Astray    uint64 // messages for the sequencer of a channel that this node does not lead
+	Strangers uint64 // readings dropped: too old, or of one that can have no rank in the channel, or sent by another
 	Unheard   uint64 // words about polls by who cannot be a poller of the channel, or of long ago
 	Crowded   uint64 // findings, and channels of a domain, that there was no room for
 	Unlisted  uint64 // orders to a wedge that could not be given

@@ -31,12 +31,16 @@ const (
 	// partSize is that of one message of a larger one, partAhead how many are sent at once.
 	partSize  = 48 << 10
 	partAhead = 4
-	// maxParts bounds what is asked for at once: an item more than an entry of a log holds.
-	maxParts = 2 << 20
+	// maxParts bounds, in bytes, what answers one question. Of more items than fit the first
+	// are sent, up to maxWanted bytes before they are packed: what does not get smaller when it
+	// is packed gets larger by less than the difference.
+	maxParts  = 2 << 20
+	maxWanted = maxParts - 64<<10
 )
 
-// aroundDelta is more than the bytes that tell where a delta is in a message.
-const aroundDelta = 32
+// aroundDelta is more than the bytes that stand around a delta in a change report: tags and
+// lengths, the channel's key once more, and the signature with its key.
+const aroundDelta = 256
 
 // A found is a document that was found to have news.
 type found struct {
@@ -47,6 +51,7 @@ type found struct {
 	tries  int
 	since  time.Time
 	items  []uint32 // whose bytes are in packed
+	headed bool     // so is the head
 	packed []byte
 }
 
@@ -98,13 +103,14 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 		}
 	}
 	m, again := w.message(w.key, w.prints), w.tries > 0
-	m.Nonce, m.Poller = w.nonce, c.node.Self().Raw
+	m.Nonce, m.Poller, m.AtMs = w.nonce, c.node.Self().Raw, uint64(now.UnixMilli())
 	var packed []byte
 	c.worker.Do(func() { packed, _ = w.encode(delta) }, func() {
 		if len(packed) <= min(maxInline, overlay.MaxPayload-proto.Size(m)-aroundDelta) {
 			m.Delta = packed
 		}
-		c.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}}, again)
+		signed := c.signer.Sign(wire.DomainReading, marshal(m))
+		c.tell(w.key, &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: m.Key, Reading: signed.Raw}}}, again)
 	})
 	c.mail.Add(env.Sooner(now.Add(findAgain<<w.tries), w.since.Add(heldFor)), post{key: w.key, nonce: w.nonce})
 	w.tries++
@@ -138,38 +144,38 @@ func (c *Corona) found(nonce uint64) *found {
 	return nil
 }
 
-// onWant sends items of a finding.
+// onWant sends items of a finding, and its head if that is asked for.
 func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 	w := c.found(m.Nonce)
 	if w == nil {
 		c.send(env.Peer{ID: from}, env.Control, &coronapb.Message{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: m.Key, Nonce: m.Nonce}}})
 		return
 	}
-	if w.packed != nil && slices.Equal(w.items, m.Items) {
+	if w.packed != nil && slices.Equal(w.items, m.Items) && w.headed == m.Head {
 		c.sendParts(from, w, int(m.Offset))
 		return
 	}
 	var delta difference.Delta
-	size, last := 0, -1
+	if m.Head && w.page == nil {
+		delta.Head = &w.f.Head
+	}
+	last := -1
 	for _, i := range m.Items {
 		if int(i) >= len(w.f.Items) || int(i) <= last {
 			c.stats.Garbage++
 			return
 		}
 		last = int(i)
-		it := w.f.Items[i]
 		if w.page != nil {
 			break // its version is all there is
 		}
-		if size += len(it.Raw); size > maxParts && len(delta.Changes) > 0 {
-			break // the others are asked for when these have come
-		}
-		change := difference.Change{Item: it}
+		change := difference.Change{Item: w.f.Items[i]}
 		if i > 0 {
 			change.After = w.f.Items[i-1].ID
 		}
 		delta.Changes = append(delta.Changes, change)
 	}
+	delta = delta.Split(maxWanted)[0] // the others are asked for when these have come
 	var packed []byte
 	var err error
 	c.worker.Do(func() { packed, err = w.encode(delta) }, func() {
@@ -177,7 +183,7 @@ func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 			c.log.Warn("finding not sent", "err", err, "bytes", len(packed))
 			return
 		}
-		w.items, w.packed = m.Items, packed
+		w.items, w.headed, w.packed = m.Items, m.Head, packed
 		c.sendParts(from, w, int(m.Offset)) // it may be asked for again, after others
 	})
 }

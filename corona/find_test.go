@@ -124,7 +124,7 @@ func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
 			v.deaf = func(*house) bool { return true }
 			direct := 0
 			v.way = func(from, to *house, layer wire.Layer, body []byte) []time.Duration {
-				if m, _, err := parse(body); layer == wire.Corona && from == who && err == nil && m.GetReading() != nil {
+				if m, _, err := parse(body); layer == wire.Corona && from == who && err == nil && m.GetChange() != nil {
 					direct++
 				}
 				if layer == wire.Corona && to == who && v.now.Sub(began) < c.deafFor {

@@ -10,7 +10,10 @@ import (
 	"pgregory.net/rapid"
 
 	"tidings/corona/coronapb"
+	"tidings/difference"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
+	"tidings/overlay"
 )
 
 // FuzzState has any bytes read as a state that a sequencer sent: what is read is
@@ -94,6 +97,59 @@ func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 	}
 }
 
+// changeReport is what a poller tells the sequencer of a document.
+func changeReport(p *poller, m *coronapb.Reading) *coronapb.Message {
+	return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{
+		Key: m.Key, Reading: p.signer.Sign(wire.DomainReading, marshal(m)).Raw,
+	}}}
+}
+
+// FuzzReading has any bytes signed by a member as a document that it has read. The sequencer goes
+// on, and what it appends to its log can be read by others.
+func FuzzReading(f *testing.F) {
+	const url = "http://a.example/"
+	k := key(url)
+	doc, err := feed.Parse([]byte(rss("A", "", "one", "two")), "")
+	if err != nil {
+		f.Fatal(err)
+	}
+	l := newLab(nil)
+	for _, head := range []*feed.Head{nil, &doc.Head} {
+		r := reading{f: doc, valid: validators{"e", "m", url}}
+		m := r.message(k, prints(doc))
+		m.Nonce, m.Poller, m.AtMs = 7, l.poller(Config{}).node.Self().Raw, uint64(l.now.UnixMilli())
+		d := difference.Delta{Head: head}
+		for _, it := range doc.Items {
+			d.Changes = append(d.Changes, difference.Change{Item: it})
+		}
+		if m.Delta, err = d.Encode(); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(marshal(m))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := newLab(t)
+		l.origins[url] = serves(rss("A", "", "one"))
+		p := l.poller(Config{})
+		log := p.lead(url, nil)
+		l.run(time.Minute, p)
+		raw := p.signer.Sign(wire.DomainReading, b).Raw
+		if len(raw) > overlay.MaxPayload {
+			return
+		}
+		m := marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: k[:], Reading: raw}}})
+		if err := p.Receive(p.signer.PeerID(), m); err != nil {
+			t.Errorf("%q: %v", b, err)
+		}
+		l.run(5*time.Minute, p)
+		for _, d := range log.found[1:] {
+			if d.Head != nil && len(d.Head.Raw) == 0 {
+				t.Errorf("an entry with a head that nobody can read: %q", b)
+			}
+		}
+	})
+}
+
 // FuzzMessage has any bytes come to a node that leads a channel and polls it, and to one that
 // has a finding of it under way, by every way there is. Whatever they are, both go on.
 func FuzzMessage(f *testing.F) {
@@ -110,7 +166,7 @@ func FuzzMessage(f *testing.F) {
 	record := l.poller(Config{}).node.Self().Raw
 	m.Poller = record
 	for _, b := range []*coronapb.Message{
-		{Body: &coronapb.Message_Reading{Reading: m}},
+		changeReport(l.poller(Config{}), m),
 		{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
 		{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
 		l.poller(Config{}).reporting(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),

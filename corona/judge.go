@@ -38,6 +38,7 @@ type gather struct {
 	nonce  uint64
 	prints []imprint
 	lacks  []bool // of each item: only its print is here
+	headed bool   // the head of the document is here
 	reading
 	wanted []uint32 // items that were asked for; nil: nothing was yet
 	packed []byte   // what has come of them
@@ -47,7 +48,47 @@ type gather struct {
 	since  time.Time // when they were asked for first; zero: they were not yet
 }
 
-// onReading takes a finding. from is who sent it, or whose record it had.
+// onChange takes what a poller says it has read. Only a member that can stand in the channel's
+// wedge is heard, and only with its own signature on what it says, which has to be of late: a
+// forged reading would become an entry that all readers see. from is empty if the report was
+// routed here; else it is the poller itself, or the root of the key, which passes on what was
+// routed to it.
+func (c *Corona) onChange(l *lead, from env.PeerID, m *coronapb.ChangeReport) {
+	signed, err := c.verifier.Open(wire.DomainReading, m.Reading)
+	if err != nil {
+		c.stats.Garbage++
+		return
+	}
+	r, err := parseReading(signed.Payload)
+	if err != nil || overlay.ID(r.Key) != l.key {
+		c.stats.Garbage++
+		return
+	}
+	poller, err := c.node.OpenRecord(r.Poller)
+	if err != nil || poller.Peer.ID != wire.PeerIDOf(signed.Key) {
+		c.stats.Garbage++
+		return
+	}
+	sent := from == "" || from == poller.Peer.ID || c.mayLead(overlay.NodeID(c.cfg.Network, from), l.key)
+	told := time.UnixMilli(int64(min(r.AtMs, maxMillis)))
+	if !sent || !c.couldPoll(poller.ID, l) || c.clock.Now().Sub(told).Abs() > clockSlack+heldFor {
+		c.stats.Strangers++
+		return
+	}
+	c.onReading(l, poller.Peer, r)
+}
+
+// couldPoll says whether a node can have a rank in the wedge of a channel that is led here. Ids
+// near the key are cheap, so a node that would stand in this node's leaf has to be a member of it:
+// all members there are known.
+func (c *Corona) couldPoll(id overlay.ID, l *lead) bool {
+	if leaf := c.node.Leaf(); leaf.Covers(id) && leaf.Has(id) == nil {
+		return false
+	}
+	return c.couldStand(id, l.key, l.pollers)
+}
+
+// onReading takes a document that a poller has read.
 func (c *Corona) onReading(l *lead, from env.Peer, m *coronapb.Reading) {
 	of := parsePrints(m.Prints)
 	for _, g := range l.gather {
@@ -59,7 +100,7 @@ func (c *Corona) onReading(l *lead, from env.Peer, m *coronapb.Reading) {
 		c.stats.Crowded++
 		return
 	}
-	g := &gather{from: from, nonce: m.Nonce, prints: of, lacks: make([]bool, len(of)), reading: readingFrom(m, of)}
+	g := &gather{from: from, headed: l.page, nonce: m.Nonce, prints: of, lacks: make([]bool, len(of)), reading: readingFrom(m, of)}
 	for i := range of {
 		g.lacks[i] = true
 	}
@@ -87,7 +128,7 @@ func (c *Corona) fill(l *lead, g *gather, packed []byte) {
 			return
 		}
 		if d.Head != nil {
-			g.f.Head = *d.Head
+			g.f.Head, g.headed = *d.Head, true
 		}
 		if seen != nil && l.page && len(g.prints) == 1 && seen.print() == g.prints[0] {
 			g.page, g.lacks[0] = seen, false
@@ -122,10 +163,14 @@ func (c *Corona) weigh(l *lead, g *gather) {
 			want = append(want, uint32(i))
 		}
 	}
+	fresh := slices.Contains(g.lacks, false)
 	switch {
-	case len(want) == 0:
+	case len(want) == 0 && (g.headed || !fresh):
 		c.dropGather(l, g)
 		c.accept(l, g, now)
+	case len(want) == 0:
+		c.stats.Garbage++ // items without the head that was asked for: nobody could read the entry
+		c.dropGather(l, g)
 	case l.gather[0] != g:
 	case slices.Equal(want, g.wanted):
 		c.stats.Garbage++ // what came is not what was asked for
@@ -152,7 +197,7 @@ func (c *Corona) want(l *lead, g *gather, now time.Time) {
 	g.due = now.Add(wantAgain)
 	c.mail.Add(g.due, post{key: l.key, nonce: g.nonce})
 	c.send(g.from, env.Control, &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{
-		Key: l.key[:], Nonce: g.nonce, Items: g.wanted, Offset: uint32(len(g.packed)),
+		Key: l.key[:], Nonce: g.nonce, Items: g.wanted, Offset: uint32(len(g.packed)), Head: !g.headed,
 	}}})
 }
 
@@ -295,7 +340,7 @@ func (c *Corona) onReport(l *lead, m *coronapb.Report) {
 		return
 	}
 	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
-	if !c.couldStand(overlay.NodeID(c.cfg.Network, from), l.key, l.pollers) || now.Sub(s.Polled).Abs() > clockSlack+retell {
+	if !c.couldPoll(overlay.NodeID(c.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+retell {
 		c.stats.Unheard++
 		return
 	}

@@ -168,6 +168,7 @@ func (p *poller) Saw(_ overlay.ID, _ *feed.Head, secure bool) { p.saw = append(p
 
 func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done func(ok bool)) bool {
 	log := p.logs[key]
+	d = followed(p.l.t, d)
 	held := func(ok bool) {
 		if ok {
 			log.found = append(log.found, d)
@@ -183,6 +184,28 @@ func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done fu
 	}
 	held(true)
 	return true
+}
+
+// followed is a finding as those who follow the log will have it: packed, and read again.
+func followed(t testing.TB, d difference.Delta) difference.Delta {
+	t.Helper()
+	var all difference.Delta
+	for i, part := range d.Split(256 << 10) {
+		packed, err := part.Encode()
+		if err != nil {
+			t.Fatalf("a finding that cannot be packed: %v", err)
+		}
+		read, err := difference.Decode(packed)
+		if err != nil {
+			t.Fatalf("a finding that nobody can read: %v", err)
+		}
+		if i == 0 {
+			all = read
+		} else {
+			all.Changes = append(all.Changes, read.Changes...)
+		}
+	}
+	return all
 }
 
 // hold tells a poller what became of the findings that wait.

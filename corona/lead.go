@@ -109,6 +109,9 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 		}
 		first = n.State.Polled.IsZero()
 		c.inherit(l, n, now)
+		if known.Lossy() { // "not modified" would hide what the log has lost
+			l.valid, first = validators{}, true
+		}
 		c.takeOver(l, n.grant, now)
 	}
 	if d := c.duties.Get(key); d != nil {

@@ -29,8 +29,10 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	var key []byte
 	what := "body"
 	switch b := m.Body.(type) {
-	case *coronapb.Message_Reading:
-		key, what = b.Reading.Key, breaksReading(b.Reading)
+	case *coronapb.Message_Change:
+		if key, what = b.Change.Key, ""; len(b.Change.Reading) > overlay.MaxPayload {
+			what = "change"
+		}
 	case *coronapb.Message_Want:
 		key, what = b.Want.Key, breaksWant(b.Want)
 	case *coronapb.Message_Part:
@@ -55,8 +57,22 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	return m, overlay.ID(key), nil
 }
 
+// parseReading reads what a poller has signed, and checks its bounds.
+func parseReading(payload []byte) (*coronapb.Reading, error) {
+	m := new(coronapb.Reading)
+	if err := proto.Unmarshal(payload, m); err != nil {
+		return nil, fmt.Errorf("%w: reading: %w", env.ErrFrame, err)
+	}
+	if what := breaksReading(m); what != "" {
+		return nil, fmt.Errorf("%w: reading: %s", env.ErrFrame, what)
+	}
+	return m, nil
+}
+
 func breaksReading(m *coronapb.Reading) string {
 	switch f := m.Facts; {
+	case len(m.Key) != len(overlay.ID{}):
+		return "key"
 	case len(m.Poller) > maxRecord:
 		return "poller"
 	case len(m.Prints)%printSize != 0 || len(m.Prints)/printSize > feed.MaxItems:
@@ -142,7 +158,7 @@ func (c *Corona) Deliver(key overlay.ID, body []byte) {
 		c.deliverPoliteness(key, p)
 		return
 	}
-	if err != nil || of != key || m.GetReading() == nil && m.GetReport() == nil {
+	if err != nil || of != key || m.GetChange() == nil && m.GetReport() == nil {
 		c.stats.Garbage++
 		return
 	}
@@ -169,13 +185,12 @@ func (c *Corona) Delivered(key overlay.ID, body []byte) {
 func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	l := c.leads[key]
 	switch b := m.Body.(type) {
-	case *coronapb.Message_Reading:
-		poller, err := c.node.OpenRecord(b.Reading.Poller)
-		if l == nil || err != nil {
+	case *coronapb.Message_Change:
+		if l == nil {
 			c.stats.Astray++
 			return
 		}
-		c.onReading(l, poller.Peer, b.Reading)
+		c.onChange(l, from, b.Change)
 	case *coronapb.Message_Report:
 		if l == nil {
 			c.stats.Astray++

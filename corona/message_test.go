@@ -10,6 +10,7 @@ import (
 	"tidings/corona/coronapb"
 	"tidings/internal/env"
 	"tidings/internal/feed"
+	"tidings/internal/wire"
 	"tidings/overlay"
 )
 
@@ -18,10 +19,8 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 	of := key("http://a.example/")
 	bytes := func(n int) []byte { return make([]byte, n) }
 	words := func(n int) string { return strings.Repeat("x", n) }
-	reading := func(change func(*coronapb.Reading)) *coronapb.Message {
-		m := &coronapb.Reading{Key: of[:], Nonce: 1, Facts: &coronapb.Facts{}, Valid: &coronapb.Validators{}}
-		change(m)
-		return &coronapb.Message{Body: &coronapb.Message_Reading{Reading: m}}
+	change := func(size int) *coronapb.Message {
+		return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: of[:], Reading: bytes(size)}}}
 	}
 	want := func(offset uint32, items ...uint32) *coronapb.Message {
 		return &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: of[:], Items: items, Offset: offset}}}
@@ -49,18 +48,8 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 		{"a body", want(0), &coronapb.Message{}},
 		{"key", want(0), &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: of[:31]}}}},
 		{"a longer key", want(0), &coronapb.Message{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: bytes(33)}}}},
-		{"no key", want(0), &coronapb.Message{Body: &coronapb.Message_Reading{Reading: &coronapb.Reading{}}}},
-		{"poller", reading(func(m *coronapb.Reading) { m.Poller = bytes(maxRecord) }), reading(func(m *coronapb.Reading) { m.Poller = bytes(maxRecord + 1) })},
-		{"half a print", reading(func(m *coronapb.Reading) { m.Prints = bytes(printSize) }), reading(func(m *coronapb.Reading) { m.Prints = bytes(printSize + 1) })},
-		{"prints", reading(func(m *coronapb.Reading) { m.Prints = bytes(feed.MaxItems * printSize) }), reading(func(m *coronapb.Reading) { m.Prints = bytes((feed.MaxItems + 1) * printSize) })},
-		{"delta", reading(func(m *coronapb.Reading) { m.Delta = bytes(maxInline) }), reading(func(m *coronapb.Reading) { m.Delta = bytes(maxInline + 1) })},
-		{"etag", reading(func(m *coronapb.Reading) { m.Valid.Etag = words(maxValidator) }), reading(func(m *coronapb.Reading) { m.Valid.Etag = words(maxValidator + 1) })},
-		{"last modified", reading(func(m *coronapb.Reading) { m.Valid.LastModified = words(maxValidator) }), reading(func(m *coronapb.Reading) { m.Valid.LastModified = words(maxValidator + 1) })},
-		{"final URL", reading(func(m *coronapb.Reading) { m.Valid.FinalUrl = words(maxURL) }), reading(func(m *coronapb.Reading) { m.Valid.FinalUrl = words(maxURL + 1) })},
-		{"hours", reading(func(m *coronapb.Reading) { m.Facts.SkipHours = 1<<24 - 1 }), reading(func(m *coronapb.Reading) { m.Facts.SkipHours = 1 << 24 })},
-		{"days", reading(func(m *coronapb.Reading) { m.Facts.SkipDays = 1<<7 - 1 }), reading(func(m *coronapb.Reading) { m.Facts.SkipDays = 1 << 7 })},
-		{"lacks", reading(func(m *coronapb.Reading) { m.Facts.Lacks = words(maxWords) }), reading(func(m *coronapb.Reading) { m.Facts.Lacks = words(maxWords + 1) })},
-		{"moved", reading(func(m *coronapb.Reading) { m.Facts.Moved = words(maxMoved) }), reading(func(m *coronapb.Reading) { m.Facts.Moved = words(maxMoved + 1) })},
+		{"no key", want(0), &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{}}}},
+		{"a reading", change(overlay.MaxPayload), change(overlay.MaxPayload + 1)},
 		{"items", want(0, all...), want(0, append(all[:len(all):len(all)], feed.MaxItems)...)},
 		{"an item", want(0, feed.MaxItems-1), want(0, feed.MaxItems)},
 		{"falling items", want(0, 1, 2), want(0, 2, 1)},
@@ -114,6 +103,43 @@ func TestMessagesBeyondBoundsAreRefused(t *testing.T) {
 	}
 }
 
+// Every bound of what a poller signs is kept.
+func TestReadingsBeyondBoundsAreRefused(t *testing.T) {
+	of := key("http://a.example/")
+	bytes := func(n int) []byte { return make([]byte, n) }
+	words := func(n int) string { return strings.Repeat("x", n) }
+	reading := func(change func(*coronapb.Reading)) []byte {
+		m := &coronapb.Reading{Key: of[:], Nonce: 1, Facts: &coronapb.Facts{}, Valid: &coronapb.Validators{}}
+		change(m)
+		return marshal(m)
+	}
+	for _, c := range []struct {
+		what       string
+		fine, bold []byte
+	}{
+		{"a message", reading(func(*coronapb.Reading) {}), []byte{0xff}},
+		{"key", reading(func(*coronapb.Reading) {}), reading(func(m *coronapb.Reading) { m.Key = of[:31] })},
+		{"poller", reading(func(m *coronapb.Reading) { m.Poller = bytes(maxRecord) }), reading(func(m *coronapb.Reading) { m.Poller = bytes(maxRecord + 1) })},
+		{"half a print", reading(func(m *coronapb.Reading) { m.Prints = bytes(printSize) }), reading(func(m *coronapb.Reading) { m.Prints = bytes(printSize + 1) })},
+		{"prints", reading(func(m *coronapb.Reading) { m.Prints = bytes(feed.MaxItems * printSize) }), reading(func(m *coronapb.Reading) { m.Prints = bytes((feed.MaxItems + 1) * printSize) })},
+		{"delta", reading(func(m *coronapb.Reading) { m.Delta = bytes(maxInline) }), reading(func(m *coronapb.Reading) { m.Delta = bytes(maxInline + 1) })},
+		{"etag", reading(func(m *coronapb.Reading) { m.Valid.Etag = words(maxValidator) }), reading(func(m *coronapb.Reading) { m.Valid.Etag = words(maxValidator + 1) })},
+		{"last modified", reading(func(m *coronapb.Reading) { m.Valid.LastModified = words(maxValidator) }), reading(func(m *coronapb.Reading) { m.Valid.LastModified = words(maxValidator + 1) })},
+		{"final URL", reading(func(m *coronapb.Reading) { m.Valid.FinalUrl = words(maxURL) }), reading(func(m *coronapb.Reading) { m.Valid.FinalUrl = words(maxURL + 1) })},
+		{"hours", reading(func(m *coronapb.Reading) { m.Facts.SkipHours = 1<<24 - 1 }), reading(func(m *coronapb.Reading) { m.Facts.SkipHours = 1 << 24 })},
+		{"days", reading(func(m *coronapb.Reading) { m.Facts.SkipDays = 1<<7 - 1 }), reading(func(m *coronapb.Reading) { m.Facts.SkipDays = 1 << 7 })},
+		{"lacks", reading(func(m *coronapb.Reading) { m.Facts.Lacks = words(maxWords) }), reading(func(m *coronapb.Reading) { m.Facts.Lacks = words(maxWords + 1) })},
+		{"moved", reading(func(m *coronapb.Reading) { m.Facts.Moved = words(maxMoved) }), reading(func(m *coronapb.Reading) { m.Facts.Moved = words(maxMoved + 1) })},
+	} {
+		if _, err := parseReading(c.fine); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		if _, err := parseReading(c.bold); !errors.Is(err, env.ErrFrame) {
+			t.Errorf("%s: %v, want %v", c.what, err, env.ErrFrame)
+		}
+	}
+}
+
 // What makes no sense is counted, and who it came to is as before.
 func TestGarbageIsCounted(t *testing.T) {
 	l := newLab(t)
@@ -127,8 +153,18 @@ func TestGarbageIsCounted(t *testing.T) {
 	report := func(of overlay.ID) *coronapb.Message {
 		return p.reporting(of, State{Kind: coronapb.State_GONE, Polled: l.now})
 	}
-	reading := &coronapb.Message{Body: &coronapb.Message_Reading{Reading: &coronapb.Reading{Key: k[:], Poller: []byte("no record")}}}
+	change := func(of overlay.ID, raw []byte) *coronapb.Message {
+		return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: of[:], Reading: raw}}}
+	}
+	signed := func(m *coronapb.Reading) []byte { return p.signer.Sign(wire.DomainReading, marshal(m)).Raw }
+	record := p.node.Self().Raw
 	for what, do := range map[string]func(){
+		"a reading that nobody signed":  func() { p.Deliver(k, marshal(change(k, []byte("no envelope")))) },
+		"a signed reading that is none": func() { p.Deliver(k, marshal(change(k, p.signer.Sign(wire.DomainReading, []byte{0xff}).Raw))) },
+		"a reading of another channel":  func() { p.Deliver(k, marshal(change(k, signed(&coronapb.Reading{Key: other[:], Poller: record})))) },
+		"a reading with a record that is none": func() {
+			p.Deliver(k, marshal(change(k, signed(&coronapb.Reading{Key: k[:], Poller: []byte("no record")}))))
+		},
 		"no message is routed":                func() { p.Deliver(k, []byte{0xff}) },
 		"a message of another key is routed":  func() { p.Deliver(other, marshal(report(k))) },
 		"what is not routed is":               func() { p.Deliver(k, marshal(want)) },
@@ -144,7 +180,7 @@ func TestGarbageIsCounted(t *testing.T) {
 			t.Errorf("%s: counted %d times", what, n)
 		}
 	}
-	for what, m := range map[string]*coronapb.Message{"a record that is none": reading, "a channel that is not led here": report(other)} {
+	for what, m := range map[string]*coronapb.Message{"a reading of a channel that is not led here": change(other, nil), "a channel that is not led here": report(other)} {
 		before := p.Stats().Astray
 		if err := p.Receive("stranger", marshal(m)); err != nil || p.Stats().Astray != before+1 {
 			t.Errorf("%s: %v, %d are astray", what, err, p.Stats().Astray-before)

@@ -59,6 +59,7 @@ func (h *house) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done fun
 	if f.full {
 		return false
 	}
+	d = followed(h.town.t, d)
 	held := func(ok bool) {
 		if ok {
 			f.found = append(f.found, d)

@@ -41,6 +41,7 @@ type Known struct {
 	title  feed.Hash
 	homes  [2]string   // as homesOf has them
 	page   page.Memory // of a channel that is a page
+	lossy  bool        // as Lossy says
 }
 
 type shortID [16]byte
@@ -98,6 +99,13 @@ func (k *Known) Unknown(d Delta) Delta {
 
 // Blank says whether nothing is known.
 func (k *Known) Blank() bool { return len(k.prints) == 0 && k.page.Number() == 0 }
+
+// Lose notes that the log has an entry that cannot be read.
+func (k *Known) Lose() { k.lossy = true }
+
+// Lossy says whether items may be missing here that the log was meant to have. The origin's
+// document is then to be fetched whole, as "not modified" proves nothing.
+func (k *Known) Lossy() bool { return k.lossy }
 
 // Page is what is known of a channel that is a page.
 func (k *Known) Page() *page.Memory { return &k.page }

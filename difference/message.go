@@ -78,57 +78,61 @@ var unpacker, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(0), zstd.WithD
 
 // Decode unpacks a delta. It believes nothing: items and head are read anew, so that
 // their identities and hashes are what their bytes say.
+//
+// A part that cannot be read (the head, the pin, an item) does not hide the others. Decode
+// then returns the delta without that part, and the first error of the kind ErrDelta. A caller
+// that is about to sign, or that judges a peer, treats the error as a refusal. A caller that
+// follows a log uses what there is, because nobody will say it again.
 func Decode(b []byte) (Delta, error) {
 	d, err := decode(b)
 	if err != nil {
-		return Delta{}, fmt.Errorf("decode delta: %w", err)
+		return d, fmt.Errorf("decode delta: %w", err)
 	}
 	return d, nil
 }
 
-func decode(b []byte) (Delta, error) {
+func decode(b []byte) (d Delta, first error) {
 	raw, err := unpacker.DecodeAll(b, nil)
 	if err != nil {
-		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+		return d, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
 	if err := countChanges(raw); err != nil {
-		return Delta{}, err
+		return d, err
 	}
 	var m differencepb.Delta
 	if err := proto.Unmarshal(raw, &m); err != nil {
-		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+		return d, fmt.Errorf("%w: %w", ErrDelta, err)
 	}
-	if len(m.Page) > maxPage {
-		return Delta{}, fmt.Errorf("%w: a version of %d bytes", ErrDelta, len(m.Page))
+	unreadable := func(err error) {
+		if first == nil {
+			first = err
+		}
 	}
-	d := Delta{Page: m.Page}
-	if h := m.Head; h != nil {
-		format, err := formatOf(h.Format)
-		if err != nil {
-			return Delta{}, err
-		}
-		head, err := feed.ReadHead(format, h.Raw)
-		if err != nil {
-			return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
-		}
-		d.Head = &head
+	if d.Page = m.Page; len(m.Page) > maxPage {
+		d.Page = nil
+		unreadable(fmt.Errorf("%w: a version of %d bytes", ErrDelta, len(m.Page)))
+	}
+	if d.Head, err = headFrom(m.Head); err != nil {
+		unreadable(err)
 	}
 	if d.Pin, err = pinFrom(m.Pin); err != nil {
-		return Delta{}, fmt.Errorf("%w: %w", ErrDelta, err)
+		d.Pin = nil
+		unreadable(fmt.Errorf("%w: %w", ErrDelta, err))
 	}
 	seen := make(map[feed.ID]bool, len(m.Changes))
 	for _, c := range m.Changes {
 		change, err := changeOf(c)
-		if err != nil {
-			return Delta{}, err
+		if err == nil && seen[change.Item.ID] {
+			err = fmt.Errorf("%w: an item twice", ErrDelta)
 		}
-		if seen[change.Item.ID] {
-			return Delta{}, fmt.Errorf("%w: an item twice", ErrDelta)
+		if err != nil {
+			unreadable(err)
+			continue
 		}
 		seen[change.Item.ID] = true
 		d.Changes = append(d.Changes, change)
 	}
-	return d, nil
+	return d, first
 }
 
 // countChanges refuses too many changes and bindings before they cost memory: an
@@ -170,6 +174,21 @@ func eachField(b []byte, each func(num protowire.Number, value []byte) error) er
 
 func headMessage(h *feed.Head) *differencepb.Head {
 	return &differencepb.Head{Format: uint32(h.Format), Raw: h.Raw}
+}
+
+func headFrom(m *differencepb.Head) (*feed.Head, error) {
+	if m == nil {
+		return nil, nil
+	}
+	format, err := formatOf(m.Format)
+	if err != nil {
+		return nil, err
+	}
+	head, err := feed.ReadHead(format, m.Raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDelta, err)
+	}
+	return &head, nil
 }
 
 func changeMessage(c *Change) *differencepb.Change {

@@ -208,6 +208,7 @@ type Subscription struct {
 	Confirmed  time.Time       // when it was last certain that nothing was missing
 	Repairing  bool            // something is missing
 	Lacks      uint64          // publications that its log leaves out, as far as it is kept
+	Unreadable int             // entries of its log, as far as that is kept, that cannot be read wholly
 	State      []byte          // what the sequencer says about its polls
 	StateAt    time.Time
 }
@@ -234,7 +235,7 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
-		Confirmed: c.confirmed, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), State: c.state,
+		Confirmed: c.confirmed, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt,
 	}
 	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {

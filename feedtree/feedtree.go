@@ -128,7 +128,8 @@ type Stats struct {
 	Digests       uint64 // comparisons begun
 	Differed      uint64 // of which did not match
 	Unlike        uint64 // logs whose set of items is not what its entry says
-	Unread        uint64 // bodies that could not be read
+	Unread        uint64 // times that a body could not be read, wholly or in part
+	Illegible     uint64 // items left out of entries as the sequencer, because followers could not read them
 	Garbage       uint64 // messages that broke the protocol
 	Untrusted     uint64 // heartbeats that the wrong one signed
 	Control       uint64 // messages sent

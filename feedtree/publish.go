@@ -60,14 +60,17 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 	c.lead, c.repair = l, nil // its own log is the one
 	f.after(f.cfg.BeatInterval, task{kind: taskBeat, key: key})
 	log := f.owners.Log(key)
-	f.read(log, func(deltas []difference.Delta) {
+	f.read(log, func(deltas []content) {
 		if c.lead != l {
 			return
 		}
 		known, now := new(difference.Known), f.clock.Now()
 		for i, e := range log {
-			l.window.Apply(deltas[i], e.Time, e.At.Seq)
-			known.Recall(deltas[i])
+			l.window.Apply(deltas[i].Delta, e.Time, e.At.Seq)
+			known.Recall(deltas[i].Delta)
+			if deltas[i].unread {
+				known.Lose() // the origin may still show what was in it
+			}
 			if deltas[i].Head != nil {
 				l.head, l.about = deltas[i].Head, aboutOf(deltas[i].Head)
 			}
@@ -126,17 +129,14 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	if d.Pin == nil && f.headIsOld(key, l.window.Pinned()) {
 		d.Pin = l.pin
 	}
-	parts := d.Split(maxPart)
-	bodies := make([][]byte, len(parts))
-	for i, part := range parts {
-		var err error
-		if bodies[i], err = part.Encode(); err == nil && len(bodies[i]) > owner.MaxBody {
-			err = owner.ErrEntry
-		}
-		if err != nil {
-			f.log.Warn("finding not appended", "url", c.url, "err", err)
-			return false
-		}
+	parts, bodies, err := f.parts(c, d)
+	if err != nil {
+		f.log.Warn("finding not appended", "url", c.url, "err", err)
+		return false
+	}
+	if len(parts) == 0 { // nothing of it could be read
+		done(true)
+		return true
 	}
 	if len(parts) > f.owners.Room(key) {
 		return false
@@ -285,8 +285,11 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 			c.lead.absorb = append(c.lead.absorb, bodies[i:]...) // Held comes back to it
 			return
 		}
-		d, err := difference.Decode(body)
-		if err != nil || !f.owns(key, d) {
+		d, err := difference.Decode(body) // as far as it can be read
+		if err != nil {
+			f.stats.Unread++
+		}
+		if !f.owns(key, d) {
 			f.stats.Unread++
 			continue
 		}

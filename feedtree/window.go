@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -19,6 +20,7 @@ type window struct {
 	ghosts  ghosts
 	extra   []extra    // ghosts that are still shown
 	head    *feed.Head // the last that the log brought, or a document that was fetched
+	unread  []uint64   // sequence numbers of the log's entries that cannot be read, wholly or in part
 	version uint64
 }
 
@@ -73,13 +75,13 @@ func (f *FeedTree) sync(c *channel, then func()) {
 	if anew {
 		gone = f.owners.Gone(c.key, c.window.applied)
 	}
-	f.read(slices.Concat(gone, fresh), func(deltas []difference.Delta) {
+	f.read(slices.Concat(gone, fresh), func(got []content) {
 		c.syncing = false
 		if anew {
 			f.stats.Anew++
-			c.window.leave(gone, deltas[:len(gone)])
+			c.window.leave(gone, got[:len(gone)])
 		}
-		f.apply(c, fresh, deltas[len(gone):])
+		f.apply(c, fresh, got[len(gone):])
 		f.owners.Release(c.key, c.window.applied)
 		f.sync(c, nil)
 	})
@@ -95,30 +97,44 @@ func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool
 	return log, have != (owner.Hash{})
 }
 
-// read reads the deltas of entries, empty ones for those that cannot be read.
-func (f *FeedTree) read(of []*owner.Entry, then func([]difference.Delta)) {
+// A content is what an entry of a log brings.
+type content struct {
+	difference.Delta
+	// unread says that some of it, or all, could not be read: the body was lost from the disk,
+	// or the sequencer signed something that is no delta.
+	unread bool
+}
+
+// read reads what entries bring, as far as it can be read.
+func (f *FeedTree) read(of []*owner.Entry, then func([]content)) {
 	f.owners.Bodies(of, func(bodies [][]byte) {
-		deltas := make([]difference.Delta, len(of))
-		var unread []*owner.Entry
+		got := make([]content, len(of))
 		f.worker.Do(func() {
 			for i, b := range bodies {
-				if d, err := difference.Decode(b); err == nil && f.owns(of[i].Key, d) {
-					deltas[i] = d
+				d, err := difference.Decode(b)
+				if f.owns(of[i].Key, d) {
+					got[i].Delta = d
 				} else {
-					unread = append(unread, of[i])
+					err = errForeign
 				}
+				got[i].unread = err != nil
 			}
 		}, func() {
-			f.stats.Unread += uint64(len(unread))
-			for _, e := range unread {
-				if c := f.feeds[e.Key]; c != nil {
-					f.note(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
+			for i, e := range of {
+				if got[i].unread {
+					f.stats.Unread++
+					if c := f.feeds[e.Key]; c != nil {
+						f.note(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
+					}
 				}
 			}
-			then(deltas)
+			then(got)
 		})
 	})
 }
+
+// errForeign says that an entry holds a publication that was signed for another feed.
+var errForeign = errors.New("a publication of another feed")
 
 // owns says whether all that publishers have signed in a delta was signed for this feed: a
 // publisher with several of them may have one key, and what it says in one is not said in another.
@@ -131,7 +147,7 @@ func (f *FeedTree) owns(key overlay.ID, d difference.Delta) bool {
 // leave empties a window, because the log it is made of is another now. What was shown of
 // the old one alone, whose entries are gone, is shown until the new one has it: when two
 // lineages meet, it comes again, or nobody has it any more.
-func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta) {
+func (w *window) leave(gone []*owner.Entry, deltas []content) {
 	place := map[uint64]int{}
 	for i, e := range gone {
 		place[e.At.Seq] = i
@@ -143,12 +159,12 @@ func (w *window) leave(gone []*owner.Entry, deltas []difference.Delta) {
 			w.extra = append(w.extra, extra{feed.Entry{Item: ch.Item, At: e.At}, ch.Publication, e.Ref})
 		}
 	}
-	w.of, w.applied = difference.Window{}, owner.Hash{}
+	w.of, w.applied, w.unread = difference.Window{}, owner.Hash{}, nil
 	w.version++
 }
 
 // apply brings entries into a window and tells what is news.
-func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.Delta) {
+func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	w := &c.window
 	quiet := false
 	for _, e := range fresh {
@@ -170,7 +186,11 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 			quiet, w.quiet = false, owner.Hash{}
 		}
 		lacked := w.of.Lacks()
-		w.of.Apply(deltas[i], e.Time, e.At.Seq)
+		w.of.Apply(deltas[i].Delta, e.Time, e.At.Seq)
+		if deltas[i].unread {
+			w.unread = append(w.unread, e.At.Seq)
+			f.lack(c)
+		}
 		if deltas[i].Pin != nil {
 			f.believe(c, deltas[i].Pin)
 		}
@@ -204,6 +224,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []difference.D
 	for _, e := range w.of.Forget(first) {
 		w.ghosts.add(e.ID, e.Hash)
 	}
+	w.unread = slices.DeleteFunc(w.unread, func(seq uint64) bool { return seq < first })
 	w.settle(first)
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
@@ -219,6 +240,11 @@ func (f *FeedTree) lacks(c *channel, n uint64) {
 	}
 	f.stats.Lacking += n
 	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log leaves out %d that its publisher has signed: its origin is being asked", n)})
+	f.lack(c)
+}
+
+// lack asks the origin, soon, for items that the log of a feed should have and has not.
+func (f *FeedTree) lack(c *channel) {
 	if !c.lacking {
 		c.lacking = true
 		f.fetchSoon(c)
@@ -301,7 +327,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 				of = append(of, by[e.Ref])
 			}
 		}
-		f.read(of, func(deltas []difference.Delta) {
+		f.read(of, func(deltas []content) {
 			for _, e := range shown {
 				i, ok := place[e.Ref]
 				if !ok {

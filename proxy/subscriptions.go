@@ -105,6 +105,9 @@ type Channel struct {
 	// Missing is how many of the publisher's items the feed's log leaves out, as far as it is kept: whoever
 	// leads the feed has withheld them, or two logs that met had not kept them.
 	Missing uint64 `json:"missing"`
+	// Unreadable is how many entries of the feed's log, as far as it is kept, the node cannot read,
+	// wholly or in part. It asks the origin for the items that were in them.
+	Unreadable int `json:"unreadable"`
 	// Claimed is the fingerprint of another key that the feed's owners say it has, and the node
 	// does not believe; empty: there is none.
 	Claimed string `json:"claimed"`

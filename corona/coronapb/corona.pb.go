@@ -98,7 +98,7 @@ func (x State_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use State_Kind.Descriptor instead.
 func (State_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{12, 0}
+	return file_corona_proto_rawDescGZIP(), []int{13, 0}
 }
 
 // Message is what travels between the sequencer and a poller, who are told of each other
@@ -107,7 +107,7 @@ type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
 	//
-	//	*Message_Reading
+	//	*Message_Change
 	//	*Message_Want
 	//	*Message_Part
 	//	*Message_Standing
@@ -155,10 +155,10 @@ func (x *Message) GetBody() isMessage_Body {
 	return nil
 }
 
-func (x *Message) GetReading() *Reading {
+func (x *Message) GetChange() *ChangeReport {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Reading); ok {
-			return x.Reading
+		if x, ok := x.Body.(*Message_Change); ok {
+			return x.Change
 		}
 	}
 	return nil
@@ -213,8 +213,8 @@ type isMessage_Body interface {
 	isMessage_Body()
 }
 
-type Message_Reading struct {
-	Reading *Reading `protobuf:"bytes,1,opt,name=reading,proto3,oneof"`
+type Message_Change struct {
+	Change *ChangeReport `protobuf:"bytes,1,opt,name=change,proto3,oneof"`
 }
 
 type Message_Want struct {
@@ -237,7 +237,7 @@ type Message_Politeness struct {
 	Politeness *Politeness `protobuf:"bytes,15,opt,name=politeness,proto3,oneof"` // between sequencers, stewards and pollers of one domain
 }
 
-func (*Message_Reading) isMessage_Body() {}
+func (*Message_Change) isMessage_Body() {}
 
 func (*Message_Want) isMessage_Body() {}
 
@@ -342,23 +342,77 @@ func (x *Words) GetGrant() []byte {
 	return nil
 }
 
-// Reading is a document as a poller has read it: a finding, not numbered yet.
+// ChangeReport tells the sequencer that a poller has read a document with news.
+type ChangeReport struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Reading       []byte                 `protobuf:"bytes,2,opt,name=reading,proto3" json:"reading,omitempty"` // an envelope of the poller's in the domain tidings/reading/1, of Reading; at most 60 KiB
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeReport) Reset() {
+	*x = ChangeReport{}
+	mi := &file_corona_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeReport) ProtoMessage() {}
+
+func (x *ChangeReport) ProtoReflect() protoreflect.Message {
+	mi := &file_corona_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeReport.ProtoReflect.Descriptor instead.
+func (*ChangeReport) Descriptor() ([]byte, []int) {
+	return file_corona_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *ChangeReport) GetKey() []byte {
+	if x != nil {
+		return x.Key
+	}
+	return nil
+}
+
+func (x *ChangeReport) GetReading() []byte {
+	if x != nil {
+		return x.Reading
+	}
+	return nil
+}
+
+// Reading is a document as a poller has read it, not numbered yet.
 type Reading struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"` // names the document, at its poller
-	Poller        []byte                 `protobuf:"bytes,3,opt,name=poller,proto3" json:"poller,omitempty"` // its record, where the message was routed
+	Poller        []byte                 `protobuf:"bytes,3,opt,name=poller,proto3" json:"poller,omitempty"` // its record, of the same key as the envelope
 	Valid         *Validators            `protobuf:"bytes,4,opt,name=valid,proto3" json:"valid,omitempty"`
 	Prints        []byte                 `protobuf:"bytes,5,opt,name=prints,proto3" json:"prints,omitempty"` // 24 bytes for each item in document order: 16 of its identity, 8 of its hash; at most 2,000 items
 	Delta         []byte                 `protobuf:"bytes,6,opt,name=delta,proto3" json:"delta,omitempty"`   // its head and the items that are new to the poller, as tidings.difference.Delta; at most 24 KiB, none if it is larger or has no room
 	Facts         *Facts                 `protobuf:"bytes,7,opt,name=facts,proto3" json:"facts,omitempty"`
+	AtMs          uint64                 `protobuf:"fixed64,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when it was told: an old one is dropped
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_corona_proto_msgTypes[2]
+	mi := &file_corona_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +424,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[2]
+	mi := &file_corona_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +437,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{2}
+	return file_corona_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *Reading) GetKey() []byte {
@@ -435,6 +489,13 @@ func (x *Reading) GetFacts() *Facts {
 	return nil
 }
 
+func (x *Reading) GetAtMs() uint64 {
+	if x != nil {
+		return x.AtMs
+	}
+	return 0
+}
+
 // Facts are what else a document says, or its answer.
 type Facts struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -453,7 +514,7 @@ type Facts struct {
 
 func (x *Facts) Reset() {
 	*x = Facts{}
-	mi := &file_corona_proto_msgTypes[3]
+	mi := &file_corona_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -465,7 +526,7 @@ func (x *Facts) String() string {
 func (*Facts) ProtoMessage() {}
 
 func (x *Facts) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[3]
+	mi := &file_corona_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -478,7 +539,7 @@ func (x *Facts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Facts.ProtoReflect.Descriptor instead.
 func (*Facts) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{3}
+	return file_corona_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Facts) GetTtlMs() uint64 {
@@ -556,7 +617,7 @@ type Validators struct {
 
 func (x *Validators) Reset() {
 	*x = Validators{}
-	mi := &file_corona_proto_msgTypes[4]
+	mi := &file_corona_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -568,7 +629,7 @@ func (x *Validators) String() string {
 func (*Validators) ProtoMessage() {}
 
 func (x *Validators) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[4]
+	mi := &file_corona_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -581,7 +642,7 @@ func (x *Validators) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Validators.ProtoReflect.Descriptor instead.
 func (*Validators) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{4}
+	return file_corona_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Validators) GetEtag() string {
@@ -613,13 +674,14 @@ type Want struct {
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Items         []uint32               `protobuf:"varint,3,rep,packed,name=items,proto3" json:"items,omitempty"` // where they stand in it, rising
 	Offset        uint32                 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`      // of the bytes that are missing
+	Head          bool                   `protobuf:"varint,5,opt,name=head,proto3" json:"head,omitempty"`          // the head of the document is asked for, too
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Want) Reset() {
 	*x = Want{}
-	mi := &file_corona_proto_msgTypes[5]
+	mi := &file_corona_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -631,7 +693,7 @@ func (x *Want) String() string {
 func (*Want) ProtoMessage() {}
 
 func (x *Want) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[5]
+	mi := &file_corona_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -644,7 +706,7 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Want.ProtoReflect.Descriptor instead.
 func (*Want) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{5}
+	return file_corona_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Want) GetKey() []byte {
@@ -675,7 +737,15 @@ func (x *Want) GetOffset() uint32 {
 	return 0
 }
 
-// Part answers Want: a tidings.difference.Delta of these items, or a part of it.
+func (x *Want) GetHead() bool {
+	if x != nil {
+		return x.Head
+	}
+	return false
+}
+
+// Part answers Want: a tidings.difference.Delta of these items (the first of them, where all are
+// too many) and, where it was asked for, of the head; or a part of it.
 type Part struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
@@ -689,7 +759,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_corona_proto_msgTypes[6]
+	mi := &file_corona_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +771,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[6]
+	mi := &file_corona_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +784,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{6}
+	return file_corona_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Part) GetKey() []byte {
@@ -768,7 +838,7 @@ type Standing struct {
 
 func (x *Standing) Reset() {
 	*x = Standing{}
-	mi := &file_corona_proto_msgTypes[7]
+	mi := &file_corona_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -780,7 +850,7 @@ func (x *Standing) String() string {
 func (*Standing) ProtoMessage() {}
 
 func (x *Standing) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[7]
+	mi := &file_corona_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -793,7 +863,7 @@ func (x *Standing) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Standing.ProtoReflect.Descriptor instead.
 func (*Standing) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{7}
+	return file_corona_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Standing) GetKey() []byte {
@@ -849,7 +919,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_corona_proto_msgTypes[8]
+	mi := &file_corona_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +931,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[8]
+	mi := &file_corona_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +944,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{8}
+	return file_corona_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Report) GetKey() []byte {
@@ -902,7 +972,7 @@ type Told struct {
 
 func (x *Told) Reset() {
 	*x = Told{}
-	mi := &file_corona_proto_msgTypes[9]
+	mi := &file_corona_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +984,7 @@ func (x *Told) String() string {
 func (*Told) ProtoMessage() {}
 
 func (x *Told) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[9]
+	mi := &file_corona_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +997,7 @@ func (x *Told) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Told.ProtoReflect.Descriptor instead.
 func (*Told) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{9}
+	return file_corona_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Told) GetKey() []byte {
@@ -967,7 +1037,7 @@ type Note struct {
 
 func (x *Note) Reset() {
 	*x = Note{}
-	mi := &file_corona_proto_msgTypes[10]
+	mi := &file_corona_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1049,7 @@ func (x *Note) String() string {
 func (*Note) ProtoMessage() {}
 
 func (x *Note) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[10]
+	mi := &file_corona_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1062,7 @@ func (x *Note) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Note.ProtoReflect.Descriptor instead.
 func (*Note) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{10}
+	return file_corona_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Note) GetEtag() string {
@@ -1105,7 +1175,7 @@ type Rhythm struct {
 
 func (x *Rhythm) Reset() {
 	*x = Rhythm{}
-	mi := &file_corona_proto_msgTypes[11]
+	mi := &file_corona_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1117,7 +1187,7 @@ func (x *Rhythm) String() string {
 func (*Rhythm) ProtoMessage() {}
 
 func (x *Rhythm) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[11]
+	mi := &file_corona_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1130,7 +1200,7 @@ func (x *Rhythm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Rhythm.ProtoReflect.Descriptor instead.
 func (*Rhythm) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{11}
+	return file_corona_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Rhythm) GetUpdates() float32 {
@@ -1176,7 +1246,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_corona_proto_msgTypes[12]
+	mi := &file_corona_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1188,7 +1258,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_corona_proto_msgTypes[12]
+	mi := &file_corona_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1201,7 +1271,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_corona_proto_rawDescGZIP(), []int{12}
+	return file_corona_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *State) GetKind() State_Kind {
@@ -1299,9 +1369,9 @@ var File_corona_proto protoreflect.FileDescriptor
 
 const file_corona_proto_rawDesc = "" +
 	"\n" +
-	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\xc6\x02\n" +
-	"\aMessage\x123\n" +
-	"\areading\x18\x01 \x01(\v2\x17.tidings.corona.ReadingH\x00R\areading\x12*\n" +
+	"\fcorona.proto\x12\x0etidings.corona\x1a\x10politeness.proto\"\xc9\x02\n" +
+	"\aMessage\x126\n" +
+	"\x06change\x18\x01 \x01(\v2\x1c.tidings.corona.ChangeReportH\x00R\x06change\x12*\n" +
 	"\x04want\x18\x02 \x01(\v2\x14.tidings.corona.WantH\x00R\x04want\x12*\n" +
 	"\x04part\x18\x03 \x01(\v2\x14.tidings.corona.PartH\x00R\x04part\x126\n" +
 	"\bstanding\x18\x04 \x01(\v2\x18.tidings.corona.StandingH\x00R\bstanding\x120\n" +
@@ -1318,7 +1388,10 @@ const file_corona_proto_rawDesc = "" +
 	"\areaders\x18\x04 \x01(\rR\areaders\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x02R\x04size\x12\x1b\n" +
 	"\tupdate_ms\x18\x06 \x01(\x04R\bupdateMs\x12\x14\n" +
-	"\x05grant\x18\a \x01(\fR\x05grant\"\xd6\x01\n" +
+	"\x05grant\x18\a \x01(\fR\x05grant\":\n" +
+	"\fChangeReport\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
+	"\areading\x18\x02 \x01(\fR\areading\"\xeb\x01\n" +
 	"\aReading\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1326,7 +1399,8 @@ const file_corona_proto_rawDesc = "" +
 	"\x05valid\x18\x04 \x01(\v2\x1a.tidings.corona.ValidatorsR\x05valid\x12\x16\n" +
 	"\x06prints\x18\x05 \x01(\fR\x06prints\x12\x14\n" +
 	"\x05delta\x18\x06 \x01(\fR\x05delta\x12+\n" +
-	"\x05facts\x18\a \x01(\v2\x15.tidings.corona.FactsR\x05facts\"\xef\x01\n" +
+	"\x05facts\x18\a \x01(\v2\x15.tidings.corona.FactsR\x05facts\x12\x13\n" +
+	"\x05at_ms\x18\b \x01(\x06R\x04atMs\"\xef\x01\n" +
 	"\x05Facts\x12\x15\n" +
 	"\x06ttl_ms\x18\x01 \x01(\x04R\x05ttlMs\x12\x1b\n" +
 	"\tperiod_ms\x18\x02 \x01(\x04R\bperiodMs\x12\x1c\n" +
@@ -1343,12 +1417,13 @@ const file_corona_proto_rawDesc = "" +
 	"Validators\x12\x12\n" +
 	"\x04etag\x18\x01 \x01(\tR\x04etag\x12#\n" +
 	"\rlast_modified\x18\x02 \x01(\tR\flastModified\x12\x1b\n" +
-	"\tfinal_url\x18\x03 \x01(\tR\bfinalUrl\"\\\n" +
+	"\tfinal_url\x18\x03 \x01(\tR\bfinalUrl\"p\n" +
 	"\x04Want\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05items\x18\x03 \x03(\rR\x05items\x12\x16\n" +
-	"\x06offset\x18\x04 \x01(\rR\x06offset\"n\n" +
+	"\x06offset\x18\x04 \x01(\rR\x06offset\x12\x12\n" +
+	"\x04head\x18\x05 \x01(\bR\x04head\"n\n" +
 	"\x04Part\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
@@ -1435,37 +1510,38 @@ func file_corona_proto_rawDescGZIP() []byte {
 }
 
 var file_corona_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_corona_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_corona_proto_goTypes = []any{
-	(State_Kind)(0),    // 0: tidings.corona.State.Kind
-	(*Message)(nil),    // 1: tidings.corona.Message
-	(*Words)(nil),      // 2: tidings.corona.Words
-	(*Reading)(nil),    // 3: tidings.corona.Reading
-	(*Facts)(nil),      // 4: tidings.corona.Facts
-	(*Validators)(nil), // 5: tidings.corona.Validators
-	(*Want)(nil),       // 6: tidings.corona.Want
-	(*Part)(nil),       // 7: tidings.corona.Part
-	(*Standing)(nil),   // 8: tidings.corona.Standing
-	(*Report)(nil),     // 9: tidings.corona.Report
-	(*Told)(nil),       // 10: tidings.corona.Told
-	(*Note)(nil),       // 11: tidings.corona.Note
-	(*Rhythm)(nil),     // 12: tidings.corona.Rhythm
-	(*State)(nil),      // 13: tidings.corona.State
-	(*Politeness)(nil), // 14: tidings.corona.Politeness
+	(State_Kind)(0),      // 0: tidings.corona.State.Kind
+	(*Message)(nil),      // 1: tidings.corona.Message
+	(*Words)(nil),        // 2: tidings.corona.Words
+	(*ChangeReport)(nil), // 3: tidings.corona.ChangeReport
+	(*Reading)(nil),      // 4: tidings.corona.Reading
+	(*Facts)(nil),        // 5: tidings.corona.Facts
+	(*Validators)(nil),   // 6: tidings.corona.Validators
+	(*Want)(nil),         // 7: tidings.corona.Want
+	(*Part)(nil),         // 8: tidings.corona.Part
+	(*Standing)(nil),     // 9: tidings.corona.Standing
+	(*Report)(nil),       // 10: tidings.corona.Report
+	(*Told)(nil),         // 11: tidings.corona.Told
+	(*Note)(nil),         // 12: tidings.corona.Note
+	(*Rhythm)(nil),       // 13: tidings.corona.Rhythm
+	(*State)(nil),        // 14: tidings.corona.State
+	(*Politeness)(nil),   // 15: tidings.corona.Politeness
 }
 var file_corona_proto_depIdxs = []int32{
-	3,  // 0: tidings.corona.Message.reading:type_name -> tidings.corona.Reading
-	6,  // 1: tidings.corona.Message.want:type_name -> tidings.corona.Want
-	7,  // 2: tidings.corona.Message.part:type_name -> tidings.corona.Part
-	8,  // 3: tidings.corona.Message.standing:type_name -> tidings.corona.Standing
-	9,  // 4: tidings.corona.Message.report:type_name -> tidings.corona.Report
-	14, // 5: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
-	5,  // 6: tidings.corona.Reading.valid:type_name -> tidings.corona.Validators
-	4,  // 7: tidings.corona.Reading.facts:type_name -> tidings.corona.Facts
-	5,  // 8: tidings.corona.Standing.valid:type_name -> tidings.corona.Validators
-	13, // 9: tidings.corona.Told.state:type_name -> tidings.corona.State
-	13, // 10: tidings.corona.Note.state:type_name -> tidings.corona.State
-	12, // 11: tidings.corona.Note.rhythm:type_name -> tidings.corona.Rhythm
+	3,  // 0: tidings.corona.Message.change:type_name -> tidings.corona.ChangeReport
+	7,  // 1: tidings.corona.Message.want:type_name -> tidings.corona.Want
+	8,  // 2: tidings.corona.Message.part:type_name -> tidings.corona.Part
+	9,  // 3: tidings.corona.Message.standing:type_name -> tidings.corona.Standing
+	10, // 4: tidings.corona.Message.report:type_name -> tidings.corona.Report
+	15, // 5: tidings.corona.Message.politeness:type_name -> tidings.corona.Politeness
+	6,  // 6: tidings.corona.Reading.valid:type_name -> tidings.corona.Validators
+	5,  // 7: tidings.corona.Reading.facts:type_name -> tidings.corona.Facts
+	6,  // 8: tidings.corona.Standing.valid:type_name -> tidings.corona.Validators
+	14, // 9: tidings.corona.Told.state:type_name -> tidings.corona.State
+	14, // 10: tidings.corona.Note.state:type_name -> tidings.corona.State
+	13, // 11: tidings.corona.Note.rhythm:type_name -> tidings.corona.Rhythm
 	0,  // 12: tidings.corona.State.kind:type_name -> tidings.corona.State.Kind
 	13, // [13:13] is the sub-list for method output_type
 	13, // [13:13] is the sub-list for method input_type
@@ -1481,7 +1557,7 @@ func file_corona_proto_init() {
 	}
 	file_politeness_proto_init()
 	file_corona_proto_msgTypes[0].OneofWrappers = []any{
-		(*Message_Reading)(nil),
+		(*Message_Change)(nil),
 		(*Message_Want)(nil),
 		(*Message_Part)(nil),
 		(*Message_Standing)(nil),
@@ -1494,7 +1570,7 @@ func file_corona_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_corona_proto_rawDesc), len(file_corona_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

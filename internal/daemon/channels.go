@@ -158,16 +158,20 @@ func formerKeys(url string, p *difference.Pin) (of []proxy.FormerKey, words stri
 	return of, words
 }
 
-// stateLacks is that of a feed whose log leaves out what its publisher has signed.
+// stateLacks is that of a feed whose log lacks items that it should have.
 const stateLacks = "incomplete"
 
-// lacks adds that. What is wrong besides is said first.
+// lacks adds that the log leaves out what the publisher has signed, or has entries that nobody can
+// read. Other troubles of the feed are said first.
 func lacks(c *proxy.Channel, s feedtree.Subscription) {
-	if c.Missing = s.Lacks; s.Lacks == 0 || c.Error != "" {
+	c.Missing, c.Unreadable = s.Lacks, s.Unreadable
+	if s.Lacks == 0 && s.Unreadable == 0 || c.Error != "" && c.State != proxy.StateOK {
 		return
 	}
 	c.State, c.Since = stateLacks, nil
-	c.Error = fmt.Sprintf("the network's log of this feed leaves out %d that its publisher signed; its origin is asked for what they were", s.Lacks)
+	if c.Error = fmt.Sprintf("the network's log of this feed leaves out %d that its publisher signed; its origin is asked for what they were", s.Lacks); s.Unreadable > 0 {
+		c.Error = fmt.Sprintf("%d entries of the network's log of this feed cannot be read; its origin is asked for the items that were in them", s.Unreadable)
+	}
 	c.Do = "read it at its origin, too: " + c.URL
 }
 

@@ -283,8 +283,7 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 		k.waiting.Add(-size)
 		delta, err := difference.Decode(d.Body)
 		if err != nil {
-			k.log.Debug("an entry was not matched with keywords: it cannot be read", "url", d.URL, "err", err)
-			return
+			k.log.Debug("an entry cannot be read whole: what can be read of it is matched with keywords", "url", d.URL, "err", err)
 		}
 		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
 		for _, c := range slices.Backward(delta.Changes) {

@@ -1,0 +1,112 @@
+package corona
+
+import (
+	"crypto/ed25519"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay"
+)
+
+// forge is a change report of a document that the origin has never shown, with the record of one
+// and the signature of another.
+func forge(t *testing.T, v *village, record []byte, signer *wire.Signer, at time.Time) []byte {
+	t.Helper()
+	f := parsed(t, rss("A", "", "one", "forged"))
+	r := reading{f: f}
+	m := r.message(v.key, prints(f))
+	m.Nonce, m.Poller, m.AtMs = 99, record, uint64(at.UnixMilli())
+	d := difference.Delta{Head: &f.Head}
+	for _, it := range f.Items {
+		d.Changes = append(d.Changes, difference.Change{Item: it})
+	}
+	var err error
+	if m.Delta, err = d.Encode(); err != nil {
+		t.Fatal(err)
+	}
+	signed := signer.Sign(wire.DomainReading, marshal(m))
+	return marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: v.key[:], Reading: signed.Raw}}})
+}
+
+// Nobody but a member that can stand in a channel's wedge brings items into its log, whatever
+// record it shows and whatever way its message takes. Without a signature any peer could rewrite
+// a feed for all its readers, under the record of another node.
+func TestForgedReadingsAreDropped(t *testing.T) {
+	v := newVillage(t, 3, rss("A", "", "one"))
+	leader, member := v.leader, v.pollers[1]
+	stranger := wire.NewSigner(ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", ed25519.SeedSize))), wire.HashOf(v.network.Descriptor()))
+	alone := newLab(t).poller(Config{})
+	e := env.Env{Clock: alone.l, Network: nobody{}, Worker: alone.l, Store: nobody{}, Rand: rand.New(rand.NewPCG(1, 1)), Log: alone.log}
+	outside := overlay.New(e, stranger, v.verify, overlay.Config{Network: v.network}).Self().Raw
+	record, now := member.overlay.Self().Raw, leader.Now()
+	for _, c := range []struct {
+		what   string
+		from   env.PeerID
+		report []byte
+	}{
+		{"under a member's record", stranger.PeerID(), forge(t, v, record, stranger, now)},
+		{"under its own record", stranger.PeerID(), forge(t, v, outside, stranger, now)},
+		{"in a member's mouth", stranger.PeerID(), forge(t, v, outside, member.signer, now)},
+		{"routed, under a member's record", "", forge(t, v, record, stranger, now)},
+		{"routed, under its own record", "", forge(t, v, outside, stranger, now)},
+		{"a member's word of long ago", member.signer.PeerID(), forge(t, v, record, member.signer, now.Add(-time.Hour))},
+		{"a member's word of days to come", member.signer.PeerID(), forge(t, v, record, member.signer, now.Add(time.Hour))},
+	} {
+		before := leader.Stats()
+		if c.from == "" {
+			leader.Deliver(v.key, c.report)
+		} else if err := leader.Receive(c.from, c.report); err != nil {
+			t.Errorf("%s: %v", c.what, err)
+		}
+		v.run(time.Minute)
+		after := leader.Stats()
+		if len(v.items) != 1 || after.Garbage+after.Strangers != before.Garbage+before.Strangers+1 {
+			t.Errorf("%s: the log has %q, %d pieces of garbage, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.Strangers-before.Strangers)
+		}
+	}
+	// The same from the member itself is heard: who lies as a member is another matter.
+	if err := leader.Receive(member.signer.PeerID(), forge(t, v, record, member.signer, leader.Now())); err != nil {
+		t.Fatal(err)
+	}
+	v.run(time.Minute)
+	if titles(v.items) != "one forged" {
+		t.Errorf("what a member says is not heard: %q", titles(v.items))
+	}
+}
+
+// A head that has no room beside the items comes with them, so that followers can read the entry;
+// so does one that has no room by itself.
+func TestAHeadComesWithLargeItems(t *testing.T) {
+	dice := rand.New(rand.NewPCG(3, 4))
+	for _, c := range []struct {
+		what              string
+		items, size, head int
+	}{
+		{"small items beside a small head", 2, 1 << 10, 100},
+		{"large items", 2, 31 << 10, 100},
+		{"a large head", 1, 1 << 10, 30 << 10},
+		{"a head that is made anew", 1, 1 << 10, 70 << 10},
+		{"both", 3, 100 << 10, 60 << 10},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			v := newVillage(t, 3, rss("A", "", "one"))
+			doc, bodies := bulky(dice, c.items, c.size)
+			_, filler := bulky(dice, 1, c.head)
+			v.serve(strings.Replace(doc, "<title>A</title>", "<title>B</title><copyright>"+filler[0]+"</copyright>", 1))
+			v.poll(v.pollers[0])
+			v.run(time.Minute)
+			if len(v.found) != 2 || len(v.items) != 1+len(bodies) {
+				t.Fatalf("%d entries with %d items", len(v.found), len(v.items))
+			}
+			if h := v.found[1].Head; h == nil || h.Title != "B" {
+				t.Errorf("the head of the entry is %+v", h)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package feedtree_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+	"google.golang.org/protobuf/proto"
+
+	"tidings/difference"
+	"tidings/difference/differencepb"
+	"tidings/internal/feed"
+	"tidings/overlay/owner"
+	"tidings/sim"
+)
+
+// headless is what a sequencer signed before it read its entries itself: a delta with a head that
+// is empty, and items.
+func headless(t *testing.T, names ...string) []byte {
+	t.Helper()
+	m := &differencepb.Delta{Head: &differencepb.Head{}}
+	for _, name := range names {
+		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: anItem(t, name).Raw})
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pack, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pack.EncodeAll(b, nil)
+}
+
+// sign has the sequencer of the feed append a body to its log, whatever it is.
+func sign(t *testing.T, s *sim.Swarm, body []byte, items int) {
+	t.Helper()
+	p := leader(t, s, url)
+	held := false
+	p.Do(func() {
+		err := p.Layers().Owners.Append(s.Key(url), body, items, func(uint64, uint64) owner.Hash { return owner.Hash{} }, func(ok bool) { held = ok })
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if !s.RunUntil(func() bool { return held }, 10*time.Millisecond, 10*time.Second) {
+		t.Fatal("the entry is not held")
+	}
+}
+
+// An entry with a head that nobody can read shows its items all the same: they were lost before,
+// at every node.
+func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
+	n := open(t, "one")
+	sign(t, n.Swarm, headless(t, "two", "three"), 2)
+	n.World.Run(10 * time.Second)
+	for _, name := range []string{"two", "three"} {
+		n.all(t, name, "All of "+name+", single")
+	}
+	for _, p := range n.readers {
+		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 1 || s.Title != "A feed" {
+			t.Errorf("host %d: %d entries cannot be read; the title is %q", p.Index(), s.Unreadable, s.Title)
+		}
+	}
+}
+
+// An entry that cannot be read at all is said at every follower, which asks the origin within a
+// polling interval for what was in it. When a new sequencer reads the log, it fetches the document
+// whole, and the items go into the log again; each reader is shown them once.
+func TestALogWithAnEntryThatCannotBeReadHeals(t *testing.T) {
+	n := open(t, "one")
+	n.site.shows(nil, "two", "one")
+	n.site.index-- // the origin calls it the same document: "not modified" hides what was lost
+	sign(t, n.Swarm, []byte("no delta at all"), 1)
+	n.World.Run(5 * time.Second)
+	for _, p := range append(slices.Clone(n.readers), n.desk) {
+		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 1 {
+			t.Errorf("host %d says that %d entries cannot be read", p.Index(), s.Unreadable)
+		}
+	}
+	n.World.Run(quick().PollInterval + 10*time.Second)
+	n.all(t, "two", "Headline of two, single") // of the origin
+
+	old := leader(t, n.Swarm, url)
+	old.Kill(true)
+	n.World.Run(5 * time.Second)
+	old.Start()
+	n.World.Run(3 * time.Minute)
+	n.all(t, "two", "Headline of two, single")
+	p := leader(t, n.Swarm, url)
+	if v, _ := p.Layers().Owners.View(n.Key(url)); v.Epoch == nil {
+		t.Fatal("nobody leads the feed")
+	}
+	if has := logged(n.Swarm, p); !slices.Contains(has, "two") {
+		t.Errorf("the log has %q", has)
+	}
+	for _, v := range n.Wrong() {
+		t.Error(v)
+	}
+}
+
+// logged are the guids of the items in the log that a member keeps.
+func logged(s *sim.Swarm, p *sim.Peer) (guids []string) {
+	p.Do(func() {
+		p.Layers().Owners.Bodies(p.Layers().Owners.Log(s.Key(url)), func(bodies [][]byte) {
+			for _, b := range bodies {
+				guids = append(guids, guidsIn(b)...)
+			}
+		})
+	})
+	s.World.Run(time.Second)
+	return guids
+}
+
+// A sequencer signs nothing that followers cannot read: what of a finding they can goes on.
+func TestNothingIsSignedThatCannotBeRead(t *testing.T) {
+	n := open(t, "one")
+	p := leader(t, n.Swarm, url)
+	d := deltaOf(t, "two", "three")
+	d.Head = &feed.Head{} // of nothing
+	d.Changes[1].Item.Raw = []byte("<item><guid>three</guid>")
+	taken, held := false, false
+	p.Do(func() {
+		taken = p.Layers().Feeds.Append(n.Key(url), d, nil, func(ok bool) { held = ok })
+	})
+	n.World.Run(10 * time.Second)
+	if st := p.Layers().Feeds.Stats(); !taken || !held || st.Illegible != 1 {
+		t.Errorf("taken %v, held %v, %d items left out", taken, held, st.Illegible)
+	}
+	n.all(t, "two", "All of two, single")
+	n.all(t, "three", "")
+	if said := p.Layers().Feeds.Refusals(); len(said) != 1 || !strings.Contains(said[0].Why, "left out") {
+		t.Errorf("of what was left out is said: %+v", said)
+	}
+	for _, p := range n.readers {
+		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 0 {
+			t.Errorf("host %d has %d entries that it cannot read", p.Index(), s.Unreadable)
+		}
+	}
+	right(t, n.Swarm)
+}
+
+func deltaOf(t *testing.T, names ...string) (d difference.Delta) {
+	for _, name := range names {
+		d.Changes = append(d.Changes, difference.Change{Item: *anItem(t, name)})
+	}
+	return d
+}
+
+func guidsIn(body []byte) (of []string) {
+	d, _ := difference.Decode(body) // as far as it can be read
+	for _, c := range d.Changes {
+		m, _ := c.Item.Meaning("")
+		of = append(of, m.GUID)
+	}
+	return of
+}
