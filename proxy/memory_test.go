@@ -21,6 +21,7 @@ type memory struct {
 	subscribed map[string]bool // by address; true: made by reading
 	reads      int
 	version    uint64
+	provenance string // of the items that publish brings
 	room       int
 	status     Status
 	findings   []Finding
@@ -54,7 +55,7 @@ func (m *memory) publish(t testing.TB, url, doc string) {
 	defer m.mu.Unlock()
 	d := feed.Document{Base: url, Head: f.Head}
 	for _, it := range f.Items {
-		d.Entries = append(d.Entries, feed.Entry{Item: it, At: m.now()})
+		d.Entries = append(d.Entries, feed.Entry{Item: it, At: m.now(), Provenance: m.provenance})
 	}
 	m.version++
 	m.sources[url] = source{window: Window{Document: d, Version: m.version, Fetched: m.now(), State: StateOK}}

@@ -50,7 +50,7 @@ func newPages() *pages {
 		return hex.EncodeToString(sum[:8])
 	}
 	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural,
-		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly,
+		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly, "vouched": vouched, "vouching": vouching,
 		"part": func(now time.Time, is any) page { return page{Now: now, Is: is} }}
 	return &pages{
 		templates: template.Must(template.New("").Funcs(functions).ParseFS(web, "web/*.html")),
@@ -60,6 +60,23 @@ func newPages() *pages {
 		scriptTag: tag(script),
 		clean:     newCleaner(),
 	}
+}
+
+// vouched is the word that a page shows for what vouches for an item. One node's word, which nobody
+// else has confirmed, is not to look like a confirmation.
+func vouched(provenance string) string {
+	if provenance == "single" {
+		return "unconfirmed"
+	}
+	return provenance
+}
+
+// vouching explains that word in one sentence; "" if it says enough.
+func vouching(provenance string) string {
+	if provenance == "single" {
+		return "One node found this at the origin, and no other node or signature confirms it"
+	}
+	return ""
 }
 
 // A page is what every template gets; Is is its own part.

@@ -388,3 +388,24 @@ func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
 		t.Error("no time is no words")
 	}
 }
+
+// One node's word for an item, or for a feed, is called unconfirmed on the pages, and the hint says
+// why. Programs read the same word as ever.
+func TestOneNodesWordIsShownAsUnconfirmed(t *testing.T) {
+	b := newBench(t)
+	b.node.subscribed[rssURL] = false
+	b.node.provenance = "single"
+	b.node.publish(t, rssURL, rssDoc(1, 2))
+	page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
+	if n := strings.Count(page, `no other node or signature confirms it">unconfirmed<`); n != 2 {
+		t.Errorf("%d of two items are unconfirmed: %s", n, page)
+	}
+	if text := body(t, b.ask("GET", "/feed?url="+rssURL)); strings.Count(text, ">single<") != 2 {
+		t.Errorf("the feed says: %s", text)
+	}
+	b.node.provenance = "publisher"
+	b.node.publish(t, rssURL, rssDoc(1, 2))
+	if page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL))); strings.Contains(page, "unconfirmed") {
+		t.Errorf("signed items are unconfirmed: %s", page)
+	}
+}
