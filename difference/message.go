@@ -176,8 +176,10 @@ func headMessage(h *feed.Head) *differencepb.Head {
 	return &differencepb.Head{Format: uint32(h.Format), Raw: h.Raw}
 }
 
+// headFrom reads a head. An empty one says nothing and is none: sequencers of older releases signed
+// such heads, and items beside them.
 func headFrom(m *differencepb.Head) (*feed.Head, error) {
-	if m == nil {
+	if len(m.GetRaw()) == 0 {
 		return nil, nil
 	}
 	format, err := formatOf(m.Format)

@@ -16,11 +16,11 @@ import (
 	"tidings/sim"
 )
 
-// headless is what a sequencer signed before it read its entries itself: a delta with a head that
-// is empty, and items.
-func headless(t *testing.T, names ...string) []byte {
+// headed is a delta with whatever head, and items. Before a sequencer read its entries itself it
+// signed such ones with an empty head.
+func headed(t *testing.T, head *differencepb.Head, names ...string) []byte {
 	t.Helper()
-	m := &differencepb.Delta{Head: &differencepb.Head{}}
+	m := &differencepb.Delta{Head: head}
 	for _, name := range names {
 		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: anItem(t, name).Raw})
 	}
@@ -52,18 +52,29 @@ func sign(t *testing.T, s *sim.Swarm, body []byte, items int) {
 }
 
 // An entry with a head that nobody can read shows its items all the same: they were lost before,
-// at every node.
+// at every node. An empty head is none, so nothing is wrong with its entry.
 func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
-	n := open(t, "one")
-	sign(t, n.Swarm, headless(t, "two", "three"), 2)
-	n.World.Run(10 * time.Second)
-	for _, name := range []string{"two", "three"} {
-		n.all(t, name, "All of "+name+", single")
-	}
-	for _, p := range n.readers {
-		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 1 || s.Title != "A feed" {
-			t.Errorf("host %d: %d entries cannot be read; the title is %q", p.Index(), s.Unreadable, s.Title)
-		}
+	for _, c := range []struct {
+		what       string
+		head       *differencepb.Head
+		unreadable int
+	}{
+		{"empty", &differencepb.Head{}, 0},
+		{"broken", &differencepb.Head{Format: uint32(feed.RSS), Raw: []byte("<rss>")}, 1},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			n := open(t, "one")
+			sign(t, n.Swarm, headed(t, c.head, "two", "three"), 2)
+			n.World.Run(10 * time.Second)
+			for _, name := range []string{"two", "three"} {
+				n.all(t, name, "All of "+name+", single")
+			}
+			for _, p := range n.readers {
+				if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != c.unreadable || s.Title != "A feed" {
+					t.Errorf("host %d: %d entries cannot be read; the title is %q", p.Index(), s.Unreadable, s.Title)
+				}
+			}
+		})
 	}
 }
 
