@@ -35,7 +35,8 @@ type channel struct {
 	trial   *trial // of those who are to bring its entries; nil: there were none so far
 	state   []byte // what the sequencer says about its polls
 	repair  *repair
-	lacking bool // its log leaves out publications, for which the origin is to be asked
+	lacking bool     // its log lacks something for which the origin is to be asked
+	mending *mending // of bodies that the disk has lost; nil: none was seen to be
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
 	audited   time.Time // when an owner was asked last
@@ -179,7 +180,7 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
-			c.subscribed, c.repair, c.trust, c.doubt, c.trial = false, nil, nil, nil, nil
+			c.subscribed, c.repair, c.trust, c.doubt, c.trial, c.mending = false, nil, nil, nil, nil, nil
 			f.scribe.Leave(key)
 			f.scribe.Leave(shadowOf(key))
 			f.owners.Unfollow(key)

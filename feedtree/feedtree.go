@@ -154,6 +154,7 @@ const (
 	taskDigest taskKind = iota // compare with parents, and look for what is overdue
 	taskRepair                 // go on with a repair
 	taskFetch                  // a repair may need the origin
+	taskMend                   // go on with a mending
 	taskBeat                   // a feed this node leads may have been silent for long
 	taskPush                   // what a publisher here has signed may have to be sent again; the key is its hash
 	taskClaim                  // who was to look at an origin may not have answered
@@ -223,6 +224,10 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		case taskRepair:
 			if c != nil && c.repair != nil && !c.repair.at.After(now) {
 				f.repairOn(c)
+			}
+		case taskMend:
+			if c != nil {
+				f.mendOn(c)
 			}
 		case taskFetch:
 			if c != nil {

@@ -126,6 +126,34 @@ func logged(s *sim.Swarm, p *sim.Peer) (guids []string) {
 	return guids
 }
 
+// Bodies that a reader's disk has lost come from the owners of the feed: all items are shown again, and
+// the origin, which shows them no longer, need not be asked.
+func TestBodiesThatADiskHasLostComeFromOwners(t *testing.T) {
+	n := open(t, "one", "two")
+	n.site.shows(n.author.says(), "three")
+	n.World.Run(2 * time.Minute)
+	reader := n.desk // a client: it owns nothing
+	reader.Kill(true)
+	if lost := reader.LoseRecords("owner/body/"); lost < 2 {
+		t.Fatalf("%d bodies were on the disk", lost)
+	}
+	reader.Start()
+	if !n.RunUntil(func() bool { return len(seen(n.Swarm, reader)) == 3 }, time.Second, 30*time.Second) {
+		t.Errorf("not there after half a minute: %v", seen(n.Swarm, reader))
+	}
+	n.World.Run(2 * time.Minute) // the origin would have been asked by now
+	for _, name := range []string{"one", "two", "three"} {
+		n.all(t, name, "Headline of "+name+", single")
+	}
+	st := reader.Layers().Owners.Stats()
+	if s, _ := reader.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable > 0 || st.Mended < 2 || reader.Layers().Feeds.Stats().Fetches > 0 {
+		t.Errorf("%d entries cannot be read, %d bodies came from others, the origin was asked %d times", s.Unreadable, st.Mended, reader.Layers().Feeds.Stats().Fetches)
+	}
+	for _, v := range n.Wrong() {
+		t.Error(v)
+	}
+}
+
 // A sequencer signs nothing that followers cannot read: what of a finding they can goes on.
 func TestNothingIsSignedThatCannotBeRead(t *testing.T) {
 	n := open(t, "one")

@@ -103,6 +103,7 @@ type content struct {
 	// unread says that some of it, or all, could not be read: the body was lost from the disk,
 	// or the sequencer signed something that is no delta.
 	unread bool
+	lost   bool // the body is not on the disk
 }
 
 // read reads what entries bring, as far as it can be read.
@@ -117,7 +118,7 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]content)) {
 				} else {
 					err = errForeign
 				}
-				got[i].unread = err != nil
+				got[i].unread, got[i].lost = err != nil || b == nil, b == nil
 			}
 		}, func() {
 			for i, e := range of {
@@ -166,6 +167,8 @@ func (w *window) leave(gone []*owner.Entry, deltas []content) {
 // apply brings entries into a window and tells what is news.
 func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	w := &c.window
+	var lost []*owner.Entry
+	defer func() { f.mend(c, lost) }()
 	quiet := false
 	for _, e := range fresh {
 		quiet = quiet || e.Hash == w.quiet // all up to it were shown before
@@ -187,9 +190,14 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 		}
 		lacked := w.of.Lacks()
 		w.of.Apply(deltas[i].Delta, e.Time, e.At.Seq)
+		switch {
+		case deltas[i].lost:
+			lost = append(lost, e)
+		case deltas[i].unread:
+			f.lack(c)
+		}
 		if deltas[i].unread {
 			w.unread = append(w.unread, e.At.Seq)
-			f.lack(c)
 		}
 		if deltas[i].Pin != nil {
 			f.believe(c, deltas[i].Pin)

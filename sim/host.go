@@ -223,6 +223,20 @@ func (h *Host) Ask(do func()) {
 // way too. A crash mends a Broken disk, and no other.
 func (h *Host) SetDisk(f DiskFault) { h.disk.fault, h.disk.torn = f, nil }
 
+// LoseRecords has the disk lose what it keeps under keys with a prefix, as if its place on the disk
+// could not be read any more. It returns how many records that were.
+func (h *Host) LoseRecords(prefix string) (lost int) {
+	var keys []string
+	h.disk.scan(prefix, func(key, _ []byte) bool {
+		keys = append(keys, string(key))
+		return true
+	})
+	for _, key := range keys {
+		h.disk.put(key, nil)
+	}
+	return len(keys)
+}
+
 // Ahead is how far the host's clock is ahead of the world's.
 func (h *Host) Ahead() time.Duration { return time.Duration(h.clockOff) }
 

@@ -174,6 +174,7 @@ var help = map[string]string{
 	"owner.Stats.Led":              "Led: keys it has to do with, of which it is the sequencer.",
 	"owner.Stats.Looks":            "Looks: checked look-ups of who lives near a key.",
 	"owner.Stats.Lost":             "Lost: bodies that could not be read.",
+	"owner.Stats.Mended":           "Mended: bodies that could not be read, of which another node had them.",
 	"owner.Stats.Merged":           "Merged: lineages that ended in another.",
 	"owner.Stats.Owned":            "Owned: keys it has to do with, of which it is an owner.",
 	"owner.Stats.Pulls":            "Pulls: logs pulled.",

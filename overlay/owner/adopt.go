@@ -7,8 +7,12 @@ import "slices"
 // finish takes what was pulled, if somebody with a right to has signed it.
 func (o *Owners) finish(s *seat) {
 	p := s.pull
-	if p.foreign {
+	switch {
+	case p.foreign:
 		o.endPull(s, true)
+		return
+	case p.mends != nil:
+		o.keepMended(s)
 		return
 	}
 	if !p.looked && o.unseen(s, p.epoch) {

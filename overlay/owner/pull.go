@@ -40,7 +40,8 @@ type pull struct {
 	at    time.Time // when it was asked for
 	since time.Time
 
-	foreign bool // of a lineage that is to be merged: the log here is left alone
+	foreign bool     // of a lineage that is to be merged: the log here is left alone
+	mends   []*Entry // entries of the log here whose bodies are lost, and alone are wanted; nil: none
 	anew    bool
 	got     []*Entry
 	bodies  [][]byte
@@ -73,7 +74,9 @@ func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
 // startPull begins a pull, or waits for the one that is running.
 func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
 	if s.pull != nil {
-		if then != nil {
+		if then != nil && s.pull.mends != nil {
+			then(false) // it brings nothing that is new
+		} else if then != nil {
 			s.pull.then = append(s.pull.then, then)
 		}
 		return

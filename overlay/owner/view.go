@@ -20,6 +20,7 @@ type Stats struct {
 	Unsaved   uint64 // commits the disk refused
 	Damaged   uint64 // records that could not be read
 	Lost      uint64 // bodies that could not be read
+	Mended    uint64 // of which another node had them
 	Garbage   uint64 // messages that broke the protocol
 	Control   uint64 // messages sent
 	Looks     uint64 // checked look-ups of who lives near a key

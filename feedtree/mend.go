@@ -1,0 +1,86 @@
+package feedtree
+
+import (
+	"tidings/difference"
+	"tidings/internal/env"
+	"tidings/overlay"
+	"tidings/overlay/owner"
+)
+
+// A mending gets the bodies of entries that this node's disk has lost from the owners of the feed, or
+// from others who follow it, and then makes the window anew. The origin is asked for the items only
+// if none of them has a body, or one is lost again.
+type mending struct {
+	lost  []*owner.Entry // the oldest first
+	peers []env.Peer     // that were not asked yet in this round
+	round int
+	done  bool // the window is made anew; nothing more is mended in this life
+}
+
+// mendRounds is how often those who may have a body are looked for, with the pauses of a repair
+// between: two minutes in all. A node that has just started knows nobody for some seconds.
+const mendRounds = 6
+
+// mend begins a mending.
+func (f *FeedTree) mend(c *channel, lost []*owner.Entry) {
+	switch {
+	case len(lost) == 0:
+	case c.mending != nil, c.window.of.Len() > maxGhosts: // of more items some would be shown twice
+		f.lack(c)
+	default:
+		c.mending = &mending{lost: lost}
+		f.after(0, task{kind: taskMend, key: c.key})
+	}
+}
+
+// mendOn asks the next who may have the bodies.
+func (f *FeedTree) mendOn(c *channel) {
+	m := c.mending
+	switch {
+	case m == nil || m.done || !c.subscribed:
+	case len(m.peers) > 0:
+		to := m.peers[0]
+		m.peers = m.peers[1:]
+		f.owners.Mend(to, m.lost, func(ok bool) {
+			if c.mending != m {
+				return
+			}
+			if ok {
+				f.showAnew(c)
+				return
+			}
+			f.after(0, task{kind: taskMend, key: c.key})
+		})
+	case m.round == mendRounds:
+		c.mending = nil
+		f.lack(c)
+	default:
+		f.owners.Where(c.key, func(found []*overlay.Contact) {
+			if c.mending != m {
+				return
+			}
+			for _, p := range found {
+				if p.Peer.ID != f.signer.PeerID() {
+					m.peers = append(m.peers, p.Peer)
+				}
+			}
+			pause := f.spread(repairPause << m.round)
+			if m.round++; len(m.peers) > 0 {
+				pause = 0
+			}
+			f.after(pause, task{kind: taskMend, key: c.key})
+		})
+	}
+}
+
+// showAnew makes a window anew from its log. What it has shown is not news again.
+func (f *FeedTree) showAnew(c *channel) {
+	c.mending.done = true
+	w := &c.window
+	for _, e := range w.of.Entries() {
+		w.ghosts.add(e.ID, e.Hash)
+	}
+	w.of, w.applied, w.unread = difference.Window{}, owner.Hash{}, nil
+	w.version++
+	f.sync(c, nil)
+}
