@@ -58,11 +58,11 @@ func TestItemsReachReaders(t *testing.T) {
 // 25 minutes besides, longer than a lease. A seed takes about 20 s: one is run if not
 // told, and all 20 by -seeds 20.
 func TestRoughFeeds(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, false) })
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, false) })
 }
 
 func TestPartedFeeds(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, true) })
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, true) })
 }
 
 func roughFeeds(t *testing.T, seed uint64, parted bool) {

@@ -71,7 +71,7 @@ func checkFilters(t *testing.T, s *Swarm, since, until time.Time, limit time.Dur
 
 // "Each new article must reach every filter": in a calm network, by the topic alone.
 func TestFiltersGetEveryEntry(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
 		s := firehoseSwarm(t, seed, Config{}, 48, 6, 40)
 		since := s.Now()
 		s.World.Run(20 * time.Minute)
@@ -83,7 +83,7 @@ func TestFiltersGetEveryEntry(t *testing.T) {
 
 // The world of TestRoughFeeds: a frame in a hundred lost, a crash a minute, silent or seen.
 func TestFiltersInTroubledTimes(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
 		const members, filters = 64, 6
 		s := firehoseSwarm(t, seed, Config{Faults: Faults{Loss: 0.01}}, members, filters, 60)
 		dice := rand.New(rand.NewPCG(seed, 6))
@@ -104,7 +104,7 @@ func TestFiltersInTroubledTimes(t *testing.T) {
 
 // Who was away for a while gets what it missed, by the owners' digests.
 func TestAFilterThatWasAway(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
 		const members, filters = 48, 4
 		s := firehoseSwarm(t, seed, Config{}, members, filters, 40)
 		since := s.Now()

@@ -8,19 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 )
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the worlds of one seed only")
-	seedsFlag = flag.Int("seeds", 0, "how many seeds the worlds are run with; 0: as many as each has time for")
+	seedsFlag = flag.Int("seeds", 0, "how many seeds the worlds are run with; 0: as many as the tier has")
 )
 
-// seeds runs a world with each seed, count of them if not told; one that fails says
-// how to replay it.
-func seeds(t *testing.T, count int, world func(t *testing.T, seed uint64)) {
+// seeds runs a world with each seed from 1 on: as many as the tier has, unless -seeds
+// or -seed chooses others. A world that fails prints the command that replays it.
+func seeds(t *testing.T, fast, long int, world func(t *testing.T, seed uint64)) {
 	t.Helper()
-	first, last := uint64(1), uint64(cmp.Or(*seedsFlag, count))
+	first, last := uint64(1), uint64(cmp.Or(*seedsFlag, longtest.Pick(fast, long)))
 	if *seedFlag > 0 {
 		first, last = *seedFlag, *seedFlag
 	}
@@ -110,7 +111,7 @@ func rougher(seed uint64, messages, minutes int, pause time.Duration, back func(
 // Each of 100,000 messages is acknowledged by the live root of its key within a
 // minute, and what is published reaches all subscribers once, in twenty worlds.
 func TestRough(t *testing.T) {
-	seeds(t, 20, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 20, func(t *testing.T, seed uint64) {
 		s := rough(seed, 100_000, 30)
 		report(t, s)
 		r, m := s.RouteStats(), s.MailStats()
@@ -130,7 +131,7 @@ func TestRough(t *testing.T) {
 
 // Roots that die and are back before anybody has noticed leave nobody behind.
 func TestQuickRestarts(t *testing.T) {
-	seeds(t, 6, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 6, func(t *testing.T, seed uint64) {
 		s := rougher(seed, 1000, 10, 10*time.Second, func(dice *rand.Rand) time.Duration {
 			return time.Duration(1+dice.IntN(5)) * time.Second
 		})
@@ -155,7 +156,7 @@ func TestOneSeedOneTrace(t *testing.T) {
 // A network that falls apart into halves finds itself together again: one root
 // for each key and one tree for each group, without anybody's help.
 func TestHalvesFindEachOther(t *testing.T) {
-	seeds(t, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 		s.Grow(64, time.Second)
 		s.World.Run(3 * time.Minute)
