@@ -50,6 +50,10 @@ func Pick[T any](fast, long T) T {
 	return fast
 }
 
+// Prefix is what a command line that repeats a test begins with, so that the test has
+// the same size again: the setting of the switch, or nothing in the fast tier.
+func Prefix() string { return Pick("", Switch+"=long ") }
+
 // Only skips a test in the fast tier. It is for measurements that show nothing at a
 // smaller size, and why says what is measured; every other test uses Pick.
 func Only(t testing.TB, why string) {

@@ -7,16 +7,20 @@ import (
 
 func TestSwitch(t *testing.T) {
 	for _, c := range []struct {
-		value string
-		size  int
-		skips bool
+		value  string
+		size   int
+		skips  bool
+		prefix string
 	}{
-		{"", 2, true},
-		{"long", 20, false},
+		{"", 2, true, ""},
+		{"long", 20, false, "TIDINGS_TESTS=long "},
 	} {
 		t.Setenv(Switch, c.value)
 		if size := Pick(2, 20); size != c.size {
 			t.Errorf("%s=%q picks the size %d, want %d", Switch, c.value, size, c.size)
+		}
+		if prefix := Prefix(); prefix != c.prefix {
+			t.Errorf("%s=%q is written %q on a command line, want %q", Switch, c.value, prefix, c.prefix)
 		}
 		skips := true
 		t.Run("only", func(t *testing.T) {

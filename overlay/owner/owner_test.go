@@ -39,7 +39,7 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 	for seed := uint64(1); seed <= n; seed++ {
 		do(t, seed)
 		if t.Failed() {
-			t.Fatalf("replay: go test ./overlay/owner -run '^%s$' -seed %d", t.Name(), seed)
+			t.Fatalf("replay: %sgo test ./overlay/owner -run '^%s$' -seed %d", longtest.Prefix(), t.Name(), seed)
 		}
 	}
 }
