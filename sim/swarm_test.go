@@ -21,6 +21,7 @@ var (
 // or -seed chooses others. A world that fails prints the command that replays it.
 func seeds(t *testing.T, fast, long int, world func(t *testing.T, seed uint64)) {
 	t.Helper()
+	t.Parallel()
 	first, last := uint64(1), uint64(cmp.Or(*seedsFlag, longtest.Pick(fast, long)))
 	if *seedFlag > 0 {
 		first, last = *seedFlag, *seedFlag
@@ -30,7 +31,7 @@ func seeds(t *testing.T, fast, long int, world func(t *testing.T, seed uint64)) 
 			t.Parallel()
 			defer func() {
 				if t.Failed() {
-					t.Logf("replay: go test ./sim -run '^%s$' -seed %d", t.Name()[:len(t.Name())-len(fmt.Sprintf("/seed=%d", seed))], seed)
+					t.Logf("replay: %sgo test ./sim -run '^%s$' -seed %d", longtest.Prefix(), t.Name()[:len(t.Name())-len(fmt.Sprintf("/seed=%d", seed))], seed)
 				}
 			}()
 			world(t, seed)
@@ -50,8 +51,9 @@ func report(t *testing.T, s *Swarm) {
 	}
 }
 
-// rough is the world of 64 members in which one crashes every minute and one
-// frame of a hundred is lost, while messages are routed and groups multicast to.
+// rough is the world in which a member crashes every minute and one frame of a
+// hundred is lost, while messages are routed and groups multicast to. It has 64
+// members and 200 groups in the long tier.
 func rough(seed uint64, messages int, minutes int) *Swarm {
 	return rougher(seed, messages, minutes, time.Minute, func(dice *rand.Rand) time.Duration {
 		return time.Duration(60+dice.IntN(180)) * time.Second
@@ -63,14 +65,15 @@ func rough(seed uint64, messages int, minutes int) *Swarm {
 func rougher(seed uint64, messages, minutes int, pause time.Duration, back func(*rand.Rand) time.Duration) *Swarm {
 	s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 	dice := rand.New(rand.NewPCG(seed, 64))
-	s.Grow(64, time.Second)
+	members := longtest.Pick(32, 64)
+	s.Grow(members, time.Second)
 	s.World.Run(3 * time.Minute)
 	s.SetFaults(Faults{Loss: 0.01})
 
-	groups := make([]overlay.ID, 200)
+	groups := make([]overlay.ID, longtest.Pick(60, 200))
 	for i := range groups {
 		groups[i] = s.Key(fmt.Sprintf("http://feed%d.example/", i))
-		for _, j := range dice.Perm(64)[:10+dice.IntN(31)] {
+		for _, j := range dice.Perm(members)[:10+dice.IntN(members/2-1)] {
 			s.Peers()[j].Subscribe(groups[i], 1+dice.IntN(3))
 		}
 	}
@@ -108,11 +111,12 @@ func rougher(seed uint64, messages, minutes int, pause time.Duration, back func(
 	return s
 }
 
-// Each of 100,000 messages is acknowledged by the live root of its key within a
-// minute, and what is published reaches all subscribers once, in twenty worlds.
+// Each message is acknowledged by the live root of its key within a minute, and what
+// is published reaches all subscribers once. The long tier routes 100,000 messages in
+// each of twenty worlds.
 func TestRough(t *testing.T) {
 	seeds(t, 1, 20, func(t *testing.T, seed uint64) {
-		s := rough(seed, 100_000, 30)
+		s := rough(seed, longtest.Pick(10_000, 100_000), longtest.Pick(10, 30))
 		report(t, s)
 		r, m := s.RouteStats(), s.MailStats()
 		t.Logf("%+v", r)
@@ -123,8 +127,8 @@ func TestRough(t *testing.T) {
 		if m.Delivered+m.Excused != m.Expected || m.Excused > m.Expected/1000 {
 			t.Errorf("multicast %+v", m)
 		}
-		if live := len(s.Live()); live != 64 {
-			t.Errorf("%d of 64 members are active in the end", live)
+		if live := len(s.Live()); live != len(s.Peers()) {
+			t.Errorf("%d of %d members are active in the end", live, len(s.Peers()))
 		}
 	})
 }
