@@ -51,7 +51,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(longtest.Pick(16, 32))
 		w.Run(30 * time.Second)
-		w.want(longtest.Pick(8, 20))
+		w.want(longtest.Pick(5, 20))
 		w.Run(10 * time.Second)
 		dice := newDice(seed)
 		for range longtest.Pick(12, 20) {
@@ -175,7 +175,7 @@ func TestHalvesGoOnAndMeet(t *testing.T) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(longtest.Pick(16, 32))
 		w.Run(30 * time.Second)
-		w.want(longtest.Pick(8, 20))
+		w.want(longtest.Pick(5, 20))
 		w.Run(10 * time.Second)
 		w.write(time.Minute, 5*time.Second, 100)
 		w.part()

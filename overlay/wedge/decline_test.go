@@ -16,7 +16,7 @@ import (
 func TestLifeOfAWedge(t *testing.T) {
 	// In most worlds whose seeds stand first, what children had told was forgotten as stand-ins
 	// changed, so that the leader named them and took them back in turns, for good.
-	for _, seed := range longtest.Pick([]uint64{0, 4}, []uint64{0, 4, 6, 9, 1}) {
+	for _, seed := range longtest.Pick([]uint64{4}, []uint64{0, 4, 6, 9, 1}) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { life(t, seed) })
 	}
 }

@@ -51,7 +51,7 @@ func worlds(t *testing.T, c Scenario, from uint64, count int) {
 
 // One seed gives one run, also in the midst of others, and another seed another.
 func TestRunsAreTheSameTwice(t *testing.T) {
-	c := Scenario{Members: 16, Length: 5 * time.Minute}
+	c := Scenario{Members: longtest.Pick(10, 16), Length: longtest.Pick(3*time.Minute, 5*time.Minute)}
 	traces := map[string]int{}
 	for range 2 {
 		if err := Each(t.Context(), c, 20, 3, 2, func() bool { return true }, func(r Result) {
