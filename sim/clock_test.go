@@ -4,8 +4,6 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
-
-	"tidings/internal/longtest"
 )
 
 // A host's clock is its own: it leaps forward in a life, and back between two.
@@ -62,7 +60,7 @@ func skewed(seed uint64, off time.Duration) *Swarm {
 		}
 	}
 	s.World.Run(2 * time.Minute)
-	for i := range longtest.Pick(4, 8) {
+	for i := range 8 {
 		if p := s.leader(urls[i%len(urls)]); p != nil {
 			p.Kill(i%2 == 0)
 			p.SetClock(wrong())

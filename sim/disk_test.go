@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"tidings/internal/env"
-	"tidings/internal/longtest"
 )
 
 // What a disk refuses is not there, and its node is told; what was durable stays.
@@ -136,7 +135,7 @@ func (s *Swarm) recover() {
 func failing(seed uint64) *Swarm {
 	s, urls := diskWorld(seed)
 	dice := rand.New(rand.NewPCG(seed, 6))
-	for i := range longtest.Pick(4, 8) {
+	for i := range 8 {
 		fault := Crowded
 		if i%2 == 1 {
 			fault = Full
@@ -171,7 +170,7 @@ func failing(seed uint64) *Swarm {
 func torn(seed uint64) *Swarm {
 	s, urls := diskWorld(seed)
 	dice := rand.New(rand.NewPCG(seed, 7))
-	for i := range longtest.Pick(6, 12) {
+	for i := range 12 {
 		p := s.leader(urls[i%len(urls)])
 		if p == nil {
 			p = s.members[dice.IntN(len(s.members))]
