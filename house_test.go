@@ -27,7 +27,7 @@ var storeys = []struct {
 }{
 	{7, "cmd/tidings cmd/tidings-lab"},
 	{6, "internal/daemon internal/publisher internal/lab internal/lab/..."},
-	{5, "internal/loop internal/fetch internal/store internal/daemon/origin overlay/libp2p overlay/libp2p/gossip proxy sim"},
+	{5, "internal/loop internal/fetch internal/store internal/longtest internal/daemon/origin overlay/libp2p overlay/libp2p/gossip proxy sim"},
 	{corridor, "internal/node"},
 	{3, "corona feedtree cobra cobra/firehose"},
 	{2, "overlay/scribe overlay/owner overlay/wedge overlay/sums cobra/index"},

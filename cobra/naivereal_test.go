@@ -118,11 +118,7 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 		queries = append(queries, q)
 	}
 	compared, matched, scripts := 0, 0, map[string]int{}
-	most := *pairs
-	if testing.Short() {
-		most /= 10
-	}
-	for compared < most {
+	for compared < *pairs {
 		a := articles[r.IntN(len(articles))]
 		n := newNaive(a)
 		hit := map[index.Node]bool{}
@@ -141,7 +137,7 @@ func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d pairs match, in %d languages", matched, compared, len(scripts))
-	if !testing.Short() && (matched*5000 < compared || len(scripts) < 5) {
+	if matched*5000 < compared || len(scripts) < 5 {
 		t.Errorf("only %d of %d pairs match, in %d languages: the test sees too little", matched, compared, len(scripts))
 	}
 }

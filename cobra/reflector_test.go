@@ -152,10 +152,7 @@ func TestAReflectorSurvivesCrashes(t *testing.T) {
 	acknowledged := map[Number]*known{}
 	at, came, given := 0, 0, 0 // articles, those on the disk that matched, subscriptions
 	subscriptions := func() []Number { return slices.Sorted(maps.Keys(acknowledged)) }
-	steps := 6000
-	if testing.Short() {
-		steps = 2000
-	}
+	const steps = 6000
 	for step := range steps {
 		d.now = d.now.Add(time.Duration(random.IntN(20)) * time.Second)
 		switch random.IntN(12) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/honeycomb"
+	"tidings/internal/longtest"
 )
 
 // A council is a network whose members each decide for the channels homed at them, once a
@@ -192,7 +193,7 @@ func (c *council) quickly() {
 // although some of those who should poll decline; and nothing better could be had for it. At the
 // start there are quick rounds, later sums are three rounds old.
 func TestLoadComesToItsTarget(t *testing.T) {
-	s := newScenario(1024, 50_000, 2.5e6, 1)
+	s := newScenario(1024, longtest.Pick(10_000, 50_000), longtest.Pick(5e5, 2.5e6), 1)
 	homes := s.homes()
 	for _, base := range []int{0, 2} {
 		s.cut(base)

@@ -12,6 +12,7 @@ import (
 
 	"tidings/feedtree/feedtreepb"
 	"tidings/internal/env"
+	"tidings/internal/longtest"
 	"tidings/internal/node"
 	"tidings/internal/script"
 	"tidings/internal/wire"
@@ -416,8 +417,9 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 // an item twice, also when another took over in the middle and at the end.
 func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	network := wire.DefaultNetwork("sim")
+	network.PollInterval = longtest.Pick(3*time.Hour, network.PollInterval) // polls are what the test spends its time on
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
-	s.Grow(5, 100*time.Millisecond)
+	s.Grow(longtest.Pick(3, 5), 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 40 * time.Minute, Window: 350, Limit: 390}))
 	for _, p := range s.Peers()[:3] {

@@ -36,9 +36,6 @@ const judged = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wc
 // browser starts Chromium, for as long as a test lasts.
 func browser(t *testing.T) context.Context {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("a browser takes a while to start")
-	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
 		if os.Getenv("CI") != "" {

@@ -96,7 +96,7 @@ func TestBrokenDiskMayHaveWritten(t *testing.T) {
 func TestFailingDisksCostReadersNothing(t *testing.T) {
 	for name, world := range map[string]func(seed uint64) *Swarm{"failing": failing, "torn": torn} {
 		t.Run(name, func(t *testing.T) {
-			seeds(t, 2, func(t *testing.T, seed uint64) { report(t, world(seed)) })
+			seeds(t, 1, 2, func(t *testing.T, seed uint64) { report(t, world(seed)) })
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/script"
 	"tidings/internal/wire"
 )
@@ -53,20 +54,20 @@ func TestItemsReachReaders(t *testing.T) {
 	}
 }
 
-// The main world of the end-to-end layers: 64 members, 200 channels, a frame in a
-// hundred lost, a crash a minute; in half of the seeds the network is parted for
-// 25 minutes besides, longer than a lease. A seed takes about 20 s: one is run if not
-// told, and all 20 by -seeds 20.
+// The main world of the end-to-end layers: 64 members and 200 channels in the long
+// tier, a frame in a hundred lost, a crash a minute; TestPartedFeeds parts the network
+// for 25 minutes besides, longer than a lease. One seed is run unless -seeds asks for
+// more, since a seed of the long tier takes half a minute.
 func TestRoughFeeds(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, false) })
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, false) })
 }
 
 func TestPartedFeeds(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, true) })
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) { roughFeeds(t, seed, true) })
 }
 
 func roughFeeds(t *testing.T, seed uint64, parted bool) {
-	const members, channels = 64, 200
+	members, channels := longtest.Pick(16, 64), longtest.Pick(12, 200)
 	s := feedSwarm(seed, Config{Faults: Faults{Loss: 0.01}})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(30 * time.Second)
@@ -74,7 +75,7 @@ func roughFeeds(t *testing.T, seed uint64, parted bool) {
 	dice := rand.New(rand.NewPCG(seed, 5))
 	for _, url := range urls {
 		for range 1 + dice.Uint64()%10 {
-			s.Peers()[dice.Uint64()%members].Read(url)
+			s.Peers()[dice.Uint64()%uint64(members)].Read(url)
 		}
 	}
 	s.World.Run(time.Minute)
@@ -89,7 +90,7 @@ func roughFeeds(t *testing.T, seed uint64, parted bool) {
 		s.After(25*time.Minute, s.Heal)
 	}
 	for range 30 {
-		p := s.Peers()[dice.Uint64()%members]
+		p := s.Peers()[dice.Uint64()%uint64(members)]
 		if p.Up() {
 			p.Kill(dice.Uint64()%2 == 0)
 			s.After(time.Duration(dice.Uint64()%120)*time.Second, p.Start)

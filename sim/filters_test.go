@@ -13,6 +13,7 @@ import (
 
 	"tidings/cobra/firehose"
 	"tidings/cobra/firehose/firehosepb"
+	"tidings/internal/longtest"
 	"tidings/internal/node"
 	"tidings/internal/script"
 	"tidings/internal/wire"
@@ -71,8 +72,8 @@ func checkFilters(t *testing.T, s *Swarm, since, until time.Time, limit time.Dur
 
 // "Each new article must reach every filter": in a calm network, by the topic alone.
 func TestFiltersGetEveryEntry(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) {
-		s := firehoseSwarm(t, seed, Config{}, 48, 6, 40)
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
+		s := firehoseSwarm(t, seed, Config{}, longtest.Pick(24, 48), 6, longtest.Pick(15, 40))
 		since := s.Now()
 		s.World.Run(20 * time.Minute)
 		until := s.Now()
@@ -83,12 +84,13 @@ func TestFiltersGetEveryEntry(t *testing.T) {
 
 // The world of TestRoughFeeds: a frame in a hundred lost, a crash a minute, silent or seen.
 func TestFiltersInTroubledTimes(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) {
-		const members, filters = 64, 6
-		s := firehoseSwarm(t, seed, Config{Faults: Faults{Loss: 0.01}}, members, filters, 60)
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
+		const filters = 6
+		members := longtest.Pick(24, 64)
+		s := firehoseSwarm(t, seed, Config{Faults: Faults{Loss: 0.01}}, members, filters, longtest.Pick(15, 60))
 		dice := rand.New(rand.NewPCG(seed, 6))
 		since := s.Now()
-		for range 25 {
+		for range longtest.Pick(15, 25) {
 			p := s.Peers()[dice.IntN(members)]
 			if p.Up() && p.filters == nil {
 				p.Kill(dice.IntN(2) == 0)
@@ -104,9 +106,10 @@ func TestFiltersInTroubledTimes(t *testing.T) {
 
 // Who was away for a while gets what it missed, by the owners' digests.
 func TestAFilterThatWasAway(t *testing.T) {
-	seeds(t, 1, func(t *testing.T, seed uint64) {
-		const members, filters = 48, 4
-		s := firehoseSwarm(t, seed, Config{}, members, filters, 40)
+	seeds(t, 1, 1, func(t *testing.T, seed uint64) {
+		const filters = 4
+		members := longtest.Pick(24, 48)
+		s := firehoseSwarm(t, seed, Config{}, members, filters, longtest.Pick(15, 40))
 		since := s.Now()
 		s.World.Run(time.Minute)
 		away := s.Peers()[members/filters] // no founder
@@ -126,6 +129,7 @@ func TestAFilterThatWasAway(t *testing.T) {
 // "Only current shard owners are believed": what somebody else signs reaches nobody, though it takes
 // part in the topic; and owners do not carry what comes from who is not the channel's sequencer.
 func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
+	t.Parallel()
 	s := firehoseSwarm(t, 1, Config{}, 48, 4, 10)
 	s.World.Run(6 * time.Minute)
 	liar := s.Peers()[24] // a filter itself

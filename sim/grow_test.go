@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 )
 
@@ -21,7 +22,8 @@ func grown(seed uint64, n int) *Swarm {
 // All members of a leaf hold the same set after quiet, and the eight members
 // nearest any key lie in one leaf.
 func TestLeavesAreTheSameForAll(t *testing.T) {
-	for _, n := range []int{64, 256, 1024} {
+	t.Parallel()
+	for _, n := range longtest.Pick([]int{64, 160}, []int{64, 256, 1024}) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
 			s := grown(uint64(n), n)
@@ -30,7 +32,7 @@ func TestLeavesAreTheSameForAll(t *testing.T) {
 			}
 			s.checkLeaves(s.Live(), s.violated)
 			report(t, s)
-			checkNearest(t, s, 100_000)
+			checkNearest(t, s, longtest.Pick(10_000, 100_000))
 		})
 	}
 }
@@ -188,13 +190,15 @@ func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
 
 // A tree has hardly more edges than subscribers, with and without pushing down.
 func TestEdgesPerDelivery(t *testing.T) {
-	s := grown(200, 200)
+	t.Parallel()
+	members := longtest.Pick(80, 200)
+	s := grown(200, members)
 	dice := rand.New(rand.NewPCG(200, 1))
 	var groups []overlay.ID
 	for subscribers := 10; subscribers <= 40; subscribers++ {
 		for i := range 4 {
 			g := s.Key(fmt.Sprintf("http://feed.example/%d/%d", subscribers, i))
-			for _, j := range dice.Perm(200)[:subscribers] {
+			for _, j := range dice.Perm(members)[:subscribers] {
 				s.Peers()[j].Subscribe(g, 1)
 			}
 			groups = append(groups, g)

@@ -14,6 +14,7 @@ import (
 // An entry that a full disk could not delete, or that was written though its commit
 // failed, is not taken for a part of the log in the next life.
 func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
+	t.Parallel()
 	s, urls := diskWorld(1)
 	s.World.Run(10 * time.Minute)
 	for _, p := range s.Peers() {
@@ -61,6 +62,7 @@ func TestALeftoverEntryDoesNotCutTheLog(t *testing.T) {
 
 // A follower whose disk lost an entry in the middle of a log gets all of it again.
 func TestALostEntryIsPulledAgain(t *testing.T) {
+	t.Parallel()
 	s, urls := diskWorld(2)
 	c := s.Add(false, s.Peers()[0])
 	c.Start()

@@ -6,12 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 )
 
 // A look-up by disjoint routes finds the members nearest to a key, in a calm network, while
 // messages are lost, and when many have died a moment ago, or says, mostly, that it has not.
 func TestLookupFindsTheNearest(t *testing.T) {
+	t.Parallel()
+	most := longtest.Pick(100, 200)
 	for _, c := range []struct {
 		name    string
 		members int
@@ -19,9 +22,9 @@ func TestLookupFindsTheNearest(t *testing.T) {
 		die     int
 	}{
 		{"three", 3, 0, 0},
-		{"calm", 200, 0, 0},
-		{"loss", 200, 0.05, 0},
-		{"deaths", 200, 0, 60},
+		{"calm", most, 0, 0},
+		{"loss", most, 0.05, 0},
+		{"deaths", most, 0, most * 3 / 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := grown(3, c.members)

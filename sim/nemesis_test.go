@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // A story is read as it is written, whatever befalls.
@@ -167,6 +169,9 @@ func TestStories(t *testing.T) {
 			n, err := ParseNemesis(string(story))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if n.Members > 16 {
+				longtest.Only(t, "a story of a large world")
 			}
 			report(t, n.Run(func(float64) bool { return true }).Swarm)
 		})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/script"
 	"tidings/internal/wire"
 )
@@ -75,7 +76,8 @@ func followers(c Config, readers int, as script.Script) (s *Swarm, f *Feed) {
 // once that is learned; also those who come later, whoever its sequencer is by then, and
 // though an error stands in its place for a while.
 func TestPagesAreFollowed(t *testing.T) {
-	for seed := range uint64(2) {
+	t.Parallel()
+	for seed := range longtest.Pick[uint64](1, 2) {
 		page := newsPage{down: [2]time.Duration{70 * time.Minute, 80 * time.Minute}}
 		for i := range 10 { // when the clock and the count are known for what they are
 			page.times = append(page.times, time.Hour+time.Duration(i)*8*time.Minute)
@@ -187,6 +189,7 @@ func TestEditThatIsTakenBack(t *testing.T) {
 // What comes to stay where something else stood each time is told, and a number when it has come to its end, also
 // where the origin says from then on that the page has not been modified.
 func TestWhatComesToStayOnAPageThatIsStillThen(t *testing.T) {
+	t.Parallel()
 	for name, says := range map[string]func(minute int) string{
 		"a saying": func(minute int) string { return strings.Repeat("ha", minute) + " is what the day says." },
 		"a number": func(minute int) string { return fmt.Sprintf("So far there are %d of us.", minute) },

@@ -9,7 +9,7 @@ import (
 // the other dies, though two have no quorum to spare; and all is one log again when it
 // is back.
 func TestOneOfTwoGoesOn(t *testing.T) {
-	seeds(t, 4, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 4, func(t *testing.T, seed uint64) {
 		s := feedSwarm(seed, Config{})
 		s.Grow(2, time.Second)
 		s.World.Run(30 * time.Second)

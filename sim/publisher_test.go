@@ -69,7 +69,7 @@ func (p *publisher) write(name string) {
 // sequencer is killed again and again, and other owners too, in a network that loses frames. What
 // was held every reader has, once, as the publisher's, and in the publisher's order.
 func TestPublishingOutlivesOwners(t *testing.T) {
-	seeds(t, 3, publishingOutlivesOwners)
+	seeds(t, 1, 3, publishingOutlivesOwners)
 }
 
 func publishingOutlivesOwners(t *testing.T, seed uint64) {

@@ -13,7 +13,7 @@ import (
 func TestQuarrelsOfOwnersCostReadersNothing(t *testing.T) {
 	for name, world := range map[string]func(seed uint64) *Swarm{"contested": contested, "lossy": lossy, "lonely": lonely} {
 		t.Run(name, func(t *testing.T) {
-			seeds(t, 3, func(t *testing.T, seed uint64) { report(t, world(seed)) })
+			seeds(t, 1, 3, func(t *testing.T, seed uint64) { report(t, world(seed)) })
 		})
 	}
 }

@@ -10,7 +10,7 @@ import (
 func TestSlowLinksCostReadersNothing(t *testing.T) {
 	for _, delay := range []time.Duration{900 * time.Millisecond, 1300 * time.Millisecond} {
 		t.Run(delay.String(), func(t *testing.T) {
-			seeds(t, 2, func(t *testing.T, seed uint64) {
+			seeds(t, 1, 2, func(t *testing.T, seed uint64) {
 				s := slow(seed, delay)
 				report(t, s)
 				if live := len(s.Live()); live != len(s.members) {

@@ -10,7 +10,7 @@ import (
 
 // Frames that come twice, late and out of order are no news to anybody.
 func TestRepeatedAndLateFramesChangeNothing(t *testing.T) {
-	seeds(t, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
 		s := grown(seed, 40)
 		s.SetFaults(Faults{Loss: 0.02, Duplicate: 0.1, Reorder: 0.1, Late: 5 * time.Second})
 		var groups []overlay.ID

@@ -8,19 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 )
 
 var (
 	seedFlag  = flag.Uint64("seed", 0, "run the worlds of one seed only")
-	seedsFlag = flag.Int("seeds", 0, "how many seeds the worlds are run with; 0: as many as each has time for")
+	seedsFlag = flag.Int("seeds", 0, "how many seeds the worlds are run with; 0: as many as the tier has")
 )
 
-// seeds runs a world with each seed, count of them if not told; one that fails says
-// how to replay it.
-func seeds(t *testing.T, count int, world func(t *testing.T, seed uint64)) {
+// seeds runs a world with each seed from 1 on: as many as the tier has, unless -seeds
+// or -seed chooses others. A world that fails prints the command that replays it.
+func seeds(t *testing.T, fast, long int, world func(t *testing.T, seed uint64)) {
 	t.Helper()
-	first, last := uint64(1), uint64(cmp.Or(*seedsFlag, count))
+	t.Parallel()
+	first, last := uint64(1), uint64(cmp.Or(*seedsFlag, longtest.Pick(fast, long)))
 	if *seedFlag > 0 {
 		first, last = *seedFlag, *seedFlag
 	}
@@ -29,7 +31,7 @@ func seeds(t *testing.T, count int, world func(t *testing.T, seed uint64)) {
 			t.Parallel()
 			defer func() {
 				if t.Failed() {
-					t.Logf("replay: go test ./sim -run '^%s$' -seed %d", t.Name()[:len(t.Name())-len(fmt.Sprintf("/seed=%d", seed))], seed)
+					t.Logf("replay: %sgo test ./sim -run '^%s$' -seed %d", longtest.Prefix(), t.Name()[:len(t.Name())-len(fmt.Sprintf("/seed=%d", seed))], seed)
 				}
 			}()
 			world(t, seed)
@@ -49,8 +51,9 @@ func report(t *testing.T, s *Swarm) {
 	}
 }
 
-// rough is the world of 64 members in which one crashes every minute and one
-// frame of a hundred is lost, while messages are routed and groups multicast to.
+// rough is the world in which a member crashes every minute and one frame of a
+// hundred is lost, while messages are routed and groups multicast to. It has 64
+// members and 200 groups in the long tier.
 func rough(seed uint64, messages int, minutes int) *Swarm {
 	return rougher(seed, messages, minutes, time.Minute, func(dice *rand.Rand) time.Duration {
 		return time.Duration(60+dice.IntN(180)) * time.Second
@@ -62,14 +65,15 @@ func rough(seed uint64, messages int, minutes int) *Swarm {
 func rougher(seed uint64, messages, minutes int, pause time.Duration, back func(*rand.Rand) time.Duration) *Swarm {
 	s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 	dice := rand.New(rand.NewPCG(seed, 64))
-	s.Grow(64, time.Second)
+	members := longtest.Pick(32, 64)
+	s.Grow(members, time.Second)
 	s.World.Run(3 * time.Minute)
 	s.SetFaults(Faults{Loss: 0.01})
 
-	groups := make([]overlay.ID, 200)
+	groups := make([]overlay.ID, longtest.Pick(60, 200))
 	for i := range groups {
 		groups[i] = s.Key(fmt.Sprintf("http://feed%d.example/", i))
-		for _, j := range dice.Perm(64)[:10+dice.IntN(31)] {
+		for _, j := range dice.Perm(members)[:10+dice.IntN(members/2-1)] {
 			s.Peers()[j].Subscribe(groups[i], 1+dice.IntN(3))
 		}
 	}
@@ -107,11 +111,12 @@ func rougher(seed uint64, messages, minutes int, pause time.Duration, back func(
 	return s
 }
 
-// Each of 100,000 messages is acknowledged by the live root of its key within a
-// minute, and what is published reaches all subscribers once, in twenty worlds.
+// Each message is acknowledged by the live root of its key within a minute, and what
+// is published reaches all subscribers once. The long tier routes 100,000 messages in
+// each of twenty worlds.
 func TestRough(t *testing.T) {
-	seeds(t, 20, func(t *testing.T, seed uint64) {
-		s := rough(seed, 100_000, 30)
+	seeds(t, 1, 20, func(t *testing.T, seed uint64) {
+		s := rough(seed, longtest.Pick(10_000, 100_000), longtest.Pick(10, 30))
 		report(t, s)
 		r, m := s.RouteStats(), s.MailStats()
 		t.Logf("%+v", r)
@@ -122,15 +127,15 @@ func TestRough(t *testing.T) {
 		if m.Delivered+m.Excused != m.Expected || m.Excused > m.Expected/1000 {
 			t.Errorf("multicast %+v", m)
 		}
-		if live := len(s.Live()); live != 64 {
-			t.Errorf("%d of 64 members are active in the end", live)
+		if live := len(s.Live()); live != len(s.Peers()) {
+			t.Errorf("%d of %d members are active in the end", live, len(s.Peers()))
 		}
 	})
 }
 
 // Roots that die and are back before anybody has noticed leave nobody behind.
 func TestQuickRestarts(t *testing.T) {
-	seeds(t, 6, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 6, func(t *testing.T, seed uint64) {
 		s := rougher(seed, 1000, 10, 10*time.Second, func(dice *rand.Rand) time.Duration {
 			return time.Duration(1+dice.IntN(5)) * time.Second
 		})
@@ -155,7 +160,7 @@ func TestOneSeedOneTrace(t *testing.T) {
 // A network that falls apart into halves finds itself together again: one root
 // for each key and one tree for each group, without anybody's help.
 func TestHalvesFindEachOther(t *testing.T) {
-	seeds(t, 5, func(t *testing.T, seed uint64) {
+	seeds(t, 1, 5, func(t *testing.T, seed uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: seed}})
 		s.Grow(64, time.Second)
 		s.World.Run(3 * time.Minute)

@@ -5,12 +5,15 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/wire"
 )
 
 // Members poll for each other, as often in all as each reader would for himself: by ranks, by
 // the paper's own scheme, and by what lies between them.
 func TestMembersPollForEachOther(t *testing.T) {
+	t.Parallel()
+	members, channels := longtest.Pick(16, 24), longtest.Pick(6, 12)
 	for name, c := range map[string]struct {
 		choices     wire.Choices
 		least, most float64 // polls for each that readers would make
@@ -21,18 +24,21 @@ func TestMembersPollForEachOther(t *testing.T) {
 		"paper":   {wire.Paper, 0.05, 1.1}, // levels of 1, 24/16 and 24 members: the last is mostly too many
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name != "bound" {
+				longtest.Only(t, "so few members cannot share their polls by levels")
+			}
 			network := wire.DefaultNetwork("sim")
 			network.PollInterval = time.Minute
 			network.Wedge, network.Clusters, network.Phases, network.Decide = c.choices.Wedge, c.choices.Clusters, c.choices.Phases, c.choices.Decide
 			s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: network})
-			s.Grow(24, 100*time.Millisecond)
+			s.Grow(members, 100*time.Millisecond)
 			s.World.Run(time.Minute)
-			urls := s.lively(12, 8*time.Minute, 5)
+			urls := s.lively(channels, 8*time.Minute, 5)
 			dice := rand.New(rand.NewPCG(1, 1))
 			readers := 0
 			for i, url := range urls {
 				for _, p := range s.Peers() {
-					if dice.IntN(12) >= i {
+					if dice.IntN(channels) >= i {
 						p.Read(url)
 						readers++
 					}

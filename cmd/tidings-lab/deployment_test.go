@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // Sixteen nodes poll the feeds of a street in another process, and the simulator does the same.
 func TestDeployment(t *testing.T) {
-	if testing.Short() {
-		t.Skip("half a minute of a network")
-	}
-	for _, flags := range []string{"", "--politeness", "--scheme paper"} {
+	for _, flags := range longtest.Pick([]string{"--scheme paper"}, []string{"", "--politeness", "--scheme paper"}) {
 		t.Run(flags, func(t *testing.T) {
 			args := "bench deployment --nodes 16 --channels 20 --subscriptions 160 --interval 3s --length 2 --settle 2 --json " + flags
 			code, out, err := lab(t, strings.Fields(args)...)

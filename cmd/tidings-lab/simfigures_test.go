@@ -15,8 +15,8 @@ func TestFiguresAreDrawnAlike(t *testing.T) {
 	dirs := []string{t.TempDir(), t.TempDir()}
 	for _, dir := range dirs {
 		for _, args := range []string{
-			"sim figures --nodes 16 --channels 30 --hours 2 --out " + dir,
-			"sim deployment --nodes 16 --channels 30 --subscriptions 900 --grow 20m --hours 2 --out " + dir,
+			"sim figures --nodes 16 --channels 12 --hours 2 --out " + dir,
+			"sim deployment --nodes 16 --channels 12 --subscriptions 360 --grow 20m --hours 2 --out " + dir,
 		} {
 			if code, _, err := lab(t, strings.Fields(args)...); code != exitDone || err != "" {
 				t.Fatalf("exit %d, %q", code, err)

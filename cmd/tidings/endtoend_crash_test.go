@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/internal/feed"
+	"tidings/internal/longtest"
 	"tidings/proxy"
 )
 
@@ -131,7 +132,8 @@ func TestKilledSequencer(t *testing.T) {
 func TestKilledOverAndOver(t *testing.T) {
 	heavy(t)
 	t.Parallel()
-	const rounds, talkers = 20, 4
+	const talkers = 4
+	rounds := longtest.Pick(8, 20)
 	n := launch(t, "--allow-private-origins")
 	seed := rand.Uint64()
 	dice := rand.New(rand.NewPCG(seed, 1))

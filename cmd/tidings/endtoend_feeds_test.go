@@ -19,21 +19,24 @@ import (
 
 	"tidings/internal/daemon/origin"
 	"tidings/internal/feed"
+	"tidings/internal/longtest"
 	"tidings/internal/script"
 	"tidings/internal/wire"
 	"tidings/overlay"
 )
 
 const (
-	replayInterval  = 2 * time.Second
-	replayHold      = 2*replayInterval + 200*time.Millisecond
-	replaySnapshots = 30
-	replayFeeds     = 8
+	replayInterval = 2 * time.Second
+	replayHold     = 2*replayInterval + 200*time.Millisecond
+	replayFeeds    = 8
 	// replayOthers is how many feeds are played besides of which pairs.csv says
 	// that they gain items, but what comes has been there before: their origins
 	// have replicas that disagree.
 	replayOthers = 2
 )
+
+// replaySnapshots is how many documents of each feed are played.
+func replaySnapshots() int { return longtest.Pick(14, 30) }
 
 // A replay is a feed as the origin serves it, snapshot after snapshot.
 type replay struct {
@@ -52,7 +55,7 @@ type replay struct {
 func TestRealFeedsRealReaders(t *testing.T) {
 	heavy(t)
 	t.Parallel()
-	for _, scheme := range []string{"bound", "paper"} {
+	for _, scheme := range longtest.Pick([]string{"bound"}, []string{"bound", "paper"}) {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
 			realFeeds(t, scheme)
@@ -114,7 +117,7 @@ func realFeeds(t *testing.T, scheme string) {
 	}
 
 	begun := o.cue()
-	end := begun.Add(replaySnapshots * replayHold)
+	end := begun.Add(time.Duration(replaySnapshots()) * replayHold)
 	ctx, stop := context.WithDeadline(t.Context(), end)
 	defer stop()
 	var reading sync.WaitGroup
@@ -432,7 +435,7 @@ func (r *replay) examine(owner map[string]string) error {
 	for _, g := range r.guids {
 		owner[g] = r.name
 	}
-	if len(r.snapshots) < replaySnapshots {
+	if len(r.snapshots) < replaySnapshots() {
 		return fmt.Errorf("it has %d snapshots", len(r.snapshots))
 	}
 	return nil
@@ -445,7 +448,7 @@ func madeUp(i int) *replay {
 		Link: fmt.Sprintf("http://lively%d.example/", i), Rebuild: 3 * time.Minute,
 	})
 	r := &replay{name: fmt.Sprintf("lively-%d", i)}
-	for at := time.Duration(0); len(r.snapshots) < replaySnapshots; {
+	for at := time.Duration(0); len(r.snapshots) < replaySnapshots(); {
 		v := l.At(at)
 		r.snapshots = append(r.snapshots, script.Snapshot{Body: v.Body, ContentType: v.ContentType, Hold: replayHold})
 		next, ok := l.Next(at)
@@ -487,7 +490,7 @@ func realOnes(t *testing.T, data string) []*replay {
 	}
 	var names []string
 	for name := range total {
-		if total[name] > 0 && len(files[name]) > replaySnapshots {
+		if total[name] > 0 && len(files[name]) > replaySnapshots() {
 			names = append(names, name)
 		}
 	}
@@ -499,7 +502,7 @@ func realOnes(t *testing.T, data string) []*replay {
 	})
 	var replays []*replay
 	for _, name := range names {
-		keep := around(gains[name], replaySnapshots)
+		keep := around(gains[name], replaySnapshots())
 		snapshots, err := origin.Trace(filepath.Join(data, "traces", name+".tar.zst"), func(f string) bool {
 			i := slices.Index(files[name], f)
 			return i >= 0 && keep[i]

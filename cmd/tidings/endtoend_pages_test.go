@@ -13,16 +13,18 @@ import (
 	"time"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/longtest"
 	"tidings/internal/script"
 )
 
 const (
 	pageInterval = 2 * time.Second
 	pageHold     = pageInterval + 400*time.Millisecond
-	// pageEvery is which part of the snapshots of a real page is played, besides those that
-	// brought a change.
-	pageEvery = 5
 )
+
+// pageEvery is which part of the snapshots of a real page is played, besides those that
+// brought a change.
+func pageEvery() int { return longtest.Pick(12, 5) }
 
 // watchedPages are pages of the traces on which the engine makes no error: what it tells is what
 // their labels say (tidings-lab eval difference).
@@ -173,7 +175,7 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 				return false
 			}
 			n++
-			return labelled[f] || n%pageEvery == 1
+			return labelled[f] || n%pageEvery() == 1
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -189,7 +191,7 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 // madeUpPage is a page that changes its wording now and then, and its nonce always.
 func madeUpPage(seed int) *watchedPage {
 	p := &watchedPage{name: fmt.Sprintf("made-up-%d", seed)}
-	for i := range 32 {
+	for i := range longtest.Pick(16, 32) {
 		if i > 0 && i%10 == 0 {
 			p.changes++
 		}

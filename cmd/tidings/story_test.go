@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +24,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// Most tests that run side by side wait for processes and leave the processors idle.
+	// go test runs as many of them at a time as there are processors, and most machines of
+	// CI have two.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	testscript.Main(m, map[string]func(){"tidings": main})
 }
 

@@ -141,7 +141,7 @@ func TestQueryBombsAreRefused(t *testing.T) {
 	} {
 		start := time.Now()
 		_, err := Parse(text)
-		if took := time.Since(start); took > 10*time.Millisecond && !testing.Short() {
+		if took := time.Since(start); took > 10*time.Millisecond {
 			t.Errorf("%s: refused in %v", name, took)
 		}
 		if err == nil {

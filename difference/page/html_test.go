@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"tidings/internal/longtest"
 )
 
 // Sentences are content by their length.
@@ -126,7 +128,7 @@ func bounded(t *testing.T, do func()) {
 
 // Who writes a page cannot make its reading slow, nor large.
 func TestPagesThatAreMadeToHurt(t *testing.T) {
-	const size = 10 << 20
+	size := longtest.Pick(2<<20, 10<<20)
 	for what, piece := range map[string]string{
 		"nested": "<div>", "navs": "<nav>", "nav by nav": "<nav>a</nav>", "ends": "</div>", "open and end": "<b></i>", "links": "<a href=x>a", "paragraphs": "a<p>",
 		"one line": "a", "blanks": " ", "attributes": "a=b ", "tag that does not end": "<", "entities": "&amp;", "bytes": "\xff", "nested inline": "<b>", "quotes": `<a b="`, "styles": `<p style="a:none;b:c">x`, "a style of blanks": " ", "a long target": "x<br>",

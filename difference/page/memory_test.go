@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // lines is a core of these.
@@ -102,7 +104,7 @@ func TestReplicasThatFlap(t *testing.T) {
 // Limits are kept, whatever a page does.
 func TestMemoryIsBounded(t *testing.T) {
 	w := newWatch(t)
-	for i := range 200 {
+	for i := range longtest.Pick(80, 200) {
 		var of []string
 		for j := range 400 {
 			of = append(of, fmt.Sprintf("line %c%c has %d", 'a'+j%26, 'a'+j/26, i*j+i))

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"tidings/internal/longtest"
 )
 
 func TestDocumentsAreReadByTheirKind(t *testing.T) {
@@ -86,7 +88,7 @@ func long(of string) string { return strings.Repeat(of, maxName) }
 
 // Who writes data cannot make its reading slow, nor large.
 func TestDataThatIsMadeToHurt(t *testing.T) {
-	const size = 10 << 20
+	size := longtest.Pick(2<<20, 10<<20)
 	for _, c := range []struct{ what, contentType, piece, before string }{
 		{"lists in lists", "application/json", "[", ""}, {"objects in objects", "application/json", `{"a":`, ""}, {"values", "application/json", "1,", "["},
 		{"values deep down", "application/json", "1,", strings.Repeat("[", 5000)}, {"names", "application/json", `{"a":1},`, "["}, {"one string", "application/json", "a", `"`},

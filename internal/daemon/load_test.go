@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 	"tidings/proxy"
 )
@@ -15,11 +16,8 @@ import (
 // TestLongListIsNoFlood subscribes at once to more feeds than most people have, and
 // starts again with them: who works hard is not cut off, nor taken for dead.
 func TestLongListIsNoFlood(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it watches two nodes for half a minute")
-	}
 	t.Parallel()
-	const feeds = 3000
+	feeds := longtest.Pick(600, 3000)
 	origin := httptest.NewServer(http.NotFoundHandler())
 	defer origin.Close()
 	founder := founding(t, "load")
@@ -33,11 +31,11 @@ func TestLongListIsNoFlood(t *testing.T) {
 	if result := importList(t, b, origin.URL, feeds); result.Subscribed != feeds {
 		t.Fatalf("%d subscribed, %d failed", result.Subscribed, len(result.Failed))
 	}
-	stay(t, 20*time.Second, a, b)
+	stay(t, longtest.Pick(6*time.Second, 20*time.Second), a, b)
 	b.stop(t)
 	b = running(t, joining)
 	b.knows(t, 2)
-	stay(t, 8*time.Second, a, b)
+	stay(t, longtest.Pick(4*time.Second, 8*time.Second), a, b)
 	b.stop(t)
 	a.stop(t)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 )
 
@@ -21,6 +22,7 @@ func TestEightProcesses(t *testing.T) {
 		t.Logf("%5.1f s: %s", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
 	}
 
+	keys := longtest.Pick(60, 250) // of each node
 	s := grow(t, 8)
 	founder := s.nodes[0]
 	through := founder.addrs
@@ -30,10 +32,10 @@ func TestEightProcesses(t *testing.T) {
 	within(t, 60*time.Second, "eight members know each other", s.together)
 	tell("eight members know each other")
 
-	if err := s.routes(250, time.Minute); err != nil {
+	if err := s.routes(keys, time.Minute); err != nil {
 		t.Error(err)
 	}
-	tell("2,000 keys routed")
+	tell("%d keys routed", 8*keys)
 
 	six, group := s.nodes[1:7], s.key()
 	s.subscribe(group, six...)
@@ -116,7 +118,7 @@ func TestEightProcesses(t *testing.T) {
 	back := time.Now()
 	within(t, 90*time.Second, "eight members know each other again", s.together)
 	tell("eight members know each other again %.1f s after the restart", time.Since(back).Seconds())
-	if err := s.routes(250, time.Minute); err != nil {
+	if err := s.routes(keys, time.Minute); err != nil {
 		t.Error(err)
 	}
 	returned := s.nodes[6:]

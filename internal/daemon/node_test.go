@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,6 +30,12 @@ func TestMain(m *testing.M) {
 		os.Exit(beNode(role))
 	}
 	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
+		panic(err)
+	}
+	// Most tests that run side by side wait for nodes and leave the processors idle. go
+	// test runs as many of them at a time as there are processors, and most machines of
+	// CI have two.
+	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

@@ -112,9 +112,6 @@ var hostile = []struct {
 // No document costs more than a second and 128 MiB. The test allows ten seconds, because
 // the machine may do other things at the same time; what does not end soon takes minutes.
 func TestNoDocumentCostsMuch(t *testing.T) {
-	if testing.Short() {
-		t.Skip("reads a few hundred megabytes")
-	}
 	for _, c := range hostile {
 		t.Run(c.name, func(t *testing.T) {
 			doc := c.doc()

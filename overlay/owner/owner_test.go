@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"tidings/internal/env"
+	"tidings/internal/longtest"
 	"tidings/sim"
 )
 
@@ -26,7 +27,7 @@ func TestOneMemberIsEnoughAndOwnersGrow(t *testing.T) {
 	}
 }
 
-// seeds calls do with every seed that was asked for, n of them by default.
+// seeds calls do with every seed from 1 to n, unless -seed or -seeds chooses others.
 func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 	if *seedFlag > 0 {
 		do(t, *seedFlag)
@@ -38,7 +39,7 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 	for seed := uint64(1); seed <= n; seed++ {
 		do(t, seed)
 		if t.Failed() {
-			t.Fatalf("replay: go test ./overlay/owner -run '^%s$' -seed %d", t.Name(), seed)
+			t.Fatalf("replay: %sgo test ./overlay/owner -run '^%s$' -seed %d", longtest.Prefix(), t.Name(), seed)
 		}
 	}
 }
@@ -48,12 +49,12 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 func TestCrashesLoseNothing(t *testing.T) {
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
-		w.grow(32)
+		w.grow(longtest.Pick(16, 32))
 		w.Run(30 * time.Second)
-		w.want(20)
+		w.want(longtest.Pick(5, 20))
 		w.Run(10 * time.Second)
 		dice := newDice(seed)
-		for range 20 {
+		for range longtest.Pick(12, 20) {
 			m := w.members[dice.IntN(len(w.members))]
 			if !m.Up() {
 				continue
@@ -172,9 +173,9 @@ func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
 func TestHalvesGoOnAndMeet(t *testing.T) {
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
-		w.grow(32)
+		w.grow(longtest.Pick(16, 32))
 		w.Run(30 * time.Second)
-		w.want(20)
+		w.want(longtest.Pick(5, 20))
 		w.Run(10 * time.Second)
 		w.write(time.Minute, 5*time.Second, 100)
 		w.part()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/sums"
@@ -26,10 +27,12 @@ func (w *world) settle(step, limit time.Duration) (after time.Duration) {
 // After quiet every member knows the true sum, whatever the size of the network; and what
 // that costs: messages and bytes for each member and hour, with values of a kilobyte.
 func TestEveryMemberKnowsTheSum(t *testing.T) {
-	for _, n := range []int{1, 2, 17, 64, 256, 1024} {
-		if n > 256 && !*largeFlag {
-			continue
-		}
+	sizes := longtest.Pick([]int{1, 2, 17, 96}, []int{1, 2, 17, 64, 256})
+	most := sizes[len(sizes)-1]
+	if *largeFlag {
+		sizes = append(sizes, 1024)
+	}
+	for _, n := range sizes {
 		w := newWorld(t, sim.Config{}, sums.Config{})
 		w.adder.longer = 1000
 		w.grow(n, 100*time.Millisecond)
@@ -51,7 +54,7 @@ func TestEveryMemberKnowsTheSum(t *testing.T) {
 		if w.wrong() > 0 {
 			t.Errorf("of %d, %d do not know the sum any longer", n, w.wrong())
 		}
-		if n == 256 {
+		if n == most {
 			_, bytes, _ = w.cost("changing", 10*time.Minute, func() {
 				for _, m := range w.live() {
 					m.Do(func() { m.set(w.value(m)) })
@@ -157,7 +160,7 @@ func TestChurnAndLoss(t *testing.T) {
 	} {
 		w := newWorld(t, sim.Config{Faults: sim.Faults{Loss: c.loss}}, sums.Config{})
 		w.value = func(*member) total { return total{1, 1, 1000} }
-		w.grow(128, 100*time.Millisecond)
+		w.grow(longtest.Pick(64, 128), 100*time.Millisecond)
 		w.settle(5*time.Second, 15*time.Minute)
 		var mean, most float64
 		const looks = 10

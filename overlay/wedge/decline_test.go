@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay/wedge"
 	"tidings/sim"
 )
@@ -15,7 +16,7 @@ import (
 func TestLifeOfAWedge(t *testing.T) {
 	// In most worlds whose seeds stand first, what children had told was forgotten as stand-ins
 	// changed, so that the leader named them and took them back in turns, for good.
-	for _, seed := range []uint64{0, 4, 6, 9, 1} {
+	for _, seed := range longtest.Pick([]uint64{4}, []uint64{0, 4, 6, 9, 1}) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { life(t, seed) })
 	}
 }
@@ -186,7 +187,7 @@ func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
 			t.Fatalf("%d declined", declined)
 		}
 	})
-	for _, n := range []int{24, 48, 96} {
+	for _, n := range longtest.Pick([]int{24, 48}, []int{24, 48, 96}) {
 		w.grow(n)
 		w.Run(20 * time.Minute)
 		w.sound()

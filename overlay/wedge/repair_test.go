@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 	"tidings/sim"
@@ -96,9 +97,9 @@ func TestTreesAreRepaired(t *testing.T) {
 	}{{"calm", 0, 1}, {"1 % loss", 0.01, 2}, {"5 % loss", 0.05, 3}} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, sim.Config{Seed: c.seed}, wedge.Config{})
-			w.grow(96)
+			w.grow(longtest.Pick(48, 96))
 			w.SetFaults(sim.Faults{Loss: c.loss, Duplicate: c.loss, Reorder: c.loss})
-			f := plant(w, 60)
+			f := plant(w, longtest.Pick(30, 60))
 			f.become("enlisted", 2*time.Minute)
 			before := w.stats()
 			dead := f.kill(0.15)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 	"tidings/overlay/wedge"
 	"tidings/sim"
@@ -13,7 +14,7 @@ import (
 // The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each
 // its own rank, whoever leads; and it takes a message for each but the leader.
 func TestNearestHaveTheirRanks(t *testing.T) {
-	const members, keys = 220, 300
+	members, keys := longtest.Pick(96, 220), longtest.Pick(100, 300)
 	w := newWorld(t, sim.Config{Seed: 1}, wedge.Config{})
 	w.grow(members)
 	dice := rand.New(rand.NewPCG(1, 2))
@@ -65,7 +66,7 @@ func TestNearestHaveTheirRanks(t *testing.T) {
 	}
 	st := w.stats()
 	t.Logf("%d ranks: %d edges, %d entries sent in %d batches, %.2f relays a key, depth %.1f, at most %d; resent %d, refused %d, lists %d",
-		total, edges, st.Entries, st.Batches, float64(relays)/keys, float64(depth)/float64(serving), most, st.Resent, st.Refused, st.Lists)
+		total, edges, st.Entries, st.Batches, float64(relays)/float64(keys), float64(depth)/float64(serving), most, st.Resent, st.Refused, st.Lists)
 	if int(st.Entries) > total+3*keys || st.Refused > 0 {
 		t.Errorf("%d entries for %d ranks of %d keys, %d refused", st.Entries, total, keys, st.Refused)
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/sim"
 )
 
@@ -24,7 +25,7 @@ func TestEachLieIsBounded(t *testing.T) {
 		{"routes", sim.Lies{Routes: true}},
 		{"all", sim.AllLies()},
 	} {
-		l := Lying{Name: c.name, Seed: 1, Nodes: 64, Every: 10, Lies: c.lies, Lookups: 400, Length: 5 * time.Minute}
+		l := Lying{Name: c.name, Seed: 1, Nodes: longtest.Pick(32, 64), Every: 10, Lies: c.lies, Lookups: longtest.Pick(200, 400), Length: 5 * time.Minute}
 		r := do[*LyingResult](t, run(l.Name, l.Run))
 		if calm == nil {
 			calm = r

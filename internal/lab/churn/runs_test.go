@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/overlay"
 	"tidings/sim"
 )
@@ -49,9 +50,9 @@ func TestKilled(t *testing.T) {
 func TestEndings(t *testing.T) {
 	var most []float64
 	for _, way := range Ways {
-		c := Ending{Name: string(way), Seed: 1, Nodes: 48, Way: way, Keys: 12, Trials: 8}
+		c := Ending{Name: string(way), Seed: 1, Nodes: longtest.Pick(32, 48), Way: way, Keys: longtest.Pick(8, 12), Trials: longtest.Pick(4, 8)}
 		r := do[*EndingResult](t, run(c.Name, c.Run))
-		if r.Trials < 8 || r.Without != 0 || len(r.Took) != r.Trials || !slices.IsSorted(r.Took) || r.MedianS > r.P99S || r.P99S > r.MostS {
+		if r.Trials < c.Trials || r.Without != 0 || len(r.Took) != r.Trials || !slices.IsSorted(r.Took) || r.MedianS > r.P99S || r.P99S > r.MostS {
 			t.Errorf("%+v", r)
 		}
 		most = append(most, r.MostS)

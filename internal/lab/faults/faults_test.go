@@ -10,39 +10,39 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/sim"
 )
 
-// A hundred worlds of 64 members and half an hour of random troubles each, some of them
-// run twice: nothing that must not happen does, and all is right again in time. A night
-// of them: tidings-lab sim faults --for 8h.
-func TestAHundredWorlds(t *testing.T) {
-	worlds(t, Scenario{Members: 64, Length: 30 * time.Minute}, 1, 100)
+// Worlds of random troubles: nothing that must not happen does, and all is right again
+// in time. The long tier runs a hundred worlds of 64 members and half an hour each, some
+// of them twice; the fast one three small ones. A night of them: tidings-lab sim faults
+// --for 8h.
+func TestWorlds(t *testing.T) {
+	worlds(t, Scenario{}, 1, longtest.Pick(3, 100))
 }
 
 // So it is where domains have budgets.
 func TestWorldsOfPublicFeeds(t *testing.T) {
-	worlds(t, Scenario{Members: 64, Length: 30 * time.Minute, Public: true}, 31, 10)
+	worlds(t, Scenario{Public: true}, 31, longtest.Pick(1, 10))
 }
 
-// worlds runs some, in each of which all has to be right.
+// worlds runs some worlds of the size of the tier, in each of which all has to be right.
 func worlds(t *testing.T, c Scenario, from uint64, count int) {
 	t.Helper()
-	if testing.Short() {
-		count = 4
-	}
+	c.Members, c.Length = longtest.Pick(24, 64), longtest.Pick(10*time.Minute, 30*time.Minute)
 	var results []Result
 	err := Each(t.Context(), c, from, count, runtime.GOMAXPROCS(0), func() bool { return true }, func(r Result) { results = append(results, r) })
 	if err != nil || len(results) != count {
 		t.Fatalf("%d worlds: %v", len(results), err)
 	}
-	flag := ""
+	flags := fmt.Sprintf(" --members %d --length %v", c.Members, c.Length)
 	if c.Public {
-		flag = " --public"
+		flags += " --public"
 	}
 	for _, r := range results {
 		for _, facts := range r.First {
-			t.Errorf("seed %d (%s): %s\nreplay: go run ./cmd/tidings-lab sim faults --seeds 1 --from %d%s", r.Seed, r.Scenario, facts, r.Seed, flag)
+			t.Errorf("seed %d (%s): %s\nreplay: go run ./cmd/tidings-lab sim faults --seeds 1 --from %d%s", r.Seed, r.Scenario, facts, r.Seed, flags)
 		}
 	}
 	all := Sum(results)
@@ -51,7 +51,7 @@ func worlds(t *testing.T, c Scenario, from uint64, count int) {
 
 // One seed gives one run, also in the midst of others, and another seed another.
 func TestRunsAreTheSameTwice(t *testing.T) {
-	c := Scenario{Members: 16, Length: 5 * time.Minute}
+	c := Scenario{Members: longtest.Pick(10, 16), Length: longtest.Pick(3*time.Minute, 5*time.Minute)}
 	traces := map[string]int{}
 	for range 2 {
 		if err := Each(t.Context(), c, 20, 3, 2, func() bool { return true }, func(r Result) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/wire"
 )
 
@@ -80,14 +81,15 @@ func TestQuietPollsChangeNothing(t *testing.T) {
 func TestPolitePollersStaySteady(t *testing.T) {
 	network := wire.DefaultNetwork("steady")
 	network.MaintenanceInterval = 10 * time.Minute
-	w := NewWorld(NewWorkload(1, 40, 200, 4000), network)
+	subscriptions := longtest.Pick(1000, 4000)
+	w := NewWorld(NewWorkload(1, 40, subscriptions/20, subscriptions), network)
 	w.Polite = true
 	if !w.RunUntil(w.Joined, 10*time.Second, 40*time.Minute) {
 		t.Fatal("not joined")
 	}
 	w.Subscribe(2 * time.Second)
 	w.Run(80 * time.Minute)
-	due := network.Load * 4000
+	due := network.Load * float64(subscriptions)
 	for range 9 {
 		w.Run(10 * time.Minute)
 		duties := 0
