@@ -77,6 +77,8 @@ var help = map[string]string{
 	"feedtree.Stats.Unread":        "Unread: bodies that could not be read.",
 	"feedtree.Stats.Untrusted":     "Untrusted: heartbeats that the wrong one signed.",
 	"feedtree.Stats.Withheld":      "Withheld: findings left to their publisher.",
+	"feedtree.Stats.Sights":        "Sights: looks at origins because a publisher's key was not certain.",
+	"feedtree.Stats.Objected":      "Objected: objections made, because an origin names another key than the log of its feed.",
 	"feedtree.Stats.Witnessed":     "Witnessed: keys seen at the origin for others.",
 	"fetch.Stats.Asked":            "Asked: requests sent, each redirect being one.",
 	"fetch.Stats.Failed":           "Failed: fetches that ended with a class of error.",
