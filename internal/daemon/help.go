@@ -121,6 +121,7 @@ var help = map[string]string{
 	"libp2p.Stats.DialBacks":       "Dial backs: times this host dialled a peer back.",
 	"libp2p.Stats.DialFailures":    "Dial failures: of those, for lack of a connection or a handshake.",
 	"libp2p.Stats.Dials":           "Dials: streams this host tried to open.",
+	"libp2p.Stats.Evicted":         "Evicted: connections of others that were closed to make room for newcomers.",
 	"libp2p.Stats.Gated":           "Gated: peers shut out now.",
 	"libp2p.Stats.LinksIn":         "Links in.",
 	"libp2p.Stats.LinksOut":        "Links out: streams open now, each of one peer and class.",
