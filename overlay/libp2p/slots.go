@@ -39,6 +39,9 @@ const (
 	// handshakeMade how long one counts that was given up, which nobody tells.
 	blockHandshakes = maxHandshakes * 3 / 4
 	handshakeMade   = 15 * time.Second
+	// maxAttempts is how many handshakes are remembered. At the bound all are forgotten: there are
+	// never more than maxHandshakes, so most of these were given up.
+	maxAttempts = 1024
 )
 
 // blockOf returns the address block that an address belongs to.
@@ -272,7 +275,7 @@ func (p *pending) begin(a ma.Multiaddr, now time.Time) bool {
 	if inBlock >= blockHandshakes {
 		return false
 	}
-	if p.at == nil {
+	if p.at == nil || len(p.at) >= maxAttempts {
 		p.at = map[string]attempt{}
 	}
 	p.at[a.String()] = attempt{block, now}

@@ -219,3 +219,37 @@ func TestBlocksOfAddresses(t *testing.T) {
 		}
 	}
 }
+
+// A block has so many handshakes under way and no more, until some are over or were given up long ago; what was given
+// up is not remembered without end.
+func TestHandshakesOfABlockAreBounded(t *testing.T) {
+	t.Parallel()
+	var p pending
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	from := func(block, port int) ma.Multiaddr {
+		return ma.StringCast(fmt.Sprintf("/ip4/10.%d.%d.1/tcp/%d", block/250, block%250, port))
+	}
+	for i := range blockHandshakes {
+		if !p.begin(from(1, i+1), now) {
+			t.Fatalf("handshake %d is refused", i+1)
+		}
+	}
+	if p.begin(from(1, 999), now) {
+		t.Error("a block has one handshake more than it may")
+	}
+	if !p.begin(from(2, 1), now) {
+		t.Error("another block has none")
+	}
+	p.done(from(1, 1))
+	if !p.begin(from(1, 999), now) {
+		t.Error("one that is over still counts")
+	}
+	if later := now.Add(handshakeMade + 1); !p.begin(from(1, 1000), later) || len(p.at) != 1 {
+		t.Errorf("%d that were given up still count", len(p.at))
+	}
+	for i := range 3 * maxAttempts {
+		if !p.begin(from(i, 1), now) || len(p.at) > maxAttempts {
+			t.Fatalf("after %d attempts %d are remembered", i, len(p.at))
+		}
+	}
+}
