@@ -64,6 +64,9 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
 			d.unspend()
 		}
+		if l := c.leads[p.key]; l == nil && verdict.Kind == coronapb.State_OK && r.f != nil {
+			c.app.Saw(p.key, &r.f.Head, r.secure(d.said.url)) // one that leads says so when the reading is its own
+		}
 		c.answered(d, a, r, verdict, now)
 		return
 	}

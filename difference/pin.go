@@ -133,58 +133,42 @@ func (p *Pin) Change(key ed25519.PublicKey, next feed.Hash, at time.Time, witnes
 	}
 }
 
-// Follows says whether p follows on old by keys that were named before alone.
+// Follows says whether p's key is old's, or the one that old's had named. A chain of several names does not
+// count: that a key between had named the next one is the word of whoever made p, and of nobody else.
 func (p *Pin) Follows(old *Pin) bool {
 	if bytes.Equal(p.Key, old.Key) {
 		return !p.Revoked(p.Key)
 	}
-	i := slices.IndexFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, old.Key) })
-	if i < 0 {
-		return false
-	}
-	next := old.Next // what it is told to have been later counts for nothing
-	for ; i < len(p.Past); i++ {
-		key := p.Key
-		if i+1 < len(p.Past) {
-			key = p.Past[i+1].Key
-		}
-		if p.Past[i].Revoked || next == (feed.Hash{}) || KeyHash(key) != next {
-			return false
-		}
-		if i+1 < len(p.Past) {
-			next = p.Past[i+1].Next
-		}
-	}
-	return true
+	last := len(p.Past) - 1
+	return old.Next != (feed.Hash{}) && KeyHash(p.Key) == old.Next && last >= 0 && bytes.Equal(p.Past[last].Key, old.Key) && !p.Past[last].Revoked
 }
 
 // Onto is p as who has believed old takes it. Of the keys before, and of what is still to come, it is
 // old that tells, and the chain of names that begins there: a sequencer could say that any key was
-// the feed's once.
+// the feed's once. It could as well name a key of its own as the next one: which key may follow is
+// known from old alone, and of a new key not yet.
 func (p *Pin) Onto(old *Pin) *Pin {
 	now := *p
 	now.Past = slices.Clone(old.Past)
 	if bytes.Equal(p.Key, old.Key) {
-		now.Witnesses = old.Witnesses
-		if old.Next != (feed.Hash{}) {
-			now.Next = old.Next
-		}
+		now.Witnesses, now.Next = old.Witnesses, old.Next
 		if old.Seq > now.Seq {
 			now.Seq, now.Head = old.Seq, old.Head
 		}
 		return &now
 	}
+	now.Next = feed.Hash{}
 	i := slices.IndexFunc(p.Past, func(t Tenure) bool { return bytes.Equal(t.Key, old.Key) })
 	if i < 0 {
 		now.Past = append(now.Past, Tenure{old.Key, old.Next, true})
 	} else {
 		last, named := Tenure{old.Key, old.Next, p.Past[i].Revoked}, true
-		for _, t := range append(slices.Clone(p.Past[i+1:]), Tenure{Key: p.Key}) {
+		for j, t := range append(slices.Clone(p.Past[i+1:]), Tenure{Key: p.Key}) {
 			follows := !last.Revoked && last.Next != (feed.Hash{}) && KeyHash(t.Key) == last.Next
 			if named || last.Revoked {
 				now.Past = append(now.Past, Tenure{last.Key, last.Next, !follows})
 			}
-			named, last = named && follows, t
+			named, last = j == 0 && follows, t // what a key has named that old had named is p's word alone
 		}
 	}
 	now.Past = now.Past[max(0, len(now.Past)-MaxPast):]

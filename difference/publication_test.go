@@ -274,7 +274,7 @@ func TestAKeyFollowsThatWasNamedBefore(t *testing.T) {
 	}{
 		{"itself", first, first, true},
 		{"the next one", second, first, true},
-		{"the one after that", third, first, true},
+		{"the one after that, as the pin says", third, first, false},
 		{"back", first, second, false},
 		{"one that the origin shows", taken, second, false},
 		{"one that nobody named", unnamed, first, false},
@@ -303,6 +303,8 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 		q.Past = slices.Insert(slices.Clone(p.Past), at, liar)
 		return &q
 	}
+	named := with(third, 2) // a liar's key between, which names the present one
+	named.Past[2].Next, named.Past[1].Next = KeyHash(public(3)), KeyHash(public(66))
 	forgiven := *taken
 	forgiven.Past = []Tenure{{Key: public(1)}, {Key: public(2)}}
 	for _, c := range []struct {
@@ -313,6 +315,7 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 		{"nothing new", first, first, []byte{1}, nil},
 		{"the same key", with(first, 0), first, []byte{1}, nil},
 		{"keys that were named", with(third, 0), first, []byte{1, 2, 3}, nil},
+		{"a key of the liar's in a chain of names", named, first, []byte{1, 2, 3}, nil},
 		{"between two of them", with(third, 1), first, []byte{3}, []byte{1}},
 		{"a key that the origin shows", with(taken, 0), second, []byte{1, 9}, []byte{2}},
 		{"after a key that was taken back", with(taken, 2), second, []byte{1, 9}, []byte{2}},
@@ -335,6 +338,14 @@ func TestAKeyIsNotOfThePastBecauseAPinSaysSo(t *testing.T) {
 	other.Next, other.Seq, other.Head = KeyHash(public(66)), 3, feed.Hash{3}
 	if got := other.Onto(first); got.Next != first.Next || got.Seq != 7 || got.Head != (feed.Hash{7}) {
 		t.Errorf("what was believed is forgotten: %+v", got)
+	}
+	unnamed := *first
+	unnamed.Next = feed.Hash{}
+	if got := other.Onto(&unnamed); got.Next != (feed.Hash{}) {
+		t.Error("a pin names the next key, which the feed's key has not")
+	}
+	if got := second.Onto(first); got.Next != (feed.Hash{}) {
+		t.Error("a pin names the key after the one that was named")
 	}
 	for n := range byte(2 * MaxPast) {
 		first = first.Change(public(n+100), feed.Hash{}, at, nil).Onto(first)

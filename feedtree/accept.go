@@ -115,6 +115,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		answer(v, words)
 	}
 	if l.pin.Revoked(p.Key) {
+		f.seek(c) // the owners of before may have lied
 		refuse(feedtreepb.Pushed_REVOKED, "the origin has taken this key back")
 		return
 	}

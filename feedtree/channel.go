@@ -1,6 +1,7 @@
 package feedtree
 
 import (
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"time"
@@ -26,6 +27,7 @@ type channel struct {
 
 	trust *difference.Pin // whose feed it is, as this node believes; nil: nobody's
 	doubt *difference.Pin // what its log says instead; nil: nothing else
+	sight sight           // what this node has seen of that at the origin itself
 	// writing is how many changes of the subscription are on their way to the disk; unkept, that
 	// what is believed has changed meanwhile.
 	writing int
@@ -181,6 +183,7 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
 			c.subscribed, c.repair, c.trust, c.doubt, c.trial, c.mending = false, nil, nil, nil, nil, nil
+			c.sight = sight{}
 			f.scribe.Leave(key)
 			f.scribe.Leave(shadowOf(key))
 			f.owners.Unfollow(key)
@@ -204,13 +207,20 @@ type Subscription struct {
 	Language   string          // a tag, "" if it does not say
 	Publisher  *difference.Pin // whose it is; nil: nobody publishes it
 	Doubt      *difference.Pin // what its log says instead, and this node does not believe; nil: nothing
-	Items      int             // in the window, as far as it was looked at
-	Version    uint64          // changes with the window
-	Confirmed  time.Time       // when it was last certain that nothing was missing
-	Repairing  bool            // something is missing
-	Lacks      uint64          // publications that its log leaves out, as far as it is kept
-	Unreadable int             // entries of its log, as far as that is kept, that cannot be read wholly
-	State      []byte          // what the sequencer says about its polls
+	// Seen is the key that the origin named when this node looked last; nil: it has not looked in this life.
+	// Objectors is how many other nodes have signed that they saw the believed key there while the log
+	// says another one.
+	Seen      ed25519.PublicKey
+	SeenAt    time.Time
+	Objectors int
+	Items     int       // in the window, as far as it was looked at
+	Version   uint64    // changes with the window
+	Confirmed time.Time // when it was last certain that nothing was missing
+	Repairing bool      // something is missing
+	Lacks     uint64    // publications that its log leaves out, as far as it is kept
+	// Unreadable is how many entries of its log, as far as that is kept, cannot be read wholly.
+	Unreadable int
+	State      []byte // what the sequencer says about its polls
 	StateAt    time.Time
 }
 
@@ -237,7 +247,7 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
 		Confirmed: c.confirmed, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
-		Publisher: c.trust, Doubt: c.doubt,
+		Publisher: c.trust, Doubt: c.doubt, Seen: c.sight.said.Key, SeenAt: c.sight.at, Objectors: len(c.sight.objectors),
 	}
 	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
 		counted := *c.trust

@@ -34,7 +34,7 @@
 //
 // A feed can have a publisher, who signs its items (difference.Publication): Publish brings them to
 // the sequencer (push.go), which takes them in their order (accept.go). Whose the feed is stands in the
-// log, as the origin names it, and each follower looks whether it believes that (pin.go).
+// log, as the origin names it, and each follower looks whether it believes that (pin.go, sight.go).
 //
 // # How to use it
 //

@@ -140,6 +140,8 @@ type Stats struct {
 	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
 	Doubted       uint64 // changes of a key that this node does not believe
 	Witnessed     uint64 // keys seen at the origin for others
+	Sights        uint64 // looks at origins because a key was not certain
+	Objected      uint64 // objections made: the origin names another key than the log
 	Lacking       uint64 // publications that logs of feeds it follows leave out
 }
 
@@ -162,6 +164,7 @@ const (
 	taskLate                   // an entry may not have followed its head
 	taskAudit                  // a feed may have no parent that keeps a log of it
 	taskJudge                  // both parents should have brought an entry
+	taskSight                  // the origin may have to be looked at for the feed's key
 )
 
 // New returns the FeedTree of a node, with the subscriptions of an earlier life.
@@ -247,6 +250,10 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 			if c != nil && c.trial != nil {
 				f.judge(c)
 			}
+		case taskSight:
+			if c != nil {
+				f.sightNow(c, now)
+			}
 		case taskPush:
 			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.at.After(now) {
 				f.pushOn(p, now)
@@ -299,6 +306,12 @@ func (f *FeedTree) Deliver(d scribe.Delivery) {
 		f.stats.Garbage++
 		return
 	}
+	if raw := n.GetObjection(); raw != nil {
+		if f.onObjection(raw) != nil {
+			f.stats.Garbage++
+		}
+		return
+	}
 	if c := f.feeds[shadowOf(d.Group)]; c != nil {
 		if n.GetBeat() == nil || f.onHead(c, n.GetBeat()) != nil {
 			f.stats.Garbage++
@@ -342,6 +355,11 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		f.onLook(from, b.Look)
 	case *feedtreepb.Message_Looked:
 		if err := f.onLooked(from, b.Looked); err != nil {
+			f.stats.Garbage++
+			return fmt.Errorf("%w: %w", env.ErrFrame, err)
+		}
+	case *feedtreepb.Message_Object:
+		if err := f.onObjection(b.Object.Objection); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}

@@ -46,6 +46,7 @@ func FuzzMessage(f *testing.F) {
 		{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{Hash: key[:], Verdict: feedtreepb.Pushed_GAP, Pubseq: 3, Words: "words"}}},
 		{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: key[:], Publisher: key[:]}}},
 		{Body: &feedtreepb.Message_Looked{Looked: &feedtreepb.Looked{Witness: []byte{1}}}},
+		{Body: &feedtreepb.Message_Object{Object: &feedtreepb.Object{Objection: []byte{1}}}},
 	} {
 		f.Add(marshal(m))
 	}
@@ -65,6 +66,7 @@ func FuzzMessage(f *testing.F) {
 func FuzzNews(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
+	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: []byte{1}}}))
 	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{Entry: []byte{1}, Body: []byte{2}, Epoch: []byte{3}}}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n, err := parseNews(b)

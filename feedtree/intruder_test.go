@@ -172,7 +172,7 @@ func (in *intruder) anUpdateOf(s *story) *feedtreepb.Update {
 // A kind tells the target something of one kind.
 type kind func(in *intruder, s *story)
 
-var kinds = []kind{aDigest, aDigestAck, someHeads, aBehind, someBeats, anUpdate, aBeat, aPush, aPushed, aLook, aLooked}
+var kinds = []kind{aDigest, aDigestAck, someHeads, aBehind, someBeats, anUpdate, aBeat, aPush, aPushed, aLook, aLooked, anObjection}
 
 // tell tells a member a story.
 func tell(t *testing.T, b []byte, kinds ...kind) {
@@ -316,6 +316,24 @@ func FuzzLook(f *testing.F) { fuzz(f, aLook) }
 // aLook is a sequencer's question, and the intruder is none.
 func aLook(in *intruder, s *story) {
 	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: in.aKey(s), Publisher: make([]byte, pick(s, 32, 0, 31, 33))}}})
+}
+
+func FuzzObjection(f *testing.F) { fuzz(f, anObjection) }
+
+// anObjection is to a key that the feeds, which have none, do not have; to an owner or down a tree.
+func anObjection(in *intruder, s *story) {
+	raw := make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))
+	if s.choose(4) < 3 {
+		key := in.liar.Key().Public().(ed25519.PublicKey)
+		at := in.Now().Add(pick(s, 0, -time.Hour, time.Hour, -100*365*24*time.Hour))
+		raw = difference.Attest(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), key[:pick(s, 32, 0, 31)], at).Raw
+		raw = raw[:pick(s, len(raw), len(raw)-1)]
+	}
+	if s.choose(2) == 1 {
+		in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Objection{Objection: raw}})
+		return
+	}
+	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Object{Object: &feedtreepb.Object{Objection: raw}}})
 }
 
 func FuzzLooked(f *testing.F) { fuzz(f, aLooked) }

@@ -164,13 +164,16 @@ func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
 	return slices.ContainsFunc(f.scribe.Above(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
-// onHeads says which heads are others here.
+// onHeads says which heads are others here. It answers for feeds that this node owns, which anybody
+// may know, and for those of which the sender is a child in the tree. Of any other feed it says that it
+// keeps no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
 func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	b := &feedtreepb.Behind{}
+	edges := f.scribe.Edges(from)
 	for _, h := range m.Heads {
 		key := overlay.ID(h.Key)
-		switch _, keeps := f.owners.View(key); {
-		case !keeps:
+		switch v, keeps := f.owners.View(key); {
+		case !keeps, !v.Owns && !slices.Contains(edges, key):
 			b.Unknown = append(b.Unknown, h.Key)
 		case f.head(key) != h.Head:
 			b.Keys = append(b.Keys, h.Key)

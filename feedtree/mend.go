@@ -80,7 +80,7 @@ func (f *FeedTree) showAnew(c *channel) {
 	for _, e := range w.of.Entries() {
 		w.ghosts.add(e.ID, e.Hash)
 	}
-	w.of, w.applied, w.unread = difference.Window{}, owner.Hash{}, nil
+	w.of, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
 	f.sync(c, nil)
 }

@@ -47,6 +47,10 @@ func parseNews(b []byte) (*feedtreepb.News, error) {
 		if len(b.Beat) == 0 || len(b.Beat) > maxBeat {
 			return nil, fmt.Errorf("%w: heartbeat", env.ErrFrame)
 		}
+	case *feedtreepb.News_Objection:
+		if len(b.Objection) == 0 || len(b.Objection) > maxBeat {
+			return nil, fmt.Errorf("%w: objection", env.ErrFrame)
+		}
 	default:
 		return nil, fmt.Errorf("%w: no news", env.ErrFrame)
 	}
@@ -113,6 +117,10 @@ func breaks(m *feedtreepb.Message) string {
 	case *feedtreepb.Message_Looked:
 		if len(b.Looked.Witness) == 0 || len(b.Looked.Witness) > maxBeat {
 			return "looked: size"
+		}
+	case *feedtreepb.Message_Object:
+		if len(b.Object.Objection) == 0 || len(b.Object.Objection) > maxBeat {
+			return "object: size"
 		}
 	default:
 		return "no body"

@@ -31,6 +31,9 @@ const (
 	// long it waits for one.
 	maxLooks = 64
 	lookTime = time.Minute
+	// lagTime is how long a replica of an origin may name a former key. An origin that names it
+	// later takes the present key back as any other: the owners of then may have lied.
+	lagTime = time.Hour
 )
 
 // A claim is a key that the origin names in place of the one that is pinned.
@@ -60,6 +63,9 @@ func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
 		return // without a word nobody's key is taken back: a site may be made anew
 	}
 	f.testify(key, said)
+	if c != nil && c.subscribed {
+		f.sighted(c, said)
+	}
 	if c == nil || c.lead == nil || !c.lead.ready {
 		return
 	}
@@ -80,8 +86,8 @@ func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
 		if next.Beat != pin.Beat || next.Certificate != pin.Certificate || next.Fingerprint != pin.Fingerprint || next.Next != pin.Next {
 			f.repin(c, &next)
 		}
-	case pin.Had(said.Key):
-		// A replica that lags, or the document of who has stolen a key.
+	case pin.Had(said.Key) && now.Sub(pin.Since) < lagTime:
+		// A replica that lags.
 	case pin.Next != (feed.Hash{}) && difference.KeyHash(said.Key) == pin.Next:
 		f.repin(c, pin.Change(said.Key, said.Next, now, nil))
 	default:
@@ -212,16 +218,14 @@ func (f *FeedTree) onLooked(from env.PeerID, m *feedtreepb.Looked) error {
 	return nil
 }
 
-// believe takes the log's word on whose a feed is, if it follows on what this node believes, or
-// if enough of the feed's owners have seen it at the origin.
+// believe takes the log's word on whose a feed is if it follows on what this node believes. Any other key is
+// doubted, whoever has seen it at the origin, until this node has seen it there itself.
 func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 	old := c.trust
 	switch {
-	case old == nil, p.Follows(old):
+	case old == nil, p.Follows(old), bytes.Equal(p.Key, old.Key):
 	case old.Had(p.Key):
 		return // of before: a log is read again in each life
-	case f.attested(c, p):
-		f.log.Warn("a feed's key was changed at its origin", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
@@ -229,17 +233,25 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 			defer f.believed(c)
 		}
 		c.doubt = p
+		f.sightSoon(c)
 		return
 	}
 	trust := *p
 	if old != nil {
 		trust = *p.Onto(old)
 	}
-	if (old == nil || !bytes.Equal(old.Key, p.Key)) && !f.attested(c, p) {
+	if old == nil || !bytes.Equal(old.Key, p.Key) {
 		trust.Witnesses = nil // it is believed for another reason
 	}
-	c.doubt = nil
+	doubted := c.doubt != nil
+	c.doubt, c.sight.objectors = nil, nil
+	if f.mayName(c, &trust, p) {
+		f.sightSoon(c)
+	}
 	if old != nil && bytes.Equal(old.Append(), trust.Append()) {
+		if doubted {
+			f.believed(c)
+		}
 		return
 	}
 	c.trust = &trust
@@ -316,9 +328,10 @@ func (f *FeedTree) Trust(key overlay.ID) bool {
 
 // What vouches for an item.
 const (
-	ByPublisher = "publisher" // it came in an envelope of the feed's publisher
-	Single      = "single"    // somebody has found it at the origin
-	Revoked     = "revoked"   // it is signed by a key that the origin has taken back since
+	ByPublisher = "publisher"   // it came in an envelope of the feed's publisher
+	Single      = "single"      // somebody has found it at the origin
+	Revoked     = "revoked"     // it is signed by a key that the origin has taken back since
+	Unconfirmed = "unconfirmed" // it is signed by a key that its log says is the feed's, and nobody else
 )
 
 // provenance is what vouches for an item.
@@ -331,5 +344,5 @@ func provenance(p *difference.Publication, trust *difference.Pin) string {
 	case trust.Revoked(p.Key):
 		return Revoked
 	}
-	return Single
+	return Unconfirmed
 }

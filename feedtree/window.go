@@ -3,6 +3,7 @@ package feedtree
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"tidings/difference"
@@ -18,7 +19,10 @@ type window struct {
 	applied owner.Hash        // the last entry in it
 	quiet   owner.Hash        // up to which nothing is news: it was shown in an earlier life
 	ghosts  ghosts
-	extra   []extra    // ghosts that are still shown
+	extra   []extra // ghosts that are still shown
+	// signed are versions that the publisher signed and that others have followed in the log, signed
+	// by a key that this node does not believe: these are shown in their place.
+	signed  map[feed.ID]difference.Entry
 	head    *feed.Head // the last that the log brought, or a document that was fetched
 	unread  []uint64   // sequence numbers of the log's entries that cannot be read, wholly or in part
 	version uint64
@@ -160,7 +164,7 @@ func (w *window) leave(gone []*owner.Entry, deltas []content) {
 			w.extra = append(w.extra, extra{feed.Entry{Item: ch.Item, At: e.At}, ch.Publication, e.Ref})
 		}
 	}
-	w.of, w.applied, w.unread = difference.Window{}, owner.Hash{}, nil
+	w.of, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
 }
 
@@ -175,8 +179,11 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	}
 	for i, e := range fresh {
 		var news []difference.Change
+		w.hold(deltas[i].Delta, c.trust)
 		for _, ch := range deltas[i].Changes {
+			_, held := w.signed[ch.Item.ID]
 			switch {
+			case held && provenance(ch.Publication, c.trust) == Unconfirmed:
 			case !w.of.Takes(ch):
 				if ch.Publication != nil {
 					f.note(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "its log has this older version of an item behind a newer one: who leads the feed has put it there"})
@@ -221,6 +228,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 			f.app.News(c.key, news, e.Time)
 		}
 	}
+	f.confirm(c)
 	log := f.owners.Shown(c.key)
 	if len(log) == 0 {
 		return
@@ -259,6 +267,20 @@ func (f *FeedTree) lack(c *channel) {
 	}
 }
 
+// hold keeps what the publisher has signed from being replaced by what somebody else has.
+func (w *window) hold(d difference.Delta, trust *difference.Pin) {
+	for _, ch := range d.Changes {
+		e, known := w.of.Entry(ch.Item.ID)
+		if _, held := w.signed[e.ID]; held || !known || !e.Signed || ch.Publication == nil || trust == nil || provenance(ch.Publication, trust) != Unconfirmed {
+			continue
+		}
+		if w.signed == nil {
+			w.signed = map[feed.ID]difference.Entry{}
+		}
+		w.signed[e.ID] = e
+	}
+}
+
 // settle lets what is shown beside the log, which begins with entry first, give way to what
 // is in it, and go when it is older.
 func (w *window) settle(first uint64) {
@@ -266,6 +288,7 @@ func (w *window) settle(first uint64) {
 		_, ok := w.of.Entry(e.Item.ID)
 		return ok || e.ref != 0 && e.ref < first
 	})
+	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
 // Show shows items of a document that was fetched because nobody in the network
@@ -319,6 +342,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		w := &c.window
 		d := Document{Head: w.head, Version: w.version, Pin: w.of.Pin()}
 		shown := w.of.Entries()
+		signed := maps.Clone(w.signed)
 		for _, e := range w.extra {
 			e.Provenance = provenance(e.of, c.trust)
 			d.Entries = append(d.Entries, e.Entry)
@@ -329,21 +353,36 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		}
 		var of []*owner.Entry
 		place := map[uint64]int{}
-		for _, e := range shown {
+		wants := func(e difference.Entry) {
 			if _, known := place[e.Ref]; !known && by[e.Ref] != nil {
 				place[e.Ref] = len(of)
 				of = append(of, by[e.Ref])
 			}
 		}
+		for _, e := range shown {
+			wants(e)
+			if before, held := signed[e.ID]; held {
+				wants(before)
+			}
+		}
 		f.read(of, func(deltas []content) {
-			for _, e := range shown {
+			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
 				i, ok := place[e.Ref]
-				if !ok {
-					continue
+				if !ok || e.Change >= len(deltas[i].Changes) {
+					return feed.Entry{}, false
 				}
-				if e.Change < len(deltas[i].Changes) {
-					ch := deltas[i].Changes[e.Change]
-					d.Entries = append(d.Entries, feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, c.trust)})
+				ch := deltas[i].Changes[e.Change]
+				return feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, c.trust)}, true
+			}
+			for _, e := range shown {
+				is, ok := entry(e)
+				if before, held := signed[e.ID]; held && is.Provenance != ByPublisher {
+					if was, kept := entry(before); kept {
+						is = was
+					}
+				}
+				if ok {
+					d.Entries = append(d.Entries, is)
 				}
 			}
 			then(d)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/internal/env"
 	"tidings/internal/plant"
 	"tidings/overlay/overlaypb"
 )
@@ -244,6 +245,20 @@ func (n *Node) Contacts() (of []*Contact) {
 			of = append(of, s.contact.contact)
 		}
 	})
+	return of
+}
+
+// Partners are the peers that this node needs: the members of its leaf and table, and its hosts and clients.
+func (n *Node) Partners() map[env.PeerID]bool {
+	of := map[env.PeerID]bool{}
+	for _, contacts := range [][]*Contact{n.Contacts(), n.leaf.Members(), n.Hosts()} {
+		for _, c := range contacts {
+			of[c.Peer.ID] = true
+		}
+	}
+	for _, p := range n.clientList() {
+		of[p.contact.Peer.ID] = true
+	}
 	return of
 }
 

@@ -73,8 +73,11 @@ func vouched(provenance string) string {
 
 // vouching explains that word in one sentence; "" if it says enough.
 func vouching(provenance string) string {
-	if provenance == "single" {
+	switch provenance {
+	case "single":
 		return "One node found this at the origin, and no other node or signature confirms it"
+	case "unconfirmed":
+		return "The network names the key of this signature as the feed's, and this node has not seen it at the origin"
 	}
 	return ""
 }

@@ -92,6 +92,7 @@ type News struct {
 	//
 	//	*News_Update
 	//	*News_Beat
+	//	*News_Objection
 	News          isNews_News `protobuf_oneof:"news"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -152,6 +153,15 @@ func (x *News) GetBeat() []byte {
 	return nil
 }
 
+func (x *News) GetObjection() []byte {
+	if x != nil {
+		if x, ok := x.News.(*News_Objection); ok {
+			return x.Objection
+		}
+	}
+	return nil
+}
+
 type isNews_News interface {
 	isNews_News()
 }
@@ -164,9 +174,15 @@ type News_Beat struct {
 	Beat []byte `protobuf:"bytes,2,opt,name=beat,proto3,oneof"` // a heartbeat that is news by itself: an envelope
 }
 
+type News_Objection struct {
+	Objection []byte `protobuf:"bytes,3,opt,name=objection,proto3,oneof"` // envelope, domain tidings/witness/1; also down the shadow tree
+}
+
 func (*News_Update) isNews_News() {}
 
 func (*News_Beat) isNews_News() {}
+
+func (*News_Objection) isNews_News() {}
 
 // Update is a new entry of a feed's log.
 type Update struct {
@@ -243,6 +259,7 @@ type Message struct {
 	//	*Message_Pushed
 	//	*Message_Look
 	//	*Message_Looked
+	//	*Message_Object
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -366,6 +383,15 @@ func (x *Message) GetLooked() *Looked {
 	return nil
 }
 
+func (x *Message) GetObject() *Object {
+	if x != nil {
+		if x, ok := x.Body.(*Message_Object); ok {
+			return x.Object
+		}
+	}
+	return nil
+}
+
 type isMessage_Body interface {
 	isMessage_Body()
 }
@@ -406,6 +432,10 @@ type Message_Looked struct {
 	Looked *Looked `protobuf:"bytes,9,opt,name=looked,proto3,oneof"`
 }
 
+type Message_Object struct {
+	Object *Object `protobuf:"bytes,10,opt,name=object,proto3,oneof"`
+}
+
 func (*Message_Digest) isMessage_Body() {}
 
 func (*Message_DigestAck) isMessage_Body() {}
@@ -423,6 +453,8 @@ func (*Message_Pushed) isMessage_Body() {}
 func (*Message_Look) isMessage_Body() {}
 
 func (*Message_Looked) isMessage_Body() {}
+
+func (*Message_Object) isMessage_Body() {}
 
 // Digest compares, for all edges from the sender up to the receiver, the heads of
 // their logs.
@@ -971,6 +1003,51 @@ func (x *Looked) GetWitness() []byte {
 	return nil
 }
 
+// Object tells the sequencer and the owners of a feed that its origin names another key than its log.
+type Object struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Objection     []byte                 `protobuf:"bytes,1,opt,name=objection,proto3" json:"objection,omitempty"` // envelope, domain tidings/witness/1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Object) Reset() {
+	*x = Object{}
+	mi := &file_feedtree_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Object) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Object) ProtoMessage() {}
+
+func (x *Object) ProtoReflect() protoreflect.Message {
+	mi := &file_feedtree_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Object.ProtoReflect.Descriptor instead.
+func (*Object) Descriptor() ([]byte, []int) {
+	return file_feedtree_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Object) GetObjection() []byte {
+	if x != nil {
+		return x.Objection
+	}
+	return nil
+}
+
 // BeatStatement is what a sequencer signs when a beat interval has brought nothing
 // new, or when the state of its polls has changed.
 type BeatStatement struct {
@@ -989,7 +1066,7 @@ type BeatStatement struct {
 
 func (x *BeatStatement) Reset() {
 	*x = BeatStatement{}
-	mi := &file_feedtree_proto_msgTypes[13]
+	mi := &file_feedtree_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1078,7 @@ func (x *BeatStatement) String() string {
 func (*BeatStatement) ProtoMessage() {}
 
 func (x *BeatStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[13]
+	mi := &file_feedtree_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1091,7 @@ func (x *BeatStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BeatStatement.ProtoReflect.Descriptor instead.
 func (*BeatStatement) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{13}
+	return file_feedtree_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *BeatStatement) GetKey() []byte {
@@ -1087,7 +1164,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_feedtree_proto_msgTypes[14]
+	mi := &file_feedtree_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1099,7 +1176,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_feedtree_proto_msgTypes[14]
+	mi := &file_feedtree_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1112,7 +1189,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_feedtree_proto_rawDescGZIP(), []int{14}
+	return file_feedtree_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Subscription) GetUrl() string {
@@ -1154,15 +1231,16 @@ var File_feedtree_proto protoreflect.FileDescriptor
 
 const file_feedtree_proto_rawDesc = "" +
 	"\n" +
-	"\x0efeedtree.proto\x12\x10tidings.feedtree\"X\n" +
+	"\x0efeedtree.proto\x12\x10tidings.feedtree\"x\n" +
 	"\x04News\x122\n" +
 	"\x06update\x18\x01 \x01(\v2\x18.tidings.feedtree.UpdateH\x00R\x06update\x12\x14\n" +
-	"\x04beat\x18\x02 \x01(\fH\x00R\x04beatB\x06\n" +
+	"\x04beat\x18\x02 \x01(\fH\x00R\x04beat\x12\x1e\n" +
+	"\tobjection\x18\x03 \x01(\fH\x00R\tobjectionB\x06\n" +
 	"\x04news\"H\n" +
 	"\x06Update\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
 	"\x04body\x18\x02 \x01(\fR\x04body\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\xdd\x03\n" +
+	"\x05epoch\x18\x03 \x01(\fR\x05epoch\"\x91\x04\n" +
 	"\aMessage\x122\n" +
 	"\x06digest\x18\x01 \x01(\v2\x18.tidings.feedtree.DigestH\x00R\x06digest\x12<\n" +
 	"\n" +
@@ -1173,7 +1251,9 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x04push\x18\x06 \x01(\v2\x16.tidings.feedtree.PushH\x00R\x04push\x122\n" +
 	"\x06pushed\x18\a \x01(\v2\x18.tidings.feedtree.PushedH\x00R\x06pushed\x12,\n" +
 	"\x04look\x18\b \x01(\v2\x16.tidings.feedtree.LookH\x00R\x04look\x122\n" +
-	"\x06looked\x18\t \x01(\v2\x18.tidings.feedtree.LookedH\x00R\x06lookedB\x06\n" +
+	"\x06looked\x18\t \x01(\v2\x18.tidings.feedtree.LookedH\x00R\x06looked\x122\n" +
+	"\x06object\x18\n" +
+	" \x01(\v2\x18.tidings.feedtree.ObjectH\x00R\x06objectB\x06\n" +
 	"\x04body\"e\n" +
 	"\x06Digest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
@@ -1214,7 +1294,9 @@ const file_feedtree_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
 	"\tpublisher\x18\x02 \x01(\fR\tpublisher\"\"\n" +
 	"\x06Looked\x12\x18\n" +
-	"\awitness\x18\x01 \x01(\fR\awitness\"\xba\x01\n" +
+	"\awitness\x18\x01 \x01(\fR\awitness\"&\n" +
+	"\x06Object\x12\x1c\n" +
+	"\tobjection\x18\x01 \x01(\fR\tobjection\"\xba\x01\n" +
 	"\rBeatStatement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
 	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x14\n" +
@@ -1246,7 +1328,7 @@ func file_feedtree_proto_rawDescGZIP() []byte {
 }
 
 var file_feedtree_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_feedtree_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_feedtree_proto_goTypes = []any{
 	(Pushed_Verdict)(0),   // 0: tidings.feedtree.Pushed.Verdict
 	(*News)(nil),          // 1: tidings.feedtree.News
@@ -1262,8 +1344,9 @@ var file_feedtree_proto_goTypes = []any{
 	(*Pushed)(nil),        // 11: tidings.feedtree.Pushed
 	(*Look)(nil),          // 12: tidings.feedtree.Look
 	(*Looked)(nil),        // 13: tidings.feedtree.Looked
-	(*BeatStatement)(nil), // 14: tidings.feedtree.BeatStatement
-	(*Subscription)(nil),  // 15: tidings.feedtree.Subscription
+	(*Object)(nil),        // 14: tidings.feedtree.Object
+	(*BeatStatement)(nil), // 15: tidings.feedtree.BeatStatement
+	(*Subscription)(nil),  // 16: tidings.feedtree.Subscription
 }
 var file_feedtree_proto_depIdxs = []int32{
 	2,  // 0: tidings.feedtree.News.update:type_name -> tidings.feedtree.Update
@@ -1276,13 +1359,14 @@ var file_feedtree_proto_depIdxs = []int32{
 	11, // 7: tidings.feedtree.Message.pushed:type_name -> tidings.feedtree.Pushed
 	12, // 8: tidings.feedtree.Message.look:type_name -> tidings.feedtree.Look
 	13, // 9: tidings.feedtree.Message.looked:type_name -> tidings.feedtree.Looked
-	7,  // 10: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
-	0,  // 11: tidings.feedtree.Pushed.verdict:type_name -> tidings.feedtree.Pushed.Verdict
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	14, // 10: tidings.feedtree.Message.object:type_name -> tidings.feedtree.Object
+	7,  // 11: tidings.feedtree.Heads.heads:type_name -> tidings.feedtree.Head
+	0,  // 12: tidings.feedtree.Pushed.verdict:type_name -> tidings.feedtree.Pushed.Verdict
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_feedtree_proto_init() }
@@ -1293,6 +1377,7 @@ func file_feedtree_proto_init() {
 	file_feedtree_proto_msgTypes[0].OneofWrappers = []any{
 		(*News_Update)(nil),
 		(*News_Beat)(nil),
+		(*News_Objection)(nil),
 	}
 	file_feedtree_proto_msgTypes[2].OneofWrappers = []any{
 		(*Message_Digest)(nil),
@@ -1304,6 +1389,7 @@ func file_feedtree_proto_init() {
 		(*Message_Pushed)(nil),
 		(*Message_Look)(nil),
 		(*Message_Looked)(nil),
+		(*Message_Object)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1311,7 +1397,7 @@ func file_feedtree_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_feedtree_proto_rawDesc), len(file_feedtree_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

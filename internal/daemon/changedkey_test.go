@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/feedtree"
 	"tidings/internal/feed"
 	"tidings/proxy"
 )
@@ -119,6 +120,37 @@ func (m *member) channel(t *testing.T, url string) proxy.Channel {
 	return proxy.Channel{}
 }
 
+// A key that the feed's owners name and that this node does not believe is a problem, with what this node has seen
+// at the origin and what others say.
+func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
+	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
+	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	is, said := &difference.Pin{Key: key(1)}, &difference.Pin{Key: key(2)}
+	for _, c := range []struct {
+		of    feedtree.Subscription
+		state string
+		says  []string
+	}{
+		{feedtree.Subscription{Publisher: is}, proxy.StateOK, nil},
+		{feedtree.Subscription{Publisher: is, Seen: key(1), SeenAt: at}, proxy.StateOK, nil},
+		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKey, []string{"shown as unconfirmed", "has not seen yet"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKey, []string{"named the old key when this node looked at 2026-11-20 12:00:00 UTC", "other nodes (4)"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKey, []string{"named " + difference.Fingerprint(key(3))}},
+		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKey, []string{"origin named the key " + difference.Fingerprint(key(3))}},
+	} {
+		shown := proxy.Channel{URL: "https://a/", State: proxy.StateOK, Publisher: difference.Fingerprint(is.Key)}
+		(&Daemon{}).keyOf(&shown, c.of)
+		if shown.State != c.state || (shown.Error == "") != (c.says == nil) || (shown.Do == "") != (c.says == nil) {
+			t.Errorf("%+v: %+v", c.of, shown)
+		}
+		for _, say := range c.says {
+			if !strings.Contains(shown.Error, say) {
+				t.Errorf("no %q in %q", say, shown.Error)
+			}
+		}
+	}
+}
+
 func TestFormerKeysAreToldInWords(t *testing.T) {
 	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -138,7 +170,7 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 		{"one that was named", "https://a/", named, 1, []string{shown(1) + " to " + shown(2), "had named the new one", "stays the publisher's"}},
 		{"taken back", "https://a/", taken, 2, []string{shown(2) + " to " + shown(3), "over HTTPS (3 of them)", "revoked"}},
 		{"taken back, at home", "http://10.0.0.1/", taken, 2, []string{"without HTTPS (3 of them)"}},
-		{"nobody here has seen it", "https://a/", &untold, 2, []string{"the feed's log says so", "revoked"}},
+		{"nobody here has seen it", "https://a/", &untold, 2, []string{"this node has seen the new one at the origin", "revoked"}},
 		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{shown(3) + " to " + shown(4), "what " + shown(2) + " signed is shown as revoked"}},
 	} {
 		former, words := formerKeys(c.url, c.pin)

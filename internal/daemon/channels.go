@@ -120,12 +120,34 @@ const stateKey = "key changed"
 
 // keyOf adds what is said of another key, as loudly as ssh says it of a host's.
 func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
-	if s.Doubt == nil || s.Publisher == nil {
+	if s.Publisher == nil {
 		return
 	}
-	c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
-	c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and neither that key nor enough of the feed's owners confirm it: items of the new key are not shown as the publisher's", c.Publisher, c.Claimed)
-	c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
+	seen := ""
+	if s.Seen != nil {
+		seen = difference.Fingerprint(s.Seen)
+	}
+	switch {
+	case s.Doubt != nil:
+		c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
+		c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and the old key does not confirm it: what the new key signed is shown as unconfirmed, and what the old one signed stays the publisher's", c.Publisher, c.Claimed)
+		switch seen {
+		case "":
+			c.Error += "; this node has not seen yet which key the origin names, and looks within a polling interval"
+		case c.Publisher:
+			c.Error += "; the origin named the old key when this node looked at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC: the feed's owners may lie"
+		default:
+			c.Error += "; the origin named " + seen + " when this node looked at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC"
+		}
+		if s.Objectors > 0 {
+			c.Error += fmt.Sprintf("; other nodes (%d) say that they saw the old key there", s.Objectors)
+		}
+		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
+	case seen != "" && seen != c.Publisher:
+		c.State, c.Since = stateKey, nil
+		c.Error = fmt.Sprintf("this feed's origin named the key %s when this node looked at %s UTC, and the network's log of the feed does not: what %s signed may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
+		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed at its origin: " + c.URL
+	}
 }
 
 // formerKeys are those that a feed had, the last one first, and how the present one came in their place. A
@@ -148,7 +170,7 @@ func formerKeys(url string, p *difference.Pin) (of []proxy.FormerKey, words stri
 	case n > 0:
 		words += fmt.Sprintf("the origin shows the new one, as owners of the feed have seen %s (%d of them), and what the old one signed is shown as revoked", how, n)
 	default:
-		words += "the feed's log says so, or who said tidings trust, and what the old one signed is shown as revoked"
+		words += "this node has seen the new one at the origin, or somebody said tidings trust, and what the old one signed is shown as revoked"
 	}
 	for _, k := range of[1:] {
 		if k.Revoked {

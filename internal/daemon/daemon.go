@@ -361,6 +361,9 @@ func (d *Daemon) events() libp2p.Events {
 		PeerDown: func(id env.PeerID) {
 			d.loop.Post(env.Control, func() { d.node.PeerDown(id) })
 		},
+		Useful: func(ids []env.PeerID, then func([]bool)) bool {
+			return d.loop.Post(env.Control, func() { then(d.node.Uses(ids)) })
+		},
 	}
 }
 

@@ -219,3 +219,14 @@ func (n *findingSide) Deliver(m *overlay.Message) { n.Corona.Deliver(m.Key, m.Pa
 func (n *findingSide) PeerGone(env.PeerID) {}
 
 func (n *findingSide) LeafChanged() {}
+
+// Uses says for which peers this node has use: the members of its leaf and table, its hosts and clients,
+// and its neighbours in trees.
+func (n *Node) Uses(ids []env.PeerID) []bool {
+	partners := n.Overlay.Partners()
+	useful := make([]bool, len(ids))
+	for i, id := range ids {
+		useful[i] = partners[id] || n.Scribe.Neighbour(id)
+	}
+	return useful
+}

@@ -71,7 +71,7 @@ func DefaultConfig(key ed25519.PrivateKey) Config {
 
 // Events are what a host reports. They are called from many goroutines at once,
 // from Run's start until it returns, and must not block; a world posts them to
-// its node's loop. None may be nil.
+// its node's loop. None but Useful may be nil.
 type Events struct {
 	// Receive takes a frame, which nobody will change. False: there was no
 	// room for it; it is dropped and counted.
@@ -83,6 +83,10 @@ type Events struct {
 	Reachable func(addrs []string)
 	// PeerDown hints that a connection ended or could not be made.
 	PeerDown func(env.PeerID)
+	// Useful asks for which peers the node has use, as members of its tables, clients or neighbours in
+	// trees, when there are so many connections that some have to go. The node calls then with an answer for each, from
+	// any goroutine and at most once. False: it cannot say now. Nil: it never can.
+	Useful func(ids []env.PeerID, then func(useful []bool)) bool
 }
 
 // CheckAddresses says what is wrong with how Listen and Bootstrap are written, if

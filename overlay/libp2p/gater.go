@@ -74,6 +74,7 @@ type gater struct {
 	refuseInbound bool
 	typed         map[netip.Addr]bool // the operator's own bootstrap addresses
 	private       atomic.Bool         // private addresses are allowed
+	pending       pending
 }
 
 func newGater(c Config, ledger *ledger, bootstrap []peer.AddrInfo) *gater {
@@ -113,7 +114,10 @@ func (g *gater) InterceptAddrDial(_ peer.ID, a ma.Multiaddr) bool {
 	return ok && (g.allowed(ip) || g.typed[ip])
 }
 
-func (g *gater) InterceptAccept(network.ConnMultiaddrs) bool { return !g.refuseInbound }
+// InterceptAccept bounds the handshakes that an address block has under way, so that others have room.
+func (g *gater) InterceptAccept(c network.ConnMultiaddrs) bool {
+	return !g.refuseInbound && g.pending.begin(c.RemoteMultiaddr(), time.Now())
+}
 
 // InterceptSecured refuses gated peers, and those whose identity is no Ed25519
 // key: nothing they sign could be verified.

@@ -61,6 +61,7 @@ type Host struct {
 	events     atomic.Pointer[Events]    // nil until Run
 	links      links
 	inbound    inbound
+	slots      slots
 	neighbours neighbours
 	reach      reach
 	dialling   chan struct{} // a token for each dial under way
@@ -100,6 +101,7 @@ func New(c Config) (*Host, error) {
 	h.ctx, h.closing = context.WithCancel(context.Background())
 	h.links.init()
 	h.inbound.init()
+	h.slots.init()
 	h.neighbours.init()
 	h.reach.init()
 	h.local.init()
@@ -156,6 +158,7 @@ func (h *Host) listen() error {
 		err = errors.Join(err, h.conns.Close(), h.limits.Close())
 		return fmt.Errorf("listen at %v: %w", h.config.Listen, err)
 	}
+	h.watchSlots()
 	for class, id := range classProtocols {
 		h.host.SetStreamHandler(id, h.handler(func(s network.Stream) { h.serve(s, env.Class(class)) }))
 	}
@@ -265,6 +268,7 @@ func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(en
 			return
 		case <-sweep.C:
 			h.closeIdle(&idle, time.Now())
+			h.makeRoom() // newcomers that did not become of use
 		case e := <-downs.Out():
 			c, ok := e.(event.EvtPeerConnectednessChanged)
 			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) {

@@ -48,6 +48,7 @@ type tester struct {
 	downs     chan env.PeerID
 	logged    *logbook
 	full      func() bool // says whether the node's inbox is full
+	useful    func(ids []env.PeerID, then func([]bool)) bool
 	stop      func()
 }
 
@@ -136,6 +137,7 @@ func (h *tester) start() *tester {
 			Found:     func(p env.Peer) { h.found <- p },
 			Reachable: func(addrs []string) { h.reachable <- addrs },
 			PeerDown:  func(id env.PeerID) { h.downs <- id },
+			Useful:    h.useful,
 		})
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
 			h.t.Errorf("Run: %v", err)

@@ -109,6 +109,7 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 	receive := h.events.Load().Receive // there since the handshake
 	count := &h.count.classes[key.class]
 	budget := h.ledger.budget(key.peer, key.class, time.Now())
+	var noted time.Time // when it was noted last that the node took a frame
 	for {
 		if r.Buffered() == 0 {
 			if err := s.SetReadDeadline(time.Now().Add(readIdle)); err != nil {
@@ -133,6 +134,10 @@ func (h *Host) take(s network.Stream, r *bufio.Reader, key linkKey) error {
 		if !receive(env.PeerID(key.peer), key.class, frame) {
 			count.inbox.Add(1)
 			continue
+		}
+		if now := time.Now(); now.Sub(noted) > time.Second {
+			noted = now
+			h.slots.works(key.peer, now)
 		}
 		count.framesIn.Add(1)
 		count.bytesIn.Add(uint64(len(frame)))

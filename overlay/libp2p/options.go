@@ -99,7 +99,8 @@ func resources() (network.ResourceManager, error) {
 	limits.AddProtocolPeerLimit(nonceProtocol, rare, rcmgr.BaseLimitIncrease{})
 
 	// Local ranges are free of limits by address: what arrives from there is
-	// a laboratory, or a proxy that stands for everybody.
+	// a laboratory, or a proxy that stands for everybody. In a crowded host they
+	// share as all others do (slots.go).
 	var free4, free6 []rcmgr.NetworkPrefixLimit
 	var freely []rate.PrefixLimit
 	for _, p := range localRanges {
@@ -116,6 +117,7 @@ func resources() (network.ResourceManager, error) {
 			rate.SubnetLimit{PrefixLength: bits, Limit: rate.Limit{RPS: float64(times * newConnsPerSecond), Burst: times * newConnsBurst}}
 	}
 	conns4, rate4 := perAddress(32, 1)
+	conns24, rate24 := perAddress(24, 2)
 	conns56, rate56 := perAddress(56, 1)
 	conns48, rate48 := perAddress(48, 4)
 	conns := func(most int) rcmgr.ResourceLimits {
@@ -127,11 +129,11 @@ func resources() (network.ResourceManager, error) {
 	return rcmgr.NewResourceManager(rcmgr.NewFixedLimiter(concrete),
 		rcmgr.WithMetricsDisabled(),
 		rcmgr.WithNetworkPrefixLimit(free4, free6),
-		rcmgr.WithLimitPerSubnet([]rcmgr.ConnLimitPerSubnet{conns4}, []rcmgr.ConnLimitPerSubnet{conns56, conns48}),
+		rcmgr.WithLimitPerSubnet([]rcmgr.ConnLimitPerSubnet{conns4, conns24}, []rcmgr.ConnLimitPerSubnet{conns56, conns48}),
 		rcmgr.WithConnRateLimiters(&rate.Limiter{
 			NetworkPrefixLimits: freely,
 			SubnetRateLimiter: rate.SubnetLimiter{
-				IPv4SubnetLimits: []rate.SubnetLimit{rate4},
+				IPv4SubnetLimits: []rate.SubnetLimit{rate4, rate24},
 				IPv6SubnetLimits: []rate.SubnetLimit{rate56, rate48},
 				GracePeriod:      time.Minute,
 			},

@@ -21,6 +21,7 @@ type Stats struct {
 	DialFailures  uint64 // of those, for lack of a connection or a handshake
 	Refusals      uint64 // handshakes that one side refused with words
 	BadHandshakes uint64 // inbound handshakes that were garbage, or too slow
+	Evicted       uint64 // connections of others that were closed to make room for newcomers
 	BadFrames     uint64 // frames over the limit, or blamed by the node
 	DialBacks     uint64 // times this host dialled a peer back
 	DialBackFails uint64 // times a peer could not dial this host back
@@ -54,7 +55,7 @@ type counters struct {
 	classes [2]classCounters
 
 	dials, dialFailures, refusals, badHandshakes atomic.Uint64
-	badFrames, dialBacks, dialBackFails          atomic.Uint64
+	evicted, badFrames, dialBacks, dialBackFails atomic.Uint64
 	published, unpublished, overheard, unjudged  atomic.Uint64
 }
 
@@ -92,6 +93,7 @@ func (h *Host) Stats() Stats {
 		DialFailures:  h.count.dialFailures.Load(),
 		Refusals:      h.count.refusals.Load(),
 		BadHandshakes: h.count.badHandshakes.Load(),
+		Evicted:       h.count.evicted.Load(),
 		BadFrames:     h.count.badFrames.Load(),
 		DialBacks:     h.count.dialBacks.Load(),
 		DialBackFails: h.count.dialBackFails.Load(),

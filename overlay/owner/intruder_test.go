@@ -378,6 +378,9 @@ func aFound(in *intruder, s *story) *ownerpb.Message {
 	for range pick(s, 1, 0, 3, 16, 17) {
 		m.Records = append(m.Records, in.aRecord(s))
 	}
+	for range pick(s, 0, 1, 13, 17) {
+		m.Followers = append(m.Followers, in.aRecord(s))
+	}
 	return &ownerpb.Message{Body: &ownerpb.Message_Found{Found: m}}
 }
 

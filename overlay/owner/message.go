@@ -41,8 +41,8 @@ func breaks(m *ownerpb.Message) string {
 	case *ownerpb.Message_Where:
 		return unless(isKey(b.Where.Key) && isSmall(b.Where.Record, maxRecord), "where")
 	case *ownerpb.Message_Found:
-		ok := isKey(b.Found.Key) && len(b.Found.Records) <= maxFound
-		for _, r := range b.Found.Records {
+		ok := isKey(b.Found.Key) && len(b.Found.Records)+len(b.Found.Followers) <= maxFound
+		for _, r := range slices.Concat(b.Found.Records, b.Found.Followers) {
 			ok = ok && isSmall(r, maxRecord)
 		}
 		return unless(ok, "found")

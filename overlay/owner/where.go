@@ -12,10 +12,18 @@ import (
 
 // asking is a question who owns a key.
 type asking struct {
-	then  []func(found []*overlay.Contact)
+	then  []func(f found)
 	tries int
 	nonce uint64
 	due   time.Time // when it is asked again
+}
+
+// found is the answer to a question who owns a key.
+type found struct {
+	owners []*overlay.Contact
+	// followers keep the key's log for readers. Only a node that follows the key itself is
+	// told of them: otherwise anybody could list who reads a feed.
+	followers []*overlay.Contact
 }
 
 const (
@@ -26,8 +34,13 @@ const (
 	maxAskers = 64
 )
 
-// Where finds the owners of a key, and some who follow it; nil if nobody answers.
+// Where finds the owners of a key. If the key's root knows this node as a follower, some other
+// followers come after them. The list is nil if nobody answers.
 func (o *Owners) Where(key overlay.ID, then func(found []*overlay.Contact)) {
+	o.where(key, func(f found) { then(slices.Concat(f.owners, f.followers)) })
+}
+
+func (o *Owners) where(key overlay.ID, then func(f found)) {
 	a := o.asking[key]
 	if a == nil {
 		a = &asking{nonce: o.rand.Uint64()} // only who got the question can answer it
@@ -35,7 +48,7 @@ func (o *Owners) Where(key overlay.ID, then func(found []*overlay.Contact)) {
 		defer o.askWhere(key, a)
 	}
 	if len(a.then) >= maxAskers {
-		then(nil)
+		then(found{})
 		return
 	}
 	a.then = append(a.then, then)
@@ -62,33 +75,44 @@ func (o *Owners) askAgain(key overlay.ID, now time.Time) {
 		o.askWhere(key, a)
 		return
 	}
-	o.answered(key, nil)
+	o.answered(key, found{})
 }
 
-func (o *Owners) answered(key overlay.ID, found []*overlay.Contact) {
+func (o *Owners) answered(key overlay.ID, f found) {
 	a := o.asking[key]
 	if a == nil {
 		return
 	}
 	delete(o.asking, key)
 	for _, then := range a.then {
-		then(found)
+		then(f)
 	}
 }
 
-// onWhere passes a client's question on.
+// onWhere passes a client's question on. The answer that this node gets may name followers,
+// because this node follows the key: the client is told of them only if it follows the key, too.
 func (o *Owners) onWhere(from env.PeerID, m *ownerpb.Where) error {
 	if !o.node.ActsFor(from) {
 		return nil
 	}
 	key := overlay.ID(m.Key)
-	o.Where(key, func(found []*overlay.Contact) {
-		o.sendFound(o.peer(from), key, m.Nonce, found)
+	o.where(key, func(f found) {
+		if !isAmong(o.app.Siblings(key), from) {
+			f.followers = nil
+		}
+		o.sendFound(o.peer(from), key, m.Nonce, f)
 	})
 	return nil
 }
 
-// answerWhere answers as the root of a key.
+// isAmong says whether a peer is one of some nodes.
+func isAmong(of []*overlay.Contact, peer env.PeerID) bool {
+	return slices.ContainsFunc(of, func(c *overlay.Contact) bool { return c.Peer.ID == peer })
+}
+
+// answerWhere answers as the root of a key. The asker is authenticated: whatever record a Where
+// has, the answer goes to the peer of that record alone. It is told of followers only while the
+// root has it as a child in the key's tree, which ends with the lease of that edge.
 func (o *Owners) answerWhere(m *ownerpb.Where) {
 	asker, err := o.node.OpenRecord(m.Record)
 	if err != nil {
@@ -96,35 +120,42 @@ func (o *Owners) answerWhere(m *ownerpb.Where) {
 		return
 	}
 	key := overlay.ID(m.Key)
-	var found []*overlay.Contact
+	var f found
 	if s := o.seats[key]; s != nil && s.epoch != nil {
 		for _, p := range s.epoch.Owners {
 			if c := o.node.Leaf().Has(o.id(p)); c != nil {
-				found = append(found, c)
+				f.owners = append(f.owners, c)
 			}
 		}
 	}
-	found = append(found, o.app.Siblings(key)...)
+	if below := o.app.Siblings(key); asker.Peer.ID == o.self || isAmong(below, asker.Peer.ID) {
+		f.followers = below
+	}
 	if asker.Peer.ID == o.self {
 		if a := o.asking[key]; a != nil && a.nonce == m.Nonce {
-			o.answered(key, found) // the asker is the root: no link leads from it to itself
+			o.answered(key, f) // the asker is the root: no link leads from it to itself
 		}
 		return
 	}
-	o.sendFound(asker.Peer, key, m.Nonce, found)
+	o.sendFound(asker.Peer, key, m.Nonce, f)
 }
 
 const maxFound = 16
 
-func (o *Owners) sendFound(to env.Peer, key overlay.ID, nonce uint64, found []*overlay.Contact) {
+func (o *Owners) sendFound(to env.Peer, key overlay.ID, nonce uint64, f found) {
 	m := &ownerpb.Found{Key: key[:], Nonce: nonce}
 	var had []overlay.ID
-	for _, c := range found {
-		if len(m.Records) < maxFound && c.Peer.ID != to.ID && !slices.Contains(had, c.ID) {
-			had = append(had, c.ID)
-			m.Records = append(m.Records, c.Raw)
+	records := func(of []*overlay.Contact) (records [][]byte) {
+		for _, c := range of {
+			if len(had) < maxFound && c.Peer.ID != to.ID && !slices.Contains(had, c.ID) {
+				had = append(had, c.ID)
+				records = append(records, c.Raw)
+			}
 		}
+		return records
 	}
+	m.Records = records(f.owners)
+	m.Followers = records(f.followers)
 	o.sendTo(to, &ownerpb.Message{Body: &ownerpb.Message_Found{Found: m}})
 }
 
@@ -134,14 +165,26 @@ func (o *Owners) onFound(m *ownerpb.Found) error {
 	if a := o.asking[key]; a == nil || a.nonce != m.Nonce {
 		return nil
 	}
-	var found []*overlay.Contact
-	for _, raw := range m.Records {
+	owners, err := o.contacts(m.Records)
+	if err != nil {
+		return err
+	}
+	followers, err := o.contacts(m.Followers)
+	if err != nil {
+		return err
+	}
+	o.answered(key, found{owners, followers})
+	return nil
+}
+
+// contacts opens records.
+func (o *Owners) contacts(records [][]byte) (of []*overlay.Contact, err error) {
+	for _, raw := range records {
 		c, err := o.node.OpenRecord(raw)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		found = append(found, c)
+		of = append(of, c)
 	}
-	o.answered(key, found)
-	return nil
+	return of, nil
 }

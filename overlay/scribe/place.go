@@ -78,3 +78,9 @@ func (s *Scribe) Edges(child env.PeerID) (of []overlay.ID) {
 	}
 	return of
 }
+
+// Neighbour says whether a peer is a parent or a child of this node in any group.
+func (s *Scribe) Neighbour(peer env.PeerID) bool {
+	l := s.links[peer]
+	return l != nil && len(l.up.of)+len(l.down.of) > 0
+}

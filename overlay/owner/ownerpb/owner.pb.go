@@ -878,12 +878,14 @@ func (x *Where) GetNonce() uint64 {
 	return 0
 }
 
-// Found says who owns a key, and who else follows it.
+// Found says who owns a key. An asker that the sender has as a child in the key's tree is
+// told of other children, too; nobody else learns who follows a key.
 type Found struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`   // as asked
-	Records       [][]byte               `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"` // of owners, then of followers; at most 16
+	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`       // as asked
+	Records       [][]byte               `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`     // of owners
+	Followers     [][]byte               `protobuf:"bytes,4,rep,name=followers,proto3" json:"followers,omitempty"` // at most 16 with the owners
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -935,6 +937,13 @@ func (x *Found) GetNonce() uint64 {
 func (x *Found) GetRecords() [][]byte {
 	if x != nil {
 		return x.Records
+	}
+	return nil
+}
+
+func (x *Found) GetFollowers() [][]byte {
+	if x != nil {
+		return x.Followers
 	}
 	return nil
 }
@@ -2489,11 +2498,12 @@ const file_owner_proto_rawDesc = "" +
 	"\x05Where\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"I\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"g\n" +
 	"\x05Found\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x18\n" +
-	"\arecords\x18\x02 \x03(\fR\arecords\"J\n" +
+	"\arecords\x18\x02 \x03(\fR\arecords\x12\x1c\n" +
+	"\tfollowers\x18\x04 \x03(\fR\tfollowers\"J\n" +
 	"\x04Seal\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
 	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +

@@ -1,0 +1,147 @@
+package feedtree_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/env"
+	"tidings/internal/script"
+	"tidings/internal/wire"
+	"tidings/overlay"
+	"tidings/overlay/owner/ownerpb"
+	"tidings/sim"
+)
+
+// A stranger is a host that speaks the protocol and keeps all frames that it gets. It is
+// no member, and follows nothing.
+type stranger struct {
+	*sim.Host
+	env.Env
+	frames [][]byte
+}
+
+func (s *stranger) Run(time.Time) time.Time { return time.Time{} }
+func (s *stranger) Receive(_ env.PeerID, frame []byte) error {
+	s.frames = append(s.frames, frame)
+	return nil
+}
+func (s *stranger) Answered(env.Handle, env.Answer) {}
+func (s *stranger) Found(env.Peer)                  {}
+func (s *stranger) Reachable([]string)              {}
+func (s *stranger) PeerDown(env.PeerID)             {}
+
+// aStranger starts one.
+func aStranger(s *sim.Swarm) *stranger {
+	x := &stranger{Host: s.World.Host(sim.HostConfig{Open: true})}
+	x.Boot(func(e env.Env) env.Node {
+		x.Env = e
+		return x
+	})
+	return x
+}
+
+// ask sends a message, and returns the messages of its layer that come back within a second.
+func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer, layer wire.Layer, m proto.Message, answer func() M) (of []M) {
+	t.Helper()
+	x.frames = nil
+	x.Do(func() { x.Network.Send(to.Peer(), env.Control, wire.AppendFrame(nil, layer, m)) })
+	s.World.Run(time.Second)
+	for _, frame := range x.frames {
+		l, body, err := wire.ParseFrame(frame)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := answer(); l == layer && proto.Unmarshal(body, a) == nil {
+			of = append(of, a)
+		}
+	}
+	return of
+}
+
+// where asks as a peer's node who owns a feed.
+func where(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
+	told := false
+	p.Do(func() {
+		p.Layers().Owners.Where(s.Key(url), func(of []*overlay.Contact) {
+			for _, c := range of {
+				found = append(found, c.Peer.ID)
+			}
+			told = true
+		})
+	})
+	s.RunUntil(func() bool { return told }, 10*time.Millisecond, 30*time.Second)
+	return found
+}
+
+// A node that does not follow a feed learns who owns it, and nothing of who reads it: neither from
+// the feed's root, nor by way of a member that acts for it and reads the feed, nor from a
+// reader. Followers that the root knows are told of each other.
+func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
+	s := swarm(24, nil)
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3, Every: time.Minute}))
+	near := s.Nearest(s.Key(url), 24)
+	owners, readers, members := near[:5], near[8:14], near[14:]
+	var clients []*sim.Peer // some of which hang below a reader
+	for range 12 {
+		clients = append(clients, client(s))
+	}
+	s.World.Run(20 * time.Second)
+	for _, p := range readers {
+		p.Read(url)
+	}
+	s.World.Run(3 * time.Minute)
+
+	reads := func(id env.PeerID) bool {
+		return slices.ContainsFunc(readers, func(p *sim.Peer) bool { return p.ID() == id })
+	}
+	below := 0
+	for _, p := range append(members, clients...) {
+		found := where(s, p)
+		if len(found) == 0 {
+			t.Errorf("host %d is told of nobody", p.Index())
+		}
+		if i := slices.IndexFunc(found, reads); i >= 0 {
+			t.Errorf("host %d, which does not follow the feed, is told of a reader", p.Index())
+		}
+		for _, h := range p.Layers().Overlay.Hosts() {
+			if reads(h.Peer.ID) {
+				below++
+			}
+		}
+	}
+	if below == 0 {
+		t.Error("no client hangs below a reader")
+	}
+
+	told := 0
+	for _, p := range readers {
+		told += len(slices.DeleteFunc(where(s, p), func(id env.PeerID) bool { return !reads(id) }))
+	}
+	if told == 0 {
+		t.Error("no reader is told of another: nothing could be got from siblings")
+	}
+
+	x := aStranger(s)
+	key := s.Key(url)
+	heads := &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}}
+	for _, p := range append(slices.Clone(readers), owners[0]) {
+		of := ask(t, s, x, p, wire.Feed, heads, func() *feedtreepb.Message { return new(feedtreepb.Message) })
+		if len(of) != 1 || of[0].GetBehind() == nil {
+			t.Fatalf("host %d answers with %v", p.Index(), of)
+		}
+		if b := of[0].GetBehind(); (len(b.Keys) > 0) != (p == owners[0]) {
+			t.Errorf("host %d tells a stranger that it has %d of the feeds that it was asked of", p.Index(), len(b.Keys))
+		}
+	}
+	// What a stranger asks in a reader's name is answered to the reader.
+	r := readers[0].Layers().Overlay.Self().Raw
+	q := &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: key[:], Record: r}}}
+	if of := ask(t, s, x, owners[0], wire.Owner, q, func() *ownerpb.Message { return new(ownerpb.Message) }); len(of) > 0 {
+		t.Errorf("a stranger is told %v", of)
+	}
+	right(t, s)
+}

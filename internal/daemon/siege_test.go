@@ -1,0 +1,60 @@
+package daemon
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/feedtree/feedtreepb"
+	"tidings/internal/wire"
+	"tidings/overlay/libp2p/siege"
+)
+
+// An attacker holds 800 connections to a member from one address block, and asks it on each what it has to answer:
+// so links lead back to all. A newcomer joins by way of that member all the same, and the members that
+// it knew before stay.
+func TestANewcomerJoinsAMemberUnderSiege(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8 as its own addresses")
+	}
+	at := func(address string) []string { return []string{"/ip4/" + address + "/tcp/0"} }
+	c := founding(t, "siege")
+	c.Listen = at("127.0.0.1")
+	m := running(t, c)
+	first := m.knows(t, 1)
+	friend := running(t, Config{Dir: t.TempDir(), Bootstrap: first.Addrs, Listen: at("127.9.9.9")})
+	friend.knows(t, 2)
+	m.knows(t, 2)
+
+	s, err := siege.New(first.Addrs[0], wire.Side{Name: c.Found.Name, Descriptor: c.Found.Descriptor()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	ask := wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{
+		Heads: []*feedtreepb.Head{{Key: make([]byte, 32)}},
+	}}})
+	s.HoldMany(t.Context(), 800, func(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 3, 3, byte(1 + i%250)}) }, ask)
+	if held := s.Held(); held < 500 {
+		t.Errorf("the attacker holds %d connections: this is no attack", held)
+	}
+
+	began := time.Now()
+	newcomer := running(t, Config{Dir: t.TempDir(), Bootstrap: first.Addrs, Listen: at("127.4.4.4")})
+	newcomer.knows(t, 3)
+	t.Logf("a newcomer joined after %v", time.Since(began))
+	m.knows(t, 3)
+	friend.knows(t, 3)
+	within(t, patience, "evicted connections in the metrics", func() error {
+		if text := m.host.Stats(); text.Evicted == 0 {
+			return fmt.Errorf("%+v", text)
+		}
+		return nil
+	})
+	if strings.Contains(m.log.String(), "frame dropped") {
+		t.Error("the attacker's frames are no frames")
+	}
+}

@@ -1,0 +1,290 @@
+package libp2p
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+
+	"tidings/internal/env"
+)
+
+// Connections are few, and anybody can hold some. So that nobody can fill a host, the last newcomerSlots of them
+// are kept free: as soon as there are more, the host closes connections that others opened and that it
+// has the least use for. What is of use, the node says; frames alone show nothing, because a probe costs its
+// sender nothing. Of the others those go first whose address block holds the most connections, as
+// Bitcoin Core evicts peers, and then those that have been silent for longest.
+
+const (
+	// newcomerSlots is how many connections are kept free for peers that are not known yet: as many as
+	// may arrive while the node is asked which of the others are of use.
+	newcomerSlots = 64
+	crowded       = maxConns - newcomerSlots
+
+	// blockShare is how many connections an address block (IPv4 /24, IPv6 /48) may keep in a crowded
+	// host, even if all are of use. A host that is not crowded does not count them: a laboratory has
+	// all its nodes at one address. Private and loopback blocks are no exception in a crowded host.
+	blockShare = maxConns / 8
+
+	// newcomerTime is how long a connection may take to become of use: a join takes some seconds.
+	newcomerTime = 15 * time.Second
+
+	// askTime is how long the node may take to say which peers are of use. After that none counts as such.
+	askTime = 2 * time.Second
+
+	// blockHandshakes is how many of the maxHandshakes an address block may have under way at once, and
+	// handshakeMade how long one counts that was given up, which nobody tells.
+	blockHandshakes = maxHandshakes * 3 / 4
+	handshakeMade   = 15 * time.Second
+	// maxAttempts is how many handshakes are remembered. At the bound all are forgotten: there are
+	// never more than maxHandshakes, so most of these were given up.
+	maxAttempts = 1024
+)
+
+// blockOf returns the address block that an address belongs to.
+func blockOf(a ma.Multiaddr) netip.Prefix {
+	ip, ok := ipOf(a)
+	if !ok {
+		return netip.Prefix{}
+	}
+	bits := 24
+	if ip.Is6() {
+		bits = 48
+	}
+	block, err := ip.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return block
+}
+
+// A guest is a connection that a peer opened.
+type guest struct {
+	peer   peer.ID
+	block  netip.Prefix
+	since  time.Time
+	worked time.Time // when the node took a frame of the peer's last; zero: it never did
+	useful bool
+}
+
+// class says how soon a guest may be evicted: 0 first. ok is false if it stays.
+func (g guest) class(inBlock int, now time.Time) (class int, ok bool) {
+	fresh := now.Sub(g.since) < newcomerTime
+	switch {
+	case !g.useful && (!fresh || inBlock > blockShare):
+		return 0, true
+	case inBlock > blockShare:
+		return 1, true
+	case !g.useful:
+		return 2, true
+	}
+	return 0, false
+}
+
+// before says whether a guest is to be evicted before another one of its class.
+func (g guest) before(other guest, inBlock, inOther int) bool {
+	switch {
+	case inBlock != inOther:
+		return inBlock > inOther
+	case g.useful != other.useful:
+		return other.useful
+	case g.useful:
+		return g.since.After(other.since) // the one that has been of use for longer stays
+	case !g.worked.Equal(other.worked):
+		return g.worked.Before(other.worked)
+	}
+	return g.since.Before(other.since)
+}
+
+// evict chooses up to n of some guests, by their places.
+func evict(of []guest, n int, now time.Time) (out []int) {
+	blocks := map[netip.Prefix]int{}
+	for _, g := range of {
+		blocks[g.block]++
+	}
+	gone := make([]bool, len(of))
+	for range n {
+		worst, worstClass := -1, 0
+		for i, g := range of {
+			class, ok := g.class(blocks[g.block], now)
+			if gone[i] || !ok {
+				continue
+			}
+			if worst < 0 || class < worstClass || class == worstClass && g.before(of[worst], blocks[g.block], blocks[of[worst].block]) {
+				worst, worstClass = i, class
+			}
+		}
+		if worst < 0 {
+			break
+		}
+		gone[worst] = true
+		blocks[of[worst].block]--
+		out = append(out, worst)
+	}
+	return out
+}
+
+// slots are the connections of a host.
+type slots struct {
+	mu       sync.Mutex
+	all      map[network.Conn]bool   // both ways
+	guests   map[network.Conn]*guest // those that others opened
+	worked   map[peer.ID]time.Time   // when the node took a frame last
+	choosing bool                    // the node is being asked
+}
+
+func (s *slots) init() {
+	s.all = map[network.Conn]bool{}
+	s.guests, s.worked = map[network.Conn]*guest{}, map[peer.ID]time.Time{}
+}
+
+// watchSlots has the host keep slots for newcomers.
+func (h *Host) watchSlots() {
+	h.host.Network().Notify(&network.NotifyBundle{
+		ConnectedF: func(_ network.Network, c network.Conn) {
+			h.gate.pending.done(c.RemoteMultiaddr())
+			h.slots.add(c, time.Now())
+			h.makeRoom()
+		},
+		DisconnectedF: func(n network.Network, c network.Conn) {
+			h.slots.remove(c, n.Connectedness(c.RemotePeer()) == network.Connected)
+		},
+	})
+}
+
+func (s *slots) add(c network.Conn, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[c] = true
+	if c.Stat().Direction == network.DirInbound {
+		s.guests[c] = &guest{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
+	}
+}
+
+func (s *slots) remove(c network.Conn, others bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, c)
+	delete(s.guests, c)
+	if !others {
+		delete(s.worked, c.RemotePeer())
+	}
+}
+
+// works notes that the node has taken a frame of a peer's.
+func (s *slots) works(p peer.ID, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.worked[p] = now
+}
+
+// makeRoom closes connections if there are too many. It does not wait for that.
+func (h *Host) makeRoom() {
+	s := &h.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) <= crowded || s.choosing {
+		return
+	}
+	s.choosing = true
+	conns, ids := make([]network.Conn, 0, len(s.guests)), make([]env.PeerID, 0, len(s.guests))
+	for c, g := range s.guests {
+		conns, ids = append(conns, c), append(ids, env.PeerID(g.peer))
+	}
+	h.aside(func() {
+		useful := h.askUseful(ids)
+		for _, c := range h.chosen(conns, useful, time.Now()) {
+			h.count.evicted.Add(1)
+			h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
+			_ = c.Close()
+		}
+		s.mu.Lock()
+		s.choosing = false
+		s.mu.Unlock()
+	})
+}
+
+// chosen are the connections that are to be closed.
+func (h *Host) chosen(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn) {
+	s := &h.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := make([]guest, 0, len(conns))
+	at := make([]network.Conn, 0, len(conns))
+	for i, c := range conns {
+		if g := s.guests[c]; g != nil {
+			is := *g
+			is.worked, is.useful = s.worked[g.peer], i < len(useful) && useful[i]
+			of, at = append(of, is), append(at, c)
+		}
+	}
+	for _, i := range evict(of, len(s.all)-crowded, now) {
+		out = append(out, at[i])
+	}
+	return out
+}
+
+// askUseful has the node say which peers it has use for; nil if it does not answer.
+func (h *Host) askUseful(ids []env.PeerID) []bool {
+	e := h.events.Load()
+	if e == nil || e.Useful == nil {
+		return nil
+	}
+	answer := make(chan []bool, 1)
+	if !e.Useful(ids, func(useful []bool) { answer <- useful }) {
+		return nil
+	}
+	timer := time.NewTimer(askTime)
+	defer timer.Stop()
+	select {
+	case useful := <-answer:
+		return useful
+	case <-timer.C:
+	case <-h.ctx.Done():
+	}
+	return nil
+}
+
+// pending are handshakes of connections that peers are making, by their addresses.
+type pending struct {
+	mu sync.Mutex
+	at map[string]attempt
+}
+
+type attempt struct {
+	block netip.Prefix
+	since time.Time
+}
+
+// begin notes a handshake, and says whether it may go on: an address block may have only so many.
+func (p *pending) begin(a ma.Multiaddr, now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	block, inBlock := blockOf(a), 0
+	for key, of := range p.at {
+		switch {
+		case now.Sub(of.since) > handshakeMade:
+			delete(p.at, key)
+		case of.block == block:
+			inBlock++
+		}
+	}
+	if inBlock >= blockHandshakes {
+		return false
+	}
+	if p.at == nil || len(p.at) >= maxAttempts {
+		p.at = map[string]attempt{}
+	}
+	p.at[a.String()] = attempt{block, now}
+	return true
+}
+
+// done notes that a handshake is over.
+func (p *pending) done(a ma.Multiaddr) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.at, a.String())
+}

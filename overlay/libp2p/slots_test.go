@@ -1,0 +1,255 @@
+package libp2p
+
+import (
+	"fmt"
+	"math/rand"
+	"net"
+	"net/netip"
+	"runtime"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/libp2p/go-libp2p/core/network"
+	"github.com/libp2p/go-libp2p/core/peer"
+	ma "github.com/multiformats/go-multiaddr"
+	manet "github.com/multiformats/go-multiaddr/net"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/libp2p/siege"
+)
+
+// besiege begins a siege of a host by TCP.
+func besiege(t *testing.T, to *tester) *siege.Siege {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has all of 127.0.0.0/8 as its own addresses")
+	}
+	s, err := siege.New(to.Addrs()[0], wire.Side{Name: "lab", Descriptor: descriptor("lab")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// loopback is an address of the machine.
+func loopback(b, c, d int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(b), byte(c), byte(d)})
+}
+
+// at has a host listen at an address by TCP alone, so that others see it there.
+func at(address string) func(*Config) {
+	return func(c *Config) { c.Listen = []string{"/ip4/" + address + "/tcp/0"} }
+}
+
+// friendly runs a member to which some hosts, from blocks of their own, have links that are of use.
+func friendly(t *testing.T, n int) (m *tester, friends []*tester) {
+	t.Helper()
+	m = made(t, at("127.0.0.1"))
+	uses := map[env.PeerID]bool{}
+	for i := range n {
+		f := made(t, at(fmt.Sprintf("127.9.%d.1", i)))
+		uses[f.ID()] = true
+		friends = append(friends, f)
+	}
+	m.useful = func(ids []env.PeerID, then func([]bool)) bool {
+		useful := make([]bool, len(ids))
+		for i, id := range ids {
+			useful[i] = uses[id]
+		}
+		go then(useful)
+		return true
+	}
+	m.start()
+	for _, f := range friends {
+		f.start()
+		f.Send(m.Peer(), env.Control, []byte("from a friend"))
+		next(t, "a friend's frame", m.letters)
+	}
+	return m, friends
+}
+
+// stays checks that links of use are still there, and that a newcomer gets in within seconds.
+func stays(t *testing.T, m *tester, friends []*tester, newcomer string) {
+	t.Helper()
+	for len(m.letters) > 0 {
+		<-m.letters
+	}
+	began := time.Now()
+	b := running(t, at(newcomer))
+	b.Send(m.Peer(), env.Control, []byte("from a newcomer"))
+	for {
+		if l := next(t, "the newcomer's frame", m.letters); l.frame == "from a newcomer" {
+			break
+		}
+	}
+	if took := time.Since(began); took > patience/2 {
+		t.Errorf("a newcomer got in after %v", took)
+	}
+	m.Send(b.Peer(), env.Control, []byte("welcome"))
+	next(t, "an answer", b.letters)
+	for _, f := range friends {
+		if m.host.Network().Connectedness(f.host.ID()) != network.Connected {
+			t.Errorf("the link to %v, which is of use, is gone", f.host.ID())
+		}
+	}
+}
+
+// An attacker that holds as many connections as it can from one address block, and speaks on each, keeps
+// nobody out. Its block is loopback: private ranges are no exception.
+func TestOneAddressBlockCannotFillAHost(t *testing.T) {
+	m, friends := friendly(t, 5)
+	a := besiege(t, m)
+	a.HoldMany(t.Context(), 800, func(i int) netip.Addr { return loopback(3, 3, 1+i%250) }, []byte("a probe"))
+	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= crowded })
+	if held := a.Held(); held < crowded/2 {
+		t.Errorf("the attacker holds %d connections: this is no attack", held)
+	}
+	stays(t, m, friends, "127.4.4.4")
+	if s := m.Stats(); s.Evicted == 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// An attacker with an address block for each connection is evicted in favour of newcomers, as it does nothing
+// useful, whether it is silent or not.
+func TestIdlersFromManyBlocksGiveWay(t *testing.T) {
+	m, friends := friendly(t, 5)
+	a := besiege(t, m)
+	a.HoldMany(t.Context(), 800, func(i int) netip.Addr { return loopback(20+i/200, i%200, 1) })
+	wait(t, "slots for newcomers", func() bool { return m.Stats().Connections <= crowded })
+	for i := range 10 {
+		stays(t, m, friends, fmt.Sprintf("127.4.%d.4", i))
+	}
+}
+
+// An address block has only so many handshakes under way, so that one which never ends them leaves room.
+func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
+	m, friends := friendly(t, 1)
+	besiege(t, m)
+	at, err := manet.ToNetAddr(m.host.Network().ListenAddresses()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxHandshakes + 20 {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 3, 3, byte(1+i))}}
+		c, err := d.DialContext(t.Context(), "tcp", at.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	stays(t, m, friends, "127.4.4.4")
+}
+
+// Who is evicted: first those of no use, of the fullest block, and silent for longest; then the youngest of a block
+// that has more than its share; at last those that had no time yet to be of use.
+func TestWhoGivesWay(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	block := func(n byte) netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, n, 0, 0}), 24) }
+	old, young := now.Add(-time.Hour), now.Add(-time.Second)
+	of := func(n int, g guest) []guest {
+		var of []guest
+		for range n {
+			of = append(of, g)
+		}
+		return of
+	}
+	useful := guest{block: block(1), since: old, useful: true}
+	idle := guest{block: block(2), since: old}
+	works := guest{block: block(3), since: old, worked: young}
+	fresh := guest{block: block(4), since: young}
+	for _, c := range []struct {
+		name string
+		of   []guest
+		n    int
+		want []int
+	}{
+		{"nobody has to", []guest{idle}, 0, nil},
+		{"those of use stay", of(blockShare, useful), 9, nil},
+		{"the silent one", []guest{useful, fresh, works, idle}, 1, []int{3}},
+		{"then those that speak, then those that are new", []guest{useful, fresh, works, idle}, 9, []int{3, 2, 1}},
+		{"the fullest block", append([]guest{idle}, of(2, works)...), 1, []int{1}},
+		{"until it is as empty as others", append([]guest{idle, useful}, of(2, works)...), 2, []int{2, 0}},
+		{"a flood of new ones", append([]guest{idle, fresh}, of(blockShare+1, guest{block: block(5), since: young})...), 1, []int{2}},
+		{"more than its share", append([]guest{useful, fresh, {block: useful.block, since: young, useful: true}}, of(blockShare-1, useful)...), 2, []int{2, 1}},
+	} {
+		if got := evict(c.of, c.n, now); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+	// Whatever there is, nobody is chosen twice, and none of a small block that is of use.
+	dice := rand.New(rand.NewSource(1))
+	for range 200 {
+		var of []guest
+		for range dice.Intn(200) {
+			of = append(of, guest{peer: peer.ID(fmt.Sprint(dice.Int())), block: block(byte(dice.Intn(3))), since: now.Add(-time.Duration(dice.Intn(60)) * time.Second), useful: dice.Intn(2) == 0})
+		}
+		inBlock := map[netip.Prefix]int{}
+		for _, g := range of {
+			inBlock[g.block]++
+		}
+		got := evict(of, dice.Intn(250), now)
+		slices.Sort(got)
+		if len(slices.Compact(slices.Clone(got))) != len(got) {
+			t.Fatalf("%v", got)
+		}
+		for _, i := range got {
+			if of[i].useful && inBlock[of[i].block] <= blockShare {
+				t.Fatalf("one that is of use gives way: %+v", of[i])
+			}
+		}
+	}
+}
+
+func TestBlocksOfAddresses(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"/ip4/127.0.0.1/tcp/1":            "127.0.0.0/24",
+		"/ip4/10.1.2.3/udp/1/quic-v1":     "10.1.2.0/24",
+		"/ip6/2001:db8:1:2::3/tcp/1":      "2001:db8:1::/48",
+		"/ip6/::ffff:192.0.2.7/tcp/1":     "192.0.2.0/24",
+		"/ip6zone/eth0/ip6/fe80::1/tcp/1": "fe80::/48",
+	} {
+		if got := blockOf(ma.StringCast(addr)); got.String() != want {
+			t.Errorf("%s is in %v, want %s", addr, got, want)
+		}
+	}
+}
+
+// A block has so many handshakes under way and no more, until some are over or were given up long ago; what was given
+// up is not remembered without end.
+func TestHandshakesOfABlockAreBounded(t *testing.T) {
+	t.Parallel()
+	var p pending
+	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
+	from := func(block, port int) ma.Multiaddr {
+		return ma.StringCast(fmt.Sprintf("/ip4/10.%d.%d.1/tcp/%d", block/250, block%250, port))
+	}
+	for i := range blockHandshakes {
+		if !p.begin(from(1, i+1), now) {
+			t.Fatalf("handshake %d is refused", i+1)
+		}
+	}
+	if p.begin(from(1, 999), now) {
+		t.Error("a block has one handshake more than it may")
+	}
+	if !p.begin(from(2, 1), now) {
+		t.Error("another block has none")
+	}
+	p.done(from(1, 1))
+	if !p.begin(from(1, 999), now) {
+		t.Error("one that is over still counts")
+	}
+	if later := now.Add(handshakeMade + 1); !p.begin(from(1, 1000), later) || len(p.at) != 1 {
+		t.Errorf("%d that were given up still count", len(p.at))
+	}
+	for i := range 3 * maxAttempts {
+		if !p.begin(from(i, 1), now) || len(p.at) > maxAttempts {
+			t.Fatalf("after %d attempts %d are remembered", i, len(p.at))
+		}
+	}
+}
