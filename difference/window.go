@@ -1,8 +1,9 @@
 package difference
 
 import (
-	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -13,13 +14,19 @@ import (
 // kept: what a reader is shown. Its items and their versions are a function of the
 // deltas that are kept, the same for everybody, whenever he joined. It holds no
 // bodies, only where they came from. The zero value is empty.
+//
+// A feed may publish thousands of items within minutes, so Apply, Forget and Hash take as long as what
+// they add or drop, however many items there are.
 type Window struct {
-	first *place
-	byID  map[feed.ID]*place
-	head  uint64 // reference of the delta that brought the head
-	pin   *Pin   // as the deltas say
-	said  uint64 // reference of the delta that brought it
-	lacks []lack
+	first          *place // in document order
+	oldest, newest *place // in the order of their references
+	byID           map[feed.ID]*place
+	sum            sum    // of all entries
+	head           uint64 // reference of the delta that brought the head
+	pin            *Pin   // as the deltas say
+	said           uint64 // reference of the delta that brought it
+	lacks          []lack // in the order of their references
+	lacked         uint64 // publications, in all of them
 }
 
 // A lack is where publications are missing between two that a log has.
@@ -28,10 +35,11 @@ type lack struct {
 	ref uint64 // of the delta that goes on after them
 }
 
-// A place is an entry and the one behind it in document order.
+// A place is an entry, with its neighbours in document order and in that of references.
 type place struct {
 	Entry
-	next *place
+	before, next *place
+	older, newer *place
 }
 
 // An Entry is an item in a window.
@@ -82,15 +90,70 @@ func (w *Window) Apply(d Delta, at time.Time, ref uint64) {
 			if e.Hash == p.Hash {
 				e.Changed = p.Changed
 			}
+			w.pull(p)
+			w.sum.sub(&p.Entry)
 			p.Entry = e
+			w.sum.add(&p.Entry)
+			w.push(p)
 			continue
 		}
-		link := &w.first
-		if before := w.byID[c.After]; before != nil {
-			link = &before.next
-		}
-		*link = &place{e, *link}
-		w.byID[e.ID] = *link
+		w.insert(&place{Entry: e}, w.byID[c.After])
+	}
+}
+
+// insert puts a place behind another one of the document, to the front if that is nil.
+func (w *Window) insert(p, before *place) {
+	link := &w.first
+	if before != nil {
+		link = &before.next
+	}
+	p.before, p.next = before, *link
+	if p.next != nil {
+		p.next.before = p
+	}
+	*link = p
+	w.byID[p.ID] = p
+	w.sum.add(&p.Entry)
+	w.push(p)
+}
+
+// push makes a place the newest one.
+func (w *Window) push(p *place) {
+	p.older, p.newer = w.newest, nil
+	if w.newest != nil {
+		w.newest.newer = p
+	} else {
+		w.oldest = p
+	}
+	w.newest = p
+}
+
+// pull takes a place out of the order of references.
+func (w *Window) pull(p *place) {
+	if p.older != nil {
+		p.older.newer = p.newer
+	} else {
+		w.oldest = p.newer
+	}
+	if p.newer != nil {
+		p.newer.older = p.older
+	} else {
+		w.newest = p.older
+	}
+}
+
+// drop takes a place out of the window.
+func (w *Window) drop(p *place) {
+	w.pull(p)
+	w.sum.sub(&p.Entry)
+	delete(w.byID, p.ID)
+	if p.before != nil {
+		p.before.next = p.next
+	} else {
+		w.first = p.next
+	}
+	if p.next != nil {
+		p.next.before = p.before
 	}
 }
 
@@ -116,6 +179,7 @@ func (w *Window) count(d Delta, ref uint64) {
 	}
 	if n > 0 {
 		w.lacks = append(w.lacks, lack{n, ref})
+		w.lacked += n
 	}
 }
 
@@ -135,12 +199,7 @@ func (w *Window) Takes(c Change) bool {
 
 // Lacks is how many publications the log leaves out between two that it has: its sequencer has
 // withheld them, or they had been forgotten when two lineages met.
-func (w *Window) Lacks() (n uint64) {
-	for _, l := range w.lacks {
-		n += l.n
-	}
-	return n
-}
+func (w *Window) Lacks() uint64 { return w.lacked }
 
 // Forget drops what the deltas before first brought: the log that the window is
 // made of keeps them no longer. It returns what it dropped.
@@ -148,15 +207,14 @@ func (w *Window) Forget(first uint64) (gone []Entry) {
 	if w.head < first {
 		w.head = 0
 	}
-	w.lacks = slices.DeleteFunc(w.lacks, func(l lack) bool { return l.ref < first })
-	for link := &w.first; *link != nil; {
-		if p := *link; p.Ref < first {
-			gone = append(gone, p.Entry)
-			delete(w.byID, p.ID)
-			*link = p.next
-		} else {
-			link = &p.next
-		}
+	n := 0
+	for ; n < len(w.lacks) && w.lacks[n].ref < first; n++ {
+		w.lacked -= w.lacks[n].n
+	}
+	w.lacks = slices.Delete(w.lacks, 0, n)
+	for w.oldest != nil && w.oldest.Ref < first {
+		gone = append(gone, w.oldest.Entry)
+		w.drop(w.oldest)
 	}
 	return gone
 }
@@ -231,14 +289,43 @@ func (w *Window) Pinned() uint64 { return w.said }
 func (w *Window) Head() uint64 { return w.head }
 
 // Hash stands for the set of items and versions in the window, in whatever order.
-func (w *Window) Hash() feed.Hash {
-	entries := w.Entries()
-	slices.SortFunc(entries, func(a, b Entry) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	h := sha256.New()
-	h.Write([]byte("tidings/window/1"))
-	for _, e := range entries {
-		h.Write(e.ID[:])
-		h.Write(e.Hash[:])
+func (w *Window) Hash() feed.Hash { return w.sum.hash() }
+
+// A sum adds up a hash of each entry of a window, modulo 2²⁵⁶, so that one entry more or less takes one
+// step. Somebody who chooses the items can make two sets with one sum, and gains nothing: an entry of a
+// log has the hash of its body, and of the entry before it. The sum finds mistakes, not attacks.
+type sum [4]uint64 // the lowest part first
+
+// of is the hash of one entry.
+func (sum) of(e *Entry) (s sum) {
+	b := make([]byte, 0, 128)
+	b = append(b, "tidings/window/2"...)
+	b = append(b, e.ID[:]...)
+	b = append(b, e.Hash[:]...)
+	h := sha256.Sum256(b)
+	for i := range s {
+		s[i] = binary.BigEndian.Uint64(h[8*i:])
 	}
-	return feed.Hash(h.Sum(nil))
+	return s
+}
+
+func (s *sum) add(e *Entry) {
+	var carry uint64
+	for i, n := range s.of(e) {
+		s[i], carry = bits.Add64(s[i], n, carry)
+	}
+}
+
+func (s *sum) sub(e *Entry) {
+	var borrow uint64
+	for i, n := range s.of(e) {
+		s[i], borrow = bits.Sub64(s[i], n, borrow)
+	}
+}
+
+func (s *sum) hash() (h feed.Hash) {
+	for i, n := range s {
+		binary.BigEndian.PutUint64(h[8*i:], n)
+	}
+	return h
 }

@@ -152,26 +152,79 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		answer(feedtreepb.Pushed_HELD, "")
 		return
 	}
-	_, edited := l.window.Entry(p.Item.ID)
-	before := l.pin
-	l.pin = l.pin.After(p)
-	d := difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p, Edited: edited}}}
-	if !f.Append(c.key, d, nil, func(ok bool) {
-		if ok {
-			l.take(p, true)
-			f.taken(c, p, f.clock.Now())
-			answer(feedtreepb.Pushed_HELD, "")
-		} // else it is sent again, to who leads now
-	}) {
-		l.pin = before
-		answer(feedtreepb.Pushed_BUSY, "there is no room for it now")
+	if len(l.accepted) >= f.owners.Room(c.key) {
+		answer(feedtreepb.Pushed_BUSY, noRoom)
 		return
 	}
-	if _, known := l.taken[p.Seq]; !known {
-		l.take(p, false)
-	}
+	l.accepted = append(l.accepted, accepted{p, l.pin, answer})
+	l.pin = l.pin.After(p)
+	l.take(p, false)
 	l.hears(p, f.clock.Now())
 	f.stats.Accepted++
+	if !l.appending {
+		f.appendBatch(c)
+	}
+}
+
+const noRoom = "there is no room for it now"
+
+// An accepted publication is on its way into the log.
+type accepted struct {
+	*difference.Publication
+	before *difference.Pin // without it
+	answer func(v feedtreepb.Pushed_Verdict, words string)
+}
+
+// appendAccepted makes entries of all publications that were accepted: whatever else is appended to the
+// log is counted from them.
+func (f *FeedTree) appendAccepted(c *channel) {
+	for l := c.lead; len(l.accepted) > 0; {
+		f.appendBatch(c)
+	}
+}
+
+// appendBatch makes an entry of publications that were accepted. One entry is on its way to a quorum at a
+// time, and those that come meanwhile go together into the next one, so that many writers do not wait for as
+// many entries. A batch is so large that it travels beside its entry, or it is one publication.
+func (f *FeedTree) appendBatch(c *channel) {
+	l := c.lead
+	n, size := 0, 0
+	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) {
+		size += len(l.accepted[n].Raw)
+		n++
+	}
+	batch, rest := l.accepted[:n], l.accepted[n:]
+	if l.accepted = rest; len(batch) == 0 {
+		return
+	}
+	var d difference.Delta
+	here := map[feed.ID]bool{}
+	for _, p := range batch {
+		_, edited := l.window.Entry(p.Item.ID)
+		d.Changes = append(d.Changes, difference.Change{Item: *p.Item, Publication: p.Publication, Edited: edited || here[p.Item.ID]})
+		here[p.Item.ID] = true
+	}
+	l.appending = true
+	if f.append(c, d, func(ok bool) {
+		l.appending = false
+		for _, p := range batch {
+			if ok { // else it is sent again, to who leads now
+				l.take(p.Publication, true)
+				f.taken(c, p.Publication, f.clock.Now())
+				p.answer(feedtreepb.Pushed_HELD, "")
+			}
+		}
+		if c.lead == l && !l.appending {
+			f.appendBatch(c)
+		}
+	}) {
+		return
+	}
+	l.appending, l.pin, l.accepted = false, batch[0].before, nil
+	for _, p := range slices.Concat(batch, rest) {
+		delete(l.taken, p.Seq)
+		p.answer(feedtreepb.Pushed_BUSY, noRoom)
+	}
 }
 
 // inOrder says, in words, why a publication is not the next one; "" if it is. The first one that

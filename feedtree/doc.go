@@ -33,7 +33,8 @@
 // # Publishers
 //
 // A feed can have a publisher, who signs its items (difference.Publication): Publish brings them to
-// the sequencer (push.go), which takes them in their order (accept.go). Whose the feed is stands in the
+// the sequencer (push.go), which takes them in their order, and puts those that come while an entry is on
+// its way together into the next one (accept.go). Whose the feed is stands in the
 // log, as the origin names it, and each follower looks whether it believes that (pin.go, sight.go).
 //
 // # How to use it

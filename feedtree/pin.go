@@ -103,6 +103,7 @@ func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
 
 // repin says whose the feed is from now on.
 func (f *FeedTree) repin(c *channel, p *difference.Pin) {
+	f.appendAccepted(c) // their keys and numbers are those of the pin before
 	p.Since = p.Since.UTC().Truncate(time.Millisecond)
 	c.lead.pin, c.lead.claim = p, nil
 	f.stats.Pinned++

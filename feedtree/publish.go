@@ -25,12 +25,16 @@ type lead struct {
 	head    *feed.Head // the last one
 
 	// Of a feed with a publisher:
-	pin    *difference.Pin    // with all that was taken, whether a quorum holds it already or not
-	taken  map[uint64]receipt // publications in the log and on their way there, by number
-	heard  time.Time          // when the publisher has spoken; zero: not that it is known
-	said   time.Time          // by the publisher's clock
-	looked time.Time          // when the origin was asked whose the feed is
-	claim  *claim             // of another key; nil: there is none
+	pin   *difference.Pin    // with all that was taken, whether a quorum holds it already or not
+	taken map[uint64]receipt // publications in the log and on their way there, by number
+	// accepted are the publications of which no entry is made yet; appending says that one with others
+	// is on its way.
+	accepted  []accepted
+	appending bool
+	heard     time.Time // when the publisher has spoken; zero: not that it is known
+	said      time.Time // by the publisher's clock
+	looked    time.Time // when the origin was asked whose the feed is
+	claim     *claim    // of another key; nil: there is none
 }
 
 const (
@@ -106,6 +110,7 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 	if c == nil || c.lead == nil || !c.lead.ready {
 		return false
 	}
+	f.appendAccepted(c)
 	l := c.lead
 	if doc != nil {
 		l.head, l.about = &doc.Head, aboutOf(&doc.Head)
@@ -123,6 +128,12 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 			return true
 		}
 	}
+	return f.append(c, d, done)
+}
+
+// append makes entries of what is new in a feed that is led here, as Append does.
+func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bool {
+	l, key := c.lead, c.key
 	if d.Head == nil && f.headIsOld(key, l.window.Head()) {
 		d.Head = l.head
 	}
@@ -293,6 +304,7 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 			f.stats.Unread++
 			continue
 		}
+		f.appendAccepted(c)
 		l, all := c.lead, d
 		d = f.app.Filter(key, d)
 		if pin := all.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {

@@ -24,8 +24,11 @@ const (
 	pushFirst = time.Second
 	pushAgain = 2 * time.Second
 	pushTime  = time.Minute
-	// maxPushes is how many publications wait for an answer. Who has more to say waits.
-	maxPushes = 64
+	// maxPushes is how many publications of one feed wait for an answer, and maxAllPushes how many of all
+	// feeds do: a feed that nobody answers for leaves room for the others. At the bound a publication is
+	// not taken: its publisher keeps it, and sends it again.
+	maxPushes    = 64
+	maxAllPushes = 512
 )
 
 // Why a publication came to nothing. What was refused may be good for nothing; what was not taken is
@@ -77,7 +80,7 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	case w != nil && len(w.done) < maxPushes: // a node and a command beside it may push the same
 		w.done = append(w.done, say)
 		return
-	case w != nil || len(f.pushes) >= maxPushes:
+	case w != nil || f.full(key):
 		say(fmt.Errorf("%w: others are on their way", ErrUntaken))
 		return
 	}
@@ -85,6 +88,18 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	w = &push{key: key, of: p, until: now.Add(pushTime), done: []func(error){say}}
 	f.pushes[p.Hash] = w
 	f.pushOn(w, now)
+}
+
+// full says whether so many publications of a feed, or of all, wait for an answer that there is no room
+// for another one.
+func (f *FeedTree) full(key overlay.ID) bool {
+	n := 0
+	for _, w := range f.pushes {
+		if w.key == key {
+			n++
+		}
+	}
+	return n >= maxPushes || len(f.pushes) >= maxAllPushes
 }
 
 // pushOn sends a publication to whom this node takes for the sequencer, if it knows where that is;
@@ -143,6 +158,10 @@ func (f *FeedTree) onPushed(from env.PeerID, m *feedtreepb.Pushed) {
 	switch m.Verdict {
 	case feedtreepb.Pushed_HELD:
 		f.pushed(w, nil)
+	case feedtreepb.Pushed_GAP:
+		if f.pushes[w.of.Prev] == nil {
+			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, m.Words))
+		} // else it has overtaken the one before it, and is sent again
 	case feedtreepb.Pushed_UNKNOWN, feedtreepb.Pushed_BUSY:
 		if w.words = m.Words; m.Verdict == feedtreepb.Pushed_UNKNOWN {
 			w.unnamed = w.tries

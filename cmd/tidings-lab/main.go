@@ -12,6 +12,7 @@
 //	tidings-lab bench deployment  cooperative polling over real sockets, beside readers who poll alone
 //	tidings-lab bench crawl       what of real feeds has to be fetched, and what passed on
 //	tidings-lab bench firehose    articles from any feed to the keyword feeds of filters, over real sockets
+//	tidings-lab bench publish     items published over HTTP by one program and by several, on an empty feed and on a long one
 //	tidings-lab bench tree        trees and GossipSub side by side, over real sockets
 //	tidings-lab bench match       articles matched with up to forty million keyword subscriptions
 //	tidings-lab bench reflector   a million keyword feeds on a disk

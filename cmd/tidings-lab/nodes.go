@@ -28,6 +28,7 @@ type benchCommand struct {
 	Firehose   benchFirehoseCommand `cmd:"" help:"Articles on their way from any feed to the keyword feeds of filters, by GossipSub."`
 	Match      matchCommand         `cmd:"" help:"Articles are matched with up to millions of keyword subscriptions: time and memory."`
 	Tree       treeCommand          `cmd:"" help:"Trees beside GossipSub over real sockets: what is delivered, how soon, and what it costs."`
+	Publish    benchPublishCommand  `cmd:"" help:"Items published over HTTP at one of three nodes, on an empty feed and on a long one, by one writer and by several."`
 	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and a start with all of them."`
 	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
 	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`

@@ -261,8 +261,7 @@ const orphan = "its poller is gone: another takes over"
 func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bool) {
 	polled, here := d.node.Corona.View(s.Key)
 	told, err := corona.ParseState(s.State)
-	kept, _ := d.node.Owners.View(s.Key)
-	noted, known := corona.NotedState(kept.Note)
+	noted, known := corona.NotedState(d.node.Owners.Note(s.Key))
 	switch {
 	case here:
 		p.State, p.here = polled.State, true

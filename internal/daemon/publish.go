@@ -48,6 +48,11 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 		}
 		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
 	}
+	return d.push(ctx, p, func() {})
+}
+
+// push brings a publication into its feed. It calls sent, on the loop, when that is on its way.
+func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.Written, err error) {
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
 		return w, fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrItem, p.URL)
 	}
@@ -57,7 +62,10 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 	if err := d.tentatively(ctx, p.URL); err != nil {
 		return w, err
 	}
-	failed, err := ask(ctx, d, func(answer func(error)) { d.node.Feeds.Publish(envelope, answer) })
+	failed, err := ask(ctx, d, func(answer func(error)) {
+		d.node.Feeds.Publish(p.Raw, answer)
+		sent()
+	})
 	switch {
 	case err != nil:
 		return w, err
@@ -93,6 +101,26 @@ const knownWithin = 5 * time.Second
 
 // Publisher says what the network has of a feed's publisher, or the feed's document; see proxy.Publishing.
 func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, err error) {
+	if p, err = d.prepare(ctx, url); err != nil || len(p.Key) == 0 {
+		return p, err
+	}
+	p.Items, err = ask(ctx, d, func(answer func([]string)) {
+		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) {
+			items := []string{}
+			for _, e := range doc.Entries {
+				if e.Provenance == feedtree.ByPublisher {
+					items = append(items, e.Item.ID.String()+e.Item.Hash.String())
+				}
+			}
+			answer(items)
+		})
+	})
+	return p, err
+}
+
+// prepare follows a feed, and returns what an item of it is signed by: what Publisher returns, without the
+// items, which would be read one by one.
+func (d *Daemon) prepare(ctx context.Context, url string) (p proxy.Publisher, err error) {
 	if err := d.tentatively(ctx, url); err != nil {
 		return p, err
 	}
@@ -173,7 +201,7 @@ func (d *Daemon) publisher(ctx context.Context, url string) (p proxy.Publisher, 
 // publisherNow asks the loop what it knows.
 func (d *Daemon) publisherNow(url string) func(answer func(proxy.Publisher)) {
 	return func(answer func(proxy.Publisher)) {
-		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
+		d.node.Feeds.Head(d.key(url), func(doc feedtree.Document) { answer(d.publisherOf(url, doc)) })
 	}
 }
 
@@ -193,11 +221,6 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]
 	}
-	for _, e := range doc.Entries {
-		if e.Provenance == feedtree.ByPublisher {
-			p.Items = append(p.Items, e.Item.ID.String()+e.Item.Hash.String())
-		}
-	}
 	return p
 }
 
@@ -209,12 +232,12 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	if d.config.Author == nil {
 		return w, proxy.ErrNoKey
 	}
-	end, err := d.writing.begin(ctx, url)
+	turn, err := d.writing.begin(ctx, url)
 	if err != nil {
 		return w, fmt.Errorf("%w: others are being published in %s: %w", proxy.ErrUntaken, url, err)
 	}
-	defer end()
-	p, err := d.Publisher(ctx, url)
+	defer turn.end()
+	p, err := d.prepare(ctx, url)
 	if err != nil {
 		return w, err
 	}
@@ -239,10 +262,11 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	var head feed.Hash
 	copy(head[:], p.Head)
+	seq, head := turn.after(p.Seq, head)
 	w.URL = url
 	var unpushed error
-	w.Seq, err = d.config.Author.Write(url, p.Seq, head, &it, now, func(envelope []byte) error {
-		unpushed = d.pushOwn(ctx, url, envelope)
+	w.Seq, err = d.config.Author.Write(url, seq, head, &it, now, func(envelope []byte) error {
+		unpushed = d.pushOwn(ctx, url, envelope, turn, &it)
 		return unpushed
 	})
 	switch {
@@ -267,10 +291,21 @@ func (d *Daemon) known(p *proxy.Publisher) error {
 	return fmt.Errorf("%w: %s", proxy.ErrUnpublished, why)
 }
 
-// pushOwn pushes what the node's author has signed. What fails is tried again soon, and not when the beat
+// pushOwn pushes what the node's author has signed in a turn. When it has sent the item that the turn is
+// for, the turn is the next one's; without such an item (nil) it is not. What fails is tried again soon, and not when the beat
 // interval is over.
-func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte) error {
-	_, err := d.Push(ctx, envelope)
+func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte, of *turn, it *feed.Item) error {
+	p, err := difference.OpenPublication(envelope)
+	if err != nil {
+		return fmt.Errorf("%w: %w", proxy.ErrItem, err)
+	}
+	last := p.Item != nil && it != nil && p.Item.ID == it.ID && p.Item.Hash == it.Hash
+	_, err = d.push(ctx, p, func() {
+		if last {
+			of.sent(p)
+		}
+	})
+	of.answered(p, err == nil)
 	d.writing.speaks(url, err == nil)
 	return err
 }

@@ -52,11 +52,11 @@ func (d *Daemon) beatOf(ctx context.Context, url string) (beat time.Duration, er
 // taken something the network knows the key, or will when this node has arrived; what nobody has ever
 // taken is tried again.
 func (d *Daemon) alive(ctx context.Context, url string, taken bool, while time.Duration) error {
-	end, err := d.writing.begin(ctx, url)
+	turn, err := d.writing.begin(ctx, url)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer turn.end()
 	if _, signed := d.config.Author.Feeds()[url]; !signed || d.writing.silence(url) < while {
 		return nil // what was signed first was refused meanwhile
 	}
@@ -73,5 +73,6 @@ func (d *Daemon) alive(ctx context.Context, url string, taken bool, while time.D
 	}
 	var head feed.Hash
 	copy(head[:], p.Head)
-	return d.config.Author.Alive(url, p.Seq, head, time.Now(), func(envelope []byte) error { return d.pushOwn(ctx, url, envelope) })
+	seq, head := turn.after(p.Seq, head)
+	return d.config.Author.Alive(url, seq, head, time.Now(), func(envelope []byte) error { return d.pushOwn(ctx, url, envelope, turn, nil) })
 }

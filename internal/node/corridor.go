@@ -75,7 +75,7 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	}
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
-		n.Corona.Lead(key, v.URL, (*pollSide)(n).Term(key), known, v.Note)
+		n.Corona.Lead(key, v.URL, (*pollSide)(n).Term(key), known, n.Owners.Note(key))
 		n.Feeds.Absorbed(key) // what came while the log was read
 	})
 }

@@ -36,6 +36,14 @@ func (c chain) headHash() Hash {
 	return Hash{}
 }
 
+// headTime is when the last entry was made, the zero time if there is none.
+func (c chain) headTime() (t time.Time) {
+	if e := c.head(); e != nil {
+		t = e.Time
+	}
+	return t
+}
+
 // find returns the place of an entry, -1 if it is not there. Mostly it is one of
 // the last.
 func (c chain) find(h Hash) int {
@@ -47,26 +55,44 @@ func (c chain) find(h Hash) int {
 	return -1
 }
 
-// kept returns the place of the first entry that is still kept. It depends on
-// nothing but the chain, so that all who keep a log keep the same of it.
-func (c chain) kept() int {
-	if len(c) == 0 {
-		return 0
+// has says whether an entry is in a chain. Numbers rise along a chain, so entries that are older
+// than e are not looked at: that of an entry which comes next takes one step. A sequencer that gives
+// numbers in another order may hide an entry from has, and its followers then pull what they have.
+func (c chain) has(e *Entry) bool {
+	for _, in := range slices.Backward(c) {
+		if in.Hash == e.Hash {
+			return true
+		}
+		if in.At.Seq < e.At.Seq {
+			return false
+		}
 	}
-	return c.keptAt(c.head().Time, 0)
+	return false
 }
 
-// keptAt returns the place of the first entry that is kept when, at a time, entries
-// with some items are added.
-func (c chain) keptAt(t time.Time, items int) int {
-	size := 0
-	for i, e := range slices.Backward(c) {
-		enough := items >= KeepItems && t.Sub(e.Time) > keepAge
-		if enough || items >= maxKeptItems || size >= maxKeptBytes {
-			return i + 1
-		}
-		items += e.Items
-		size += e.Size
+// setLog puts a log in the place of a seat's.
+func (s *seat) setLog(log chain) {
+	s.log, s.items, s.size = log, 0, 0
+	for _, e := range log {
+		s.items += e.Items
+		s.size += e.Size
 	}
-	return 0
+}
+
+// kept returns the place of the first entry of a log that is still kept when, at a time, entries with
+// some items and bytes of bodies are added; the length of the log if none is. It depends on nothing but
+// the log, so that all who keep it keep the same of it. It looks at the entries that leave and at one
+// more: times do not go back along a log, and where a sequencer has them go back, more is kept until
+// one of the two limits is reached.
+func (s *seat) kept(t time.Time, items, size int) int {
+	items, size = items+s.items, size+s.size
+	for i, e := range s.log {
+		items -= e.Items
+		size -= e.Size
+		enough := items >= KeepItems && t.Sub(e.Time) > keepAge
+		if !enough && items < maxKeptItems && size < maxKeptBytes {
+			return i
+		}
+	}
+	return len(s.log)
 }

@@ -118,7 +118,7 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 			o.sendSealed(from, s, s.epoch.Number, s.promised.in(s.epoch.Lineage).number)
 		}
 		return nil
-	case s.log.find(e.Hash) >= 0:
+	case s.log.has(e):
 		if !o.volatile[e.Hash] {
 			o.sendHeld(from, e)
 		}
@@ -174,10 +174,10 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 			// is: they are asked for again.
 			switch i := s.log.find(fresh[0].Hash); {
 			case i >= 0 && anew:
-				s.log = old
+				s.setLog(old)
 			case i >= 0:
 				o.store.Commit(o.dropped(s.log[i:]), func(error) {}) // what followed may have been stored
-				s.log = slices.Clone(s.log[:i])
+				s.setLog(slices.Clone(s.log[:i]))
 			}
 			s.settled = s.shown.headHash()
 			then(false)

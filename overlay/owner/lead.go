@@ -95,7 +95,7 @@ func (o *Owners) Staying(key overlay.ID, items int) uint64 {
 	if s == nil || len(s.log) == 0 {
 		return 0
 	}
-	i := s.log.keptAt(o.clock.Now(), items)
+	i := s.kept(o.clock.Now(), items, 0)
 	if i == len(s.log) {
 		return s.log.head().At.Seq + 1
 	}
@@ -132,8 +132,11 @@ func (o *Owners) advance(s *seat) {
 		Size:  len(p.body),
 		Items: p.items,
 	}
-	longer := append(slices.Clip(s.log), e)
-	e.Set = p.set(e.At.Seq, longer[longer.kept()].At.Seq)
+	first := e
+	if i := s.kept(e.Time, e.Items, e.Size); i < len(s.log) {
+		first = s.log[i]
+	}
+	e.Set = p.set(e.At.Seq, first.At.Seq)
 	e.sign(o.signer)
 	f := &flight{entry: e, body: p.body, set: p.set, done: p.done}
 	l.flight = f

@@ -35,6 +35,15 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	return nil
 }
 
+// Note returns the small record that goes with a key, nil if there is none here. It looks through the
+// entries that were added since the record was set.
+func (o *Owners) Note(key overlay.ID) []byte {
+	if s := o.seats[key]; s != nil {
+		return s.noted()
+	}
+	return nil
+}
+
 // noted is the record, nil if there is none, or if it is of a log that is longer than
 // the one here: after a jump there may be less.
 func (s *seat) noted() []byte {

@@ -24,7 +24,7 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 			in, by = n.Lineage, n.Sequencer
 		}
 	}
-	if s.log.find(e.Hash) >= 0 && (s.epoch == nil || s.epoch.Lineage == in || s.shown.find(e.Hash) >= 0) {
+	if s.log.has(e) && (s.epoch == nil || s.epoch.Lineage == in || s.shown.has(e)) {
 		o.settle(s, e.Hash)
 		return e, Known
 	}

@@ -133,8 +133,7 @@ func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
 	})
 	lead, quorum, rest := owners[0], owners[:3], owners[3:]
 	note := func(m *member) string {
-		v, _ := m.owners.View(key)
-		return string(v.Note)
+		return string(m.owners.Note(key))
 	}
 	lead.Do(func() { _ = lead.owners.SetNote(key, []byte("before")) })
 	w.Run(time.Second)

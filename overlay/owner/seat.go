@@ -24,7 +24,10 @@ type seat struct {
 	epoch *Epoch   // in force, as far as this node knows; nil: none yet; see setEpoch
 	owned bool     // this node is one of its owners
 	open  []*Epoch // signed here, and not known to be certified or never to be
-	log   chain
+
+	log   chain // see setLog
+	items int   // that its entries hold
+	size  int   // of their bodies, in bytes
 
 	settled Hash  // the last entry that a quorum is known to hold
 	shown   chain // what readers may see of the log
@@ -310,7 +313,7 @@ func (s *seat) tidy(owns bool) (left []*Entry) {
 	if hole && !owns {
 		left, log = s.log, nil
 	}
-	s.log = log
+	s.setLog(log)
 	return left
 }
 
@@ -363,17 +366,23 @@ func kept(of []*Entry, bodies [][]byte) (ops []env.Op) {
 func (o *Owners) extend(s *seat, fresh []*Entry, bodies [][]byte, anew bool) (ops []env.Op) {
 	old := s.log
 	if anew {
-		s.log = nil
+		s.setLog(nil)
 	}
 	for i, e := range fresh {
 		s.log = append(s.log, e)
+		s.items += e.Items
+		s.size += e.Size
 		o.cache.put(e.Hash, bodies[i])
 	}
 	if anew {
 		ops = o.depart(s, slices.DeleteFunc(slices.Clone(old), func(e *Entry) bool { return s.log.find(e.Hash) >= 0 }))
 	}
-	if n := s.log.kept(); n > 0 {
+	if n := s.kept(s.log.headTime(), 0, 0); n > 0 {
 		ops = append(ops, o.dropped(s.log[:n])...)
+		for _, e := range s.log[:n] {
+			s.items -= e.Items
+			s.size -= e.Size
+		}
 		s.log = slices.Clone(s.log[n:])
 	}
 	return ops
@@ -387,6 +396,6 @@ func (o *Owners) truncate(s *seat, after Hash) (ops []env.Op) {
 		return nil
 	}
 	ops = o.depart(s, s.log[i+1:])
-	s.log = slices.Clone(s.log[:i+1])
+	s.setLog(slices.Clone(s.log[:i+1]))
 	return ops
 }

@@ -28,8 +28,8 @@ func (o *Owners) settle(s *seat, h Hash) {
 
 // show lets readers see what has become durable and sure.
 func (o *Owners) show(s *seat) {
-	if head := s.log.headHash(); s.shown.find(head) >= 0 {
-		s.settled = head // it was known when the log was longer, or another one
+	if head := s.log.head(); head != nil && s.shown.has(head) {
+		s.settled = head.Hash // it was known when the log was longer, or another one
 	}
 	n := s.showable(o.volatile)
 	if n == 0 && len(s.log) > 0 {

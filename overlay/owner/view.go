@@ -81,7 +81,6 @@ type View struct {
 	Owns    bool   // it is an owner
 	Follows bool
 	Weight  int // clients, as the sequencer was told
-	Note    []byte
 }
 
 // View returns what is known of a key; ok is false if nothing is.
@@ -91,7 +90,7 @@ func (o *Owners) View(key overlay.ID) (v View, ok bool) {
 		return v, false
 	}
 	return View{
-		URL: s.url, Epoch: s.epoch, Leads: s.lead != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight, Note: s.noted(),
+		URL: s.url, Epoch: s.epoch, Leads: s.lead != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight,
 	}, true
 }
 

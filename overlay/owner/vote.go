@@ -317,7 +317,7 @@ func (o *Owners) install(s *seat, e *Epoch, from env.PeerID) {
 		ops = o.truncate(s, last)
 	}
 	if plant.StepBack && !o.owns(s) && len(s.log) > 1 {
-		s.log = s.log[:len(s.log)-1]
+		s.setLog(s.log[:len(s.log)-1])
 	}
 	o.save(s, nil, ops...)
 	if s.log.headHash() == e.AfterHash {

@@ -200,7 +200,7 @@ func (m *ownerSide) Lead(key overlay.ID, on bool) {
 	if _, ok := overlay.StewardDomain(v.URL); ok {
 		return
 	}
-	m.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), new(difference.Known), v.Note)
+	m.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), new(difference.Known), m.Owners.Note(key))
 }
 
 func (m *ownerSide) Grew(overlay.ID)                       {}

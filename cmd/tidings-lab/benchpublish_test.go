@@ -1,0 +1,43 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// Items that several programs publish at once at a real node are at all three nodes, once, and the object has
+// the keys that scripts rely on.
+func TestBenchPublish(t *testing.T) {
+	t.Parallel()
+	code, out, err := lab(t, strings.Fields("bench publish --items 60 --count 20 --writers 8 --json")...)
+	if code != exitDone || err != "" {
+		t.Fatalf("exit %d, %q", code, err)
+	}
+	var got struct {
+		Runs  []map[string]any `json:"runs"`
+		Wrong *int             `json:"wrong"`
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Runs) != 4 || got.Wrong == nil || *got.Wrong != 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for i, r := range got.Runs {
+		for _, key := range strings.Fields("items_before writers items items_per_s p50_s p99_s most_s") {
+			if _, ok := r[key]; !ok {
+				t.Errorf("no %s in %v", key, r)
+			}
+		}
+		if before := []float64{0, 20, 60, 80}[i]; r["items_before"] != before || r["items"] != 20.0 {
+			t.Errorf("measurement %d: %v", i, r)
+		}
+	}
+}
+
+func TestBenchPublishRefuses(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--count 0", "--writers 257", "--items 100 --count 60", "--items 9000"} {
+		if code, _, err := lab(t, strings.Fields("bench publish "+args)...); code != exitUsage || !strings.Contains(err, "at least") {
+			t.Errorf("%s: exit %d, %q", args, code, err)
+		}
+	}
+}

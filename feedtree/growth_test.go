@@ -1,0 +1,53 @@
+package feedtree_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"tidings/feedtree"
+)
+
+// A push takes as much memory in a feed of a thousand items as in one of a hundred, at all nodes
+// together: each of them works on what is new, and nobody on what is there.
+func TestAPushCostsTheSameInALongFeed(t *testing.T) {
+	n := open(t)
+	written := 0
+	write := func(items int) {
+		for range items {
+			written++
+			if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, fmt.Sprintf("item %d", written))); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// cost is what one push takes, and the question that comes before it: which number the next item has.
+	cost := func() uint64 {
+		const pushes = 50
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range pushes {
+			var last uint64
+			n.desk.Do(func() {
+				n.desk.Layers().Feeds.Head(n.Key(url), func(d feedtree.Document) { last = d.Pin.Seq })
+			})
+			if last+1 < uint64(written) { // the last entry may still be on its way down the tree
+				t.Fatalf("number %d is the last one, not %d", last, written)
+			}
+			write(1)
+		}
+		runtime.ReadMemStats(&after)
+		return (after.TotalAlloc - before.TotalAlloc) / pushes
+	}
+	write(100)
+	n.Run(time.Minute)
+	short := cost()
+	write(1_000 - written)
+	n.Run(time.Minute)
+	long := cost()
+	t.Logf("%d bytes a push after 100 items, %d after 1,000", short, long)
+	if long > short*5/4 {
+		t.Errorf("a push takes %d bytes after 1,000 items, and %d after 100", long, short)
+	}
+}
