@@ -58,8 +58,8 @@ planted: export TIDINGS_TESTS = long
 planted:
 	go test -timeout 20m -tags planted ./sim ./internal/lab/table2 -run Planted
 
-# The race detector sees nothing of the processes that tests of cmd/tidings start: -short leaves
-# these tests out.
+# -short leaves out the tests of cmd/tidings that start real processes: they take minutes
+# under the race detector.
 race:
 	$(if $(EDGES),go test -race $(EDGES:%=./%/...),@echo "no edges yet")
 	go test -race -short ./cmd/tidings

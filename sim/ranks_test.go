@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"tidings/internal/longtest"
 	"tidings/internal/wire"
 )
 
@@ -19,10 +18,9 @@ func stormy(seed uint64) *Swarm {
 	s.Grow(24, 100*time.Millisecond)
 	s.World.Run(time.Minute)
 	dice := rand.New(rand.NewPCG(seed, 1))
-	channels := longtest.Pick(6, 12)
-	for i, url := range s.lively(channels, 8*time.Minute, 5) {
+	for i, url := range s.lively(12, 8*time.Minute, 5) {
 		for _, p := range s.Peers() {
-			if dice.IntN(channels) >= i {
+			if dice.IntN(12) >= i {
 				p.Read(url)
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // The demo runs without a network, says what came of it, and ends.
@@ -17,7 +19,7 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 		t.Skip("half a minute of a network")
 	}
 	var out bytes.Buffer
-	c := demoCommand{Nodes: 20, Feeds: 20, Interval: 4 * time.Second, Every: 5 * time.Second, For: 16 * time.Second, HTTP: "127.0.0.1:0", Seed: 1}
+	c := demoCommand{Nodes: 20, Feeds: longtest.Pick(8, 20), Interval: 4 * time.Second, Every: 5 * time.Second, For: 16 * time.Second, HTTP: "127.0.0.1:0", Seed: 1}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
