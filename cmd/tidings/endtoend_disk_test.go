@@ -166,7 +166,7 @@ func TestDamagedStore(t *testing.T) {
 			n := launch(t, "--allow-private-origins", "--poll-interval", "1s")
 			address := n.subscribe(o.url + "/feed")
 			for i := range feeds {
-				if err := post(n.http, "subscribe", fmt.Sprintf("http://127.0.0.1:1/%d", i)); err != nil {
+				if err := post(n, "subscribe", fmt.Sprintf("http://127.0.0.1:1/%d", i)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -14,6 +14,7 @@
 //	network        the descriptor of its network, and whether it founded it
 //	reader.secret  what the addresses given to readers are made with
 //	tidings.db     the store: subscriptions, locks, logs, the peers it knew
+//	api.token      what commands and other programs show to list and change subscriptions
 //	publish.token  what programs show that want the node to publish for them
 //	keywords.db    keyword subscriptions and the articles that matched them
 //
@@ -60,6 +61,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
+	"tidings/proxy"
 )
 
 // leaveTime is how long a node may take to hand over what it leads, which takes ten
@@ -77,8 +79,9 @@ type Daemon struct {
 	disk     *store.Disk
 	host     *libp2p.Host
 	fetch    *fetch.Client
-	http     net.Listener // nil: readers are not served
-	shelf    *shelf       // what readers are told without asking the loop
+	http     net.Listener  // nil: readers are not served
+	server   *proxy.Server // likewise
+	shelf    *shelf        // what readers are told without asking the loop
 	opened   time.Time
 	closed   sync.Once
 	keywords *keywords
@@ -196,7 +199,9 @@ func (d *Daemon) open() (err error) {
 			c.Known = append(c.Known, k.Peer)
 		}
 	}
-	d.host, err = libp2p.New(c)
+	if d.host, err = libp2p.New(c); err == nil {
+		d.answer()
+	}
 	return err
 }
 
@@ -212,6 +217,7 @@ func (d *Daemon) answered(h env.Handle, a env.Answer) {
 func (d *Daemon) Close() error {
 	var err error
 	d.closed.Do(func() {
+		d.takeAccess()
 		d.host.Close()
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it, if it was run
