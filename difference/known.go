@@ -99,6 +99,9 @@ func (k *Known) Unknown(d Delta) Delta {
 // Blank says whether nothing is known.
 func (k *Known) Blank() bool { return len(k.prints) == 0 && k.page.Number() == 0 }
 
+// Headed says whether the head of any document is known.
+func (k *Known) Headed() bool { return k.head != (feed.Hash{}) }
+
 // Page is what is known of a channel that is a page.
 func (k *Known) Page() *page.Memory { return &k.page }
 
