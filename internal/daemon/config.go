@@ -97,7 +97,8 @@ type Config struct {
 	Abrupt bool
 	// Notice, if not nil, is shown on the page for readers; see proxy.Config.
 	Notice func() proxy.Notice
-	// Log takes what an operator should know; nil: nothing is logged.
+	// Log takes what an operator should know; nil: nothing is logged. From INFO on, addresses of
+	// feeds are redacted.
 	Log *slog.Logger
 }
 
@@ -162,6 +163,7 @@ func (c Config) filled() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Log = slog.New(newRedactor(c.Log.Handler()))
 	return c, nil
 }
 

@@ -61,7 +61,9 @@ var hostile = []struct {
 	{"one text of unknown entities", func() []byte {
 		return fill("<rss><channel><item><description>", "&x;", "</description></item></channel></rss>")
 	}, ErrLimit},
-	{"one text of '&'", func() []byte { return fill("<rss><channel><item><description>", "&", "</description></item></channel></rss>") }, ErrLimit},
+	{"one text of '&'", func() []byte {
+		return fill("<rss><channel><item><description>", "&", "</description></item></channel></rss>")
+	}, ErrLimit},
 	{"one head of '&'", func() []byte { return fill("<rss><channel><title>", "&", "</title></channel></rss>") }, ErrLimit},
 	{"'&' and nothing else", func() []byte { return fill("", "&", "") }, ErrNotFeed},
 	{"one attribute of '&'", func() []byte { return fill("<rss><channel><item a='", "&", "'/></channel></rss>") }, ErrLimit},
