@@ -17,10 +17,11 @@
 //	api.token      what commands and other programs show to list and change subscriptions
 //	publish.token  what programs show that want the node to publish for them
 //	keywords.db    keyword subscriptions and the articles that matched them
+//	*.db.second    the subscriptions a second time, for a store that loses them
 //
 // If the store is lost or damaged, so may be the locks on what the node has
 // signed: it takes a new key then and joins as another node. Its subscriptions
-// are salvaged as far as they can be read.
+// come back from their second copy.
 //
 // The directory of a new node is told which network to found, or is given
 // somebody to join through; the network's parameters then come from there.
@@ -115,7 +116,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	// The store's lock keeps a second process from the directory.
-	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver); err != nil {
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}}); err != nil {
 		return nil, err
 	}
 	kc := cobra.DefaultConfig()
@@ -161,6 +162,7 @@ func (d *Daemon) open() (err error) {
 	}
 	if lost != "" {
 		d.damage.lost = true
+		d.damage.back, d.damage.whole = d.disk.Restored()
 		d.log.Debug("store lost", "why", lost)
 		if d.home.renewed {
 			d.log.Warn("the store was lost or damaged, and with it what this node had signed: it goes on as another node")
