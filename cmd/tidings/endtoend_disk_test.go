@@ -266,6 +266,7 @@ func TestDamagedStore(t *testing.T) {
 				}
 				return err
 			})
+			n.stop() // in good order, as any node
 		})
 	}
 }
