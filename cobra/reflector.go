@@ -111,6 +111,10 @@ type Reflector struct {
 	ending map[Number]int
 }
 
+// Precious are the keys of what no one else could give back: of subscriptions, by how they begin, and of the
+// numbers that were given so far.
+func Precious() (subscriptions, numbers string) { return subscriptionPrefix, lastKey }
+
 // Open returns the reflector that a store remembers, or a new one. It reads all of
 // the store, and waits for it.
 func Open(e env.Env, c Config) (*Reflector, error) {

@@ -256,6 +256,13 @@ func (c *Corona) detect(l *lead, r reading) (taken bool) {
 			// Those of an empty document are worth nothing, as it is small; and they
 			// could hide, by their date, an older document with items.
 			c.validate(l, r.valid, shown)
+		} else if d.Head != nil && len(d.Head.Raw) > 0 && !l.known.Headed() {
+			// The log has nothing yet. An entry with the head alone lets readers have the feed,
+			// empty as it is, before its first item. A changed head alone is no entry, as before.
+			if !c.app.Found(l.key, d, f, func(bool) {}) {
+				return false
+			}
+			l.known.Add(d)
 		}
 		return true
 	}

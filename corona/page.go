@@ -87,6 +87,8 @@ type Offer struct {
 	Feeds []Link // that it advertises
 	Feed  bool   // the document that was asked for as a page is one
 	Doubt string // why it may not be the page that was asked for; "": it seems to be
+	// Private says that the document came from a private address, which may send to others.
+	Private bool
 }
 
 // A Link is a feed that a page advertises.
@@ -95,6 +97,7 @@ type Link struct{ URL, Title string }
 // offerOf looks for feeds in a document that is none.
 func offerOf(a env.Answer) (o Offer) {
 	core, err := page.Read(a.Body, a.ContentType, page.Place{})
+	o.Private = a.Private
 	o.Page = err == nil && errLarge(&core) == nil && len(core.Lines) > 0
 	base, links := page.Advertised(a.Body)
 	if base, err = feed.Resolve(a.FinalURL, base); err != nil {

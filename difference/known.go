@@ -107,6 +107,9 @@ func (k *Known) Lose() { k.lossy = true }
 // document is then to be fetched whole, as "not modified" proves nothing.
 func (k *Known) Lossy() bool { return k.lossy }
 
+// Headed says whether the head of any document is known.
+func (k *Known) Headed() bool { return k.head != (feed.Hash{}) }
+
 // Page is what is known of a channel that is a page.
 func (k *Known) Page() *page.Memory { return &k.page }
 

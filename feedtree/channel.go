@@ -50,19 +50,20 @@ type channel struct {
 	waiting []func() // for the window
 }
 
-const subscriptionPrefix = "feedtree/subscription/"
+// SubscriptionPrefix begins the keys under which a store has the subscriptions.
+const SubscriptionPrefix = "feedtree/subscription/"
 
-func subscriptionKey(key overlay.ID) []byte { return append([]byte(subscriptionPrefix), key[:]...) }
+func subscriptionKey(key overlay.ID) []byte { return append([]byte(SubscriptionPrefix), key[:]...) }
 
 // load reads the subscriptions of an earlier life.
 func (f *FeedTree) load() error {
-	err := f.store.Range([]byte(subscriptionPrefix), func(key, value []byte) bool {
+	err := f.store.Range([]byte(SubscriptionPrefix), func(key, value []byte) bool {
 		m := new(feedtreepb.Subscription)
-		if len(key) != len(subscriptionPrefix)+len(overlay.ID{}) || proto.Unmarshal(value, m) != nil {
+		if len(key) != len(SubscriptionPrefix)+len(overlay.ID{}) || proto.Unmarshal(value, m) != nil {
 			f.log.Warn("subscription lost", "record", fmt.Sprintf("%x", key))
 			return true
 		}
-		c := f.channel(overlay.ID(key[len(subscriptionPrefix):]), m.Url)
+		c := f.channel(overlay.ID(key[len(SubscriptionPrefix):]), m.Url)
 		c.subscribed, c.weight, c.attributes = true, int(m.Weight), m.Attributes
 		c.since = time.UnixMilli(int64(m.SinceMs)).UTC()
 		if len(m.Pin) > 0 {

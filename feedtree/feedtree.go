@@ -26,7 +26,7 @@ type Application interface {
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
 	// Told tells what the sequencer of a feed says about its polls; or, in the same words as
-	// before, that whose the feed is is another matter now.
+	// before, that the publisher or the head of the feed is another one now.
 	Told(key overlay.ID, state []byte, at time.Time)
 
 	// Fetch asks for the feed's document by HTTP, for Show, as nobody in the

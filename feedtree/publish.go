@@ -123,7 +123,8 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 			return false
 		}
 		d = l.window.Keep(d, doc, f.owners.Staying(key, len(d.Changes)+len(doc.Items)))
-		if d.Empty() && d.Page == nil { // all of it is there as its publisher has signed it
+		// All of it is there as its publisher has signed it. The first head is told without items, too.
+		if d.Empty() && d.Page == nil && (d.Head == nil || l.window.Head() != 0) {
 			done(true)
 			return true
 		}

@@ -226,6 +226,8 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 		if len(news) > 0 {
 			f.stats.Shown += uint64(len(news))
 			f.app.News(c.key, news, e.Time)
+		} else if deltas[i].Head != nil {
+			f.app.Told(c.key, c.state, f.clock.Now()) // readers may be waiting for the first head
 		}
 	}
 	f.confirm(c)

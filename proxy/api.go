@@ -33,9 +33,16 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		s.failJSON(w, refuse(http.StatusForbidden, "programs send the header %s: 1", apiHeader))
 		return true
 	}
+	// A program that publishes may show the publisher's token instead (apiPublish).
+	if name != "publish" && !s.keeper.admits(r) {
+		s.failJSON(w, stranger(r))
+		return true
+	}
 	var answer any
 	var err error
 	switch name {
+	case "open":
+		answer, err = s.apiOpen(w, r)
 	case "list":
 		answer, err = s.apiList(w, r)
 	case "status":

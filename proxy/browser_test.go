@@ -94,6 +94,9 @@ func TestPagesInABrowser(t *testing.T) {
 	b := busy(t)
 	served := httptest.NewServer(pressed(b.server))
 	defer served.Close()
+	if err := chromedp.Do(ctx, chromedp.Navigate(b.server.Entrance(served.URL))); err != nil {
+		t.Fatal(err)
+	}
 	axe, err := os.ReadFile(axeCore)
 	if err != nil {
 		t.Fatal(err)
@@ -212,9 +215,11 @@ func tabs(ctx context.Context, t *testing.T) (missed []string) {
 // pages have none.
 func TestChannelsByKeyboardInABrowser(t *testing.T) {
 	ctx := browser(t)
-	served := httptest.NewServer(busy(t).server)
+	b := busy(t)
+	served := httptest.NewServer(b.server)
 	defer served.Close()
 	steps := []chromedp.Action[chromedp.Void]{
+		chromedp.Navigate(b.server.Entrance(served.URL)),
 		chromedp.Navigate(served.URL + "/channels"),
 		chromedp.Focus(`th a[href*="sort=readers"]`), chromedp.KeyEvent(kb.Enter), chromedp.WaitVisible(`th[aria-sort="ascending"] a[href*="sort=-readers"]`),
 		chromedp.Focus(`input[name="filter"]`), chromedp.KeyEvent("json" + kb.Enter), chromedp.WaitNotPresent(`a[href*="gone"]`),

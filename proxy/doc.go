@@ -5,9 +5,9 @@
 //	/https://host/feed.xml              reads it; subscribes if it is read again
 //	/feed?url=…&format=&limit=          the same, in the format that is asked for
 //	/k/<token>.{atom,rss,json}          reads a keyword feed
-//	/api/v1/{list,status,doctor,…}      for programs
-//	/  /show  /add  /opml               for people
-//	/readyz  /healthz  /metrics         for who runs it
+//	/api/v1/{list,status,doctor,…}      for programs that have the token
+//	/  /show  /add  /opml               for people whose browser has a cookie
+//	/readyz  /healthz  /metrics         for monitoring
 //
 // The query behind an address belongs to the origin. The token is made of the
 // node's secret and the address, so that an address that leaks lets nobody
@@ -45,14 +45,20 @@
 //
 // Any page a person looks at can send requests to this machine, and any name can
 // be made to point at it. So requests must name a host that is ours, else 421;
-// other sites may cause nothing but plain readings of feeds, whose answers they
-// cannot see; and a GET changes nothing without a token in its path, nor a POST
-// from another site. From other machines, and by the name that [Config.BaseURL]
-// adds, only addresses with a token are answered.
+// other sites' pages are refused, also at feeds, as the time that an answer takes
+// would tell whether the feed is subscribed to; and a GET changes nothing without a
+// token in its path, nor a POST from another site. From other machines, and by the
+// name that [Config.BaseURL] adds, only addresses with a token are answered. Requests
+// that a proxy has passed on are refused unless [Config.TrustedProxies] has its
+// address, and then they count as those of other machines.
 //
-// Programs on this machine are trusted as much as the person who runs them: the
-// JSON interface asks for the header "Tidings: 1", which no web page can send, and
-// for nothing else. Where several people share a machine, they share its node.
+// Other users of this machine reach its port as well. The pages and the JSON
+// interface therefore ask for [Config.Token], or for a cookie that stands for it
+// (access.go). Feeds and what monitoring asks for stay open: feed readers know
+// nothing but addresses. The JSON interface asks for the header "Tidings: 1" besides,
+// which no web page can send.
+//
+// Connections that say nothing keep nobody out (crowd.go).
 //
 // The package leaves to others what a node is (whoever implements
 // [Subscriptions] and [Keywords]), which address to listen on, what a feed is (internal/feed)

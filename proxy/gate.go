@@ -5,18 +5,20 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // A gate decides who may ask at all.
 type gate struct {
-	name     string // by which others call the node, in lower case, without a port; "" if they do not
+	name     string         // by which others call the node, in lower case, without a port; "" if they do not
+	proxies  []netip.Prefix // of the proxies that may pass requests on
 	crossing *http.CrossOriginProtection
 }
 
-func newGate(baseURL string) gate {
-	g := gate{crossing: http.NewCrossOriginProtection()}
+func newGate(baseURL string, proxies []netip.Prefix) gate {
+	g := gate{proxies: proxies, crossing: http.NewCrossOriginProtection()}
 	if u, err := url.Parse(baseURL); err == nil {
 		g.name, _ = withoutPort(strings.ToLower(u.Host))
 	}
@@ -61,9 +63,13 @@ func (g gate) admit(r *http.Request) (path, query string, err error) {
 		return "", "", refuse(http.StatusBadRequest, "the request names no path")
 	}
 	path, query, _ = strings.Cut(target, "?")
+	by := forwarded(r.Header)
+	if by != "" && !g.isProxy(r.RemoteAddr) {
+		return "", "", refuse(http.StatusForbidden, "a proxy has passed this request on, as its header %s says, and the node takes it from none: ask the node itself, or name the proxy to it with --trusted-proxy", line(by))
+	}
 	// A web server on this machine that passes requests on seems to be from here,
-	// but gives itself away by the name that was asked for.
-	if !(local && isFromHere(r.RemoteAddr)) && !strings.HasPrefix(path, tokenPath) && !strings.HasPrefix(path, keywordsPath) {
+	// but gives itself away by its headers, or by the name that was asked for.
+	if !(local && by == "" && isFromHere(r.RemoteAddr)) && !strings.HasPrefix(path, tokenPath) && !strings.HasPrefix(path, keywordsPath) {
 		return "", "", refuse(http.StatusForbidden, "from other machines only addresses that begin with %s or %s are answered", tokenPath, keywordsPath)
 	}
 	return path, query, nil
@@ -102,25 +108,53 @@ func isFromHere(remote string) bool {
 	return err == nil && at.Addr().Unmap().IsLoopback()
 }
 
-// ownSite refuses what other sites' pages send. They may ask for feeds, as they
-// may ask any feed's origin, but do not come here. Only a person who follows
+// forwardingHeaders are those that proxies add besides Forwarded (RFC 7239), Via (RFC 9110)
+// and all that begin with X-Forwarded: the client's address, or the target before it was
+// rewritten.
+var forwardingHeaders = []string{
+	"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip",
+	"Fastly-Client-Ip", "X-Envoy-External-Address", "X-Original-Forwarded-For", "X-Original-Host", "X-Original-Url", "X-Rewrite-Url",
+}
+
+// forwarded returns a header by which a request says that a proxy has passed it on; "" if there is
+// none. Such a request may be anybody's, though its connection begins on this machine.
+func forwarded(h http.Header) (by string) {
+	for name := range h {
+		if slices.Contains(forwardingHeaders, name) || strings.HasPrefix(name, "X-Forwarded") {
+			by = max(by, name) // the same one each time
+		}
+	}
+	return by
+}
+
+// isProxy reports whether a connection comes from a proxy that the settings name.
+func (g gate) isProxy(remote string) bool {
+	at, err := netip.ParseAddrPort(remote)
+	return err == nil && slices.ContainsFunc(g.proxies, func(p netip.Prefix) bool {
+		return p.Contains(at.Addr().Unmap().WithZone(""))
+	})
+}
+
+// ParseProxy reads the address of a proxy, or a network of them, such as 127.0.0.1 or 172.17.0.0/16.
+func ParseProxy(s string) (netip.Prefix, error) {
+	if ip, err := netip.ParseAddr(s); err == nil && ip.Zone() == "" {
+		ip = ip.Unmap()
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(s)
+	if err != nil || p.Addr().Is4In6() {
+		return netip.Prefix{}, fmt.Errorf("trusted proxy %q: give the address from which it connects, as 127.0.0.1, or a network, as 172.17.0.0/16", line(s))
+	}
+	return p, nil
+}
+
+// ownSite refuses what other sites' pages send. Only a person who follows
 // a bookmarklet is shown the page it leads to, which does nothing by itself.
 func (g gate) ownSite(r *http.Request, path string) error {
 	if g.crossing.Check(r) != nil {
 		return refuse(http.StatusForbidden, "another site's page sent this")
 	}
-	foreign := false
-	switch site := r.Header.Get("Sec-Fetch-Site"); site {
-	case "none", "same-origin":
-	case "": // no browser, or an old one
-		origin := r.Header.Get("Origin")
-		u, err := url.Parse(origin)
-		foreign = origin != "" && (err != nil || u.Host != r.Host)
-	default:
-		foreign = true
-	}
-	followed := r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
-	if foreign && (path != "/add" || !followed) {
+	if isForeign(r) && (path != "/add" || !isFollowed(r)) {
 		return refuse(http.StatusForbidden, "another site's page asked for this")
 	}
 	return nil

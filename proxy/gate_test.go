@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"maps"
+	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"testing"
@@ -44,6 +46,50 @@ func TestBaseURLs(t *testing.T) {
 	}
 }
 
+// TestProxiesAreNamed passes requests on as web servers do that sit before a node and ask it by the
+// name localhost.
+func TestProxiesAreNamed(t *testing.T) {
+	for _, header := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "x-real-ip", "CF-Connecting-IP", "X-Original-URL"} {
+		stranger := newBench(t)
+		trusting := newBench(t, func(c *Config) {
+			for _, s := range []string{"127.0.0.1", "172.17.0.0/16"} {
+				p, err := ParseProxy(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.TrustedProxies = append(c.TrustedProxies, p)
+			}
+		})
+		for _, target := range []string{"/", "/" + rssURL, "/api/v1/list", "/metrics", stranger.tokenTarget(rssURL)} {
+			r := stranger.ask("GET", target, header, "203.0.113.7", "Tidings", "1")
+			if said := body(t, r); r.StatusCode != 403 || !strings.Contains(said, "--trusted-proxy") || !strings.Contains(said, http.CanonicalHeaderKey(header)) {
+				t.Errorf("%s: GET %s: %d %s", header, target, r.StatusCode, said)
+			}
+			// A request of a proxy that is named is one of another machine.
+			want := map[bool]int{true: 200, false: 403}[strings.HasPrefix(target, tokenPath)]
+			for from, want := range map[string]int{"127.0.0.1:40000": want, "172.17.3.4:5": want, "127.0.0.2:1": 403} {
+				r := request("GET", target, nil, header, "203.0.113.7", "Tidings", "1")
+				r.RemoteAddr = from
+				if r := trusting.send(r); r.StatusCode != want {
+					t.Errorf("%s from %s: GET %s: %d, want %d", header, from, target, r.StatusCode, want)
+				}
+			}
+		}
+	}
+}
+
+func FuzzProxy(f *testing.F) {
+	for _, s := range []string{"127.0.0.1", "::1", "172.17.0.0/16", "fe80::1%lo", "::ffff:1.2.3.4/100", "1.2.3.4/33", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		p, err := ParseProxy(s)
+		if err == nil && (!p.IsValid() || p.Addr().Is4In6() || !(gate{proxies: []netip.Prefix{p}}).isProxy(netip.AddrPortFrom(p.Addr(), 1).String())) {
+			t.Errorf("%q is read as %v", s, p)
+		}
+	})
+}
+
 func TestARequestForAnotherHostIsRefused(t *testing.T) {
 	b := newBench(t)
 	// net/http takes the host of the target for Host.
@@ -78,6 +124,7 @@ var foreign = map[string][]string{
 	"another port":               {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "cors", "Sec-Fetch-Dest", "empty", "Origin", "http://127.0.0.1:3000"},
 	"old browser":                {"Origin", "https://evil.example"},
 	"old browser, hidden origin": {"Origin", "null"},
+	"old browser's image":        {"Referer", "https://evil.example/page"},
 }
 
 // own is what a browser sends for our pages, and what programs send.
@@ -85,6 +132,7 @@ var own = map[string][]string{
 	"typed":       {"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
 	"our page":    {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document", "Origin", "null"},
 	"old browser": {"Origin", "http://" + host},
+	"old link":    {"Referer", "http://" + host + "/"},
 	"program":     nil,
 }
 
@@ -125,16 +173,27 @@ func TestOtherSitesCauseNothing(t *testing.T) {
 		if r := b.ask("GET", "/add?url="+url.QueryEscape(rssURL), headers...); r.StatusCode != wantAdd {
 			t.Errorf("%s: GET /add: %d", name, r.StatusCode)
 		}
-		// Feeds may be asked for, as at any origin, and stay out of sight.
+		// Feeds are not asked of the node, so that the time it takes tells nothing. A link to an
+		// address with a token is followed.
+		reads := b.node.reads
 		for range 3 {
-			for _, target := range []string{"/" + rssURL, "/feed?url=" + rssURL} {
+			for _, target := range []string{"/" + rssURL, "/feed?url=" + rssURL, b.tokenTarget(atomURL), "/k/0123.atom"} {
+				want := 403
+				if name == "link of another site" && strings.HasPrefix(target, tokenPath) {
+					want = 200
+				} else if name == "link of another site" && strings.HasPrefix(target, keywordsPath) {
+					want = 404
+				}
 				r := b.ask("GET", target, headers...)
-				if r.StatusCode != 200 || r.Header.Get("Access-Control-Allow-Origin") != "" || r.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
+				if r.StatusCode != want || r.Header.Get("Access-Control-Allow-Origin") != "" || r.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
 					!strings.Contains(r.Header.Get("Content-Security-Policy"), "sandbox") {
 					t.Errorf("%s: GET %s: %d %v", name, target, r.StatusCode, r.Header)
 				}
 			}
 			b.pass(2 * time.Minute)
+		}
+		if n := b.node.reads - reads; n > 0 && name != "link of another site" {
+			t.Errorf("%s: the node was asked for feeds %d times", name, n)
 		}
 		if got := b.node.subscriptions(); !maps.Equal(got, before) {
 			t.Errorf("%s: subscriptions are %v", name, got)

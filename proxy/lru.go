@@ -53,6 +53,18 @@ func (c *lru[K, V]) put(key K, value V, cost int) {
 	}
 }
 
+// take returns a value and forgets it.
+func (c *lru[K, V]) take(key K) (value V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.items[key]
+	if ok {
+		value = e.Value.(lruItem[K, V]).value
+		c.drop(e)
+	}
+	return value, ok
+}
+
 func (c *lru[K, V]) drop(e *list.Element) {
 	it := c.order.Remove(e).(lruItem[K, V])
 	delete(c.items, it.key)

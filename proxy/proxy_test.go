@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,6 +25,7 @@ const (
 	atomURL = "https://h.example/atom?a=1&b=2"
 	jsonURL = "https://h.example/feed.json"
 	host    = "127.0.0.1:8190"
+	secret  = "0123456789abcdef"
 )
 
 // A bench is a server over a node in memory, and a clock that stands still.
@@ -42,7 +44,7 @@ func newBench(t *testing.T, change ...func(*Config)) *bench {
 	b.node.publish(t, atomURL, `<feed xmlns="http://www.w3.org/2005/Atom"><title>An Atom</title><id>urn:f</id><updated>2026-01-02T03:04:05Z</updated>`+
 		`<entry><title>One</title><id>urn:1</id><updated>2026-01-02T03:04:05Z</updated><x:y xmlns:x="urn:x">kept</x:y></entry></feed>`)
 	b.node.publish(t, jsonURL, `{"version":"https://jsonfeed.org/version/1.1","title":"A JSON","items":[{"id":"1","content_text":"one"}]}`)
-	config := Config{Secret: []byte("0123456789abcdef"), Now: now, Version: "test"}
+	config := Config{Secret: []byte(secret), Token: secret, Now: now, Version: "test"}
 	for _, c := range change {
 		c(&config)
 	}
@@ -61,7 +63,8 @@ func rssDoc(from, to int) string {
 	return b.String()
 }
 
-// ask sends a request from this machine; headers are names and values in turn.
+// ask sends a request from this machine, with the node's token unless the headers name another
+// one; headers are names and values in turn.
 func (b *bench) ask(method, target string, headers ...string) *http.Response {
 	b.Helper()
 	return b.send(request(method, target, nil, headers...))
@@ -73,6 +76,9 @@ func request(method, target string, body io.Reader, headers ...string) *http.Req
 	r.RequestURI, r.Host, r.RemoteAddr = target, host, "127.0.0.1:40000"
 	if u, err := r.URL.Parse(target); err == nil {
 		r.URL = u
+	}
+	if !slices.Contains(headers, accessHeader) {
+		r.Header.Set(accessHeader, secret)
 	}
 	for i := 0; i < len(headers); i += 2 {
 		if headers[i] == "Host" {

@@ -147,13 +147,19 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	if len(draft.Envelope) > 0 { // whoever has brought it, its publisher has signed it
+	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	want := p.Token()
+	shown := ok && want != "" && subtle.ConstantTimeCompare([]byte(token), []byte(want)) == 1
+	if len(draft.Envelope) > 0 { // its publisher has signed it; the node follows its feed from now on
+		if !shown && !s.keeper.admits(r) {
+			return nil, stranger(r)
+		}
 		return p.Push(r.Context(), draft.Envelope)
 	}
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if want := p.Token(); want == "" {
+	switch {
+	case want == "":
 		return nil, refuse(http.StatusForbidden, "%v", ErrNoKey)
-	} else if !ok || subtle.ConstantTimeCompare([]byte(token), []byte(want)) != 1 {
+	case !shown:
 		return nil, refuse(http.StatusUnauthorized, "to publish, send the header Authorization: Bearer, with the token in the node's data directory")
 	}
 	address, err := s.typed(r, draft.URL)

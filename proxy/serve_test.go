@@ -50,7 +50,7 @@ func TestAddressesSurviveARealConnection(t *testing.T) {
 		{"GET //" + rssURL, 404},
 		{"GET /../" + rssURL, 404},
 	} {
-		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\n\r\n", c.line, address)
+		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: %s\r\nTidings-Token: %s\r\n\r\n", c.line, address, secret)
 		r, err := http.ReadResponse(in, nil)
 		if err != nil {
 			t.Fatalf("%s: %v", c.line, err)
@@ -171,7 +171,7 @@ func BenchmarkCachedFeed(b *testing.B) {
 	node := newMemory(time.Now)
 	node.publish(b, rssURL, rssDoc(1, 50))
 	node.subscribed[rssURL] = false
-	s := New(node, Config{Secret: []byte("0123456789abcdef")})
+	s := New(node, Config{Secret: []byte(secret), Token: secret})
 	target := tokenPath + s.minter.token(rssURL) + "/" + rssURL
 	tag := ""
 	run := func(name string, do func(r *http.Request) int, base string, want int, headers ...string) {

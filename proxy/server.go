@@ -8,10 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"time"
-
-	"golang.org/x/net/netutil"
 )
 
 // A Server answers readers. It is an [http.Handler].
@@ -19,6 +18,7 @@ type Server struct {
 	subs      Subscriptions
 	config    Config
 	gate      gate
+	keeper    keeper
 	minter    minter
 	sealer    sealer
 	copies    *lru[string, *rendition] // by the address of the copy
@@ -31,6 +31,12 @@ type Server struct {
 type Config struct {
 	// Secret is the node's, at least 16 bytes: who knows it can make tokens.
 	Secret []byte
+	// Token is shown by those who may use the pages and the interface for programs, at least 16
+	// bytes.
+	Token string
+	// TrustedProxies are the addresses of proxies that may pass requests on. Their requests count
+	// as those of other machines. Requests of other proxies are refused.
+	TrustedProxies []netip.Prefix
 	// BaseURL is what the addresses that are handed out begin with, where
 	// readers reach the node by another name than localhost: such as
 	// http://nas.example:8190, or https://feeds.example.org behind another web
@@ -82,6 +88,9 @@ func New(subs Subscriptions, config Config) *Server {
 	if len(config.Secret) < minSecret {
 		panic(fmt.Sprintf("proxy: a secret of %d bytes; %d at least", len(config.Secret), minSecret))
 	}
+	if len(config.Token) < minSecret {
+		panic(fmt.Sprintf("proxy: a token of %d bytes; %d at least", len(config.Token), minSecret))
+	}
 	switch config.SubscribeOnRead {
 	case "":
 		config.SubscribeOnRead = onSecond
@@ -105,7 +114,8 @@ func New(subs Subscriptions, config Config) *Server {
 	return &Server{
 		subs:      subs,
 		config:    config,
-		gate:      newGate(config.BaseURL),
+		gate:      newGate(config.BaseURL, config.TrustedProxies),
+		keeper:    newKeeper(config.Token, config.Now),
 		minter:    minter(config.Secret),
 		sealer:    newSealer(config.Secret),
 		copies:    newLRU[string, *rendition](cacheBytes),
@@ -130,16 +140,40 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // route hands a request to who answers it.
 func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query string) {
-	if isFeed(path) {
-		s.serveFeed(w, r, path, query)
-		return
-	}
-	if strings.HasPrefix(path, keywordsPath) {
-		s.serveKeywords(w, r, path)
+	if isFeed(path) || strings.HasPrefix(path, keywordsPath) {
+		switch err := ownReader(r, path); {
+		case err != nil:
+			s.fail(w, err)
+		case isFeed(path):
+			s.serveFeed(w, r, path, query)
+		default:
+			s.serveKeywords(w, r, path)
+		}
 		return
 	}
 	if err := s.gate.ownSite(r, path); err != nil {
 		s.fail(w, err)
+		return
+	}
+	switch path {
+	case "/metrics":
+		s.answer(w, r, http.MethodGet, s.metrics)
+		return
+	case "/healthz":
+		s.answer(w, r, http.MethodGet, s.healthy)
+		return
+	case "/readyz":
+		s.answer(w, r, http.MethodGet, s.ready)
+		return
+	case stylePath:
+		s.answer(w, r, http.MethodGet, s.style)
+		return
+	case enterPath:
+		s.answer(w, r, http.MethodGet, s.enter)
+		return
+	}
+	if !strings.HasPrefix(path, apiPath) && !s.keeper.admits(r) {
+		s.failPage(w, r, stranger(r))
 		return
 	}
 	switch path {
@@ -165,14 +199,6 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.answer(w, r, http.MethodGet, s.script)
 	case "/opml":
 		s.opmlPage(w, r)
-	case "/metrics":
-		s.answer(w, r, http.MethodGet, s.metrics)
-	case "/healthz":
-		s.answer(w, r, http.MethodGet, s.healthy)
-	case "/readyz":
-		s.answer(w, r, http.MethodGet, s.ready)
-	case stylePath:
-		s.answer(w, r, http.MethodGet, s.style)
 	default:
 		if !s.api(w, r, path) {
 			s.fail(w, refuse(http.StatusNotFound, "there is nothing here"))
@@ -214,7 +240,6 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
 // Times and sizes of a connection. Readers are near and send little; those that
 // hold connections and say nothing must not keep the node from its peers.
 const (
-	maxConns    = 512 // more wait until others close
 	maxHeader   = 32 << 10
 	headWithin  = 5 * time.Second
 	bodyWithin  = 30 * time.Second
@@ -226,6 +251,7 @@ const (
 // Serve answers readers on a listener until ctx ends, and closes it. It returns
 // when nothing of it runs any more; nil if it was asked to stop.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	guests := newCrowd(l, s.gate.isProxy)
 	server := &http.Server{
 		Handler:           s,
 		ReadHeaderTimeout: headWithin,
@@ -233,13 +259,14 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:      writeWithin,
 		IdleTimeout:       idleFor,
 		MaxHeaderBytes:    maxHeader,
+		ConnState:         guests.heard,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 
 		DisableGeneralOptionsHandler: true, // it answers whatever Host is asked for
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(netutil.LimitListener(l, maxConns)) }()
+	go func() { served <- server.Serve(guests) }()
 	select {
 	case err := <-served:
 		_ = server.Close() // the listener's error is the one that counts

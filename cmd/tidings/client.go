@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"tidings/feedtree"
+	"tidings/internal/daemon"
 	"tidings/proxy"
 )
 
@@ -33,6 +34,7 @@ const (
 // A client names the node that a command talks to.
 type client struct {
 	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
+	Data string `placeholder:"DIR" help:"The node's data directory, where its token is. Not needed for a node of the same user."`
 }
 
 // get asks the node a question; path says which, with its query.
@@ -52,6 +54,41 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 	if !isHostPort(c.HTTP) {
 		return nil, usagef("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
 	}
+	tokens, looked := c.tokens()
+	for _, token := range tokens {
+		b, err := c.send(ctx, method, path, mediaType, body, token)
+		if r, ok := errors.AsType[refusal](err); ok && r.status == http.StatusUnauthorized {
+			continue
+		}
+		return b, err
+	}
+	return nil, fmt.Errorf("the node at %s answers only those who have its token, and it is none of those found (%s): run this as the user who runs the node, or name the node's data directory with --data", reachable(c.HTTP), looked)
+}
+
+// tokens are those that the node may have, and where they were looked for, in words. The last one is
+// empty: a node may answer without one.
+func (c client) tokens() (of []string, looked string) {
+	var files []string
+	if c.Data != "" {
+		files = append(files, daemon.AccessFile(c.Data))
+	}
+	files = append(files, daemon.AccessCopy(accessDir(), c.HTTP))
+	for _, file := range files {
+		if token, err := daemon.ReadToken(file); err == nil {
+			of = append(of, token)
+		}
+	}
+	if of == nil { // a node that could not leave a copy
+		files = append(files, daemon.AccessFile(dataDir()))
+		if token, err := daemon.ReadToken(files[len(files)-1]); err == nil {
+			of = append(of, token)
+		}
+	}
+	return append(of, ""), "looked in " + strings.Join(files, ", ")
+}
+
+// send sends one request, with a token.
+func (c client) send(ctx context.Context, method, path, mediaType string, body []byte, token string) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	address := reachable(c.HTTP)
@@ -60,6 +97,9 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 		return nil, usagef("--http %q: %w", c.HTTP, err)
 	}
 	r.Header.Set("Tidings", "1") // no page in a browser could say so
+	if token != "" {
+		r.Header.Set("Tidings-Token", token)
+	}
 	if mediaType != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}

@@ -22,6 +22,11 @@ func configFile() string { return filepath.Join(xdg.ConfigHome, "tidings", "conf
 // dataDir is where a node lives if no place is named.
 func dataDir() string { return filepath.Join(xdg.DataHome, "tidings") }
 
+// accessDir is where nodes of this user leave their tokens for commands, by the address at which they
+// serve. It depends on nothing but the user's home, as nodes and commands may be started in
+// different ways.
+func accessDir() string { return filepath.Join(xdg.StateHome, "tidings") }
+
 // notSettings are flags that belong to one call and not into a file.
 var notSettings = []string{"help", "config", "json", "original"}
 

@@ -131,7 +131,7 @@ func (d *demo) open(p deployment.Plan) (deployment.Node, error) {
 	n, err := daemon.Open(c)
 	if err == nil && paged {
 		d.mu.Lock()
-		d.page = "http://" + reachable(n.HTTPAddr().String()) + "/"
+		d.page = n.Entrance("http://" + reachable(n.HTTPAddr().String()))
 		d.mu.Unlock()
 	}
 	return n, err

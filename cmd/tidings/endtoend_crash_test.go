@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/daemon"
 	"tidings/internal/feed"
 	"tidings/internal/longtest"
 	"tidings/proxy"
@@ -152,7 +153,7 @@ func TestKilledOverAndOver(t *testing.T) {
 				var mine []string
 				for i := 0; ; i++ {
 					url := fmt.Sprintf("http://127.0.0.1:1/%d/%d/%d", round, talker, i)
-					if post(n.http, "subscribe", url) != nil {
+					if post(n, "subscribe", url) != nil {
 						return
 					}
 					mine = append(mine, url)
@@ -165,7 +166,7 @@ func TestKilledOverAndOver(t *testing.T) {
 					mu.Lock()
 					delete(acknowledged, mine[i-2]) // not known, until the answer comes
 					mu.Unlock()
-					if post(n.http, "unsubscribe", mine[i-2]) != nil {
+					if post(n, "unsubscribe", mine[i-2]) != nil {
 						return
 					}
 					mu.Lock()
@@ -205,16 +206,21 @@ func TestKilledOverAndOver(t *testing.T) {
 
 // post tells a node something without waiting for long; an error may mean that it
 // was done nevertheless.
-func post(address, what, url string) error {
+func post(n *runner, what, url string) error {
+	token, err := daemon.ReadToken(daemon.AccessFile(n.dir))
+	if err != nil {
+		return err
+	}
 	body, err := json.Marshal(proxy.Subscribed{URL: url})
 	if err != nil {
 		return err
 	}
-	q, err := http.NewRequest(http.MethodPost, "http://"+address+"/api/v1/"+what, bytes.NewReader(body))
+	q, err := http.NewRequest(http.MethodPost, "http://"+n.http+"/api/v1/"+what, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}
 	q.Header.Set("Tidings", "1")
+	q.Header.Set("Tidings-Token", token)
 	q.Header.Set("Content-Type", "application/json")
 	a, err := http.DefaultClient.Do(q)
 	if err != nil {

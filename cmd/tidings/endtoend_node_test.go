@@ -201,7 +201,7 @@ func (r *runner) lives() bool {
 // tell runs a command that talks to the node, and returns what it printed.
 func (r *runner) tell(args ...string) (string, error) {
 	var out bytes.Buffer
-	args = append([]string{args[0], "--http", r.http}, args[1:]...)
+	args = append([]string{args[0], "--http", r.http, "--data", r.dir}, args[1:]...)
 	err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard)
 	return out.String(), err
 }

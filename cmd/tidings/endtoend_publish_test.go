@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"tidings/difference"
+	"tidings/internal/daemon"
 	"tidings/internal/feed"
 	"tidings/proxy"
 )
@@ -211,7 +212,12 @@ func TestPublishers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	access, err := daemon.ReadToken(daemon.AccessFile(desk.dir))
+	if err != nil {
+		t.Fatal(err)
+	}
 	r.Header.Set("Tidings", "1")
+	r.Header.Set("Tidings-Token", access)
 	r.Header.Set("Content-Type", "application/json")
 	a, err := http.DefaultClient.Do(r)
 	if err != nil {

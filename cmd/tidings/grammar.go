@@ -25,6 +25,7 @@ type grammar struct {
 	Watches     watchesCommand     `cmd:"" help:"List the keyword subscriptions."`
 	List        listCommand        `cmd:"" help:"List subscriptions and their health."`
 	Status      statusCommand      `cmd:"" help:"Show the node in its network."`
+	Open        openCommand        `cmd:"" help:"Print an address, good once, at which a browser shows the node's pages."`
 	Doctor      doctorCommand      `cmd:"" help:"Say what is wrong with the node, and what to do about it."`
 	OPML        opmlCommand        `cmd:"" name:"opml" help:"Move subscriptions in and out."`
 	Provision   provisionCommand   `cmd:"" help:"Plan a hosting centre for keyword subscriptions: how many nodes of which kind."`

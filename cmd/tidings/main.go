@@ -8,6 +8,7 @@
 //	tidings trust URL…             believes that a publisher's key is another one
 //	tidings list                   subscriptions and their health
 //	tidings status                 the node in its network
+//	tidings open                   an address at which a browser shows the node's pages
 //	tidings doctor                 what is wrong, and what to do about it
 //	tidings opml import|export     moves subscriptions in and out
 //	tidings provision              plans a hosting centre for keyword subscriptions

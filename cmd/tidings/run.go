@@ -10,6 +10,7 @@ import (
 
 	"tidings/internal/daemon"
 	"tidings/internal/publisher"
+	"tidings/proxy"
 )
 
 // A runCommand is "tidings run".
@@ -17,6 +18,7 @@ type runCommand struct {
 	Data                string   `placeholder:"DIR" help:"Where the node lives (${data})."`
 	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where feed readers and the other commands are served (${default}); none: nowhere."`
 	BaseURL             string   `name:"base-url" placeholder:"URL" help:"What the addresses given to feed readers begin with, where these reach the node by another name than --http (http://nas.example:8190); by that name nothing but such addresses is answered."`
+	TrustedProxy        []string `placeholder:"ADDRESS" help:"A proxy that may pass readers' requests on, by the address or network from which it connects (127.0.0.1); its requests count as those of other machines. May be repeated; requests of other proxies are refused."`
 	Listen              []string `placeholder:"MULTIADDR" help:"Where other nodes are listened to (port 4801 of all interfaces, by QUIC and TCP); may be repeated."`
 	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as it printed behind \"peer\"; may be repeated."`
 	MDNS                bool     `name:"mdns" help:"Join through, and answer, nodes in the local network."`
@@ -85,6 +87,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d := daemon.DefaultConfig(dir)
 	d.HTTP = c.HTTP
 	d.BaseURL = c.BaseURL
+	d.Access = accessDir()
 	d.Listen = c.Listen
 	d.PortMap = !onlyLoopback(c.Listen)
 	d.Bootstrap = c.Bootstrap
@@ -99,6 +102,13 @@ func (c *runCommand) config() (daemon.Config, error) {
 
 	if c.HTTP != noHTTP && !isHostPort(c.HTTP) {
 		return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
+	}
+	for _, s := range c.TrustedProxy {
+		p, err := proxy.ParseProxy(s)
+		if err != nil {
+			return d, usageError{err}
+		}
+		d.TrustedProxies = append(d.TrustedProxies, p)
 	}
 	if c.KeywordItems < 1 {
 		return d, usagef("--keyword-items %d: at least 1", c.KeywordItems)

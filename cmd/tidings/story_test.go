@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -44,6 +45,7 @@ func TestStories(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
+			e.Setenv("XDG_STATE_HOME", filepath.Join(e.WorkDir, "state")) // where commands find the tokens of nodes
 			e.Values[processes{}] = map[string]*process{}
 			return nil
 		},
@@ -118,7 +120,7 @@ func cmdNode(ts *testscript.TestScript, _ bool, args []string) {
 		Args: append([]string{"tidings", "run", "--data", ts.MkAbs(name), "--http", "127.0.0.1:0",
 			"--listen", "/ip4/127.0.0.1/tcp/0", "--allow-private-origins"}, args[1:]...),
 		Dir:    ts.MkAbs("."),
-		Env:    []string{"HOME=" + ts.Getenv("HOME"), "PATH=" + ts.Getenv("PATH"), "GORACE=halt_on_error=1"},
+		Env:    []string{"HOME=" + ts.Getenv("HOME"), "XDG_STATE_HOME=" + ts.Getenv("XDG_STATE_HOME"), "PATH=" + ts.Getenv("PATH"), "GORACE=halt_on_error=1"},
 		Stderr: &p.stderr,
 	}
 	out, err := p.cmd.StdoutPipe()

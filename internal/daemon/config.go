@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 
 	"tidings/cobra"
@@ -56,6 +57,12 @@ type Config struct {
 	// BaseURL is what the addresses given to readers begin with, where they
 	// reach the node by another name: see proxy.Config. Default: as HTTP says.
 	BaseURL string
+	// TrustedProxies are the addresses of proxies that may pass requests of readers on; see
+	// proxy.Config. Requests of others are refused.
+	TrustedProxies []netip.Prefix
+	// Access is a folder in which the token for commands is left a second time, by the address at
+	// which readers are served, for commands of the same user; empty: nowhere.
+	Access string
 	// AllowPrivateOrigins lets the node poll origins on private addresses.
 	AllowPrivateOrigins bool
 	// SubscribeOnRead says when reading an address subscribes to it: "never",
@@ -90,7 +97,8 @@ type Config struct {
 	Abrupt bool
 	// Notice, if not nil, is shown on the page for readers; see proxy.Config.
 	Notice func() proxy.Notice
-	// Log takes what an operator should know; nil: nothing is logged.
+	// Log takes what an operator should know; nil: nothing is logged. From INFO on, addresses of
+	// feeds are redacted.
 	Log *slog.Logger
 }
 
@@ -155,6 +163,7 @@ func (c Config) filled() (Config, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
+	c.Log = slog.New(newRedactor(c.Log.Handler()))
 	return c, nil
 }
 

@@ -14,12 +14,14 @@
 //	network        the descriptor of its network, and whether it founded it
 //	reader.secret  what the addresses given to readers are made with
 //	tidings.db     the store: subscriptions, locks, logs, the peers it knew
+//	api.token      what commands and other programs show to list and change subscriptions
 //	publish.token  what programs show that want the node to publish for them
 //	keywords.db    keyword subscriptions and the articles that matched them
+//	*.db.second    the subscriptions a second time, for a store that loses them
 //
 // If the store is lost or damaged, so may be the locks on what the node has
 // signed: it takes a new key then and joins as another node. Its subscriptions
-// are salvaged as far as they can be read.
+// come back from their second copy.
 //
 // The directory of a new node is told which network to found, or is given
 // somebody to join through; the network's parameters then come from there.
@@ -60,6 +62,7 @@ import (
 	"tidings/internal/wire"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
+	"tidings/proxy"
 )
 
 // leaveTime is how long a node may take to hand over what it leads, which takes ten
@@ -77,8 +80,9 @@ type Daemon struct {
 	disk     *store.Disk
 	host     *libp2p.Host
 	fetch    *fetch.Client
-	http     net.Listener // nil: readers are not served
-	shelf    *shelf       // what readers are told without asking the loop
+	http     net.Listener  // nil: readers are not served
+	server   *proxy.Server // likewise
+	shelf    *shelf        // what readers are told without asking the loop
 	opened   time.Time
 	closed   sync.Once
 	keywords *keywords
@@ -112,7 +116,7 @@ func Open(c Config) (*Daemon, error) {
 		return nil, err
 	}
 	// The store's lock keeps a second process from the directory.
-	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver); err != nil {
+	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}}); err != nil {
 		return nil, err
 	}
 	kc := cobra.DefaultConfig()
@@ -158,6 +162,7 @@ func (d *Daemon) open() (err error) {
 	}
 	if lost != "" {
 		d.damage.lost = true
+		d.damage.back, d.damage.whole = d.disk.Restored()
 		d.log.Debug("store lost", "why", lost)
 		if d.home.renewed {
 			d.log.Warn("the store was lost or damaged, and with it what this node had signed: it goes on as another node")
@@ -196,7 +201,9 @@ func (d *Daemon) open() (err error) {
 			c.Known = append(c.Known, k.Peer)
 		}
 	}
-	d.host, err = libp2p.New(c)
+	if d.host, err = libp2p.New(c); err == nil {
+		d.answer()
+	}
 	return err
 }
 
@@ -212,6 +219,7 @@ func (d *Daemon) answered(h env.Handle, a env.Answer) {
 func (d *Daemon) Close() error {
 	var err error
 	d.closed.Do(func() {
+		d.takeAccess()
 		d.host.Close()
 		if d.http != nil {
 			_ = d.http.Close() // the server has closed it, if it was run

@@ -11,14 +11,25 @@ import (
 type damage struct {
 	mended bool // something was damaged when the store was opened
 	lost   bool // with it, records may be gone
-	left   int  // subscriptions that could be read
+	left   int  // subscriptions that are there
+	back   int  // records of them that came back from their second copy
+	whole  bool // that was whole, so that none is lost
 }
+
+// diskHealth is what to do when all is well again.
+const diskHealth = "look at the disk's health"
 
 // finding says what is wrong, what was lost as far as anybody knows, and what to
 // do; ok is false if all was well. Which feeds are missing was written in the
 // records that are.
 func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 	switch {
+	case m.lost && m.whole && (m.mended || m.back > 0):
+		return proxy.Finding{
+			Level: levelNote,
+			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, as what was missing (%d records) came back from the second copy, %s.second; articles that are missing come again from the network", m.back, storeFile),
+			Do:    diskHealth,
+		}, true
 	case m.lost && m.mended:
 		return proxy.Finding{
 			Level: levelNote,
@@ -29,7 +40,7 @@ func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 		return proxy.Finding{
 			Level: levelNote,
 			What:  "the store was damaged when the node started: no subscription is lost; articles that are missing come again from the network",
-			Do:    "look at the disk's health",
+			Do:    diskHealth,
 		}, true
 	}
 	return f, false

@@ -9,7 +9,11 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
+	"net/netip"
+	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -27,6 +31,7 @@ const (
 	storeFile    = "tidings.db"
 	keywordsFile = "keywords.db"
 	tokenFile    = "publish.token"
+	accessFile   = "api.token"
 )
 
 // pemType is what openssl calls a private key, too.
@@ -40,6 +45,7 @@ type home struct {
 	renewed bool         // the key is new, in place of an older one
 	secret  []byte       // of the addresses given to readers
 	token   string       // shown by who wants something published; "": nobody can
+	access  string       // shown by programs that use the interface for programs
 	network wire.Network // as its descriptor says
 	membership
 }
@@ -75,8 +81,11 @@ func openHome(c Config, lost bool) (*home, error) {
 	if h.secret, err = secret(c.path(secretFile)); err != nil {
 		return nil, err
 	}
+	if h.access, err = tokenAt(c.path(accessFile), "the node's own commands find the new one by themselves"); err != nil {
+		return nil, err
+	}
 	if c.Author != nil {
-		if h.token, err = publishToken(c.path(tokenFile)); err != nil {
+		if h.token, err = tokenAt(c.path(tokenFile), "tell programs that publish the new token"); err != nil {
 			return nil, err
 		}
 	}
@@ -132,20 +141,82 @@ func secret(path string) ([]byte, error) {
 	return b, store.WriteFile(path, b)
 }
 
-// publishToken reads what programs have to show that want something published, or makes it.
-func publishToken(path string) (string, error) {
-	b, err := os.ReadFile(path)
-	if text := strings.TrimSpace(string(b)); err == nil && len(text) >= secretSize {
+// tokenAt reads a text that programs have to show, or makes it. then says what to do when a damaged one
+// has been removed.
+func tokenAt(path, then string) (string, error) {
+	text, err := ReadToken(path)
+	if err == nil {
 		return text, nil
 	}
-	if err == nil {
-		return "", fmt.Errorf("%s is damaged (%d bytes): remove it, and tell programs that publish the new token", path, len(b))
-	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("publishers' token: %w", err)
+		return "", fmt.Errorf("%w: remove it; %s", err, then)
 	}
-	text := rand.Text() + rand.Text()
+	text = rand.Text() + rand.Text()
 	return text, store.WriteFile(path, []byte(text+"\n"))
+}
+
+// ReadToken reads a file in which a node has left a token.
+func ReadToken(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return "", fmt.Errorf("token: %w", err)
+	}
+	text := strings.TrimSpace(string(b))
+	if len(b) > maxToken || len(text) < secretSize || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", fmt.Errorf("token: %s is damaged (%d bytes)", path, len(b))
+	}
+	return text, nil
+}
+
+// maxToken is more than the file of a token has, in bytes.
+const maxToken = 256
+
+// AccessFile is the file in a data directory with the token for commands and other programs.
+func AccessFile(dir string) string { return filepath.Join(dir, accessFile) }
+
+// AccessCopy is the file in which a node that serves readers at an address leaves its token a second
+// time, below a folder of its user, for commands that know the address and not the data directory.
+func AccessCopy(folder, address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return filepath.Join(folder, "none.token")
+	}
+	ip, err := netip.ParseAddr(host)
+	if host == "" || strings.EqualFold(host, "localhost") || err == nil && ip.IsUnspecified() {
+		host = "127.0.0.1" // where a node listens everywhere, it is there too
+	}
+	return filepath.Join(folder, url.PathEscape(strings.ReplaceAll(host, ":", "-"))+"_"+url.PathEscape(port)+".token")
+}
+
+// leaveAccess leaves the token a second time, where the node serves readers. A node of a user
+// without a folder to write to works all the same: commands then need its data directory.
+func (d *Daemon) leaveAccess() {
+	if d.config.Access == "" || d.http == nil {
+		return
+	}
+	path := AccessCopy(d.config.Access, d.http.Addr().String())
+	err := os.MkdirAll(d.config.Access, 0o700)
+	if err == nil {
+		err = store.WriteFile(path, []byte(d.home.access+"\n"))
+	}
+	if err != nil {
+		d.log.Warn("commands on this machine have to be told the data directory with --data, as the token could not be left for them", "err", err)
+	}
+}
+
+// takeAccess removes what leaveAccess has left, unless another node serves there by now.
+func (d *Daemon) takeAccess() {
+	if d.config.Access == "" || d.http == nil {
+		return
+	}
+	path := AccessCopy(d.config.Access, d.http.Addr().String())
+	if text, err := ReadToken(path); err == nil && text == d.home.access {
+		_ = os.Remove(path) // a copy that stays does no harm
+	}
 }
 
 func newIdentity(path string) (ed25519.PrivateKey, error) {

@@ -27,6 +27,32 @@ func (d *Daemon) listen() error {
 	return nil
 }
 
+// answer makes what answers readers, if anything does.
+func (d *Daemon) answer() {
+	if d.http == nil {
+		return
+	}
+	d.server = proxy.New(d, proxy.Config{
+		Secret:          d.home.secret,
+		Token:           d.home.access,
+		TrustedProxies:  d.config.TrustedProxies,
+		BaseURL:         d.config.BaseURL,
+		SubscribeOnRead: d.config.SubscribeOnRead,
+		Keywords:        d,
+		Filter:          d.config.Filter,
+		Kept:            d.config.Kept,
+		Publishing:      d,
+		Metrics:         metrics{d}.handler(),
+		Notice:          d.config.Notice,
+		Version:         d.config.Version,
+		Log:             d.log,
+	})
+	d.leaveAccess()
+}
+
+// Entrance is an address that opens the pages in a browser once, if readers reach the node at base.
+func (d *Daemon) Entrance(base string) string { return d.server.Entrance(base) }
+
 // HTTPAddr is where readers are served, nil if they are not.
 func (d *Daemon) HTTPAddr() net.Addr {
 	if d.http == nil {
@@ -43,20 +69,7 @@ func (d *Daemon) serve(ctx context.Context) {
 		d.lapses(ctx)
 	}()
 	if d.http != nil {
-		s := proxy.New(d, proxy.Config{
-			Secret:          d.home.secret,
-			BaseURL:         d.config.BaseURL,
-			SubscribeOnRead: d.config.SubscribeOnRead,
-			Keywords:        d,
-			Filter:          d.config.Filter,
-			Kept:            d.config.Kept,
-			Publishing:      d,
-			Metrics:         metrics{d}.handler(),
-			Notice:          d.config.Notice,
-			Version:         d.config.Version,
-			Log:             d.log,
-		})
-		if err := s.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
+		if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
 			d.log.Error("readers are served no longer", "err", err)
 		}
 	}

@@ -41,6 +41,7 @@ type keywords struct {
 	missed missed
 	// asking has room for one who watches: who asks for the same at once has the same.
 	asking chan struct{}
+	back   string         // what came back of a store that was damaged or lost, in words; "": it was neither
 	memory func() float64 // share of the memory that the process may have
 	looked time.Time      // at memory; the loop's
 
@@ -78,13 +79,18 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	}
 	k.recent.brought.since, k.recent.brought.keep = time.Now(), broughtFor
 	_, none := os.Stat(path) // then it is a new node's, and nothing is lost
-	disk, err := store.Open(path, k.loop.Deliver)
+	subscriptions, numbers := cobra.Precious()
+	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
 	if err != nil {
 		return nil, fmt.Errorf("keyword subscriptions: %w", err)
 	}
 	k.disk, k.store = disk, disk
 	if why := disk.Lost(); why != "" {
-		if !errors.Is(none, fs.ErrNotExist) {
+		switch back, whole := disk.Restored(); {
+		case whole && (back > 0 || !errors.Is(none, fs.ErrNotExist)):
+			k.back = fmt.Sprintf("the store of keyword subscriptions was damaged or lost when the node started: no subscription is lost, %d came back from their second copy, %s.second", back, keywordsFile)
+			k.log.Warn("store damaged", "what", k.back, "do", diskHealth)
+		case !errors.Is(none, fs.ErrNotExist):
 			k.log.Error("keyword subscriptions were lost with their store; their addresses are no good any more", "why", why)
 		}
 		if err := disk.Accept(); err != nil {
@@ -174,6 +180,9 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	case <-k.opened:
 	default:
 		return nil
+	}
+	if k.back != "" {
+		of = append(of, proxy.Finding{Level: levelNote, What: k.back, Do: diskHealth})
 	}
 	if k.failed != nil {
 		of = append(of, proxy.Finding{Level: levelProblem, What: "keyword subscriptions cannot be read: " + k.failed.Error(), Do: diskRemedy})

@@ -385,6 +385,11 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
 	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
 	for _, l := range o.Feeds {
+		// A page of the Web leads to the Web alone, as a redirect does: it does not choose what is
+		// asked behind the reader's router.
+		if !o.Private && !d.fetch.IsPublic(ctx, l.URL) {
+			continue
+		}
 		look.Feeds = append(look.Feeds, proxy.Choice{URL: l.URL, Title: l.Title, Kind: proxy.KindFeed})
 	}
 	switch {

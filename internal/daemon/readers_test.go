@@ -25,6 +25,7 @@ func (m *member) tell(t *testing.T, what, body string, answer any) {
 		t.Fatal(err)
 	}
 	r.Header.Set("Tidings", "1")
+	r.Header.Set("Tidings-Token", m.home.access)
 	r.Header.Set("Content-Type", "application/json")
 	if err := json.Unmarshal(answered(t, r), answer); err != nil {
 		t.Fatal(err)
@@ -38,6 +39,7 @@ func (m *member) reads(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.Header.Set("Tidings-Token", m.home.access)
 	return string(answered(t, r))
 }
 

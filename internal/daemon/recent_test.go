@@ -274,9 +274,5 @@ func TestAQueryIsWatchedOnce(t *testing.T) {
 	if m.keywords.watched.Load() != 1 {
 		t.Error("it counts", m.keywords.watched.Load())
 	}
-	if r, err := http.Get("http://" + m.HTTPAddr().String() + "/watch?q=sun"); err != nil || r.StatusCode != http.StatusOK {
-		t.Error(r, err)
-	} else if err := r.Body.Close(); err != nil {
-		t.Error(err)
-	}
+	m.reads(t, "/watch?q=sun")
 }

@@ -74,6 +74,7 @@ func readHeadXML(format Format, raw []byte) (Head, error) {
 			w.first(&h.Language)
 		}
 	}
+	h.Link = harmlessOnly(h.Link)
 	if h.Language == "" {
 		h.Language = h.scope.value("xml:lang")
 	}
@@ -175,6 +176,7 @@ func readHeadJSON(raw []byte) (Head, error) {
 	} {
 		*p = clipString(stringOf(get[name]))
 	}
+	h.Link = harmlessOnly(h.Link)
 	return h, nil
 }
 

@@ -61,6 +61,16 @@ var hostile = []struct {
 	{"one text of unknown entities", func() []byte {
 		return fill("<rss><channel><item><description>", "&x;", "</description></item></channel></rss>")
 	}, ErrLimit},
+	{"one text of '&'", func() []byte {
+		return fill("<rss><channel><item><description>", "&", "</description></item></channel></rss>")
+	}, ErrLimit},
+	{"one head of '&'", func() []byte { return fill("<rss><channel><title>", "&", "</title></channel></rss>") }, ErrLimit},
+	{"'&' and nothing else", func() []byte { return fill("", "&", "") }, ErrNotFeed},
+	{"one attribute of '&'", func() []byte { return fill("<rss><channel><item a='", "&", "'/></channel></rss>") }, ErrLimit},
+	{"one text of '&' and ends of CDATA", func() []byte {
+		return fill("<rss><channel><item><description>", "&]]>", "</description></item></channel></rss>")
+	}, ErrLimit},
+	{"JSON of '&'", func() []byte { return fill(`{"title":"`, "&", `","items":[{"content_html":"x"}]}`) }, nil},
 	{"one text of '<'", func() []byte {
 		return fill("<rss><channel><item><description>", "< ", "</description></item></channel></rss>")
 	}, ErrLimit},

@@ -201,7 +201,7 @@ func (t *tidier) drop(tok token) { t.put(tok.start, tok.end, " ", badTags) }
 // references mends what character data cannot hold as it is.
 func (t *tidier) references(tok token) {
 	b := t.doc[tok.start:tok.end]
-	for i := 0; ; {
+	for i := 0; len(t.out) <= MaxDocument; { // what is larger is refused when the token is done
 		n := bytes.IndexByte(b[i:], '&')
 		if n < 0 {
 			break
@@ -374,7 +374,7 @@ func (t *tidier) written(tok token) string {
 		b.WriteByte(' ')
 		b.Write(a.name)
 		b.WriteString(`="`)
-		for i := 0; i < len(a.value); i++ {
+		for i := 0; i < len(a.value) && b.Len() <= MaxDocument; i++ { // what is larger is refused
 			switch c := a.value[i]; c {
 			case '<':
 				b.WriteString("&lt;")

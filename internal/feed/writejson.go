@@ -90,7 +90,7 @@ func (d *Document) ownJSON(raw []byte) []byte {
 		out = append(append(out, ",\n"...), d.Publisher.Metadata(JSON)...)
 	}
 	members(raw, func(m member) {
-		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember {
+		if m.name != "feed_url" && m.name != "hubs" && m.name != publisherMember && !leadsAstray(m.name, raw[m.value:m.end]) {
 			out = append(append(out, ",\n"...), raw[m.start:m.end]...)
 		}
 	})
@@ -151,7 +151,7 @@ func (d *Document) inJSON(e *Entry) []byte {
 		it.Attachments = append(it.Attachments, jsonAttachment{a.URL, a.mediaType(), size})
 	}
 	if s := e.Source; s != nil {
-		it.Source = &jsonSource{s.URL, s.Title, s.Link}
+		it.Source = &jsonSource{s.URL, s.Title, harmlessOnly(s.Link)}
 	}
 	return marshal(it)
 }

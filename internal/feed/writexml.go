@@ -48,6 +48,8 @@ func (w *xmlWriter) around() (before, after []byte) {
 		from  = 0
 		drop  = 0 // depth of the element that goes
 		outer = 1
+		link  = 0 // depth of a link whose words are read
+		words strings.Builder
 	)
 	w.base = h.scope.value("xml:base")
 	for v := walk(h.Raw, nil); v.step(); {
@@ -65,9 +67,20 @@ func (w *xmlWriter) around() (before, after []byte) {
 		case v.starts() && v.depth() == outer+1 && drop == 0:
 			has[string(v.local)] = true
 			claim := claims(v)
-			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || string(v.local) == "link" && isOwn(rel)) {
+			isLink := string(v.local) == "link"
+			if rel := v.value("rel"); w.d.URL != "" && (claim || string(v.local) == "cloud" || isLink && (isOwn(rel) || !isHarmless(v.value("href")))) {
 				drop, from = v.depth(), v.latest.start
+			} else if isLink {
+				words.Reset()
+				link, from = v.depth(), v.latest.start
 			}
+		case link > 0 && v.depth() == link && !v.ends() && !v.starts():
+			words.WriteString(v.text())
+		case v.ends() && link > 0 && v.depth() == link: // of RSS, with the address as its text
+			if w.d.URL != "" && !isHarmless(words.String()) {
+				edits = append(edits, edit{from, v.pos, ""})
+			}
+			link = 0
 		case v.ends() && v.depth() == drop:
 			edits = append(edits, edit{from, v.pos, ""})
 			drop = 0
@@ -314,7 +327,7 @@ func (w *xmlWriter) converted(e *Entry) []byte {
 		if s := e.Source; s != nil {
 			b.WriteString("\n<source>" + tag("id", s.URL) + tag("title", cmp.Or(s.Title, s.URL)) + tag("updated", date.Format(time.RFC3339)))
 			b.WriteString(`<link rel="self" href="` + escapeAny(s.URL) + `"/>`)
-			if s.Link != "" {
+			if harmlessOnly(s.Link) != "" {
 				b.WriteString(`<link rel="alternate" href="` + escapeAny(s.Link) + `"/>`)
 			}
 			b.WriteString("</source>")

@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,6 +118,18 @@ func New(c Config, answered func(env.Handle, env.Answer)) *Client {
 		client.public = newTransport(c, newGuard(false, c.Own))
 	}
 	return client
+}
+
+// IsPublic reports whether an address leads to the Web alone: its host is a public address, or all
+// addresses of its name are. A name that nobody knows, or whose server does not answer, leads
+// nowhere.
+func (c *Client) IsPublic(ctx context.Context, address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", u.Hostname()) // of an address: itself
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, func(ip netip.Addr) bool { return !c.guard.isPublic(ip) })
 }
 
 func newTransport(c Config, g guard) *http.Transport {

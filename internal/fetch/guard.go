@@ -30,6 +30,36 @@ var (
 	nat64 = netip.MustParsePrefix("64:ff9b::/96")
 )
 
+// wrappings are the ways in which an IPv6 address may stand for one of IPv4, and where in it the bytes
+// of that are. The kernel, or a gateway on the way, may unwrap it.
+var wrappings = []struct {
+	prefix netip.Prefix
+	at     [4]int
+	flip   byte // what the bytes are combined with
+}{
+	{netip.MustParsePrefix("::/96"), [4]int{12, 13, 14, 15}, 0},           // IPv4-compatible (RFC 4291)
+	{netip.MustParsePrefix("::ffff:0:0/96"), [4]int{12, 13, 14, 15}, 0},   // IPv4-mapped (RFC 4291)
+	{netip.MustParsePrefix("::ffff:0:0:0/96"), [4]int{12, 13, 14, 15}, 0}, // IPv4-translated (RFC 2765)
+	{nat64, [4]int{12, 13, 14, 15}, 0},                                    // NAT64 (RFC 6052)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{12, 13, 14, 15}, 0},  // NAT64 of one's own, /96 (RFC 8215)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{9, 10, 11, 12}, 0},   // the same, /64 (RFC 6052, 2.2)
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{7, 9, 10, 11}, 0},    // the same, /56
+	{netip.MustParsePrefix("64:ff9b:1::/48"), [4]int{6, 7, 9, 10}, 0},     // the same, /48
+	{netip.MustParsePrefix("2002::/16"), [4]int{2, 3, 4, 5}, 0},           // 6to4 (RFC 3056)
+	{netip.MustParsePrefix("2001::/32"), [4]int{12, 13, 14, 15}, 0xff},    // Teredo (RFC 4380)
+}
+
+// wrapped returns the addresses of IPv4 that an address may stand for.
+func wrapped(ip netip.Addr) (of []netip.Addr) {
+	b := ip.As16()
+	for _, w := range wrappings {
+		if ip.Is6() && w.prefix.Contains(ip) {
+			of = append(of, netip.AddrFrom4([4]byte{b[w.at[0]] ^ w.flip, b[w.at[1]] ^ w.flip, b[w.at[2]] ^ w.flip, b[w.at[3]] ^ w.flip}))
+		}
+	}
+	return of
+}
+
 // A guard decides which addresses are dialled. It is asked after names have been
 // resolved, with what the kernel is about to connect to, so that neither a name
 // that changes its address nor a strange spelling gets past it.
@@ -74,10 +104,12 @@ func (g guard) isPublic(ip netip.Addr) bool {
 	return g.special.SafeAddr(ip) == nil && !g.isOwn(ip)
 }
 
-// isSecret reports whether an address is one that is never asked.
+// isSecret reports whether an address is one that is never asked, or may stand for such a one.
 func isSecret(ip netip.Addr) bool {
-	ip = plain(ip)
-	return slices.ContainsFunc(secret, func(p netip.Prefix) bool { return p.Contains(ip) })
+	ip = ip.WithZone("")
+	return slices.ContainsFunc(append(wrapped(ip), ip.Unmap()), func(ip netip.Addr) bool {
+		return slices.ContainsFunc(secret, func(p netip.Prefix) bool { return p.Contains(ip) })
+	})
 }
 
 // plain is an address without what it may be wrapped in.

@@ -345,3 +345,52 @@ func TestPrivateOriginsNeedNoPause(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestSecretsAreKnownInEverySpelling wraps the addresses of secrets in all the ways in which IPv6 may hold
+// IPv4, and writes each in full and in short.
+func TestSecretsAreKnownInEverySpelling(t *testing.T) {
+	for v4, secret := range map[string]bool{"169.254.169.254": true, "168.63.129.16": true, "100.100.100.200": true, "192.168.1.7": false, "8.8.8.8": false} {
+		b := netip.MustParseAddr(v4).As4()
+		x := func(format string) string {
+			return fmt.Sprintf(format, uint16(b[0])<<8|uint16(b[1]), uint16(b[2])<<8|uint16(b[3]))
+		}
+		for name, spelled := range map[string]string{
+			"plain": v4, "mapped": "::ffff:" + v4, "mapped, in digits": x("0:0:0:0:0:ffff:%x:%x"),
+			"compatible": "::" + v4, "compatible, in digits": x("0000:0000:0000:0000:0000:0000:%04x:%04x"),
+			"translated": "::ffff:0:" + v4, "translated, in digits": x("0:0:0:0:ffff:0:%X:%X"),
+			"NAT64": "64:ff9b::" + v4, "NAT64 in digits": x("0064:ff9b:0:0:0:0:%04X:%04X"),
+			"own NAT64": "64:ff9b:1::" + v4, "own NAT64, other bits": x("64:ff9b:1:abcd:0:1:%x:%x"),
+			"own NAT64 /48": fmt.Sprintf("64:ff9b:1:%02x%02x:%02x:%02x00::", b[0], b[1], b[2], b[3]),
+			"own NAT64 /56": fmt.Sprintf("64:ff9b:1:aa%02x:%02x:%02x%02x::", b[0], b[1], b[2], b[3]),
+			"own NAT64 /64": fmt.Sprintf("64:ff9b:1:aaaa:%02x:%02x%02x:%02x00:0", b[0], b[1], b[2], b[3]),
+			"6to4":          x("2002:%x:%x::"), "6to4 of a host": x("2002:%04X:%04X:1::5efe"),
+			"Teredo": fmt.Sprintf("2001::1:%02x%02x:%02x%02x", b[0]^0xff, b[1]^0xff, b[2]^0xff, b[3]^0xff),
+		} {
+			ip := netip.MustParseAddr(spelled)
+			if got := isSecret(ip); got != secret {
+				t.Errorf("%s, %s (%s): secret %v", v4, name, spelled, got)
+			}
+			to := netip.AddrPortFrom(ip, 80).String()
+			if err := newGuard(true, nil).control("tcp", to, nil); secret && err == nil {
+				t.Errorf("%s (%s) is dialled", to, name)
+			}
+			if public := newGuard(false, nil).isPublic(ip); public && v4 != "8.8.8.8" {
+				t.Errorf("%s (%s) is public", to, name)
+			}
+		}
+	}
+}
+
+func TestWhereNamesLead(t *testing.T) {
+	c := New(Config{Spacing: -1, AllowPrivate: true}, func(env.Handle, env.Answer) {})
+	for address, public := range map[string]bool{
+		"https://8.8.8.8/feed": true, "https://[2606:4700::1111]/feed": true,
+		"http://192.168.1.1/feed": false, "http://localhost/feed": false, "http://127.0.0.1:8080/feed": false, "http://[::1]/feed": false,
+		"http://169.254.169.254/": false, "http://[fe80::1]/": false, "http://[::ffff:10.0.0.1]/": false, "http://[2002:a00:1::]/": false,
+		"http://nowhere.invalid/": false, "http://": false, "": false, "::": false,
+	} {
+		if got := c.IsPublic(t.Context(), address); got != public {
+			t.Errorf("%q: %v", address, got)
+		}
+	}
+}

@@ -11,7 +11,7 @@ import (
 // committer returns a function that commits and waits.
 func committer(b *testing.B) (*Disk, func(ops ...env.Op)) {
 	answered := make(chan error, 1)
-	d, err := Open(filepath.Join(b.TempDir(), "node.db"), func(f func()) { f() })
+	d, err := Open(filepath.Join(b.TempDir(), "node.db"), func(f func()) { f() }, Twice{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func BenchmarkGet(b *testing.B) {
 // Opening reads all records: a hundred thousand of them.
 func BenchmarkOpen(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "node.db")
-	d, err := Open(path, func(f func()) { f() })
+	d, err := Open(path, func(f func()) { f() }, Twice{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func BenchmarkOpen(b *testing.B) {
 		b.Fatal(err)
 	}
 	for b.Loop() {
-		d, err := Open(path, func(f func()) { f() })
+		d, err := Open(path, func(f func()) { f() }, Twice{})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func bodyKey(i int) []byte   { return fmt.Appendf(nil, "b/%08d", i) }
 func bodyOf(i int) []byte    { return text(i, outsideFrom/2+i%7*outsideFrom) }
 
 func writeUntilKilled(path string) {
-	d, err := openSized(path, func(f func()) { f() }, writerSegment)
+	d, err := openSized(path, func(f func()) { f() }, writerSegment, Twice{})
 	if err != nil {
 		panic(err)
 	}

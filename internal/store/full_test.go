@@ -165,7 +165,7 @@ func TestFullDiskAtTheStart(t *testing.T) {
 	path, filler := filepath.Join(dir, "node.db"), filepath.Join(dir, "filler")
 	fillUp := func() { _ = os.WriteFile(filler, make([]byte, 1<<20), 0o600) }
 	fillUp()
-	if _, err := Open(path, direct); !errors.Is(err, ErrFull) {
+	if _, err := Open(path, direct, Twice{}); !errors.Is(err, ErrFull) {
 		t.Errorf("open: %v", err)
 	}
 	_ = os.Remove(filler)
@@ -181,7 +181,7 @@ func TestFullDiskAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillUp()
-	if _, err := Open(path, direct); !errors.Is(err, ErrFull) {
+	if _, err := Open(path, direct, Twice{}); !errors.Is(err, ErrFull) {
 		t.Errorf("open: %v", err)
 	}
 	_ = os.Remove(filler)

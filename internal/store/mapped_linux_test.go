@@ -34,7 +34,7 @@ func TestMappedPagesAreGivenBack(t *testing.T) {
 	const records, size = 10_000, 3 << 10
 	path := filepath.Join(t.TempDir(), "tidings.db")
 	answers := make(chan func(), records)
-	d, err := Open(path, func(f func()) { answers <- f })
+	d, err := Open(path, func(f func()) { answers <- f }, Twice{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ func fileWith(t testing.TB, n, size int) (file []byte, want map[string]string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "node.db")
 	var answers desk
-	d, err := Open(path, answers.post)
+	d, err := Open(path, answers.post, Twice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func FuzzPages(f *testing.F) {
 			t.Fatal(err)
 		}
 		var d *Disk
-		d, err := Open(path, func(f func()) { f() })
+		d, err := Open(path, func(f func()) { f() }, Twice{})
 		if err != nil {
 			t.Fatal(err)
 		}

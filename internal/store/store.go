@@ -4,6 +4,7 @@
 //	tidings.db                    the records, and where each body lies
 //	tidings.db.bodies/000001.seg  bodies, one behind the other, 64 MiB at most
 //	tidings.db.lock               keeps other processes out
+//	tidings.db.second             some of the records a second time (second.go)
 //	tidings.db.damaged-<time>     a file that was damaged, as it was found
 //
 // One goroutine writes. While it waits for the disk, further commits gather and
@@ -11,7 +12,7 @@
 // and a quiet one waits for nobody. A commit is durable, whole, before its done
 // runs; done is handed to post, which brings it to the node's loop:
 //
-//	disk, err := store.Open(path, l.Deliver)
+//	disk, err := store.Open(path, l.Deliver, Twice{})
 //	...
 //	defer disk.Close()
 //
@@ -34,7 +35,8 @@
 // to; so Open also knows whether any are missing. If so, or if there was no file
 // at all, promises that were kept in it are forgotten, and [Disk.Lost] says so
 // until [Disk.Accept]: a node that signs each position of a log once must not
-// sign on under its old key.
+// sign on under its old key. Records that are kept twice ([Twice]) come back from their
+// second copy then.
 //
 // # A full disk
 //
@@ -105,6 +107,8 @@ type Disk struct {
 	post     func(func())
 	segments *segments
 	repaired string
+	back     int  // records that came back from the second copy
+	whole    bool // that was whole
 
 	some   chan struct{} // holds one token if the writer has something to do
 	writer sync.WaitGroup
@@ -112,9 +116,10 @@ type Disk struct {
 
 	// These belong to the writer.
 	head   head
-	sweep  *sweep // under way; nil: none
-	tired  bool   // a sweep failed: none before a commit succeeds
-	wedged bool   // bbolt panicked in a transaction, and may hold its locks
+	second *second // nil: no record is kept twice
+	sweep  *sweep  // under way; nil: none
+	tired  bool    // a sweep failed: none before a commit succeeds
+	wedged bool    // bbolt panicked in a transaction, and may hold its locks
 
 	mu      sync.Mutex // guards what follows
 	closed  bool
@@ -152,14 +157,21 @@ type Stats struct {
 // exist. A damaged one is repaired as far as possible: see [Disk.Repaired] and
 // [Disk.Lost]. post is called, from any goroutine, with each answer to a commit
 // and must neither block nor drop it while the node lives. If another process
-// holds the store for longer than a second, the error says so.
-func Open(path string, post func(func())) (*Disk, error) {
-	return openSized(path, post, segmentSize)
+// holds the store for longer than a second, the error says so. The records of twice are kept a
+// second time: see [Disk.Restored].
+func Open(path string, post func(func()), twice Twice) (*Disk, error) {
+	return openSized(path, post, segmentSize, twice)
 }
 
-func openSized(path string, post func(func()), segmentSize int64) (*Disk, error) {
+func openSized(path string, post func(func()), segmentSize int64, twice Twice) (*Disk, error) {
 	d := &Disk{path: path, post: post, some: make(chan struct{}, 1)}
-	if err := d.open(segmentSize); err != nil {
+	err := d.open(segmentSize)
+	if err == nil {
+		if err = d.openSecond(twice); err != nil {
+			err = errors.Join(err, d.shut())
+		}
+	}
+	if err != nil {
 		if full(err) {
 			err = fmt.Errorf("%w: %w", ErrFull, err)
 		}
@@ -222,6 +234,9 @@ func (d *Disk) shut() error {
 	}
 	if d.segments != nil {
 		errs = append(errs, d.segments.close())
+	}
+	if d.second != nil && d.second.file != nil {
+		errs = append(errs, d.second.file.Close())
 	}
 	return errors.Join(append(errs, d.lock.Close())...)
 }

@@ -51,7 +51,7 @@ func (d *desk) run() int {
 
 func open(t *testing.T, path string, post func(func())) *Disk {
 	t.Helper()
-	d, err := Open(path, post)
+	d, err := Open(path, post, Twice{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,12 +217,12 @@ func TestSecondProcessIsToldWho(t *testing.T) {
 	d := open(t, path, func(f func()) { f() })
 	defer closed(t, d)
 	start := time.Now()
-	_, err := Open(path, func(f func()) { f() })
+	_, err := Open(path, func(f func()) { f() }, Twice{})
 	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
 		t.Errorf("second open: %v", err)
 	}
 	if err := os.Remove(path + ".lock"); err == nil { // as people do
-		if _, err := Open(path, func(f func()) { f() }); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		if _, err := Open(path, func(f func()) { f() }, Twice{}); err == nil || !strings.Contains(err.Error(), "in use by another process") {
 			t.Errorf("open without the lock file: %v", err)
 		}
 	}

@@ -16,7 +16,7 @@ const smallSegment = 256 << 10
 
 func small(t *testing.T, path string) *Disk {
 	t.Helper()
-	d, err := openSized(path, direct, smallSegment)
+	d, err := openSized(path, direct, smallSegment, Twice{})
 	if err != nil {
 		t.Fatal(err)
 	}

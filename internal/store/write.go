@@ -97,6 +97,9 @@ func (d *Disk) note(err error) {
 		d.stats.Failing = err.Error()
 	} else {
 		d.tired = false
+		if d.second != nil && d.second.broken != nil {
+			d.stats.Failing = d.second.broken.Error()
+		}
 	}
 }
 
@@ -164,6 +167,7 @@ func (d *Disk) update(changes []change, accept bool) error {
 	d.segments.account(t.live)
 	d.segments.settled()
 	d.met(t.damaged)
+	d.follow(changes)
 	return nil
 }
 

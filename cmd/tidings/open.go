@@ -1,0 +1,27 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"tidings/proxy"
+)
+
+// An openCommand is "tidings open". It starts no browser itself: the address would be among the
+// arguments of a process, which every user of the machine can read.
+type openCommand struct {
+	client `embed:""`
+}
+
+// Run prints the address.
+func (c *openCommand) Run(ctx context.Context, s streams) error {
+	raw, err := c.post(ctx, "open", "application/json", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := read[proxy.Entrance](c.client, raw)
+	if err == nil {
+		_, err = fmt.Fprintln(s.out, answer.URL)
+	}
+	return err
+}

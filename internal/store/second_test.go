@@ -1,0 +1,224 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"tidings/internal/env"
+)
+
+var twice = Twice{Prefix: []string{"s/", "t/"}, Along: []string{"n"}}
+
+// entry is a change of a record; "" deletes it.
+func entry(key, value string) env.Op {
+	if value == "" {
+		return env.Op{Key: []byte(key)}
+	}
+	return put(key, value)
+}
+
+// held are the records of a store.
+func held(t *testing.T, d *Disk) map[string]string {
+	t.Helper()
+	of := map[string]string{}
+	if err := d.Range(nil, func(key, value []byte) bool { of[string(key)] = string(value); return true }); err != nil {
+		t.Fatal(err)
+	}
+	return of
+}
+
+func openTwice(t *testing.T, path string) *Disk {
+	t.Helper()
+	d, err := Open(path, direct, twice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// TestRecordsThatAreKeptTwiceComeBack spoils the file of a store in several ways, as it is after the process was
+// killed: what was kept twice is there, what was deleted stays so, and the rest is lost.
+func TestRecordsThatAreKeptTwiceComeBack(t *testing.T) {
+	for name, spoil := range map[string]func(path string) error{
+		"first pages": func(path string) error {
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err == nil {
+				_, err = f.WriteAt(bytes.Repeat([]byte{0xa5}, 16<<10), 0)
+				err = errors.Join(err, f.Close())
+			}
+			return err
+		},
+		"empty": func(path string) error { return os.Truncate(path, 0) },
+		"gone":  os.Remove,
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "node.db")
+			d := openTwice(t, path)
+			if err := d.Accept(); err != nil {
+				t.Fatal(err)
+			}
+			committed(t, d, entry("s/1", "one"), entry("x", "other"), entry("n", "1"))
+			committed(t, d, entry("s/2", "two"), entry("t/1", "settings"), entry("n", "2"))
+			committed(t, d, entry("s/1", ""))
+			committed(t, d, entry("t/1", "settings, changed"))
+			// As after kill -9: the files as they are while the store is open.
+			for _, suffix := range []string{"", secondMark} {
+				b, err := os.ReadFile(path + suffix)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(path+"-killed"+suffix, b, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path += "-killed"
+			if err := spoil(path); err != nil {
+				t.Fatal(err)
+			}
+			want := map[string]string{"s/2": "two", "t/1": "settings, changed", "n": "2"}
+			for round := range 2 { // it is brought back for good
+				d = openTwice(t, path)
+				if got := held(t, d); !maps.Equal(got, want) {
+					t.Errorf("round %d: %q", round, got)
+				}
+				if n, whole := d.Restored(); round == 0 && (n != 2 || !whole) || d.Lost() == "" {
+					t.Errorf("round %d: %d restored, whole %v, lost %q", round, n, whole, d.Lost())
+				}
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// TestSecondCopyFollowsAWholeStore: the store is the one that counts as long as it is whole.
+func TestSecondCopyFollowsAWholeStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	d := openTwice(t, path)
+	if err := d.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	committed(t, d, entry("s/1", "one"))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	stale := appendFrame([]byte(secondVersion), change{[]byte("s/9"), seal(inline, []byte("s/9"), []byte("stale"))})
+	if err := os.WriteFile(path+secondMark, stale, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d = openTwice(t, path)
+	defer d.Close()
+	if got := held(t, d); !maps.Equal(got, map[string]string{"s/1": "one"}) {
+		t.Errorf("%q", got)
+	}
+	b, err := os.ReadFile(path + secondMark)
+	kept, whole := parseSecond(b)
+	if err != nil || !whole || len(kept) != 1 || string(kept[0].key) != "s/1" {
+		t.Errorf("the copy has %q, whole %v, %v", kept, whole, err)
+	}
+	if info, err := os.Stat(path + secondMark); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Errorf("%v, %v", info, err)
+	}
+}
+
+// TestSecondCopyDoesNotGrowForEver changes one record until what was appended passes the bound.
+func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	d := openTwice(t, path)
+	defer d.Close()
+	value := string(bytes.Repeat([]byte("x"), 256<<10))
+	most := int64(0)
+	for i := range 12 {
+		committed(t, d, entry("s/1", fmt.Sprint(i, value)))
+		info, err := os.Stat(path + secondMark)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, info.Size())
+	}
+	if bound := int64(3*(256<<10) + secondSlack); most > bound || most < secondSlack/2 {
+		t.Errorf("it grew to %d bytes, of %d", most, bound)
+	}
+	b, err := os.ReadFile(path + secondMark)
+	if kept, whole := parseSecond(b); err != nil || !whole || len(kept) != 1 || !bytes.Contains(kept[0].sealed, []byte("11x")) {
+		t.Errorf("%d records, whole %v, %v", len(kept), whole, err)
+	}
+	// What changes often is not written by itself.
+	before := len(b)
+	committed(t, d, entry("n", "1"), entry("x", "other"))
+	if b, err = os.ReadFile(path + secondMark); err != nil || len(b) != before {
+		t.Errorf("%d bytes became %d, %v", before, len(b), err)
+	}
+}
+
+// TestSecondCopyThatFailsIsSaid takes the file away from under a store, and gives it back.
+func TestSecondCopyThatFailsIsSaid(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "node.db")
+	d := openTwice(t, path)
+	defer d.Close()
+	_ = d.second.file.Close()
+	committed(t, d, entry("s/1", "one"))
+	if d.Stats().Failing == "" {
+		t.Error("nothing is said of a copy that lacks a record")
+	}
+	committed(t, d, entry("s/2", "two"))
+	b, err := os.ReadFile(path + secondMark)
+	if kept, whole := parseSecond(b); err != nil || !whole || len(kept) != 2 || d.Stats().Failing != "" {
+		t.Errorf("%d records, whole %v, %v, failing %q", len(kept), whole, err, d.Stats().Failing)
+	}
+}
+
+func TestSecondCopyThatIsDamaged(t *testing.T) {
+	b := []byte(secondVersion)
+	var ends []int
+	for i := range 3 {
+		key := []byte(fmt.Sprintf("s/%d", i))
+		b = appendFrame(b, change{key, seal(inline, key, []byte("value"))})
+		ends = append(ends, len(b))
+	}
+	for cut := ends[1]; cut < ends[2]; cut++ { // a crash while the last one was written
+		if kept, whole := parseSecond(b[:cut]); len(kept) != 2 || !whole {
+			t.Errorf("cut at %d: %d records, whole %v", cut, len(kept), whole)
+		}
+	}
+	spoilt := bytes.Clone(b)
+	spoilt[ends[1]-1] ^= 1
+	if kept, whole := parseSecond(spoilt); len(kept) != 2 || whole {
+		t.Errorf("a damaged one: %d records, whole %v", len(kept), whole)
+	}
+	for _, other := range []string{"", "tidings records 2\n" + string(b[len(secondVersion):])} {
+		if kept, whole := parseSecond([]byte(other)); len(kept) != 0 || whole {
+			t.Errorf("%.20q: %d records, whole %v", other, len(kept), whole)
+		}
+	}
+}
+
+func FuzzSecond(f *testing.F) {
+	key := []byte("s/1")
+	f.Add(appendFrame([]byte(secondVersion), change{key, seal(inline, key, []byte("value"))}))
+	f.Add(appendFrame([]byte(secondVersion), change{key, nil}))
+	f.Add([]byte(secondVersion + "\xff\xff\xff\xff\x00"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		kept, _ := parseSecond(b)
+		again := []byte(secondVersion)
+		for _, c := range kept {
+			if _, ok := parseRecord(c.key, c.sealed); !ok {
+				t.Fatalf("%q is no record", c.key)
+			}
+			again = appendFrame(again, c)
+		}
+		if same, whole := parseSecond(again); !whole || len(same) != len(kept) {
+			t.Errorf("%d records become %d, whole %v", len(kept), len(same), whole)
+		}
+	})
+}

@@ -1,0 +1,183 @@
+package proxy
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Several people may have accounts on the machine, and each of them reaches every port on
+// localhost. So the pages and the interface for programs answer only those who know the node's
+// token, which lies in a file that its owner alone can read. Programs send it as a header. A
+// browser gets a cookie instead, from an address that is good once and that only a program
+// with the token can ask for.
+//
+// Feeds stay open, as feed readers know nothing but addresses, and so do /healthz, /readyz and
+// /metrics, none of which names a feed.
+
+const (
+	// accessHeader carries the token in the requests of programs.
+	accessHeader = "Tidings-Token"
+	// enterPath is where a browser gets its cookie.
+	enterPath = "/enter"
+	// sessionFor is how long a cookie is good. Afterwards the pages ask for tidings open again.
+	sessionFor = 30 * 24 * time.Hour
+	// codeFor is how long an address of enterPath is good: time enough to copy it into a browser.
+	codeFor = 10 * time.Minute
+	// maxCodes bounds the addresses of enterPath that are not used yet. The oldest one gives way.
+	maxCodes = 64
+	// sessionText separates the signatures of cookies from other uses of the token.
+	sessionText = "tidings/session/1\x00"
+)
+
+// A keeper knows who may use the pages and the interface for programs.
+type keeper struct {
+	token string
+	now   func() time.Time
+	codes *lru[string, time.Time] // codes that are not used yet, and until when they are good
+}
+
+func newKeeper(token string, now func() time.Time) keeper {
+	return keeper{token, now, newLRU[string, time.Time](maxCodes)}
+}
+
+// admits reports whether a request shows the token, or a cookie that stands for it.
+func (k keeper) admits(r *http.Request) bool {
+	if subtle.ConstantTimeCompare([]byte(r.Header.Get(accessHeader)), []byte(k.token)) == 1 {
+		return true
+	}
+	for _, c := range r.CookiesNamed(cookieName(r)) {
+		if k.inSession(c.Value) {
+			return true
+		}
+	}
+	return false
+}
+
+// inSession reports whether the value of a cookie was made here and is still good.
+func (k keeper) inSession(value string) bool {
+	until, mac, _ := strings.Cut(value, ".")
+	seconds, err := strconv.ParseInt(until, 10, 64)
+	if err != nil || !hmac.Equal([]byte(mac), []byte(k.sign(until))) {
+		return false
+	}
+	return k.now().Before(time.Unix(seconds, 0))
+}
+
+func (k keeper) sign(until string) string {
+	h := hmac.New(sha256.New, []byte(k.token))
+	h.Write([]byte(sessionText + until))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// cookieName differs between the ports of a machine, as browsers keep one set of cookies for
+// all of them, and several nodes may run there.
+func cookieName(r *http.Request) string {
+	host, _ := withoutPort(r.Host)
+	return "tidings-" + strings.Trim(r.Host[len(host):], ":")
+}
+
+// An Entrance is the answer of open.
+type Entrance struct {
+	URL string `json:"url"` // opens the pages in a browser, once
+}
+
+// entrance makes an address at which a browser gets its cookie.
+func (k keeper) entrance(base string) string {
+	code := rand.Text()
+	k.codes.put(code, k.now().Add(codeFor), 1)
+	return base + enterPath + "?code=" + code
+}
+
+// apiOpen gives a program an address for the browser of its user.
+func (s *Server) apiOpen(w http.ResponseWriter, r *http.Request) (any, error) {
+	if err := allow(w, r, http.MethodPost); err != nil {
+		return nil, err
+	}
+	// Pages are not answered by the name of BaseURL.
+	return Entrance{s.keeper.entrance(scheme(r) + "://" + r.Host)}, nil
+}
+
+// Entrance is an address below base, such as "http://127.0.0.1:8190", that opens the pages in a
+// browser once.
+func (s *Server) Entrance(base string) string { return s.keeper.entrance(base) }
+
+// enter gives a browser its cookie, and shows the start page.
+func (s *Server) enter(w http.ResponseWriter, r *http.Request) error {
+	// Browsers may load an address twice. The second time, they have the cookie.
+	if !s.keeper.admits(r) {
+		code := r.URL.Query().Get("code")
+		until, ok := s.keeper.codes.take(code)
+		if !ok || !s.keeper.now().Before(until) {
+			return refuse(http.StatusUnauthorized, "this address has been used already, or is older than %v: %s", codeFor, howToOpen(r))
+		}
+		seconds := strconv.FormatInt(s.keeper.now().Add(sessionFor).Unix(), 10)
+		http.SetCookie(w, &http.Cookie{
+			Name: cookieName(r), Value: seconds + "." + s.keeper.sign(seconds), Path: "/", HttpOnly: true,
+			MaxAge: int(sessionFor / time.Second),
+			// The bookmarklet leads here from other sites, and its page must know its user. Requests
+			// of other sites are refused by the gate, whatever cookies they have.
+			SameSite: http.SameSiteLaxMode,
+		})
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Location", "/")
+	w.WriteHeader(http.StatusSeeOther)
+	return nil
+}
+
+// stranger is the error of a request without the token.
+func stranger(r *http.Request) error {
+	if strings.HasPrefix(r.URL.Path, apiPath) {
+		return refuse(http.StatusUnauthorized, "programs send the header %s, with what stands in the file api.token of the node's data directory", accessHeader)
+	}
+	return refuse(http.StatusUnauthorized, "these pages are for the person who runs the node: %s", howToOpen(r))
+}
+
+func howToOpen(r *http.Request) string {
+	return fmt.Sprintf("run \"tidings open --http %s\" and open the address that it prints", line(r.Host))
+}
+
+// isForeign reports whether another site's page caused a request, as far as the browser says
+// so. Programs say nothing, and neither do browsers when a person types an address.
+func isForeign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "none", "same-origin":
+		return false
+	case "": // a program, or an old browser
+	default:
+		return true
+	}
+	for _, name := range []string{"Origin", "Referer"} {
+		if from := r.Header.Get(name); from != "" {
+			u, err := url.Parse(from)
+			return err != nil || u.Host != r.Host
+		}
+	}
+	return false
+}
+
+// isFollowed reports whether a person is led to an address by a link, and sees it as a page of its own.
+func isFollowed(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Mode") == "navigate" && r.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
+// ownReader refuses feeds to pages of other sites. They would see no feed, but how long the
+// answer takes, or whether it is an error, tells whether somebody here subscribes to it. A link
+// to an address with a token is followed, as a page that knows the token learns nothing by it. A
+// link to an address without one is not: a page can open a window and watch how long it takes.
+func ownReader(r *http.Request, path string) error {
+	hasToken := strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, keywordsPath)
+	if !isForeign(r) || isFollowed(r) && hasToken {
+		return nil
+	}
+	return refuse(http.StatusForbidden, "another site's page asked for this feed: type the address yourself, or give it to a feed reader")
+}

@@ -1,0 +1,152 @@
+package proxy
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// opened asks for an address that opens the pages, and returns what is behind the host.
+func (b *bench) opened() string {
+	b.Helper()
+	var e Entrance
+	r := b.ask("POST", apiPath+"open", "Tidings", "1")
+	if err := json.Unmarshal([]byte(body(b.T, r)), &e); err != nil || r.StatusCode != 200 {
+		b.Fatalf("%d %v", r.StatusCode, err)
+	}
+	path, ok := strings.CutPrefix(e.URL, "http://"+host)
+	if !ok {
+		b.Fatalf("%q is not here", e.URL)
+	}
+	return path
+}
+
+// TestAnotherUserOfTheMachineIsRefused asks as a program of somebody else on this machine does, who
+// knows the address but not the token.
+func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Metrics = http.NotFoundHandler() })
+	b.node.Subscribe(t.Context(), rssURL, false)
+	for _, token := range []string{"", "0123456789abcdeg", secret[:15], secret + "0"} {
+		for _, path := range []string{"list", "status", "doctor", "opml", "watches"} {
+			r := b.ask("GET", apiPath+path, "Tidings", "1", accessHeader, token)
+			if said := body(t, r); r.StatusCode != 401 || strings.Contains(said, rssURL) || !strings.Contains(said, accessHeader) {
+				t.Errorf("token %q: GET %s: %d %s", token, path, r.StatusCode, said)
+			}
+		}
+		for _, path := range []string{"subscribe", "unsubscribe", "watch", "unwatch", "trust", "opml", "open", "publisher"} {
+			r := request("POST", apiPath+path, strings.NewReader(`{"url":"`+rssURL+`"}`), "Tidings", "1", "Content-Type", "application/json", accessHeader, token)
+			if r := b.send(r); r.StatusCode != 401 {
+				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)
+			}
+		}
+		for _, path := range []string{"/", "/channels", "/network", "/show?url=" + url.QueryEscape(rssURL), "/opml", "/add?url=" + rssURL, "/watch?q=x", "/nothing"} {
+			r := b.ask("GET", path, accessHeader, token)
+			if said := body(t, r); r.StatusCode != 401 || strings.Contains(said, "An RSS") || path != "/nothing" && !strings.Contains(said, "tidings open --http "+host) {
+				t.Errorf("token %q: GET %s: %d %s", token, path, r.StatusCode, said)
+			}
+		}
+		for _, path := range []string{"/subscribe", "/unsubscribe", "/unwatch"} {
+			r := request("POST", path, strings.NewReader("url="+url.QueryEscape(rssURL)), "Content-Type", "application/x-www-form-urlencoded", accessHeader, token)
+			if r := b.send(r); r.StatusCode != 401 {
+				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)
+			}
+		}
+		// What readers of feeds and those who watch over the node ask for.
+		for _, path := range []string{"/healthz", "/readyz", "/style.css", "/" + rssURL, "/feed?url=" + rssURL, b.tokenTarget(rssURL)} {
+			if r := b.ask("GET", path, accessHeader, token); r.StatusCode != 200 {
+				t.Errorf("token %q: GET %s: %d", token, path, r.StatusCode)
+			}
+		}
+	}
+	if n := len(b.node.subscriptions()); n != 1 {
+		t.Errorf("there are %d subscriptions", n)
+	}
+}
+
+// TestABrowserIsLetInOnce follows an address as tidings open prints it.
+func TestABrowserIsLetInOnce(t *testing.T) {
+	b := newBench(t)
+	path := b.opened()
+	r := b.ask("GET", path, accessHeader, "", "Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document")
+	if r.StatusCode != 303 || r.Header.Get("Location") != "/" || len(r.Cookies()) != 1 {
+		t.Fatalf("%d %v", r.StatusCode, r.Header)
+	}
+	c := r.Cookies()[0]
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Name != "tidings-8190" || c.Path != "/" || strings.Contains(c.Value, secret) {
+		t.Errorf("the cookie is %v", c)
+	}
+	cookie := c.Name + "=" + c.Value
+	for _, target := range []string{"/", "/channels", path} {
+		if r := b.ask("GET", target, accessHeader, "", "Cookie", cookie); r.StatusCode >= 400 {
+			t.Errorf("with the cookie: GET %s: %d", target, r.StatusCode)
+		}
+	}
+	// Another browser comes too late, also with a cookie that was changed or is of another node.
+	until, mac, _ := strings.Cut(c.Value, ".")
+	for _, forged := range []string{"", c.Name + "=" + until, c.Name + "=9" + until + "." + mac, c.Name + "=.", "tidings-8191=" + c.Value, c.Name + "=" + secret} {
+		for _, target := range []string{"/", path} {
+			if r := b.ask("GET", target, accessHeader, "", "Cookie", forged); r.StatusCode != 401 {
+				t.Errorf("cookie %q: GET %s: %d", forged, target, r.StatusCode)
+			}
+		}
+	}
+	other := newBench(t, func(c *Config) { c.Token = "another token, as long" })
+	if r := other.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
+		t.Errorf("at another node: %d", r.StatusCode)
+	}
+	// Other sites' pages are refused whatever cookies the browser adds.
+	for name, headers := range foreign {
+		for _, target := range []string{"/", "/channels", path} {
+			if r := b.ask("GET", target, append([]string{accessHeader, "", "Cookie", cookie}, headers...)...); r.StatusCode != 403 {
+				t.Errorf("%s: GET %s: %d", name, target, r.StatusCode)
+			}
+		}
+	}
+	b.pass(sessionFor - time.Second)
+	if r := b.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 200 {
+		t.Errorf("in its last second: %d", r.StatusCode)
+	}
+	b.pass(time.Second)
+	if r := b.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
+		t.Errorf("afterwards: %d", r.StatusCode)
+	}
+}
+
+func TestAddressesThatOpenThePagesEnd(t *testing.T) {
+	b := newBench(t)
+	late := b.opened()
+	b.pass(codeFor)
+	if r := b.ask("GET", late, accessHeader, ""); r.StatusCode != 401 {
+		t.Errorf("after %v: %d", codeFor, r.StatusCode)
+	}
+	first := b.opened()
+	for range maxCodes - 1 {
+		b.opened()
+	}
+	if r := b.ask("GET", first, accessHeader, ""); r.StatusCode != 303 {
+		t.Errorf("the oldest of %d: %d", maxCodes, r.StatusCode)
+	}
+	first = b.opened()
+	for range maxCodes {
+		b.opened()
+	}
+	if r := b.ask("GET", first, accessHeader, ""); r.StatusCode != 401 {
+		t.Errorf("one more than %d: %d", maxCodes, r.StatusCode)
+	}
+}
+
+// FuzzCookie looks for a cookie that is good and was not made here.
+func FuzzCookie(f *testing.F) {
+	k := newKeeper(secret, time.Now)
+	f.Add("1.2")
+	f.Add("99999999999." + k.sign("9999999999"))
+	f.Add(".")
+	f.Fuzz(func(t *testing.T, value string) {
+		if until, mac, _ := strings.Cut(value, "."); k.inSession(value) && mac != k.sign(until) {
+			t.Errorf("%q is good", value)
+		}
+	})
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestSlowConnectionsKeepNobodyOut opens more connections than there may be, some that say nothing,
+// some that send headers and some that send bodies byte by byte, and asks how the node is.
+func TestSlowConnectionsKeepNobodyOut(t *testing.T) {
+	for name, said := range map[string]string{
+		"nothing": "", "half a header": "GET / HTTP/1.1\r\nHost: " + host + "\r\n",
+		"half a body": "POST /api/v1/subscribe HTTP/1.1\r\nHost: " + host + "\r\nTidings: 1\r\nTidings-Token: " + secret +
+			"\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{",
+		"a request, and no more": "GET /style.css HTTP/1.1\r\nHost: " + host + "\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			address, stop := serve(t, newBench(t).server)
+			defer func() {
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			for range maxConns + 88 {
+				c, err := net.Dial("tcp", address)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer c.Close()
+				if _, err := io.WriteString(c, said); err != nil && !strings.Contains(err.Error(), "reset") {
+					t.Fatal(err)
+				}
+			}
+			client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+			for range 3 {
+				r, err := client.Get("http://" + address + "/healthz")
+				if err != nil {
+					t.Fatalf("the node does not answer within a second: %v", err)
+				}
+				_ = r.Body.Close()
+				if r.StatusCode != http.StatusOK {
+					t.Errorf("it answers %s", r.Status)
+				}
+			}
+		})
+	}
+}
+
+// A guest is a connection of which there is only an address.
+type guest struct {
+	net.Conn
+	from   string
+	closed bool
+}
+
+func (g *guest) RemoteAddr() net.Addr { a, _ := net.ResolveTCPAddr("tcp", g.from); return a }
+func (g *guest) Close() error         { g.closed = true; return nil }
+
+// A queue is a listener at which guests wait.
+type queue struct {
+	net.Listener
+	waiting []*guest
+}
+
+func (q *queue) Accept() (net.Conn, error) {
+	g := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	return g, nil
+}
+
+func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
+	q := &queue{}
+	c := newCrowd(q, func(remote string) bool { return strings.HasPrefix(remote, "192.0.2.") })
+	enter := func(from string) *guest {
+		g := &guest{from: from}
+		q.waiting = append(q.waiting, g)
+		if _, err := c.Accept(); err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	open := func(of []*guest) (n int) {
+		for _, g := range of {
+			if !g.closed {
+				n++
+			}
+		}
+		return n
+	}
+	other := enter("198.51.100.1:1")
+	// A client's addresses of one IPv6 network count as one.
+	for name, address := range map[string]func(int) string{
+		"IPv4": func(i int) string { return fmt.Sprintf("203.0.113.1:%d", i+1) },
+		"IPv6": func(i int) string { return fmt.Sprintf("[2001:db8::%x]:1", i+1) },
+	} {
+		var own []*guest
+		for i := range maxPerClient {
+			own = append(own, enter(address(i)))
+		}
+		if n := open(own); n != maxPerClient {
+			t.Errorf("%s: %d of %d are open", name, n, maxPerClient)
+		}
+		c.heard(own[0], http.StateActive) // is being answered
+		enter(address(maxPerClient))
+		if own[0].closed || !own[1].closed || open(own) != maxPerClient-1 || other.closed {
+			t.Errorf("%s: the connection of that client that waits longest for its headers does not give way", name)
+		}
+		for _, g := range own {
+			c.heard(g, http.StateClosed)
+		}
+	}
+	// This machine, and a proxy, speak for many.
+	for _, address := range []string{"127.0.0.1", "192.0.2.1"} {
+		var own []*guest
+		for i := range maxPerClient + 1 {
+			own = append(own, enter(fmt.Sprintf("%s:%d", address, i+1)))
+		}
+		if open(own) != len(own) {
+			t.Errorf("%s: %d of %d are open", address, open(own), len(own))
+		}
+	}
+}
