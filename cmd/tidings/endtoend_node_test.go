@@ -231,7 +231,7 @@ func (r *runner) subscribe(url string) string {
 func (r *runner) imports(url string) string {
 	r.t.Helper()
 	list := `<opml version="2.0"><body><outline type="rss" xmlUrl="` + html.EscapeString(url) + `"/></body></opml>`
-	if err := command(context.Background(), []string{"opml", "import", "--http", r.http, "-"}, strings.NewReader(list), io.Discard, io.Discard); err != nil {
+	if err := command(context.Background(), []string{"opml", "import", "--http", r.http, "--data", r.dir, "-"}, strings.NewReader(list), io.Discard, io.Discard); err != nil {
 		r.t.Fatalf("import %s: %v", url, err)
 	}
 	return r.list()[url].ReadURL

@@ -331,7 +331,7 @@ func TestProgramsPublish(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- command(ctx, []string{"publish", "--http", desk.http, "--key", key, "--passphrase-file", words, "--document", document, "--watch", "--every", "1s", url}, strings.NewReader(""), io.Discard, io.Discard)
+		ended <- command(ctx, []string{"publish", "--http", desk.http, "--data", desk.dir, "--key", key, "--passphrase-file", words, "--document", document, "--watch", "--every", "1s", url}, strings.NewReader(""), io.Discard, io.Discard)
 	}()
 	shown(t, address, "One", "publisher", patient)
 	write("Two", "One")
