@@ -53,8 +53,8 @@
 // address, and then they count as those of other machines.
 //
 // Other users of this machine reach its port as well. The pages and the JSON
-// interface therefore ask for [Config.Token], or for a cookie that stands for it
-// (access.go). Feeds and what monitoring asks for stay open: feed readers know
+// interface therefore answer the node's own user alone, who is known by the
+// connection (on Linux), by [Config.Token], or by a cookie that stands for it (access.go). Feeds and what monitoring asks for stay open: feed readers know
 // nothing but addresses. The JSON interface asks for the header "Tidings: 1" besides,
 // which no web page can send.
 //

@@ -262,6 +262,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		ConnState:         guests.heard,
 		ErrorLog:          slog.NewLogLogger(s.config.Log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       withCaller,
 
 		DisableGeneralOptionsHandler: true, // it answers whatever Host is asked for
 	}

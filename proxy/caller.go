@@ -1,0 +1,30 @@
+package proxy
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"sync"
+)
+
+// A caller is the program at the other end of a connection.
+type caller struct {
+	ours func() bool // whether the node's own user opened the connection; asked of the system once
+}
+
+type callerKey struct{}
+
+// withCaller remembers who opened a connection, to be asked when it matters.
+func withCaller(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, callerKey{}, caller{sync.OnceValue(func() bool {
+		client, errClient := netip.ParseAddrPort(c.RemoteAddr().String())
+		server, errServer := netip.ParseAddrPort(c.LocalAddr().String())
+		return errClient == nil && errServer == nil && openedByUs(client, server)
+	})})
+}
+
+// isOurs reports whether a program of the node's own user sent a request, where the system tells.
+func isOurs(ctx context.Context) bool {
+	c, ok := ctx.Value(callerKey{}).(caller)
+	return ok && c.ours()
+}

@@ -1,0 +1,46 @@
+package proxy
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+// Only the client's end of an open connection between the very same addresses counts.
+func TestTheUserOfAConnection(t *testing.T) {
+	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1FFE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   111        0 1 1 0 100 0 0 10 0
+   1: 0100007F:1FFE 0100007F:D431 01 00000000:00000000 00:00000000 00000000   111        0 2 1 0 20 4 30 10 -1
+   2: 0100007F:D431 0100007F:1FFE 01 00000000:00000000 00:00000000 00000000   222        0 3 1 0 20 4 30 10 -1
+   3: 0100007F:D432 0100007F:1FFE 05 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1
+   4: 0200007F:D433 0100007F:1FFE 01 00000000:00000000 00:00000000 00000000   333        0 4 1 0 20 4 30 10 -1
+   5: 0000000000000000FFFF00000100007F:D434 0000000000000000FFFF00000100007F:1FFE 01 00000000:00000000 00:00000000 00000000   444        0 5 1 0 20 4 30 10 -1
+   6: 00000000000000000000000001000000:D435 00000000000000000000000001000000:1FFE 01 00000000:00000000 00:00000000 00000000   555        0 6 1 0 20 4 30 10 -1
+   7: broken
+`
+	for _, c := range []struct {
+		client, server string
+		uid            int
+		ok             bool
+	}{
+		{"127.0.0.1:54321", "127.0.0.1:8190", 222, true},
+		{"127.0.0.1:54322", "127.0.0.1:8190", 0, false}, // it is closing
+		{"127.0.0.2:54323", "127.0.0.1:8190", 333, true},
+		{"127.0.0.1:54323", "127.0.0.1:8190", 0, false},
+		{"127.0.0.1:54324", "127.0.0.1:8190", 444, true},
+		{"[::1]:54325", "[::1]:8190", 555, true},
+		{"127.0.0.1:54321", "127.0.0.1:8191", 0, false},
+	} {
+		uid, ok := userOf(strings.NewReader(table), netip.MustParseAddrPort(c.client), netip.MustParseAddrPort(c.server))
+		if uid != c.uid || ok != c.ok {
+			t.Errorf("%s to %s: %d, %v", c.client, c.server, uid, ok)
+		}
+	}
+}
+
+func FuzzUserOf(f *testing.F) {
+	f.Add("h\n 2: 0100007F:D431 0100007F:1FFE 01 0:0 0:0 0 222 0 3 1\n")
+	f.Fuzz(func(t *testing.T, table string) {
+		_, _ = userOf(strings.NewReader(table), netip.MustParseAddrPort("127.0.0.1:54321"), netip.MustParseAddrPort("127.0.0.1:8190"))
+	})
+}
