@@ -39,6 +39,10 @@ type channel struct {
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
 	audited   time.Time // when an owner was asked last
+	heard     time.Time // when another node vouched for the log last; the start, as long as none has
+	alone     bool      // the node is cut off from it, and polls it itself
+	owed      int       // how often the node may still hand over what it found alone
+	handAt    time.Time // when it does so next
 	deserted  bool      // by the owners that are known: they did not answer, or keep no log of it any more
 
 	window  window
@@ -95,7 +99,7 @@ func (f *FeedTree) resume() {
 func (f *FeedTree) channel(key overlay.ID, url string) *channel {
 	c := f.feeds[key]
 	if c == nil {
-		c = &channel{key: key, url: url, confirmed: f.clock.Now()}
+		c = &channel{key: key, url: url, confirmed: f.clock.Now(), heard: f.clock.Now()}
 		f.feeds[key] = c
 	}
 	if c.url == "" {
@@ -156,7 +160,7 @@ func (c *channel) record() *feedtreepb.Subscription {
 // join enters the tree of a feed, sees to it that somebody polls it, and gets what
 // there is of it.
 func (f *FeedTree) join(c *channel) {
-	c.confirmed = f.clock.Now()
+	c.confirmed, c.heard = f.clock.Now(), f.clock.Now()
 	f.owners.Follow(c.key, c.url)
 	f.scribe.Join(c.key, c.weight)
 	f.scribe.Join(shadowOf(c.key), 1)
@@ -179,6 +183,7 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
+			f.endAlone(c)
 			c.subscribed, c.repair, c.trust, c.doubt, c.trial = false, nil, nil, nil, nil
 			f.scribe.Leave(key)
 			f.scribe.Leave(shadowOf(key))
@@ -206,6 +211,9 @@ type Subscription struct {
 	Items      int             // in the window, as far as it was looked at
 	Version    uint64          // changes with the window
 	Confirmed  time.Time       // when it was last certain that nothing was missing
+	Heard      time.Time       // when another node vouched for the log last
+	Alone      bool            // the node is cut off from the feed, and polls it itself
+	Led        bool            // the node is its sequencer: it polls it for all
 	Repairing  bool            // something is missing
 	Lacks      uint64          // publications that its log leaves out, as far as it is kept
 	State      []byte          // what the sequencer says about its polls
@@ -234,7 +242,7 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
-		Confirmed: c.confirmed, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), State: c.state,
+		Confirmed: c.confirmed, Heard: c.heard, Alone: c.alone, Led: c.lead != nil, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt,
 	}
 	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
