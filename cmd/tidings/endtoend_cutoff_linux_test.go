@@ -49,7 +49,7 @@ func newHamlet(t *testing.T) *hamlet {
 		if i > 0 {
 			flags = []string{"--bootstrap", h.members[0].peer}
 		}
-		h.members = append(h.members, launchAt(m, dir, fmt.Sprintf("/ip4/10.77.0.%d/tcp/4801", 10+i), flags...))
+		h.members = append(h.members, launchAt(m, dir, "/ip4/0.0.0.0/tcp/4801", flags...))
 	}
 	gathered(t, h.members)
 	for i := range 2 {
@@ -177,4 +177,62 @@ func TestAllMembersKilled(t *testing.T) {
 	h.clients = append(h.clients, h.members[1])
 	h.read = append(h.read, h.members[1].subscribe(h.url))
 	h.all("the log")
+}
+
+// metric is a count of a node's.
+func (r *runner) metric(name string) string {
+	_, words := r.ask("/metrics")
+	for line := range strings.Lines(words) {
+		if of, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
+			return value
+		}
+	}
+	return "none"
+}
+
+// TestAddressChanges gives a member and a client other addresses while they run. Within half a minute the network
+// brings them news again, and they know that.
+func TestAddressChanges(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	if !inNetworkOfItsOwn(t) {
+		return
+	}
+	h := newHamlet(t)
+	member := h.members[1]
+	h.clients = append(h.clients, member)
+	h.read = append(h.read, member.subscribe(h.url))
+	h.all("the first document at a member")
+	for i, r := range []*runner{member, h.clients[0]} {
+		h.moves(r, []int{1, 3}[i], 100+i)
+	}
+	h.next()
+	h.all("a new item at other addresses")
+	eventually(t, patient, "the member at its new address", func() error {
+		if s := h.members[0].status(); s.EstimateN != 3 {
+			return fmt.Errorf("%d members", s.EstimateN)
+		}
+		return nil
+	})
+}
+
+// moves gives a node's machine another address, and waits until the node is well.
+func (h *hamlet) moves(r *runner, machine, to int) {
+	h.t.Helper()
+	m, moved := h.machines[machine], time.Now()
+	m.ip(fmt.Sprintf("addr del 10.77.0.%d%s dev eth0", 10+machine, lanMask))
+	m.ip(fmt.Sprintf("addr add 10.77.0.%d%s dev eth0", to, lanMask))
+	eventually(h.t, patient, "the network at another address", func() error {
+		switch s, l := r.status(), r.list()[h.url]; {
+		case time.Since(moved) < hamletPolls+5*time.Second: // it cannot have noticed that it hears nothing
+			return fmt.Errorf("too early to say")
+		case s.CutOff || s.State != proxy.StateOK || l.State != proxy.StateOK || r.metric("tidings_feedtree_alone") != "0":
+			return fmt.Errorf("%s, %s: %s", s.State, l.State, l.Error)
+		}
+		return nil
+	})
+	took := time.Since(moved)
+	if h.t.Logf("all was well %v after the address had changed", took); took > 30*time.Second {
+		h.t.Errorf("that is more than half a minute")
+	}
 }

@@ -134,6 +134,9 @@ func (n *Node) Run(now time.Time) (next time.Time) {
 	return next
 }
 
+// Moved takes the news that the node's machine has other addresses than before.
+func (n *Node) Moved() { n.Overlay.Moved() }
+
 // Receive brings a frame to its layer.
 func (n *Node) Receive(from env.PeerID, frame []byte) error {
 	layer, body, err := wire.ParseFrame(frame)

@@ -83,6 +83,9 @@ type Events struct {
 	Reachable func(addrs []string)
 	// PeerDown hints that a connection ended or could not be made.
 	PeerDown func(env.PeerID)
+	// Moved reports that the machine has other addresses than before; connections that began at those that
+	// are gone are closed. Nil: nobody wants to know.
+	Moved func()
 }
 
 // CheckAddresses says what is wrong with how Listen and Bootstrap are written, if
