@@ -130,7 +130,7 @@ func (h *hamlet) saysCutOff(r *runner) error {
 		return fmt.Errorf("metrics do not say it")
 	}
 	if out, err := r.tell("doctor"); err != nil || !strings.Contains(out, "was heard since") {
-		return fmt.Errorf("doctor: %v: %s", err, out)
+		return fmt.Errorf("doctor does not say it: %s", out)
 	}
 	return nil
 }

@@ -108,16 +108,6 @@ func (n *netns) ip(args string) {
 	}
 }
 
-// plug connects the machine's cable with the lan, or pulls it out.
-func (n *netns) plug(in bool) {
-	n.t.Helper()
-	if in {
-		ip(n.t, "link set "+n.name+" master lan0")
-	} else {
-		ip(n.t, "link set "+n.name+" nomaster")
-	}
-}
-
 // client is a web client on the machine.
 func (n *netns) client() *http.Client {
 	dial := func(ctx context.Context, network, address string) (c net.Conn, err error) {

@@ -61,6 +61,7 @@ var help = map[string]string{
 	"feedtree.Stats.Filled":        "Filled: times that something was missing, of which a pull brought it.",
 	"feedtree.Stats.Gaps":          "Gaps: times that something was missing.",
 	"feedtree.Stats.Garbage":       "Garbage: messages that broke the protocol.",
+	"feedtree.Stats.Handed":        "Handed: items found so that were handed over to sequencers.",
 	"feedtree.Stats.Heads":         "Heads: heads told in shadow trees.",
 	"feedtree.Stats.Lacking":       "Lacking: publications that logs of feeds it follows leave out.",
 	"feedtree.Stats.Late":          "Late: entries that came too long after their heads.",

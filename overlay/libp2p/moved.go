@@ -75,7 +75,7 @@ func (h *Host) moved(lost []netip.Addr) {
 		closing.Wait()
 		h.reach.leave(lost)
 	}
-	h.log.Info("this machine's addresses changed", "lost", len(lost), "connections closed", closed)
+	h.log.Info("this machine's addresses changed", "lost", len(lost), "closed", closed)
 	h.links.wakeAll()
 	select {
 	case h.movedOn <- struct{}{}:
