@@ -70,6 +70,10 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 		c.answered(d, a, r, verdict, now)
 		return
 	}
+	if p.kind == lone {
+		c.loneAnswered(h, p.key, a, r, verdict, now)
+		return
+	}
 	d, l := c.duties.Get(p.key), c.leads[p.key]
 	if d != nil && d.domain != nil {
 		d.domain.see(a)

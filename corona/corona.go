@@ -155,6 +155,8 @@ type Corona struct {
 	spared  bool                  // one of them has asked for rest, since this node began
 	asked   map[overlay.ID]string // documents asked for outside the schedule
 	polls   map[env.Handle]poll   // beside the schedule
+	lone    map[overlay.ID]*lonePoll
+	local   LocalReaders // whom lone polls are for
 	handle  env.Handle
 	held    []*found // documents with news, the oldest first
 	gathers int      // findings of others whose items are on their way
@@ -174,9 +176,10 @@ type Corona struct {
 	weighed    float64       // subscribers of the channels led here when decisions were hurried last
 	network    float64       // the same of the whole network
 
-	cal  env.Calendar[uint32]     // duties' polls, by their slots
-	tend env.Calendar[overlay.ID] // leads
-	mail env.Calendar[post]
+	cal     env.Calendar[uint32]     // duties' polls, by their slots
+	loneCal env.Calendar[overlay.ID] // polls for this node's readers alone
+	tend    env.Calendar[overlay.ID] // leads
+	mail    env.Calendar[post]
 }
 
 // A post is a message that may have to be sent again.
@@ -196,6 +199,7 @@ type Stats struct {
 	Findings  uint64 // documents with something new to a channel led here
 	Items     uint64 // new items and edits in them
 	Asked     uint64 // documents fetched for a reader alone
+	Lone      uint64 // polls for readers here, as nobody was heard of who polls for them
 	Late      uint64 // answers that never came
 	Busy      uint64 // polls that the fetcher had no room for
 	Garbage   uint64 // messages and words that make no sense
@@ -229,6 +233,7 @@ const (
 	scheduled kind = iota // a duty's
 	first                 // a lead's own, beside all slots
 	solo                  // for a reader
+	lone                  // for the readers here, as nobody else is heard of
 )
 
 const (
@@ -275,6 +280,7 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 		domains:  map[string]*domain{},
 		asked:    map[overlay.ID]string{},
 		polls:    map[env.Handle]poll{},
+		lone:     map[overlay.ID]*lonePoll{},
 		problem: honeycomb.Problem{
 			Objective: cfg.Objective, Cut: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
 			Load: cfg.Load, Detection: cfg.Detection,
@@ -293,6 +299,15 @@ func (c *Corona) Run(now time.Time) time.Time {
 		}
 		if d := c.duties.At(slot); d.next == momentOf(at) && d.waiting == 0 {
 			c.due(d, now)
+		}
+	}
+	for {
+		key, at, ok := c.loneCal.Pop(now)
+		if !ok {
+			break
+		}
+		if p := c.lone[key]; p != nil && p.state.Next.Equal(at) {
+			c.loneDue(p, now)
 		}
 	}
 	for {
@@ -318,7 +333,7 @@ func (c *Corona) Run(now time.Time) time.Time {
 		c.decide(now)
 	}
 	next := env.Sooner(c.runManners(now), c.decideAt)
-	next = env.Sooner(next, c.runOut(now))
+	next = env.Sooner(next, env.Sooner(c.runOut(now), c.loneCal.Next()))
 	return env.Sooner(next, env.Sooner(c.cal.Next(), env.Sooner(c.tend.Next(), c.mail.Next())))
 }
 

@@ -53,12 +53,18 @@ type found struct {
 	items  []uint32 // whose bytes are in packed
 	headed bool     // so is the head
 	packed []byte
+	handed bool // it was found while this node was cut off: it has no duty to find anything
 }
 
 // find tells the sequencer of a document with news.
 func (c *Corona) find(d *duty, r reading, now time.Time) {
+	c.hold(&found{nonce: c.rand.Uint64(), key: d.key(), reading: r, prints: prints(r.f), since: now})
+}
+
+// hold keeps a document for its sequencer to ask for its items, and tells of it.
+func (c *Corona) hold(w *found) {
 	for _, old := range c.held {
-		if old.key == d.key() {
+		if old.key == w.key {
 			c.forget(old) // this one is newer
 			break
 		}
@@ -67,9 +73,8 @@ func (c *Corona) find(d *duty, r reading, now time.Time) {
 		c.forget(c.held[0])
 	}
 	c.stats.Sightings++
-	w := &found{nonce: c.rand.Uint64(), key: d.key(), reading: r, prints: prints(r.f), since: now}
 	c.held = append(c.held, w)
-	c.sendFound(w, d, now)
+	c.sendFound(w, c.duties.Get(w.key), w.since)
 }
 
 func (c *Corona) forget(w *found) {
@@ -86,6 +91,12 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 	delta := difference.Delta{Head: &w.f.Head}
 	if w.page != nil {
 		delta.Head = nil
+	} else if w.handed {
+		for _, it := range w.f.Items {
+			if len(it.Raw) > 0 {
+				delta.Changes = append(delta.Changes, difference.Change{Item: it})
+			}
+		}
 	} else if s := d.standing; s != nil && s.prints != nil {
 		known := map[imprint]bool{}
 		for _, p := range s.prints {
@@ -127,7 +138,7 @@ func (c *Corona) again(nonce uint64, now time.Time) {
 	case l != nil: // by now it is the sequencer itself
 		c.forget(w)
 		c.read(l, env.Peer{}, w.reading, now)
-	case d != nil && now.Sub(w.since) < heldFor:
+	case (d != nil || w.handed) && now.Sub(w.since) < heldFor:
 		c.sendFound(w, d, now)
 	default:
 		c.forget(w)
@@ -204,6 +215,10 @@ func (c *Corona) sendParts(to env.PeerID, w *found, offset int) {
 
 // onStanding takes the word that the log holds all of a document.
 func (c *Corona) onStanding(key overlay.ID, t told) {
+	if w := c.found(t.nonce); w != nil && w.key == key && w.handed {
+		c.forget(w)
+		return
+	}
 	d := c.duties.Get(key)
 	if d == nil || d.lead != nil { // the log of another lineage may hold more than this one
 		return

@@ -116,6 +116,8 @@ func (c *Corona) atOrigin(p poll) (address string, isPage bool) {
 	switch d, l := c.duties.Get(p.key), c.leads[p.key]; {
 	case p.duty != nil:
 		return feed.AtOrigin(p.duty.said.url)
+	case p.kind == lone && c.lone[p.key] != nil:
+		return feed.AtOrigin(c.lone[p.key].url)
 	case l != nil:
 		return feed.AtOrigin(l.url)
 	case d != nil:

@@ -52,27 +52,35 @@ func (c *Corona) pace(l *lead, f *feed.Feed) {
 	if f != nil {
 		l.hints, l.heritage.interval = f.Hints, 0
 	}
-	interval, why := c.cfg.PollInterval, "the network's polling interval"
-	if !l.private {
-		stretch := func(d time.Duration, rule string) {
-			if d > interval {
-				interval, why = d, rule
-			}
-		}
-		stretch(c.scaled(floor), "no public origin is asked more often")
-		stretch(l.hints.TTL, "the feed's ttl")
-		stretch(l.hints.Period, "the feed's sy:updatePeriod")
-		stretch(l.fresh, "the origin's max-age")
-		stretch(l.heritage.interval, "the interval of the sequencer before")
-		if interval > ceiling {
-			interval, why = ceiling, "no channel is left longer"
-		}
-	}
+	interval, why := c.intervalOf(l.private, l.hints, l.fresh, l.heritage.interval)
 	l.paced = interval
 	if p := l.permit; p != nil && p.interval > interval {
 		interval, why = p.interval, "the budget of "+l.domain.name
 	}
 	l.interval, l.why = interval.Truncate(time.Millisecond), why // as orders tell it
+}
+
+// intervalOf returns the time between two polls of a channel, and the rule that sets it. before is the
+// interval that held until a document says its own.
+func (c *Corona) intervalOf(private bool, hints feed.Hints, fresh, before time.Duration) (interval time.Duration, why string) {
+	interval, why = c.cfg.PollInterval, "the network's polling interval"
+	if private {
+		return interval, why
+	}
+	stretch := func(d time.Duration, rule string) {
+		if d > interval {
+			interval, why = d, rule
+		}
+	}
+	stretch(c.scaled(floor), "no public origin is asked more often")
+	stretch(hints.TTL, "the feed's ttl")
+	stretch(hints.Period, "the feed's sy:updatePeriod")
+	stretch(fresh, "the origin's max-age")
+	stretch(before, "the interval of the sequencer before")
+	if interval > ceiling {
+		interval, why = ceiling, "no channel is left longer"
+	}
+	return interval, why
 }
 
 // skips are the hours and days, in UTC, in which a feed asks to be left alone: a bit for each.
@@ -111,44 +119,16 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 	i := x.ailment
 	i.fails++
 	interval := d.grid.Interval
-	wait, why := interval, "the polling interval"
-	for range i.fails - freeFails {
-		if wait *= 2; wait >= ceiling {
-			wait = ceiling
-			break
-		}
-		why = fmt.Sprintf("%d polls failed", i.fails)
-	}
-	if !d.private && s.Kind == coronapb.State_UNREACHABLE {
-		// It was not bothered, and a name or a line comes back at any time.
-		wait, why = min(unreachableFirst<<min(i.fails-1, 11), ceiling), "it could not be reached"
-	} else if !d.private {
-		wait = max(wait, c.scaled(floor))
-	}
-	asked := false // by the origin
-	switch {
-	case s.Kind == coronapb.State_GONE:
-		wait, why = goneFor, "the origin says it is gone"
-	case s.Kind == coronapb.State_LIMITED:
-		limit := limitOf(a, i.fails)
-		if a.RetryAfter <= 0 && d.private {
-			limit = interval
-		}
-		wait, why, asked = max(limit, interval), d.said.domain+" asked to be left alone", true
-		if !d.private {
-			c.spareOf(d, now.Add(limit))
-		}
-	case min(a.RetryAfter, longestRest) > wait:
-		wait, why, asked = min(a.RetryAfter, longestRest), "the origin's Retry-After", true
-	}
-	if d.private && s.Kind != coronapb.State_LIMITED {
-		wait = min(wait, privateMost*interval)
+	b := c.backOff(s, a, i.fails, interval, d.private, d.said.domain)
+	wait, why := b.wait, b.why
+	if b.spare > 0 {
+		c.spareOf(d, now.Add(b.spare))
 	}
 	var at time.Time
 	switch {
 	case wait < interval:
 		at = now.Add(wait + time.Duration(c.rand.Int64N(int64(wait/20)+1)))
-	case asked:
+	case b.asked:
 		at, _ = d.opening(now.Add(wait - 1))
 	default: // at its own slot, so that the others' polls and its stay apart
 		at, _ = d.opening(now.Add(wait - interval/2))
@@ -157,6 +137,51 @@ func (c *Corona) failed(d *duty, a env.Answer, s State, now time.Time) {
 	i.state = s
 	c.plan(d, at, why)
 	c.report(d, s, now)
+}
+
+// A backOff is what a poll that failed means for the next one.
+type backOff struct {
+	wait  time.Duration
+	why   string        // the rule that set it
+	asked bool          // by the origin
+	spare time.Duration // how long its whole domain is to be left alone; 0: it is not
+}
+
+// backOff says when an origin is asked again after so many polls in a row that failed.
+func (c *Corona) backOff(s State, a env.Answer, fails int, interval time.Duration, private bool, domain string) (b backOff) {
+	b.wait, b.why = interval, "the polling interval"
+	for range fails - freeFails {
+		if b.wait *= 2; b.wait >= ceiling {
+			b.wait = ceiling
+			break
+		}
+		b.why = fmt.Sprintf("%d polls failed", fails)
+	}
+	if !private && s.Kind == coronapb.State_UNREACHABLE {
+		// It was not bothered, and a name or a line comes back at any time.
+		b.wait, b.why = min(unreachableFirst<<min(fails-1, 11), ceiling), "it could not be reached"
+	} else if !private {
+		b.wait = max(b.wait, c.scaled(floor))
+	}
+	switch {
+	case s.Kind == coronapb.State_GONE:
+		b.wait, b.why = goneFor, "the origin says it is gone"
+	case s.Kind == coronapb.State_LIMITED:
+		limit := limitOf(a, fails)
+		if a.RetryAfter <= 0 && private {
+			limit = interval
+		}
+		b.wait, b.why, b.asked = max(limit, interval), domain+" asked to be left alone", true
+		if !private {
+			b.spare = limit
+		}
+	case min(a.RetryAfter, longestRest) > b.wait:
+		b.wait, b.why, b.asked = min(a.RetryAfter, longestRest), "the origin's Retry-After", true
+	}
+	if private && s.Kind != coronapb.State_LIMITED {
+		b.wait = min(b.wait, privateMost*interval)
+	}
+	return b
 }
 
 // longestRest bounds how long an origin is left alone that asked for it: one that names the

@@ -155,6 +155,14 @@ func (f *FeedTree) answeredBy(who env.PeerID, unknown [][]byte) {
 			c.deserted, c.audited = true, time.Time{}
 		}
 	}
+	if i == nil {
+		return
+	}
+	for _, key := range i.keys {
+		if c := f.feeds[key]; c != nil && c.subscribed && !slices.ContainsFunc(unknown, func(k []byte) bool { return overlay.ID(k) == key }) {
+			f.heardOf(c)
+		}
+	}
 }
 
 // of says whether a feed is one that was asked of.

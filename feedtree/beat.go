@@ -100,6 +100,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 		return nil
 	}
 	c.confirmed = b.heard
+	f.heardOf(c)
 	f.owners.Heard(key)
 	f.owners.Settled(key, owner.Hash(b.head))
 	return nil

@@ -42,6 +42,10 @@ type channel struct {
 	// confirmed is when it was last certain that nothing was missing.
 	confirmed time.Time
 	audited   time.Time // when an owner was asked last
+	heard     time.Time // when another node vouched for the log last; the start, as long as none has
+	alone     bool      // the node is cut off from it, and polls it itself
+	owed      int       // how often the node may still hand over what it found alone
+	handAt    time.Time // when it does so next
 	deserted  bool      // by the owners that are known: they did not answer, or keep no log of it any more
 
 	window  window
@@ -99,7 +103,7 @@ func (f *FeedTree) resume() {
 func (f *FeedTree) channel(key overlay.ID, url string) *channel {
 	c := f.feeds[key]
 	if c == nil {
-		c = &channel{key: key, url: url, confirmed: f.clock.Now()}
+		c = &channel{key: key, url: url, confirmed: f.clock.Now(), heard: f.clock.Now()}
 		f.feeds[key] = c
 	}
 	if c.url == "" {
@@ -160,7 +164,7 @@ func (c *channel) record() *feedtreepb.Subscription {
 // join enters the tree of a feed, sees to it that somebody polls it, and gets what
 // there is of it.
 func (f *FeedTree) join(c *channel) {
-	c.confirmed = f.clock.Now()
+	c.confirmed, c.heard = f.clock.Now(), f.clock.Now()
 	f.owners.Follow(c.key, c.url)
 	f.scribe.Join(c.key, c.weight)
 	f.scribe.Join(shadowOf(c.key), 1)
@@ -183,6 +187,7 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
+			f.endAlone(c)
 			c.subscribed, c.repair, c.trust, c.doubt, c.trial, c.mending = false, nil, nil, nil, nil, nil
 			c.sight = sight{}
 			f.scribe.Leave(key)
@@ -217,6 +222,9 @@ type Subscription struct {
 	Items     int       // in the window, as far as it was looked at
 	Version   uint64    // changes with the window
 	Confirmed time.Time // when it was last certain that nothing was missing
+	Heard     time.Time // when another node vouched for the log last
+	Alone     bool      // the node is cut off from the feed, and polls it itself
+	Led       bool      // the node is its sequencer: it polls it for all
 	Repairing bool      // something is missing
 	Lacks     uint64    // publications that its log leaves out, as far as it is kept
 	// Unreadable is how many entries of its log, as far as that is kept, cannot be read wholly.
@@ -247,7 +255,8 @@ func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
 		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
-		Confirmed: c.confirmed, Repairing: c.repair != nil, Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
+		Confirmed: c.confirmed, Heard: c.heard, Alone: c.alone, Led: c.lead != nil, Repairing: c.repair != nil,
+		Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.sight.said.Key, SeenAt: c.sight.at, Objectors: len(c.sight.objectors),
 	}
 	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {

@@ -24,6 +24,8 @@
 // them fail, the origin is asked, jittered over a polling interval (Application).
 // Who comes late, and who was offline, catches up in the same way.
 //
+// A feed of which nothing certain was heard for a polling interval is polled by this node itself (cutoff.go).
+//
 // # What a reader sees
 //
 // The window of a feed is the union of its items that the log brought: at least a

@@ -33,6 +33,14 @@ type Application interface {
 	// network had what is missing, or for Saw.
 	Fetch(key overlay.ID, url string)
 
+	// PollAlone has this node poll a feed for its own readers, because it hears of nobody who does, or
+	// ends that. What it finds comes back by ShowAlone.
+	PollAlone(key overlay.ID, url string, on bool)
+
+	// HandOver brings items that this node found while it was cut off from a feed to the feed's sequencer.
+	// known are some that the log has.
+	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
+
 	// Filter returns what is new in a finding of another lineage to the poller
 	// of a feed this node leads, and has it take note of that.
 	Filter(key overlay.ID, d difference.Delta) difference.Delta
@@ -143,6 +151,10 @@ type Stats struct {
 	Sights        uint64 // looks at origins because a key was not certain
 	Objected      uint64 // objections made: the origin names another key than the log
 	Lacking       uint64 // publications that logs of feeds it follows leave out
+	CutOff        int    // 1 while the node hears of nobody, else 0
+	Alone         int    // feeds that the node polls itself, as it is cut off from them
+	Silences      uint64 // times that it began to do so
+	Handed        uint64 // items found so that were handed over to sequencers
 }
 
 type task struct {
@@ -222,6 +234,8 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		case taskDigest:
 			f.compare(now)
 			f.audit(now)
+			f.lookCutOff(now)
+			f.handOver(now)
 			f.forgive(now)
 			f.after(f.spread(f.cfg.DigestInterval), t)
 		case taskRepair:
@@ -290,6 +304,12 @@ func (f *FeedTree) Stats() Stats {
 		if c.lead != nil {
 			st.Led++
 		}
+		if c.alone {
+			st.Alone++
+		}
+	}
+	if _, ok := f.CutOff(); ok {
+		st.CutOff = 1
 	}
 	return st
 }

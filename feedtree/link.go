@@ -146,6 +146,7 @@ func (f *FeedTree) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
 	}
 	l.nonce = 0
 	if m.Match {
+		f.heardFrom(from)
 		return
 	}
 	f.stats.Differed++
@@ -196,6 +197,7 @@ func (f *FeedTree) onBehind(from env.PeerID, m *feedtreepb.Behind) {
 		if blind {
 			f.after(0, task{kind: taskAudit}) // not from here: answers can come at once
 		}
+		f.heardFrom(from)
 	}
 	for _, k := range m.Keys {
 		if c := f.followed(k); c != nil {

@@ -51,7 +51,7 @@ const (
 func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Known)) {
 	if !on {
 		if c := f.feeds[key]; c != nil {
-			c.lead = nil
+			c.lead, c.heard = nil, f.clock.Now()
 			if !c.subscribed {
 				delete(f.feeds, key)
 			}
@@ -62,6 +62,7 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 	c := f.channel(key, v.URL)
 	l := &lead{spoke: f.clock.Now()}
 	c.lead, c.repair = l, nil // its own log is the one
+	f.endAlone(c)
 	f.after(f.cfg.BeatInterval, task{kind: taskBeat, key: key})
 	log := f.owners.Log(key)
 	f.read(log, func(deltas []content) {
@@ -258,6 +259,7 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 			f.stats.Repeated++
 		}
 		c.confirmed = f.clock.Now()
+		f.heardOf(c)
 		f.try(c, e.Hash, e.At.Seq)
 	}
 }

@@ -88,11 +88,15 @@ func (f *FeedTree) repairOn(c *channel) {
 		}
 		r.waiting = false
 		v, _ := f.owners.View(c.key)
-		r.heard = r.heard || ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, to.ID)
+		if ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, to.ID) {
+			r.heard = true
+			f.heardOf(c)
+		}
 		switch {
 		case r.want != owner.Hash{} && f.owners.Has(c.key, r.want),
 			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == rest || f.head(c.key) != before):
 			c.repair, c.confirmed = nil, f.clock.Now()
+			f.heardOf(c)
 			f.stats.Filled++
 			if r.want != (owner.Hash{}) {
 				f.passOn(c)
@@ -151,6 +155,9 @@ func (f *FeedTree) fetchSoon(c *channel) {
 // fetch asks for the origin's document, if the gap is still there, or if the log itself lacks something.
 func (f *FeedTree) fetch(c *channel) {
 	gap := c.repair != nil && c.repair.round >= originRound && !c.repair.heard
+	if c.alone {
+		return // the node polls it anyway
+	}
 	if gap || c.lacking {
 		if c.lacking = false; gap {
 			c.repair.fetched = true

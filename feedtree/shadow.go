@@ -120,6 +120,7 @@ func (f *FeedTree) onHead(c *channel, raw []byte) error {
 	case now && b.signer == v.Epoch.Sequencer:
 		if f.owners.Has(c.key, head) {
 			c.confirmed = f.clock.Now()
+			f.heardOf(c)
 		}
 		t := f.try(c, head, b.seq)
 		t.headed = max(t.headed, b.seq)

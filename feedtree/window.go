@@ -51,6 +51,7 @@ func (w *window) shows(it *feed.Item) bool {
 func (f *FeedTree) Grew(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.subscribed {
 		c.confirmed = f.clock.Now()
+		f.heardOf(c)
 		f.sync(c, nil)
 	}
 }
@@ -284,42 +285,56 @@ func (w *window) hold(d difference.Delta, trust *difference.Pin) {
 }
 
 // settle lets what is shown beside the log, which begins with entry first, give way to what
-// is in it, and go when it is older.
+// is in it, and go when it is older. A version that was fetched stays as long as the log has only
+// versions of before.
 func (w *window) settle(first uint64) {
 	w.extra = slices.DeleteFunc(w.extra, func(e extra) bool {
-		_, ok := w.of.Entry(e.Item.ID)
-		return ok || e.ref != 0 && e.ref < first
+		o, ok := w.of.Entry(e.Item.ID)
+		older := ok && e.ref == 0 && o.Hash != e.Item.Hash && o.Changed.Before(e.At)
+		return ok && !older || e.ref != 0 && e.ref < first
 	})
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
 // Show shows items of a document that was fetched because nobody in the network
-// could help. They are not in the log, and give way to it; until then they are this node's
-// own word, which is one.
+// could help.
 func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
 		return
 	}
+	d := difference.Delta{Head: &doc.Head}
+	for _, it := range doc.Items {
+		d.Changes = append(d.Changes, difference.Change{Item: it})
+	}
+	f.show(c, d)
+}
+
+// show shows items that were fetched. They are not in the log, and give way to it; until then they are
+// this node's own word, which is one.
+func (f *FeedTree) show(c *channel, d difference.Delta) {
 	f.sync(c, func() {
 		w := &c.window
 		now := f.clock.Now()
 		var news []difference.Change
-		for _, it := range doc.Items {
+		var found []extra
+		for _, ch := range d.Changes {
 			// The headline of what a publisher has signed is no news.
-			if !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) && len(w.extra) < feed.MaxItems {
+			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) && len(w.extra)+len(found) < feed.MaxItems {
 				w.ghosts.add(it.ID, it.Hash)
-				w.extra = append(w.extra, extra{Entry: feed.Entry{Item: it, At: now}})
+				w.extra = slices.DeleteFunc(w.extra, func(e extra) bool { return e.Item.ID == it.ID })
+				found = append(found, extra{Entry: feed.Entry{Item: it, At: now}})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
+		w.extra = append(found, w.extra...) // documents have the newest first
 		if w.head == nil {
-			w.head = &doc.Head
+			w.head = d.Head
 		}
 		if len(news) > 0 {
 			w.version++
 			f.stats.Shown += uint64(len(news))
-			f.app.News(key, news, now)
+			f.app.News(c.key, news, now)
 		}
 	})
 }
@@ -358,10 +373,13 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		d := Document{Head: w.head, Version: w.version, Pin: w.of.Pin()}
 		shown := w.of.Entries()
 		signed := maps.Clone(w.signed)
+		newer := map[feed.ID]bool{}
 		for _, e := range w.extra {
 			e.Provenance = provenance(e.of, c.trust)
 			d.Entries = append(d.Entries, e.Entry)
+			newer[e.Item.ID] = true
 		}
+		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
 		by := map[uint64]*owner.Entry{}
 		for _, e := range f.owners.Shown(key) {
 			by[e.At.Seq] = e

@@ -46,7 +46,7 @@ func (n *Node) introduce(c *Contact) *peer {
 func (n *Node) heardFrom(p *peer) {
 	now := n.clock.Now()
 	first := p.heard == never
-	p.heard = momentOf(now)
+	p.heard, n.lastHeard = momentOf(now), now
 	p.suspect, p.broken = false, false
 	n.gossip.lives(p.id, now)
 	if p.candidate && n.state == Joining {

@@ -98,11 +98,29 @@ func (n *Node) Reachable(addrs []string) {
 		n.reset()
 	}
 	n.issue(addrs, member)
+	if member && was {
+		n.Moved()
+	}
 	if member && !was && n.state == Attached {
 		n.pool(n.self.ID, n.Hosts())
 		n.state = Alone
 	}
 	n.stepJoin()
+}
+
+// Moved takes the news that the node is at other addresses than before. It speaks to all it has to do with from
+// there, with its present record, before they miss it; if it is looking for its network, it asks everybody anew.
+func (n *Node) Moved() {
+	if n.state == Alone {
+		clear(n.join.asked)
+		n.stepJoin()
+		return
+	}
+	for _, p := range slices.Clone(n.peers.of) {
+		if n.placed(p) {
+			n.probe(p)
+		}
+	}
 }
 
 // issue signs a new record of the node.

@@ -78,7 +78,8 @@ type Node struct {
 	self      *Contact
 	state     State
 	started   time.Time
-	reachable []string // where it was dialled back; nil: not, or not known
+	lastHeard time.Time // when any peer spoke last; the start, as long as nobody has
+	reachable []string  // where it was dialled back; nil: not, or not known
 	stats     Stats
 
 	peers     roster
@@ -176,6 +177,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 		n.records = NewRecords(n.network, verify, ownRecords)
 	}
 	n.started = n.clock.Now()
+	n.lastHeard = n.started
 	n.self = newRecord(n.network, signer, nil, n.started, false)
 	n.leaf = newLeafSet(n.self, cfg.Network.LeafSplit, cfg.Network.LeafMerge)
 	n.table.self = n.self.ID
@@ -220,6 +222,10 @@ func (n *Node) Self() *Contact { return n.self }
 
 // State says how far the node has come.
 func (n *Node) State() State { return n.state }
+
+// LastHeard is when the node last received a message of the overlay from any peer; as long as it has
+// received none, when it started. In a live network hardly more than a watch interval passes.
+func (n *Node) LastHeard() time.Time { return n.lastHeard }
 
 // Leaf is the node's leaf. It must not be changed, nor kept.
 func (n *Node) Leaf() *LeafSet { return n.leaf }

@@ -22,12 +22,15 @@ func (s *Server) healthy(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ready answers whoever would send readers to a node (/readyz): 200 if it is in its network
-// and can keep what it is told, else 503 and what is wrong.
+// and can keep what it is told, else 503 and what is wrong. A node that is cut off from its network serves
+// what it has and what it finds itself, so it is ready; the lines after the first say that it is cut off.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.statusWithin(r.Context())
 	switch {
 	case err != nil:
 		return sayHealth(w, err.Error())
+	case status.State == StateCutOff:
+		return sayWell(w, append([]string{status.State}, status.Warnings...)...)
 	case status.State != StateOK:
 		return sayHealth(w, append([]string{status.State}, status.Warnings...)...)
 	}
@@ -42,15 +45,25 @@ func (s *Server) statusWithin(ctx context.Context) (Status, error) {
 
 // sayHealth says what is wrong, or that nothing is.
 func sayHealth(w http.ResponseWriter, wrong ...string) error {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-store")
 	if wrong == nil {
-		wrong = []string{"ok"}
-	} else {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		return sayWell(w)
 	}
+	plainText(w)
+	w.WriteHeader(http.StatusServiceUnavailable)
 	_, _ = fmt.Fprintln(w, strings.Join(wrong, "\n")) // who has gone away is in no need of it
 	return nil
+}
+
+// sayWell says that all is well, and in further lines what a person should know all the same.
+func sayWell(w http.ResponseWriter, notes ...string) error {
+	plainText(w)
+	_, _ = fmt.Fprintln(w, strings.Join(append([]string{"ok"}, notes...), "\n"))
+	return nil
+}
+
+func plainText(w http.ResponseWriter) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Cache-Control", "no-store")
 }
 
 // metrics answers whoever collects them.

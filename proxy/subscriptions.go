@@ -62,6 +62,9 @@ const (
 	// StateUnsaved is that of a feed whose news the node cannot keep, as its disk
 	// is full or broken.
 	StateUnsaved = "unsaved"
+	// StateCutOff is that of a feed of which the node hears nothing from the network, so that it polls the
+	// feed itself, and that of a node that hears of nobody. It serves what it has and what it finds.
+	StateCutOff = "cut off"
 )
 
 // A Channel is a subscription and what the node knows about it. Pointers are nil
@@ -148,6 +151,10 @@ type Status struct {
 	Levels         []int    `json:"levels"`     // channels led here at each polling level, from 0
 	State          string   `json:"state"`      // ok, or a trouble in a word
 	Warnings       []string `json:"warnings"`   // what a person should know, a sentence each
+	// CutOff says that the node hears of no other node and polls its subscriptions itself; CutOffSince is
+	// when it heard of one last.
+	CutOff      bool       `json:"cut_off"`
+	CutOffSince *time.Time `json:"cut_off_since"`
 	// Refused are the last items that this node has not taken from publishers.
 	Refused []Refused `json:"refused"`
 }

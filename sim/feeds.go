@@ -173,6 +173,11 @@ func (r reader) News(key overlay.ID, of []difference.Change, at time.Time) {
 		if rd.key != key {
 			continue
 		}
+		if sub, _ := r.p.node.Feeds.Subscription(key); sub.Alone { // it is this node's own word
+			for _, c := range of {
+				s.feeds.past[c.Item.ID] = true
+			}
+		}
 		for _, c := range of {
 			if rd.got[c.Item.ID] == nil {
 				rd.got[c.Item.ID] = map[feed.Hash]bool{}

@@ -42,7 +42,20 @@ type runner struct {
 	ended  chan struct{}
 	meant  bool // that it ends
 	stderr *tail
+	on     machine // where it runs; nil: here
 }
+
+// A machine is where a process runs, as far as its network goes.
+type machine interface {
+	in(do func() error) error
+	client() *http.Client
+}
+
+// here is the machine of the test.
+type here struct{}
+
+func (here) in(do func() error) error { return do() }
+func (here) client() *http.Client     { return http.DefaultClient }
 
 // tail is the end of what a process wrote.
 type tail struct {
@@ -111,7 +124,10 @@ func (r *runner) start(program, http, listen string) {
 		r.t.Fatal(err)
 	}
 	r.begun = time.Now()
-	if err := r.cmd.Start(); err != nil {
+	if r.on == nil {
+		r.on = here{}
+	}
+	if err := r.on.in(r.cmd.Start); err != nil {
 		r.t.Fatal(err)
 	}
 	lines, ended, stderr := make(chan string, 64), r.ended, r.stderr
@@ -202,6 +218,15 @@ func (r *runner) lives() bool {
 func (r *runner) tell(args ...string) (string, error) {
 	var out bytes.Buffer
 	args = append([]string{args[0], "--http", r.http, "--data", r.dir}, args[1:]...)
+	if r.on != (here{}) {
+		var words bytes.Buffer
+		c := &exec.Cmd{Path: r.cmd.Path, Args: append([]string{"tidings"}, args...), Env: r.cmd.Env, Stdout: &out, Stderr: &words}
+		err := r.on.in(c.Run)
+		if err != nil {
+			err = fmt.Errorf("%w: %s", err, words.Bytes())
+		}
+		return out.String(), err
+	}
 	err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard)
 	return out.String(), err
 }
@@ -262,13 +287,17 @@ func (r *runner) status() proxy.Status {
 
 // readFeed reads a feed as a feed reader would.
 func readFeed(address string) (*feed.Feed, http.Header, error) {
+	return readFeedBy(http.DefaultClient, address)
+}
+
+func readFeedBy(c *http.Client, address string) (*feed.Feed, http.Header, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	a, err := http.DefaultClient.Do(q)
+	a, err := c.Do(q)
 	if err != nil {
 		return nil, nil, err
 	}

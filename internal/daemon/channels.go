@@ -43,8 +43,9 @@ func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
 	if err == nil || wait.Err() != nil {
 		failing := d.disk.Stats().Failing
 		err = d.do(ctx, func() {
+			cut := d.cutOff()
 			for _, s := range d.node.Feeds.Subscriptions() {
-				of = append(of, saved(d.channelOf(s), failing))
+				of = append(of, saved(waiting(d.channelOf(s), s, cut), failing))
 			}
 		})
 	}
@@ -108,6 +109,10 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	}
 	if polls.Kind == coronapb.State_OK {
 		c.DetectionExpectedS = d.expected(polls)
+	}
+	if polls.alone {
+		c.Polls, c.Pollers = true, 1
+		cutOffFrom(&c, s, polls)
 	}
 	if polls.Lag > 0 {
 		c.DetectionObservedS = new(polls.Lag.Seconds())
@@ -252,6 +257,7 @@ type polls struct {
 	every    time.Duration // between two; 0: unknown
 	here     bool          // this node leads it
 	orphaned bool          // who polled it is gone
+	alone    bool          // this node is cut off from it, and polls it itself
 }
 
 // orphan is said of a feed whose poller is gone.
@@ -269,8 +275,12 @@ func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bo
 		p.State = told
 	case known: // who came lately has not heard from its poller yet
 		p.State = noted
+	case s.Alone:
 	default:
 		return p, false
+	}
+	if lone, ok := d.node.Corona.Alone(s.Key); ok {
+		return p.polledAlone(lone, s.Heard), true
 	}
 	if !p.Polled.IsZero() && !p.Next.IsZero() {
 		p.every = p.Next.Sub(p.Polled)
@@ -287,6 +297,20 @@ func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bo
 		}
 	}
 	return p, true
+}
+
+// polledAlone says how the polls of a feed go that this node makes itself. Until the first of them stands
+// what the network said last.
+func (p polls) polledAlone(lone corona.State, heard time.Time) polls {
+	if lone.Kind == coronapb.State_NEW && !p.Polled.IsZero() {
+		p.State = p.Projected(heard, heard)
+		p.Next, p.Why = lone.Next, lone.Why
+	} else {
+		lone.Readers = p.Readers
+		p.State = lone
+	}
+	p.alone, p.every, p.Interval, p.Pollers = true, lone.Interval, lone.Interval, 1
+	return p
 }
 
 // poller says until when the poller of a feed is known to have lived, and whether it is

@@ -366,6 +366,9 @@ func (d *Daemon) events() libp2p.Events {
 		Reachable: func(addrs []string) { // rare, and said once
 			d.loop.Deliver(func() { d.node.Reachable(addrs) })
 		},
+		Moved: func() { // as rare
+			d.loop.Deliver(func() { d.node.Moved() })
+		},
 		PeerDown: func(id env.PeerID) {
 			d.loop.Post(env.Control, func() { d.node.PeerDown(id) })
 		},

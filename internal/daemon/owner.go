@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"tidings/cobra/firehose"
+	"tidings/feedtree"
 	"tidings/internal/loop"
 	"tidings/internal/store"
 	"tidings/internal/wire"
@@ -148,6 +149,8 @@ type Snapshot struct {
 	Scribe  scribe.Stats
 
 	Firehose firehose.Stats
+	CutOff   *feedtree.CutOff // nil: it hears of others
+	Feeds    int              // subscriptions
 }
 
 // Snapshot looks at all of the node at one moment.
@@ -179,6 +182,7 @@ func (d *Daemon) inspect(s *Snapshot) {
 	s.Network = d.home.network.Name
 	s.ID, s.State, s.Overlay, s.Scribe = o.ID(), o.State(), o.Stats(), d.node.Scribe.Stats()
 	s.Firehose = d.node.Firehose.Stats()
+	s.CutOff, s.Feeds = d.cutOff(), d.node.Feeds.Stats().Subscriptions
 	s.Size = s.Overlay.EstimatedN
 	s.Depth, s.Leaf, s.Hosts = o.Leaf().Depth(), ids(o.Leaf().Members()), ids(o.Hosts())
 	s.Slots = o.Slots()

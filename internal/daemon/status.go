@@ -41,6 +41,12 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		s.State = "joining"
 		return s, nil
 	}
+	if c := snap.CutOff; c != nil {
+		s.CutOff, s.CutOffSince = true, proxy.At(c.Since)
+		if s.State == proxy.StateOK {
+			s.State = proxy.StateCutOff
+		}
+	}
 	s.ID = snap.ID.String()
 	s.Scheme = d.home.network.Scheme()
 	err = d.do(ctx, func() {
@@ -122,13 +128,13 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	ailing, unsaved := 0, 0
+	ailing, said := 0, 0
 	for _, c := range channels {
 		// A feed that is well may say what it lacks; one that nobody is known to poll
 		// is not.
 		well := c.State == proxy.StateOK && c.NextPoll != nil
-		if c.State == proxy.StateUnsaved { // the store is in trouble, as was said
-			unsaved++
+		if c.State == proxy.StateUnsaved || c.State == proxy.StateCutOff && snap.CutOff != nil {
+			said++ // what is wrong with the store, or the network, was said of the node
 		} else if c.Error != "" && !well && ailing < maxAiling {
 			ailing++
 			of = append(of, proxy.Finding{
@@ -140,7 +146,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	}
 	of = append(of, changedKeys(channels, time.Now())...)
 	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
-	if ailing+unsaved == 0 && len(channels) > 0 {
+	if ailing+said == 0 && len(channels) > 0 {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
 	}
 	return of, nil
@@ -222,6 +228,8 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	switch {
 	case snap.Network == "":
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and that the peers there run")
+	case snap.CutOff != nil:
+		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
 		add(levelOK, "the node is alone in its network: it polls for itself", invitation(snap))
 	case snap.State == overlay.Attached:

@@ -117,6 +117,12 @@ func (n *feedSide) Told(key overlay.ID, _ []byte, _ time.Time) { n.out.Told(key)
 
 func (n *feedSide) Fetch(key overlay.ID, url string) { n.Corona.Ask(key, url) }
 
+func (n *feedSide) PollAlone(key overlay.ID, url string, on bool) { n.Corona.PollAlone(key, url, on) }
+
+func (n *feedSide) HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry) {
+	n.Corona.HandOver(key, head, found, known)
+}
+
 func (n *feedSide) Filter(key overlay.ID, d difference.Delta) difference.Delta {
 	return n.Corona.Filter(key, d)
 }
@@ -169,6 +175,12 @@ func (n *pollSide) Term(key overlay.ID) uint64 {
 }
 
 func (n *pollSide) Fading(key overlay.ID, items int) []feed.ID { return n.Feeds.Fading(key, items) }
+
+func (n *pollSide) Recall(key overlay.ID, then func(*difference.Known)) { n.Feeds.Recall(key, then) }
+
+func (n *pollSide) ShowAlone(key overlay.ID, d difference.Delta) { n.Feeds.ShowAlone(key, d) }
+
+func (n *pollSide) SaidAlone(key overlay.ID) { n.out.Told(key) }
 
 func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
 	if f != nil {

@@ -109,6 +109,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out A
 	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeSide)(n))
 	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*pollSide)(n))
 	n.Corona.BePolite(n.Owners)
+	n.Corona.ServeReaders((*pollSide)(n))
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)
 	n.Overlay.Handle(wire.Corona, (*findingSide)(n))
@@ -132,6 +133,9 @@ func (n *Node) Run(now time.Time) (next time.Time) {
 	}
 	return next
 }
+
+// Moved takes the news that the node's machine has other addresses than before.
+func (n *Node) Moved() { n.Overlay.Moved() }
 
 // Receive brings a frame to its layer.
 func (n *Node) Receive(from env.PeerID, frame []byte) error {

@@ -87,6 +87,9 @@ type Events struct {
 	// trees, when there are so many connections that some have to go. The node calls then with an answer for each, from
 	// any goroutine and at most once. False: it cannot say now. Nil: it never can.
 	Useful func(ids []env.PeerID, then func(useful []bool)) bool
+	// Moved reports that the machine has other addresses than before; connections that began at those that
+	// are gone are closed. Nil: nobody wants to know.
+	Moved func()
 }
 
 // CheckAddresses says what is wrong with how Listen and Bootstrap are written, if

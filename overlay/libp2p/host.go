@@ -66,6 +66,8 @@ type Host struct {
 	reach      reach
 	dialling   chan struct{} // a token for each dial under way
 	backing    chan struct{} // a token for each dial-back served
+	movedOn    chan struct{} // holds a token if the machine's addresses have changed
+	movedAt    atomic.Int64  // when it lost some, in nanoseconds of Unix time
 	local      local
 	topics     hostTopics
 
@@ -97,6 +99,7 @@ func New(c Config) (*Host, error) {
 		ledger:   newLedger(),
 		dialling: make(chan struct{}, maxDials),
 		backing:  make(chan struct{}, maxDialBacks),
+		movedOn:  make(chan struct{}, 1),
 	}
 	h.ctx, h.closing = context.WithCancel(context.Background())
 	h.links.init()
@@ -252,6 +255,7 @@ func (h *Host) Run(ctx context.Context, e Events) error {
 	parts.Go(func() { h.watch(ctx, downs, e.PeerDown) })
 	parts.Go(func() { discovery.run(ctx, e.Found) })
 	parts.Go(func() { h.prove(ctx, e.Reachable) })
+	parts.Go(func() { h.watchAddresses(ctx) })
 	parts.Wait()
 	return context.Cause(ctx)
 }
@@ -271,7 +275,7 @@ func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(en
 			h.makeRoom() // newcomers that did not become of use
 		case e := <-downs.Out():
 			c, ok := e.(event.EvtPeerConnectednessChanged)
-			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) {
+			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) && !h.hasMoved() {
 				down(env.PeerID(c.Peer))
 			}
 		}

@@ -69,6 +69,7 @@ func (h *Host) serve(s network.Stream, class env.Class) {
 		h.links.wake(p)
 		if older := h.inbound.add(key, s); older != nil {
 			_ = older.Reset()
+			h.leaveBehind(older.Conn(), s.Conn())
 		}
 	})
 	if accepted {

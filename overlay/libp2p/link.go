@@ -170,6 +170,18 @@ func (l *link) rest(ctx context.Context, d time.Duration) {
 	}
 }
 
+// wakeAll has all links that wait after a failure dial again now.
+func (l *links) wakeAll() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, way := range l.all {
+		select {
+		case way.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
 // wake tells the links to a peer that it is there: it has opened one itself.
 func (l *links) wake(p peer.ID) {
 	l.mu.Lock()

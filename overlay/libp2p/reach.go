@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -129,6 +130,18 @@ func (r *reach) claim(founder []endpoint) {
 	r.founder = founder
 }
 
+// leave forgets the proof of addresses that the machine has no more. The host stays what it was until it is proven
+// elsewhere, or has failed to be.
+func (r *reach) leave(lost []netip.Addr) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for e := range r.proven {
+		if slices.Contains(lost, e.ip) {
+			delete(r.proven, e)
+		}
+	}
+}
+
 // lose forgets all proof.
 func (r *reach) lose() {
 	r.mu.Lock()
@@ -220,6 +233,9 @@ func (p *prover) run(ctx context.Context, changes event.Subscription) {
 			sleep(ctx, askPause)
 		case <-changes.Out():
 			p.backoff = askFirst
+		case <-p.host.movedOn:
+			p.fails, p.backoff = 0, askFirst
+			clear(p.asked)
 		}
 		timer.Stop()
 	}

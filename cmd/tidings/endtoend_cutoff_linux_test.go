@@ -1,0 +1,238 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/internal/daemon/origin"
+	"tidings/proxy"
+)
+
+// A hamlet is a network of three members on machines of their own and two clients, which listen where
+// nobody can dial them, as behind a NAT. The clients read one feed.
+type hamlet struct {
+	t        *testing.T
+	lan      *lan
+	origin   *stage
+	url      string
+	members  []*runner
+	clients  []*runner
+	machines []*netns // of the members, then of the clients
+	read     []string // where the clients' readers read
+	shown    int      // items of the feed
+}
+
+// hamletPolls is the network's polling interval, and the shortest for which a feed is unheard of before
+// it is polled by its readers' node.
+const hamletPolls = 10 * time.Second
+
+func newHamlet(t *testing.T) *hamlet {
+	t.Helper()
+	h := &hamlet{t: t, lan: newLAN(t), origin: &stage{}, shown: 3}
+	h.origin.Origin = origin.New(h.origin.now)
+	h.url = "http://" + listening(t, lanHost+":0", h.origin.Origin) + "/feed"
+	h.origin.Play("/feed", serial("feed", h.shown, 20))
+	dir := t.TempDir()
+	at := func(i int) (*netns, string) {
+		m := h.lan.machine(fmt.Sprintf("10.77.0.%d", 10+i))
+		h.machines = append(h.machines, m)
+		return m, filepath.Join(dir, fmt.Sprint(i), "node")
+	}
+	for i := range 3 {
+		m, dir := at(i)
+		flags := []string{"--network", "hamlet", "--poll-interval", hamletPolls.String()}
+		if i > 0 {
+			flags = []string{"--bootstrap", h.members[0].peer}
+		}
+		h.members = append(h.members, launchAt(m, dir, "/ip4/0.0.0.0/tcp/4801", flags...))
+	}
+	gathered(t, h.members)
+	for i := range 2 {
+		m, dir := at(3 + i)
+		h.clients = append(h.clients, launchAt(m, dir, "/ip4/127.0.0.1/tcp/4801", "--bootstrap", h.members[0].peer))
+	}
+	for _, c := range h.clients {
+		eventually(t, 2*patient, "a client", func() error {
+			if s := c.status(); s.EstimateN < 3 && !strings.Contains(strings.Join(s.Warnings, " "), "nobody can dial") && !strings.Contains(strings.Join(s.Warnings, " "), "Nobody can dial") {
+				return fmt.Errorf("%s: %q", s.State, s.Warnings)
+			}
+			return nil
+		})
+		h.read = append(h.read, c.subscribe(h.url))
+	}
+	h.all("the first document")
+	return h
+}
+
+// all waits until both clients show every item of the feed once, and returns how long it took.
+func (h *hamlet) all(what string) time.Duration {
+	h.t.Helper()
+	begun := time.Now()
+	eventually(h.t, 2*patient, what, h.complete)
+	return time.Since(begun)
+}
+
+func (h *hamlet) complete() error {
+	for i, c := range h.clients {
+		f, _, err := readFeedBy(c.on.client(), h.read[i])
+		if err == nil {
+			err = counted("feed", h.shown, titles(f))
+		}
+		if err != nil {
+			return fmt.Errorf("client %d: %w", i, err)
+		}
+	}
+	return nil
+}
+
+// next lets an item appear at the origin.
+func (h *hamlet) next() {
+	h.shown++
+	h.origin.step()
+}
+
+// ask returns what a node says at a path.
+func (r *runner) ask(path string) (int, string) {
+	r.t.Helper()
+	a, err := r.on.client().Get("http://" + r.http + path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer a.Body.Close()
+	b, err := io.ReadAll(a.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return a.StatusCode, string(b)
+}
+
+// saysCutOff looks at all the places where a node says that it hears of nobody.
+func (h *hamlet) saysCutOff(r *runner) error {
+	s := r.status()
+	if !s.CutOff || s.CutOffSince == nil || s.State != proxy.StateCutOff || !strings.Contains(strings.Join(s.Warnings, " "), "was heard since") {
+		return fmt.Errorf("status: %+v", s)
+	}
+	if c := r.list()[h.url]; c.State != proxy.StateCutOff || !strings.Contains(c.Error, "polls it itself") || c.Since == nil || c.NextPoll == nil || !c.Polls {
+		return fmt.Errorf("list: %+v", c)
+	}
+	if code, words := r.ask("/readyz"); code != http.StatusOK || !strings.HasPrefix(words, "ok\ncut off\n") {
+		return fmt.Errorf("readyz: %d %q", code, words)
+	}
+	if _, words := r.ask("/"); !strings.Contains(words, proxy.StateCutOff) || !strings.Contains(words, "was heard since") {
+		return fmt.Errorf("the page does not say it")
+	}
+	if _, words := r.ask("/metrics"); !strings.Contains(words, "\ntidings_feedtree_cut_off 1\n") || !strings.Contains(words, "\ntidings_feedtree_alone 1\n") {
+		return fmt.Errorf("metrics do not say it")
+	}
+	if out, err := r.tell("doctor"); err != nil || !strings.Contains(out, "was heard since") {
+		return fmt.Errorf("doctor does not say it: %s", out)
+	}
+	return nil
+}
+
+// TestAllMembersKilled kills every member of a network. Its clients, whom nobody can dial, show a new item
+// within two polling intervals and say why. When the members are back nothing comes twice.
+func TestAllMembersKilled(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	if !inNetworkOfItsOwn(t) {
+		return
+	}
+	h := newHamlet(t)
+	for _, m := range h.members {
+		m.kill()
+	}
+	h.next()
+	took := h.all("a new item without the network")
+	t.Logf("a new item was there %v after all members were killed", took)
+	if most := 2*hamletPolls + 5*time.Second; took > most { // 5 s are for a machine with other work
+		t.Errorf("that is more than %v", most)
+	}
+	for _, c := range h.clients {
+		eventually(t, patient, "words about it", func() error { return h.saysCutOff(c) })
+	}
+	h.next()
+	h.all("another item without the network")
+	for _, m := range h.members {
+		m.again()
+	}
+	back := time.Now()
+	for _, c := range h.clients {
+		eventually(t, 3*patient, "the network", func() error {
+			if s, l := c.status(), c.list()[h.url]; s.CutOff || s.State != proxy.StateOK || l.State != proxy.StateOK || l.Error != "" {
+				return fmt.Errorf("%s, %s: %s", s.State, l.State, l.Error)
+			}
+			return nil
+		})
+	}
+	t.Logf("all was well %v after the members came back", time.Since(back))
+	h.next()
+	h.all("a new item from the network")
+	// The log has all of it, too: a member that has not read the feed before shows it.
+	h.clients = append(h.clients, h.members[1])
+	h.read = append(h.read, h.members[1].subscribe(h.url))
+	h.all("the log")
+}
+
+// metric is a count of a node's.
+func (r *runner) metric(name string) string {
+	_, words := r.ask("/metrics")
+	for line := range strings.Lines(words) {
+		if of, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
+			return value
+		}
+	}
+	return "none"
+}
+
+// TestAddressChanges gives a member and a client other addresses while they run. Within half a minute the network
+// brings them news again, and they know that.
+func TestAddressChanges(t *testing.T) {
+	heavy(t)
+	t.Parallel()
+	if !inNetworkOfItsOwn(t) {
+		return
+	}
+	h := newHamlet(t)
+	member := h.members[1]
+	h.clients = append(h.clients, member)
+	h.read = append(h.read, member.subscribe(h.url))
+	h.all("the first document at a member")
+	for i, r := range []*runner{member, h.clients[0]} {
+		h.moves(r, []int{1, 3}[i], 100+i)
+	}
+	h.next()
+	h.all("a new item at other addresses")
+	eventually(t, patient, "the member at its new address", func() error {
+		if s := h.members[0].status(); s.EstimateN != 3 {
+			return fmt.Errorf("%d members", s.EstimateN)
+		}
+		return nil
+	})
+}
+
+// moves gives a node's machine another address, and waits until the node is well.
+func (h *hamlet) moves(r *runner, machine, to int) {
+	h.t.Helper()
+	m, moved := h.machines[machine], time.Now()
+	m.ip(fmt.Sprintf("addr del 10.77.0.%d%s dev eth0", 10+machine, lanMask))
+	m.ip(fmt.Sprintf("addr add 10.77.0.%d%s dev eth0", to, lanMask))
+	eventually(h.t, patient, "the network at another address", func() error {
+		switch s, l := r.status(), r.list()[h.url]; {
+		case time.Since(moved) < hamletPolls+5*time.Second: // it cannot have noticed that it hears nothing
+			return fmt.Errorf("too early to say")
+		case s.CutOff || s.State != proxy.StateOK || l.State != proxy.StateOK || r.metric("tidings_feedtree_alone") != "0":
+			return fmt.Errorf("%s, %s: %s", s.State, l.State, l.Error)
+		}
+		return nil
+	})
+	took := time.Since(moved)
+	if h.t.Logf("all was well %v after the address had changed", took); took > 30*time.Second {
+		h.t.Errorf("that is more than half a minute")
+	}
+}

@@ -1,0 +1,63 @@
+package daemon
+
+import (
+	"fmt"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/feedtree"
+	"tidings/proxy"
+)
+
+// clockTime is how words for people name a moment of today.
+const clockTime = "15:04:05 UTC"
+
+// unheard says since when nobody was heard.
+func unheard(since time.Time) string {
+	return "no other node of the network was heard since " + since.UTC().Format(clockTime)
+}
+
+// cutOffFinding is what the doctor says of a node that hears of nobody.
+func cutOffFinding(c feedtree.CutOff, subscriptions int) proxy.Finding {
+	what := unheard(c.Since)
+	switch {
+	case subscriptions == 0:
+	case c.Feeds == 0:
+		what += fmt.Sprintf(": this node polls its subscriptions itself from %s on", c.Since.Add(c.After).UTC().Format(clockTime))
+	default:
+		what += fmt.Sprintf(": this node polls %d of its %d subscriptions itself", c.Feeds, subscriptions)
+	}
+	return proxy.Finding{
+		Level: levelNote, What: what,
+		Do: "check this machine's network connection, and that the nodes at the --bootstrap addresses run; the node rejoins by itself, and nothing is shown twice",
+	}
+}
+
+// cutOffFrom says of a feed that this node hears nothing of it from the network, and what it does about that.
+// c has the state of the node's own polls already, if it makes any.
+func cutOffFrom(c *proxy.Channel, s feedtree.Subscription, p polls) {
+	words := "nothing was heard of this feed from the network since " + s.Heard.UTC().Format(clockTime) + ": this node polls it itself"
+	if p.Kind != coronapb.State_OK && p.Kind != coronapb.State_NEW {
+		c.Error += "; " + words
+		return
+	}
+	c.State, c.Since, c.Error = proxy.StateCutOff, proxy.At(s.Heard), words
+}
+
+// waiting says of a feed of a node that hears of nobody from when on the node polls the feed itself.
+func waiting(c proxy.Channel, s feedtree.Subscription, cut *feedtree.CutOff) proxy.Channel {
+	if cut == nil || s.Alone || s.Led || c.State != proxy.StateOK && c.State != proxy.StateNew {
+		return c
+	}
+	c.State, c.Since = proxy.StateCutOff, proxy.At(cut.Since)
+	c.Error = unheard(cut.Since) + ": this node polls the feed itself from " + s.Heard.Add(cut.After).UTC().Format(clockTime) + " on"
+	return c
+}
+
+// cutOff is how a node fares that hears of nobody; nil: it does hear of others. It is for the loop.
+func (d *Daemon) cutOff() *feedtree.CutOff {
+	if c, ok := d.node.Feeds.CutOff(); ok {
+		return &c
+	}
+	return nil
+}
