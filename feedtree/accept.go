@@ -185,12 +185,14 @@ func (f *FeedTree) appendAccepted(c *channel) {
 
 // appendBatch makes an entry of publications that were accepted. One entry is on its way to a quorum at a
 // time, and those that come meanwhile go together into the next one, so that many writers do not wait for as
-// many entries. A batch is so large that it travels beside its entry, or it is one publication.
+// many entries. A batch is so large that it travels beside its entry, or it is one publication; it has one version of an item.
 func (f *FeedTree) appendBatch(c *channel) {
 	l := c.lead
 	n, size := 0, 0
-	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) {
+	here := map[feed.ID]bool{} // one entry cannot have two versions of an item
+	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) && !here[l.accepted[n].Item.ID] {
 		size += len(l.accepted[n].Raw)
+		here[l.accepted[n].Item.ID] = true
 		n++
 	}
 	batch, rest := l.accepted[:n], l.accepted[n:]
@@ -198,11 +200,9 @@ func (f *FeedTree) appendBatch(c *channel) {
 		return
 	}
 	var d difference.Delta
-	here := map[feed.ID]bool{}
 	for _, p := range batch {
 		_, edited := l.window.Entry(p.Item.ID)
-		d.Changes = append(d.Changes, difference.Change{Item: *p.Item, Publication: p.Publication, Edited: edited || here[p.Item.ID]})
-		here[p.Item.ID] = true
+		d.Changes = append(d.Changes, difference.Change{Item: *p.Item, Publication: p.Publication, Edited: edited})
 	}
 	l.appending = true
 	if f.append(c, d, func(ok bool) {

@@ -50,7 +50,7 @@ type channel struct {
 
 	window  window
 	syncing bool     // the window is being brought up to the log
-	again   bool     // the log has grown meanwhile
+	anew    bool     // the window is to be made anew, once it is up to the log
 	waiting []func() // for the window
 }
 
@@ -96,6 +96,9 @@ func (f *FeedTree) resume() {
 	for _, c := range f.sorted() {
 		if c.subscribed {
 			f.join(c)
+			if len(f.owners.Shown(c.key)) > 0 { // what its disk has lost is to be noticed before somebody reads
+				f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskSync, key: c.key})
+			}
 		}
 	}
 }

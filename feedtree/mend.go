@@ -8,10 +8,11 @@ import (
 )
 
 // A mending gets the bodies of entries that this node's disk has lost from the owners of the feed, or
-// from others who follow it, and then makes the window anew. The origin is asked for the items only
-// if none of them has a body, or one is lost again.
+// from others who follow it, and then makes the window anew. The origin is asked for the items of
+// bodies that none of them has.
 type mending struct {
-	lost  []*owner.Entry // the oldest first
+	lost  []*owner.Entry // the oldest first; those that came are taken out
+	some  bool           // some have come
 	peers []env.Peer     // that were not asked yet in this round
 	round int
 	done  bool // the window is made anew; nothing more is mended in this life
@@ -25,7 +26,7 @@ const mendRounds = 6
 func (f *FeedTree) mend(c *channel, lost []*owner.Entry) {
 	switch {
 	case len(lost) == 0:
-	case c.mending != nil, c.window.of.Len() > maxGhosts: // of more items some would be shown twice
+	case c.mending != nil:
 		f.lack(c)
 	default:
 		c.mending = &mending{lost: lost}
@@ -41,16 +42,19 @@ func (f *FeedTree) mendOn(c *channel) {
 	case len(m.peers) > 0:
 		to := m.peers[0]
 		m.peers = m.peers[1:]
-		f.owners.Mend(to, m.lost, func(ok bool) {
+		f.owners.Mend(to, m.lost, func(missing []*owner.Entry) {
 			if c.mending != m {
 				return
 			}
-			if ok {
+			m.some = m.some || len(missing) < len(m.lost)
+			if m.lost = missing; len(missing) == 0 {
 				f.showAnew(c)
 				return
 			}
 			f.after(0, task{kind: taskMend, key: c.key})
 		})
+	case m.round == mendRounds && m.some:
+		f.showAnew(c) // which asks the origin for the others
 	case m.round == mendRounds:
 		c.mending = nil
 		f.lack(c)
@@ -73,14 +77,18 @@ func (f *FeedTree) mendOn(c *channel) {
 	}
 }
 
-// showAnew makes a window anew from its log. What it has shown is not news again.
+// showAnew has a window made anew from its log, as soon as it is not being brought up to it. Nothing in
+// it is news: it was shown, in this life or an earlier one.
 func (f *FeedTree) showAnew(c *channel) {
-	c.mending.done = true
-	w := &c.window
-	for _, e := range w.of.Entries() {
-		w.ghosts.add(e.ID, e.Hash)
+	c.mending.done, c.anew = true, true
+	f.sync(c, nil)
+}
+
+// empty begins a window that is made anew.
+func (w *window) empty() {
+	if w.applied != (owner.Hash{}) {
+		w.quiet = w.applied
 	}
 	w.of, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
-	f.sync(c, nil)
 }

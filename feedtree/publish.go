@@ -294,6 +294,9 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 	}
 	bodies := c.lead.absorb
 	c.lead.absorb = nil
+	if len(bodies) > 0 {
+		f.appendAccepted(c) // before the room is counted
+	}
 	for i, body := range bodies {
 		if f.owners.Room(key) < maxAbsorbed {
 			c.lead.absorb = append(c.lead.absorb, bodies[i:]...) // Held comes back to it

@@ -1,6 +1,7 @@
 package feedtree_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"tidings/difference"
 	"tidings/difference/differencepb"
 	"tidings/internal/feed"
+	"tidings/internal/longtest"
 	"tidings/overlay/owner"
 	"tidings/sim"
 )
@@ -196,4 +198,88 @@ func guidsIn(body []byte) (of []string) {
 		of = append(of, m.GUID)
 	}
 	return of
+}
+
+// News that come while lost bodies are got from others change nothing: all items are there in the end.
+// The window was emptied once while an entry was on its way into it (one round in twenty).
+func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
+	for round := range longtest.Pick(8, 60) {
+		n := open(t, "one", "two")
+		n.site.shows(n.author.says(), "three")
+		n.World.Run(2*time.Minute + time.Duration(round)*77*time.Millisecond)
+		reader := n.desk
+		reader.Kill(false)
+		reader.LoseRecords("owner/body/")
+		reader.Start()
+		want := []string{"one", "two", "three"}
+		for i := range 100 {
+			name := fmt.Sprint("p", i)
+			want = append(want, name)
+			p := n.author.write(n.Swarm, name)
+			n.readers[0].Do(func() {
+				n.readers[0].Layers().Feeds.Publish(p.Raw, func(err error) {
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			})
+			if i < 20 { // seldom, until the node has joined, and then while it mends
+				n.World.Run(500 * time.Millisecond)
+			} else {
+				n.World.Run(25 * time.Millisecond)
+			}
+			if i == 20 {
+				_ = seen(n.Swarm, reader)
+			}
+		}
+		n.World.Run(time.Minute)
+		got, missing := seen(n.Swarm, reader), 0
+		for _, name := range want {
+			if got[name] == "" {
+				missing++
+			}
+		}
+		if missing > 0 || reader.Layers().Owners.Stats().Mended == 0 {
+			t.Errorf("round %d: %d of %d items are missing, %d bodies came from others", round, missing, len(want), reader.Layers().Owners.Stats().Mended)
+		}
+		for _, v := range n.Wrong() {
+			t.Error(v)
+		}
+	}
+}
+
+// Versions of one item that come together go into entries of their own, one after the other, and keep
+// nobody waiting: an entry with two of them could not be read.
+func TestVersionsThatComeTogetherAreTaken(t *testing.T) {
+	n := open(t)
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+		t.Fatal(err)
+	}
+	const versions = 6
+	began, left := n.Now(), versions+1
+	publish := func(p *difference.Publication) {
+		n.author.seq, n.author.prev = p.Seq, p.Hash
+		n.desk.Layers().Feeds.Publish(p.Raw, func(err error) {
+			if left--; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	n.desk.Do(func() {
+		for i := range versions {
+			it, err := feed.ReadItem(feed.RSS, fmt.Appendf(nil, "<item><guid>x</guid><title>Version %d</title></item>", i), nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			publish(n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &it))
+		}
+		publish(n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, anItem(t, "last")))
+	})
+	if !n.RunUntil(func() bool { return left == 0 }, 10*time.Millisecond, time.Minute) || n.Now().Sub(began) > 2*time.Second {
+		t.Errorf("after %v %d are not taken yet", n.Now().Sub(began), left)
+	}
+	n.World.Run(5 * time.Second)
+	n.all(t, "x", "Version 5, publisher")
+	n.all(t, "last", "All of last, publisher")
+	right(t, n.Swarm)
 }

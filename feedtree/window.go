@@ -63,8 +63,11 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		c.waiting = append(c.waiting, then)
 	}
 	if c.syncing {
-		c.again = true
-		return
+		return // it goes on with what has come meanwhile
+	}
+	if c.anew {
+		c.anew = false
+		c.window.empty()
 	}
 	fresh, anew := since(f.owners.Shown(c.key), c.window.applied)
 	if len(fresh) == 0 && !anew {
@@ -75,7 +78,7 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		}
 		return
 	}
-	c.syncing, c.again = true, false
+	c.syncing = true
 	var gone []*owner.Entry
 	if anew {
 		gone = f.owners.Gone(c.key, c.window.applied)

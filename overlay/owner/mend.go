@@ -7,27 +7,36 @@ import (
 )
 
 // Mend gets from a peer the bodies of entries of one log, the oldest first, that this node's disk has
-// lost. done says whether at least one came and is durable. The log itself stays as it is.
-func (o *Owners) Mend(from env.Peer, lost []*Entry, done func(ok bool)) {
+// lost. done is told which of them are missing still; the others are durable. The log itself stays as
+// it is.
+func (o *Owners) Mend(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
 	s := o.seats[lost[0].Key]
 	if s == nil || s.pull != nil || from.ID == o.self {
-		done(false)
+		done(lost)
 		return
 	}
 	o.stats.Pulls++
-	s.pull = &pull{from: from, have: lost[0].Prev, mends: lost, hole: -1, since: o.clock.Now(), then: []func(bool){done}}
+	p := &pull{from: from, have: lost[0].Prev, mends: lost, hole: -1, since: o.clock.Now()}
+	p.then = []func(bool){func(bool) { done(p.mends) }}
+	s.pull = p
 	o.nextPage(s)
+}
+
+// mending says whether a pull is to bring the body of an entry. A pull that mends nothing brings all.
+func (p *pull) mending(e *Entry) bool {
+	return p.mends == nil || slices.ContainsFunc(p.mends, func(l *Entry) bool { return l.Hash == e.Hash })
 }
 
 // keepMended stores the bodies that a pull was to bring.
 func (o *Owners) keepMended(s *seat) {
 	p := s.pull
 	var ops []env.Op
+	got := map[Hash]bool{}
 	for i, e := range p.got {
-		if p.bodies[i] == nil || !slices.ContainsFunc(p.mends, func(l *Entry) bool { return l.Hash == e.Hash }) {
-			continue
+		if p.bodies[i] != nil && p.mending(e) && s.log.find(e.Hash) >= 0 { // it may have left the log meanwhile
+			ops = append(ops, env.Op{Key: bodyKey(e), Value: p.bodies[i], Body: true})
+			got[e.Hash] = true
 		}
-		ops = append(ops, env.Op{Key: bodyKey(e), Value: p.bodies[i], Body: true})
 	}
 	if len(ops) == 0 {
 		o.endPull(s, false)
@@ -35,9 +44,13 @@ func (o *Owners) keepMended(s *seat) {
 	}
 	p.stores = true
 	o.store.Commit(ops, func(err error) {
-		if s.pull == p {
-			o.stats.Mended += uint64(len(ops))
-			o.endPull(s, err == nil)
+		if s.pull != p {
+			return
 		}
+		if err == nil {
+			o.stats.Mended += uint64(len(ops))
+			p.mends = slices.DeleteFunc(slices.Clone(p.mends), func(e *Entry) bool { return got[e.Hash] })
+		}
+		o.endPull(s, err == nil)
 	})
 }

@@ -17,6 +17,8 @@ const (
 	// maxPullTime bounds a whole Pull: a peer that feeds it crumbs must not hold
 	// the place of one that would answer.
 	maxPullTime = 3 * time.Minute
+	// maxNext bounds the pulls of one log that wait for one that mends; further ones fail.
+	maxNext = 16
 	// maxPage bounds the entries of one answer; their bodies fill what is left
 	// of a frame.
 	maxPage = 100
@@ -59,6 +61,7 @@ type pull struct {
 
 	hole int // index in got of the body that is asked for in pieces; -1: none
 	then []func(ok bool)
+	next []func() // pulls that wait for the end of one that mends
 }
 
 // Pull gets from a peer what it has of a key's log. done says whether it could be
@@ -74,8 +77,12 @@ func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
 // startPull begins a pull, or waits for the one that is running.
 func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
 	if s.pull != nil {
-		if then != nil && s.pull.mends != nil {
-			then(false) // it brings nothing that is new
+		if s.pull.mends != nil { // it brings nothing that is new
+			if len(s.pull.next) < maxNext {
+				s.pull.next = append(s.pull.next, func() { o.startPull(s, from, then) })
+			} else if then != nil {
+				then(false)
+			}
 		} else if then != nil {
 			s.pull.then = append(s.pull.then, then)
 		}
@@ -142,6 +149,9 @@ func (o *Owners) endPull(s *seat, ok bool) {
 	o.pulling -= p.bytes
 	for _, then := range p.then {
 		then(ok)
+	}
+	for _, next := range p.next {
+		next()
 	}
 }
 
@@ -224,6 +234,9 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		o.endPull(s, false)
 		return errPulled
 	}
+	if p.mends != nil && slices.ContainsFunc(p.got, func(e *Entry) bool { return e.Hash == p.mends[len(p.mends)-1].Hash }) {
+		p.more = false // what comes after the last one is not wanted
+	}
 	if o.pulling > maxPulling {
 		o.endPull(s, false)
 		return nil
@@ -236,7 +249,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 func (o *Owners) goOn(s *seat) {
 	p := s.pull
 	for i, e := range p.got {
-		if p.bodies[i] == nil && e.Size > maxInline {
+		if p.bodies[i] == nil && e.Size > maxInline && p.mending(e) {
 			if body, ok := o.cache.by[e.Hash]; ok {
 				p.bodies[i] = body
 				continue
