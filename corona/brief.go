@@ -18,6 +18,7 @@ type brief struct {
 	skips   skips
 	readers int
 	grant   []byte // of its domain's stewards; nil: there is none, or it was looked at
+	ticket  uint64 // which they show with what they find
 	// Only for those who decide for others:
 	size   float64 // what a poll of it costs, in those of a mean one
 	update time.Duration
@@ -29,7 +30,7 @@ const outdated = 1.25
 
 // briefOf is what a channel's pollers are to be told.
 func (c *Corona) briefOf(l *lead, now time.Time) brief {
-	b := brief{readers: c.readers(l), skips: skipsOf(l.hints), grant: l.grant}
+	b := brief{readers: c.readers(l), skips: skipsOf(l.hints), grant: l.grant, ticket: l.ticket}
 	if c.cfg.DAG {
 		b.size, b.update = c.relative(l), l.rhythm.interval(now)
 	}
@@ -38,7 +39,7 @@ func (c *Corona) briefOf(l *lead, now time.Time) brief {
 
 // stale says whether pollers have to be told another brief.
 func (b brief) stale(now brief) bool {
-	return b.skips != now.skips || !bytes.Equal(b.grant, now.grant) || apart(float64(b.readers), float64(now.readers)) ||
+	return b.skips != now.skips || b.ticket != now.ticket || !bytes.Equal(b.grant, now.grant) || apart(float64(b.readers), float64(now.readers)) ||
 		apart(b.size, now.size) || apart(b.update.Seconds(), now.update.Seconds())
 }
 
@@ -48,7 +49,7 @@ func apart(a, b float64) bool { return max(a, b) > outdated*min(a, b) }
 func (b brief) words(url string) []byte {
 	return marshal(&coronapb.Words{
 		Url: url, SkipHours: b.skips.hours, SkipDays: uint32(b.skips.days),
-		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()), Grant: b.grant,
+		Readers: uint32(b.readers), Size: float32(b.size), UpdateMs: uint64(b.update.Milliseconds()), Grant: b.grant, Ticket: b.ticket,
 	})
 }
 
@@ -158,6 +159,7 @@ func (c *Corona) readWords(key overlay.ID, words []byte) (s *said, grant []byte)
 	update := min(m.UpdateMs, uint64(honeycomb.MaxUpdate.Milliseconds()))
 	s = &said{key: key, url: m.Url, brief: brief{
 		skips:   skips{m.SkipHours, uint8(m.SkipDays)},
+		ticket:  m.Ticket,
 		readers: int(m.Readers), size: float64(m.Size), update: time.Duration(update) * time.Millisecond,
 	}}
 	s.domain, s.private = originOf(m.Url)

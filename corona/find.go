@@ -115,6 +115,9 @@ func (c *Corona) sendFound(w *found, d *duty, now time.Time) {
 	}
 	m, again := w.message(w.key, w.prints), w.tries > 0
 	m.Nonce, m.Poller, m.AtMs = w.nonce, c.node.Self().Raw, uint64(now.UnixMilli())
+	if d != nil && d.said != nil {
+		m.Ticket = d.said.brief.ticket
+	}
 	var packed []byte
 	c.worker.Do(func() { packed, _ = w.encode(delta) }, func() {
 		if len(packed) <= min(maxInline, overlay.MaxPayload-proto.Size(m)-aroundDelta) {

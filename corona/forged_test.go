@@ -3,6 +3,7 @@ package corona
 import (
 	"crypto/ed25519"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -108,5 +109,43 @@ func TestAHeadComesWithLargeItems(t *testing.T) {
 				t.Errorf("the head of the entry is %+v", h)
 			}
 		})
+	}
+}
+
+// In a network of several leaves the sequencer does not know all members. A poller beyond its leaf is
+// heard, as it knows the ticket that came with its rank; a stranger there is not.
+func TestStrangersBeyondTheLeafAreNotHeard(t *testing.T) {
+	v := newVillage(t, 39, rss("A", "", "one"))
+	leader := v.leader
+	leaf := leader.overlay.Leaf()
+	i := slices.IndexFunc(v.pollers, func(h *house) bool { return !leaf.Covers(h.id) })
+	if i < 0 {
+		t.Fatal("the leader's leaf has all members")
+	}
+	var stranger *wire.Signer
+	for n := range byte(200) {
+		s := wire.NewSigner(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('0'+n)), ed25519.SeedSize))[:ed25519.SeedSize]), wire.HashOf(v.network.Descriptor()))
+		if id := overlay.NodeID(v.network.Name, s.PeerID()); !leaf.Covers(id) && leader.couldPoll(id, leader.leads[v.key]) {
+			stranger = s
+			break
+		}
+	}
+	alone := newLab(t).poller(Config{})
+	e := env.Env{Clock: alone.l, Network: nobody{}, Worker: alone.l, Store: nobody{}, Rand: rand.New(rand.NewPCG(1, 1)), Log: alone.log}
+	record := overlay.New(e, stranger, v.verify, overlay.Config{Network: v.network}).Self().Raw
+	before := leader.Stats().Strangers
+	if err := leader.Receive(stranger.PeerID(), forge(t, v, record, stranger, leader.Now())); err != nil {
+		t.Fatal(err)
+	}
+	leader.Deliver(v.key, forge(t, v, record, stranger, leader.Now()))
+	v.run(time.Minute)
+	if len(v.items) != 1 || leader.Stats().Strangers != before+2 {
+		t.Errorf("the log has %q; %d were strangers", titles(v.items), leader.Stats().Strangers-before)
+	}
+	v.serve(rss("A", "", "one", "two"))
+	v.poll(v.pollers[i])
+	v.run(time.Minute)
+	if titles(v.items) != "one two" {
+		t.Errorf("what a poller beyond the leaf has found is not heard: the log has %q", titles(v.items))
 	}
 }

@@ -2,6 +2,7 @@ package corona
 
 import (
 	"bytes"
+	"encoding/binary"
 	"slices"
 	"time"
 
@@ -71,7 +72,7 @@ func (c *Corona) onChange(l *lead, from env.PeerID, m *coronapb.ChangeReport) {
 	}
 	sent := from == "" || from == poller.Peer.ID || c.mayLead(overlay.NodeID(c.cfg.Network, from), l.key)
 	told := time.UnixMilli(int64(min(r.AtMs, maxMillis)))
-	if !sent || !c.couldPoll(poller.ID, l) || c.clock.Now().Sub(told).Abs() > clockSlack+heldFor {
+	if !sent || !c.mayReport(l, poller.ID, r.Ticket) || c.clock.Now().Sub(told).Abs() > clockSlack+heldFor {
 		c.stats.Strangers++
 		return
 	}
@@ -86,6 +87,18 @@ func (c *Corona) couldPoll(id overlay.ID, l *lead) bool {
 		return false
 	}
 	return c.couldStand(id, l.key, l.pollers)
+}
+
+// mayReport says whether a node may bring news of a channel that is led here. Members of this node's
+// leaf are known. A node beyond it could be anybody whose id lies well; it shows the ticket that the
+// sequencer has told the channel's pollers, and nobody else.
+func (c *Corona) mayReport(l *lead, id overlay.ID, ticket uint64) bool {
+	return c.couldPoll(id, l) && (c.node.Leaf().Covers(id) || ticket == l.ticket)
+}
+
+// ticketOf makes a ticket that nobody else can guess.
+func (c *Corona) ticketOf(key overlay.ID, epoch uint64) uint64 {
+	return binary.BigEndian.Uint64(c.signer.Signature(wire.DomainTicket, binary.BigEndian.AppendUint64(key[:], epoch)))
 }
 
 // onReading takes a document that a poller has read.

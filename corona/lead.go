@@ -64,6 +64,8 @@ type lead struct {
 	rest    time.Time  // until when all pollers are to leave the origin alone
 	tendAt  time.Time  // when it is looked after next
 
+	ticket uint64 // which pollers beyond the leaf show with what they find
+
 	// How often its domain lets it be asked.
 	want  int           // the pollers that it would have otherwise
 	paced time.Duration // the interval that it would have otherwise; 0: it was not polled yet
@@ -95,6 +97,7 @@ func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *differenc
 	_, l.page = feed.AtOrigin(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch
+	l.ticket = c.ticketOf(key, epoch)
 	c.leads[key] = l
 	if spelled, err := feed.Canonical(url); err != nil || spelled != url {
 		// Whoever wanted it did not ask for it as a reader here can.

@@ -259,6 +259,7 @@ type Words struct {
 	Size          float32                `protobuf:"fixed32,5,opt,name=size,proto3" json:"size,omitempty"`                           // what a poll of it costs, in those of a mean one; 0: it counts as one
 	UpdateMs      uint64                 `protobuf:"varint,6,opt,name=update_ms,json=updateMs,proto3" json:"update_ms,omitempty"`    // mean time between two updates; 0: not known
 	Grant         []byte                 `protobuf:"bytes,7,opt,name=grant,proto3" json:"grant,omitempty"`                           // Grant of the domain's stewards; at most 800 bytes; none if there is none
+	Ticket        uint64                 `protobuf:"fixed64,8,opt,name=ticket,proto3" json:"ticket,omitempty"`                       // shown with what is found: whoever knows it was told of the channel by its sequencer
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -342,6 +343,13 @@ func (x *Words) GetGrant() []byte {
 	return nil
 }
 
+func (x *Words) GetTicket() uint64 {
+	if x != nil {
+		return x.Ticket
+	}
+	return 0
+}
+
 // ChangeReport tells the sequencer that a poller has read a document with news.
 type ChangeReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -406,6 +414,7 @@ type Reading struct {
 	Delta         []byte                 `protobuf:"bytes,6,opt,name=delta,proto3" json:"delta,omitempty"`   // its head and the items that are new to the poller, as tidings.difference.Delta; at most 24 KiB, none if it is larger or has no room
 	Facts         *Facts                 `protobuf:"bytes,7,opt,name=facts,proto3" json:"facts,omitempty"`
 	AtMs          uint64                 `protobuf:"fixed64,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when it was told: an old one is dropped
+	Ticket        uint64                 `protobuf:"fixed64,9,opt,name=ticket,proto3" json:"ticket,omitempty"`         // of Words
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -492,6 +501,13 @@ func (x *Reading) GetFacts() *Facts {
 func (x *Reading) GetAtMs() uint64 {
 	if x != nil {
 		return x.AtMs
+	}
+	return 0
+}
+
+func (x *Reading) GetTicket() uint64 {
+	if x != nil {
+		return x.Ticket
 	}
 	return 0
 }
@@ -1379,7 +1395,7 @@ const file_corona_proto_rawDesc = "" +
 	"\n" +
 	"politeness\x18\x0f \x01(\v2\x1a.tidings.corona.PolitenessH\x00R\n" +
 	"politenessB\x06\n" +
-	"\x04body\"\xb6\x01\n" +
+	"\x04body\"\xce\x01\n" +
 	"\x05Words\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x1d\n" +
 	"\n" +
@@ -1388,10 +1404,11 @@ const file_corona_proto_rawDesc = "" +
 	"\areaders\x18\x04 \x01(\rR\areaders\x12\x12\n" +
 	"\x04size\x18\x05 \x01(\x02R\x04size\x12\x1b\n" +
 	"\tupdate_ms\x18\x06 \x01(\x04R\bupdateMs\x12\x14\n" +
-	"\x05grant\x18\a \x01(\fR\x05grant\":\n" +
+	"\x05grant\x18\a \x01(\fR\x05grant\x12\x16\n" +
+	"\x06ticket\x18\b \x01(\x06R\x06ticket\":\n" +
 	"\fChangeReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\areading\x18\x02 \x01(\fR\areading\"\xeb\x01\n" +
+	"\areading\x18\x02 \x01(\fR\areading\"\x83\x02\n" +
 	"\aReading\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1400,7 +1417,8 @@ const file_corona_proto_rawDesc = "" +
 	"\x06prints\x18\x05 \x01(\fR\x06prints\x12\x14\n" +
 	"\x05delta\x18\x06 \x01(\fR\x05delta\x12+\n" +
 	"\x05facts\x18\a \x01(\v2\x15.tidings.corona.FactsR\x05facts\x12\x13\n" +
-	"\x05at_ms\x18\b \x01(\x06R\x04atMs\"\xef\x01\n" +
+	"\x05at_ms\x18\b \x01(\x06R\x04atMs\x12\x16\n" +
+	"\x06ticket\x18\t \x01(\x06R\x06ticket\"\xef\x01\n" +
 	"\x05Facts\x12\x15\n" +
 	"\x06ttl_ms\x18\x01 \x01(\x04R\x05ttlMs\x12\x1b\n" +
 	"\tperiod_ms\x18\x02 \x01(\x04R\bperiodMs\x12\x1c\n" +

@@ -32,6 +32,8 @@ const (
 	DomainReport Domain = "tidings/report/1"
 	// DomainReading signs a document as one of its channel's pollers has read it.
 	DomainReading Domain = "tidings/reading/1"
+	// DomainTicket makes what a sequencer tells the pollers of a channel alone, for them to show.
+	DomainTicket Domain = "tidings/ticket/1"
 	// DomainShard signs what an owner of a shard of the firehose sends to all filters.
 	DomainShard Domain = "tidings/shard/1"
 	// DomainPublication signs an item of a feed; only the feed's publisher does, and for
