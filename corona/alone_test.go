@@ -79,7 +79,7 @@ func TestLonePollsAreThoseOfOnePoller(t *testing.T) {
 	}
 }
 
-// What an origin asks for holds for lone polls as it does for pollers.
+// Lone polls keep to an origin's wishes as pollers do.
 func TestLonePollsArePolite(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	for _, c := range []struct {

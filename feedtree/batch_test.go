@@ -65,7 +65,7 @@ func TestPublicationsThatComeTogetherShareEntries(t *testing.T) {
 	right(t, n.Swarm)
 }
 
-// What else is appended to a log while publications wait for their entry comes behind them. What it says of
+// Other changes that are appended to a log while publications wait for their entry come behind them. What such a change says of
 // the publisher counts them, and no reader may take them for missing.
 func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
 	n := open(t)

@@ -137,7 +137,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 			t.Errorf("host %d tells a stranger that it has %d of the feeds that it was asked of", p.Index(), len(b.Keys))
 		}
 	}
-	// What a stranger asks in a reader's name is answered to the reader.
+	// The answer to a stranger's question in a reader's name goes to the reader.
 	r := readers[0].Layers().Overlay.Self().Raw
 	q := &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: key[:], Record: r}}}
 	if of := ask(t, s, x, owners[0], wire.Owner, q, func() *ownerpb.Message { return new(ownerpb.Message) }); len(of) > 0 {

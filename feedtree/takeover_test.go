@@ -128,7 +128,7 @@ func TestOwnersCannotTakeAFeed(t *testing.T) {
 	}
 }
 
-// What the owners of a feed say of keys that were named is no better: only a key that the believed one has named
+// The owners' word on keys that were named is no better: only a key that the believed one has named
 // itself, as the origin or the first pin said, follows without a look.
 func TestOwnersCannotNameTheNextKey(t *testing.T) {
 	n := aCoup(t)

@@ -152,7 +152,7 @@ func TestSecondCopyDoesNotGrowForEver(t *testing.T) {
 	if kept, whole := parseSecond(b); err != nil || !whole || len(kept) != 1 || !bytes.Contains(kept[0].sealed, []byte("11x")) {
 		t.Errorf("%d records, whole %v, %v", len(kept), whole, err)
 	}
-	// What changes often is not written by itself.
+	// A value that changes often is not written by itself.
 	before := len(b)
 	committed(t, d, entry("n", "1"), entry("x", "other"))
 	if b, err = os.ReadFile(path + secondMark); err != nil || len(b) != before {

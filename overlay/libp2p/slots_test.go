@@ -144,7 +144,7 @@ func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
 	stays(t, m, friends, "127.4.4.4")
 }
 
-// Who is evicted: first those of no use, of the fullest block, and silent for longest; then the youngest of a block
+// Connections are evicted in this order: first those of no use, of the fullest block, and silent for longest; then the youngest of a block
 // that has more than its share; at last those that had no time yet to be of use.
 func TestWhoGivesWay(t *testing.T) {
 	t.Parallel()

@@ -37,7 +37,7 @@ func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	}
 }
 
-// What is kept is what a walk through all of the log finds, from the last entry back to the first one
+// The entries that are kept are those that a walk through all of the log finds, from the last entry back to the first one
 // that is too old or too much.
 func TestWhatIsKeptOfALog(t *testing.T) {
 	walk := func(log chain, now time.Time, items, size int) int {
