@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"tidings/corona"
@@ -43,8 +44,24 @@ type Feed struct {
 	Polls  int  // requests that reached the origin
 	Full   int  // of which it answered with the document
 
-	index int // of the version read last
-	read  *feed.Feed
+	version     script.Version // the last that At of the script returned
+	from, until time.Duration  // it is what the script has between these times
+	index       int            // of the version read last
+	read        *feed.Feed
+}
+
+// at is what the script has at a time since the feed began. It asks the script once for each version, since
+// most polls find nothing new and a script makes its document anew each time.
+func (f *Feed) at(now time.Time) script.Version {
+	t := now.Sub(f.Began)
+	if t < f.from || t >= f.until {
+		next, more := f.Script.Next(t)
+		if !more {
+			next = math.MaxInt64
+		}
+		f.version, f.from, f.until = f.Script.At(t), t, next
+	}
+	return f.version
 }
 
 // A reading is a peer's subscription to a feed.
@@ -76,7 +93,7 @@ func (s *Swarm) serve(at time.Time, r env.Request) env.Answer {
 		return env.Answer{Status: 404, FinalURL: r.URL, Private: true}
 	}
 	f.Polls++
-	v := f.Script.At(at.Sub(f.Began))
+	v := f.at(at)
 	a := env.Answer{Status: 200, FinalURL: r.URL, Private: !f.Public, ContentType: v.ContentType, ETag: fmt.Sprintf("%q", fmt.Sprint(v.Index))}
 	if r.ETag == a.ETag {
 		a.Status = 304
@@ -89,7 +106,7 @@ func (s *Swarm) serve(at time.Time, r env.Request) env.Answer {
 
 // Now is the document as it stands, read.
 func (s *Swarm) document(f *Feed, at time.Time) *feed.Feed {
-	v := f.Script.At(at.Sub(f.Began))
+	v := f.at(at)
 	if f.index != v.Index {
 		doc, err := feed.Parse(v.Body, v.ContentType)
 		if err != nil {

@@ -67,7 +67,7 @@ func TestPartedFeeds(t *testing.T) {
 }
 
 func roughFeeds(t *testing.T, seed uint64, parted bool) {
-	members, channels := longtest.Pick(16, 64), longtest.Pick(12, 200)
+	members, channels := longtest.Pick(16, 64), longtest.Pick(9, 200)
 	s := feedSwarm(seed, Config{Faults: Faults{Loss: 0.01}})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(30 * time.Second)
@@ -89,7 +89,11 @@ func roughFeeds(t *testing.T, seed uint64, parted bool) {
 		s.Partition(side)
 		s.After(25*time.Minute, s.Heal)
 	}
-	for range 30 {
+	minutes := 30 // a network that is parted heals meanwhile
+	if !parted {
+		minutes = longtest.Pick(15, 30)
+	}
+	for range minutes {
 		p := s.Peers()[dice.Uint64()%uint64(members)]
 		if p.Up() {
 			p.Kill(dice.Uint64()%2 == 0)

@@ -33,7 +33,7 @@ func TestLookupFindsTheNearest(t *testing.T) {
 			for _, p := range s.Peers()[:c.die] {
 				p.Kill(false)
 			}
-			const lookups, want = 300, 5
+			lookups, want := longtest.Pick(150, 300), 5
 			ended, right, wrong, implausible := 0, 0, 0, 0
 			for i := range lookups {
 				key := s.Key(fmt.Sprint(i))

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/internal/wire"
 )
 
@@ -18,9 +19,10 @@ func stormy(seed uint64) *Swarm {
 	s.Grow(24, 100*time.Millisecond)
 	s.World.Run(time.Minute)
 	dice := rand.New(rand.NewPCG(seed, 1))
-	for i, url := range s.lively(12, 8*time.Minute, 5) {
+	channels := longtest.Pick(8, 12)
+	for i, url := range s.lively(channels, 8*time.Minute, 5) {
 		for _, p := range s.Peers() {
-			if dice.IntN(12) >= i {
+			if dice.IntN(channels) >= i {
 				p.Read(url)
 			}
 		}

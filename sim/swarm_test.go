@@ -116,7 +116,7 @@ func rougher(seed uint64, messages, minutes int, pause time.Duration, back func(
 // each of twenty worlds.
 func TestRough(t *testing.T) {
 	seeds(t, 1, 20, func(t *testing.T, seed uint64) {
-		s := rough(seed, longtest.Pick(10_000, 100_000), longtest.Pick(10, 30))
+		s := rough(seed, longtest.Pick(4_000, 100_000), longtest.Pick(10, 30))
 		report(t, s)
 		r, m := s.RouteStats(), s.MailStats()
 		t.Logf("%+v", r)
@@ -147,7 +147,7 @@ func TestQuickRestarts(t *testing.T) {
 // One seed gives one run, bit for bit.
 func TestOneSeedOneTrace(t *testing.T) {
 	t.Parallel()
-	run := func(seed uint64) uint64 { return rough(seed, 2000, 5).TraceHash() }
+	run := func(seed uint64) uint64 { return rough(seed, longtest.Pick(1000, 2000), 5).TraceHash() }
 	a, again, b := run(1), run(1), run(2)
 	if a != again {
 		t.Errorf("two runs of one seed: %x and %x", a, again)

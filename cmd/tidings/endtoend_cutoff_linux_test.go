@@ -223,9 +223,10 @@ func (h *hamlet) moves(r *runner, machine, to int) {
 	m.ip(fmt.Sprintf("addr del 10.77.0.%d%s dev eth0", 10+machine, lanMask))
 	m.ip(fmt.Sprintf("addr add 10.77.0.%d%s dev eth0", to, lanMask))
 	eventually(h.t, patient, "the network at another address", func() error {
-		switch s, l := r.status(), r.list()[h.url]; {
-		case time.Since(moved) < hamletPolls+5*time.Second: // it cannot have noticed that it hears nothing
+		if time.Since(moved) < hamletPolls+5*time.Second { // it cannot have noticed that it hears nothing
 			return fmt.Errorf("too early to say")
+		}
+		switch s, l := r.status(), r.list()[h.url]; {
 		case s.CutOff || s.State != proxy.StateOK || l.State != proxy.StateOK || r.metric("tidings_feedtree_alone") != "0":
 			return fmt.Errorf("%s, %s: %s", s.State, l.State, l.Error)
 		}

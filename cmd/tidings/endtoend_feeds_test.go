@@ -36,7 +36,7 @@ const (
 )
 
 // replaySnapshots is how many documents of each feed are played.
-func replaySnapshots() int { return longtest.Pick(14, 30) }
+func replaySnapshots() int { return longtest.Pick(10, 30) }
 
 // A replay is a feed as the origin serves it, snapshot after snapshot.
 type replay struct {

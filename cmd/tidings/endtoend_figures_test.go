@@ -31,7 +31,7 @@ func TestLatencyAndFootprint(t *testing.T) {
 	const interval = 2 * time.Second
 	changes := longtest.Pick(5, 20)
 	program := filepath.Join(t.TempDir(), "tidings")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-ldflags", "-s -w", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build tidings: %v: %s", err, out)
 	}
 	node := func(flags ...string) *runner {

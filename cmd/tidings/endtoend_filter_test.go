@@ -7,18 +7,20 @@ import (
 	"testing"
 	"time"
 
+	"tidings/internal/longtest"
 	"tidings/proxy"
 )
 
-// TestAFilterHearsOfAllChannels watches words on a node that subscribes to nothing, with --filter, while others
-// among eight subscribe to the feeds; an owner of shards is killed, then another, and the filter itself.
+// TestAFilterHearsOfAllChannels watches words on a node that subscribes to nothing, with --filter, while the
+// other nodes subscribe to the feeds; an owner of shards is killed, then another, and the filter itself.
 func TestAFilterHearsOfAllChannels(t *testing.T) {
 	heavy(t)
 	t.Parallel()
 	o := &press{feeds: map[string][]string{}}
 	server := httptest.NewServer(o)
 	t.Cleanup(server.Close)
-	nodes := network(t, 7, "--network", "filtered", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
+	members := longtest.Pick(5, 7)
+	nodes := network(t, members, "--network", "filtered", "--poll-interval", "1s", "--maintenance-interval", "20s", "--beat-interval", "20s")
 	filter := launch(t, "--allow-private-origins", "--bootstrap", nodes[0].peer, "--filter")
 	nodes = append(nodes, filter)
 	gathered(t, nodes)
@@ -27,7 +29,7 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 	for i := range feeds {
 		path := fmt.Sprintf("/feed%d", i)
 		o.publish(path, "Beginning: nothing to look for")
-		nodes[i%7].subscribe(server.URL + path)
+		nodes[i%members].subscribe(server.URL + path)
 	}
 	out, err := filter.tell("watch", "comet")
 	if err != nil || !strings.Contains(out, "all feeds and pages of the network") && !strings.Contains(out, "/k/") {

@@ -21,6 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/longtest"
 	"tidings/internal/script"
 )
 
@@ -42,18 +43,21 @@ func sizedFeed(name string, sizes []int) []byte {
 	return []byte(b.String())
 }
 
-// largeReplays are the histories of ten publishers whose items are large: five of real ones, where
-// there are some (../shared/data), and else all made up.
+// largeSnapshots is how many documents of each publisher are played.
+func largeSnapshots() int { return longtest.Pick(8, 12) }
+
+// largeReplays are the histories of publishers whose items are large, ten in the long tier: half of them of real ones,
+// where there are some (../shared/data), and else all made up.
 func largeReplays(t *testing.T) (replays []*replay) {
 	t.Helper()
-	const snapshots = 12
+	snapshots, feeds := largeSnapshots(), longtest.Pick(6, 10)
 	owner := map[string]string{}
 	if data, err := filepath.Abs("../../../shared/data"); err == nil {
 		if _, err := os.Stat(filepath.Join(data, "pairs.csv")); err == nil {
-			real := realOnes(t, data)
-			slices.SortStableFunc(real, func(a, b *replay) int { return largestStep(b) - largestStep(a) })
-			for _, r := range real {
-				if err := r.examine(owner); err != nil || len(replays) == 5 || r.repeats() {
+			recorded := realOnes(t, data)
+			slices.SortStableFunc(recorded, func(a, b *replay) int { return largestStep(b) - largestStep(a) })
+			for _, r := range recorded {
+				if err := r.examine(owner); err != nil || len(replays) == feeds/2 || r.repeats() {
 					continue
 				}
 				r.snapshots = r.snapshots[:snapshots]
@@ -70,7 +74,7 @@ func largeReplays(t *testing.T) (replays []*replay) {
 	}
 	sizes := []int{1 << 10, 23 << 10, 25 << 10, 31 << 10, 47 << 10, 49 << 10, 64 << 10, 120 << 10, 255 << 10}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for len(replays) < 10 {
+	for len(replays) < feeds {
 		r := &replay{name: "large" + strconv.Itoa(len(replays))}
 		var all []int
 		for range snapshots {
@@ -110,7 +114,7 @@ func largestStep(r *replay) (most int) {
 	return most
 }
 
-// TestLargeHistoriesLoseNothing plays ten publishers' histories with large items through three nodes,
+// TestLargeHistoriesLoseNothing plays publishers' histories with large items through three nodes,
 // one of which is killed in the middle and comes back. Each node has each item in the end, once.
 func TestLargeHistoriesLoseNothing(t *testing.T) {
 	heavy(t)
@@ -155,10 +159,10 @@ func TestLargeHistoriesLoseNothing(t *testing.T) {
 		}
 	}
 	begun := o.cue()
-	half := time.After(6 * replayHold)
+	half := time.After(time.Duration(largeSnapshots()) / 2 * replayHold)
 	<-half
 	nodes[1].kill()
-	third := time.After(3 * replayHold)
+	third := time.After(time.Duration(largeSnapshots()) / 4 * replayHold)
 	<-third
 	nodes[1].again()
 	for i := range nodes {

@@ -333,19 +333,19 @@ func eventually(t *testing.T, within time.Duration, what string, try func() erro
 	eventuallyEach(t, 100*time.Millisecond, within, what, try)
 }
 
-// eventuallyEach does so at another pace.
+// eventuallyEach does so at another pace. After a try it waits for at least four times as long as the try took, up to
+// a second: a try may run several commands, and would take the processor from the nodes that it waits for.
 func eventuallyEach(t *testing.T, pace, within time.Duration, what string, try func() error) {
 	t.Helper()
-	again := time.NewTicker(pace)
-	defer again.Stop()
 	late := time.After(within)
 	for {
+		begun := time.Now()
 		err := try()
 		if err == nil {
 			return
 		}
 		select {
-		case <-again.C:
+		case <-time.After(max(pace, min(4*time.Since(begun), time.Second))):
 		case <-late:
 			t.Fatalf("%s: not within %v: %v", what, within, err)
 		}

@@ -165,12 +165,29 @@ func TestFullDiskAtTheStart(t *testing.T) {
 	path, filler := filepath.Join(dir, "node.db"), filepath.Join(dir, "filler")
 	fillUp := func() { _ = os.WriteFile(filler, make([]byte, 1<<20), 0o600) }
 	fillUp()
-	if _, err := Open(path, direct, Twice{}); !errors.Is(err, ErrFull) {
+	if _, err := Open(path, direct, twice); !errors.Is(err, ErrFull) {
 		t.Errorf("open: %v", err)
 	}
 	_ = os.Remove(filler)
-	d := started(t, path)
-	committed(t, d, put("k", "v"))
+	d := openTwice(t, path)
+	if err := d.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	committed(t, d, put("k", "v"), put("s/1", "one"))
+	closed(t, d)
+
+	// There is no room for the second copy of a store that is whole, and the store opens.
+	fillUp()
+	d = openTwice(t, path)
+	if got := contents(t, d, ""); got != "k=v s/1=one" || !strings.Contains(d.Stats().Failing, "second copy") {
+		t.Errorf("contents %q, failing %q", got, d.Stats().Failing)
+	}
+	_ = os.Remove(filler)
+	committed(t, d, put("s/1", "1"))
+	if kept, whole, err := d.second.read(); len(kept) != 1 || !whole || err != nil || d.Stats().Failing != "" {
+		t.Errorf("%d records, whole %v, %v, failing %q", len(kept), whole, err, d.Stats().Failing)
+	}
+	committed(t, d, env.Op{Key: []byte("s/1")})
 	closed(t, d)
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -181,11 +198,11 @@ func TestFullDiskAtTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	fillUp()
-	if _, err := Open(path, direct, Twice{}); !errors.Is(err, ErrFull) {
+	if _, err := Open(path, direct, twice); !errors.Is(err, ErrFull) {
 		t.Errorf("open: %v", err)
 	}
 	_ = os.Remove(filler)
-	d = open(t, path, direct)
+	d = openTwice(t, path)
 	defer closed(t, d)
 	if got := contents(t, d, ""); got != "k=v" || d.Repaired() == "" {
 		t.Errorf("contents %q, repaired %q", got, d.Repaired())

@@ -21,7 +21,11 @@ import (
 //
 // Each change of such a record is appended, and synced, before its commit is answered. The
 // file is made anew, atomically, when the store is opened, and when what was appended has grown too long. A record
-// that is not what was written, by its checksum, is left out; so is a last one that a crash has cut.
+// that is not what was written, by its checksum, is left out; so is a last one that a crash has cut. If the
+// store's own record is damaged, the new file keeps the one of the old file: it may be the only good copy.
+//
+// A failure to write the file stops neither Open nor a commit, because the store itself is whole. Stats reports the
+// failure, and the next change of such a record makes the file anew.
 
 const (
 	secondMark    = ".second"
@@ -67,7 +71,8 @@ type second struct {
 	broken error // why the file lacks something; nil: it does not
 }
 
-// openSecond brings records back that the store has lost, and makes the file anew.
+// openSecond brings records back that the store has lost, and makes the file anew. It fails only if records
+// cannot be brought back: a store that was opened without them would write a file that lacks them, too.
 func (d *Disk) openSecond(of Twice) error {
 	if len(of.Prefix) == 0 {
 		return nil
@@ -78,24 +83,21 @@ func (d *Disk) openSecond(of Twice) error {
 			return err
 		}
 	}
-	return d.copySecond()
+	if d.second.broken = d.copySecond(); d.second.broken != nil {
+		d.stats.Failing = d.second.broken.Error()
+	}
+	return nil
 }
 
 // bringBack writes what the file has and the store has not.
 func (d *Disk) bringBack() error {
-	f, err := os.Open(d.second.path)
+	kept, whole, err := d.second.read()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
-	}
-	var b []byte
-	if err == nil {
-		b, err = io.ReadAll(io.LimitReader(f, maxSecond))
-		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
 		return fmt.Errorf("second copy of records: %w", err)
 	}
-	kept, whole := parseSecond(b)
 	var changes []change
 	err = guard(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
@@ -125,6 +127,20 @@ func (d *Disk) bringBack() error {
 // Restored says how many records came back from the second copy, and whether that was whole: if so, no
 // record that is kept twice is lost.
 func (d *Disk) Restored() (records int, whole bool) { return d.back, d.whole }
+
+// read returns the records of the file as it is; see parseSecond.
+func (s *second) read() (kept []change, whole bool, err error) {
+	f, err := os.Open(s.path)
+	if err != nil {
+		return nil, false, err
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxSecond))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, false, err
+	}
+	kept, whole = parseSecond(b)
+	return kept, whole, nil
+}
 
 // parseSecond reads the records of a file, in the order in which they were first written; whole is false if
 // there is anything wrong but a last record that was cut.
@@ -189,14 +205,19 @@ func appendFrame(b []byte, c change) []byte {
 	return append(append(b, c.key...), sealed...)
 }
 
-// copySecond makes the file anew, of what the store has.
+// copySecond makes the file anew, of what the store has, and of what the old file has of records that are
+// damaged in the store. If the old file cannot be read then, it stays as it is.
 func (d *Disk) copySecond() error {
 	s := d.second
 	b := []byte(secondVersion)
+	damaged := map[string]bool{} // keys of records
 	err := guard(func() error {
 		return d.db.View(func(tx *bolt.Tx) error {
 			take := func(key, sealed []byte) {
-				if kind, _, ok := unseal(key, sealed); ok && kind == inline {
+				switch kind, _, ok := unseal(key, sealed); {
+				case !ok:
+					damaged[string(key)] = true
+				case kind == inline:
 					b = appendFrame(b, change{key, sealed})
 				}
 			}
@@ -214,6 +235,17 @@ func (d *Disk) copySecond() error {
 			return nil
 		})
 	})
+	if err == nil && len(damaged) > 0 {
+		var old []change
+		if old, _, err = s.read(); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		for _, c := range old {
+			if damaged[string(c.key)] {
+				b = appendFrame(b, c)
+			}
+		}
+	}
 	if s.file != nil {
 		_ = s.file.Close() // what it has is written anew
 		s.file = nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"tidings/internal/env"
@@ -175,6 +176,83 @@ func TestSecondCopyThatFailsIsSaid(t *testing.T) {
 	b, err := os.ReadFile(path + secondMark)
 	if kept, whole := parseSecond(b); err != nil || !whole || len(kept) != 2 || d.Stats().Failing != "" {
 		t.Errorf("%d records, whole %v, %v, failing %q", len(kept), whole, err, d.Stats().Failing)
+	}
+}
+
+// TestStoreOpensWithoutItsSecondCopy opens a store whose second copy cannot be written, as on a full disk.
+// The store opens and Stats reports the failure, until a later change writes the copy.
+func TestStoreOpensWithoutItsSecondCopy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	d := openTwice(t, path)
+	committed(t, d, entry("s/1", "one"))
+	closed(t, d)
+	inTheWay := path + secondMark + ".new"
+	if err := os.Mkdir(inTheWay, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	d = openTwice(t, path)
+	defer closed(t, d)
+	for i := 1; i < 3; i++ { // it was tried when the store was opened, and with each change
+		if got := held(t, d); len(got) != i || !strings.Contains(d.Stats().Failing, inTheWay) {
+			t.Errorf("records %q, failing %q", got, d.Stats().Failing)
+		}
+		committed(t, d, entry("s/2", "two"))
+	}
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	committed(t, d, entry("s/3", "three"))
+	if kept, whole, err := d.second.read(); err != nil || !whole || len(kept) != 3 || d.Stats().Failing != "" {
+		t.Errorf("%d records, whole %v, %v, failing %q", len(kept), whole, err, d.Stats().Failing)
+	}
+}
+
+// TestSecondCopyKeepsWhatIsDamagedInTheStore damages records of a store that is open, and makes the second copy
+// anew. The copy's records of those keys are the only good ones, and come back when the store is opened.
+func TestSecondCopyKeepsWhatIsDamagedInTheStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	d := openTwice(t, path)
+	if err := d.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	committed(t, d, entry("n", "number one"), entry("s/1", "subscription one"), entry("s/2", "subscription two"))
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := range b {
+		if bytes.HasPrefix(b[at:], []byte("subscription ")) || bytes.HasPrefix(b[at:], []byte("number one")) {
+			if _, err := f.WriteAt([]byte("S"), int64(at)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Get([]byte("s/1")); !errors.Is(err, env.ErrDamaged) {
+		t.Fatalf("read a record that was damaged: %v", err)
+	}
+	value := string(bytes.Repeat([]byte("x"), secondSlack*2/3))
+	committed(t, d, entry("t/1", value))
+	committed(t, d, entry("s/2", "")) // a record that is deleted is not kept because it was damaged
+	committed(t, d, entry("t/1", value))
+	if d.second.begun < secondSlack/2 {
+		t.Fatalf("the copy was not made anew: it began with %d bytes", d.second.begun)
+	}
+	closed(t, d)
+	d = openTwice(t, path)
+	defer closed(t, d)
+	want := map[string]string{"n": "number one", "s/1": "subscription one", "t/1": value}
+	if got := held(t, d); !maps.Equal(got, want) {
+		t.Errorf("%.200q", got)
+	}
+	if n, whole := d.Restored(); n != 1 || !whole {
+		t.Errorf("%d restored, whole %v", n, whole)
 	}
 }
 

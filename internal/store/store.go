@@ -44,6 +44,8 @@
 // succeed as if nothing had been. Of a group that does not fit, what fits is
 // written: bodies fail before small records do, because bbolt writes these over
 // free pages it already has. That is why no ballast is kept to be thrown off.
+// A store that is whole opens on a full disk: its second copy is then written
+// with the next change, and [Stats] says so until it is.
 // After any other failure of the disk nobody knows what a second try would leave
 // there: all later commits fail, until the store is opened again and checked.
 //
