@@ -2,7 +2,6 @@ package sim
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"tidings/corona"
@@ -51,13 +50,14 @@ type Feed struct {
 }
 
 // at is what the script has at a time since the feed began. It asks the script once for each version, since
-// most polls find nothing new and a script makes its document anew each time.
+// most polls find nothing new and a script makes its document anew each time. A script without a next version
+// is asked each time: a test may change what it has.
 func (f *Feed) at(now time.Time) script.Version {
 	t := now.Sub(f.Began)
 	if t < f.from || t >= f.until {
 		next, more := f.Script.Next(t)
 		if !more {
-			next = math.MaxInt64
+			next = t
 		}
 		f.version, f.from, f.until = f.Script.At(t), t, next
 	}
