@@ -54,7 +54,7 @@ func TestAnotherUserOfTheMachineIsRefused(t *testing.T) {
 				t.Errorf("token %q: POST %s: %d", token, path, r.StatusCode)
 			}
 		}
-		// What readers of feeds and those who watch over the node ask for.
+		// Readers of feeds and monitoring ask for these.
 		for _, path := range []string{"/healthz", "/readyz", "/style.css", "/" + rssURL, "/feed?url=" + rssURL, b.tokenTarget(rssURL)} {
 			if r := b.ask("GET", path, accessHeader, token); r.StatusCode != 200 {
 				t.Errorf("token %q: GET %s: %d", token, path, r.StatusCode)
