@@ -190,26 +190,39 @@ func (h *Host) makeRoom() {
 		return
 	}
 	s.choosing = true
-	conns, ids := make([]network.Conn, 0, len(s.guests)), make([]env.PeerID, 0, len(s.guests))
-	for c, g := range s.guests {
-		conns, ids = append(conns, c), append(ids, env.PeerID(g.peer))
-	}
 	h.aside(func() {
-		useful := h.askUseful(ids)
-		for _, c := range h.chosen(conns, useful, time.Now()) {
-			h.count.evicted.Add(1)
-			h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
-			_ = c.Close()
+		for h.evictSome() {
 		}
-		s.mu.Lock()
-		s.choosing = false
-		s.mu.Unlock()
 	})
 }
 
-// chosen are the connections that are to be closed.
-func (h *Host) chosen(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn) {
-	s := &h.slots
+// evictSome closes as many connections as are too many, of those that the node has the least use for. It says
+// whether more came while the node was asked.
+func (h *Host) evictSome() (again bool) {
+	conns, ids := h.slots.opened()
+	useful := h.askUseful(ids)
+	out, again := h.slots.evict(conns, useful, time.Now())
+	for _, c := range out {
+		h.count.evicted.Add(1)
+		h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
+		_ = c.Close()
+	}
+	return again
+}
+
+// opened are the connections that peers opened, and these peers.
+func (s *slots) opened() (conns []network.Conn, ids []env.PeerID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c, g := range s.guests {
+		conns, ids = append(conns, c), append(ids, env.PeerID(g.peer))
+	}
+	return conns, ids
+}
+
+// evict chooses and forgets the connections that are to be closed, of some that the node was asked about.
+// If there are still too many because others came in the meantime, the choice is to be made again; else it is over.
+func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	of := make([]guest, 0, len(conns))
@@ -221,10 +234,14 @@ func (h *Host) chosen(conns []network.Conn, useful []bool, now time.Time) (out [
 			of, at = append(of, is), append(at, c)
 		}
 	}
+	asked := len(of)
 	for _, i := range evict(of, len(s.all)-crowded, now) {
 		out = append(out, at[i])
+		delete(s.all, at[i])
+		delete(s.guests, at[i])
 	}
-	return out
+	s.choosing = len(s.all) > crowded && len(s.guests) > asked-len(out)
+	return out, s.choosing
 }
 
 // askUseful has the node say which peers it has use for; nil if it does not answer.
