@@ -119,9 +119,14 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 }
 
 // prepare follows a feed, and returns what an item of it is signed by: what Publisher returns, without the
-// items, which would be read one by one.
+// items, which would be read one by one. It follows the feed no longer if nobody is known to publish in it.
 func (d *Daemon) prepare(ctx context.Context, url string) (p proxy.Publisher, err error) {
-	if err := d.tentatively(ctx, url); err != nil {
+	defer func() {
+		if err != nil || len(p.Key)+len(p.Named) == 0 {
+			d.endTentative(ctx, url)
+		}
+	}()
+	if err := d.tentatively(ctx, url); err != nil { // which may be done all the same, if who asked is gone
 		return p, err
 	}
 	if p, err = d.publisher(ctx, url); err != nil || p.Seq > 0 || d.config.Author != nil && bytes.Equal(p.Key, d.config.Author.Public()) {
@@ -129,11 +134,8 @@ func (d *Daemon) prepare(ctx context.Context, url string) (p proxy.Publisher, er
 	}
 	named, words, unseen, err := d.named(ctx, url)
 	if err != nil || len(named) == 0 { // the network may have come to know it meanwhile
-		now, lost := ask(ctx, d, d.publisherNow(url))
-		if lost == nil && len(now.Key) > 0 {
+		if now, lost := ask(ctx, d, d.publisherNow(url)); lost == nil && len(now.Key) > 0 {
 			p, err = now, nil
-		} else if len(p.Key) == 0 {
-			d.endTentative(ctx, url)
 		}
 	}
 	p.Named, p.Unnamed, p.Unseen = named, words, unseen

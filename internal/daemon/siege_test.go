@@ -17,6 +17,7 @@ import (
 // so links lead back to all. A newcomer joins by way of that member all the same, and the members that
 // it knew before stay.
 func TestANewcomerJoinsAMemberUnderSiege(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 as its own addresses")
 	}

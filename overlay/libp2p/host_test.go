@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/ed25519"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -23,6 +24,11 @@ import (
 
 func TestMain(m *testing.M) {
 	if err := SetLog(slog.DiscardHandler); err != nil {
+		panic(err)
+	}
+	// Most tests that run side by side wait for the network and leave the processors idle.
+	// go test runs as many of them at a time as there are processors.
+	if err := flag.Set("test.parallel", "12"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)
@@ -375,6 +381,7 @@ func TestAddressesAreWhereItListens(t *testing.T) {
 
 // A connection is not trimmed as long as a link goes out by it.
 func TestALinkKeepsItsConnection(t *testing.T) {
+	t.Parallel()
 	a, b := running(t, nil), running(t, nil)
 	id := peer.ID(b.ID())
 	if a.conns.IsProtected(id, "") {

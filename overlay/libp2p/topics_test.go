@@ -120,6 +120,7 @@ func TestAFrameOfATopicIsJudged(t *testing.T) {
 
 // Who has left a topic hears no more of it, and can join it again.
 func TestATopicIsLeft(t *testing.T) {
+	t.Parallel()
 	hub, h := running(t, nil), running(t, nil)
 	e := &ear{}
 	hub.Topics().Join("news", nil, (&ear{}).hear)
