@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/net/html"
 )
@@ -71,10 +72,15 @@ func appendAddress(dst []byte, attr, address string) []byte {
 // sees.
 func appendLetters(dst []byte, s string) []byte {
 	for _, r := range s {
-		if unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) || unicode.IsControl(r) {
-			continue
+		switch {
+		case r < utf8.RuneSelf: // nearly all of it
+			if r > ' ' && r != '\x7f' {
+				dst = append(dst, byte(r))
+			}
+		case unicode.IsSpace(r) || unicode.Is(unicode.Cf, r) || unicode.IsControl(r):
+		default:
+			dst = utf8.AppendRune(dst, r)
 		}
-		dst = append(dst, string(r)...)
 	}
 	return dst
 }
