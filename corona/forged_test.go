@@ -17,12 +17,12 @@ import (
 
 // forge is a change report of a document that the origin has never shown, with the record of one
 // and the signature of another.
-func forge(t *testing.T, v *village, record []byte, signer *wire.Signer, at time.Time) []byte {
+func forge(t *testing.T, v *village, record []byte, signer *wire.Signer, at time.Time, ticket uint64) []byte {
 	t.Helper()
 	f := parsed(t, rss("A", "", "one", "forged"))
 	r := reading{f: f}
 	m := r.message(v.key, prints(f))
-	m.Nonce, m.Poller, m.AtMs = 99, record, uint64(at.UnixMilli())
+	m.Nonce, m.Poller, m.AtMs, m.Ticket = 99, record, uint64(at.UnixMilli()), ticket
 	d := difference.Delta{Head: &f.Head}
 	for _, it := range f.Items {
 		d.Changes = append(d.Changes, difference.Change{Item: it})
@@ -51,13 +51,13 @@ func TestForgedReadingsAreDropped(t *testing.T) {
 		from   env.PeerID
 		report []byte
 	}{
-		{"under a member's record", stranger.PeerID(), forge(t, v, record, stranger, now)},
-		{"under its own record", stranger.PeerID(), forge(t, v, outside, stranger, now)},
-		{"in a member's mouth", stranger.PeerID(), forge(t, v, outside, member.signer, now)},
-		{"routed, under a member's record", "", forge(t, v, record, stranger, now)},
-		{"routed, under its own record", "", forge(t, v, outside, stranger, now)},
-		{"a member's word of long ago", member.signer.PeerID(), forge(t, v, record, member.signer, now.Add(-time.Hour))},
-		{"a member's word of days to come", member.signer.PeerID(), forge(t, v, record, member.signer, now.Add(time.Hour))},
+		{"under a member's record", stranger.PeerID(), forge(t, v, record, stranger, now, 0)},
+		{"under its own record", stranger.PeerID(), forge(t, v, outside, stranger, now, 0)},
+		{"in a member's mouth", stranger.PeerID(), forge(t, v, outside, member.signer, now, 0)},
+		{"routed, under a member's record", "", forge(t, v, record, stranger, now, 0)},
+		{"routed, under its own record", "", forge(t, v, outside, stranger, now, 0)},
+		{"a member's word of long ago", member.signer.PeerID(), forge(t, v, record, member.signer, now.Add(-time.Hour), 0)},
+		{"a member's word of days to come", member.signer.PeerID(), forge(t, v, record, member.signer, now.Add(time.Hour), 0)},
 	} {
 		before := leader.Stats()
 		if c.from == "" {
@@ -72,12 +72,38 @@ func TestForgedReadingsAreDropped(t *testing.T) {
 		}
 	}
 	// The same from the member itself is heard: who lies as a member is another matter.
-	if err := leader.Receive(member.signer.PeerID(), forge(t, v, record, member.signer, leader.Now())); err != nil {
+	if err := leader.Receive(member.signer.PeerID(), forge(t, v, record, member.signer, leader.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
 	v.run(time.Minute)
 	if titles(v.items) != "one forged" {
 		t.Errorf("what a member says is not heard: %q", titles(v.items))
+	}
+}
+
+// A sequencer whose clock is wrong by hours hears its pollers all the same, and still takes no copy of an
+// earlier report. It was deaf once, and its feed silent until another took its place.
+func TestASequencerWithAWrongClockIsNotDeaf(t *testing.T) {
+	v := newVillage(t, 3, rss("A", "", "one"))
+	leader, member := v.leader, v.pollers[1]
+	record, then := member.overlay.Self().Raw, leader.Now().Add(-16*time.Hour)
+	ticket := leader.leads[v.key].ticket
+	for _, c := range []struct {
+		what  string
+		at    time.Duration
+		taken bool
+	}{{"the first report", 0, true}, {"a copy of it", 0, false}, {"an earlier one", -time.Second, false}, {"a later one", time.Second, true}} {
+		before := leader.Stats()
+		if err := leader.Receive(member.signer.PeerID(), forge(t, v, record, member.signer, then.Add(c.at), ticket)); err != nil {
+			t.Fatal(err)
+		}
+		v.run(time.Minute)
+		if after := leader.Stats(); (after.Strangers == before.Strangers) != c.taken {
+			t.Errorf("%s: %d reports are dropped", c.what, after.Strangers-before.Strangers)
+		}
+	}
+	if titles(v.items) != "one forged" {
+		t.Errorf("the log has %q", titles(v.items))
 	}
 }
 
@@ -134,10 +160,10 @@ func TestStrangersBeyondTheLeafAreNotHeard(t *testing.T) {
 	e := env.Env{Clock: alone.l, Network: nobody{}, Worker: alone.l, Store: nobody{}, Rand: rand.New(rand.NewPCG(1, 1)), Log: alone.log}
 	record := overlay.New(e, stranger, v.verify, overlay.Config{Network: v.network}).Self().Raw
 	before := leader.Stats().Strangers
-	if err := leader.Receive(stranger.PeerID(), forge(t, v, record, stranger, leader.Now())); err != nil {
+	if err := leader.Receive(stranger.PeerID(), forge(t, v, record, stranger, leader.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
-	leader.Deliver(v.key, forge(t, v, record, stranger, leader.Now()))
+	leader.Deliver(v.key, forge(t, v, record, stranger, leader.Now(), 0))
 	v.run(time.Minute)
 	if len(v.items) != 1 || leader.Stats().Strangers != before+2 {
 		t.Errorf("the log has %q; %d were strangers", titles(v.items), leader.Stats().Strangers-before)

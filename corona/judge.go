@@ -31,6 +31,9 @@ const (
 	// hurried is how long it takes at most while others of the channel wait: who sends its items a
 	// little at a time must not keep everybody's out.
 	hurried = 30 * time.Second
+	// maxReporters is of how many pollers of a channel the last report is remembered; beyond it, all are
+	// forgotten. Few channels have so many.
+	maxReporters = 1024
 )
 
 // A gather is a finding whose items are on their way.
@@ -72,11 +75,28 @@ func (c *Corona) onChange(l *lead, from env.PeerID, m *coronapb.ChangeReport) {
 	}
 	sent := from == "" || from == poller.Peer.ID || c.mayLead(overlay.NodeID(c.cfg.Network, from), l.key)
 	told := time.UnixMilli(int64(min(r.AtMs, maxMillis)))
-	if !sent || !c.mayReport(l, poller.ID, r.Ticket) || c.clock.Now().Sub(told).Abs() > clockSlack+heldFor {
+	if !sent || !c.mayReport(l, poller.ID, r.Ticket) || !c.timely(l, poller.Peer.ID, told, r.Ticket) {
 		c.stats.Strangers++
 		return
 	}
 	c.onReading(l, poller.Peer, r)
+}
+
+// timely says whether a report is of now, and no copy of an earlier one that somebody sends again. If one of
+// the clocks is wrong, it has to be later than all others that the poller has made with this sequencer's
+// ticket: a sequencer must not be deaf because its clock is wrong.
+func (c *Corona) timely(l *lead, poller env.PeerID, told time.Time, ticket uint64) bool {
+	near := c.clock.Now().Sub(told).Abs() <= clockSlack+heldFor
+	if !near && (ticket != l.ticket || !told.After(l.spoke[poller])) {
+		return false
+	}
+	if told.After(l.spoke[poller]) {
+		if len(l.spoke) >= maxReporters {
+			clear(l.spoke)
+		}
+		l.spoke[poller] = told
+	}
+	return true
 }
 
 // couldPoll says whether a node can have a rank in the wedge of a channel that is led here. Ids

@@ -64,7 +64,8 @@ type lead struct {
 	rest    time.Time  // until when all pollers are to leave the origin alone
 	tendAt  time.Time  // when it is looked after next
 
-	ticket uint64 // which pollers beyond the leaf show with what they find
+	ticket uint64                   // which pollers beyond the leaf show with what they find
+	spoke  map[env.PeerID]time.Time // when pollers have made their last reports, by their clocks
 
 	// How often its domain lets it be asked.
 	want  int           // the pollers that it would have otherwise
@@ -93,7 +94,7 @@ type illness struct {
 // time in office: a later one has a greater number.
 func (c *Corona) Lead(key overlay.ID, url string, epoch uint64, known *difference.Known, note []byte) {
 	now := c.clock.Now()
-	l := &lead{key: key, url: url, domain: c.domain(originOf(url)), known: known, since: now, seen: now, interval: c.cfg.PollInterval}
+	l := &lead{key: key, url: url, domain: c.domain(originOf(url)), known: known, since: now, seen: now, interval: c.cfg.PollInterval, spoke: map[env.PeerID]time.Time{}}
 	_, l.page = feed.AtOrigin(url)
 	l.state = State{Kind: coronapb.State_NEW, Since: now}
 	l.order.Term.Epoch = epoch

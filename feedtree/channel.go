@@ -96,6 +96,11 @@ func (f *FeedTree) resume() {
 	for _, c := range f.sorted() {
 		if c.subscribed {
 			f.join(c)
+			if len(f.owners.Shown(c.key)) > 0 {
+				// What the disk has lost is to be noticed before somebody reads. Feeds have their turns by their keys.
+				turn := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
+				f.after(turn, task{kind: taskSync, key: c.key})
+			}
 		}
 	}
 }

@@ -169,6 +169,7 @@ const (
 	taskRepair                 // go on with a repair
 	taskFetch                  // a repair may need the origin
 	taskMend                   // go on with a mending
+	taskSync                   // read a log that was there at the start
 	taskBeat                   // a feed this node leads may have been silent for long
 	taskPush                   // what a publisher here has signed may have to be sent again; the key is its hash
 	taskClaim                  // who was to look at an origin may not have answered
@@ -245,6 +246,10 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		case taskMend:
 			if c != nil {
 				f.mendOn(c)
+			}
+		case taskSync:
+			if c != nil && c.subscribed {
+				f.sync(c, nil)
 			}
 		case taskFetch:
 			if c != nil {
