@@ -424,22 +424,23 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
 	s.Grow(longtest.Pick(3, 5), 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
-	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 40 * time.Minute, Window: 350, Limit: 390}))
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: longtest.Pick(16*time.Minute, 40*time.Minute), Window: 350, Limit: 390}))
 	for _, p := range s.Peers()[:3] {
 		p.Read(url)
 	}
-	s.World.Run(5 * 24 * time.Hour)
+	half := longtest.Pick(2*24*time.Hour, 5*24*time.Hour)
+	s.World.Run(half)
 	lead := leader(t, s, url)
 	lead.Kill(false)
 	s.World.Run(time.Hour)
 	lead.Start()
-	s.World.Run(5 * 24 * time.Hour)
+	s.World.Run(half)
 	late := client(s)
 	s.World.Run(10 * time.Second)
 	late.Read(url)
 	s.World.Run(40 * time.Minute)
 	leader(t, s, url).Kill(true)
-	s.World.Run(24 * time.Hour)
+	s.World.Run(longtest.Pick(12*time.Hour, 24*time.Hour))
 	right(t, s)
 	for _, p := range append(s.Peers()[:3], late) {
 		if !p.Up() {

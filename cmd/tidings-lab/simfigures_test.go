@@ -7,16 +7,19 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // The same seed draws the same bytes.
 func TestFiguresAreDrawnAlike(t *testing.T) {
 	t.Parallel()
 	dirs := []string{t.TempDir(), t.TempDir()}
+	channels := longtest.Pick("6", "12")
 	for _, dir := range dirs {
 		for _, args := range []string{
-			"sim figures --nodes 16 --channels 12 --hours 2 --out " + dir,
-			"sim deployment --nodes 16 --channels 12 --subscriptions 360 --grow 20m --hours 2 --out " + dir,
+			"sim figures --nodes 16 --channels " + channels + " --hours 2 --out " + dir,
+			"sim deployment --nodes 16 --channels " + channels + " --subscriptions 360 --grow 20m --hours 2 --out " + dir,
 		} {
 			if code, _, err := lab(t, strings.Fields(args)...); code != exitDone || err != "" {
 				t.Fatalf("exit %d, %q", code, err)

@@ -4,15 +4,17 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"tidings/internal/longtest"
 )
 
 // A side has each turn once, whether it was awake when the turn began, asleep, or about to be.
 func TestASideHasEachTurnOnce(t *testing.T) {
 	o := &side{wake: make(chan struct{}, 1)}
-	turns := uint64(0)
+	turns, all := uint64(0), longtest.Pick[uint64](600, 3000)
 	var running sync.WaitGroup
 	running.Go(func() { o.run(func() { turns++ }) })
-	for turn := uint64(1); turn <= 3000; turn++ {
+	for turn := uint64(1); turn <= all; turn++ {
 		switch turn % 3 {
 		case 0:
 			for !o.asleep.Load() {
@@ -34,7 +36,7 @@ func TestASideHasEachTurnOnce(t *testing.T) {
 	o.over.Store(true)
 	o.begin()
 	running.Wait()
-	if turns != 3000 {
+	if turns != all {
 		t.Errorf("a turn more when it was over")
 	}
 }
