@@ -1,10 +1,10 @@
 package proxy
 
 import (
+	"cmp"
 	"net"
 	"net/http"
 	"net/netip"
-	"slices"
 	"sync"
 )
 
@@ -70,9 +70,22 @@ func (c *crowd) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// evicted is the order in which connections give way: those whose headers have not come, those
-// between two requests, and those whose request is being answered or whose body has not come.
-var evicted = []http.ConnState{http.StateNew, http.StateIdle, http.StateActive}
+// fresh is how many connections are younger than one that still has time to send its headers.
+const fresh = 64
+
+// gives is the order in which connections give way: those whose headers have not come, those between two
+// requests, those whose request is being answered or whose body has not come, and last those that have just come.
+func (c *crowd) gives(v *visit) int {
+	switch {
+	case v.state == http.StateNew && c.turn-v.since >= fresh:
+		return 0
+	case v.state == http.StateIdle:
+		return 1
+	case v.state == http.StateActive:
+		return 2
+	}
+	return 3
+}
 
 // evict closes the connection, among some, that has been longest in its state.
 func (c *crowd) evict(among func(*visit) bool) {
@@ -82,7 +95,7 @@ func (c *crowd) evict(among func(*visit) bool) {
 		if !among(v) {
 			continue
 		}
-		if worst == nil || slices.Index(evicted, v.state) < slices.Index(evicted, worst.state) || v.state == worst.state && v.since < worst.since {
+		if worst == nil || cmp.Or(cmp.Compare(c.gives(v), c.gives(worst)), cmp.Compare(v.since, worst.since)) < 0 {
 			out, worst = conn, v
 		}
 	}

@@ -106,6 +106,7 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 			t.Errorf("%s: %d of %d are open", name, n, maxPerClient)
 		}
 		c.heard(own[0], http.StateActive) // is being answered
+		c.turn += fresh                   // time passes, for the others
 		enter(address(maxPerClient))
 		if own[0].closed || !own[1].closed || open(own) != maxPerClient-1 || other.closed {
 			t.Errorf("%s: the connection of that client that waits longest for its headers does not give way", name)
@@ -113,6 +114,21 @@ func TestOneClientDoesNotTakeAllConnections(t *testing.T) {
 		for _, g := range own {
 			c.heard(g, http.StateClosed)
 		}
+	}
+	// A connection that has just come does not give way to one that comes a moment later, although the
+	// headers of all others have come.
+	for i := range maxConns {
+		c.heard(enter(fmt.Sprintf("127.0.0.1:%d", i+1)), http.StateActive)
+	}
+	reader := enter("127.0.0.1:9001")
+	for i := range fresh / 2 {
+		c.heard(enter(fmt.Sprintf("127.0.0.1:%d", i+2000)), http.StateActive)
+	}
+	if reader.closed {
+		t.Error("a connection is closed before its headers can have come")
+	}
+	for conn := range c.conns {
+		c.heard(conn, http.StateClosed)
 	}
 	// This machine, and a proxy, speak for many.
 	for _, address := range []string{"127.0.0.1", "192.0.2.1"} {
