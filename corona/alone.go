@@ -32,6 +32,9 @@ type lonePoll struct {
 	fails    int
 	asked    time.Time
 	waiting  env.Handle // for an answer; 0: none
+	// ended says that somebody else polls it again. It is remembered until its next poll would have been due,
+	// so that a network that comes and goes does not make this node forget what the origin has asked for.
+	ended bool
 }
 
 // LocalReaders are the readers of this node, whom lone polls are for.
@@ -58,7 +61,9 @@ const lonePhase = 7
 func (c *Corona) PollAlone(key overlay.ID, url string, on bool) {
 	p := c.lone[key]
 	switch {
-	case on && p == nil:
+	case on && p != nil:
+		p.ended = false
+	case on:
 		now := c.clock.Now()
 		name, private := originOf(url)
 		p = &lonePoll{key: key, url: url, domain: c.domain(name, private), private: private}
@@ -66,9 +71,11 @@ func (c *Corona) PollAlone(key overlay.ID, url string, on bool) {
 		p.state = State{Kind: coronapb.State_NEW, Since: now}
 		c.lone[key] = p
 		c.planLone(p, now.Add(time.Duration(c.rand.Int64N(int64(min(p.interval, c.cfg.PollInterval)/8*lonePhase)))), "")
-	case !on && p != nil:
-		c.leave(p.domain)
-		delete(c.lone, key)
+	case p != nil:
+		if p.ended = true; p.waiting != 0 {
+			p.waiting = 0 // what it brings is of no use any more
+			c.planLone(p, p.asked.Add(p.interval), "")
+		}
 	}
 }
 
@@ -76,7 +83,7 @@ func (c *Corona) PollAlone(key overlay.ID, url string, on bool) {
 // makes none.
 func (c *Corona) Alone(key overlay.ID) (s State, ok bool) {
 	p := c.lone[key]
-	if p == nil {
+	if p == nil || p.ended {
 		return State{}, false
 	}
 	s = p.state
@@ -106,6 +113,11 @@ func (p *lonePoll) isPage() bool {
 
 // loneDue asks the origin, unless it is to be left alone, or this node has asked it as a poller.
 func (c *Corona) loneDue(p *lonePoll, now time.Time) {
+	if p.ended {
+		c.leave(p.domain)
+		delete(c.lone, p.key)
+		return
+	}
 	if p.waiting != 0 { // the answer never came
 		c.stats.Late++
 		delete(c.polls, p.waiting)
@@ -194,7 +206,7 @@ func (c *Corona) saidAlone(p *lonePoll, s State, now time.Time) {
 // time, and not kept: a node may be cut off from thousands of feeds at once.
 func (c *Corona) showAlone(p *lonePoll, r reading, verdict State, now time.Time) {
 	c.local.Recall(p.key, func(known *difference.Known) {
-		if c.lone[p.key] != p {
+		if c.lone[p.key] != p || p.ended {
 			return
 		}
 		if r.page != nil {
@@ -237,7 +249,7 @@ func (c *Corona) showPage(p *lonePoll, r reading, known *difference.Known, verdi
 		j = r.page.judge(m, now)
 		j.tell(p.url)
 	}, func() {
-		if c.lone[p.key] != p {
+		if c.lone[p.key] != p || p.ended {
 			return
 		}
 		*p.page = j.after
@@ -265,5 +277,33 @@ func (c *Corona) HandOver(key overlay.ID, head *feed.Head, items []feed.Item, kn
 		f.Items = append(f.Items, feed.Item{ID: e.ID, Hash: e.Hash})
 	}
 	f.Items = f.Items[:min(len(f.Items), feed.MaxItems)]
-	c.hold(&found{nonce: c.rand.Uint64(), key: key, reading: reading{f: f}, prints: prints(f), since: c.clock.Now(), handed: true})
+	c.hold(&found{nonce: c.rand.Uint64(), key: key, reading: reading{f: f, handed: true}, prints: prints(f), since: c.clock.Now()})
+}
+
+// takeHanded takes items that a node has found while it was cut off. They are no document that the origin
+// shows now: nothing but the items is learned from them. answer is called when the log holds them.
+func (c *Corona) takeHanded(l *lead, r reading, answer func()) {
+	if l.page || l.known.Suspicious(r.f) != "" {
+		return
+	}
+	l.known.Recognise(r.f)
+	d := l.known.Diff(r.f)
+	d.Head = nil
+	if d.Empty() {
+		answer()
+		return
+	}
+	l.handing++
+	taken := c.app.Found(l.key, d, r.f, func(ok bool) {
+		l.handing--
+		if ok && c.leads[l.key] == l {
+			answer()
+		}
+	})
+	if !taken {
+		l.handing--
+		return // it is offered again
+	}
+	c.stats.Items += uint64(len(d.Changes))
+	l.known.Add(d)
 }

@@ -79,6 +79,27 @@ func TestLonePollsAreThoseOfOnePoller(t *testing.T) {
 	}
 }
 
+// A network that comes and goes does not have an origin asked oftener.
+func TestANetworkThatComesAndGoesKeepsPollsPolite(t *testing.T) {
+	l := newLab(t)
+	l.origins[site] = serves(`<rss version="2.0"><channel><title>A</title><ttl>240</ttl><item><guid>1</guid><title>one</title></item></channel></rss>`)
+	s := l.cutOff(Config{PollInterval: time.Minute})
+	for range 5 * 12 {
+		l.run(12*time.Minute, s.poller)
+		s.PollAlone(key(site), site, false)
+		l.run(time.Second, s.poller)
+		s.PollAlone(key(site), site, true)
+	}
+	if len(l.asked) < 2 {
+		t.Fatalf("%d polls in twelve hours", len(l.asked))
+	}
+	for i, a := range l.asked[1:] {
+		if d := a.at.Sub(l.asked[i].at); d < 4*time.Hour {
+			t.Errorf("poll %d comes %v after the one before", i+1, d)
+		}
+	}
+}
+
 // Lone polls keep to an origin's wishes as pollers do.
 func TestLonePollsArePolite(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour

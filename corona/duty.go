@@ -323,7 +323,7 @@ func (c *Corona) answered(d *duty, a env.Answer, r reading, verdict State, now t
 	}
 	c.planSlot(d, from)
 	l := d.lead
-	if p := c.lone[d.key()]; p != nil && r.f != nil && r.page == nil {
+	if p := c.lone[d.key()]; p != nil && !p.ended && r.f != nil && r.page == nil {
 		c.showAlone(p, r, verdict, now) // nobody may hear of it who would bring it to readers here
 	}
 	if r.f == nil && l == nil && well {

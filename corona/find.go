@@ -53,7 +53,6 @@ type found struct {
 	items  []uint32 // whose bytes are in packed
 	headed bool     // so is the head
 	packed []byte
-	handed bool // it was found while this node was cut off: it has no duty to find anything
 }
 
 // find tells the sequencer of a document with news.
@@ -140,7 +139,7 @@ func (c *Corona) again(nonce uint64, now time.Time) {
 	switch {
 	case l != nil: // by now it is the sequencer itself
 		c.forget(w)
-		c.read(l, env.Peer{}, w.reading, now)
+		c.adopt(l, env.Peer{}, w.reading, w.nonce, now)
 	case (d != nil || w.handed) && now.Sub(w.since) < heldFor:
 		c.sendFound(w, d, now)
 	default:

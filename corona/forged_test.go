@@ -175,3 +175,33 @@ func TestStrangersBeyondTheLeafAreNotHeard(t *testing.T) {
 		t.Errorf("what a poller beyond the leaf has found is not heard: the log has %q", titles(v.items))
 	}
 }
+
+// What a node found while it was cut off is no document: the log gets its items, and no poller forgets
+// what the origin has answered.
+func TestItemsThatAreHandedOverAreNoDocument(t *testing.T) {
+	v := newVillage(t, 3, rss("A", "", "one", "two"))
+	v.poll(v.pollers...)
+	v.run(2 * time.Minute)
+	doc := rss("A", "", "one", "two")
+	stood, state := len(v.standings(doc)), v.leader.leads[v.key].state
+	if stood == 0 || len(v.items) != 2 {
+		t.Fatalf("%d pollers know the document; the log has %q", stood, titles(v.items))
+	}
+	f := parsed(t, rss("A", "", "found"))
+	known := []difference.Entry{{ID: v.items[0].ID, Hash: v.items[0].Hash}}
+	sightings := v.sightings()
+	v.pollers[1].HandOver(v.key, &f.Head, f.Items, known)
+	v.run(2 * time.Minute)
+	l := v.leader.leads[v.key]
+	if len(v.items) != 3 || len(v.pollers[1].held) != 0 {
+		t.Errorf("the log has %q; %d findings still wait", titles(v.items), len(v.pollers[1].held))
+	}
+	if now := len(v.standings(doc)); now != stood || l.state != state {
+		t.Errorf("%d pollers know the document, where %d did; the state was %+v, and is %+v", now, stood, state, l.state)
+	}
+	v.poll(v.pollers...)
+	v.run(2 * time.Minute)
+	if n := v.sightings() - sightings; n != 1 {
+		t.Errorf("%d sightings, where one was handed over", n)
+	}
+}

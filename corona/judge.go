@@ -282,14 +282,25 @@ func (c *Corona) dropGather(l *lead, g *gather) {
 // accept takes a finding all of whose news is here, and answers it: at once if there is
 // none, else when the log holds it.
 func (c *Corona) accept(l *lead, g *gather, now time.Time) {
-	if !c.read(l, g.from, g.reading, now) {
-		return // its poller tells it again
+	c.adopt(l, g.from, g.reading, g.nonce, now)
+}
+
+// adopt takes what a poller has found, if it is not this node: from is empty then.
+func (c *Corona) adopt(l *lead, from env.Peer, r reading, nonce uint64, now time.Time) {
+	switch {
+	case r.handed:
+		c.takeHanded(l, r, func() {
+			if from.ID != "" {
+				c.send(from, env.Control, c.standingOf(l, nonce))
+			}
+		})
+	case !c.read(l, from, r, now) || from.ID == "":
+		// Its poller tells it again; or the poller is here, and has no answer to wait for.
+	case l.handing == 0 && l.standing() != nil:
+		c.send(from, env.Control, c.standingOf(l, nonce))
+	default:
+		l.wait(waiter{from, nonce})
 	}
-	if l.handing == 0 && l.standing() != nil {
-		c.send(g.from, env.Control, c.standingOf(l, g.nonce))
-		return
-	}
-	l.wait(waiter{g.from, g.nonce})
 }
 
 // wait notes that a poller waits for an answer, to the last that it has told. Further ones

@@ -242,7 +242,7 @@ func validatorsFrom(m *coronapb.Validators) validators {
 func (r *reading) message(key overlay.ID, of []imprint) *coronapb.Reading {
 	h := r.f.Hints
 	return &coronapb.Reading{
-		Key: key[:], Valid: r.valid.wire(), Prints: appendPrints(nil, of),
+		Key: key[:], Valid: r.valid.wire(), Prints: appendPrints(nil, of), Handed: r.handed,
 		Facts: &coronapb.Facts{
 			TtlMs: uint64(h.TTL.Milliseconds()), PeriodMs: uint64(h.Period.Milliseconds()), MaxAgeMs: uint64(r.fresh.Milliseconds()),
 			SkipHours: h.SkipHours, SkipDays: uint32(h.SkipDays),
@@ -256,7 +256,7 @@ func readingFrom(m *coronapb.Reading, of []imprint) reading {
 	t := m.Facts
 	r := reading{
 		valid: validatorsFrom(m.Valid), fresh: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
-		size: int(min(t.GetSize(), feed.MaxDocument)),
+		size: int(min(t.GetSize(), feed.MaxDocument)), handed: m.Handed,
 		f: &feed.Feed{
 			Hints: feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
 			Lacks: t.GetLacks(), Items: make([]feed.Item, len(of)),

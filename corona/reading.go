@@ -19,6 +19,7 @@ type reading struct {
 	moved   string        // where it has moved for good
 	private bool          // its origin is on a private address
 	size    int           // in bytes
+	handed  bool          // no document, but items that a node found while it was cut off
 }
 
 // words say what readers lack of a document.

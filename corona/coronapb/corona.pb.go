@@ -415,6 +415,7 @@ type Reading struct {
 	Facts         *Facts                 `protobuf:"bytes,7,opt,name=facts,proto3" json:"facts,omitempty"`
 	AtMs          uint64                 `protobuf:"fixed64,8,opt,name=at_ms,json=atMs,proto3" json:"at_ms,omitempty"` // when it was told: an old one is dropped
 	Ticket        uint64                 `protobuf:"fixed64,9,opt,name=ticket,proto3" json:"ticket,omitempty"`         // of Words
+	Handed        bool                   `protobuf:"varint,10,opt,name=handed,proto3" json:"handed,omitempty"`         // no document: items that its node found while it was cut off, and some that the log has
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -510,6 +511,13 @@ func (x *Reading) GetTicket() uint64 {
 		return x.Ticket
 	}
 	return 0
+}
+
+func (x *Reading) GetHanded() bool {
+	if x != nil {
+		return x.Handed
+	}
+	return false
 }
 
 // Facts are what else a document says, or its answer.
@@ -1408,7 +1416,7 @@ const file_corona_proto_rawDesc = "" +
 	"\x06ticket\x18\b \x01(\x06R\x06ticket\":\n" +
 	"\fChangeReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\areading\x18\x02 \x01(\fR\areading\"\x83\x02\n" +
+	"\areading\x18\x02 \x01(\fR\areading\"\x9b\x02\n" +
 	"\aReading\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x16\n" +
@@ -1418,7 +1426,9 @@ const file_corona_proto_rawDesc = "" +
 	"\x05delta\x18\x06 \x01(\fR\x05delta\x12+\n" +
 	"\x05facts\x18\a \x01(\v2\x15.tidings.corona.FactsR\x05facts\x12\x13\n" +
 	"\x05at_ms\x18\b \x01(\x06R\x04atMs\x12\x16\n" +
-	"\x06ticket\x18\t \x01(\x06R\x06ticket\"\xef\x01\n" +
+	"\x06ticket\x18\t \x01(\x06R\x06ticket\x12\x16\n" +
+	"\x06handed\x18\n" +
+	" \x01(\bR\x06handed\"\xef\x01\n" +
 	"\x05Facts\x12\x15\n" +
 	"\x06ttl_ms\x18\x01 \x01(\x04R\x05ttlMs\x12\x1b\n" +
 	"\tperiod_ms\x18\x02 \x01(\x04R\bperiodMs\x12\x1c\n" +
