@@ -259,7 +259,7 @@ func (f *FeedTree) Subscription(key overlay.ID) (Subscription, bool) {
 func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
-		Items: c.window.of.Len() + len(c.window.extra), Version: c.window.version,
+		Items: c.window.items(), Version: c.window.version,
 		Confirmed: c.confirmed, Heard: c.heard, Alone: c.alone, Led: c.lead != nil, Repairing: c.repair != nil,
 		Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
 		Publisher: c.trust, Doubt: c.doubt, Seen: c.sight.said.Key, SeenAt: c.sight.at, Objectors: len(c.sight.objectors),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"tidings/difference"
 	"tidings/internal/feed"
@@ -34,7 +35,13 @@ type extra struct {
 	feed.Entry
 	of  *difference.Publication // that it came in; nil: it is unsigned
 	ref uint64                  // its place in that log: forgotten with those of the same age; 0: it was fetched
+	// over is the version in the log that one that was fetched took the place of; zero: there was none.
+	over feed.Hash
 }
+
+// fetchedFor is how long an item that was fetched, and that the log never gets, is shown: as long as
+// a log keeps what is more than its least.
+const fetchedFor = 7 * 24 * time.Hour
 
 // shows says whether a window shows an item in this version, or has shown it.
 func (w *window) shows(it *feed.Item) bool {
@@ -45,6 +52,17 @@ func (w *window) shows(it *feed.Item) bool {
 		return true
 	}
 	return w.ghosts.has(it.ID, it.Hash)
+}
+
+// items is how many items are shown.
+func (w *window) items() int {
+	n := w.of.Len()
+	for _, e := range w.extra {
+		if _, ok := w.of.Entry(e.Item.ID); !ok {
+			n++
+		}
+	}
+	return n
 }
 
 // Grew brings the window of a feed up to its log.
@@ -161,11 +179,15 @@ func (w *window) leave(gone []*owner.Entry, deltas []content) {
 	for i, e := range gone {
 		place[e.At.Seq] = i
 	}
+	fetched := map[feed.ID]bool{}
+	for _, e := range w.extra {
+		fetched[e.Item.ID] = true
+	}
 	for _, e := range w.of.Entries() {
 		w.ghosts.add(e.ID, e.Hash)
-		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && len(w.extra) < feed.MaxItems {
+		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !fetched[e.ID] {
 			ch := deltas[i].Changes[e.Change]
-			w.extra = append(w.extra, extra{feed.Entry{Item: ch.Item, At: e.At}, ch.Publication, e.Ref})
+			w.extra = append(w.extra, extra{Entry: feed.Entry{Item: ch.Item, At: e.At}, of: ch.Publication, ref: e.Ref})
 		}
 	}
 	w.of, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
@@ -247,7 +269,11 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 		w.ghosts.add(e.ID, e.Hash)
 	}
 	w.unread = slices.DeleteFunc(w.unread, func(seq uint64) bool { return seq < first })
-	w.settle(first)
+	oldest := f.clock.Now().Add(-fetchedFor)
+	if c.alone {
+		oldest = time.Time{} // nobody else has them
+	}
+	w.settle(first, oldest)
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
 		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
@@ -288,14 +314,20 @@ func (w *window) hold(d difference.Delta, trust *difference.Pin) {
 }
 
 // settle lets what is shown beside the log, which begins with entry first, give way to what
-// is in it, and go when it is older. A version that was fetched stays as long as the log has only
-// versions of before.
-func (w *window) settle(first uint64) {
+// is in it, and go when it is older, or was fetched before the oldest time. A version that was fetched
+// stays as long as the log has the version that it took the place of.
+func (w *window) settle(first uint64, oldest time.Time) {
 	w.extra = slices.DeleteFunc(w.extra, func(e extra) bool {
 		o, ok := w.of.Entry(e.Item.ID)
-		older := ok && e.ref == 0 && o.Hash != e.Item.Hash && o.Changed.Before(e.At)
-		return ok && !older || e.ref != 0 && e.ref < first
+		switch {
+		case e.ref != 0:
+			return ok || e.ref < first
+		case ok:
+			return e.over == (feed.Hash{}) || o.Hash != e.over
+		}
+		return e.At.Before(oldest)
 	})
+	w.extra = w.extra[:min(len(w.extra), feed.MaxItems)]
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
@@ -323,14 +355,16 @@ func (f *FeedTree) show(c *channel, d difference.Delta) {
 		var found []extra
 		for _, ch := range d.Changes {
 			// The headline of what a publisher has signed is no news.
-			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) && len(w.extra)+len(found) < feed.MaxItems {
+			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) && len(found) < feed.MaxItems {
 				w.ghosts.add(it.ID, it.Hash)
 				w.extra = slices.DeleteFunc(w.extra, func(e extra) bool { return e.Item.ID == it.ID })
-				found = append(found, extra{Entry: feed.Entry{Item: it, At: now}})
+				before, _ := w.of.Entry(it.ID)
+				found = append(found, extra{Entry: feed.Entry{Item: it, At: now}, over: before.Hash})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
 		w.extra = append(found, w.extra...) // documents have the newest first
+		w.extra = w.extra[:min(len(w.extra), feed.MaxItems)]
 		if w.head == nil {
 			w.head = d.Head
 		}
@@ -377,9 +411,10 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		shown := w.of.Entries()
 		signed := maps.Clone(w.signed)
 		newer := map[feed.ID]bool{}
+		var beside []feed.Entry
 		for _, e := range w.extra {
 			e.Provenance = provenance(e.of, c.trust)
-			d.Entries = append(d.Entries, e.Entry)
+			beside = append(beside, e.Entry)
 			newer[e.Item.ID] = true
 		}
 		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
@@ -421,7 +456,22 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 					d.Entries = append(d.Entries, is)
 				}
 			}
+			d.Entries = among(d.Entries, beside)
 			then(d)
 		})
 	})
+}
+
+// among puts entries that are beside the log among those of the log, which stay in their order: each
+// before the first that is older.
+func among(log, beside []feed.Entry) []feed.Entry {
+	slices.SortStableFunc(beside, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
+	all := make([]feed.Entry, 0, len(log)+len(beside))
+	for _, e := range log {
+		for len(beside) > 0 && !beside[0].At.Before(e.At) {
+			all, beside = append(all, beside[0]), beside[1:]
+		}
+		all = append(all, e)
+	}
+	return append(all, beside...)
 }

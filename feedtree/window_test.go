@@ -1,0 +1,91 @@
+package feedtree
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/difference"
+	"tidings/internal/feed"
+	"tidings/overlay/owner"
+)
+
+// version is a version of the item that the tests of windows are about.
+func version(t *testing.T, title string) feed.Item {
+	t.Helper()
+	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: title}, time.Unix(1_800_000_000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return it
+}
+
+// windowOf returns a window whose log has some versions of an item, and that begins with entry 1.
+func windowOf(versions ...feed.Item) *window {
+	w := new(window)
+	for i, it := range versions {
+		w.of.Apply(difference.Delta{Changes: []difference.Change{{Item: it}}}, time.Unix(1_800_000_000, 0), uint64(i+1))
+	}
+	return w
+}
+
+// What was fetched gives way to the log whatever the clocks of the nodes say, and does not stay for ever.
+func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
+	a, b, c := version(t, "A"), version(t, "B"), version(t, "C")
+	fetched := time.Unix(1_800_000_000, 0).Add(time.Hour) // later than what the log says of its own entries
+	for _, k := range []struct {
+		what   string
+		w      *window
+		over   feed.Hash
+		oldest time.Time
+		stays  bool
+	}{
+		{"the log has the version before", windowOf(a), a.Hash, time.Time{}, true},
+		{"the log has it", windowOf(a, b), a.Hash, time.Time{}, false},
+		{"the log has another version", windowOf(a, c), a.Hash, time.Time{}, false},
+		{"the log has the item first now", windowOf(c), feed.Hash{}, time.Time{}, false},
+		{"the log does not have it", windowOf(), feed.Hash{}, fetched, true},
+		{"the log does not have it for long", windowOf(), feed.Hash{}, fetched.Add(1), false},
+	} {
+		k.w.extra = []extra{{Entry: feed.Entry{Item: b, At: fetched}, over: k.over}}
+		k.w.settle(1, k.oldest)
+		if stays := len(k.w.extra) > 0; stays != k.stays {
+			t.Errorf("%s: it stays: %v", k.what, stays)
+		}
+	}
+}
+
+// An item that was fetched, and whose older version comes of a log that gave way, is shown once.
+func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
+	a, b := version(t, "A"), version(t, "B")
+	w := windowOf(a)
+	w.extra = []extra{{Entry: feed.Entry{Item: b}, over: a.Hash}}
+	gone := []*owner.Entry{{At: owner.Position{Seq: 1}}}
+	w.leave(gone, []content{{Delta: difference.Delta{Changes: []difference.Change{{Item: a}}}}})
+	if len(w.extra) != 1 || w.extra[0].Item.Hash != b.Hash || w.items() != 1 {
+		t.Errorf("%d items are shown beside the log", len(w.extra))
+	}
+}
+
+// What is beside the log stands among its entries by time, so that who reads the first ten of them reads
+// the newest ten.
+func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
+	entries := func(said string) (of []feed.Entry) {
+		for name := range strings.FieldsSeq(said) {
+			of = append(of, feed.Entry{At: time.Unix(int64(name[1]-'0'), 0), Item: feed.Item{Raw: []byte(name)}})
+		}
+		return of
+	}
+	for _, c := range []struct{ log, beside, want string }{
+		{"", "", ""}, {"a3 b2", "", "a3 b2"}, {"", "x1 y2", "y2 x1"}, {"a5 b3 c1", "x4 y0", "a5 x4 b3 c1 y0"},
+		{"a3 b5 c1", "x4", "x4 a3 b5 c1"}, {"a3", "x3 y3", "x3 y3 a3"},
+	} {
+		var got []string
+		for _, e := range among(entries(c.log), entries(c.beside)) {
+			got = append(got, string(e.Item.Raw))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s beside %s: %s, want %s", c.beside, c.log, got, c.want)
+		}
+	}
+}
