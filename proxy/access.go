@@ -29,25 +29,27 @@ const (
 	accessHeader = "Tidings-Token"
 	// enterPath is where a browser gets its cookie.
 	enterPath = "/enter"
-	// sessionFor is how long a cookie is good. Afterwards the pages ask for tidings open again.
-	sessionFor = 30 * 24 * time.Hour
+	// sessionFor is how long a cookie is good, unless the node restarts before. Afterwards the pages
+	// ask for tidings open again. Browsers send a cookie to every port of a host (RFC 6265, section
+	// 8.5), so a server of another user on this machine can receive it. A short session makes a
+	// stolen cookie of little use.
+	sessionFor = 12 * time.Hour
 	// codeFor is how long an address of enterPath is good: time enough to copy it into a browser.
 	codeFor = 10 * time.Minute
 	// maxCodes bounds the addresses of enterPath that are not used yet. The oldest one gives way.
 	maxCodes = 64
-	// sessionText separates the signatures of cookies from other uses of the token.
-	sessionText = "tidings/session/1\x00"
 )
 
 // A keeper knows who may use the pages and the interface for programs.
 type keeper struct {
-	token string
-	now   func() time.Time
-	codes *lru[string, time.Time] // codes that are not used yet, and until when they are good
+	token      string
+	sessionKey []byte // key that signs cookies, made at the start of the node; sessions end with it
+	now        func() time.Time
+	codes      *lru[string, time.Time] // codes that are not used yet, and until when they are good
 }
 
 func newKeeper(token string, now func() time.Time) keeper {
-	return keeper{token, now, newLRU[string, time.Time](maxCodes)}
+	return keeper{token, []byte(rand.Text()), now, newLRU[string, time.Time](maxCodes)}
 }
 
 // admits reports whether a request comes from the node's own user, or shows the token, or a cookie
@@ -67,7 +69,8 @@ func (k keeper) admits(r *http.Request) bool {
 	return false
 }
 
-// inSession reports whether the value of a cookie was made here and is still good.
+// inSession reports whether this node made the value of a cookie since its start, and the value is
+// still good.
 func (k keeper) inSession(value string) bool {
 	until, mac, _ := strings.Cut(value, ".")
 	seconds, err := strconv.ParseInt(until, 10, 64)
@@ -78,8 +81,8 @@ func (k keeper) inSession(value string) bool {
 }
 
 func (k keeper) sign(until string) string {
-	h := hmac.New(sha256.New, []byte(k.token))
-	h.Write([]byte(sessionText + until))
+	h := hmac.New(sha256.New, k.sessionKey)
+	h.Write([]byte(until))
 	return hex.EncodeToString(h.Sum(nil))
 }
 

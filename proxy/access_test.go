@@ -97,6 +97,12 @@ func TestABrowserIsLetInOnce(t *testing.T) {
 	if r := other.ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
 		t.Errorf("at another node: %d", r.StatusCode)
 	}
+	if r := newBench(t).ask("GET", "/", accessHeader, "", "Cookie", cookie); r.StatusCode != 401 {
+		t.Errorf("after a restart of the node: %d", r.StatusCode)
+	}
+	if c.MaxAge > 12*60*60 {
+		t.Errorf("the cookie is good for %d seconds", c.MaxAge)
+	}
 	// Other sites' pages are refused whatever cookies the browser adds.
 	for name, headers := range foreign {
 		for _, target := range []string{"/", "/channels", path} {

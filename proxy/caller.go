@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 )
 
@@ -21,6 +22,13 @@ func withCaller(ctx context.Context, c net.Conn) context.Context {
 		server, errServer := netip.ParseAddrPort(c.LocalAddr().String())
 		return errClient == nil && errServer == nil && openedByUs(client, server)
 	})})
+}
+
+// openedByUs reports whether the node's own user opened a connection. Root may read the node's
+// files anyway, so it counts as the node's user.
+func openedByUs(client, server netip.AddrPort) bool {
+	uid, ok := userAt(client, server)
+	return ok && (uid == os.Getuid() || uid == 0)
 }
 
 // isOurs reports whether a program of the node's own user sent a request, where the system tells.

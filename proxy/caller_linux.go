@@ -5,42 +5,63 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"io"
+	"net"
 	"net/netip"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
-// openedByUs looks up who opened a connection between two addresses of this machine: the system
-// lists all connections with their users. Root may read the node's files anyway, so it counts as
-// the node's user.
-func openedByUs(client, server netip.AddrPort) bool {
+// acceptWithin is how long AcceptedBy waits for the other program to accept a connection. Most
+// programs take less than a millisecond.
+const acceptWithin = 2 * time.Second
+
+// AcceptedBy looks up the user whose program has accepted a connection to this machine. ok is false
+// if the program does not accept it within two seconds, or runs in another network namespace.
+func AcceptedBy(conn net.Conn) (uid int, ok bool) {
+	client, errClient := netip.ParseAddrPort(conn.LocalAddr().String())
+	server, errServer := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if errClient != nil || errServer != nil {
+		return 0, false
+	}
+	for until := time.Now().Add(acceptWithin); ; time.Sleep(10 * time.Millisecond) {
+		if uid, ok = userAt(server, client); ok || time.Now().After(until) {
+			return uid, ok
+		}
+	}
+}
+
+// userAt looks up the user whose program has the near end of a connection: the system lists the ends of
+// all connections on this machine with their users.
+func userAt(near, far netip.AddrPort) (uid int, ok bool) {
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		table, err := os.Open(name)
 		if err != nil {
 			continue
 		}
-		uid, ok := userOf(table, client, server)
+		uid, ok := userOf(table, near, far)
 		_ = table.Close() // it was only read
 		if ok {
-			return uid == os.Getuid() || uid == 0
+			return uid, true
 		}
 	}
-	return false
+	return 0, false
 }
 
 // established is the state of a connection that is open on both sides. In later states the list names
 // root once the program has let go of its connection, whoever it was.
 const established = "01"
 
-// userOf finds the client's end of a connection in a list as proc_net_tcp(5) describes it.
-func userOf(table io.Reader, client, server netip.AddrPort) (uid int, ok bool) {
+// userOf finds the near end of a connection in a list as proc_net_tcp(5) describes it. The end of a
+// server that has not accepted the connection yet has the inode 0, and belongs to nobody.
+func userOf(table io.Reader, near, far netip.AddrPort) (uid int, ok bool) {
 	lines := bufio.NewScanner(table)
 	lines.Scan() // names of columns
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 10 || f[3] != established || f[9] == "0" || parsePort(f[1]) != client.Port() || !isAt(f[1], client) || !isAt(f[2], server) {
+		if len(f) < 10 || f[3] != established || f[9] == "0" || parsePort(f[1]) != near.Port() || !isAt(f[1], near) || !isAt(f[2], far) {
 			continue
 		}
 		uid, err := strconv.Atoi(f[7])

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Only the client's end of an open connection between the very same addresses counts.
+// Only the near end of an open connection between the very same addresses counts.
 func TestTheUserOfAConnection(t *testing.T) {
 	const table = `  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0100007F:1FFE 00000000:0000 0A 00000000:00000000 00:00000000 00000000   111        0 1 1 0 100 0 0 10 0
@@ -16,14 +16,17 @@ func TestTheUserOfAConnection(t *testing.T) {
    4: 0200007F:D433 0100007F:1FFE 01 00000000:00000000 00:00000000 00000000   333        0 4 1 0 20 4 30 10 -1
    5: 0000000000000000FFFF00000100007F:D434 0000000000000000FFFF00000100007F:1FFE 01 00000000:00000000 00:00000000 00000000   444        0 5 1 0 20 4 30 10 -1
    6: 00000000000000000000000001000000:D435 00000000000000000000000001000000:1FFE 01 00000000:00000000 00:00000000 00000000   555        0 6 1 0 20 4 30 10 -1
-   7: broken
+   7: 0100007F:1FFE 0100007F:D436 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1
+   8: broken
 `
 	for _, c := range []struct {
-		client, server string
-		uid            int
-		ok             bool
+		near, far string
+		uid       int
+		ok        bool
 	}{
 		{"127.0.0.1:54321", "127.0.0.1:8190", 222, true},
+		{"127.0.0.1:8190", "127.0.0.1:54321", 111, true},
+		{"127.0.0.1:8190", "127.0.0.1:54326", 0, false}, // it is not accepted yet
 		{"127.0.0.1:54322", "127.0.0.1:8190", 0, false}, // it is closing
 		{"127.0.0.2:54323", "127.0.0.1:8190", 333, true},
 		{"127.0.0.1:54323", "127.0.0.1:8190", 0, false},
@@ -31,9 +34,9 @@ func TestTheUserOfAConnection(t *testing.T) {
 		{"[::1]:54325", "[::1]:8190", 555, true},
 		{"127.0.0.1:54321", "127.0.0.1:8191", 0, false},
 	} {
-		uid, ok := userOf(strings.NewReader(table), netip.MustParseAddrPort(c.client), netip.MustParseAddrPort(c.server))
+		uid, ok := userOf(strings.NewReader(table), netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far))
 		if uid != c.uid || ok != c.ok {
-			t.Errorf("%s to %s: %d, %v", c.client, c.server, uid, ok)
+			t.Errorf("%s to %s: %d, %v", c.near, c.far, uid, ok)
 		}
 	}
 }

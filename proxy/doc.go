@@ -50,7 +50,9 @@
 // token in its path, nor a POST from another site. From other machines, and by the
 // name that [Config.BaseURL] adds, only addresses with a token are answered. Requests
 // that a proxy has passed on are refused unless [Config.TrustedProxies] has its
-// address, and then they count as those of other machines.
+// address, and then they count as those of other machines. So do all requests from
+// that address, with or without a forwarding header, unless they are known to be the own
+// user's or show the token.
 //
 // Other users of this machine reach its port as well. The pages and the JSON
 // interface therefore answer the node's own user alone, who is known by the

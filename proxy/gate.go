@@ -37,8 +37,8 @@ func CheckBaseURL(s string) error {
 }
 
 // admit checks what every request has to satisfy, and returns the target as it was
-// sent.
-func (g gate) admit(r *http.Request) (path, query string, err error) {
+// sent. knows reports whether a request is one of the node's own user ([keeper.admits]).
+func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, query string, err error) {
 	if r.Method == http.MethodConnect {
 		return "", "", refuse(http.StatusMethodNotAllowed,
 			"this is no forward proxy: ask for /https://host/feed.xml, or take the address that subscribing gives")
@@ -67,10 +67,20 @@ func (g gate) admit(r *http.Request) (path, query string, err error) {
 	if by != "" && !g.isProxy(r.RemoteAddr) {
 		return "", "", refuse(http.StatusForbidden, "a proxy has passed this request on, as its header %s says, and the node takes it from none: ask the node itself, or name the proxy to it with --trusted-proxy", line(by))
 	}
+	if strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, keywordsPath) {
+		return path, query, nil
+	}
 	// A web server on this machine that passes requests on seems to be from here,
 	// but gives itself away by its headers, or by the name that was asked for.
-	if !(local && by == "" && isFromHere(r.RemoteAddr)) && !strings.HasPrefix(path, tokenPath) && !strings.HasPrefix(path, keywordsPath) {
+	if !local || by != "" || !isFromHere(r.RemoteAddr) {
 		return "", "", refuse(http.StatusForbidden, "from other machines only addresses that begin with %s or %s are answered", tokenPath, keywordsPath)
+	}
+	// Some web servers do neither, as nginx with proxy_pass alone. If a trusted proxy connects from
+	// this address, the request may be anybody's, unless it shows that it is the own user's. Two paths
+	// check that themselves: browsers show a code at enterPath before they have a cookie, and commands
+	// that show a wrong token below apiPath learn it from the status 401.
+	if g.isProxy(r.RemoteAddr) && path != enterPath && !strings.HasPrefix(path, apiPath) && !knows(r) {
+		return "", "", refuse(http.StatusForbidden, "--trusted-proxy names the address from which this request comes, so it counts as one of another machine, and only addresses that begin with %s or %s are answered: to get more, show the token in the header %s, or open the address that \"tidings open\" prints", tokenPath, keywordsPath, accessHeader)
 	}
 	return path, query, nil
 }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"net/netip"
@@ -75,6 +76,52 @@ func TestProxiesAreNamed(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestATrustedProxyThatAddsNoHeader passes requests on as nginx does with proxy_pass alone.
+func TestATrustedProxyThatAddsNoHeader(t *testing.T) {
+	b := newBench(t, func(c *Config) {
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}
+		c.Metrics = http.NotFoundHandler()
+	})
+	entrance := b.opened()
+	for _, target := range []string{"/", "/" + rssURL, "/feed?url=" + rssURL, "/metrics", "/healthz", "/readyz", "/style.css"} {
+		r := b.ask("GET", target, accessHeader, "")
+		if said := body(t, r); r.StatusCode != 403 || !strings.Contains(said, "--trusted-proxy") {
+			t.Errorf("GET %s: %d %s", target, r.StatusCode, said)
+		}
+		if r := b.ask("GET", target); r.StatusCode == 403 {
+			t.Errorf("with the token: GET %s: %d", target, r.StatusCode)
+		}
+		r2 := request("GET", target, nil, accessHeader, "")
+		if r := b.send(r2.WithContext(context.WithValue(t.Context(), callerKey{}, caller{func() bool { return true }}))); r.StatusCode == 403 {
+			t.Errorf("of the own user: GET %s: %d", target, r.StatusCode)
+		}
+		r2 = request("GET", target, nil, accessHeader, "")
+		r2.RemoteAddr = "127.0.0.2:40000"
+		if r := b.send(r2); r.StatusCode == 403 {
+			t.Errorf("from an address of no proxy: GET %s: %d", target, r.StatusCode)
+		}
+	}
+	for token, want := range map[string]int{"": 401, "x": 401, secret: 200} {
+		if r := b.ask("GET", "/api/v1/list", accessHeader, token, "Tidings", "1"); r.StatusCode != want {
+			t.Errorf("a program with the token %q: %d", token, r.StatusCode)
+		}
+	}
+	if r := b.ask("GET", b.tokenTarget(rssURL), accessHeader, ""); r.StatusCode != 200 {
+		t.Errorf("with a token in the path: %d", r.StatusCode)
+	}
+	// A browser gets its cookie all the same, and is known by it.
+	if r := b.ask("GET", enterPath+"?code=x", accessHeader, ""); r.StatusCode != 401 {
+		t.Errorf("with a wrong code: %d", r.StatusCode)
+	}
+	r := b.ask("GET", entrance, accessHeader, "")
+	if r.StatusCode != 303 || len(r.Cookies()) != 1 {
+		t.Fatalf("with a code: %d %v", r.StatusCode, r.Header)
+	}
+	if r := b.ask("GET", "/", accessHeader, "", "Cookie", r.Cookies()[0].String()); r.StatusCode != 200 {
+		t.Errorf("with the cookie: %d", r.StatusCode)
 	}
 }
 

@@ -34,8 +34,9 @@ type Config struct {
 	// Token is shown by those who may use the pages and the interface for programs, at least 16
 	// bytes.
 	Token string
-	// TrustedProxies are the addresses of proxies that may pass requests on. Their requests count
-	// as those of other machines. Requests of other proxies are refused.
+	// TrustedProxies are the addresses of proxies that may pass requests on. All requests from these
+	// addresses count as those of other machines, also those without a forwarding header, unless they
+	// are known to be the own user's or show the token. Requests of other proxies are refused.
 	TrustedProxies []netip.Prefix
 	// BaseURL is what the addresses that are handed out begin with, where
 	// readers reach the node by another name than localhost: such as
@@ -130,7 +131,7 @@ func New(subs Subscriptions, config Config) *Server {
 // of an address within a path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setGuards(w.Header())
-	path, query, err := s.gate.admit(r)
+	path, query, err := s.gate.admit(r, s.keeper.admits)
 	if err == nil {
 		s.route(w, r, path, query)
 		return

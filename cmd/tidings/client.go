@@ -34,7 +34,7 @@ const (
 // A client names the node that a command talks to.
 type client struct {
 	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
-	Data string `placeholder:"DIR" help:"The node's data directory, where its token is. Not needed for a node of the same user."`
+	Data string `placeholder:"DIR" help:"The node's data directory, where its token is. Not needed for a node of the same user on this machine."`
 }
 
 // get asks the node a question; path says which, with its query.
@@ -55,40 +55,91 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 		return nil, usagef("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
 	}
 	tokens, looked := c.tokens()
-	for _, token := range tokens {
-		b, err := c.send(ctx, method, path, mediaType, body, token)
+	var kept error // why a token was not sent
+	for _, t := range tokens {
+		b, err := c.send(ctx, method, path, mediaType, body, t)
+		if u, ok := errors.AsType[untrusted](err); ok {
+			kept = u
+			continue
+		}
 		if r, ok := errors.AsType[refusal](err); ok && r.status == http.StatusUnauthorized {
 			continue
 		}
 		return b, err
 	}
+	if kept != nil {
+		return nil, fmt.Errorf("the program at %s asks for the node's token, which was not sent because %w", reachable(c.HTTP), kept)
+	}
 	return nil, fmt.Errorf("the node at %s answers only those who have its token, and it is none of those found (%s): run this as the user who runs the node, or name the node's data directory with --data", reachable(c.HTTP), looked)
+}
+
+// A token is what the node at an address may ask for.
+type token struct {
+	text  string // empty: send none
+	file  string // file that has the text
+	named bool   // whether the user named the data directory of the file
 }
 
 // tokens are those that the node may have, and where they were looked for, in words. The last one is
 // empty: a node may answer without one.
-func (c client) tokens() (of []string, looked string) {
+func (c client) tokens() (of []token, looked string) {
 	var files []string
+	look := func(file string, named bool) {
+		files = append(files, file)
+		if text, err := daemon.ReadToken(file); err == nil {
+			of = append(of, token{text, file, named})
+		}
+	}
 	if c.Data != "" {
-		files = append(files, daemon.AccessFile(c.Data))
+		look(daemon.AccessFile(c.Data), true)
 	}
-	files = append(files, daemon.AccessCopy(accessDir(), c.HTTP))
-	for _, file := range files {
-		if token, err := daemon.ReadToken(file); err == nil {
-			of = append(of, token)
-		}
-	}
+	look(daemon.AccessCopy(accessDir(), c.HTTP), false)
 	if of == nil { // a node that could not leave a copy
-		files = append(files, daemon.AccessFile(dataDir()))
-		if token, err := daemon.ReadToken(files[len(files)-1]); err == nil {
-			of = append(of, token)
-		}
+		look(daemon.AccessFile(dataDir()), false)
 	}
-	return append(of, ""), "looked in " + strings.Join(files, ", ")
+	return append(of, token{}), "looked in " + strings.Join(files, ", ")
+}
+
+// An untrusted is the reason why a token was not sent to the program at the other end of a connection,
+// and what to do about it.
+type untrusted string
+
+func (u untrusted) Error() string { return string(u) }
+
+// check refuses to send the token over a connection to a program that may not be the node. Any user of
+// this machine can serve an address at which no node runs. Another machine gets the token only if the
+// user named its data directory.
+func (t token) check(conn net.Conn) error {
+	if t.text == "" {
+		return nil
+	}
+	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if err == nil && at.Addr().Unmap().IsLoopback() {
+		return t.checkLocal(conn)
+	}
+	if t.named {
+		return nil
+	}
+	return untrusted(fmt.Sprintf("%v is not a loopback address: if it is the node's, name the node's data directory with --data", conn.RemoteAddr()))
+}
+
+// dialWith returns a dialler of connections that the token may be sent over.
+func dialWith(t token) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.check(conn); err != nil {
+			_ = conn.Close() // nothing was sent
+			return nil, err
+		}
+		return conn, nil
+	}
 }
 
 // send sends one request, with a token.
-func (c client) send(ctx context.Context, method, path, mediaType string, body []byte, token string) ([]byte, error) {
+func (c client) send(ctx context.Context, method, path, mediaType string, body []byte, t token) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	address := reachable(c.HTTP)
@@ -97,14 +148,14 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 		return nil, usagef("--http %q: %w", c.HTTP, err)
 	}
 	r.Header.Set("Tidings", "1") // no page in a browser could say so
-	if token != "" {
-		r.Header.Set("Tidings-Token", token)
+	if t.text != "" {
+		r.Header.Set("Tidings-Token", t.text)
 	}
 	if mediaType != "" {
 		r.Header.Set("Content-Type", mediaType)
 	}
 	// A proxy between a person and the Web has no business here.
-	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true}
+	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dialWith(t)}
 	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
 	if err != nil {
 		return nil, unanswered(ctx, address, err)

@@ -18,7 +18,7 @@ type runCommand struct {
 	Data                string   `placeholder:"DIR" help:"Where the node lives (${data})."`
 	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where feed readers and the other commands are served (${default}); none: nowhere."`
 	BaseURL             string   `name:"base-url" placeholder:"URL" help:"What the addresses given to feed readers begin with, where these reach the node by another name than --http (http://nas.example:8190); by that name nothing but such addresses is answered."`
-	TrustedProxy        []string `placeholder:"ADDRESS" help:"A proxy that may pass readers' requests on, by the address or network from which it connects (127.0.0.1); its requests count as those of other machines. May be repeated; requests of other proxies are refused."`
+	TrustedProxy        []string `placeholder:"ADDRESS" help:"A proxy that may pass readers' requests on, by the address or network from which it connects (127.0.0.1); all requests from there count as those of other machines, unless they are your own or show the token. The proxy should add X-Forwarded-For. May be repeated; requests of other proxies are refused."`
 	Listen              []string `placeholder:"MULTIADDR" help:"Where other nodes are listened to (port 4801 of all interfaces, by QUIC and TCP); may be repeated."`
 	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as it printed behind \"peer\"; may be repeated."`
 	MDNS                bool     `name:"mdns" help:"Join through, and answer, nodes in the local network."`
