@@ -67,7 +67,7 @@ type Host struct {
 	dialling   chan struct{} // a token for each dial under way
 	backing    chan struct{} // a token for each dial-back served
 	movedOn    chan struct{} // holds a token if the machine's addresses have changed
-	movedAt    atomic.Int64  // when it lost some, in nanoseconds of Unix time
+	movedAt    atomic.Int64  // when it lost some at which connections began, in nanoseconds of Unix time
 	local      local
 	topics     hostTopics
 

@@ -2,6 +2,7 @@ package libp2p
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -130,14 +131,14 @@ func evict(of []guest, n int, now time.Time) (out []int) {
 // slots are the connections of a host.
 type slots struct {
 	mu       sync.Mutex
-	all      map[network.Conn]bool   // both ways
-	guests   map[network.Conn]*guest // those that others opened
-	worked   map[peer.ID]time.Time   // when the node took a frame last
-	choosing bool                    // the node is being asked
+	all      map[network.Conn]netip.Addr // both ways, and the local address at which each began
+	guests   map[network.Conn]*guest     // those that others opened
+	worked   map[peer.ID]time.Time       // when the node took a frame last
+	choosing bool                        // the node is being asked
 }
 
 func (s *slots) init() {
-	s.all = map[network.Conn]bool{}
+	s.all = map[network.Conn]netip.Addr{}
 	s.guests, s.worked = map[network.Conn]*guest{}, map[peer.ID]time.Time{}
 }
 
@@ -146,7 +147,7 @@ func (h *Host) watchSlots() {
 	h.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF: func(_ network.Network, c network.Conn) {
 			h.gate.pending.done(c.RemoteMultiaddr())
-			h.slots.add(c, time.Now())
+			h.slots.add(c, localAddress(c), time.Now())
 			h.makeRoom()
 		},
 		DisconnectedF: func(n network.Network, c network.Conn) {
@@ -155,10 +156,10 @@ func (h *Host) watchSlots() {
 	})
 }
 
-func (s *slots) add(c network.Conn, now time.Time) {
+func (s *slots) add(c network.Conn, local netip.Addr, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all[c] = true
+	s.all[c] = local
 	if c.Stat().Direction == network.DirInbound {
 		s.guests[c] = &guest{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
 	}
@@ -172,6 +173,18 @@ func (s *slots) remove(c network.Conn, others bool) {
 	if !others {
 		delete(s.worked, c.RemotePeer())
 	}
+}
+
+// beganAt returns those of some connections that began at one of some local addresses.
+func (s *slots) beganAt(conns []network.Conn, addrs []netip.Addr) (of []network.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range conns {
+		if local, ok := s.all[c]; ok && slices.Contains(addrs, local) {
+			of = append(of, c)
+		}
+	}
+	return of
 }
 
 // works notes that the node has taken a frame of a peer's.
