@@ -272,7 +272,9 @@ func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(en
 			return
 		case <-sweep.C:
 			h.closeIdle(&idle, time.Now())
-			h.makeRoom() // newcomers that did not become of use
+			// Newcomers may not have become of use. The node is asked even if there is room, so that its last
+			// answer is recent when it is too busy for another one.
+			h.reviewGuests(1)
 		case e := <-downs.Out():
 			c, ok := e.(event.EvtPeerConnectednessChanged)
 			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) && !h.hasMoved() {
