@@ -67,7 +67,7 @@ type Host struct {
 	dialling   chan struct{} // a token for each dial under way
 	backing    chan struct{} // a token for each dial-back served
 	movedOn    chan struct{} // holds a token if the machine's addresses have changed
-	movedAt    atomic.Int64  // when it lost some, in nanoseconds of Unix time
+	movedAt    atomic.Int64  // when it lost some at which connections began, in nanoseconds of Unix time
 	local      local
 	topics     hostTopics
 
@@ -272,7 +272,9 @@ func (h *Host) watch(ctx context.Context, downs event.Subscription, down func(en
 			return
 		case <-sweep.C:
 			h.closeIdle(&idle, time.Now())
-			h.makeRoom() // newcomers that did not become of use
+			// Newcomers may not have become of use. The node is asked even if there is room, so that its last
+			// answer is recent when it is too busy for another one.
+			h.reviewGuests(1)
 		case e := <-downs.Out():
 			c, ok := e.(event.EvtPeerConnectednessChanged)
 			if ok && c.Connectedness == network.NotConnected && !idle.ended(c.Peer, time.Now()) && !h.hasMoved() {

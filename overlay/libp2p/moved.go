@@ -43,7 +43,9 @@ func (h *Host) watchAddresses(ctx context.Context) {
 	}
 }
 
-// machineAddresses returns the addresses of the machine's interfaces in order; nil if they are not known now.
+// machineAddresses returns the addresses of the machine's interfaces in order, or nil if they are not known now.
+// Loopback and link-local addresses are left out. They lead to no other network, and each start and stop of a
+// container or virtual machine brings or takes a link-local one.
 func machineAddresses() []netip.Addr {
 	all, err := net.InterfaceAddrs()
 	if err != nil {
@@ -51,7 +53,7 @@ func machineAddresses() []netip.Addr {
 	}
 	of := []netip.Addr{}
 	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
+		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap().IsGlobalUnicast() {
 			of = append(of, p.Addr().Unmap())
 		}
 	}
@@ -62,20 +64,17 @@ func machineAddresses() []netip.Addr {
 // moved closes the connections that began at addresses which are gone, so that their links dial anew from where
 // the machine is now, and has the host proven reachable at its new addresses.
 func (h *Host) moved(lost []netip.Addr) {
-	closed := 0
-	if len(lost) > 0 {
+	stranded := h.slots.beganAt(h.host.Network().Conns(), lost)
+	if len(stranded) > 0 {
 		h.movedAt.Store(time.Now().UnixNano())
 		var closing sync.WaitGroup
-		for _, c := range h.host.Network().Conns() {
-			if strandedAt(c, lost) {
-				closed++
-				closing.Go(func() { _ = c.Close() }) // it is dead already
-			}
+		for _, c := range stranded {
+			closing.Go(func() { _ = c.Close() }) // it is dead already
 		}
-		closing.Wait()
-		h.reach.leave(lost)
+		closing.Wait() // Close ends the socket first and does not wait for the peer
 	}
-	h.log.Info("this machine's addresses changed", "lost", len(lost), "closed", closed)
+	h.reach.leave(lost)
+	h.log.Info("this machine's addresses changed", "lost", len(lost), "closed", len(stranded))
 	h.links.wakeAll()
 	select {
 	case h.movedOn <- struct{}{}:
@@ -86,20 +85,31 @@ func (h *Host) moved(lost []netip.Addr) {
 	}
 }
 
-// hasMoved says whether connections that end now do so because the machine has other addresses: the peers live.
+// hasMoved says whether connections that end now do so because the machine lost the addresses at which they began.
+// Their peers are alive.
 func (h *Host) hasMoved() bool {
 	return time.Since(time.Unix(0, h.movedAt.Load())) < addressEvery
 }
 
-// strandedAt says whether a connection began at one of some addresses. QUIC does not say where one began if its
-// socket is bound to all addresses: such a connection may be one of them, and is made anew in a moment.
-func strandedAt(c network.Conn, lost []netip.Addr) bool {
-	ip, err := manet.ToIP(c.LocalMultiaddr())
-	if err != nil {
-		return false
+// localAddress returns the address of this machine at which a connection begins, or the zero Addr if it is not known.
+// The socket of a QUIC connection is usually bound to all addresses, so the kernel is asked which address it sends
+// from to the remote.
+func localAddress(c network.Conn) netip.Addr {
+	local, ok := ipOf(c.LocalMultiaddr())
+	if !ok || !local.IsUnspecified() {
+		return local
 	}
-	a, ok := netip.AddrFromSlice(ip)
-	return ok && (slices.Contains(lost, a.Unmap()) || a.IsUnspecified())
+	remote, ok := ipOf(c.RemoteMultiaddr())
+	if !ok {
+		return netip.Addr{}
+	}
+	const anyPort = 9 // connecting a UDP socket sends nothing
+	u, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(remote, anyPort)))
+	if err != nil {
+		return netip.Addr{}
+	}
+	defer u.Close()
+	return u.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 }
 
 // leaveBehind closes a connection to a peer that has begun to speak from another address in its place. The older one

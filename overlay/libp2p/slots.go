@@ -2,6 +2,7 @@ package libp2p
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +33,8 @@ const (
 	// newcomerTime is how long a connection may take to become of use: a join takes some seconds.
 	newcomerTime = 15 * time.Second
 
-	// askTime is how long the node may take to say which peers are of use. After that none counts as such.
+	// askTime is how long the node may take to say which peers are of use. After that its last answer counts, so
+	// that a peer which floods the node cannot have the others closed.
 	askTime = 2 * time.Second
 
 	// blockHandshakes is how many of the maxHandshakes an address block may have under way at once, and
@@ -67,7 +69,7 @@ type guest struct {
 	block  netip.Prefix
 	since  time.Time
 	worked time.Time // when the node took a frame of the peer's last; zero: it never did
-	useful bool
+	useful bool      // as the node said last
 }
 
 // class says how soon a guest may be evicted: 0 first. ok is false if it stays.
@@ -130,14 +132,14 @@ func evict(of []guest, n int, now time.Time) (out []int) {
 // slots are the connections of a host.
 type slots struct {
 	mu       sync.Mutex
-	all      map[network.Conn]bool   // both ways
-	guests   map[network.Conn]*guest // those that others opened
-	worked   map[peer.ID]time.Time   // when the node took a frame last
-	choosing bool                    // the node is being asked
+	all      map[network.Conn]netip.Addr // both ways, and the local address at which each began
+	guests   map[network.Conn]*guest     // those that others opened
+	worked   map[peer.ID]time.Time       // when the node took a frame last
+	choosing bool                        // the node is being asked
 }
 
 func (s *slots) init() {
-	s.all = map[network.Conn]bool{}
+	s.all = map[network.Conn]netip.Addr{}
 	s.guests, s.worked = map[network.Conn]*guest{}, map[peer.ID]time.Time{}
 }
 
@@ -146,7 +148,7 @@ func (h *Host) watchSlots() {
 	h.host.Network().Notify(&network.NotifyBundle{
 		ConnectedF: func(_ network.Network, c network.Conn) {
 			h.gate.pending.done(c.RemoteMultiaddr())
-			h.slots.add(c, time.Now())
+			h.slots.add(c, localAddress(c), time.Now())
 			h.makeRoom()
 		},
 		DisconnectedF: func(n network.Network, c network.Conn) {
@@ -155,10 +157,10 @@ func (h *Host) watchSlots() {
 	})
 }
 
-func (s *slots) add(c network.Conn, now time.Time) {
+func (s *slots) add(c network.Conn, local netip.Addr, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all[c] = true
+	s.all[c] = local
 	if c.Stat().Direction == network.DirInbound {
 		s.guests[c] = &guest{peer: c.RemotePeer(), block: blockOf(c.RemoteMultiaddr()), since: now}
 	}
@@ -174,6 +176,18 @@ func (s *slots) remove(c network.Conn, others bool) {
 	}
 }
 
+// beganAt returns those of some connections that began at one of some local addresses.
+func (s *slots) beganAt(conns []network.Conn, addrs []netip.Addr) (of []network.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range conns {
+		if local, ok := s.all[c]; ok && slices.Contains(addrs, local) {
+			of = append(of, c)
+		}
+	}
+	return of
+}
+
 // works notes that the node has taken a frame of a peer's.
 func (s *slots) works(p peer.ID, now time.Time) {
 	s.mu.Lock()
@@ -182,11 +196,15 @@ func (s *slots) works(p peer.ID, now time.Time) {
 }
 
 // makeRoom closes connections if there are too many. It does not wait for that.
-func (h *Host) makeRoom() {
+func (h *Host) makeRoom() { h.reviewGuests(crowded + 1) }
+
+// reviewGuests asks the node which peers are of use if there are at least so many connections, and closes those that
+// are too many. It does not wait for that.
+func (h *Host) reviewGuests(atLeast int) {
 	s := &h.slots
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.all) <= crowded || s.choosing {
+	if len(s.all) < atLeast || s.choosing {
 		return
 	}
 	s.choosing = true
@@ -205,7 +223,9 @@ func (h *Host) evictSome() (again bool) {
 	for _, c := range out {
 		h.count.evicted.Add(1)
 		h.log.Debug("connection closed to make room", "peer", c.RemotePeer(), "addr", c.RemoteMultiaddr())
-		_ = c.Close()
+		// The connection manager may be closing the same connection, which takes up to 10 s if the peer reads
+		// nothing. The next pass does not wait for that.
+		h.aside(func() { _ = c.Close() })
 	}
 	return again
 }
@@ -220,7 +240,7 @@ func (s *slots) opened() (conns []network.Conn, ids []env.PeerID) {
 	return conns, ids
 }
 
-// evict chooses and forgets the connections that are to be closed, of some that the node was asked about.
+// evict chooses and forgets the connections that are to be closed, of some that the node was asked about. useful is nil if the node did not answer.
 // If there are still too many because others came in the meantime, the choice is to be made again; else it is over.
 func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn, again bool) {
 	s.mu.Lock()
@@ -229,8 +249,11 @@ func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out [
 	at := make([]network.Conn, 0, len(conns))
 	for i, c := range conns {
 		if g := s.guests[c]; g != nil {
+			if i < len(useful) {
+				g.useful = useful[i]
+			}
 			is := *g
-			is.worked, is.useful = s.worked[g.peer], i < len(useful) && useful[i]
+			is.worked = s.worked[g.peer]
 			of, at = append(of, is), append(at, c)
 		}
 	}

@@ -125,6 +125,87 @@ func TestIdlersFromManyBlocksGiveWay(t *testing.T) {
 	}
 }
 
+// A fakeConn is a connection that a peer opened from an address of its own. Its Close waits for release.
+type fakeConn struct {
+	network.Conn
+	from    int
+	closed  chan<- peer.ID
+	release <-chan struct{}
+}
+
+func (c *fakeConn) RemotePeer() peer.ID { return peer.ID(fmt.Sprint("peer ", c.from)) }
+func (c *fakeConn) Stat() network.ConnStats {
+	return network.ConnStats{Stats: network.Stats{Direction: network.DirInbound}}
+}
+func (c *fakeConn) LocalMultiaddr() ma.Multiaddr { return ma.StringCast("/ip4/127.0.0.1/tcp/1") }
+func (c *fakeConn) RemoteMultiaddr() ma.Multiaddr {
+	return ma.StringCast(fmt.Sprintf("/ip4/10.%d.%d.1/tcp/1", c.from/250, c.from%250))
+}
+
+func (c *fakeConn) Close() error {
+	c.closed <- c.RemotePeer()
+	<-c.release
+	return nil
+}
+
+// crowd fills a host with so many fake connections more than crowded. The peers of those that are closed come out.
+func crowd(t *testing.T, h *tester, more int) (closed <-chan peer.ID) {
+	t.Helper()
+	out, release := make(chan peer.ID, maxConns), make(chan struct{})
+	t.Cleanup(func() { close(release) })
+	for i := range crowded + more {
+		h.slots.add(&fakeConn{from: i, closed: out, release: release}, netip.Addr{}, time.Now().Add(-time.Hour))
+	}
+	return out
+}
+
+// A connection that takes long to close does not keep the host from closing others.
+func TestEvictionDoesNotWaitForClose(t *testing.T) {
+	t.Parallel()
+	h := made(t, nil)
+	closed := crowd(t, h, 3)
+	passed := make(chan struct{})
+	go func() {
+		defer close(passed)
+		h.evictSome()
+	}()
+	for range 3 {
+		next(t, "a connection to be closed", closed)
+	}
+	next(t, "the end of the pass", passed)
+}
+
+// A node that is too busy to say which peers are of use keeps those that were of use when it last said so.
+func TestTheLastAnswerCountsIfTheNodeIsBusy(t *testing.T) {
+	t.Parallel()
+	h := made(t, nil)
+	busy := false
+	h.useful = func(ids []env.PeerID, then func([]bool)) bool {
+		useful := make([]bool, len(ids))
+		for i, id := range ids {
+			useful[i] = id != "peer 5"
+		}
+		if !busy {
+			then(useful)
+		}
+		return !busy
+	}
+	h.events.Store(&Events{Useful: h.useful})
+	closed := crowd(t, h, 0)
+	h.reviewGuests(1)
+	wait(t, "the answer", func() bool {
+		h.slots.mu.Lock()
+		defer h.slots.mu.Unlock()
+		return !h.slots.choosing
+	})
+	busy = true
+	h.slots.add(&fakeConn{from: maxConns}, netip.Addr{}, time.Now())
+	h.evictSome()
+	if p := next(t, "a connection to be closed", closed); p != "peer 5" {
+		t.Errorf("the connection of %s is closed", p)
+	}
+}
+
 // An address block has only so many handshakes under way, so that one which never ends them leaves room.
 func TestHandshakesThatNeverEndLeaveRoom(t *testing.T) {
 	m, friends := friendly(t, 1)
