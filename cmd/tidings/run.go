@@ -26,6 +26,7 @@ type runCommand struct {
 	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses too; a network founded so lets its nodes have private addresses."`
 	Filter              bool     `help:"Match the articles of all channels of the network with keyword subscriptions, not only of those that the node subscribes to."`
 	KeywordItems        int      `default:"10" placeholder:"N" help:"How many articles keyword feeds have (${default}), up to 200; each different query takes four bytes of memory an article."`
+	Contact             string   `placeholder:"URL" help:"Where owners of the polled servers reach you: an http, https or mailto URL, which is sent in the User-Agent. Without it none is sent."`
 	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes: never, at the second time (default) or at the first."`
 
 	PublishKey string `placeholder:"FILE" help:"A publisher's key: programs on this machine that show the token in the data directory can publish with it."`
@@ -97,6 +98,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.Filter = c.Filter
 	d.Kept = c.KeywordItems
 	d.SubscribeOnRead = c.SubscribeOnRead
+	d.Contact = c.Contact
 	d.Version = release().Version
 	d.Agent = "tidings/" + d.Version
 

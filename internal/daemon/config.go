@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"tidings/cobra"
+	"tidings/internal/fetch"
 	"tidings/internal/wire"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
@@ -72,6 +73,9 @@ type Config struct {
 	Author Author
 	// Version is the release of the software, for origins.
 	Version string
+	// Contact is an http, https or mailto URL under which owners of origins reach the operator of this node.
+	// The node sends it in its User-Agent. Default: none is sent.
+	Contact string
 
 	// Agent is the software and its release, for other operators. Default
 	// "tidings".
@@ -140,6 +144,9 @@ func (c Config) filled() (Config, error) {
 		if err := proxy.CheckBaseURL(c.BaseURL); err != nil {
 			return c, err
 		}
+	}
+	if err := fetch.CheckContact(c.Contact); err != nil {
+		return c, err
 	}
 	if c.Kept == 0 {
 		c.Kept = cobra.DefaultConfig().Kept

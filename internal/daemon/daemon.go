@@ -173,7 +173,7 @@ func (d *Daemon) open() (err error) {
 	}
 	d.fetch = fetch.New(fetch.Config{
 		Version:      d.config.Version,
-		Site:         site,
+		Contact:      d.config.Contact,
 		AllowPrivate: d.config.AllowPrivateOrigins,
 		Own:          func() []netip.Addr { return d.host.IPs() },
 	}, d.answered)
@@ -206,9 +206,6 @@ func (d *Daemon) open() (err error) {
 	}
 	return err
 }
-
-// site is where the owner of an origin reads what this is.
-const site = "https://github.com/tidings-net/tidings"
 
 // answered brings an origin's answer to the node's loop.
 func (d *Daemon) answered(h env.Handle, a env.Answer) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ import (
 // with the defaults; a negative Spacing is none.
 type Config struct {
 	Version      string              // of tidings, for the User-Agent
-	Site         string              // where an origin's owner reads what this is; may be empty
+	Contact      string              // URL of who runs this, for owners of origins: see CheckContact; may be empty
 	AllowPrivate bool                // also ask origins on private addresses
 	Own          func() []netip.Addr // addresses of this node beside those of its interfaces, such as its router's; may be nil
 
@@ -279,6 +280,29 @@ func (c *Client) Stats() Stats {
 	}
 }
 
+// maxContact bounds a contact, in bytes. Some servers refuse long headers.
+const maxContact = 256
+
+// CheckContact returns an error if a contact cannot be sent in a User-Agent. It has to be an http, https or
+// mailto URL of at most 256 printable ASCII characters without parentheses and semicolons; "" is none.
+func CheckContact(contact string) error {
+	if contact == "" {
+		return nil
+	}
+	u, err := url.Parse(contact)
+	switch {
+	case err != nil:
+		return fmt.Errorf("contact %q: not a URL", contact)
+	case len(contact) > maxContact:
+		return fmt.Errorf("contact of %d bytes: at most %d", len(contact), maxContact)
+	case (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") && (u.Scheme != "mailto" || u.Opaque == ""):
+		return fmt.Errorf("contact %q: give an http, https or mailto URL, such as https://example.org/feeds.html", contact)
+	case strings.ContainsFunc(contact, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("();\\", r) }):
+		return fmt.Errorf("contact %q: spaces, parentheses, semicolons and characters beyond ASCII cannot stand in a User-Agent", contact)
+	}
+	return nil
+}
+
 // userAgent says who asks, and for how many readers, as feed readers do that
 // poll for more than one.
 func (c *Client) userAgent(subscribers int) string {
@@ -287,8 +311,8 @@ func (c *Client) userAgent(subscribers int) string {
 		version = "0"
 	}
 	about := ""
-	if c.config.Site != "" {
-		about = "+" + c.config.Site
+	if c.config.Contact != "" {
+		about = "+" + c.config.Contact
 	}
 	switch {
 	case subscribers == 1:

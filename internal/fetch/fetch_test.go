@@ -32,7 +32,7 @@ func TestDocumentComesWithWhatIsKnownOfIt(t *testing.T) {
 			w.Header().Add("Link", `<https://a.example/feed>; rel="self"`)
 			w.Header().Set("Set-Cookie", "id=1")
 			io.WriteString(w, "<rss/>")
-		}}.open(t, Config{Version: "1.2", Site: "https://tidings.example/"})
+		}}.open(t, Config{Version: "1.2", Contact: "https://tidings.example/"})
 		defer b.close()
 		a := b.get(env.Request{URL: "HTTP://A.example/a|b%2f?q#f", Subscribers: 3})
 		want := env.Answer{
@@ -75,7 +75,7 @@ func TestUserAgentSaysForHowMany(t *testing.T) {
 		{"1.2", "https://t.example/", 0, "tidings/1.2 (+https://t.example/)"},
 		{"1.2", "https://t.example/", 40, "tidings/1.2 (+https://t.example/; 40 subscribers)"},
 	} {
-		if got := New(Config{Version: c.version, Site: c.site}, nil).userAgent(c.subscribers); got != c.want {
+		if got := New(Config{Version: c.version, Contact: c.site}, nil).userAgent(c.subscribers); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
 	}
@@ -294,6 +294,20 @@ func TestAddressesThatAreNoneAreAnsweredAtOnce(t *testing.T) {
 		c := New(Config{}, func(_ env.Handle, a env.Answer) { got = a })
 		if c.Fetch(1, env.Request{URL: url}); got.Err != env.ErrURL || strings.Contains(got.Words, "geheim") {
 			t.Errorf("%q: %+v", url, got)
+		}
+	}
+}
+
+// A contact is a URL that can stand in a User-Agent as it is.
+func TestContactsAreURLs(t *testing.T) {
+	for contact, good := range map[string]bool{
+		"": true, "https://example.org/feeds.html": true, "http://example.org": true, "mailto:ops@example.org": true,
+		"example.org": false, "https:///x": false, "mailto:": false, "ftp://example.org/": false, "javascript:alert(1)": false,
+		"https://example.org/a b": false, "https://example.org/(x)": false, "https://example.org/x;y": false,
+		"https://example.org/\r\nX: 1": false, "https://exämple.org/": false, "https://example.org/" + strings.Repeat("x", 250): false,
+	} {
+		if err := CheckContact(contact); (err == nil) != good {
+			t.Errorf("%q: %v", contact, err)
 		}
 	}
 }
