@@ -69,6 +69,7 @@ const (
 type Wedges interface {
 	Enlist(key overlay.ID, o wedge.Order) error
 	Down(key overlay.ID, message []byte) error
+	Leads(key overlay.ID) bool
 	Serving(key overlay.ID) (served, declined int)
 	Relevel()
 }

@@ -426,6 +426,21 @@ func TestAnOrderThatIsRefusedIsGivenAgain(t *testing.T) {
 	}
 }
 
+// A sequencer whose pollers another one has taken away, in a log that is no more, gets them back: without
+// them its channel was polled by nobody, and its state was ok.
+func TestASequencerThatLostItsPollersGetsThemBack(t *testing.T) {
+	v := newVillage(t, 3, rss("A", "", "one"))
+	for _, h := range v.serving {
+		h.Release(v.key)
+	}
+	v.serving, v.outlived = nil, true
+	v.serve(rss("A", "", "two", "one"))
+	v.run(3 * v.pollers[0].cfg.MaintenanceInterval)
+	if len(v.serving) != 3 || titles(v.items) != "one two" {
+		t.Errorf("%d pollers, and the log has %q", len(v.serving), titles(v.items))
+	}
+}
+
 // refusing are wedges that have no room.
 type refusing struct{ *house }
 

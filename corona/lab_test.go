@@ -126,6 +126,9 @@ func (a alone) Enlist(key overlay.ID, o wedge.Order) error {
 
 func (a alone) Down(overlay.ID, []byte) error { return nil }
 
+// Leads says whether what it ordered stands: it has not been released since.
+func (a alone) Leads(key overlay.ID) bool { return a.duties.Get(key) != nil }
+
 func (a alone) Serving(overlay.ID) (served, declined int) { return 1, 0 }
 
 func (a alone) Relevel() {}

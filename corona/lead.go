@@ -241,6 +241,10 @@ func (c *Corona) tended(l *lead, now time.Time) {
 		// Who led it meanwhile, unseen from here, has ended what stood.
 		l.order.Term, l.order.N = wedge.Term{Epoch: term}, 0
 	}
+	if l.order.N > 0 && !c.wedges.Leads(l.key) {
+		// So has who led another log of it meanwhile, which this one has outlived.
+		l.order.N = 0
+	}
 	idle, was := now.Sub(l.seen) > 2*c.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE
 	switch {
 	case idle && !was:

@@ -69,8 +69,10 @@ type townFeed struct {
 	note    []byte
 	order   wedge.Order
 	serving []*house
-	lie     lie    // what its leader tells its wedge, if it is a liar
-	old     []byte // the first grant, of one that shows it again
+	// outlived says that the leader's order ended, because that of another leader took its place and ended, too.
+	outlived bool
+	lie      lie    // what its leader tells its wedge, if it is a liar
+	old      []byte // the first grant, of one that shows it again
 	townLog
 }
 
@@ -357,7 +359,7 @@ func (h *house) Enlist(key overlay.ID, o wedge.Order) error {
 	if f.leader != h {
 		return nil // a later term counts
 	}
-	f.order = o
+	f.order, f.outlived = o, false
 	if h.liar && f.lie != nil {
 		f.lie(h.town, f, o)
 		return nil
@@ -377,6 +379,12 @@ func (h *house) Enlist(key overlay.ID, o wedge.Order) error {
 		f.serve(p, o, rank, o.N)
 	}
 	return nil
+}
+
+// Leads implements Wedges.
+func (h *house) Leads(key overlay.ID) bool {
+	f := h.town.byKey[key]
+	return f.leader == h && !f.outlived
 }
 
 // serve gives a house a rank of a channel.

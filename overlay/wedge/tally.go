@@ -176,6 +176,12 @@ func (w *Wedge) Ordered(key overlay.ID) (term Term, n int, ok bool) {
 	return r.order.term, int(r.order.n), true
 }
 
+// Leads says whether an order of this node's stands for a key. It ends when an order of a later term comes.
+func (w *Wedge) Leads(key overlay.ID) bool {
+	r := w.named(name(key))
+	return r != nil && r.order.key == key && r.flags&leads != 0
+}
+
 // Serving returns how many ranks of a key are served, and of how many the members
 // declined, as far as the node, which has to be its leader, has been told; 0 if it is not, or if the wedge has no ranks.
 func (w *Wedge) Serving(key overlay.ID) (served, declined int) {

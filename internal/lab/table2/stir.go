@@ -60,6 +60,8 @@ func (r *ranks) Relevel() {
 	r.Wedges.Relevel()
 }
 
+func (r *ranks) Leads(key overlay.ID) bool { return r.Wedges.Leads(key) }
+
 func (r *ranks) Serving(key overlay.ID) (served, declined int) { return r.Wedges.Serving(key) }
 
 // shares are its sums.
