@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
@@ -11,26 +13,31 @@ import (
 
 // A grammar is the command line: a field for each command and flag.
 type grammar struct {
-	Help   helpFlag `short:"h" help:"Show what a command does and takes."`
-	Config string   `placeholder:"FILE" help:"Read settings from FILE, in TOML, instead of ${config}."`
+	Help        helpFlag    `short:"h" help:"Show the help of a command."`
+	ShowVersion versionFlag `name:"version" help:"Show the version."`
+	Config      string      `placeholder:"FILE" help:"Read settings from FILE, in TOML, instead of ${config}."`
 
-	Run         runCommand         `cmd:"" help:"Run a node: peer, poller, and what feed readers read."`
-	Subscribe   subscribeCommand   `cmd:"" help:"Subscribe to feeds; print the addresses to give to a feed reader."`
-	Unsubscribe unsubscribeCommand `cmd:"" help:"End subscriptions."`
-	Keygen      keygenCommand      `cmd:"" help:"Make the key of a publisher."`
-	Publish     publishCommand     `cmd:"" help:"Sign items of a feed of yours, and push them to its readers."`
-	Trust       trustCommand       `cmd:"" help:"Believe that the publisher of a feed has another key."`
-	Watch       watchCommand       `cmd:"" help:"Subscribe to articles that match keywords, by a feed of their own."`
-	Unwatch     unwatchCommand     `cmd:"" help:"End a keyword subscription: nobody can read its address any more."`
-	Watches     watchesCommand     `cmd:"" help:"List the keyword subscriptions."`
-	List        listCommand        `cmd:"" help:"List subscriptions and their health."`
-	Status      statusCommand      `cmd:"" help:"Show the node in its network."`
-	Open        openCommand        `cmd:"" help:"Print an address, good once, at which a browser shows the node's pages."`
-	Doctor      doctorCommand      `cmd:"" help:"Say what is wrong with the node, and what to do about it."`
-	OPML        opmlCommand        `cmd:"" name:"opml" help:"Move subscriptions in and out."`
-	Provision   provisionCommand   `cmd:"" help:"Plan a hosting centre for keyword subscriptions: how many nodes of which kind."`
-	Demo        demoCommand        `cmd:"" help:"Show what it is for: a network on this machine, beside readers who poll for themselves."`
-	Version     versionCommand     `cmd:"" help:"Say which tidings this is."`
+	Run     runCommand     `cmd:"" group:"The node:" help:"Run a node."`
+	Open    openCommand    `cmd:"" group:"The node:" help:"Print an address that opens the node's pages in your browser."`
+	Status  statusCommand  `cmd:"" group:"The node:" help:"Show the node and its network."`
+	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and their remedies."`
+	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
+
+	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
+	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"End subscriptions."`
+	List        listCommand        `cmd:"" group:"Feeds and pages:" help:"List subscriptions and their state."`
+	OPML        opmlCommand        `cmd:"" name:"opml" group:"Feeds and pages:" help:"Import and export subscriptions."`
+
+	Watch   watchCommand   `cmd:"" group:"Keywords:" help:"Turn a search for new articles into a feed."`
+	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search; its feed ends, too."`
+	Watches watchesCommand `cmd:"" group:"Keywords:" help:"List searches."`
+
+	Keygen  keygenCommand  `cmd:"" group:"Publishing:" help:"Make a publisher's key."`
+	Publish publishCommand `cmd:"" group:"Publishing:" help:"Sign items of your feed and push them to its readers."`
+	Trust   trustCommand   `cmd:"" group:"Publishing:" help:"Accept the new key of a feed."`
+
+	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show what a network brings, with nodes and a server on this machine."`
+	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Compute how many nodes many keyword subscriptions need."`
 }
 
 // streams are what a command reads and writes.
@@ -46,16 +53,19 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return usagef("%q is not in UTF-8", a)
 		}
 	}
-	if len(args) > 0 && args[0] == "help" { // as of many commands
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	if args[0] == "help" { // as of many commands
 		args = append(args[1:len(args):len(args)], "--help")
 	}
 	var g grammar
 	c, err := parse(&g, args, stdout)
 	switch {
-	case errors.Is(err, errHelped):
+	case errors.Is(err, errAnswered):
 		return nil
 	case err != nil:
-		return usageError{err}
+		return usageError{missing(err)}
 	}
 	c.BindTo(ctx, (*context.Context)(nil))
 	return c.Run(streams{stdin, stdout, stderr})
@@ -66,14 +76,19 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
 	k, err := kong.New(g,
 		kong.Name("tidings"),
-		kong.Description("Feeds for the reader you like, polled once for all.\n\n"+
-			"A setting comes from its flag, else from the environment (TIDINGS_HTTP for --http), "+
-			"else from the file (http = \"…\"), else it has its default."),
+		kong.Description("tidings polls feeds and pages together with other nodes, and serves them to your feed reader.\n\n"+
+			"A setting comes from its flag, otherwise from the environment (TIDINGS_HTTP for --http), "+
+			"otherwise from the configuration file (http = \"…\"), otherwise it has its default."),
 		kong.Vars{"config": configFile(), "data": dataDir(), "http": defaultHTTP},
 		kong.NoDefaultHelp(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.Writers(help, io.Discard),
+		kong.Bind(stdout{help}),
 		kong.DefaultEnvars("TIDINGS"),
+		kong.PostBuild(func(k *kong.Kong) error {
+			onlySettings(k.Model.Node)
+			return nil
+		}),
 	)
 	if err != nil {
 		panic("tidings: the command line's grammar: " + err.Error())
@@ -81,15 +96,84 @@ func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
 	return k.Parse(args)
 }
 
-// A helpFlag ends the command line: what comes behind it is not looked at.
-type helpFlag bool
+// onlySettings takes the environment variables from the flags that are no settings: those that say what a
+// command is to do once. All flags of run are settings.
+func onlySettings(n *kong.Node) {
+	if n.Name == "run" {
+		return
+	}
+	for _, f := range n.Flags {
+		switch f.Name {
+		case "config", "http", "data":
+		default:
+			f.Envs, f.Tag.Envs = nil, nil
+		}
+	}
+	for _, of := range n.Children {
+		onlySettings(of)
+	}
+}
 
-var errHelped = errors.New("help was all that was asked for")
+// stdout is where the flags write that answer by themselves.
+type stdout struct{ io.Writer }
+
+// errAnswered says that a flag has answered, and that there is nothing else to do.
+var errAnswered = errors.New("a flag has answered")
+
+// A helpFlag prints the help of a command. What comes behind it is not looked at.
+type helpFlag bool
 
 // BeforeReset is called by kong when it meets the flag.
 func (helpFlag) BeforeReset(c *kong.Context) error {
 	if err := c.PrintUsage(false); err != nil {
 		return err
 	}
-	return errHelped
+	return errAnswered
+}
+
+// A versionFlag does what the command of that name does.
+type versionFlag bool
+
+// BeforeReset is called by kong when it meets the flag.
+func (versionFlag) BeforeReset(out stdout) error {
+	if err := printVersion(out); err != nil {
+		return err
+	}
+	return errAnswered
+}
+
+// missing says in words which argument a command lacks. Kong says: expected "<url> ...".
+func missing(err error) error {
+	p, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || !strings.HasPrefix(p.Error(), `expected "<`) {
+		return err
+	}
+	of := p.Context.Selected()
+	if of == nil || len(of.Positional) == 0 {
+		return err
+	}
+	name := of.Positional[0].Name
+	return question{fmt.Sprintf("%s tidings %s %s", which[name], of.Path(), strings.ToUpper(name)), err}
+}
+
+// A question asks for what a command lacks.
+type question struct {
+	text  string
+	cause error
+}
+
+func (q question) Error() string { return q.text }
+func (q question) Unwrap() error { return q.cause }
+
+// which asks for arguments, by their names.
+var which = map[string]string{"url": "which address?", "query": "which query?", "file": "which file?"}
+
+// helpFor is the command whose help explains a mistake in how it was called.
+func helpFor(err error) string {
+	if p, ok := errors.AsType[*kong.ParseError](err); ok {
+		if of := p.Context.Selected(); of != nil {
+			return "tidings " + of.Path() + " --help"
+		}
+	}
+	return "tidings --help"
 }

@@ -67,7 +67,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	_, usage := errors.AsType[usageError](err)
 	if usage {
-		err = fmt.Errorf("%w; see tidings --help", err)
+		err = fmt.Errorf("%w; see %s", err, helpFor(err))
 	}
 	_, _ = fmt.Fprintln(stderr, "tidings:", oneLine(err.Error())) // there is nobody else to tell
 	if usage {

@@ -26,7 +26,8 @@ type provisionCommand struct {
 func (c *provisionCommand) Help() string {
 	return "Plans a hosting centre for keyword subscriptions, as Cobra does (NSDI 2007, section 3.5): how many crawlers, filters " +
 		"and reflectors it takes, and who of them sends articles to whom. The costs of \"paper\" were fitted to the plans it " +
-		"publishes, and are many times those that it measured, which are \"published\"."
+		"publishes, and are many times those that it measured, which are \"published\".\n\n" +
+		examples("tidings provision --feeds 1000000 --subs 40000000")
 }
 
 // Run plans, and fails if no nodes of that kind can carry the load.

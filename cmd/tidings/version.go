@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -14,11 +15,16 @@ type versionCommand struct {
 
 // Run prints the release.
 func (c *versionCommand) Run(s streams) error {
-	r := release()
 	if c.JSON {
-		return printJSON(s.out, r)
+		return printJSON(s.out, release())
 	}
-	_, err := fmt.Fprintf(s.out, "tidings %s (%s)\n", r.Version, r.Go)
+	return printVersion(s.out)
+}
+
+// printVersion prints the release for people.
+func printVersion(w io.Writer) error {
+	r := release()
+	_, err := fmt.Fprintf(w, "tidings %s (%s)\n", r.Version, r.Go)
 	return err
 }
 

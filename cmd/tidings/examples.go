@@ -1,0 +1,75 @@
+package main
+
+// The help of a command ends with examples. Kong takes them from these methods.
+
+func (*runCommand) Help() string {
+	return examples("tidings run",
+		"tidings run --bootstrap /ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3…",
+		"tidings run --http 0.0.0.0:8190 --base-url http://nas.example:8190")
+}
+
+func (*openCommand) Help() string {
+	return "The address works once, within ten minutes, and lets one browser in.\n\n" + examples("tidings open")
+}
+
+func (*statusCommand) Help() string { return examples("tidings status", "tidings status --json") }
+
+func (*doctorCommand) Help() string {
+	return "The command ends with code 1 if there is a problem.\n\n" + examples("tidings doctor")
+}
+
+func (*versionCommand) Help() string { return examples("tidings version", "tidings version --json") }
+
+func (*subscribeCommand) Help() string {
+	return examples("tidings subscribe https://go.dev/blog/feed.atom",
+		"tidings subscribe page+https://go.dev/doc/devel/release",
+		"tidings subscribe --least publisher https://blog.example/feed.xml")
+}
+
+func (*unsubscribeCommand) Help() string {
+	return examples("tidings unsubscribe https://go.dev/blog/feed.atom")
+}
+
+func (*listCommand) Help() string { return examples("tidings list", "tidings list --json") }
+
+func (*opmlCommand) Help() string {
+	return examples("tidings opml import mine.opml", "tidings opml export for-my-reader.opml")
+}
+
+func (*importCommand) Help() string { return examples("tidings opml import mine.opml") }
+
+func (*exportCommand) Help() string {
+	return examples("tidings opml export for-my-reader.opml", "tidings opml export --original back-again.opml", "tidings opml export -")
+}
+
+func (*watchCommand) Help() string {
+	return examples("tidings watch '(solar AND battery) NOT advert'",
+		"tidings watch --format json 'title:\"sea wind\" OR site:example.org turbine*'")
+}
+
+func (*unwatchCommand) Help() string { return examples("tidings unwatch 'solar battery NOT advert'") }
+
+func (*watchesCommand) Help() string { return examples("tidings watches", "tidings watches --json") }
+
+func (*keygenCommand) Help() string {
+	return examples("tidings keygen ~/keys/blog.key", "tidings keygen --rotate ~/keys/blog.key")
+}
+
+func (*publishCommand) Help() string {
+	return examples("tidings publish --key blog.key --metadata https://blog.example/feed.xml",
+		"tidings publish --key blog.key --document public/feed.xml https://blog.example/feed.xml",
+		"tidings publish --key blog.key https://blog.example/feed.xml --title Hello --link https://blog.example/hello")
+}
+
+func (*trustCommand) Help() string { return examples("tidings trust https://blog.example/feed.xml") }
+
+func (*demoCommand) Help() string { return examples("tidings demo", "tidings demo --paper") }
+
+// examples is the text for some examples.
+func examples(of ...string) string {
+	text := "Examples:\n"
+	for _, e := range of {
+		text += "\n    " + e
+	}
+	return text
+}
