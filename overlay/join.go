@@ -440,6 +440,10 @@ func (n *Node) activate() {
 	n.selfPause = firstLook
 	n.planSelf(soonLook)
 	n.remember() // a node killed in its first seconds finds its network again
-	n.log.Info("joined the network", "id", n.self.ID.Short(), "leaf", n.leaf.Len(), "depth", n.leaf.Depth())
+	if n.leaf.Len() == 1 {
+		n.log.Info("running without other nodes so far", "id", n.self.ID.Short())
+	} else {
+		n.log.Info("joined the network", "id", n.self.ID.Short(), "leaf", n.leaf.Len(), "depth", n.leaf.Depth())
+	}
 	n.release()
 }

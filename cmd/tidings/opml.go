@@ -44,11 +44,7 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	already := ""
-	if answer.Already > 0 {
-		already = fmt.Sprintf(" (%d were already)", answer.Already)
-	}
-	if _, err := fmt.Fprintf(s.out, "%d subscribed%s, %d failed\n", answer.Subscribed, already, len(answer.Failed)); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.Subscribed-answer.Already, answer.Already, len(answer.Failed)); err != nil {
 		return err
 	}
 	return failures(c.File, answer.Failed)
@@ -79,8 +75,9 @@ func failures(file string, failed []proxy.Failed) error {
 // An exportCommand is "tidings opml export".
 type exportCommand struct {
 	client   `embed:""`
-	Original bool   `help:"With the addresses of the origins, for a reader that does without this node."`
-	File     string `arg:"" help:"The file to write; -: standard output."`
+	Original bool   `help:"Write the feeds' original addresses, for a reader that does without this node."`
+	Force    bool   `help:"Overwrite the file if it exists."`
+	File     string `arg:"" help:"The file to write, or - for standard output."`
 }
 
 // Run writes the list. Its addresses hold tokens of this node, so the file is
@@ -101,8 +98,16 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 		_, err = s.out.Write(doc)
 		return err
 	}
-	if err := os.WriteFile(c.File, doc, 0o600); err != nil {
+	if err := c.write(doc); err != nil {
 		return fmt.Errorf("export: %w", err)
 	}
 	return nil
+}
+
+// write writes the file. It overwrites a file that exists only with --force; devices and pipes are no files in this sense.
+func (c *exportCommand) write(doc []byte) error {
+	if is, err := os.Stat(c.File); err == nil && is.Mode().IsRegular() && !c.Force {
+		return fmt.Errorf("%s exists already: give another name, or --force to overwrite it", c.File)
+	}
+	return os.WriteFile(c.File, doc, 0o600)
 }

@@ -251,7 +251,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		err = nil
 	}
-	return errors.Join(err, d.Close())
+	err = errors.Join(err, d.Close())
+	d.log.Info("stopped")
+	return err
 }
 
 // join learns the network, if this is the node's first start in it, and makes
@@ -336,6 +338,7 @@ func (d *Daemon) live(ctx context.Context) error {
 	select {
 	case err = <-ended:
 	case <-ctx.Done():
+		d.log.Info("stopping")
 		if !d.config.Abrupt {
 			d.leave(always)
 		}
