@@ -112,6 +112,9 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("there is no %q", line)
 		}
 	}
+	if strings.Contains(text, "process_network_") {
+		t.Error("the machine's traffic is shown as the node's")
+	}
 }
 
 // watched are the metrics of the node's that dashboard and alerts speak of.
