@@ -31,19 +31,19 @@ const (
 // handler answers whoever collects metrics: with the node's, its process's and the runtime's.
 func (m metrics) handler() http.Handler {
 	r := prometheus.NewRegistry()
-	r.MustRegister(m, collectors.NewGoCollector(), process{collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})})
+	r.MustRegister(m, collectors.NewGoCollector(), ownProcess{collectors.NewProcessCollector(collectors.ProcessCollectorOpts{})})
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
 		MaxRequestsInFlight: maxScrapes,
 		ErrorHandling:       promhttp.HTTPErrorOnError,
 	})
 }
 
-// process collects what the system knows of this process. It leaves out the counters of network traffic: on
+// ownProcess collects what the system knows of this process. It leaves out the counters of network traffic: on
 // Linux they count what the whole machine sends and receives.
-type process struct{ prometheus.Collector }
+type ownProcess struct{ prometheus.Collector }
 
 // Collect implements [prometheus.Collector].
-func (p process) Collect(out chan<- prometheus.Metric) {
+func (p ownProcess) Collect(out chan<- prometheus.Metric) {
 	all := make(chan prometheus.Metric)
 	go func() {
 		defer close(all)
