@@ -271,7 +271,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	}
 	if a := d.HTTPAddr(); a != nil {
 		add(levelOK, fmt.Sprintf("readers are served at http://%s/", a),
-			"readers that run on servers (Miniflux, FreshRSS, CommaFeed, Nextcloud News) refuse such addresses until told otherwise: see the README")
+			"readers that run on servers (Miniflux, FreshRSS, CommaFeed, Nextcloud News) refuse such addresses until you allow them: see docs/guide/feeds.md")
 	}
 	return of
 }
