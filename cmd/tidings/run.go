@@ -15,26 +15,26 @@ import (
 
 // A runCommand is "tidings run".
 type runCommand struct {
-	Data                string   `placeholder:"DIR" help:"Where the node lives (${data})."`
-	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where feed readers and the other commands are served (${default}); none: nowhere."`
-	BaseURL             string   `name:"base-url" placeholder:"URL" help:"What the addresses given to feed readers begin with, where these reach the node by another name than --http (http://nas.example:8190); by that name nothing but such addresses is answered."`
-	TrustedProxy        []string `placeholder:"ADDRESS" help:"A proxy that may pass readers' requests on, by the address or network from which it connects (127.0.0.1); all requests from there count as those of other machines, unless they are your own or show the token. The proxy should add X-Forwarded-For. May be repeated; requests of other proxies are refused."`
-	Listen              []string `placeholder:"MULTIADDR" help:"Where other nodes are listened to (port 4801 of all interfaces, by QUIC and TCP); may be repeated."`
-	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as it printed behind \"peer\"; may be repeated."`
-	MDNS                bool     `name:"mdns" help:"Join through, and answer, nodes in the local network."`
-	Network             string   `placeholder:"NAME" help:"The network to join, or to found (tidings)."`
-	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses too; a network founded so lets its nodes have private addresses."`
-	Filter              bool     `help:"Match the articles of all channels of the network with keyword subscriptions, not only of those that the node subscribes to."`
-	KeywordItems        int      `default:"10" placeholder:"N" help:"How many articles keyword feeds have (${default}), up to 200; each different query takes four bytes of memory an article."`
+	Data                string   `placeholder:"DIR" help:"The node's data directory (${data})."`
+	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves feed readers, browsers and commands (${default}); none: nowhere."`
+	BaseURL             string   `name:"base-url" placeholder:"URL" help:"The URL under which feed readers on other machines reach the node (http://nas.example:8190). The addresses given to readers begin with it, and under this name the node answers nothing else."`
+	TrustedProxy        []string `placeholder:"ADDRESS" help:"A reverse proxy that may pass on requests of readers, by the address or network from which it connects (127.0.0.1). All requests from there count as those of other machines, unless they are your own or show the token. The proxy should add X-Forwarded-For. May be repeated; requests of other proxies are refused."`
+	Listen              []string `placeholder:"MULTIADDR" help:"Where to listen for other nodes (port 4801 of all interfaces, by QUIC and TCP). May be repeated."`
+	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as that node printed it after \"peer\". May be repeated."`
+	MDNS                bool     `name:"mdns" help:"Find nodes in the local network, and answer them."`
+	Network             string   `placeholder:"NAME" help:"The name of the network to join or to found (tidings)."`
+	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses, too. A network that is founded with this lets its nodes have private addresses."`
+	Filter              bool     `help:"Match keyword searches against all feeds of the network, and not only against your own subscriptions."`
+	KeywordItems        int      `default:"10" placeholder:"N" help:"How many articles a keyword feed has (${default}), at most 200. Each article takes four bytes of memory for each different query."`
 	Contact             string   `placeholder:"URL" help:"Where owners of the polled servers reach you: an http, https or mailto URL, which is sent in the User-Agent. Without it none is sent."`
-	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes: never, at the second time (default) or at the first."`
+	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes to it: never, second (when it is read again; the default) or first."`
 
-	PublishKey string `placeholder:"FILE" help:"A publisher's key: programs on this machine that show the token in the data directory can publish with it."`
+	PublishKey string `placeholder:"FILE" help:"A publisher's key. Programs on this machine that show the token in the data directory can publish with it."`
 	keyFlags   `embed:""`
 
 	Founding founding `embed:"" group:"To found a network other than the usual (whoever joins takes these from it):"`
 
-	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"What is logged, on standard error: debug, info (default), warn, error."`
+	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"The least important messages that are logged on standard error: debug, info (default), warn, error."`
 	Quiet    bool   `help:"Print nothing, and log errors only."`
 }
 

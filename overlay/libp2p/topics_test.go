@@ -3,6 +3,7 @@ package libp2p
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -33,6 +34,18 @@ func (e *ear) count(frame string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.heard[frame]
+}
+
+// began says whether a frame that begins so was heard.
+func (e *ear) began(with string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for frame := range e.heard {
+		if strings.HasPrefix(frame, with) {
+			return true
+		}
+	}
+	return false
 }
 
 // What is published reaches all who take part, each once, by way of one whom all of them know, and who
@@ -129,9 +142,8 @@ func TestATopicIsLeft(t *testing.T) {
 		n := 0
 		wait(t, "something to be heard", func() bool {
 			n++
-			frame := fmt.Sprintf("round %d, %d", round, n)
-			hub.Topics().Publish("news", []byte(frame))
-			return e.count(fmt.Sprintf("round %d, %d", round, max(1, n-1))) > 0
+			hub.Topics().Publish("news", fmt.Appendf(nil, "round %d, %d", round, n))
+			return e.began(fmt.Sprintf("round %d,", round))
 		})
 		h.Topics().Leave("news")
 		h.Topics().Publish("news", []byte("of no topic"))
