@@ -32,8 +32,8 @@ type lonePoll struct {
 	fails    int
 	asked    time.Time
 	waiting  env.Handle // for an answer; 0: none
-	// ended says that somebody else polls it again. It is remembered until its next poll would have been due,
-	// so that a network that comes and goes does not make this node forget what the origin has asked for.
+	// ended says that other nodes poll the channel again. The lonePoll is kept until its next poll would have
+	// been due: otherwise an unstable network would make this node forget the origin's wishes.
 	ended bool
 }
 
@@ -280,8 +280,8 @@ func (c *Corona) HandOver(key overlay.ID, head *feed.Head, items []feed.Item, kn
 	c.hold(&found{nonce: c.rand.Uint64(), key: key, reading: reading{f: f, handed: true}, prints: prints(f), since: c.clock.Now()})
 }
 
-// takeHanded takes items that a node has found while it was cut off. They are no document that the origin
-// shows now: nothing but the items is learned from them. answer is called when the log holds them.
+// takeHanded takes items that a node found while it was cut off. The origin may not show them any more, so
+// the sequencer learns nothing about the feed's document from them. It calls answer when the log holds them.
 func (c *Corona) takeHanded(l *lead, r reading, answer func()) {
 	if l.page || l.known.Suspicious(r.f) != "" {
 		return

@@ -139,7 +139,7 @@ func (c *Corona) again(nonce uint64, now time.Time) {
 	switch {
 	case l != nil: // by now it is the sequencer itself
 		c.forget(w)
-		c.adopt(l, env.Peer{}, w.reading, w.nonce, now)
+		c.accept(l, env.Peer{}, w.reading, w.nonce, now)
 	case (d != nil || w.handed) && now.Sub(w.since) < heldFor:
 		c.sendFound(w, d, now)
 	default:

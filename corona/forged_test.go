@@ -81,8 +81,8 @@ func TestForgedReadingsAreDropped(t *testing.T) {
 	}
 }
 
-// A sequencer whose clock is wrong by hours hears its pollers all the same, and still takes no copy of an
-// earlier report. It was deaf once, and its feed silent until another took its place.
+// A sequencer whose clock is hours off still accepts reports of its pollers, and still rejects copies of earlier
+// reports. It used to reject all reports, and its feed got no items until another node took over.
 func TestASequencerWithAWrongClockIsNotDeaf(t *testing.T) {
 	v := newVillage(t, 3, rss("A", "", "one"))
 	leader, member := v.leader, v.pollers[1]
@@ -176,8 +176,8 @@ func TestStrangersBeyondTheLeafAreNotHeard(t *testing.T) {
 	}
 }
 
-// What a node found while it was cut off is no document: the log gets its items, and no poller forgets
-// what the origin has answered.
+// A list of items that a cut-off node found is not the origin's document. The log gets the items, and pollers
+// still know which document the origin served last.
 func TestItemsThatAreHandedOverAreNoDocument(t *testing.T) {
 	v := newVillage(t, 3, rss("A", "", "one", "two"))
 	v.poll(v.pollers...)

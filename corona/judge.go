@@ -31,8 +31,8 @@ const (
 	// hurried is how long it takes at most while others of the channel wait: who sends its items a
 	// little at a time must not keep everybody's out.
 	hurried = 30 * time.Second
-	// maxReporters is of how many pollers of a channel the last report is remembered; beyond it, all are
-	// forgotten. Few channels have so many.
+	// maxReporters bounds the pollers of a channel whose last report is remembered. At the bound all are
+	// forgotten; few channels have so many pollers.
 	maxReporters = 1024
 )
 
@@ -200,7 +200,7 @@ func (c *Corona) weigh(l *lead, g *gather) {
 	switch {
 	case len(want) == 0 && (g.headed || !fresh):
 		c.dropGather(l, g)
-		c.accept(l, g, now)
+		c.accept(l, g.from, g.reading, g.nonce, now)
 	case len(want) == 0:
 		c.stats.Garbage++ // items without the head that was asked for: nobody could read the entry
 		c.dropGather(l, g)
@@ -279,14 +279,9 @@ func (c *Corona) dropGather(l *lead, g *gather) {
 	}
 }
 
-// accept takes a finding all of whose news is here, and answers it: at once if there is
-// none, else when the log holds it.
-func (c *Corona) accept(l *lead, g *gather, now time.Time) {
-	c.adopt(l, g.from, g.reading, g.nonce, now)
-}
-
-// adopt takes what a poller has found, if it is not this node: from is empty then.
-func (c *Corona) adopt(l *lead, from env.Peer, r reading, nonce uint64, now time.Time) {
+// accept takes a finding whose news is all here. It answers the poller at once if nothing is new, otherwise
+// when the log holds the news. from is empty if this node is the poller.
+func (c *Corona) accept(l *lead, from env.Peer, r reading, nonce uint64, now time.Time) {
 	switch {
 	case r.handed:
 		c.takeHanded(l, r, func() {

@@ -426,8 +426,8 @@ func TestAnOrderThatIsRefusedIsGivenAgain(t *testing.T) {
 	}
 }
 
-// A sequencer whose pollers another one has taken away, in a log that is no more, gets them back: without
-// them its channel was polled by nobody, and its state was ok.
+// A sequencer gives its order again if the order of another sequencer has replaced it and ended. Without that,
+// nobody polled the channel, and its state was ok.
 func TestASequencerThatLostItsPollersGetsThemBack(t *testing.T) {
 	v := newVillage(t, 3, rss("A", "", "one"))
 	for _, h := range v.serving {

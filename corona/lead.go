@@ -242,7 +242,8 @@ func (c *Corona) tended(l *lead, now time.Time) {
 		l.order.Term, l.order.N = wedge.Term{Epoch: term}, 0
 	}
 	if l.order.N > 0 && !c.wedges.Leads(l.key) {
-		// So has who led another log of it meanwhile, which this one has outlived.
+		// A second sequencer, on the other side of a partition, gave an order of a later term. It has replaced
+		// this one everywhere, and ended when that sequencer gave up.
 		l.order.N = 0
 	}
 	idle, was := now.Sub(l.seen) > 2*c.cfg.MaintenanceInterval, l.state.Kind == coronapb.State_IDLE

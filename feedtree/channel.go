@@ -97,7 +97,8 @@ func (f *FeedTree) resume() {
 		if c.subscribed {
 			f.join(c)
 			if len(f.owners.Shown(c.key)) > 0 {
-				// What the disk has lost is to be noticed before somebody reads. Feeds have their turns by their keys.
+				// Reading the log now notices lost bodies before a reader asks for the feed. The key chooses the time,
+				// so that not all feeds are read at once.
 				turn := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
 				f.after(turn, task{kind: taskSync, key: c.key})
 			}

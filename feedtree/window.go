@@ -39,8 +39,8 @@ type extra struct {
 	over feed.Hash
 }
 
-// fetchedFor is how long an item that was fetched, and that the log never gets, is shown: as long as
-// a log keeps what is more than its least.
+// fetchedFor bounds how long a fetched item is shown that the log never gets. Logs keep their entries for
+// as long, and longer only if they have few.
 const fetchedFor = 7 * 24 * time.Hour
 
 // shows says whether a window shows an item in this version, or has shown it.
@@ -179,13 +179,13 @@ func (w *window) leave(gone []*owner.Entry, deltas []content) {
 	for i, e := range gone {
 		place[e.At.Seq] = i
 	}
-	fetched := map[feed.ID]bool{}
+	beside := map[feed.ID]bool{} // items that are shown beside the log already
 	for _, e := range w.extra {
-		fetched[e.Item.ID] = true
+		beside[e.Item.ID] = true
 	}
 	for _, e := range w.of.Entries() {
 		w.ghosts.add(e.ID, e.Hash)
-		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !fetched[e.ID] {
+		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !beside[e.ID] {
 			ch := deltas[i].Changes[e.Change]
 			w.extra = append(w.extra, extra{Entry: feed.Entry{Item: ch.Item, At: e.At}, of: ch.Publication, ref: e.Ref})
 		}
@@ -355,7 +355,7 @@ func (f *FeedTree) show(c *channel, d difference.Delta) {
 		var found []extra
 		for _, ch := range d.Changes {
 			// The headline of what a publisher has signed is no news.
-			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) && len(found) < feed.MaxItems {
+			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) {
 				w.ghosts.add(it.ID, it.Hash)
 				w.extra = slices.DeleteFunc(w.extra, func(e extra) bool { return e.Item.ID == it.ID })
 				before, _ := w.of.Entry(it.ID)
@@ -462,8 +462,8 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	})
 }
 
-// among puts entries that are beside the log among those of the log, which stay in their order: each
-// before the first that is older.
+// among merges entries beside the log into the log's entries, which keep their order. Each goes before the
+// first entry that is older.
 func among(log, beside []feed.Entry) []feed.Entry {
 	slices.SortStableFunc(beside, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
 	all := make([]feed.Entry, 0, len(log)+len(beside))

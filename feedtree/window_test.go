@@ -29,7 +29,7 @@ func windowOf(versions ...feed.Item) *window {
 	return w
 }
 
-// What was fetched gives way to the log whatever the clocks of the nodes say, and does not stay for ever.
+// Fetched items give way to the log, however wrong the clocks of the nodes are, and none stays for ever.
 func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 	a, b, c := version(t, "A"), version(t, "B"), version(t, "C")
 	fetched := time.Unix(1_800_000_000, 0).Add(time.Hour) // later than what the log says of its own entries
@@ -55,7 +55,7 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 	}
 }
 
-// An item that was fetched, and whose older version comes of a log that gave way, is shown once.
+// A window shows an item once, even if the item was fetched and an abandoned log has an older version of it.
 func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
 	a, b := version(t, "A"), version(t, "B")
 	w := windowOf(a)
@@ -67,8 +67,7 @@ func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
 	}
 }
 
-// What is beside the log stands among its entries by time, so that who reads the first ten of them reads
-// the newest ten.
+// Items beside the log are sorted among its entries by time. A reader of the first ten entries gets the newest ten.
 func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
 	entries := func(said string) (of []feed.Entry) {
 		for name := range strings.FieldsSeq(said) {

@@ -70,7 +70,8 @@ func (c *crowd) Accept() (net.Conn, error) {
 	return conn, nil
 }
 
-// fresh is how many connections are younger than one that still has time to send its headers.
+// fresh is how many later changes a connection may see before it should have sent its headers. Until then it
+// is the last to give way.
 const fresh = 64
 
 // gives is the order in which connections give way: those whose headers have not come, those between two

@@ -153,6 +153,9 @@ func missing(err error) error {
 		return err
 	}
 	name := of.Positional[0].Name
+	if which[name] == "" {
+		return err
+	}
 	return question{fmt.Sprintf("%s tidings %s %s", which[name], of.Path(), strings.ToUpper(name)), err}
 }
 

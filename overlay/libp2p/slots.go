@@ -240,8 +240,8 @@ func (s *slots) opened() (conns []network.Conn, ids []env.PeerID) {
 	return conns, ids
 }
 
-// evict chooses and forgets the connections that are to be closed, of some that the node was asked about. useful is nil if the node did not answer.
-// If there are still too many because others came in the meantime, the choice is to be made again; else it is over.
+// evict chooses the connections to close, among those that the node was asked about, and forgets them. useful
+// is nil if the node did not answer. again says that there are still too many, because others have come.
 func (s *slots) evict(conns []network.Conn, useful []bool, now time.Time) (out []network.Conn, again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -176,7 +176,7 @@ func (w *Wedge) Ordered(key overlay.ID) (term Term, n int, ok bool) {
 	return r.order.term, int(r.order.n), true
 }
 
-// Leads says whether an order of this node's stands for a key. It ends when an order of a later term comes.
+// Leads says whether an order of this node stands for a key. An order of a later term replaces it.
 func (w *Wedge) Leads(key overlay.ID) bool {
 	r := w.named(name(key))
 	return r != nil && r.order.key == key && r.flags&leads != 0
