@@ -29,8 +29,9 @@ const (
 // audit compares heads with owners, past all trees: each feed of which nothing certain was heard is
 // compared with one of its owners, by the dice, once in an AuditInterval at least. What there is to
 // ask one owner goes together, also what would be due only later. A node with 4,800 feeds in a network of a
-// thousand so asks two owners a second at the most; one with a hundred, one in five seconds. A feed of which no parent keeps a log is
-// compared each minute.
+// thousand so asks two owners a second at the most; one with a hundred, one in five seconds. A feed of which no
+// parent keeps a log is compared each minute, and one that this node owns when nobody has spoken of it for half of
+// the time after which it would count as cut off.
 func (f *FeedTree) audit(now time.Time) {
 	if plant.BlindToGaps {
 		return
@@ -47,8 +48,14 @@ func (f *FeedTree) audit(now time.Time) {
 			within = f.cfg.DigestInterval
 		}
 		v, ok := f.owners.View(c.key)
-		age := min(now.Sub(c.confirmed), now.Sub(c.audited))
-		if !ok || v.Epoch == nil || v.Owns || age < within/2 {
+		certain := c.confirmed
+		if v.Owns {
+			// The sequencer sends an owner all entries, and nothing while there are none. The owner asks
+			// another one before that silence would count as being cut off.
+			within, certain = f.cfg.feedSilence()/2, c.heard
+		}
+		age := min(now.Sub(certain), now.Sub(c.audited))
+		if !ok || v.Epoch == nil || age < within/2 || v.Owns && len(v.Epoch.Owners) == 1 {
 			continue
 		}
 		for _, p := range v.Epoch.Owners {
@@ -66,7 +73,7 @@ func (f *FeedTree) audit(now time.Time) {
 		v, _ := f.owners.View(c.key)
 		var near []env.Peer
 		for _, p := range v.Epoch.Owners {
-			if to := f.peer(p); len(to.Addrs) > 0 && !c.deserted {
+			if to := f.peer(p); len(to.Addrs) > 0 && !c.deserted && p != f.signer.PeerID() {
 				near = append(near, to)
 			}
 		}

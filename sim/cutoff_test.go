@@ -291,3 +291,36 @@ func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
 	t.Logf("%d items found alone; %d handed over", len(found), alone.Layers().Feeds.Stats().Handed)
 	report(t, o.Swarm)
 }
+
+// A member that restarts is not cut off, however quiet its feeds are. An owner at the root of a feed's tree has no
+// parent to ask, and the sequencer is silent as long as there are no items: such an owner said that it was cut off.
+func TestAMemberThatRestartsIsNotCutOff(t *testing.T) {
+	s := feedSwarm(13, Config{})
+	s.config.Network.PollInterval = 10 * time.Second
+	s.Grow(3, 100*time.Millisecond)
+	s.World.Run(20 * time.Second)
+	var urls []string
+	for i := range 6 {
+		url := fmt.Sprintf("http://quiet%d.example/", i)
+		s.Serve(url, script.NewLively(script.Config{Seed: uint64(i), Every: 48 * time.Hour, Limit: 4}))
+		urls = append(urls, url)
+		for _, p := range s.Peers() {
+			p.Read(url)
+		}
+	}
+	s.World.Run(2 * time.Minute)
+	for _, p := range s.Peers() {
+		p.Kill(false)
+		s.World.Run(time.Minute) // others lead its feeds by now
+		p.Start()
+		for range 150 {
+			s.World.Run(2 * time.Second)
+			for _, url := range urls {
+				if sub, ok := p.Layers().Feeds.Subscription(s.Key(url)); !ok || sub.Alone {
+					t.Fatalf("host %d has restarted, and is cut off from %s: heard at %v, now %v", p.Index(), url, sub.Heard, s.Now())
+				}
+			}
+		}
+	}
+	report(t, s)
+}
