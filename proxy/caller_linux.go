@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,59 +38,95 @@ func AcceptedBy(conn net.Conn) (uid int, ok bool) {
 // userAt looks up the user whose program has the near end of a connection: the system lists the ends of
 // all connections on this machine with their users.
 func userAt(near, far netip.AddrPort) (uid int, ok bool) {
+	return connections.userOf(ends{near, far})
+}
+
+// ends are the two addresses of a connection.
+type ends struct{ near, far netip.AddrPort }
+
+// A connectionList reads the system's list. To read it takes the longer the more connections the machine
+// has, so those who ask while it is being read share the next reading, however many they are.
+type connectionList struct {
+	asking atomic.Int64
+	begun  atomic.Uint64 // readings
+
+	mu    sync.Mutex
+	users map[ends]int // in the last reading; nil if nobody asks
+}
+
+var connections connectionList
+
+func (l *connectionList) userOf(of ends) (uid int, ok bool) {
+	l.asking.Add(1)
+	before := l.begun.Load()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.begun.Load() == before { // no reading has begun since
+		l.begun.Add(1)
+		l.users = readUsers()
+	}
+	uid, ok = l.users[of.canonical()]
+	if l.asking.Add(-1) == 0 {
+		l.users = nil
+	}
+	return uid, ok
+}
+
+func readUsers() map[ends]int {
+	users := map[ends]int{}
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		table, err := os.Open(name)
 		if err != nil {
 			continue
 		}
-		uid, ok := userOf(table, near, far)
+		addUsers(users, table)
 		_ = table.Close() // it was only read
-		if ok {
-			return uid, true
-		}
 	}
-	return 0, false
+	return users
 }
 
 // established is the state of a connection that is open on both sides. In later states the list names
 // root once the program has let go of its connection, whoever it was.
 const established = "01"
 
-// userOf finds the near end of a connection in a list as proc_net_tcp(5) describes it. The end of a
-// server that has not accepted the connection yet has the inode 0, and belongs to nobody.
-func userOf(table io.Reader, near, far netip.AddrPort) (uid int, ok bool) {
+// addUsers reads a list as proc_net_tcp(5) describes it. The end of a server that has not accepted the
+// connection yet has the inode 0, and belongs to nobody.
+func addUsers(users map[ends]int, table io.Reader) {
 	lines := bufio.NewScanner(table)
 	lines.Scan() // names of columns
 	for lines.Scan() {
 		f := strings.Fields(lines.Text())
-		if len(f) < 10 || f[3] != established || f[9] == "0" || parsePort(f[1]) != near.Port() || !isAt(f[1], near) || !isAt(f[2], far) {
+		if len(f) < 10 || f[3] != established || f[9] == "0" {
 			continue
 		}
-		uid, err := strconv.Atoi(f[7])
-		return uid, err == nil
+		near, okNear := parseEnd(f[1])
+		far, okFar := parseEnd(f[2])
+		if uid, err := strconv.Atoi(f[7]); err == nil && okNear && okFar {
+			users[ends{near, far}] = uid
+		}
 	}
-	return 0, false
 }
 
-func parsePort(text string) uint16 {
-	_, port, _ := strings.Cut(text, ":")
-	n, err := strconv.ParseUint(port, 16, 16)
-	if err != nil {
-		return 0
+// canonical writes IPv4 addresses alike, which the list has in IPv6, too, and leaves out zones, which it
+// does not have.
+func (e ends) canonical() ends {
+	plain := func(a netip.AddrPort) netip.AddrPort {
+		return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
 	}
-	return uint16(n)
+	return ends{plain(e.near), plain(e.far)}
 }
 
-// isAt reports whether an address as the list writes it, in words of 32 bits in the machine's order, is another.
-func isAt(text string, at netip.AddrPort) bool {
-	host, _, _ := strings.Cut(text, ":")
+// parseEnd reads an address as the list writes it, in words of 32 bits in the machine's order.
+func parseEnd(text string) (netip.AddrPort, bool) {
+	host, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(host)
 	if err != nil || len(b)%4 != 0 {
-		return false
+		return netip.AddrPort{}, false
 	}
 	for word := range slices.Chunk(b, 4) {
 		binary.NativeEndian.PutUint32(word, binary.BigEndian.Uint32(word))
 	}
 	ip, ok := netip.AddrFromSlice(b)
-	return ok && ip.Unmap() == at.Addr().Unmap().WithZone("") && parsePort(text) == at.Port()
+	n, err := strconv.ParseUint(port, 16, 16)
+	return netip.AddrPortFrom(ip.Unmap(), uint16(n)), ok && err == nil
 }

@@ -1,8 +1,10 @@
 package proxy
 
 import (
+	"net"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -19,6 +21,8 @@ func TestTheUserOfAConnection(t *testing.T) {
    7: 0100007F:1FFE 0100007F:D436 01 00000000:00000000 00:00000000 00000000     0        0 0 1 0 20 4 30 10 -1
    8: broken
 `
+	users := map[ends]int{}
+	addUsers(users, strings.NewReader(table))
 	for _, c := range []struct {
 		near, far string
 		uid       int
@@ -34,16 +38,43 @@ func TestTheUserOfAConnection(t *testing.T) {
 		{"[::1]:54325", "[::1]:8190", 555, true},
 		{"127.0.0.1:54321", "127.0.0.1:8191", 0, false},
 	} {
-		uid, ok := userOf(strings.NewReader(table), netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far))
+		uid, ok := users[ends{netip.MustParseAddrPort(c.near), netip.MustParseAddrPort(c.far)}.canonical()]
 		if uid != c.uid || ok != c.ok {
 			t.Errorf("%s to %s: %d, %v", c.near, c.far, uid, ok)
 		}
 	}
 }
 
-func FuzzUserOf(f *testing.F) {
+// However many ask at a time, each gets an answer that was read after the question.
+func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var asking sync.WaitGroup
+	for range 100 {
+		client, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close()
+		asking.Go(func() {
+			server, client := client.RemoteAddr().(*net.TCPAddr).AddrPort(), client.LocalAddr().(*net.TCPAddr).AddrPort()
+			if !openedByUs(client, server) {
+				t.Errorf("the list does not have the connection from %s", client)
+			}
+		})
+	}
+	asking.Wait()
+	if connections.users != nil {
+		t.Error("a list is kept that nobody asks for")
+	}
+}
+
+func FuzzAddUsers(f *testing.F) {
 	f.Add("h\n 2: 0100007F:D431 0100007F:1FFE 01 0:0 0:0 0 222 0 3 1\n")
 	f.Fuzz(func(t *testing.T, table string) {
-		_, _ = userOf(strings.NewReader(table), netip.MustParseAddrPort("127.0.0.1:54321"), netip.MustParseAddrPort("127.0.0.1:8190"))
+		addUsers(map[ends]int{}, strings.NewReader(table))
 	})
 }
