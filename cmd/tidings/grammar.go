@@ -23,6 +23,8 @@ type grammar struct {
 	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and their remedies."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
+	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Ask the node whether it is alive: exit code 0 or 1."`
+
 	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
 	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"End subscriptions."`
 	List        listCommand        `cmd:"" group:"Feeds and pages:" help:"List subscriptions and their state."`
@@ -97,14 +99,15 @@ func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
 }
 
 // onlySettings takes the environment variables from the flags that are no settings: those that say what a
-// command is to do once. All flags of run are settings.
+// command is to do once. All flags of run are settings, and so is where a passphrase is: TIDINGS_PASSPHRASE, too, is
+// read by all commands that open a key.
 func onlySettings(n *kong.Node) {
 	if n.Name == "run" {
 		return
 	}
 	for _, f := range n.Flags {
 		switch f.Name {
-		case "config", "http", "data":
+		case "config", "http", "data", "passphrase-file":
 		default:
 			f.Envs, f.Tag.Envs = nil, nil
 		}
