@@ -25,6 +25,13 @@ func (*healthcheckCommand) Help() string {
 		examples("tidings healthcheck", "tidings healthcheck --http 127.0.0.1:8191")
 }
 
+func (*completionCommand) Help() string {
+	return "Packages of tidings bring these scripts with them.\n\n" +
+		examples("source <(tidings completion bash)",
+			"tidings completion zsh > \"${fpath[1]}/_tidings\"",
+			"tidings completion fish > ~/.config/fish/completions/tidings.fish")
+}
+
 func (*subscribeCommand) Help() string {
 	return examples("tidings subscribe https://go.dev/blog/feed.atom",
 		"tidings subscribe page+https://go.dev/doc/devel/release",
