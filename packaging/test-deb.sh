@@ -44,20 +44,21 @@ config=/etc/tidings/config.toml
 printf 'http = "%s"\nlisten = ["/ip4/127.0.0.1/tcp/0"]\n' "$address" >>$config
 mkdir -m 0700 /var/lib/tidings
 chown 61999:61999 /var/lib/tidings
-environment=(HOME=/var/lib/tidings STATE_DIRECTORY=/var/lib/tidings)
+service=(setpriv --reuid=61999 --regid=61999 --clear-groups --no-new-privs --bounding-set=-all
+  env -i HOME=/var/lib/tidings STATE_DIRECTORY=/var/lib/tidings)
 start=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/tidings.service)
 read -ra start <<<"${start//'${STATE_DIRECTORY}'//var/lib/tidings}"
 feed=https://blog.example/feed.xml
 
 step "${start[*]}"
-as_service "${start[@]}"
+serve "${service[@]}" "${start[@]}"
 [ "$(tidings healthcheck --config $config)" = ok ] || fail "healthcheck does not say ok"
 tidings status --config $config | grep -q '^version  *0\.0\.1$' || fail "status does not show the version"
 printf '<opml version="2.0"><body><outline type="rss" xmlUrl="%s"/></body></opml>' $feed | tidings opml import --config $config - >/dev/null
 tidings list --config $config | grep -q blog.example || fail "the subscription is not in the list"
 kill -HUP "$node"
 [ "$(tidings healthcheck --config $config)" = ok ] || fail "the node does not answer after SIGHUP"
-stop_service
+stop
 if tidings healthcheck --config $config 2>/dev/null; then fail "healthcheck finds a node that has ended"; fi
 identity=$(cksum </var/lib/tidings/identity.key)
 
@@ -65,10 +66,10 @@ step "dpkg -i, from 0.0.1 to 0.0.2"
 dpkg_i "$new"
 case $(tidings version) in "tidings 0.0.2 "*) ;; *) fail "the program was not replaced: $(tidings version)" ;; esac
 grep -q "^http = \"$address\"" $config || fail "the upgrade has replaced the settings"
-as_service "${start[@]}"
+serve "${service[@]}" "${start[@]}"
 tidings list --config $config | grep -q blog.example || fail "the upgrade has lost the subscription"
 [ "$(cksum </var/lib/tidings/identity.key)" = "$identity" ] || fail "the node has another identity after the upgrade"
-stop_service
+stop
 
 step "dpkg -r, which keeps data and settings"
 dpkg -r tidings >/dev/null

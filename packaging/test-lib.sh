@@ -27,24 +27,22 @@ free_port() {
   echo "$port"
 }
 
-# as_service PROGRAM ARG… runs a program as an unprivileged user with nothing in its environment but what $environment
-# has, and returns when the node serves. Then $node is its process.
-environment=()
+# serve COMMAND… runs a node, and returns when it serves. Then $node is its process.
 node=
-as_service() {
+serve() {
   local line out
-  exec {out}< <(exec setpriv --reuid=61999 --regid=61999 --clear-groups --no-new-privs --bounding-set=-all \
-    env -i "${environment[@]}" "$@" 2>"$work/log")
+  exec {out}< <(exec "$@" 2>"$work/log")
   node=$!
   while read -r line <&"$out"; do
     case $line in reader*) return ;; esac
   done
+  node=
   cat "$work/log" >&2
   fail "the node has ended instead of serving"
 }
 
-# stop_service ends the node as systemd does, and fails unless it ends in good order.
-stop_service() {
+# stop ends the node as a service manager does, and fails unless it ends in good order.
+stop() {
   local of=$node
   node=
   kill -TERM "$of"
