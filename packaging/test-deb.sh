@@ -34,8 +34,12 @@ dpkg_i "$old"
 [ "$(tidings version)" = "$("$work/tidings-0.0.1" version)" ] || fail "another program was installed: $(tidings version)"
 case $(tidings version) in "tidings 0.0.1 (commit "*", go"*")") ;; *) fail "the version lacks the build's stamps: $(tidings version)" ;; esac
 [ ! -e /var/lib/tidings ] || fail "the package has made the data directory, which is systemd's business"
-if [ -x /usr/bin/deb-systemd-helper ] && ! [ -L /etc/systemd/system/multi-user.target.wants/tidings.service ]; then
-  fail "the service is not enabled"
+grep -q '^tidings: .*systemctl enable --now tidings$' "$work/dpkg" || fail "the installation does not say how to start the node"
+enabled=/etc/systemd/system/multi-user.target.wants/tidings.service
+[ ! -e $enabled ] || fail "the service is enabled before anybody has looked at its settings"
+if command -v systemctl >/dev/null; then
+  systemctl --quiet enable tidings
+  [ -L $enabled ] || fail "the service cannot be enabled"
 fi
 
 # An administrator changes the settings, and systemd makes the data directory.
@@ -64,6 +68,9 @@ identity=$(cksum </var/lib/tidings/identity.key)
 
 step "dpkg -i, from 0.0.1 to 0.0.2"
 dpkg_i "$new"
+if command -v systemctl >/dev/null; then
+  [ -L $enabled ] || fail "the upgrade has disabled the service"
+fi
 case $(tidings version) in "tidings 0.0.2 "*) ;; *) fail "the program was not replaced: $(tidings version)" ;; esac
 grep -q "^http = \"$address\"" $config || fail "the upgrade has replaced the settings"
 serve "${service[@]}" "${start[@]}"
