@@ -124,6 +124,8 @@ func markdown(text string) string { return markdownQuotes.Replace(text) }
 var markdownQuotes = strings.NewReplacer(`\`, `\\`, "*", `\*`, "_", `\_`, "`", "\\`", "<", `\<`, ">", `\>`, "[", `\[`, "]", `\]`, "|", `\|`, "~", `\~`)
 
 // manualEnd is what the grammar does not know.
+//
+//nolint:misspell // NO_COLOR is what no-color.org calls it
 const manualEnd = `# ENVIRONMENT
 
 Every flag of **tidings run** is also an environment variable: **TIDINGS\_POLL\_INTERVAL** stands for
