@@ -33,7 +33,8 @@ for target; do
   *) GOOS=$system GOARCH=$arch packaging/build.sh "$program" ;;
   esac
   cp README.md CHANGELOG.md "$folder"
-  cp -r docs/guide "$folder/guide"
+  mkdir "$folder/docs"
+  cp -r docs/guide "$folder/docs/guide" # where README.md links to
   cp "$work/docs/tidings.1" "$folder"
   cp "$work/docs/tidings.bash" "$work/docs/tidings.fish" "$work/docs/_tidings" "$folder/completions"
   case $system in
