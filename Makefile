@@ -4,7 +4,7 @@
 
 SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: check rest fmt vet tidy generated lint cross lab planted race fuzz test long sim bench vuln build generate
+	@for step in fmt vet tidy generated lint cross lab planted race packages long; do \
 
 # Where goroutines, locks and sockets live: what stands there is run under the
 # race detector.
@@ -22,7 +22,11 @@ lab:
 	go -C lab test ./...
 
 rest:
+<<<<<<< HEAD
 	@for step in fmt vet tidy generated lint cross lab planted race long; do \
+=======
+	@for step in fmt vet tidy generated lint cross planted race packages long; do \
+>>>>>>> pkg
 	  echo "== make $$step"; SECONDS=0; \
 	  $(MAKE) --no-print-directory $$step; \
 	  echo "== make $$step: $$SECONDS s"; \
@@ -75,6 +79,13 @@ race:
 	go test -race -short ./cmd/tidings
 	go -C lab test -race ./nodes ./tree
 	go -C lab test -race . -run Nodes
+
+# Installs, upgrades and purges the Debian package on this machine, builds and starts the image, and has systemd
+# check the unit. What this machine cannot do is skipped; in CI, nothing is.
+packages:
+	packaging/test-unit.sh
+	packaging/test-image.sh
+	packaging/test-deb.sh
 
 # Every fuzz target that go test lists, one after the other; the test of each
 # package is built once. An input that is running when the time is up is reported
@@ -129,6 +140,10 @@ vuln:
 
 build:
 	go build ./...
+
+# All that a release consists of, with checksums, in dist: make release VERSION=1.2.3
+release:
+	packaging/release.sh
 
 generate: bin/protoc-gen-go
 	PATH="$(CURDIR)/bin:$$PATH" go generate ./...

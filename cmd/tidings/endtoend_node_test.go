@@ -35,8 +35,9 @@ type runner struct {
 	t      *testing.T
 	dir    string
 	flags  []string
-	http   string // HOST:PORT where it serves; the same after a restart
-	peer   string // how others join through it; the same after a restart
+	env    []string // besides what every node is given
+	http   string   // HOST:PORT where it serves; the same after a restart
+	peer   string   // how others join through it; the same after a restart
 	cmd    *exec.Cmd
 	begun  time.Time
 	ended  chan struct{}
@@ -115,7 +116,7 @@ func (r *runner) start(program, http, listen string) {
 		// Settings of whoever runs the test are none of the node's. A node is this
 		// very program: built with -race it ends at its first race, and the
 		// test sees to the rest.
-		Env:    []string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"},
+		Env:    append([]string{"HOME=" + home, "XDG_CONFIG_HOME=" + home, "PATH=" + os.Getenv("PATH"), "GORACE=halt_on_error=1"}, r.env...),
 		Stderr: r.stderr,
 	}
 	diesWithUs(r.cmd)

@@ -20,6 +20,18 @@ func (*doctorCommand) Help() string {
 
 func (*versionCommand) Help() string { return examples("tidings version", "tidings version --json") }
 
+func (*healthcheckCommand) Help() string {
+	return "For containers and monitoring. A node that is alive but has problems counts as alive; \"tidings doctor\" lists them.\n\n" +
+		examples("tidings healthcheck", "tidings healthcheck --http 127.0.0.1:8191")
+}
+
+func (*completionCommand) Help() string {
+	return "Packages of tidings bring these scripts with them.\n\n" +
+		examples("source <(tidings completion bash)",
+			"tidings completion zsh > \"${fpath[1]}/_tidings\"",
+			"tidings completion fish > ~/.config/fish/completions/tidings.fish")
+}
+
 func (*subscribeCommand) Help() string {
 	return examples("tidings subscribe https://go.dev/blog/feed.atom",
 		"tidings subscribe page+https://go.dev/doc/devel/release",

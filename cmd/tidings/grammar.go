@@ -23,6 +23,8 @@ type grammar struct {
 	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and their remedies."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
+	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Ask the node whether it is alive: exit code 0 or 1."`
+
 	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
 	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"End subscriptions."`
 	List        listCommand        `cmd:"" group:"Feeds and pages:" help:"List subscriptions and their state."`
@@ -35,6 +37,9 @@ type grammar struct {
 	Keygen  keygenCommand  `cmd:"" group:"Publishing:" help:"Make a publisher's key."`
 	Publish publishCommand `cmd:"" group:"Publishing:" help:"Sign items of your feed and push them to its readers."`
 	Trust   trustCommand   `cmd:"" group:"Publishing:" help:"Accept the new key of a feed."`
+
+	Completion completionCommand `cmd:"" group:"The shell:" help:"Print a script that completes commands in bash, zsh or fish."`
+	Manual     manualCommand     `cmd:"" hidden:"" help:"Print the manual page in Markdown, for packagers."`
 
 	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show what a network brings, with nodes and a server on this machine."`
 	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Compute how many nodes many keyword subscriptions need."`
@@ -74,12 +79,17 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 // parse reads the command line into a grammar, and the settings it does not have
 // from the environment and the file.
 func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
+	return grammarOf(g, help, kong.Vars{"config": configFile(), "data": dataDir(), "http": defaultHTTP}).Parse(args)
+}
+
+// grammarOf returns the parser of a command line. vars are what the help says of the user's files and of defaults.
+func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {
 	k, err := kong.New(g,
 		kong.Name("tidings"),
 		kong.Description("tidings polls feeds and pages together with other nodes, and serves them to your feed reader.\n\n"+
 			"A setting comes from its flag, otherwise from the environment (TIDINGS_HTTP for --http), "+
 			"otherwise from the configuration file (http = \"…\"), otherwise it has its default."),
-		kong.Vars{"config": configFile(), "data": dataDir(), "http": defaultHTTP},
+		vars,
 		kong.NoDefaultHelp(),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
 		kong.Writers(help, io.Discard),
@@ -93,18 +103,19 @@ func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
 	if err != nil {
 		panic("tidings: the command line's grammar: " + err.Error())
 	}
-	return k.Parse(args)
+	return k
 }
 
 // onlySettings takes the environment variables from the flags that are no settings: those that say what a
-// command is to do once. All flags of run are settings.
+// command is to do once. All flags of run are settings, and so is where a passphrase is: TIDINGS_PASSPHRASE, too, is
+// read by all commands that open a key.
 func onlySettings(n *kong.Node) {
 	if n.Name == "run" {
 		return
 	}
 	for _, f := range n.Flags {
 		switch f.Name {
-		case "config", "http", "data":
+		case "config", "http", "data", "passphrase-file":
 		default:
 			f.Envs, f.Tag.Envs = nil, nil
 		}

@@ -13,8 +13,10 @@
 //	tidings opml import|export     moves subscriptions in and out
 //	tidings provision              plans a hosting centre for keyword subscriptions
 //	tidings version                which tidings this is
+//	tidings healthcheck            whether the node answers, for containers
+//	tidings completion SHELL       a script that completes commands
 //
-// All but run, demo, keygen, provision and version talk to the running node through its JSON interface,
+// All but run, demo, keygen, provision, version and completion talk to the running node through its JSON interface,
 // at --http.
 //
 // Scripts rely on the commands, their flags, the first words of the lines that run
@@ -44,7 +46,7 @@ const (
 
 func main() {
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as nohup has it
+	if hangupEnds() {
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)

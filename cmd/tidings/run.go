@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 
 	"tidings/internal/daemon"
@@ -54,6 +55,7 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 			return err
 		}
 	}
+	defer ignoreHangups(config.Log)()
 	d, err := daemon.Open(config)
 	if err != nil {
 		return err
@@ -63,7 +65,11 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 		return errors.Join(err, d.Close())
 	}
 	announce(s.out, d.HTTPAddr(), snap.Addrs)
-	return d.Run(ctx)
+	alive := func(ctx context.Context) error {
+		_, err := d.Status(ctx) // which is also what /healthz asks
+		return err
+	}
+	return supervised(ctx, supervisorOf(os.Getenv), alive, d.Run, func(err error) { config.Log.Warn("service manager", "err", err) })
 }
 
 // announce prints the lines that scripts wait for: where readers are served, and

@@ -24,32 +24,69 @@ func (c *versionCommand) Run(s streams) error {
 // printVersion prints the release for people.
 func printVersion(w io.Writer) error {
 	r := release()
-	_, err := fmt.Fprintf(w, "tidings %s (%s)\n", r.Version, r.Go)
+	of := r.Go
+	if r.Commit != "" {
+		of = "commit " + r.Commit + ", " + of
+	}
+	_, err := fmt.Fprintf(w, "tidings %s (%s)\n", r.Version, of)
 	return err
 }
 
+// version and commit are set by the linker when a package is built (packaging/build.sh). They are empty in every
+// other build.
+var version, commit string
+
+// commitLength is how many digits of a commit's hash are shown. Git itself shows as many in large projects.
+const commitLength = 12
+
 // A releaseInfo says what was built.
 type releaseInfo struct {
-	Version string `json:"version"` // of the module; devel, or devel-COMMIT, if it is none
+	Version string `json:"version"`          // of the package or module; devel, or devel-COMMIT, without either
+	Commit  string `json:"commit,omitempty"` // first digits of the commit's hash, followed by + if files were changed; empty: not known
 	Go      string `json:"go"`
 	System  string `json:"system"`
 }
 
-// release reads what the compiler wrote down.
+// release returns what the linker was told, and otherwise what the compiler wrote down.
 func release() releaseInfo {
-	r := releaseInfo{Version: "devel", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	r := releaseInfo{Version: version, Commit: commit, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return r
+		info = new(debug.BuildInfo)
 	}
-	if v := info.Main.Version; v != "" && v != "(devel)" {
-		r.Version = strings.TrimPrefix(v, "v")
-		return r
+	if r.Commit == "" {
+		r.Commit = builtFrom(info.Settings)
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-			r.Version = "devel-" + s.Value[:12]
-		}
+	if r.Version == "" {
+		r.Version = versionOf(info.Main.Version, r.Commit)
 	}
 	return r
+}
+
+// builtFrom returns the commit that the compiler saw, or "" if it did not look.
+func builtFrom(settings []debug.BuildSetting) string {
+	var revision, changed string
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision" && len(s.Value) >= commitLength:
+			revision = s.Value[:commitLength]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+"
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return revision + changed
+}
+
+// versionOf returns the version of a build that is no package.
+func versionOf(module, commit string) string {
+	switch {
+	case module != "" && module != "(devel)":
+		return strings.TrimPrefix(module, "v")
+	case commit != "":
+		return "devel-" + commit
+	}
+	return "devel"
 }

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// healthPatience is how long a healthcheck waits. The node itself gives up after five seconds and says so.
+const healthPatience = 10 * time.Second
+
+// maxHealthLine is how many bytes of the node's answer are read. Only the first line of it is shown.
+const maxHealthLine = 4096
+
+// A healthcheckCommand is "tidings healthcheck". Containers run it in the image, where there is no other program that
+// could ask the node. Its exit code is 0 or 1, because Docker reserves the others.
+type healthcheckCommand struct {
+	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
+}
+
+// Run asks the node whether it is alive, and prints one line.
+func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
+	if c.HTTP == noHTTP {
+		return fmt.Errorf("the settings say that the node serves nobody (http = %q), so nobody can ask how it is", noHTTP)
+	}
+	if !isHostPort(c.HTTP) {
+		return fmt.Errorf("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
+	}
+	ctx, cancel := context.WithTimeout(ctx, healthPatience)
+	defer cancel()
+	address := reachable(c.HTTP)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
+	if err != nil {
+		return fmt.Errorf("--http %q: %w", c.HTTP, err)
+	}
+	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true} // the node is on this machine
+	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("the node at %s did not answer within %v", address, healthPatience)
+	case err != nil:
+		return unanswered(ctx, address, err)
+	}
+	defer answer.Body.Close()
+	line, _, err := bufio.NewReader(io.LimitReader(answer.Body, maxHealthLine)).ReadLine()
+	if err != nil && !errors.Is(err, io.EOF) {
+		return unanswered(ctx, address, err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("the node at %s answered %s: %s", address, answer.Status, line)
+	}
+	_, err = fmt.Fprintf(s.out, "%s\n", line)
+	return err
+}
