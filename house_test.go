@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// storeys is the house as the table of ARCHITECTURE.md shows it, which a test compares; "x/..." stands for all that
+// storeys is the house as ARCHITECTURE.md draws it; "x/..." stands for all that
 // lies below x. Generated code (x/xpb) lies in the cellar without being listed.
 var storeys = []struct {
 	floor    int
