@@ -300,7 +300,7 @@ func isRun(command string) bool {
 func (r *readerOf) run(b block) bool {
 	for _, s := range stepsOf(b.text) {
 		var out string
-		ok := true
+		var ok bool
 		switch {
 		case isRun(s.command):
 			out, ok = r.start(s.command)
@@ -334,9 +334,9 @@ func (r *readerOf) run(b block) bool {
 // outputOf matches a line of output as a page shows it: "…" stands for anything, and so do the digits
 // before it.
 func outputOf(line string) *regexp.Regexp {
-	const any = "\x00"
-	line = regexp.MustCompile(`[0-9A-Za-z]*…`).ReplaceAllString(line, any)
-	return regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(line), any, ".*") + "$")
+	const wild = "\x00"
+	line = regexp.MustCompile(`[0-9A-Za-z]*…`).ReplaceAllString(line, wild)
+	return regexp.MustCompile("(?m)^" + strings.ReplaceAll(regexp.QuoteMeta(line), wild, ".*") + "$")
 }
 
 // paste does what Publishing says about the element that "publish --metadata" prints: it goes into the
