@@ -4,11 +4,11 @@
 
 SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
-.PHONY: check rest fmt vet tidy generated lint cross planted race fuzz test long sim bench vuln build generate
+.PHONY: check rest fmt vet tidy generated lint cross lab planted race fuzz test long sim bench vuln build generate
 
 # Where goroutines, locks and sockets live: what stands there is run under the
 # race detector.
-EDGES := $(wildcard internal/daemon internal/fetch internal/lab/nodes internal/lab/tree internal/loop internal/store overlay/libp2p proxy)
+EDGES := $(wildcard internal/daemon internal/fetch internal/loop internal/store overlay/libp2p proxy)
 TOOL  := go tool -modfile=tools/go.mod
 
 # The compiler that wrote the committed *.pb.go; their headers name it.
@@ -17,8 +17,12 @@ PROTOC := 3.21.12
 # All that CI runs: the fast tier of the tests, and everything else.
 check: test rest
 
+# The fast tier of the laboratory's tests.
+lab:
+	go -C lab test ./...
+
 rest:
-	@for step in fmt vet tidy generated lint cross planted race long; do \
+	@for step in fmt vet tidy generated lint cross lab planted race long; do \
 	  echo "== make $$step"; SECONDS=0; \
 	  $(MAKE) --no-print-directory $$step; \
 	  echo "== make $$step: $$SECONDS s"; \
@@ -29,11 +33,13 @@ fmt:
 
 vet:
 	go vet ./...
+	go -C lab vet ./...
 
 tidy:
 	go mod verify
 	go mod tidy -diff
-	cd tools && go mod tidy -diff
+	go -C lab mod tidy -diff
+	go -C tools mod tidy -diff
 
 # Generates in place; what was not current is then there to be committed.
 generated:
@@ -46,24 +52,29 @@ generated:
 
 lint:
 	$(TOOL) golangci-lint run ./...
+	cd lab && go tool -modfile=../tools/go.mod golangci-lint run ./...
 
 # Compiles and checks all, tests included, for the systems that CI does not run on.
 cross:
 	CGO_ENABLED=0 GOOS=darwin go vet ./...
 	CGO_ENABLED=0 GOOS=windows go vet ./...
+	CGO_ENABLED=0 GOOS=darwin go -C lab vet ./...
+	CGO_ENABLED=0 GOOS=windows go -C lab vet ./...
 
 # Bugs planted behind a build tag, each of which a checker of sim must catch. The
 # checkers are known to catch them in the worlds of the long tier.
 planted: export TIDINGS_TESTS = long
 planted:
-	go test -timeout 20m -tags planted ./sim ./internal/lab/table2 -run Planted
+	go test -timeout 20m -tags planted ./sim -run Planted
+	go -C lab test -timeout 20m -tags planted ./table2 -run Planted
 
 # -short leaves out the tests of cmd/tidings that start real processes: they take minutes
 # under the race detector.
 race:
 	$(if $(EDGES),go test -race $(EDGES:%=./%/...),@echo "no edges yet")
 	go test -race -short ./cmd/tidings
-	go test -race ./cmd/tidings-lab -run Nodes
+	go -C lab test -race ./nodes ./tree
+	go -C lab test -race . -run Nodes
 
 # Every fuzz target that go test lists, one after the other; the test of each
 # package is built once. An input that is running when the time is up is reported
@@ -98,7 +109,9 @@ test:
 long: export TIDINGS_TESTS = long
 long: export GOGC = 300
 long:
-	go test -timeout 40m $$(go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/[[ ]tidings\/internal\/longtest[] ]/ { print $$1 }')
+	for module in . lab; do \
+	  go -C $$module test -timeout 40m $$(go -C $$module list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/[[ ]tidings\/internal\/longtest[] ]/ { print $$1 }'); \
+	done
 
 # make sim RUN=TestName SEED=7 replays what a failing world printed.
 RUN ?= .

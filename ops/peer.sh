@@ -18,5 +18,5 @@ if [ ! -e "/usr/share/postgresql/$version/extension/rum.control" ]; then
 fi
 
 mkdir -p bin
-go build -o bin/tidings-lab ./cmd/tidings-lab
+go -C lab build -o ../bin/tidings-lab .
 exec pg_virtualenv -v "$version" bin/tidings-lab bench match --peer "$@"

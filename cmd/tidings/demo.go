@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 
 	"tidings/internal/daemon"
-	"tidings/internal/lab/deployment"
+	"tidings/internal/deployment"
 	"tidings/overlay/libp2p"
 	"tidings/proxy"
 )

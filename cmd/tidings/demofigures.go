@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"tidings/internal/lab/deployment"
+	"tidings/internal/deployment"
 )
 
 // figures are what a demo shows at a moment.

@@ -55,10 +55,10 @@ func named(title string) string {
 		`<item><title>` + title + `</title><guid>1</guid><description>` + title + `, told</description></item></channel></rss>`
 }
 
-// TestMislabelledCharsets sends one document under many labels, right and wrong, and in
-// several charsets: its readers see the same text all the time, byte for byte, and
-// nothing is new. Where nobody can know what it says, it is broken, and stays as it
-// was.
+// TestMislabelledCharsets serves documents under many labels, right and wrong, and in
+// several charsets: their readers see the same text all the time, byte for byte, and
+// nothing is new. A document of which nobody can know what it says is broken, and its
+// readers see what was there before.
 func TestMislabelledCharsets(t *testing.T) {
 	heavy(t)
 	t.Parallel()
@@ -104,61 +104,60 @@ func TestMislabelledCharsets(t *testing.T) {
 	o := newStage(t)
 	n := launch(t, "--allow-private-origins", "--poll-interval", "1s", "--network", "charsets")
 	for _, c := range cases {
-		path, channel := "/"+c.name, named(c.title)
-		o.Play(path, script.NewReplay([]script.Snapshot{{
-			Body: []byte(`<?xml version="1.0" encoding="utf-8"?>` + channel), ContentType: "application/rss+xml; charset=utf-8", Hold: time.Second,
-		}}))
-		address := n.subscribe(o.url + path)
-		var first []byte
-		eventually(t, patient, c.name+" as it should be", func() (err error) {
-			first, err = readBytes(address)
-			if err == nil && bytes.Count(first, []byte("<title>"+c.title+"</title>")) != 2 {
-				err = fmt.Errorf("its reader reads: %s", first)
-			}
-			return err
-		})
-		// polled waits until what is served now has been read, and read again.
-		polled := func(what string) {
-			since := time.Now()
-			eventually(t, patient, what, func() error {
-				if polls := o.polls(path, since, time.Now()); polls < 3 { // the third comes when two have been read
-					return fmt.Errorf("%d polls", polls)
-				}
-				return nil
+		for i, l := range append(c.labels, c.unknown) {
+			t.Run(fmt.Sprintf("%s/%s", c.name, l), func(t *testing.T) {
+				t.Parallel()
+				mislabelled(t, o, n, fmt.Sprintf("/%s/%d", c.name, i), c.title, l, i == len(c.labels))
 			})
 		}
-		same := func(what string) {
-			t.Helper()
-			if now, err := readBytes(address); err != nil || !bytes.Equal(now, first) {
-				t.Errorf("%s: %s: %v, its reader reads: %s\nand read: %s", c.name, what, err, now, first)
-			}
+	}
+}
+
+// mislabelled serves a feed as it should be, then under other labels, and as before.
+func mislabelled(t *testing.T, o *stage, n *runner, path, title string, l labelling, unknown bool) {
+	channel := named(title)
+	o.Play(path, script.NewReplay([]script.Snapshot{{
+		Body: []byte(`<?xml version="1.0" encoding="utf-8"?>` + channel), ContentType: "application/rss+xml; charset=utf-8", Hold: time.Second,
+	}}))
+	address := n.subscribe(o.url + path)
+	var first []byte
+	eventually(t, patient, "the feed as it should be", func() (err error) {
+		first, err = readBytes(address)
+		if err == nil && bytes.Count(first, []byte("<title>"+title+"</title>")) != 2 {
+			err = fmt.Errorf("its reader reads: %s", first)
 		}
-		for _, l := range c.labels {
-			o.Misbehave(path, l.fault(t, channel))
-			polled(l.String())
-			if s := n.list()[o.url+path]; s.State != proxy.StateOK || s.Error != "" || s.Items != 1 {
-				t.Errorf("%s: %s: %s (%s), %d items", c.name, l, s.State, s.Error, s.Items)
-			}
-			same(l.String())
-		}
-		o.Misbehave(path, c.unknown.fault(t, channel))
-		eventually(t, patient, c.name+" in an unknown charset", func() error {
+		return err
+	})
+	// says waits until the document that is served now has been read, and read again, and is said to be in
+	// a state; its reader reads what it read before.
+	says := func(state, words string) {
+		t.Helper()
+		since := time.Now()
+		eventually(t, 2*patient, "the feed to be "+state, func() error {
 			s := n.list()[o.url+path]
-			if s.State != "broken" || !strings.Contains(s.Error, "charset") || s.Since == nil || s.NextPoll == nil || s.Items != 1 {
+			if polls := o.polls(path, since, time.Now()); state == proxy.StateOK && polls < 3 { // the third comes when two have been read
+				return fmt.Errorf("%d polls", polls)
+			}
+			if s.State != state || !strings.Contains(s.Error, words) || s.Error == "" != (words == "") || s.Items != 1 {
 				return fmt.Errorf("it is said to be %s (%s) since %v, next %v, %d items", s.State, s.Error, s.Since, s.NextPoll, s.Items)
 			}
-			return nil
-		})
-		same("in an unknown charset")
-		o.Behave(path)
-		eventually(t, 2*patient, c.name+" as it was", func() error {
-			if s := n.list()[o.url+path]; s.State != proxy.StateOK {
-				return fmt.Errorf("it is said to be %s (%s)", s.State, s.Error)
+			if words != "" && (s.Since == nil || s.NextPoll == nil) {
+				return fmt.Errorf("it is said to be %s since %v, next %v", s.State, s.Since, s.NextPoll)
 			}
 			return nil
 		})
-		same("at the end")
+		if now, err := readBytes(address); err != nil || !bytes.Equal(now, first) {
+			t.Errorf("%v, its reader reads: %s\nand read: %s", err, now, first)
+		}
 	}
+	o.Misbehave(path, l.fault(t, channel))
+	if !unknown {
+		says(proxy.StateOK, "")
+	} else {
+		says("broken", "charset")
+	}
+	o.Behave(path)
+	says(proxy.StateOK, "")
 }
 
 // russianNoise makes of each character beyond ASCII a word in a charset that nobody

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tidings/internal/daemon/origin"
+	"tidings/internal/longtest"
 	"tidings/proxy"
 )
 
@@ -136,9 +137,11 @@ func (h *hamlet) saysCutOff(r *runner) error {
 }
 
 // TestAllMembersKilled kills every member of a network. Its clients, whom nobody can dial, show a new item
-// within two polling intervals and say why. When the members are back nothing comes twice.
+// within two polling intervals and say why. When the members are back nothing comes twice. The fast tier
+// has this story in a simulated world (TestClientsWhoseMembersDiedPollForThemselves in sim).
 func TestAllMembersKilled(t *testing.T) {
 	heavy(t)
+	longtest.Only(t, "the processes of a whole network killed")
 	t.Parallel()
 	if !inNetworkOfItsOwn(t) {
 		return
@@ -203,8 +206,11 @@ func TestAddressChanges(t *testing.T) {
 	h.clients = append(h.clients, member)
 	h.read = append(h.read, member.subscribe(h.url))
 	h.all("the first document at a member")
-	for i, r := range []*runner{member, h.clients[0]} {
-		h.moves(r, []int{1, 3}[i], 100+i)
+	moved := time.Now()
+	h.move(1, 101)
+	h.move(3, 103)
+	for _, r := range []*runner{member, h.clients[0]} {
+		h.well(r, moved)
 	}
 	h.next()
 	h.all("a new item at other addresses")
@@ -216,12 +222,16 @@ func TestAddressChanges(t *testing.T) {
 	})
 }
 
-// moves gives a node's machine another address, and waits until the node is well.
-func (h *hamlet) moves(r *runner, machine, to int) {
-	h.t.Helper()
-	m, moved := h.machines[machine], time.Now()
+// move gives a machine another address.
+func (h *hamlet) move(machine, to int) {
+	m := h.machines[machine]
 	m.ip(fmt.Sprintf("addr del 10.77.0.%d%s dev eth0", 10+machine, lanMask))
 	m.ip(fmt.Sprintf("addr add 10.77.0.%d%s dev eth0", to, lanMask))
+}
+
+// well waits until a node whose machine has another address is well.
+func (h *hamlet) well(r *runner, moved time.Time) {
+	h.t.Helper()
 	eventually(h.t, patient, "the network at another address", func() error {
 		if time.Since(moved) < hamletPolls+5*time.Second { // it cannot have noticed that it hears nothing
 			return fmt.Errorf("too early to say")

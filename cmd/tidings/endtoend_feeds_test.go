@@ -36,7 +36,7 @@ const (
 )
 
 // replaySnapshots is how many documents of each feed are played.
-func replaySnapshots() int { return longtest.Pick(10, 30) }
+func replaySnapshots() int { return longtest.Pick(7, 30) }
 
 // A replay is a feed as the origin serves it, snapshot after snapshot.
 type replay struct {
@@ -124,7 +124,7 @@ func realFeeds(t *testing.T, scheme string) {
 	reloads := make([]int, len(boats))
 	for i, b := range boats {
 		reading.Go(func() {
-			again := time.NewTicker(3 * replayInterval)
+			again := time.NewTicker(2 * replayInterval)
 			defer again.Stop()
 			for {
 				select {

@@ -59,20 +59,24 @@ func TestAFilterHearsOfAllChannels(t *testing.T) {
 		}
 		return nil
 	}
-	for i := range feeds {
-		eventually(t, 2*patient, fmt.Sprintf("sequencers to report: feed %d", i), func() error {
-			if err := look(); err != nil {
-				return err
+	eventuallyEach(t, 2*time.Second, 2*patient, "all sequencers to report", func() error {
+		if err := look(); err != nil {
+			return err
+		}
+		reported := map[string]bool{}
+		for title := range seen {
+			reported[title[strings.LastIndex(title, " ")+1:]] = true
+		}
+		for i := range feeds {
+			if path := fmt.Sprintf("/feed%d", i); !reported[path] {
+				o.publish(path, fmt.Sprintf("Comet at %d before %s: seen tonight", time.Now().Unix(), path))
 			}
-			for title := range seen {
-				if strings.HasSuffix(title, fmt.Sprintf("before feed %d", i)) {
-					return nil
-				}
-			}
-			o.publish(fmt.Sprintf("/feed%d", i), fmt.Sprintf("Comet at %d before feed %d: seen tonight", time.Now().Unix(), i))
-			return fmt.Errorf("nothing came yet")
-		})
-	}
+		}
+		if len(reported) < feeds {
+			return fmt.Errorf("%d of %d", len(reported), feeds)
+		}
+		return nil
+	})
 	wanted := map[string]bool{}
 	publish := func(round int) {
 		for i := range feeds {

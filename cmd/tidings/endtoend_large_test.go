@@ -44,7 +44,7 @@ func sizedFeed(name string, sizes []int) []byte {
 }
 
 // largeSnapshots is how many documents of each publisher are played.
-func largeSnapshots() int { return longtest.Pick(8, 12) }
+func largeSnapshots() int { return longtest.Pick(6, 12) }
 
 // largeReplays are the histories of publishers whose items are large, ten in the long tier: half of them of real ones,
 // where there are some (../shared/data), and else all made up.

@@ -24,7 +24,7 @@ const (
 
 // pageEvery is which part of the snapshots of a real page is played, besides those that
 // brought a change.
-func pageEvery() int { return longtest.Pick(12, 5) }
+func pageEvery() int { return longtest.Pick(25, 5) }
 
 // watchedPages are pages of the traces on which the engine makes no error: what it tells is what
 // their labels say (tidings-lab eval difference).
@@ -191,7 +191,7 @@ func pagesToWatch(t *testing.T) (of []*watchedPage) {
 // madeUpPage is a page that changes its wording now and then, and its nonce always.
 func madeUpPage(seed int) *watchedPage {
 	p := &watchedPage{name: fmt.Sprintf("made-up-%d", seed)}
-	for i := range longtest.Pick(16, 32) {
+	for i := range longtest.Pick(11, 32) {
 		if i > 0 && i%10 == 0 {
 			p.changes++
 		}

@@ -152,6 +152,7 @@ func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
 
 // A watcher says so once of an item, however often the document changes.
 func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
+	t.Parallel()
 	p := newPostbox(t)
 	large := rssItem("large", strings.Repeat("x", difference.MaxPublication))
 	path := rss(t, rssItem("one", ""), large)

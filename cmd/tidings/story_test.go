@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	// Most tests that run side by side wait for processes and leave the processors idle.
 	// go test runs as many of them at a time as there are processors, and most machines of
 	// CI have two.
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"tidings": main})
@@ -40,6 +40,7 @@ const within = 20 * time.Second
 // TestStories plays the stories in testdata: real nodes as processes, told what to
 // do as a person would. Besides the usual commands there are those below.
 func TestStories(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,

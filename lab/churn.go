@@ -1,0 +1,248 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/lab/churn"
+)
+
+// A churnCommand is "tidings-lab sim churn".
+type churnCommand struct {
+	Scenario []string       `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
+	Quick    bool           `help:"Make every run in a small world: for a look, and for CI. Few bytes of control are asked of 1024 members only."`
+	Workers  int            `help:"Runs at a time; as many as there are processors if not told."`
+	Nodes    int            `help:"Members, instead of 1024, or of 64 with --quick; size and idle have other numbers besides."`
+	Session  *time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays, at least 10s; 0s: nobody leaves."`
+	Silent   float64        `default:"1" help:"With --session: part of those who leave that nobody hears of."`
+	Loss     *float64       `help:"One run instead of those of the docs: part of the messages that is lost."`
+	Lookups  int            `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
+	Length   time.Duration  `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
+	Seed     uint64         `default:"1" help:"Of the worlds."`
+	JSON     bool           `name:"json" help:"Print one JSON object."`
+	Out      string         `placeholder:"DIR" help:"Draw figures into DIR."`
+}
+
+// options says how large the runs are.
+func (c *churnCommand) options() churn.Options {
+	o := churn.Docs()
+	if c.Quick {
+		o = churn.Quick()
+	}
+	o.Seed = c.Seed
+	o.Nodes, o.Lookups, o.Length = cmp.Or(c.Nodes, o.Nodes), cmp.Or(c.Lookups, o.Lookups), cmp.Or(c.Length, o.Length)
+	return o
+}
+
+// session is the median of the time that a member stays, 0 if nobody is to leave.
+func (c *churnCommand) session() time.Duration {
+	if c.Session == nil {
+		return 0
+	}
+	return *c.Session
+}
+
+func (c *churnCommand) loss() float64 {
+	if c.Loss == nil {
+		return 0
+	}
+	return *c.Loss
+}
+
+// minSession is the least median of the time that members stay: they join in some seconds.
+const minSession = 10 * time.Second
+
+// runs are those that are to be made.
+func (c *churnCommand) runs() ([]churn.Run, error) {
+	o := c.options()
+	if c.Session != nil || c.Loss != nil {
+		return []churn.Run{churn.Scenario{
+			Name: "as told", Seed: o.Seed, Nodes: o.Nodes, Session: c.session(), Silent: c.Silent, Loss: c.loss(), Lookups: o.Lookups, Length: o.Length,
+		}.As()}, nil
+	}
+	all := churn.Runs(o)
+	if c.Scenario == nil {
+		return all, nil
+	}
+	return churn.Pick(all, c.Scenario)
+}
+
+// Run measures, and prints what it found, also if it is interrupted: the runs that were
+// finished.
+func (c *churnCommand) Run(ctx context.Context, s streams) error {
+	runs, err := c.runs()
+	if err != nil {
+		return err
+	}
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	reports, stopped := c.measure(ctx, runs, newProgress(s.err, fmt.Sprintf("%d runs", len(runs))))
+	if stopped != nil {
+		stopped = fmt.Errorf("after %d of %d runs: %w", len(reports), len(runs), stopped)
+	}
+	if len(reports) == 0 {
+		return stopped
+	}
+	return both(stopped, c.show(s, reports))
+}
+
+// show prints and draws what was found.
+func (c *churnCommand) show(s streams, reports []churn.Report) error {
+	var err error
+	if c.JSON {
+		err = printJSON(s.out, struct {
+			Runs []churn.Report `json:"runs"`
+		}{reports})
+	} else {
+		err = printChurn(s.out, reports)
+	}
+	if err != nil || c.Out == "" {
+		return err
+	}
+	drawn, err := drawChurn(c.Out, reports)
+	if err == nil && drawn == 0 {
+		_, err = fmt.Fprintln(s.err, "tidings-lab: nothing is drawn: these runs give no curve")
+	}
+	return err
+}
+
+// measure makes runs: first those that must be alone, then the others, some at a time.
+// The reports come in the order of the runs; if one fails they are those of the runs that
+// were finished.
+func (c *churnCommand) measure(ctx context.Context, runs []churn.Run, p *progress) ([]churn.Report, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var show sync.Mutex // guards p and done
+	done := make([]float64, len(runs))
+	reports := make([]churn.Report, len(runs))
+	one := func(i int) {
+		r, err := runs[i].Do(ctx, func(part float64) {
+			show.Lock()
+			defer show.Unlock()
+			done[i] = part
+			sum := 0.0
+			for _, d := range done {
+				sum += d
+			}
+			p.at(sum / float64(len(runs)))
+		})
+		if err != nil {
+			stop(fmt.Errorf("%s: %w", runs[i].Name, err))
+			return
+		}
+		reports[i] = r
+	}
+	var rest []int
+	for i, r := range runs {
+		if r.Alone {
+			one(i)
+		} else {
+			rest = append(rest, i)
+		}
+	}
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range cmp.Or(c.Workers, runtime.NumCPU()) {
+		workers.Go(func() {
+			for i := range next {
+				one(i)
+			}
+		})
+	}
+	for _, i := range rest {
+		next <- i
+	}
+	close(next)
+	workers.Wait()
+	p.end()
+	return slices.DeleteFunc(reports, func(r churn.Report) bool { return r == nil }), context.Cause(ctx)
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *churnCommand) Validate(k *kong.Context) error {
+	o := c.options()
+	switch {
+	case o.Nodes < 8 || o.Nodes > 100_000:
+		return fmt.Errorf("--nodes %d: from 8 to 100,000", o.Nodes)
+	case o.Lookups < 1:
+		return fmt.Errorf("--lookups %d: at least one", o.Lookups)
+	case o.Length < time.Minute:
+		return fmt.Errorf("--length %v: at least a minute", o.Length)
+	case !(c.loss() >= 0 && c.loss() < 1), !(c.Silent >= 0 && c.Silent <= 1):
+		return fmt.Errorf("--loss %v --silent %v: parts lie between 0 and 1", c.loss(), c.Silent)
+	case c.session() != 0 && c.session() < minSession:
+		return fmt.Errorf("--session %v: at least %v, or 0s", c.session(), minSession)
+	case c.Workers < 0:
+		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+	case c.Silent != 1 && c.session() == 0:
+		return fmt.Errorf("--silent %v: nobody leaves without --session", c.Silent)
+	}
+	_, err := c.runs()
+	return cmp.Or(err,
+		beside(k, "session", "it makes one run of its own, and no curve", "scenario", "out"),
+		beside(k, "loss", "it makes one run of its own, and no curve", "scenario", "out"),
+	)
+}
+
+// printChurn prints a line for each run in which nodes come and go, and below them the
+// figures of all runs beside what was asked for.
+func printChurn(w io.Writer, reports []churn.Report) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	heading := "run\tmembers\tlook-ups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins timed\tmean join s\tmessages a join\n"
+	for _, report := range reports {
+		r, ok := report.(*churn.Result)
+		if !ok {
+			continue
+		}
+		messages := ""
+		if r.JoinMsgs > 0 {
+			messages = fmt.Sprintf("%.0f", r.JoinMsgs)
+		}
+		line("%s%s\t%d\t%d\t%d\t%d\t%.2f\t%.1f\t%.2f\t%.0f\t%.0f\t%d\t%.1f\t%s", heading, r.Scenario, r.Nodes, r.Lookups, r.Failed, r.WrongRoot,
+			r.HopsMean, r.LookupMostS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
+		heading = ""
+	}
+	if heading == "" {
+		line("")
+	}
+	line("run\tmembers\tfigure\tgot\tasked\t")
+	for _, r := range reports {
+		name, nodes := r.Of()
+		for _, m := range r.Marks(churn.Calm(reports, nodes)) {
+			got, asked, verdict := number(m.Got), "≤ "+number(m.Most), "met"
+			switch {
+			case math.IsInf(m.Most, 1):
+				asked, verdict = "", m.Note
+			case math.IsNaN(m.Got):
+				verdict = "not known: calm was not run"
+			case !m.Met():
+				verdict = "MISSED"
+			}
+			line("%s\t%d\t%s\t%s\t%s\t%s", name, nodes, m.What, got, asked, verdict)
+		}
+	}
+	return t.Flush()
+}
+
+// number is a figure with three digits, or as many as it has before the point.
+func number(v float64) string {
+	switch {
+	case math.IsNaN(v):
+		return "-"
+	case v >= 999.5:
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.3g", v)
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/lab/churn"
+)
+
+func TestChurnUsage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"--scenario unrest", `no run "unrest": there are calm, sessions-60m`},
+		{"--scenario calm --session 5m", "--scenario beside --session"},
+		{"--scenario calm --loss 0.1", "--scenario beside --loss"},
+		{"--session 5m --out x", "--out beside --session"},
+		{"--scenario=", "no run is named: there are calm"},
+		{"--session=-3h", "at least 10s"},
+		{"--session 1ns", "at least 10s"},
+		{"--silent 0.5", "nobody leaves without --session"},
+		{"--workers=-1", "not less than nothing"},
+		{"--length 1s", "at least a minute"},
+		{"--quick --lookups=-3", "at least one"},
+	} {
+		code, out, err := lab(t, append([]string{"sim", "churn"}, strings.Fields(c.args)...)...)
+		if code != exitUsage || out != "" || !strings.Contains(err, c.says) {
+			t.Errorf("%s: exit %d, %q, %q", c.args, code, out, err)
+		}
+	}
+}
+
+// Runs are made by name, some at a time; their results come in the order of the list.
+func TestChurnScenarios(t *testing.T) {
+	args := []string{"sim", "churn", "--quick", "--nodes", "32", "--workers", "2", "--scenario", "sequencer-leaves,calm,idle-16"}
+	code, out, err := lab(t, append(args, "--json")...)
+	var got struct {
+		Runs []struct {
+			Scenario string `json:"scenario"`
+		} `json:"runs"`
+	}
+	if bad := json.Unmarshal([]byte(out), &got); code != exitDone || err != "" || bad != nil || len(got.Runs) != 3 ||
+		got.Runs[0].Scenario != "calm" || got.Runs[1].Scenario != "idle-16" || got.Runs[2].Scenario != "sequencer-leaves" {
+		t.Fatalf("exit %d, %q, %v: %s", code, err, bad, out)
+	}
+}
+
+// Beside a figure stands what was asked for, if anything was, and whether it is met.
+func TestChurnTable(t *testing.T) {
+	var b strings.Builder
+	err := printChurn(&b, []churn.Report{
+		&churn.EndingResult{Scenario: "sequencer-dies", Nodes: 8, Way: churn.Dies, MostS: 46, MedianS: 3, Trials: 2},
+		&churn.IdleResult{Scenario: "idle-8", Nodes: 8, BytesPerNode: 41000},
+		&churn.Result{Scenario: "loss-1", Nodes: 64, Lookups: 100_000, Failed: 1, WrongRoot: 3, Loss: 0.01, ContactsMean: 45, Joins: 32, JoinS: 3, JoinMsgs: 99},
+	})
+	var lines []string
+	for line := range strings.Lines(b.String()) {
+		lines = append(lines, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{
+		"run members look-ups failed wrong root mean hops slowest s control/s control B/s mean contacts joins timed mean join s messages a join",
+		"loss-1 64 100000 1 3 0.00 0.0 0.00 0 45 32 3.0 99",
+		"",
+		"run members figure got asked",
+		"sequencer-dies 8 a new sequencer after s 46 ≤ 45 MISSED",
+		"sequencer-dies 8 keys without one in the end 0 ≤ 0 met",
+		"sequencer-dies 8 median s 3",
+		"sequencer-dies 8 p99 s 0",
+		"sequencer-dies 8 keys that lost theirs 2",
+		"idle-8 8 bytes a node 41000 ≤ 40960 MISSED",
+		"loss-1 64 control, of calm - ≤ 2 not known: calm was not run",
+		"loss-1 64 control bytes, of calm - asked of 1024 members",
+		"loss-1 64 part of look-ups failed 1e-05 ≤ 0.0001 met",
+	}
+	if err != nil || strings.Join(lines, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%v\n%s", err, strings.Join(lines, "\n"))
+	}
+}
+
+func TestChurnCurvesAreDrawn(t *testing.T) {
+	dir := t.TempDir()
+	if drawn, err := drawChurn(dir, []churn.Report{
+		&churn.KilledResult{Killed: 3, Nodes: 10, Right: []float64{0.5, 0.9, 1}},
+		&churn.EndingResult{Way: churn.Leaves, Without: 3}, // no curve, and in nobody's way
+		&churn.EndingResult{Way: churn.Closes, Took: []float64{1, 4, 9}},
+		&churn.PartedResult{Roots: []int{3, 1, 0}, Heads: []int{3, 3, 2}},
+	}); err != nil || drawn != 3 {
+		t.Fatalf("%d drawn, %v", drawn, err)
+	}
+	for _, name := range []string{"churn-killed.svg", "churn-sequencer.svg", "churn-parted.png"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "churn-hops.svg")); err == nil {
+		t.Error("hops are drawn of a run that measured none")
+	}
+}
+
+// What was found is printed before it is drawn; that there is nothing to draw is said.
+func TestChurnIsPrintedFirst(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, err := lab(t, "sim", "churn", "--out", file); code != exitFailed || out != "" || !strings.Contains(err, "folder for figures") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+	curve := &churn.KilledResult{Scenario: "killed", Right: []float64{0.5, 1}}
+	var o, e strings.Builder
+	if err := (&churnCommand{Out: file}).show(streams{&o, &e}, []churn.Report{curve}); err == nil || !strings.Contains(o.String(), "killed") {
+		t.Errorf("%v, %q", err, o.String())
+	}
+	point := &churn.Result{Scenario: "calm", Nodes: 64}
+	if err := (&churnCommand{Out: t.TempDir()}).show(streams{&o, &e}, []churn.Report{point}); err != nil || !strings.Contains(e.String(), "nothing is drawn") {
+		t.Errorf("%v, %q", err, e.String())
+	}
+}
+
+// Runs that were finished when others are interrupted are results.
+func TestInterruptedChurn(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	do := func(name string, err error) churn.Run {
+		return churn.Run{Name: name, Do: func(context.Context, func(float64)) (churn.Report, error) {
+			if err != nil {
+				cancel()
+			}
+			return &churn.IdleResult{Scenario: name}, err
+		}}
+	}
+	c := churnCommand{Workers: 1}
+	reports, err := c.measure(ctx, []churn.Run{do("first", nil), do("second", context.Canceled), do("third", nil)}, newProgress(nil, ""))
+	if !errors.Is(err, context.Canceled) || len(reports) == 0 {
+		t.Fatalf("%d reports, %v", len(reports), err)
+	}
+	for _, r := range reports {
+		if name, _ := r.Of(); name == "second" {
+			t.Error("what was interrupted is a result")
+		}
+	}
+}

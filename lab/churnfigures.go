@@ -1,0 +1,70 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"tidings/lab/churn"
+	"tidings/lab/figure"
+)
+
+// drawChurn draws hops by size, control messages by session, what becomes of look-ups
+// and keys after a kill and a healing, and how long keys have no sequencer. It returns how
+// many of these figures there is a curve for.
+func drawChurn(dir string, reports []churn.Report) (drawn int, err error) {
+	hops := figure.Line{Name: "measured"}
+	bound := figure.Line{Name: "1.1 log₁₆ N + 1", Dashed: true}
+	control := figure.Line{Name: "measured"}
+	var right, several, without []figure.Line
+	for _, report := range reports {
+		switch r := report.(type) {
+		case *churn.Result:
+			switch {
+			case r.SessionMin > 0:
+				control.X = append(control.X, r.SessionMin)
+				control.Y = append(control.Y, r.MsgsPerNodeS)
+			case r.Loss == 0:
+				hops.X, hops.Y = append(hops.X, float64(r.Nodes)), append(hops.Y, r.HopsMean)
+				bound.X, bound.Y = append(bound.X, float64(r.Nodes)), append(bound.Y, churn.HopsBound(r.Nodes))
+			}
+		case *churn.KilledResult:
+			l := figure.Line{Name: fmt.Sprintf("%d of %d killed", r.Killed, r.Nodes)}
+			for second, part := range r.Right {
+				l.X, l.Y = append(l.X, float64(second)), append(l.Y, 100*part)
+			}
+			right = append(right, l)
+		case *churn.PartedResult:
+			several = append(several, bySecond("several roots", r.Roots), bySecond("several heads", r.Heads))
+		case *churn.EndingResult:
+			without = append(without, figure.Distribution("it "+string(r.Way), r.Took, len(r.Took)+r.Without))
+		}
+	}
+	for _, f := range []struct {
+		name string
+		figure.Figure
+	}{
+		{"hops", figure.Figure{Title: "Hops of a look-up in a calm network", X: "members", Y: "hops", LogX: true, Lines: []figure.Line{hops.Sorted(), bound.Sorted()}}},
+		{"control", figure.Figure{Title: "What order costs under churn", X: "median session, minutes", Y: "control messages per node and second", Lines: []figure.Line{control.Sorted()}}},
+		{"killed", figure.Figure{Title: "Look-ups after many died at once", X: "seconds since", Y: "right, %", Lines: right}},
+		{"parted", figure.Figure{Title: "Keys after the halves came together", X: "seconds since", Y: "keys", Lines: several}},
+		{"sequencer", figure.Figure{Title: "Keys with a new sequencer", X: "seconds after the old one's end", Y: "keys, %", Lines: without}},
+	} {
+		if !slices.ContainsFunc(f.Lines, func(l figure.Line) bool { return len(l.X) > 1 }) {
+			continue // one point is no curve
+		}
+		if err := f.Save(dir, "churn-"+f.name); err != nil {
+			return drawn, err
+		}
+		drawn++
+	}
+	return drawn, nil
+}
+
+// bySecond is a line through a value for each second.
+func bySecond(name string, of []int) figure.Line {
+	l := figure.Line{Name: name}
+	for second, n := range of {
+		l.X, l.Y = append(l.X, float64(second+1)), append(l.Y, float64(n))
+	}
+	return l
+}

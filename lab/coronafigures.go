@@ -1,0 +1,212 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"tidings/honeycomb"
+	"tidings/lab/figure"
+	"tidings/lab/table2"
+)
+
+// coronaFigures are Figures 3 to 8 of Corona, of what was measured of each objective with each scheme.
+type coronaFigures struct {
+	load  *table2.Workload
+	hours int
+	seed  int64
+	rows  []*table2.Row
+}
+
+// A namedFigure is to be saved by its name.
+type namedFigure struct {
+	name string
+	figure.Figure
+}
+
+// drawnAs is how an objective is named and coloured, the same in all figures: deep for ours and faint
+// for the paper's scheme; what is published is dashed. Readers alone are black, and a bound is sky blue.
+var drawnAs = map[honeycomb.Objective]struct {
+	name string
+	hue  figure.Hue
+}{
+	honeycomb.Lite: {"Lite", figure.Blue}, honeycomb.Fast: {"Fast", figure.Vermilion}, honeycomb.Fair: {"Fair", figure.Green},
+	honeycomb.FairSqrt: {"Fair-Sqrt", figure.Purple}, honeycomb.FairLog: {"Fair-Log", figure.Orange},
+}
+
+// What captions begin with.
+const (
+	named = "Lite makes the wait short with as many polls as readers alone make; Fast keeps it at 30 seconds with few. "
+	fair  = "A wait counts the more the oftener a channel changes: with Fair in proportion, with Fair-Sqrt by the root, with Fair-Log by the logarithm of that. " +
+		"The dots at the right edge are of channels that were never seen to change. "
+	means = "Dashed: the means that the paper states. "
+)
+
+// of is what was measured of an objective with a scheme.
+func (f *coronaFigures) of(o honeycomb.Objective, scheme string) *table2.Row {
+	i := slices.IndexFunc(f.rows, func(r *table2.Row) bool { return r.Objective == o.String() && r.Scheme == scheme })
+	return f.rows[i]
+}
+
+// world says what was simulated.
+func (f *coronaFigures) world() string {
+	return fmt.Sprintf("What is published is of 1,024 nodes and 100,000 channels; these are %d nodes, %d channels, %d subscriptions, seed %d.",
+		f.load.Members, len(f.load.Channels), f.load.Subscriptions(), f.seed)
+}
+
+// both are the lines of an objective: ours, and the paper's scheme.
+func (f *coronaFigures) both(o honeycomb.Objective, line func(*table2.Row) figure.Line) []figure.Line {
+	mine, paper := line(f.of(o, ours)), line(f.of(o, papers))
+	mine.Name, mine.Hue = drawnAs[o].name, drawnAs[o].hue
+	paper.Name, paper.Hue, paper.Faint = drawnAs[o].name+", the paper's scheme", drawnAs[o].hue, true
+	return []figure.Line{paper, mine}
+}
+
+// published is a value of an objective that the paper states, from one place to another.
+func (f *coronaFigures) published(o honeycomb.Objective, at, from, to float64) figure.Line {
+	return figure.Line{Name: drawnAs[o].name + ", as published", X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: drawnAs[o].hue}
+}
+
+// over is a line over time.
+func (f *coronaFigures) over(value func(table2.Span) float64) func(*table2.Row) figure.Line {
+	return func(row *table2.Row) (l figure.Line) {
+		for i, s := range row.Series {
+			if v := value(s); v > 0 {
+				l.X, l.Y = append(l.X, (float64(i)+0.5)*seriesOf.Hours()), append(l.Y, v)
+			}
+		}
+		return l
+	}
+}
+
+// level is a dashed line at one value, in black.
+func (f *coronaFigures) level(name string, at, from, to float64) figure.Line {
+	return figure.Line{Name: name, X: []float64{from, to}, Y: []float64{at, at}, Dashed: true, Hue: figure.Black}
+}
+
+// byRank has channels as dots, at places that are even in the logarithm of their rank.
+func (f *coronaFigures) byRank(value func(*table2.Row, int) float64) func(*table2.Row) figure.Line {
+	return func(row *table2.Row) figure.Line {
+		l := figure.Line{Dots: true}
+		last := -1
+		for k := range mostChannels {
+			i := int(math.Pow(float64(len(f.load.Channels)), float64(k+1)/mostChannels)) - 1
+			if v := value(row, i); i != last && v > 0 {
+				l.X, l.Y = append(l.X, float64(i+1)), append(l.Y, v)
+			}
+			last = i
+		}
+		return l
+	}
+}
+
+// mostChannels is how many channels a figure has as dots: as many as can be told apart.
+const mostChannels = 600
+
+// byUpdate has channels as dots, by the time between their updates.
+func (f *coronaFigures) byUpdate(row *table2.Row) figure.Line {
+	l := figure.Line{Dots: true}
+	step := max(len(f.load.Channels)/(2*mostChannels), 1)
+	for i := 0; i < len(f.load.Channels); i += step {
+		if d := row.Channel[i].Detection; d > 0 {
+			l.X, l.Y = append(l.X, float64(f.load.Channels[i].Update)/float64(time.Hour)), append(l.Y, d)
+		}
+	}
+	return l
+}
+
+// all draws them.
+func (f *coronaFigures) all() []namedFigure {
+	return []namedFigure{
+		{"figure-3", f.polls()}, {"figure-4", f.waits()}, {"figure-5", f.pollsByRank()}, {"figure-6", f.waitsByRank()},
+		{"figure-7", f.waitsByUpdate("Figure 7", "Lite does not ask how often a channel changes; with Fair those that change seldom are polled seldom. ", honeycomb.Lite, honeycomb.Fair)},
+		{"figure-8", f.waitsByUpdate("Figure 8", "So what changes seldom is not forgotten, as it is by Fair (Figure 7). ", honeycomb.FairSqrt, honeycomb.FairLog)},
+	}
+}
+
+func (f *coronaFigures) polls() figure.Figure {
+	end := float64(f.hours)
+	value := f.over(func(s table2.Span) float64 { return s.Load })
+	lite, fast := f.of(honeycomb.Lite, ours), f.of(honeycomb.Fast, ours)
+	return figure.Figure{
+		Title: "Figure 3: polls at the origins", X: "hours", Y: "polls of a channel in 30 min",
+		Caption: named + "From a cold start, in which nobody knows who reads what, Lite comes to the load of readers who poll alone, and over each polling " +
+			"interval stays below it; the ripple of half an hour is of the places that polls have in it. " + f.world(),
+		Lines: slices.Concat(
+			[]figure.Line{f.level("readers alone", float64(f.load.Subscriptions())/float64(len(f.load.Channels)), 0, end)},
+			f.both(honeycomb.Lite, value), []figure.Line{f.published(honeycomb.Lite, lite.PaperLoad, 0, end)},
+			f.both(honeycomb.Fast, value), []figure.Line{f.published(honeycomb.Fast, fast.PaperLoad, 0, end)},
+		),
+	}
+}
+
+func (f *coronaFigures) waits() figure.Figure {
+	end := float64(f.hours)
+	value := f.over(func(s table2.Span) float64 { return s.Detection })
+	lite, fast := f.of(honeycomb.Lite, ours), f.of(honeycomb.Fast, ours)
+	bound := f.level("bound of Lite", lite.Bound, 0, end)
+	bound.Hue = figure.Sky
+	return figure.Figure{
+		Title: "Figure 4: the wait for the next poll", X: "hours", Y: "seconds", LogY: true,
+		Caption: named + "The mean time from a change to the next poll, of all who read, as an integral over time; the bound, which Lite lies on, is the least there can be. " +
+			"Readers alone wait for 900 seconds; the published 53 seconds are at even phases, which the paper's scheme with phases of chance does not reach. " + f.world(),
+		Lines: slices.Concat(
+			[]figure.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 0, end)},
+			f.both(honeycomb.Lite, value), []figure.Line{f.published(honeycomb.Lite, lite.Paper, 0, end), bound},
+			f.both(honeycomb.Fast, value), []figure.Line{f.published(honeycomb.Fast, fast.Paper, 0, end)},
+		),
+	}
+}
+
+// How many nodes poll the channels of a level in the paper's Figure 5, as its text says; those that
+// are no wedge's own have an owner alone.
+const (
+	paperFirst  = 100
+	paperSecond = 10
+)
+
+func (f *coronaFigures) pollsByRank() figure.Figure {
+	last := float64(len(f.load.Channels))
+	alone := f.byRank(func(_ *table2.Row, i int) float64 { return float64(f.load.Channels[i].Subscribers) })(nil)
+	alone.Name, alone.Hue = "readers alone", figure.Black
+	first, second := f.published(honeycomb.Lite, paperFirst, 1, last), f.published(honeycomb.Lite, paperSecond, 1, last)
+	first.Name, second.Name, second.Faint = "level 1, as published", "level 2, as published: fewer", true
+	return figure.Figure{
+		Title: "Figure 5: polls of each channel", X: "channels, the most popular first", Y: "polls in 30 min", LogX: true, LogY: true,
+		Caption: "Readers alone poll a channel as often as there are of them. With Lite popular channels are polled less often than that and all others " +
+			"oftener, in proportion to the square root of their readers; the paper's scheme has steps of sixteen, and polls those least read less often. " +
+			"The paper states some 100 pollers at level 1 and fewer than 10 at level 2. " + f.world(),
+		Lines: slices.Concat([]figure.Line{alone}, f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Polls })), []figure.Line{first, second}),
+	}
+}
+
+func (f *coronaFigures) waitsByRank() figure.Figure {
+	last := float64(len(f.load.Channels))
+	lite := f.both(honeycomb.Lite, f.byRank(func(r *table2.Row, i int) float64 { return r.Channel[i].Detection }))
+	return figure.Figure{
+		Title: "Figure 6: the wait at each channel", X: "channels, the most popular first", Y: "seconds", LogX: true, LogY: true,
+		Caption: "Who reads what many read waits least: in steps with the paper's scheme, which leaves those at the end to few polls, and evenly with tidings. " +
+			means + f.world(),
+		Lines: slices.Concat(
+			[]figure.Line{f.level("readers alone", table2.PollInterval.Seconds()/2, 1, last)}, lite,
+			[]figure.Line{f.published(honeycomb.Lite, f.of(honeycomb.Lite, ours).Paper, 1, last)},
+		),
+	}
+}
+
+func (f *coronaFigures) waitsByUpdate(number, says string, objectives ...honeycomb.Objective) figure.Figure {
+	d := figure.Figure{
+		Title: number + ": the wait by how often channels change: " + drawnAs[objectives[0]].name + ", " + drawnAs[objectives[1]].name,
+		X:     "hours between two updates", Y: "seconds", LogX: true, LogY: true,
+		Caption: fair + says + means + f.world(),
+	}
+	var marks []figure.Line
+	for _, o := range objectives {
+		lines := f.both(o, f.byUpdate)
+		marks = append(marks, f.published(o, f.of(o, ours).Paper, slices.Min(lines[1].X), slices.Max(lines[1].X)))
+		d.Lines = append(d.Lines, lines...)
+	}
+	d.Lines = append(d.Lines, marks...)
+	return d
+}

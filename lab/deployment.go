@@ -1,0 +1,289 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"os"
+	"os/exec"
+	"text/tabwriter"
+	"time"
+
+	"tidings/honeycomb"
+	"tidings/internal/daemon"
+	"tidings/internal/deployment"
+	"tidings/internal/wire"
+	"tidings/lab/nodes"
+	"tidings/lab/table2"
+	"tidings/overlay/libp2p"
+)
+
+// A deploymentCommand is "tidings-lab bench deployment".
+type deploymentCommand struct {
+	Nodes         int           `default:"40" help:"Nodes (${default})."`
+	Channels      int           `default:"1000" help:"Channels (${default})."`
+	Subscriptions int           `default:"20000" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
+	Interval      time.Duration `help:"Polling interval, for half an hour: all intervals are shorter by the same factor (1m; with --politeness 2m)."`
+	Length        int           `default:"8" help:"Polling intervals that are measured (${default})."`
+	Load          float64       `help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (0.99; with --politeness 0.97)."`
+	Settle        int           `default:"6" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
+	Politeness    bool          `help:"Have the feeds stand for public ones: domains have budgets, with times shorter by the same factor."`
+	Scheme        string        `default:"bound" enum:"bound,paper" help:"What the nodes poll by: ${enum}."`
+	Seed          int64         `default:"1" help:"Of who reads what, and of what the feeds gain when. What nodes do is not repeated by it."`
+	JSON          bool          `name:"json" help:"Print one JSON object."`
+}
+
+// paperInterval is the paper's polling interval.
+const paperInterval = 30 * time.Minute
+
+// Help is what the command's help says besides.
+func (c *deploymentCommand) Help() string {
+	return "Nodes poll a server of feeds on this machine over real sockets, beside readers who poll the same feeds alone; " +
+		"then the simulator does the same in virtual time, and all is printed in one table, in seconds of the run. " +
+		"The wait is the time until the next poll, as an integral over time, of all who read; \"seen\" is from an item's " +
+		"coming until a reader has it."
+}
+
+// Validate is called by kong when it has read the flags. Politeness is more work for the nodes, of which
+// some come late then, and poll more often than was decided: it gets more time, and aims lower.
+func (c *deploymentCommand) Validate() error {
+	interval, load := time.Minute, 0.99
+	if c.Politeness {
+		interval, load = 2*time.Minute, 0.97
+	}
+	c.Interval, c.Load = cmp.Or(c.Interval, interval), cmp.Or(c.Load, load)
+	switch {
+	case c.Nodes < 16 || c.Nodes > 1000:
+		return fmt.Errorf("--nodes %d: from 16 to 1,000", c.Nodes)
+	case c.Channels < 1 || c.Channels > 1<<16:
+		return fmt.Errorf("--channels %d: from 1 to 65,536", c.Channels)
+	case c.Subscriptions < c.Channels:
+		return fmt.Errorf("--subscriptions %d: at least one for each of %d channels", c.Subscriptions, c.Channels)
+	case c.Interval < 3*time.Second || c.Interval > paperInterval || c.Interval%(3*time.Second) != 0:
+		return fmt.Errorf("--interval %v: from 3s to 30m, a multiple of 3s", c.Interval)
+	case !(c.Load >= 0.01 && c.Load <= 1):
+		return fmt.Errorf("--load %g: from 0.01 to 1", c.Load)
+	case c.Length < 1 || c.Settle < 0:
+		return fmt.Errorf("--length %d --settle %d: at least one interval, and no fewer than none", c.Length, c.Settle)
+	}
+	return nil
+}
+
+// A deploymentRow is what one way of polling came to, in seconds of the run.
+type deploymentRow struct {
+	What     string  `json:"what"`
+	Polls    float64 `json:"polls_per_s"`
+	Bytes    float64 `json:"origin_bytes_per_s,omitempty"`
+	Wait     float64 `json:"wait_s"`
+	Seen     float64 `json:"seen_s,omitempty"`
+	SeenMost float64 `json:"seen_most_s,omitempty"`
+}
+
+// A deploymentResult is all that was found. Its fields are its JSON.
+type deploymentResult struct {
+	Rows     []deploymentRow `json:"rows"`
+	Items    int             `json:"items_seen"`
+	Overlay  float64         `json:"overlay_bytes_per_s"` // of all nodes
+	CPU      float64         `json:"cpu_percent_per_node,omitempty"`
+	Resident float64         `json:"rss_bytes_per_node,omitempty"`
+	Seed     int64           `json:"seed"`
+}
+
+// Run deploys, measures, and simulates the same.
+func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
+	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	street := exec.Command(self, "bench", "street") //nolint:noctx // it ends when its input does
+	street.Stderr = os.Stderr
+	d, err := deployment.New(c.config(load), openDeployed, street)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- d.Run(running) }()
+	r, err := c.measure(ctx, d, ended, newProgress(s.err, ""))
+	stop()
+	if err == nil {
+		err = <-ended
+	}
+	if err != nil {
+		return err
+	}
+	if err := c.simulate(ctx, load, r); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(s.out, r)
+	}
+	return c.print(s.out, r)
+}
+
+// factor is how many times shorter the run's intervals are than the world's.
+func (c *deploymentCommand) factor() float64 { return float64(paperInterval) / float64(c.Interval) }
+
+// config is what is deployed of a workload.
+func (c *deploymentCommand) config(load *table2.Workload) deployment.Config {
+	d := deployment.Config{Nodes: c.Nodes, Network: wire.DefaultNetwork("deployment"), Polite: c.Politeness, Compression: c.factor(), Seed: uint64(c.Seed)}
+	d.Network.PollInterval, d.Network.MaintenanceInterval, d.Network.PrivateAddresses = c.Interval, c.Interval/3, true
+	d.Network.Load = c.Load
+	if c.Scheme == "paper" {
+		of := wire.Paper
+		d.Network.Wedge, d.Network.Clusters, d.Network.Phases, d.Network.Decide = of.Wedge, of.Clusters, of.Phases, of.Decide
+	}
+	for _, ch := range load.Channels {
+		d.Channels = append(d.Channels, deployment.Channel{
+			Readers: make([]int, c.Nodes), Every: max(time.Duration(float64(ch.Update)/c.factor()), time.Millisecond),
+		})
+	}
+	for member, list := range load.Memberships() {
+		for _, m := range list {
+			d.Channels[m.Channel].Readers[member] += int(m.Weight)
+		}
+	}
+	return d
+}
+
+// measure waits until all has settled, and measures.
+func (c *deploymentCommand) measure(ctx context.Context, d *deployment.Deployment, ended chan error, p *progress) (*deploymentResult, error) {
+	defer p.end()
+	look := time.NewTicker(redraw)
+	defer look.Stop()
+	settle := time.Duration(c.Settle) * c.Interval / 3
+	length := time.Duration(c.Length) * c.Interval
+	pid, opened, sent, computed := os.Getpid(), false, 0, time.Duration(0)
+	for {
+		select {
+		case <-look.C:
+		case err := <-ended:
+			ended <- nil
+			return nil, errors.Join(errors.New("the deployment ended"), err)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		v := d.View()
+		if v.Running == 0 {
+			p.what = v.Phase
+			p.at(v.Done)
+			continue
+		}
+		p.what = "measuring"
+		p.at(min(float64(v.Running)/float64(settle+length), 1))
+		switch {
+		case !opened && v.Running >= settle:
+			opened, sent = true, d.SentBytes()
+			computed, _ = nodes.Spent(pid) // where the system does not tell, it is not printed
+			if err := d.Open(); err != nil {
+				return nil, err
+			}
+		case opened && v.All.Since >= length:
+			return c.result(d, v.All, d.SentBytes()-sent, computed), nil
+		}
+	}
+}
+
+// result turns what was counted into figures.
+func (c *deploymentCommand) result(d *deployment.Deployment, f deployment.Figures, sent int, computed time.Duration) *deploymentResult {
+	secs := f.Since.Seconds()
+	r := &deploymentResult{Seed: c.Seed, Overlay: float64(sent) / secs, Items: f.ShownByNodes.Items}
+	row := func(what string, p deployment.Polled, s deployment.Shown) deploymentRow {
+		return deploymentRow{
+			What: what, Polls: float64(p.Polls) / secs, Bytes: float64(p.Bytes) / secs, Wait: p.Wait,
+			Seen: s.Mean().Seconds(), SeenMost: s.Most.Seconds(),
+		}
+	}
+	alone := row("readers alone", f.Legacy, f.Shown)
+	alone.Wait = c.Interval.Seconds() / 2 // each knows of its own polls only
+	r.Rows = append(r.Rows, alone, row("nodes, over sockets", f.Nodes, f.ShownByNodes))
+	if now, err := nodes.Spent(os.Getpid()); err == nil {
+		r.CPU = 100 * (now - computed).Seconds() / secs / float64(c.Nodes)
+	}
+	if rss, err := nodes.Resident(os.Getpid()); err == nil {
+		r.Resident = float64(rss) / float64(c.Nodes)
+	}
+	return r
+}
+
+// simulate does the same in the simulator, and adds what came of it.
+func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload, r *deploymentResult) error {
+	name := "rank-cut-coordinated"
+	if c.Scheme == "paper" {
+		name = "paper-measured"
+	}
+	scheme, err := table2.SchemeOf(name)
+	if err != nil {
+		return err
+	}
+	setting := table2.Setting{
+		Load: load, Objective: honeycomb.Lite, Scheme: scheme, Hours: max(c.Length, 4), Maintenance: paperInterval / 3, Polite: c.Politeness,
+		Part: c.Load,
+	}
+	row, err := setting.Run(ctx, func(float64) {})
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	perSecond := float64(c.Channels) / c.Interval.Seconds()
+	r.Rows = append(r.Rows,
+		deploymentRow{What: "nodes, simulated", Polls: row.Load * perSecond, Wait: row.Detection / c.factor()},
+		deploymentRow{What: "bound", Polls: row.BoundLoad * perSecond, Wait: row.Bound / c.factor()})
+	return nil
+}
+
+// print prints the table, and the figures beside what was asked for.
+func (c *deploymentCommand) print(w io.Writer, r *deploymentResult) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("%d nodes, %d channels, %d subscriptions; %v for half an hour", c.Nodes, c.Channels, c.Subscriptions, c.Interval)
+	line("\nwho polls\tpolls/s\tbytes/s at the origin\twait s\tseen after s\tat most s\t")
+	for _, row := range r.Rows {
+		seen, most, bytes := "", "", ""
+		if row.Seen > 0 {
+			seen, most, bytes = fmt.Sprintf("%.2f", row.Seen), fmt.Sprintf("%.1f", row.SeenMost), fmt.Sprintf("%.0f", row.Bytes)
+		}
+		line("%s\t%.1f\t%s\t%.3f\t%s\t%s\t", row.What, row.Polls, bytes, row.Wait, seen, most)
+	}
+	line("\na node's part\tCPU %%\tMB resident\toverlay bytes/s\titems seen by all")
+	line("\t%.2f\t%.1f\t%.0f\t%d", r.CPU, r.Resident/1e6, r.Overlay/float64(c.Nodes), r.Items)
+	line("\nfigure\tgot\tasked\t")
+	mark := func(what string, got, least, most float64) {
+		asked, verdict := fmt.Sprintf("≤ %.3g", most), "met"
+		if least > 0 {
+			asked = fmt.Sprintf("%.3g … %.3g", least, most)
+		}
+		if !(got >= least && got <= most) || math.IsNaN(got) {
+			verdict = "MISSED"
+		}
+		line("%s\t%.3f\t%s\t%s", what, got, asked, verdict)
+	}
+	alone, deployed, simulated := r.Rows[0], r.Rows[1], r.Rows[2]
+	mark("wait, of the simulated one", deployed.Wait/simulated.Wait, 0.85, 1.15)
+	mark("polls, of those of readers alone", deployed.Polls/alone.Polls, 0, 1)
+	return t.Flush()
+}
+
+// openDeployed opens a daemon for a deployment.
+func openDeployed(p deployment.Plan) (deployment.Node, error) {
+	c := daemon.DefaultConfig(p.Dir)
+	c.Listen, c.Found, c.Bootstrap, c.Shown, c.Compression = p.Listen, p.Found, p.Bootstrap, p.Shown, p.Compression
+	c.PortMap, c.AllowPrivateOrigins, c.PrivateAddresses, c.HTTP, c.Abrupt = false, true, true, "none", true
+	return daemon.Open(c)
+}
+
+// A streetCommand is what bench deployment starts to serve feeds.
+type streetCommand struct{}
+
+// Run does errands that come on standard input.
+func (streetCommand) Run(ctx context.Context, s streams) error {
+	return deployment.ServeStreet(ctx, os.Stdin, s.out)
+}

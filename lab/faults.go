@@ -1,0 +1,299 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/lab/faults"
+	"tidings/lab/figure"
+	"tidings/sim"
+)
+
+// A faultsCommand is "tidings-lab sim faults".
+type faultsCommand struct {
+	Seeds   int           `default:"100" help:"How many worlds."`
+	From    uint64        `default:"1" help:"The first seed."`
+	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
+	Members int           `default:"64" help:"Members of each; an eighth as many clients besides."`
+	Length  time.Duration `default:"30m" help:"Virtual time that the troubles last."`
+	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
+	Public  bool          `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
+	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
+	Plan    bool          `help:"Print the stories of the worlds, and run none."`
+	Thin    bool          `help:"Leave out what is not needed for what went wrong, and print that story."`
+	Workers int           `help:"Worlds at a time; as many as there are processors if not told."`
+	JSON    bool          `name:"json" help:"Print one JSON object."`
+	Out     string        `placeholder:"DIR" help:"Draw figures into DIR."`
+}
+
+// An outcome is what became of some worlds; its fields are its JSON.
+type outcome struct {
+	Sums    []faults.Line   `json:"sums"`
+	Runs    []faults.Result `json:"runs"`
+	Thinned *thinned        `json:"thinned,omitempty"`
+}
+
+// A thinned is the story that is left of a world that went wrong.
+type thinned struct {
+	Violated string `json:"violated"`
+	Story    string `json:"story"`
+}
+
+// Run runs worlds, and prints what became of them.
+func (c *faultsCommand) Run(ctx context.Context, s streams) error {
+	if c.Plan {
+		return c.plans(s.out)
+	}
+	var story *sim.Nemesis
+	if c.Story != "" {
+		n, err := c.told()
+		if err != nil {
+			return err
+		}
+		story = &n
+	}
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	results, stopped := c.worlds(ctx, s.err, story)
+	if stopped != nil {
+		stopped = fmt.Errorf("after %d worlds: %w", len(results), stopped)
+	}
+	if len(results) == 0 {
+		return stopped
+	}
+	slices.SortFunc(results, func(a, b faults.Result) int { return cmp.Compare(a.Seed, b.Seed) })
+	return c.show(ctx, s, story, results, stopped)
+}
+
+// show prints and draws what became of some worlds, and thins out the first that went
+// wrong if that is asked for. What is there is printed before anything else can fail.
+func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis, results []faults.Result, stopped error) error {
+	o := outcome{Sums: faults.Sum(results), Runs: results}
+	if !c.JSON {
+		if err := c.print(s.out, o); err != nil {
+			return err
+		}
+	}
+	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
+	failed := stopped
+	if c.Thin && stopped == nil && len(wrong) > 0 {
+		n := c.scenario().World(wrong[0].Seed)
+		if story != nil {
+			n = *story
+		}
+		o.Thinned, failed = thin(ctx, s.err, n, wrong[0].Broken[0])
+	}
+	switch {
+	case c.JSON:
+		if err := printJSON(s.out, o); err != nil {
+			return err
+		}
+	case o.Thinned != nil:
+		if _, err := fmt.Fprintf(s.out, "\n# %s\n%s", o.Thinned.Violated, o.Thinned.Story); err != nil {
+			return err
+		}
+	}
+	if c.Out != "" {
+		failed = both(failed, drawFaults(c.Out, results))
+	}
+	if failed == nil && len(wrong) > 0 {
+		failed = fmt.Errorf("%d of %d worlds went wrong, the first with seed %d", len(wrong), len(results), wrong[0].Seed)
+	}
+	return failed
+}
+
+// scenario is what the flags ask for.
+func (c *faultsCommand) scenario() faults.Scenario {
+	return faults.Scenario{Members: c.Members, Length: c.Length, Kinds: c.Fault, Public: c.Public}
+}
+
+// plans prints the stories of the worlds.
+func (c *faultsCommand) plans(w io.Writer) error {
+	for seed := c.From; seed < c.From+uint64(c.Seeds); seed++ {
+		if _, err := fmt.Fprintln(w, c.scenario().World(seed)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// worlds runs them, or the one of a story. Each that went wrong has a line at once.
+func (c *faultsCommand) worlds(ctx context.Context, w io.Writer, story *sim.Nemesis) (results []faults.Result, err error) {
+	began, p := time.Now(), newProgress(w, "worlds")
+	defer p.end()
+	found := func(r faults.Result) {
+		results = append(results, r)
+		if len(r.Violations) > 0 {
+			p.end()
+			_, _ = fmt.Fprintf(w, "seed %d: %s\n", r.Seed, strings.Join(r.First, "; ")) // the table says it again
+		}
+		done := float64(len(results)) / float64(c.Seeds)
+		if c.For > 0 {
+			done = float64(time.Since(began)) / float64(c.For)
+		}
+		p.at(done)
+	}
+	if story != nil {
+		r, err := faults.Run(ctx, *story, p.at)
+		if err == nil {
+			found(r)
+		}
+		return results, err
+	}
+	count := c.Seeds
+	if c.For > 0 {
+		count = 0
+	}
+	more := func() bool { return c.For == 0 || time.Since(began) < c.For }
+	err = faults.Each(ctx, c.scenario(), c.From, count, cmp.Or(c.Workers, runtime.NumCPU()), more, found)
+	return results, err
+}
+
+// told is the world of a story.
+func (c *faultsCommand) told() (n sim.Nemesis, err error) {
+	story, err := os.ReadFile(c.Story)
+	if err != nil {
+		return n, fmt.Errorf("read the story: %w", err)
+	}
+	if n, err = sim.ParseNemesis(string(story)); err != nil {
+		return n, fmt.Errorf("%s: %w", c.Story, err)
+	}
+	return n, nil
+}
+
+// thin leaves all out of a world that went wrong that is not needed for one thing that did.
+func thin(ctx context.Context, w io.Writer, n sim.Nemesis, what string) (*thinned, error) {
+	all := len(n.Plan)
+	p := newProgress(w, fmt.Sprintf("strikes left out of %d", all))
+	defer p.end()
+	n, err := faults.Thin(ctx, n, what, func(left int) { p.at(1 - float64(left)/float64(max(all, 1))) })
+	if err != nil {
+		return nil, fmt.Errorf("thin out seed %d: %w", n.Seed, err)
+	}
+	return &thinned{what, n.String()}, nil
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *faultsCommand) Validate(k *kong.Context) error {
+	switch {
+	case c.Members < 8 || c.Members > 10_000:
+		return fmt.Errorf("--members %d: from 8 to 10,000", c.Members)
+	case c.Seeds < 1:
+		return fmt.Errorf("--seeds %d: at least one", c.Seeds)
+	case c.From > math.MaxUint64-uint64(c.Seeds):
+		return fmt.Errorf("--from %d: there are no %d seeds from there on", c.From, c.Seeds)
+	case c.Length < time.Minute:
+		return fmt.Errorf("--length %v: at least a minute", c.Length)
+	case told(k, "for") && c.For <= 0:
+		return fmt.Errorf("--for %v: longer than nothing", c.For)
+	case c.Workers < 0:
+		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+	}
+	for _, kind := range c.Fault {
+		if !slices.Contains(sim.Troubles, kind) {
+			return fmt.Errorf("--fault %s: there is no such kind", kind)
+		}
+	}
+	return cmp.Or(
+		beside(k, "story", "a story says all of a world", "seeds", "from", "for", "members", "length", "fault", "workers", "plan"),
+		beside(k, "plan", "no world is run", "for", "thin", "workers", "json", "out"),
+		beside(k, "for", "worlds are begun while there is time", "seeds"),
+	)
+}
+
+// print prints a line for each kind of trouble, and below it what was violated, and how
+// to see that again.
+func (c *faultsCommand) print(w io.Writer, o outcome) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
+	for _, l := range o.Sums {
+		heal := "-\t-\t-"
+		if l.Unhealed < l.Worlds {
+			heal = fmt.Sprintf("%.0f\t%.0f\t%.0f", l.HealP50S, l.HealP99S, l.HealMostS)
+		}
+		line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%d", l.Trouble, l.Worlds, l.Wrong, l.Events, l.Lookups, l.Failed,
+			l.Published, l.Delivered, l.Items, heal, l.Unhealed)
+	}
+	broken := faults.Broken(o.Runs)
+	if len(broken) == 0 {
+		return t.Flush()
+	}
+	line("")
+	head := "violated, in worlds"
+	for _, l := range o.Sums {
+		head += "\t" + l.Trouble
+	}
+	line("%s", head)
+	for _, what := range broken {
+		row := what
+		for _, l := range o.Sums {
+			row += fmt.Sprintf("\t%d", l.Violations[what])
+		}
+		line("%s", row)
+	}
+	line("")
+	for _, r := range o.Runs {
+		if len(r.Violations) > 0 {
+			line("%s", c.replay(r.Seed))
+		}
+	}
+	return t.Flush()
+}
+
+// replay is the command that runs one world again.
+func (c *faultsCommand) replay(seed uint64) string {
+	if c.Story != "" {
+		return "tidings-lab sim faults --story " + c.Story
+	}
+	words := fmt.Sprintf("tidings-lab sim faults --seeds 1 --from %d --members %d --length %v", seed, c.Members, c.Length)
+	for _, kind := range c.Fault {
+		words += " --fault " + string(kind)
+	}
+	if c.Public {
+		words += " --public"
+	}
+	return words
+}
+
+// drawFaults draws in what part of the worlds all was right again after how long.
+func drawFaults(dir string, results []faults.Result) error {
+	f := figure.Figure{Title: "Until all is right again after the last trouble", X: "seconds", Y: "worlds, %"}
+	for _, l := range []struct {
+		name string
+		has  func(faults.Result) bool
+	}{
+		{"all worlds", func(faults.Result) bool { return true }},
+		{"parted ones", func(r faults.Result) bool {
+			return slices.Contains(r.Kinds(), sim.Halves) || slices.Contains(r.Kinds(), sim.OneWay)
+		}},
+	} {
+		var heal []float64
+		worlds := 0
+		for _, r := range results {
+			if !l.has(r) {
+				continue
+			}
+			worlds++
+			if r.Healed {
+				heal = append(heal, r.HealS)
+			}
+		}
+		if worlds > 0 {
+			f.Lines = append(f.Lines, figure.Distribution(l.name, heal, worlds))
+		}
+	}
+	return f.Save(dir, "faults-heal")
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"tidings/lab/faults"
+)
+
+func TestFaultsUsage(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--members", "3"}, "from 8"},
+		{[]string{"--seeds", "0"}, "at least one"},
+		{[]string{"--length", "1s"}, "at least a minute"},
+		{[]string{"--for=-1h"}, "longer than nothing"},
+		{[]string{"--for", "0s"}, "longer than nothing"},
+		{[]string{"--fault", "flood"}, "no such kind"},
+		{[]string{"--from", "18446744073709551615"}, "no 100 seeds from there on"},
+		{[]string{"--story", "x", "--members", "9"}, "--members beside --story"},
+		{[]string{"--story", "x", "--length", "9m"}, "--length beside --story"},
+		{[]string{"--story", "x", "--fault", "loss"}, "--fault beside --story"},
+		{[]string{"--story", "x", "--from", "9"}, "--from beside --story"},
+		{[]string{"--story", "x", "--seeds", "100"}, "--seeds beside --story"},
+		{[]string{"--story", "x", "--plan"}, "--plan beside --story"},
+		{[]string{"--for", "1m", "--seeds", "2"}, "--seeds beside --for"},
+		{[]string{"--plan", "--json"}, "--json beside --plan"},
+		{[]string{"--plan", "--out", "x"}, "--out beside --plan"},
+	} {
+		code, out, err := lab(t, append([]string{"sim", "faults"}, c.args...)...)
+		if code != exitUsage || !strings.Contains(err, c.says) || out != "" {
+			t.Errorf("%q: exit %d, %q, %q", c.args, code, out, err)
+		}
+	}
+	flood := filepath.Join(t.TempDir(), "flood.txt")
+	if err := os.WriteFile(flood, []byte("seed 1 members 8 length 2m\n1m flood\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ story, says string }{
+		{"there is none", "read the story"},
+		{flood, "no trouble is called flood"},
+	} {
+		code, _, err := lab(t, "sim", "faults", "--story", c.story)
+		if code != exitFailed || !strings.Contains(err, c.says) || strings.Contains(err, "worlds") {
+			t.Errorf("%s: exit %d, %q", c.story, code, err)
+		}
+	}
+}
+
+// The object has the keys that scripts rely on, the table a line for each kind, and
+// figures are drawn.
+func TestFaults(t *testing.T) {
+	dir := t.TempDir()
+	small := []string{"sim", "faults", "--members", "16", "--length", "3m", "--seeds", "2", "--fault", "crash", "--fault", "loss", "--out", dir}
+	code, out, err := lab(t, append(small, "--json")...)
+	if code != exitDone || err != "" {
+		t.Fatalf("exit %d, %q", code, err)
+	}
+	var got struct {
+		Sums []map[string]any `json:"sums"`
+		Runs []map[string]any `json:"runs"`
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Runs) != 2 || len(got.Sums) < 2 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, key := range []string{"scenario", "seed", "published", "delivered", "lost", "duplicates", "heal_s", "trace_hash"} {
+		if _, ok := got.Runs[0][key]; !ok {
+			t.Errorf("no %s in %s", key, out)
+		}
+	}
+	code, out, err = lab(t, small...)
+	if code != exitDone || err != "" || !strings.Contains(out, "\ncrash ") || !strings.Contains(out, "\nall ") {
+		t.Errorf("exit %d, %q\n%s", code, err, out)
+	}
+	for _, name := range []string{"faults-heal.svg", "faults-heal.png"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A world that goes wrong has a line at once, its command in the table, and exit code 1;
+// what was not needed for it is left out of its story. It never healed, and is drawn so.
+func TestFaultsThatAreFound(t *testing.T) {
+	dir := t.TempDir()
+	story := filepath.Join(dir, "story.txt")
+	text := "seed 1 members 8 length 2m\n10s loss lasts=5s loss=0.01\n1m pause lasts=1h hosts=3 # longer than anybody waits\n"
+	if err := os.WriteFile(story, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"sim", "faults", "--story", story, "--thin", "--out", filepath.Join(dir, "figures")}
+	code, out, err := lab(t, args...)
+	if code != exitFailed || !strings.HasPrefix(err, "seed 1: ") || !strings.Contains(err, "1 of 1 worlds went wrong") {
+		t.Errorf("exit %d, %q", code, err)
+	}
+	if !strings.Contains(out, "tidings-lab sim faults --story "+story) || !strings.Contains(out, "pause lasts=1h0m0s") || strings.Contains(out, "loss=") {
+		t.Errorf("%s", out)
+	}
+	if _, all, _ := strings.Cut(out, "\nall "); !strings.HasSuffix(strings.Join(strings.Fields(strings.SplitN(all, "\n", 2)[0]), " "), " - - - 1") {
+		t.Errorf("it is said to have healed:\n%s", out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "figures", "faults-heal.svg")); err != nil {
+		t.Error(err)
+	}
+	_, out, _ = lab(t, append(args, "--json")...)
+	var got struct {
+		Sums, Runs []map[string]any
+		Thinned    struct{ Violated, Story string }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || got.Thinned.Violated == "" || !strings.Contains(got.Thinned.Story, "pause lasts=1h0m0s") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// Figures that cannot be written cost no result: who has no folder for them learns it
+// before the work, and what was found is printed before it is drawn.
+func TestFaultsWithoutAFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, err := lab(t, "sim", "faults", "--out", file); code != exitFailed || out != "" || !strings.Contains(err, "folder for figures") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+	for _, asJSON := range []bool{false, true} {
+		c := faultsCommand{Out: file, JSON: asJSON}
+		var o, e bytes.Buffer
+		results := []faults.Result{{Scenario: "crash", Seed: 7, Healed: true}}
+		stopped := errors.New("interrupted")
+		err := c.show(t.Context(), streams{&o, &e}, nil, results, stopped)
+		if !errors.Is(err, stopped) || !errors.Is(err, syscall.ENOTDIR) || !strings.Contains(o.String(), "crash") {
+			t.Errorf("JSON %v: %v, %q", asJSON, err, o.String())
+		}
+	}
+}
+
+func TestPlansArePrinted(t *testing.T) {
+	code, out, err := lab(t, "sim", "faults", "--plan", "--seeds", "2", "--from", "7", "--fault", "halves")
+	if code != exitDone || err != "" || !strings.Contains(out, "seed 7 members 64 length 30m0s\n") || !strings.Contains(out, "seed 8 ") || !strings.Contains(out, " halves lasts=") {
+		t.Errorf("exit %d, %q\n%s", code, err, out)
+	}
+}
+
+func TestInterruptedFaults(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var o, e bytes.Buffer
+	code := run(ctx, []string{"sim", "faults", "--seeds", "3"}, streams{&o, &e})
+	if code != exitFailed || o.Len() > 0 || !strings.Contains(e.String(), "after 0 worlds") {
+		t.Errorf("exit %d, %q, %q", code, o.String(), e.String())
+	}
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"tidings/lab/firehose"
+)
+
+// A firehoseCommand is "tidings-lab sim firehose".
+type firehoseCommand struct {
+	Nodes    int             `default:"1024" help:"Members (${default})."`
+	Filters  int             `default:"50" help:"Of these, filters (${default})."`
+	Channels int             `default:"200" help:"Feeds, each with an item every five minutes (${default})."`
+	Length   time.Duration   `default:"30m" help:"Time in which items count, virtual (${default})."`
+	Loss     float64         `default:"0.01" help:"Part of all frames that is lost, those of topics included (${default})."`
+	Session  []time.Duration `default:"0s,60m,15m" placeholder:"D" help:"Median time for which members stay, filters too: a run each; 0s: nobody goes (${default})."`
+	Seed     uint64          `default:"1" help:"Of the worlds (${default})."`
+	JSON     bool            `name:"json" help:"Print one JSON object."`
+}
+
+// Help is what the command's help says besides.
+func (c *firehoseCommand) Help() string {
+	return "Each new item of every feed is to reach every filter: once, within a minute of the first reader. The nodes are the real " +
+		"ones. Topics are GossipSub's as far as they can go wrong: frames go by way of those who take part and are connected, " +
+		"and are lost as others are; what GossipSub does to make up for that (IHAVE, IWANT) is left out. Counted are filters " +
+		"that were there all the time."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *firehoseCommand) Validate() error {
+	switch {
+	case c.Nodes < 2 || c.Nodes > 16_384 || c.Filters < 1 || c.Filters > c.Nodes:
+		return fmt.Errorf("--nodes %d --filters %d: from 2 to 16,384 members, and of these at least one filter", c.Nodes, c.Filters)
+	case c.Channels < 1:
+		return fmt.Errorf("--channels %d: at least one", c.Channels)
+	case c.Length < time.Minute:
+		return fmt.Errorf("--length %v: at least a minute", c.Length)
+	case !(c.Loss >= 0 && c.Loss < 1):
+		return fmt.Errorf("--loss %v: from 0, and below 1", c.Loss)
+	}
+	return nil
+}
+
+// Run simulates, and prints what it found, also if it is interrupted: the runs that were finished.
+func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
+	p := newProgress(s.err, fmt.Sprintf("%d runs", len(c.Session)))
+	var runs []firehose.Result
+	var stopped error
+	for i, session := range c.Session {
+		r, err := firehose.Setting{
+			Seed: c.Seed, Members: c.Nodes, Filters: c.Filters, Channels: c.Channels, Length: c.Length, Loss: c.Loss, Session: session,
+		}.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(c.Session))) })
+		if err != nil {
+			stopped = fmt.Errorf("after %d of %d runs: %w", i, len(c.Session), err)
+			break
+		}
+		runs = append(runs, r)
+	}
+	p.end()
+	if c.JSON {
+		return both(stopped, printJSON(s.out, map[string]any{"runs": runs}))
+	}
+	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(t, "%d members, %d channels, loss %.3g\n", c.Nodes, c.Channels, c.Loss)
+	fmt.Fprintln(t, "sessions\tfilters\tgot\twanted\ttwice\tin a second entry\tlater than 60 s\tasked for\tmedian\tp99\tmost\ttopic bytes a delivery\tasked: got = wanted, twice 0, later 0")
+	for _, r := range runs {
+		session := "for ever"
+		if r.SessionMin > 0 {
+			session = fmt.Sprintf("%g min", r.SessionMin)
+		}
+		verdict := "met"
+		if r.Got < r.Wanted || r.Twice > 0 || r.Late > 0 {
+			verdict = "MISSED"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%s\n", session, r.Filters, r.Got, r.Wanted, r.Twice, r.Again,
+			r.Late, r.Asked, r.P50, r.P99, r.Most, r.Topics, verdict)
+		for _, w := range r.Wrong {
+			fmt.Fprintln(t, w)
+		}
+	}
+	return both(stopped, t.Flush())
+}

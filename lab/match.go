@@ -1,0 +1,268 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"tidings/cobra"
+	"tidings/lab/keywords"
+	"tidings/lab/nodes"
+)
+
+// A matchCommand is "tidings-lab bench match".
+type matchCommand struct {
+	Subs      []int  `default:"1000000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
+	Words     []int  `default:"61,637,2000,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
+	Separate  bool   `help:"Have equal subscriptions share nothing, as if all were different."`
+	Real      string `placeholder:"FILE" help:"Match the articles of this file, lines of JSON packed by gzip, with subscriptions of their words."`
+	Peer      bool   `help:"Have PostgreSQL, as psql finds it, match the first of the articles, too: ops/peer.sh installs and starts one."`
+	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
+	JSON      bool   `name:"json" help:"Print one JSON object."`
+}
+
+// Help is what the command's help says besides.
+func (c *matchCommand) Help() string {
+	return "Figure 10 of Cobra (NSDI 2007): how long it takes to match an article with keyword subscriptions, by how many these " +
+		"are and how many words it has, with subscriptions and articles drawn as the paper's. Rings of the last ten articles of " +
+		"each subscription are written besides. Times are of one thread. Forty million subscriptions take 3 GB and three minutes."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *matchCommand) Validate() error {
+	for _, n := range c.Subs {
+		if n < 1 || n > 200_000_000 {
+			return fmt.Errorf("--subs %d: from 1 to 200,000,000", n)
+		}
+	}
+	if c.Calibrate && (len(c.Subs) != 2 || c.Subs[0] == c.Subs[1] || c.Real != "" || c.Separate) {
+		return fmt.Errorf("--calibrate wants two numbers of subscriptions, as in --subs 1000000,10000000, drawn and shared")
+	}
+	if c.Peer && (c.Real != "" || c.Calibrate) {
+		return fmt.Errorf("--peer is for subscriptions and articles that are drawn")
+	}
+	for _, n := range c.Words {
+		if n < 0 || n > 100_000 {
+			return fmt.Errorf("--words %d: from 1 to 100,000, or 0", n)
+		}
+	}
+	return nil
+}
+
+// Run measures one number of subscriptions after the other.
+func (c *matchCommand) Run(ctx context.Context, s streams) error {
+	var articles []cobra.Article
+	lengths := c.Words
+	if c.Real != "" {
+		var err error
+		if articles, err = keywords.ReadArticles(c.Real); err != nil {
+			return err
+		}
+		lengths = []int{keywords.Mix}
+	}
+	if c.Calibrate {
+		lengths = []int{keywords.Mix}
+	}
+	// Large arrays without pointers fill the heap, and half as much again is waste enough.
+	defer debug.SetGCPercent(debug.SetGCPercent(50))
+	var runs []keywords.MatchRun
+	var changes []keywords.Change
+	var failed error
+	for _, n := range c.Subs {
+		p := newProgress(s.err, fmt.Sprintf("%d subscriptions", n))
+		config := keywords.MatchConfig{Subscriptions: n, Lengths: lengths, Separate: c.Separate, Real: articles, Resident: residentNow, Spent: spentNow}
+		var err error
+		if c.Peer {
+			config.Peer, err = keywords.OpenPostgres(ctx, keywords.PaperWords(), n, nodes.Spent, p.at)
+		}
+		var change keywords.Change
+		if err == nil {
+			change, err = keywords.Match(ctx, config, p.at, func(r keywords.MatchRun) { runs = append(runs, r) })
+		}
+		if config.Peer != nil {
+			config.Peer.Close()
+		}
+		p.end()
+		if err != nil {
+			failed = fmt.Errorf("%d subscriptions: %w", n, err)
+			break
+		}
+		changes = append(changes, change)
+		debug.FreeOSMemory()
+	}
+	if c.JSON {
+		return both(failed, printJSON(s.out, struct {
+			Runs    []keywords.MatchRun `json:"runs"`
+			Changes []keywords.Change   `json:"changes"`
+		}{runs, changes}))
+	}
+	if c.Calibrate && failed == nil {
+		return printCosts(s.out, runs)
+	}
+	return both(failed, c.print(s.out, runs, changes))
+}
+
+// printCosts prints the lines through what two numbers of subscriptions cost: an
+// article's time from HTML to rings, and megabytes.
+func printCosts(w io.Writer, runs []keywords.MatchRun) error {
+	var at [2]keywords.MatchRun
+	for _, r := range runs {
+		if r.Path == "html" {
+			at[0], at[1] = at[1], r
+		}
+	}
+	line := func(name, unit string, of func(keywords.MatchRun) float64) {
+		x0, x1 := float64(at[0].Subscriptions)/1e6, float64(at[1].Subscriptions)/1e6
+		each := (of(at[1]) - of(at[0])) / (x1 - x0)
+		_, _ = fmt.Fprintf(w, "%-28s %.3g %s + %.3g %s for each million subscriptions\n", name, of(at[0])-each*x0, unit, each, unit) // the last one tells
+	}
+	line("an article, from HTML", "ms", func(r keywords.MatchRun) float64 { return r.Mean / 1e3 })
+	line("a filter's memory", "MB", func(r keywords.MatchRun) float64 { return r.FilterBytes * float64(r.Subscriptions) / 1e6 })
+	line("a reflector's memory", "MB", func(r keywords.MatchRun) float64 { return r.Bytes * float64(r.Subscriptions) / 1e6 })
+	_, err := fmt.Fprintln(w, "The process itself takes some 30 MB more, and articles are on a disk.")
+	return err
+}
+
+// matchAsked are the p90 of an article's matching, in microseconds, by subscriptions
+// and words.
+var matchAsked = map[[2]int]float64{
+	{1_000_000, 61}: 50, {1_000_000, 637}: 600, {1_000_000, 2000}: 2000,
+	{10_000_000, 61}: 250, {10_000_000, 2000}: 12_000,
+	{40_000_000, 61}: 600, {40_000_000, 2000}: 30_000,
+}
+
+// Other figures that are asked for.
+const (
+	separateAsked = 30_000 // of 40 million that share nothing, 61 words
+	mixAsked      = 350    // of a million, all lengths, ring writes left out
+	pathAsked     = 1000   // of a million, all lengths, the mean of the whole path
+	changeAsked   = 20     // to add or remove, at ten million
+	residentAsked = 4 << 30
+)
+
+func (c *matchCommand) print(w io.Writer, runs []keywords.MatchRun, changes []keywords.Change) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("subscriptions\tdistinct\twords\tfrom\tmatch p50\tp90\twith rings p50\tp90\tp99\tmean µs\tmatches\tdistinct\t")
+	for _, r := range runs {
+		words, match50, match90, matches := fmt.Sprint(r.Words), fmt.Sprintf("%.0f", r.MatchP50), fmt.Sprintf("%.0f", r.MatchP90), fmt.Sprintf("%.0f", r.Matches)
+		from := "terms"
+		if r.Words == keywords.Mix {
+			words = "all"
+		}
+		if r.Path != "match" {
+			from, match50, match90, matches = "HTML", "", "", ""
+		}
+		line("%d\t%d\t%s\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t", r.Subscriptions, r.Nodes, words, from, match50, match90, r.P50, r.P90, r.P99, r.Mean, matches, r.Hits)
+	}
+	c.peers(line, runs)
+	line("\nsubscriptions\tadd p50\tp90\tremove p50\tp90 µs\tbytes each\tMB resident\t\t\t\t\t\t")
+	for i, ch := range changes {
+		last := runs[slices.IndexFunc(runs, func(r keywords.MatchRun) bool { return r.Subscriptions == changes[i].Subscriptions })]
+		line("%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t\t\t\t\t\t", ch.Subscriptions, ch.AddP50, ch.AddP90, ch.RemoveP50, ch.RemoveP90, last.Bytes, float64(last.RSS)/1e6)
+	}
+	if c.Real == "" {
+		line("\nfigure\tgot\tasked\t\t\t\t\t\t\t\t\t\t")
+		for _, v := range c.verdicts(runs, changes) {
+			verdict := "met"
+			if v.got > v.asked {
+				verdict = "MISSED"
+			}
+			line("%s\t%.4g\t≤ %.4g\t%s\t\t\t\t\t\t\t\t\t", v.figure, v.got, v.asked, verdict)
+		}
+	}
+	return t.Flush()
+}
+
+// peers prints what a database took, beside what it takes here.
+func (c *matchCommand) peers(line func(format string, args ...any), runs []keywords.MatchRun) {
+	if !c.Peer {
+		return
+	}
+	line("\nsubscriptions\twords\tPostgreSQL's layout\tms of its processor\tours, with rings\ttimes as much\tmatches\t\t\t\t\t\t")
+	for _, r := range runs {
+		for _, p := range r.Peers {
+			line("%d\t%d\t%s\t%.2f\t%.4f\t%.0f\t%d, the same\t\t\t\t\t\t", r.Subscriptions, r.Words, p.Layout, p.CPU.Seconds()*1e3, r.CPU/1e3, p.CPU.Seconds()*1e6/r.CPU, p.Matches)
+		}
+	}
+}
+
+// A verdict is a figure beside what is asked of it.
+type verdict struct {
+	figure     string
+	got, asked float64
+}
+
+func (c *matchCommand) verdicts(runs []keywords.MatchRun, changes []keywords.Change) (of []verdict) {
+	seen := 0
+	for _, r := range runs {
+		millions := fmt.Sprintf("%g M", float64(r.Subscriptions)/1e6)
+		asked, ok := matchAsked[[2]int{r.Subscriptions, r.Words}]
+		switch {
+		case c.Separate && r.Subscriptions == 40_000_000 && r.Words == keywords.MedianWords:
+			of = append(of, verdict{millions + ", all different, 61 words, p90 µs", r.P90, separateAsked})
+		case c.Separate:
+		case ok:
+			of = append(of, verdict{fmt.Sprintf("%s, %d words, p90 µs", millions, r.Words), r.P90, asked})
+		case r.Words == keywords.Mix && r.Subscriptions == 1_000_000 && r.Path == "match":
+			of = append(of, verdict{millions + ", all lengths, match only, p90 µs", r.MatchP90, mixAsked})
+		case r.Words == keywords.Mix && r.Subscriptions == 1_000_000:
+			of = append(of, verdict{millions + ", all lengths, from HTML, mean µs", r.Mean, pathAsked})
+		}
+		if len(r.Peers) > 0 && r.Words != keywords.Mix && r.Subscriptions == 1_000_000 {
+			best := slices.MinFunc(r.Peers, func(a, b keywords.PeerRun) int { return cmp.Compare(a.CPU, b.CPU) })
+			of = append(of, verdict{fmt.Sprintf("%s, %d words, of PostgreSQL's processor time, %%", millions, r.Words), 100 * r.CPU / (best.CPU.Seconds() * 1e6), 1})
+		}
+		if r.Subscriptions == seen {
+			continue
+		}
+		seen = r.Subscriptions
+		if !c.Separate && r.Subscriptions >= 1_000_000 {
+			bytes := 80.0
+			if r.Subscriptions >= 10_000_000 {
+				bytes = 60
+			}
+			of = append(of, verdict{millions + ", bytes per subscription", r.Bytes, bytes})
+		}
+		of = append(of, verdict{millions + ", MB resident", float64(r.RSS) / 1e6, residentAsked / 1e6})
+	}
+	for _, ch := range changes {
+		if ch.Subscriptions == 10_000_000 && !c.Separate {
+			of = append(of, verdict{"10 M, add, p90 µs", ch.AddP90, changeAsked}, verdict{"10 M, remove, p90 µs", ch.RemoveP90, changeAsked})
+		}
+	}
+	return of
+}
+
+// mappedNow is how much of that is pages of files.
+func mappedNow() int {
+	n, err := nodes.Mapped(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// spentNow is how long this process has computed; 0 if the system does not tell.
+func spentNow() time.Duration {
+	t, err := nodes.Spent(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return t
+}
+
+// residentNow is how much memory this process has, in bytes; 0 if the system does not tell.
+func residentNow() int {
+	n, err := nodes.Resident(os.Getpid())
+	if err != nil {
+		return 0
+	}
+	return n
+}

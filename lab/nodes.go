@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/internal/daemon"
+	"tidings/lab/figure"
+	"tidings/lab/nodes"
+	"tidings/overlay"
+	"tidings/overlay/libp2p"
+)
+
+type benchCommand struct {
+	Nodes      nodesCommand         `cmd:"" help:"Whole nodes over real sockets: how soon their tables are right, also after deaths, and what a node costs."`
+	Crawl      crawlCommand         `cmd:"" help:"What a crawler fetches and passes on of real feeds, by how it looks for what is new."`
+	Deployment deploymentCommand    `cmd:"" help:"Real nodes poll real feeds on this machine, beside readers who poll alone, and beside the simulator."`
+	Firehose   benchFirehoseCommand `cmd:"" help:"Articles on their way from any feed to the keyword feeds of filters, by GossipSub."`
+	Match      matchCommand         `cmd:"" help:"Articles are matched with up to millions of keyword subscriptions: time and memory."`
+	Tree       treeCommand          `cmd:"" help:"Trees beside GossipSub over real sockets: what is delivered, how soon, and what it costs."`
+	Publish    benchPublishCommand  `cmd:"" help:"Items published over HTTP at one of three nodes, on an empty feed and on a long one, by one writer and by several."`
+	Reflector  reflectorCommand     `cmd:"" help:"A million keyword feeds on a disk: memory, time, and a start with all of them."`
+	Street     streetCommand        `cmd:"" hidden:"" help:"Serve feeds for bench deployment."`
+	House      houseCommand         `cmd:"" hidden:"" help:"Hold nodes for bench nodes."`
+}
+
+// A nodesCommand is "tidings-lab bench nodes".
+type nodesCommand struct {
+	Nodes     int           `default:"60" help:"Nodes of a network; that of phase sequencer has 15."`
+	Kill      int           `default:"20" help:"Nodes of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each way, one after the other."`
+	Transport string        `default:"both" enum:"quic,tcp,both" help:"What the nodes speak: ${enum}."`
+	Phase     []string      `default:"join,silent,closed,sequencer" enum:"join,silent,closed,sequencer" help:"Runs to make: ${enum}."`
+	Pause     time.Duration `default:"200ms" help:"Time between the starts of two nodes."`
+	Rest      time.Duration `default:"1m" help:"Time in which idle nodes are measured, in phase join."`
+	Seed      uint64        `default:"1" help:"Of the keys that are looked up."`
+	JSON      bool          `name:"json" help:"Print one JSON object."`
+	Out       string        `placeholder:"DIR" help:"Draw figures into DIR."`
+}
+
+// Help is what the command's help says besides.
+func (c *nodesCommand) Help() string {
+	return "Tables are right when every node is a member, its leaf is complete, every slot that a live node could fill has one, " +
+		"no count of members is off by more than half of the truth, and all nodes find the right roots of 5 keys. " +
+		"The column \"counts off\" says how far the worst count was off then."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *nodesCommand) Validate(k *kong.Context) error {
+	joins := slices.Contains(c.Phase, nodes.Join)
+	kills := slices.Contains(c.Phase, nodes.Silent) || slices.Contains(c.Phase, nodes.Closed)
+	switch {
+	case c.Nodes < 2 || c.Nodes > 1000:
+		return fmt.Errorf("--nodes %d: from 2 to 1,000", c.Nodes)
+	case kills && (c.Kill < 1 || c.Kill >= c.Nodes):
+		return fmt.Errorf("--kill %d: at least one, and not all of %d", c.Kill, c.Nodes)
+	case c.Pause < 0 || c.Rest < 0:
+		return fmt.Errorf("--pause %v --rest %v: no time is negative", c.Pause, c.Rest)
+	}
+	var err error
+	if !joins && !kills {
+		err = beside(k, "phase", "sequencer has 15 nodes of its own", "nodes", "pause")
+	}
+	if !kills {
+		err = cmp.Or(err, beside(k, "phase", "it is of silent and closed", "kill"))
+	}
+	if !joins {
+		err = cmp.Or(err, beside(k, "phase", "it is of join", "rest"))
+	}
+	return err
+}
+
+// Run measures, and prints what it found, also if it is interrupted or a phase fails: the
+// runs that were finished.
+func (c *nodesCommand) Run(ctx context.Context, s streams) error {
+	runs := slices.DeleteFunc(nodes.Default(c.Nodes, c.Kill, c.Transport, c.Pause, c.Rest), func(run nodes.Scenario) bool {
+		return !slices.Contains(c.Phase, run.Phase)
+	})
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program: %w", err)
+	}
+	var results []nodes.Result
+	var failed error
+	for i, run := range runs {
+		p := newProgress(s.err, "")
+		l := nodes.Lab{
+			House: func(ctx context.Context) *exec.Cmd {
+				house := exec.CommandContext(ctx, self, "bench", "house")
+				house.Stderr = os.Stderr // where a panic would be told
+				return house
+			},
+			Seed: c.Seed,
+			Progress: func(what string, done float64) {
+				p.what = fmt.Sprintf("run %d of %d, %s over %s: %s", i+1, len(runs), run.Phase, run.Transport, what)
+				p.at(done)
+			},
+		}
+		var r nodes.Result
+		r, failed = l.Run(ctx, run)
+		p.end()
+		if failed != nil {
+			failed = fmt.Errorf("after %d of %d runs: %w", i, len(runs), failed)
+			break
+		}
+		results = append(results, r)
+	}
+	if len(results) == 0 {
+		return failed
+	}
+	return both(failed, c.show(s.out, results))
+}
+
+// show prints and draws what was found.
+func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
+	var err error
+	if c.JSON {
+		err = printJSON(w, struct {
+			Runs []nodes.Result `json:"runs"`
+		}{results})
+	} else {
+		err = printNodes(w, results)
+	}
+	if err != nil || c.Out == "" {
+		return err
+	}
+	return drawNodes(c.Out, results)
+}
+
+// printNodes prints what the runs showed, and below it the figures that were asked for.
+func printNodes(w io.Writer, results []nodes.Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("run\ttransport\tnodes\tkilled\ttables right s\tcounts off\t")
+	for _, r := range results {
+		if r.Phase != nodes.Sequencer {
+			line("%s\t%s\t%d\t%d\t%.1f\t%.0f %%\t", r.Phase, r.Transport, r.Nodes, r.Killed, r.RightS, 100*r.CountError)
+			continue
+		}
+		for _, e := range r.Ends {
+			line("sequencer's end, %s\t%s\t%d\t1\tanother %.1f, all owners %.1f\t\t", e.Way, r.Transport, r.Nodes, e.SequencerS, e.OwnersS)
+		}
+	}
+	for _, r := range results {
+		if r.Busy == nil {
+			continue
+		}
+		line("\na node's part, %s\tMB resident\tMB heap\tMB stacks\tgoroutines\tconnections\tlinks\tCPU", r.Transport)
+		cost := func(when string, c *nodes.Cost, cpu string) {
+			line("%s\t%.1f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t%s", when, mega(c.RSSBytes), mega(c.HeapBytes),
+				mega(c.StackBytes), c.Goroutines, c.Connections, c.Links, cpu)
+		}
+		cost("joined", r.Busy, "")
+		if r.Idle != nil {
+			cost("rested", r.Idle, fmt.Sprintf("%.2f %%", r.Idle.CPUPercent))
+		}
+	}
+	line("\nrun\ttransport\tfigure\tgot\tasked\t")
+	for _, r := range results {
+		for _, m := range nodes.Judge(r) {
+			verdict := "met"
+			if !m.Met() {
+				verdict = "MISSED"
+			}
+			line("%s\t%s\t%s\t%.3g\t≤ %.3g\t%s", r.Phase, r.Transport, m.What, m.Got, m.Most, verdict)
+		}
+	}
+	return t.Flush()
+}
+
+func mega(bytes int) float64 { return float64(bytes) / 1e6 }
+
+// drawNodes draws how many tables are wrong as time goes by, and how long it takes until
+// a feed has another sequencer.
+func drawNodes(dir string, results []nodes.Result) error {
+	tables := figure.Figure{Title: "Tables that are not right yet", X: "seconds since the last start, or the death", Y: "part of all"}
+	ends := figure.Figure{Title: "From a sequencer's end to the next one", X: "which end", Y: "seconds"}
+	for _, r := range results {
+		if r.Phase != nodes.Sequencer {
+			l := figure.Line{Name: r.Phase, Steps: true}
+			for _, p := range r.Curve {
+				l.X, l.Y = append(l.X, p.S), append(l.Y, 1-p.Right)
+			}
+			tables.Lines = append(tables.Lines, l)
+		}
+		for _, way := range []string{nodes.Leave, nodes.Closed, nodes.Silent} {
+			l := figure.Line{Name: r.Transport + ", " + way}
+			for _, e := range r.Ends {
+				if e.Way == way {
+					l.X, l.Y = append(l.X, float64(len(l.X)+1)), append(l.Y, e.SequencerS)
+				}
+			}
+			if len(l.X) > 0 {
+				ends.Lines = append(ends.Lines, l)
+			}
+		}
+	}
+	for _, f := range []struct {
+		name string
+		figure.Figure
+	}{{"tables", tables}, {"sequencer", ends}} {
+		if len(f.Lines) == 0 {
+			continue
+		}
+		if err := f.Save(dir, "nodes-"+f.name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A houseCommand is what bench nodes starts to hold nodes.
+type houseCommand struct{}
+
+// Run serves orders that come on standard input.
+func (houseCommand) Run(ctx context.Context, s streams) error {
+	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
+		return err
+	}
+	return nodes.Serve(ctx, os.Stdin, s.out, openNode)
+}
+
+// openNode opens a daemon for the laboratory.
+func openNode(p nodes.Plan) (nodes.Node, error) {
+	c := daemon.DefaultConfig(p.Dir)
+	c.Listen, c.Found, c.Bootstrap = p.Listen, p.Found, p.Bootstrap
+	c.PortMap, c.AllowPrivateOrigins, c.HTTP = false, true, "127.0.0.1:0"
+	d, err := daemon.Open(c)
+	if err != nil {
+		return nil, err
+	}
+	return benched{d}, nil
+}
+
+// benched is a daemon as the laboratory sees it.
+type benched struct{ *daemon.Daemon }
+
+func (b benched) Look(ctx context.Context) (nodes.Look, error) {
+	s, err := b.Snapshot(ctx)
+	if err != nil || s.Network == "" {
+		return nodes.Look{Addrs: s.Addrs}, err
+	}
+	l := nodes.Look{
+		ID: s.ID, Addrs: s.Addrs, Member: s.State == overlay.Active,
+		Depth: s.Depth, Leaf: s.Leaf, Slots: s.Slots, Counts: s.Counts,
+		Connections: s.Transport.Connections, Links: s.Transport.LinksOut,
+	}
+	led, err := b.Led(ctx)
+	for _, f := range led {
+		l.Led = append(l.Led, nodes.Led{Key: f.Key, Owners: f.Owners})
+	}
+	return l, err
+}
+
+func (b benched) Root(ctx context.Context, key overlay.ID) (overlay.ID, error) {
+	r, err := b.Route(ctx, key, nil)
+	return r.Root, err
+}
+
+func (b benched) Follow(ctx context.Context, url string) error { return b.Subscribe(ctx, url, false) }

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"tidings/lab/nodes"
+)
+
+// TestMain lets this test binary be a house of nodes, or a street, as the program can be.
+func TestMain(m *testing.M) {
+	if args := os.Args[1:]; len(args) == 2 && args[0] == "bench" && (args[1] == "house" || args[1] == "street") {
+		os.Exit(run(context.Background(), args, streams{os.Stdout, os.Stderr}))
+	}
+	os.Exit(m.Run())
+}
+
+// Twelve whole nodes find each other, over QUIC; and over TCP, where four of them die.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ transport, args, keys string }{
+		{"quic", "--phase join --rest 1s", "phase transport nodes seed right_s curve count_error busy idle"},
+		{"tcp", "--phase closed --kill 4", "phase transport nodes killed seed right_s curve count_error"},
+	} {
+		t.Run(c.transport, func(t *testing.T) {
+			t.Parallel()
+			args := "bench nodes --nodes 12 --pause 10ms --transport " + c.transport + " --json " + c.args
+			code, out, err := lab(t, strings.Fields(args)...)
+			if code != exitDone || err != "" {
+				t.Fatalf("exit %d, %q", code, err)
+			}
+			var got struct {
+				Runs []map[string]any `json:"runs"`
+			}
+			if err := json.Unmarshal([]byte(out), &got); err != nil || len(got.Runs) != 1 {
+				t.Fatalf("%v: %s", err, out)
+			}
+			for key := range strings.FieldsSeq(c.keys) {
+				if _, ok := got.Runs[0][key]; !ok {
+					t.Errorf("no %s in %s", key, out)
+				}
+			}
+			if s, _ := got.Runs[0]["right_s"].(float64); s <= 0 || s > 60 {
+				t.Errorf("tables are right after %v s", s)
+			}
+		})
+	}
+}
+
+func TestNodesAreDrawnAndJudged(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	results := []nodes.Result{
+		{Phase: nodes.Join, Transport: nodes.Both, Nodes: 60, RightS: 21, Busy: &nodes.Cost{RSSBytes: 11e6}, Idle: &nodes.Cost{RSSBytes: 11e6, CPUPercent: 0.5}},
+		{Phase: nodes.Silent, Transport: nodes.Both, Nodes: 60, Killed: 20, RightS: 50, Curve: []nodes.Point{{S: 1, Right: 0}, {S: 50, Right: 1}}},
+		{Phase: nodes.Sequencer, Transport: nodes.QUIC, Ends: []nodes.End{
+			{Way: nodes.Leave, SequencerS: 2}, {Way: nodes.Closed, SequencerS: 20}, {Way: nodes.Silent, SequencerS: 30}, {Way: nodes.Silent, SequencerS: 50},
+		}},
+	}
+	if err := drawNodes(dir, results); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"nodes-sequencer.svg", "nodes-sequencer.png", "nodes-tables.svg", "nodes-tables.png"} {
+		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() < 1000 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	var table strings.Builder
+	if err := printNodes(&table, results); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []struct {
+		line    string
+		verdict string
+	}{
+		{"tables right, s after the last start", "MISSED"},
+		{"MB resident a node, rested", "met"},
+		{"tables right, s after the death", "met"},
+		{"another sequencer, s, leave", "met"},
+		{"another sequencer, s, closed", "met"},
+		{"another sequencer, s, silent", "MISSED"},
+	} {
+		found := false
+		for line := range strings.Lines(table.String()) {
+			found = found || strings.Contains(line, want.line) && strings.HasSuffix(strings.TrimSpace(line), want.verdict)
+		}
+		if !found {
+			t.Errorf("no line %q that ends with %q in\n%s", want.line, want.verdict, table.String())
+		}
+	}
+}
+
+func TestNodesUsage(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--nodes", "1"}, "--nodes 1: from 2"},
+		{[]string{"--nodes", "8", "--kill", "8"}, "--kill 8: at least one"},
+		{[]string{"--transport", "pigeon"}, "pigeon"},
+		{[]string{"--phase", "join,nothing"}, "nothing"},
+		{[]string{"--rest=-1s"}, "no time is negative"},
+		{[]string{"--phase", "sequencer", "--nodes", "12"}, "--nodes beside --phase means nothing: sequencer has 15"},
+		{[]string{"--phase", "sequencer,join", "--nodes", "30", "--kill", "3"}, "--kill beside --phase"},
+		{[]string{"--phase", "silent", "--rest", "1s"}, "--rest beside --phase"},
+	} {
+		code, out, err := lab(t, append([]string{"bench", "nodes"}, c.args...)...)
+		if code != exitUsage || out != "" || !strings.Contains(err, c.says) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%q: exit %d, %q, %q", c.args, code, out, err)
+		}
+	}
+}
+
+// Whoever has no folder for figures learns it before the work, and what was found is
+// printed before it is drawn.
+func TestNodesWithoutAFolder(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, err := lab(t, "bench", "nodes", "--out", file); code != exitFailed || out != "" || !strings.Contains(err, "folder for figures") {
+		t.Errorf("exit %d, %q, %q", code, out, err)
+	}
+	c := nodesCommand{Out: file}
+	var o strings.Builder
+	results := []nodes.Result{{Phase: nodes.Silent, Transport: nodes.Both, Curve: []nodes.Point{{S: 1, Right: 1}}}}
+	if err := c.show(&o, results); err == nil || !strings.Contains(o.String(), "tables right") {
+		t.Errorf("%v, %q", err, o.String())
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"tidings/lab/publishing"
+)
+
+// A publishingCommand is "tidings-lab sim publishing".
+type publishingCommand struct {
+	Scenario []string      `placeholder:"NAME" help:"Scenarios to make, by name; churn and loss name several. All, if not told. With loss comes calm, with which it is compared."`
+	Nodes    int           `default:"1024" help:"Members (${default}); 64 at most where readers are away for a day."`
+	Feeds    int           `default:"32" help:"Feeds, each followed by a twentieth to a fifth of the members (${default})."`
+	Every    time.Duration `default:"3m" help:"Time between two items of a feed, in the mean (${default}); at least 15m in the day's world."`
+	Length   time.Duration `default:"30m" help:"Time in which items count, virtual (${default}); partitions and absences have their own."`
+	Seed     uint64        `default:"1" help:"Of the worlds (${default})."`
+	JSON     bool          `name:"json" help:"Print one JSON object."`
+}
+
+// Help is what the command's help says besides.
+func (c *publishingCommand) Help() string {
+	return "Publishers sign items and push them; every reader of the feed is to be shown each of them, once, and soon. The nodes are the " +
+		"real ones, the latencies those of the King data set. Time counts from the signature, or from the start of the reader's node, or " +
+		"from the healing of the network. With churn, half of those who go are seen to, half of those who come were there before. In " +
+		"swallow, three tenths of the members with children in trees pass nothing on, say that all is well, and have nothing to give."
+}
+
+// scenarios are those that are to be made.
+func (c *publishingCommand) scenarios() ([]publishing.Scenario, error) {
+	all := publishing.Scenarios(publishing.Options{Seed: c.Seed, Nodes: c.Nodes, Feeds: c.Feeds, Every: c.Every, Length: c.Length})
+	if len(c.Scenario) == 0 {
+		return all, nil
+	}
+	return publishing.Pick(all, c.Scenario)
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *publishingCommand) Validate() error {
+	switch {
+	case c.Nodes < 16 || c.Nodes > 16_384:
+		return fmt.Errorf("--nodes %d: from 16 to 16,384", c.Nodes)
+	case c.Feeds < 1 || c.Feeds > c.Nodes/2:
+		return fmt.Errorf("--feeds %d: from 1 to half as many as members", c.Feeds)
+	case c.Every < 10*time.Second:
+		return fmt.Errorf("--every %v: at least 10s", c.Every)
+	case c.Length < time.Minute:
+		return fmt.Errorf("--length %v: at least a minute", c.Length)
+	}
+	_, err := c.scenarios()
+	return err
+}
+
+// Run simulates, and prints what it found, also if it is interrupted: the scenarios that were
+// finished.
+func (c *publishingCommand) Run(ctx context.Context, s streams) error {
+	of, err := c.scenarios()
+	if err != nil {
+		return err
+	}
+	p := newProgress(s.err, fmt.Sprintf("%d scenarios", len(of)))
+	var runs []*publishing.Result
+	var stopped error
+	for i, scenario := range of {
+		r, err := scenario.Run(ctx, func(done float64) { p.at((float64(i) + done) / float64(len(of))) })
+		if err != nil {
+			stopped = fmt.Errorf("after %d of %d scenarios: %w", i, len(of), err)
+			break
+		}
+		runs = append(runs, &r)
+	}
+	p.end()
+	if c.JSON {
+		return both(stopped, printJSON(s.out, map[string]any{"runs": runs}))
+	}
+	return both(stopped, printPublishing(s.out, runs))
+}
+
+// printPublishing prints a line for each part of each run, and below them the figures beside what
+// was asked for.
+func printPublishing(w io.Writer, runs []*publishing.Result) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("scenario\tmembers\tfeeds\titems\tpairs\twanted\tshown\tlate\tlost\twent before\tp50 s\tp99 s\tmost s")
+	for _, r := range runs {
+		for _, p := range r.Parts {
+			line("%s\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.1f", r.Scenario, r.Nodes, r.Feeds, r.Items, p.Name,
+				p.Wanted, p.Shown, p.Late, p.Lost, p.Went, p.P50, p.P99, p.Most)
+		}
+	}
+	line("\nscenario\tfigure\tgot\tasked\t")
+	ofCalm := slices.IndexFunc(runs, func(r *publishing.Result) bool { return r.IsCalm() })
+	for _, r := range runs {
+		var beside *publishing.Result
+		if ofCalm >= 0 {
+			beside = runs[ofCalm]
+		}
+		for _, m := range r.Marks(beside) {
+			got, asked, verdict := number(m.Got), "≤ "+number(m.Most), "met"
+			if math.IsInf(m.Got, 1) {
+				got = "never"
+			}
+			switch {
+			case math.IsInf(m.Most, 1):
+				asked, verdict = "", ""
+			case math.IsNaN(m.Got):
+				verdict = "not known: " + m.Why
+			case !m.Met():
+				verdict = "MISSED"
+			case math.IsNaN(m.Stretch):
+			case m.Got <= m.Stretch:
+				verdict = "met, and the stretch: ≤ " + number(m.Stretch)
+			default:
+				verdict = "met; the stretch is ≤ " + number(m.Stretch)
+			}
+			line("%s\t%s\t%s\t%s\t%s", r.Scenario, m.What, got, asked, verdict)
+		}
+		for _, v := range r.Wrong {
+			line("%s\t%s", r.Scenario, v)
+		}
+	}
+	return t.Flush()
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"tidings/lab/keywords"
+)
+
+// A reflectorCommand is "tidings-lab bench reflector".
+type reflectorCommand struct {
+	Subs     int    `default:"1000000" help:"Keyword subscriptions (${default})."`
+	Articles int    `default:"60000" help:"Articles that come (${default})."`
+	Words    int    `default:"0" help:"Words of each; 0 for articles of all lengths (${default})."`
+	Dir      string `placeholder:"DIR" help:"Have the disk's files in a directory of this one instead of the system's for such."`
+	JSON     bool   `name:"json" help:"Print one JSON object."`
+}
+
+// Help is what the command's help says besides.
+func (c *reflectorCommand) Help() string {
+	return "Figure 7 of Cobra (NSDI 2007): what a reflector takes that has come to have so many subscriptions and got so many " +
+		"articles, all of them on a real disk; then it is started once more, and every feed compared."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *reflectorCommand) Validate() error {
+	if c.Subs < 1 || c.Subs > 50_000_000 || c.Articles < 1 || c.Articles > 100_000_000 || c.Words < 0 || c.Words > 100_000 {
+		return fmt.Errorf("--subs %d --articles %d --words %d: from 1 to 50,000,000, 100,000,000 and 100,000", c.Subs, c.Articles, c.Words)
+	}
+	return nil
+}
+
+// Run measures one reflector.
+func (c *reflectorCommand) Run(ctx context.Context, s streams) (err error) {
+	dir, remove, err := keywords.TempDir(c.Dir)
+	if err != nil {
+		return err
+	}
+	defer func() { err = both(err, remove()) }()
+	p := newProgress(s.err, fmt.Sprintf("%d subscriptions", c.Subs))
+	run, err := keywords.Reflect(ctx, keywords.ReflectConfig{
+		Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow, Mapped: mappedNow, Spent: spentNow,
+	}, p.at)
+	p.end()
+	switch {
+	case err != nil:
+		return err
+	case c.JSON:
+		return printJSON(s.out, struct {
+			Runs []keywords.ReflectRun `json:"runs"`
+		}{[]keywords.ReflectRun{run}})
+	}
+	return printReflector(s.out, run)
+}
+
+func printReflector(w io.Writer, r keywords.ReflectRun) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("subscriptions\tarticles\tin feeds\tMB resident\tof these, of files\tMB of articles on the disk\tan article: mean\tp50\tp90 µs\tto subscribe µs\tto start s\tCPU s\tfeeds as before\t")
+	same := "all"
+	if !r.Same {
+		same = "NOT ALL"
+	}
+	line("%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%s\t", r.Subscriptions, r.Articles, r.Live, float64(r.RSS)/1e6, float64(r.Mapped)/1e6, float64(r.Disk)/1e6,
+		r.Mean, r.P50, r.P90, r.Subscribe, r.Load, r.LoadCPU, same)
+	if r.Subscriptions == 1_000_000 && r.Articles == 60_000 {
+		line("\nfigure\tgot\tasked\t\t\t\t\t\t\t\t\t\t\t")
+		for _, v := range []verdict{{"MB resident (the paper: about 500)", float64(r.RSS) / 1e6, 150}, {"s to start", r.Load, 5}} {
+			verdict := "met"
+			if v.got > v.asked {
+				verdict = "MISSED"
+			}
+			line("%s\t%.4g\t≤ %.4g\t%s\t\t\t\t\t\t\t\t", v.figure, v.got, v.asked, verdict)
+		}
+	}
+	return t.Flush()
+}

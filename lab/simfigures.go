@@ -1,0 +1,112 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"tidings/lab/table2"
+)
+
+// A simFiguresCommand is "tidings-lab sim figures".
+type simFiguresCommand struct {
+	Nodes         int    `default:"256" help:"Members (${default}; the paper has 1,024)."`
+	Channels      int    `default:"5000" help:"Channels (${default}; the paper has 100,000)."`
+	Subscriptions int    `help:"Subscriptions, instead of 50 a channel."`
+	Hours         int    `default:"6" help:"Virtual hours (${default}); the figures of single channels are from the second half."`
+	Seed          int64  `default:"1" help:"Of the worlds (${default})."`
+	Workers       int    `help:"Worlds at a time; as many as there are processors if not told."`
+	Out           string `default:"figures" placeholder:"DIR" help:"Draw into DIR (${default})."`
+}
+
+// Help is what the command's help says besides.
+func (c *simFiguresCommand) Help() string {
+	return "Figures 3 to 8 of Corona (NSDI 2006), as SVG and PNG, each with a caption: tidings, the paper's scheme reproduced, " +
+		"and what the paper states. Figures 9 and 10 are those of sim deployment, with --out. The same seed draws the same bytes."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *simFiguresCommand) Validate() error {
+	switch {
+	case c.Nodes < 16 || c.Nodes > 16_384:
+		return fmt.Errorf("--nodes %d: from 16 to 16,384", c.Nodes)
+	case c.Channels < 1 || c.Subscriptions < 0:
+		return fmt.Errorf("--channels %d --subscriptions %d: at least one channel", c.Channels, c.Subscriptions)
+	case c.Workers < 0:
+		return fmt.Errorf("--workers %d: not less than nothing", c.Workers)
+	case c.Hours < 2:
+		return fmt.Errorf("--hours %d: at least two", c.Hours)
+	}
+	return nil
+}
+
+// The schemes that figures compare.
+const (
+	ours   = "rank-cut-coordinated"
+	papers = "paper-measured"
+)
+
+// Run simulates each objective with both schemes, and draws.
+func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, cmp.Or(c.Subscriptions, 50*c.Channels))
+	var settings []table2.Setting
+	for _, objective := range table2.Objectives {
+		for _, name := range []string{ours, papers} {
+			scheme, err := table2.SchemeOf(name)
+			if err != nil {
+				return err
+			}
+			settings = append(settings, table2.Setting{Load: load, Objective: objective, Scheme: scheme, Hours: c.Hours, Every: seriesOf})
+		}
+	}
+	rows, err := c.measure(ctx, s, settings)
+	if err != nil {
+		return err
+	}
+	for _, f := range (&coronaFigures{load: load, hours: c.Hours, seed: c.Seed, rows: rows}).all() {
+		if err := f.Save(c.Out, f.name); err != nil {
+			return err
+		}
+		_, _ = fmt.Fprintf(s.out, "%s/%s.svg, .png\t%s\n", c.Out, f.name, f.Title)
+	}
+	return nil
+}
+
+// measure runs some worlds at a time, and returns what was measured in each.
+func (c *simFiguresCommand) measure(ctx context.Context, s streams, settings []table2.Setting) ([]*table2.Row, error) {
+	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(settings)))
+	defer p.end()
+	var (
+		mu    sync.Mutex
+		parts = make([]float64, len(settings))
+		rows  = make([]*table2.Row, len(settings))
+	)
+	run, ctx := errgroup.WithContext(ctx)
+	run.SetLimit(cmp.Or(c.Workers, runtime.NumCPU()))
+	for i, setting := range settings {
+		run.Go(func() (err error) {
+			rows[i], err = setting.Run(ctx, func(done float64) {
+				mu.Lock()
+				defer mu.Unlock()
+				parts[i] = done
+				sum := 0.0
+				for _, d := range parts {
+					sum += d
+				}
+				p.at(sum / float64(len(parts)))
+			})
+			if err != nil {
+				return fmt.Errorf("%v, %s: %w", setting.Objective, setting.Scheme.Name, err)
+			}
+			return nil
+		})
+	}
+	return rows, run.Wait()
+}

@@ -1,0 +1,226 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"tidings/honeycomb"
+	"tidings/lab/table2"
+)
+
+// A table2Command is "tidings-lab sim table2".
+type table2Command struct {
+	Objective     []string      `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
+	Scheme        []string      `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
+	Quick         bool          `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
+	Nodes         int           `aliases:"members" help:"Members, instead of 1024."`
+	Channels      int           `help:"Channels, instead of 100,000."`
+	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
+	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
+	Part          float64       `help:"What is allowed of the polls that readers alone would make, instead of all: from 0.001, in steps of as much. What is asked is asked of all."`
+	Dead          []float64     `placeholder:"PART" help:"After the hours, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
+	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
+	Maintenance   time.Duration `default:"1h" help:"Of leases and decisions. Networks have ten minutes if not told, the paper's simulation an hour."`
+	Session       time.Duration `help:"After the hours, have members die silently whose sessions have this median, and others take their places, for half as many hours."`
+	Loss          float64       `placeholder:"PART" help:"Part of the messages that is lost in that time, too."`
+	Domains       string        `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
+	Formulas      int           `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
+	Seed          int64         `default:"1" help:"Of the world."`
+	JSON          bool          `name:"json" help:"Print one JSON object."`
+	Out           string        `placeholder:"DIR" help:"Draw figures into DIR."`
+}
+
+// A table2Result is all that was found. Its fields are its JSON.
+type table2Result struct {
+	Rows     []*table2.Row    `json:"rows"`
+	Formulas []table2.Formula `json:"formulas"`
+	Wall     float64          `json:"wall_s"`
+	Resident uint64           `json:"max_rss_bytes"` // 0 where the system does not tell
+	Seed     int64            `json:"seed"`
+}
+
+// sized fills in what was not told.
+func (c table2Command) sized() table2Command {
+	members, channels, hours := 1024, 100_000, 6
+	if c.Quick {
+		members, channels, hours = 64, 400, 3
+	}
+	if c.Domains != "" {
+		hours = max(hours, grantedHours(c.Maintenance))
+	}
+	c.Nodes, c.Channels, c.Hours = cmp.Or(c.Nodes, members), cmp.Or(c.Channels, channels), cmp.Or(c.Hours, hours)
+	c.Subscriptions = cmp.Or(c.Subscriptions, 50*c.Channels)
+	return c
+}
+
+// grantedHours are so many that half of them are over when stewards have granted what they can: a round to hear who
+// asks, one to grant, and one in which it is used.
+func grantedHours(maintenance time.Duration) int {
+	return 2 * int(math.Ceil((3 * maintenance).Hours()))
+}
+
+// settings are what is to be measured.
+func (c *table2Command) settings() (of []table2.Setting, err error) {
+	objectives, schemes := table2.Objectives, table2.Schemes
+	if len(c.Objective) > 0 {
+		objectives = nil
+		for _, name := range c.Objective {
+			o, err := honeycomb.ParseObjective(name)
+			if err != nil {
+				return nil, err
+			}
+			objectives = append(objectives, o)
+		}
+	}
+	if len(c.Scheme) > 0 {
+		schemes = nil
+		for _, name := range c.Scheme {
+			s, err := table2.SchemeOf(name)
+			if err != nil {
+				return nil, err
+			}
+			schemes = append(schemes, s)
+		}
+	}
+	for _, o := range objectives {
+		for _, s := range schemes {
+			setting := table2.Setting{
+				Objective: o, Scheme: s, Hours: c.Hours, Dead: c.Dead, Grow: c.Grow, Maintenance: c.Maintenance, Part: c.Part,
+				Churn: table2.Churn{Session: c.Session, Loss: c.Loss},
+			}
+			of = append(of, setting)
+			if c.Domains != "" && s.Choices.Wedge != "" {
+				setting.Polite = true
+				of = append(of, setting)
+			}
+		}
+	}
+	return of, nil
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *table2Command) Validate(k *kong.Context) error {
+	for name, n := range map[string]int{"nodes": c.Nodes, "channels": c.Channels, "subscriptions": c.Subscriptions, "hours": c.Hours} {
+		if n == 0 && told(k, name) {
+			return fmt.Errorf("--%s 0: there have to be some", name)
+		}
+	}
+	s := c.sized()
+	switch {
+	case s.Nodes < 16 || s.Nodes > 16_384:
+		return fmt.Errorf("--nodes %d: from 16 to 16,384", s.Nodes)
+	case s.Channels < 1 || s.Subscriptions < 1:
+		return fmt.Errorf("--channels %d --subscriptions %d: at least one", s.Channels, s.Subscriptions)
+	case s.Hours < 2:
+		return fmt.Errorf("--hours %d: at least two", s.Hours)
+	case slices.ContainsFunc(s.Dead, func(part float64) bool { return !(part > 0 && part < 1) }) || !slices.IsSorted(s.Dead):
+		return fmt.Errorf("--dead %v: parts of all members between 0 and 1, the smallest first", s.Dead)
+	case c.Part == 0 && told(k, "part"), s.Part < 0 || s.Part > 1 || s.Part != math.Round(s.Part*1000)/1000:
+		return fmt.Errorf("--part %v: from 0.001 to 1, in steps of 0.001", c.Part)
+	case s.Grow < 0 || s.Session < 0 || s.Session > 0 && s.Session < time.Minute:
+		return fmt.Errorf("--grow %v --session %v: not less than no time, and a session of at least a minute", s.Grow, s.Session)
+	case s.Grow > time.Duration(s.Hours/2)*time.Hour:
+		return fmt.Errorf("--grow %v: no longer than the first half of the hours, of which there are %d", s.Grow, s.Hours)
+	case s.Maintenance < time.Minute || s.Maintenance > 24*time.Hour:
+		return fmt.Errorf("--maintenance %v: from a minute to a day", s.Maintenance)
+	case s.Domains != "" && s.Hours < grantedHours(s.Maintenance):
+		return fmt.Errorf("--domains --hours %d: politeness is measured when budgets are granted, three maintenance intervals after the start: at least %d hours at --maintenance %v",
+			s.Hours, grantedHours(s.Maintenance), s.Maintenance)
+	case !(s.Loss >= 0 && s.Loss < 1):
+		return fmt.Errorf("--loss %v: from 0 up to 1", s.Loss)
+	case len(s.Dead) > 0 && (s.Session > 0 || s.Loss > 0):
+		return fmt.Errorf("--dead is of a network where nothing else goes wrong: without --session and --loss")
+	case s.Formulas < 0:
+		return fmt.Errorf("--formulas %d: not less than none", s.Formulas)
+	}
+	_, err := s.settings()
+	return err
+}
+
+// Run measures one world after the other, and prints what it found, also if it is
+// interrupted: the rows that were finished.
+func (c *table2Command) Run(ctx context.Context, s streams) error {
+	sized := c.sized()
+	c = &sized
+	debug.SetMemoryLimit(room)
+	began := time.Now()
+	settings, err := c.settings()
+	if err != nil {
+		return err
+	}
+	if err := folder(c.Out); err != nil {
+		return err
+	}
+	load := table2.NewWorkload(c.Seed, c.Nodes, c.Channels, c.Subscriptions)
+	if c.Domains != "" {
+		feeds, err := domainsOf(c.Domains)
+		if err != nil {
+			return err
+		}
+		load.Spread(feeds)
+	}
+	if slices.ContainsFunc(settings, func(s table2.Setting) bool { return s.Scheme.Measured() }) {
+		table2.LargePages(min(load.Heap(), room)) // which not every machine has, and the others need not
+	}
+	result := table2Result{Seed: c.Seed}
+	if result.Formulas, err = table2.Formulas(load, c.Formulas); err != nil {
+		return err
+	}
+	p := newProgress(s.err, fmt.Sprintf("%d worlds", len(settings)))
+	var stopped error
+	for i := range settings {
+		settings[i].Load = load
+		row, err := settings[i].Run(ctx, func(part float64) { p.at((float64(i) + part) / float64(len(settings))) })
+		if err != nil {
+			stopped = fmt.Errorf("after %d of %d worlds: %w", i, len(settings), err)
+			break
+		}
+		result.Rows = append(result.Rows, row)
+	}
+	p.end()
+	result.Wall, result.Resident = time.Since(began).Seconds(), table2.Resident()
+	if len(result.Rows)+len(result.Formulas) == 0 && stopped != nil {
+		return stopped
+	}
+	return both(stopped, c.show(s, &result))
+}
+
+// domainsOf reads how many feeds domains have.
+func domainsOf(path string) ([]int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	feeds, err := table2.ReadDomains(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return feeds, nil
+}
+
+// room is for how many bytes nothing is collected in haste, nor given back, which begins at 95 % of it: at nearly the
+// ten gigabytes that the paper's whole world may take, of which five live.
+const room = 10_400_000_000
+
+// show prints and draws what was found.
+func (c *table2Command) show(s streams, r *table2Result) error {
+	var err error
+	if c.JSON {
+		err = printJSON(s.out, r)
+	} else {
+		err = printTable2(s.out, r)
+	}
+	if err != nil || c.Out == "" {
+		return err
+	}
+	return drawTable2(c.Out, r.Rows)
+}

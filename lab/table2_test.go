@@ -1,0 +1,131 @@
+package main
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/lab/table2"
+)
+
+func TestTable2Usage(t *testing.T) {
+	for _, c := range []struct {
+		args string
+		says string
+	}{
+		{"--objective light", `objective "light" is none of lite, fast`},
+		{"--scheme corona", `no scheme "corona": there are legacy, paper-formula`},
+		{"--nodes 8", "from 16 to"},
+		{"--nodes 0", "there have to be some"},
+		{"--hours 0", "there have to be some"},
+		{"--part 0", "from 0.001 to 1"},
+		{"--channels=-1", "at least one"},
+		{"--hours 1", "at least two"},
+		{"--formulas=-1", "not less than none"},
+		{"--dead 0.3,0.1", "the smallest first"},
+		{"--domains domains.csv --hours 4", "at least 6 hours at --maintenance 1h0m0s"},
+	} {
+		code, out, err := lab(t, append([]string{"sim", "table2"}, strings.Fields(c.args)...)...)
+		if code != exitUsage || out != "" || !strings.Contains(err, c.says) {
+			t.Errorf("%s: exit %d, %q, %q", c.args, code, out, err)
+		}
+	}
+}
+
+// The table has a row for each objective and scheme, with what the paper has and what no schedule
+// can beat; what is computed needs no world. Figures are drawn beside it.
+func TestTable2(t *testing.T) {
+	args := []string{"sim", "table2", "--nodes", "24", "--channels", "60", "--subscriptions", "1200", "--hours", "2", "--formulas", "1"}
+	out := filepath.Join(t.TempDir(), "figures")
+	code, printed, err := lab(t, append(args, "--objective", "lite,fair", "--scheme", "legacy,paper-formula,rank-cut-coordinated", "--json", "--out", out)...)
+	var got table2Result
+	if bad := json.Unmarshal([]byte(printed), &got); code != exitDone || err != "" || bad != nil {
+		t.Fatalf("exit %d, %q, %v: %s", code, err, bad, printed)
+	}
+	var rows []string
+	for _, r := range got.Rows {
+		rows = append(rows, r.Objective+" "+r.Scheme)
+		switch {
+		case r.Nodes != 24 || r.Channels != 60 || r.Paper == 0 || r.PaperLoad == 0 || r.Bound <= 0:
+			t.Errorf("%+v", r)
+		case r.Scheme == "legacy" && (r.Detection != 900 || r.Load < 15 || r.Load > 21):
+			t.Errorf("who polls for himself waits %.1f s, at %.2f polls", r.Detection, r.Load)
+		case r.Scheme != "legacy" && (r.Detection < r.Bound || r.Detection > 900 || math.IsNaN(r.Load)):
+			t.Errorf("%+v", r)
+		}
+	}
+	if want := "lite legacy, lite paper-formula, lite rank-cut-coordinated, fair legacy, fair paper-formula, fair rank-cut-coordinated"; strings.Join(rows, ", ") != want {
+		t.Errorf("%v, want %s", rows, want)
+	}
+	if len(got.Formulas) != 5 || got.Seed != 1 || got.Wall <= 0 {
+		t.Errorf("%+v", got)
+	}
+	for _, name := range []string{"table2-lite.svg", "table2-fair.png"} {
+		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Whoever has budgets measured has hours enough for them, and is told if he asked for too few.
+func TestTable2HoursOfDomains(t *testing.T) {
+	for _, c := range []struct {
+		of   table2Command
+		want int
+	}{
+		{table2Command{Quick: true, Maintenance: time.Hour}, 3},
+		{table2Command{Quick: true, Maintenance: time.Hour, Domains: "f"}, 6},
+		{table2Command{Quick: true, Maintenance: 10 * time.Minute, Domains: "f"}, 3},
+		{table2Command{Maintenance: 2 * time.Hour, Domains: "f"}, 12},
+		{table2Command{Hours: 8, Maintenance: time.Hour, Domains: "f"}, 8},
+	} {
+		if got := c.of.sized().Hours; got != c.want {
+			t.Errorf("%+v: %d hours, want %d", c.of, got, c.want)
+		}
+	}
+}
+
+// The formula is compared with the paper's figures on seeds that have about as many orphans.
+func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
+	var b strings.Builder
+	few := []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 20}}
+	if err := printTable2(&b, &table2Result{Formulas: few}); err != nil || !strings.Contains(b.String(), "as of the paper's: 1 to 1.4 %") {
+		t.Errorf("%v: %s", err, b.String())
+	}
+}
+
+// Beside a figure stands what was asked for, and whether it is met.
+func TestTable2Marks(t *testing.T) {
+	row := &table2.Row{Objective: "lite", Scheme: "rank-cut-coordinated", Bound: 16, BoundLoad: 50}
+	row.Detection, row.Load, row.Evenness, row.MemberMost = 16.1, 50.5, 1.02, 1.5
+	var b strings.Builder
+	if err := printTable2(&b, &table2Result{Rows: []*table2.Row{row}, Formulas: []table2.Formula{
+		{Seed: 1, Objective: "lite", Orphans: 0.012, Detection: 54},
+		{Seed: 2, Objective: "lite", Orphans: 0.002, Detection: 20},
+		{Seed: 1, Objective: "fast", Orphans: 0.012, Detection: 36},
+		{Seed: 1, Objective: "fair", Orphans: 0.012, Detection: 36},
+	}}); err != nil {
+		t.Fatal(err)
+	}
+	for what, verdict := range map[string]string{
+		"lite by the paper's formula": "met", "fast by the paper's formula": "MISSED", "lite: detection, of the bound": "met",
+		"lite: load, of what is allowed": "MISSED", "lite: evenness": "met", "lite: polls of a member": "MISSED",
+	} {
+		found := false
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(line, what) {
+				found = strings.HasSuffix(strings.TrimSpace(line), verdict)
+			}
+		}
+		if !found {
+			t.Errorf("%s is not said to be %s:\n%s", what, verdict, b.String())
+		}
+	}
+	if strings.Contains(b.String(), "fair by") {
+		t.Errorf("the paper's updates of Fair are not published:\n%s", b.String())
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+
+	"tidings/lab/figure"
+	"tidings/lab/table2"
+)
+
+// printTable2 prints the rows, below them what politeness and deaths cost and the paper's
+// formula, and what was asked for.
+func printTable2(w io.Writer, r *table2Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	line("objective\tscheme\tmembers\tchannels\tload\tallowed\tdetection s\tof updates s\ta notification s\tbound s\tpaper s @ load\tevenness\tfirst hours s @ load")
+	for _, row := range r.Rows {
+		line("%s", rowOf(row))
+	}
+	if len(r.Rows) > 0 {
+		line("load, allowed: polls of a channel in half an hour. detection: the mean wait for the next poll, of all who read, as an integral over time.")
+		line("of updates: the same of the updates that there were. a notification: each of them weighs as many as read it. evenness: detection by that of")
+		line("the same polls at equal gaps. bound: the best at that load, with numbers of pollers that need not be whole. -: computed, or nothing to measure.")
+		line("seed of the world: %d", r.Seed)
+	}
+	for i, row := range r.Rows {
+		if row.Polite && row.OnCrowded > 0 && i > 0 {
+			without := r.Rows[i-1]
+			line("\n%s, %s\tchannels\twithout s\tpolite s\tcost %%", row.Objective, row.Scheme)
+			line("all\t%d\t%.2f\t%.2f\t%.2f", row.Channels, without.Detection, row.Detection, 100*(row.Detection/without.Detection-1))
+			line("on crowded domains\t%d\t%.2f\t%.2f\t%.2f", row.OnCrowded, without.Crowded, row.Crowded, 100*(row.Crowded/without.Crowded-1))
+		}
+	}
+	for _, row := range r.Rows {
+		if len(row.After) > 0 {
+			line("\n%s, %s\tdead %%\tload\tdetection s\tevenness", row.Objective, row.Scheme)
+		}
+		for _, d := range row.After {
+			line("the hour after\t%g\t%.2f\t%.2f\t%.3f", 100*d.Part, d.Load, d.Detection, d.Evenness)
+		}
+	}
+	for _, row := range r.Rows {
+		if c := row.Churning; c != nil {
+			line("\n%s, %s\tload\tdetection s\tevenness", row.Objective, row.Scheme)
+			line("before\t%.2f\t%.2f\t%.3f", row.Load, row.Detection, row.Evenness)
+			line("with sessions and loss\t%.2f\t%.2f\t%.3f", c.Load, c.Detection, c.Evenness)
+		}
+	}
+	if len(r.Formulas) > 0 {
+		line("\npaper's formula\tseed\torphans %%\tload\tdetection s")
+	}
+	for _, f := range r.Formulas {
+		line("%s\t%d\t%.2f\t%.2f\t%.1f", f.Objective, f.Seed, 100*f.Orphans, f.Load, f.Detection)
+	}
+	if len(r.Formulas) > 0 && len(table2.FormulaMarks(r.Formulas)) == 0 {
+		line("of none of these seeds so many channels are orphans as of the paper's: %g to %g %%. The formula is not compared with its figures.",
+			100*table2.FewOrphans, 100*table2.ManyOrphans)
+	}
+	marks := marksOf(r)
+	if len(marks) > 0 {
+		line("\nfigure\tgot\tasked\t")
+	}
+	for _, m := range marks {
+		asked, verdict := "≤ "+number(m.Most), "met"
+		if !math.IsInf(m.Least, -1) {
+			asked = fmt.Sprintf("%.4g … %.4g", m.Least, m.Most)
+		}
+		if !m.Met() {
+			verdict = "MISSED"
+		}
+		line("%s\t%.5f\t%s\t%s", m.What, m.Got, asked, verdict)
+	}
+	return t.Flush()
+}
+
+// rowOf is a row of the table.
+func rowOf(row *table2.Row) string {
+	scheme, event, evenness, before := row.Scheme, "-", "-", "" // computed rows have no updates, and no gaps
+	if row.Polite {
+		scheme += ", polite"
+	}
+	if row.Overload > 0 {
+		scheme += fmt.Sprintf(", N = %.4g", row.Overload)
+	}
+	if row.Updates > 0 {
+		event = fmt.Sprintf("%.2f", row.Event)
+	}
+	if row.Evenness > 0 {
+		evenness = fmt.Sprintf("%.3f", row.Evenness)
+	}
+	for _, b := range row.Before {
+		before += fmt.Sprintf("%.4g @ %.4g  ", b.Detection, b.Load)
+	}
+	return fmt.Sprintf("%s\t%s\t%d\t%d\t%.2f\t%.2f\t%.2f\t%s\t%.2f\t%.2f\t%g @ %g\t%s\t%s", row.Objective, scheme, row.Nodes, row.Channels,
+		row.Load, row.BoundLoad, row.Detection, event, row.Notification, row.Bound, row.Paper, row.PaperLoad, evenness, before)
+}
+
+// marksOf are all figures beside what was asked for.
+func marksOf(r *table2Result) []table2.Mark {
+	of := table2.FormulaMarks(r.Formulas)
+	for i, row := range r.Rows {
+		marks := row.Marks()
+		if row.Polite && i > 0 {
+			marks = append(marks, table2.CostMark(row, r.Rows[i-1]))
+		}
+		for _, m := range marks {
+			m.What = row.Objective + ": " + m.What
+			of = append(of, m)
+		}
+	}
+	return of
+}
+
+// drawTable2 draws how the detection of each scheme comes down from a cold start.
+func drawTable2(dir string, rows []*table2.Row) error {
+	for _, o := range table2.Objectives {
+		f := figure.Figure{Title: "Detection from a cold start: " + o.String(), X: "hours", Y: "seconds"}
+		for _, row := range rows {
+			if row.Objective != o.String() {
+				continue
+			}
+			l, at := figure.Line{Name: row.Scheme}, 0.
+			for _, s := range append(row.Before, row.Span) {
+				l.X, l.Y = append(l.X, at+s.Hours/2), append(l.Y, s.Detection)
+				at += s.Hours
+			}
+			f.Lines = append(f.Lines, l)
+			if row.Scheme == "rank-cut-coordinated" {
+				f.Lines = append(f.Lines, figure.Line{Name: "bound", X: []float64{0, at}, Y: []float64{row.Bound, row.Bound}, Dashed: true})
+			}
+		}
+		if len(f.Lines) == 0 {
+			continue
+		}
+		if err := f.Save(dir, "table2-"+o.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

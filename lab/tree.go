@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"tidings/lab/tree"
+	"tidings/overlay/libp2p"
+)
+
+// A treeCommand is "tidings-lab bench tree".
+type treeCommand struct {
+	Hosts        int           `default:"200" help:"Hosts, of the trees and of GossipSub (${default})."`
+	Topics       []int         `default:"100,1000,10000" placeholder:"N" help:"Topics, each followed by 5 to 20 % of the hosts: a run each (${default})."`
+	Publications int           `default:"1000" help:"Items, spread over the topics, each published by one who follows (${default})."`
+	Size         int           `default:"1024" help:"Bytes of an item, without its envelope (${default})."`
+	Every        time.Duration `default:"50ms" help:"Time between two of them (${default})."`
+	FanOut       int           `default:"16" help:"Children that a host may have in one tree (${default})."`
+	Idle         time.Duration `default:"10m" help:"Time in which hosts are measured that have nothing to publish (${default})."`
+	Connections  []string      `default:"overlay,trees" enum:"overlay,trees,none" help:"Connections of GossipSub's hosts, in the mean as many as those of the trees need for the overlay alone, or when all trees stand: a run each; none leaves GossipSub out (${default})."`
+	Burden       int           `default:"4800" help:"Subscriptions of each host in a last run, of trees alone, whose idle traffic has a target; 0 leaves it out (${default})."`
+	Seed         uint64        `default:"1" help:"Of who follows and publishes what, and of the hosts' ids (${default})."`
+	JSON         bool          `name:"json" help:"Print one JSON object."`
+}
+
+// Help is what the command's help says besides.
+func (c *treeCommand) Help() string {
+	return "Hosts over QUIC on this machine, in one process: endpoint, overlay and scribe, with the smallest leaves there can be, and " +
+		"then as many with GossipSub alone, connected at random; the same topics, followers and signed items for both. Bytes are " +
+		"those of frames and messages, without QUIC's own. GossipSub's time comes after the trees', run by run."
+}
+
+// Validate is called by kong when it has read the flags.
+func (c *treeCommand) Validate() error {
+	switch {
+	case c.Hosts < 10 || c.Hosts > 600:
+		return fmt.Errorf("--hosts %d: from 10 to 600, in one process", c.Hosts)
+	case len(c.Topics) == 0 && c.Burden == 0:
+		return fmt.Errorf("--topics: at least one number, or a --burden")
+	case slices.ContainsFunc(c.Topics, func(n int) bool { return n < 1 || n > 100_000 }):
+		return fmt.Errorf("--topics %v: from 1 to 100,000", c.Topics)
+	case c.Publications < 1 || c.Publications > 100_000 || c.Every < 0:
+		return fmt.Errorf("--publications %d --every %v: from 1 to 100,000, and no time is negative", c.Publications, c.Every)
+	case c.Size < 64 || c.Size > 48<<10:
+		return fmt.Errorf("--size %d: from 64 to 49,152 bytes, so that an item goes into one frame", c.Size)
+	case c.FanOut < 2 || c.FanOut > 256:
+		return fmt.Errorf("--fan-out %d: from 2 to 256", c.FanOut)
+	case c.Idle < time.Second:
+		return fmt.Errorf("--idle %v: at least a second", c.Idle)
+	case c.Burden < 0 || c.Burden > 9000:
+		return fmt.Errorf("--burden %d: from 0 to 9,000; a host is the child of another in 10,000 groups at most", c.Burden)
+	case len(c.Connections) > 1 && slices.Contains(c.Connections, "none"):
+		return fmt.Errorf("--connections %v: none goes with no other", c.Connections)
+	}
+	return nil
+}
+
+// verifyTime is how long envelopes are opened, to see how fast that goes.
+const verifyTime = 3 * time.Second
+
+// Run measures, and prints what it found, also if it is interrupted: what was finished.
+func (c *treeCommand) Run(ctx context.Context, s streams) error {
+	if err := libp2p.SetLog(slog.DiscardHandler); err != nil {
+		return err
+	}
+	p := newProgress(s.err, "envelopes are opened")
+	p.at(0)
+	speed, err := tree.Verify(c.Size, verifyTime, c.Seed)
+	if err != nil {
+		return err
+	}
+	var results []tree.Result
+	var failed error
+	benches := c.benches()
+	for i, b := range benches {
+		b.Progress = func(what string, done float64) {
+			what = fmt.Sprintf("run %d of %d, %d topics: %s", i+1, len(benches), b.Topics, what)
+			if what != p.what {
+				p.what, p.began = what, time.Now()
+			}
+			p.at(done)
+		}
+		var of []tree.Result
+		of, failed = b.Run(ctx)
+		results = append(results, of...)
+		if failed != nil {
+			failed = fmt.Errorf("after %d of %d runs: %w", i, len(benches), failed)
+			break
+		}
+	}
+	p.end()
+	if c.JSON {
+		return both(failed, printJSON(s.out, map[string]any{"verify": speed, "runs": results}))
+	}
+	return both(failed, printTrees(s.out, speed, results))
+}
+
+// benches are the runs that were asked for.
+func (c *treeCommand) benches() (of []tree.Bench) {
+	b := tree.Bench{
+		Hosts: c.Hosts, Publications: c.Publications, ItemBytes: c.Size, Every: c.Every, FanOut: c.FanOut, Idle: c.Idle,
+		Forget: tree.Forgetting, Meshes: tree.Heartbeats, Seed: c.Seed,
+	}
+	if !slices.Contains(c.Connections, "none") {
+		b.Connections = c.Connections
+	}
+	for _, n := range c.Topics {
+		b.Topics = n
+		of = append(of, b)
+	}
+	if c.Burden > 0 {
+		b.Topics, b.Connections = tree.TopicsFor(c.Burden), nil
+		of = append(of, b)
+	}
+	return of
+}
+
+// printTrees prints both systems side by side, and below them the figures that were asked for.
+func printTrees(w io.Writer, speed tree.Speed, results []tree.Result) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	name := func(r tree.Result) string {
+		if r.As == "" {
+			return fmt.Sprintf("%d\t%s", r.Topics, r.System)
+		}
+		return fmt.Sprintf("%d\t%s, connected as %s", r.Topics, r.System, r.As)
+	}
+	line("topics\t\tsubscriptions a host\tconnections needed a host\topen\twanted\tgot\tnot got\tduplicates a delivery\tmedian\tp99\tmost")
+	for _, r := range results {
+		line("%s\t%.0f\t%.1f\t%.1f\t%d\t%d\t%.2f %%\t%.2f\t%.1f ms\t%.1f ms\t%.0f ms", name(r), float64(r.Subscriptions)/float64(r.Hosts),
+			r.Connections, r.Open, r.Wanted, r.Got, 100*(1-float64(r.Got)/float64(max(1, r.Wanted))), r.Doubled, r.P50Ms, r.P99Ms, r.MostMs)
+	}
+	line("\ntopics\t\tenvelope\titems, B a delivery\tothers\tof the envelope\tway to the root, B an item\tload, max of mean\tframes lost\ttwice\tstrange")
+	for _, r := range results {
+		up := "–"
+		if r.System == tree.OfTrees {
+			up = fmt.Sprintf("%.0f", r.WayUp)
+		}
+		line("%s\t%d B\t%.0f\t%.0f\t%.3f\t%s\t%.2f\t%d\t%d\t%d", name(r), r.Envelope, r.Content, r.Control,
+			r.OnLinks()/float64(max(1, r.Envelope)), up, r.Load, r.Lost, r.Twice, r.Strange)
+	}
+	line("\ntopics\t\theap, B a subscription\t±\twith new connections\tjoined after\tmessages a subscription\tbytes\tdepth mean\tmost\tfan-out mean\tmost\tforwarders that do not follow, a topic")
+	for _, r := range results {
+		places := fmt.Sprintf("\t\t%.1f\t\t", r.FanOutMean)
+		if r.System == tree.OfTrees {
+			places = fmt.Sprintf("%.2f\t%d\t%.1f\t%d\t%.2f", r.DepthMean, r.DepthMost, r.FanOutMean, r.FanOutMost, r.Forwarders)
+		}
+		line("%s\t%.0f\t%.0f\t%.0f\t%.1f s\t%.1f\t%.0f\t%s", name(r), r.Heap, r.HeapNoise, r.HeapGrown, r.JoinS, r.JoinMessages, r.JoinBytes, places)
+	}
+	line("\ntopics\t\tidle for\tmessages/s a host\tbytes/s\toverlay, messages/s\tbefore there were trees\tbytes/s\tbefore")
+	for _, r := range results {
+		overlay := "\t\t\t"
+		if r.System == tree.OfTrees {
+			overlay = fmt.Sprintf("%.2f\t%.2f\t%.0f\t%.0f", r.OverlayMessagesThen, r.OverlayMessages, r.OverlayBytesThen, r.OverlayBytes)
+		}
+		line("%s\t%v\t%.2f\t%.0f\t%s", name(r), time.Duration(r.IdleS*float64(time.Second)).Round(time.Second), r.IdleMessages, r.IdleBytes, overlay)
+	}
+	line("\ntopics\tfigure of the trees\tgot\tasked\t")
+	for _, m := range slices.Concat(tree.Judge(results), speed.Judge()) {
+		line("%s\t%s\t%s\t%s\t%s", some(m.Topics), m.What, got(m), asked(m), verdictOf(m))
+	}
+	return t.Flush()
+}
+
+// some is a number, if there is one.
+func some(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprint(n)
+}
+
+// got is a figure in as many digits as it has, or four.
+func got(m tree.Mark) string {
+	if m.Got >= 1000 {
+		return fmt.Sprintf("%.0f", m.Got)
+	}
+	return fmt.Sprintf("%.4g", m.Got)
+}
+
+func asked(m tree.Mark) string {
+	sign := "≤"
+	if m.Least {
+		sign = "≥"
+	}
+	if m.Stretch == 0 {
+		return fmt.Sprintf("%s %.6g", sign, m.Asked)
+	}
+	return fmt.Sprintf("%s %.6g; better %.6g", sign, m.Asked, m.Stretch)
+}
+
+func verdictOf(m tree.Mark) string {
+	switch {
+	case !m.Met():
+		return "MISSED"
+	case m.Stretched():
+		return "met, and better"
+	}
+	return "met"
+}

@@ -1,0 +1,68 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"tidings/lab/tree"
+)
+
+func TestTreesRefuseWhatMeansNothing(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"--hosts 9":                "--hosts 9: from 10 to 600",
+		"--topics 0":               "--topics [0]: from 1",
+		"--publications 0":         "--publications 0",
+		"--size 60000":             "--size 60000: from 64",
+		"--fan-out 1":              "--fan-out 1: from 2",
+		"--idle 1ms":               "--idle 1ms: at least a second",
+		"--burden 10000":           "--burden 10000: from 0",
+		"--connections none,trees": "none goes with no other",
+		"--connections many":       "many",
+		"--every=-1s":              "--every -1s",
+	} {
+		code, _, err := lab(t, append([]string{"bench", "tree"}, strings.Fields(args)...)...)
+		if code != exitUsage || !strings.Contains(err, says) {
+			t.Errorf("%s: exit %d, %q", args, code, err)
+		}
+	}
+}
+
+func TestRunsOfTrees(t *testing.T) {
+	t.Parallel()
+	c := treeCommand{Hosts: 200, Topics: []int{100, 1000}, Connections: []string{tree.Overlay}, Burden: 4800}
+	of := c.benches()
+	if len(of) != 3 || of[0].Topics != 100 || of[1].Topics != 1000 || of[2].Topics != 38_400 ||
+		len(of[0].Connections) != 1 || len(of[2].Connections) != 0 || of[0].Forget != tree.Forgetting {
+		t.Errorf("%+v", of)
+	}
+	c.Connections, c.Burden = []string{"none"}, 0
+	if of := c.benches(); len(of) != 2 || len(of[0].Connections) != 0 {
+		t.Errorf("%+v", of)
+	}
+}
+
+func TestTreesArePrintedAndJudged(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	err := printTrees(&out, tree.Speed{PerSecond: 12_345}, []tree.Result{
+		{System: tree.OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 250_000, Wanted: 1000, Got: 1000, Envelope: 1127, Content: 1150, Control: 20,
+			Load: 5.5, Heap: 150, IdleS: 600, IdleMessages: 7.25, OverlayMessages: 3.5, WayUp: 2345},
+		{System: tree.OfGossip, As: tree.Overlay, Hosts: 200, Topics: 1000, Subscriptions: 25_000, Wanted: 1000, Got: 850, Envelope: 1127, Content: 2500,
+			IdleS: (90 * time.Second).Seconds()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, says := range []string{
+		"1000 850 15.00 %", "gossipsub, connected as overlay", "10m0s 7.25", "1m30s", "2345",
+		"1000 delivered, % 100 ≥ 100 met", "of the envelope 1.038 ≤ 1.15; better 1.05 met, and better", "max of mean 5.5 ≤ 4; better 2.5 MISSED",
+		"heap a subscription, B 150 ≤ 400; better 200 met, and better", "opened a second on one core 12345 ≥ 10000 met",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(out.String()), " "), says) {
+			t.Errorf("nothing says %q in\n%s", says, out.String())
+		}
+	}
+}
