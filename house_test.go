@@ -75,12 +75,29 @@ var onlyIn = []struct{ path, packages string }{
 
 const module = "tidings"
 
-// TestHouse reads the sources of the house, whatever system or tag they are
-// for. It walks the folders itself: go test then knows that a new package is a
-// reason to run it again.
+// TestHouse reads the sources of the house, whatever system or tag they are for.
 func TestHouse(t *testing.T) {
 	set := token.NewFileSet()
-	packages := map[string][]*ast.File{}
+	for dir, names := range sourcesOf(t) {
+		var files []*ast.File
+		for _, name := range names {
+			f, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+			if err != nil {
+				t.Fatal(err)
+			}
+			files = append(files, f)
+		}
+		for _, fault := range inspect(set, dir, files) {
+			t.Error(fault)
+		}
+	}
+}
+
+// sourcesOf returns the files of each package of this module, without tests. It walks the folders itself:
+// go test then knows that a new package is a reason to run the tests again.
+func sourcesOf(t *testing.T) map[string][]string {
+	t.Helper()
+	packages := map[string][]string{}
 	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
 		switch base := path.Base(name); {
 		case err != nil:
@@ -91,22 +108,14 @@ func TestHouse(t *testing.T) {
 				return fs.SkipDir
 			}
 		case strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go"):
-			f, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
-			if err != nil {
-				return err
-			}
-			packages[path.Dir(name)] = append(packages[path.Dir(name)], f)
+			packages[path.Dir(name)] = append(packages[path.Dir(name)], name)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dir, files := range packages {
-		for _, fault := range inspect(set, dir, files) {
-			t.Error(fault)
-		}
-	}
+	return packages
 }
 
 // inspect returns what is wrong with a package.

@@ -1,0 +1,346 @@
+package tidings_test
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated tables of docs/design")
+
+// A limit is a row of docs/design/limits.md. Its value is read from the source, so that the table cannot
+// disagree with the program.
+type limit struct {
+	pkg   string
+	names string // constants, separated by spaces; ":B" after a name means that its unit is bytes
+	what  string // what the constants bound, in their order
+	then  string // what happens at the limit
+}
+
+// limits are the rows of the table, a section for each layer.
+var limits = []struct {
+	title string
+	rows  []limit
+}{
+	{"Frames and topics", []limit{
+		{"internal/env", "MaxFrame:B", "one message between two nodes", "refused before memory is allocated"},
+		{"internal/env", "MaxTopicFrame:B", "one message on a GossipSub topic", "a larger entry is only listed in a digest, and filters ask for it"},
+	}},
+	{"Connections", []limit{
+		{"overlay/libp2p", "maxConns", "connections of one host", "new connections are refused; from 160 connections on, those without an outgoing link are trimmed"},
+		{"overlay/libp2p", "newcomerSlots blockShare", "connections kept free for newcomers; connections that one address block (IPv4 /24, IPv6 /48) keeps in a crowded host", "inbound connections are closed: first those that are of no use to the node after 15 s, then the youngest of blocks above their share"},
+		{"overlay/libp2p", "maxHandshakes blockHandshakes", "handshakes in progress, in all and from one address block", "refused"},
+		{"overlay/libp2p", "maxAttempts", "handshakes remembered to count them by block", "the memory is cleared"},
+		{"overlay/libp2p", "connIdle connUnused", "time a connection may stay without a link; the same if it never had one", "closed; this does not count as a death"},
+		{"overlay/libp2p", "maxQueue maxQueueBytes:B", "frames waiting for one link", "the oldest frame is dropped and counted"},
+		{"overlay/libp2p", "maxUrgent maxUrgentBytes:B", "urgent frames waiting ahead of them", "further urgent frames wait among the others"},
+		{"overlay/libp2p", "maxFaults", "malformed frames from one peer within 10 minutes", "its links are closed and the peer is refused for an hour"},
+		{"overlay/libp2p", "addressEvery", "time between two checks of the machine's addresses", "a changed address is noticed that much later"},
+		{"overlay/libp2p", "maxTopics topicQueue verdictTime", "topics of one host; frames of one topic waiting; time the node has to judge a frame", "the topic is not joined; the frame is dropped and counted"},
+	}},
+	{"Overlay", []limit{
+		{"overlay", "maxWays maxHeld", "messages remembered while they pass; messages waiting for a next hop", "dropped and counted; the origin of the message retries"},
+		{"overlay", "maxAbroad", "own messages that no next hop has acknowledged", "further messages wait until their deadline"},
+		{"overlay", "maxLookups maxLookupAsked", "concurrent lookups; questions in one lookup", "further lookups wait; a lookup that ran out of questions returns what it found, marked implausible if it is"},
+		{"overlay", "maxCries", "false reports of deaths from one member within an hour", "its reports are ignored for an hour"},
+		{"overlay", "syncVain", "leaf comparisons with a member that never agrees", "compared once a minute from then on"},
+		{"overlay", "maxClients", "clients of one member", "the client asks another member"},
+	}},
+	{"Trees", []limit{
+		{"overlay/scribe", "window", "unacknowledged messages down one link", "further messages queue"},
+		{"overlay/scribe", "maxQueue maxQueued:B", "messages queued for one link", "only the last message of each group stays queued; the gap makes the child pull; counted"},
+		{"overlay/scribe", "beatShare maxPause", "heartbeat period per link of an idle node; longest period", "a node with more than 200 links sends more than two messages a second"},
+		{"overlay/scribe", "maxBatch batchBytes:B", "group messages in one frame", "the rest goes into another frame"},
+		{"overlay/scribe", "maxShunned shunFor", "parents on the blocklist, each for one group; how long", "no further parent is left"},
+		{"overlay/scribe", "maxAvoid", "blocked parents named in a Join", "the others are not named"},
+	}},
+	{"Polling groups (wedges)", []limit{
+		{"overlay/wedge", "maxRecords", "keys in whose trees one node takes part", "further entries are refused, and the parent asks another node; a leader with more keys is told so"},
+		{"overlay/wedge", "awayShare", "one in so many of these entries may come from a single parent outside the leaf", "refused"},
+		{"overlay/wedge", "MaxRanks perMember", "ranks one member serves; ranks per member of the network", "excess ranks are thinned out evenly; the order is refused"},
+		{"overlay/wedge", "maxStandIns", "declined ranks of one wedge that get a stand-in", "nobody serves further ones; counted"},
+		{"overlay/wedge", "MaxWords:B MaxDown:B", "channel parameters in an order; one message to a wedge", "refused"},
+		{"overlay/wedge", "maxQueued:B maxPassed:B", "leaders' messages queued on one link; messages a relay keeps for late children", "dropped and counted; not kept"},
+	}},
+	{"Sums over all members", []limit{
+		{"overlay/sums", "MaxValue:B maxKept:B", "one value; all values kept", "refused; the last accepted value stays"},
+		{"overlay/sums", "maxParts", "parts of the network in one sum", "further members of the leaf do not count"},
+		{"overlay/sums", "maxAsks", "answers to one peer per minute", "dropped and counted; the peer asks again"},
+		{"overlay/sums", "tolerance", "factor between a part and the median of its row", "the median is used instead, and another contact is asked"},
+	}},
+	{"Logs", []limit{
+		{"overlay/owner", "MaxBody:B maxInline:B", "body of one entry; body sent together with the entry", "change reports are split; larger bodies are pulled in pieces"},
+		{"overlay/owner", "keepAge KeepItems", "log that is kept: this age, or the entries of this many items, whichever is more", "older entries are dropped by all owners alike, after items that the document still shows were appended again"},
+		{"overlay/owner", "maxKeptItems maxKeptBytes:B", "items and bytes of one log", "the oldest entries are dropped, whatever their age"},
+		{"overlay/owner", "maxPulled:B maxPulling:B", "one pull; all pulls in progress", "the pull ends and starts again later"},
+		{"overlay/owner", "maxBids", "candidacies for an epoch in progress", "others wait"},
+		{"overlay/owner", "maxHandOver", "time a leaving node has to hand over what it leads", "the other owners take over, as after a death"},
+		{"overlay/owner", "maxGone", "entries of an abandoned log waiting to be read once more", "further ones are dropped"},
+		{"overlay/owner", "maxQueue", "bodies waiting to be appended to one log", "refused; the next poll finds the items again"},
+	}},
+	{"Feeds", []limit{
+		{"internal/feed", "MaxDocument:B MaxItems MaxItem:B", "a document; its items; one item", "a clear error; the first items; an item loses its largest parts"},
+		{"internal/feed", "maxDepth", "nesting of elements", "a clear error"},
+		{"internal/feed", "maxOPML:B maxOutlines", "an OPML document; its outlines", "refused"},
+		{"difference", "MaxPublication:B", "an item with its publisher's envelope", "refused with a reason; readers get the item by polling"},
+		{"difference", "MaxPast MaxWitnesses", "former keys in a pin; owners' statements in a pin", "the oldest keys are forgotten; further statements are left out"},
+		{"feedtree", "MaxSubscriptions", "subscriptions of one node", "refused with a reason"},
+		{"feedtree", "digestsAtOnce", "digests per interval for all parents together", "with more parents, each gets digests less often"},
+		{"feedtree", "missedDigests nodeSilence", "digest intervals without news of a feed (and at least a polling interval); time without a frame from anybody", "the node polls the feed itself; the node reports that it is cut off"},
+		{"feedtree", "handAtOnce handTries", "feeds handed over in one digest interval after an outage; attempts for each", "the rest follows in the next interval; after the last attempt the document at the origin decides"},
+		{"feedtree", "strikesOut trialTime", "entries in a row that a parent failed to deliver; time it has for one", "the node leaves that parent in this tree, and in all trees after three feeds within an hour"},
+		{"feedtree", "maxSought maxReached", "feeds whose owners one audit looks up; owners' addresses remembered", "the rest follows in the next audit; the addresses are forgotten and found again"},
+		{"feedtree", "maxPushes maxAllPushes pushTime", "publications in progress for one feed, for all feeds; time for each", "not accepted; the publisher's record keeps them and they are sent again"},
+		{"feedtree", "maxTaken maxRefusals", "publisher's numbers remembered for one feed; refusals remembered", "an older number counts as old, not as a conflict; the oldest refusal is not shown"},
+		{"feedtree", "maxLooks claimTries", "origins fetched for sequencers at a time; requests in one claim", "not answered; the next document starts the claim again"},
+		{"feedtree", "maxSightPause enoughObjectors maxObjectors", "doublings of the pause between two checks of a doubted key; objections after which a follower adds none; objections counted", "checks wait; further objections are not counted"},
+	}},
+	{"Polling", []limit{
+		{"corona", "floor ceiling", "time between two polls of a public origin by one node", "the interval is moved into this range"},
+		{"corona", "budgetFloor budgetCeil politeGap", "all nodes together may always ask a domain once in this time; never more often than once in this; one channel never more often than once in this, unless its readers alone would", "fewer pollers, then longer intervals, up to a week"},
+		{"corona", "maxHeld heldFor", "documents with news waiting for the sequencer; how long", "the oldest is dropped; the next poll finds the news again"},
+		{"corona", "maxInline:B", "head and items in a change report, compressed", "the report goes without them, and the sequencer fetches both"},
+		{"corona", "maxGather maxGathers", "change reports of one channel waiting for their items; of all channels", "further reports are dropped and counted, and come again"},
+		{"corona", "maxParts:B maxWanted:B", "one answer with items, compressed; before compression", "the first items are sent, the rest on the next request"},
+		{"corona", "maxWaiters maxIll", "pollers waiting for the log to hold their report; failing pollers remembered", "others report again; others are not remembered"},
+		{"corona", "maxHomed maxBehind", "channels led by one member; subscribers of a channel behind one member", "refused"},
+		{"corona", "maxAccounts maxAllAccounts", "budget accounts (channels) of one domain; of all domains of a steward", "no grant: one poller per channel, in turns"},
+		{"corona", "maxSigning maxGrant:B", "grants of a domain waiting for signatures; one grant", "made when asked for again"},
+		{"honeycomb", "MaxCorrection", "factor by which the target load may exceed the allowed load, or fall short of it", "no further correction"},
+		{"honeycomb", "MaxSubscribers MinUpdate MaxUpdate", "subscribers of a channel; update interval of a channel", "the value is moved into this range"},
+	}},
+	{"Keywords", []limit{
+		{"cobra/query", "MaxText:B MaxTerms MaxDepth maxExpansion", "a query: text, words, nesting, combinations", "refused with a reason within 10 ms"},
+		{"cobra", "maxOnce", "articles remembered to drop duplicates", "the oldest could come twice"},
+		{"internal/daemon", "maxWaiting:B maxArticles", "articles waiting to be matched", "missed; asked for again when there is room; reported by `doctor`"},
+		{"internal/daemon", "maxMissed", "missed articles remembered", "further ones are lost, counted and reported"},
+		{"cobra/firehose", "maxReports reportFor", "entries waiting at a sequencer for the owners of one shard; how long", "the oldest is given up, counted and logged"},
+		{"cobra/firehose", "maxKept maxKeptBytes:B keepFor", "entries of one shard kept by an owner; how long", "older ones are forgotten; beyond the bytes only listed, and filters ask the channel's owners"},
+		{"cobra/firehose", "maxPassing:B maxPeer:B", "reports in transit; those of one peer", "started again later"},
+		{"cobra/firehose", "maxListeners", "filters known to one owner", "others hear the topic through these"},
+	}},
+	{"Disk and local interface", []limit{
+		{"internal/store", "secondSlack:B maxMapped:B", "growth of the second copy of subscriptions beyond twice its size; bytes mapped by reading", "the copy is rewritten; pages are released"},
+		{"internal/daemon", "maxFlying", "signed items of one feed on their way", "the next request waits; requests are served in order"},
+		{"internal/fetch", "maxRedirects maxRobots:B maxHeaders:B", "redirects of one fetch; a robots.txt; response headers", "a classified error with an explanation"},
+		{"proxy", "maxConns maxPerClient", "connections; connections of one client on another machine", "closed: first the one waiting longest for its headers, then the idle one, then the one busy for longest"},
+		{"proxy", "maxDraft:B maxRequest:B", "a request to publish; any other request", "refused"},
+		{"proxy", "cacheBytes:B", "rendered feeds in memory", "the oldest is dropped"},
+		{"proxy", "maxCodes", "addresses of `tidings open` not used yet", "the oldest stops working"},
+	}},
+}
+
+const limitsFile = "docs/design/limits.md"
+
+// TestLimits compares docs/design/limits.md with the constants. "go test . -run TestLimits -update" rewrites it.
+func TestLimits(t *testing.T) {
+	var table strings.Builder
+	for _, section := range limits {
+		fmt.Fprintf(&table, "\n## %s\n\n| constants | value | bounds | at the limit |\n|---|---|---|---|\n", section.title)
+		for _, l := range section.rows {
+			var names, values []string
+			for name := range strings.FieldsSeq(l.names) {
+				name, bytes := strings.CutSuffix(name, ":B")
+				v, err := sources.constant(l.pkg, name)
+				if err != nil {
+					t.Errorf("%s.%s: %v", l.pkg, name, err)
+					continue
+				}
+				names, values = append(names, "`"+name+"`"), append(values, v.text(bytes))
+			}
+			fmt.Fprintf(&table, "| `%s`: %s | %s | %s | %s |\n", l.pkg, strings.Join(names, ", "), strings.Join(values, ", "), l.what, l.then)
+		}
+	}
+	compareGenerated(t, limitsFile, table.String())
+}
+
+// compareGenerated compares what stands between the two marks of a document with what it should be, or
+// writes it there.
+func compareGenerated(t *testing.T, name, want string) {
+	t.Helper()
+	const from, to = "<!-- generated: go test . -update -->\n", "<!-- end of the generated part -->"
+	b, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, rest, ok := strings.Cut(string(b), from)
+	got, tail, ended := strings.Cut(rest, to)
+	if !ok || !ended {
+		t.Fatalf("%s has no lines %q and %q", name, from, to)
+	}
+	if want += "\n"; got == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not what the code says; run: go test . -update", name)
+	}
+	if err := os.WriteFile(name, []byte(head+from+want+to+tail), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A value is that of a constant.
+type value struct {
+	constant.Value
+	duration bool // its unit is a nanosecond
+}
+
+// text writes a value for people.
+func (v value) text(bytes bool) string {
+	n, exact := constant.Int64Val(constant.ToInt(v.Value))
+	switch {
+	case v.duration:
+		d := time.Duration(n)
+		for _, u := range []struct {
+			of   time.Duration
+			name string
+		}{{24 * time.Hour, "d"}, {time.Hour, "h"}, {time.Minute, "min"}, {time.Second, "s"}} {
+			if d >= u.of && d%u.of == 0 {
+				return fmt.Sprintf("%d %s", d/u.of, u.name)
+			}
+		}
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case !exact:
+		return v.String()
+	case bytes && n >= 1<<30 && n%(1<<30) == 0:
+		return fmt.Sprintf("%d GiB", n>>30)
+	case bytes && n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case bytes && n >= 1<<10 && n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	case bytes:
+		return grouped(n) + " B"
+	default:
+		return grouped(n)
+	}
+}
+
+// grouped writes 65536 as 65,536.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// A constants reads constants from the sources of packages.
+type constants map[string]map[string]expression
+
+// An expression is what a constant is declared as.
+type expression struct {
+	ast.Expr
+	iota int
+}
+
+var sources = constants{}
+
+// constant returns the value of a constant of a package of this module.
+func (c constants) constant(pkg, name string) (value, error) {
+	if c[pkg] == nil {
+		if err := c.read(pkg); err != nil {
+			return value{}, err
+		}
+	}
+	e, ok := c[pkg][name]
+	if !ok {
+		return value{}, fmt.Errorf("no such constant")
+	}
+	return c.eval(pkg, e)
+}
+
+// read parses the declarations of constants of a package.
+func (c constants) read(pkg string) error {
+	files, err := filepath.Glob(pkg + "/*.go")
+	if err != nil {
+		return err
+	}
+	c[pkg] = map[string]expression{}
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		for _, d := range f.Decls {
+			group, ok := d.(*ast.GenDecl)
+			if !ok || group.Tok != token.CONST {
+				continue
+			}
+			var last []ast.Expr
+			for i, s := range group.Specs {
+				s := s.(*ast.ValueSpec)
+				if s.Values != nil {
+					last = s.Values
+				}
+				for j, n := range s.Names {
+					if j < len(last) {
+						c[pkg][n.Name] = expression{last[j], i}
+					}
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// eval computes a constant expression: literals, other constants, times, conversions and operators.
+func (c constants) eval(pkg string, e expression) (value, error) {
+	switch x := e.Expr.(type) {
+	case *ast.BasicLit:
+		return value{Value: constant.MakeFromLiteral(x.Value, x.Kind, 0)}, nil
+	case *ast.ParenExpr:
+		return c.eval(pkg, expression{x.X, e.iota})
+	case *ast.CallExpr: // a conversion
+		if len(x.Args) == 1 {
+			return c.eval(pkg, expression{x.Args[0], e.iota})
+		}
+	case *ast.Ident:
+		if x.Name == "iota" {
+			return value{Value: constant.MakeInt64(int64(e.iota))}, nil
+		}
+		return c.constant(pkg, x.Name)
+	case *ast.SelectorExpr:
+		of, ok := x.X.(*ast.Ident)
+		if d, known := times[x.Sel.Name]; ok && known && of.Name == "time" {
+			return value{constant.MakeInt64(int64(d)), true}, nil
+		}
+		for _, dir := range []string{"internal/" + of.Name, of.Name, "overlay/" + of.Name} {
+			if v, err := c.constant(dir, x.Sel.Name); err == nil {
+				return v, nil
+			}
+		}
+	case *ast.BinaryExpr:
+		l, err := c.eval(pkg, expression{x.X, e.iota})
+		if err != nil {
+			return value{}, err
+		}
+		r, err := c.eval(pkg, expression{x.Y, e.iota})
+		if err != nil {
+			return value{}, err
+		}
+		if x.Op == token.SHL || x.Op == token.SHR {
+			by, _ := constant.Uint64Val(r.Value)
+			return value{constant.Shift(constant.ToInt(l.Value), x.Op, uint(by)), l.duration}, nil
+		}
+		op := x.Op
+		if op == token.QUO && l.Kind() == constant.Int && r.Kind() == constant.Int {
+			op = token.QUO_ASSIGN // whole numbers
+		}
+		return value{constant.BinaryOp(l.Value, op, r.Value), l.duration || r.duration}, nil
+	}
+	return value{}, fmt.Errorf("%T is no expression that this test knows", e.Expr)
+}
+
+var times = map[string]time.Duration{"Millisecond": time.Millisecond, "Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}
