@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon/origin"
 	"tidings/lab/crawl"
@@ -25,27 +28,30 @@ type crawlCommand struct {
 func (c *crawlCommand) Help() string {
 	return "Figure 8 of Cobra (NSDI 2007): bytes fetched, and bytes passed on, if every poll fetches the feed; if its origin " +
 		"answers 304 while it is the same; if besides documents that were seen are not passed on; and if of others only " +
-		"new items and edits are. Traces that are no feeds are left out. With --quick and without --data the trace is of one feed that the " +
-		"laboratory writes itself."
+		"new items and edits are. Traces that are no feeds are left out. With --quick the trace is of one feed " +
+		"that the laboratory writes itself."
 }
 
 // Validate is called by kong when it has read the flags.
-func (c *crawlCommand) Validate() error {
+func (c *crawlCommand) Validate(k *kong.Context) error {
 	if c.Every <= 0 || c.Hold <= 0 {
 		return fmt.Errorf("--every %v --hold %v: both are more than nothing", c.Every, c.Hold)
 	}
-	if c.Data == "" && !c.Quick {
-		return errNoData
-	}
-	return nil
+	return dataOr(k, c.Data)
 }
 
-// errNoData is said of a command that measures real documents, which are not in this repository.
-var errNoData = errors.New("--data is missing: say where the traces are, or measure what the laboratory writes itself with --quick")
+// dataOr checks that a command which measures real documents is told where they are, or else is to
+// measure those that the laboratory writes itself. Real ones are not in this repository.
+func dataOr(k *kong.Context, data string) error {
+	if data == "" && !told(k, "quick") {
+		return errors.New("--data is missing: say where the traces are, or measure what the laboratory writes itself with --quick")
+	}
+	return beside(k, "quick", "the laboratory writes its own documents", "data")
+}
 
 // Run crawls one trace after the other.
 func (c *crawlCommand) Run(ctx context.Context, s streams) error {
-	if c.Data == "" {
+	if c.Quick {
 		snapshots, _ := sampleFeed()
 		t, err := c.crawl(ctx, feedSample, snapshots)
 		return both(err, c.show(s, []crawl.Trace{t}))
@@ -81,7 +87,7 @@ func (c *crawlCommand) Run(ctx context.Context, s streams) error {
 	}
 	p.end()
 	if len(found) == 0 {
-		return both(failed, nil)
+		return cmp.Or(failed, fmt.Errorf("%s has no trace of a feed", c.Data))
 	}
 	return both(failed, c.show(s, found))
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"tidings/internal/daemon/origin"
 	"tidings/lab/differences"
 	"tidings/lab/mark"
@@ -30,18 +32,16 @@ type differenceCommand struct {
 func (c *differenceCommand) Help() string {
 	return "Each trace is replayed as a poller sees it, one snapshot after the other. Of a page with labels, a pair of neighbours is " +
 		"a change of wording, or one of links or markup, or else noise. That a true change beside what was labelled counts as noise is " +
-		"the labels' doing. With --quick and without --data the traces are one of a page and one of a feed that the laboratory writes itself."
+		"the labels' doing. With --quick the traces are one of a page and one of a feed that the laboratory writes " +
+		"itself."
 }
 
 // Validate is called by kong when it has read the flags.
-func (c *differenceCommand) Validate() error {
+func (c *differenceCommand) Validate(k *kong.Context) error {
 	if c.Worst < 0 {
 		return fmt.Errorf("--worst %d: not less than nothing", c.Worst)
 	}
-	if c.Data == "" && !c.Quick {
-		return errNoData
-	}
-	return nil
+	return dataOr(k, c.Data)
 }
 
 // What was made of all traces.
@@ -53,7 +53,7 @@ type replayed struct {
 
 // Run replays one trace after the other.
 func (c *differenceCommand) Run(ctx context.Context, s streams) error {
-	if c.Data == "" {
+	if c.Quick {
 		var found replayed
 		page, changes := samplePage()
 		feed, news := sampleFeed()
@@ -91,7 +91,7 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	}
 	p.end()
 	if len(found.pages)+len(found.feeds) == 0 {
-		return both(failed, nil)
+		return cmp.Or(failed, fmt.Errorf("%s has no trace of a document", c.Data))
 	}
 	return both(failed, c.show(s, &found))
 }
@@ -163,8 +163,8 @@ func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
 		patched = mark.None(patched.Figure, *total.PatchFailures)
 	}
 	speed := mark.AtLeast("speed, median", "MB/s", total.Speed, 20)
-	if c.Data == "" {
-		speed = mark.Fact(speed.Figure, speed.Unit, speed.Got).Noted("asked of real pages")
+	if c.Quick {
+		speed = speed.NotAsked("asked of real pages")
 	}
 	return []mark.Mark{
 		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).Noted(part(total.Found, total.Changes)),

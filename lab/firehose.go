@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"tidings/lab/firehose"
@@ -66,11 +65,7 @@ func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
 	}
 	var marks []mark.Mark
 	for _, r := range runs {
-		missing := mark.None("items that a filter lacks", r.Wanted-r.Got)
-		if r.Wanted == 0 {
-			missing.Got = math.NaN()
-		}
-		marks = append(marks, mark.Of(sessions(r), missing, mark.None("entries that a filter got twice", r.Twice), mark.None("later than a minute", r.Late),
+		marks = append(marks, mark.Of(sessions(r), mark.All("items that a filter lacks", r.Got, r.Wanted), mark.None("entries that a filter got twice", r.Twice), mark.None("later than a minute", r.Late),
 			mark.None("broken invariants", len(r.Wrong)))...)
 	}
 	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {

@@ -63,7 +63,7 @@ func reflectorMarks(r keywords.ReflectRun) []mark.Mark {
 	}
 	if r.Subscriptions != 1_000_000 || r.Articles != 60_000 {
 		for i, m := range of[1:] {
-			of[i+1] = mark.Fact(m.Figure, m.Unit, m.Got).Noted("asked with 1,000,000 subscriptions and 60,000 articles")
+			of[i+1] = m.NotAsked("asked with 1,000,000 subscriptions and 60,000 articles")
 		}
 	}
 	return of

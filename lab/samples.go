@@ -10,7 +10,7 @@ import (
 	"tidings/lab/differences"
 )
 
-// Names of the traces that the laboratory writes itself, for --quick without --data.
+// Names of the traces that the laboratory writes itself, for --quick.
 const (
 	feedSample = "sample-feed"
 	pageSample = "sample-page"

@@ -95,7 +95,7 @@ func TestTable2SaysThatItDoesNotCompare(t *testing.T) {
 	few := &table2Result{Formulas: []table2.Formula{{Seed: 1, Objective: "lite", Orphans: 0.002, Detection: 26.5}}}
 	table := shown(func(line printer) { printTable2(line, few) }, marksOf(few))
 	for _, want := range []string{
-		"\nlite 1 0.20 0.00 26.5 0.500\n", "We infer 1 to 1.4 % from its figures", "left out no seed has as many; that part of orphans is our inference\n", "all seeds 0.5\n",
+		"\nlite 1 0.20 0.00 26.5 0.500\n", "That it is 1 to 1.4 % is our inference", "left out no seed has as many; that part of orphans is our inference\n", "all seeds 0.5\n",
 	} {
 		if !strings.Contains(table, want) {
 			t.Errorf("no %q in\n%s", want, table)

@@ -51,9 +51,9 @@ func printTable2(line printer, r *table2Result) {
 		line("%s\t%d\t%.2f\t%.2f\t%.1f\t%.3f", f.Objective, f.Seed, 100*f.Orphans, f.Load, f.Detection, f.OfPaper())
 	}
 	if len(r.Formulas) > 0 {
-		line("orphans: channels whose wedge is empty. The paper does not state how many there are in its simulation. We infer %g to %g %% from its figures,",
+		line("orphans: channels whose wedge is empty. The paper does not state how many there are in its simulation. That it is %g to %g %% is our inference:",
 			100*table2.FewOrphans, 100*table2.ManyOrphans)
-		line("to which the formula comes on seeds with as many, and on no others.")
+		line("on seeds with as many the formula comes near the paper's figures. The marks are of these seeds, and of all of them.")
 	}
 }
 

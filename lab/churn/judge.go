@@ -25,7 +25,7 @@ func ofCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.Mark {
 	}
 	marks := []mark.Mark{mark.AtMost("control, of calm", "", msgs/calm.MsgsPerNodeS, most), mark.AtMost("control bytes, of calm", "", bytes/calm.BytesPerNodeS, most)}
 	if nodes < bytesFrom {
-		marks[1] = mark.Fact(marks[1].Figure, "", marks[1].Got).Noted("asked of 1024 members")
+		marks[1] = marks[1].NotAsked("asked of 1024 members")
 	}
 	if calm.Nodes == 0 {
 		marks[0], marks[1] = marks[0].Without("calm was not run"), marks[1].Without("calm was not run")

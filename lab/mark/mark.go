@@ -46,6 +46,19 @@ func Between(figure, unit string, got, least, most float64) Mark {
 // None is a count that has to be zero.
 func None[N int | uint64](figure string, got N) Mark { return AtMost(figure, "", float64(got), 0) }
 
+// All is how much is missing of what was wanted, of which nothing may be. It is not known if nothing
+// was wanted at all.
+func All(figure string, got, wanted int) Mark {
+	m := None(figure, wanted-got)
+	if wanted == 0 {
+		m.Got = math.NaN()
+	}
+	return m
+}
+
+// NotAsked returns the mark as a figure of which nothing is asked, for a reason.
+func (m Mark) NotAsked(why string) Mark { return Fact(m.Figure, m.Unit, m.Got).Noted(why) }
+
 // Better returns the mark with a bound that would be better still than the one that is asked.
 func (m Mark) Better(stretch float64) Mark {
 	m.Stretch = stretch
@@ -87,14 +100,14 @@ func (m Mark) Met() bool { return m.judged() && m.Got >= m.Least && m.Got <= m.M
 func (m Mark) Missed() bool { return m.judged() && !m.Met() }
 
 // Stretched reports whether the figure is better still than was asked.
-func (m Mark) Stretched() bool {
-	if m.Stretch == 0 || !m.Met() {
-		return false
-	}
+func (m Mark) Stretched() bool { return m.Stretch != 0 && m.Met() && m.stretched().Met() }
+
+// stretched is the mark with the bound that would be better still as the one that is asked.
+func (m Mark) stretched() Mark {
 	if math.IsInf(m.Most, 1) {
-		return m.Got >= m.Stretch
+		return AtLeast(m.Figure, m.Unit, m.Got, m.Stretch)
 	}
-	return m.Got <= m.Stretch
+	return AtMost(m.Figure, m.Unit, m.Got, m.Stretch)
 }
 
 // Err returns an error that says how many marks are missed, or nil if none is.
@@ -180,15 +193,12 @@ func (m Mark) asked() string {
 	return number(m.Least) + " … " + m.quantity(m.Most)
 }
 
-// stretch is the bound that would be better still.
+// stretch is the bound that would be better still, with its unit.
 func (m Mark) stretch() string {
-	switch {
-	case m.Stretch == 0:
+	if m.Stretch == 0 {
 		return ""
-	case math.IsInf(m.Most, 1):
-		return "≥ " + m.quantity(m.Stretch)
 	}
-	return "≤ " + m.quantity(m.Stretch)
+	return m.stretched().asked()
 }
 
 // verdict is what the table says of the figure.

@@ -26,6 +26,9 @@ func TestMarks(t *testing.T) {
 		{AtMost("of calm", "", 9, 2).Without("calm was not run"), `{"figure":"of calm","got":null,"asked":"≤ 2","met":null,"note":"calm was not run"}`, "of calm|-|≤ 2|left out|calm was not run"},
 		{AtMost("p99", "s", 0.5, 2).Better(1), `{"figure":"p99","got":0.5,"unit":"s","asked":"≤ 2 s","stretch":"≤ 1 s","met":true}`, "p99|0.5 s|≤ 2 s|met, and the stretch: ≤ 1 s"},
 		{AtMost("p99", "s", 1.5, 2).Better(1), `{"figure":"p99","got":1.5,"unit":"s","asked":"≤ 2 s","stretch":"≤ 1 s","met":true}`, "p99|1.5 s|≤ 2 s|met; the stretch is ≤ 1 s"},
+		{All("missing", 7, 8), `{"figure":"missing","got":1,"asked":"≤ 0","met":false}`, "missing|1|≤ 0|MISSED"},
+		{All("missing", 0, 0), `{"figure":"missing","got":null,"asked":"≤ 0","met":false,"note":"not known"}`, "missing|-|≤ 0|MISSED|not known"},
+		{AtLeast("speed", "MB/s", 9, 20).NotAsked("asked of real pages"), `{"figure":"speed","got":9,"unit":"MB/s","asked":"","met":null,"note":"asked of real pages"}`, "speed|9 MB/s|||asked of real pages"},
 		{Fact("lines", "", 18).Noted("the paper: 17"), `{"figure":"lines","got":18,"asked":"","met":null,"note":"the paper: 17"}`, "lines|18|||the paper: 17"},
 	} {
 		b, err := json.Marshal(c.mark)

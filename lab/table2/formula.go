@@ -22,8 +22,8 @@ type Formula struct {
 }
 
 // FewOrphans and ManyOrphans bound the part of the channels that are orphans in the paper's
-// simulation, by our inference: the paper does not state it. On seeds with as many the formula
-// comes to the detection that the paper reports, and on others it does not.
+// simulation. That is our inference, as the paper does not state it: on seeds with as many the
+// formula comes near the detection that the paper reports.
 const (
 	FewOrphans  = 0.010
 	ManyOrphans = 0.014
