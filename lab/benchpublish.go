@@ -28,8 +28,8 @@ import (
 // A benchPublishCommand is "tidings-lab bench publish".
 type benchPublishCommand struct {
 	reporter
-	Items   int `default:"5000" quick:"60" help:"Items that the feed has when publishing is measured again (${default})."`
-	Count   int `default:"400" quick:"20" help:"Items of each measurement (${default})."`
+	Items   int `default:"5000" quick:"120" help:"Items that the feed has when publishing is measured again (${default})."`
+	Count   int `default:"400" quick:"60" help:"Items of each measurement (${default})."`
 	Writers int `default:"16" quick:"8" help:"Programs that publish at once (${default})."`
 }
 
