@@ -5,29 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"tidings/internal/daemon"
 	"tidings/lab/firehose"
+	"tidings/lab/mark"
 )
 
 // A benchFirehoseCommand is "tidings-lab bench firehose".
 type benchFirehoseCommand struct {
-	Hosts    int           `default:"40" help:"Nodes (${default})."`
-	Filters  int           `default:"2" help:"Of these, filters (${default})."`
-	Feeds    int           `default:"20" help:"Feeds, each with an item every ten seconds (${default})."`
-	Length   time.Duration `default:"90s" help:"Time in which items count (${default})."`
-	Interval time.Duration `default:"5s" help:"Polling interval of the network (${default})."`
+	reporter
+	Hosts    int           `default:"40" quick:"8" help:"Nodes (${default})."`
+	Filters  int           `default:"2" quick:"1" help:"Of these, filters (${default})."`
+	Feeds    int           `default:"20" quick:"5" help:"Feeds, each with an item every ten seconds (${default})."`
+	Length   time.Duration `default:"90s" quick:"10s" help:"Time in which items count (${default})."`
+	Interval time.Duration `default:"5s" quick:"1s" help:"Polling interval of the network (${default})."`
 	NoKill   bool          `help:"Let an owner of shards live that is ended without a word in the middle otherwise."`
-	JSON     bool          `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
 func (c *benchFirehoseCommand) Help() string {
 	return "Real nodes over QUIC on this machine, in one process; items of feeds that others subscribe to, on their way to the " +
 		"keyword feeds of filters that subscribe to none, by GossipSub. The time is that from the first reader of the feed " +
-		"until the article stands in the keyword feed."
+		"until the article stands in the keyword feed. With --quick the nodes get less time before " +
+		"and after; half a minute passes even then until filters hear of all shards."
 }
 
 // Validate is called by kong when it has read the flags.
@@ -50,33 +51,26 @@ func (c *benchFirehoseCommand) Run(ctx context.Context, s streams) (err error) {
 		return fmt.Errorf("folder for nodes: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	settle, after := 40*time.Second, 70*time.Second
+	if c.Quick {
+		settle, after = 2*time.Second, 5*time.Second
+	}
 	p := newProgress(s.err, "")
 	r, err := firehose.Bench{
-		Hosts: c.Hosts, Filters: c.Filters, Feeds: c.Feeds, Length: c.Length, Interval: c.Interval, Kill: !c.NoKill, Dir: dir, Open: openFiltering,
+		Hosts: c.Hosts, Filters: c.Filters, Feeds: c.Feeds, Length: c.Length, Interval: c.Interval, Settle: settle, After: after, Kill: !c.NoKill, Dir: dir, Open: openFiltering,
 	}.Run(ctx, func(what string, done float64) { p.what = what; p.at(done) })
 	p.end()
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(s.out, map[string]any{"runs": []firehose.BenchResult{r}})
-	}
-	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	line := func(what, got, asked string, met bool) {
-		verdict := "met"
-		if !met {
-			verdict = "MISSED"
-		}
-		_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", what, got, asked, verdict) // Flush tells
-	}
-	_, _ = fmt.Fprintf(t, "%d nodes, %d of them filters, %d feeds; an owner of shards killed: %v\n", r.Hosts, r.Filters, c.Feeds, r.Killed)
-	_, _ = fmt.Fprintln(t, "figure\tgot\tasked\t")
-	line("articles at filters", fmt.Sprintf("%d of %d", r.Got, r.Wanted), "all", r.Got == r.Wanted && r.Wanted > 0)
-	line("later than a minute", fmt.Sprint(r.Late), "0", r.Late == 0)
-	line("twice in a keyword feed", fmt.Sprint(r.Twice), "0", r.Twice == 0)
-	line("from the first reader to the keyword feed, median", fmt.Sprintf("%.2f s", r.P50), "≤ 2 s", r.P50 <= 2)
-	_, _ = fmt.Fprintf(t, "99 in a hundred; at most\t%.2f s; %.2f s\n", r.P99, r.Most)
-	return t.Flush()
+	return c.report(s.out, map[string]any{"runs": []firehose.BenchResult{r}}, func(line printer) {
+		line("%d nodes, %d of them filters, %d feeds; an owner of shards killed: %v", r.Hosts, r.Filters, c.Feeds, r.Killed)
+		line("%d of %d articles at filters", r.Got, r.Wanted)
+	}, []mark.Mark{
+		mark.All("articles that a filter lacks", r.Got, r.Wanted), mark.None("later than a minute", r.Late), mark.None("twice in a keyword feed", r.Twice),
+		mark.AtMost("from the first reader to the keyword feed, median", "s", r.P50, 2),
+		mark.Fact("99 in a hundred", "s", r.P99), mark.Fact("at most", "s", r.Most),
+	})
 }
 
 // A filtering is a daemon of the bench.

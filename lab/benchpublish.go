@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"tidings/internal/daemon"
@@ -23,14 +22,15 @@ import (
 	"tidings/internal/loop"
 	"tidings/internal/publisher"
 	"tidings/internal/wire"
+	"tidings/lab/mark"
 )
 
 // A benchPublishCommand is "tidings-lab bench publish".
 type benchPublishCommand struct {
-	Items   int  `default:"5000" help:"Items that the feed has when publishing is measured again (${default})."`
-	Count   int  `default:"400" help:"Items of each measurement (${default})."`
-	Writers int  `default:"16" help:"Programs that publish at once (${default})."`
-	JSON    bool `name:"json" help:"Print one JSON object."`
+	reporter
+	Items   int `default:"5000" quick:"120" help:"Items that the feed has when publishing is measured again (${default})."`
+	Count   int `default:"400" quick:"60" help:"Items of each measurement (${default})."`
+	Writers int `default:"16" quick:"8" help:"Programs that publish at once (${default})."`
 }
 
 // Help is what the command's help says besides.
@@ -127,34 +127,21 @@ func (c *benchPublishCommand) Run(ctx context.Context, s streams) (err error) {
 		return err
 	}
 	p.end()
-	if c.JSON {
-		return printJSON(s.out, map[string]any{"runs": runs, "wrong": wrong})
-	}
-	return printPublishBench(s.out, runs, wrong)
+	one, crowd := runs[len(runs)-2], runs[len(runs)-1]
+	return c.report(s.out, map[string]any{"runs": runs, "wrong": wrong}, func(line printer) { printPublishBench(line, runs) }, []mark.Mark{
+		mark.AtLeast(fmt.Sprintf("one writer at %d items", one.Before), "items/s", one.Rate, publishTargetRate),
+		mark.AtLeast(fmt.Sprintf("%d writers, of one writer's rate", crowd.Writers), "", crowd.Rate/one.Rate, 1),
+		mark.AtMost(fmt.Sprintf("%d writers, p99", crowd.Writers), "s", crowd.P99, publishTargetP99),
+		mark.None("items that a node lacks or shows twice", wrong),
+	})
 }
 
-// printPublishBench prints the measurements, and the figures beside what was asked.
-func printPublishBench(w io.Writer, runs []publishRun, wrong int) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// printPublishBench prints the measurements.
+func printPublishBench(line printer, runs []publishRun) {
 	line("items before\twriters\titems\titems/s\tp50 s\tp99 s\tmost s")
 	for _, r := range runs {
 		line("%d\t%d\t%d\t%.1f\t%.3f\t%.3f\t%.3f", r.Before, r.Writers, r.Items, r.Rate, r.P50, r.P99, r.Most)
 	}
-	one, crowd := runs[len(runs)-2], runs[len(runs)-1]
-	mark := func(what, got, asked string, met bool) {
-		verdict := "met"
-		if !met {
-			verdict = "MISSED"
-		}
-		line("%s\t%s\t%s\t%s", what, got, asked, verdict)
-	}
-	line("\nfigure\tgot\tasked\t")
-	mark(fmt.Sprintf("one writer at %d items, items/s", one.Before), fmt.Sprintf("%.1f", one.Rate), fmt.Sprintf("≥ %.0f", publishTargetRate), one.Rate >= publishTargetRate)
-	mark(fmt.Sprintf("%d writers, of one writer's rate", crowd.Writers), fmt.Sprintf("%.2f", crowd.Rate/one.Rate), "≥ 1", crowd.Rate >= one.Rate)
-	mark(fmt.Sprintf("%d writers, p99", crowd.Writers), fmt.Sprintf("%.3f s", crowd.P99), fmt.Sprintf("≤ %.0f s", publishTargetP99), crowd.P99 <= publishTargetP99)
-	mark("items that a node lacks or shows twice", fmt.Sprint(wrong), "0", wrong == 0)
-	return t.Flush()
 }
 
 // openPublishBench starts the nodes and finds a feed that one of those without the key leads. What it

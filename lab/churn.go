@@ -4,23 +4,21 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
-	"math"
 	"runtime"
 	"slices"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"tidings/lab/churn"
+	"tidings/lab/mark"
 )
 
 // A churnCommand is "tidings-lab sim churn".
 type churnCommand struct {
+	reporter
 	Scenario []string       `placeholder:"NAME" help:"Runs of the docs to make, by name; sessions, size, idle and sequencer name several. All, if not told. With sessions, loss and liars comes calm, with which their control is compared."`
-	Quick    bool           `help:"Make every run in a small world: for a look, and for CI. Few bytes of control are asked of 1024 members only."`
 	Workers  int            `help:"Runs at a time; as many as there are processors if not told."`
 	Nodes    int            `help:"Members, instead of 1024, or of 64 with --quick; size and idle have other numbers besides."`
 	Session  *time.Duration `help:"One run instead of those of the docs: the median of the time that a member stays, at least 10s; 0s: nobody leaves."`
@@ -29,8 +27,12 @@ type churnCommand struct {
 	Lookups  int            `help:"Look-ups of a run, instead of a million, or of 2000 with --quick; runs of other sizes make a fiftieth of it."`
 	Length   time.Duration  `help:"Virtual time in which these are made, instead of 2h, or of 10m with --quick; runs of other sizes take a sixth of it."`
 	Seed     uint64         `default:"1" help:"Of the worlds."`
-	JSON     bool           `name:"json" help:"Print one JSON object."`
 	Out      string         `placeholder:"DIR" help:"Draw figures into DIR."`
+}
+
+// Help is what the command's help says besides.
+func (c *churnCommand) Help() string {
+	return "With --quick every run is made in a small world. Few bytes of control are asked of 1024 members only."
 }
 
 // options says how large the runs are.
@@ -99,22 +101,22 @@ func (c *churnCommand) Run(ctx context.Context, s streams) error {
 
 // show prints and draws what was found.
 func (c *churnCommand) show(s streams, reports []churn.Report) error {
-	var err error
-	if c.JSON {
-		err = printJSON(s.out, struct {
-			Runs []churn.Report `json:"runs"`
-		}{reports})
-	} else {
-		err = printChurn(s.out, reports)
+	var marks []mark.Mark
+	for _, r := range reports {
+		name, nodes := r.Of()
+		marks = append(marks, mark.Of(name, r.Marks(churn.Calm(reports, nodes))...)...)
 	}
-	if err != nil || c.Out == "" {
-		return err
+	missed := c.report(s.out, struct {
+		Runs []churn.Report `json:"runs"`
+	}{reports}, func(line printer) { printChurn(line, reports) }, marks)
+	if c.Out == "" {
+		return missed
 	}
 	drawn, err := drawChurn(c.Out, reports)
 	if err == nil && drawn == 0 {
 		_, err = fmt.Fprintln(s.err, "tidings-lab: nothing is drawn: these runs give no curve")
 	}
-	return err
+	return both(missed, err)
 }
 
 // measure makes runs: first those that must be alone, then the others, some at a time.
@@ -195,11 +197,8 @@ func (c *churnCommand) Validate(k *kong.Context) error {
 	)
 }
 
-// printChurn prints a line for each run in which nodes come and go, and below them the
-// figures of all runs beside what was asked for.
-func printChurn(w io.Writer, reports []churn.Report) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// printChurn prints a line for each run in which nodes come and go.
+func printChurn(line printer, reports []churn.Report) {
 	heading := "run\tmembers\tlook-ups\tfailed\twrong root\tmean hops\tslowest s\tcontrol/s\tcontrol B/s\tmean contacts\tjoins timed\tmean join s\tmessages a join\n"
 	for _, report := range reports {
 		r, ok := report.(*churn.Result)
@@ -214,35 +213,4 @@ func printChurn(w io.Writer, reports []churn.Report) error {
 			r.HopsMean, r.LookupMostS, r.MsgsPerNodeS, r.BytesPerNodeS, r.ContactsMean, r.Joins, r.JoinS, messages)
 		heading = ""
 	}
-	if heading == "" {
-		line("")
-	}
-	line("run\tmembers\tfigure\tgot\tasked\t")
-	for _, r := range reports {
-		name, nodes := r.Of()
-		for _, m := range r.Marks(churn.Calm(reports, nodes)) {
-			got, asked, verdict := number(m.Got), "≤ "+number(m.Most), "met"
-			switch {
-			case math.IsInf(m.Most, 1):
-				asked, verdict = "", m.Note
-			case math.IsNaN(m.Got):
-				verdict = "not known: calm was not run"
-			case !m.Met():
-				verdict = "MISSED"
-			}
-			line("%s\t%d\t%s\t%s\t%s\t%s", name, nodes, m.What, got, asked, verdict)
-		}
-	}
-	return t.Flush()
-}
-
-// number is a figure with three digits, or as many as it has before the point.
-func number(v float64) string {
-	switch {
-	case math.IsNaN(v):
-		return "-"
-	case v >= 999.5:
-		return fmt.Sprintf("%.0f", v)
-	}
-	return fmt.Sprintf("%.3g", v)
 }

@@ -5,18 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"math"
 	"os"
 	"os/exec"
-	"text/tabwriter"
 	"time"
 
 	"tidings/honeycomb"
 	"tidings/internal/daemon"
 	"tidings/internal/deployment"
 	"tidings/internal/wire"
+	"tidings/lab/mark"
 	"tidings/lab/nodes"
 	"tidings/lab/table2"
 	"tidings/overlay/libp2p"
@@ -24,17 +22,17 @@ import (
 
 // A deploymentCommand is "tidings-lab bench deployment".
 type deploymentCommand struct {
-	Nodes         int           `default:"40" help:"Nodes (${default})."`
-	Channels      int           `default:"1000" help:"Channels (${default})."`
-	Subscriptions int           `default:"20000" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
-	Interval      time.Duration `help:"Polling interval, for half an hour: all intervals are shorter by the same factor (1m; with --politeness 2m)."`
-	Length        int           `default:"8" help:"Polling intervals that are measured (${default})."`
+	reporter
+	Nodes         int           `default:"40" quick:"16" help:"Nodes (${default})."`
+	Channels      int           `default:"1000" quick:"20" help:"Channels (${default})."`
+	Subscriptions int           `default:"20000" quick:"160" help:"Subscriptions, given to nodes as in sim table2 (${default})."`
+	Interval      time.Duration `quick:"3s" help:"Polling interval, for half an hour: all intervals are shorter by the same factor (1m; with --politeness 2m)."`
+	Length        int           `default:"8" quick:"2" help:"Polling intervals that are measured (${default})."`
 	Load          float64       `help:"What the nodes may poll, of what readers alone do: a run is short, and scatters (0.99; with --politeness 0.97)."`
-	Settle        int           `default:"6" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
+	Settle        int           `default:"6" quick:"2" help:"Maintenance intervals, of a third of a polling interval each, from the last subscription until then (${default})."`
 	Politeness    bool          `help:"Have the feeds stand for public ones: domains have budgets, with times shorter by the same factor."`
 	Scheme        string        `default:"bound" enum:"bound,paper" help:"What the nodes poll by: ${enum}."`
 	Seed          int64         `default:"1" help:"Of who reads what, and of what the feeds gain when. What nodes do is not repeated by it."`
-	JSON          bool          `name:"json" help:"Print one JSON object."`
 }
 
 // paperInterval is the paper's polling interval.
@@ -124,10 +122,15 @@ func (c *deploymentCommand) Run(ctx context.Context, s streams) error {
 	if err := c.simulate(ctx, load, r); err != nil {
 		return err
 	}
-	if c.JSON {
-		return printJSON(s.out, r)
+	alone, deployed, simulated := r.Rows[0], r.Rows[1], r.Rows[2]
+	wait := mark.Between("wait, of the simulated one", "", deployed.Wait/simulated.Wait, 0.85, 1.15)
+	if c.Quick {
+		wait = wait.NotAsked("asked of longer runs: short ones scatter")
 	}
-	return c.print(s.out, r)
+	return c.report(s.out, r, func(line printer) { c.print(line, r) }, []mark.Mark{
+		wait,
+		mark.AtMost("polls, of those of readers alone", "", deployed.Polls/alone.Polls, 1),
+	})
 }
 
 // factor is how many times shorter the run's intervals are than the world's.
@@ -240,10 +243,8 @@ func (c *deploymentCommand) simulate(ctx context.Context, load *table2.Workload,
 	return nil
 }
 
-// print prints the table, and the figures beside what was asked for.
-func (c *deploymentCommand) print(w io.Writer, r *deploymentResult) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// print prints the table.
+func (c *deploymentCommand) print(line printer, r *deploymentResult) {
 	line("%d nodes, %d channels, %d subscriptions; %v for half an hour", c.Nodes, c.Channels, c.Subscriptions, c.Interval)
 	line("\nwho polls\tpolls/s\tbytes/s at the origin\twait s\tseen after s\tat most s\t")
 	for _, row := range r.Rows {
@@ -255,21 +256,6 @@ func (c *deploymentCommand) print(w io.Writer, r *deploymentResult) error {
 	}
 	line("\na node's part\tCPU %%\tMB resident\toverlay bytes/s\titems seen by all")
 	line("\t%.2f\t%.1f\t%.0f\t%d", r.CPU, r.Resident/1e6, r.Overlay/float64(c.Nodes), r.Items)
-	line("\nfigure\tgot\tasked\t")
-	mark := func(what string, got, least, most float64) {
-		asked, verdict := fmt.Sprintf("≤ %.3g", most), "met"
-		if least > 0 {
-			asked = fmt.Sprintf("%.3g … %.3g", least, most)
-		}
-		if !(got >= least && got <= most) || math.IsNaN(got) {
-			verdict = "MISSED"
-		}
-		line("%s\t%.3f\t%s\t%s", what, got, asked, verdict)
-	}
-	alone, deployed, simulated := r.Rows[0], r.Rows[1], r.Rows[2]
-	mark("wait, of the simulated one", deployed.Wait/simulated.Wait, 0.85, 1.15)
-	mark("polls, of those of readers alone", deployed.Polls/alone.Polls, 0, 1)
-	return t.Flush()
 }
 
 // openDeployed opens a daemon for a deployment.

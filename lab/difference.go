@@ -1,16 +1,20 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
+
+	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon/origin"
 	"tidings/lab/differences"
+	"tidings/lab/mark"
 )
 
 type evalCommand struct {
@@ -19,24 +23,25 @@ type evalCommand struct {
 
 // A differenceCommand is "tidings-lab eval difference".
 type differenceCommand struct {
-	Data  string `required:"" placeholder:"DIR" help:"Where traces/NAME.tar.zst and ota_labels.csv are."`
+	reporter
+	Data  string `placeholder:"DIR" help:"Where traces/NAME.tar.zst and ota_labels.csv are."`
 	Worst int    `default:"10" help:"How many of the pairs that fooled it are shown, with the change that did (${default})."`
-	JSON  bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
 func (c *differenceCommand) Help() string {
 	return "Each trace is replayed as a poller sees it, one snapshot after the other. Of a page with labels, a pair of neighbours is " +
 		"a change of wording, or one of links or markup, or else noise. That a true change beside what was labelled counts as noise is " +
-		"the labels' doing."
+		"the labels' doing. With --quick the traces are one of a page and one of a feed that the laboratory writes " +
+		"itself."
 }
 
 // Validate is called by kong when it has read the flags.
-func (c *differenceCommand) Validate() error {
+func (c *differenceCommand) Validate(k *kong.Context) error {
 	if c.Worst < 0 {
 		return fmt.Errorf("--worst %d: not less than nothing", c.Worst)
 	}
-	return nil
+	return dataOr(k, c.Data)
 }
 
 // What was made of all traces.
@@ -48,6 +53,13 @@ type replayed struct {
 
 // Run replays one trace after the other.
 func (c *differenceCommand) Run(ctx context.Context, s streams) error {
+	if c.Quick {
+		var found replayed
+		page, changes := samplePage()
+		feed, news := sampleFeed()
+		err := found.replay(pageSample, page, changes, nil)
+		return both(cmp.Or(err, found.replay(feedSample, feed, nil, news)), c.show(s, &found))
+	}
 	labels, err := table(c.Data, "ota_labels.csv", differences.ReadLabels)
 	if err != nil {
 		return err
@@ -69,7 +81,7 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	var failed error
 	for i, path := range names {
 		if failed = ctx.Err(); failed == nil {
-			failed = found.replay(path, labels, references)
+			failed = found.read(path, labels, references)
 		}
 		if failed != nil {
 			failed = fmt.Errorf("after %d of %d traces: %w", i, len(names), failed)
@@ -79,23 +91,25 @@ func (c *differenceCommand) Run(ctx context.Context, s streams) error {
 	}
 	p.end()
 	if len(found.pages)+len(found.feeds) == 0 {
-		return both(failed, nil)
+		return cmp.Or(failed, fmt.Errorf("%s has no trace of a document", c.Data))
 	}
+	return both(failed, c.show(s, &found))
+}
+
+// show prints what was found.
+func (c *differenceCommand) show(s streams, found *replayed) error {
 	found.total = differences.Sum(found.pages, found.feeds)
-	if c.JSON {
-		traces := make([]any, 0, len(found.pages)+len(found.feeds))
-		for i := range found.pages {
-			traces = append(traces, &found.pages[i])
-		}
-		for i := range found.feeds {
-			traces = append(traces, &found.feeds[i])
-		}
-		return both(failed, printJSON(s.out, struct {
-			Total  differences.Total `json:"total"`
-			Traces []any             `json:"traces"`
-		}{found.total, traces}))
+	traces := make([]any, 0, len(found.pages)+len(found.feeds))
+	for i := range found.pages {
+		traces = append(traces, &found.pages[i])
 	}
-	return both(failed, c.print(s.out, &found))
+	for i := range found.feeds {
+		traces = append(traces, &found.feeds[i])
+	}
+	return c.report(s.out, struct {
+		Total  differences.Total `json:"total"`
+		Traces []any             `json:"traces"`
+	}{found.total, traces}, func(line printer) { c.print(line, found) }, c.marks(&found.total))
 }
 
 // table reads one of a folder.
@@ -111,23 +125,27 @@ func table[T any](dir, name string, read func(io.Reader) (T, error)) (of T, err 
 // labelledTraces is how those begin that labels are of; where there is none, nothing changed.
 const labelledTraces = "ota-"
 
-// replay replays the trace of a page or a feed.
-func (r *replayed) replay(path string, labels differences.Labels, references differences.References) error {
+// read replays a trace of a folder.
+func (r *replayed) read(path string, labels differences.Labels, references differences.References) error {
 	name := strings.TrimSuffix(filepath.Base(path), ".tar.zst")
 	snapshots, err := origin.Trace(path, nil)
 	if err != nil || len(snapshots) == 0 {
 		return err
 	}
-	if isFeed(snapshots[0].File) {
-		f := differences.Feeds(name, snapshots, references[name])
-		r.feeds = append(r.feeds, f)
-		return nil
-	}
 	of := labels[name]
 	if of == nil && strings.HasPrefix(name, labelledTraces) {
 		of = map[string]string{}
 	}
-	p, err := differences.Pages(name, snapshots, of)
+	return r.replay(name, snapshots, of, references[name])
+}
+
+// replay replays the trace of a page or a feed.
+func (r *replayed) replay(name string, snapshots []origin.Snapshot, labels map[string]string, references map[string]differences.Reference) error {
+	if isFeed(snapshots[0].File) {
+		r.feeds = append(r.feeds, differences.Feeds(name, snapshots, references))
+		return nil
+	}
+	p, err := differences.Pages(name, snapshots, labels)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -135,10 +153,38 @@ func (r *replayed) replay(path string, labels differences.Labels, references dif
 	return nil
 }
 
-func (c *differenceCommand) print(w io.Writer, r *replayed) error {
-	total, pages := &r.total, r.pages
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// marks are the figures of all traces. Speed is asked of real pages, which are larger than those that
+// the laboratory writes itself.
+func (c *differenceCommand) marks(total *differences.Total) []mark.Mark {
+	percent := func(n, of int) float64 { return 100 * float64(n) / float64(of) }
+	part := func(n, of int) string { return fmt.Sprintf("%d of %d", n, of) }
+	patched := mark.AtMost("changes that GNU patch, given as text, does not apply", "", math.NaN(), 0).Noted("GNU patch is not installed")
+	if total.PatchFailures != nil {
+		patched = mark.None(patched.Figure, *total.PatchFailures)
+	}
+	speed := mark.AtLeast("speed, median", "MB/s", total.Speed, 20)
+	if c.Quick {
+		speed = speed.NotAsked("asked of real pages")
+	}
+	return []mark.Mark{
+		mark.AtLeast("changes of wording found", "%", percent(total.Found, total.Changes), 98.5).Noted(part(total.Found, total.Changes)),
+		mark.AtMost("false alarms of noise pairs", "%", percent(total.Alarms, total.Noise), 1).Noted(part(total.Alarms, total.Noise)),
+		mark.None("feeds' pairs without item change that are told", total.StillTold).Noted(part(total.StillTold, total.Still)),
+		mark.None("feeds' pairs with new items that are not told", total.New-total.NewTold).Noted(part(total.New-total.NewTold, total.New)),
+		mark.Fact("feeds' pairs with edits only that are told", "", float64(total.EditedTold)).Noted(part(total.EditedTold, total.Edited)),
+		mark.None("changes that, applied, are not the new core", total.ApplyFailures).Noted(part(total.ApplyFailures, total.Told)),
+		patched,
+		mark.AtMost("a change on the wire, of the new core packed alone, median", "", total.WireMedian, 0.3),
+		mark.Fact("lines of an update, mean", "", total.Lines).Noted("the paper: 17"),
+		mark.Fact("bytes that come with one, of the core, mean", "%", 100*total.Share).Noted("the paper: 6.8 % of the page"),
+		speed,
+		mark.Fact("slowest page", "ms", 1000*total.Slowest),
+	}
+}
+
+// print prints what was made of each trace, and the pairs that fooled the engine.
+func (c *differenceCommand) print(line printer, r *replayed) {
+	pages := r.pages
 	line("page\tsnapshots\tMB\twording\tfound\tnoise pairs\talarms\ttold\tfailed\treturned\tms/MB\tslowest ms\t")
 	for i := range pages {
 		p := &pages[i]
@@ -156,45 +202,11 @@ func (c *differenceCommand) print(w io.Writer, r *replayed) error {
 		line("%s\t%d\t%.1f\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\t", f.Name, f.Snapshots, float64(f.Bytes)/1e6, f.New.Pairs, f.New.Told, f.Back, f.Edited.Pairs, f.Edited.Told,
 			f.Still.Pairs, f.Still.Told, len(f.Failed))
 	}
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	line("\nfigure\tgot\tasked\t\tpaper\t")
-	verdict := func(name string, got string, met bool, asked, paper string) {
-		word := "MISSED"
-		if asked == "" {
-			word = ""
-		} else if met {
-			word = "met"
-		}
-		line("%s\t%s\t%s\t%s\t%s\t", name, got, asked, word, paper)
-	}
-	part := func(of, all int) string { return fmt.Sprintf("%d of %d", of, all) }
-	recall, alarms := float64(total.Found)/float64(max(total.Changes, 1)), float64(total.Alarms)/float64(max(total.Noise, 1))
-	verdict("changes of wording found", fmt.Sprintf("%.1f %%, %s", 100*recall, part(total.Found, total.Changes)), recall >= 0.985, "≥ 98.5 %", "")
-	verdict("false alarms per noise pair", fmt.Sprintf("%.2f %%, %s", 100*alarms, part(total.Alarms, total.Noise)), alarms <= 0.01, "≤ 1 %", "")
-	verdict("feeds' pairs without item change that are told", part(total.StillTold, total.Still), total.StillTold == 0, "none", "")
-	verdict("feeds' pairs with new items that are told", part(total.NewTold, total.New), total.NewTold == total.New, "all", "")
-	verdict("feeds' pairs with edits only that are told", part(total.EditedTold, total.Edited), true, "", "")
-	verdict("changes that applied are the new core", part(total.Told-total.ApplyFailures, total.Told), total.ApplyFailures == 0, "all", "")
-	if total.PatchFailures == nil {
-		verdict("and by GNU patch, as text", "it is not installed", false, "all", "")
-	} else {
-		verdict("and by GNU patch, as text", part(total.Told-*total.PatchFailures, total.Told), *total.PatchFailures == 0, "all", "")
-	}
-	verdict("a change on the wire, of the new core packed alone, median", fmt.Sprintf("%.3f", total.WireMedian), total.WireMedian <= 0.3, "≤ 0.30", "")
-	verdict("lines of an update, mean", fmt.Sprintf("%.1f", total.Lines), true, "", "17")
-	verdict("bytes that come with one, of the core, mean", fmt.Sprintf("%.1f %%", 100*total.Share), true, "", "6.8 % of the page")
-	verdict("speed, median", fmt.Sprintf("%.0f MB/s", total.Speed), total.Speed >= 20, "≥ 20 MB/s", "")
-	verdict("slowest page", fmt.Sprintf("%.0f ms", 1000*total.Slowest), true, "", "")
-	if err := t.Flush(); err != nil {
-		return err
-	}
-	return c.printWorst(w, r)
+	c.printWorst(line, r)
 }
 
 // printWorst shows what was missed, what raised an alarm for nothing, and what was not believed.
-func (c *differenceCommand) printWorst(w io.Writer, r *replayed) error {
+func (c *differenceCommand) printWorst(line printer, r *replayed) {
 	var worst []string
 	for i := range r.pages {
 		for _, file := range r.pages[i].Missed {
@@ -217,9 +229,6 @@ func (c *differenceCommand) printWorst(w io.Writer, r *replayed) error {
 		}
 	}
 	for _, text := range worst[:min(c.Worst, len(worst))] {
-		if _, err := fmt.Fprintf(w, "\n%s", text); err != nil {
-			return err
-		}
+		line("\n%s", strings.TrimSuffix(text, "\n"))
 	}
-	return nil
 }

@@ -10,30 +10,30 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"tidings/lab/faults"
 	"tidings/lab/figure"
+	"tidings/lab/mark"
 	"tidings/sim"
 )
 
 // A faultsCommand is "tidings-lab sim faults".
 type faultsCommand struct {
-	Seeds   int           `default:"100" help:"How many worlds."`
+	reporter
+	Seeds   int           `default:"100" quick:"2" help:"How many worlds."`
 	From    uint64        `default:"1" help:"The first seed."`
 	For     time.Duration `help:"Begin new worlds for this long, however many, instead of --seeds: for a night. Those begun last end later."`
-	Members int           `default:"64" help:"Members of each; an eighth as many clients besides."`
-	Length  time.Duration `default:"30m" help:"Virtual time that the troubles last."`
+	Members int           `default:"64" quick:"16" help:"Members of each; an eighth as many clients besides."`
+	Length  time.Duration `default:"30m" quick:"3m" help:"Virtual time that the troubles last."`
 	Fault   []sim.Trouble `placeholder:"KIND" help:"Kinds of trouble that may take part, instead of all: crash, leave, wipe, torn, disk, loss, halves, oneway, pause, slow, clock."`
 	Public  bool          `help:"Have the worlds' feeds at public addresses of few domains, which have budgets; clocks are right then."`
 	Story   string        `placeholder:"FILE" help:"Run the one world that FILE tells of, instead of those of seeds."`
 	Plan    bool          `help:"Print the stories of the worlds, and run none."`
 	Thin    bool          `help:"Leave out what is not needed for what went wrong, and print that story."`
 	Workers int           `help:"Worlds at a time; as many as there are processors if not told."`
-	JSON    bool          `name:"json" help:"Print one JSON object."`
 	Out     string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
@@ -77,15 +77,10 @@ func (c *faultsCommand) Run(ctx context.Context, s streams) error {
 	return c.show(ctx, s, story, results, stopped)
 }
 
-// show prints and draws what became of some worlds, and thins out the first that went
-// wrong if that is asked for. What is there is printed before anything else can fail.
+// show prints and draws what became of some worlds, and before that thins out the first that
+// went wrong if that is asked for.
 func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis, results []faults.Result, stopped error) error {
 	o := outcome{Sums: faults.Sum(results), Runs: results}
-	if !c.JSON {
-		if err := c.print(s.out, o); err != nil {
-			return err
-		}
-	}
 	wrong := slices.DeleteFunc(slices.Clone(results), func(r faults.Result) bool { return len(r.Violations) == 0 })
 	failed := stopped
 	if c.Thin && stopped == nil && len(wrong) > 0 {
@@ -95,23 +90,27 @@ func (c *faultsCommand) show(ctx context.Context, s streams, story *sim.Nemesis,
 		}
 		o.Thinned, failed = thin(ctx, s.err, n, wrong[0].Broken[0])
 	}
-	switch {
-	case c.JSON:
-		if err := printJSON(s.out, o); err != nil {
-			return err
-		}
-	case o.Thinned != nil:
-		if _, err := fmt.Fprintf(s.out, "\n# %s\n%s", o.Thinned.Violated, o.Thinned.Story); err != nil {
-			return err
-		}
-	}
+	failed = both(failed, c.report(s.out, o, func(line printer) { c.print(line, o) }, faultMarks(o.Sums[len(o.Sums)-1], wrong)))
 	if c.Out != "" {
 		failed = both(failed, drawFaults(c.Out, results))
 	}
-	if failed == nil && len(wrong) > 0 {
-		failed = fmt.Errorf("%d of %d worlds went wrong, the first with seed %d", len(wrong), len(results), wrong[0].Seed)
-	}
 	return failed
+}
+
+// faultMarks are the figures of all worlds, some of which went wrong.
+func faultMarks(all faults.Line, wrong []faults.Result) []mark.Mark {
+	of := []mark.Mark{
+		mark.None("worlds that went wrong", len(wrong)),
+		mark.None("worlds that were not right in the end", all.Unhealed),
+		mark.AtMost("right again after the last trouble, most", "s", all.HealMostS, sim.Patience.Seconds()),
+	}
+	if len(wrong) > 0 {
+		of[0] = of[0].Noted(fmt.Sprintf("of %d; the first has seed %d", all.Worlds, wrong[0].Seed))
+	}
+	if all.Unhealed > 0 {
+		of[2].Got = math.Inf(1)
+	}
+	return of
 }
 
 // scenario is what the flags ask for.
@@ -213,11 +212,9 @@ func (c *faultsCommand) Validate(k *kong.Context) error {
 	)
 }
 
-// print prints a line for each kind of trouble, and below it what was violated, and how
-// to see that again.
-func (c *faultsCommand) print(w io.Writer, o outcome) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// print prints a line for each kind of trouble, and below it what was violated, how to see that
+// again, and what is left of a story that was thinned out.
+func (c *faultsCommand) print(line printer, o outcome) {
 	line("trouble\tworlds\twrong\tevents\tlook-ups\tfailed\tpublished\tdelivered\titems shown\tright after s: median\tp99\tmost\tnever")
 	for _, l := range o.Sums {
 		heal := "-\t-\t-"
@@ -229,7 +226,7 @@ func (c *faultsCommand) print(w io.Writer, o outcome) error {
 	}
 	broken := faults.Broken(o.Runs)
 	if len(broken) == 0 {
-		return t.Flush()
+		return
 	}
 	line("")
 	head := "violated, in worlds"
@@ -250,7 +247,9 @@ func (c *faultsCommand) print(w io.Writer, o outcome) error {
 			line("%s", c.replay(r.Seed))
 		}
 	}
-	return t.Flush()
+	if o.Thinned != nil {
+		line("\n# %s\n%s", o.Thinned.Violated, strings.TrimSuffix(o.Thinned.Story, "\n"))
+	}
 }
 
 // replay is the command that runs one world again.

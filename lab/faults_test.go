@@ -99,7 +99,7 @@ func TestFaultsThatAreFound(t *testing.T) {
 	}
 	args := []string{"sim", "faults", "--story", story, "--thin", "--out", filepath.Join(dir, "figures")}
 	code, out, err := lab(t, args...)
-	if code != exitFailed || !strings.HasPrefix(err, "seed 1: ") || !strings.Contains(err, "1 of 1 worlds went wrong") {
+	if code != exitFailed || !strings.HasPrefix(err, "seed 1: ") || !strings.Contains(err, "3 of 3 marks missed") || !strings.Contains(out, "of 1; the first has seed 1") {
 		t.Errorf("exit %d, %q", code, err)
 	}
 	if !strings.Contains(out, "tidings-lab sim faults --story "+story) || !strings.Contains(out, "pause lasts=1h0m0s") || strings.Contains(out, "loss=") {
@@ -132,7 +132,7 @@ func TestFaultsWithoutAFolder(t *testing.T) {
 		t.Errorf("exit %d, %q, %q", code, out, err)
 	}
 	for _, asJSON := range []bool{false, true} {
-		c := faultsCommand{Out: file, JSON: asJSON}
+		c := faultsCommand{reporter: reporter{JSON: asJSON}, Out: file}
 		var o, e bytes.Buffer
 		results := []faults.Result{{Scenario: "crash", Seed: 7, Healed: true}}
 		stopped := errors.New("interrupted")

@@ -3,22 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"tidings/lab/firehose"
+	"tidings/lab/mark"
 )
 
 // A firehoseCommand is "tidings-lab sim firehose".
 type firehoseCommand struct {
-	Nodes    int             `default:"1024" help:"Members (${default})."`
-	Filters  int             `default:"50" help:"Of these, filters (${default})."`
-	Channels int             `default:"200" help:"Feeds, each with an item every five minutes (${default})."`
-	Length   time.Duration   `default:"30m" help:"Time in which items count, virtual (${default})."`
+	reporter
+	Nodes    int             `default:"1024" quick:"48" help:"Members (${default})."`
+	Filters  int             `default:"50" quick:"3" help:"Of these, filters (${default})."`
+	Channels int             `default:"200" quick:"5" help:"Feeds, each with an item every five minutes (${default})."`
+	Length   time.Duration   `default:"30m" quick:"5m" help:"Time in which items count, virtual (${default})."`
 	Loss     float64         `default:"0.01" help:"Part of all frames that is lost, those of topics included (${default})."`
-	Session  []time.Duration `default:"0s,60m,15m" placeholder:"D" help:"Median time for which members stay, filters too: a run each; 0s: nobody goes (${default})."`
+	Session  []time.Duration `default:"0s,60m,15m" quick:"0s,15m" placeholder:"D" help:"Median time for which members stay, filters too: a run each; 0s: nobody goes (${default})."`
 	Seed     uint64          `default:"1" help:"Of the worlds (${default})."`
-	JSON     bool            `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
@@ -60,26 +60,31 @@ func (c *firehoseCommand) Run(ctx context.Context, s streams) error {
 		runs = append(runs, r)
 	}
 	p.end()
-	if c.JSON {
-		return both(stopped, printJSON(s.out, map[string]any{"runs": runs}))
+	if len(runs) == 0 {
+		return stopped
 	}
-	t := tabwriter.NewWriter(s.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "%d members, %d channels, loss %.3g\n", c.Nodes, c.Channels, c.Loss)
-	fmt.Fprintln(t, "sessions\tfilters\tgot\twanted\ttwice\tin a second entry\tlater than 60 s\tasked for\tmedian\tp99\tmost\ttopic bytes a delivery\tasked: got = wanted, twice 0, later 0")
+	var marks []mark.Mark
 	for _, r := range runs {
-		session := "for ever"
-		if r.SessionMin > 0 {
-			session = fmt.Sprintf("%g min", r.SessionMin)
-		}
-		verdict := "met"
-		if r.Got < r.Wanted || r.Twice > 0 || r.Late > 0 {
-			verdict = "MISSED"
-		}
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f\t%s\n", session, r.Filters, r.Got, r.Wanted, r.Twice, r.Again,
-			r.Late, r.Asked, r.P50, r.P99, r.Most, r.Topics, verdict)
-		for _, w := range r.Wrong {
-			fmt.Fprintln(t, w)
-		}
+		marks = append(marks, mark.Of(sessions(r), mark.All("items that a filter lacks", r.Got, r.Wanted), mark.None("entries that a filter got twice", r.Twice), mark.None("later than a minute", r.Late),
+			mark.None("broken invariants", len(r.Wrong)))...)
 	}
-	return both(stopped, t.Flush())
+	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) {
+		line("%d members, %d channels, loss %.3g", c.Nodes, c.Channels, c.Loss)
+		line("sessions\tfilters\tgot\twanted\ttwice\tin a second entry\tlater than 60 s\tasked for\tmedian\tp99\tmost\ttopic bytes a delivery")
+		for _, r := range runs {
+			line("%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%.2f s\t%.2f s\t%.1f s\t%.0f", sessions(r), r.Filters, r.Got, r.Wanted, r.Twice, r.Again,
+				r.Late, r.Asked, r.P50, r.P99, r.Most, r.Topics)
+			for _, w := range r.Wrong {
+				line("%s", w)
+			}
+		}
+	}, marks))
+}
+
+// sessions says for how long the members of a run stay.
+func sessions(r firehose.Result) string {
+	if r.SessionMin == 0 {
+		return "for ever"
+	}
+	return fmt.Sprintf("%g min", r.SessionMin)
 }

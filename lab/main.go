@@ -18,15 +18,19 @@
 //	tidings-lab bench reflector   a million keyword feeds on a disk
 //	tidings-lab eval difference   what the difference engine makes of real pages and feeds
 //
-// Results go to standard output, as a table or, with --json, as one object; figures go
-// into --out. On a terminal the progress is shown on standard error. An interrupt ends
-// what is under way; what was finished is printed and drawn. Exit codes: 0 done, also when
-// a target was missed, which tables say; 1 failed or interrupted, or a world of sim faults
-// went wrong, as one does that is not right again within 120 s, with one line on standard
-// error; 2 wrong usage.
+// Every command compares its figures with what is asked of them: its marks. Results go to
+// standard output, as a table with the marks below it or, with --json, as one object whose key
+// "marks" has them; figures go into --out. With --quick a command measures something small
+// that takes seconds. On a terminal the progress is shown on standard error. An interrupt ends
+// what is under way; what was finished is printed and drawn.
+//
+// Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed or was
+// interrupted, with one line on standard error; 2 wrong usage. A figure that is not known
+// because its measurement failed is missed; one that was left out on purpose is not.
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -36,9 +40,13 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/alecthomas/kong"
+
+	"tidings/lab/mark"
 )
 
 // A grammar is the command line.
@@ -76,19 +84,7 @@ const (
 
 // run is the command. It returns the exit code.
 func run(ctx context.Context, args []string, s streams) int {
-	var g grammar
-	k, err := kong.New(&g,
-		kong.Name("tidings-lab"),
-		kong.Description("The laboratory of tidings."),
-		kong.NoDefaultHelp(),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
-		kong.Writers(s.out, io.Discard),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-	)
-	if err != nil {
-		panic("tidings-lab: the command line's grammar: " + err.Error())
-	}
-	c, err := k.Parse(args)
+	c, err := parser(ctx, s).Parse(args)
 	switch {
 	case errors.Is(err, errHelped):
 		return exitDone
@@ -101,6 +97,24 @@ func run(ctx context.Context, args []string, s streams) int {
 		return exitFailed
 	}
 	return exitDone
+}
+
+// parser reads the command line.
+func parser(ctx context.Context, s streams) *kong.Kong {
+	k, err := kong.New(&grammar{},
+		kong.Name("tidings-lab"),
+		kong.Description("The laboratory of tidings. Exit codes: 0 all marks are met; 1 a mark is missed, or the command failed; 2 wrong usage."),
+		kong.NoDefaultHelp(),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, NoExpandSubcommands: true}),
+		kong.Writers(s.out, io.Discard),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Resolvers(kong.ResolverFunc(quickly)),
+		kong.PostBuild(func(k *kong.Kong) error { return kong.Visit(k.Model, explainQuick) }),
+	)
+	if err != nil {
+		panic("tidings-lab: the command line's grammar: " + err.Error())
+	}
+	return k
 }
 
 // A helpFlag ends the command line: what comes behind it is not looked at.
@@ -126,9 +140,38 @@ func beside(k *kong.Context, flag, because string, others ...string) error {
 	return nil
 }
 
-// told says whether a flag was given.
+// told says whether a flag was given on the command line. What --quick sets was not.
 func told(k *kong.Context, flag string) bool {
-	return slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag })
+	return slices.ContainsFunc(k.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == flag && !p.Resolved })
+}
+
+// quickTag is the tag of a command's field with the value that --quick gives to its flag.
+const quickTag = "quick"
+
+// quickly returns the value that --quick gives to a flag which is not on the command line.
+func quickly(k *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+	if !flag.Tag.Has(quickTag) || !told(k, "quick") {
+		return nil, nil //nolint:nilnil // kong's way to say that there is no value
+	}
+	return flag.Tag.Get(quickTag), nil
+}
+
+// explainQuick adds to the help of a command's --quick what that flag sets.
+func explainQuick(node kong.Visitable, next kong.Next) error {
+	if n, ok := node.(*kong.Node); ok {
+		var sets []string
+		for _, f := range n.Flags {
+			if f.Tag.Has(quickTag) {
+				sets = append(sets, fmt.Sprintf("--%s %s", f.Name, f.Tag.Get(quickTag)))
+			}
+		}
+		for _, f := range n.Flags {
+			if f.Name == "quick" && len(sets) > 0 {
+				f.Help += " If not told otherwise: " + strings.Join(sets, " ") + "."
+			}
+		}
+	}
+	return next(nil)
 }
 
 // both is one error of two that say different things, in one line, or the one that is there.
@@ -151,9 +194,52 @@ func folder(dir string) error {
 	return nil
 }
 
-// printJSON writes one object.
-func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
+// A reporter has the flags that every command has, and prints what a command found.
+type reporter struct {
+	Quick bool `help:"Measure something small, in seconds."`
+	JSON  bool `name:"json" help:"Print one JSON object."`
+}
+
+// A printer prints a line of a table, with tabs between the columns.
+type printer func(format string, args ...any)
+
+// report prints what a command found: with --json the object of found, which has at least one
+// key, and the marks beside its keys; otherwise the table and the marks below it. It returns an
+// error if a mark is missed.
+func (r reporter) report(w io.Writer, found any, table func(printer), marks []mark.Mark) error {
+	var err error
+	if r.JSON {
+		err = printJSON(w, found, marks)
+	} else {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		lines := 0
+		line := func(format string, args ...any) {
+			lines++
+			_, _ = fmt.Fprintf(t, format+"\n", args...) // Flush tells
+		}
+		if table(line); lines > 0 && len(marks) > 0 {
+			line("")
+		}
+		mark.Print(line, marks)
+		err = t.Flush()
+	}
+	return cmp.Or(err, mark.Err(marks))
+}
+
+// printJSON writes one object: that of found, with the marks beside its keys.
+func printJSON(w io.Writer, found any, marks []mark.Mark) error {
+	object, err := json.Marshal(found)
+	if err != nil {
+		return err
+	}
+	list, err := json.Marshal(append([]mark.Mark{}, marks...))
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	if err := json.Indent(&b, slices.Concat(bytes.TrimSuffix(object, []byte("}")), []byte(`,"marks":`), list, []byte("}\n")), "", "  "); err != nil {
+		return err
+	}
+	_, err = b.WriteTo(w)
+	return err
 }

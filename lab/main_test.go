@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tidings/lab/churn"
+	"tidings/lab/mark"
 )
 
 func lab(t *testing.T, args ...string) (code int, out, err string) {
@@ -17,6 +18,17 @@ func lab(t *testing.T, args ...string) (code int, out, err string) {
 	var o, e bytes.Buffer
 	code = run(t.Context(), args, streams{&o, &e})
 	return code, o.String(), e.String()
+}
+
+// shown is what a command prints of what it found, with one space between words.
+func shown(table func(printer), marks []mark.Mark) string {
+	var b strings.Builder
+	_ = reporter{}.report(&b, nil, table, marks) // a missed mark is an error, and stands in the table
+	lines := strings.Split(b.String(), "\n")
+	for i := range lines {
+		lines[i] = strings.Join(strings.Fields(lines[i]), " ")
+	}
+	return strings.Join(lines, "\n")
 }
 
 func TestUsage(t *testing.T) {

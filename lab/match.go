@@ -4,27 +4,26 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"runtime/debug"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"tidings/cobra"
 	"tidings/lab/keywords"
+	"tidings/lab/mark"
 	"tidings/lab/nodes"
 )
 
 // A matchCommand is "tidings-lab bench match".
 type matchCommand struct {
-	Subs      []int  `default:"1000000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
-	Words     []int  `default:"61,637,2000,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
+	reporter
+	Subs      []int  `default:"1000000" quick:"20000" help:"Keyword subscriptions; several numbers are measured one after the other (${default})."`
+	Words     []int  `default:"61,637,2000,0" quick:"61,0" help:"Words of the articles; 0 for articles of all lengths (${default})."`
 	Separate  bool   `help:"Have equal subscriptions share nothing, as if all were different."`
 	Real      string `placeholder:"FILE" help:"Match the articles of this file, lines of JSON packed by gzip, with subscriptions of their words."`
 	Peer      bool   `help:"Have PostgreSQL, as psql finds it, match the first of the articles, too: ops/peer.sh installs and starts one."`
 	Calibrate bool   `help:"Find the costs by which tidings provision plans, from two numbers of subscriptions."`
-	JSON      bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
@@ -96,37 +95,39 @@ func (c *matchCommand) Run(ctx context.Context, s streams) error {
 		changes = append(changes, change)
 		debug.FreeOSMemory()
 	}
-	if c.JSON {
-		return both(failed, printJSON(s.out, struct {
-			Runs    []keywords.MatchRun `json:"runs"`
-			Changes []keywords.Change   `json:"changes"`
-		}{runs, changes}))
+	if len(runs) == 0 {
+		return failed
 	}
-	if c.Calibrate && failed == nil {
-		return printCosts(s.out, runs)
-	}
-	return both(failed, c.print(s.out, runs, changes))
+	return both(failed, c.report(s.out, struct {
+		Runs    []keywords.MatchRun `json:"runs"`
+		Changes []keywords.Change   `json:"changes"`
+	}{runs, changes}, func(line printer) {
+		if c.Calibrate && failed == nil {
+			printCosts(line, runs)
+		} else {
+			c.print(line, runs, changes)
+		}
+	}, c.marks(runs, changes)))
 }
 
 // printCosts prints the lines through what two numbers of subscriptions cost: an
 // article's time from HTML to rings, and megabytes.
-func printCosts(w io.Writer, runs []keywords.MatchRun) error {
+func printCosts(line printer, runs []keywords.MatchRun) {
 	var at [2]keywords.MatchRun
 	for _, r := range runs {
 		if r.Path == "html" {
 			at[0], at[1] = at[1], r
 		}
 	}
-	line := func(name, unit string, of func(keywords.MatchRun) float64) {
+	cost := func(name, unit string, of func(keywords.MatchRun) float64) {
 		x0, x1 := float64(at[0].Subscriptions)/1e6, float64(at[1].Subscriptions)/1e6
 		each := (of(at[1]) - of(at[0])) / (x1 - x0)
-		_, _ = fmt.Fprintf(w, "%-28s %.3g %s + %.3g %s for each million subscriptions\n", name, of(at[0])-each*x0, unit, each, unit) // the last one tells
+		line("%s\t%.3g %s + %.3g %s for each million subscriptions", name, of(at[0])-each*x0, unit, each, unit)
 	}
-	line("an article, from HTML", "ms", func(r keywords.MatchRun) float64 { return r.Mean / 1e3 })
-	line("a filter's memory", "MB", func(r keywords.MatchRun) float64 { return r.FilterBytes * float64(r.Subscriptions) / 1e6 })
-	line("a reflector's memory", "MB", func(r keywords.MatchRun) float64 { return r.Bytes * float64(r.Subscriptions) / 1e6 })
-	_, err := fmt.Fprintln(w, "The process itself takes some 30 MB more, and articles are on a disk.")
-	return err
+	cost("an article, from HTML", "ms", func(r keywords.MatchRun) float64 { return r.Mean / 1e3 })
+	cost("a filter's memory", "MB", func(r keywords.MatchRun) float64 { return r.FilterBytes * float64(r.Subscriptions) / 1e6 })
+	cost("a reflector's memory", "MB", func(r keywords.MatchRun) float64 { return r.Bytes * float64(r.Subscriptions) / 1e6 })
+	line("The process itself takes some 30 MB more, and articles are on a disk.")
 }
 
 // matchAsked are the p90 of an article's matching, in microseconds, by subscriptions
@@ -146,9 +147,7 @@ const (
 	residentAsked = 4 << 30
 )
 
-func (c *matchCommand) print(w io.Writer, runs []keywords.MatchRun, changes []keywords.Change) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+func (c *matchCommand) print(line printer, runs []keywords.MatchRun, changes []keywords.Change) {
 	line("subscriptions\tdistinct\twords\tfrom\tmatch p50\tp90\twith rings p50\tp90\tp99\tmean µs\tmatches\tdistinct\t")
 	for _, r := range runs {
 		words, match50, match90, matches := fmt.Sprint(r.Words), fmt.Sprintf("%.0f", r.MatchP50), fmt.Sprintf("%.0f", r.MatchP90), fmt.Sprintf("%.0f", r.Matches)
@@ -167,21 +166,10 @@ func (c *matchCommand) print(w io.Writer, runs []keywords.MatchRun, changes []ke
 		last := runs[slices.IndexFunc(runs, func(r keywords.MatchRun) bool { return r.Subscriptions == changes[i].Subscriptions })]
 		line("%d\t%.2f\t%.2f\t%.2f\t%.2f\t%.1f\t%.0f\t\t\t\t\t\t", ch.Subscriptions, ch.AddP50, ch.AddP90, ch.RemoveP50, ch.RemoveP90, last.Bytes, float64(last.RSS)/1e6)
 	}
-	if c.Real == "" {
-		line("\nfigure\tgot\tasked\t\t\t\t\t\t\t\t\t\t")
-		for _, v := range c.verdicts(runs, changes) {
-			verdict := "met"
-			if v.got > v.asked {
-				verdict = "MISSED"
-			}
-			line("%s\t%.4g\t≤ %.4g\t%s\t\t\t\t\t\t\t\t\t", v.figure, v.got, v.asked, verdict)
-		}
-	}
-	return t.Flush()
 }
 
 // peers prints what a database took, beside what it takes here.
-func (c *matchCommand) peers(line func(format string, args ...any), runs []keywords.MatchRun) {
+func (c *matchCommand) peers(line printer, runs []keywords.MatchRun) {
 	if !c.Peer {
 		return
 	}
@@ -193,51 +181,68 @@ func (c *matchCommand) peers(line func(format string, args ...any), runs []keywo
 	}
 }
 
-// A verdict is a figure beside what is asked of it.
-type verdict struct {
-	figure     string
-	got, asked float64
-}
-
-func (c *matchCommand) verdicts(runs []keywords.MatchRun, changes []keywords.Change) (of []verdict) {
+// marks are the figures of all runs. Times are asked of some numbers of subscriptions and words
+// only, and of none of real articles.
+func (c *matchCommand) marks(runs []keywords.MatchRun, changes []keywords.Change) (of []mark.Mark) {
 	seen := 0
 	for _, r := range runs {
-		millions := fmt.Sprintf("%g M", float64(r.Subscriptions)/1e6)
-		asked, ok := matchAsked[[2]int{r.Subscriptions, r.Words}]
-		switch {
-		case c.Separate && r.Subscriptions == 40_000_000 && r.Words == keywords.MedianWords:
-			of = append(of, verdict{millions + ", all different, 61 words, p90 µs", r.P90, separateAsked})
-		case c.Separate:
-		case ok:
-			of = append(of, verdict{fmt.Sprintf("%s, %d words, p90 µs", millions, r.Words), r.P90, asked})
-		case r.Words == keywords.Mix && r.Subscriptions == 1_000_000 && r.Path == "match":
-			of = append(of, verdict{millions + ", all lengths, match only, p90 µs", r.MatchP90, mixAsked})
-		case r.Words == keywords.Mix && r.Subscriptions == 1_000_000:
-			of = append(of, verdict{millions + ", all lengths, from HTML, mean µs", r.Mean, pathAsked})
+		words := fmt.Sprintf("%d words", r.Words)
+		if r.Words == keywords.Mix {
+			words = "all lengths"
 		}
+		asked, ok := matchAsked[[2]int{r.Subscriptions, r.Words}]
+		drawn := c.Real == ""
+		m := mark.Fact(words+", p90", "µs", r.P90)
+		switch {
+		case drawn && c.Separate && r.Subscriptions == 40_000_000 && r.Words == keywords.MedianWords:
+			m.Most = separateAsked
+		case drawn && !c.Separate && ok:
+			m.Most = asked
+		case r.Words == keywords.Mix && r.Path == "match":
+			if m = mark.Fact(words+", match only, p90", "µs", r.MatchP90); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
+				m.Most = mixAsked
+			}
+		case r.Words == keywords.Mix:
+			if m = mark.Fact(words+", from HTML, mean", "µs", r.Mean); drawn && !c.Separate && r.Subscriptions == 1_000_000 {
+				m.Most = pathAsked
+			}
+		}
+		marks := []mark.Mark{m}
 		if len(r.Peers) > 0 && r.Words != keywords.Mix && r.Subscriptions == 1_000_000 {
 			best := slices.MinFunc(r.Peers, func(a, b keywords.PeerRun) int { return cmp.Compare(a.CPU, b.CPU) })
-			of = append(of, verdict{fmt.Sprintf("%s, %d words, of PostgreSQL's processor time, %%", millions, r.Words), 100 * r.CPU / (best.CPU.Seconds() * 1e6), 1})
+			marks = append(marks, mark.AtMost(words+", of PostgreSQL's processor time", "%", 100*r.CPU/(best.CPU.Seconds()*1e6), 1))
 		}
-		if r.Subscriptions == seen {
-			continue
-		}
-		seen = r.Subscriptions
-		if !c.Separate && r.Subscriptions >= 1_000_000 {
-			bytes := 80.0
-			if r.Subscriptions >= 10_000_000 {
-				bytes = 60
+		if r.Subscriptions != seen {
+			seen = r.Subscriptions
+			each := mark.Fact("memory of a subscription", "B", r.Bytes)
+			switch {
+			case !drawn || c.Separate || r.Subscriptions < 1_000_000:
+			case r.Subscriptions < 10_000_000:
+				each.Most = 80
+			default:
+				each.Most = 60
 			}
-			of = append(of, verdict{millions + ", bytes per subscription", r.Bytes, bytes})
+			resident := mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, residentAsked/1e6)
+			if r.RSS == 0 {
+				each, resident = each.Without("the system does not tell"), resident.Without("the system does not tell")
+			}
+			marks = append(marks, each, resident)
 		}
-		of = append(of, verdict{millions + ", MB resident", float64(r.RSS) / 1e6, residentAsked / 1e6})
+		of = append(of, mark.Of(millions(r.Subscriptions), marks...)...)
 	}
 	for _, ch := range changes {
-		if ch.Subscriptions == 10_000_000 && !c.Separate {
-			of = append(of, verdict{"10 M, add, p90 µs", ch.AddP90, changeAsked}, verdict{"10 M, remove, p90 µs", ch.RemoveP90, changeAsked})
+		add, remove := mark.Fact("add, p90", "µs", ch.AddP90), mark.Fact("remove, p90", "µs", ch.RemoveP90)
+		if ch.Subscriptions == 10_000_000 && !c.Separate && c.Real == "" {
+			add.Most, remove.Most = changeAsked, changeAsked
 		}
+		of = append(of, mark.Of(millions(ch.Subscriptions), add, remove)...)
 	}
 	return of
+}
+
+// millions is a number of subscriptions in words.
+func millions(subscriptions int) string {
+	return fmt.Sprintf("%g M subscriptions", float64(subscriptions)/1e6)
 }
 
 // mappedNow is how much of that is pages of files.

@@ -9,13 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon"
 	"tidings/lab/figure"
+	"tidings/lab/mark"
 	"tidings/lab/nodes"
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
@@ -36,14 +36,14 @@ type benchCommand struct {
 
 // A nodesCommand is "tidings-lab bench nodes".
 type nodesCommand struct {
-	Nodes     int           `default:"60" help:"Nodes of a network; that of phase sequencer has 15."`
-	Kill      int           `default:"20" help:"Nodes of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each way, one after the other."`
+	reporter
+	Nodes     int           `default:"60" quick:"12" help:"Nodes of a network; that of phase sequencer has 15."`
+	Kill      int           `default:"20" quick:"4" help:"Nodes of these that die at once, in the phases silent and closed. In phase sequencer 3 end in each way, one after the other."`
 	Transport string        `default:"both" enum:"quic,tcp,both" help:"What the nodes speak: ${enum}."`
-	Phase     []string      `default:"join,silent,closed,sequencer" enum:"join,silent,closed,sequencer" help:"Runs to make: ${enum}."`
-	Pause     time.Duration `default:"200ms" help:"Time between the starts of two nodes."`
-	Rest      time.Duration `default:"1m" help:"Time in which idle nodes are measured, in phase join."`
+	Phase     []string      `default:"join,silent,closed,sequencer" quick:"join" enum:"join,silent,closed,sequencer" help:"Runs to make: ${enum}."`
+	Pause     time.Duration `default:"200ms" quick:"10ms" help:"Time between the starts of two nodes."`
+	Rest      time.Duration `default:"1m" quick:"2s" help:"Time in which idle nodes are measured, in phase join."`
 	Seed      uint64        `default:"1" help:"Of the keys that are looked up."`
-	JSON      bool          `name:"json" help:"Print one JSON object."`
 	Out       string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
@@ -125,24 +125,21 @@ func (c *nodesCommand) Run(ctx context.Context, s streams) error {
 
 // show prints and draws what was found.
 func (c *nodesCommand) show(w io.Writer, results []nodes.Result) error {
-	var err error
-	if c.JSON {
-		err = printJSON(w, struct {
-			Runs []nodes.Result `json:"runs"`
-		}{results})
-	} else {
-		err = printNodes(w, results)
+	var marks []mark.Mark
+	for _, r := range results {
+		marks = append(marks, nodes.Judge(r)...)
 	}
-	if err != nil || c.Out == "" {
-		return err
+	missed := c.report(w, struct {
+		Runs []nodes.Result `json:"runs"`
+	}{results}, func(line printer) { printNodes(line, results) }, marks)
+	if c.Out == "" {
+		return missed
 	}
-	return drawNodes(c.Out, results)
+	return both(missed, drawNodes(c.Out, results))
 }
 
-// printNodes prints what the runs showed, and below it the figures that were asked for.
-func printNodes(w io.Writer, results []nodes.Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// printNodes prints what the runs showed.
+func printNodes(line printer, results []nodes.Result) {
 	line("run\ttransport\tnodes\tkilled\ttables right s\tcounts off\t")
 	for _, r := range results {
 		if r.Phase != nodes.Sequencer {
@@ -167,17 +164,6 @@ func printNodes(w io.Writer, results []nodes.Result) error {
 			cost("rested", r.Idle, fmt.Sprintf("%.2f %%", r.Idle.CPUPercent))
 		}
 	}
-	line("\nrun\ttransport\tfigure\tgot\tasked\t")
-	for _, r := range results {
-		for _, m := range nodes.Judge(r) {
-			verdict := "met"
-			if !m.Met() {
-				verdict = "MISSED"
-			}
-			line("%s\t%s\t%s\t%.3g\t≤ %.3g\t%s", r.Phase, r.Transport, m.What, m.Got, m.Most, verdict)
-		}
-	}
-	return t.Flush()
 }
 
 func mega(bytes int) float64 { return float64(bytes) / 1e6 }

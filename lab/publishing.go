@@ -3,24 +3,22 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"math"
 	"slices"
-	"text/tabwriter"
 	"time"
 
+	"tidings/lab/mark"
 	"tidings/lab/publishing"
 )
 
 // A publishingCommand is "tidings-lab sim publishing".
 type publishingCommand struct {
-	Scenario []string      `placeholder:"NAME" help:"Scenarios to make, by name; churn and loss name several. All, if not told. With loss comes calm, with which it is compared."`
-	Nodes    int           `default:"1024" help:"Members (${default}); 64 at most where readers are away for a day."`
-	Feeds    int           `default:"32" help:"Feeds, each followed by a twentieth to a fifth of the members (${default})."`
-	Every    time.Duration `default:"3m" help:"Time between two items of a feed, in the mean (${default}); at least 15m in the day's world."`
-	Length   time.Duration `default:"30m" help:"Time in which items count, virtual (${default}); partitions and absences have their own."`
+	reporter
+	Scenario []string      `quick:"calm,churn-15,loss-1" placeholder:"NAME" help:"Scenarios to make, by name; churn and loss name several. All, if not told. With loss comes calm, with which it is compared."`
+	Nodes    int           `default:"1024" quick:"24" help:"Members (${default}); 64 at most where readers are away for a day."`
+	Feeds    int           `default:"32" quick:"2" help:"Feeds, each followed by a twentieth to a fifth of the members (${default})."`
+	Every    time.Duration `default:"3m" quick:"1m" help:"Time between two items of a feed, in the mean (${default}); at least 15m in the day's world."`
+	Length   time.Duration `default:"30m" quick:"3m" help:"Time in which items count, virtual (${default}); partitions and absences have their own."`
 	Seed     uint64        `default:"1" help:"Of the worlds (${default})."`
-	JSON     bool          `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
@@ -75,57 +73,34 @@ func (c *publishingCommand) Run(ctx context.Context, s streams) error {
 		runs = append(runs, &r)
 	}
 	p.end()
-	if c.JSON {
-		return both(stopped, printJSON(s.out, map[string]any{"runs": runs}))
+	if len(runs) == 0 {
+		return stopped
 	}
-	return both(stopped, printPublishing(s.out, runs))
+	return both(stopped, c.report(s.out, map[string]any{"runs": runs}, func(line printer) { printPublishing(line, runs) }, publishingMarks(runs)))
 }
 
-// printPublishing prints a line for each part of each run, and below them the figures beside what
-// was asked for.
-func printPublishing(w io.Writer, runs []*publishing.Result) error {
-	if len(runs) == 0 {
-		return nil
+// publishingMarks are the figures of all runs.
+func publishingMarks(runs []*publishing.Result) (of []mark.Mark) {
+	var calm *publishing.Result
+	if i := slices.IndexFunc(runs, (*publishing.Result).IsCalm); i >= 0 {
+		calm = runs[i]
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+	for _, r := range runs {
+		of = append(of, mark.Of(r.Scenario, r.Marks(calm)...)...)
+	}
+	return of
+}
+
+// printPublishing prints a line for each part of each run, and what checkers found besides.
+func printPublishing(line printer, runs []*publishing.Result) {
 	line("scenario\tmembers\tfeeds\titems\tpairs\twanted\tshown\tlate\tlost\twent before\tp50 s\tp99 s\tmost s")
 	for _, r := range runs {
 		for _, p := range r.Parts {
 			line("%s\t%d\t%d\t%d\t%s\t%d\t%d\t%d\t%d\t%d\t%.2f\t%.2f\t%.1f", r.Scenario, r.Nodes, r.Feeds, r.Items, p.Name,
 				p.Wanted, p.Shown, p.Late, p.Lost, p.Went, p.P50, p.P99, p.Most)
 		}
-	}
-	line("\nscenario\tfigure\tgot\tasked\t")
-	ofCalm := slices.IndexFunc(runs, func(r *publishing.Result) bool { return r.IsCalm() })
-	for _, r := range runs {
-		var beside *publishing.Result
-		if ofCalm >= 0 {
-			beside = runs[ofCalm]
-		}
-		for _, m := range r.Marks(beside) {
-			got, asked, verdict := number(m.Got), "≤ "+number(m.Most), "met"
-			if math.IsInf(m.Got, 1) {
-				got = "never"
-			}
-			switch {
-			case math.IsInf(m.Most, 1):
-				asked, verdict = "", ""
-			case math.IsNaN(m.Got):
-				verdict = "not known: " + m.Why
-			case !m.Met():
-				verdict = "MISSED"
-			case math.IsNaN(m.Stretch):
-			case m.Got <= m.Stretch:
-				verdict = "met, and the stretch: ≤ " + number(m.Stretch)
-			default:
-				verdict = "met; the stretch is ≤ " + number(m.Stretch)
-			}
-			line("%s\t%s\t%s\t%s\t%s", r.Scenario, m.What, got, asked, verdict)
-		}
 		for _, v := range r.Wrong {
 			line("%s\t%s", r.Scenario, v)
 		}
 	}
-	return t.Flush()
 }

@@ -3,19 +3,18 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"text/tabwriter"
 
 	"tidings/lab/keywords"
+	"tidings/lab/mark"
 )
 
 // A reflectorCommand is "tidings-lab bench reflector".
 type reflectorCommand struct {
-	Subs     int    `default:"1000000" help:"Keyword subscriptions (${default})."`
-	Articles int    `default:"60000" help:"Articles that come (${default})."`
+	reporter
+	Subs     int    `default:"1000000" quick:"20000" help:"Keyword subscriptions (${default})."`
+	Articles int    `default:"60000" quick:"1000" help:"Articles that come (${default})."`
 	Words    int    `default:"0" help:"Words of each; 0 for articles of all lengths (${default})."`
 	Dir      string `placeholder:"DIR" help:"Have the disk's files in a directory of this one instead of the system's for such."`
-	JSON     bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
@@ -44,36 +43,38 @@ func (c *reflectorCommand) Run(ctx context.Context, s streams) (err error) {
 		Subscriptions: c.Subs, Articles: c.Articles, Words: c.Words, Dir: dir, Resident: residentNow, Mapped: mappedNow, Spent: spentNow,
 	}, p.at)
 	p.end()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
-		return printJSON(s.out, struct {
-			Runs []keywords.ReflectRun `json:"runs"`
-		}{[]keywords.ReflectRun{run}})
 	}
-	return printReflector(s.out, run)
+	return c.report(s.out, map[string]any{"runs": []keywords.ReflectRun{run}}, func(line printer) { printReflector(line, run) }, reflectorMarks(run))
 }
 
-func printReflector(w io.Writer, r keywords.ReflectRun) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
-	line("subscriptions\tarticles\tin feeds\tMB resident\tof these, of files\tMB of articles on the disk\tan article: mean\tp50\tp90 µs\tto subscribe µs\tto start s\tCPU s\tfeeds as before\t")
+// reflectorMarks are the figures of one reflector. Memory and the start are asked of the paper's
+// number of subscriptions and articles.
+func reflectorMarks(r keywords.ReflectRun) []mark.Mark {
+	other := 0
+	if !r.Same {
+		other = 1
+	}
+	of := []mark.Mark{
+		mark.None("starts after which a feed is another", other),
+		mark.AtMost("resident memory", "MB", float64(r.RSS)/1e6, 150).Noted("the paper: about 500"),
+		mark.AtMost("to start", "s", r.Load, 5),
+	}
+	if r.Subscriptions != 1_000_000 || r.Articles != 60_000 {
+		for i, m := range of[1:] {
+			of[i+1] = m.NotAsked("asked with 1,000,000 subscriptions and 60,000 articles")
+		}
+	}
+	return of
+}
+
+func printReflector(line printer, r keywords.ReflectRun) {
+	line("subscriptions\tarticles\tin feeds\tMB resident\tof these, of files\tMB of articles on the disk\tan article: mean\tp50\tp90 µs\tto subscribe µs\tto start s\tCPU s\tfeeds as before")
 	same := "all"
 	if !r.Same {
 		same = "NOT ALL"
 	}
-	line("%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%s\t", r.Subscriptions, r.Articles, r.Live, float64(r.RSS)/1e6, float64(r.Mapped)/1e6, float64(r.Disk)/1e6,
+	line("%d\t%d\t%d\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.1f\t%.2f\t%.2f\t%s", r.Subscriptions, r.Articles, r.Live, float64(r.RSS)/1e6, float64(r.Mapped)/1e6, float64(r.Disk)/1e6,
 		r.Mean, r.P50, r.P90, r.Subscribe, r.Load, r.LoadCPU, same)
-	if r.Subscriptions == 1_000_000 && r.Articles == 60_000 {
-		line("\nfigure\tgot\tasked\t\t\t\t\t\t\t\t\t\t\t")
-		for _, v := range []verdict{{"MB resident (the paper: about 500)", float64(r.RSS) / 1e6, 150}, {"s to start", r.Load, 5}} {
-			verdict := "met"
-			if v.got > v.asked {
-				verdict = "MISSED"
-			}
-			line("%s\t%.4g\t≤ %.4g\t%s\t\t\t\t\t\t\t\t", v.figure, v.got, v.asked, verdict)
-		}
-	}
-	return t.Flush()
 }

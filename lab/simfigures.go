@@ -4,20 +4,24 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
+	"tidings/honeycomb"
+	"tidings/lab/mark"
 	"tidings/lab/table2"
 )
 
 // A simFiguresCommand is "tidings-lab sim figures".
 type simFiguresCommand struct {
-	Nodes         int    `default:"256" help:"Members (${default}; the paper has 1,024)."`
-	Channels      int    `default:"5000" help:"Channels (${default}; the paper has 100,000)."`
+	reporter
+	Nodes         int    `default:"256" quick:"16" help:"Members (${default}; the paper has 1,024)."`
+	Channels      int    `default:"5000" quick:"12" help:"Channels (${default}; the paper has 100,000)."`
 	Subscriptions int    `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int    `default:"6" help:"Virtual hours (${default}); the figures of single channels are from the second half."`
+	Hours         int    `default:"6" quick:"2" help:"Virtual hours (${default}); the figures of single channels are from the second half."`
 	Seed          int64  `default:"1" help:"Of the worlds (${default})."`
 	Workers       int    `help:"Worlds at a time; as many as there are processors if not told."`
 	Out           string `default:"figures" placeholder:"DIR" help:"Draw into DIR (${default})."`
@@ -70,13 +74,36 @@ func (c *simFiguresCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	for _, f := range (&coronaFigures{load: load, hours: c.Hours, seed: c.Seed, rows: rows}).all() {
+	figures := &coronaFigures{load: load, hours: c.Hours, seed: c.Seed, rows: rows}
+	type drawn struct {
+		File  string `json:"file"`
+		Title string `json:"title"`
+	}
+	var all []drawn
+	for _, f := range figures.all() {
 		if err := f.Save(c.Out, f.name); err != nil {
 			return err
 		}
-		_, _ = fmt.Fprintf(s.out, "%s/%s.svg, .png\t%s\n", c.Out, f.name, f.Title)
+		all = append(all, drawn{filepath.Join(c.Out, f.name), f.Title})
 	}
-	return nil
+	return c.report(s.out, map[string]any{"figures": all, "rows": rows, "seed": c.Seed}, func(line printer) {
+		for _, f := range all {
+			line("%s.svg, .png\t%s", f.File, f.Title)
+		}
+	}, figures.marks())
+}
+
+// marks compare tidings with the paper's scheme, which the figures show beside each other.
+func (f *coronaFigures) marks() (of []mark.Mark) {
+	for _, o := range table2.Objectives {
+		mine, paper := f.of(o, ours), f.of(o, papers)
+		m := mark.AtMost("detection, of that of the paper's scheme", "", mine.Detection/paper.Detection, 1)
+		if o == honeycomb.Fast {
+			m = mark.AtMost("load, of that of the paper's scheme", "", mine.Load/paper.Load, 1)
+		}
+		of = append(of, mark.Of(o.String(), append([]mark.Mark{m}, mine.Marks()...)...)...)
+	}
+	return of
 }
 
 // measure runs some worlds at a time, and returns what was measured in each.

@@ -18,13 +18,13 @@ import (
 
 // A table2Command is "tidings-lab sim table2".
 type table2Command struct {
-	Objective     []string      `placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
-	Scheme        []string      `placeholder:"NAME" help:"Columns to make: legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
-	Quick         bool          `help:"A small world: 64 members, 400 channels, 20,000 subscriptions, 3 hours."`
-	Nodes         int           `aliases:"members" help:"Members, instead of 1024."`
-	Channels      int           `help:"Channels, instead of 100,000."`
+	reporter
+	Objective     []string      `quick:"lite,fast" placeholder:"NAME" help:"Rows to make: lite, fast, fair, fair-sqrt, fair-log. All, if not told."`
+	Scheme        []string      `quick:"legacy,paper-formula,rank-cut-coordinated" placeholder:"NAME" help:"Columns to make: legacy, paper-formula, feedtree, paper-measured, base2-coordinated, rank-cut-random, rank-cut-coordinated. All, if not told."`
+	Nodes         int           `aliases:"members" default:"1024" quick:"64" help:"Members (${default})."`
+	Channels      int           `default:"100000" quick:"400" help:"Channels (${default})."`
 	Subscriptions int           `help:"Subscriptions, instead of 50 a channel."`
-	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours; the second half makes the figures."`
+	Hours         int           `help:"Virtual time after all have subscribed, instead of 6 hours, or 3 with --quick; the second half makes the figures."`
 	Part          float64       `help:"What is allowed of the polls that readers alone would make, instead of all: from 0.001, in steps of as much. What is asked is asked of all."`
 	Dead          []float64     `placeholder:"PART" help:"After the hours, have so many members die at once, silently, and measure an hour more: 0.1,0.3."`
 	Grow          time.Duration `help:"Have the subscriptions come in so long, instead of all at once."`
@@ -34,7 +34,6 @@ type table2Command struct {
 	Domains       string        `placeholder:"FILE" help:"Spread the channels over domains as the feeds of this file are (CSV: domain,feeds), and measure each row twice: without politeness, and with it."`
 	Formulas      int           `default:"5" help:"Seeds, from 1, on which the paper's formula is computed."`
 	Seed          int64         `default:"1" help:"Of the world."`
-	JSON          bool          `name:"json" help:"Print one JSON object."`
 	Out           string        `placeholder:"DIR" help:"Draw figures into DIR."`
 }
 
@@ -49,14 +48,14 @@ type table2Result struct {
 
 // sized fills in what was not told.
 func (c table2Command) sized() table2Command {
-	members, channels, hours := 1024, 100_000, 6
+	hours := 6
 	if c.Quick {
-		members, channels, hours = 64, 400, 3
+		hours = 3
 	}
 	if c.Domains != "" {
 		hours = max(hours, grantedHours(c.Maintenance))
 	}
-	c.Nodes, c.Channels, c.Hours = cmp.Or(c.Nodes, members), cmp.Or(c.Channels, channels), cmp.Or(c.Hours, hours)
+	c.Hours = cmp.Or(c.Hours, hours)
 	c.Subscriptions = cmp.Or(c.Subscriptions, 50*c.Channels)
 	return c
 }
@@ -108,7 +107,7 @@ func (c *table2Command) settings() (of []table2.Setting, err error) {
 
 // Validate is called by kong when it has read the flags.
 func (c *table2Command) Validate(k *kong.Context) error {
-	for name, n := range map[string]int{"nodes": c.Nodes, "channels": c.Channels, "subscriptions": c.Subscriptions, "hours": c.Hours} {
+	for name, n := range map[string]int{"subscriptions": c.Subscriptions, "hours": c.Hours} {
 		if n == 0 && told(k, name) {
 			return fmt.Errorf("--%s 0: there have to be some", name)
 		}
@@ -213,14 +212,9 @@ const room = 10_400_000_000
 
 // show prints and draws what was found.
 func (c *table2Command) show(s streams, r *table2Result) error {
-	var err error
-	if c.JSON {
-		err = printJSON(s.out, r)
-	} else {
-		err = printTable2(s.out, r)
+	missed := c.report(s.out, r, func(line printer) { printTable2(line, r) }, marksOf(r))
+	if c.Out == "" {
+		return missed
 	}
-	if err != nil || c.Out == "" {
-		return err
-	}
-	return drawTable2(c.Out, r.Rows)
+	return both(missed, drawTable2(c.Out, r.Rows))
 }

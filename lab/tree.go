@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"tidings/lab/tree"
@@ -15,24 +13,25 @@ import (
 
 // A treeCommand is "tidings-lab bench tree".
 type treeCommand struct {
-	Hosts        int           `default:"200" help:"Hosts, of the trees and of GossipSub (${default})."`
-	Topics       []int         `default:"100,1000,10000" placeholder:"N" help:"Topics, each followed by 5 to 20 % of the hosts: a run each (${default})."`
-	Publications int           `default:"1000" help:"Items, spread over the topics, each published by one who follows (${default})."`
+	reporter
+	Hosts        int           `default:"200" quick:"10" help:"Hosts, of the trees and of GossipSub (${default})."`
+	Topics       []int         `default:"100,1000,10000" quick:"20" placeholder:"N" help:"Topics, each followed by 5 to 20 % of the hosts: a run each (${default})."`
+	Publications int           `default:"1000" quick:"100" help:"Items, spread over the topics, each published by one who follows (${default})."`
 	Size         int           `default:"1024" help:"Bytes of an item, without its envelope (${default})."`
-	Every        time.Duration `default:"50ms" help:"Time between two of them (${default})."`
+	Every        time.Duration `default:"50ms" quick:"10ms" help:"Time between two of them (${default})."`
 	FanOut       int           `default:"16" help:"Children that a host may have in one tree (${default})."`
-	Idle         time.Duration `default:"10m" help:"Time in which hosts are measured that have nothing to publish (${default})."`
-	Connections  []string      `default:"overlay,trees" enum:"overlay,trees,none" help:"Connections of GossipSub's hosts, in the mean as many as those of the trees need for the overlay alone, or when all trees stand: a run each; none leaves GossipSub out (${default})."`
-	Burden       int           `default:"4800" help:"Subscriptions of each host in a last run, of trees alone, whose idle traffic has a target; 0 leaves it out (${default})."`
+	Idle         time.Duration `default:"10m" quick:"1s" help:"Time in which hosts are measured that have nothing to publish (${default})."`
+	Connections  []string      `default:"overlay,trees" quick:"none" enum:"overlay,trees,none" help:"Connections of GossipSub's hosts, in the mean as many as those of the trees need for the overlay alone, or when all trees stand: a run each; none leaves GossipSub out (${default})."`
+	Burden       int           `default:"4800" quick:"0" help:"Subscriptions of each host in a last run, of trees alone, whose idle traffic has a target; 0 leaves it out (${default})."`
 	Seed         uint64        `default:"1" help:"Of who follows and publishes what, and of the hosts' ids (${default})."`
-	JSON         bool          `name:"json" help:"Print one JSON object."`
 }
 
 // Help is what the command's help says besides.
 func (c *treeCommand) Help() string {
 	return "Hosts over QUIC on this machine, in one process: endpoint, overlay and scribe, with the smallest leaves there can be, and " +
 		"then as many with GossipSub alone, connected at random; the same topics, followers and signed items for both. Bytes are " +
-		"those of frames and messages, without QUIC's own. GossipSub's time comes after the trees', run by run."
+		"those of frames and messages, without QUIC's own. GossipSub's time comes after the trees', run by run. With --quick hosts are " +
+		"measured at once that would otherwise wait until they have forgotten what was published."
 }
 
 // Validate is called by kong when it has read the flags.
@@ -61,7 +60,7 @@ func (c *treeCommand) Validate() error {
 }
 
 // verifyTime is how long envelopes are opened, to see how fast that goes.
-const verifyTime = 3 * time.Second
+const verifyTime, verifyQuick = 3 * time.Second, time.Second
 
 // Run measures, and prints what it found, also if it is interrupted: what was finished.
 func (c *treeCommand) Run(ctx context.Context, s streams) error {
@@ -70,7 +69,11 @@ func (c *treeCommand) Run(ctx context.Context, s streams) error {
 	}
 	p := newProgress(s.err, "envelopes are opened")
 	p.at(0)
-	speed, err := tree.Verify(c.Size, verifyTime, c.Seed)
+	verify := verifyTime
+	if c.Quick {
+		verify = verifyQuick
+	}
+	speed, err := tree.Verify(c.Size, verify, c.Seed)
 	if err != nil {
 		return err
 	}
@@ -94,10 +97,8 @@ func (c *treeCommand) Run(ctx context.Context, s streams) error {
 		}
 	}
 	p.end()
-	if c.JSON {
-		return both(failed, printJSON(s.out, map[string]any{"verify": speed, "runs": results}))
-	}
-	return both(failed, printTrees(s.out, speed, results))
+	return both(failed, c.report(s.out, map[string]any{"verify": speed, "runs": results}, func(line printer) { printTrees(line, results) },
+		append(tree.Judge(results), speed.Judge())))
 }
 
 // benches are the runs that were asked for.
@@ -105,6 +106,9 @@ func (c *treeCommand) benches() (of []tree.Bench) {
 	b := tree.Bench{
 		Hosts: c.Hosts, Publications: c.Publications, ItemBytes: c.Size, Every: c.Every, FanOut: c.FanOut, Idle: c.Idle,
 		Forget: tree.Forgetting, Meshes: tree.Heartbeats, Seed: c.Seed,
+	}
+	if c.Quick {
+		b.Forget = 0
 	}
 	if !slices.Contains(c.Connections, "none") {
 		b.Connections = c.Connections
@@ -120,10 +124,8 @@ func (c *treeCommand) benches() (of []tree.Bench) {
 	return of
 }
 
-// printTrees prints both systems side by side, and below them the figures that were asked for.
-func printTrees(w io.Writer, speed tree.Speed, results []tree.Result) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	line := func(format string, args ...any) { _, _ = fmt.Fprintf(t, format+"\n", args...) } // Flush tells
+// printTrees prints both systems side by side.
+func printTrees(line printer, results []tree.Result) {
 	name := func(r tree.Result) string {
 		if r.As == "" {
 			return fmt.Sprintf("%d\t%s", r.Topics, r.System)
@@ -160,46 +162,4 @@ func printTrees(w io.Writer, speed tree.Speed, results []tree.Result) error {
 		}
 		line("%s\t%v\t%.2f\t%.0f\t%s", name(r), time.Duration(r.IdleS*float64(time.Second)).Round(time.Second), r.IdleMessages, r.IdleBytes, overlay)
 	}
-	line("\ntopics\tfigure of the trees\tgot\tasked\t")
-	for _, m := range slices.Concat(tree.Judge(results), speed.Judge()) {
-		line("%s\t%s\t%s\t%s\t%s", some(m.Topics), m.What, got(m), asked(m), verdictOf(m))
-	}
-	return t.Flush()
-}
-
-// some is a number, if there is one.
-func some(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return fmt.Sprint(n)
-}
-
-// got is a figure in as many digits as it has, or four.
-func got(m tree.Mark) string {
-	if m.Got >= 1000 {
-		return fmt.Sprintf("%.0f", m.Got)
-	}
-	return fmt.Sprintf("%.4g", m.Got)
-}
-
-func asked(m tree.Mark) string {
-	sign := "≤"
-	if m.Least {
-		sign = "≥"
-	}
-	if m.Stretch == 0 {
-		return fmt.Sprintf("%s %.6g", sign, m.Asked)
-	}
-	return fmt.Sprintf("%s %.6g; better %.6g", sign, m.Asked, m.Stretch)
-}
-
-func verdictOf(m tree.Mark) string {
-	switch {
-	case !m.Met():
-		return "MISSED"
-	case m.Stretched():
-		return "met, and better"
-	}
-	return "met"
 }

@@ -23,8 +23,8 @@ func TestRunMeasures(t *testing.T) {
 		t.Errorf("rough: %+v", rough)
 	}
 	for _, m := range rough.Marks(&calm) {
-		if !m.Met() {
-			t.Errorf("%s: %v, asked for %v", m.What, m.Got, m.Most)
+		if m.Missed() {
+			t.Errorf("%+v", m)
 		}
 	}
 	lossy := measure(t, Scenario{Name: "lossy", Seed: 1, Nodes: 32, Loss: 0.5, Lookups: 200, Length: time.Minute})
@@ -67,7 +67,7 @@ func TestMarks(t *testing.T) {
 	}{
 		{func(*Result) {}, ""},
 		{func(r *Result) { r.HopsMean = 3.8 }, "mean hops"},
-		{func(r *Result) { r.MsgsPerNodeS = 0.6 }, "control/s"},
+		{func(r *Result) { r.MsgsPerNodeS = 0.6 }, "control"},
 		{func(r *Result) { r.WrongRoot = 1 }, "part with a wrong root"},
 		{func(r *Result) { r.ContactsMost = 121 }, "most contacts"},
 		{func(r *Result) { r.SessionMin, r.Failed = 60, 100 }, ""},
@@ -83,8 +83,8 @@ func TestMarks(t *testing.T) {
 		c.change(&r)
 		missed := ""
 		for _, m := range r.Marks(&calm) {
-			if !m.Met() {
-				missed += m.What
+			if m.Missed() {
+				missed += m.Figure
 			}
 		}
 		if missed != c.missed {
@@ -94,7 +94,7 @@ func TestMarks(t *testing.T) {
 	r := calm
 	r.Loss = 0.05
 	for _, m := range r.Marks(nil)[:2] {
-		if !math.IsNaN(m.Got) || m.Met() || m.Most != 4 {
+		if !math.IsNaN(m.Got) || m.Met() || m.Missed() || m.Most != 4 {
 			t.Errorf("without a calm run: %+v", m)
 		}
 	}

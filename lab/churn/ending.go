@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/lab/mark"
 	"tidings/overlay"
 	"tidings/sim"
 )
@@ -168,16 +169,16 @@ func quantile(of []float64, part float64) float64 {
 func (r *EndingResult) Of() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *EndingResult) Marks(*Result) []Mark {
+func (r *EndingResult) Marks(*Result) []mark.Mark {
 	most := 15.0
 	if r.Way == Dies {
 		most = 45
 	}
-	return []Mark{
-		asked("a new sequencer after s", r.MostS, most),
-		asked("keys without one in the end", float64(r.Without), 0),
-		fact("median s", r.MedianS),
-		fact("p99 s", r.P99S),
-		fact("keys that lost theirs", float64(r.Trials)),
+	return []mark.Mark{
+		mark.AtMost("a new sequencer after", "s", r.MostS, most),
+		mark.None("keys without one in the end", r.Without),
+		mark.Fact("median", "s", r.MedianS),
+		mark.Fact("p99", "s", r.P99S),
+		mark.Fact("keys that lost theirs", "", float64(r.Trials)),
 	}
 }

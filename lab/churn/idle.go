@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"time"
+
+	"tidings/lab/mark"
 )
 
 // Idle is a run in which nothing happens at all: what a node takes in memory, the
@@ -50,6 +52,6 @@ func heap() int {
 func (r *IdleResult) Of() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *IdleResult) Marks(*Result) []Mark {
-	return []Mark{asked("bytes a node", float64(r.BytesPerNode), 40<<10)}
+func (r *IdleResult) Marks(*Result) []mark.Mark {
+	return []mark.Mark{mark.AtMost("heap of a node", "B", float64(r.BytesPerNode), 40<<10)}
 }

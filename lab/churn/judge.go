@@ -1,6 +1,10 @@
 package churn
 
-import "math"
+import (
+	"math"
+
+	"tidings/lab/mark"
+)
 
 // HopsBound is how many hops a look-up may take in the mean: a tenth more than a digit of
 // base 16 each, and one.
@@ -14,24 +18,29 @@ func (r *Result) Of() (string, int) { return r.Scenario, r.Nodes }
 const bytesFrom = 1024
 
 // ofCalm are the control messages and bytes of some members as times those of a calm
-// network, which are asked to be so many at most. They are not known without one.
-func ofCalm(calm *Result, nodes int, msgs, bytes, most float64) []Mark {
-	marks := []Mark{asked("control, of calm", math.NaN(), most), asked("control bytes, of calm", math.NaN(), most)}
-	if calm != nil {
-		marks[0].Got, marks[1].Got = msgs/calm.MsgsPerNodeS, bytes/calm.BytesPerNodeS
+// network, which are asked to be so many at most. They are left out without one.
+func ofCalm(calm *Result, nodes int, msgs, bytes, most float64) []mark.Mark {
+	if calm == nil {
+		calm = &Result{}
 	}
+	marks := []mark.Mark{mark.AtMost("control, of calm", "", msgs/calm.MsgsPerNodeS, most), mark.AtMost("control bytes, of calm", "", bytes/calm.BytesPerNodeS, most)}
 	if nodes < bytesFrom {
-		marks[1].Most, marks[1].Note = math.Inf(1), "asked of 1024 members"
+		marks[1] = marks[1].NotAsked("asked of 1024 members")
+	}
+	if calm.Nodes == 0 {
+		marks[0], marks[1] = marks[0].Without("calm was not run"), marks[1].Without("calm was not run")
 	}
 	return marks
 }
 
 // Marks implements Report.
-func (r *Result) Marks(calm *Result) []Mark {
-	rate := func(n int) float64 { return float64(n) / float64(max(r.Lookups, 1)) }
-	failed := func(most float64) Mark { return asked("part of look-ups failed", rate(r.Failed), most) }
-	wrong := func(most float64) Mark { return asked("part with a wrong root", rate(r.WrongRoot), most) }
-	control := func(times float64) []Mark { return ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, times) }
+func (r *Result) Marks(calm *Result) []mark.Mark {
+	rate := func(n int) float64 { return float64(n) / float64(r.Lookups) }
+	failed := func(most float64) mark.Mark { return mark.AtMost("part of look-ups failed", "", rate(r.Failed), most) }
+	wrong := func(most float64) mark.Mark {
+		return mark.AtMost("part with a wrong root", "", rate(r.WrongRoot), most)
+	}
+	control := func(times float64) []mark.Mark { return ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, times) }
 	switch {
 	case r.SessionMin >= 60:
 		return append(control(2), failed(1e-4), wrong(1e-5))
@@ -44,12 +53,12 @@ func (r *Result) Marks(calm *Result) []Mark {
 	case r.Loss > 0:
 		return append(control(2), failed(1e-4))
 	}
-	return []Mark{
-		asked("mean hops", r.HopsMean, HopsBound(r.Nodes)), failed(0), wrong(0),
-		asked("control/s", r.MsgsPerNodeS, 0.5),
-		asked("control B/s", r.BytesPerNodeS, 900),
-		asked("most contacts", float64(r.ContactsMost), 120),
-		asked("slowest join s", r.JoinMostS, 10),
-		asked("mean messages a join", r.JoinMsgs, 200),
+	return []mark.Mark{
+		mark.AtMost("mean hops", "", r.HopsMean, HopsBound(r.Nodes)), failed(0), wrong(0),
+		mark.AtMost("control", "/s", r.MsgsPerNodeS, 0.5),
+		mark.AtMost("control", "B/s", r.BytesPerNodeS, 900),
+		mark.AtMost("most contacts", "", float64(r.ContactsMost), 120),
+		mark.AtMost("slowest join", "s", r.JoinMostS, 10),
+		mark.AtMost("mean messages a join", "", r.JoinMsgs, 200),
 	}
 }

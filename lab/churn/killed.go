@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/lab/mark"
 	"tidings/overlay"
 	"tidings/sim"
 )
@@ -178,14 +179,14 @@ func (w *world) buried(id overlay.ID) bool {
 func (r *KilledResult) Of() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *KilledResult) Marks(*Result) []Mark {
-	return []Mark{
-		asked("99.9 % of look-ups right after s", r.MostS, 60),
-		asked("all right after s", r.AllS, 120),
-		asked("owner sets whole s after detection", r.WholeS, 30),
-		asked("owner sets not whole in the end", float64(r.Broken), 0),
-		fact("owner sets that lost a quorum", float64(r.Headless)),
-		fact("of these whole s after detection", r.HeadlessS),
-		fact("owner sets that lost everybody", float64(r.Ownerless)),
+func (r *KilledResult) Marks(*Result) []mark.Mark {
+	return []mark.Mark{
+		mark.AtMost("99.9 % of look-ups right after", "s", r.MostS, 60),
+		mark.AtMost("all right after", "s", r.AllS, 120),
+		mark.AtMost("owner sets whole after detection", "s", r.WholeS, 30),
+		mark.None("owner sets not whole in the end", r.Broken),
+		mark.Fact("owner sets that lost a quorum", "", float64(r.Headless)),
+		mark.Fact("of these whole after detection", "s", r.HeadlessS),
+		mark.Fact("owner sets that lost everybody", "", float64(r.Ownerless)),
 	}
 }

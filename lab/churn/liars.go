@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"tidings/lab/mark"
 	"tidings/overlay"
 	"tidings/sim"
 )
@@ -192,14 +193,14 @@ func (r *LyingResult) state(live []*sim.Peer, liars *sim.Liars) {
 func (r *LyingResult) Of() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *LyingResult) Marks(calm *Result) []Mark {
-	part := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
-	marks := []Mark{asked("checked look-ups not right", part(r.CheckedWrong+r.CheckedDoubts, r.Checked), 0.001)}
+func (r *LyingResult) Marks(calm *Result) []mark.Mark {
+	part := func(n, of int) float64 { return float64(n) / float64(of) }
+	marks := []mark.Mark{mark.AtMost("part of checked look-ups not right", "", part(r.CheckedWrong+r.CheckedDoubts, r.Checked), 0.001)}
 	marks = append(marks, ofCalm(calm, r.Nodes, r.MsgsPerNodeS, r.BytesPerNodeS, 2)...)
 	return append(marks,
-		fact("owner sets not right", part(r.SetsWrong, r.Checked)),
-		fact("routed look-ups not right", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
-		fact("slowest checked look-up s", r.LookupMostS),
-		fact("members with a wrong leaf", float64(r.LeavesWrong)),
-		fact("members with a wrong count", float64(r.CountsWrong)))
+		mark.Fact("part of owner sets not right", "", part(r.SetsWrong, r.Checked)),
+		mark.Fact("part of routed look-ups not right", "", part(r.RoutedWrong+r.RoutedLost, r.Routed)),
+		mark.Fact("slowest checked look-up", "s", r.LookupMostS),
+		mark.Fact("members with a wrong leaf", "", float64(r.LeavesWrong)),
+		mark.Fact("members with a wrong count", "", float64(r.CountsWrong)))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"tidings/lab/mark"
 	"tidings/overlay"
 	"tidings/sim"
 )
@@ -141,12 +142,12 @@ func (w *world) severalRoots(key overlay.ID, live []*sim.Peer) bool {
 func (r *PartedResult) Of() (string, int) { return r.Scenario, r.Nodes }
 
 // Marks implements Report.
-func (r *PartedResult) Marks(*Result) []Mark {
-	return []Mark{
-		asked("one root per key after s", r.RootsS, 120),
-		asked("look-ups right after s", r.RightS, 120),
-		asked("one head per log after s", r.HeadsS, 120),
-		asked("keys not healed in the end", float64(r.Unhealed), 0),
-		fact("logs that had forked", float64(r.Forked)),
+func (r *PartedResult) Marks(*Result) []mark.Mark {
+	return []mark.Mark{
+		mark.AtMost("one root per key after", "s", r.RootsS, 120),
+		mark.AtMost("look-ups right after", "s", r.RightS, 120),
+		mark.AtMost("one head per log after", "s", r.HeadsS, 120),
+		mark.None("keys not healed in the end", r.Unhealed),
+		mark.Fact("logs that had forked", "", float64(r.Forked)),
 	}
 }

@@ -3,11 +3,11 @@ package churn
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"tidings/lab/mark"
 	"tidings/sim"
 )
 
@@ -27,25 +27,8 @@ type Report interface {
 	Of() (name string, nodes int)
 	// Marks are its figures. calm is the run of the same size in which nothing
 	// happened; nil if there was none.
-	Marks(calm *Result) []Mark
+	Marks(calm *Result) []mark.Mark
 }
-
-// A Mark is a figure, NaN if it is not known, beside the most that was asked for: +Inf if
-// nothing was.
-type Mark struct {
-	What      string
-	Got, Most float64
-	Note      string // why nothing was asked, where something is elsewhere
-}
-
-// Met says whether the figure is as good as was asked for.
-func (m Mark) Met() bool { return m.Got <= m.Most }
-
-// asked is a figure that may be so large.
-func asked(what string, got, most float64) Mark { return Mark{What: what, Got: got, Most: most} }
-
-// fact is a figure for which nothing was asked.
-func fact(what string, got float64) Mark { return Mark{What: what, Got: got, Most: math.Inf(1)} }
 
 // Options say how large the runs are.
 type Options struct {
@@ -70,7 +53,7 @@ func Docs() Options {
 // Quick are options for a look, and for CI: the same runs, each in a small world.
 func Quick() Options {
 	return Options{
-		Seed: 1, Nodes: 64, Sizes: []int{16, 256}, Lookups: 2000, Length: 10 * time.Minute,
+		Seed: 1, Nodes: 64, Sizes: []int{16, 32}, Lookups: 2000, Length: 10 * time.Minute,
 		Keys: 20, Trials: 10, Parted: 20 * time.Minute,
 	}
 }

@@ -52,8 +52,12 @@ type Bench struct {
 	Length   time.Duration // in which items count
 	Interval time.Duration // of polls
 	Kill     bool          // an owner of shards, in the middle
-	Dir      string
-	Open     func(Plan) (Node, error)
+	// Settle is waited before items count, until sequencers who heard that nobody listens ask
+	// again. After is waited when they count no longer, for the last of them: for more than a
+	// minute, if it is to be seen which of them are that late.
+	Settle, After time.Duration
+	Dir           string
+	Open          func(Plan) (Node, error)
 }
 
 // A BenchResult is what came of it. Its fields are its JSON.
@@ -76,9 +80,6 @@ const (
 	benchEvery = 10 * time.Second // between two items of a feed
 	benchLook  = 50 * time.Millisecond
 	benchJoin  = 3 * time.Minute
-	// benchSettle is waited until sequencers who heard that nobody listens ask again.
-	benchSettle = 40 * time.Second
-	benchAfter  = 70 * time.Second
 )
 
 // watched is what the bench has seen.
@@ -128,7 +129,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 		return r, err
 	}
 	progress("settling", 0)
-	if err := loop.Rest(ctx, benchSettle); err != nil {
+	if err := loop.Rest(ctx, b.Settle); err != nil {
 		return r, err
 	}
 	since := time.Now()
@@ -145,7 +146,7 @@ func (b Bench) Run(ctx context.Context, progress func(what string, done float64)
 	}
 	until := time.Now()
 	progress("waiting for the last items", 1)
-	if err := loop.Rest(ctx, benchAfter); err != nil {
+	if err := loop.Rest(ctx, b.After); err != nil {
 		return r, err
 	}
 	r.Hosts, r.Filters = b.Hosts, b.Filters

@@ -1,6 +1,11 @@
 package nodes
 
-import "time"
+import (
+	"math"
+	"time"
+
+	"tidings/lab/mark"
+)
 
 // Default lists the runs that the docs name, over some transport: many nodes join, a
 // third of them dies, and a feed loses its sequencer. That last one is run over QUIC
@@ -29,44 +34,40 @@ func Default(nodes, killed int, transport string, pause, rest time.Duration) []S
 // after the other, of so many nodes: in the end there are still more than a key's owners.
 const sequencerEnds, sequencerNodes = 3, 15
 
-// A Mark is a figure beside what was asked for.
-type Mark struct {
-	What      string
-	Got, Most float64
-}
-
-// Met says whether the figure is as good as was asked for.
-func (m Mark) Met() bool { return m.Got <= m.Most }
-
 // Judge returns the figures of a run that have a target.
-func Judge(r Result) (of []Mark) {
+func Judge(r Result) (of []mark.Mark) {
 	switch r.Phase {
 	case Join:
-		of = append(of, Mark{"tables right, s after the last start", r.RightS, 20})
+		of = append(of, mark.AtMost("tables right after the last start", "s", r.RightS, 20))
 		for _, c := range []struct {
 			what string
 			cost *Cost
 		}{{"joined", r.Busy}, {"rested", r.Idle}} {
-			if c.cost != nil && c.cost.RSSBytes > 0 {
-				of = append(of, Mark{"MB resident a node, " + c.what, float64(c.cost.RSSBytes) / 1e6, 12})
+			if c.cost == nil {
+				continue
 			}
+			resident := mark.AtMost("resident memory of a node, "+c.what, "MB", float64(c.cost.RSSBytes)/1e6, 12)
+			if c.cost.RSSBytes == 0 {
+				resident = resident.Without("the system does not tell")
+			}
+			of = append(of, resident)
 		}
 	case Silent, Closed:
-		of = append(of, Mark{"tables right, s after the death", r.RightS, 60})
+		of = append(of, mark.AtMost("tables right after the death", "s", r.RightS, 60))
 	case Sequencer:
 		for _, way := range []string{Leave, Closed, Silent} {
 			most := 15.0
 			if way == Silent || way == Closed && r.Transport == QUIC { // which has nothing that the kernel would close
 				most = 45
 			}
-			m := Mark{"another sequencer, s, " + way, 0, most}
+			longest := math.NaN()
 			for _, e := range r.Ends {
-				if e.Way == way {
-					m.Got = max(m.Got, e.SequencerS)
+				if e.Way == way && !(longest > e.SequencerS) {
+					longest = e.SequencerS
 				}
 			}
-			of = append(of, m)
+			of = append(of, mark.AtMost("another sequencer after, "+way, "s", longest, most))
 		}
 	}
-	return of
+	return mark.Of(r.Phase+", "+r.Transport, of...)
 }

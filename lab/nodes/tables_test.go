@@ -77,26 +77,33 @@ func TestTheRootIsTheNearest(t *testing.T) {
 }
 
 func TestJudge(t *testing.T) {
-	end := func(way string, s float64) End { return End{Way: way, SequencerS: s} }
+	ends := func(way string, s ...float64) []End {
+		of := []End{{Way: Leave}, {Way: Closed}, {Way: Silent}}
+		for _, s := range s {
+			of = append(of, End{Way: way, SequencerS: s})
+		}
+		return of
+	}
 	for _, c := range []struct {
 		what   string
 		result Result
 		missed string
 	}{
 		{"all is well", Result{Phase: Join, RightS: 20, Busy: &Cost{RSSBytes: 12e6}, Idle: &Cost{RSSBytes: 12e6}}, ""},
-		{"slow joins", Result{Phase: Join, RightS: 20.1}, "tables right, s after the last start"},
-		{"large nodes", Result{Phase: Join, Idle: &Cost{RSSBytes: 13e6}}, "MB resident a node, rested"},
+		{"slow joins", Result{Phase: Join, RightS: 20.1}, "tables right after the last start"},
+		{"large nodes", Result{Phase: Join, Idle: &Cost{RSSBytes: 13e6}}, "resident memory of a node, rested"},
 		{"deaths are mended", Result{Phase: Silent, RightS: 60}, ""},
-		{"deaths are mended slowly", Result{Phase: Closed, RightS: 61}, "tables right, s after the death"},
-		{"one of several ends is slow", Result{Phase: Sequencer, Transport: TCP, Ends: []End{end(Leave, 1), end(Leave, 16), end(Leave, 2)}}, "another sequencer, s, leave"},
-		{"TCP tells of a death", Result{Phase: Sequencer, Transport: TCP, Ends: []End{end(Closed, 16)}}, "another sequencer, s, closed"},
-		{"QUIC does not", Result{Phase: Sequencer, Transport: QUIC, Ends: []End{end(Closed, 45)}}, ""},
-		{"silence", Result{Phase: Sequencer, Transport: TCP, Ends: []End{end(Silent, 46)}}, "another sequencer, s, silent"},
+		{"deaths are mended slowly", Result{Phase: Closed, RightS: 61}, "tables right after the death"},
+		{"one of several ends is slow", Result{Phase: Sequencer, Transport: TCP, Ends: ends(Leave, 1, 16, 2)}, "another sequencer after, leave"},
+		{"TCP tells of a death", Result{Phase: Sequencer, Transport: TCP, Ends: ends(Closed, 16)}, "another sequencer after, closed"},
+		{"QUIC does not", Result{Phase: Sequencer, Transport: QUIC, Ends: ends(Closed, 45)}, ""},
+		{"silence", Result{Phase: Sequencer, Transport: TCP, Ends: ends(Silent, 46)}, "another sequencer after, silent"},
+		{"a way that was not measured", Result{Phase: Sequencer, Transport: TCP, Ends: []End{{Way: Leave}, {Way: Silent}}}, "another sequencer after, closed"},
 	} {
 		var missed []string
 		for _, m := range Judge(c.result) {
-			if !m.Met() {
-				missed = append(missed, m.What)
+			if m.Missed() {
+				missed = append(missed, m.Figure)
 			}
 		}
 		if got := strings.Join(missed, "; "); got != c.missed {

@@ -51,8 +51,8 @@ func TestSmallWorlds(t *testing.T) {
 				t.Errorf("%d items, %d pairs", r.Items, wanted)
 			}
 			for _, m := range r.Marks(nil) {
-				if !m.Met() {
-					t.Errorf("%s: %v, of %v", m.What, m.Got, m.Most)
+				if m.Missed() {
+					t.Errorf("%+v", m)
 				}
 			}
 		})

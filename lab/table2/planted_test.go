@@ -19,8 +19,8 @@ func TestPlanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, m := range row.Marks() {
-			t.Logf("%s: %.4f", m.What, m.Got)
-			if !m.Met() {
+			t.Logf("%s: %.4f", m.Figure, m.Got)
+			if m.Missed() {
 				missed++
 			}
 		}

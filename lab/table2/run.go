@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"tidings/honeycomb"
 	"tidings/internal/wire"
+	"tidings/lab/mark"
 )
 
 // PollInterval is that of all worlds, as in the paper.
@@ -253,15 +253,6 @@ func (w *World) hour(ctx context.Context, progress func(float64)) error {
 // subscribing is the time in which all members subscribe to all that they read.
 const subscribing = 2 * time.Second
 
-// A Mark is a figure beside what was asked for.
-type Mark struct {
-	What             string
-	Got, Least, Most float64
-}
-
-// Met says whether the figure is as good as was asked for.
-func (m Mark) Met() bool { return m.Got >= m.Least && m.Got <= m.Most }
-
 // most is what is asked of the detection (for Fast, of the load), in parts of the bound: the
 // targets at the paper's size, divided by the bounds there.
 var most = map[honeycomb.Objective]float64{
@@ -271,7 +262,7 @@ var most = map[honeycomb.Objective]float64{
 
 // Marks are the figures of the rank cut with even phases beside what was asked for; of other
 // schemes nothing was asked.
-func (r *Row) Marks() (of []Mark) {
+func (r *Row) Marks() (of []mark.Mark) {
 	if r.Scheme != rankCut || r.Polite { // of what politeness costs, see CostMark
 		return nil
 	}
@@ -279,40 +270,37 @@ func (r *Row) Marks() (of []Mark) {
 	if err != nil {
 		return nil
 	}
-	under := math.Inf(-1)
 	if o == honeycomb.Fast {
 		of = append(of,
-			Mark{"load, of the bound", r.Load / r.BoundLoad, under, most[o]},
-			Mark{"detection, of the target", r.Detection / r.Bound, under, 1.005})
+			mark.AtMost("load, of the bound", "", r.Load/r.BoundLoad, most[o]),
+			mark.AtMost("detection, of the target", "", r.Detection/r.Bound, 1.005))
 	} else {
 		of = append(of,
-			Mark{"detection, of the bound", r.Detection / r.Bound, under, most[o]},
-			Mark{"load, of what is allowed", r.Load / r.BoundLoad, 0.995, 1})
+			mark.AtMost("detection, of the bound", "", r.Detection/r.Bound, most[o]),
+			mark.Between("load, of what is allowed", "", r.Load/r.BoundLoad, 0.995, 1))
 	}
 	if o == honeycomb.Fair {
-		of = append(of, Mark{"notification, of the bound", r.Notification / r.BoundNote, under, 6 / 5.45})
+		of = append(of, mark.AtMost("notification, of the bound", "", r.Notification/r.BoundNote, 6/5.45))
 	}
-	of = append(of, Mark{"evenness", r.Evenness, under, 1.03}, Mark{"polls of a member, most by mean", r.MemberMost, under, 1.4})
+	of = append(of, mark.AtMost("evenness", "", r.Evenness, 1.03), mark.AtMost("polls of a member, most by mean", "", r.MemberMost, 1.4))
 	for _, d := range r.After {
 		if most, asked := uneven[d.Part]; asked {
-			of = append(of, Mark{fmt.Sprintf("evenness, %g %% dead", 100*d.Part), d.Evenness, under, most})
+			of = append(of, mark.AtMost(fmt.Sprintf("evenness, %g %% dead", 100*d.Part), "", d.Evenness, most))
 		}
 	}
 	if c := r.Churning; c != nil {
 		of = append(of,
-			Mark{"detection with sessions and loss, of that before", c.Detection / r.Detection, under, 1.25},
-			Mark{"load with sessions and loss, of what is allowed", c.Load / r.BoundLoad, under, 1.01})
+			mark.AtMost("detection with sessions and loss, of that before", "", c.Detection/r.Detection, 1.25),
+			mark.AtMost("load with sessions and loss, of what is allowed", "", c.Load/r.BoundLoad, 1.01))
 	}
-	return of
+	return mark.Of(r.Objective, of...)
 }
 
 // CostMark is what politeness costs, in parts of what budgets cost in any case: that of crowded
 // domains, which are not asked oftener, by any schedule.
-func CostMark(polite, without *Row) Mark {
-	return Mark{
-		"detection with polite polls of that without, of what budgets allow",
-		polite.Detection / without.Detection / (polite.Bound / without.Bound), math.Inf(-1), 1.05,
-	}
+func CostMark(polite, without *Row) mark.Mark {
+	cost := polite.Detection / without.Detection / (polite.Bound / without.Bound)
+	return mark.Of(polite.Objective, mark.AtMost("detection with polite polls of that without, of what budgets allow", "", cost, 1.05))[0]
 }
 
 // uneven is what is asked of the evenness when so many have died.
@@ -321,23 +309,41 @@ var uneven = map[float64]float64{0.1: 1.15, 0.3: 1.35}
 // within is how near the paper's figures its formula is asked to be.
 const within = 0.05
 
-// FormulaMarks are the means of the paper's formula over those seeds on which about as many
-// channels are orphans as in the paper, beside what the paper has; but for Fair, whose
-// update intervals are not published.
-func FormulaMarks(formulas []Formula) (of []Mark) {
+// FormulaMarks compare the detection by the paper's formula with the figure of its Table 2. The
+// paper does not state how many channels of its simulation are orphans, which the formula depends
+// on. That it is between FewOrphans and ManyOrphans of them is our inference, so the mean over the
+// seeds with as many is asked to be near the figure, and the mean over all seeds stands beside it.
+// Fair is left out: the update intervals that the paper used are not published.
+func FormulaMarks(formulas []Formula) (of []mark.Mark) {
 	for _, o := range Objectives {
-		sum, n := 0., 0.
+		var every, alike []float64
 		for _, f := range formulas {
-			if f.Objective == o.String() && f.Orphans >= FewOrphans && f.Orphans <= ManyOrphans {
-				sum += f.Detection
-				n++
+			if f.Objective != o.String() || o == honeycomb.Fair {
+				continue
+			}
+			if every = append(every, f.OfPaper()); f.Orphans >= FewOrphans && f.Orphans <= ManyOrphans {
+				alike = append(alike, f.OfPaper())
 			}
 		}
-		if n > 0 && o != honeycomb.Fair {
-			of = append(of, Mark{o.String() + " by the paper's formula, of its figure", sum / n / published[o].detection, 1 - within, 1 + within})
+		if len(every) == 0 {
+			continue
 		}
+		asked := mark.Between(fmt.Sprintf("the paper's formula, of its figure, seeds with %g to %g %% orphans", 100*FewOrphans, 100*ManyOrphans), "", mean(alike), 1-within, 1+within).
+			Noted(fmt.Sprintf("%d of %d seeds; that part of orphans is our inference", len(alike), len(every)))
+		if len(alike) == 0 {
+			asked = asked.Without("no seed has as many; that part of orphans is our inference")
+		}
+		of = append(of, mark.Of(o.String(), asked, mark.Fact("the paper's formula, of its figure, all seeds", "", mean(every)))...)
 	}
 	return of
+}
+
+// mean is NaN if there is nothing to take it of.
+func mean(of []float64) (sum float64) {
+	for _, v := range of {
+		sum += v
+	}
+	return sum / float64(len(of))
 }
 
 // Formulas are the paper's figures by its formula, on seeds 1 to n, at the loads that the

@@ -1,27 +1,10 @@
 package tree
 
-// A Mark is a figure beside what was asked for.
-type Mark struct {
-	What    string
-	Topics  int // of the run it is of; 0: of none
-	Got     float64
-	Asked   float64
-	Stretch float64 // what would be better still; 0: nothing
-	Least   bool    // the figure is to be no less than what was asked; else no more
-}
+import (
+	"fmt"
 
-// Met says whether the figure is as good as was asked for.
-func (m Mark) Met() bool { return m.than(m.Asked) }
-
-// Stretched says whether it is better still.
-func (m Mark) Stretched() bool { return m.Stretch != 0 && m.than(m.Stretch) }
-
-func (m Mark) than(limit float64) bool {
-	if m.Least {
-		return m.Got >= limit
-	}
-	return m.Got <= limit
-}
+	"tidings/lab/mark"
+)
 
 const (
 	// weighty is from how many subscriptions on their memory is judged: below, it is lost in
@@ -38,37 +21,37 @@ const (
 const Burden = 4800
 
 // Judge returns the figures of the trees that have a target.
-func Judge(of []Result) (marks []Mark) {
-	for _, r := range of {
+func Judge(results []Result) (marks []mark.Mark) {
+	for _, r := range results {
 		if r.System != OfTrees {
 			continue
 		}
-		mark := func(m Mark) {
-			m.Topics = r.Topics
-			marks = append(marks, m)
-		}
+		var of []mark.Mark
 		if r.Wanted > 0 {
-			mark(Mark{What: "delivered, %", Got: 100 * float64(r.Got) / float64(r.Wanted), Asked: 100, Least: true})
-			mark(Mark{What: "bytes on tree links a delivery, of the envelope", Got: r.OnLinks() / float64(r.Envelope), Asked: 1.15, Stretch: 1.05})
+			of = append(of,
+				mark.AtLeast("delivered", "%", 100*float64(r.Got)/float64(r.Wanted), 100),
+				mark.AtMost("bytes on tree links a delivery, of the envelope", "", r.OnLinks()/float64(r.Envelope), 1.15).Better(1.05))
 			if r.Topics >= spread {
-				mark(Mark{What: "bytes a host passes on, max of mean", Got: r.Load, Asked: 4, Stretch: 2.5})
+				of = append(of, mark.AtMost("bytes a host passes on, max of mean", "", r.Load, 4).Better(2.5))
 			}
 		}
 		if r.Subscriptions >= weighty {
-			mark(Mark{What: "heap a subscription, B", Got: r.Heap, Asked: 400, Stretch: 200})
+			of = append(of, mark.AtMost("heap a subscription", "B", r.Heap, 400).Better(200))
 		}
 		if r.IdleS > 0 && r.Subscriptions >= burden*r.Hosts {
 			messages, bytes := r.Beyond()
-			mark(Mark{What: "idle, messages a second and host beyond the overlay's own", Got: messages, Asked: 2})
-			mark(Mark{What: "idle, KB a second and host beyond the overlay's own", Got: bytes / 1e3, Asked: 2})
+			of = append(of,
+				mark.AtMost("idle, messages of a host beyond the overlay's own", "/s", messages, 2),
+				mark.AtMost("idle, traffic of a host beyond the overlay's own", "KB/s", bytes/1e3, 2))
 		}
+		marks = append(marks, mark.Of(fmt.Sprintf("%d topics", r.Topics), of...)...)
 	}
 	return marks
 }
 
 // Judge returns the figure with its target.
-func (s Speed) Judge() []Mark {
-	return []Mark{{What: "envelopes opened a second on one core", Got: s.PerSecond, Asked: 10_000, Least: true}}
+func (s Speed) Judge() mark.Mark {
+	return mark.AtLeast("envelopes opened on one core", "/s", s.PerSecond, 10_000)
 }
 
 // OnLinks is how many bytes a delivery costs on links, acknowledgements included.

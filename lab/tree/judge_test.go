@@ -1,27 +1,32 @@
 package tree
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+
+	"tidings/lab/mark"
+)
 
 func TestFiguresAreJudged(t *testing.T) {
-	of := func(change func(*Result)) map[string]Mark {
+	of := func(change func(*Result)) map[string]mark.Mark {
 		r := Result{
 			System: OfTrees, Hosts: 200, Topics: 1000, Subscriptions: 960_000, Wanted: 10, Got: 10, Envelope: 1000, Content: 1030, Control: 20,
 			Load: 4, Heap: 400, IdleS: 1, IdleMessages: 1, IdleBytes: 500, OverlayMessages: 3, OverlayBytes: 900, OverlayMessagesThen: 4, OverlayBytesThen: 800,
 		}
 		change(&r)
-		marks := map[string]Mark{}
+		marks := map[string]mark.Mark{}
 		for _, m := range Judge([]Result{{System: OfGossip, Wanted: 10}, r}) {
-			if m.Topics != r.Topics {
-				t.Errorf("%q is of %d topics", m.What, m.Topics)
+			if m.Run != fmt.Sprintf("%d topics", r.Topics) {
+				t.Errorf("%q is of %s", m.Figure, m.Run)
 			}
-			marks[m.What] = m
+			marks[m.Figure] = m
 		}
 		return marks
 	}
 	all := of(func(*Result) {})
 	for what, stretched := range map[string]bool{
-		"delivered, %": false, "bytes on tree links a delivery, of the envelope": true, "bytes a host passes on, max of mean": false, "heap a subscription, B": false,
-		"idle, messages a second and host beyond the overlay's own": false, "idle, KB a second and host beyond the overlay's own": false,
+		"delivered": false, "bytes on tree links a delivery, of the envelope": true, "bytes a host passes on, max of mean": false, "heap a subscription": false,
+		"idle, messages of a host beyond the overlay's own": false, "idle, traffic of a host beyond the overlay's own": false,
 	} {
 		if m, ok := all[what]; !ok || !m.Met() || m.Stretched() != stretched {
 			t.Errorf("%s: %+v, of %v", what, m, all)
@@ -34,12 +39,12 @@ func TestFiguresAreJudged(t *testing.T) {
 		what   string
 		change func(*Result)
 	}{
-		{"delivered, %", func(r *Result) { r.Got-- }},
+		{"delivered", func(r *Result) { r.Got-- }},
 		{"bytes on tree links a delivery, of the envelope", func(r *Result) { r.Control = 121 }},
 		{"bytes a host passes on, max of mean", func(r *Result) { r.Load = 4.1 }},
-		{"heap a subscription, B", func(r *Result) { r.Heap = 401 }},
-		{"idle, messages a second and host beyond the overlay's own", func(r *Result) { r.OverlayMessagesThen = 4.1 }},
-		{"idle, KB a second and host beyond the overlay's own", func(r *Result) { r.IdleBytes = 2001 }},
+		{"heap a subscription", func(r *Result) { r.Heap = 401 }},
+		{"idle, messages of a host beyond the overlay's own", func(r *Result) { r.OverlayMessagesThen = 4.1 }},
+		{"idle, traffic of a host beyond the overlay's own", func(r *Result) { r.IdleBytes = 2001 }},
 	} {
 		if m := of(c.change)[c.what]; m.Met() {
 			t.Errorf("%s is met: %+v", c.what, m)
@@ -59,7 +64,7 @@ func TestFiguresAreJudged(t *testing.T) {
 			t.Errorf("%s: %v", c.what, got)
 		}
 	}
-	if s := (Speed{PerSecond: 9999}); s.Judge()[0].Met() {
+	if s := (Speed{PerSecond: 9999}); s.Judge().Met() {
 		t.Error("9,999 envelopes a second are enough")
 	}
 }
