@@ -34,6 +34,7 @@ func items(t *testing.T, from, n int, text string) (of []difference.Change) {
 // A burst of articles that come faster than they are matched waits, as much as there is room for; what is not
 // matched is counted and said, and all is well again when it is over.
 func TestABurstOfArticlesIsBounded(t *testing.T) {
+	t.Parallel()
 	k, err := openKeywords(filepath.Join(t.TempDir(), keywordsFile), cobra.DefaultConfig(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

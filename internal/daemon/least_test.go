@@ -16,6 +16,7 @@ import (
 // What a subscription is not to be shown without its publisher's signature is in no keyword feed either: not by
 // the firehose, and not of what was brought before that was said.
 func TestKeywordFeedsHaveWhatIsVouchedForAlone(t *testing.T) {
+	t.Parallel()
 	for _, filter := range []bool{false, true} {
 		t.Run(fmt.Sprint("filter: ", filter), func(t *testing.T) {
 			t.Parallel()

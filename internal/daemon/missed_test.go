@@ -202,6 +202,7 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 
 // What comes to a filter while nothing is kept is refused, so that it comes again, and said until it has.
 func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
+	t.Parallel()
 	m := startMatching(t, math.MaxInt64)
 	body, err := difference.Delta{Changes: items(t, 0, 5, "the sun shines")}.Encode()
 	if err != nil {
@@ -232,6 +233,7 @@ func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
 
 // What came faster than it could be matched is matched when the burst is over.
 func TestABurstIsMadeGood(t *testing.T) {
+	t.Parallel()
 	const each = 1000
 	m := startMatching(t, math.MaxInt64)
 	held, release := make(chan struct{}), make(chan struct{})

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	// Most tests that run side by side wait for nodes and leave the processors idle. go
 	// test runs as many of them at a time as there are processors, and most machines of
 	// CI have two.
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "24"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

@@ -1,0 +1,9 @@
+package table2
+
+import (
+	"testing"
+
+	"tidings/internal/longtest"
+)
+
+func TestMain(m *testing.M) { longtest.Main(m) }

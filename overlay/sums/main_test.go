@@ -1,0 +1,9 @@
+package sums
+
+import (
+	"testing"
+
+	"tidings/internal/longtest"
+)
+
+func TestMain(m *testing.M) { longtest.Main(m) }

@@ -1,0 +1,9 @@
+package wedge_test
+
+import (
+	"testing"
+
+	"tidings/internal/longtest"
+)
+
+func TestMain(m *testing.M) { longtest.Main(m) }
