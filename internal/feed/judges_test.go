@@ -131,17 +131,6 @@ func lacks(t *testing.T, tool, why string) {
 	t.Skipf("%s is not installed: %s", tool, why)
 }
 
-func TestWrittenAtomIsRightByTheSchemaOfRFC4287(t *testing.T) {
-	jing, err := exec.LookPath("jing")
-	if err != nil {
-		lacks(t, "jing", "it judges Atom by RFC 4287's schema")
-	}
-	args := append([]string{"-c", filepath.Join("testdata", "atom.rnc")}, files(t, written(t), "as atom")...)
-	if out, err := exec.Command(jing, args...).CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
-
 // python is the one that Debian's packages are for.
 const python = "/usr/bin/python3"
 
