@@ -4,7 +4,7 @@
 
 SHELL       := bash
 .SHELLFLAGS := -eu -o pipefail -c
-	@for step in fmt vet tidy generated lint cross lab planted race packages long; do \
+.PHONY: check rest fmt vet tidy generated lint cross lab planted race fuzz test times long sim bench vuln build generate packages release
 
 # Where goroutines, locks and sockets live: what stands there is run under the
 # race detector.
@@ -22,11 +22,7 @@ lab:
 	go -C lab test ./...
 
 rest:
-<<<<<<< HEAD
-	@for step in fmt vet tidy generated lint cross lab planted race long; do \
-=======
-	@for step in fmt vet tidy generated lint cross planted race packages long; do \
->>>>>>> pkg
+	@for step in fmt vet tidy generated lint cross lab planted race packages long; do \
 	  echo "== make $$step"; SECONDS=0; \
 	  $(MAKE) --no-print-directory $$step; \
 	  echo "== make $$step: $$SECONDS s"; \
@@ -116,8 +112,7 @@ test:
 
 # How long the fast tier takes, without results of before: three minutes are allowed, and one for a package.
 times:
-	@go vet ./... # which fills the cache of builds, as any run before did
-	@go test -count=1 -run '^$$' ./... >/dev/null
+	@go test -count=1 -run '^$$' ./... >/dev/null # fills the cache of builds
 	@SECONDS=0; go test -count=1 ./... | awk '/^ok/ { sub("s$$", "", $$3); print $$3, $$2; next } !/no test files/ { print; fflush() }' \
 	  | sort -rn | awk 'NR <= 10; $$1 > 60 { slow = slow " " $$2 } END { if (slow) { print "more than 60 s:" slow; exit 1 } }' \
 	  && echo "$$SECONDS s in all" && [ $$SECONDS -le 180 ]
