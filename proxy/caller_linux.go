@@ -38,15 +38,22 @@ func AcceptedBy(conn net.Conn) (uid int, ok bool) {
 // userAt looks up the user whose program has the near end of a connection: the system lists the ends of
 // all connections on this machine with their users.
 func userAt(near, far netip.AddrPort) (uid int, ok bool) {
-	return connections.userOf(ends{near, far})
+	of := ends{near, far}.canonical()
+	if of.near.Addr().Is4() {
+		if uid, ok = connections4.userOf(of); ok {
+			return uid, true
+		}
+	}
+	return connections6.userOf(of) // which has those of IPv4 whose program listens at addresses of both kinds
 }
 
 // ends are the two addresses of a connection.
 type ends struct{ near, far netip.AddrPort }
 
-// A connectionList reads the system's list. To read it takes the longer the more connections the machine
+// A connectionList reads a list of the system's. To read it takes the longer the more connections the machine
 // has, so those who ask while it is being read share the next reading, however many they are.
 type connectionList struct {
+	file   string
 	asking atomic.Int64
 	begun  atomic.Uint64 // readings
 
@@ -54,7 +61,7 @@ type connectionList struct {
 	users map[ends]int // in the last reading; nil if nobody asks
 }
 
-var connections connectionList
+var connections4, connections6 = connectionList{file: "/proc/net/tcp"}, connectionList{file: "/proc/net/tcp6"}
 
 func (l *connectionList) userOf(of ends) (uid int, ok bool) {
 	l.asking.Add(1)
@@ -63,25 +70,23 @@ func (l *connectionList) userOf(of ends) (uid int, ok bool) {
 	defer l.mu.Unlock()
 	if l.begun.Load() == before { // no reading has begun since
 		l.begun.Add(1)
-		l.users = readUsers()
+		l.users = readUsers(l.file)
 	}
-	uid, ok = l.users[of.canonical()]
+	uid, ok = l.users[of]
 	if l.asking.Add(-1) == 0 {
 		l.users = nil
 	}
 	return uid, ok
 }
 
-func readUsers() map[ends]int {
+func readUsers(file string) map[ends]int {
 	users := map[ends]int{}
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		table, err := os.Open(name)
-		if err != nil {
-			continue
-		}
-		addUsers(users, table)
-		_ = table.Close() // it was only read
+	table, err := os.Open(file)
+	if err != nil {
+		return users // the system does not tell
 	}
+	addUsers(users, table)
+	_ = table.Close() // it was only read
 	return users
 }
 

@@ -67,7 +67,7 @@ func TestManyAskWhoOpenedTheirConnections(t *testing.T) {
 		})
 	}
 	asking.Wait()
-	if connections.users != nil {
+	if connections4.users != nil {
 		t.Error("a list is kept that nobody asks for")
 	}
 }

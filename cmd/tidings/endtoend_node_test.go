@@ -331,7 +331,7 @@ func titles(f *feed.Feed) []string {
 // with the last complaint.
 func eventually(t *testing.T, within time.Duration, what string, try func() error) {
 	t.Helper()
-	eventuallyEach(t, 100*time.Millisecond, within, what, try)
+	eventuallyEach(t, 250*time.Millisecond, within, what, try)
 }
 
 // eventuallyEach does so at another pace. After a try it waits for at least four times as long as the try took, up to
