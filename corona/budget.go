@@ -24,7 +24,7 @@ const (
 	// spared is the part of a budget that is not shared out to channels that have a poller
 	// already: for those that come new, and for polls without a grant.
 	spared = 1. / 16
-	// maxReaders are the readers behind one member that count in a budget (DESIGN: weights).
+	// maxReaders are the readers behind one member that count in a budget.
 	maxReaders = 64
 	// maxStretch bounds the interval of a grant; a channel that would get a longer one
 	// gets none.

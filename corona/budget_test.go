@@ -30,7 +30,7 @@ func spent(of []portion) (rate float64) {
 	return rate
 }
 
-// DESIGN §3, rule 4: "what its readers would ask, at least 1 request per 10 s, at most the
+// The budget of a domain is "what its readers would ask, at least 1 request per 10 s, at most the
 // larger of 1 per s and one per tau for each of its channels".
 func TestBudgetOfADomain(t *testing.T) {
 	half := 30 * time.Minute

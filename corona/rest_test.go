@@ -10,7 +10,7 @@ import (
 	"tidings/overlay"
 )
 
-// DESIGN §3, rule 2: a limit binds the member that saw it at once, the whole wedge when a
+// Rate limits: a limit binds the member that saw it at once, the whole wedge when a
 // second one saw it too.
 func TestALimitThatTwoHaveSeenBindsTheWedge(t *testing.T) {
 	w := newTown(t, 12)

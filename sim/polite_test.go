@@ -12,7 +12,7 @@ import (
 	"tidings/overlay"
 )
 
-// DESIGN §3, rule 4: a domain of many feeds is asked by the whole network no oftener than its
+// The budget of a domain: a domain of many feeds is asked by the whole network no oftener than its
 // readers would ask, also when two of its stewards die and members join, and not much more
 // rarely; all its readers get what is new.
 func TestADomainIsAskedNoOftenerThanItsBudget(t *testing.T) {

@@ -64,7 +64,7 @@ func (w *Workload) Spread(feeds []int) {
 	}
 }
 
-// PoliteBound is what no schedule can beat that keeps to the budgets of domains (DESIGN §3), and
+// PoliteBound is what no schedule can beat that keeps to the budgets of domains, and
 // which channels are on crowded domains: those that would be asked oftener than their budget lets
 // them. What these leave goes to the others.
 func (w *Workload) PoliteBound(p *honeycomb.Problem, channels []honeycomb.Channel) (bound honeycomb.Measurement, crowded []bool) {

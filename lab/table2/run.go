@@ -82,7 +82,7 @@ type Setting struct {
 	// Dead are parts of all members, rising: after those hours so many die at one moment,
 	// silently, and the polls of the next hour are another figure.
 	Dead []float64
-	// Polite has domains have budgets (DESIGN §3).
+	// Polite has domains have budgets.
 	Polite bool
 	// Part is what is allowed of the polls that readers alone would make. Zero: all.
 	Part float64
