@@ -65,6 +65,21 @@ func (w *window) items() int {
 	return n
 }
 
+// Newest is when the last new item of a feed was found, the zero time if it has none.
+func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
+	c := f.feeds[key]
+	if c == nil {
+		return at
+	}
+	at = c.window.of.Newest()
+	for _, e := range c.window.extra {
+		if e.At.After(at) {
+			at = e.At
+		}
+	}
+	return at
+}
+
 // Grew brings the window of a feed up to its log.
 func (f *FeedTree) Grew(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.subscribed {

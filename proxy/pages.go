@@ -163,7 +163,7 @@ func showChannel(c Channel) shownChannel {
 	return shownChannel{
 		Channel: c,
 		Name:    orAddress(c.Title, c.URL),
-		Trouble: c.State != StateOK && c.State != StateNew,
+		Trouble: c.Failing(),
 		New:     c.State == StateNew,
 	}
 }

@@ -94,8 +94,9 @@ type Channel struct {
 	Since *time.Time `json:"since"` // how long State has been so
 	Do    string     `json:"do"`    // what a person can do about it; empty if nothing
 
-	Items      int    `json:"items"`
-	Provenance string `json:"provenance"` // publisher, single; later witnessed k/n
+	Items      int        `json:"items"`
+	Newest     *time.Time `json:"newest"`     // when the last new item was found
+	Provenance string     `json:"provenance"` // publisher, single; later witnessed k/n
 	// Publisher is the fingerprint of the key that the feed's publisher signs with, as SSH writes
 	// it; empty: it is not published. PublisherSince is since when.
 	Publisher      string     `json:"publisher"`
@@ -122,6 +123,9 @@ type Channel struct {
 	Auto  bool   `json:"auto"`  // made by reading
 	Moved string `json:"moved"` // where the origin says the feed is now
 }
+
+// Failing reports whether a person may have to do something about a channel.
+func (c Channel) Failing() bool { return c.State != StateOK && c.State != StateNew }
 
 // A FormerKey is one that a feed's publisher had.
 type FormerKey struct {

@@ -74,6 +74,14 @@ func TestJSONIsWhatTheNodeSays(t *testing.T) {
 	}
 }
 
+func TestListAsJSONHasOnlyWhatIsAskedFor(t *testing.T) {
+	const said = `{"channels":[{"url":"http://a/","state":"ok"},{"url":"http://b/","state":"gone","later":1}]}`
+	code, stdout, stderr := calls(t, answers(t, 200, said), "list", "--json", "--failing")
+	if code != exitDone || stderr != "" || strings.Contains(stdout, "http://a/") || !strings.Contains(stdout, `"later": 1`) {
+		t.Errorf("%d %q %s", code, stderr, stdout)
+	}
+}
+
 func TestNodeThatListensEverywhereIsHere(t *testing.T) {
 	for _, c := range []struct{ address, want string }{
 		{"127.0.0.1:8190", "127.0.0.1:8190"},

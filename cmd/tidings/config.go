@@ -27,9 +27,6 @@ func dataDir() string { return filepath.Join(xdg.DataHome, "tidings") }
 // different ways.
 func accessDir() string { return filepath.Join(xdg.StateHome, "tidings") }
 
-// notSettings are flags that belong to one call and not into a file.
-var notSettings = []string{"help", "config", "json", "original"}
-
 // settings are what a file says: values by the names of flags.
 type settings struct {
 	file   string
@@ -103,11 +100,15 @@ func plain(v any) (any, error) {
 	return nil, errors.New("give a text, a number, true or false, or a list of texts")
 }
 
+// isSetting reports whether a flag may stand in the file: it has an environment variable ([onlySettings]), and is
+// not the one that names the file.
+func isSetting(f *kong.Flag) bool { return len(f.Envs) > 0 && f.Name != "config" }
+
 // flagNames are the flags of a command and those below it that are settings.
 func flagNames(n *kong.Node) []string {
 	var names []string
 	for _, f := range n.Flags {
-		if !slices.Contains(notSettings, f.Name) {
+		if isSetting(f) {
 			names = append(names, f.Name)
 		}
 	}
@@ -129,7 +130,7 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, err
 		}
 	}
 	v, ok := s.values[f.Name]
-	if !ok {
+	if !ok || !isSetting(f) {
 		return nil, nil
 	}
 	if _, list := v.([]any); list && !f.IsSlice() {

@@ -30,7 +30,10 @@ func (*unsubscribeCommand) Help() string {
 	return examples("tidings unsubscribe https://go.dev/blog/feed.atom")
 }
 
-func (*listCommand) Help() string { return examples("tidings list", "tidings list --json") }
+func (*listCommand) Help() string {
+	return "LAST NEW is how long ago the last new item was found, by any node of the network.\n\n" +
+		examples("tidings list", "tidings list --failing -v", "tidings list --json")
+}
 
 func (*opmlCommand) Help() string {
 	return examples("tidings opml import mine.opml", "tidings opml export for-my-reader.opml")

@@ -103,9 +103,8 @@ func onlySettings(n *kong.Node) {
 		return
 	}
 	for _, f := range n.Flags {
-		switch f.Name {
-		case "config", "http", "data":
-		default:
+		address := f.Name == "http" && n.Name != "demo" // which serves at an address of its own
+		if f.Name != "config" && f.Name != "data" && !address {
 			f.Envs, f.Tag.Envs = nil, nil
 		}
 	}

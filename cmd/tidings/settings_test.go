@@ -90,6 +90,8 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{`pol-interval = "2s"`, `config.toml: there is no setting "pol-interval"`},
 		{"[run]\nhttp = \"x\"", `config.toml: there is no setting "run"`},
 		{`json = true`, `there is no setting "json"`},
+		{`failing = true`, `there is no setting "failing"`},
+		{`version = true`, `there is no setting "version"`},
 		{`config = "other.toml"`, `there is no setting "config"`},
 		{`http = ["a", "b"]`, "config.toml: one value is taken"},
 		{`http = 1979-05-27`, "config.toml: http: give a text"},

@@ -72,7 +72,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
-		c.Provenance, c.State = feedtree.Single, proxy.StateOK
+		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.At(d.node.Feeds.Newest(s.Key))
 	}
 	c.Least = attributesOf(s).Least
 	if p := s.Publisher; p != nil {
