@@ -101,6 +101,8 @@ type Subscribed struct {
 	// Least, in the question of subscribe, is what has to vouch for items to be shown:
 	// "publisher", or "" for whatever it is.
 	Least string `json:"least,omitempty"`
+	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
+	Tags []string `json:"tags,omitempty"`
 }
 
 // Fault is the answer of any of them when it went wrong.
@@ -128,6 +130,9 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
 		if c.Former == nil {
 			c.Former = []FormerKey{}
+		}
+		if c.Tags == nil {
+			c.Tags = []string{}
 		}
 		out[i] = c
 	}
@@ -177,9 +182,15 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	if q.Least != "" && q.Least != LeastPublisher && q.Least != LeastAny {
 		return nil, refuse(http.StatusBadRequest, "what has to vouch for items is %s, or %s", LeastPublisher, LeastAny)
 	}
+	tags := tidyTags(q.Tags)
 	channel, doubt, err := s.subscribe(r.Context(), address)
 	if err != nil {
 		return nil, err
+	}
+	if q.Tags != nil {
+		if err := s.subs.Tag(r.Context(), channel, tags); err != nil {
+			return nil, err
+		}
 	}
 	if q.Least != "" {
 		p, err := s.publishing()

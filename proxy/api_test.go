@@ -3,6 +3,7 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -166,7 +167,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		if err != nil || r.Header.Get("Content-Type") != opmlType {
 			t.Fatalf("%v: %s", err, doc)
 		}
-		for o := range feed.Subscriptions(outlines) {
+		for _, o := range feed.Subscriptions(outlines) {
 			addresses = append(addresses, o.XMLURL)
 		}
 		return doc, addresses
@@ -197,6 +198,46 @@ func TestListsAreExportedAndImported(t *testing.T) {
 	var fault Fault
 	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "there is no feed in the list" {
 		t.Errorf("%d %+v", status, fault)
+	}
+}
+
+func TestFoldersOfListsAreTags(t *testing.T) {
+	b := newBench(t)
+	doc := `<opml version="2.0"><head/><body>` +
+		`<outline text="News"><outline text="Deep"><outline xmlUrl="` + atomURL + `"/></outline><outline xmlUrl="` + rssURL + `"/></outline>` +
+		`<outline text="Other"><outline xmlUrl="` + rssURL + `"/></outline><outline xmlUrl="` + jsonURL + `"/></body></opml>`
+	var result Imported
+	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || len(result.Failed) != 0 {
+		t.Fatalf("%d %+v", status, result)
+	}
+	tags := func() map[string]string {
+		var listed Listed
+		b.call("GET", "list", "", &listed)
+		of := map[string]string{}
+		for _, c := range listed.Channels {
+			of[c.URL] = strings.Join(c.Tags, " ")
+		}
+		return of
+	}
+	want := map[string]string{atomURL: "Deep", rssURL: "News Other", jsonURL: ""}
+	if got := tags(); !maps.Equal(got, want) {
+		t.Errorf("tags %v, want %v", got, want)
+	}
+	// What is exported has the same folders.
+	exported := body(t, b.ask("GET", apiPath+"opml?rewrite=0", "Tidings", "1"))
+	clear(b.node.subscribed)
+	clear(b.node.channels)
+	if b.call("POST", "opml", exported, &result); !maps.Equal(tags(), want) {
+		t.Errorf("tags %v, want %v, by\n%s", tags(), want, exported)
+	}
+	// Tags that somebody gives take the place of those; without any, they stay.
+	var done Subscribed
+	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
+	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
+	b.call("POST", "subscribe", `{"url":"`+jsonURL+`","tags":["`+strings.Repeat("long", maxTag)+`"]}`, &done)
+	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
+	if got := tags(); !maps.Equal(got, want) {
+		t.Errorf("tags %v, want %v", got, want)
 	}
 }
 

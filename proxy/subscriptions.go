@@ -33,6 +33,9 @@ type Subscriptions interface {
 	// if there was none. From then on Subscribe with auto refuses, until
 	// somebody subscribes without.
 	Unsubscribe(ctx context.Context, url string) error
+	// Tag gives a subscription its tags in place of those it has. It returns when that is durable, ErrUnknown if
+	// there is no subscription.
+	Tag(ctx context.Context, url string, tags []string) error
 	// List returns all subscriptions. ReadURL is left empty: the server fills it.
 	List(ctx context.Context) ([]Channel, error)
 	Status(ctx context.Context) (Status, error)
@@ -120,8 +123,9 @@ type Channel struct {
 	DetectionExpectedS *float64 `json:"detection_expected_s"`
 	DetectionObservedS *float64 `json:"detection_observed_s"`
 
-	Auto  bool   `json:"auto"`  // made by reading
-	Moved string `json:"moved"` // where the origin says the feed is now
+	Auto  bool     `json:"auto"`  // made by reading
+	Moved string   `json:"moved"` // where the origin says the feed is now
+	Tags  []string `json:"tags"`  // that the user gave it, by a command or as folders of a list
 }
 
 // Failing reports whether a person may have to do something about a channel.

@@ -23,7 +23,7 @@ func (*versionCommand) Help() string { return examples("tidings version", "tidin
 func (*subscribeCommand) Help() string {
 	return examples("tidings subscribe https://go.dev/blog/feed.atom",
 		"tidings subscribe page+https://go.dev/doc/devel/release",
-		"tidings subscribe --least publisher https://blog.example/feed.xml")
+		"tidings subscribe --tag news --tag sea https://blog.example/feed.xml")
 }
 
 func (*unsubscribeCommand) Help() string {

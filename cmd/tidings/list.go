@@ -16,9 +16,10 @@ import (
 // A listCommand is "tidings list".
 type listCommand struct {
 	client  `embed:""`
-	Verbose bool `short:"v" help:"Show all that is known of each feed."`
-	Failing bool `help:"Show only feeds with problems."`
-	JSON    bool `name:"json" help:"Print one JSON object."`
+	Verbose bool   `short:"v" help:"Show all that is known of each feed."`
+	Failing bool   `help:"Show only feeds with problems."`
+	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag."`
+	JSON    bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Run prints the subscriptions.
@@ -39,7 +40,11 @@ func (c *listCommand) Run(ctx context.Context, s streams) error {
 
 // shows reports whether a channel is among those that the flags ask for.
 func (c *listCommand) shows(of proxy.Channel) bool {
-	return !c.Failing || of.Failing()
+	return c.tagged(of) && (!c.Failing || of.Failing())
+}
+
+func (c *listCommand) tagged(of proxy.Channel) bool {
+	return c.Tag == "" || slices.Contains(of.Tags, c.Tag)
 }
 
 // only is the answer of list with only those channels that shows approves. Each channel stays as the node wrote it.
@@ -74,10 +79,13 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 		{head: "LAST NEW"},
 		{head: "ADDRESS", elastic: 4},
 	}}
-	shown, failing := 0, 0
+	tagged, shown, failing := 0, 0, 0
 	for _, of := range channels {
-		if of.Failing() {
-			failing++
+		if c.tagged(of) {
+			tagged++
+			if of.Failing() {
+				failing++
+			}
 		}
 		if !c.shows(of) {
 			continue
@@ -94,23 +102,17 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 			details(&table, of, now)
 		}
 	}
-	if shown == 0 && t.width > 0 {
-		return c.footer(len(channels), shown, failing, t)
-	}
-	return table.String() + c.footer(len(channels), shown, failing, t)
-}
-
-// footer sums a list up on a terminal.
-func (c *listCommand) footer(all, shown, failing int, t terminal) string {
 	switch {
 	case t.width == 0:
-		return ""
-	case shown == 0 && c.Failing:
-		return fmt.Sprintf("No problems in %s.\n", feeds(all))
+		return table.String()
+	case tagged == 0:
+		return fmt.Sprintf("No feeds with the tag %q.\n", c.Tag)
+	case shown == 0:
+		return fmt.Sprintf("No problems in %s.\n", feeds(tagged))
 	case failing > 0 && !(c.Failing && c.Verbose):
-		return fmt.Sprintf("%s, %d with problems: tidings list --failing -v\n", feeds(all), failing)
+		return fmt.Sprintf("%s%s, %d with problems: tidings list --failing -v\n", table.String(), feeds(tagged), failing)
 	}
-	return ""
+	return table.String()
 }
 
 func feeds(n int) string {
@@ -127,6 +129,9 @@ func details(table *table, c proxy.Channel, now time.Time) {
 	}
 	if c.Do != "" {
 		table.note("→ "+c.Do, faint)
+	}
+	if len(c.Tags) > 0 {
+		table.note("tags: "+strings.Join(c.Tags, ", "), faint)
 	}
 	if c.Moved != "" {
 		table.note("the web server says that the feed is now at "+c.Moved, faint)

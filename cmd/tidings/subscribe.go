@@ -13,6 +13,7 @@ import (
 type subscribeCommand struct {
 	client `embed:""`
 	Least  string   `placeholder:"WHO" help:"Show only items for which something vouches: publisher, its signature; any, whatever it is (usual)."`
+	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated."`
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages: their feed if they advertise one; page+https://… follows a page itself."`
 }
 
@@ -28,7 +29,7 @@ func (c *subscribeCommand) Validate() error {
 // Run subscribes, and prints a line for each address: what to give to a reader.
 func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 	return all("subscribe to", c.URLs, func(address string) error {
-		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least})
+		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least, Tags: c.Tag})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}

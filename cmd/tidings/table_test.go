@@ -16,7 +16,7 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func channels() []proxy.Channel {
 	return []proxy.Channel{
 		{URL: "https://go.dev/blog/feed.atom", Title: "The Go Blog", State: proxy.StateOK, Items: 20, Subscribers: 1204,
-			Newest: proxy.At(noon.Add(-5 * time.Hour)), Why: "the first of 3 pollers", ReadURL: "http://127.0.0.1:8190/f/2c7e/https://go.dev/blog/feed.atom",
+			Newest: proxy.At(noon.Add(-5 * time.Hour)), Why: "the first of 3 pollers", Tags: []string{"Go"}, ReadURL: "http://127.0.0.1:8190/f/2c7e/https://go.dev/blog/feed.atom",
 			LastPoll: proxy.At(noon.Add(-3 * time.Minute)), NextPoll: proxy.At(noon.Add(27 * time.Minute))},
 		{URL: "https://xn--j6w193g.example/a/rather/long/address.xml", Title: "新聞\x1b[2J\u202eevil", State: proxy.StateNew, Subscribers: 1},
 		{URL: "https://away.example/feed", State: "unreachable", Error: "away.example refuses the connection",
@@ -67,6 +67,8 @@ func TestListSumsUpOnATerminal(t *testing.T) {
 		{listCommand{}, nil, "No subscriptions yet: tidings subscribe URL\n"},
 		{listCommand{}, channels(), "3 feeds, 1 with problems: tidings list --failing -v\n"},
 		{listCommand{Failing: true}, channels()[:2], "No problems in 2 feeds.\n"},
+		{listCommand{Failing: true, Tag: "Go"}, channels(), "No problems in 1 feed.\n"},
+		{listCommand{Tag: "solar"}, channels(), "No feeds with the tag \"solar\".\n"},
 	} {
 		if got := c.list.listing(c.channels, wide, noon); !strings.HasSuffix(got, c.want) {
 			t.Errorf("got:\n%s\nwant at its end:\n%s", got, c.want)

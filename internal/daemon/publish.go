@@ -314,16 +314,29 @@ func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte, of *t
 
 // Require has a subscription show items only for which something vouches; see proxy.Publishing.
 func (d *Daemon) Require(ctx context.Context, url, least string) error {
+	if least == proxy.LeastAny {
+		least = ""
+	}
+	err := d.change(ctx, url, func(a *attributes) { a.Least = least })
+	d.keywords.recent.forget(url) // of which some may have been brought as whatever it was
+	return err
+}
+
+// Tag gives a subscription its tags; see proxy.Subscriptions.
+func (d *Daemon) Tag(ctx context.Context, url string, tags []string) error {
+	return d.change(ctx, url, func(a *attributes) { a.Tags = tags })
+}
+
+// change changes what is kept beside a subscription, and returns when that is durable.
+func (d *Daemon) change(ctx context.Context, url string, edit func(*attributes)) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		a, ok := d.wanted(key)
 		if !ok {
-			answer(fmt.Errorf("subscribe to %s: %w", url, proxy.ErrUnknown))
+			answer(fmt.Errorf("%s: %w", url, proxy.ErrUnknown))
 			return
 		}
-		if a.Least = least; least == proxy.LeastAny {
-			a.Least = ""
-		}
+		edit(&a)
 		done := d.wishes.wish(key, a, true)
 		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
 			done()
@@ -333,11 +346,7 @@ func (d *Daemon) Require(ctx context.Context, url, least string) error {
 			answer(err)
 		})
 	})
-	d.keywords.recent.forget(url) // of which some may have been brought as whatever it was
-	if failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(failed, err)
 }
 
 // Trust believes that a feed has another key; see proxy.Publishing.

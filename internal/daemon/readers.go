@@ -80,14 +80,15 @@ type attributes struct {
 	// Tentative says that it was made by publishing, and that nothing that was published was taken yet.
 	Tentative bool `json:"tentative,omitempty"`
 	// Least is what has to vouch for an item to be shown; empty: whatever it is.
-	Least string `json:"least,omitempty"`
-	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+	Least string   `json:"least,omitempty"`
+	Tags  []string `json:"tags,omitempty"`
+	Read  int64    `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
 }
 
 func (a attributes) encode() []byte {
 	b, err := json.Marshal(a)
 	if err != nil {
-		panic(fmt.Sprintf("daemon: attributes: %v", err)) // there are only a bool, a number and a word in it
+		panic(fmt.Sprintf("daemon: attributes: %v", err)) // every value of these types can be written
 	}
 	return b
 }
@@ -112,7 +113,7 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 		if old, ok := d.wanted(key); ok {
 			switch stays := passing(a) || !passing(old); {
 			case !stays:
-				a.Least = old.Least
+				a.Least, a.Tags = old.Least, old.Tags
 			case d.wishes.of[key].number == 0:
 				answer(nil)
 				return
