@@ -152,7 +152,8 @@ func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) 
 	return "", false
 }
 
-// typed is the address of a feed as a person types it, who may leave out https://.
+// typed is the address of a feed as a person types it, who may leave out https://. If the address was handed out by
+// another node, the result is the feed's own address, unless the node already subscribes to the address as it is.
 func (s *Server) typed(r *http.Request, raw string) (string, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
@@ -161,7 +162,35 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		raw = "https://" + raw
 	}
-	return s.source(r, raw)
+	address, err := s.source(r, raw)
+	for range maxWrapped {
+		if err != nil {
+			return "", err
+		}
+		inner, ok := handedOut(address)
+		if _, known := s.subs.Version(address); known || !ok {
+			return address, nil
+		}
+		address, err = s.source(r, inner)
+	}
+	return "", refuse(http.StatusBadRequest, "the address leads through too many nodes")
+}
+
+// handedOut returns the address of the feed within an address that another node gave to a reader. An address with a
+// token is recognised on any host. One like /feed?url=… is recognised on this machine only, because other
+// services of the Web have such addresses, too.
+func handedOut(address string) (inner string, ok bool) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", false
+	}
+	if rest, ok := strings.CutPrefix(address, u.Scheme+"://"+u.Host+tokenPath); ok {
+		token, rest, _ := strings.Cut(rest, "/")
+		secret, err := hex.DecodeString(token)
+		return embedded(rest, ""), err == nil && len(secret) == tokenBytes && isAddress(rest)
+	}
+	inner = u.Query().Get("url")
+	return inner, u.Path == queryPath && isLocal(u.Hostname()) && isAddress(inner)
 }
 
 // hasScheme reports whether an address without // begins with a scheme all the same,

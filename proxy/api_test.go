@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -238,6 +239,33 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
+	}
+}
+
+func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
+	b := newBench(t)
+	token := minter("another node's secret").token(atomURL)
+	const old = "https://nas.example/f/00112233445566778899aabbccddeeff/https://h.example/old"
+	b.node.Subscribe(t.Context(), old, false)
+	b.node.looks["page+https://h.example/"] = Look{Page: true}
+	for given, want := range map[string]string{
+		"http://127.0.0.1:8191/f/" + token + "/" + atomURL:                            atomURL,
+		"https://nas.example/f/" + token + "/" + atomURL:                              atomURL,
+		"http://nas.example:8190/f/" + token + "/page+https://h.example/":             "page+https://h.example/",
+		"http://a.example/f/" + token + "/http://b.example/f/" + token + "/" + rssURL: rssURL,
+		"http://localhost:8191/feed?url=" + url.QueryEscape(atomURL) + "&format=json": atomURL,
+		// These may be what they look like.
+		"https://h.example/feed?url=" + rssURL:           "https://h.example/feed?url=" + rssURL,
+		"http://127.0.0.1:8191/feed?url=7":               "http://127.0.0.1:8191/feed?url=7",
+		"https://h.example/f/" + token + "/feed.xml":     "https://h.example/f/" + token + "/feed.xml",
+		"https://h.example/f/short/https://b.example/":   "https://h.example/f/short/https://b.example/",
+		"https://web.example/https://h.example/feed.xml": "https://web.example/https://h.example/feed.xml",
+		old: old,
+	} {
+		var done Subscribed
+		if b.call("POST", "subscribe", `{"url":"`+given+`"}`, &done); done.URL != want {
+			t.Errorf("%s\nsubscribed to %s\nnot to        %s", given, done.URL, want)
+		}
 	}
 }
 
