@@ -65,10 +65,14 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	case errors.Is(err, errAnswered):
 		return nil
 	case err != nil:
-		return usageError{missing(err)}
+		return usageError{missing(err), pathOf(err)}
 	}
 	c.BindTo(ctx, (*context.Context)(nil))
-	return c.Run(streams{stdin, stdout, stderr})
+	err = c.Run(streams{stdin, stdout, stderr})
+	if _, ok := errors.AsType[usageError](err); ok {
+		err = usageError{err, c.Selected().Path()}
+	}
+	return err
 }
 
 // parse reads the command line into a grammar, and the settings it does not have
@@ -170,12 +174,12 @@ func (q question) Unwrap() error { return q.cause }
 // which asks for arguments, by their names.
 var which = map[string]string{"url": "which address?", "query": "which query?", "file": "which file?"}
 
-// helpFor is the command whose help explains a mistake in how it was called.
-func helpFor(err error) string {
+// pathOf is the command that a mistake was made in; empty if none was chosen.
+func pathOf(err error) string {
 	if p, ok := errors.AsType[*kong.ParseError](err); ok {
 		if of := p.Context.Selected(); of != nil {
-			return "tidings " + of.Path() + " --help"
+			return of.Path()
 		}
 	}
-	return "tidings --help"
+	return ""
 }

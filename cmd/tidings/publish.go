@@ -138,7 +138,7 @@ func (w *writer) metadata() error {
 		}
 	}
 	if err := p.Check(); err != nil {
-		return usageError{err}
+		return usageError{error: err}
 	}
 	format := map[string]feed.Format{"rss": feed.RSS, "atom": feed.Atom, "json": feed.JSON}[w.Format]
 	words := p.Metadata(format)
@@ -198,7 +198,7 @@ func (w *writer) one(ctx context.Context) error {
 		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
 	}, time.Now())
 	if err != nil {
-		return usageError{err}
+		return usageError{error: err}
 	}
 	return w.write(ctx, p, &it)
 }

@@ -108,7 +108,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	for _, s := range c.TrustedProxy {
 		p, err := proxy.ParseProxy(s)
 		if err != nil {
-			return d, usageError{err}
+			return d, usageError{error: err}
 		}
 		d.TrustedProxies = append(d.TrustedProxies, p)
 	}
@@ -116,7 +116,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 		return d, usagef("--keyword-items %d: at least 1", c.KeywordItems)
 	}
 	if err := d.Check(); err != nil {
-		return d, usageError{err}
+		return d, usageError{error: err}
 	}
 	asked := c.Founding.given()
 	if len(asked) > 0 && len(c.Bootstrap) > 0 {
@@ -134,7 +134,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	}
 	n, err := c.Founding.network(c.Network)
 	if err != nil {
-		return d, usageError{err}
+		return d, usageError{error: err}
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
 	d.Found = &n

@@ -148,8 +148,11 @@ func tokenAt(path, then string) (string, error) {
 	if err == nil {
 		return text, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, errDamagedToken) {
 		return "", fmt.Errorf("%w: remove it; %s", err, then)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	text = rand.Text() + rand.Text()
 	return text, store.WriteFile(path, []byte(text+"\n"))
@@ -167,10 +170,12 @@ func ReadToken(path string) (string, error) {
 	}
 	text := strings.TrimSpace(string(b))
 	if len(b) > maxToken || len(text) < secretSize || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("token: %s is damaged (%d bytes)", path, len(b))
+		return "", fmt.Errorf("token: %s %w (%d bytes)", path, errDamagedToken, len(b))
 	}
 	return text, nil
 }
+
+var errDamagedToken = errors.New("is damaged")
 
 // maxToken is more than the file of a token has, in bytes.
 const maxToken = 256
@@ -272,7 +277,7 @@ func HasNetwork(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	return false, fmt.Errorf("data directory: %w", err)
+	return false, fileFault(dir, fmt.Errorf("data directory: %w", err))
 }
 
 // readNetwork reads where the node belongs; a new one belongs nowhere.

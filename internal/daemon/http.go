@@ -2,10 +2,7 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"syscall"
 	"time"
 
 	"tidings/proxy"
@@ -18,10 +15,7 @@ func (d *Daemon) listen() error {
 	}
 	l, err := net.Listen("tcp", d.config.HTTP)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("serve readers at %s: the port is taken, perhaps by another node on this machine: choose another with --http", d.config.HTTP)
-		}
-		return fmt.Errorf("serve readers at %s: %w", d.config.HTTP, err)
+		return listenFault("serve readers at "+d.config.HTTP, "--http", err)
 	}
 	d.http = l
 	return nil

@@ -88,6 +88,10 @@ var (
 	// ErrFull says that there was no room for a commit. A later one may
 	// succeed.
 	ErrFull = errors.New("disk full")
+	// ErrInUse is the error of Open while another process has the store.
+	ErrInUse = errors.New("in use by another process")
+	// ErrNewer is the error of Open for a store of a later version of the program. Open leaves it as it is.
+	ErrNewer = errors.New("written by a newer version of tidings")
 )
 
 // The buckets of the file: the records, and the head under its only key.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -97,7 +98,7 @@ func (n Network) Check() error {
 		{"phases", n.Phases}, {"decide", n.Decide},
 	} {
 		if !slices.Contains(choices[c.what], c.got) {
-			return fmt.Errorf("%s %q: choose one of %v", c.what, c.got, choices[c.what])
+			return fmt.Errorf("%s %q: choose one of %s", c.what, c.got, strings.Join(choices[c.what], ", "))
 		}
 	}
 	if n.Decide == "dag" && (n.Wedge == "rank" || n.Phases == "even") {
