@@ -17,7 +17,7 @@ import (
 const (
 	apiPath = "/api/v1/"
 	// apiHeader must be "1" in requests of programs. Web pages cannot send it to
-	// another site without asking first, and are never told that they may.
+	// another site without asking first, and are never told that they may. All answers of a node carry it, too.
 	apiHeader = "Tidings"
 	// maxRequest is more than any request of the interface has, lists apart.
 	maxRequest = 16 << 10

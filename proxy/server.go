@@ -131,6 +131,7 @@ func New(subs Subscriptions, config Config) *Server {
 // of an address within a path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setGuards(w.Header())
+	w.Header().Set(apiHeader, "1") // by which commands know a node from another server
 	path, query, err := s.gate.admit(r, s.keeper.admits)
 	if err == nil {
 		s.route(w, r, path, query)

@@ -52,6 +52,7 @@ func (p *postbox) fails(fault http.HandlerFunc) {
 
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Tidings", "1")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
@@ -272,7 +273,7 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 		{"untaken", func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
 		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
-		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "ended the connection without an answer"},
 	} {
 		p.fails(c.fault)
 		code, _, said := p.publish("--title", c.name, "--id", c.name)
