@@ -26,15 +26,15 @@ func TestTheLongestWishSetsTheInterval(t *testing.T) {
 		why     string
 	}{
 		{"nothing said", 30 * minute, feed.Hints{}, 0, false, 30 * minute, "network"},
-		{"a hasty network", minute, feed.Hints{}, 0, false, 15 * minute, "no public origin"},
+		{"a hasty network", minute, feed.Hints{}, 0, false, 15 * minute, "public web servers"},
 		{"a hasty origin", 30 * minute, feed.Hints{TTL: minute}, minute, false, 30 * minute, "network"},
 		{"ttl", 30 * minute, feed.Hints{TTL: 2 * hour}, 0, false, 2 * hour, "ttl"},
 		{"sy:updatePeriod", 30 * minute, feed.Hints{Period: 3 * hour}, 0, false, 3 * hour, "sy:updatePeriod"},
 		{"max-age", 30 * minute, feed.Hints{}, hour, false, hour, "max-age"},
 		{"ttl before max-age", 30 * minute, feed.Hints{TTL: 4 * hour}, hour, false, 4 * hour, "ttl"},
 		{"max-age before ttl", 30 * minute, feed.Hints{TTL: hour}, 4 * hour, false, 4 * hour, "max-age"},
-		{"a year", 30 * minute, feed.Hints{TTL: 365 * 24 * hour}, 0, false, 24 * hour, "no channel is left longer"},
-		{"a slow network", 48 * hour, feed.Hints{}, 0, false, 24 * hour, "no channel is left longer"},
+		{"a year", 30 * minute, feed.Hints{TTL: 365 * 24 * hour}, 0, false, 24 * hour, "the longest interval"},
+		{"a slow network", 48 * hour, feed.Hints{}, 0, false, 24 * hour, "the longest interval"},
 		{"private", minute, feed.Hints{TTL: hour, Period: hour}, hour, true, minute, "network"},
 		{"private, at any pace", time.Second, feed.Hints{}, 0, true, time.Second, "network"},
 	} {

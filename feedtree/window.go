@@ -302,7 +302,7 @@ func (f *FeedTree) lacks(c *channel, n uint64) {
 		return
 	}
 	f.stats.Lacking += n
-	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log leaves out %d that its publisher has signed: its origin is being asked", n)})
+	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log lacks %d items that its publisher signed: the web server is asked for them", n)})
 	f.lack(c)
 }
 

@@ -30,7 +30,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		return false
 	}
 	if r.Header.Get(apiHeader) != "1" {
-		s.failJSON(w, refuse(http.StatusForbidden, "programs send the header %s: 1", apiHeader))
+		s.failJSON(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
 		return true
 	}
 	// A program that publishes may show the publisher's token instead (apiPublish).
@@ -68,7 +68,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	case "watches":
 		answer, err = s.apiWatches(w, r)
 	default:
-		err = refuse(http.StatusNotFound, "there is no %s%s", apiPath, line(name))
+		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, line(name))
 	}
 	switch {
 	case err != nil:
@@ -180,7 +180,7 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, err
 	}
 	if q.Least != "" && q.Least != LeastPublisher && q.Least != LeastAny {
-		return nil, refuse(http.StatusBadRequest, "what has to vouch for items is %s, or %s", LeastPublisher, LeastAny)
+		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", LeastPublisher, LeastAny)
 	}
 	tags := tidyTags(q.Tags)
 	channel, doubt, err := s.subscribe(r.Context(), address)
@@ -204,6 +204,9 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	done := Subscribed{URL: channel, ReadURL: s.ReadURL(s.base(r), channel), Advertised: channel != address}
 	if doubt != nil {
 		done.Doubt = line(doubt.Error())
+		if t, ok := errors.AsType[*Trouble](doubt); ok {
+			done.Doubt = line(t.Words)
+		}
 	}
 	return done, nil
 }
@@ -247,7 +250,7 @@ func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 		return nil, err
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
+		return nil, refuse(http.StatusUnsupportedMediaType, "the content type of the request must be application/json")
 	}
 	body, err := readBody(w, r, limit)
 	if err == nil && !utf8.Valid(body) { // which JSON would read as something else
@@ -264,11 +267,11 @@ func jsonFault(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case ok && wrong.Field == "":
-		return refuse(http.StatusBadRequest, "the request has to be one object, and is: %s", wrong.Value)
+		return refuse(http.StatusBadRequest, "the request must be one JSON object, not: %s", wrong.Value)
 	case ok:
-		return refuse(http.StatusBadRequest, "the request is broken: %q cannot be: %s", wrong.Field, wrong.Value)
+		return refuse(http.StatusBadRequest, "the request is not valid: %q cannot be: %s", wrong.Field, wrong.Value)
 	}
-	return refuse(http.StatusBadRequest, "the request is broken: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return refuse(http.StatusBadRequest, "the request is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // readBody reads a body that must not be larger than limit.
@@ -284,9 +287,9 @@ func bodyFault(err error) error {
 	case err == nil:
 		return nil
 	case ok:
-		return refuse(http.StatusRequestEntityTooLarge, "the request has more than %d bytes", large.Limit)
+		return refuse(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes", large.Limit)
 	}
-	return refuse(http.StatusBadRequest, "the request is broken: %v", err)
+	return refuse(http.StatusBadRequest, "the request is not valid: %v", err)
 }
 
 func (s *Server) failJSON(w http.ResponseWriter, err error) {

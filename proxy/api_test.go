@@ -197,7 +197,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		t.Errorf("%d %+v", status, result)
 	}
 	var fault Fault
-	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "there is no feed in the list" {
+	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "the list contains no feeds" {
 		t.Errorf("%d %+v", status, fault)
 	}
 }
@@ -275,7 +275,7 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 		"javascript:alert(1)":     "the address does not begin with http:// or https://",
 		"data:text/html,<script>": "the address does not begin with http:// or https://",
 		"mailto:a@h.example":      "the address does not begin with http:// or https://",
-		"h.example:99999":         "the address has a port outside 1 to 65535",
+		"h.example:99999":         "the port is not between 1 and 65535",
 		"h.example:8080/feed":     "",
 		"localhost:8080":          "",
 		"h.example/a:b":           "",

@@ -30,6 +30,9 @@ type Imported struct {
 	Failed     []Failed `json:"failed"`
 }
 
+// New is how many subscriptions are new.
+func (i Imported) New() int { return i.Subscribed - i.Already }
+
 // Failed is a line of a list that led to no subscription.
 type Failed struct {
 	URL   string `json:"url"`
@@ -59,7 +62,7 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	case "0":
 		rewrite = false
 	default:
-		return refuse(http.StatusBadRequest, "rewrite is 1 or 0")
+		return refuse(http.StatusBadRequest, "rewrite must be 1 or 0")
 	}
 	channels, err := s.list(r)
 	if err != nil {
@@ -127,7 +130,7 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 		tags[address] = tidyTags(append(of, folder))
 	}
 	if feeds == 0 {
-		return Imported{}, refuse(http.StatusBadRequest, "there is no feed in the list")
+		return Imported{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
 	for i, err := range s.subscribeAll(r.Context(), addresses, tags) {
 		if err != nil {

@@ -203,7 +203,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.opmlPage(w, r)
 	default:
 		if !s.api(w, r, path) {
-			s.fail(w, refuse(http.StatusNotFound, "there is nothing here"))
+			s.fail(w, refuse(http.StatusNotFound, "not found"))
 		}
 	}
 }
@@ -236,7 +236,7 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
 		}
 	}
 	w.Header().Set("Allow", allowed)
-	return refuse(http.StatusMethodNotAllowed, "this address answers %s only", allowed)
+	return refuse(http.StatusMethodNotAllowed, "method not allowed: use %s", allowed)
 }
 
 // Times and sizes of a connection. Readers are near and send little; those that

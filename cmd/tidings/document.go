@@ -67,7 +67,7 @@ func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read %s: the origin answered %s", address, answer.Status)
+		return nil, fmt.Errorf("read %s: the web server answered %s", address, answer.Status)
 	}
 	return bounded(address, answer.Body)
 }

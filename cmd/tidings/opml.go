@@ -44,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.Subscribed-answer.Already, answer.Already, len(answer.Failed)); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.New(), answer.Already, len(answer.Failed)); err != nil {
 		return err
 	}
 	return failures(c.File, answer.Failed)

@@ -270,7 +270,7 @@ func (w *writer) lastOf(ctx context.Context, p proxy.Publisher) (publisher.Last,
 	}
 	f, err := w.fetchFeed(ctx)
 	if err != nil {
-		return last, fmt.Errorf("resume: the origin has to name this key: %w", err)
+		return last, fmt.Errorf("resume: the feed's document has to name this key: %w", err)
 	}
 	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
 		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, difference.Fingerprint(w.author.Public()))

@@ -336,7 +336,7 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	p.mu.Unlock()
 	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
 		code, _, said := p.publish(what...)
-		if code != exitFailed || !strings.Contains(said, "has another key, SHA256:") || strings.Contains(said, "backup") {
+		if code != exitFailed || !strings.Contains(said, "to replace the key") || strings.Contains(said, "backup") {
 			t.Errorf("%v: %d, %s", what, code, said)
 		}
 	}
@@ -351,7 +351,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		of   proxy.Publisher
 		says string
 	}{
-		{proxy.Publisher{URL: blogURL, Named: other}, "names another key, " + difference.Fingerprint(other)},
+		{proxy.Publisher{URL: blogURL, Named: other}, "names the key " + difference.Fingerprint(other)},
 		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing is signed: the document names no key"},
 	} {
 		p.of = c.of

@@ -37,7 +37,7 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 			_, err = fmt.Fprintf(s.out, "That is the feed %s, which the page advertises.\n", answer.URL)
 		}
 		if err == nil && answer.Doubt != "" {
-			_, err = fmt.Fprintln(s.err, "tidings: subscribed unseen:", oneLine(answer.Doubt))
+			_, err = fmt.Fprintf(s.err, "Subscribed, but %s cannot be read yet: %s\n", answer.URL, oneLine(answer.Doubt))
 		}
 		return err
 	})

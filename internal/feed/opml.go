@@ -26,7 +26,7 @@ const (
 	maxOPMLTitle   = 1 << 10
 )
 
-var errNoOPML = errors.New("the document is not OPML")
+var errNoOPML = errors.New("the file is not OPML")
 
 // An Outline is a line of an OPML document: a subscription if it has an XMLURL,
 // a folder if it has outlines.

@@ -102,7 +102,7 @@ func (c *Client) enterIf(r *rules, j *job) {
 		a.FinalURL, a.Body, a.ETag, a.LastModified = j.at.url, nil, "", ""
 		c.answer(j, a)
 	case r.group != nil && !r.group.Test(j.at.rest):
-		c.answer(j, j.failed(env.ErrRobots, "the origin's robots.txt asks programs to leave this page alone"))
+		c.answer(j, j.failed(env.ErrRobots, "robots.txt of the web server forbids programs to read this page"))
 	default:
 		c.enter(j, len(j.hops) > 0)
 	}
