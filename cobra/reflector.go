@@ -152,7 +152,7 @@ func (r *Reflector) load() error {
 		clauses, err := query.Clauses(s.Query)
 		if err != nil {
 			// Taken by an earlier version. It keeps its record and matches nothing.
-			r.log.Warn("a keyword subscription cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
+			r.log.Warn("a search cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
 			r.unreadable[n] = true
 			return true
 		}
@@ -193,7 +193,7 @@ func (r *Reflector) damaged(err error) error {
 	if !errors.Is(err, env.ErrDamaged) {
 		return err
 	}
-	r.log.Error("the disk has damaged what keyword subscriptions had", "err", err)
+	r.log.Error("articles of searches are damaged on the disk", "err", err)
 	return nil
 }
 

@@ -291,7 +291,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	w.settle(first, oldest)
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
-		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
+		f.log.Warn("items differ from those of the sequencer", "url", c.url, "at", head.At)
 	}
 }
 

@@ -33,8 +33,8 @@ const (
 
 // A client names the node that a command talks to.
 type client struct {
-	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
-	Data string `placeholder:"DIR" help:"The node's data directory, where its token is. Not needed for a node of the same user on this machine."`
+	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the node (${default})."`
+	Data string `placeholder:"DIR" help:"Data directory of the node, which contains its token. Not needed for a node of the same user on this machine."`
 }
 
 // get asks the node a question; path says which, with its query.

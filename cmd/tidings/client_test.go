@@ -56,8 +56,8 @@ func TestFaultsTakeOneLine(t *testing.T) {
 		{200, "", "opml import -", stranger},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{"url":"u2","error":"e"}]}`, "opml import -", "tidings: import -: u1: e; u2: e\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{},{},{},{},{},{}]}`, "opml import -", "and 2 more\n"},
-		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: the doctor found a problem\n"},
-		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: the doctor found 2 problems\n"},
+		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: 1 problem found\n"},
+		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: 2 problems found\n"},
 	} {
 		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
 		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {

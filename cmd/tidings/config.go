@@ -73,7 +73,7 @@ func readSettings(file string, named bool, flags []string) (settings, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		if !slices.Contains(flags, key) {
-			return s, fmt.Errorf("settings: %s: there is no setting %q", file, key)
+			return s, fmt.Errorf("settings: %s: unknown setting %q", file, key)
 		}
 		if s.values[key], err = plain(s.values[key]); err != nil {
 			return s, fmt.Errorf("settings: %s: %s: %w", file, key, err)
@@ -134,7 +134,7 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, err
 		return nil, nil
 	}
 	if _, list := v.([]any); list && !f.IsSlice() {
-		return nil, fmt.Errorf("settings: %s: one value is taken, and no list", s.file)
+		return nil, fmt.Errorf("settings: %s: give one value, not a list", s.file)
 	}
 	// kong would not say which file a value that it cannot read is in.
 	trial := reflect.New(f.Target.Type()).Elem()

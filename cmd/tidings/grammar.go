@@ -20,24 +20,24 @@ type grammar struct {
 	Run     runCommand     `cmd:"" group:"The node:" help:"Run a node."`
 	Open    openCommand    `cmd:"" group:"The node:" help:"Print an address that opens the node's pages in your browser."`
 	Status  statusCommand  `cmd:"" group:"The node:" help:"Show the node and its network."`
-	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and their remedies."`
+	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and what to do about them."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
 	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
-	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"End subscriptions."`
+	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"Unsubscribe."`
 	List        listCommand        `cmd:"" group:"Feeds and pages:" help:"List subscriptions and their state."`
 	OPML        opmlCommand        `cmd:"" name:"opml" group:"Feeds and pages:" help:"Import and export subscriptions."`
 
-	Watch   watchCommand   `cmd:"" group:"Keywords:" help:"Turn a search for new articles into a feed."`
-	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search; its feed ends, too."`
+	Watch   watchCommand   `cmd:"" group:"Keywords:" help:"Turn a search into a feed of new articles."`
+	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search and its feed."`
 	Watches watchesCommand `cmd:"" group:"Keywords:" help:"List searches."`
 
 	Keygen  keygenCommand  `cmd:"" group:"Publishing:" help:"Make a publisher's key."`
 	Publish publishCommand `cmd:"" group:"Publishing:" help:"Sign items of your feed and push them to its readers."`
 	Trust   trustCommand   `cmd:"" group:"Publishing:" help:"Accept the new key of a feed."`
 
-	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show what a network brings, with nodes and a server on this machine."`
-	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Compute how many nodes many keyword subscriptions need."`
+	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show the effect of a network, with 24 nodes and a web server on this machine."`
+	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Plan the nodes for a given number of keyword subscriptions."`
 }
 
 // streams are what a command reads and writes.

@@ -151,9 +151,9 @@ func publishing(c proxy.Channel, now time.Time) string {
 	if c.Publisher == "" {
 		return ""
 	}
-	facts := nonempty("published by "+c.Publisher, since(c.PublisherSince, now))
+	facts := nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
 	if c.Least != "" {
-		facts = append(facts, "only items that are signed are shown")
+		facts = append(facts, "shows only signed items")
 	}
 	return strings.Join(facts, " · ")
 }

@@ -208,7 +208,7 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 		{[]string{"--fingerprint", strings.Repeat("0a", 32), "--title", "T", "--id", "1"}, "--fingerprint"},
 		{[]string{"--metadata", "--certificate", "https://blog.example/c", "--fingerprint", strings.Repeat("0", 64)}, "--fingerprint"},
 		{[]string{"--metadata", "--fingerprint", "0a"}, "--fingerprint"},
-		{nil, "say what to publish"},
+		{nil, "what to publish?"},
 		{[]string{"--author", "Ann", "--id", "1"}, "says nothing"},
 		{[]string{"--title", "caf\xe9", "--id", "1"}, "is not in UTF-8"},
 		{[]string{"--title", "T", "--link", "/1"}, "https://"},
@@ -232,8 +232,8 @@ func TestItemsThatAreNotPublished(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "item")
 	for _, c := range []struct{ item, says string }{
 		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
-		{"<item><title>T</title></item>", "neither an id (guid) nor a link"},
-		{`{"title":"T","content_text":"C"}`, "neither an id (guid) nor a link"},
+		{"<item><title>T</title></item>", "the item needs an id (guid) or a link"},
+		{`{"title":"T","content_text":"C"}`, "the item needs an id (guid) or a link"},
 	} {
 		if err := os.WriteFile(file, []byte(c.item), 0o600); err != nil {
 			t.Fatal(err)
@@ -352,7 +352,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		says string
 	}{
 		{proxy.Publisher{URL: blogURL, Named: other}, "names the key " + difference.Fingerprint(other)},
-		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing is signed: the document names no key"},
+		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing was signed: the document names no key"},
 	} {
 		p.of = c.of
 		code, out, err := p.publish("--title", "T", "--id", "1")
@@ -367,7 +367,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 
 func TestTimesOnTheCommandLine(t *testing.T) {
 	code, _, err := newPostbox(t).publish("--title", "T", "--date", "yesterday")
-	if code != exitUsage || !strings.Contains(err, `"yesterday" is no time: give one as 2026-11-24T20:00:00Z`) {
+	if code != exitUsage || !strings.Contains(err, `"yesterday" is not a time: give one such as 2026-11-24T20:00:00Z`) {
 		t.Errorf("exit %d, %q", code, err)
 	}
 }

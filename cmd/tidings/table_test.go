@@ -80,7 +80,7 @@ func TestListSaysThatAKeyWasChanged(t *testing.T) {
 	c := channels()[0]
 	c.Publisher, c.PublisherSince, c.KeyChange = "SHA256:new", proxy.At(noon.Add(-2*time.Hour)), "the publisher's key was changed from SHA256:old to SHA256:new: the origin shows it"
 	c.Former = []proxy.FormerKey{{Key: "SHA256:old", Revoked: true}}
-	want := "published by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
+	want := "signed by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
 	if got := (&listCommand{Verbose: true}).listing([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
 		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
 	}
@@ -119,7 +119,7 @@ func TestStatusAndDoctorForPeople(t *testing.T) {
 		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"},
 		Refused: []proxy.Refused{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.At(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.At(noon.Add(-2 * time.Hour))}}}
 	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n",
-		"refused        number 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        a publication, 2 h ago: not a publication\n"} {
+		"refused        item 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        an item, 2 h ago: not a publication\n"} {
 		if got := report(st, terminal{}, noon); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -40,7 +40,7 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	}
 	little := now.size()*10 < told.size() || now.size()*4 < told.size() && now.size() < wallLength && wordsOf(missing(now.Lines, told.Lines)) <= fewWords
 	if reason == "" && !first && !alike && little {
-		reason, long = "another document in its place, much shorter", stays
+		reason, long = "a much shorter document in its place", stays
 	}
 	switch {
 	case reason == "":

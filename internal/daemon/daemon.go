@@ -165,7 +165,7 @@ func (d *Daemon) open() (err error) {
 		d.damage.back, d.damage.whole = d.disk.Restored()
 		d.log.Debug("store lost", "why", lost)
 		if d.home.renewed {
-			d.log.Warn("the store was lost or damaged, and with it what this node had signed: it goes on as another node")
+			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
 		if err := d.disk.Accept(); err != nil {
 			return fmt.Errorf("store: %w", err)
@@ -303,7 +303,7 @@ func (d *Daemon) join(ctx context.Context) error {
 		d.damage.left++
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {
-		d.log.Warn("store damaged", "what", f.What, "do", f.Do)
+		d.log.Warn("store is damaged", "what", f.What, "do", f.Do)
 	}
 	close(d.joined)
 	return nil
@@ -405,6 +405,6 @@ func (d *Daemon) leave(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		d.log.Warn("network not left in good order", "err", err)
+		d.log.Warn("network was not left in good order", "err", err)
 	}
 }

@@ -209,7 +209,7 @@ func (d *Daemon) leaveAccess() {
 		err = store.WriteFile(path, []byte(d.home.access+"\n"))
 	}
 	if err != nil {
-		d.log.Warn("commands on this machine have to be told the data directory with --data, as the token could not be left for them", "err", err)
+		d.log.Warn("token for commands could not be stored, so they need --data", "err", err)
 	}
 }
 

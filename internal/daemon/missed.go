@@ -211,7 +211,7 @@ func (k *keywords) takeAgain(c *missedOf, doc feedtree.Document) {
 	}
 	if lost := len(c.ids); lost > 0 {
 		k.missed.ended(0, lost)
-		k.log.Warn("articles were not matched with keywords for want of time or room, and cannot be had any more", "url", c.URL, "articles", lost)
+		k.log.Warn("articles were lost before they were searched, for lack of time or space", "url", c.URL, "articles", lost)
 	}
 }
 

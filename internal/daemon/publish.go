@@ -76,7 +76,7 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
 	}
 	if err := d.Subscribe(ctx, p.URL, false); err != nil {
-		d.log.Warn("what was published in is followed tentatively only", "url", p.URL, "err", err)
+		d.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
 	}
 	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
 }
@@ -91,7 +91,7 @@ func (d *Daemon) endTentative(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstTime)
 	defer cancel()
 	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrUnknown) {
-		d.log.Warn("what could not be published in is still followed", "url", url, "err", err)
+		d.log.Warn("subscription to an unpublished feed could not be ended", "url", url, "err", err)
 	}
 }
 

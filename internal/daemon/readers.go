@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"tidings/cobra/firehose"
@@ -320,7 +319,7 @@ func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
-	return &proxy.Trouble{URL: url, Kind: kind, Words: strings.TrimPrefix(words, kind.Error()+": ")}
+	return &proxy.Trouble{URL: url, Kind: kind, Words: words}
 }
 
 func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }

@@ -289,7 +289,7 @@ func TestNamesThatFlipAreCaughtWhenDialled(t *testing.T) {
 		said = append(said, a.Words)
 	}
 	all := strings.Join(said, "\n")
-	if !strings.Contains(all, "8.8.8.8:"+port+" is not a port") || !strings.Contains(all, "127.0.0.1:"+port+" is not a public") {
+	if !strings.Contains(all, "8.8.8.8:"+port+" has another port") || !strings.Contains(all, "127.0.0.1:"+port+" is not a public") {
 		t.Errorf("both addresses should have been refused:\n%s", all)
 	}
 	if got := connections.Load(); got != 0 {

@@ -78,7 +78,7 @@ func (c *Client) learn(r *rules, a env.Answer) {
 	life := robotsLife
 	switch {
 	case a.Err != "" || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests:
-		a.Words = "robots.txt could not be had: " + a.Words
+		a.Words = "robots.txt cannot be read: " + a.Words
 		r.failed, life = &a, robotsAgain
 	case a.Status == http.StatusOK:
 		if of, err := robotstxt.FromBytes(a.Body[:min(len(a.Body), maxRobots)]); err == nil {

@@ -334,7 +334,7 @@ func (h *Host) Close() {
 		h.quiet = true
 		h.mu.Unlock()
 		if err := h.host.Close(); err != nil {
-			h.log.Warn("host not closed cleanly", "err", err)
+			h.log.Warn("host was not closed cleanly", "err", err)
 		}
 		h.handlers.Wait()
 	})
@@ -373,7 +373,7 @@ func (h *Host) Blame(id env.PeerID) {
 // fault counts bad behaviour, and cuts off who goes on with it.
 func (h *Host) fault(p peer.ID, why string) {
 	if h.ledger.fault(p, time.Now()) {
-		h.log.Warn("peer cut off for an hour", "peer", p, "why", why)
+		h.log.Warn("peer blocked for an hour", "peer", p, "why", why)
 		h.aside(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("connection not closed cleanly", "peer", p, "err", err)

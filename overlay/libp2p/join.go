@@ -51,7 +51,7 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 			return nil, fmt.Errorf("join: %w", err)
 		}
 		if pause == firstPause {
-			h.log.Warn("nobody to join through yet", "tried", len(candidates), "err", err)
+			h.log.Warn("no node to join through answers yet", "tried", len(candidates), "err", err)
 		}
 		sleep(ctx, pause)
 	}
