@@ -159,7 +159,7 @@ func (c *Corona) backOff(s State, a env.Answer, fails int, interval time.Duratio
 	}
 	if !private && s.Kind == coronapb.State_UNREACHABLE {
 		// It was not bothered, and a name or a line comes back at any time.
-		b.wait, b.why = min(unreachableFirst<<min(fails-1, 11), ceiling), "it could not be reached"
+		b.wait, b.why = min(unreachableFirst<<min(fails-1, 11), ceiling), "not reachable at the last poll"
 	} else if !private {
 		b.wait = max(b.wait, c.scaled(floor))
 	}
@@ -171,7 +171,7 @@ func (c *Corona) backOff(s State, a env.Answer, fails int, interval time.Duratio
 		if a.RetryAfter <= 0 && private {
 			limit = interval
 		}
-		b.wait, b.why, b.asked = max(limit, interval), domain+" asked to be left alone", true
+		b.wait, b.why, b.asked = max(limit, interval), domain+" asks for fewer requests", true
 		if !private {
 			b.spare = limit
 		}

@@ -127,6 +127,9 @@ func (s *Server) source(r *http.Request, raw string) (string, error) {
 		if !ok {
 			return address, nil
 		}
+		if rest == "/" {
+			break
+		}
 		path, query, _ := strings.Cut(rest, "?")
 		switch {
 		case path == queryPath:

@@ -177,7 +177,7 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 	if json.Unmarshal(b, &fault) != nil || fault.Error == "" { // before the request came to the interface for programs
 		fault.Error = string(bytes.TrimSpace(b))
 	}
-	return nil, refusal{fault.Error + offered(fault.Choices), answer.StatusCode}
+	return nil, refusal{fault.Error, offered(fault.Choices), answer.StatusCode}
 }
 
 // noRedirect: a node sends nobody elsewhere, so whoever does is none.
@@ -279,10 +279,11 @@ func printJSON(w io.Writer, v any) error {
 // A refusal is what the node says when it does not do what it was asked to.
 type refusal struct {
 	words  string
+	offers string // commands that do what was perhaps meant
 	status int
 }
 
-func (r refusal) Error() string { return r.words }
+func (r refusal) Error() string { return r.words + r.offers }
 
 // Unwrap tells what a feed has refused from what nobody has taken yet.
 func (r refusal) Unwrap() error {
@@ -335,9 +336,9 @@ func all(deed string, addresses []string, do func(address string) error) error {
 		case err != nil && !ok:
 			return err
 		case ok && strings.Contains(r.words, a): // it says what it is about
-			refused = append(refused, r.words)
+			refused = append(refused, r.Error())
 		case ok:
-			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r.words))
+			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r.Error()))
 		}
 	}
 	if refused == nil {

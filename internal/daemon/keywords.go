@@ -198,7 +198,7 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 		})
 	}
 	if n := k.watched.Load(); n > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d searches, which cover new articles of %s", n, with)})
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("searches: %d, which cover new articles of %s", n, with)})
 	}
 	if s := k.short.Load(); s != nil {
 		level := levelNote

@@ -204,7 +204,7 @@ func remedy(channel, state string, private bool) string {
 	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
 		return "if this does not end, tell the owner of the site"
 	case kindName(coronapb.State_LIMITED):
-		return "nothing: the node waits as long as the web server asks"
+		return "the node waits as long as the web server asks"
 	case kindName(coronapb.State_REFUSED):
 		if private {
 			return "unsubscribe: link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled"
