@@ -66,10 +66,10 @@ type Trouble struct {
 
 // Error is a sentence about the address.
 func (t *Trouble) Error() string {
-	switch t.Kind {
-	case ErrGone:
+	switch {
+	case errors.Is(t.Kind, ErrGone):
 		return t.URL + " is " + t.Words
-	case ErrNotFound:
+	case errors.Is(t.Kind, ErrNotFound):
 		return t.URL + " " + t.Words
 	}
 	return t.URL + ": " + t.Words

@@ -72,7 +72,7 @@ func TestAnotherServerIsToldFromANode(t *testing.T) {
 		case "/api/v1/list":
 			io.WriteString(w, `{}`) // as many services answer
 		case "/api/v1/status":
-			http.Error(w, `{"error":"unauthorized"}`, http.StatusUnauthorized)
+			http.Error(w, `{"error":"no access"}`, http.StatusUnauthorized)
 		case "/api/v1/open":
 			http.Redirect(w, r, "/login", http.StatusFound)
 		case "/api/v1/doctor":

@@ -17,9 +17,9 @@ const defaultNetwork = "tidings"
 // are nil.
 type founding struct {
 	PollInterval        *time.Duration `placeholder:"D" help:"Time between two polls of a feed by one node (30m)."`
-	MaintenanceInterval *time.Duration `placeholder:"D" help:"Time between two rounds of optimization (10m)."`
+	MaintenanceInterval *time.Duration `placeholder:"D" help:"Time between two rounds of optimisation (10m)."`
 	BeatInterval        *time.Duration `placeholder:"D" help:"Longest time without an entry in the log of a feed (1h)."`
-	Objective           *string        `placeholder:"NAME" help:"Objective of Corona's optimization: lite (default), fast, fair, fair-sqrt, fair-log."`
+	Objective           *string        `placeholder:"NAME" help:"Objective of Corona's optimisation: lite (default), fast, fair, fair-sqrt, fair-log."`
 	TargetDetection     *time.Duration `placeholder:"D" help:"Time to detect a change that --objective fast aims at (30s)."`
 	Load                *float64       `placeholder:"X" help:"Allowed polls, as a multiple of the polls that the readers would make by themselves (1)."`
 	Owners              *int           `placeholder:"N" help:"Number of nodes that keep the log of a feed, 1 to 8 (5)."`
