@@ -73,20 +73,20 @@ func numbered(prefix string, n uint32) []byte {
 
 // Stats counts what a reflector did since its start, and what it has.
 type Stats struct {
-	Subscriptions int
-	Unreadable    int    // subscriptions besides whose queries cannot be read any more
-	Nodes         int    // different clauses
+	Subscriptions int    // searches
+	Unreadable    int    // searches whose query cannot be read any more
+	Nodes         int    // different clauses of queries
 	Again         uint64 // articles that had come already
-	Articles      uint64 // that came
-	Matched       uint64 // of these, for whomever
-	Shortened     uint64 // of these, kept without their content
-	Dropped       uint64 // of these, not kept
-	Failed        uint64 // of these, lost because the disk refused them
-	Swept         uint64 // articles deleted that nobody's feed had any more, or that were too old
-	Bytes         int64  // on the disk, of articles
-	Waiting       int64  // bytes on their way to the disk
-	Level         int    // what is kept of new articles: 0 all of it, 1 titles and links, 2 nothing
-	Why           string // not all of it is
+	Articles      uint64 // articles received
+	Matched       uint64 // articles that matched a search
+	Shortened     uint64 // matching articles kept without their content
+	Dropped       uint64 // matching articles that were not kept
+	Failed        uint64 // articles lost because the disk refused them
+	Swept         uint64 // articles deleted because no search had them any more, or because of their age
+	Bytes         int64  // bytes of articles on the disk
+	Waiting       int64  // bytes that wait for the disk
+	Level         int    // what is kept of new articles: 0 everything, 1 titles and links, 2 nothing
+	Why           string // the reason if not everything is kept
 }
 
 // A Reflector has keyword subscriptions and their feeds.
@@ -152,7 +152,7 @@ func (r *Reflector) load() error {
 		clauses, err := query.Clauses(s.Query)
 		if err != nil {
 			// Taken by an earlier version. It keeps its record and matches nothing.
-			r.log.Warn("a keyword subscription cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
+			r.log.Warn("a search cannot be read any more", "number", uint32(n), "query", s.Query, "err", err)
 			r.unreadable[n] = true
 			return true
 		}
@@ -193,7 +193,7 @@ func (r *Reflector) damaged(err error) error {
 	if !errors.Is(err, env.ErrDamaged) {
 		return err
 	}
-	r.log.Error("the disk has damaged what keyword subscriptions had", "err", err)
+	r.log.Error("articles of searches are damaged on the disk", "err", err)
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (r *Reflector) keepAs(m *cobrapb.Article, came time.Time, lost func()) bool
 		if err != nil {
 			r.stats.Failed++
 			s.drop(number)
-			r.log.Warn("an article was not kept", "feed", m.Feed, "err", err)
+			r.log.Warn("an article could not be stored", "feed", m.Feed, "err", err)
 			lost()
 		}
 		r.setLevel()
@@ -119,7 +119,7 @@ func (r *Reflector) setLevel() {
 	}
 	s.why = why
 	if now != s.level {
-		r.log.Warn("what is kept of articles that match keywords has changed", "from", s.level.String(), "to", now.String(),
+		r.log.Warn("the part of new articles that is kept has changed", "from", s.level.String(), "to", now.String(),
 			"bytes", s.bytes, "room", c.Room, "waiting", s.waiting, "memory", s.strain)
 		s.level = now
 	}

@@ -124,7 +124,7 @@ func (c *Corona) loneDue(p *lonePoll, now time.Time) {
 		p.waiting = 0
 	}
 	if rest := p.domain.rest; !p.private && rest.after(now) {
-		c.planLone(p, rest.time().Add(time.Duration(c.rand.Int64N(int64(p.interval)))), p.domain.name+" asked to be left alone")
+		c.planLone(p, rest.time().Add(time.Duration(c.rand.Int64N(int64(p.interval)))), p.domain.name+" asks for fewer requests")
 		return
 	}
 	if d := c.duties.Get(p.key); d != nil && d.polled && now.Sub(d.asked.time()) < p.interval && !p.isPage() {
@@ -186,7 +186,7 @@ func (c *Corona) loneFailed(p *lonePoll, a env.Answer, s State, now time.Time) {
 	if s.Kind == coronapb.State_UNREACHABLE && b.wait > c.cfg.PollInterval && !b.asked {
 		// A node that hears of nobody and reaches no origin has most likely lost its own line. An origin
 		// that was not reached was not bothered, so the floor does not count either.
-		b.wait, b.why = c.cfg.PollInterval, "it could not be reached"
+		b.wait, b.why = c.cfg.PollInterval, "not reachable at the last poll"
 	}
 	c.planLone(p, now.Add(b.wait+time.Duration(c.rand.Int64N(int64(b.wait/20)+1))), b.why)
 	c.saidAlone(p, s, now)

@@ -191,34 +191,34 @@ type post struct {
 
 // Stats counts what a Corona did since it started.
 type Stats struct {
-	Channels  int    // led here
-	Duties    int    // polled here
+	Channels  int    // feeds that this node leads
+	Duties    int    // feeds that this node polls
 	Polls     uint64 // answers to polls
-	Unchanged uint64 // of which 304, or a document without anything new
-	Sightings uint64 // of which brought something new, for another node
-	Failed    uint64 // of which failed
-	Findings  uint64 // documents with something new to a channel led here
-	Items     uint64 // new items and edits in them
-	Asked     uint64 // documents fetched for a reader alone
-	Lone      uint64 // polls for readers here, as nobody was heard of who polls for them
+	Unchanged uint64 // answers to polls without anything new (304, or the same document)
+	Sightings uint64 // answers to polls with something new for another node
+	Failed    uint64 // answers to polls that were errors
+	Findings  uint64 // documents with something new for a feed that this node leads
+	Items     uint64 // new and edited items in those documents
+	Asked     uint64 // documents fetched for a single reader
+	Lone      uint64 // polls for readers of this node, because no other node was known to poll for them
 	Late      uint64 // answers that never came
-	Busy      uint64 // polls that the fetcher had no room for
-	Garbage   uint64 // messages and words that make no sense
-	Astray    uint64 // messages for the sequencer of a channel that this node does not lead
-	Strangers uint64 // readings dropped: too old, or of one that can have no rank in the channel, or sent by another
-	Unheard   uint64 // words about polls by who cannot be a poller of the channel, or of long ago
-	Crowded   uint64 // findings, and channels of a domain, that there was no room for
+	Busy      uint64 // polls that the fetcher had no capacity for
+	Garbage   uint64 // messages that make no sense
+	Astray    uint64 // messages for the sequencer of a feed that this node does not lead
+	Strangers uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
+	Unheard   uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
+	Crowded   uint64 // change reports, and feeds of a domain, dropped for lack of space
 	Unlisted  uint64 // orders to a wedge that could not be given
 
 	Skipped    uint64 // polls left out because no grant covered them
-	Solo       uint64 // polls without a grant, which a domain bears now and then
-	Forged     uint64 // grants and epochs of stewards that are not what they seem
-	Expired    uint64 // grants that came too late, or ended before another one came
-	Replayed   uint64 // grants and claims earlier than one that had come, or of long ago
-	Granted    uint64 // grants made as the sequencer of a domain's key
-	Short      uint64 // of which there were none, for want of budget
+	Solo       uint64 // polls without a grant, which a domain tolerates now and then
+	Forged     uint64 // forged grants and epochs of budget leaders
+	Expired    uint64 // grants that came too late, or ended before the next one came
+	Replayed   uint64 // outdated grants and claims
+	Granted    uint64 // requests for grants answered as the budget leader of a domain
+	Short      uint64 // requests for grants refused because the budget was used up
 	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order
-	Misclaimed uint64 // channels claimed by who cannot lead them, or for another domain
+	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain
 }
 
 // A poll is a request that is out.

@@ -210,10 +210,10 @@ func (c *Corona) due(d *duty, now time.Time) {
 	switch domain := c.domainOf(d); {
 	case !d.private && domain != nil && domain.rest.after(now):
 		at, _ := d.opening(domain.rest.time())
-		c.plan(d, at, domain.name+" asked to be left alone")
+		c.plan(d, at, domain.name+" asks for fewer requests")
 	case !d.private && d.extra != nil && d.extra.rest.after(now):
 		at, _ := d.opening(d.extra.rest.time())
-		c.plan(d, at, d.said.domain+" asked several to be left alone")
+		c.plan(d, at, d.said.domain+" asks several nodes for fewer requests")
 	default:
 		if ok, at, why := c.polite(d, now); !ok {
 			c.stats.Skipped++

@@ -193,7 +193,7 @@ func (c *Corona) onWant(from env.PeerID, m *coronapb.Want) {
 	var err error
 	c.worker.Do(func() { packed, err = w.encode(delta) }, func() {
 		if err != nil || len(packed) > maxParts {
-			c.log.Warn("finding not sent", "err", err, "bytes", len(packed))
+			c.log.Warn("change report could not be sent", "err", err, "bytes", len(packed))
 			return
 		}
 		w.items, w.headed, w.packed = m.Items, m.Head, packed

@@ -44,12 +44,12 @@ func TestEveryAnswerHasItsStateAndWords(t *testing.T) {
 		{"400", env.Answer{Status: 400}, coronapb.State_FAILING, "400"},
 		{"401", env.Answer{Status: 401}, coronapb.State_MISSING, "401"},
 		{"403", env.Answer{Status: 403}, coronapb.State_MISSING, "403"},
-		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: time.Minute}, coronapb.State_LIMITED, "left alone"},
-		{"404", env.Answer{Status: 404}, coronapb.State_MISSING, "no such document"},
+		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: time.Minute}, coronapb.State_LIMITED, "fewer requests"},
+		{"404", env.Answer{Status: 404}, coronapb.State_MISSING, "does not exist"},
 		{"410", env.Answer{Status: 410}, coronapb.State_GONE, "gone"},
-		{"429", env.Answer{Status: 429}, coronapb.State_LIMITED, "left alone"},
+		{"429", env.Answer{Status: 429}, coronapb.State_LIMITED, "fewer requests"},
 		{"500", env.Answer{Status: 500}, coronapb.State_FAILING, "500"},
-		{"503", env.Answer{Status: 503}, coronapb.State_LIMITED, "left alone"},
+		{"503", env.Answer{Status: 503}, coronapb.State_LIMITED, "fewer requests"},
 		{"a status of its own", env.Answer{Status: 299}, coronapb.State_FAILING, "299"},
 	} {
 		var f *feed.Feed

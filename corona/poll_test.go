@@ -188,7 +188,7 @@ func TestADomainThatAsksForRestIsLeftAlone(t *testing.T) {
 	if others < 10 {
 		t.Errorf("the other domain was asked %d times", others)
 	}
-	if v, _ := p.View(key(urls[1])); !strings.Contains(v.State.Why, "a.example asked to be left alone") {
+	if v, _ := p.View(key(urls[1])); !strings.Contains(v.State.Why, "a.example asks for fewer requests") {
 		t.Errorf("its other channels wait because of %q", v.State.Why)
 	}
 	l.origins[urls[0]] = serves(rss("Feed 0", "", "item 0"))

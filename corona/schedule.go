@@ -72,13 +72,13 @@ func (c *Corona) intervalOf(private bool, hints feed.Hints, fresh, before time.D
 			interval, why = d, rule
 		}
 	}
-	stretch(c.scaled(floor), "no public origin is asked more often")
+	stretch(c.scaled(floor), "the shortest interval for public web servers")
 	stretch(hints.TTL, "the feed's ttl")
 	stretch(hints.Period, "the feed's sy:updatePeriod")
-	stretch(fresh, "the origin's max-age")
-	stretch(before, "the interval of the sequencer before")
+	stretch(fresh, "max-age of the web server")
+	stretch(before, "the interval before another node took over")
 	if interval > ceiling {
-		interval, why = ceiling, "no channel is left longer"
+		interval, why = ceiling, "the longest interval"
 	}
 	return interval, why
 }
@@ -159,24 +159,24 @@ func (c *Corona) backOff(s State, a env.Answer, fails int, interval time.Duratio
 	}
 	if !private && s.Kind == coronapb.State_UNREACHABLE {
 		// It was not bothered, and a name or a line comes back at any time.
-		b.wait, b.why = min(unreachableFirst<<min(fails-1, 11), ceiling), "it could not be reached"
+		b.wait, b.why = min(unreachableFirst<<min(fails-1, 11), ceiling), "not reachable at the last poll"
 	} else if !private {
 		b.wait = max(b.wait, c.scaled(floor))
 	}
 	switch {
 	case s.Kind == coronapb.State_GONE:
-		b.wait, b.why = goneFor, "the origin says it is gone"
+		b.wait, b.why = goneFor, "gone for good (410)"
 	case s.Kind == coronapb.State_LIMITED:
 		limit := limitOf(a, fails)
 		if a.RetryAfter <= 0 && private {
 			limit = interval
 		}
-		b.wait, b.why, b.asked = max(limit, interval), domain+" asked to be left alone", true
+		b.wait, b.why, b.asked = max(limit, interval), domain+" asks for fewer requests", true
 		if !private {
 			b.spare = limit
 		}
 	case min(a.RetryAfter, longestRest) > b.wait:
-		b.wait, b.why, b.asked = min(a.RetryAfter, longestRest), "the origin's Retry-After", true
+		b.wait, b.why, b.asked = min(a.RetryAfter, longestRest), "Retry-After of the web server", true
 	}
 	if private && s.Kind != coronapb.State_LIMITED {
 		b.wait = min(b.wait, privateMost*interval)

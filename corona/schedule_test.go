@@ -26,15 +26,15 @@ func TestTheLongestWishSetsTheInterval(t *testing.T) {
 		why     string
 	}{
 		{"nothing said", 30 * minute, feed.Hints{}, 0, false, 30 * minute, "network"},
-		{"a hasty network", minute, feed.Hints{}, 0, false, 15 * minute, "no public origin"},
+		{"a hasty network", minute, feed.Hints{}, 0, false, 15 * minute, "public web servers"},
 		{"a hasty origin", 30 * minute, feed.Hints{TTL: minute}, minute, false, 30 * minute, "network"},
 		{"ttl", 30 * minute, feed.Hints{TTL: 2 * hour}, 0, false, 2 * hour, "ttl"},
 		{"sy:updatePeriod", 30 * minute, feed.Hints{Period: 3 * hour}, 0, false, 3 * hour, "sy:updatePeriod"},
 		{"max-age", 30 * minute, feed.Hints{}, hour, false, hour, "max-age"},
 		{"ttl before max-age", 30 * minute, feed.Hints{TTL: 4 * hour}, hour, false, 4 * hour, "ttl"},
 		{"max-age before ttl", 30 * minute, feed.Hints{TTL: hour}, 4 * hour, false, 4 * hour, "max-age"},
-		{"a year", 30 * minute, feed.Hints{TTL: 365 * 24 * hour}, 0, false, 24 * hour, "no channel is left longer"},
-		{"a slow network", 48 * hour, feed.Hints{}, 0, false, 24 * hour, "no channel is left longer"},
+		{"a year", 30 * minute, feed.Hints{TTL: 365 * 24 * hour}, 0, false, 24 * hour, "the longest interval"},
+		{"a slow network", 48 * hour, feed.Hints{}, 0, false, 24 * hour, "the longest interval"},
 		{"private", minute, feed.Hints{TTL: hour, Period: hour}, hour, true, minute, "network"},
 		{"private, at any pace", time.Second, feed.Hints{}, 0, true, time.Second, "network"},
 	} {
@@ -143,18 +143,18 @@ func TestFailuresBackOff(t *testing.T) {
 		{"missing", env.Answer{Status: 404}, 4, 30 * minute, false, 2 * hour, "5 polls failed"},
 		{"too large", env.Answer{Err: env.ErrTooLarge}, 4, 30 * minute, false, 2 * hour, "5 polls failed"},
 
-		{"nobody there, once", dark, 0, 30 * minute, false, minute, "could not be reached"},
-		{"nobody there, the fifth time", dark, 4, 30 * minute, false, 16 * minute, "could not be reached"},
-		{"nobody there for long", dark, 99, 30 * minute, false, 24 * hour, "could not be reached"},
+		{"nobody there, once", dark, 0, 30 * minute, false, minute, "not reachable"},
+		{"nobody there, the fifth time", dark, 4, 30 * minute, false, 16 * minute, "not reachable"},
+		{"nobody there for long", dark, 99, 30 * minute, false, 24 * hour, "not reachable"},
 
 		{"500 with Retry-After", after(failing, 3*hour), 0, 30 * minute, false, 3 * hour, "Retry-After"},
 		{"500 with a short Retry-After", after(failing, minute), 0, 30 * minute, false, 30 * minute, "polling interval"},
-		{"429 with Retry-After", after(limited, 2*hour), 0, 30 * minute, false, 2 * hour, "left alone"},
-		{"429 with a short Retry-After", after(limited, minute), 0, 30 * minute, false, 30 * minute, "left alone"},
-		{"429 without", limited, 0, 30 * minute, false, hour, "left alone"},
-		{"429 without, again", limited, 2, 30 * minute, false, 4 * hour, "left alone"},
-		{"429 without, for ever", limited, 99, 30 * minute, false, 24 * hour, "left alone"},
-		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: 90 * minute}, 0, 30 * minute, false, 90 * minute, "left alone"},
+		{"429 with Retry-After", after(limited, 2*hour), 0, 30 * minute, false, 2 * hour, "fewer requests"},
+		{"429 with a short Retry-After", after(limited, minute), 0, 30 * minute, false, 30 * minute, "fewer requests"},
+		{"429 without", limited, 0, 30 * minute, false, hour, "fewer requests"},
+		{"429 without, again", limited, 2, 30 * minute, false, 4 * hour, "fewer requests"},
+		{"429 without, for ever", limited, 99, 30 * minute, false, 24 * hour, "fewer requests"},
+		{"403 of a limiter", env.Answer{Status: 403, RetryAfter: 90 * minute}, 0, 30 * minute, false, 90 * minute, "fewer requests"},
 		{"410", gone, 0, 30 * minute, false, 7 * 24 * hour, "gone"},
 		{"410, again", gone, 9, 30 * minute, false, 7 * 24 * hour, "gone"},
 
@@ -162,8 +162,8 @@ func TestFailuresBackOff(t *testing.T) {
 		{"private, the hundredth", failing, 99, minute, true, 8 * minute, "polls failed"},
 		{"private, 410", gone, 0, minute, true, 8 * minute, "gone"},
 		{"private, nobody there", dark, 9, minute, true, 8 * minute, "polls failed"},
-		{"private, 429 without", limited, 5, minute, true, minute, "left alone"},
-		{"private, 429 with Retry-After", after(limited, hour), 0, minute, true, hour, "left alone"},
+		{"private, 429 without", limited, 5, minute, true, minute, "fewer requests"},
+		{"private, 429 with Retry-After", after(limited, hour), 0, minute, true, hour, "fewer requests"},
 	} {
 		l := newLab(t)
 		p := l.poller(Config{PollInterval: c.interval})

@@ -232,19 +232,19 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 			s.Kind = coronapb.State_TOO_LARGE
 		}
 	case a.Status == 200 && f == nil:
-		s.Kind, s.Words = coronapb.State_NOT_A_FEED, "the document is empty"
+		s.Kind, s.Words = coronapb.State_NOT_A_FEED, "an empty document, not a feed"
 	case a.Status == 200 && len(f.Items) == 0:
 		return State{Kind: coronapb.State_OK, Words: cmp.Or(f.Lacks, noItems)}
 	case a.Status == 200:
 		return State{Kind: coronapb.State_OK, Words: f.Lacks}
 	case a.Status == 410:
-		s.Kind, s.Words = coronapb.State_GONE, "410: it is gone for good"
+		s.Kind, s.Words = coronapb.State_GONE, "gone for good (410)"
 	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:
-		s.Kind, s.Words = coronapb.State_LIMITED, fmt.Sprintf("%d: the origin asks to be left alone", a.Status)
+		s.Kind, s.Words = coronapb.State_LIMITED, fmt.Sprintf("the web server asks for fewer requests (%d)", a.Status)
 	case a.Status == 404 || a.Status == 401 || a.Status == 403:
-		s.Kind, s.Words = coronapb.State_MISSING, fmt.Sprintf("%d: the origin has no such document, or not for us", a.Status)
+		s.Kind, s.Words = coronapb.State_MISSING, fmt.Sprintf("does not exist, or may not be read (%d)", a.Status)
 	default:
-		s.Kind, s.Words = coronapb.State_FAILING, fmt.Sprintf("the origin answered %d", a.Status)
+		s.Kind, s.Words = coronapb.State_FAILING, fmt.Sprintf("the web server answered %d", a.Status)
 	}
 	return s
 }

@@ -264,6 +264,16 @@ func (w *Window) Entries() []Entry {
 	return entries
 }
 
+// Newest is when the item that is new last came, the zero time if there is none. Edits do not count.
+func (w *Window) Newest() (at time.Time) {
+	for p := w.first; p != nil; p = p.next {
+		if p.At.After(at) {
+			at = p.At
+		}
+	}
+	return at
+}
+
 // Entry returns an item's entry.
 func (w *Window) Entry(id feed.ID) (Entry, bool) {
 	if p := w.byID[id]; p != nil {

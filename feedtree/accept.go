@@ -116,13 +116,13 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 	}
 	if l.pin.Revoked(p.Key) {
 		f.seek(c) // the owners of before may have lied
-		refuse(feedtreepb.Pushed_REVOKED, "the origin has taken this key back")
+		refuse(feedtreepb.Pushed_REVOKED, "the feed has withdrawn this key")
 		return
 	}
 	if l.pin == nil || !p.By(l.pin.Key) {
 		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
 			f.seek(c)
-			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document at its origin does not name this key, as far as is known: it is being asked, and believed only over HTTPS, or from a private address")
+			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document does not name this key yet: it is being read, and counts only over HTTPS or from a private address")
 			return
 		}
 		if p.Item != nil && f.inOrder(l, p) == "" {

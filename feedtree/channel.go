@@ -64,7 +64,7 @@ func (f *FeedTree) load() error {
 	err := f.store.Range([]byte(SubscriptionPrefix), func(key, value []byte) bool {
 		m := new(feedtreepb.Subscription)
 		if len(key) != len(SubscriptionPrefix)+len(overlay.ID{}) || proto.Unmarshal(value, m) != nil {
-			f.log.Warn("subscription lost", "record", fmt.Sprintf("%x", key))
+			f.log.Warn("subscription record is damaged", "record", fmt.Sprintf("%x", key))
 			return true
 		}
 		c := f.channel(overlay.ID(key[len(SubscriptionPrefix):]), m.Url)
@@ -73,7 +73,7 @@ func (f *FeedTree) load() error {
 		if len(m.Pin) > 0 {
 			var err error
 			if c.trust, err = difference.ParsePin(m.Pin); err != nil {
-				f.log.Warn("publisher's key lost", "url", m.Url, "err", err)
+				f.log.Warn("record of a publisher's key is damaged", "url", m.Url, "err", err)
 			}
 		}
 		if log := f.owners.Shown(c.key); len(log) > 0 {
@@ -82,7 +82,7 @@ func (f *FeedTree) load() error {
 		return true
 	})
 	if errors.Is(err, env.ErrDamaged) {
-		f.log.Warn("subscriptions lost", "err", err)
+		f.log.Warn("subscriptions could not be read", "err", err)
 		return nil
 	}
 	if err != nil {

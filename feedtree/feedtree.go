@@ -116,45 +116,45 @@ type FeedTree struct {
 
 // Stats counts what a FeedTree did since it started.
 type Stats struct {
-	Subscriptions int
-	Led           int    // feeds it publishes
+	Subscriptions int    // subscriptions of this node
+	Led           int    // feeds that this node is the sequencer of
 	Published     uint64 // entries sent down a tree
-	Received      uint64 // entries that came down a tree
-	Repeated      uint64 // of which were there already
-	Gaps          uint64 // times that something was missing
-	Filled        uint64 // of which a pull brought it
-	Fetches       uint64 // of which only the origin could help
-	Shown         uint64 // items shown, edits included
-	Anew          uint64 // windows made anew, because a log gave way to another
-	Beats         uint64 // heartbeats made
-	Overdue       uint64 // heartbeats missed
-	Heads         uint64 // heads told in shadow trees
+	Received      uint64 // entries received down a tree
+	Repeated      uint64 // entries received down a tree that were known already
+	Gaps          uint64 // times that entries were missing
+	Filled        uint64 // times that missing entries came from another node
+	Fetches       uint64 // times that missing entries could come only from the web server
+	Shown         uint64 // items shown to readers, edits included
+	Anew          uint64 // windows rebuilt because a log was replaced by another one
+	Beats         uint64 // heartbeats sent
+	Overdue       uint64 // heartbeats that did not come in time
+	Heads         uint64 // heads announced in shadow trees
 	Late          uint64 // entries that came too long after their heads
-	Audits        uint64 // times that heads were compared with an owner's
-	Unheard       uint64 // of which found what no tree had brought
+	Audits        uint64 // audits: comparisons of heads with those of an owner
+	Unheard       uint64 // audits that found entries that no tree had brought
 	Shunned       uint64 // parents left because they withheld something
-	Digests       uint64 // comparisons begun
-	Differed      uint64 // of which did not match
-	Unlike        uint64 // logs whose set of items is not what its entry says
+	Digests       uint64 // comparisons of item sets
+	Differed      uint64 // comparisons of item sets that found differences
+	Unlike        uint64 // logs whose set of items differs from the hash in its entry
 	Unread        uint64 // times that a body could not be read, wholly or in part
-	Illegible     uint64 // items left out of entries as the sequencer, because followers could not read them
+	Illegible     uint64 // items left out of entries because other nodes could not read them
 	Garbage       uint64 // messages that broke the protocol
-	Untrusted     uint64 // heartbeats that the wrong one signed
+	Untrusted     uint64 // heartbeats with a wrong signature
 	Control       uint64 // messages sent
-	Pushes        uint64 // publications sent to sequencers, again or not
-	Accepted      uint64 // publications taken as the sequencer
+	Pushes        uint64 // publications sent to sequencers, repetitions included
+	Accepted      uint64 // publications accepted as the sequencer
 	Refused       uint64 // publications refused as the sequencer
-	Withheld      uint64 // findings left to their publisher
+	Withheld      uint64 // change reports left to the publisher of the feed
 	Pinned        uint64 // keys of publishers pinned as the sequencer, changes included
-	Doubted       uint64 // changes of a key that this node does not believe
-	Witnessed     uint64 // keys seen at the origin for others
-	Sights        uint64 // looks at origins because a key was not certain
-	Objected      uint64 // objections made: the origin names another key than the log
-	Lacking       uint64 // publications that logs of feeds it follows leave out
-	CutOff        int    // 1 while the node hears of nobody, else 0
-	Alone         int    // feeds that the node polls itself, as it is cut off from them
-	Silences      uint64 // times that it began to do so
-	Handed        uint64 // items found so that were handed over to sequencers
+	Doubted       uint64 // changed keys that this node does not trust
+	Witnessed     uint64 // keys read from web servers for other nodes
+	Sights        uint64 // requests to web servers because a key was in doubt
+	Objected      uint64 // objections sent because the web server names another key than the log
+	Lacking       uint64 // publications that are missing in the logs of subscribed feeds
+	CutOff        int    // 1 while the node hears of no other node, otherwise 0
+	Alone         int    // feeds that the node polls itself because it is cut off from them
+	Silences      uint64 // times that the node began to poll a feed because it was cut off
+	Handed        uint64 // items found while cut off that were handed over to sequencers
 }
 
 type task struct {

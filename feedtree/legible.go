@@ -90,7 +90,7 @@ func (f *FeedTree) legible(c *channel, part difference.Delta) (difference.Delta,
 			return part, fmt.Errorf("item %s of a publisher: %w", ch.Item.ID, err)
 		default:
 			f.stats.Illegible++
-			f.log.Warn("an item is left out of its feed's log: followers could not read it", "item", ch.Item.ID.String(), "err", err)
+			f.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
 			f.note(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of its log: followers could not read it (%v)", ch.Item.ID, err)})
 		}
 	}

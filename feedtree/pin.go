@@ -93,7 +93,7 @@ func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
 	default:
 		if l.claim == nil || !bytes.Equal(l.claim.said.Key, said.Key) {
 			l.claim = &claim{said: said, by: map[env.PeerID][]byte{}}
-			f.log.Info("another key at the origin", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(said.Key))
+			f.log.Info("web server names another key", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(said.Key))
 			own := difference.Attest(f.signer, c.url, said.Key, now)
 			l.claim.by[f.signer.PeerID()] = own.Raw
 			f.claimOn(c, now)
@@ -108,7 +108,7 @@ func (f *FeedTree) repin(c *channel, p *difference.Pin) {
 	c.lead.pin, c.lead.claim = p, nil
 	f.stats.Pinned++
 	if !f.Append(c.key, difference.Delta{Pin: p}, nil, func(bool) {}) {
-		f.log.Warn("publisher's key not noted", "url", c.url) // it goes with the next entry
+		f.log.Warn("publisher's key could not be noted yet", "url", c.url) // it goes with the next entry
 	}
 }
 
@@ -230,7 +230,7 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
-			f.log.Warn("a feed's key was changed, and not by its owner", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
+			f.log.Warn("publisher's key changed without confirmation by the old key", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
 			defer f.believed(c)
 		}
 		c.doubt = p
@@ -274,7 +274,7 @@ func (f *FeedTree) keep(c *channel) {
 	}
 	f.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
 		if err != nil {
-			f.log.Warn("publisher's key not stored", "url", c.url, "err", err) // it is believed anew in the next life
+			f.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // it is believed anew in the next life
 		}
 	})
 }

@@ -144,7 +144,7 @@ func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bo
 	}
 	parts, bodies, err := f.parts(c, d)
 	if err != nil {
-		f.log.Warn("finding not appended", "url", c.url, "err", err)
+		f.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
 		return false
 	}
 	if len(parts) == 0 { // nothing of it could be read
@@ -168,7 +168,7 @@ func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bo
 			return owner.Hash(l.window.Hash())
 		}, held)
 		if err != nil {
-			f.log.Warn("finding not appended", "url", c.url, "err", err)
+			f.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
 			held(false)
 		}
 	}

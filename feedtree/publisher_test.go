@@ -525,7 +525,7 @@ func TestTheOriginTakesAKeyBack(t *testing.T) {
 	n.World.Run(quick().PollInterval + time.Second)
 	n.all(t, "two", "All of two, publisher")
 	n.all(t, "forged", "All of forged, revoked")
-	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "taken this key back") {
+	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "withdrawn this key") {
 		t.Errorf("the thief: %v", err)
 	}
 	var witnessed uint64
@@ -647,7 +647,7 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 	for _, r := range n.readers {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		why := fmt.Sprint(r.Layers().Feeds.Refusals())
-		if sub.Lacks != 1 || !strings.Contains(why, "leaves out 1") || !strings.Contains(why, "older version") {
+		if sub.Lacks != 1 || !strings.Contains(why, "lacks 1") || !strings.Contains(why, "older version") {
 			t.Errorf("host %d lacks %d: %s", r.Index(), sub.Lacks, why)
 		}
 	}

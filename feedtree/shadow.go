@@ -199,7 +199,7 @@ func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) 
 		return
 	}
 	f.stats.Shunned++
-	f.log.Info("left a parent that withholds", "url", c.url, "peer", parent)
+	f.log.Info("left a parent that withholds items", "url", c.url, "peer", parent)
 	now := f.clock.Now()
 	s := f.scores[parent]
 	if now.Sub(s.since) > scoreFor {

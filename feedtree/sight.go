@@ -122,7 +122,7 @@ func (f *FeedTree) confirm(c *channel) {
 		f.clock.Now().Sub(s.at) > sightFor*f.cfg.PollInterval {
 		return
 	}
-	f.log.Warn("a feed's key was changed at its origin", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(pin.Key))
+	f.log.Warn("publisher's key changed on the web server", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(pin.Key))
 	trust := pin.Onto(old)
 	trust.Next = s.said.Next
 	if !f.attested(c, pin) {

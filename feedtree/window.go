@@ -65,6 +65,21 @@ func (w *window) items() int {
 	return n
 }
 
+// Newest is when the last new item of a feed was found, the zero time if it has none.
+func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
+	c := f.feeds[key]
+	if c == nil {
+		return at
+	}
+	at = c.window.of.Newest()
+	for _, e := range c.window.extra {
+		if e.At.After(at) {
+			at = e.At
+		}
+	}
+	return at
+}
+
 // Grew brings the window of a feed up to its log.
 func (f *FeedTree) Grew(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.subscribed {
@@ -276,7 +291,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	w.settle(first, oldest)
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
 		f.stats.Unlike++
-		f.log.Warn("items are not those the sequencer had", "url", c.url, "at", head.At)
+		f.log.Warn("items differ from those of the sequencer", "url", c.url, "at", head.At)
 	}
 }
 
@@ -287,7 +302,7 @@ func (f *FeedTree) lacks(c *channel, n uint64) {
 		return
 	}
 	f.stats.Lacking += n
-	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log leaves out %d that its publisher has signed: its origin is being asked", n)})
+	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log lacks %d items that its publisher signed: the web server is asked for them", n)})
 	f.lack(c)
 }
 

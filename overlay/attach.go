@@ -46,7 +46,7 @@ func (n *Node) attachedTo(p *peer) {
 	}
 	if n.state == Alone {
 		n.state = Attached
-		n.log.Info("attached as a client", "id", n.self.ID.Short(), "host", p.contact.ID.Short())
+		n.log.Info("attached to the network as a client", "id", n.self.ID.Short(), "host", p.contact.ID.Short())
 	}
 	if p.attached == never {
 		p.attached = momentOf(n.clock.Now())

@@ -75,27 +75,26 @@ func (c Config) filled() Config {
 
 // Stats counts what a node did since it started.
 type Stats struct {
-	Sent  uint64 // messages of the overlay's sent
-	Bytes uint64 // of these
-	// Of which carried payloads, or acknowledged that; the others are what it costs
-	// to keep the network in order.
+	Sent  uint64 // messages of the overlay sent
+	Bytes uint64 // bytes of messages of the overlay sent
+	// messages and their bytes that carried or acknowledged payloads; the rest is the cost of maintaining the overlay
 	Carrying, CarryingBytes uint64
 	Garbage                 uint64 // messages that broke the protocol
-	Routed                  uint64 // payloads this node is the origin of
-	Forwarded               uint64 // payloads passed on for others
-	Delivered               uint64 // payloads delivered as root
-	Receipts                uint64 // own payloads that a root acknowledged
-	Failed                  uint64 // own payloads given up after RouteDeadline
-	Rerouted                uint64 // hops that stayed silent and were routed around
-	Dropped                 uint64 // payloads of others dropped: too many hops, too many held, or nobody took them
+	Routed                  uint64 // payloads that this node began to route
+	Forwarded               uint64 // payloads forwarded for other nodes
+	Delivered               uint64 // payloads delivered as the root of their key
+	Receipts                uint64 // payloads of this node that a root acknowledged
+	Failed                  uint64 // payloads of this node given up after RouteDeadline
+	Rerouted                uint64 // silent hops that were routed around
+	Dropped                 uint64 // payloads of others dropped: too many hops, too many in the queue, or no next hop
 	Probes                  uint64 // probes sent
-	Deaths                  uint64 // peers held to be dead
-	Peers                   int    // peers of which something is remembered
-	Passages                int    // messages that pass or passed lately
-	Leaf                    int    // members of the leaf
-	Contacts                int    // contacts and spares in the table
-	Clients                 int    // clients this member acts for
-	EstimatedN              int    // members of the network
+	Deaths                  uint64 // peers declared dead
+	Peers                   int    // peers with any state at this node
+	Passages                int    // messages in transit, or forwarded lately
+	Leaf                    int    // members of the leaf set
+	Contacts                int    // contacts and spares in the routing table
+	Clients                 int    // clients that this member acts for
+	EstimatedN              int    // estimated number of members of the network
 	Known                   int    // peers remembered for the next start
 }
 

@@ -182,7 +182,7 @@ func (n *Node) stepJoin() {
 	case Joining:
 		switch late := now.Sub(j.since) > announceLimit; {
 		case late && j.rounds == announceRounds:
-			n.log.Warn("joined without the word of some of the leaf")
+			n.log.Warn("joined without answers of some leaf set members")
 			n.activate()
 			return
 		case late:

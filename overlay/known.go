@@ -39,7 +39,7 @@ func remembered(s env.Store, records *Records) ([]*Contact, error) {
 func (n *Node) recall() {
 	known, err := remembered(n.store, n.records)
 	if err != nil {
-		n.log.Warn("known peers not read", "err", err)
+		n.log.Warn("known peers could not be read", "err", err)
 	}
 	for _, c := range known {
 		if c.ID != n.self.ID {
@@ -132,7 +132,7 @@ func (n *Node) here() []*Contact {
 func (n *Node) commit(ops []env.Op) {
 	n.store.Commit(ops, func(err error) {
 		if err != nil {
-			n.log.Warn("known peers not saved", "err", err)
+			n.log.Warn("known peers could not be saved", "err", err)
 		}
 	})
 }

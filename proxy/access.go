@@ -125,7 +125,7 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) error {
 		code := r.URL.Query().Get("code")
 		until, ok := s.keeper.codes.take(code)
 		if !ok || !s.keeper.now().Before(until) {
-			return refuse(http.StatusUnauthorized, "this address has been used already, or is older than %v: %s", codeFor, howToOpen(r))
+			return refuse(http.StatusUnauthorized, "this address was used before, or is older than %v: %s", codeFor, howToOpen(r))
 		}
 		seconds := strconv.FormatInt(s.keeper.now().Add(sessionFor).Unix(), 10)
 		http.SetCookie(w, &http.Cookie{
@@ -145,9 +145,9 @@ func (s *Server) enter(w http.ResponseWriter, r *http.Request) error {
 // stranger is the error of a request without the token.
 func stranger(r *http.Request) error {
 	if strings.HasPrefix(r.URL.Path, apiPath) {
-		return refuse(http.StatusUnauthorized, "programs send the header %s, with what stands in the file api.token of the node's data directory", accessHeader)
+		return refuse(http.StatusUnauthorized, "the node's token is missing or wrong: send the content of the file api.token in the node's data directory in the header %s", accessHeader)
 	}
-	return refuse(http.StatusUnauthorized, "these pages are for the person who runs the node: %s", howToOpen(r))
+	return refuse(http.StatusUnauthorized, "these pages are only for the user who runs the node: %s", howToOpen(r))
 }
 
 func howToOpen(r *http.Request) string {
@@ -187,5 +187,5 @@ func ownReader(r *http.Request, path string) error {
 	if !isForeign(r) || isFollowed(r) && hasToken {
 		return nil
 	}
-	return refuse(http.StatusForbidden, "another site's page asked for this feed: type the address yourself, or give it to a feed reader")
+	return refuse(http.StatusForbidden, "refused, because a page of another site asked for this feed: type the address yourself, or give it to a feed reader")
 }

@@ -54,7 +54,7 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 		}
 		if !s.minter.check(token, t.url) {
 			// Not said: whether it is the token or the address that is wrong.
-			return t, refuse(http.StatusNotFound, "there is no such address here")
+			return t, refuse(http.StatusNotFound, "not found: the address is not one that this node gave to a reader")
 		}
 		t.token = true
 		t.self = s.ReadURL(s.base(r), t.url)
@@ -71,7 +71,7 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 func (s *Server) queryTarget(r *http.Request, query string) (t target, err error) {
 	q, err := url.ParseQuery(query)
 	if err != nil {
-		return t, refuse(http.StatusBadRequest, "the query is broken: %v", err)
+		return t, refuse(http.StatusBadRequest, "the query of the address is not valid: %v", err)
 	}
 	if t.url, err = s.source(r, q.Get("url")); err != nil {
 		return t, err
@@ -80,13 +80,13 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 	if f := q.Get("format"); f != "" {
 		formats := map[string]feed.Format{"atom": feed.Atom, "rss": feed.RSS, "json": feed.JSON}
 		if t.format = formats[f]; t.format == 0 {
-			return t, refuse(http.StatusBadRequest, "format is atom, rss or json")
+			return t, refuse(http.StatusBadRequest, "format must be atom, rss or json")
 		}
 		t.self += "&format=" + f
 	}
 	if l := q.Get("limit"); l != "" {
 		if t.limit, err = strconv.Atoi(l); err != nil || t.limit < 1 {
-			return t, refuse(http.StatusBadRequest, "limit is a number from 1")
+			return t, refuse(http.StatusBadRequest, "limit must be a number, at least 1")
 		}
 		t.limit = min(t.limit, feed.MaxItems)
 		t.self += "&limit=" + strconv.Itoa(t.limit)
@@ -127,6 +127,9 @@ func (s *Server) source(r *http.Request, raw string) (string, error) {
 		if !ok {
 			return address, nil
 		}
+		if rest == "/" {
+			break
+		}
 		path, query, _ := strings.Cut(rest, "?")
 		switch {
 		case path == queryPath:
@@ -139,7 +142,7 @@ func (s *Server) source(r *http.Request, raw string) (string, error) {
 			raw = embedded(strings.TrimPrefix(path, "/"), query)
 		}
 	}
-	return "", refuse(http.StatusBadRequest, "the address leads back here")
+	return "", refuse(http.StatusBadRequest, "the address leads back to this node")
 }
 
 // cutOwn takes what leads to us off an address.
@@ -152,16 +155,45 @@ func (s *Server) cutOwn(r *http.Request, address string) (rest string, ok bool) 
 	return "", false
 }
 
-// typed is the address of a feed as a person types it, who may leave out https://.
+// typed is the address of a feed as a person types it, who may leave out https://. If the address was handed out by
+// another node, the result is the feed's own address, unless the node already subscribes to the address as it is.
 func (s *Server) typed(r *http.Request, raw string) (string, error) {
 	raw = strings.TrimSpace(raw)
 	if raw == "" {
-		return "", refuse(http.StatusBadRequest, "there is no address")
+		return "", refuse(http.StatusBadRequest, "no address given")
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		raw = "https://" + raw
 	}
-	return s.source(r, raw)
+	address, err := s.source(r, raw)
+	for range maxWrapped {
+		if err != nil {
+			return "", err
+		}
+		inner, ok := handedOut(address)
+		if _, known := s.subs.Version(address); known || !ok {
+			return address, nil
+		}
+		address, err = s.source(r, inner)
+	}
+	return "", refuse(http.StatusBadRequest, "the address leads through too many nodes")
+}
+
+// handedOut returns the address of the feed within an address that another node gave to a reader. An address with a
+// token is recognised on any host. One like /feed?url=… is recognised on this machine only, because other
+// services of the Web have such addresses, too.
+func handedOut(address string) (inner string, ok bool) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", false
+	}
+	if rest, ok := strings.CutPrefix(address, u.Scheme+"://"+u.Host+tokenPath); ok {
+		token, rest, _ := strings.Cut(rest, "/")
+		secret, err := hex.DecodeString(token)
+		return embedded(rest, ""), err == nil && len(secret) == tokenBytes && isAddress(rest)
+	}
+	inner = u.Query().Get("url")
+	return inner, u.Path == queryPath && isLocal(u.Hostname()) && isAddress(inner)
 }
 
 // hasScheme reports whether an address without // begins with a scheme all the same,

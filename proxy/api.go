@@ -17,7 +17,7 @@ import (
 const (
 	apiPath = "/api/v1/"
 	// apiHeader must be "1" in requests of programs. Web pages cannot send it to
-	// another site without asking first, and are never told that they may.
+	// another site without asking first, and are never told that they may. All answers of a node carry it, too.
 	apiHeader = "Tidings"
 	// maxRequest is more than any request of the interface has, lists apart.
 	maxRequest = 16 << 10
@@ -30,7 +30,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 		return false
 	}
 	if r.Header.Get(apiHeader) != "1" {
-		s.failJSON(w, refuse(http.StatusForbidden, "programs send the header %s: 1", apiHeader))
+		s.failJSON(w, refuse(http.StatusForbidden, "the header %s: 1 is missing: programs have to send it", apiHeader))
 		return true
 	}
 	// A program that publishes may show the publisher's token instead (apiPublish).
@@ -68,7 +68,7 @@ func (s *Server) api(w http.ResponseWriter, r *http.Request, path string) bool {
 	case "watches":
 		answer, err = s.apiWatches(w, r)
 	default:
-		err = refuse(http.StatusNotFound, "there is no %s%s", apiPath, line(name))
+		err = refuse(http.StatusNotFound, "not found: %s%s", apiPath, line(name))
 	}
 	switch {
 	case err != nil:
@@ -101,6 +101,8 @@ type Subscribed struct {
 	// Least, in the question of subscribe, is what has to vouch for items to be shown:
 	// "publisher", or "" for whatever it is.
 	Least string `json:"least,omitempty"`
+	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
+	Tags []string `json:"tags,omitempty"`
 }
 
 // Fault is the answer of any of them when it went wrong.
@@ -128,6 +130,9 @@ func (s *Server) list(r *http.Request) ([]Channel, error) {
 		c.ReadURL = s.ReadURL(s.base(r), c.URL)
 		if c.Former == nil {
 			c.Former = []FormerKey{}
+		}
+		if c.Tags == nil {
+			c.Tags = []string{}
 		}
 		out[i] = c
 	}
@@ -175,11 +180,17 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, err
 	}
 	if q.Least != "" && q.Least != LeastPublisher && q.Least != LeastAny {
-		return nil, refuse(http.StatusBadRequest, "what has to vouch for items is %s, or %s", LeastPublisher, LeastAny)
+		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", LeastPublisher, LeastAny)
 	}
+	tags := tidyTags(q.Tags)
 	channel, doubt, err := s.subscribe(r.Context(), address)
 	if err != nil {
 		return nil, err
+	}
+	if q.Tags != nil {
+		if err := s.subs.Tag(r.Context(), channel, tags); err != nil {
+			return nil, err
+		}
 	}
 	if q.Least != "" {
 		p, err := s.publishing()
@@ -193,6 +204,9 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 	done := Subscribed{URL: channel, ReadURL: s.ReadURL(s.base(r), channel), Advertised: channel != address}
 	if doubt != nil {
 		done.Doubt = line(doubt.Error())
+		if t, ok := errors.AsType[*Trouble](doubt); ok {
+			done.Doubt = line(t.Words)
+		}
 	}
 	return done, nil
 }
@@ -236,7 +250,7 @@ func askedBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, err
 		return nil, err
 	}
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, refuse(http.StatusUnsupportedMediaType, "the request has to be application/json")
+		return nil, refuse(http.StatusUnsupportedMediaType, "the content type of the request must be application/json")
 	}
 	body, err := readBody(w, r, limit)
 	if err == nil && !utf8.Valid(body) { // which JSON would read as something else
@@ -253,11 +267,11 @@ func jsonFault(err error) error {
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
 	case ok && wrong.Field == "":
-		return refuse(http.StatusBadRequest, "the request has to be one object, and is: %s", wrong.Value)
+		return refuse(http.StatusBadRequest, "the request must be one JSON object, not: %s", wrong.Value)
 	case ok:
-		return refuse(http.StatusBadRequest, "the request is broken: %q cannot be: %s", wrong.Field, wrong.Value)
+		return refuse(http.StatusBadRequest, "the request is not valid: %q cannot be: %s", wrong.Field, wrong.Value)
 	}
-	return refuse(http.StatusBadRequest, "the request is broken: %s", strings.TrimPrefix(err.Error(), "json: "))
+	return refuse(http.StatusBadRequest, "the request is not valid: %s", strings.TrimPrefix(err.Error(), "json: "))
 }
 
 // readBody reads a body that must not be larger than limit.
@@ -273,9 +287,9 @@ func bodyFault(err error) error {
 	case err == nil:
 		return nil
 	case ok:
-		return refuse(http.StatusRequestEntityTooLarge, "the request has more than %d bytes", large.Limit)
+		return refuse(http.StatusRequestEntityTooLarge, "the request is larger than %d bytes", large.Limit)
 	}
-	return refuse(http.StatusBadRequest, "the request is broken: %v", err)
+	return refuse(http.StatusBadRequest, "the request is not valid: %v", err)
 }
 
 func (s *Server) failJSON(w http.ResponseWriter, err error) {

@@ -3,8 +3,10 @@ package proxy
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -166,7 +168,7 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		if err != nil || r.Header.Get("Content-Type") != opmlType {
 			t.Fatalf("%v: %s", err, doc)
 		}
-		for o := range feed.Subscriptions(outlines) {
+		for _, o := range feed.Subscriptions(outlines) {
 			addresses = append(addresses, o.XMLURL)
 		}
 		return doc, addresses
@@ -195,8 +197,75 @@ func TestListsAreExportedAndImported(t *testing.T) {
 		t.Errorf("%d %+v", status, result)
 	}
 	var fault Fault
-	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "there is no feed in the list" {
+	if status := b.call("POST", "opml", "<opml/>", &fault); status != 400 || fault.Error != "the list contains no feeds" {
 		t.Errorf("%d %+v", status, fault)
+	}
+}
+
+func TestFoldersOfListsAreTags(t *testing.T) {
+	b := newBench(t)
+	doc := `<opml version="2.0"><head/><body>` +
+		`<outline text="News"><outline text="Deep"><outline xmlUrl="` + atomURL + `"/></outline><outline xmlUrl="` + rssURL + `"/></outline>` +
+		`<outline text="Other"><outline xmlUrl="` + rssURL + `"/></outline><outline xmlUrl="` + jsonURL + `"/></body></opml>`
+	var result Imported
+	if status := b.call("POST", "opml", doc, &result); status != 200 || result.Subscribed != 3 || len(result.Failed) != 0 {
+		t.Fatalf("%d %+v", status, result)
+	}
+	tags := func() map[string]string {
+		var listed Listed
+		b.call("GET", "list", "", &listed)
+		of := map[string]string{}
+		for _, c := range listed.Channels {
+			of[c.URL] = strings.Join(c.Tags, " ")
+		}
+		return of
+	}
+	want := map[string]string{atomURL: "Deep", rssURL: "News Other", jsonURL: ""}
+	if got := tags(); !maps.Equal(got, want) {
+		t.Errorf("tags %v, want %v", got, want)
+	}
+	// What is exported has the same folders.
+	exported := body(t, b.ask("GET", apiPath+"opml?rewrite=0", "Tidings", "1"))
+	clear(b.node.subscribed)
+	clear(b.node.channels)
+	if b.call("POST", "opml", exported, &result); !maps.Equal(tags(), want) {
+		t.Errorf("tags %v, want %v, by\n%s", tags(), want, exported)
+	}
+	// Tags that somebody gives take the place of those; without any, they stay.
+	var done Subscribed
+	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
+	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
+	b.call("POST", "subscribe", `{"url":"`+jsonURL+`","tags":["`+strings.Repeat("long", maxTag)+`"]}`, &done)
+	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
+	if got := tags(); !maps.Equal(got, want) {
+		t.Errorf("tags %v, want %v", got, want)
+	}
+}
+
+func TestAddressesOfOtherNodesAreUnwrapped(t *testing.T) {
+	b := newBench(t)
+	token := minter("another node's secret").token(atomURL)
+	const old = "https://nas.example/f/00112233445566778899aabbccddeeff/https://h.example/old"
+	b.node.Subscribe(t.Context(), old, false)
+	b.node.looks["page+https://h.example/"] = Look{Page: true}
+	for given, want := range map[string]string{
+		"http://127.0.0.1:8191/f/" + token + "/" + atomURL:                            atomURL,
+		"https://nas.example/f/" + token + "/" + atomURL:                              atomURL,
+		"http://nas.example:8190/f/" + token + "/page+https://h.example/":             "page+https://h.example/",
+		"http://a.example/f/" + token + "/http://b.example/f/" + token + "/" + rssURL: rssURL,
+		"http://localhost:8191/feed?url=" + url.QueryEscape(atomURL) + "&format=json": atomURL,
+		// These may be what they look like.
+		"https://h.example/feed?url=" + rssURL:           "https://h.example/feed?url=" + rssURL,
+		"http://127.0.0.1:8191/feed?url=7":               "http://127.0.0.1:8191/feed?url=7",
+		"https://h.example/f/" + token + "/feed.xml":     "https://h.example/f/" + token + "/feed.xml",
+		"https://h.example/f/short/https://b.example/":   "https://h.example/f/short/https://b.example/",
+		"https://web.example/https://h.example/feed.xml": "https://web.example/https://h.example/feed.xml",
+		old: old,
+	} {
+		var done Subscribed
+		if b.call("POST", "subscribe", `{"url":"`+given+`"}`, &done); done.URL != want {
+			t.Errorf("%s\nsubscribed to %s\nnot to        %s", given, done.URL, want)
+		}
 	}
 }
 
@@ -206,7 +275,7 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 		"javascript:alert(1)":     "the address does not begin with http:// or https://",
 		"data:text/html,<script>": "the address does not begin with http:// or https://",
 		"mailto:a@h.example":      "the address does not begin with http:// or https://",
-		"h.example:99999":         "the address has a port outside 1 to 65535",
+		"h.example:99999":         "the port is not between 1 and 65535",
 		"h.example:8080/feed":     "",
 		"localhost:8080":          "",
 		"h.example/a:b":           "",

@@ -48,8 +48,8 @@ func columns() []column {
 		{Name: "readers", Title: "Readers", less: func(a, b *shownChannel) int { return cmp.Compare(a.Subscribers, b.Subscribers) }},
 		{Name: "pollers", Title: "Pollers", less: func(a, b *shownChannel) int { return cmp.Compare(a.Pollers, b.Pollers) }},
 		{Name: "level", Title: "Level", less: func(a, b *shownChannel) int { return absent(a.Level, b.Level) }},
-		{Name: "expected", Title: "News expected after", less: func(a, b *shownChannel) int { return absent(a.DetectionExpectedS, b.DetectionExpectedS) }},
-		{Name: "found", Title: "Found after", less: func(a, b *shownChannel) int { return absent(a.DetectionObservedS, b.DetectionObservedS) }},
+		{Name: "expected", Title: "Expected delay", less: func(a, b *shownChannel) int { return absent(a.DetectionExpectedS, b.DetectionExpectedS) }},
+		{Name: "found", Title: "Last delay", less: func(a, b *shownChannel) int { return absent(a.DetectionObservedS, b.DetectionObservedS) }},
 		{Name: "next", Title: "Next poll", less: func(a, b *shownChannel) int {
 			switch {
 			case a.NextPoll == nil || b.NextPoll == nil:
@@ -91,7 +91,7 @@ func (s *Server) channels(w http.ResponseWriter, r *http.Request) error {
 		}
 		c.Link = "/channels?" + url.Values{"sort": {to}, "filter": {p.Filter}}.Encode()
 	}
-	return s.writePage(w, r, http.StatusOK, "channels.html", "Channels", p)
+	return s.writePage(w, r, http.StatusOK, "channels.html", "Feeds", p)
 }
 
 // has says whether a channel has some words in what is shown of it.

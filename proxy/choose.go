@@ -59,15 +59,15 @@ func insteadOfFeed(address string, look Look) *instead {
 	}
 	switch {
 	case feeds == 1 && !look.Page:
-		i.words = "this is no feed, and the one that it advertises cannot be read now"
+		i.words = "not a feed, and the feed that it advertises cannot be read now"
 	case feeds == 1:
-		i.words = "this is a page, and the feed that it advertises cannot be read now; the page itself can be followed"
+		i.words = "a web page, not a feed; the feed that it advertises cannot be read now; you can follow the page itself"
 	case feeds == 0:
-		i.words = "this is a page, and advertises no feed; the page itself can be followed"
+		i.words = "a web page, not a feed, and it advertises none; you can follow the page itself"
 	case !look.Page:
-		i.words = fmt.Sprintf("this is no feed, but advertises %d of them", feeds)
+		i.words = fmt.Sprintf("not a feed, but it advertises %d feeds", feeds)
 	default:
-		i.words = fmt.Sprintf("this is a page, and advertises %d feeds; the page itself can be followed, too", feeds)
+		i.words = fmt.Sprintf("a web page that advertises %d feeds; you can also follow the page itself", feeds)
 	}
 	return i
 }
@@ -76,11 +76,11 @@ func insteadOfFeed(address string, look Look) *instead {
 func insteadOfPage(document string, look Look) *instead {
 	switch feeds := len(look.Feeds); {
 	case look.Feed:
-		return &instead{"this is a feed, and is followed as one", []Choice{{URL: document, Kind: KindFeed}}}
+		return &instead{"a feed, not a page", []Choice{{URL: document, Kind: KindFeed}}}
 	case feeds == 1:
-		return &instead{"this has no text that can be followed, but advertises a feed", look.Feeds}
+		return &instead{"a page without text, but it advertises a feed", look.Feeds}
 	default:
-		return &instead{fmt.Sprintf("this has no text that can be followed, but advertises %d feeds", feeds), look.Feeds}
+		return &instead{fmt.Sprintf("a page without text, but it advertises %d feeds", feeds), look.Feeds}
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *Server) subscribe(ctx context.Context, address string) (to string, doub
 		look, err := s.subs.Look(looking, address)
 		switch {
 		case err != nil && vain(err):
-			return "", nil, err
+			return "", nil, fmt.Errorf("%w; not subscribed", err)
 		case err != nil:
 			doubt = err
 		case isPage && (look.Feed || !look.Page):

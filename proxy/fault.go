@@ -12,21 +12,21 @@ import (
 // Errors of [Subscriptions] on which the server acts. Wrapped in words, those are
 // what the reader is told.
 var (
-	ErrNotFeed     = errors.New("not a feed")                // the origin answered with something else
-	ErrNotPage     = errors.New("not a page of text")        // the same of a page
-	ErrRefused     = errors.New("address not allowed")       // private addresses, denied hosts
-	ErrNotFound    = errors.New("not found at the origin")   // 404
-	ErrGone        = errors.New("gone from the origin")      // 410
-	ErrUnreachable = errors.New("origin not reachable")      // and no copy of it
-	ErrTimeout     = errors.New("origin too slow")           // and no copy of it
-	ErrBusy        = errors.New("try again later")           // limits of the origin, or the node's
-	ErrFull        = errors.New("no room for more")          // subscriptions, or the disk
-	ErrUnknown     = errors.New("not subscribed to")         // Unsubscribe
-	ErrUnpublished = errors.New("not published")             // Push, Write: refused; the words say why
-	ErrUntaken     = errors.New("not published yet")         // Push, Write: nobody has taken it, or what comes before it
-	ErrItem        = errors.New("no item to publish")        // Push, Write: whoever is asked
-	ErrLarge       = errors.New("too large to be published") // Write
-	errStopping    = errors.New("the node is shutting down") // the server's own
+	ErrNotFeed     = errors.New("not a feed")                       // the origin answered with something else
+	ErrNotPage     = errors.New("not a page with text")             // the same of a page
+	ErrRefused     = errors.New("this address may not be polled")   // private addresses, denied hosts
+	ErrNotFound    = errors.New("does not exist")                   // 404
+	ErrGone        = errors.New("gone for good")                    // 410
+	ErrUnreachable = errors.New("the web server cannot be reached") // and no copy of it
+	ErrTimeout     = errors.New("the web server is too slow")       // and no copy of it
+	ErrBusy        = errors.New("try again later")                  // limits of the origin, or the node's
+	ErrFull        = errors.New("no space left")                    // subscriptions, or the disk
+	ErrUnknown     = errors.New("there is no such subscription")    // Unsubscribe
+	ErrUnpublished = errors.New("not published")                    // Push, Write: refused; the words say why
+	ErrUntaken     = errors.New("not published yet")                // Push, Write: nobody has taken it, or what comes before it
+	ErrItem        = errors.New("this cannot be published")         // Push, Write: whoever is asked
+	ErrLarge       = errors.New("too large to publish")             // Write
+	errStopping    = errors.New("the node is shutting down")        // the server's own
 )
 
 // statuses says what HTTP calls an error. An origin that does not answer with a
@@ -56,6 +56,27 @@ var statuses = []struct {
 	{errStopping, http.StatusServiceUnavailable},
 	{ErrFull, http.StatusInsufficientStorage},
 }
+
+// A Trouble is the error of an address that cannot be read.
+type Trouble struct {
+	URL   string
+	Kind  error  // one of those above
+	Words string // why
+}
+
+// Error is a sentence about the address.
+func (t *Trouble) Error() string {
+	switch {
+	case errors.Is(t.Kind, ErrGone):
+		return t.URL + " is " + t.Words
+	case errors.Is(t.Kind, ErrNotFound):
+		return t.URL + " " + t.Words
+	}
+	return t.URL + ": " + t.Words
+}
+
+// Unwrap returns the kind.
+func (t *Trouble) Unwrap() error { return t.Kind }
 
 // A refusal is an error of the reader's own request.
 type refusal struct {
@@ -98,7 +119,7 @@ const retryAfterS = "60"
 func (s *Server) setFault(w http.ResponseWriter, err error) (status int, words string) {
 	status = statusOf(err)
 	if status == http.StatusInternalServerError {
-		s.config.Log.Warn("request went wrong", "error", err)
+		s.config.Log.Warn("request failed", "error", err)
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

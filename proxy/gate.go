@@ -33,7 +33,7 @@ func CheckBaseURL(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("base URL %q: give http or https, a host, and perhaps a port, as http://nas.example:8190", line(s))
+	return fmt.Errorf("base URL %q: give http or https, a host and, if needed, a port, such as http://nas.example:8190", line(s))
 }
 
 // admit checks what every request has to satisfy, and returns the target as it was
@@ -41,12 +41,12 @@ func CheckBaseURL(s string) error {
 func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, query string, err error) {
 	if r.Method == http.MethodConnect {
 		return "", "", refuse(http.StatusMethodNotAllowed,
-			"this is no forward proxy: ask for /https://host/feed.xml, or take the address that subscribing gives")
+			"a node is not a forward proxy: ask for /https://host/feed.xml, or for the address that \"tidings subscribe\" prints")
 	}
 	host, ok := withoutPort(strings.ToLower(r.Host))
 	local := ok && isLocal(host)
 	if !local && (!ok || host != g.name) {
-		return "", "", refuse(http.StatusMisdirectedRequest, "the node is not called %q here: use localhost, or tell it of that name with --base-url", line(r.Host))
+		return "", "", refuse(http.StatusMisdirectedRequest, "the node does not know the name %q as its own: use localhost, or run it with --base-url", line(r.Host))
 	}
 	target := r.RequestURI
 	if target == "" { // made by a program, not read from a connection
@@ -60,12 +60,12 @@ func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, quer
 		}
 	}
 	if !strings.HasPrefix(target, "/") {
-		return "", "", refuse(http.StatusBadRequest, "the request names no path")
+		return "", "", refuse(http.StatusBadRequest, "the request has no path")
 	}
 	path, query, _ = strings.Cut(target, "?")
 	by := forwarded(r.Header)
 	if by != "" && !g.isProxy(r.RemoteAddr) {
-		return "", "", refuse(http.StatusForbidden, "a proxy has passed this request on, as its header %s says, and the node takes it from none: ask the node itself, or name the proxy to it with --trusted-proxy", line(by))
+		return "", "", refuse(http.StatusForbidden, "the header %s shows that a proxy passed this request on, and the node does not trust the proxy: connect to the node directly, or run it with --trusted-proxy", line(by))
 	}
 	if strings.HasPrefix(path, tokenPath) || strings.HasPrefix(path, keywordsPath) {
 		return path, query, nil
@@ -73,14 +73,14 @@ func (g gate) admit(r *http.Request, knows func(*http.Request) bool) (path, quer
 	// A web server on this machine that passes requests on seems to be from here,
 	// but gives itself away by its headers, or by the name that was asked for.
 	if !local || by != "" || !isFromHere(r.RemoteAddr) {
-		return "", "", refuse(http.StatusForbidden, "from other machines only addresses that begin with %s or %s are answered", tokenPath, keywordsPath)
+		return "", "", refuse(http.StatusForbidden, "requests from other machines are answered only for addresses that begin with %s or %s", tokenPath, keywordsPath)
 	}
 	// Some web servers do neither, as nginx with proxy_pass alone. If a trusted proxy connects from
 	// this address, the request may be anybody's, unless it shows that it is the own user's. Two paths
 	// check that themselves: browsers show a code at enterPath before they have a cookie, and commands
 	// that show a wrong token below apiPath learn it from the status 401.
 	if g.isProxy(r.RemoteAddr) && path != enterPath && !strings.HasPrefix(path, apiPath) && !knows(r) {
-		return "", "", refuse(http.StatusForbidden, "--trusted-proxy names the address from which this request comes, so it counts as one of another machine, and only addresses that begin with %s or %s are answered: to get more, show the token in the header %s, or open the address that \"tidings open\" prints", tokenPath, keywordsPath, accessHeader)
+		return "", "", refuse(http.StatusForbidden, "this request comes from the address of a --trusted-proxy and counts as one of another machine, which is answered only for addresses that begin with %s or %s: for other pages, send the token in the header %s, or open the address that \"tidings open\" prints", tokenPath, keywordsPath, accessHeader)
 	}
 	return path, query, nil
 }
@@ -153,7 +153,7 @@ func ParseProxy(s string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(s)
 	if err != nil || p.Addr().Is4In6() {
-		return netip.Prefix{}, fmt.Errorf("trusted proxy %q: give the address from which it connects, as 127.0.0.1, or a network, as 172.17.0.0/16", line(s))
+		return netip.Prefix{}, fmt.Errorf("trusted proxy %q: give the IP address from which it connects, such as 127.0.0.1, or a network, such as 172.17.0.0/16", line(s))
 	}
 	return p, nil
 }
@@ -162,10 +162,10 @@ func ParseProxy(s string) (netip.Prefix, error) {
 // a bookmarklet is shown the page it leads to, which does nothing by itself.
 func (g gate) ownSite(r *http.Request, path string) error {
 	if g.crossing.Check(r) != nil {
-		return refuse(http.StatusForbidden, "another site's page sent this")
+		return refuse(http.StatusForbidden, "refused, because a page of another site sent this request")
 	}
 	if isForeign(r) && (path != "/add" || !isFollowed(r)) {
-		return refuse(http.StatusForbidden, "another site's page asked for this")
+		return refuse(http.StatusForbidden, "refused, because a page of another site sent this request")
 	}
 	return nil
 }

@@ -69,7 +69,7 @@ func plainText(w http.ResponseWriter) {
 // metrics answers whoever collects them.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	if s.config.Metrics == nil {
-		return refuse(http.StatusNotFound, "there is nothing here")
+		return refuse(http.StatusNotFound, "not found")
 	}
 	s.config.Metrics.ServeHTTP(w, r)
 	return nil

@@ -55,7 +55,7 @@ type Matched struct {
 }
 
 // ErrQuery is the error of a query that cannot be understood, or is too general.
-var ErrQuery = errors.New("this cannot be watched")
+var ErrQuery = errors.New("query not accepted")
 
 const keywordsPath = "/k/"
 
@@ -122,7 +122,7 @@ func (s *Server) keywordFeed(w http.ResponseWriter, r *http.Request, path string
 	defer cancel()
 	m, err := s.config.Keywords.Watched(within, number)
 	if errors.Is(err, ErrUnknown) {
-		return refuse(http.StatusGone, "nobody watches these keywords any more")
+		return refuse(http.StatusGone, "this search has ended")
 	}
 	if err != nil {
 		return err
@@ -234,7 +234,7 @@ func (s *Server) watching(ctx context.Context, of []Watch) (Watching, error) {
 	channels, err := s.subs.List(ctx)
 	switch n := len(channels); n {
 	case 0:
-		w.On, w.Nothing = "the feeds and pages that this node subscribes to, which are none yet", true
+		w.On, w.Nothing = "the feeds and pages that this node subscribes to (none yet)", true
 	case 1:
 		w.On = "the feed or page that this node subscribes to"
 	default:
@@ -303,7 +303,7 @@ func (s *Server) unwatch(ctx context.Context, text string) (ended []Watch, err e
 		ended = append(ended, w)
 	}
 	if len(ended) == 0 {
-		return nil, refuse(http.StatusNotFound, "nobody watches %s: give the query as it is listed, or its address", line(text))
+		return nil, refuse(http.StatusNotFound, "there is no search for %s: give the query as \"tidings watches\" shows it, or the address of its feed", line(text))
 	}
 	return ended, nil
 }
@@ -323,7 +323,7 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 func readWatch(w http.ResponseWriter, r *http.Request) (Watch, error) {
 	q, err := asked[Watch](w, r)
 	if err == nil && strings.TrimSpace(q.Query) == "" {
-		err = refuse(http.StatusBadRequest, "there is no query")
+		err = refuse(http.StatusBadRequest, "no query given")
 	}
 	return q, err
 }

@@ -194,7 +194,7 @@ func TestTrials(t *testing.T) {
 		says    string
 		general bool
 	}{
-		{Preview{Time: 7 * day}, "no article came in the last 7 days: how many match is not known yet", false},
+		{Preview{Time: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
 		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match", false},
 		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match", true},
 		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match", true},
@@ -231,7 +231,7 @@ func TestTokensAreSealed(t *testing.T) {
 func TestThePageOfKeywords(t *testing.T) {
 	k := &shelf{of: map[uint32][]feed.Entry{}}
 	b := newBench(t, func(c *Config) { c.Keywords = k })
-	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "cannot be watched", strings.Repeat("a", 51): "too general"} {
+	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "query not accepted", strings.Repeat("a", 51): "too general"} {
 		for _, part := range []string{"", "&part=1"} {
 			r := b.ask("GET", "/watch?q="+query+part, "Sec-Fetch-Site", "same-origin")
 			text := body(t, r)
@@ -244,7 +244,7 @@ func TestThePageOfKeywords(t *testing.T) {
 		t.Errorf("another site's page is told: %d", r.StatusCode)
 	}
 	status, location, _ := b.post("/watch", url.Values{"q": {"solar"}})
-	if text := body(t, b.ask("GET", location)); status != 303 || !strings.Contains(text, "is watched") || !strings.Contains(text, "/k/") {
+	if text := body(t, b.ask("GET", location)); status != 303 || !strings.Contains(text, "is now a feed") || !strings.Contains(text, "/k/") {
 		t.Errorf("%d %s\n%s", status, location, text)
 	}
 	if r := b.ask("GET", "/watch"); !strings.Contains(r.Header.Get("Content-Security-Policy"), "script-src 'self'") {
@@ -263,7 +263,7 @@ func TestThePageOfKeywords(t *testing.T) {
 	if status, location, _ := b.post("/unwatch", url.Values{"q": {"solar"}}); status != 303 || location != "/watch" || len(k.watches) > 0 {
 		t.Errorf("%d %s %+v", status, location, k.watches)
 	}
-	if status, _, text := b.post("/watch", url.Values{"q": {"("}}); status != 400 || !strings.Contains(text, "cannot be watched") {
+	if status, _, text := b.post("/watch", url.Values{"q": {"("}}); status != 400 || !strings.Contains(text, "query not accepted") {
 		t.Error(status, text)
 	}
 }

@@ -118,6 +118,18 @@ func (m *memory) Unsubscribe(ctx context.Context, url string) error {
 	return nil
 }
 
+func (m *memory) Tag(ctx context.Context, url string, tags []string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.subscribed[url]; !ok {
+		return fmt.Errorf("tag %s: %w", url, ErrUnknown)
+	}
+	c := m.channels[url]
+	c.Tags = tags
+	m.channels[url] = c
+	return nil
+}
+
 func (m *memory) List(ctx context.Context) ([]Channel, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

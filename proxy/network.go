@@ -160,7 +160,7 @@ func (p *networkPage) choose(c Channel) {
 	p.Wedge = wedgePath(turn, bits)
 	x, y := onRing(turn, ringRadius)
 	p.Key = &dot{X: x, Y: y}
-	p.Words = fmt.Sprintf("%d of about %s poll it: those nearest to its key, by the exclusive or of the ids. They stand in the shaded part of the ring.",
+	p.Words = fmt.Sprintf("%d of about %s poll this feed: those whose ids are nearest to its key (by exclusive or). They are in the shaded part of the ring.",
 		c.Pollers, plural(max(p.EstimateN, 1), "member", "members"))
 	key, _ := bitsOf(c.Key)
 	near := make([]*dot, len(p.Dots))

@@ -2,7 +2,9 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -27,6 +29,9 @@ type Imported struct {
 	Already    int      `json:"already"`    // those
 	Failed     []Failed `json:"failed"`
 }
+
+// New is how many subscriptions are new.
+func (i Imported) New() int { return i.Subscribed - i.Already }
 
 // Failed is a line of a list that led to no subscription.
 type Failed struct {
@@ -57,20 +62,29 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	case "0":
 		rewrite = false
 	default:
-		return refuse(http.StatusBadRequest, "rewrite is 1 or 0")
+		return refuse(http.StatusBadRequest, "rewrite must be 1 or 0")
 	}
 	channels, err := s.list(r)
 	if err != nil {
 		return err
 	}
 	outlines := make([]feed.Outline, 0, len(channels))
+	folders := map[string][]feed.Outline{}
 	for _, c := range channels {
 		title := orAddress(c.Title, c.URL)
 		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL}
 		if rewrite {
 			o.XMLURL = c.ReadURL
 		}
-		outlines = append(outlines, o)
+		if len(c.Tags) == 0 {
+			outlines = append(outlines, o)
+		}
+		for _, tag := range c.Tags {
+			folders[tag] = append(folders[tag], o)
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(folders)) {
+		outlines = append(outlines, feed.Outline{Text: tag, Title: tag, Outlines: folders[tag]})
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
@@ -100,23 +114,25 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 		result.Failed = append(result.Failed, Failed{line(raw), line(err.Error())})
 	}
 	var addresses []string
-	seen := map[string]bool{}
+	tags := map[string][]string{} // of each address, those of its folders
 	feeds := 0
-	for o := range feed.Subscriptions(outlines) {
+	for folder, o := range feed.Subscriptions(outlines) {
 		feeds++
 		address, err := s.typed(r, o.XMLURL)
-		switch {
-		case err != nil:
+		if err != nil {
 			failed(o.XMLURL, err)
-		case !seen[address]:
-			seen[address] = true
+			continue
+		}
+		of, seen := tags[address]
+		if !seen {
 			addresses = append(addresses, address)
 		}
+		tags[address] = tidyTags(append(of, folder))
 	}
 	if feeds == 0 {
-		return Imported{}, refuse(http.StatusBadRequest, "there is no feed in the list")
+		return Imported{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
-	for i, err := range s.subscribeAll(r.Context(), addresses) {
+	for i, err := range s.subscribeAll(r.Context(), addresses, tags) {
 		if err != nil {
 			failed(addresses[i], err)
 			continue
@@ -139,8 +155,27 @@ func (s *Server) chosen(ctx context.Context) (map[string]bool, error) {
 	return chosen, err
 }
 
-// subscribeAll subscribes to each address, and returns what came of each.
-func (s *Server) subscribeAll(ctx context.Context, addresses []string) []error {
+// Limits of the tags of a subscription. What is beyond them is left out: a list of another program may have anything.
+const (
+	maxTags = 16
+	maxTag  = 64 // bytes
+)
+
+// tidyTags are tags as they are kept: each once, on one line, none of them empty.
+func tidyTags(tags []string) []string {
+	tidy := []string{}
+	for _, tag := range tags {
+		tag = line(tag)
+		if tag != "" && len(tag) <= maxTag && !slices.Contains(tidy, tag) && len(tidy) < maxTags {
+			tidy = append(tidy, tag)
+		}
+	}
+	return tidy
+}
+
+// subscribeAll subscribes to each address, and returns what came of each. An address without tags in the list keeps
+// those that it has.
+func (s *Server) subscribeAll(ctx context.Context, addresses []string, tags map[string][]string) []error {
 	errs := make([]error, len(addresses))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -148,6 +183,9 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string) []error {
 		workers.Go(func() {
 			for i := range next {
 				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
+				if of := tags[addresses[i]]; errs[i] == nil && len(of) > 0 {
+					errs[i] = s.subs.Tag(ctx, addresses[i], of)
+				}
 			}
 		})
 	}

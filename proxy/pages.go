@@ -75,9 +75,9 @@ func vouched(provenance string) string {
 func vouching(provenance string) string {
 	switch provenance {
 	case "single":
-		return "One node found this at the origin, and no other node or signature confirms it"
+		return "One node found this on the web server, and no other node and no signature confirms it"
 	case "unconfirmed":
-		return "The network names the key of this signature as the feed's, and this node has not seen it at the origin"
+		return "The network says that this key belongs to the feed, and this node has not seen the key on the web server"
 	}
 	return ""
 }
@@ -118,7 +118,7 @@ func (s *Server) writePage(w http.ResponseWriter, r *http.Request, status int, n
 // failPage shows what went wrong.
 func (s *Server) failPage(w http.ResponseWriter, r *http.Request, err error) {
 	status, words := s.setFault(w, err)
-	if s.writePage(w, r, status, "fault.html", "That did not work", words) != nil {
+	if s.writePage(w, r, status, "fault.html", "Error", words) != nil {
 		s.fail(w, err)
 	}
 }
@@ -163,7 +163,7 @@ func showChannel(c Channel) shownChannel {
 	return shownChannel{
 		Channel: c,
 		Name:    orAddress(c.Title, c.URL),
-		Trouble: c.State != StateOK && c.State != StateNew,
+		Trouble: c.Failing(),
 		New:     c.State == StateNew,
 	}
 }
@@ -296,7 +296,7 @@ func (p *pages) showItem(e feed.Entry, base string) shownItem {
 	}
 	return shownItem{
 		// Many titles are escaped once too often.
-		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(without a title)"), Link: p.clean.link(m.Link), Author: m.Author,
+		Title: cmp.Or(strings.TrimSpace(html.UnescapeString(m.Title)), "(untitled)"), Link: p.clean.link(m.Link), Author: m.Author,
 		At: At(at), Content: p.clean.html(cmp.Or(m.Content, m.Summary)), Provenance: e.Provenance,
 	}
 }
@@ -306,7 +306,7 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.writePage(w, r, http.StatusOK, "add.html", "Add a feed", address)
+	return s.writePage(w, r, http.StatusOK, "add.html", "Subscription", address)
 }
 
 // formAddress reads the address of a form.
@@ -325,10 +325,10 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	address, _, err = s.subscribe(r.Context(), address) // the page that follows says how it stands
 	if p, ok := errors.AsType[*instead](err); ok {
-		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Which one?", struct {
+		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
 			Words   string
 			Choices []Choice
-		}{"T" + p.Error()[1:], p.choices})
+		}{strings.TrimSuffix(sentence(p.Error()), "."), p.choices})
 	}
 	if err != nil {
 		return err
@@ -364,7 +364,7 @@ func (s *Server) importForm(w http.ResponseWriter, r *http.Request) error {
 	}
 	file, _, err := r.FormFile("list")
 	if err != nil {
-		return refuse(http.StatusBadRequest, "no file was chosen")
+		return refuse(http.StatusBadRequest, "no file chosen")
 	}
 	var doc bytes.Buffer
 	if _, err := doc.ReadFrom(file); err != nil {
@@ -395,7 +395,7 @@ func when(now time.Time, t *time.Time) string {
 // lasting says for how long something has been so.
 func lasting(now time.Time, since *time.Time) string {
 	if since == nil || now.Sub(*since) < time.Second {
-		return "since now"
+		return "just now"
 	}
 	return "for " + span(now.Sub(*since))
 }

@@ -224,10 +224,10 @@ func TestMistakesOfPeopleAreExplained(t *testing.T) {
 		status    int
 		words     string
 	}{
-		{"/subscribe", "", 400, "there is no address"},
+		{"/subscribe", "", 400, "no address given"},
 		{"/subscribe", "https://me:secret@h.example/", 400, "remove it"},
-		{"/subscribe", rssURL, 507, "no room for more"},
-		{"/unsubscribe", rssURL, 404, "not subscribed to"},
+		{"/subscribe", rssURL, 507, "no space left"},
+		{"/unsubscribe", rssURL, 404, "there is no such subscription"},
 		{"/subscribe", strings.Repeat("x", maxRequest), 413, "bytes"},
 		{"/opml", rssURL, 400, "multipart"},
 	} {
@@ -243,11 +243,11 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	for _, url := range []string{rssURL, atomURL, jsonURL} {
 		b.node.Subscribe(t.Context(), url, false)
 	}
-	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "there is no host h.example", Since: At(b.clock.Add(-3 * time.Hour)), NextPoll: At(b.clock.Add(10 * time.Minute))}
+	b.node.channels[rssURL] = Channel{State: "unreachable", Error: "no such host: h.example", Since: At(b.clock.Add(-3 * time.Hour)), NextPoll: At(b.clock.Add(10 * time.Minute))}
 	b.node.channels[jsonURL] = Channel{State: StateNew}
 	b.node.status.Warnings = []string{"The disk is full."}
 	text := body(t, b.ask("GET", "/"))
-	for _, want := range []string{"The disk is full.", "1 with trouble", "unreachable", "there is no host h.example", "for 3 h", "asks again <time", "in 10 min", "waiting for its first document"} {
+	for _, want := range []string{"The disk is full.", "1 with problems", "unreachable", "no such host: h.example", "for 3 h", "The next poll is <time", "in 10 min", "waiting for the first poll"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
@@ -282,7 +282,7 @@ func textOf(n *html.Node) string {
 // Whatever ails a feed, the pages say what, for how long, and what comes next; and
 // they say it once.
 func TestEachStateIsToldInFull(t *testing.T) {
-	const again, stays = "The node asks again in 10 min.", "What was read before stays."
+	const again, stays = "The next poll is in 10 min.", "Items from before are still shown."
 	for _, c := range []struct {
 		state, words, do string
 		items            bool // the feed was read before
@@ -290,18 +290,18 @@ func TestEachStateIsToldInFull(t *testing.T) {
 		want             []string
 		without          []string
 	}{
-		{state: "ok", items: true, next: true, want: []string{"✓ ok", "2 items", "polled 5 min ago", "next in 10 min"}, without: []string{"asks again", "stays", "!"}},
-		{state: "new", want: []string{"… waiting for its first document", "0 items"}, without: []string{"asks again", "polled", "stays", "!"}},
-		{state: "unreachable", words: "there is no host h.example", items: true, next: true, want: []string{again, stays}},
-		{state: "unreachable", words: "there is no host h.example", next: true, want: []string{again}, without: []string{"stays"}},
-		{state: "missing", words: "404: the origin has no such feed", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
-		{state: "gone", words: "410: gone for good", do: "unsubscribe", items: true, want: []string{stays, "Unsubscribe."}, without: []string{"asks again"}},
-		{state: "limited", words: "429: the origin asks to be left alone", items: true, next: true, want: []string{again, stays}},
-		{state: "failing", words: "the origin answered 500", items: true, next: true, want: []string{again, stays}},
-		{state: "not a feed", words: "an HTML page", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
+		{state: "ok", items: true, next: true, want: []string{"✓ ok", "2 items", "polled 5 min ago", "next in 10 min"}, without: []string{"next poll", "are still shown", "!"}},
+		{state: "new", want: []string{"… waiting for the first poll", "0 items"}, without: []string{"next poll", "polled", "are still shown", "!"}},
+		{state: "unreachable", words: "no such host: h.example", items: true, next: true, want: []string{again, stays}},
+		{state: "unreachable", words: "no such host: h.example", next: true, want: []string{again}, without: []string{"are still shown"}},
+		{state: "missing", words: "does not exist, or may not be read (404)", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
+		{state: "gone", words: "gone for good (410)", do: "unsubscribe", items: true, want: []string{stays, "Unsubscribe."}, without: []string{"next poll"}},
+		{state: "limited", words: "the web server asks for fewer requests (429)", items: true, next: true, want: []string{again, stays}},
+		{state: "failing", words: "the web server answered 500", items: true, next: true, want: []string{again, stays}},
+		{state: "not a feed", words: "a web page, not a feed", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
 		{state: "broken", words: "document ends too early", do: "tell its owner", items: true, next: true, want: []string{again, stays, "Tell its owner."}},
 		{state: "too large", words: "larger than 10240 KiB", items: true, next: true, want: []string{again, stays}},
-		{state: "refused", words: "10.0.0.1 is not a public address", do: "run it otherwise", next: true, want: []string{again, "Run it otherwise."}, without: []string{"stays"}},
+		{state: "refused", words: "10.0.0.1 is not a public address", do: "run it otherwise", next: true, want: []string{again, "Run it otherwise."}, without: []string{"are still shown"}},
 	} {
 		b := newBench(t)
 		trouble := c.words != ""
@@ -369,7 +369,7 @@ func TestAListIsImportedByForm(t *testing.T) {
 	m.Close()
 	r := b.send(request("POST", "/opml", &form, "Content-Type", m.FormDataContentType()))
 	text := body(t, r)
-	if r.StatusCode != 200 || len(b.node.subscriptions()) != 1 || !strings.Contains(text, "1 feed subscribed") || !strings.Contains(text, "gopher://h.example/") {
+	if r.StatusCode != 200 || len(b.node.subscriptions()) != 1 || !strings.Contains(text, "1 new, 0 already there") || !strings.Contains(text, "gopher://h.example/") {
 		t.Errorf("%d %s", r.StatusCode, text)
 	}
 }
@@ -397,7 +397,7 @@ func TestOneNodesWordIsShownAsUnconfirmed(t *testing.T) {
 	b.node.provenance = "single"
 	b.node.publish(t, rssURL, rssDoc(1, 2))
 	page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
-	if n := strings.Count(page, `no other node or signature confirms it">unconfirmed<`); n != 2 {
+	if n := strings.Count(page, `no other node and no signature confirms it">unconfirmed<`); n != 2 {
 		t.Errorf("%d of two items are unconfirmed: %s", n, page)
 	}
 	if text := body(t, b.ask("GET", "/feed?url="+rssURL)); strings.Count(text, ">single<") != 2 {

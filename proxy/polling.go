@@ -14,14 +14,14 @@ func (c Channel) Polling() (facts []string) {
 	if c.Pollers > 0 {
 		budget := ""
 		if c.Budget != nil {
-			budget = fmt.Sprintf(", at most %d granted", *c.Budget)
+			budget = fmt.Sprintf(" (at most %d)", *c.Budget)
 		}
 		add("%s%s", plural(c.Pollers, "poller", "pollers"), budget)
 	}
 	if c.Polls {
-		own := "this node is one of them"
+		own := "polled by this node"
 		if c.Rank != nil {
-			own = fmt.Sprintf("own rank %d", *c.Rank)
+			own = fmt.Sprintf("polled by this node with rank %d", *c.Rank)
 		}
 		if c.PhaseS != nil {
 			own += ", phase " + exact(*c.PhaseS)
@@ -35,10 +35,10 @@ func (c Channel) Polling() (facts []string) {
 		add("%s", plural(c.Owners, "owner", "owners"))
 	}
 	if c.DetectionExpectedS != nil {
-		add("news expected after %s", exact(*c.DetectionExpectedS))
+		add("expected delay %s", exact(*c.DetectionExpectedS))
 	}
 	if c.DetectionObservedS != nil {
-		add("found after %s", exact(*c.DetectionObservedS))
+		add("last delay %s", exact(*c.DetectionObservedS))
 	}
 	return facts
 }

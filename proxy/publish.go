@@ -80,9 +80,9 @@ func (p *Publisher) Refuses(key ed25519.PublicKey, took bool) string {
 	case bytes.Equal(p.Key, key), bytes.Equal(p.Next, hash[:]), took && p.Unseen && len(p.Key) == 0:
 		return ""
 	case p.Seq > 0:
-		return fmt.Sprintf("%s has another key, %s, and this one is %s: if it is to follow, name it in the feed's document, and publish once with tidings publish --resume", p.URL, difference.Fingerprint(p.Key), own)
+		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and publish once with tidings publish --resume", p.URL, difference.Fingerprint(p.Key), own)
 	case len(p.Named) > 0 && !bytes.Equal(p.Named, key):
-		return fmt.Sprintf("the document of %s names another key, %s, and this one is %s: paste into it what tidings publish --metadata prints", p.URL, difference.Fingerprint(p.Named), own)
+		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: paste the output of tidings publish --metadata into the document", p.URL, difference.Fingerprint(p.Named), own)
 	}
 	return p.Unnamed
 }
@@ -113,7 +113,7 @@ type Draft struct {
 // publishing is the node as publishers use it.
 func (s *Server) publishing() (Publishing, error) {
 	if s.config.Publishing == nil {
-		return nil, refuse(http.StatusNotFound, "nothing can be published here")
+		return nil, refuse(http.StatusNotFound, "this node cannot publish")
 	}
 	return s.config.Publishing, nil
 }
@@ -133,7 +133,7 @@ func askedDraft(w http.ResponseWriter, r *http.Request) (draft Draft, err error)
 		return draft, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return draft, refuse(http.StatusBadRequest, "the request has more than one object")
+		return draft, refuse(http.StatusBadRequest, "the request must be one JSON object, not several")
 	}
 	return draft, nil
 }
@@ -160,19 +160,19 @@ func (s *Server) apiPublish(w http.ResponseWriter, r *http.Request) (any, error)
 	case want == "":
 		return nil, refuse(http.StatusForbidden, "%v", ErrNoKey)
 	case !shown:
-		return nil, refuse(http.StatusUnauthorized, "to publish, send the header Authorization: Bearer, with the token in the node's data directory")
+		return nil, refuse(http.StatusUnauthorized, "the token for publishing is missing or wrong: send the content of publish.token in the node's data directory as Authorization: Bearer …")
 	}
 	address, err := s.typed(r, draft.URL)
 	if err != nil {
 		return nil, err
 	}
 	if KindOf(address) == KindPage {
-		return nil, refuse(http.StatusBadRequest, "%s is a page, which nobody publishes: give the address of a feed", address)
+		return nil, refuse(http.StatusBadRequest, "%s is a page: give the address of a feed", address)
 	}
 	var published time.Time
 	if draft.Published != "" {
 		if published, err = time.Parse(time.RFC3339, draft.Published); err != nil || !published.After(time.Time{}) {
-			return nil, refuse(http.StatusBadRequest, "\"published\" is %q: give a time as 2026-11-24T20:00:00Z", draft.Published)
+			return nil, refuse(http.StatusBadRequest, "\"published\" is %q: give a time such as 2026-11-24T20:00:00Z", draft.Published)
 		}
 	}
 	written, err := p.Write(r.Context(), address, feed.Meaning{

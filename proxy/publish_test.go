@@ -118,8 +118,8 @@ func TestDraftsThatAreRefused(t *testing.T) {
 	}{
 		{`{"url":"` + rssURL + `","id":"1","titel":"T"}`, `unknown field "titel"`, http.StatusBadRequest},
 		{`{"url":"` + rssURL + `","id":7,"title":"T"}`, `"id" cannot be: number`, http.StatusBadRequest},
-		{`["` + rssURL + `"]`, "one object", http.StatusBadRequest},
-		{`{"url":"` + rssURL + `"} {}`, "more than one object", http.StatusBadRequest},
+		{`["` + rssURL + `"]`, "one JSON object, not: array", http.StatusBadRequest},
+		{`{"url":"` + rssURL + `"} {}`, "not several", http.StatusBadRequest},
 		{`{"url":"` + rssURL + `","id":"1","title":"caf` + "\xe9" + `"}`, "UTF-8", http.StatusBadRequest},
 		{`{"url":"` + rssURL + `","id":"1","title":"T","published":"yesterday"}`, `"published" is "yesterday"`, http.StatusBadRequest},
 		{`{"url":"` + rssURL + `","id":"1","title":"T","published":"24 Nov 2026"}`, "2026-11-24T20:00:00Z", http.StatusBadRequest},
@@ -158,14 +158,14 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 	}{
 		{Publisher{Key: own, Next: hash[:], Seq: 1}, own, false, ""},
 		{Publisher{Key: own, Next: hash[:], Seq: 1}, next, false, ""},
-		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, false, "has another key"},
+		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, false, "to replace the key"},
 		{Publisher{Key: own, Seq: 1, Named: other}, other, false, "--resume"},
 		{Publisher{Key: own}, own, false, ""},
 		{Publisher{Key: own, Unnamed: "it does not answer"}, own, false, ""},
 		{Publisher{Key: own, Named: other}, other, false, ""}, // changed before anything was published
 		{Publisher{Key: own, Unnamed: "it does not answer"}, other, false, "it does not answer"},
 		{Publisher{Named: own}, own, false, ""},
-		{Publisher{Named: own}, other, false, "names another key"},
+		{Publisher{Named: own}, other, false, "names the key"},
 		{Publisher{Unnamed: "it answered 404"}, own, false, "it answered 404"},
 		{Publisher{Unnamed: "it answered 404"}, own, true, "it answered 404"},
 		{Publisher{Unnamed: "it does not answer", Unseen: true}, own, false, "it does not answer"},

@@ -51,7 +51,7 @@ func (s *Server) copyOf(ctx context.Context, t target) (c *rendition, subscribed
 		return last, true, nil
 	}
 	if isNoFeed(t.url) {
-		return nil, false, refuse(http.StatusNotFound, "no feed has such an address")
+		return nil, false, refuse(http.StatusNotFound, "not a feed")
 	}
 	within, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()

@@ -131,6 +131,7 @@ func New(subs Subscriptions, config Config) *Server {
 // of an address within a path.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	setGuards(w.Header())
+	w.Header().Set(apiHeader, "1") // by which commands know a node from another server
 	path, query, err := s.gate.admit(r, s.keeper.admits)
 	if err == nil {
 		s.route(w, r, path, query)
@@ -202,7 +203,7 @@ func (s *Server) route(w http.ResponseWriter, r *http.Request, path, query strin
 		s.opmlPage(w, r)
 	default:
 		if !s.api(w, r, path) {
-			s.fail(w, refuse(http.StatusNotFound, "there is nothing here"))
+			s.fail(w, refuse(http.StatusNotFound, "not found"))
 		}
 	}
 }
@@ -235,7 +236,7 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) error {
 		}
 	}
 	w.Header().Set("Allow", allowed)
-	return refuse(http.StatusMethodNotAllowed, "this address answers %s only", allowed)
+	return refuse(http.StatusMethodNotAllowed, "method not allowed: use %s", allowed)
 }
 
 // Times and sizes of a connection. Readers are near and send little; those that

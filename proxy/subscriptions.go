@@ -33,6 +33,9 @@ type Subscriptions interface {
 	// if there was none. From then on Subscribe with auto refuses, until
 	// somebody subscribes without.
 	Unsubscribe(ctx context.Context, url string) error
+	// Tag gives a subscription its tags in place of those it has. It returns when that is durable, ErrUnknown if
+	// there is no subscription.
+	Tag(ctx context.Context, url string, tags []string) error
 	// List returns all subscriptions. ReadURL is left empty: the server fills it.
 	List(ctx context.Context) ([]Channel, error)
 	Status(ctx context.Context) (Status, error)
@@ -94,8 +97,9 @@ type Channel struct {
 	Since *time.Time `json:"since"` // how long State has been so
 	Do    string     `json:"do"`    // what a person can do about it; empty if nothing
 
-	Items      int    `json:"items"`
-	Provenance string `json:"provenance"` // publisher, single; later witnessed k/n
+	Items      int        `json:"items"`
+	Newest     *time.Time `json:"newest"`     // when the last new item was found
+	Provenance string     `json:"provenance"` // publisher, single; later witnessed k/n
 	// Publisher is the fingerprint of the key that the feed's publisher signs with, as SSH writes
 	// it; empty: it is not published. PublisherSince is since when.
 	Publisher      string     `json:"publisher"`
@@ -119,9 +123,13 @@ type Channel struct {
 	DetectionExpectedS *float64 `json:"detection_expected_s"`
 	DetectionObservedS *float64 `json:"detection_observed_s"`
 
-	Auto  bool   `json:"auto"`  // made by reading
-	Moved string `json:"moved"` // where the origin says the feed is now
+	Auto  bool     `json:"auto"`  // made by reading
+	Moved string   `json:"moved"` // where the origin says the feed is now
+	Tags  []string `json:"tags"`  // that the user gave it, by a command or as folders of a list
 }
+
+// Failing reports whether a person may have to do something about a channel.
+func (c Channel) Failing() bool { return c.State != StateOK && c.State != StateNew }
 
 // A FormerKey is one that a feed's publisher had.
 type FormerKey struct {

@@ -50,7 +50,7 @@ func (p Preview) trial(kept int) *Trial {
 	t := &Trial{Articles: p.Of, Hours: math.Round(p.Time.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
 	t.Says = fmt.Sprintf("%d of %s of the last %s match", p.Matching, plural(p.Of, "article", "articles"), span(p.Time))
 	if p.Of == 0 {
-		t.Says = fmt.Sprintf("no article came in the last %s: how many match is not known yet", span(p.Time))
+		t.Says = fmt.Sprintf("no articles arrived in the last %s, so the number of matches is not known yet", span(p.Time))
 	} else if p.Time >= leastTime {
 		n := math.Round(p.PerDay*100) / 100
 		t.PerDay = &n
@@ -60,7 +60,7 @@ func (p Preview) trial(kept int) *Trial {
 	t.General = p.Matching > generalDay && p.Time <= day || t.PerDay != nil && *t.PerDay > generalDay ||
 		p.Of >= generalOf && float64(p.Matching) > generalShare*float64(p.Of)
 	if t.General {
-		t.Warning = fmt.Sprintf("this is too general: the feed has the newest %d, and you would miss the others; add a rarer word", kept)
+		t.Warning = fmt.Sprintf("this query is too general: the feed keeps the newest %d articles, and you would miss the others; add a rarer word", kept)
 	}
 	return t
 }

@@ -87,7 +87,7 @@ func (s *Server) preview(r *http.Request, text string) (p previewed, err error) 
 	for _, e := range of.Entries {
 		m := *e.Said
 		p.Items = append(p.Items, shownItem{
-			Title: cmp.Or(strings.TrimSpace(m.Title), "(without a title)"), Link: s.pages.clean.link(m.Link),
+			Title: cmp.Or(strings.TrimSpace(m.Title), "(untitled)"), Link: s.pages.clean.link(m.Link),
 			Author: e.Source.Title, At: At(e.At),
 		})
 	}
@@ -111,7 +111,7 @@ func (s *Server) formQuery(w http.ResponseWriter, r *http.Request) (string, erro
 	}
 	text := strings.TrimSpace(r.PostForm.Get("q"))
 	if text == "" {
-		return "", refuse(http.StatusBadRequest, "there is no query")
+		return "", refuse(http.StatusBadRequest, "no query given")
 	}
 	return text, nil
 }

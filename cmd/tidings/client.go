@@ -33,8 +33,8 @@ const (
 
 // A client names the node that a command talks to.
 type client struct {
-	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
-	Data string `placeholder:"DIR" help:"The node's data directory, where its token is. Not needed for a node of the same user on this machine."`
+	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the node (${default})."`
+	Data string `placeholder:"DIR" help:"Data directory of the node, which contains its token. Not needed for a node of the same user on this machine."`
 }
 
 // get asks the node a question; path says which, with its query.
@@ -49,10 +49,10 @@ func (c client) post(ctx context.Context, path, mediaType string, body []byte) (
 
 func (c client) do(ctx context.Context, method, path, mediaType string, body []byte) ([]byte, error) {
 	if c.HTTP == noHTTP {
-		return nil, usagef("the settings say that the node serves nobody (http = %q): give its address with --http", noHTTP)
+		return nil, usagef("the setting http is %q: give the address of the node with --http", noHTTP)
 	}
 	if !isHostPort(c.HTTP) {
-		return nil, usagef("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
+		return nil, usagef("--http %q is not an address: give HOST:PORT, such as %s", c.HTTP, defaultHTTP)
 	}
 	tokens, looked := c.tokens()
 	var kept error // why a token was not sent
@@ -68,9 +68,9 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 		return b, err
 	}
 	if kept != nil {
-		return nil, fmt.Errorf("the program at %s asks for the node's token, which was not sent because %w", reachable(c.HTTP), kept)
+		return nil, fmt.Errorf("the program at %s asks for the node's token, which was not sent: %w", reachable(c.HTTP), kept)
 	}
-	return nil, fmt.Errorf("the node at %s answers only those who have its token, and it is none of those found (%s): run this as the user who runs the node, or name the node's data directory with --data", reachable(c.HTTP), looked)
+	return nil, fmt.Errorf("the node at %s asks for its token, and none of the tokens found is the right one (%s): run the command as the user who runs the node, or name the node's data directory with --data", reachable(c.HTTP), looked)
 }
 
 // A token is what the node at an address may ask for.
@@ -158,40 +158,52 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 	transport := &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: dialWith(t)}
 	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
 	if err != nil {
-		return nil, unanswered(ctx, address, err)
+		return nil, c.unanswered(ctx, err)
 	}
 	defer answer.Body.Close()
+	if answer.Header.Get("Tidings") == "" {
+		return nil, c.stranger()
+	}
 	b, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, unanswered(ctx, address, err)
+		return nil, c.unanswered(ctx, err)
 	case len(b) > maxAnswer:
 		return nil, fmt.Errorf("the node at %s answers with more than %d bytes", address, maxAnswer)
 	case answer.StatusCode == http.StatusOK:
 		return b, nil
 	}
 	var fault proxy.Fault
-	if json.Unmarshal(b, &fault) != nil || fault.Error == "" {
-		return nil, c.stranger()
+	if json.Unmarshal(b, &fault) != nil || fault.Error == "" { // before the request came to the interface for programs
+		fault.Error = string(bytes.TrimSpace(b))
 	}
-	return nil, refusal{fault.Error + offered(fault.Choices), answer.StatusCode}
+	return nil, refusal{fault.Error, offered(fault.Choices), answer.StatusCode}
 }
 
 // noRedirect: a node sends nobody elsewhere, so whoever does is none.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // unanswered says why there is no answer, and what to do.
-func unanswered(ctx context.Context, address string, err error) error {
-	if _, ok := errors.AsType[*net.OpError](err); ok && ctx.Err() == nil {
-		return fmt.Errorf(`no node answers at %s: start it with "tidings run", or say with --http where it is`, address)
-	}
+func (c client) unanswered(ctx context.Context, err error) error {
+	address := reachable(c.HTTP)
+	op, broken := errors.AsType[*net.OpError](err)
+	noHost, isName := errors.AsType[*net.DNSError](err)
+	_, kept := errors.AsType[untrusted](err)
 	switch {
+	case kept:
+		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("the node at %s did not answer within %v", address, patience)
 	case ctx.Err() != nil:
 		return errors.New("interrupted")
+	case isName:
+		return fmt.Errorf("no node answers at %s (%s): give the address of yours with --http", address, noHost.Err)
+	case broken && op.Op == "dial":
+		return fmt.Errorf("no node answers at %s: start one with \"tidings run\", or give the address of yours with --http", address)
+	case broken || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("http://%s ended the connection without an answer: if a node runs there, try again", address)
 	}
-	return fmt.Errorf("ask the node at %s: %w", address, err)
+	return c.stranger()
 }
 
 // ask gets an answer both as the node gave it and as a value.
@@ -213,7 +225,7 @@ func read[T any](c client, raw []byte) (answer T, err error) {
 
 // stranger is the error of an answer that no node gives.
 func (c client) stranger() error {
-	return fmt.Errorf("what answers at %s is no tidings node: say with --http where yours is", reachable(c.HTTP))
+	return fmt.Errorf("http://%s answers, but is not a tidings node: give the address of yours with --http", reachable(c.HTTP))
 }
 
 // isHostPort reports whether an address is a host and a port that there can be.
@@ -267,10 +279,11 @@ func printJSON(w io.Writer, v any) error {
 // A refusal is what the node says when it does not do what it was asked to.
 type refusal struct {
 	words  string
+	offers string // commands that do what was perhaps meant
 	status int
 }
 
-func (r refusal) Error() string { return r.words }
+func (r refusal) Error() string { return r.words + r.offers }
 
 // Unwrap tells what a feed has refused from what nobody has taken yet.
 func (r refusal) Unwrap() error {
@@ -323,9 +336,9 @@ func all(deed string, addresses []string, do func(address string) error) error {
 		case err != nil && !ok:
 			return err
 		case ok && strings.Contains(r.words, a): // it says what it is about
-			refused = append(refused, r.words)
+			refused = append(refused, r.Error())
 		case ok:
-			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r.words))
+			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r.Error()))
 		}
 	}
 	if refused == nil {

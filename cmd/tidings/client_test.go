@@ -26,6 +26,7 @@ func answers(t *testing.T, status int, body string) (url string) {
 		if r.Header.Get("Tidings") != "1" {
 			t.Error("a request without the header of programs")
 		}
+		w.Header().Set("Tidings", "1")
 		w.Header().Set("Location", "/api/v1/elsewhere")
 		w.WriteHeader(status)
 		io.WriteString(w, body)
@@ -35,7 +36,7 @@ func answers(t *testing.T, status int, body string) (url string) {
 }
 
 func TestFaultsTakeOneLine(t *testing.T) {
-	const stranger = "is no tidings node"
+	const stranger = "is not a tidings node"
 	for _, c := range []struct {
 		status int
 		body   string
@@ -47,17 +48,16 @@ func TestFaultsTakeOneLine(t *testing.T) {
 		{404, `{"error":"not subscribed to"}`, "unsubscribe http://a/", "tidings: unsubscribe from http://a/: not subscribed to\n"},
 		{404, `{"error":"http://a/: not subscribed to"}`, "unsubscribe http://a/", "tidings: http://a/: not subscribed to\n"},
 		{403, `{"error":"no"}`, "subscribe http://a/ http://b/", "tidings: subscribe to http://a/: no; subscribe to http://b/: no\n"},
-		{404, "404 page not found\n", "list", stranger},
+		{403, "from other machines only feeds\n", "list", "tidings: from other machines only feeds\n"},
 		{200, "<html>", "status", stranger},
 		{200, "<html>", "doctor --json", stranger},
 		{200, "<html>", "subscribe http://a/ http://b/", stranger},
 		{200, "<html>", "opml export -", stranger},
 		{200, "", "opml import -", stranger},
-		{302, "", "list", stranger},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{"url":"u2","error":"e"}]}`, "opml import -", "tidings: import -: u1: e; u2: e\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{},{},{},{},{},{}]}`, "opml import -", "and 2 more\n"},
-		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: the doctor found a problem\n"},
-		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: the doctor found 2 problems\n"},
+		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: 1 problem found\n"},
+		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: 2 problems found\n"},
 	} {
 		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
 		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
@@ -66,10 +66,52 @@ func TestFaultsTakeOneLine(t *testing.T) {
 	}
 }
 
+func TestAnotherServerIsToldFromANode(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/v1/list":
+			io.WriteString(w, `{}`) // as many services answer
+		case "/api/v1/status":
+			http.Error(w, `{"error":"no access"}`, http.StatusUnauthorized)
+		case "/api/v1/open":
+			http.Redirect(w, r, "/login", http.StatusFound)
+		case "/api/v1/doctor":
+			c, _, err := http.NewResponseController(w).Hijack()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			io.WriteString(c, "SSH-2.0-server\r\n")
+			c.Close()
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(other.Close)
+	want := "tidings: " + other.URL + " answers, but is not a tidings node: give the address of yours with --http\n"
+	for _, command := range []string{"list", "list --json", "status", "open", "doctor", "watches", "watch a"} {
+		if code, _, stderr := calls(t, other.URL, strings.Fields(command)...); code != exitFailed || stderr != want {
+			t.Errorf("%s: %d %q", command, code, stderr)
+		}
+	}
+	other.Close()
+	if code, _, stderr := calls(t, other.URL, "list"); code != exitFailed || !strings.Contains(stderr, "no node answers at") {
+		t.Errorf("nobody is there: %d %q", code, stderr)
+	}
+}
+
 func TestJSONIsWhatTheNodeSays(t *testing.T) {
 	const said = `{"channels":[{"url":"http://a/?b&c","later":"added in a version to come"}]}`
 	code, stdout, stderr := calls(t, answers(t, 200, said), "list", "--json")
 	if code != exitDone || stderr != "" || !strings.Contains(stdout, `"later": "added in`) || !strings.Contains(stdout, "?b&c") {
+		t.Errorf("%d %q %s", code, stderr, stdout)
+	}
+}
+
+func TestListAsJSONHasOnlyWhatIsAskedFor(t *testing.T) {
+	const said = `{"channels":[{"url":"http://a/","state":"ok"},{"url":"http://b/","state":"gone","later":1}]}`
+	code, stdout, stderr := calls(t, answers(t, 200, said), "list", "--json", "--failing")
+	if code != exitDone || stderr != "" || strings.Contains(stdout, "http://a/") || !strings.Contains(stdout, `"later": 1`) {
 		t.Errorf("%d %q %s", code, stderr, stdout)
 	}
 }

@@ -42,7 +42,7 @@ type completed struct {
 // commandsOf lists a node and all commands below it that are not hidden, each with the flags that it has of its own and
 // those that all commands have.
 func commandsOf(n *kong.Node) []completed {
-	c := completed{path: pathOf(n), args: n.Positional}
+	c := completed{path: callOf(n), args: n.Positional}
 	for _, group := range n.AllFlags(true) {
 		c.flags = append(c.flags, group...)
 	}
@@ -56,8 +56,8 @@ func commandsOf(n *kong.Node) []completed {
 	return append([]completed{c}, below...)
 }
 
-// pathOf is the names by which a command is called, without that of the program.
-func pathOf(n *kong.Node) string {
+// callOf is the names by which a command is called, without that of the program.
+func callOf(n *kong.Node) string {
 	if n.Type == kong.ApplicationNode {
 		return ""
 	}
@@ -109,7 +109,7 @@ func (w *shellScript) line(format string, args ...any) {
 func (w *shellScript) steps(f func(from, name, to string)) {
 	for _, c := range w.commands {
 		for _, child := range c.children {
-			f(c.path, child.Name, pathOf(child))
+			f(c.path, child.Name, callOf(child))
 		}
 	}
 }
@@ -236,7 +236,7 @@ func (w *shellScript) zsh() {
 			}
 			w.line("        )\n        _describe -t commands command commands\n        ;;\n    arguments)\n        case $words[1] in")
 			for _, child := range c.children {
-				w.line("        %s) _tidings_%s ;;", child.Name, strings.ReplaceAll(pathOf(child), " ", "_"))
+				w.line("        %s) _tidings_%s ;;", child.Name, strings.ReplaceAll(callOf(child), " ", "_"))
 			}
 			w.line("        esac\n        ;;\n    esac")
 		}

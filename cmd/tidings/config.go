@@ -27,9 +27,6 @@ func dataDir() string { return filepath.Join(xdg.DataHome, "tidings") }
 // different ways.
 func accessDir() string { return filepath.Join(xdg.StateHome, "tidings") }
 
-// notSettings are flags that belong to one call and not into a file.
-var notSettings = []string{"help", "config", "json", "original"}
-
 // settings are what a file says: values by the names of flags.
 type settings struct {
 	file   string
@@ -76,7 +73,7 @@ func readSettings(file string, named bool, flags []string) (settings, error) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		if !slices.Contains(flags, key) {
-			return s, fmt.Errorf("settings: %s: there is no setting %q", file, key)
+			return s, fmt.Errorf("settings: %s: unknown setting %q", file, key)
 		}
 		if s.values[key], err = plain(s.values[key]); err != nil {
 			return s, fmt.Errorf("settings: %s: %s: %w", file, key, err)
@@ -103,11 +100,15 @@ func plain(v any) (any, error) {
 	return nil, errors.New("give a text, a number, true or false, or a list of texts")
 }
 
+// isSetting reports whether a flag may stand in the file: it has an environment variable ([onlySettings]), and is
+// not the one that names the file.
+func isSetting(f *kong.Flag) bool { return len(f.Envs) > 0 && f.Name != "config" }
+
 // flagNames are the flags of a command and those below it that are settings.
 func flagNames(n *kong.Node) []string {
 	var names []string
 	for _, f := range n.Flags {
-		if !slices.Contains(notSettings, f.Name) {
+		if isSetting(f) {
 			names = append(names, f.Name)
 		}
 	}
@@ -129,11 +130,11 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, err
 		}
 	}
 	v, ok := s.values[f.Name]
-	if !ok {
+	if !ok || !isSetting(f) {
 		return nil, nil
 	}
 	if _, list := v.([]any); list && !f.IsSlice() {
-		return nil, fmt.Errorf("settings: %s: one value is taken, and no list", s.file)
+		return nil, fmt.Errorf("settings: %s: give one value, not a list", s.file)
 	}
 	// kong would not say which file a value that it cannot read is in.
 	trial := reflect.New(f.Target.Type()).Elem()

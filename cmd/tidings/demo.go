@@ -21,14 +21,14 @@ import (
 
 // A demoCommand is "tidings demo".
 type demoCommand struct {
-	Nodes    int           `default:"24" help:"Nodes, from 20 to 100."`
-	Feeds    int           `default:"100" help:"Feeds, from 1 to 1,000."`
-	Interval time.Duration `default:"20s" help:"Polling interval, for half an hour in the world."`
+	Nodes    int           `default:"24" help:"Number of nodes, 20 to 100."`
+	Feeds    int           `default:"100" help:"Number of feeds, 1 to 1,000."`
+	Interval time.Duration `default:"20s" help:"Polling interval. It stands for the 30 minutes of a real network."`
 	Every    time.Duration `default:"25s" help:"Time between two items of a feed, on average."`
-	For      time.Duration `default:"45s" help:"How long it goes on when all have subscribed."`
-	Paper    bool          `help:"Run the paper's scheme beside, in a network of its own."`
-	HTTP     string        `name:"http" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Where the first node serves its start page."`
-	Seed     uint64        `default:"1" help:"Of who reads what, and of what the feeds gain when."`
+	For      time.Duration `default:"45s" help:"Duration, after all nodes have subscribed."`
+	Paper    bool          `help:"Also run the scheme of the Corona paper, in a second network."`
+	HTTP     string        `name:"http" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the start page of the first node."`
+	Seed     uint64        `default:"1" help:"Random seed for subscriptions and new items."`
 }
 
 // Validate is called by kong when it has read the flags.

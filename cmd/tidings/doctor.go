@@ -67,7 +67,7 @@ func problems(findings []proxy.Finding) error {
 	case 0:
 		return nil
 	case 1:
-		return errors.New("the doctor found a problem")
+		return errors.New("1 problem found")
 	}
-	return fmt.Errorf("the doctor found %d problems", n)
+	return fmt.Errorf("%d problems found", n)
 }

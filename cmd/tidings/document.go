@@ -41,7 +41,7 @@ func (w *writer) open(ctx context.Context, name string) ([]byte, error) {
 func bounded(name string, r io.Reader) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, feed.MaxDocument+1))
 	if err == nil && len(b) > feed.MaxDocument {
-		err = fmt.Errorf("more than %d bytes", feed.MaxDocument)
+		err = fmt.Errorf("larger than %d bytes", feed.MaxDocument)
 	}
 	if path, ok := errors.AsType[*fs.PathError](err); ok { // it says the same
 		err = path.Err
@@ -67,7 +67,7 @@ func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("read %s: the origin answered %s", address, answer.Status)
+		return nil, fmt.Errorf("read %s: the web server answered %s", address, answer.Status)
 	}
 	return bounded(address, answer.Body)
 }
@@ -105,7 +105,7 @@ func (w *writer) document(ctx context.Context) error {
 // A leftover is a version of an item that cannot be signed, and why, in words.
 type leftover struct{ version, words string }
 
-const leftWords = "not published, and left for polls to find: "
+const leftWords = "not published, so readers get it by polling: "
 
 // news publishes what is new in a document, and says how many items that were, and what of it it has
 // left.
@@ -157,10 +157,10 @@ func called(it *feed.Item) string {
 // time.
 func (w *writer) watch(ctx context.Context) error {
 	if w.Document == "-" {
-		return usagef("standard input cannot be watched")
+		return usagef("--watch needs a file or an address, not standard input")
 	}
 	if w.Every < time.Second || w.BeatInterval < time.Second {
-		return usagef("--every and --beat-interval: a second at least")
+		return usagef("--every and --beat-interval: give at least 1s")
 	}
 	var seen []byte
 	var spoke time.Time

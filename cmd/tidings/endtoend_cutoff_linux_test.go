@@ -59,7 +59,7 @@ func newHamlet(t *testing.T) *hamlet {
 	}
 	for _, c := range h.clients {
 		eventually(t, 2*patient, "a client", func() error {
-			if s := c.status(); s.EstimateN < 3 && !strings.Contains(strings.Join(s.Warnings, " "), "nobody can dial") && !strings.Contains(strings.Join(s.Warnings, " "), "Nobody can dial") {
+			if s := c.status(); s.EstimateN < 3 && !strings.Contains(strings.Join(s.Warnings, " "), "cannot connect to this node") {
 				return fmt.Errorf("%s: %q", s.State, s.Warnings)
 			}
 			return nil
@@ -115,7 +115,7 @@ func (r *runner) ask(path string) (int, string) {
 // saysCutOff looks at all the places where a node says that it hears of nobody.
 func (h *hamlet) saysCutOff(r *runner) error {
 	s := r.status()
-	if !s.CutOff || s.CutOffSince == nil || s.State != proxy.StateCutOff || !strings.Contains(strings.Join(s.Warnings, " "), "was heard since") {
+	if !s.CutOff || s.CutOffSince == nil || s.State != proxy.StateCutOff || !strings.Contains(strings.Join(s.Warnings, " "), "has been heard of since") {
 		return fmt.Errorf("status: %+v", s)
 	}
 	if c := r.list()[h.url]; c.State != proxy.StateCutOff || !strings.Contains(c.Error, "polls it itself") || c.Since == nil || c.NextPoll == nil || !c.Polls {
@@ -124,13 +124,13 @@ func (h *hamlet) saysCutOff(r *runner) error {
 	if code, words := r.ask("/readyz"); code != http.StatusOK || !strings.HasPrefix(words, "ok\ncut off\n") {
 		return fmt.Errorf("readyz: %d %q", code, words)
 	}
-	if _, words := r.ask("/"); !strings.Contains(words, proxy.StateCutOff) || !strings.Contains(words, "was heard since") {
+	if _, words := r.ask("/"); !strings.Contains(words, proxy.StateCutOff) || !strings.Contains(words, "has been heard of since") {
 		return fmt.Errorf("the page does not say it")
 	}
 	if _, words := r.ask("/metrics"); !strings.Contains(words, "\ntidings_feedtree_cut_off 1\n") || !strings.Contains(words, "\ntidings_feedtree_alone 1\n") {
 		return fmt.Errorf("metrics do not say it")
 	}
-	if out, err := r.tell("doctor"); err != nil || !strings.Contains(out, "was heard since") {
+	if out, err := r.tell("doctor"); err != nil || !strings.Contains(out, "has been heard of since") {
 		return fmt.Errorf("doctor does not say it: %s", out)
 	}
 	return nil

@@ -46,7 +46,7 @@ func TestPageLeadsToTheWebAlone(t *testing.T) {
 		n := launch(t, flags...)
 		for i, target := range targets {
 			out, err := n.tell("subscribe", fmt.Sprintf("http://%s/page%d", publicAddress(i), i))
-			if err == nil || !strings.Contains(err.Error(), "advertises no feed") || strings.Contains(err.Error(), "/feed") {
+			if err == nil || !strings.Contains(err.Error(), "it advertises none") || strings.Contains(err.Error(), "/feed") {
 				t.Errorf("%s: a page that advertises %s: %q, %v", name, target, out, err)
 			}
 		}

@@ -70,12 +70,12 @@ func TestFullDisk(t *testing.T) {
 		t.Error("the node is said to be well")
 	}
 	eventually(t, patient, "words about it at the feed", func() error {
-		if c := n.list()[o.url+"/feed"]; c.State != proxy.StateUnsaved || c.Error == "" || !strings.Contains(c.Do, "room") {
+		if c := n.list()[o.url+"/feed"]; c.State != proxy.StateUnsaved || c.Error == "" || !strings.Contains(c.Do, "free space") {
 			return fmt.Errorf("%+v", c)
 		}
 		return nil
 	})
-	if out, err := n.tell("doctor"); err == nil || !strings.Contains(out, "room") {
+	if out, err := n.tell("doctor"); err == nil || !strings.Contains(out, "free space") {
 		t.Errorf("the doctor finds no problem, or has no advice: %v\n%s", err, out)
 	}
 	if err := has(3)(); err != nil {

@@ -181,7 +181,7 @@ func TestPublishers(t *testing.T) {
 	// Both keys are lost. A new one is named by the origin, which the owners see for themselves.
 	lost := filepath.Join(keys, "new.key")
 	fresh := strings.TrimSpace(does(t, "keygen", lost))
-	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err == nil || !strings.Contains(err.Error(), "has another key") {
+	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err == nil || !strings.Contains(err.Error(), "to replace the key") {
 		t.Errorf("a key that nobody has named: %v", err)
 	}
 	blog.says(metadata(lost))

@@ -35,14 +35,17 @@ func (*completionCommand) Help() string {
 func (*subscribeCommand) Help() string {
 	return examples("tidings subscribe https://go.dev/blog/feed.atom",
 		"tidings subscribe page+https://go.dev/doc/devel/release",
-		"tidings subscribe --least publisher https://blog.example/feed.xml")
+		"tidings subscribe --tag news --tag sea https://blog.example/feed.xml")
 }
 
 func (*unsubscribeCommand) Help() string {
 	return examples("tidings unsubscribe https://go.dev/blog/feed.atom")
 }
 
-func (*listCommand) Help() string { return examples("tidings list", "tidings list --json") }
+func (*listCommand) Help() string {
+	return "LAST NEW is how long ago the last new item was found, by any node of the network.\n\n" +
+		examples("tidings list", "tidings list --failing -v", "tidings list --json")
+}
 
 func (*opmlCommand) Help() string {
 	return examples("tidings opml import mine.opml", "tidings opml export for-my-reader.opml")

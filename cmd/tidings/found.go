@@ -16,18 +16,18 @@ const defaultNetwork = "tidings"
 // founding are the flags that say what network to found. Those that are not given
 // are nil.
 type founding struct {
-	PollInterval        *time.Duration `placeholder:"D" help:"Time between two polls of one node (30m)."`
+	PollInterval        *time.Duration `placeholder:"D" help:"Time between two polls of a feed by one node (30m)."`
 	MaintenanceInterval *time.Duration `placeholder:"D" help:"Time between two rounds of optimisation (10m)."`
-	BeatInterval        *time.Duration `placeholder:"D" help:"Longest silence in a feed's log (1h)."`
-	Objective           *string        `placeholder:"NAME" help:"What is optimised: lite (default), fast, fair, fair-sqrt, fair-log."`
-	TargetDetection     *time.Duration `placeholder:"D" help:"Time to detect a change that fast is to reach (30s)."`
-	Load                *float64       `placeholder:"X" help:"Polls allowed, as a part of what the readers would send (1)."`
-	Owners              *int           `placeholder:"N" help:"Members that keep the log of a feed, 1 to 8 (5)."`
-	Scheme              *string        `placeholder:"NAME" help:"A preset of the next four: bound (default), or paper."`
-	Wedge               *string        `placeholder:"NAME" help:"Who polls together: rank, base2, base16."`
-	Clusters            *string        `placeholder:"NAME" help:"How channels are summed up for others: bins, paper."`
-	Phases              *string        `placeholder:"NAME" help:"When in the interval each polls: even, random."`
-	Decide              *string        `placeholder:"NAME" help:"Who decides how many poll: sequencer, dag."`
+	BeatInterval        *time.Duration `placeholder:"D" help:"Longest time without an entry in the log of a feed (1h)."`
+	Objective           *string        `placeholder:"NAME" help:"Objective of Corona's optimisation: lite (default), fast, fair, fair-sqrt, fair-log."`
+	TargetDetection     *time.Duration `placeholder:"D" help:"Time to detect a change that --objective fast aims at (30s)."`
+	Load                *float64       `placeholder:"X" help:"Allowed polls, as a multiple of the polls that the readers would make by themselves (1)."`
+	Owners              *int           `placeholder:"N" help:"Number of nodes that keep the log of a feed, 1 to 8 (5)."`
+	Scheme              *string        `placeholder:"NAME" help:"Preset of the following four flags: bound (default) or paper."`
+	Wedge               *string        `placeholder:"NAME" help:"Choice of the nodes that poll a feed: rank, base2, base16."`
+	Clusters            *string        `placeholder:"NAME" help:"Form of the summaries of feeds for other nodes: bins, paper."`
+	Phases              *string        `placeholder:"NAME" help:"Times of polls within the interval: even, random."`
+	Decide              *string        `placeholder:"NAME" help:"Which node decides how many nodes poll: sequencer, dag."`
 }
 
 // given names the flags that were given.
@@ -74,7 +74,7 @@ func (f founding) network(name string) (wire.Network, error) {
 	set(&n.Decide, f.Decide)
 	n.Witnesses = min(n.Witnesses, n.Owners) // there are no more
 	if f.TargetDetection != nil && n.Objective != "fast" {
-		return n, usagef("--target-detection %v: it is what --objective fast is to reach, and this is %s", *f.TargetDetection, n.Objective)
+		return n, usagef("--target-detection %v needs --objective fast, and the objective is %s", *f.TargetDetection, n.Objective)
 	}
 	return n, n.Check()
 }

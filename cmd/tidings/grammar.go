@@ -20,18 +20,18 @@ type grammar struct {
 	Run     runCommand     `cmd:"" group:"The node:" help:"Run a node."`
 	Open    openCommand    `cmd:"" group:"The node:" help:"Print an address that opens the node's pages in your browser."`
 	Status  statusCommand  `cmd:"" group:"The node:" help:"Show the node and its network."`
-	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and their remedies."`
+	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and what to do about them."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
 	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Ask the node whether it is alive: exit code 0 or 1."`
 
 	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
-	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"End subscriptions."`
+	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"Unsubscribe."`
 	List        listCommand        `cmd:"" group:"Feeds and pages:" help:"List subscriptions and their state."`
 	OPML        opmlCommand        `cmd:"" name:"opml" group:"Feeds and pages:" help:"Import and export subscriptions."`
 
-	Watch   watchCommand   `cmd:"" group:"Keywords:" help:"Turn a search for new articles into a feed."`
-	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search; its feed ends, too."`
+	Watch   watchCommand   `cmd:"" group:"Keywords:" help:"Turn a search into a feed of new articles."`
+	Unwatch unwatchCommand `cmd:"" group:"Keywords:" help:"End a search and its feed."`
 	Watches watchesCommand `cmd:"" group:"Keywords:" help:"List searches."`
 
 	Keygen  keygenCommand  `cmd:"" group:"Publishing:" help:"Make a publisher's key."`
@@ -41,8 +41,8 @@ type grammar struct {
 	Completion completionCommand `cmd:"" group:"The shell:" help:"Print a script that completes commands in bash, zsh or fish."`
 	Manual     manualCommand     `cmd:"" hidden:"" help:"Print the manual page in Markdown, for packagers."`
 
-	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show what a network brings, with nodes and a server on this machine."`
-	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Compute how many nodes many keyword subscriptions need."`
+	Demo      demoCommand      `cmd:"" group:"Trying and planning:" help:"Show the effect of a network, with 24 nodes and a web server on this machine."`
+	Provision provisionCommand `cmd:"" group:"Trying and planning:" help:"Plan the nodes for a given number of keyword subscriptions."`
 }
 
 // streams are what a command reads and writes.
@@ -70,10 +70,14 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	case errors.Is(err, errAnswered):
 		return nil
 	case err != nil:
-		return usageError{missing(err)}
+		return usageError{missing(err), pathOf(err)}
 	}
 	c.BindTo(ctx, (*context.Context)(nil))
-	return c.Run(streams{stdin, stdout, stderr})
+	err = c.Run(streams{stdin, stdout, stderr})
+	if _, ok := errors.AsType[usageError](err); ok {
+		err = usageError{err, c.Selected().Path()}
+	}
+	return err
 }
 
 // parse reads the command line into a grammar, and the settings it does not have
@@ -114,9 +118,8 @@ func onlySettings(n *kong.Node) {
 		return
 	}
 	for _, f := range n.Flags {
-		switch f.Name {
-		case "config", "http", "data", "passphrase-file":
-		default:
+		address := f.Name == "http" && n.Name != "demo" // which serves at an address of its own
+		if f.Name != "config" && f.Name != "data" && f.Name != "passphrase-file" && !address {
 			f.Envs, f.Tag.Envs = nil, nil
 		}
 	}
@@ -182,12 +185,12 @@ func (q question) Unwrap() error { return q.cause }
 // which asks for arguments, by their names.
 var which = map[string]string{"url": "which address?", "query": "which query?", "file": "which file?"}
 
-// helpFor is the command whose help explains a mistake in how it was called.
-func helpFor(err error) string {
+// pathOf is the command that a mistake was made in; empty if none was chosen.
+func pathOf(err error) string {
 	if p, ok := errors.AsType[*kong.ParseError](err); ok {
 		if of := p.Context.Selected(); of != nil {
-			return "tidings " + of.Path() + " --help"
+			return of.Path()
 		}
 	}
-	return "tidings --help"
+	return ""
 }

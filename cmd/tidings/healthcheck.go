@@ -32,7 +32,7 @@ func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthPatience)
 	defer cancel()
-	address := reachable(c.HTTP)
+	node, address := client{HTTP: c.HTTP}, reachable(c.HTTP)
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/healthz", nil)
 	if err != nil {
 		return fmt.Errorf("--http %q: %w", c.HTTP, err)
@@ -43,12 +43,15 @@ func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return fmt.Errorf("the node at %s did not answer within %v", address, healthPatience)
 	case err != nil:
-		return unanswered(ctx, address, err)
+		return node.unanswered(ctx, err)
 	}
 	defer answer.Body.Close()
+	if answer.Header.Get("Tidings") == "" {
+		return node.stranger()
+	}
 	line, _, err := bufio.NewReader(io.LimitReader(answer.Body, maxHealthLine)).ReadLine()
 	if err != nil && !errors.Is(err, io.EOF) {
-		return unanswered(ctx, address, err)
+		return node.unanswered(ctx, err)
 	}
 	if answer.StatusCode != http.StatusOK {
 		return fmt.Errorf("the node at %s answered %s: %s", address, answer.Status, line)

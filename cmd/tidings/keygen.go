@@ -15,7 +15,7 @@ import (
 
 // A keyFlags say how a publisher's key is locked.
 type keyFlags struct {
-	PassphraseFile string `placeholder:"FILE" help:"A file whose first line is the key's passphrase; -: standard input. Else it comes from TIDINGS_PASSPHRASE."`
+	PassphraseFile string `placeholder:"FILE" help:"File whose first line is the passphrase of the key, or - for standard input. Default: the environment variable TIDINGS_PASSPHRASE."`
 }
 
 // passphrase is that of a key; "" if none was given.
@@ -36,7 +36,7 @@ func (c keyFlags) passphrase(in io.Reader) (string, error) {
 		return "", fmt.Errorf("passphrase: %w", err)
 	}
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", errors.New("passphrase: its file is empty")
+		return "", errors.New("the file of the passphrase is empty")
 	}
 	return line, nil
 }
@@ -46,7 +46,7 @@ func (c keyFlags) ask(in io.Reader) publisher.Passphrase {
 	return func(file string) (string, error) {
 		words, err := c.passphrase(in)
 		if err == nil && words == "" {
-			err = fmt.Errorf("%s is locked: give its passphrase with --passphrase-file, or in TIDINGS_PASSPHRASE", file)
+			err = fmt.Errorf("%s is encrypted: give its passphrase with --passphrase-file, or in TIDINGS_PASSPHRASE", file)
 		}
 		return words, err
 	}
@@ -55,8 +55,8 @@ func (c keyFlags) ask(in io.Reader) publisher.Passphrase {
 // A keygenCommand is "tidings keygen".
 type keygenCommand struct {
 	keyFlags `embed:""`
-	Rotate   bool   `help:"Put the key that follows, FILE.next, in the place of FILE, which becomes FILE.old."`
-	File     string `arg:"" help:"Where the key goes; the one that follows goes to FILE.next: keep that elsewhere."`
+	Rotate   bool   `help:"Replace the key FILE by the next key, FILE.next. The old key is kept as FILE.old."`
+	File     string `arg:"" help:"File for the key. The next key is written to FILE.next: keep that file elsewhere."`
 }
 
 // Run makes a publisher's key, and prints its fingerprint.
@@ -81,7 +81,7 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 		return err
 	}
 	// Beside the fingerprint, which may go into a file.
-	if _, err = fmt.Fprintf(s.err, "tidings: the key is in %s, and the one that may follow it in %[1]s.next: move that to another place\n", c.File); err == nil && terminalOf(s.out).width > 0 {
+	if _, err = fmt.Fprintf(s.err, "tidings: the key is in %s, and the next key in %[1]s.next: move that file to another place\n", c.File); err == nil && terminalOf(s.out).width > 0 {
 		_, err = fmt.Fprintf(s.out, "Then: tidings publish --key %s --metadata URL\n", c.File)
 	}
 	return err

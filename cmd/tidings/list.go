@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,26 +15,60 @@ import (
 
 // A listCommand is "tidings list".
 type listCommand struct {
-	client `embed:""`
-	JSON   bool `name:"json" help:"Print one JSON object."`
+	client  `embed:""`
+	Verbose bool   `short:"v" help:"Show all that is known of each feed."`
+	Failing bool   `help:"Show only feeds with problems."`
+	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag."`
+	JSON    bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Run prints the subscriptions.
 func (c *listCommand) Run(ctx context.Context, s streams) error {
 	raw, answer, err := ask[proxy.Listed](ctx, c.client, "list")
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case c.JSON:
+	}
+	if c.JSON {
+		if raw, err = only(raw, answer.Channels, c.shows); err != nil {
+			return err
+		}
 		return printRaw(s.out, raw)
 	}
-	_, err = fmt.Fprint(s.out, listing(answer.Channels, terminalOf(s.out), time.Now()))
+	_, err = fmt.Fprint(s.out, c.listing(answer.Channels, terminalOf(s.out), time.Now()))
 	return err
 }
 
-// listing is the list of subscriptions for people. What is wrong with one stands
-// below it.
-func listing(channels []proxy.Channel, t terminal, now time.Time) string {
+// shows reports whether a channel is among those that the flags ask for.
+func (c *listCommand) shows(of proxy.Channel) bool {
+	return c.tagged(of) && (!c.Failing || of.Failing())
+}
+
+func (c *listCommand) tagged(of proxy.Channel) bool {
+	return c.Tag == "" || slices.Contains(of.Tags, c.Tag)
+}
+
+// only is the answer of list with only those channels that shows approves. Each channel stays as the node wrote it.
+func only(raw []byte, channels []proxy.Channel, shows func(proxy.Channel) bool) ([]byte, error) {
+	var answer struct {
+		Channels []json.RawMessage `json:"channels"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return nil, err
+	}
+	i := 0
+	answer.Channels = slices.DeleteFunc(answer.Channels, func(json.RawMessage) bool {
+		i++
+		return !shows(channels[i-1])
+	})
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(answer)
+	return b.Bytes(), err
+}
+
+// listing is the list of subscriptions for people: one line for each, and with --verbose details below it.
+func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Time) string {
 	if len(channels) == 0 && t.width > 0 {
 		return "No subscriptions yet: tidings subscribe URL\n"
 	}
@@ -39,41 +76,74 @@ func listing(channels []proxy.Channel, t terminal, now time.Time) string {
 		{head: "STATE"},
 		{head: "FEED", elastic: 3},
 		{head: "ITEMS", right: true},
-		{head: "POLLED"},
-		{head: "NEXT"},
-		{head: "READERS", right: true},
+		{head: "LAST NEW"},
 		{head: "ADDRESS", elastic: 4},
 	}}
-	for _, c := range channels {
+	tagged, shown, failing := 0, 0, 0
+	for _, of := range channels {
+		if c.tagged(of) {
+			tagged++
+			if of.Failing() {
+				failing++
+			}
+		}
+		if !c.shows(of) {
+			continue
+		}
+		shown++
 		table.row(
-			cell{c.State, stateColour(c.State)},
-			cell{text: title(c), colour: bold},
-			cell{text: strconv.Itoa(c.Items)},
-			cell{text: ago(c.LastPoll, now)},
-			cell{text: until(c.NextPoll, now)},
-			cell{text: strconv.Itoa(c.Subscribers)},
-			cell{text: c.URL},
+			cell{of.State, stateColour(of.State)},
+			cell{text: title(of), colour: bold},
+			cell{text: strconv.Itoa(of.Items)},
+			cell{text: ago(of.Newest, now)},
+			cell{text: of.URL},
 		)
-		if c.Error != "" {
-			table.note(strings.Join(nonempty(c.Error, since(c.Since, now)), ", "), stateColour(c.State))
-		}
-		if c.Do != "" {
-			table.note("→ "+c.Do, faint)
-		}
-		if facts := publishing(c, now); facts != "" {
-			table.note(facts, faint)
-		}
-		if c.KeyChange != "" {
-			table.note(c.KeyChange+" ("+ago(c.PublisherSince, now)+")", keyColour(c))
-		}
-		if facts := polling(c); facts != "" {
-			table.note(facts, faint)
-		}
-		if c.Moved != "" {
-			table.note("its origin says that it is now at "+c.Moved, faint)
+		if c.Verbose {
+			details(&table, of, now)
 		}
 	}
+	switch {
+	case t.width == 0:
+		return table.String()
+	case tagged == 0:
+		return fmt.Sprintf("No feeds with the tag %q.\n", c.Tag)
+	case shown == 0:
+		return fmt.Sprintf("No problems in %s.\n", feeds(tagged))
+	case failing > 0 && !(c.Failing && c.Verbose):
+		return fmt.Sprintf("%s%s, %d with problems: tidings list --failing -v\n", table.String(), feeds(tagged), failing)
+	}
 	return table.String()
+}
+
+func feeds(n int) string {
+	if n == 1 {
+		return "1 feed"
+	}
+	return fmt.Sprintf("%d feeds", n)
+}
+
+// details adds what is known of a channel below its line.
+func details(table *table, c proxy.Channel, now time.Time) {
+	if c.Error != "" {
+		table.note(strings.Join(nonempty(c.Error, since(c.Since, now)), ", "), stateColour(c.State))
+	}
+	if c.Do != "" {
+		table.note("→ "+c.Do, faint)
+	}
+	if len(c.Tags) > 0 {
+		table.note("tags: "+strings.Join(c.Tags, ", "), faint)
+	}
+	if c.Moved != "" {
+		table.note("the web server says that the feed is now at "+c.Moved, faint)
+	}
+	if facts := publishing(c, now); facts != "" {
+		table.note(facts, faint)
+	}
+	if c.KeyChange != "" {
+		table.note(c.KeyChange+" ("+ago(c.PublisherSince, now)+")", keyColour(c))
+	}
+	table.note(polling(c, now), faint)
+	table.note("address for readers: "+c.ReadURL, faint)
 }
 
 // publishing says who publishes a channel.
@@ -81,9 +151,9 @@ func publishing(c proxy.Channel, now time.Time) string {
 	if c.Publisher == "" {
 		return ""
 	}
-	facts := nonempty("published by "+c.Publisher, since(c.PublisherSince, now))
+	facts := nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
 	if c.Least != "" {
-		facts = append(facts, "only items that are signed are shown")
+		facts = append(facts, "shows only signed items")
 	}
 	return strings.Join(facts, " · ")
 }
@@ -96,13 +166,23 @@ func keyColour(c proxy.Channel) colour {
 	return faint
 }
 
-// polling says how a channel is polled, and which rule has set when it is polled next.
-func polling(c proxy.Channel) string {
-	facts := c.Polling()
-	if c.Why != "" && c.NextPoll != nil {
-		facts = append(facts, "next poll: "+c.Why)
+// polling says how many read a channel, when it is polled, and which rule has set when it is polled next.
+func polling(c proxy.Channel, now time.Time) string {
+	facts := []string{readers(c.Subscribers)}
+	if c.LastPoll != nil {
+		facts = append(facts, "polled "+ago(c.LastPoll, now))
 	}
-	return strings.Join(facts, " · ")
+	if c.NextPoll != nil {
+		facts = append(facts, strings.Join(nonempty("next poll "+until(c.NextPoll, now), c.Why), ": "))
+	}
+	return strings.Join(append(facts, c.Polling()...), " · ")
+}
+
+func readers(n int) string {
+	if n == 1 {
+		return "1 reader"
+	}
+	return fmt.Sprintf("%d readers", n)
 }
 
 func title(c proxy.Channel) string {

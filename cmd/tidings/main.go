@@ -35,6 +35,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 )
 
@@ -55,11 +56,17 @@ func main() {
 }
 
 // A usageError is a mistake in how the command was called.
-type usageError struct{ error }
+type usageError struct {
+	error
+	command string // whose help explains it; empty: the program's
+}
 
 func (e usageError) Unwrap() error { return e.error }
 
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+func usagef(format string, args ...any) error { return usageError{error: fmt.Errorf(format, args...)} }
+
+// help is the command that explains the mistake.
+func (e usageError) help() string { return strings.Join(nonempty("tidings", e.command, "--help"), " ") }
 
 // run is the command. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
@@ -67,9 +74,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitDone
 	}
-	_, usage := errors.AsType[usageError](err)
+	wrong, usage := errors.AsType[usageError](err)
 	if usage {
-		err = fmt.Errorf("%w; see %s", err, helpFor(err))
+		err = fmt.Errorf("%w; see %s", err, wrong.help())
 	}
 	_, _ = fmt.Fprintln(stderr, "tidings:", oneLine(err.Error())) // there is nobody else to tell
 	if usage {

@@ -20,14 +20,14 @@ const maxFailures = 5
 
 // An opmlCommand is "tidings opml".
 type opmlCommand struct {
-	Import importCommand `cmd:"" help:"Subscribe to all feeds of a list that a reader exported."`
-	Export exportCommand `cmd:"" help:"Write a list of the subscriptions for a reader to import."`
+	Import importCommand `cmd:"" help:"Subscribe to all feeds of an OPML file that a reader exported."`
+	Export exportCommand `cmd:"" help:"Write the subscriptions to an OPML file that a reader can import."`
 }
 
 // An importCommand is "tidings opml import".
 type importCommand struct {
 	client `embed:""`
-	File   string `arg:"" help:"The list; -: standard input."`
+	File   string `arg:"" help:"OPML file, or - for standard input."`
 }
 
 // Run subscribes to all feeds of a list, as far as that goes.
@@ -44,7 +44,7 @@ func (c *importCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.Subscribed-answer.Already, answer.Already, len(answer.Failed)); err != nil {
+	if _, err := fmt.Fprintf(s.out, "%d new, %d already there, %d failed\n", answer.New(), answer.Already, len(answer.Failed)); err != nil {
 		return err
 	}
 	return failures(c.File, answer.Failed)
@@ -75,9 +75,9 @@ func failures(file string, failed []proxy.Failed) error {
 // An exportCommand is "tidings opml export".
 type exportCommand struct {
 	client   `embed:""`
-	Original bool   `help:"Write the feeds' original addresses, for a reader that does without this node."`
+	Original bool   `help:"Write the original addresses of the feeds, to read them without this node."`
 	Force    bool   `help:"Overwrite the file if it exists."`
-	File     string `arg:"" help:"The file to write, or - for standard output."`
+	File     string `arg:"" help:"OPML file to write, or - for standard output."`
 }
 
 // Run writes the list. Its addresses hold tokens of this node, so the file is

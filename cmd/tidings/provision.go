@@ -11,13 +11,13 @@ import (
 
 // A provisionCommand is "tidings provision".
 type provisionCommand struct {
-	Feeds     float64 `required:"" placeholder:"N" help:"Feeds that are polled."`
-	Subs      float64 `required:"" placeholder:"N" help:"Keyword subscriptions."`
+	Feeds     float64 `required:"" placeholder:"N" help:"Number of feeds."`
+	Subs      float64 `required:"" placeholder:"N" help:"Number of keyword subscriptions."`
 	Memory    float64 `default:"1024" placeholder:"MB" help:"Memory of a node in megabytes (${default})."`
-	Bandwidth float64 `default:"100" placeholder:"Mb/s" help:"Bandwidth of a node, in and out each, in megabits a second (${default})."`
-	CPU       float64 `name:"cpu" default:"1" help:"Processor of a node, as a multiple of the model's (${default})."`
-	Over      float64 `default:"0.1" help:"By which part more than is needed there is to be (${default})."`
-	Model     string  `default:"measured" enum:"paper,published,measured" help:"What the service costs: as in the paper's plans, as the paper measured it, or as tidings does (${enum}; ${default})."`
+	Bandwidth float64 `default:"100" placeholder:"Mb/s" help:"Bandwidth of a node in each direction, in megabits per second (${default})."`
+	CPU       float64 `name:"cpu" default:"1" help:"Processor speed of a node, as a multiple of the model's (${default})."`
+	Over      float64 `default:"0.1" help:"Spare capacity, as a fraction of what is needed (${default})."`
+	Model     string  `default:"measured" enum:"paper,published,measured" help:"Cost model: that of the plans in the paper, that of the measurements in the paper, or that of tidings (${enum}; ${default})."`
 	JSON      bool    `name:"json" help:"Print one JSON object: a topology file."`
 	DOT       bool    `name:"dot" help:"Print the nodes and their links for Graphviz."`
 }
@@ -33,7 +33,7 @@ func (c *provisionCommand) Help() string {
 // Run plans, and fails if no nodes of that kind can carry the load.
 func (c *provisionCommand) Run(s streams) error {
 	if c.JSON && c.DOT {
-		return usagef("--json beside --dot: one of them is printed")
+		return usagef("give either --json or --dot")
 	}
 	model := map[string]func() provision.Model{"paper": provision.Paper, "published": provision.Published, "measured": provision.Measured}[c.Model]()
 	plan, err := provision.Plan(provision.Load{Feeds: c.Feeds, Subscriptions: c.Subs},

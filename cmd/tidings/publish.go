@@ -21,30 +21,30 @@ import (
 type publishCommand struct {
 	client   `embed:""`
 	keyFlags `embed:""`
-	Key      string `required:"" placeholder:"FILE" help:"The publisher's key, as tidings keygen made it."`
-	URL      string `arg:"" name:"url" help:"The feed's address at its origin."`
+	Key      string `required:"" placeholder:"FILE" help:"File with the publisher's key, made by tidings keygen."`
+	URL      string `arg:"" name:"url" help:"Address of the feed."`
 
-	Title   string  `group:"One item:" help:"Its title."`
-	Link    string  `group:"One item:" placeholder:"URL" help:"Where it is read."`
-	ID      string  `name:"id" group:"One item:" help:"By which it is known when it changes (the link)."`
-	Content string  `group:"One item:" placeholder:"HTML" help:"What it says."`
-	Summary string  `group:"One item:" placeholder:"HTML" help:"What it says, in short."`
-	Author  string  `group:"One item:" placeholder:"NAME" help:"Who wrote it."`
-	Date    instant `group:"One item:" help:"When, as 2026-11-24T20:00:00Z (now)."`
-	Item    string  `group:"One item:" placeholder:"FILE" help:"All of it, as it is: an <item>, an <entry>, or an object of a JSON Feed; -: standard input."`
+	Title   string  `group:"One item:" help:"Title."`
+	Link    string  `group:"One item:" placeholder:"URL" help:"Address at which the item is read."`
+	ID      string  `name:"id" group:"One item:" help:"Id, which stays the same when the item changes (default: the link)."`
+	Content string  `group:"One item:" placeholder:"HTML" help:"Content."`
+	Summary string  `group:"One item:" placeholder:"HTML" help:"Summary."`
+	Author  string  `group:"One item:" placeholder:"NAME" help:"Author."`
+	Date    instant `group:"One item:" help:"Date of publication, such as 2026-11-24T20:00:00Z (default: now)."`
+	Item    string  `group:"One item:" placeholder:"FILE" help:"File with the whole item, published byte for byte: an <item>, an <entry>, or an object of a JSON Feed. - for standard input."`
 
-	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish what is new in a document of the feed; -: standard input."`
-	Watch    bool          `group:"A feed:" help:"Go on doing so, and say that nothing is new once in the beat interval."`
-	Every    time.Duration `group:"A feed:" default:"10s" help:"How often the document is looked at (${default})."`
-	Alive    bool          `group:"A feed:" help:"Say that nothing is new, so that nobody has to ask the origin."`
+	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish the new items of this feed document. - for standard input."`
+	Watch    bool          `group:"A feed:" help:"Keep running: publish new items when the document changes, and sign once per beat interval that nothing is new."`
+	Every    time.Duration `group:"A feed:" default:"10s" help:"Time between two checks of the document (${default})."`
+	Alive    bool          `group:"A feed:" help:"Sign that nothing is new, so that no node has to poll the feed."`
 
-	Metadata     bool          `group:"The metadata:" help:"Print what to paste into the head of the feed's document, and do nothing else."`
-	Format       string        `group:"The metadata:" enum:"rss,atom,json" default:"rss" help:"Of the document: rss, atom or json (${default})."`
-	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"The longest silence: after two of them the origin is asked (${default})."`
-	Certificate  string        `group:"The metadata:" placeholder:"URL" help:"Where the publisher's certificate is."`
-	Fingerprint  string        `group:"The metadata:" placeholder:"HEX" help:"SHA-256 of that certificate."`
+	Metadata     bool          `group:"The metadata:" help:"Print the element to paste into the head of the feed document, and exit."`
+	Format       string        `group:"The metadata:" enum:"rss,atom,json" default:"rss" help:"Format of the document: rss, atom or json (${default})."`
+	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"Longest silence of the publisher. After two beat intervals, nodes poll the feed (${default})."`
+	Certificate  string        `group:"The metadata:" placeholder:"URL" help:"Address of the publisher's certificate."`
+	Fingerprint  string        `group:"The metadata:" placeholder:"HEX" help:"SHA-256 fingerprint of that certificate."`
 
-	Resume bool `help:"Go on from what the network has, if the origin still names this key: after an old backup, or on another machine."`
+	Resume bool `help:"Continue after the last item that the network has, if the feed's document names this key. Use this after restoring an old backup, or on another machine."`
 }
 
 // Run publishes.
@@ -54,10 +54,10 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	}
 	url, err := feed.Canonical(c.URL)
 	if err != nil {
-		return usagef("%q is no address of a feed: %w", c.URL, err)
+		return usagef("%q is not the address of a feed: %w", c.URL, err)
 	}
 	if _, isPage := feed.AtOrigin(url); isPage {
-		return usagef("%s is a page, which has neither a publisher nor metadata: give the address of a feed", url)
+		return usagef("%s is a page: give the address of a feed", url)
 	}
 	author, err := publisher.Open(c.Key, c.ask(s.in))
 	if err != nil {
@@ -103,15 +103,15 @@ func (c *publishCommand) check() error {
 	}
 	switch {
 	case len(deeds) > 1:
-		return usagef("%s: one of them at a time", strings.Join(deeds, ", "))
+		return usagef("%s: give only one of them", strings.Join(deeds, ", "))
 	case c.Watch && c.Document == "":
-		return usagef("--watch: say with --document what is to be watched")
+		return usagef("--watch needs --document")
 	case c.Metadata && c.Resume:
-		return usagef("--resume goes with what is published, and not with --metadata")
+		return usagef("--resume does not go with --metadata")
 	case !c.Metadata && c.Certificate+c.Fingerprint != "":
-		return usagef("--certificate and --fingerprint go with --metadata")
+		return usagef("--certificate and --fingerprint need --metadata")
 	case len(deeds) == 0 && !c.Resume:
-		return usagef("say what to publish: one item (--title, --link, … or --item), a --document, --alive, or --metadata")
+		return usagef("what to publish? Give --title and --link, --item, --document, --alive or --metadata")
 	}
 	return nil
 }
@@ -138,7 +138,7 @@ func (w *writer) metadata() error {
 		}
 	}
 	if err := p.Check(); err != nil {
-		return usageError{err}
+		return usageError{error: err}
 	}
 	format := map[string]feed.Format{"rss": feed.RSS, "atom": feed.Atom, "json": feed.JSON}[w.Format]
 	words := p.Metadata(format)
@@ -155,7 +155,7 @@ type instant struct{ time.Time }
 // UnmarshalText reads a time.
 func (i *instant) UnmarshalText(b []byte) (err error) {
 	if i.Time, err = time.Parse(time.RFC3339, string(b)); err != nil {
-		return fmt.Errorf("%q is no time: give one as 2026-11-24T20:00:00Z", b)
+		return fmt.Errorf("%q is not a time: give one such as 2026-11-24T20:00:00Z", b)
 	}
 	return nil
 }
@@ -174,7 +174,7 @@ func (w *writer) whole(ctx context.Context) error {
 		return fmt.Errorf("%s: %w", w.Item, err)
 	}
 	if m, _ := it.Meaning(w.url); m.GUID == "" && m.Link == "" {
-		return fmt.Errorf("%s: the item has neither an id (guid) nor a link, by which it is known when it changes", w.Item)
+		return fmt.Errorf("%s: the item needs an id (guid) or a link", w.Item)
 	}
 	return w.publish(ctx, &it)
 }
@@ -182,7 +182,7 @@ func (w *writer) whole(ctx context.Context) error {
 // one publishes one item that flags describe.
 func (w *writer) one(ctx context.Context) error {
 	if w.ID == "" && w.Link == "" {
-		return usagef("say by what the item is known when it changes: its --link, or an --id")
+		return usagef("the item needs a --link or an --id")
 	}
 	p, err := w.known(ctx)
 	if err != nil {
@@ -198,7 +198,7 @@ func (w *writer) one(ctx context.Context) error {
 		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
 	}, time.Now())
 	if err != nil {
-		return usageError{err}
+		return usageError{error: err}
 	}
 	return w.write(ctx, p, &it)
 }
@@ -236,10 +236,10 @@ func (w *writer) known(ctx context.Context) (proxy.Publisher, error) {
 }
 
 // errOtherKey says that nothing which this key signs is taken, and that waiting does not help.
-var errOtherKey = errors.New("the key is not this feed's")
+var errOtherKey = errors.New("this feed has another key")
 
 // errUnnamed says that nothing is taken as long as the feed's document does not name the key.
-var errUnnamed = errors.New("nothing is signed")
+var errUnnamed = errors.New("nothing was signed")
 
 // taken is an error if nothing is taken that the key signs.
 func (w *writer) taken(p *proxy.Publisher) error {
@@ -270,7 +270,7 @@ func (w *writer) lastOf(ctx context.Context, p proxy.Publisher) (publisher.Last,
 	}
 	f, err := w.fetchFeed(ctx)
 	if err != nil {
-		return last, fmt.Errorf("resume: the origin has to name this key: %w", err)
+		return last, fmt.Errorf("resume: the feed's document has to name this key: %w", err)
 	}
 	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
 		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, difference.Fingerprint(w.author.Public()))
@@ -323,7 +323,7 @@ func (w *writer) push(ctx context.Context, envelope []byte) error {
 // A trustCommand is "tidings trust".
 type trustCommand struct {
 	client `embed:""`
-	URLs   []string `arg:"" name:"url" help:"Addresses of feeds whose publishers have said that their key is another one."`
+	URLs   []string `arg:"" name:"url" help:"Addresses of feeds whose publishers have a new key."`
 }
 
 // Run believes keys, and prints the feeds.

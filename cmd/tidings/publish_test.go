@@ -52,6 +52,7 @@ func (p *postbox) fails(fault http.HandlerFunc) {
 
 func answer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Tidings", "1")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(v)
 }
@@ -208,7 +209,7 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 		{[]string{"--fingerprint", strings.Repeat("0a", 32), "--title", "T", "--id", "1"}, "--fingerprint"},
 		{[]string{"--metadata", "--certificate", "https://blog.example/c", "--fingerprint", strings.Repeat("0", 64)}, "--fingerprint"},
 		{[]string{"--metadata", "--fingerprint", "0a"}, "--fingerprint"},
-		{nil, "say what to publish"},
+		{nil, "what to publish?"},
 		{[]string{"--author", "Ann", "--id", "1"}, "says nothing"},
 		{[]string{"--title", "caf\xe9", "--id", "1"}, "is not in UTF-8"},
 		{[]string{"--title", "T", "--link", "/1"}, "https://"},
@@ -232,8 +233,8 @@ func TestItemsThatAreNotPublished(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "item")
 	for _, c := range []struct{ item, says string }{
 		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
-		{"<item><title>T</title></item>", "neither an id (guid) nor a link"},
-		{`{"title":"T","content_text":"C"}`, "neither an id (guid) nor a link"},
+		{"<item><title>T</title></item>", "the item needs an id (guid) or a link"},
+		{`{"title":"T","content_text":"C"}`, "the item needs an id (guid) or a link"},
 	} {
 		if err := os.WriteFile(file, []byte(c.item), 0o600); err != nil {
 			t.Fatal(err)
@@ -273,7 +274,7 @@ func TestWhatIsNotTakenIsKept(t *testing.T) {
 		{"untaken", func(w http.ResponseWriter, _ *http.Request) {
 			answer(w, http.StatusServiceUnavailable, proxy.Fault{Error: "nobody has taken it"})
 		}, "number 1 of " + blogURL + " is signed, but nobody is known to have it (nobody has taken it): it is kept in " + p.key + ".record"},
-		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "EOF"},
+		{"killed", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "ended the connection without an answer"},
 	} {
 		p.fails(c.fault)
 		code, _, said := p.publish("--title", c.name, "--id", c.name)
@@ -336,7 +337,7 @@ func TestAnotherKeyIsNamed(t *testing.T) {
 	p.mu.Unlock()
 	for _, what := range [][]string{{"--title", "Two", "--id", "2"}, {"--alive"}, {"--document", rss(t, rssItem("2", ""))}, {"--document", rss(t, rssItem("2", "")), "--watch"}} {
 		code, _, said := p.publish(what...)
-		if code != exitFailed || !strings.Contains(said, "has another key, SHA256:") || strings.Contains(said, "backup") {
+		if code != exitFailed || !strings.Contains(said, "to replace the key") || strings.Contains(said, "backup") {
 			t.Errorf("%v: %d, %s", what, code, said)
 		}
 	}
@@ -351,8 +352,8 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 		of   proxy.Publisher
 		says string
 	}{
-		{proxy.Publisher{URL: blogURL, Named: other}, "names another key, " + difference.Fingerprint(other)},
-		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing is signed: the document names no key"},
+		{proxy.Publisher{URL: blogURL, Named: other}, "names the key " + difference.Fingerprint(other)},
+		{proxy.Publisher{URL: blogURL, Unnamed: "the document names no key"}, "nothing was signed: the document names no key"},
 	} {
 		p.of = c.of
 		code, out, err := p.publish("--title", "T", "--id", "1")
@@ -367,7 +368,7 @@ func TestNothingIsSignedForAFeedThatDoesNotNameTheKey(t *testing.T) {
 
 func TestTimesOnTheCommandLine(t *testing.T) {
 	code, _, err := newPostbox(t).publish("--title", "T", "--date", "yesterday")
-	if code != exitUsage || !strings.Contains(err, `"yesterday" is no time: give one as 2026-11-24T20:00:00Z`) {
+	if code != exitUsage || !strings.Contains(err, `"yesterday" is not a time: give one such as 2026-11-24T20:00:00Z`) {
 		t.Errorf("exit %d, %q", code, err)
 	}
 }

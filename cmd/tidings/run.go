@@ -16,27 +16,27 @@ import (
 
 // A runCommand is "tidings run".
 type runCommand struct {
-	Data                string   `placeholder:"DIR" help:"The node's data directory (${data})."`
-	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves feed readers, browsers and commands (${default}); none: nowhere."`
-	BaseURL             string   `name:"base-url" placeholder:"URL" help:"The URL under which feed readers on other machines reach the node (http://nas.example:8190). The addresses given to readers begin with it, and under this name the node answers nothing else."`
-	TrustedProxy        []string `placeholder:"ADDRESS" help:"A reverse proxy that may pass on requests of readers, by the address or network from which it connects (127.0.0.1). All requests from there count as those of other machines, unless they are your own or show the token. The proxy should add X-Forwarded-For. May be repeated; requests of other proxies are refused."`
-	Listen              []string `placeholder:"MULTIADDR" help:"Where to listen for other nodes (port 4801 of all interfaces, by QUIC and TCP). May be repeated."`
-	Bootstrap           []string `placeholder:"MULTIADDR" help:"A node to join the network through, as that node printed it after \"peer\". May be repeated."`
-	MDNS                bool     `name:"mdns" help:"Find nodes in the local network, and answer them."`
-	Network             string   `placeholder:"NAME" help:"The name of the network to join or to found (tidings)."`
-	AllowPrivateOrigins bool     `help:"Poll feeds on private addresses, too. A network that is founded with this lets its nodes have private addresses."`
-	Filter              bool     `help:"Match keyword searches against all feeds of the network, and not only against your own subscriptions."`
-	KeywordItems        int      `default:"10" placeholder:"N" help:"How many articles a keyword feed has (${default}), at most 200. Each article takes four bytes of memory for each different query."`
-	Contact             string   `placeholder:"URL" help:"Where owners of the polled servers reach you: an http, https or mailto URL, which is sent in the User-Agent. Without it none is sent."`
-	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"When reading an address without a token subscribes to it: never, second (when it is read again; the default) or first."`
+	Data                string   `placeholder:"DIR" help:"Data directory (${data})."`
+	HTTP                string   `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address at which the node serves feed readers, browsers and commands (${default}), or none."`
+	BaseURL             string   `name:"base-url" placeholder:"URL" help:"URL at which feed readers on other machines reach the node, such as http://nas.example:8190. Addresses for readers begin with it. Under this name the node serves feeds only."`
+	TrustedProxy        []string `placeholder:"ADDRESS" help:"IP address or network of a reverse proxy that may pass on requests of readers, such as 127.0.0.1. All requests from there count as requests of other machines, unless they are your own or carry the token. The proxy should add X-Forwarded-For. Requests of other proxies are refused. May be repeated."`
+	Listen              []string `placeholder:"MULTIADDR" help:"Address at which to listen for other nodes (port 4801 of all interfaces, QUIC and TCP). May be repeated."`
+	Bootstrap           []string `placeholder:"MULTIADDR" help:"Address of a node of the network to join, which that node prints after \"peer\". May be repeated."`
+	MDNS                bool     `name:"mdns" help:"Find other nodes in the local network by multicast DNS."`
+	Network             string   `placeholder:"NAME" help:"Name of the network to join or to found (tidings)."`
+	AllowPrivateOrigins bool     `help:"Also poll feeds at private addresses. If this node founds a network, its nodes may have private addresses."`
+	Filter              bool     `help:"Match searches against all feeds of the network, not only against your subscriptions."`
+	KeywordItems        int      `default:"10" placeholder:"N" help:"Number of articles in the feed of a search, 1 to 200 (${default}). Each takes four bytes of memory per query."`
+	Contact             string   `placeholder:"URL" help:"Contact for owners of polled web servers: an http, https or mailto URL, which is sent in the User-Agent. Default: none."`
+	SubscribeOnRead     string   `enum:"never,second,first" default:"second" placeholder:"MODE" help:"Which read of an address without a token subscribes to it: never, second (default) or first."`
 
-	PublishKey string `placeholder:"FILE" help:"A publisher's key. Programs on this machine that show the token in the data directory can publish with it."`
+	PublishKey string `placeholder:"FILE" help:"File with a publisher's key. Programs on this machine that send the token of the data directory can publish with it."`
 	keyFlags   `embed:""`
 
-	Founding founding `embed:"" group:"To found a network other than the usual (whoever joins takes these from it):"`
+	Founding founding `embed:"" group:"Parameters of a new network (nodes that join take them from it):"`
 
-	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"The least important messages that are logged on standard error: debug, info (default), warn, error."`
-	Quiet    bool   `help:"Print nothing, and log errors only."`
+	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"Log messages of this level and above on standard error: debug, info (default), warn, error."`
+	Quiet    bool   `help:"Print nothing, and log only errors."`
 }
 
 // Run runs a node until ctx ends.
@@ -109,20 +109,20 @@ func (c *runCommand) config() (daemon.Config, error) {
 	d.Agent = "tidings/" + d.Version
 
 	if c.HTTP != noHTTP && !isHostPort(c.HTTP) {
-		return d, usagef("--http %q: give HOST:PORT, as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
+		return d, usagef("--http %q is not an address: give HOST:PORT, such as %s, or %s", c.HTTP, defaultHTTP, noHTTP)
 	}
 	for _, s := range c.TrustedProxy {
 		p, err := proxy.ParseProxy(s)
 		if err != nil {
-			return d, usageError{err}
+			return d, usageError{error: err}
 		}
 		d.TrustedProxies = append(d.TrustedProxies, p)
 	}
 	if c.KeywordItems < 1 {
-		return d, usagef("--keyword-items %d: at least 1", c.KeywordItems)
+		return d, usagef("--keyword-items %d: give 1 to 200", c.KeywordItems)
 	}
 	if err := d.Check(); err != nil {
-		return d, usageError{err}
+		return d, usageError{error: err}
 	}
 	asked := c.Founding.given()
 	if len(asked) > 0 && len(c.Bootstrap) > 0 {
@@ -140,7 +140,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 	}
 	n, err := c.Founding.network(c.Network)
 	if err != nil {
-		return d, usageError{err}
+		return d, usageError{error: err}
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
 	d.Found = &n

@@ -87,11 +87,13 @@ func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 
 func TestWrongSettingsAreNamed(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
-		{`pol-interval = "2s"`, `config.toml: there is no setting "pol-interval"`},
-		{"[run]\nhttp = \"x\"", `config.toml: there is no setting "run"`},
-		{`json = true`, `there is no setting "json"`},
-		{`config = "other.toml"`, `there is no setting "config"`},
-		{`http = ["a", "b"]`, "config.toml: one value is taken"},
+		{`pol-interval = "2s"`, `config.toml: unknown setting "pol-interval"`},
+		{"[run]\nhttp = \"x\"", `config.toml: unknown setting "run"`},
+		{`json = true`, `unknown setting "json"`},
+		{`failing = true`, `unknown setting "failing"`},
+		{`version = true`, `unknown setting "version"`},
+		{`config = "other.toml"`, `unknown setting "config"`},
+		{`http = ["a", "b"]`, "config.toml: give one value"},
 		{`http = 1979-05-27`, "config.toml: http: give a text"},
 		{`listen = [1, 2]`, "config.toml: listen: give a list of texts"},
 		{"load = 1\nload = 2", "config.toml, line 2:"},

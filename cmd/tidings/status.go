@@ -43,14 +43,14 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 	line("members", about(st.EstimateN), plainText)
 	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
-	line("channels", fmt.Sprintf("%d owned, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
-	line("decides", decides(st), plainText)
+	line("feeds", fmt.Sprintf("%d kept for the network, %d polled", st.ChannelsOwned, st.ChannelsPolled), plainText)
+	line("decision", decides(st), plainText)
 	line("up for", span(time.Duration(st.UptimeS*float64(time.Second))), plainText)
 	line("version", st.Version, plainText)
 	line("id", st.ID, plainText)
 	line("peer id", st.PeerID, plainText)
 	if len(st.Addresses) == 0 {
-		line("addresses", "none that others could dial", plainText)
+		line("addresses", "none that other nodes can reach", plainText)
 	}
 	for i, a := range st.Addresses {
 		name := "addresses"
@@ -65,9 +65,9 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 	for _, r := range st.Refused {
 		of := r.URL
 		if r.Key != "" {
-			of = fmt.Sprintf("number %d of %s, signed by %s", r.Seq, r.URL, r.Key)
+			of = fmt.Sprintf("item %d of %s, signed by %s", r.Seq, r.URL, r.Key)
 		} else if of == "" {
-			of = "a publication"
+			of = "an item"
 		}
 		line("refused", of+", "+ago(r.At, now)+": "+r.Why, yellow)
 	}
@@ -79,7 +79,7 @@ func decides(st proxy.Status) string {
 	var words string
 	switch {
 	case st.Overbooked:
-		words = "one poller for each channel, which is more than all together may poll"
+		words = "one poller per feed, which is already more than the network may poll"
 	case st.Lambda == nil:
 		return ""
 	default:
@@ -87,7 +87,7 @@ func decides(st proxy.Status) string {
 		if st.Clusters == 1 {
 			clusters = "cluster"
 		}
-		words = fmt.Sprintf("by lambda = %.3g, with %d tradeoff %s of others", *st.Lambda, st.Clusters, clusters)
+		words = fmt.Sprintf("lambda = %.3g, with %d tradeoff %s of other nodes", *st.Lambda, st.Clusters, clusters)
 	}
 	var levels []string
 	for l, n := range st.Levels {
@@ -96,7 +96,7 @@ func decides(st proxy.Status) string {
 		}
 	}
 	if len(levels) > 0 {
-		words += "; it leads " + strings.Join(levels, ", ")
+		words += "; this node leads " + strings.Join(levels, ", ")
 	}
 	return words
 }

@@ -12,8 +12,9 @@ import (
 // A subscribeCommand is "tidings subscribe".
 type subscribeCommand struct {
 	client `embed:""`
-	Least  string   `placeholder:"WHO" help:"Show only items for which something vouches: publisher, its signature; any, whatever it is (usual)."`
-	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages: their feed if they advertise one; page+https://… follows a page itself."`
+	Least  string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), or all items (any, the default)."`
+	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated."`
+	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
 }
 
 // Validate says no to a least that there is none of. (An enum of kong's would name "" as one.)
@@ -22,21 +23,21 @@ func (c *subscribeCommand) Validate() error {
 	case "", proxy.LeastPublisher, proxy.LeastAny:
 		return nil
 	}
-	return fmt.Errorf("--least is %s or %s, not %q: an item that is not signed is single, the word of one who has found it, and %[2]s asks for no more", proxy.LeastPublisher, proxy.LeastAny, c.Least)
+	return fmt.Errorf("--least must be %s or %s, not %q", proxy.LeastPublisher, proxy.LeastAny, c.Least)
 }
 
 // Run subscribes, and prints a line for each address: what to give to a reader.
 func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 	return all("subscribe to", c.URLs, func(address string) error {
-		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least})
+		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least, Tags: c.Tag})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
 		}
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
-			_, err = fmt.Fprintf(s.out, "That is the feed %s, which the page advertises.\n", answer.URL)
+			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}
 		if err == nil && answer.Doubt != "" {
-			_, err = fmt.Fprintln(s.err, "tidings: subscribed unseen:", oneLine(answer.Doubt))
+			_, err = fmt.Fprintf(s.err, "Subscribed, but %s cannot be read yet: %s\n", answer.URL, oneLine(answer.Doubt))
 		}
 		return err
 	})
@@ -45,7 +46,7 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 // An unsubscribeCommand is "tidings unsubscribe".
 type unsubscribeCommand struct {
 	client `embed:""`
-	URLs   []string `arg:"" name:"url" help:"Addresses of feeds: those of their origins, or those given to a reader."`
+	URLs   []string `arg:"" name:"url" help:"Addresses of feeds: the original ones, or those that the node gave to a reader."`
 }
 
 // Run ends subscriptions, and prints a line for each: the feed's address.
@@ -60,7 +61,7 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 		return err
 	})
 	if ended > 0 && terminalOf(s.out).width > 0 {
-		_, told := fmt.Fprintln(s.out, "A reader that goes on reading does not bring this back; tidings subscribe does.")
+		_, told := fmt.Fprintln(s.out, "Only tidings subscribe or an import brings the subscription back, not a reader that still reads the address.")
 		err = errors.Join(err, told)
 	}
 	return err

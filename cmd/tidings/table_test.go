@@ -16,25 +16,63 @@ var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 func channels() []proxy.Channel {
 	return []proxy.Channel{
 		{URL: "https://go.dev/blog/feed.atom", Title: "The Go Blog", State: proxy.StateOK, Items: 20, Subscribers: 1204,
+			Newest: proxy.At(noon.Add(-5 * time.Hour)), Why: "the first of 3 pollers", Tags: []string{"Go"}, ReadURL: "http://127.0.0.1:8190/f/2c7e/https://go.dev/blog/feed.atom",
 			LastPoll: proxy.At(noon.Add(-3 * time.Minute)), NextPoll: proxy.At(noon.Add(27 * time.Minute))},
 		{URL: "https://xn--j6w193g.example/a/rather/long/address.xml", Title: "新聞\x1b[2J\u202eevil", State: proxy.StateNew, Subscribers: 1},
 		{URL: "https://away.example/feed", State: "unreachable", Error: "away.example refuses the connection",
-			Since: proxy.At(noon.Add(-50 * time.Hour)), Moved: "https://new.example/feed"},
+			Since: proxy.At(noon.Add(-50 * time.Hour)), Moved: "https://new.example/feed", ReadURL: "http://127.0.0.1:8190/f/77aa/https://away.example/feed"},
 	}
 }
 
-func TestListIsAligned(t *testing.T) {
-	got := listing(channels(), terminal{}, noon)
+func TestListHasOneLineForEachFeed(t *testing.T) {
+	got := new(listCommand).listing(channels(), terminal{}, noon)
 	want := `
-STATE        FEED         ITEMS  POLLED     NEXT       READERS  ADDRESS
-ok           The Go Blog     20  3 min ago  in 27 min     1204  https://go.dev/blog/feed.atom
-new          新聞[2Jevil      0  -          -                1  https://xn--j6w193g.example/a/rather/long/address.xml
-unreachable  (untitled)       0  -          -                0  https://away.example/feed
-             away.example refuses the connection, for 2 days
-             its origin says that it is now at https://new.example/feed
+STATE        FEED         ITEMS  LAST NEW  ADDRESS
+ok           The Go Blog     20  5 h ago   https://go.dev/blog/feed.atom
+new          新聞[2Jevil      0  -         https://xn--j6w193g.example/a/rather/long/address.xml
+unreachable  (untitled)       0  -         https://away.example/feed
 `
 	if "\n"+got != want {
 		t.Errorf("got:\n%s\nwant:%s", got, want)
+	}
+}
+
+func TestListOfFailingFeedsInDetail(t *testing.T) {
+	list := listCommand{Failing: true, Verbose: true}
+	got := list.listing(channels(), terminal{}, noon)
+	want := `
+STATE        FEED        ITEMS  LAST NEW  ADDRESS
+unreachable  (untitled)      0  -         https://away.example/feed
+             away.example refuses the connection, for 2 days
+             the web server says that the feed is now at https://new.example/feed
+             0 readers
+             address for readers: http://127.0.0.1:8190/f/77aa/https://away.example/feed
+`
+	if "\n"+got != want {
+		t.Errorf("got:\n%s\nwant:%s", got, want)
+	}
+	want = "1204 readers · polled 3 min ago · next poll in 27 min: the first of 3 pollers\n"
+	if got := (&listCommand{Verbose: true}).listing(channels(), terminal{}, noon); !strings.Contains(got, want) {
+		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
+	}
+}
+
+func TestListSumsUpOnATerminal(t *testing.T) {
+	wide := terminal{width: 120}
+	for _, c := range []struct {
+		list     listCommand
+		channels []proxy.Channel
+		want     string
+	}{
+		{listCommand{}, nil, "No subscriptions yet: tidings subscribe URL\n"},
+		{listCommand{}, channels(), "3 feeds, 1 with problems: tidings list --failing -v\n"},
+		{listCommand{Failing: true}, channels()[:2], "No problems in 2 feeds.\n"},
+		{listCommand{Failing: true, Tag: "Go"}, channels(), "No problems in 1 feed.\n"},
+		{listCommand{Tag: "solar"}, channels(), "No feeds with the tag \"solar\".\n"},
+	} {
+		if got := c.list.listing(c.channels, wide, noon); !strings.HasSuffix(got, c.want) {
+			t.Errorf("got:\n%s\nwant at its end:\n%s", got, c.want)
+		}
 	}
 }
 
@@ -42,15 +80,15 @@ func TestListSaysThatAKeyWasChanged(t *testing.T) {
 	c := channels()[0]
 	c.Publisher, c.PublisherSince, c.KeyChange = "SHA256:new", proxy.At(noon.Add(-2*time.Hour)), "the publisher's key was changed from SHA256:old to SHA256:new: the origin shows it"
 	c.Former = []proxy.FormerKey{{Key: "SHA256:old", Revoked: true}}
-	want := "published by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
-	if got := listing([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
+	want := "signed by SHA256:new · for 2 h\n       " + c.KeyChange + " (2 h ago)\n"
+	if got := (&listCommand{Verbose: true}).listing([]proxy.Channel{c}, terminal{}, noon); !strings.Contains(got, want) {
 		t.Errorf("got:\n%s\nwant in it:\n%s", got, want)
 	}
 }
 
 func TestListIsCutToTheTerminal(t *testing.T) {
 	for _, width := range []int{leastWidth, 60, 80, 120} {
-		got := listing(channels()[:2], terminal{width: width}, noon)
+		got := new(listCommand).listing(channels()[:2], terminal{width: width}, noon)
 		for line := range strings.Lines(got) {
 			if n := cells(strings.TrimSuffix(line, "\n")); n > width && width > 70 {
 				t.Errorf("%d columns where there are %d: %q", n, width, line)
@@ -63,10 +101,10 @@ func TestListIsCutToTheTerminal(t *testing.T) {
 }
 
 func TestColoursOnATerminalOnly(t *testing.T) {
-	if got := listing(channels(), terminal{width: 80}, noon); strings.Contains(got, "\x1b") {
+	if got := new(listCommand).listing(channels(), terminal{width: 80}, noon); strings.Contains(got, "\x1b") {
 		t.Errorf("%q", got)
 	}
-	coloured := listing(channels(), terminal{width: 80, colours: true}, noon)
+	coloured := new(listCommand).listing(channels(), terminal{width: 80, colours: true}, noon)
 	if !strings.Contains(coloured, "\x1b[32mok\x1b[0m") || strings.Contains(coloured, "\x1b[2J") {
 		t.Errorf("%q", coloured)
 	}
@@ -81,7 +119,7 @@ func TestStatusAndDoctorForPeople(t *testing.T) {
 		ChannelsOwned: 7, ChannelsPolled: 5, UptimeS: 7300, Addresses: []string{"/ip4/a", "/ip4/b"}, Warnings: []string{"the disk is full"},
 		Refused: []proxy.Refused{{URL: "https://a/", Seq: 13, Key: "SHA256:k", Why: "who is that", At: proxy.At(noon.Add(-3 * time.Minute))}, {Why: "not a publication", At: proxy.At(noon.Add(-2 * time.Hour))}}}
 	for _, want := range []string{"members        about 1234\n", "up for         2 h\n", "addresses      /ip4/a\n               /ip4/b\n", "warning        the disk is full\n",
-		"refused        number 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        a publication, 2 h ago: not a publication\n"} {
+		"refused        item 13 of https://a/, signed by SHA256:k, 3 min ago: who is that\n", "refused        an item, 2 h ago: not a publication\n"} {
 		if got := report(st, terminal{}, noon); !strings.Contains(got, want) {
 			t.Errorf("no %q in\n%s", want, got)
 		}

@@ -9,7 +9,7 @@ import (
 	"tidings/proxy"
 )
 
-const advice = "run this with sudo or as the user who runs the node, or name the node's data directory with --data"
+const advice = "run the command with sudo or as the user who runs the node, or name the node's data directory with --data"
 
 // checkLocal refuses to send the token to a program of this machine unless the program runs as this
 // user, as root, or as the owner of the token's file, which is the node's user where the node runs as
@@ -21,12 +21,12 @@ func (t token) checkLocal(conn net.Conn) error {
 	case !ok && t.named, ok && (uid == os.Getuid() || uid == 0):
 		return nil
 	case !ok:
-		return untrusted("the system does not tell which user runs it: " + advice)
+		return untrusted("the system does not tell which user runs that program: " + advice)
 	}
 	if info, err := os.Stat(t.file); err == nil && t.named {
 		if s, ok := info.Sys().(*syscall.Stat_t); ok && int(s.Uid) == uid {
 			return nil
 		}
 	}
-	return untrusted(fmt.Sprintf("another user (uid %d) runs it: %s", uid, advice))
+	return untrusted(fmt.Sprintf("another user (uid %d) runs that program: %s", uid, advice))
 }

@@ -53,6 +53,7 @@ func (h *thief) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if t := r.Header.Get("Tidings-Token"); t != "" {
 		h.tokens = append(h.tokens, t)
 	}
+	w.Header().Set("Tidings", "1") // as a node does
 	http.Error(w, `{"error":"no"}`, http.StatusUnauthorized)
 }
 

@@ -13,8 +13,8 @@ import (
 // A watchCommand is "tidings watch".
 type watchCommand struct {
 	client `embed:""`
-	Format string   `enum:"atom,rss,json" default:"atom" help:"Of the feed: atom, rss or json (${default})."`
-	Query  []string `arg:"" help:"What articles have to say: (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de. One that begins with - stands behind --."`
+	Format string   `enum:"atom,rss,json" default:"atom" help:"Format of the feed: atom, rss or json (${default})."`
+	Query  []string `arg:"" help:"Search query, such as (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de. Put a query that begins with - behind --."`
 }
 
 // Run watches, and prints the address to give to a reader.
@@ -36,9 +36,9 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 	if terminalOf(s.out).width == 0 {
 		return nil
 	}
-	said := fmt.Sprintf("Whoever has that address can read it. It has new articles of %s: the newest %d.\n", answer.On, answer.Kept)
+	said := fmt.Sprintf("Anybody who knows this address can read the feed. It has the newest %[2]d matching articles of %[1]s.\n", answer.On, answer.Kept)
 	if t := answer.Trial; t != nil && !answer.Nothing {
-		said += fmt.Sprintf("Of late, %s.\n", t.Says)
+		said += fmt.Sprintf("Recently, %s.\n", t.Says)
 	}
 	_, err = fmt.Fprint(s.out, said)
 	return err
@@ -58,7 +58,7 @@ func cautions(answer proxy.Watching) (of []string) {
 // shortcomings are why keyword subscriptions have less than they should.
 func shortcomings(answer proxy.Watching) (of []string) {
 	if answer.Nothing {
-		of = append(of, "nothing can match yet, as this node subscribes to nothing: tidings subscribe URL")
+		of = append(of, "nothing can match yet, because this node has no subscriptions: tidings subscribe URL")
 	}
 	if answer.Short != "" {
 		of = append(of, "for now, "+answer.Short)
@@ -69,7 +69,7 @@ func shortcomings(answer proxy.Watching) (of []string) {
 // An unwatchCommand is "tidings unwatch".
 type unwatchCommand struct {
 	client `embed:""`
-	Query  []string `arg:"" help:"A query as it is listed, or the address given to a reader."`
+	Query  []string `arg:"" help:"Query as \"tidings watches\" shows it, or the address of its feed."`
 }
 
 // Run ends a keyword subscription, and prints what it was.
@@ -128,7 +128,7 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 // watching is the list of keyword subscriptions for people.
 func watching(answer proxy.Watching, t terminal, now time.Time) string {
 	if len(answer.Watches) == 0 && t.width > 0 {
-		return "No keywords watched yet: tidings watch 'QUERY'\n"
+		return "No searches yet: tidings watch 'QUERY'\n"
 	}
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
 	for _, w := range answer.Watches {

@@ -103,25 +103,25 @@ const (
 
 // Stats counts what a Firehose did since it started.
 type Stats struct {
-	Reported   uint64 // entries, as sequencer
-	Unheard    uint64 // of these, not sent: nobody listens
-	Unreported uint64 // of these, given up: no owners were reached, or too many waited
-	Carried    uint64 // reports taken, as owner of a shard
-	Broadcast  uint64 // of these, broadcast here
-	Rescued    uint64 // of these, because another owner did not
-	Digests    uint64 // broadcast
-	Heard      uint64 // entries, as a filter, each once
-	Lacked     uint64 // of these, not by the topic: asked for
-	Missed     uint64 // listed, and not to be got
-	Refused    uint64 // times that there was no room for one
-	Gaps       uint64 // times that owners did not remember what a filter that was away missed
-	Strange    uint64 // broadcasts of who is not known to own the shard
+	Reported   uint64 // entries to report as the sequencer
+	Unheard    uint64 // entries not reported because no filter listens
+	Unreported uint64 // entries not reported because no owners were reached, or too many entries waited
+	Carried    uint64 // reports accepted as the owner of a shard
+	Broadcast  uint64 // reports broadcast to filters
+	Rescued    uint64 // reports broadcast because another owner did not
+	Digests    uint64 // digests broadcast
+	Heard      uint64 // entries received as a filter, each counted once
+	Lacked     uint64 // entries that the filter had to ask for
+	Missed     uint64 // entries that the filter could not get
+	Refused    uint64 // times that the filter had no space for an entry
+	Gaps       uint64 // times that owners no longer had the entries a filter missed
+	Strange    uint64 // broadcasts from a node that is not known to own the shard
 	Garbage    uint64 // messages that broke the protocol
-	Forged     uint64 // reports of who was not a channel's sequencer; epochs nobody vouched for
-	Listeners  int    // filters, as owner of a shard
-	Served     int    // shards owned
-	Deaf       int    // as a filter: shards of which no digest came for some minutes
-	Kept       int    // entries that can be asked for, as owner
+	Forged     uint64 // reports not from the sequencer of a feed, and epochs without a signature
+	Listeners  int    // filters known as the owner of a shard
+	Served     int    // shards that the node owns
+	Deaf       int    // shards that the filter has received no digest of for some minutes
+	Kept       int    // entries kept for filters as an owner
 }
 
 // Add adds the counters of another node.

@@ -264,7 +264,7 @@ func (f *Firehose) covered(s *shard, by env.PeerID, m *firehosepb.Digest, now ti
 		s.upTo, s.behind = until, 0
 	case s.behind > maxBehind: // no owner remembers
 		f.stats.Gaps++
-		f.log.Warn("filter was away: what came meanwhile cannot be made up for", "shard", s.n, "since", s.upTo, "until", since)
+		f.log.Warn("filter was disconnected for too long and lost entries", "shard", s.n, "since", s.upTo, "until", since)
 		s.upTo, s.behind = until, 0
 	}
 }
@@ -293,7 +293,7 @@ func (f *Firehose) urgeLack(s *shard, hash owner.Hash, now time.Time) {
 		if s.seen[hash] = now; s.owned && len(s.refused) < maxLacks { // listed again, it is not missed twice
 			s.refused[hash] = true
 		}
-		f.log.Warn("an entry was missed: nobody could be asked for it", "shard", s.n, "channel", l.key.String())
+		f.log.Warn("filter lost an entry that no node could send again", "shard", s.n, "channel", l.key.String())
 		return
 	}
 	if len(l.ways) == 0 && !l.found {

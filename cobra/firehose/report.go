@@ -158,7 +158,7 @@ func (f *Firehose) urgeReport(s *shard, hash owner.Hash, now time.Time) {
 	if now.Sub(r.born) > reportFor {
 		delete(s.reports, hash)
 		f.stats.Unreported++
-		f.log.Warn("entry not reported to filters: the owners of its shard did not answer", "shard", s.n)
+		f.log.Warn("entry could not be reported to filters, because the owners of its shard did not answer", "shard", s.n)
 		return
 	}
 	f.ask(s, now) // they may be others by now

@@ -24,10 +24,10 @@ type odd struct {
 // judge returns why what a fetch has brought is not the page; "" if it is.
 func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	if len(now.Lines) == 0 {
-		return "the document is empty"
+		return "the page is empty"
 	}
 	if told.ended && !now.ended && o.lasts(now, at) < stays {
-		return "the data end in their middle"
+		return "the page ended too early"
 	}
 	alike := !first && common(now.Lines, told.Lines)*2 >= len(now.Lines)
 	if lost := missing(told.Lines, now.Lines); len(lost) >= muchLost && len(lost)*3 >= told.size() {
@@ -40,7 +40,7 @@ func (o *odd) judge(now, told *Core, first bool, at time.Time) string {
 	}
 	little := now.size()*10 < told.size() || now.size()*4 < told.size() && now.size() < wallLength && wordsOf(missing(now.Lines, told.Lines)) <= fewWords
 	if reason == "" && !first && !alike && little {
-		reason, long = "another document in its place, much shorter", stays
+		reason, long = "a much shorter document in its place", stays
 	}
 	switch {
 	case reason == "":

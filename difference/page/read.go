@@ -17,7 +17,7 @@ import (
 const MaxDocument = 16 << 20
 
 // ErrKind says that a document is of a kind that has no lines: a picture, a program.
-var ErrKind = errors.New("not a page of text")
+var ErrKind = errors.New("not a page with text")
 
 // ErrLarge says that a document is larger than MaxDocument.
 var ErrLarge = errors.New("too large")

@@ -44,13 +44,13 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 			return inPlace + said, short
 		}
 		if newly(logins, now.Title, known) != "" {
-			return "a log-in in its place: " + now.Title, short || now.asks && !told.asks
+			return "a log-in page: " + now.Title, short || now.asks && !told.asks
 		}
 	}
 	asks := now.asks && !told.asks && !alike
 	if short && !first {
 		if said := newly(strangers, fresh, known); said != "" {
-			return "a log-in in its place: " + said, halved || asks
+			return "a log-in page: " + said, halved || asks
 		}
 		said := cmp.Or(newly(walls, fresh, known), newly(elsewhere, fresh, known))
 		if said == "" && halved {
@@ -61,7 +61,7 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 		}
 	}
 	if asks && !first && now.size() <= formLength {
-		return "a log-in in its place: it asks for a password", halved
+		return "a log-in page, which asks for a password", halved
 	}
 	return "", false
 }
@@ -71,7 +71,7 @@ func wall(now, told *Core, first, alike bool) (reason string, sure bool) {
 const beside = 3
 
 // inPlace begins what is said of errors and walls.
-const inPlace = "an error or a wall in its place: "
+const inPlace = "an error or log-in page: "
 
 // newly is the first match in a text that is not known already, in small letters.
 func newly(what *regexp.Regexp, text, known string) string {

@@ -133,10 +133,10 @@ func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
 	}{
 		{feedtree.Subscription{Publisher: is}, proxy.StateOK, nil},
 		{feedtree.Subscription{Publisher: is, Seen: key(1), SeenAt: at}, proxy.StateOK, nil},
-		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKey, []string{"shown as unconfirmed", "has not seen yet"}},
-		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKey, []string{"named the old key when this node looked at 2026-11-20 12:00:00 UTC", "other nodes (4)"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKey, []string{"shown as unconfirmed", "has not yet read"}},
+		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKey, []string{"named the old key at 2026-11-20 12:00:00 UTC", "4 other nodes"}},
 		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKey, []string{"named " + difference.Fingerprint(key(3))}},
-		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKey, []string{"origin named the key " + difference.Fingerprint(key(3))}},
+		{feedtree.Subscription{Publisher: is, Seen: key(3), SeenAt: at}, stateKey, []string{"web server named the key " + difference.Fingerprint(key(3))}},
 	} {
 		shown := proxy.Channel{URL: "https://a/", State: proxy.StateOK, Publisher: difference.Fingerprint(is.Key)}
 		(&Daemon{}).keyOf(&shown, c.of)
@@ -167,11 +167,11 @@ func TestFormerKeysAreToldInWords(t *testing.T) {
 		says      []string
 	}{
 		{"the first one", "https://a/", first, 0, nil},
-		{"one that was named", "https://a/", named, 1, []string{shown(1) + " to " + shown(2), "had named the new one", "stays the publisher's"}},
+		{"one that was named", "https://a/", named, 1, []string{shown(1) + " to " + shown(2), "named the new one", "stay the publisher's"}},
 		{"taken back", "https://a/", taken, 2, []string{shown(2) + " to " + shown(3), "over HTTPS (3 of them)", "revoked"}},
 		{"taken back, at home", "http://10.0.0.1/", taken, 2, []string{"without HTTPS (3 of them)"}},
-		{"nobody here has seen it", "https://a/", &untold, 2, []string{"this node has seen the new one at the origin", "revoked"}},
-		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{shown(3) + " to " + shown(4), "what " + shown(2) + " signed is shown as revoked"}},
+		{"nobody here has seen it", "https://a/", &untold, 2, []string{"this node read the new key from the web server", "revoked"}},
+		{"named after one that was taken back", "https://a/", taken.Change(key(4), feed.Hash{}, at, nil), 3, []string{shown(3) + " to " + shown(4), "items of " + shown(2) + ", which was withdrawn before, are shown as revoked"}},
 	} {
 		former, words := formerKeys(c.url, c.pin)
 		if len(former) != c.former || (words == "") != (c.former == 0) {

@@ -60,7 +60,7 @@ func (d *Daemon) List(ctx context.Context) (of []proxy.Channel, err error) {
 func saved(c proxy.Channel, failing string) proxy.Channel {
 	if failing != "" && (c.State == proxy.StateOK || c.State == proxy.StateNew) {
 		c.State, c.Since = proxy.StateUnsaved, nil
-		c.Error, c.Do = "this node cannot save what is new: "+failing, diskRemedy
+		c.Error, c.Do = "this node cannot save new items: "+failing, diskRemedy
 	}
 	return c
 }
@@ -72,9 +72,9 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 		Since: proxy.At(s.Since), Auto: attributesOf(s).Auto, Subscribers: s.Weight,
 	}
 	if s.Items > 0 {
-		c.Provenance, c.State = feedtree.Single, proxy.StateOK
+		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.At(d.node.Feeds.Newest(s.Key))
 	}
-	c.Least = attributesOf(s).Least
+	c.Least, c.Tags = attributesOf(s).Least, attributesOf(s).Tags
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.At(p.Since), p.Seq
 		c.Former, c.KeyChange = formerKeys(s.URL, p)
@@ -135,23 +135,23 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 	switch {
 	case s.Doubt != nil:
 		c.Claimed, c.State, c.Since = difference.Fingerprint(s.Doubt.Key), stateKey, nil
-		c.Error = fmt.Sprintf("the key of this feed's publisher is said to have changed from %s to %s, and the old key does not confirm it: what the new key signed is shown as unconfirmed, and what the old one signed stays the publisher's", c.Publisher, c.Claimed)
+		c.Error = fmt.Sprintf("other nodes say that the publisher's key changed from %s to %s, and the old key does not confirm this: items signed with the new key are shown as unconfirmed, and items signed with the old key as the publisher's", c.Publisher, c.Claimed)
 		switch seen {
 		case "":
-			c.Error += "; this node has not seen yet which key the origin names, and looks within a polling interval"
+			c.Error += "; this node has not yet read which key the web server names, and reads it within a polling interval"
 		case c.Publisher:
-			c.Error += "; the origin named the old key when this node looked at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC: the feed's owners may lie"
+			c.Error += "; the web server named the old key at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC, so those nodes may lie"
 		default:
-			c.Error += "; the origin named " + seen + " when this node looked at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC"
+			c.Error += "; the web server named " + seen + " at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC"
 		}
 		if s.Objectors > 0 {
-			c.Error += fmt.Sprintf("; other nodes (%d) say that they saw the old key there", s.Objectors)
+			c.Error += fmt.Sprintf("; %d other nodes also read the old key there", s.Objectors)
 		}
-		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ": tidings trust " + c.URL
+		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
 	case seen != "" && seen != c.Publisher:
 		c.State, c.Since = stateKey, nil
-		c.Error = fmt.Sprintf("this feed's origin named the key %s when this node looked at %s UTC, and the network's log of the feed does not: what %s signed may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
-		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed at its origin: " + c.URL
+		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
+		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed without tidings: " + c.URL
 	}
 }
 
@@ -171,15 +171,15 @@ func formerKeys(url string, p *difference.Pin) (of []proxy.FormerKey, words stri
 	}
 	switch n := len(p.Witnesses); {
 	case !of[0].Revoked:
-		words += "the old one had named the new one before, and what it signed stays the publisher's"
+		words += "the old key named the new one before, and its items stay the publisher's"
 	case n > 0:
-		words += fmt.Sprintf("the origin shows the new one, as owners of the feed have seen %s (%d of them), and what the old one signed is shown as revoked", how, n)
+		words += fmt.Sprintf("the web server names the new key, as other nodes read %s (%d of them), and items of the old key are shown as revoked", how, n)
 	default:
-		words += "this node has seen the new one at the origin, or somebody said tidings trust, and what the old one signed is shown as revoked"
+		words += "this node read the new key from the web server, or somebody ran tidings trust, and items of the old key are shown as revoked"
 	}
 	for _, k := range of[1:] {
 		if k.Revoked {
-			words += fmt.Sprintf("; what %s signed is shown as revoked, as that was taken back before", k.Key)
+			words += fmt.Sprintf("; items of %s, which was withdrawn before, are shown as revoked", k.Key)
 		}
 	}
 	return of, words
@@ -196,10 +196,10 @@ func lacks(c *proxy.Channel, s feedtree.Subscription) {
 		return
 	}
 	c.State, c.Since = stateLacks, nil
-	if c.Error = fmt.Sprintf("the network's log of this feed leaves out %d that its publisher signed; its origin is asked for what they were", s.Lacks); s.Unreadable > 0 {
-		c.Error = fmt.Sprintf("%d entries of the network's log of this feed cannot be read; its origin is asked for the items that were in them", s.Unreadable)
+	if c.Error = fmt.Sprintf("the network lacks %d items that the publisher signed; the web server is asked for them", s.Lacks); s.Unreadable > 0 {
+		c.Error = fmt.Sprintf("%d entries of this feed's log cannot be read; the web server is asked for their items", s.Unreadable)
 	}
-	c.Do = "read it at its origin, too: " + c.URL
+	c.Do = "also read the feed without tidings: " + c.URL
 }
 
 // turn adds what this node itself does for a channel.
@@ -261,7 +261,7 @@ type polls struct {
 }
 
 // orphan is said of a feed whose poller is gone.
-const orphan = "its poller is gone: another takes over"
+const orphan = "the node that polled this feed is gone: another one takes over"
 
 // pollsOf returns how the polls of a feed go; ok is false if nobody has said so yet.
 func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bool) {

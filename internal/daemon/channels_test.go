@@ -17,7 +17,7 @@ func TestWhatIsMissingIsShown(t *testing.T) {
 		t.Errorf("nothing is missing: %+v", c)
 	}
 	lacks(&c, feedtree.Subscription{Lacks: 3})
-	if c.State != stateLacks || c.Missing != 3 || !strings.Contains(c.Error, "leaves out 3") || !strings.Contains(c.Do, c.URL) {
+	if c.State != stateLacks || c.Missing != 3 || !strings.Contains(c.Error, "lacks 3 items") || !strings.Contains(c.Do, c.URL) {
 		t.Errorf("three are missing: %+v", c)
 	}
 	gone := proxy.Channel{URL: "https://a.example/feed", State: "gone", Error: "gone"}

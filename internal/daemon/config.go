@@ -125,10 +125,10 @@ func (c Config) filled() (Config, error) {
 			return c, err
 		}
 		if c.RefuseInbound {
-			return c, errors.New("who founds a network has to take connections from outside")
+			return c, errors.New("the founder of a network has to accept connections")
 		}
 		if c.Network != "" && c.Network != c.Found.Name {
-			return c, errors.New("found a network or join one: two names were given")
+			return c, errors.New("two network names were given: found a network, or join one")
 		}
 	}
 	if len(c.Listen) == 0 {
@@ -152,14 +152,14 @@ func (c Config) filled() (Config, error) {
 		c.Kept = cobra.DefaultConfig().Kept
 	}
 	if c.Kept < 1 || c.Kept > cobra.MaxKept {
-		return c, fmt.Errorf("keyword feeds of %d articles: from 1 to %d", c.Kept, cobra.MaxKept)
+		return c, fmt.Errorf("--keyword-items %d: give 1 to %d", c.Kept, cobra.MaxKept)
 	}
 	switch c.SubscribeOnRead {
 	case "":
 		c.SubscribeOnRead = "second"
 	case "never", "second", "first":
 	default:
-		return c, fmt.Errorf("subscribe on read %q: it is never, second or first", c.SubscribeOnRead)
+		return c, fmt.Errorf("--subscribe-on-read %q: give never, second or first", c.SubscribeOnRead)
 	}
 	if c.Agent == "" {
 		c.Agent = "tidings"

@@ -14,7 +14,7 @@ const clockTime = "15:04:05 UTC"
 
 // unheard says since when nobody was heard.
 func unheard(since time.Time) string {
-	return "no other node of the network was heard since " + since.UTC().Format(clockTime)
+	return "no other node of the network has been heard of since " + since.UTC().Format(clockTime)
 }
 
 // cutOffFinding is what the doctor says of a node that hears of nobody.
@@ -23,20 +23,20 @@ func cutOffFinding(c feedtree.CutOff, subscriptions int) proxy.Finding {
 	switch {
 	case subscriptions == 0:
 	case c.Feeds == 0:
-		what += fmt.Sprintf(": this node polls its subscriptions itself from %s on", c.Since.Add(c.After).UTC().Format(clockTime))
+		what += fmt.Sprintf(": from %s on, this node polls its subscriptions itself", c.Since.Add(c.After).UTC().Format(clockTime))
 	default:
 		what += fmt.Sprintf(": this node polls %d of its %d subscriptions itself", c.Feeds, subscriptions)
 	}
 	return proxy.Finding{
 		Level: levelNote, What: what,
-		Do: "check this machine's network connection, and that the nodes at the --bootstrap addresses run; the node rejoins by itself, and nothing is shown twice",
+		Do: "check the network connection of this machine, and whether nodes run at the --bootstrap addresses; the node rejoins by itself, and no item is shown twice",
 	}
 }
 
 // cutOffFrom says of a feed that this node hears nothing of it from the network, and what it does about that.
 // c has the state of the node's own polls already, if it makes any.
 func cutOffFrom(c *proxy.Channel, s feedtree.Subscription, p polls) {
-	words := "nothing was heard of this feed from the network since " + s.Heard.UTC().Format(clockTime) + ": this node polls it itself"
+	words := "the network has said nothing about this feed since " + s.Heard.UTC().Format(clockTime) + ": this node polls it itself"
 	if p.Kind != coronapb.State_OK && p.Kind != coronapb.State_NEW {
 		c.Error += "; " + words
 		return

@@ -113,16 +113,16 @@ func Open(c Config) (*Daemon, error) {
 		stopped: make(chan struct{}),
 	}
 	if err := makeDir(c.Dir); err != nil {
-		return nil, err
+		return nil, fileFault(c.Dir, err)
 	}
 	// The store's lock keeps a second process from the directory.
 	if d.disk, err = store.Open(c.path(storeFile), d.loop.Deliver, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}}); err != nil {
-		return nil, err
+		return nil, fileFault(c.Dir, err)
 	}
 	kc := cobra.DefaultConfig()
 	kc.Kept = c.Kept
 	if d.keywords, err = openKeywords(c.path(keywordsFile), kc, d.log); err != nil {
-		return nil, errors.Join(err, d.disk.Close())
+		return nil, errors.Join(fileFault(c.Dir, err), d.disk.Close())
 	}
 	if c.Filter {
 		d.keywords.recent.brought.keep = recentFor
@@ -158,14 +158,14 @@ func (d *Daemon) open() (err error) {
 	}()
 	lost := d.disk.Lost()
 	if d.home, err = openHome(d.config, lost != ""); err != nil {
-		return err
+		return fileFault(d.config.Dir, err)
 	}
 	if lost != "" {
 		d.damage.lost = true
 		d.damage.back, d.damage.whole = d.disk.Restored()
 		d.log.Debug("store lost", "why", lost)
 		if d.home.renewed {
-			d.log.Warn("the store was lost or damaged, and with it what this node had signed: it goes on as another node")
+			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
 		if err := d.disk.Accept(); err != nil {
 			return fmt.Errorf("store: %w", err)
@@ -201,10 +201,14 @@ func (d *Daemon) open() (err error) {
 			c.Known = append(c.Known, k.Peer)
 		}
 	}
-	if d.host, err = libp2p.New(c); err == nil {
-		d.answer()
+	if d.host, err = libp2p.New(c); err != nil {
+		if at, ok := errors.AsType[*libp2p.ListenError](err); ok {
+			err = listenFault("listen for other nodes at "+at.Address, "--listen", at.Err)
+		}
+		return err
 	}
-	return err
+	d.answer()
+	return nil
 }
 
 // answered brings an origin's answer to the node's loop.
@@ -299,7 +303,7 @@ func (d *Daemon) join(ctx context.Context) error {
 		d.damage.left++
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {
-		d.log.Warn("store damaged", "what", f.What, "do", f.Do)
+		d.log.Warn("store is damaged", "what", f.What, "do", f.Do)
 	}
 	close(d.joined)
 	return nil
@@ -401,6 +405,6 @@ func (d *Daemon) leave(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		d.log.Warn("network not left in good order", "err", err)
+		d.log.Warn("network was not left in good order", "err", err)
 	}
 }

@@ -17,7 +17,7 @@ type damage struct {
 }
 
 // diskHealth is what to do when all is well again.
-const diskHealth = "look at the disk's health"
+const diskHealth = "check the health of the disk"
 
 // finding says what is wrong, what was lost as far as anybody knows, and what to
 // do; ok is false if all was well. Which feeds are missing was written in the
@@ -27,19 +27,19 @@ func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 	case m.lost && m.whole && (m.mended || m.back > 0):
 		return proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, as what was missing (%d records) came back from the second copy, %s.second; articles that are missing come again from the network", m.back, storeFile),
+			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %d missing records came back from the second copy, %s.second; missing articles come again from the network", m.back, storeFile),
 			Do:    diskHealth,
 		}, true
 	case m.lost && m.mended:
 		return proxy.Finding{
 			Level: levelNote,
 			What:  "the store was damaged when the node started, and subscriptions may be lost: " + m.kept(),
-			Do:    fmt.Sprintf("compare the list with your feed reader's, and subscribe again to what is missing; look at the disk's health; the damaged file lies in %s as %s.damaged-…, to be deleted when all is well", dir, storeFile),
+			Do:    fmt.Sprintf("compare the list with that of your feed reader, and subscribe again to missing feeds; check the health of the disk; delete the damaged file in %s (%s.damaged-…) when all is well", dir, storeFile),
 		}, true
 	case m.mended:
 		return proxy.Finding{
 			Level: levelNote,
-			What:  "the store was damaged when the node started: no subscription is lost; articles that are missing come again from the network",
+			What:  "the store was damaged when the node started: no subscription is lost; missing articles come again from the network",
 			Do:    diskHealth,
 		}, true
 	}
@@ -48,7 +48,7 @@ func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 
 // kept says what could be read.
 func (m damage) kept() string {
-	const rest = " could be read, and what their logs lack comes again from the network"
+	const rest = " could be read, and missing articles come again from the network"
 	switch m.left {
 	case 0:
 		return "none could be read"

@@ -30,7 +30,7 @@ const (
 )
 
 // errEnded says why reading did not subscribe.
-var errEnded = errors.New("it was unsubscribed from by hand")
+var errEnded = errors.New("the user unsubscribed from it")
 
 func endingKey(key overlay.ID) []byte { return append([]byte(endingPrefix), key[:]...) }
 

@@ -81,11 +81,11 @@ func openHome(c Config, lost bool) (*home, error) {
 	if h.secret, err = secret(c.path(secretFile)); err != nil {
 		return nil, err
 	}
-	if h.access, err = tokenAt(c.path(accessFile), "the node's own commands find the new one by themselves"); err != nil {
+	if h.access, err = tokenAt(c.path(accessFile), "the node makes a new one, which commands find by themselves"); err != nil {
 		return nil, err
 	}
 	if c.Author != nil {
-		if h.token, err = tokenAt(c.path(tokenFile), "tell programs that publish the new token"); err != nil {
+		if h.token, err = tokenAt(c.path(tokenFile), "the node makes a new one, which programs that publish need"); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +101,7 @@ func openHome(c Config, lost bool) (*home, error) {
 	case c.Found != nil:
 		return h, h.settle(c.Found.Descriptor(), true)
 	case len(c.Bootstrap) == 0 && !c.MDNS:
-		return nil, fmt.Errorf("%s belongs to no network yet: give the address of a peer to join through, or found a network", c.Dir)
+		return nil, fmt.Errorf("data directory %s: it belongs to no network yet: give --bootstrap to join one", c.Dir)
 	}
 	return h, nil
 }
@@ -129,7 +129,7 @@ func secret(path string) ([]byte, error) {
 		return b, nil
 	}
 	if err == nil {
-		return nil, fmt.Errorf("%s is damaged (%d bytes): bring back a copy, or remove it; readers then need new addresses", path, len(b))
+		return nil, fmt.Errorf("%s is damaged (%d bytes): restore it from a backup, or remove it; your readers then need new addresses", path, len(b))
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("readers' secret: %w", err)
@@ -148,8 +148,11 @@ func tokenAt(path, then string) (string, error) {
 	if err == nil {
 		return text, nil
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, errDamagedToken) {
 		return "", fmt.Errorf("%w: remove it; %s", err, then)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	text = rand.Text() + rand.Text()
 	return text, store.WriteFile(path, []byte(text+"\n"))
@@ -167,10 +170,12 @@ func ReadToken(path string) (string, error) {
 	}
 	text := strings.TrimSpace(string(b))
 	if len(b) > maxToken || len(text) < secretSize || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("token: %s is damaged (%d bytes)", path, len(b))
+		return "", fmt.Errorf("token: %s %w (%d bytes)", path, errDamagedToken, len(b))
 	}
 	return text, nil
 }
+
+var errDamagedToken = errors.New("is damaged")
 
 // maxToken is more than the file of a token has, in bytes.
 const maxToken = 256
@@ -204,7 +209,7 @@ func (d *Daemon) leaveAccess() {
 		err = store.WriteFile(path, []byte(d.home.access+"\n"))
 	}
 	if err != nil {
-		d.log.Warn("commands on this machine have to be told the data directory with --data, as the token could not be left for them", "err", err)
+		d.log.Warn("token for commands could not be stored, so they need --data", "err", err)
 	}
 }
 
@@ -237,7 +242,7 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s may be read by others (mode %04o): whoever has it can be this node; chmod 600 it, or remove it to become another", path, mode)
+		return nil, fmt.Errorf("%s may be read by other users (mode %04o), who could impersonate this node: chmod 600 the file, or remove it to get a new identity", path, mode)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -259,7 +264,7 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 }
 
 func damaged(path, why string) error {
-	return fmt.Errorf("%s is damaged (%s): bring back a copy, or remove it to become another node", path, why)
+	return fmt.Errorf("%s is damaged (%s): restore it from a backup, or remove it to get a new identity", path, why)
 }
 
 // HasNetwork says whether a data directory, which may not exist, belongs to a network
@@ -272,7 +277,7 @@ func HasNetwork(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	return false, fmt.Errorf("data directory: %w", err)
+	return false, fileFault(dir, fmt.Errorf("data directory: %w", err))
 }
 
 // readNetwork reads where the node belongs; a new one belongs nowhere.
@@ -319,10 +324,10 @@ func (h *home) agrees() error {
 	c, name := h.config, h.network.Name
 	switch {
 	case c.Found != nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
-		return fmt.Errorf("%s belongs to network %q already (descriptor %v), not to the one to be founded, %q (descriptor %v): use another data directory",
+		return fmt.Errorf("data directory %s: it belongs to network %q (descriptor %v), not to the network that the flags describe, %q (descriptor %v), and parameters of a network never change: leave the flags out, or choose another directory with --data",
 			c.Dir, name, wire.HashOf(h.Descriptor), c.Found.Name, wire.HashOf(c.Found.Descriptor()))
 	case c.Network != "" && c.Network != name:
-		return fmt.Errorf("%s belongs to network %q, not %q: use another data directory", c.Dir, name, c.Network)
+		return fmt.Errorf("data directory %s: it belongs to network %q, not %q: choose another directory with --data", c.Dir, name, c.Network)
 	}
 	return nil
 }

@@ -25,17 +25,17 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 		}, "belongs to no network yet"},
 		{"impossible network", func(_ *testing.T, dir string) Config {
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &wire.Network{Name: "two words"}}
-		}, "no spaces"},
+		}, "leave out spaces"},
 		{"founder that cannot be dialled", func(_ *testing.T, dir string) Config {
 			c := found(dir)
 			c.RefuseInbound = true
 			return c
-		}, "has to take connections"},
+		}, "has to accept connections"},
 		{"two names", func(_ *testing.T, dir string) Config {
 			c := found(dir)
 			c.Network = "elsewhere"
 			return c
-		}, "two names were given"},
+		}, "two network names"},
 		{"other network", func(_ *testing.T, dir string) Config {
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Network: "elsewhere"}
 		}, `belongs to network "home", not "elsewhere"`},
@@ -43,7 +43,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			other := network
 			other.Owners = 3
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other}
-		}, `belongs to network "home" already`},
+		}, `parameters of a network never change`},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
 			return found(dir)

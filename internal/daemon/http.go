@@ -2,10 +2,7 @@ package daemon
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
-	"syscall"
 	"time"
 
 	"tidings/proxy"
@@ -18,10 +15,7 @@ func (d *Daemon) listen() error {
 	}
 	l, err := net.Listen("tcp", d.config.HTTP)
 	if err != nil {
-		if errors.Is(err, syscall.EADDRINUSE) {
-			return fmt.Errorf("serve readers at %s: the port is taken, perhaps by another node on this machine: choose another with --http", d.config.HTTP)
-		}
-		return fmt.Errorf("serve readers at %s: %w", d.config.HTTP, err)
+		return listenFault("serve readers at "+d.config.HTTP, "--http", err)
 	}
 	d.http = l
 	return nil
@@ -70,7 +64,7 @@ func (d *Daemon) serve(ctx context.Context) {
 	}()
 	if d.http != nil {
 		if err := d.server.Serve(ctx, d.http); err != nil && ctx.Err() == nil {
-			d.log.Error("readers are served no longer", "err", err)
+			d.log.Error("server for feed readers ended", "err", err)
 		}
 	}
 	<-lapses
@@ -95,7 +89,7 @@ func (d *Daemon) lapses(ctx context.Context) {
 func (d *Daemon) endLapsed(ctx context.Context, now time.Time) {
 	for _, url := range d.shelf.lapsed(now) {
 		if err := d.unsubscribe(ctx, url, passing); err == nil {
-			d.log.Info("subscription lapsed: nobody read it for 30 days, or nothing could be published in it", "url", url)
+			d.log.Info("subscription lapsed, because nobody read it for 30 days, or nothing could be published", "url", url)
 		}
 	}
 }

@@ -88,10 +88,10 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	if why := disk.Lost(); why != "" {
 		switch back, whole := disk.Restored(); {
 		case whole && (back > 0 || !errors.Is(none, fs.ErrNotExist)):
-			k.back = fmt.Sprintf("the store of keyword subscriptions was damaged or lost when the node started: no subscription is lost, %d came back from their second copy, %s.second", back, keywordsFile)
-			k.log.Warn("store damaged", "what", k.back, "do", diskHealth)
+			k.back = fmt.Sprintf("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", back, keywordsFile)
+			k.log.Warn("store is damaged", "what", k.back, "do", diskHealth)
 		case !errors.Is(none, fs.ErrNotExist):
-			k.log.Error("keyword subscriptions were lost with their store; their addresses are no good any more", "why", why)
+			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "why", why)
 		}
 		if err := disk.Accept(); err != nil {
 			return nil, errors.Join(fmt.Errorf("keyword subscriptions: %w", err), disk.Close())
@@ -105,7 +105,7 @@ func (k *keywords) run(ctx context.Context) {
 	defer close(k.stopped)
 	k.reflector, k.failed = cobra.Open(env.Env{Clock: k.loop, Worker: k.loop, Store: k.store, Log: k.log}, k.config)
 	if k.failed != nil {
-		k.log.Error("keyword subscriptions cannot be read", "err", k.failed)
+		k.log.Error("searches cannot be read", "err", k.failed)
 		close(k.opened)
 		return
 	}
@@ -113,7 +113,7 @@ func (k *keywords) run(ctx context.Context) {
 	close(k.opened)
 	_ = k.loop.Run(ctx, k) // which ends for no other reason
 	if n := k.missed.count(); n > 0 {
-		k.log.Warn("the node ends before articles could be matched with keywords that it had no time or room for", "articles", n)
+		k.log.Warn("node stops before all articles were searched", "articles", n)
 	}
 }
 
@@ -142,7 +142,7 @@ func (k *keywords) Run(now time.Time) (next time.Time) {
 	case 0:
 		k.short.Store(nil)
 	case 1:
-		k.short.Store(&short{1, "of new articles titles and links alone are kept: " + s.Why})
+		k.short.Store(&short{1, "only titles and links of new articles are kept: " + s.Why})
 	default:
 		k.short.Store(&short{2, "new articles are not kept: " + s.Why})
 	}
@@ -162,7 +162,7 @@ func (k *keywords) count() {
 }
 
 // makeRoom is what to do where articles were missed.
-const makeRoom = "look whether the machine has time, memory and room enough"
+const makeRoom = "check whether the machine has enough processor time, memory and disk space"
 
 // ready says whether there is a reflector.
 func (k *keywords) ready() bool {
@@ -185,39 +185,39 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 		of = append(of, proxy.Finding{Level: levelNote, What: k.back, Do: diskHealth})
 	}
 	if k.failed != nil {
-		of = append(of, proxy.Finding{Level: levelProblem, What: "keyword subscriptions cannot be read: " + k.failed.Error(), Do: diskRemedy})
+		of = append(of, proxy.Finding{Level: levelProblem, What: "searches cannot be read: " + k.failed.Error(), Do: diskRemedy})
 	}
-	with := fmt.Sprintf("the %d channels that the node subscribes to", channels)
+	with := fmt.Sprintf("the %d subscriptions of this node", channels)
 	if filter {
-		with = "all channels of the network"
+		with = "all feeds of the network"
 	}
 	if n := k.unreadable.Load(); n > 0 {
 		of = append(of, proxy.Finding{
-			Level: levelNote, What: fmt.Sprintf("%d keyword subscriptions of an earlier version cannot be read any more, and match nothing; the log names them", n),
-			Do: "unwatch them, and watch what they were for",
+			Level: levelNote, What: fmt.Sprintf("%d searches of an earlier version cannot be read any more, and match nothing; the log names them", n),
+			Do: "unwatch them, and watch new queries",
 		})
 	}
 	if n := k.watched.Load(); n > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d keyword subscriptions, matched with what is new in %s", n, with)})
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("searches: %d, which cover new articles of %s", n, with)})
 	}
 	if s := k.short.Load(); s != nil {
 		level := levelNote
 		if s.level > 1 {
 			level = levelProblem
 		}
-		of = append(of, proxy.Finding{Level: level, What: "keywords: " + s.what, Do: "make room, or wait for the disk; what was missed is then asked for again, as far as it can be had"})
+		of = append(of, proxy.Finding{Level: level, What: "keywords: " + s.what, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
 	}
 	if n := k.missed.refusals(); n > 0 {
 		of = append(of, proxy.Finding{
 			Level: levelNote, Do: makeRoom,
-			What: fmt.Sprintf("%d entries of the network came when there was no time or room to match them with keywords, and have not come again", n),
+			What: fmt.Sprintf("%d entries of the network were not searched, for lack of time or space, and have not come again", n),
 		})
 	}
 	if n := k.dropped.Load(); n > 0 {
 		again, lost, open := k.missed.ends()
 		of = append(of, proxy.Finding{
 			Level: levelNote, Do: makeRoom,
-			What: fmt.Sprintf("%d articles since the start could not be matched with keywords or kept when they came: %d of them could later, %d are to be asked for again, %d cannot be had any more", n, again, open, lost),
+			What: fmt.Sprintf("%d articles since the start could not be searched or kept when they arrived: %d were searched later, %d will be asked for again, %d are lost", n, again, open, lost),
 		})
 	}
 	return of
@@ -312,7 +312,7 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 // miss notes that an article was not matched or not kept.
 func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
 	if k.dropped.Add(1) == 1 {
-		k.log.Warn("there is no time or room to match all articles with keywords: some are, when there is", "url", s.URL)
+		k.log.Warn("articles are searched later, for lack of time or space", "url", s.URL)
 	}
 	k.missed.add(s, id, k.loop.Now())
 }

@@ -64,7 +64,7 @@ func (metrics) Describe(chan<- *prometheus.Desc) {}
 func (m metrics) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectWithin)
 	defer cancel()
-	info := prometheus.NewDesc("tidings_build_info", "The program's version.", []string{"version", "goversion"}, nil)
+	info := prometheus.NewDesc("tidings_build_info", "Version of the program.", []string{"version", "goversion"}, nil)
 	out <- prometheus.MustNewConstMetric(info, prometheus.GaugeValue, 1, m.config.Version, runtime.Version())
 	layers, err := m.layers(ctx)
 	for _, l := range layers {
@@ -93,7 +93,7 @@ func (m metrics) channels(ctx context.Context, out chan<- prometheus.Metric) err
 	for _, c := range channels {
 		states[c.State]++
 	}
-	desc := prometheus.NewDesc("tidings_subscriptions", "Feeds subscribed to, by how they are.", []string{"state"}, nil)
+	desc := prometheus.NewDesc("tidings_subscriptions", "Subscriptions, by state.", []string{"state"}, nil)
 	for state, n := range states {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(n), state)
 	}
@@ -153,7 +153,7 @@ func (l layer) collect(out chan<- prometheus.Metric, stats any, labels prometheu
 
 // drops tells the frames lost, by reason.
 func (l layer) drops(out chan<- prometheus.Metric, of libp2p.Drops, labels prometheus.Labels) {
-	desc := prometheus.NewDesc("tidings_"+l.name+"_drops_total", "Frames lost, by reason.", []string{"reason"}, labels)
+	desc := prometheus.NewDesc("tidings_"+l.name+"_drops_total", "Frames dropped, by reason.", []string{"reason"}, labels)
 	v := reflect.ValueOf(of)
 	for i := range v.NumField() {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(v.Field(i).Uint()), snake(v.Type().Field(i).Name))

@@ -106,7 +106,7 @@ func TestMetrics(t *testing.T) {
 	for _, line := range []string{
 		`tidings_build_info{goversion="`, "tidings_overlay_leaf 1\n", "tidings_feedtree_subscriptions 1\n", "tidings_subscriptions{state=",
 		`tidings_transport_drops_total{class="bulk",reason="queue_full"} 0`, "process_resident_memory_bytes ", "go_goroutines ",
-		"# HELP tidings_store_commits_total Commits: made durable.\n",
+		"# HELP tidings_store_commits_total Commits made durable.\n",
 	} {
 		if !strings.Contains(text, line) {
 			t.Errorf("there is no %q", line)
@@ -143,21 +143,14 @@ func readStats(t *testing.T, name string, words map[string]string) {
 		if !ok || spec.Name.Name != "Stats" && spec.Name.Name != "ClassStats" && spec.Name.Name != "missedStats" {
 			return true
 		}
-		before := "" // "of which" is of the field before
 		for _, field := range spec.Type.(*ast.StructType).Fields.List {
 			text := strings.Join(strings.Fields(field.Doc.Text()+" "+field.Comment.Text()), " ")
-			if before != "" && strings.HasPrefix(strings.ToLower(text), "of which") {
-				text = before + ", " + strings.ToLower(text[:1]) + text[1:]
-			} else {
-				before, _, _ = strings.Cut(text, ", of which")
-			}
 			for _, id := range field.Names {
-				name := strings.ReplaceAll(snake(id.Name), "_", " ")
-				name = strings.ToUpper(name[:1]) + name[1:]
-				if text != "" {
-					name += ": " + strings.ToLower(text[:1]) + strings.TrimSuffix(text[1:], ".")
+				is := text
+				if is == "" {
+					is = strings.ReplaceAll(snake(id.Name), "_", " ")
 				}
-				words[f.Name.Name+"."+spec.Name.Name+"."+id.Name] = name + "."
+				words[f.Name.Name+"."+spec.Name.Name+"."+id.Name] = strings.ToUpper(is[:1]) + strings.TrimSuffix(is[1:], ".") + "."
 			}
 		}
 		return false

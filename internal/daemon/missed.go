@@ -46,11 +46,11 @@ type missedOf struct {
 
 // missedStats counts them since the start.
 type missedStats struct {
-	Missed  uint64 // articles that there was no time or room for when they came
-	Later   int    // of these, taken when there was
-	Open    int    // of these, to be asked for again
-	Lost    uint64 // of these, cannot be had any more
-	Refused int    // entries of the network that there was no time or room for, and that have not come again
+	Missed  uint64 // articles not searched when they came, for lack of time or space
+	Later   int    // missed articles that were searched later
+	Open    int    // missed articles that will be asked for again
+	Lost    uint64 // missed articles that are lost
+	Refused int    // entries of the network not searched for lack of time or space, and not received again
 }
 
 const (
@@ -211,7 +211,7 @@ func (k *keywords) takeAgain(c *missedOf, doc feedtree.Document) {
 	}
 	if lost := len(c.ids); lost > 0 {
 		k.missed.ended(0, lost)
-		k.log.Warn("articles were not matched with keywords for want of time or room, and cannot be had any more", "url", c.URL, "articles", lost)
+		k.log.Warn("articles were lost before they were searched, for lack of time or space", "url", c.URL, "articles", lost)
 	}
 }
 

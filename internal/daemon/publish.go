@@ -54,10 +54,10 @@ func (d *Daemon) Push(ctx context.Context, envelope []byte) (w proxy.Written, er
 // push brings a publication into its feed. It calls sent, on the loop, when that is on its way.
 func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func()) (w proxy.Written, err error) {
 	if spelled, err := feed.Canonical(p.URL); err != nil || spelled != p.URL {
-		return w, fmt.Errorf("%w: %q is not the address of a feed as it is spelled here", proxy.ErrItem, p.URL)
+		return w, fmt.Errorf("%w: %q is not the canonical address of a feed", proxy.ErrItem, p.URL)
 	}
 	if _, isPage := feed.AtOrigin(p.URL); isPage {
-		return w, fmt.Errorf("%w: %s is a page, which nobody publishes", proxy.ErrItem, p.URL)
+		return w, fmt.Errorf("%w: %s is a page, not a feed", proxy.ErrItem, p.URL)
 	}
 	if err := d.tentatively(ctx, p.URL); err != nil {
 		return w, err
@@ -76,7 +76,7 @@ func (d *Daemon) push(ctx context.Context, p *difference.Publication, sent func(
 		return w, fmt.Errorf("%w: %w", proxy.ErrUntaken, failed)
 	}
 	if err := d.Subscribe(ctx, p.URL, false); err != nil {
-		d.log.Warn("what was published in is followed tentatively only", "url", p.URL, "err", err)
+		d.log.Warn("subscription to a published feed is only tentative", "url", p.URL, "err", err)
 	}
 	return proxy.Written{URL: p.URL, Seq: p.Seq}, nil
 }
@@ -91,7 +91,7 @@ func (d *Daemon) endTentative(ctx context.Context, url string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), firstTime)
 	defer cancel()
 	if err := d.unsubscribe(ctx, url, func(a attributes) bool { return a.Tentative }); err != nil && !errors.Is(err, proxy.ErrUnknown) {
-		d.log.Warn("what could not be published in is still followed", "url", url, "err", err)
+		d.log.Warn("subscription to an unpublished feed could not be ended", "url", url, "err", err)
 	}
 }
 
@@ -159,22 +159,22 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 	}
 	switch {
 	case errors.Is(err, proxy.ErrTimeout):
-		return nil, "nobody is known to publish in " + url + ", and its document, which has to name the key, does not come", true, nil
+		return nil, "no publisher of " + url + " is known, and its document, which has to name the key, did not arrive in time", true, nil
 	case err != nil:
 		return nil, "", true, err
 	case ok:
 		return said.Key, "", false, nil
 	case copied.feed == nil && copied.offer.Page:
-		return nil, url + " is a page, which nobody publishes: give the address of a feed", false, nil
+		return nil, url + " is a page: give the address of a feed", false, nil
 	case copied.feed == nil:
-		words = fmt.Sprintf("nobody is known to publish in %s, and its document, which has to name the key, cannot be read: %v", url, d.trouble(url, copied.state.String(), copied.state.Words))
+		words = fmt.Sprintf("no publisher of %s is known, and its document, which has to name the key, cannot be read: %s", url, d.trouble(url, copied.state.String(), copied.state.Words).Words)
 		switch copied.state.Kind {
 		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
 			unseen = true
 		}
 		return nil, words, unseen, nil
 	}
-	return nil, "the document of " + url + " names no key: paste into it what tidings publish --metadata prints", false, nil
+	return nil, "the document of " + url + " names no key: paste the output of tidings publish --metadata into it", false, nil
 }
 
 // publisher is what the network has. A feed that the node did not follow takes a while to be known.
@@ -236,7 +236,7 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	turn, err := d.writing.begin(ctx, url)
 	if err != nil {
-		return w, fmt.Errorf("%w: others are being published in %s: %w", proxy.ErrUntaken, url, err)
+		return w, fmt.Errorf("%w: other items of %s are being published: %w", proxy.ErrUntaken, url, err)
 	}
 	defer turn.end()
 	p, err := d.prepare(ctx, url)
@@ -314,16 +314,29 @@ func (d *Daemon) pushOwn(ctx context.Context, url string, envelope []byte, of *t
 
 // Require has a subscription show items only for which something vouches; see proxy.Publishing.
 func (d *Daemon) Require(ctx context.Context, url, least string) error {
+	if least == proxy.LeastAny {
+		least = ""
+	}
+	err := d.change(ctx, url, func(a *attributes) { a.Least = least })
+	d.keywords.recent.forget(url) // of which some may have been brought as whatever it was
+	return err
+}
+
+// Tag gives a subscription its tags; see proxy.Subscriptions.
+func (d *Daemon) Tag(ctx context.Context, url string, tags []string) error {
+	return d.change(ctx, url, func(a *attributes) { a.Tags = tags })
+}
+
+// change changes what is kept beside a subscription, and returns when that is durable.
+func (d *Daemon) change(ctx context.Context, url string, edit func(*attributes)) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		a, ok := d.wanted(key)
 		if !ok {
-			answer(fmt.Errorf("subscribe to %s: %w", url, proxy.ErrUnknown))
+			answer(fmt.Errorf("%s: %w", url, proxy.ErrUnknown))
 			return
 		}
-		if a.Least = least; least == proxy.LeastAny {
-			a.Least = ""
-		}
+		edit(&a)
 		done := d.wishes.wish(key, a, true)
 		d.node.Feeds.Subscribe(url, 1, a.encode(), func(err error) {
 			done()
@@ -333,11 +346,7 @@ func (d *Daemon) Require(ctx context.Context, url, least string) error {
 			answer(err)
 		})
 	})
-	d.keywords.recent.forget(url) // of which some may have been brought as whatever it was
-	if failed != nil {
-		return failed
-	}
-	return err
+	return cmp.Or(failed, err)
 }
 
 // Trust believes that a feed has another key; see proxy.Publishing.
@@ -345,7 +354,7 @@ func (d *Daemon) Trust(ctx context.Context, url string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if !d.node.Feeds.Trust(key) {
-			answer(fmt.Errorf("trust %s: %w, or its key is not in question", url, proxy.ErrUnknown))
+			answer(fmt.Errorf("trust %s: %w, or its key has not changed", url, proxy.ErrUnknown))
 			return
 		}
 		s, _ := d.node.Feeds.Subscription(key)

@@ -163,7 +163,7 @@ func TestANodeKeepsWhatItCouldNotPush(t *testing.T) {
 	if _, err := m.Push(t.Context(), envelopeOf(t, owner, taken, "owner's", publisher.Last{})); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), "has another key, SHA256:") {
+	if _, err := m.Write(t.Context(), taken, said); !errors.Is(err, proxy.ErrUnpublished) || !strings.Contains(err.Error(), "the key of ") {
 		t.Error(err)
 	}
 
@@ -293,7 +293,7 @@ func TestAWrongAddressIsRefusedAtOnce(t *testing.T) {
 	var wrong sync.WaitGroup
 	for at, want := range map[string]string{
 		origin.URL + "/nokey": "names no key", origin.URL + "/page": "is a page", origin.URL + "/feeed.xml": "404",
-		blog(t, other.Key()): "names another key",
+		blog(t, other.Key()): "names the key",
 	} {
 		wrong.Go(func() {
 			began := time.Now()

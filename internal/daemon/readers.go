@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"tidings/cobra/firehose"
@@ -80,14 +79,15 @@ type attributes struct {
 	// Tentative says that it was made by publishing, and that nothing that was published was taken yet.
 	Tentative bool `json:"tentative,omitempty"`
 	// Least is what has to vouch for an item to be shown; empty: whatever it is.
-	Least string `json:"least,omitempty"`
-	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+	Least string   `json:"least,omitempty"`
+	Tags  []string `json:"tags,omitempty"`
+	Read  int64    `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
 }
 
 func (a attributes) encode() []byte {
 	b, err := json.Marshal(a)
 	if err != nil {
-		panic(fmt.Sprintf("daemon: attributes: %v", err)) // there are only a bool, a number and a word in it
+		panic(fmt.Sprintf("daemon: attributes: %v", err)) // every value of these types can be written
 	}
 	return b
 }
@@ -112,7 +112,7 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 		if old, ok := d.wanted(key); ok {
 			switch stays := passing(a) || !passing(old); {
 			case !stays:
-				a.Least = old.Least
+				a.Least, a.Tags = old.Least, old.Tags
 			case d.wishes.of[key].number == 0:
 				answer(nil)
 				return
@@ -233,7 +233,7 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 		case w.Document.Head.Raw != nil:
 			return w, nil
 		case w.State != proxy.StateNew && w.State != proxy.StateOK && w.State != "":
-			return w, fmt.Errorf("read %s: %w", url, d.trouble(url, w.State, w.Words))
+			return w, d.trouble(url, w.State, w.Words)
 		}
 		select {
 		case <-changed:
@@ -241,7 +241,7 @@ func (d *Daemon) Read(ctx context.Context, url string) (proxy.Window, error) {
 				return w, fmt.Errorf("read %s: %w", url, proxy.ErrUnknown)
 			}
 		case <-ctx.Done():
-			return w, fmt.Errorf("read %s: %w: nobody in the network has it yet", url, proxy.ErrTimeout)
+			return w, &proxy.Trouble{URL: url, Kind: proxy.ErrTimeout, Words: "no node of the network has read it yet: try again in a minute"}
 		}
 	}
 }
@@ -295,13 +295,13 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 		}
 	}
 	if a.sub.Repairing && w.Stale == "" && a.doc.Head != nil {
-		w.Stale = "something may be missing: it is being asked for"
+		w.Stale = "items may be missing: other nodes are asked for them"
 	}
 	return w, nil
 }
 
 // trouble turns the state of a channel that has never been seen into an error.
-func (d *Daemon) trouble(url, state, words string) error {
+func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
@@ -319,7 +319,7 @@ func (d *Daemon) trouble(url, state, words string) error {
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy
 	}
-	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(words, kind.Error()+": "))
+	return &proxy.Trouble{URL: url, Kind: kind, Words: words}
 }
 
 func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }
@@ -332,10 +332,10 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil && copied.offer.Page {
-		return proxy.Window{}, fmt.Errorf("read %s: %w, but a page: what changes of it can be read as %s", url, proxy.ErrNotFeed, feed.Page(url))
+		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: "a web page, not a feed; its changes can be followed as " + feed.Page(url)}
 	}
 	if copied.feed == nil {
-		return proxy.Window{}, fmt.Errorf("read %s: %w", url, d.trouble(url, copied.state.String(), copied.state.Words))
+		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Words)
 	}
 	w := proxy.Window{
 		Document: feed.Document{Base: origin(url), Head: copied.feed.Head},
@@ -380,7 +380,7 @@ func (d *Daemon) borrow(ctx context.Context, url string, life time.Duration) (le
 func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	copied, err := d.borrow(ctx, url, copyLife)
 	if err != nil {
-		return proxy.Look{}, fmt.Errorf("look at %s: %w", url, err)
+		return proxy.Look{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
 	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
@@ -395,9 +395,9 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	switch {
 	case look.Feed || look.Page || len(look.Feeds) > 0:
 	case isPage && copied.state.Kind == coronapb.State_OK:
-		return look, fmt.Errorf("look at %s: %w: without scripts it shows none", url, proxy.ErrNotPage)
+		return look, &proxy.Trouble{URL: url, Kind: proxy.ErrNotPage, Words: "the page has no text without JavaScript"}
 	default:
-		return look, fmt.Errorf("look at %s: %w", url, d.trouble(url, copied.state.String(), copied.state.Words))
+		return look, d.trouble(url, copied.state.String(), copied.state.Words)
 	}
 	return look, nil
 }

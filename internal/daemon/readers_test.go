@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,8 +104,11 @@ func TestUnsubscribingHolds(t *testing.T) {
 	m = running(t, Config{Dir: c.Dir, HTTP: c.HTTP, AllowPrivateOrigins: true})
 	m.knows(t, 1)
 	readsOn(m, "")
-	m.tell(t, "subscribe", `{"url":"`+feed+`"}`, &given)
+	m.tell(t, "subscribe", `{"url":"`+feed+`","tags":["news"]}`, &given)
 	readsOn(m, feed)
+	if channels, err := m.List(t.Context()); err != nil || len(channels) != 1 || !slices.Equal(channels[0].Tags, []string{"news"}) || channels[0].Newest == nil {
+		t.Errorf("%+v, %v", channels, err)
+	}
 	// What a person has made does not lapse.
 	m.endLapsed(t.Context(), time.Now().Add(lapseTime+time.Hour))
 	readsOn(m, feed)

@@ -26,7 +26,7 @@ func (d *Daemon) speak(ctx context.Context) {
 			}
 			tried[url] = time.Now()
 			if err := d.alive(ctx, url, taken, beat*3/4); err != nil && ctx.Err() == nil {
-				d.log.Warn("readers not told that nothing is new", "url", url, "err", err)
+				d.log.Warn("could not announce that nothing is new", "url", url, "err", err)
 			}
 		}
 		select {

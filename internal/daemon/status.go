@@ -108,7 +108,7 @@ func (d *Daemon) Network(ctx context.Context) (n proxy.Network, err error) {
 }
 
 // diskRemedy is what a person can do about a store that cannot be written.
-const diskRemedy = "make room on the disk, or look at its health"
+const diskRemedy = "free space on the disk, or check its health"
 
 // Levels of findings.
 const (
@@ -140,14 +140,14 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			of = append(of, proxy.Finding{
 				Level: levelNote,
 				What:  fmt.Sprintf("%s: %s: %s", c.URL, c.State, c.Error),
-				Do:    cmp.Or(c.Do, "nothing yet: the node tries again by itself"),
+				Do:    cmp.Or(c.Do, "nothing: the node tries again by itself"),
 			})
 		}
 	}
 	of = append(of, changedKeys(channels, time.Now())...)
 	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
 	if ailing+said == 0 && len(channels) > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none in trouble", len(channels))})
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none with problems", len(channels))})
 	}
 	return of, nil
 }
@@ -165,7 +165,7 @@ func changedKeys(channels []proxy.Channel, now time.Time) (of []proxy.Finding) {
 		of = append(of, proxy.Finding{
 			Level: levelNote,
 			What:  fmt.Sprintf("%s: at %s %s", c.URL, c.PublisherSince.Format("2006-01-02 15:04:05 UTC"), c.KeyChange),
-			Do:    "nothing, if that was to be expected; else ask the publisher whether it has another key",
+			Do:    "ask the publisher about the new key, unless you expected it",
 		})
 	}
 	return of
@@ -190,26 +190,26 @@ func remedy(channel, state string, private bool) string {
 	address, isPage := feed.AtOrigin(channel)
 	switch state {
 	case kindName(coronapb.State_GONE):
-		return "look whether the site has another feed, and unsubscribe from this one"
+		return "unsubscribe, and look for another feed of the site"
 	case kindName(coronapb.State_MISSING), kindName(coronapb.State_NOT_A_FEED):
-		what := "look at the address in a browser: "
+		what := "open the address in a browser: "
 		switch {
 		case isPage:
 			return what + "the page may have moved"
 		case state == kindName(coronapb.State_NOT_A_FEED):
-			return what + "the feed may have moved; if a page of text is there, it is followed as " + feed.Page(address)
+			return what + "the feed may have moved; to follow the page that is there, subscribe to " + feed.Page(address)
 		default:
 			return what + "the feed may have moved"
 		}
 	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
-		return "if it lasts, tell the site's owner"
+		return "if this does not end, tell the owner of the site"
 	case kindName(coronapb.State_LIMITED):
-		return "the node keeps away for as long as it was asked to"
+		return "the node waits as long as the web server asks"
 	case kindName(coronapb.State_REFUSED):
 		if private {
-			return "nothing: addresses that are link-local, or the node's own, are never asked, and neither is what a site keeps robots from"
+			return "unsubscribe: link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled"
 		}
-		return "if the origin is yours, on a private address, run the node with --allow-private-origins; link-local addresses are never asked"
+		return "if the web server is yours and has a private address, run the node with --allow-private-origins; link-local addresses are never polled"
 	}
 	return ""
 }
@@ -217,9 +217,9 @@ func remedy(channel, state string, private bool) string {
 // invitation says how others may join through a node that is alone.
 func invitation(snap Snapshot) string {
 	if len(snap.Addrs) == 0 {
-		return "it knows no address of its own that others could dial: for them to join, forward its port (4801 by default, TCP and UDP) on your router; or join them, with --bootstrap"
+		return "other nodes cannot join through it, because it knows no address at which they can reach it: forward its port (4801 by default, TCP and UDP) on your router, or join another node with --bootstrap"
 	}
-	return "give its address to others, as their --bootstrap: " + snap.Addrs[0]
+	return "to let other nodes join, give them this address for --bootstrap: " + snap.Addrs[0]
 }
 
 // findings is what can be said of the node itself.
@@ -227,21 +227,21 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
 	switch {
 	case snap.Network == "":
-		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and that the peers there run")
+		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case snap.CutOff != nil:
 		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
-		add(levelOK, "the node is alone in its network: it polls for itself", invitation(snap))
+		add(levelOK, "the node is alone in its network and polls for itself", invitation(snap))
 	case snap.State == overlay.Attached:
-		add(levelNote, "nobody can dial this node: it reads and publishes through others, and polls for nobody",
-			"forward its port (4801 by default, TCP and UDP) on your router, to help the network")
+		add(levelNote, "other nodes cannot connect to this node, so it takes part through other nodes and does not poll for the network",
+			"to help the network, forward its port (4801 by default, TCP and UDP) on your router")
 	case snap.State != overlay.Active:
-		add(levelNote, "the node is joining its network", "wait some seconds")
+		add(levelNote, "the node is joining its network", "wait a few seconds")
 	default:
-		add(levelOK, fmt.Sprintf("member of network %q of about %d", snap.Network, snap.Size), "")
+		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %d members", snap.Network, snap.Size), "")
 	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the release the others use")
+		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version as the other nodes")
 	}
 	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
 		switch {
@@ -250,11 +250,11 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 			if f.Deaf == firehose.DefaultShards {
 				of = "of all"
 			}
-			add(levelNote, "this filter hears nothing at present "+of+" of the network's channels", "wait a minute; what it misses meanwhile it asks for, as long as that is not older than an hour")
+			add(levelNote, "this filter receives nothing at present "+of+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
 		case f.Missed+f.Gaps > 0:
-			add(levelNote, fmt.Sprintf("since its start this filter has missed %d entries, and was away %d times for longer than others remember", f.Missed, f.Gaps), "")
+			add(levelNote, fmt.Sprintf("since its start this filter missed %d entries, and was disconnected %d times for longer than other nodes keep entries", f.Missed, f.Gaps), "")
 		default:
-			add(levelOK, fmt.Sprintf("the filter hears of all channels of the network: %d new entries since its start", f.Heard), "")
+			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %d new entries since its start", f.Heard), "")
 		}
 	}
 	if snap.Store.Failing != "" {
@@ -264,14 +264,14 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		of = append(of, f)
 	}
 	if d.home.renewed {
-		add(levelNote, "the node has another id than before: it may have forgotten what it signed", "")
+		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
-		add(levelNote, fmt.Sprintf("%d times since the start, what was read from the store was damaged; it is got again from the network", snap.Store.Damaged), "look at the disk's health")
+		add(levelNote, fmt.Sprintf("%d records read from the store since the start were damaged; the node gets them again from the network", snap.Store.Damaged), "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
-		add(levelOK, fmt.Sprintf("readers are served at http://%s/", a),
-			"readers that run on servers (Miniflux, FreshRSS, CommaFeed, Nextcloud News) refuse such addresses until you allow them: see docs/guide/feeds.md")
+		add(levelOK, fmt.Sprintf("feed readers are served at http://%s/", a),
+			"readers on servers (Miniflux, FreshRSS, CommaFeed, Nextcloud News) refuse such addresses until you allow them: see docs/guide/feeds.md")
 	}
 	return of
 }

@@ -26,7 +26,7 @@ const (
 	maxOPMLTitle   = 1 << 10
 )
 
-var errNoOPML = errors.New("the document is not OPML")
+var errNoOPML = errors.New("the file is not OPML")
 
 // An Outline is a line of an OPML document: a subscription if it has an XMLURL,
 // a folder if it has outlines.
@@ -41,14 +41,19 @@ type Outline struct {
 }
 
 // Subscriptions yields those outlines, and outlines below them, that have the
-// address of a feed, in the document's order.
-func Subscriptions(outlines []Outline) iter.Seq[Outline] {
-	return func(yield func(Outline) bool) { eachSubscription(outlines, yield) }
+// address of a feed, in the document's order. Each comes with the name of the folder
+// that it is in, which is empty at the top.
+func Subscriptions(outlines []Outline) iter.Seq2[string, Outline] {
+	return func(yield func(string, Outline) bool) { eachSubscription("", outlines, yield) }
 }
 
-func eachSubscription(outlines []Outline, yield func(Outline) bool) bool {
+func eachSubscription(folder string, outlines []Outline, yield func(string, Outline) bool) bool {
 	for _, o := range outlines {
-		if o.XMLURL != "" && !yield(o) || !eachSubscription(o.Outlines, yield) {
+		below := folder
+		if o.XMLURL == "" {
+			below = o.Text
+		}
+		if o.XMLURL != "" && !yield(folder, o) || !eachSubscription(below, o.Outlines, yield) {
 			return false
 		}
 	}

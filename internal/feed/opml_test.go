@@ -49,13 +49,13 @@ func TestOPMLOfOtherProgramsIsRead(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", outlines, want)
 	}
 	var urls []string
-	for o := range Subscriptions(outlines) {
-		urls = append(urls, o.XMLURL)
+	for folder, o := range Subscriptions(outlines) {
+		urls = append(urls, folder+" "+o.XMLURL)
 	}
-	if got := strings.Join(urls, " "); got != "https://one.example/feed?a=1&b=2 https://two.example/ https://three.example/ https://four.example/" {
+	if got := strings.Join(urls, ", "); got != outlines[0].Text+" https://one.example/feed?a=1&b=2, Deeper https://two.example/,  https://three.example/,  https://four.example/" {
 		t.Errorf("subscriptions %s", got)
 	}
-	for o := range Subscriptions(outlines) {
+	for _, o := range Subscriptions(outlines) {
 		if o.Text == "Two" {
 			break // and no panic
 		}

@@ -33,11 +33,11 @@ func TestWhatIsNoFeedSaysWhy(t *testing.T) {
 		says string
 	}{
 		{"", ErrEmpty, "empty document"},
-		{" \n", ErrEmpty, "nothing in it"},
-		{"<?xml version='1.0'?><!-- soon -->", ErrEmpty, "nothing in it"},
-		{"<!DOCTYPE html><title>Log in", ErrNotFeed, "an HTML page"},
-		{"<HTML><body>404", ErrNotFeed, "an HTML page"},
-		{"<html xmlns='http://www.w3.org/1999/xhtml'/>", ErrNotFeed, "an HTML page"},
+		{" \n", ErrEmpty, "empty document"},
+		{"<?xml version='1.0'?><!-- soon -->", ErrEmpty, "empty document"},
+		{"<!DOCTYPE html><title>Log in", ErrNotFeed, "a web page, not a feed"},
+		{"<HTML><body>404", ErrNotFeed, "a web page, not a feed"},
+		{"<html xmlns='http://www.w3.org/1999/xhtml'/>", ErrNotFeed, "a web page, not a feed"},
 		{"Service unavailable", ErrNotFeed, `it begins with "Service unavailable"`},
 		{"<opml/>", ErrNotFeed, "a document of <opml>"},
 		{"<entry xmlns='http://www.w3.org/2005/Atom'/>", ErrNotFeed, "a document of <entry>"},

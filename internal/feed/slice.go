@@ -18,7 +18,7 @@ func rooted(local []byte, uri string) (Format, error) {
 	case name == "feed" && (uri == "" || isAtom(uri)):
 		return Atom, nil
 	case strings.EqualFold(name, "html"):
-		return 0, fmt.Errorf("%w: an HTML page", ErrNotFeed)
+		return 0, fmt.Errorf("a web page, %w", ErrNotFeed)
 	default:
 		return 0, fmt.Errorf("%w: a document of <%s>", ErrNotFeed, clip(local))
 	}

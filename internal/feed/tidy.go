@@ -131,11 +131,11 @@ func (t *tidier) prolog() (token, error) {
 		case !ok && len(t.doc) == 0:
 			return tok, ErrEmpty
 		case !ok:
-			return tok, fmt.Errorf("%w: nothing in it", ErrEmpty)
+			return tok, ErrEmpty
 		case tok.kind == start:
 			return tok, nil
 		case tok.kind == doctype && isHTML(t.doc[tok.start:tok.end]):
-			return tok, fmt.Errorf("%w: an HTML page", ErrNotFeed)
+			return tok, fmt.Errorf("a web page, %w", ErrNotFeed)
 		case tok.kind == text && spaceLen(t.doc[tok.start:tok.end]) == tok.end-tok.start,
 			tok.kind == comment, tok.kind == instr, tok.kind == doctype:
 		default:

@@ -20,11 +20,11 @@ const (
 )
 
 var (
-	errTotal     = errors.New("the origin took too long")
-	errSlow      = errors.New("the origin sends less than 1 KiB a second")
+	errTotal     = errors.New("the web server took too long")
+	errSlow      = errors.New("the web server sends less than 1 KiB a second")
 	errBomb      = fmt.Errorf("the document unpacks to more than %d times its size", maxRatio)
-	errUnasked   = errors.New("the document is packed in a way that was not asked for")
-	errTruncated = errors.New("the document broke off")
+	errUnasked   = errors.New("the document is compressed in a way that was not asked for")
+	errTruncated = errors.New("the document ended too early")
 )
 
 // errLarge says that a document is larger than the limit it names.

@@ -80,7 +80,7 @@ func (c *Client) exchange(ctx context.Context, j *job) (*target, env.Answer) {
 	a := j.describe(resp, c.now())
 	switch {
 	case resp.StatusCode < 200, resp.StatusCode == http.StatusNotModified && !j.conditional():
-		return nil, j.failed(env.ErrBroken, fmt.Sprintf("the origin answered %d, which nobody had asked for", resp.StatusCode))
+		return nil, j.failed(env.ErrBroken, fmt.Sprintf("the web server answered %d, which does not fit the request", resp.StatusCode))
 	case resp.StatusCode == http.StatusOK:
 		b := body{from: resp, limit: c.config.MaxBody, grace: c.config.Grace, slow: stop}
 		a.Body, err = b.read()
@@ -157,15 +157,15 @@ func (j *job) redirect(status int, location string) (*target, env.Answer) {
 	url, err := feed.Resolve(j.at.url, location)
 	switch {
 	case location == "":
-		return nil, j.failed(env.ErrRedirect, fmt.Sprintf("the origin answered %d without saying where to go", status))
+		return nil, j.failed(env.ErrRedirect, fmt.Sprintf("the web server answered %d, a redirect without an address", status))
 	case err != nil:
-		return nil, j.failed(env.ErrURL, "the origin redirects to an address that is not asked: "+err.Error())
+		return nil, j.failed(env.ErrURL, "the web server redirects to an address that may not be polled: "+err.Error())
 	case j.at.scheme == "https" && strings.HasPrefix(url, "http:"):
-		return nil, j.failed(env.ErrRedirect, "the origin redirects from https to http, where anybody could answer")
+		return nil, j.failed(env.ErrRedirect, "the web server redirects from HTTPS to HTTP, where anybody could answer")
 	case slices.Contains(j.hops, url):
-		return nil, j.failed(env.ErrRedirect, "the origin redirects in a circle")
+		return nil, j.failed(env.ErrRedirect, "the web server redirects in a circle")
 	case len(j.hops) > maxRedirects:
-		return nil, j.failed(env.ErrRedirect, fmt.Sprintf("the origin redirects more than %d times", maxRedirects))
+		return nil, j.failed(env.ErrRedirect, fmt.Sprintf("the web server redirects more than %d times", maxRedirects))
 	}
 	to := newTarget(url)
 	return &to, env.Answer{}

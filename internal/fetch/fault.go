@@ -38,11 +38,11 @@ func (c *Client) explain(to target, at stage, err error) (class, words string) {
 	case isRefused:
 		return env.ErrRefused, explainRefusal(to, refused)
 	case isLookup && lookup.IsNotFound:
-		return env.ErrDNS, "there is no host " + to.host
+		return env.ErrDNS, "no such host: " + to.host
 	case isLookup && lookup.IsTimeout:
-		return env.ErrDNS, "the name server did not say in time where " + to.host + " is"
+		return env.ErrDNS, "the name server did not answer in time for " + to.host
 	case isLookup:
-		return env.ErrDNS, "the name server could not say where " + to.host + " is"
+		return env.ErrDNS, "the name server failed for " + to.host
 	case errors.Is(err, errTotal):
 		return env.ErrTimeout, fmt.Sprintf("%v: more than %v", errTotal, c.config.Total)
 	case errors.Is(err, errSlow):
@@ -62,9 +62,9 @@ func (c *Client) explain(to target, at stage, err error) (class, words string) {
 // explainRefusal says which address a host led to, unless the host is one itself.
 func explainRefusal(to target, r refusal) string {
 	if to.queue == queueOf(r.addr.String()) {
-		return fmt.Sprintf("%s is not asked: it %s", to.host, r.why)
+		return fmt.Sprintf("%s may not be polled: it %s", to.host, r.why)
 	}
-	return fmt.Sprintf("%s is not asked: %v", to.host, r)
+	return fmt.Sprintf("%s may not be polled: %v", to.host, r)
 }
 
 func (c *Client) late(to target, at stage) string {
@@ -82,7 +82,7 @@ func explainDial(to target, err error) string {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return to.host + " refuses the connection"
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return "no way leads to " + to.host
+		return "no route to " + to.host
 	}
 	return "no connection to " + to.host
 }
@@ -90,15 +90,15 @@ func explainDial(to target, err error) string {
 func explainTLS(to target, err error) string {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil {
 		if time.Now().Before(e.Cert.NotBefore) {
-			return fmt.Sprintf("the certificate of %s is valid from %s on", to.host, e.Cert.NotBefore.Format("2 January 2006"))
+			return fmt.Sprintf("the certificate of %s is not valid before %s", to.host, e.Cert.NotBefore.Format("2 January 2006"))
 		}
 		return fmt.Sprintf("the certificate of %s expired on %s", to.host, e.Cert.NotAfter.Format("2 January 2006"))
 	}
 	if _, ok := errors.AsType[x509.HostnameError](err); ok {
-		return fmt.Sprintf("the certificate that %s shows is for another name", to.host)
+		return fmt.Sprintf("the certificate of %s is for another name", to.host)
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return fmt.Sprintf("the certificate of %s is signed by nobody this machine trusts", to.host)
+		return fmt.Sprintf("the certificate of %s is signed by an authority that this machine does not trust", to.host)
 	}
 	if e, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("the certificate of %s is not valid: %v", to.host, e.Err)
@@ -106,7 +106,7 @@ func explainTLS(to target, err error) string {
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Op == "remote error" { // so crypto/tls says that it was sent an alert
 		return fmt.Sprintf("%s refuses the TLS handshake: %v", to.host, e.Err)
 	}
-	return fmt.Sprintf("%s does not speak https there", to.host)
+	return fmt.Sprintf("%s does not speak HTTPS at this port", to.host)
 }
 
 func explainAnswer(err error) (class, words string) {
@@ -115,9 +115,9 @@ func explainAnswer(err error) (class, words string) {
 	case strings.Contains(text, "headers exceeded"), strings.Contains(text, "header list larger"):
 		return env.ErrTooLarge, fmt.Sprintf("the headers of the answer are larger than %d KiB", maxHeaders>>10)
 	case strings.Contains(text, "malformed"), strings.Contains(text, "bad "), strings.Contains(text, "invalid "):
-		return env.ErrBroken, "what the origin answered is not HTTP"
+		return env.ErrBroken, "the web server's answer is not HTTP"
 	}
-	return env.ErrBroken, "the origin closed the connection without an answer"
+	return env.ErrBroken, "the web server closed the connection without an answer"
 }
 
 func explainBody(err error) (class, words string) {
@@ -129,7 +129,7 @@ func explainBody(err error) (class, words string) {
 	case errors.Is(err, errUnasked):
 		return env.ErrEncoding, err.Error()
 	case corrupt, errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum):
-		return env.ErrEncoding, "the document is badly packed"
+		return env.ErrEncoding, "the document's compression is damaged"
 	case errors.Is(err, errTruncated):
 		return env.ErrBroken, err.Error()
 	}
@@ -142,17 +142,17 @@ func statusWords(status int) string {
 	case status == http.StatusOK, status == http.StatusNotModified:
 		return ""
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		return fmt.Sprintf("the origin does not show the document to everybody (%d)", status)
+		return fmt.Sprintf("may not be read by everybody (%d)", status)
 	case status == http.StatusNotFound:
-		return "the origin has no such document (404)"
+		return "does not exist, or may not be read (404)"
 	case status == http.StatusGone:
-		return "the document is gone for good (410)"
+		return "gone for good (410)"
 	case status == http.StatusTooManyRequests:
-		return "the origin asks for fewer requests (429)"
+		return "the web server asks for fewer requests (429)"
 	case status == http.StatusServiceUnavailable:
-		return "the origin is not available at the moment (503)"
+		return "the web server is not available at the moment (503)"
 	case status >= 500:
-		return fmt.Sprintf("the origin has a fault of its own (%d)", status)
+		return fmt.Sprintf("the web server failed (%d)", status)
 	}
-	return fmt.Sprintf("the origin brings no document (%d)", status)
+	return fmt.Sprintf("the web server answered %d, without a document", status)
 }

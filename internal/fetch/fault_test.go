@@ -32,8 +32,8 @@ func TestUnreachableHostsAreTold(t *testing.T) {
 	closed.Close()
 	b := openReal(t, Config{AllowPrivate: true})
 	for _, c := range []struct{ url, class, say string }{
-		{"http://nowhere.example/", env.ErrDNS, "there is no host nowhere.example"},
-		{"http://broken.example/", env.ErrDNS, "could not say where broken.example is"},
+		{"http://nowhere.example/", env.ErrDNS, "no such host: nowhere.example"},
+		{"http://broken.example/", env.ErrDNS, "the name server failed for broken.example"},
 		{"http://" + closed.Addr().String() + "/", env.ErrDial, "refuses the connection"},
 	} {
 		a := b.get(env.Request{URL: c.url})
@@ -83,9 +83,9 @@ func TestCertificatesAreChecked(t *testing.T) {
 	}{
 		{name: "good", host: here, from: -1, to: 1},
 		{name: "expired", host: here, from: -48, to: -24, class: env.ErrTLS, say: "expired on " + time.Now().Add(-24*time.Hour).Format("2 January 2006")},
-		{name: "not valid yet", host: here, from: 24, to: 48, class: env.ErrTLS, say: "valid from "},
+		{name: "not valid yet", host: here, from: 24, to: 48, class: env.ErrTLS, say: "not valid before "},
 		{name: "for another", host: "other.example", from: -1, to: 1, class: env.ErrTLS, say: "for another name"},
-		{name: "of nobody", host: here, from: -1, to: 1, untrusted: true, class: env.ErrTLS, say: "nobody this machine trusts"},
+		{name: "of nobody", host: here, from: -1, to: 1, untrusted: true, class: env.ErrTLS, say: "this machine does not trust"},
 		{name: "too old", host: here, from: -1, to: 1, old: true, class: env.ErrTLS, say: "handshake"},
 	} {
 		cert, pool := certificate(t, c.host, c.from, c.to)
@@ -116,7 +116,7 @@ func TestCertificatesAreChecked(t *testing.T) {
 func TestHTTPSIsNotSpokenEverywhere(t *testing.T) {
 	port, _ := canary(t)
 	b := openReal(t, Config{AllowPrivate: true})
-	if a := b.get(env.Request{URL: "https://127.0.0.1:" + port + "/"}); a.Err != env.ErrTLS || !strings.Contains(a.Words, "does not speak https") {
+	if a := b.get(env.Request{URL: "https://127.0.0.1:" + port + "/"}); a.Err != env.ErrTLS || !strings.Contains(a.Words, "does not speak HTTPS") {
 		t.Errorf("%+v", a)
 	}
 }
@@ -131,7 +131,7 @@ func TestHTTPSDoesNotLeadToHTTP(t *testing.T) {
 	b := openReal(t, Config{AllowPrivate: true})
 	b.any.TLSClientConfig = &tls.Config{RootCAs: pool}
 	a := b.get(env.Request{URL: s.URL})
-	if a.Err != env.ErrRedirect || !strings.Contains(a.Words, "https to http") || connections.Load() != 0 {
+	if a.Err != env.ErrRedirect || !strings.Contains(a.Words, "HTTPS to HTTP") || connections.Load() != 0 {
 		t.Errorf("%+v, %d connections", a, connections.Load())
 	}
 }
@@ -144,23 +144,23 @@ func TestFaultsHaveAClassAndWords(t *testing.T) {
 		err        error
 		class, say string
 	}{
-		{resolving, &net.DNSError{IsNotFound: true}, env.ErrDNS, "no host"},
+		{resolving, &net.DNSError{IsNotFound: true}, env.ErrDNS, "no such host"},
 		{resolving, &net.DNSError{IsTimeout: true}, env.ErrDNS, "in time"},
-		{resolving, &net.DNSError{}, env.ErrDNS, "could not"},
+		{resolving, &net.DNSError{}, env.ErrDNS, "failed"},
 		{connecting, late, env.ErrTimeout, "no connection to a.example within 5s"},
 		{securing, late, env.ErrTimeout, "TLS handshake within 5s"},
 		{waiting, late, env.ErrTimeout, "answer within 10s"},
 		{connecting, os.NewSyscallError("connect", syscall.ECONNREFUSED), env.ErrDial, "refuses"},
-		{connecting, os.NewSyscallError("connect", syscall.ENETUNREACH), env.ErrDial, "no way"},
-		{connecting, os.NewSyscallError("connect", syscall.EHOSTUNREACH), env.ErrDial, "no way"},
+		{connecting, os.NewSyscallError("connect", syscall.ENETUNREACH), env.ErrDial, "no route"},
+		{connecting, os.NewSyscallError("connect", syscall.EHOSTUNREACH), env.ErrDial, "no route"},
 		{connecting, io.EOF, env.ErrDial, "no connection"},
 		{securing, &tls.CertificateVerificationError{Err: errors.New("odd")}, env.ErrTLS, "not valid: odd"},
-		{securing, io.EOF, env.ErrTLS, "https"},
+		{securing, io.EOF, env.ErrTLS, "HTTPS"},
 		{waiting, io.EOF, env.ErrBroken, "closed"},
 		{waiting, syscall.ECONNRESET, env.ErrBroken, "closed"},
 		{waiting, errors.New("malformed HTTP version"), env.ErrBroken, "not HTTP"},
 		{waiting, errors.New("stream error: REFUSED_STREAM"), env.ErrBroken, "closed"},
-		{reading, syscall.ECONNRESET, env.ErrBroken, "broke off"},
+		{reading, syscall.ECONNRESET, env.ErrBroken, "ended too early"},
 	} {
 		class, words := c.explain(newTarget("http://a.example/"), f.at, f.err)
 		if class != f.class || !strings.Contains(words, f.say) {

@@ -89,10 +89,10 @@ type Client struct {
 
 // Stats counts what a client did since it was made.
 type Stats struct {
-	Asked         uint64 // requests sent, each redirect being one
-	Failed        uint64 // fetches that ended with a class of error
-	Refused       uint64 // fetches for which there was no room, so that nobody was asked
-	ReceivedBytes uint64 // of bodies, as sent
+	Asked         uint64 // requests sent, each redirect included
+	Failed        uint64 // fetches that failed
+	Refused       uint64 // fetches refused because too many were waiting
+	ReceivedBytes uint64 // bytes of bodies, as sent
 	Waiting       int    // fetches waiting now
 	Running       int    // requests under way now
 }

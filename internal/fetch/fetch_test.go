@@ -238,9 +238,9 @@ func TestHugeAnswersCostLittle(t *testing.T) {
 // Answers that net/http would not write.
 func TestBrokenAnswersAreTold(t *testing.T) {
 	for _, c := range []struct{ name, raw, class, words string }{
-		{"broken off", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n<rss>", env.ErrBroken, "broke off after 5 bytes"},
-		{"broken off in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n<rss>", env.ErrBroken, "broke off after 5 bytes"},
-		{"no chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello", env.ErrBroken, "broke off"},
+		{"broken off", "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n<rss>", env.ErrBroken, "ended too early after 5 bytes"},
+		{"broken off in a chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nff\r\n<rss>", env.ErrBroken, "ended too early after 5 bytes"},
+		{"no chunk", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nhello", env.ErrBroken, "ended too early"},
 		{"larger than all", "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n<rss>", env.ErrTooLarge, "larger than 10240 KiB"},
 		{"nothing", "", env.ErrBroken, "closed the connection"},
 		{"half a line", "HTTP/1.1 200", env.ErrBroken, "closed the connection"},
@@ -269,9 +269,9 @@ func TestBrokenAnswersAreTold(t *testing.T) {
 
 func TestStatusIsPassedOnWithoutABody(t *testing.T) {
 	for status, words := range map[int]string{
-		201: "no document", 204: "no document", 206: "no document", 300: "no document",
-		400: "no document", 401: "everybody", 403: "everybody", 404: "no such", 410: "for good",
-		418: "no document", 429: "fewer", 500: "fault of its own", 503: "at the moment", 599: "fault of its own",
+		201: "without a document", 204: "without a document", 206: "without a document", 300: "without a document",
+		400: "without a document", 401: "everybody", 403: "everybody", 404: "does not exist", 410: "for good",
+		418: "without a document", 429: "fewer", 500: "the web server failed", 503: "at the moment", 599: "the web server failed",
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			b := web{"a.example:80": func(w http.ResponseWriter, _ *http.Request) {

@@ -88,9 +88,9 @@ func (g guard) control(_, address string, _ syscall.RawConn) error {
 	case err != nil:
 		return err
 	case isSecret(to.Addr()):
-		return refusal{to, "is of the local link or a cloud's own, where no feed is"}
+		return refusal{to, "is a link-local address, or one of a cloud's metadata service"}
 	case public && to.Port() != 80 && to.Port() != 443:
-		return refusal{to, "is not a port of the web: public hosts are asked on 80 and 443 only"}
+		return refusal{to, "has another port than 80 and 443, and public web servers are polled only there"}
 	case !public && !g.private:
 		return refusal{to, "is not a public address"}
 	}

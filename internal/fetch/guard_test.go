@@ -264,11 +264,11 @@ func TestRefusalsAreSaidOnce(t *testing.T) {
 	fakeNames(t)
 	b := openReal(t, Config{})
 	for url, want := range map[string]string{
-		"http://127.0.0.1:8000/":        "127.0.0.1:8000 is not asked: it is not a public address",
-		"http://127.0.0.1/":             "127.0.0.1 is not asked: it is not a public address",
-		"https://[::1]/":                "[::1] is not asked: it is not a public address",
-		"http://localtest.example:123/": "localtest.example:123 is not asked: 127.0.0.1:123 is not a public address",
-		"http://metadata.internal/":     "metadata.internal is not asked: 169.254.169.254:80 is of the local link or a cloud's own, where no feed is",
+		"http://127.0.0.1:8000/":        "127.0.0.1:8000 may not be polled: it is not a public address",
+		"http://127.0.0.1/":             "127.0.0.1 may not be polled: it is not a public address",
+		"https://[::1]/":                "[::1] may not be polled: it is not a public address",
+		"http://localtest.example:123/": "localtest.example:123 may not be polled: 127.0.0.1:123 is not a public address",
+		"http://metadata.internal/":     "metadata.internal may not be polled: 169.254.169.254:80 is a link-local address, or one of a cloud's metadata service",
 	} {
 		if a := b.get(env.Request{URL: url}); a.Words != want && a.Err != env.ErrDial { // where the machine has no IPv6
 			t.Errorf("%s: %q, want %q", url, a.Words, want)
@@ -289,7 +289,7 @@ func TestNamesThatFlipAreCaughtWhenDialled(t *testing.T) {
 		said = append(said, a.Words)
 	}
 	all := strings.Join(said, "\n")
-	if !strings.Contains(all, "8.8.8.8:"+port+" is not a port") || !strings.Contains(all, "127.0.0.1:"+port+" is not a public") {
+	if !strings.Contains(all, "8.8.8.8:"+port+" has another port") || !strings.Contains(all, "127.0.0.1:"+port+" is not a public") {
 		t.Errorf("both addresses should have been refused:\n%s", all)
 	}
 	if got := connections.Load(); got != 0 {

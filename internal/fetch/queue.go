@@ -10,8 +10,8 @@ import (
 
 // Why a fetch is not even queued. It is this node's doing and not the origin's.
 var (
-	errQueueFull = errors.New("this node has too many requests waiting, and has not asked yet")
-	errHostFull  = errors.New("this node has too many requests waiting for this host, and has not asked yet")
+	errQueueFull = errors.New("too many requests of this node are waiting")
+	errHostFull  = errors.New("too many requests of this node are waiting for this host")
 )
 
 // A job is one fetch on its way from Fetch to its answer.

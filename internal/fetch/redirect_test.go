@@ -54,7 +54,7 @@ func TestRedirectsAreFollowedAndChecked(t *testing.T) {
 		{name: "too many", from: countdown, url: a + "6", class: env.ErrRedirect, say: "more than 5"},
 		{name: "circle", from: redirect(302, "/"), class: env.ErrRedirect, say: "circle"},
 		{name: "larger circle", from: redirect(302, "http://b.example/back"), class: env.ErrRedirect, say: "circle"},
-		{name: "nowhere", from: redirect(302, ""), class: env.ErrRedirect, say: "without saying where"},
+		{name: "nowhere", from: redirect(302, ""), class: env.ErrRedirect, say: "without an address"},
 		{name: "credentials", from: redirect(302, "http://user:geheim@b.example/"), class: env.ErrURL, say: "password"},
 		{name: "file", from: redirect(302, "file:///etc/passwd"), class: env.ErrURL, say: "http"},
 		{name: "gopher", from: redirect(302, "gopher://b.example:6379/_INFO"), class: env.ErrURL, say: "http"},

@@ -78,7 +78,7 @@ func (c *Client) learn(r *rules, a env.Answer) {
 	life := robotsLife
 	switch {
 	case a.Err != "" || a.Status >= http.StatusInternalServerError || a.Status == http.StatusTooManyRequests:
-		a.Words = "robots.txt could not be had: " + a.Words
+		a.Words = "robots.txt cannot be read: " + a.Words
 		r.failed, life = &a, robotsAgain
 	case a.Status == http.StatusOK:
 		if of, err := robotstxt.FromBytes(a.Body[:min(len(a.Body), maxRobots)]); err == nil {
@@ -102,7 +102,7 @@ func (c *Client) enterIf(r *rules, j *job) {
 		a.FinalURL, a.Body, a.ETag, a.LastModified = j.at.url, nil, "", ""
 		c.answer(j, a)
 	case r.group != nil && !r.group.Test(j.at.rest):
-		c.answer(j, j.failed(env.ErrRobots, "the origin's robots.txt asks programs to leave this page alone"))
+		c.answer(j, j.failed(env.ErrRobots, "robots.txt of the web server forbids programs to read this page"))
 	default:
 		c.enter(j, len(j.hops) > 0)
 	}

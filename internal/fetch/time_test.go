@@ -204,7 +204,7 @@ func TestQueuesAreBounded(t *testing.T) {
 		fetch("b.example", 3) // one under way, two wait
 		busy(0, "")
 		fetch("c.example", 2)
-		busy(2, "requests waiting, and")
+		busy(2, "requests of this node are waiting")
 		if s := b.Stats(); s != (Stats{Asked: 2, Refused: 4, Waiting: 5, Running: 2}) {
 			t.Errorf("%+v", s)
 		}

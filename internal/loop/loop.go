@@ -75,14 +75,14 @@ type Loop struct {
 // Stats counts what a loop did since it was made.
 type Stats struct {
 	Calls          uint64 // functions run
-	DroppedUrgent  uint64 // urgent posts that found their queue full
-	DroppedControl uint64 // posts that found the control queue full
-	DroppedBulk    uint64
-	WaitingAnswers int // functions waiting now
-	WaitingUrgent  int
-	WaitingControl int
-	WaitingBulk    int
-	WaitingJobs    int // computations waiting for a worker
+	DroppedUrgent  uint64 // urgent messages dropped because their queue was full
+	DroppedControl uint64 // control messages dropped because their queue was full
+	DroppedBulk    uint64 // bulk messages dropped because their queue was full
+	WaitingAnswers int    // answers waiting now
+	WaitingUrgent  int    // urgent messages waiting now
+	WaitingControl int    // control messages waiting now
+	WaitingBulk    int    // bulk messages waiting now
+	WaitingJobs    int    // computations waiting for a worker
 }
 
 // New returns a loop. Its clock goes from now on; calls may be posted, and

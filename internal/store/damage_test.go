@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	bolt "go.etcd.io/bbolt"
+
 	"tidings/internal/env"
 )
 
@@ -51,6 +53,31 @@ func asideOf(t *testing.T, path string) []string {
 		t.Fatal(err)
 	}
 	return names
+}
+
+func TestStoreOfALaterVersionStaysAsItIs(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "node.db")
+	closed(t, started(t, path))
+	db, err := bolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bolt.Tx) error {
+		return tx.Bucket(heads).Put(headKey, seal(heading, headKey, []byte{headVersion + 1, 7}))
+	})
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, direct, Twice{}); !errors.Is(err, ErrNewer) {
+		t.Errorf("opened: %v", err)
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) || len(asideOf(t, path)) > 0 {
+		t.Errorf("the store was changed: %v, and %v moved aside", err, asideOf(t, path))
+	}
 }
 
 func TestPromisesOfANewStoreAreForgottenUntilAccepted(t *testing.T) {

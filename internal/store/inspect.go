@@ -11,6 +11,7 @@ type inspection struct {
 	wrong   findings
 	head    head
 	headed  bool // there is a head
+	newer   bool // the head is one of a later version, and whole
 	last    bool // it is that of the last transaction
 	records uint64
 	sum     uint64
@@ -24,7 +25,7 @@ func inspectFile(path string) (inspection, error) {
 	f, taken, err := tryLock(path, false)
 	switch {
 	case taken:
-		return inspection{}, errInUse
+		return inspection{}, ErrInUse
 	case err != nil:
 		return inspection{}, err
 	}
@@ -46,6 +47,7 @@ func inspect(file io.ReaderAt, size int64) inspection {
 		case bucket == string(heads) && bytes.Equal(key, headKey):
 			if i.head, i.headed = parseHead(sealed); !i.headed {
 				wrong.add("the head is damaged")
+				i.newer = isNewer(sealed)
 			}
 		default:
 			wrong.add("there is a record %.64q in a bucket %.64q", key, bucket)

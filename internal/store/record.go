@@ -148,6 +148,12 @@ func (h *head) seal() []byte {
 	return seal(heading, headKey, append(b, h.lost...))
 }
 
+// isNewer reports whether a head was written by a later version of the program.
+func isNewer(sealed []byte) bool {
+	kind, b, ok := unseal(headKey, sealed)
+	return ok && kind == heading && len(b) > 0 && b[0] > headVersion
+}
+
 func parseHead(sealed []byte) (h head, ok bool) {
 	kind, b, ok := unseal(headKey, sealed)
 	if !ok || kind != heading || len(b) < 1+3*8 || b[0] != headVersion {

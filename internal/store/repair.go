@@ -42,8 +42,6 @@ func (d *Disk) open(segmentSize int64) (err error) {
 	return nil
 }
 
-var errInUse = errors.New("in use by another process")
-
 // lock waits a little for who holds the store.
 func lock(path string) (*os.File, error) {
 	for end := time.Now().Add(patience); ; time.Sleep(patience / 20) {
@@ -54,7 +52,7 @@ func lock(path string) (*os.File, error) {
 		case !taken:
 			return nil, err
 		case time.Now().After(end):
-			return nil, errInUse
+			return nil, ErrInUse
 		}
 	}
 }
@@ -67,6 +65,8 @@ func (d *Disk) load() error {
 		if err = build(d.path+".new", "the store is new", nil); err == nil {
 			err = install(d.path)
 		}
+	case err == nil && found.newer:
+		return ErrNewer
 	case err == nil && !found.whole():
 		d.repaired, err = repair(d.path, found)
 	case err == nil:
@@ -99,7 +99,7 @@ func (d *Disk) use(found inspection) error {
 		return err
 	})
 	if errors.Is(err, bolterrors.ErrTimeout) {
-		return errInUse
+		return ErrInUse
 	}
 	if err == nil {
 		d.head, d.lost = found.head, found.head.lost

@@ -88,6 +88,10 @@ var (
 	// ErrFull says that there was no room for a commit. A later one may
 	// succeed.
 	ErrFull = errors.New("disk full")
+	// ErrInUse is the error of Open while another process has the store.
+	ErrInUse = errors.New("in use by another process")
+	// ErrNewer is the error of Open for a store of a later version of the program. Open leaves it as it is.
+	ErrNewer = errors.New("written by a newer version of tidings")
 )
 
 // The buckets of the file: the records, and the head under its only key.
@@ -141,18 +145,18 @@ type batch struct {
 
 // Stats says what a store did since it was opened, and what it holds.
 type Stats struct {
-	Commits uint64 // made durable
-	Syncs   uint64 // transactions they took
-	Bytes   uint64 // keys and values written
+	Commits uint64 // commits made durable
+	Syncs   uint64 // transactions that the commits took
+	Bytes   uint64 // bytes of keys and values written
 	Failed  uint64 // commits that failed
 	Failing string // how the last group of commits failed; "" if it did not
 	Waiting int    // commits waiting now
-	Damaged uint64 // damaged records and bodies met; one may be met again
+	Damaged uint64 // damaged records and bodies found; one may be found again
 
-	Segments     int
-	SegmentBytes int64  // in them
-	FreeBytes    int64  // of those, in deleted bodies
-	MovedBytes   uint64 // in bodies moved out of segments that were mostly free
+	Segments     int    // files of bodies
+	SegmentBytes int64  // bytes in files of bodies
+	FreeBytes    int64  // bytes of deleted bodies in those files
+	MovedBytes   uint64 // bytes moved out of files that were mostly free
 }
 
 // Open opens the store at path, and makes it if there is none; its folder must

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -85,11 +86,11 @@ var choices = map[string][]string{
 // the person who would found it.
 func (n Network) Check() error {
 	if n.Name == "" || len(n.Name) > 64 || !utf8.ValidString(n.Name) {
-		return errors.New("network name: give 1 to 64 bytes of text")
+		return errors.New("network name: give 1 to 64 characters")
 	}
 	for _, r := range n.Name {
 		if !unicode.IsPrint(r) || r == ' ' || r == '/' {
-			return fmt.Errorf("network name %q: no spaces, slashes or characters that do not print", n.Name)
+			return fmt.Errorf("network name %q: leave out spaces, slashes and invisible characters", n.Name)
 		}
 	}
 	for _, c := range []struct{ what, got string }{
@@ -97,11 +98,11 @@ func (n Network) Check() error {
 		{"phases", n.Phases}, {"decide", n.Decide},
 	} {
 		if !slices.Contains(choices[c.what], c.got) {
-			return fmt.Errorf("%s %q: choose one of %v", c.what, c.got, choices[c.what])
+			return fmt.Errorf("%s %q: choose one of %s", c.what, c.got, strings.Join(choices[c.what], ", "))
 		}
 	}
 	if n.Decide == "dag" && (n.Wedge == "rank" || n.Phases == "even") {
-		return errors.New("wedge rank and phases even: each needs decide sequencer (scheme paper has dag): only who decides alone can give ranks")
+		return errors.New("wedge rank and phases even: each needs decide sequencer (scheme paper has dag): ranks need a single node that decides")
 	}
 	for _, c := range []struct {
 		what          string

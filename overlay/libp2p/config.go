@@ -2,7 +2,6 @@ package libp2p
 
 import (
 	"crypto/ed25519"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -97,23 +96,25 @@ type Events struct {
 func (c Config) CheckAddresses() error {
 	for _, s := range c.Listen {
 		if _, err := ma.NewMultiaddr(s); err != nil {
-			return fmt.Errorf("listen address %q: %w", s, err)
+			return fmt.Errorf("--listen %q is not a multiaddr: give one such as /ip4/0.0.0.0/tcp/4801", s)
 		}
 	}
 	_, err := c.bootstrap("")
 	return err
 }
 
+const whichPeer = `give what the other node prints after "peer", such as /ip4/203.0.113.7/udp/4801/quic-v1/p2p/12D3…`
+
 // bootstrap reads the typed addresses, leaving out self.
 func (c Config) bootstrap(self peer.ID) ([]peer.AddrInfo, error) {
 	var typed []ma.Multiaddr
 	for _, s := range c.Bootstrap {
 		a, err := ma.NewMultiaddr(s)
-		if err == nil && (len(a) < 2 || a[len(a)-1].Code() != ma.P_P2P) {
-			err = errors.New("it must end in /p2p/ and a peer id, after an address")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("bootstrap address %q: %w", s, err)
+		switch {
+		case err != nil || len(a) == 1 && a[0].Code() == ma.P_P2P:
+			return nil, fmt.Errorf("--bootstrap %q is not the address of a node: %s", s, whichPeer)
+		case a[len(a)-1].Code() != ma.P_P2P:
+			return nil, fmt.Errorf("--bootstrap %q has no peer id at its end: %s", s, whichPeer)
 		}
 		typed = append(typed, a)
 	}

@@ -79,7 +79,7 @@ func (h *Host) newDiscovery() (*discovery, error) {
 func (d *discovery) run(ctx context.Context, found func(env.Peer)) {
 	defer func() {
 		if err := d.dht.Close(); err != nil {
-			d.host.log.Warn("kad-dht not closed cleanly", "err", err)
+			d.host.log.Warn("kad-dht was not closed cleanly", "err", err)
 		}
 	}()
 	d.host.startLocal()
@@ -181,7 +181,7 @@ func (h *Host) startLocal() {
 	}
 	service := mdns.NewMdnsService(h.host, mdnsName, l)
 	if err := service.Start(); err != nil {
-		h.log.Warn("no mDNS", "err", err)
+		h.log.Warn("multicast DNS is not available", "err", err)
 		return
 	}
 	l.service = service

@@ -5,12 +5,14 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	golibp2p "github.com/libp2p/go-libp2p"
@@ -124,33 +126,68 @@ func New(c Config) (*Host, error) {
 	return h, nil
 }
 
-// portsFree says so if another process listens at one of the TCP ports already.
-// libp2p shares ports, so it would not notice: two nodes would take each other's
-// connections.
-func (h *Host) portsFree() error {
+// A ListenError says at which address the host cannot listen.
+type ListenError struct {
+	Address string // as in [Config]
+	Err     error
+}
+
+func (e *ListenError) Error() string { return fmt.Sprintf("listen at %s: %v", e.Address, e.Err) }
+
+// Unwrap returns the system's error.
+func (e *ListenError) Unwrap() error { return e.Err }
+
+// portsFree returns the addresses of the configuration that the machine has, and an error if it has none of them or
+// if another process listens at one of them already. libp2p shares ports, so it would not notice: two
+// nodes would take each other's connections. An address that is missing beside others is no error: many machines
+// have no IPv6.
+func (h *Host) portsFree() (listen []string, err error) {
 	for _, text := range h.config.Listen {
-		a, err := multiaddr.NewMultiaddr(text)
-		if err != nil {
-			return fmt.Errorf("listen at %s: %w", text, err)
-		}
-		network, addr, err := manet.DialArgs(a)
-		if err != nil || !strings.HasPrefix(network, "tcp") {
-			continue // libp2p has its own words for what it cannot do
-		}
-		l, err := net.Listen(network, addr)
-		if err != nil {
-			return fmt.Errorf("listen at %s: %w", text, err)
-		}
-		if err := l.Close(); err != nil {
-			return fmt.Errorf("listen at %s: %w", text, err)
+		e := tryListen(text)
+		switch {
+		case e == nil:
+			listen = append(listen, text)
+		case errors.Is(e, syscall.EADDRNOTAVAIL), errors.Is(e, syscall.EAFNOSUPPORT):
+			err = &ListenError{text, e}
+			h.log.Info("this machine does not have a listen address", "address", text, "err", e)
+		default:
+			return nil, &ListenError{text, e}
 		}
 	}
-	return nil
+	if len(listen) > 0 {
+		err = nil
+	}
+	return listen, err
+}
+
+// tryListen listens at an address for a moment.
+func tryListen(text string) error {
+	a, err := multiaddr.NewMultiaddr(text)
+	if err != nil {
+		return err
+	}
+	network, addr, err := manet.DialArgs(a)
+	var l io.Closer
+	switch {
+	case err != nil:
+		return nil //nolint:nilerr // libp2p has its own words for what it cannot do
+	case strings.HasPrefix(network, "tcp"):
+		l, err = net.Listen(network, addr)
+	case strings.HasPrefix(network, "udp"):
+		l, err = net.ListenPacket(network, addr)
+	default:
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return l.Close()
 }
 
 // listen makes the libp2p host.
 func (h *Host) listen() error {
-	if err := h.portsFree(); err != nil {
+	var err error
+	if h.config.Listen, err = h.portsFree(); err != nil {
 		return err
 	}
 	options, err := h.options()
@@ -297,7 +334,7 @@ func (h *Host) Close() {
 		h.quiet = true
 		h.mu.Unlock()
 		if err := h.host.Close(); err != nil {
-			h.log.Warn("host not closed cleanly", "err", err)
+			h.log.Warn("host was not closed cleanly", "err", err)
 		}
 		h.handlers.Wait()
 	})
@@ -336,7 +373,7 @@ func (h *Host) Blame(id env.PeerID) {
 // fault counts bad behaviour, and cuts off who goes on with it.
 func (h *Host) fault(p peer.ID, why string) {
 	if h.ledger.fault(p, time.Now()) {
-		h.log.Warn("peer cut off for an hour", "peer", p, "why", why)
+		h.log.Warn("peer blocked for an hour", "peer", p, "why", why)
 		h.aside(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("connection not closed cleanly", "peer", p, "err", err)

@@ -314,11 +314,11 @@ func TestConfigIsCheckedWithWords(t *testing.T) {
 	_, key, _ := ed25519.GenerateKey(nil)
 	for words, change := range map[string]func(*Config){
 		"private key": func(c *Config) { c.Key = nil },
-		"must end in": func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
-		"after an addre": func(c *Config) {
+		"no peer id":  func(c *Config) { c.Bootstrap = []string{"/ip4/1.2.3.4/tcp/4801"} },
+		"is not the addre": func(c *Config) {
 			c.Bootstrap = []string{"/p2p/" + Text(wire.PeerIDOf(key.Public().(ed25519.PublicKey)))}
 		},
-		"bootstrap addr":  func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
+		"of a node":       func(c *Config) { c.Bootstrap = []string{"1.2.3.4:4801"} },
 		"descriptor":      func(c *Config) { c.Descriptor = []byte("x") },
 		"/ip4/1.2.3.4/xx": func(c *Config) { c.Listen = []string{"/ip4/1.2.3.4/xx"} },
 	} {

@@ -232,7 +232,7 @@ func TestBlameCutsAPeerOff(t *testing.T) {
 	if s := b.Stats(); s.Gated != 1 || s.BadFrames != maxFaults {
 		t.Errorf("stats %+v", s)
 	}
-	if n := strings.Count(b.logged.String(), "peer cut off"); n != 1 {
+	if n := strings.Count(b.logged.String(), "peer blocked"); n != 1 {
 		t.Errorf("%d log lines:\n%v", n, b.logged)
 	}
 	// Neither can come back, from either side.

@@ -19,7 +19,7 @@ import (
 const maxJoins = 8
 
 // ErrNobody says that there is no peer to join through.
-var ErrNobody = errors.New("no bootstrap address, no known peer: nobody to join through")
+var ErrNobody = errors.New("no node to join through is known: give --bootstrap")
 
 // Join asks first peers for the network's descriptor, takes that of the first
 // that welcomes this host, and returns it. It asks again, ever more seldom,
@@ -51,7 +51,7 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 			return nil, fmt.Errorf("join: %w", err)
 		}
 		if pause == firstPause {
-			h.log.Warn("nobody to join through yet", "tried", len(candidates), "err", err)
+			h.log.Warn("no node to join through answers yet", "tried", len(candidates), "err", err)
 		}
 		sleep(ctx, pause)
 	}

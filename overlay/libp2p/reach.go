@@ -183,13 +183,13 @@ type prover struct {
 func (h *Host) prove(ctx context.Context, report func([]string)) {
 	tell, err := h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged), eventbus.Stateful)
 	if err != nil {
-		h.log.Error("reachability unknown", "err", err)
+		h.log.Error("reachability is unknown", "err", err)
 		return
 	}
 	defer tell.Close()
 	changes, err := h.host.EventBus().Subscribe(new(event.EvtLocalAddressesUpdated))
 	if err != nil {
-		h.log.Error("reachability unknown", "err", err)
+		h.log.Error("reachability is unknown", "err", err)
 		return
 	}
 	defer changes.Close()

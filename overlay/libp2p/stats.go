@@ -10,34 +10,34 @@ import (
 // Stats counts what a host did since it was made.
 type Stats struct {
 	Connections int // peers connected now
-	LinksOut    int // streams open now, each of one peer and class
-	LinksIn     int
-	Gated       int // peers shut out now
-	Reachable   int // addresses at which peers dialled this host lately
+	LinksOut    int // outgoing streams open now, one per peer and class
+	LinksIn     int // incoming streams open now
+	Gated       int // peers blocked now
+	Reachable   int // addresses at which peers reached this node lately
 
 	Control, Bulk ClassStats
 
-	Dials         uint64 // streams this host tried to open
-	DialFailures  uint64 // of those, for lack of a connection or a handshake
-	Refusals      uint64 // handshakes that one side refused with words
-	BadHandshakes uint64 // inbound handshakes that were garbage, or too slow
-	Evicted       uint64 // connections of others that were closed to make room for newcomers
-	BadFrames     uint64 // frames over the limit, or blamed by the node
-	DialBacks     uint64 // times this host dialled a peer back
-	DialBackFails uint64 // times a peer could not dial this host back
+	Dials         uint64 // attempts to open a stream
+	DialFailures  uint64 // attempts to open a stream that failed for lack of a connection or a handshake
+	Refusals      uint64 // handshakes that one side refused with a reason
+	BadHandshakes uint64 // incoming handshakes that were invalid, or too slow
+	Evicted       uint64 // connections of others closed to make room for newcomers
+	BadFrames     uint64 // frames that were too large, or that the node rejected
+	DialBacks     uint64 // times this node dialled a peer back
+	DialBackFails uint64 // times a peer could not dial this node back
 
-	Published   uint64 // frames given to topics
-	Unpublished uint64 // those that were not, for want of room
-	Overheard   uint64 // frames of topics that the node was to judge
-	Unjudged    uint64 // of those, it had no time for
+	Published   uint64 // frames published to topics
+	Unpublished uint64 // frames not published, for lack of space
+	Overheard   uint64 // frames of topics given to the node to validate
+	Unjudged    uint64 // frames of topics that the node had no time to validate
 }
 
 // ClassStats counts the frames of a class.
 type ClassStats struct {
-	FramesIn, BytesIn   uint64 // given to the node
-	FramesOut, BytesOut uint64 // written to a stream
-	Slowed              uint64 // in: taken later, because the peer sends more than it may
-	Paced               uint64 // out: times that a link paused, because the peer would have to
+	FramesIn, BytesIn   uint64 // frames received and given to the node, and their bytes
+	FramesOut, BytesOut uint64 // frames written to a stream, and their bytes
+	Slowed              uint64 // incoming frames delayed because the peer sends more than it may
+	Paced               uint64 // pauses of outgoing links, before the peer would have to delay frames
 	Drops               Drops
 }
 

@@ -93,7 +93,7 @@ func (t *Topics) Join(name string, peers []env.Peer, hear Hear) {
 	j := t.all[name]
 	if j == nil {
 		if len(t.all) >= maxTopics {
-			t.host.log.Error("topic not joined: too many", "topic", name)
+			t.host.log.Error("too many topics to join another one", "topic", name)
 			return
 		}
 		ctx, end := context.WithCancel(t.host.ctx)
@@ -218,14 +218,14 @@ func (t *Topics) dial(info peer.AddrInfo) {
 func (t *Topics) run(ctx context.Context, name string, j *topic) {
 	ps, err := t.pubsub()
 	if err != nil {
-		t.host.log.Error("topic not joined", "topic", name, "err", err)
+		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
 	}
 	err = ps.RegisterTopicValidator(name, func(ctx context.Context, from peer.ID, m *pubsub.Message) pubsub.ValidationResult {
 		return t.judge(ctx, j, from, m.Data)
 	}, pubsub.WithValidatorTimeout(verdictTime), pubsub.WithValidatorConcurrency(256))
 	if err != nil {
-		t.host.log.Error("topic not joined", "topic", name, "err", err)
+		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
 	}
 	defer func() {
@@ -235,13 +235,13 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 	}()
 	joined, err := ps.Join(name)
 	if err != nil {
-		t.host.log.Error("topic not joined", "topic", name, "err", err)
+		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
 	}
 	defer joined.Close()
 	relay, err := joined.Relay() // what comes is taken by the validator, and passed on
 	if err != nil {
-		t.host.log.Error("topic not joined", "topic", name, "err", err)
+		t.host.log.Error("topic could not be joined", "topic", name, "err", err)
 		return
 	}
 	defer relay()

@@ -164,7 +164,7 @@ func (o *Owners) save(s *seat, then func(), ops ...env.Op) {
 	o.store.Commit(append(ops, s.record()), func(err error) {
 		if err != nil {
 			o.stats.Unsaved++
-			o.log.Warn("log not stored", "url", s.url, "err", err)
+			o.log.Warn("log could not be stored", "url", s.url, "err", err)
 			return
 		}
 		if then != nil {
@@ -180,7 +180,7 @@ func (o *Owners) load() error {
 		s, err := o.loadSeat(key, value)
 		if err != nil {
 			o.stats.Damaged++
-			o.log.Warn("log of a feed unreadable, it is pulled from the network again", "err", err)
+			o.log.Warn("log of a feed is unreadable and is pulled from the network again", "err", err)
 			return true
 		}
 		if s.epoch == nil && !s.follow {
@@ -202,7 +202,7 @@ func (o *Owners) load() error {
 					url = s.url
 				}
 			}
-			o.log.Warn("entry of a feed's log unreadable, it is pulled from the network again", "url", url, "err", err)
+			o.log.Warn("entry of a log is unreadable and is pulled from the network again", "url", url, "err", err)
 		}
 		return true
 	})
@@ -226,7 +226,7 @@ func (o *Owners) load() error {
 func (o *Owners) damage(err error) error {
 	if errors.Is(err, env.ErrDamaged) {
 		o.stats.Damaged++
-		o.log.Warn("logs of feeds damaged, what is missing is pulled from the network again", "err", err)
+		o.log.Warn("logs are damaged, and missing entries are pulled from the network again", "err", err)
 		return nil
 	}
 	return err

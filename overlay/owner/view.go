@@ -4,27 +4,27 @@ import "tidings/overlay"
 
 // Stats counts what an Owners did since it started.
 type Stats struct {
-	Seats     int    // keys it has to do with
-	Owned     int    // of which it is an owner
-	Led       int    // of which it is the sequencer
-	Entries   int    // kept in its logs
-	Appended  uint64 // entries made
-	Held      uint64 // of which a quorum holds
+	Seats     int    // keys whose log the node has a part in
+	Owned     int    // keys that the node is an owner of
+	Led       int    // keys that the node is the sequencer of
+	Entries   int    // entries kept in logs
+	Appended  uint64 // entries appended as the sequencer
+	Held      uint64 // appended entries that a quorum committed
 	Kept      uint64 // entries kept for other sequencers
-	Bids      uint64 // attempts to make an epoch
-	Epochs    uint64 // of which succeeded
-	Jumps     uint64 // lineages founded after a quorum was lost
-	Merged    uint64 // lineages that ended in another
-	Pulls     uint64 // logs pulled
+	Bids      uint64 // attempts to begin an epoch
+	Epochs    uint64 // attempts to begin an epoch that succeeded
+	Jumps     uint64 // branches begun after a quorum was lost
+	Merged    uint64 // branches that ended in another one
+	Pulls     uint64 // logs pulled from other nodes
 	Cut       uint64 // entries dropped because no quorum held them
-	Unsaved   uint64 // commits the disk refused
+	Unsaved   uint64 // commits that the disk refused
 	Damaged   uint64 // records that could not be read
 	Lost      uint64 // bodies that could not be read
-	Mended    uint64 // of which another node had them
+	Mended    uint64 // unreadable bodies that came back from another node
 	Garbage   uint64 // messages that broke the protocol
 	Control   uint64 // messages sent
-	Looks     uint64 // checked look-ups of who lives near a key
-	Untrusted uint64 // entries and epochs nobody with a right to had signed
+	Looks     uint64 // checked lookups of the nodes near a key
+	Untrusted uint64 // entries and epochs signed by a node without the right to
 }
 
 // Log returns what is kept of a key's log, the oldest entry first. It must not be

@@ -122,20 +122,20 @@ const MaxPayload = 56 << 10
 
 // Stats counts what a Scribe did since it started.
 type Stats struct {
-	Groups    int    // in which the node has a place or wants one
-	Roots     int    // of which it is the root
-	Children  int    // edges down
-	Links     int    // peers it shares edges with
-	Published uint64 // messages published here
-	Received  uint64 // Downs received
-	Repeated  uint64 // of which were known already
-	Sent      uint64 // Downs sent
-	Resent    uint64 // Downs sent again for want of an acknowledgement
-	Delivered uint64 // messages handed up
-	Lost      uint64 // Downs given up or pushed out of a full queue
-	Joins     uint64 // Joins sent
+	Groups    int    // groups that the node takes part in, or wants to
+	Roots     int    // groups whose root the node is
+	Children  int    // edges to children
+	Links     int    // peers that share edges with the node
+	Published uint64 // messages published at this node
+	Received  uint64 // messages received down a tree
+	Repeated  uint64 // messages received down a tree that were known already
+	Sent      uint64 // messages sent down a tree
+	Resent    uint64 // messages sent again because no acknowledgement came
+	Delivered uint64 // messages delivered to the layer above
+	Lost      uint64 // messages given up, or dropped from a full queue
+	Joins     uint64 // join messages sent
 	Pushed    uint64 // children sent to another parent
-	Shunned   uint64 // parents left because the layer above wanted it
+	Shunned   uint64 // parents left because the layer above asked for it
 	Garbage   uint64 // messages that broke the protocol
-	Control   uint64 // messages sent that carry no payload
+	Control   uint64 // messages sent without a payload
 }

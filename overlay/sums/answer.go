@@ -77,13 +77,13 @@ func (s *Sums) sumOf(digits uint32, now time.Time) (value []byte, version uint64
 	sum := s.adder.Zero()
 	if len(s.own) > 0 {
 		if err := s.adder.Add(sum, s.own, Scope{Nodes: 1}); err != nil {
-			s.log.Warn("own value not added", "err", err)
+			s.log.Warn("own value was not added to a sum", "err", err)
 		}
 	}
 	s.addParts(sum, int(digits))
 	a.value = s.adder.Encode(sum)
 	if len(a.value) > MaxValue {
-		s.log.Warn("sum too large to be told", "bytes", len(a.value))
+		s.log.Warn("sum is too large to send", "bytes", len(a.value))
 		a.value = nil
 	}
 	a.stamp, a.at, a.version = s.stamp, now, versionOf(a.value)
@@ -120,7 +120,7 @@ func (s *Sums) addParts(sum any, digits int) {
 			continue
 		}
 		if err := s.adder.Add(sum, p.value, p.about); err != nil {
-			s.log.Warn("value not added a second time", "err", err) // it was when it was taken
+			s.log.Warn("value was not added again", "err", err) // it was when it was taken
 		}
 		if plant.CountedTwice && p.about.Nodes == 1 {
 			_ = s.adder.Add(sum, p.value, p.about)

@@ -100,20 +100,20 @@ const (
 
 // Stats counts what a Sums did since it started.
 type Stats struct {
-	Parts     int    // of which sums are made, without the own value
-	Valued    int    // of which have one
-	Doubted   int    // of which have one that does not count, as things stand
-	KeptBytes int    // of all values
-	Rounds    uint64 // of asking for all parts
-	Quick     uint64 // of which were quick
-	Asked     uint64 // Asks sent
-	Again     uint64 // of which for want of an answer
-	Given     uint64 // answers
-	Same      uint64 // of which said that the value is as before
-	Early     uint64 // of which said that the sum is not whole
-	Bytes     uint64 // of all frames sent
-	Taken     uint64 // values taken
-	Refused   uint64 // values that the layer above did not take, or that were too large
-	Flooded   uint64 // Asks dropped because their sender has asked too often
+	Parts     int    // values of other nodes that sums are made of
+	Valued    int    // parts that have a value
+	Doubted   int    // parts whose value does not count at present
+	KeptBytes int    // bytes of all kept values
+	Rounds    uint64 // rounds of requests for all parts
+	Quick     uint64 // rounds that were quick
+	Asked     uint64 // requests sent
+	Again     uint64 // requests sent again because no answer came
+	Given     uint64 // answers sent
+	Same      uint64 // answers sent that said that the value has not changed
+	Early     uint64 // answers sent that said that the sum is not complete
+	Bytes     uint64 // bytes of all frames sent
+	Taken     uint64 // values accepted
+	Refused   uint64 // values that the layer above refused, or that were too large
+	Flooded   uint64 // requests dropped because their sender asked too often
 	Garbage   uint64 // messages that broke the protocol
 }

@@ -86,26 +86,26 @@ const (
 
 // Stats counts what a Wedge did since it started, and says what it holds.
 type Stats struct {
-	Records int // keys in whose trees the node has a part
-	Led     int // of which it leads
-	Duties  int // of which it serves
+	Records int // keys in whose trees the node takes part
+	Led     int // keys that the node leads
+	Duties  int // keys that the node serves
 	Up      int // edges to parents
 	Down    int // edges to children
-	Links   int // peers it shares edges with
+	Links   int // peers that share edges with the node
 
-	Batches   uint64 // sent, repetitions included
-	Entries   uint64 // edges told to children
-	Digests   uint64 // sent
-	Lists     uint64 // links spelt out because the ends knew other edges
+	Batches   uint64 // batches sent, repetitions included
+	Entries   uint64 // edges announced to children
+	Digests   uint64 // digests sent
+	Lists     uint64 // links sent in full because the two ends knew different edges
 	Control   uint64 // messages sent that carry no message of a leader
-	Resent    uint64 // batches and digests sent again for want of an answer
+	Resent    uint64 // batches and digests sent again because no answer came
 	Replaced  uint64 // edges given to another child because one was dead
-	Adopted   uint64 // edges left to the node itself because two children refused, or none was there
-	Refused   uint64 // entries of others not taken
+	Adopted   uint64 // edges that the node took itself because two children refused, or there was none
+	Refused   uint64 // entries of other nodes that were refused
 	Expired   uint64 // records that were not renewed in time
-	LeftOut   uint64 // declined ranks for which there was no stand-in, when they were last counted
+	LeftOut   uint64 // declined ranks without a stand-in at the last count
 	Downs     uint64 // messages of leaders sent to children
-	Delivered uint64 // messages of leaders handed up
+	Delivered uint64 // messages of leaders delivered to the layer above
 	Lost      uint64 // messages of leaders dropped from a full queue
 	Garbage   uint64 // messages that broke the protocol
 }
