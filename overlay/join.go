@@ -11,7 +11,10 @@ import (
 const (
 	findPatience = time.Second // for one answer to Find
 	findTries    = 2
-	joinPause    = 5 * time.Second // before everybody is asked again
+	// Before everybody is asked again: at first, and at most. The pause doubles, so that nodes which
+	// come back together and find nobody who has a place leave each other alone.
+	joinPauseFirst = 500 * time.Millisecond
+	joinPause      = 5 * time.Second
 	// announceLimit is how long the leaf may take to acknowledge a node
 	// before it looks for its leaf again: all attempts at a dead member, twice.
 	announceLimit = 20 * time.Second
@@ -35,6 +38,8 @@ type join struct {
 	by     map[ID]ID  // who named each of them first
 	found  []env.Peer // peers of which only the address is known
 	asked  map[ID]bool
+	pause  time.Duration // before the next time that everybody is asked
+	resume time.Time     // when that is; zero while somebody is left to be asked
 	nonce  uint64 // of all its Finds: an answer that comes late is one too
 	out    bool   // a Find is waited for
 	who    env.Peer
@@ -92,6 +97,7 @@ func (n *Node) Reachable(addrs []string) {
 	was := n.self.Member
 	if was != member {
 		n.join.drop()
+		n.join.askAnew()
 	}
 	if was && !member && n.state != Alone {
 		n.Leave()
@@ -112,7 +118,7 @@ func (n *Node) Reachable(addrs []string) {
 // there, with its present record, before they miss it; if it is looking for its network, it asks everybody anew.
 func (n *Node) Moved() {
 	if n.state == Alone {
-		clear(n.join.asked)
+		n.join.askAnew()
 		n.stepJoin()
 		return
 	}
@@ -141,6 +147,7 @@ func (n *Node) issue(addrs []string, member bool) {
 func (n *Node) reset() {
 	n.pool(n.self.ID, n.leaf.Members())
 	n.join.drop()
+	n.join.askAnew()
 	n.leaf = newLeafSet(n.self, n.leaf.split, n.leaf.merge)
 	n.table = table{self: n.self.ID}
 	n.state = Alone
@@ -206,19 +213,47 @@ func (n *Node) stepJoin() {
 		n.weigh()
 		return
 	}
+	if !j.resume.IsZero() && !now.Before(j.resume) {
+		j.askAnew()
+	}
 	if next, ok := n.nextToAsk(); ok {
 		j.tries = 0
 		n.find(next)
 		return
 	}
-	clear(j.asked)
 	if !j.searching() && n.mayActAlone(now) {
 		n.leaf.SetDepth(0)
 		n.activate()
 		n.risen(now) // those it knew may just have done the same
 		return
 	}
-	n.after(n.spread(joinPause), task{kind: taskJoin})
+	if j.resume.IsZero() {
+		j.pause = min(max(2*j.pause, joinPauseFirst), joinPause)
+		n.rest(now.Add(n.spread(j.pause)))
+	}
+}
+
+// rest has nobody asked a second time until then, but those whom the node hears of for the first time.
+func (n *Node) rest(until time.Time) {
+	n.join.resume = until
+	n.at(until, task{kind: taskJoin})
+	if alone := n.started.Add(n.cfg.JoinPatience); alone.After(n.clock.Now()) && alone.Before(until) {
+		n.at(alone, task{kind: taskJoin})
+	}
+}
+
+// askAnew makes all those the node knows be asked again.
+func (j *join) askAnew() {
+	clear(j.asked)
+	j.resume = time.Time{}
+}
+
+// hasPlace takes the news that a member has its place, and asks it for one.
+func (n *Node) hasPlace(p *peer) {
+	if n.state == Alone && p.contact != nil && p.contact.Member {
+		delete(n.join.asked, p.contact.ID)
+		n.stepJoin()
+	}
 }
 
 // mayActAlone says whether a node that nobody answers is a network by itself.
@@ -229,7 +264,7 @@ func (n *Node) mayActAlone(now time.Time) bool {
 	if n.cfg.Founder && len(n.known) == 0 && len(n.join.found) == 0 {
 		return true
 	}
-	return (n.cfg.Founder || len(n.known) > 0) && now.Sub(n.started) > n.cfg.JoinPatience
+	return (n.cfg.Founder || len(n.known) > 0) && now.Sub(n.started) >= n.cfg.JoinPatience
 }
 
 // nextToAsk returns the peer nearest to the node's own id that was not asked yet.
@@ -345,8 +380,7 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
 		n.chooseHosts()
 	default: // nobody has dialled back yet
-		clear(j.asked)
-		n.at(n.started.Add(n.cfg.RolePatience), task{kind: taskJoin})
+		n.rest(n.started.Add(n.cfg.RolePatience))
 	}
 }
 

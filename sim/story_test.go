@@ -91,6 +91,33 @@ func TestLeaveInGoodOrder(t *testing.T) {
 	report(t, s)
 }
 
+// When all nodes of a network start again at once, none has a place to offer the others. They ask each other
+// at pauses that grow to five seconds, until one of them acts alone after half a minute.
+func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
+	s := grown(5, 12)
+	s.World.Run(5 * time.Minute)
+	for _, p := range s.Peers() {
+		p.via = nil
+		p.Kill(false)
+	}
+	s.World.Run(time.Minute)
+	for _, p := range s.Peers() {
+		p.Start()
+	}
+	s.World.Run(25 * time.Second)
+	for i, p := range s.Peers() {
+		if sent := p.node.Overlay.Stats().Sent; sent > 300 { // eight times ten or so questions, and as many answers
+			t.Errorf("node %d sent %d messages while it waited", i, sent)
+		}
+	}
+	if !s.RunUntil(func() bool { return len(s.Live()) == 12 }, time.Second, time.Minute) {
+		t.Fatalf("%d of 12 are active", len(s.Live()))
+	}
+	s.World.Run(10 * time.Minute)
+	s.CheckQuiet()
+	report(t, s)
+}
+
 // A node finds its network again after a restart by the peers it remembers, when
 // nobody tells it of any.
 func TestRestartFindsTheNetworkAgain(t *testing.T) {
