@@ -34,8 +34,7 @@ func (n *Node) chooseHosts() {
 	if len(n.hosts) == 0 { // nobody is left: look again
 		n.state = Alone
 		n.join.nonce = 0
-		clear(n.join.asked)
-		n.after(n.spread(joinPause), task{kind: taskJoin})
+		n.rest(n.clock.Now().Add(n.spread(joinPauseMost)))
 	}
 }
 

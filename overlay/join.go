@@ -14,7 +14,7 @@ const (
 	// Before everybody is asked again: at first, and at most. The pause doubles, so that nodes which
 	// come back together and find nobody who has a place leave each other alone.
 	joinPauseFirst = 500 * time.Millisecond
-	joinPause      = 5 * time.Second
+	joinPauseMost  = 5 * time.Second
 	// announceLimit is how long the leaf may take to acknowledge a node
 	// before it looks for its leaf again: all attempts at a dead member, twice.
 	announceLimit = 20 * time.Second
@@ -38,10 +38,11 @@ type join struct {
 	by     map[ID]ID  // who named each of them first
 	found  []env.Peer // peers of which only the address is known
 	asked  map[ID]bool
+	heeded map[ID]bool   // who was asked once more since then, because it spoke: see askOnceMore
 	pause  time.Duration // before the next time that everybody is asked
-	resume time.Time     // when that is; zero while somebody is left to be asked
-	nonce  uint64 // of all its Finds: an answer that comes late is one too
-	out    bool   // a Find is waited for
+	resume time.Time     // when that is; zero: it is not planned
+	nonce  uint64        // of all its Finds: an answer that comes late is one too
+	out    bool          // a Find is waited for
 	who    env.Peer
 	tries  int
 	due    time.Time
@@ -228,32 +229,42 @@ func (n *Node) stepJoin() {
 		return
 	}
 	if j.resume.IsZero() {
-		j.pause = min(max(2*j.pause, joinPauseFirst), joinPause)
+		j.pause = min(max(2*j.pause, joinPauseFirst), joinPauseMost)
 		n.rest(now.Add(n.spread(j.pause)))
 	}
 }
 
-// rest has nobody asked a second time until then, but those whom the node hears of for the first time.
+// rest has the node ask nobody a second time before until; those not asked yet still are. It comes back
+// sooner if it may act alone by then, give or take a second: nodes that start together do not all act alone.
 func (n *Node) rest(until time.Time) {
 	n.join.resume = until
 	n.at(until, task{kind: taskJoin})
 	if alone := n.started.Add(n.cfg.JoinPatience); alone.After(n.clock.Now()) && alone.Before(until) {
-		n.at(alone, task{kind: taskJoin})
+		n.at(alone.Add(time.Duration(n.rand.Int64N(int64(time.Second)))), task{kind: taskJoin})
 	}
 }
 
 // askAnew makes all those the node knows be asked again.
 func (j *join) askAnew() {
 	clear(j.asked)
+	clear(j.heeded)
 	j.resume = time.Time{}
 }
 
-// hasPlace takes the news that a member has its place, and asks it for one.
-func (n *Node) hasPlace(p *peer) {
-	if n.state == Alone && p.contact != nil && p.contact.Member {
-		delete(n.join.asked, p.contact.ID)
-		n.stepJoin()
+// askOnceMore asks a member again that has probed the node: mostly it has got its place since it was asked.
+// It does so once before everybody is asked anew; else one that goes on probing would keep the others from
+// being asked.
+func (n *Node) askOnceMore(p *peer) {
+	j := &n.join
+	if n.state != Alone || p.contact == nil || !p.contact.Member || !j.asked[p.contact.ID] || j.heeded[p.contact.ID] {
+		return
 	}
+	if j.heeded == nil {
+		j.heeded = map[ID]bool{}
+	}
+	j.heeded[p.contact.ID] = true
+	delete(j.asked, p.contact.ID)
+	n.stepJoin()
 }
 
 // mayActAlone says whether a node that nobody answers is a network by itself.

@@ -155,3 +155,58 @@ func contacts(of []*actor) (cs []*Contact) {
 	}
 	return cs
 }
+
+// A peer that the node knows goes on probing it, and answers nothing or too little: the others are asked
+// all the same, and the node finds its place.
+func TestOneThatGoesOnProbingKeepsNobodyOut(t *testing.T) {
+	for name, answers := range map[string]bool{"silent": false, "answers at once": true} {
+		l := newLab(t)
+		n := l.boot()
+		n.cfg.Founder = false
+		pest, honest := l.near(n.ID(), 9, 1)[0], l.near(n.ID(), 3, 2)
+		n.known = append(n.known, pest.contact, honest[0].contact, honest[1].contact)
+		n.Reachable([]string{"here"})
+		l.run()
+		began, asked := l.now, 0
+		for l.now.Sub(began) < 3*time.Minute && n.State() != Active {
+			for _, m := range l.heard(pest) {
+				if f := m.GetFind(); f != nil {
+					if asked++; answers {
+						l.say(pest, l.nearby(f.Nonce, false))
+					}
+				}
+			}
+			l.say(pest, probe(&overlaypb.Probe{Nonce: 7}))
+			l.finds(true, honest...)
+			l.pass(50 * time.Millisecond)
+		}
+		if took := l.now.Sub(began); n.State() != Active || asked > 60 {
+			t.Errorf("%s: %v after %v, and asked it %d times", name, n.State(), took, asked)
+		}
+	}
+}
+
+// A client is told by one that is no member itself that it is the one to turn to: it has nobody to act for it, and
+// asks again in pauses.
+func TestAClientWithoutHostsAsksInPauses(t *testing.T) {
+	l := newLab(t)
+	n := l.boot()
+	n.cfg.Founder, n.cfg.RolePatience = false, 0
+	a := l.actor(1)
+	a.contact = newRecord(n.network, a.signer, nil, l.now, false)
+	n.Found(a.contact.Peer)
+	l.run()
+	asked := 0
+	for range 60 * 20 {
+		for _, m := range l.heard(a) {
+			if f := m.GetFind(); f != nil {
+				asked++
+				l.say(a, l.nearby(f.Nonce, true))
+			}
+		}
+		l.pass(50 * time.Millisecond)
+	}
+	if asked < 5 || asked > 20 {
+		t.Errorf("it asks %d times in a minute", asked)
+	}
+}

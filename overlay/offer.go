@@ -71,7 +71,9 @@ func (n *Node) seek() {
 		}
 		j.near, j.nearAt = append([]*named{}, found...), n.clock.Now() // not nil
 		switch {
-		case n.state != Alone || j.offer == nil:
+		case n.state != Alone:
+		case j.offer == nil:
+			n.stepJoin() // it may have waited for this to act alone
 		case len(found) == 0: // nobody but who made the offer answers
 			n.compareOffer()
 		default:

@@ -83,7 +83,7 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 		}
 		granted := m.Attach && n.attach(p)
 		n.send(p, n.probeReply(p, m, granted))
-		n.hasPlace(p)
+		n.askOnceMore(p)
 	}
 	n.joinedYet()
 }

@@ -92,7 +92,7 @@ func TestLeaveInGoodOrder(t *testing.T) {
 }
 
 // When all nodes of a network start again at once, none has a place to offer the others. They ask each other
-// at pauses that grow to five seconds, until one of them acts alone after half a minute.
+// at pauses that grow to five seconds, until some of them act alone after half a minute.
 func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
 	s := grown(5, 12)
 	s.World.Run(5 * time.Minute)
