@@ -28,7 +28,7 @@ func TestPairsAreCountedByTheirLabels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p.Snapshots != 6 || p.Wording != 2 || p.Noise != 2 || len(p.Missed) != 1 || p.Missed[0] != "e" || len(p.Failed) != 1 || !strings.HasPrefix(p.Failed[0], "e: an error or a wall") {
+	if p.Snapshots != 6 || p.Wording != 2 || p.Noise != 2 || len(p.Missed) != 1 || p.Missed[0] != "e" || len(p.Failed) != 1 || !strings.HasPrefix(p.Failed[0], "e: an error or log-in page") {
 		t.Errorf("%+v", p)
 	}
 	if a := p.Alarms(); len(a) != 1 || a[0].File != "d" || a[0].Lines != 2 || !strings.Contains(a[0].Hunk, "> Three.\n") {
