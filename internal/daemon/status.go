@@ -124,6 +124,9 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 		return nil, err
 	}
 	of := d.findings(snap)
+	if snap.Network == "" {
+		return of, nil // there is no list before there is a network
+	}
 	channels, err := d.List(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +150,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 	of = append(of, changedKeys(channels, time.Now())...)
 	of = append(of, d.keywords.findings(len(channels), d.config.Filter)...)
 	if ailing+said == 0 && len(channels) > 0 {
-		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("%d subscriptions, none with problems", len(channels))})
+		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
 	}
 	return of, nil
 }
@@ -226,7 +229,7 @@ func invitation(snap Snapshot) string {
 func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
 	switch {
-	case snap.Network == "":
+	case snap.Network == "": // until a node of --bootstrap has answered
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
 	case snap.CutOff != nil:
 		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
