@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 
@@ -50,6 +51,9 @@ func (k *Key) Next() feed.Hash { return k.next }
 // Generate makes a key and the one that follows it, in two new files. An empty passphrase leaves
 // them in clear.
 func Generate(path, passphrase string) (*Key, error) {
+	if dir := filepath.Dir(path); !exists(dir) {
+		return nil, fmt.Errorf("make a key: the directory %s does not exist: create it first", dir)
+	}
 	for _, file := range []string{path, path + nextSuffix} {
 		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("make a key: %s is there already", file)
@@ -60,6 +64,11 @@ func Generate(path, passphrase string) (*Key, error) {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
 	return follow(path, private, passphrase)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // follow writes a key down with one that is to follow it. That comes last: until then its file may

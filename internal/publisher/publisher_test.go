@@ -47,6 +47,10 @@ func TestAKeyIsReadByItsOwnerAlone(t *testing.T) {
 	if err != nil || difference.KeyHash(next.Public()) != made.Next() {
 		t.Errorf("%v, %v", next, err)
 	}
+	nowhere := filepath.Join(t.TempDir(), "keys", "blog.key")
+	if _, err := Generate(nowhere, ""); err == nil || !strings.Contains(err.Error(), "the directory "+filepath.Dir(nowhere)+" does not exist") {
+		t.Errorf("in a directory that is not there: %v", err)
+	}
 	if _, err := Generate(path, ""); err == nil {
 		t.Error("a key was written over")
 	}
