@@ -224,7 +224,7 @@ func (n *Node) pass(w *passage) {
 
 // arrived starts the receipt on its way back.
 func (n *Node) arrived(w *passage) {
-	if plant.NoReceipt && w.msg.Key[31]&15 == 0 && w.done == nil || plant.LateReceipt && w.msg.Key[31]&15 == 0 && w.done == nil && w.try < 2 {
+	if plant.NoReceipt && w.msg.Key[31]&15 == 0 && w.done == nil || plant.LateReceipt && w.msg.Key[31]&15 == 0 && w.done == nil && w.try < 3 {
 		return
 	}
 	w.receipt = &overlaypb.Ack{Id: w.id, Try: w.try, Receipt: true, Root: n.self.ID[:], Hops: uint32(w.msg.Hops)}

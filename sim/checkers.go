@@ -64,8 +64,9 @@ const detection = 45 * time.Second
 
 // promptness is within what time a look-up is acknowledged when all is well. Contacts of
 // a table are asked every ten minutes only: a look-up may be the first to meet some that
-// died lately, each of which it waits for up to three seconds.
-const promptness = 12 * time.Second
+// died lately, each of which it waits for up to three seconds, and it may meet the same one
+// again when it is tried again (docs/design/known-gaps.md).
+const promptness = 18 * time.Second
 
 // aftermath is how long after a hindrance members may still be taken for dead that are
 // not, or those who took them for it may not have met them again.

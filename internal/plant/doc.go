@@ -3,7 +3,7 @@
 //
 //	DoubleRoot   overlay: a member acts as root of keys that others are nearer to
 //	NoReceipt    overlay: the root of some keys acknowledges nothing
-//	LateReceipt  overlay: the root of some keys acknowledges only what comes a third time
+//	LateReceipt  overlay: the root of some keys acknowledges only what comes a fourth time
 //	Undead       overlay: who died stays in the leaf
 //	StaleCount   overlay: counts once learned are never corrected
 //	Hoard        overlay: messages that passed are never forgotten
