@@ -81,7 +81,7 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 		return err
 	}
 	// Beside the fingerprint, which may go into a file.
-	if _, err = fmt.Fprintf(s.err, "tidings: the key is in %s; move %[1]s.next, the next key, to another place\n", c.File); err == nil && terminalOf(s.out).width > 0 {
+	if _, err = fmt.Fprintf(s.err, "tidings: the key is in %s, and the next key in %[1]s.next: keep that one in another place\n", c.File); err == nil && terminalOf(s.out).width > 0 {
 		_, err = fmt.Fprintf(s.out, "Then: tidings publish --key %s --metadata URL\n", c.File)
 	}
 	return err
