@@ -224,7 +224,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
 	}
-	// What is exported has the same folders.
+	// The exported list has the same folders.
 	exported := body(t, b.ask("GET", apiPath+"opml?rewrite=0", "Tidings", "1"))
 	clear(b.node.subscribed)
 	clear(b.node.channels)

@@ -64,7 +64,7 @@ func callOf(n *kong.Node) string {
 	return n.Path()
 }
 
-// What a flag or an argument may be given.
+// These are the kinds of values that flags and arguments take.
 const (
 	takesNothing = ""
 	takesFile    = "file"
