@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -12,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"tidings/internal/daemon"
 	"tidings/internal/feed"
 	"tidings/internal/longtest"
 	"tidings/proxy"
@@ -217,29 +214,9 @@ func TestKilledOverAndOver(t *testing.T) {
 // post tells a node something without waiting for long; an error may mean that it
 // was done nevertheless.
 func post(n *runner, what, url string) error {
-	token, err := daemon.ReadToken(daemon.AccessFile(n.dir))
-	if err != nil {
-		return err
-	}
 	body, err := json.Marshal(proxy.Subscribed{URL: url})
-	if err != nil {
-		return err
-	}
-	q, err := http.NewRequest(http.MethodPost, "http://"+n.http+"/api/v1/"+what, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	q.Header.Set("Tidings", "1")
-	q.Header.Set("Tidings-Token", token)
-	q.Header.Set("Content-Type", "application/json")
-	a, err := http.DefaultClient.Do(q)
-	if err != nil {
-		return err
-	}
-	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err == nil && a.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", a.Status, b)
+	if err == nil {
+		_, err = n.call(http.MethodPost, what, body)
 	}
 	return err
 }

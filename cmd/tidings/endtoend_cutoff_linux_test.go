@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -97,21 +96,6 @@ func (h *hamlet) next() {
 	h.origin.step()
 }
 
-// ask returns what a node says at a path.
-func (r *runner) ask(path string) (int, string) {
-	r.t.Helper()
-	a, err := r.on.client().Get("http://" + r.http + path)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer a.Body.Close()
-	b, err := io.ReadAll(a.Body)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return a.StatusCode, string(b)
-}
-
 // saysCutOff looks at all the places where a node says that it hears of nobody.
 func (h *hamlet) saysCutOff(r *runner) error {
 	s := r.status()
@@ -180,17 +164,6 @@ func TestAllMembersKilled(t *testing.T) {
 	h.clients = append(h.clients, h.members[1])
 	h.read = append(h.read, h.members[1].subscribe(h.url))
 	h.all("the log")
-}
-
-// metric is a count of a node's.
-func (r *runner) metric(name string) string {
-	_, words := r.ask("/metrics")
-	for line := range strings.Lines(words) {
-		if of, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && of == name {
-			return value
-		}
-	}
-	return "none"
 }
 
 // TestAddressChanges gives a member and a client other addresses while they run. Within half a minute the network

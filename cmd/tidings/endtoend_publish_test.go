@@ -19,7 +19,6 @@ import (
 	"time"
 
 	"tidings/difference"
-	"tidings/internal/daemon"
 	"tidings/internal/feed"
 	"tidings/proxy"
 )
@@ -208,28 +207,13 @@ func TestPublishers(t *testing.T) {
 
 	// What is no item of anybody's is refused by who was given it, and told there. What was refused above, and
 	// has been taken since, is not told any more.
-	r, err := http.NewRequest(http.MethodPost, "http://"+desk.http+"/api/v1/publish", strings.NewReader(`{"envelope":"Z2FyYmFnZQ=="}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	access, err := daemon.ReadToken(daemon.AccessFile(desk.dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Tidings", "1")
-	r.Header.Set("Tidings-Token", access)
-	r.Header.Set("Content-Type", "application/json")
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = a.Body.Close()
+	_, err := desk.call(http.MethodPost, "publish", []byte(`{"envelope":"Z2FyYmFnZQ=="}`))
 	var refused []proxy.Refused
 	for _, n := range nodes {
 		refused = append(refused, n.status().Refused...)
 	}
-	if a.StatusCode == http.StatusOK || len(refused) != 1 || !strings.Contains(refused[0].Why, "not a publication") {
-		t.Errorf("%s; refused: %+v", a.Status, refused)
+	if err == nil || len(refused) != 1 || !strings.Contains(refused[0].Why, "not a publication") {
+		t.Errorf("%v; refused: %+v", err, refused)
 	}
 }
 
@@ -302,18 +286,7 @@ func TestProgramsPublish(t *testing.T) {
 	shown(t, address, "Saved", "publisher", latencyTarget)
 	// Of a publisher who says nothing for two beat intervals all think that it is gone.
 	eventually(t, patient, "the node to say that nothing is new", func() error {
-		const pushes = "\ntidings_feedtree_pushes_total "
-		a, err := http.Get("http://" + desk.http + "/metrics")
-		if err != nil {
-			return err
-		}
-		defer a.Body.Close()
-		metrics, err := io.ReadAll(a.Body)
-		if err != nil {
-			return err
-		}
-		_, after, _ := strings.Cut(string(metrics), pushes)
-		n, err := strconv.Atoi(strings.Split(after, "\n")[0])
+		n, err := strconv.Atoi(desk.metric("tidings_feedtree_pushes_total"))
 		if err == nil && n < 3 {
 			err = fmt.Errorf("%d pushed", n)
 		}
