@@ -126,6 +126,27 @@ func TestAFilterThatWasAway(t *testing.T) {
 	})
 }
 
+// A filter misses nothing from its first answer of an owner on, though it is killed before a digest reaches it. A real
+// one that was restarted after some seconds lost the articles of these seconds.
+func TestAYoungFilterThatIsKilledMissesNothing(t *testing.T) {
+	t.Parallel()
+	s := firehoseSwarm(t, 1, Config{}, 24, 2, 40)
+	s.World.Run(70 * time.Second) // the owners have just sent digests
+	young := s.Add(true, s.Peers()[0])
+	young.Filter()
+	young.Start()
+	s.World.Run(15 * time.Second) // it listens; the next digests come ten seconds later
+	since := s.Now()
+	young.Kill(true)
+	s.World.Run(3 * time.Minute)
+	young.Start()
+	young.up = since // what came while it was dead is wanted from it, too
+	s.World.Run(2 * time.Minute)
+	until := s.Now()
+	s.World.Run(3 * time.Minute)
+	checkFilters(t, s, since, until, 5*time.Minute)
+}
+
 // "Only current shard owners are believed": what somebody else signs reaches nobody, though it takes
 // part in the topic; and owners do not carry what comes from who is not the channel's sequencer.
 func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {

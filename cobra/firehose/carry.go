@@ -249,7 +249,7 @@ func (f *Firehose) onListen(from env.PeerID, m *firehosepb.Listen) error {
 		return nil
 	}
 	s.listeners[from] = &listener{c, now.Add(listenFor)}
-	meet := &firehosepb.Meet{Shard: m.Shard}
+	meet := &firehosepb.Meet{Shard: m.Shard, TimeMs: uint64(now.UnixMilli())}
 	known := sortedPeers(s.listeners)
 	for range min(maxMeet, len(known)) {
 		if p := known[f.rand.IntN(len(known))]; p != from {

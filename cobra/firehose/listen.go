@@ -89,11 +89,16 @@ func (f *Firehose) listen(s *shard, now time.Time) {
 	}
 }
 
-// onMeet takes the names of others who listen.
+// onMeet takes the names of others who listen, and for a new filter the time from which on it misses nothing: digests
+// list what its owner has got since then, also to a next life of the filter.
 func (f *Firehose) onMeet(from env.PeerID, m *firehosepb.Meet) error {
 	s := f.shards[m.Shard]
 	if !f.cfg.Filter || !s.charter.owns(from) {
 		return nil
+	}
+	now := f.clock.Now()
+	if at := time.UnixMilli(int64(m.TimeMs)); s.upTo.IsZero() && s.charter.owned(from) && m.TimeMs <= maxMillis && at.Sub(now).Abs() <= freshFor {
+		f.begin(s, at, now)
 	}
 	replaced := false
 	for _, raw := range m.Records {
@@ -254,9 +259,7 @@ func (f *Firehose) covered(s *shard, by env.PeerID, m *firehosepb.Digest, now ti
 	switch {
 	case !s.charter.owned(by): // it says nothing of what others have got since
 	case s.upTo.IsZero():
-		s.began, s.upTo = until, until // from now on nothing is missed, also by a next life
-		f.remembered = time.Time{}
-		f.remember(now)
+		f.begin(s, until, now)
 	case until.Before(s.upTo):
 	case !since.After(s.upTo):
 		s.upTo, s.behind = until, 0
@@ -267,6 +270,13 @@ func (f *Firehose) covered(s *shard, by env.PeerID, m *firehosepb.Digest, now ti
 		f.log.Warn("filter was disconnected for too long and lost entries", "shard", s.n, "since", s.upTo, "until", since)
 		s.upTo, s.behind = until, 0
 	}
+}
+
+// begin notes from when on a filter misses nothing.
+func (f *Firehose) begin(s *shard, at, now time.Time) {
+	s.began, s.upTo = at, at
+	f.remembered = time.Time{}
+	f.remember(now)
 }
 
 // ways are the owners of a shard whom one asks for an entry, who told of it the first.

@@ -416,11 +416,12 @@ func (x *Listen) GetSinceMs() uint64 {
 	return 0
 }
 
-// Meet names some who listen as well.
+// Meet acknowledges a Listen, and names some who listen as well.
 type Meet struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Shard         uint32                 `protobuf:"varint,1,opt,name=shard,proto3" json:"shard,omitempty"`
-	Records       [][]byte               `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"` // at most 8
+	Records       [][]byte               `protobuf:"bytes,2,rep,name=records,proto3" json:"records,omitempty"`               // at most 8
+	TimeMs        uint64                 `protobuf:"fixed64,3,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"` // when the owner got the Listen, by its clock
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -467,6 +468,13 @@ func (x *Meet) GetRecords() [][]byte {
 		return x.Records
 	}
 	return nil
+}
+
+func (x *Meet) GetTimeMs() uint64 {
+	if x != nil {
+		return x.TimeMs
+	}
+	return 0
 }
 
 // Report is an entry with its evidence.
@@ -1275,10 +1283,11 @@ const file_firehose_proto_rawDesc = "" +
 	"\x06Listen\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x19\n" +
-	"\bsince_ms\x18\x03 \x01(\x06R\asinceMs\"6\n" +
+	"\bsince_ms\x18\x03 \x01(\x06R\asinceMs\"O\n" +
 	"\x04Meet\x12\x14\n" +
 	"\x05shard\x18\x01 \x01(\rR\x05shard\x12\x18\n" +
-	"\arecords\x18\x02 \x03(\fR\arecords\":\n" +
+	"\arecords\x18\x02 \x03(\fR\arecords\x12\x17\n" +
+	"\atime_ms\x18\x03 \x01(\x06R\x06timeMs\":\n" +
 	"\x06Report\x12\x1a\n" +
 	"\bdispatch\x18\x01 \x01(\fR\bdispatch\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\fR\x05epoch\"v\n" +
