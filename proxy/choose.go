@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ type Look struct {
 	Feed  bool     // there is one at the address itself
 	Page  bool     // a page of text, whose changes can be followed
 	Feeds []Choice // that it advertises; none: it does not, or it is a feed
+	Why   string   // what the document is in place of a feed, for people; "": it is one, or a page was asked for
 	Doubt string   // why what is there may not be the page that was asked for; "": it seems to be
 }
 
@@ -54,18 +56,19 @@ func (i *instead) Error() string { return i.words }
 // insteadOfFeed is for who takes a page for a feed that does not have just one feed.
 func insteadOfFeed(address string, look Look) *instead {
 	feeds, i := len(look.Feeds), &instead{choices: look.Feeds}
+	why := cmp.Or(look.Why, ErrNotFeed.Error())
 	if look.Page {
 		i.choices = append(i.choices, Choice{URL: feed.Page(address), Kind: KindPage})
 	}
 	switch {
 	case feeds == 1 && !look.Page:
-		i.words = "not a feed, and the feed that it advertises cannot be read now"
+		i.words = why + ", and the feed that it advertises cannot be read now"
 	case feeds == 1:
-		i.words = "a web page, not a feed; the feed that it advertises cannot be read now; you can follow the page itself"
+		i.words = why + "; the feed that it advertises cannot be read now; you can follow the page itself"
 	case feeds == 0:
-		i.words = "a web page, not a feed, and it advertises none; you can follow the page itself"
+		i.words = why + ", and it advertises none; you can follow the page itself"
 	case !look.Page:
-		i.words = fmt.Sprintf("not a feed, but it advertises %d feeds", feeds)
+		i.words = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
 	default:
 		i.words = fmt.Sprintf("a web page that advertises %d feeds; you can also follow the page itself", feeds)
 	}

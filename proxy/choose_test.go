@@ -26,6 +26,7 @@ func TestSubscribingToAPage(t *testing.T) {
 		"a page with its feed":  {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
 		"one that is not there": {Look{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
 		"a page":                {Look{Page: true}, false, at, "", []Choice{self}},
+		"a list of things":      {Look{Page: true, Why: "not a feed: a document of <urlset>"}, false, at, "", []Choice{self}},
 		"a page with two":       {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
 		"large, with two":       {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
 		"the page itself":       {Look{Page: true, Feeds: []Choice{one}}, false, "page+" + at, "page+" + at, nil},
@@ -55,7 +56,7 @@ func TestSubscribingToAPage(t *testing.T) {
 				}
 				return
 			}
-			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" {
+			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" || !strings.HasPrefix(answer.Error, c.look.Why) {
 				t.Errorf("%d %+v", status, answer)
 			}
 			for _, choice := range c.choices {
