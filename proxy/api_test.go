@@ -59,7 +59,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 func TestAddressesBeginAsConfigured(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
 	var got Subscribed
-	b.call("POST", "subscribe", `{"url":"h.example/feed.xml"}`, &got)
+	b.call("POST", "subscribe", `{"url":"https://h.example/feed.xml"}`, &got)
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
 		t.Errorf("%s, want %s", got.ReadURL, want)
 	}
@@ -276,13 +276,47 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 		"data:text/html,<script>": "the address does not begin with http:// or https://",
 		"mailto:a@h.example":      "the address does not begin with http:// or https://",
 		"h.example:99999":         "the port is not between 1 and 65535",
-		"h.example:8080/feed":     "",
+		"example.org:8080/feed":   "",
 		"localhost:8080":          "",
-		"h.example/a:b":           "",
+		"example.org/a:b":         "",
 	} {
 		var fault Fault
 		if b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault); fault.Error != want {
 			t.Errorf("%s: %q, want %q", address, fault.Error, want)
+		}
+	}
+}
+
+func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
+	const none = ": not an address: begin it with https:// or http://"
+	for address, want := range map[string]string{
+		"hello":                    "hello" + none,
+		"feed.xml":                 "feed.xml" + none,
+		"./subs.opml":              "./subs.opml" + none,
+		"/home/me/feed.xml":        "/home/me/feed.xml" + none,
+		"nas:8080/feed":            "nas:8080/feed" + none,
+		"page+hello":               "page+hello" + none,
+		"github.io":                "",
+		"me.github.io/feed":        "",
+		"example.org":              "",
+		"Example.ORG./feed":        "",
+		"bücher.de/feed":           "",
+		"испытание.рф":             "",
+		"page+example.org/a":       "",
+		"localhost/feed":           "",
+		"blog.localhost/feed":      "",
+		"192.0.2.7/feed":           "",
+		"[2001:db8::1]:8080/feed":  "",
+		"http://hello":             "",
+		"https://nas:8080/feed":    "",
+		"feed:https://hello/a.xml": "",
+	} {
+		b := newBench(t)
+		b.node.looks["page+https://example.org/a"] = Look{Page: true}
+		var fault Fault
+		status := b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault)
+		if fault.Error != want || (want == "") != (status == 200) {
+			t.Errorf("%s: %d %q, want %q", address, status, fault.Error, want)
 		}
 	}
 }

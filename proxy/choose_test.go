@@ -98,6 +98,34 @@ func TestSubscribingUnseen(t *testing.T) {
 	}
 }
 
+// A subscription of which nothing could be read yet says so, however often somebody subscribes.
+func TestSubscribingTwice(t *testing.T) {
+	const at = "https://page.example/"
+	for name, c := range map[string]struct {
+		channel Channel
+		unseen  error
+		doubt   string
+	}{
+		"unreachable":          {Channel{State: "unreachable", Error: "no such host"}, nil, "no such host"},
+		"not polled yet":       {Channel{State: StateNew}, ErrTimeout, ErrTimeout.Error()},
+		"seen, not polled yet": {Channel{State: StateNew}, nil, ""},
+		"empty":                {Channel{State: StateOK, Error: "no items at present"}, nil, ""},
+	} {
+		b := newBench(t)
+		b.node.subscribed[at], b.node.channels[at], b.node.unseen[at] = false, c.channel, c.unseen
+		var answer Subscribed
+		if status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); status != 200 || !answer.Already || answer.Doubt != c.doubt {
+			t.Errorf("%s: %d %+v", name, status, answer)
+		}
+	}
+	b := newBench(t)
+	b.node.subscribed[at] = true // by a reader
+	var answer Subscribed
+	if b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); answer.Already {
+		t.Error("a subscription made by reading counts as one that was asked for")
+	}
+}
+
 // What stands where a page should be may be a wall, or what the page is about: it is subscribed to, and said.
 func TestSubscribingToAWall(t *testing.T) {
 	const page = "page+https://page.example/"

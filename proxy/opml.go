@@ -111,7 +111,7 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 	}
 	result := Imported{Failed: []Failed{}}
 	failed := func(raw string, err error) {
-		result.Failed = append(result.Failed, Failed{line(raw), line(err.Error())})
+		result.Failed = append(result.Failed, Failed{line(WithoutPassword(raw)), line(err.Error())})
 	}
 	var addresses []string
 	tags := map[string][]string{} // of each address, those of its folders

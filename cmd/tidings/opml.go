@@ -6,17 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"tidings/proxy"
 )
 
 // stdio as the name of a file stands for standard input or output.
 const stdio = "-"
-
-// maxFailures is how many lines of a list that failed are told: the others failed
-// for the same reason, mostly.
-const maxFailures = 5
 
 // An opmlCommand is "tidings opml".
 type opmlCommand struct {
@@ -62,14 +57,11 @@ func failures(file string, failed []proxy.Failed) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	var told []string
-	for _, f := range failed[:min(len(failed), maxFailures)] {
-		told = append(told, f.URL+": "+f.Error)
+	var lines []string
+	for _, f := range failed {
+		lines = append(lines, proxy.WithoutPassword(f.URL)+": "+f.Error)
 	}
-	if more := len(failed) - len(told); more > 0 {
-		told = append(told, fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Errorf("import %s: %s", file, strings.Join(told, "; "))
+	return detailed{fmt.Errorf("import %s: %s failed:", file, feeds(len(failed))), lines}
 }
 
 // An exportCommand is "tidings opml export".
