@@ -190,7 +190,7 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, err
 	}
 	if q.Tags != nil {
-		if err := s.subs.Tag(r.Context(), done.URL, tags); err != nil {
+		if err := s.subs.Describe(r.Context(), done.URL, Description{Tags: tags}); err != nil {
 			return nil, err
 		}
 	}

@@ -220,7 +220,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 		}
 		return of
 	}
-	want := map[string]string{atomURL: "Deep", rssURL: "News Other", jsonURL: ""}
+	want := map[string]string{atomURL: "News/Deep", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
 	}
@@ -239,6 +239,77 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
+	}
+}
+
+// A list that was imported is exported as it was: with its folders, names and addresses of sites.
+func TestListsComeBackAsTheyWent(t *testing.T) {
+	const list = `<outline text="By itself" title="By itself" type="rss" xmlUrl="https://h.example/alone.xml"></outline>
+    <outline text="News" title="News">
+      <outline text="A name &amp; more" title="A name &amp; more" type="rss" xmlUrl="https://h.example/a.xml" htmlUrl="https://h.example/blog"></outline>
+      <outline text="Local" title="Local">
+        <outline text="Mine" title="Mine" type="rss" xmlUrl="https://h.example/m.xml"></outline>
+        <outline text="Very" title="Very">
+          <outline text="Mine" title="Mine" type="rss" xmlUrl="https://h.example/m.xml"></outline>
+        </outline>
+      </outline>
+    </outline>`
+	b := newBench(t)
+	var result Imported
+	if status := b.call("POST", "opml", `<opml version="2.0"><body>`+list+`</body></opml>`, &result); status != 200 || result.Subscribed != 3 {
+		t.Fatalf("%d %+v", status, result)
+	}
+	exported := func(rewrite string) string { return body(t, b.ask("GET", apiPath+"opml?rewrite="+rewrite, "Tidings", "1")) }
+	if got := exported("0"); !strings.Contains(got, list) {
+		t.Errorf("it comes back as\n%s", got)
+	}
+	// A list with this node's own addresses says the same of them.
+	handed := exported("1")
+	clear(b.node.subscribed)
+	clear(b.node.channels)
+	b.call("POST", "opml", handed, &result)
+	if got := exported("0"); !strings.Contains(got, list) {
+		t.Errorf("it comes back as\n%s", got)
+	}
+	// The names that the feeds give themselves take the place of those in the list.
+	b.node.publish(t, "https://h.example/a.xml", rssDoc(1, 2))
+	if got := exported("0"); strings.Contains(got, "A name") {
+		t.Errorf("it has its old name:\n%s", got)
+	}
+}
+
+func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
+	b := newBench(t)
+	const page = "page+https://h.example/"
+	b.node.subscribed[page], b.node.subscribed[rssURL] = false, false
+	for rewrite, want := range map[string]bool{"0": false, "1": true} {
+		got := body(t, b.ask("GET", apiPath+"opml?rewrite="+rewrite, "Tidings", "1"))
+		if strings.Contains(got, page) != want || !strings.Contains(got, rssURL) {
+			t.Errorf("rewrite=%s:\n%s", rewrite, got)
+		}
+	}
+}
+
+func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
+	b := newBench(t)
+	b.node.subscribed[rssURL] = false
+	b.node.channels[rssURL] = Channel{Tags: []string{"/", "//a// b /", strings.Repeat("x/", maxTag/2)}}
+	_, outlines, err := feed.ParseOPML([]byte(body(t, b.ask("GET", apiPath+"opml", "Tidings", "1"))))
+	var folders []string
+	for folder := range feed.Subscriptions(outlines) {
+		folders = append(folders, folder)
+	}
+	if want := []string{"", "a/b", strings.TrimSuffix(strings.Repeat("x/", maxTag/2), "/")}; err != nil || !slices.Equal(folders, want) {
+		t.Errorf("%q, %v", folders, err)
+	}
+}
+
+func TestPasswordsOfListsAreNotSaid(t *testing.T) {
+	b := newBench(t)
+	var result Imported
+	b.call("POST", "opml", `<opml version="2.0"><body><outline xmlUrl="https://me:secret@h.example/feed"/></body></opml>`, &result)
+	if len(result.Failed) != 1 || result.Failed[0].URL != "https://…@h.example/feed" || strings.Contains(result.Failed[0].Error, "secret") {
+		t.Errorf("%+v", result)
 	}
 }
 

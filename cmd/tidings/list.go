@@ -18,7 +18,7 @@ type listCommand struct {
 	client  `embed:""`
 	Verbose bool   `short:"v" help:"Show all that is known of each feed."`
 	Failing bool   `help:"Show only feeds with problems."`
-	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag."`
+	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag, or with one below it: News/Local is below News."`
 	JSON    bool   `name:"json" help:"Print one JSON object."`
 }
 
@@ -44,7 +44,9 @@ func (c *listCommand) shows(of proxy.Channel) bool {
 }
 
 func (c *listCommand) tagged(of proxy.Channel) bool {
-	return c.Tag == "" || slices.Contains(of.Tags, c.Tag)
+	return c.Tag == "" || slices.ContainsFunc(of.Tags, func(tag string) bool {
+		return tag == c.Tag || strings.HasPrefix(tag, c.Tag+"/")
+	})
 }
 
 // only is the answer of list with only those channels that shows approves. Each channel stays as the node wrote it.

@@ -298,7 +298,7 @@ func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
 		"read":        func() error { _, err := m.Read(t.Context(), url); return err },
 		"look":        func() error { _, err := m.Look(t.Context(), url); return err },
 		"list":        func() error { _, err := m.List(t.Context()); return err },
-		"tag":         func() error { return m.Tag(t.Context(), url, nil) },
+		"describe":    func() error { return m.Describe(t.Context(), url, proxy.Description{}) },
 		"trust":       func() error { return m.Trust(t.Context(), url) },
 		"watch":       func() error { _, err := m.Watch(t.Context(), "solar"); return err },
 		"preview":     func() error { _, err := m.Preview(t.Context(), "solar"); return err },

@@ -82,7 +82,10 @@ type attributes struct {
 	// Least is what has to vouch for an item to be shown; empty: whatever it is.
 	Least string   `json:"least,omitempty"`
 	Tags  []string `json:"tags,omitempty"`
-	Read  int64    `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+	// Title and Site stand for those of the feed until it is read.
+	Title string `json:"title,omitempty"`
+	Site  string `json:"site,omitempty"`
+	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
 }
 
 func (a attributes) encode() []byte {
@@ -113,7 +116,7 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 		if old, ok := d.wanted(key); ok {
 			switch stays := passing(a) || !passing(old); {
 			case !stays:
-				a.Least, a.Tags = old.Least, old.Tags
+				a.Least, a.Tags, a.Title, a.Site = old.Least, old.Tags, old.Title, old.Site
 			case d.wishes.of[key].number == 0:
 				answer(nil)
 				return

@@ -261,3 +261,36 @@ func TestDoctorSaysWhatIsWrongOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestNamesOfListsStandUntilFeedsGiveTheirOwn(t *testing.T) {
+	t.Parallel()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, aFeed) }))
+	t.Cleanup(origin.Close)
+	read, unread := origin.URL+"/feed", "http://127.0.0.1:1/feed"
+	config := founding(t, "names")
+	config.AllowPrivateOrigins = true
+	m := running(t, config)
+	for _, url := range []string{read, unread} {
+		if err := m.Subscribe(t.Context(), url, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []proxy.Description{{Title: "Mine", Site: "https://mine.example/"}, {Tags: []string{"News/Local"}}} {
+			if err := m.Describe(t.Context(), url, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := map[string]string{read: "A feed, http://a/, [News/Local]", unread: "Mine, https://mine.example/, [News/Local]"}
+	within(t, patience, "names", func() error {
+		channels, err := m.List(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, c := range channels {
+			if got := fmt.Sprintf("%s, %s, %v", c.Title, c.Site, c.Tags); got != want[c.URL] {
+				err = errors.Join(err, fmt.Errorf("%s: %s", c.URL, got))
+			}
+		}
+		return err
+	})
+}
