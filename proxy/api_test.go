@@ -259,7 +259,9 @@ func TestListsComeBackAsTheyWent(t *testing.T) {
 	if status := b.call("POST", "opml", `<opml version="2.0"><body>`+list+`</body></opml>`, &result); status != 200 || result.Subscribed != 3 {
 		t.Fatalf("%d %+v", status, result)
 	}
-	exported := func(rewrite string) string { return body(t, b.ask("GET", apiPath+"opml?rewrite="+rewrite, "Tidings", "1")) }
+	exported := func(rewrite string) string {
+		return body(t, b.ask("GET", apiPath+"opml?rewrite="+rewrite, "Tidings", "1"))
+	}
 	if got := exported("0"); !strings.Contains(got, list) {
 		t.Errorf("it comes back as\n%s", got)
 	}
