@@ -144,6 +144,27 @@ func TestTagsOfSubscribe(t *testing.T) {
 	}
 }
 
+// What is said beside the answer goes to standard error where standard output is no terminal.
+func TestSentencesStandBesideAnswers(t *testing.T) {
+	for _, c := range []struct{ body, args, stdout, stderr string }{
+		{`{"channels":[]}`, "list", "", "No subscriptions yet: tidings subscribe URL\n"},
+		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --failing", "", "No problems in 1 feed.\n"},
+		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --tag solar", "", "No feeds with the tag \"solar\".\n"},
+		{`{"watches":[]}`, "watches", "", "No searches yet: tidings watch 'QUERY'\n"},
+		{
+			`{"watches":[{"query":"q","read_url":"http://n/k/1.atom"}],"on":"all","kept":10,"trial":{"says":"1 of 9 articles match","hints":["h"],"warning":"w"}}`, "watch q",
+			"http://n/k/1.atom\n", "tidings: h\ntidings: w\nThe feed has the newest 10 matching articles of all. Anybody who knows its address can read it.\nRecently, 1 of 9 articles match.\n",
+		},
+		{`{"watches":[{"query":"a OR b"}]}`, "unwatch q", "The search a OR b has ended, and the address of its feed is no longer valid.\n", ""},
+		{`{"url":"u"}`, "trust u", "The new key of u is accepted: items signed with it are shown as the publisher's.\n", ""},
+	} {
+		code, stdout, stderr := calls(t, answers(t, 200, c.body), strings.Fields(c.args)...)
+		if code != exitDone || stdout != c.stdout || stderr != c.stderr {
+			t.Errorf("%s: %d\n%s%s\nwant\n%s%s", c.args, code, stdout, stderr, c.stdout, c.stderr)
+		}
+	}
+}
+
 func TestAnotherServerIsToldFromANode(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -51,6 +51,15 @@ type streams struct {
 	out, err io.Writer
 }
 
+// people is where sentences for people go that are not what a command is asked for: standard output if that is a
+// terminal, otherwise standard error.
+func (s streams) people() io.Writer {
+	if terminalOf(s.out).width > 0 {
+		return s.out
+	}
+	return s.err
+}
+
 // command reads the command line, and does what it says.
 func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	for _, a := range args {
