@@ -94,11 +94,16 @@ func (c client) tokens() (of []token, looked string) {
 	if c.Data != "" {
 		look(daemon.AccessFile(c.Data), true)
 	}
-	look(daemon.AccessCopy(accessDir(), c.HTTP), false)
-	if of == nil { // a node that could not leave a copy
-		look(daemon.AccessFile(dataDir()), false)
+	if dir := accessDir(); dir != "" {
+		look(daemon.AccessCopy(dir, c.HTTP), false)
 	}
-	return append(of, token{}), "looked in " + strings.Join(files, ", ")
+	if dir := dataDir(); dir != "" && of == nil { // a node that could not leave a copy
+		look(daemon.AccessFile(dir), false)
+	}
+	if looked = "looked in " + strings.Join(files, ", "); files == nil {
+		looked = "HOME is not set, so there is none to look in"
+	}
+	return append(of, token{}), looked
 }
 
 // An untrusted is the reason why a token was not sent to the program at the other end of a connection,
