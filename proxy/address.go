@@ -223,16 +223,16 @@ func handedOut(address string) (inner string, ok bool) {
 
 // WithoutPassword returns an address as it may be shown and logged: without a user's name and password.
 func WithoutPassword(address string) string {
-	scheme, rest, ok := strings.Cut(address, "//")
-	if !ok {
-		return address
+	rest := address
+	if i := strings.Index(address, "//"); i >= 0 {
+		rest = address[i+2:]
 	}
 	end := strings.IndexAny(rest, "/?#")
 	if end < 0 {
 		end = len(rest)
 	}
 	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-		return scheme + "//…@" + rest[at+1:]
+		return strings.TrimSuffix(address, rest) + "…@" + rest[at+1:]
 	}
 	return address
 }

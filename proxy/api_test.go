@@ -306,6 +306,22 @@ func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
 	}
 }
 
+func TestAddressesWithoutPasswords(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://me:pw@h.example/a@b": "https://…@h.example/a@b",
+		"https://me@h.example":        "https://…@h.example",
+		"//me:p@w@h.example/":         "//…@h.example/",
+		"me:pw@h.example/feed":        "…@h.example/feed",
+		"https://h.example/@me":       "https://h.example/@me",
+		"https://h.example?a@b":       "https://h.example?a@b",
+		"":                            "",
+	} {
+		if got := WithoutPassword(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
 func TestPasswordsOfListsAreNotSaid(t *testing.T) {
 	b := newBench(t)
 	var result Imported

@@ -12,14 +12,17 @@ import (
 // soon news is found. What is not known is left out.
 func (c Channel) Polling() (facts []string) {
 	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
-	if c.Pollers > 0 {
+	alone := c.Polls && c.Pollers == 1
+	if c.Pollers > 0 && !alone {
 		budget := ""
 		if c.Budget != nil {
 			budget = fmt.Sprintf(" (at most %d)", *c.Budget)
 		}
 		add("%s%s", plural(c.Pollers, "node polls it", "nodes poll it"), budget)
 	}
-	if c.Polls {
+	if alone {
+		add("only this node polls it")
+	} else if c.Polls {
 		own, behind := "this node polls it", " into each interval"
 		if c.Rank != nil {
 			own, behind = fmt.Sprintf("this node is number %d of them", *c.Rank+1), " after the first"

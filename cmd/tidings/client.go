@@ -314,7 +314,7 @@ func refused(fault proxy.Fault, status int) error {
 		}
 		commands = append(commands, command)
 	}
-	return detailed{refusal{fault.Error + ":", status}, commands}
+	return detailed{refusal{fault.Error, status}, commands}
 }
 
 // shellWord quotes a text for a shell, if it needs that.

@@ -73,7 +73,7 @@ func TestEachFailureHasALine(t *testing.T) {
 		{403, `{"error":"no"}`, "subscribe http://a/ http://u:p@b/", "tidings: subscribe to http://a/: no\ntidings: subscribe to http://…@b/: no\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e1\nf"},{"url":"u2","error":"e2"}]}`, "opml import -",
 			"tidings: import -: 2 feeds failed:\n  u1: e1 f\n  u2: e2\n"},
-		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
+		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
 		{300, `{"error":"a page with 2 feeds","choices":[{"url":"http://a/?b&c","title":"It's\nnew","kind":"feed"},{"url":"http://a/d","kind":"feed"},{"url":"page+http://a/","kind":"page"}]}`,
 			"subscribe http://a/", "tidings: subscribe to http://a/: a page with 2 feeds:\n  tidings subscribe 'http://a/?b&c' (It's new)\n" +
 				"  tidings subscribe http://a/d\n  tidings subscribe page+http://a/ (the page itself)\n"},

@@ -92,12 +92,14 @@ func tell(stderr io.Writer, err error) {
 		}
 		return
 	}
-	_, _ = fmt.Fprintln(stderr, "tidings:", oneLine(err.Error()))
+	text := "tidings: " + oneLine(err.Error())
 	if d, ok := errors.AsType[detailed](err); ok {
+		text += ":"
 		for _, l := range d.lines {
-			_, _ = fmt.Fprintln(stderr, " ", oneLine(l))
+			text += "\n  " + oneLine(l)
 		}
 	}
+	_, _ = fmt.Fprintln(stderr, text)
 }
 
 // run is the command. It returns the exit code.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"tidings/proxy"
 )
@@ -60,9 +61,13 @@ func failures(file string, failed []proxy.Failed) error {
 	}
 	var lines []string
 	for _, f := range failed {
-		lines = append(lines, proxy.WithoutPassword(f.URL)+": "+f.Error)
+		line := f.Error
+		if !strings.Contains(line, f.URL) {
+			line = proxy.WithoutPassword(f.URL) + ": " + line
+		}
+		lines = append(lines, line)
 	}
-	return detailed{fmt.Errorf("import %s: %s failed:", file, feeds(len(failed))), lines}
+	return detailed{fmt.Errorf("import %s: %s failed", file, feeds(len(failed))), lines}
 }
 
 // An exportCommand is "tidings opml export".
@@ -114,7 +119,7 @@ func (c *exportCommand) leftOut(ctx context.Context, stderr io.Writer) error {
 		}
 	}
 	if pages != nil {
-		tell(stderr, detailed{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node:"), pages})
+		tell(stderr, detailed{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node"), pages})
 	}
 	return nil
 }
