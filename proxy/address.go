@@ -5,9 +5,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"golang.org/x/net/publicsuffix"
 
 	"tidings/internal/feed"
 )
@@ -163,7 +166,14 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 		return "", refuse(http.StatusBadRequest, "no address given")
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
-		raw = "https://" + raw
+		document, isPage := feed.AtOrigin(raw)
+		document = "https://" + document
+		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !isOnTheWeb(address) {
+			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", line(raw))
+		}
+		if raw = document; isPage {
+			raw = feed.Page(document)
+		}
 	}
 	address, err := s.source(r, raw)
 	for range maxWrapped {
@@ -177,6 +187,21 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 		address, err = s.source(r, inner)
 	}
 	return "", refuse(http.StatusBadRequest, "the address leads through too many nodes")
+}
+
+// isOnTheWeb reports whether the host of a canonical address can be one of the public Web, or is an IP address or this
+// machine. The name of a file has an ending that is no top-level domain, mostly.
+func isOnTheWeb(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	host := strings.TrimSuffix(u.Hostname(), ".")
+	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	suffix, known := publicsuffix.PublicSuffix(host)
+	return known && suffix != host || strings.Contains(suffix, ".") // "github.io" is listed, too, though not by ICANN
 }
 
 // handedOut returns the address of the feed within an address that another node gave to a reader. An address with a
@@ -194,6 +219,22 @@ func handedOut(address string) (inner string, ok bool) {
 	}
 	inner = u.Query().Get("url")
 	return inner, u.Path == queryPath && isLocal(u.Hostname()) && isAddress(inner)
+}
+
+// WithoutPassword returns an address as it may be shown and logged: without a user's name and password.
+func WithoutPassword(address string) string {
+	rest := address
+	if i := strings.Index(address, "//"); i >= 0 {
+		rest = address[i+2:]
+	}
+	end := strings.IndexAny(rest, "/?#")
+	if end < 0 {
+		end = len(rest)
+	}
+	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
+		return strings.TrimSuffix(address, rest) + "…@" + rest[at+1:]
+	}
+	return address
 }
 
 // hasScheme reports whether an address without // begins with a scheme all the same,

@@ -96,13 +96,15 @@ type Subscribed struct {
 	ReadURL string `json:"read_url,omitempty"`
 	// Advertised says that URL is not what was asked for, which is a page, but its feed.
 	Advertised bool `json:"advertised,omitempty"`
+	// Already says that URL was subscribed to before.
+	Already bool `json:"already,omitempty"`
 	// Doubt says why it could not be seen whether there is a feed, or the page.
 	Doubt string `json:"doubt,omitempty"`
 	// Least, in the question of subscribe, is what has to vouch for items to be shown:
 	// "publisher", or "" for whatever it is.
 	Least string `json:"least,omitempty"`
 	// Tags, in the question of subscribe, take the place of the subscription's tags; nil leaves those.
-	Tags []string `json:"tags,omitempty"`
+	Tags []string `json:"tags,omitzero"`
 }
 
 // Fault is the answer of any of them when it went wrong.
@@ -183,12 +185,12 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", LeastPublisher, LeastAny)
 	}
 	tags := tidyTags(q.Tags)
-	channel, doubt, err := s.subscribe(r.Context(), address)
+	done, err := s.subscribe(r.Context(), address)
 	if err != nil {
 		return nil, err
 	}
 	if q.Tags != nil {
-		if err := s.subs.Tag(r.Context(), channel, tags); err != nil {
+		if err := s.subs.Describe(r.Context(), done.URL, Description{Tags: tags}); err != nil {
 			return nil, err
 		}
 	}
@@ -197,17 +199,11 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		if err != nil {
 			return nil, err
 		}
-		if err := p.Require(r.Context(), channel, q.Least); err != nil {
+		if err := p.Require(r.Context(), done.URL, q.Least); err != nil {
 			return nil, err
 		}
 	}
-	done := Subscribed{URL: channel, ReadURL: s.ReadURL(s.base(r), channel), Advertised: channel != address}
-	if doubt != nil {
-		done.Doubt = line(doubt.Error())
-		if t, ok := errors.AsType[*Trouble](doubt); ok {
-			done.Doubt = line(t.Words)
-		}
-	}
+	done.ReadURL = s.ReadURL(s.base(r), done.URL)
 	return done, nil
 }
 

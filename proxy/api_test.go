@@ -59,7 +59,7 @@ func TestProgramsSubscribeListAndUnsubscribe(t *testing.T) {
 func TestAddressesBeginAsConfigured(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.BaseURL = "https://Feeds.example.org/" })
 	var got Subscribed
-	b.call("POST", "subscribe", `{"url":"h.example/feed.xml"}`, &got)
+	b.call("POST", "subscribe", `{"url":"https://h.example/feed.xml"}`, &got)
 	if want := b.server.ReadURL("https://feeds.example.org", rssURL); got.ReadURL != want {
 		t.Errorf("%s, want %s", got.ReadURL, want)
 	}
@@ -220,7 +220,7 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 		}
 		return of
 	}
-	want := map[string]string{atomURL: "Deep", rssURL: "News Other", jsonURL: ""}
+	want := map[string]string{atomURL: "News/Deep", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
 	}
@@ -239,6 +239,95 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
+	}
+}
+
+// A list that was imported is exported as it was: with its folders, names and addresses of sites.
+func TestListsComeBackAsTheyWent(t *testing.T) {
+	const list = `<outline text="By itself" title="By itself" type="rss" xmlUrl="https://h.example/alone.xml"></outline>
+    <outline text="News" title="News">
+      <outline text="A name &amp; more" title="A name &amp; more" type="rss" xmlUrl="https://h.example/a.xml" htmlUrl="https://h.example/blog"></outline>
+      <outline text="Local" title="Local">
+        <outline text="Mine" title="Mine" type="rss" xmlUrl="https://h.example/m.xml"></outline>
+        <outline text="Very" title="Very">
+          <outline text="Mine" title="Mine" type="rss" xmlUrl="https://h.example/m.xml"></outline>
+        </outline>
+      </outline>
+    </outline>`
+	b := newBench(t)
+	var result Imported
+	if status := b.call("POST", "opml", `<opml version="2.0"><body>`+list+`</body></opml>`, &result); status != 200 || result.Subscribed != 3 {
+		t.Fatalf("%d %+v", status, result)
+	}
+	exported := func(rewrite string) string {
+		return body(t, b.ask("GET", apiPath+"opml?rewrite="+rewrite, "Tidings", "1"))
+	}
+	if got := exported("0"); !strings.Contains(got, list) {
+		t.Errorf("it comes back as\n%s", got)
+	}
+	// A list with this node's own addresses says the same of them.
+	handed := exported("1")
+	clear(b.node.subscribed)
+	clear(b.node.channels)
+	b.call("POST", "opml", handed, &result)
+	if got := exported("0"); !strings.Contains(got, list) {
+		t.Errorf("it comes back as\n%s", got)
+	}
+	// The names that the feeds give themselves take the place of those in the list.
+	b.node.publish(t, "https://h.example/a.xml", rssDoc(1, 2))
+	if got := exported("0"); strings.Contains(got, "A name") {
+		t.Errorf("it has its old name:\n%s", got)
+	}
+}
+
+func TestPagesAreExportedWithTheNodesAddresses(t *testing.T) {
+	b := newBench(t)
+	const page = "page+https://h.example/"
+	b.node.subscribed[page], b.node.subscribed[rssURL] = false, false
+	for rewrite, want := range map[string]bool{"0": false, "1": true} {
+		got := body(t, b.ask("GET", apiPath+"opml?rewrite="+rewrite, "Tidings", "1"))
+		if strings.Contains(got, page) != want || !strings.Contains(got, rssURL) {
+			t.Errorf("rewrite=%s:\n%s", rewrite, got)
+		}
+	}
+}
+
+func TestStrangeTagsMakeFoldersThatCanBeRead(t *testing.T) {
+	b := newBench(t)
+	b.node.subscribed[rssURL] = false
+	b.node.channels[rssURL] = Channel{Tags: []string{"/", "//a// b /", strings.Repeat("x/", maxTag/2)}}
+	_, outlines, err := feed.ParseOPML([]byte(body(t, b.ask("GET", apiPath+"opml", "Tidings", "1"))))
+	var folders []string
+	for folder := range feed.Subscriptions(outlines) {
+		folders = append(folders, folder)
+	}
+	if want := []string{"", "a/b", strings.TrimSuffix(strings.Repeat("x/", maxTag/2), "/")}; err != nil || !slices.Equal(folders, want) {
+		t.Errorf("%q, %v", folders, err)
+	}
+}
+
+func TestAddressesWithoutPasswords(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://me:pw@h.example/a@b": "https://…@h.example/a@b",
+		"https://me@h.example":        "https://…@h.example",
+		"//me:p@w@h.example/":         "//…@h.example/",
+		"me:pw@h.example/feed":        "…@h.example/feed",
+		"https://h.example/@me":       "https://h.example/@me",
+		"https://h.example?a@b":       "https://h.example?a@b",
+		"":                            "",
+	} {
+		if got := WithoutPassword(address); got != want {
+			t.Errorf("%s: %s, want %s", address, got, want)
+		}
+	}
+}
+
+func TestPasswordsOfListsAreNotSaid(t *testing.T) {
+	b := newBench(t)
+	var result Imported
+	b.call("POST", "opml", `<opml version="2.0"><body><outline xmlUrl="https://me:secret@h.example/feed"/></body></opml>`, &result)
+	if len(result.Failed) != 1 || result.Failed[0].URL != "https://…@h.example/feed" || strings.Contains(result.Failed[0].Error, "secret") {
+		t.Errorf("%+v", result)
 	}
 }
 
@@ -276,13 +365,47 @@ func TestAddressesOfOtherSchemesAreNamedAsSuch(t *testing.T) {
 		"data:text/html,<script>": "the address does not begin with http:// or https://",
 		"mailto:a@h.example":      "the address does not begin with http:// or https://",
 		"h.example:99999":         "the port is not between 1 and 65535",
-		"h.example:8080/feed":     "",
+		"example.org:8080/feed":   "",
 		"localhost:8080":          "",
-		"h.example/a:b":           "",
+		"example.org/a:b":         "",
 	} {
 		var fault Fault
 		if b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault); fault.Error != want {
 			t.Errorf("%s: %q, want %q", address, fault.Error, want)
+		}
+	}
+}
+
+func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
+	const none = ": not an address: begin it with https:// or http://"
+	for address, want := range map[string]string{
+		"hello":                    "hello" + none,
+		"feed.xml":                 "feed.xml" + none,
+		"./subs.opml":              "./subs.opml" + none,
+		"/home/me/feed.xml":        "/home/me/feed.xml" + none,
+		"nas:8080/feed":            "nas:8080/feed" + none,
+		"page+hello":               "page+hello" + none,
+		"github.io":                "",
+		"me.github.io/feed":        "",
+		"example.org":              "",
+		"Example.ORG./feed":        "",
+		"bücher.de/feed":           "",
+		"испытание.рф":             "",
+		"page+example.org/a":       "",
+		"localhost/feed":           "",
+		"blog.localhost/feed":      "",
+		"192.0.2.7/feed":           "",
+		"[2001:db8::1]:8080/feed":  "",
+		"http://hello":             "",
+		"https://nas:8080/feed":    "",
+		"feed:https://hello/a.xml": "",
+	} {
+		b := newBench(t)
+		b.node.looks["page+https://example.org/a"] = Look{Page: true}
+		var fault Fault
+		status := b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault)
+		if fault.Error != want || (want == "") != (status == 200) {
+			t.Errorf("%s: %d %q, want %q", address, status, fault.Error, want)
 		}
 	}
 }

@@ -26,6 +26,7 @@ func TestSubscribingToAPage(t *testing.T) {
 		"a page with its feed":  {Look{Page: true, Feeds: []Choice{one}}, false, at, feedURL, nil},
 		"one that is not there": {Look{Page: true, Feeds: []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}}}, false, at, "", []Choice{{URL: "https://page.example/old.xml", Kind: KindFeed}, self}},
 		"a page":                {Look{Page: true}, false, at, "", []Choice{self}},
+		"a list of things":      {Look{Page: true, Why: "not a feed: a document of <urlset>"}, false, at, "", []Choice{self}},
 		"a page with two":       {Look{Page: true, Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two, self}},
 		"large, with two":       {Look{Feeds: []Choice{one, two}}, false, at, "", []Choice{one, two}},
 		"the page itself":       {Look{Page: true, Feeds: []Choice{one}}, false, "page+" + at, "page+" + at, nil},
@@ -55,7 +56,7 @@ func TestSubscribingToAPage(t *testing.T) {
 				}
 				return
 			}
-			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" {
+			if status != 300 || !slices.Equal(answer.Choices, c.choices) || answer.Error == "" || !strings.HasPrefix(answer.Error, c.look.Why) {
 				t.Errorf("%d %+v", status, answer)
 			}
 			for _, choice := range c.choices {
@@ -94,6 +95,34 @@ func TestSubscribingUnseen(t *testing.T) {
 		if status != c.status || subscribed != (status == 200) || !strings.Contains(answer.Doubt+answer.Error, c.err.Error()) {
 			t.Errorf("%s: %v: %d, %v %+v", c.at, c.err, status, subscribed, answer)
 		}
+	}
+}
+
+// A subscription of which nothing could be read yet says so, however often somebody subscribes.
+func TestSubscribingTwice(t *testing.T) {
+	const at = "https://page.example/"
+	for name, c := range map[string]struct {
+		channel Channel
+		unseen  error
+		doubt   string
+	}{
+		"unreachable":          {Channel{State: "unreachable", Error: "no such host"}, nil, "no such host"},
+		"not polled yet":       {Channel{State: StateNew}, ErrTimeout, ErrTimeout.Error()},
+		"seen, not polled yet": {Channel{State: StateNew}, nil, ""},
+		"empty":                {Channel{State: StateOK, Error: "no items at present"}, nil, ""},
+	} {
+		b := newBench(t)
+		b.node.subscribed[at], b.node.channels[at], b.node.unseen[at] = false, c.channel, c.unseen
+		var answer Subscribed
+		if status := b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); status != 200 || !answer.Already || answer.Doubt != c.doubt {
+			t.Errorf("%s: %d %+v", name, status, answer)
+		}
+	}
+	b := newBench(t)
+	b.node.subscribed[at] = true // by a reader
+	var answer Subscribed
+	if b.call("POST", "subscribe", `{"url":"`+at+`"}`, &answer); answer.Already {
+		t.Error("a subscription made by reading counts as one that was asked for")
 	}
 }
 

@@ -26,7 +26,8 @@ var (
 	ErrUntaken     = errors.New("not published yet")                // Push, Write: nobody has taken it, or what comes before it
 	ErrItem        = errors.New("this cannot be published")         // Push, Write: whoever is asked
 	ErrLarge       = errors.New("too large to publish")             // Write
-	errStopping    = errors.New("the node is shutting down")        // the server's own
+	ErrJoining     = errors.New(`the node has not found its network yet, and keeps looking for it: see "tidings doctor"`)
+	errStopping    = errors.New("the node is shutting down") // the server's own
 )
 
 // statuses says what HTTP calls an error. An origin that does not answer with a
@@ -53,6 +54,7 @@ var statuses = []struct {
 	{ErrBusy, http.StatusServiceUnavailable},
 	{ErrUntaken, http.StatusServiceUnavailable},
 	{context.Canceled, http.StatusServiceUnavailable},
+	{ErrJoining, http.StatusServiceUnavailable},
 	{errStopping, http.StatusServiceUnavailable},
 	{ErrFull, http.StatusInsufficientStorage},
 }

@@ -323,7 +323,7 @@ func (s *Server) apiWatches(w http.ResponseWriter, r *http.Request) (any, error)
 func readWatch(w http.ResponseWriter, r *http.Request) (Watch, error) {
 	q, err := asked[Watch](w, r)
 	if err == nil && strings.TrimSpace(q.Query) == "" {
-		err = refuse(http.StatusBadRequest, "no query given")
+		err = refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
 	}
 	return q, err
 }

@@ -195,9 +195,9 @@ func TestTrials(t *testing.T) {
 		general bool
 	}{
 		{Preview{Time: 7 * day}, "no articles arrived in the last 7 days, so the number of matches is not known yet", false},
-		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match", false},
-		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match", true},
-		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match", true},
+		{Preview{Time: 10 * time.Minute, Of: 80, Matching: 5}, "5 of 80 articles of the last 10 min match; it is too early to say how many match in a day", false},
+		{Preview{Time: 10 * time.Minute, Of: 900, Matching: 101}, "101 of 900 articles of the last 10 min match; it is too early to say how many match in a day", true},
+		{Preview{Time: 10 * time.Minute, Of: 1000, Matching: 51}, "51 of 1000 articles of the last 10 min match; it is too early to say how many match in a day", true},
 		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 8, PerDay: 96}, "8 of 80 articles of the last 2 h match: about 96 a day", false},
 		{Preview{Time: 2 * time.Hour, Of: 80, Matching: 9, PerDay: 108}, "9 of 80 articles of the last 2 h match: about 108 a day", true},
 		{Preview{Time: day, Of: 7}, "0 of 7 articles of the last 24 h match: less than one a day", false},

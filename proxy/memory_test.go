@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -118,14 +119,17 @@ func (m *memory) Unsubscribe(ctx context.Context, url string) error {
 	return nil
 }
 
-func (m *memory) Tag(ctx context.Context, url string, tags []string) error {
+func (m *memory) Describe(ctx context.Context, url string, d Description) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.subscribed[url]; !ok {
-		return fmt.Errorf("tag %s: %w", url, ErrUnknown)
+		return fmt.Errorf("describe %s: %w", url, ErrUnknown)
 	}
 	c := m.channels[url]
-	c.Tags = tags
+	if d.Tags != nil {
+		c.Tags = d.Tags
+	}
+	c.Title, c.Site = cmp.Or(d.Title, c.Title), cmp.Or(d.Site, c.Site)
 	m.channels[url] = c
 	return nil
 }
@@ -137,8 +141,8 @@ func (m *memory) List(ctx context.Context) ([]Channel, error) {
 	for url, auto := range m.subscribed {
 		s := m.sources[url]
 		c := m.channels[url]
-		c.URL, c.Kind, c.Auto, c.Subscribers = url, "feed", auto, max(1, c.Subscribers)
-		c.Title, c.Items = s.window.Document.Head.Title, len(s.window.Document.Entries)
+		c.URL, c.Kind, c.Auto, c.Subscribers = url, KindOf(url), auto, max(1, c.Subscribers)
+		c.Title, c.Items = cmp.Or(s.window.Document.Head.Title, c.Title), len(s.window.Document.Entries)
 		if c.State == "" {
 			c.State = s.window.State
 		}

@@ -54,7 +54,7 @@ func (s *Server) apiOPML(w http.ResponseWriter, r *http.Request) (any, error) {
 }
 
 // exportOPML writes the list of subscriptions: with our addresses, or those of the
-// origins, with which a reader does without us.
+// origins, with which a reader does without us. Pages are no feeds there, and left out.
 func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	rewrite := true
 	switch r.URL.Query().Get("rewrite") {
@@ -68,30 +68,51 @@ func (s *Server) exportOPML(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	outlines := make([]feed.Outline, 0, len(channels))
+	var root feed.Outline
 	folders := map[string][]feed.Outline{}
 	for _, c := range channels {
 		title := orAddress(c.Title, c.URL)
-		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL}
-		if rewrite {
+		o := feed.Outline{Text: title, Title: title, Type: "rss", XMLURL: c.URL, HTMLURL: c.Site}
+		switch {
+		case rewrite:
 			o.XMLURL = c.ReadURL
+		case c.Kind == KindPage:
+			continue
 		}
 		if len(c.Tags) == 0 {
-			outlines = append(outlines, o)
+			root.Outlines = append(root.Outlines, o)
 		}
 		for _, tag := range c.Tags {
 			folders[tag] = append(folders[tag], o)
 		}
 	}
 	for _, tag := range slices.Sorted(maps.Keys(folders)) {
-		outlines = append(outlines, feed.Outline{Text: tag, Title: tag, Outlines: folders[tag]})
+		f := folder(&root, tag)
+		f.Outlines = append(f.Outlines, folders[tag]...)
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Type", opmlType)
 	h.Set("Content-Disposition", `attachment; filename="tidings.opml"`)
-	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, outlines)) // a reader that went away hears nothing
+	_, _ = w.Write(feed.AppendOPML(nil, opmlTitle, root.Outlines)) // a reader that went away hears nothing
 	return nil
+}
+
+// folder returns the folder of a tag, which is a path below root. Folders that are missing are added.
+func folder(root *feed.Outline, tag string) *feed.Outline {
+	at := root
+	for _, name := range strings.SplitN(tag, "/", maxFolders) {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		i := slices.IndexFunc(at.Outlines, func(o feed.Outline) bool { return o.XMLURL == "" && o.Text == name })
+		if i < 0 {
+			i = len(at.Outlines)
+			at.Outlines = append(at.Outlines, feed.Outline{Text: name, Title: name})
+		}
+		at = &at.Outlines[i]
+	}
+	return at
 }
 
 // importOPML subscribes to all feeds of a list, ours or any program's. A line that
@@ -111,10 +132,10 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 	}
 	result := Imported{Failed: []Failed{}}
 	failed := func(raw string, err error) {
-		result.Failed = append(result.Failed, Failed{line(raw), line(err.Error())})
+		result.Failed = append(result.Failed, Failed{line(WithoutPassword(raw)), line(err.Error())})
 	}
 	var addresses []string
-	tags := map[string][]string{} // of each address, those of its folders
+	of := map[string]Description{} // by address
 	feeds := 0
 	for folder, o := range feed.Subscriptions(outlines) {
 		feeds++
@@ -123,16 +144,25 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 			failed(o.XMLURL, err)
 			continue
 		}
-		of, seen := tags[address]
+		d, seen := of[address]
 		if !seen {
 			addresses = append(addresses, address)
 		}
-		tags[address] = tidyTags(append(of, folder))
+		if folder != "" {
+			d.Tags = tidyTags(append(d.Tags, folder))
+		}
+		if site, err := feed.Canonical(o.HTMLURL); err == nil && d.Site == "" {
+			d.Site = site
+		}
+		if title := line(o.Text); d.Title == "" && len(title) <= maxTitle && title != o.XMLURL && title != address {
+			d.Title = title
+		}
+		of[address] = d
 	}
 	if feeds == 0 {
 		return Imported{}, refuse(http.StatusBadRequest, "the list contains no feeds")
 	}
-	for i, err := range s.subscribeAll(r.Context(), addresses, tags) {
+	for i, err := range s.subscribeAll(r.Context(), addresses, of) {
 		if err != nil {
 			failed(addresses[i], err)
 			continue
@@ -155,10 +185,13 @@ func (s *Server) chosen(ctx context.Context) (map[string]bool, error) {
 	return chosen, err
 }
 
-// Limits of the tags of a subscription. What is beyond them is left out: a list of another program may have anything.
+// Limits of what users say of a subscription. What is beyond them is left out: a list of another program may have anything.
 const (
-	maxTags = 16
-	maxTag  = 64 // bytes
+	maxTags  = 16
+	maxTag   = 256 // bytes
+	maxTitle = 256 // bytes
+	// maxFolders is how many folders within each other an exported list has: fewer than feed.ParseOPML reads.
+	maxFolders = 8
 )
 
 // tidyTags are tags as they are kept: each once, on one line, none of them empty.
@@ -175,7 +208,7 @@ func tidyTags(tags []string) []string {
 
 // subscribeAll subscribes to each address, and returns what came of each. An address without tags in the list keeps
 // those that it has.
-func (s *Server) subscribeAll(ctx context.Context, addresses []string, tags map[string][]string) []error {
+func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[string]Description) []error {
 	errs := make([]error, len(addresses))
 	next := make(chan int)
 	var workers sync.WaitGroup
@@ -183,8 +216,8 @@ func (s *Server) subscribeAll(ctx context.Context, addresses []string, tags map[
 		workers.Go(func() {
 			for i := range next {
 				errs[i] = s.subs.Subscribe(ctx, addresses[i], false)
-				if of := tags[addresses[i]]; errs[i] == nil && len(of) > 0 {
-					errs[i] = s.subs.Tag(ctx, addresses[i], of)
+				if d := of[addresses[i]]; errs[i] == nil && !d.empty() {
+					errs[i] = s.subs.Describe(ctx, addresses[i], d)
 				}
 			}
 		})

@@ -323,7 +323,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	address, _, err = s.subscribe(r.Context(), address) // the page that follows says how it stands
+	done, err := s.subscribe(r.Context(), address) // the page that follows says how it stands
 	if p, ok := errors.AsType[*instead](err); ok {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
 			Words   string
@@ -333,7 +333,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(address), http.StatusSeeOther)
+	http.Redirect(w, r, "/show?new=1&url="+url.QueryEscape(done.URL), http.StatusSeeOther)
 	return nil
 }
 

@@ -194,7 +194,7 @@ func TestAPersonAddsAndRemovesAFeed(t *testing.T) {
 	if text := body(t, b.ask("GET", "/")); !strings.Contains(text, "None yet") {
 		t.Error("an empty list does not say so")
 	}
-	status, location, _ := b.post("/subscribe", url.Values{"url": {" h.example/feed.xml "}})
+	status, location, _ := b.post("/subscribe", url.Values{"url": {" https://h.example/feed.xml "}})
 	if status != 303 {
 		t.Fatal(status)
 	}

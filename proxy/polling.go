@@ -4,41 +4,48 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 )
 
-// Polling says for people how a channel is polled: by how many, what this node's part is, who
-// keeps it, and how soon news is found. What is not known is left out.
+// Polling says for people how a channel is polled: by how many nodes, when by this one, how many keep its log, and how
+// soon news is found. What is not known is left out.
 func (c Channel) Polling() (facts []string) {
 	add := func(format string, a ...any) { facts = append(facts, fmt.Sprintf(format, a...)) }
-	if c.Pollers > 0 {
+	alone := c.Polls && c.Pollers == 1
+	if c.Pollers > 0 && !alone {
 		budget := ""
 		if c.Budget != nil {
 			budget = fmt.Sprintf(" (at most %d)", *c.Budget)
 		}
-		add("%s%s", plural(c.Pollers, "poller", "pollers"), budget)
+		add("%s%s", plural(c.Pollers, "node polls it", "nodes poll it"), budget)
 	}
-	if c.Polls {
-		own := "polled by this node"
+	if alone {
+		add("only this node polls it")
+	} else if c.Polls {
+		own, behind := "this node polls it", " into each interval"
 		if c.Rank != nil {
-			own = fmt.Sprintf("polled by this node with rank %d", *c.Rank)
+			own, behind = fmt.Sprintf("this node is number %d of them", *c.Rank+1), " after the first"
 		}
-		if c.PhaseS != nil {
-			own += ", phase " + exact(*c.PhaseS)
+		if c.PhaseS != nil && (c.Rank == nil || *c.Rank > 0) {
+			own += ", " + exact(*c.PhaseS) + behind
 		}
 		add("%s", own)
 	}
-	if c.Level != nil {
-		add("level %s", strconv.FormatFloat(*c.Level, 'f', -1, 64))
-	}
 	if c.Owners > 0 {
-		add("%s", plural(c.Owners, "owner", "owners"))
+		add("%s", plural(c.Owners, "node keeps its log", "nodes keep its log"))
 	}
-	if c.DetectionExpectedS != nil {
-		add("expected delay %s", exact(*c.DetectionExpectedS))
+	var delays []string
+	for _, d := range []struct {
+		seconds *float64
+		kind    string
+	}{{c.DetectionExpectedS, "expected"}, {c.DetectionObservedS, "observed"}} {
+		if d.seconds != nil {
+			delays = append(delays, exact(*d.seconds)+" "+d.kind)
+		}
 	}
-	if c.DetectionObservedS != nil {
-		add("last delay %s", exact(*c.DetectionObservedS))
+	if delays != nil {
+		add("average delay of new items: %s", strings.Join(delays, ", "))
 	}
 	return facts
 }
@@ -54,8 +61,8 @@ func exact(seconds float64) string {
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%d s", d/time.Second)
 	case d < 2*time.Hour:
-		return fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second)
+		return strings.TrimSuffix(fmt.Sprintf("%d min %d s", d/time.Minute, d%time.Minute/time.Second), " 0 s")
 	default:
-		return fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute)
+		return strings.TrimSuffix(fmt.Sprintf("%d h %d min", d/time.Hour, d%time.Hour/time.Minute), " 0 min")
 	}
 }

@@ -12,18 +12,21 @@ func TestPollingIsSaidAsFarAsItIsKnown(t *testing.T) {
 		want string
 	}{
 		{Channel{}, ""},
-		{Channel{Pollers: 1, Owners: 1}, "1 poller · 1 owner"},
+		{Channel{Pollers: 1, Owners: 1}, "1 node polls it · 1 node keeps its log"},
 		{
 			Channel{
 				Pollers: 8, Budget: new(12), Polls: true, Rank: new(2), PhaseS: new(450.), Level: new(0.94), Owners: 5,
 				DetectionExpectedS: new(112.5), DetectionObservedS: new(131.2),
 			},
-			"8 pollers (at most 12) · polled by this node with rank 2, phase 7 min 30 s · level 0.94 · 5 owners · expected delay 113 s · last delay 2 min 11 s",
+			"8 nodes poll it (at most 12) · this node is number 3 of them, 7 min 30 s after the first · 5 nodes keep its log · " +
+				"average delay of new items: 113 s expected, 2 min 11 s observed",
 		},
-		{Channel{Polls: true, Rank: new(0), Level: new(1.)}, "polled by this node with rank 0 · level 1"},
-		{Channel{Polls: true, PhaseS: new(450.), Level: new(1.)}, "polled by this node, phase 7 min 30 s · level 1"},
-		{Channel{Pollers: 2, DetectionExpectedS: new(1.6666), DetectionObservedS: new(86400.)}, "2 pollers · expected delay 1.7 s · last delay 24 h 0 min"},
-		{Channel{DetectionExpectedS: new(math.NaN()), DetectionObservedS: new(math.Inf(1))}, "expected delay an unknown time · last delay an unknown time"},
+		{Channel{Pollers: 1, Budget: new(4), Polls: true, Rank: new(0), PhaseS: new(0.)}, "only this node polls it"},
+		{Channel{Polls: true, Rank: new(0), PhaseS: new(0.)}, "this node is number 1 of them"},
+		{Channel{Polls: true, PhaseS: new(450.), Level: new(1.)}, "this node polls it, 7 min 30 s into each interval"},
+		{Channel{Pollers: 2, DetectionExpectedS: new(1.6666), DetectionObservedS: new(86400.)}, "2 nodes poll it · average delay of new items: 1.7 s expected, 24 h observed"},
+		{Channel{DetectionExpectedS: new(900.), DetectionObservedS: new(3600.)}, "average delay of new items: 15 min expected, 60 min observed"},
+		{Channel{DetectionExpectedS: new(math.NaN()), DetectionObservedS: new(math.Inf(1))}, "average delay of new items: an unknown time expected, an unknown time observed"},
 	} {
 		if got := strings.Join(c.of.Polling(), " · "); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

@@ -33,15 +33,24 @@ type Subscriptions interface {
 	// if there was none. From then on Subscribe with auto refuses, until
 	// somebody subscribes without.
 	Unsubscribe(ctx context.Context, url string) error
-	// Tag gives a subscription its tags in place of those it has. It returns when that is durable, ErrUnknown if
+	// Describe adds to a subscription what its user says of it. It returns when that is durable, ErrUnknown if
 	// there is no subscription.
-	Tag(ctx context.Context, url string, tags []string) error
+	Describe(ctx context.Context, url string, d Description) error
 	// List returns all subscriptions. ReadURL is left empty: the server fills it.
 	List(ctx context.Context) ([]Channel, error)
 	Status(ctx context.Context) (Status, error)
 	Doctor(ctx context.Context) ([]Finding, error)
 	Network(ctx context.Context) (Network, error)
 }
+
+// A Description is what a user, or the list that was imported, says of a subscription.
+type Description struct {
+	Tags  []string // in place of those that it has; nil: they stay
+	Title string   // shown until the feed gives its own; "": it stays as it is
+	Site  string   // where people read it, likewise
+}
+
+func (d Description) empty() bool { return d.Tags == nil && d.Title == "" && d.Site == "" }
 
 // A Window is what a reader is shown of a feed: the source's items, and those of
 // at least the last 7 days or 200 items.
@@ -75,6 +84,7 @@ const (
 type Channel struct {
 	URL         string `json:"url"`
 	Title       string `json:"title"`
+	Site        string `json:"site"`        // where people read it, as the feed says; may be empty
 	Kind        string `json:"kind"`        // feed or page; later keywords
 	ReadURL     string `json:"read_url"`    // what to give to a feed reader
 	Subscribers int    `json:"subscribers"` // readers in the whole network

@@ -55,6 +55,8 @@ func (p Preview) trial(kept int) *Trial {
 		n := math.Round(p.PerDay*100) / 100
 		t.PerDay = &n
 		t.Says += ": " + aDay(n)
+	} else {
+		t.Says += "; it is too early to say how many match in a day"
 	}
 	// What came in less than a day is less than a day's.
 	t.General = p.Matching > generalDay && p.Time <= day || t.PerDay != nil && *t.PerDay > generalDay ||

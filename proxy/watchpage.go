@@ -111,7 +111,7 @@ func (s *Server) formQuery(w http.ResponseWriter, r *http.Request) (string, erro
 	}
 	text := strings.TrimSpace(r.PostForm.Get("q"))
 	if text == "" {
-		return "", refuse(http.StatusBadRequest, "no query given")
+		return "", refuse(http.StatusBadRequest, "the query is empty; write a word to search for, such as: solar")
 	}
 	return text, nil
 }

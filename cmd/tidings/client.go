@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 
 	"tidings/feedtree"
 	"tidings/internal/daemon"
@@ -93,11 +94,16 @@ func (c client) tokens() (of []token, looked string) {
 	if c.Data != "" {
 		look(daemon.AccessFile(c.Data), true)
 	}
-	look(daemon.AccessCopy(accessDir(), c.HTTP), false)
-	if of == nil { // a node that could not leave a copy
-		look(daemon.AccessFile(dataDir()), false)
+	if dir := accessDir(); dir != "" {
+		look(daemon.AccessCopy(dir, c.HTTP), false)
 	}
-	return append(of, token{}), "looked in " + strings.Join(files, ", ")
+	if dir := dataDir(); dir != "" && of == nil { // a node that could not leave a copy
+		look(daemon.AccessFile(dir), false)
+	}
+	if looked = "looked in " + strings.Join(files, ", "); files == nil {
+		looked = "HOME is not set, so there is none to look in"
+	}
+	return append(of, token{}), looked
 }
 
 // An untrusted is the reason why a token was not sent to the program at the other end of a connection,
@@ -177,7 +183,7 @@ func (c client) send(ctx context.Context, method, path, mediaType string, body [
 	if json.Unmarshal(b, &fault) != nil || fault.Error == "" { // before the request came to the interface for programs
 		fault.Error = string(bytes.TrimSpace(b))
 	}
-	return nil, refusal{fault.Error, offered(fault.Choices), answer.StatusCode}
+	return nil, refused(fault, answer.StatusCode)
 }
 
 // noRedirect: a node sends nobody elsewhere, so whoever does is none.
@@ -279,11 +285,10 @@ func printJSON(w io.Writer, v any) error {
 // A refusal is what the node says when it does not do what it was asked to.
 type refusal struct {
 	words  string
-	offers string // commands that do what was perhaps meant
 	status int
 }
 
-func (r refusal) Error() string { return r.words + r.offers }
+func (r refusal) Error() string { return r.words }
 
 // Unwrap tells what a feed has refused from what nobody has taken yet.
 func (r refusal) Unwrap() error {
@@ -293,42 +298,40 @@ func (r refusal) Unwrap() error {
 	return nil
 }
 
-// offered says how to subscribe to what was perhaps meant.
-func offered(choices []proxy.Choice) string {
-	var of []string
-	for _, c := range choices {
-		words := "tidings subscribe " + c.URL
-		if c.Title != "" {
-			words += " (" + c.Title + ")"
+// refused is the error of a fault. Below it stand the commands that subscribe to what was perhaps meant.
+func refused(fault proxy.Fault, status int) error {
+	if fault.Choices == nil {
+		return refusal{fault.Error, status}
+	}
+	var commands []string
+	for _, c := range fault.Choices {
+		command := "tidings subscribe " + shellWord(c.URL)
+		switch {
+		case c.Title != "":
+			command += " (" + c.Title + ")"
+		case c.Kind == proxy.KindPage:
+			command += " (the page itself)"
 		}
-		of = append(of, words)
+		commands = append(commands, command)
 	}
-	if of == nil {
-		return ""
-	}
-	return ": " + strings.Join(of, ", or ")
+	return detailed{refusal{fault.Error, status}, commands}
 }
 
-// withoutCredentials is an address as it may be shown and logged.
-func withoutCredentials(address string) string {
-	scheme, rest, ok := strings.Cut(address, "//")
-	if !ok {
-		return address
+// shellWord quotes a text for a shell, if it needs that.
+func shellWord(text string) string {
+	plain := func(r rune) bool {
+		return r < unicode.MaxASCII && (unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-+./:@_%,=~", r))
 	}
-	end := strings.IndexAny(rest, "/?#")
-	if end < 0 {
-		end = len(rest)
+	if text != "" && text[0] != '~' && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
+		return text
 	}
-	if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-		return scheme + "//…@" + rest[at+1:]
-	}
-	return address
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }
 
 // all does one thing for each of several addresses. Those that the node refuses do
 // not keep the others from being tried, and are told together at the end.
 func all(deed string, addresses []string, do func(address string) error) error {
-	var refused []string
+	var failed multiple
 	for _, a := range addresses {
 		err := do(a)
 		r, ok := errors.AsType[refusal](err)
@@ -336,13 +339,13 @@ func all(deed string, addresses []string, do func(address string) error) error {
 		case err != nil && !ok:
 			return err
 		case ok && strings.Contains(r.words, a): // it says what it is about
-			refused = append(refused, r.Error())
+			failed = append(failed, err)
 		case ok:
-			refused = append(refused, fmt.Sprintf("%s %s: %s", deed, withoutCredentials(a), r.Error()))
+			failed = append(failed, fmt.Errorf("%s %s: %w", deed, proxy.WithoutPassword(a), err))
 		}
 	}
-	if refused == nil {
+	if failed == nil {
 		return nil
 	}
-	return errors.New(strings.Join(refused, "; "))
+	return failed
 }

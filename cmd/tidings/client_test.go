@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 )
@@ -47,21 +48,119 @@ func TestFaultsTakeOneLine(t *testing.T) {
 		{502, `{"error":"\u001b[31mred\u001b[0m"}`, "list", "tidings: [31mred[0m\n"},
 		{404, `{"error":"not subscribed to"}`, "unsubscribe http://a/", "tidings: unsubscribe from http://a/: not subscribed to\n"},
 		{404, `{"error":"http://a/: not subscribed to"}`, "unsubscribe http://a/", "tidings: http://a/: not subscribed to\n"},
-		{403, `{"error":"no"}`, "subscribe http://a/ http://b/", "tidings: subscribe to http://a/: no; subscribe to http://b/: no\n"},
 		{403, "from other machines only feeds\n", "list", "tidings: from other machines only feeds\n"},
 		{200, "<html>", "status", stranger},
 		{200, "<html>", "doctor --json", stranger},
 		{200, "<html>", "subscribe http://a/ http://b/", stranger},
 		{200, "<html>", "opml export -", stranger},
 		{200, "", "opml import -", stranger},
-		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{"url":"u2","error":"e"}]}`, "opml import -", "tidings: import -: u1: e; u2: e\n"},
-		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e"},{},{},{},{},{},{}]}`, "opml import -", "and 2 more\n"},
 		{200, `{"findings":[{"level":"problem"},{"level":"ok"}]}`, "doctor", "tidings: 1 problem found\n"},
 		{200, `{"findings":[{"level":"problem"},{"level":"problem"}]}`, "doctor --json", "tidings: 2 problems found\n"},
 	} {
 		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
 		if code != exitFailed || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: %d %q\nwant %q", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+func TestEachFailureHasALine(t *testing.T) {
+	for _, c := range []struct {
+		status     int
+		body, args string
+		want       string
+	}{
+		{403, `{"error":"no"}`, "subscribe http://a/ http://u:p@b/", "tidings: subscribe to http://a/: no\ntidings: subscribe to http://…@b/: no\n"},
+		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"e1\nf"},{"url":"u2","error":"e2"}]}`, "opml import -",
+			"tidings: import -: 2 feeds failed:\n  u1: e1 f\n  u2: e2\n"},
+		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
+		{300, `{"error":"a page with 2 feeds","choices":[{"url":"http://a/?b&c","title":"It's\nnew","kind":"feed"},{"url":"http://a/d","kind":"feed"},{"url":"page+http://a/","kind":"page"}]}`,
+			"subscribe http://a/", "tidings: subscribe to http://a/: a page with 2 feeds:\n  tidings subscribe 'http://a/?b&c' (It's new)\n" +
+				"  tidings subscribe http://a/d\n  tidings subscribe page+http://a/ (the page itself)\n"},
+	} {
+		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
+		if code != exitFailed || stderr != c.want {
+			t.Errorf("%s: %d %q\nwant %q", c.args, code, stderr, c.want)
+		}
+	}
+}
+
+func TestShellWords(t *testing.T) {
+	for text, want := range map[string]string{
+		"https://a.example/feed-1_2.xml": "https://a.example/feed-1_2.xml",
+		"https://a.example/?b=c&d":       "'https://a.example/?b=c&d'",
+		"it's":                           `'it'\''s'`,
+		"~me":                            "'~me'",
+		"bücher":                         "'bücher'",
+		"":                               "''",
+	} {
+		if got := shellWord(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}
+
+func TestFilesAreNoAddresses(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("feed.xml", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := answers(t, 200, `{"url":"https://b.example/","read_url":"r"}`)
+	code, stdout, stderr := calls(t, node, "subscribe", "feed.xml", "b.example")
+	if code != exitFailed || stdout != "r\n" || !strings.HasPrefix(stderr, "tidings: feed.xml: a file on this machine, not an address") {
+		t.Errorf("%d %q %q", code, stdout, stderr)
+	}
+}
+
+func TestSubscribeSaysWhatCannotBeReadYet(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"url":"u","doubt":"no such host"}`:                "Subscribed, but u cannot be read yet: no such host\n",
+		`{"url":"u","doubt":"no such host","already":true}`: "Already subscribed, but u cannot be read yet: no such host\n",
+		`{"url":"u","already":true}`:                        "",
+	} {
+		if code, _, stderr := calls(t, answers(t, 200, body), "subscribe", "u"); code != exitDone || stderr != want {
+			t.Errorf("%s: %d %q", body, code, stderr)
+		}
+	}
+}
+
+func TestTagsOfSubscribe(t *testing.T) {
+	for args, want := range map[string]string{
+		"subscribe u":                 `{"url":"u"}`,
+		"subscribe --tag= u":          `{"url":"u","tags":[]}`,
+		"subscribe --tag a --tag b u": `{"url":"u","tags":["a","b"]}`,
+	} {
+		node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if body, err := io.ReadAll(r.Body); err != nil || string(body) != want {
+				t.Errorf("%s sends %s, %v; want %s", args, body, err, want)
+			}
+			w.Header().Set("Tidings", "1")
+			io.WriteString(w, `{"url":"u","read_url":"r"}`)
+		}))
+		t.Cleanup(node.Close)
+		if code, _, stderr := calls(t, node.URL, strings.Fields(args)...); code != exitDone {
+			t.Errorf("%s: %d %s", args, code, stderr)
+		}
+	}
+}
+
+// What is said beside the answer goes to standard error where standard output is no terminal.
+func TestSentencesStandBesideAnswers(t *testing.T) {
+	for _, c := range []struct{ body, args, stdout, stderr string }{
+		{`{"channels":[]}`, "list", "", "No subscriptions yet: tidings subscribe URL\n"},
+		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --failing", "", "No problems in 1 feed.\n"},
+		{`{"channels":[{"url":"u","state":"ok"}]}`, "list --tag solar", "", "No feeds with the tag \"solar\".\n"},
+		{`{"watches":[]}`, "watches", "", "No searches yet: tidings watch 'QUERY'\n"},
+		{
+			`{"watches":[{"query":"q","read_url":"http://n/k/1.atom"}],"on":"all","kept":10,"trial":{"says":"1 of 9 articles match","hints":["h"],"warning":"w"}}`, "watch q",
+			"http://n/k/1.atom\n", "tidings: h\ntidings: w\nThe feed has the newest 10 matching articles of all. Anybody who knows its address can read it.\nRecently, 1 of 9 articles match.\n",
+		},
+		{`{"watches":[{"query":"a OR b"}]}`, "unwatch q", "The search a OR b has ended, and the address of its feed is no longer valid.\n", ""},
+		{`{"url":"u"}`, "trust u", "The new key of u is accepted: items signed with it are shown as the publisher's.\n", ""},
+	} {
+		code, stdout, stderr := calls(t, answers(t, 200, c.body), strings.Fields(c.args)...)
+		if code != exitDone || stdout != c.stdout || stderr != c.stderr {
+			t.Errorf("%s: %d\n%s%s\nwant\n%s%s", c.args, code, stdout, stderr, c.stdout, c.stderr)
 		}
 	}
 }

@@ -17,15 +17,24 @@ import (
 )
 
 // configFile is where settings are looked for if no file is named.
-func configFile() string { return filepath.Join(xdg.ConfigHome, "tidings", "config.toml") }
+func configFile() string { return userPath(xdg.ConfigHome, "XDG_CONFIG_HOME", "config.toml") }
 
 // dataDir is where a node lives if no place is named.
-func dataDir() string { return filepath.Join(xdg.DataHome, "tidings") }
+func dataDir() string { return userPath(xdg.DataHome, "XDG_DATA_HOME") }
 
 // accessDir is where nodes of this user leave their tokens for commands, by the address at which they
 // serve. It depends on nothing but the user's home, as nodes and commands may be started in
 // different ways.
-func accessDir() string { return filepath.Join(xdg.StateHome, "tidings") }
+func accessDir() string { return userPath(xdg.StateHome, "XDG_STATE_HOME") }
+
+// userPath is a path of tidings below a directory of the user, which an environment variable may name. The path is
+// empty if the directory would be in the user's home and that is not known.
+func userPath(dir, variable string, file ...string) string {
+	if _, err := os.UserHomeDir(); err != nil && !filepath.IsAbs(os.Getenv(variable)) {
+		return "" // package xdg takes / for the home
+	}
+	return filepath.Join(append([]string{dir, "tidings"}, file...)...)
+}
 
 // settings are what a file says: values by the names of flags.
 type settings struct {

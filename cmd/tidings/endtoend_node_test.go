@@ -230,6 +230,11 @@ func (r *runner) tell(args ...string) (string, error) {
 		return out.String(), err
 	}
 	err := command(context.Background(), args, strings.NewReader(""), &out, io.Discard)
+	if err != nil {
+		var words strings.Builder
+		tell(&words, err)
+		err = fmt.Errorf("%w: %s", err, &words)
+	}
 	return out.String(), err
 }
 

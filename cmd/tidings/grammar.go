@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,6 +52,15 @@ type streams struct {
 	out, err io.Writer
 }
 
+// people is where sentences for people go that are not what a command is asked for: standard output if that is a
+// terminal, otherwise standard error.
+func (s streams) people() io.Writer {
+	if terminalOf(s.out).width > 0 {
+		return s.out
+	}
+	return s.err
+}
+
 // command reads the command line, and does what it says.
 func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	for _, a := range args {
@@ -83,8 +93,11 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 // parse reads the command line into a grammar, and the settings it does not have
 // from the environment and the file.
 func parse(g *grammar, args []string, help io.Writer) (*kong.Context, error) {
-	return grammarOf(g, help, kong.Vars{"config": configFile(), "data": dataDir(), "http": defaultHTTP}).Parse(args)
+	return grammarOf(g, help, kong.Vars{"config": cmp.Or(configFile(), noHome), "data": cmp.Or(dataDir(), noHome), "http": defaultHTTP}).Parse(args)
 }
+
+// noHome stands in the help for paths that are not known.
+const noHome = "none, because HOME is not set"
 
 // grammarOf returns the parser of a command line. vars are what the help says of the user's files and of defaults.
 func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {

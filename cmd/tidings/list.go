@@ -18,7 +18,7 @@ type listCommand struct {
 	client  `embed:""`
 	Verbose bool   `short:"v" help:"Show all that is known of each feed."`
 	Failing bool   `help:"Show only feeds with problems."`
-	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag."`
+	Tag     string `placeholder:"NAME" help:"Show only feeds with this tag, or with one below it: News/Local is below News."`
 	JSON    bool   `name:"json" help:"Print one JSON object."`
 }
 
@@ -34,8 +34,32 @@ func (c *listCommand) Run(ctx context.Context, s streams) error {
 		}
 		return printRaw(s.out, raw)
 	}
+	if none := c.none(answer.Channels); none != "" {
+		_, err = fmt.Fprintln(s.people(), none)
+		return err
+	}
 	_, err = fmt.Fprint(s.out, c.listing(answer.Channels, terminalOf(s.out), time.Now()))
 	return err
+}
+
+// none says why there is nothing to be listed; "" if there is something.
+func (c *listCommand) none(channels []proxy.Channel) string {
+	tagged := 0
+	for _, of := range channels {
+		switch {
+		case c.shows(of):
+			return ""
+		case c.tagged(of):
+			tagged++
+		}
+	}
+	switch {
+	case len(channels) == 0:
+		return "No subscriptions yet: tidings subscribe URL"
+	case tagged == 0:
+		return fmt.Sprintf("No feeds with the tag %q.", c.Tag)
+	}
+	return fmt.Sprintf("No problems in %s.", feeds(tagged))
 }
 
 // shows reports whether a channel is among those that the flags ask for.
@@ -44,7 +68,9 @@ func (c *listCommand) shows(of proxy.Channel) bool {
 }
 
 func (c *listCommand) tagged(of proxy.Channel) bool {
-	return c.Tag == "" || slices.Contains(of.Tags, c.Tag)
+	return c.Tag == "" || slices.ContainsFunc(of.Tags, func(tag string) bool {
+		return tag == c.Tag || strings.HasPrefix(tag, c.Tag+"/")
+	})
 }
 
 // only is the answer of list with only those channels that shows approves. Each channel stays as the node wrote it.
@@ -69,9 +95,6 @@ func only(raw []byte, channels []proxy.Channel, shows func(proxy.Channel) bool) 
 
 // listing is the list of subscriptions for people: one line for each, and with --verbose details below it.
 func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Time) string {
-	if len(channels) == 0 && t.width > 0 {
-		return "No subscriptions yet: tidings subscribe URL\n"
-	}
 	table := table{terminal: t, columns: []column{
 		{head: "STATE"},
 		{head: "FEED", elastic: 3},
@@ -79,7 +102,7 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 		{head: "LAST NEW"},
 		{head: "ADDRESS", elastic: 4},
 	}}
-	tagged, shown, failing := 0, 0, 0
+	tagged, failing := 0, 0
 	for _, of := range channels {
 		if c.tagged(of) {
 			tagged++
@@ -90,7 +113,6 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 		if !c.shows(of) {
 			continue
 		}
-		shown++
 		table.row(
 			cell{of.State, stateColour(of.State)},
 			cell{text: title(of), colour: bold},
@@ -102,14 +124,7 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 			details(&table, of, now)
 		}
 	}
-	switch {
-	case t.width == 0:
-		return table.String()
-	case tagged == 0:
-		return fmt.Sprintf("No feeds with the tag %q.\n", c.Tag)
-	case shown == 0:
-		return fmt.Sprintf("No problems in %s.\n", feeds(tagged))
-	case failing > 0 && !(c.Failing && c.Verbose):
+	if t.width > 0 && failing > 0 && !(c.Failing && c.Verbose) {
 		return fmt.Sprintf("%s%s, %d with problems: tidings list --failing -v\n", table.String(), feeds(tagged), failing)
 	}
 	return table.String()

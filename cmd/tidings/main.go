@@ -21,7 +21,8 @@
 //
 // Scripts rely on the commands, their flags, the first words of the lines that run
 // prints ("reader", "peer"), the objects that --json prints, and the exit codes: 0
-// done; 1 failed, with one line on standard error; 2 wrong usage, likewise.
+// done; 1 failed, with a line on standard error for each failure, and indented
+// lines below it for what can be done; 2 wrong usage, likewise.
 // Everything else that is printed is for people.
 //
 // A setting comes from its flag, else from the environment (TIDINGS_HTTP for
@@ -68,6 +69,39 @@ func usagef(format string, args ...any) error { return usageError{error: fmt.Err
 // help is the command that explains the mistake.
 func (e usageError) help() string { return strings.Join(nonempty("tidings", e.command, "--help"), " ") }
 
+// multiple are failures of one command, each of which has a line of its own.
+type multiple []error
+
+func (m multiple) Error() string { return errors.Join(m...).Error() }
+
+func (m multiple) Unwrap() []error { return m }
+
+// A detailed is an error with lines that stand below it.
+type detailed struct {
+	error
+	lines []string
+}
+
+func (d detailed) Unwrap() error { return d.error }
+
+// tell prints an error. Nobody is left to tell if that fails.
+func tell(stderr io.Writer, err error) {
+	if m, ok := errors.AsType[multiple](err); ok {
+		for _, e := range m {
+			tell(stderr, e)
+		}
+		return
+	}
+	text := "tidings: " + oneLine(err.Error())
+	if d, ok := errors.AsType[detailed](err); ok {
+		text += ":"
+		for _, l := range d.lines {
+			text += "\n  " + oneLine(l)
+		}
+	}
+	_, _ = fmt.Fprintln(stderr, text)
+}
+
 // run is the command. It returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	err := command(ctx, args, stdin, stdout, stderr)
@@ -78,7 +112,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if usage {
 		err = fmt.Errorf("%w; see %s", err, wrong.help())
 	}
-	_, _ = fmt.Fprintln(stderr, "tidings:", oneLine(err.Error())) // there is nobody else to tell
+	tell(stderr, err)
 	if usage {
 		return exitUsage
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,10 +14,6 @@ import (
 
 // stdio as the name of a file stands for standard input or output.
 const stdio = "-"
-
-// maxFailures is how many lines of a list that failed are told: the others failed
-// for the same reason, mostly.
-const maxFailures = 5
 
 // An opmlCommand is "tidings opml".
 type opmlCommand struct {
@@ -62,20 +59,21 @@ func failures(file string, failed []proxy.Failed) error {
 	if len(failed) == 0 {
 		return nil
 	}
-	var told []string
-	for _, f := range failed[:min(len(failed), maxFailures)] {
-		told = append(told, f.URL+": "+f.Error)
+	var lines []string
+	for _, f := range failed {
+		line := f.Error
+		if !strings.Contains(line, f.URL) {
+			line = proxy.WithoutPassword(f.URL) + ": " + line
+		}
+		lines = append(lines, line)
 	}
-	if more := len(failed) - len(told); more > 0 {
-		told = append(told, fmt.Sprintf("and %d more", more))
-	}
-	return fmt.Errorf("import %s: %s", file, strings.Join(told, "; "))
+	return detailed{fmt.Errorf("import %s: %s failed", file, feeds(len(failed))), lines}
 }
 
 // An exportCommand is "tidings opml export".
 type exportCommand struct {
 	client   `embed:""`
-	Original bool   `help:"Write the original addresses of the feeds, to read them without this node."`
+	Original bool   `help:"Write the original addresses of the feeds, to read them without this node. Pages are left out, because a reader cannot follow them by itself."`
 	Force    bool   `help:"Overwrite the file if it exists."`
 	File     string `arg:"" help:"OPML file to write, or - for standard output."`
 }
@@ -96,10 +94,32 @@ func (c *exportCommand) Run(ctx context.Context, s streams) error {
 	}
 	if c.File == stdio {
 		_, err = s.out.Write(doc)
+	} else {
+		err = c.write(doc)
+	}
+	if err == nil && c.Original {
+		err = c.leftOut(ctx, s.err)
+	}
+	if err != nil {
+		return fmt.Errorf("export: %w", err)
+	}
+	return nil
+}
+
+// leftOut names the pages that a list of original addresses lacks.
+func (c *exportCommand) leftOut(ctx context.Context, stderr io.Writer) error {
+	_, answer, err := ask[proxy.Listed](ctx, c.client, "list")
+	if err != nil {
 		return err
 	}
-	if err := c.write(doc); err != nil {
-		return fmt.Errorf("export: %w", err)
+	var pages []string
+	for _, of := range answer.Channels {
+		if of.Kind == proxy.KindPage {
+			pages = append(pages, of.URL)
+		}
+	}
+	if pages != nil {
+		tell(stderr, detailed{errors.New("the list lacks the pages that you follow, because a reader cannot follow them without a node"), pages})
 	}
 	return nil
 }

@@ -326,12 +326,12 @@ type trustCommand struct {
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds whose publishers have a new key."`
 }
 
-// Run believes keys, and prints the feeds.
+// Run accepts keys, and says so.
 func (c *trustCommand) Run(ctx context.Context, s streams) error {
 	return all("trust", c.URLs, func(address string) error {
 		answer, err := c.tell(ctx, "trust", address)
 		if err == nil {
-			_, err = fmt.Fprintln(s.out, answer.URL)
+			_, err = fmt.Fprintf(s.out, "The new key of %s is accepted: items signed with it are shown as the publisher's.\n", answer.URL)
 		}
 		return err
 	})

@@ -91,6 +91,9 @@ func (c *runCommand) config() (daemon.Config, error) {
 	if dir == "" {
 		dir = dataDir()
 	}
+	if dir == "" {
+		return daemon.Config{}, usagef("HOME is not set, so the data directory is not known: give it with --data DIR")
+	}
 	d := daemon.DefaultConfig(dir)
 	d.HTTP = c.HTTP
 	d.BaseURL = c.BaseURL

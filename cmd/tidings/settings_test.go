@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/adrg/xdg"
 
 	"tidings/internal/wire"
 )
@@ -203,5 +206,29 @@ func TestNoRouterIsAskedForLoopback(t *testing.T) {
 		if got := onlyLoopback(strings.Fields(c.listen)); got != c.want {
 			t.Errorf("%q: %v", c.listen, got)
 		}
+	}
+}
+
+func TestHomeIsNotGuessed(t *testing.T) {
+	t.Cleanup(xdg.Reload)
+	url := answers(t, 200, `{"channels":[]}`)
+	for _, variable := range []string{"HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "TIDINGS_DATA"} {
+		t.Setenv(variable, "")
+	}
+	xdg.Reload()
+	var out, stderr bytes.Buffer
+	code := run(t.Context(), []string{"run", "--http", "none"}, strings.NewReader(""), &out, &stderr)
+	want := "tidings: HOME is not set, so the data directory is not known: give it with --data DIR; see tidings run --help\n"
+	if code != exitUsage || stderr.String() != want {
+		t.Errorf("%d %q", code, stderr.String())
+	}
+	if code := run(t.Context(), []string{"list", "--http", strings.TrimPrefix(url, "http://")}, strings.NewReader(""), &out, &stderr); code != exitDone {
+		t.Errorf("%d %q", code, stderr.String())
+	}
+	dir := t.TempDir()
+	t.Setenv("XDG_DATA_HOME", dir)
+	xdg.Reload()
+	if got, want := dataDir(), filepath.Join(dir, "tidings"); got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -193,8 +193,7 @@ func cmdCrash(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// exits CODE COMMAND… runs a command that ends with a code, and says no more than
-// one line about it.
+// exits CODE COMMAND… runs a command that ends with a code. Each line about that says from whom it is, or is indented.
 func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -209,8 +208,13 @@ func cmdExits(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("exit code %d where %d is due", code, want)
 	}
 	stderr := ts.ReadFile("stderr")
-	if n := strings.Count(stderr, "\n"); code != 0 && (n != 1 || !strings.HasPrefix(stderr, "tidings: ")) {
-		ts.Fatalf("not one line on standard error: %q", stderr)
+	if code == 0 {
+		return
+	}
+	for i, line := range strings.Split(strings.TrimSuffix(stderr, "\n"), "\n") {
+		if !strings.HasPrefix(line, "tidings: ") && (i == 0 || !strings.HasPrefix(line, "  ")) {
+			ts.Fatalf("not a line of tidings on standard error: %q", stderr)
+		}
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 
 	"tidings/proxy"
 )
@@ -13,7 +15,7 @@ import (
 type subscribeCommand struct {
 	client `embed:""`
 	Least  string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), or all items (any, the default)."`
-	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated."`
+	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. An empty name ('') removes the tags."`
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
 }
 
@@ -29,6 +31,9 @@ func (c *subscribeCommand) Validate() error {
 // Run subscribes, and prints a line for each address: what to give to a reader.
 func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 	return all("subscribe to", c.URLs, func(address string) error {
+		if isFile(address) {
+			return refusal{words: address + ": a file on this machine, not an address; \"tidings opml import\" subscribes to the feeds of an OPML file"}
+		}
 		answer, err := c.question(ctx, "subscribe", proxy.Subscribed{URL: address, Least: c.Least, Tags: c.Tag})
 		if err == nil {
 			_, err = fmt.Fprintln(s.out, answer.ReadURL)
@@ -37,10 +42,23 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}
 		if err == nil && answer.Doubt != "" {
-			_, err = fmt.Fprintf(s.err, "Subscribed, but %s cannot be read yet: %s\n", answer.URL, oneLine(answer.Doubt))
+			done := "Subscribed"
+			if answer.Already {
+				done = "Already subscribed"
+			}
+			_, err = fmt.Fprintf(s.err, "%s, but %s cannot be read yet: %s\n", done, answer.URL, oneLine(answer.Doubt))
 		}
 		return err
 	})
+}
+
+// isFile reports whether an address without a scheme names a file on this machine.
+func isFile(address string) bool {
+	if strings.Contains(address, "://") {
+		return false
+	}
+	is, err := os.Stat(address)
+	return err == nil && is.Mode().IsRegular()
 }
 
 // An unsubscribeCommand is "tidings unsubscribe".

@@ -64,14 +64,31 @@ func TestListSumsUpOnATerminal(t *testing.T) {
 		channels []proxy.Channel
 		want     string
 	}{
-		{listCommand{}, nil, "No subscriptions yet: tidings subscribe URL\n"},
 		{listCommand{}, channels(), "3 feeds, 1 with problems: tidings list --failing -v\n"},
-		{listCommand{Failing: true}, channels()[:2], "No problems in 2 feeds.\n"},
-		{listCommand{Failing: true, Tag: "Go"}, channels(), "No problems in 1 feed.\n"},
-		{listCommand{Tag: "solar"}, channels(), "No feeds with the tag \"solar\".\n"},
 	} {
 		if got := c.list.listing(c.channels, wide, noon); !strings.HasSuffix(got, c.want) {
 			t.Errorf("got:\n%s\nwant at its end:\n%s", got, c.want)
+		}
+	}
+}
+
+func TestListSaysThatItHasNothing(t *testing.T) {
+	for _, c := range []struct {
+		list     listCommand
+		channels []proxy.Channel
+		want     string
+	}{
+		{listCommand{}, nil, "No subscriptions yet: tidings subscribe URL"},
+		{listCommand{Tag: "Go"}, nil, "No subscriptions yet: tidings subscribe URL"},
+		{listCommand{}, channels(), ""},
+		{listCommand{Failing: true}, channels()[:2], "No problems in 2 feeds."},
+		{listCommand{Failing: true, Tag: "Go"}, channels(), "No problems in 1 feed."},
+		{listCommand{Tag: "solar"}, channels(), `No feeds with the tag "solar".`},
+		{listCommand{Tag: "G"}, channels(), `No feeds with the tag "G".`},
+		{listCommand{Tag: "News"}, []proxy.Channel{{Tags: []string{"News/Local"}}}, ""},
+	} {
+		if got := c.list.none(c.channels); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.list, got, c.want)
 		}
 	}
 }

@@ -17,7 +17,8 @@ type watchCommand struct {
 	Query  []string `arg:"" help:"Search query, such as (solar AND battery) NOT advert, \"two words\", solar*, title:solar, feed:URL, site:example.org, lang:de. Put a query that begins with - behind --."`
 }
 
-// Run watches, and prints the address to give to a reader.
+// Run watches, and prints the address to give to a reader. What else there is to say goes to standard error if
+// standard output is no terminal: the address may go into a file.
 func (c *watchCommand) Run(ctx context.Context, s streams) error {
 	answer, err := c.say(ctx, "watch", strings.Join(c.Query, " "))
 	if err != nil {
@@ -28,19 +29,16 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 			return err
 		}
 	}
-	for _, of := range cautions(answer) { // beside the address, which may go into a file
+	for _, of := range cautions(answer) {
 		if _, err := fmt.Fprintln(s.err, "tidings: "+of); err != nil {
 			return err
 		}
 	}
-	if terminalOf(s.out).width == 0 {
-		return nil
-	}
-	said := fmt.Sprintf("Anybody who knows this address can read the feed. It has the newest %[2]d matching articles of %[1]s.\n", answer.On, answer.Kept)
+	said := fmt.Sprintf("The feed has the newest %d matching articles of %s. Anybody who knows its address can read it.\n", answer.Kept, answer.On)
 	if t := answer.Trial; t != nil && !answer.Nothing {
 		said += fmt.Sprintf("Recently, %s.\n", t.Says)
 	}
-	_, err = fmt.Fprint(s.out, said)
+	_, err = fmt.Fprint(s.people(), said)
 	return err
 }
 
@@ -72,14 +70,14 @@ type unwatchCommand struct {
 	Query  []string `arg:"" help:"Query as \"tidings watches\" shows it, or the address of its feed."`
 }
 
-// Run ends a keyword subscription, and prints what it was.
+// Run ends a keyword subscription, and says so.
 func (c *unwatchCommand) Run(ctx context.Context, s streams) error {
 	answer, err := c.say(ctx, "unwatch", strings.Join(c.Query, " "))
 	if err != nil {
 		return err
 	}
 	for _, w := range answer.Watches {
-		if _, err = fmt.Fprintln(s.out, w.Query); err != nil {
+		if _, err = fmt.Fprintf(s.out, "The search %s has ended, and the address of its feed is no longer valid.\n", oneLine(w.Query)); err != nil {
 			return err
 		}
 	}
@@ -114,7 +112,12 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 	case c.JSON:
 		return printRaw(s.out, raw)
 	}
-	if _, err = fmt.Fprint(s.out, watching(answer, terminalOf(s.out), time.Now())); err != nil {
+	if len(answer.Watches) == 0 {
+		_, err = fmt.Fprintln(s.people(), "No searches yet: tidings watch 'QUERY'")
+	} else {
+		_, err = fmt.Fprint(s.out, watching(answer, terminalOf(s.out), time.Now()))
+	}
+	if err != nil {
 		return err
 	}
 	for _, of := range shortcomings(answer) {
@@ -127,9 +130,6 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 
 // watching is the list of keyword subscriptions for people.
 func watching(answer proxy.Watching, t terminal, now time.Time) string {
-	if len(answer.Watches) == 0 && t.width > 0 {
-		return "No searches yet: tidings watch 'QUERY'\n"
-	}
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
 	for _, w := range answer.Watches {
 		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: w.ReadURL})

@@ -12,6 +12,9 @@ var otherNames = map[string]Field{
 	"domain": Site, "host": Site, "language": Lang,
 }
 
+// unknownNames are operators of other search languages that have nothing like them here.
+var unknownNames = []string{"inurl", "url", "link", "intext", "before", "after", "since", "until", "filetype"}
+
 // meant returns the field that was perhaps meant by a name that is none's, Any if none is near.
 func meant(name string) Field {
 	name = strings.ToLower(name)
@@ -51,7 +54,7 @@ func near(a, b string) bool {
 func (e *Expr) Hints() []string {
 	hints := e.hints()
 	if !e.possible() {
-		hints = append(hints, "nothing can match: what has to be there must not be there")
+		hints = append(hints, "nothing can match, because the query excludes a word that it also requires: remove one of the two")
 	}
 	slices.Sort(hints)
 	return slices.Compact(hints)
@@ -65,15 +68,20 @@ func (e *Expr) hints() (hints []string) {
 		return hints
 	}
 	if e.Field == Any && slices.Contains([]string{"and", "or", "not"}, e.Text) {
-		hints = append(hints, fmt.Sprintf("\"%s\" is looked for as a word: the operator is %s", e.Text, strings.ToUpper(e.Text)))
+		hints = append(hints, fmt.Sprintf("%q is searched as a word: for the operator, write %s", e.Text, strings.ToUpper(e.Text)))
 	}
 	if name, value, ok := strings.Cut(e.Text, ":"); ok && e.Field == Any && value != "" && !strings.HasPrefix(value, "//") {
 		if f := meant(name); f != Any {
-			hints = append(hints, fmt.Sprintf("\"%s:\" is no field, and looked for as a word: there is %s:", name, fieldNames[f]))
+			hints = append(hints, fmt.Sprintf("\"%s:\" is not a field, and is searched as a word: write %s: instead", name, fieldNames[f]))
+		} else if slices.Contains(unknownNames, strings.ToLower(name)) {
+			hints = append(hints, fmt.Sprintf("\"%s:\" is not a field, and is searched as a word: the fields are title:, author:, tag:, feed:, site: and lang:", name))
 		}
 	}
 	if strings.Contains(e.Text, "*") {
-		hints = append(hints, fmt.Sprintf("* counts at the end of a word alone, and not in %q", e.Text))
+		hints = append(hints, fmt.Sprintf("* works only at the end of a word: it is ignored in %q", e.Text))
+	}
+	if word, ok := strings.CutPrefix(e.Text, "!"); ok {
+		hints = append(hints, fmt.Sprintf("! is ignored in %q: to exclude the word, write NOT %s", e.Text, word))
 	}
 	return hints
 }

@@ -14,31 +14,36 @@ import (
 // MinPrefix is how many letters a prefix has at least.
 const MinPrefix = 3
 
+// operators are those of other search languages, and what they are called here.
+var operators = map[string]string{"&": "AND", "&&": "AND", "+": "AND", "|": "OR", "||": "OR", "!": "NOT"}
+
 // inspect returns how many words a leaf has, or what is wrong with it.
 func (e *Expr) inspect() (terms int, err *Error) {
 	if e.Field.Scope() {
 		if e.Prefix || e.Stem {
-			return 0, &Error{What: fieldNames[e.Field] + ": has a whole value", Hint: "leave out * and ~"}
+			return 0, &Error{What: "* and ~ do not work with " + fieldNames[e.Field] + ":", Hint: "remove them"}
 		}
 		if _, hint := e.scopeValue(); hint != "" {
-			return 0, &Error{What: fmt.Sprintf("%s:%s names nothing", fieldNames[e.Field], e.Text), Hint: hint}
+			return 0, &Error{What: fmt.Sprintf("%s:%s is not valid", fieldNames[e.Field], e.Text), Hint: hint}
 		}
 		return 1, nil
 	}
 	ws, pairs := wordsOf(e.Text)
 	switch {
 	case len(ws) == 0 && e.Text == "" && e.Prefix:
-		return 0, &Error{What: "no word before *", Hint: fmt.Sprintf("write %d letters or more before it", MinPrefix)}
+		return 0, &Error{What: "no word before *", Hint: fmt.Sprintf("write at least %d letters before it", MinPrefix)}
 	case len(ws) == 0 && e.Text == "":
-		return 0, &Error{What: "a word is missing", Hint: fmt.Sprintf("write one, as in %s:solar", fieldNames[max(e.Field, Title)])}
+		return 0, &Error{What: "a word is missing", Hint: fmt.Sprintf("write one, such as %s:solar", fieldNames[max(e.Field, Title)])}
 	case len(ws) == 0 && len(e.Text) > words.MaxWord && strings.ContainsFunc(e.Text, unicode.IsLetter):
-		return 0, &Error{What: fmt.Sprintf("there is no word in %.40q…", e.Text), Hint: fmt.Sprintf("a word has up to %d bytes", words.MaxWord)}
+		return 0, &Error{What: fmt.Sprintf("the word that begins with %.40q is too long", e.Text), Hint: fmt.Sprintf("a word has at most %d bytes", words.MaxWord)}
+	case len(ws) == 0 && operators[e.Text] != "":
+		return 0, &Error{What: fmt.Sprintf("%q is not an operator", e.Text), Hint: "write " + operators[e.Text]}
 	case len(ws) == 0:
-		return 0, &Error{What: fmt.Sprintf("there is no word in %q", e.Text), Hint: "letters and numbers are looked for, signs are not"}
+		return 0, &Error{What: fmt.Sprintf("there is no word in %q", e.Text), Hint: "only letters and digits can be searched for"}
 	case e.Prefix && !pairs && utf8.RuneCountInString(ws[len(ws)-1]) < MinPrefix:
-		return 0, &Error{What: fmt.Sprintf("%s* is too short", ws[len(ws)-1]), Hint: fmt.Sprintf("write %d letters or more before *", MinPrefix)}
+		return 0, &Error{What: fmt.Sprintf("%s* is too short", ws[len(ws)-1]), Hint: fmt.Sprintf("write at least %d letters before *", MinPrefix)}
 	case e.Prefix && e.Stem:
-		return 0, &Error{What: "~ and * at one word", Hint: "leave one out"}
+		return 0, &Error{What: "a word cannot have both ~ and *", Hint: "remove one of them"}
 	}
 	return len(ws), nil
 }
@@ -51,17 +56,17 @@ func (e *Expr) scopeValue() (value, hint string) {
 		if u, err := feed.Canonical(text); err == nil {
 			return u, ""
 		}
-		return "", "write the feed's address, as in feed:https://example.org/feed.xml"
+		return "", "write the address of a feed, such as feed:https://example.org/feed.xml"
 	case Site:
 		if site := SiteOf(text); site != "" {
 			return site, ""
 		}
-		return "", "write a site's name, as in site:example.org"
+		return "", "write the name of a site, such as site:example.org"
 	default:
 		if tag := strings.ToLower(strings.ReplaceAll(text, "_", "-")); len(words.Language(tag)) >= 2 {
 			return tag, ""
 		}
-		return "", "write a language's tag, as in lang:en or lang:pt-BR"
+		return "", "write the tag of a language, such as lang:en or lang:pt-BR"
 	}
 }
 

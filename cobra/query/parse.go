@@ -22,8 +22,14 @@ type Error struct {
 	Hint string // what to write instead; may be ""
 }
 
+// split is what to do about a query that is too large.
+const split = "split it into several searches"
+
 func (e *Error) Error() string {
-	s := fmt.Sprintf("query, character %d: %s", e.At+1, e.What)
+	s := e.What
+	if e.At > 0 {
+		s = fmt.Sprintf("at character %d: %s", e.At+1, s)
+	}
 	if e.Hint != "" {
 		s += "; " + e.Hint
 	}
@@ -45,11 +51,11 @@ func Parse(text string) (*Expr, error) {
 	case p.token.kind != end:
 		return nil, p.unexpected()
 	case len(e.String()) > MaxText: // with a field at each word, as it is kept
-		return nil, &Error{0, fmt.Sprintf("written out, the query has %d bytes, and may have %d", len(e.String()), MaxText), "make several subscriptions of it"}
+		return nil, &Error{0, fmt.Sprintf("with a field at each word the query has %d bytes, and at most %d are allowed", len(e.String()), MaxText), split}
 	case e.combinations(false) > maxExpansion:
-		return nil, &Error{0, fmt.Sprintf("the query stands for more than %d combinations of words", maxExpansion), "make several subscriptions of it"}
+		return nil, &Error{0, fmt.Sprintf("the query has more than %d combinations of words", maxExpansion), split}
 	case !e.selects(false):
-		return nil, &Error{0, "the query says, at least in a part, only what is not wanted", "add a word that is, as in: solar NOT advert"}
+		return nil, &Error{0, "the query, or one side of an OR, only says what to exclude", "add a word to search for, such as: solar NOT advert"}
 	}
 	return e, nil
 }
@@ -58,12 +64,11 @@ func Parse(text string) (*Expr, error) {
 func (p *parser) check() error {
 	switch {
 	case len(p.text) > MaxText:
-		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and may have %d", len(p.text), MaxText),
-			"make several subscriptions of it"}
+		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and at most %d are allowed", len(p.text), MaxText), split}
 	case !utf8.ValidString(p.text):
-		return &Error{0, "the query is not UTF-8", ""}
+		return &Error{0, "the query is not in UTF-8", ""}
 	case strings.TrimSpace(p.text) == "":
-		return &Error{0, "the query is empty", "write a word, as in: solar"}
+		return &Error{0, "the query is empty", "write a word to search for, such as: solar"}
 	}
 	return nil
 }
@@ -111,7 +116,7 @@ func (p *parser) list(op Op, depth int, read func() (*Expr, error)) (*Expr, erro
 func (p *parser) unary(depth int, field Field) (*Expr, error) {
 	t := p.token
 	if depth > MaxDepth {
-		return nil, &Error{t.at, fmt.Sprintf("more than %d parentheses or NOTs within each other", MaxDepth), ""}
+		return nil, &Error{t.at, fmt.Sprintf("more than %d parentheses or NOTs within each other", MaxDepth), split}
 	}
 	switch t.kind {
 	case not:
@@ -127,14 +132,14 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 	case open:
 		if t.field != Any {
 			if field != Any {
-				return nil, &Error{t.at, fmt.Sprintf("%s: within %s:", fieldNames[t.field], fieldNames[field]), "a word has one field"}
+				return nil, &Error{t.at, fmt.Sprintf("%s: stands within %s:", fieldNames[t.field], fieldNames[field]), "give each word only one field"}
 			}
 			if t.field.Scope() {
-				return nil, &Error{t.at, fieldNames[t.field] + ": has one value", fmt.Sprintf("write (%[1]s:… OR %[1]s:…)", fieldNames[t.field])}
+				return nil, &Error{t.at, fieldNames[t.field] + ": cannot stand before a parenthesis", fmt.Sprintf("write (%[1]s:… OR %[1]s:…)", fieldNames[t.field])}
 			}
 		}
 		if p.next(); p.token.kind == shut {
-			return nil, &Error{p.token.at, "nothing is in these parentheses", "write a word between ( and )"}
+			return nil, &Error{p.token.at, "the parentheses are empty", "write a word between ( and )"}
 		}
 		e, err := p.or(depth+1, cmp.Or(t.field, field))
 		if err != nil {
@@ -142,7 +147,7 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 		}
 		if p.token.kind != shut {
 			if p.token.kind == end {
-				return nil, &Error{t.at, "this parenthesis is not closed", "write ) at the end"}
+				return nil, &Error{t.at, "the parenthesis is not closed", "write ) at the end"}
 			}
 			return nil, p.unexpected()
 		}
@@ -160,7 +165,7 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 func (p *parser) leaf(field Field) (*Expr, error) {
 	t := p.token
 	if t.field != Any && field != Any {
-		return nil, &Error{t.at, fmt.Sprintf("%s: within %s:", fieldNames[t.field], fieldNames[field]), "a word has one field"}
+		return nil, &Error{t.at, fmt.Sprintf("%s: stands within %s:", fieldNames[t.field], fieldNames[field]), "give each word only one field"}
 	}
 	e := &Expr{Field: cmp.Or(t.field, field), Text: t.text, Prefix: t.prefix, Stem: t.stem}
 	n, err := e.inspect()
@@ -169,7 +174,7 @@ func (p *parser) leaf(field Field) (*Expr, error) {
 		return nil, err
 	}
 	if p.terms += n; p.terms > MaxTerms {
-		return nil, &Error{t.at, fmt.Sprintf("the query has more than %d words", MaxTerms), "make several subscriptions of it"}
+		return nil, &Error{t.at, fmt.Sprintf("the query has more than %d words", MaxTerms), split}
 	}
 	p.next()
 	return e, nil
@@ -180,15 +185,15 @@ func (p *parser) unexpected() *Error {
 	t := p.token
 	switch t.kind {
 	case end:
-		return &Error{t.at, "the query ends where a word was to come", "write a word, or leave out the operator before"}
+		return &Error{t.at, "a word is missing at the end", "write a word, or remove the operator before it"}
 	case shut:
-		return &Error{t.at, "nothing was opened that ) could close", "leave it out, or write ( before"}
+		return &Error{t.at, "there is no ( for this )", "remove it, or write ( before it"}
 	case and, or:
-		return &Error{t.at, fmt.Sprintf("no word before %s", t.text), fmt.Sprintf("to look for the word, write it in small letters: %s", strings.ToLower(t.text))}
+		return &Error{t.at, fmt.Sprintf("no word before %s", t.text), fmt.Sprintf("to search for the word itself, write it in lower case: %s", strings.ToLower(t.text))}
 	case broken:
 		return t.err
 	}
-	return &Error{t.at, "not expected here", ""}
+	return &Error{t.at, "not expected here", "remove it"}
 }
 
 type tokenKind uint8
@@ -278,7 +283,7 @@ func (p *parser) value() {
 	case strings.HasPrefix(rest, `"`):
 		quoted, _, ok := strings.Cut(rest[1:], `"`)
 		if !ok {
-			*t = token{kind: broken, at: t.at, err: &Error{p.at, "this quotation is not closed", `write " at its end`}}
+			*t = token{kind: broken, at: t.at, err: &Error{p.at, "the quotation mark is not closed", `write " at its end`}}
 			return
 		}
 		t.text = quoted

@@ -63,29 +63,31 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		what string
 	}{
 		{"", 0, "empty"},
-		{"solar AND", 9, "ends where a word"},
+		{"solar AND", 9, "a word is missing at the end"},
 		{"OR solar", 0, "no word before OR"},
 		{"solar OR OR wind", 9, "no word before OR"},
 		{"(solar", 0, "not closed"},
 		{"solar)", 5, ")"},
-		{"()", 1, "nothing is in"},
-		{"title:( )", 8, "nothing is in"},
+		{"()", 1, "parentheses are empty"},
+		{"title:( )", 8, "parentheses are empty"},
 		{"*", 0, "no word before *"},
-		{`solar "heat pump`, 6, "quotation is not closed"},
+		{`solar "heat pump`, 6, "quotation mark is not closed"},
 		{"so*", 0, "too short"},
 		{"solar ++", 6, "no word"},
+		{"solar && wind", 6, "is not an operator"},
+		{"solar | wind", 6, "is not an operator"},
 		{"title:", 0, "a word is missing"},
 		{"title: solar", 0, "a word is missing"},
-		{"title:(a author:b)", 9, "within title:"},
-		{"feed:nothing", 0, "names nothing"},
-		{"lang:e", 0, "names nothing"},
-		{"lang:en*", 0, "whole value"},
-		{"~run*", 0, "~ and *"},
-		{"NOT solar", 0, "only what is not wanted"},
-		{"solar OR -wind", 0, "only what is not wanted"},
+		{"title:(a author:b)", 9, "stands within title:"},
+		{"feed:nothing", 0, "is not valid"},
+		{"lang:e", 0, "is not valid"},
+		{"lang:en*", 0, "* and ~ do not work with lang:"},
+		{"~run*", 0, "both ~ and *"},
+		{"NOT solar", 0, "only says what to exclude"},
+		{"solar OR -wind", 0, "only says what to exclude"},
 		{"a\xff", 0, "UTF-8"},
-		{"author:(" + strings.Repeat("wordsoften ", 250) + ")", 0, "written out, the query has 4499 bytes"},
-		{strings.Repeat("ж", 70), 0, "there is no word in"},
+		{"author:(" + strings.Repeat("wordsoften ", 250) + ")", 0, "the query has 4499 bytes"},
+		{strings.Repeat("ж", 70), 0, "is too long"},
 	} {
 		_, err := Parse(test.text)
 		var e *Error
@@ -103,7 +105,7 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 func TestHints(t *testing.T) {
 	for text, want := range map[string]int{
 		"sun wind": 0, "sun and wind": 1, "sun or wind or sea not ice": 2, "title:and sun": 0, "sun AND wind": 0,
-		"titel:sun": 1, "tiitle:sun": 1, "tite:sun": 1, "tag :sun": 0, "headline:sun": 1, "12:30 star:trek": 0, "https://x.org/": 0, "host://x": 0,
+		"titel:sun": 1, "inurl:sun": 1, "before:2024": 1, "!advert sun": 1, "sun!": 0, "tiitle:sun": 1, "tite:sun": 1, "tag :sun": 0, "headline:sun": 1, "12:30 star:trek": 0, "https://x.org/": 0, "host://x": 0,
 		"*lar": 1, "title:so*lar": 1, "feed:https://x.org/*/f": 0, "sol*": 0,
 		"x NOT x": 1, `x "a b" -(c OR "A B")`: 1, `"a b" NOT a`: 1, "a NOT a OR b": 0, `"a b" NOT "b a"`: 0,
 	} {

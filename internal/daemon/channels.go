@@ -74,7 +74,8 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	if s.Items > 0 {
 		c.Provenance, c.State, c.Newest = feedtree.Single, proxy.StateOK, proxy.At(d.node.Feeds.Newest(s.Key))
 	}
-	c.Least, c.Tags = attributesOf(s).Least, attributesOf(s).Tags
+	a := attributesOf(s)
+	c.Least, c.Tags, c.Title, c.Site = a.Least, a.Tags, cmp.Or(s.Title, a.Title), cmp.Or(s.Link, a.Site)
 	if p := s.Publisher; p != nil {
 		c.Publisher, c.PublisherSince, c.Published = difference.Fingerprint(p.Key), proxy.At(p.Since), p.Seq
 		c.Former, c.KeyChange = formerKeys(s.URL, p)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +20,7 @@ import (
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
+	"tidings/proxy"
 )
 
 // patience is how long a test waits for what should come soon, on a machine with much else to do.
@@ -277,10 +280,50 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	a.stop(t)
 }
 
+// nobody is the address of a node at a port where nothing listens.
+func nobody() string {
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)
+	return "/ip4/127.0.0.1/tcp/9/p2p/" + libp2p.Text(wire.PeerIDOf(key))
+}
+
+func TestNodeWithoutANetworkAnswersThatItHasNone(t *testing.T) {
+	t.Parallel()
+	m := opened(t, Config{Dir: t.TempDir(), Bootstrap: []string{nobody()}, HTTP: "127.0.0.1:0"})
+	m.opened = m.opened.Add(-joinTime) // which is how long callers wait
+	m.start(t)
+	const url = "https://news.example/feed.xml"
+	for name, call := range map[string]func() error{
+		"subscribe":   func() error { return m.Subscribe(t.Context(), url, false) },
+		"unsubscribe": func() error { return m.Unsubscribe(t.Context(), url) },
+		"read":        func() error { _, err := m.Read(t.Context(), url); return err },
+		"look":        func() error { _, err := m.Look(t.Context(), url); return err },
+		"list":        func() error { _, err := m.List(t.Context()); return err },
+		"describe":    func() error { return m.Describe(t.Context(), url, proxy.Description{}) },
+		"trust":       func() error { return m.Trust(t.Context(), url) },
+		"watch":       func() error { _, err := m.Watch(t.Context(), "solar"); return err },
+		"preview":     func() error { _, err := m.Preview(t.Context(), "solar"); return err },
+	} {
+		if err := call(); !errors.Is(err, proxy.ErrJoining) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for path, want := range map[string]int{"/": 503, "/channels": 503, "/api/v1/list": 503, "/api/v1/status": 200, "/api/v1/doctor": 200} {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+m.HTTPAddr().String()+path, nil)
+		r.RemoteAddr = m.HTTPAddr().String()
+		r.Header.Set("Tidings", "1")
+		r.Header.Set("Tidings-Token", m.home.access)
+		w := httptest.NewRecorder()
+		m.server.ServeHTTP(w, r)
+		if w.Code != want || !strings.Contains(w.Body.String(), "has not found its network yet") {
+			t.Errorf("%s: %d\n%s", path, w.Code, w.Body)
+		}
+	}
+	m.stop(t)
+}
+
 func TestWaitingForANetworkEndsInGoodOrder(t *testing.T) {
 	t.Parallel()
-	peer := libp2p.Text(wire.PeerIDOf(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)))
-	a := running(t, Config{Dir: t.TempDir(), Bootstrap: []string{"/ip4/127.0.0.1/tcp/9/p2p/" + peer}})
+	a := running(t, Config{Dir: t.TempDir(), Bootstrap: []string{nobody()}})
 	within(t, patience, "an attempt", func() error {
 		if a.status(t).Transport.DialFailures == 0 {
 			return errors.New("none yet")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"tidings/cobra/firehose"
 	"tidings/feedtree"
@@ -14,6 +15,7 @@ import (
 	"tidings/overlay"
 	"tidings/overlay/libp2p"
 	"tidings/overlay/scribe"
+	"tidings/proxy"
 )
 
 var (
@@ -23,20 +25,44 @@ var (
 	ErrNoRoot = errors.New("the root could not be reached in time")
 )
 
+// joinTime is how long after its start a node that knows no network lets callers wait for one. A node that has
+// been in a network knows it at once, and a new one learns it in a second or two from any node that answers.
+const joinTime = 5 * time.Second
+
 // do runs f on the loop, once the node knows its network.
 func (d *Daemon) do(ctx context.Context, f func()) error {
-	select {
-	case <-d.joined:
-	case <-d.stopped:
-		return ErrStopped
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := d.awaitNetwork(ctx); err != nil {
+		return err
 	}
 	err := d.loop.Call(ctx, f)
 	if errors.Is(err, loop.ErrStopped) {
 		return ErrStopped
 	}
 	return err
+}
+
+// awaitNetwork waits until the node knows its network. It returns [proxy.ErrJoining] from joinTime after the node's
+// start.
+func (d *Daemon) awaitNetwork(ctx context.Context) error {
+	select {
+	case <-d.joined:
+		return nil
+	case <-d.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	default:
+	}
+	select {
+	case <-d.joined:
+		return nil
+	case <-d.stopped:
+		return ErrStopped
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(time.Until(d.opened.Add(joinTime))):
+		return proxy.ErrJoining
+	}
 }
 
 // ask runs f on the loop and returns what it answers later, if it does so before

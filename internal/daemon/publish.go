@@ -322,9 +322,14 @@ func (d *Daemon) Require(ctx context.Context, url, least string) error {
 	return err
 }
 
-// Tag gives a subscription its tags; see proxy.Subscriptions.
-func (d *Daemon) Tag(ctx context.Context, url string, tags []string) error {
-	return d.change(ctx, url, func(a *attributes) { a.Tags = tags })
+// Describe adds to a subscription what its user says of it; see proxy.Subscriptions.
+func (d *Daemon) Describe(ctx context.Context, url string, of proxy.Description) error {
+	return d.change(ctx, url, func(a *attributes) {
+		if of.Tags != nil {
+			a.Tags = of.Tags
+		}
+		a.Title, a.Site = cmp.Or(of.Title, a.Title), cmp.Or(of.Site, a.Site)
+	})
 }
 
 // change changes what is kept beside a subscription, and returns when that is durable.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"tidings/cobra/firehose"
@@ -81,7 +82,10 @@ type attributes struct {
 	// Least is what has to vouch for an item to be shown; empty: whatever it is.
 	Least string   `json:"least,omitempty"`
 	Tags  []string `json:"tags,omitempty"`
-	Read  int64    `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
+	// Title and Site stand for those of the feed until it is read.
+	Title string `json:"title,omitempty"`
+	Site  string `json:"site,omitempty"`
+	Read  int64  `json:"read,omitempty"` // when it was read last, about; Unix time in seconds
 }
 
 func (a attributes) encode() []byte {
@@ -112,7 +116,7 @@ func (d *Daemon) subscribe(ctx context.Context, url string, a attributes) error 
 		if old, ok := d.wanted(key); ok {
 			switch stays := passing(a) || !passing(old); {
 			case !stays:
-				a.Least, a.Tags = old.Least, old.Tags
+				a.Least, a.Tags, a.Title, a.Site = old.Least, old.Tags, old.Title, old.Site
 			case d.wishes.of[key].number == 0:
 				answer(nil)
 				return
@@ -305,8 +309,13 @@ func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
 	kind := proxy.ErrUnreachable
 	switch state {
 	case kindName(coronapb.State_NOT_A_FEED), kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
-		if kind = proxy.ErrNotFeed; proxy.KindOf(url) == proxy.KindPage {
+		switch {
+		case proxy.KindOf(url) == proxy.KindPage:
 			kind = proxy.ErrNotPage
+		case state == kindName(coronapb.State_BROKEN):
+			kind, words = proxy.ErrNotFeed, brokenFeed(words)
+		default:
+			kind = proxy.ErrNotFeed
 		}
 	case kindName(coronapb.State_MISSING):
 		kind = proxy.ErrNotFound
@@ -322,6 +331,11 @@ func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
 	return &proxy.Trouble{URL: url, Kind: kind, Words: words}
 }
 
+// brokenFeed says that a feed is broken, and why.
+func brokenFeed(why string) string {
+	return "a broken feed: " + strings.TrimPrefix(why, feed.ErrBroken.Error()+": ")
+}
+
 func kindName(k coronapb.State_Kind) string { return corona.State{Kind: k}.String() }
 
 // fetchOnce returns a document for a reader who does not subscribe: that of a few
@@ -331,8 +345,8 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 	if err != nil {
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
-	if copied.feed == nil && copied.offer.Page {
-		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: "a web page, not a feed; its changes can be followed as " + feed.Page(url)}
+	if copied.feed == nil && copied.offer.Page && copied.state.Kind == coronapb.State_NOT_A_FEED {
+		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Words + "; its changes can be followed as " + feed.Page(url)}
 	}
 	if copied.feed == nil {
 		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Words)
@@ -384,6 +398,12 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	}
 	isPage, o := proxy.KindOf(url) == proxy.KindPage, copied.offer
 	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
+	if !isPage && !look.Feed {
+		if copied.state.Kind == coronapb.State_BROKEN { // it is not to be followed as a page
+			return look, d.trouble(url, copied.state.String(), copied.state.Words)
+		}
+		look.Why = copied.state.Words
+	}
 	for _, l := range o.Feeds {
 		// A page of the Web leads to the Web alone, as a redirect does: it does not choose what is
 		// asked behind the reader's router.

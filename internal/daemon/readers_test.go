@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -206,4 +207,90 @@ func TestTheFirstListHasTitles(t *testing.T) {
 	if err != nil || len(channels) != 1 || channels[0].Title == "" || channels[0].Items == 0 {
 		t.Errorf("%+v, %v", channels, err)
 	}
+}
+
+func TestLookSaysWhatADocumentIs(t *testing.T) {
+	t.Parallel()
+	const feed, xml = aFeed, "text/xml"
+	documents := []struct{ doc, contentType, words string }{
+		{feed, xml, ""},
+		{feed[:len(feed)-30], xml, "a broken feed: document ends too early"},
+		{strings.Replace(feed, "</item>", "", 1), xml, "a broken feed: <channel> ends inside <item>"},
+		{"%PDF-1.4\n%\xe2\xe3\xcf\xd3", "application/pdf", "not a feed: application/pdf"},
+		{"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "image/png", "not a feed: image/png"},
+		{`{"a":1}`, "application/json", "not a feed: JSON, but no JSON Feed"},
+		{"<!DOCTYPE html><p>" + strings.Repeat("Some text. ", 20), "text/html", "a web page, not a feed"},
+	}
+	web := http.NewServeMux()
+	for i, d := range documents {
+		web.HandleFunc(fmt.Sprintf("/%d", i), func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", d.contentType)
+			io.WriteString(w, d.doc)
+		})
+	}
+	origin := httptest.NewServer(web)
+	t.Cleanup(origin.Close)
+	config := founding(t, "look")
+	config.AllowPrivateOrigins = true
+	m := running(t, config)
+	for i, d := range documents {
+		url := fmt.Sprintf("%s/%d", origin.URL, i)
+		look, err := m.Look(t.Context(), url)
+		words := look.Why
+		if err != nil {
+			words = strings.TrimPrefix(err.Error(), url+": ")
+		}
+		if !strings.HasPrefix(words, d.words) || look.Feed != (d.words == "") {
+			t.Errorf("%s %.20q: %+v, %v; want %s", d.contentType, d.doc, look, err, d.words)
+		}
+	}
+}
+
+func TestDoctorSaysWhatIsWrongOnce(t *testing.T) {
+	for _, c := range []struct{ kind, state, words, want string }{
+		{proxy.KindFeed, "not a feed", "a web page, not a feed", "a web page, not a feed"},
+		{proxy.KindFeed, "not a feed", "another feed in its place", "not a feed: another feed in its place"},
+		{proxy.KindFeed, "missing", "does not exist, or may not be read (404)", "does not exist, or may not be read (404)"},
+		{proxy.KindFeed, "gone", "gone for good (410)", "gone for good (410)"},
+		{proxy.KindFeed, "broken", "broken document: <channel> ends inside <item>", "a broken feed: <channel> ends inside <item>"},
+		{proxy.KindPage, "broken", "an empty page", "broken: an empty page"},
+		{proxy.KindFeed, "failing", "the web server answered 500", "failing: the web server answered 500"},
+	} {
+		if got := ailment(proxy.Channel{Kind: c.kind, State: c.state, Error: c.words}); got != c.want {
+			t.Errorf("%s: %q, want %q", c.state, got, c.want)
+		}
+	}
+}
+
+func TestNamesOfListsStandUntilFeedsGiveTheirOwn(t *testing.T) {
+	t.Parallel()
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, aFeed) }))
+	t.Cleanup(origin.Close)
+	read, unread := origin.URL+"/feed", "http://127.0.0.1:1/feed"
+	config := founding(t, "names")
+	config.AllowPrivateOrigins = true
+	m := running(t, config)
+	for _, url := range []string{read, unread} {
+		if err := m.Subscribe(t.Context(), url, false); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range []proxy.Description{{Title: "Mine", Site: "https://mine.example/"}, {Tags: []string{"News/Local"}}} {
+			if err := m.Describe(t.Context(), url, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := map[string]string{read: "A feed, http://a/, [News/Local]", unread: "Mine, https://mine.example/, [News/Local]"}
+	within(t, patience, "names", func() error {
+		channels, err := m.List(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, c := range channels {
+			if got := fmt.Sprintf("%s, %s, %v", c.Title, c.Site, c.Tags); got != want[c.URL] {
+				err = errors.Join(err, fmt.Errorf("%s: %s", c.URL, got))
+			}
+		}
+		return err
+	})
 }

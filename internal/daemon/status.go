@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -142,7 +143,7 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 			ailing++
 			of = append(of, proxy.Finding{
 				Level: levelNote,
-				What:  fmt.Sprintf("%s: %s: %s", c.URL, c.State, c.Error),
+				What:  c.URL + ": " + ailment(c),
 				Do:    cmp.Or(c.Do, "nothing: the node tries again by itself"),
 			})
 		}
@@ -153,6 +154,17 @@ func (d *Daemon) Doctor(ctx context.Context) ([]proxy.Finding, error) {
 		of = append(of, proxy.Finding{Level: levelOK, What: fmt.Sprintf("subscriptions: %d, none with problems", len(channels))})
 	}
 	return of, nil
+}
+
+// ailment says what is wrong with a channel. Its state is left out where the error says the same.
+func ailment(c proxy.Channel) string {
+	switch {
+	case c.State == kindName(coronapb.State_BROKEN) && c.Kind == proxy.KindFeed:
+		return brokenFeed(c.Error)
+	case c.State == kindName(coronapb.State_MISSING), strings.Contains(c.Error, c.State):
+		return c.Error
+	}
+	return c.State + ": " + c.Error
 }
 
 // keyNews is for how long the doctor says that a feed's key was changed; lists and pages say it for as

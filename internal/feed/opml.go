@@ -41,8 +41,8 @@ type Outline struct {
 }
 
 // Subscriptions yields those outlines, and outlines below them, that have the
-// address of a feed, in the document's order. Each comes with the name of the folder
-// that it is in, which is empty at the top.
+// address of a feed, in the document's order. Each comes with the path of the folder
+// that it is in, such as "News/Local", which is empty at the top.
 func Subscriptions(outlines []Outline) iter.Seq2[string, Outline] {
 	return func(yield func(string, Outline) bool) { eachSubscription("", outlines, yield) }
 }
@@ -50,8 +50,8 @@ func Subscriptions(outlines []Outline) iter.Seq2[string, Outline] {
 func eachSubscription(folder string, outlines []Outline, yield func(string, Outline) bool) bool {
 	for _, o := range outlines {
 		below := folder
-		if o.XMLURL == "" {
-			below = o.Text
+		if o.XMLURL == "" && o.Text != "" {
+			below = strings.Trim(folder+"/"+o.Text, "/")
 		}
 		if o.XMLURL != "" && !yield(folder, o) || !eachSubscription(below, o.Outlines, yield) {
 			return false

@@ -52,7 +52,7 @@ func TestOPMLOfOtherProgramsIsRead(t *testing.T) {
 	for folder, o := range Subscriptions(outlines) {
 		urls = append(urls, folder+" "+o.XMLURL)
 	}
-	if got := strings.Join(urls, ", "); got != outlines[0].Text+" https://one.example/feed?a=1&b=2, Deeper https://two.example/,  https://three.example/,  https://four.example/" {
+	if got := strings.Join(urls, ", "); got != outlines[0].Text+" https://one.example/feed?a=1&b=2, "+outlines[0].Text+"/Deeper https://two.example/,  https://three.example/,  https://four.example/" {
 		t.Errorf("subscriptions %s", got)
 	}
 	for _, o := range Subscriptions(outlines) {

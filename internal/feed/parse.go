@@ -1,17 +1,22 @@
 package feed
 
 import (
+	"errors"
 	"fmt"
+	"mime"
 	"slices"
 	"strings"
+
+	"github.com/gabriel-vasile/mimetype"
 )
 
 // Parse reads a document as it came from its origin. contentType is the HTTP header
 // of that name, "" if there was none.
 func Parse(doc []byte, contentType string) (*Feed, error) {
-	doc, bad, err := decode(doc, contentType)
+	raw := doc
+	doc, bad, err := decode(raw, contentType)
 	if err != nil {
-		return nil, fmt.Errorf("read feed: %w", err)
+		return nil, fmt.Errorf("read feed: %w", named(err, raw, raw, contentType))
 	}
 	var (
 		f    Feed
@@ -24,7 +29,7 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 		f.Head, f.Items, more, lost, err = readXML(doc)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read feed: %w", err)
+		return nil, fmt.Errorf("read feed: %w", named(err, raw, doc, contentType))
 	}
 	f.Hints, f.Links = f.Head.hints()
 	all := make([]facts, len(f.Items))
@@ -41,6 +46,27 @@ func Parse(doc []byte, contentType string) (*Feed, error) {
 	f.Lacks = lost.String()
 	f.Repaired = strings.Join(slices.DeleteFunc([]string{bad.String(), f.Lacks}, func(s string) bool { return s == "" }), "; ")
 	return &f, nil
+}
+
+// named makes the error of a document name its media type, where the document is not written in one of the languages
+// of feeds. A fragment of HTML is a web page if the origin calls it one. text is the document in UTF-8, if it could be
+// decoded.
+func named(err error, doc, text []byte, contentType string) error {
+	media, _, _ := mime.ParseMediaType(contentType)
+	isPage := media == "text/html" || media == "application/xhtml+xml"
+	text = text[spaceLen(text):]
+	switch {
+	case isPage && errors.Is(err, ErrNotFeed):
+		return fmt.Errorf("a web page, %w", ErrNotFeed)
+	case isPage || errors.Is(err, ErrLimit) || len(text) == 0 || text[0] == '<' || text[0] == '{' || text[0] == '[':
+		return err
+	case media == "" || media == "application/octet-stream" || media == "text/plain":
+		media, _, _ = strings.Cut(mimetype.Detect(doc).String(), ";")
+	}
+	if strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "xml") || strings.HasSuffix(media, "json") {
+		return err
+	}
+	return fmt.Errorf("%w: %s", ErrNotFeed, clip([]byte(media)))
 }
 
 func readXML(doc []byte) (Head, []Item, repairs, losses, error) {

@@ -66,6 +66,37 @@ func TestWhatIsNoFeedSaysWhy(t *testing.T) {
 	}
 }
 
+func TestWhatIsNoFeedIsNamedByItsMediaType(t *testing.T) {
+	const png, pdf, zip = "\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x01\xff\xfe", "%PDF-1.4\n%\xe2\xe3\xcf\xd3", "PK\x03\x04\x14\x00\x00\x00"
+	for _, c := range []struct {
+		doc, contentType string
+		kind             error
+		says             string
+	}{
+		{png, "image/png", ErrNotFeed, "not a feed: image/png"},
+		{png, "", ErrNotFeed, "not a feed: image/png"},
+		{pdf, "application/pdf", ErrNotFeed, "not a feed: application/pdf"},
+		{pdf, "application/octet-stream", ErrNotFeed, "not a feed: application/pdf"},
+		{zip, "text/plain", ErrNotFeed, "not a feed: application/zip"},
+		{"\x00\x01\xff\x81", "audio/mpeg; x=y", ErrNotFeed, "not a feed: audio/mpeg"},
+		{"<p>Hello", "text/html", ErrNotFeed, "a web page, not a feed"},
+		{"Hello", "text/html; charset=utf-8", ErrNotFeed, "a web page, not a feed"},
+		{"Hello", "text/plain", ErrNotFeed, `not a feed: it begins with "Hello"`},
+		{"Hello", "", ErrNotFeed, `not a feed: it begins with "Hello"`},
+		{"body { margin: 0 }", "text/css", ErrNotFeed, `not a feed: it begins with "body { margin: 0 }"`},
+		{`{"a":1}`, "application/json", ErrNotFeed, "not a feed: JSON, but no JSON Feed"},
+		{"<urlset/>", "text/html", ErrNotFeed, "a web page, not a feed"},
+		{"<urlset/>", "application/pdf", ErrNotFeed, "not a feed: a document of <urlset>"},
+		{"<rss><channel><item>", "text/html", ErrTruncated, "inside <item>"},
+		{"<rss><channel><item>", "application/rss+xml", ErrTruncated, "inside <item>"},
+	} {
+		_, err := Parse([]byte(c.doc), c.contentType)
+		if !errors.Is(err, c.kind) || !strings.HasSuffix(err.Error(), c.says) {
+			t.Errorf("%q as %q: %v, want %s", c.doc, c.contentType, err, c.says)
+		}
+	}
+}
+
 // Whatever is cut off the end of a feed: it never looks like a feed with fewer
 // items.
 func TestATruncatedFeedIsNoFeed(t *testing.T) {
