@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// quick calls f some times and returns how long it took at best: a busy machine is not f's fault.
+// quick returns the shortest time that f takes in some tries, of which it makes more on a machine that is busy.
 func quick(f func()) time.Duration {
 	best := time.Hour
-	for range 5 {
+	for try := 0; try < 5 || best > most && try < 100; try++ {
 		begin := time.Now()
 		f()
 		best = min(best, time.Since(begin))
