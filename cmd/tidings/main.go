@@ -76,7 +76,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	wrong, usage := errors.AsType[usageError](err)
 	if usage {
-		err = fmt.Errorf("%w; see %s", err, wrong.help())
+		end := "; see"
+		if strings.HasSuffix(err.Error(), "?") {
+			end = " See"
+		}
+		err = fmt.Errorf("%w%s %s", err, end, wrong.help())
 	}
 	_, _ = fmt.Fprintln(stderr, "tidings:", oneLine(err.Error())) // there is nobody else to tell
 	if usage {
