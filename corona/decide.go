@@ -131,7 +131,7 @@ func (c *Corona) decide(now time.Time) {
 	p := Corrected(c.problem, c.correction)
 	s, err := honeycomb.Solve(&p, own, rest)
 	if err != nil {
-		c.log.Error("optimisation failed", "err", err)
+		c.log.Error("numbers of pollers could not be optimised", "err", err)
 		return
 	}
 	c.solution, c.others, c.decided = s, rest, true

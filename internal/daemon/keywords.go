@@ -89,9 +89,9 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 		switch back, whole := disk.Restored(); {
 		case whole && (back > 0 || !errors.Is(none, fs.ErrNotExist)):
 			k.back = fmt.Sprintf("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", back, keywordsFile)
-			k.log.Warn("store is damaged", "what", k.back, "do", diskHealth)
+			k.log.Warn("store is damaged", "details", k.back, "remedy", diskHealth)
 		case !errors.Is(none, fs.ErrNotExist):
-			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "why", why)
+			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "reason", why)
 		}
 		if err := disk.Accept(); err != nil {
 			return nil, errors.Join(fmt.Errorf("keyword subscriptions: %w", err), disk.Close())
@@ -292,7 +292,7 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 		k.waiting.Add(-size)
 		delta, err := difference.Decode(d.Body)
 		if err != nil {
-			k.log.Debug("an entry cannot be read whole: what can be read of it is matched with keywords", "url", d.URL, "err", err)
+			k.log.Debug("entry is partly unreadable, so only the rest is searched", "url", d.URL, "err", err)
 		}
 		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
 		for _, c := range slices.Backward(delta.Changes) {
@@ -321,7 +321,7 @@ func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
 func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
 	a, ok := articleOf(s, item)
 	if !ok {
-		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
+		k.log.Debug("item is unreadable and was not searched", "url", s.URL)
 		return
 	}
 	now := k.loop.Now()
