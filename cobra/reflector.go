@@ -53,10 +53,10 @@ func DefaultConfig() Config {
 }
 
 // ErrFull is the error of a subscription beyond Config.Subscriptions.
-var ErrFull = errors.New("this node has as many keyword subscriptions as it takes")
+var ErrFull = errors.New("this node has as many searches as it takes")
 
 // ErrUnknown is the error of a number nobody has.
-var ErrUnknown = errors.New("no such keyword subscription")
+var ErrUnknown = errors.New("there is no such search")
 
 // Keys of records.
 const (

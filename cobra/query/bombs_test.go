@@ -23,11 +23,11 @@ const most = 10 * time.Millisecond
 // Queries made to cost much are refused at once, with a reason.
 func TestBombsAreRefused(t *testing.T) {
 	for name, test := range map[string]struct{ text, why string }{
-		"nested deep":                 {strings.Repeat("(", 2000) + "a" + strings.Repeat(")", 2000), "within each other"},
-		"nested deep, not closed":     {strings.Repeat("(", MaxText), "within each other"},
-		"closed only":                 {strings.Repeat(")", MaxText), "nothing was opened"},
-		"a tower of NOT":              {strings.Repeat("NOT ", 1000) + "a", "within each other"},
-		"a tower of minus and (":      {"x " + strings.Repeat("-(a OR ", 500) + "a" + strings.Repeat(")", 500), "within each other"},
+		"nested deep":                 {strings.Repeat("(", 2000) + "a" + strings.Repeat(")", 2000), "are nested more than"},
+		"nested deep, not closed":     {strings.Repeat("(", MaxText), "are nested more than"},
+		"closed only":                 {strings.Repeat(")", MaxText), "no matching ("},
+		"a tower of NOT":              {strings.Repeat("NOT ", 1000) + "a", "are nested more than"},
+		"a tower of minus and (":      {"x " + strings.Repeat("-(a OR ", 500) + "a" + strings.Repeat(")", 500), "are nested more than"},
 		"10,000 words":                {strings.Repeat("word ", 10_000), "bytes"},
 		"10,000 alternatives":         {strings.Repeat("w OR ", 10_000) + "w", "bytes"},
 		"2,000 words":                 {strings.Repeat("w ", 2000), "more than 256 words"},

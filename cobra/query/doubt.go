@@ -51,7 +51,7 @@ func near(a, b string) bool {
 func (e *Expr) Hints() []string {
 	hints := e.hints()
 	if !e.possible() {
-		hints = append(hints, "nothing can match: what has to be there must not be there")
+		hints = append(hints, "nothing can match, because the query requires what it also excludes")
 	}
 	slices.Sort(hints)
 	return slices.Compact(hints)
@@ -65,15 +65,15 @@ func (e *Expr) hints() (hints []string) {
 		return hints
 	}
 	if e.Field == Any && slices.Contains([]string{"and", "or", "not"}, e.Text) {
-		hints = append(hints, fmt.Sprintf("\"%s\" is looked for as a word: the operator is %s", e.Text, strings.ToUpper(e.Text)))
+		hints = append(hints, fmt.Sprintf("\"%s\" is searched for as a word; the operator is written %s", e.Text, strings.ToUpper(e.Text)))
 	}
 	if name, value, ok := strings.Cut(e.Text, ":"); ok && e.Field == Any && value != "" && !strings.HasPrefix(value, "//") {
 		if f := meant(name); f != Any {
-			hints = append(hints, fmt.Sprintf("\"%s:\" is no field, and looked for as a word: there is %s:", name, fieldNames[f]))
+			hints = append(hints, fmt.Sprintf("\"%s:\" is not a field and is searched for as a word; the field is %s:", name, fieldNames[f]))
 		}
 	}
 	if strings.Contains(e.Text, "*") {
-		hints = append(hints, fmt.Sprintf("* counts at the end of a word alone, and not in %q", e.Text))
+		hints = append(hints, fmt.Sprintf("* works only at the end of a word, and not in %q", e.Text))
 	}
 	return hints
 }

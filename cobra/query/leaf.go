@@ -18,27 +18,27 @@ const MinPrefix = 3
 func (e *Expr) inspect() (terms int, err *Error) {
 	if e.Field.Scope() {
 		if e.Prefix || e.Stem {
-			return 0, &Error{What: fieldNames[e.Field] + ": has a whole value", Hint: "leave out * and ~"}
+			return 0, &Error{What: fieldNames[e.Field] + ": takes a whole value", Hint: "remove * and ~"}
 		}
 		if _, hint := e.scopeValue(); hint != "" {
-			return 0, &Error{What: fmt.Sprintf("%s:%s names nothing", fieldNames[e.Field], e.Text), Hint: hint}
+			return 0, &Error{What: fmt.Sprintf("%q cannot be a value of %s:", e.Text, fieldNames[e.Field]), Hint: hint}
 		}
 		return 1, nil
 	}
 	ws, pairs := wordsOf(e.Text)
 	switch {
 	case len(ws) == 0 && e.Text == "" && e.Prefix:
-		return 0, &Error{What: "no word before *", Hint: fmt.Sprintf("write %d letters or more before it", MinPrefix)}
+		return 0, &Error{What: "there is no word before *", Hint: fmt.Sprintf("write %d letters or more before it", MinPrefix)}
 	case len(ws) == 0 && e.Text == "":
 		return 0, &Error{What: "a word is missing", Hint: fmt.Sprintf("write one, as in %s:solar", fieldNames[max(e.Field, Title)])}
 	case len(ws) == 0 && len(e.Text) > words.MaxWord && strings.ContainsFunc(e.Text, unicode.IsLetter):
 		return 0, &Error{What: fmt.Sprintf("there is no word in %.40q…", e.Text), Hint: fmt.Sprintf("a word has up to %d bytes", words.MaxWord)}
 	case len(ws) == 0:
-		return 0, &Error{What: fmt.Sprintf("there is no word in %q", e.Text), Hint: "letters and numbers are looked for, signs are not"}
+		return 0, &Error{What: fmt.Sprintf("there is no word in %q", e.Text), Hint: "searches find letters and digits, and no other signs"}
 	case e.Prefix && !pairs && utf8.RuneCountInString(ws[len(ws)-1]) < MinPrefix:
 		return 0, &Error{What: fmt.Sprintf("%s* is too short", ws[len(ws)-1]), Hint: fmt.Sprintf("write %d letters or more before *", MinPrefix)}
 	case e.Prefix && e.Stem:
-		return 0, &Error{What: "~ and * at one word", Hint: "leave one out"}
+		return 0, &Error{What: "a word has both ~ and *", Hint: "remove one of them"}
 	}
 	return len(ws), nil
 }

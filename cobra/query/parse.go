@@ -45,11 +45,11 @@ func Parse(text string) (*Expr, error) {
 	case p.token.kind != end:
 		return nil, p.unexpected()
 	case len(e.String()) > MaxText: // with a field at each word, as it is kept
-		return nil, &Error{0, fmt.Sprintf("written out, the query has %d bytes, and may have %d", len(e.String()), MaxText), "make several subscriptions of it"}
+		return nil, &Error{0, fmt.Sprintf("with a field at each word, the query has %d bytes, and %d are allowed", len(e.String()), MaxText), "split it into several queries"}
 	case e.combinations(false) > maxExpansion:
-		return nil, &Error{0, fmt.Sprintf("the query stands for more than %d combinations of words", maxExpansion), "make several subscriptions of it"}
+		return nil, &Error{0, fmt.Sprintf("the query stands for more than %d combinations of words", maxExpansion), "split it into several queries"}
 	case !e.selects(false):
-		return nil, &Error{0, "the query says, at least in a part, only what is not wanted", "add a word that is, as in: solar NOT advert"}
+		return nil, &Error{0, "the query, or a part of it, only excludes words", "add a word to search for, as in: solar NOT advert"}
 	}
 	return e, nil
 }
@@ -58,10 +58,10 @@ func Parse(text string) (*Expr, error) {
 func (p *parser) check() error {
 	switch {
 	case len(p.text) > MaxText:
-		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and may have %d", len(p.text), MaxText),
-			"make several subscriptions of it"}
+		return &Error{MaxText, fmt.Sprintf("the query has %d bytes, and %d are allowed", len(p.text), MaxText),
+			"split it into several queries"}
 	case !utf8.ValidString(p.text):
-		return &Error{0, "the query is not UTF-8", ""}
+		return &Error{0, "the query is not in UTF-8", ""}
 	case strings.TrimSpace(p.text) == "":
 		return &Error{0, "the query is empty", "write a word, as in: solar"}
 	}
@@ -111,7 +111,7 @@ func (p *parser) list(op Op, depth int, read func() (*Expr, error)) (*Expr, erro
 func (p *parser) unary(depth int, field Field) (*Expr, error) {
 	t := p.token
 	if depth > MaxDepth {
-		return nil, &Error{t.at, fmt.Sprintf("more than %d parentheses or NOTs within each other", MaxDepth), ""}
+		return nil, &Error{t.at, fmt.Sprintf("parentheses or NOTs are nested more than %d deep", MaxDepth), ""}
 	}
 	switch t.kind {
 	case not:
@@ -127,14 +127,14 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 	case open:
 		if t.field != Any {
 			if field != Any {
-				return nil, &Error{t.at, fmt.Sprintf("%s: within %s:", fieldNames[t.field], fieldNames[field]), "a word has one field"}
+				return nil, &Error{t.at, fmt.Sprintf("%s: inside %s:", fieldNames[t.field], fieldNames[field]), "a word can have only one field"}
 			}
 			if t.field.Scope() {
-				return nil, &Error{t.at, fieldNames[t.field] + ": has one value", fmt.Sprintf("write (%[1]s:… OR %[1]s:…)", fieldNames[t.field])}
+				return nil, &Error{t.at, fieldNames[t.field] + ": takes one value", fmt.Sprintf("write (%[1]s:… OR %[1]s:…)", fieldNames[t.field])}
 			}
 		}
 		if p.next(); p.token.kind == shut {
-			return nil, &Error{p.token.at, "nothing is in these parentheses", "write a word between ( and )"}
+			return nil, &Error{p.token.at, "these parentheses are empty", "write a word between ( and )"}
 		}
 		e, err := p.or(depth+1, cmp.Or(t.field, field))
 		if err != nil {
@@ -160,7 +160,7 @@ func (p *parser) unary(depth int, field Field) (*Expr, error) {
 func (p *parser) leaf(field Field) (*Expr, error) {
 	t := p.token
 	if t.field != Any && field != Any {
-		return nil, &Error{t.at, fmt.Sprintf("%s: within %s:", fieldNames[t.field], fieldNames[field]), "a word has one field"}
+		return nil, &Error{t.at, fmt.Sprintf("%s: inside %s:", fieldNames[t.field], fieldNames[field]), "a word can have only one field"}
 	}
 	e := &Expr{Field: cmp.Or(t.field, field), Text: t.text, Prefix: t.prefix, Stem: t.stem}
 	n, err := e.inspect()
@@ -169,7 +169,7 @@ func (p *parser) leaf(field Field) (*Expr, error) {
 		return nil, err
 	}
 	if p.terms += n; p.terms > MaxTerms {
-		return nil, &Error{t.at, fmt.Sprintf("the query has more than %d words", MaxTerms), "make several subscriptions of it"}
+		return nil, &Error{t.at, fmt.Sprintf("the query has more than %d words", MaxTerms), "split it into several queries"}
 	}
 	p.next()
 	return e, nil
@@ -180,15 +180,15 @@ func (p *parser) unexpected() *Error {
 	t := p.token
 	switch t.kind {
 	case end:
-		return &Error{t.at, "the query ends where a word was to come", "write a word, or leave out the operator before"}
+		return &Error{t.at, "the query ends where a word is expected", "write a word, or remove the operator at the end"}
 	case shut:
-		return &Error{t.at, "nothing was opened that ) could close", "leave it out, or write ( before"}
+		return &Error{t.at, "this ) has no matching (", "remove it, or write ( before it"}
 	case and, or:
-		return &Error{t.at, fmt.Sprintf("no word before %s", t.text), fmt.Sprintf("to look for the word, write it in small letters: %s", strings.ToLower(t.text))}
+		return &Error{t.at, fmt.Sprintf("there is no word before %s", t.text), fmt.Sprintf("to search for the word, write it in lower case: %s", strings.ToLower(t.text))}
 	case broken:
 		return t.err
 	}
-	return &Error{t.at, "not expected here", ""}
+	return &Error{t.at, "this is not expected here", ""}
 }
 
 type tokenKind uint8
