@@ -21,7 +21,7 @@ type grammar struct {
 	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and what to do about them."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
-	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Ask the node whether it is alive: exit code 0 or 1."`
+	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Check whether the node answers."`
 
 	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
 	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"Unsubscribe."`

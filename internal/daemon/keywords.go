@@ -82,7 +82,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	subscriptions, numbers := cobra.Precious()
 	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
 	if err != nil {
-		return nil, fmt.Errorf("keyword subscriptions: %w", err)
+		return nil, fmt.Errorf("searches: %w", err)
 	}
 	k.disk, k.store = disk, disk
 	if why := disk.Lost(); why != "" {
@@ -94,7 +94,7 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "reason", why)
 		}
 		if err := disk.Accept(); err != nil {
-			return nil, errors.Join(fmt.Errorf("keyword subscriptions: %w", err), disk.Close())
+			return nil, errors.Join(fmt.Errorf("searches: %w", err), disk.Close())
 		}
 	}
 	return k, nil
@@ -205,7 +205,7 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 		if s.level > 1 {
 			level = levelProblem
 		}
-		of = append(of, proxy.Finding{Level: level, What: "keywords: " + s.what, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
+		of = append(of, proxy.Finding{Level: level, What: "searches: " + s.what, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
 	}
 	if n := k.missed.refusals(); n > 0 {
 		of = append(of, proxy.Finding{
