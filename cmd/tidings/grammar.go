@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/alecthomas/kong"
@@ -54,6 +55,14 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	for _, a := range args {
 		if !utf8.ValidString(a) { // kong would read something else
 			return usagef("%q is not in UTF-8", a)
+		}
+	}
+	for _, a := range args {
+		if a == "--" {
+			break
+		}
+		if strings.HasPrefix(a, "-h") && a != "-h" { // kong would show the help
+			return usagef("unknown flag %s; if it belongs to a query, put the query behind --", a)
 		}
 	}
 	if len(args) == 0 {

@@ -80,7 +80,7 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 	// Standard output, which may go into a file, has the fingerprint alone.
 	lines := "private key: " + c.File + " (keep it secret; tidings publish --key signs with it)\n" +
 		"next key:    " + c.File + ".next (keep it in another place; tidings keygen --rotate replaces the private key by it)\n"
-	if c.Rotate {
+	if _, err := os.Stat(c.File + ".old"); c.Rotate && err == nil { // the key before may be lost
 		lines += "old key:     " + c.File + ".old (signs nothing any more; delete it when readers have your items with the new key)\n"
 	}
 	if _, err = io.WriteString(s.err, lines); err != nil {

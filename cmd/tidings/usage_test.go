@@ -19,6 +19,7 @@ func TestMistypedCommandLines(t *testing.T) {
 		{"list -v -x", `unknown flag -x; see tidings list --help`},
 		{"watch solar -advert", `unknown flag -advert; if it belongs to the query, put the query behind --, as in tidings watch -- '-advert'; see tidings watch --help`},
 		{"unwatch -advert", `unknown flag -advert; if it belongs to the query, put the query behind --, as in tidings unwatch -- '-advert'; see tidings unwatch --help`},
+		{"watch -hydro", `unknown flag -hydro; if it belongs to a query, put the query behind --; see tidings --help`},
 		{"watch", `which query? tidings watch QUERY; see tidings watch --help`},
 		{"list --tag", `--tag needs a value; see tidings list --help`},
 		{"list --tag --json", `--tag needs a value; if "--json" is the value, write --tag="--json"; see tidings list --help`},

@@ -21,7 +21,11 @@ func (e *Expr) inspect() (terms int, err *Error) {
 			return 0, &Error{What: fieldNames[e.Field] + ": takes a whole value", Hint: "remove * and ~"}
 		}
 		if _, hint := e.scopeValue(); hint != "" {
-			return 0, &Error{What: fmt.Sprintf("%q cannot be a value of %s:", e.Text, fieldNames[e.Field]), Hint: hint}
+			what := fmt.Sprintf("%q cannot be a value of %s:", e.Text, fieldNames[e.Field])
+			if e.Text == "" {
+				what = fieldNames[e.Field] + ": has no value"
+			}
+			return 0, &Error{What: what, Hint: hint}
 		}
 		return 1, nil
 	}

@@ -23,7 +23,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	s := fmt.Sprintf("query, character %d: %s", e.At+1, e.What)
+	s := fmt.Sprintf("at character %d: %s", e.At+1, e.What)
 	if e.Hint != "" {
 		s += "; " + e.Hint
 	}

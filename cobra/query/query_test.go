@@ -78,6 +78,7 @@ func TestErrorsSayWhereAndWhatToWrite(t *testing.T) {
 		{"title: solar", 0, "a word is missing"},
 		{"title:(a author:b)", 9, "inside title:"},
 		{"feed:nothing", 0, "cannot be a value of"},
+		{"site: solar", 0, "site: has no value"},
 		{"lang:e", 0, "cannot be a value of"},
 		{"lang:en*", 0, "whole value"},
 		{"~run*", 0, "~ and *"},
