@@ -240,7 +240,7 @@ func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Re
 		value = EncodeBins(sum)
 	}
 	if err := c.sums.Set(value); err != nil {
-		c.log.Error("summary could not be sent", "err", err)
+		c.log.Error("summary of feeds could not be sent to other nodes", "err", err)
 	}
 	return t.With(rest)
 }

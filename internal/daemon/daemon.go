@@ -405,6 +405,6 @@ func (d *Daemon) leave(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		d.log.Warn("network could not be left in good order", "err", err)
+		d.log.Warn("node could not leave its network in good order", "err", err)
 	}
 }

@@ -209,7 +209,7 @@ func (d *Daemon) leaveAccess() {
 		err = store.WriteFile(path, []byte(d.home.access+"\n"))
 	}
 	if err != nil {
-		d.log.Warn("token for commands could not be stored, so they need --data", "err", err)
+		d.log.Warn("token for commands could not be stored, so commands need --data", "err", err)
 	}
 }
 
