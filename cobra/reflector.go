@@ -53,10 +53,10 @@ func DefaultConfig() Config {
 }
 
 // ErrFull is the error of a subscription beyond Config.Subscriptions.
-var ErrFull = errors.New("this node has as many keyword subscriptions as it takes")
+var ErrFull = errors.New("this node has as many searches as it takes")
 
 // ErrUnknown is the error of a number nobody has.
-var ErrUnknown = errors.New("no such keyword subscription")
+var ErrUnknown = errors.New("there is no such search")
 
 // Keys of records.
 const (
@@ -125,7 +125,7 @@ func Open(e env.Env, c Config) (*Reflector, error) {
 		unreadable: map[Number]bool{}, ending: map[Number]int{},
 	}
 	if err := r.load(); err != nil {
-		return nil, fmt.Errorf("keyword subscriptions: %w", err)
+		return nil, fmt.Errorf("searches: %w", err)
 	}
 	return r, nil
 }
@@ -258,7 +258,7 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 			clauses, err = query.Clauses(text)
 		}
 		if err != nil {
-			done(fmt.Errorf("keyword subscription: %w", err))
+			done(fmt.Errorf("search: %w", err))
 			return
 		}
 		r.ending[number]++
@@ -268,7 +268,7 @@ func (r *Reflector) Unsubscribe(number Number, done func(error)) {
 			}
 			switch {
 			case err != nil:
-				err = fmt.Errorf("keyword subscription: %w", err)
+				err = fmt.Errorf("search: %w", err)
 			case len(r.filter.Of(number)) > 0:
 				r.filter.Remove(number, clauses)
 			case !r.unreadable[number]:

@@ -119,7 +119,7 @@ func (r *Reflector) setLevel() {
 	}
 	s.why = why
 	if now != s.level {
-		r.log.Warn("the part of new articles that is kept has changed", "from", s.level.String(), "to", now.String(),
+		r.log.Warn("amount that searches keep of new articles changed", "from", s.level.String(), "to", now.String(),
 			"bytes", s.bytes, "room", c.Room, "waiting", s.waiting, "memory", s.strain)
 		s.level = now
 	}

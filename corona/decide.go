@@ -131,7 +131,7 @@ func (c *Corona) decide(now time.Time) {
 	p := Corrected(c.problem, c.correction)
 	s, err := honeycomb.Solve(&p, own, rest)
 	if err != nil {
-		c.log.Error("optimisation failed", "err", err)
+		c.log.Error("numbers of pollers could not be optimised", "err", err)
 		return
 	}
 	c.solution, c.others, c.decided = s, rest, true
@@ -240,7 +240,7 @@ func (c *Corona) share(leads []*lead, own []honeycomb.Channel, rest honeycomb.Re
 		value = EncodeBins(sum)
 	}
 	if err := c.sums.Set(value); err != nil {
-		c.log.Error("summary could not be sent", "err", err)
+		c.log.Error("summary of feeds could not be sent to other nodes", "err", err)
 	}
 	return t.With(rest)
 }

@@ -302,7 +302,7 @@ func (c *Corona) enlist(l *lead, pollers int, now time.Time) {
 	o.Term.Seq++
 	if err := c.wedges.Enlist(l.key, o); err != nil {
 		c.stats.Unlisted++
-		c.log.Debug("pollers not enlisted", "url", l.url, "err", err) // until the next look after it
+		c.log.Debug("pollers of a feed could not be informed", "url", l.url, "err", err) // until the next look after it
 		return
 	}
 	l.order, l.brief = o, b

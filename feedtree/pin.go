@@ -108,7 +108,7 @@ func (f *FeedTree) repin(c *channel, p *difference.Pin) {
 	c.lead.pin, c.lead.claim = p, nil
 	f.stats.Pinned++
 	if !f.Append(c.key, difference.Delta{Pin: p}, nil, func(bool) {}) {
-		f.log.Warn("publisher's key could not be noted yet", "url", c.url) // it goes with the next entry
+		f.log.Warn("publisher's key could not be added to the log yet", "url", c.url) // it goes with the next entry
 	}
 }
 

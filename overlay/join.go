@@ -194,7 +194,7 @@ func (n *Node) stepJoin() {
 			n.activate()
 			return
 		case late:
-			n.log.Debug("leaf did not acknowledge in time, looking again")
+			n.log.Debug("leaf set members did not acknowledge in time, so joining starts again")
 			n.reset()
 		default:
 			n.joinedYet()

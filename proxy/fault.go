@@ -121,7 +121,7 @@ const retryAfterS = "60"
 func (s *Server) setFault(w http.ResponseWriter, err error) (status int, words string) {
 	status = statusOf(err)
 	if status == http.StatusInternalServerError {
-		s.config.Log.Warn("request failed", "error", err)
+		s.config.Log.Warn("request failed", "err", err)
 	}
 	h := w.Header()
 	h.Set("Cache-Control", "no-store")

@@ -231,7 +231,7 @@ func TestTokensAreSealed(t *testing.T) {
 func TestThePageOfKeywords(t *testing.T) {
 	k := &shelf{of: map[uint32][]feed.Entry{}}
 	b := newBench(t, func(c *Config) { c.Keywords = k })
-	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "query not accepted", strings.Repeat("a", 51): "too general"} {
+	for query, want := range map[string]string{"a": "less than one a day", "sun+wind+sea": "about 2 a day", "(": "Query not accepted.", strings.Repeat("a", 51): "too general"} {
 		for _, part := range []string{"", "&part=1"} {
 			r := b.ask("GET", "/watch?q="+query+part, "Sec-Fetch-Site", "same-origin")
 			text := body(t, r)
@@ -263,7 +263,7 @@ func TestThePageOfKeywords(t *testing.T) {
 	if status, location, _ := b.post("/unwatch", url.Values{"q": {"solar"}}); status != 303 || location != "/watch" || len(k.watches) > 0 {
 		t.Errorf("%d %s %+v", status, location, k.watches)
 	}
-	if status, _, text := b.post("/watch", url.Values{"q": {"("}}); status != 400 || !strings.Contains(text, "query not accepted") {
+	if status, _, text := b.post("/watch", url.Values{"q": {"("}}); status != 400 || !strings.Contains(text, "Query not accepted.") {
 		t.Error(status, text)
 	}
 }

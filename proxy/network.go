@@ -30,6 +30,9 @@ func (m Member) Trip() string {
 	if m.RTTMs == nil {
 		return ""
 	}
+	if *m.RTTMs < 1 {
+		return "under 1 ms"
+	}
 	return fmt.Sprintf("%.0f ms", *m.RTTMs)
 }
 
@@ -46,15 +49,48 @@ const (
 	ringRadius = 160
 )
 
+// roleNames are the roles in words, in the order of the table.
+var roleNames = []struct{ role, name string }{{RoleSelf, "this node"}, {RoleLeaf, "leaf set"}, {RoleContact, "contact"}}
+
+// Named is the role in words.
+func (m Member) Named() string {
+	if i := m.rank(); i < len(roleNames) {
+		return roleNames[i].name
+	}
+	return m.Role
+}
+
+// rank is the place of the role in the table.
+func (m Member) rank() int {
+	for i, r := range roleNames {
+		if r.role == m.Role {
+			return i
+		}
+	}
+	return len(roleNames)
+}
+
+// compareMembers sorts members by their role, and then by their round-trip time, if it is known.
+func compareMembers(a, b Member) int {
+	rtt := func(m Member) float64 {
+		if m.RTTMs == nil {
+			return math.Inf(1)
+		}
+		return *m.RTTMs
+	}
+	return cmp.Or(cmp.Compare(a.rank(), b.rank()), cmp.Compare(rtt(a), rtt(b)))
+}
+
 // networkPage is the ring map, and the table beside it.
 type networkPage struct {
 	Network
-	Dots    []dot
-	Wedge   string         // path of the chosen channel's wedge; empty: none was chosen
-	Key     *dot           // of the chosen channel
-	Words   string         // what the wedge is
-	Choices []shownChannel // channels that can be chosen
-	Chosen  string         // address of the chosen one
+	Addresses []string // at which other nodes can join through this one
+	Dots      []dot
+	Wedge     string         // path of the chosen channel's wedge; empty: none was chosen
+	Key       *dot           // of the chosen channel
+	Words     string         // what the wedge is
+	Choices   []shownChannel // channels that can be chosen
+	Chosen    string         // address of the chosen one
 }
 
 // A dot is a place on the ring.
@@ -134,7 +170,12 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p := networkPage{Network: net, Chosen: r.URL.Query().Get("channel")}
+	status, err := s.subs.Status(r.Context())
+	if err != nil {
+		return err
+	}
+	p := networkPage{Network: net, Addresses: status.Addresses, Chosen: r.URL.Query().Get("channel")}
+	slices.SortStableFunc(net.Members, compareMembers)
 	for _, m := range net.Members {
 		if d, ok := newDot(m); ok {
 			p.Dots = append(p.Dots, d)
@@ -154,14 +195,13 @@ func (s *Server) network(w http.ResponseWriter, r *http.Request) error {
 func (p *networkPage) choose(c Channel) {
 	turn, ok := turnOf(c.Key)
 	if !ok || c.Pollers == 0 {
+		p.Words = "This node does not know yet which members poll this feed."
 		return
 	}
 	bits := wedgeBits(c.Pollers, p.EstimateN)
 	p.Wedge = wedgePath(turn, bits)
 	x, y := onRing(turn, ringRadius)
 	p.Key = &dot{X: x, Y: y}
-	p.Words = fmt.Sprintf("%d of about %s poll this feed: those whose ids are nearest to its key (by exclusive or). They are in the shaded part of the ring.",
-		c.Pollers, plural(max(p.EstimateN, 1), "member", "members"))
 	key, _ := bitsOf(c.Key)
 	near := make([]*dot, len(p.Dots))
 	for i := range p.Dots {
@@ -172,7 +212,12 @@ func (p *networkPage) choose(c Channel) {
 		return at ^ key
 	}
 	slices.SortFunc(near, func(a, b *dot) int { return cmp.Compare(far(a), far(b)) })
+	known := 0
 	for _, d := range near[:min(c.Pollers, len(near))] { // of those that the node knows, which may be few
-		d.Polls = far(d)>>(idBits-bits) == 0
+		if d.Polls = far(d)>>(idBits-bits) == 0; d.Polls {
+			known++
+		}
 	}
+	p.Words = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
+		c.Pollers, plural(max(p.EstimateN, 1), "member", "members"), known)
 }

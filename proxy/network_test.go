@@ -44,6 +44,44 @@ func rows(t *testing.T, page string) (of [][]string) {
 	return of
 }
 
+// The table has this node first, then its neighbours, those with the shortest round trip first. Below are the addresses
+// at which others can join.
+func TestTheNetworkPageIsInOrder(t *testing.T) {
+	b := newBench(t)
+	slow, fast := 120.0, 0.4
+	b.node.status.Addresses = []string{"/ip4/203.0.113.7/tcp/4801/p2p/me", "/ip4/127.0.0.1/tcp/4801/p2p/me"}
+	b.node.network = Network{Name: "town", EstimateN: 1, Members: []Member{
+		{ID: place(80), PeerID: "far", Role: RoleContact, RTTMs: &fast}, {ID: place(20), PeerID: "unknown", Role: RoleLeaf},
+		{ID: place(30), PeerID: "slow", Role: RoleLeaf, RTTMs: &slow}, {ID: place(40), PeerID: "fast", Role: RoleLeaf, RTTMs: &fast}, {ID: place(0), PeerID: "me", Role: RoleSelf},
+	}}
+	page := body(t, b.ask("GET", "/network"))
+	var order []string
+	for _, row := range rows(t, page) {
+		order = append(order, row[3]+" "+row[1]+" "+row[2])
+	}
+	if got, want := strings.Join(order, ", "), "me this node –, fast leaf set under 1 ms, slow leaf set 120 ms, unknown leaf set –, far contact under 1 ms"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if !strings.Contains(page, "About 1 node is a member") || !strings.Contains(page, "/ip4/203.0.113.7/") || strings.Index(page, "/ip4/203.0.113.7/") > strings.Index(page, "/ip4/127.0.0.1/") {
+		t.Error(page)
+	}
+	b.node.network, b.node.status.Addresses = Network{}, nil
+	if page := body(t, b.ask("GET", "/network")); !strings.Contains(page, "has not joined its network yet") || !strings.Contains(page, "cannot join through this node") || strings.Contains(page, "<table>") {
+		t.Errorf("before it has a network: %s", page)
+	}
+}
+
+func TestSentences(t *testing.T) {
+	for words, want := range map[string]string{
+		"": "", "no such host": "No such host.", "Done.": "Done.", "why?": "Why?", "cut off…": "Cut off…",
+		"https://h.example/ is gone": "https://h.example/ is gone.", "subscribe to http://h.example/": "Subscribe to http://h.example/", "me@h.example is no URL": "me@h.example is no URL.", "über": "Über.",
+	} {
+		if got := sentence(words); got != want {
+			t.Errorf("%q is %q, want %q", words, got, want)
+		}
+	}
+}
+
 // The ring has the members that the node knows, and those of a channel's wedge are marked.
 func TestTheRingShowsWhoPolls(t *testing.T) {
 	b := newBench(t)

@@ -159,6 +159,25 @@ type shownChannel struct {
 	New     bool
 }
 
+// Problem is what is wrong with the channel, as a sentence; "" if nothing is.
+func (c shownChannel) Problem() string {
+	_, isPage := feed.AtOrigin(c.URL)
+	subject := "The feed "
+	if isPage {
+		subject = "The page "
+	}
+	switch words := c.Error; {
+	case words == "":
+		return ""
+	case strings.HasPrefix(words, "gone "):
+		return sentence(subject + "is " + words)
+	case strings.HasPrefix(words, "does not "):
+		return sentence(subject + words)
+	default:
+		return sentence(words)
+	}
+}
+
 func showChannel(c Channel) shownChannel {
 	return shownChannel{
 		Channel: c,
@@ -328,7 +347,7 @@ func (s *Server) subscribeForm(w http.ResponseWriter, r *http.Request) error {
 		return s.writePage(w, r, http.StatusMultipleChoices, "choose.html", "Choice of feeds", struct {
 			Words   string
 			Choices []Choice
-		}{strings.TrimSuffix(sentence(p.Error()), "."), p.choices})
+		}{p.Error(), p.choices})
 	}
 	if err != nil {
 		return err
@@ -403,10 +422,22 @@ func lasting(now time.Time, since *time.Time) string {
 // exactly is exact of a number that is known.
 func exactly(seconds *float64) string { return exact(*seconds) }
 
-// sentence makes one of words that begin in lower case and have no end.
+// sentence makes one of words that may begin in lower case and have no end. An address keeps its first letter, and gets no
+// full stop behind it that somebody could copy with it.
 func sentence(s string) string {
-	first, size := utf8.DecodeRuneInString(s)
-	return string(unicode.ToUpper(first)) + s[size:] + "."
+	if s == "" {
+		return ""
+	}
+	first, _, _ := strings.Cut(s, " ")
+	if !strings.ContainsAny(first, "/.@") {
+		r, size := utf8.DecodeRuneInString(s)
+		s = string(unicode.ToUpper(r)) + s[size:]
+	}
+	last := s[strings.LastIndexByte(s, ' ')+1:]
+	if strings.Contains(last, "/") || strings.HasSuffix(last, ".") || strings.HasSuffix(last, "?") || strings.HasSuffix(last, "…") {
+		return s
+	}
+	return s + "."
 }
 
 // shownTrouble is what is said of a channel's trouble, at a time.

@@ -224,10 +224,10 @@ func TestMistakesOfPeopleAreExplained(t *testing.T) {
 		status    int
 		words     string
 	}{
-		{"/subscribe", "", 400, "no address given"},
+		{"/subscribe", "", 400, "No address given."},
 		{"/subscribe", "https://me:secret@h.example/", 400, "remove it"},
-		{"/subscribe", rssURL, 507, "no space left"},
-		{"/unsubscribe", rssURL, 404, "there is no such subscription"},
+		{"/subscribe", rssURL, 507, "no space left."},
+		{"/unsubscribe", rssURL, 404, "there is no such subscription."},
 		{"/subscribe", strings.Repeat("x", maxRequest), 413, "bytes"},
 		{"/opml", rssURL, 400, "multipart"},
 	} {
@@ -247,7 +247,7 @@ func TestTroubleIsSeenFirst(t *testing.T) {
 	b.node.channels[jsonURL] = Channel{State: StateNew}
 	b.node.status.Warnings = []string{"The disk is full."}
 	text := body(t, b.ask("GET", "/"))
-	for _, want := range []string{"The disk is full.", "1 with problems", "unreachable", "no such host: h.example", "for 3 h", "The next poll is <time", "in 10 min", "waiting for the first poll"} {
+	for _, want := range []string{"The disk is full.", "1 with problems", "unreachable", "No such host: h.example.", "for 3 h", "The next poll is <time", "in 10 min", "waiting for the first poll"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s", want)
 		}
@@ -295,7 +295,7 @@ func TestEachStateIsToldInFull(t *testing.T) {
 		{state: "unreachable", words: "no such host: h.example", items: true, next: true, want: []string{again, stays}},
 		{state: "unreachable", words: "no such host: h.example", next: true, want: []string{again}, without: []string{"are still shown"}},
 		{state: "missing", words: "does not exist, or may not be read (404)", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
-		{state: "gone", words: "gone for good (410)", do: "unsubscribe", items: true, want: []string{stays, "Unsubscribe."}, without: []string{"next poll"}},
+		{state: "gone", words: "gone for good (410)", do: "unsubscribe", items: true, want: []string{stays, "The feed is gone for good (410).", "Unsubscribe."}, without: []string{"next poll"}},
 		{state: "limited", words: "the web server asks for fewer requests (429)", items: true, next: true, want: []string{again, stays}},
 		{state: "failing", words: "the web server answered 500", items: true, next: true, want: []string{again, stays}},
 		{state: "not a feed", words: "a web page, not a feed", do: "look at the address", items: true, next: true, want: []string{again, stays, "Look at the address."}},
@@ -333,7 +333,11 @@ func TestEachStateIsToldInFull(t *testing.T) {
 					}
 				}
 			}
-			want := append([]string{c.words, "for 3 h"}, c.want...)
+			words := strings.TrimPrefix(sentence(c.words), "Gone ") // which has a subject before it
+			if c.state == "missing" {
+				words = "The feed " + c.words + "."
+			}
+			want := append([]string{words, "for 3 h"}, c.want...)
 			if trouble {
 				want = append(want, "! "+c.state)
 			}
@@ -347,8 +351,8 @@ func TestEachStateIsToldInFull(t *testing.T) {
 					t.Errorf("%s, %s: %q in: %s", c.state, target, w, said)
 				}
 			}
-			if trouble && strings.Count(said, c.words) != 1 {
-				t.Errorf("%s, %s: the trouble is told %d times: %s", c.state, target, strings.Count(said, c.words), said)
+			if trouble && strings.Count(said, words) != 1 {
+				t.Errorf("%s, %s: the trouble is told %d times: %s", c.state, target, strings.Count(said, words), said)
 			}
 			if trouble && strings.Contains(said, "no items") {
 				t.Errorf("%s, %s: a feed in trouble is said to have no items: %s", c.state, target, said)
@@ -369,7 +373,7 @@ func TestAListIsImportedByForm(t *testing.T) {
 	m.Close()
 	r := b.send(request("POST", "/opml", &form, "Content-Type", m.FormDataContentType()))
 	text := body(t, r)
-	if r.StatusCode != 200 || len(b.node.subscriptions()) != 1 || !strings.Contains(text, "1 new, 0 already there") || !strings.Contains(text, "gopher://h.example/") {
+	if r.StatusCode != 200 || len(b.node.subscriptions()) != 1 || !strings.Contains(text, "1 new, 0 already subscribed") || !strings.Contains(text, "gopher://h.example/") {
 		t.Errorf("%d %s", r.StatusCode, text)
 	}
 }

@@ -35,7 +35,7 @@ func (s *Server) serveFeed(w http.ResponseWriter, r *http.Request, path, query s
 // succeeds.
 func (s *Server) subscribeReader(ctx context.Context, url string) (subscribed bool) {
 	if err := s.subs.Subscribe(ctx, url, true); err != nil {
-		s.config.Log.Debug("reading did not subscribe", "error", err)
+		s.config.Log.Debug("reader's request did not subscribe", "err", err)
 		return false
 	}
 	return true

@@ -162,13 +162,15 @@ type Status struct {
 	UptimeS        float64  `json:"uptime_s"`
 	Version        string   `json:"version"`
 	Network        string   `json:"network"`
-	Scheme         string   `json:"scheme"`
-	Lambda         *float64 `json:"lambda"`
-	Overbooked     bool     `json:"overbooked"` // a poller for each channel is more than all together may poll
-	Clusters       int      `json:"clusters"`   // or bins: of the sums that it decides by
-	Levels         []int    `json:"levels"`     // channels led here at each polling level, from 0
-	State          string   `json:"state"`      // ok, or a trouble in a word
-	Warnings       []string `json:"warnings"`   // what a person should know, a sentence each
+	// Settings are the network's, which are the same at all its nodes: values by the names of flags.
+	Settings   map[string]string `json:"settings"`
+	Scheme     string            `json:"scheme"`
+	Lambda     *float64          `json:"lambda"`
+	Overbooked bool              `json:"overbooked"` // a poller for each channel is more than all together may poll
+	Clusters   int               `json:"clusters"`   // or bins: of the sums that it decides by
+	Levels     []int             `json:"levels"`     // channels led here at each polling level, from 0
+	State      string            `json:"state"`      // ok, or a trouble in a word
+	Warnings   []string          `json:"warnings"`   // what a person should know, a sentence each
 	// CutOff says that the node hears of no other node and polls its subscriptions itself; CutOffSince is
 	// when it heard of one last.
 	CutOff      bool       `json:"cut_off"`

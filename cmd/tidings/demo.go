@@ -25,9 +25,9 @@ type demoCommand struct {
 	Feeds    int           `default:"100" help:"Number of feeds, 1 to 1,000."`
 	Interval time.Duration `default:"20s" help:"Polling interval. It stands for the 30 minutes of a real network."`
 	Every    time.Duration `default:"25s" help:"Time between two items of a feed, on average."`
-	For      time.Duration `default:"45s" help:"Duration, after all nodes have subscribed."`
+	For      time.Duration `default:"45s" help:"Time to run after all nodes have subscribed."`
 	Paper    bool          `help:"Also run the scheme of the Corona paper, in a second network."`
-	HTTP     string        `name:"http" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the start page of the first node."`
+	HTTP     string        `name:"http" default:"127.0.0.1:0" placeholder:"HOST:PORT" help:"Address of the pages of the first node (a free port of this machine)."`
 	Seed     uint64        `default:"1" help:"Random seed for subscriptions and new items."`
 }
 
@@ -35,13 +35,13 @@ type demoCommand struct {
 func (c *demoCommand) Validate() error {
 	switch {
 	case c.Nodes < 20 || c.Nodes > 100:
-		return fmt.Errorf("--nodes %d: from 20 to 100", c.Nodes)
+		return fmt.Errorf("--nodes %d: give 20 to 100", c.Nodes)
 	case c.Feeds < 1 || c.Feeds > 1000:
-		return fmt.Errorf("--feeds %d: from 1 to 1,000", c.Feeds)
+		return fmt.Errorf("--feeds %d: give 1 to 1,000", c.Feeds)
 	case c.Interval < 2*time.Second || c.Interval > 10*time.Minute || c.Interval%time.Second != 0:
-		return fmt.Errorf("--interval %v: from 2s to 10m, in whole seconds", c.Interval)
+		return fmt.Errorf("--interval %v: give 2s to 10m, in whole seconds", c.Interval)
 	case c.Every < time.Second || c.For < time.Second:
-		return fmt.Errorf("--every %v --for %v: at least a second", c.Every, c.For)
+		return fmt.Errorf("--every %v, --for %v: give at least 1s", c.Every, c.For)
 	case !isHostPort(c.HTTP):
 		return fmt.Errorf("--http %q: give HOST:PORT", c.HTTP)
 	}
@@ -217,7 +217,7 @@ func (d *demo) notice() proxy.Notice {
 		n.Footer = append(n.Footer, sentenceOf(f.verdict()))
 	}
 	if f.story != "" {
-		n.Footer = append(n.Footer, "An item travelling: "+f.story)
+		n.Footer = append(n.Footer, "The way of one item: "+f.story)
 	}
 	return n
 }

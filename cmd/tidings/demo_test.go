@@ -24,7 +24,7 @@ func TestDemoShowsWhatItIsFor(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 2*patient)
 	defer stop()
 	out := stopsWhen{stop: stop, matches: func(line string) bool {
-		seen := regexp.MustCompile(`alone: ([0-9.]+) polls/s, seen after ([0-9.]+) s; .*: ([0-9.]+) polls/s, seen after ([0-9.]+) s`).FindStringSubmatch(line)
+		seen := regexp.MustCompile(`alone: ([0-9.]+) polls/s, shown after ([0-9.]+) s; .*: ([0-9.]+) polls/s, shown after ([0-9.]+) s`).FindStringSubmatch(line)
 		if seen == nil {
 			return false
 		}
@@ -151,7 +151,7 @@ func TestDemoEndsWithoutAReader(t *testing.T) {
 // No line of the picture is longer than 80 characters, as far as it is a table, nor than the terminal.
 func TestDemoFitsATerminal(t *testing.T) {
 	f := figures{about: strings.Repeat("words ", 40), running: 20 * time.Second, gain: 11, load: 0.9, story: strings.Repeat("and more ", 40),
-		rows: [][4]string{{"by each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"by nodes, as in the paper", "123.4", "123 kB", "1.12 s"}}}
+		rows: [][4]string{{"each reader alone", "123.4", "1.23 MB", "10.12 s"}, {"nodes as in the paper", "123.4", "123 kB", "1.12 s"}}}
 	for line := range strings.Lines(f.picture("http://127.0.0.1:12345/", 80)) {
 		if len(line) > 81 {
 			t.Errorf("%d characters: %s", len(line), line)
@@ -177,15 +177,15 @@ func TestDemoFitsATerminal(t *testing.T) {
 // What has not come yet is said of those for whom it has not.
 func TestDemoVerdict(t *testing.T) {
 	rows := func(alone, together string) [][4]string {
-		return [][4]string{{"by each reader alone", "1.0", "1 kB", alone}, {"by the nodes together", "1.0", "1 kB", together}}
+		return [][4]string{{"each reader alone", "1.0", "1 kB", alone}, {"nodes together", "1.0", "1 kB", together}}
 	}
 	for _, c := range []struct {
 		f    figures
 		want string
 	}{
-		{figures{rows: rows("-", "-")}, "nothing has come yet"},
-		{figures{rows: rows("-", "1.03 s")}, "those who poll alone have seen nothing yet"},
-		{figures{rows: rows("10.00 s", "1.00 s"), gain: 10, load: 0.9}, "10.0 times sooner, with 90.0 % of the polls"},
+		{figures{rows: rows("-", "-")}, "no new item has been shown yet"},
+		{figures{rows: rows("-", "1.03 s")}, "readers that poll alone have seen no new item yet"},
+		{figures{rows: rows("10.00 s", "1.00 s"), gain: 10, load: 0.9}, "the nodes together show new items 10.0 times sooner, with 90.0 % of the polls"},
 	} {
 		if got := c.f.verdict(); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)

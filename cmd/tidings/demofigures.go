@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -28,13 +27,13 @@ type figures struct {
 const widest = 100
 
 // columns are the headings of the rows.
-var columns = []string{"feeds are polled", "polls a second", "bytes a second", "an item is seen after"}
+var columns = []string{"who polls", "polls per second", "bytes per second", "items shown after"}
 
 // figures looks at what runs.
 func (d *demo) figures() (f figures) {
 	v, c := d.ours.View(), d.ours.Config()
-	f.about = fmt.Sprintf("%d nodes, %d feeds, %s: each feed is polled once in %v by each who reads it, and no oftener by the nodes together.",
-		c.Nodes, len(c.Channels), strconv.Itoa(c.Subscriptions())+" subscriptions", c.Network.PollInterval)
+	f.about = fmt.Sprintf("%d nodes have %d subscriptions to %d feeds. A reader that polls alone polls each of its feeds once in %v. The nodes together poll no more often than such readers would, and tell each other what is new.",
+		c.Nodes, c.Subscriptions(), len(c.Channels), c.Network.PollInterval)
 	if f.running = v.Running; v.Running == 0 {
 		f.phase = fmt.Sprintf("%s %.0f %%", v.Phase, 100*v.Done)
 	}
@@ -47,12 +46,12 @@ func (d *demo) figures() (f figures) {
 		f.rows = append(f.rows, [4]string{name, fmt.Sprintf("%.1f", float64(p.Polls)/per), bytesOf(float64(p.Bytes) / per), mean})
 	}
 	at := v.Lately
-	row("by each reader alone", at.Legacy, at.Since, at.Shown)
+	row("each reader alone", at.Legacy, at.Since, at.Shown)
 	if d.papers != nil {
 		p := d.papers.View().Lately
-		row("by nodes, as in the paper", p.Nodes, p.Since, p.ShownByNodes)
+		row("nodes as in the paper", p.Nodes, p.Since, p.ShownByNodes)
 	}
-	row("by the nodes together", at.Nodes, at.Since, at.ShownByNodes)
+	row("nodes together", at.Nodes, at.Since, at.ShownByNodes)
 	if at.ShownByNodes.Items > 0 && at.Legacy.Polls > 0 {
 		f.gain = at.Shown.Mean().Seconds() / at.ShownByNodes.Mean().Seconds()
 		f.load = float64(at.Nodes.Polls) / float64(at.Legacy.Polls)
@@ -69,14 +68,14 @@ func storyOf(s *deployment.Story) string {
 	if s == nil || len(s.Shown) == 0 {
 		return ""
 	}
-	by := "a node"
+	by := "A node"
 	if m := nodeNumber.FindStringSubmatch(s.Found.By); m != nil {
-		by = "node " + m[1]
+		by = "Node " + m[1]
 	}
 	after := func(t time.Time) string { return fmt.Sprintf("%.2f s", max(t.Sub(s.Came), 0).Seconds()) }
 	first := slices.MinFunc(s.Shown, func(a, b deployment.Stop) int { return a.At.Compare(b.At) })
 	last := slices.MaxFunc(s.Shown, func(a, b deployment.Stop) int { return a.At.Compare(b.At) })
-	return fmt.Sprintf("“%s” came at %s; %s found it after %s; node %d showed it after %s, and the last of %d nodes after %s.",
+	return fmt.Sprintf("“%s” was published at %s. %s found it after %s. Node %d was the first to show it, after %s, and the last of %d nodes showed it after %s.",
 		s.Title, s.Came.Format("15:04:05.00"), by, after(s.Found.At), first.Node, after(first.At), s.Readers, after(last.At))
 }
 
@@ -87,7 +86,7 @@ func (f *figures) line() string {
 	}
 	var parts []string
 	for _, r := range f.rows {
-		parts = append(parts, fmt.Sprintf("%s: %s polls/s, seen after %s", r[0], r[1], r[3]))
+		parts = append(parts, fmt.Sprintf("%s: %s polls/s, shown after %s", r[0], r[1], r[3]))
 	}
 	return fmt.Sprintf("%3.0f s  %s", f.running.Seconds(), strings.Join(parts, "; "))
 }
@@ -105,14 +104,15 @@ func (f *figures) picture(page string, width int) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\n%s", f.table())
-	fmt.Fprintf(&b, "\nafter %.0f s: %s\n", f.running.Seconds(), f.verdict())
+	b.WriteByte('\n')
+	words(fmt.Sprintf("after %.0f s: %s", f.running.Seconds(), f.verdict()))
 	if f.story != "" {
 		words(f.story)
 	}
 	return b.String()
 }
 
-func pageLine(page string) string { return "The start page of one of the nodes: " + page }
+func pageLine(page string) string { return "Page of one of the nodes, for your browser: " + page }
 
 func (f *figures) table() string {
 	var b strings.Builder
@@ -133,11 +133,11 @@ func (f *figures) table() string {
 func (f *figures) verdict() string {
 	switch seen := f.rows[len(f.rows)-1][3] != "-"; {
 	case f.gain == 0 && seen:
-		return "those who poll alone have seen nothing yet"
+		return "readers that poll alone have seen no new item yet"
 	case f.gain == 0:
-		return "nothing has come yet"
+		return "no new item has been shown yet"
 	}
-	return fmt.Sprintf("%.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)
+	return fmt.Sprintf("the nodes together show new items %.1f times sooner, with %.1f %% of the polls", f.gain, 100*f.load)
 }
 
 // summary is what the demo has shown, and what to do next.
@@ -150,25 +150,26 @@ func (f *figures) summary(c deployment.Config) string {
 	papers := ""
 	if len(f.rows) > 2 {
 		papers = fmt.Sprintf(`
-As the paper has it, nodes made %s polls a second, and showed an item after %s:
-its steps of sixteen, decided apart by each node, leave polls unused that it may make.
+With the scheme of the Corona paper, nodes made %s polls per second and showed
+a new item after %s. Its polling levels are steps of sixteen, so nodes leave
+allowed polls unused.
 `, f.rows[1][1], f.rows[1][3])
 	}
 	story := ""
 	if f.story != "" {
-		story = "\nAn item travelling:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
+		story = "\nThe way of one item:\n" + strings.Join(wrap(f.story, 80), "\n") + "\n"
 	}
 	return fmt.Sprintf(`
-That was: %d nodes over real sockets; %d feeds, read by %d to %d each, by
-Zipf's law with an exponent of 0.1: %d subscriptions. In the last %v
-readers who poll alone made %s polls a second, and saw an item after %s
-on average; the nodes made %s, and showed it after %s:
-%s.
+These were %d nodes over real sockets and %d feeds with %d to %d readers each
+(Zipf's law, exponent 0.1), in all %d subscriptions. In the last %v, readers
+that poll alone made %s polls per second and saw a new item after %s on
+average. The nodes together made %s polls per second and showed it after %s.
+%s
 %s%s
-Next:  %[14]s run              a node of your own
-       %[14]s subscribe URL    an address to give to the feed reader you like
-       %[14]s demo --paper     the same, with the paper's own scheme beside
-`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], f.verdict(), papers, story, typed())
+Next:  %[14]s run              runs a node of your own
+       %[14]s subscribe URL    prints an address for your feed reader
+       %[14]s demo --paper     also shows the scheme of the Corona paper
+`, c.Nodes, len(c.Channels), least, most, c.Subscriptions(), c.Network.PollInterval, f.rows[0][1], f.rows[0][3], f.rows[len(f.rows)-1][1], f.rows[len(f.rows)-1][3], sentenceOf(f.verdict()), papers, story, typed())
 }
 
 // typed is how this program is called on a command line: it may not be installed.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"tidings/difference"
 	"tidings/internal/feed"
 	"tidings/internal/publisher"
+	"tidings/proxy"
 )
 
 // fetchTime is how long an origin may take for the publisher's own document.
@@ -112,7 +114,10 @@ const leftWords = "not published, so readers get it by polling: "
 func (w *writer) news(ctx context.Context, raw []byte) (n int, left []leftover, err error) {
 	f, err := feed.Parse(raw, "")
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w", w.Document, err)
+		return 0, nil, fmt.Errorf("%s: %w; give the document of the feed", w.Document, err)
+	}
+	if err := w.fits(f); err != nil {
+		return 0, nil, err
 	}
 	p, err := w.known(ctx)
 	if err != nil {
@@ -153,8 +158,63 @@ func called(it *feed.Item) string {
 	return fmt.Sprintf("%q (%s)", m.Title, id)
 }
 
-// watch publishes what is new in a document, again and again. What goes wrong may be right the next
-// time.
+// fits refuses a document that is not the feed's: whatever is signed stays in the feed. A document may name its own
+// address, the publisher's key, and its site. What it names has to be right, and it has to name at least one of them.
+func (w *writer) fits(f *feed.Feed) error {
+	if address, err := feed.Canonical(w.Document); err == nil && address == w.url {
+		return nil
+	}
+	own := w.author.Public()
+	said, named := f.Head.Publisher()
+	self := ""
+	if f.Links.Self != "" {
+		self, _ = feed.Resolve(w.url, f.Links.Self) // one that cannot be read says nothing
+	}
+	switch {
+	case self != "" && schemeless(self) != schemeless(w.url):
+		return fmt.Errorf("%s is the document of another feed: its self link is %s, not %s; give the document of this feed, or correct the link", w.Document, self, w.url)
+	case named && !bytes.Equal(said.Key, own) && said.Next != difference.KeyHash(own):
+		return fmt.Errorf("%s names the key %s, but the key in %s is %s; give the document of this feed, or paste the output of tidings publish --metadata into it",
+			w.Document, difference.Fingerprint(said.Key), w.Key, difference.Fingerprint(own))
+	case self == "" && !named && !sameSite(f.Head.Link, w.url):
+		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or paste the output of tidings publish --metadata into it", w.Document, w.url)
+	}
+	return nil
+}
+
+// schemeless is an address without http or https: many documents name the other one.
+func schemeless(address string) string {
+	_, rest, _ := strings.Cut(address, "://")
+	return rest
+}
+
+// sameSite reports whether the hosts of two addresses are the same, or one is below the other, as www.blog.example is below
+// blog.example.
+func sameSite(a, b string) bool {
+	of, err := url.Parse(a)
+	with, other := url.Parse(b)
+	if err != nil || other != nil || of.Hostname() == "" {
+		return false
+	}
+	one, two := strings.ToLower(of.Hostname()), with.Hostname()
+	return one == two || strings.HasSuffix(one, "."+two) || strings.HasSuffix(two, "."+one)
+}
+
+// A watcher publishes what is new in a document, again and again.
+type watcher struct {
+	*writer
+	seen    []byte          // the document, when it was published last
+	spoke   time.Time       // when something was signed last
+	left    map[string]bool // versions of items that were named as not published
+	started time.Time       // when the node started, as of its last answer
+}
+
+// startSlack is how much later than before a node may seem to have started, although it did not start again. It allows for
+// the time that an answer takes.
+const startSlack = time.Second
+
+// watch publishes what is new in a document until ctx ends. An error does not end it, because the next check may
+// succeed. It is told once, and so is the first check after it that succeeds.
 func (w *writer) watch(ctx context.Context) error {
 	if w.Document == "-" {
 		return usagef("--watch needs a file or an address, not standard input")
@@ -162,45 +222,31 @@ func (w *writer) watch(ctx context.Context) error {
 	if w.Every < time.Second || w.BeatInterval < time.Second {
 		return usagef("--every and --beat-interval: give at least 1s")
 	}
-	var seen []byte
-	var spoke time.Time
-	told := map[string]bool{} // what was left
+	watch := &watcher{writer: w, left: map[string]bool{}}
+	failing := "" // the error of the last check
 	look := time.NewTicker(w.Every)
 	defer look.Stop()
 	for {
-		raw, err := w.open(ctx, w.Document)
-		if err == nil && !bytes.Equal(raw, seen) {
-			var n int
-			var left []leftover
-			if n, left, err = w.news(ctx, raw); err == nil {
-				seen = raw
-			}
-			if n > 0 {
-				spoke = time.Now()
-			}
-			for _, l := range left {
-				if !told[l.version] {
-					told[l.version] = true
-					w.tell(leftWords + l.words)
-				}
-			}
-		}
-		if err == nil && time.Since(spoke) > w.BeatInterval*3/4 {
-			if err = w.alive(ctx); err == nil {
-				spoke = time.Now()
-			}
-		}
+		restarted, err := watch.check(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, publisher.ErrBehind) || errors.Is(err, errOtherKey):
 			return err
-		case err != nil:
-			w.tell(err.Error())
+		case err != nil && err.Error() != failing:
+			failing = err.Error()
+			w.tell(fmt.Sprintf("%s (publishing waits; the next check is in %v)", failing, w.rest(err)))
+		case err == nil && (failing != "" || restarted):
+			what := "the problem is over"
+			if restarted {
+				what = "the node at " + reachable(w.HTTP) + " has started again"
+			}
+			w.tell(what + ", and publishing goes on")
+			failing = ""
 		}
 		next := look.C
-		if errors.Is(err, errUnnamed) { // the node asks the origin each time
-			next = time.After(max(unnamedRest, w.Every))
+		if rest := w.rest(err); rest > w.Every {
+			next = time.After(rest)
 		}
 		select {
 		case <-next:
@@ -208,6 +254,53 @@ func (w *writer) watch(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// rest is the time to the next check. A node asks the web server each time as long as the document names no key.
+func (w *writer) rest(err error) time.Duration {
+	if errors.Is(err, errUnnamed) {
+		return max(unnamedRest, w.Every)
+	}
+	return w.Every
+}
+
+// check publishes what is new, or signs that nothing is. It asks the node for its status even if there is nothing to
+// send, so that the publisher hears of a node that has stopped. restarted says that the node did so since the last check.
+func (w *watcher) check(ctx context.Context) (restarted bool, err error) {
+	_, status, err := ask[proxy.Status](ctx, w.client, "status")
+	if err != nil {
+		return false, err
+	}
+	started := time.Now().Add(-time.Duration(status.UptimeS * float64(time.Second)))
+	restarted = !w.started.IsZero() && started.Sub(w.started) > startSlack
+	w.started = started
+	raw, err := w.open(ctx, w.Document)
+	if err != nil {
+		return restarted, err
+	}
+	if !bytes.Equal(raw, w.seen) {
+		n, left, err := w.news(ctx, raw)
+		if n > 0 {
+			w.spoke = time.Now()
+		}
+		for _, l := range left {
+			if !w.left[l.version] {
+				w.left[l.version] = true
+				w.tell(leftWords + l.words)
+			}
+		}
+		if err != nil {
+			return restarted, err
+		}
+		w.seen = raw
+	}
+	if time.Since(w.spoke) <= w.BeatInterval*3/4 {
+		return restarted, nil
+	}
+	if err = w.alive(ctx); err == nil {
+		w.spoke = time.Now()
+	}
+	return restarted, err
 }
 
 // unnamedRest is waited at least for the metadata to be pasted.

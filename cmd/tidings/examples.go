@@ -21,7 +21,8 @@ func (*doctorCommand) Help() string {
 func (*versionCommand) Help() string { return examples("tidings version", "tidings version --json") }
 
 func (*healthcheckCommand) Help() string {
-	return "For containers and monitoring. A node that is alive but has problems counts as alive; \"tidings doctor\" lists them.\n\n" +
+	return "The command ends with code 0 if the node answers, and with code 1 if it does not. It is meant for containers and monitoring. " +
+		"Problems of a node that answers do not count: \"tidings doctor\" lists them.\n\n" +
 		examples("tidings healthcheck", "tidings healthcheck --http 127.0.0.1:8191")
 }
 

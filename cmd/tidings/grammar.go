@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -24,7 +23,7 @@ type grammar struct {
 	Doctor  doctorCommand  `cmd:"" group:"The node:" help:"List problems and what to do about them."`
 	Version versionCommand `cmd:"" group:"The node:" help:"Show the version."`
 
-	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Ask the node whether it is alive: exit code 0 or 1."`
+	Healthcheck healthcheckCommand `cmd:"" group:"The node:" help:"Check whether the node answers."`
 
 	Subscribe   subscribeCommand   `cmd:"" group:"Feeds and pages:" help:"Subscribe, and print the addresses for your feed reader."`
 	Unsubscribe unsubscribeCommand `cmd:"" group:"Feeds and pages:" help:"Unsubscribe."`
@@ -68,6 +67,14 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 			return usagef("%q is not in UTF-8", a)
 		}
 	}
+	for _, a := range args {
+		if a == "--" {
+			break
+		}
+		if strings.HasPrefix(a, "-h") && a != "-h" { // kong would show the help
+			return usagef("unknown flag %s; if it belongs to a query, put the query behind --", a)
+		}
+	}
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}
@@ -80,7 +87,7 @@ func command(ctx context.Context, args []string, stdin io.Reader, stdout, stderr
 	case errors.Is(err, errAnswered):
 		return nil
 	case err != nil:
-		return usageError{missing(err), pathOf(err)}
+		return usageError{misused(err), pathOf(err)}
 	}
 	c.BindTo(ctx, (*context.Context)(nil))
 	err = c.Run(streams{stdin, stdout, stderr})
@@ -101,7 +108,7 @@ const noHome = "none, because HOME is not set"
 
 // grammarOf returns the parser of a command line. vars are what the help says of the user's files and of defaults.
 func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {
-	k, err := kong.New(g,
+	k, err := kong.New(g, append(numbers(),
 		kong.Name("tidings"),
 		kong.Description("tidings polls feeds and pages together with other nodes, and serves them to your feed reader.\n\n"+
 			"A setting comes from its flag, otherwise from the environment (TIDINGS_HTTP for --http), "+
@@ -116,7 +123,7 @@ func grammarOf(g *grammar, help io.Writer, vars kong.Vars) *kong.Kong {
 			onlySettings(k.Model.Node)
 			return nil
 		}),
-	)
+	)...)
 	if err != nil {
 		panic("tidings: the command line's grammar: " + err.Error())
 	}
@@ -168,35 +175,6 @@ func (versionFlag) BeforeReset(out stdout) error {
 	}
 	return errAnswered
 }
-
-// missing says in words which argument a command lacks. Kong says: expected "<url> ...".
-func missing(err error) error {
-	p, ok := errors.AsType[*kong.ParseError](err)
-	if !ok || !strings.HasPrefix(p.Error(), `expected "<`) {
-		return err
-	}
-	of := p.Context.Selected()
-	if of == nil || len(of.Positional) == 0 {
-		return err
-	}
-	name := of.Positional[0].Name
-	if which[name] == "" {
-		return err
-	}
-	return question{fmt.Sprintf("%s tidings %s %s", which[name], of.Path(), strings.ToUpper(name)), err}
-}
-
-// A question asks for what a command lacks.
-type question struct {
-	text  string
-	cause error
-}
-
-func (q question) Error() string { return q.text }
-func (q question) Unwrap() error { return q.cause }
-
-// which asks for arguments, by their names.
-var which = map[string]string{"url": "which address?", "query": "which query?", "file": "which file?"}
 
 // pathOf is the command that a mistake was made in; empty if none was chosen.
 func pathOf(err error) string {

@@ -19,16 +19,16 @@ const maxHealthLine = 4096
 // A healthcheckCommand is "tidings healthcheck". Containers run it in the image, where there is no other program that
 // could ask the node. Its exit code is 0 or 1, because Docker reserves the others.
 type healthcheckCommand struct {
-	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Where the node serves (${default})."`
+	HTTP string `name:"http" default:"${http}" placeholder:"HOST:PORT" help:"Address of the node (${default})."`
 }
 
 // Run asks the node whether it is alive, and prints one line.
 func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	if c.HTTP == noHTTP {
-		return fmt.Errorf("the settings say that the node serves nobody (http = %q), so nobody can ask how it is", noHTTP)
+		return fmt.Errorf("healthcheck: the node serves nobody, because the setting http is %q; give an address with --http or TIDINGS_HTTP", noHTTP)
 	}
 	if !isHostPort(c.HTTP) {
-		return fmt.Errorf("--http %q: give HOST:PORT, as %s", c.HTTP, defaultHTTP)
+		return fmt.Errorf("--http %q is not an address; give HOST:PORT, such as %s", c.HTTP, defaultHTTP)
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthPatience)
 	defer cancel()
@@ -41,7 +41,7 @@ func (c *healthcheckCommand) Run(ctx context.Context, s streams) error {
 	answer, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(r)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("the node at %s did not answer within %v", address, healthPatience)
+		return fmt.Errorf("the node at %s did not answer within %v; see its log, or restart it", address, healthPatience)
 	case err != nil:
 		return node.unanswered(ctx, err)
 	}

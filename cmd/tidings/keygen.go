@@ -77,12 +77,20 @@ func (c *keygenCommand) Run(_ context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	if _, err = fmt.Fprintln(s.out, difference.Fingerprint(key.Public())); err != nil {
+	// Standard output, which may go into a file, has the fingerprint alone.
+	lines := "private key: " + c.File + " (keep it secret; tidings publish --key signs with it)\n" +
+		"next key:    " + c.File + ".next (keep it in another place; tidings keygen --rotate replaces the private key by it)\n"
+	if _, err := os.Stat(c.File + ".old"); c.Rotate && err == nil { // the key before may be lost
+		lines += "old key:     " + c.File + ".old (signs nothing any more; delete it when readers have your items with the new key)\n"
+	}
+	if _, err = io.WriteString(s.err, lines); err != nil {
 		return err
 	}
-	// Beside the fingerprint, which may go into a file.
-	if _, err = fmt.Fprintf(s.err, "tidings: the key is in %s, and the next key in %[1]s.next: keep that one in another place\n", c.File); err == nil && terminalOf(s.out).width > 0 {
-		_, err = fmt.Fprintf(s.out, "Then: tidings publish --key %s --metadata URL\n", c.File)
+	fingerprint := difference.Fingerprint(key.Public())
+	if terminalOf(s.out).width == 0 {
+		_, err = fmt.Fprintln(s.out, fingerprint)
+	} else {
+		_, err = fmt.Fprintf(s.out, "fingerprint: %s (for readers, who find it in tidings list -v)\nnext step:   tidings publish --key %s --metadata URL\n", fingerprint, c.File)
 	}
 	return err
 }

@@ -110,7 +110,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	}
 	wrong, usage := errors.AsType[usageError](err)
 	if usage {
-		err = fmt.Errorf("%w; see %s", err, wrong.help())
+		end := "; see"
+		if strings.HasSuffix(err.Error(), "?") {
+			end = " See"
+		}
+		err = fmt.Errorf("%w%s %s", err, end, wrong.help())
 	}
 	tell(stderr, err)
 	if usage {

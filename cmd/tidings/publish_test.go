@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -13,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"tidings/difference"
 	"tidings/internal/feed"
@@ -30,17 +33,39 @@ type postbox struct {
 	// fault, unless it is nil, answers in the place of what is pushed.
 	fault http.HandlerFunc
 	of    proxy.Publisher // what it has of somebody else
+	began time.Time       // when it started
 }
 
 func newPostbox(t *testing.T) *postbox {
-	p := &postbox{key: filepath.Join(t.TempDir(), "blog.key")}
+	p := &postbox{key: filepath.Join(t.TempDir(), "blog.key"), began: time.Now()}
 	does(t, "keygen", p.key)
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /api/v1/publisher", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.publisher()) })
 	mux.HandleFunc("POST /api/v1/publish", p.push)
+	mux.HandleFunc("GET /api/v1/status", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, p.status()) })
 	p.Server = httptest.NewServer(mux)
-	t.Cleanup(p.Close)
+	t.Cleanup(func() { p.Close() })
 	return p
+}
+
+func (p *postbox) status() proxy.Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return proxy.Status{UptimeS: time.Since(p.began).Seconds()}
+}
+
+// startAgain starts it at the address at which it was closed.
+func (p *postbox) startAgain(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", p.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.began = time.Now()
+	p.mu.Unlock()
+	p.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: p.Config.Handler}}
+	p.Start()
 }
 
 // fails has it answer otherwise; nil: no longer.
@@ -189,6 +214,112 @@ func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	}
 }
 
+// A notepad is what a command that goes on has said so far.
+type notepad struct {
+	mu    sync.Mutex
+	bytes bytes.Buffer
+}
+
+func (n *notepad) Write(b []byte) (int, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.bytes.Write(b)
+}
+
+func (n *notepad) lines() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Collect(strings.Lines(n.bytes.String()))
+}
+
+// A watcher says once that the node does not answer, and that it answers again, also if nothing is to be published.
+func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
+	t.Parallel()
+	p := newPostbox(t)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var said notepad
+	ended := make(chan error, 1)
+	node := strings.TrimPrefix(p.URL, "http://")
+	go func() {
+		ended <- command(ctx, []string{"publish", "--http", node, "--key", p.key, "--document", rss(t, rssItem("one", "")), "--watch", "--every", "1s", blogURL}, strings.NewReader(""), &bytes.Buffer{}, &said)
+	}()
+	says := func(n int, words string) {
+		t.Helper()
+		eventually(t, patient, words, func() error {
+			if lines := said.lines(); len(lines) != n || !strings.Contains(lines[n-1], words) {
+				return fmt.Errorf("it says %q", lines)
+			}
+			return nil
+		})
+	}
+	eventually(t, patient, "the first item", func() error {
+		if p.titles() == nil {
+			return errors.New("nothing is published")
+		}
+		return nil
+	})
+	p.Close()
+	says(1, "no node answers at "+node)
+	p.startAgain(t)
+	says(2, "the node at "+node+" has started again, and publishing goes on")
+	stop()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// A document that is not the feed's is not signed: what is signed cannot be taken back.
+func TestWrongDocumentsAreNotSigned(t *testing.T) {
+	p, other := newPostbox(t), filepath.Join(t.TempDir(), "other.key")
+	does(t, "keygen", other)
+	metadata := func(key string) string {
+		return strings.TrimSpace(does(t, "publish", "--key", key, "--metadata", blogURL))
+	}
+	key := metadata(p.key)
+	item := rssItem("one", "")
+	channel := func(head string) string {
+		return `<rss version="2.0"><channel><title>B</title>` + head + item + `</channel></rss>`
+	}
+	link := func(to string) string { return "<link>" + to + "</link>" }
+	self := func(to string) string {
+		return `<atom:link xmlns:atom="http://www.w3.org/2005/Atom" rel="self" href="` + to + `"/>`
+	}
+	for _, c := range []struct{ name, document, says string }{
+		{"page", "<!DOCTYPE html><html><body><p>B</body></html>", "a web page, not a feed; give the document of the feed"},
+		{"text", "Dear readers,", "not a feed"},
+		{"empty", "", "empty"},
+		{"other feed", channel(link("https://other.example/")), "nothing in"},
+		{"other feed of the site", channel(link("https://blog.example/") + self("https://blog.example/comments.xml")), "its self link is https://blog.example/comments.xml, not " + blogURL},
+		{"other feed of the publisher", channel(key + self("https://blog.example/notes.xml")), "its self link is"},
+		{"other publisher", channel(metadata(other) + link("https://blog.example/")), "names the key SHA256:"},
+		{"no address", channel(""), "nothing in"},
+		{"JSON of another site", `{"version":"https://jsonfeed.org/version/1.1","title":"B","home_page_url":"https://other.example/","items":[{"id":"1","title":"one"}]}`, "nothing in"},
+	} {
+		path := filepath.Join(t.TempDir(), "document")
+		if err := os.WriteFile(path, []byte(c.document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, said := p.publish("--document", path); code != exitFailed || !strings.Contains(said, c.says) || strings.Count(said, "\n") != 1 {
+			t.Errorf("%s: %d, %s", c.name, code, said)
+		}
+	}
+	if got := p.titles(); got != nil {
+		t.Fatalf("published are %q", got)
+	}
+	for _, head := range []string{
+		link("https://www.blog.example/"), self(blogURL), self("http://blog.example/feed.xml"), self("/feed.xml"), key, key + link("https://other.example/"),
+	} {
+		path := filepath.Join(t.TempDir(), "document")
+		if err := os.WriteFile(path, []byte(channel(head)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if code, _, said := p.publish("--document", path); code != exitDone {
+			t.Errorf("%s: %d, %s", head, code, said)
+		}
+	}
+}
+
 // Flags that would be without effect are wrong usage.
 func TestFlagsThatDoNotGoTogether(t *testing.T) {
 	p := newPostbox(t)
@@ -254,8 +385,12 @@ func TestKeygenSaysWhatItMade(t *testing.T) {
 	if code := run(context.Background(), []string{"keygen", file}, strings.NewReader(""), &out, &said); code != exitDone || !strings.HasPrefix(out.String(), "SHA256:") || strings.Count(out.String(), "\n") != 1 {
 		t.Errorf("%d, %s", code, out.String())
 	}
-	if !strings.Contains(said.String(), "in "+file+",") || !strings.Contains(said.String(), file+".next") {
+	if !strings.HasPrefix(said.String(), "private key: "+file+" (") || !strings.Contains(said.String(), "\nnext key:    "+file+".next (") || strings.Count(said.String(), "\n") != 2 {
 		t.Error(said.String())
+	}
+	said.Reset()
+	if code := run(context.Background(), []string{"keygen", "--rotate", file}, strings.NewReader(""), &out, &said); code != exitDone || !strings.Contains(said.String(), "\nold key:     "+file+".old (") {
+		t.Errorf("%d, %s", code, said.String())
 	}
 	if code := run(context.Background(), []string{"keygen", ""}, strings.NewReader(""), &out, &said); code != exitUsage {
 		t.Errorf("%d, %s", code, said.String())

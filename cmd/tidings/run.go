@@ -11,6 +11,7 @@ import (
 
 	"tidings/internal/daemon"
 	"tidings/internal/publisher"
+	"tidings/overlay/libp2p"
 	"tidings/proxy"
 )
 
@@ -50,6 +51,9 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 		s.out, level = io.Discard, "error"
 	}
 	config.Log = newLog(s.err, level)
+	if err := libp2p.SetLog(config.Log.Handler()); err != nil {
+		return err
+	}
 	if c.PublishKey != "" {
 		if config.Author, err = publisher.Open(c.PublishKey, c.ask(s.in)); err != nil {
 			return err
@@ -69,7 +73,7 @@ func (c *runCommand) Run(ctx context.Context, s streams) error {
 		_, err := d.Status(ctx) // which is also what /healthz asks
 		return err
 	}
-	return supervised(ctx, supervisorOf(os.Getenv), alive, d.Run, func(err error) { config.Log.Warn("service manager", "err", err) })
+	return supervised(ctx, supervisorOf(os.Getenv), alive, d.Run, func(err error) { config.Log.Warn("systemd could not be notified", "err", err) })
 }
 
 // announce prints the lines that scripts wait for: where readers are served, and

@@ -100,7 +100,7 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{`http = 1979-05-27`, "config.toml: http: give a text"},
 		{`listen = [1, 2]`, "config.toml: listen: give a list of texts"},
 		{"load = 1\nload = 2", "config.toml, line 2:"},
-		{`load = "much"`, "config.toml: expected a float"},
+		{`load = "much"`, `config.toml: "much" is not a number`},
 		{`load = `, "config.toml, line 1:"},
 		{`quiet = "perhaps"`, "config.toml: bool value"},
 	} {

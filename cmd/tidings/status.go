@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -40,6 +42,7 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 	line("state", st.State, stateColour(st.State))
 	line("network", st.Network, bold)
 	line("scheme", st.Scheme, plainText)
+	line("settings", settingsOf(st), plainText)
 	line("members", about(st.EstimateN), plainText)
 	line("peers", strconv.Itoa(st.Peers)+" connected", plainText)
 	line("subscriptions", strconv.Itoa(st.Subscriptions), plainText)
@@ -72,6 +75,15 @@ func report(st proxy.Status, t terminal, now time.Time) string {
 		line("refused", of+", "+ago(r.At, now)+": "+r.Why, yellow)
 	}
 	return table.String()
+}
+
+// settingsOf lists the settings of the node's network.
+func settingsOf(st proxy.Status) string {
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(st.Settings)) {
+		of = append(of, name+" "+st.Settings[name])
+	}
+	return strings.Join(of, ", ")
 }
 
 // decides says by what a node decides how many poll each channel that it leads.

@@ -146,7 +146,7 @@ func Open(c Config) (*Daemon, error) {
 func (d *Daemon) open() (err error) {
 	if what := d.disk.Repaired(); what != "" {
 		d.damage.mended = true
-		d.log.Debug("store mended", "what", what)
+		d.log.Debug("store was repaired", "details", what)
 	}
 	if err := d.listen(); err != nil {
 		return err // before anything is settled
@@ -163,7 +163,7 @@ func (d *Daemon) open() (err error) {
 	if lost != "" {
 		d.damage.lost = true
 		d.damage.back, d.damage.whole = d.disk.Restored()
-		d.log.Debug("store lost", "why", lost)
+		d.log.Debug("store has no records of earlier runs", "reason", lost)
 		if d.home.renewed {
 			d.log.Warn("store was lost or damaged, so the node gets a new id")
 		}
@@ -303,7 +303,7 @@ func (d *Daemon) join(ctx context.Context) error {
 		d.damage.left++
 	}
 	if f, ok := d.damage.finding(d.config.Dir); ok {
-		d.log.Warn("store is damaged", "what", f.What, "do", f.Do)
+		d.log.Warn("store is damaged", "details", f.What, "remedy", f.Do)
 	}
 	close(d.joined)
 	return nil
@@ -386,7 +386,7 @@ func (d *Daemon) events() libp2p.Events {
 // protocol.
 func (d *Daemon) receive(from env.PeerID, frame []byte) {
 	if err := d.node.Receive(from, frame); err != nil {
-		d.log.Debug("frame dropped", "peer", libp2p.Text(from), "err", err)
+		d.log.Debug("invalid frame of a peer was dropped", "peer", libp2p.Text(from), "err", err)
 		d.host.Blame(from)
 	}
 }
@@ -405,6 +405,6 @@ func (d *Daemon) leave(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		d.log.Warn("network was not left in good order", "err", err)
+		d.log.Warn("node could not leave its network in good order", "err", err)
 	}
 }

@@ -260,7 +260,7 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	for _, m := range []*member{a, b} {
 		within(t, patience, "a refusal on both sides", func() error {
 			for _, r := range m.status(t).Refusals {
-				if r.Words == `this node belongs to network "one", not "two"` && r.ByUs == (m == a) {
+				if r.Words == `the dialled node belongs to network "one", not "two"` && r.ByUs == (m == a) {
 					return nil
 				}
 			}
@@ -271,7 +271,7 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 
 	c := opened(t, Config{Dir: t.TempDir(), Bootstrap: there.Addrs, Network: "three"})
 	err := c.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `refused: this node belongs to network "one", not "three"`) {
+	if err == nil || !strings.Contains(err.Error(), `refused: the dialled node belongs to network "one", not "three"`) {
 		t.Errorf("Run: %v", err)
 	}
 	if err := c.JoinGroup(t.Context(), overlay.ID{}, 1); !errors.Is(err, ErrStopped) {

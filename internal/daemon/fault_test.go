@@ -2,12 +2,16 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+
+	"tidings/internal/store"
 )
 
 func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
@@ -40,11 +44,11 @@ func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
 	}{
 		{"the data directory is a file", func(c *Config) { c.Dir = file }, "data directory " + file + ": it is not a directory", syscall.ENOTDIR},
 		{"the data directory is below a file", func(c *Config) { c.Dir = filepath.Join(file, "x") }, "file/x: it is not a directory", syscall.ENOTDIR},
-		{"another node has the data directory", func(c *Config) { c.Dir = running.Dir }, "in use by another process, perhaps another node", nil},
+		{"another node has the data directory", func(c *Config) { c.Dir = running.Dir }, "another process uses it, perhaps another node; stop that process, or choose another directory with --data", nil},
 		{"another node has the port of readers", func(c *Config) { c.HTTP = d.HTTPAddr().String() }, "another port with --http", syscall.EADDRINUSE},
 		{"another node has the port of peers", func(c *Config) { c.Listen = []string{taken} }, "listen for other nodes at " + taken + ": the port is taken", syscall.EADDRINUSE},
-		{"readers at an address of another machine", func(c *Config) { c.HTTP = "192.0.2.7:8190" }, "does not have the address: choose another one with --http", syscall.EADDRNOTAVAIL},
-		{"peers at an address of another machine", func(c *Config) { c.Listen = []string{"/ip4/192.0.2.7/udp/4801/quic-v1"} }, "does not have the address: choose another one with --listen", syscall.EADDRNOTAVAIL},
+		{"readers at an address of another machine", func(c *Config) { c.HTTP = "192.0.2.7:8190" }, "does not have the address; choose another one with --http", syscall.EADDRNOTAVAIL},
+		{"peers at an address of another machine", func(c *Config) { c.Listen = []string{"/ip4/192.0.2.7/udp/4801/quic-v1"} }, "does not have the address; choose another one with --listen", syscall.EADDRNOTAVAIL},
 		{"no multiaddr", func(c *Config) { c.Listen = []string{"0.0.0.0:4801"} }, "give one such as /ip4/", nil},
 		{"no peer id", func(c *Config) { c.Bootstrap = []string{"/ip4/192.0.2.7/tcp/4801"} }, "no peer id at its end", nil},
 		{"no address of a peer", func(c *Config) { c.Bootstrap = []string{"192.0.2.7:4801"} }, "not the address of a node", nil},
@@ -72,18 +76,29 @@ func TestWhyANodeCannotStartIsSaidInOneLine(t *testing.T) {
 	}
 }
 
-func TestFaultsOfFilesNameTheFile(t *testing.T) {
-	denied := &fs.PathError{Op: "open", Path: "/d/tidings.db", Err: syscall.EACCES}
+func TestFaultsOfADataDirectoryAreOfOneStyle(t *testing.T) {
+	at := func(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
-		{denied, "open /d/tidings.db: permission denied: run tidings as the owner of the data directory, or choose another one with --data"},
-		{&fs.PathError{Op: "open", Path: "/d/x", Err: syscall.EROFS}, "open /d/x: the file system is read-only: choose another data directory with --data"},
+		{at("mkdir", "/d", syscall.EACCES), "data directory /d: cannot create it: permission denied; run tidings as the owner of the directory, or choose another directory with --data"},
+		{at("open", "/d/tidings.db", syscall.EACCES), "data directory /d: cannot open tidings.db: permission denied; run tidings as the owner of the directory, or choose another directory with --data"},
+		{at("open", "/d/x", syscall.EROFS), "data directory /d: cannot open x: the file system is read-only; choose another directory with --data"},
+		{at("mkdir", "/", syscall.EINVAL), "data directory /d: cannot create /: invalid argument; check what is there, or choose another directory with --data"},
+		{&os.LinkError{Op: "rename", Old: "/d/network.new", New: "/d/network", Err: syscall.EIO}, "data directory /d: cannot write network: input/output error; check what is there, or choose another directory with --data"},
+		{at("write", "/d/network", syscall.ENOSPC), "data directory /d: the disk is full; free space on it, or choose another directory with --data"},
+		{fmt.Errorf("store: %w", store.ErrFull), "data directory /d: the disk is full; free space on it, or choose another directory with --data"},
+		{store.ErrInUse, "data directory /d: another process uses it, perhaps another node; stop that process, or choose another directory with --data"},
+		{store.ErrNewer, "data directory /d: a newer version of tidings wrote it, and nothing was changed; run that version, or choose another directory with --data"},
+		{at("mkdir", "/d", syscall.ENOTDIR), "data directory /d: it is not a directory, or a part of its path is not; choose another directory with --data"},
+		{damaged("/d/network", "why", "remove it", io.EOF), "data directory /d: network is damaged (why); remove it"},
 		{errors.New("as it is"), "as it is"},
 	} {
-		if got := fileFault("/d", c.err); got.Error() != c.want || !errors.Is(got, c.err) {
+		if got := fileFault("/d", c.err); got.Error() != c.want {
 			t.Errorf("%v", got)
+		} else if !errors.Is(got, c.err) {
+			t.Errorf("%v has lost its cause", got)
 		}
 	}
 	if got := listenFault("serve readers at :80", "--http", syscall.EACCES).Error(); !strings.Contains(got, "choose a higher port with --http") {

@@ -58,7 +58,7 @@ type membership struct {
 
 func makeDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("data directory: %w", err)
+		return err
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func openHome(c Config, lost bool) (*home, error) {
 	case c.Found != nil:
 		return h, h.settle(c.Found.Descriptor(), true)
 	case len(c.Bootstrap) == 0 && !c.MDNS:
-		return nil, fmt.Errorf("data directory %s: it belongs to no network yet: give --bootstrap to join one", c.Dir)
+		return nil, dataFault(c.Dir, "it belongs to no network yet", "give --bootstrap to join one", nil)
 	}
 	return h, nil
 }
@@ -129,7 +129,7 @@ func secret(path string) ([]byte, error) {
 		return b, nil
 	}
 	if err == nil {
-		return nil, fmt.Errorf("%s is damaged (%d bytes): restore it from a backup, or remove it; your readers then need new addresses", path, len(b))
+		return nil, damaged(path, fmt.Sprintf("%d bytes", len(b)), "restore it from a backup, or remove it (your readers then need new addresses)", nil)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("readers' secret: %w", err)
@@ -149,7 +149,7 @@ func tokenAt(path, then string) (string, error) {
 		return text, nil
 	}
 	if errors.Is(err, errDamagedToken) {
-		return "", fmt.Errorf("%w: remove it; %s", err, then)
+		return "", damaged(path, "not a token", "remove it ("+then+")", err)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -209,7 +209,7 @@ func (d *Daemon) leaveAccess() {
 		err = store.WriteFile(path, []byte(d.home.access+"\n"))
 	}
 	if err != nil {
-		d.log.Warn("token for commands could not be stored, so they need --data", "err", err)
+		d.log.Warn("token for commands could not be stored, so commands need --data", "err", err)
 	}
 }
 
@@ -242,7 +242,8 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 		return nil, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, fmt.Errorf("%s may be read by other users (mode %04o), who could impersonate this node: chmod 600 the file, or remove it to get a new identity", path, mode)
+		return nil, dataFault(filepath.Dir(path), fmt.Sprintf("other users may read %s (mode %04o), and could impersonate this node", filepath.Base(path), mode),
+			fmt.Sprintf("run chmod 600 %s, or remove the file to get a new identity", path), nil)
 	}
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -250,21 +251,24 @@ func readIdentity(path string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(b)
 	if block == nil || block.Type != pemType {
-		return nil, damaged(path, "no private key in PEM")
+		return nil, damaged(path, "no private key in PEM", newIdentityRemedy, nil)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, damaged(path, err.Error())
+		return nil, damaged(path, err.Error(), newIdentityRemedy, err)
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, damaged(path, fmt.Sprintf("a key of type %T", parsed))
+		return nil, damaged(path, fmt.Sprintf("a key of type %T", parsed), newIdentityRemedy, nil)
 	}
 	return key, nil
 }
 
-func damaged(path, why string) error {
-	return fmt.Errorf("%s is damaged (%s): restore it from a backup, or remove it to get a new identity", path, why)
+const newIdentityRemedy = "restore it from a backup, or remove it to get a new identity"
+
+// damaged says that a file of a data directory cannot be read, why, and what to do.
+func damaged(path, why, do string, cause error) error {
+	return dataFault(filepath.Dir(path), fmt.Sprintf("%s is damaged (%s)", filepath.Base(path), why), do, cause)
 }
 
 // HasNetwork says whether a data directory, which may not exist, belongs to a network
@@ -277,7 +281,7 @@ func HasNetwork(dir string) (bool, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
 	}
-	return false, fileFault(dir, fmt.Errorf("data directory: %w", err))
+	return false, fileFault(dir, err)
 }
 
 // readNetwork reads where the node belongs; a new one belongs nowhere.
@@ -295,7 +299,7 @@ func (h *home) readNetwork() error {
 		h.network, err = wire.ParseDescriptor(h.Descriptor)
 	}
 	if err != nil {
-		return fmt.Errorf("network: %s is damaged (%w): remove it and join again", path, err)
+		return damaged(path, err.Error(), "remove it and join again", err)
 	}
 	return nil
 }
@@ -322,12 +326,13 @@ func (h *home) settle(descriptor []byte, founder bool) error {
 // to.
 func (h *home) agrees() error {
 	c, name := h.config, h.network.Name
+	belongs := fmt.Sprintf("it belongs to network %q", name)
 	switch {
 	case c.Found != nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
-		return fmt.Errorf("data directory %s: it belongs to network %q (descriptor %v), not to the network that the flags describe, %q (descriptor %v), and parameters of a network never change: leave the flags out, or choose another directory with --data",
-			c.Dir, name, wire.HashOf(h.Descriptor), c.Found.Name, wire.HashOf(c.Found.Descriptor()))
+		return dataFault(c.Dir, belongs+", whose settings never change, and the flags differ: "+c.Found.Differences("flags", h.network, "network"),
+			"leave the flags out, or "+elsewhere, nil)
 	case c.Network != "" && c.Network != name:
-		return fmt.Errorf("data directory %s: it belongs to network %q, not %q: choose another directory with --data", c.Dir, name, c.Network)
+		return dataFault(c.Dir, fmt.Sprintf("%s, not %q", belongs, c.Network), elsewhere, nil)
 	}
 	return nil
 }

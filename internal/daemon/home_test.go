@@ -43,7 +43,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			other := network
 			other.Owners = 3
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other}
-		}, `parameters of a network never change`},
+		}, `whose settings never change, and the flags differ: owners (flags: 3, network: `},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
 			return found(dir)
@@ -61,7 +61,7 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 			return found(dir)
-		}, "identity: "},
+		}, "identity.key"},
 		{"key of another kind", func(t *testing.T, dir string) Config {
 			// X25519, all zeros but for its header.
 			write(t, filepath.Join(dir, identityFile), "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VuBCIEIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA\n-----END PRIVATE KEY-----\n", 0o600)
@@ -155,7 +155,7 @@ func TestDirectoryHasOneNode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), "in use by another process") {
+	if _, err := Open(c); err == nil || !strings.Contains(err.Error(), "another process uses it") {
 		t.Errorf("a second node: %v", err)
 	}
 	if err := d.Close(); err != nil {

@@ -82,19 +82,19 @@ func openKeywords(path string, config cobra.Config, log *slog.Logger) (*keywords
 	subscriptions, numbers := cobra.Precious()
 	disk, err := store.Open(path, k.loop.Deliver, store.Twice{Prefix: []string{subscriptions}, Along: []string{numbers}})
 	if err != nil {
-		return nil, fmt.Errorf("keyword subscriptions: %w", err)
+		return nil, fmt.Errorf("searches: %w", err)
 	}
 	k.disk, k.store = disk, disk
 	if why := disk.Lost(); why != "" {
 		switch back, whole := disk.Restored(); {
 		case whole && (back > 0 || !errors.Is(none, fs.ErrNotExist)):
 			k.back = fmt.Sprintf("the store of searches was damaged or lost when the node started: no search is lost, %d came back from the second copy, %s.second", back, keywordsFile)
-			k.log.Warn("store is damaged", "what", k.back, "do", diskHealth)
+			k.log.Warn("store is damaged", "details", k.back, "remedy", diskHealth)
 		case !errors.Is(none, fs.ErrNotExist):
-			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "why", why)
+			k.log.Error("searches were lost with their store, and their addresses are no longer valid", "reason", why)
 		}
 		if err := disk.Accept(); err != nil {
-			return nil, errors.Join(fmt.Errorf("keyword subscriptions: %w", err), disk.Close())
+			return nil, errors.Join(fmt.Errorf("searches: %w", err), disk.Close())
 		}
 	}
 	return k, nil
@@ -205,7 +205,7 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 		if s.level > 1 {
 			level = levelProblem
 		}
-		of = append(of, proxy.Finding{Level: level, What: "keywords: " + s.what, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
+		of = append(of, proxy.Finding{Level: level, What: "searches: " + s.what, Do: "free memory or disk space; the node then asks again for missed articles, as far as they still exist"})
 	}
 	if n := k.missed.refusals(); n > 0 {
 		of = append(of, proxy.Finding{
@@ -292,7 +292,7 @@ func (k *keywords) dispatched(d firehose.Dispatch) bool {
 		k.waiting.Add(-size)
 		delta, err := difference.Decode(d.Body)
 		if err != nil {
-			k.log.Debug("an entry cannot be read whole: what can be read of it is matched with keywords", "url", d.URL, "err", err)
+			k.log.Debug("entry is partly unreadable, so only the rest is searched", "url", d.URL, "err", err)
 		}
 		about := feedtree.Subscription{Key: d.Entry.Key, URL: d.URL, Title: d.Title, Link: d.Link, Language: d.Language}
 		for _, c := range slices.Backward(delta.Changes) {
@@ -321,7 +321,7 @@ func (k *keywords) miss(s feedtree.Subscription, id feed.ID) {
 func (k *keywords) take(s feedtree.Subscription, item *feed.Item, lost func()) {
 	a, ok := articleOf(s, item)
 	if !ok {
-		k.log.Debug("an item was not matched with keywords: it cannot be read", "url", s.URL)
+		k.log.Debug("item is unreadable and was not searched", "url", s.URL)
 		return
 	}
 	now := k.loop.Now()

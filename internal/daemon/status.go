@@ -49,7 +49,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		}
 	}
 	s.ID = snap.ID.String()
-	s.Scheme = d.home.network.Scheme()
+	s.Scheme, s.Settings = d.home.network.Scheme(), d.home.network.Settings()
 	err = d.do(ctx, func() {
 		s.ChannelsOwned = d.node.Owners.Stats().Owned
 		s.ChannelsPolled = d.node.Corona.Stats().Duties
@@ -256,7 +256,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %d members", snap.Network, snap.Size), "")
 	}
 	for _, r := range snap.Refusals {
-		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version as the other nodes")
+		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version and settings as the other nodes")
 	}
 	if f := snap.Firehose; d.config.Filter && snap.Network != "" {
 		switch {
@@ -286,7 +286,8 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	}
 	if a := d.HTTPAddr(); a != nil {
 		add(levelOK, fmt.Sprintf("feed readers are served at http://%s/", a),
-			"readers on servers (Miniflux, FreshRSS, CommaFeed, Nextcloud News) refuse such addresses until you allow them: see docs/guide/feeds.md")
+			"readers on servers refuse private addresses until you allow them: Miniflux by FETCHER_ALLOW_PRIVATE_NETWORKS=1, FreshRSS by the node's host in INTERNAL_HOST_ALLOWLIST, "+
+				"CommaFeed by blockLocalAddresses=false, Nextcloud News by allow_local_remote_servers")
 	}
 	return of
 }

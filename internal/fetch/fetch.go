@@ -295,6 +295,8 @@ func CheckContact(contact string) error {
 		return fmt.Errorf("contact %q: not a URL", contact)
 	case len(contact) > maxContact:
 		return fmt.Errorf("contact of %d bytes: at most %d", len(contact), maxContact)
+	case u.Scheme == "" && strings.Contains(contact, "@"):
+		return fmt.Errorf("contact %q: not a URL; for this mail address, give mailto:%s", contact, contact)
 	case (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") && (u.Scheme != "mailto" || u.Opaque == ""):
 		return fmt.Errorf("contact %q: give an http, https or mailto URL, such as https://example.org/feeds.html", contact)
 	case strings.ContainsFunc(contact, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("();\\", r) }):

@@ -310,4 +310,7 @@ func TestContactsAreURLs(t *testing.T) {
 			t.Errorf("%q: %v", contact, err)
 		}
 	}
+	if err := CheckContact("ops@example.org"); err == nil || !strings.HasSuffix(err.Error(), "give mailto:ops@example.org") {
+		t.Errorf("a mail address: %v", err)
+	}
 }

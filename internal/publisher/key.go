@@ -56,7 +56,7 @@ func Generate(path, passphrase string) (*Key, error) {
 	}
 	for _, file := range []string{path, path + nextSuffix} {
 		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("make a key: %s is there already", file)
+			return nil, fmt.Errorf("make a key: %s exists already: choose another file, or replace the key by its next one with tidings keygen --rotate %s", file, path)
 		}
 	}
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -90,6 +90,9 @@ func follow(path string, private ed25519.PrivateKey, passphrase string) (*Key, e
 func Rotate(path string, ask Passphrase) (*Key, error) {
 	next := path + nextSuffix
 	k, passphrase, err := read(next, ask)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("rotate %s: the next key, %s, is missing: copy it back from where you keep it, then rotate again", path, next)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("rotate %s: %w", path, err)
 	}
@@ -98,10 +101,10 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 		return follow(path, k.private, passphrase) // it was begun, and interrupted; or the key is lost
 	}
 	if _, err := os.Lstat(path + oldSuffix); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("rotate %s: %s is there already: put it elsewhere", path, path+oldSuffix)
+		return nil, fmt.Errorf("rotate %s: the key before, %s, is still there: move it to another place or delete it, then rotate again", path, path+oldSuffix)
 	}
 	if unread == nil && old.next != difference.KeyHash(k.Public()) {
-		return nil, fmt.Errorf("rotate %s: %s is not the key that it names", path, next)
+		return nil, fmt.Errorf("rotate %s: %s is not the next key that was made with it: copy the right one there, then rotate again", path, next)
 	}
 	if err := os.Rename(path, path+oldSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // it may be lost
 		return nil, fmt.Errorf("rotate: %w", err)

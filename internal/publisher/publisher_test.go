@@ -147,8 +147,19 @@ func TestTheKeyThatFollowsTakesItsPlace(t *testing.T) {
 	if old, err := Read(path+oldSuffix, none); err != nil || !bytes.Equal(old.Public(), first.Public()) {
 		t.Errorf("%v, %v", old, err)
 	}
-	if _, err := Rotate(path, none); err == nil || !strings.Contains(err.Error(), "there already") {
+	if _, err := Rotate(path, none); err == nil || !strings.Contains(err.Error(), "move it to another place") {
 		t.Errorf("the old key was written over: %v", err)
+	}
+	for _, file := range []string{path + oldSuffix, path + nextSuffix} {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := Rotate(path, none); err == nil || !strings.Contains(err.Error(), "copy it back") {
+		t.Errorf("without the next key: %v", err)
+	}
+	if _, err := Generate(path, ""); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
+		t.Errorf("over a key: %v", err)
 	}
 }
 

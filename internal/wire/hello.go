@@ -89,20 +89,20 @@ func (s Side) judge(h *wirepb.Hello) (uint32, *RefusedError) {
 	version := min(h.MaxVersion, highest)
 	if version < h.MinVersion || version < lowest {
 		return 0, &RefusedError{wirepb.Refusal_VERSION, fmt.Sprintf(
-			"no common version: you speak %d to %d, I speak %d to %d",
-			h.MinVersion, h.MaxVersion, lowest, highest)}
+			"no common version of the protocol: the dialled node speaks %d to %d, and the dialling one %d to %d",
+			lowest, highest, h.MinVersion, h.MaxVersion)}
 	}
 	name := s.name()
 	if name != "" && h.Name != "" && h.Name != name {
 		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"this node belongs to network %q, not %q", name, clip(h.Name))}
+			"the dialled node belongs to network %q, not %q", name, clip(h.Name))}
 	}
 	if s.Descriptor == nil {
-		return 0, &RefusedError{wirepb.Refusal_BUSY, "I am joining a network myself; try again"}
+		return 0, &RefusedError{wirepb.Refusal_BUSY, "the dialled node is still joining a network itself; try again"}
 	}
 	if mine := HashOf(s.Descriptor); len(h.Network) > 0 && string(h.Network) != string(mine[:]) {
 		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"network %q has other parameters here: descriptor %v, yours %.6x", name, mine, h.Network)}
+			"network %q has other settings at the other node: the settings that tidings status shows must be the same at both", name)}
 	}
 	return version, nil
 }
@@ -124,7 +124,7 @@ func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err e
 	lowest, highest := s.versions()
 	if w.Version < lowest || w.Version > highest {
 		return 0, nil, &RefusedError{wirepb.Refusal_VERSION, fmt.Sprintf(
-			"the peer chose version %d, I speak %d to %d", w.Version, lowest, highest)}
+			"the peer chose version %d of the protocol, and this node speaks %d to %d", w.Version, lowest, highest)}
 	}
 	n, err := ParseDescriptor(w.Network)
 	if err != nil {
@@ -136,9 +136,9 @@ func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err e
 		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
 			"the peer belongs to network %q, not %q", n.Name, name)}
 	case s.Descriptor != nil && HashOf(s.Descriptor) != HashOf(w.Network):
+		own, _ := ParseDescriptor(s.Descriptor) // which was read before
 		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"network %q has other parameters there: descriptor %v, mine %v",
-			n.Name, HashOf(w.Network), HashOf(s.Descriptor))}
+			"network %q has other settings at the peer: %s", n.Name, own.Differences("here", n, "there"))}
 	}
 	return w.Version, w.Network, nil
 }

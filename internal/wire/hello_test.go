@@ -45,16 +45,16 @@ func TestHandshake(t *testing.T) {
 		{"newest of both", speaks(1, 3), speaks(2, 5), 3, 0, ""},
 		{"newest of both, other way", speaks(2, 5), speaks(1, 3), 3, 0, ""},
 		{"one in common", speaks(1, 2), speaks(2, 2), 2, 0, ""},
-		{"too old", speaks(1, 2), speaks(3, 4), 0, wirepb.Refusal_VERSION, "you speak 1 to 2, I speak 3 to 4"},
-		{"too new", speaks(3, 4), speaks(1, 2), 0, wirepb.Refusal_VERSION, "you speak 3 to 4, I speak 1 to 2"},
-		{"no range", speaks(4, 1), speaks(1, 9), 0, wirepb.Refusal_VERSION, "you speak 4 to 1"},
+		{"too old", speaks(1, 2), speaks(3, 4), 0, wirepb.Refusal_VERSION, "the dialled node speaks 3 to 4, and the dialling one 1 to 2"},
+		{"too new", speaks(3, 4), speaks(1, 2), 0, wirepb.Refusal_VERSION, "the dialled node speaks 1 to 2, and the dialling one 3 to 4"},
+		{"no range", speaks(4, 1), speaks(1, 9), 0, wirepb.Refusal_VERSION, "the dialling one 4 to 1"},
 
 		{"another name", Side{Name: "away"}, member, 0, wirepb.Refusal_NETWORK, `belongs to network "home", not "away"`},
 		{"another network", Side{Name: "away", Descriptor: away}, member, 0, wirepb.Refusal_NETWORK, `"home", not "away"`},
 		{"another network by descriptor", Side{Descriptor: away}, member, 0, wirepb.Refusal_NETWORK, `"home", not "away"`},
 		{"another network at the other end", member, Side{Descriptor: away}, 0, wirepb.Refusal_NETWORK, `"away", not "home"`},
-		{"other parameters", Side{Name: "home", Descriptor: slow.Descriptor()}, member, 0, wirepb.Refusal_NETWORK,
-			`network "home" has other parameters here: descriptor ` + HashOf(home).String() + ", yours " + HashOf(slow.Descriptor()).String()},
+		{"other settings", Side{Name: "home", Descriptor: slow.Descriptor()}, member, 0, wirepb.Refusal_NETWORK,
+			`network "home" has other settings at the other node: the settings that tidings status shows must be the same`},
 
 		{"who is joining itself", member, Side{Name: "home"}, 0, wirepb.Refusal_BUSY, "try again"},
 		{"two who join", Side{Name: "home"}, Side{}, 0, wirepb.Refusal_BUSY, "try again"},
@@ -91,11 +91,11 @@ func TestDiallerChecksTheWelcome(t *testing.T) {
 		reply []byte
 		want  string
 	}{
-		{"a version not offered", Side{}, welcome(Version+1, home), "I speak 1 to 1"},
-		{"version 0", Side{}, welcome(0, home), "I speak 1 to 1"},
+		{"a version not offered", Side{}, welcome(Version+1, home), "this node speaks 1 to 1"},
+		{"version 0", Side{}, welcome(0, home), "this node speaks 1 to 1"},
 		{"another name", Side{Name: "away"}, welcome(1, home), `belongs to network "home", not "away"`},
 		{"another name by descriptor", Side{Descriptor: DefaultNetwork("away").Descriptor()}, welcome(1, home), `not "away"`},
-		{"other parameters", Side{Descriptor: home}, welcome(1, slow.Descriptor()), "other parameters there"},
+		{"other settings", Side{Descriptor: home}, welcome(1, slow.Descriptor()), `network "home" has other settings at the peer: poll-interval (here: 30m, there: 1h)`},
 		{"no descriptor", Side{}, welcome(1, nil), ErrDescriptor.Error()},
 		{"nothing", Side{}, nil, ErrHello.Error()},
 		{"garbage", Side{}, []byte("garbage"), ErrHello.Error()},

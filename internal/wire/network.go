@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -175,6 +177,56 @@ func (n Network) Descriptor() []byte {
 		panic(fmt.Sprintf("wire: descriptor: %v", err)) // a name that Check refuses
 	}
 	return b
+}
+
+// Settings are the parameters of a network beside its name, under the names of the flags that set them, where there are
+// any, and with values as flags take them.
+func (n Network) Settings() map[string]string {
+	return map[string]string{
+		"poll-interval":         plainDuration(n.PollInterval),
+		"maintenance-interval":  plainDuration(n.MaintenanceInterval),
+		"beat-interval":         plainDuration(n.BeatInterval),
+		"objective":             n.Objective,
+		"target-detection":      plainDuration(n.TargetDetection),
+		"load":                  strconv.FormatFloat(n.Load, 'g', -1, 64),
+		"wedge":                 n.Wedge,
+		"clusters":              n.Clusters,
+		"phases":                n.Phases,
+		"decide":                n.Decide,
+		"owners":                strconv.Itoa(n.Owners),
+		"witnesses":             strconv.Itoa(n.Witnesses),
+		"max-weight":            strconv.Itoa(n.MaxWeight),
+		"leaf-split":            strconv.Itoa(n.LeafSplit),
+		"leaf-merge":            strconv.Itoa(n.LeafMerge),
+		"fan-out":               strconv.Itoa(n.FanOut),
+		"allow-private-origins": strconv.FormatBool(n.PrivateAddresses),
+	}
+}
+
+// plainDuration writes 30m where Go writes 30m0s.
+func plainDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// Differences names the parameters that two networks do not share, with both values. ours and theirs are what the networks
+// are called there, such as "flags" and "network".
+func (n Network) Differences(ours string, other Network, theirs string) string {
+	one, two := n.Settings(), other.Settings()
+	one["network"], two["network"] = n.Name, other.Name
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(one)) {
+		if one[name] != two[name] {
+			of = append(of, fmt.Sprintf("%s (%s: %s, %s: %s)", name, ours, one[name], theirs, two[name]))
+		}
+	}
+	return strings.Join(of, ", ")
 }
 
 // ParseDescriptor reads a descriptor and checks it.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +178,25 @@ func FuzzDescriptor(f *testing.F) {
 			t.Fatalf("%v parsed and appended is %v", &was, &is)
 		}
 	})
+}
+
+// Every parameter is a setting, so that networks with different descriptors always have a difference.
+func TestSettingsAreAllParameters(t *testing.T) {
+	one, two := DefaultNetwork("one"), Network{}
+	if got, want := len(one.Settings()), reflect.TypeFor[Network]().NumField()-1; got != want {
+		t.Errorf("%d settings of %d", got, want)
+	}
+	if got := strings.Count(one.Differences("flags", two, "network"), "flags: "); got != reflect.TypeFor[Network]().NumField()-1 { // both lack private addresses
+		t.Errorf("%d differences: %s", got, one.Differences("flags", two, "network"))
+	}
+	two = one
+	two.PollInterval, two.Load = 90*time.Second, 0.5
+	if got, want := one.Differences("flags", two, "network"), "load (flags: 1, network: 0.5), poll-interval (flags: 30m, network: 1m30s)"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	for d, want := range map[time.Duration]string{time.Hour: "1h", 90 * time.Minute: "1h30m", 10 * time.Second: "10s", 0: "0s", 7 * 24 * time.Hour: "168h"} {
+		if got := plainDuration(d); got != want {
+			t.Errorf("%v is %s, want %s", d, got, want)
+		}
+	}
 }

@@ -82,7 +82,7 @@ func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
 	h.count.dialBacks.Add(1)
 	for _, a := range addrs {
 		if err := h.dialBack(p, a, m.Nonce); err != nil {
-			h.log.Debug("dial back", "peer", p, "addr", a, "err", err)
+			h.log.Debug("peer could not be dialled back to test its reachability", "peer", p, "addr", a, "err", err)
 		}
 	}
 	return len(addrs), ""

@@ -122,14 +122,14 @@ func (d *discovery) look(ctx context.Context, found func(env.Peer)) {
 	rendezvous := routing.NewRoutingDiscovery(d.dht)
 	if time.Since(d.advertised) > advertiseEvery && len(d.host.reach.addrs()) > 0 {
 		if _, err := rendezvous.Advertise(ctx, d.rendezvous); err != nil {
-			d.host.log.Debug("not advertised", "err", err)
+			d.host.log.Debug("this node could not be advertised in the DHT", "err", err)
 		} else {
 			d.advertised = time.Now()
 		}
 	}
 	peers, err := rendezvous.FindPeers(ctx, d.rendezvous)
 	if err != nil {
-		d.host.log.Debug("no peers found", "err", err)
+		d.host.log.Debug("no peers were found in the DHT", "err", err)
 		return
 	}
 	for info := range peers {

@@ -5,10 +5,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/libp2p/go-libp2p/core/network"
 	"github.com/libp2p/go-libp2p/core/peer"
+	"github.com/libp2p/go-libp2p/core/sec"
+	"github.com/libp2p/go-libp2p/p2p/net/swarm"
 
 	"tidings/internal/env"
 	"tidings/internal/wire"
@@ -45,7 +50,7 @@ func (h *Host) greet(ctx context.Context, p peer.ID, class env.Class) (welcome, 
 	if refusal, ok := errors.AsType[*wire.RefusedError](err); ok {
 		h.noteRefusal(p, refusal, false)
 	}
-	return welcome{}, fmt.Errorf("greet %v: %w", p, err)
+	return welcome{}, fmt.Errorf("connect to %v: %w", p, plainDial(err))
 }
 
 func (h *Host) hello(ctx context.Context, p peer.ID, class env.Class) (welcome, error) {
@@ -63,6 +68,51 @@ func (h *Host) hello(ctx context.Context, p peer.ID, class env.Class) (welcome, 
 		_ = s.Reset()
 	}
 	return w, err
+}
+
+// A dialFailure says in one line at which addresses a peer was not reached, and why. libp2p's error has a line for each
+// address.
+type dialFailure struct {
+	text  string
+	cause error
+}
+
+func (f dialFailure) Error() string { return f.text }
+func (f dialFailure) Unwrap() error { return f.cause }
+
+// plainDial makes a dialFailure of an error of libp2p. Other errors stay as they are.
+func plainDial(err error) error {
+	failed, ok := errors.AsType[*swarm.DialError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, swarm.ErrNoGoodAddresses), errors.Is(err, swarm.ErrNoAddresses):
+		return dialFailure{"none of its addresses can be dialled from here", err}
+	}
+	var of []string
+	for _, e := range failed.DialErrors {
+		of = append(of, fmt.Sprintf("%v: %s", e.Address, whyUnreached(e.Cause)))
+	}
+	if of == nil {
+		of = []string{whyUnreached(failed.Cause)}
+	}
+	return dialFailure{"not reached (" + strings.Join(of, "; ") + ")", err}
+}
+
+// whyUnreached says in a few words why nobody was reached at an address.
+func whyUnreached(err error) string {
+	_, other := errors.AsType[sec.ErrPeerIDMismatch](err)
+	switch {
+	case err == nil:
+		return "unknown reason"
+	case other:
+		return "a node with another peer id answers"
+	case errors.Is(err, context.DeadlineExceeded), os.IsTimeout(err):
+		return "no answer"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
 }
 
 // open opens a stream. Only so many dials are under way at once.
@@ -136,15 +186,15 @@ func (h *Host) answer(s network.Stream, r *bufio.Reader, accepted func()) error 
 func (h *Host) noteRefusal(p peer.ID, refusal *wire.RefusedError, byUs bool) {
 	h.count.refusals.Add(1)
 	if refusal.Reason == wirepb.Refusal_BUSY {
-		h.log.Debug("try again", "peer", p, "words", refusal.Words, "by_us", byUs)
+		h.log.Debug("handshake was put off", "peer", p, "reason", refusal.Words, "by_us", byUs)
 		return
 	}
 	if !h.ledger.refuse(p, refusal.Words, byUs, time.Now()) {
 		return
 	}
 	if byUs {
-		h.log.Warn("refused a peer", "peer", p, "words", refusal.Words)
+		h.log.Warn("this node refused a peer", "peer", p, "reason", refusal.Words)
 	} else {
-		h.log.Warn("refused by a peer", "peer", p, "words", refusal.Words)
+		h.log.Warn("a peer refused this node", "peer", p, "reason", refusal.Words)
 	}
 }

@@ -49,7 +49,7 @@ func TestOtherNetworkIsRefusedWithWords(t *testing.T) {
 	a := running(t, nil)
 	b := running(t, func(c *Config) { c.Descriptor = descriptor("other") })
 	atA, atB := refused(t, a, b)
-	const want = `this node belongs to network "other", not "lab"`
+	const want = `the dialled node belongs to network "other", not "lab"`
 	if atA != want || atB != want {
 		t.Errorf("words %q and %q, want %q", atA, atB, want)
 	}
@@ -61,7 +61,7 @@ func TestOtherParametersAreRefusedWithWords(t *testing.T) {
 	n.PrivateAddresses, n.Owners = true, 7
 	a := running(t, nil)
 	b := running(t, func(c *Config) { c.Descriptor = n.Descriptor() })
-	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "other parameters") {
+	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "other settings") {
 		t.Errorf("words %q and %q", atA, atB)
 	}
 }
@@ -73,7 +73,7 @@ func TestOtherVersionIsRefusedWithWords(t *testing.T) {
 	newer.MinVersion, newer.MaxVersion = 7, 9
 	a.side.Store(&newer)
 	a.start()
-	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "you speak 7 to 9, I speak 1 to 1") {
+	if atA, atB := refused(t, a, b); atA != atB || !strings.Contains(atA, "the dialled node speaks 1 to 1, and the dialling one 7 to 9") {
 		t.Errorf("words %q and %q", atA, atB)
 	}
 }

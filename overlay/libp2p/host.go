@@ -1,6 +1,7 @@
 package libp2p
 
 import (
+	"cmp"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -233,14 +235,28 @@ func (h *Host) Peer() env.Peer {
 }
 
 // Addrs are the host's addresses in the form that others give to --bootstrap:
-// as far as it knows them, proven or not. Those that are private are among them
+// as far as it knows them, proven or not, those first that most nodes can reach. Those that are private are among them
 // only where that is allowed, which a network's descriptor may say.
 func (h *Host) Addrs() []string {
 	var out []string
-	for _, a := range h.host.Addrs() {
+	for _, a := range publicFirst(h.host.Addrs()) {
 		out = append(out, fmt.Sprintf("%v/p2p/%v", a, h.host.ID()))
 	}
 	return out
+}
+
+// publicFirst sorts addresses: public ones and names, then private ones, then those of this machine alone.
+func publicFirst(addrs []multiaddr.Multiaddr) []multiaddr.Multiaddr {
+	rank := func(a multiaddr.Multiaddr) int {
+		switch {
+		case manet.IsIPLoopback(a):
+			return 2
+		case manet.IsPublicAddr(a):
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedStableFunc(slices.Values(addrs), func(a, b multiaddr.Multiaddr) int { return cmp.Compare(rank(a), rank(b)) })
 }
 
 // IPs are the addresses at which the host may be found from outside, its router's
@@ -334,7 +350,7 @@ func (h *Host) Close() {
 		h.quiet = true
 		h.mu.Unlock()
 		if err := h.host.Close(); err != nil {
-			h.log.Warn("host was not closed cleanly", "err", err)
+			h.log.Warn("libp2p host was not closed cleanly", "err", err)
 		}
 		h.handlers.Wait()
 	})
@@ -373,7 +389,7 @@ func (h *Host) Blame(id env.PeerID) {
 // fault counts bad behaviour, and cuts off who goes on with it.
 func (h *Host) fault(p peer.ID, why string) {
 	if h.ledger.fault(p, time.Now()) {
-		h.log.Warn("peer blocked for an hour", "peer", p, "why", why)
+		h.log.Warn("peer blocked for an hour", "peer", p, "reason", why)
 		h.aside(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
 				h.log.Debug("connection not closed cleanly", "peer", p, "err", err)

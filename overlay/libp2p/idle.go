@@ -78,7 +78,7 @@ func (h *Host) closeIdle(s *sweeper, now time.Time) {
 	for _, p := range s.look(connected, now) {
 		h.aside(func() {
 			if err := h.host.Network().ClosePeer(p); err != nil {
-				h.log.Debug("idle connection not closed cleanly", "peer", p, "err", err)
+				h.log.Debug("idle connection was not closed cleanly", "peer", p, "err", err)
 			}
 		})
 	}

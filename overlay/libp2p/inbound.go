@@ -81,7 +81,7 @@ func (h *Host) serve(s network.Stream, class env.Class) {
 		return
 	}
 	if err := h.take(s, r, key); err != nil {
-		h.log.Debug("stream broke", "peer", p, "class", class, "err", err)
+		h.log.Debug("incoming stream broke", "peer", p, "class", class, "err", err)
 		_ = s.Reset()
 		return
 	}

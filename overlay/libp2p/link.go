@@ -144,7 +144,7 @@ func (l *link) run() {
 			pause, failed = firstPause, false
 			continue
 		}
-		l.host.log.Debug("link broke", "peer", l.key.peer, "class", l.key.class, "err", err)
+		l.host.log.Debug("link to a peer broke", "peer", l.key.peer, "class", l.key.class, "err", err)
 		if !met {
 			l.count.unreachable.Add(uint64(l.queue.clear()))
 			if !failed && ctx.Err() == nil {

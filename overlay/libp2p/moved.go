@@ -74,7 +74,7 @@ func (h *Host) moved(lost []netip.Addr) {
 		closing.Wait() // Close ends the socket first and does not wait for the peer
 	}
 	h.reach.leave(lost)
-	h.log.Info("this machine's addresses changed", "lost", len(lost), "closed", len(stranded))
+	h.log.Info("this machine's addresses changed", "lost_addresses", len(lost), "closed_connections", len(stranded))
 	h.links.wakeAll()
 	select {
 	case h.movedOn <- struct{}{}:

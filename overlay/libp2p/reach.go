@@ -183,13 +183,13 @@ type prover struct {
 func (h *Host) prove(ctx context.Context, report func([]string)) {
 	tell, err := h.host.EventBus().Emitter(new(event.EvtLocalReachabilityChanged), eventbus.Stateful)
 	if err != nil {
-		h.log.Error("reachability is unknown", "err", err)
+		h.log.Error("reachability of this node cannot be tested", "err", err)
 		return
 	}
 	defer tell.Close()
 	changes, err := h.host.EventBus().Subscribe(new(event.EvtLocalAddressesUpdated))
 	if err != nil {
-		h.log.Error("reachability is unknown", "err", err)
+		h.log.Error("reachability of this node cannot be tested", "err", err)
 		return
 	}
 	defer changes.Close()
@@ -253,7 +253,7 @@ func (p *prover) step(ctx context.Context) (next time.Duration, met <-chan struc
 	}
 	switch {
 	case err != nil: // says nothing about this host
-		p.host.log.Debug("not dialled back", "peer", who, "err", err)
+		p.host.log.Debug("peer did not dial this node back to test its reachability", "peer", who, "err", err)
 	case worked > 0:
 		p.fails, p.backoff = 0, askFirst
 		p.publish()
@@ -306,15 +306,19 @@ func (p *prover) publish() {
 		binary = append(binary, string(e.multiaddr().Bytes()))
 	}
 	if err := p.tell.Emit(event.EvtLocalReachabilityChanged{Reachability: status}); err != nil {
-		p.host.log.Debug("reachability not passed on", "err", err)
+		p.host.log.Debug("reachability could not be reported to kad-dht", "err", err)
 	}
-	dialable := 0 // a founder counts what its own machine can reach, too
+	var dialable []ma.Multiaddr // a founder counts what its own machine can reach, too
 	for _, e := range addrs {
 		if p.host.gate.allowed(e.ip) {
-			dialable++
+			dialable = append(dialable, e.multiaddr())
 		}
 	}
-	p.host.log.Info("reachability changed", "addresses", dialable)
+	if len(dialable) > 0 {
+		p.host.log.Info("other nodes can reach this node", "addresses", publicFirst(dialable))
+	} else {
+		p.host.log.Info("other nodes cannot reach this node")
+	}
 	p.report(binary)
 }
 

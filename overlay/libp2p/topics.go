@@ -210,7 +210,7 @@ func (t *Topics) dial(info peer.AddrInfo) {
 	defer cancel()
 	t.host.host.Peerstore().AddAddrs(info.ID, info.Addrs, peerstore.AddressTTL)
 	if err := t.host.host.Connect(ctx, info); err != nil {
-		t.host.log.Debug("peer of a topic not reached", "peer", info.ID, "err", err)
+		t.host.log.Debug("peer of a topic was not reached", "peer", info.ID, "err", err)
 	}
 }
 
@@ -230,7 +230,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 	}
 	defer func() {
 		if err := ps.UnregisterTopicValidator(name); err != nil && t.host.ctx.Err() == nil {
-			t.host.log.Debug("topic not left cleanly", "topic", name, "err", err)
+			t.host.log.Debug("topic was not left cleanly", "topic", name, "err", err)
 		}
 	}()
 	joined, err := ps.Join(name)
@@ -252,7 +252,7 @@ func (t *Topics) run(ctx context.Context, name string, j *topic) {
 		case frame := <-j.out:
 			if err := joined.Publish(ctx, frame); err != nil && ctx.Err() == nil {
 				t.host.count.unpublished.Add(1)
-				t.host.log.Debug("frame not published", "topic", name, "err", err)
+				t.host.log.Debug("frame was not published to a topic", "topic", name, "err", err)
 			}
 		}
 	}

@@ -299,7 +299,7 @@ func (o *Owners) elected(s *seat) {
 	}
 	if b.jump {
 		o.stats.Jumps++
-		o.log.Info("log continues without its quorum", "url", s.url)
+		o.log.Info("log of a feed continues without a quorum of its owners", "url", s.url)
 	}
 	o.stats.Epochs++
 	told := o.electors(b)

@@ -149,7 +149,7 @@ func (o *Owners) meetAgain(s *seat, now time.Time) {
 
 // join leaves a lineage for another.
 func (o *Owners) join(s *seat, e *Epoch, from env.PeerID) {
-	o.log.Info("log continues in another branch", "url", s.url)
+	o.log.Info("log of a feed continues in another branch", "url", s.url)
 	o.dropLead(s)
 	o.install(s, e, from)
 	if !o.owns(s) {

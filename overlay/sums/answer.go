@@ -120,7 +120,7 @@ func (s *Sums) addParts(sum any, digits int) {
 			continue
 		}
 		if err := s.adder.Add(sum, p.value, p.about); err != nil {
-			s.log.Warn("value was not added again", "err", err) // it was when it was taken
+			s.log.Warn("value of a peer was not added to a sum", "err", err) // it was when it was taken
 		}
 		if plant.CountedTwice && p.about.Nodes == 1 {
 			_ = s.adder.Add(sum, p.value, p.about)

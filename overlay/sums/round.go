@@ -164,7 +164,7 @@ func (s *Sums) take(p *part, value []byte, version uint64) bool {
 	if len(value) > 0 {
 		sum := s.adder.Zero()
 		if err := s.adder.Add(sum, value, about); err != nil {
-			s.log.Debug("value refused", "peer", p.who.ID.Short(), "row", p.row, "members", about.Nodes, "err", err)
+			s.log.Debug("value of a peer was refused", "peer", p.who.ID.Short(), "row", p.row, "members", about.Nodes, "err", err)
 			return false
 		}
 		measure = s.adder.Measure(sum)
