@@ -207,6 +207,7 @@ func randomArticle(r *rand.Rand) *Article {
 // to have matched" (section 3.2). Compared are lists of subscriptions, while
 // these come and go.
 func TestMatchingEqualsANaiveEvaluator(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 1))
 	f := NewFilter(FilterConfig{General: 1}, index.New())
 	type subscription struct {

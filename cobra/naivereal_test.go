@@ -103,6 +103,7 @@ func withoutBlanks(r rune) bool {
 
 // The same as of drawn articles holds of real ones, with queries of their own words in their own scripts.
 func TestMatchingRealArticlesEqualsANaiveEvaluator(t *testing.T) {
+	t.Parallel()
 	articles := realArticles(t)
 	r := rand.New(rand.NewPCG(9, 1))
 	f := NewFilter(FilterConfig{General: 1}, index.New())

@@ -139,6 +139,7 @@ func TestAFeedHasTheLastArticlesThatMatch(t *testing.T) {
 // TestAReflectorSurvivesCrashes: whatever was acknowledged is there again, with the
 // articles that it had; of what was not written yet, nothing is half there.
 func TestAReflectorSurvivesCrashes(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(3, 1))
 	d := newDisk()
 	c := DefaultConfig()

@@ -193,6 +193,7 @@ func (c *council) quickly() {
 // although some of those who should poll decline; and nothing better could be had for it. At the
 // start there are quick rounds, later sums are three rounds old.
 func TestLoadComesToItsTarget(t *testing.T) {
+	t.Parallel()
 	s := newScenario(1024, longtest.Pick(10_000, 50_000), longtest.Pick(5e5, 2.5e6), 1)
 	homes := s.homes()
 	for _, base := range longtest.Pick([]int{2}, []int{0, 2}) {

@@ -153,6 +153,7 @@ func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
 // Items that are too large for one message come in parts, also when messages are lost,
 // repeated, or overtake each other; those that are too many for one question come in several.
 func TestLargeItemsComeInParts(t *testing.T) {
+	t.Parallel()
 	near := []time.Duration{20 * time.Millisecond}
 	for name, way := range map[string]func(*rand.Rand) []time.Duration{
 		"well": func(*rand.Rand) []time.Duration { return near },

@@ -147,6 +147,7 @@ func TestSumsOfSums(t *testing.T) {
 
 // A whole network's sum fits into a kilobyte and a half.
 func TestSharesAreSmall(t *testing.T) {
+	t.Parallel()
 	s := newScenario(1024, longtest.Pick(20_000, 100_000), longtest.Pick(1e6, 5e6), 1)
 	for _, base := range []int{16, 2, 0} {
 		s.cut(base)

@@ -86,6 +86,7 @@ func (w *town) unpolled(since time.Time) (n int) {
 // twenty, and a tenth of the members lie, with whatever they lead: honest members ask the
 // domain no more than its budget bears, and poll each honest channel all the same.
 func TestLiarsDoNotMakeADomainAskedMore(t *testing.T) {
+	t.Parallel()
 	const domain, budget = "variants.example", 600 // one a second, in ten minutes
 	w := newTown(t, 30)
 	start := w.now
@@ -105,6 +106,7 @@ func TestLiarsDoNotMakeADomainAskedMore(t *testing.T) {
 // Each lie alone, where the honest channels use all of the budget: what their readers would
 // ask.
 func TestNoLieAloneMakesADomainAskedMore(t *testing.T) {
+	t.Parallel()
 	const domain, channels, readers = "lies.example", 100, 3
 	const budget = channels * readers * 600 / 1800
 	for what, l := range map[string]lie{
@@ -229,6 +231,7 @@ func TestPollersKeepTheirTurns(t *testing.T) {
 
 // Clocks that differ by minutes leave grants in force: of stewards, sequencers and pollers.
 func TestClocksMayDiffer(t *testing.T) {
+	t.Parallel()
 	const domain = "clocks.example"
 	w := newTown(t, 16)
 	for i, h := range w.houses {
@@ -254,6 +257,7 @@ func TestClocksMayDiffer(t *testing.T) {
 
 // One who claims very many channels leaves room for others.
 func TestOneMemberDoesNotFillADomain(t *testing.T) {
+	t.Parallel()
 	const domain = "full.example"
 	w := newTown(t, 30)
 	w.open("http://www."+domain+"/", 1, 1)
@@ -329,6 +333,7 @@ func TestNobodyClaimsInAnothersName(t *testing.T) {
 // Grants are renewed though the domain's sequencer dies, and again the next one: the wedge
 // stays as it is, and what was granted counts for who comes after.
 func TestGrantsOutliveTheirSteward(t *testing.T) {
+	t.Parallel()
 	const domain = "deaths.example"
 	w := newTown(t, 20)
 	w.variants(domain, 60, 9)
@@ -375,6 +380,7 @@ func TestGrantsOutliveTheirSteward(t *testing.T) {
 // Shares follow the readers within three maintenance intervals, though what was granted
 // before counts until it expires.
 func TestSharesFollowTheReaders(t *testing.T) {
+	t.Parallel()
 	const domain = "shares.example"
 	w := newTown(t, 16)
 	w.variants(domain, 120, 3)
@@ -413,6 +419,7 @@ func TestSharesFollowTheReaders(t *testing.T) {
 // Who leads no channel of a domain any more does not care who its stewards are, though a look-up
 // of them goes on: the domain is remembered for a while, and they are not.
 func TestADomainIsLeftWhileItsStewardsAreLookedUp(t *testing.T) {
+	t.Parallel()
 	w := newTown(t, 160)
 	for i := range 100 {
 		name := fmt.Sprintf("d%d.example", i)

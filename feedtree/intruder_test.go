@@ -189,6 +189,7 @@ var storiesFlag = flag.Int("stories", 0, "how many stories the members of a smal
 // Feeds endure messages of every kind with the strangest of contents, each kind
 // alone and all together.
 func TestFeedsEndureAnyStory(t *testing.T) {
+	t.Parallel()
 	for i := range cmp.Or(*storiesFlag, longtest.Pick(1, 2)) {
 		b := make([]byte, 400)
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})

@@ -172,6 +172,7 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 // conventional RSS feed by HTTP": only when nobody has answered for a polling interval, and not all at
 // one time.
 func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
+	t.Parallel()
 	const readers = 12
 	s := swarm(5, func(c *node.Config) {
 		c.Feeds.BeatInterval = 10 * time.Minute
@@ -381,6 +382,7 @@ func (p pile) Next(t time.Duration) (time.Duration, bool) { return p.at, t < p.a
 // Whatever a publisher piles up arrives: bodies too large for the tree, findings
 // too large for one entry, a hundred items at once.
 func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		what    string
 		pile    pile
@@ -419,6 +421,7 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 // than a log does, the sets of all readers are the sequencer's, and nobody was shown
 // an item twice, also when another took over in the middle and at the end.
 func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
+	t.Parallel()
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval = longtest.Pick(3*time.Hour, network.PollInterval) // polls are what the test spends its time on
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
@@ -490,6 +493,7 @@ func TestTheOriginIsToldHowManyRead(t *testing.T) {
 // Who leaves takes the polls along: after two leases without a reader the origin
 // is asked no more, and after a day the log is gone.
 func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
+	t.Parallel()
 	s := swarm(5, nil)
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 10 * time.Minute}))
 	readers := s.Peers()[1:3]

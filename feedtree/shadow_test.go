@@ -67,6 +67,7 @@ func below(readers []*sim.Peer, group overlay.ID, who *sim.Peer) (of []*sim.Peer
 // Who swallows what comes down a feed's tree keeps it from those below for some seconds: heads come
 // another way. After three entries they have left, and take no place below it again.
 func TestAParentThatWithholdsIsLeft(t *testing.T) {
+	t.Parallel()
 	s, readers := deep(t)
 	key := s.Key(url)
 	for tree, group := range map[string]overlay.ID{"of entries": key, "of heads": shadow(key)} {
@@ -95,6 +96,7 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 // Where both parents of a reader swallow, it hears of what there is from an owner, ten minutes later
 // at the most.
 func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
+	t.Parallel()
 	s := swarm(48, func(n *node.Config) { n.Scribe.FanOut = 2 })
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Limit: 8}))
 	key := s.Key(url)

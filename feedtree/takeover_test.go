@@ -90,6 +90,7 @@ func (n *coup) stands(t *testing.T) {
 // reader's node looks at the origin itself within a polling interval, and those that see the publisher's key
 // there object. All are heard, though no owner passes anything on from then on.
 func TestOwnersCannotTakeAFeed(t *testing.T) {
+	t.Parallel()
 	for _, liars := range []int{3, 5} {
 		n := aCoup(t)
 		n.forge(t, liars)
@@ -156,6 +157,7 @@ func TestOwnersCannotNameTheNextKey(t *testing.T) {
 // forger's key back when a replica could no longer be behind. A key that the publisher names in its place
 // at the origin is believed within a look of each reader's own node.
 func TestAFeedThatWasTakenComesBack(t *testing.T) {
+	t.Parallel()
 	n := aCoup(t)
 	n.forge(t, 3)
 	leader(t, n.Swarm, url).Kill(true) // and the next one believes the log

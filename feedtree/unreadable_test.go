@@ -203,6 +203,7 @@ func guidsIn(body []byte) (of []string) {
 // News that come while lost bodies are got from others change nothing: all items are there in the end.
 // The window was emptied once while an entry was on its way into it (one round in twenty).
 func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
+	t.Parallel()
 	for round := range longtest.Pick(8, 60) {
 		n := open(t, "one", "two")
 		n.World.Run(2*time.Minute + time.Duration(round)*77*time.Millisecond)

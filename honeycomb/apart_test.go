@@ -37,6 +37,7 @@ func (s *scenario) apart(t *testing.T, homes [][]Channel) (Value, *Bins) {
 // Who knows the own channels and a sum of the others decides as if all were known: together
 // the members spend the budget, to a tenth of a percent, and get for it what could be got.
 func TestMembersDecideApart(t *testing.T) {
+	t.Parallel()
 	s := newScenario(256, 25_000, 1_250_000, 1)
 	for _, objective := range []Objective{Lite, Fast, Fair} {
 		s.Objective = objective

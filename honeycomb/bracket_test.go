@@ -165,6 +165,7 @@ func written(p *Problem, c *Channel) (t Tradeoff) {
 // With many channels most steps are never looked at, and lambda is guessed from one channel
 // of four. What is chosen is what sorting all steps chooses, even if those four mislead.
 func TestManyChannelsAreChosenAsFew(t *testing.T) {
+	t.Parallel()
 	s := newScenario(1024, 9000, 450_000, 1)
 	s.trueWedges(2)
 	for what, mislead := range map[string]func(c *Channel){

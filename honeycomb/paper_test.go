@@ -11,6 +11,7 @@ import (
 // wanted numbers are what no schedule can beat at that load, and what wedges of true sizes
 // reach.
 func TestBoundsOfThePapersScenario(t *testing.T) {
+	t.Parallel()
 	s := newScenario(1024, 100_000, 5e6, 1)
 	for _, c := range []struct {
 		objective                  Objective

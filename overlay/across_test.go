@@ -11,6 +11,7 @@ import (
 // Across names somebody of the right half, the same one each time, and spreads picks over
 // all who are known there.
 func TestAcrossIsStableAndSpreads(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	n := l.member()
 	for i := range 120 {

@@ -9,6 +9,7 @@ import (
 // Sets of honest members pass; most of those that leave out nine members in ten, and of
 // those that somebody has searched keys for, do not.
 func TestPlausible(t *testing.T) {
+	t.Parallel()
 	const want, rounds = 5, 2000
 	l := newLab(t)
 	n := l.member()

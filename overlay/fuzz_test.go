@@ -58,6 +58,7 @@ var storiesFlag = flag.Int("stories", 15, "how many stories the members of a sma
 // Members endure messages of every kind with the strangest of contents, each kind
 // alone and all together, and are a network as before when the intruder is gone.
 func TestMembersEndureAnyStory(t *testing.T) {
+	t.Parallel()
 	for i := range *storiesFlag {
 		b := make([]byte, 300)
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})

@@ -82,6 +82,7 @@ func TestWhoLosesItsAddressesWhileItJoinsFindsItsPlaceLater(t *testing.T) {
 // What a node looked up with nothing but one peer's word is looked up again if others then
 // name members whom nobody it asked has named: the first may have named liars only.
 func TestALiarWhoIsAskedFirstDoesNotChooseWhomAJoiningNodeFinds(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	n := l.boot()
 	honest := l.near(n.ID(), 9, joinWant)

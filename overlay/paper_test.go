@@ -32,6 +32,7 @@ func report(t *testing.T, s *sim.Swarm) {
 
 // Corona, NSDI 2006, §3.1 and §3.3, in one network of 120.
 func TestCoronaOnItsSubstrate(t *testing.T) {
+	t.Parallel()
 	s := grown(120)
 	if live := len(s.Live()); live != 120 {
 		t.Fatalf("%d are active", live)

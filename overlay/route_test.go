@@ -145,6 +145,7 @@ func TestWhatCannotBeHeldIsDropped(t *testing.T) {
 // A hop keeps a payload until the next has taken it over, and no more than
 // maxLoad of them; what it remembers of a message ends after wayLife.
 func TestPayloadsOfOthersAreBounded(t *testing.T) {
+	t.Parallel()
 	l := newLab(t)
 	n := l.member()
 	origin, root := l.actor(1), l.actor(2)

@@ -177,6 +177,7 @@ func traffic(t *testing.T, story []byte) {
 var storiesFlag = flag.Int("stories", 30, "how many garbled conversations are held")
 
 func TestNodesEndureGarbledTraffic(t *testing.T) {
+	t.Parallel()
 	for i := range *storiesFlag {
 		story := make([]byte, 40*(1+i%20))
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
@@ -240,6 +241,7 @@ func (mute) PeerDown(env.PeerID)              {}
 
 // Garbage is counted and dropped, and the link of a peer that goes on is cut.
 func TestLinkOfWhoSendsGarbageIsCut(t *testing.T) {
+	t.Parallel()
 	for what, garbage := range map[string][]byte{
 		"no frame":            []byte("garbage"),
 		"no layer":            {0x2a, 0},

@@ -12,6 +12,7 @@ import (
 // What a follower was shown of a log that it leaves for another can be read until the
 // application has had it, and is dropped then.
 func TestWhatWasShownStaysAtHand(t *testing.T) {
+	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, time.Minute)
 		w.grow(24)

@@ -333,6 +333,7 @@ var storiesFlag = flag.Int("stories", 1, "how many stories the members of a smal
 // Members endure messages of every kind with the strangest of contents, each kind
 // alone and all together: readers miss nothing when the intruder is gone.
 func TestOwnersEndureAnyStory(t *testing.T) {
+	t.Parallel()
 	for i := range *storiesFlag {
 		b := make([]byte, 400)
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})

@@ -12,6 +12,7 @@ import (
 // One of two with many keys leaves in good order: the other leads all of them, in the
 // lineage in which they were, and when it returns nobody has to leave one.
 func TestOneOfTwoLeavesAndReturns(t *testing.T) {
+	t.Parallel()
 	const keys = 1000
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(2)

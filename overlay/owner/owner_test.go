@@ -47,6 +47,7 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 // Whoever dies, as long as a quorum of each key's owners lives: what a quorum
 // held stays, no position is signed twice, no epoch has two sequencers.
 func TestCrashesLoseNothing(t *testing.T) {
+	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(longtest.Pick(16, 32))
@@ -170,6 +171,7 @@ func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
 // Parted for longer than a lease, both halves go on; when they meet, the log of
 // every key is one again and has what either half held.
 func TestHalvesGoOnAndMeet(t *testing.T) {
+	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
 		w.grow(longtest.Pick(16, 32))

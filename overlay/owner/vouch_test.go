@@ -17,6 +17,7 @@ import (
 // What the owners of a key have signed tells a member far from it who they are; what others
 // have made up as well as they can, among themselves, does not.
 func TestVouchingForOwnersElsewhere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 3}, 10*time.Minute)
 	w.grow(96)
 	w.Run(3 * time.Minute)

@@ -252,6 +252,7 @@ var storiesFlag = flag.Int("stories", 10, "how many stories the members of a sma
 // Trees endure messages of every kind with the strangest of contents, each kind
 // alone and all together, and are as before when the intruder is gone.
 func TestTreesEndureAnyStory(t *testing.T) {
+	t.Parallel()
 	for i := range *storiesFlag {
 		b := make([]byte, 300)
 		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})

@@ -14,6 +14,7 @@ import (
 
 // FeedTree, IPTPS 2005, §4.2, in a network of 64.
 func TestFeedTreeOnItsSubstrate(t *testing.T) {
+	t.Parallel()
 	const n, trees, subscribers = 64, 64, 12
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 42}})
 	s.Grow(n, 100*time.Millisecond)
@@ -149,6 +150,7 @@ func TestClientCountsOnce(t *testing.T) {
 // A network that starts again as a whole while a tenth of all frames are lost, and as many
 // repeated and late: batches are lost with all they say, and in the end every tree is right.
 func TestAllSubscribeAtOnceInBadWeather(t *testing.T) {
+	t.Parallel()
 	for _, seed := range []uint64{1, 3, 5, 7} { // with the first three, children were once miscounted for long
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { allSubscribeInBadWeather(t, seed) })
 	}

@@ -35,6 +35,7 @@ func twisted(of func(total) total) func(frame []byte) []byte {
 // A tenth of the members lie about all that they are asked: what others know is off by some
 // percent, not a thousandfold, where there are things enough to compare.
 func TestLiars(t *testing.T) {
+	t.Parallel()
 	lies := map[string]func(total) total{
 		"1000-fold": func(t total) total { return total{t.members, 1000 * t.things, 1000 * t.amount} },
 		"zero":      func(t total) total { return total{t.members, 0, 0} },

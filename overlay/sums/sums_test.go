@@ -27,6 +27,7 @@ func (w *world) settle(step, limit time.Duration) (after time.Duration) {
 // After quiet every member knows the true sum, whatever the size of the network; and what
 // that costs: messages and bytes for each member and hour, with values of a kilobyte.
 func TestEveryMemberKnowsTheSum(t *testing.T) {
+	t.Parallel()
 	sizes := longtest.Pick([]int{1, 2, 17, 96}, []int{1, 2, 17, 64, 256})
 	most := sizes[len(sizes)-1]
 	if *largeFlag {
@@ -92,6 +93,7 @@ func (w *world) cost(what string, for_ time.Duration, do func()) (messages, byte
 // Values change, and the sums follow: as many maintenance intervals later as the table has
 // rows, and one more.
 func TestSumsFollow(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{Maintenance: 2 * time.Minute}).grow(64, 100*time.Millisecond)
 	w.settle(5*time.Second, 5*time.Minute)
 	w.Run(5 * time.Minute) // quick rounds are over
@@ -109,6 +111,7 @@ func TestSumsFollow(t *testing.T) {
 // A member that joins knows the sum a minute later, and the others its value, without anybody
 // having believed meanwhile that there is less than there is.
 func TestMemberJoins(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{})
 	w.value = func(*member) total { return total{1, 1, 1000} }
 	w.grow(64, 100*time.Millisecond)
@@ -150,6 +153,7 @@ func (w *world) churn(session, for_ time.Duration) {
 
 // Under churn and loss sums are about right all the time, and exact soon after.
 func TestChurnAndLoss(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		loss       float64
 		session    time.Duration
@@ -189,6 +193,7 @@ func TestChurnAndLoss(t *testing.T) {
 // Halves that are parted for longer than values are kept each have their own sum, and when
 // they have met again that of all.
 func TestParted(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{}).grow(64, 100*time.Millisecond)
 	w.settle(5*time.Second, 15*time.Minute)
 	whole := w.truth()
@@ -249,6 +254,7 @@ func TestValueIsKept(t *testing.T) {
 
 // A seed gives one run.
 func TestOneSeedOneRun(t *testing.T) {
+	t.Parallel()
 	run := func() uint64 {
 		w := newWorld(t, sim.Config{Faults: sim.Faults{Loss: 0.02}}, sums.Config{}).grow(48, 100*time.Millisecond)
 		w.churn(10*time.Minute, 10*time.Minute)

@@ -11,6 +11,7 @@ import (
 // Where nobody has anything to add up nobody asks. Where one wants to know, all are asked who
 // stand for others, and only for those; and when he wants it no longer, all sleep again.
 func TestNobodyAsksInVain(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{}, sums.Config{})
 	first := true
 	w.value = func(*member) total {

@@ -14,6 +14,7 @@ import (
 // Who declines has the next members stand in; the leader knows how many serve; messages
 // reach all who have a part; n moves up and down, and everybody goes when it is 0.
 func TestLifeOfAWedge(t *testing.T) {
+	t.Parallel()
 	// In most worlds whose seeds stand first, what children had told was forgotten as stand-ins
 	// changed, so that the leader named them and took them back in turns, for good.
 	for _, seed := range longtest.Pick([]uint64{4}, []uint64{0, 4, 6, 9, 1}) {
@@ -173,6 +174,7 @@ func TestTooManyDecline(t *testing.T) {
 
 // Who declined has no part any more as soon as nearer members have come in its place: nobody stands in for it.
 func TestWhoDeclinedIsForgottenWithItsRank(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 11}, wedge.Config{})
 	w.grow(24)
 	key := w.key(0)

@@ -12,6 +12,7 @@ import (
 // As a wedge grows, all who come to serve are told what the leader has said last: also those
 // behind a relay, which serves nothing itself, and relays that serve later.
 func TestAllWhoComeToServeAreToldTheLastWord(t *testing.T) {
+	t.Parallel()
 	const members, keys = 100, 100
 	w := newWorld(t, sim.Config{Seed: 3}, wedge.Config{})
 	w.grow(members)

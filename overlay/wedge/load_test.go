@@ -38,6 +38,7 @@ func heap() int {
 
 // While nothing changes, links are renewed by their digests, and nothing else is sent.
 func TestQuietCostsDigests(t *testing.T) {
+	t.Parallel()
 	w, total, _ := steady(t, 64, 300, nil)
 	before := w.stats()
 	if before.Duties != total {

@@ -14,6 +14,7 @@ import (
 // digits in their identifiers." (Corona, §3.2.) A level more or less takes a round for each
 // step; phases are spread at random; and each member is asked by one parent.
 func TestLevelsReachTheirMembers(t *testing.T) {
+	t.Parallel()
 	const maintenance = 2 * time.Minute
 	for _, digit := range []int{4, 1} {
 		w := newWorld(t, sim.Config{Seed: 20, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{Maintenance: maintenance})

@@ -90,6 +90,7 @@ func (f *forest) join(n int) {
 }
 
 func TestTreesAreRepaired(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		loss float64
@@ -124,6 +125,7 @@ func TestTreesAreRepaired(t *testing.T) {
 // Members that crash and are back before anybody has noticed have forgotten their duties:
 // the next digest shows it, and their parents list what they have to do.
 func TestRestartedMembersGetTheirDutiesBack(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 14}, wedge.Config{})
 	w.grow(64)
 	f := plant(w, 40)

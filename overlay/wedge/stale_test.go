@@ -42,6 +42,7 @@ func plantLarge(w *world, keys, first int) *forest {
 // members are counted again: all ranks have somebody. Figures to beat, of the notes: 1.038,
 // 1.075 and 1.225 when 5, 10 and 30 % are replaced.
 func TestDeathsAndStaleCounts(t *testing.T) {
+	t.Parallel()
 	cases := []struct{ share, silent, stale float64 }{{0.1, 1.15, 1.075}, {0.05, 1.1, 1.038}, {0.3, 1.35, 1.225}}
 	for _, c := range cases[:longtest.Pick(1, len(cases))] {
 		w := newWorld(t, sim.Config{Seed: 11}, wedge.Config{})

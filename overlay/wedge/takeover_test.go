@@ -59,6 +59,7 @@ func (w *watch) look() {
 // A leader dies, and another takes over with a later term: the members go over to it
 // without a gap, and nobody goes on beside them.
 func TestAnotherLeaderTakesOver(t *testing.T) {
+	t.Parallel()
 	const lease = 20 * time.Minute
 	w := newWorld(t, sim.Config{Seed: 4, Faults: sim.Faults{Loss: 0.01}}, wedge.Config{})
 	w.grow(96)
@@ -117,6 +118,7 @@ func TestAnotherLeaderTakesOver(t *testing.T) {
 
 // A leader dies and nobody takes over: the wedge ends with its leases, soon after one.
 func TestWedgeEndsWithItsLeases(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 5}, wedge.Config{})
 	w.grow(64)
 	f := plant(w, 10)
@@ -145,6 +147,7 @@ func TestWedgeEndsWithItsLeases(t *testing.T) {
 // Halves are parted, each goes on with a leader of its own, and the later term wins when
 // they meet; the other leader is told so by its application.
 func TestPartedWedges(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 6}, wedge.Config{})
 	w.grow(64)
 	f := plant(w, 20)

@@ -14,6 +14,7 @@ import (
 // The ENLIST walk of Corona, §3.4, with ranks: exactly the n nearest members serve, each
 // its own rank, whoever leads; and it takes a message for each but the leader.
 func TestNearestHaveTheirRanks(t *testing.T) {
+	t.Parallel()
 	members, keys := longtest.Pick(96, 220), longtest.Pick(100, 300)
 	w := newWorld(t, sim.Config{Seed: 1}, wedge.Config{})
 	w.grow(members)
@@ -111,6 +112,7 @@ func (w *world) steps(m *member, key overlay.ID) (steps int) {
 
 // One seed gives one run.
 func TestRunsAreTheSame(t *testing.T) {
+	t.Parallel()
 	run := func() uint64 {
 		w := newWorld(t, sim.Config{Seed: 15, Faults: sim.Faults{Loss: 0.02}}, wedge.Config{Maintenance: 2 * time.Minute})
 		w.grow(40)
