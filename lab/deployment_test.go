@@ -14,6 +14,7 @@ import (
 func TestDeployment(t *testing.T) {
 	for _, flags := range longtest.Pick([]string{"--scheme paper"}, []string{"", "--politeness", "--scheme paper"}) {
 		t.Run(flags, func(t *testing.T) {
+			t.Parallel()
 			args := "bench deployment --nodes 16 --channels 20 --subscriptions 160 --interval 3s --length 2 --settle 2 --json " + flags
 			code, out, err := lab(t, strings.Fields(args)...)
 			if code != exitDone && !strings.Contains(err, "marks missed") { // the machine may be busy
