@@ -57,10 +57,7 @@ func TestDocs(t *testing.T) {
 		t.Skip("starts processes")
 	}
 	t.Parallel()
-	bash, err := exec.LookPath("bash")
-	if err != nil {
-		t.Skip("there is no bash here")
-	}
+	bash := need(t, "bash", "it runs the commands of the pages")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
