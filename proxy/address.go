@@ -167,7 +167,9 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 	}
 	if !strings.Contains(raw, "://") && !isAddress(raw) && !hasScheme(raw) {
 		document, isPage := feed.AtOrigin(raw)
-		document = "https://" + document
+		if document = "https://" + document; isOnThisMachine(document) {
+			document = "http" + strings.TrimPrefix(document, "https")
+		}
 		if address, err := feed.Canonical(document); strings.HasPrefix(raw, ".") || err == nil && !isOnTheWeb(address) {
 			return "", refuse(http.StatusBadRequest, "%s: not an address: begin it with https:// or http://", line(raw))
 		}
@@ -187,6 +189,12 @@ func (s *Server) typed(r *http.Request, raw string) (string, error) {
 		address, err = s.source(r, inner)
 	}
 	return "", refuse(http.StatusBadRequest, "the address leads through too many nodes")
+}
+
+// isOnThisMachine reports whether an address leads to this machine, whose servers seldom speak HTTPS.
+func isOnThisMachine(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && isLocal(strings.ToLower(u.Hostname()))
 }
 
 // isOnTheWeb reports whether the host of a canonical address can be one of the public Web, or is an IP address or this

@@ -185,6 +185,9 @@ func (s *Server) apiSubscribe(w http.ResponseWriter, r *http.Request) (any, erro
 		return nil, refuse(http.StatusBadRequest, "least must be %s or %s", LeastPublisher, LeastAny)
 	}
 	tags := tidyTags(q.Tags)
+	if err := checkTags(q.Tags); err != nil {
+		return nil, err
+	}
 	done, err := s.subscribe(r.Context(), address)
 	if err != nil {
 		return nil, err

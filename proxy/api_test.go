@@ -235,8 +235,23 @@ func TestFoldersOfListsAreTags(t *testing.T) {
 	var done Subscribed
 	b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":["  two\n words ","","two words"]}`, &done)
 	b.call("POST", "subscribe", `{"url":"`+rssURL+`"}`, &done)
-	b.call("POST", "subscribe", `{"url":"`+jsonURL+`","tags":["`+strings.Repeat("long", maxTag)+`"]}`, &done)
 	want = map[string]string{atomURL: "two words", rssURL: "News Other", jsonURL: ""}
+	if got := tags(); !maps.Equal(got, want) {
+		t.Errorf("tags %v, want %v", got, want)
+	}
+	// Tags beyond the limits are refused, and change nothing.
+	for bad, why := range map[string]string{
+		`"` + strings.Repeat("x", maxTag+1) + `"`: "a tag has at most 256 bytes",
+		`"t"` + strings.Repeat(`,"t"`, maxTags):   "at most 16 tags, and these are 17",
+	} {
+		var fault Fault
+		if status := b.call("POST", "subscribe", `{"url":"`+atomURL+`","tags":[`+bad+`]}`, &fault); status != 400 || !strings.Contains(fault.Error, why) {
+			t.Errorf("%d %q, want %q", status, fault.Error, why)
+		}
+	}
+	// The folders of a list are added to the tags that a feed has.
+	b.call("POST", "opml", doc, &result)
+	want[atomURL] = "two words News/Deep"
 	if got := tags(); !maps.Equal(got, want) {
 		t.Errorf("tags %v, want %v", got, want)
 	}
@@ -406,6 +421,23 @@ func TestNamesThatAreNoHostsOfTheWebNeedAScheme(t *testing.T) {
 		status := b.call("POST", "subscribe", `{"url":"`+address+`"}`, &fault)
 		if fault.Error != want || (want == "") != (status == 200) {
 			t.Errorf("%s: %d %q, want %q", address, status, fault.Error, want)
+		}
+	}
+}
+
+// A server of this machine seldom speaks HTTPS.
+func TestAnAddressOfThisMachineWithoutASchemeIsHTTP(t *testing.T) {
+	for typed, want := range map[string]string{
+		"localhost:8000/feed":        "http://localhost:8000/feed",
+		"LOCALHOST/feed":             "http://localhost/feed",
+		"127.0.0.1:8000/feed":        "http://127.0.0.1:8000/feed",
+		"[::1]:8000/feed":            "http://[::1]:8000/feed",
+		"localhost.example.org/feed": "https://localhost.example.org/feed",
+	} {
+		b := newBench(t)
+		var done Subscribed
+		if status := b.call("POST", "subscribe", `{"url":"`+typed+`"}`, &done); status != 200 || done.URL != want {
+			t.Errorf("%s: %d %q, want %q", typed, status, done.URL, want)
 		}
 	}
 }

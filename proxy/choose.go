@@ -70,7 +70,7 @@ func insteadOfFeed(address string, look Look) *instead {
 	case !look.Page:
 		i.words = fmt.Sprintf("%s, but it advertises %d feeds", why, feeds)
 	default:
-		i.words = fmt.Sprintf("a web page that advertises %d feeds; you can also follow the page itself", feeds)
+		i.words = fmt.Sprintf("a web page that advertises %d feeds; choose one of them, or follow the page itself", feeds)
 	}
 	return i
 }

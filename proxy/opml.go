@@ -126,7 +126,7 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 	if err != nil {
 		return Imported{}, refuse(http.StatusBadRequest, "%v", err)
 	}
-	there, err := s.chosen(r.Context())
+	there, err := s.subscriptions(r.Context())
 	if err != nil {
 		return Imported{}, err
 	}
@@ -147,6 +147,7 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 		d, seen := of[address]
 		if !seen {
 			addresses = append(addresses, address)
+			d.Tags = there[address].Tags // the list adds to them
 		}
 		if folder != "" {
 			d.Tags = tidyTags(append(d.Tags, folder))
@@ -168,21 +169,21 @@ func (s *Server) importOPML(w http.ResponseWriter, r *http.Request, doc []byte) 
 			continue
 		}
 		result.Subscribed++
-		if there[addresses[i]] {
+		if c, ok := there[addresses[i]]; ok && !c.Auto {
 			result.Already++
 		}
 	}
 	return result, nil
 }
 
-// chosen are the subscriptions that somebody asked for.
-func (s *Server) chosen(ctx context.Context) (map[string]bool, error) {
+// subscriptions are the subscriptions by address.
+func (s *Server) subscriptions(ctx context.Context) (map[string]Channel, error) {
 	channels, err := s.subs.List(ctx)
-	chosen := map[string]bool{}
+	of := map[string]Channel{}
 	for _, c := range channels {
-		chosen[c.URL] = !c.Auto
+		of[c.URL] = c
 	}
-	return chosen, err
+	return of, err
 }
 
 // Limits of what users say of a subscription. What is beyond them is left out: a list of another program may have anything.
@@ -193,6 +194,19 @@ const (
 	// maxFolders is how many folders within each other an exported list has: fewer than feed.ParseOPML reads.
 	maxFolders = 8
 )
+
+// checkTags refuses tags that a person gives and that are beyond the limits.
+func checkTags(tags []string) error {
+	if len(tags) > maxTags {
+		return refuse(http.StatusBadRequest, "a subscription has at most %d tags, and these are %d", maxTags, len(tags))
+	}
+	for _, tag := range tags {
+		if size := len(line(tag)); size > maxTag {
+			return refuse(http.StatusBadRequest, "a tag has at most %d bytes, and %.20q… has %d", maxTag, line(tag), size)
+		}
+	}
+	return nil
+}
 
 // tidyTags are tags as they are kept: each once, on one line, none of them empty.
 func tidyTags(tags []string) []string {
@@ -206,8 +220,7 @@ func tidyTags(tags []string) []string {
 	return tidy
 }
 
-// subscribeAll subscribes to each address, and returns what came of each. An address without tags in the list keeps
-// those that it has.
+// subscribeAll subscribes to each address, and returns what came of each.
 func (s *Server) subscribeAll(ctx context.Context, addresses []string, of map[string]Description) []error {
 	errs := make([]error, len(addresses))
 	next := make(chan int)

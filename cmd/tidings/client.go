@@ -303,18 +303,17 @@ func refused(fault proxy.Fault, status int) error {
 	if fault.Choices == nil {
 		return refusal{fault.Error, status}
 	}
-	var commands []string
+	var lines []string
 	for _, c := range fault.Choices {
-		command := "tidings subscribe " + shellWord(c.URL)
-		switch {
+		switch { // a title stands on a line of its own, so that the command can be pasted
 		case c.Title != "":
-			command += " (" + c.Title + ")"
+			lines = append(lines, c.Title+":")
 		case c.Kind == proxy.KindPage:
-			command += " (the page itself)"
+			lines = append(lines, "the page itself:")
 		}
-		commands = append(commands, command)
+		lines = append(lines, "tidings subscribe "+shellWord(c.URL))
 	}
-	return detailed{refusal{fault.Error, status}, commands}
+	return detailed{refusal{fault.Error, status}, lines}
 }
 
 // shellWord quotes a text for a shell, if it needs that.

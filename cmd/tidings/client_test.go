@@ -75,8 +75,8 @@ func TestEachFailureHasALine(t *testing.T) {
 			"tidings: import -: 2 feeds failed:\n  u1: e1 f\n  u2: e2\n"},
 		{200, `{"subscribed":1,"failed":[{"url":"u1","error":"u1: e1"}]}`, "opml import -", "tidings: import -: 1 feed failed:\n  u1: e1\n"},
 		{300, `{"error":"a page with 2 feeds","choices":[{"url":"http://a/?b&c","title":"It's\nnew","kind":"feed"},{"url":"http://a/d","kind":"feed"},{"url":"page+http://a/","kind":"page"}]}`,
-			"subscribe http://a/", "tidings: subscribe to http://a/: a page with 2 feeds:\n  tidings subscribe 'http://a/?b&c' (It's new)\n" +
-				"  tidings subscribe http://a/d\n  tidings subscribe page+http://a/ (the page itself)\n"},
+			"subscribe http://a/", "tidings: subscribe to http://a/: a page with 2 feeds:\n  It's new:\n  tidings subscribe 'http://a/?b&c'\n" +
+				"  tidings subscribe http://a/d\n  the page itself:\n  tidings subscribe page+http://a/\n"},
 	} {
 		code, _, stderr := calls(t, answers(t, c.status, c.body), strings.Fields(c.args)...)
 		if code != exitFailed || stderr != c.want {

@@ -163,12 +163,12 @@ func details(table *table, c proxy.Channel, now time.Time) {
 
 // publishing says who publishes a channel.
 func publishing(c proxy.Channel, now time.Time) string {
-	if c.Publisher == "" {
-		return ""
+	var facts []string
+	if c.Publisher != "" {
+		facts = nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
 	}
-	facts := nonempty("signed by "+c.Publisher, since(c.PublisherSince, now))
 	if c.Least != "" {
-		facts = append(facts, "shows only signed items")
+		facts = append(facts, "shows only items that the publisher has signed (--least any shows all)")
 	}
 	return strings.Join(facts, " · ")
 }

@@ -41,6 +41,9 @@ func (c *subscribeCommand) Run(ctx context.Context, s streams) error {
 		if err == nil && answer.Advertised && terminalOf(s.out).width > 0 {
 			_, err = fmt.Fprintf(s.out, "This is the feed %s, which the page advertises.\n", answer.URL)
 		}
+		if err == nil && c.Least == proxy.LeastPublisher {
+			_, err = fmt.Fprintf(s.err, "Your reader gets only items that the publisher has signed. For all items: tidings subscribe --least any %s\n", shellWord(answer.URL))
+		}
 		if err == nil && answer.Doubt != "" {
 			done := "Subscribed"
 			if answer.Already {
