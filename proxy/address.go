@@ -51,6 +51,9 @@ func (s *Server) target(r *http.Request, path, query string) (t target, err erro
 	case path == queryPath:
 		return s.queryTarget(r, query)
 	case strings.HasPrefix(path, tokenPath):
+		if isAddress(path[len(tokenPath):]) {
+			return t, refuse(http.StatusNotFound, "not found: the address lacks its token: tidings list -v shows the whole address")
+		}
 		token, rest, _ := strings.Cut(path[len(tokenPath):], "/")
 		if t.url, err = s.source(r, embedded(rest, query)); err != nil {
 			return t, err
@@ -75,6 +78,9 @@ func (s *Server) queryTarget(r *http.Request, query string) (t target, err error
 	q, err := url.ParseQuery(query)
 	if err != nil {
 		return t, refuse(http.StatusBadRequest, "the query of the address is not valid: %v", err)
+	}
+	if !q.Has("url") {
+		return t, refuse(http.StatusBadRequest, "the address of the feed is missing: write /feed?url=…")
 	}
 	if t.url, err = s.source(r, q.Get("url")); err != nil {
 		return t, err

@@ -18,6 +18,20 @@ import (
 	"tidings/internal/feed"
 )
 
+// An address that a person has cut short is refused with what it lacks.
+func TestAddressesOfReadersThatLackSomething(t *testing.T) {
+	b := newBench(t)
+	for target, want := range map[string]string{
+		"/f/" + rssURL: "the address lacks its token",
+		"/feed":        "write /feed?url=",
+	} {
+		answer := b.ask("GET", target)
+		if got := body(t, answer); answer.StatusCode < 400 || !strings.Contains(got, want) {
+			t.Errorf("%s: %d %q, want %q", target, answer.StatusCode, got, want)
+		}
+	}
+}
+
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (

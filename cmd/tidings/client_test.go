@@ -46,8 +46,8 @@ func TestFaultsTakeOneLine(t *testing.T) {
 	}{
 		{502, `{"error":"the origin\nis away"}`, "list", "tidings: the origin is away\n"},
 		{502, `{"error":"\u001b[31mred\u001b[0m"}`, "list", "tidings: [31mred[0m\n"},
-		{404, `{"error":"not subscribed to"}`, "unsubscribe http://a/", "tidings: unsubscribe from http://a/: not subscribed to\n"},
-		{404, `{"error":"http://a/: not subscribed to"}`, "unsubscribe http://a/", "tidings: http://a/: not subscribed to\n"},
+		{404, `{"error":"not subscribed to"}`, "unsubscribe http://a/", "tidings: unsubscribe from http://a/: not subscribed to; \"tidings list\" shows yours\n"},
+		{404, `{"error":"http://a/: not subscribed to"}`, "unsubscribe http://a/", "tidings: http://a/: not subscribed to; \"tidings list\" shows yours\n"},
 		{403, "from other machines only feeds\n", "list", "tidings: from other machines only feeds\n"},
 		{200, "<html>", "status", stranger},
 		{200, "<html>", "doctor --json", stranger},

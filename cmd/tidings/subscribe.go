@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 
@@ -75,6 +76,9 @@ func (c *unsubscribeCommand) Run(ctx context.Context, s streams) error {
 	ended := 0
 	err := all("unsubscribe from", c.URLs, func(address string) error {
 		answer, err := c.tell(ctx, "unsubscribe", address)
+		if r, ok := errors.AsType[refusal](err); ok && r.status == http.StatusNotFound {
+			err = refusal{r.words + "; \"tidings list\" shows yours", r.status}
+		}
 		if err == nil {
 			ended++
 			_, err = fmt.Fprintln(s.out, answer.URL)
