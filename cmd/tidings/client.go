@@ -49,6 +49,7 @@ func (c client) post(ctx context.Context, path, mediaType string, body []byte) (
 }
 
 func (c client) do(ctx context.Context, method, path, mediaType string, body []byte) ([]byte, error) {
+	c.HTTP = strings.TrimSuffix(strings.TrimPrefix(c.HTTP, "http://"), "/") // as run prints it, and browsers have it
 	if c.HTTP == noHTTP {
 		return nil, usagef("the setting http is %q: give the address of the node with --http", noHTTP)
 	}

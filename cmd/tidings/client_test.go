@@ -85,6 +85,17 @@ func TestEachFailureHasALine(t *testing.T) {
 	}
 }
 
+// The address of a node may be given as it is printed, and as browsers have it.
+func TestTheAddressOfANodeMayBeAURL(t *testing.T) {
+	node := strings.TrimPrefix(answers(t, 200, `{"channels":[]}`), "http://")
+	for _, address := range []string{node, "http://" + node, "http://" + node + "/"} {
+		var stderr bytes.Buffer
+		if code := run(t.Context(), []string{"list", "--http", address, "--json"}, strings.NewReader(""), &bytes.Buffer{}, &stderr); code != exitDone {
+			t.Errorf("%s: %d %s", address, code, &stderr)
+		}
+	}
+}
+
 func TestShellWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"https://a.example/feed-1_2.xml": "https://a.example/feed-1_2.xml",
