@@ -120,13 +120,17 @@ func (w *writer) news(ctx context.Context, raw []byte) (n int, left []leftover, 
 		return 0, nil, err
 	}
 	p, err := w.known(ctx)
+	if err == nil {
+		err = w.taken(&p)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
 	signed := map[string]bool{}
 	for _, it := range p.Items {
-		signed[it] = true
+		signed[it] = !w.anew
 	}
+	w.anew = false
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		it := &f.Items[i]
 		version := it.ID.String() + it.Hash.String()
@@ -174,10 +178,10 @@ func (w *writer) fits(f *feed.Feed) error {
 	case self != "" && schemeless(self) != schemeless(w.url):
 		return fmt.Errorf("%s is the document of another feed: its self link is %s, not %s; give the document of this feed, or correct the link", w.Document, self, w.url)
 	case named && !bytes.Equal(said.Key, own) && said.Next != difference.KeyHash(own):
-		return fmt.Errorf("%s names the key %s, but the key in %s is %s; give the document of this feed, or paste the output of tidings publish --metadata into it",
-			w.Document, difference.Fingerprint(said.Key), w.Key, difference.Fingerprint(own))
+		return fmt.Errorf("%s names the key %s, but the key in %s is %s; give the document of this feed, or %s",
+			w.Document, difference.Fingerprint(said.Key), w.Key, difference.Fingerprint(own), w.paste())
 	case self == "" && !named && !sameSite(f.Head.Link, w.url):
-		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or paste the output of tidings publish --metadata into it", w.Document, w.url)
+		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or %s", w.Document, w.url, w.paste())
 	}
 	return nil
 }

@@ -63,7 +63,12 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	w := &writer{c, author, url, s}
+	w := &writer{publishCommand: c, author: author, url: url, s: s}
+	if c.Resume {
+		if err := w.resume(ctx); err != nil {
+			return fmt.Errorf("resume: %w", err)
+		}
+	}
 	switch {
 	case c.Metadata:
 		return w.metadata()
@@ -78,8 +83,7 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	case c.described():
 		return w.one(ctx)
 	}
-	_, err = w.last(ctx) // with --resume
-	return err
+	return nil
 }
 
 // described says whether an item is described by flags.
@@ -122,7 +126,47 @@ type writer struct {
 	author *publisher.Author
 	url    string
 	s      streams
+	// anew says that the network has just taken this key in the place of one that had not named it: what that one has
+	// signed is to be signed again.
+	anew bool
 }
+
+// resume has the record go on from what the network has, and this key take the place of another one.
+func (w *writer) resume(ctx context.Context) error {
+	p, err := w.known(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := w.fetchFeed(ctx)
+	if err != nil {
+		return fmt.Errorf("the feed's document has to name this key: %w", err)
+	}
+	own := w.author.Public()
+	fingerprint, hash := difference.Fingerprint(own), difference.KeyHash(own)
+	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, own) {
+		return fmt.Errorf("%s does not name this key, %s: %s, and publish with --resume again", w.url, fingerprint, w.paste())
+	}
+	last := lastOf(&p)
+	if err := w.author.Resume(w.url, last); err != nil {
+		return err
+	}
+	switch {
+	case p.Seq == 0:
+		w.tell("nothing was published in " + w.url + " yet, so the next item is its first one")
+	case bytes.Equal(p.Key, own), bytes.Equal(p.Claimed, own):
+		w.tell(fmt.Sprintf("%s has the key %s, and publishing goes on after number %d", w.url, fingerprint, p.Seq))
+	default:
+		if err := w.beat(ctx, last); err != nil {
+			return err
+		}
+		w.anew = !bytes.Equal(p.Next, hash[:])
+		w.tell(w.url + " now has the key " + fingerprint)
+	}
+	return nil
+}
+
+// paste is what to do about a document that does not name the key.
+func (w *writer) paste() string { return proxy.Paste(shellWord(w.Key), w.url) }
 
 // metadata prints what is pasted into the feed's document.
 func (w *writer) metadata() error {
@@ -243,7 +287,11 @@ var errUnnamed = errors.New("nothing was signed")
 
 // taken is an error if nothing is taken that the key signs.
 func (w *writer) taken(p *proxy.Publisher) error {
-	switch why := p.Refuses(w.author.Public(), w.author.Feeds()[w.url]); {
+	if w.Resume { // the network has taken the key, which this node may not have heard yet
+		return nil
+	}
+	why := strings.ReplaceAll(p.Refuses(w.author.Public(), w.author.Feeds()[w.url]), proxy.Paste("FILE", p.URL), w.paste())
+	switch {
 	case why == "":
 		return nil
 	case p.Seq > 0:
@@ -253,29 +301,11 @@ func (w *writer) taken(p *proxy.Publisher) error {
 	}
 }
 
-// last is the last publication that the network has; with --resume, the record goes on from there.
-func (w *writer) last(ctx context.Context) (publisher.Last, error) {
-	p, err := w.known(ctx)
-	if err != nil {
-		return publisher.Last{}, err
-	}
-	return w.lastOf(ctx, p)
-}
-
-func (w *writer) lastOf(ctx context.Context, p proxy.Publisher) (publisher.Last, error) {
+// lastOf is the last publication that the network has.
+func lastOf(p *proxy.Publisher) publisher.Last {
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
-	if !w.Resume {
-		return last, w.taken(&p)
-	}
-	f, err := w.fetchFeed(ctx)
-	if err != nil {
-		return last, fmt.Errorf("resume: the feed's document has to name this key: %w", err)
-	}
-	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
-		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, difference.Fingerprint(w.author.Public()))
-	}
-	return last, w.author.Resume(w.url, last)
+	return last
 }
 
 // publish signs an item and brings it into the feed, after what was signed and got lost on its way.
@@ -289,11 +319,11 @@ func (w *writer) publish(ctx context.Context, it *feed.Item) error {
 
 // write is publish for who has asked what is known of the feed's publisher.
 func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) error {
-	last, err := w.lastOf(ctx, p)
-	if err != nil {
+	if err := w.taken(&p); err != nil {
 		return err
 	}
-	_, err = w.author.Write(w.url, last.Seq, last.Head, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
+	last := lastOf(&p)
+	_, err := w.author.Write(w.url, last.Seq, last.Head, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 	if err != nil {
 		return err
 	}
@@ -304,10 +334,17 @@ func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) er
 
 // alive says that nothing is new.
 func (w *writer) alive(ctx context.Context) error {
-	last, err := w.last(ctx)
+	p, err := w.known(ctx)
+	if err == nil {
+		err = w.taken(&p)
+	}
 	if err != nil {
 		return err
 	}
+	return w.beat(ctx, lastOf(&p))
+}
+
+func (w *writer) beat(ctx context.Context, last publisher.Last) error {
 	return w.author.Alive(w.url, last.Seq, last.Head, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 }
 

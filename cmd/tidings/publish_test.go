@@ -260,9 +260,9 @@ func TestAWatcherSaysThatTheNodeStopped(t *testing.T) {
 		return nil
 	})
 	p.Close()
-	says("no node answers at "+node)
+	says("no node answers at " + node)
 	p.startAgain(t)
-	says("the node at "+node+" has started again, and publishing goes on")
+	says("the node at " + node + " has started again, and publishing goes on")
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -104,11 +104,15 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	if p, err = d.prepare(ctx, url); err != nil || len(p.Key) == 0 {
 		return p, err
 	}
+	vouched := feedtree.ByPublisher
+	if len(p.Claimed) > 0 { // what this one has signed is not confirmed here yet
+		vouched = feedtree.Unconfirmed
+	}
 	p.Items, err = ask(ctx, d, func(answer func([]string)) {
 		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) {
 			items := []string{}
 			for _, e := range doc.Entries {
-				if e.Provenance == feedtree.ByPublisher {
+				if e.Provenance == vouched {
 					items = append(items, e.Item.ID.String()+e.Item.Hash.String())
 				}
 			}
@@ -174,7 +178,7 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 		}
 		return nil, words, unseen, nil
 	}
-	return nil, "the document of " + url + " names no key: paste the output of tidings publish --metadata into it", false, nil
+	return nil, "the document of " + url + " names no key: " + proxy.Paste("FILE", url), false, nil
 }
 
 // publisher is what the network has. A feed that the node did not follow takes a while to be known.
@@ -219,6 +223,12 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	p.Key, p.Seq = s.Publisher.Key, doc.Pin.Seq
 	if next := s.Publisher.Next; next != (feed.Hash{}) {
 		p.Next = next[:]
+	}
+	if s.Doubt != nil {
+		p.Claimed = s.Doubt.Key
+	}
+	for _, t := range s.Publisher.Past {
+		p.Former = append(p.Former, t.Key)
 	}
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]
