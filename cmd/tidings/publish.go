@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -35,12 +36,12 @@ type publishCommand struct {
 
 	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish the new items of this feed document. - for standard input."`
 	Watch    bool          `group:"A feed:" help:"Keep running: publish new items when the document changes, and sign once per beat interval that nothing is new."`
-	Every    time.Duration `group:"A feed:" default:"10s" help:"Time between two checks of the document (${default})."`
+	Every    time.Duration `group:"A feed:" help:"Time between two checks of the document, with --watch (10s)."`
 	Alive    bool          `group:"A feed:" help:"Sign that nothing is new, so that no node has to poll the feed."`
 
 	Metadata     bool          `group:"The metadata:" help:"Print the element to paste into the head of the feed document, and exit."`
 	Format       string        `group:"The metadata:" enum:"rss,atom,json" default:"rss" help:"Format of the document: rss, atom or json (${default})."`
-	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"Longest silence of the publisher. After two beat intervals, nodes poll the feed (${default})."`
+	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"Longest silence of the publisher, which --watch takes from the metadata. After two beat intervals, nodes poll the feed (${default})."`
 	Certificate  string        `group:"The metadata:" placeholder:"URL" help:"Address of the publisher's certificate."`
 	Fingerprint  string        `group:"The metadata:" placeholder:"HEX" help:"SHA-256 fingerprint of that certificate."`
 
@@ -77,7 +78,11 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	case c.Document != "":
 		return w.document(ctx)
 	case c.Alive:
-		return w.alive(ctx)
+		if err := w.alive(ctx); err != nil {
+			return err
+		}
+		w.tell("signed that nothing is new in " + url)
+		return nil
 	case c.Item != "":
 		return w.whole(ctx)
 	case c.described():
@@ -110,6 +115,10 @@ func (c *publishCommand) check() error {
 		return usagef("%s: give only one of them", strings.Join(deeds, ", "))
 	case c.Watch && c.Document == "":
 		return usagef("--watch needs --document")
+	case c.Every != 0 && !c.Watch:
+		return usagef("--every needs --watch")
+	case c.BeatInterval < time.Second:
+		return usagef("--beat-interval: give at least 1s")
 	case c.Metadata && c.Resume:
 		return usagef("--resume does not go with --metadata")
 	case !c.Metadata && c.Certificate+c.Fingerprint != "":
@@ -128,7 +137,9 @@ type writer struct {
 	s      streams
 	// anew says that the network has just taken this key in the place of one that had not named it: what that one has
 	// signed is to be signed again.
-	anew bool
+	anew   bool
+	before int       // items of the document that were published before
+	wait   sync.Once // it was said that a push takes long
 }
 
 // resume has the record go on from what the network has, and this key take the place of another one.
@@ -211,14 +222,14 @@ func (w *writer) whole(ctx context.Context) error {
 		return err
 	}
 	if !utf8.Valid(raw) {
-		return fmt.Errorf("%s: the item is not in UTF-8", w.Item)
+		return fmt.Errorf("%s: the item is not in UTF-8", fileName(w.Item))
 	}
 	it, err := readItem(raw)
 	if err != nil {
-		return fmt.Errorf("%s: %w", w.Item, err)
+		return fmt.Errorf("%s: %s", fileName(w.Item), strings.TrimPrefix(err.Error(), "read item: "+feed.ErrBroken.Error()+": "))
 	}
 	if m, _ := it.Meaning(w.url); m.GUID == "" && m.Link == "" {
-		return fmt.Errorf("%s: the item needs an id (guid) or a link", w.Item)
+		return fmt.Errorf("%s: the item needs an id (guid) or a link", fileName(w.Item))
 	}
 	return w.publish(ctx, &it)
 }
@@ -251,17 +262,19 @@ func (w *writer) one(ctx context.Context) error {
 func readItem(raw []byte) (it feed.Item, err error) {
 	raw = bytes.TrimSpace(raw)
 	atom := []feed.Binding{{Prefix: "", URI: "http://www.w3.org/2005/Atom"}}
-	if it, err = feed.ReadItem(feed.RSS, raw, nil, 0); err == nil {
-		return it, nil
+	switch {
+	case bytes.HasPrefix(raw, []byte("{")):
+		return feed.ReadItem(feed.JSON, raw, nil, 0)
+	case bytes.HasPrefix(raw, []byte("<entry")):
+		if it, err = feed.ReadItem(feed.Atom, raw, nil, 0); err != nil {
+			it, err = feed.ReadItem(feed.Atom, raw, atom, 0)
+		}
+		return it, err
 	}
-	if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil {
-		return other, nil
-	}
-	if other, e := feed.ReadItem(feed.Atom, raw, atom, 0); e == nil {
-		return other, nil
-	}
-	if other, e := feed.ReadItem(feed.JSON, raw, nil, 0); e == nil {
-		return other, nil
+	if it, err = feed.ReadItem(feed.RSS, raw, nil, 0); err != nil {
+		if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil { // with a prefix of its own
+			return other, nil
+		}
 	}
 	return it, err
 }
@@ -353,9 +366,17 @@ func (w *writer) push(ctx context.Context, envelope []byte) error {
 	if err != nil {
 		return err
 	}
+	defer time.AfterFunc(slow, func() {
+		w.wait.Do(func() {
+			w.tell("waiting for the nodes that keep the feed's log; what is published is signed and recorded, and Ctrl-C is safe")
+		})
+	}).Stop()
 	_, err = w.post(ctx, "publish", "application/json", body)
 	return err
 }
+
+// slow is how long a push may take before the user is told why.
+const slow = 3 * time.Second
 
 // A trustCommand is "tidings trust".
 type trustCommand struct {

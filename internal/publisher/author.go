@@ -83,6 +83,9 @@ func Open(path string, ask Passphrase) (*Author, error) {
 func (a *Author) read(ask Passphrase) error {
 	file, _ := os.Stat(a.path) // before it is read: a file that is replaced meanwhile is read again
 	key, passphrase, err := read(a.path, ask)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the key file %s does not exist: name the right one, or make it with \"tidings keygen %[1]s\"", a.path)
+	}
 	if err != nil {
 		return err
 	}

@@ -43,6 +43,9 @@ func TestAKeyIsReadByItsOwnerAlone(t *testing.T) {
 	if err != nil || !bytes.Equal(read.Public(), made.Public()) || read.Next() != made.Next() {
 		t.Errorf("%v, %v", read, err)
 	}
+	if _, err := Open(path+"s", none); err == nil || !strings.Contains(err.Error(), "make it with \"tidings keygen ") {
+		t.Error(err)
+	}
 	next, err := Read(path+nextSuffix, none)
 	if err != nil || difference.KeyHash(next.Public()) != made.Next() {
 		t.Errorf("%v, %v", next, err)
