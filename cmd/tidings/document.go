@@ -81,8 +81,8 @@ func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	r.Header.Set("User-Agent", "tidings-publish/"+release().Version)
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err != nil {
-		if wrapped, ok := errors.AsType[*url.Error](err); ok { // which names the address again
-			err = wrapped.Err
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) { // those around it name calls of the system
+			err = cause
 		}
 		return nil, fmt.Errorf("read %s: the web server does not answer (%w); check the address, and that the server runs", address, err)
 	}

@@ -252,6 +252,9 @@ func (w *writer) one(ctx context.Context) error {
 	it, err := feed.NewItem(format, feed.Meaning{
 		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
 	}, time.Now())
+	if errors.Is(err, feed.ErrLimit) {
+		return difference.TooLarge(len(w.Summary) + len(w.Content))
+	}
 	if err != nil {
 		return usageError{error: err}
 	}

@@ -396,7 +396,7 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 		{[]string{"--metadata", "--certificate", "https://blog.example/c", "--fingerprint", strings.Repeat("0", 64)}, "--fingerprint"},
 		{[]string{"--metadata", "--fingerprint", "0a"}, "--fingerprint"},
 		{nil, "what to publish?"},
-		{[]string{"--author", "Ann", "--id", "1"}, "says nothing"},
+		{[]string{"--author", "Ann", "--id", "1"}, "neither title nor content"},
 		{[]string{"--title", "caf\xe9", "--id", "1"}, "is not in UTF-8"},
 		{[]string{"--title", "T", "--link", "/1"}, "https://"},
 	} {

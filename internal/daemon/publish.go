@@ -171,7 +171,7 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 	case copied.feed == nil && copied.offer.Page:
 		return nil, url + " is a page: give the address of a feed", false, nil
 	case copied.feed == nil:
-		words = fmt.Sprintf("no publisher of %s is known, and its document, which has to name the key, cannot be read: %s", url, d.trouble(url, copied.state.String(), copied.state.Words).Words)
+		words = fmt.Sprintf("the feed's document, which has to name the key, cannot be read: %v", d.trouble(url, copied.state.String(), copied.state.Words))
 		switch copied.state.Kind {
 		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
 			unseen = true
@@ -263,10 +263,12 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 		err = difference.Publishable(url, &it)
 	}
 	switch {
-	case errors.Is(err, difference.ErrLarge) || errors.Is(err, feed.ErrLimit):
-		return w, fmt.Errorf("%w: %w", proxy.ErrLarge, err)
+	case errors.Is(err, feed.ErrLimit):
+		return w, because{proxy.ErrLarge, difference.TooLarge(len(said.Summary) + len(said.Content))}
+	case errors.Is(err, difference.ErrLarge):
+		return w, because{proxy.ErrLarge, err}
 	case err != nil:
-		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
+		return w, because{proxy.ErrItem, err}
 	}
 	if err := d.known(&p); err != nil {
 		d.endTentative(ctx, url)
@@ -290,6 +292,12 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	return w, err
 }
+
+// A because is an error of a kind in the words of another one, which say enough.
+type because struct{ kind, words error }
+
+func (b because) Error() string   { return b.words.Error() }
+func (b because) Unwrap() []error { return []error{b.kind, b.words} }
 
 // known refuses to sign for a feed that has another key, or none.
 func (d *Daemon) known(p *proxy.Publisher) error {
@@ -369,7 +377,11 @@ func (d *Daemon) Trust(ctx context.Context, url string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if !d.node.Feeds.Trust(key) {
-			answer(fmt.Errorf("trust %s: %w, or its key has not changed", url, proxy.ErrUnknown))
+			err := fmt.Errorf("trust %s: %w", url, proxy.ErrUnknown)
+			if _, ok := d.node.Feeds.Subscription(key); ok {
+				err = because{proxy.ErrUnknown, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
+			}
+			answer(err)
 			return
 		}
 		s, _ := d.node.Feeds.Subscription(key)
