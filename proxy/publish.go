@@ -88,7 +88,7 @@ func (p *Publisher) Refuses(key ed25519.PublicKey, took bool) string {
 	case slices.ContainsFunc(p.Former, func(k []byte) bool { return bytes.Equal(k, key) }):
 		return fmt.Sprintf("the key of %s is %s now, which has replaced this one, %s: publish with the file of the new key", p.URL, difference.Fingerprint(p.Key), own)
 	case p.Seq > 0:
-		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and publish once with tidings publish --resume", p.URL, difference.Fingerprint(p.Key), own)
+		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, p.URL)
 	case len(p.Named) > 0 && !bytes.Equal(p.Named, key):
 		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: %s", p.URL, difference.Fingerprint(p.Named), own, Paste("FILE", p.URL))
 	}

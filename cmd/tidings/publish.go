@@ -306,7 +306,7 @@ func (w *writer) taken(p *proxy.Publisher) error {
 	if w.Resume { // the network has taken the key, which this node may not have heard yet
 		return nil
 	}
-	why := strings.ReplaceAll(p.Refuses(w.author.Public(), w.author.Feeds()[w.url]), proxy.Paste("FILE", p.URL), w.paste())
+	why := strings.ReplaceAll(p.Refuses(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+shellWord(w.Key)+" ")
 	switch {
 	case why == "":
 		return nil
