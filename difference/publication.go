@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -90,14 +91,37 @@ func Publish(key ed25519.PrivateKey, url string, seq uint64, prev feed.Hash, at 
 // nil. Publishers and those who poll come to the same: what nobody can sign is for polls to find.
 func Publishable(url string, it *feed.Item) error {
 	if it.Apart != 0 {
-		return fmt.Errorf("%w: other items of its document have its id, too", ErrItem)
+		return unfit{ErrItem, "other items of the document have the same id"}
 	}
 	m := publicationOf(url, it)
 	m.Pubseq, m.TimeMs, m.Prev = math.MaxUint64, maxMillis, make([]byte, len(feed.Hash{}))
 	if n := proto.Size(m) + envelopeRoom; n > MaxPublication {
-		return fmt.Errorf("%w: with all that is signed it has %d bytes, more than %d", ErrLarge, n, MaxPublication)
+		return TooLarge(n)
 	}
 	return nil
+}
+
+// An unfit says why an item cannot be signed, in words that need none before them.
+type unfit struct {
+	kind  error
+	words string
+}
+
+func (u unfit) Error() string { return u.words }
+func (u unfit) Unwrap() error { return u.kind }
+
+// TooLarge is the error of the kind ErrLarge of an item that has so many bytes with all that is signed.
+func TooLarge(bytes int) error {
+	return unfit{ErrLarge, fmt.Sprintf("the item is too large: %s bytes of at most %s; publish a summary instead", grouped(bytes), grouped(MaxPublication))}
+}
+
+// grouped writes a number with a comma before each three digits.
+func grouped(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
 }
 
 // publicationOf is what is signed of an item; nil: there is none.

@@ -125,7 +125,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document does not name this key yet: it is being read, and counts only over HTTPS or from a private address")
 			return
 		}
-		if p.Item != nil && f.inOrder(l, p) == "" {
+		if f.inOrder(l, p) == "" {
 			f.repin(c, l.pin.Change(p.Key, feed.Hash{}, f.clock.Now(), nil)) // it was named before
 		}
 	}

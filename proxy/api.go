@@ -265,6 +265,10 @@ func jsonFault(err error) error {
 	}
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	switch {
+	case errors.Is(err, io.EOF):
+		return refuse(http.StatusBadRequest, "the request has no body: send one JSON object")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse(http.StatusBadRequest, "the request ends within its JSON object: send all of it")
 	case ok && wrong.Field == "":
 		return refuse(http.StatusBadRequest, "the request must be one JSON object, not: %s", wrong.Value)
 	case ok:

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,6 +55,11 @@ type Publisher struct {
 	// Key is the publisher's, 32 bytes in base64; empty: the feed is not published, as far as is
 	// known here.
 	Key []byte `json:"key"`
+	// Claimed is the key that the nodes of the feed's log name instead, while this node has not seen it at the origin yet.
+	// Items are then those that this key has signed.
+	Claimed []byte `json:"claimed,omitempty"`
+	// Former are the keys that the feed had before, the first one first.
+	Former [][]byte `json:"former,omitempty"`
 	// Next is the hash of the key that may follow, if one was named.
 	Next []byte `json:"next,omitempty"`
 	Seq  uint64 `json:"seq"` // of the last publication; 0: none
@@ -77,14 +83,21 @@ type Publisher struct {
 func (p *Publisher) Refuses(key ed25519.PublicKey, took bool) string {
 	hash, own := difference.KeyHash(key), difference.Fingerprint(key)
 	switch {
-	case bytes.Equal(p.Key, key), bytes.Equal(p.Next, hash[:]), took && p.Unseen && len(p.Key) == 0:
+	case bytes.Equal(p.Key, key), bytes.Equal(p.Claimed, key), bytes.Equal(p.Next, hash[:]), took && p.Unseen && len(p.Key) == 0:
 		return ""
+	case slices.ContainsFunc(p.Former, func(k []byte) bool { return bytes.Equal(k, key) }):
+		return fmt.Sprintf("the key of %s is %s now, which has replaced this one, %s: publish with the file of the new key", p.URL, difference.Fingerprint(p.Key), own)
 	case p.Seq > 0:
-		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and publish once with tidings publish --resume", p.URL, difference.Fingerprint(p.Key), own)
+		return fmt.Sprintf("the key of %s is %s, and this one is %s: to replace the key, name the new one in the feed's document, and run \"tidings publish --resume --key FILE %s\" once", p.URL, difference.Fingerprint(p.Key), own, p.URL)
 	case len(p.Named) > 0 && !bytes.Equal(p.Named, key):
-		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: paste the output of tidings publish --metadata into the document", p.URL, difference.Fingerprint(p.Named), own)
+		return fmt.Sprintf("the document of %s names the key %s, and this one is %s: %s", p.URL, difference.Fingerprint(p.Named), own, Paste("FILE", p.URL))
 	}
 	return p.Unnamed
+}
+
+// Paste says how a feed's document comes to name the key in a file.
+func Paste(file, url string) string {
+	return fmt.Sprintf("paste the output of \"tidings publish --key %s --metadata %s\" into the feed's document, directly after <channel> or <feed>", file, url)
 }
 
 // Written is what became of an item.

@@ -160,6 +160,8 @@ func TestAFeedTakesItsKeyAndTheOneThatFollows(t *testing.T) {
 		{Publisher{Key: own, Next: hash[:], Seq: 1}, next, false, ""},
 		{Publisher{Key: own, Next: hash[:], Seq: 1}, other, false, "to replace the key"},
 		{Publisher{Key: own, Seq: 1, Named: other}, other, false, "--resume"},
+		{Publisher{Key: own, Seq: 1, Claimed: other}, other, false, ""},
+		{Publisher{Key: own, Seq: 1, Former: [][]byte{next, other}}, other, false, "has replaced this one"},
 		{Publisher{Key: own}, own, false, ""},
 		{Publisher{Key: own, Unnamed: "it does not answer"}, own, false, ""},
 		{Publisher{Key: own, Named: other}, other, false, ""}, // changed before anything was published

@@ -33,10 +33,26 @@ func (w *writer) open(ctx context.Context, name string) ([]byte, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read %w", plainly(err))
 	}
 	defer f.Close()
 	return bounded(name, f)
+}
+
+// fileName is a file in words.
+func fileName(file string) string {
+	if file == "-" {
+		return "standard input"
+	}
+	return file
+}
+
+// plainly is an error without the name of the system call.
+func plainly(err error) error {
+	if path, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("%s: %w", path.Path, path.Err)
+	}
+	return err
 }
 
 // bounded reads as much as a document may have.
@@ -49,7 +65,7 @@ func bounded(name string, r io.Reader) ([]byte, error) {
 		err = path.Err
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
+		return nil, fmt.Errorf("read %s: %w", fileName(name), err)
 	}
 	return b, nil
 }
@@ -65,7 +81,10 @@ func fetchDocument(ctx context.Context, address string) ([]byte, error) {
 	r.Header.Set("User-Agent", "tidings-publish/"+release().Version)
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(r)
 	if err != nil {
-		return nil, err
+		for cause := err; cause != nil; cause = errors.Unwrap(cause) { // those around it name calls of the system
+			err = cause
+		}
+		return nil, fmt.Errorf("read %s: the web server does not answer (%w); check the address, and that the server runs", address, err)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -89,8 +108,15 @@ func (w *writer) document(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, left, err := w.news(ctx, raw)
+	n, left, err := w.news(ctx, raw)
 	if len(left) == 0 {
+		if err == nil && n == 0 {
+			before := fmt.Sprintf("%d items were published", w.before)
+			if w.before == 1 {
+				before = "1 item was published"
+			}
+			w.tell(fmt.Sprintf("nothing new in %s; %s before", fileName(w.Document), before))
+		}
 		return err
 	}
 	words := make([]string, len(left))
@@ -114,23 +140,31 @@ const leftWords = "not published, so readers get it by polling: "
 func (w *writer) news(ctx context.Context, raw []byte) (n int, left []leftover, err error) {
 	f, err := feed.Parse(raw, "")
 	if err != nil {
-		return 0, nil, fmt.Errorf("%s: %w; give the document of the feed", w.Document, err)
+		return 0, nil, fmt.Errorf("%s: %w; give the document of the feed", fileName(w.Document), err)
 	}
 	if err := w.fits(f); err != nil {
 		return 0, nil, err
 	}
 	p, err := w.known(ctx)
+	if err == nil {
+		err = w.taken(&p)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
 	signed := map[string]bool{}
 	for _, it := range p.Items {
-		signed[it] = true
+		signed[it] = !w.anew
+	}
+	w.anew, w.before = false, 0
+	if said, ok := f.Head.Publisher(); ok && said.Beat > 0 {
+		w.BeatInterval = said.Beat
 	}
 	for i := len(f.Items) - 1; i >= 0; i-- {
 		it := &f.Items[i]
 		version := it.ID.String() + it.Hash.String()
 		if signed[version] {
+			w.before++
 			continue
 		}
 		switch err := w.publish(ctx, it); {
@@ -140,6 +174,9 @@ func (w *writer) news(ctx context.Context, raw []byte) (n int, left []leftover, 
 			return n, left, err
 		default:
 			n++
+			if m, _ := it.Meaning(""); m.GUID == "" && m.Link == "" {
+				w.tell(fmt.Sprintf("%s has no id (guid): if you change its title, readers see it twice", called(it)))
+			}
 		}
 	}
 	return n, left, nil
@@ -164,20 +201,20 @@ func (w *writer) fits(f *feed.Feed) error {
 	if address, err := feed.Canonical(w.Document); err == nil && address == w.url {
 		return nil
 	}
-	own := w.author.Public()
-	said, named := f.Head.Publisher()
+	own, document := w.author.Public(), fileName(w.Document)
+	said, ok := f.Head.Publisher()
 	self := ""
 	if f.Links.Self != "" {
 		self, _ = feed.Resolve(w.url, f.Links.Self) // one that cannot be read says nothing
 	}
 	switch {
 	case self != "" && schemeless(self) != schemeless(w.url):
-		return fmt.Errorf("%s is the document of another feed: its self link is %s, not %s; give the document of this feed, or correct the link", w.Document, self, w.url)
-	case named && !bytes.Equal(said.Key, own) && said.Next != difference.KeyHash(own):
-		return fmt.Errorf("%s names the key %s, but the key in %s is %s; give the document of this feed, or paste the output of tidings publish --metadata into it",
-			w.Document, difference.Fingerprint(said.Key), w.Key, difference.Fingerprint(own))
-	case self == "" && !named && !sameSite(f.Head.Link, w.url):
-		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or paste the output of tidings publish --metadata into it", w.Document, w.url)
+		return fmt.Errorf("%s is the document of another feed: its self link is %s, not %s; give the document of this feed, or correct the link", document, self, w.url)
+	case ok && !bytes.Equal(said.Key, own) && said.Next != difference.KeyHash(own):
+		return fmt.Errorf("%s names the key %s, but the key in %s is %s; give the document of this feed, or %s",
+			document, difference.Fingerprint(said.Key), w.Key, difference.Fingerprint(own), w.paste())
+	case self == "" && !ok && !sameSite(f.Head.Link, w.url):
+		return fmt.Errorf("nothing in %s says that it is the document of %s: it has no self link, names no key, and does not link to that site; give the document of this feed, or %s", document, w.url, w.paste())
 	}
 	return nil
 }
@@ -219,8 +256,8 @@ func (w *writer) watch(ctx context.Context) error {
 	if w.Document == "-" {
 		return usagef("--watch needs a file or an address, not standard input")
 	}
-	if w.Every < time.Second || w.BeatInterval < time.Second {
-		return usagef("--every and --beat-interval: give at least 1s")
+	if w.Every = cmp.Or(w.Every, 10*time.Second); w.Every < time.Second {
+		return usagef("--every: give at least 1s")
 	}
 	watch := &watcher{writer: w, left: map[string]bool{}}
 	failing := "" // the error of the last check
@@ -237,7 +274,10 @@ func (w *writer) watch(ctx context.Context) error {
 			failing = err.Error()
 			w.tell(fmt.Sprintf("%s (publishing waits; the next check is in %v)", failing, w.rest(err)))
 		case err == nil && (failing != "" || restarted):
-			what := "the problem is over"
+			what := "the node takes items again"
+			if strings.HasPrefix(failing, "read ") {
+				what = w.Document + " can be read again"
+			}
 			if restarted {
 				what = "the node at " + reachable(w.HTTP) + " has started again"
 			}

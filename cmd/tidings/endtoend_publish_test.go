@@ -169,12 +169,27 @@ func TestPublishers(t *testing.T) {
 	does(t, "keygen", "--rotate", key)
 	again(t, server, blog)
 	blog.says(metadata(key))
-	if err := publish(key, "--resume", "--title", "Third", "--id", "third"); err != nil {
+	if err := publish(key, "--resume"); err != nil {
+		t.Fatal(err)
+	}
+	if err := publish(stolen, "--title", "More", "--id", "more"); err == nil {
+		t.Error("the stolen key is good for more")
+	}
+	if err := publish(key, "--title", "Third", "--id", "third"); err != nil {
 		t.Fatal(err)
 	}
 	all("rotated", "Third", "publisher", latencyTarget)
-	if err := publish(stolen, "--title", "More", "--id", "more"); err == nil {
-		t.Error("the stolen key is good for more")
+
+	document := filepath.Join(keys, "feed.xml")
+	write := func(metadata string) {
+		blog.says(metadata, "Fifth")
+		if err := os.WriteFile(document, []byte(blog.document()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(metadata(key))
+	if err := publish(key, "--document", document); err != nil {
+		t.Fatal(err)
 	}
 
 	// Both keys are lost. A new one is named by the origin, which the owners see for themselves.
@@ -183,10 +198,16 @@ func TestPublishers(t *testing.T) {
 	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err == nil || !strings.Contains(err.Error(), "to replace the key") {
 		t.Errorf("a key that nobody has named: %v", err)
 	}
-	blog.says(metadata(lost))
+	write(metadata(lost))
 	eventually(t, patient, "the origin's word on a lost key", func() error {
-		return publish(lost, "--resume", "--title", "Fourth", "--id", "fourth")
+		return publish(lost, "--resume")
 	})
+	if out, err := desk.tell("publish", "--key", lost, "--document", document, url); err != nil || out != "Fifth\n" {
+		t.Errorf("what the lost key has signed is signed again: %q, %v", out, err)
+	}
+	if err := publish(lost, "--title", "Fourth", "--id", "fourth"); err != nil {
+		t.Fatal(err)
+	}
 	all("lost", "Fourth", "publisher", latencyTarget)
 	all("lost", "Third", "revoked", latencyTarget)
 	for _, n := range readers {

@@ -26,17 +26,24 @@ func (c keyFlags) passphrase(in io.Reader) (string, error) {
 	if c.PassphraseFile != "-" {
 		f, err := os.Open(c.PassphraseFile)
 		if err != nil {
-			return "", fmt.Errorf("passphrase: %w", err)
+			return "", fmt.Errorf("read the passphrase: %w", plainly(err))
 		}
 		defer f.Close()
+		info, err := f.Stat()
+		if err == nil {
+			err = publisher.Private(c.PassphraseFile, info)
+		}
+		if err != nil {
+			return "", err
+		}
 		in = f
 	}
 	line, err := bufio.NewReader(io.LimitReader(in, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
-		return "", fmt.Errorf("passphrase: %w", err)
+		return "", fmt.Errorf("read the passphrase: %w", err)
 	}
 	if line = strings.TrimRight(line, "\r\n"); line == "" {
-		return "", errors.New("the file of the passphrase is empty")
+		return "", fmt.Errorf("the first line of %s, which has to be the passphrase, is empty", fileName(c.PassphraseFile))
 	}
 	return line, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -35,12 +36,12 @@ type publishCommand struct {
 
 	Document string        `group:"A feed:" placeholder:"FILE|URL" help:"Publish the new items of this feed document. - for standard input."`
 	Watch    bool          `group:"A feed:" help:"Keep running: publish new items when the document changes, and sign once per beat interval that nothing is new."`
-	Every    time.Duration `group:"A feed:" default:"10s" help:"Time between two checks of the document (${default})."`
+	Every    time.Duration `group:"A feed:" help:"Time between two checks of the document, with --watch (10s)."`
 	Alive    bool          `group:"A feed:" help:"Sign that nothing is new, so that no node has to poll the feed."`
 
 	Metadata     bool          `group:"The metadata:" help:"Print the element to paste into the head of the feed document, and exit."`
 	Format       string        `group:"The metadata:" enum:"rss,atom,json" default:"rss" help:"Format of the document: rss, atom or json (${default})."`
-	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"Longest silence of the publisher. After two beat intervals, nodes poll the feed (${default})."`
+	BeatInterval time.Duration `group:"The metadata:" default:"1h" help:"Longest silence of the publisher, which --watch takes from the metadata. After two beat intervals, nodes poll the feed (${default})."`
 	Certificate  string        `group:"The metadata:" placeholder:"URL" help:"Address of the publisher's certificate."`
 	Fingerprint  string        `group:"The metadata:" placeholder:"HEX" help:"SHA-256 fingerprint of that certificate."`
 
@@ -63,7 +64,12 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
-	w := &writer{c, author, url, s}
+	w := &writer{publishCommand: c, author: author, url: url, s: s}
+	if c.Resume {
+		if err := w.resume(ctx); err != nil {
+			return fmt.Errorf("resume: %w", err)
+		}
+	}
 	switch {
 	case c.Metadata:
 		return w.metadata()
@@ -72,14 +78,17 @@ func (c *publishCommand) Run(ctx context.Context, s streams) error {
 	case c.Document != "":
 		return w.document(ctx)
 	case c.Alive:
-		return w.alive(ctx)
+		if err := w.alive(ctx); err != nil {
+			return err
+		}
+		w.tell("signed that nothing is new in " + url)
+		return nil
 	case c.Item != "":
 		return w.whole(ctx)
 	case c.described():
 		return w.one(ctx)
 	}
-	_, err = w.last(ctx) // with --resume
-	return err
+	return nil
 }
 
 // described says whether an item is described by flags.
@@ -106,6 +115,10 @@ func (c *publishCommand) check() error {
 		return usagef("%s: give only one of them", strings.Join(deeds, ", "))
 	case c.Watch && c.Document == "":
 		return usagef("--watch needs --document")
+	case c.Every != 0 && !c.Watch:
+		return usagef("--every needs --watch")
+	case c.BeatInterval < time.Second:
+		return usagef("--beat-interval: give at least 1s")
 	case c.Metadata && c.Resume:
 		return usagef("--resume does not go with --metadata")
 	case !c.Metadata && c.Certificate+c.Fingerprint != "":
@@ -122,7 +135,49 @@ type writer struct {
 	author *publisher.Author
 	url    string
 	s      streams
+	// anew says that the network has just taken this key in the place of one that had not named it: what that one has
+	// signed is to be signed again.
+	anew   bool
+	before int       // items of the document that were published before
+	wait   sync.Once // it was said that a push takes long
 }
+
+// resume has the record go on from what the network has, and this key take the place of another one.
+func (w *writer) resume(ctx context.Context) error {
+	p, err := w.known(ctx)
+	if err != nil {
+		return err
+	}
+	f, err := w.fetchFeed(ctx)
+	if err != nil {
+		return fmt.Errorf("the feed's document has to name this key: %w", err)
+	}
+	own := w.author.Public()
+	fingerprint, hash := difference.Fingerprint(own), difference.KeyHash(own)
+	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, own) {
+		return fmt.Errorf("%s does not name this key, %s: %s, and publish with --resume again", w.url, fingerprint, w.paste())
+	}
+	last := lastOf(&p)
+	if err := w.author.Resume(w.url, last); err != nil {
+		return err
+	}
+	switch {
+	case p.Seq == 0:
+		w.tell("nothing was published in " + w.url + " yet, so the next item is its first one")
+	case bytes.Equal(p.Key, own), bytes.Equal(p.Claimed, own):
+		w.tell(fmt.Sprintf("%s has the key %s, and publishing goes on after number %d", w.url, fingerprint, p.Seq))
+	default:
+		if err := w.beat(ctx, last); err != nil {
+			return err
+		}
+		w.anew = !bytes.Equal(p.Next, hash[:])
+		w.tell(w.url + " now has the key " + fingerprint)
+	}
+	return nil
+}
+
+// paste is what to do about a document that does not name the key.
+func (w *writer) paste() string { return proxy.Paste(shellWord(w.Key), w.url) }
 
 // metadata prints what is pasted into the feed's document.
 func (w *writer) metadata() error {
@@ -167,14 +222,14 @@ func (w *writer) whole(ctx context.Context) error {
 		return err
 	}
 	if !utf8.Valid(raw) {
-		return fmt.Errorf("%s: the item is not in UTF-8", w.Item)
+		return fmt.Errorf("%s: the item is not in UTF-8", fileName(w.Item))
 	}
 	it, err := readItem(raw)
 	if err != nil {
-		return fmt.Errorf("%s: %w", w.Item, err)
+		return fmt.Errorf("%s: %s", fileName(w.Item), strings.TrimPrefix(err.Error(), "read item: "+feed.ErrBroken.Error()+": "))
 	}
 	if m, _ := it.Meaning(w.url); m.GUID == "" && m.Link == "" {
-		return fmt.Errorf("%s: the item needs an id (guid) or a link", w.Item)
+		return fmt.Errorf("%s: the item needs an id (guid) or a link", fileName(w.Item))
 	}
 	return w.publish(ctx, &it)
 }
@@ -197,6 +252,9 @@ func (w *writer) one(ctx context.Context) error {
 	it, err := feed.NewItem(format, feed.Meaning{
 		GUID: w.ID, Link: w.Link, Title: w.Title, Summary: w.Summary, Content: w.Content, Author: w.Author, Published: w.Date.Time,
 	}, time.Now())
+	if errors.Is(err, feed.ErrLimit) {
+		return difference.TooLarge(len(w.Summary) + len(w.Content))
+	}
 	if err != nil {
 		return usageError{error: err}
 	}
@@ -207,17 +265,19 @@ func (w *writer) one(ctx context.Context) error {
 func readItem(raw []byte) (it feed.Item, err error) {
 	raw = bytes.TrimSpace(raw)
 	atom := []feed.Binding{{Prefix: "", URI: "http://www.w3.org/2005/Atom"}}
-	if it, err = feed.ReadItem(feed.RSS, raw, nil, 0); err == nil {
-		return it, nil
+	switch {
+	case bytes.HasPrefix(raw, []byte("{")):
+		return feed.ReadItem(feed.JSON, raw, nil, 0)
+	case bytes.HasPrefix(raw, []byte("<entry")):
+		if it, err = feed.ReadItem(feed.Atom, raw, nil, 0); err != nil {
+			it, err = feed.ReadItem(feed.Atom, raw, atom, 0)
+		}
+		return it, err
 	}
-	if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil {
-		return other, nil
-	}
-	if other, e := feed.ReadItem(feed.Atom, raw, atom, 0); e == nil {
-		return other, nil
-	}
-	if other, e := feed.ReadItem(feed.JSON, raw, nil, 0); e == nil {
-		return other, nil
+	if it, err = feed.ReadItem(feed.RSS, raw, nil, 0); err != nil {
+		if other, e := feed.ReadItem(feed.Atom, raw, nil, 0); e == nil { // with a prefix of its own
+			return other, nil
+		}
 	}
 	return it, err
 }
@@ -243,7 +303,11 @@ var errUnnamed = errors.New("nothing was signed")
 
 // taken is an error if nothing is taken that the key signs.
 func (w *writer) taken(p *proxy.Publisher) error {
-	switch why := p.Refuses(w.author.Public(), w.author.Feeds()[w.url]); {
+	if w.Resume { // the network has taken the key, which this node may not have heard yet
+		return nil
+	}
+	why := strings.ReplaceAll(p.Refuses(w.author.Public(), w.author.Feeds()[w.url]), " --key FILE ", " --key "+shellWord(w.Key)+" ")
+	switch {
 	case why == "":
 		return nil
 	case p.Seq > 0:
@@ -253,29 +317,11 @@ func (w *writer) taken(p *proxy.Publisher) error {
 	}
 }
 
-// last is the last publication that the network has; with --resume, the record goes on from there.
-func (w *writer) last(ctx context.Context) (publisher.Last, error) {
-	p, err := w.known(ctx)
-	if err != nil {
-		return publisher.Last{}, err
-	}
-	return w.lastOf(ctx, p)
-}
-
-func (w *writer) lastOf(ctx context.Context, p proxy.Publisher) (publisher.Last, error) {
+// lastOf is the last publication that the network has.
+func lastOf(p *proxy.Publisher) publisher.Last {
 	last := publisher.Last{Seq: p.Seq}
 	copy(last.Head[:], p.Head)
-	if !w.Resume {
-		return last, w.taken(&p)
-	}
-	f, err := w.fetchFeed(ctx)
-	if err != nil {
-		return last, fmt.Errorf("resume: the feed's document has to name this key: %w", err)
-	}
-	if said, ok := f.Head.Publisher(); !ok || !bytes.Equal(said.Key, w.author.Public()) {
-		return last, fmt.Errorf("resume: %s does not name this key, %s", w.url, difference.Fingerprint(w.author.Public()))
-	}
-	return last, w.author.Resume(w.url, last)
+	return last
 }
 
 // publish signs an item and brings it into the feed, after what was signed and got lost on its way.
@@ -289,11 +335,11 @@ func (w *writer) publish(ctx context.Context, it *feed.Item) error {
 
 // write is publish for who has asked what is known of the feed's publisher.
 func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) error {
-	last, err := w.lastOf(ctx, p)
-	if err != nil {
+	if err := w.taken(&p); err != nil {
 		return err
 	}
-	_, err = w.author.Write(w.url, last.Seq, last.Head, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
+	last := lastOf(&p)
+	_, err := w.author.Write(w.url, last.Seq, last.Head, it, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 	if err != nil {
 		return err
 	}
@@ -304,10 +350,17 @@ func (w *writer) write(ctx context.Context, p proxy.Publisher, it *feed.Item) er
 
 // alive says that nothing is new.
 func (w *writer) alive(ctx context.Context) error {
-	last, err := w.last(ctx)
+	p, err := w.known(ctx)
+	if err == nil {
+		err = w.taken(&p)
+	}
 	if err != nil {
 		return err
 	}
+	return w.beat(ctx, lastOf(&p))
+}
+
+func (w *writer) beat(ctx context.Context, last publisher.Last) error {
 	return w.author.Alive(w.url, last.Seq, last.Head, time.Now(), func(envelope []byte) error { return w.push(ctx, envelope) })
 }
 
@@ -316,9 +369,17 @@ func (w *writer) push(ctx context.Context, envelope []byte) error {
 	if err != nil {
 		return err
 	}
+	defer time.AfterFunc(slow, func() {
+		w.wait.Do(func() {
+			w.tell("waiting for the nodes that keep the feed's log; what is published is signed and recorded, and Ctrl-C is safe")
+		})
+	}).Stop()
 	_, err = w.post(ctx, "publish", "application/json", body)
 	return err
 }
+
+// slow is how long a push may take before the user is told why.
+const slow = 3 * time.Second
 
 // A trustCommand is "tidings trust".
 type trustCommand struct {

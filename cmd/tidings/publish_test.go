@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -176,6 +177,57 @@ func TestWhatCannotBeSignedHoldsNothingBack(t *testing.T) {
 	}
 }
 
+// An item without an id is signed all the same, and the publisher is told once what follows. When all of a document was
+// published, that is said.
+func TestADocumentIsAlsoSpokenOf(t *testing.T) {
+	p := newPostbox(t)
+	path := rss(t, rssItem("one", ""), "<item><title>Nameless</title></item>")
+	const nameless = `"Nameless" has no id (guid): if you change its title, readers see it twice`
+	if code, out, said := p.publish("--document", path); code != exitDone || out != "Nameless\none\n" || said != "tidings: "+nameless+"\n" {
+		t.Errorf("%d, %q, %q", code, out, said)
+	}
+	if code, _, said := p.publish("--document", path); code != exitDone || said != "tidings: nothing new in "+path+"; 2 items were published before\n" {
+		t.Errorf("%d, %q", code, said)
+	}
+}
+
+// The file of a passphrase is as secret as that of a key.
+func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
+	words := filepath.Join(t.TempDir(), "words")
+	key := filepath.Join(t.TempDir(), "blog.key")
+	keygen := func() (code int, said string) {
+		var out, err bytes.Buffer
+		code = run(context.Background(), []string{"keygen", "--passphrase-file", words, key}, strings.NewReader(""), &out, &err)
+		return code, err.String()
+	}
+	if code, said := keygen(); code != exitFailed || !strings.Contains(said, "read the passphrase: "+words+": ") {
+		t.Errorf("%d, %s", code, said)
+	}
+	for _, c := range []struct {
+		mode  os.FileMode
+		words string
+		says  string
+	}{
+		{0o600, "\n", "the first line of " + words + ", which has to be the passphrase, is empty"},
+		{0o640, "correct horse\n", "chmod 600 " + words},
+		{0o600, "correct horse\n", "private key: " + key},
+	} {
+		if c.mode != 0o600 && runtime.GOOS == "windows" {
+			continue
+		}
+		err := os.WriteFile(words, []byte(c.words), 0o600)
+		if err == nil {
+			err = os.Chmod(words, c.mode)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, said := keygen(); !strings.Contains(said, c.says) {
+			t.Errorf("%+v: %s", c, said)
+		}
+	}
+}
+
 // A watcher says so once of an item, however often the document changes.
 func TestAWatcherNamesOnceWhatItLeaves(t *testing.T) {
 	t.Parallel()
@@ -337,11 +389,14 @@ func TestFlagsThatDoNotGoTogether(t *testing.T) {
 		{[]string{"--document", doc, "--date", "2026-11-24T20:00:00Z"}, "--document"},
 		{[]string{"--watch", "--item", doc}, "--watch"},
 		{[]string{"--resume", "--metadata"}, "--resume"},
+		{[]string{"--document", doc, "--every", "5s"}, "--every needs --watch"},
+		{[]string{"--document", doc, "--watch", "--every", "5ms"}, "--every: give at least 1s"},
+		{[]string{"--metadata", "--beat-interval", "0s"}, "--beat-interval"},
 		{[]string{"--fingerprint", strings.Repeat("0a", 32), "--title", "T", "--id", "1"}, "--fingerprint"},
 		{[]string{"--metadata", "--certificate", "https://blog.example/c", "--fingerprint", strings.Repeat("0", 64)}, "--fingerprint"},
 		{[]string{"--metadata", "--fingerprint", "0a"}, "--fingerprint"},
 		{nil, "what to publish?"},
-		{[]string{"--author", "Ann", "--id", "1"}, "says nothing"},
+		{[]string{"--author", "Ann", "--id", "1"}, "neither title nor content"},
 		{[]string{"--title", "caf\xe9", "--id", "1"}, "is not in UTF-8"},
 		{[]string{"--title", "T", "--link", "/1"}, "https://"},
 	} {
@@ -366,6 +421,9 @@ func TestItemsThatAreNotPublished(t *testing.T) {
 		{"<item><title>caf\xe9</title><guid>1</guid></item>", "not in UTF-8"},
 		{"<item><title>T</title></item>", "the item needs an id (guid) or a link"},
 		{`{"title":"T","content_text":"C"}`, "the item needs an id (guid) or a link"},
+		{"<item><title>T<guid>1</guid></item>", "item: <title> is not closed"},
+		{"<entry><title>T</title></i></entry>", "item: </i> closes nothing"},
+		{"<item><guid>1</guid><dc:creator>Ann</dc:creator></item>", `item: the prefix dc is not declared: add xmlns:dc="http://purl.org/dc/elements/1.1/" to <item>`},
 	} {
 		if err := os.WriteFile(file, []byte(c.item), 0o600); err != nil {
 			t.Fatal(err)

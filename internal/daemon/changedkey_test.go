@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"tidings/difference"
 	"tidings/feedtree"
 	"tidings/internal/feed"
+	"tidings/internal/publisher"
 	"tidings/proxy"
 )
 
@@ -104,6 +106,53 @@ func TestAKeyThatIsChangedIsShown(t *testing.T) {
 	}
 }
 
+// A node has read the old key at the web server when the publisher signs with the next key, and the document names the old
+// key as before. That is no problem, as the old key has named the next one.
+func TestTheNextKeyMayComeBeforeTheDocument(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "blog.key")
+	key, err := publisher.Generate(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := feed.Publisher{Key: key.Public(), Next: key.Next(), Beat: time.Hour}
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Replace(aFeed, "<title>", said.Metadata(feed.RSS)+"<title>", 1))
+	}))
+	defer origin.Close()
+	c := founding(t, "next-key")
+	c.Found.PollInterval = time.Second
+	c.HTTP, c.AllowPrivateOrigins = "127.0.0.1:0", true
+	if c.Author, err = publisher.Open(path, nil); err != nil {
+		t.Fatal(err)
+	}
+	m := running(t, c)
+	m.knows(t, 1)
+	url := origin.URL + "/feed.xml"
+	writes := func(name string) {
+		t.Helper()
+		if w, err := m.Write(t.Context(), url, feed.Meaning{GUID: name, Title: name}); err != nil || w.Pending != "" {
+			t.Fatalf("%+v, %v", w, err)
+		}
+	}
+	writes("one")
+	next, err := publisher.Rotate(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes("two") // the node signs with the next key at once
+	within(t, time.Minute, "the next key", func() error {
+		c := m.channel(t, url)
+		if c.State == stateKey {
+			t.Errorf("%+v", c)
+		}
+		if c.Publisher != difference.Fingerprint(next.Public()) || c.Published != 2 {
+			return fmt.Errorf("%+v", c)
+		}
+		return nil
+	})
+}
+
 // channel is one of the subscriptions.
 func (m *member) channel(t *testing.T, url string) proxy.Channel {
 	t.Helper()
@@ -126,6 +175,7 @@ func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
 	key := func(n byte) ed25519.PublicKey { return append(make(ed25519.PublicKey, ed25519.PublicKeySize-1), n) }
 	at := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	is, said := &difference.Pin{Key: key(1)}, &difference.Pin{Key: key(2)}
+	rotated := is.Change(key(4), feed.Hash{}, at, nil)
 	for _, c := range []struct {
 		of    feedtree.Subscription
 		state string
@@ -133,6 +183,7 @@ func TestAKeyThatIsDoubtedIsAProblem(t *testing.T) {
 	}{
 		{feedtree.Subscription{Publisher: is}, proxy.StateOK, nil},
 		{feedtree.Subscription{Publisher: is, Seen: key(1), SeenAt: at}, proxy.StateOK, nil},
+		{feedtree.Subscription{Publisher: rotated, Seen: key(1), SeenAt: at}, proxy.StateOK, nil}, // which named the new one
 		{feedtree.Subscription{Publisher: is, Doubt: said}, stateKey, []string{"shown as unconfirmed", "has not yet read"}},
 		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(1), SeenAt: at, Objectors: 4}, stateKey, []string{"named the old key at 2026-11-20 12:00:00 UTC", "4 other nodes"}},
 		{feedtree.Subscription{Publisher: is, Doubt: said, Seen: key(3), SeenAt: at}, stateKey, []string{"named " + difference.Fingerprint(key(3))}},

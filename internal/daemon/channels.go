@@ -149,7 +149,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 			c.Error += fmt.Sprintf("; %d other nodes also read the old key there", s.Objectors)
 		}
 		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
-	case seen != "" && seen != c.Publisher:
+	case seen != "" && !s.Publisher.Good(s.Seen): // a key that named the present one before may be read for a while yet
 		c.State, c.Since = stateKey, nil
 		c.Error = fmt.Sprintf("the web server named the key %s at %s UTC, and the network does not know that key: items signed with %s may not be the publisher's", seen, s.SeenAt.UTC().Format(time.DateTime), c.Publisher)
 		c.Do = "ask the publisher for the fingerprint of its key; if it is not " + c.Publisher + ", read the feed without tidings: " + c.URL

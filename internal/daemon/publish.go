@@ -104,11 +104,15 @@ func (d *Daemon) Publisher(ctx context.Context, url string) (p proxy.Publisher, 
 	if p, err = d.prepare(ctx, url); err != nil || len(p.Key) == 0 {
 		return p, err
 	}
+	vouched := feedtree.ByPublisher
+	if len(p.Claimed) > 0 { // what this one has signed is not confirmed here yet
+		vouched = feedtree.Unconfirmed
+	}
 	p.Items, err = ask(ctx, d, func(answer func([]string)) {
 		d.node.Feeds.Read(d.key(url), func(doc feedtree.Document) {
 			items := []string{}
 			for _, e := range doc.Entries {
-				if e.Provenance == feedtree.ByPublisher {
+				if e.Provenance == vouched {
 					items = append(items, e.Item.ID.String()+e.Item.Hash.String())
 				}
 			}
@@ -167,14 +171,14 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 	case copied.feed == nil && copied.offer.Page:
 		return nil, url + " is a page: give the address of a feed", false, nil
 	case copied.feed == nil:
-		words = fmt.Sprintf("no publisher of %s is known, and its document, which has to name the key, cannot be read: %s", url, d.trouble(url, copied.state.String(), copied.state.Words).Words)
+		words = fmt.Sprintf("the feed's document, which has to name the key, cannot be read: %v", d.trouble(url, copied.state.String(), copied.state.Words))
 		switch copied.state.Kind {
 		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
 			unseen = true
 		}
 		return nil, words, unseen, nil
 	}
-	return nil, "the document of " + url + " names no key: paste the output of tidings publish --metadata into it", false, nil
+	return nil, "the document of " + url + " names no key: " + proxy.Paste("FILE", url), false, nil
 }
 
 // publisher is what the network has. A feed that the node did not follow takes a while to be known.
@@ -220,6 +224,12 @@ func (d *Daemon) publisherOf(url string, doc feedtree.Document) proxy.Publisher 
 	if next := s.Publisher.Next; next != (feed.Hash{}) {
 		p.Next = next[:]
 	}
+	if s.Doubt != nil {
+		p.Claimed = s.Doubt.Key
+	}
+	for _, t := range s.Publisher.Past {
+		p.Former = append(p.Former, t.Key)
+	}
 	if p.Seq > 0 {
 		p.Head = doc.Pin.Head[:]
 	}
@@ -253,10 +263,12 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 		err = difference.Publishable(url, &it)
 	}
 	switch {
-	case errors.Is(err, difference.ErrLarge) || errors.Is(err, feed.ErrLimit):
-		return w, fmt.Errorf("%w: %w", proxy.ErrLarge, err)
+	case errors.Is(err, feed.ErrLimit):
+		return w, because{proxy.ErrLarge, difference.TooLarge(len(said.Summary) + len(said.Content))}
+	case errors.Is(err, difference.ErrLarge):
+		return w, because{proxy.ErrLarge, err}
 	case err != nil:
-		return w, fmt.Errorf("%w: %w", proxy.ErrItem, err)
+		return w, because{proxy.ErrItem, err}
 	}
 	if err := d.known(&p); err != nil {
 		d.endTentative(ctx, url)
@@ -280,6 +292,12 @@ func (d *Daemon) Write(ctx context.Context, url string, said feed.Meaning) (w pr
 	}
 	return w, err
 }
+
+// A because is an error of a kind in the words of another one, which say enough.
+type because struct{ kind, words error }
+
+func (b because) Error() string   { return b.words.Error() }
+func (b because) Unwrap() []error { return []error{b.kind, b.words} }
 
 // known refuses to sign for a feed that has another key, or none.
 func (d *Daemon) known(p *proxy.Publisher) error {
@@ -359,7 +377,11 @@ func (d *Daemon) Trust(ctx context.Context, url string) error {
 	failed, err := ask(ctx, d, func(answer func(error)) {
 		key := d.key(url)
 		if !d.node.Feeds.Trust(key) {
-			answer(fmt.Errorf("trust %s: %w, or its key has not changed", url, proxy.ErrUnknown))
+			err := fmt.Errorf("trust %s: %w", url, proxy.ErrUnknown)
+			if _, ok := d.node.Feeds.Subscription(key); ok {
+				err = because{proxy.ErrUnknown, fmt.Errorf("trust %s: its key has not changed, so there is nothing to accept", url)}
+			}
+			answer(err)
 			return
 		}
 		s, _ := d.node.Feeds.Subscription(key)

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"mime"
@@ -174,12 +175,13 @@ func checkElement(raw []byte, outer scope, rooted func(local []byte, uri string)
 		return err
 	}
 	inner := len(outer)
-	tidied, bad, err := tidy(raw, outer[:inner:inner], rooted)
+	t := tidier{lexer: lexer{doc: raw}, scope: outer[:inner:inner], rooted: rooted}
+	tidied, bad, err := t.tidy()
 	switch {
 	case err != nil:
 		return err
 	case bad != 0:
-		return fmt.Errorf("%w, to be mended: %s", ErrBroken, bad)
+		return fmt.Errorf("%w: %s", ErrBroken, cmp.Or(t.fault, bad.String()))
 	case len(tidied) != len(raw):
 		return fmt.Errorf("%w: more than one element", ErrBroken)
 	}

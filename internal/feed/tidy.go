@@ -74,6 +74,7 @@ type tidier struct {
 	open    []element
 	scope   scope
 	unbound []string // prefixes nobody declared
+	fault   string   // the first thing that was wrong, in words; "" if none is known
 	rooted  func(local []byte, uri string) error
 
 	out  []byte // the tidy document up to done
@@ -91,6 +92,11 @@ type element struct {
 // element, before anything else in the document can be found wrong.
 func tidy(doc []byte, outer scope, rooted func(local []byte, uri string) error) ([]byte, repairs, error) {
 	t := tidier{lexer: lexer{doc: doc}, scope: outer, rooted: rooted}
+	return t.tidy()
+}
+
+func (t *tidier) tidy() ([]byte, repairs, error) {
+	doc := t.doc
 	root, err := t.prolog()
 	if err != nil {
 		return nil, t.bad, err
@@ -297,6 +303,13 @@ func tidyDeclarations(attrs []attribute) (kept []attribute, sloppy bool) {
 	return kept, sloppy
 }
 
+// blame notes what is wrong, if it is the first thing.
+func (t *tidier) blame(format string, args ...any) {
+	if t.fault == "" {
+		t.fault = fmt.Sprintf(format, args...)
+	}
+}
+
 // bind sees to it that a prefix is declared.
 func (t *tidier) bind(prefix []byte) error {
 	if prefix == nil || string(prefix) == "xml" || t.scope.find(prefix) >= 0 {
@@ -311,6 +324,11 @@ func (t *tidier) bind(prefix []byte) error {
 		return fmt.Errorf("%w: more than %d prefixes without a namespace", ErrBroken, maxUnbound)
 	}
 	t.unbound = append(t.unbound, string(prefix))
+	root := t.latest.name
+	if len(t.open) > 0 {
+		root = t.open[0].name
+	}
+	t.blame(`the prefix %s is not declared: add xmlns:%[1]s="%s" to <%s>`, clip(prefix), namespaceOf(string(prefix)), clip(root))
 	t.bad |= badNamespaces
 	return nil
 }
@@ -416,10 +434,12 @@ func (t *tidier) end(tok token) error {
 				return fmt.Errorf("%w: <%s> ends inside <%s>", ErrBroken, clip(tok.name), clip(t.open[i].name))
 			}
 		}
+		t.blame("</%s> closes nothing", clip(tok.name))
 		t.drop(tok)
 		return nil
 	}
 	for j := len(t.open) - 1; j > i; j-- {
+		t.blame("<%s> is not closed", clip(t.open[j].name))
 		t.put(tok.start, tok.start, "</"+string(t.open[j].name)+">", badTags)
 		t.pop()
 	}

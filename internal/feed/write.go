@@ -87,7 +87,7 @@ func NewHead(f Format, title, link, description, language string) (Head, error) 
 }
 
 // ErrItem is what NewItem says of what cannot be an item.
-var ErrItem = errors.New("this cannot be an item")
+var ErrItem = errors.New("the item cannot be published")
 
 // NewItem makes an item from what it says, at a time. It has to have an id or a link of its own, by
 // which it is known when it changes: in Atom an id is an address.
@@ -105,11 +105,11 @@ func NewItem(f Format, m Meaning, at time.Time) (Item, error) {
 	case strings.ContainsFunc(m.GUID, isControl): // elsewhere it is replaced, and an id is to be as it is
 		return Item{}, fmt.Errorf("%w: its id %q has a character that no document may have", ErrItem, m.GUID)
 	case strings.TrimSpace(m.Title+m.Summary+m.Content) == "":
-		return Item{}, fmt.Errorf("%w: it says nothing, having neither title nor content nor summary", ErrItem)
+		return Item{}, fmt.Errorf("%w: it has neither title nor content nor summary", ErrItem)
 	case m.Link != "" && !isOnWeb(m.Link):
-		return Item{}, fmt.Errorf("%w: its link %q is no address that begins with http:// or https://", ErrItem, m.Link)
+		return Item{}, fmt.Errorf("%w: its link %q is not an address that begins with http:// or https://", ErrItem, m.Link)
 	case m.Published.Sub(at) > aDay:
-		return Item{}, fmt.Errorf("%w: it is of %s, which is yet to come", ErrItem, m.Published.UTC().Format(time.RFC3339))
+		return Item{}, fmt.Errorf("%w: its date, %s, is in the future; give one not later than tomorrow", ErrItem, m.Published.UTC().Format(time.RFC3339))
 	case f == Atom && !isAbsolute(m.GUID) && !isAbsolute(m.Link):
 		return Item{}, fmt.Errorf("%w: neither its id nor its link is an address, as Atom demands", ErrItem)
 	}

@@ -279,12 +279,12 @@ func TestWhatCannotBeAnItem(t *testing.T) {
 		says string
 	}{
 		{Meaning{Title: "T"}, "neither id nor link"}, // nobody could know it again
-		{Meaning{GUID: id, Author: "Ann"}, "says nothing"},
-		{Meaning{Link: id, Title: " ", Content: "\n"}, "says nothing"},
+		{Meaning{GUID: id, Author: "Ann"}, "neither title nor content"},
+		{Meaning{Link: id, Title: " ", Content: "\n"}, "neither title nor content"},
 		{Meaning{GUID: id, Title: "caf\xe9"}, "title is not in UTF-8"},
 		{Meaning{GUID: id, Title: "T", Content: "\xff"}, "content is not in UTF-8"},
 		{Meaning{GUID: id + "\x00", Title: "T"}, "has a character that no document may have"},
-		{Meaning{GUID: id, Title: "T", Published: time.Unix(1, 0).Add(25 * time.Hour)}, "yet to come"},
+		{Meaning{GUID: id, Title: "T", Published: time.Unix(1, 0).Add(25 * time.Hour)}, "in the future"},
 		{Meaning{GUID: id, Title: "T", Link: "/1"}, `link "/1"`},
 		{Meaning{GUID: id, Title: "T", Link: "example.org/1"}, "https://"},
 		{Meaning{GUID: id, Title: "T", Link: "javascript:alert(1)"}, "https://"},

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"crypto/ed25519"
 	"encoding/json"
 	"errors"
@@ -54,31 +55,62 @@ func (l line) of(seq uint64) (line, bool) {
 // processes may use a key, as a node does and a command beside it: what one of them has signed the other
 // reads before it signs.
 type Author struct {
-	key  *Key
 	path string
 
-	mu     sync.Mutex
-	record map[string]line // by feed
+	mu         sync.Mutex
+	key        *Key
+	file       fs.FileInfo     // of the key, when it was read
+	passphrase string          // of the key; "" if it has none
+	record     map[string]line // by feed
 }
 
 // Open reads a key and its record.
 func Open(path string, ask Passphrase) (*Author, error) {
-	key, err := Read(path, ask)
-	if err != nil {
+	if of, ok := strings.CutSuffix(path, oldSuffix); ok && exists(path) && exists(of) {
+		return nil, fmt.Errorf("%s is the key from before keygen --rotate, and was replaced by the one in %s: give %s", path, of, of)
+	}
+	a := &Author{path: path}
+	if err := a.read(ask); err != nil {
 		return nil, err
 	}
-	if key.next == (feed.Hash{}) { // as only a key that is to follow has it
-		words := path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
-		if of, ok := strings.CutSuffix(path, nextSuffix); ok {
-			words += ": give " + of
-		}
-		return nil, errors.New(words)
-	}
-	a := &Author{key: key, path: path}
 	if err := a.load(); err != nil {
 		return nil, err
 	}
 	return a, nil
+}
+
+// read reads the key.
+func (a *Author) read(ask Passphrase) error {
+	file, _ := os.Stat(a.path) // before it is read: a file that is replaced meanwhile is read again
+	key, passphrase, err := read(a.path, ask)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the key file %s does not exist: name the right one, or make it with \"tidings keygen %[1]s\"", a.path)
+	}
+	if err != nil {
+		return err
+	}
+	if key.next == (feed.Hash{}) { // as only a key that is to follow has it
+		words := a.path + " is the key that is to follow another one, and signs nothing before tidings keygen --rotate has put it there"
+		if of, ok := strings.CutSuffix(a.path, nextSuffix); ok {
+			words += ": give " + of
+		}
+		return errors.New(words)
+	}
+	a.key, a.file, a.passphrase = key, file, passphrase
+	return nil
+}
+
+// renew reads the key again if keygen --rotate has replaced it. A file that is gone was moved to a safe place, or is
+// being replaced: the key stays the one that was read.
+func (a *Author) renew() error {
+	file, err := os.Stat(a.path)
+	if err != nil || os.SameFile(file, a.file) && file.ModTime().Equal(a.file.ModTime()) {
+		return nil
+	}
+	if err := a.read(func(string) (string, error) { return a.passphrase, nil }); err != nil {
+		return fmt.Errorf("the key was changed, and this program still uses the one from before: %w; restart it", err)
+	}
+	return nil
 }
 
 // load reads the record, as it is now.
@@ -105,7 +137,7 @@ func (a *Author) alone(do func() error) error {
 	defer a.mu.Unlock()
 	var failed error
 	err := store.Alone(a.path+recordSuffix, func() error { // whose own errors say what they are about
-		if failed = a.load(); failed == nil {
+		if failed = cmp.Or(a.renew(), a.load()); failed == nil {
 			failed = do()
 		}
 		return nil
@@ -117,10 +149,15 @@ func (a *Author) alone(do func() error) error {
 }
 
 // Key is what the author signs with.
-func (a *Author) Key() *Key { return a.key }
+func (a *Author) Key() *Key {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = a.renew() // signing says what is wrong
+	return a.key
+}
 
 // Public is the key by which readers know the publisher.
-func (a *Author) Public() ed25519.PublicKey { return a.key.Public() }
+func (a *Author) Public() ed25519.PublicKey { return a.Key().Public() }
 
 // Feeds are those that something was signed for, and whether the network has ever taken anything of
 // that.

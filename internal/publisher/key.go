@@ -152,8 +152,8 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 	if info.IsDir() {
 		return nil, "", fmt.Errorf("%s is a directory: %w", path, ErrKey)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return nil, "", fmt.Errorf("%s may be read by others (mode %04o): whoever has it can publish in your name; chmod 600 it", path, mode)
+	if err := Private(path, info); err != nil {
+		return nil, "", err
 	}
 	if info.Size() > maxKeyFile {
 		return nil, "", fmt.Errorf("%s: %w", path, ErrKey)
@@ -176,6 +176,19 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 		return nil, "", fmt.Errorf("%s: %w", path, ErrKey)
 	}
 	return &Key{ed25519.NewKeyFromSeed(block.Bytes[:ed25519.SeedSize]), feed.Hash(block.Bytes[ed25519.SeedSize:])}, passphrase, nil
+}
+
+// Private refuses the file of a key or of a passphrase if others may read it. The kernel's own files, pipes and the
+// credentials of a systemd service have other means than their mode to keep others away.
+func Private(path string, info fs.FileInfo) error {
+	mode := info.Mode()
+	if credentials := os.Getenv("CREDENTIALS_DIRECTORY"); credentials != "" && filepath.Dir(path) == filepath.Clean(credentials) {
+		return nil
+	}
+	if runtime.GOOS == "windows" || !mode.IsRegular() || strings.HasPrefix(path, "/dev/") || mode.Perm()&0o077 == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s may be read by others (mode %04o), and anybody who has read it can publish in your name: run chmod 600 %[1]s", path, mode.Perm())
 }
 
 func unlock(b []byte, passphrase string) ([]byte, error) {

@@ -43,6 +43,9 @@ func TestAKeyIsReadByItsOwnerAlone(t *testing.T) {
 	if err != nil || !bytes.Equal(read.Public(), made.Public()) || read.Next() != made.Next() {
 		t.Errorf("%v, %v", read, err)
 	}
+	if _, err := Open(path+"s", none); err == nil || !strings.Contains(err.Error(), "make it with \"tidings keygen ") {
+		t.Error(err)
+	}
 	next, err := Read(path+nextSuffix, none)
 	if err != nil || difference.KeyHash(next.Public()) != made.Next() {
 		t.Errorf("%v, %v", next, err)
@@ -124,6 +127,44 @@ func TestTheKeyThatFollowsSignsNothing(t *testing.T) {
 	}
 	if _, err := Open(moved, none); err == nil || !strings.Contains(err.Error(), "keygen --rotate") {
 		t.Error(err)
+	}
+}
+
+// A program that runs while keygen --rotate replaces the key signs with the new one from then on, also if the key is locked,
+// and the old file is refused.
+func TestARotationIsNoticed(t *testing.T) {
+	for _, words := range []string{"", "correct horse"} {
+		path := filepath.Join(t.TempDir(), "blog.key")
+		asked := 0
+		ask := func(string) (string, error) { asked++; return words, nil }
+		if _, err := Generate(path, words); err != nil {
+			t.Fatal(err)
+		}
+		a, err := Open(path, ask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		once := asked
+		next, err := Rotate(path, func(string) (string, error) { return words, nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := a.Sign(url, Last{}, item(t, "one"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := difference.OpenPublication(raw); err != nil || !p.By(next.Public()) || !bytes.Equal(a.Public(), next.Public()) || asked != once {
+			t.Errorf("%q: %v, %v, asked %d times", words, p, err, asked)
+		}
+		if _, err := Open(path+oldSuffix, ask); err == nil || !strings.HasSuffix(err.Error(), ": give "+path) {
+			t.Error(err)
+		}
+		if err := os.WriteFile(path, []byte("no key"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Sign(url, Last{}, item(t, "two"), time.Now()); err == nil || !strings.Contains(err.Error(), "restart it") {
+			t.Error(err)
+		}
 	}
 }
 
