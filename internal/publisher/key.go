@@ -178,14 +178,14 @@ func read(path string, ask Passphrase) (*Key, string, error) {
 	return &Key{ed25519.NewKeyFromSeed(block.Bytes[:ed25519.SeedSize]), feed.Hash(block.Bytes[ed25519.SeedSize:])}, passphrase, nil
 }
 
-// Private refuses the file of a key or of a passphrase if others may read it. The kernel's own files, pipes and the
-// credentials of a systemd service have other means than their mode to keep others away.
+// Private refuses the file of a key or of a passphrase if others may read it. The kernel's own files, pipes, the
+// credentials of a systemd service and the secrets of a container have other means than their mode to keep others away.
 func Private(path string, info fs.FileInfo) error {
 	mode := info.Mode()
 	if credentials := os.Getenv("CREDENTIALS_DIRECTORY"); credentials != "" && filepath.Dir(path) == filepath.Clean(credentials) {
 		return nil
 	}
-	if runtime.GOOS == "windows" || !mode.IsRegular() || strings.HasPrefix(path, "/dev/") || mode.Perm()&0o077 == 0 {
+	if runtime.GOOS == "windows" || !mode.IsRegular() || strings.HasPrefix(path, "/dev/") || strings.HasPrefix(path, "/run/secrets/") || mode.Perm()&0o077 == 0 {
 		return nil
 	}
 	return fmt.Errorf("%s may be read by others (mode %04o), and anybody who has read it can publish in your name: run chmod 600 %[1]s", path, mode.Perm())
