@@ -337,6 +337,9 @@ func (d *Daemon) live(ctx context.Context) error {
 	if d.config.Author != nil {
 		parts.Go(func() { d.speak(looping) })
 	}
+	watching, stopWatching := context.WithCancel(ctx) // until the node leaves
+	defer stopWatching()
+	parts.Go(func() { d.journal(watching) })
 
 	var err error
 	select {
@@ -349,6 +352,7 @@ func (d *Daemon) live(ctx context.Context) error {
 		stopHost()
 		err = <-ended // when it has sent what waited
 	}
+	stopWatching()
 	stopLoop()
 	parts.Wait()
 	return err

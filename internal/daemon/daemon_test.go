@@ -266,6 +266,13 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 			}
 			return fmt.Errorf("refusals: %v", m.status(t).Refusals)
 		})
+		s, err := m.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := s.State == proxy.StateRefused; refused != (m == b) || refused && !strings.Contains(s.Warnings[0], "start the node with an empty --data") {
+			t.Errorf("state %q, warnings %q", s.State, s.Warnings)
+		}
 	}
 	b.stop(t)
 

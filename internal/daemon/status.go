@@ -34,7 +34,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		if f.Level != levelOK {
 			s.Warnings = append(s.Warnings, sentence(f))
 		}
-		if f.Level == levelProblem {
+		switch {
+		case f.Level != levelProblem:
+		case f.What == notTheirs: // which comes first
+			s.State = proxy.StateRefused
+		default:
 			s.State = "trouble"
 		}
 	}
@@ -237,12 +241,24 @@ func invitation(snap Snapshot) string {
 	return "to let other nodes join, give them this address for --bootstrap: " + snap.Addrs[0]
 }
 
+// notTheirs is what is wrong with a node that was started with the data directory of another network.
+const notTheirs = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
+
+// isRefused reports whether the node has nobody in its own network and is refused by a node at --bootstrap, because that one
+// is in another network.
+func isRefused(snap Snapshot) bool {
+	return (snap.Size <= 1 || snap.CutOff != nil) &&
+		slices.ContainsFunc(snap.Refusals, func(r libp2p.Refusal) bool { return r.Network && r.Bootstrap })
+}
+
 // findings is what can be said of the node itself.
 func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
 	switch {
 	case snap.Network == "": // until a node of --bootstrap has answered
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
+	case isRefused(snap):
+		add(levelProblem, notTheirs, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
 	case snap.CutOff != nil:
 		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
