@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"tidings/internal/store"
@@ -322,15 +324,32 @@ func (h *home) settle(descriptor []byte, founder bool) error {
 	return nil
 }
 
+// differing names the settings that were given and are not those of the network, where they stand, and both values.
+func (h *home) differing() string {
+	mine, its := h.config.Found.Settings(), h.network.Settings()
+	mine["network"], its["network"] = h.config.Found.Name, h.network.Name
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(h.config.Given)) {
+		if mine[name] != its[name] {
+			of = append(of, fmt.Sprintf("%s is %s (%s) and %s in the network", name, mine[name], h.config.Given[name], its[name]))
+		}
+	}
+	return strings.Join(of, "; ")
+}
+
 // agrees says whether the wishes given are those of the network the node belongs
 // to.
 func (h *home) agrees() error {
 	c, name := h.config, h.network.Name
 	belongs := fmt.Sprintf("it belongs to network %q", name)
 	switch {
-	case c.Found != nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
+	case c.Found != nil && c.Given == nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
 		return dataFault(c.Dir, belongs+", whose settings never change, and the flags differ: "+c.Found.Differences("flags", h.network, "network"),
 			"leave the flags out, or "+elsewhere, nil)
+	case c.Found != nil:
+		if differ := h.differing(); differ != "" {
+			return dataFault(c.Dir, belongs+", whose settings never change: "+differ, "leave them out, or "+elsewhere, nil)
+		}
 	case c.Network != "" && c.Network != name:
 		return dataFault(c.Dir, fmt.Sprintf("%s, not %q", belongs, c.Network), elsewhere, nil)
 	}

@@ -44,6 +44,11 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			other.Owners = 3
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other}
 		}, `whose settings never change, and the flags differ: owners (flags: 3, network: `},
+		{"another parameter was given", func(_ *testing.T, dir string) Config {
+			other := network
+			other.Owners, other.Load = 3, 2
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, Given: map[string]string{"owners": "the flag --owners"}}
+		}, `whose settings never change: owners is 3 (the flag --owners) and 5 in the network; leave them out`},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
 			return found(dir)
