@@ -157,7 +157,15 @@ func (d *Daemon) open() (err error) {
 		}
 	}()
 	lost := d.disk.Lost()
-	if d.home, err = openHome(d.config, lost != ""); err != nil {
+	subscribed := false
+	err = d.disk.Range([]byte(feedtree.SubscriptionPrefix), func(_, _ []byte) bool {
+		subscribed = true
+		return false
+	})
+	if err != nil {
+		return fmt.Errorf("read subscriptions: %w", err)
+	}
+	if d.home, err = openHome(d.config, lost != "", subscribed); err != nil {
 		return fileFault(d.config.Dir, err)
 	}
 	if lost != "" {

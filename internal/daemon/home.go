@@ -67,8 +67,9 @@ func makeDir(dir string) error {
 
 // openHome reads the data directory, makes the identity if it is new, and founds
 // the network if that is the wish. If the store was lost, an old identity must not
-// go on: nobody knows any more what it has signed.
-func openHome(c Config, lost bool) (*home, error) {
+// go on: nobody knows any more what it has signed. A node that has subscriptions was in a network, so it founds no
+// other one without a word when the file that says which is missing.
+func openHome(c Config, lost, subscribed bool) (*home, error) {
 	h := &home{config: c}
 	var err error
 	if lost {
@@ -100,6 +101,8 @@ func openHome(c Config, lost bool) (*home, error) {
 	switch {
 	case h.Descriptor != nil:
 		return h, h.agrees()
+	case c.Found != nil && subscribed:
+		return nil, dataFault(c.Dir, "the file "+networkFile+" is missing, so the network of the node is not known", "restore the file from a backup, join again with --bootstrap, or "+elsewhere, nil)
 	case c.Found != nil:
 		return h, h.settle(c.Found.Descriptor(), true)
 	case len(c.Bootstrap) == 0 && !c.MDNS:

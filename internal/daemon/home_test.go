@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/internal/store"
 	"tidings/internal/wire"
 )
 
@@ -76,6 +80,21 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			write(t, filepath.Join(dir, networkFile), "home", 0o600)
 			return found(dir)
 		}, "remove it and join again"},
+		{"network of a node with subscriptions is missing", func(t *testing.T, dir string) Config {
+			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
+				t.Fatal(err)
+			}
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored := make(chan error, 1)
+			disk.Commit([]env.Op{{Key: []byte(feedtree.SubscriptionPrefix + "x"), Value: []byte("x")}}, func(err error) { stored <- err })
+			if err := errors.Join(<-stored, disk.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return found(dir)
+		}, "the file network is missing, so the network of the node is not known; restore the file from a backup, join again with --bootstrap"},
 		{"network is none", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, networkFile), `{"descriptor":"AAAA"}`, 0o600)
 			return found(dir)
