@@ -59,7 +59,7 @@ func (r *Reflector) writePages(now time.Time) (next time.Time) {
 		p.writing = false
 		if err != nil {
 			p.asOf[page] = before
-			r.log.Warn("a page of search feeds could not be written", "page", page, "err", err)
+			r.log.Debug("a page of search feeds could not be written", "page", page, "err", err)
 		}
 	})
 	return p.due

@@ -82,7 +82,7 @@ func (r *Reflector) keepAs(m *cobrapb.Article, came time.Time, lost func()) bool
 		if err != nil {
 			r.stats.Failed++
 			s.drop(number)
-			r.log.Warn("an article could not be stored", "feed", m.Feed, "err", err)
+			r.log.Debug("an article could not be stored", "feed", m.Feed, "err", err)
 			lost()
 		}
 		r.setLevel()

@@ -104,7 +104,7 @@ func (r *Reflector) clean(now time.Time) {
 	if len(ops) > 0 {
 		r.store.Commit(ops, func(err error) {
 			if err != nil {
-				r.log.Warn("unused articles could not be deleted", "err", err)
+				r.log.Debug("unused articles could not be deleted", "err", err)
 			}
 		})
 	}

@@ -132,7 +132,7 @@ func (n *Node) here() []*Contact {
 func (n *Node) commit(ops []env.Op) {
 	n.store.Commit(ops, func(err error) {
 		if err != nil {
-			n.log.Warn("known peers could not be saved", "err", err)
+			n.log.Debug("known peers could not be saved", "err", err)
 		}
 	})
 }

@@ -23,13 +23,14 @@ func (s *Server) healthy(w http.ResponseWriter, r *http.Request) error {
 
 // ready answers whoever would send readers to a node (/readyz): 200 if it is in its network
 // and can keep what it is told, else 503 and what is wrong. A node that is cut off from its network serves
-// what it has and what it finds itself, so it is ready; the lines after the first say that it is cut off.
+// what it has and what it finds itself, so it is ready, and so is one that its network has refused; the lines after the first
+// say so.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
 	status, err := s.statusWithin(r.Context())
 	switch {
 	case err != nil:
 		return sayHealth(w, err.Error())
-	case status.State == StateCutOff:
+	case status.State == StateCutOff, status.State == StateRefused:
 		return sayWell(w, append([]string{status.State}, status.Warnings...)...)
 	case status.State != StateOK:
 		return sayHealth(w, append([]string{status.State}, status.Warnings...)...)

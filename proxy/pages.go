@@ -406,9 +406,9 @@ func when(now time.Time, t *time.Time) string {
 		return "now"
 	}
 	if d < 0 {
-		return "in " + span(-d)
+		return "in " + Span(-d)
 	}
-	return span(d) + " ago"
+	return Span(d) + " ago"
 }
 
 // lasting says for how long something has been so.
@@ -416,7 +416,7 @@ func lasting(now time.Time, since *time.Time) string {
 	if since == nil || now.Sub(*since) < time.Second {
 		return "just now"
 	}
-	return "for " + span(now.Sub(*since))
+	return "for " + Span(now.Sub(*since))
 }
 
 // exactly is exact of a number that is known.
@@ -448,7 +448,8 @@ type shownTrouble struct {
 
 func at(now time.Time, c shownChannel) shownTrouble { return shownTrouble{now, c} }
 
-func span(d time.Duration) string {
+// Span is a duration for people, in one unit.
+func Span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d < 2*time.Minute:

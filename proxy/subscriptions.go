@@ -77,6 +77,9 @@ const (
 	// StateCutOff is that of a feed of which the node hears nothing from the network, so that it polls the
 	// feed itself, and that of a node that hears of nobody. It serves what it has and what it finds.
 	StateCutOff = "cut off"
+	// StateRefused is that of a node that the nodes it was told to join through refuse, because its data directory
+	// belongs to another network. It serves its readers and polls by itself.
+	StateRefused = "refused"
 )
 
 // A Channel is a subscription and what the node knows about it. Pointers are nil

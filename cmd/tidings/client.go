@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
@@ -56,7 +57,7 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 	if !isHostPort(c.HTTP) {
 		return nil, usagef("--http %q is not an address: give HOST:PORT, such as %s", c.HTTP, defaultHTTP)
 	}
-	tokens, looked := c.tokens()
+	tokens, looked, denied := c.tokens()
 	var kept error // why a token was not sent
 	for _, t := range tokens {
 		b, err := c.send(ctx, method, path, mediaType, body, t)
@@ -72,6 +73,9 @@ func (c client) do(ctx context.Context, method, path, mediaType string, body []b
 	if kept != nil {
 		return nil, fmt.Errorf("the program at %s asks for the node's token, which was not sent: %w", reachable(c.HTTP), kept)
 	}
+	if denied != "" {
+		return nil, fmt.Errorf("the node at %s asks for its token: cannot read %s: permission denied; run the command as the user who runs the node", reachable(c.HTTP), denied)
+	}
 	return nil, fmt.Errorf("the node at %s asks for its token, and none of the tokens found is the right one (%s): run the command as the user who runs the node, or name the node's data directory with --data", reachable(c.HTTP), looked)
 }
 
@@ -83,13 +87,18 @@ type token struct {
 }
 
 // tokens are those that the node may have, and where they were looked for, in words. The last one is
-// empty: a node may answer without one.
-func (c client) tokens() (of []token, looked string) {
+// empty: a node may answer without one. denied is the file in the data directory that the user named, if its token may not
+// be read.
+func (c client) tokens() (of []token, looked, denied string) {
 	var files []string
 	look := func(file string, named bool) {
 		files = append(files, file)
-		if text, err := daemon.ReadToken(file); err == nil {
+		text, err := daemon.ReadToken(file)
+		switch {
+		case err == nil:
 			of = append(of, token{text, file, named})
+		case named && errors.Is(err, fs.ErrPermission):
+			denied = file
 		}
 	}
 	if c.Data != "" {
@@ -104,7 +113,7 @@ func (c client) tokens() (of []token, looked string) {
 	if looked = "looked in " + strings.Join(files, ", "); files == nil {
 		looked = "HOME is not set, so there is none to look in"
 	}
-	return append(of, token{}), looked
+	return append(of, token{}), looked, denied
 }
 
 // An untrusted is the reason why a token was not sent to the program at the other end of a connection,

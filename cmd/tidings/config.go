@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -45,22 +48,96 @@ type settings struct {
 // BeforeResolve is called by kong before it looks for the flags that were not
 // given. It reads the file.
 func (g *grammar) BeforeResolve(c *kong.Context) error {
-	var file string
-	for _, f := range c.Model.Flags {
-		if f.Name == "config" {
-			file = c.FlagValue(f).(string)
-		}
-	}
-	named := file != ""
-	if !named {
-		file = configFile()
-	}
+	file, named := settingsFile(c)
 	s, err := readSettings(file, named, flagNames(c.Model.Node))
 	if err != nil {
 		return err
 	}
 	c.AddResolver(s)
 	return nil
+}
+
+// settingsFile is the file of settings, and whether the user named it.
+func settingsFile(c *kong.Context) (file string, named bool) {
+	for _, f := range c.Model.Flags {
+		if f.Name == "config" {
+			file = c.FlagValue(f).(string)
+		}
+	}
+	return cmp.Or(file, configFile()), file != ""
+}
+
+// whereGiven says where a setting that was given stands.
+func whereGiven(c *kong.Context, f *kong.Flag) string {
+	if slices.ContainsFunc(c.Path, func(p *kong.Path) bool { return p.Flag == f && !p.Resolved }) {
+		return "the flag --" + f.Name
+	}
+	for _, e := range f.Envs {
+		if _, ok := os.LookupEnv(e); ok {
+			return "the environment variable " + e
+		}
+	}
+	file, _ := settingsFile(c)
+	return file
+}
+
+// misspelt refuses variables of the environment that are no settings but almost have the name of one. Others are left
+// alone: Kubernetes, for one, makes variables from the name of a service.
+func misspelt(n *kong.Node, environ []string) error {
+	known := append(variables(n), "TIDINGS_PASSPHRASE")
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "TIDINGS_") || slices.Contains(known, name) {
+			continue
+		}
+		if near := nearest(name, known); near != "" {
+			return usagef("unknown environment variable %s; did you mean %s?", name, near)
+		}
+	}
+	return nil
+}
+
+// variables are the environment variables of a command and those below it.
+func variables(n *kong.Node) (names []string) {
+	for _, f := range n.Flags {
+		names = append(names, f.Envs...)
+	}
+	for _, child := range n.Children {
+		names = append(names, variables(child)...)
+	}
+	return names
+}
+
+// nearest is the name from which a misspelt one differs by at most two letters; empty if there is none.
+func nearest(name string, names []string) (near string) {
+	least := 3
+	for _, n := range names {
+		if d := edits(name, n); d < least {
+			near, least = n, d
+		}
+	}
+	return near
+}
+
+// edits is how many letters have to be put in, taken out or changed to turn one text into another.
+func edits(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range a {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range b {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
 }
 
 // readSettings reads a file of which nobody may expect that it exists, unless it
@@ -72,23 +149,69 @@ func readSettings(file string, named bool, flags []string) (settings, error) {
 	case errors.Is(err, fs.ErrNotExist) && !named:
 		return s, nil
 	case err != nil:
-		return s, fmt.Errorf("settings: %w", err)
+		return s, fmt.Errorf("settings: %w", unreadable(file, err))
 	}
 	if err := toml.Unmarshal(b, &s.values); err != nil {
 		if at, ok := errors.AsType[toml.ParseError](err); ok {
-			return s, fmt.Errorf("settings: %s, line %d: %s", file, at.Position.Line, at.Message)
+			line := at.Position.Line
+			return s, fmt.Errorf("settings: %s, line %d: %s", file, line, unquoted(string(b), line, at.Message))
 		}
 		return s, fmt.Errorf("settings: %s: %w", file, err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.values)) {
 		if !slices.Contains(flags, key) {
-			return s, fmt.Errorf("settings: %s: unknown setting %q", file, key)
+			near := nearest(key, flags)
+			if near != "" {
+				near = fmt.Sprintf("; did you mean %q?", near)
+			}
+			return s, fmt.Errorf("settings: %s, line %d: unknown setting %q%s", file, lineOf(string(b), key), key, near)
 		}
 		if s.values[key], err = plain(s.values[key]); err != nil {
 			return s, fmt.Errorf("settings: %s: %s: %w", file, key, err)
 		}
 	}
 	return s, nil
+}
+
+// unreadable says in plain words that a file that the user named cannot be read.
+func unreadable(file string, err error) error {
+	at, ok := errors.AsType[*fs.PathError](err)
+	switch {
+	case !ok:
+		return err
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("cannot read %s: permission denied; run the command as a user who may read the file", file)
+	}
+	return fmt.Errorf("cannot read %s: %w; check the name of the file", file, at.Err)
+}
+
+// bare finds a setting with a value that is neither in quotes nor a list.
+var bare = regexp.MustCompile(`^\s*([a-z-]+)\s*=\s*([^\s"'\[{#][^"'#]*?)\s*(?:#.*)?$`)
+
+// unquoted says what is wrong with a line that is not TOML, most often a text without quotes. Otherwise message says it.
+func unquoted(text string, line int, message string) string {
+	lines := strings.Split(text, "\n")
+	if line < 1 || line > len(lines) {
+		return message
+	}
+	m := bare.FindStringSubmatch(lines[line-1])
+	if m == nil || m[2] == "true" || m[2] == "false" {
+		return message
+	}
+	if _, err := strconv.ParseFloat(m[2], 64); err == nil {
+		return message
+	}
+	return fmt.Sprintf("write text and durations in quotes: %s = %q", m[1], m[2])
+}
+
+// lineOf is the line in which a setting, or a table of settings, begins.
+func lineOf(text, key string) int {
+	begins := regexp.MustCompile(`(?m)^[ \t]*\[*[ \t]*["']?` + regexp.QuoteMeta(key) + `["']?[ \t]*[.=\]]`)
+	at := begins.FindStringIndex(text)
+	if at == nil {
+		return 1
+	}
+	return 1 + strings.Count(text[:at[0]], "\n")
 }
 
 // plain turns a value into what the flag would be given.
@@ -148,7 +271,7 @@ func (s settings) Resolve(_ *kong.Context, _ *kong.Path, f *kong.Flag) (any, err
 	// kong would not say which file a value that it cannot read is in.
 	trial := reflect.New(f.Target.Type()).Elem()
 	if err := f.Parse(kong.Scan().PushTyped(v, kong.FlagValueToken), trial); err != nil {
-		return nil, fmt.Errorf("settings: %s: %s", s.file, strings.TrimPrefix(err.Error(), f.ShortSummary()+": "))
+		return nil, fmt.Errorf("settings: %s: %s: %s", s.file, f.Name, plainValue(strings.TrimPrefix(err.Error(), f.ShortSummary()+": ")))
 	}
 	return v, nil
 }

@@ -133,7 +133,7 @@ Every flag of **tidings run** is also an environment variable: **TIDINGS\_POLL\_
 **--passphrase-file** are.
 
 **TIDINGS\_PASSPHRASE**
-: The passphrase of a publisher's key. **TIDINGS\_PASSPHRASE\_FILE** names a file that has it, and goes before.
+: The passphrase of a publisher's key. **TIDINGS\_PASSPHRASE\_FILE** names a file that has it, and takes precedence.
 
 **NO\_COLOR**
 : Print without colours.
@@ -151,6 +151,10 @@ Every flag of **tidings run** is also an environment variable: **TIDINGS\_POLL\_
 *~/.local/share/tidings*
 : The node's data directory: its identity, subscriptions and articles. That of the system service is
 */var/lib/tidings*.
+
+*~/.local/state/tidings*
+: For each running node of the user a copy of its token, such as *127.0.0.1\_8190.token*, for commands. A node removes its
+copy when it stops.
 
 # SIGNALS
 

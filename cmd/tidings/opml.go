@@ -51,7 +51,8 @@ func (c *importCommand) read(stdin io.Reader) ([]byte, error) {
 	if c.File == stdio {
 		return io.ReadAll(stdin)
 	}
-	return os.ReadFile(c.File)
+	b, err := os.ReadFile(c.File)
+	return b, unreadable(c.File, err)
 }
 
 // failures tells what failed of a list.

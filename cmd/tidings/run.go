@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"tidings/internal/daemon"
 	"tidings/internal/publisher"
@@ -36,8 +40,32 @@ type runCommand struct {
 
 	Founding founding `embed:"" group:"Parameters of a new network (nodes that join take them from it):"`
 
+	given map[string]string // where the settings of a network were given, by their names
+
 	LogLevel string `enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL" help:"Log messages of this level and above on standard error: debug, info (default), warn, error."`
 	Quiet    bool   `help:"Print nothing, and log only errors."`
+}
+
+// AfterApply is called by kong when all settings are known. It notes where those of a network were given, and refuses
+// variables of the environment that look like misspelt settings.
+func (c *runCommand) AfterApply(k *kong.Context) error {
+	c.given = map[string]string{}
+	names := c.Founding.given()
+	if c.Network != "" {
+		names = append(names, "--network")
+	}
+	for _, f := range k.Selected().Flags {
+		if slices.Contains(names, "--"+f.Name) {
+			c.given[f.Name] = whereGiven(k, f)
+		}
+	}
+	// They take the place of four flags.
+	if at, ok := c.given["scheme"]; ok {
+		for _, name := range []string{"wedge", "clusters", "phases", "decide"} {
+			c.given[name] = cmp.Or(c.given[name], at)
+		}
+	}
+	return misspelt(k.Model.Node, os.Environ())
 }
 
 // Run runs a node until ctx ends.
@@ -150,7 +178,7 @@ func (c *runCommand) config() (daemon.Config, error) {
 		return d, usageError{error: err}
 	}
 	n.PrivateAddresses = c.AllowPrivateOrigins
-	d.Found = &n
+	d.Found, d.Given = &n, c.given
 	return d, nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,8 +91,11 @@ func TestSettingsOfEveryKindComeFromTheFile(t *testing.T) {
 
 func TestWrongSettingsAreNamed(t *testing.T) {
 	for _, c := range []struct{ file, want string }{
-		{`pol-interval = "2s"`, `config.toml: unknown setting "pol-interval"`},
-		{"[run]\nhttp = \"x\"", `config.toml: unknown setting "run"`},
+		{"\n# a remark\npol-interval = \"2s\"", `config.toml, line 3: unknown setting "pol-interval"; did you mean "poll-interval"?`},
+		{"[run]\nhttp = \"x\"", `config.toml, line 1: unknown setting "run"`},
+		{"poll-interval = 10s", `config.toml, line 1: write text and durations in quotes: poll-interval = "10s"`},
+		{"load = 1\nhttp = 127.0.0.1:1 # here", `config.toml, line 2: write text and durations in quotes: http = "127.0.0.1:1"`},
+		{`poll-interval = "soon"`, `config.toml: poll-interval: "soon" is not a duration`},
 		{`json = true`, `unknown setting "json"`},
 		{`failing = true`, `unknown setting "failing"`},
 		{`version = true`, `unknown setting "version"`},
@@ -100,9 +104,9 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		{`http = 1979-05-27`, "config.toml: http: give a text"},
 		{`listen = [1, 2]`, "config.toml: listen: give a list of texts"},
 		{"load = 1\nload = 2", "config.toml, line 2:"},
-		{`load = "much"`, `config.toml: "much" is not a number`},
+		{`load = "much"`, `config.toml: load: "much" is not a number`},
 		{`load = `, "config.toml, line 1:"},
-		{`quiet = "perhaps"`, "config.toml: bool value"},
+		{`quiet = "perhaps"`, `config.toml: quiet: "perhaps" is neither true nor false; write true or false`},
 	} {
 		if _, err := parsed(t, c.file, "run"); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s\ngot:  %v\nwant: %s", c.file, err, c.want)
@@ -230,5 +234,48 @@ func TestHomeIsNotGuessed(t *testing.T) {
 	xdg.Reload()
 	if got, want := dataDir(), filepath.Join(dir, "tidings"); got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestSettingsOfANetworkAreNamedWhereTheyStand(t *testing.T) {
+	t.Setenv("TIDINGS_OWNERS", "3")
+	g, err := parsed(t, `load = 2`, "run", "--scheme", "bound", "--wedge", "rank")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := g.Run.given
+	if !strings.HasSuffix(got["load"], "config.toml") {
+		t.Errorf("load stands in %q", got["load"])
+	}
+	delete(got, "load")
+	want := map[string]string{"owners": "the environment variable TIDINGS_OWNERS", "scheme": "the flag --scheme", "wedge": "the flag --wedge",
+		"clusters": "the flag --scheme", "phases": "the flag --scheme", "decide": "the flag --scheme"}
+	if !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+func TestMisspeltVariablesAreRefused(t *testing.T) {
+	for name, want := range map[string]string{
+		"TIDINGS_POLL_INTRVAL":    "unknown environment variable TIDINGS_POLL_INTRVAL; did you mean TIDINGS_POLL_INTERVAL?",
+		"TIDINGS_BOOTSTRAPS":      "did you mean TIDINGS_BOOTSTRAP?",
+		"TIDINGS_POLL_INTERVAL":   "",
+		"TIDINGS_PASSPHRASE":      "",
+		"TIDINGS_PASSPHRASE_FILE": "",
+		"TIDINGS_TESTS":           "",
+		"TIDINGS_PORT":            "", // as Kubernetes sets for a service named tidings
+		"TIDINGS_SERVICE_HOST":    "",
+		"TIDING_DATA":             "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "5m")
+			_, err := parsed(t, "", "run")
+			if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+				t.Errorf("%v, want %q", err, want)
+			}
+			if _, err := parsed(t, "", "list"); err != nil {
+				t.Errorf("list: %v", err)
+			}
+		})
 	}
 }

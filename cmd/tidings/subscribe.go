@@ -16,7 +16,7 @@ import (
 type subscribeCommand struct {
 	client `embed:""`
 	Least  string   `placeholder:"WHO" help:"Show only items signed by the publisher (publisher), or all items (any, the default)."`
-	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. An empty name ('') removes the tags."`
+	Tag    []string `placeholder:"NAME" help:"A tag for the feeds, in place of the tags that they have. May be repeated. --tag= removes the tags."`
 	URLs   []string `arg:"" name:"url" help:"Addresses of feeds, or of pages that advertise a feed. page+https://… follows changes of the page itself."`
 }
 

@@ -24,7 +24,7 @@ func misused(err error) error {
 	if node == nil {
 		node = p.Context.Model.Node
 	}
-	text := p.Error()
+	text := plainValue(p.Error())
 	if m := unexpected.FindStringSubmatch(text); m != nil {
 		if len(node.Children) > 0 {
 			return reworded{fmt.Sprintf("unknown command %q%s", m[1], meant(m[2])), err}
@@ -43,14 +43,30 @@ func misused(err error) error {
 	if of, ok := strings.CutPrefix(text, "expected one of "); ok {
 		return reworded{"give one of the commands " + of, err}
 	}
+	if text != p.Error() {
+		return reworded{text, err}
+	}
 	return missing(node, err)
+}
+
+// plainValue rewrites what kong says of a value that cannot be read.
+func plainValue(text string) string {
+	text = noBool.ReplaceAllString(text, "$1 is neither true nor false; write true or false")
+	text = fromVariable.ReplaceAllString(text, " (environment variable $1)")
+	if m := noChoice.FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("%s %s: give %s", m[1], m[3], strings.NewReplacer(`"`, "", ",", ", ").Replace(m[2]))
+	}
+	return text
 }
 
 // Texts of kong. A suggestion is one name in quotes, or several of them.
 var (
-	unexpected  = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
-	unknownFlag = regexp.MustCompile(`(?s)^unknown flag (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
-	noValue     = regexp.MustCompile(`(?s)^(--[a-z-]+): expected \S+ value but got "(.*?)" \(.*$`)
+	unexpected   = regexp.MustCompile(`(?s)^unexpected argument (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
+	unknownFlag  = regexp.MustCompile(`(?s)^unknown flag (.*?)(?:, did you mean (?:one of )?(.+)\?)?$`)
+	noBool       = regexp.MustCompile(`bool value must be true, 1, yes, false, 0 or no but got ("(?:[^"\\]|\\.)*")`)
+	fromVariable = regexp.MustCompile(`(?s) \(from envar (\w+)=".*"\)$`)
+	noChoice     = regexp.MustCompile(`(?s)^(--[a-z-]+) must be one of (.*) but got (".*")$`)
+	noValue      = regexp.MustCompile(`(?s)^(--[a-z-]+): expected \S+ value but got "(.*?)" \(.*$`)
 )
 
 // A reworded error has a text of ours in place of kong's.

@@ -26,6 +26,10 @@ func TestMistypedCommandLines(t *testing.T) {
 		{"demo --every 5", `--every: 5 has no unit; write 5m or 5s; see tidings demo --help`},
 		{"run --poll-interval 0.5", `--poll-interval: 0.5 has no unit; write 0.5m or 0.5s; see tidings run --help`},
 		{"run --poll-interval soon", `--poll-interval: "soon" is not a duration; write one such as 30s, 5m or 1h30m; see tidings run --help`},
+		{"run --quiet=perhaps", `--quiet: "perhaps" is neither true nor false; write true or false; see tidings run --help`},
+		{"run --log-level loud", `--log-level "loud": give debug, info, warn, error; see tidings run --help`},
+		{"run --poll-interval 0s --http none", `poll interval 0s: give a whole number of seconds from 1s to 24h; see tidings run --help`},
+		{"run --config none.toml", `settings: cannot read none.toml: no such file or directory; check the name of the file; see tidings run --help`},
 		{"run --owners five", `--owners: "five" is not a whole number; see tidings run --help`},
 		{"run --load much", `--load: "much" is not a number; see tidings run --help`},
 	} {

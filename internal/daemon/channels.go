@@ -146,7 +146,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 			c.Error += "; the web server named " + seen + " at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC"
 		}
 		if s.Objectors > 0 {
-			c.Error += fmt.Sprintf("; %d other nodes also read the old key there", s.Objectors)
+			c.Error += "; " + count(s.Objectors, "other node") + " also read the old key there"
 		}
 		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
 	case seen != "" && !s.Publisher.Good(s.Seen): // a key that named the present one before may be read for a while yet
@@ -197,7 +197,7 @@ func lacks(c *proxy.Channel, s feedtree.Subscription) {
 		return
 	}
 	c.State, c.Since = stateLacks, nil
-	if c.Error = fmt.Sprintf("the network lacks %d items that the publisher signed; the web server is asked for them", s.Lacks); s.Unreadable > 0 {
+	if c.Error = "the network lacks " + count(s.Lacks, "item") + " that the publisher signed; the node asks the web server for what is missing"; s.Unreadable > 0 {
 		c.Error = fmt.Sprintf("%d entries of this feed's log cannot be read; the web server is asked for their items", s.Unreadable)
 	}
 	c.Do = "also read the feed without tidings: " + c.URL

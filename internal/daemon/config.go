@@ -28,9 +28,12 @@ type Config struct {
 	Dir string
 
 	// Found holds the parameters of the network to found; nil: join one. A
-	// node that has a network already keeps it; other parameters are then an
-	// error.
+	// node that has a network already keeps it; other parameters that were
+	// given are then an error.
 	Found *wire.Network
+	// Given says where the settings of Found were given, by their names, such as "the flag --owners". The others have
+	// their defaults, which a network that the node has already need not share. Nil: all were given.
+	Given map[string]string
 	// Network is the name of the network to join; empty: the one that the
 	// first peer belongs to.
 	Network string

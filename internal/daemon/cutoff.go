@@ -9,12 +9,12 @@ import (
 	"tidings/proxy"
 )
 
-// clockTime is how words for people name a moment of today.
-const clockTime = "15:04:05 UTC"
+// clockTime is how texts for people name a moment.
+const clockTime = "2006-01-02 15:04 UTC"
 
 // unheard says since when nobody was heard.
 func unheard(since time.Time) string {
-	return "no other node of the network has been heard of since " + since.UTC().Format(clockTime)
+	return fmt.Sprintf("no other node of the network has been heard of since %s, for %s", since.UTC().Format(clockTime), proxy.Span(time.Since(since)))
 }
 
 // cutOffFinding is what the doctor says of a node that hears of nobody.

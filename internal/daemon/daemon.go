@@ -157,7 +157,15 @@ func (d *Daemon) open() (err error) {
 		}
 	}()
 	lost := d.disk.Lost()
-	if d.home, err = openHome(d.config, lost != ""); err != nil {
+	subscribed := false
+	err = d.disk.Range([]byte(feedtree.SubscriptionPrefix), func(_, _ []byte) bool {
+		subscribed = true
+		return false
+	})
+	if err != nil {
+		return fmt.Errorf("read subscriptions: %w", err)
+	}
+	if d.home, err = openHome(d.config, lost != "", subscribed); err != nil {
 		return fileFault(d.config.Dir, err)
 	}
 	if lost != "" {
@@ -337,6 +345,9 @@ func (d *Daemon) live(ctx context.Context) error {
 	if d.config.Author != nil {
 		parts.Go(func() { d.speak(looping) })
 	}
+	watching, stopWatching := context.WithCancel(ctx) // until the node leaves
+	defer stopWatching()
+	parts.Go(func() { d.journal(watching) })
 
 	var err error
 	select {
@@ -349,6 +360,7 @@ func (d *Daemon) live(ctx context.Context) error {
 		stopHost()
 		err = <-ended // when it has sent what waited
 	}
+	stopWatching()
 	stopLoop()
 	parts.Wait()
 	return err

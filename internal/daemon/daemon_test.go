@@ -260,18 +260,25 @@ func TestOtherNetworkIsRefusedOnBothSides(t *testing.T) {
 	for _, m := range []*member{a, b} {
 		within(t, patience, "a refusal on both sides", func() error {
 			for _, r := range m.status(t).Refusals {
-				if r.Words == `the dialled node belongs to network "one", not "two"` && r.ByUs == (m == a) {
+				if r.Words == `the node that was asked is in network "one", and the node that asks wants "two"` && r.ByUs == (m == a) {
 					return nil
 				}
 			}
 			return fmt.Errorf("refusals: %v", m.status(t).Refusals)
 		})
+		s, err := m.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if refused := s.State == proxy.StateRefused; refused != (m == b) || refused && !strings.Contains(s.Warnings[0], "start the node with an empty --data") {
+			t.Errorf("state %q, warnings %q", s.State, s.Warnings)
+		}
 	}
 	b.stop(t)
 
 	c := opened(t, Config{Dir: t.TempDir(), Bootstrap: there.Addrs, Network: "three"})
 	err := c.Run(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `refused: the dialled node belongs to network "one", not "three"`) {
+	if err == nil || !strings.Contains(err.Error(), `refused: the node that was asked is in network "one", and the node that asks wants "three"`) {
 		t.Errorf("Run: %v", err)
 	}
 	if err := c.JoinGroup(t.Context(), overlay.ID{}, 1); !errors.Is(err, ErrStopped) {

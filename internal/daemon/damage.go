@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strings"
 
 	"tidings/proxy"
 )
@@ -27,7 +28,7 @@ func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 	case m.lost && m.whole && (m.mended || m.back > 0):
 		return proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %d missing records came back from the second copy, %s.second; missing articles come again from the network", m.back, storeFile),
+			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", count(m.back, "missing record"), storeFile),
 			Do:    diskHealth,
 		}, true
 	case m.lost && m.mended:
@@ -49,11 +50,18 @@ func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 // kept says what could be read.
 func (m damage) kept() string {
 	const rest = " could be read, and missing articles come again from the network"
-	switch m.left {
-	case 0:
+	if m.left == 0 {
 		return "none could be read"
-	case 1:
-		return "1 subscription" + rest
 	}
-	return fmt.Sprintf("%d subscriptions", m.left) + rest
+	return count(m.left, "subscription") + rest
+}
+
+// count names a number of things. The plural of the noun ends in s or ies.
+func count[T int | int64 | uint64 | uint32](n T, thing string) string {
+	if noun, y := strings.CutSuffix(thing, "y"); n != 1 && y {
+		thing = noun + "ies"
+	} else if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

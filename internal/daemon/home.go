@@ -11,12 +11,14 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"net"
 	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"tidings/internal/store"
@@ -65,8 +67,9 @@ func makeDir(dir string) error {
 
 // openHome reads the data directory, makes the identity if it is new, and founds
 // the network if that is the wish. If the store was lost, an old identity must not
-// go on: nobody knows any more what it has signed.
-func openHome(c Config, lost bool) (*home, error) {
+// go on: nobody knows any more what it has signed. A node that has subscriptions was in a network, so it founds no
+// other one without a word when the file that says which is missing.
+func openHome(c Config, lost, subscribed bool) (*home, error) {
 	h := &home{config: c}
 	var err error
 	if lost {
@@ -98,6 +101,8 @@ func openHome(c Config, lost bool) (*home, error) {
 	switch {
 	case h.Descriptor != nil:
 		return h, h.agrees()
+	case c.Found != nil && subscribed:
+		return nil, dataFault(c.Dir, "the file "+networkFile+" is missing, so the network of the node is not known", "restore the file from a backup, join again with --bootstrap, or "+elsewhere, nil)
 	case c.Found != nil:
 		return h, h.settle(c.Found.Descriptor(), true)
 	case len(c.Bootstrap) == 0 && !c.MDNS:
@@ -322,15 +327,32 @@ func (h *home) settle(descriptor []byte, founder bool) error {
 	return nil
 }
 
+// differing names the settings that were given and are not those of the network, where they stand, and both values.
+func (h *home) differing() string {
+	mine, its := h.config.Found.Settings(), h.network.Settings()
+	mine["network"], its["network"] = h.config.Found.Name, h.network.Name
+	var of []string
+	for _, name := range slices.Sorted(maps.Keys(h.config.Given)) {
+		if mine[name] != its[name] {
+			of = append(of, fmt.Sprintf("%s is %s (%s) and %s in the network", name, mine[name], h.config.Given[name], its[name]))
+		}
+	}
+	return strings.Join(of, "; ")
+}
+
 // agrees says whether the wishes given are those of the network the node belongs
 // to.
 func (h *home) agrees() error {
 	c, name := h.config, h.network.Name
 	belongs := fmt.Sprintf("it belongs to network %q", name)
 	switch {
-	case c.Found != nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
+	case c.Found != nil && c.Given == nil && !bytes.Equal(c.Found.Descriptor(), h.Descriptor):
 		return dataFault(c.Dir, belongs+", whose settings never change, and the flags differ: "+c.Found.Differences("flags", h.network, "network"),
 			"leave the flags out, or "+elsewhere, nil)
+	case c.Found != nil:
+		if differ := h.differing(); differ != "" {
+			return dataFault(c.Dir, belongs+", whose settings never change: "+differ, "leave them out, or "+elsewhere, nil)
+		}
 	case c.Network != "" && c.Network != name:
 		return dataFault(c.Dir, fmt.Sprintf("%s, not %q", belongs, c.Network), elsewhere, nil)
 	}

@@ -1,12 +1,16 @@
 package daemon
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
+	"tidings/feedtree"
+	"tidings/internal/env"
+	"tidings/internal/store"
 	"tidings/internal/wire"
 )
 
@@ -44,6 +48,11 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			other.Owners = 3
 			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other}
 		}, `whose settings never change, and the flags differ: owners (flags: 3, network: `},
+		{"another parameter was given", func(_ *testing.T, dir string) Config {
+			other := network
+			other.Owners, other.Load = 3, 2
+			return Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &other, Given: map[string]string{"owners": "the flag --owners"}}
+		}, `whose settings never change: owners is 3 (the flag --owners) and 5 in the network; leave them out`},
 		{"key is a text", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, identityFile), "secret", 0o600)
 			return found(dir)
@@ -71,6 +80,21 @@ func TestDataDirectoryThatCannotBeUsed(t *testing.T) {
 			write(t, filepath.Join(dir, networkFile), "home", 0o600)
 			return found(dir)
 		}, "remove it and join again"},
+		{"network of a node with subscriptions is missing", func(t *testing.T, dir string) Config {
+			if err := os.Remove(filepath.Join(dir, networkFile)); err != nil {
+				t.Fatal(err)
+			}
+			disk, err := store.Open(filepath.Join(dir, storeFile), func(f func()) { f() }, store.Twice{Prefix: []string{feedtree.SubscriptionPrefix, endingPrefix}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored := make(chan error, 1)
+			disk.Commit([]env.Op{{Key: []byte(feedtree.SubscriptionPrefix + "x"), Value: []byte("x")}}, func(err error) { stored <- err })
+			if err := errors.Join(<-stored, disk.Close()); err != nil {
+				t.Fatal(err)
+			}
+			return found(dir)
+		}, "the file network is missing, so the network of the node is not known; restore the file from a backup, join again with --bootstrap"},
 		{"network is none", func(t *testing.T, dir string) Config {
 			write(t, filepath.Join(dir, networkFile), `{"descriptor":"AAAA"}`, 0o600)
 			return found(dir)

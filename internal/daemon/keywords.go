@@ -187,7 +187,7 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	if k.failed != nil {
 		of = append(of, proxy.Finding{Level: levelProblem, What: "searches cannot be read: " + k.failed.Error(), Do: diskRemedy})
 	}
-	with := fmt.Sprintf("the %d subscriptions of this node", channels)
+	with := fmt.Sprintf("this node's subscriptions (%d)", channels)
 	if filter {
 		with = "all feeds of the network"
 	}
@@ -210,14 +210,14 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	if n := k.missed.refusals(); n > 0 {
 		of = append(of, proxy.Finding{
 			Level: levelNote, Do: makeRoom,
-			What: fmt.Sprintf("%d entries of the network were not searched, for lack of time or space, and have not come again", n),
+			What: "for lack of time or space the node did not search " + count(n, "entry") + " of the network, which did not come again",
 		})
 	}
 	if n := k.dropped.Load(); n > 0 {
 		again, lost, open := k.missed.ends()
 		of = append(of, proxy.Finding{
 			Level: levelNote, Do: makeRoom,
-			What: fmt.Sprintf("%d articles since the start could not be searched or kept when they arrived: %d were searched later, %d will be asked for again, %d are lost", n, again, open, lost),
+			What: fmt.Sprintf("since the start the node could not search or keep %s on arrival: searched later %d, to be asked for again %d, lost %d", count(n, "article"), again, open, lost),
 		})
 	}
 	return of

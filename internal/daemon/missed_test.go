@@ -156,7 +156,7 @@ func TestAStalledDiskIsBoundedSaidAndMadeGood(t *testing.T) {
 	if s.Level != 2 || s.Shortened == 0 || s.Dropped == 0 || s.Waiting > waiting+4<<10 {
 		t.Errorf("with a disk that does not answer: %+v", s)
 	}
-	if said := m.said(); !strings.Contains(said, "new articles are not kept: the disk does not keep up") || !strings.Contains(said, fmt.Sprintf("%d will be asked for again", s.Dropped)) {
+	if said := m.said(); !strings.Contains(said, "new articles are not kept: the disk does not keep up") || !strings.Contains(said, fmt.Sprintf("to be asked for again %d", s.Dropped)) {
 		t.Errorf("the doctor says %s", said)
 	}
 	m.disk.stall(false)
@@ -195,7 +195,7 @@ func TestAMemoryLimitIsKeptSaidAndMadeGood(t *testing.T) {
 	if again, lost, _ := m.missed.ends(); again != 4 || lost != 1 {
 		t.Errorf("%d were taken later, %d are lost", again, lost)
 	}
-	if said := m.said(); !strings.Contains(said, "4 were searched later, 0 will be asked for again, 1 are lost") {
+	if said := m.said(); !strings.Contains(said, "searched later 4, to be asked for again 0, lost 1") {
 		t.Errorf("the doctor says %s", said)
 	}
 }
@@ -209,7 +209,7 @@ func TestAFilterWithoutRoomIsOfferedAnEntryAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := firehose.Dispatch{URL: "https://example.org/elsewhere", Entry: &owner.Entry{Hash: owner.Hash{1}}, Body: body}
-	const said = "1 entries of the network were not searched"
+	const said = "did not search 1 entry of the network"
 	m.inUse(0.95)
 	m.until("nothing is kept", func(cobra.Stats) bool { s := m.short.Load(); return s != nil && s.level == 2 })
 	for range 2 {

@@ -197,7 +197,7 @@ func TestLargeMessagesDoNotLookLikeAFlood(t *testing.T) {
 // other side remembers them.
 func (s *swarm) refused(stranger, by *process) {
 	s.t.Helper()
-	const words = `the dialled node belongs to network "lab", not "other"`
+	const words = `the node that was asked is in network "lab", and the node that asks wants "other"`
 	select {
 	case <-stranger.exited:
 	case <-time.After(30 * time.Second):

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -34,7 +36,11 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 		if f.Level != levelOK {
 			s.Warnings = append(s.Warnings, sentence(f))
 		}
-		if f.Level == levelProblem {
+		switch {
+		case f.Level != levelProblem:
+		case f.What == notTheirs: // which comes first
+			s.State = proxy.StateRefused
+		default:
 			s.State = "trouble"
 		}
 	}
@@ -237,12 +243,24 @@ func invitation(snap Snapshot) string {
 	return "to let other nodes join, give them this address for --bootstrap: " + snap.Addrs[0]
 }
 
+// notTheirs is what is wrong with a node that was started with the data directory of another network.
+const notTheirs = "this data directory belongs to another network than the nodes at --bootstrap (another name or other settings), so they refuse this node"
+
+// isRefused reports whether the node has nobody in its own network and is refused by a node at --bootstrap, because that one
+// is in another network.
+func isRefused(snap Snapshot) bool {
+	return (snap.Size <= 1 || snap.CutOff != nil) &&
+		slices.ContainsFunc(snap.Refusals, func(r libp2p.Refusal) bool { return r.Network && r.Bootstrap })
+}
+
 // findings is what can be said of the node itself.
 func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	add := func(level, what, do string) { of = append(of, proxy.Finding{Level: level, What: what, Do: do}) }
 	switch {
 	case snap.Network == "": // until a node of --bootstrap has answered
 		add(levelProblem, "the node has not found its network yet", "check the --bootstrap addresses, and whether nodes run there")
+	case isRefused(snap):
+		add(levelProblem, notTheirs, "start the node with an empty --data directory to join them; before that, save the subscriptions with tidings opml export --original FILE")
 	case snap.CutOff != nil:
 		of = append(of, cutOffFinding(*snap.CutOff, snap.Feeds))
 	case snap.Size <= 1 && snap.State == overlay.Active:
@@ -253,7 +271,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	case snap.State != overlay.Active:
 		add(levelNote, "the node is joining its network", "wait a few seconds")
 	default:
-		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %d members", snap.Network, snap.Size), "")
+		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, count(snap.Size, "member")), "")
 	}
 	for _, r := range snap.Refusals {
 		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version and settings as the other nodes")
@@ -267,7 +285,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 			}
 			add(levelNote, "this filter receives nothing at present "+of+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
 		case f.Missed+f.Gaps > 0:
-			add(levelNote, fmt.Sprintf("since its start this filter missed %d entries, and was disconnected %d times for longer than other nodes keep entries", f.Missed, f.Gaps), "")
+			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", count(f.Missed, "entry"), count(f.Gaps, "time")), "")
 		default:
 			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %d new entries since its start", f.Heard), "")
 		}
@@ -282,12 +300,27 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
-		add(levelNote, fmt.Sprintf("%d records read from the store since the start were damaged; the node gets them again from the network", snap.Store.Damaged), "check the health of the disk")
+		add(levelNote, "since the start, damage was found in "+count(snap.Store.Damaged, "record")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
-		add(levelOK, fmt.Sprintf("feed readers are served at http://%s/", a),
-			"readers on servers refuse private addresses until you allow them: Miniflux by FETCHER_ALLOW_PRIVATE_NETWORKS=1, FreshRSS by the node's host in INTERNAL_HOST_ALLOWLIST, "+
-				"CommaFeed by blockLocalAddresses=false, Nextcloud News by allow_local_remote_servers")
+		of = append(of, served(a.String(), d.config.BaseURL))
 	}
 	return of
+}
+
+// served says where feed readers reach a node that listens at an address.
+func served(address, baseURL string) proxy.Finding {
+	f := proxy.Finding{Level: levelOK, What: "feed readers are served at " + strings.TrimSuffix(baseURL, "/") + "/"}
+	at, err := netip.ParseAddrPort(address)
+	switch {
+	case baseURL != "":
+	case err == nil && at.Addr().IsUnspecified():
+		f.What = fmt.Sprintf("feed readers are served at http://127.0.0.1:%d/", at.Port())
+	default:
+		f.What = "feed readers are served at http://" + address + "/"
+	}
+	if baseURL == "" && err == nil && !at.Addr().IsLoopback() {
+		f.Do = "readers on other machines are refused (421) until --base-url is the URL at which they reach the node, such as http://nas.example:" + strconv.Itoa(int(at.Port()))
+	}
+	return f
 }

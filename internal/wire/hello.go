@@ -95,7 +95,7 @@ func (s Side) judge(h *wirepb.Hello) (uint32, *RefusedError) {
 	name := s.name()
 	if name != "" && h.Name != "" && h.Name != name {
 		return 0, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"the dialled node belongs to network %q, not %q", name, clip(h.Name))}
+			"the node that was asked is in network %q, and the node that asks wants %q", name, clip(h.Name))}
 	}
 	if s.Descriptor == nil {
 		return 0, &RefusedError{wirepb.Refusal_BUSY, "the dialled node is still joining a network itself; try again"}
@@ -134,7 +134,7 @@ func (s Side) CheckReply(reply []byte) (version uint32, descriptor []byte, err e
 	switch {
 	case name != "" && n.Name != name:
 		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(
-			"the peer belongs to network %q, not %q", n.Name, name)}
+			"the node that was asked is in network %q, and the node that asks wants %q", n.Name, name)}
 	case s.Descriptor != nil && HashOf(s.Descriptor) != HashOf(w.Network):
 		own, _ := ParseDescriptor(s.Descriptor) // which was read before
 		return 0, nil, &RefusedError{wirepb.Refusal_NETWORK, fmt.Sprintf(

@@ -49,16 +49,16 @@ func TestHandshake(t *testing.T) {
 		{"too new", speaks(3, 4), speaks(1, 2), 0, wirepb.Refusal_VERSION, "the dialled node speaks 1 to 2, and the dialling one 3 to 4"},
 		{"no range", speaks(4, 1), speaks(1, 9), 0, wirepb.Refusal_VERSION, "the dialling one 4 to 1"},
 
-		{"another name", Side{Name: "away"}, member, 0, wirepb.Refusal_NETWORK, `belongs to network "home", not "away"`},
-		{"another network", Side{Name: "away", Descriptor: away}, member, 0, wirepb.Refusal_NETWORK, `"home", not "away"`},
-		{"another network by descriptor", Side{Descriptor: away}, member, 0, wirepb.Refusal_NETWORK, `"home", not "away"`},
-		{"another network at the other end", member, Side{Descriptor: away}, 0, wirepb.Refusal_NETWORK, `"away", not "home"`},
+		{"another name", Side{Name: "away"}, member, 0, wirepb.Refusal_NETWORK, `is in network "home", and the node that asks wants "away"`},
+		{"another network", Side{Name: "away", Descriptor: away}, member, 0, wirepb.Refusal_NETWORK, `"home", and the node that asks wants "away"`},
+		{"another network by descriptor", Side{Descriptor: away}, member, 0, wirepb.Refusal_NETWORK, `"home", and the node that asks wants "away"`},
+		{"another network at the other end", member, Side{Descriptor: away}, 0, wirepb.Refusal_NETWORK, `"away", and the node that asks wants "home"`},
 		{"other settings", Side{Name: "home", Descriptor: slow.Descriptor()}, member, 0, wirepb.Refusal_NETWORK,
 			`network "home" has other settings at the other node: the settings that tidings status shows must be the same`},
 
 		{"who is joining itself", member, Side{Name: "home"}, 0, wirepb.Refusal_BUSY, "try again"},
 		{"two who join", Side{Name: "home"}, Side{}, 0, wirepb.Refusal_BUSY, "try again"},
-		{"who will never fit", Side{Name: "away"}, Side{Name: "home"}, 0, wirepb.Refusal_NETWORK, `"home", not "away"`},
+		{"who will never fit", Side{Name: "away"}, Side{Name: "home"}, 0, wirepb.Refusal_NETWORK, `"home", and the node that asks wants "away"`},
 	} {
 		version, descriptor, dialled, answered := shake(c.dialler, c.other)
 		if c.words == "" {
@@ -93,8 +93,8 @@ func TestDiallerChecksTheWelcome(t *testing.T) {
 	}{
 		{"a version not offered", Side{}, welcome(Version+1, home), "this node speaks 1 to 1"},
 		{"version 0", Side{}, welcome(0, home), "this node speaks 1 to 1"},
-		{"another name", Side{Name: "away"}, welcome(1, home), `belongs to network "home", not "away"`},
-		{"another name by descriptor", Side{Descriptor: DefaultNetwork("away").Descriptor()}, welcome(1, home), `not "away"`},
+		{"another name", Side{Name: "away"}, welcome(1, home), `is in network "home", and the node that asks wants "away"`},
+		{"another name by descriptor", Side{Descriptor: DefaultNetwork("away").Descriptor()}, welcome(1, home), `wants "away"`},
 		{"other settings", Side{Descriptor: home}, welcome(1, slow.Descriptor()), `network "home" has other settings at the peer: poll-interval (here: 30m, there: 1h)`},
 		{"no descriptor", Side{}, welcome(1, nil), ErrDescriptor.Error()},
 		{"nothing", Side{}, nil, ErrHello.Error()},

@@ -117,7 +117,11 @@ func (n Network) Check() error {
 		{"target detection", n.TargetDetection, time.Millisecond, 24 * time.Hour, time.Millisecond},
 	} {
 		if c.got < c.min || c.got > c.max || c.got%c.unit != 0 {
-			return fmt.Errorf("%s %v: give %v to %v in whole %v", c.what, c.got, c.min, c.max, c.unit)
+			unit := "seconds"
+			if c.unit < time.Second {
+				unit = "milliseconds"
+			}
+			return fmt.Errorf("%s %v: give a whole number of %s from %v to %s", c.what, c.got, unit, c.min, plainDuration(c.max))
 		}
 	}
 	for _, c := range []struct {

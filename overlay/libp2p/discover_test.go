@@ -114,7 +114,7 @@ func TestJoinIsRefusedWithWords(t *testing.T) {
 	a := running(t, nil)
 	b := made(t, func(c *Config) { c.Descriptor, c.Name, c.Bootstrap = nil, "other", a.Addrs() })
 	_, err := b.Join(t.Context())
-	if err == nil || !strings.Contains(err.Error(), `the dialled node belongs to network "lab", not "other"`) {
+	if err == nil || !strings.Contains(err.Error(), `the node that was asked is in network "lab", and the node that asks wants "other"`) {
 		t.Errorf("join: %v", err)
 	}
 }

@@ -189,7 +189,8 @@ func (h *Host) noteRefusal(p peer.ID, refusal *wire.RefusedError, byUs bool) {
 		h.log.Debug("handshake was put off", "peer", p, "reason", refusal.Words, "by_us", byUs)
 		return
 	}
-	if !h.ledger.refuse(p, refusal.Words, byUs, time.Now()) {
+	r := Refusal{Words: refusal.Words, ByUs: byUs, Network: refusal.Reason == wirepb.Refusal_NETWORK, Bootstrap: h.bootstrap[p]}
+	if !h.ledger.refuse(p, r, time.Now()) {
 		return
 	}
 	if byUs {

@@ -49,7 +49,7 @@ func TestOtherNetworkIsRefusedWithWords(t *testing.T) {
 	a := running(t, nil)
 	b := running(t, func(c *Config) { c.Descriptor = descriptor("other") })
 	atA, atB := refused(t, a, b)
-	const want = `the dialled node belongs to network "other", not "lab"`
+	const want = `the node that was asked is in network "other", and the node that asks wants "lab"`
 	if atA != want || atB != want {
 		t.Errorf("words %q and %q, want %q", atA, atB, want)
 	}

@@ -48,6 +48,9 @@ func (h *Host) Join(ctx context.Context) (descriptor []byte, err error) {
 		case ctx.Err() != nil:
 			return nil, errors.Join(context.Cause(ctx), err)
 		case len(errs) > 0 && !slices.ContainsFunc(errs, mayPass):
+			if h.config.Name != "" && slices.ContainsFunc(errs, otherNetwork) {
+				return nil, fmt.Errorf("join network %q: %w; leave --network out to join the network of the nodes at --bootstrap", h.config.Name, err)
+			}
 			return nil, fmt.Errorf("join: %w", err)
 		}
 		if pause == firstPause {
@@ -107,4 +110,10 @@ func (h *Host) descriptorOf(ctx context.Context, info peer.AddrInfo) ([]byte, er
 func mayPass(err error) bool {
 	refusal, ok := errors.AsType[*wire.RefusedError](err)
 	return !ok || refusal.Reason == wirepb.Refusal_BUSY
+}
+
+// otherNetwork reports whether a peer refused this host because it is in another network.
+func otherNetwork(err error) bool {
+	refusal, ok := errors.AsType[*wire.RefusedError](err)
+	return ok && refusal.Reason == wirepb.Refusal_NETWORK
 }

@@ -26,6 +26,10 @@ const (
 	// refusedTime is how long a refusal is remembered: the peer is not
 	// dialled, and the words are not logged again.
 	refusedTime = 10 * time.Minute
+
+	// refusalShown is how long a refusal is reported. The peer is dialled again between the two times, so a refusal
+	// that goes on is reported without a break.
+	refusalShown = refusedTime + 2*lookAlone
 )
 
 // An allowance is what one peer may send in a class, a second and at once.
@@ -57,6 +61,9 @@ type Refusal struct {
 	Words string
 	ByUs  bool // this host refused; else the peer did
 	At    time.Time
+
+	Network   bool // the two belong to different networks
+	Bootstrap bool // the peer is one of Config.Bootstrap
 }
 
 // A ledger remembers what peers did, across their connections.
@@ -154,17 +161,17 @@ func (l *ledger) gated(p peer.ID, now time.Time) bool {
 }
 
 // refuse remembers a refusal. It returns true if the words should be logged.
-func (l *ledger) refuse(p peer.ID, words string, byUs bool, now time.Time) bool {
+func (l *ledger) refuse(p peer.ID, r Refusal, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.page(p, now)
 	fresh := now.Sub(g.refusal.At) > refusedTime
-	if fresh || g.refusal.Words != words {
-		at := g.refusal.At
+	if fresh || g.refusal.Words != r.Words {
+		r.Peer, r.At = env.PeerID(p), g.refusal.At
 		if fresh {
-			at = now
+			r.At = now
 		}
-		g.refusal = Refusal{Peer: env.PeerID(p), Words: words, ByUs: byUs, At: at}
+		g.refusal = r
 	}
 	return fresh
 }
@@ -177,13 +184,13 @@ func (l *ledger) refused(p peer.ID, now time.Time) bool {
 	return g != nil && now.Sub(g.refusal.At) <= refusedTime
 }
 
-// refusals returns those remembered, the latest first.
+// refusals returns those to report, the latest first.
 func (l *ledger) refusals(now time.Time) []Refusal {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var out []Refusal
 	for _, g := range l.pages {
-		if now.Sub(g.refusal.At) <= refusedTime {
+		if now.Sub(g.refusal.At) <= refusalShown {
 			out = append(out, g.refusal)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// SetLog sends what go-libp2p and kad-dht say of themselves, from warnings up,
-// to a handler instead of stderr. They have one logger for the whole process:
-// a command calls SetLog once, before it makes its first host.
+// SetLog sends what go-libp2p and kad-dht log, from warnings up, to a handler instead of stderr. Their warnings become
+// DEBUG, because they also warn of what is usual, such as a peer of an earlier run that has gone. They have one logger for
+// the whole process: a command calls SetLog once, before it makes its first host.
 func SetLog(handler slog.Handler) error {
 	quiet := warnings{handler}
 	gologshim.SetDefaultHandler(quiet)
@@ -19,11 +19,25 @@ func SetLog(handler slog.Handler) error {
 	return golog.SetLogLevel("*", "warn")
 }
 
-// warnings passes on warnings and errors.
+// warnings passes on errors, and warnings as DEBUG.
 type warnings struct{ slog.Handler }
 
 func (w warnings) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, level)
+	return level >= slog.LevelWarn && w.Handler.Enabled(ctx, lowered(level))
+}
+
+// Handle implements [slog.Handler].
+func (w warnings) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = lowered(r.Level)
+	return w.Handler.Handle(ctx, r)
+}
+
+// lowered is the level at which a message of a library is logged.
+func lowered(level slog.Level) slog.Level {
+	if level < slog.LevelError {
+		return slog.LevelDebug
+	}
+	return level
 }
 
 func (w warnings) WithAttrs(attrs []slog.Attr) slog.Handler {

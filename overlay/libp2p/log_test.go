@@ -20,12 +20,12 @@ import (
 
 func TestLibrariesSpeakThroughSlog(t *testing.T) {
 	var out bytes.Buffer
-	handler := warnings{slog.NewTextHandler(&out, nil)}
+	handler := warnings{slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})}
 	z := zap.New(&core{handler}).Named("dht").With(zap.String("who", "me"))
 	z.Info("chatter")
 	z.Warn("trouble", zap.Int("times", 3))
 	slog.New(handler.WithGroup("g").WithAttrs([]slog.Attr{slog.Int("n", 1)})).Error("worse")
-	for _, want := range []string{"level=WARN", "msg=trouble", "logger=dht", "times:3", "who:me", "msg=worse", "g.n=1"} {
+	for _, want := range []string{"level=DEBUG", "msg=trouble", "logger=dht", "times:3", "who:me", "level=ERROR", "msg=worse", "g.n=1"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("no %s in:\n%s", want, &out)
 		}

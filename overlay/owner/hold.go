@@ -169,7 +169,7 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 		}
 		if err != nil {
 			o.stats.Unsaved++
-			o.log.Warn("log entries could not be stored", "url", s.url, "err", err)
+			o.log.Debug("log entries could not be stored", "url", s.url, "err", err)
 			// What is not durable must not be vouched for, nor be followed by what
 			// is: they are asked for again.
 			switch i := s.log.find(fresh[0].Hash); {

@@ -146,7 +146,7 @@ func (o *Owners) advance(s *seat) {
 	o.store.Commit(kept([]*Entry{e}, [][]byte{p.body}), func(err error) {
 		if err != nil {
 			o.stats.Unsaved++
-			o.log.Warn("log entry could not be stored", "url", s.url, "err", err)
+			o.log.Debug("log entry could not be stored", "url", s.url, "err", err)
 		}
 		if s.lead != l || l.flight != f {
 			o.store.Commit(o.dropped(chain{e}), func(error) {}) // deposed meanwhile: nobody has seen it

@@ -164,7 +164,7 @@ func (o *Owners) save(s *seat, then func(), ops ...env.Op) {
 	o.store.Commit(append(ops, s.record()), func(err error) {
 		if err != nil {
 			o.stats.Unsaved++
-			o.log.Warn("log of a feed could not be stored", "url", s.url, "err", err)
+			o.log.Debug("log of a feed could not be stored", "url", s.url, "err", err)
 			return
 		}
 		if then != nil {
