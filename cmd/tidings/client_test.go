@@ -155,7 +155,7 @@ func TestTagsOfSubscribe(t *testing.T) {
 	}
 }
 
-// What is said beside the answer goes to standard error where standard output is no terminal.
+// A command prints remarks about its answer on standard error if standard output is not a terminal.
 func TestSentencesStandBesideAnswers(t *testing.T) {
 	for _, c := range []struct{ body, args, stdout, stderr string }{
 		{`{"channels":[]}`, "list", "", "No subscriptions yet: tidings subscribe URL\n"},
