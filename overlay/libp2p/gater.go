@@ -73,14 +73,16 @@ type gater struct {
 	ledger        *ledger
 	refuseInbound bool
 	typed         map[netip.Addr]bool // the operator's own bootstrap addresses
+	bootstrap     map[peer.ID]bool    // the peers at these
 	private       atomic.Bool         // private addresses are allowed
 	pending       pending
 }
 
 func newGater(c Config, ledger *ledger, bootstrap []peer.AddrInfo) *gater {
-	g := &gater{ledger: ledger, refuseInbound: c.RefuseInbound, typed: map[netip.Addr]bool{}}
+	g := &gater{ledger: ledger, refuseInbound: c.RefuseInbound, typed: map[netip.Addr]bool{}, bootstrap: map[peer.ID]bool{}}
 	g.private.Store(c.PrivateAddresses || c.MDNS)
 	for _, info := range bootstrap {
+		g.bootstrap[info.ID] = true
 		for _, a := range info.Addrs {
 			if ip, ok := ipOf(a); ok {
 				g.typed[ip] = true

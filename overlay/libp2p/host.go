@@ -61,7 +61,6 @@ type Host struct {
 	count  counters
 
 	known      []peer.AddrInfo           // to begin with: typed, then known
-	bootstrap  map[peer.ID]bool          // those that were typed
 	side       atomic.Pointer[wire.Side] // what it brings to handshakes
 	events     atomic.Pointer[Events]    // nil until Run
 	links      links
@@ -119,10 +118,6 @@ func New(c Config) (*Host, error) {
 		return nil, err
 	}
 	h.known = append(bootstrap, c.known(self)...)
-	h.bootstrap = map[peer.ID]bool{}
-	for _, p := range bootstrap {
-		h.bootstrap[p.ID] = true
-	}
 	h.gate = newGater(c, h.ledger, bootstrap)
 	if err := h.settle(c.Name, c.Descriptor); err != nil {
 		return nil, err
