@@ -13,6 +13,7 @@ import (
 // Half of the sessions are shorter than the median; the mean is four times as long (of
 // a Weibull distribution of shape 1/2: 2/ln²2), and who is met stays on for longer.
 func TestSessionsHaveAHeavyTail(t *testing.T) {
+	t.Parallel()
 	s := Sessions{Median: time.Hour}
 	dice := rand.New(rand.NewPCG(1, 1))
 	var drawn []time.Duration

@@ -8,6 +8,7 @@ import (
 // Nodes that cannot be dialled read as members do, through the two that act for
 // them, also when one of these dies.
 func TestClientsRead(t *testing.T) {
+	t.Parallel()
 	s := feedSwarm(3, Config{})
 	s.Grow(10, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)

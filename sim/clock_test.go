@@ -8,6 +8,7 @@ import (
 
 // A host's clock is its own: it leaps forward in a life, and back between two.
 func TestClockIsSet(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 1)
 	h, p := w.Hosts()[0], all[0]
 	runs := 0

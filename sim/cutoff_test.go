@@ -123,6 +123,7 @@ func (o *outage) back(t *testing.T) {
 // All members of a network die, so that connections are refused, or so that packets vanish. Its clients say so
 // within two minutes, and poll for themselves from one missed interval on.
 func TestClientsWhoseMembersDiedPollForThemselves(t *testing.T) {
+	t.Parallel()
 	for _, refused := range []bool{true, false} {
 		t.Run(fmt.Sprintf("refused=%v", refused), func(t *testing.T) {
 			o := newOutage(t, 7, 2)
@@ -142,6 +143,7 @@ func TestClientsWhoseMembersDiedPollForThemselves(t *testing.T) {
 // A client that starts where its bootstrap address and the members it knew lead nowhere polls its
 // subscriptions all the same.
 func TestAClientThatStartsWithoutANetworkPollsForItself(t *testing.T) {
+	t.Parallel()
 	o := newOutage(t, 8, 2)
 	for _, c := range o.clients {
 		c.Kill(true)
@@ -163,6 +165,7 @@ func TestAClientThatStartsWithoutANetworkPollsForItself(t *testing.T) {
 
 // A partition of one: a client, and a member that follows a feed which the others lead.
 func TestAPartitionOfOnePollsForItself(t *testing.T) {
+	t.Parallel()
 	o := newOutage(t, 9, 2)
 	var alone []*Peer
 	for _, m := range o.members {
@@ -189,6 +192,7 @@ func hostsOf(of []*Peer) (hosts []*Host) {
 // A client's own line is down: it hears of nobody and reaches no origin. It says both, takes nothing for gone, and
 // shows what is new within an interval of the line's return, whether the network is there again or not.
 func TestAClientWithoutALineSaysSo(t *testing.T) {
+	t.Parallel()
 	o := newOutage(t, 10, 2)
 	o.kill(false)
 	o.dark = true
@@ -212,6 +216,7 @@ func TestAClientWithoutALineSaysSo(t *testing.T) {
 
 // Many clients that lose their network at one moment do not come to an origin at one moment.
 func TestACutOffCrowdIsSpread(t *testing.T) {
+	t.Parallel()
 	const crowd = 40
 	o := newOutage(t, 11, crowd)
 	o.kill(true)
@@ -235,6 +240,7 @@ func TestACutOffCrowdIsSpread(t *testing.T) {
 // A member that is left alone sees items that come and go at the origin before the others are back. It hands them
 // over: they are in the log, once, for those who come later.
 func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
+	t.Parallel()
 	o := newOutage(t, 12, 1)
 	const url = "http://short.example/"
 	o.Serve(url, script.NewLively(script.Config{Seed: 12, Every: 2 * time.Minute, Window: 2, Limit: 16}))
@@ -295,6 +301,7 @@ func TestWhatAMemberFoundAloneComesIntoTheLog(t *testing.T) {
 // A member that restarts is not cut off, however quiet its feeds are. An owner at the root of a feed's tree has no
 // parent to ask, and the sequencer is silent as long as there are no items: such an owner said that it was cut off.
 func TestAMemberThatRestartsIsNotCutOff(t *testing.T) {
+	t.Parallel()
 	s := feedSwarm(13, Config{})
 	s.config.Network.PollInterval = 10 * time.Second
 	s.Grow(3, 100*time.Millisecond)

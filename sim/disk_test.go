@@ -11,6 +11,7 @@ import (
 
 // What a disk refuses is not there, and its node is told; what was durable stays.
 func TestDiskFaults(t *testing.T) {
+	t.Parallel()
 	body := []env.Op{{Key: []byte("body"), Value: []byte("b"), Body: true}}
 	small := []env.Op{{Key: []byte("small"), Value: []byte("s")}}
 	for _, f := range []struct {
@@ -54,6 +55,7 @@ func TestDiskFaults(t *testing.T) {
 // Of what a broken disk refused, the first may be there in the next life, and
 // nothing else.
 func TestBrokenDiskMayHaveWritten(t *testing.T) {
+	t.Parallel()
 	found := 0
 	const lives = 40
 	for seed := range uint64(lives) {

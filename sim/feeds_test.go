@@ -32,6 +32,7 @@ func (s *Swarm) lively(n int, every time.Duration, limit int) (urls []string) {
 }
 
 func TestItemsReachReaders(t *testing.T) {
+	t.Parallel()
 	s := feedSwarm(1, Config{})
 	s.Grow(8, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)

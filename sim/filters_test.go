@@ -245,6 +245,7 @@ func (s *Swarm) entryBefore(f *Peer) (*owner.Entry, *Peer) {
 
 // An entry that is too large for a topic is named there, and asked for, piece by piece.
 func TestLargeEntriesAreAskedFor(t *testing.T) {
+	t.Parallel()
 	s := firehoseSwarm(t, 1, Config{Faults: Faults{Loss: 0.01}}, 24, 3, 1)
 	dice := rand.New(rand.NewPCG(1, 7))
 	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 !#$%()*+,-./:;=?@[]^_{|}~"

@@ -87,6 +87,7 @@ func prefixCompare(a, k overlay.ID, d int) int {
 
 // A network of one member works, and grows to 2, 5, 64 without a manual step.
 func TestGrowsFromOne(t *testing.T) {
+	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 7}})
 	group := s.Key("http://one.example/feed")
 	for _, n := range []int{1, 2, 5, 64} {
@@ -122,6 +123,7 @@ func TestGrowsFromOne(t *testing.T) {
 // A node whose inbound dials are refused becomes a client and subscribes through
 // two members; one of them is killed; nothing is lost, and it counts once.
 func TestClientLosesNothingWithOneOfItsMembers(t *testing.T) {
+	t.Parallel()
 	s := grown(3, 20)
 	client := s.Add(false, s.Peers()[0], s.Peers()[1])
 	client.Start()
@@ -228,6 +230,7 @@ func TestEdgesPerDelivery(t *testing.T) {
 
 // When subscribers leave, those that only forward give up their place.
 func TestForwarderHandsItsChildrenOn(t *testing.T) {
+	t.Parallel()
 	s := grown(40, 40)
 	g := s.Key("http://popular.example/")
 	for _, p := range s.Peers() {

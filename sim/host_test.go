@@ -12,6 +12,7 @@ import (
 
 // Whatever is under way to a life does not reach the next.
 func TestNothingReachesANodeAfterItsCrash(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	h := w.Hosts()[0]
 	old := all[0]
@@ -45,6 +46,7 @@ func TestNothingReachesANodeAfterItsCrash(t *testing.T) {
 
 // A script may keep a node for longer than its host does.
 func TestDoorsOfADeadNodeAreShut(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	h.Crash(false)
@@ -66,6 +68,7 @@ func TestDoorsOfADeadNodeAreShut(t *testing.T) {
 }
 
 func TestCrashHints(t *testing.T) {
+	t.Parallel()
 	for _, hint := range []bool{false, true} {
 		t.Run(fmt.Sprint(hint), func(t *testing.T) {
 			w, all := puppets(Config{}, 4)
@@ -85,6 +88,7 @@ func TestCrashHints(t *testing.T) {
 }
 
 func TestIdleLinkGivesNoHint(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "hello") })
 	w.Run(linkIdle + time.Minute)
@@ -96,6 +100,7 @@ func TestIdleLinkGivesNoHint(t *testing.T) {
 }
 
 func TestBootTwiceAndCrashTwicePanic(t *testing.T) {
+	t.Parallel()
 	w, _ := puppets(Config{}, 1)
 	h := w.Hosts()[0]
 	panics(t, h.Restart)
@@ -105,6 +110,7 @@ func TestBootTwiceAndCrashTwicePanic(t *testing.T) {
 
 // Batches are kept whole, in order, and at least as far as done was called.
 func TestCrashKeepsAPrefixOfTheBatches(t *testing.T) {
+	t.Parallel()
 	const batches = 20
 	counts := map[int]bool{}
 	for seed := range uint64(40) {
@@ -149,6 +155,7 @@ func TestCrashKeepsAPrefixOfTheBatches(t *testing.T) {
 }
 
 func TestStoreDeletesAndStopsWhenTold(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 1)
 	p := all[0]
 	done := 0
@@ -173,6 +180,7 @@ func TestStoreDeletesAndStopsWhenTold(t *testing.T) {
 }
 
 func TestFetchAndWorkTakeTime(t *testing.T) {
+	t.Parallel()
 	var asked, answered time.Time
 	w, all := puppets(Config{Origin: func(at time.Time, r env.Request) env.Answer {
 		asked = at

@@ -9,6 +9,7 @@ import (
 
 // The round trip times are those that King's doc says.
 func TestKingHasTheTimesThatWereMeasured(t *testing.T) {
+	t.Parallel()
 	king := King(1)
 	dice := rand.New(rand.NewPCG(1, 1))
 	const n = 200_000

@@ -23,6 +23,7 @@ func together(do []func()) (all, end func()) {
 // Lanes that go side by side make the world that they make one after the other; and how many
 // there are is nothing to the hosts.
 func TestLanesMakeOneWorld(t *testing.T) {
+	t.Parallel()
 	world := func(lanes int, beside func([]func()) (all, end func())) *World {
 		return chatter(Config{Seed: 1, Lanes: lanes, Stride: 20 * time.Millisecond, Beside: beside})
 	}
@@ -42,6 +43,7 @@ func TestLanesMakeOneWorld(t *testing.T) {
 
 // A frame between lanes takes a stride at least, and scripts see all hosts at one time.
 func TestFramesTakeAStride(t *testing.T) {
+	t.Parallel()
 	const stride = 20 * time.Millisecond
 	w, all := puppets(Config{Topology: Uniform(time.Millisecond), Lanes: 2, Stride: stride}, 2)
 	from, to := w.Hosts()[0], w.Hosts()[1]
@@ -65,6 +67,7 @@ func TestFramesTakeAStride(t *testing.T) {
 
 // Who breaks the protocol is cut off by hosts of other lanes, too.
 func TestLanesCutLinks(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{Lanes: 2, Stride: time.Millisecond}, 2)
 	all[1].receive = func(env.PeerID, []byte) error { return env.ErrFrame }
 	from, to := w.Hosts()[0], w.Hosts()[1]

@@ -15,6 +15,7 @@ import (
 
 // Liars that tell no lies are members like others.
 func TestLiarsWithoutLiesAreHonest(t *testing.T) {
+	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
 	l := s.GrowLying(40, 200*time.Millisecond, 4, Lies{})
 	s.World.Run(40 * time.Minute)
@@ -27,6 +28,7 @@ func TestLiarsWithoutLiesAreHonest(t *testing.T) {
 
 // Each lie changes what it is about, and nothing else.
 func TestLies(t *testing.T) {
+	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
 	l := s.GrowLying(48, 100*time.Millisecond, 4, Lies{})
 	s.World.Run(2 * time.Minute)
@@ -101,6 +103,7 @@ func checkLie(t *testing.T, l *Liars, lies Lies, m *overlaypb.Message) {
 
 // What is routed through a liar comes to nobody, or is acknowledged in its name.
 func TestLiarsSwallow(t *testing.T) {
+	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
 	l := s.GrowLying(96, 200*time.Millisecond, 4, Lies{Routes: true})
 	s.World.Run(40 * time.Second)
@@ -135,6 +138,7 @@ func TestLiarsSwallow(t *testing.T) {
 
 // Every second each liar says of one member that it is dead.
 func TestLiarsMourn(t *testing.T) {
+	t.Parallel()
 	sent := func(lies Lies) (n uint64) {
 		s := NewSwarm(SwarmConfig{World: Config{Seed: 1}})
 		l := s.GrowLying(24, 100*time.Millisecond, 4, lies)

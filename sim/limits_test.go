@@ -51,6 +51,7 @@ func repeat(n, size int) []int {
 // is named in the feed's state. Each size has several feeds, so that pollers find some of them
 // that do not lead the channel.
 func TestEveryLimitIsCrossed(t *testing.T) {
+	t.Parallel()
 	const kib = 1 << 10
 	for _, c := range []struct {
 		what  string

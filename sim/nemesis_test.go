@@ -15,6 +15,7 @@ import (
 
 // A story is read as it is written, whatever befalls.
 func TestStoriesAreReadAsTheyAreWritten(t *testing.T) {
+	t.Parallel()
 	for seed := range uint64(20) {
 		n := Nemesis{Seed: seed, Members: 64, Length: 30 * time.Minute, Plan: NewPlan(seed, 64, 30*time.Minute)}
 		got, err := ParseNemesis(n.String())
@@ -25,6 +26,7 @@ func TestStoriesAreReadAsTheyAreWritten(t *testing.T) {
 }
 
 func TestWhatIsNoStory(t *testing.T) {
+	t.Parallel()
 	const head = "seed 1 members 8 length 5m\n"
 	for _, c := range []struct{ story, says string }{
 		{"", "empty"},
@@ -62,6 +64,7 @@ func TestWhatIsNoStory(t *testing.T) {
 // Each kind takes part in about half of the plans, alone if it is the only one that may,
 // and strikes machines that there are, in the order of time.
 func TestPlans(t *testing.T) {
+	t.Parallel()
 	const plans, members = 200, 16
 	part := map[Trouble]int{}
 	for seed := range uint64(plans) {
@@ -110,6 +113,7 @@ func TestWorldWithoutTroubles(t *testing.T) {
 
 // Who is told to stop does.
 func TestWorldStopsWhenItIsTold(t *testing.T) {
+	t.Parallel()
 	if o := (Nemesis{Seed: 1, Members: 8, Length: time.Hour}).Run(func(float64) bool { return false }); o.Ended {
 		t.Error("it went on")
 	}
@@ -117,6 +121,7 @@ func TestWorldStopsWhenItIsTold(t *testing.T) {
 
 // Each trouble does what it says to whom it befalls.
 func TestTroublesBefall(t *testing.T) {
+	t.Parallel()
 	w := Nemesis{Seed: 3, Members: 16, Length: 10 * time.Minute}
 	w.Plan = []Strike{
 		{At: 1 * time.Minute, Lasts: 30 * time.Second, Trouble: Crash, Hosts: []int{1}},
@@ -155,6 +160,7 @@ func TestTroublesBefall(t *testing.T) {
 // What random troubles have found once stays right: testdata/stories holds the strikes
 // that were needed, with a line that says for what.
 func TestStories(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/stories/*.txt")
 	if err != nil {
 		t.Fatal(err)

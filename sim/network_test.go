@@ -32,6 +32,7 @@ func fromID(w *World, p *puppet) env.PeerID {
 }
 
 func TestFramesKeepTheirOrderAndTakeTheirTime(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{Topology: Uniform(400 * time.Millisecond)}, 2)
 	var arrived time.Time
 	all[1].receive = func(env.PeerID, []byte) error { arrived = w.Now(); return nil }
@@ -50,6 +51,7 @@ func TestFramesKeepTheirOrderAndTakeTheirTime(t *testing.T) {
 }
 
 func TestFirstFrameWaitsForTheHandshake(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{Topology: Uniform(100 * time.Millisecond)}, 2)
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
 	w.Run(300*time.Millisecond - 1)
@@ -63,6 +65,7 @@ func TestFirstFrameWaitsForTheHandshake(t *testing.T) {
 }
 
 func TestFaultsComeAsOftenAsAsked(t *testing.T) {
+	t.Parallel()
 	const n = 20_000
 	share := func(count uint64) float64 { return float64(count) / n }
 	w, all := puppets(Config{Seed: 3, Faults: Faults{Loss: 0.1, Duplicate: 0.05, Reorder: 0.02, Late: 3 * time.Second}}, 2)
@@ -98,12 +101,14 @@ func TestFaultsComeAsOftenAsAsked(t *testing.T) {
 }
 
 func TestFaultsAreChecked(t *testing.T) {
+	t.Parallel()
 	panics(t, func() { New(Config{Faults: Faults{Loss: 1.1}}) })
 	panics(t, func() { New(Config{}).SetFaults(Faults{Reorder: -1}) })
 	panics(t, func() { New(Config{}).SetFaults(Faults{Late: -1}) })
 }
 
 func TestTotalLossLosesAll(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{Faults: Faults{Loss: 1}}, 2)
 	numbers(w, all[0], w.Hosts()[1], 1000)
 	if len(all[1].heard) != 0 {
@@ -112,6 +117,7 @@ func TestTotalLossLosesAll(t *testing.T) {
 }
 
 func TestPartitionPartsAndHeals(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 4)
 	hosts := w.Hosts()
 	everyone := func(words string) {
@@ -139,6 +145,7 @@ func TestPartitionPartsAndHeals(t *testing.T) {
 // Of two sides of which one is not heard by the other, all others hear each other, and
 // no link is opened that would need a word each way.
 func TestPartitionOfOneWay(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 4)
 	hosts := w.Hosts()
 	say := func(from, to int, words string) { hosts[from].Do(func() { all[from].say(hosts[to], "%s", words) }) }
@@ -168,6 +175,7 @@ func TestPartitionOfOneWay(t *testing.T) {
 }
 
 func TestPartedHostsOpenNoLink(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	w.Partition(w.Hosts()[:1])
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
@@ -178,6 +186,7 @@ func TestPartedHostsOpenNoLink(t *testing.T) {
 }
 
 func TestClosedHostHearsOnlyWhomItCalled(t *testing.T) {
+	t.Parallel()
 	w := New(Config{Topology: Uniform(50 * time.Millisecond)})
 	inside, open, other := w.Host(HostConfig{}), w.Host(HostConfig{Open: true}), w.Host(HostConfig{})
 	a, b, c := new(puppet).boot(inside), new(puppet).boot(open), new(puppet).boot(other)
@@ -209,6 +218,7 @@ func TestClosedHostHearsOnlyWhomItCalled(t *testing.T) {
 }
 
 func TestLinkNeedsNoAddressAndDiallingDoes(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	hosts := w.Hosts()
 	name := env.Peer{ID: hosts[1].ID()}
@@ -231,6 +241,7 @@ func TestLinkNeedsNoAddressAndDiallingDoes(t *testing.T) {
 }
 
 func TestDeadHostCannotBeDialled(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	w.Hosts()[1].Crash(false)
 	w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "x") })
@@ -240,6 +251,7 @@ func TestDeadHostCannotBeDialled(t *testing.T) {
 }
 
 func TestMisbehavingPeerIsCutOff(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 3)
 	hosts := w.Hosts()
 	all[1].receive = func(_ env.PeerID, msg []byte) error {
@@ -286,6 +298,7 @@ func TestMisbehavingPeerIsCutOff(t *testing.T) {
 }
 
 func TestOversizeFramePanicsWithWords(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	panics(t, func() {
 		all[0].Network.Send(w.Hosts()[1].Peer(), env.Bulk, make([]byte, env.MaxFrame+1))
@@ -294,6 +307,7 @@ func TestOversizeFramePanicsWithWords(t *testing.T) {
 
 // Half of all pairs are farther apart than 40 ms, none than 150.
 func TestPlaneHasTheDistancesItSays(t *testing.T) {
+	t.Parallel()
 	plane := Plane(1)
 	var d []time.Duration
 	for a := range 300 {
@@ -312,6 +326,7 @@ func TestPlaneHasTheDistancesItSays(t *testing.T) {
 }
 
 func TestStatsAddUp(t *testing.T) {
+	t.Parallel()
 	a := Stats{Runs: 1, Lost: 2, Sent: [2]Traffic{{1, 10}, {2, 20}}}
 	a.Add(Stats{Runs: 3, Lost: 4, Sent: [2]Traffic{{5, 50}, {6, 60}}})
 	if want := (Stats{Runs: 4, Lost: 6, Sent: [2]Traffic{{6, 60}, {8, 80}}}); a != want {

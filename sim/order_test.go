@@ -10,6 +10,7 @@ import (
 
 // nearest gives all peers, each before those that are farther from the key.
 func TestNearestIsInOrder(t *testing.T) {
+	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 3}})
 	dice := rand.New(rand.NewPCG(3, 3))
 	for n := range 40 {

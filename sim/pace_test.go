@@ -11,6 +11,7 @@ import (
 // A host that stands still hears nothing, and then everything, in its order; its clock
 // has gone on, and its alarms ring late.
 func TestPausedHostHearsAllLater(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	due := w.Now().Add(5 * time.Second)
@@ -51,6 +52,7 @@ func TestPausedHostHearsAllLater(t *testing.T) {
 // A slow host handles one event after the other, each when it is done with the one
 // before, and is as quick as others again when it is told.
 func TestSlowHostTakesItsTime(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	w.Run(time.Second)
@@ -87,6 +89,7 @@ func TestSlowHostTakesItsTime(t *testing.T) {
 
 // What waits at a host dies with it.
 func TestWhatWaitsDiesWithTheHost(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	h, p := w.Hosts()[0], all[0]
 	h.Pause(time.Minute)

@@ -140,6 +140,7 @@ func TestPagesAreFollowed(t *testing.T) {
 // A page that loses most of its text is not believed at once, but it is when it stays so, by
 // its pollers and by its sequencer, and readers are told of it once.
 func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
+	t.Parallel()
 	s, _ := followers(Config{Seed: 1}, 10, newsPage{emptied: 90 * time.Minute})
 	began := s.Now()
 	failed := func() (n uint64) {
@@ -174,6 +175,7 @@ func TestPageThatHasLostItsTextIsBelievedIfItStays(t *testing.T) {
 // A page on which an edit is taken back at once is again what it was, for readers, too: also where
 // the origin says that it has not been modified since.
 func TestEditThatIsTakenBack(t *testing.T) {
+	t.Parallel()
 	s, f := followers(Config{Seed: 1}, 10, editedPage{{0, "It is so."}, {time.Hour, "It is not so."}, {80 * time.Minute, "It is so."}})
 	s.World.Run(4 * time.Hour)
 	for _, p := range s.Peers()[:10] {

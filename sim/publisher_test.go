@@ -171,6 +171,7 @@ func publishingOutlivesOwners(t *testing.T, seed uint64) {
 // own it on their side within a lease and some minutes, and what was held on either side all have, once,
 // when the two are one again.
 func TestPublishingGoesOnWithoutOwners(t *testing.T) {
+	t.Parallel()
 	const members, url = 24, "http://feed.example/"
 	s := feedSwarm(1, Config{})
 	s.Grow(members, 100*time.Millisecond)

@@ -43,6 +43,7 @@ func TestRepeatedAndLateFramesChangeNothing(t *testing.T) {
 // Who leaves in good order is missed by nobody: its leaf forgets it at once, its
 // children have other parents within seconds, and nothing is lost on the way.
 func TestLeaveInGoodOrder(t *testing.T) {
+	t.Parallel()
 	s := grown(11, 40)
 	g := s.Key("http://popular.example/")
 	for _, p := range s.Peers() {
@@ -94,6 +95,7 @@ func TestLeaveInGoodOrder(t *testing.T) {
 // When all nodes of a network start again at once, none has a place to offer the others. They ask each other
 // at pauses that grow to five seconds, until some of them act alone after half a minute.
 func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
+	t.Parallel()
 	s := grown(5, 12)
 	s.World.Run(5 * time.Minute)
 	for _, p := range s.Peers() {
@@ -121,6 +123,7 @@ func TestANetworkThatStartsAgainAsksInPauses(t *testing.T) {
 // A node finds its network again after a restart by the peers it remembers, when
 // nobody tells it of any.
 func TestRestartFindsTheNetworkAgain(t *testing.T) {
+	t.Parallel()
 	s := grown(5, 30)
 	s.World.Run(5 * time.Minute) // the founder among them
 	for _, p := range s.Peers()[:3] {

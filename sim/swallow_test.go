@@ -7,6 +7,7 @@ import (
 
 // Who swallows keeps its children, and they lack what is published; all others have it.
 func TestSwallowing(t *testing.T) {
+	t.Parallel()
 	s := NewSwarm(SwarmConfig{World: Config{Seed: 1}, Network: feedSwarm(1, Config{}).config.Network})
 	s.Grow(48, 100*time.Millisecond)
 	s.World.Run(time.Minute)

@@ -119,6 +119,7 @@ func chatter(c Config) *World {
 }
 
 func TestOneSeedGivesOneTrace(t *testing.T) {
+	t.Parallel()
 	a, b, c := chatter(Config{Seed: 1}), chatter(Config{Seed: 1}), chatter(Config{Seed: 2})
 	if a.TraceHash() != b.TraceHash() || a.Events() != b.Events() {
 		t.Errorf("seed 1 gave %d events with hash %x, then %d with %x",
@@ -138,6 +139,7 @@ func TestOneSeedGivesOneTrace(t *testing.T) {
 }
 
 func TestTraceSeesEachByte(t *testing.T) {
+	t.Parallel()
 	said := func(words string) uint64 {
 		w, all := puppets(Config{}, 2)
 		w.Hosts()[0].Do(func() { all[0].say(w.Hosts()[1], "%s", words) })
@@ -151,6 +153,7 @@ func TestTraceSeesEachByte(t *testing.T) {
 }
 
 func TestOneHostsDiceDoNotMoveAnothers(t *testing.T) {
+	t.Parallel()
 	arrivals := func(busy bool) (at []time.Time) {
 		w, all := puppets(Config{Seed: 7, Faults: Faults{Loss: 0.2, Reorder: 0.2}}, 4)
 		all[1].receive = func(env.PeerID, []byte) error { at = append(at, w.Now()); return nil }
@@ -171,6 +174,7 @@ func TestOneHostsDiceDoNotMoveAnothers(t *testing.T) {
 }
 
 func TestEventsOfOneInstantKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	w := New(Config{})
 	var got []int
 	at := w.Now().Add(time.Second)
@@ -185,6 +189,7 @@ func TestEventsOfOneInstantKeepTheirOrder(t *testing.T) {
 }
 
 func TestRunStopsAtItsTimeAndRunUntilAtItsCondition(t *testing.T) {
+	t.Parallel()
 	w := New(Config{Start: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)})
 	rang := false
 	w.After(time.Hour, func() { rang = true })
@@ -202,6 +207,7 @@ func TestRunStopsAtItsTimeAndRunUntilAtItsCondition(t *testing.T) {
 }
 
 func TestNodeIsRunWhenItWishes(t *testing.T) {
+	t.Parallel()
 	w := New(Config{})
 	h := w.Host(HostConfig{ClockOff: 3 * time.Hour})
 	p := &puppet{run: func(now time.Time) time.Time { return now.Add(time.Minute) }}
@@ -221,6 +227,7 @@ func TestNodeIsRunWhenItWishes(t *testing.T) {
 // A wish that is put off costs no second alarm, and an earlier one does not
 // leave the later behind for ever.
 func TestNodeHasOneAlarm(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 1)
 	w.Run(time.Second)
 	p, h := all[0], w.Hosts()[0]
@@ -253,6 +260,7 @@ func TestNodeHasOneAlarm(t *testing.T) {
 }
 
 func TestPastWishIsGrantedNow(t *testing.T) {
+	t.Parallel()
 	w := New(Config{})
 	p := &puppet{}
 	p.run = func(now time.Time) time.Time {
@@ -269,6 +277,7 @@ func TestPastWishIsGrantedNow(t *testing.T) {
 }
 
 func TestNodeWithoutProgressPanicsWithWords(t *testing.T) {
+	t.Parallel()
 	w := New(Config{Seed: 42})
 	p := &puppet{run: func(now time.Time) time.Time { return now }}
 	p.boot(w.Host(HostConfig{}))
@@ -281,6 +290,7 @@ func TestNodeWithoutProgressPanicsWithWords(t *testing.T) {
 }
 
 func TestScriptVerbsAreNotForNodes(t *testing.T) {
+	t.Parallel()
 	w, all := puppets(Config{}, 2)
 	for name, verb := range map[string]func(){
 		"Run":   func() { w.Run(1) },
@@ -298,6 +308,7 @@ func TestScriptVerbsAreNotForNodes(t *testing.T) {
 }
 
 func TestOpenHostIsDialledBack(t *testing.T) {
+	t.Parallel()
 	w := New(Config{})
 	open, closed := w.Host(HostConfig{Open: true}), w.Host(HostConfig{})
 	a, b := new(puppet).boot(open), new(puppet).boot(closed)
@@ -312,6 +323,7 @@ func TestOpenHostIsDialledBack(t *testing.T) {
 }
 
 func TestHostsAreTheSameForOneSeed(t *testing.T) {
+	t.Parallel()
 	a, b, c := New(Config{Seed: 1}), New(Config{Seed: 1}), New(Config{Seed: 2})
 	seen := map[env.PeerID]bool{}
 	for i := range 20 {
@@ -324,6 +336,7 @@ func TestHostsAreTheSameForOneSeed(t *testing.T) {
 }
 
 func TestLogTellsVirtualTime(t *testing.T) {
+	t.Parallel()
 	var out bytes.Buffer
 	w := New(Config{Log: slog.NewTextHandler(&out, nil)})
 	p := new(puppet).boot(w.Host(HostConfig{ClockOff: time.Minute}))

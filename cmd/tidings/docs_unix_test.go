@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"tidings/internal/longtest"
 )
 
 // A passage is a block of a page that this test does not run, and why.
@@ -463,8 +465,12 @@ func (r *readerOf) start(text string) (out string, ok bool) {
 	return out, true
 }
 
-// compile builds the program as a page says, once for all pages.
+// compile builds the program as a page says, once for all pages. In the fast tier the test's own
+// program, which go test has built of the same package, stands for it.
 func (r *readerOf) compile(text string) bool {
+	if !longtest.Long() {
+		return true
+	}
 	r.build.mu.Lock()
 	defer r.build.mu.Unlock()
 	err, known := r.build.done[text]

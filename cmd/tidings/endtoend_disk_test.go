@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tidings/internal/longtest"
 	"tidings/proxy"
 )
 
@@ -150,12 +151,12 @@ func fill(name string) error {
 func TestDamagedStore(t *testing.T) {
 	heavy(t)
 	t.Parallel()
-	const feeds = 200
+	feeds := longtest.Pick(60, 200)
 	for _, c := range []struct {
 		name   string
 		damage func(f *os.File, size int64) error
 	}{
-		{"one record", func(f *os.File, size int64) error { return smear(f, size, "http://127.0.0.1:1/123") }},
+		{"one record", func(f *os.File, size int64) error { return smear(f, size, "http://127.0.0.1:1/43") }},
 		{"its first pages", func(f *os.File, _ int64) error { return scribble(f, 0, 16<<10) }},
 		{"all but its beginning", func(f *os.File, _ int64) error { return f.Truncate(8 * 4096) }},
 		{"all of it", func(f *os.File, size int64) error { return scribble(f, 0, size) }},

@@ -44,13 +44,13 @@ func sizedFeed(name string, sizes []int) []byte {
 }
 
 // largeSnapshots is how many documents of each publisher are played.
-func largeSnapshots() int { return longtest.Pick(6, 12) }
+func largeSnapshots() int { return longtest.Pick(5, 12) }
 
 // largeReplays are the histories of publishers whose items are large, ten in the long tier: half of them of real ones,
 // where there are some (../shared/data), and else all made up.
 func largeReplays(t *testing.T) (replays []*replay) {
 	t.Helper()
-	snapshots, feeds := largeSnapshots(), longtest.Pick(6, 10)
+	snapshots, feeds := largeSnapshots(), longtest.Pick(4, 10)
 	owner := map[string]string{}
 	if data, err := filepath.Abs("../../../shared/data"); err == nil {
 		if _, err := os.Stat(filepath.Join(data, "pairs.csv")); err == nil {

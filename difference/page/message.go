@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/klauspost/compress/zstd"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -46,8 +47,11 @@ func (p *Patch) Encode(old *Core) ([]byte, error) {
 	if len(b) > maxPatch {
 		return nil, fmt.Errorf("encode patch: %d bytes, more than %d", len(b), maxPatch)
 	}
+	known := base(old)
+	// The window is no larger than what there is to look back at: the encoder takes memory for twice as much.
+	window := 1 << bits.Len(uint(max(len(known)+len(b), zstd.MinWindowSize)-1))
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedDefault), zstd.WithLowerEncoderMem(true),
-		zstd.WithEncoderCRC(false), zstd.WithEncoderDictRaw(baseID, base(old)))
+		zstd.WithEncoderCRC(false), zstd.WithWindowSize(min(window, zstd.MaxWindowSize)), zstd.WithEncoderDictRaw(baseID, known))
 	if err != nil {
 		return nil, fmt.Errorf("encode patch: %w", err)
 	}

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -71,6 +72,7 @@ func appendAddress(dst []byte, attr, address string) []byte {
 // appendLetters appends text without white space and without characters nobody
 // sees.
 func appendLetters(dst []byte, s string) []byte {
+	dst = slices.Grow(dst, len(s))
 	for _, r := range s {
 		switch {
 		case r < utf8.RuneSelf: // nearly all of it

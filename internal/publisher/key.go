@@ -112,6 +112,10 @@ func Rotate(path string, ask Passphrase) (*Key, error) {
 	return follow(path, k.private, passphrase)
 }
 
+// work is the base-2 logarithm of scrypt's N for a key that a passphrase locks: most of a second of
+// processor time for each guess, as age has it by default. Tests lower it.
+var work = 18
+
 // save writes a key to a file.
 func (k *Key) save(path, passphrase string) error {
 	seed := append(bytes.Clone(k.private.Seed()), k.next[:]...)
@@ -123,6 +127,7 @@ func (k *Key) save(path, passphrase string) error {
 	if err != nil {
 		return fmt.Errorf("lock %s: %w", path, err)
 	}
+	to.SetWorkFactor(work)
 	var b bytes.Buffer
 	a := armour.NewWriter(&b)
 	w, err := age.Encrypt(a, to)

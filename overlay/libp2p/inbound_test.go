@@ -123,6 +123,7 @@ func TestOversizeFrameEndsTheStream(t *testing.T) {
 
 // A flood is read as slowly as one peer may send, and is no reason to end anything.
 func TestFloodIsReadAsFastAsAllowed(t *testing.T) {
+	t.Parallel()
 	for class, a := range taken {
 		t.Run(env.Class(class).String(), func(t *testing.T) {
 			t.Parallel()
