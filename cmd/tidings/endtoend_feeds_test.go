@@ -36,7 +36,7 @@ const (
 
 // replayFeeds is how many feeds that gain items are played, and replaySnapshots how many documents of each.
 func replayFeeds() int     { return longtest.Pick(6, 8) }
-func replaySnapshots() int { return longtest.Pick(6, 30) }
+func replaySnapshots() int { return longtest.Pick(5, 30) }
 
 // A replay is a feed as the origin serves it, snapshot after snapshot.
 type replay struct {

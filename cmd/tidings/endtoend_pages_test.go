@@ -24,10 +24,10 @@ const (
 
 // pageEvery is which part of the snapshots of a real page is played, besides those that
 // brought a change.
-func pageEvery() int { return longtest.Pick(25, 5) }
+func pageEvery() int { return longtest.Pick(40, 5) }
 
 // watchedPages are pages of the traces on which the engine makes no error: what it tells is what
-// their labels say (tidings-lab eval difference).
+// their labels say (go -C lab run . eval difference).
 var watchedPages = []string{"ota-dating-bumble-terms-of-service", "ota-dating-bumble-community-guidelines", "ota-dating-happn-terms-of-service"}
 
 // A watchedPage is a page as the origin serves it, and how often its wording changes.
@@ -38,7 +38,7 @@ type watchedPage struct {
 	url       string
 }
 
-// TestPagesAreFollowedByRealReaders lets eight nodes follow pages as real origins served them,
+// TestPagesAreFollowedByRealReaders lets nodes follow pages as real origins served them,
 // full of scripts and nonces. Their readers see each labelled change as an entry, once, and
 // nothing else. A page with a feed is known by its feed, and one without is offered itself.
 func TestPagesAreFollowedByRealReaders(t *testing.T) {
@@ -48,7 +48,7 @@ func TestPagesAreFollowedByRealReaders(t *testing.T) {
 	sqlite := need(t, "sqlite3", "it reads newsboat's cache")
 	pages := pagesToWatch(t)
 
-	nodes := network(t, 8, "--network", "pages",
+	nodes := network(t, longtest.Pick(5, 8), "--network", "pages",
 		"--poll-interval", pageInterval.String(), "--maintenance-interval", "20s", "--beat-interval", "20s")
 	first := nodes[0]
 	o := newStage(t)

@@ -193,6 +193,7 @@ func TestADocumentIsAlsoSpokenOf(t *testing.T) {
 
 // The file of a passphrase is as secret as that of a key.
 func TestThePassphraseIsReadByItsOwnerAlone(t *testing.T) {
+	t.Parallel()
 	words := filepath.Join(t.TempDir(), "words")
 	key := filepath.Join(t.TempDir(), "blog.key")
 	keygen := func() (code int, said string) {

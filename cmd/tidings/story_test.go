@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	// Most tests that run side by side wait for processes and leave the processors idle. By itself go test runs
 	// as many of them at a time as there are processors, and most machines of CI have two. With many more than
 	// these, the nodes that start take the processors from each other, and everything takes longer.
-	if err := flag.Set("test.parallel", "12"); err != nil {
+	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
 	}
 	testscript.Main(m, map[string]func(){"tidings": main})
