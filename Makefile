@@ -121,11 +121,12 @@ times:
 	[ $$SECONDS -le 180 ]
 
 # The long tier: all seeds, and worlds of full size. A package that does not ask for its
-# tier has the same tests in both, and is left out.
+# tier has the same tests in both, and is left out. The simulated worlds come first: they take
+# the processors while the real nodes of cmd/tidings, which are next, wait for their polls.
 long: export TIDINGS_TESTS = long
 long:
 	for module in . lab; do \
-	  go -C $$module test -timeout 40m $$(go -C $$module list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/[[ ]tidings\/internal\/longtest[] ]/ { print $$1 }'); \
+	  go -C $$module test -timeout 40m $$(go -C $$module list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./... | awk '/[[ ]tidings\/internal\/longtest[] ]/ { print ($$1 == "tidings/sim") ? 0 : 1, $$1 }' | sort | cut -d ' ' -f 2); \
 	done
 
 # make sim RUN=TestName SEED=7 replays what a failing world printed.
