@@ -65,7 +65,9 @@ func (*watchCommand) Help() string {
 
 func (*unwatchCommand) Help() string { return examples("tidings unwatch 'solar battery NOT advert'") }
 
-func (*watchesCommand) Help() string { return examples("tidings watches", "tidings watches --format rss", "tidings watches --json") }
+func (*watchesCommand) Help() string {
+	return examples("tidings watches", "tidings watches --format rss", "tidings watches --json")
+}
 
 func (*keygenCommand) Help() string {
 	return examples("tidings keygen ~/keys/blog.key", "tidings keygen --rotate ~/keys/blog.key")

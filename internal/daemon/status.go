@@ -205,35 +205,41 @@ func sentence(f proxy.Finding) string {
 	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
 
-// remedy says what a reader can do about a channel's state beyond waiting; "" if nothing. private says
-// that the node asks origins on private addresses.
+// remedy says what the user of this node can do about the state of a subscription, beyond waiting; "" if nothing.
+// private says that the node asks origins on private addresses. Where waiting does not help, the last remedy is
+// to stop following the feed.
 func remedy(channel, state string, private bool) string {
 	address, isPage := feed.AtOrigin(channel)
+	stop := "; or stop following it: tidings unsubscribe " + channel
 	switch state {
 	case kindName(coronapb.State_GONE):
-		return "unsubscribe, and look for another feed of the site"
+		return "look for another feed of the site" + stop
 	case kindName(coronapb.State_MISSING), kindName(coronapb.State_NOT_A_FEED):
 		what := "open the address in a browser: "
 		switch {
 		case isPage:
-			return what + "the page may have moved"
+			what += "the page may have moved"
 		case state == kindName(coronapb.State_NOT_A_FEED):
-			return what + "the feed may have moved; to follow the page that is there, subscribe to " + feed.Page(address)
+			what += "the feed may have moved; to follow the page that is there, subscribe to " + feed.Page(address)
 		default:
-			return what + "the feed may have moved"
+			what += "the feed may have moved"
 		}
+		return what + stop
 	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
-		return "if this does not end, tell the owner of the site"
+		return "if this does not end, tell the owner of the site" + stop
 	case kindName(coronapb.State_LIMITED):
 		return "the node waits as long as the web server asks"
 	case kindName(coronapb.State_REFUSED):
 		if private {
-			return "unsubscribe: link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled"
+			return "link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled" + stop
 		}
-		return "if the web server is yours and has a private address, run the node with --allow-private-origins; link-local addresses are never polled"
+		return allowPrivate + stop
 	}
 	return ""
 }
+
+// allowPrivate is the remedy for an address that may be refused because it is private.
+const allowPrivate = "if the web server is yours and has a private address, run the node with --allow-private-origins; link-local addresses are never polled"
 
 // invitation says how others may join through a node that is alone.
 func invitation(snap Snapshot) string {
