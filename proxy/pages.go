@@ -62,11 +62,11 @@ func newPages() *pages {
 	}
 }
 
-// vouched is the word that a page shows for what vouches for an item. One node's word, which nobody
-// else has confirmed, is not to look like a confirmation.
+// vouched is the word that a page shows for what vouches for an item. "single" alone would not say that it is
+// one node that does.
 func vouched(provenance string) string {
 	if provenance == "single" {
-		return "unconfirmed"
+		return "one node"
 	}
 	return provenance
 }
