@@ -413,3 +413,11 @@ func TestOneNodesWordIsShownAsThat(t *testing.T) {
 		t.Errorf("signed items are one node's: %s", page)
 	}
 }
+
+func TestPlural(t *testing.T) {
+	for n, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
+		if got := Plural(n, "entry", "entries"); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}

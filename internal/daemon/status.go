@@ -277,7 +277,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	case snap.State != overlay.Active:
 		add(levelNote, "the node is joining its network", "wait a few seconds")
 	default:
-		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, count(snap.Size, "member")), "")
+		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
 	for _, r := range snap.Refusals {
 		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version and settings as the other nodes")
@@ -291,9 +291,9 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 			}
 			add(levelNote, "this filter receives nothing at present "+of+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
 		case f.Missed+f.Gaps > 0:
-			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", count(f.Missed, "entry"), count(f.Gaps, "time")), "")
+			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", proxy.Plural(f.Missed, "entry", "entries"), proxy.Plural(f.Gaps, "time", "times")), "")
 		default:
-			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %d new entries since its start", f.Heard), "")
+			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %s since its start", proxy.Plural(f.Heard, "new entry", "new entries")), "")
 		}
 	}
 	if snap.Store.Failing != "" {
@@ -306,7 +306,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
-		add(levelNote, "since the start, damage was found in "+count(snap.Store.Damaged, "record")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
+		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
 		of = append(of, served(a.String(), d.config.BaseURL))
