@@ -647,7 +647,7 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 	for _, r := range n.readers {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		why := fmt.Sprint(r.Layers().Feeds.Refusals())
-		if sub.Lacks != 1 || !strings.Contains(why, "lacks 1") || !strings.Contains(why, "older version") {
+		if sub.Lacks != 1 || !strings.Contains(why, "missing from its log (1)") || !strings.Contains(why, "older version") {
 			t.Errorf("host %d lacks %d: %s", r.Index(), sub.Lacks, why)
 		}
 	}

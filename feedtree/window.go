@@ -302,7 +302,7 @@ func (f *FeedTree) lacks(c *channel, n uint64) {
 		return
 	}
 	f.stats.Lacking += n
-	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("its log lacks %d items that its publisher signed: the web server is asked for them", n)})
+	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d): the web server is asked for them", n)})
 	f.lack(c)
 }
 

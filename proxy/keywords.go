@@ -182,7 +182,7 @@ func (s *Server) renderKeywords(ctx context.Context, t target, token, tag string
 	if err != nil {
 		return nil, err
 	}
-	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries}, State: StateOK}, t, true, nil, s.pages.clean.meaning, s.config.Now())
+	c, err := render(Window{Document: feed.Document{Head: head, Entries: entries, Since: watch.Since}, State: StateOK}, t, true, nil, s.pages.clean.meaning, s.config.Now())
 	if err != nil {
 		return nil, err
 	}

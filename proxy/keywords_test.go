@@ -146,6 +146,22 @@ func TestAKeywordFeedIsReadByItsAddress(t *testing.T) {
 	}
 }
 
+// A search that has no articles yet was updated when it began, and not in 1970.
+func TestAnEmptyKeywordFeedWasUpdatedWhenItBegan(t *testing.T) {
+	b := newBench(t, func(c *Config) { c.Keywords = &shelf{} })
+	var answer Watching
+	if status := b.call("POST", "watch", `{"query":"solar"}`, &answer); status != 200 {
+		t.Fatal(status)
+	}
+	at, err := url.Parse(answer.Watches[0].ReadURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := body(t, b.ask("GET", at.Path)); !strings.Contains(text, ">2023-11-14T22:13:20Z</updated>") {
+		t.Error(text)
+	}
+}
+
 // Who watches is told what would have matched of late, what was perhaps not meant so, and that nothing can
 // match where nothing is subscribed to; what was watched several times ends as a whole.
 func TestWhoWatchesIsToldWhatToExpect(t *testing.T) {

@@ -219,5 +219,5 @@ func (p *networkPage) choose(c Channel) {
 		}
 	}
 	p.Words = fmt.Sprintf("%d of about %s poll this feed: those with the ids nearest to its key, in the shaded part of the ring. This node knows %d of them.",
-		c.Pollers, plural(max(p.EstimateN, 1), "member", "members"), known)
+		c.Pollers, Plural(max(p.EstimateN, 1), "member", "members"), known)
 }

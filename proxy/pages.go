@@ -7,6 +7,7 @@ import (
 	"embed"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"html"
 	"html/template"
 	"net/http"
@@ -49,7 +50,7 @@ func newPages() *pages {
 		sum := sha256.Sum256(of)
 		return hex.EncodeToString(sum[:8])
 	}
-	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": plural,
+	functions := template.FuncMap{"when": when, "iso": iso, "host": hostOf, "plural": Plural[int],
 		"lasting": lasting, "sentence": sentence, "at": at, "exact": exactly, "vouched": vouched, "vouching": vouching,
 		"part": func(now time.Time, is any) page { return page{Now: now, Is: is} }}
 	return &pages{
@@ -62,11 +63,11 @@ func newPages() *pages {
 	}
 }
 
-// vouched is the word that a page shows for what vouches for an item. One node's word, which nobody
-// else has confirmed, is not to look like a confirmation.
+// vouched is the word that a page shows for what vouches for an item. "single" alone would not say that it is
+// one node that does.
 func vouched(provenance string) string {
 	if provenance == "single" {
-		return "unconfirmed"
+		return "one node"
 	}
 	return provenance
 }
@@ -479,9 +480,10 @@ func hostOf(channel string) string {
 	return strings.TrimPrefix(u.Host, "www.")
 }
 
-func plural(n int, one, many string) string {
+// Plural names a number of things, by the word for one of them and the word for several.
+func Plural[T int | int64 | uint64 | uint32](n T, one, many string) string {
 	if n == 1 {
-		return "1 " + one
+		many = one
 	}
-	return strconv.Itoa(n) + " " + many
+	return fmt.Sprintf("%d %s", n, many)
 }

@@ -393,23 +393,31 @@ func TestTimesAreSaidAsPeopleSayThem(t *testing.T) {
 	}
 }
 
-// One node's word for an item, or for a feed, is called unconfirmed on the pages, and the hint says
-// why. Programs read the same word as ever.
-func TestOneNodesWordIsShownAsUnconfirmed(t *testing.T) {
+// Pages say "one node" of an item, or a feed, for which one node vouches, and the hint explains it. "unconfirmed" is
+// the word for items with an unconfirmed key. Programs read the same word as ever.
+func TestOneNodesWordIsShownAsThat(t *testing.T) {
 	b := newBench(t)
 	b.node.subscribed[rssURL] = false
 	b.node.provenance = "single"
 	b.node.publish(t, rssURL, rssDoc(1, 2))
 	page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL)))
-	if n := strings.Count(page, `no other node and no signature confirms it">unconfirmed<`); n != 2 {
-		t.Errorf("%d of two items are unconfirmed: %s", n, page)
+	if n := strings.Count(page, `no other node and no signature confirms it">one node<`); n != 2 {
+		t.Errorf("%d of two items are one node's: %s", n, page)
 	}
 	if text := body(t, b.ask("GET", "/feed?url="+rssURL)); strings.Count(text, ">single<") != 2 {
 		t.Errorf("the feed says: %s", text)
 	}
 	b.node.provenance = "publisher"
 	b.node.publish(t, rssURL, rssDoc(1, 2))
-	if page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL))); strings.Contains(page, "unconfirmed") {
-		t.Errorf("signed items are unconfirmed: %s", page)
+	if page := body(t, b.ask("GET", "/show?url="+url.QueryEscape(rssURL))); strings.Contains(page, ">one node<") {
+		t.Errorf("signed items are one node's: %s", page)
+	}
+}
+
+func TestPlural(t *testing.T) {
+	for n, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
+		if got := Plural(n, "entry", "entries"); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
 	}
 }

@@ -18,7 +18,7 @@ func (c Channel) Polling() (facts []string) {
 		if c.Budget != nil {
 			budget = fmt.Sprintf(" (at most %d)", *c.Budget)
 		}
-		add("%s%s", plural(c.Pollers, "node polls it", "nodes poll it"), budget)
+		add("%s%s", Plural(c.Pollers, "node polls it", "nodes poll it"), budget)
 	}
 	if alone {
 		add("only this node polls it")
@@ -33,7 +33,7 @@ func (c Channel) Polling() (facts []string) {
 		add("%s", own)
 	}
 	if c.Owners > 0 {
-		add("%s", plural(c.Owners, "node keeps its log", "nodes keep its log"))
+		add("%s", Plural(c.Owners, "node keeps its log", "nodes keep its log"))
 	}
 	var delays []string
 	for _, d := range []struct {

@@ -48,7 +48,7 @@ type Trial struct {
 // trial is the preview of a query whose feed would have as many articles as are kept.
 func (p Preview) trial(kept int) *Trial {
 	t := &Trial{Articles: p.Of, Hours: math.Round(p.Time.Hours()*100) / 100, Matching: p.Matching, Hints: p.Hints}
-	t.Says = fmt.Sprintf("%d of %s of the last %s match", p.Matching, plural(p.Of, "article", "articles"), Span(p.Time))
+	t.Says = fmt.Sprintf("%d of %s of the last %s match", p.Matching, Plural(p.Of, "article", "articles"), Span(p.Time))
 	if p.Of == 0 {
 		t.Says = fmt.Sprintf("no articles arrived in the last %s, so the number of matches is not known yet", Span(p.Time))
 	} else if p.Time >= leastTime {

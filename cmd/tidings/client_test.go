@@ -176,6 +176,25 @@ func TestSentencesStandBesideAnswers(t *testing.T) {
 	}
 }
 
+// The addresses that watches prints are in the format that --format names; --json prints what the node says.
+func TestWatchesPrintsAddressesInAFormat(t *testing.T) {
+	node := answers(t, 200, `{"watches":[{"query":"atom","read_url":"http://n/k/1.atom"}]}`)
+	for args, want := range map[string]string{
+		"watches":                     "http://n/k/1.atom\n",
+		"watches --format rss":        "http://n/k/1.rss\n",
+		"watches --format json":       "http://n/k/1.json\n",
+		"watches --format rss --json": `"http://n/k/1.atom"`,
+	} {
+		code, stdout, stderr := calls(t, node, strings.Fields(args)...)
+		if code != exitDone || stderr != "" || !strings.Contains(stdout, want) {
+			t.Errorf("%s: %d %s%s", args, code, stdout, stderr)
+		}
+	}
+	if code, _, _ := calls(t, node, "watches", "--format", "html"); code != exitUsage {
+		t.Errorf("watches --format html ends with code %d", code)
+	}
+}
+
 func TestAnotherServerIsToldFromANode(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

@@ -63,11 +63,8 @@ func problems(findings []proxy.Finding) error {
 			n++
 		}
 	}
-	switch n {
-	case 0:
+	if n == 0 {
 		return nil
-	case 1:
-		return errors.New("1 problem found")
 	}
-	return fmt.Errorf("%d problems found", n)
+	return errors.New(proxy.Plural(n, "problem", "problems") + " found")
 }

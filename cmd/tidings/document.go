@@ -111,11 +111,7 @@ func (w *writer) document(ctx context.Context) error {
 	n, left, err := w.news(ctx, raw)
 	if len(left) == 0 {
 		if err == nil && n == 0 {
-			before := fmt.Sprintf("%d items were published", w.before)
-			if w.before == 1 {
-				before = "1 item was published"
-			}
-			w.tell(fmt.Sprintf("nothing new in %s; %s before", fileName(w.Document), before))
+			w.tell(fmt.Sprintf("nothing new in %s; %s before", fileName(w.Document), proxy.Plural(w.before, "item was published", "items were published")))
 		}
 		return err
 	}

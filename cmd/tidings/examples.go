@@ -15,7 +15,8 @@ func (*openCommand) Help() string {
 func (*statusCommand) Help() string { return examples("tidings status", "tidings status --json") }
 
 func (*doctorCommand) Help() string {
-	return "The command ends with code 1 if there is a problem.\n\n" + examples("tidings doctor")
+	return "Each finding begins with ok, note or problem. The command ends with code 1 if there is a problem, or if the node does not answer. " +
+		"Notes alone, such as a feed that cannot be read, end it with code 0.\n\n" + examples("tidings doctor", "tidings doctor --json")
 }
 
 func (*versionCommand) Help() string { return examples("tidings version", "tidings version --json") }
@@ -65,7 +66,9 @@ func (*watchCommand) Help() string {
 
 func (*unwatchCommand) Help() string { return examples("tidings unwatch 'solar battery NOT advert'") }
 
-func (*watchesCommand) Help() string { return examples("tidings watches", "tidings watches --json") }
+func (*watchesCommand) Help() string {
+	return examples("tidings watches", "tidings watches --format rss", "tidings watches --json")
+}
 
 func (*keygenCommand) Help() string {
 	return examples("tidings keygen ~/keys/blog.key", "tidings keygen --rotate ~/keys/blog.key")

@@ -59,7 +59,7 @@ func (c *listCommand) none(channels []proxy.Channel) string {
 	case tagged == 0:
 		return fmt.Sprintf("No feeds with the tag %q.", c.Tag)
 	}
-	return fmt.Sprintf("No problems in %s.", feeds(tagged))
+	return fmt.Sprintf("No problems in %s.", proxy.Plural(tagged, "feed", "feeds"))
 }
 
 // shows reports whether a channel is among those that the flags ask for.
@@ -125,16 +125,9 @@ func (c *listCommand) listing(channels []proxy.Channel, t terminal, now time.Tim
 		}
 	}
 	if t.width > 0 && failing > 0 && !(c.Failing && c.Verbose) {
-		return fmt.Sprintf("%s%s, %d with problems: tidings list --failing -v\n", table.String(), feeds(tagged), failing)
+		return fmt.Sprintf("%s%s, %d with problems: tidings list --failing -v\n", table.String(), proxy.Plural(tagged, "feed", "feeds"), failing)
 	}
 	return table.String()
-}
-
-func feeds(n int) string {
-	if n == 1 {
-		return "1 feed"
-	}
-	return fmt.Sprintf("%d feeds", n)
 }
 
 // details adds what is known of a channel below its line.
@@ -183,7 +176,7 @@ func keyColour(c proxy.Channel) colour {
 
 // polling says how many read a channel, when it is polled, and which rule has set when it is polled next.
 func polling(c proxy.Channel, now time.Time) string {
-	facts := []string{readers(c.Subscribers)}
+	facts := []string{proxy.Plural(c.Subscribers, "reader", "readers")}
 	if c.LastPoll != nil {
 		facts = append(facts, "polled "+ago(c.LastPoll, now))
 	}
@@ -191,13 +184,6 @@ func polling(c proxy.Channel, now time.Time) string {
 		facts = append(facts, strings.Join(nonempty("next poll "+until(c.NextPoll, now), c.Why), ": "))
 	}
 	return strings.Join(append(facts, c.Polling()...), " · ")
-}
-
-func readers(n int) string {
-	if n == 1 {
-		return "1 reader"
-	}
-	return fmt.Sprintf("%d readers", n)
 }
 
 func title(c proxy.Channel) string {

@@ -68,7 +68,7 @@ func failures(file string, failed []proxy.Failed) error {
 		}
 		lines = append(lines, line)
 	}
-	return detailed{fmt.Errorf("import %s: %s failed", file, feeds(len(failed))), lines}
+	return detailed{fmt.Errorf("import %s: %s failed", file, proxy.Plural(len(failed), "feed", "feeds")), lines}
 }
 
 // An exportCommand is "tidings opml export".

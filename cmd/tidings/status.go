@@ -95,11 +95,7 @@ func decides(st proxy.Status) string {
 	case st.Lambda == nil:
 		return ""
 	default:
-		clusters := "clusters"
-		if st.Clusters == 1 {
-			clusters = "cluster"
-		}
-		words = fmt.Sprintf("lambda = %.3g, with %d tradeoff %s of other nodes", *st.Lambda, st.Clusters, clusters)
+		words = fmt.Sprintf("lambda = %.3g, with %s of other nodes", *st.Lambda, proxy.Plural(st.Clusters, "tradeoff cluster", "tradeoff clusters"))
 	}
 	var levels []string
 	for l, n := range st.Levels {

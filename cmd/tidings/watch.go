@@ -25,7 +25,7 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 		return err
 	}
 	for _, w := range answer.Watches {
-		if _, err = fmt.Fprintln(s.out, strings.TrimSuffix(w.ReadURL, "atom")+c.Format); err != nil {
+		if _, err = fmt.Fprintln(s.out, inFormat(w.ReadURL, c.Format)); err != nil {
 			return err
 		}
 	}
@@ -41,6 +41,9 @@ func (c *watchCommand) Run(ctx context.Context, s streams) error {
 	_, err = fmt.Fprint(s.people(), said)
 	return err
 }
+
+// inFormat returns the address of a search's feed in a format. The node gives the address of the Atom feed.
+func inFormat(address, format string) string { return strings.TrimSuffix(address, "atom") + format }
 
 // cautions are what who watches should know.
 func cautions(answer proxy.Watching) (of []string) {
@@ -100,7 +103,8 @@ func (c client) say(ctx context.Context, what, query string) (proxy.Watching, er
 // A watchesCommand is "tidings watches".
 type watchesCommand struct {
 	client `embed:""`
-	JSON   bool `name:"json" help:"Print one JSON object."`
+	Format string `enum:"atom,rss,json" default:"atom" help:"Format of the feeds at the addresses: atom, rss or json (${default}). Not for --json."`
+	JSON   bool   `name:"json" help:"Print one JSON object."`
 }
 
 // Run prints the keyword subscriptions.
@@ -115,7 +119,7 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 	if len(answer.Watches) == 0 {
 		_, err = fmt.Fprintln(s.people(), "No searches yet: tidings watch 'QUERY'")
 	} else {
-		_, err = fmt.Fprint(s.out, watching(answer, terminalOf(s.out), time.Now()))
+		_, err = fmt.Fprint(s.out, watching(answer, c.Format, terminalOf(s.out), time.Now()))
 	}
 	if err != nil {
 		return err
@@ -128,11 +132,11 @@ func (c *watchesCommand) Run(ctx context.Context, s streams) error {
 	return nil
 }
 
-// watching is the list of keyword subscriptions for people.
-func watching(answer proxy.Watching, t terminal, now time.Time) string {
+// watching is the list of keyword subscriptions for people, with the addresses of their feeds in a format.
+func watching(answer proxy.Watching, format string, t terminal, now time.Time) string {
 	table := table{terminal: t, columns: []column{{head: "QUERY", elastic: 3}, {head: "SINCE"}, {head: "ADDRESS"}}}
 	for _, w := range answer.Watches {
-		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: w.ReadURL})
+		table.row(cell{oneLine(w.Query), bold}, cell{text: ago(&w.Since, now)}, cell{text: inFormat(w.ReadURL, format)})
 	}
 	return table.String()
 }

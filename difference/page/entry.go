@@ -96,7 +96,10 @@ func (f *Finding) shown() string {
 			line("+ <ins>", l, "</ins>")
 		}
 	}
-	if left > 0 {
+	switch {
+	case left == 1:
+		b.WriteString("<p>… and 1 more line</p>\n")
+	case left > 1:
 		fmt.Fprintf(&b, "<p>… and %d more lines</p>\n", left)
 	}
 	return b.String()

@@ -146,7 +146,7 @@ func (d *Daemon) keyOf(c *proxy.Channel, s feedtree.Subscription) {
 			c.Error += "; the web server named " + seen + " at " + s.SeenAt.UTC().Format(time.DateTime) + " UTC"
 		}
 		if s.Objectors > 0 {
-			c.Error += "; " + count(s.Objectors, "other node") + " also read the old key there"
+			c.Error += "; " + proxy.Plural(s.Objectors, "other node", "other nodes") + " also read the old key there"
 		}
 		c.Do = "ask the publisher for the fingerprint of its key; if it is " + c.Claimed + ", run: tidings trust " + c.URL
 	case seen != "" && !s.Publisher.Good(s.Seen): // a key that named the present one before may be read for a while yet
@@ -197,8 +197,8 @@ func lacks(c *proxy.Channel, s feedtree.Subscription) {
 		return
 	}
 	c.State, c.Since = stateLacks, nil
-	if c.Error = "the network lacks " + count(s.Lacks, "item") + " that the publisher signed; the node asks the web server for what is missing"; s.Unreadable > 0 {
-		c.Error = fmt.Sprintf("%d entries of this feed's log cannot be read; the web server is asked for their items", s.Unreadable)
+	if c.Error = "the network lacks " + proxy.Plural(s.Lacks, "item", "items") + " that the publisher signed; the node asks the web server for what is missing"; s.Unreadable > 0 {
+		c.Error = proxy.Plural(s.Unreadable, "entry", "entries") + " of this feed's log cannot be read; the web server is asked for what is missing"
 	}
 	c.Do = "also read the feed without tidings: " + c.URL
 }

@@ -20,6 +20,10 @@ func TestWhatIsMissingIsShown(t *testing.T) {
 	if c.State != stateLacks || c.Missing != 3 || !strings.Contains(c.Error, "lacks 3 items") || !strings.Contains(c.Do, c.URL) {
 		t.Errorf("three are missing: %+v", c)
 	}
+	one := proxy.Channel{State: proxy.StateOK}
+	if lacks(&one, feedtree.Subscription{Unreadable: 1}); !strings.HasPrefix(one.Error, "1 entry of") {
+		t.Errorf("one entry cannot be read: %+v", one)
+	}
 	gone := proxy.Channel{URL: "https://a.example/feed", State: "gone", Error: "gone"}
 	if lacks(&gone, feedtree.Subscription{Lacks: 3}); gone.State != "gone" || gone.Error != "gone" || gone.Missing != 3 {
 		t.Errorf("gone, and three are missing: %+v", gone)

@@ -25,7 +25,7 @@ func cutOffFinding(c feedtree.CutOff, subscriptions int) proxy.Finding {
 	case c.Feeds == 0:
 		what += fmt.Sprintf(": from %s on, this node polls its subscriptions itself", c.Since.Add(c.After).UTC().Format(clockTime))
 	default:
-		what += fmt.Sprintf(": this node polls %d of its %d subscriptions itself", c.Feeds, subscriptions)
+		what += fmt.Sprintf(": this node polls %d of its %s itself", c.Feeds, proxy.Plural(subscriptions, "subscription", "subscriptions"))
 	}
 	return proxy.Finding{
 		Level: levelNote, What: what,

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"strings"
 
 	"tidings/proxy"
 )
@@ -28,7 +27,7 @@ func (m damage) finding(dir string) (f proxy.Finding, ok bool) {
 	case m.lost && m.whole && (m.mended || m.back > 0):
 		return proxy.Finding{
 			Level: levelNote,
-			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", count(m.back, "missing record"), storeFile),
+			What:  fmt.Sprintf("the store was damaged or lost when the node started: no subscription is lost, because %s came back from the second copy, %s.second; missing articles come again from the network", proxy.Plural(m.back, "missing record", "missing records"), storeFile),
 			Do:    diskHealth,
 		}, true
 	case m.lost && m.mended:
@@ -53,15 +52,5 @@ func (m damage) kept() string {
 	if m.left == 0 {
 		return "none could be read"
 	}
-	return count(m.left, "subscription") + rest
-}
-
-// count names a number of things. The plural of the noun ends in s or ies.
-func count[T int | int64 | uint64 | uint32](n T, thing string) string {
-	if noun, y := strings.CutSuffix(thing, "y"); n != 1 && y {
-		thing = noun + "ies"
-	} else if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
+	return proxy.Plural(m.left, "subscription", "subscriptions") + rest
 }

@@ -81,6 +81,7 @@ func openHome(c Config, lost, subscribed bool) (*home, error) {
 			return nil, fmt.Errorf("identity: %w", err)
 		}
 	}
+	warning := missing(c, !lost, !lost || h.renewed)
 	if h.secret, err = secret(c.path(secretFile)); err != nil {
 		return nil, err
 	}
@@ -94,6 +95,9 @@ func openHome(c Config, lost, subscribed bool) (*home, error) {
 	}
 	if h.key, err = identity(c.path(identityFile)); err != nil {
 		return nil, err
+	}
+	if warning != "" {
+		c.Log.Warn(warning)
 	}
 	if err := h.readNetwork(); err != nil {
 		return nil, err
@@ -109,6 +113,24 @@ func openHome(c Config, lost, subscribed bool) (*home, error) {
 		return nil, dataFault(c.Dir, "it belongs to no network yet", "give --bootstrap to join one", nil)
 	}
 	return h, nil
+}
+
+// missing says which files of a data directory in use are missing, what follows when the node makes new ones, and how
+// to avoid that; "" if none are. key and secret say whether the node had an identity and a readers' secret before: a new
+// node misses neither.
+func missing(c Config, key, secret bool) string {
+	var what, files []string
+	look := func(had bool, file, follows string) {
+		if _, err := os.Stat(c.path(file)); had && errors.Is(err, fs.ErrNotExist) {
+			what, files = append(what, file+" was missing: "+follows), append(files, file)
+		}
+	}
+	look(key, identityFile, "the node has a new identity, and other nodes know it as a newcomer")
+	look(secret, secretFile, "the node has a new secret, and the addresses that your feed readers have no longer work")
+	if files == nil {
+		return ""
+	}
+	return strings.Join(what, "; ") + "; to undo this, stop the node, restore " + strings.Join(files, " and ") + " from a backup, and start the node again"
 }
 
 // identity reads the key of a node, or makes one.

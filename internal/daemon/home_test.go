@@ -1,7 +1,10 @@
 package daemon
 
 import (
+	"bytes"
 	"errors"
+	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -184,5 +187,52 @@ func TestDirectoryHasOneNode(t *testing.T) {
 	}
 	if err := d.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A node that makes a new identity or a new secret in a data directory in use warns once, and a new node does not.
+func TestMissingFilesOfADataDirectory(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		remove, want []string
+	}{
+		{nil, nil},
+		{[]string{identityFile}, []string{"identity.key was missing: the node has a new identity", "restore identity.key from a backup"}},
+		{[]string{secretFile}, []string{"reader.secret was missing: the node has a new secret", "no longer work", "restore reader.secret from a backup"}},
+		{[]string{identityFile, secretFile}, []string{"newcomer", "no longer work", "restore identity.key and reader.secret from a backup"}},
+		{[]string{identityFile, secretFile, storeFile, storeFile + ".second"}, nil}, // a new node
+		{[]string{secretFile, storeFile}, []string{"reader.secret was missing"}},
+		{[]string{identityFile, storeFile}, nil}, // the identity would have been replaced anyway
+	} {
+		dir, network := t.TempDir(), laboratory("home")
+		var log bytes.Buffer
+		open := func() {
+			d, err := Open(Config{Dir: dir, HTTP: noHTTP, Listen: anyPort, Found: &network, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open()
+		if log.Len() > 0 {
+			t.Errorf("a new node logs %s", &log)
+		}
+		for _, name := range c.remove {
+			if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				t.Fatal(err)
+			}
+		}
+		open()
+		said := log.String()
+		if n := strings.Count(said, "was missing"); (n > 0) != (c.want != nil) || strings.Count(said, "to undo this") > 1 {
+			t.Errorf("without %v: %s", c.remove, said)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(said, want) {
+				t.Errorf("without %v: %s\nwant %q", c.remove, said, want)
+			}
+		}
 	}
 }

@@ -193,8 +193,8 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	}
 	if n := k.unreadable.Load(); n > 0 {
 		of = append(of, proxy.Finding{
-			Level: levelNote, What: fmt.Sprintf("%d searches of an earlier version cannot be read any more, and match nothing; the log names them", n),
-			Do: "unwatch them, and watch new queries",
+			Level: levelNote, What: proxy.Plural(n, "search", "searches") + " of an earlier version cannot be read any more, and no article matches; the log has the queries",
+			Do: "unwatch these queries, and watch new ones",
 		})
 	}
 	if n := k.watched.Load(); n > 0 {
@@ -210,14 +210,14 @@ func (k *keywords) findings(channels int, filter bool) (of []proxy.Finding) {
 	if n := k.missed.refusals(); n > 0 {
 		of = append(of, proxy.Finding{
 			Level: levelNote, Do: makeRoom,
-			What: "for lack of time or space the node did not search " + count(n, "entry") + " of the network, which did not come again",
+			What: "for lack of time or space the node did not search " + proxy.Plural(n, "entry", "entries") + " of the network, which did not come again",
 		})
 	}
 	if n := k.dropped.Load(); n > 0 {
 		again, lost, open := k.missed.ends()
 		of = append(of, proxy.Finding{
 			Level: levelNote, Do: makeRoom,
-			What: fmt.Sprintf("since the start the node could not search or keep %s on arrival: searched later %d, to be asked for again %d, lost %d", count(n, "article"), again, open, lost),
+			What: fmt.Sprintf("since the start the node could not search or keep %s on arrival: searched later %d, to be asked for again %d, lost %d", proxy.Plural(n, "article", "articles"), again, open, lost),
 		})
 	}
 	return of

@@ -323,7 +323,7 @@ func (d *Daemon) trouble(url, state, words string) *proxy.Trouble {
 		kind = proxy.ErrGone
 	case kindName(coronapb.State_REFUSED):
 		if kind = proxy.ErrRefused; !d.config.AllowPrivateOrigins {
-			words += "; " + remedy(url, state, false)
+			words += "; " + allowPrivate
 		}
 	case kindName(coronapb.State_LIMITED):
 		kind = proxy.ErrBusy

@@ -205,35 +205,41 @@ func sentence(f proxy.Finding) string {
 	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
 
-// remedy says what a reader can do about a channel's state beyond waiting; "" if nothing. private says
-// that the node asks origins on private addresses.
+// remedy says what the user of this node can do about the state of a subscription, beyond waiting; "" if nothing.
+// private says that the node asks origins on private addresses. Where waiting does not help, the last remedy is
+// to stop following the feed.
 func remedy(channel, state string, private bool) string {
 	address, isPage := feed.AtOrigin(channel)
+	stop := "; or stop following it: tidings unsubscribe " + channel
 	switch state {
 	case kindName(coronapb.State_GONE):
-		return "unsubscribe, and look for another feed of the site"
+		return "look for another feed of the site" + stop
 	case kindName(coronapb.State_MISSING), kindName(coronapb.State_NOT_A_FEED):
 		what := "open the address in a browser: "
 		switch {
 		case isPage:
-			return what + "the page may have moved"
+			what += "the page may have moved"
 		case state == kindName(coronapb.State_NOT_A_FEED):
-			return what + "the feed may have moved; to follow the page that is there, subscribe to " + feed.Page(address)
+			what += "the feed may have moved; to follow the page that is there, subscribe to " + feed.Page(address)
 		default:
-			return what + "the feed may have moved"
+			what += "the feed may have moved"
 		}
+		return what + stop
 	case kindName(coronapb.State_BROKEN), kindName(coronapb.State_TOO_LARGE):
-		return "if this does not end, tell the owner of the site"
+		return "if this does not end, tell the owner of the site" + stop
 	case kindName(coronapb.State_LIMITED):
 		return "the node waits as long as the web server asks"
 	case kindName(coronapb.State_REFUSED):
 		if private {
-			return "unsubscribe: link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled"
+			return "link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled" + stop
 		}
-		return "if the web server is yours and has a private address, run the node with --allow-private-origins; link-local addresses are never polled"
+		return allowPrivate + stop
 	}
 	return ""
 }
+
+// allowPrivate is the remedy for an address that may be refused because it is private.
+const allowPrivate = "if the web server is yours and has a private address, run the node with --allow-private-origins; link-local addresses are never polled"
 
 // invitation says how others may join through a node that is alone.
 func invitation(snap Snapshot) string {
@@ -271,7 +277,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 	case snap.State != overlay.Active:
 		add(levelNote, "the node is joining its network", "wait a few seconds")
 	default:
-		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, count(snap.Size, "member")), "")
+		add(levelOK, fmt.Sprintf("the node is a member of network %q, which has about %s", snap.Network, proxy.Plural(snap.Size, "member", "members")), "")
 	}
 	for _, r := range snap.Refusals {
 		add(levelNote, fmt.Sprintf("%s and this node refused each other: %s", libp2p.Text(r.Peer), r.Words), "use another data directory for another network, or the same version and settings as the other nodes")
@@ -285,9 +291,9 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 			}
 			add(levelNote, "this filter receives nothing at present "+of+" of the network's feeds", "wait a minute: the filter asks for what it missed in the last hour")
 		case f.Missed+f.Gaps > 0:
-			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", count(f.Missed, "entry"), count(f.Gaps, "time")), "")
+			add(levelNote, fmt.Sprintf("since its start this filter missed %s, and was disconnected %s for longer than other nodes keep entries", proxy.Plural(f.Missed, "entry", "entries"), proxy.Plural(f.Gaps, "time", "times")), "")
 		default:
-			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %d new entries since its start", f.Heard), "")
+			add(levelOK, fmt.Sprintf("the filter receives all feeds of the network: %s since its start", proxy.Plural(f.Heard, "new entry", "new entries")), "")
 		}
 	}
 	if snap.Store.Failing != "" {
@@ -300,7 +306,7 @@ func (d *Daemon) findings(snap Snapshot) (of []proxy.Finding) {
 		add(levelNote, "the node has a new id, because its store was lost or damaged", "")
 	}
 	if snap.Store.Damaged > 0 {
-		add(levelNote, "since the start, damage was found in "+count(snap.Store.Damaged, "record")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
+		add(levelNote, "since the start, damage was found in "+proxy.Plural(snap.Store.Damaged, "record", "records")+" of the store; the node gets what is missing again from the network", "check the health of the disk")
 	}
 	if a := d.HTTPAddr(); a != nil {
 		of = append(of, served(a.String(), d.config.BaseURL))

@@ -3,6 +3,9 @@ package daemon
 import (
 	"strings"
 	"testing"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/feed"
 )
 
 func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
@@ -20,6 +23,24 @@ func TestAddressOfReadersIsOneThatTheyCanOpen(t *testing.T) {
 		f := served(c.address, c.base)
 		if f.What != "feed readers are served at "+c.want || strings.Contains(f.Do, "--base-url") != c.refuses {
 			t.Errorf("%+v", f)
+		}
+	}
+}
+
+// The remedy names the way to stop following a feed, unless waiting helps.
+func TestRemedyNamesTheWayToStopFollowing(t *testing.T) {
+	const url = "https://x.example/feed"
+	for kind, stops := range map[coronapb.State_Kind]bool{
+		coronapb.State_GONE: true, coronapb.State_MISSING: true, coronapb.State_NOT_A_FEED: true, coronapb.State_BROKEN: true,
+		coronapb.State_TOO_LARGE: true, coronapb.State_REFUSED: true, coronapb.State_LIMITED: false, coronapb.State_UNREACHABLE: false, coronapb.State_FAILING: false,
+	} {
+		for _, private := range []bool{false, true} {
+			for _, channel := range []string{url, feed.Page(url)} {
+				do := remedy(channel, kindName(kind), private)
+				if strings.HasSuffix(do, "; or stop following it: tidings unsubscribe "+channel) != stops {
+					t.Errorf("%v: %s", kind, do)
+				}
+			}
 		}
 	}
 }

@@ -35,6 +35,9 @@ type Document struct {
 	Base    string
 	Head    Head
 	Entries []Entry
+	// Since is when the document began to exist. An Atom feed that does not say itself when it was updated
+	// was so then or at its latest entry, whichever is later. The zero time is 1970.
+	Since time.Time
 	// Clean, unless it is nil, makes what an item says fit for readers, where it is
 	// written by its meaning; what goes out as it came is left alone.
 	Clean func(*Meaning)

@@ -160,6 +160,9 @@ func (w *xmlWriter) lacking(has map[string]bool) string {
 	}
 	if !has["updated"] {
 		latest := time.Unix(0, 0).UTC()
+		if w.d.Since.After(latest) {
+			latest = w.d.Since.UTC()
+		}
 		for i := range w.d.Entries {
 			e := &w.d.Entries[i]
 			if m := e.said(""); e.date(&m).After(latest) {
