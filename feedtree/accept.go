@@ -119,6 +119,10 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		refuse(feedtreepb.Pushed_REVOKED, "the feed has withdrawn this key")
 		return
 	}
+	if l.pin.Had(p.Key) && f.clock.Now().Sub(l.pin.Since) < lagTime {
+		refuse(feedtreepb.Pushed_REVOKED, "another key has replaced this one: publish with the file of the new key")
+		return
+	}
 	if l.pin == nil || !p.By(l.pin.Key) {
 		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
 			f.seek(c)

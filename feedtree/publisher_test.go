@@ -487,6 +487,9 @@ func TestTheKeyThatWasNamedFollows(t *testing.T) {
 			t.Errorf("%+v", sub.Publisher)
 		}
 	}
+	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "three")); err == nil || !strings.Contains(err.Error(), "another key has replaced this one") {
+		t.Errorf("the key before is used again: %v", err)
+	}
 }
 
 // A key that was stolen, or lost, is taken back by the origin: enough owners see another one there, and then

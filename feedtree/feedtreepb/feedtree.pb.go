@@ -30,7 +30,7 @@ const (
 	Pushed_NONE     Pushed_Verdict = 0
 	Pushed_HELD     Pushed_Verdict = 1 // a quorum of the feed's owners holds it
 	Pushed_UNKNOWN  Pushed_Verdict = 2 // the origin does not name its key
-	Pushed_REVOKED  Pushed_Verdict = 3 // the origin has taken its key back
+	Pushed_REVOKED  Pushed_Verdict = 3 // another key has taken the place of its key
 	Pushed_GAP      Pushed_Verdict = 4 // publications before it are missing
 	Pushed_CONFLICT Pushed_Verdict = 5 // another has its number, or it does not follow on the last one
 	Pushed_BUSY     Pushed_Verdict = 6 // there is no room for it now
