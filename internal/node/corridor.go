@@ -80,9 +80,9 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	})
 }
 
-func (n *ownerSide) Grew(key overlay.ID) { n.Feeds.Grew(key) }
+func (n *ownerSide) VisibleChanged(key overlay.ID) { n.Feeds.Grew(key) }
 
-func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) {
+func (n *ownerSide) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	n.Feeds.Held(key, e, body)
 	v, _ := n.Owners.View(key)
 	about := n.Feeds.About(key)
@@ -93,7 +93,7 @@ func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) {
 
 func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
-func (n *ownerSide) Merged(key overlay.ID) { n.Feeds.Merged(key) }
+func (n *ownerSide) BranchMerged(key overlay.ID) { n.Feeds.Merged(key) }
 
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 

@@ -24,7 +24,7 @@ func chained(entries int, apart time.Duration, of func() (items, size int)) (log
 func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	log := chained(5_000, time.Millisecond, func() (int, int) { return 1, 500 })
 	next := log.head()
-	s := &seat{}
+	s := &replica{}
 	s.setLog(log[:len(log)-1])
 	for i := 1; i < len(s.log)-1; i++ {
 		s.log[i] = nil
@@ -32,7 +32,7 @@ func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	if s.log.has(next) || !s.log.has(s.log.head()) {
 		t.Error("the next entry is taken for one of the log, or the last one for none")
 	}
-	if n := s.kept(next.Time, next.Items, next.Size); n != 0 {
+	if n := s.firstKept(next.Time, next.Items, next.Size); n != 0 {
 		t.Errorf("%d entries leave the log", n)
 	}
 }
@@ -55,10 +55,10 @@ func TestWhatIsKeptOfALog(t *testing.T) {
 	for range 300 {
 		apart := time.Duration(rng.Int64N(int64(4 * time.Hour)))
 		items, size := 1+rng.IntN(60), 1+rng.IntN(200_000)
-		s := &seat{}
+		s := &replica{}
 		s.setLog(chained(rng.IntN(600), apart, func() (int, int) { return rng.IntN(items), rng.IntN(size) }))
 		now, more, bytes := s.log.headTime().Add(apart), rng.IntN(300), rng.IntN(MaxBody)
-		got, want := s.kept(now, more, bytes), walk(s.log, now, more, bytes)
+		got, want := s.firstKept(now, more, bytes), walk(s.log, now, more, bytes)
 		if got != want {
 			t.Fatalf("log of %d entries, %v apart: %d leave, not %d", len(s.log), apart, got, want)
 		}

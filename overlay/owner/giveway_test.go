@@ -24,7 +24,7 @@ func givingWay(t *testing.T) (w *world, c channel, theirs claim) {
 	theirs.at = w.Now()
 	for _, m := range c.other {
 		m.hears(c.lead.Host, install(w.epoch(theirs)))
-		if m.lineage(c.key) != theirs.lineage {
+		if m.lineage(c.key) != theirs.branch {
 			t.Fatalf("member %d has not gone over", m.Index())
 		}
 	}
@@ -41,14 +41,14 @@ func TestALineageWithoutQuorumGivesWay(t *testing.T) {
 	their := theirs.sequencer
 	w.append(c.url, 100) // to each of the two
 	words := c.lead.overheard()
-	one := func() bool { return !c.lead.leads[c.key] && c.lead.lineage(c.key) == theirs.lineage }
+	one := func() bool { return !c.lead.leads[c.key] && c.lead.lineage(c.key) == theirs.branch }
 	if !w.RunUntil(one, time.Second, time.Minute) {
 		t.Fatal("the two have not become one")
 	}
 	var stuck, gave time.Time
 	for _, word := range slices.Backward(*words) {
 		switch {
-		case word.msg.GetSeal() != nil:
+		case word.msg.GetPrepare() != nil:
 			stuck = word.at
 		case word.to == their.ID() && word.msg.GetMerge().GetGivesWay():
 			gave = word.at
@@ -58,7 +58,7 @@ func TestALineageWithoutQuorumGivesWay(t *testing.T) {
 		t.Errorf("gives way %v after it was stuck", d)
 	}
 	w.Run(time.Minute)
-	if !their.leads[c.key] || their.lineage(c.key) != theirs.lineage {
+	if !their.leads[c.key] || their.lineage(c.key) != theirs.branch {
 		t.Error("the other lineage has not gone on")
 	}
 	if len(w.made) != 3 {
@@ -85,7 +85,7 @@ func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
 		}}})
 		for _, word := range *words {
 			asked = asked || word.to == c.lead.ID() && word.msg.GetMerge() != nil
-			merged = merged || word.to == c.lead.ID() && word.msg.GetInstall().GetAbsorbed()
+			merged = merged || word.to == c.lead.ID() && word.msg.GetCommit().GetAbsorbed()
 		}
 		return merged, asked
 	}
@@ -119,10 +119,10 @@ func TestHearsayCostsALineageNoOwner(t *testing.T) {
 		w, channels := quiet(t, 5, 1)
 		c := channels[0]
 		theirs := claim{
-			url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: c.also[0], owners: c.also[:3], at: w.Now(), after: c.head(),
+			url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: c.also[0], owners: c.also[:3], at: w.Now(), after: c.head(),
 		}
 		if goesOn {
-			theirs.lineage = c.epoch.Lineage - 1
+			theirs.branch = c.epoch.Branch - 1
 		}
 		for _, m := range theirs.owners {
 			m.hears(c.lead.Host, install(w.epoch(theirs)))
@@ -136,7 +136,7 @@ func TestHearsayCostsALineageNoOwner(t *testing.T) {
 		}
 		w.Run(time.Minute)
 		w.settled()
-		if v, _ := theirs.sequencer.owners.View(c.key); v.Epoch.Lineage != theirs.lineage {
+		if v, _ := theirs.sequencer.owners.View(c.key); v.Epoch.Branch != theirs.branch {
 			t.Errorf("goes on: %v: its lineage has ended", goesOn)
 		}
 	}
@@ -159,7 +159,7 @@ func TestTheStuckAskTheRoot(t *testing.T) {
 	w.Run(time.Second)
 	// The sequencer has joined the other one, and died, before it could tell.
 	lives := claim{
-		url: c.url, lineage: c.epoch.Lineage, number: c.epoch.Number + 1, sequencer: c.lead, owners: append(slices.Clone(c.also), c.lead),
+		url: c.url, branch: c.epoch.Branch, number: c.epoch.Number + 1, sequencer: c.lead, owners: append(slices.Clone(c.also), c.lead),
 		also: dies[:1], at: w.Now(), after: c.head(),
 	}
 	for _, o := range lives.owners {
@@ -169,12 +169,12 @@ func TestTheStuckAskTheRoot(t *testing.T) {
 		d.Crash(false)
 	}
 	words := m.overheard()
-	if !w.RunUntil(func() bool { return m.lineage(c.key) == lives.lineage }, time.Second, 2*time.Minute) {
+	if !w.RunUntil(func() bool { return m.lineage(c.key) == lives.branch }, time.Second, 2*time.Minute) {
 		t.Fatal("nobody has told it")
 	}
 	bids := 0
 	for _, word := range *words {
-		if word.to == dies[0].ID() && word.msg.GetSeal() != nil {
+		if word.to == dies[0].ID() && word.msg.GetPrepare() != nil {
 			bids++
 		}
 	}
@@ -188,7 +188,7 @@ func TestTheStuckAskTheRoot(t *testing.T) {
 func TestWhoWasAwayHearsThatALineageHasEnded(t *testing.T) {
 	w, c, theirs := givingWay(t)
 	w.append(c.url, 100)
-	if !w.RunUntil(func() bool { return c.lead.lineage(c.key) == theirs.lineage }, time.Second, time.Minute) {
+	if !w.RunUntil(func() bool { return c.lead.lineage(c.key) == theirs.branch }, time.Second, time.Minute) {
 		t.Fatal("the two have not become one")
 	}
 	away := c.also[:3]
@@ -196,7 +196,7 @@ func TestWhoWasAwayHearsThatALineageHasEnded(t *testing.T) {
 		m.start()
 	}
 	joined := func() bool {
-		return !slices.ContainsFunc(away, func(m *member) bool { return m.lineage(c.key) != theirs.lineage })
+		return !slices.ContainsFunc(away, func(m *member) bool { return m.lineage(c.key) != theirs.branch })
 	}
 	if !w.RunUntil(joined, time.Second, 40*time.Second) {
 		t.Error("they own the key in a lineage that has ended")
@@ -220,22 +220,22 @@ func TestWhoHasJoinedSaysSo(t *testing.T) {
 		c := channels[0]
 		m, theirs := test.asks(c), c.rival()
 		w.follows(m, c)
-		theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other[:3]
+		theirs.branch, theirs.owners = c.epoch.Branch-1, c.other[:3]
 		merged, head := install(w.epoch(theirs)), c.head().Hash
-		merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
+		merged.GetCommit().MergedHead, merged.GetCommit().Absorbed = head[:], true
 		w.Partition([]*sim.Host{m.Host}) // it misses that its lineage ends
 		c.lead.hears(theirs.sequencer.Host, merged)
 		w.Run(100 * time.Millisecond)
 		w.Heal()
-		if c.lead.lineage(c.key) != theirs.lineage {
+		if c.lead.lineage(c.key) != theirs.branch {
 			t.Fatalf("%s: the sequencer has not joined", test.who)
 		}
 		m.hears(test.hears(c).Host, install(w.epoch(theirs)))
-		if m.lineage(c.key) == theirs.lineage {
+		if m.lineage(c.key) == theirs.branch {
 			t.Fatalf("%s takes anybody's word", test.who)
 		}
 		w.Run(200 * time.Millisecond)
-		if m.lineage(c.key) != theirs.lineage {
+		if m.lineage(c.key) != theirs.branch {
 			t.Errorf("%s stays in a lineage that has ended", test.who)
 		}
 	}
@@ -255,12 +255,12 @@ func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
 	}
 	lead := near[8] // far from the key, it takes its time between two bids
 	ours := claim{
-		url: c.url, lineage: c.epoch.Lineage - 1, number: 1, sequencer: lead, owners: some(0, 3, 4, 7, 8), at: w.Now(), after: c.head(),
+		url: c.url, branch: c.epoch.Branch - 1, number: 1, sequencer: lead, owners: some(0, 3, 4, 7, 8), at: w.Now(), after: c.head(),
 	}
 	// The other one lives, but lacks a quorum, so that it does not end.
 	away := w.strangers(4)
 	theirs := claim{
-		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: away[0], owners: append(some(1, 2, 5, 6), away...),
+		url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: away[0], owners: append(some(1, 2, 5, 6), away...),
 		at: w.Now(), after: c.head(),
 	}
 	for _, m := range near[5:9] {
@@ -290,7 +290,7 @@ func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
 	if refused < 2 {
 		t.Errorf("somebody has refused %d times", refused)
 	}
-	if !lead.leads[c.key] || lead.lineage(c.key) != ours.lineage {
+	if !lead.leads[c.key] || lead.lineage(c.key) != ours.branch {
 		t.Error("it does not lead")
 	}
 }

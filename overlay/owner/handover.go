@@ -12,10 +12,10 @@ const (
 )
 
 // A handOver is a node's leave-taking from its keys.
-type handOver struct {
-	begun time.Time
-	last  time.Time // when a key came into other hands
-	done  func()    // nil: it was called
+type departure struct {
+	since        time.Time
+	lastProgress time.Time // when a key came into other hands
+	done         func()    // nil: it was called
 }
 
 // HandOver gives the keys that this node leads into other hands, because it is about to
@@ -28,43 +28,43 @@ type handOver struct {
 // would be taken for an owner again.
 func (o *Owners) HandOver(done func()) {
 	now := o.clock.Now()
-	o.leaving = &handOver{begun: now, last: now, done: done}
+	o.leaving = &departure{since: now, lastProgress: now, done: done}
 	for _, led := range []bool{true, false} { // the others go on by themselves for a while
 		for _, s := range o.sorted() {
-			if s.lead != nil == led {
-				o.handOn(s)
+			if s.leader != nil == led {
+				o.startHandOver(s)
 			}
 		}
 	}
-	o.after(handOverTime, task{kind: taskHandOver})
-	o.handed()
+	o.after(handOverTime, task{kind: taskHandOverTimeout})
+	o.checkHandOver()
 }
 
 // needed says whether the other owners of a key that live are no quorum without this node.
-func (o *Owners) needed(s *seat) bool {
+func (o *Owners) neededForQuorum(s *replica) bool {
 	return o.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
 }
 
 // gives says whether a key is to be handed over when this node leaves.
-func (o *Owners) gives(s *seat) bool {
-	return o.leaving != nil && (s.lead != nil || o.owns(s) && o.needed(s))
+func (o *Owners) mustHandOver(s *replica) bool {
+	return o.leaving != nil && (s.leader != nil || o.owns(s) && o.neededForQuorum(s))
 }
 
 // handOn makes others own a key.
-func (o *Owners) handOn(s *seat) {
-	if o.gives(s) {
-		o.bidIn(s, 0)
+func (o *Owners) startHandOver(s *replica) {
+	if o.mustHandOver(s) {
+		o.campaignIn(s, 0)
 	}
 }
 
 // handed tells when there is nothing to be handed over any more.
-func (o *Owners) handed() {
+func (o *Owners) checkHandOver() {
 	if o.leaving == nil || o.leaving.done == nil {
 		return
 	}
-	o.leaving.last = o.clock.Now()
-	for _, s := range o.seats {
-		if o.gives(s) && o.wanted(s) != nil {
+	o.leaving.lastProgress = o.clock.Now()
+	for _, s := range o.replicas {
+		if o.mustHandOver(s) && o.desiredOwners(s) != nil {
 			return
 		}
 	}
@@ -72,10 +72,10 @@ func (o *Owners) handed() {
 }
 
 // handOverLate ends a hand-over that does not go on.
-func (o *Owners) handOverLate(now time.Time) {
+func (o *Owners) handOverTimeout(now time.Time) {
 	h := o.leaving
-	if wait := min(handOverTime-now.Sub(h.last), maxHandOver-now.Sub(h.begun)); wait > 0 {
-		o.after(wait, task{kind: taskHandOver})
+	if wait := min(handOverTime-now.Sub(h.lastProgress), maxHandOver-now.Sub(h.since)); wait > 0 {
+		o.after(wait, task{kind: taskHandOverTimeout})
 		return
 	}
 	o.endHandOver()

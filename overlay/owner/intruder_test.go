@@ -109,9 +109,9 @@ func (in *intruder) say(m *ownerpb.Message, routed bool) {
 	p.Do(func() {
 		if routed {
 			key := in.Key(in.feeds[0])
-			if w := m.GetWant(); w != nil {
+			if w := m.GetRequestOwners(); w != nil {
 				key = in.Key(w.Url)
-			} else if w := m.GetWhere(); len(w.GetKey()) == len(key) {
+			} else if w := m.GetFindOwners(); len(w.GetKey()) == len(key) {
 				key = overlay.ID(w.Key)
 			}
 			p.Layers().Owners.Deliver(&overlay.Message{Key: key, Payload: body})
@@ -142,7 +142,7 @@ func (in *intruder) endures() {
 		if !p.Up() {
 			continue
 		}
-		if st := p.Layers().Owners.Stats(); st.Seats > intrudedFeeds+2 {
+		if st := p.Layers().Owners.Stats(); st.Replicas > intrudedFeeds+2 {
 			in.t.Errorf("host %d has more on its mind than it should: %+v", p.Index(), st)
 		}
 	}
@@ -188,7 +188,7 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 		case 1:
 			st.Number = uint32(s.number())
 		case 2:
-			st.Lineage = pick(s, st.Lineage-1, st.Lineage+1, 0, math.MaxUint64)
+			st.Branch = pick(s, st.Branch-1, st.Branch+1, 0, math.MaxUint64)
 		case 3:
 			st.Sequencer = in.signer.Public()
 		case 4:
@@ -196,7 +196,7 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 		case 5:
 			st.Prior = v.Epoch.Hash[:]
 		case 6:
-			st.Beside = append(st.Beside, v.Epoch.Hash[:])
+			st.Concurrent = append(st.Concurrent, v.Epoch.Hash[:])
 		case 7:
 			st.After, st.AfterHash = nil, nil
 		case 8:
@@ -204,7 +204,7 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 		case 9:
 			if log := in.target().Layers().Owners.Log(in.Key(v.URL)); len(log) > 0 {
 				e := log[len(log)-1]
-				st.After, st.AfterHash = &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch, Seq: e.At.Seq}, e.Hash[:]
+				st.After, st.AfterHash = &ownerpb.Position{Branch: e.At.Branch, Epoch: e.At.Epoch, Seq: e.At.Seq}, e.Hash[:]
 			}
 		}
 	}
@@ -265,13 +265,13 @@ func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	hash := owner.HashOf(body)
 	st := &ownerpb.EntryStatement{
 		Key: key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()) + s.number(), Body: hash[:], Set: hash[:],
-		Position: &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch, Seq: e.At.Seq + 1}, Size: uint32(len(body)), Items: 1,
+		Position: &ownerpb.Position{Branch: e.At.Branch, Epoch: e.At.Epoch, Seq: e.At.Seq + 1}, Size: uint32(len(body)), Items: 1,
 	}
 	switch s.choose(6) {
 	case 1:
 		st.Position.Epoch++
 	case 2:
-		st.Position.Lineage--
+		st.Position.Branch--
 	case 3:
 		st.Position.Seq = s.number()
 	case 4:
@@ -318,7 +318,7 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 	for range 1 + s.choose(6) {
 		m := kinds[s.choose(len(kinds))](in, &s)
 		routed := s.choose(4) == 3
-		if m.GetWant() != nil || m.GetWhere() != nil {
+		if m.GetRequestOwners() != nil || m.GetFindOwners() != nil {
 			routed = !routed
 		}
 		for range pick(&s, 1, 2, 20) {
@@ -362,34 +362,34 @@ func fuzz(f *testing.F, k kind) {
 func FuzzWant(f *testing.F) { fuzz(f, aWant) }
 
 func aWant(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: in.aURL(s)}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: in.aURL(s)}}}
 }
 
 func FuzzWhere(f *testing.F) { fuzz(f, aWhere) }
 
 func aWhere(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: in.aKey(s), Record: in.aRecord(s)}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: in.aKey(s), Record: in.aRecord(s)}}}
 }
 
 func FuzzFound(f *testing.F) { fuzz(f, aFound) }
 
 func aFound(in *intruder, s *story) *ownerpb.Message {
-	m := &ownerpb.Found{Key: in.aKey(s)}
+	m := &ownerpb.OwnersFound{Key: in.aKey(s)}
 	for range pick(s, 1, 0, 3, 16, 17) {
 		m.Records = append(m.Records, in.aRecord(s))
 	}
 	for range pick(s, 0, 1, 13, 17) {
 		m.Followers = append(m.Followers, in.aRecord(s))
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Found{Found: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}}
 }
 
 func FuzzSeal(f *testing.F) { fuzz(f, aSeal) }
 
 func aSeal(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Seal{Seal: &ownerpb.Seal{
-		Key: in.aKey(s), Lineage: st.Lineage, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
+	return &ownerpb.Message{Body: &ownerpb.Message_Prepare{Prepare: &ownerpb.Prepare{
+		Key: in.aKey(s), Branch: st.Branch, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
 	}}}
 }
 
@@ -397,16 +397,16 @@ func FuzzSealed(f *testing.F) { fuzz(f, aSealed) }
 
 func aSealed(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
-	m := &ownerpb.Sealed{
-		Key: in.aKey(s), Lineage: st.Lineage, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
+	m := &ownerpb.Promise{
+		Key: in.aKey(s), Branch: st.Branch, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
 		Refused: uint32(pick(s, 0, s.number())), Epoch: in.anEpoch(s),
 	}
 	for range pick(s, 0, 1, 3, 8, 9) {
-		m.Open = append(m.Open, in.anEpoch(s))
+		m.Undecided = append(m.Undecided, in.anEpoch(s))
 	}
-	m.Open = slices.DeleteFunc(m.Open, func(e *ownerpb.Epoch) bool { return e == nil })
+	m.Undecided = slices.DeleteFunc(m.Undecided, func(e *ownerpb.Epoch) bool { return e == nil })
 	m.Head, _ = in.anEntry(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Sealed{Sealed: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Promise{Promise: m}}
 }
 
 func FuzzSign(f *testing.F) { fuzz(f, aSign) }
@@ -416,7 +416,7 @@ func aSign(in *intruder, s *story) *ownerpb.Message {
 	if s.choose(8) == 7 {
 		b = make([]byte, pick(s, 0, 1, 3<<10, 3<<10+1))
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b, Jump: s.choose(2) == 1}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b, Forced: s.choose(2) == 1}}}
 }
 
 func FuzzSigned(f *testing.F) { fuzz(f, aSigned) }
@@ -433,8 +433,8 @@ func aSigned(in *intruder, s *story) *ownerpb.Message {
 func FuzzInstall(f *testing.F) { fuzz(f, anInstall) }
 
 func anInstall(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{
-		Epoch: in.anEpoch(s), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(), Merged: make([]byte, pick(s, 0, 32, 33)),
+	return &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{
+		Epoch: in.anEpoch(s), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(), MergedHead: make([]byte, pick(s, 0, 32, 33)),
 	}}}
 }
 
@@ -442,7 +442,7 @@ func FuzzHold(f *testing.F) { fuzz(f, aHold) }
 
 func aHold(in *intruder, s *story) *ownerpb.Message {
 	entry, body := in.anEntry(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: entry, Body: body}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: entry, Body: body}}}
 }
 
 func FuzzHeld(f *testing.F) { fuzz(f, aHeld) }
@@ -452,7 +452,7 @@ func aHeld(in *intruder, s *story) *ownerpb.Message {
 	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
 		hash = log[len(log)-1].Hash[:]
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Held{Held: &ownerpb.Held{Key: in.aKey(s), Hash: hash}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_ReplicateAck{ReplicateAck: &ownerpb.ReplicateAck{Key: in.aKey(s), Hash: hash}}}
 }
 
 func FuzzNote(f *testing.F) { fuzz(f, aNote) }
@@ -460,46 +460,46 @@ func FuzzNote(f *testing.F) { fuzz(f, aNote) }
 func aNote(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
 	return &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number, Version: s.number(), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)),
+		Key: in.aKey(s), Branch: st.Branch, Number: st.Number, Version: s.number(), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)),
 	}}}
 }
 
 func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
 
 func aBeat(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: in.aNonce(s), Count: uint32(s.number()), Digest: s.number()}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: in.aNonce(s), Count: uint32(s.number()), Digest: s.number()}}}
 }
 
 func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
 
 func aBeatAck(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_BeatAck{BeatAck: &ownerpb.BeatAck{Nonce: in.aNonce(s), Match: s.choose(2) == 1}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_HeartbeatAck{HeartbeatAck: &ownerpb.HeartbeatAck{Nonce: in.aNonce(s), Match: s.choose(2) == 1}}}
 }
 
 func FuzzList(f *testing.F) { fuzz(f, aList) }
 
 // aList comes after a Beat that did not match, else nobody listens.
 func aList(in *intruder, s *story) *ownerpb.Message {
-	in.say(&ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: 1, Count: 99}}}, false)
-	m := &ownerpb.List{Last: s.choose(2) == 0, Nonce: in.aNonce(s)}
+	in.say(&ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: 1, Count: 99}}}, false)
+	m := &ownerpb.LogList{Last: s.choose(2) == 0, Nonce: in.aNonce(s)}
 	for range pick(s, 1, 0, 3, 512, 513) {
 		st := in.aStatement(s)
-		m.States = append(m.States, &ownerpb.State{Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number, Head: s.number(), Version: s.number()})
+		m.States = append(m.States, &ownerpb.LogState{Key: in.aKey(s), Branch: st.Branch, Number: st.Number, Head: s.number(), Version: s.number()})
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_List{List: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_LogList{LogList: m}}
 }
 
 func FuzzReport(f *testing.F) { fuzz(f, aReport) }
 
 func aReport(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Report{Report: &ownerpb.Report{Key: in.aKey(s), Weight: uint32(s.number())}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: in.aKey(s), Weight: uint32(s.number())}}}
 }
 
 func FuzzRetire(f *testing.F) { fuzz(f, aRetire) }
 
 func aRetire(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{Key: in.aKey(s), Branch: st.Branch, Number: st.Number}}}
 }
 
 func FuzzMerge(f *testing.F) { fuzz(f, aMerge) }
@@ -525,15 +525,15 @@ func FuzzEntries(f *testing.F) { fuzz(f, anEntries) }
 func anEntries(in *intruder, s *story) *ownerpb.Message {
 	if s.choose(2) == 0 {
 		entry, _ := in.anEntry(s)
-		in.say(&ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: entry}}}, false)
+		in.say(&ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: entry}}}, false)
 	}
 	m := &ownerpb.Entries{
-		Key: in.aKey(s), Nonce: in.aNonce(s), Anew: s.choose(2) == 1, More: s.choose(3) == 1, Epoch: in.anEpoch(s),
+		Key: in.aKey(s), Nonce: in.aNonce(s), Restart: s.choose(2) == 1, More: s.choose(3) == 1, Epoch: in.anEpoch(s),
 		Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(),
 	}
 	for range pick(s, 1, 0, 2, 101, 102) {
 		entry, body := in.anEntry(s)
-		m.Entries = append(m.Entries, &ownerpb.Kept{Entry: entry, Body: body, Lost: s.choose(4) == 3})
+		m.Entries = append(m.Entries, &ownerpb.LogEntry{Entry: entry, Body: body, BodyLost: s.choose(4) == 3})
 	}
 	return &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: m}}
 }
@@ -541,18 +541,18 @@ func anEntries(in *intruder, s *story) *ownerpb.Message {
 func FuzzPiece(f *testing.F) { fuzz(f, aPiece) }
 
 func aPiece(in *intruder, s *story) *ownerpb.Message {
-	m := &ownerpb.Piece{Key: in.aKey(s), Hash: make([]byte, pick(s, 32, 0, 33)), Offset: uint32(s.number())}
+	m := &ownerpb.ChunkRequest{Key: in.aKey(s), Hash: make([]byte, pick(s, 32, 0, 33)), Offset: uint32(s.number())}
 	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
 		m.Hash = log[0].Hash[:]
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Piece{Piece: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: m}}
 }
 
 func FuzzPart(f *testing.F) { fuzz(f, aPart) }
 
 func aPart(in *intruder, s *story) *ownerpb.Message {
 	hash := owner.HashOf(nil)
-	return &ownerpb.Message{Body: &ownerpb.Message_Part{Part: &ownerpb.Part{
+	return &ownerpb.Message{Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{
 		Key: in.aKey(s), Hash: hash[:pick(s, 32, 0, 31)], Offset: uint32(s.number()), Bytes: make([]byte, pick(s, 0, 1, 48<<10, 48<<10+1)),
 	}}}
 }

@@ -9,8 +9,8 @@ import (
 // SetNote replaces the small record that goes with a key, at its sequencer, and
 // sends it to the owners. Who misses it gets it with the next comparison.
 func (o *Owners) SetNote(key overlay.ID, note []byte) error {
-	s := o.seats[key]
-	if s == nil || s.lead == nil {
+	s := o.replicas[key]
+	if s == nil || s.leader == nil {
 		return ErrNotLeading
 	}
 	if len(note) > MaxNote-len(Hash{}) {
@@ -18,14 +18,14 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	}
 	// It says what is so when all up to that entry is in the log.
 	var after Hash
-	if e := o.Held(key); e != nil {
+	if e := o.LastCommitted(key); e != nil {
 		after = e.Hash
 	}
 	s.note = append(after[:], note...)
 	s.version++
-	o.save(s, nil)
+	o.saveReplica(s, nil)
 	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: s.note,
+		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number, Version: s.version, Note: s.note,
 	}}}
 	for _, to := range s.epoch.Owners {
 		if to != o.self {
@@ -38,15 +38,15 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 // Note returns the small record that goes with a key, nil if there is none here. It looks through the
 // entries that were added since the record was set.
 func (o *Owners) Note(key overlay.ID) []byte {
-	if s := o.seats[key]; s != nil {
-		return s.noted()
+	if s := o.replicas[key]; s != nil {
+		return s.currentNote()
 	}
 	return nil
 }
 
 // noted is the record, nil if there is none, or if it is of a log that is longer than
 // the one here: after a jump there may be less.
-func (s *seat) noted() []byte {
+func (s *replica) currentNote() []byte {
 	if len(s.note) < len(Hash{}) {
 		return nil
 	}
@@ -59,20 +59,20 @@ func (s *seat) noted() []byte {
 
 // onNote takes the sequencer's record.
 func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
-	s := o.at(m.Key)
-	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Lineage != s.epoch.Lineage || m.Number != s.epoch.Number {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Branch != s.epoch.Branch || m.Number != s.epoch.Number {
 		return
 	}
-	s.heard = o.clock.Now()
+	s.lastHeard = o.clock.Now()
 	o.takeNote(s, m.Note, m.Version, from)
 }
 
 // takeNote takes a record that is later than the one here; the sequencer's own is
 // always right: that of another lineage may have counted farther.
-func (o *Owners) takeNote(s *seat, note []byte, version uint64, from env.PeerID) {
-	if s.lead != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
+func (o *Owners) takeNote(s *replica, note []byte, version uint64, from env.PeerID) {
+	if s.leader != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
 		return
 	}
 	s.note, s.version = note, version
-	o.save(s, nil)
+	o.saveReplica(s, nil)
 }

@@ -102,7 +102,7 @@ func TestAFollowersLogOutlivesItsOwners(t *testing.T) {
 		m.Crash(true)
 	}
 	w.Run(2 * time.Minute)
-	follower.Do(func() { follower.owners.Want(key, url, func(bool) {}) })
+	follower.Do(func() { follower.owners.RequestOwners(key, url, func(bool) {}) })
 	w.Run(20 * time.Second)
 	w.write(10*time.Second, time.Second, 100)
 	w.Run(time.Minute)
@@ -152,7 +152,7 @@ func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
 	lead.Do(func() { _ = lead.owners.SetNote(key, []byte("after")) })
 	w.Run(200 * time.Millisecond)
 	for _, m := range rest {
-		if m.owners.Has(key, lead.owners.Held(key).Hash) {
+		if m.owners.Has(key, lead.owners.LastCommitted(key).Hash) {
 			t.Fatal("it got the entry: another seed is wanted")
 		}
 		if note(m) != "" {
@@ -181,7 +181,7 @@ func TestHalvesGoOnAndMeet(t *testing.T) {
 		w.write(time.Minute, 5*time.Second, 100)
 		w.part()
 		w.write(25*time.Minute, 10*time.Second, 100)
-		jumps := w.stats().Jumps
+		jumps := w.stats().ForcedReconfigs
 		w.Heal()
 		w.write(5*time.Minute, 10*time.Second, 100)
 		w.Run(5 * time.Minute)

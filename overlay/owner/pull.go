@@ -18,7 +18,7 @@ const (
 	// the place of one that would answer.
 	maxPullTime = 3 * time.Minute
 	// maxNext bounds the pulls of one log that wait for one that mends; further ones fail.
-	maxNext = 16
+	maxWaitingPulls = 16
 	// maxPage bounds the entries of one answer; their bodies fill what is left
 	// of a frame.
 	maxPage = 100
@@ -35,39 +35,39 @@ var errPulled = errors.New("entries that do not follow on one another")
 
 // A pull gets from one peer what it has of a log beyond what is here.
 type pull struct {
-	from  env.Peer
-	nonce uint64
-	have  Hash // the last entry had when the present page was asked for
-	tries int
-	at    time.Time // when it was asked for
-	since time.Time
+	from    env.Peer
+	nonce   uint64
+	have    Hash // the last entry had when the present page was asked for
+	tries   int
+	askedAt time.Time // when it was asked for
+	since   time.Time
 
-	foreign bool     // of a lineage that is to be merged: the log here is left alone
-	mends   []*Entry // entries of the log here whose bodies are lost, and alone are wanted; nil: none
-	anew    bool
-	got     []*Entry
-	bodies  [][]byte
-	bytes   int
-	more    bool
-	held    bool   // a quorum holds the last of them
-	whole   bool   // the last is taken though no quorum is known to hold it: an owner to be asks
-	epoch   *Epoch // in force, as the peer says
-	note    []byte
-	version uint64
+	forMerge        bool     // of a lineage that is to be merged: the log here is left alone
+	repairs         []*Entry // entries of the log here whose bodies are lost, and alone are wanted; nil: none
+	restart         bool
+	entries         []*Entry
+	bodies          [][]byte
+	bytes           int
+	more            bool
+	committed       bool   // a quorum holds the last of them
+	takeUncommitted bool   // the last is taken though no quorum is known to hold it: an owner to be asks
+	epoch           *Epoch // in force, as the peer says
+	note            []byte
+	version         uint64
 
-	looks  bool // all is here; who lives near the key is being looked up
-	looked bool // that is over
-	stores bool // all was taken, and is being made durable
+	lookingUp bool // all is here; who lives near the key is being looked up
+	lookedUp  bool // that is over
+	storing   bool // all was taken, and is being made durable
 
-	hole int // index in got of the body that is asked for in pieces; -1: none
-	then []func(ok bool)
-	next []func() // pulls that wait for the end of one that mends
+	chunked int // index in got of the body that is asked for in pieces; -1: none
+	then    []func(ok bool)
+	waiting []func() // pulls that wait for the end of one that mends
 }
 
 // Pull gets from a peer what it has of a key's log. done says whether it could be
 // asked and told nothing wrong.
 func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
-	if seat := o.seats[key]; seat != nil {
+	if seat := o.replicas[key]; seat != nil {
 		o.startPull(seat, s, done)
 		return
 	}
@@ -75,11 +75,11 @@ func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
 }
 
 // startPull begins a pull, or waits for the one that is running.
-func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
+func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
 	if s.pull != nil {
-		if s.pull.mends != nil { // it brings nothing that is new
-			if len(s.pull.next) < maxNext {
-				s.pull.next = append(s.pull.next, func() { o.startPull(s, from, then) })
+		if s.pull.repairs != nil { // it brings nothing that is new
+			if len(s.pull.waiting) < maxWaitingPulls {
+				s.pull.waiting = append(s.pull.waiting, func() { o.startPull(s, from, then) })
 			} else if then != nil {
 				then(false)
 			}
@@ -95,69 +95,69 @@ func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
 		return
 	}
 	o.stats.Pulls++
-	s.pull = &pull{from: from, have: s.log.headHash(), hole: -1, since: o.clock.Now()}
+	s.pull = &pull{from: from, have: s.log.headHash(), chunked: -1, since: o.clock.Now()}
 	if then != nil {
 		s.pull.then = append(s.pull.then, then)
 	}
-	o.nextPage(s)
+	o.askNextPage(s)
 }
 
 // nextPage asks for the page after what is there.
-func (o *Owners) nextPage(s *seat) {
+func (o *Owners) askNextPage(s *replica) {
 	o.nonce++
 	s.pull.nonce = o.nonce
 	o.askPage(s)
 }
 
 // askPage asks again with the same nonce: a late answer is an answer.
-func (o *Owners) askPage(s *seat) {
+func (o *Owners) askPage(s *replica) {
 	p := s.pull
-	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
+	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
 		Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce,
 	}}})
 }
 
 // ask sends a question of a pull; urgePull asks it again.
-func (o *Owners) ask(s *seat, m *ownerpb.Message) {
+func (o *Owners) sendPullRequest(s *replica, m *ownerpb.Message) {
 	p := s.pull
 	p.tries++
-	p.at = o.clock.Now()
+	p.askedAt = o.clock.Now()
 	if c := o.node.Contact(p.from.ID); c != nil {
 		p.from = c.Peer
 	}
 	o.sendTo(p.from, m)
-	o.after(pullTime, task{kind: taskPull, key: s.key})
+	o.after(pullTime, task{kind: taskRetryPull, key: s.key})
 }
 
-func (o *Owners) urgePull(s *seat, now time.Time) {
+func (o *Owners) retryPull(s *replica, now time.Time) {
 	p := s.pull
 	switch {
-	case now.Sub(p.at) < pullTime, p.looks, p.stores:
+	case now.Sub(p.askedAt) < pullTime, p.lookingUp, p.storing:
 	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
 		o.node.Suspect(p.from.ID)
 		o.endPull(s, false)
-	case p.hole >= 0:
-		o.askPiece(s)
+	case p.chunked >= 0:
+		o.askChunk(s)
 	default:
 		o.askPage(s)
 	}
 }
 
-func (o *Owners) endPull(s *seat, ok bool) {
+func (o *Owners) endPull(s *replica, ok bool) {
 	p := s.pull
 	s.pull = nil
-	o.pulling -= p.bytes
+	o.pulledBytes -= p.bytes
 	for _, then := range p.then {
 		then(ok)
 	}
-	for _, next := range p.next {
+	for _, next := range p.waiting {
 		next()
 	}
 }
 
 // onPull answers with what is kept after an entry.
 func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
-	s := o.at(m.Key)
+	s := o.replicaOf(m.Key)
 	reply := &ownerpb.Entries{Key: m.Key, Nonce: m.Nonce}
 	answer := func() {
 		o.send(from, &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: reply}})
@@ -168,8 +168,8 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 	}
 	have, _ := hashFrom(m.Have)
 	at := s.log.find(have)
-	reply.Anew = at < 0
-	reply.Epoch, reply.Note, reply.Version = s.epoch.wire(), s.note, s.version
+	reply.Restart = at < 0
+	reply.Epoch, reply.Note, reply.Version = s.epoch.proto(), s.note, s.version
 	page := s.log[at+1:]
 	size := 0
 	for i, e := range page {
@@ -184,10 +184,10 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 		}
 	}
 	page = slices.Clone(page)
-	reply.Held = at+1+len(page) < len(s.log) || s.sure()
+	reply.Committed = at+1+len(page) < len(s.log) || s.headCommitted()
 	o.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
-			reply.Entries = append(reply.Entries, &ownerpb.Kept{Entry: e.Raw, Body: inline(bodies[i]), Lost: bodies[i] == nil})
+			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw, Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
 		}
 		answer()
 	})
@@ -195,8 +195,8 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 
 // onEntries takes a page.
 func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
-	s := o.at(m.Key)
-	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 || s.pull.looks || s.pull.stores {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.chunked >= 0 || s.pull.lookingUp || s.pull.storing {
 		return nil
 	}
 	p := s.pull
@@ -209,109 +209,109 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		o.endPull(s, false)
 		return errors.Join(err, errPulled)
 	}
-	p.epoch, p.note, p.version, p.more, p.held, p.tries = e, m.Note, m.Version, m.More, m.Held, 0
-	if m.Anew && len(p.got) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
+	p.epoch, p.note, p.version, p.more, p.committed, p.tries = e, m.Note, m.Version, m.More, m.Committed, 0
+	if m.Restart && len(p.entries) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
 		o.endPull(s, false) // what was asked for is kept no longer, or it takes too long
 		return nil
 	}
-	if m.Anew {
-		p.anew, p.have = true, Hash{} // it is the first page
+	if m.Restart {
+		p.restart, p.have = true, Hash{} // it is the first page
 	}
 	for i, k := range m.Entries {
 		e, err := OpenEntry(o.verify, k.Entry)
-		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.anew || len(p.got) > 0 || i > 0) ||
+		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.restart || len(p.entries) > 0 || i > 0) ||
 			len(k.Body) > 0 && HashOf(k.Body) != e.Body {
 			o.endPull(s, false)
 			return errors.Join(err, errPulled)
 		}
 		p.have = e.Hash
-		p.got = append(p.got, e)
+		p.entries = append(p.entries, e)
 		p.bodies = append(p.bodies, k.Body)
 		p.bytes += len(k.Entry) + e.Size
-		o.pulling += len(k.Entry) + e.Size
+		o.pulledBytes += len(k.Entry) + e.Size
 	}
 	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
 		o.endPull(s, false)
 		return errPulled
 	}
-	if p.mends != nil && slices.ContainsFunc(p.got, func(e *Entry) bool { return e.Hash == p.mends[len(p.mends)-1].Hash }) {
+	if p.repairs != nil && slices.ContainsFunc(p.entries, func(e *Entry) bool { return e.Hash == p.repairs[len(p.repairs)-1].Hash }) {
 		p.more = false // what comes after the last one is not wanted
 	}
-	if o.pulling > maxPulling {
+	if o.pulledBytes > maxPulling {
 		o.endPull(s, false)
 		return nil
 	}
-	o.goOn(s)
+	o.continuePull(s)
 	return nil
 }
 
 // goOn asks for what a pull still lacks: bodies in pieces, then the next page.
-func (o *Owners) goOn(s *seat) {
+func (o *Owners) continuePull(s *replica) {
 	p := s.pull
-	for i, e := range p.got {
-		if p.bodies[i] == nil && e.Size > maxInline && p.mending(e) {
-			if body, ok := o.cache.by[e.Hash]; ok {
+	for i, e := range p.entries {
+		if p.bodies[i] == nil && e.Size > maxInline && p.wantsBody(e) {
+			if body, ok := o.bodies.byEntry[e.Hash]; ok {
 				p.bodies[i] = body
 				continue
 			}
-			p.hole = i
+			p.chunked = i
 			p.bodies[i] = make([]byte, 0, e.Size)
 			p.tries = 0
-			o.askPiece(s)
+			o.askChunk(s)
 			return
 		}
 	}
-	p.hole = -1
+	p.chunked = -1
 	if p.more {
-		o.nextPage(s)
+		o.askNextPage(s)
 		return
 	}
-	o.finish(s)
+	o.finishPull(s)
 }
 
-func (o *Owners) askPiece(s *seat) {
+func (o *Owners) askChunk(s *replica) {
 	p := s.pull
-	e := p.got[p.hole]
-	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Piece{Piece: &ownerpb.Piece{
-		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.hole])),
+	e := p.entries[p.chunked]
+	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: &ownerpb.ChunkRequest{
+		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.chunked])),
 	}}})
 }
 
 // onPiece answers with a window of a body.
-func (o *Owners) onPiece(from env.PeerID, m *ownerpb.Piece) {
-	s := o.at(m.Key)
+func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
+	s := o.replicaOf(m.Key)
 	if s == nil {
 		return
 	}
 	at := s.log.find(Hash(m.Hash))
 	if at < 0 {
-		o.sendPart(from, m, nil)
+		o.sendChunk(from, m, nil)
 		return
 	}
 	e := s.log[at]
 	o.Body(e, func(body []byte) {
 		if body != nil {
-			o.cache.put(e.Hash, body) // the next piece will be asked for soon
+			o.bodies.put(e.Hash, body) // the next piece will be asked for soon
 		}
 		start := min(int(m.Offset), len(body))
-		o.sendPart(from, m, body[start:min(start+maxInline, len(body))])
+		o.sendChunk(from, m, body[start:min(start+maxInline, len(body))])
 	})
 }
 
-func (o *Owners) sendPart(to env.PeerID, m *ownerpb.Piece, b []byte) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Part{Part: &ownerpb.Part{
+func (o *Owners) sendChunk(to env.PeerID, m *ownerpb.ChunkRequest, b []byte) {
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{
 		Key: m.Key, Hash: m.Hash, Offset: m.Offset, Bytes: b,
 	}}})
 }
 
 // onPart takes a window.
-func (o *Owners) onPart(from env.PeerID, m *ownerpb.Part) error {
-	s := o.at(m.Key)
-	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.hole < 0 {
+func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.chunked < 0 {
 		return nil
 	}
 	p := s.pull
-	e, body := p.got[p.hole], p.bodies[p.hole]
+	e, body := p.entries[p.chunked], p.bodies[p.chunked]
 	if Hash(m.Hash) != e.Hash || int(m.Offset) != len(body) {
 		return nil // asked twice, answered twice
 	}
@@ -321,15 +321,15 @@ func (o *Owners) onPart(from env.PeerID, m *ownerpb.Part) error {
 	}
 	p.tries = 0
 	body = append(body, m.Bytes...)
-	p.bodies[p.hole] = body
+	p.bodies[p.chunked] = body
 	if len(body) < e.Size {
-		o.askPiece(s)
+		o.askChunk(s)
 		return nil
 	}
 	if HashOf(body) != e.Body {
 		o.endPull(s, false)
 		return errBody
 	}
-	o.goOn(s)
+	o.continuePull(s)
 	return nil
 }

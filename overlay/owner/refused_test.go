@@ -22,7 +22,7 @@ func lacking(t *testing.T) (w *world, c channel, next *member, epoch *ownerpb.Ep
 		t.Fatal("the disk has not refused it")
 	}
 	epoch = w.epoch(claim{
-		url: c.url, lineage: c.epoch.Lineage, number: c.epoch.Number + 1, sequencer: next,
+		url: c.url, branch: c.epoch.Branch, number: c.epoch.Number + 1, sequencer: next,
 		owners: append([]*member{c.lead}, c.also...), at: w.Now(), after: c.head(),
 	})
 	return w, c, next, epoch
@@ -64,11 +64,11 @@ func TestWhatAnEpochGoesOnFromCannotBeLeftOut(t *testing.T) {
 	other.hears(c.lead.Host, install(epoch))
 	log := c.lead.owners.Log(c.key)
 	before := log[len(log)-2]
-	at := owner.Position{Lineage: c.epoch.Lineage, Epoch: c.epoch.Number + 1, Seq: c.head().At.Seq}
+	at := owner.Position{Branch: c.epoch.Branch, Epoch: c.epoch.Number + 1, Seq: c.head().At.Seq}
 	raw, body := w.entry(c.url, next, at, before.Hash, 99)
 	untrusted := other.owners.Stats().Untrusted
 	other.Do(func() {
-		msg := &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: raw, Body: body}}}
+		msg := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: raw, Body: body}}}
 		if err := other.owners.Receive(next.ID(), w.encoded(msg)); err == nil {
 			t.Error("it is taken")
 		}

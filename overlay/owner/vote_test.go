@@ -16,13 +16,13 @@ func TestWhoHasNotHeardThatItMayOwnPromises(t *testing.T) {
 	follower, words := c.other[0], c.other[0].overheard()
 	for _, from := range []*member{c.also[0], c.other[1]} { // an owner, and one who is none
 		*words = nil
-		follower.hears(from.Host, &ownerpb.Message{Body: &ownerpb.Message_Seal{Seal: &ownerpb.Seal{
-			Key: c.key[:], Lineage: c.epoch.Lineage, Number: c.epoch.Number + 1,
+		follower.hears(from.Host, &ownerpb.Message{Body: &ownerpb.Message_Prepare{Prepare: &ownerpb.Prepare{
+			Key: c.key[:], Branch: c.epoch.Branch, Number: c.epoch.Number + 1,
 		}}})
 		w.Run(time.Second)
 		promised := false
 		for _, word := range *words {
-			if s := word.msg.GetSealed(); s != nil && word.to == from.ID() {
+			if s := word.msg.GetPromise(); s != nil && word.to == from.ID() {
 				promised = s.Refused == 0
 			}
 		}

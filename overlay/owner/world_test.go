@@ -69,7 +69,7 @@ func (w *world) want(n int) {
 		url := fmt.Sprintf("https://feed%d.example/", len(w.urls))
 		w.urls = append(w.urls, url)
 		m := w.members[i%len(w.members)]
-		m.Do(func() { m.owners.Want(w.key(url), url, func(bool) {}) })
+		m.Do(func() { m.owners.RequestOwners(w.key(url), url, func(bool) {}) })
 	}
 }
 
@@ -217,14 +217,14 @@ func sum(seq, _ uint64) owner.Hash {
 
 func number(body []byte) int { return int(binary.BigEndian.Uint32(body)) }
 
-func (m *member) Lead(key overlay.ID, on bool)                  { m.leads[key] = on }
-func (m *member) Absorbing(overlay.ID) bool                     { return false }
-func (m *member) Merged(overlay.ID)                             {}
-func (m *member) Weight(overlay.ID) (int, bool)                 { return 0, false }
-func (m *member) Siblings(overlay.ID) []*overlay.Contact        { return nil }
-func (m *member) Held(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
+func (m *member) Lead(key overlay.ID, on bool)                       { m.leads[key] = on }
+func (m *member) Absorbing(overlay.ID) bool                          { return false }
+func (m *member) BranchMerged(overlay.ID)                            {}
+func (m *member) Weight(overlay.ID) (int, bool)                      { return 0, false }
+func (m *member) Siblings(overlay.ID) []*overlay.Contact             { return nil }
+func (m *member) Committed(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
 
-func (m *member) Grew(key overlay.ID) {
+func (m *member) VisibleChanged(key overlay.ID) {
 	log := m.owners.Log(key)
 	m.saw(key, log)
 	m.owners.Bodies(log, func(bodies [][]byte) {
@@ -256,7 +256,7 @@ func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 			w.t.Errorf("two entries of %s at %v", key.Short(), e.At)
 		}
 		w.at[key][e.At] = e.Hash
-		epoch := fmt.Sprint(key, e.At.Lineage, e.At.Epoch)
+		epoch := fmt.Sprint(key, e.At.Branch, e.At.Epoch)
 		if s, ok := w.sequencer[epoch]; ok && s != e.Signer {
 			w.t.Errorf("two sequencers of %s in %v", key.Short(), e.At)
 		}
@@ -306,13 +306,13 @@ func (w *world) stats() (sum owner.Stats) {
 	for _, m := range w.members {
 		if m.Up() {
 			st := m.owners.Stats()
-			sum.Jumps += st.Jumps
+			sum.ForcedReconfigs += st.ForcedReconfigs
 			sum.Merged += st.Merged
 			sum.Epochs += st.Epochs
-			sum.Bids += st.Bids
+			sum.Candidacies += st.Candidacies
 			sum.Pulls += st.Pulls
 			sum.Control += st.Control
-			sum.Cut += st.Cut
+			sum.Truncated += st.Truncated
 			sum.Garbage += st.Garbage
 			sum.Untrusted += st.Untrusted
 		}

@@ -30,27 +30,27 @@ type Message struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
 	//
-	//	*Message_Want
-	//	*Message_Where
-	//	*Message_Found
-	//	*Message_Seal
-	//	*Message_Sealed
+	//	*Message_RequestOwners
+	//	*Message_FindOwners
+	//	*Message_OwnersFound
+	//	*Message_Prepare
+	//	*Message_Promise
 	//	*Message_Sign
 	//	*Message_Signed
-	//	*Message_Install
-	//	*Message_Hold
-	//	*Message_Held
+	//	*Message_Commit
+	//	*Message_Replicate
+	//	*Message_ReplicateAck
 	//	*Message_Note
-	//	*Message_Beat
-	//	*Message_BeatAck
-	//	*Message_List
-	//	*Message_Report
+	//	*Message_Heartbeat
+	//	*Message_HeartbeatAck
+	//	*Message_LogList
+	//	*Message_WeightReport
 	//	*Message_Merge
 	//	*Message_Retire
 	//	*Message_Pull
 	//	*Message_Entries
-	//	*Message_Piece
-	//	*Message_Part
+	//	*Message_ChunkRequest
+	//	*Message_Chunk
 	Body          isMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -93,46 +93,46 @@ func (x *Message) GetBody() isMessage_Body {
 	return nil
 }
 
-func (x *Message) GetWant() *Want {
+func (x *Message) GetRequestOwners() *RequestOwners {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Want); ok {
-			return x.Want
+		if x, ok := x.Body.(*Message_RequestOwners); ok {
+			return x.RequestOwners
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetWhere() *Where {
+func (x *Message) GetFindOwners() *FindOwners {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Where); ok {
-			return x.Where
+		if x, ok := x.Body.(*Message_FindOwners); ok {
+			return x.FindOwners
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetFound() *Found {
+func (x *Message) GetOwnersFound() *OwnersFound {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Found); ok {
-			return x.Found
+		if x, ok := x.Body.(*Message_OwnersFound); ok {
+			return x.OwnersFound
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetSeal() *Seal {
+func (x *Message) GetPrepare() *Prepare {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Seal); ok {
-			return x.Seal
+		if x, ok := x.Body.(*Message_Prepare); ok {
+			return x.Prepare
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetSealed() *Sealed {
+func (x *Message) GetPromise() *Promise {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Sealed); ok {
-			return x.Sealed
+		if x, ok := x.Body.(*Message_Promise); ok {
+			return x.Promise
 		}
 	}
 	return nil
@@ -156,28 +156,28 @@ func (x *Message) GetSigned() *Signed {
 	return nil
 }
 
-func (x *Message) GetInstall() *Install {
+func (x *Message) GetCommit() *Commit {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Install); ok {
-			return x.Install
+		if x, ok := x.Body.(*Message_Commit); ok {
+			return x.Commit
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetHold() *Hold {
+func (x *Message) GetReplicate() *Replicate {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Hold); ok {
-			return x.Hold
+		if x, ok := x.Body.(*Message_Replicate); ok {
+			return x.Replicate
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetHeld() *Held {
+func (x *Message) GetReplicateAck() *ReplicateAck {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Held); ok {
-			return x.Held
+		if x, ok := x.Body.(*Message_ReplicateAck); ok {
+			return x.ReplicateAck
 		}
 	}
 	return nil
@@ -192,37 +192,37 @@ func (x *Message) GetNote() *Note {
 	return nil
 }
 
-func (x *Message) GetBeat() *Beat {
+func (x *Message) GetHeartbeat() *Heartbeat {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Beat); ok {
-			return x.Beat
+		if x, ok := x.Body.(*Message_Heartbeat); ok {
+			return x.Heartbeat
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetBeatAck() *BeatAck {
+func (x *Message) GetHeartbeatAck() *HeartbeatAck {
 	if x != nil {
-		if x, ok := x.Body.(*Message_BeatAck); ok {
-			return x.BeatAck
+		if x, ok := x.Body.(*Message_HeartbeatAck); ok {
+			return x.HeartbeatAck
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetList() *List {
+func (x *Message) GetLogList() *LogList {
 	if x != nil {
-		if x, ok := x.Body.(*Message_List); ok {
-			return x.List
+		if x, ok := x.Body.(*Message_LogList); ok {
+			return x.LogList
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetReport() *Report {
+func (x *Message) GetWeightReport() *WeightReport {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Report); ok {
-			return x.Report
+		if x, ok := x.Body.(*Message_WeightReport); ok {
+			return x.WeightReport
 		}
 	}
 	return nil
@@ -264,19 +264,19 @@ func (x *Message) GetEntries() *Entries {
 	return nil
 }
 
-func (x *Message) GetPiece() *Piece {
+func (x *Message) GetChunkRequest() *ChunkRequest {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Piece); ok {
-			return x.Piece
+		if x, ok := x.Body.(*Message_ChunkRequest); ok {
+			return x.ChunkRequest
 		}
 	}
 	return nil
 }
 
-func (x *Message) GetPart() *Part {
+func (x *Message) GetChunk() *Chunk {
 	if x != nil {
-		if x, ok := x.Body.(*Message_Part); ok {
-			return x.Part
+		if x, ok := x.Body.(*Message_Chunk); ok {
+			return x.Chunk
 		}
 	}
 	return nil
@@ -286,27 +286,27 @@ type isMessage_Body interface {
 	isMessage_Body()
 }
 
-type Message_Want struct {
+type Message_RequestOwners struct {
 	// Routed towards the root of the key:
-	Want *Want `protobuf:"bytes,1,opt,name=want,proto3,oneof"`
+	RequestOwners *RequestOwners `protobuf:"bytes,1,opt,name=request_owners,json=requestOwners,proto3,oneof"`
 }
 
-type Message_Where struct {
-	Where *Where `protobuf:"bytes,2,opt,name=where,proto3,oneof"` // a client's is sent to a member that acts for it
+type Message_FindOwners struct {
+	FindOwners *FindOwners `protobuf:"bytes,2,opt,name=find_owners,json=findOwners,proto3,oneof"` // a client's is sent to a member that acts for it
 }
 
-type Message_Found struct {
+type Message_OwnersFound struct {
 	// To who asked Where:
-	Found *Found `protobuf:"bytes,3,opt,name=found,proto3,oneof"`
+	OwnersFound *OwnersFound `protobuf:"bytes,3,opt,name=owners_found,json=ownersFound,proto3,oneof"`
 }
 
-type Message_Seal struct {
+type Message_Prepare struct {
 	// Between a candidate and owners:
-	Seal *Seal `protobuf:"bytes,4,opt,name=seal,proto3,oneof"`
+	Prepare *Prepare `protobuf:"bytes,4,opt,name=prepare,proto3,oneof"`
 }
 
-type Message_Sealed struct {
-	Sealed *Sealed `protobuf:"bytes,5,opt,name=sealed,proto3,oneof"`
+type Message_Promise struct {
+	Promise *Promise `protobuf:"bytes,5,opt,name=promise,proto3,oneof"`
 }
 
 type Message_Sign struct {
@@ -317,37 +317,37 @@ type Message_Signed struct {
 	Signed *Signed `protobuf:"bytes,7,opt,name=signed,proto3,oneof"`
 }
 
-type Message_Install struct {
-	Install *Install `protobuf:"bytes,8,opt,name=install,proto3,oneof"`
+type Message_Commit struct {
+	Commit *Commit `protobuf:"bytes,8,opt,name=commit,proto3,oneof"`
 }
 
-type Message_Hold struct {
+type Message_Replicate struct {
 	// Between sequencer and owners:
-	Hold *Hold `protobuf:"bytes,9,opt,name=hold,proto3,oneof"`
+	Replicate *Replicate `protobuf:"bytes,9,opt,name=replicate,proto3,oneof"`
 }
 
-type Message_Held struct {
-	Held *Held `protobuf:"bytes,10,opt,name=held,proto3,oneof"`
+type Message_ReplicateAck struct {
+	ReplicateAck *ReplicateAck `protobuf:"bytes,10,opt,name=replicate_ack,json=replicateAck,proto3,oneof"`
 }
 
 type Message_Note struct {
 	Note *Note `protobuf:"bytes,11,opt,name=note,proto3,oneof"`
 }
 
-type Message_Beat struct {
-	Beat *Beat `protobuf:"bytes,12,opt,name=beat,proto3,oneof"`
+type Message_Heartbeat struct {
+	Heartbeat *Heartbeat `protobuf:"bytes,12,opt,name=heartbeat,proto3,oneof"`
 }
 
-type Message_BeatAck struct {
-	BeatAck *BeatAck `protobuf:"bytes,13,opt,name=beat_ack,json=beatAck,proto3,oneof"`
+type Message_HeartbeatAck struct {
+	HeartbeatAck *HeartbeatAck `protobuf:"bytes,13,opt,name=heartbeat_ack,json=heartbeatAck,proto3,oneof"`
 }
 
-type Message_List struct {
-	List *List `protobuf:"bytes,14,opt,name=list,proto3,oneof"`
+type Message_LogList struct {
+	LogList *LogList `protobuf:"bytes,14,opt,name=log_list,json=logList,proto3,oneof"`
 }
 
-type Message_Report struct {
-	Report *Report `protobuf:"bytes,15,opt,name=report,proto3,oneof"`
+type Message_WeightReport struct {
+	WeightReport *WeightReport `protobuf:"bytes,15,opt,name=weight_report,json=weightReport,proto3,oneof"`
 }
 
 type Message_Merge struct {
@@ -367,43 +367,43 @@ type Message_Entries struct {
 	Entries *Entries `protobuf:"bytes,18,opt,name=entries,proto3,oneof"`
 }
 
-type Message_Piece struct {
-	Piece *Piece `protobuf:"bytes,19,opt,name=piece,proto3,oneof"`
+type Message_ChunkRequest struct {
+	ChunkRequest *ChunkRequest `protobuf:"bytes,19,opt,name=chunk_request,json=chunkRequest,proto3,oneof"`
 }
 
-type Message_Part struct {
-	Part *Part `protobuf:"bytes,20,opt,name=part,proto3,oneof"`
+type Message_Chunk struct {
+	Chunk *Chunk `protobuf:"bytes,20,opt,name=chunk,proto3,oneof"`
 }
 
-func (*Message_Want) isMessage_Body() {}
+func (*Message_RequestOwners) isMessage_Body() {}
 
-func (*Message_Where) isMessage_Body() {}
+func (*Message_FindOwners) isMessage_Body() {}
 
-func (*Message_Found) isMessage_Body() {}
+func (*Message_OwnersFound) isMessage_Body() {}
 
-func (*Message_Seal) isMessage_Body() {}
+func (*Message_Prepare) isMessage_Body() {}
 
-func (*Message_Sealed) isMessage_Body() {}
+func (*Message_Promise) isMessage_Body() {}
 
 func (*Message_Sign) isMessage_Body() {}
 
 func (*Message_Signed) isMessage_Body() {}
 
-func (*Message_Install) isMessage_Body() {}
+func (*Message_Commit) isMessage_Body() {}
 
-func (*Message_Hold) isMessage_Body() {}
+func (*Message_Replicate) isMessage_Body() {}
 
-func (*Message_Held) isMessage_Body() {}
+func (*Message_ReplicateAck) isMessage_Body() {}
 
 func (*Message_Note) isMessage_Body() {}
 
-func (*Message_Beat) isMessage_Body() {}
+func (*Message_Heartbeat) isMessage_Body() {}
 
-func (*Message_BeatAck) isMessage_Body() {}
+func (*Message_HeartbeatAck) isMessage_Body() {}
 
-func (*Message_List) isMessage_Body() {}
+func (*Message_LogList) isMessage_Body() {}
 
-func (*Message_Report) isMessage_Body() {}
+func (*Message_WeightReport) isMessage_Body() {}
 
 func (*Message_Merge) isMessage_Body() {}
 
@@ -413,14 +413,14 @@ func (*Message_Pull) isMessage_Body() {}
 
 func (*Message_Entries) isMessage_Body() {}
 
-func (*Message_Piece) isMessage_Body() {}
+func (*Message_ChunkRequest) isMessage_Body() {}
 
-func (*Message_Part) isMessage_Body() {}
+func (*Message_Chunk) isMessage_Body() {}
 
 // Position is a place in a key's log.
 type Position struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lineage       uint64                 `protobuf:"fixed64,1,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch        uint64                 `protobuf:"fixed64,1,opt,name=branch,proto3" json:"branch,omitempty"`
 	Epoch         uint32                 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Seq           uint64                 `protobuf:"varint,3,opt,name=seq,proto3" json:"seq,omitempty"` // goes on through the epochs of a lineage, and through a jump
 	unknownFields protoimpl.UnknownFields
@@ -457,9 +457,9 @@ func (*Position) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *Position) GetLineage() uint64 {
+func (x *Position) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
@@ -586,7 +586,7 @@ type EpochStatement struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Key       []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Url       string                 `protobuf:"bytes,2,opt,name=url,proto3" json:"url,omitempty"`
-	Lineage   uint64                 `protobuf:"fixed64,3,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch    uint64                 `protobuf:"fixed64,3,opt,name=branch,proto3" json:"branch,omitempty"`
 	Number    uint32                 `protobuf:"varint,4,opt,name=number,proto3" json:"number,omitempty"`
 	Sequencer []byte                 `protobuf:"bytes,5,opt,name=sequencer,proto3" json:"sequencer,omitempty"` // one of the owners
 	Owners    [][]byte               `protobuf:"bytes,6,rep,name=owners,proto3" json:"owners,omitempty"`       // nearest first; at most 8
@@ -596,7 +596,7 @@ type EpochStatement struct {
 	TimeMs    uint64                 `protobuf:"fixed64,10,opt,name=time_ms,json=timeMs,proto3" json:"time_ms,omitempty"`
 	// Hashes of epochs that may be in force as well, unknown to those who were
 	// asked; a quorum of their owners has signed too. At most 2.
-	Beside        [][]byte `protobuf:"bytes,11,rep,name=beside,proto3" json:"beside,omitempty"`
+	Concurrent    [][]byte `protobuf:"bytes,11,rep,name=concurrent,proto3" json:"concurrent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -645,9 +645,9 @@ func (x *EpochStatement) GetUrl() string {
 	return ""
 }
 
-func (x *EpochStatement) GetLineage() uint64 {
+func (x *EpochStatement) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
@@ -701,9 +701,9 @@ func (x *EpochStatement) GetTimeMs() uint64 {
 	return 0
 }
 
-func (x *EpochStatement) GetBeside() [][]byte {
+func (x *EpochStatement) GetConcurrent() [][]byte {
 	if x != nil {
-		return x.Beside
+		return x.Concurrent
 	}
 	return nil
 }
@@ -765,7 +765,7 @@ func (x *Epoch) GetSignatures() [][]byte {
 }
 
 // Want says that the sender follows a key that needs owners.
-type Want struct {
+type RequestOwners struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the sender, if it keeps a log of the key that can be pulled
@@ -773,20 +773,20 @@ type Want struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Want) Reset() {
-	*x = Want{}
+func (x *RequestOwners) Reset() {
+	*x = RequestOwners{}
 	mi := &file_owner_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Want) String() string {
+func (x *RequestOwners) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Want) ProtoMessage() {}
+func (*RequestOwners) ProtoMessage() {}
 
-func (x *Want) ProtoReflect() protoreflect.Message {
+func (x *RequestOwners) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -798,19 +798,19 @@ func (x *Want) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Want.ProtoReflect.Descriptor instead.
-func (*Want) Descriptor() ([]byte, []int) {
+// Deprecated: Use RequestOwners.ProtoReflect.Descriptor instead.
+func (*RequestOwners) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{5}
 }
 
-func (x *Want) GetUrl() string {
+func (x *RequestOwners) GetUrl() string {
 	if x != nil {
 		return x.Url
 	}
 	return ""
 }
 
-func (x *Want) GetRecord() []byte {
+func (x *RequestOwners) GetRecord() []byte {
 	if x != nil {
 		return x.Record
 	}
@@ -818,7 +818,7 @@ func (x *Want) GetRecord() []byte {
 }
 
 // Where asks who owns a key.
-type Where struct {
+type FindOwners struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Record        []byte                 `protobuf:"bytes,2,opt,name=record,proto3" json:"record,omitempty"` // of the member to answer to
@@ -827,20 +827,20 @@ type Where struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Where) Reset() {
-	*x = Where{}
+func (x *FindOwners) Reset() {
+	*x = FindOwners{}
 	mi := &file_owner_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Where) String() string {
+func (x *FindOwners) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Where) ProtoMessage() {}
+func (*FindOwners) ProtoMessage() {}
 
-func (x *Where) ProtoReflect() protoreflect.Message {
+func (x *FindOwners) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -852,26 +852,26 @@ func (x *Where) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Where.ProtoReflect.Descriptor instead.
-func (*Where) Descriptor() ([]byte, []int) {
+// Deprecated: Use FindOwners.ProtoReflect.Descriptor instead.
+func (*FindOwners) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{6}
 }
 
-func (x *Where) GetKey() []byte {
+func (x *FindOwners) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Where) GetRecord() []byte {
+func (x *FindOwners) GetRecord() []byte {
 	if x != nil {
 		return x.Record
 	}
 	return nil
 }
 
-func (x *Where) GetNonce() uint64 {
+func (x *FindOwners) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
 	}
@@ -880,7 +880,7 @@ func (x *Where) GetNonce() uint64 {
 
 // Found says who owns a key. An asker that the sender has as a child in the key's tree is
 // told of other children, too; nobody else learns who follows a key.
-type Found struct {
+type OwnersFound struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`       // as asked
@@ -890,20 +890,20 @@ type Found struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Found) Reset() {
-	*x = Found{}
+func (x *OwnersFound) Reset() {
+	*x = OwnersFound{}
 	mi := &file_owner_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Found) String() string {
+func (x *OwnersFound) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Found) ProtoMessage() {}
+func (*OwnersFound) ProtoMessage() {}
 
-func (x *Found) ProtoReflect() protoreflect.Message {
+func (x *OwnersFound) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -915,33 +915,33 @@ func (x *Found) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Found.ProtoReflect.Descriptor instead.
-func (*Found) Descriptor() ([]byte, []int) {
+// Deprecated: Use OwnersFound.ProtoReflect.Descriptor instead.
+func (*OwnersFound) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{7}
 }
 
-func (x *Found) GetKey() []byte {
+func (x *OwnersFound) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Found) GetNonce() uint64 {
+func (x *OwnersFound) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
 	}
 	return 0
 }
 
-func (x *Found) GetRecords() [][]byte {
+func (x *OwnersFound) GetRecords() [][]byte {
 	if x != nil {
 		return x.Records
 	}
 	return nil
 }
 
-func (x *Found) GetFollowers() [][]byte {
+func (x *OwnersFound) GetFollowers() [][]byte {
 	if x != nil {
 		return x.Followers
 	}
@@ -950,29 +950,29 @@ func (x *Found) GetFollowers() [][]byte {
 
 // Seal asks an owner to hold no further entries of older epochs, and to say what
 // it holds.
-type Seal struct {
+type Prepare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch        uint64                 `protobuf:"fixed64,2,opt,name=branch,proto3" json:"branch,omitempty"`
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"` // of the epoch to come
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Seal) Reset() {
-	*x = Seal{}
+func (x *Prepare) Reset() {
+	*x = Prepare{}
 	mi := &file_owner_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Seal) String() string {
+func (x *Prepare) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Seal) ProtoMessage() {}
+func (*Prepare) ProtoMessage() {}
 
-func (x *Seal) ProtoReflect() protoreflect.Message {
+func (x *Prepare) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -984,26 +984,26 @@ func (x *Seal) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Seal.ProtoReflect.Descriptor instead.
-func (*Seal) Descriptor() ([]byte, []int) {
+// Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
+func (*Prepare) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{8}
 }
 
-func (x *Seal) GetKey() []byte {
+func (x *Prepare) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Seal) GetLineage() uint64 {
+func (x *Prepare) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
 
-func (x *Seal) GetNumber() uint32 {
+func (x *Prepare) GetNumber() uint32 {
 	if x != nil {
 		return x.Number
 	}
@@ -1011,33 +1011,33 @@ func (x *Seal) GetNumber() uint32 {
 }
 
 // Sealed is an owner's promise, or its refusal.
-type Sealed struct {
+type Promise struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
-	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`   // as asked
-	Refused       uint32                 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"` // if not 0: this number is promised to another already
-	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`      // the certified one the owner knows
-	Open          []*Epoch               `protobuf:"bytes,6,rep,name=open,proto3" json:"open,omitempty"`        // those it signed of which it does not know more; at most 8
-	Head          []byte                 `protobuf:"bytes,7,opt,name=head,proto3" json:"head,omitempty"`        // its last entry, an envelope; empty: none
+	Branch        uint64                 `protobuf:"fixed64,2,opt,name=branch,proto3" json:"branch,omitempty"`
+	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`      // as asked
+	Refused       uint32                 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`    // if not 0: this number is promised to another already
+	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"`         // the certified one the owner knows
+	Undecided     []*Epoch               `protobuf:"bytes,6,rep,name=undecided,proto3" json:"undecided,omitempty"` // those it signed of which it does not know more; at most 8
+	Head          []byte                 `protobuf:"bytes,7,opt,name=head,proto3" json:"head,omitempty"`           // its last entry, an envelope; empty: none
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Sealed) Reset() {
-	*x = Sealed{}
+func (x *Promise) Reset() {
+	*x = Promise{}
 	mi := &file_owner_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Sealed) String() string {
+func (x *Promise) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Sealed) ProtoMessage() {}
+func (*Promise) ProtoMessage() {}
 
-func (x *Sealed) ProtoReflect() protoreflect.Message {
+func (x *Promise) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1049,54 +1049,54 @@ func (x *Sealed) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Sealed.ProtoReflect.Descriptor instead.
-func (*Sealed) Descriptor() ([]byte, []int) {
+// Deprecated: Use Promise.ProtoReflect.Descriptor instead.
+func (*Promise) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{9}
 }
 
-func (x *Sealed) GetKey() []byte {
+func (x *Promise) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Sealed) GetLineage() uint64 {
+func (x *Promise) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
 
-func (x *Sealed) GetNumber() uint32 {
+func (x *Promise) GetNumber() uint32 {
 	if x != nil {
 		return x.Number
 	}
 	return 0
 }
 
-func (x *Sealed) GetRefused() uint32 {
+func (x *Promise) GetRefused() uint32 {
 	if x != nil {
 		return x.Refused
 	}
 	return 0
 }
 
-func (x *Sealed) GetEpoch() *Epoch {
+func (x *Promise) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
 	}
 	return nil
 }
 
-func (x *Sealed) GetOpen() []*Epoch {
+func (x *Promise) GetUndecided() []*Epoch {
 	if x != nil {
-		return x.Open
+		return x.Undecided
 	}
 	return nil
 }
 
-func (x *Sealed) GetHead() []byte {
+func (x *Promise) GetHead() []byte {
 	if x != nil {
 		return x.Head
 	}
@@ -1107,7 +1107,7 @@ func (x *Sealed) GetHead() []byte {
 type Sign struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Statement     []byte                 `protobuf:"bytes,1,opt,name=statement,proto3" json:"statement,omitempty"`
-	Jump          bool                   `protobuf:"varint,2,opt,name=jump,proto3" json:"jump,omitempty"`
+	Forced        bool                   `protobuf:"varint,2,opt,name=forced,proto3" json:"forced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1149,9 +1149,9 @@ func (x *Sign) GetStatement() []byte {
 	return nil
 }
 
-func (x *Sign) GetJump() bool {
+func (x *Sign) GetForced() bool {
 	if x != nil {
-		return x.Jump
+		return x.Forced
 	}
 	return false
 }
@@ -1209,32 +1209,32 @@ func (x *Signed) GetSignature() []byte {
 }
 
 // Install tells of a certified epoch.
-type Install struct {
+type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Note          []byte                 `protobuf:"bytes,2,opt,name=note,proto3" json:"note,omitempty"` // the replicated record that goes with it
 	Version       uint64                 `protobuf:"fixed64,3,opt,name=version,proto3" json:"version,omitempty"`
-	Absorbed      bool                   `protobuf:"varint,5,opt,name=absorbed,proto3" json:"absorbed,omitempty"` // the receiver's lineage was appended to this one,
-	Merged        []byte                 `protobuf:"bytes,4,opt,name=merged,proto3" json:"merged,omitempty"`      // up to the entry with this hash; empty: it had none
-	Asks          bool                   `protobuf:"varint,6,opt,name=asks,proto3" json:"asks,omitempty"`         // the sender is to be told which epoch is in force, also if it is this one
+	Absorbed      bool                   `protobuf:"varint,5,opt,name=absorbed,proto3" json:"absorbed,omitempty"`                      // the receiver's lineage was appended to this one,
+	MergedHead    []byte                 `protobuf:"bytes,4,opt,name=merged_head,json=mergedHead,proto3" json:"merged_head,omitempty"` // up to the entry with this hash; empty: it had none
+	WantReply     bool                   `protobuf:"varint,6,opt,name=want_reply,json=wantReply,proto3" json:"want_reply,omitempty"`   // the sender is to be told which epoch is in force, also if it is this one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Install) Reset() {
-	*x = Install{}
+func (x *Commit) Reset() {
+	*x = Commit{}
 	mi := &file_owner_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Install) String() string {
+func (x *Commit) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Install) ProtoMessage() {}
+func (*Commit) ProtoMessage() {}
 
-func (x *Install) ProtoReflect() protoreflect.Message {
+func (x *Commit) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1246,55 +1246,55 @@ func (x *Install) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Install.ProtoReflect.Descriptor instead.
-func (*Install) Descriptor() ([]byte, []int) {
+// Deprecated: Use Commit.ProtoReflect.Descriptor instead.
+func (*Commit) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{12}
 }
 
-func (x *Install) GetEpoch() *Epoch {
+func (x *Commit) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
 	}
 	return nil
 }
 
-func (x *Install) GetNote() []byte {
+func (x *Commit) GetNote() []byte {
 	if x != nil {
 		return x.Note
 	}
 	return nil
 }
 
-func (x *Install) GetVersion() uint64 {
+func (x *Commit) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
 	}
 	return 0
 }
 
-func (x *Install) GetAbsorbed() bool {
+func (x *Commit) GetAbsorbed() bool {
 	if x != nil {
 		return x.Absorbed
 	}
 	return false
 }
 
-func (x *Install) GetMerged() []byte {
+func (x *Commit) GetMergedHead() []byte {
 	if x != nil {
-		return x.Merged
+		return x.MergedHead
 	}
 	return nil
 }
 
-func (x *Install) GetAsks() bool {
+func (x *Commit) GetWantReply() bool {
 	if x != nil {
-		return x.Asks
+		return x.WantReply
 	}
 	return false
 }
 
 // Hold asks an owner to keep an entry, durably.
-type Hold struct {
+type Replicate struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Entry         []byte                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"` // an envelope
 	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`   // empty: too large, to be asked for in pieces
@@ -1302,20 +1302,20 @@ type Hold struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Hold) Reset() {
-	*x = Hold{}
+func (x *Replicate) Reset() {
+	*x = Replicate{}
 	mi := &file_owner_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Hold) String() string {
+func (x *Replicate) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Hold) ProtoMessage() {}
+func (*Replicate) ProtoMessage() {}
 
-func (x *Hold) ProtoReflect() protoreflect.Message {
+func (x *Replicate) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1327,26 +1327,26 @@ func (x *Hold) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Hold.ProtoReflect.Descriptor instead.
-func (*Hold) Descriptor() ([]byte, []int) {
+// Deprecated: Use Replicate.ProtoReflect.Descriptor instead.
+func (*Replicate) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{13}
 }
 
-func (x *Hold) GetEntry() []byte {
+func (x *Replicate) GetEntry() []byte {
 	if x != nil {
 		return x.Entry
 	}
 	return nil
 }
 
-func (x *Hold) GetBody() []byte {
+func (x *Replicate) GetBody() []byte {
 	if x != nil {
 		return x.Body
 	}
 	return nil
 }
 
-type Held struct {
+type ReplicateAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"` // of the entry
@@ -1354,20 +1354,20 @@ type Held struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Held) Reset() {
-	*x = Held{}
+func (x *ReplicateAck) Reset() {
+	*x = ReplicateAck{}
 	mi := &file_owner_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Held) String() string {
+func (x *ReplicateAck) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Held) ProtoMessage() {}
+func (*ReplicateAck) ProtoMessage() {}
 
-func (x *Held) ProtoReflect() protoreflect.Message {
+func (x *ReplicateAck) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1379,19 +1379,19 @@ func (x *Held) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Held.ProtoReflect.Descriptor instead.
-func (*Held) Descriptor() ([]byte, []int) {
+// Deprecated: Use ReplicateAck.ProtoReflect.Descriptor instead.
+func (*ReplicateAck) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{14}
 }
 
-func (x *Held) GetKey() []byte {
+func (x *ReplicateAck) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Held) GetHash() []byte {
+func (x *ReplicateAck) GetHash() []byte {
 	if x != nil {
 		return x.Hash
 	}
@@ -1402,7 +1402,7 @@ func (x *Held) GetHash() []byte {
 type Note struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch        uint64                 `protobuf:"fixed64,2,opt,name=branch,proto3" json:"branch,omitempty"`
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,4,opt,name=version,proto3" json:"version,omitempty"`
 	Note          []byte                 `protobuf:"bytes,5,opt,name=note,proto3" json:"note,omitempty"` // the hash of the last entry it speaks of, then the record; at most 6 KiB
@@ -1447,9 +1447,9 @@ func (x *Note) GetKey() []byte {
 	return nil
 }
 
-func (x *Note) GetLineage() uint64 {
+func (x *Note) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
@@ -1476,7 +1476,7 @@ func (x *Note) GetNote() []byte {
 }
 
 // Beat compares what a sequencer and an owner know of the keys they share.
-type Beat struct {
+type Heartbeat struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Count         uint32                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
@@ -1485,20 +1485,20 @@ type Beat struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Beat) Reset() {
-	*x = Beat{}
+func (x *Heartbeat) Reset() {
+	*x = Heartbeat{}
 	mi := &file_owner_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Beat) String() string {
+func (x *Heartbeat) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Beat) ProtoMessage() {}
+func (*Heartbeat) ProtoMessage() {}
 
-func (x *Beat) ProtoReflect() protoreflect.Message {
+func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1510,33 +1510,33 @@ func (x *Beat) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Beat.ProtoReflect.Descriptor instead.
-func (*Beat) Descriptor() ([]byte, []int) {
+// Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
+func (*Heartbeat) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *Beat) GetNonce() uint64 {
+func (x *Heartbeat) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
 	}
 	return 0
 }
 
-func (x *Beat) GetCount() uint32 {
+func (x *Heartbeat) GetCount() uint32 {
 	if x != nil {
 		return x.Count
 	}
 	return 0
 }
 
-func (x *Beat) GetDigest() uint64 {
+func (x *Heartbeat) GetDigest() uint64 {
 	if x != nil {
 		return x.Digest
 	}
 	return 0
 }
 
-type BeatAck struct {
+type HeartbeatAck struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Nonce         uint64                 `protobuf:"fixed64,1,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	Match         bool                   `protobuf:"varint,2,opt,name=match,proto3" json:"match,omitempty"`
@@ -1544,20 +1544,20 @@ type BeatAck struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *BeatAck) Reset() {
-	*x = BeatAck{}
+func (x *HeartbeatAck) Reset() {
+	*x = HeartbeatAck{}
 	mi := &file_owner_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *BeatAck) String() string {
+func (x *HeartbeatAck) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*BeatAck) ProtoMessage() {}
+func (*HeartbeatAck) ProtoMessage() {}
 
-func (x *BeatAck) ProtoReflect() protoreflect.Message {
+func (x *HeartbeatAck) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1569,19 +1569,19 @@ func (x *BeatAck) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use BeatAck.ProtoReflect.Descriptor instead.
-func (*BeatAck) Descriptor() ([]byte, []int) {
+// Deprecated: Use HeartbeatAck.ProtoReflect.Descriptor instead.
+func (*HeartbeatAck) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{17}
 }
 
-func (x *BeatAck) GetNonce() uint64 {
+func (x *HeartbeatAck) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
 	}
 	return 0
 }
 
-func (x *BeatAck) GetMatch() bool {
+func (x *HeartbeatAck) GetMatch() bool {
 	if x != nil {
 		return x.Match
 	}
@@ -1590,29 +1590,29 @@ func (x *BeatAck) GetMatch() bool {
 
 // List names the keys of a Beat that did not match, page by page, and where their
 // logs are.
-type List struct {
+type LogList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	States        []*State               `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"` // at most 512
+	States        []*LogState            `protobuf:"bytes,1,rep,name=states,proto3" json:"states,omitempty"` // at most 512
 	Last          bool                   `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`    // no further page
 	Nonce         uint64                 `protobuf:"fixed64,3,opt,name=nonce,proto3" json:"nonce,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *List) Reset() {
-	*x = List{}
+func (x *LogList) Reset() {
+	*x = LogList{}
 	mi := &file_owner_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *List) String() string {
+func (x *LogList) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*List) ProtoMessage() {}
+func (*LogList) ProtoMessage() {}
 
-func (x *List) ProtoReflect() protoreflect.Message {
+func (x *LogList) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1624,36 +1624,36 @@ func (x *List) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use List.ProtoReflect.Descriptor instead.
-func (*List) Descriptor() ([]byte, []int) {
+// Deprecated: Use LogList.ProtoReflect.Descriptor instead.
+func (*LogList) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{18}
 }
 
-func (x *List) GetStates() []*State {
+func (x *LogList) GetStates() []*LogState {
 	if x != nil {
 		return x.States
 	}
 	return nil
 }
 
-func (x *List) GetLast() bool {
+func (x *LogList) GetLast() bool {
 	if x != nil {
 		return x.Last
 	}
 	return false
 }
 
-func (x *List) GetNonce() uint64 {
+func (x *LogList) GetNonce() uint64 {
 	if x != nil {
 		return x.Nonce
 	}
 	return 0
 }
 
-type State struct {
+type LogState struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch        uint64                 `protobuf:"fixed64,2,opt,name=branch,proto3" json:"branch,omitempty"`
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`    // of the epoch
 	Head          uint64                 `protobuf:"fixed64,4,opt,name=head,proto3" json:"head,omitempty"`       // first eight bytes of the last entry's hash; 0: none
 	Version       uint64                 `protobuf:"fixed64,5,opt,name=version,proto3" json:"version,omitempty"` // of the note
@@ -1661,20 +1661,20 @@ type State struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *State) Reset() {
-	*x = State{}
+func (x *LogState) Reset() {
+	*x = LogState{}
 	mi := &file_owner_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *State) String() string {
+func (x *LogState) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*State) ProtoMessage() {}
+func (*LogState) ProtoMessage() {}
 
-func (x *State) ProtoReflect() protoreflect.Message {
+func (x *LogState) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1686,40 +1686,40 @@ func (x *State) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use State.ProtoReflect.Descriptor instead.
-func (*State) Descriptor() ([]byte, []int) {
+// Deprecated: Use LogState.ProtoReflect.Descriptor instead.
+func (*LogState) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{19}
 }
 
-func (x *State) GetKey() []byte {
+func (x *LogState) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *State) GetLineage() uint64 {
+func (x *LogState) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
 
-func (x *State) GetNumber() uint32 {
+func (x *LogState) GetNumber() uint32 {
 	if x != nil {
 		return x.Number
 	}
 	return 0
 }
 
-func (x *State) GetHead() uint64 {
+func (x *LogState) GetHead() uint64 {
 	if x != nil {
 		return x.Head
 	}
 	return 0
 }
 
-func (x *State) GetVersion() uint64 {
+func (x *LogState) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
 	}
@@ -1727,7 +1727,7 @@ func (x *State) GetVersion() uint64 {
 }
 
 // Report tells the sequencer how many clients the tree's root counts.
-type Report struct {
+type WeightReport struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Weight        uint32                 `protobuf:"varint,2,opt,name=weight,proto3" json:"weight,omitempty"`
@@ -1735,20 +1735,20 @@ type Report struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Report) Reset() {
-	*x = Report{}
+func (x *WeightReport) Reset() {
+	*x = WeightReport{}
 	mi := &file_owner_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Report) String() string {
+func (x *WeightReport) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Report) ProtoMessage() {}
+func (*WeightReport) ProtoMessage() {}
 
-func (x *Report) ProtoReflect() protoreflect.Message {
+func (x *WeightReport) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -1760,19 +1760,19 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Report.ProtoReflect.Descriptor instead.
-func (*Report) Descriptor() ([]byte, []int) {
+// Deprecated: Use WeightReport.ProtoReflect.Descriptor instead.
+func (*WeightReport) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{20}
 }
 
-func (x *Report) GetKey() []byte {
+func (x *WeightReport) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Report) GetWeight() uint32 {
+func (x *WeightReport) GetWeight() uint32 {
 	if x != nil {
 		return x.Weight
 	}
@@ -1783,7 +1783,7 @@ func (x *Report) GetWeight() uint32 {
 type Retire struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
-	Lineage       uint64                 `protobuf:"fixed64,2,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch        uint64                 `protobuf:"fixed64,2,opt,name=branch,proto3" json:"branch,omitempty"`
 	Number        uint32                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1826,9 +1826,9 @@ func (x *Retire) GetKey() []byte {
 	return nil
 }
 
-func (x *Retire) GetLineage() uint64 {
+func (x *Retire) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
@@ -1969,13 +1969,13 @@ type Entries struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Nonce         uint64                 `protobuf:"fixed64,2,opt,name=nonce,proto3" json:"nonce,omitempty"`
-	Anew          bool                   `protobuf:"varint,3,opt,name=anew,proto3" json:"anew,omitempty"` // have was not found: the first is the first that is kept
+	Restart       bool                   `protobuf:"varint,3,opt,name=restart,proto3" json:"restart,omitempty"` // have was not found: the first is the first that is kept
 	More          bool                   `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
 	Epoch         *Epoch                 `protobuf:"bytes,5,opt,name=epoch,proto3" json:"epoch,omitempty"` // in force, as the sender knows; absent: it keeps no log
-	Entries       []*Kept                `protobuf:"bytes,6,rep,name=entries,proto3" json:"entries,omitempty"`
+	Entries       []*LogEntry            `protobuf:"bytes,6,rep,name=entries,proto3" json:"entries,omitempty"`
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
 	Version       uint64                 `protobuf:"fixed64,8,opt,name=version,proto3" json:"version,omitempty"`
-	Held          bool                   `protobuf:"varint,9,opt,name=held,proto3" json:"held,omitempty"` // a quorum is known to hold the last of the entries, or have
+	Committed     bool                   `protobuf:"varint,9,opt,name=committed,proto3" json:"committed,omitempty"` // a quorum is known to hold the last of the entries, or have
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2024,9 +2024,9 @@ func (x *Entries) GetNonce() uint64 {
 	return 0
 }
 
-func (x *Entries) GetAnew() bool {
+func (x *Entries) GetRestart() bool {
 	if x != nil {
-		return x.Anew
+		return x.Restart
 	}
 	return false
 }
@@ -2045,7 +2045,7 @@ func (x *Entries) GetEpoch() *Epoch {
 	return nil
 }
 
-func (x *Entries) GetEntries() []*Kept {
+func (x *Entries) GetEntries() []*LogEntry {
 	if x != nil {
 		return x.Entries
 	}
@@ -2066,36 +2066,36 @@ func (x *Entries) GetVersion() uint64 {
 	return 0
 }
 
-func (x *Entries) GetHeld() bool {
+func (x *Entries) GetCommitted() bool {
 	if x != nil {
-		return x.Held
+		return x.Committed
 	}
 	return false
 }
 
-type Kept struct {
+type LogEntry struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Entry         []byte                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"` // an envelope
-	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`   // empty: too large, to be asked for in pieces
-	Lost          bool                   `protobuf:"varint,3,opt,name=lost,proto3" json:"lost,omitempty"`  // the sender has lost the body
+	Entry         []byte                 `protobuf:"bytes,1,opt,name=entry,proto3" json:"entry,omitempty"`                        // an envelope
+	Body          []byte                 `protobuf:"bytes,2,opt,name=body,proto3" json:"body,omitempty"`                          // empty: too large, to be asked for in pieces
+	BodyLost      bool                   `protobuf:"varint,3,opt,name=body_lost,json=bodyLost,proto3" json:"body_lost,omitempty"` // the sender has lost the body
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Kept) Reset() {
-	*x = Kept{}
+func (x *LogEntry) Reset() {
+	*x = LogEntry{}
 	mi := &file_owner_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Kept) String() string {
+func (x *LogEntry) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Kept) ProtoMessage() {}
+func (*LogEntry) ProtoMessage() {}
 
-func (x *Kept) ProtoReflect() protoreflect.Message {
+func (x *LogEntry) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2107,34 +2107,34 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Kept.ProtoReflect.Descriptor instead.
-func (*Kept) Descriptor() ([]byte, []int) {
+// Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
+func (*LogEntry) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{25}
 }
 
-func (x *Kept) GetEntry() []byte {
+func (x *LogEntry) GetEntry() []byte {
 	if x != nil {
 		return x.Entry
 	}
 	return nil
 }
 
-func (x *Kept) GetBody() []byte {
+func (x *LogEntry) GetBody() []byte {
 	if x != nil {
 		return x.Body
 	}
 	return nil
 }
 
-func (x *Kept) GetLost() bool {
+func (x *LogEntry) GetBodyLost() bool {
 	if x != nil {
-		return x.Lost
+		return x.BodyLost
 	}
 	return false
 }
 
 // Piece asks for a window of an entry's body.
-type Piece struct {
+type ChunkRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"` // of the entry
@@ -2143,20 +2143,20 @@ type Piece struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Piece) Reset() {
-	*x = Piece{}
+func (x *ChunkRequest) Reset() {
+	*x = ChunkRequest{}
 	mi := &file_owner_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Piece) String() string {
+func (x *ChunkRequest) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Piece) ProtoMessage() {}
+func (*ChunkRequest) ProtoMessage() {}
 
-func (x *Piece) ProtoReflect() protoreflect.Message {
+func (x *ChunkRequest) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2168,33 +2168,33 @@ func (x *Piece) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Piece.ProtoReflect.Descriptor instead.
-func (*Piece) Descriptor() ([]byte, []int) {
+// Deprecated: Use ChunkRequest.ProtoReflect.Descriptor instead.
+func (*ChunkRequest) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{26}
 }
 
-func (x *Piece) GetKey() []byte {
+func (x *ChunkRequest) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Piece) GetHash() []byte {
+func (x *ChunkRequest) GetHash() []byte {
 	if x != nil {
 		return x.Hash
 	}
 	return nil
 }
 
-func (x *Piece) GetOffset() uint32 {
+func (x *ChunkRequest) GetOffset() uint32 {
 	if x != nil {
 		return x.Offset
 	}
 	return 0
 }
 
-type Part struct {
+type Chunk struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Key           []byte                 `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
 	Hash          []byte                 `protobuf:"bytes,2,opt,name=hash,proto3" json:"hash,omitempty"`
@@ -2204,20 +2204,20 @@ type Part struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Part) Reset() {
-	*x = Part{}
+func (x *Chunk) Reset() {
+	*x = Chunk{}
 	mi := &file_owner_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Part) String() string {
+func (x *Chunk) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Part) ProtoMessage() {}
+func (*Chunk) ProtoMessage() {}
 
-func (x *Part) ProtoReflect() protoreflect.Message {
+func (x *Chunk) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2229,33 +2229,33 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Part.ProtoReflect.Descriptor instead.
-func (*Part) Descriptor() ([]byte, []int) {
+// Deprecated: Use Chunk.ProtoReflect.Descriptor instead.
+func (*Chunk) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{27}
 }
 
-func (x *Part) GetKey() []byte {
+func (x *Chunk) GetKey() []byte {
 	if x != nil {
 		return x.Key
 	}
 	return nil
 }
 
-func (x *Part) GetHash() []byte {
+func (x *Chunk) GetHash() []byte {
 	if x != nil {
 		return x.Hash
 	}
 	return nil
 }
 
-func (x *Part) GetOffset() uint32 {
+func (x *Chunk) GetOffset() uint32 {
 	if x != nil {
 		return x.Offset
 	}
 	return 0
 }
 
-func (x *Part) GetBytes() []byte {
+func (x *Chunk) GetBytes() []byte {
 	if x != nil {
 		return x.Bytes
 	}
@@ -2263,12 +2263,12 @@ func (x *Part) GetBytes() []byte {
 }
 
 // Seat is what a node's own store remembers of a key.
-type Seat struct {
+type Replica struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Url           string                 `protobuf:"bytes,1,opt,name=url,proto3" json:"url,omitempty"`
 	Follow        bool                   `protobuf:"varint,2,opt,name=follow,proto3" json:"follow,omitempty"`
 	Epoch         *Epoch                 `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	Open          []*Epoch               `protobuf:"bytes,4,rep,name=open,proto3" json:"open,omitempty"`
+	Undecided     []*Epoch               `protobuf:"bytes,4,rep,name=undecided,proto3" json:"undecided,omitempty"`
 	Promised      []*Vote                `protobuf:"bytes,5,rep,name=promised,proto3" json:"promised,omitempty"`
 	Signed        []*Vote                `protobuf:"bytes,6,rep,name=signed,proto3" json:"signed,omitempty"`
 	Note          []byte                 `protobuf:"bytes,7,opt,name=note,proto3" json:"note,omitempty"`
@@ -2277,20 +2277,20 @@ type Seat struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *Seat) Reset() {
-	*x = Seat{}
+func (x *Replica) Reset() {
+	*x = Replica{}
 	mi := &file_owner_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *Seat) String() string {
+func (x *Replica) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*Seat) ProtoMessage() {}
+func (*Replica) ProtoMessage() {}
 
-func (x *Seat) ProtoReflect() protoreflect.Message {
+func (x *Replica) ProtoReflect() protoreflect.Message {
 	mi := &file_owner_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -2302,61 +2302,61 @@ func (x *Seat) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use Seat.ProtoReflect.Descriptor instead.
-func (*Seat) Descriptor() ([]byte, []int) {
+// Deprecated: Use Replica.ProtoReflect.Descriptor instead.
+func (*Replica) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{28}
 }
 
-func (x *Seat) GetUrl() string {
+func (x *Replica) GetUrl() string {
 	if x != nil {
 		return x.Url
 	}
 	return ""
 }
 
-func (x *Seat) GetFollow() bool {
+func (x *Replica) GetFollow() bool {
 	if x != nil {
 		return x.Follow
 	}
 	return false
 }
 
-func (x *Seat) GetEpoch() *Epoch {
+func (x *Replica) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
 	}
 	return nil
 }
 
-func (x *Seat) GetOpen() []*Epoch {
+func (x *Replica) GetUndecided() []*Epoch {
 	if x != nil {
-		return x.Open
+		return x.Undecided
 	}
 	return nil
 }
 
-func (x *Seat) GetPromised() []*Vote {
+func (x *Replica) GetPromised() []*Vote {
 	if x != nil {
 		return x.Promised
 	}
 	return nil
 }
 
-func (x *Seat) GetSigned() []*Vote {
+func (x *Replica) GetSigned() []*Vote {
 	if x != nil {
 		return x.Signed
 	}
 	return nil
 }
 
-func (x *Seat) GetNote() []byte {
+func (x *Replica) GetNote() []byte {
 	if x != nil {
 		return x.Note
 	}
 	return nil
 }
 
-func (x *Seat) GetVersion() uint64 {
+func (x *Replica) GetVersion() uint64 {
 	if x != nil {
 		return x.Version
 	}
@@ -2365,9 +2365,9 @@ func (x *Seat) GetVersion() uint64 {
 
 type Vote struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Lineage       uint64                 `protobuf:"fixed64,1,opt,name=lineage,proto3" json:"lineage,omitempty"`
+	Branch        uint64                 `protobuf:"fixed64,1,opt,name=branch,proto3" json:"branch,omitempty"`
 	Number        uint32                 `protobuf:"varint,2,opt,name=number,proto3" json:"number,omitempty"`
-	To            []byte                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Candidate     []byte                 `protobuf:"bytes,3,opt,name=candidate,proto3" json:"candidate,omitempty"`
 	Hash          []byte                 `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2403,9 +2403,9 @@ func (*Vote) Descriptor() ([]byte, []int) {
 	return file_owner_proto_rawDescGZIP(), []int{29}
 }
 
-func (x *Vote) GetLineage() uint64 {
+func (x *Vote) GetBranch() uint64 {
 	if x != nil {
-		return x.Lineage
+		return x.Branch
 	}
 	return 0
 }
@@ -2417,9 +2417,9 @@ func (x *Vote) GetNumber() uint32 {
 	return 0
 }
 
-func (x *Vote) GetTo() []byte {
+func (x *Vote) GetCandidate() []byte {
 	if x != nil {
-		return x.To
+		return x.Candidate
 	}
 	return nil
 }
@@ -2435,33 +2435,34 @@ var File_owner_proto protoreflect.FileDescriptor
 
 const file_owner_proto_rawDesc = "" +
 	"\n" +
-	"\vowner.proto\x12\rtidings.owner\"\xd8\a\n" +
-	"\aMessage\x12)\n" +
-	"\x04want\x18\x01 \x01(\v2\x13.tidings.owner.WantH\x00R\x04want\x12,\n" +
-	"\x05where\x18\x02 \x01(\v2\x14.tidings.owner.WhereH\x00R\x05where\x12,\n" +
-	"\x05found\x18\x03 \x01(\v2\x14.tidings.owner.FoundH\x00R\x05found\x12)\n" +
-	"\x04seal\x18\x04 \x01(\v2\x13.tidings.owner.SealH\x00R\x04seal\x12/\n" +
-	"\x06sealed\x18\x05 \x01(\v2\x15.tidings.owner.SealedH\x00R\x06sealed\x12)\n" +
+	"\vowner.proto\x12\rtidings.owner\"\x9c\t\n" +
+	"\aMessage\x12E\n" +
+	"\x0erequest_owners\x18\x01 \x01(\v2\x1c.tidings.owner.RequestOwnersH\x00R\rrequestOwners\x12<\n" +
+	"\vfind_owners\x18\x02 \x01(\v2\x19.tidings.owner.FindOwnersH\x00R\n" +
+	"findOwners\x12?\n" +
+	"\fowners_found\x18\x03 \x01(\v2\x1a.tidings.owner.OwnersFoundH\x00R\vownersFound\x122\n" +
+	"\aprepare\x18\x04 \x01(\v2\x16.tidings.owner.PrepareH\x00R\aprepare\x122\n" +
+	"\apromise\x18\x05 \x01(\v2\x16.tidings.owner.PromiseH\x00R\apromise\x12)\n" +
 	"\x04sign\x18\x06 \x01(\v2\x13.tidings.owner.SignH\x00R\x04sign\x12/\n" +
-	"\x06signed\x18\a \x01(\v2\x15.tidings.owner.SignedH\x00R\x06signed\x122\n" +
-	"\ainstall\x18\b \x01(\v2\x16.tidings.owner.InstallH\x00R\ainstall\x12)\n" +
-	"\x04hold\x18\t \x01(\v2\x13.tidings.owner.HoldH\x00R\x04hold\x12)\n" +
-	"\x04held\x18\n" +
-	" \x01(\v2\x13.tidings.owner.HeldH\x00R\x04held\x12)\n" +
-	"\x04note\x18\v \x01(\v2\x13.tidings.owner.NoteH\x00R\x04note\x12)\n" +
-	"\x04beat\x18\f \x01(\v2\x13.tidings.owner.BeatH\x00R\x04beat\x123\n" +
-	"\bbeat_ack\x18\r \x01(\v2\x16.tidings.owner.BeatAckH\x00R\abeatAck\x12)\n" +
-	"\x04list\x18\x0e \x01(\v2\x13.tidings.owner.ListH\x00R\x04list\x12/\n" +
-	"\x06report\x18\x0f \x01(\v2\x15.tidings.owner.ReportH\x00R\x06report\x12,\n" +
+	"\x06signed\x18\a \x01(\v2\x15.tidings.owner.SignedH\x00R\x06signed\x12/\n" +
+	"\x06commit\x18\b \x01(\v2\x15.tidings.owner.CommitH\x00R\x06commit\x128\n" +
+	"\treplicate\x18\t \x01(\v2\x18.tidings.owner.ReplicateH\x00R\treplicate\x12B\n" +
+	"\rreplicate_ack\x18\n" +
+	" \x01(\v2\x1b.tidings.owner.ReplicateAckH\x00R\freplicateAck\x12)\n" +
+	"\x04note\x18\v \x01(\v2\x13.tidings.owner.NoteH\x00R\x04note\x128\n" +
+	"\theartbeat\x18\f \x01(\v2\x18.tidings.owner.HeartbeatH\x00R\theartbeat\x12B\n" +
+	"\rheartbeat_ack\x18\r \x01(\v2\x1b.tidings.owner.HeartbeatAckH\x00R\fheartbeatAck\x123\n" +
+	"\blog_list\x18\x0e \x01(\v2\x16.tidings.owner.LogListH\x00R\alogList\x12B\n" +
+	"\rweight_report\x18\x0f \x01(\v2\x1b.tidings.owner.WeightReportH\x00R\fweightReport\x12,\n" +
 	"\x05merge\x18\x10 \x01(\v2\x14.tidings.owner.MergeH\x00R\x05merge\x12/\n" +
 	"\x06retire\x18\x15 \x01(\v2\x15.tidings.owner.RetireH\x00R\x06retire\x12)\n" +
 	"\x04pull\x18\x11 \x01(\v2\x13.tidings.owner.PullH\x00R\x04pull\x122\n" +
-	"\aentries\x18\x12 \x01(\v2\x16.tidings.owner.EntriesH\x00R\aentries\x12,\n" +
-	"\x05piece\x18\x13 \x01(\v2\x14.tidings.owner.PieceH\x00R\x05piece\x12)\n" +
-	"\x04part\x18\x14 \x01(\v2\x13.tidings.owner.PartH\x00R\x04partB\x06\n" +
-	"\x04body\"L\n" +
-	"\bPosition\x12\x18\n" +
-	"\alineage\x18\x01 \x01(\x06R\alineage\x12\x14\n" +
+	"\aentries\x18\x12 \x01(\v2\x16.tidings.owner.EntriesH\x00R\aentries\x12B\n" +
+	"\rchunk_request\x18\x13 \x01(\v2\x1b.tidings.owner.ChunkRequestH\x00R\fchunkRequest\x12,\n" +
+	"\x05chunk\x18\x14 \x01(\v2\x14.tidings.owner.ChunkH\x00R\x05chunkB\x06\n" +
+	"\x04body\"J\n" +
+	"\bPosition\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\x06R\x06branch\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\rR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x03 \x01(\x04R\x03seq\"\xd4\x01\n" +
 	"\x0eEntryStatement\x12\x10\n" +
@@ -2472,11 +2473,11 @@ const file_owner_proto_rawDesc = "" +
 	"\x04body\x18\x05 \x01(\fR\x04body\x12\x12\n" +
 	"\x04size\x18\x06 \x01(\rR\x04size\x12\x14\n" +
 	"\x05items\x18\a \x01(\rR\x05items\x12\x10\n" +
-	"\x03set\x18\b \x01(\fR\x03set\"\xb1\x02\n" +
+	"\x03set\x18\b \x01(\fR\x03set\"\xb7\x02\n" +
 	"\x0eEpochStatement\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x10\n" +
-	"\x03url\x18\x02 \x01(\tR\x03url\x12\x18\n" +
-	"\alineage\x18\x03 \x01(\x06R\alineage\x12\x16\n" +
+	"\x03url\x18\x02 \x01(\tR\x03url\x12\x16\n" +
+	"\x06branch\x18\x03 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12\x1c\n" +
 	"\tsequencer\x18\x05 \x01(\fR\tsequencer\x12\x16\n" +
 	"\x06owners\x18\x06 \x03(\fR\x06owners\x12-\n" +
@@ -2485,85 +2486,90 @@ const file_owner_proto_rawDesc = "" +
 	"after_hash\x18\b \x01(\fR\tafterHash\x12\x14\n" +
 	"\x05prior\x18\t \x01(\fR\x05prior\x12\x17\n" +
 	"\atime_ms\x18\n" +
-	" \x01(\x06R\x06timeMs\x12\x16\n" +
-	"\x06beside\x18\v \x03(\fR\x06beside\"E\n" +
+	" \x01(\x06R\x06timeMs\x12\x1e\n" +
+	"\n" +
+	"concurrent\x18\v \x03(\fR\n" +
+	"concurrent\"E\n" +
 	"\x05Epoch\x12\x1c\n" +
 	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x1e\n" +
 	"\n" +
 	"signatures\x18\x02 \x03(\fR\n" +
-	"signatures\"0\n" +
-	"\x04Want\x12\x10\n" +
+	"signatures\"9\n" +
+	"\rRequestOwners\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
-	"\x06record\x18\x02 \x01(\fR\x06record\"G\n" +
-	"\x05Where\x12\x10\n" +
+	"\x06record\x18\x02 \x01(\fR\x06record\"L\n" +
+	"\n" +
+	"FindOwners\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
 	"\x06record\x18\x02 \x01(\fR\x06record\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"g\n" +
-	"\x05Found\x12\x10\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"m\n" +
+	"\vOwnersFound\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
 	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\x12\x18\n" +
 	"\arecords\x18\x02 \x03(\fR\arecords\x12\x1c\n" +
-	"\tfollowers\x18\x04 \x03(\fR\tfollowers\"J\n" +
-	"\x04Seal\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\rR\x06number\"\xd0\x01\n" +
-	"\x06Sealed\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
+	"\tfollowers\x18\x04 \x03(\fR\tfollowers\"K\n" +
+	"\aPrepare\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\rR\x06number\"\xd9\x01\n" +
+	"\aPromise\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\rR\x06number\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12*\n" +
-	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12(\n" +
-	"\x04open\x18\x06 \x03(\v2\x14.tidings.owner.EpochR\x04open\x12\x12\n" +
-	"\x04head\x18\a \x01(\fR\x04head\"8\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x122\n" +
+	"\tundecided\x18\x06 \x03(\v2\x14.tidings.owner.EpochR\tundecided\x12\x12\n" +
+	"\x04head\x18\a \x01(\fR\x04head\"<\n" +
 	"\x04Sign\x12\x1c\n" +
-	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x12\n" +
-	"\x04jump\x18\x02 \x01(\bR\x04jump\"8\n" +
+	"\tstatement\x18\x01 \x01(\fR\tstatement\x12\x16\n" +
+	"\x06forced\x18\x02 \x01(\bR\x06forced\"8\n" +
 	"\x06Signed\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x1c\n" +
-	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xab\x01\n" +
-	"\aInstall\x12*\n" +
+	"\tsignature\x18\x02 \x01(\fR\tsignature\"\xbe\x01\n" +
+	"\x06Commit\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
 	"\x04note\x18\x02 \x01(\fR\x04note\x12\x18\n" +
 	"\aversion\x18\x03 \x01(\x06R\aversion\x12\x1a\n" +
-	"\babsorbed\x18\x05 \x01(\bR\babsorbed\x12\x16\n" +
-	"\x06merged\x18\x04 \x01(\fR\x06merged\x12\x12\n" +
-	"\x04asks\x18\x06 \x01(\bR\x04asks\"0\n" +
-	"\x04Hold\x12\x14\n" +
+	"\babsorbed\x18\x05 \x01(\bR\babsorbed\x12\x1f\n" +
+	"\vmerged_head\x18\x04 \x01(\fR\n" +
+	"mergedHead\x12\x1d\n" +
+	"\n" +
+	"want_reply\x18\x06 \x01(\bR\twantReply\"5\n" +
+	"\tReplicate\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\",\n" +
-	"\x04Held\x12\x10\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\"4\n" +
+	"\fReplicateAck\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
-	"\x04hash\x18\x02 \x01(\fR\x04hash\"x\n" +
+	"\x04hash\x18\x02 \x01(\fR\x04hash\"v\n" +
 	"\x04Note\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\rR\x06number\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\x06R\aversion\x12\x12\n" +
-	"\x04note\x18\x05 \x01(\fR\x04note\"J\n" +
-	"\x04Beat\x12\x14\n" +
+	"\x04note\x18\x05 \x01(\fR\x04note\"O\n" +
+	"\tHeartbeat\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
 	"\x05count\x18\x02 \x01(\rR\x05count\x12\x16\n" +
-	"\x06digest\x18\x03 \x01(\x06R\x06digest\"5\n" +
-	"\aBeatAck\x12\x14\n" +
+	"\x06digest\x18\x03 \x01(\x06R\x06digest\":\n" +
+	"\fHeartbeatAck\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x06R\x05nonce\x12\x14\n" +
-	"\x05match\x18\x02 \x01(\bR\x05match\"^\n" +
-	"\x04List\x12,\n" +
-	"\x06states\x18\x01 \x03(\v2\x14.tidings.owner.StateR\x06states\x12\x12\n" +
+	"\x05match\x18\x02 \x01(\bR\x05match\"d\n" +
+	"\aLogList\x12/\n" +
+	"\x06states\x18\x01 \x03(\v2\x17.tidings.owner.LogStateR\x06states\x12\x12\n" +
 	"\x04last\x18\x02 \x01(\bR\x04last\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"y\n" +
-	"\x05State\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"z\n" +
+	"\bLogState\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\rR\x06number\x12\x12\n" +
 	"\x04head\x18\x04 \x01(\x06R\x04head\x12\x18\n" +
-	"\aversion\x18\x05 \x01(\x06R\aversion\"2\n" +
-	"\x06Report\x12\x10\n" +
+	"\aversion\x18\x05 \x01(\x06R\aversion\"8\n" +
+	"\fWeightReport\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
-	"\x06weight\x18\x02 \x01(\rR\x06weight\"L\n" +
+	"\x06weight\x18\x02 \x01(\rR\x06weight\"J\n" +
 	"\x06Retire\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\fR\x03key\x12\x18\n" +
-	"\alineage\x18\x02 \x01(\x06R\alineage\x12\x16\n" +
+	"\x03key\x18\x01 \x01(\fR\x03key\x12\x16\n" +
+	"\x06branch\x18\x02 \x01(\x06R\x06branch\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\rR\x06number\"d\n" +
 	"\x05Merge\x12*\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12\x12\n" +
@@ -2572,43 +2578,43 @@ const file_owner_proto_rawDesc = "" +
 	"\x04Pull\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04have\x18\x02 \x01(\fR\x04have\x12\x14\n" +
-	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\xf6\x01\n" +
+	"\x05nonce\x18\x03 \x01(\x06R\x05nonce\"\x8a\x02\n" +
 	"\aEntries\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x14\n" +
-	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x12\n" +
-	"\x04anew\x18\x03 \x01(\bR\x04anew\x12\x12\n" +
+	"\x05nonce\x18\x02 \x01(\x06R\x05nonce\x12\x18\n" +
+	"\arestart\x18\x03 \x01(\bR\arestart\x12\x12\n" +
 	"\x04more\x18\x04 \x01(\bR\x04more\x12*\n" +
-	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12-\n" +
-	"\aentries\x18\x06 \x03(\v2\x13.tidings.owner.KeptR\aentries\x12\x12\n" +
+	"\x05epoch\x18\x05 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x121\n" +
+	"\aentries\x18\x06 \x03(\v2\x17.tidings.owner.LogEntryR\aentries\x12\x12\n" +
 	"\x04note\x18\a \x01(\fR\x04note\x12\x18\n" +
-	"\aversion\x18\b \x01(\x06R\aversion\x12\x12\n" +
-	"\x04held\x18\t \x01(\bR\x04held\"D\n" +
-	"\x04Kept\x12\x14\n" +
+	"\aversion\x18\b \x01(\x06R\aversion\x12\x1c\n" +
+	"\tcommitted\x18\t \x01(\bR\tcommitted\"Q\n" +
+	"\bLogEntry\x12\x14\n" +
 	"\x05entry\x18\x01 \x01(\fR\x05entry\x12\x12\n" +
-	"\x04body\x18\x02 \x01(\fR\x04body\x12\x12\n" +
-	"\x04lost\x18\x03 \x01(\bR\x04lost\"E\n" +
-	"\x05Piece\x12\x10\n" +
+	"\x04body\x18\x02 \x01(\fR\x04body\x12\x1b\n" +
+	"\tbody_lost\x18\x03 \x01(\bR\bbodyLost\"L\n" +
+	"\fChunkRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
-	"\x06offset\x18\x03 \x01(\rR\x06offset\"Z\n" +
-	"\x04Part\x12\x10\n" +
+	"\x06offset\x18\x03 \x01(\rR\x06offset\"[\n" +
+	"\x05Chunk\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\x12\x12\n" +
 	"\x04hash\x18\x02 \x01(\fR\x04hash\x12\x16\n" +
 	"\x06offset\x18\x03 \x01(\rR\x06offset\x12\x14\n" +
-	"\x05bytes\x18\x04 \x01(\fR\x05bytes\"\x92\x02\n" +
-	"\x04Seat\x12\x10\n" +
+	"\x05bytes\x18\x04 \x01(\fR\x05bytes\"\x9f\x02\n" +
+	"\aReplica\x12\x10\n" +
 	"\x03url\x18\x01 \x01(\tR\x03url\x12\x16\n" +
 	"\x06follow\x18\x02 \x01(\bR\x06follow\x12*\n" +
-	"\x05epoch\x18\x03 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x12(\n" +
-	"\x04open\x18\x04 \x03(\v2\x14.tidings.owner.EpochR\x04open\x12/\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x14.tidings.owner.EpochR\x05epoch\x122\n" +
+	"\tundecided\x18\x04 \x03(\v2\x14.tidings.owner.EpochR\tundecided\x12/\n" +
 	"\bpromised\x18\x05 \x03(\v2\x13.tidings.owner.VoteR\bpromised\x12+\n" +
 	"\x06signed\x18\x06 \x03(\v2\x13.tidings.owner.VoteR\x06signed\x12\x12\n" +
 	"\x04note\x18\a \x01(\fR\x04note\x12\x18\n" +
-	"\aversion\x18\b \x01(\x06R\aversion\"\\\n" +
-	"\x04Vote\x12\x18\n" +
-	"\alineage\x18\x01 \x01(\x06R\alineage\x12\x16\n" +
-	"\x06number\x18\x02 \x01(\rR\x06number\x12\x0e\n" +
-	"\x02to\x18\x03 \x01(\fR\x02to\x12\x12\n" +
+	"\aversion\x18\b \x01(\x06R\aversion\"h\n" +
+	"\x04Vote\x12\x16\n" +
+	"\x06branch\x18\x01 \x01(\x06R\x06branch\x12\x16\n" +
+	"\x06number\x18\x02 \x01(\rR\x06number\x12\x1c\n" +
+	"\tcandidate\x18\x03 \x01(\fR\tcandidate\x12\x12\n" +
 	"\x04hash\x18\x04 \x01(\fR\x04hashB\x1fZ\x1dtidings/overlay/owner/ownerpbb\x06proto3"
 
 var (
@@ -2630,67 +2636,67 @@ var file_owner_proto_goTypes = []any{
 	(*EntryStatement)(nil), // 2: tidings.owner.EntryStatement
 	(*EpochStatement)(nil), // 3: tidings.owner.EpochStatement
 	(*Epoch)(nil),          // 4: tidings.owner.Epoch
-	(*Want)(nil),           // 5: tidings.owner.Want
-	(*Where)(nil),          // 6: tidings.owner.Where
-	(*Found)(nil),          // 7: tidings.owner.Found
-	(*Seal)(nil),           // 8: tidings.owner.Seal
-	(*Sealed)(nil),         // 9: tidings.owner.Sealed
+	(*RequestOwners)(nil),  // 5: tidings.owner.RequestOwners
+	(*FindOwners)(nil),     // 6: tidings.owner.FindOwners
+	(*OwnersFound)(nil),    // 7: tidings.owner.OwnersFound
+	(*Prepare)(nil),        // 8: tidings.owner.Prepare
+	(*Promise)(nil),        // 9: tidings.owner.Promise
 	(*Sign)(nil),           // 10: tidings.owner.Sign
 	(*Signed)(nil),         // 11: tidings.owner.Signed
-	(*Install)(nil),        // 12: tidings.owner.Install
-	(*Hold)(nil),           // 13: tidings.owner.Hold
-	(*Held)(nil),           // 14: tidings.owner.Held
+	(*Commit)(nil),         // 12: tidings.owner.Commit
+	(*Replicate)(nil),      // 13: tidings.owner.Replicate
+	(*ReplicateAck)(nil),   // 14: tidings.owner.ReplicateAck
 	(*Note)(nil),           // 15: tidings.owner.Note
-	(*Beat)(nil),           // 16: tidings.owner.Beat
-	(*BeatAck)(nil),        // 17: tidings.owner.BeatAck
-	(*List)(nil),           // 18: tidings.owner.List
-	(*State)(nil),          // 19: tidings.owner.State
-	(*Report)(nil),         // 20: tidings.owner.Report
+	(*Heartbeat)(nil),      // 16: tidings.owner.Heartbeat
+	(*HeartbeatAck)(nil),   // 17: tidings.owner.HeartbeatAck
+	(*LogList)(nil),        // 18: tidings.owner.LogList
+	(*LogState)(nil),       // 19: tidings.owner.LogState
+	(*WeightReport)(nil),   // 20: tidings.owner.WeightReport
 	(*Retire)(nil),         // 21: tidings.owner.Retire
 	(*Merge)(nil),          // 22: tidings.owner.Merge
 	(*Pull)(nil),           // 23: tidings.owner.Pull
 	(*Entries)(nil),        // 24: tidings.owner.Entries
-	(*Kept)(nil),           // 25: tidings.owner.Kept
-	(*Piece)(nil),          // 26: tidings.owner.Piece
-	(*Part)(nil),           // 27: tidings.owner.Part
-	(*Seat)(nil),           // 28: tidings.owner.Seat
+	(*LogEntry)(nil),       // 25: tidings.owner.LogEntry
+	(*ChunkRequest)(nil),   // 26: tidings.owner.ChunkRequest
+	(*Chunk)(nil),          // 27: tidings.owner.Chunk
+	(*Replica)(nil),        // 28: tidings.owner.Replica
 	(*Vote)(nil),           // 29: tidings.owner.Vote
 }
 var file_owner_proto_depIdxs = []int32{
-	5,  // 0: tidings.owner.Message.want:type_name -> tidings.owner.Want
-	6,  // 1: tidings.owner.Message.where:type_name -> tidings.owner.Where
-	7,  // 2: tidings.owner.Message.found:type_name -> tidings.owner.Found
-	8,  // 3: tidings.owner.Message.seal:type_name -> tidings.owner.Seal
-	9,  // 4: tidings.owner.Message.sealed:type_name -> tidings.owner.Sealed
+	5,  // 0: tidings.owner.Message.request_owners:type_name -> tidings.owner.RequestOwners
+	6,  // 1: tidings.owner.Message.find_owners:type_name -> tidings.owner.FindOwners
+	7,  // 2: tidings.owner.Message.owners_found:type_name -> tidings.owner.OwnersFound
+	8,  // 3: tidings.owner.Message.prepare:type_name -> tidings.owner.Prepare
+	9,  // 4: tidings.owner.Message.promise:type_name -> tidings.owner.Promise
 	10, // 5: tidings.owner.Message.sign:type_name -> tidings.owner.Sign
 	11, // 6: tidings.owner.Message.signed:type_name -> tidings.owner.Signed
-	12, // 7: tidings.owner.Message.install:type_name -> tidings.owner.Install
-	13, // 8: tidings.owner.Message.hold:type_name -> tidings.owner.Hold
-	14, // 9: tidings.owner.Message.held:type_name -> tidings.owner.Held
+	12, // 7: tidings.owner.Message.commit:type_name -> tidings.owner.Commit
+	13, // 8: tidings.owner.Message.replicate:type_name -> tidings.owner.Replicate
+	14, // 9: tidings.owner.Message.replicate_ack:type_name -> tidings.owner.ReplicateAck
 	15, // 10: tidings.owner.Message.note:type_name -> tidings.owner.Note
-	16, // 11: tidings.owner.Message.beat:type_name -> tidings.owner.Beat
-	17, // 12: tidings.owner.Message.beat_ack:type_name -> tidings.owner.BeatAck
-	18, // 13: tidings.owner.Message.list:type_name -> tidings.owner.List
-	20, // 14: tidings.owner.Message.report:type_name -> tidings.owner.Report
+	16, // 11: tidings.owner.Message.heartbeat:type_name -> tidings.owner.Heartbeat
+	17, // 12: tidings.owner.Message.heartbeat_ack:type_name -> tidings.owner.HeartbeatAck
+	18, // 13: tidings.owner.Message.log_list:type_name -> tidings.owner.LogList
+	20, // 14: tidings.owner.Message.weight_report:type_name -> tidings.owner.WeightReport
 	22, // 15: tidings.owner.Message.merge:type_name -> tidings.owner.Merge
 	21, // 16: tidings.owner.Message.retire:type_name -> tidings.owner.Retire
 	23, // 17: tidings.owner.Message.pull:type_name -> tidings.owner.Pull
 	24, // 18: tidings.owner.Message.entries:type_name -> tidings.owner.Entries
-	26, // 19: tidings.owner.Message.piece:type_name -> tidings.owner.Piece
-	27, // 20: tidings.owner.Message.part:type_name -> tidings.owner.Part
+	26, // 19: tidings.owner.Message.chunk_request:type_name -> tidings.owner.ChunkRequest
+	27, // 20: tidings.owner.Message.chunk:type_name -> tidings.owner.Chunk
 	1,  // 21: tidings.owner.EntryStatement.position:type_name -> tidings.owner.Position
 	1,  // 22: tidings.owner.EpochStatement.after:type_name -> tidings.owner.Position
-	4,  // 23: tidings.owner.Sealed.epoch:type_name -> tidings.owner.Epoch
-	4,  // 24: tidings.owner.Sealed.open:type_name -> tidings.owner.Epoch
-	4,  // 25: tidings.owner.Install.epoch:type_name -> tidings.owner.Epoch
-	19, // 26: tidings.owner.List.states:type_name -> tidings.owner.State
+	4,  // 23: tidings.owner.Promise.epoch:type_name -> tidings.owner.Epoch
+	4,  // 24: tidings.owner.Promise.undecided:type_name -> tidings.owner.Epoch
+	4,  // 25: tidings.owner.Commit.epoch:type_name -> tidings.owner.Epoch
+	19, // 26: tidings.owner.LogList.states:type_name -> tidings.owner.LogState
 	4,  // 27: tidings.owner.Merge.epoch:type_name -> tidings.owner.Epoch
 	4,  // 28: tidings.owner.Entries.epoch:type_name -> tidings.owner.Epoch
-	25, // 29: tidings.owner.Entries.entries:type_name -> tidings.owner.Kept
-	4,  // 30: tidings.owner.Seat.epoch:type_name -> tidings.owner.Epoch
-	4,  // 31: tidings.owner.Seat.open:type_name -> tidings.owner.Epoch
-	29, // 32: tidings.owner.Seat.promised:type_name -> tidings.owner.Vote
-	29, // 33: tidings.owner.Seat.signed:type_name -> tidings.owner.Vote
+	25, // 29: tidings.owner.Entries.entries:type_name -> tidings.owner.LogEntry
+	4,  // 30: tidings.owner.Replica.epoch:type_name -> tidings.owner.Epoch
+	4,  // 31: tidings.owner.Replica.undecided:type_name -> tidings.owner.Epoch
+	29, // 32: tidings.owner.Replica.promised:type_name -> tidings.owner.Vote
+	29, // 33: tidings.owner.Replica.signed:type_name -> tidings.owner.Vote
 	34, // [34:34] is the sub-list for method output_type
 	34, // [34:34] is the sub-list for method input_type
 	34, // [34:34] is the sub-list for extension type_name
@@ -2704,27 +2710,27 @@ func file_owner_proto_init() {
 		return
 	}
 	file_owner_proto_msgTypes[0].OneofWrappers = []any{
-		(*Message_Want)(nil),
-		(*Message_Where)(nil),
-		(*Message_Found)(nil),
-		(*Message_Seal)(nil),
-		(*Message_Sealed)(nil),
+		(*Message_RequestOwners)(nil),
+		(*Message_FindOwners)(nil),
+		(*Message_OwnersFound)(nil),
+		(*Message_Prepare)(nil),
+		(*Message_Promise)(nil),
 		(*Message_Sign)(nil),
 		(*Message_Signed)(nil),
-		(*Message_Install)(nil),
-		(*Message_Hold)(nil),
-		(*Message_Held)(nil),
+		(*Message_Commit)(nil),
+		(*Message_Replicate)(nil),
+		(*Message_ReplicateAck)(nil),
 		(*Message_Note)(nil),
-		(*Message_Beat)(nil),
-		(*Message_BeatAck)(nil),
-		(*Message_List)(nil),
-		(*Message_Report)(nil),
+		(*Message_Heartbeat)(nil),
+		(*Message_HeartbeatAck)(nil),
+		(*Message_LogList)(nil),
+		(*Message_WeightReport)(nil),
 		(*Message_Merge)(nil),
 		(*Message_Retire)(nil),
 		(*Message_Pull)(nil),
 		(*Message_Entries)(nil),
-		(*Message_Piece)(nil),
-		(*Message_Part)(nil),
+		(*Message_ChunkRequest)(nil),
+		(*Message_Chunk)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

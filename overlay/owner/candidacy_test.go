@@ -22,7 +22,7 @@ func TestOnlyAnEpochBesideBlocksABid(t *testing.T) {
 		{"those of old have not", 2, []env.PeerID{id(2), id(3), id(4)}, []env.PeerID{id(0), id(1), id(2)}, false},
 		{"those to be have not", 2, []env.PeerID{id(0), id(1), id(2)}, []env.PeerID{id(2), id(3), id(4)}, false},
 	} {
-		b := &bid{old: c.old, owners: c.owner, epoch: someEpoch(c.signed)}
+		b := &candidacy{oldOwners: c.old, newOwners: c.owner, proposal: someEpoch(c.signed)}
 		if b.blocked() != c.want {
 			t.Errorf("%s: blocked %v", c.name, !c.want)
 		}

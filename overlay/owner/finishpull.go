@@ -5,91 +5,91 @@ import "slices"
 // What becomes of a pull.
 
 // finish takes what was pulled, if somebody with a right to has signed it.
-func (o *Owners) finish(s *seat) {
+func (o *Owners) finishPull(s *replica) {
 	p := s.pull
 	switch {
-	case p.foreign:
+	case p.forMerge:
 		o.endPull(s, true)
 		return
-	case p.mends != nil:
-		o.keepMended(s)
+	case p.repairs != nil:
+		o.storeRepaired(s)
 		return
 	}
-	if !p.looked && o.unseen(s, p.epoch) {
-		p.looks = true
-		o.look(s, func() {
+	if !p.lookedUp && o.needsLookup(s, p.epoch) {
+		p.lookingUp = true
+		o.lookUp(s, func() {
 			if s.pull == p {
-				p.looks, p.looked = false, true
-				o.finish(s)
+				p.lookingUp, p.lookedUp = false, true
+				o.finishPull(s)
 			}
 		})
 		return
 	}
-	if !p.looked {
-		o.lookLater(s, p.epoch, p.from.ID)
+	if !p.lookedUp {
+		o.lookUpLater(s, p.epoch, p.from.ID)
 	}
 	e := s.epoch
-	if e == nil || p.epoch.Lineage == e.Lineage && p.epoch.Number > e.Number && o.right(s, p.epoch) ||
-		p.epoch.Lineage != e.Lineage && o.mayFollow(s, p.epoch, p.from.ID) {
+	if e == nil || p.epoch.Branch == e.Branch && p.epoch.Number > e.Number && o.acceptable(s, p.epoch) ||
+		p.epoch.Branch != e.Branch && o.maySwitch(s, p.epoch, p.from.ID) {
 		e = p.epoch
-		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.right(s, e) {
+		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.acceptable(s, e) {
 			o.stats.Untrusted++
 			o.endPull(s, false)
 			return
 		}
 	}
-	if p.epoch.Lineage != e.Lineage {
+	if p.epoch.Branch != e.Branch {
 		// Another lineage lives, which this node may not follow yet.
 		o.endPull(s, false)
-		if !o.unseen(s, p.epoch) { // else the look-up has found nobody: meet would pull again
-			o.meet(s, p.epoch, p.from.ID, Hash{}, false)
+		if !o.needsLookup(s, p.epoch) { // else the look-up has found nobody: meet would pull again
+			o.onOtherBranch(s, p.epoch, p.from.ID, Hash{}, false)
 		}
 		return
 	}
-	if slices.ContainsFunc(p.got, func(n *Entry) bool { return !e.admits(n) }) {
+	if slices.ContainsFunc(p.entries, func(n *Entry) bool { return !e.admits(n) }) {
 		o.stats.Untrusted++
 		o.endPull(s, false)
 		return
 	}
-	if n := len(p.got); n > 0 && !p.held && !p.whole && !e.owns(o.self) {
-		p.have, p.held = p.got[n-1].Prev, true
-		p.got, p.bodies = p.got[:n-1], p.bodies[:n-1] // it comes again when a quorum holds it
+	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(o.self) {
+		p.have, p.committed = p.entries[n-1].Prev, true
+		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // it comes again when a quorum holds it
 	}
 	var last *Entry
-	if len(p.got) > 0 {
-		last = p.got[len(p.got)-1]
+	if len(p.entries) > 0 {
+		last = p.entries[len(p.entries)-1]
 	}
 	switch {
 	case last == nil || s.log.find(last.Hash) >= 0:
 		// Nothing that is not here already.
-	case last.Signer == e.Sequencer && last.At.Lineage == e.Lineage && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
-		o.adopt(s)
+	case last.Signer == e.Sequencer && last.At.Branch == e.Branch && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
+		o.appendPulled(s)
 	default:
 		o.stats.Untrusted++
 		o.endPull(s, false)
 		return
 	}
 	if e != s.epoch {
-		o.install(s, e, p.from.ID)
+		o.commitEpoch(s, e, p.from.ID)
 	}
-	if p.held {
-		o.settle(s, p.have)
+	if p.committed {
+		o.markCommitted(s, p.have)
 	}
 	if p.from.ID == e.Sequencer {
-		s.heard = o.clock.Now()
+		s.lastHeard = o.clock.Now()
 	}
 	if p.epoch.Hash == e.Hash {
 		o.takeNote(s, p.note, p.version, p.from.ID)
 	}
-	if !p.stores {
+	if !p.storing {
 		o.endPull(s, true)
 	}
 }
 
 // adopt makes what was pulled part of the log. What both had is not new.
-func (o *Owners) adopt(s *seat) {
+func (o *Owners) appendPulled(s *replica) {
 	p := s.pull
-	fresh, bodies, anew := p.got, p.bodies, p.anew
+	fresh, bodies, anew := p.entries, p.bodies, p.restart
 	if anew {
 		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log)-1 {
 			anew = false // it keeps less than this node, and goes on from its head
@@ -112,12 +112,12 @@ func (o *Owners) adopt(s *seat) {
 			o.stats.Lost++ // a reader lacks items, the chain stays whole
 		}
 	}
-	if s.lead != nil && anew {
+	if s.leader != nil && anew {
 		return // a sequencer's own log is the one
 	}
-	p.stores = true
-	o.keep(s, fresh, bodies, anew, func(ok bool) {
-		p.stores = false
+	p.storing = true
+	o.storeEntries(s, fresh, bodies, anew, func(ok bool) {
+		p.storing = false
 		if s.pull == p {
 			o.endPull(s, ok)
 		}

@@ -23,7 +23,7 @@ func (o *Owners) OpenEpoch(b []byte) (*Epoch, error) {
 		return nil, errKey
 	case !e.certifiedBy(e.Owners):
 		return nil, fmt.Errorf("%w: no quorum has signed", ErrEpoch)
-	case !o.dense(e):
+	case !o.ownersNearKey(e):
 		return nil, fmt.Errorf("%w: its owners stand far from the key", ErrEpoch)
 	}
 	return e, nil
@@ -32,7 +32,7 @@ func (o *Owners) OpenEpoch(b []byte) (*Epoch, error) {
 // Vouch looks whether a quorum of an epoch's owners live where they own its key, and calls
 // then with the answer: at once of a key in the own leaf, else after a look-up by disjoint
 // routes, which costs some twenty messages and takes seconds, half a minute at most.
-func (o *Owners) Vouch(e *Epoch, then func(ok bool)) {
+func (o *Owners) VerifyOwners(e *Epoch, then func(ok bool)) {
 	live := func(near []*overlay.Contact) bool {
 		n := 0
 		for _, p := range e.Owners {
@@ -42,10 +42,10 @@ func (o *Owners) Vouch(e *Epoch, then func(ok bool)) {
 		}
 		return n >= e.Quorum()
 	}
-	if !o.elsewhere(e.Key) {
+	if !o.outsideLeaf(e.Key) {
 		then(live(o.node.Leaf().NearestN(e.Key, 2*o.cfg.Owners)))
 		return
 	}
-	o.stats.Looks++
+	o.stats.Lookups++
 	o.node.Lookup(e.Key, 2*o.cfg.Owners, func(found overlay.Lookup) { then(live(found.Nearest)) })
 }

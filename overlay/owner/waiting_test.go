@@ -30,8 +30,8 @@ func TestOneOfTwoLeavesAndReturns(t *testing.T) {
 	const maxBids = 256
 	for end := w.Now().Add(10 * time.Second); !done && w.Now().Before(end); {
 		w.Run(10 * time.Millisecond)
-		if st := leaves.owners.Stats(); st.Bids > st.Epochs+maxBids {
-			t.Fatalf("%d bids are under way", st.Bids-st.Epochs)
+		if st := leaves.owners.Stats(); st.Candidacies > st.Epochs+maxBids {
+			t.Fatalf("%d bids are under way", st.Candidacies-st.Epochs)
 		}
 	}
 	w.Run(time.Second) // the last news is on its way
@@ -48,8 +48,8 @@ func TestOneOfTwoLeavesAndReturns(t *testing.T) {
 	w.Run(30 * time.Second)
 	leaves.start()
 	w.Run(time.Minute)
-	if st := w.stats(); st.Jumps != 0 || st.Merged != 0 {
-		t.Errorf("%d lineages were founded, %d ended", st.Jumps, st.Merged)
+	if st := w.stats(); st.ForcedReconfigs != 0 || st.Merged != 0 {
+		t.Errorf("%d lineages were founded, %d ended", st.ForcedReconfigs, st.Merged)
 	}
 	for key, lineage := range w.lineages(leaves) {
 		if before[key] != lineage {
@@ -78,7 +78,7 @@ func TestTheDeadAreAskedOnce(t *testing.T) {
 	w.Run(10 * time.Second)
 	st := stays.owners.Stats()
 	// Beside the bids, a beat may fall due, with the reports of the keys it is the root of.
-	if bids, sent := st.Bids-before.Bids, st.Control-before.Control; bids < keys || sent > 2*bids {
+	if bids, sent := st.Candidacies-before.Candidacies, st.Control-before.Control; bids < keys || sent > 2*bids {
 		t.Errorf("%d messages were sent in %d bids", sent, bids)
 	}
 	for len(stays.led()) < keys && w.Now().Sub(noticed) < time.Minute {
@@ -106,7 +106,7 @@ func TestTheRootKnowsWhere(t *testing.T) {
 			roots++
 			found, answers := 0, 0
 			m.Do(func() {
-				m.owners.Where(key, func(of []*overlay.Contact) { found, answers = len(of), answers+1 })
+				m.owners.FindOwners(key, func(of []*overlay.Contact) { found, answers = len(of), answers+1 })
 			})
 			if answers != 1 || found != 2 {
 				t.Errorf("%s: answered %d times, with %d owners", url, answers, found)
@@ -132,7 +132,7 @@ func (w *world) epochs(m *member) map[overlay.ID]*owner.Epoch {
 func (w *world) lineages(m *member) map[overlay.ID]uint64 {
 	of := map[overlay.ID]uint64{}
 	for key, e := range w.epochs(m) {
-		of[key] = e.Lineage
+		of[key] = e.Branch
 	}
 	return of
 }

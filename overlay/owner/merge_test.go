@@ -46,7 +46,7 @@ func (w *world) follows(m *member, c channel) {
 		m.owners.Pull(c.lead.Peer(), c.key, func(bool) {})
 	})
 	w.Run(time.Second)
-	if m.lineage(c.key) != c.epoch.Lineage || !m.owners.Has(c.key, c.head().Hash) {
+	if m.lineage(c.key) != c.epoch.Branch || !m.owners.Has(c.key, c.head().Hash) {
 		w.t.Fatalf("%s: member %d does not have the log", c.url, m.Index())
 	}
 }
@@ -61,7 +61,7 @@ func (c channel) head() *owner.Entry {
 // the channel have founded it a moment ago with one who did.
 func (c channel) rival() claim {
 	return claim{
-		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: c.other[1],
+		url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: c.other[1],
 		owners: []*member{c.also[0], c.other[1], c.other[2]}, at: c.lead.w.Now(), after: c.head(),
 	}
 }
@@ -75,7 +75,7 @@ func TestWhichLineageIsPreferred(t *testing.T) {
 	ours := func(c channel) *member { return c.also[2] }
 	lead := func(c channel) *member { return c.lead }
 	type change func(channel, *claim)
-	nearer := func(c channel, e *claim) { e.lineage = c.epoch.Lineage - 1 }
+	nearer := func(c channel, e *claim) { e.branch = c.epoch.Branch - 1 }
 	older := func(c channel, e *claim) { e.at = c.epoch.Time.Add(-time.Second) }
 	signed := func(by func(channel) *member) change {
 		return func(c channel, e *claim) { e.also = append(e.also, by(c)) }
@@ -118,7 +118,7 @@ func TestWhichLineageIsPreferred(t *testing.T) {
 			change(c, &e)
 		}
 		m.hears(row.from(c).Host, install(w.epoch(e)))
-		if went := m.lineage(c.key) == e.lineage; went != row.goes {
+		if went := m.lineage(c.key) == e.branch; went != row.goes {
 			t.Errorf("%s: goes over: %v", row.what, went)
 		}
 		if u := m.owners.Stats().Untrusted; u > 0 {
@@ -143,7 +143,7 @@ func TestWhoSeesAnotherLineageTellsItsSequencer(t *testing.T) {
 		for range 3 {
 			pull()
 		}
-		if m.lineage(c.key) != c.epoch.Lineage {
+		if m.lineage(c.key) != c.epoch.Branch {
 			t.Fatalf("member %d has gone over", m.Index())
 		}
 		if n := installs(*words, c.lead.Host, theirs); n != 1 {
@@ -169,13 +169,13 @@ func TestOffersOfOtherLineages(t *testing.T) {
 	w, channels := met(t, 1)
 	c := channels[0]
 	m := c.other[0]
-	offer := func(by *member, lineage uint64) (of owner.Offered) {
-		raw, body := w.entry(c.url, by, owner.Position{Lineage: lineage, Epoch: 1, Seq: 9}, c.head().Hash, 200)
+	offer := func(by *member, lineage uint64) (of owner.OfferResult) {
+		raw, body := w.entry(c.url, by, owner.Position{Branch: lineage, Epoch: 1, Seq: 9}, c.head().Hash, 200)
 		m.Do(func() { _, of = m.owners.Offer(raw, body, nil, func(*owner.Entry) {}) })
 		return of
 	}
-	later, before := c.epoch.Lineage+1, c.epoch.Lineage-1
-	if of := offer(c.other[1], later); of != owner.Elsewhere {
+	later, before := c.epoch.Branch+1, c.epoch.Branch-1
+	if of := offer(c.other[1], later); of != owner.OtherBranch {
 		t.Errorf("of one that ends: %v", of)
 	}
 	if of := offer(c.lead, later); of != owner.Gap {
@@ -188,8 +188,8 @@ func TestOffersOfOtherLineages(t *testing.T) {
 	if of := offer(c.other[1], later); of != owner.Gap {
 		t.Errorf("when our sequencer is silent: %v", of)
 	}
-	m.Do(func() { m.owners.Heard(c.key) })
-	if of := offer(c.other[1], later); of != owner.Elsewhere {
+	m.Do(func() { m.owners.HeardFromSequencer(c.key) })
+	if of := offer(c.other[1], later); of != owner.OtherBranch {
 		t.Errorf("when our sequencer was heard: %v", of)
 	}
 }
@@ -207,13 +207,13 @@ func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
 		founder func(channel) *member // nil: it comes without an epoch
 		made    bool                  // up, by the founder alone: its owners have not signed
 		owns    bool                  // it was asked to hold the entry, and nobody said that a quorum does
-		of      owner.Offered
+		of      owner.OfferResult
 		shows   bool
 	}{
 		{"its own", nil, false, false, owner.Added, true},
 		{"another, which our sequencer has founded", lead, false, false, owner.Gap, false},
-		{"another", theirs, false, false, owner.Elsewhere, false},
-		{"another, for an owner who was asked to hold it", theirs, false, true, owner.Elsewhere, false},
+		{"another", theirs, false, false, owner.OtherBranch, false},
+		{"another, for an owner who was asked to hold it", theirs, false, true, owner.OtherBranch, false},
 		{"another that somebody has made up", theirs, true, false, owner.Added, true},
 	} {
 		c := channels[i]
@@ -238,13 +238,13 @@ func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
 		if row.owns {
 			m = c.also[1]
 			m.Do(func() { m.owners.Follow(c.key, c.url) })
-			m.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: raw, Body: body}}})
+			m.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: raw, Body: body}}})
 			w.Run(time.Second)
 		}
-		var of owner.Offered
+		var of owner.OfferResult
 		m.Do(func() { _, of = m.owners.Offer(raw, body, epoch, func(*owner.Entry) {}) })
 		w.Run(time.Second)
-		log := m.owners.Shown(c.key)
+		log := m.owners.Visible(c.key)
 		if shows := log[len(log)-1].Hash == e.Hash; of != row.of || shows != row.shows || m.owners.Has(c.key, e.Hash) != (row.shows || row.owns) {
 			t.Errorf("held in %s: %v, shown: %v, here: %v", row.lineage, of, shows, m.owners.Has(c.key, e.Hash))
 		}
@@ -259,7 +259,7 @@ func TestWhatIsShownIsKnownInTheNextLineage(t *testing.T) {
 	at, prev := c.head().At, c.head().Hash
 	at.Seq++
 	raw, body := w.entry(c.url, c.lead, at, prev, 200)
-	offer := func() (of owner.Offered) {
+	offer := func() (of owner.OfferResult) {
 		m.Do(func() { _, of = m.owners.Offer(raw, body, nil, func(*owner.Entry) {}) })
 		w.Run(time.Second)
 		return of
@@ -267,12 +267,12 @@ func TestWhatIsShownIsKnownInTheNextLineage(t *testing.T) {
 	if of := offer(); of != owner.Added {
 		t.Fatalf("at first: %v", of)
 	}
-	log := m.owners.Shown(c.key)
+	log := m.owners.Visible(c.key)
 	next := c.rival()
 	next.after = log[len(log)-1]
-	next.lineage = c.epoch.Lineage - 1 // it goes on where both live
+	next.branch = c.epoch.Branch - 1 // it goes on where both live
 	m.hears(c.other[1].Host, install(w.epoch(next)))
-	if m.lineage(c.key) != next.lineage {
+	if m.lineage(c.key) != next.branch {
 		t.Fatal("it has not gone over")
 	}
 	if of := offer(); of != owner.Known {
@@ -287,11 +287,11 @@ func TestASilentLineageIsLeft(t *testing.T) {
 	for i, c := range channels {
 		m, heard := c.other[0], i == 0
 		if heard {
-			m.Do(func() { m.owners.Heard(c.key) })
+			m.Do(func() { m.owners.HeardFromSequencer(c.key) })
 		}
 		e := c.rival()
 		m.hears(c.other[1].Host, install(w.epoch(e)))
-		if left := m.lineage(c.key) == e.lineage; left == heard {
+		if left := m.lineage(c.key) == e.branch; left == heard {
 			t.Errorf("heard of: %v, left: %v", heard, left)
 		}
 	}
@@ -321,7 +321,7 @@ func TestWhatIsNotFollowed(t *testing.T) {
 			}
 			they := w.strangers(1)[0]
 			e := c.rival()
-			e.lineage, e.owners, e.unsigned = c.epoch.Lineage-1, []*member{they, c.other[1], c.other[2]}, row.unsigned
+			e.branch, e.owners, e.unsigned = c.epoch.Branch-1, []*member{they, c.other[1], c.other[2]}, row.unsigned
 			if row.leads {
 				e.also = []*member{c.lead}
 			}
@@ -333,7 +333,7 @@ func TestWhatIsNotFollowed(t *testing.T) {
 			} else {
 				m.hears(they.Host, install(w.epoch(e)))
 			}
-			if went := m.lineage(c.key) == e.lineage; went != row.goes {
+			if went := m.lineage(c.key) == e.branch; went != row.goes {
 				t.Errorf("%s, pulled: %v: it goes over: %v", row.what, pulls, went)
 			}
 			if n := m.owners.Stats().Untrusted - before; n != row.liars {

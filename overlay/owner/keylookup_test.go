@@ -30,9 +30,9 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 				continue
 			}
 			tried++
-			before := m.owners.Stats().Looks
+			before := m.owners.Stats().Lookups
 			liars := w.strangers(3)
-			liars[0].claims(w.epoch(claim{url: url, lineage: 1, number: 1, sequencer: liars[0], owners: liars, at: w.Now()}))
+			liars[0].claims(w.epoch(claim{url: url, branch: 1, number: 1, sequencer: liars[0], owners: liars, at: w.Now()}))
 			m.Do(func() { m.owners.Follow(key, url) })
 			if m.pulls(key, liars[0].Peer()) {
 				t.Errorf("%s: member %d takes the word of made-up owners", url, m.Index())
@@ -43,7 +43,7 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 			if !m.pulls(key, w.nearest(key)[0].Peer()) || len(m.owners.Log(key)) == 0 {
 				t.Errorf("%s: member %d does not believe the owners", url, m.Index())
 			}
-			if looks := m.owners.Stats().Looks - before; looks != 1 {
+			if looks := m.owners.Stats().Lookups - before; looks != 1 {
 				t.Errorf("%s: member %d has looked %d times for one key", url, m.Index(), looks)
 			}
 			break
@@ -74,7 +74,7 @@ func (f *faker) Receive(from env.PeerID, frame []byte) error {
 		return nil
 	}
 	f.net.Send(env.Peer{ID: from}, env.Bulk, wire.AppendFrame(nil, wire.Owner, &ownerpb.Message{Body: &ownerpb.Message_Entries{
-		Entries: &ownerpb.Entries{Key: m.GetPull().Key, Nonce: m.GetPull().Nonce, Epoch: f.epoch, Held: true},
+		Entries: &ownerpb.Entries{Key: m.GetPull().Key, Nonce: m.GetPull().Nonce, Epoch: f.epoch, Committed: true},
 	}}))
 	return nil
 }

@@ -9,31 +9,31 @@ import (
 // Mend gets from a peer the bodies of entries of one log, the oldest first, that this node's disk has
 // lost. done is told which of them are missing still; the others are durable. The log itself stays as
 // it is.
-func (o *Owners) Mend(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
-	s := o.seats[lost[0].Key]
+func (o *Owners) RepairBodies(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
+	s := o.replicas[lost[0].Key]
 	if s == nil || s.pull != nil || from.ID == o.self {
 		done(lost)
 		return
 	}
 	o.stats.Pulls++
-	p := &pull{from: from, have: lost[0].Prev, mends: lost, hole: -1, since: o.clock.Now()}
-	p.then = []func(bool){func(bool) { done(p.mends) }}
+	p := &pull{from: from, have: lost[0].Prev, repairs: lost, chunked: -1, since: o.clock.Now()}
+	p.then = []func(bool){func(bool) { done(p.repairs) }}
 	s.pull = p
-	o.nextPage(s)
+	o.askNextPage(s)
 }
 
 // mending says whether a pull is to bring the body of an entry. A pull that mends nothing brings all.
-func (p *pull) mending(e *Entry) bool {
-	return p.mends == nil || slices.ContainsFunc(p.mends, func(l *Entry) bool { return l.Hash == e.Hash })
+func (p *pull) wantsBody(e *Entry) bool {
+	return p.repairs == nil || slices.ContainsFunc(p.repairs, func(l *Entry) bool { return l.Hash == e.Hash })
 }
 
 // keepMended stores the bodies that a pull was to bring.
-func (o *Owners) keepMended(s *seat) {
+func (o *Owners) storeRepaired(s *replica) {
 	p := s.pull
 	var ops []env.Op
 	got := map[Hash]bool{}
-	for i, e := range p.got {
-		if p.bodies[i] != nil && p.mending(e) && s.log.find(e.Hash) >= 0 { // it may have left the log meanwhile
+	for i, e := range p.entries {
+		if p.bodies[i] != nil && p.wantsBody(e) && s.log.find(e.Hash) >= 0 { // it may have left the log meanwhile
 			ops = append(ops, env.Op{Key: bodyKey(e), Value: p.bodies[i], Body: true})
 			got[e.Hash] = true
 		}
@@ -42,14 +42,14 @@ func (o *Owners) keepMended(s *seat) {
 		o.endPull(s, false)
 		return
 	}
-	p.stores = true
+	p.storing = true
 	o.store.Commit(ops, func(err error) {
 		if s.pull != p {
 			return
 		}
 		if err == nil {
-			o.stats.Mended += uint64(len(ops))
-			p.mends = slices.DeleteFunc(slices.Clone(p.mends), func(e *Entry) bool { return got[e.Hash] })
+			o.stats.Repaired += uint64(len(ops))
+			p.repairs = slices.DeleteFunc(slices.Clone(p.repairs), func(e *Entry) bool { return got[e.Hash] })
 		}
 		o.endPull(s, err == nil)
 	})

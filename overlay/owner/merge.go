@@ -9,7 +9,7 @@ import (
 )
 
 // meetPause is the time between two words to the sequencer of another lineage.
-const meetPause = 3 * time.Second
+const contactPause = 3 * time.Second
 
 // rivalTime is how long a lineage that is not heard of is held to live.
 const rivalTime = 30 * time.Second
@@ -20,7 +20,7 @@ const rivalTime = 30 * time.Second
 const giveWayTime = 15 * time.Second
 
 // A merge is another lineage whose entries this sequencer appends to its own.
-type merge struct {
+type branchMerge struct {
 	lineage uint64
 	head    Hash // the other's last entry, as far as it was pulled
 	done    bool // pulled, and what was new handed to the application
@@ -28,8 +28,8 @@ type merge struct {
 
 // mayFollow says whether a node may leave the lineage it knows for another one that is
 // certified.
-func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
-	return e.certifiedBy(e.Owners) && o.placed(s, e) && s.lead == nil && o.yields(s, e, from)
+func (o *Owners) maySwitch(s *replica, e *Epoch, from env.PeerID) bool {
+	return e.certifiedBy(e.Owners) && o.ownersPlausible(s, e) && s.leader == nil && o.prefersBranch(s, e, from)
 }
 
 // yields says whether another lineage is to be preferred by one who does not lead: the one
@@ -38,92 +38,92 @@ func (o *Owners) mayFollow(s *seat, e *Epoch, from env.PeerID) bool {
 // the own does not, as far as is known here; or one that the own sequencer has joined, as
 // it says itself, or leads by now, or whose epoch it has signed: it signs none of a lineage
 // that is not its own, but to found it.
-func (o *Owners) yields(s *seat, e *Epoch, from env.PeerID) bool {
+func (o *Owners) prefersBranch(s *replica, e *Epoch, from env.PeerID) bool {
 	since := e.Time.After(s.epoch.Time)
-	goesOn := e.owns(from) && (e.Lineage < s.epoch.Lineage || since && s.epoch.owns(from))
+	goesOn := e.owns(from) && (e.Branch < s.epoch.Branch || since && s.epoch.owns(from))
 	joined := from == s.epoch.Sequencer ||
 		since && (e.Sequencer == s.epoch.Sequencer || slices.Contains(e.signers, s.epoch.Sequencer))
-	return !o.owns(s) && (goesOn || o.lost(s)) || o.silent(s) || joined
+	return !o.owns(s) && (goesOn || o.ownersGone(s)) || o.silent(s) || joined
 }
 
 // givesWay says whether a lineage that is led here lacks the quorum to append what another
 // one has.
-func (o *Owners) givesWay(s *seat) bool {
-	return s.lead != nil && !s.stuck.IsZero() && o.clock.Now().Sub(s.stuck) >= giveWayTime
+func (o *Owners) givesWay(s *replica) bool {
+	return s.leader != nil && !s.noQuorumSince.IsZero() && o.clock.Now().Sub(s.noQuorumSince) >= giveWayTime
 }
 
 // meet deals with the news that another lineage of a key is alive. If told, merged
 // is the head of this node's lineage that the other has appended, the zero hash if
 // there was nothing to append.
-func (o *Owners) meet(s *seat, e *Epoch, from env.PeerID, merged Hash, told bool) {
-	if o.unseen(s, e) {
+func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Hash, told bool) {
+	if o.needsLookup(s, e) {
 		o.startPull(s, o.peer(from), nil) // which looks first who lives there
 		return
 	}
-	if !e.certifiedBy(e.Owners) || !o.placed(s, e) {
+	if !e.certifiedBy(e.Owners) || !o.ownersPlausible(s, e) {
 		o.stats.Untrusted++
 		return
 	}
 	// Who left that one for this one, and owns the key here, passes on what it has heard.
 	ours := s.epoch.owns(from) && s.epoch.Time.After(e.Time)
-	if b := s.bid; !ours && (e.owns(from) || b != nil && slices.Contains(b.owners, from)) {
+	if b := s.candidacy; !ours && (e.owns(from) || b != nil && slices.Contains(b.newOwners, from)) {
 		// Until the two are one, each goes on with its own.
-		s.shun(from, o.clock.Now())
-		if b != nil && slices.Contains(b.owners, from) {
+		s.exclude(from, o.clock.Now())
+		if b != nil && slices.Contains(b.newOwners, from) {
 			o.abandon(s, 2*answerTime)
 		}
 	}
-	if s.rival == nil || s.rival.Lineage != e.Lineage || s.rival.Number <= e.Number {
-		s.rival, s.met = e, o.clock.Now()
+	if s.rival == nil || s.rival.Branch != e.Branch || s.rival.Number <= e.Number {
+		s.rival, s.rivalSeen = e, o.clock.Now()
 	}
-	wins := e.Lineage < s.epoch.Lineage || o.givesWay(s)
+	wins := e.Branch < s.epoch.Branch || o.givesWay(s)
 	switch {
-	case s.lead != nil && wins && told && merged == s.log.headHash() && (s.lead.flight == nil || s.lead.flight.entry.Hash == merged):
+	case s.leader != nil && wins && told && merged == s.log.headHash() && (s.leader.inflight == nil || s.leader.inflight.entry.Hash == merged):
 		// All there is here is there: this lineage ends.
 		o.stats.Merged++
 		old := s.epoch
-		o.join(s, e, from)
+		o.joinBranch(s, e, from)
 		for _, p := range old.Owners {
 			if p != o.self {
-				o.sendInstall(p, s)
+				o.sendCommit(p, s)
 			}
 		}
-	case s.lead != nil:
+	case s.leader != nil:
 		if e.owns(from) && from != e.Sequencer {
-			o.sendInstall(from, s) // it was away, it may be, when that one ended
+			o.sendCommit(from, s) // it was away, it may be, when that one ended
 		}
-		o.rendezvous(s)
-	case o.yields(s, e, from):
-		o.join(s, e, from)
-	case !s.meeting:
-		o.rest(s)
+		o.contactRival(s)
+	case o.prefersBranch(s, e, from):
+		o.joinBranch(s, e, from)
+	case !s.rivalContacted:
+		o.pauseContact(s)
 		// The own sequencer meets the other one, or says that it has joined it.
-		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire(), Asks: true}}})
-		o.sendInstall(from, s)
+		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), WantReply: true}}})
+		o.sendCommit(from, s)
 	}
 }
 
 // shun sees to it that a peer is not made an owner for a while.
-func (s *seat) shun(p env.PeerID, now time.Time) {
-	if s.foreign == nil {
-		s.foreign = map[env.PeerID]time.Time{}
+func (s *replica) exclude(p env.PeerID, now time.Time) {
+	if s.excluded == nil {
+		s.excluded = map[env.PeerID]time.Time{}
 	}
-	s.foreign[p] = now
+	s.excluded[p] = now
 }
 
 // rendezvous tells the other lineage's sequencer of this one: to append what this
 // one has, if the other goes on, or this one gives way; else to ask for that.
-func (o *Owners) rendezvous(s *seat) {
-	if s.meeting {
+func (o *Owners) contactRival(s *replica) {
+	if s.rivalContacted {
 		return
 	}
-	o.rest(s)
-	goesOn, gives := s.rival.Lineage > s.epoch.Lineage, o.givesWay(s)
-	if goesOn && !gives || o.clock.Now().Sub(s.given) < rivalTime {
-		o.sendInstall(s.rival.Sequencer, s)
+	o.pauseContact(s)
+	goesOn, gives := s.rival.Branch > s.epoch.Branch, o.givesWay(s)
+	if goesOn && !gives || o.clock.Now().Sub(s.rivalGaveWay) < rivalTime {
+		o.sendCommit(s.rival.Sequencer, s)
 		return
 	}
-	m := &ownerpb.Merge{Epoch: s.epoch.wire(), GivesWay: goesOn}
+	m := &ownerpb.Merge{Epoch: s.epoch.proto(), GivesWay: goesOn}
 	if head := s.log.head(); head != nil {
 		m.Head = head.Raw
 	}
@@ -131,27 +131,27 @@ func (o *Owners) rendezvous(s *seat) {
 }
 
 // rest sees to it that the other lineage is not told again at once, but again.
-func (o *Owners) rest(s *seat) {
-	s.meeting = true
-	o.after(meetPause, task{kind: taskMeet, key: s.key})
+func (o *Owners) pauseContact(s *replica) {
+	s.rivalContacted = true
+	o.after(contactPause, task{kind: taskContactRival, key: s.key})
 }
 
 // meetAgain goes on with a rendezvous as long as the other lineage lives.
-func (o *Owners) meetAgain(s *seat, now time.Time) {
+func (o *Owners) retryContact(s *replica, now time.Time) {
 	switch {
-	case s.rival == nil || s.epoch == nil || s.lead == nil:
-	case s.rival.Lineage == s.epoch.Lineage, now.Sub(s.met) > rivalTime:
+	case s.rival == nil || s.epoch == nil || s.leader == nil:
+	case s.rival.Branch == s.epoch.Branch, now.Sub(s.rivalSeen) > rivalTime:
 		s.rival = nil
 	default:
-		o.rendezvous(s)
+		o.contactRival(s)
 	}
 }
 
 // join leaves a lineage for another.
-func (o *Owners) join(s *seat, e *Epoch, from env.PeerID) {
+func (o *Owners) joinBranch(s *replica, e *Epoch, from env.PeerID) {
 	o.log.Info("log of a feed continues in another branch", "url", s.url)
-	o.dropLead(s)
-	o.install(s, e, from)
+	o.stepDown(s)
+	o.commitEpoch(s, e, from)
 	if !o.owns(s) {
 		o.startPull(s, o.peer(from), nil)
 	}
@@ -163,25 +163,25 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	if err != nil {
 		return err
 	}
-	s := o.seats[their.Key]
-	if s == nil || s.epoch == nil || their.Lineage == s.epoch.Lineage {
+	s := o.replicas[their.Key]
+	if s == nil || s.epoch == nil || their.Branch == s.epoch.Branch {
 		return nil
 	}
-	if s.lead == nil {
-		o.sendInstall(from, s) // which says who is
+	if s.leader == nil {
+		o.sendCommit(from, s) // which says who is
 		return nil
 	}
-	if !their.certifiedBy(their.Owners) || their.Sequencer != from || !o.placed(s, their) {
+	if !their.certifiedBy(their.Owners) || their.Sequencer != from || !o.ownersPlausible(s, their) {
 		o.stats.Untrusted++
 		return nil
 	}
-	s.rival, s.met = their, o.clock.Now()
-	if their.Lineage < s.epoch.Lineage && !m.GivesWay || o.givesWay(s) {
-		o.rendezvous(s) // the other one goes on, and does not know it
+	s.rival, s.rivalSeen = their, o.clock.Now()
+	if their.Branch < s.epoch.Branch && !m.GivesWay || o.givesWay(s) {
+		o.contactRival(s) // the other one goes on, and does not know it
 		return nil
 	}
 	if m.GivesWay {
-		s.given = o.clock.Now()
+		s.rivalGaveWay = o.clock.Now()
 	}
 	if len(m.Head) == 0 {
 		o.sendMerged(from, s, Hash{})
@@ -195,55 +195,55 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	case s.log.find(head.Hash) >= 0:
 		o.sendMerged(from, s, head.Hash)
 	case g != nil && g.done && g.head == head.Hash:
-		if s.lead.flight == nil && len(s.lead.queue) == 0 && !o.app.Absorbing(s.key) {
+		if s.leader.inflight == nil && len(s.leader.queue) == 0 && !o.app.Absorbing(s.key) {
 			o.sendMerged(from, s, head.Hash)
 		}
 	case g == nil || g.done:
-		o.pullForeign(s, their, from)
+		o.pullBranch(s, their, from)
 	}
 	return nil
 }
 
-func (o *Owners) sendMerged(to env.PeerID, s *seat, head Hash) {
-	o.app.Merged(s.key)
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{
-		Epoch: s.epoch.wire(), Note: s.note, Version: s.version, Merged: head.bytes(), Absorbed: true,
+func (o *Owners) sendMerged(to env.PeerID, s *replica, head Hash) {
+	o.app.BranchMerged(s.key)
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{
+		Epoch: s.epoch.proto(), Note: s.note, Version: s.version, MergedHead: head.bytes(), Absorbed: true,
 	}}})
 }
 
 // pullForeign pulls another lineage's log from its sequencer.
-func (o *Owners) pullForeign(s *seat, their *Epoch, from env.PeerID) {
+func (o *Owners) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 	if s.pull != nil {
 		return // it comes back when that is over
 	}
 	have := s.log.headHash()
-	if s.merge != nil && s.merge.lineage == their.Lineage {
+	if s.merge != nil && s.merge.lineage == their.Branch {
 		have = s.merge.head // that far it was appended before
 	}
-	g := &merge{lineage: their.Lineage}
+	g := &branchMerge{lineage: their.Branch}
 	s.merge = g
-	s.pull = &pull{from: o.peer(from), have: have, hole: -1, foreign: true, since: o.clock.Now()}
+	s.pull = &pull{from: o.peer(from), have: have, chunked: -1, forMerge: true, since: o.clock.Now()}
 	p := s.pull
 	p.then = append(p.then, func(ok bool) {
 		if s.merge != g {
 			return
 		}
-		if !ok || s.lead == nil || p.epoch.Hash != their.Hash || len(p.got) == 0 {
+		if !ok || s.leader == nil || p.epoch.Hash != their.Hash || len(p.entries) == 0 {
 			s.merge = nil
 			return
 		}
-		last := p.got[len(p.got)-1]
-		if (last.Signer != their.Sequencer || last.At.Lineage != their.Lineage || last.At.Epoch != their.Number) && last.Hash != their.AfterHash {
+		last := p.entries[len(p.entries)-1]
+		if (last.Signer != their.Sequencer || last.At.Branch != their.Branch || last.At.Epoch != their.Number) && last.Hash != their.AfterHash {
 			o.stats.Untrusted++
 			s.merge = nil
 			return
 		}
-		for i, e := range p.got {
+		for i, e := range p.entries {
 			if s.log.find(e.Hash) < 0 && p.bodies[i] != nil {
 				o.app.Absorb(s.key, p.bodies[i])
 			}
 		}
 		g.head, g.done = last.Hash, true
 	})
-	o.nextPage(s)
+	o.askNextPage(s)
 }

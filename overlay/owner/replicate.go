@@ -9,12 +9,12 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-func (o *Owners) sendHold(s *seat, f *flight) {
+func (o *Owners) sendReplicate(s *replica, f *inflight) {
 	f.tries++
-	m := &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: f.entry.Raw, Body: inline(f.body)}}}
+	m := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: f.entry.Raw, Body: inline(f.body)}}}
 	frame := wire.AppendFrame(nil, wire.Owner, m) // one for all
 	for _, to := range s.epoch.Owners {
-		if to == o.self || slices.Contains(f.held, to) {
+		if to == o.self || slices.Contains(f.acks, to) {
 			continue
 		}
 		if f.tries > 2 {
@@ -34,59 +34,59 @@ func inline(body []byte) []byte {
 }
 
 // urgeHold sends again what was not acknowledged.
-func (o *Owners) urgeHold(s *seat, now time.Time) {
-	l := s.lead
-	if now.Before(l.again) {
+func (o *Owners) retryReplicate(s *replica, now time.Time) {
+	l := s.leader
+	if now.Before(l.retryAt) {
 		return
 	}
 	again := answerTime
 	switch {
-	case l.flight != nil && len(l.flight.held) == 0:
+	case l.inflight != nil && len(l.inflight.acks) == 0:
 		return // not durable yet; fly comes back
-	case l.flight != nil:
-		if l.flight.tries > 3 && s.stuck.IsZero() {
-			s.stuck = now
-			o.bidIn(s, 0)
+	case l.inflight != nil:
+		if l.inflight.tries > 3 && s.noQuorumSince.IsZero() {
+			s.noQuorumSince = now
+			o.campaignIn(s, 0)
 		}
-		again = min(time.Duration(l.flight.tries), 5) * answerTime
-		o.sendHold(s, l.flight)
+		again = min(time.Duration(l.inflight.tries), 5) * answerTime
+		o.sendReplicate(s, l.inflight)
 	case len(l.queue) > 0:
-		o.advance(s)
+		o.appendNext(s)
 		return
-	case l.trail != nil && l.trail.tries < maxTrail && len(l.trail.held) < len(s.epoch.Owners):
-		o.sendHold(s, l.trail)
+	case l.lagging != nil && l.lagging.tries < maxLaggingTries && len(l.lagging.acks) < len(s.epoch.Owners):
+		o.sendReplicate(s, l.lagging)
 	default:
-		l.trail = nil // its body would stay in memory until the next entry
+		l.lagging = nil // its body would stay in memory until the next entry
 		return
 	}
-	o.holdAgain(s, again)
+	o.retryReplicateIn(s, again)
 }
 
 // holdAgain plans the next look; an earlier plan gives way.
-func (o *Owners) holdAgain(s *seat, d time.Duration) {
-	s.lead.again = o.clock.Now().Add(d)
-	o.cal.Add(s.lead.again, task{kind: taskHold, key: s.key})
+func (o *Owners) retryReplicateIn(s *replica, d time.Duration) {
+	s.leader.retryAt = o.clock.Now().Add(d)
+	o.cal.Add(s.leader.retryAt, task{kind: taskRetryReplicate, key: s.key})
 }
 
 // onHeld takes an owner's word that it keeps an entry.
-func (o *Owners) onHeld(from env.PeerID, m *ownerpb.Held) {
-	s := o.at(m.Key)
+func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
+	s := o.replicaOf(m.Key)
 	if s == nil || s.epoch == nil || !s.epoch.owns(from) {
 		return
 	}
 	if from == s.epoch.Sequencer {
-		o.settle(s, Hash(m.Hash)) // so does a quorum
+		o.markCommitted(s, Hash(m.Hash)) // so does a quorum
 	}
-	if s.lead == nil {
+	if s.leader == nil {
 		return
 	}
-	for _, f := range []*flight{s.lead.flight, s.lead.trail} {
-		if f != nil && f.entry.Hash == Hash(m.Hash) && len(f.held) > 0 && !slices.Contains(f.held, from) {
-			f.held = append(f.held, from)
-			if f == s.lead.flight {
-				o.landed(s)
+	for _, f := range []*inflight{s.leader.inflight, s.leader.lagging} {
+		if f != nil && f.entry.Hash == Hash(m.Hash) && len(f.acks) > 0 && !slices.Contains(f.acks, from) {
+			f.acks = append(f.acks, from)
+			if f == s.leader.inflight {
+				o.maybeCommit(s)
 			} else {
-				o.sendHeld(from, f.entry)
+				o.sendReplicateAck(from, f.entry)
 			}
 			return
 		}
@@ -94,12 +94,12 @@ func (o *Owners) onHeld(from env.PeerID, m *ownerpb.Held) {
 }
 
 // onHold keeps an entry for the sequencer in force.
-func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
+func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	e, err := OpenEntry(o.verify, m.Entry)
 	if err != nil {
 		return err
 	}
-	s := o.seats[e.Key]
+	s := o.replicas[e.Key]
 	if s != nil && !o.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
 		return nil // no sequencer of this key stands outside the leaf
 	}
@@ -110,24 +110,24 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 		}
 		o.startPull(s, o.peer(from), nil)
 		return nil
-	case o.owns(s) && o.sealed(s) && e.At.Lineage == s.epoch.Lineage && e.At.Epoch == s.epoch.Number:
+	case o.owns(s) && o.promisedAway(s) && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
 		// It holds nothing more of this epoch, what it pulled since included: a candidate
 		// may have drafted without. If that came to nothing, only a later epoch makes an
 		// owner of this node again, which the sequencer has to know.
 		if from == s.epoch.Sequencer {
-			o.sendSealed(from, s, s.epoch.Number, s.promised.in(s.epoch.Lineage).number)
+			o.sendPromise(from, s, s.epoch.Number, s.promised.in(s.epoch.Branch).number)
 		}
 		return nil
 	case s.log.has(e):
 		if !o.volatile[e.Hash] {
-			o.sendHeld(from, e)
+			o.sendReplicateAck(from, e)
 		}
 		return nil
-	case e.At.Lineage != s.epoch.Lineage || e.At.Epoch > s.epoch.Number:
+	case e.At.Branch != s.epoch.Branch || e.At.Epoch > s.epoch.Number:
 		o.startPull(s, o.peer(from), nil) // which brings the epoch
 		return nil
 	case e.At.Epoch < s.epoch.Number:
-		o.sendInstall(from, s)
+		o.sendCommit(from, s)
 		return nil
 	case !s.epoch.admits(e):
 		o.stats.Untrusted++
@@ -138,7 +138,7 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 	case !o.owns(s):
 		return nil
 	}
-	s.heard = o.clock.Now()
+	s.lastHeard = o.clock.Now()
 	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
 		o.startPull(s, o.peer(from), nil)
 		return nil
@@ -146,9 +146,9 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 	if HashOf(m.Body) != e.Body {
 		return errBody
 	}
-	o.keep(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
+	o.storeEntries(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
 		if ok {
-			o.sendHeld(from, e)
+			o.sendReplicateAck(from, e)
 		}
 	})
 	return nil
@@ -156,19 +156,19 @@ func (o *Owners) onHold(from env.PeerID, m *ownerpb.Hold) error {
 
 // keep takes entries that somebody with a right to had signed into the log, and
 // calls then when they are durable there, or with false when they are not to be.
-func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
+func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
 	for _, e := range fresh {
 		o.volatile[e.Hash] = true
 	}
 	old := s.log
-	ops := append(kept(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
-	o.stats.Kept += uint64(len(fresh))
+	ops := append(putOps(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
+	o.stats.Replicated += uint64(len(fresh))
 	o.store.Commit(ops, func(err error) {
 		for _, e := range fresh {
 			delete(o.volatile, e.Hash)
 		}
 		if err != nil {
-			o.stats.Unsaved++
+			o.stats.StoreErrors++
 			o.log.Debug("log entries could not be stored", "url", s.url, "err", err)
 			// What is not durable must not be vouched for, nor be followed by what
 			// is: they are asked for again.
@@ -176,10 +176,10 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 			case i >= 0 && anew:
 				s.setLog(old)
 			case i >= 0:
-				o.store.Commit(o.dropped(s.log[i:]), func(error) {}) // what followed may have been stored
+				o.store.Commit(o.deleteOps(s.log[i:]), func(error) {}) // what followed may have been stored
 				s.setLog(slices.Clone(s.log[:i]))
 			}
-			s.settled = s.shown.headHash()
+			s.committed = s.visible.headHash()
 			then(false)
 			return
 		}
@@ -187,11 +187,11 @@ func (o *Owners) keep(s *seat, fresh []*Entry, bodies [][]byte, anew bool, then 
 			then(false) // one before it was not stored, or it was cut meanwhile
 			return
 		}
-		o.show(s)
+		o.updateVisible(s)
 		then(true)
 	})
 }
 
-func (o *Owners) sendHeld(to env.PeerID, e *Entry) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Held{Held: &ownerpb.Held{Key: e.Key[:], Hash: e.Hash[:]}}})
+func (o *Owners) sendReplicateAck(to env.PeerID, e *Entry) {
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_ReplicateAck{ReplicateAck: &ownerpb.ReplicateAck{Key: e.Key[:], Hash: e.Hash[:]}}})
 }

@@ -11,15 +11,15 @@ import (
 )
 
 // asking is a question who owns a key.
-type asking struct {
-	then  []func(f found)
+type ownerQuery struct {
+	then  []func(f foundOwners)
 	tries int
 	nonce uint64
 	due   time.Time // when it is asked again
 }
 
 // found is the answer to a question who owns a key.
-type found struct {
+type foundOwners struct {
 	owners []*overlay.Contact
 	// followers keep the key's log for readers. Only a node that follows the key itself is
 	// told of them: otherwise anybody could list who reads a feed.
@@ -28,62 +28,62 @@ type found struct {
 
 const (
 	// maxAsks is how often it is asked.
-	maxAsks = 3
+	maxQueryTries = 3
 	// maxAskers bounds those who wait for one answer: clients ask their hosts.
 	// Who comes later is told at once that nobody is known.
-	maxAskers = 64
+	maxQueryWaiters = 64
 )
 
 // Where finds the owners of a key. If the key's root knows this node as a follower, some other
 // followers come after them. The list is nil if nobody answers.
-func (o *Owners) Where(key overlay.ID, then func(found []*overlay.Contact)) {
-	o.where(key, func(f found) { then(slices.Concat(f.owners, f.followers)) })
+func (o *Owners) FindOwners(key overlay.ID, then func(found []*overlay.Contact)) {
+	o.findOwners(key, func(f foundOwners) { then(slices.Concat(f.owners, f.followers)) })
 }
 
-func (o *Owners) where(key overlay.ID, then func(f found)) {
-	a := o.asking[key]
+func (o *Owners) findOwners(key overlay.ID, then func(f foundOwners)) {
+	a := o.queries[key]
 	if a == nil {
-		a = &asking{nonce: o.rand.Uint64()} // only who got the question can answer it
-		o.asking[key] = a
-		defer o.askWhere(key, a)
+		a = &ownerQuery{nonce: o.rand.Uint64()} // only who got the question can answer it
+		o.queries[key] = a
+		defer o.sendFindOwners(key, a)
 	}
-	if len(a.then) >= maxAskers {
-		then(found{})
+	if len(a.then) >= maxQueryWaiters {
+		then(foundOwners{})
 		return
 	}
 	a.then = append(a.then, then)
 }
 
-func (o *Owners) askWhere(key overlay.ID, a *asking) {
+func (o *Owners) sendFindOwners(key overlay.ID, a *ownerQuery) {
 	a.tries++
-	m := &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: key[:], Record: o.node.Self().Raw, Nonce: a.nonce}}}
+	m := &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: key[:], Record: o.node.Self().Raw, Nonce: a.nonce}}}
 	if hosts := o.node.Hosts(); o.node.State() == overlay.Attached && len(hosts) > 0 {
 		o.sendTo(hosts[a.tries%len(hosts)].Peer, m)
 	} else {
 		o.node.Route(wire.Owner, key, encode(m), func(overlay.Receipt, bool) {})
 	}
 	a.due = o.clock.Now().Add(pullTime * time.Duration(a.tries))
-	o.cal.Add(a.due, task{kind: taskAsk, key: key})
+	o.cal.Add(a.due, task{kind: taskRetryQuery, key: key})
 }
 
-func (o *Owners) askAgain(key overlay.ID, now time.Time) {
-	a := o.asking[key]
+func (o *Owners) retryQuery(key overlay.ID, now time.Time) {
+	a := o.queries[key]
 	if a == nil || now.Before(a.due) {
 		return
 	}
-	if a.tries < maxAsks {
-		o.askWhere(key, a)
+	if a.tries < maxQueryTries {
+		o.sendFindOwners(key, a)
 		return
 	}
-	o.answered(key, found{})
+	o.finishQuery(key, foundOwners{})
 }
 
-func (o *Owners) answered(key overlay.ID, f found) {
-	a := o.asking[key]
+func (o *Owners) finishQuery(key overlay.ID, f foundOwners) {
+	a := o.queries[key]
 	if a == nil {
 		return
 	}
-	delete(o.asking, key)
+	delete(o.queries, key)
 	for _, then := range a.then {
 		then(f)
 	}
@@ -91,59 +91,59 @@ func (o *Owners) answered(key overlay.ID, f found) {
 
 // onWhere passes a client's question on. The answer that this node gets may name followers,
 // because this node follows the key: the client is told of them only if it follows the key, too.
-func (o *Owners) onWhere(from env.PeerID, m *ownerpb.Where) error {
+func (o *Owners) onFindOwners(from env.PeerID, m *ownerpb.FindOwners) error {
 	if !o.node.ActsFor(from) {
 		return nil
 	}
 	key := overlay.ID(m.Key)
-	o.where(key, func(f found) {
-		if !isAmong(o.app.Siblings(key), from) {
+	o.findOwners(key, func(f foundOwners) {
+		if !containsPeer(o.app.Siblings(key), from) {
 			f.followers = nil
 		}
-		o.sendFound(o.peer(from), key, m.Nonce, f)
+		o.sendOwnersFound(o.peer(from), key, m.Nonce, f)
 	})
 	return nil
 }
 
 // isAmong says whether a peer is one of some nodes.
-func isAmong(of []*overlay.Contact, peer env.PeerID) bool {
+func containsPeer(of []*overlay.Contact, peer env.PeerID) bool {
 	return slices.ContainsFunc(of, func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
 // answerWhere answers as the root of a key. The asker is authenticated: whatever record a Where
 // has, the answer goes to the peer of that record alone. It is told of followers only while the
 // root has it as a child in the key's tree, which ends with the lease of that edge.
-func (o *Owners) answerWhere(m *ownerpb.Where) {
+func (o *Owners) answerFindOwners(m *ownerpb.FindOwners) {
 	asker, err := o.node.OpenRecord(m.Record)
 	if err != nil {
 		o.stats.Garbage++
 		return
 	}
 	key := overlay.ID(m.Key)
-	var f found
-	if s := o.seats[key]; s != nil && s.epoch != nil {
+	var f foundOwners
+	if s := o.replicas[key]; s != nil && s.epoch != nil {
 		for _, p := range s.epoch.Owners {
 			if c := o.node.Leaf().Has(o.id(p)); c != nil {
 				f.owners = append(f.owners, c)
 			}
 		}
 	}
-	if below := o.app.Siblings(key); asker.Peer.ID == o.self || isAmong(below, asker.Peer.ID) {
+	if below := o.app.Siblings(key); asker.Peer.ID == o.self || containsPeer(below, asker.Peer.ID) {
 		f.followers = below
 	}
 	if asker.Peer.ID == o.self {
-		if a := o.asking[key]; a != nil && a.nonce == m.Nonce {
-			o.answered(key, f) // the asker is the root: no link leads from it to itself
+		if a := o.queries[key]; a != nil && a.nonce == m.Nonce {
+			o.finishQuery(key, f) // the asker is the root: no link leads from it to itself
 		}
 		return
 	}
-	o.sendFound(asker.Peer, key, m.Nonce, f)
+	o.sendOwnersFound(asker.Peer, key, m.Nonce, f)
 }
 
 const maxFound = 16
 
-func (o *Owners) sendFound(to env.Peer, key overlay.ID, nonce uint64, f found) {
-	m := &ownerpb.Found{Key: key[:], Nonce: nonce}
+func (o *Owners) sendOwnersFound(to env.Peer, key overlay.ID, nonce uint64, f foundOwners) {
+	m := &ownerpb.OwnersFound{Key: key[:], Nonce: nonce}
 	var had []overlay.ID
 	records := func(of []*overlay.Contact) (records [][]byte) {
 		for _, c := range of {
@@ -156,13 +156,13 @@ func (o *Owners) sendFound(to env.Peer, key overlay.ID, nonce uint64, f found) {
 	}
 	m.Records = records(f.owners)
 	m.Followers = records(f.followers)
-	o.sendTo(to, &ownerpb.Message{Body: &ownerpb.Message_Found{Found: m}})
+	o.sendTo(to, &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}})
 }
 
 // onFound takes the answer to a Where.
-func (o *Owners) onFound(m *ownerpb.Found) error {
+func (o *Owners) onOwnersFound(m *ownerpb.OwnersFound) error {
 	key := overlay.ID(m.Key)
-	if a := o.asking[key]; a == nil || a.nonce != m.Nonce {
+	if a := o.queries[key]; a == nil || a.nonce != m.Nonce {
 		return nil
 	}
 	owners, err := o.contacts(m.Records)
@@ -173,7 +173,7 @@ func (o *Owners) onFound(m *ownerpb.Found) error {
 	if err != nil {
 		return err
 	}
-	o.answered(key, found{owners, followers})
+	o.finishQuery(key, foundOwners{owners, followers})
 	return nil
 }
 

@@ -8,47 +8,47 @@ import "tidings/overlay"
 
 // Shown returns what readers may see of a key's log, the oldest entry first. It must
 // not be changed.
-func (o *Owners) Shown(key overlay.ID) []*Entry {
-	if s := o.seats[key]; s != nil {
-		return s.shown
+func (o *Owners) Visible(key overlay.ID) []*Entry {
+	if s := o.replicas[key]; s != nil {
+		return s.visible
 	}
 	return nil
 }
 
 // sure says whether the last entry of a log is known to be held by a quorum.
-func (s *seat) sure() bool { return s.settled == s.log.headHash() }
+func (s *replica) headCommitted() bool { return s.committed == s.log.headHash() }
 
 // settle notes that a quorum holds an entry, if it is the last one here.
-func (o *Owners) settle(s *seat, h Hash) {
+func (o *Owners) markCommitted(s *replica, h Hash) {
 	if h == s.log.headHash() {
-		s.settled = h
-		o.show(s)
+		s.committed = h
+		o.updateVisible(s)
 	}
 }
 
 // show lets readers see what has become durable and sure.
-func (o *Owners) show(s *seat) {
-	if head := s.log.head(); head != nil && s.shown.has(head) {
-		s.settled = head.Hash // it was known when the log was longer, or another one
+func (o *Owners) updateVisible(s *replica) {
+	if head := s.log.head(); head != nil && s.visible.has(head) {
+		s.committed = head.Hash // it was known when the log was longer, or another one
 	}
-	n := s.showable(o.volatile)
+	n := s.visibleLen(o.volatile)
 	if n == 0 && len(s.log) > 0 {
 		return // a log that came anew is not durable yet: the old one stays in sight
 	}
-	if len(s.shown) == n && (n == 0 || s.shown[0] == s.log[0] && s.shown[n-1] == s.log[n-1]) {
+	if len(s.visible) == n && (n == 0 || s.visible[0] == s.log[0] && s.visible[n-1] == s.log[n-1]) {
 		return
 	}
-	s.shown = s.log[:n:n]
-	o.app.Grew(s.key)
+	s.visible = s.log[:n:n]
+	o.app.VisibleChanged(s.key)
 }
 
 // showable is how many entries of a log readers may see.
-func (s *seat) showable(volatile map[Hash]bool) int {
+func (s *replica) visibleLen(volatile map[Hash]bool) int {
 	n := len(s.log)
 	for n > 0 && volatile[s.log[n-1].Hash] {
 		n--
 	}
-	if n > 0 && n == len(s.log) && !s.sure() {
+	if n > 0 && n == len(s.log) && !s.headCommitted() {
 		n--
 	}
 	return n

@@ -33,11 +33,11 @@ func TestPullsOfForgottenKeysEnd(t *testing.T) {
 		reader.owners.Pull(near[0].Peer(), key, func(bool) { answers++ })
 	})
 	w.Run(200 * time.Millisecond)
-	if reader.owners.Beside().Pulled == 0 {
+	if reader.owners.Retained().Pulled == 0 {
 		t.Fatal("nothing is being pulled")
 	}
 	reader.Do(func() { reader.owners.Unfollow(key) })
-	if left := reader.owners.Beside().Pulled; left != 0 || answers != 1 {
+	if left := reader.owners.Retained().Pulled; left != 0 || answers != 1 {
 		t.Errorf("%d bytes are taken by a pull of nothing; answered %d times", left, answers)
 	}
 }
@@ -54,8 +54,8 @@ func TestBodiesInFlightLand(t *testing.T) {
 	}
 	w.Run(10 * time.Minute)
 	for _, m := range w.members {
-		if h := m.owners.Beside(); h.Trailing > 0 {
-			t.Errorf("member %d holds the last bodies of %d logs", m.Index(), h.Trailing)
+		if h := m.owners.Retained(); h.Lagging > 0 {
+			t.Errorf("member %d holds the last bodies of %d logs", m.Index(), h.Lagging)
 		}
 	}
 }
@@ -68,8 +68,8 @@ func TestListsOfTheDeadEnd(t *testing.T) {
 	m, liar := w.members[1], w.members[2]
 	m.Do(func() {
 		for _, msg := range []*ownerpb.Message{
-			{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: 7, Count: 5, Digest: 5}}},
-			{Body: &ownerpb.Message_List{List: &ownerpb.List{Nonce: 7, States: []*ownerpb.State{{Key: make([]byte, 32), Number: 1}}}}},
+			{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: 7, Count: 5, Digest: 5}}},
+			{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{Nonce: 7, States: []*ownerpb.LogState{{Key: make([]byte, 32), Number: 1}}}}},
 		} {
 			b, err := proto.Marshal(msg)
 			if err != nil {
@@ -80,12 +80,12 @@ func TestListsOfTheDeadEnd(t *testing.T) {
 			}
 		}
 	})
-	if m.owners.Beside().Listed != 1 {
+	if m.owners.Retained().Listed != 1 {
 		t.Fatal("nothing is listed")
 	}
 	liar.Crash(true)
 	w.Run(5 * time.Minute)
-	if n := m.owners.Beside().Listed; n > 0 {
+	if n := m.owners.Retained().Listed; n > 0 {
 		t.Errorf("%d keys are listed by nobody", n)
 	}
 }
@@ -99,8 +99,8 @@ func TestAttemptsInVainLeaveNothing(t *testing.T) {
 	m.SetDisk(sim.Full)
 	w.want(10)
 	w.Run(time.Hour)
-	if h, st := m.owners.Beside(), m.owners.Stats(); h.Void > 0 || st.Bids < 100 {
-		t.Errorf("%d bids have left %d drafts", st.Bids, h.Void)
+	if h, st := m.owners.Retained(), m.owners.Stats(); h.Abandoned > 0 || st.Candidacies < 100 {
+		t.Errorf("%d bids have left %d drafts", st.Candidacies, h.Abandoned)
 	}
 	m.SetDisk(sim.Sound)
 	w.Run(time.Minute)
@@ -121,12 +121,12 @@ func TestQuestionsHaveTheirTime(t *testing.T) {
 		key := w.key(w.urls[0])
 		m := w.members[slices.IndexFunc(w.members, func(m *member) bool { return !m.overlay.IsRoot(key) })]
 		for range before {
-			m.Do(func() { m.owners.Where(key, func([]*overlay.Contact) {}) })
+			m.Do(func() { m.owners.FindOwners(key, func([]*overlay.Contact) {}) })
 			w.Run(300 * time.Millisecond)
 		}
 		w.Partition([]*sim.Host{m.Host})
 		began := w.Now()
-		m.Do(func() { m.owners.Where(key, func([]*overlay.Contact) { took = append(took, w.Now().Sub(began)) }) })
+		m.Do(func() { m.owners.FindOwners(key, func([]*overlay.Contact) { took = append(took, w.Now().Sub(began)) }) })
 		w.Run(time.Minute)
 	}
 	if len(took) != 2 || took[1] < took[0]*9/10 {

@@ -11,20 +11,20 @@ import (
 
 // lost says whether no owner of a key that this node only follows lives any more, as far
 // as the leaf shows; of a key that it does not hold, as far as was seen there of late.
-func (o *Owners) lost(s *seat) bool {
+func (o *Owners) ownersGone(s *replica) bool {
 	lives := o.alive
-	if o.elsewhere(s.key) {
-		if !o.sighted(s) {
+	if o.outsideLeaf(s.key) {
+		if !o.hasLookup(s) {
 			return false
 		}
-		lives = func(p env.PeerID) bool { return slices.Contains(s.sight.near, p) }
+		lives = func(p env.PeerID) bool { return slices.Contains(s.nearKey.members, p) }
 	}
 	return !slices.ContainsFunc(s.epoch.Owners, lives)
 }
 
 // nearest returns the members that should own a key; nil if this node cannot
 // know them.
-func (o *Owners) nearest(key overlay.ID) []env.PeerID {
+func (o *Owners) nearestMembers(key overlay.ID) []env.PeerID {
 	leaf := o.node.Leaf()
 	if o.node.State() != overlay.Active || !leaf.Covers(key) {
 		return nil
@@ -40,15 +40,15 @@ func (o *Owners) nearest(key overlay.ID) []env.PeerID {
 // that own it in another lineage, as long as the two have not become one, without those
 // that give it up, and without this node when it leaves; nil if there is nobody, or none
 // can be known.
-func (o *Owners) wanted(s *seat) []env.PeerID {
+func (o *Owners) desiredOwners(s *replica) []env.PeerID {
 	now := o.clock.Now()
-	for p, said := range s.foreign {
-		if now.Sub(said) >= foreignFor {
-			delete(s.foreign, p)
+	for p, said := range s.excluded {
+		if now.Sub(said) >= excludeTime {
+			delete(s.excluded, p)
 		}
 	}
-	if len(s.foreign) == 0 && o.leaving == nil {
-		return o.nearest(s.key)
+	if len(s.excluded) == 0 && o.leaving == nil {
+		return o.nearestMembers(s.key)
 	}
 	leaf := o.node.Leaf()
 	if o.node.State() != overlay.Active || !leaf.Covers(s.key) {
@@ -56,14 +56,14 @@ func (o *Owners) wanted(s *seat) []env.PeerID {
 	}
 	var of []env.PeerID
 	for _, c := range leaf.NearestN(s.key, leaf.Len()) {
-		if _, foreign := s.foreign[c.Peer.ID]; foreign || o.leaving != nil && c.Peer.ID == o.self {
+		if _, foreign := s.excluded[c.Peer.ID]; foreign || o.leaving != nil && c.Peer.ID == o.self {
 			continue
 		}
 		if of = append(of, c.Peer.ID); len(of) == o.cfg.Owners {
 			break
 		}
 	}
-	if len(s.foreign) > 0 {
+	if len(s.excluded) > 0 {
 		o.LeafChanged() // they will not be so for ever
 	}
 	return of
@@ -74,32 +74,32 @@ func (o *Owners) alive(p env.PeerID) bool { return o.node.Leaf().Has(o.id(p)) !=
 
 // keepUp looks at all seats after the leaf has changed: where the owners should
 // be others, or the sequencer is dead, an epoch is to be made.
-func (o *Owners) keepUp() {
+func (o *Owners) checkAllOwners() {
 	for _, s := range o.sorted() {
 		if s.epoch != nil && o.owns(s) {
-			o.keepOwners(s)
+			o.checkOwners(s)
 		}
 	}
 }
 
 // keepOwners plans an epoch where the owners of a key should be others, or its
 // sequencer is dead.
-func (o *Owners) keepOwners(s *seat) {
+func (o *Owners) checkOwners(s *replica) {
 	switch {
-	case s.bid != nil:
+	case s.candidacy != nil:
 	case o.leads(s):
-		if want := o.wanted(s); want != nil && !sameSet(want, s.epoch.Owners) {
-			o.bidIn(s, 0)
-		} else if o.sealed(s) {
-			o.bidIn(s, bidTime) // it was promised to one who did not come through
+		if want := o.desiredOwners(s); want != nil && !sameSet(want, s.epoch.Owners) {
+			o.campaignIn(s, 0)
+		} else if o.promisedAway(s) {
+			o.campaignIn(s, candidacyTime) // it was promised to one who did not come through
 		}
 	case !o.alive(s.epoch.Sequencer):
-		o.bidIn(s, time.Duration(o.rank(s))*rankTime)
+		o.campaignIn(s, time.Duration(o.rank(s))*rankTime)
 	}
 }
 
 // rank is this node's place among the living owners of a key, the nearest first.
-func (o *Owners) rank(s *seat) int {
+func (o *Owners) rank(s *replica) int {
 	n := 0
 	if plant.VoteTwice {
 		return n // all try at one time, so that there is an occasion

@@ -30,7 +30,7 @@ func TestVouchingForOwnersElsewhere(t *testing.T) {
 	}
 	vouched := func(m *member, e *owner.Epoch) (ok bool) {
 		called := false
-		m.Do(func() { m.owners.Vouch(e, func(yes bool) { called, ok = true, yes }) })
+		m.Do(func() { m.owners.VerifyOwners(e, func(yes bool) { called, ok = true, yes }) })
 		w.Run(time.Minute)
 		if !called {
 			t.Error("no answer")

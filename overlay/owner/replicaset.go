@@ -9,13 +9,13 @@ import (
 )
 
 // A roster holds seats in the order of their keys: no map's order may reach a message.
-type roster []*seat
+type replicaSet []*replica
 
-func (r roster) find(key *overlay.ID) (int, bool) {
-	return slices.BinarySearchFunc(r, key, func(s *seat, key *overlay.ID) int { return bytes.Compare(s.key[:], key[:]) })
+func (r replicaSet) find(key *overlay.ID) (int, bool) {
+	return slices.BinarySearchFunc(r, key, func(s *replica, key *overlay.ID) int { return bytes.Compare(s.key[:], key[:]) })
 }
 
-func (r roster) add(s *seat) roster {
+func (r replicaSet) add(s *replica) replicaSet {
 	i, ok := r.find(&s.key)
 	if ok {
 		return r
@@ -23,7 +23,7 @@ func (r roster) add(s *seat) roster {
 	return slices.Insert(r, i, s)
 }
 
-func (r roster) remove(s *seat) roster {
+func (r replicaSet) remove(s *replica) replicaSet {
 	if i, ok := r.find(&s.key); ok && r[i] == s {
 		return slices.Delete(r, i, i+1)
 	}
@@ -31,35 +31,35 @@ func (r roster) remove(s *seat) roster {
 }
 
 // sorted returns all seats.
-func (o *Owners) sorted() []*seat { return slices.Clone(o.order) }
+func (o *Owners) sorted() []*replica { return slices.Clone(o.sortedReplicas) }
 
 // led are the keys that are owned here and a peer leads.
-func (o *Owners) led(by env.PeerID) roster { return o.ledBy[by] }
+func (o *Owners) led(by env.PeerID) replicaSet { return o.ledBy[by] }
 
 // enter notes a seat that the node has from now on, and leave that it has it no more.
-func (o *Owners) enter(s *seat) {
-	o.seats[s.key] = s
-	o.order = o.order.add(s)
+func (o *Owners) addReplica(s *replica) {
+	o.replicas[s.key] = s
+	o.sortedReplicas = o.sortedReplicas.add(s)
 	o.setEpoch(s, s.epoch)
 }
 
-func (o *Owners) leave(s *seat) {
-	o.strike(s)
-	o.order = o.order.remove(s)
-	delete(o.seats, s.key)
+func (o *Owners) removeReplica(s *replica) {
+	o.unlistReplica(s)
+	o.sortedReplicas = o.sortedReplicas.remove(s)
+	delete(o.replicas, s.key)
 }
 
 // setEpoch puts an epoch in force at a seat.
-func (o *Owners) setEpoch(s *seat, e *Epoch) {
-	o.strike(s)
+func (o *Owners) setEpoch(s *replica, e *Epoch) {
+	o.unlistReplica(s)
 	s.epoch, s.owned = e, e != nil && e.owns(o.self)
-	if s.owned && o.seats[s.key] == s {
+	if s.owned && o.replicas[s.key] == s {
 		o.ledBy[e.Sequencer] = o.ledBy[e.Sequencer].add(s)
 	}
 }
 
 // strike takes a seat off the list of its sequencer's.
-func (o *Owners) strike(s *seat) {
+func (o *Owners) unlistReplica(s *replica) {
 	if !s.owned {
 		return
 	}

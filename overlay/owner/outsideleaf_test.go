@@ -20,7 +20,7 @@ func TestALogLedFromAfarIsMadeKnown(t *testing.T) {
 	w, c, far := wide(t)
 	w.follows(far, c)
 	theirs := claim{
-		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: far, owners: append([]*member{far}, c.also[:2]...),
+		url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: far, owners: append([]*member{far}, c.also[:2]...),
 		also: []*member{c.lead}, at: w.Now(), after: c.head(),
 	}
 	they := w.strangers(1)[0]
@@ -29,7 +29,7 @@ func TestALogLedFromAfarIsMadeKnown(t *testing.T) {
 		t.Fatal("it does not lead")
 	}
 	w.Run(90 * time.Second)
-	if far.leads[c.key] || far.lineage(c.key) != c.epoch.Lineage {
+	if far.leads[c.key] || far.lineage(c.key) != c.epoch.Branch {
 		t.Error("it leads a lineage that nobody else knows")
 	}
 }
@@ -69,7 +69,7 @@ func TestMadeUpOwnersAreNotFollowed(t *testing.T) {
 		w.Run(time.Minute) // what it has seen counts no longer
 		they := w.strangers(3)
 		e := claim{
-			url: c.url, lineage: c.epoch.Lineage - 1, number: 1, sequencer: they[0], owners: they, at: w.Now(), after: c.head(),
+			url: c.url, branch: c.epoch.Branch - 1, number: 1, sequencer: they[0], owners: they, at: w.Now(), after: c.head(),
 		}
 		if !row.madeUp {
 			e.owners = []*member{they[0], c.also[0], c.also[1]}
@@ -83,13 +83,13 @@ func TestMadeUpOwnersAreNotFollowed(t *testing.T) {
 			far.pull(they[0], c)
 		}
 		st := far.owners.Stats()
-		if went := far.lineage(c.key) == e.lineage; went == row.madeUp {
+		if went := far.lineage(c.key) == e.branch; went == row.madeUp {
 			t.Errorf("%+v: it goes over: %v", row, went)
 		}
 		if counted := st.Untrusted > before.Untrusted; counted != row.madeUp {
 			t.Errorf("%+v: a liar is counted: %v", row, counted)
 		}
-		if looks := st.Looks - before.Looks; looks != 1 {
+		if looks := st.Lookups - before.Lookups; looks != 1 {
 			t.Errorf("%+v: it has looked %d times", row, looks)
 		}
 	}
@@ -128,10 +128,10 @@ func TestWhoHasNotLookedBelievesNobody(t *testing.T) {
 	client.Crash(true)
 	client.start()
 	w.attached(client)
-	at := owner.Position{Lineage: c.epoch.Lineage, Epoch: c.epoch.Number + 1, Seq: c.head().At.Seq + 1}
+	at := owner.Position{Branch: c.epoch.Branch, Epoch: c.epoch.Number + 1, Seq: c.head().At.Seq + 1}
 	raw, body := w.entry(c.url, they[0], at, c.head().Hash, 200)
-	e := w.epoch(claim{url: c.url, lineage: at.Lineage, number: at.Epoch, sequencer: they[0], owners: they, at: w.Now(), after: c.head()})
-	want := &ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: c.url}}}
+	e := w.epoch(claim{url: c.url, branch: at.Branch, number: at.Epoch, sequencer: they[0], owners: they, at: w.Now(), after: c.head()})
+	want := &ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: c.url}}}
 	client.Do(func() {
 		if _, of := client.owners.Offer(raw, body, w.encoded(e), func(*owner.Entry) {}); of != owner.Gap {
 			t.Errorf("an entry of made-up owners: %v", of)
@@ -141,7 +141,7 @@ func TestWhoHasNotLookedBelievesNobody(t *testing.T) {
 	if v, _ := client.owners.View(c.key); v.Epoch.Hash != c.epoch.Hash {
 		t.Error("it has taken an epoch that nobody made")
 	}
-	if n := client.owners.Stats().Bids; n > 0 {
+	if n := client.owners.Stats().Candidacies; n > 0 {
 		t.Errorf("it has bidden %d times for a key that others own", n)
 	}
 }
@@ -154,14 +154,14 @@ func TestAClientJudgesByWhoIsFound(t *testing.T) {
 	e := c.rival()
 	they := w.strangers(1)[0] // who has heard of it
 	they.claims(w.epoch(e))
-	if client.pull(they, c); client.lineage(c.key) != c.epoch.Lineage {
+	if client.pull(they, c); client.lineage(c.key) != c.epoch.Branch {
 		t.Fatal("it leaves owners who live")
 	}
 	for _, o := range append(c.also, c.lead) {
 		o.Crash(false)
 	}
 	w.Run(2 * time.Minute)
-	if client.pull(they, c); client.lineage(c.key) != e.lineage {
+	if client.pull(they, c); client.lineage(c.key) != e.branch {
 		t.Error("it stays with owners who are dead")
 	}
 }

@@ -20,7 +20,7 @@ import (
 // A claim is an epoch that a test makes up.
 type claim struct {
 	url       string
-	lineage   uint64
+	branch    uint64
 	number    uint32
 	sequencer *member
 	owners    []*member
@@ -34,14 +34,14 @@ type claim struct {
 func (w *world) epoch(c claim) *ownerpb.Epoch {
 	key := w.key(c.url)
 	m := &ownerpb.EpochStatement{
-		Key: key[:], Url: c.url, Lineage: c.lineage, Number: c.number,
+		Key: key[:], Url: c.url, Branch: c.branch, Number: c.number,
 		Sequencer: w.signer(c.sequencer).Public(), TimeMs: uint64(c.at.UnixMilli()),
 	}
 	for _, o := range c.owners {
 		m.Owners = append(m.Owners, w.signer(o).Public())
 	}
 	if c.after != nil {
-		m.After, m.AfterHash = &ownerpb.Position{Lineage: c.after.At.Lineage, Epoch: c.after.At.Epoch, Seq: c.after.At.Seq}, c.after.Hash[:]
+		m.After, m.AfterHash = &ownerpb.Position{Branch: c.after.At.Branch, Epoch: c.after.At.Epoch, Seq: c.after.At.Seq}, c.after.Hash[:]
 	}
 	e := &ownerpb.Epoch{Statement: w.encoded(m)}
 	hash := owner.HashOf(e.Statement)
@@ -56,7 +56,7 @@ func (w *world) entry(url string, by *member, at owner.Position, prev owner.Hash
 	key, body := w.key(url), []byte{0, 0, 0, id}
 	hash, set := owner.HashOf(body), sum(at.Seq, 1)
 	m := &ownerpb.EntryStatement{
-		Key: key[:], Position: &ownerpb.Position{Lineage: at.Lineage, Epoch: at.Epoch, Seq: at.Seq}, TimeMs: uint64(w.Now().UnixMilli()),
+		Key: key[:], Position: &ownerpb.Position{Branch: at.Branch, Epoch: at.Epoch, Seq: at.Seq}, TimeMs: uint64(w.Now().UnixMilli()),
 		Body: hash[:], Size: uint32(len(body)), Items: 1, Set: set[:],
 	}
 	if prev != (owner.Hash{}) {
@@ -86,7 +86,7 @@ func (m *member) hears(from *sim.Host, msg *ownerpb.Message) {
 }
 
 func install(e *ownerpb.Epoch) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e}}}
 }
 
 // strangers are hosts who are no members and do nothing by themselves. Members believe that they
@@ -120,7 +120,7 @@ func (m *member) overheard() *[]word {
 // installs counts the words that tell somebody of an epoch.
 func installs(words []word, to *sim.Host, e *ownerpb.Epoch) (n int) {
 	for _, w := range words {
-		if w.to == to.ID() && bytes.Equal(w.msg.GetInstall().GetEpoch().GetStatement(), e.Statement) {
+		if w.to == to.ID() && bytes.Equal(w.msg.GetCommit().GetEpoch().GetStatement(), e.Statement) {
 			n++
 		}
 	}
@@ -177,7 +177,7 @@ func (w *world) channel(i int) channel {
 // lineage is the one in which a member knows a channel, 0 if it knows none.
 func (m *member) lineage(key overlay.ID) uint64 {
 	if v, _ := m.owners.View(key); v.Epoch != nil {
-		return v.Epoch.Lineage
+		return v.Epoch.Branch
 	}
 	return 0
 }

@@ -64,13 +64,13 @@ func (f *follower) look() {
 			f.owners.Pull(owners[f.w.Now().Second()%3].Peer(), f.key, func(bool) {})
 		}
 		was := f.shown
-		f.shown = f.owners.Shown(f.key)
+		f.shown = f.owners.Visible(f.key)
 		if len(was) == 0 {
 			return
 		}
 		last := was[len(was)-1].Hash
 		left := map[owner.Hash]bool{}
-		of := f.owners.Gone(f.key, last)
+		of := f.owners.Orphaned(f.key, last)
 		for _, e := range of {
 			left[e.Hash] = true
 			f.gone++
@@ -90,7 +90,7 @@ func (f *follower) look() {
 				return
 			}
 			f.owners.Release(f.key, f.shown[len(f.shown)-1].Hash)
-			if rest := f.owners.Gone(f.key, last); len(of) > 0 && len(rest) > 0 {
+			if rest := f.owners.Orphaned(f.key, last); len(of) > 0 && len(rest) > 0 {
 				f.w.t.Errorf("member %d still keeps %d entries", f.Index(), len(rest))
 			}
 		})
