@@ -11,56 +11,54 @@ import (
 )
 
 const (
-	// maxVoid bounds the own drafts that are remembered as void. What was forgotten counts
-	// as an epoch that may be in force until owners who have not signed it rule it out.
+	// maxAbandoned bounds the remembered hashes of own proposals that were given up. A forgotten proposal counts as
+	// one that may be certified, until owners that have not signed it rule it out.
 	maxAbandoned = 64
-	// maxBids bounds the bids under way; further ones wait in line. Each brings an answer
-	// of some five owners, and all of them together have room in an inbox, of 2,048
-	// frames: with all keys of a busy node at once most answers would be lost, asked for
-	// again, and lost again. A bid that no quorum can answer gives its place away after
-	// answerTime, and one that nobody can answer takes none.
+	// maxCandidacies bounds the candidacies under way; further ones wait for a slot. Each one gets answers from about
+	// five owners, and all answers must fit into an inbox of 2,048 frames: if a busy node ran for all of its
+	// keys at once, most answers would be lost, requested again and lost again. A candidacy that cannot reach a
+	// quorum gives up its slot after answerTime, and one that no other owner can answer takes none.
 	maxCandidacies = 256
-	// bidTime is how long a candidate tries before it lets others try.
+	// candidacyTime is how long a candidate tries before it gives others a chance.
 	candidacyTime = 10 * time.Second
-	// bidPause is waited before the next attempt.
+	// candidacyPause is the average delay before the next attempt.
 	candidacyPause = 10 * time.Second
-	// foreignFor is how long a member that owns a key in another lineage is taken
-	// to do so after it said it, and one that gives a key up to be leaving: longer than
-	// maxHandOver.
+	// excludeTime is how long a peer is not made an owner after it has said that it owns the key in another
+	// branch, or that it gives the key up. It is longer than maxHandOver, after which a leaving peer is gone.
 	excludeTime = 15 * time.Second
-	// reachTime is how long a jump waits for old owners it might still reach.
+	// reachTime is how long a forced reconfiguration waits for promises of old owners that may still answer.
 	reachTime = 3 * time.Second
 )
 
-// A bid is a candidate's attempt to make an epoch.
+// A candidacy is one attempt of this node to commit a new epoch.
 type candidacy struct {
-	since        time.Time
-	hasSlot      bool      // it holds one of maxBids places
-	retries      int       // times that its owners were asked again
-	retryAt      time.Time // when they are to be asked next
-	founding     bool      // of the key's first epoch
-	forced       bool      // into a new lineage
-	number       uint32
-	newOwners    []env.PeerID // to be
-	newSequencer env.PeerID   // to be
+	since        time.Time    // start of the attempt
+	hasSlot      bool         // it occupies one of maxCandidacies slots
+	retries      int          // number of times that requests were repeated
+	retryAt      time.Time    // time of the next repetition
+	founding     bool         // the epoch starts a branch without promises of former owners
+	forced       bool         // the epoch starts a branch, without a quorum of the old owners
+	number       uint32       // number of the new epoch
+	newOwners    []env.PeerID // owners in the new epoch
+	newSequencer env.PeerID   // sequencer in the new epoch
 
-	oldOwners  []env.PeerID      // the owners in force; nil: there are none to be asked
-	undecided  []*undecidedEpoch // epochs that may be in force besides
-	promised   []env.PeerID
-	voterSets  [][]env.PeerID // whose quorums sign, of each epoch that may be in force
-	bestHead   *Entry         // the farthest that anybody who sealed holds
-	bestHolder env.PeerID
+	oldOwners  []env.PeerID      // owners of the epoch in force; nil if founding
+	undecided  []*undecidedEpoch // later epochs that may have been certified
+	promised   []env.PeerID      // owners that have promised
+	voterSets  [][]env.PeerID    // sets of owners of which a quorum each must sign, besides newOwners
+	bestHead   *Entry            // farthest head of those that promised; nil: all logs are empty
+	bestHolder env.PeerID        // peer that has bestHead
 
-	proposal   *Epoch // in the making; nil: the old owners are being asked
-	signedHere bool   // signed here, durably
+	proposal   *Epoch // epoch to be signed; nil: promises are being collected
+	signedHere bool   // this node's own signature is durable
 }
 
-// onWant founds a key's log if there is none. keeper, if not nil, keeps one that
-// may be gone on with.
+// onRequestOwners founds a key's log if it has no live owners. keeper, if not nil, is a member that keeps an
+// older log of the key, which the new owners continue.
 func (o *Owners) onRequestOwners(key overlay.ID, url string, keeper *overlay.Contact) {
 	if s := o.replicas[key]; s != nil && s.epoch != nil && (o.owns(s) || s.epoch.certifiedBy(s.epoch.Owners) && !o.ownersGone(s)) {
 		if keeper != nil && !s.epoch.owns(keeper.Peer.ID) {
-			o.sendCommit(keeper.Peer.ID, s) // what it keeps may be of another lineage
+			o.sendCommit(keeper.Peer.ID, s) // its log may be of another branch
 		}
 		return
 	}
@@ -75,7 +73,7 @@ func (o *Owners) onRequestOwners(key overlay.ID, url string, keeper *overlay.Con
 	o.campaignIn(s, 0)
 }
 
-// bidIn plans an attempt, unless one is planned for earlier.
+// campaignIn plans a campaign after d, unless an earlier one is planned.
 func (o *Owners) campaignIn(s *replica, d time.Duration) {
 	at := o.clock.Now().Add(d)
 	if s.candidacy == nil && !s.waiting && (s.campaignAt.IsZero() || at.Before(s.campaignAt)) {
@@ -84,7 +82,8 @@ func (o *Owners) campaignIn(s *replica, d time.Duration) {
 	}
 }
 
-// tryBid begins an attempt if there is still reason for one.
+// campaign starts a candidacy if there is a reason for one: other owners are due, the sequencer is dead or
+// silent, or the epoch in force is blocked.
 func (o *Owners) campaign(s *replica) {
 	now := o.clock.Now()
 	want := o.desiredOwners(s)
@@ -99,12 +98,12 @@ func (o *Owners) campaign(s *replica) {
 		b.founding, b.forced = true, s.epoch != nil
 	} else {
 		incumbent := s.epoch.Sequencer
-		stuck := !s.noQuorumSince.IsZero() || o.promisedAway(s) || s.promisedElsewhere > s.epoch.Number // an owner is
+		stuck := !s.noQuorumSince.IsZero() || o.promisedAway(s) || s.promisedElsewhere > s.epoch.Number // a higher epoch was promised
 		switch {
 		case o.leads(s) && sameSet(want, s.epoch.Owners) && !stuck:
 			return
 		case !o.leads(s) && o.alive(incumbent) && !o.silent(s) && !o.mustHandOver(s):
-			return // sticky: it makes the changes
+			return // the live sequencer makes the change itself
 		}
 		b.oldOwners = s.epoch.Owners
 		b.number = max(s.epoch.Number, s.promisedElsewhere) + 1
@@ -137,7 +136,7 @@ func (o *Owners) campaign(s *replica) {
 	o.retryCandidacyIn(s, answerTime)
 }
 
-// urgeIn plans when the owners are asked again.
+// retryCandidacyIn plans the next repetition of a candidacy's requests.
 func (o *Owners) retryCandidacyIn(s *replica, d time.Duration) {
 	if s.candidacy != nil {
 		s.candidacy.retryAt = o.clock.Now().Add(d)
@@ -145,7 +144,7 @@ func (o *Owners) retryCandidacyIn(s *replica, d time.Duration) {
 	}
 }
 
-// living counts the owners that could answer, this node among them.
+// living counts the owners that are alive, including this node.
 func (o *Owners) living(owners []env.PeerID) (n int) {
 	for _, p := range owners {
 		if p == o.self || o.alive(p) {
@@ -155,7 +154,7 @@ func (o *Owners) living(owners []env.PeerID) (n int) {
 	return n
 }
 
-// yield gives a bid's place to the first in line.
+// releaseSlot gives a candidacy's slot to the first key that waits.
 func (o *Owners) releaseSlot(b *candidacy) {
 	if b == nil || !b.hasSlot {
 		return
@@ -163,28 +162,28 @@ func (o *Owners) releaseSlot(b *candidacy) {
 	b.hasSlot = false
 	o.candidacies--
 	if len(o.waitingKeys) > 0 {
-		o.after(0, task{kind: taskStartWaiting}) // not from within what ends a bid
+		o.after(0, task{kind: taskStartWaiting}) // not at once: the caller is still ending a candidacy
 	}
 }
 
-// nextInLine begins bids that have waited, as far as there is room.
+// startWaiting starts waiting campaigns while there are free slots.
 func (o *Owners) startWaiting() {
 	for len(o.waitingKeys) > 0 && o.candidacies < maxCandidacies {
 		s := o.replicas[o.waitingKeys[0]]
 		o.waitingKeys = o.waitingKeys[1:]
-		if s != nil && s.waiting { // else it was forgotten meanwhile
+		if s != nil && s.waiting { // false: the replica was forgotten meanwhile
 			s.waiting = false
 			o.campaign(s)
 		}
 	}
 }
 
-// pairPatience is how long a quorum of two owners may stay silent: it has none to lose,
-// so its readers would wait a lease whenever one of two nodes is switched off. If both
-// live and were only parted, their lineages become one when they meet.
+// pairPatience is the quorum patience of one or two owners, when Config.Lease is longer. A pair has no quorum after
+// one death, so with a lease its readers would wait 10 minutes whenever one of two nodes is switched off. If both
+// live and were only partitioned, their branches are merged when they meet.
 const pairPatience = 15 * time.Second
 
-// patience is how long the owners of a key wait for a quorum before they jump.
+// quorumPatience is how long the owners of a key wait for a quorum before a forced reconfiguration.
 func (o *Owners) quorumPatience(s *replica) time.Duration {
 	if len(s.epoch.Owners) <= 2 {
 		return min(o.cfg.Lease, pairPatience)
@@ -192,8 +191,8 @@ func (o *Owners) quorumPatience(s *replica) time.Duration {
 	return o.cfg.Lease
 }
 
-// choose names the sequencer to be: the incumbent while it lives and is an owner;
-// else this node; else the nearest owner of old; else the nearest.
+// chooseSequencer prefers the incumbent, while it lives and stays an owner; then this node; then the nearest
+// of the old owners; then the nearest member.
 func (o *Owners) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
 	if s.epoch != nil {
 		if in := s.epoch.Sequencer; slices.Contains(want, in) && o.alive(in) && (in == o.self || !o.silent(s)) {
@@ -211,7 +210,7 @@ func (o *Owners) chooseSequencer(s *replica, want []env.PeerID) env.PeerID {
 	return want[0]
 }
 
-// gather gets what the farthest of the old owners holds, then drafts the epoch.
+// pullAndPropose pulls the farthest head that was promised, then proposes the epoch.
 func (o *Owners) pullAndPropose(s *replica) {
 	b := s.candidacy
 	if b.bestHead == nil || s.log.find(b.bestHead.Hash) >= 0 {
@@ -225,11 +224,11 @@ func (o *Owners) pullAndPropose(s *replica) {
 	})
 }
 
-// draft states the epoch, signs it, and asks the owners, old and new, to sign.
+// propose builds the epoch, signs it, and asks the old and the new owners for signatures.
 func (o *Owners) propose(s *replica) {
 	b := s.candidacy
 	if head := s.log.head(); head != nil && o.volatile[head.Hash] {
-		return // the disk may yet refuse it: urge comes back
+		return // the head is not durable yet; retryCandidacy calls again
 	}
 	now := o.clock.Now().Truncate(time.Millisecond)
 	e := &Epoch{Key: s.key, URL: s.url, Number: b.number, Sequencer: b.newSequencer, Owners: b.newOwners, Time: now}
@@ -272,7 +271,7 @@ func (o *Owners) sendSigns(s *replica) {
 	}
 }
 
-// electors are all who are asked to sign.
+// signersWanted returns all peers that are asked to sign.
 func (o *Owners) signersWanted(b *candidacy) []env.PeerID {
 	return union(append(slices.Clone(b.voterSets), b.newOwners))
 }
@@ -288,7 +287,7 @@ func (o *Owners) onSigned(from env.PeerID, m *ownerpb.Signed) {
 	}
 }
 
-// elected installs the epoch when a quorum of each side has signed.
+// commitIfSigned commits the proposal when a quorum of each voter set and of the new owners has signed.
 func (o *Owners) commitIfSigned(s *replica) {
 	b := s.candidacy
 	e := b.proposal
@@ -312,12 +311,12 @@ func (o *Owners) commitIfSigned(s *replica) {
 	}
 }
 
-// urge asks again who has not answered a bid, later each time, since many answers may be
-// on their way; and gives up after a while.
+// retryCandidacy repeats the requests that were not answered. The delay doubles each time, because many answers may
+// still be on their way. After candidacyTime it gives up.
 func (o *Owners) retryCandidacy(s *replica, now time.Time) {
 	b := s.candidacy
 	if now.Before(b.retryAt) {
-		return // it is due for an earlier bid
+		return // planned for an earlier candidacy
 	}
 	if !b.founding && o.living(b.oldOwners) < quorum(len(b.oldOwners)) {
 		o.releaseSlot(b)
@@ -329,13 +328,13 @@ func (o *Owners) retryCandidacy(s *replica, now time.Time) {
 	case b.proposal == nil && b.forced && age >= reachTime:
 		o.pullAndPropose(s)
 	case b.proposal == nil && !b.founding:
-		if o.living(b.oldOwners) > 1 { // else who comes back is asked by the next bid
+		if o.living(b.oldOwners) > 1 { // otherwise the next candidacy asks an owner that returns
 			o.sendPrepares(s)
 		}
 		if s.pull == nil && b.hasPromises() {
-			o.pullAndPropose(s) // the last pull came to nothing
+			o.pullAndPropose(s) // the last pull failed
 		}
-	case b.proposal == nil: // founding on what a follower had, which was not durable yet
+	case b.proposal == nil: // founding from a follower's log that was not durable yet
 		o.propose(s)
 	case b.signedHere:
 		o.sendSigns(s)
@@ -346,22 +345,21 @@ func (o *Owners) retryCandidacy(s *replica, now time.Time) {
 	}
 }
 
-// blocked says that all have signed but the owners of an epoch that may be in force beside. One of them may
-// have lost its disk with what it promised, and then never signs: as where a quorum is silent, a new lineage
-// goes on.
+// blocked reports whether the old and the new owners have signed, but not the owners of an undecided epoch. One of
+// them may have lost its disk, and with it the vote that would rule the undecided epoch out. Then a forced
+// reconfiguration has to start a new branch, as if a quorum were silent.
 func (b *candidacy) blocked() bool {
 	return b.proposal.certifiedBy(b.oldOwners) && b.proposal.certifiedBy(b.newOwners)
 }
 
-// abandon ends a bid without an epoch. Another attempt follows as long as there is
-// reason for one.
+// abandon ends a candidacy without a new epoch. Another campaign follows after the pause if there is still a reason.
 func (o *Owners) abandon(s *replica, pause time.Duration) {
 	b := s.candidacy
 	o.releaseSlot(b)
 	s.candidacy = nil
 	if b.signedHere {
-		// Others may have signed it. Signatures come to the candidate alone, and it counts
-		// them no longer.
+		// Others may have signed the proposal, but signatures are sent to the candidate alone, so it can
+		// never be certified.
 		if s.abandoned == nil || len(s.abandoned) >= maxAbandoned {
 			s.abandoned = map[Hash]bool{}
 		}
@@ -370,15 +368,15 @@ func (o *Owners) abandon(s *replica, pause time.Duration) {
 	switch {
 	case b.founding:
 	case b.proposal != nil && !b.forced && !b.blocked():
-		// A quorum has answered: it is those who are to own the key that do not sign, as where
-		// they own it in another lineage. To that one this one does not give way.
+		// A quorum has promised, but new owners do not sign, for example because they own the key in another
+		// branch. This branch has a quorum and does not give way to that one.
 		s.noQuorumSince = time.Time{}
 	default:
 		if s.noQuorumSince.IsZero() {
 			s.noQuorumSince = b.since
 		}
 		if o.clock.Now().Sub(s.noQuorumSince) >= giveWayTime && !o.node.IsRoot(s.key) {
-			o.RequestOwners(s.key, s.url, func(bool) {}) // the root may know a lineage that lives
+			o.RequestOwners(s.key, s.url, func(bool) {}) // the root may know a live branch
 		}
 	}
 	if s.epoch != nil {

@@ -8,8 +8,8 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// A support is an epoch of which not all signatures are known, and who of the old
-// owners said that they signed it.
+// An undecidedEpoch is an epoch later than the one in force that may have been certified. signers are the old
+// owners that reported having signed it.
 type undecidedEpoch struct {
 	epoch   *Epoch
 	signers []env.PeerID
@@ -26,8 +26,8 @@ func (o *Owners) sendPrepares(s *replica) {
 	}
 }
 
-// sets are the owners of each epoch that may be in force. An epoch needs a quorum
-// of the old owners; those who sealed without having signed it never will.
+// promiserSets returns the owners of each epoch that may be in force: the last known one, and each undecided epoch
+// that was not ruled out.
 func (b *candidacy) promiserSets() [][]env.PeerID {
 	of := [][]env.PeerID{b.oldOwners}
 	for _, u := range b.undecided {
@@ -38,6 +38,8 @@ func (b *candidacy) promiserSets() [][]env.PeerID {
 	return of
 }
 
+// mayBeInForce reports whether an undecided epoch can have a quorum of the old owners. Owners that have promised
+// without having signed it never will.
 func (b *candidacy) mayBeInForce(u *undecidedEpoch) bool {
 	never := 0
 	for _, p := range b.oldOwners {
@@ -48,7 +50,7 @@ func (b *candidacy) mayBeInForce(u *undecidedEpoch) bool {
 	return len(b.oldOwners)-never >= quorum(len(b.oldOwners))
 }
 
-// once returns the peers of some sets, each once.
+// union returns the peers of several sets without duplicates, in order of first appearance.
 func union(sets [][]env.PeerID) (of []env.PeerID) {
 	for _, set := range sets {
 		for _, p := range set {
@@ -60,7 +62,7 @@ func union(sets [][]env.PeerID) (of []env.PeerID) {
 	return of
 }
 
-// onSealed takes an owner's promise, or its refusal.
+// onPromise handles an owner's promise, or its refusal.
 func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.epoch == nil {
@@ -80,24 +82,24 @@ func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	}
 	b := s.candidacy
 	if b == nil && s.leader != nil && m.Refused > s.epoch.Number && m.Branch == s.epoch.Branch && m.Number == s.epoch.Number && s.epoch.owns(from) {
-		// It is promised to somebody who tried for a later epoch.
+		// The owner has promised a later epoch to a candidate, so it refuses this node's entries.
 		s.promisedElsewhere = max(s.promisedElsewhere, m.Refused)
-		o.campaignIn(s, candidacyTime) // if that comes to nothing
+		o.campaignIn(s, candidacyTime) // in case that candidate fails
 		return nil
 	}
 	if b == nil || b.founding || m.Branch != s.epoch.Branch || m.Number != b.number || !slices.Contains(union(b.promiserSets()), from) {
 		return nil
 	}
 	if m.Refused > 0 {
-		// Somebody else is trying, or has tried: let that one, then try higher.
-		// A jump waits for nobody.
+		// Another candidate has a higher promise. Give it time, then try a higher number. A forced
+		// reconfiguration waits for nobody.
 		if s.promisedElsewhere = max(s.promisedElsewhere, m.Refused); !b.forced {
 			o.abandon(s, candidacyPause/2)
 		}
 		return nil
 	}
 	if b.proposal != nil || slices.Contains(b.promised, from) {
-		return nil // asked twice, answered twice
+		return nil // duplicate
 	}
 	var open []*Epoch
 	for _, raw := range m.Undecided {
@@ -124,8 +126,8 @@ func (o *Owners) onPromise(from env.PeerID, m *ownerpb.Promise) error {
 	return nil
 }
 
-// seal counts an owner's promise; open are the epochs it signed whose fate it does
-// not know.
+// countPromise counts an owner's promise. undecided are the epochs that the owner has signed without knowing their
+// outcome; their owners have to promise too.
 func (o *Owners) countPromise(s *replica, from env.PeerID, head *Entry, open []*Epoch) {
 	b := s.candidacy
 	if b.proposal != nil || slices.Contains(b.promised, from) {
@@ -151,12 +153,12 @@ func (o *Owners) countPromise(s *replica, from env.PeerID, head *Entry, open []*
 		o.sendPrepares(s)
 	}
 	if b.hasPromises() {
-		b.forced = false // they do answer
+		b.forced = false // a quorum answers after all
 		o.pullAndPropose(s)
 	}
 }
 
-// answered says whether a quorum of each epoch that may be in force has sealed it.
+// hasPromises reports whether a quorum of each epoch that may be in force has promised.
 func (b *candidacy) hasPromises() bool {
 	sets := b.promiserSets()
 	if len(sets) > 1+maxConcurrent {
@@ -176,11 +178,11 @@ func (b *candidacy) hasPromises() bool {
 	return true
 }
 
-// farther says which of two heads a quorum may hold: that of the later epoch, and
-// within one the later entry. Of one epoch and place there is one entry.
+// farther reports whether head a is ahead of head b: in a later epoch, or later in the same epoch. A quorum can only
+// have stored the farthest head. One position has only one entry.
 func (s *replica) farther(a, b *Entry) bool {
 	if a.At.Branch != b.At.Branch {
-		return a.At.Branch == s.epoch.Branch // the other is from before the jump
+		return a.At.Branch == s.epoch.Branch // the other one is older than the forced reconfiguration
 	}
 	return b.At.Before(a.At)
 }

@@ -124,7 +124,7 @@ func (o *Owners) owns(s *replica) bool { return s.owned }
 // leads reports whether this node is the sequencer of the epoch in force.
 func (o *Owners) leads(s *replica) bool { return s.epoch != nil && s.epoch.Sequencer == o.self }
 
-// Keys of the store: one record for each seat, and each entry and body of its log.
+// Prefixes of store keys: one record per replica, and one per entry and per body of its log.
 const (
 	replicaPrefix = "owner/seat/"
 	entryPrefix   = "owner/entry/"

@@ -22,23 +22,22 @@ var (
 )
 
 const (
-	// maxNumber bounds the numbers of epochs. At the bound no higher one can be
-	// promised: a lineage that came there ends in a jump.
+	// maxNumber bounds the numbers of epochs. At the bound no higher number can be promised, and a forced
+	// reconfiguration has to start a new branch.
 	maxNumber = 1 << 31
-	// maxAhead is how far beyond what it knows an owner promises a number:
-	// more than a year of attempts.
+	// maxAhead is how far beyond the known number an owner promises: more than a year of attempts.
 	maxAhead = 1 << 22
 )
 
-// onSeal promises to hold nothing of older epochs, if nobody else was promised
-// as much.
+// onPrepare promises a candidate not to accept entries of lower epochs, unless another candidate has an equal or
+// higher promise.
 func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.epoch == nil {
 		return
 	}
-	// Who owns the key in an epoch that others have signed need not have heard of that: what an
-	// owner asks it promises, as it can do no harm.
+	// An owner in a newer epoch asks the owners of older ones, and this node may not know that epoch. It
+	// promises any owner that it knows, which does no harm.
 	asked := o.owns(s) || s.mayOwn(o.self) || s.epoch.owns(from)
 	if m.Branch != s.epoch.Branch || !asked || !o.mayBeCandidate(s, from) {
 		o.sendCommit(from, s)
@@ -55,18 +54,17 @@ func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 		}
 	})
 	if s.leader != nil {
-		o.campaignIn(s, candidacyTime) // if the candidate does not come through
+		o.campaignIn(s, candidacyTime) // in case that candidate fails
 	}
 }
 
-// mayBid says whether a peer may be a candidate, as far as is known here: an owner,
-// or a member of the leaf.
+// mayBeCandidate reports whether a peer may run for the key, as far as is known here: it is an owner, or a member
+// of the leaf.
 func (o *Owners) mayBeCandidate(s *replica, p env.PeerID) bool {
 	return s.epoch != nil && s.epoch.owns(p) || s.mayOwn(p) || o.alive(p)
 }
 
-// refuses returns the number that stands against promising one to a candidate, 0
-// if none does.
+// conflictingPromise returns the number that rules out a promise to a candidate; 0 if there is none.
 func (o *Owners) conflictingPromise(s *replica, from env.PeerID, lineage uint64, number uint32) uint32 {
 	if plant.VoteTwice {
 		return 0
@@ -94,8 +92,7 @@ func (o *Owners) sendPromise(to env.PeerID, s *replica, number, refused uint32) 
 	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Promise{Promise: m}})
 }
 
-// onSign signs the epoch of a candidate, once it has all that the epoch goes on
-// from.
+// onSign signs a candidate's epoch after pulling the log up to the entry that the epoch continues from.
 func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 	e, err := openStatement(m.Statement)
 	if err != nil {
@@ -135,7 +132,7 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		return nil
 	}
 	if s.epoch == nil && len(s.undecided) > 0 && s.undecided[0].Branch != e.Branch && o.clock.Now().Sub(s.undecided[0].Time).Abs() < candidacyTime {
-		return nil // somebody else is founding; one at a time
+		return nil // another candidate is founding the log
 	}
 	if len(s.stillUndecided(e)) >= maxUndecided {
 		return nil
@@ -145,23 +142,22 @@ func (o *Owners) onSign(from env.PeerID, m *ownerpb.Sign) error {
 		if s.pull != nil {
 			s.pull.takeUncommitted = true
 		}
-		return nil // the candidate asks again
+		return nil // the candidate repeats the request
 	}
 	if o.volatile[e.AfterHash] {
-		return nil // so it does here: what is not durable may yet be refused
+		return nil // the disk may still refuse the entry; the candidate repeats the request
 	}
 	o.lockSignature(s, e, from, func() { o.sendSigned(from, e) })
 	return nil
 }
 
-// mayOwn says whether a peer is an owner in an epoch that may be in force, unknown
-// here.
+// mayOwn reports whether a peer is an owner in an undecided epoch.
 func (s *replica) mayOwn(p env.PeerID) bool {
 	return slices.ContainsFunc(s.undecided, func(e *Epoch) bool { return e.owns(p) })
 }
 
-// opened returns the open epochs that stay so beside a new one: its candidate has
-// ruled out the others, for a quorum that has not signed them never will.
+// stillUndecided returns the undecided epochs that remain so beside a new one. Its candidate has ruled out all
+// epochs that it does not name: a quorum has promised without having signed them.
 func (s *replica) stillUndecided(e *Epoch) (of []*Epoch) {
 	for _, p := range s.undecided {
 		if p.Branch == e.Branch && slices.Contains(e.Concurrent, p.Hash) {
@@ -171,7 +167,7 @@ func (s *replica) stillUndecided(e *Epoch) (of []*Epoch) {
 	return of
 }
 
-// lock makes durable that this node signs an epoch, and no other of its number.
+// lockSignature stores the vote for an epoch, and then calls then. No other epoch of this number is signed afterwards.
 func (o *Owners) lockSignature(s *replica, e *Epoch, candidate env.PeerID, then func()) {
 	v := vote{branch: e.Branch, number: e.Number, candidate: candidate, hash: e.Hash}
 	s.signed.set(v)
@@ -192,13 +188,13 @@ func (o *Owners) sendSigned(to env.PeerID, e *Epoch) {
 	}}})
 }
 
-// silent says whether a key's sequencer has given no sign of life for a lease, or
-// nearly: clocks and beats are not that exact.
+// silent reports whether a key's sequencer has given no sign of life for 7/8 of a lease. The margin allows for
+// inexact clocks and heartbeats.
 func (o *Owners) silent(s *replica) bool {
 	return s.leader == nil && o.clock.Now().Sub(o.lastHeard(s)) > o.cfg.Lease*7/8
 }
 
-// heard is when the sequencer in force gave its last sign of life.
+// lastHeard returns the time of the sequencer's last sign of life, about this key or in a heartbeat.
 func (o *Owners) lastHeard(s *replica) time.Time {
 	at := s.lastHeard
 	if s.epoch != nil {
@@ -215,7 +211,7 @@ func (o *Owners) sendCommit(to env.PeerID, s *replica) {
 	}}})
 }
 
-// onInstall takes the news of an epoch.
+// onCommit handles news of a certified epoch.
 func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 	e, err := o.openEpoch(m.Epoch)
 	if err != nil {
@@ -226,7 +222,7 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 	}
 	s := o.replicas[e.Key]
 	if s == nil {
-		return nil // who signed it has a seat; the others are told by mistake
+		return nil // all signers have a replica; other nodes have no use for the epoch
 	}
 	o.lookUpLater(s, e, from)
 	if s.epoch != nil && e.Branch != s.epoch.Branch {
@@ -240,7 +236,7 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 		return nil
 	case s.epoch == nil || e.Number > s.epoch.Number:
 		if o.needsLookup(s, e) {
-			o.startPull(s, o.peer(from), nil) // which looks first who lives there
+			o.startPull(s, o.peer(from), nil) // the pull starts with a lookup
 			return nil
 		}
 		if !o.acceptable(s, e) {
@@ -248,7 +244,7 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 			return nil
 		}
 		if s.epoch != nil && s.epoch.owns(from) && !e.owns(from) {
-			s.exclude(from, o.clock.Now()) // it gives the key up, because it is about to leave
+			s.exclude(from, o.clock.Now()) // the sender is about to leave the network
 		}
 		o.commitEpoch(s, e, from)
 	}
@@ -258,9 +254,8 @@ func (o *Owners) onCommit(from env.PeerID, m *ownerpb.Commit) error {
 	return nil
 }
 
-// right says whether an epoch may follow the one in force: it was signed by a
-// quorum of both, or, where this node has missed some between, by one of its own
-// owners who stand where owners of the key can stand.
+// acceptable reports whether an epoch may replace the one in force: it was signed by quorums of both, or, if this
+// node has missed epochs in between, by a quorum of its own owners, at places where owners of the key can be.
 func (o *Owners) acceptable(s *replica, e *Epoch) bool {
 	if !e.certifiedBy(e.Owners) {
 		return false
@@ -268,16 +263,15 @@ func (o *Owners) acceptable(s *replica, e *Epoch) bool {
 	return s.epoch != nil && e.Succeeds(s.epoch) || o.ownersPlausible(s, e)
 }
 
-// dense says whether the owners of an epoch stand as near to the key as owners in
-// a network of this size do. Somebody who makes up owners has to search for as
-// many keys as there are members for each of them.
+// ownersNearKey reports whether the owners of an epoch are as near to the key as owners in a network of this size
+// are. To forge one owner, an attacker has to generate about as many keys as there are members.
 func (o *Owners) ownersNearKey(e *Epoch) bool {
 	n := o.node.Stats().EstimatedN
 	if n < 64 {
-		return true // then owners can stand nearly anywhere
+		return true // in a small network owners can be nearly anywhere
 	}
-	// Of n members the nearest eight share some log2(n)-3 bits with the key; a
-	// set that shares five bits less than that was not the nearest.
+	// The nearest eight of n members share about log2(n)-3 bits with the key. A set that shares five bits less
+	// than that was not the nearest.
 	want := -8
 	for ; n > 1; n /= 2 {
 		want++
@@ -291,7 +285,7 @@ func (o *Owners) ownersNearKey(e *Epoch) bool {
 	return near >= quorum(len(e.Owners))
 }
 
-// install puts an epoch in force here.
+// commitEpoch puts a certified epoch in force here, and drops entries that it does not continue.
 func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	if plant.Clinging && s.epoch != nil && s.epoch.owns(o.self) && !e.owns(o.self) {
 		return
@@ -307,7 +301,7 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	s.undecided = slices.DeleteFunc(slices.Clone(s.undecided), func(p *Epoch) bool { return p.Branch != e.Branch || p.Number <= e.Number })
 	var ops []env.Op
 	if at := s.log.find(e.AfterHash); at >= 0 || e.AfterHash == (Hash{}) {
-		// After what it goes on from come its own entries, and nobody else's.
+		// After the entry that the epoch continues from, only entries of the epoch itself are valid.
 		n, last := at+1, e.AfterHash
 		for n < len(s.log) && s.log[n].At.Branch == e.Branch && s.log[n].At.Epoch == e.Number {
 			last = s.log[n].Hash
@@ -341,14 +335,13 @@ func (o *Owners) commitEpoch(s *replica, e *Epoch, from env.PeerID) {
 	case !s.follow:
 		s.notOwnerSince = now
 	}
-	o.after(leafSettleTime, task{kind: taskCheckOwners, key: s.key}) // the owners may have changed while these were chosen
+	o.after(leafSettleTime, task{kind: taskCheckOwners, key: s.key}) // the leaf may have changed during the candidacy
 	o.startHandOver(s)
 	o.checkHandOver()
 }
 
-// refly looks what becomes of an entry that was under way when the epoch changed:
-// the new one goes on from it, then its owners hold it; or it goes back to the
-// queue.
+// resolveInflight decides about the entry in flight when the epoch changes. If the new epoch continues from it, it is
+// committed; otherwise its body goes back to the front of the queue.
 func (o *Owners) resolveInflight(s *replica, l *leaderState) *inflight {
 	f := l.inflight
 	if f == nil {
@@ -363,7 +356,7 @@ func (o *Owners) resolveInflight(s *replica, l *leaderState) *inflight {
 		return nil
 	}
 	if f.setHash == nil {
-		return nil // of an earlier life: a poll finds it again
+		return nil // appended by a former run of this node; a poll finds the items again
 	}
 	l.queue = slices.Insert(l.queue, 0, pending{f.body, f.entry.Items, f.setHash, f.done})
 	return nil
