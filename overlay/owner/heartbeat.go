@@ -10,17 +10,15 @@ import (
 )
 
 const (
-	maxListed = 512
-	// weightChange is how much the root's count of clients moves before it says
-	// so out of turn: 1/weightChange of it.
+	maxListed = 512 // entries of a LogList message
+	// weightChange is the inverse of the relative change of the weight that the root reports at once: 1/33.
 	weightChange = 33
-	// leaveTime is how long a node keeps the log of a key it owns no longer: the
-	// new owners may still ask.
+	// forgetDelay is how long a former owner keeps a log, which the new owners may still pull.
 	forgetDelay = time.Minute
 )
 
-// beat compares, with each owner, what this node leads; reports the weights of
-// trees it is the root of; and forgets what it has left.
+// heartbeat sends each owner a digest of the keys that this node leads with it, reports weights as a root,
+// and forgets logs that are needed no longer.
 func (o *Owners) heartbeat(now time.Time) {
 	if o.node.State() != overlay.Active {
 		return
@@ -29,8 +27,8 @@ func (o *Owners) heartbeat(now time.Time) {
 	for _, s := range o.sorted() {
 		switch {
 		case s.epoch == nil:
-			// Somebody spoke of it, and nothing came of that; or what was signed here
-			// is in force, then its sequencer's next beat says so.
+			// No epoch came of a message about this key. If an epoch signed here is in force, its
+			// sequencer's next heartbeat says so.
 			if quiet := now.Sub(s.lastHeard); o.idle(s) && (quiet > forgetDelay && len(s.undecided) == 0 || quiet > o.cfg.Lease) {
 				o.forget(s)
 			}
@@ -39,11 +37,10 @@ func (o *Owners) heartbeat(now time.Time) {
 			o.retire(s)
 			continue
 		case s.leader != nil:
-			o.checkOwners(s) // whatever was missed
+			o.checkOwners(s) // in case a change was missed
 			if o.outsideLeaf(s.key) {
-				// Owners in the key's own leaf would have taken over by now: those there
-				// know nothing of this lineage, and it knows nothing of theirs. One that
-				// has nothing to tell them ends: nobody would come to pull it.
+				// The owners in the key's own leaf would have taken over by now if they knew of this branch.
+				// An empty log has nothing to merge, so it ends. The root hears of any other log.
 				o.RequestOwners(s.key, s.url, func(ok bool) {
 					if ok && s.leader != nil && len(s.log) == 0 && o.outsideLeaf(s.key) && o.replicas[s.key] == s {
 						o.retire(s)
@@ -61,7 +58,7 @@ func (o *Owners) heartbeat(now time.Time) {
 		case o.owns(s):
 			o.suspectSequencer(s, now)
 		case o.idle(s) && s.notOwnerSince.IsZero():
-			s.notOwnerSince = now // in an earlier life
+			s.notOwnerSince = now // ownership ended in a former run
 		case o.idle(s) && now.Sub(s.notOwnerSince) > forgetDelay:
 			o.forget(s)
 			continue
@@ -73,7 +70,7 @@ func (o *Owners) heartbeat(now time.Time) {
 			delete(o.matchedHeartbeats, p)
 		}
 	}
-	for p := range o.listed { // also of those whose beats never matched
+	for p := range o.listed { // includes peers whose heartbeats never matched
 		if !o.alive(p) {
 			delete(o.listed, p)
 		}
@@ -85,7 +82,7 @@ func (o *Owners) heartbeat(now time.Time) {
 	}
 }
 
-// idle says that nothing is under way at a seat, and nobody here follows the key.
+// idle reports whether nothing is under way for a key and nobody here follows it.
 func (o *Owners) idle(s *replica) bool {
 	return !s.follow && s.candidacy == nil && s.campaignAt.IsZero() && !s.waiting && s.pull == nil
 }
@@ -99,13 +96,13 @@ func sortedPeers[V any](m map[env.PeerID]V) []env.PeerID {
 	return of
 }
 
-// suspectLead looks after a key whose sequencer lives, but has not spoken of it
-// for long: it may have left the key to others, and this node missed it.
+// suspectSequencer handles a sequencer that is dead, or has not mentioned the key for long: it may have ceased to
+// be the sequencer without this node's knowledge.
 func (o *Owners) suspectSequencer(s *replica, now time.Time) {
 	switch quiet := now.Sub(o.lastHeard(s)); {
 	case quiet > o.cfg.Lease && !s.follow && !o.node.Leaf().Covers(s.key):
-		// The key is another leaf's, and nobody there counts on this node, as when its
-		// lineage has ended. The root hears of the key before this node forgets it.
+		// The key lies outside the leaf, and the owners there do not count on this node, for example because
+		// its branch has ended. The root hears of the key before this node forgets it.
 		if s.notOwnerSince.IsZero() {
 			o.RequestOwners(s.key, s.url, func(ok bool) {
 				if ok && s.notOwnerSince.IsZero() {
@@ -122,10 +119,10 @@ func (o *Owners) suspectSequencer(s *replica, now time.Time) {
 	}
 }
 
-// retireAfter is how long a log is kept that nobody reads.
+// retireAfter is how long a log without readers is kept.
 const retireAfter = 24 * time.Hour
 
-// unread says whether a key this node leads has had no clients for long.
+// unread reports whether a key that this node leads has had no clients for retireAfter.
 func (o *Owners) unread(s *replica, now time.Time) bool {
 	if s.weight > 0 || s.follow {
 		s.lastRead = now
@@ -133,8 +130,7 @@ func (o *Owners) unread(s *replica, now time.Time) bool {
 	return now.Sub(s.lastRead) > retireAfter
 }
 
-// retire ends a log: for its owners, then here. Who wants the key later founds it
-// anew.
+// retire ends a log at all of its owners. A later subscriber founds it anew.
 func (o *Owners) retire(s *replica) {
 	m := &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{
 		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number,
@@ -148,8 +144,8 @@ func (o *Owners) retire(s *replica) {
 	o.forget(s)
 }
 
-// onRetire forgets a log by its sequencer's word. Who misses it takes over, and
-// comes to the same end.
+// onRetire forgets a log that its sequencer has ended. An owner that misses the message takes over and retires the
+// log later.
 func (o *Owners) onRetire(from env.PeerID, m *ownerpb.Retire) {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.epoch == nil || s.epoch.Sequencer != from || s.epoch.Branch != m.Branch || s.epoch.Number != m.Number || s.follow {
@@ -158,12 +154,11 @@ func (o *Owners) onRetire(from env.PeerID, m *ownerpb.Retire) {
 	o.forget(s)
 }
 
-// report tells the sequencer how many clients the tree has, if this node is its
-// root.
+// reportWeight tells the sequencer how many clients the key's tree has, if this node is its root.
 func (o *Owners) reportWeight(s *replica, now time.Time) {
 	weight, ok := o.app.Weight(s.key)
 	if !ok && !o.node.IsRoot(s.key) || s.epoch == nil {
-		return // the root of no tree counts nobody: all have left
+		return // not the root. A root without a tree reports 0 clients
 	}
 	if s.leader != nil {
 		s.weight, s.weightAt = weight, now
@@ -177,7 +172,7 @@ func (o *Owners) reportWeight(s *replica, now time.Time) {
 	o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: s.key[:], Weight: uint32(weight)}}})
 }
 
-// onReport takes the root's count. Only members that own a key can be its root.
+// onWeightReport takes the root's count. It is accepted from members of the leaf only, which include the root.
 func (o *Owners) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.leader == nil || !o.alive(from) {
@@ -186,7 +181,8 @@ func (o *Owners) onWeightReport(from env.PeerID, m *ownerpb.WeightReport) {
 	s.weight, s.weightAt = int(m.Weight), o.clock.Now()
 }
 
-// digestOf is equal for two who know the same of the same keys.
+// digestOf returns the number of replicas and the xor of their digests. Two nodes that know the same about the same
+// keys get the same values.
 func digestOf(of []*replica) (count uint32, digest uint64) {
 	for _, s := range of {
 		count++
@@ -195,7 +191,7 @@ func digestOf(of []*replica) (count uint32, digest uint64) {
 	return count, digest
 }
 
-// digest mixes what is compared of one key.
+// digest returns a hash of the key, its epoch, head, note version, and whether the head is committed.
 func (s *replica) digest() uint64 {
 	h := s.log.headHash().short()
 	for _, v := range []uint64{idHead(s.key), s.epoch.Branch, uint64(s.epoch.Number), s.version} {
@@ -210,10 +206,10 @@ func (s *replica) digest() uint64 {
 
 func idHead(id overlay.ID) uint64 { return Hash(id).short() }
 
-// onBeat compares.
+// onHeartbeat compares the sequencer's digest with this node's, and answers whether they match.
 func (o *Owners) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 	if !o.alive(from) {
-		return // who leads a key that is owned here is in the leaf
+		return // the sequencers of owned keys are in the leaf
 	}
 	count, digest := digestOf(o.led(from))
 	match := count == m.Count && digest == m.Digest
@@ -225,7 +221,7 @@ func (o *Owners) onHeartbeat(from env.PeerID, m *ownerpb.Heartbeat) {
 	o.send(from, &ownerpb.Message{Body: &ownerpb.Message_HeartbeatAck{HeartbeatAck: &ownerpb.HeartbeatAck{Nonce: m.Nonce, Match: match}}})
 }
 
-// onBeatAck spells out what did not match.
+// onHeartbeatAck sends the list of all shared keys to an owner whose digest did not match.
 func (o *Owners) onHeartbeatAck(from env.PeerID, m *ownerpb.HeartbeatAck) {
 	if m.Match {
 		return
@@ -247,7 +243,7 @@ func (o *Owners) onHeartbeatAck(from env.PeerID, m *ownerpb.HeartbeatAck) {
 	}
 }
 
-// onList gets what this owner lacks, key by key.
+// onList pulls the logs that differ from the sequencer's list.
 func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 	listed := o.listed[from]
 	if listed == nil {
@@ -268,7 +264,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 		}
 		switch {
 		case s.epoch != nil && s.epoch.Branch != st.Branch && s.epoch.owns(o.self) && s.epoch.Sequencer != from:
-			o.sendCommit(from, s) // two lineages: the sequencers sort it out
+			o.sendCommit(from, s) // two branches: the sequencers resolve it
 		case s.epoch == nil || s.epoch.Number != st.Number || s.log.headHash().short() != st.Head || s.version != st.Version || !s.headCommitted() || s.epoch.Branch != st.Branch:
 			o.startPull(s, o.peer(from), nil)
 		default:
@@ -281,7 +277,7 @@ func (o *Owners) onList(from env.PeerID, m *ownerpb.LogList) {
 	delete(o.listed, from)
 	for _, s := range slices.Clone(o.led(from)) {
 		if !listed[s.key] {
-			o.startPull(s, o.peer(from), nil) // it says who leads, if it does not
+			o.startPull(s, o.peer(from), nil) // the sequencer does not list the key any more, and answers with the epoch
 		}
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"tidings/overlay"
 )
 
-// A lead is what a sequencer has to do: one entry is under way at a time.
+// leaderState is the work of a sequencer. One entry is in flight at a time; bodies wait in queue.
 type leaderState struct {
 	queue    []pending
-	inflight *inflight // nil: nothing is under way
-	retryAt  time.Time // when to look whether acknowledgements are missing
-	lagging  *inflight // held by a quorum, on its way to the others
-	catchUps int       // times that others were asked for what the epoch goes on from
+	inflight *inflight // entry sent, but not committed; nil: none
+	retryAt  time.Time // time of the next check for missing acknowledgements
+	lagging  *inflight // last committed entry, while it is still sent to slow owners; nil: none
+	catchUps int       // number of pulls of what the epoch continues from
 }
 
 type pending struct {
@@ -26,43 +26,42 @@ type pending struct {
 	done    func(ok bool)
 }
 
-// A Sum returns the hash of the set of items that results from an entry, when it
-// has become known which it is: the entry number seq of a log of which first is
-// the oldest that is kept.
+// A SetHash returns the hash of the set of items after an entry, once its place is known: number seq in a log
+// whose oldest kept entry has the number first.
 type SetHash func(seq, first uint64) Hash
 
-// A flight is an entry on its way to a quorum.
+// An inflight is an entry on its way to the owners.
 type inflight struct {
 	entry   *Entry
 	body    []byte
 	setHash SetHash
-	acks    []env.PeerID // durably, this node included
+	acks    []env.PeerID // owners that have stored the entry durably, including this node
 	tries   int
 	done    func(ok bool)
 }
 
 const (
-	// maxQueue bounds the bodies that wait to become entries of one log. At the
-	// bound Append refuses: a poll finds the same again.
+	// maxQueue bounds the bodies that wait to become entries of one log. At the bound Append refuses, and the
+	// next poll finds the same items again.
 	maxQueue = 1024
-	// maxTrail is how often an entry that a quorum holds is sent to the rest;
-	// then they learn of it by the next comparison.
+	// maxLaggingTries is how often a committed entry is sent to an owner that has not acknowledged it. After that the
+	// owner learns of it by the next heartbeat.
 	maxLaggingTries = 5
-	// republish is how far back a new sequencer hands up what was held, in case
-	// the last one died before it was published.
+	// republishTime is the age up to which a new sequencer reports committed entries again, in case its
+	// predecessor died before publishing them.
 	republishTime = time.Minute
 )
 
-// ErrNotLeading says that this node is not the sequencer of a key.
+// ErrNotLeading reports that this node is not the sequencer of a key.
 var ErrNotLeading = errors.New("not the sequencer")
 
-// ErrBusy says that too much waits to be appended.
+// ErrBusy reports that maxQueue bodies are waiting already.
 var ErrBusy = errors.New("too much waits to be appended")
 
-// Append adds an entry to the log of a key this node leads: a body of at most
-// MaxBody bytes that holds some items. set is called when the entry is made, and
-// again if it has to be made anew. done is called when a quorum holds it, or with
-// false when this node leads no longer; it may be in the log all the same then.
+// Append adds an entry to the log of a key that this node leads. The body has 1 to MaxBody bytes and holds the
+// given number of items. set is called when the entry is made, and again if the entry has to be made anew.
+// done is called with true when the entry is committed, or with false when this node ceases to be the sequencer;
+// the entry may be committed by the next sequencer nevertheless.
 func (o *Owners) Append(key overlay.ID, body []byte, items int, set SetHash, done func(ok bool)) error {
 	s := o.replicas[key]
 	switch {
@@ -78,7 +77,7 @@ func (o *Owners) Append(key overlay.ID, body []byte, items int, set SetHash, don
 	return nil
 }
 
-// Room returns how many bodies Append would take now.
+// Room returns how many more bodies Append accepts now.
 func (o *Owners) Room(key overlay.ID) int {
 	s := o.replicas[key]
 	if s == nil || s.leader == nil {
@@ -87,9 +86,8 @@ func (o *Owners) Room(key overlay.ID) int {
 	return maxQueue - len(s.leader.queue)
 }
 
-// Staying returns the number of the first entry of a log that would still be kept
-// if entries with some items were added now; 0 if all would be. What only the
-// entries before it hold is about to leave the log.
+// FirstKept returns the number of the first entry that would still be kept if the given number of items were appended
+// now; 0 if the log is empty. Items that are only in earlier entries are about to leave the log.
 func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
 	s := o.replicas[key]
 	if s == nil || len(s.log) == 0 {
@@ -102,7 +100,7 @@ func (o *Owners) FirstKept(key overlay.ID, items int) uint64 {
 	return s.log[i].At.Seq
 }
 
-// advance makes the next entry, if none is under way and the epoch is not sealed.
+// appendNext makes the next entry, unless one is in flight or a higher epoch was promised.
 func (o *Owners) appendNext(s *replica) {
 	l := s.leader
 	if l == nil || l.inflight != nil || len(l.queue) == 0 || s.candidacy != nil || o.promisedAway(s) {
@@ -113,7 +111,7 @@ func (o *Owners) appendNext(s *replica) {
 		return
 	}
 	p := l.queue[0]
-	l.queue[0] = pending{} // the array stays, and would keep the body
+	l.queue[0] = pending{} // the array behind the queue would keep the body alive
 	l.queue = l.queue[1:]
 	now := o.clock.Now().Truncate(time.Millisecond)
 	seq := s.epoch.After.Seq
@@ -141,15 +139,14 @@ func (o *Owners) appendNext(s *replica) {
 	f := &inflight{entry: e, body: p.body, setHash: p.setHash, done: p.done}
 	l.inflight = f
 	o.stats.Appended++
-	// The entry in the store is the lock on its position; the signature stays
-	// here until it is durable.
+	// The stored entry is the vote for its position. It is sent only after it is durable.
 	o.store.Commit(putOps([]*Entry{e}, [][]byte{p.body}), func(err error) {
 		if err != nil {
 			o.stats.StoreErrors++
 			o.log.Debug("log entry could not be stored", "url", s.url, "err", err)
 		}
 		if s.leader != l || l.inflight != f {
-			o.store.Commit(o.deleteOps(chain{e}), func(error) {}) // deposed meanwhile: nobody has seen it
+			o.store.Commit(o.deleteOps(chain{e}), func(error) {}) // this node ceased to lead; nobody has seen the entry
 			return
 		}
 		if err != nil {
@@ -165,8 +162,8 @@ func (o *Owners) appendNext(s *replica) {
 	})
 }
 
-// goesOn says whether all that the epoch in force goes on from is durable here. A sequencer may lead
-// before: others have signed the epoch, and its own disk has refused what they hold.
+// hasBase reports whether everything that the epoch in force continues from is durable here. It may not be when
+// others have signed the epoch and this node's disk has refused the entries.
 func (o *Owners) hasBase(s *replica) bool {
 	head := s.log.head()
 	if head == nil {
@@ -176,7 +173,7 @@ func (o *Owners) hasBase(s *replica) bool {
 	return (own || head.Hash == s.epoch.AfterHash) && !o.volatile[head.Hash]
 }
 
-// catchUp gets what a sequencer lacks of the log from the others, one at a time, until it has it.
+// catchUp pulls what a sequencer lacks of the log from the other owners, one after the other.
 func (o *Owners) catchUp(s *replica) {
 	o.retryReplicateIn(s, answerTime)
 	others := slices.DeleteFunc(slices.Clone(s.epoch.Owners), func(p env.PeerID) bool { return p == o.self })
@@ -187,13 +184,12 @@ func (o *Owners) catchUp(s *replica) {
 	o.startPull(s, o.peer(others[s.leader.catchUps%len(others)]), nil)
 }
 
-// sealed says whether this owner promised to hold nothing more of the epoch in
-// force.
+// promisedAway reports whether this owner has promised to accept no further entries of the epoch in force.
 func (o *Owners) promisedAway(s *replica) bool {
 	return s.promised.in(s.epoch.Branch).number > s.epoch.Number
 }
 
-// fly sends the entry under way, which is durable here, to the owners.
+// replicate sends the entry in flight, which is durable here, to the other owners.
 func (o *Owners) replicate(s *replica) {
 	f := s.leader.inflight
 	f.acks = append(f.acks, o.self)
@@ -202,7 +198,7 @@ func (o *Owners) replicate(s *replica) {
 	o.maybeCommit(s)
 }
 
-// landed looks whether a quorum holds the entry under way, and hands it up.
+// maybeCommit commits the entry in flight if a quorum has stored it, and reports it to the application.
 func (o *Owners) maybeCommit(s *replica) {
 	l := s.leader
 	f := l.inflight
@@ -225,12 +221,12 @@ func (o *Owners) maybeCommit(s *replica) {
 	o.appendNext(s)
 }
 
-// takeLead makes this node act as the sequencer of the epoch in force.
+// becomeLeader starts this node's work as the sequencer of the epoch in force.
 func (o *Owners) becomeLeader(s *replica) {
 	if s.leader == nil {
 		s.leader = &leaderState{}
 		s.lastRead = o.clock.Now()
-		s.weightAt = s.lastRead // a lease of patience for the root's word
+		s.weightAt = s.lastRead // the root has a lease to report the weight
 		o.app.Lead(s.key, true)
 	}
 	head := s.log.head()
@@ -254,8 +250,9 @@ func (o *Owners) becomeLeader(s *replica) {
 		for i, e := range tail {
 			switch {
 			case bodies[i] == nil:
+			// Appended by a former run of this node; it is unknown whether a quorum has stored it.
 			case e == head && mine && l.inflight == nil && s.log.head() == head:
-				// Of an earlier life: nobody knows whether a quorum holds it.
+				// A former run of this node appended it, and may not have committed it.
 				l.inflight = &inflight{entry: e, body: bodies[i]}
 				o.replicate(s)
 			default:
@@ -266,7 +263,7 @@ func (o *Owners) becomeLeader(s *replica) {
 	})
 }
 
-// dropLead ends this node's part as the sequencer.
+// stepDown ends this node's work as the sequencer.
 func (o *Owners) stepDown(s *replica) {
 	l := s.leader
 	if l == nil || plant.TwoPollers {

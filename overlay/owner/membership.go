@@ -9,8 +9,8 @@ import (
 	"tidings/overlay"
 )
 
-// lost says whether no owner of a key that this node only follows lives any more, as far
-// as the leaf shows; of a key that it does not hold, as far as was seen there of late.
+// ownersGone reports whether no owner of a key is alive. For a key outside the leaf a recent lookup decides; without
+// one the owners count as alive.
 func (o *Owners) ownersGone(s *replica) bool {
 	lives := o.alive
 	if o.outsideLeaf(s.key) {
@@ -22,8 +22,7 @@ func (o *Owners) ownersGone(s *replica) bool {
 	return !slices.ContainsFunc(s.epoch.Owners, lives)
 }
 
-// nearest returns the members that should own a key; nil if this node cannot
-// know them.
+// nearestMembers returns the members nearest to a key; nil if the key lies outside the leaf.
 func (o *Owners) nearestMembers(key overlay.ID) []env.PeerID {
 	leaf := o.node.Leaf()
 	if o.node.State() != overlay.Active || !leaf.Covers(key) {
@@ -36,10 +35,8 @@ func (o *Owners) nearestMembers(key overlay.ID) []env.PeerID {
 	return of
 }
 
-// wanted returns the members that should own a key now: the nearest, without those
-// that own it in another lineage, as long as the two have not become one, without those
-// that give it up, and without this node when it leaves; nil if there is nobody, or none
-// can be known.
+// desiredOwners returns the members that should own a key: the nearest ones, except for excluded peers, and except
+// for this node if it is leaving; nil if there are none, or the key lies outside the leaf.
 func (o *Owners) desiredOwners(s *replica) []env.PeerID {
 	now := o.clock.Now()
 	for p, said := range s.excluded {
@@ -64,16 +61,15 @@ func (o *Owners) desiredOwners(s *replica) []env.PeerID {
 		}
 	}
 	if len(s.excluded) > 0 {
-		o.LeafChanged() // they will not be so for ever
+		o.LeafChanged() // check again later, when the exclusions have expired
 	}
 	return of
 }
 
-// alive says whether a peer is a member of the leaf.
+// alive reports whether a peer is a member of the leaf.
 func (o *Owners) alive(p env.PeerID) bool { return o.node.Leaf().Has(o.id(p)) != nil }
 
-// keepUp looks at all seats after the leaf has changed: where the owners should
-// be others, or the sequencer is dead, an epoch is to be made.
+// checkAllOwners checks the owners of all keys after a change of the leaf.
 func (o *Owners) checkAllOwners() {
 	for _, s := range o.sorted() {
 		if s.epoch != nil && o.owns(s) {
@@ -82,8 +78,8 @@ func (o *Owners) checkAllOwners() {
 	}
 }
 
-// keepOwners plans an epoch where the owners of a key should be others, or its
-// sequencer is dead.
+// checkOwners plans a campaign if a key should have other owners, its sequencer is dead, or a promise blocks the
+// epoch in force.
 func (o *Owners) checkOwners(s *replica) {
 	switch {
 	case s.candidacy != nil:
@@ -91,18 +87,19 @@ func (o *Owners) checkOwners(s *replica) {
 		if want := o.desiredOwners(s); want != nil && !sameSet(want, s.epoch.Owners) {
 			o.campaignIn(s, 0)
 		} else if o.promisedAway(s) {
-			o.campaignIn(s, candidacyTime) // it was promised to one who did not come through
+			o.campaignIn(s, candidacyTime) // the candidate with the promise may have failed
 		}
 	case !o.alive(s.epoch.Sequencer):
 		o.campaignIn(s, time.Duration(o.rank(s))*rankTime)
 	}
 }
 
-// rank is this node's place among the living owners of a key, the nearest first.
+// rank returns this node's place among the living owners of a key, 0 for the nearest. Owners campaign in this order,
+// rankTime apart.
 func (o *Owners) rank(s *replica) int {
 	n := 0
 	if plant.VoteTwice {
-		return n // all try at one time, so that there is an occasion
+		return n // planted bug: all owners campaign at once
 	}
 	for _, p := range s.epoch.Owners {
 		if p != o.self && o.alive(p) && overlay.Nearer(s.key, o.id(p), o.node.ID()) {

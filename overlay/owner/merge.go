@@ -8,36 +8,34 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// meetPause is the time between two words to the sequencer of another lineage.
+// contactPause is the minimum time between two messages to the sequencer of another branch.
 const contactPause = 3 * time.Second
 
-// rivalTime is how long a lineage that is not heard of is held to live.
+// rivalTime is how long a branch counts as live after the last message about it.
 const rivalTime = 30 * time.Second
 
-// giveWayTime is how long the lineage that is to go on may lack a quorum before it gives way
-// to one that lives. Where the halves of a network meet, those whom it lacks may own the
-// key in that one meanwhile, and would not answer before the two are one.
+// giveWayTime is how long the branch that should continue may lack a quorum before it gives way to a live one.
+// After a partition the owners it lacks may own the key in the other branch, and would not answer before the
+// two are merged.
 const giveWayTime = 15 * time.Second
 
-// A merge is another lineage whose entries this sequencer appends to its own.
+// A branchMerge is another branch whose entries this sequencer appends to its own.
 type branchMerge struct {
 	lineage uint64
 	head    Hash // the other's last entry, as far as it was pulled
 	done    bool // pulled, and what was new handed to the application
 }
 
-// mayFollow says whether a node may leave the lineage it knows for another one that is
-// certified.
+// maySwitch reports whether a node may leave its branch for another certified one.
 func (o *Owners) maySwitch(s *replica, e *Epoch, from env.PeerID) bool {
 	return e.certifiedBy(e.Owners) && o.ownersPlausible(s, e) && s.leader == nil && o.prefersBranch(s, e, from)
 }
 
-// yields says whether another lineage is to be preferred by one who does not lead: the one
-// that goes on where both are alive, or for which an owner has left the own since, by the
-// word of an owner, for followers may not have heard that it ended; one that lives where
-// the own does not, as far as is known here; or one that the own sequencer has joined, as
-// it says itself, or leads by now, or whose epoch it has signed: it signs none of a lineage
-// that is not its own, but to found it.
+// prefersBranch reports whether a node that does not lead prefers another branch to its own. There are three reasons.
+// The other branch continues after a merge, or an owner has left the own branch for it, as told by one of its
+// owners, since followers may not have heard that their branch ended. Or the own branch is dead, as far as is
+// known here. Or the own sequencer has joined the other branch: it says so, leads there, or has signed
+// its epoch, and a sequencer signs epochs of other branches only to found them.
 func (o *Owners) prefersBranch(s *replica, e *Epoch, from env.PeerID) bool {
 	since := e.Time.After(s.epoch.Time)
 	goesOn := e.owns(from) && (e.Branch < s.epoch.Branch || since && s.epoch.owns(from))
@@ -46,28 +44,27 @@ func (o *Owners) prefersBranch(s *replica, e *Epoch, from env.PeerID) bool {
 	return !o.owns(s) && (goesOn || o.ownersGone(s)) || o.silent(s) || joined
 }
 
-// givesWay says whether a lineage that is led here lacks the quorum to append what another
-// one has.
+// givesWay reports whether a branch that this node leads has lacked a quorum for giveWayTime, and so cannot append
+// what another branch has.
 func (o *Owners) givesWay(s *replica) bool {
 	return s.leader != nil && !s.noQuorumSince.IsZero() && o.clock.Now().Sub(s.noQuorumSince) >= giveWayTime
 }
 
-// meet deals with the news that another lineage of a key is alive. If told, merged
-// is the head of this node's lineage that the other has appended, the zero hash if
-// there was nothing to append.
+// onOtherBranch handles the news that another branch of a key is live. If told, merged is the head of this
+// node's branch that the other branch has appended; the zero hash if there was nothing to append.
 func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Hash, told bool) {
 	if o.needsLookup(s, e) {
-		o.startPull(s, o.peer(from), nil) // which looks first who lives there
+		o.startPull(s, o.peer(from), nil) // the pull starts with a lookup
 		return
 	}
 	if !e.certifiedBy(e.Owners) || !o.ownersPlausible(s, e) {
 		o.stats.Untrusted++
 		return
 	}
-	// Who left that one for this one, and owns the key here, passes on what it has heard.
+	// An owner that left the other branch for this one only passes on what it has heard.
 	ours := s.epoch.owns(from) && s.epoch.Time.After(e.Time)
 	if b := s.candidacy; !ours && (e.owns(from) || b != nil && slices.Contains(b.newOwners, from)) {
-		// Until the two are one, each goes on with its own.
+		// Until the two are merged, each continues with its own owners.
 		s.exclude(from, o.clock.Now())
 		if b != nil && slices.Contains(b.newOwners, from) {
 			o.abandon(s, 2*answerTime)
@@ -79,7 +76,7 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 	wins := e.Branch < s.epoch.Branch || o.givesWay(s)
 	switch {
 	case s.leader != nil && wins && told && merged == s.log.headHash() && (s.leader.inflight == nil || s.leader.inflight.entry.Hash == merged):
-		// All there is here is there: this lineage ends.
+		// The other branch has appended everything: this one ends.
 		o.stats.Merged++
 		old := s.epoch
 		o.joinBranch(s, e, from)
@@ -90,20 +87,20 @@ func (o *Owners) onOtherBranch(s *replica, e *Epoch, from env.PeerID, merged Has
 		}
 	case s.leader != nil:
 		if e.owns(from) && from != e.Sequencer {
-			o.sendCommit(from, s) // it was away, it may be, when that one ended
+			o.sendCommit(from, s) // it may have been away when its branch ended
 		}
 		o.contactRival(s)
 	case o.prefersBranch(s, e, from):
 		o.joinBranch(s, e, from)
 	case !s.rivalContacted:
 		o.pauseContact(s)
-		// The own sequencer meets the other one, or says that it has joined it.
+		// The own sequencer contacts the other one, or answers that it has joined it.
 		o.send(s.epoch.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), WantReply: true}}})
 		o.sendCommit(from, s)
 	}
 }
 
-// shun sees to it that a peer is not made an owner for a while.
+// exclude keeps a peer from becoming an owner for excludeTime.
 func (s *replica) exclude(p env.PeerID, now time.Time) {
 	if s.excluded == nil {
 		s.excluded = map[env.PeerID]time.Time{}
@@ -111,8 +108,8 @@ func (s *replica) exclude(p env.PeerID, now time.Time) {
 	s.excluded[p] = now
 }
 
-// rendezvous tells the other lineage's sequencer of this one: to append what this
-// one has, if the other goes on, or this one gives way; else to ask for that.
+// contactRival tells the other branch's sequencer of this branch: with Merge, so that it appends this log, if the other
+// branch continues or this one gives way; else with Commit, which asks for a Merge in return.
 func (o *Owners) contactRival(s *replica) {
 	if s.rivalContacted {
 		return
@@ -130,13 +127,13 @@ func (o *Owners) contactRival(s *replica) {
 	o.send(s.rival.Sequencer, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: m}})
 }
 
-// rest sees to it that the other lineage is not told again at once, but again.
+// pauseContact plans the next contact with the other branch, and prevents earlier ones.
 func (o *Owners) pauseContact(s *replica) {
 	s.rivalContacted = true
 	o.after(contactPause, task{kind: taskContactRival, key: s.key})
 }
 
-// meetAgain goes on with a rendezvous as long as the other lineage lives.
+// retryContact contacts the other branch again while it is live.
 func (o *Owners) retryContact(s *replica, now time.Time) {
 	switch {
 	case s.rival == nil || s.epoch == nil || s.leader == nil:
@@ -147,7 +144,7 @@ func (o *Owners) retryContact(s *replica, now time.Time) {
 	}
 }
 
-// join leaves a lineage for another.
+// joinBranch leaves the branch of a replica for another one.
 func (o *Owners) joinBranch(s *replica, e *Epoch, from env.PeerID) {
 	o.log.Info("log of a feed continues in another branch", "url", s.url)
 	o.stepDown(s)
@@ -157,7 +154,7 @@ func (o *Owners) joinBranch(s *replica, e *Epoch, from env.PeerID) {
 	}
 }
 
-// onMerge pulls another lineage's entries and hands up what is new in them.
+// onMerge pulls the entries of another branch and hands new ones to the application.
 func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	their, err := o.openEpoch(m.Epoch)
 	if err != nil {
@@ -168,7 +165,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 		return nil
 	}
 	if s.leader == nil {
-		o.sendCommit(from, s) // which says who is
+		o.sendCommit(from, s) // the epoch names the sequencer
 		return nil
 	}
 	if !their.certifiedBy(their.Owners) || their.Sequencer != from || !o.ownersPlausible(s, their) {
@@ -177,7 +174,7 @@ func (o *Owners) onMerge(from env.PeerID, m *ownerpb.Merge) error {
 	}
 	s.rival, s.rivalSeen = their, o.clock.Now()
 	if their.Branch < s.epoch.Branch && !m.GivesWay || o.givesWay(s) {
-		o.contactRival(s) // the other one goes on, and does not know it
+		o.contactRival(s) // the other branch should continue, and does not know it
 		return nil
 	}
 	if m.GivesWay {
@@ -211,14 +208,14 @@ func (o *Owners) sendMerged(to env.PeerID, s *replica, head Hash) {
 	}}})
 }
 
-// pullForeign pulls another lineage's log from its sequencer.
+// pullBranch pulls another branch's log from its sequencer.
 func (o *Owners) pullBranch(s *replica, their *Epoch, from env.PeerID) {
 	if s.pull != nil {
-		return // it comes back when that is over
+		return // a pull is under way; the next Merge message tries again
 	}
 	have := s.log.headHash()
 	if s.merge != nil && s.merge.lineage == their.Branch {
-		have = s.merge.head // that far it was appended before
+		have = s.merge.head // continue after the entries appended before
 	}
 	g := &branchMerge{lineage: their.Branch}
 	s.merge = g

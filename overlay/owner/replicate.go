@@ -25,7 +25,7 @@ func (o *Owners) sendReplicate(s *replica, f *inflight) {
 	}
 }
 
-// inline is a body as it travels beside its entry.
+// inline returns the body if it fits beside its entry, else nil.
 func inline(body []byte) []byte {
 	if len(body) > maxInline {
 		return nil
@@ -33,7 +33,7 @@ func inline(body []byte) []byte {
 	return body
 }
 
-// urgeHold sends again what was not acknowledged.
+// retryReplicate sends an entry again to the owners that have not acknowledged it.
 func (o *Owners) retryReplicate(s *replica, now time.Time) {
 	l := s.leader
 	if now.Before(l.retryAt) {
@@ -42,7 +42,7 @@ func (o *Owners) retryReplicate(s *replica, now time.Time) {
 	again := answerTime
 	switch {
 	case l.inflight != nil && len(l.inflight.acks) == 0:
-		return // not durable yet; fly comes back
+		return // not durable here yet; replicate is called when it is
 	case l.inflight != nil:
 		if l.inflight.tries > 3 && s.noQuorumSince.IsZero() {
 			s.noQuorumSince = now
@@ -56,26 +56,26 @@ func (o *Owners) retryReplicate(s *replica, now time.Time) {
 	case l.lagging != nil && l.lagging.tries < maxLaggingTries && len(l.lagging.acks) < len(s.epoch.Owners):
 		o.sendReplicate(s, l.lagging)
 	default:
-		l.lagging = nil // its body would stay in memory until the next entry
+		l.lagging = nil // free the body
 		return
 	}
 	o.retryReplicateIn(s, again)
 }
 
-// holdAgain plans the next look; an earlier plan gives way.
+// retryReplicateIn plans the next retry in place of an earlier plan.
 func (o *Owners) retryReplicateIn(s *replica, d time.Duration) {
 	s.leader.retryAt = o.clock.Now().Add(d)
 	o.cal.Add(s.leader.retryAt, task{kind: taskRetryReplicate, key: s.key})
 }
 
-// onHeld takes an owner's word that it keeps an entry.
+// onReplicateAck handles an owner's acknowledgement. From the sequencer it means that the entry is committed.
 func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.epoch == nil || !s.epoch.owns(from) {
 		return
 	}
 	if from == s.epoch.Sequencer {
-		o.markCommitted(s, Hash(m.Hash)) // so does a quorum
+		o.markCommitted(s, Hash(m.Hash)) // the sequencer acknowledges committed entries only
 	}
 	if s.leader == nil {
 		return
@@ -93,7 +93,7 @@ func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
 	}
 }
 
-// onHold keeps an entry for the sequencer in force.
+// onReplicate stores an entry of the sequencer in force and acknowledges it.
 func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	e, err := OpenEntry(o.verify, m.Entry)
 	if err != nil {
@@ -101,19 +101,19 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	}
 	s := o.replicas[e.Key]
 	if s != nil && !o.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
-		return nil // no sequencer of this key stands outside the leaf
+		return nil // the sequencer of a key is an owner or in the leaf
 	}
 	switch {
 	case s == nil || s.epoch == nil:
 		if s == nil {
-			return nil // not mine, as far as I know; the Install comes again with the next Beat
+			return nil // this node knows no log of the key; heartbeats will repeat the epoch
 		}
 		o.startPull(s, o.peer(from), nil)
 		return nil
 	case o.owns(s) && o.promisedAway(s) && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
-		// It holds nothing more of this epoch, what it pulled since included: a candidate
-		// may have drafted without. If that came to nothing, only a later epoch makes an
-		// owner of this node again, which the sequencer has to know.
+		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
+		// candidate may have proposed an epoch without them. If that candidacy failed, only a later epoch
+		// makes this node accept entries again, so the sequencer has to know.
 		if from == s.epoch.Sequencer {
 			o.sendPromise(from, s, s.epoch.Number, s.promised.in(s.epoch.Branch).number)
 		}
@@ -124,7 +124,7 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 		}
 		return nil
 	case e.At.Branch != s.epoch.Branch || e.At.Epoch > s.epoch.Number:
-		o.startPull(s, o.peer(from), nil) // which brings the epoch
+		o.startPull(s, o.peer(from), nil) // the pull brings the epoch too
 		return nil
 	case e.At.Epoch < s.epoch.Number:
 		o.sendCommit(from, s)
@@ -154,8 +154,8 @@ func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
 	return nil
 }
 
-// keep takes entries that somebody with a right to had signed into the log, and
-// calls then when they are durable there, or with false when they are not to be.
+// storeEntries appends verified entries to the log. When they are durable it calls then with true; if they are not
+// to be in the log, with false.
 func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
 	for _, e := range fresh {
 		o.volatile[e.Hash] = true
@@ -170,13 +170,13 @@ func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew 
 		if err != nil {
 			o.stats.StoreErrors++
 			o.log.Debug("log entries could not be stored", "url", s.url, "err", err)
-			// What is not durable must not be vouched for, nor be followed by what
-			// is: they are asked for again.
+			// Entries that are not durable must not be acknowledged, nor be followed by durable ones. They are
+			// dropped and requested again.
 			switch i := s.log.find(fresh[0].Hash); {
 			case i >= 0 && anew:
 				s.setLog(old)
 			case i >= 0:
-				o.store.Commit(o.deleteOps(s.log[i:]), func(error) {}) // what followed may have been stored
+				o.store.Commit(o.deleteOps(s.log[i:]), func(error) {}) // later entries may have been stored
 				s.setLog(slices.Clone(s.log[:i]))
 			}
 			s.committed = s.visible.headHash()
@@ -184,7 +184,7 @@ func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew 
 			return
 		}
 		if s.log.find(fresh[len(fresh)-1].Hash) < 0 {
-			then(false) // one before it was not stored, or it was cut meanwhile
+			then(false) // an earlier entry was not stored, or the log was truncated
 			return
 		}
 		o.updateVisible(s)

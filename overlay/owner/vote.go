@@ -36,8 +36,8 @@ func (o *Owners) onPrepare(from env.PeerID, m *ownerpb.Prepare) {
 	if s == nil || s.epoch == nil {
 		return
 	}
-	// An owner in a newer epoch asks the owners of older ones, and this node may not know that epoch. It
-	// promises any owner that it knows, which does no harm.
+	// This node may be an owner in an undecided epoch that it has not heard of. It therefore promises any
+	// candidate that is an owner, which does no harm.
 	asked := o.owns(s) || s.mayOwn(o.self) || s.epoch.owns(from)
 	if m.Branch != s.epoch.Branch || !asked || !o.mayBeCandidate(s, from) {
 		o.sendCommit(from, s)
