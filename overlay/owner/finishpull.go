@@ -4,7 +4,7 @@ import "slices"
 
 // What becomes of a pull.
 
-// finish takes what was pulled, if somebody with a right to has signed it.
+// finishPull verifies what was pulled, and takes the entries, the epoch and the note.
 func (o *Owners) finishPull(s *replica) {
 	p := s.pull
 	switch {
@@ -41,7 +41,7 @@ func (o *Owners) finishPull(s *replica) {
 	if p.epoch.Branch != e.Branch {
 		// Another lineage lives, which this node may not follow yet.
 		o.endPull(s, false)
-		if !o.needsLookup(s, p.epoch) { // else the look-up has found nobody: meet would pull again
+		if !o.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
 			o.onOtherBranch(s, p.epoch, p.from.ID, Hash{}, false)
 		}
 		return
@@ -53,7 +53,7 @@ func (o *Owners) finishPull(s *replica) {
 	}
 	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(o.self) {
 		p.have, p.committed = p.entries[n-1].Prev, true
-		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // it comes again when a quorum holds it
+		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // the entry comes again when it is committed
 	}
 	var last *Entry
 	if len(p.entries) > 0 {
@@ -86,7 +86,7 @@ func (o *Owners) finishPull(s *replica) {
 	}
 }
 
-// adopt makes what was pulled part of the log. What both had is not new.
+// appendPulled appends the new ones of the pulled entries to the log.
 func (o *Owners) appendPulled(s *replica) {
 	p := s.pull
 	fresh, bodies, anew := p.entries, p.bodies, p.restart
@@ -107,13 +107,13 @@ func (o *Owners) appendPulled(s *replica) {
 	for i, e := range fresh {
 		if bodies[i] == nil && e.Size > 0 {
 			if s.epoch != nil && !s.epoch.owns(p.from.ID) {
-				return // an owner may have what this one lost
+				return // an owner may still have the body
 			}
-			o.stats.Lost++ // a reader lacks items, the chain stays whole
+			o.stats.Lost++ // readers miss the items, but the chain stays complete
 		}
 	}
 	if s.leader != nil && anew {
-		return // a sequencer's own log is the one
+		return // the sequencer's own log is authoritative
 	}
 	p.storing = true
 	o.storeEntries(s, fresh, bodies, anew, func(ok bool) {

@@ -8,26 +8,24 @@ import (
 	"tidings/overlay"
 )
 
-// sightTime is how long a sighting counts. Owners change by ones and twos; whom a minute
-// brings is not a quorum.
+// lookupTTL is how long the result of a lookup is used. Owners change one or two at a time, so a minute does not replace
+// a quorum.
 const lookupTTL = time.Minute
 
-// A sighting is who lives near a key of another leaf, as a checked look-up has found.
+// A keyLookup is the result of a checked lookup of the members near a key outside the leaf.
 type keyLookup struct {
-	members []env.PeerID // twice as many as own the key
-	at      time.Time    // zero: the look-up is under way
-	then    []func()
+	members []env.PeerID // members nearest to the key, twice as many as own it
+	at      time.Time    // time of the result; zero: the lookup is under way
+	then    []func()     // called when the lookup ends
 }
 
-// elsewhere says whether a key lies in another leaf than this node's, whose members it
-// does not know.
+// outsideLeaf reports whether a key lies outside this node's leaf, so that this node does not know its owners.
 func (o *Owners) outsideLeaf(key overlay.ID) bool {
 	return o.node.State() != overlay.Active || !o.node.Leaf().Covers(key)
 }
 
-// unseen says whether it takes a look-up to tell if an epoch's owners own the key: who
-// stands in another leaf would have to be believed, and no epoch known here leads to
-// this one.
+// needsLookup reports whether only a lookup can tell if an epoch's owners own the key: the key lies outside the leaf, the
+// epoch does not succeed the one in force, and there is no recent lookup.
 func (o *Owners) needsLookup(s *replica, e *Epoch) bool {
 	if !o.outsideLeaf(s.key) || !e.certifiedBy(e.Owners) || s.epoch != nil && (e.Hash == s.epoch.Hash || e.Succeeds(s.epoch)) {
 		return false
@@ -35,13 +33,13 @@ func (o *Owners) needsLookup(s *replica, e *Epoch) bool {
 	return !o.hasLookup(s)
 }
 
-// sighted says whether somebody was found near a key of another leaf, of late.
+// hasLookup reports whether there is a recent lookup of a key.
 func (o *Owners) hasLookup(s *replica) bool {
 	return s.nearKey != nil && !s.nearKey.at.IsZero() && o.clock.Now().Sub(s.nearKey.at) < lookupTTL
 }
 
-// lookLater sees to it that who told of owners whom the last look-up did not find is asked
-// once more when that counts no longer: the network may have been parted when it was made.
+// lookUpLater remembers a peer that names owners whom the last lookup did not find. The peer is asked once more when
+// that lookup has expired: the network may have been partitioned when it was made.
 func (o *Owners) lookUpLater(s *replica, e *Epoch, from env.PeerID) {
 	if s.informant == "" && o.outsideLeaf(s.key) && o.hasLookup(s) && e.certifiedBy(e.Owners) && !o.acceptable(s, e) {
 		s.informant = from
@@ -49,17 +47,16 @@ func (o *Owners) lookUpLater(s *replica, e *Epoch, from env.PeerID) {
 	}
 }
 
-// lookNow does that.
+// lookUpAgain pulls from the remembered informant.
 func (o *Owners) lookUpAgain(s *replica) {
 	from := s.informant
 	s.informant = ""
 	if from != "" && s.epoch != nil && o.outsideLeaf(s.key) {
-		o.startPull(s, o.peer(from), nil) // which looks first
+		o.startPull(s, o.peer(from), nil) // the pull starts with a lookup
 	}
 }
 
-// look looks who lives near a key, and then goes on, unless the key was forgotten
-// meanwhile.
+// lookUp finds the members near a key, and then calls then, unless the key was forgotten meanwhile.
 func (o *Owners) lookUp(s *replica, then func()) {
 	if s.nearKey != nil && s.nearKey.at.IsZero() {
 		s.nearKey.then = append(s.nearKey.then, then)
@@ -71,7 +68,7 @@ func (o *Owners) lookUp(s *replica, then func()) {
 	o.node.Lookup(s.key, 2*o.cfg.Owners, func(found overlay.Lookup) {
 		g.at = o.clock.Now()
 		if len(found.Nearest) == 0 {
-			s.nearKey = nil // nobody has answered; the next who asks looks again
+			s.nearKey = nil // nobody answered; the next call looks up again
 		}
 		for _, c := range found.Nearest {
 			g.members = append(g.members, c.Peer.ID)
@@ -86,9 +83,9 @@ func (o *Owners) lookUp(s *replica, then func()) {
 	})
 }
 
-// placed says whether the owners of an epoch stand where those of its key can: of a key of
-// another leaf, a quorum of them is among those that were found near it; of one in the
-// own, they stand as near to it as owners in a network of this size do.
+// ownersPlausible reports whether the owners of an epoch can own its key. For a key outside the leaf, a quorum of them
+// must be among the members that the lookup found; for a key in the leaf, they must be as near to the key as owners
+// in a network of this size are.
 func (o *Owners) ownersPlausible(s *replica, e *Epoch) bool {
 	if !o.outsideLeaf(s.key) {
 		return o.ownersNearKey(e)

@@ -6,8 +6,8 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// SetNote replaces the small record that goes with a key, at its sequencer, and
-// sends it to the owners. Who misses it gets it with the next comparison.
+// SetNote replaces a key's note at its sequencer, and sends it to the owners. An owner that misses it gets it after
+// the next heartbeat.
 func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	s := o.replicas[key]
 	if s == nil || s.leader == nil {
@@ -16,7 +16,7 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	if len(note) > MaxNote-len(Hash{}) {
 		return ErrEntry
 	}
-	// It says what is so when all up to that entry is in the log.
+	// The note is valid only for logs that contain this entry.
 	var after Hash
 	if e := o.LastCommitted(key); e != nil {
 		after = e.Hash
@@ -35,8 +35,7 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	return nil
 }
 
-// Note returns the small record that goes with a key, nil if there is none here. It looks through the
-// entries that were added since the record was set.
+// Note returns a key's note; nil if there is none. It searches the entries that were added since the note was set.
 func (o *Owners) Note(key overlay.ID) []byte {
 	if s := o.replicas[key]; s != nil {
 		return s.currentNote()
@@ -44,8 +43,8 @@ func (o *Owners) Note(key overlay.ID) []byte {
 	return nil
 }
 
-// noted is the record, nil if there is none, or if it is of a log that is longer than
-// the one here: after a jump there may be less.
+// currentNote returns the note without the hash; nil if there is none, or if the log here lacks the entry that it refers
+// to, as it may after a forced reconfiguration.
 func (s *replica) currentNote() []byte {
 	if len(s.note) < len(Hash{}) {
 		return nil
@@ -57,7 +56,7 @@ func (s *replica) currentNote() []byte {
 	return s.note[len(Hash{}):]
 }
 
-// onNote takes the sequencer's record.
+// onNote handles the sequencer's note.
 func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Branch != s.epoch.Branch || m.Number != s.epoch.Number {
@@ -67,8 +66,8 @@ func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
 	o.takeNote(s, m.Note, m.Version, from)
 }
 
-// takeNote takes a record that is later than the one here; the sequencer's own is
-// always right: that of another lineage may have counted farther.
+// takeNote stores a note that is newer than the one here. The sequencer's note is always taken, because the note of
+// another branch may have a higher version.
 func (o *Owners) takeNote(s *replica, note []byte, version uint64, from env.PeerID) {
 	if s.leader != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
 		return

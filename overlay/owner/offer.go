@@ -1,8 +1,8 @@
 package owner
 
-// Offer takes an entry that came down the tree, with its body, and with its epoch
-// where the sender thought it might be news. It returns the entry and says what became of
-// it. If it was added and the disk does not take it, refused is called: it is a gap then.
+// Offer takes an entry from the tree, with its body, and with its epoch if the sender thought it might be new. It
+// returns the entry and what became of it. refused is called later if the entry was added but the disk refused it:
+// the entry is a gap then.
 func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, OfferResult) {
 	e, err := OpenEntry(o.verify, raw)
 	if err != nil {
@@ -12,8 +12,8 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 	if s == nil || !s.follow && !o.owns(s) {
 		return e, Refused
 	}
-	// The owners hold it of the epoch that it is of; or of one that goes on from it. Where that began another
-	// lineage, those of the former may never hold it. Epochs that were made up are as if there were none.
+	// The owners store the entry in its own epoch, or in a later one that continues from it. If that epoch started
+	// another branch, the owners of the former may never have committed the entry. Invalid epochs are ignored.
 	in, by := e.At.Branch, e.Signer
 	if len(epoch) > 0 {
 		n, err := o.readEpoch(epoch)
@@ -53,13 +53,13 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 	return e, Added
 }
 
-// Offered says what became of an entry from the tree.
+// OfferResult tells what became of an entry from the tree.
 type OfferResult uint8
 
 const (
-	Added       OfferResult = iota // it is in the log
-	Known                          // it was there before
-	Gap                            // something before it, its epoch or its body is missing: Pull
-	OtherBranch                    // it is of a lineage that will end in this one, and comes again
-	Refused                        // it breaks the rules, or nobody here follows the key
+	Added       OfferResult = iota // the entry was appended to the log
+	Known                          // the log had the entry before
+	Gap                            // an earlier entry, the epoch or the body is missing: call Pull
+	OtherBranch                    // of a branch that will be merged into this one; the entry comes again
+	Refused                        // the entry is invalid, or nobody here follows the key
 )

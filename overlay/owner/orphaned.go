@@ -11,13 +11,12 @@ import (
 // before the two have met. They stay at hand until the application has what it wants of
 // them: it would take them back otherwise.
 
-// maxGone bounds what stays of one key so, in entries; at the bound the next are dropped.
-// They stay for as long as it takes to read them.
+// maxOrphaned bounds the orphaned entries of one key. At the bound further ones are deleted at once. Entries stay until
+// the application has read them.
 const maxOrphaned = 4096
 
-// Gone returns the entries of a log that this node has left for another, up to the one
-// with a hash, as far as the log it has now lacks them, the oldest first. Their bodies can
-// be read until Release.
+// Orphaned returns the entries up to the one with the hash last that readers were shown and that this node's log lacks
+// after a switch of branch, oldest first. Their bodies can be read until Release.
 func (o *Owners) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
 	s := o.replicas[key]
 	if s == nil {
@@ -32,7 +31,7 @@ func (o *Owners) Orphaned(key overlay.ID, last Hash) (of []*Entry) {
 	return of
 }
 
-// Release drops what Gone returns of a key for any entry but last.
+// Release deletes the orphaned entries of a key, except for those that Orphaned returns for last.
 func (o *Owners) Release(key overlay.ID, last Hash) {
 	s := o.replicas[key]
 	if s == nil || len(s.orphaned) == 0 {
@@ -43,12 +42,12 @@ func (o *Owners) Release(key overlay.ID, last Hash) {
 	ops := o.deleteOps(s.orphaned)
 	s.orphaned = kept
 	if len(ops) > 0 {
-		o.store.Commit(ops, func(error) {}) // what stays there leads nowhere when it is loaded
+		o.store.Commit(ops, func(error) {}) // if this fails, buildChain drops the entries at the next start
 	}
 }
 
-// depart returns the operations that drop entries which leave the log, those put off that
-// readers of this node were shown.
+// orphanOrDelete handles entries that leave the log: those that readers were shown become orphaned. It returns the
+// operations that delete the others.
 func (o *Owners) orphanOrDelete(s *replica, of chain) (ops []env.Op) {
 	for _, e := range of {
 		switch {

@@ -10,62 +10,60 @@ import (
 )
 
 const (
-	// pullTime is how long an answer to a Pull or a Piece may take; maxPullTries
-	// is how often it is asked for.
+	// pullTime is how long an answer to a Pull or a ChunkRequest may take; maxPullTries is how often each is
+	// sent.
 	pullTime     = 2 * time.Second
 	maxPullTries = 3
-	// maxPullTime bounds a whole Pull: a peer that feeds it crumbs must not hold
-	// the place of one that would answer.
+	// maxPullTime bounds a whole pull. Otherwise a peer that sends very little at a time could keep this node
+	// from pulling elsewhere.
 	maxPullTime = 3 * time.Minute
-	// maxNext bounds the pulls of one log that wait for one that mends; further ones fail.
+	// maxWaitingPulls bounds the pulls of one log that wait for a repair of its bodies; further ones fail.
 	maxWaitingPulls = 16
-	// maxPage bounds the entries of one answer; their bodies fill what is left
-	// of a frame.
+	// maxPage bounds the entries of one answer; pageBytes bounds their size.
 	maxPage = 100
-	// maxPulled bounds what one Pull may bring, in bytes: all that is kept of a
-	// log, and some. maxPulling bounds what all that are under way may: a pull that
-	// would go beyond is ended, and begun again when somebody asks again.
+	// maxPulled bounds one pull in bytes: a full log, with a margin. maxPulling bounds all pulls under way together.
+	// A pull that would exceed it is ended, and repeated when somebody asks for it again.
 	maxPulled  = maxKeptBytes + 16<<20
 	maxPulling = 4 * maxPulled
-	// pageBytes leaves room for the epoch and the note beside the entries.
+	// pageBytes is the size of a page. It leaves room in a frame for the epoch and the note.
 	pageBytes = 40 << 10
 )
 
 var errPulled = errors.New("entries that do not follow on one another")
 
-// A pull gets from one peer what it has of a log beyond what is here.
+// A pull fetches from one peer the part of its log that this node lacks.
 type pull struct {
 	from    env.Peer
 	nonce   uint64
 	have    Hash // the last entry had when the present page was asked for
 	tries   int
-	askedAt time.Time // when it was asked for
-	since   time.Time
+	askedAt time.Time // time of the last request
+	since   time.Time // start of the pull
 
 	forMerge        bool     // of a lineage that is to be merged: the log here is left alone
 	repairs         []*Entry // entries of the log here whose bodies are lost, and alone are wanted; nil: none
-	restart         bool
+	restart         bool     // the peer does not have the last entry here; its log replaces this node's
 	entries         []*Entry
 	bodies          [][]byte
 	bytes           int
 	more            bool
-	committed       bool   // a quorum holds the last of them
-	takeUncommitted bool   // the last is taken though no quorum is known to hold it: an owner to be asks
+	committed       bool   // the last entry is known to be committed
+	takeUncommitted bool   // the last entry is taken even if it is not: a future owner has to sign what follows it
 	epoch           *Epoch // in force, as the peer says
 	note            []byte
 	version         uint64
 
-	lookingUp bool // all is here; who lives near the key is being looked up
-	lookedUp  bool // that is over
-	storing   bool // all was taken, and is being made durable
+	lookingUp bool // everything is here; a lookup of the owners is under way
+	lookedUp  bool // the lookup is over
+	storing   bool // everything was accepted and is being stored
 
-	chunked int // index in got of the body that is asked for in pieces; -1: none
+	chunked int // index of the entry whose body is fetched in chunks; -1: none
 	then    []func(ok bool)
-	waiting []func() // pulls that wait for the end of one that mends
+	waiting []func() // pulls that start after this repair
 }
 
-// Pull gets from a peer what it has of a key's log. done says whether it could be
-// asked and told nothing wrong.
+// Pull fetches from a peer the part of a key's log that this node lacks. done is told whether the peer answered
+// and its answer was accepted.
 func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
 	if seat := o.replicas[key]; seat != nil {
 		o.startPull(seat, s, done)
@@ -74,10 +72,10 @@ func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
 	done(false)
 }
 
-// startPull begins a pull, or waits for the one that is running.
+// startPull begins a pull, or joins the one that is under way.
 func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
 	if s.pull != nil {
-		if s.pull.repairs != nil { // it brings nothing that is new
+		if s.pull.repairs != nil { // it brings nothing new
 			if len(s.pull.waiting) < maxWaitingPulls {
 				s.pull.waiting = append(s.pull.waiting, func() { o.startPull(s, from, then) })
 			} else if then != nil {
@@ -102,14 +100,14 @@ func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
 	o.askNextPage(s)
 }
 
-// nextPage asks for the page after what is there.
+// askNextPage asks for the next page.
 func (o *Owners) askNextPage(s *replica) {
 	o.nonce++
 	s.pull.nonce = o.nonce
 	o.askPage(s)
 }
 
-// askPage asks again with the same nonce: a late answer is an answer.
+// askPage asks for a page. A repeated request has the same nonce, so a late answer is accepted.
 func (o *Owners) askPage(s *replica) {
 	p := s.pull
 	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
@@ -117,7 +115,7 @@ func (o *Owners) askPage(s *replica) {
 	}}})
 }
 
-// ask sends a question of a pull; urgePull asks it again.
+// sendPullRequest sends a request of a pull and plans its repetition by retryPull.
 func (o *Owners) sendPullRequest(s *replica, m *ownerpb.Message) {
 	p := s.pull
 	p.tries++
@@ -155,7 +153,7 @@ func (o *Owners) endPull(s *replica, ok bool) {
 	}
 }
 
-// onPull answers with what is kept after an entry.
+// onPull answers with the entries after the one that the peer has.
 func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 	s := o.replicaOf(m.Key)
 	reply := &ownerpb.Entries{Key: m.Key, Nonce: m.Nonce}
@@ -178,7 +176,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 			size += e.Size
 		}
 		if i > 0 && (size > pageBytes || i >= maxPage) || o.volatile[e.Hash] {
-			reply.More = !o.volatile[e.Hash] // who holds what is not durable must not say so
+			reply.More = !o.volatile[e.Hash] // entries that are not durable are not announced
 			page = page[:i]
 			break
 		}
@@ -193,7 +191,7 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 	})
 }
 
-// onEntries takes a page.
+// onEntries handles a page of entries.
 func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.chunked >= 0 || s.pull.lookingUp || s.pull.storing {
@@ -201,7 +199,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	}
 	p := s.pull
 	if m.Epoch == nil {
-		o.endPull(s, false) // it keeps no log
+		o.endPull(s, false) // the peer keeps no log of the key
 		return nil
 	}
 	e, err := o.openEpoch(m.Epoch)
@@ -211,11 +209,11 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	}
 	p.epoch, p.note, p.version, p.more, p.committed, p.tries = e, m.Note, m.Version, m.More, m.Committed, 0
 	if m.Restart && len(p.entries) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
-		o.endPull(s, false) // what was asked for is kept no longer, or it takes too long
+		o.endPull(s, false) // the peer has dropped the entries meanwhile, or the pull takes too long
 		return nil
 	}
 	if m.Restart {
-		p.restart, p.have = true, Hash{} // it is the first page
+		p.restart, p.have = true, Hash{} // this is the first page
 	}
 	for i, k := range m.Entries {
 		e, err := OpenEntry(o.verify, k.Entry)
@@ -235,7 +233,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		return errPulled
 	}
 	if p.repairs != nil && slices.ContainsFunc(p.entries, func(e *Entry) bool { return e.Hash == p.repairs[len(p.repairs)-1].Hash }) {
-		p.more = false // what comes after the last one is not wanted
+		p.more = false // the entries after the last repair are not wanted
 	}
 	if o.pulledBytes > maxPulling {
 		o.endPull(s, false)
@@ -245,7 +243,7 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 	return nil
 }
 
-// goOn asks for what a pull still lacks: bodies in pieces, then the next page.
+// continuePull fetches what a pull still lacks: first large bodies in chunks, then the next page.
 func (o *Owners) continuePull(s *replica) {
 	p := s.pull
 	for i, e := range p.entries {
@@ -277,7 +275,7 @@ func (o *Owners) askChunk(s *replica) {
 	}}})
 }
 
-// onPiece answers with a window of a body.
+// onChunkRequest answers with a chunk of a body.
 func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
 	s := o.replicaOf(m.Key)
 	if s == nil {
@@ -291,7 +289,7 @@ func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
 	e := s.log[at]
 	o.Body(e, func(body []byte) {
 		if body != nil {
-			o.bodies.put(e.Hash, body) // the next piece will be asked for soon
+			o.bodies.put(e.Hash, body) // the next chunk will be requested soon
 		}
 		start := min(int(m.Offset), len(body))
 		o.sendChunk(from, m, body[start:min(start+maxInline, len(body))])
@@ -304,7 +302,7 @@ func (o *Owners) sendChunk(to env.PeerID, m *ownerpb.ChunkRequest, b []byte) {
 	}}})
 }
 
-// onPart takes a window.
+// onChunk handles a chunk of a body.
 func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	s := o.replicaOf(m.Key)
 	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.chunked < 0 {
@@ -313,7 +311,7 @@ func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
 	p := s.pull
 	e, body := p.entries[p.chunked], p.bodies[p.chunked]
 	if Hash(m.Hash) != e.Hash || int(m.Offset) != len(body) {
-		return nil // asked twice, answered twice
+		return nil // duplicate
 	}
 	if len(m.Bytes) == 0 || len(body)+len(m.Bytes) > e.Size {
 		o.endPull(s, false)

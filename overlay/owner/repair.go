@@ -6,9 +6,8 @@ import (
 	"tidings/internal/env"
 )
 
-// Mend gets from a peer the bodies of entries of one log, the oldest first, that this node's disk has
-// lost. done is told which of them are missing still; the others are durable. The log itself stays as
-// it is.
+// RepairBodies fetches from a peer the bodies of entries of one log, oldest first, that this node's disk has lost.
+// done is told which bodies are still missing; the others are stored. The log itself does not change.
 func (o *Owners) RepairBodies(from env.Peer, lost []*Entry, done func(missing []*Entry)) {
 	s := o.replicas[lost[0].Key]
 	if s == nil || s.pull != nil || from.ID == o.self {
@@ -22,18 +21,18 @@ func (o *Owners) RepairBodies(from env.Peer, lost []*Entry, done func(missing []
 	o.askNextPage(s)
 }
 
-// mending says whether a pull is to bring the body of an entry. A pull that mends nothing brings all.
+// wantsBody reports whether a pull wants the body of an entry: all bodies, unless it is a repair.
 func (p *pull) wantsBody(e *Entry) bool {
 	return p.repairs == nil || slices.ContainsFunc(p.repairs, func(l *Entry) bool { return l.Hash == e.Hash })
 }
 
-// keepMended stores the bodies that a pull was to bring.
+// storeRepaired stores the bodies that a repair has fetched.
 func (o *Owners) storeRepaired(s *replica) {
 	p := s.pull
 	var ops []env.Op
 	got := map[Hash]bool{}
 	for i, e := range p.entries {
-		if p.bodies[i] != nil && p.wantsBody(e) && s.log.find(e.Hash) >= 0 { // it may have left the log meanwhile
+		if p.bodies[i] != nil && p.wantsBody(e) && s.log.find(e.Hash) >= 0 { // the entry may have left the log meanwhile
 			ops = append(ops, env.Op{Key: bodyKey(e), Value: p.bodies[i], Body: true})
 			got[e.Hash] = true
 		}

@@ -10,10 +10,9 @@ import (
 // What the owners of a key have signed is shown to members who have nothing to do with it,
 // and know of the key no more than its name.
 
-// OpenEpoch reads what Epoch.Bytes has made, of a key that this node may have nothing to do
-// with: it is the key of the epoch's URL, a quorum of the epoch's owners has signed, and they
-// stand as near to it as owners in a network of this size do. That they are members at
-// all, it does not say (Vouch).
+// OpenEpoch decodes an epoch made by Epoch.Bytes, of any key. It verifies that the key is that of the URL, that a
+// quorum of the owners has signed, and that they are as near to the key as owners in a network of this size are. It does
+// not verify that they are members: VerifyOwners does.
 func (o *Owners) OpenEpoch(b []byte) (*Epoch, error) {
 	e, err := o.readEpoch(b)
 	switch {
@@ -29,9 +28,9 @@ func (o *Owners) OpenEpoch(b []byte) (*Epoch, error) {
 	return e, nil
 }
 
-// Vouch looks whether a quorum of an epoch's owners live where they own its key, and calls
-// then with the answer: at once of a key in the own leaf, else after a look-up by disjoint
-// routes, which costs some twenty messages and takes seconds, half a minute at most.
+// VerifyOwners calls then with whether a quorum of an epoch's owners are live members near its key. For a key in the
+// leaf it does so at once; otherwise after a lookup by disjoint routes, which takes about twenty messages and seconds,
+// half a minute at most.
 func (o *Owners) VerifyOwners(e *Epoch, then func(ok bool)) {
 	live := func(near []*overlay.Contact) bool {
 		n := 0

@@ -6,8 +6,7 @@ import "tidings/overlay"
 // held by a quorum. Only the last entry of a log may not be held: the next one is
 // made when it is.
 
-// Shown returns what readers may see of a key's log, the oldest entry first. It must
-// not be changed.
+// Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
 func (o *Owners) Visible(key overlay.ID) []*Entry {
 	if s := o.replicas[key]; s != nil {
 		return s.visible
@@ -15,10 +14,10 @@ func (o *Owners) Visible(key overlay.ID) []*Entry {
 	return nil
 }
 
-// sure says whether the last entry of a log is known to be held by a quorum.
+// headCommitted reports whether the last entry is known to be committed.
 func (s *replica) headCommitted() bool { return s.committed == s.log.headHash() }
 
-// settle notes that a quorum holds an entry, if it is the last one here.
+// markCommitted records that an entry is committed, if it is the last one here.
 func (o *Owners) markCommitted(s *replica, h Hash) {
 	if h == s.log.headHash() {
 		s.committed = h
@@ -26,14 +25,14 @@ func (o *Owners) markCommitted(s *replica, h Hash) {
 	}
 }
 
-// show lets readers see what has become durable and sure.
+// updateVisible shows readers the entries that have become durable and committed.
 func (o *Owners) updateVisible(s *replica) {
 	if head := s.log.head(); head != nil && s.visible.has(head) {
-		s.committed = head.Hash // it was known when the log was longer, or another one
+		s.committed = head.Hash // known from when the log was longer, or another one
 	}
 	n := s.visibleLen(o.volatile)
 	if n == 0 && len(s.log) > 0 {
-		return // a log that came anew is not durable yet: the old one stays in sight
+		return // the log was replaced by one that is not durable yet; readers keep seeing the old one
 	}
 	if len(s.visible) == n && (n == 0 || s.visible[0] == s.log[0] && s.visible[n-1] == s.log[n-1]) {
 		return
@@ -42,7 +41,8 @@ func (o *Owners) updateVisible(s *replica) {
 	o.app.VisibleChanged(s.key)
 }
 
-// showable is how many entries of a log readers may see.
+// visibleLen returns the number of entries that readers may see: those that are durable, except for a last entry that
+// is not known to be committed.
 func (s *replica) visibleLen(volatile map[Hash]bool) int {
 	n := len(s.log)
 	for n > 0 && volatile[s.log[n-1].Hash] {
