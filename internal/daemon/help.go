@@ -187,7 +187,7 @@ var help = map[string]string{
 	"owner.Stats.Replicas":         "Keys whose log the node has a part in.",
 	"owner.Stats.Replicated":       "Entries kept for other sequencers.",
 	"owner.Stats.StoreErrors":      "Commits that the disk refused.",
-	"owner.Stats.Truncated":        "Entries dropped because no quorum held them.",
+	"owner.Stats.Truncated":        "Entries dropped because they were not committed.",
 	"owner.Stats.Untrusted":        "Entries and epochs signed by a node without the right to.",
 	"scribe.Stats.Children":        "Edges to children.",
 	"scribe.Stats.Control":         "Messages sent without a payload.",

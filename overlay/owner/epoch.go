@@ -118,7 +118,7 @@ func openStatement(b []byte) (*Epoch, error) {
 	}
 	for _, h := range m.Concurrent {
 		if !isHash(h) {
-			return nil, fmt.Errorf("%w: beside", ErrEpoch)
+			return nil, fmt.Errorf("%w: concurrent epoch", ErrEpoch)
 		}
 		e.Concurrent = append(e.Concurrent, Hash(h))
 	}
@@ -126,7 +126,7 @@ func openStatement(b []byte) (*Epoch, error) {
 		return nil, fmt.Errorf("%w: sequencer", ErrEpoch)
 	}
 	if e.Sequencer = wire.PeerIDOf(m.Sequencer); !slices.Contains(e.Owners, e.Sequencer) {
-		return nil, fmt.Errorf("%w: the sequencer is no owner", ErrEpoch)
+		return nil, fmt.Errorf("%w: the sequencer is not an owner", ErrEpoch)
 	}
 	return e, nil
 }

@@ -10,32 +10,32 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// asking is a question who owns a key.
+// An ownerQuery is a question under way: who owns a key?
 type ownerQuery struct {
 	then  []func(f foundOwners)
-	tries int
+	tries int // number of times it was sent; at most maxQueryTries
 	nonce uint64
-	due   time.Time // when it is asked again
+	due   time.Time // time of the next try
 }
 
-// found is the answer to a question who owns a key.
+// foundOwners is the answer to an ownerQuery.
 type foundOwners struct {
 	owners []*overlay.Contact
-	// followers keep the key's log for readers. Only a node that follows the key itself is
-	// told of them: otherwise anybody could list who reads a feed.
+	// followers keep the key's log for readers. Only a node that follows the key itself is told of them; otherwise
+	// anybody could list the readers of a feed.
 	followers []*overlay.Contact
 }
 
 const (
-	// maxAsks is how often it is asked.
+	// maxQueryTries is how often a question is sent.
 	maxQueryTries = 3
-	// maxAskers bounds those who wait for one answer: clients ask their hosts.
-	// Who comes later is told at once that nobody is known.
+	// maxQueryWaiters bounds the callers that wait for one answer, which include clients of this node. At the bound a
+	// further caller is told at once that no owner is known.
 	maxQueryWaiters = 64
 )
 
-// Where finds the owners of a key. If the key's root knows this node as a follower, some other
-// followers come after them. The list is nil if nobody answers.
+// FindOwners finds the owners of a key. If the key's root knows this node as a follower, some other followers come
+// after the owners. The list is nil if nobody answers.
 func (o *Owners) FindOwners(key overlay.ID, then func(found []*overlay.Contact)) {
 	o.findOwners(key, func(f foundOwners) { then(slices.Concat(f.owners, f.followers)) })
 }
@@ -43,7 +43,7 @@ func (o *Owners) FindOwners(key overlay.ID, then func(found []*overlay.Contact))
 func (o *Owners) findOwners(key overlay.ID, then func(f foundOwners)) {
 	a := o.queries[key]
 	if a == nil {
-		a = &ownerQuery{nonce: o.rand.Uint64()} // only who got the question can answer it
+		a = &ownerQuery{nonce: o.rand.Uint64()} // only the peer that got the question can answer it
 		o.queries[key] = a
 		defer o.sendFindOwners(key, a)
 	}
@@ -89,8 +89,8 @@ func (o *Owners) finishQuery(key overlay.ID, f foundOwners) {
 	}
 }
 
-// onWhere passes a client's question on. The answer that this node gets may name followers,
-// because this node follows the key: the client is told of them only if it follows the key, too.
+// onFindOwners passes on a client's question. The answer may name followers, because this node follows the key; the
+// client is told of them only if it follows the key, too.
 func (o *Owners) onFindOwners(from env.PeerID, m *ownerpb.FindOwners) error {
 	if !o.node.ActsFor(from) {
 		return nil
@@ -105,14 +105,13 @@ func (o *Owners) onFindOwners(from env.PeerID, m *ownerpb.FindOwners) error {
 	return nil
 }
 
-// isAmong says whether a peer is one of some nodes.
+// containsPeer reports whether a peer is among some contacts.
 func containsPeer(of []*overlay.Contact, peer env.PeerID) bool {
 	return slices.ContainsFunc(of, func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
-// answerWhere answers as the root of a key. The asker is authenticated: whatever record a Where
-// has, the answer goes to the peer of that record alone. It is told of followers only while the
-// root has it as a child in the key's tree, which ends with the lease of that edge.
+// answerFindOwners answers as the root of a key. The answer is sent to the peer of the signed record only. It names
+// followers only while the asker is a child of the root in the key's tree.
 func (o *Owners) answerFindOwners(m *ownerpb.FindOwners) {
 	asker, err := o.node.OpenRecord(m.Record)
 	if err != nil {
@@ -133,7 +132,7 @@ func (o *Owners) answerFindOwners(m *ownerpb.FindOwners) {
 	}
 	if asker.Peer.ID == o.self {
 		if a := o.queries[key]; a != nil && a.nonce == m.Nonce {
-			o.finishQuery(key, f) // the asker is the root: no link leads from it to itself
+			o.finishQuery(key, f) // this node is both asker and root
 		}
 		return
 	}
@@ -159,7 +158,7 @@ func (o *Owners) sendOwnersFound(to env.Peer, key overlay.ID, nonce uint64, f fo
 	o.sendTo(to, &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}})
 }
 
-// onFound takes the answer to a Where.
+// onOwnersFound handles the answer to a FindOwners message.
 func (o *Owners) onOwnersFound(m *ownerpb.OwnersFound) error {
 	key := overlay.ID(m.Key)
 	if a := o.queries[key]; a == nil || a.nonce != m.Nonce {
@@ -177,7 +176,7 @@ func (o *Owners) onOwnersFound(m *ownerpb.OwnersFound) error {
 	return nil
 }
 
-// contacts opens records.
+// contacts verifies records.
 func (o *Owners) contacts(records [][]byte) (of []*overlay.Contact, err error) {
 	for _, raw := range records {
 		c, err := o.node.OpenRecord(raw)

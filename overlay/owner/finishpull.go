@@ -2,8 +2,6 @@ package owner
 
 import "slices"
 
-// What becomes of a pull.
-
 // finishPull verifies what was pulled, and takes the entries, the epoch and the note.
 func (o *Owners) finishPull(s *replica) {
 	p := s.pull
@@ -39,7 +37,7 @@ func (o *Owners) finishPull(s *replica) {
 		}
 	}
 	if p.epoch.Branch != e.Branch {
-		// Another lineage lives, which this node may not follow yet.
+		// Another branch is live, which this node may not follow yet.
 		o.endPull(s, false)
 		if !o.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
 			o.onOtherBranch(s, p.epoch, p.from.ID, Hash{}, false)
@@ -89,10 +87,10 @@ func (o *Owners) finishPull(s *replica) {
 // appendPulled appends the new ones of the pulled entries to the log.
 func (o *Owners) appendPulled(s *replica) {
 	p := s.pull
-	fresh, bodies, anew := p.entries, p.bodies, p.restart
-	if anew {
+	fresh, bodies, restart := p.entries, p.bodies, p.restart
+	if restart {
 		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log)-1 {
-			anew = false // it keeps less than this node, and goes on from its head
+			restart = false // the peer keeps fewer old entries, and continues from this node's head
 		}
 	} else if fresh[0].Prev != s.log.headHash() {
 		// The log here has grown, or was cut, while this was under way.
@@ -112,11 +110,11 @@ func (o *Owners) appendPulled(s *replica) {
 			o.stats.Lost++ // readers miss the items, but the chain stays complete
 		}
 	}
-	if s.leader != nil && anew {
+	if s.leader != nil && restart {
 		return // the sequencer's own log is authoritative
 	}
 	p.storing = true
-	o.storeEntries(s, fresh, bodies, anew, func(ok bool) {
+	o.storeEntries(s, fresh, bodies, restart, func(ok bool) {
 		p.storing = false
 		if s.pull == p {
 			o.endPull(s, ok)

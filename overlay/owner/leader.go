@@ -37,7 +37,7 @@ type inflight struct {
 	setHash SetHash
 	acks    []env.PeerID // owners that have stored the entry durably, including this node
 	tries   int
-	done    func(ok bool)
+	done    func(ok bool) // called when the entry is committed or given up; nil: nobody waits
 }
 
 const (

@@ -22,8 +22,8 @@ const giveWayTime = 15 * time.Second
 // A branchMerge is another branch whose entries this sequencer appends to its own.
 type branchMerge struct {
 	lineage uint64
-	head    Hash // the other's last entry, as far as it was pulled
-	done    bool // pulled, and what was new handed to the application
+	head    Hash // last entry of the other branch that was pulled
+	done    bool // pulled, and new entries were handed to the application
 }
 
 // maySwitch reports whether a node may leave its branch for another certified one.

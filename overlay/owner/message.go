@@ -11,8 +11,8 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// What others signed is passed on as it is, so these bounds leave room in a frame
-// for the largest epoch and record beside the largest body.
+// Bounds on encoded parts, in bytes. Signed parts are forwarded unchanged, so these bounds leave room in a frame for
+// the largest epoch and record beside the largest body.
 const (
 	maxRecord    = 1 << 10
 	maxStatement = 3 << 10
@@ -20,8 +20,7 @@ const (
 	maxEnvelope  = 1 << 10
 )
 
-// parse reads a message and checks every bound, so that no other code has to.
-// What is signed is read where it is verified.
+// parse decodes a message and checks all of its bounds. Signed parts are decoded where they are verified.
 func parse(body []byte) (*ownerpb.Message, error) {
 	m := new(ownerpb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
@@ -33,70 +32,70 @@ func parse(body []byte) (*ownerpb.Message, error) {
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
+// brokenBound names the message whose bounds are broken; "" if none are.
 func brokenBound(m *ownerpb.Message) string {
 	switch b := m.Body.(type) {
 	case *ownerpb.Message_RequestOwners:
-		return ifBroken(len(b.RequestOwners.Url) > 0 && len(b.RequestOwners.Url) <= maxURL && len(b.RequestOwners.Record) <= maxRecord, "want")
+		return nameUnless(len(b.RequestOwners.Url) > 0 && len(b.RequestOwners.Url) <= maxURL && len(b.RequestOwners.Record) <= maxRecord, "request owners")
 	case *ownerpb.Message_FindOwners:
-		return ifBroken(isKey(b.FindOwners.Key) && isSmall(b.FindOwners.Record, maxRecord), "where")
+		return nameUnless(isKey(b.FindOwners.Key) && isSmall(b.FindOwners.Record, maxRecord), "find owners")
 	case *ownerpb.Message_OwnersFound:
 		ok := isKey(b.OwnersFound.Key) && len(b.OwnersFound.Records)+len(b.OwnersFound.Followers) <= maxFound
 		for _, r := range slices.Concat(b.OwnersFound.Records, b.OwnersFound.Followers) {
 			ok = ok && isSmall(r, maxRecord)
 		}
-		return ifBroken(ok, "found")
+		return nameUnless(ok, "owners found")
 	case *ownerpb.Message_Prepare:
-		return ifBroken(isKey(b.Prepare.Key) && b.Prepare.Number > 0 && b.Prepare.Number <= maxNumber, "seal")
+		return nameUnless(isKey(b.Prepare.Key) && b.Prepare.Number > 0 && b.Prepare.Number <= maxNumber, "prepare")
 	case *ownerpb.Message_Promise:
 		s := b.Promise
-		return ifBroken(isKey(s.Key) && s.Refused <= maxNumber && (s.Epoch == nil || isEpoch(s.Epoch)) && areEpochs(s.Undecided) && len(s.Head) <= maxEnvelope, "sealed")
+		return nameUnless(isKey(s.Key) && s.Refused <= maxNumber && (s.Epoch == nil || isEpoch(s.Epoch)) && areEpochs(s.Undecided) && len(s.Head) <= maxEnvelope, "promise")
 	case *ownerpb.Message_Sign:
-		return ifBroken(isSmall(b.Sign.Statement, maxStatement), "sign")
+		return nameUnless(isSmall(b.Sign.Statement, maxStatement), "sign")
 	case *ownerpb.Message_Signed:
-		return ifBroken(isKey(b.Signed.Key) && isSmall(b.Signed.Signature, maxSignature), "signed")
+		return nameUnless(isKey(b.Signed.Key) && isSmall(b.Signed.Signature, maxSignature), "signed")
 	case *ownerpb.Message_Commit:
 		i := b.Commit
-		return ifBroken(isEpoch(i.Epoch) && len(i.Note) <= MaxNote && (len(i.MergedHead) == 0 || isHash(i.MergedHead)), "install")
+		return nameUnless(isEpoch(i.Epoch) && len(i.Note) <= MaxNote && (len(i.MergedHead) == 0 || isHash(i.MergedHead)), "commit")
 	case *ownerpb.Message_Replicate:
-		return ifBroken(isSmall(b.Replicate.Entry, maxEnvelope) && len(b.Replicate.Body) <= maxInline, "hold")
+		return nameUnless(isSmall(b.Replicate.Entry, maxEnvelope) && len(b.Replicate.Body) <= maxInline, "replicate")
 	case *ownerpb.Message_ReplicateAck:
-		return ifBroken(isKey(b.ReplicateAck.Key) && isHash(b.ReplicateAck.Hash), "held")
+		return nameUnless(isKey(b.ReplicateAck.Key) && isHash(b.ReplicateAck.Hash), "replicate ack")
 	case *ownerpb.Message_Note:
-		return ifBroken(isKey(b.Note.Key) && len(b.Note.Note) <= MaxNote, "note")
+		return nameUnless(isKey(b.Note.Key) && len(b.Note.Note) <= MaxNote, "note")
 	case *ownerpb.Message_Heartbeat, *ownerpb.Message_HeartbeatAck:
 	case *ownerpb.Message_LogList:
 		ok := len(b.LogList.States) <= maxListed
 		for _, s := range b.LogList.States {
 			ok = ok && s != nil && isKey(s.Key)
 		}
-		return ifBroken(ok, "list")
+		return nameUnless(ok, "log list")
 	case *ownerpb.Message_WeightReport:
-		return ifBroken(isKey(b.WeightReport.Key) && b.WeightReport.Weight < 1<<31, "report")
+		return nameUnless(isKey(b.WeightReport.Key) && b.WeightReport.Weight < 1<<31, "weight report")
 	case *ownerpb.Message_Retire:
-		return ifBroken(isKey(b.Retire.Key), "retire")
+		return nameUnless(isKey(b.Retire.Key), "retire")
 	case *ownerpb.Message_Merge:
-		return ifBroken(isEpoch(b.Merge.Epoch) && len(b.Merge.Head) <= maxEnvelope, "merge")
+		return nameUnless(isEpoch(b.Merge.Epoch) && len(b.Merge.Head) <= maxEnvelope, "merge")
 	case *ownerpb.Message_Pull:
-		return ifBroken(isKey(b.Pull.Key) && (len(b.Pull.Have) == 0 || isHash(b.Pull.Have)), "pull")
+		return nameUnless(isKey(b.Pull.Key) && (len(b.Pull.Have) == 0 || isHash(b.Pull.Have)), "pull")
 	case *ownerpb.Message_Entries:
 		e := b.Entries
 		ok := isKey(e.Key) && (e.Epoch == nil || isEpoch(e.Epoch)) && len(e.Entries) <= maxPage+1 && len(e.Note) <= MaxNote
 		for _, k := range e.Entries {
 			ok = ok && k != nil && isSmall(k.Entry, maxEnvelope) && len(k.Body) <= maxInline
 		}
-		return ifBroken(ok, "entries")
+		return nameUnless(ok, "entries")
 	case *ownerpb.Message_ChunkRequest:
-		return ifBroken(isKey(b.ChunkRequest.Key) && isHash(b.ChunkRequest.Hash) && b.ChunkRequest.Offset <= MaxBody, "piece")
+		return nameUnless(isKey(b.ChunkRequest.Key) && isHash(b.ChunkRequest.Hash) && b.ChunkRequest.Offset <= MaxBody, "chunk request")
 	case *ownerpb.Message_Chunk:
-		return ifBroken(isKey(b.Chunk.Key) && isHash(b.Chunk.Hash) && b.Chunk.Offset <= MaxBody && len(b.Chunk.Bytes) <= maxInline, "part")
+		return nameUnless(isKey(b.Chunk.Key) && isHash(b.Chunk.Hash) && b.Chunk.Offset <= MaxBody && len(b.Chunk.Bytes) <= maxInline, "chunk")
 	default:
 		return "no body"
 	}
 	return ""
 }
 
-func ifBroken(ok bool, what string) string {
+func nameUnless(ok bool, what string) string {
 	if ok {
 		return ""
 	}
@@ -126,7 +125,7 @@ func isEpoch(e *ownerpb.Epoch) bool {
 func encode(m *ownerpb.Message) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("owner: encode %T: %v", m.Body, err)) // a URL was let in that is no UTF-8
+		panic(fmt.Sprintf("owner: encode %T: %v", m.Body, err)) // only a URL that is not UTF-8 can cause this, and parsing excludes it
 	}
 	return b
 }

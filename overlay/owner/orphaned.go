@@ -7,9 +7,9 @@ import (
 	"tidings/overlay"
 )
 
-// A follower that goes over to another lineage drops entries that its readers were shown,
-// before the two have met. They stay at hand until the application has what it wants of
-// them: it would take them back otherwise.
+// A follower that switches to another branch drops entries that its readers were shown, before the two branches are
+// merged. These orphaned entries stay readable until the application has copied what it needs; otherwise it would
+// have to take the items back.
 
 // maxOrphaned bounds the orphaned entries of one key. At the bound further ones are deleted at once. Entries stay until
 // the application has read them.

@@ -11,50 +11,47 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// An Application is what the layers above make of a log.
+// An Application is the layer above. Its methods are called from within Receive, Run and other methods of Owners.
 type Application interface {
-	// Lead tells that this node has become the sequencer of a key, with all
-	// that was held in hand, or that it is so no longer.
+	// Lead reports that this node has become the sequencer of a key, and has all committed entries, or that it
+	// has ceased to be.
 	Lead(key overlay.ID, on bool)
 
-	// Grew tells that what Shown returns of a key is another.
+	// VisibleChanged reports that the result of Visible has changed.
 	VisibleChanged(key overlay.ID)
 
-	// Held tells the sequencer that a quorum holds an entry: it may go down
-	// the tree. After a change of sequencer, entries come again.
+	// Committed reports to the sequencer that an entry is committed and may be sent down the tree. After a
+	// change of sequencer some entries are reported again.
 	Committed(key overlay.ID, e *Entry, body []byte)
 
-	// Absorb hands the sequencer a body of another lineage, to be appended as
-	// far as it brings anything new.
+	// Absorb hands the sequencer a body of another branch; what is new in it is to be appended.
 	Absorb(key overlay.ID, body []byte)
 
-	// Absorbing says whether something of what Absorb took is still to be
-	// appended.
+	// Absorbing reports whether something that Absorb took is still to be appended.
 	Absorbing(key overlay.ID) bool
-	// Merged says that another lineage has ended in that of the sequencer, this node: who
-	// followed it may not know yet.
+	// BranchMerged reports to the sequencer that another branch has ended in its own. Followers of the other
+	// branch may not know yet.
 	BranchMerged(key overlay.ID)
 
-	// Weight returns the clients of a key's tree as its root counts them; ok is
-	// false where this node is not the root.
+	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
 	Weight(key overlay.ID) (weight int, ok bool)
 
-	// Siblings are followers of a key that this node knows.
+	// Siblings returns followers of a key that this node knows.
 	Siblings(key overlay.ID) []*overlay.Contact
 }
 
-// Config is what an Owners is told. A zero field means its default.
+// A Config holds the parameters of an Owners. A zero field stands for its default.
 type Config struct {
-	// Owners is n, the number of owners of a key. Default 5.
+	// Owners is the number of owners of a key, 1 to 8. More owners survive more simultaneous deaths, but each
+	// entry is sent to all of them. Default 5.
 	Owners int
-	// Lease is how long a quorum may stay silent before the others go on
-	// without it. Default 10 min.
+	// Lease is how long a quorum may stay silent before the other owners make a forced reconfiguration. A shorter
+	// lease lets readers wait less after such a failure, but branches more logs in a short partition. Default
+	// 10 min.
 	Lease time.Duration
-	// BeatInterval is the time between two comparisons of sequencer and owner.
-	// Default 1 min.
+	// HeartbeatInterval is the average time between two comparisons of a sequencer with an owner. Default 1 min.
 	HeartbeatInterval time.Duration
-	// Epochs remembers the epochs that others send. Nil: nobody does; nodes of one
-	// goroutine may share one.
+	// EpochCache holds epochs received from other nodes. Nodes in one goroutine may share one. Nil: no cache.
 	EpochCache *EpochCache
 }
 
@@ -72,16 +69,15 @@ func (c Config) withDefaults() Config {
 }
 
 const (
-	// answerTime is how long an owner may take before it is asked again.
+	// answerTime is how long an owner may take to answer before a request is repeated.
 	answerTime = time.Second
-	// settleTime is waited after a change of the leaf: members come and go in
-	// groups, and each change of owners costs three rounds.
+	// leafSettleTime is the delay after a change of the leaf: members come and go in groups, and each change of owners
+	// costs three rounds.
 	leafSettleTime = 2 * time.Second
-	// rankTime is how much later the next owner tries to take over than the one
-	// before it.
+	// rankTime is how much later each owner campaigns than the next nearer one.
 	rankTime = 3 * time.Second
-	// maxSeats bounds the keys one node has to do with. At the bound a Want is
-	// dropped: its sender tries again, when others may be nearer.
+	// maxReplicas bounds the keys in which one node takes part. At the bound requests for owners are dropped; a later
+	// request may reach a node with room.
 	maxReplicas = 200_000
 )
 
@@ -102,23 +98,23 @@ type Owners struct {
 	stats  Stats
 
 	replicas       map[overlay.ID]*replica
-	sortedReplicas replicaSet                // the same
-	ledBy          map[env.PeerID]replicaSet // those this node owns, by their sequencers
-	retired        map[overlay.ID]*replica   // the locks of keys this node has to do with no longer
+	sortedReplicas replicaSet                // the same replicas, by key
+	ledBy          map[env.PeerID]replicaSet // replicas of owned keys, by sequencer
+	retired        map[overlay.ID]*replica   // votes for keys that were forgotten
 	bodies         bodyCache
-	// volatile entries are in a log and not durable yet.
+	// volatile holds the entries of logs that are not durable yet.
 	volatile          map[Hash]bool
 	cal               env.Calendar[task]
-	checkOwnersAt     time.Time                // when all seats are to be looked at; zero: not
-	matchedHeartbeats map[env.PeerID]time.Time // sequencers by their last beat that matched
-	listed            map[env.PeerID]map[overlay.ID]bool
-	nonce             uint64
-	pulledBytes       int // bytes that the pulls under way have brought, or are about to
-	queries           map[overlay.ID]*ownerQuery
-	candidacies       int          // that hold a place
-	waitingKeys       []overlay.ID // keys that wait for one
-	started           bool
-	leaving           *departure // it gives away what it leads, and owns nothing new; nil: it stays
+	checkOwnersAt     time.Time                          // time of the next check of all owners; zero: none planned
+	matchedHeartbeats map[env.PeerID]time.Time           // time of the last matching heartbeat, by sequencer
+	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
+	nonce             uint64                             // last nonce of a heartbeat or page
+	pulledBytes       int                                // bytes held by pulls under way; at most about maxPulling
+	queries           map[overlay.ID]*ownerQuery         // questions under way about owners
+	candidacies       int                                // candidacies that hold a slot; at most maxCandidacies
+	waitingKeys       []overlay.ID                       // keys whose campaigns wait for a slot, in order
+	started           bool                               // the overlay was active once, and resume was called
+	leaving           *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
 }
 
 type task struct {
@@ -129,22 +125,22 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskCampaign        taskKind = iota // try to make an epoch
-	taskRetryCandidacy                  // answers to a bid may be missing
-	taskStartWaiting                    // there is room for another bid
-	taskRetryReplicate                  // acknowledgements of an entry may be missing
-	taskRetryPull                       // an answer to a Pull may be missing
-	taskHeartbeat                       // compare with the owners
-	taskContactRival                    // tell another lineage
-	taskLookUpAgain                     // who lives near a key of another leaf may be looked up again
-	taskRetryQuery                      // an answer to a Where may be missing
-	taskCheckAllOwners                  // the leaf has changed
-	taskCheckOwners                     // the owners of a key may have changed while it got others
-	taskHandOverTimeout                 // what is not handed over by now stays so
+	taskCampaign        taskKind = iota // start a candidacy
+	taskRetryCandidacy                  // repeat a candidacy's requests
+	taskStartWaiting                    // start campaigns that wait for a slot
+	taskRetryReplicate                  // send an entry again
+	taskRetryPull                       // repeat a pull's request
+	taskHeartbeat                       // send heartbeats
+	taskContactRival                    // contact another branch again
+	taskLookUpAgain                     // a lookup has expired; pull from the informant
+	taskRetryQuery                      // repeat a question about owners
+	taskCheckAllOwners                  // check all owners after a change of the leaf
+	taskCheckOwners                     // check the owners of a key after an epoch was committed
+	taskHandOverTimeout                 // end a hand-over without progress
 )
 
-// New returns the Owners of a node, with what an earlier life left in the store,
-// and registers it. It acts when the node is active.
+// New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
+// acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
 	o := &Owners{
 		cfg:      cfg.withDefaults(),
@@ -180,12 +176,12 @@ func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifie
 
 func (o *Owners) after(d time.Duration, t task) { o.cal.Add(o.clock.Now().Add(d), t) }
 
-// spread returns d give or take a quarter.
+// spread returns a random duration between 3/4 and 5/4 of d.
 func (o *Owners) spread(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(o.rand.Int64N(int64(d)/2+1))
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run executes the tasks that are due and returns the time of the next one.
 func (o *Owners) Run(now time.Time) time.Time {
 	if !o.started && o.node.State() == overlay.Active {
 		o.started = true
@@ -246,7 +242,7 @@ func (o *Owners) Run(now time.Time) time.Time {
 	}
 }
 
-// resume takes up the keys of an earlier life: the node leads those it led.
+// resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
 	for _, s := range o.sorted() {
 		s.lastHeard = o.clock.Now()
@@ -257,9 +253,8 @@ func (o *Owners) resume() {
 	o.LeafChanged()
 }
 
-// Want makes the key of a URL owned, if it is not yet. If this node keeps a log of
-// the key whose owners have all gone, the new ones go on with that. done is called
-// when the root has heard of it, or with false when it could not be reached.
+// RequestOwners asks the root of a URL's key to found a log if the key has no owners. If this node keeps a log whose
+// owners are all gone, the new owners continue that log. done is told whether the root received the request.
 func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
 	want := &ownerpb.RequestOwners{Url: url}
 	if s := o.replicas[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
@@ -269,7 +264,7 @@ func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
 		func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 
-// Follow keeps the log of a key here from now on.
+// Follow makes this node keep the log of a key.
 func (o *Owners) Follow(key overlay.ID, url string) {
 	s := o.ensureReplica(key, url)
 	if !s.follow {
@@ -278,7 +273,7 @@ func (o *Owners) Follow(key overlay.ID, url string) {
 	}
 }
 
-// Unfollow ends a Follow.
+// Unfollow ends a Follow. The log is forgotten unless this node is an owner.
 func (o *Owners) Unfollow(key overlay.ID) {
 	s := o.replicas[key]
 	if s == nil || !s.follow {
@@ -307,10 +302,10 @@ func (o *Owners) ensureReplica(key overlay.ID, url string) *replica {
 	return s
 }
 
-// PeerGone is not needed: owners are members of one leaf, whose changes tell.
+// PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.
 func (o *Owners) PeerGone(env.PeerID) {}
 
-// LeafChanged looks, a little later, who should own what this node owns.
+// LeafChanged plans a check of all owners.
 func (o *Owners) LeafChanged() {
 	if o.checkOwnersAt.IsZero() {
 		o.checkOwnersAt = o.clock.Now().Add(leafSettleTime)

@@ -29,19 +29,19 @@ const (
 	pageBytes = 40 << 10
 )
 
-var errPulled = errors.New("entries that do not follow on one another")
+var errPulled = errors.New("pulled entries do not form a chain")
 
 // A pull fetches from one peer the part of its log that this node lacks.
 type pull struct {
 	from    env.Peer
-	nonce   uint64
-	have    Hash // the last entry had when the present page was asked for
-	tries   int
+	nonce   uint64    // identifies the present page
+	have    Hash      // last entry received, or had before the pull; the page starts after it
+	tries   int       // number of times that the present request was sent
 	askedAt time.Time // time of the last request
 	since   time.Time // start of the pull
 
-	forMerge        bool     // of a lineage that is to be merged: the log here is left alone
-	repairs         []*Entry // entries of the log here whose bodies are lost, and alone are wanted; nil: none
+	forMerge        bool     // the entries are of another branch, to be merged; this node's log is not changed
+	repairs         []*Entry // entries of this node's log whose lost bodies are wanted; nil: new entries are wanted
 	restart         bool     // the peer does not have the last entry here; its log replaces this node's
 	entries         []*Entry
 	bodies          [][]byte
@@ -49,7 +49,7 @@ type pull struct {
 	more            bool
 	committed       bool   // the last entry is known to be committed
 	takeUncommitted bool   // the last entry is taken even if it is not: a future owner has to sign what follows it
-	epoch           *Epoch // in force, as the peer says
+	epoch           *Epoch // epoch in force at the peer
 	note            []byte
 	version         uint64
 
@@ -64,9 +64,9 @@ type pull struct {
 
 // Pull fetches from a peer the part of a key's log that this node lacks. done is told whether the peer answered
 // and its answer was accepted.
-func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
-	if seat := o.replicas[key]; seat != nil {
-		o.startPull(seat, s, done)
+func (o *Owners) Pull(from env.Peer, key [32]byte, done func(ok bool)) {
+	if s := o.replicas[key]; s != nil {
+		o.startPull(s, from, done)
 		return
 	}
 	done(false)

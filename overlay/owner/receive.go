@@ -9,7 +9,7 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// send sends a message to a peer. Who is an owner's neighbour knows where it is.
+// send sends a message to a peer, whose addresses the overlay knows.
 func (o *Owners) send(to env.PeerID, m *ownerpb.Message) { o.sendTo(o.peer(to), m) }
 
 func (o *Owners) sendTo(to env.Peer, m *ownerpb.Message) {
@@ -22,7 +22,7 @@ func (o *Owners) sendTo(to env.Peer, m *ownerpb.Message) {
 	o.net.Send(to, class, wire.AppendFrame(nil, wire.Owner, m))
 }
 
-// peer returns a peer with the addresses that are known of it.
+// peer returns a peer with its known addresses.
 func (o *Owners) peer(id env.PeerID) env.Peer {
 	if c := o.node.Contact(id); c != nil {
 		return c.Peer
@@ -33,15 +33,15 @@ func (o *Owners) peer(id env.PeerID) env.Peer {
 	return env.Peer{ID: id}
 }
 
-// id is the overlay's id of a peer.
+// id returns the overlay id of a peer.
 func (o *Owners) id(peer env.PeerID) overlay.ID {
 	return overlay.NodeID(o.node.Network(), peer)
 }
 
-// at is the seat of a key, nil if there is none.
+// replicaOf returns the replica of a key; nil if there is none.
 func (o *Owners) replicaOf(key []byte) *replica { return o.replicas[overlay.ID(key)] }
 
-// Receive takes one message of owner's from a peer.
+// Receive handles a message from a peer.
 func (o *Owners) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -103,11 +103,10 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	return nil
 }
 
-// Forward is the overlay's question about a message that passes: owner's go to
-// the root.
+// Forward tells the overlay whether to stop a routed message here: never, as all go to the root.
 func (o *Owners) Forward(*overlay.Message) bool { return false }
 
-// Deliver takes what was routed to this node as the root.
+// Deliver handles a message that was routed to this node as the root.
 func (o *Owners) Deliver(m *overlay.Message) {
 	msg, err := parse(m.Payload)
 	if err != nil {

@@ -192,7 +192,7 @@ func (o *Owners) load() error {
 		return true
 	})
 	if err := o.skipDamaged(err); err != nil {
-		return fmt.Errorf("read seats: %w", err)
+		return fmt.Errorf("read replicas: %w", err)
 	}
 	err = o.store.Range([]byte(entryPrefix), func(key, value []byte) bool {
 		if err := o.loadEntry(value); err != nil {

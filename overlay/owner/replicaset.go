@@ -8,7 +8,8 @@ import (
 	"tidings/overlay"
 )
 
-// A roster holds seats in the order of their keys: no map's order may reach a message.
+// A replicaSet holds replicas sorted by key. Unlike a map it has a fixed order, so that messages and simulations do
+// not depend on a random one.
 type replicaSet []*replica
 
 func (r replicaSet) find(key *overlay.ID) (int, bool) {
@@ -30,13 +31,13 @@ func (r replicaSet) remove(s *replica) replicaSet {
 	return r
 }
 
-// sorted returns all seats.
+// sorted returns all replicas, sorted by key.
 func (o *Owners) sorted() []*replica { return slices.Clone(o.sortedReplicas) }
 
-// led are the keys that are owned here and a peer leads.
+// led returns the replicas of owned keys that a peer leads.
 func (o *Owners) led(by env.PeerID) replicaSet { return o.ledBy[by] }
 
-// enter notes a seat that the node has from now on, and leave that it has it no more.
+// addReplica and removeReplica change the set of replicas.
 func (o *Owners) addReplica(s *replica) {
 	o.replicas[s.key] = s
 	o.sortedReplicas = o.sortedReplicas.add(s)
@@ -49,7 +50,7 @@ func (o *Owners) removeReplica(s *replica) {
 	delete(o.replicas, s.key)
 }
 
-// setEpoch puts an epoch in force at a seat.
+// setEpoch puts an epoch in force at a replica.
 func (o *Owners) setEpoch(s *replica, e *Epoch) {
 	o.unlistReplica(s)
 	s.epoch, s.owned = e, e != nil && e.owns(o.self)
@@ -58,7 +59,7 @@ func (o *Owners) setEpoch(s *replica, e *Epoch) {
 	}
 }
 
-// strike takes a seat off the list of its sequencer's.
+// unlistReplica removes a replica from the set of its sequencer.
 func (o *Owners) unlistReplica(s *replica) {
 	if !s.owned {
 		return

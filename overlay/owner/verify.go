@@ -7,9 +7,6 @@ import (
 	"tidings/overlay"
 )
 
-// What the owners of a key have signed is shown to members who have nothing to do with it,
-// and know of the key no more than its name.
-
 // OpenEpoch decodes an epoch made by Epoch.Bytes, of any key. It verifies that the key is that of the URL, that a
 // quorum of the owners has signed, and that they are as near to the key as owners in a network of this size are. It does
 // not verify that they are members: VerifyOwners does.
@@ -23,7 +20,7 @@ func (o *Owners) OpenEpoch(b []byte) (*Epoch, error) {
 	case !e.certifiedBy(e.Owners):
 		return nil, fmt.Errorf("%w: no quorum has signed", ErrEpoch)
 	case !o.ownersNearKey(e):
-		return nil, fmt.Errorf("%w: its owners stand far from the key", ErrEpoch)
+		return nil, fmt.Errorf("%w: its owners are too far from the key", ErrEpoch)
 	}
 	return e, nil
 }

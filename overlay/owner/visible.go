@@ -2,9 +2,8 @@ package owner
 
 import "tidings/overlay"
 
-// Readers see of a log what no death of a node takes back: what is durable here and
-// held by a quorum. Only the last entry of a log may not be held: the next one is
-// made when it is.
+// Readers see entries that are durable here and committed, so that no death of a node takes them back. Only the last
+// entry of a log may be uncommitted, because the sequencer makes the next one after the commit.
 
 // Visible returns the entries of a key's log that readers may see, oldest first. The slice must not be modified.
 func (o *Owners) Visible(key overlay.ID) []*Entry {

@@ -14,11 +14,11 @@ import (
 )
 
 var (
-	errRouted = errors.New("a message that is routed was sent")
-	errSigner = errors.New("an entry of somebody else's epoch")
-	errAfter  = errors.New("an entry that leaves out what its epoch goes on from")
-	errBody   = errors.New("a body that is not its entry's")
-	errKey    = errors.New("an epoch of another URL's key")
+	errRouted = errors.New("a message that must be routed was sent directly")
+	errSigner = errors.New("an entry is not signed by the sequencer of its epoch")
+	errAfter  = errors.New("an entry does not continue from the last entry before its epoch")
+	errBody   = errors.New("a body does not match the hash in its entry")
+	errKey    = errors.New("an epoch's key is not the key of its URL")
 )
 
 const (
