@@ -17,8 +17,8 @@ import (
 // The way of one item:
 //
 //	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum holds it
-//	                                                                     │ Held
-//	reader ◄─ feedtree.Read ◄─ News ◄─ Grew ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
+//	                                                                     │ Committed
+//	reader ◄─ feedtree.Read ◄─ News ◄─ VisibleChanged ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
 //	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
 //
 // A publisher's item comes another way, and goes on from there:

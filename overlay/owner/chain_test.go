@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// chained makes a log whose entries hold some items and bytes each, a while apart.
+// chained makes a log whose entries hold the given items and bytes, with a fixed time between them.
 func chained(entries int, apart time.Duration, of func() (items, size int)) (log chain) {
 	at := time.Unix(1_000_000_000, 0)
 	for i := range entries {
@@ -19,8 +19,8 @@ func chained(entries int, apart time.Duration, of func() (items, size int)) (log
 	return log
 }
 
-// The next entry of a log takes the same steps however long the log is: the entries between the first
-// and the last one, which are not there in this test, are not looked at.
+// The next entry of a log takes the same number of steps however long the log is: the entries between the first and
+// the last one, which are nil in this test, are not read.
 func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	log := chained(5_000, time.Millisecond, func() (int, int) { return 1, 500 })
 	next := log.head()
@@ -37,9 +37,9 @@ func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	}
 }
 
-// The entries that are kept are those that a walk through all of the log finds, from the last entry back to the first one
-// that is too old or too much.
-func TestWhatIsKeptOfALog(t *testing.T) {
+// The kept entries are those that a walk through the whole log finds, from the last entry back to the first one that is
+// too old or too much.
+func TestTheKeptPartOfALog(t *testing.T) {
 	walk := func(log chain, now time.Time, items, size int) int {
 		for i, e := range slices.Backward(log) {
 			if items >= KeepItems && now.Sub(e.Time) > keepAge || items >= maxKeptItems || size >= maxKeptBytes {

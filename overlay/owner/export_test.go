@@ -1,8 +1,8 @@
 package owner
 
-// Held is what a node holds beside its logs: bytes that pulls under way have brought, keys
-// that others have listed, drafts remembered as void, bodies on their way to the last owners,
-// and bodies at hand, with their places in line.
+// Retained counts what a node holds in memory besides its logs: bytes of pulls under way, keys listed by
+// sequencers, own proposals given up, committed entries on their way to the last owners, and cached bodies with
+// their places in the cache's order.
 type Retained struct{ Pulled, Listed, Abandoned, Lagging, Bodies, CacheOrder int }
 
 func (o *Owners) Retained() (h Retained) {

@@ -26,7 +26,7 @@ func signer(n byte) *wire.Signer {
 	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{n}, ed25519.SeedSize)), network)
 }
 
-// someEntry and someEpoch are of a log's beginning.
+// someEntry and someEpoch return valid values.
 func someEntry() *Entry {
 	e := &Entry{Key: overlay.Key("fuzz", "http://a.example/"), At: Position{1, 2, 3}, Time: began, Body: HashOf([]byte("body")), Size: 4, Items: 1, Set: HashOf([]byte("set"))}
 	e.sign(signer(1))
@@ -46,8 +46,7 @@ func someEpoch(owners int) *Epoch {
 	return e
 }
 
-// FuzzMessage has any bytes read as a message: what is read is within bounds, and
-// encoded reads as the same.
+// FuzzMessage parses any bytes as a message: an accepted message is within bounds and survives encoding.
 func FuzzMessage(f *testing.F) {
 	key, e := someEntry().Key, someEpoch(3).proto()
 	f.Add([]byte{})
@@ -72,8 +71,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzEntryStatement has any bytes signed as an entry: what is read is within
-// bounds, and signed reads as the same.
+// FuzzEntryStatement signs any bytes as an entry: an accepted entry is within bounds and survives encoding.
 func FuzzEntryStatement(f *testing.F) {
 	f.Add([]byte{})
 	opened, err := verify.Open(wire.DomainEntry, someEntry().Raw)
@@ -99,7 +97,7 @@ func FuzzEntryStatement(f *testing.F) {
 	})
 }
 
-// FuzzEntry has any bytes opened as an entry, as it comes from a stranger.
+// FuzzEntry opens any bytes as an entry from a stranger.
 func FuzzEntry(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEntry().Raw)
@@ -111,8 +109,7 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzEpochStatement has any bytes read as what an epoch states: what is read is
-// within bounds, and stated reads as the same.
+// FuzzEpochStatement decodes any bytes as an epoch statement: an accepted one is within bounds and survives encoding.
 func FuzzEpochStatement(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).statement)
@@ -136,8 +133,7 @@ func FuzzEpochStatement(f *testing.F) {
 	})
 }
 
-// FuzzEpoch has any bytes read as an epoch beside an entry: whoever counts as a
-// signer has signed it, once.
+// FuzzEpoch decodes any bytes as an epoch: every counted signer has signed it, once.
 func FuzzEpoch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).Bytes())
@@ -163,9 +159,8 @@ func FuzzEpoch(f *testing.F) {
 	})
 }
 
-// FuzzSeat has any bytes found as a seat in the store, which a broken disk may
-// have written: what is read, stored is the same.
-func FuzzSeat(f *testing.F) {
+// FuzzReplica decodes any bytes as a stored replica, which a broken disk may have written.
+func FuzzReplica(f *testing.F) {
 	key := someEntry().Key
 	e := someEpoch(3)
 	s := &replica{key: key, url: e.URL, follow: true, epoch: e, undecided: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
@@ -190,14 +185,12 @@ type still struct{}
 
 func (still) Now() time.Time { return began }
 
-// A padded is an envelope with more in it than one needs, to be passed on by
-// others.
+// padded adds an unknown field to an encoded message, which nodes forward unchanged.
 func padded(raw []byte, n int) []byte {
 	return append(slices.Clone(raw), slices.Concat([]byte{0xfa, 0x3e, byte(n&0x7f | 0x80), byte(n >> 7)}, make([]byte, n))...) // field 1007
 }
 
-// Whatever others have made of what a node keeps, it fits into the frames that pass
-// it on.
+// Whatever other nodes have signed, it fits into the frames that pass it on.
 func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	e := &Epoch{
 		Key: overlay.ID{1}, URL: "http://a.example/" + strings.Repeat("x", maxURL-17), Branch: ^uint64(0), Number: maxNumber, Time: began,
@@ -234,7 +227,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		page = append(page, &ownerpb.LogEntry{Entry: make([]byte, pageBytes/maxPage-16), BodyLost: true})
 	}
 	open := []*ownerpb.Epoch{}
-	for range maxConcurrent + 1 { // more stay open beside none (opened)
+	for range maxConcurrent + 1 { // more do not stay undecided (stillUndecided)
 		open = append(open, e.proto())
 	}
 	states := []*ownerpb.LogState{}
@@ -243,14 +236,14 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	}
 	note := make([]byte, MaxNote)
 	for what, m := range map[string]*ownerpb.Message{
-		"one entry":  {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Restart: true, More: true, Epoch: e.proto(), Entries: []*ownerpb.LogEntry{kept}, Note: note, Version: 1}}},
-		"a page":     {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Restart: true, More: true, Epoch: e.proto(), Entries: page, Note: note, Version: 1}}},
-		"a hold":     {Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: kept.Entry, Body: kept.Body}}},
-		"a promise":  {Body: &ownerpb.Message_Promise{Promise: &ownerpb.Promise{Key: key, Branch: 1, Number: ^uint32(0), Refused: 1, Epoch: e.proto(), Undecided: open, Head: kept.Entry}}},
-		"an install": {Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), Note: note, Version: 1, MergedHead: hash[:]}}},
-		"a list":     {Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: states, Last: true, Nonce: 1}}},
-		"a part":     {Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{Key: key, Hash: hash[:], Offset: MaxBody, Bytes: kept.Body}}},
-		"a merge":    {Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{Epoch: e.proto(), Head: kept.Entry}}},
+		"one entry":   {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Restart: true, More: true, Epoch: e.proto(), Entries: []*ownerpb.LogEntry{kept}, Note: note, Version: 1}}},
+		"a page":      {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Restart: true, More: true, Epoch: e.proto(), Entries: page, Note: note, Version: 1}}},
+		"a replicate": {Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: kept.Entry, Body: kept.Body}}},
+		"a promise":   {Body: &ownerpb.Message_Promise{Promise: &ownerpb.Promise{Key: key, Branch: 1, Number: ^uint32(0), Refused: 1, Epoch: e.proto(), Undecided: open, Head: kept.Entry}}},
+		"a commit":    {Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), Note: note, Version: 1, MergedHead: hash[:]}}},
+		"a list":      {Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: states, Last: true, Nonce: 1}}},
+		"a chunk":     {Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{Key: key, Hash: hash[:], Offset: MaxBody, Bytes: kept.Body}}},
+		"a merge":     {Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{Epoch: e.proto(), Head: kept.Entry}}},
 	} {
 		if n := proto.Size(m); n > wire.MaxMessage {
 			t.Errorf("%s of %d bytes", what, n)

@@ -22,8 +22,7 @@ import (
 	"tidings/sim"
 )
 
-// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
-// is told every choice is the first.
+// A story is a fuzzer's input: each choice takes a byte of it, and after its end every choice is the first.
 type story []byte
 
 func (s *story) choose(n int) int {
@@ -37,13 +36,13 @@ func (s *story) choose(n int) int {
 
 func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
 
-// number is mostly one that somebody did not think of.
+// number returns a number, mostly a boundary value.
 func (s *story) number() uint64 {
 	return pick[uint64](s, 1, 0, 2, 3, 64, 512, 1<<16, 1<<20, 1<<31, math.MaxUint32-1, math.MaxUint32, math.MaxUint64)
 }
 
-// An intruder says what it likes to the members of a small world in which feeds
-// are read: as a stranger, or as a member who owns all keys and leads none.
+// An intruder sends arbitrary messages to the members of a small world in which feeds are read: as a stranger, or as a
+// member that owns all keys and leads none.
 type intruder struct {
 	*sim.Swarm
 	t      *testing.T
@@ -91,7 +90,7 @@ func intrude(t *testing.T, stranger bool) *intruder {
 	return in
 }
 
-// target is the member that is lied to.
+// target is the member that is attacked.
 func (in *intruder) target() *sim.Peer {
 	if in.Peers()[1] == in.liar {
 		return in.Peers()[2]
@@ -99,7 +98,7 @@ func (in *intruder) target() *sim.Peer {
 	return in.Peers()[1]
 }
 
-// say says a message to the target, as one that is sent or routed.
+// say sends a message to the target, directly or routed.
 func (in *intruder) say(m *ownerpb.Message, routed bool) {
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -126,8 +125,7 @@ func (in *intruder) say(m *ownerpb.Message, routed bool) {
 	in.World.Run(50 * time.Millisecond)
 }
 
-// endures checks that when the intruder is gone readers have all that came, and
-// that nobody remembers more than he needs.
+// endures checks that readers have all items after the intruder is gone, and that no node keeps more than it needs.
 func (in *intruder) endures() {
 	in.t.Helper()
 	if in.liar != nil {
@@ -152,7 +150,7 @@ func (in *intruder) aURL(s *story) string {
 	return pick(s, in.feeds[0], in.feeds[1], in.feeds[2], "http://other.example/")
 }
 
-// aKey is mostly that of a feed.
+// aKey is mostly the key of a feed.
 func (in *intruder) aKey(s *story) []byte {
 	if s.choose(6) == 5 {
 		return make([]byte, pick(s, 32, 0, 31, 33))
@@ -173,8 +171,7 @@ func (in *intruder) sybil(n int) *wire.Signer {
 	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{byte(n + 1)}, ed25519.SeedSize)), in.hash)
 }
 
-// aStatement is the epoch in force, or one that goes on from it as the intruder
-// likes it.
+// aStatement is the epoch in force, or an arbitrary one that continues from it.
 func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 	v := in.view(s)
 	m, st := new(ownerpb.Epoch), new(ownerpb.EpochStatement)
@@ -219,8 +216,7 @@ func (in *intruder) encoded(m proto.Message) []byte {
 	return b
 }
 
-// anEpoch is the one in force, or one that the intruder has signed, as itself and
-// as some that nobody knows. It has the signatures of no quorum.
+// anEpoch is the epoch in force, or one signed by the intruder and by unknown peers, without a quorum.
 func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	switch s.choose(6) {
 	case 0, 1:
@@ -250,7 +246,7 @@ func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	return e
 }
 
-// anEntry is one that the target has, or one of the intruder's.
+// anEntry is an entry of the target, or a forged one.
 func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	key := in.Key(in.feeds[s.choose(intrudedFeeds)])
 	log := in.target().Layers().Owners.Log(key)
@@ -282,7 +278,7 @@ func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	return in.signer.Sign(wire.DomainEntry, in.encoded(st)).Raw, body
 }
 
-// aNonce is one that a member may have used.
+// aNonce is a nonce that a member may have used.
 func (in *intruder) aNonce(s *story) uint64 {
 	if s.choose(3) == 2 {
 		return s.number()
@@ -303,15 +299,15 @@ func (in *intruder) aRecord(s *story) []byte {
 	return make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))
 }
 
-// A kind makes up a message of one kind.
+// A kind makes messages of one kind.
 type kind func(in *intruder, s *story) *ownerpb.Message
 
 var kinds = []kind{
-	aWant, aWhere, aFound, aSeal, aSealed, aSign, aSigned, anInstall, aHold, aHeld, aNote,
-	aBeat, aBeatAck, aList, aReport, aRetire, aMerge, aPull, anEntries, aPiece, aPart,
+	aRequestOwners, aFindOwners, aOwnersFound, aPrepare, aPromise, aSign, aSigned, aCommit, aReplicate, aReplicateAck, aNote,
+	aHeartbeat, aHeartbeatAck, aLogList, aWeightReport, aRetire, aMerge, aPull, anEntries, aChunkRequest, aChunk,
 }
 
-// tell tells a member a story.
+// tell sends a member the messages of a story.
 func tell(t *testing.T, b []byte, kinds ...kind) {
 	s := story(b)
 	in := intrude(t, s.choose(2) == 1)
@@ -330,8 +326,8 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 
 var storiesFlag = flag.Int("stories", 1, "how many stories the members of a small world are told of each kind")
 
-// Members endure messages of every kind with the strangest of contents, each kind
-// alone and all together: readers miss nothing when the intruder is gone.
+// Members endure messages of every kind with arbitrary contents, each kind alone and all together: readers miss nothing
+// after the intruder is gone.
 func TestOwnersEndureAnyStory(t *testing.T) {
 	t.Parallel()
 	for i := range *storiesFlag {
@@ -359,21 +355,21 @@ func fuzz(f *testing.F, k kind) {
 	})
 }
 
-func FuzzWant(f *testing.F) { fuzz(f, aWant) }
+func FuzzRequestOwners(f *testing.F) { fuzz(f, aRequestOwners) }
 
-func aWant(in *intruder, s *story) *ownerpb.Message {
+func aRequestOwners(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: in.aURL(s)}}}
 }
 
-func FuzzWhere(f *testing.F) { fuzz(f, aWhere) }
+func FuzzFindOwners(f *testing.F) { fuzz(f, aFindOwners) }
 
-func aWhere(in *intruder, s *story) *ownerpb.Message {
+func aFindOwners(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: in.aKey(s), Record: in.aRecord(s)}}}
 }
 
-func FuzzFound(f *testing.F) { fuzz(f, aFound) }
+func FuzzOwnersFound(f *testing.F) { fuzz(f, aOwnersFound) }
 
-func aFound(in *intruder, s *story) *ownerpb.Message {
+func aOwnersFound(in *intruder, s *story) *ownerpb.Message {
 	m := &ownerpb.OwnersFound{Key: in.aKey(s)}
 	for range pick(s, 1, 0, 3, 16, 17) {
 		m.Records = append(m.Records, in.aRecord(s))
@@ -384,18 +380,18 @@ func aFound(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}}
 }
 
-func FuzzSeal(f *testing.F) { fuzz(f, aSeal) }
+func FuzzPrepare(f *testing.F) { fuzz(f, aPrepare) }
 
-func aSeal(in *intruder, s *story) *ownerpb.Message {
+func aPrepare(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
 	return &ownerpb.Message{Body: &ownerpb.Message_Prepare{Prepare: &ownerpb.Prepare{
 		Key: in.aKey(s), Branch: st.Branch, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
 	}}}
 }
 
-func FuzzSealed(f *testing.F) { fuzz(f, aSealed) }
+func FuzzPromise(f *testing.F) { fuzz(f, aPromise) }
 
-func aSealed(in *intruder, s *story) *ownerpb.Message {
+func aPromise(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
 	m := &ownerpb.Promise{
 		Key: in.aKey(s), Branch: st.Branch, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
@@ -430,24 +426,24 @@ func aSigned(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_Signed{Signed: &ownerpb.Signed{Key: in.aKey(s), Signature: raw}}}
 }
 
-func FuzzInstall(f *testing.F) { fuzz(f, anInstall) }
+func FuzzCommit(f *testing.F) { fuzz(f, aCommit) }
 
-func anInstall(in *intruder, s *story) *ownerpb.Message {
+func aCommit(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{
 		Epoch: in.anEpoch(s), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(), MergedHead: make([]byte, pick(s, 0, 32, 33)),
 	}}}
 }
 
-func FuzzHold(f *testing.F) { fuzz(f, aHold) }
+func FuzzReplicate(f *testing.F) { fuzz(f, aReplicate) }
 
-func aHold(in *intruder, s *story) *ownerpb.Message {
+func aReplicate(in *intruder, s *story) *ownerpb.Message {
 	entry, body := in.anEntry(s)
 	return &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: entry, Body: body}}}
 }
 
-func FuzzHeld(f *testing.F) { fuzz(f, aHeld) }
+func FuzzReplicateAck(f *testing.F) { fuzz(f, aReplicateAck) }
 
-func aHeld(in *intruder, s *story) *ownerpb.Message {
+func aReplicateAck(in *intruder, s *story) *ownerpb.Message {
 	hash := make([]byte, pick(s, 32, 0, 33))
 	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
 		hash = log[len(log)-1].Hash[:]
@@ -464,22 +460,22 @@ func aNote(in *intruder, s *story) *ownerpb.Message {
 	}}}
 }
 
-func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
+func FuzzHeartbeat(f *testing.F) { fuzz(f, aHeartbeat) }
 
-func aBeat(in *intruder, s *story) *ownerpb.Message {
+func aHeartbeat(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: in.aNonce(s), Count: uint32(s.number()), Digest: s.number()}}}
 }
 
-func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
+func FuzzHeartbeatAck(f *testing.F) { fuzz(f, aHeartbeatAck) }
 
-func aBeatAck(in *intruder, s *story) *ownerpb.Message {
+func aHeartbeatAck(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_HeartbeatAck{HeartbeatAck: &ownerpb.HeartbeatAck{Nonce: in.aNonce(s), Match: s.choose(2) == 1}}}
 }
 
-func FuzzList(f *testing.F) { fuzz(f, aList) }
+func FuzzLogList(f *testing.F) { fuzz(f, aLogList) }
 
-// aList comes after a Beat that did not match, else nobody listens.
-func aList(in *intruder, s *story) *ownerpb.Message {
+// aLogList comes after a Heartbeat that did not match; otherwise it is ignored.
+func aLogList(in *intruder, s *story) *ownerpb.Message {
 	in.say(&ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: 1, Count: 99}}}, false)
 	m := &ownerpb.LogList{Last: s.choose(2) == 0, Nonce: in.aNonce(s)}
 	for range pick(s, 1, 0, 3, 512, 513) {
@@ -489,9 +485,9 @@ func aList(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_LogList{LogList: m}}
 }
 
-func FuzzReport(f *testing.F) { fuzz(f, aReport) }
+func FuzzWeightReport(f *testing.F) { fuzz(f, aWeightReport) }
 
-func aReport(in *intruder, s *story) *ownerpb.Message {
+func aWeightReport(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: in.aKey(s), Weight: uint32(s.number())}}}
 }
 
@@ -520,8 +516,7 @@ func aPull(in *intruder, s *story) *ownerpb.Message {
 
 func FuzzEntries(f *testing.F) { fuzz(f, anEntries) }
 
-// anEntries comes after something that made the target pull, if the intruder owns
-// the key.
+// anEntries comes after a message that made the target pull, if the intruder owns the key.
 func anEntries(in *intruder, s *story) *ownerpb.Message {
 	if s.choose(2) == 0 {
 		entry, _ := in.anEntry(s)
@@ -538,9 +533,9 @@ func anEntries(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: m}}
 }
 
-func FuzzPiece(f *testing.F) { fuzz(f, aPiece) }
+func FuzzChunkRequest(f *testing.F) { fuzz(f, aChunkRequest) }
 
-func aPiece(in *intruder, s *story) *ownerpb.Message {
+func aChunkRequest(in *intruder, s *story) *ownerpb.Message {
 	m := &ownerpb.ChunkRequest{Key: in.aKey(s), Hash: make([]byte, pick(s, 32, 0, 33)), Offset: uint32(s.number())}
 	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
 		m.Hash = log[0].Hash[:]
@@ -548,9 +543,9 @@ func aPiece(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: m}}
 }
 
-func FuzzPart(f *testing.F) { fuzz(f, aPart) }
+func FuzzChunk(f *testing.F) { fuzz(f, aChunk) }
 
-func aPart(in *intruder, s *story) *ownerpb.Message {
+func aChunk(in *intruder, s *story) *ownerpb.Message {
 	hash := owner.HashOf(nil)
 	return &ownerpb.Message{Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{
 		Key: in.aKey(s), Hash: hash[:pick(s, 32, 0, 31)], Offset: uint32(s.number()), Bytes: make([]byte, pick(s, 0, 1, 48<<10, 48<<10+1)),

@@ -13,8 +13,8 @@ import (
 	"tidings/sim"
 )
 
-// Who follows a key of another leaf looks who lives there before it believes that
-// somebody owns the key: made-up owners are not found, real ones are.
+// A follower of a key outside its leaf looks up the members near the key before it believes that somebody owns the
+// key: made-up owners are not found, real ones are.
 func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(48)
@@ -54,14 +54,14 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// pulls pulls a key's log from a peer and says whether that went well.
+// pulls pulls a key's log from a peer and returns whether that succeeded.
 func (m *member) pulls(key overlay.ID, from env.Peer) (ok bool) {
 	m.Do(func() { m.owners.Pull(from, key, func(well bool) { ok = well }) })
 	m.w.Run(40 * time.Second)
 	return ok
 }
 
-// A faker answers whoever pulls with an empty log and an epoch.
+// A faker answers every pull with an empty log and an epoch.
 type faker struct {
 	net   env.Network
 	epoch *ownerpb.Epoch

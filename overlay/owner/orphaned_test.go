@@ -9,9 +9,9 @@ import (
 	"tidings/sim"
 )
 
-// What a follower was shown of a log that it leaves for another can be read until the
-// application has had it, and is dropped then.
-func TestWhatWasShownStaysAtHand(t *testing.T) {
+// Entries that readers were shown, and that a follower loses by a switch of branch, can be read until the application has
+// read them, and are dropped then.
+func TestOrphanedEntriesStayReadable(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, time.Minute)
@@ -42,7 +42,7 @@ func TestWhatWasShownStaysAtHand(t *testing.T) {
 	})
 }
 
-// A follower follows one key, and looks every second what it is shown.
+// A follower follows one key and compares every second what it is shown.
 type follower struct {
 	*member
 	key   overlay.ID

@@ -9,8 +9,8 @@ import (
 	"tidings/sim"
 )
 
-// lacking is a world whose channel has an entry that its second owner's disk has refused; others
-// make that one the sequencer all the same, of an epoch that goes on from the entry.
+// lacking is a world whose channel has an entry that its second owner's disk has refused. The others make that owner the
+// sequencer nevertheless, of an epoch that continues from the entry.
 func lacking(t *testing.T) (w *world, c channel, next *member, epoch *ownerpb.Epoch) {
 	w, channels := quiet(t, 8, 1)
 	c = channels[0]
@@ -28,12 +28,12 @@ func lacking(t *testing.T) (w *world, c channel, next *member, epoch *ownerpb.Ep
 	return w, c, next, epoch
 }
 
-// A sequencer whose disk has refused what its epoch goes on from gets that before it appends: what a
-// quorum holds is lost otherwise.
-func TestASequencerGoesOnFromWhatItsEpochDoes(t *testing.T) {
+// A sequencer whose disk has refused the entry that its epoch continues from pulls that entry before it appends.
+// Otherwise a committed entry would be lost.
+func TestASequencerPullsTheBaseOfItsEpoch(t *testing.T) {
 	w, c, next, epoch := lacking(t)
 	for _, m := range w.members {
-		m.hears(c.lead.Host, install(epoch))
+		m.hears(c.lead.Host, commitOf(epoch))
 	}
 	w.Run(3 * time.Second) // it pulls that, and cannot store it either
 	if !next.leads[c.key] {
@@ -57,11 +57,11 @@ func TestASequencerGoesOnFromWhatItsEpochDoes(t *testing.T) {
 	w.settled()
 }
 
-// Nobody takes entries from a sequencer that leaves out what its epoch goes on from.
-func TestWhatAnEpochGoesOnFromCannotBeLeftOut(t *testing.T) {
+// No member takes entries from a sequencer that leaves out the entry that its epoch continues from.
+func TestTheBaseOfAnEpochCannotBeLeftOut(t *testing.T) {
 	w, c, next, epoch := lacking(t)
 	other := c.also[1]
-	other.hears(c.lead.Host, install(epoch))
+	other.hears(c.lead.Host, commitOf(epoch))
 	log := c.lead.owners.Log(c.key)
 	before := log[len(log)-2]
 	at := owner.Position{Branch: c.epoch.Branch, Epoch: c.epoch.Number + 1, Seq: c.head().At.Seq}
@@ -74,6 +74,6 @@ func TestWhatAnEpochGoesOnFromCannotBeLeftOut(t *testing.T) {
 		}
 	})
 	if !other.owners.Has(c.key, c.head().Hash) || other.owners.Stats().Untrusted != untrusted+1 {
-		t.Error("what a quorum holds is gone")
+		t.Error("a committed body is lost")
 	}
 }

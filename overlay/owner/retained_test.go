@@ -13,9 +13,7 @@ import (
 	"tidings/sim"
 )
 
-// What a node holds beside its logs it holds for a while.
-
-// Who ends a subscription in the middle of a pull gives back what that has taken.
+// A pull of a key that is forgotten releases its memory.
 func TestPullsOfForgottenKeysEnd(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(8)
@@ -42,8 +40,8 @@ func TestPullsOfForgottenKeysEnd(t *testing.T) {
 	}
 }
 
-// The body that every owner has, or that some will not have soon, is not kept in memory.
-func TestBodiesInFlightLand(t *testing.T) {
+// A body that every owner has, or that some will not have soon, is not kept in memory.
+func TestBodiesInFlightAreReleased(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(5)
 	w.Run(20 * time.Second)
@@ -60,7 +58,7 @@ func TestBodiesInFlightLand(t *testing.T) {
 	}
 }
 
-// What a member has begun to list goes with it.
+// The keys that a dead member has listed are forgotten.
 func TestListsOfTheDeadEnd(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(6)
@@ -90,8 +88,8 @@ func TestListsOfTheDeadEnd(t *testing.T) {
 	}
 }
 
-// On a disk that takes nothing attempts are made again and again, and leave nothing.
-func TestAttemptsInVainLeaveNothing(t *testing.T) {
+// With a disk that refuses everything, attempts are repeated and leave nothing behind.
+func TestFailedCandidaciesLeaveNothing(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(1)
 	w.Run(20 * time.Second)
@@ -100,7 +98,7 @@ func TestAttemptsInVainLeaveNothing(t *testing.T) {
 	w.want(10)
 	w.Run(time.Hour)
 	if h, st := m.owners.Retained(), m.owners.Stats(); h.Abandoned > 0 || st.Candidacies < 100 {
-		t.Errorf("%d bids have left %d drafts", st.Candidacies, h.Abandoned)
+		t.Errorf("%d candidacies have left %d proposals", st.Candidacies, h.Abandoned)
 	}
 	m.SetDisk(sim.Sound)
 	w.Run(time.Minute)
@@ -109,8 +107,8 @@ func TestAttemptsInVainLeaveNothing(t *testing.T) {
 	}
 }
 
-// A question asks as often as it may, whatever was asked before.
-func TestQuestionsHaveTheirTime(t *testing.T) {
+// A query is repeated as often as it may be, whatever was asked before.
+func TestQueriesAreRepeated(t *testing.T) {
 	var took []time.Duration
 	for _, before := range []int{0, 3} {
 		w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)

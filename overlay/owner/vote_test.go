@@ -7,10 +7,10 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// A member that is to own a key in an epoch which others have signed, and of which it has not heard
-// itself, promises a candidate what owners promise: else who has to ask a quorum of that epoch's
-// owners goes without one until its lease is over (seed 32 of sim faults: two and a half minutes).
-func TestWhoHasNotHeardThatItMayOwnPromises(t *testing.T) {
+// A member that will own a key in an epoch that others have signed, and of which it has not heard, promises a candidate as
+// owners do. Otherwise a candidate that needs a quorum of that epoch's owners fails until its lease is over (seed 32 of
+// sim faults: two and a half minutes).
+func TestAnOwnerToBePromises(t *testing.T) {
 	w, channels := met(t, 1)
 	c := channels[0]
 	follower, words := c.other[0], c.other[0].overheard()

@@ -34,10 +34,10 @@ type world struct {
 	members []*member
 	urls    []string
 
-	made      map[int]string                               // bodies, and whose
-	done      map[int]time.Time                            // those that a quorum held, and since when
-	at        map[overlay.ID]map[owner.Position]owner.Hash // what was seen at each position
-	sequencer map[string]env.PeerID                        // by key, lineage and epoch
+	made      map[int]string                               // bodies, with the URLs of their logs
+	done      map[int]time.Time                            // committed bodies, with the time of the commit
+	at        map[overlay.ID]map[owner.Position]owner.Hash // entries seen at each position
+	sequencer map[string]env.PeerID                        // by key, branch and epoch
 }
 
 func newWorld(t *testing.T, c sim.Config, lease time.Duration) *world {
@@ -51,7 +51,7 @@ func newWorld(t *testing.T, c sim.Config, lease time.Duration) *world {
 	return w
 }
 
-// grow adds members, one a tenth of a second.
+// grow adds members, one every tenth of a second.
 func (w *world) grow(n int) {
 	for i := range n {
 		m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
@@ -60,10 +60,10 @@ func (w *world) grow(n int) {
 	}
 }
 
-// key is that of a channel.
+// key returns the key of a channel.
 func (w *world) key(url string) overlay.ID { return overlay.Key(w.network.Name, url) }
 
-// want makes channels owned.
+// want requests owners for new channels.
 func (w *world) want(n int) {
 	for i := range n {
 		url := fmt.Sprintf("https://feed%d.example/", len(w.urls))
@@ -73,8 +73,7 @@ func (w *world) want(n int) {
 	}
 }
 
-// append has whoever leads a channel, one in each part of the network, append a
-// body.
+// append makes each sequencer of a channel, one in each part of the network, append a body.
 func (w *world) append(url string, size int) {
 	key := w.key(url)
 	for _, m := range w.members {
@@ -106,13 +105,13 @@ func (w *world) write(d, pause time.Duration, size int) {
 	}
 }
 
-// nearest are the live members that should own a key.
+// nearest returns the live members that should own a key.
 func (w *world) nearest(key overlay.ID) []*member {
 	of := w.sorted(key)
 	return of[:min(w.network.Owners, len(of))]
 }
 
-// sorted are the live members, those nearest to a key first.
+// sorted returns the live members, nearest to a key first.
 func (w *world) sorted(key overlay.ID) []*member {
 	var of []*member
 	for _, m := range w.members {
@@ -129,8 +128,7 @@ func (w *world) sorted(key overlay.ID) []*member {
 	return of
 }
 
-// settled checks that after quiet the right members own each channel, agree about
-// its log, and have every body that a quorum held.
+// settled checks that the right members own each channel, agree about its log, and have every committed body.
 func (w *world) settled() {
 	w.t.Helper()
 	for _, url := range w.urls {
@@ -162,7 +160,7 @@ func (w *world) settled() {
 				}
 			}
 			if lacks > 0 {
-				w.t.Errorf("%s: member %d lacks %d bodies that a quorum held", url, m.Index(), lacks)
+				w.t.Errorf("%s: member %d lacks %d committed bodies", url, m.Index(), lacks)
 			}
 		}
 		if leaders != 1 {
@@ -179,7 +177,7 @@ type member struct {
 	owners  *owner.Owners
 	leads   map[overlay.ID]bool
 	has     map[overlay.ID]map[int]bool               // bodies in its log
-	tap     func(to env.PeerID, msg *ownerpb.Message) // hears what it sends; nil: nobody does
+	tap     func(to env.PeerID, msg *ownerpb.Message) // sees what the member sends; nil: none
 }
 
 func (m *member) start() {
@@ -210,7 +208,7 @@ func (m *member) start() {
 
 func (m *member) id() overlay.ID { return overlay.NodeID(m.w.network.Name, m.ID()) }
 
-// sum stands for the hash of a set: these worlds have none.
+// sum returns a set hash from a number: the bodies of these worlds hold no items.
 func sum(seq, _ uint64) owner.Hash {
 	return owner.HashOf(binary.BigEndian.AppendUint64(nil, seq))
 }
@@ -244,8 +242,7 @@ func (m *member) Absorb(key overlay.ID, body []byte) {
 	}
 }
 
-// saw checks that nobody signs two entries at one position, and that an epoch has
-// one sequencer.
+// saw checks that no position has two entries, and that an epoch has one sequencer.
 func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 	w := m.w
 	if w.at[key] == nil {
@@ -264,7 +261,7 @@ func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 	}
 }
 
-// A corridor joins the two layers.
+// A corridor passes calls and messages to the two layers.
 type corridor struct{ *member }
 
 func (c corridor) Run(now time.Time) time.Time {
@@ -290,7 +287,7 @@ func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
 
 func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// part parts half of the members from the others.
+// part partitions half of the members from the others.
 func (w *world) part() {
 	var side []*sim.Host
 	for i, m := range w.members {
@@ -301,7 +298,7 @@ func (w *world) part() {
 	w.Partition(side)
 }
 
-// stats are the counters of all members together.
+// stats adds up the counters of all members.
 func (w *world) stats() (sum owner.Stats) {
 	for _, m := range w.members {
 		if m.Up() {
