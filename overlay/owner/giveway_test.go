@@ -57,7 +57,7 @@ func TestABranchWithoutQuorumGivesWay(t *testing.T) {
 	}
 	w.Run(time.Minute)
 	if !their.leads[c.key] || their.branch(c.key) != theirs.branch {
-		t.Error("the other branch has not gone on")
+		t.Error("the other branch has not continued")
 	}
 	if len(w.made) != 3 {
 		t.Fatalf("%d bodies were made", len(w.made))
@@ -75,7 +75,7 @@ func TestABranchThatOthersGaveWayToDoesNotAskBack(t *testing.T) {
 	w, c, theirs := givingWay(t)
 	their := theirs.sequencer
 	ours := w.wire(c.epoch)
-	w.Partition([]*sim.Host{c.lead.Host}) // what it says is made up
+	w.Partition([]*sim.Host{c.lead.Host}) // its messages are forged
 	merge := func(gives bool) (merged, asked bool) {
 		words := their.overheard()
 		their.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{
@@ -129,13 +129,13 @@ func TestHearsayCostsABranchNoOwner(t *testing.T) {
 		for range 120 {
 			w.Run(500 * time.Millisecond)
 			if v, _ := theirs.sequencer.owners.View(c.key); v.Leads && len(v.Epoch.Owners) < 3 {
-				t.Fatalf("goes on: %v: %d owners of five members keep its log", goesOn, len(v.Epoch.Owners))
+				t.Fatalf("continues: %v: %d owners of five members keep its log", goesOn, len(v.Epoch.Owners))
 			}
 		}
 		w.Run(time.Minute)
 		w.settled()
 		if v, _ := theirs.sequencer.owners.View(c.key); v.Epoch.Branch != theirs.branch {
-			t.Errorf("goes on: %v: its branch has ended", goesOn)
+			t.Errorf("continues: %v: its branch has ended", goesOn)
 		}
 	}
 }
@@ -221,7 +221,7 @@ func TestASequencerThatHasJoinedAnotherBranchSaysSo(t *testing.T) {
 		theirs.branch, theirs.owners = c.epoch.Branch-1, c.other[:3]
 		merged, head := commitOf(w.epoch(theirs)), c.head().Hash
 		merged.GetCommit().MergedHead, merged.GetCommit().Absorbed = head[:], true
-		w.Partition([]*sim.Host{m.Host}) // it misses that its branch ends
+		w.Partition([]*sim.Host{m.Host}) // it does not hear that its branch ends
 		c.lead.hears(theirs.sequencer.Host, merged)
 		w.Run(100 * time.Millisecond)
 		w.Heal()

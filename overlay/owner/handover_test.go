@@ -85,7 +85,7 @@ func TestAHandOverIsBounded(t *testing.T) {
 	}
 }
 
-// led are the keys that a member leads.
+// led returns the keys that a member leads.
 func (m *member) led() (keys []overlay.ID) {
 	for _, url := range m.w.urls {
 		if key := m.w.key(url); m.leads[key] {
@@ -95,7 +95,7 @@ func (m *member) led() (keys []overlay.ID) {
 	return keys
 }
 
-// leader is who leads a key; nil if nobody does.
+// leader returns the sequencer of a key; nil if there is none.
 func (w *world) leader(key overlay.ID) *member {
 	for _, m := range w.members {
 		if m.Up() && m.leads[key] {

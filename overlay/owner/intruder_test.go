@@ -235,7 +235,7 @@ func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	}
 	st := in.aStatement(s)
 	if len(st.Owners) < 3 {
-		return nil // two of which one lies are no quorum to speak of
+		return nil // with two owners, of which one lies, there is no quorum
 	}
 	e := &ownerpb.Epoch{Statement: in.encoded(st)}
 	hash := owner.HashOf(e.Statement)

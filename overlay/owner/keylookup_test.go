@@ -44,7 +44,7 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 				t.Errorf("%s: member %d does not believe the owners", url, m.Index())
 			}
 			if looks := m.owners.Stats().Lookups - before; looks != 1 {
-				t.Errorf("%s: member %d has looked %d times for one key", url, m.Index(), looks)
+				t.Errorf("%s: member %d has made %d lookups for one key", url, m.Index(), looks)
 			}
 			break
 		}

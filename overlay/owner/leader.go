@@ -250,7 +250,6 @@ func (o *Owners) becomeLeader(s *replica) {
 		for i, e := range tail {
 			switch {
 			case bodies[i] == nil:
-			// Appended by a former run of this node; it is unknown whether a quorum has stored it.
 			case e == head && mine && l.inflight == nil && s.log.head() == head:
 				// A former run of this node appended it, and may not have committed it.
 				l.inflight = &inflight{entry: e, body: bodies[i]}

@@ -81,14 +81,14 @@ func TestWhichBranchIsPreferred(t *testing.T) {
 	}
 	rows := []struct {
 		what    string
-		owns    bool // who hears of it owns the channel
+		owns    bool // the member that hears of it owns the channel
 		from    func(channel) *member
 		changes []change
 		goes    bool
 	}{
-		{"one that goes on, by an owner of it", follows, theirs, []change{nearer}, true},
-		{"one that goes on, by somebody else", follows, ours, []change{nearer}, false},
-		{"one that goes on, for an owner, whose entries come over first", owns, theirs, []change{nearer}, false},
+		{"a branch that continues, told by an owner of it", follows, theirs, []change{nearer}, true},
+		{"a branch that continues, told by somebody else", follows, ours, []change{nearer}, false},
+		{"a branch that continues, for an owner, whose entries must be merged first", owns, theirs, []change{nearer}, false},
 		{"one that ends", follows, theirs, nil, false},
 		{"one that ends, by an owner who left ours for it", follows, both, nil, true},
 		{"one that ends, by an owner of ours", follows, ours, nil, false},
@@ -178,7 +178,7 @@ func TestOffersOfOtherBranches(t *testing.T) {
 		t.Errorf("by our sequencer: %v", of)
 	}
 	if of := offer(c.other[1], before); of != owner.Gap {
-		t.Errorf("of one that goes on: %v", of)
+		t.Errorf("an entry of a branch that continues: %v", of)
 	}
 	w.Run(9 * time.Minute)
 	if of := offer(c.other[1], later); of != owner.Gap {
@@ -202,7 +202,7 @@ func TestAnEntryIsCommittedInTheBranchThatPublishesIt(t *testing.T) {
 		branch  string
 		founder func(channel) *member // nil: it comes without an epoch
 		made    bool                  // up, by the founder alone: its owners have not signed
-		owns    bool                  // it was asked to hold the entry, and nobody said that a quorum does
+		owns    bool                  // it has stored the entry, without knowing that it is committed
 		of      owner.OfferResult
 		shows   bool
 	}{
@@ -242,7 +242,7 @@ func TestAnEntryIsCommittedInTheBranchThatPublishesIt(t *testing.T) {
 		w.Run(time.Second)
 		log := m.owners.Visible(c.key)
 		if shows := log[len(log)-1].Hash == e.Hash; of != row.of || shows != row.shows || m.owners.Has(c.key, e.Hash) != (row.shows || row.owns) {
-			t.Errorf("held in %s: %v, shown: %v, here: %v", row.branch, of, shows, m.owners.Has(c.key, e.Hash))
+			t.Errorf("offered in %s: %v, visible: %v, here: %v", row.branch, of, shows, m.owners.Has(c.key, e.Hash))
 		}
 	}
 }
@@ -266,7 +266,7 @@ func TestAVisibleEntryIsKnownInTheNextBranch(t *testing.T) {
 	log := m.owners.Visible(c.key)
 	next := c.rival()
 	next.after = log[len(log)-1]
-	next.branch = c.epoch.Branch - 1 // it goes on where both live
+	next.branch = c.epoch.Branch - 1 // it continues when both live
 	m.hears(c.other[1].Host, commitOf(w.epoch(next)))
 	if m.branch(c.key) != next.branch {
 		t.Fatal("it has not switched")

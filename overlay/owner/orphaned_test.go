@@ -37,7 +37,7 @@ func TestOrphanedEntriesStayReadable(t *testing.T) {
 		}
 		t.Logf("seed %d: %d entries were shown and left", seed, gone)
 		if gone == 0 {
-			t.Error("nobody has left a log that had more")
+			t.Error("no follower has orphaned entries")
 		}
 	})
 }

@@ -88,7 +88,7 @@ func TestMadeUpOwnersAreNotFollowed(t *testing.T) {
 			t.Errorf("%+v: a liar is counted: %v", row, counted)
 		}
 		if looks := st.Lookups - before.Lookups; looks != 1 {
-			t.Errorf("%+v: it has looked %d times", row, looks)
+			t.Errorf("%+v: it has made %d lookups", row, looks)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestAClientJudgesByItsLookup(t *testing.T) {
 	c, client := channels[0], w.client()
 	w.follows(client, c)
 	e := c.rival()
-	they := w.strangers(1)[0] // who has heard of it
+	they := w.strangers(1)[0] // it has heard of the branch
 	they.claims(w.epoch(e))
 	if client.pull(they, c); client.branch(c.key) != c.epoch.Branch {
 		t.Fatal("it leaves owners who live")

@@ -67,7 +67,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 		}
 		w.Run(3 * time.Minute)
 		w.settled()
-		t.Logf("seed %d: %d held of %d", seed, len(w.done), len(w.made))
+		t.Logf("seed %d: %d committed of %d", seed, len(w.done), len(w.made))
 	})
 }
 
@@ -146,7 +146,7 @@ func TestANoteDoesNotOutliveItsEntries(t *testing.T) {
 	}
 	w.Partition(side)
 	w.append(url, 100)
-	w.Run(8 * time.Second) // until it is not sent any more to those who do not answer
+	w.Run(8 * time.Second) // until it is not sent any more to owners that do not answer
 	w.Heal()
 	lead.Do(func() { _ = lead.owners.SetNote(key, []byte("after")) })
 	w.Run(200 * time.Millisecond)
@@ -185,7 +185,7 @@ func TestHalvesOfANetworkMerge(t *testing.T) {
 		w.write(5*time.Minute, 10*time.Second, 100)
 		w.Run(5 * time.Minute)
 		w.settled()
-		t.Logf("seed %d: %d held of %d, %d jumps, %d merged", seed, len(w.done), len(w.made), jumps, w.stats().Merged)
+		t.Logf("seed %d: %d committed of %d, %d forced reconfigurations, %d merged", seed, len(w.done), len(w.made), jumps, w.stats().Merged)
 		if jumps == 0 {
 			t.Error("no branch forked")
 		}

@@ -48,7 +48,7 @@ type pull struct {
 	bytes           int
 	more            bool
 	committed       bool   // the last entry is known to be committed
-	takeUncommitted bool   // the last entry is taken even if it is not: a future owner has to sign what follows it
+	takeUncommitted bool   // the last entry is taken even if it is not committed: a future owner has to sign what follows it
 	epoch           *Epoch // epoch in force at the peer
 	note            []byte
 	version         uint64

@@ -35,14 +35,14 @@ func TestASequencerPullsTheBaseOfItsEpoch(t *testing.T) {
 	for _, m := range w.members {
 		m.hears(c.lead.Host, commitOf(epoch))
 	}
-	w.Run(3 * time.Second) // it pulls that, and cannot store it either
+	w.Run(3 * time.Second) // it pulls the entry, and cannot store it either
 	if !next.leads[c.key] {
 		t.Fatal("it does not lead")
 	}
 	w.append(c.url, 100)
 	w.Run(5 * time.Second)
 	if len(w.done) != 2 {
-		t.Errorf("%d bodies are held, of which one without what was before", len(w.done))
+		t.Errorf("%d bodies are committed, of which one lacks its predecessors", len(w.done))
 	}
 	next.SetDisk(sim.Sound)
 	if !w.RunUntil(func() bool { return len(w.done) == 3 }, time.Second, 20*time.Second) {

@@ -14,7 +14,7 @@ func TestAnOwnerToBePromises(t *testing.T) {
 	w, channels := met(t, 1)
 	c := channels[0]
 	follower, words := c.other[0], c.other[0].overheard()
-	for _, from := range []*member{c.also[0], c.other[1]} { // an owner, and one who is none
+	for _, from := range []*member{c.also[0], c.other[1]} { // an owner and another member
 		*words = nil
 		follower.hears(from.Host, &ownerpb.Message{Body: &ownerpb.Message_Prepare{Prepare: &ownerpb.Prepare{
 			Key: c.key[:], Branch: c.epoch.Branch, Number: c.epoch.Number + 1,
@@ -27,7 +27,7 @@ func TestAnOwnerToBePromises(t *testing.T) {
 			}
 		}
 		if owner := from == c.also[0]; promised != owner {
-			t.Errorf("it promised %v to one of whom owner is %v", promised, owner)
+			t.Errorf("it promised: %v, to an owner: %v", promised, owner)
 		}
 	}
 }

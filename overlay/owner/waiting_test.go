@@ -77,7 +77,7 @@ func TestTheDeadAreAskedOnce(t *testing.T) {
 	noticed := w.Now()
 	w.Run(10 * time.Second)
 	st := stays.owners.Stats()
-	// Beside the candidacies, a heartbeat may fall due, with the reports of the keys it is the root of.
+	// Besides, a heartbeat may fall due, with the reports of the keys that this member is the root of.
 	if candidacies, sent := st.Candidacies-before.Candidacies, st.Control-before.Control; candidacies < keys || sent > 2*candidacies {
 		t.Errorf("%d messages were sent in %d candidacies", sent, candidacies)
 	}

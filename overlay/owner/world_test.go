@@ -23,7 +23,7 @@ var (
 )
 
 // A world has members that own keys, and bodies that are appended to their logs.
-// Checkers watch every entry that anybody sees.
+// Checkers watch every entry that any member sees.
 type world struct {
 	*sim.World
 	t       *testing.T
