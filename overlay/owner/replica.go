@@ -47,7 +47,7 @@ type replica struct {
 	lastRead       time.Time // last time the sequencer knew of a client
 	reportedWeight int       // last weight that this node, as the root, has reported
 	lastHeard      time.Time // the sequencer's last sign of life about this key
-	notOwnerSince  time.Time // time this node ceased to be an owner; zero: it is one
+	notOwnerSince  time.Time // time this node ceased to be an owner, or that the others ceased to count on it; zero: it is one
 
 	leader    *leaderState // non-nil while this node is the sequencer
 	candidacy *candidacy   // non-nil while this node is a candidate
