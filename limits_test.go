@@ -82,9 +82,9 @@ var limits = []struct {
 		{"overlay/owner", "keepAge KeepItems", "log that is kept: this age, or the entries of this many items, whichever is more", "older entries are dropped by all owners alike, after items that the document still shows were appended again"},
 		{"overlay/owner", "maxKeptItems maxKeptBytes:B", "items and bytes of one log", "the oldest entries are dropped, whatever their age"},
 		{"overlay/owner", "maxPulled:B maxPulling:B", "one pull; all pulls in progress", "the pull ends and starts again later"},
-		{"overlay/owner", "maxBids", "candidacies for an epoch in progress", "others wait"},
+		{"overlay/owner", "maxCandidacies", "candidacies for an epoch in progress", "others wait"},
 		{"overlay/owner", "maxHandOver", "time a leaving node has to hand over what it leads", "the other owners take over, as after a death"},
-		{"overlay/owner", "maxGone", "entries of an abandoned log waiting to be read once more", "further ones are dropped"},
+		{"overlay/owner", "maxOrphaned", "orphaned entries of one log, which readers were shown and its present branch lacks, until they are read", "further ones are dropped"},
 		{"overlay/owner", "maxQueue", "bodies waiting to be appended to one log", "refused; the next poll finds the items again"},
 	}},
 	{"Feeds", []limit{

@@ -106,7 +106,7 @@ func (c *Corona) onCharter(domain string, m *coronapb.Charter) {
 		return
 	}
 	s.doubted = e
-	c.manners.owners.Vouch(e, func(ok bool) {
+	c.manners.owners.VerifyOwners(e, func(ok bool) {
 		if c.domains[domain] != d || d.stewards != s || s.doubted != e {
 			return // nobody here has to do with the domain any more
 		}

@@ -14,9 +14,9 @@ import (
 // Owners say who owns a key, and whether others do: an *owner.Owners.
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
-	Want(key overlay.ID, url string, done func(ok bool))
+	RequestOwners(key overlay.ID, url string, done func(ok bool))
 	OpenEpoch(b []byte) (*owner.Epoch, error)
-	Vouch(e *owner.Epoch, then func(ok bool))
+	VerifyOwners(e *owner.Epoch, then func(ok bool))
 }
 
 // manners are what a Corona needs to be polite.
@@ -179,7 +179,7 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 		}
 		switch v, _ := c.manners.owners.View(key); {
 		case v.Epoch == nil:
-			c.manners.owners.Want(key, overlay.StewardURL(m.Domain), func(bool) {}) // who asks, asks again
+			c.manners.owners.RequestOwners(key, overlay.StewardURL(m.Domain), func(bool) {}) // who asks, asks again
 		case v.Leads:
 			c.onAsk(m.Domain, asker, bids, now)
 		case v.Epoch.Sequencer != c.node.Self().Peer.ID:

@@ -291,13 +291,13 @@ func (p passing) PeerGone(env.PeerID) {}
 // below is what stands above the owners of domains' keys.
 type below struct{ h *house }
 
-func (b below) Lead(overlay.ID, bool)                  {}
-func (b below) Grew(overlay.ID)                        {}
-func (b below) Held(overlay.ID, *owner.Entry, []byte)  {}
-func (b below) Absorb(overlay.ID, []byte)              {}
-func (b below) Absorbing(overlay.ID) bool              { return false }
-func (b below) Merged(overlay.ID)                      {}
-func (b below) Siblings(overlay.ID) []*overlay.Contact { return nil }
+func (b below) Lead(overlay.ID, bool)                      {}
+func (b below) VisibleChanged(overlay.ID)                  {}
+func (b below) Committed(overlay.ID, *owner.Entry, []byte) {}
+func (b below) Absorb(overlay.ID, []byte)                  {}
+func (b below) Absorbing(overlay.ID) bool                  { return false }
+func (b below) BranchMerged(overlay.ID)                    {}
+func (b below) Siblings(overlay.ID) []*overlay.Contact     { return nil }
 func (b below) Weight(key overlay.ID) (int, bool) {
 	if b.h.Stewards(key) {
 		return 1, true

@@ -111,7 +111,7 @@ func (f *FeedTree) inquire(who env.Peer, of []*channel, now time.Time) {
 // seekOwners finds a feed's owners by way of its key, and asks one of them.
 func (f *FeedTree) seekOwners(c *channel, now time.Time) {
 	c.audited = now
-	f.owners.Where(c.key, func(found []*overlay.Contact) {
+	f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
 		// Owners come first, and then those who follow.
 		v, _ := f.owners.View(c.key)
 		owns := func(p *overlay.Contact) bool { return v.Epoch != nil && slices.Contains(v.Epoch.Owners, p.Peer.ID) }
@@ -207,7 +207,7 @@ func (f *FeedTree) catchUp(c *channel, peer env.PeerID, isOwner bool) {
 		if f.feeds[c.key] != c || !c.subscribed || f.head(c.key) == before {
 			return
 		}
-		log := f.owners.Shown(c.key)
+		log := f.owners.Visible(c.key)
 		if len(log) == 0 {
 			return // another log came, and nobody is sure of it yet
 		}

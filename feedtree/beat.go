@@ -76,10 +76,10 @@ func (f *FeedTree) onBeat(raw []byte) error {
 		c = f.channel(key, "")
 	}
 	v, ok := f.owners.View(key)
-	if !ok || v.Epoch == nil || b.lineage == v.Epoch.Lineage && b.epoch < v.Epoch.Number {
+	if !ok || v.Epoch == nil || b.lineage == v.Epoch.Branch && b.epoch < v.Epoch.Number {
 		return nil
 	}
-	if b.lineage != v.Epoch.Lineage || b.epoch > v.Epoch.Number {
+	if b.lineage != v.Epoch.Branch || b.epoch > v.Epoch.Number {
 		f.gap(c, owner.Hash{}) // who is asked says whether that is true
 		return nil
 	}
@@ -101,8 +101,8 @@ func (f *FeedTree) onBeat(raw []byte) error {
 	}
 	c.confirmed = b.heard
 	f.heardOf(c)
-	f.owners.Heard(key)
-	f.owners.Settled(key, owner.Hash(b.head))
+	f.owners.HeardFromSequencer(key)
+	f.owners.MarkCommitted(key, owner.Hash(b.head))
 	return nil
 }
 
@@ -152,10 +152,10 @@ func (f *FeedTree) signBeat(c *channel) *beat {
 	}
 	now := f.clock.Now()
 	m := &feedtreepb.BeatStatement{
-		Key: c.key[:], Lineage: v.Epoch.Lineage, Epoch: v.Epoch.Number, Head: make([]byte, 32),
+		Key: c.key[:], Lineage: v.Epoch.Branch, Epoch: v.Epoch.Number, Head: make([]byte, 32),
 		Beat: uint64(now.UnixMilli()), TimeMs: uint64(now.UnixMilli()), State: c.lead.state,
 	}
-	if log := f.owners.Held(c.key); log != nil {
+	if log := f.owners.LastCommitted(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
 	}
 	signed := f.signer.Sign(wire.DomainBeat, marshal(m))

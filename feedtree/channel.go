@@ -76,7 +76,7 @@ func (f *FeedTree) load() error {
 				f.log.Warn("record of a publisher's key is damaged", "url", m.Url, "err", err)
 			}
 		}
-		if log := f.owners.Shown(c.key); len(log) > 0 {
+		if log := f.owners.Visible(c.key); len(log) > 0 {
 			c.window.quiet = log[len(log)-1].Hash // was shown before
 		}
 		return true
@@ -96,7 +96,7 @@ func (f *FeedTree) resume() {
 	for _, c := range f.sorted() {
 		if c.subscribed {
 			f.join(c)
-			if len(f.owners.Shown(c.key)) > 0 {
+			if len(f.owners.Visible(c.key)) > 0 {
 				// Reading the log now notices lost bodies before a reader asks for the feed. The key chooses the time,
 				// so that not all feeds are read at once.
 				turn := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
@@ -182,7 +182,7 @@ func (f *FeedTree) join(c *channel) {
 }
 
 // want sees to it that a feed has owners.
-func (f *FeedTree) want(c *channel) { f.owners.Want(c.key, c.url, func(bool) {}) }
+func (f *FeedTree) want(c *channel) { f.owners.RequestOwners(c.key, c.url, func(bool) {}) }
 
 // Unsubscribe ends a subscription.
 func (f *FeedTree) Unsubscribe(url string, done func(error)) {

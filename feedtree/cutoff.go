@@ -185,7 +185,7 @@ func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
 		return
 	}
 	f.sync(c, func() {
-		f.read(f.owners.Shown(key), func(deltas []content) {
+		f.read(f.owners.Visible(key), func(deltas []content) {
 			known := new(difference.Known)
 			for _, d := range deltas {
 				known.Recall(d.Delta)

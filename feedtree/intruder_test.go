@@ -144,7 +144,7 @@ func (in *intruder) aBeatOf(s *story) []byte {
 	}
 	m := &feedtreepb.BeatStatement{Key: in.aKey(s), Head: make([]byte, pick(s, 32, 0, 33)), Beat: s.number(), TimeMs: s.number(), State: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))}
 	if v, ok := in.target.Layers().Owners.View(in.Key(in.feeds[s.choose(intrudedFeeds)])); ok && v.Epoch != nil {
-		m.Lineage, m.Epoch, m.Seq = pick(s, v.Epoch.Lineage, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
+		m.Lineage, m.Epoch, m.Seq = pick(s, v.Epoch.Branch, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
 	}
 	return in.signer.Sign(wire.DomainBeat, in.encoded(m)).Raw
 }
@@ -160,7 +160,7 @@ func (in *intruder) anUpdateOf(s *story) *feedtreepb.Update {
 	if s.choose(3) > 0 {
 		u.Entry = in.signer.Sign(wire.DomainEntry, in.encoded(&ownerpb.EntryStatement{
 			Key: e.Key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()), Body: make([]byte, 32), Set: make([]byte, 32), Size: 1, Items: 1,
-			Position: &ownerpb.Position{Lineage: e.At.Lineage, Epoch: pick(s, e.At.Epoch, e.At.Epoch+1, uint32(s.number())), Seq: pick(s, e.At.Seq+1, s.number())},
+			Position: &ownerpb.Position{Branch: e.At.Branch, Epoch: pick(s, e.At.Epoch, e.At.Epoch+1, uint32(s.number())), Seq: pick(s, e.At.Seq+1, s.number())},
 		})).Raw
 	}
 	if v, ok := in.target.Layers().Owners.View(e.Key); ok && v.Epoch != nil && s.choose(2) == 1 {
@@ -363,7 +363,7 @@ func TestAHeartbeatOfAnotherLineIsAReasonToAsk(t *testing.T) {
 			v, _ := p.Layers().Owners.View(key)
 			before := p.Layers().Feeds.Stats()
 			beat := in.signer.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
-				Key: key[:], Lineage: v.Epoch.Lineage + 1, Epoch: 1, Head: make([]byte, 32),
+				Key: key[:], Lineage: v.Epoch.Branch + 1, Epoch: 1, Head: make([]byte, 32),
 				Beat: uint64(in.Now().UnixMilli()), TimeMs: uint64(in.Now().UnixMilli()), State: []byte("made up"),
 			}))
 			in.publish(key, &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: beat.Raw}})

@@ -25,7 +25,7 @@ const unknownFor = 10 * time.Minute
 
 // head is what is compared of a feed.
 func (f *FeedTree) head(key overlay.ID) uint64 {
-	log := f.owners.Shown(key)
+	log := f.owners.Visible(key)
 	if len(log) == 0 {
 		return 0
 	}

@@ -42,7 +42,7 @@ func (f *FeedTree) mendOn(c *channel) {
 	case len(m.peers) > 0:
 		to := m.peers[0]
 		m.peers = m.peers[1:]
-		f.owners.Mend(to, m.lost, func(missing []*owner.Entry) {
+		f.owners.RepairBodies(to, m.lost, func(missing []*owner.Entry) {
 			if c.mending != m {
 				return
 			}
@@ -59,7 +59,7 @@ func (f *FeedTree) mendOn(c *channel) {
 		c.mending = nil
 		f.lack(c)
 	default:
-		f.owners.Where(c.key, func(found []*overlay.Contact) {
+		f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
 			if c.mending != m {
 				return
 			}

@@ -248,7 +248,7 @@ func TestALieBringsNobodyToTheOrigin(t *testing.T) {
 			in.publish(key, &feedtreepb.News{News: &feedtreepb.News_Update{Update: &feedtreepb.Update{
 				Entry: in.signer.Sign(wire.DomainEntry, in.encoded(&ownerpb.EntryStatement{
 					Key: key[:], Prev: e.Hash[:], TimeMs: s.number(), Body: make([]byte, 32), Set: make([]byte, 32), Size: 1,
-					Position: &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch + 1, Seq: e.At.Seq + 1},
+					Position: &ownerpb.Position{Branch: e.At.Branch, Epoch: e.At.Epoch + 1, Seq: e.At.Seq + 1},
 				})).Raw,
 			}}})
 		}

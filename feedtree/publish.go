@@ -123,7 +123,7 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 			}
 			return false
 		}
-		d = l.window.Keep(d, doc, f.owners.Staying(key, len(d.Changes)+len(doc.Items)))
+		d = l.window.Keep(d, doc, f.owners.FirstKept(key, len(d.Changes)+len(doc.Items)))
 		// All of it is there as its publisher has signed it. The first head is told without items, too.
 		if d.Empty() && d.Page == nil && (d.Head == nil || l.window.Head() != 0) {
 			done(true)
@@ -200,7 +200,7 @@ func (f *FeedTree) Fading(key overlay.ID, items int) []feed.ID {
 	if c == nil || c.lead == nil || !c.lead.ready {
 		return nil
 	}
-	return c.lead.window.Before(f.owners.Staying(key, items))
+	return c.lead.window.Before(f.owners.FirstKept(key, items))
 }
 
 // headIsOld says whether the entry that brought a feed's head will soon be kept no
@@ -253,7 +253,7 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 		f.note(Refusal{URL: c.url, Why: "what came down its tree is no entry that its sequencer has signed"})
 	case what == owner.Gap:
 		f.gap(c, e.Hash)
-	case what == owner.Elsewhere:
+	case what == owner.OtherBranch:
 	default:
 		if what == owner.Known {
 			f.stats.Repeated++

@@ -119,7 +119,7 @@ func (f *FeedTree) nextStep(c *channel) {
 		f.soon(c, 0)
 	case askOwners:
 		r.step, r.waiting = rest, true
-		f.owners.Where(c.key, func(found []*overlay.Contact) {
+		f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
 			if c.repair != r {
 				return
 			}

@@ -112,11 +112,11 @@ func (f *FeedTree) onHead(c *channel, raw []byte) error {
 		return err
 	}
 	v, ok := f.owners.View(c.key)
-	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.lineage == v.Epoch.Lineage && b.epoch < v.Epoch.Number {
+	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.lineage == v.Epoch.Branch && b.epoch < v.Epoch.Number {
 		return nil
 	}
 	head := owner.Hash(b.head)
-	switch now := b.lineage == v.Epoch.Lineage && b.epoch == v.Epoch.Number; {
+	switch now := b.lineage == v.Epoch.Branch && b.epoch == v.Epoch.Number; {
 	case now && b.signer == v.Epoch.Sequencer:
 		if f.owners.Has(c.key, head) {
 			c.confirmed = f.clock.Now()
@@ -254,7 +254,7 @@ func (f *FeedTree) forgive(now time.Time) {
 // passOn tells those below this node of the last entry of a feed, which it has got by a
 // repair: no other way leads to those who are below it in both trees. They pull its body.
 func (f *FeedTree) passOn(c *channel) {
-	log := f.owners.Shown(c.key)
+	log := f.owners.Visible(c.key)
 	if len(log) == 0 || !c.subscribed {
 		return
 	}

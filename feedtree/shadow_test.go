@@ -115,7 +115,7 @@ func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
 	}
 	s.World.Run(3 * time.Minute)
 	lag := func() (behind int) {
-		head := leader(t, s, url).Layers().Owners.Held(key)
+		head := leader(t, s, url).Layers().Owners.LastCommitted(key)
 		for _, p := range readers {
 			if !p.Layers().Owners.Has(key, head.Hash) {
 				behind++
@@ -151,7 +151,7 @@ func TestAHeadThatAStrangerMadeUpIsNone(t *testing.T) {
 	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quick().Descriptor()))
 	for i := range uint32(2) { // in the epoch that there is, and in one to come
 		in.publish(shadow(key), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: stranger.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
-			Key: key[:], Lineage: v.Epoch.Lineage, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Beat: 1,
+			Key: key[:], Lineage: v.Epoch.Branch, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Beat: 1,
 		})).Raw}})
 	}
 	in.World.Run(time.Minute)

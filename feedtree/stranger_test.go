@@ -66,7 +66,7 @@ func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer,
 func where(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
 	told := false
 	p.Do(func() {
-		p.Layers().Owners.Where(s.Key(url), func(of []*overlay.Contact) {
+		p.Layers().Owners.FindOwners(s.Key(url), func(of []*overlay.Contact) {
 			for _, c := range of {
 				found = append(found, c.Peer.ID)
 			}
@@ -139,7 +139,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	}
 	// The answer to a stranger's question in a reader's name goes to the reader.
 	r := readers[0].Layers().Overlay.Self().Raw
-	q := &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: key[:], Record: r}}}
+	q := &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: key[:], Record: r}}}
 	if of := ask(t, s, x, owners[0], wire.Owner, q, func() *ownerpb.Message { return new(ownerpb.Message) }); len(of) > 0 {
 		t.Errorf("a stranger is told %v", of)
 	}

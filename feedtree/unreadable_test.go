@@ -148,8 +148,8 @@ func TestBodiesThatADiskHasLostComeFromOwners(t *testing.T) {
 		n.all(t, name, "Headline of "+name+", single")
 	}
 	st := reader.Layers().Owners.Stats()
-	if s, _ := reader.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable > 0 || st.Mended < 2 || reader.Layers().Feeds.Stats().Fetches > 0 {
-		t.Errorf("%d entries cannot be read, %d bodies came from others, the origin was asked %d times", s.Unreadable, st.Mended, reader.Layers().Feeds.Stats().Fetches)
+	if s, _ := reader.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable > 0 || st.Repaired < 2 || reader.Layers().Feeds.Stats().Fetches > 0 {
+		t.Errorf("%d entries cannot be read, %d bodies came from others, the origin was asked %d times", s.Unreadable, st.Repaired, reader.Layers().Feeds.Stats().Fetches)
 	}
 	for _, v := range n.Wrong() {
 		t.Error(v)
@@ -239,8 +239,8 @@ func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
 				missing++
 			}
 		}
-		if missing > 0 || reader.Layers().Owners.Stats().Mended == 0 {
-			t.Errorf("round %d: %d of %d items are missing, %d bodies came from others", round, missing, len(want), reader.Layers().Owners.Stats().Mended)
+		if missing > 0 || reader.Layers().Owners.Stats().Repaired == 0 {
+			t.Errorf("round %d: %d of %d items are missing, %d bodies came from others", round, missing, len(want), reader.Layers().Owners.Stats().Repaired)
 		}
 		for _, v := range n.Wrong() {
 			t.Error(v)

@@ -102,7 +102,7 @@ func (f *FeedTree) sync(c *channel, then func()) {
 		c.anew = false
 		c.window.empty()
 	}
-	fresh, anew := since(f.owners.Shown(c.key), c.window.applied)
+	fresh, anew := since(f.owners.Visible(c.key), c.window.applied)
 	if len(fresh) == 0 && !anew {
 		waiting := c.waiting
 		c.waiting = nil
@@ -114,7 +114,7 @@ func (f *FeedTree) sync(c *channel, then func()) {
 	c.syncing = true
 	var gone []*owner.Entry
 	if anew {
-		gone = f.owners.Gone(c.key, c.window.applied)
+		gone = f.owners.Orphaned(c.key, c.window.applied)
 	}
 	f.read(slices.Concat(gone, fresh), func(got []content) {
 		c.syncing = false
@@ -272,7 +272,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 		}
 	}
 	f.confirm(c)
-	log := f.owners.Shown(c.key)
+	log := f.owners.Visible(c.key)
 	if len(log) == 0 {
 		return
 	}
@@ -434,7 +434,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		}
 		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
 		by := map[uint64]*owner.Entry{}
-		for _, e := range f.owners.Shown(key) {
+		for _, e := range f.owners.Visible(key) {
 			by[e.At.Seq] = e
 		}
 		var of []*owner.Entry

@@ -29,7 +29,7 @@ func (s *Swarm) CheckBounds() {
 			{"messages that passed", o.Passages, sparePassages},
 			{"trees", g.Groups, len(s.groups) + len(s.feeds.urls)}, // feeds have two
 			{"links of trees", g.Links, live + sparePeers},
-			{"logs", w.Seats, len(s.feeds.urls)},
+			{"logs", w.Replicas, len(s.feeds.urls)},
 			{"channels to poll", c.Channels, len(s.feeds.urls)},
 		} {
 			if b.has > b.most {

@@ -261,9 +261,9 @@ func (s *Swarm) FeedStats() (sum FeedStats) {
 			continue
 		}
 		o, t := p.node.Owners.Stats(), p.node.Feeds.Stats()
-		sum.Entries += o.Held
+		sum.Entries += o.Committed
 		sum.Epochs += o.Epochs
-		sum.Jumps += o.Jumps
+		sum.Jumps += o.ForcedReconfigs
 		sum.Merged += o.Merged
 		sum.Gaps += t.Gaps
 		sum.Filled += t.Filled

@@ -188,7 +188,7 @@ func TestOnlyOwnersOfAShardAreBelieved(t *testing.T) {
 	key, content := s.Key(url), []byte("made up")
 	hash := sha256.Sum256(content)
 	statement, err := proto.Marshal(&ownerpb.EntryStatement{
-		Key: key[:], Position: &ownerpb.Position{Lineage: 1, Epoch: 1, Seq: 1}, TimeMs: uint64(s.Now().UnixMilli()),
+		Key: key[:], Position: &ownerpb.Position{Branch: 1, Epoch: 1, Seq: 1}, TimeMs: uint64(s.Now().UnixMilli()),
 		Body: hash[:], Size: uint32(len(content)), Items: 1, Set: hash[:],
 	})
 	if err != nil {

@@ -38,15 +38,15 @@ func (s *Swarm) checkLogs() {
 			s.checkLog(p, key)
 		}
 		for _, r := range p.reads {
-			log := p.node.Owners.Shown(r.key)
+			log := p.node.Owners.Visible(r.key)
 			v, ok := p.node.Owners.View(r.key)
 			if !ok || v.Owns || v.Epoch == nil || len(log) == 0 {
 				r.last = owner.Position{} // what an owner holds may yet be dropped; nobody was shown it
 				continue
 			}
-			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Lineage != r.in || anew != r.anew {
+			if anew := p.node.Feeds.Stats().Anew; v.Epoch.Branch != r.in || anew != r.anew {
 				// Gone over to another, and back perhaps, it begins where that one does.
-				r.last, r.in, r.anew = owner.Position{}, v.Epoch.Lineage, anew
+				r.last, r.in, r.anew = owner.Position{}, v.Epoch.Branch, anew
 			}
 			if head := log[len(log)-1].At; head.Before(r.last) {
 				s.violated(WentBack, "host %d, %s: from %v to %v", p.Index(), r.url, r.last, head)
@@ -73,7 +73,7 @@ func (s *Swarm) checkLog(p *Peer, key overlay.ID) {
 			s.violated(TwoEntries, "%s at %v", key.Short(), e.At)
 		}
 		h.at[e.At] = e.Hash
-		epoch := [2]uint64{e.At.Lineage, uint64(e.At.Epoch)}
+		epoch := [2]uint64{e.At.Branch, uint64(e.At.Epoch)}
 		if by, ok := h.sequencers[epoch]; ok && by != e.Signer {
 			s.violated(TwoSequencers, "%s at %v", key.Short(), e.At)
 		}

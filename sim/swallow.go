@@ -85,9 +85,9 @@ func swallowLog(msg, body []byte) []byte {
 	}
 	switch b := m.Body.(type) {
 	case *ownerpb.Message_Entries:
-		b.Entries.Entries, b.Entries.More, b.Entries.Anew = nil, false, false
-	case *ownerpb.Message_Part:
-		b.Part.Bytes = nil
+		b.Entries.Entries, b.Entries.More, b.Entries.Restart = nil, false, false
+	case *ownerpb.Message_Chunk:
+		b.Chunk.Bytes = nil
 	default:
 		return msg
 	}

@@ -145,10 +145,10 @@ func (f *Firehose) carry(s *shard, blob []byte, from env.PeerID, now time.Time) 
 
 // signedIn says whether an entry may be in a log whose last epoch is e.
 func signedIn(n *owner.Entry, e *owner.Epoch) bool {
-	if n.At.Lineage == e.Lineage && n.At.Epoch == e.Number {
+	if n.At.Branch == e.Branch && n.At.Epoch == e.Number {
 		return n.Signer == e.Sequencer
 	}
-	return n.At.Lineage != e.Lineage || n.At.Epoch < e.Number // of an earlier one, which is over
+	return n.At.Branch != e.Branch || n.At.Epoch < e.Number // of an earlier one, which is over
 }
 
 // keep keeps an entry, and sees to it that it is broadcast, unless it came so.

@@ -129,7 +129,7 @@ func (f *Firehose) answerWho(s *shard, m *firehosepb.Who) {
 		}
 	}
 	if v.Epoch == nil && m.Filter {
-		f.owners.Want(s.key, s.url, func(bool) {})
+		f.owners.RequestOwners(s.key, s.url, func(bool) {})
 	}
 	answer := &firehosepb.Charter{Shard: m.Shard, Nonce: m.Nonce}
 	if v.Epoch != nil {
@@ -188,7 +188,7 @@ func (f *Firehose) onCharter(m *firehosepb.Charter) {
 		f.believe(s, e, contacts)
 	case c.doubted == nil:
 		c.doubted = e
-		f.owners.Vouch(e, func(ok bool) {
+		f.owners.VerifyOwners(e, func(ok bool) {
 			c.doubted = nil
 			if !ok {
 				f.stats.Forged++
@@ -217,7 +217,7 @@ func (f *Firehose) believe(s *shard, e *owner.Epoch, contacts []*overlay.Contact
 	}
 	now := f.clock.Now()
 	if f.cfg.Filter {
-		s.goOver(e.Lineage, now)
+		s.goOver(e.Branch, now)
 		f.listen(s, now)
 		f.keepTopic(s)
 	}

@@ -37,10 +37,10 @@ type Application interface {
 // Owners say who owns a key, and keep logs: an *owner.Owners.
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
-	Want(key overlay.ID, url string, done func(ok bool))
-	Where(key overlay.ID, then func(found []*overlay.Contact))
+	RequestOwners(key overlay.ID, url string, done func(ok bool))
+	FindOwners(key overlay.ID, then func(found []*overlay.Contact))
 	OpenEpoch(b []byte) (*owner.Epoch, error)
-	Vouch(e *owner.Epoch, then func(ok bool))
+	VerifyOwners(e *owner.Epoch, then func(ok bool))
 	Log(key overlay.ID) []*owner.Entry
 	Body(e *owner.Entry, then func(body []byte))
 }

@@ -308,7 +308,7 @@ func (f *Firehose) urgeLack(s *shard, hash owner.Hash, now time.Time) {
 	}
 	if len(l.ways) == 0 && !l.found {
 		l.found = true
-		f.owners.Where(l.key, func(found []*overlay.Contact) {
+		f.owners.FindOwners(l.key, func(found []*overlay.Contact) {
 			for _, c := range found {
 				l.ways = append(l.ways, c.Peer)
 			}

@@ -192,7 +192,7 @@ func TestTheFirstListHasTitles(t *testing.T) {
 	}
 	within(t, patience, "a log", func() (err error) {
 		if e := b.do(t.Context(), func() {
-			if len(b.node.Owners.Shown(b.key(url))) == 0 {
+			if len(b.node.Owners.Visible(b.key(url))) == 0 {
 				err = errors.New("nothing is held")
 			}
 		}); e != nil {

@@ -17,8 +17,8 @@ import (
 // The way of one item:
 //
 //	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum holds it
-//	                                                                     │ Held
-//	reader ◄─ feedtree.Read ◄─ News ◄─ Grew ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
+//	                                                                     │ Committed
+//	reader ◄─ feedtree.Read ◄─ News ◄─ VisibleChanged ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
 //	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
 //
 // A publisher's item comes another way, and goes on from there:
@@ -80,9 +80,9 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	})
 }
 
-func (n *ownerSide) Grew(key overlay.ID) { n.Feeds.Grew(key) }
+func (n *ownerSide) VisibleChanged(key overlay.ID) { n.Feeds.Grew(key) }
 
-func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) {
+func (n *ownerSide) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	n.Feeds.Held(key, e, body)
 	v, _ := n.Owners.View(key)
 	about := n.Feeds.About(key)
@@ -93,7 +93,7 @@ func (n *ownerSide) Held(key overlay.ID, e *owner.Entry, body []byte) {
 
 func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
-func (n *ownerSide) Merged(key overlay.ID) { n.Feeds.Merged(key) }
+func (n *ownerSide) BranchMerged(key overlay.ID) { n.Feeds.Merged(key) }
 
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 

@@ -44,7 +44,7 @@ func DefaultConfig(network wire.Network) Config {
 		// A lease outlives some beats: they carry what renews it.
 		Owner: owner.Config{
 			Owners: network.Owners, Lease: network.MaintenanceInterval,
-			BeatInterval: max(min(time.Minute, network.MaintenanceInterval/4), network.MaintenanceInterval/10),
+			HeartbeatInterval: max(min(time.Minute, network.MaintenanceInterval/4), network.MaintenanceInterval/10),
 		},
 		// With the digests go the words on how often a feed is polled: where polls are in seconds, a
 		// minute is too long for them.

@@ -80,7 +80,7 @@ func endures(t *testing.T, s *sim.Swarm) {
 		if o.Peers > members+40 || o.Passages > 100 || g.Groups > 3+2*feeds || g.Links > members {
 			t.Errorf("host %d has more on its mind than it should: %+v, %+v", p.Index(), o, g)
 		}
-		if w := p.Layers().Owners.Stats(); w.Seats > feeds {
+		if w := p.Layers().Owners.Stats(); w.Replicas > feeds {
 			t.Errorf("host %d has to do with more keys than there are feeds: %+v", p.Index(), w)
 		}
 	}

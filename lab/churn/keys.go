@@ -66,7 +66,7 @@ func (w *world) keeps(keys []overlay.ID) []keep {
 			switch {
 			case v.Owns:
 				k.owners = append(k.owners, p)
-				k.epochs[v.Epoch.Hash], k.lines[v.Epoch.Lineage], k.heads[head] = true, true, true
+				k.epochs[v.Epoch.Hash], k.lines[v.Epoch.Branch], k.heads[head] = true, true, true
 			case v.Follows:
 				followed = append(followed, head)
 			}

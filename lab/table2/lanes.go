@@ -24,7 +24,7 @@ type lane struct {
 	// What members remember together.
 	records *overlay.Records
 	briefs  *corona.Briefs
-	epochs  *owner.Epochs
+	epochs  *owner.EpochCache
 	orders  *wedge.Orders
 }
 
@@ -40,7 +40,7 @@ func newLane(load *Workload, network string, verify wire.Verifier) *lane {
 		origins: newOrigins(load),
 		records: overlay.NewRecords(network, verify, 2*load.Members),
 		briefs:  corona.NewBriefs(2 * len(load.Channels)),
-		epochs:  owner.NewEpochs(maxSigned),
+		epochs:  owner.NewEpochCache(maxSigned),
 		orders:  wedge.NewOrders(2 * len(load.Channels)),
 	}
 }

@@ -203,11 +203,11 @@ func (m *ownerSide) Lead(key overlay.ID, on bool) {
 	m.Corona.Lead(key, v.URL, uint64(v.Epoch.Time.UnixMilli()), new(difference.Known), m.Owners.Note(key))
 }
 
-func (m *ownerSide) Grew(overlay.ID)                       {}
-func (m *ownerSide) Held(overlay.ID, *owner.Entry, []byte) {}
-func (m *ownerSide) Absorb(overlay.ID, []byte)             {}
-func (m *ownerSide) Absorbing(overlay.ID) bool             { return false }
-func (m *ownerSide) Merged(overlay.ID)                     {}
+func (m *ownerSide) VisibleChanged(overlay.ID)                  {}
+func (m *ownerSide) Committed(overlay.ID, *owner.Entry, []byte) {}
+func (m *ownerSide) Absorb(overlay.ID, []byte)                  {}
+func (m *ownerSide) Absorbing(overlay.ID) bool                  { return false }
+func (m *ownerSide) BranchMerged(overlay.ID)                    {}
 func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
 	if m.Corona.Stewards(key) {
 		return 1, true // who asks its stewards is not in its tree

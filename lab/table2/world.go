@@ -89,14 +89,14 @@ func (w *World) boot(i int) {
 	l := w.lanes[h.Lane()]
 	cfg := node.DefaultConfig(w.network)
 	cfg.Overlay.Founder = h.Index() == 0
-	cfg.Overlay.Records, cfg.Owner.Epochs = l.records, l.epochs
+	cfg.Overlay.Records, cfg.Owner.EpochCache = l.records, l.epochs
 	cfg.Wedges.Orders, cfg.Corona.Briefs = l.orders, l.briefs
 	if !w.Mortal {
 		// What is kept up against deaths is renewed once in a maintenance interval, as the
 		// paper's own state is.
 		every := w.network.MaintenanceInterval
 		cfg.Scribe.BeatInterval, cfg.Overlay.SaveInterval, cfg.Overlay.WatchInterval = every, every, every/6
-		cfg.Owner.Lease, cfg.Owner.BeatInterval = 2*every, every/2
+		cfg.Owner.Lease, cfg.Owner.HeartbeatInterval = 2*every, every/2
 	}
 	h.Boot(func(e env.Env) env.Node {
 		e.Network = tallied{e.Network, l.tally}
@@ -160,7 +160,7 @@ func (w *World) subscribe(member int, list []Membership, wanted []bool) {
 		m.Do(func() {
 			for i, s := range list {
 				if first[i] {
-					m.Owners.Want(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
+					m.Owners.RequestOwners(w.keys[s.Channel], w.Workload.URL(int(s.Channel)), func(bool) {})
 				}
 				m.Scribe.Join(w.keys[s.Channel], int(s.Weight))
 			}

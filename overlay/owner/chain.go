@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// What owners and followers keep of a log: all of the last week, and at least the
-// entries that brought the last KeepItems items; but never more than about
-// maxKeptItems items or maxKeptBytes of bodies, so that a feed that makes up items
-// costs those who keep it no more than that.
+// Nodes keep the last week of a log, and at least the entries of the last KeepItems items, but never more
+// than about maxKeptItems items or maxKeptBytes of bodies. The upper bounds limit what a feed with endless
+// new items costs a node.
 const (
 	keepAge      = 7 * 24 * time.Hour
 	KeepItems    = 200
@@ -16,11 +15,11 @@ const (
 	maxKeptBytes = 48 << 20
 )
 
-// A chain is what a node keeps of a log, the oldest entry first. Each names the
-// hash of the one before.
+// A chain is the part of a log that a node keeps, oldest entry first. Each entry names the hash of the one
+// before.
 type chain []*Entry
 
-// head is the last entry, nil if there is none.
+// head returns the last entry; nil if there is none.
 func (c chain) head() *Entry {
 	if len(c) == 0 {
 		return nil
@@ -28,7 +27,7 @@ func (c chain) head() *Entry {
 	return c[len(c)-1]
 }
 
-// headHash is the zero hash if there is no entry.
+// headHash returns the hash of the last entry; the zero Hash if there is none.
 func (c chain) headHash() Hash {
 	if e := c.head(); e != nil {
 		return e.Hash
@@ -36,7 +35,7 @@ func (c chain) headHash() Hash {
 	return Hash{}
 }
 
-// headTime is when the last entry was made, the zero time if there is none.
+// headTime returns the time of the last entry; the zero time if there is none.
 func (c chain) headTime() (t time.Time) {
 	if e := c.head(); e != nil {
 		t = e.Time
@@ -44,8 +43,7 @@ func (c chain) headTime() (t time.Time) {
 	return t
 }
 
-// find returns the place of an entry, -1 if it is not there. Mostly it is one of
-// the last.
+// find returns the index of an entry, or -1. It searches from the end, where most entries in question are.
 func (c chain) find(h Hash) int {
 	for i, e := range slices.Backward(c) {
 		if e.Hash == h {
@@ -55,9 +53,9 @@ func (c chain) find(h Hash) int {
 	return -1
 }
 
-// has says whether an entry is in a chain. Numbers rise along a chain, so entries that are older
-// than e are not looked at: that of an entry which comes next takes one step. A sequencer that gives
-// numbers in another order may hide an entry from has, and its followers then pull what they have.
+// has reports whether an entry is in the chain. Numbers rise along a chain, so the search ends at the first
+// smaller number, and takes one step for the next entry of a log. If a sequencer breaks the order of numbers, has
+// may miss an entry, and followers pull that entry again.
 func (c chain) has(e *Entry) bool {
 	for _, in := range slices.Backward(c) {
 		if in.Hash == e.Hash {
@@ -70,8 +68,8 @@ func (c chain) has(e *Entry) bool {
 	return false
 }
 
-// setLog puts a log in the place of a seat's.
-func (s *seat) setLog(log chain) {
+// setLog replaces a replica's log and counts its items and bytes.
+func (s *replica) setLog(log chain) {
 	s.log, s.items, s.size = log, 0, 0
 	for _, e := range log {
 		s.items += e.Items
@@ -79,12 +77,11 @@ func (s *seat) setLog(log chain) {
 	}
 }
 
-// kept returns the place of the first entry of a log that is still kept when, at a time, entries with
-// some items and bytes of bodies are added; the length of the log if none is. It depends on nothing but
-// the log, so that all who keep it keep the same of it. It looks at the entries that leave and at one
-// more: times do not go back along a log, and where a sequencer has them go back, more is kept until
-// one of the two limits is reached.
-func (s *seat) kept(t time.Time, items, size int) int {
+// firstKept returns the index of the first entry that is still kept when entries with the given items and bytes
+// are added at time t; the length of the log if none is kept. The result depends on the log alone, so all
+// nodes keep the same entries. The walk looks at the entries to be dropped and one more. If a
+// sequencer's times go back, more is kept, up to maxKeptItems and maxKeptBytes.
+func (s *replica) firstKept(t time.Time, items, size int) int {
 	items, size = items+s.items, size+s.size
 	for i, e := range s.log {
 		items -= e.Items

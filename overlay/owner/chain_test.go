@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// chained makes a log whose entries hold some items and bytes each, a while apart.
+// chained makes a log whose entries hold the given items and bytes, with a fixed time between them.
 func chained(entries int, apart time.Duration, of func() (items, size int)) (log chain) {
 	at := time.Unix(1_000_000_000, 0)
 	for i := range entries {
@@ -19,12 +19,12 @@ func chained(entries int, apart time.Duration, of func() (items, size int)) (log
 	return log
 }
 
-// The next entry of a log takes the same steps however long the log is: the entries between the first
-// and the last one, which are not there in this test, are not looked at.
+// The next entry of a log takes the same number of steps however long the log is: the entries between the first and
+// the last one, which are nil in this test, are not read.
 func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	log := chained(5_000, time.Millisecond, func() (int, int) { return 1, 500 })
 	next := log.head()
-	s := &seat{}
+	s := &replica{}
 	s.setLog(log[:len(log)-1])
 	for i := 1; i < len(s.log)-1; i++ {
 		s.log[i] = nil
@@ -32,14 +32,14 @@ func TestTheNextEntryOfALongLogTakesOneStep(t *testing.T) {
 	if s.log.has(next) || !s.log.has(s.log.head()) {
 		t.Error("the next entry is taken for one of the log, or the last one for none")
 	}
-	if n := s.kept(next.Time, next.Items, next.Size); n != 0 {
+	if n := s.firstKept(next.Time, next.Items, next.Size); n != 0 {
 		t.Errorf("%d entries leave the log", n)
 	}
 }
 
-// The entries that are kept are those that a walk through all of the log finds, from the last entry back to the first one
-// that is too old or too much.
-func TestWhatIsKeptOfALog(t *testing.T) {
+// The kept entries are those that a walk through the whole log finds, from the last entry back to the first one that is
+// too old or too much.
+func TestTheKeptPartOfALog(t *testing.T) {
 	walk := func(log chain, now time.Time, items, size int) int {
 		for i, e := range slices.Backward(log) {
 			if items >= KeepItems && now.Sub(e.Time) > keepAge || items >= maxKeptItems || size >= maxKeptBytes {
@@ -55,10 +55,10 @@ func TestWhatIsKeptOfALog(t *testing.T) {
 	for range 300 {
 		apart := time.Duration(rng.Int64N(int64(4 * time.Hour)))
 		items, size := 1+rng.IntN(60), 1+rng.IntN(200_000)
-		s := &seat{}
+		s := &replica{}
 		s.setLog(chained(rng.IntN(600), apart, func() (int, int) { return rng.IntN(items), rng.IntN(size) }))
 		now, more, bytes := s.log.headTime().Add(apart), rng.IntN(300), rng.IntN(MaxBody)
-		got, want := s.kept(now, more, bytes), walk(s.log, now, more, bytes)
+		got, want := s.firstKept(now, more, bytes), walk(s.log, now, more, bytes)
 		if got != want {
 			t.Fatalf("log of %d entries, %v apart: %d leave, not %d", len(s.log), apart, got, want)
 		}

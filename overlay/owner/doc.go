@@ -1,81 +1,69 @@
-// Package owner says who owns a key and who acts for it now, and keeps what they
-// must remember: the key's log.
+// Package owner keeps the replicated log of a key: a few owners store it, one of them, the sequencer, numbers its
+// entries, and followers copy it.
 //
-// It stands between the overlay, which knows who is near a key, and the layers
-// that poll a channel (corona) and send what changed (feedtree), which so need not
-// know each other. A log is a chain of signed entries, each at a position
-// (lineage, epoch, seq). What bodies mean is the affair of the layers above.
+// The package stands between the overlay, which knows the members near a key, and the layers that poll a channel
+// (corona) and deliver what changed (feedtree). A log is a chain of signed entries, each at a position
+// (branch, epoch, seq). The bodies of entries have a meaning for the layers above only.
 //
 // # Owners, sequencer, epochs
 //
-// The owners of a key are the n members nearest to it; fewer in a small network,
-// down to one. One of them, the sequencer, numbers the entries. It is sticky:
-// another takes over only when the incumbent is dead, or has left the set of
-// owners. Each change of sequencer or of owners is an epoch:
+// The owners of a key are the n members nearest to it; in a small network there are fewer, at least one. The
+// sequencer stays until it dies or ceases to be an owner. Each change of sequencer or of owners is an epoch. A
+// candidate makes it in four steps:
 //
-//	Seal     a candidate asks the owners to hold nothing of older epochs; they
-//	         promise, durably, and say what they hold
-//	Pull     the candidate gets what it lacks
-//	Sign     the owners, old and new, get what they lack and sign the epoch
-//	Install  a quorum of both has signed: the epoch is in force
+//	Prepare  the owners promise, durably, to accept no entries of older epochs,
+//	         and report the head of their log
+//	Pull     the candidate pulls what it lacks from the farthest head
+//	Sign     the old and the new owners pull what they lack and sign the epoch
+//	Commit   a quorum of both has signed: the epoch is certified and in force
 //
-// A quorum is more than half, and an owner signs one epoch of a number and one
-// entry at a position, ever: the lock is durable before the signature leaves. So
-// there is one sequencer per (lineage, epoch), and whatever a quorum held when
-// the old epoch was sealed goes on in the new one. This is the vertical
-// reconfiguration of Lamport, Malkhi and Zhou (2009) with votes of Paxos.
+// A quorum is more than half. An owner signs one epoch of each number and one entry at each position, ever: its
+// vote is durable before the signature is sent. So each epoch of a branch has one sequencer, and an entry that a
+// quorum had stored at the time of the promises is part of the new epoch. This is the vertical reconfiguration of
+// Lamport, Malkhi and Zhou (2009) with votes as in Paxos.
 //
 // # Entries
 //
-// An entry is durable at its sequencer, then sent to all owners; when a quorum
-// holds it, itself included, Application.Held hands it up to be published. One is
-// under way at a time. So a published entry survives whoever dies, as long as one
-// of every quorum lives.
+// The sequencer stores an entry durably and sends it to all owners (Replicate). When a quorum including the
+// sequencer has stored it, the entry is committed and Application.Committed reports it. One entry is in flight at a
+// time. A committed entry survives any deaths that leave one member of every quorum alive.
 //
 // # Leaving
 //
-// A sequencer that leaves in good order makes one more epoch of each key, without
-// itself, before it goes (HandOver): the nearest of the owners that stay goes on within
-// a few round trips, with all that was held in hand. An owner without whom the others are
-// no quorum, one of two, does the same of the keys that another leads: they could not
-// make an epoch without it, and would jump.
+// A sequencer that leaves in good order first makes an epoch without itself for each of its keys (HandOver). The
+// nearest remaining owner becomes the sequencer within a few round trips, with all committed entries. An owner does
+// the same for keys that others lead if they are no quorum without it, as with two owners: they could not make the
+// epoch later, and would need a forced reconfiguration.
 //
 // # Many keys at once
 //
-// Whatever happens to a neighbour happens to all keys that it has in common with a node. So
-// that thousands of them do not drown in each other's messages, only so many bids are
-// under way at a time, and the others wait in line; who does not answer is asked again
-// later each time; and whom nobody could answer asks once.
+// A change of one neighbour affects all keys that the two nodes share, which may be thousands. To keep their messages
+// from drowning each other, the number of candidacies under way is bounded and further ones wait, requests are
+// repeated with growing delays, and a candidate that no other owner can answer asks only once.
 //
-// # Lineages
+// # Branches
 //
-// If a quorum of the old owners stays silent for a lease, the live ones nearest
-// to the key start a new lineage by a jump: an epoch that only its own owners
-// sign, naming the last entry they know. When a partition heals, two lineages
-// meet. The one founded nearer to the key goes on, the older of two equals; its
-// sequencer pulls the other's entries and appends what it lacks, and then the
-// other's owners and followers join it. Where it lacks a quorum, whose members own the key in
-// the other lineage by now, it gives way, and that one goes on.
+// If a quorum of the owners is silent for a lease, the live members nearest to the key make a forced
+// reconfiguration: an epoch that only its own owners sign, and that continues from the last entry they know. It
+// starts a new branch of the log. When a partition heals, two branches meet, and one of them continues: the one
+// founded nearer to the key, or the older of two equals. Its sequencer pulls the other branch and appends what is
+// new, and the owners and followers of the other branch then join it. If the branch that should continue lacks a
+// quorum, because its owners now own the key in the other branch, it gives way and the other one continues.
 //
 // # Followers
 //
-// Any node may follow a key: it keeps the log without owning it. It takes entries
-// from its tree (Offer) and pulls what it lacks from anybody who has it (Pull).
-// An entry from the tree is held where its epoch is in force, or the later one that it comes with: that of another
-// lineage may go on from an entry which the own one never held.
-// An entry is trusted when the certified epoch's sequencer signed it, or an entry
-// after it. An epoch that no other leads to, of a key in another leaf, is believed when a
-// quorum of its owners is among those whom a look-up by disjoint routes finds near the
-// key: owners that somebody has made up are not.
+// Any node may follow a key: it keeps the log without being an owner. It takes entries from its tree (Offer) and pulls
+// what it lacks from any node that has it (Pull). An entry from the tree counts as committed in the branch of its own
+// epoch, or of the later epoch that came with it: an epoch that starts a branch may continue from an entry that the old
+// branch never committed. An entry is trusted if the sequencer of a certified epoch has signed it or a later entry. An epoch that
+// no known epoch leads to, of a key outside the leaf, is trusted if a quorum of its owners is among the members that
+// a lookup by disjoint routes finds near the key. Made-up owners are not found there.
 //
 // # How to use it
 //
-// An Owners is an object for one goroutine, driven by Receive and Run; Want makes
-// a key owned, Append adds to the log of one this node leads. Upcalls come through
-// Application. The wire specification is ownerpb/owner.proto.
-//
-// The package leaves to overlay/scribe how entries reach followers, and to the
-// layers above what an item is.
+// An Owners belongs to one goroutine and is driven by Receive and Run. RequestOwners gives a key owners; Append adds to
+// the log of a key that this node leads. Upcalls come through Application. The wire format is specified in
+// ownerpb/owner.proto. How entries reach followers is up to overlay/scribe, and what an item is, to the layers above.
 package owner
 
 //go:generate protoc --proto_path=ownerpb --go_out=ownerpb --go_opt=paths=source_relative ownerpb/owner.proto

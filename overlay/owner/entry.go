@@ -16,8 +16,7 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// A Hash is the SHA-256 of a statement, of a body, or of a set of items. The zero
-// Hash names nothing.
+// A Hash is the SHA-256 of a statement, of a body, or of a set of items. The zero Hash stands for no hash.
 type Hash [sha256.Size]byte
 
 // HashOf hashes bytes.
@@ -25,64 +24,62 @@ func HashOf(b []byte) Hash { return sha256.Sum256(b) }
 
 func (h Hash) String() string { return hex.EncodeToString(h[:4]) }
 
-// short is what digests and lists compare.
+// short returns the first eight bytes, which digests and lists compare.
 func (h Hash) short() uint64 { return binary.BigEndian.Uint64(h[:8]) }
 
-// A Position is a place in a key's log.
+// A Position is an entry's place in a key's log.
 type Position struct {
-	Lineage uint64
-	Epoch   uint32
-	Seq     uint64 // goes on through epochs and jumps
+	Branch uint64
+	Epoch  uint32
+	Seq    uint64 // number of the entry, from 1; continues across epochs and forced reconfigurations
 }
 
 func (p Position) String() string {
-	return fmt.Sprintf("%08x/%d/%d", uint32(p.Lineage), p.Epoch, p.Seq)
+	return fmt.Sprintf("%08x/%d/%d", uint32(p.Branch), p.Epoch, p.Seq)
 }
 
-// Before says whether p stands before q in the same lineage.
+// Before reports whether p precedes q in the same branch.
 func (p Position) Before(q Position) bool {
-	return p.Lineage == q.Lineage && (p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Seq < q.Seq)
+	return p.Branch == q.Branch && (p.Epoch < q.Epoch || p.Epoch == q.Epoch && p.Seq < q.Seq)
 }
 
-// Bounds of entries.
+// Bounds on entries.
 const (
-	// maxMillis is the end of the year 9999, beyond which times cannot be written
-	// down for people.
+	// maxMillis is the end of the year 9999, the latest time that can be formatted.
 	maxMillis = 253402300799999
-	// MaxBody is the size of the largest body in bytes. Writers split what is
-	// larger: an owner holds a body in memory while it moves.
+	// MaxBody is the largest size of a body in bytes. Writers split larger ones, because an owner keeps a body in
+	// memory while it is replicated.
 	MaxBody = 1 << 20
-	// maxInline is the largest body that travels beside its entry; larger ones
-	// are asked for piece by piece.
+	// maxInline is the largest body, in bytes, that is sent in one message with its entry. Larger ones are
+	// fetched in chunks of this size.
 	maxInline = 48 << 10
-	// MaxNote is the size of the largest replicated record in bytes, with the hash
-	// before it.
+	// MaxNote is the largest size of a note in bytes, including the hash before it.
 	MaxNote = 6 << 10
-	// maxURL: reliability of lists and pages over what some site might use.
+	// maxURL is the longest URL in bytes. It keeps epochs small enough to be sent beside a full page of entries.
 	maxURL = 2 << 10
 )
 
-// An Entry is one statement of a sequencer about a key's log. It is immutable.
+// An Entry is one signed entry of a key's log. It is immutable.
 type Entry struct {
 	Key   overlay.ID
 	At    Position
-	Prev  Hash      // hash of the entry before; zero: it is the first
-	Time  time.Time // when the sequencer made it, in milliseconds
+	Prev  Hash      // hash of the preceding entry; zero: this is the first
+	Time  time.Time // time of the append at the sequencer, to the millisecond
 	Body  Hash
-	Size  int  // of the body, in bytes
-	Items int  // how many the body holds
-	Set   Hash // of the set of items that results
+	Size  int  // size of the body, in bytes
+	Items int  // number of items in the body
+	Set   Hash // hash of the set of items after this entry
 
 	Signer env.PeerID
-	Hash   Hash   // of the statement
-	Raw    []byte // the envelope
+	Hash   Hash   // hash of the statement
+	Raw    []byte // signed envelope, as received
 }
 
-// ErrEntry says that bytes are no entry.
+// ErrEntry reports bytes that are not a valid entry, or an argument that would not make one.
 var ErrEntry = errors.New("not an entry")
 
-// OpenEntry verifies an entry's signature and reads it. Whether its signer may
-// sign it is another question.
+// OpenEntry decodes an entry and verifies its signature. It does not check whether the signer is the
+// sequencer.
 func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 	signed, err := verify.Open(wire.DomainEntry, raw)
 	if err != nil {
@@ -112,11 +109,11 @@ func OpenEntry(verify wire.Verifier, raw []byte) (*Entry, error) {
 	}, nil
 }
 
-// sign makes an entry; e has everything but signer, hash and raw.
+// sign encodes and signs an entry, and sets Signer, Hash and Raw.
 func (e *Entry) sign(signer *wire.Signer) {
 	payload := marshal(&ownerpb.EntryStatement{
 		Key:      e.Key[:],
-		Position: positionPB(e.At),
+		Position: positionProto(e.At),
 		Prev:     e.Prev.bytes(),
 		TimeMs:   uint64(e.Time.UnixMilli()),
 		Body:     e.Body[:],
@@ -128,7 +125,7 @@ func (e *Entry) sign(signer *wire.Signer) {
 	e.Signer, e.Hash, e.Raw = signer.PeerID(), HashOf(payload), signed.Raw
 }
 
-// bytes is a hash on the wire: empty if it names nothing.
+// bytes returns the hash as it is encoded: empty for the zero Hash.
 func (h Hash) bytes() []byte {
 	if h == (Hash{}) {
 		return nil
@@ -149,18 +146,18 @@ func hashFrom(b []byte) (Hash, bool) {
 func isHash(b []byte) bool { return len(b) == sha256.Size }
 
 func position(p *ownerpb.Position) Position {
-	return Position{Lineage: p.GetLineage(), Epoch: p.GetEpoch(), Seq: p.GetSeq()}
+	return Position{Branch: p.GetBranch(), Epoch: p.GetEpoch(), Seq: p.GetSeq()}
 }
 
-func positionPB(p Position) *ownerpb.Position {
-	return &ownerpb.Position{Lineage: p.Lineage, Epoch: p.Epoch, Seq: p.Seq}
+func positionProto(p Position) *ownerpb.Position {
+	return &ownerpb.Position{Branch: p.Branch, Epoch: p.Epoch, Seq: p.Seq}
 }
 
-// marshal encodes a message made here.
+// marshal encodes a message that this node made.
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("owner: encode %T: %v", m, err)) // a URL was let in that is no UTF-8
+		panic(fmt.Sprintf("owner: encode %T: %v", m, err)) // only a URL that is not UTF-8 can cause this, and parsing excludes it
 	}
 	return b
 }

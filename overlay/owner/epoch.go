@@ -18,48 +18,49 @@ import (
 
 const (
 	maxOwners = 8
-	// maxBeside bounds the epochs beside the last one that may be in force; with
-	// more a candidate waits until owners who answer rule some out.
-	maxBeside     = 2
-	maxSignatures = (2 + maxBeside) * maxOwners
-	// maxOpen bounds the epochs an owner has signed without knowing what became
-	// of them. At the bound it signs no other of the lineage; a jump ends that.
-	maxOpen = 8
+	// maxConcurrent bounds the epochs named in Epoch.Concurrent. If there would be more, the candidate waits
+	// until answers from owners rule some out.
+	maxConcurrent = 2
+	maxSignatures = (2 + maxConcurrent) * maxOwners
+	// maxUndecided bounds the undecided epochs of a replica. At the bound the owner signs no further epoch of
+	// the branch; a forced reconfiguration resolves that.
+	maxUndecided = 8
 )
 
-// An Epoch says who owns a key and who numbers its entries. It is immutable.
+// An Epoch states who owns a key and who numbers its entries, with the signatures of the owners. It is
+// immutable once it is certified.
 type Epoch struct {
-	Key       overlay.ID
-	URL       string
-	Lineage   uint64
-	Number    uint32
-	Sequencer env.PeerID
-	Owners    []env.PeerID // nearest first, the sequencer among them
-	After     Position     // the last entry before it; zero: none
-	AfterHash Hash
-	Prior     Hash   // of the epoch before; zero: it is the first
-	Beside    []Hash // of epochs that may be in force too
-	Time      time.Time
+	Key        overlay.ID
+	URL        string
+	Branch     uint64
+	Number     uint32
+	Sequencer  env.PeerID
+	Owners     []env.PeerID // owners, nearest to the key first, including the sequencer; 1 to maxOwners
+	After      Position     // position of the last entry before this epoch; zero: none
+	AfterHash  Hash
+	Prior      Hash   // hash of the preceding epoch; zero: this is the first of its branch
+	Concurrent []Hash // epochs after Prior that may have been certified too; at most maxConcurrent
+	Time       time.Time
 
 	Hash      Hash
 	statement []byte
-	// signers are those whose signatures were verified, beside them.
+	// signers are the peers whose signatures were verified; signatures are theirs, in the same order.
 	signers    []env.PeerID
 	signatures [][]byte
 }
 
-// ErrEpoch says that bytes are no epoch.
+// ErrEpoch reports bytes that are not a valid epoch.
 var ErrEpoch = errors.New("not an epoch")
 
-// quorum of n owners: more than half, so that two quorums share one.
+// quorum returns how many of n owners are more than half. Two quorums of the same owners share at least one.
 func quorum(n int) int { return n/2 + 1 }
 
-// state turns a new epoch's values into its statement.
-func (e *Epoch) state() *Epoch {
+// encodeStatement encodes the statement of a new epoch and sets its hash.
+func (e *Epoch) encodeStatement() *Epoch {
 	m := &ownerpb.EpochStatement{
 		Key:       e.Key[:],
 		Url:       e.URL,
-		Lineage:   e.Lineage,
+		Branch:    e.Branch,
 		Number:    e.Number,
 		Sequencer: publicKey(e.Sequencer),
 		AfterHash: e.AfterHash.bytes(),
@@ -67,20 +68,20 @@ func (e *Epoch) state() *Epoch {
 		TimeMs:    uint64(e.Time.UnixMilli()),
 	}
 	if e.AfterHash != (Hash{}) {
-		m.After = positionPB(e.After)
+		m.After = positionProto(e.After)
 	}
 	for _, o := range e.Owners {
 		m.Owners = append(m.Owners, publicKey(o))
 	}
-	for _, h := range e.Beside {
-		m.Beside = append(m.Beside, h[:])
+	for _, h := range e.Concurrent {
+		m.Concurrent = append(m.Concurrent, h[:])
 	}
 	e.statement = marshal(m)
 	e.Hash = HashOf(e.statement)
 	return e
 }
 
-// openStatement reads a statement and checks its bounds. It has no signatures.
+// openStatement decodes an epoch's statement and checks its bounds. The result has no signatures.
 func openStatement(b []byte) (*Epoch, error) {
 	m := new(ownerpb.EpochStatement)
 	if err := proto.Unmarshal(b, m); err != nil {
@@ -90,13 +91,13 @@ func openStatement(b []byte) (*Epoch, error) {
 	prior, ok2 := hashFrom(m.Prior)
 	if !ok || !ok2 || !isHash(m.Key) || m.Number == 0 || m.Number > maxNumber || (m.After == nil) != (afterHash == Hash{}) ||
 		len(m.Url) > maxURL || !utf8.ValidString(m.Url) || m.TimeMs > maxMillis ||
-		len(m.Owners) == 0 || len(m.Owners) > maxOwners || len(m.Beside) > maxBeside {
+		len(m.Owners) == 0 || len(m.Owners) > maxOwners || len(m.Concurrent) > maxConcurrent {
 		return nil, fmt.Errorf("%w: out of bounds", ErrEpoch)
 	}
 	e := &Epoch{
 		Key:       overlay.ID(m.Key),
 		URL:       m.Url,
-		Lineage:   m.Lineage,
+		Branch:    m.Branch,
 		Number:    m.Number,
 		After:     position(m.After),
 		AfterHash: afterHash,
@@ -115,59 +116,57 @@ func openStatement(b []byte) (*Epoch, error) {
 		}
 		e.Owners = append(e.Owners, id)
 	}
-	for _, h := range m.Beside {
+	for _, h := range m.Concurrent {
 		if !isHash(h) {
-			return nil, fmt.Errorf("%w: beside", ErrEpoch)
+			return nil, fmt.Errorf("%w: concurrent epoch", ErrEpoch)
 		}
-		e.Beside = append(e.Beside, Hash(h))
+		e.Concurrent = append(e.Concurrent, Hash(h))
 	}
 	if len(m.Sequencer) != 32 {
 		return nil, fmt.Errorf("%w: sequencer", ErrEpoch)
 	}
 	if e.Sequencer = wire.PeerIDOf(m.Sequencer); !slices.Contains(e.Owners, e.Sequencer) {
-		return nil, fmt.Errorf("%w: the sequencer is no owner", ErrEpoch)
+		return nil, fmt.Errorf("%w: the sequencer is not an owner", ErrEpoch)
 	}
 	return e, nil
 }
 
-// openEpoch reads an epoch and verifies its signatures. Those that are wrong are
-// left out.
+// openEpoch decodes an epoch and verifies its signatures. Wrong signatures are left out.
 func openEpoch(verify wire.Verifier, m *ownerpb.Epoch) (*Epoch, error) {
 	e, err := openStatement(m.GetStatement())
 	if err != nil {
 		return nil, err
 	}
-	e.signAll(verify, m)
+	e.addSignatures(verify, m)
 	return e, nil
 }
 
-// openEpoch reads an epoch that a peer has sent. Mostly it is the one in force here: its
-// signatures were verified when it came, and what they cost is not paid for each message
-// that names it.
+// openEpoch decodes an epoch from a peer. Most messages name the epoch in force or one that is cached, so
+// their signatures are not verified again.
 func (o *Owners) openEpoch(m *ownerpb.Epoch) (*Epoch, error) {
 	e, err := openStatement(m.GetStatement())
 	if err != nil {
 		return nil, err
 	}
-	if s := o.seats[e.Key]; s != nil && s.epoch != nil && s.epoch.Hash == e.Hash {
+	if s := o.replicas[e.Key]; s != nil && s.epoch != nil && s.epoch.Hash == e.Hash {
 		return s.epoch, nil
 	}
-	if known := o.cfg.Epochs.find(e.Hash, m.Signatures); known != nil {
+	if known := o.cfg.EpochCache.find(e.Hash, m.Signatures); known != nil {
 		return known, nil
 	}
-	e.signAll(o.verify, m)
-	o.cfg.Epochs.keep(e)
+	e.addSignatures(o.verify, m)
+	o.cfg.EpochCache.add(e)
 	return e, nil
 }
 
-func (e *Epoch) signAll(verify wire.Verifier, m *ownerpb.Epoch) {
+func (e *Epoch) addSignatures(verify wire.Verifier, m *ownerpb.Epoch) {
 	for _, raw := range m.Signatures {
-		e.sign(verify, raw)
+		e.addSignature(verify, raw)
 	}
 }
 
-// Bytes is an epoch as it travels beside an entry.
-func (e *Epoch) Bytes() []byte { return marshal(e.wire()) }
+// Bytes returns the encoded epoch with its signatures.
+func (e *Epoch) Bytes() []byte { return marshal(e.proto()) }
 
 func (o *Owners) readEpoch(b []byte) (*Epoch, error) {
 	m := new(ownerpb.Epoch)
@@ -180,9 +179,9 @@ func (o *Owners) readEpoch(b []byte) (*Epoch, error) {
 	return o.openEpoch(m)
 }
 
-// sign adds a signature to an epoch that is still in the making, if it is right
-// and new.
-func (e *Epoch) sign(verify wire.Verifier, raw []byte) (env.PeerID, bool) {
+// addSignature adds a signature to an epoch if it is valid and new. It returns the signer and whether the
+// signature was added.
+func (e *Epoch) addSignature(verify wire.Verifier, raw []byte) (env.PeerID, bool) {
 	signed, err := verify.Open(wire.DomainEpoch, raw)
 	if err != nil || string(signed.Payload) != string(e.Hash[:]) {
 		return "", false
@@ -196,7 +195,7 @@ func (e *Epoch) sign(verify wire.Verifier, raw []byte) (env.PeerID, bool) {
 	return id, true
 }
 
-// certifiedBy says whether a quorum of some owners has signed.
+// certifiedBy reports whether a quorum of the given owners has signed.
 func (e *Epoch) certifiedBy(owners []env.PeerID) bool {
 	n := 0
 	for _, o := range owners {
@@ -207,33 +206,33 @@ func (e *Epoch) certifiedBy(owners []env.PeerID) bool {
 	return n >= quorum(len(owners))
 }
 
-// Succeeds says whether e goes on from the epoch before by the word of both
-// quorums.
+// Succeeds reports whether e is a later epoch of the same branch, signed by quorums of the owners of both.
 func (e *Epoch) Succeeds(before *Epoch) bool {
-	return e.Lineage == before.Lineage && e.Number > before.Number &&
+	return e.Branch == before.Branch && e.Number > before.Number &&
 		e.certifiedBy(before.Owners) && e.certifiedBy(e.Owners)
 }
 
-func (e *Epoch) wire() *ownerpb.Epoch {
+func (e *Epoch) proto() *ownerpb.Epoch {
 	if e == nil {
 		return nil
 	}
 	return &ownerpb.Epoch{Statement: e.statement, Signatures: e.signatures}
 }
 
-func epochsPB(of []*Epoch) (m []*ownerpb.Epoch) {
+func epochsProto(of []*Epoch) (m []*ownerpb.Epoch) {
 	for _, e := range of {
-		m = append(m, e.wire())
+		m = append(m, e.proto())
 	}
 	return m
 }
 
-// Quorum is how many of an epoch's owners are more than half.
+// Quorum returns how many of the epoch's owners are more than half.
 func (e *Epoch) Quorum() int { return quorum(len(e.Owners)) }
 
-// admits says whether an entry, if it is one of the epoch, stands after what that goes on from.
+// admits reports whether an entry may be in a log with this epoch. An entry of the epoch itself must come after
+// the entry that the epoch continues from.
 func (e *Epoch) admits(n *Entry) bool {
-	if n.At.Lineage != e.Lineage || n.At.Epoch != e.Number {
+	if n.At.Branch != e.Branch || n.At.Epoch != e.Number {
 		return true
 	}
 	return n.At.Seq > e.After.Seq && (n.At.Seq > e.After.Seq+1 || n.Prev == e.AfterHash)
@@ -241,10 +240,10 @@ func (e *Epoch) admits(n *Entry) bool {
 
 func (e *Epoch) owns(id env.PeerID) bool { return slices.Contains(e.Owners, id) }
 
-// lineageOf names a lineage by the distance of its founding sequencer from the
-// key, then by the time it was founded. Of two lineages of a key the smaller one
-// goes on: that of the nearer owners, or the older.
-func lineageOf(key, founder overlay.ID, at time.Time) uint64 {
+// newBranch returns the name of a branch: the distance of its founding sequencer from the key, then the time of
+// its founding. The smaller of two branches continues when they meet: the one founded nearer to the key, or
+// the older one.
+func newBranch(key, founder overlay.ID, at time.Time) uint64 {
 	distance := binary.BigEndian.Uint32(key[:4]) ^ binary.BigEndian.Uint32(founder[:4])
 	return uint64(distance)<<32 | uint64(uint32(at.Unix()))
 }
@@ -252,7 +251,7 @@ func lineageOf(key, founder overlay.ID, at time.Time) uint64 {
 func publicKey(id env.PeerID) []byte {
 	key, err := wire.PublicKeyOf(id)
 	if err != nil {
-		panic(fmt.Sprintf("owner: %q is no peer id", id)) // it was made from a key, or its link was vouched for
+		panic(fmt.Sprintf("owner: %q is no peer id", id)) // peer ids are made from keys, or verified by their connection
 	}
 	return key
 }

@@ -1,19 +1,19 @@
 package owner
 
-// Held is what a node holds beside its logs: bytes that pulls under way have brought, keys
-// that others have listed, drafts remembered as void, bodies on their way to the last owners,
-// and bodies at hand, with their places in line.
-type Held struct{ Pulled, Listed, Void, Trailing, Bodies, Places int }
+// Retained counts what a node holds in memory besides its logs: bytes of pulls under way, keys listed by
+// sequencers, own proposals given up, committed entries on their way to the last owners, and cached bodies with
+// their places in the cache's order.
+type Retained struct{ Pulled, Listed, Abandoned, Lagging, Bodies, CacheOrder int }
 
-func (o *Owners) Beside() (h Held) {
-	h.Pulled, h.Bodies, h.Places = o.pulling, len(o.cache.by), len(o.cache.order)
-	for _, l := range o.lists {
+func (o *Owners) Retained() (h Retained) {
+	h.Pulled, h.Bodies, h.CacheOrder = o.pulledBytes, len(o.bodies.byEntry), len(o.bodies.order)
+	for _, l := range o.listed {
 		h.Listed += len(l)
 	}
-	for _, s := range o.seats {
-		h.Void += len(s.void)
-		if s.lead != nil && s.lead.trail != nil {
-			h.Trailing++
+	for _, s := range o.replicas {
+		h.Abandoned += len(s.abandoned)
+		if s.leader != nil && s.leader.lagging != nil {
+			h.Lagging++
 		}
 	}
 	return h

@@ -26,7 +26,7 @@ func signer(n byte) *wire.Signer {
 	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{n}, ed25519.SeedSize)), network)
 }
 
-// someEntry and someEpoch are of a log's beginning.
+// someEntry and someEpoch return valid values.
 func someEntry() *Entry {
 	e := &Entry{Key: overlay.Key("fuzz", "http://a.example/"), At: Position{1, 2, 3}, Time: began, Body: HashOf([]byte("body")), Size: 4, Items: 1, Set: HashOf([]byte("set"))}
 	e.sign(signer(1))
@@ -34,29 +34,28 @@ func someEntry() *Entry {
 }
 
 func someEpoch(owners int) *Epoch {
-	e := &Epoch{Key: overlay.Key("fuzz", "http://a.example/"), URL: "http://a.example/", Lineage: 1, Number: 2, Time: began}
+	e := &Epoch{Key: overlay.Key("fuzz", "http://a.example/"), URL: "http://a.example/", Branch: 1, Number: 2, Time: began}
 	for i := range owners {
 		e.Owners = append(e.Owners, signer(byte(i)).PeerID())
 	}
 	e.Sequencer = e.Owners[0]
-	e.state()
+	e.encodeStatement()
 	for i := range owners {
-		e.sign(verify, signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw)
+		e.addSignature(verify, signer(byte(i)).Sign(wire.DomainEpoch, e.Hash[:]).Raw)
 	}
 	return e
 }
 
-// FuzzMessage has any bytes read as a message: what is read is within bounds, and
-// encoded reads as the same.
+// FuzzMessage parses any bytes as a message: an accepted message is within bounds and survives encoding.
 func FuzzMessage(f *testing.F) {
-	key, e := someEntry().Key, someEpoch(3).wire()
+	key, e := someEntry().Key, someEpoch(3).proto()
 	f.Add([]byte{})
 	for _, m := range []*ownerpb.Message{
-		{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: "http://a.example/"}}},
-		{Body: &ownerpb.Message_Sealed{Sealed: &ownerpb.Sealed{Key: key[:], Epoch: e, Open: []*ownerpb.Epoch{e}}}},
-		{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: someEntry().Raw, Body: []byte("body")}}},
-		{Body: &ownerpb.Message_List{List: &ownerpb.List{States: []*ownerpb.State{{Key: key[:]}}, Last: true}}},
-		{Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key[:], Epoch: e, Entries: []*ownerpb.Kept{{Entry: someEntry().Raw}}}}},
+		{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: "http://a.example/"}}},
+		{Body: &ownerpb.Message_Promise{Promise: &ownerpb.Promise{Key: key[:], Epoch: e, Undecided: []*ownerpb.Epoch{e}}}},
+		{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: someEntry().Raw, Body: []byte("body")}}},
+		{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: []*ownerpb.LogState{{Key: key[:]}}, Last: true}}},
+		{Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key[:], Epoch: e, Entries: []*ownerpb.LogEntry{{Entry: someEntry().Raw}}}}},
 	} {
 		f.Add(encode(m))
 	}
@@ -72,8 +71,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzEntryStatement has any bytes signed as an entry: what is read is within
-// bounds, and signed reads as the same.
+// FuzzEntryStatement signs any bytes as an entry: an accepted entry is within bounds and survives encoding.
 func FuzzEntryStatement(f *testing.F) {
 	f.Add([]byte{})
 	opened, err := verify.Open(wire.DomainEntry, someEntry().Raw)
@@ -99,7 +97,7 @@ func FuzzEntryStatement(f *testing.F) {
 	})
 }
 
-// FuzzEntry has any bytes opened as an entry, as it comes from a stranger.
+// FuzzEntry opens any bytes as an entry from a stranger.
 func FuzzEntry(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEntry().Raw)
@@ -111,24 +109,23 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// FuzzEpochStatement has any bytes read as what an epoch states: what is read is
-// within bounds, and stated reads as the same.
+// FuzzEpochStatement decodes any bytes as an epoch statement: an accepted one is within bounds and survives encoding.
 func FuzzEpochStatement(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).statement)
 	later := someEpoch(5)
-	later.After, later.AfterHash, later.Prior, later.Beside = Position{1, 2, 3}, HashOf(nil), HashOf(nil), []Hash{HashOf(nil)}
-	f.Add(later.state().statement)
+	later.After, later.AfterHash, later.Prior, later.Concurrent = Position{1, 2, 3}, HashOf(nil), HashOf(nil), []Hash{HashOf(nil)}
+	f.Add(later.encodeStatement().statement)
 	f.Fuzz(func(t *testing.T, b []byte) {
 		e, err := openStatement(b)
 		if err != nil {
 			return
 		}
-		if len(e.Owners) > maxOwners || !e.owns(e.Sequencer) || e.Number == 0 || len(e.URL) > maxURL || len(e.Beside) > maxBeside {
+		if len(e.Owners) > maxOwners || !e.owns(e.Sequencer) || e.Number == 0 || len(e.URL) > maxURL || len(e.Concurrent) > maxConcurrent {
 			t.Errorf("an epoch beyond bounds: %+v", e)
 		}
 		same := *e
-		same.state()
+		same.encodeStatement()
 		again, err := openStatement(same.statement)
 		if err != nil || !reflect.DeepEqual(again, &same) {
 			t.Errorf("%+v became %+v, %v", &same, again, err)
@@ -136,8 +133,7 @@ func FuzzEpochStatement(f *testing.F) {
 	})
 }
 
-// FuzzEpoch has any bytes read as an epoch beside an entry: whoever counts as a
-// signer has signed it, once.
+// FuzzEpoch decodes any bytes as an epoch: every counted signer has signed it, once.
 func FuzzEpoch(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(someEpoch(1).Bytes())
@@ -163,23 +159,22 @@ func FuzzEpoch(f *testing.F) {
 	})
 }
 
-// FuzzSeat has any bytes found as a seat in the store, which a broken disk may
-// have written: what is read, stored is the same.
-func FuzzSeat(f *testing.F) {
+// FuzzReplica decodes any bytes as a stored replica, which a broken disk may have written.
+func FuzzReplica(f *testing.F) {
 	key := someEntry().Key
 	e := someEpoch(3)
-	s := &seat{key: key, url: e.URL, follow: true, epoch: e, open: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
-	s.promised.cast(vote{lineage: 1, number: 4, to: e.Sequencer})
-	s.signed.cast(vote{1, 4, e.Sequencer, e.Hash, true})
+	s := &replica{key: key, url: e.URL, follow: true, epoch: e, undecided: []*Epoch{someEpoch(2)}, note: []byte("note"), version: 7}
+	s.promised.set(vote{branch: 1, number: 4, candidate: e.Sequencer})
+	s.signed.set(vote{1, 4, e.Sequencer, e.Hash, true})
 	f.Add([]byte{})
-	f.Add(s.record().Value)
+	f.Add(s.storeOp().Value)
 	o := &Owners{verify: verify, clock: still{}}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		s, err := o.loadSeat(seatKey(key), b)
+		s, err := o.loadReplica(replicaKey(key), b)
 		if err != nil {
 			return
 		}
-		again, err := o.loadSeat(seatKey(key), s.record().Value)
+		again, err := o.loadReplica(replicaKey(key), s.storeOp().Value)
 		if err != nil || !reflect.DeepEqual(again, s) {
 			t.Errorf("%+v became %+v, %v", s, again, err)
 		}
@@ -190,27 +185,25 @@ type still struct{}
 
 func (still) Now() time.Time { return began }
 
-// A padded is an envelope with more in it than one needs, to be passed on by
-// others.
+// padded adds an unknown field to an encoded message, which nodes forward unchanged.
 func padded(raw []byte, n int) []byte {
 	return append(slices.Clone(raw), slices.Concat([]byte{0xfa, 0x3e, byte(n&0x7f | 0x80), byte(n >> 7)}, make([]byte, n))...) // field 1007
 }
 
-// Whatever others have made of what a node keeps, it fits into the frames that pass
-// it on.
+// Whatever other nodes have signed, it fits into the frames that pass it on.
 func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	e := &Epoch{
-		Key: overlay.ID{1}, URL: "http://a.example/" + strings.Repeat("x", maxURL-17), Lineage: ^uint64(0), Number: maxNumber, Time: began,
+		Key: overlay.ID{1}, URL: "http://a.example/" + strings.Repeat("x", maxURL-17), Branch: ^uint64(0), Number: maxNumber, Time: began,
 		After: Position{^uint64(0), ^uint32(0), ^uint64(0)}, AfterHash: HashOf(nil), Prior: HashOf(nil),
 	}
 	for i := range maxOwners {
 		e.Owners = append(e.Owners, signer(byte(i)).PeerID())
 	}
-	for range maxBeside {
-		e.Beside = append(e.Beside, HashOf(nil))
+	for range maxConcurrent {
+		e.Concurrent = append(e.Concurrent, HashOf(nil))
 	}
 	e.Sequencer = e.Owners[0]
-	if e.state(); len(e.statement) > maxStatement {
+	if e.encodeStatement(); len(e.statement) > maxStatement {
 		t.Fatalf("an honest statement of %d bytes is refused", len(e.statement))
 	}
 	e.statement = padded(e.statement, maxStatement-len(e.statement)-4)
@@ -220,7 +213,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		if len(raw) > maxSignature {
 			t.Fatalf("an honest signature of %d bytes is refused", len(raw))
 		}
-		if _, ok := e.sign(verify, padded(raw, maxSignature-len(raw)-4)); !ok {
+		if _, ok := e.addSignature(verify, padded(raw, maxSignature-len(raw)-4)); !ok {
 			t.Fatal("a signature was refused")
 		}
 	}
@@ -228,29 +221,29 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		t.Fatal(err)
 	}
 	key, hash := e.Key[:], HashOf(nil)
-	kept := &ownerpb.Kept{Entry: make([]byte, maxEnvelope), Body: make([]byte, maxInline)}
-	page := []*ownerpb.Kept{}
+	kept := &ownerpb.LogEntry{Entry: make([]byte, maxEnvelope), Body: make([]byte, maxInline)}
+	page := []*ownerpb.LogEntry{}
 	for range maxPage {
-		page = append(page, &ownerpb.Kept{Entry: make([]byte, pageBytes/maxPage-16), Lost: true})
+		page = append(page, &ownerpb.LogEntry{Entry: make([]byte, pageBytes/maxPage-16), BodyLost: true})
 	}
 	open := []*ownerpb.Epoch{}
-	for range maxBeside + 1 { // more stay open beside none (opened)
-		open = append(open, e.wire())
+	for range maxConcurrent + 1 { // more do not stay undecided (stillUndecided)
+		open = append(open, e.proto())
 	}
-	states := []*ownerpb.State{}
-	for range maxList {
-		states = append(states, &ownerpb.State{Key: key, Lineage: 1, Number: ^uint32(0), Head: 1, Version: 1})
+	states := []*ownerpb.LogState{}
+	for range maxListed {
+		states = append(states, &ownerpb.LogState{Key: key, Branch: 1, Number: ^uint32(0), Head: 1, Version: 1})
 	}
 	note := make([]byte, MaxNote)
 	for what, m := range map[string]*ownerpb.Message{
-		"one entry":  {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Anew: true, More: true, Epoch: e.wire(), Entries: []*ownerpb.Kept{kept}, Note: note, Version: 1}}},
-		"a page":     {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Anew: true, More: true, Epoch: e.wire(), Entries: page, Note: note, Version: 1}}},
-		"a hold":     {Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: kept.Entry, Body: kept.Body}}},
-		"a promise":  {Body: &ownerpb.Message_Sealed{Sealed: &ownerpb.Sealed{Key: key, Lineage: 1, Number: ^uint32(0), Refused: 1, Epoch: e.wire(), Open: open, Head: kept.Entry}}},
-		"an install": {Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e.wire(), Note: note, Version: 1, Merged: hash[:]}}},
-		"a list":     {Body: &ownerpb.Message_List{List: &ownerpb.List{States: states, Last: true, Nonce: 1}}},
-		"a part":     {Body: &ownerpb.Message_Part{Part: &ownerpb.Part{Key: key, Hash: hash[:], Offset: MaxBody, Bytes: kept.Body}}},
-		"a merge":    {Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{Epoch: e.wire(), Head: kept.Entry}}},
+		"one entry":   {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Restart: true, More: true, Epoch: e.proto(), Entries: []*ownerpb.LogEntry{kept}, Note: note, Version: 1}}},
+		"a page":      {Body: &ownerpb.Message_Entries{Entries: &ownerpb.Entries{Key: key, Nonce: 1, Restart: true, More: true, Epoch: e.proto(), Entries: page, Note: note, Version: 1}}},
+		"a replicate": {Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: kept.Entry, Body: kept.Body}}},
+		"a promise":   {Body: &ownerpb.Message_Promise{Promise: &ownerpb.Promise{Key: key, Branch: 1, Number: ^uint32(0), Refused: 1, Epoch: e.proto(), Undecided: open, Head: kept.Entry}}},
+		"a commit":    {Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e.proto(), Note: note, Version: 1, MergedHead: hash[:]}}},
+		"a list":      {Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{States: states, Last: true, Nonce: 1}}},
+		"a chunk":     {Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{Key: key, Hash: hash[:], Offset: MaxBody, Bytes: kept.Body}}},
+		"a merge":     {Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{Epoch: e.proto(), Head: kept.Entry}}},
 	} {
 		if n := proto.Size(m); n > wire.MaxMessage {
 			t.Errorf("%s of %d bytes", what, n)

@@ -9,10 +9,8 @@ import (
 	"tidings/sim"
 )
 
-// What a lineage does that lacks a quorum.
-
-// givingWay is a world in which the lineage of a channel that is to go on has lost its quorum,
-// and another one lives, which three who did not own the channel have founded.
+// givingWay is a world in which the branch of a channel that should continue has lost its quorum, and another branch
+// lives that three members have founded that did not own the channel.
 func givingWay(t *testing.T) (w *world, c channel, theirs claim) {
 	w, channels := quiet(t, 8, 1)
 	c = channels[0]
@@ -23,9 +21,9 @@ func givingWay(t *testing.T) (w *world, c channel, theirs claim) {
 	}
 	theirs.at = w.Now()
 	for _, m := range c.other {
-		m.hears(c.lead.Host, install(w.epoch(theirs)))
-		if m.lineage(c.key) != theirs.lineage {
-			t.Fatalf("member %d has not gone over", m.Index())
+		m.hears(c.lead.Host, commitOf(w.epoch(theirs)))
+		if m.branch(c.key) != theirs.branch {
+			t.Fatalf("member %d has not switched", m.Index())
 		}
 	}
 	for _, m := range c.also[:3] {
@@ -34,32 +32,32 @@ func givingWay(t *testing.T) (w *world, c channel, theirs claim) {
 	return w, c, theirs
 }
 
-// The lineage that is to go on, but lacks a quorum, gives way to one that lives, long before a
-// lease is over; the two end as one that has the entries of both.
-func TestALineageWithoutQuorumGivesWay(t *testing.T) {
+// The branch that should continue, but lacks a quorum, gives way to a live one long before a lease is over. The two
+// end as one that has the entries of both.
+func TestABranchWithoutQuorumGivesWay(t *testing.T) {
 	w, c, theirs := givingWay(t)
 	their := theirs.sequencer
 	w.append(c.url, 100) // to each of the two
 	words := c.lead.overheard()
-	one := func() bool { return !c.lead.leads[c.key] && c.lead.lineage(c.key) == theirs.lineage }
+	one := func() bool { return !c.lead.leads[c.key] && c.lead.branch(c.key) == theirs.branch }
 	if !w.RunUntil(one, time.Second, time.Minute) {
 		t.Fatal("the two have not become one")
 	}
 	var stuck, gave time.Time
 	for _, word := range slices.Backward(*words) {
 		switch {
-		case word.msg.GetSeal() != nil:
+		case word.msg.GetPrepare() != nil:
 			stuck = word.at
 		case word.to == their.ID() && word.msg.GetMerge().GetGivesWay():
 			gave = word.at
 		}
 	}
 	if d := gave.Sub(stuck); stuck.IsZero() || d < 15*time.Second || d > 20*time.Second {
-		t.Errorf("gives way %v after it was stuck", d)
+		t.Errorf("gives way %v after it lost its quorum", d)
 	}
 	w.Run(time.Minute)
-	if !their.leads[c.key] || their.lineage(c.key) != theirs.lineage {
-		t.Error("the other lineage has not gone on")
+	if !their.leads[c.key] || their.branch(c.key) != theirs.branch {
+		t.Error("the other branch has not continued")
 	}
 	if len(w.made) != 3 {
 		t.Fatalf("%d bodies were made", len(w.made))
@@ -72,12 +70,12 @@ func TestALineageWithoutQuorumGivesWay(t *testing.T) {
 	w.settled()
 }
 
-// Whom another lineage gives way takes its entries, and does not ask it back for a while.
-func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
+// A branch to which another one gives way takes its entries, and does not ask it to continue again for a while.
+func TestABranchThatOthersGaveWayToDoesNotAskBack(t *testing.T) {
 	w, c, theirs := givingWay(t)
 	their := theirs.sequencer
 	ours := w.wire(c.epoch)
-	w.Partition([]*sim.Host{c.lead.Host}) // what it says is made up
+	w.Partition([]*sim.Host{c.lead.Host}) // its messages are forged
 	merge := func(gives bool) (merged, asked bool) {
 		words := their.overheard()
 		their.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Merge{Merge: &ownerpb.Merge{
@@ -85,7 +83,7 @@ func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
 		}}})
 		for _, word := range *words {
 			asked = asked || word.to == c.lead.ID() && word.msg.GetMerge() != nil
-			merged = merged || word.to == c.lead.ID() && word.msg.GetInstall().GetAbsorbed()
+			merged = merged || word.to == c.lead.ID() && word.msg.GetCommit().GetAbsorbed()
 		}
 		return merged, asked
 	}
@@ -98,7 +96,7 @@ func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
 	}
 	given, words := w.Now(), their.overheard()
 	for range 14 {
-		their.hears(c.lead.Host, install(ours))
+		their.hears(c.lead.Host, commitOf(ours))
 		w.Run(3 * time.Second)
 	}
 	var first time.Time
@@ -112,39 +110,39 @@ func TestWhoIsGivenWayDoesNotAskBack(t *testing.T) {
 	}
 }
 
-// Owners who went over to another lineage tell their sequencer there of the one that they have
-// left, when it asks for them: it does not take them for owners of that one, and keeps them.
-func TestHearsayCostsALineageNoOwner(t *testing.T) {
+// Owners that switched to another branch tell their new sequencer of the old branch when it asks. It does not take
+// them for owners of the old branch, and keeps them.
+func TestHearsayCostsABranchNoOwner(t *testing.T) {
 	for _, goesOn := range []bool{false, true} {
 		w, channels := quiet(t, 5, 1)
 		c := channels[0]
 		theirs := claim{
-			url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: c.also[0], owners: c.also[:3], at: w.Now(), after: c.head(),
+			url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: c.also[0], owners: c.also[:3], at: w.Now(), after: c.head(),
 		}
 		if goesOn {
-			theirs.lineage = c.epoch.Lineage - 1
+			theirs.branch = c.epoch.Branch - 1
 		}
 		for _, m := range theirs.owners {
-			m.hears(c.lead.Host, install(w.epoch(theirs)))
+			m.hears(c.lead.Host, commitOf(w.epoch(theirs)))
 		}
 		w.append(c.url, 100)
 		for range 120 {
 			w.Run(500 * time.Millisecond)
 			if v, _ := theirs.sequencer.owners.View(c.key); v.Leads && len(v.Epoch.Owners) < 3 {
-				t.Fatalf("goes on: %v: %d owners of five members keep its log", goesOn, len(v.Epoch.Owners))
+				t.Fatalf("continues: %v: %d owners of five members keep its log", goesOn, len(v.Epoch.Owners))
 			}
 		}
 		w.Run(time.Minute)
 		w.settled()
-		if v, _ := theirs.sequencer.owners.View(c.key); v.Epoch.Lineage != theirs.lineage {
-			t.Errorf("goes on: %v: its lineage has ended", goesOn)
+		if v, _ := theirs.sequencer.owners.View(c.key); v.Epoch.Branch != theirs.branch {
+			t.Errorf("continues: %v: its branch has ended", goesOn)
 		}
 	}
 }
 
-// A candidate that is stuck asks the root, which may know a lineage that lives: if none of its
-// owners is among those here, nobody else tells.
-func TestTheStuckAskTheRoot(t *testing.T) {
+// A candidate without a quorum asks the root, which may know a live branch. If none of that branch's owners is an owner
+// here, nobody else tells.
+func TestACandidateWithoutQuorumAsksTheRoot(t *testing.T) {
 	w, channels := quiet(t, 8, 1)
 	c := channels[0]
 	m, dies := c.other[2], c.other[:2]
@@ -152,43 +150,43 @@ func TestTheStuckAskTheRoot(t *testing.T) {
 	w.Run(time.Second)
 	ours := c.rival()
 	ours.sequencer, ours.owners, ours.also = dies[0], c.other, []*member{c.lead}
-	m.hears(dies[0].Host, install(w.epoch(ours)))
+	m.hears(dies[0].Host, commitOf(w.epoch(ours)))
 	if v, _ := m.owners.View(c.key); !v.Owns {
 		t.Fatal("it is no owner")
 	}
 	w.Run(time.Second)
 	// The sequencer has joined the other one, and died, before it could tell.
 	lives := claim{
-		url: c.url, lineage: c.epoch.Lineage, number: c.epoch.Number + 1, sequencer: c.lead, owners: append(slices.Clone(c.also), c.lead),
+		url: c.url, branch: c.epoch.Branch, number: c.epoch.Number + 1, sequencer: c.lead, owners: append(slices.Clone(c.also), c.lead),
 		also: dies[:1], at: w.Now(), after: c.head(),
 	}
 	for _, o := range lives.owners {
-		o.hears(c.lead.Host, install(w.epoch(lives)))
+		o.hears(c.lead.Host, commitOf(w.epoch(lives)))
 	}
 	for _, d := range dies {
 		d.Crash(false)
 	}
 	words := m.overheard()
-	if !w.RunUntil(func() bool { return m.lineage(c.key) == lives.lineage }, time.Second, 2*time.Minute) {
+	if !w.RunUntil(func() bool { return m.branch(c.key) == lives.branch }, time.Second, 2*time.Minute) {
 		t.Fatal("nobody has told it")
 	}
-	bids := 0
+	candidacies := 0
 	for _, word := range *words {
-		if word.to == dies[0].ID() && word.msg.GetSeal() != nil {
-			bids++
+		if word.to == dies[0].ID() && word.msg.GetPrepare() != nil {
+			candidacies++
 		}
 	}
-	if bids < 2 {
-		t.Errorf("it was stuck for %d bids", bids)
+	if candidacies < 2 {
+		t.Errorf("it was stuck for %d candidacies", candidacies)
 	}
 }
 
-// Owners who were away when their lineage ended hear of it when the one that goes on asks for
-// them, and join it: their sequencer, who has left, says so.
-func TestWhoWasAwayHearsThatALineageHasEnded(t *testing.T) {
+// Owners that were away when their branch ended hear of it when the continuing branch asks for them, and join it: their
+// former sequencer says so.
+func TestOwnersThatWereAwayHearThatTheirBranchHasEnded(t *testing.T) {
 	w, c, theirs := givingWay(t)
 	w.append(c.url, 100)
-	if !w.RunUntil(func() bool { return c.lead.lineage(c.key) == theirs.lineage }, time.Second, time.Minute) {
+	if !w.RunUntil(func() bool { return c.lead.branch(c.key) == theirs.branch }, time.Second, time.Minute) {
 		t.Fatal("the two have not become one")
 	}
 	away := c.also[:3]
@@ -196,18 +194,18 @@ func TestWhoWasAwayHearsThatALineageHasEnded(t *testing.T) {
 		m.start()
 	}
 	joined := func() bool {
-		return !slices.ContainsFunc(away, func(m *member) bool { return m.lineage(c.key) != theirs.lineage })
+		return !slices.ContainsFunc(away, func(m *member) bool { return m.branch(c.key) != theirs.branch })
 	}
 	if !w.RunUntil(joined, time.Second, 40*time.Second) {
-		t.Error("they own the key in a lineage that has ended")
+		t.Error("they own the key in a branch that has ended")
 	}
 	w.Run(time.Minute)
 	w.settled()
 }
 
-// Who hears of another lineage, from somebody whose word does not count, asks its own sequencer. If
-// that one has joined it, it says so, though it is told nothing new.
-func TestWhoHasJoinedSaysSo(t *testing.T) {
+// A member that hears of another branch from a peer that is not authoritative asks its own sequencer. If that one has
+// joined the other branch it says so, although it is told nothing new.
+func TestASequencerThatHasJoinedAnotherBranchSaysSo(t *testing.T) {
 	for _, test := range []struct {
 		who   string
 		asks  func(c channel) *member
@@ -220,30 +218,30 @@ func TestWhoHasJoinedSaysSo(t *testing.T) {
 		c := channels[0]
 		m, theirs := test.asks(c), c.rival()
 		w.follows(m, c)
-		theirs.lineage, theirs.owners = c.epoch.Lineage-1, c.other[:3]
-		merged, head := install(w.epoch(theirs)), c.head().Hash
-		merged.GetInstall().Merged, merged.GetInstall().Absorbed = head[:], true
-		w.Partition([]*sim.Host{m.Host}) // it misses that its lineage ends
+		theirs.branch, theirs.owners = c.epoch.Branch-1, c.other[:3]
+		merged, head := commitOf(w.epoch(theirs)), c.head().Hash
+		merged.GetCommit().MergedHead, merged.GetCommit().Absorbed = head[:], true
+		w.Partition([]*sim.Host{m.Host}) // it does not hear that its branch ends
 		c.lead.hears(theirs.sequencer.Host, merged)
 		w.Run(100 * time.Millisecond)
 		w.Heal()
-		if c.lead.lineage(c.key) != theirs.lineage {
+		if c.lead.branch(c.key) != theirs.branch {
 			t.Fatalf("%s: the sequencer has not joined", test.who)
 		}
-		m.hears(test.hears(c).Host, install(w.epoch(theirs)))
-		if m.lineage(c.key) == theirs.lineage {
+		m.hears(test.hears(c).Host, commitOf(w.epoch(theirs)))
+		if m.branch(c.key) == theirs.branch {
 			t.Fatalf("%s takes anybody's word", test.who)
 		}
 		w.Run(200 * time.Millisecond)
-		if m.lineage(c.key) != theirs.lineage {
-			t.Errorf("%s stays in a lineage that has ended", test.who)
+		if m.branch(c.key) != theirs.branch {
+			t.Errorf("%s stays in a branch that has ended", test.who)
 		}
 	}
 }
 
-// A lineage whose own owners answer does not give way, however often members whom it asks to be
-// owners refuse, who own the key in another one.
-func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
+// A branch whose own owners answer does not give way, however often members that own the key in another branch refuse to
+// become owners.
+func TestABranchWithAQuorumDoesNotGiveWay(t *testing.T) {
 	w, channels := quiet(t, 10, 1)
 	c := channels[0]
 	near := w.sorted(c.key)
@@ -253,14 +251,14 @@ func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
 		}
 		return of
 	}
-	lead := near[8] // far from the key, it takes its time between two bids
+	lead := near[8] // far from the key, it takes its time between two candidacies
 	ours := claim{
-		url: c.url, lineage: c.epoch.Lineage - 1, number: 1, sequencer: lead, owners: some(0, 3, 4, 7, 8), at: w.Now(), after: c.head(),
+		url: c.url, branch: c.epoch.Branch - 1, number: 1, sequencer: lead, owners: some(0, 3, 4, 7, 8), at: w.Now(), after: c.head(),
 	}
 	// The other one lives, but lacks a quorum, so that it does not end.
 	away := w.strangers(4)
 	theirs := claim{
-		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: away[0], owners: append(some(1, 2, 5, 6), away...),
+		url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: away[0], owners: append(some(1, 2, 5, 6), away...),
 		at: w.Now(), after: c.head(),
 	}
 	for _, m := range near[5:9] {
@@ -269,7 +267,7 @@ func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
 	for _, of := range []claim{ours, theirs} {
 		for _, m := range of.owners {
 			if !slices.Contains(away, m) {
-				m.hears(c.lead.Host, install(w.epoch(of)))
+				m.hears(c.lead.Host, commitOf(w.epoch(of)))
 			}
 		}
 	}
@@ -290,7 +288,7 @@ func TestALineageWithAQuorumDoesNotGiveWay(t *testing.T) {
 	if refused < 2 {
 		t.Errorf("somebody has refused %d times", refused)
 	}
-	if !lead.leads[c.key] || lead.lineage(c.key) != ours.lineage {
+	if !lead.leads[c.key] || lead.branch(c.key) != ours.branch {
 		t.Error("it does not lead")
 	}
 }

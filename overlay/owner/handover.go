@@ -3,85 +3,82 @@ package owner
 import "time"
 
 const (
-	// handOverTime is how long a node that leaves waits for the next key to come into other
-	// hands. Three rounds and as many disks take less than a second; whoever does not come
-	// so far takes over as after a death.
+	// handOverTime is how long a leaving node waits for the next key to be handed over. Three rounds and three
+	// commits to disk take less than a second. Keys not handed over by then are taken over as after a death.
 	handOverTime = 2 * time.Second
-	// maxHandOver bounds the whole of it. A slow machine hands over some hundred keys a second.
+	// maxHandOver bounds the whole hand-over. A slow machine hands over some hundred keys a second.
 	maxHandOver = 10 * time.Second
 )
 
-// A handOver is a node's leave-taking from its keys.
-type handOver struct {
-	begun time.Time
-	last  time.Time // when a key came into other hands
-	done  func()    // nil: it was called
+// A departure is the state of a node that is leaving.
+type departure struct {
+	since        time.Time // start of the hand-over
+	lastProgress time.Time // last time a key was handed over
+	done         func()    // called once when the node may leave; nil afterwards
 }
 
-// HandOver gives the keys that this node leads into other hands, because it is about to
-// leave the network. Of each it makes an epoch without itself, led by the nearest of the
-// owners that stay, who has all that was held in hand. It does the same, and lets the sequencer be,
-// where the other owners are no quorum without it, as one of two: they could not make that
-// epoch when it is gone, and would have to begin a new lineage. done is called, once, when
-// nothing is left that somebody else could go on with, or when nothing has been handed over
-// for two seconds, within ten at the latest: then the node should leave the overlay, or it
-// would be taken for an owner again.
+// HandOver gives the keys that this node leads to other owners, because it is about to leave the network. For each key
+// it makes an epoch without itself; the nearest remaining owner, with all committed entries, becomes the sequencer.
+// For a key that another node leads, HandOver makes such an epoch only if the other owners are no quorum without
+// this node, as with two owners: they could not make it later, and would need a forced reconfiguration.
+// done is called once: when nothing is left to be handed over, when nothing was handed over for two seconds, or after
+// ten seconds. The node should then leave the overlay, or it would become an owner again.
 func (o *Owners) HandOver(done func()) {
 	now := o.clock.Now()
-	o.leaving = &handOver{begun: now, last: now, done: done}
-	for _, led := range []bool{true, false} { // the others go on by themselves for a while
+	o.leaving = &departure{since: now, lastProgress: now, done: done}
+	for _, led := range []bool{true, false} { // keys led here first: the others work without this node for a while
 		for _, s := range o.sorted() {
-			if s.lead != nil == led {
-				o.handOn(s)
+			if s.leader != nil == led {
+				o.startHandOver(s)
 			}
 		}
 	}
-	o.after(handOverTime, task{kind: taskHandOver})
-	o.handed()
+	o.after(handOverTime, task{kind: taskHandOverTimeout})
+	o.checkHandOver()
 }
 
-// needed says whether the other owners of a key that live are no quorum without this node.
-func (o *Owners) needed(s *seat) bool {
+// neededForQuorum reports whether the other live owners of a key are no quorum.
+func (o *Owners) neededForQuorum(s *replica) bool {
 	return o.living(s.epoch.Owners)-1 < quorum(len(s.epoch.Owners))
 }
 
-// gives says whether a key is to be handed over when this node leaves.
-func (o *Owners) gives(s *seat) bool {
-	return o.leaving != nil && (s.lead != nil || o.owns(s) && o.needed(s))
+// mustHandOver reports whether this node is leaving and has to hand over the key.
+func (o *Owners) mustHandOver(s *replica) bool {
+	return o.leaving != nil && (s.leader != nil || o.owns(s) && o.neededForQuorum(s))
 }
 
-// handOn makes others own a key.
-func (o *Owners) handOn(s *seat) {
-	if o.gives(s) {
-		o.bidIn(s, 0)
+// startHandOver plans a campaign for a key that has to be handed over.
+func (o *Owners) startHandOver(s *replica) {
+	if o.mustHandOver(s) {
+		o.campaignIn(s, 0)
 	}
 }
 
-// handed tells when there is nothing to be handed over any more.
-func (o *Owners) handed() {
+// checkHandOver records progress, and ends the hand-over if nothing is left.
+func (o *Owners) checkHandOver() {
 	if o.leaving == nil || o.leaving.done == nil {
 		return
 	}
-	o.leaving.last = o.clock.Now()
-	for _, s := range o.seats {
-		if o.gives(s) && o.wanted(s) != nil {
+	o.leaving.lastProgress = o.clock.Now()
+	for _, s := range o.replicas {
+		if o.mustHandOver(s) && o.desiredOwners(s) != nil {
 			return
 		}
 	}
 	o.endHandOver()
 }
 
-// handOverLate ends a hand-over that does not go on.
-func (o *Owners) handOverLate(now time.Time) {
+// handOverTimeout ends a hand-over without progress.
+func (o *Owners) handOverTimeout(now time.Time) {
 	h := o.leaving
-	if wait := min(handOverTime-now.Sub(h.last), maxHandOver-now.Sub(h.begun)); wait > 0 {
-		o.after(wait, task{kind: taskHandOver})
+	if wait := min(handOverTime-now.Sub(h.lastProgress), maxHandOver-now.Sub(h.since)); wait > 0 {
+		o.after(wait, task{kind: taskHandOverTimeout})
 		return
 	}
 	o.endHandOver()
 }
 
-// endHandOver tells, if it was not told before, that the node may leave.
+// endHandOver calls done if it was not called before.
 func (o *Owners) endHandOver() {
 	if done := o.leaving.done; done != nil {
 		o.leaving.done = nil

@@ -9,9 +9,8 @@ import (
 	"tidings/sim"
 )
 
-// A sequencer that leaves in good order is followed by another owner before it is gone,
-// and what goes on being appended loses nothing.
-func TestWhoLeavesHandsOver(t *testing.T) {
+// A sequencer that leaves in good order is replaced by another owner before it is gone, and no appended body is lost.
+func TestALeavingSequencerHandsOver(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(24)
 	w.Run(30 * time.Second)
@@ -46,7 +45,7 @@ func TestWhoLeavesHandsOver(t *testing.T) {
 	w.settled()
 }
 
-// Who is alone, or leads nothing, need not wait.
+// A node that is alone, or leads nothing, need not wait.
 func TestNobodyToHandOverTo(t *testing.T) {
 	for _, keys := range []int{0, 3} {
 		w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
@@ -65,7 +64,7 @@ func TestNobodyToHandOverTo(t *testing.T) {
 	}
 }
 
-// The owners do not answer: the node leaves all the same, two seconds later.
+// If the owners do not answer, the node leaves all the same two seconds later.
 func TestAHandOverIsBounded(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(5)
@@ -86,7 +85,7 @@ func TestAHandOverIsBounded(t *testing.T) {
 	}
 }
 
-// led are the keys that a member leads.
+// led returns the keys that a member leads.
 func (m *member) led() (keys []overlay.ID) {
 	for _, url := range m.w.urls {
 		if key := m.w.key(url); m.leads[key] {
@@ -96,7 +95,7 @@ func (m *member) led() (keys []overlay.ID) {
 	return keys
 }
 
-// leader is who leads a key; nil if nobody does.
+// leader returns the sequencer of a key; nil if there is none.
 func (w *world) leader(key overlay.ID) *member {
 	for _, m := range w.members {
 		if m.Up() && m.leads[key] {

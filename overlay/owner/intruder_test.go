@@ -22,8 +22,7 @@ import (
 	"tidings/sim"
 )
 
-// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
-// is told every choice is the first.
+// A story is a fuzzer's input: each choice takes a byte of it, and after its end every choice is the first.
 type story []byte
 
 func (s *story) choose(n int) int {
@@ -37,13 +36,13 @@ func (s *story) choose(n int) int {
 
 func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
 
-// number is mostly one that somebody did not think of.
+// number returns a number, mostly a boundary value.
 func (s *story) number() uint64 {
 	return pick[uint64](s, 1, 0, 2, 3, 64, 512, 1<<16, 1<<20, 1<<31, math.MaxUint32-1, math.MaxUint32, math.MaxUint64)
 }
 
-// An intruder says what it likes to the members of a small world in which feeds
-// are read: as a stranger, or as a member who owns all keys and leads none.
+// An intruder sends arbitrary messages to the members of a small world in which feeds are read: as a stranger, or as a
+// member that owns all keys and leads none.
 type intruder struct {
 	*sim.Swarm
 	t      *testing.T
@@ -91,7 +90,7 @@ func intrude(t *testing.T, stranger bool) *intruder {
 	return in
 }
 
-// target is the member that is lied to.
+// target is the member that is attacked.
 func (in *intruder) target() *sim.Peer {
 	if in.Peers()[1] == in.liar {
 		return in.Peers()[2]
@@ -99,7 +98,7 @@ func (in *intruder) target() *sim.Peer {
 	return in.Peers()[1]
 }
 
-// say says a message to the target, as one that is sent or routed.
+// say sends a message to the target, directly or routed.
 func (in *intruder) say(m *ownerpb.Message, routed bool) {
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -109,9 +108,9 @@ func (in *intruder) say(m *ownerpb.Message, routed bool) {
 	p.Do(func() {
 		if routed {
 			key := in.Key(in.feeds[0])
-			if w := m.GetWant(); w != nil {
+			if w := m.GetRequestOwners(); w != nil {
 				key = in.Key(w.Url)
-			} else if w := m.GetWhere(); len(w.GetKey()) == len(key) {
+			} else if w := m.GetFindOwners(); len(w.GetKey()) == len(key) {
 				key = overlay.ID(w.Key)
 			}
 			p.Layers().Owners.Deliver(&overlay.Message{Key: key, Payload: body})
@@ -126,8 +125,7 @@ func (in *intruder) say(m *ownerpb.Message, routed bool) {
 	in.World.Run(50 * time.Millisecond)
 }
 
-// endures checks that when the intruder is gone readers have all that came, and
-// that nobody remembers more than he needs.
+// endures checks that readers have all items after the intruder is gone, and that no node keeps more than it needs.
 func (in *intruder) endures() {
 	in.t.Helper()
 	if in.liar != nil {
@@ -142,7 +140,7 @@ func (in *intruder) endures() {
 		if !p.Up() {
 			continue
 		}
-		if st := p.Layers().Owners.Stats(); st.Seats > intrudedFeeds+2 {
+		if st := p.Layers().Owners.Stats(); st.Replicas > intrudedFeeds+2 {
 			in.t.Errorf("host %d has more on its mind than it should: %+v", p.Index(), st)
 		}
 	}
@@ -152,7 +150,7 @@ func (in *intruder) aURL(s *story) string {
 	return pick(s, in.feeds[0], in.feeds[1], in.feeds[2], "http://other.example/")
 }
 
-// aKey is mostly that of a feed.
+// aKey is mostly the key of a feed.
 func (in *intruder) aKey(s *story) []byte {
 	if s.choose(6) == 5 {
 		return make([]byte, pick(s, 32, 0, 31, 33))
@@ -173,8 +171,7 @@ func (in *intruder) sybil(n int) *wire.Signer {
 	return wire.NewSigner(ed25519.NewKeyFromSeed(slices.Repeat([]byte{byte(n + 1)}, ed25519.SeedSize)), in.hash)
 }
 
-// aStatement is the epoch in force, or one that goes on from it as the intruder
-// likes it.
+// aStatement is the epoch in force, or an arbitrary one that continues from it.
 func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 	v := in.view(s)
 	m, st := new(ownerpb.Epoch), new(ownerpb.EpochStatement)
@@ -188,7 +185,7 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 		case 1:
 			st.Number = uint32(s.number())
 		case 2:
-			st.Lineage = pick(s, st.Lineage-1, st.Lineage+1, 0, math.MaxUint64)
+			st.Branch = pick(s, st.Branch-1, st.Branch+1, 0, math.MaxUint64)
 		case 3:
 			st.Sequencer = in.signer.Public()
 		case 4:
@@ -196,7 +193,7 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 		case 5:
 			st.Prior = v.Epoch.Hash[:]
 		case 6:
-			st.Beside = append(st.Beside, v.Epoch.Hash[:])
+			st.Concurrent = append(st.Concurrent, v.Epoch.Hash[:])
 		case 7:
 			st.After, st.AfterHash = nil, nil
 		case 8:
@@ -204,7 +201,7 @@ func (in *intruder) aStatement(s *story) *ownerpb.EpochStatement {
 		case 9:
 			if log := in.target().Layers().Owners.Log(in.Key(v.URL)); len(log) > 0 {
 				e := log[len(log)-1]
-				st.After, st.AfterHash = &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch, Seq: e.At.Seq}, e.Hash[:]
+				st.After, st.AfterHash = &ownerpb.Position{Branch: e.At.Branch, Epoch: e.At.Epoch, Seq: e.At.Seq}, e.Hash[:]
 			}
 		}
 	}
@@ -219,8 +216,7 @@ func (in *intruder) encoded(m proto.Message) []byte {
 	return b
 }
 
-// anEpoch is the one in force, or one that the intruder has signed, as itself and
-// as some that nobody knows. It has the signatures of no quorum.
+// anEpoch is the epoch in force, or one signed by the intruder and by unknown peers, without a quorum.
 func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	switch s.choose(6) {
 	case 0, 1:
@@ -239,7 +235,7 @@ func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	}
 	st := in.aStatement(s)
 	if len(st.Owners) < 3 {
-		return nil // two of which one lies are no quorum to speak of
+		return nil // with two owners, of which one lies, there is no quorum
 	}
 	e := &ownerpb.Epoch{Statement: in.encoded(st)}
 	hash := owner.HashOf(e.Statement)
@@ -250,7 +246,7 @@ func (in *intruder) anEpoch(s *story) *ownerpb.Epoch {
 	return e
 }
 
-// anEntry is one that the target has, or one of the intruder's.
+// anEntry is an entry of the target, or a forged one.
 func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	key := in.Key(in.feeds[s.choose(intrudedFeeds)])
 	log := in.target().Layers().Owners.Log(key)
@@ -265,13 +261,13 @@ func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	hash := owner.HashOf(body)
 	st := &ownerpb.EntryStatement{
 		Key: key[:], Prev: e.Hash[:], TimeMs: uint64(e.Time.UnixMilli()) + s.number(), Body: hash[:], Set: hash[:],
-		Position: &ownerpb.Position{Lineage: e.At.Lineage, Epoch: e.At.Epoch, Seq: e.At.Seq + 1}, Size: uint32(len(body)), Items: 1,
+		Position: &ownerpb.Position{Branch: e.At.Branch, Epoch: e.At.Epoch, Seq: e.At.Seq + 1}, Size: uint32(len(body)), Items: 1,
 	}
 	switch s.choose(6) {
 	case 1:
 		st.Position.Epoch++
 	case 2:
-		st.Position.Lineage--
+		st.Position.Branch--
 	case 3:
 		st.Position.Seq = s.number()
 	case 4:
@@ -282,7 +278,7 @@ func (in *intruder) anEntry(s *story) (raw, body []byte) {
 	return in.signer.Sign(wire.DomainEntry, in.encoded(st)).Raw, body
 }
 
-// aNonce is one that a member may have used.
+// aNonce is a nonce that a member may have used.
 func (in *intruder) aNonce(s *story) uint64 {
 	if s.choose(3) == 2 {
 		return s.number()
@@ -303,22 +299,22 @@ func (in *intruder) aRecord(s *story) []byte {
 	return make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))
 }
 
-// A kind makes up a message of one kind.
+// A kind makes messages of one kind.
 type kind func(in *intruder, s *story) *ownerpb.Message
 
 var kinds = []kind{
-	aWant, aWhere, aFound, aSeal, aSealed, aSign, aSigned, anInstall, aHold, aHeld, aNote,
-	aBeat, aBeatAck, aList, aReport, aRetire, aMerge, aPull, anEntries, aPiece, aPart,
+	aRequestOwners, aFindOwners, aOwnersFound, aPrepare, aPromise, aSign, aSigned, aCommit, aReplicate, aReplicateAck, aNote,
+	aHeartbeat, aHeartbeatAck, aLogList, aWeightReport, aRetire, aMerge, aPull, anEntries, aChunkRequest, aChunk,
 }
 
-// tell tells a member a story.
+// tell sends a member the messages of a story.
 func tell(t *testing.T, b []byte, kinds ...kind) {
 	s := story(b)
 	in := intrude(t, s.choose(2) == 1)
 	for range 1 + s.choose(6) {
 		m := kinds[s.choose(len(kinds))](in, &s)
 		routed := s.choose(4) == 3
-		if m.GetWant() != nil || m.GetWhere() != nil {
+		if m.GetRequestOwners() != nil || m.GetFindOwners() != nil {
 			routed = !routed
 		}
 		for range pick(&s, 1, 2, 20) {
@@ -330,8 +326,8 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 
 var storiesFlag = flag.Int("stories", 1, "how many stories the members of a small world are told of each kind")
 
-// Members endure messages of every kind with the strangest of contents, each kind
-// alone and all together: readers miss nothing when the intruder is gone.
+// Members endure messages of every kind with arbitrary contents, each kind alone and all together: readers miss nothing
+// after the intruder is gone.
 func TestOwnersEndureAnyStory(t *testing.T) {
 	t.Parallel()
 	for i := range *storiesFlag {
@@ -359,54 +355,54 @@ func fuzz(f *testing.F, k kind) {
 	})
 }
 
-func FuzzWant(f *testing.F) { fuzz(f, aWant) }
+func FuzzRequestOwners(f *testing.F) { fuzz(f, aRequestOwners) }
 
-func aWant(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Want{Want: &ownerpb.Want{Url: in.aURL(s)}}}
+func aRequestOwners(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: &ownerpb.RequestOwners{Url: in.aURL(s)}}}
 }
 
-func FuzzWhere(f *testing.F) { fuzz(f, aWhere) }
+func FuzzFindOwners(f *testing.F) { fuzz(f, aFindOwners) }
 
-func aWhere(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Where{Where: &ownerpb.Where{Key: in.aKey(s), Record: in.aRecord(s)}}}
+func aFindOwners(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: in.aKey(s), Record: in.aRecord(s)}}}
 }
 
-func FuzzFound(f *testing.F) { fuzz(f, aFound) }
+func FuzzOwnersFound(f *testing.F) { fuzz(f, aOwnersFound) }
 
-func aFound(in *intruder, s *story) *ownerpb.Message {
-	m := &ownerpb.Found{Key: in.aKey(s)}
+func aOwnersFound(in *intruder, s *story) *ownerpb.Message {
+	m := &ownerpb.OwnersFound{Key: in.aKey(s)}
 	for range pick(s, 1, 0, 3, 16, 17) {
 		m.Records = append(m.Records, in.aRecord(s))
 	}
 	for range pick(s, 0, 1, 13, 17) {
 		m.Followers = append(m.Followers, in.aRecord(s))
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Found{Found: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_OwnersFound{OwnersFound: m}}
 }
 
-func FuzzSeal(f *testing.F) { fuzz(f, aSeal) }
+func FuzzPrepare(f *testing.F) { fuzz(f, aPrepare) }
 
-func aSeal(in *intruder, s *story) *ownerpb.Message {
+func aPrepare(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Seal{Seal: &ownerpb.Seal{
-		Key: in.aKey(s), Lineage: st.Lineage, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
+	return &ownerpb.Message{Body: &ownerpb.Message_Prepare{Prepare: &ownerpb.Prepare{
+		Key: in.aKey(s), Branch: st.Branch, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
 	}}}
 }
 
-func FuzzSealed(f *testing.F) { fuzz(f, aSealed) }
+func FuzzPromise(f *testing.F) { fuzz(f, aPromise) }
 
-func aSealed(in *intruder, s *story) *ownerpb.Message {
+func aPromise(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
-	m := &ownerpb.Sealed{
-		Key: in.aKey(s), Lineage: st.Lineage, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
+	m := &ownerpb.Promise{
+		Key: in.aKey(s), Branch: st.Branch, Number: pick(s, st.Number+1, st.Number, uint32(s.number())),
 		Refused: uint32(pick(s, 0, s.number())), Epoch: in.anEpoch(s),
 	}
 	for range pick(s, 0, 1, 3, 8, 9) {
-		m.Open = append(m.Open, in.anEpoch(s))
+		m.Undecided = append(m.Undecided, in.anEpoch(s))
 	}
-	m.Open = slices.DeleteFunc(m.Open, func(e *ownerpb.Epoch) bool { return e == nil })
+	m.Undecided = slices.DeleteFunc(m.Undecided, func(e *ownerpb.Epoch) bool { return e == nil })
 	m.Head, _ = in.anEntry(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Sealed{Sealed: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Promise{Promise: m}}
 }
 
 func FuzzSign(f *testing.F) { fuzz(f, aSign) }
@@ -416,7 +412,7 @@ func aSign(in *intruder, s *story) *ownerpb.Message {
 	if s.choose(8) == 7 {
 		b = make([]byte, pick(s, 0, 1, 3<<10, 3<<10+1))
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b, Jump: s.choose(2) == 1}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Sign{Sign: &ownerpb.Sign{Statement: b, Forced: s.choose(2) == 1}}}
 }
 
 func FuzzSigned(f *testing.F) { fuzz(f, aSigned) }
@@ -430,29 +426,29 @@ func aSigned(in *intruder, s *story) *ownerpb.Message {
 	return &ownerpb.Message{Body: &ownerpb.Message_Signed{Signed: &ownerpb.Signed{Key: in.aKey(s), Signature: raw}}}
 }
 
-func FuzzInstall(f *testing.F) { fuzz(f, anInstall) }
+func FuzzCommit(f *testing.F) { fuzz(f, aCommit) }
 
-func anInstall(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{
-		Epoch: in.anEpoch(s), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(), Merged: make([]byte, pick(s, 0, 32, 33)),
+func aCommit(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{
+		Epoch: in.anEpoch(s), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(), MergedHead: make([]byte, pick(s, 0, 32, 33)),
 	}}}
 }
 
-func FuzzHold(f *testing.F) { fuzz(f, aHold) }
+func FuzzReplicate(f *testing.F) { fuzz(f, aReplicate) }
 
-func aHold(in *intruder, s *story) *ownerpb.Message {
+func aReplicate(in *intruder, s *story) *ownerpb.Message {
 	entry, body := in.anEntry(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: entry, Body: body}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: entry, Body: body}}}
 }
 
-func FuzzHeld(f *testing.F) { fuzz(f, aHeld) }
+func FuzzReplicateAck(f *testing.F) { fuzz(f, aReplicateAck) }
 
-func aHeld(in *intruder, s *story) *ownerpb.Message {
+func aReplicateAck(in *intruder, s *story) *ownerpb.Message {
 	hash := make([]byte, pick(s, 32, 0, 33))
 	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
 		hash = log[len(log)-1].Hash[:]
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Held{Held: &ownerpb.Held{Key: in.aKey(s), Hash: hash}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_ReplicateAck{ReplicateAck: &ownerpb.ReplicateAck{Key: in.aKey(s), Hash: hash}}}
 }
 
 func FuzzNote(f *testing.F) { fuzz(f, aNote) }
@@ -460,46 +456,46 @@ func FuzzNote(f *testing.F) { fuzz(f, aNote) }
 func aNote(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
 	return &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number, Version: s.number(), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)),
+		Key: in.aKey(s), Branch: st.Branch, Number: st.Number, Version: s.number(), Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)),
 	}}}
 }
 
-func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
+func FuzzHeartbeat(f *testing.F) { fuzz(f, aHeartbeat) }
 
-func aBeat(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: in.aNonce(s), Count: uint32(s.number()), Digest: s.number()}}}
+func aHeartbeat(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: in.aNonce(s), Count: uint32(s.number()), Digest: s.number()}}}
 }
 
-func FuzzBeatAck(f *testing.F) { fuzz(f, aBeatAck) }
+func FuzzHeartbeatAck(f *testing.F) { fuzz(f, aHeartbeatAck) }
 
-func aBeatAck(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_BeatAck{BeatAck: &ownerpb.BeatAck{Nonce: in.aNonce(s), Match: s.choose(2) == 1}}}
+func aHeartbeatAck(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_HeartbeatAck{HeartbeatAck: &ownerpb.HeartbeatAck{Nonce: in.aNonce(s), Match: s.choose(2) == 1}}}
 }
 
-func FuzzList(f *testing.F) { fuzz(f, aList) }
+func FuzzLogList(f *testing.F) { fuzz(f, aLogList) }
 
-// aList comes after a Beat that did not match, else nobody listens.
-func aList(in *intruder, s *story) *ownerpb.Message {
-	in.say(&ownerpb.Message{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: 1, Count: 99}}}, false)
-	m := &ownerpb.List{Last: s.choose(2) == 0, Nonce: in.aNonce(s)}
+// aLogList comes after a Heartbeat that did not match; otherwise it is ignored.
+func aLogList(in *intruder, s *story) *ownerpb.Message {
+	in.say(&ownerpb.Message{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: 1, Count: 99}}}, false)
+	m := &ownerpb.LogList{Last: s.choose(2) == 0, Nonce: in.aNonce(s)}
 	for range pick(s, 1, 0, 3, 512, 513) {
 		st := in.aStatement(s)
-		m.States = append(m.States, &ownerpb.State{Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number, Head: s.number(), Version: s.number()})
+		m.States = append(m.States, &ownerpb.LogState{Key: in.aKey(s), Branch: st.Branch, Number: st.Number, Head: s.number(), Version: s.number()})
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_List{List: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_LogList{LogList: m}}
 }
 
-func FuzzReport(f *testing.F) { fuzz(f, aReport) }
+func FuzzWeightReport(f *testing.F) { fuzz(f, aWeightReport) }
 
-func aReport(in *intruder, s *story) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Report{Report: &ownerpb.Report{Key: in.aKey(s), Weight: uint32(s.number())}}}
+func aWeightReport(in *intruder, s *story) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_WeightReport{WeightReport: &ownerpb.WeightReport{Key: in.aKey(s), Weight: uint32(s.number())}}}
 }
 
 func FuzzRetire(f *testing.F) { fuzz(f, aRetire) }
 
 func aRetire(in *intruder, s *story) *ownerpb.Message {
 	st := in.aStatement(s)
-	return &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{Key: in.aKey(s), Lineage: st.Lineage, Number: st.Number}}}
+	return &ownerpb.Message{Body: &ownerpb.Message_Retire{Retire: &ownerpb.Retire{Key: in.aKey(s), Branch: st.Branch, Number: st.Number}}}
 }
 
 func FuzzMerge(f *testing.F) { fuzz(f, aMerge) }
@@ -520,39 +516,38 @@ func aPull(in *intruder, s *story) *ownerpb.Message {
 
 func FuzzEntries(f *testing.F) { fuzz(f, anEntries) }
 
-// anEntries comes after something that made the target pull, if the intruder owns
-// the key.
+// anEntries comes after a message that made the target pull, if the intruder owns the key.
 func anEntries(in *intruder, s *story) *ownerpb.Message {
 	if s.choose(2) == 0 {
 		entry, _ := in.anEntry(s)
-		in.say(&ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: entry}}}, false)
+		in.say(&ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: entry}}}, false)
 	}
 	m := &ownerpb.Entries{
-		Key: in.aKey(s), Nonce: in.aNonce(s), Anew: s.choose(2) == 1, More: s.choose(3) == 1, Epoch: in.anEpoch(s),
+		Key: in.aKey(s), Nonce: in.aNonce(s), Restart: s.choose(2) == 1, More: s.choose(3) == 1, Epoch: in.anEpoch(s),
 		Note: make([]byte, pick(s, 0, 1, 6<<10, 6<<10+1)), Version: s.number(),
 	}
 	for range pick(s, 1, 0, 2, 101, 102) {
 		entry, body := in.anEntry(s)
-		m.Entries = append(m.Entries, &ownerpb.Kept{Entry: entry, Body: body, Lost: s.choose(4) == 3})
+		m.Entries = append(m.Entries, &ownerpb.LogEntry{Entry: entry, Body: body, BodyLost: s.choose(4) == 3})
 	}
 	return &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: m}}
 }
 
-func FuzzPiece(f *testing.F) { fuzz(f, aPiece) }
+func FuzzChunkRequest(f *testing.F) { fuzz(f, aChunkRequest) }
 
-func aPiece(in *intruder, s *story) *ownerpb.Message {
-	m := &ownerpb.Piece{Key: in.aKey(s), Hash: make([]byte, pick(s, 32, 0, 33)), Offset: uint32(s.number())}
+func aChunkRequest(in *intruder, s *story) *ownerpb.Message {
+	m := &ownerpb.ChunkRequest{Key: in.aKey(s), Hash: make([]byte, pick(s, 32, 0, 33)), Offset: uint32(s.number())}
 	if log := in.target().Layers().Owners.Log(in.Key(in.feeds[0])); len(log) > 0 && s.choose(2) == 0 {
 		m.Hash = log[0].Hash[:]
 	}
-	return &ownerpb.Message{Body: &ownerpb.Message_Piece{Piece: m}}
+	return &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: m}}
 }
 
-func FuzzPart(f *testing.F) { fuzz(f, aPart) }
+func FuzzChunk(f *testing.F) { fuzz(f, aChunk) }
 
-func aPart(in *intruder, s *story) *ownerpb.Message {
+func aChunk(in *intruder, s *story) *ownerpb.Message {
 	hash := owner.HashOf(nil)
-	return &ownerpb.Message{Body: &ownerpb.Message_Part{Part: &ownerpb.Part{
+	return &ownerpb.Message{Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{
 		Key: in.aKey(s), Hash: hash[:pick(s, 32, 0, 31)], Offset: uint32(s.number()), Bytes: make([]byte, pick(s, 0, 1, 48<<10, 48<<10+1)),
 	}}}
 }

@@ -6,26 +6,26 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// SetNote replaces the small record that goes with a key, at its sequencer, and
-// sends it to the owners. Who misses it gets it with the next comparison.
+// SetNote replaces a key's note at its sequencer, and sends it to the owners. An owner that misses it gets it after
+// the next heartbeat.
 func (o *Owners) SetNote(key overlay.ID, note []byte) error {
-	s := o.seats[key]
-	if s == nil || s.lead == nil {
+	s := o.replicas[key]
+	if s == nil || s.leader == nil {
 		return ErrNotLeading
 	}
 	if len(note) > MaxNote-len(Hash{}) {
 		return ErrEntry
 	}
-	// It says what is so when all up to that entry is in the log.
+	// The note is valid only for logs that contain this entry.
 	var after Hash
-	if e := o.Held(key); e != nil {
+	if e := o.LastCommitted(key); e != nil {
 		after = e.Hash
 	}
 	s.note = append(after[:], note...)
 	s.version++
-	o.save(s, nil)
+	o.saveReplica(s, nil)
 	m := &ownerpb.Message{Body: &ownerpb.Message_Note{Note: &ownerpb.Note{
-		Key: s.key[:], Lineage: s.epoch.Lineage, Number: s.epoch.Number, Version: s.version, Note: s.note,
+		Key: s.key[:], Branch: s.epoch.Branch, Number: s.epoch.Number, Version: s.version, Note: s.note,
 	}}}
 	for _, to := range s.epoch.Owners {
 		if to != o.self {
@@ -35,18 +35,17 @@ func (o *Owners) SetNote(key overlay.ID, note []byte) error {
 	return nil
 }
 
-// Note returns the small record that goes with a key, nil if there is none here. It looks through the
-// entries that were added since the record was set.
+// Note returns a key's note; nil if there is none. It searches the entries that were added since the note was set.
 func (o *Owners) Note(key overlay.ID) []byte {
-	if s := o.seats[key]; s != nil {
-		return s.noted()
+	if s := o.replicas[key]; s != nil {
+		return s.currentNote()
 	}
 	return nil
 }
 
-// noted is the record, nil if there is none, or if it is of a log that is longer than
-// the one here: after a jump there may be less.
-func (s *seat) noted() []byte {
+// currentNote returns the note without the hash; nil if there is none, or if the log here lacks the entry that it refers
+// to, as it may after a forced reconfiguration.
+func (s *replica) currentNote() []byte {
 	if len(s.note) < len(Hash{}) {
 		return nil
 	}
@@ -57,22 +56,22 @@ func (s *seat) noted() []byte {
 	return s.note[len(Hash{}):]
 }
 
-// onNote takes the sequencer's record.
+// onNote handles the sequencer's note.
 func (o *Owners) onNote(from env.PeerID, m *ownerpb.Note) {
-	s := o.at(m.Key)
-	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Lineage != s.epoch.Lineage || m.Number != s.epoch.Number {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.epoch == nil || from != s.epoch.Sequencer || m.Branch != s.epoch.Branch || m.Number != s.epoch.Number {
 		return
 	}
-	s.heard = o.clock.Now()
+	s.lastHeard = o.clock.Now()
 	o.takeNote(s, m.Note, m.Version, from)
 }
 
-// takeNote takes a record that is later than the one here; the sequencer's own is
-// always right: that of another lineage may have counted farther.
-func (o *Owners) takeNote(s *seat, note []byte, version uint64, from env.PeerID) {
-	if s.lead != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
+// takeNote stores a note that is newer than the one here. The sequencer's note is always taken, because the note of
+// another branch may have a higher version.
+func (o *Owners) takeNote(s *replica, note []byte, version uint64, from env.PeerID) {
+	if s.leader != nil || version == s.version || version < s.version && from != s.epoch.Sequencer || len(note) > MaxNote {
 		return
 	}
 	s.note, s.version = note, version
-	o.save(s, nil)
+	o.saveReplica(s, nil)
 }

@@ -1,37 +1,37 @@
 package owner
 
-// Offer takes an entry that came down the tree, with its body, and with its epoch
-// where the sender thought it might be news. It returns the entry and says what became of
-// it. If it was added and the disk does not take it, refused is called: it is a gap then.
-func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, Offered) {
+// Offer takes an entry from the tree, with its body, and with its epoch if the sender thought it might be new. It
+// returns the entry and what became of it. refused is called later if the entry was added but the disk refused it:
+// the entry is a gap then.
+func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, OfferResult) {
 	e, err := OpenEntry(o.verify, raw)
 	if err != nil {
 		return nil, Refused
 	}
-	s := o.seats[e.Key]
+	s := o.replicas[e.Key]
 	if s == nil || !s.follow && !o.owns(s) {
 		return e, Refused
 	}
-	// The owners hold it of the epoch that it is of; or of one that goes on from it. Where that began another
-	// lineage, those of the former may never hold it. Epochs that were made up are as if there were none.
-	in, by := e.At.Lineage, e.Signer
+	// The owners store the entry in its own epoch, or in a later one that continues from it. If that epoch started
+	// another branch, the owners of the former may never have committed the entry. Invalid epochs are ignored.
+	in, by := e.At.Branch, e.Signer
 	if len(epoch) > 0 {
 		n, err := o.readEpoch(epoch)
-		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Lineage == e.At.Lineage && s.epoch.Number < e.At.Epoch) && o.right(s, n) {
-			o.install(s, n, n.Sequencer)
+		if err == nil && n.Key == s.key && (s.epoch == nil || s.epoch.Branch == e.At.Branch && s.epoch.Number < e.At.Epoch) && o.acceptable(s, n) {
+			o.commitEpoch(s, n, n.Sequencer)
 		}
-		if err == nil && n.Key == s.key && n.AfterHash == e.Hash && n.certifiedBy(n.Owners) && (o.unseen(s, n) || o.placed(s, n)) {
-			in, by = n.Lineage, n.Sequencer
+		if err == nil && n.Key == s.key && n.AfterHash == e.Hash && n.certifiedBy(n.Owners) && (o.needsLookup(s, n) || o.ownersPlausible(s, n)) {
+			in, by = n.Branch, n.Sequencer
 		}
 	}
-	if s.log.has(e) && (s.epoch == nil || s.epoch.Lineage == in || s.shown.has(e)) {
-		o.settle(s, e.Hash)
+	if s.log.has(e) && (s.epoch == nil || s.epoch.Branch == in || s.visible.has(e)) {
+		o.markCommitted(s, e.Hash)
 		return e, Known
 	}
 	switch {
-	case s.epoch != nil && in > s.epoch.Lineage && by != s.epoch.Sequencer && !o.silent(s):
-		return e, Elsewhere
-	case s.epoch == nil || in != s.epoch.Lineage || e.At.Lineage != in || e.At.Epoch > s.epoch.Number:
+	case s.epoch != nil && in > s.epoch.Branch && by != s.epoch.Sequencer && !o.silent(s):
+		return e, OtherBranch
+	case s.epoch == nil || in != s.epoch.Branch || e.At.Branch != in || e.At.Epoch > s.epoch.Number:
 		return e, Gap
 	case e.At.Epoch < s.epoch.Number && e.Hash != s.epoch.AfterHash:
 		return e, Gap
@@ -43,23 +43,23 @@ func (o *Owners) Offer(raw, body, epoch []byte, refused func(*Entry)) (*Entry, O
 	case HashOf(body) != e.Body:
 		return e, Refused
 	}
-	s.heard = o.clock.Now()
-	o.keep(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
+	s.lastHeard = o.clock.Now()
+	o.storeEntries(s, []*Entry{e}, [][]byte{body}, false, func(ok bool) {
 		if !ok {
 			refused(e)
 		}
 	})
-	o.settle(s, e.Hash)
+	o.markCommitted(s, e.Hash)
 	return e, Added
 }
 
-// Offered says what became of an entry from the tree.
-type Offered uint8
+// OfferResult tells what became of an entry from the tree.
+type OfferResult uint8
 
 const (
-	Added     Offered = iota // it is in the log
-	Known                    // it was there before
-	Gap                      // something before it, its epoch or its body is missing: Pull
-	Elsewhere                // it is of a lineage that will end in this one, and comes again
-	Refused                  // it breaks the rules, or nobody here follows the key
+	Added       OfferResult = iota // the entry was appended to the log
+	Known                          // the log had the entry before
+	Gap                            // an earlier entry, the epoch or the body is missing: call Pull
+	OtherBranch                    // of a branch that will be merged into this one; the entry comes again
+	Refused                        // the entry is invalid, or nobody here follows the key
 )

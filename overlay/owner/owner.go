@@ -11,78 +11,74 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// An Application is what the layers above make of a log.
+// An Application is the layer above. Its methods are called from within Receive, Run and other methods of Owners.
 type Application interface {
-	// Lead tells that this node has become the sequencer of a key, with all
-	// that was held in hand, or that it is so no longer.
+	// Lead reports that this node has become the sequencer of a key, and has all committed entries, or that it
+	// has ceased to be.
 	Lead(key overlay.ID, on bool)
 
-	// Grew tells that what Shown returns of a key is another.
-	Grew(key overlay.ID)
+	// VisibleChanged reports that the result of Visible has changed.
+	VisibleChanged(key overlay.ID)
 
-	// Held tells the sequencer that a quorum holds an entry: it may go down
-	// the tree. After a change of sequencer, entries come again.
-	Held(key overlay.ID, e *Entry, body []byte)
+	// Committed reports to the sequencer that an entry is committed and may be sent down the tree. After a
+	// change of sequencer some entries are reported again.
+	Committed(key overlay.ID, e *Entry, body []byte)
 
-	// Absorb hands the sequencer a body of another lineage, to be appended as
-	// far as it brings anything new.
+	// Absorb hands the sequencer a body of another branch; what is new in it is to be appended.
 	Absorb(key overlay.ID, body []byte)
 
-	// Absorbing says whether something of what Absorb took is still to be
-	// appended.
+	// Absorbing reports whether something that Absorb took is still to be appended.
 	Absorbing(key overlay.ID) bool
-	// Merged says that another lineage has ended in that of the sequencer, this node: who
-	// followed it may not know yet.
-	Merged(key overlay.ID)
+	// BranchMerged reports to the sequencer that another branch has ended in its own. Followers of the other
+	// branch may not know yet.
+	BranchMerged(key overlay.ID)
 
-	// Weight returns the clients of a key's tree as its root counts them; ok is
-	// false where this node is not the root.
+	// Weight returns the number of clients in a key's tree; ok is false if this node is not the tree's root.
 	Weight(key overlay.ID) (weight int, ok bool)
 
-	// Siblings are followers of a key that this node knows.
+	// Siblings returns followers of a key that this node knows.
 	Siblings(key overlay.ID) []*overlay.Contact
 }
 
-// Config is what an Owners is told. A zero field means its default.
+// A Config holds the parameters of an Owners. A zero field stands for its default.
 type Config struct {
-	// Owners is n, the number of owners of a key. Default 5.
+	// Owners is the number of owners of a key, 1 to 8. More owners survive more simultaneous deaths, but each
+	// entry is sent to all of them. Default 5.
 	Owners int
-	// Lease is how long a quorum may stay silent before the others go on
-	// without it. Default 10 min.
+	// Lease is how long a quorum may stay silent before the other owners make a forced reconfiguration. A shorter
+	// lease lets readers wait less after such a failure, but branches more logs in a short partition. Default
+	// 10 min.
 	Lease time.Duration
-	// BeatInterval is the time between two comparisons of sequencer and owner.
-	// Default 1 min.
-	BeatInterval time.Duration
-	// Epochs remembers the epochs that others send. Nil: nobody does; nodes of one
-	// goroutine may share one.
-	Epochs *Epochs
+	// HeartbeatInterval is the average time between two comparisons of a sequencer with an owner. Default 1 min.
+	HeartbeatInterval time.Duration
+	// EpochCache holds epochs received from other nodes. Nodes in one goroutine may share one. Nil: no cache.
+	EpochCache *EpochCache
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.Owners == 0 {
 		c.Owners = 5
 	}
 	if c.Lease == 0 {
 		c.Lease = 10 * time.Minute
 	}
-	if c.BeatInterval == 0 {
-		c.BeatInterval = time.Minute
+	if c.HeartbeatInterval == 0 {
+		c.HeartbeatInterval = time.Minute
 	}
 	return c
 }
 
 const (
-	// answerTime is how long an owner may take before it is asked again.
+	// answerTime is how long an owner may take to answer before a request is repeated.
 	answerTime = time.Second
-	// settleTime is waited after a change of the leaf: members come and go in
-	// groups, and each change of owners costs three rounds.
-	settleTime = 2 * time.Second
-	// rankTime is how much later the next owner tries to take over than the one
-	// before it.
+	// leafSettleTime is the delay after a change of the leaf: members come and go in groups, and each change of owners
+	// costs three rounds.
+	leafSettleTime = 2 * time.Second
+	// rankTime is how much later each owner campaigns than the next nearer one.
 	rankTime = 3 * time.Second
-	// maxSeats bounds the keys one node has to do with. At the bound a Want is
-	// dropped: its sender tries again, when others may be nearer.
-	maxSeats = 200_000
+	// maxReplicas bounds the keys in which one node takes part. At the bound requests for owners are dropped; a later
+	// request may reach a node with room.
+	maxReplicas = 200_000
 )
 
 // Owners is one node's part in all logs. It is not safe for concurrent use.
@@ -101,24 +97,24 @@ type Owners struct {
 	self   env.PeerID
 	stats  Stats
 
-	seats   map[overlay.ID]*seat
-	order   roster                // the same
-	ledBy   map[env.PeerID]roster // those this node owns, by their sequencers
-	retired map[overlay.ID]*seat  // the locks of keys this node has to do with no longer
-	cache   bodies
-	// volatile entries are in a log and not durable yet.
-	volatile map[Hash]bool
-	cal      env.Calendar[task]
-	upkeep   time.Time                // when all seats are to be looked at; zero: not
-	beats    map[env.PeerID]time.Time // sequencers by their last beat that matched
-	lists    map[env.PeerID]map[overlay.ID]bool
-	nonce    uint64
-	pulling  int // bytes that the pulls under way have brought, or are about to
-	asking   map[overlay.ID]*asking
-	bids     int          // that hold a place
-	line     []overlay.ID // keys that wait for one
-	started  bool
-	leaving  *handOver // it gives away what it leads, and owns nothing new; nil: it stays
+	replicas       map[overlay.ID]*replica
+	sortedReplicas replicaSet                // the same replicas, by key
+	ledBy          map[env.PeerID]replicaSet // replicas of owned keys, by sequencer
+	retired        map[overlay.ID]*replica   // votes for keys that were forgotten
+	bodies         bodyCache
+	// volatile holds the entries of logs that are not durable yet.
+	volatile          map[Hash]bool
+	cal               env.Calendar[task]
+	checkOwnersAt     time.Time                          // time of the next check of all owners; zero: none planned
+	matchedHeartbeats map[env.PeerID]time.Time           // time of the last matching heartbeat, by sequencer
+	listed            map[env.PeerID]map[overlay.ID]bool // keys listed so far by sequencers whose heartbeat did not match
+	nonce             uint64                             // last nonce of a heartbeat or page
+	pulledBytes       int                                // bytes held by pulls under way; at most about maxPulling
+	queries           map[overlay.ID]*ownerQuery         // questions under way about owners
+	candidacies       int                                // candidacies that hold a slot; at most maxCandidacies
+	waitingKeys       []overlay.ID                       // keys whose campaigns wait for a slot, in order
+	started           bool                               // the overlay was active once, and resume was called
+	leaving           *departure                         // non-nil when the node is leaving: it hands over its keys and owns no new ones
 }
 
 type task struct {
@@ -129,63 +125,63 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskBid      taskKind = iota // try to make an epoch
-	taskBidder                   // answers to a bid may be missing
-	taskLine                     // there is room for another bid
-	taskHold                     // acknowledgements of an entry may be missing
-	taskPull                     // an answer to a Pull may be missing
-	taskBeat                     // compare with the owners
-	taskMeet                     // tell another lineage
-	taskLook                     // who lives near a key of another leaf may be looked up again
-	taskAsk                      // an answer to a Where may be missing
-	taskUpkeep                   // the leaf has changed
-	taskKeep                     // the owners of a key may have changed while it got others
-	taskHandOver                 // what is not handed over by now stays so
+	taskCampaign        taskKind = iota // start a candidacy
+	taskRetryCandidacy                  // repeat a candidacy's requests
+	taskStartWaiting                    // start campaigns that wait for a slot
+	taskRetryReplicate                  // send an entry again
+	taskRetryPull                       // repeat a pull's request
+	taskHeartbeat                       // send heartbeats
+	taskContactRival                    // contact another branch again
+	taskLookUpAgain                     // a lookup has expired; pull from the informant
+	taskRetryQuery                      // repeat a question about owners
+	taskCheckAllOwners                  // check all owners after a change of the leaf
+	taskCheckOwners                     // check the owners of a key after an epoch was committed
+	taskHandOverTimeout                 // end a hand-over without progress
 )
 
-// New returns the Owners of a node, with what an earlier life left in the store,
-// and registers it. It acts when the node is active.
+// New returns the Owners of a node, with the logs that a former run has stored, and registers it with the overlay. It
+// acts once the node is active.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*Owners, error) {
 	o := &Owners{
-		cfg:     cfg.filled(),
-		clock:   e.Clock,
-		net:     e.Network,
-		store:   e.Store,
-		worker:  e.Worker,
-		rand:    e.Rand,
-		log:     e.Log,
-		node:    node,
-		signer:  signer,
-		verify:  verify,
-		app:     app,
-		self:    signer.PeerID(),
-		seats:   map[overlay.ID]*seat{},
-		ledBy:   map[env.PeerID]roster{},
-		retired: map[overlay.ID]*seat{},
-		cache:   bodies{by: map[Hash][]byte{}},
+		cfg:      cfg.withDefaults(),
+		clock:    e.Clock,
+		net:      e.Network,
+		store:    e.Store,
+		worker:   e.Worker,
+		rand:     e.Rand,
+		log:      e.Log,
+		node:     node,
+		signer:   signer,
+		verify:   verify,
+		app:      app,
+		self:     signer.PeerID(),
+		replicas: map[overlay.ID]*replica{},
+		ledBy:    map[env.PeerID]replicaSet{},
+		retired:  map[overlay.ID]*replica{},
+		bodies:   bodyCache{byEntry: map[Hash][]byte{}},
 
-		volatile: map[Hash]bool{},
-		beats:    map[env.PeerID]time.Time{},
-		lists:    map[env.PeerID]map[overlay.ID]bool{},
-		asking:   map[overlay.ID]*asking{},
+		volatile:          map[Hash]bool{},
+		matchedHeartbeats: map[env.PeerID]time.Time{},
+		listed:            map[env.PeerID]map[overlay.ID]bool{},
+		queries:           map[overlay.ID]*ownerQuery{},
 	}
-	o.cache.pinned = func(h Hash) bool { return o.volatile[h] }
+	o.bodies.pinned = func(h Hash) bool { return o.volatile[h] }
 	if err := o.load(); err != nil {
 		return nil, err
 	}
 	node.Handle(wire.Owner, o)
-	o.after(o.spread(o.cfg.BeatInterval), task{kind: taskBeat})
+	o.after(o.spread(o.cfg.HeartbeatInterval), task{kind: taskHeartbeat})
 	return o, nil
 }
 
 func (o *Owners) after(d time.Duration, t task) { o.cal.Add(o.clock.Now().Add(d), t) }
 
-// spread returns d give or take a quarter.
+// spread returns a random duration between 3/4 and 5/4 of d.
 func (o *Owners) spread(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(o.rand.Int64N(int64(d)/2+1))
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run executes the tasks that are due and returns the time of the next one.
 func (o *Owners) Run(now time.Time) time.Time {
 	if !o.started && o.node.State() == overlay.Active {
 		o.started = true
@@ -196,91 +192,90 @@ func (o *Owners) Run(now time.Time) time.Time {
 		if !ok {
 			return o.cal.Next()
 		}
-		s := o.seats[t.key]
+		s := o.replicas[t.key]
 		switch t.kind {
-		case taskBid:
-			if s != nil && !s.bidAt.IsZero() && !s.bidAt.After(now) {
-				s.bidAt = time.Time{}
-				o.tryBid(s)
+		case taskCampaign:
+			if s != nil && !s.campaignAt.IsZero() && !s.campaignAt.After(now) {
+				s.campaignAt = time.Time{}
+				o.campaign(s)
 			}
-		case taskBidder:
-			if s != nil && s.bid != nil {
-				o.urge(s, now)
+		case taskRetryCandidacy:
+			if s != nil && s.candidacy != nil {
+				o.retryCandidacy(s, now)
 			}
-		case taskLine:
-			o.nextInLine()
-		case taskHold:
-			if s != nil && s.lead != nil {
-				o.urgeHold(s, now)
+		case taskStartWaiting:
+			o.startWaiting()
+		case taskRetryReplicate:
+			if s != nil && s.leader != nil {
+				o.retryReplicate(s, now)
 			}
-		case taskPull:
+		case taskRetryPull:
 			if s != nil && s.pull != nil {
-				o.urgePull(s, now)
+				o.retryPull(s, now)
 			}
-		case taskMeet:
+		case taskContactRival:
 			if s != nil {
-				s.meeting = false
-				o.meetAgain(s, now)
+				s.rivalContacted = false
+				o.retryContact(s, now)
 			}
-		case taskLook:
+		case taskLookUpAgain:
 			if s != nil {
-				o.lookNow(s)
+				o.lookUpAgain(s)
 			}
-		case taskAsk:
-			o.askAgain(t.key, now)
-		case taskBeat:
-			o.beat(now)
-			o.after(o.spread(o.cfg.BeatInterval), t)
-		case taskUpkeep:
-			if !o.upkeep.IsZero() && !o.upkeep.After(now) {
-				o.upkeep = time.Time{}
-				o.keepUp()
+		case taskRetryQuery:
+			o.retryQuery(t.key, now)
+		case taskHeartbeat:
+			o.heartbeat(now)
+			o.after(o.spread(o.cfg.HeartbeatInterval), t)
+		case taskCheckAllOwners:
+			if !o.checkOwnersAt.IsZero() && !o.checkOwnersAt.After(now) {
+				o.checkOwnersAt = time.Time{}
+				o.checkAllOwners()
 			}
-		case taskKeep:
+		case taskCheckOwners:
 			if s != nil && o.owns(s) {
-				o.keepOwners(s)
+				o.checkOwners(s)
 			}
-		case taskHandOver:
-			o.handOverLate(now)
+		case taskHandOverTimeout:
+			o.handOverTimeout(now)
 		}
 	}
 }
 
-// resume takes up the keys of an earlier life: the node leads those it led.
+// resume continues the work of a former run: the node leads the keys that it led.
 func (o *Owners) resume() {
 	for _, s := range o.sorted() {
-		s.heard = o.clock.Now()
+		s.lastHeard = o.clock.Now()
 		if o.leads(s) {
-			o.takeLead(s)
+			o.becomeLeader(s)
 		}
 	}
 	o.LeafChanged()
 }
 
-// Want makes the key of a URL owned, if it is not yet. If this node keeps a log of
-// the key whose owners have all gone, the new ones go on with that. done is called
-// when the root has heard of it, or with false when it could not be reached.
-func (o *Owners) Want(key overlay.ID, url string, done func(ok bool)) {
-	want := &ownerpb.Want{Url: url}
-	if s := o.seats[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
+// RequestOwners asks the root of a URL's key to found a log if the key has no owners. If this node keeps a log whose
+// owners are all gone, the new owners continue that log. done is told whether the root received the request.
+func (o *Owners) RequestOwners(key overlay.ID, url string, done func(ok bool)) {
+	want := &ownerpb.RequestOwners{Url: url}
+	if s := o.replicas[key]; s != nil && len(s.log) > 0 && o.node.State() == overlay.Active {
 		want.Record = o.node.Self().Raw
 	}
-	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_Want{Want: want}}),
+	o.node.Route(wire.Owner, key, encode(&ownerpb.Message{Body: &ownerpb.Message_RequestOwners{RequestOwners: want}}),
 		func(_ overlay.Receipt, ok bool) { done(ok) })
 }
 
-// Follow keeps the log of a key here from now on.
+// Follow makes this node keep the log of a key.
 func (o *Owners) Follow(key overlay.ID, url string) {
-	s := o.seat(key, url)
+	s := o.ensureReplica(key, url)
 	if !s.follow {
 		s.follow = true
-		o.save(s, nil)
+		o.saveReplica(s, nil)
 	}
 }
 
-// Unfollow ends a Follow.
+// Unfollow ends a Follow. The log is forgotten unless this node is an owner.
 func (o *Owners) Unfollow(key overlay.ID) {
-	s := o.seats[key]
+	s := o.replicas[key]
 	if s == nil || !s.follow {
 		return
 	}
@@ -290,30 +285,30 @@ func (o *Owners) Unfollow(key overlay.ID) {
 		o.forget(s)
 		return
 	}
-	o.save(s, nil)
+	o.saveReplica(s, nil)
 }
 
-func (o *Owners) seat(key overlay.ID, url string) *seat {
-	s := o.seats[key]
+func (o *Owners) ensureReplica(key overlay.ID, url string) *replica {
+	s := o.replicas[key]
 	if s == nil {
-		s = &seat{key: key, url: url}
+		s = &replica{key: key, url: url}
 		if locks := o.retired[key]; locks != nil {
 			s.promised, s.signed = locks.promised, locks.signed
 			delete(o.retired, key)
 		}
-		s.heard = o.clock.Now()
-		o.enter(s)
+		s.lastHeard = o.clock.Now()
+		o.addReplica(s)
 	}
 	return s
 }
 
-// PeerGone is not needed: owners are members of one leaf, whose changes tell.
+// PeerGone does nothing: owners are members of one leaf, and LeafChanged reports its changes.
 func (o *Owners) PeerGone(env.PeerID) {}
 
-// LeafChanged looks, a little later, who should own what this node owns.
+// LeafChanged plans a check of all owners.
 func (o *Owners) LeafChanged() {
-	if o.upkeep.IsZero() {
-		o.upkeep = o.clock.Now().Add(settleTime)
-		o.cal.Add(o.upkeep, task{kind: taskUpkeep})
+	if o.checkOwnersAt.IsZero() {
+		o.checkOwnersAt = o.clock.Now().Add(leafSettleTime)
+		o.cal.Add(o.checkOwnersAt, task{kind: taskCheckAllOwners})
 	}
 }

@@ -23,7 +23,7 @@ func TestOneMemberIsEnoughAndOwnersGrow(t *testing.T) {
 	w.Run(2 * time.Minute)
 	w.settled()
 	if len(w.done) < 150 {
-		t.Errorf("%d bodies held of %d", len(w.done), len(w.made))
+		t.Errorf("%d bodies committed of %d", len(w.done), len(w.made))
 	}
 }
 
@@ -44,8 +44,8 @@ func seeds(t *testing.T, n uint64, do func(t *testing.T, seed uint64)) {
 	}
 }
 
-// Whoever dies, as long as a quorum of each key's owners lives: what a quorum
-// held stays, no position is signed twice, no epoch has two sequencers.
+// As long as a quorum of each key's owners lives, no committed body is lost, no position is signed twice, and no epoch has
+// two sequencers.
 func TestCrashesLoseNothing(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
@@ -67,12 +67,11 @@ func TestCrashesLoseNothing(t *testing.T) {
 		}
 		w.Run(3 * time.Minute)
 		w.settled()
-		t.Logf("seed %d: %d held of %d", seed, len(w.done), len(w.made))
+		t.Logf("seed %d: %d committed of %d", seed, len(w.done), len(w.made))
 	})
 }
 
-// All owners of a key die at once and for good. Who follows it has the log still,
-// and the new owners go on with that.
+// All owners of a key die at once and for good. A follower still has the log, and the new owners continue it.
 func TestAFollowersLogOutlivesItsOwners(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(16)
@@ -102,7 +101,7 @@ func TestAFollowersLogOutlivesItsOwners(t *testing.T) {
 		m.Crash(true)
 	}
 	w.Run(2 * time.Minute)
-	follower.Do(func() { follower.owners.Want(key, url, func(bool) {}) })
+	follower.Do(func() { follower.owners.RequestOwners(key, url, func(bool) {}) })
 	w.Run(20 * time.Second)
 	w.write(10*time.Second, time.Second, 100)
 	w.Run(time.Minute)
@@ -114,9 +113,9 @@ func TestAFollowersLogOutlivesItsOwners(t *testing.T) {
 	}
 }
 
-// The record of a key says what is so when all up to its last entry is in the log.
-// Owners who never got that entry, and go on without those who did, have none.
-func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
+// The note of a key is valid if all entries up to its last one are in the log. Owners that never got that entry, and
+// continue without those that did, have no note.
+func TestANoteDoesNotOutliveItsEntries(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 2*time.Minute)
 	w.grow(12)
 	w.Run(10 * time.Second)
@@ -147,12 +146,12 @@ func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
 	}
 	w.Partition(side)
 	w.append(url, 100)
-	w.Run(8 * time.Second) // until it is not sent any more to those who do not answer
+	w.Run(8 * time.Second) // until it is not sent any more to owners that do not answer
 	w.Heal()
 	lead.Do(func() { _ = lead.owners.SetNote(key, []byte("after")) })
 	w.Run(200 * time.Millisecond)
 	for _, m := range rest {
-		if m.owners.Has(key, lead.owners.Held(key).Hash) {
+		if m.owners.Has(key, lead.owners.LastCommitted(key).Hash) {
 			t.Fatal("it got the entry: another seed is wanted")
 		}
 		if note(m) != "" {
@@ -168,9 +167,9 @@ func TestARecordDoesNotOutliveItsEntries(t *testing.T) {
 	}
 }
 
-// Parted for longer than a lease, both halves go on; when they meet, the log of
-// every key is one again and has what either half held.
-func TestHalvesGoOnAndMeet(t *testing.T) {
+// After a partition longer than a lease both halves continue. When they meet, the log of every key is one again and has
+// what either half had committed.
+func TestHalvesOfANetworkMerge(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, 10*time.Minute)
@@ -181,14 +180,14 @@ func TestHalvesGoOnAndMeet(t *testing.T) {
 		w.write(time.Minute, 5*time.Second, 100)
 		w.part()
 		w.write(25*time.Minute, 10*time.Second, 100)
-		jumps := w.stats().Jumps
+		jumps := w.stats().ForcedReconfigs
 		w.Heal()
 		w.write(5*time.Minute, 10*time.Second, 100)
 		w.Run(5 * time.Minute)
 		w.settled()
-		t.Logf("seed %d: %d held of %d, %d jumps, %d merged", seed, len(w.done), len(w.made), jumps, w.stats().Merged)
+		t.Logf("seed %d: %d committed of %d, %d forced reconfigurations, %d merged", seed, len(w.done), len(w.made), jumps, w.stats().Merged)
 		if jumps == 0 {
-			t.Error("no lineage forked")
+			t.Error("no branch forked")
 		}
 	})
 }

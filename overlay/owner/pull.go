@@ -10,76 +10,74 @@ import (
 )
 
 const (
-	// pullTime is how long an answer to a Pull or a Piece may take; maxPullTries
-	// is how often it is asked for.
+	// pullTime is how long an answer to a Pull or a ChunkRequest may take; maxPullTries is how often each is
+	// sent.
 	pullTime     = 2 * time.Second
 	maxPullTries = 3
-	// maxPullTime bounds a whole Pull: a peer that feeds it crumbs must not hold
-	// the place of one that would answer.
+	// maxPullTime bounds a whole pull. Otherwise a peer that sends very little at a time could keep this node
+	// from pulling elsewhere.
 	maxPullTime = 3 * time.Minute
-	// maxNext bounds the pulls of one log that wait for one that mends; further ones fail.
-	maxNext = 16
-	// maxPage bounds the entries of one answer; their bodies fill what is left
-	// of a frame.
+	// maxWaitingPulls bounds the pulls of one log that wait for a repair of its bodies; further ones fail.
+	maxWaitingPulls = 16
+	// maxPage bounds the entries of one answer; pageBytes bounds their size.
 	maxPage = 100
-	// maxPulled bounds what one Pull may bring, in bytes: all that is kept of a
-	// log, and some. maxPulling bounds what all that are under way may: a pull that
-	// would go beyond is ended, and begun again when somebody asks again.
+	// maxPulled bounds one pull in bytes: a full log, with a margin. maxPulling bounds all pulls under way together.
+	// A pull that would exceed it is ended, and repeated when somebody asks for it again.
 	maxPulled  = maxKeptBytes + 16<<20
 	maxPulling = 4 * maxPulled
-	// pageBytes leaves room for the epoch and the note beside the entries.
+	// pageBytes is the size of a page. It leaves room in a frame for the epoch and the note.
 	pageBytes = 40 << 10
 )
 
-var errPulled = errors.New("entries that do not follow on one another")
+var errPulled = errors.New("pulled entries do not form a chain")
 
-// A pull gets from one peer what it has of a log beyond what is here.
+// A pull fetches from one peer the part of its log that this node lacks.
 type pull struct {
-	from  env.Peer
-	nonce uint64
-	have  Hash // the last entry had when the present page was asked for
-	tries int
-	at    time.Time // when it was asked for
-	since time.Time
+	from    env.Peer
+	nonce   uint64    // identifies the present page
+	have    Hash      // last entry received, or had before the pull; the page starts after it
+	tries   int       // number of times that the present request was sent
+	askedAt time.Time // time of the last request
+	since   time.Time // start of the pull
 
-	foreign bool     // of a lineage that is to be merged: the log here is left alone
-	mends   []*Entry // entries of the log here whose bodies are lost, and alone are wanted; nil: none
-	anew    bool
-	got     []*Entry
-	bodies  [][]byte
-	bytes   int
-	more    bool
-	held    bool   // a quorum holds the last of them
-	whole   bool   // the last is taken though no quorum is known to hold it: an owner to be asks
-	epoch   *Epoch // in force, as the peer says
-	note    []byte
-	version uint64
+	forMerge        bool     // the entries are of another branch, to be merged; this node's log is not changed
+	repairs         []*Entry // entries of this node's log whose lost bodies are wanted; nil: new entries are wanted
+	restart         bool     // the peer does not have the last entry here; its log replaces this node's
+	entries         []*Entry
+	bodies          [][]byte
+	bytes           int
+	more            bool
+	committed       bool   // the last entry is known to be committed
+	takeUncommitted bool   // the last entry is taken even if it is not committed: a future owner has to sign what follows it
+	epoch           *Epoch // epoch in force at the peer
+	note            []byte
+	version         uint64
 
-	looks  bool // all is here; who lives near the key is being looked up
-	looked bool // that is over
-	stores bool // all was taken, and is being made durable
+	lookingUp bool // everything is here; a lookup of the owners is under way
+	lookedUp  bool // the lookup is over
+	storing   bool // everything was accepted and is being stored
 
-	hole int // index in got of the body that is asked for in pieces; -1: none
-	then []func(ok bool)
-	next []func() // pulls that wait for the end of one that mends
+	chunked int // index of the entry whose body is fetched in chunks; -1: none
+	then    []func(ok bool)
+	waiting []func() // pulls that start after this repair
 }
 
-// Pull gets from a peer what it has of a key's log. done says whether it could be
-// asked and told nothing wrong.
-func (o *Owners) Pull(s env.Peer, key [32]byte, done func(ok bool)) {
-	if seat := o.seats[key]; seat != nil {
-		o.startPull(seat, s, done)
+// Pull fetches from a peer the part of a key's log that this node lacks. done is told whether the peer answered
+// and its answer was accepted.
+func (o *Owners) Pull(from env.Peer, key [32]byte, done func(ok bool)) {
+	if s := o.replicas[key]; s != nil {
+		o.startPull(s, from, done)
 		return
 	}
 	done(false)
 }
 
-// startPull begins a pull, or waits for the one that is running.
-func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
+// startPull begins a pull, or joins the one that is under way.
+func (o *Owners) startPull(s *replica, from env.Peer, then func(ok bool)) {
 	if s.pull != nil {
-		if s.pull.mends != nil { // it brings nothing that is new
-			if len(s.pull.next) < maxNext {
-				s.pull.next = append(s.pull.next, func() { o.startPull(s, from, then) })
+		if s.pull.repairs != nil { // it brings nothing new
+			if len(s.pull.waiting) < maxWaitingPulls {
+				s.pull.waiting = append(s.pull.waiting, func() { o.startPull(s, from, then) })
 			} else if then != nil {
 				then(false)
 			}
@@ -95,69 +93,69 @@ func (o *Owners) startPull(s *seat, from env.Peer, then func(ok bool)) {
 		return
 	}
 	o.stats.Pulls++
-	s.pull = &pull{from: from, have: s.log.headHash(), hole: -1, since: o.clock.Now()}
+	s.pull = &pull{from: from, have: s.log.headHash(), chunked: -1, since: o.clock.Now()}
 	if then != nil {
 		s.pull.then = append(s.pull.then, then)
 	}
-	o.nextPage(s)
+	o.askNextPage(s)
 }
 
-// nextPage asks for the page after what is there.
-func (o *Owners) nextPage(s *seat) {
+// askNextPage asks for the next page.
+func (o *Owners) askNextPage(s *replica) {
 	o.nonce++
 	s.pull.nonce = o.nonce
 	o.askPage(s)
 }
 
-// askPage asks again with the same nonce: a late answer is an answer.
-func (o *Owners) askPage(s *seat) {
+// askPage asks for a page. A repeated request has the same nonce, so a late answer is accepted.
+func (o *Owners) askPage(s *replica) {
 	p := s.pull
-	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
+	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_Pull{Pull: &ownerpb.Pull{
 		Key: s.key[:], Have: p.have.bytes(), Nonce: p.nonce,
 	}}})
 }
 
-// ask sends a question of a pull; urgePull asks it again.
-func (o *Owners) ask(s *seat, m *ownerpb.Message) {
+// sendPullRequest sends a request of a pull and plans its repetition by retryPull.
+func (o *Owners) sendPullRequest(s *replica, m *ownerpb.Message) {
 	p := s.pull
 	p.tries++
-	p.at = o.clock.Now()
+	p.askedAt = o.clock.Now()
 	if c := o.node.Contact(p.from.ID); c != nil {
 		p.from = c.Peer
 	}
 	o.sendTo(p.from, m)
-	o.after(pullTime, task{kind: taskPull, key: s.key})
+	o.after(pullTime, task{kind: taskRetryPull, key: s.key})
 }
 
-func (o *Owners) urgePull(s *seat, now time.Time) {
+func (o *Owners) retryPull(s *replica, now time.Time) {
 	p := s.pull
 	switch {
-	case now.Sub(p.at) < pullTime, p.looks, p.stores:
+	case now.Sub(p.askedAt) < pullTime, p.lookingUp, p.storing:
 	case p.tries >= maxPullTries, now.Sub(p.since) > maxPullTime:
 		o.node.Suspect(p.from.ID)
 		o.endPull(s, false)
-	case p.hole >= 0:
-		o.askPiece(s)
+	case p.chunked >= 0:
+		o.askChunk(s)
 	default:
 		o.askPage(s)
 	}
 }
 
-func (o *Owners) endPull(s *seat, ok bool) {
+func (o *Owners) endPull(s *replica, ok bool) {
 	p := s.pull
 	s.pull = nil
-	o.pulling -= p.bytes
+	o.pulledBytes -= p.bytes
 	for _, then := range p.then {
 		then(ok)
 	}
-	for _, next := range p.next {
+	for _, next := range p.waiting {
 		next()
 	}
 }
 
-// onPull answers with what is kept after an entry.
+// onPull answers with the entries after the one that the peer has.
 func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
-	s := o.at(m.Key)
+	s := o.replicaOf(m.Key)
 	reply := &ownerpb.Entries{Key: m.Key, Nonce: m.Nonce}
 	answer := func() {
 		o.send(from, &ownerpb.Message{Body: &ownerpb.Message_Entries{Entries: reply}})
@@ -168,8 +166,8 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 	}
 	have, _ := hashFrom(m.Have)
 	at := s.log.find(have)
-	reply.Anew = at < 0
-	reply.Epoch, reply.Note, reply.Version = s.epoch.wire(), s.note, s.version
+	reply.Restart = at < 0
+	reply.Epoch, reply.Note, reply.Version = s.epoch.proto(), s.note, s.version
 	page := s.log[at+1:]
 	size := 0
 	for i, e := range page {
@@ -178,30 +176,30 @@ func (o *Owners) onPull(from env.PeerID, m *ownerpb.Pull) {
 			size += e.Size
 		}
 		if i > 0 && (size > pageBytes || i >= maxPage) || o.volatile[e.Hash] {
-			reply.More = !o.volatile[e.Hash] // who holds what is not durable must not say so
+			reply.More = !o.volatile[e.Hash] // entries that are not durable are not announced
 			page = page[:i]
 			break
 		}
 	}
 	page = slices.Clone(page)
-	reply.Held = at+1+len(page) < len(s.log) || s.sure()
+	reply.Committed = at+1+len(page) < len(s.log) || s.headCommitted()
 	o.Bodies(page, func(bodies [][]byte) {
 		for i, e := range page {
-			reply.Entries = append(reply.Entries, &ownerpb.Kept{Entry: e.Raw, Body: inline(bodies[i]), Lost: bodies[i] == nil})
+			reply.Entries = append(reply.Entries, &ownerpb.LogEntry{Entry: e.Raw, Body: inline(bodies[i]), BodyLost: bodies[i] == nil})
 		}
 		answer()
 	})
 }
 
-// onEntries takes a page.
+// onEntries handles a page of entries.
 func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
-	s := o.at(m.Key)
-	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.hole >= 0 || s.pull.looks || s.pull.stores {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.nonce != m.Nonce || s.pull.chunked >= 0 || s.pull.lookingUp || s.pull.storing {
 		return nil
 	}
 	p := s.pull
 	if m.Epoch == nil {
-		o.endPull(s, false) // it keeps no log
+		o.endPull(s, false) // the peer keeps no log of the key
 		return nil
 	}
 	e, err := o.openEpoch(m.Epoch)
@@ -209,111 +207,111 @@ func (o *Owners) onEntries(from env.PeerID, m *ownerpb.Entries) error {
 		o.endPull(s, false)
 		return errors.Join(err, errPulled)
 	}
-	p.epoch, p.note, p.version, p.more, p.held, p.tries = e, m.Note, m.Version, m.More, m.Held, 0
-	if m.Anew && len(p.got) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
-		o.endPull(s, false) // what was asked for is kept no longer, or it takes too long
+	p.epoch, p.note, p.version, p.more, p.committed, p.tries = e, m.Note, m.Version, m.More, m.Committed, 0
+	if m.Restart && len(p.entries) > 0 || o.clock.Now().Sub(p.since) > maxPullTime {
+		o.endPull(s, false) // the peer has dropped the entries meanwhile, or the pull takes too long
 		return nil
 	}
-	if m.Anew {
-		p.anew, p.have = true, Hash{} // it is the first page
+	if m.Restart {
+		p.restart, p.have = true, Hash{} // this is the first page
 	}
 	for i, k := range m.Entries {
 		e, err := OpenEntry(o.verify, k.Entry)
-		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.anew || len(p.got) > 0 || i > 0) ||
+		if err != nil || e.Key != s.key || e.Prev != p.have && (!p.restart || len(p.entries) > 0 || i > 0) ||
 			len(k.Body) > 0 && HashOf(k.Body) != e.Body {
 			o.endPull(s, false)
 			return errors.Join(err, errPulled)
 		}
 		p.have = e.Hash
-		p.got = append(p.got, e)
+		p.entries = append(p.entries, e)
 		p.bodies = append(p.bodies, k.Body)
 		p.bytes += len(k.Entry) + e.Size
-		o.pulling += len(k.Entry) + e.Size
+		o.pulledBytes += len(k.Entry) + e.Size
 	}
 	if p.bytes > maxPulled || p.more && len(m.Entries) == 0 {
 		o.endPull(s, false)
 		return errPulled
 	}
-	if p.mends != nil && slices.ContainsFunc(p.got, func(e *Entry) bool { return e.Hash == p.mends[len(p.mends)-1].Hash }) {
-		p.more = false // what comes after the last one is not wanted
+	if p.repairs != nil && slices.ContainsFunc(p.entries, func(e *Entry) bool { return e.Hash == p.repairs[len(p.repairs)-1].Hash }) {
+		p.more = false // the entries after the last repair are not wanted
 	}
-	if o.pulling > maxPulling {
+	if o.pulledBytes > maxPulling {
 		o.endPull(s, false)
 		return nil
 	}
-	o.goOn(s)
+	o.continuePull(s)
 	return nil
 }
 
-// goOn asks for what a pull still lacks: bodies in pieces, then the next page.
-func (o *Owners) goOn(s *seat) {
+// continuePull fetches what a pull still lacks: first large bodies in chunks, then the next page.
+func (o *Owners) continuePull(s *replica) {
 	p := s.pull
-	for i, e := range p.got {
-		if p.bodies[i] == nil && e.Size > maxInline && p.mending(e) {
-			if body, ok := o.cache.by[e.Hash]; ok {
+	for i, e := range p.entries {
+		if p.bodies[i] == nil && e.Size > maxInline && p.wantsBody(e) {
+			if body, ok := o.bodies.byEntry[e.Hash]; ok {
 				p.bodies[i] = body
 				continue
 			}
-			p.hole = i
+			p.chunked = i
 			p.bodies[i] = make([]byte, 0, e.Size)
 			p.tries = 0
-			o.askPiece(s)
+			o.askChunk(s)
 			return
 		}
 	}
-	p.hole = -1
+	p.chunked = -1
 	if p.more {
-		o.nextPage(s)
+		o.askNextPage(s)
 		return
 	}
-	o.finish(s)
+	o.finishPull(s)
 }
 
-func (o *Owners) askPiece(s *seat) {
+func (o *Owners) askChunk(s *replica) {
 	p := s.pull
-	e := p.got[p.hole]
-	o.ask(s, &ownerpb.Message{Body: &ownerpb.Message_Piece{Piece: &ownerpb.Piece{
-		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.hole])),
+	e := p.entries[p.chunked]
+	o.sendPullRequest(s, &ownerpb.Message{Body: &ownerpb.Message_ChunkRequest{ChunkRequest: &ownerpb.ChunkRequest{
+		Key: s.key[:], Hash: e.Hash[:], Offset: uint32(len(p.bodies[p.chunked])),
 	}}})
 }
 
-// onPiece answers with a window of a body.
-func (o *Owners) onPiece(from env.PeerID, m *ownerpb.Piece) {
-	s := o.at(m.Key)
+// onChunkRequest answers with a chunk of a body.
+func (o *Owners) onChunkRequest(from env.PeerID, m *ownerpb.ChunkRequest) {
+	s := o.replicaOf(m.Key)
 	if s == nil {
 		return
 	}
 	at := s.log.find(Hash(m.Hash))
 	if at < 0 {
-		o.sendPart(from, m, nil)
+		o.sendChunk(from, m, nil)
 		return
 	}
 	e := s.log[at]
 	o.Body(e, func(body []byte) {
 		if body != nil {
-			o.cache.put(e.Hash, body) // the next piece will be asked for soon
+			o.bodies.put(e.Hash, body) // the next chunk will be requested soon
 		}
 		start := min(int(m.Offset), len(body))
-		o.sendPart(from, m, body[start:min(start+maxInline, len(body))])
+		o.sendChunk(from, m, body[start:min(start+maxInline, len(body))])
 	})
 }
 
-func (o *Owners) sendPart(to env.PeerID, m *ownerpb.Piece, b []byte) {
-	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Part{Part: &ownerpb.Part{
+func (o *Owners) sendChunk(to env.PeerID, m *ownerpb.ChunkRequest, b []byte) {
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_Chunk{Chunk: &ownerpb.Chunk{
 		Key: m.Key, Hash: m.Hash, Offset: m.Offset, Bytes: b,
 	}}})
 }
 
-// onPart takes a window.
-func (o *Owners) onPart(from env.PeerID, m *ownerpb.Part) error {
-	s := o.at(m.Key)
-	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.hole < 0 {
+// onChunk handles a chunk of a body.
+func (o *Owners) onChunk(from env.PeerID, m *ownerpb.Chunk) error {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.pull == nil || s.pull.from.ID != from || s.pull.chunked < 0 {
 		return nil
 	}
 	p := s.pull
-	e, body := p.got[p.hole], p.bodies[p.hole]
+	e, body := p.entries[p.chunked], p.bodies[p.chunked]
 	if Hash(m.Hash) != e.Hash || int(m.Offset) != len(body) {
-		return nil // asked twice, answered twice
+		return nil // duplicate
 	}
 	if len(m.Bytes) == 0 || len(body)+len(m.Bytes) > e.Size {
 		o.endPull(s, false)
@@ -321,15 +319,15 @@ func (o *Owners) onPart(from env.PeerID, m *ownerpb.Part) error {
 	}
 	p.tries = 0
 	body = append(body, m.Bytes...)
-	p.bodies[p.hole] = body
+	p.bodies[p.chunked] = body
 	if len(body) < e.Size {
-		o.askPiece(s)
+		o.askChunk(s)
 		return nil
 	}
 	if HashOf(body) != e.Body {
 		o.endPull(s, false)
 		return errBody
 	}
-	o.goOn(s)
+	o.continuePull(s)
 	return nil
 }

@@ -9,20 +9,20 @@ import (
 	"tidings/overlay/owner/ownerpb"
 )
 
-// send sends a message to a peer. Who is an owner's neighbour knows where it is.
+// send sends a message to a peer, whose addresses the overlay knows.
 func (o *Owners) send(to env.PeerID, m *ownerpb.Message) { o.sendTo(o.peer(to), m) }
 
 func (o *Owners) sendTo(to env.Peer, m *ownerpb.Message) {
 	class := env.Control
 	switch m.Body.(type) {
-	case *ownerpb.Message_Entries, *ownerpb.Message_Part:
+	case *ownerpb.Message_Entries, *ownerpb.Message_Chunk:
 		class = env.Bulk
 	}
 	o.stats.Control++
 	o.net.Send(to, class, wire.AppendFrame(nil, wire.Owner, m))
 }
 
-// peer returns a peer with the addresses that are known of it.
+// peer returns a peer with its known addresses.
 func (o *Owners) peer(id env.PeerID) env.Peer {
 	if c := o.node.Contact(id); c != nil {
 		return c.Peer
@@ -33,15 +33,15 @@ func (o *Owners) peer(id env.PeerID) env.Peer {
 	return env.Peer{ID: id}
 }
 
-// id is the overlay's id of a peer.
+// id returns the overlay id of a peer.
 func (o *Owners) id(peer env.PeerID) overlay.ID {
 	return overlay.NodeID(o.node.Network(), peer)
 }
 
-// at is the seat of a key, nil if there is none.
-func (o *Owners) at(key []byte) *seat { return o.seats[overlay.ID(key)] }
+// replicaOf returns the replica of a key; nil if there is none.
+func (o *Owners) replicaOf(key []byte) *replica { return o.replicas[overlay.ID(key)] }
 
-// Receive takes one message of owner's from a peer.
+// Receive handles a message from a peer.
 func (o *Owners) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -57,34 +57,34 @@ func (o *Owners) Receive(from env.PeerID, body []byte) error {
 
 func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 	switch b := m.Body.(type) {
-	case *ownerpb.Message_Where:
-		return o.onWhere(from, b.Where)
-	case *ownerpb.Message_Found:
-		return o.onFound(b.Found)
-	case *ownerpb.Message_Seal:
-		o.onSeal(from, b.Seal)
-	case *ownerpb.Message_Sealed:
-		return o.onSealed(from, b.Sealed)
+	case *ownerpb.Message_FindOwners:
+		return o.onFindOwners(from, b.FindOwners)
+	case *ownerpb.Message_OwnersFound:
+		return o.onOwnersFound(b.OwnersFound)
+	case *ownerpb.Message_Prepare:
+		o.onPrepare(from, b.Prepare)
+	case *ownerpb.Message_Promise:
+		return o.onPromise(from, b.Promise)
 	case *ownerpb.Message_Sign:
 		return o.onSign(from, b.Sign)
 	case *ownerpb.Message_Signed:
 		o.onSigned(from, b.Signed)
-	case *ownerpb.Message_Install:
-		return o.onInstall(from, b.Install)
-	case *ownerpb.Message_Hold:
-		return o.onHold(from, b.Hold)
-	case *ownerpb.Message_Held:
-		o.onHeld(from, b.Held)
+	case *ownerpb.Message_Commit:
+		return o.onCommit(from, b.Commit)
+	case *ownerpb.Message_Replicate:
+		return o.onReplicate(from, b.Replicate)
+	case *ownerpb.Message_ReplicateAck:
+		o.onReplicateAck(from, b.ReplicateAck)
 	case *ownerpb.Message_Note:
 		o.onNote(from, b.Note)
-	case *ownerpb.Message_Beat:
-		o.onBeat(from, b.Beat)
-	case *ownerpb.Message_BeatAck:
-		o.onBeatAck(from, b.BeatAck)
-	case *ownerpb.Message_List:
-		o.onList(from, b.List)
-	case *ownerpb.Message_Report:
-		o.onReport(from, b.Report)
+	case *ownerpb.Message_Heartbeat:
+		o.onHeartbeat(from, b.Heartbeat)
+	case *ownerpb.Message_HeartbeatAck:
+		o.onHeartbeatAck(from, b.HeartbeatAck)
+	case *ownerpb.Message_LogList:
+		o.onList(from, b.LogList)
+	case *ownerpb.Message_WeightReport:
+		o.onWeightReport(from, b.WeightReport)
 	case *ownerpb.Message_Retire:
 		o.onRetire(from, b.Retire)
 	case *ownerpb.Message_Merge:
@@ -93,21 +93,20 @@ func (o *Owners) receive(from env.PeerID, m *ownerpb.Message) error {
 		o.onPull(from, b.Pull)
 	case *ownerpb.Message_Entries:
 		return o.onEntries(from, b.Entries)
-	case *ownerpb.Message_Piece:
-		o.onPiece(from, b.Piece)
-	case *ownerpb.Message_Part:
-		return o.onPart(from, b.Part)
+	case *ownerpb.Message_ChunkRequest:
+		o.onChunkRequest(from, b.ChunkRequest)
+	case *ownerpb.Message_Chunk:
+		return o.onChunk(from, b.Chunk)
 	default:
 		return errRouted
 	}
 	return nil
 }
 
-// Forward is the overlay's question about a message that passes: owner's go to
-// the root.
+// Forward tells the overlay whether to stop a routed message here: never, as all go to the root.
 func (o *Owners) Forward(*overlay.Message) bool { return false }
 
-// Deliver takes what was routed to this node as the root.
+// Deliver handles a message that was routed to this node as the root.
 func (o *Owners) Deliver(m *overlay.Message) {
 	msg, err := parse(m.Payload)
 	if err != nil {
@@ -115,25 +114,25 @@ func (o *Owners) Deliver(m *overlay.Message) {
 		return
 	}
 	switch b := msg.Body.(type) {
-	case *ownerpb.Message_Want:
-		if overlay.Key(o.node.Network(), b.Want.Url) != m.Key {
+	case *ownerpb.Message_RequestOwners:
+		if overlay.Key(o.node.Network(), b.RequestOwners.Url) != m.Key {
 			o.stats.Garbage++
 			return
 		}
 		var keeper *overlay.Contact
-		if len(b.Want.Record) > 0 {
-			if keeper, err = o.node.OpenRecord(b.Want.Record); err != nil {
+		if len(b.RequestOwners.Record) > 0 {
+			if keeper, err = o.node.OpenRecord(b.RequestOwners.Record); err != nil {
 				o.stats.Garbage++
 				return
 			}
 		}
-		o.onWant(m.Key, b.Want.Url, keeper)
-	case *ownerpb.Message_Where:
-		if overlay.ID(b.Where.Key) != m.Key {
+		o.onRequestOwners(m.Key, b.RequestOwners.Url, keeper)
+	case *ownerpb.Message_FindOwners:
+		if overlay.ID(b.FindOwners.Key) != m.Key {
 			o.stats.Garbage++
 			return
 		}
-		o.answerWhere(b.Where)
+		o.answerFindOwners(b.FindOwners)
 	default:
 		o.stats.Garbage++
 	}

@@ -2,69 +2,66 @@ package owner
 
 import "tidings/overlay"
 
-// Stats counts what an Owners did since it started.
+// Stats counts what an Owners has done since it started.
 type Stats struct {
-	Seats     int    // keys whose log the node has a part in
-	Owned     int    // keys that the node is an owner of
-	Led       int    // keys that the node is the sequencer of
-	Entries   int    // entries kept in logs
-	Appended  uint64 // entries appended as the sequencer
-	Held      uint64 // appended entries that a quorum committed
-	Kept      uint64 // entries kept for other sequencers
-	Bids      uint64 // attempts to begin an epoch
-	Epochs    uint64 // attempts to begin an epoch that succeeded
-	Jumps     uint64 // branches begun after a quorum was lost
-	Merged    uint64 // branches that ended in another one
-	Pulls     uint64 // logs pulled from other nodes
-	Cut       uint64 // entries dropped because no quorum held them
-	Unsaved   uint64 // commits that the disk refused
-	Damaged   uint64 // records that could not be read
-	Lost      uint64 // bodies that could not be read
-	Mended    uint64 // unreadable bodies that came back from another node
-	Garbage   uint64 // messages that broke the protocol
-	Control   uint64 // messages sent
-	Looks     uint64 // checked lookups of the nodes near a key
-	Untrusted uint64 // entries and epochs signed by a node without the right to
+	Replicas        int    // keys whose log the node has a part in
+	Owned           int    // keys that the node is an owner of
+	Led             int    // keys that the node is the sequencer of
+	Entries         int    // entries kept in logs
+	Appended        uint64 // entries appended as the sequencer
+	Committed       uint64 // appended entries that a quorum committed
+	Replicated      uint64 // entries kept for other sequencers
+	Candidacies     uint64 // attempts to begin an epoch
+	Epochs          uint64 // attempts to begin an epoch that succeeded
+	ForcedReconfigs uint64 // branches begun after a quorum was lost
+	Merged          uint64 // branches that ended in another one
+	Pulls           uint64 // logs pulled from other nodes
+	Truncated       uint64 // entries dropped because they were not committed
+	StoreErrors     uint64 // commits that the disk refused
+	Damaged         uint64 // records that could not be read
+	Lost            uint64 // bodies that could not be read
+	Repaired        uint64 // unreadable bodies that came back from another node
+	Garbage         uint64 // messages that broke the protocol
+	Control         uint64 // messages sent
+	Lookups         uint64 // checked lookups of the nodes near a key
+	Untrusted       uint64 // entries and epochs signed by a node without the right to
 }
 
-// Log returns what is kept of a key's log, the oldest entry first. It must not be
-// changed.
+// Log returns the kept entries of a key's log, oldest first. The slice must not be modified.
 func (o *Owners) Log(key overlay.ID) []*Entry {
-	if s := o.seats[key]; s != nil {
+	if s := o.replicas[key]; s != nil {
 		return s.log
 	}
 	return nil
 }
 
-// Heard notes a sign of life of a key's sequencer that came by another way.
-func (o *Owners) Heard(key overlay.ID) {
-	if s := o.seats[key]; s != nil {
-		s.heard = o.clock.Now()
+// HeardFromSequencer records a sign of life of a key's sequencer that another layer received.
+func (o *Owners) HeardFromSequencer(key overlay.ID) {
+	if s := o.replicas[key]; s != nil {
+		s.lastHeard = o.clock.Now()
 	}
 }
 
-// Settled notes that a quorum holds an entry, by the word of the sequencer that came by
-// another way.
-func (o *Owners) Settled(key overlay.ID, h Hash) {
-	if s := o.seats[key]; s != nil {
-		o.settle(s, h)
+// MarkCommitted records that an entry is committed, as the sequencer has told another layer.
+func (o *Owners) MarkCommitted(key overlay.ID, h Hash) {
+	if s := o.replicas[key]; s != nil {
+		o.markCommitted(s, h)
 	}
 }
 
-// Has says whether an entry is in what is kept of a key's log.
+// Has reports whether an entry is in the kept part of a key's log.
 func (o *Owners) Has(key overlay.ID, h Hash) bool {
-	s := o.seats[key]
+	s := o.replicas[key]
 	return s != nil && s.log.find(h) >= 0
 }
 
-// Held returns the last entry of the log of a key this node leads that a quorum
-// holds, nil if there is none.
-func (o *Owners) Held(key overlay.ID) *Entry {
-	s := o.seats[key]
-	if s == nil || s.lead == nil || len(s.log) == 0 {
+// LastCommitted returns the last committed entry of a key that this node leads; nil if there is none.
+func (o *Owners) LastCommitted(key overlay.ID) *Entry {
+	s := o.replicas[key]
+	if s == nil || s.leader == nil || len(s.log) == 0 {
 		return nil
 	}
-	if f := s.lead.flight; f != nil && s.log.head() == f.entry {
+	if f := s.leader.inflight; f != nil && s.log.head() == f.entry {
 		if len(s.log) == 1 {
 			return nil
 		}
@@ -73,28 +70,28 @@ func (o *Owners) Held(key overlay.ID) *Entry {
 	return s.log.head()
 }
 
-// A View is what a node knows of a key's owners.
+// A View describes what a node knows of a key.
 type View struct {
 	URL     string
-	Epoch   *Epoch // nil: none known
+	Epoch   *Epoch // epoch in force; nil: none known
 	Leads   bool   // this node is the sequencer
-	Owns    bool   // it is an owner
-	Follows bool
-	Weight  int // clients, as the sequencer was told
+	Owns    bool   // this node is an owner
+	Follows bool   // this node follows the key
+	Weight  int    // clients of the key's tree, as the sequencer was told; at other nodes not current
 }
 
-// View returns what is known of a key; ok is false if nothing is.
+// View returns what is known of a key; ok is false if nothing is known.
 func (o *Owners) View(key overlay.ID) (v View, ok bool) {
-	s := o.seats[key]
+	s := o.replicas[key]
 	if s == nil {
 		return v, false
 	}
 	return View{
-		URL: s.url, Epoch: s.epoch, Leads: s.lead != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight,
+		URL: s.url, Epoch: s.epoch, Leads: s.leader != nil, Owns: o.owns(s), Follows: s.follow, Weight: s.weight,
 	}, true
 }
 
-// Keys returns the keys this node has to do with, in their order.
+// Keys returns the keys of all replicas, sorted.
 func (o *Owners) Keys() []overlay.ID {
 	var of []overlay.ID
 	for _, s := range o.sorted() {
@@ -106,13 +103,13 @@ func (o *Owners) Keys() []overlay.ID {
 // Stats returns the counters.
 func (o *Owners) Stats() Stats {
 	st := o.stats
-	st.Seats = len(o.seats)
-	for _, s := range o.seats {
+	st.Replicas = len(o.replicas)
+	for _, s := range o.replicas {
 		st.Entries += len(s.log)
 		if o.owns(s) {
 			st.Owned++
 		}
-		if s.lead != nil {
+		if s.leader != nil {
 			st.Led++
 		}
 	}

@@ -23,7 +23,7 @@ var (
 )
 
 // A world has members that own keys, and bodies that are appended to their logs.
-// Checkers watch every entry that anybody sees.
+// Checkers watch every entry that any member sees.
 type world struct {
 	*sim.World
 	t       *testing.T
@@ -34,10 +34,10 @@ type world struct {
 	members []*member
 	urls    []string
 
-	made      map[int]string                               // bodies, and whose
-	done      map[int]time.Time                            // those that a quorum held, and since when
-	at        map[overlay.ID]map[owner.Position]owner.Hash // what was seen at each position
-	sequencer map[string]env.PeerID                        // by key, lineage and epoch
+	made      map[int]string                               // bodies, with the URLs of their logs
+	done      map[int]time.Time                            // committed bodies, with the time of the commit
+	at        map[overlay.ID]map[owner.Position]owner.Hash // entries seen at each position
+	sequencer map[string]env.PeerID                        // by key, branch and epoch
 }
 
 func newWorld(t *testing.T, c sim.Config, lease time.Duration) *world {
@@ -51,7 +51,7 @@ func newWorld(t *testing.T, c sim.Config, lease time.Duration) *world {
 	return w
 }
 
-// grow adds members, one a tenth of a second.
+// grow adds members, one every tenth of a second.
 func (w *world) grow(n int) {
 	for i := range n {
 		m := &member{Host: w.Host(sim.HostConfig{Open: true}), w: w}
@@ -60,21 +60,20 @@ func (w *world) grow(n int) {
 	}
 }
 
-// key is that of a channel.
+// key returns the key of a channel.
 func (w *world) key(url string) overlay.ID { return overlay.Key(w.network.Name, url) }
 
-// want makes channels owned.
+// want requests owners for new channels.
 func (w *world) want(n int) {
 	for i := range n {
 		url := fmt.Sprintf("https://feed%d.example/", len(w.urls))
 		w.urls = append(w.urls, url)
 		m := w.members[i%len(w.members)]
-		m.Do(func() { m.owners.Want(w.key(url), url, func(bool) {}) })
+		m.Do(func() { m.owners.RequestOwners(w.key(url), url, func(bool) {}) })
 	}
 }
 
-// append has whoever leads a channel, one in each part of the network, append a
-// body.
+// append makes each sequencer of a channel, one in each part of the network, append a body.
 func (w *world) append(url string, size int) {
 	key := w.key(url)
 	for _, m := range w.members {
@@ -106,13 +105,13 @@ func (w *world) write(d, pause time.Duration, size int) {
 	}
 }
 
-// nearest are the live members that should own a key.
+// nearest returns the live members that should own a key.
 func (w *world) nearest(key overlay.ID) []*member {
 	of := w.sorted(key)
 	return of[:min(w.network.Owners, len(of))]
 }
 
-// sorted are the live members, those nearest to a key first.
+// sorted returns the live members, nearest to a key first.
 func (w *world) sorted(key overlay.ID) []*member {
 	var of []*member
 	for _, m := range w.members {
@@ -129,8 +128,7 @@ func (w *world) sorted(key overlay.ID) []*member {
 	return of
 }
 
-// settled checks that after quiet the right members own each channel, agree about
-// its log, and have every body that a quorum held.
+// settled checks that the right members own each channel, agree about its log, and have every committed body.
 func (w *world) settled() {
 	w.t.Helper()
 	for _, url := range w.urls {
@@ -162,7 +160,7 @@ func (w *world) settled() {
 				}
 			}
 			if lacks > 0 {
-				w.t.Errorf("%s: member %d lacks %d bodies that a quorum held", url, m.Index(), lacks)
+				w.t.Errorf("%s: member %d lacks %d committed bodies", url, m.Index(), lacks)
 			}
 		}
 		if leaders != 1 {
@@ -179,7 +177,7 @@ type member struct {
 	owners  *owner.Owners
 	leads   map[overlay.ID]bool
 	has     map[overlay.ID]map[int]bool               // bodies in its log
-	tap     func(to env.PeerID, msg *ownerpb.Message) // hears what it sends; nil: nobody does
+	tap     func(to env.PeerID, msg *ownerpb.Message) // sees what the member sends; nil: none
 }
 
 func (m *member) start() {
@@ -210,21 +208,21 @@ func (m *member) start() {
 
 func (m *member) id() overlay.ID { return overlay.NodeID(m.w.network.Name, m.ID()) }
 
-// sum stands for the hash of a set: these worlds have none.
+// sum returns a set hash from a number: the bodies of these worlds hold no items.
 func sum(seq, _ uint64) owner.Hash {
 	return owner.HashOf(binary.BigEndian.AppendUint64(nil, seq))
 }
 
 func number(body []byte) int { return int(binary.BigEndian.Uint32(body)) }
 
-func (m *member) Lead(key overlay.ID, on bool)                  { m.leads[key] = on }
-func (m *member) Absorbing(overlay.ID) bool                     { return false }
-func (m *member) Merged(overlay.ID)                             {}
-func (m *member) Weight(overlay.ID) (int, bool)                 { return 0, false }
-func (m *member) Siblings(overlay.ID) []*overlay.Contact        { return nil }
-func (m *member) Held(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
+func (m *member) Lead(key overlay.ID, on bool)                       { m.leads[key] = on }
+func (m *member) Absorbing(overlay.ID) bool                          { return false }
+func (m *member) BranchMerged(overlay.ID)                            {}
+func (m *member) Weight(overlay.ID) (int, bool)                      { return 0, false }
+func (m *member) Siblings(overlay.ID) []*overlay.Contact             { return nil }
+func (m *member) Committed(key overlay.ID, e *owner.Entry, _ []byte) { m.saw(key, []*owner.Entry{e}) }
 
-func (m *member) Grew(key overlay.ID) {
+func (m *member) VisibleChanged(key overlay.ID) {
 	log := m.owners.Log(key)
 	m.saw(key, log)
 	m.owners.Bodies(log, func(bodies [][]byte) {
@@ -244,8 +242,7 @@ func (m *member) Absorb(key overlay.ID, body []byte) {
 	}
 }
 
-// saw checks that nobody signs two entries at one position, and that an epoch has
-// one sequencer.
+// saw checks that no position has two entries, and that an epoch has one sequencer.
 func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 	w := m.w
 	if w.at[key] == nil {
@@ -256,7 +253,7 @@ func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 			w.t.Errorf("two entries of %s at %v", key.Short(), e.At)
 		}
 		w.at[key][e.At] = e.Hash
-		epoch := fmt.Sprint(key, e.At.Lineage, e.At.Epoch)
+		epoch := fmt.Sprint(key, e.At.Branch, e.At.Epoch)
 		if s, ok := w.sequencer[epoch]; ok && s != e.Signer {
 			w.t.Errorf("two sequencers of %s in %v", key.Short(), e.At)
 		}
@@ -264,7 +261,7 @@ func (m *member) saw(key overlay.ID, entries []*owner.Entry) {
 	}
 }
 
-// A corridor joins the two layers.
+// A corridor passes calls and messages to the two layers.
 type corridor struct{ *member }
 
 func (c corridor) Run(now time.Time) time.Time {
@@ -290,7 +287,7 @@ func (c corridor) PeerDown(peer env.PeerID) { c.overlay.PeerDown(peer) }
 
 func newDice(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
 
-// part parts half of the members from the others.
+// part partitions half of the members from the others.
 func (w *world) part() {
 	var side []*sim.Host
 	for i, m := range w.members {
@@ -301,18 +298,18 @@ func (w *world) part() {
 	w.Partition(side)
 }
 
-// stats are the counters of all members together.
+// stats adds up the counters of all members.
 func (w *world) stats() (sum owner.Stats) {
 	for _, m := range w.members {
 		if m.Up() {
 			st := m.owners.Stats()
-			sum.Jumps += st.Jumps
+			sum.ForcedReconfigs += st.ForcedReconfigs
 			sum.Merged += st.Merged
 			sum.Epochs += st.Epochs
-			sum.Bids += st.Bids
+			sum.Candidacies += st.Candidacies
 			sum.Pulls += st.Pulls
 			sum.Control += st.Control
-			sum.Cut += st.Cut
+			sum.Truncated += st.Truncated
 			sum.Garbage += st.Garbage
 			sum.Untrusted += st.Untrusted
 		}

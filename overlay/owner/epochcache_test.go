@@ -3,10 +3,10 @@ package owner
 import "testing"
 
 func TestEpochsAreKnownByStatementAndSignatures(t *testing.T) {
-	p := NewEpochs(2)
+	p := NewEpochCache(2)
 	e := someEpoch(1)
 	e.signatures = [][]byte{[]byte("one"), []byte("two")}
-	p.keep(e)
+	p.add(e)
 	for what, signatures := range map[string][][]byte{
 		"none":          nil,
 		"fewer":         {[]byte("one")},
@@ -23,13 +23,13 @@ func TestEpochsAreKnownByStatementAndSignatures(t *testing.T) {
 		t.Error("not known")
 	}
 	for i := range 4 {
-		p.keep(someEpoch(2 + i))
+		p.add(someEpoch(2 + i))
 	}
 	if p.find(e.Hash, again) != nil {
 		t.Error("known for ever")
 	}
-	var none *Epochs
-	if none.keep(e); none.find(e.Hash, again) != nil {
+	var none *EpochCache
+	if none.add(e); none.find(e.Hash, again) != nil {
 		t.Error("known to nobody")
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"tidings/sim"
 )
 
-// Who follows a key of another leaf looks who lives there before it believes that
-// somebody owns the key: made-up owners are not found, real ones are.
+// A follower of a key outside its leaf looks up the members near the key before it believes that somebody owns the
+// key: made-up owners are not found, real ones are.
 func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(48)
@@ -30,9 +30,9 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 				continue
 			}
 			tried++
-			before := m.owners.Stats().Looks
+			before := m.owners.Stats().Lookups
 			liars := w.strangers(3)
-			liars[0].claims(w.epoch(claim{url: url, lineage: 1, number: 1, sequencer: liars[0], owners: liars, at: w.Now()}))
+			liars[0].claims(w.epoch(claim{url: url, branch: 1, number: 1, sequencer: liars[0], owners: liars, at: w.Now()}))
 			m.Do(func() { m.owners.Follow(key, url) })
 			if m.pulls(key, liars[0].Peer()) {
 				t.Errorf("%s: member %d takes the word of made-up owners", url, m.Index())
@@ -43,8 +43,8 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 			if !m.pulls(key, w.nearest(key)[0].Peer()) || len(m.owners.Log(key)) == 0 {
 				t.Errorf("%s: member %d does not believe the owners", url, m.Index())
 			}
-			if looks := m.owners.Stats().Looks - before; looks != 1 {
-				t.Errorf("%s: member %d has looked %d times for one key", url, m.Index(), looks)
+			if looks := m.owners.Stats().Lookups - before; looks != 1 {
+				t.Errorf("%s: member %d has made %d lookups for one key", url, m.Index(), looks)
 			}
 			break
 		}
@@ -54,14 +54,14 @@ func TestMadeUpOwnersAreNotBelieved(t *testing.T) {
 	}
 }
 
-// pulls pulls a key's log from a peer and says whether that went well.
+// pulls pulls a key's log from a peer and returns whether that succeeded.
 func (m *member) pulls(key overlay.ID, from env.Peer) (ok bool) {
 	m.Do(func() { m.owners.Pull(from, key, func(well bool) { ok = well }) })
 	m.w.Run(40 * time.Second)
 	return ok
 }
 
-// A faker answers whoever pulls with an empty log and an epoch.
+// A faker answers every pull with an empty log and an epoch.
 type faker struct {
 	net   env.Network
 	epoch *ownerpb.Epoch
@@ -74,7 +74,7 @@ func (f *faker) Receive(from env.PeerID, frame []byte) error {
 		return nil
 	}
 	f.net.Send(env.Peer{ID: from}, env.Bulk, wire.AppendFrame(nil, wire.Owner, &ownerpb.Message{Body: &ownerpb.Message_Entries{
-		Entries: &ownerpb.Entries{Key: m.GetPull().Key, Nonce: m.GetPull().Nonce, Epoch: f.epoch, Held: true},
+		Entries: &ownerpb.Entries{Key: m.GetPull().Key, Nonce: m.GetPull().Nonce, Epoch: f.epoch, Committed: true},
 	}}))
 	return nil
 }

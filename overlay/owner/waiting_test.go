@@ -9,8 +9,8 @@ import (
 	"tidings/sim"
 )
 
-// One of two with many keys leaves in good order: the other leads all of them, in the
-// lineage in which they were, and when it returns nobody has to leave one.
+// One of two nodes with many keys leaves in good order: the other leads all of them in the same branch, and no branch has
+// to be left when it returns.
 func TestOneOfTwoLeavesAndReturns(t *testing.T) {
 	t.Parallel()
 	const keys = 1000
@@ -23,15 +23,15 @@ func TestOneOfTwoLeavesAndReturns(t *testing.T) {
 	if len(stays.led()) == 0 || len(leaves.led()) == 0 {
 		t.Fatalf("%d and %d keys are led", len(stays.led()), len(leaves.led()))
 	}
-	before := w.lineages(stays)
+	before := w.branches(stays)
 
 	done := false
 	leaves.Do(func() { leaves.owners.HandOver(func() { done = true }) })
-	const maxBids = 256
+	const maxCandidacies = 256
 	for end := w.Now().Add(10 * time.Second); !done && w.Now().Before(end); {
 		w.Run(10 * time.Millisecond)
-		if st := leaves.owners.Stats(); st.Bids > st.Epochs+maxBids {
-			t.Fatalf("%d bids are under way", st.Bids-st.Epochs)
+		if st := leaves.owners.Stats(); st.Candidacies > st.Epochs+maxCandidacies {
+			t.Fatalf("%d candidacies are under way", st.Candidacies-st.Epochs)
 		}
 	}
 	w.Run(time.Second) // the last news is on its way
@@ -48,19 +48,19 @@ func TestOneOfTwoLeavesAndReturns(t *testing.T) {
 	w.Run(30 * time.Second)
 	leaves.start()
 	w.Run(time.Minute)
-	if st := w.stats(); st.Jumps != 0 || st.Merged != 0 {
-		t.Errorf("%d lineages were founded, %d ended", st.Jumps, st.Merged)
+	if st := w.stats(); st.ForcedReconfigs != 0 || st.Merged != 0 {
+		t.Errorf("%d branches were founded, %d ended", st.ForcedReconfigs, st.Merged)
 	}
-	for key, lineage := range w.lineages(leaves) {
-		if before[key] != lineage {
-			t.Errorf("key %s went on in another lineage", key.Short())
+	for key, branch := range w.branches(leaves) {
+		if before[key] != branch {
+			t.Errorf("key %s went on in another branch", key.Short())
 		}
 	}
 	w.settled()
 }
 
-// Whom nobody can answer asks once a bid, and not every second: what it sent would meet the
-// other when that returns.
+// A candidate that no other owner can answer asks once per candidacy, and not every second: its messages would all
+// meet the other owner when that returns.
 func TestTheDeadAreAskedOnce(t *testing.T) {
 	const keys = 500
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
@@ -77,9 +77,9 @@ func TestTheDeadAreAskedOnce(t *testing.T) {
 	noticed := w.Now()
 	w.Run(10 * time.Second)
 	st := stays.owners.Stats()
-	// Beside the bids, a beat may fall due, with the reports of the keys it is the root of.
-	if bids, sent := st.Bids-before.Bids, st.Control-before.Control; bids < keys || sent > 2*bids {
-		t.Errorf("%d messages were sent in %d bids", sent, bids)
+	// Besides, a heartbeat may fall due, with the reports of the keys that this member is the root of.
+	if candidacies, sent := st.Candidacies-before.Candidacies, st.Control-before.Control; candidacies < keys || sent > 2*candidacies {
+		t.Errorf("%d messages were sent in %d candidacies", sent, candidacies)
 	}
 	for len(stays.led()) < keys && w.Now().Sub(noticed) < time.Minute {
 		w.Run(100 * time.Millisecond)
@@ -89,8 +89,8 @@ func TestTheDeadAreAskedOnce(t *testing.T) {
 	}
 }
 
-// Who is the root of a key itself is told at once who owns it, without a message to itself.
-func TestTheRootKnowsWhere(t *testing.T) {
+// The root of a key is told at once who owns the key, without a message to itself.
+func TestTheRootKnowsTheOwners(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1}, 10*time.Minute)
 	w.grow(2)
 	w.Run(20 * time.Second)
@@ -106,7 +106,7 @@ func TestTheRootKnowsWhere(t *testing.T) {
 			roots++
 			found, answers := 0, 0
 			m.Do(func() {
-				m.owners.Where(key, func(of []*overlay.Contact) { found, answers = len(of), answers+1 })
+				m.owners.FindOwners(key, func(of []*overlay.Contact) { found, answers = len(of), answers+1 })
 			})
 			if answers != 1 || found != 2 {
 				t.Errorf("%s: answered %d times, with %d owners", url, answers, found)
@@ -118,7 +118,7 @@ func TestTheRootKnowsWhere(t *testing.T) {
 	}
 }
 
-// epochs are those in force, as far as a member knows.
+// epochs are the epochs in force, as far as a member knows.
 func (w *world) epochs(m *member) map[overlay.ID]*owner.Epoch {
 	of := map[overlay.ID]*owner.Epoch{}
 	for _, key := range m.owners.Keys() {
@@ -129,10 +129,10 @@ func (w *world) epochs(m *member) map[overlay.ID]*owner.Epoch {
 	return of
 }
 
-func (w *world) lineages(m *member) map[overlay.ID]uint64 {
+func (w *world) branches(m *member) map[overlay.ID]uint64 {
 	of := map[overlay.ID]uint64{}
 	for key, e := range w.epochs(m) {
-		of[key] = e.Lineage
+		of[key] = e.Branch
 	}
 	return of
 }

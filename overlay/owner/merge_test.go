@@ -11,9 +11,7 @@ import (
 	"tidings/sim"
 )
 
-// The rules by which lineages of a log meet, one by one.
-
-// quiet is a world of members who are all in one leaf, with channels that have an entry each.
+// quiet is a world of members that are all in one leaf, with channels of one entry each.
 func quiet(t *testing.T, members, channels int) (w *world, of []channel) {
 	w = newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(members)
@@ -28,8 +26,7 @@ func quiet(t *testing.T, members, channels int) (w *world, of []channel) {
 	return w, of
 }
 
-// met is a quiet world of eight, in which the nearest member who does not own a channel
-// follows it.
+// met is a quiet world of eight, in which the nearest member that does not own a channel follows it.
 func met(t *testing.T, channels int) (w *world, of []channel) {
 	w, of = quiet(t, 8, channels)
 	for _, c := range of {
@@ -38,7 +35,7 @@ func met(t *testing.T, channels int) (w *world, of []channel) {
 	return w, of
 }
 
-// follows makes a member follow a channel, with all that is in its log.
+// follows makes a member follow a channel, with its whole log.
 func (w *world) follows(m *member, c channel) {
 	w.t.Helper()
 	m.Do(func() {
@@ -46,7 +43,7 @@ func (w *world) follows(m *member, c channel) {
 		m.owners.Pull(c.lead.Peer(), c.key, func(bool) {})
 	})
 	w.Run(time.Second)
-	if m.lineage(c.key) != c.epoch.Lineage || !m.owners.Has(c.key, c.head().Hash) {
+	if m.branch(c.key) != c.epoch.Branch || !m.owners.Has(c.key, c.head().Hash) {
 		w.t.Fatalf("%s: member %d does not have the log", c.url, m.Index())
 	}
 }
@@ -57,25 +54,24 @@ func (c channel) head() *owner.Entry {
 	return log[len(log)-1]
 }
 
-// rival is another lineage of a channel, one that ends where both live: two who did not own
-// the channel have founded it a moment ago with one who did.
+// rival is another branch of a channel, one that ends where both live: two members that did not own the channel have
+// founded it a moment ago with one that did.
 func (c channel) rival() claim {
 	return claim{
-		url: c.url, lineage: c.epoch.Lineage + 1, number: 1, sequencer: c.other[1],
+		url: c.url, branch: c.epoch.Branch + 1, number: 1, sequencer: c.other[1],
 		owners: []*member{c.also[0], c.other[1], c.other[2]}, at: c.lead.w.Now(), after: c.head(),
 	}
 }
 
-// Who hears of another lineage while its own lives goes over to it only for a reason, and by
-// the word of one who has to know.
-func TestWhichLineageIsPreferred(t *testing.T) {
+// A member that hears of another branch while its own lives switches only for a reason, told by an authoritative peer.
+func TestWhichBranchIsPreferred(t *testing.T) {
 	const owns, follows = true, false
 	both := func(c channel) *member { return c.also[0] }
 	theirs := func(c channel) *member { return c.other[1] }
 	ours := func(c channel) *member { return c.also[2] }
 	lead := func(c channel) *member { return c.lead }
 	type change func(channel, *claim)
-	nearer := func(c channel, e *claim) { e.lineage = c.epoch.Lineage - 1 }
+	nearer := func(c channel, e *claim) { e.branch = c.epoch.Branch - 1 }
 	older := func(c channel, e *claim) { e.at = c.epoch.Time.Add(-time.Second) }
 	signed := func(by func(channel) *member) change {
 		return func(c channel, e *claim) { e.also = append(e.also, by(c)) }
@@ -85,14 +81,14 @@ func TestWhichLineageIsPreferred(t *testing.T) {
 	}
 	rows := []struct {
 		what    string
-		owns    bool // who hears of it owns the channel
+		owns    bool // the member that hears of it owns the channel
 		from    func(channel) *member
 		changes []change
 		goes    bool
 	}{
-		{"one that goes on, by an owner of it", follows, theirs, []change{nearer}, true},
-		{"one that goes on, by somebody else", follows, ours, []change{nearer}, false},
-		{"one that goes on, for an owner, whose entries come over first", owns, theirs, []change{nearer}, false},
+		{"a branch that continues, told by an owner of it", follows, theirs, []change{nearer}, true},
+		{"a branch that continues, told by somebody else", follows, ours, []change{nearer}, false},
+		{"a branch that continues, for an owner, whose entries must be merged first", owns, theirs, []change{nearer}, false},
 		{"one that ends", follows, theirs, nil, false},
 		{"one that ends, by an owner who left ours for it", follows, both, nil, true},
 		{"one that ends, by an owner of ours", follows, ours, nil, false},
@@ -117,9 +113,9 @@ func TestWhichLineageIsPreferred(t *testing.T) {
 		for _, change := range row.changes {
 			change(c, &e)
 		}
-		m.hears(row.from(c).Host, install(w.epoch(e)))
-		if went := m.lineage(c.key) == e.lineage; went != row.goes {
-			t.Errorf("%s: goes over: %v", row.what, went)
+		m.hears(row.from(c).Host, commitOf(w.epoch(e)))
+		if went := m.branch(c.key) == e.branch; went != row.goes {
+			t.Errorf("%s: switches: %v", row.what, went)
 		}
 		if u := m.owners.Stats().Untrusted; u > 0 {
 			t.Fatalf("%s: it is not believed", row.what)
@@ -127,9 +123,9 @@ func TestWhichLineageIsPreferred(t *testing.T) {
 	}
 }
 
-// Who pulls from another lineage that lives, and may not go over to it, tells both sequencers
-// of each other, but not at each pull.
-func TestWhoSeesAnotherLineageTellsItsSequencer(t *testing.T) {
+// A member that pulls from another live branch, and may not switch to it, tells both sequencers of each other, but not at
+// each pull.
+func TestASeenBranchIsReportedToItsSequencer(t *testing.T) {
 	w, channels := met(t, 2)
 	for i, c := range channels {
 		m := []*member{c.also[1], c.other[0]}[i] // an owner, a follower
@@ -143,77 +139,77 @@ func TestWhoSeesAnotherLineageTellsItsSequencer(t *testing.T) {
 		for range 3 {
 			pull()
 		}
-		if m.lineage(c.key) != c.epoch.Lineage {
-			t.Fatalf("member %d has gone over", m.Index())
+		if m.branch(c.key) != c.epoch.Branch {
+			t.Fatalf("member %d has switched", m.Index())
 		}
-		if n := installs(*words, c.lead.Host, theirs); n != 1 {
+		if n := commits(*words, c.lead.Host, theirs); n != 1 {
 			t.Errorf("its own sequencer was told %d times", n)
 		}
-		if n := installs(*words, they.Host, w.wire(c.epoch)); n != 1 {
+		if n := commits(*words, they.Host, w.wire(c.epoch)); n != 1 {
 			t.Errorf("the others were told %d times", n)
 		}
-		if installs(*leads, c.other[1].Host, w.wire(c.epoch)) == 0 {
+		if commits(*leads, c.other[1].Host, w.wire(c.epoch)) == 0 {
 			t.Error("the sequencers do not get in touch")
 		}
 		w.Run(2 * time.Second)
 		pull()
-		if n := installs(*words, c.lead.Host, theirs); n != 2 {
+		if n := commits(*words, c.lead.Host, theirs); n != 2 {
 			t.Errorf("after a while its own sequencer was told %d times", n)
 		}
 	}
 }
 
-// Entries from the tree that are of a lineage which ends are not pulled; those that this node's
-// sequencer has signed are, since it is there by now, and those of a lineage that goes on.
-func TestOffersOfOtherLineages(t *testing.T) {
+// Entries from the tree are not pulled if their branch will end here. They are pulled if this node's sequencer has signed
+// them, since it has joined that branch, or if their branch continues.
+func TestOffersOfOtherBranches(t *testing.T) {
 	w, channels := met(t, 1)
 	c := channels[0]
 	m := c.other[0]
-	offer := func(by *member, lineage uint64) (of owner.Offered) {
-		raw, body := w.entry(c.url, by, owner.Position{Lineage: lineage, Epoch: 1, Seq: 9}, c.head().Hash, 200)
+	offer := func(by *member, branch uint64) (of owner.OfferResult) {
+		raw, body := w.entry(c.url, by, owner.Position{Branch: branch, Epoch: 1, Seq: 9}, c.head().Hash, 200)
 		m.Do(func() { _, of = m.owners.Offer(raw, body, nil, func(*owner.Entry) {}) })
 		return of
 	}
-	later, before := c.epoch.Lineage+1, c.epoch.Lineage-1
-	if of := offer(c.other[1], later); of != owner.Elsewhere {
+	later, before := c.epoch.Branch+1, c.epoch.Branch-1
+	if of := offer(c.other[1], later); of != owner.OtherBranch {
 		t.Errorf("of one that ends: %v", of)
 	}
 	if of := offer(c.lead, later); of != owner.Gap {
 		t.Errorf("by our sequencer: %v", of)
 	}
 	if of := offer(c.other[1], before); of != owner.Gap {
-		t.Errorf("of one that goes on: %v", of)
+		t.Errorf("an entry of a branch that continues: %v", of)
 	}
 	w.Run(9 * time.Minute)
 	if of := offer(c.other[1], later); of != owner.Gap {
 		t.Errorf("when our sequencer is silent: %v", of)
 	}
-	m.Do(func() { m.owners.Heard(c.key) })
-	if of := offer(c.other[1], later); of != owner.Elsewhere {
+	m.Do(func() { m.owners.HeardFromSequencer(c.key) })
+	if of := offer(c.other[1], later); of != owner.OtherBranch {
 		t.Errorf("when our sequencer was heard: %v", of)
 	}
 }
 
-// A sequencer whose quorum is gone founds a lineage that goes on from its last entry, and publishes that. Those who
-// own the key by then in the lineage before may go on without the entry: who follows them is not shown it, or it
-// would be taken back (faults, seed 35 with public feeds).
-func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
+// A sequencer that has lost its quorum founds a branch that continues from its last entry, and publishes that entry. The
+// owners of the old branch may continue without the entry: their followers are not shown it, or it would be taken back
+// (faults, seed 35 with public feeds).
+func TestAnEntryIsCommittedInTheBranchThatPublishesIt(t *testing.T) {
 	w, channels := met(t, 5)
 	verify := wire.NewVerifier(w.hash)
 	lead := func(c channel) *member { return c.lead }
 	theirs := func(c channel) *member { return c.other[1] }
 	for i, row := range []struct {
-		lineage string
+		branch  string
 		founder func(channel) *member // nil: it comes without an epoch
 		made    bool                  // up, by the founder alone: its owners have not signed
-		owns    bool                  // it was asked to hold the entry, and nobody said that a quorum does
-		of      owner.Offered
+		owns    bool                  // it has stored the entry, without knowing that it is committed
+		of      owner.OfferResult
 		shows   bool
 	}{
 		{"its own", nil, false, false, owner.Added, true},
 		{"another, which our sequencer has founded", lead, false, false, owner.Gap, false},
-		{"another", theirs, false, false, owner.Elsewhere, false},
-		{"another, for an owner who was asked to hold it", theirs, false, true, owner.Elsewhere, false},
+		{"another", theirs, false, false, owner.OtherBranch, false},
+		{"another, for an owner who was asked to hold it", theirs, false, true, owner.OtherBranch, false},
 		{"another that somebody has made up", theirs, true, false, owner.Added, true},
 	} {
 		c := channels[i]
@@ -238,28 +234,28 @@ func TestAnEntryIsHeldInTheLineageThatPublishesIt(t *testing.T) {
 		if row.owns {
 			m = c.also[1]
 			m.Do(func() { m.owners.Follow(c.key, c.url) })
-			m.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Hold{Hold: &ownerpb.Hold{Entry: raw, Body: body}}})
+			m.hears(c.lead.Host, &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: raw, Body: body}}})
 			w.Run(time.Second)
 		}
-		var of owner.Offered
+		var of owner.OfferResult
 		m.Do(func() { _, of = m.owners.Offer(raw, body, epoch, func(*owner.Entry) {}) })
 		w.Run(time.Second)
-		log := m.owners.Shown(c.key)
+		log := m.owners.Visible(c.key)
 		if shows := log[len(log)-1].Hash == e.Hash; of != row.of || shows != row.shows || m.owners.Has(c.key, e.Hash) != (row.shows || row.owns) {
-			t.Errorf("held in %s: %v, shown: %v, here: %v", row.lineage, of, shows, m.owners.Has(c.key, e.Hash))
+			t.Errorf("offered in %s: %v, visible: %v, here: %v", row.branch, of, shows, m.owners.Has(c.key, e.Hash))
 		}
 	}
 }
 
-// What readers see comes once more, late, when they have gone over to a lineage that goes on from it: it is known.
-func TestWhatIsShownIsKnownInTheNextLineage(t *testing.T) {
+// Visible entries that come again late, after a switch to a branch that continues from them, are known.
+func TestAVisibleEntryIsKnownInTheNextBranch(t *testing.T) {
 	w, channels := met(t, 1)
 	c := channels[0]
 	m := c.other[0]
 	at, prev := c.head().At, c.head().Hash
 	at.Seq++
 	raw, body := w.entry(c.url, c.lead, at, prev, 200)
-	offer := func() (of owner.Offered) {
+	offer := func() (of owner.OfferResult) {
 		m.Do(func() { _, of = m.owners.Offer(raw, body, nil, func(*owner.Entry) {}) })
 		w.Run(time.Second)
 		return of
@@ -267,39 +263,39 @@ func TestWhatIsShownIsKnownInTheNextLineage(t *testing.T) {
 	if of := offer(); of != owner.Added {
 		t.Fatalf("at first: %v", of)
 	}
-	log := m.owners.Shown(c.key)
+	log := m.owners.Visible(c.key)
 	next := c.rival()
 	next.after = log[len(log)-1]
-	next.lineage = c.epoch.Lineage - 1 // it goes on where both live
-	m.hears(c.other[1].Host, install(w.epoch(next)))
-	if m.lineage(c.key) != next.lineage {
-		t.Fatal("it has not gone over")
+	next.branch = c.epoch.Branch - 1 // it continues when both live
+	m.hears(c.other[1].Host, commitOf(w.epoch(next)))
+	if m.branch(c.key) != next.branch {
+		t.Fatal("it has not switched")
 	}
 	if of := offer(); of != owner.Known {
 		t.Errorf("once more: %v", of)
 	}
 }
 
-// Who has heard nothing of its sequencer for a lease goes over to a lineage that lives.
-func TestASilentLineageIsLeft(t *testing.T) {
+// A member that has heard nothing of its sequencer for a lease switches to a live branch.
+func TestASilentBranchIsLeft(t *testing.T) {
 	w, channels := met(t, 2)
 	w.Run(9 * time.Minute)
 	for i, c := range channels {
 		m, heard := c.other[0], i == 0
 		if heard {
-			m.Do(func() { m.owners.Heard(c.key) })
+			m.Do(func() { m.owners.HeardFromSequencer(c.key) })
 		}
 		e := c.rival()
-		m.hears(c.other[1].Host, install(w.epoch(e)))
-		if left := m.lineage(c.key) == e.lineage; left == heard {
+		m.hears(c.other[1].Host, commitOf(w.epoch(e)))
+		if left := m.branch(c.key) == e.branch; left == heard {
 			t.Errorf("heard of: %v, left: %v", heard, left)
 		}
 	}
 }
 
-// Nobody goes over to an epoch that no quorum has signed, whether he is told of it or pulls it,
-// nor does a sequencer, whose entries the other has to take first.
-func TestWhatIsNotFollowed(t *testing.T) {
+// No member switches to an epoch that no quorum has signed, whether it is told of the epoch or pulls it. Nor does a
+// sequencer switch, because the other branch has to take its entries first.
+func TestUncertifiedEpochsAreNotFollowed(t *testing.T) {
 	for _, pulls := range []bool{false, true} {
 		rows := []struct {
 			what     string
@@ -321,7 +317,7 @@ func TestWhatIsNotFollowed(t *testing.T) {
 			}
 			they := w.strangers(1)[0]
 			e := c.rival()
-			e.lineage, e.owners, e.unsigned = c.epoch.Lineage-1, []*member{they, c.other[1], c.other[2]}, row.unsigned
+			e.branch, e.owners, e.unsigned = c.epoch.Branch-1, []*member{they, c.other[1], c.other[2]}, row.unsigned
 			if row.leads {
 				e.also = []*member{c.lead}
 			}
@@ -331,10 +327,10 @@ func TestWhatIsNotFollowed(t *testing.T) {
 				m.Do(func() { m.owners.Pull(they.Peer(), c.key, func(bool) {}) })
 				w.Run(200 * time.Millisecond)
 			} else {
-				m.hears(they.Host, install(w.epoch(e)))
+				m.hears(they.Host, commitOf(w.epoch(e)))
 			}
-			if went := m.lineage(c.key) == e.lineage; went != row.goes {
-				t.Errorf("%s, pulled: %v: it goes over: %v", row.what, pulls, went)
+			if went := m.branch(c.key) == e.branch; went != row.goes {
+				t.Errorf("%s, pulled: %v: it switches: %v", row.what, pulls, went)
 			}
 			if n := m.owners.Stats().Untrusted - before; n != row.liars {
 				t.Errorf("%s, pulled: %v: %d times a liar was counted", row.what, pulls, n)
@@ -343,7 +339,7 @@ func TestWhatIsNotFollowed(t *testing.T) {
 	}
 }
 
-// A pull is over when what it brought is durable: what the disk refuses is not there.
+// A pull is over when what it brought is durable; what the disk refuses is not in the log.
 func TestAPullEndsOnDisk(t *testing.T) {
 	w, channels := met(t, 1)
 	c := channels[0]

@@ -13,9 +13,7 @@ import (
 	"tidings/sim"
 )
 
-// What a node holds beside its logs it holds for a while.
-
-// Who ends a subscription in the middle of a pull gives back what that has taken.
+// A pull of a key that is forgotten releases its memory.
 func TestPullsOfForgottenKeysEnd(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(8)
@@ -33,17 +31,17 @@ func TestPullsOfForgottenKeysEnd(t *testing.T) {
 		reader.owners.Pull(near[0].Peer(), key, func(bool) { answers++ })
 	})
 	w.Run(200 * time.Millisecond)
-	if reader.owners.Beside().Pulled == 0 {
+	if reader.owners.Retained().Pulled == 0 {
 		t.Fatal("nothing is being pulled")
 	}
 	reader.Do(func() { reader.owners.Unfollow(key) })
-	if left := reader.owners.Beside().Pulled; left != 0 || answers != 1 {
+	if left := reader.owners.Retained().Pulled; left != 0 || answers != 1 {
 		t.Errorf("%d bytes are taken by a pull of nothing; answered %d times", left, answers)
 	}
 }
 
-// The body that every owner has, or that some will not have soon, is not kept in memory.
-func TestBodiesInFlightLand(t *testing.T) {
+// A body that every owner has, or that some will not have soon, is not kept in memory.
+func TestBodiesInFlightAreReleased(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(5)
 	w.Run(20 * time.Second)
@@ -54,13 +52,13 @@ func TestBodiesInFlightLand(t *testing.T) {
 	}
 	w.Run(10 * time.Minute)
 	for _, m := range w.members {
-		if h := m.owners.Beside(); h.Trailing > 0 {
-			t.Errorf("member %d holds the last bodies of %d logs", m.Index(), h.Trailing)
+		if h := m.owners.Retained(); h.Lagging > 0 {
+			t.Errorf("member %d holds the last bodies of %d logs", m.Index(), h.Lagging)
 		}
 	}
 }
 
-// What a member has begun to list goes with it.
+// The keys that a dead member has listed are forgotten.
 func TestListsOfTheDeadEnd(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(6)
@@ -68,8 +66,8 @@ func TestListsOfTheDeadEnd(t *testing.T) {
 	m, liar := w.members[1], w.members[2]
 	m.Do(func() {
 		for _, msg := range []*ownerpb.Message{
-			{Body: &ownerpb.Message_Beat{Beat: &ownerpb.Beat{Nonce: 7, Count: 5, Digest: 5}}},
-			{Body: &ownerpb.Message_List{List: &ownerpb.List{Nonce: 7, States: []*ownerpb.State{{Key: make([]byte, 32), Number: 1}}}}},
+			{Body: &ownerpb.Message_Heartbeat{Heartbeat: &ownerpb.Heartbeat{Nonce: 7, Count: 5, Digest: 5}}},
+			{Body: &ownerpb.Message_LogList{LogList: &ownerpb.LogList{Nonce: 7, States: []*ownerpb.LogState{{Key: make([]byte, 32), Number: 1}}}}},
 		} {
 			b, err := proto.Marshal(msg)
 			if err != nil {
@@ -80,18 +78,18 @@ func TestListsOfTheDeadEnd(t *testing.T) {
 			}
 		}
 	})
-	if m.owners.Beside().Listed != 1 {
+	if m.owners.Retained().Listed != 1 {
 		t.Fatal("nothing is listed")
 	}
 	liar.Crash(true)
 	w.Run(5 * time.Minute)
-	if n := m.owners.Beside().Listed; n > 0 {
+	if n := m.owners.Retained().Listed; n > 0 {
 		t.Errorf("%d keys are listed by nobody", n)
 	}
 }
 
-// On a disk that takes nothing attempts are made again and again, and leave nothing.
-func TestAttemptsInVainLeaveNothing(t *testing.T) {
+// With a disk that refuses everything, attempts are repeated and leave nothing behind.
+func TestFailedCandidaciesLeaveNothing(t *testing.T) {
 	w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
 	w.grow(1)
 	w.Run(20 * time.Second)
@@ -99,8 +97,8 @@ func TestAttemptsInVainLeaveNothing(t *testing.T) {
 	m.SetDisk(sim.Full)
 	w.want(10)
 	w.Run(time.Hour)
-	if h, st := m.owners.Beside(), m.owners.Stats(); h.Void > 0 || st.Bids < 100 {
-		t.Errorf("%d bids have left %d drafts", st.Bids, h.Void)
+	if h, st := m.owners.Retained(), m.owners.Stats(); h.Abandoned > 0 || st.Candidacies < 100 {
+		t.Errorf("%d candidacies have left %d proposals", st.Candidacies, h.Abandoned)
 	}
 	m.SetDisk(sim.Sound)
 	w.Run(time.Minute)
@@ -109,8 +107,8 @@ func TestAttemptsInVainLeaveNothing(t *testing.T) {
 	}
 }
 
-// A question asks as often as it may, whatever was asked before.
-func TestQuestionsHaveTheirTime(t *testing.T) {
+// A query is repeated as often as it may be, whatever was asked before.
+func TestQueriesAreRepeated(t *testing.T) {
 	var took []time.Duration
 	for _, before := range []int{0, 3} {
 		w := newWorld(t, sim.Config{Seed: 1, Topology: sim.Uniform(20 * time.Millisecond)}, 10*time.Minute)
@@ -121,12 +119,12 @@ func TestQuestionsHaveTheirTime(t *testing.T) {
 		key := w.key(w.urls[0])
 		m := w.members[slices.IndexFunc(w.members, func(m *member) bool { return !m.overlay.IsRoot(key) })]
 		for range before {
-			m.Do(func() { m.owners.Where(key, func([]*overlay.Contact) {}) })
+			m.Do(func() { m.owners.FindOwners(key, func([]*overlay.Contact) {}) })
 			w.Run(300 * time.Millisecond)
 		}
 		w.Partition([]*sim.Host{m.Host})
 		began := w.Now()
-		m.Do(func() { m.owners.Where(key, func([]*overlay.Contact) { took = append(took, w.Now().Sub(began)) }) })
+		m.Do(func() { m.owners.FindOwners(key, func([]*overlay.Contact) { took = append(took, w.Now().Sub(began)) }) })
 		w.Run(time.Minute)
 	}
 	if len(took) != 2 || took[1] < took[0]*9/10 {

@@ -15,33 +15,31 @@ import (
 	"tidings/sim"
 )
 
-// A test has the private keys of all members of its world: it can make up what they sign.
-
-// A claim is an epoch that a test makes up.
+// A claim is an epoch that a test forges. A test has the private keys of all members of its world.
 type claim struct {
 	url       string
-	lineage   uint64
+	branch    uint64
 	number    uint32
 	sequencer *member
 	owners    []*member
-	also      []*member // who signs besides the owners
-	unsigned  int       // the first so many owners do not sign
+	also      []*member // further signers besides the owners
+	unsigned  int       // number of owners, from the first on, that do not sign
 	at        time.Time
-	after     *owner.Entry // nil: it goes on from nothing
+	after     *owner.Entry // nil: it continues from nothing
 }
 
-// epoch makes a claim an epoch with its signatures.
+// epoch encodes and signs a claim.
 func (w *world) epoch(c claim) *ownerpb.Epoch {
 	key := w.key(c.url)
 	m := &ownerpb.EpochStatement{
-		Key: key[:], Url: c.url, Lineage: c.lineage, Number: c.number,
+		Key: key[:], Url: c.url, Branch: c.branch, Number: c.number,
 		Sequencer: w.signer(c.sequencer).Public(), TimeMs: uint64(c.at.UnixMilli()),
 	}
 	for _, o := range c.owners {
 		m.Owners = append(m.Owners, w.signer(o).Public())
 	}
 	if c.after != nil {
-		m.After, m.AfterHash = &ownerpb.Position{Lineage: c.after.At.Lineage, Epoch: c.after.At.Epoch, Seq: c.after.At.Seq}, c.after.Hash[:]
+		m.After, m.AfterHash = &ownerpb.Position{Branch: c.after.At.Branch, Epoch: c.after.At.Epoch, Seq: c.after.At.Seq}, c.after.Hash[:]
 	}
 	e := &ownerpb.Epoch{Statement: w.encoded(m)}
 	hash := owner.HashOf(e.Statement)
@@ -51,12 +49,12 @@ func (w *world) epoch(c claim) *ownerpb.Epoch {
 	return e
 }
 
-// entry makes up an entry of a log and its body, a number as append makes them.
+// entry forges an entry of a log and its body, which is a number as append makes them.
 func (w *world) entry(url string, by *member, at owner.Position, prev owner.Hash, id byte) (raw, body []byte) {
 	key, body := w.key(url), []byte{0, 0, 0, id}
 	hash, set := owner.HashOf(body), sum(at.Seq, 1)
 	m := &ownerpb.EntryStatement{
-		Key: key[:], Position: &ownerpb.Position{Lineage: at.Lineage, Epoch: at.Epoch, Seq: at.Seq}, TimeMs: uint64(w.Now().UnixMilli()),
+		Key: key[:], Position: &ownerpb.Position{Branch: at.Branch, Epoch: at.Epoch, Seq: at.Seq}, TimeMs: uint64(w.Now().UnixMilli()),
 		Body: hash[:], Size: uint32(len(body)), Items: 1, Set: set[:],
 	}
 	if prev != (owner.Hash{}) {
@@ -85,12 +83,12 @@ func (m *member) hears(from *sim.Host, msg *ownerpb.Message) {
 	})
 }
 
-func install(e *ownerpb.Epoch) *ownerpb.Message {
-	return &ownerpb.Message{Body: &ownerpb.Message_Install{Install: &ownerpb.Install{Epoch: e}}}
+func commitOf(e *ownerpb.Epoch) *ownerpb.Message {
+	return &ownerpb.Message{Body: &ownerpb.Message_Commit{Commit: &ownerpb.Commit{Epoch: e}}}
 }
 
-// strangers are hosts who are no members and do nothing by themselves. Members believe that they
-// own a key, as long as nobody looks who is near it.
+// strangers are hosts that are not members and do nothing by themselves. Members believe that they own a key, as long
+// as no node near the key is asked.
 func (w *world) strangers(n int) (of []*member) {
 	for range n {
 		of = append(of, &member{Host: w.Host(sim.HostConfig{Open: true}), w: w})
@@ -98,36 +96,36 @@ func (w *world) strangers(n int) (of []*member) {
 	return of
 }
 
-// claims makes a stranger say of an epoch, to all who pull, that it is in force.
+// claims makes a stranger answer every pull with an epoch.
 func (m *member) claims(epoch *ownerpb.Epoch) {
 	m.Boot(func(e env.Env) env.Node { return &faker{e.Network, epoch} })
 }
 
-// A word is what a member says to another.
+// A word is a message that a member has sent.
 type word struct {
 	to  env.PeerID
 	at  time.Time
 	msg *ownerpb.Message
 }
 
-// overheard are the words of owner's that a member says from now on.
+// overheard collects the messages of this layer that a member sends from now on.
 func (m *member) overheard() *[]word {
 	words := new([]word)
 	m.tap = func(to env.PeerID, msg *ownerpb.Message) { *words = append(*words, word{to, m.w.Now(), msg}) }
 	return words
 }
 
-// installs counts the words that tell somebody of an epoch.
-func installs(words []word, to *sim.Host, e *ownerpb.Epoch) (n int) {
+// commits counts the messages to a host that tell of an epoch.
+func commits(words []word, to *sim.Host, e *ownerpb.Epoch) (n int) {
 	for _, w := range words {
-		if w.to == to.ID() && bytes.Equal(w.msg.GetInstall().GetEpoch().GetStatement(), e.Statement) {
+		if w.to == to.ID() && bytes.Equal(w.msg.GetCommit().GetEpoch().GetStatement(), e.Statement) {
 			n++
 		}
 	}
 	return n
 }
 
-// A tap lets a test hear what a member sends.
+// A tap shows a test what a member sends.
 type tap struct {
 	env.Network
 	m *member
@@ -145,7 +143,7 @@ func (n tap) Send(to env.Peer, class env.Class, frame []byte) {
 	n.Network.Send(to, class, frame)
 }
 
-// A channel is one of a world's, with who has to do with it.
+// A channel is one channel of a world, with the members that take part in its log.
 type channel struct {
 	url   string
 	key   overlay.ID
@@ -174,15 +172,15 @@ func (w *world) channel(i int) channel {
 	return c
 }
 
-// lineage is the one in which a member knows a channel, 0 if it knows none.
-func (m *member) lineage(key overlay.ID) uint64 {
+// branch is the branch in which a member knows a channel; 0 if it knows none.
+func (m *member) branch(key overlay.ID) uint64 {
 	if v, _ := m.owners.View(key); v.Epoch != nil {
-		return v.Epoch.Lineage
+		return v.Epoch.Branch
 	}
 	return 0
 }
 
-// wire is an epoch as it is sent.
+// wire returns an epoch as it is sent.
 func (w *world) wire(e *owner.Epoch) *ownerpb.Epoch {
 	m := new(ownerpb.Epoch)
 	if err := proto.Unmarshal(e.Bytes(), m); err != nil {

@@ -14,9 +14,8 @@ import (
 	"tidings/sim"
 )
 
-// What the owners of a key have signed tells a member far from it who they are; what others
-// have made up as well as they can, among themselves, does not.
-func TestVouchingForOwnersElsewhere(t *testing.T) {
+// The signatures of a key's owners tell a distant member who they are; epochs that others have forged do not.
+func TestOwnersOutsideTheLeafAreVerified(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, sim.Config{Seed: 3}, 10*time.Minute)
 	w.grow(96)
@@ -30,7 +29,7 @@ func TestVouchingForOwnersElsewhere(t *testing.T) {
 	}
 	vouched := func(m *member, e *owner.Epoch) (ok bool) {
 		called := false
-		m.Do(func() { m.owners.Vouch(e, func(yes bool) { called, ok = true, yes }) })
+		m.Do(func() { m.owners.VerifyOwners(e, func(yes bool) { called, ok = true, yes }) })
 		w.Run(time.Minute)
 		if !called {
 			t.Error("no answer")
@@ -79,7 +78,7 @@ func TestVouchingForOwnersElsewhere(t *testing.T) {
 	}
 }
 
-// unsigned is an epoch as it travels, but for its signatures.
+// unsigned returns an epoch as it is sent, without its signatures.
 func unsigned(t *testing.T, e *owner.Epoch) []byte {
 	m := new(ownerpb.Epoch)
 	if err := proto.Unmarshal(e.Bytes(), m); err != nil {

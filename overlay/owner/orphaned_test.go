@@ -9,9 +9,9 @@ import (
 	"tidings/sim"
 )
 
-// What a follower was shown of a log that it leaves for another can be read until the
-// application has had it, and is dropped then.
-func TestWhatWasShownStaysAtHand(t *testing.T) {
+// Entries that readers were shown, and that a follower loses by a switch of branch, can be read until the application has
+// read them, and are dropped then.
+func TestOrphanedEntriesStayReadable(t *testing.T) {
 	t.Parallel()
 	seeds(t, 1, func(t *testing.T, seed uint64) {
 		w := newWorld(t, sim.Config{Seed: seed, Faults: sim.Faults{Loss: 0.01}}, time.Minute)
@@ -37,12 +37,12 @@ func TestWhatWasShownStaysAtHand(t *testing.T) {
 		}
 		t.Logf("seed %d: %d entries were shown and left", seed, gone)
 		if gone == 0 {
-			t.Error("nobody has left a log that had more")
+			t.Error("no follower has orphaned entries")
 		}
 	})
 }
 
-// A follower follows one key, and looks every second what it is shown.
+// A follower follows one key and compares every second what it is shown.
 type follower struct {
 	*member
 	key   overlay.ID
@@ -64,13 +64,13 @@ func (f *follower) look() {
 			f.owners.Pull(owners[f.w.Now().Second()%3].Peer(), f.key, func(bool) {})
 		}
 		was := f.shown
-		f.shown = f.owners.Shown(f.key)
+		f.shown = f.owners.Visible(f.key)
 		if len(was) == 0 {
 			return
 		}
 		last := was[len(was)-1].Hash
 		left := map[owner.Hash]bool{}
-		of := f.owners.Gone(f.key, last)
+		of := f.owners.Orphaned(f.key, last)
 		for _, e := range of {
 			left[e.Hash] = true
 			f.gone++
@@ -90,7 +90,7 @@ func (f *follower) look() {
 				return
 			}
 			f.owners.Release(f.key, f.shown[len(f.shown)-1].Hash)
-			if rest := f.owners.Gone(f.key, last); len(of) > 0 && len(rest) > 0 {
+			if rest := f.owners.Orphaned(f.key, last); len(of) > 0 && len(rest) > 0 {
 				f.w.t.Errorf("member %d still keeps %d entries", f.Index(), len(rest))
 			}
 		})

@@ -1,0 +1,123 @@
+package owner
+
+import "slices"
+
+// finishPull verifies what was pulled, and takes the entries, the epoch and the note.
+func (o *Owners) finishPull(s *replica) {
+	p := s.pull
+	switch {
+	case p.forMerge:
+		o.endPull(s, true)
+		return
+	case p.repairs != nil:
+		o.storeRepaired(s)
+		return
+	}
+	if !p.lookedUp && o.needsLookup(s, p.epoch) {
+		p.lookingUp = true
+		o.lookUp(s, func() {
+			if s.pull == p {
+				p.lookingUp, p.lookedUp = false, true
+				o.finishPull(s)
+			}
+		})
+		return
+	}
+	if !p.lookedUp {
+		o.lookUpLater(s, p.epoch, p.from.ID)
+	}
+	e := s.epoch
+	if e == nil || p.epoch.Branch == e.Branch && p.epoch.Number > e.Number && o.acceptable(s, p.epoch) ||
+		p.epoch.Branch != e.Branch && o.maySwitch(s, p.epoch, p.from.ID) {
+		e = p.epoch
+		if !e.certifiedBy(e.Owners) || s.epoch == nil && !o.acceptable(s, e) {
+			o.stats.Untrusted++
+			o.endPull(s, false)
+			return
+		}
+	}
+	if p.epoch.Branch != e.Branch {
+		// Another branch is live, which this node may not follow yet.
+		o.endPull(s, false)
+		if !o.needsLookup(s, p.epoch) { // otherwise the lookup found nobody, and onOtherBranch would pull again
+			o.onOtherBranch(s, p.epoch, p.from.ID, Hash{}, false)
+		}
+		return
+	}
+	if slices.ContainsFunc(p.entries, func(n *Entry) bool { return !e.admits(n) }) {
+		o.stats.Untrusted++
+		o.endPull(s, false)
+		return
+	}
+	if n := len(p.entries); n > 0 && !p.committed && !p.takeUncommitted && !e.owns(o.self) {
+		p.have, p.committed = p.entries[n-1].Prev, true
+		p.entries, p.bodies = p.entries[:n-1], p.bodies[:n-1] // the entry comes again when it is committed
+	}
+	var last *Entry
+	if len(p.entries) > 0 {
+		last = p.entries[len(p.entries)-1]
+	}
+	switch {
+	case last == nil || s.log.find(last.Hash) >= 0:
+		// Nothing that is not here already.
+	case last.Signer == e.Sequencer && last.At.Branch == e.Branch && last.At.Epoch == e.Number, last.Hash == e.AfterHash:
+		o.appendPulled(s)
+	default:
+		o.stats.Untrusted++
+		o.endPull(s, false)
+		return
+	}
+	if e != s.epoch {
+		o.commitEpoch(s, e, p.from.ID)
+	}
+	if p.committed {
+		o.markCommitted(s, p.have)
+	}
+	if p.from.ID == e.Sequencer {
+		s.lastHeard = o.clock.Now()
+	}
+	if p.epoch.Hash == e.Hash {
+		o.takeNote(s, p.note, p.version, p.from.ID)
+	}
+	if !p.storing {
+		o.endPull(s, true)
+	}
+}
+
+// appendPulled appends the new ones of the pulled entries to the log.
+func (o *Owners) appendPulled(s *replica) {
+	p := s.pull
+	fresh, bodies, restart := p.entries, p.bodies, p.restart
+	if restart {
+		if at := s.log.find(fresh[0].Prev); at >= 0 && at == len(s.log)-1 {
+			restart = false // the peer keeps fewer old entries, and continues from this node's head
+		}
+	} else if fresh[0].Prev != s.log.headHash() {
+		// The log here has grown, or was cut, while this was under way.
+		i := 0
+		for i < len(fresh) && s.log.find(fresh[i].Hash) >= 0 {
+			i++
+		}
+		if fresh, bodies = fresh[i:], bodies[i:]; len(fresh) == 0 || fresh[0].Prev != s.log.headHash() {
+			return
+		}
+	}
+	for i, e := range fresh {
+		if bodies[i] == nil && e.Size > 0 {
+			if s.epoch != nil && !s.epoch.owns(p.from.ID) {
+				return // an owner may still have the body
+			}
+			o.stats.Lost++ // readers miss the items, but the chain stays complete
+		}
+	}
+	if s.leader != nil && restart {
+		return // the sequencer's own log is authoritative
+	}
+	p.storing = true
+	o.storeEntries(s, fresh, bodies, restart, func(ok bool) {
+		p.storing = false
+		if s.pull == p {
+			o.endPull(s, ok)
+		}
+	})
+}

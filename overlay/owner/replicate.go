@@ -1,0 +1,197 @@
+package owner
+
+import (
+	"slices"
+	"time"
+
+	"tidings/internal/env"
+	"tidings/internal/wire"
+	"tidings/overlay/owner/ownerpb"
+)
+
+func (o *Owners) sendReplicate(s *replica, f *inflight) {
+	f.tries++
+	m := &ownerpb.Message{Body: &ownerpb.Message_Replicate{Replicate: &ownerpb.Replicate{Entry: f.entry.Raw, Body: inline(f.body)}}}
+	frame := wire.AppendFrame(nil, wire.Owner, m) // one for all
+	for _, to := range s.epoch.Owners {
+		if to == o.self || slices.Contains(f.acks, to) {
+			continue
+		}
+		if f.tries > 2 {
+			o.node.Suspect(to)
+		}
+		o.stats.Control++
+		o.net.Send(o.peer(to), env.Control, frame)
+	}
+}
+
+// inline returns the body if it fits beside its entry, else nil.
+func inline(body []byte) []byte {
+	if len(body) > maxInline {
+		return nil
+	}
+	return body
+}
+
+// retryReplicate sends an entry again to the owners that have not acknowledged it.
+func (o *Owners) retryReplicate(s *replica, now time.Time) {
+	l := s.leader
+	if now.Before(l.retryAt) {
+		return
+	}
+	again := answerTime
+	switch {
+	case l.inflight != nil && len(l.inflight.acks) == 0:
+		return // not durable here yet; replicate is called when it is
+	case l.inflight != nil:
+		if l.inflight.tries > 3 && s.noQuorumSince.IsZero() {
+			s.noQuorumSince = now
+			o.campaignIn(s, 0)
+		}
+		again = min(time.Duration(l.inflight.tries), 5) * answerTime
+		o.sendReplicate(s, l.inflight)
+	case len(l.queue) > 0:
+		o.appendNext(s)
+		return
+	case l.lagging != nil && l.lagging.tries < maxLaggingTries && len(l.lagging.acks) < len(s.epoch.Owners):
+		o.sendReplicate(s, l.lagging)
+	default:
+		l.lagging = nil // free the body
+		return
+	}
+	o.retryReplicateIn(s, again)
+}
+
+// retryReplicateIn plans the next retry in place of an earlier plan.
+func (o *Owners) retryReplicateIn(s *replica, d time.Duration) {
+	s.leader.retryAt = o.clock.Now().Add(d)
+	o.cal.Add(s.leader.retryAt, task{kind: taskRetryReplicate, key: s.key})
+}
+
+// onReplicateAck handles an owner's acknowledgement. From the sequencer it means that the entry is committed.
+func (o *Owners) onReplicateAck(from env.PeerID, m *ownerpb.ReplicateAck) {
+	s := o.replicaOf(m.Key)
+	if s == nil || s.epoch == nil || !s.epoch.owns(from) {
+		return
+	}
+	if from == s.epoch.Sequencer {
+		o.markCommitted(s, Hash(m.Hash)) // the sequencer acknowledges committed entries only
+	}
+	if s.leader == nil {
+		return
+	}
+	for _, f := range []*inflight{s.leader.inflight, s.leader.lagging} {
+		if f != nil && f.entry.Hash == Hash(m.Hash) && len(f.acks) > 0 && !slices.Contains(f.acks, from) {
+			f.acks = append(f.acks, from)
+			if f == s.leader.inflight {
+				o.maybeCommit(s)
+			} else {
+				o.sendReplicateAck(from, f.entry)
+			}
+			return
+		}
+	}
+}
+
+// onReplicate stores an entry of the sequencer in force and acknowledges it.
+func (o *Owners) onReplicate(from env.PeerID, m *ownerpb.Replicate) error {
+	e, err := OpenEntry(o.verify, m.Entry)
+	if err != nil {
+		return err
+	}
+	s := o.replicas[e.Key]
+	if s != nil && !o.alive(from) && (s.epoch == nil || !s.epoch.owns(from)) {
+		return nil // the sequencer of a key is an owner or in the leaf
+	}
+	switch {
+	case s == nil || s.epoch == nil:
+		if s == nil {
+			return nil // this node knows no log of the key; heartbeats will repeat the epoch
+		}
+		o.startPull(s, o.peer(from), nil)
+		return nil
+	case o.owns(s) && o.promisedAway(s) && e.At.Branch == s.epoch.Branch && e.At.Epoch == s.epoch.Number:
+		// This owner has promised to accept nothing more of this epoch, including entries pulled since: a
+		// candidate may have proposed an epoch without them. If that candidacy failed, only a later epoch
+		// makes this node accept entries again, so the sequencer has to know.
+		if from == s.epoch.Sequencer {
+			o.sendPromise(from, s, s.epoch.Number, s.promised.in(s.epoch.Branch).number)
+		}
+		return nil
+	case s.log.has(e):
+		if !o.volatile[e.Hash] {
+			o.sendReplicateAck(from, e)
+		}
+		return nil
+	case e.At.Branch != s.epoch.Branch || e.At.Epoch > s.epoch.Number:
+		o.startPull(s, o.peer(from), nil) // the pull brings the epoch too
+		return nil
+	case e.At.Epoch < s.epoch.Number:
+		o.sendCommit(from, s)
+		return nil
+	case !s.epoch.admits(e):
+		o.stats.Untrusted++
+		return errAfter
+	case e.Signer != s.epoch.Sequencer:
+		o.stats.Untrusted++
+		return errSigner
+	case !o.owns(s):
+		return nil
+	}
+	s.lastHeard = o.clock.Now()
+	if e.Prev != s.log.headHash() || len(m.Body) == 0 && e.Size > 0 {
+		o.startPull(s, o.peer(from), nil)
+		return nil
+	}
+	if HashOf(m.Body) != e.Body {
+		return errBody
+	}
+	o.storeEntries(s, []*Entry{e}, [][]byte{m.Body}, false, func(ok bool) {
+		if ok {
+			o.sendReplicateAck(from, e)
+		}
+	})
+	return nil
+}
+
+// storeEntries appends verified entries to the log. When they are durable it calls then with true; if they are not
+// to be in the log, with false.
+func (o *Owners) storeEntries(s *replica, fresh []*Entry, bodies [][]byte, anew bool, then func(ok bool)) {
+	for _, e := range fresh {
+		o.volatile[e.Hash] = true
+	}
+	old := s.log
+	ops := append(putOps(fresh, bodies), o.extend(s, fresh, bodies, anew)...)
+	o.stats.Replicated += uint64(len(fresh))
+	o.store.Commit(ops, func(err error) {
+		for _, e := range fresh {
+			delete(o.volatile, e.Hash)
+		}
+		if err != nil {
+			o.stats.StoreErrors++
+			o.log.Debug("log entries could not be stored", "url", s.url, "err", err)
+			// Entries that are not durable must not be acknowledged, nor be followed by durable ones. They are
+			// dropped and requested again.
+			switch i := s.log.find(fresh[0].Hash); {
+			case i >= 0 && anew:
+				s.setLog(old)
+			case i >= 0:
+				o.store.Commit(o.deleteOps(s.log[i:]), func(error) {}) // later entries may have been stored
+				s.setLog(slices.Clone(s.log[:i]))
+			}
+			s.committed = s.visible.headHash()
+			then(false)
+			return
+		}
+		if s.log.find(fresh[len(fresh)-1].Hash) < 0 {
+			then(false) // an earlier entry was not stored, or the log was truncated
+			return
+		}
+		o.updateVisible(s)
+		then(true)
+	})
+}
+
+func (o *Owners) sendReplicateAck(to env.PeerID, e *Entry) {
+	o.send(to, &ownerpb.Message{Body: &ownerpb.Message_ReplicateAck{ReplicateAck: &ownerpb.ReplicateAck{Key: e.Key[:], Hash: e.Hash[:]}}})
+}
