@@ -109,7 +109,7 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 
 			found := uint64(0)
 			for _, p := range s.Peers() {
-				found += p.node.Corona.Stats().Sightings
+				found += p.node.Corona.Stats().ChangeReports
 				for _, url := range urls {
 					doc := documentAt(s, p, url)
 					has := map[feed.ID]feed.Hash{}
@@ -127,8 +127,8 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 					}
 					sub, _ := p.node.Feeds.Subscription(s.Key(url))
 					state, err := corona.ParseState(sub.State)
-					if err != nil || !strings.Contains(state.Words, c.says) || c.says == "" && state.Words != "" || sub.Unreadable > 0 {
-						t.Errorf("host %d says of %s: %q, want %q; %d entries cannot be read (%v)", p.Index(), url, state.Words, c.says, sub.Unreadable, err)
+					if err != nil || !strings.Contains(state.Detail, c.says) || c.says == "" && state.Detail != "" || sub.Unreadable > 0 {
+						t.Errorf("host %d says of %s: %q, want %q; %d entries cannot be read (%v)", p.Index(), url, state.Detail, c.says, sub.Unreadable, err)
 					}
 				}
 			}

@@ -23,7 +23,7 @@ type lane struct {
 
 	// What members remember together.
 	records *overlay.Records
-	briefs  *corona.Briefs
+	briefs  *corona.PayloadCache
 	epochs  *owner.Epochs
 	orders  *wedge.Orders
 }
@@ -39,7 +39,7 @@ func newLane(load *Workload, network string, verify wire.Verifier) *lane {
 		tally:   Tally{},
 		origins: newOrigins(load),
 		records: overlay.NewRecords(network, verify, 2*load.Members),
-		briefs:  corona.NewBriefs(2 * len(load.Channels)),
+		briefs:  corona.NewPayloadCache(2 * len(load.Channels)),
 		epochs:  owner.NewEpochs(maxSigned),
 		orders:  wedge.NewOrders(2 * len(load.Channels)),
 	}

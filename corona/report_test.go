@@ -13,45 +13,44 @@ import (
 	"tidings/internal/wire"
 )
 
-// What all pollers find is one entry of the log, and when it is held none of them finds news
-// in the same document, or in the same with other validators.
-func TestWhatAllPollersFindIsOneEntry(t *testing.T) {
-	for name, items := range map[string]int{"few": 3, "more than are told": maxTold + 9} {
+// A change that all pollers find is one entry of the log. When a quorum holds it, no poller sees
+// news in the same document, whatever its validators.
+func TestAChangeThatAllPollersFindIsOneEntry(t *testing.T) {
+	for name, items := range map[string]int{"few": 3, "more than are told": maxSnapshotItems + 9} {
 		t.Run(name, func(t *testing.T) {
-			v := newVillage(t, 3, rss("A", "", numbered(items-1)...))
-			if n := len(v.standings(rss("A", "", numbered(items-1)...))); n != 3 || v.sightings() != 0 {
-				t.Fatalf("%d pollers know how the log stands, %d have found news", n, v.sightings())
+			v := newChannelNetwork(t, 3, rss("A", "", numbered(items-1)...))
+			if n := len(v.knowing(rss("A", "", numbered(items-1)...))); n != 3 || v.reports() != 0 {
+				t.Fatalf("%d pollers know how the log stands, %d have found news", n, v.reports())
 			}
 			next := rss("A", "", numbered(items)...)
 			v.serve(next)
 			v.slow = true
 			v.poll(v.pollers...)
-			if v.sightings() != 3 || len(v.waiting) != 1 {
-				t.Fatalf("%d pollers found news, %d entries are made of it", v.sightings(), len(v.waiting))
+			if v.reports() != 3 || len(v.waiting) != 1 {
+				t.Fatalf("%d pollers found news, %d entries are made of it", v.reports(), len(v.waiting))
 			}
 			v.hold(true)
 			v.run(time.Second)
-			if n := len(v.standings(next)); n != 3 || len(v.found) != 2 || len(v.items) != items {
+			if n := len(v.knowing(next)); n != 3 || len(v.found) != 2 || len(v.items) != items {
 				t.Errorf("%d pollers know it; the log has %d entries with %d items", n, len(v.found), len(v.items))
 			}
 			v.serve(next, func(a *env.Answer) { a.Status, a.Body, a.ETag = 200, []byte(next), `"replica"` })
 			v.run(2 * time.Hour)
-			if v.sightings() != 3 || len(v.found) != 2 {
-				t.Errorf("%d findings, %d entries after the same with other validators", v.sightings(), len(v.found))
+			if v.reports() != 3 || len(v.found) != 2 {
+				t.Errorf("%d findings, %d entries after the same with other validators", v.reports(), len(v.found))
 			}
 		})
 	}
 }
 
-// A document of which the log lacks something is no news twice: a replica that lags shows what
-// the log had before, and one answer is enough for each poller.
-func TestAReplicaThatLagsIsNewsOnce(t *testing.T) {
+// A lagging replica's document, whose items the log has replaced, is reported once by each poller.
+func TestALaggingReplicaIsReportedOnce(t *testing.T) {
 	old := rss("A", "", "one", "two", "three")
-	v := newVillage(t, 3, old)
+	v := newChannelNetwork(t, 3, old)
 	next := rss("A", "", "two", "three", "four")
 	v.serve(next)
 	v.poll(v.pollers[0])
-	if n := len(v.standings(next)); n != 3 || len(v.found) != 2 {
+	if n := len(v.knowing(next)); n != 3 || len(v.found) != 2 {
 		t.Fatalf("%d pollers know of it, %d entries", n, len(v.found))
 	}
 	v.serve(old)
@@ -59,30 +58,30 @@ func TestAReplicaThatLagsIsNewsOnce(t *testing.T) {
 		v.poll(v.pollers...)
 		v.run(30 * time.Second)
 	}
-	if n := v.sightings(); n != 1+3 || len(v.found) != 2 {
+	if n := v.reports(); n != 1+3 || len(v.found) != 2 {
 		t.Errorf("%d findings, of which %d are entries", n, len(v.found))
 	}
-	if held := len(v.pollers[0].held); held != 0 {
+	if held := len(v.pollers[0].pendingReports); held != 0 {
 		t.Errorf("%d findings are still held", held)
 	}
 	last := rss("A", "", "three", "four", "five")
 	v.serve(last)
 	v.poll(v.pollers[1])
-	if n := len(v.standings(last)); n != 3 || titles(v.items[3:]) != "four five" {
+	if n := len(v.knowing(last)); n != 3 || titles(v.items[3:]) != "four five" {
 		t.Errorf("after that %d pollers know that the log has %q", n, titles(v.items))
 	}
 }
 
-// An origin of several replicas, one of which lags, while another has validators of its own: the
-// log stands on the newest document, until an older one has stayed for an hour.
-func TestTheLogDoesNotStandOnAReplicaThatLags(t *testing.T) {
+// An origin has several replicas: one lags, another has its own validators. The snapshot stays at
+// the newest document until an older one has stayed for an hour.
+func TestALaggingReplicaDoesNotBecomeTheSnapshot(t *testing.T) {
 	old, next := rss("A", "", "one", "two"), rss("A", "", "two", "three")
-	v := newVillage(t, 3, old)
+	v := newChannelNetwork(t, 3, old)
 	v.serve(next)
 	v.poll(v.pollers[0])
-	stood := v.leader.leads[v.key].valid
+	stood := v.leader.leaders[v.key].valid
 	fresh, lagging := serves(next), serves(old)
-	v.origin = func(h *house, r env.Request) env.Answer {
+	v.origin = func(h *member, r env.Request) env.Answer {
 		switch h {
 		case v.pollers[1]:
 			return lagging(r)
@@ -96,20 +95,20 @@ func TestTheLogDoesNotStandOnAReplicaThatLags(t *testing.T) {
 	for range 6 {
 		v.poll(v.pollers...)
 		v.run(9 * time.Minute)
-		if l := v.leader.leads[v.key]; digest(l.prints) != digest(prints(parsed(t, next))) || l.valid != stood {
+		if l := v.leader.leaders[v.key]; digest(l.fingerprints) != digest(fingerprintsOf(parsed(t, next))) || l.valid != stood {
 			t.Fatalf("the log stands on another document: %+v", l.valid)
 		}
 	}
-	v.origin = func(_ *house, r env.Request) env.Answer { return lagging(r) }
+	v.origin = func(_ *member, r env.Request) env.Answer { return lagging(r) }
 	v.run(2 * time.Hour)
-	if n := len(v.standings(old)); n != 3 || len(v.found) != 2 {
+	if n := len(v.knowing(old)); n != 3 || len(v.found) != 2 {
 		t.Errorf("%d pollers believe a document that has stayed, %d entries", n, len(v.found))
 	}
 }
 
-// A finding is told to the sequencer, and then, until it has answered, to the root of the key,
-// who may know another: each time later, two minutes at most.
-func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
+// A report goes to the sequencer, and then, until it is answered, to the root of the key, which may
+// know another sequencer. The delay doubles; after two minutes the report is dropped.
+func TestAReportIsRepeatedUntilItIsAnswered(t *testing.T) {
 	for _, c := range []struct {
 		deafFor time.Duration
 		told    []time.Duration
@@ -119,11 +118,11 @@ func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
 		{time.Hour, []time.Duration{10 * time.Second, 30 * time.Second, 70 * time.Second}},
 	} {
 		t.Run(c.deafFor.String(), func(t *testing.T) {
-			v := newVillage(t, 2, rss("A", "", "one"))
+			v := newChannelNetwork(t, 2, rss("A", "", "one"))
 			who, began := v.pollers[0], v.now
-			v.deaf = func(*house) bool { return true }
+			v.deaf = func(*member) bool { return true }
 			direct := 0
-			v.way = func(from, to *house, layer wire.Layer, body []byte) []time.Duration {
+			v.way = func(from, to *member, layer wire.Layer, body []byte) []time.Duration {
 				if m, _, err := parse(body); layer == wire.Corona && from == who && err == nil && m.GetChange() != nil {
 					direct++
 				}
@@ -134,8 +133,8 @@ func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
 			}
 			v.serve(rss("A", "", "one", "two"))
 			v.routed = nil
-			who.Corona.poll(who.duties.Get(v.key), v.now)
-			v.run(heldFor + time.Second)
+			who.Corona.poll(who.assignments.Get(v.key), v.now)
+			v.run(keepReportFor + time.Second)
 			var told []time.Duration
 			for _, at := range v.routed {
 				told = append(told, at.Sub(began).Round(time.Second))
@@ -143,16 +142,16 @@ func TestAFindingIsToldUntilItIsAnswered(t *testing.T) {
 			if direct != 1 || !slices.Equal(told, c.told) {
 				t.Errorf("told %d times directly, and after %v, want %v", direct, told, c.told)
 			}
-			if len(who.held) != 0 || titles(v.items) != "one two" {
-				t.Errorf("%d findings are held after %v; the log has %q", len(who.held), v.now.Sub(began), titles(v.items))
+			if len(who.pendingReports) != 0 || titles(v.items) != "one two" {
+				t.Errorf("%d findings are held after %v; the log has %q", len(who.pendingReports), v.now.Sub(began), titles(v.items))
 			}
 		})
 	}
 }
 
-// Items that are too large for one message come in parts, also when messages are lost,
-// repeated, or overtake each other; those that are too many for one question come in several.
-func TestLargeItemsComeInParts(t *testing.T) {
+// Items that are too large for one message come in chunks, even if messages are lost, repeated or
+// reordered. Items beyond the size of one answer take several requests.
+func TestLargeItemsComeInChunks(t *testing.T) {
 	t.Parallel()
 	near := []time.Duration{20 * time.Millisecond}
 	for name, way := range map[string]func(*rand.Rand) []time.Duration{
@@ -169,10 +168,10 @@ func TestLargeItemsComeInParts(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVillage(t, 3, rss("A", "", "one"))
+			v := newChannelNetwork(t, 3, rss("A", "", "one"))
 			dice := rand.New(rand.NewPCG(1, 2))
 			parts, wants := 0, 0
-			v.way = func(_, to *house, layer wire.Layer, body []byte) []time.Duration {
+			v.way = func(_, to *member, layer wire.Layer, body []byte) []time.Duration {
 				if layer != wire.Corona {
 					return near
 				}
@@ -180,16 +179,16 @@ func TestLargeItemsComeInParts(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p := m.GetPart(); p != nil {
+				if p := m.GetItemChunk(); p != nil {
 					parts++
-				} else if m.GetWant() != nil {
+				} else if m.GetItemRequest() != nil {
 					wants++
 				}
 				return way(dice)
 			}
 			doc, raw := bulky(dice, 16, 180<<10)
 			v.serve(doc)
-			v.run(65 * time.Minute) // two polls of each, of which one is enough to find it
+			v.run(65 * time.Minute) // two polls of each poller, one of which would be enough
 			if len(v.found) != 2 || len(v.items) != 1+len(raw) {
 				t.Fatalf("%d entries, %d items; %d parts came", len(v.found), len(v.items), parts)
 			}
@@ -198,13 +197,13 @@ func TestLargeItemsComeInParts(t *testing.T) {
 					t.Errorf("item %d is not as it was", i)
 				}
 			}
-			// 16 items of 180 KB are two questions, of which the larger asks for 2 MiB.
+			// 16 items of 180 KB take two requests, the larger of which asks for 2 MiB.
 			t.Logf("%d parts, %d questions", parts, wants)
-			if least := 16 * 180 << 10 / partSize; parts < least || name == "well" && parts > 2*least {
+			if least := 16 * 180 << 10 / chunkSize; parts < least || name == "well" && parts > 2*least {
 				t.Errorf("%d parts, %d would be enough", parts, least)
 			}
 			for _, h := range v.pollers {
-				if len(h.held) != 0 {
+				if len(h.pendingReports) != 0 {
 					t.Error("a poller still holds what it found")
 				}
 			}
@@ -212,38 +211,38 @@ func TestLargeItemsComeInParts(t *testing.T) {
 	}
 }
 
-// A newer document of a channel takes the place of an older one, and of too many the oldest is
-// dropped: the next poll finds it again.
-func TestAPollerHoldsFewFindings(t *testing.T) {
+// A newer document of a channel replaces a pending one. Of too many, the oldest is dropped and the
+// next poll finds it again.
+func TestPendingReportsAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	doc := serves(rss("A", "", "one"))
-	for i := range maxHeld + 3 {
-		d := p.seat(duty{said: &said{key: key(fmt.Sprintf("http://a.example/%d", i))}})
+	for i := range maxPendingReports + 3 {
+		d := p.addAssignment(assignment{target: &pollTarget{key: key(fmt.Sprintf("http://a.example/%d", i))}})
 		for range 2 {
 			f := parsed(t, string(doc(env.Request{}).Body))
-			p.find(d, reading{f: f}, l.now)
+			p.reportChange(d, observation{f: f}, l.now)
 		}
 	}
-	if len(p.held) != maxHeld || p.held[0].key != key("http://a.example/3") {
-		t.Errorf("%d findings are held", len(p.held))
+	if len(p.pendingReports) != maxPendingReports || p.pendingReports[0].key != key("http://a.example/3") {
+		t.Errorf("%d findings are held", len(p.pendingReports))
 	}
 }
 
-// Who asks for items of a finding that is no longer held is told so, and who asks for items
-// that it has not got gets none.
-func TestOnlyWhatIsHeldIsGiven(t *testing.T) {
-	v := newVillage(t, 2, rss("A", "", "one"))
+// An item request for a report that is no longer pending gets an empty answer. A request for items
+// that the report does not have gets none.
+func TestOnlyItemsOfPendingReportsAreSent(t *testing.T) {
+	v := newChannelNetwork(t, 2, rss("A", "", "one"))
 	who, stranger := v.pollers[0], v.pollers[1]
-	var got []*coronapb.Part
-	v.way = func(from, to *house, layer wire.Layer, body []byte) []time.Duration {
-		if m, _, err := parse(body); layer == wire.Corona && err == nil && m.GetPart() != nil && to == stranger {
-			got = append(got, m.GetPart())
+	var got []*coronapb.ItemChunk
+	v.way = func(from, to *member, layer wire.Layer, body []byte) []time.Duration {
+		if m, _, err := parse(body); layer == wire.Corona && err == nil && m.GetItemChunk() != nil && to == stranger {
+			got = append(got, m.GetItemChunk())
 		}
 		return []time.Duration{20 * time.Millisecond}
 	}
-	w := &found{nonce: 7, key: v.key, reading: reading{f: parsed(t, rss("A", "", "one", "two"))}}
-	who.held = append(who.held, w)
+	w := &pendingReport{nonce: 7, key: v.key, observation: observation{f: parsed(t, rss("A", "", "one", "two"))}}
+	who.pendingReports = append(who.pendingReports, w)
 	for _, c := range []struct {
 		nonce   uint64
 		items   []uint32
@@ -257,7 +256,7 @@ func TestOnlyWhatIsHeldIsGiven(t *testing.T) {
 	} {
 		got = nil
 		before := who.Stats().Garbage
-		stranger.send(env.Peer{ID: who.signer.PeerID()}, env.Control, &coronapb.Message{Body: &coronapb.Message_Want{Want: &coronapb.Want{
+		stranger.send(env.Peer{ID: who.signer.PeerID()}, env.Control, &coronapb.Message{Body: &coronapb.Message_ItemRequest{ItemRequest: &coronapb.ItemRequest{
 			Key: v.key[:], Nonce: c.nonce, Items: c.items,
 		}}})
 		v.run(time.Second)
