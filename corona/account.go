@@ -181,7 +181,7 @@ func (i *grantedRates) add(a *budgetAccount, sign float64) {
 
 // claims returns the claims that count, and their accounts. For a channel without a claim at this
 // budget leader, its last grant counts as the claim.
-func (o *stewardState) claims() (of []claim, whose []*budgetAccount) {
+func (o *stewardState) claims() (claims []claim, accounts []*budgetAccount) {
 	total, n := 0, 0
 	for _, a := range o.accounts {
 		if !a.claimedAt.IsZero() && a.contentBytes > 0 {
@@ -200,9 +200,9 @@ func (o *stewardState) claims() (of []claim, whose []*budgetAccount) {
 		} else if a.contentBytes > 0 {
 			k.size = float64(a.contentBytes) * float64(n) / float64(total)
 		}
-		of, whose = append(of, k), append(whose, a)
+		claims, accounts = append(claims, k), append(accounts, a)
 	}
-	return of, whose
+	return claims, accounts
 }
 
 // readersRate is the rate at which the readers of channels would poll by themselves, in requests

@@ -125,8 +125,8 @@ func (c *Corona) loneDue(p *lonePoll, now time.Time) {
 		delete(c.otherRequests, p.waiting)
 		p.waiting = 0
 	}
-	if rest := p.domain.limitedUntil; !p.private && rest.after(now) {
-		c.planLone(p, rest.time().Add(time.Duration(c.rand.Int64N(int64(p.interval)))), p.domain.name+" asks for fewer requests")
+	if limitedUntil := p.domain.limitedUntil; !p.private && limitedUntil.after(now) {
+		c.planLone(p, limitedUntil.time().Add(time.Duration(c.rand.Int64N(int64(p.interval)))), p.domain.name+" asks for fewer requests")
 		return
 	}
 	if d := c.assignments.Get(p.key); d != nil && d.polled && now.Sub(d.polledAt.time()) < p.interval && !p.isPage() {

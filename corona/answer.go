@@ -142,9 +142,9 @@ func (c *Corona) takeObservation(l *leaderState, from env.Peer, r observation, n
 	verdict := State{Kind: coronapb.State_OK, Polled: now}
 	if r.f != nil {
 		verdict.Detail = r.detail()
-		if odd := c.suspicious(l, &r, now); odd != "" {
+		if reason := c.suspicious(l, &r, now); reason != "" {
 			c.stats.Failed++
-			c.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: odd, Polled: now}, now)
+			c.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, now)
 			return true // handled, though not accepted
 		}
 	}

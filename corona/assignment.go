@@ -78,9 +78,9 @@ type snapshot struct {
 }
 
 // setSnapshot notes what the log holds, and until when all pollers leave the origin alone.
-func (d *assignment) setSnapshot(s *snapshot, rest time.Time) {
+func (d *assignment) setSnapshot(s *snapshot, limitedUntil time.Time) {
 	d.snapshot = s
-	if at := momentOf(rest); at != d.extras().limitedUntil {
+	if at := momentOf(limitedUntil); at != d.extras().limitedUntil {
 		d.ensureExtra().limitedUntil = at
 	}
 }
@@ -106,16 +106,16 @@ func (c *Corona) Valid(key overlay.ID, payload []byte) bool {
 // none.
 func (c *Corona) Handoff(key overlay.ID) []byte {
 	var s *snapshot
-	var rest time.Time // only what the sequencer said; what this node alone has seen does not count
+	var limitedUntil time.Time // only what the sequencer said; what this node alone has seen does not count
 	if l := c.leaders[key]; l != nil {
-		s, rest = l.snapshot(), l.limitedUntil
+		s, limitedUntil = l.snapshot(), l.limitedUntil
 	} else if d := c.assignments.Get(key); d != nil {
-		s, rest = d.snapshot, d.extras().limitedUntil.time()
+		s, limitedUntil = d.snapshot, d.extras().limitedUntil.time()
 	}
 	if s == nil {
 		return nil
 	}
-	return c.cfg.Payloads.snapshotMessage(key, s, rest.Sub(c.clock.Now()))
+	return c.cfg.Payloads.snapshotMessage(key, s, limitedUntil.Sub(c.clock.Now()))
 }
 
 // Serve gives this node ranks of a channel, or changes the ranks that it has.

@@ -56,7 +56,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 		return
 	}
 	c.dropExpired(o, now)
-	out := o.grantedRates()
+	rates := o.grantedRates()
 	answer := &coronapb.Countersigned{}
 	for i, b := range m.Statements {
 		g, err := openStatement(b)
@@ -64,7 +64,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 			c.stats.Garbage++
 			continue
 		}
-		if !c.approves(o, entry{g.portion, g.expiry, g.number, c.plausibleReaders(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &out, now) {
+		if !c.approves(o, entry{g.portion, g.expiry, g.number, c.plausibleReaders(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &rates, now) {
 			c.stats.NotSigned++
 			continue
 		}
@@ -81,7 +81,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 // latest of its channel and last no longer than allowed. Together with all known grants in force it
 // must be within the budget, or reduce what its channel had before in proportion to the excess. The
 // readers' rate is the budget leader's claim.
-func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers float64, out *grantedRates, now time.Time) bool {
+func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers float64, rates *grantedRates, now time.Time) bool {
 	if !g.expiry.After(now) || g.expiry.After(now.Add(c.grantLifetime()+clockSlack)) || g.interval < c.cfg.PollInterval {
 		return false
 	}
@@ -93,17 +93,17 @@ func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers floa
 	if granted && g.number < last.number {
 		return false
 	}
-	before, entries := *out, slices.Clone(a.entries)
-	out.add(a, -1)
+	before, entries := *rates, slices.Clone(a.entries)
+	rates.add(a, -1)
 	if !a.add(g) {
-		*out = before
+		*rates = before
 		return false
 	}
-	out.add(a, 1)
-	most := budget(readers, out.onePoller, c.cfg.Compression) * (1 + 1e-6)
-	again := granted && out.rate <= before.rate*(1+1e-9) && g.rate() <= last.rate()*most/max(before.last, most)
-	if out.rate > most && !again {
-		*out, a.entries = before, entries
+	rates.add(a, 1)
+	limit := budget(readers, rates.onePoller, c.cfg.Compression) * (1 + 1e-6)
+	reduced := granted && rates.rate <= before.rate*(1+1e-9) && g.rate() <= last.rate()*limit/max(before.last, limit)
+	if rates.rate > limit && !reduced {
+		*rates, a.entries = before, entries
 		return false
 	}
 	return true

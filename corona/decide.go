@@ -108,13 +108,13 @@ func (c *Corona) decide(now time.Time) {
 		return // not a member yet: nobody can be enlisted
 	}
 	sum, whole := c.aggregate.Rest()
-	rest := sum.(honeycomb.Rest)
-	own := c.channels(leaders, rest, now)
-	if q := subscribersOf(own); q > readersFactor*c.lastOwnSubscribers || readersFactor*q < c.lastOwnSubscribers {
+	remote := sum.(honeycomb.Rest)
+	channels := c.channels(leaders, remote, now)
+	if q := subscribersOf(channels); q > readersFactor*c.lastOwnSubscribers || readersFactor*q < c.lastOwnSubscribers {
 		c.lastOwnSubscribers = q
 		c.decideUrgently()
 	}
-	all := c.publishShare(leaders, own, rest, now)
+	all := c.publishShare(leaders, channels, remote, now)
 	if q := all.Subscribers; whole && (q > networkFactor*c.lastAllSubscribers || networkFactor*q < c.lastAllSubscribers) {
 		c.lastAllSubscribers = q
 		c.decideUrgently()
@@ -130,26 +130,26 @@ func (c *Corona) decide(now time.Time) {
 		c.correction = Correction(&c.problem, all)
 	}
 	p := Corrected(c.problem, c.correction)
-	s, err := honeycomb.Solve(&p, own, rest)
+	s, err := honeycomb.Solve(&p, channels, remote)
 	if err != nil {
 		c.log.Error("the number of pollers could not be optimised", "err", err)
 		return
 	}
-	c.solution, c.remote, c.decided = s, rest, true
+	c.solution, c.remote, c.decided = s, remote, true
 	chosen := make([]float64, len(leaders))
 	for i, l := range leaders {
-		chosen[i] = s.Pollers(&p, own, i)
-		l.factors = &own[i]
+		chosen[i] = s.Pollers(&p, channels, i)
+		l.factors = &channels[i]
 		n := int(chosen[i])
-		if l.desiredPollers = c.unboundPollers(&p, l, own[i]); c.problem.Cut == honeycomb.Levels {
-			l.level = c.level(l.key, own[i].Wedges, int(s.Pick[i]))
+		if l.desiredPollers = c.unboundPollers(&p, l, channels[i]); c.problem.Cut == honeycomb.Levels {
+			l.level = c.level(l.key, channels[i].Wedges, int(s.Pick[i]))
 		}
 		if !c.worthTelling(l, n) {
 			n = l.pollers
 		}
 		c.enlist(l, n, now)
 	}
-	c.targetShare = c.correction * c.shareInForce(leaders, own, chosen, now)
+	c.targetShare = c.correction * c.shareInForce(leaders, channels, chosen, now)
 	if c.problem.Objective != honeycomb.Fast && s.Fits { // load that bounds on channels leave unused is not to be made up for
 		c.targetShare *= min(s.Spent/s.Budget, 1)
 	}
@@ -160,12 +160,12 @@ func (c *Corona) decide(now time.Time) {
 
 // shareInForce is the part of the decision that is in force, because small changes are not made. It
 // is measured in the quantity that T bounds.
-func (c *Corona) shareInForce(leaders []*leaderState, own []honeycomb.Channel, chosen []float64, now time.Time) float64 {
+func (c *Corona) shareInForce(leaders []*leaderState, channels []honeycomb.Channel, chosen []float64, now time.Time) float64 {
 	var of []honeycomb.Channel
 	var then, is []float64
 	for i, l := range leaders {
 		if !c.awaitsGrant(l, now) {
-			of, then, is = append(of, own[i]), append(then, chosen[i]), append(is, float64(l.pollers))
+			of, then, is = append(of, channels[i]), append(then, chosen[i]), append(is, float64(l.pollers))
 		}
 	}
 	spent := func(pollers []float64) float64 {
@@ -213,11 +213,11 @@ func (c *Corona) activeLeaders() []*leaderState {
 
 // publishShare publishes the sum of the channels led here. It returns the totals of the whole
 // network: what is polled, and what the underlying decisions aimed at.
-func (c *Corona) publishShare(leaders []*leaderState, own []honeycomb.Channel, rest honeycomb.Rest, now time.Time) honeycomb.Totals {
+func (c *Corona) publishShare(leaders []*leaderState, channels []honeycomb.Channel, remote honeycomb.Rest, now time.Time) honeycomb.Totals {
 	p := &c.problem
-	t := honeycomb.Totals{Nodes: 1, Channels: len(own)}
-	for i := range own {
-		t.Subscribers += own[i].Subscribers
+	t := honeycomb.Totals{Nodes: 1, Channels: len(channels)}
+	for i := range channels {
+		t.Subscribers += channels[i].Subscribers
 		t.Content += leaders[i].pollBytes()
 	}
 	then := make([]honeycomb.Channel, 0, len(leaders))
@@ -232,18 +232,18 @@ func (c *Corona) publishShare(leaders []*leaderState, own []honeycomb.Channel, r
 	t.Aim = TargetTerm(t.Decided, c.targetShare)
 	var value []byte
 	if c.cfg.Clusters {
-		sum := honeycomb.NewClusters(p, own, func(i int) int { return leaders[i].level })
+		sum := honeycomb.NewClusters(p, channels, func(i int) int { return leaders[i].level })
 		sum.Totals = t
 		value = EncodeClusters(sum)
 	} else {
-		sum := honeycomb.NewBins(p, own)
+		sum := honeycomb.NewBins(p, channels)
 		sum.Totals = t
 		value = EncodeBins(sum)
 	}
 	if err := c.aggregate.Set(value); err != nil {
 		c.log.Error("summary of feeds could not be sent to other nodes", "err", err)
 	}
-	return t.With(rest)
+	return t.With(remote)
 }
 
 // servingPollers is the number of nodes that poll a channel.
@@ -257,12 +257,12 @@ func (c *Corona) servingPollers(l *leaderState) int {
 
 // channels returns the tradeoff factors of channels, as far as they are known. rest stands for all
 // other channels.
-func (c *Corona) channels(leaders []*leaderState, rest honeycomb.Rest, now time.Time) []honeycomb.Channel {
+func (c *Corona) channels(leaders []*leaderState, remote honeycomb.Rest, now time.Time) []honeycomb.Channel {
 	all := honeycomb.Totals{Channels: len(leaders)}
 	for _, l := range leaders {
 		all.Content += l.pollBytes()
 	}
-	c.meanSize = all.With(rest).Mean()
+	c.meanSize = all.With(remote).Mean()
 	of := make([]honeycomb.Channel, len(leaders))
 	for i, l := range leaders {
 		of[i] = honeycomb.Channel{

@@ -67,7 +67,7 @@ func (c *Corona) cachedEpoch(d *domain, hash owner.Hash, now time.Time) *owner.E
 
 // onEpochRequest answers with the epoch of a domain's key, as the key's root or one of its owners.
 func (c *Corona) onEpochRequest(domain string, m *coronapb.EpochRequest) {
-	asker, err := c.node.OpenRecord(m.Record)
+	sender, err := c.node.OpenRecord(m.Record)
 	if err != nil {
 		c.stats.Garbage++
 		return
@@ -76,7 +76,7 @@ func (c *Corona) onEpochRequest(domain string, m *coronapb.EpochRequest) {
 	if !ok || v.Epoch == nil {
 		return // no grant was requested yet, or the request was misrouted
 	}
-	c.sendPoliteness(asker.Peer, domain, &coronapb.Politeness{Body: &coronapb.Politeness_EpochResponse{
+	c.sendPoliteness(sender.Peer, domain, &coronapb.Politeness{Body: &coronapb.Politeness_EpochResponse{
 		EpochResponse: &coronapb.EpochResponse{Nonce: m.Nonce, Epoch: v.Epoch.Bytes()},
 	}})
 }

@@ -75,8 +75,8 @@ func (c *Corona) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeRep
 		return
 	}
 	sent := from == "" || from == poller.Peer.ID || c.mayLead(overlay.NodeID(c.cfg.Network, from), l.key)
-	told := time.UnixMilli(int64(min(r.AtMs, maxMillis)))
-	if !sent || !c.mayReport(l, poller.ID, r.Ticket) || !c.timely(l, poller.Peer.ID, told, r.Ticket) {
+	sentAt := time.UnixMilli(int64(min(r.AtMs, maxMillis)))
+	if !sent || !c.mayReport(l, poller.ID, r.Ticket) || !c.timely(l, poller.Peer.ID, sentAt, r.Ticket) {
 		c.stats.RejectedReports++
 		return
 	}
@@ -87,16 +87,16 @@ func (c *Corona) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeRep
 // rejected. If the clocks differ by more than clockSlack, an observation with this sequencer's
 // ticket is accepted if it is later than all earlier ones of its poller. Without that rule, a
 // sequencer with a wrong clock would reject every report.
-func (c *Corona) timely(l *leaderState, poller env.PeerID, told time.Time, ticket uint64) bool {
-	near := c.clock.Now().Sub(told).Abs() <= clockSlack+keepReportFor
-	if !near && (ticket != l.ticket || !told.After(l.lastReport[poller])) {
+func (c *Corona) timely(l *leaderState, poller env.PeerID, sentAt time.Time, ticket uint64) bool {
+	near := c.clock.Now().Sub(sentAt).Abs() <= clockSlack+keepReportFor
+	if !near && (ticket != l.ticket || !sentAt.After(l.lastReport[poller])) {
 		return false
 	}
-	if told.After(l.lastReport[poller]) {
+	if sentAt.After(l.lastReport[poller]) {
 		if len(l.lastReport) >= maxReporters {
 			clear(l.lastReport)
 		}
-		l.lastReport[poller] = told
+		l.lastReport[poller] = sentAt
 	}
 	return true
 }

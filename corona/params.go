@@ -127,11 +127,11 @@ func (b *PayloadCache) notice(key overlay.ID, body []byte) (t snapshotNotice, ok
 }
 
 // snapshotMessage encodes a snapshot for a newly enlisted poller.
-func (b *PayloadCache) snapshotMessage(key overlay.ID, s *snapshot, rest time.Duration) []byte {
-	if h := b.entries[key]; h != nil && h.notice.snapshot == s && h.notice.nonce == 0 && h.notice.limitedFor == 0 && rest <= 0 {
+func (b *PayloadCache) snapshotMessage(key overlay.ID, s *snapshot, limitedFor time.Duration) []byte {
+	if h := b.entries[key]; h != nil && h.notice.snapshot == s && h.notice.nonce == 0 && h.notice.limitedFor == 0 && limitedFor <= 0 {
 		return h.snapshotBody
 	}
-	return marshal(s.message(key, 0, rest))
+	return marshal(s.message(key, 0, limitedFor))
 }
 
 // ownPayloads is the size of a cache that is not shared. A payload is usually read again at once.

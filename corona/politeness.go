@@ -169,8 +169,8 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 		c.onEpochRequest(m.Domain, b.EpochRequest)
 	case *coronapb.Politeness_GrantRequest:
 		now := c.clock.Now()
-		asker, bids := c.openGrantRequest(m.Domain, b.GrantRequest, now)
-		if len(bids) == 0 {
+		sender, requests := c.openGrantRequest(m.Domain, b.GrantRequest, now)
+		if len(requests) == 0 {
 			return
 		}
 		if len(c.politeness.rootAskedAt) < maxStewardStates {
@@ -180,7 +180,7 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 		case v.Epoch == nil:
 			c.politeness.owners.Want(key, overlay.StewardURL(m.Domain), func(bool) {}) // the sender repeats its request
 		case v.Leads:
-			c.onGrantRequest(m.Domain, asker, bids, now)
+			c.onGrantRequest(m.Domain, sender, requests, now)
 		case v.Epoch.Sequencer != c.node.Self().Peer.ID:
 			c.sendPoliteness(c.peer(v.Epoch.Sequencer), m.Domain, m)
 		}
@@ -198,8 +198,8 @@ func (c *Corona) takePoliteness(from env.PeerID, m *coronapb.Politeness) {
 	now := c.clock.Now()
 	switch b := m.Body.(type) {
 	case *coronapb.Politeness_GrantRequest:
-		if asker, bids := c.openGrantRequest(m.Domain, b.GrantRequest, now); len(bids) > 0 {
-			c.onGrantRequest(m.Domain, asker, bids, now)
+		if sender, requests := c.openGrantRequest(m.Domain, b.GrantRequest, now); len(requests) > 0 {
+			c.onGrantRequest(m.Domain, sender, requests, now)
 		}
 	case *coronapb.Politeness_GrantResponse:
 		c.onGrantResponse(m.Domain, b.GrantResponse)

@@ -245,11 +245,11 @@ func (c *Corona) onSnapshot(key overlay.ID, t snapshotNotice) {
 	}
 	// The limit applies to this channel alone. Its sequencer has no authority over other channels
 	// of the domain.
-	var rest time.Time
+	var limitedUntil time.Time
 	if t.limitedFor > 0 {
-		rest = c.clock.Now().Add(t.limitedFor)
+		limitedUntil = c.clock.Now().Add(t.limitedFor)
 	}
-	d.setSnapshot(s, rest)
+	d.setSnapshot(s, limitedUntil)
 }
 
 // reportStatus tells the sequencer about a failed poll, or that polls succeed again.
@@ -275,6 +275,6 @@ func (c *Corona) reportStatus(d *assignment, s State, now time.Time) {
 // signStatus signs a status report. Without a signature, a few forged reports would make a healthy
 // feed look broken to all of its readers.
 func (c *Corona) signStatus(key overlay.ID, s State) *coronapb.Message {
-	told := c.signer.Sign(wire.DomainReport, marshal(&coronapb.PollStatus{Key: key[:], State: s.wire()}))
-	return &coronapb.Message{Body: &coronapb.Message_Status{Status: &coronapb.StatusReport{Key: key[:], Status: told.Raw}}}
+	signed := c.signer.Sign(wire.DomainReport, marshal(&coronapb.PollStatus{Key: key[:], State: s.wire()}))
+	return &coronapb.Message{Body: &coronapb.Message_Status{Status: &coronapb.StatusReport{Key: key[:], Status: signed.Raw}}}
 }

@@ -92,23 +92,23 @@ func (c *Corona) openClaims(by *overlay.Contact, raw []byte, now time.Time) *cor
 }
 
 // openGrantRequest decodes a grant request and drops claims that its sender may not make.
-func (c *Corona) openGrantRequest(domain string, m *coronapb.GrantRequest, now time.Time) (asker *overlay.Contact, bids []grantRequest) {
-	asker, err := c.node.OpenRecord(m.Record)
+func (c *Corona) openGrantRequest(domain string, m *coronapb.GrantRequest, now time.Time) (sender *overlay.Contact, requests []grantRequest) {
+	sender, err := c.node.OpenRecord(m.Record)
 	if err != nil {
 		c.stats.Garbage++
 		return nil, nil
 	}
-	claims := c.openClaims(asker, m.Claims, now)
+	claims := c.openClaims(sender, m.Claims, now)
 	if claims == nil {
 		return nil, nil
 	}
 	for _, k := range claims.Claims {
 		key := overlay.Key(c.cfg.Network, k.Url)
-		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || domainOf(k.Url) != domain || !c.mayLead(asker.ID, key) {
+		if spelled, err := feed.Canonical(k.Url); err != nil || spelled != k.Url || domainOf(k.Url) != domain || !c.mayLead(sender.ID, key) {
 			c.stats.Misclaimed++
 			continue
 		}
-		bids = append(bids, grantRequest{
+		requests = append(requests, grantRequest{
 			claim: claim{
 				readers:  c.plausibleReaders(k.Readers),
 				interval: max(min(time.Duration(k.IntervalMs)*time.Millisecond, maxPublicInterval), c.cfg.PollInterval),
@@ -118,11 +118,11 @@ func (c *Corona) openGrantRequest(domain string, m *coronapb.GrantRequest, now t
 			key: key, bytes: int(k.Size), number: k.Number, at: timeOf(claims.AtMs),
 		})
 	}
-	return asker, bids
+	return sender, requests
 }
 
 // onGrantRequest takes a grant request of a sequencer.
-func (c *Corona) onGrantRequest(domain string, asker *overlay.Contact, bids []grantRequest, now time.Time) {
+func (c *Corona) onGrantRequest(domain string, sender *overlay.Contact, requests []grantRequest, now time.Time) {
 	o, v := c.stewardOf(domain)
 	if o == nil || !v.Leads {
 		c.stats.Misrouted++
@@ -131,12 +131,12 @@ func (c *Corona) onGrantRequest(domain string, asker *overlay.Contact, bids []gr
 	c.startEpoch(o, v.Epoch, now)
 	claimed := 0
 	for _, a := range o.accounts {
-		if a.claimedBy == asker.Peer.ID && !a.claimedAt.IsZero() {
+		if a.claimedBy == sender.Peer.ID && !a.claimedAt.IsZero() {
 			claimed++
 		}
 	}
 	most := max(fairShareFactor*maxAccounts/c.members(), minAccountsPerMember)
-	for _, b := range bids {
+	for _, b := range requests {
 		a := o.account(b.key)
 		if a == nil && claimed < most {
 			a = c.openAccount(o, b.key)
@@ -146,12 +146,12 @@ func (c *Corona) onGrantRequest(domain string, asker *overlay.Contact, bids []gr
 			c.stats.NoRoom++
 			continue
 		}
-		if a.claimedBy == asker.Peer.ID && !b.at.After(a.claimTime) {
+		if a.claimedBy == sender.Peer.ID && !b.at.After(a.claimTime) {
 			c.stats.Replayed++
 			continue
 		}
-		a.setClaim(b, asker.Peer.ID, now, c.cfg.MaintenanceInterval)
-		a.addRequester(requester{asker.Peer, b.number})
+		a.setClaim(b, sender.Peer.ID, now, c.cfg.MaintenanceInterval)
+		a.addRequester(requester{sender.Peer, b.number})
 	}
 	if o.issueAt.IsZero() {
 		o.issueAt = now.Add(issuePause)
@@ -223,13 +223,13 @@ func (o *stewardState) leads(e *owner.Epoch) bool { return o.epoch != nil && o.e
 // issueGrants makes grants for the sequencers that wait for one.
 func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 	c.dropExpired(o, now)
-	claims, whose := o.claims()
-	most := budgetOf(claims, c.cfg.Compression)
-	shares := shareOut(claims, allocatable(claims, most))
-	out := o.grantedRates()
-	var kept grantBatches
+	claims, accounts := o.claims()
+	limit := budgetOf(claims, c.cfg.Compression)
+	shares := shareOut(claims, allocatable(claims, limit))
+	rates := o.grantedRates()
+	var unchanged grantBatches
 	var made []*pendingGrant
-	for i, a := range whose {
+	for i, a := range accounts {
 		if len(a.requesters) == 0 {
 			continue
 		}
@@ -241,7 +241,7 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 		if granted && a.grantBytes != nil && a.epoch == e.Hash && !c.dueForRenewal(last, now) && similar(last.portion, want) {
 			for _, p := range a.requesters {
 				if p.number != last.number {
-					kept.add(p.Peer, a.grantBytes)
+					unchanged.add(p.Peer, a.grantBytes)
 				}
 			}
 			a.requesters = nil
@@ -250,9 +250,9 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 		if len(o.pendingGrants)+len(made) >= maxPendingGrants {
 			continue
 		}
-		others := out.rate - a.rate()
-		got, ok := want.within(most-others, most*(1-reservePart)-others)
-		if again, may := want.reduced(last.portion, most*(1-reservePart)/out.last); granted && may && (!ok || again.rate() > got.rate()) {
+		others := rates.rate - a.rate()
+		got, ok := want.within(limit-others, limit*(1-reservePart)-others)
+		if again, may := want.reduced(last.portion, limit*(1-reservePart)/rates.last); granted && may && (!ok || again.rate() > got.rate()) {
 			got, ok = again, true
 		}
 		if !ok {
@@ -264,9 +264,9 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 			domain: o.domain, key: a.key, portion: got, expiry: now.Add(c.grantLifetime()).Truncate(time.Millisecond),
 			number: max(uint64(now.UnixMilli()), last.number+1), epoch: e.Hash,
 		}).state()
-		out.add(a, -1)
+		rates.add(a, -1)
 		added := a.add(entry{g.portion, g.expiry, g.number, claims[i].readers})
-		if out.add(a, 1); !added {
+		if rates.add(a, 1); !added {
 			c.stats.OverBudget++
 			a.requesters = nil
 			continue
@@ -278,7 +278,7 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 	for _, s := range made {
 		s.grant.signatures = []countersignature{{self, c.signer.Signature(wire.DomainGrant, s.grant.statement)}}
 	}
-	c.sendGrants(o.domain, kept)
+	c.sendGrants(o.domain, unchanged)
 	o.pendingGrants = append(o.pendingGrants, made...)
 	c.requestSignatures(o, e, made, readersRate(claims))
 	if c.sendSignedGrants(o); len(o.pendingGrants) > 0 {
