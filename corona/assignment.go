@@ -93,7 +93,7 @@ const maxGrace = 10 * time.Second
 // polls at each change of ranks.
 func (g *schedule) grace() time.Duration { return min(maxGrace, g.Interval/32) }
 
-// slotSlack is how much a slot may move when clock offsets are measured anew.
+// slotSlack is how much a slot may move when the reference phase is measured anew.
 const slotSlack = time.Second
 
 // Valid says whether a payload is one that this node would poll by or pass on.

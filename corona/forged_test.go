@@ -68,7 +68,7 @@ func TestForgedObservationsAreDropped(t *testing.T) {
 		v.run(time.Minute)
 		after := leader.Stats()
 		if len(v.items) != 1 || after.Garbage+after.RejectedReports != before.Garbage+before.RejectedReports+1 {
-			t.Errorf("%s: the log has %q, %d pieces of garbage, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.RejectedReports-before.RejectedReports)
+			t.Errorf("%s: the log has %q, %d invalid messages, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.RejectedReports-before.RejectedReports)
 		}
 	}
 	// The same report from the member itself is accepted; malicious members are another matter.
@@ -194,7 +194,7 @@ func TestItemsHandedOverDoNotReplaceTheSnapshot(t *testing.T) {
 	v.run(2 * time.Minute)
 	l := v.leader.leaders[v.key]
 	if len(v.items) != 3 || len(v.pollers[1].pendingReports) != 0 {
-		t.Errorf("the log has %q; %d findings still wait", titles(v.items), len(v.pollers[1].pendingReports))
+		t.Errorf("the log has %q; %d reports still wait", titles(v.items), len(v.pollers[1].pendingReports))
 	}
 	if now := len(v.knowing(doc)); now != stood || l.state != state {
 		t.Errorf("%d pollers know the document, where %d did; the state was %+v, and is %+v", now, stood, state, l.state)

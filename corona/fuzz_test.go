@@ -197,7 +197,7 @@ func FuzzMessage(f *testing.F) {
 			t.Errorf("after %q the log has %q", b, s)
 		}
 		if len(finder.pendingReports) != 0 && finder.pendingReports[0].nonce == 7 || p.itemFetchCount != len(p.leaders[k].itemFetches) {
-			t.Errorf("after %q %d findings are held, %d wait", b, len(finder.pendingReports), p.itemFetchCount)
+			t.Errorf("after %q %d reports are pending, %d item fetches wait", b, len(finder.pendingReports), p.itemFetchCount)
 		}
 	})
 }

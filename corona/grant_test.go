@@ -179,8 +179,8 @@ func TestAPermitCoversOnlyItsGrant(t *testing.T) {
 		"fewer":               {of: 2, grant: func() *grant { return of(f) }, want: true},
 		"more rarely":         {of: 4, interval: time.Hour, grant: func() *grant { return of(f) }, want: true},
 		"more":                {of: 6, grant: func() *grant { return of(f) }},
-		"oftener":             {of: 4, interval: 29 * time.Minute, grant: func() *grant { return of(f) }},
-		"by who stands far":   {of: 4, at: far, grant: func() *grant { return of(f) }},
+		"more often":          {of: 4, interval: 29 * time.Minute, grant: func() *grant { return of(f) }},
+		"by a distant node":   {of: 4, at: far, grant: func() *grant { return of(f) }},
 		"too late":            {of: 4, age: 31 * time.Minute, grant: func() *grant { return of(f) }},
 		"of another channel":  {of: 4, grant: func() *grant { return of(other) }},
 		"of another domain":   {of: 4, grant: func() *grant { return of(foreign) }},
@@ -255,7 +255,7 @@ func TestAStewardRefusesToSignBeyondTheBudget(t *testing.T) {
 		"too long":       {portion{1, half}, late},
 		"expired":        {portion{1, half}, past},
 		"an old number":  {portion{1, half}, old},
-		"oftener":        {portion{1, time.Minute}, nil},
+		"more often":     {portion{1, time.Minute}, nil},
 		"all at once":    {portion{1801, half}, nil},
 		"all of a floor": {portion{180, half}, nil}, // four are in force
 	} {

@@ -21,26 +21,26 @@ import (
 func TestAChannelFailsWhenMostOfItsPollersFail(t *testing.T) {
 	v := newChannelNetwork(t, 3, rss("A", "", "one"))
 	well := v.origin
-	ill := map[*member]bool{}
+	failing := map[*member]bool{}
 	v.origin = func(h *member, r env.Request) env.Answer {
-		if ill[h] {
+		if failing[h] {
 			return env.Answer{Status: 500}
 		}
 		return well(h, r)
 	}
 	for _, step := range []struct {
-		ill  int
-		kind coronapb.State_Kind
+		failing int
+		kind    coronapb.State_Kind
 	}{{1, coronapb.State_OK}, {2, coronapb.State_FAILING}, {3, coronapb.State_FAILING}, {1, coronapb.State_OK}, {0, coronapb.State_OK}} {
 		for i, h := range v.pollers {
-			ill[h] = i < step.ill
+			failing[h] = i < step.failing
 		}
 		v.poll(v.pollers...)
 		if s := v.state(); s.Kind != step.kind {
-			t.Errorf("with %d of 3 pollers ill it is %v", step.ill, s)
+			t.Errorf("with %d of 3 pollers failing the state is %v", step.failing, s)
 		}
-		if n := len(v.leader.leaders[v.key].failing); n != step.ill {
-			t.Errorf("%d pollers are known to be ill, %d are", n, step.ill)
+		if n := len(v.leader.leaders[v.key].failing); n != step.failing {
+			t.Errorf("%d pollers are known to fail, %d do", n, step.failing)
 		}
 		v.run(2 * time.Minute) // longer than minStateGap
 	}
@@ -73,12 +73,12 @@ func TestAReleasedPollerDoesNotKeepAChannelFailing(t *testing.T) {
 	v.run(2 * time.Minute)
 	v.poll(v.pollers[1])
 	if s := v.state(); s.Kind != coronapb.State_FAILING {
-		t.Errorf("with one of two ill it is %v", s)
+		t.Errorf("with one of two failing the state is %v", s)
 	}
 	l := v.leader.leaders[v.key]
 	v.leader.forgetFailing(l, v.now.Add(5*l.interval))
 	if s := v.state(); s.Kind != coronapb.State_OK || len(l.failing) > 0 {
-		t.Errorf("when it is forgotten it is %v, %d are ill", s, len(l.failing))
+		t.Errorf("when it is forgotten it is %v, %d are failing", s, len(l.failing))
 	}
 }
 
@@ -95,7 +95,7 @@ func TestAPollerWithoutASnapshotReportsEverything(t *testing.T) {
 	}
 	v.poll(blank)
 	if n := len(v.knowing(doc)); n != 2 || v.reports() != 1 || len(v.found) != 1 {
-		t.Errorf("%d pollers know how the log stands, %d findings, %d entries", n, v.reports(), len(v.found))
+		t.Errorf("%d pollers know the snapshot, %d change reports, %d entries", n, v.reports(), len(v.found))
 	}
 	blank.assignments.Get(v.key).snapshot = nil
 	other.limitDomainOf(other.assignments.Get(v.key), v.now.Add(time.Hour))
@@ -121,7 +121,7 @@ func TestHintsThatAPollerFindsSetTheIntervalOfAll(t *testing.T) {
 	})
 	v.poll(v.pollers[1])
 	if s := v.state(); s.Moved != "http://b.example/feed" || s.Interval != 2*time.Hour || s.Why != "the feed's ttl" {
-		t.Errorf("it is said %+v", s)
+		t.Errorf("the state is %+v", s)
 	}
 	for _, h := range v.pollers {
 		turn, _ := h.Slot(v.key)
@@ -149,12 +149,12 @@ func TestTooManyReportsAreDropped(t *testing.T) {
 	v.serve(doc)
 	v.poll(v.pollers...)
 	if l := v.leader.leaders[v.key]; len(l.itemFetches) != maxItemFetches || v.leader.itemFetchCount != maxItemFetches || v.leader.Stats().NoRoom != 3 {
-		t.Errorf("%d findings wait, %d in all, %d were dropped", len(l.itemFetches), v.leader.itemFetchCount, v.leader.Stats().NoRoom)
+		t.Errorf("%d item fetches wait, %d in all, %d were dropped", len(l.itemFetches), v.leader.itemFetchCount, v.leader.Stats().NoRoom)
 	}
 	shut = false
 	v.run(2 * time.Minute)
 	if len(v.found) != 2 || len(v.items) != 1+len(raw) || v.leader.itemFetchCount != 0 || len(v.leader.leaders[v.key].itemFetches) != 0 {
-		t.Errorf("%d entries with %d items; %d findings wait", len(v.found), len(v.items), v.leader.itemFetchCount)
+		t.Errorf("%d entries with %d items; %d item fetches wait", len(v.found), len(v.items), v.leader.itemFetchCount)
 	}
 	if n := len(v.knowing(doc)); n != len(v.pollers) {
 		t.Errorf("%d pollers know that", n)
@@ -164,7 +164,7 @@ func TestTooManyReportsAreDropped(t *testing.T) {
 	v.serve(last)
 	v.poll(v.pollers[0])
 	if n := len(v.leader.leaders[v.key].itemFetches); n != 0 || v.leader.Stats().NoRoom != 4 {
-		t.Errorf("%d findings wait where there is no room, %d were dropped", n, v.leader.Stats().NoRoom)
+		t.Errorf("%d item fetches wait where there is no room, %d were dropped", n, v.leader.Stats().NoRoom)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestStalledItemFetchesGiveWay(t *testing.T) {
 	v.poll(liars...)
 	l := v.leader.leaders[v.key]
 	if len(l.itemFetches) != maxItemFetches {
-		t.Fatalf("%d findings wait", len(l.itemFetches))
+		t.Fatalf("%d item fetches wait", len(l.itemFetches))
 	}
 	hold := func() {
 		for _, g := range l.itemFetches {
@@ -237,7 +237,7 @@ func TestASuspiciousDocumentIsReportedAgain(t *testing.T) {
 	v.serve(other)
 	v.run(50 * time.Minute)
 	if n := len(v.found); n != 1 || v.state().Kind != coronapb.State_NOT_A_FEED || v.reports() != 2 {
-		t.Fatalf("%d entries, %v, %d findings", n, v.state(), v.reports())
+		t.Fatalf("%d entries, %v, %d change reports", n, v.state(), v.reports())
 	}
 	v.run(time.Hour)
 	if n := len(v.found); n != 2 || v.state().Kind != coronapb.State_OK || len(v.knowing(other)) != 2 {
@@ -273,7 +273,7 @@ func TestANewSequencerGetsPendingReports(t *testing.T) {
 			}
 			for _, h := range v.houses {
 				if h.itemFetchCount != 0 || len(h.pendingReports) != 0 {
-					t.Errorf("%d findings wait, %d are held", h.itemFetchCount, len(h.pendingReports))
+					t.Errorf("%d item fetches wait, %d reports are pending", h.itemFetchCount, len(h.pendingReports))
 				}
 			}
 		})
@@ -289,7 +289,7 @@ func TestANewSequencerTrustsOnlyItsOwnLog(t *testing.T) {
 	v.serve(next)
 	v.poll(v.pollers...)
 	if n := len(v.knowing(next)); n != 2 {
-		t.Fatalf("%d pollers know how the log stands", n)
+		t.Fatalf("%d pollers know the snapshot", n)
 	}
 	who := v.pollers[0]
 	word := who.Handoff(v.key)
@@ -320,10 +320,10 @@ func TestCeaseEndsTheOrder(t *testing.T) {
 	v.hold(true)
 	v.run(time.Hour)
 	if n := len(v.knowing(rss("A", "", "one", "two"))); n != 0 {
-		t.Errorf("%d were told of what was held", n)
+		t.Errorf("%d waiting pollers were remembered", n)
 	}
 	if _, ok := v.leader.View(v.key); ok || v.leader.Stats().Channels != 0 {
-		t.Error("it still says how polls go")
+		t.Error("it still returns a state")
 	}
 	v.leader.Cease(v.key) // a second call does nothing
 }
@@ -389,12 +389,12 @@ func TestMessagesOfOtherNodesAreIgnored(t *testing.T) {
 	tell(leader, &coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: v.key[:], Nonce: g.nonce}}})
 	tell(leader, &coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: v.key[:], Nonce: g.nonce, Size: 1, Data: []byte{1}}}})
 	if l := leader.leaders[v.key]; !slices.Contains(l.itemFetches, g) || len(g.packed) > 0 {
-		t.Error("a stranger has ended a finding, or added to it")
+		t.Error("another node has ended a change report, or added to it")
 	}
 	// Neither does a message of the right node if it is not what was requested.
 	_ = leader.Receive(g.from.ID, marshal(&coronapb.Message{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: v.key[:], Nonce: g.nonce, Size: 3, Data: []byte("xyz")}}}))
 	if st := leader.Stats(); st.Garbage != 1 || leader.itemFetchCount != 0 || len(v.found) != 1 {
-		t.Errorf("%d pieces of garbage, %d findings wait, %d entries", st.Garbage, leader.itemFetchCount, len(v.found))
+		t.Errorf("%d invalid messages, %d item fetches wait, %d entries", st.Garbage, leader.itemFetchCount, len(v.found))
 	}
 }
 

@@ -195,11 +195,11 @@ func followed(t testing.TB, d difference.Delta) difference.Delta {
 	for i, part := range d.Split(256 << 10) {
 		packed, err := part.Encode()
 		if err != nil {
-			t.Fatalf("a finding that cannot be packed: %v", err)
+			t.Fatalf("a change report that cannot be packed: %v", err)
 		}
 		read, err := difference.Decode(packed)
 		if err != nil {
-			t.Fatalf("a finding that nobody can read: %v", err)
+			t.Fatalf("a change report that nobody can read: %v", err)
 		}
 		if i == 0 {
 			all = read

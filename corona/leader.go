@@ -55,7 +55,7 @@ type leaderState struct {
 	since        time.Time    // when this node became the sequencer
 	lastRead     time.Time    // when the channel last had readers
 	fetchedAt    time.Time    // when this node last fetched it outside the schedule
-	fetching     env.Handle   // handle of that request; 0: it is answered
+	fetching     env.Handle   // handle of that request; 0: none in flight
 	inFlight     int          // changes that are being judged or are on their way to a quorum
 	judgingPage  bool         // a page view is being judged
 	marks        string       // of the page, as in the note

@@ -145,7 +145,7 @@ func TestSlotViewAndDecision(t *testing.T) {
 		t.Error("who does not lead a channel says how its polls go")
 	}
 	if _, ok := v.leader.Slot(v.key); ok {
-		t.Error("who does not poll has a turn")
+		t.Error("a node that does not poll has a slot")
 	}
 	if view, ok := v.leader.View(v.key); !ok || view.Known != 2 || view.State.Pollers != 3 || view.State.Readers != 9 {
 		t.Errorf("%+v, %v", view, ok)

@@ -211,9 +211,9 @@ func TestAnObservationSurvivesARoundTrip(t *testing.T) {
 	}
 	back := []fingerprint{of[1], of[0]}
 	if digest(back) != digest(of) || digest(of[:1]) == digest(of) || digest(nil) != 0 {
-		t.Error("a digest stands for other prints, or for their order")
+		t.Error("a digest stands for other fingerprints, or for their order")
 	}
 	if parseFingerprints(make([]byte, fingerprintSize+1)) != nil || parseFingerprints(make([]byte, (feed.MaxItems+1)*fingerprintSize)) != nil {
-		t.Error("prints that are none are read")
+		t.Error("invalid fingerprints are accepted")
 	}
 }

@@ -138,7 +138,7 @@ func newTestNetworkOf(t testing.TB, n int, cfg Config) *testNetwork {
 	w.run(2 * time.Minute)
 	for i, h := range w.houses {
 		if h.overlay.State() != overlay.Active {
-			t.Fatalf("house %d is %v", i, h.overlay.State())
+			t.Fatalf("member %d is %v", i, h.overlay.State())
 		}
 	}
 	return w

@@ -110,7 +110,7 @@ func FuzzPayload(f *testing.F) {
 		s, grant := p.parsePayload(k, words)
 		if s == nil {
 			if p.Serve(k, wedgeDuty(words)); p.Stats().Assignments != 0 {
-				t.Errorf("%q is polled by words that are none", words)
+				t.Errorf("%q is polled by an invalid payload", words)
 			}
 			return
 		}
@@ -118,14 +118,14 @@ func FuzzPayload(f *testing.F) {
 		b.grant = grant
 		spelled, err := feed.Canonical(u)
 		if err != nil || spelled != u || len(u) > maxURL || b.update > honeycomb.MaxUpdate || !(b.size >= 0) || b.readers < 0 {
-			t.Errorf("words beyond bounds: %q, %+v", u, b)
+			t.Errorf("payload beyond bounds: %q, %+v", u, b)
 		}
 		if again, grant := p.parsePayload(k, b.payload(u)); again == nil || again.url != u || !bytes.Equal(grant, b.grant) || again.params.differs(s.params) || again.params.readers != b.readers {
 			t.Errorf("%+v became %+v", b, again)
 		}
 		p.Serve(k, wedgeDuty(words))
 		if l.run(26*time.Hour, p); len(l.asked) == 0 && b.skips.days == 0 {
-			t.Errorf("by %q nothing is polled", words)
+			t.Errorf("payload %q is refused", words)
 		}
 	})
 }

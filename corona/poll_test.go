@@ -62,7 +62,7 @@ func TestAPollWaitsForABusyFetcher(t *testing.T) {
 	}
 	for _, h := range p.urgencies[said:] {
 		if h != NotUrgent {
-			t.Errorf("told with urgency %d", h)
+			t.Errorf("sent with urgency %d", h)
 		}
 	}
 	l.origins[site] = serves(rss("A", "", "two", "one"))
@@ -84,11 +84,11 @@ func TestFailedPollsAreReported(t *testing.T) {
 	said := len(p.said)
 	l.run(12*time.Hour, p)
 	if len(p.said)-said < 5 {
-		t.Fatalf("%d words", len(p.said)-said)
+		t.Fatalf("%d states", len(p.said)-said)
 	}
 	for i, s := range p.said[said:] {
 		if h := p.urgencies[said+i]; s.Kind == coronapb.State_FAILING && h == NotUrgent || h == AtOnce && i > 0 {
-			t.Errorf("word %d, %v, is told with urgency %d", i, s, h)
+			t.Errorf("state %d, %v, is sent with urgency %d", i, s, h)
 		}
 	}
 	quick := l.poller(Config{PollInterval: time.Second})
@@ -104,7 +104,7 @@ func TestFailedPollsAreReported(t *testing.T) {
 		}
 	}
 	if soon < 12*60 || soon > 24*60 {
-		t.Errorf("%d hasty words a day", soon)
+		t.Errorf("%d urgent states a day", soon)
 	}
 }
 
@@ -306,7 +306,7 @@ func TestStatesAreSentWhenTheyChange(t *testing.T) {
 		}
 	}
 	if strings.Join(at, ", ") != "ok, failing" {
-		t.Errorf("said at once: %v", at)
+		t.Errorf("sent at once: %v", at)
 	}
 	last := p.said[len(p.said)-1]
 	if !last.Since.Before(last.Polled) || !last.Next.After(last.Polled) {
@@ -322,13 +322,13 @@ func TestStatesAreSentWhenTheyChange(t *testing.T) {
 	l.run(time.Hour, p)
 	for _, h := range p.urgencies {
 		if h != NotUrgent {
-			t.Errorf("three more readers beside a hundred are told with urgency %d", h)
+			t.Errorf("three more readers beside a hundred are sent with urgency %d", h)
 		}
 	}
 	p.urgencies, p.readers = nil, 120
 	l.run(time.Hour, p)
 	if len(p.urgencies) == 0 || p.urgencies[0] != Soon {
-		t.Errorf("twenty more are told with urgency %v", p.urgencies)
+		t.Errorf("twenty more are sent with urgency %v", p.urgencies)
 	}
 }
 
@@ -344,11 +344,11 @@ func TestReadersLearnTheLag(t *testing.T) {
 	l.origins[site] = serves(dated)
 	l.run(2*time.Hour, p)
 	if !slices.Contains(p.urgencies, Soon) || p.said[len(p.said)-1].Lag <= 0 {
-		t.Errorf("%v is told with urgency %v", p.said[len(p.said)-1].Lag, p.urgencies)
+		t.Errorf("%v is sent with urgency %v", p.said[len(p.said)-1].Lag, p.urgencies)
 	}
 	p.urgencies = nil
 	if l.run(3*time.Hour, p); slices.Contains(p.urgencies, Soon) {
-		t.Error("what has not changed is told again")
+		t.Error("an unchanged state is sent again")
 	}
 }
 

@@ -52,7 +52,7 @@ func TestForgedStatusReportsAreIgnored(t *testing.T) {
 		"of long ago": liar.signStatus(f.key, old), "of another channel": other, "of another's": forged,
 	} {
 		if f.leader.take(f.key, liar.signer.PeerID(), m); len(l.failing) > 0 || l.state.Kind != coronapb.State_OK {
-			t.Errorf("a report %s: %d are ill, and it is %v", what, len(l.failing), l.state.Kind)
+			t.Errorf("a report %s: %d are failing, and it is %v", what, len(l.failing), l.state.Kind)
 		}
 	}
 	l.pollers = 1 // one is then the majority
@@ -62,7 +62,7 @@ func TestForgedStatusReportsAreIgnored(t *testing.T) {
 		f.leader.take(f.key, liar.signer.PeerID(), liar.signStatus(f.key, ill))
 	}
 	if n := len(f.said) - said; n != 1 || len(l.failing) != 1 {
-		t.Errorf("%d words of one member at one time, of whom %d are ill", n, len(l.failing))
+		t.Errorf("%d states for reports of one member at one time; %d are failing", n, len(l.failing))
 	}
 }
 

@@ -20,7 +20,7 @@ func TestAChangeThatAllPollersFindIsOneEntry(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newChannelNetwork(t, 3, rss("A", "", numbered(items-1)...))
 			if n := len(v.knowing(rss("A", "", numbered(items-1)...))); n != 3 || v.reports() != 0 {
-				t.Fatalf("%d pollers know how the log stands, %d have found news", n, v.reports())
+				t.Fatalf("%d pollers know the snapshot, %d have found news", n, v.reports())
 			}
 			next := rss("A", "", numbered(items)...)
 			v.serve(next)
@@ -37,7 +37,7 @@ func TestAChangeThatAllPollersFindIsOneEntry(t *testing.T) {
 			v.serve(next, func(a *env.Answer) { a.Status, a.Body, a.ETag = 200, []byte(next), `"replica"` })
 			v.run(2 * time.Hour)
 			if v.reports() != 3 || len(v.found) != 2 {
-				t.Errorf("%d findings, %d entries after the same with other validators", v.reports(), len(v.found))
+				t.Errorf("%d change reports, %d entries after the same with other validators", v.reports(), len(v.found))
 			}
 		})
 	}
@@ -59,10 +59,10 @@ func TestALaggingReplicaIsReportedOnce(t *testing.T) {
 		v.run(30 * time.Second)
 	}
 	if n := v.reports(); n != 1+3 || len(v.found) != 2 {
-		t.Errorf("%d findings, of which %d are entries", n, len(v.found))
+		t.Errorf("%d change reports, of which %d are entries", n, len(v.found))
 	}
 	if held := len(v.pollers[0].pendingReports); held != 0 {
-		t.Errorf("%d findings are still held", held)
+		t.Errorf("%d reports are still pending", held)
 	}
 	last := rss("A", "", "three", "four", "five")
 	v.serve(last)
@@ -143,7 +143,7 @@ func TestAReportIsRepeatedUntilItIsAnswered(t *testing.T) {
 				t.Errorf("told %d times directly, and after %v, want %v", direct, told, c.told)
 			}
 			if len(who.pendingReports) != 0 || titles(v.items) != "one two" {
-				t.Errorf("%d findings are held after %v; the log has %q", len(who.pendingReports), v.now.Sub(began), titles(v.items))
+				t.Errorf("%d reports are pending after %v; the log has %q", len(who.pendingReports), v.now.Sub(began), titles(v.items))
 			}
 		})
 	}
@@ -204,7 +204,7 @@ func TestLargeItemsComeInChunks(t *testing.T) {
 			}
 			for _, h := range v.pollers {
 				if len(h.pendingReports) != 0 {
-					t.Error("a poller still holds what it found")
+					t.Error("a report is still pending")
 				}
 			}
 		})
@@ -225,7 +225,7 @@ func TestPendingReportsAreBounded(t *testing.T) {
 		}
 	}
 	if len(p.pendingReports) != maxPendingReports || p.pendingReports[0].key != key("http://a.example/3") {
-		t.Errorf("%d findings are held", len(p.pendingReports))
+		t.Errorf("%d reports are pending", len(p.pendingReports))
 	}
 }
 
@@ -261,7 +261,7 @@ func TestOnlyItemsOfPendingReportsAreSent(t *testing.T) {
 		}}})
 		v.run(time.Second)
 		if len(got) != c.parts || who.Stats().Garbage-before != c.garbage {
-			t.Errorf("%d of items %v: %d parts, %d pieces of garbage", c.nonce, c.items, len(got), who.Stats().Garbage-before)
+			t.Errorf("%d of items %v: %d parts, %d invalid messages", c.nonce, c.items, len(got), who.Stats().Garbage-before)
 		} else if c.parts == 1 && (got[0].Size == 0) != (c.nonce != 7) {
 			t.Errorf("%d: a part of %d bytes", c.nonce, got[0].Size)
 		}

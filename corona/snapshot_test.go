@@ -32,7 +32,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	all := of(numbered(maxSnapshotItems + 1)...)
 	p.Delivered(d.key(), marshal(all.message(d.key(), 0, 0)))
 	if d.snapshot.fingerprints != nil {
-		t.Fatalf("%d prints were told", len(d.snapshot.fingerprints))
+		t.Fatalf("%d fingerprints are known", len(d.snapshot.fingerprints))
 	}
 	news("one less of many", doc(numbered(maxSnapshotItems)...), true)
 	news("as many", doc(numbered(maxSnapshotItems+1)...), false)
@@ -42,7 +42,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	p.reportChange(d, w, l.now)
 	found := of(numbered(maxSnapshotItems + 2)...)
 	if err := p.Receive("sequencer", marshal(found.message(d.key(), p.pendingReports[0].nonce, 0))); err != nil || len(p.pendingReports) != 0 {
-		t.Fatalf("%v, %d findings are held", err, len(p.pendingReports))
+		t.Fatalf("%v, %d reports are pending", err, len(p.pendingReports))
 	}
 	news("one less of what it found", doc(numbered(maxSnapshotItems+1)...), false)
 
@@ -50,7 +50,7 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	// period.
 	p.reportChange(d, doc("old", "one"), l.now)
 	if err := p.Receive("sequencer", marshal(of("one").message(d.key(), p.pendingReports[0].nonce, 0))); err != nil || len(p.pendingReports) != 0 {
-		t.Fatalf("%v, %d findings are held", err, len(p.pendingReports))
+		t.Fatalf("%v, %d reports are pending", err, len(p.pendingReports))
 	}
 	news("what was answered", doc("old", "one"), false)
 	news("what is newer", doc("new", "one"), true)
@@ -62,6 +62,6 @@ func TestTheSnapshotDecidesWhatIsNews(t *testing.T) {
 	p.reportChange(other, doc("b"), l.now.Add(time.Minute))
 	p.Delivered(d.key(), marshal(of("one").message(d.key(), p.pendingReports[0].nonce, 0)))
 	if len(p.pendingReports) != 1 {
-		t.Error("a finding is forgotten for the word of another channel's sequencer")
+		t.Error("a change report is forgotten because of another channel's sequencer")
 	}
 }

@@ -121,6 +121,6 @@ func TestStatesAreProjectedOnlyWhileThePollerIsKnownToLive(t *testing.T) {
 	}
 	failing := State{Kind: coronapb.State_FAILING, Detail: "500", Since: at, Polled: at, Next: at.Add(half), Why: "a rule"}
 	if s := failing.Projected(now, now); !s.Polled.IsZero() || !s.Next.IsZero() || s.Why == "a rule" || s.Detail != "500" || !s.Since.Equal(at) {
-		t.Errorf("of a poll that failed over an hour ago, %+v is said", s)
+		t.Errorf("of a poll that failed over an hour ago, the state is %+v", s)
 	}
 }

@@ -21,18 +21,18 @@ func TestValidatorsAreUsedOnlyWhenTheItemsAreHeld(t *testing.T) {
 	p.slow = true
 	l.run(time.Minute, p)
 	if n, _ := parseNote(log.note); n.valid != (validators{}) {
-		t.Errorf("the record has validators %+v before anything is held", n.valid)
+		t.Errorf("the note has validators %+v before a quorum holds anything", n.valid)
 	}
 	l.run(time.Hour, p)
 	if r := l.last(); r.ETag != "" {
-		t.Errorf("asked with %q while the finding is on its way", r.ETag)
+		t.Errorf("asked with %q while the change report is on its way", r.ETag)
 	}
 	if st := p.Stats(); st.ChangedDocuments != 1 {
 		t.Errorf("found %d times while it was on its way", st.ChangedDocuments)
 	}
 	p.hold(true)
 	if n, _ := parseNote(log.note); n.valid.etag == "" || n.valid.url != site {
-		t.Errorf("the record has no validators when all is held")
+		t.Errorf("the note has no validators when a quorum holds all")
 	}
 	l.run(time.Hour, p)
 	if r := l.last(); r.ETag == "" {
