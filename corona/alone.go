@@ -121,7 +121,7 @@ func (c *Corona) loneDue(p *lonePoll, now time.Time) {
 		return
 	}
 	if p.waiting != 0 { // the response never came
-		c.stats.Overdue++
+		c.stats.Late++
 		delete(c.otherRequests, p.waiting)
 		p.waiting = 0
 	}

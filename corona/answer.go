@@ -188,8 +188,9 @@ const (
 // pollBytes is the measured cost of a poll of a channel, in bytes.
 func (l *leaderState) pollBytes() float64 { return pollOverhead + l.meanBytes }
 
-// ifItStays ends the description of a document that is not accepted yet.
-const ifItStays = ": accepted if it stays"
+// ifItStays ends the description of a document that is not accepted yet. A new sequencer recognises
+// a suspicion in the earlier note by this suffix.
+const ifItStays = ": it is believed if it stays"
 
 // suspicious says why a document is not accepted as the feed's; "" if it is. A document that looks
 // like another feed is accepted when it stays for the suspicion period. It is accepted at once when
@@ -270,7 +271,7 @@ func (c *Corona) takeChanges(l *leaderState, r observation) (taken bool) {
 		}
 		return true
 	}
-	c.stats.ChangedDocuments++
+	c.stats.Findings++
 	c.stats.Items += uint64(len(d.Changes))
 	first := l.known.Len() == 0
 	l.inFlight++

@@ -283,7 +283,7 @@ func (c *Corona) checkOverdue(now time.Time) (next time.Time) {
 		c.takeOutstanding(o.handle)
 		if o.assignment.waiting == o.handle {
 			o.assignment.waiting = 0
-			c.stats.Overdue++
+			c.stats.Late++
 			c.due(o.assignment, now)
 		}
 	}

@@ -190,35 +190,36 @@ type retry struct {
 	nonce uint64
 }
 
-// Stats counts what a Corona has done since it started.
+// Stats counts what a Corona has done since it started. The names of the fields are those of the
+// metrics (internal/daemon), so renaming a field renames a metric.
 type Stats struct {
-	Channels         int    // feeds that this node leads
-	Assignments      int    // feeds that this node polls
-	Polls            uint64 // answers to polls
-	Unchanged        uint64 // answers to polls without anything new (304, or the same document)
-	ChangeReports    uint64 // answers to polls with something new for another node
-	Failed           uint64 // answers to polls that were errors
-	ChangedDocuments uint64 // documents with something new for a feed that this node leads
-	Items            uint64 // new and edited items in those documents
-	OnDemand         uint64 // documents fetched for a single reader
-	Lone             uint64 // polls for readers of this node, because no other node was known to poll for them
-	Overdue          uint64 // answers that never came
-	Busy             uint64 // polls that the fetcher had no capacity for
-	Garbage          uint64 // messages that make no sense
-	Misrouted        uint64 // messages for the sequencer of a feed that this node does not lead
-	RejectedReports  uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
-	RejectedStatuses uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
-	NoRoom           uint64 // change reports, and feeds of a domain, dropped for lack of space
-	RefusedOrders    uint64 // orders to a wedge that could not be given
+	Channels  int    // feeds that this node leads
+	Duties    int    // feeds that this node polls
+	Polls     uint64 // answers to polls
+	Unchanged uint64 // answers to polls without anything new (304, or the same document)
+	Sightings uint64 // answers to polls with something new for another node
+	Failed    uint64 // answers to polls that were errors
+	Findings  uint64 // documents with something new for a feed that this node leads
+	Items     uint64 // new and edited items in those documents
+	Asked     uint64 // documents fetched for a single reader
+	Lone      uint64 // polls for readers of this node, because no other node was known to poll for them
+	Late      uint64 // answers that never came
+	Busy      uint64 // polls that the fetcher had no capacity for
+	Garbage   uint64 // messages that make no sense
+	Astray    uint64 // messages for the sequencer of a feed that this node does not lead
+	Strangers uint64 // observations dropped: too old, from a node that cannot have a rank, or sent by another node
+	Unheard   uint64 // reports about polls from nodes that cannot be pollers of the feed, or outdated ones
+	Crowded   uint64 // change reports, and feeds of a domain, dropped for lack of space
+	Unlisted  uint64 // orders to a wedge that could not be given
 
 	Skipped    uint64 // polls left out because no grant covered them
-	Ungranted  uint64 // polls without a grant, which a domain tolerates now and then
+	Solo       uint64 // polls without a grant, which a domain tolerates now and then
 	Forged     uint64 // forged grants and epochs of budget leaders
 	Expired    uint64 // grants that came too late, or ended before the next one came
 	Replayed   uint64 // outdated grants and claims
 	Granted    uint64 // requests for grants answered as the budget leader of a domain
-	OverBudget uint64 // requests for grants refused because the budget was used up
-	NotSigned  uint64 // grants of others that were not signed: beyond the budget, or out of order
+	Short      uint64 // requests for grants refused because the budget was used up
+	Denied     uint64 // grants of others that were not signed: beyond the budget, or out of order
 	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain
 }
 
@@ -350,7 +351,7 @@ func (c *Corona) FetchOnce(key overlay.ID, url string) {
 	c.onDemandURLs[key] = url
 	c.lastHandle++
 	c.otherRequests[c.lastHandle] = request{key: key, kind: onDemand}
-	c.stats.OnDemand++
+	c.stats.Asked++
 	url, isPage := feed.AtOrigin(url)
 	c.fetcher.Fetch(c.lastHandle, env.Request{URL: url, Robots: isPage})
 }
@@ -388,6 +389,6 @@ func (c *Corona) Decision() (v Decision, ok bool) {
 // Stats returns the counters.
 func (c *Corona) Stats() Stats {
 	st := c.stats
-	st.Channels, st.Assignments = len(c.leaders), c.assignments.Len()
+	st.Channels, st.Duties = len(c.leaders), c.assignments.Len()
 	return st
 }

@@ -52,7 +52,7 @@ func (c *Corona) requestSignatures(o *stewardState, e *owner.Epoch, of []*pendin
 func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Countersign, now time.Time) {
 	o, v := c.stewardOf(domain)
 	if o == nil || v.Epoch.Sequencer != from || v.Leads || owner.Hash(m.Epoch) != v.Epoch.Hash {
-		c.stats.Misrouted++
+		c.stats.Astray++
 		return
 	}
 	c.dropExpired(o, now)
@@ -65,7 +65,7 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 			continue
 		}
 		if !c.approves(o, entry{g.portion, g.expiry, g.number, c.plausibleReaders(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &rates, now) {
-			c.stats.NotSigned++
+			c.stats.Denied++
 			continue
 		}
 		answer.Signatures = append(answer.Signatures, &coronapb.Countersigned_Signature{

@@ -67,8 +67,8 @@ func TestForgedObservationsAreDropped(t *testing.T) {
 		}
 		v.run(time.Minute)
 		after := leader.Stats()
-		if len(v.items) != 1 || after.Garbage+after.RejectedReports != before.Garbage+before.RejectedReports+1 {
-			t.Errorf("%s: the log has %q, %d invalid messages, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.RejectedReports-before.RejectedReports)
+		if len(v.items) != 1 || after.Garbage+after.Strangers != before.Garbage+before.Strangers+1 {
+			t.Errorf("%s: the log has %q, %d invalid messages, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.Strangers-before.Strangers)
 		}
 	}
 	// The same report from the member itself is accepted; malicious members are another matter.
@@ -98,8 +98,8 @@ func TestASequencerWithAWrongClockAcceptsReports(t *testing.T) {
 			t.Fatal(err)
 		}
 		v.run(time.Minute)
-		if after := leader.Stats(); (after.RejectedReports == before.RejectedReports) != c.taken {
-			t.Errorf("%s: %d reports are dropped", c.what, after.RejectedReports-before.RejectedReports)
+		if after := leader.Stats(); (after.Strangers == before.Strangers) != c.taken {
+			t.Errorf("%s: %d reports are dropped", c.what, after.Strangers-before.Strangers)
 		}
 	}
 	if titles(v.items) != "one forged" {
@@ -159,14 +159,14 @@ func TestReportsFromBeyondTheLeafSetNeedATicket(t *testing.T) {
 	alone := newLab(t).poller(Config{})
 	e := env.Env{Clock: alone.l, Network: nobody{}, Worker: alone.l, Store: nobody{}, Rand: rand.New(rand.NewPCG(1, 1)), Log: alone.log}
 	record := overlay.New(e, stranger, v.verify, overlay.Config{Network: v.network}).Self().Raw
-	before := leader.Stats().RejectedReports
+	before := leader.Stats().Strangers
 	if err := leader.Receive(stranger.PeerID(), forge(t, v, record, stranger, leader.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
 	leader.Deliver(v.key, forge(t, v, record, stranger, leader.Now(), 0))
 	v.run(time.Minute)
-	if len(v.items) != 1 || leader.Stats().RejectedReports != before+2 {
-		t.Errorf("the log has %q; %d were strangers", titles(v.items), leader.Stats().RejectedReports-before)
+	if len(v.items) != 1 || leader.Stats().Strangers != before+2 {
+		t.Errorf("the log has %q; %d were strangers", titles(v.items), leader.Stats().Strangers-before)
 	}
 	v.serve(rss("A", "", "one", "two"))
 	v.poll(v.pollers[i])

@@ -233,13 +233,13 @@ func TestAStewardRefusesToSignBeyondTheBudget(t *testing.T) {
 			}
 			m.Statements = append(m.Statements, g.state().statement)
 		}
-		before := other.stats.NotSigned
+		before := other.stats.Denied
 		other.onCountersign(from, "a.example", m, w.now)
-		if other.stats.Misrouted > 0 {
-			other.stats.Misrouted = 0
+		if other.stats.Astray > 0 {
+			other.stats.Astray = 0
 			return 0
 		}
-		return n - int(other.stats.NotSigned-before)
+		return n - int(other.stats.Denied-before)
 	}
 	self, half := first.signer.PeerID(), 30*time.Minute
 	if n := ask(w.houses[0].signer.PeerID(), 1, portion{1, half}, 9, nil); w.houses[0] != first && n != 0 {

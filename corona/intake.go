@@ -77,7 +77,7 @@ func (c *Corona) onChange(l *leaderState, from env.PeerID, m *coronapb.ChangeRep
 	sent := from == "" || from == poller.Peer.ID || c.mayLead(overlay.NodeID(c.cfg.Network, from), l.key)
 	sentAt := time.UnixMilli(int64(min(r.AtMs, maxMillis)))
 	if !sent || !c.mayReport(l, poller.ID, r.Ticket) || !c.timely(l, poller.Peer.ID, sentAt, r.Ticket) {
-		c.stats.RejectedReports++
+		c.stats.Strangers++
 		return
 	}
 	c.onObservation(l, poller.Peer, r)
@@ -132,7 +132,7 @@ func (c *Corona) onObservation(l *leaderState, from env.Peer, m *coronapb.Observ
 		}
 	}
 	if len(l.itemFetches) >= maxItemFetches || c.itemFetchCount >= maxAllItemFetches {
-		c.stats.NoRoom++
+		c.stats.Crowded++
 		return
 	}
 	g := &itemFetch{from: from, hasHead: l.page, nonce: m.Nonce, fingerprints: of, missing: make([]bool, len(of)), observation: observationFrom(m, of)}
@@ -384,7 +384,7 @@ func (c *Corona) onStatusReport(l *leaderState, m *coronapb.StatusReport) {
 	}
 	s, from := stateFrom(of.State), wire.PeerIDOf(signed.Key)
 	if !c.couldPoll(overlay.NodeID(c.cfg.Network, from), l) || now.Sub(s.Polled).Abs() > clockSlack+minStateGap {
-		c.stats.RejectedStatuses++
+		c.stats.Unheard++
 		return
 	}
 	if s.Kind == coronapb.State_OK {

@@ -148,8 +148,8 @@ func TestTooManyReportsAreDropped(t *testing.T) {
 	doc, raw := bulky(rand.New(rand.NewPCG(1, 1)), 2, 40<<10)
 	v.serve(doc)
 	v.poll(v.pollers...)
-	if l := v.leader.leaders[v.key]; len(l.itemFetches) != maxItemFetches || v.leader.itemFetchCount != maxItemFetches || v.leader.Stats().NoRoom != 3 {
-		t.Errorf("%d item fetches wait, %d in all, %d were dropped", len(l.itemFetches), v.leader.itemFetchCount, v.leader.Stats().NoRoom)
+	if l := v.leader.leaders[v.key]; len(l.itemFetches) != maxItemFetches || v.leader.itemFetchCount != maxItemFetches || v.leader.Stats().Crowded != 3 {
+		t.Errorf("%d item fetches wait, %d in all, %d were dropped", len(l.itemFetches), v.leader.itemFetchCount, v.leader.Stats().Crowded)
 	}
 	shut = false
 	v.run(2 * time.Minute)
@@ -163,8 +163,8 @@ func TestTooManyReportsAreDropped(t *testing.T) {
 	last, _ := bulky(rand.New(rand.NewPCG(2, 2)), 2, 40<<10)
 	v.serve(last)
 	v.poll(v.pollers[0])
-	if n := len(v.leader.leaders[v.key].itemFetches); n != 0 || v.leader.Stats().NoRoom != 4 {
-		t.Errorf("%d item fetches wait where there is no room, %d were dropped", n, v.leader.Stats().NoRoom)
+	if n := len(v.leader.leaders[v.key].itemFetches); n != 0 || v.leader.Stats().Crowded != 4 {
+		t.Errorf("%d item fetches wait where there is no room, %d were dropped", n, v.leader.Stats().Crowded)
 	}
 }
 
@@ -418,8 +418,8 @@ func TestARefusedOrderIsRepeated(t *testing.T) {
 	before := v.order
 	v.leader.wedges = refusing{v.leader}
 	v.leader.enlist(l, 1, v.now)
-	if l.pollers != 2 || l.order.N != before.N || l.order.Term != before.Term || v.leader.Stats().RefusedOrders != 1 {
-		t.Errorf("%d pollers, order %+v, %d orders refused", l.pollers, l.order, v.leader.Stats().RefusedOrders)
+	if l.pollers != 2 || l.order.N != before.N || l.order.Term != before.Term || v.leader.Stats().Unlisted != 1 {
+		t.Errorf("%d pollers, order %+v, %d orders refused", l.pollers, l.order, v.leader.Stats().Unlisted)
 	}
 	v.leader.wedges = v.leader
 	v.leader.enlist(l, 1, v.now)

@@ -257,7 +257,7 @@ func (c *Corona) upkeep(l *leaderState, now time.Time) {
 		c.fetchNow(l, now)
 		c.enlist(l, 1, now)
 	case !idle && l.fetching != 0 && now.Sub(l.fetchedAt) >= answerTimeout:
-		c.stats.Overdue++
+		c.stats.Late++
 		delete(c.otherRequests, l.fetching)
 		c.fetchNow(l, now)
 	case !idle && l.fetchedAt.IsZero() && l.state.Kind == coronapb.State_NEW:
@@ -302,7 +302,7 @@ func (c *Corona) enlist(l *leaderState, pollers int, now time.Time) {
 	o.Words = b.payload(l.url)
 	o.Term.Seq++
 	if err := c.wedges.Enlist(l.key, o); err != nil {
-		c.stats.RefusedOrders++
+		c.stats.Unlisted++
 		c.log.Debug("pollers of a feed could not be informed", "url", l.url, "err", err) // upkeep tries again
 		return
 	}

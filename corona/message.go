@@ -187,13 +187,13 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 	switch b := m.Body.(type) {
 	case *coronapb.Message_Change:
 		if l == nil {
-			c.stats.Misrouted++
+			c.stats.Astray++
 			return
 		}
 		c.onChange(l, from, b.Change)
 	case *coronapb.Message_Status:
 		if l == nil {
-			c.stats.Misrouted++
+			c.stats.Astray++
 			return
 		}
 		c.onStatusReport(l, b.Status)

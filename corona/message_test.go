@@ -181,13 +181,13 @@ func TestGarbageIsCounted(t *testing.T) {
 		}
 	}
 	for what, m := range map[string]*coronapb.Message{"a reading of a channel that is not led here": change(other, nil), "a channel that is not led here": report(other)} {
-		before := p.Stats().Misrouted
-		if err := p.Receive("stranger", marshal(m)); err != nil || p.Stats().Misrouted != before+1 {
-			t.Errorf("%s: %v, %d are astray", what, err, p.Stats().Misrouted-before)
+		before := p.Stats().Astray
+		if err := p.Receive("stranger", marshal(m)); err != nil || p.Stats().Astray != before+1 {
+			t.Errorf("%s: %v, %d are astray", what, err, p.Stats().Astray-before)
 		}
 	}
-	if v, ok := p.View(k); !ok || v.State.Kind != coronapb.State_OK || p.Stats().Assignments != 1 {
-		t.Errorf("the channel is %v, %d are polled", v.State, p.Stats().Assignments)
+	if v, ok := p.View(k); !ok || v.State.Kind != coronapb.State_OK || p.Stats().Duties != 1 {
+		t.Errorf("the channel is %v, %d are polled", v.State, p.Stats().Duties)
 	}
 }
 

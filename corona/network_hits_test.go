@@ -54,13 +54,13 @@ func (w *testNetwork) stats() (sum Stats) {
 		}
 		st := h.Stats()
 		sum.Skipped += st.Skipped
-		sum.Ungranted += st.Ungranted
+		sum.Solo += st.Solo
 		sum.Forged += st.Forged
 		sum.Expired += st.Expired
 		sum.Replayed += st.Replayed
 		sum.Granted += st.Granted
-		sum.OverBudget += st.OverBudget
-		sum.NotSigned += st.NotSigned
+		sum.Short += st.Short
+		sum.Denied += st.Denied
 		sum.Misclaimed += st.Misclaimed
 		sum.Garbage += st.Garbage
 	}

@@ -341,7 +341,7 @@ func (c *Corona) detectPage(l *leaderState, r observation, shown []fingerprint) 
 		l.inFlight--
 		return false
 	}
-	c.stats.ChangedDocuments++
+	c.stats.Findings++
 	c.stats.Items += uint64(len(j.delta.Changes))
 	l.known.Add(j.delta)
 	c.setPageMemory(l, j)

@@ -175,7 +175,7 @@ func (c *Corona) takeUngranted(d *domain, now time.Time) bool {
 		return false
 	}
 	d.lastUngranted = momentOf(now)
-	c.stats.Ungranted++
+	c.stats.Solo++
 	return true
 }
 

@@ -192,7 +192,7 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 // takePoliteness takes a message that was sent to this node directly.
 func (c *Corona) takePoliteness(from env.PeerID, m *coronapb.Politeness) {
 	if c.politeness == nil {
-		c.stats.Misrouted++
+		c.stats.Astray++
 		return
 	}
 	now := c.clock.Now()

@@ -31,7 +31,7 @@ func TestDetailsAreReportedAsLongAsTheyHold(t *testing.T) {
 	second := l.poller(Config{})
 	second.lead(site, log)
 	l.run(time.Hour, second)
-	if v, _ := second.View(key(site)); v.State.Detail != lost || second.Stats().ChangedDocuments != 0 {
+	if v, _ := second.View(key(site)); v.State.Detail != lost || second.Stats().Findings != 0 {
 		t.Errorf("after a takeover %+v", v.State)
 	}
 	l.origins[site] = serves(rss("A", "", "one"))
@@ -123,7 +123,7 @@ func TestNotModifiedIsASuccess(t *testing.T) {
 	if r := l.last(); r.ETag == "" || r.ValidatedURL != site {
 		t.Errorf("later polls are not: %+v", r)
 	}
-	if st := p.Stats(); st.Polls < 5 || st.Unchanged != st.Polls-1 || st.ChangedDocuments != 1 || st.Failed != 0 {
+	if st := p.Stats(); st.Polls < 5 || st.Unchanged != st.Polls-1 || st.Findings != 1 || st.Failed != 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -262,7 +262,7 @@ func TestAPollWithoutAnAnswerIsRepeated(t *testing.T) {
 		t.Errorf("asked %d times before patience ended", n)
 	}
 	l.run(time.Minute, p)
-	if st := p.Stats(); st.Overdue != 1 || titles(log.items) != "one" {
+	if st := p.Stats(); st.Late != 1 || titles(log.items) != "one" {
 		t.Errorf("%+v, %q", st, titles(log.items))
 	}
 }

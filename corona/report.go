@@ -73,7 +73,7 @@ func (c *Corona) keepReport(w *pendingReport) {
 	if len(c.pendingReports) == maxPendingReports {
 		c.dropReport(c.pendingReports[0])
 	}
-	c.stats.ChangeReports++
+	c.stats.Sightings++
 	c.pendingReports = append(c.pendingReports, w)
 	c.sendReport(w, c.assignments.Get(w.key), w.since)
 }

@@ -125,7 +125,7 @@ func (c *Corona) openGrantRequest(domain string, m *coronapb.GrantRequest, now t
 func (c *Corona) onGrantRequest(domain string, sender *overlay.Contact, requests []grantRequest, now time.Time) {
 	o, v := c.stewardOf(domain)
 	if o == nil || !v.Leads {
-		c.stats.Misrouted++
+		c.stats.Astray++
 		return
 	}
 	c.startEpoch(o, v.Epoch, now)
@@ -143,7 +143,7 @@ func (c *Corona) onGrantRequest(domain string, sender *overlay.Contact, requests
 			claimed++
 		}
 		if a == nil {
-			c.stats.NoRoom++
+			c.stats.Crowded++
 			continue
 		}
 		if a.claimedBy == sender.Peer.ID && !b.at.After(a.claimTime) {
@@ -256,7 +256,7 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 			got, ok = again, true
 		}
 		if !ok {
-			c.stats.OverBudget++
+			c.stats.Short++
 			a.requesters = nil
 			continue
 		}
@@ -267,7 +267,7 @@ func (c *Corona) issueGrants(o *stewardState, e *owner.Epoch, now time.Time) {
 		rates.add(a, -1)
 		added := a.add(entry{g.portion, g.expiry, g.number, claims[i].readers})
 		if rates.add(a, 1); !added {
-			c.stats.OverBudget++
+			c.stats.Short++
 			a.requesters = nil
 			continue
 		}

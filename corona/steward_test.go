@@ -34,7 +34,7 @@ func TestAChannelIsGrantedWhatItClaims(t *testing.T) {
 		t.Errorf("%d polls in an hour of 8 pollers", n)
 	}
 	st := w.stats()
-	if st.Forged+st.Replayed+st.NotSigned+st.Misclaimed+st.Garbage+st.OverBudget > 0 || st.Granted < 3 {
+	if st.Forged+st.Replayed+st.Denied+st.Misclaimed+st.Garbage+st.Short > 0 || st.Granted < 3 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -249,7 +249,7 @@ func TestClocksMayDiffer(t *testing.T) {
 	if got := w.busiest(w.now.Add(-40*time.Minute), domain); got > budget*11/10 || got < budget*7/10 {
 		t.Errorf("%d requests in ten minutes, where %d are the budget", got, budget)
 	}
-	if st := w.stats(); st.NotSigned+st.Expired > 0 {
+	if st := w.stats(); st.Denied+st.Expired > 0 {
 		t.Errorf("%+v", st)
 	}
 }
@@ -371,7 +371,7 @@ func TestGrantsSurviveTheirBudgetLeader(t *testing.T) {
 	if total < 2*budget*8/10 {
 		t.Errorf("%d requests in the last 20 minutes, where %d are the budget", total, 2*budget)
 	}
-	if st := w.stats(); st.NotSigned > 0 {
+	if st := w.stats(); st.Denied > 0 {
 		t.Errorf("%+v", st)
 	}
 }

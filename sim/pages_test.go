@@ -126,8 +126,8 @@ func TestPagesAreFollowed(t *testing.T) {
 		var findings, sightings uint64
 		for _, p := range peers {
 			if p.Up() {
-				findings += p.node.Corona.Stats().ChangedDocuments
-				sightings += p.node.Corona.Stats().ChangeReports
+				findings += p.node.Corona.Stats().Findings
+				sightings += p.node.Corona.Stats().Sightings
 			}
 		}
 		t.Logf("seed %d: %d polls, %d full, %d findings of others, %d of which with news", seed, f.Polls, f.Full, sightings, findings)

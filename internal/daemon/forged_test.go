@@ -114,7 +114,7 @@ func TestAStrangerBringsNothingIntoAFeed(t *testing.T) {
 		for _, m := range nodes {
 			if err := m.do(t.Context(), func() {
 				st := m.node.Corona.Stats()
-				dropped += st.RejectedReports + st.Garbage
+				dropped += st.Strangers + st.Garbage
 			}); err != nil {
 				return err
 			}

@@ -58,7 +58,7 @@ func (d *Daemon) Status(ctx context.Context) (proxy.Status, error) {
 	s.Scheme, s.Settings = d.home.network.Scheme(), d.home.network.Settings()
 	err = d.do(ctx, func() {
 		s.ChannelsOwned = d.node.Owners.Stats().Owned
-		s.ChannelsPolled = d.node.Corona.Stats().Assignments
+		s.ChannelsPolled = d.node.Corona.Stats().Duties
 		s.Subscriptions = d.node.Feeds.Stats().Subscriptions
 		for _, r := range d.node.Feeds.Refusals() {
 			of := proxy.Refused{URL: r.URL, Seq: r.Seq, Why: r.Why, At: proxy.At(r.At)}
