@@ -11,20 +11,20 @@ import (
 	"tidings/overlay"
 )
 
-// shelf is what readers of a node have of one feed, and how its lone polls went.
-type shelf struct {
+// localStub records what a node's readers see of one feed, and the states of its lone polls.
+type localStub struct {
 	*poller
 	known difference.Known
 	shown []string
 	said  []State
 }
 
-func (s *shelf) Recall(_ overlay.ID, then func(*difference.Known)) {
+func (s *localStub) Recall(_ overlay.ID, then func(*difference.Known)) {
 	known := s.known
 	then(&known)
 }
 
-func (s *shelf) ShowAlone(_ overlay.ID, d difference.Delta) {
+func (s *localStub) ShowAlone(_ overlay.ID, d difference.Delta) {
 	s.known.Add(d)
 	for _, c := range d.Changes {
 		m, err := c.Item.Meaning("")
@@ -35,14 +35,14 @@ func (s *shelf) ShowAlone(_ overlay.ID, d difference.Delta) {
 	}
 }
 
-func (s *shelf) SaidAlone(key overlay.ID) {
+func (s *localStub) AloneStateChanged(key overlay.ID) {
 	state, _ := s.Alone(key)
 	s.said = append(s.said, state)
 }
 
 // cutOff returns a node that polls the site alone.
-func (l *lab) cutOff(cfg Config) *shelf {
-	s := &shelf{poller: l.poller(cfg)}
+func (l *lab) cutOff(cfg Config) *localStub {
+	s := &localStub{poller: l.poller(cfg)}
 	s.ServeReaders(s)
 	s.PollAlone(key(site), site, true)
 	return s
@@ -50,7 +50,7 @@ func (l *lab) cutOff(cfg Config) *shelf {
 
 // A lone poll keeps to the interval of a poller, asks with the validators of what it has shown, and shows
 // each item once.
-func TestLonePollsAreThoseOfOnePoller(t *testing.T) {
+func TestLonePollsMatchOnePoller(t *testing.T) {
 	l := newLab(t)
 	doc := rss("A", "", "one")
 	l.origins[site] = serves(doc)
@@ -74,13 +74,14 @@ func TestLonePollsAreThoseOfOnePoller(t *testing.T) {
 	if l.run(2*time.Hour, s.poller); len(l.asked) != polls {
 		t.Errorf("it goes on after its end")
 	}
-	if _, ok := s.Alone(key(site)); ok || len(s.lone) > 0 || len(s.domains) > 0 {
+	if _, ok := s.Alone(key(site)); ok || len(s.lonePolls) > 0 || len(s.domains) > 0 {
 		t.Errorf("something is left of it: %v", s.domains)
 	}
 }
 
-// A network that comes and goes does not have an origin asked oftener.
-func TestANetworkThatComesAndGoesKeepsPollsPolite(t *testing.T) {
+// A network that goes down and comes back repeatedly does not increase the rate of requests to an
+// origin.
+func TestUnstableNetworkKeepsPollsPolite(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(`<rss version="2.0"><channel><title>A</title><ttl>240</ttl><item><guid>1</guid><title>one</title></item></channel></rss>`)
 	s := l.cutOff(Config{PollInterval: time.Minute})
@@ -100,7 +101,7 @@ func TestANetworkThatComesAndGoesKeepsPollsPolite(t *testing.T) {
 	}
 }
 
-// Lone polls keep to an origin's wishes as pollers do.
+// Lone polls respect an origin's limits as other polls do.
 func TestLonePollsArePolite(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	for _, c := range []struct {
@@ -137,9 +138,9 @@ func TestLonePollsArePolite(t *testing.T) {
 	}
 }
 
-// A node whose own line is down reaches nobody. It says so, goes on once an interval, and shows what is
-// new as soon as the line is back; nothing is said to be gone.
-func TestLonePollsOutliveTheLine(t *testing.T) {
+// A node whose own connection is down reaches no origin. It reports that, keeps polling once an
+// interval, and shows news as soon as the connection is back. No feed counts as gone.
+func TestLonePollsSurviveALostConnection(t *testing.T) {
 	l := newLab(t)
 	s := l.cutOff(Config{PollInterval: 30 * time.Minute})
 	l.run(24*time.Hour, s.poller)
@@ -149,20 +150,20 @@ func TestLonePollsOutliveTheLine(t *testing.T) {
 		}
 	}
 	l.origins[site] = serves(rss("A", "", "one"))
-	if l.run(33*time.Minute, s.poller); len(s.shown) != 1 { // a twentieth more than an interval
+	if l.run(33*time.Minute, s.poller); len(s.shown) != 1 { // an interval and a twentieth
 		t.Errorf("the line is back for an interval, and %d items are shown", len(s.shown))
 	}
 }
 
-// Another document in place of the feed, as of a network that wants people to log in, is not shown.
-func TestLonePollsDoubtAsSequencersDo(t *testing.T) {
+// Another document in place of the feed, such as the login page of a network, is not shown.
+func TestLonePollsRejectSuspiciousDocuments(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five", "six"))
 	s := l.cutOff(Config{PollInterval: 20 * time.Minute})
 	l.run(20*time.Minute, s.poller)
 	l.origins[site] = serves(`<rss version="2.0"><channel><title>Welcome</title><link>http://hotel.example/</link><item><title>log in</title></item></channel></rss>`)
 	l.run(40*time.Minute, s.poller)
-	if last := s.said[len(s.said)-1]; len(s.shown) != 6 || last.Kind != coronapb.State_NOT_A_FEED || !strings.HasSuffix(last.Words, ifItStays) {
-		t.Errorf("%d shown; %v: %s", len(s.shown), last.Kind, last.Words)
+	if last := s.said[len(s.said)-1]; len(s.shown) != 6 || last.Kind != coronapb.State_NOT_A_FEED || !strings.HasSuffix(last.Detail, ifItStays) {
+		t.Errorf("%d shown; %v: %s", len(s.shown), last.Kind, last.Detail)
 	}
 }

@@ -13,59 +13,59 @@ import (
 	"tidings/internal/feed"
 )
 
-// Answered takes the answer to a request.
+// Answered takes the response to a request.
 func (c *Corona) Answered(h env.Handle, a env.Answer) {
-	var p poll
-	if d := c.home(h); d != nil {
+	var p request
+	if d := c.takeOutstanding(h); d != nil {
 		if d.waiting != h {
-			return // it came too late, for a channel that this node may poll no more
+			return // the response came after the timeout
 		}
-		p = poll{key: d.key(), kind: scheduled, duty: d}
-	} else if other, ok := c.polls[h]; ok {
+		p = request{key: d.key(), kind: scheduled, assignment: d}
+	} else if other, ok := c.otherRequests[h]; ok {
 		p = other
-		delete(c.polls, h)
+		delete(c.otherRequests, h)
 	} else {
 		return
 	}
-	r := readingOf(a)
+	r := observationOf(a)
 	if a.Status != 200 || len(a.Body) == 0 {
-		c.judge(p, h, a, r, nil)
+		c.handleAnswer(p, h, a, r, nil)
 		return
 	}
 	c.parse(p, h, a, r)
 }
 
 // parse reads a document off the loop.
-func (c *Corona) parse(p poll, h env.Handle, a env.Answer, r reading) {
+func (c *Corona) parse(p request, h env.Handle, a env.Answer, r observation) {
 	if _, isPage := c.atOrigin(p); isPage {
 		c.parsePage(p, h, a, r)
 		return
 	}
 	var err error
 	c.worker.Do(func() {
-		if r.f, err = feed.Parse(a.Body, a.ContentType); err != nil && p.kind == solo {
+		if r.f, err = feed.Parse(a.Body, a.ContentType); err != nil && p.kind == onDemand {
 			r.offer = offerOf(a)
 		}
-	}, func() { c.judge(p, h, a, r, err) })
+	}, func() { c.handleAnswer(p, h, a, r, err) })
 }
 
-// judge makes of an answer what it means.
-func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error) {
+// handleAnswer classifies a response and passes it to the part that made the request.
+func (c *Corona) handleAnswer(p request, h env.Handle, a env.Answer, r observation, err error) {
 	now := c.clock.Now()
-	verdict := judge(a, r.f, err)
+	verdict := classify(a, r.f, err)
 	verdict.Since, verdict.Polled = now, now
-	if d := p.duty; d != nil {
+	if d := p.assignment; d != nil {
 		if d.waiting != h {
-			return // it came too late
+			return // the response came after the timeout
 		}
 		if d.domain != nil {
-			d.domain.see(a)
+			d.domain.noteAddress(a)
 		}
 		if a.Err == env.ErrBusy || verdict.Kind == coronapb.State_UNREACHABLE {
-			d.unspend()
+			d.refundPoll()
 		}
-		if l := c.leads[p.key]; l == nil && verdict.Kind == coronapb.State_OK && r.f != nil {
-			c.app.Saw(p.key, &r.f.Head, r.secure(d.said.url)) // one that leads says so when the reading is its own
+		if l := c.leaders[p.key]; l == nil && verdict.Kind == coronapb.State_OK && r.f != nil {
+			c.app.Saw(p.key, &r.f.Head, r.secure(d.target.url)) // a sequencer calls Saw in takeObservation
 		}
 		c.answered(d, a, r, verdict, now)
 		return
@@ -74,180 +74,181 @@ func (c *Corona) judge(p poll, h env.Handle, a env.Answer, r reading, err error)
 		c.loneAnswered(h, p.key, a, r, verdict, now)
 		return
 	}
-	d, l := c.duties.Get(p.key), c.leads[p.key]
+	d, l := c.assignments.Get(p.key), c.leaders[p.key]
 	if d != nil && d.domain != nil {
-		d.domain.see(a)
+		d.domain.noteAddress(a)
 	} else if l != nil {
-		l.domain.see(a)
+		l.domain.noteAddress(a)
 	}
 	switch {
-	case p.kind == solo:
-		url := c.asked[p.key]
-		delete(c.asked, p.key)
+	case p.kind == onDemand:
+		url := c.onDemandURLs[p.key]
+		delete(c.onDemandURLs, p.key)
 		switch {
 		case verdict.Kind != coronapb.State_OK:
 			r.f = nil
 		case r.page != nil:
-			r.f.Items = nil // of a page there are changes to be read
+			r.f.Items = nil // of a page, readers read the changes only
 		default:
 			c.app.Saw(p.key, &r.f.Head, r.secure(url))
 		}
 		c.app.Fetched(p.key, r.f, r.offer, verdict)
-	case p.kind == first && l != nil && l.looking == h:
-		l.looking = 0
+	case p.kind == initial && l != nil && l.fetching == h:
+		l.fetching = 0
 		switch {
 		case d != nil && d.waiting == 0:
 			c.answered(d, a, r, verdict, now)
 		case a.Err == env.ErrBusy:
-			l.looked = time.Time{}
+			l.fetchedAt = time.Time{}
 		case verdict.Kind == coronapb.State_OK:
-			c.read(l, env.Peer{}, r, now)
+			c.takeObservation(l, env.Peer{}, r, now)
 		default:
 			if verdict.Kind == coronapb.State_LIMITED && !a.Private {
-				c.spare(l.domain, now.Add(limitOf(a, 1)))
+				c.limitDomain(l.domain, now.Add(rateLimitOf(a, 1)))
 			}
-			c.heard(l, "", verdict, now)
+			c.noteFailure(l, "", verdict, now)
 		}
 	}
 }
 
-// readingOf is what an answer says, but for its document.
-func readingOf(a env.Answer) reading {
-	r := reading{valid: validators{a.ETag, a.LastModified, a.FinalURL}, fresh: a.MaxAge, private: a.Private, size: len(a.Body)}
+// observationOf returns what a response says, without its document.
+func observationOf(a env.Answer) observation {
+	r := observation{valid: validators{a.ETag, a.LastModified, a.FinalURL}, maxAge: a.MaxAge, private: a.Private, size: len(a.Body)}
 	if a.Moved {
 		r.moved = a.FinalURL
 	}
 	return r
 }
 
-// secure says whether nobody on the way could have changed a document that this node has got from
-// an address. What begins without HTTPS anybody could redirect to a server of his own.
-func (r *reading) secure(url string) bool {
+// secure says whether nobody on the way could have changed a document fetched from url. Without
+// HTTPS at the start, anybody on the way could redirect to a server of their own.
+func (r *observation) secure(url string) bool {
 	return r.private || strings.HasPrefix(url, "https://") && strings.HasPrefix(r.valid.url, "https://")
 }
 
-// read takes what a poller has read; from is the zero peer if that was this node. It says
-// whether the log has what was new in it, or will: false if it could not be taken now.
-func (c *Corona) read(l *lead, from env.Peer, r reading, now time.Time) (taken bool) {
-	if l.page && r.f != nil && r.judged == nil && (!l.same(&r) || l.known.Page().Waits()) {
+// takeObservation takes an observation of a poller; from is the zero peer if that is this node. It
+// returns true if the log has its news or will have it, and false if the news could not be taken
+// now.
+func (c *Corona) takeObservation(l *leaderState, from env.Peer, r observation, now time.Time) (taken bool) {
+	if l.page && r.f != nil && r.verdict == nil && (!l.sameText(&r) || l.known.Page().Waits()) {
 		return c.judgePage(l, from, r, now)
 	}
-	if l.page && from.ID == "" && r.judged == nil {
+	if l.page && from.ID == "" && r.verdict == nil {
 		l.known.Page().Unchanged(now)
 	}
 	if l.state.Polled = now; from.ID == "" {
-		l.private = r.private // which no other member may say: floors and budgets go by it
+		l.private = r.private // only this node's own fetch counts, because floors and budgets depend on it
 	}
 	verdict := State{Kind: coronapb.State_OK, Polled: now}
 	if r.f != nil {
-		verdict.Words = r.words()
-		if odd := c.odd(l, &r, now); odd != "" {
+		verdict.Detail = r.detail()
+		if reason := c.suspicious(l, &r, now); reason != "" {
 			c.stats.Failed++
-			c.heard(l, from.ID, State{Kind: l.oddness(), Words: odd, Polled: now}, now)
-			return true // as far as it is believed
+			c.noteFailure(l, from.ID, State{Kind: l.suspiciousKind(), Detail: reason, Polled: now}, now)
+			return true // handled, though not accepted
 		}
 	}
-	delete(l.ill, from.ID)
-	l.fails, l.fresh = 0, r.fresh
-	if from.ID == "" && !l.known.Blank() { // the first document is asked for once only
-		weight := min(l.interval.Seconds()/(costFade*c.cfg.MaintenanceInterval.Seconds()), maxWeight)
-		l.cost += weight * (float64(r.size) - l.cost)
+	delete(l.failing, from.ID)
+	l.fails, l.maxAge = 0, r.maxAge
+	if from.ID == "" && !l.known.Blank() { // the first document is large, and fetched in full only once
+		weight := min(l.interval.Seconds()/(costDecay*c.cfg.MaintenanceInterval.Seconds()), maxWeight)
+		l.meanBytes += weight * (float64(r.size) - l.meanBytes)
 	}
 	if r.moved != l.url {
 		verdict.Moved = r.moved
 	}
-	c.pace(l, r.f)
+	c.setInterval(l, r.f)
 	switch {
 	case r.f == nil:
-		verdict.Words = l.words
+		verdict.Detail = l.detail
 	case len(r.f.Items) > 0:
-		l.words = verdict.Words
+		l.detail = verdict.Detail
 	}
 	if r.f != nil && !l.page && from.ID == "" {
 		c.app.Saw(l.key, &r.f.Head, r.secure(l.url))
 	}
-	// The items go before the word that all is well.
-	taken = c.detect(l, r)
+	// The items go out before the state that all is well.
+	taken = c.takeChanges(l, r)
 	c.enlist(l, max(l.pollers, 1), now)
-	c.say(l, verdict, now)
+	c.setState(l, verdict, now)
 	return taken
 }
 
 const (
-	// pollOverhead is about how many bytes a poll costs without a document: a connection, with
-	// the handshake of TLS 1.3 and its certificates, the request, and the words that it has not
-	// changed.
+	// pollOverhead is the approximate cost in bytes of a poll without a document: a connection with
+	// the TLS 1.3 handshake and certificates, the request, and a "not modified" response.
 	pollOverhead = 4 << 10
-	// costFade is the time, in maintenance intervals, in which what polls have cost comes to
-	// count for 1/e: much longer than it takes sums to reach everybody. maxWeight is how much
-	// the last poll counts at most.
-	costFade  = 36
+	// costDecay is the time, in maintenance intervals, after which the cost of a poll counts for
+	// 1/e. It is much longer than sums take to reach all members. maxWeight bounds the weight of
+	// the last poll.
+	costDecay = 36
 	maxWeight = 1. / 8
 )
 
-// bytes is what a poll of a channel costs, as measured.
-func (l *lead) bytes() float64 { return pollOverhead + l.cost }
+// pollBytes is the measured cost of a poll of a channel, in bytes.
+func (l *leaderState) pollBytes() float64 { return pollOverhead + l.meanBytes }
 
-// ifItStays ends the words about a document that is not believed yet.
+// ifItStays ends the description of a document that is not accepted yet. A new sequencer recognises
+// a suspicion in the earlier note by this suffix.
 const ifItStays = ": it is believed if it stays"
 
-// odd says, in words, why a document is not believed to be the feed; "" if it is. What
-// looks like another feed is believed when it stays. It is at once when it is replaced
-// by yet another: then all of this feed is new each time, and what was not believed was
-// news.
-func (c *Corona) odd(l *lead, r *reading, now time.Time) string {
+// suspicious says why a document is not accepted as the feed's; "" if it is. A document that looks
+// like another feed is accepted when it stays for the suspicion period. It is accepted at once when
+// yet another document replaces it: then the feed replaces all its items each time, and the
+// held-back document was news.
+func (c *Corona) suspicious(l *leaderState, r *observation, now time.Time) string {
 	if l.page {
-		words := r.judged.reason()
-		if words != "" && r.judged.Kind == page.Failed {
-			c.remember(l, r.judged) // it may be believed if it stays
+		reason := r.verdict.reason()
+		if reason != "" && r.verdict.Kind == page.Failed {
+			c.setPageMemory(l, r.verdict) // the memory accepts the text if it stays
 		}
-		return words
+		return reason
 	}
 	f := r.f
-	words := l.known.Suspicious(f)
-	if words == "" {
-		l.doubt = doubt{}
+	reason := l.known.Suspicious(f)
+	if reason == "" {
+		l.suspicion = suspicion{}
 		return ""
 	}
-	if l.doubt.since.IsZero() {
-		l.doubt.since = now
+	if l.suspicion.since.IsZero() {
+		l.suspicion.since = now
 	}
-	if l.doubt.first == nil {
-		l.doubt.first = f
+	if l.suspicion.first == nil {
+		l.suspicion.first = f
 	}
-	first := l.doubt.first
-	if now.Sub(l.doubt.since) < doubted(l.private, l.interval) && !difference.Unlike(first, f) {
-		return words + ifItStays
+	first := l.suspicion.first
+	if now.Sub(l.suspicion.since) < suspicionPeriodOf(l.private, l.interval) && !difference.Unlike(first, f) {
+		return reason + ifItStays
 	}
-	l.doubt = doubt{}
+	l.suspicion = suspicion{}
 	if first != f {
-		c.detect(l, reading{f: first})
+		c.takeChanges(l, observation{f: first})
 	}
 	return ""
 }
 
-// doubted is how long a document is not believed.
-func doubted(private bool, interval time.Duration) time.Duration {
+// suspicionPeriodOf is how long a suspicious document is held back.
+func suspicionPeriodOf(private bool, interval time.Duration) time.Duration {
 	if private {
-		return min(doubtFor, privateDoubt*interval)
+		return min(suspicionPeriod, privateSuspicionIntervals*interval)
 	}
-	return doubtFor
+	return suspicionPeriod
 }
 
-// detect compares a document with what is known, and hands over what is new. It says whether
-// that was taken.
-func (c *Corona) detect(l *lead, r reading) (taken bool) {
+// takeChanges compares a document with the known items and hands over the changes. It returns false
+// if they were not accepted.
+func (c *Corona) takeChanges(l *leaderState, r observation) (taken bool) {
 	f := r.f
-	if f == nil { // 304
+	if f == nil { // not modified (304)
 		c.stats.Unchanged++
 		valid := r.valid
 		if l.page {
 			valid = r.validAfter(l.known.Page())
 		}
-		c.validate(l, valid, l.prints)
+		c.setValidators(l, valid, l.fingerprints)
 		return true
 	}
-	shown := prints(f)
+	shown := fingerprintsOf(f)
 	if l.page {
 		return c.detectPage(l, r, shown)
 	}
@@ -257,12 +258,12 @@ func (c *Corona) detect(l *lead, r reading) (taken bool) {
 	if d.Empty() {
 		c.stats.Unchanged++
 		if len(f.Items) > 0 {
-			// Those of an empty document are worth nothing, as it is small; and they
-			// could hide, by their date, an older document with items.
-			c.validate(l, r.valid, shown)
+			// Validators of an empty document save nothing, because the document is small. Their
+			// date could also hide an older document with items.
+			c.setValidators(l, r.valid, shown)
 		} else if d.Head != nil && len(d.Head.Raw) > 0 && !l.known.Headed() {
-			// The log has nothing yet. An entry with the head alone lets readers have the feed,
-			// empty as it is, before its first item. A changed head alone is no entry, as before.
+			// The log is still empty. An entry with the head alone lets readers see the empty feed
+			// before its first item. Later changes of the head alone make no entry.
 			if !c.app.Found(l.key, d, f, func(bool) {}) {
 				return false
 			}
@@ -273,172 +274,173 @@ func (c *Corona) detect(l *lead, r reading) (taken bool) {
 	c.stats.Findings++
 	c.stats.Items += uint64(len(d.Changes))
 	first := l.known.Len() == 0
-	l.handing++
+	l.inFlight++
 	taken = c.app.Found(l.key, d, f, func(ok bool) {
-		l.handing--
-		// Only when all is held does "not modified" mean that nothing is missing.
-		if ok && l.handing == 0 && c.leads[l.key] == l {
-			c.stand(l, r.valid, shown)
+		l.inFlight--
+		// "Not modified" means that nothing is missing only once a quorum holds all items.
+		if ok && l.inFlight == 0 && c.leaders[l.key] == l {
+			c.commitSnapshot(l, r.valid, shown)
 		}
 	})
 	if !taken {
-		l.handing--
-		return false // the next poll finds it again
+		l.inFlight--
+		return false // the next poll finds the changes again
 	}
 	l.known.Add(d)
 	c.learn(l, d, first)
 	return true
 }
 
-// learn learns from changes how often a channel changes, and how late that is found. The
-// first document is no change: the dates in it say what is to be expected.
-func (c *Corona) learn(l *lead, d difference.Delta, first bool) {
+// learn updates the update rate and the lag of a channel. The first document is not an update; the
+// dates in it set the expected rate.
+func (c *Corona) learn(l *leaderState, d difference.Delta, first bool) {
 	now := c.clock.Now()
 	if !first {
-		l.rhythm.update(now)
+		l.updateRate.addUpdate(now)
 	}
 	var dates []time.Time
 	c.worker.Do(func() { dates = datesOf(d.Changes) }, func() {
 		if first {
-			l.rhythm.date(dates, now)
+			l.updateRate.addDates(dates, now)
 		} else {
-			l.late(dates, now)
+			l.updateLag(dates, now)
 		}
 	})
 }
 
-// validate takes a document that brought nothing new. Its validators are for all, unless it is
-// that of another replica of the origin: the same one with other validators, which stay with
-// who polls that, or one that stood before.
-func (c *Corona) validate(l *lead, valid validators, shown []imprint) {
-	if valid == l.valid || l.handing != 0 {
+// setValidators commits the validators of a document without news. It does not commit those of
+// another replica of the origin: the same document with other validators (they stay with the node
+// that polls that replica), or an earlier snapshot.
+func (c *Corona) setValidators(l *leaderState, valid validators, shown []fingerprint) {
+	if valid == l.valid || l.inFlight != 0 {
 		return
 	}
 	now, sum := c.clock.Now(), digest(shown)
 	switch {
-	case l.prints != nil && sum == digest(l.prints):
-		if d := c.duties.Get(l.key); d != nil {
-			d.know(&standing{valid: valid, prints: shown, digest: sum}, l.rest)
+	case l.fingerprints != nil && sum == digest(l.fingerprints):
+		if d := c.assignments.Get(l.key); d != nil {
+			d.setSnapshot(&snapshot{valid: valid, fingerprints: shown, digest: sum}, l.limitedUntil)
 		}
-	case slices.ContainsFunc(l.past, func(p past) bool {
-		return p.digest == sum && now.Sub(p.until) < doubted(l.private, l.interval)
+	case slices.ContainsFunc(l.pastSnapshots, func(p pastSnapshot) bool {
+		return p.digest == sum && now.Sub(p.until) < suspicionPeriodOf(l.private, l.interval)
 	}):
 	default:
-		c.stand(l, valid, shown)
+		c.commitSnapshot(l, valid, shown)
 	}
 }
 
-// note replicates what a new sequencer goes on with.
-func (c *Corona) note(l *lead) {
+// note replicates what a new sequencer continues from.
+func (c *Corona) note(l *leaderState) {
 	c.app.SetNote(l.key, note{
 		valid: l.valid, interval: l.interval, State: l.state, fails: l.fails, weight: c.readers(l),
-		pollers: l.pollers, ref: l.order.Ref, rhythm: l.rhythm, cost: l.cost, grant: string(l.grant), private: l.private, marks: l.marks,
+		pollers: l.pollers, ref: l.order.Ref, updateRate: l.updateRate, meanBytes: l.meanBytes, grant: string(l.grant), private: l.private, marks: l.marks,
 	}.append())
 }
 
-// heard takes what a poller says of a poll that failed; from is empty if it was this
-// node's. As long as most pollers are well, so is the channel.
-func (c *Corona) heard(l *lead, from env.PeerID, s State, now time.Time) {
-	if l.ill == nil {
-		l.ill = map[env.PeerID]illness{}
+// noteFailure takes a report of a failed poll; from is empty if this node made the poll. The
+// channel counts as failing when at least half of its pollers fail.
+func (c *Corona) noteFailure(l *leaderState, from env.PeerID, s State, now time.Time) {
+	if l.failing == nil {
+		l.failing = map[env.PeerID]failureReport{}
 	}
-	if _, known := l.ill[from]; known || len(l.ill) < maxIll {
-		l.ill[from] = illness{s, now}
+	if _, known := l.failing[from]; known || len(l.failing) < maxFailing {
+		l.failing[from] = failureReport{s, now}
 	}
-	l.wellAt = time.Time{}
+	l.recoveredAt = time.Time{}
 	if s.Kind == coronapb.State_LIMITED {
-		c.limited(l, now)
+		c.checkRateLimit(l, now)
 	}
-	if 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_NEW {
+	if 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_NEW {
 		return
 	}
 	if from != "" {
-		if now.Sub(l.heard) < retell {
-			return // others say nothing oftener, whatever they say
+		if now.Sub(l.failureSentAt) < minStateGap {
+			return // other nodes cannot cause more messages than this
 		}
-		l.heard = now
+		l.failureSentAt = now
 	}
 	l.state.Polled = now
-	c.say(l, s, now)
+	c.setState(l, s, now)
 }
 
-// limited spares an origin the polls of all when two have seen that it asks to be left
-// alone: one liar must not starve a feed. Reports are routed, and anybody can write one;
-// so one of the two is this node, which looks when somebody else has said so.
-func (c *Corona) limited(l *lead, now time.Time) {
-	seen := func(i illness) bool {
+// checkRateLimit stops all pollers of a channel when two nodes have seen that the origin asks for
+// fewer requests. A single liar must not be able to stop a feed. Anybody can write a report, so one
+// of the two must be this node, which fetches the channel when another node has reported the limit.
+func (c *Corona) checkRateLimit(l *leaderState, now time.Time) {
+	seen := func(i failureReport) bool {
 		return i.state.Kind == coronapb.State_LIMITED && now.Sub(i.at) <= l.interval
 	}
 	others := 0
-	for from, i := range l.ill {
+	for from, i := range l.failing {
 		if from != "" && seen(i) {
 			others++
 		}
 	}
-	switch own, polled := l.ill[""]; {
+	switch own, polled := l.failing[""]; {
 	case others == 0:
 	case polled && seen(own):
-		if until := l.domain.rest.time(); until.After(l.rest) {
-			l.rest = until
-			_ = c.wedges.Down(l.key, marshal(c.standingOf(l, 0))) // of no wedge: nobody polls
+		if until := l.domain.limitedUntil.time(); until.After(l.limitedUntil) {
+			l.limitedUntil = until
+			_ = c.wedges.Down(l.key, marshal(c.snapshotMessage(l, 0))) // without a wedge there are no pollers
 		}
-	case l.looking == 0 && now.Sub(l.looked) > l.interval:
-		c.look(l, now)
+	case l.fetching == 0 && now.Sub(l.fetchedAt) > l.interval:
+		c.fetchNow(l, now)
 	}
 }
 
-// maxIll bounds the pollers of one channel that are remembered to have failed.
-const maxIll = 1024
+// maxFailing bounds the failing pollers of one channel that are remembered.
+const maxFailing = 1024
 
-// forgetIll forgets pollers that have not said again that their polls fail.
-func (c *Corona) forgetIll(l *lead, now time.Time) {
-	for from, i := range l.ill {
-		if now.Sub(i.at) > 2*max(l.interval, min(i.state.Next.Sub(i.at), ceiling)) {
-			delete(l.ill, from)
+// forgetFailing forgets pollers that have not repeated that their polls fail.
+func (c *Corona) forgetFailing(l *leaderState, now time.Time) {
+	for from, i := range l.failing {
+		if now.Sub(i.at) > 2*max(l.interval, min(i.state.Next.Sub(i.at), maxPublicInterval)) {
+			delete(l.failing, from)
 		}
 	}
-	c.mend(l, now) // who is forgotten may have kept it ill: he polls no longer, and another does
+	c.noteRecovery(l, now) // a forgotten poller may have kept the channel failing although it no longer polls
 }
 
-// mend says that the polls of a channel go well again, when somebody has said so after the last one that failed, and most are not ill.
-func (c *Corona) mend(l *lead, now time.Time) {
-	if !l.wellAt.IsZero() && 2*len(l.ill) < l.pollers && l.state.Kind != coronapb.State_OK {
-		l.state.Polled = l.wellAt
-		c.say(l, State{Kind: coronapb.State_OK, Words: l.words}, now)
+// noteRecovery ends the failure of a channel if a poller has reported success since the last
+// failure and most pollers do not fail.
+func (c *Corona) noteRecovery(l *leaderState, now time.Time) {
+	if !l.recoveredAt.IsZero() && 2*len(l.failing) < l.pollers && l.state.Kind != coronapb.State_OK {
+		l.state.Polled = l.recoveredAt
+		c.setState(l, State{Kind: coronapb.State_OK, Detail: l.detail}, now)
 	}
 }
 
-// say notes how the polls of a channel go, and tells if that has changed.
-func (c *Corona) say(l *lead, s State, now time.Time) {
-	if c.expect(l); s.Kind == coronapb.State_OK || c.duties.Get(l.key) != nil && l.pollers == 1 {
+// setState sets the state of a channel's polls, and tells subscribers if it has changed.
+func (c *Corona) setState(l *leaderState, s State, now time.Time) {
+	if c.estimateNext(l); s.Kind == coronapb.State_OK || c.assignments.Get(l.key) != nil && l.pollers == 1 {
 		s.Next, s.Why = l.state.Next, l.state.Why
-	} // else as the poller says that has failed
+	} // otherwise the failing poller's report has them
 	s.Polled, s.Since, s.Readers = l.state.Polled, now, c.readers(l)
 	s.Pollers, s.Interval, s.Lag = l.pollers, l.interval, l.lag
-	s.Budget = c.most(l.domain, l.permit, s.Readers, l.interval)
+	s.Budget = c.pollerLimit(l.domain, l.permit, s.Readers, l.interval)
 	if c.cfg.Cut == honeycomb.Levels {
 		s.Level = l.level + 1
 	}
-	same := s.Kind == l.state.Kind && s.Words == l.state.Words && s.Moved == l.state.Moved
+	same := s.Kind == l.state.Kind && s.Detail == l.state.Detail && s.Moved == l.state.Moved
 	if same {
 		s.Since = l.state.Since
 	}
 	if was := l.state.Readers; (s.Readers-was)*16 <= was && (was-s.Readers)*16 <= was {
-		s.Readers = was // not worth a message
+		s.Readers = was // too small a change for a message
 	}
-	haste := NoHaste
+	urgency := NotUrgent
 	switch {
 	case !same:
-		haste = AtOnce
-	case s.Readers != l.state.Readers, apart(float64(s.Pollers), float64(l.state.Pollers)),
-		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.told) >= retell:
-		haste = Soon
+		urgency = AtOnce
+	case s.Readers != l.state.Readers, differMuch(float64(s.Pollers), float64(l.state.Pollers)),
+		s.Lag > 2*l.state.Lag || l.state.Lag > 2*s.Lag, s.Kind != coronapb.State_OK && now.Sub(l.stateSentAt) >= minStateGap:
+		urgency = Soon
 	}
-	if haste != NoHaste {
-		l.told = now
+	if urgency != NotUrgent {
+		l.stateSentAt = now
 	}
 	l.state = s
-	c.app.Said(l.key, s.Append(), haste)
+	c.app.StateChanged(l.key, s.Append(), urgency)
 	if !same {
 		c.note(l)
 	}

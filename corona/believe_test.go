@@ -10,9 +10,9 @@ import (
 	"tidings/internal/env"
 )
 
-// "A failed poll is a failed poll": what an origin says in place of its feed takes
-// nothing away, and the feed goes on where it was when it is back.
-func TestNothingInPlaceOfAFeedTakesItsItemsAway(t *testing.T) {
+// A failed poll removes nothing: whatever an origin serves in place of its feed, the items stay,
+// and the feed continues when it is back.
+func TestFailedPollsRemoveNoItems(t *testing.T) {
 	six := []string{"one", "two", "three", "four", "five", "six"}
 	whole := rss("A", "", six...)
 	for what, bad := range map[string]origin{
@@ -38,18 +38,18 @@ func TestNothingInPlaceOfAFeedTakesItsItemsAway(t *testing.T) {
 		if titles(log.items) != strings.Join(six, " ") {
 			t.Fatalf("%s: found %q", what, titles(log.items))
 		}
-		valid := p.leads[key(site)].valid
+		valid := p.leaders[key(site)].valid
 		l.origins[site] = bad
 		l.run(2*time.Hour, p)
 		v, _ := p.View(key(site))
-		if v.State.Kind == coronapb.State_OK || v.State.Words == "" || v.Known != 6 || !v.State.Next.After(l.now) || p.leads[key(site)].valid != valid {
+		if v.State.Kind == coronapb.State_OK || v.State.Detail == "" || v.Known != 6 || !v.State.Next.After(l.now) || p.leaders[key(site)].valid != valid {
 			t.Errorf("%s: %+v", what, v)
 		}
 		st := p.Stats()
 		if st.Failed == 0 || st.Items != 6 || titles(log.items) != strings.Join(six, " ") {
 			t.Errorf("%s: %+v, %q", what, st, titles(log.items))
 		}
-		// It is back, with one more.
+		// The feed is back, with one more item.
 		l.origins[site] = serves(rss("A", "", append([]string{"seven"}, six...)...))
 		l.run(8*24*time.Hour, p)
 		if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || titles(log.items) != strings.Join(six, " ")+" seven" {
@@ -63,19 +63,19 @@ func elsewhere(title string, items ...string) string {
 	return strings.Replace(rss(title, "", items...), "http://feed.example/", "http://watches.example/", 1)
 }
 
-// What looks like another feed is not believed at once: a host that lost its database has
-// it back in minutes.
-func TestAnotherFeedForMinutesIsNotBelieved(t *testing.T) {
+// A document that looks like another feed is not accepted at once: a host that lost its database
+// usually has it back within minutes.
+func TestAnotherFeedForMinutesIsNotAccepted(t *testing.T) {
 	six := []string{"one", "two", "three", "four", "five", "six"}
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", six...))
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	valid := p.leads[key(site)].valid
+	valid := p.leaders[key(site)].valid
 	l.origins[site] = serves(elsewhere("Cheap watches", "buy", "buy now"))
-	l.run(doubtFor, p)
-	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED || !strings.Contains(v.State.Words, "none of the 6 items") || p.leads[key(site)].valid != valid {
+	l.run(suspicionPeriod, p)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED || !strings.Contains(v.State.Detail, "none of the 6 items") || p.leaders[key(site)].valid != valid {
 		t.Errorf("%+v", v.State)
 	}
 	l.origins[site] = serves(rss("A", "", append([]string{"seven"}, six...)...))
@@ -83,17 +83,17 @@ func TestAnotherFeedForMinutesIsNotBelieved(t *testing.T) {
 	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || titles(log.items) != strings.Join(six, " ")+" seven" {
 		t.Errorf("after it was back %+v, %q", v.State, titles(log.items))
 	}
-	// Another doubt begins anew.
+	// A new suspicion starts its own period.
 	l.origins[site] = serves(elsewhere("Cheap watches", "buy", "buy now"))
-	l.run(doubtFor, p)
+	l.run(suspicionPeriod, p)
 	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_NOT_A_FEED {
 		t.Errorf("the second time %+v", v.State)
 	}
 }
 
-// It is believed when it stays, also where its poller dies meanwhile, and whatever fails
-// in between.
-func TestAnotherFeedIsBelievedWhenItStays(t *testing.T) {
+// Another feed is accepted when it stays, even if its poller dies in the meantime, and whatever
+// polls fail in between.
+func TestAnotherFeedIsAcceptedWhenItStays(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five"))
 	p := l.poller(Config{})
@@ -107,7 +107,7 @@ func TestAnotherFeedIsBelievedWhenItStays(t *testing.T) {
 	p.cease(site)
 	second := l.poller(Config{})
 	log = second.lead(site, log)
-	l.run(doubtFor, second)
+	l.run(suspicionPeriod, second)
 	if v, _ := second.View(key(site)); v.State.Kind != coronapb.State_OK || titles(log.items) != "one two three four five six seven" {
 		t.Errorf("%+v, %q", v.State, titles(log.items))
 	}
@@ -125,8 +125,8 @@ func TestAnotherFeedIsBelievedWhenItStays(t *testing.T) {
 	}
 }
 
-// A reader's own origin is not doubted for longer than some polls.
-func TestAnotherFeedOfAPrivateOriginIsBelievedSooner(t *testing.T) {
+// The suspicion period of a private origin is only some polls long.
+func TestAnotherFeedOfAPrivateOriginIsAcceptedSooner(t *testing.T) {
 	l := newLab(t)
 	private := func(a *env.Answer) { a.Private = true }
 	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five"), private)
@@ -144,9 +144,8 @@ func TestAnotherFeedOfAPrivateOriginIsBelievedSooner(t *testing.T) {
 	}
 }
 
-// The poller before may have had a clock that was ahead: its doubt does not last for
-// ever.
-func TestADoubtOfAWrongClock(t *testing.T) {
+// The clock of the earlier sequencer may have been ahead. Its suspicion still ends.
+func TestSuspicionFromAWrongClockEnds(t *testing.T) {
 	l := newLab(t)
 	right := l.now
 	l.origins[site] = serves(rss("A", "", "one", "two", "three", "four", "five"))
@@ -166,9 +165,9 @@ func TestADoubtOfAWrongClock(t *testing.T) {
 	}
 }
 
-// Where title, site and items change together each time, that is how the feed is: all of
-// it is news, from the second time on at once.
-func TestAFeedThatTurnsAllOverLosesNothing(t *testing.T) {
+// If title, site and items change together each time, this is how the feed works: everything is
+// news, from the second change on at once.
+func TestAFeedThatReplacesAllItemsLosesNothing(t *testing.T) {
 	for _, every := range []time.Duration{30 * time.Minute, 2 * time.Hour, 24 * time.Hour} {
 		l := newLab(t)
 		var want []string
@@ -194,19 +193,19 @@ func TestAFeedThatTurnsAllOverLosesNothing(t *testing.T) {
 	}
 }
 
-// Feeds of alerts are empty most of the time: that is a good answer, which takes nothing
-// away, and the next alert is seen at the next poll.
-func TestAnEmptyFeedIsAGoodOne(t *testing.T) {
+// Feeds of alerts are empty most of the time. An empty feed is a success that removes nothing, and
+// the next poll finds the next alert.
+func TestAnEmptyFeedIsASuccess(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("Alerts", "", "one"))
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	valid := p.leads[key(site)].valid
+	valid := p.leaders[key(site)].valid
 	l.origins[site] = serves(rss("Alerts", ""))
 	l.run(5*24*time.Hour, p)
 	v, _ := p.View(key(site))
-	if v.State.Kind != coronapb.State_OK || v.State.Words != noItems || v.Known != 1 || p.Stats().Failed != 0 || p.leads[key(site)].valid != valid {
+	if v.State.Kind != coronapb.State_OK || v.State.Detail != noItems || v.Known != 1 || p.Stats().Failed != 0 || p.leaders[key(site)].valid != valid {
 		t.Errorf("%+v", v)
 	}
 	if n := len(l.polls(site)); n < 5*48-10 {
@@ -214,7 +213,7 @@ func TestAnEmptyFeedIsAGoodOne(t *testing.T) {
 	}
 	l.origins[site] = serves(rss("Alerts", "", "two"))
 	l.run(31*time.Minute, p)
-	if v, _ := p.View(key(site)); titles(log.items) != "one two" || v.State.Words != "" {
-		t.Errorf("found %q, %q", titles(log.items), v.State.Words)
+	if v, _ := p.View(key(site)); titles(log.items) != "one two" || v.State.Detail != "" {
+		t.Errorf("found %q, %q", titles(log.items), v.State.Detail)
 	}
 }

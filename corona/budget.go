@@ -7,75 +7,75 @@ import (
 	"tidings/honeycomb"
 )
 
-// How often a registrable domain may be asked by the whole network, and how its channels
-// share that. Who grants it stands in steward.go.
+// How often the whole network may poll a registrable domain, and how the domain's channels share
+// that budget. The grants are made in steward.go.
 
 const (
-	// politeGap: a channel is asked once in as long, at most, unless its own readers would
-	// ask oftener.
-	politeGap = 40 * time.Second
-	// budgetFloor: a request in as long is nothing to any domain.
+	// minChannelGap is the least time between two polls of a channel by the whole network, unless
+	// its own readers would poll more often.
+	minChannelGap = 40 * time.Second
+	// budgetFloor is the time between two requests that any domain can bear.
 	budgetFloor = 10 * time.Second
-	// budgetCeil: more than a request in as long is much, however many read there, unless
-	// the domain has so many channels that one poller for each needs more.
+	// budgetCeil is the least time between two requests to a domain, however many readers it has,
+	// unless one poller for each of its channels needs more.
 	budgetCeil = time.Second
-	// soloGap: a member without a grant asks a domain once in as long, at most.
-	soloGap = 5 * time.Minute
-	// spared is the part of a budget that is not shared out to channels that have a poller
-	// already: for those that come new, and for polls without a grant.
-	spared = 1. / 16
-	// maxReaders are the readers behind one member that count in a budget.
+	// ungrantedGap is the least time between two requests of a member to a domain without a grant.
+	ungrantedGap = 5 * time.Minute
+	// reservePart is the part of a budget that is kept for new channels and for polls without a
+	// grant.
+	reservePart = 1. / 16
+	// maxReaders bounds the readers behind one member that count in a budget.
 	maxReaders = 64
-	// maxStretch bounds the interval of a grant; a channel that would get a longer one
-	// gets none.
+	// maxStretch bounds the interval of a grant. A channel that would need a longer one gets no
+	// grant.
 	maxStretch = 7 * 24 * time.Hour
 )
 
-// A claim is what a channel would be polled for if its domain had no budget.
+// claim says how a channel would be polled if its domain had no budget.
 type claim struct {
 	readers  float64       // q
-	size     float64       // s, in mean ones; 0: not known
+	size     float64       // s, relative to the mean channel; 0: not known
 	interval time.Duration // tau; above zero
 	pollers  int           // n, at least 1
-	tie      uint64        // some bits of its key
+	tieBreak uint64        // some bits of its key
 }
 
-// once is how often the channel is asked by one poller, in requests a second.
-func (c claim) once() float64 { return 1 / c.interval.Seconds() }
+// onePollerRate is the rate of a single poller, in requests per second.
+func (c claim) onePollerRate() float64 { return 1 / c.interval.Seconds() }
 
-// A portion of a budget is what a channel may be polled: by so many, each once in an interval.
+// portion is a channel's part of a budget: a number of pollers, and the interval of each.
 type portion struct {
 	pollers  int
 	interval time.Duration
 }
 
-// rate is how often its origin is asked, in requests a second.
+// rate is the rate of all pollers, in requests per second.
 func (s portion) rate() float64 { return float64(s.pollers) / s.interval.Seconds() }
 
-// budget is how often a domain may be asked, in requests a second: as often as its readers
-// would ask without us, as far as any domain bears, where one poller for each channel
-// would make once requests. In a laboratory all times are shorter by compression.
+// budget is the rate at which a domain may be polled, in requests per second: as often as its
+// readers would do by themselves, bounded by what any domain bears. once is the rate of one poller
+// for each channel. Compression shortens all times in a laboratory.
 func budget(readers, once, compression float64) float64 {
 	least := compression / budgetFloor.Seconds()
 	most := max(compression/budgetCeil.Seconds(), once)
 	return min(max(readers, least), most)
 }
 
-// budgetOf is the budget of a domain's channels.
+// budgetOf is the budget of a domain with these claims.
 func budgetOf(claims []claim, compression float64) float64 {
 	readers, once := 0., 0.
 	for _, c := range claims {
-		readers += max(c.readers, 0) * c.once()
-		once += c.once()
+		readers += max(c.readers, 0) * c.onePollerRate()
+		once += c.onePollerRate()
 	}
 	return budget(readers, once, compression)
 }
 
-// shareOut shares a budget, in requests a second, among channels: so that their readers wait
-// least for it, as the whole network is shared out (honeycomb.Lite; requests are what is
-// spent, so that a channel of large documents weighs less). Each gets one poller, and no
-// more than it claims. Where even that is too much, all intervals are longer by one factor.
-// It takes O(k log k).
+// shareOut divides a budget, in requests per second, among channels so that their readers wait as
+// little as possible. It is the same optimisation as for the whole network (honeycomb.Lite), except
+// that requests are the cost, so a channel of large documents weighs less. Each channel gets at
+// least one poller and at most as many as it claims. If even one poller each exceeds the budget,
+// all intervals grow by one factor. It takes O(k log k).
 func shareOut(claims []claim, budget float64) []portion {
 	shares := make([]portion, len(claims))
 	if len(claims) == 0 {
@@ -84,7 +84,7 @@ func shareOut(claims []claim, budget float64) []portion {
 	tau, once, most := claims[0].interval, 0., 1
 	for i, c := range claims {
 		shares[i] = portion{1, c.interval}
-		once += c.once()
+		once += c.onePollerRate()
 		tau, most = min(tau, c.interval), max(most, c.pollers)
 	}
 	if once >= budget {
@@ -94,7 +94,7 @@ func shareOut(claims []claim, budget float64) []portion {
 		}
 		return shares
 	}
-	// Only the proportions of intervals count, and the optimiser has bounds for them.
+	// Only the ratios of intervals matter, and the optimiser has bounds for intervals.
 	const tick = 30 * time.Minute
 	p := honeycomb.Problem{Objective: honeycomb.Lite, Cut: honeycomb.Ranks, Base: 16, Nodes: min(most, honeycomb.MaxNodes), Interval: tick}
 	channels := make([]honeycomb.Channel, len(claims))
@@ -105,16 +105,16 @@ func shareOut(claims []claim, budget float64) []portion {
 			weight /= min(max(c.size, honeycomb.MinSize), honeycomb.MaxSize)
 		}
 		channels[i] = honeycomb.Channel{
-			Subscribers: weight, Max: max(c.pollers, 1), Key: c.tie,
+			Subscribers: weight, Max: max(c.pollers, 1), Key: c.tieBreak,
 			Interval: time.Duration(float64(tick) * (float64(c.interval) / float64(tau))),
 		}
 		subscribers += min(weight, honeycomb.MaxSubscribers)
 	}
-	const exact = 1 - 1e-9 // the optimiser adds up in another order
+	const exact = 1 - 1e-9 // the optimiser adds in another order
 	p.Load = min(budget*tau.Seconds()/subscribers*exact, honeycomb.MaxLoad)
 	s, err := honeycomb.Solve(&p, channels, nil)
 	if err != nil {
-		return shares // of a problem that cannot be: one poller each is within any budget
+		return shares // after an impossible problem: one poller each is within any budget
 	}
 	for i := range shares {
 		shares[i].pollers = int(s.Pick[i])

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// claims are those of some channels of a domain, lies among them.
+// claims draws the claims of some channels of a domain, including false ones.
 func claims(t *rapid.T, most int) []claim {
 	of := make([]claim, rapid.IntRange(1, most).Draw(t, "channels"))
 	for i := range of {
@@ -17,7 +17,7 @@ func claims(t *rapid.T, most int) []claim {
 			size:     rapid.SampledFrom([]float64{0, 0, 1, 0.01, 3, 1000}).Draw(t, "size"),
 			interval: time.Duration(rapid.SampledFrom([]int{15, 30, 30, 30, 45, 60, 1440}).Draw(t, "minutes")) * time.Minute,
 			pollers:  rapid.SampledFrom([]int{1, 2, 10, 50, 1024}).Draw(t, "pollers"),
-			tie:      rapid.Uint64().Draw(t, "tie"),
+			tieBreak: rapid.Uint64().Draw(t, "tie"),
 		}
 	}
 	return of
@@ -30,8 +30,8 @@ func spent(of []portion) (rate float64) {
 	return rate
 }
 
-// The budget of a domain is "what its readers would ask, at least 1 request per 10 s, at most the
-// larger of 1 per s and one per tau for each of its channels".
+// The budget of a domain is the rate of its readers, but at least one request per 10 s, and at most
+// the larger of one per second and one per tau for each of its channels.
 func TestBudgetOfADomain(t *testing.T) {
 	half := 30 * time.Minute
 	for what, c := range map[string]struct {
@@ -63,8 +63,8 @@ func TestBudgetOfADomain(t *testing.T) {
 	}
 }
 
-// Whatever is claimed, the budget is kept, each channel is polled, and nobody gets more
-// than he claims.
+// Whatever is claimed, the shares keep the budget, each channel has a poller, and no channel gets
+// more than it claims.
 func TestSharesKeepTheBudget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := claims(t, 60)
@@ -89,7 +89,7 @@ func TestSharesKeepTheBudget(t *testing.T) {
 	})
 }
 
-// Who has more readers gets no less.
+// A channel with more readers gets no fewer pollers.
 func TestSharesRiseWithReaders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := claims(t, 40)
@@ -105,14 +105,15 @@ func TestSharesRiseWithReaders(t *testing.T) {
 	})
 }
 
-// n goes with the root of q/s (Honeycomb's optimum), up to a whole poller.
-func TestSharesGoWithTheRootOfReaders(t *testing.T) {
+// The number of pollers is proportional to the root of q/s (Honeycomb's optimum), rounded to whole
+// pollers.
+func TestSharesAreProportionalToTheRootOfReaders(t *testing.T) {
 	half := 30 * time.Minute
 	of := []claim{
 		{readers: 100, size: 1, interval: half, pollers: 1000},
 		{readers: 400, size: 1, interval: half, pollers: 1000},
 		{readers: 400, size: 4, interval: half, pollers: 1000},
-		{readers: 100, size: 1, interval: 2 * half, pollers: 1000}, // of the same rate: twice the pollers
+		{readers: 100, size: 1, interval: 2 * half, pollers: 1000}, // for the same rate twice the pollers
 		{readers: 1e6, size: 1, interval: half, pollers: 7},
 		{readers: 1, size: 1, interval: half, pollers: 1000},
 	}
@@ -130,7 +131,7 @@ func TestSharesGoWithTheRootOfReaders(t *testing.T) {
 func BenchmarkShareOut(b *testing.B) {
 	of := make([]claim, 1000)
 	for i := range of {
-		of[i] = claim{readers: 5000 / math.Sqrt(float64(i+1)), interval: 30 * time.Minute, pollers: 1 + i%200, tie: uint64(i)}
+		of[i] = claim{readers: 5000 / math.Sqrt(float64(i+1)), interval: 30 * time.Minute, pollers: 1 + i%200, tieBreak: uint64(i)}
 	}
 	for b.Loop() {
 		shareOut(of, 1)

@@ -15,57 +15,56 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// An Application is what the layers above make of polls.
+// Application is what the layers above do with the results of polls.
 type Application interface {
-	// Found hands over what a poll found new in a channel, to become entries of
-	// its log, and the document it was found in. done is called when all of it is
-	// held by a quorum, or with false when it is not; Found returns false if it
-	// cannot take it now.
+	// Found hands over the changes that a poll found in a channel, for its log, and the document
+	// they came from. It calls done with true when a quorum holds all of them, and with false if
+	// that fails. Found returns false if it cannot take the changes now.
 	Found(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool
 
-	// Saw hands over the head of a channel's document as this node has just got it from its
-	// origin, before what is new in it. secure says that nobody on the way could change it.
+	// Saw hands over the head of a channel's document that this node has just fetched from the
+	// origin, before the document's changes. secure means that nobody could have altered the
+	// document on the way.
 	Saw(key overlay.ID, head *feed.Head, secure bool)
 
-	// Said hands over another word about the polls of a channel, for its
-	// subscribers.
-	Said(key overlay.ID, state []byte, haste Haste)
+	// StateChanged hands over a new state of a channel's polls, encoded, for its subscribers.
+	StateChanged(key overlay.ID, state []byte, urgency Urgency)
 
 	// SetNote replicates the channel's record among its owners.
 	SetNote(key overlay.ID, note []byte)
 
-	// Weight returns the clients of a channel, as last reported.
+	// Weight returns the number of clients of a channel, as last reported.
 	Weight(key overlay.ID) int
 
-	// Leader returns who is the sequencer of a channel, as far as is known here.
+	// Leader returns the sequencer of a channel, if this node knows one.
 	Leader(key overlay.ID) (env.Peer, bool)
 
-	// Term returns the name of this node's time in office as the sequencer of a channel, as
-	// Lead was told it, or a greater one: others may have led it for a while.
+	// Term returns the number of this node's term as the sequencer of a channel. It is the number
+	// that Lead was called with, or a greater one if another node led the channel in between.
 	Term(key overlay.ID) uint64
 
-	// Fading returns items that the log of a channel is about to forget when so many
-	// are added: as long as the origin shows them, they are said again.
+	// Fading returns the items that the channel's log will drop when so many items are appended.
+	// Items that the origin still shows are appended again.
 	Fading(key overlay.ID, items int) []feed.ID
 
 	// Owns says whether this node is an owner of a channel's key.
 	Owns(key overlay.ID) bool
 
-	// Fetched answers Ask with the document, nil if there is none; o is what there is at its
-	// address instead of a feed.
+	// Fetched answers FetchOnce with the document, or with nil if there is none. o is what the
+	// address offers in place of a feed.
 	Fetched(key overlay.ID, f *feed.Feed, o Offer, state State)
 }
 
-// Haste says when subscribers should know.
-type Haste uint8
+// Urgency says how soon subscribers should learn of a state.
+type Urgency uint8
 
 const (
-	NoHaste Haste = iota // with the next heartbeat
-	Soon                 // in some minutes
+	NotUrgent Urgency = iota // with the next heartbeat
+	Soon                     // within some minutes
 	AtOnce
 )
 
-// Wedges give the pollers of channels their ranks: a *wedge.Wedges.
+// Wedges assigns ranks to the pollers of channels. A *wedge.Wedges implements it.
 type Wedges interface {
 	Enlist(key overlay.ID, o wedge.Order) error
 	Down(key overlay.ID, message []byte) error
@@ -74,41 +73,43 @@ type Wedges interface {
 	Relevel()
 }
 
-// Config is what a Corona is told. A zero field means its default.
+// Config holds the settings of a Corona. A zero field means its default.
 type Config struct {
-	// Network is the name that keys are made with.
+	// Network is the name from which keys are derived.
 	Network string
-	// PollInterval is tau, the time between two polls of a channel. Default 30 min.
+	// PollInterval is tau, the time between two polls of a channel by one node. Default 30 min.
 	PollInterval time.Duration
-	// MaintenanceInterval is that of leases, and of decisions. Default 10 min.
+	// MaintenanceInterval is the period of leases and of decisions. Default 10 min.
 	MaintenanceInterval time.Duration
-	// Objective, Cut, Base, Load and Detection are honeycomb's: what is optimised.
-	// Default: Lite, with a load of 1.
+	// Objective, Cut, Base, Load and Detection define the optimisation problem (honeycomb). The
+	// default is Lite with a load of 1.
 	Objective honeycomb.Objective
 	Cut       honeycomb.Cut
 	Base      int
 	Load      float64
 	Detection time.Duration
-	// Clusters has the paper's clusters told instead of bins, and its estimate of wedges
-	// believed: N/b^l.
+	// Clusters publishes the paper's tradeoff clusters instead of bins, and uses its estimate of
+	// wedge sizes, N/b^l.
 	Clusters bool
-	// Random has each poller draw a phase of its own, as in the paper. Else they are even.
+	// Random lets each poller draw its own phase, as in the paper. Otherwise phases are evenly
+	// spaced.
 	Random bool
-	// DAG has each node of a wedge of Levels decide for those behind it, as in the paper.
-	// Then phases are random. Else sequencers decide alone.
+	// DAG lets each node of a wedge of Levels decide for the nodes behind it, as in the paper.
+	// Phases are then random. Otherwise sequencers decide alone.
 	DAG bool
-	// Politeness bounds what origins are asked (BePolite).
+	// Politeness limits how often origins are polled (EnablePoliteness).
 	Politeness bool
-	// ExemptPrivate lets origins on private addresses have no budget: a node that may ask them
-	// sets it. In a laboratory without it, they stand for public ones.
+	// ExemptPrivate exempts origins on private addresses from budgets. A node that may fetch from
+	// private addresses sets it. In a laboratory without it, private addresses stand for public
+	// ones.
 	ExemptPrivate bool
-	// Compression is how many times shorter than the world's a laboratory's intervals are:
-	// the times of politeness (politeGap, budgetFloor, budgetCeil, soloGap, and the shortest
-	// interval without a grant) shrink with them. At least 1. Default 1.
+	// Compression is the factor by which a laboratory's intervals are shorter than real ones. The
+	// times of politeness (minChannelGap, budgetFloor, budgetCeil, ungrantedGap, and the shortest
+	// interval without a grant) shrink by the same factor. At least 1. Default 1.
 	Compression float64
-	// Briefs is a memory that several nodes of one network and one goroutine share. Nil: the
-	// node has its own.
-	Briefs *Briefs
+	// Payloads is a cache that several nodes of one network may share if they run on one goroutine.
+	// If it is nil, the node has its own.
+	Payloads *PayloadCache
 }
 
 func (c Config) filled() Config {
@@ -125,71 +126,72 @@ func (c Config) filled() Config {
 		c.MaintenanceInterval = 10 * time.Minute
 	}
 	c.Compression = max(c.Compression, 1)
-	if c.Briefs == nil {
-		c.Briefs = NewBriefs(ownBriefs)
+	if c.Payloads == nil {
+		c.Payloads = NewPayloadCache(ownPayloads)
 	}
 	return c
 }
 
-// A Corona is one node's part in polling. It is not safe for concurrent use.
+// Corona is one node's part in polling. It is not safe for concurrent use.
 type Corona struct {
-	cfg      Config
-	clock    env.Clock
-	net      env.Network
-	fetcher  env.Fetcher
-	worker   env.Worker
-	rand     *rand.Rand
-	log      *slog.Logger
-	node     *overlay.Node
-	signer   *wire.Signer
-	verifier wire.Verifier
-	wedges   Wedges
-	sums     Sums
-	app      Application
-	stats    Stats
-	manners  *manners // nil: no origin has a budget
+	cfg        Config
+	clock      env.Clock
+	net        env.Network
+	fetcher    env.Fetcher
+	worker     env.Worker
+	rand       *rand.Rand
+	log        *slog.Logger
+	node       *overlay.Node
+	signer     *wire.Signer
+	verifier   wire.Verifier
+	wedges     Wedges
+	aggregate  Aggregate
+	app        Application
+	stats      Stats
+	politeness *politeness // nil: origins have no budgets
 
-	leads   map[overlay.ID]*lead
-	duties  *overlay.Index[duty]
-	out     []outing // the oldest first
-	domains map[string]*domain
-	spared  bool                  // one of them has asked for rest, since this node began
-	asked   map[overlay.ID]string // documents asked for outside the schedule
-	polls   map[env.Handle]poll   // beside the schedule
-	lone    map[overlay.ID]*lonePoll
-	local   LocalReaders // whom lone polls are for
-	handle  env.Handle
-	held    []*found // documents with news, the oldest first
-	gathers int      // findings of others whose items are on their way
-	resting int      // domains that nobody here polls and that asked for rest
+	leaders        map[overlay.ID]*leaderState
+	assignments    *overlay.Index[assignment]
+	outstanding    []outstandingPoll // scheduled polls without an answer, oldest first
+	domains        map[string]*domain
+	anyRateLimited bool                   // since this node started, at least one domain has asked for fewer requests
+	onDemandURLs   map[overlay.ID]string  // documents requested by FetchOnce, by key
+	otherRequests  map[env.Handle]request // requests without an answer, other than scheduled polls
+	lonePolls      map[overlay.ID]*lonePoll
+	localReaders   LocalReaders // what lone polls report to; nil: there are no lone polls
+	lastHandle     env.Handle
+	pendingReports []*pendingReport // documents to report to their sequencers, oldest first
+	itemFetchCount int              // change reports of other nodes whose items are being fetched
+	idleDomains    int              // rate-limited domains that no channel here refers to
 
-	problem    honeycomb.Problem
-	correction float64            // c of the last decision,
-	aim        float64            // and of what is in force of it
-	solution   honeycomb.Solution // the last one,
-	decided    bool               // if there was one
-	told       bool               // else: others were told of the channels led here, before anybody decided
-	others     honeycomb.Rest     // the sums that it came from
-	mean       float64            // size of a channel's content in bytes; 0: not known
-	decideAt   time.Time
-	quick      int           // decisions that are to come soon
-	pause      time.Duration // between the present decision and the next, about
-	weighed    float64       // subscribers of the channels led here when decisions were hurried last
-	network    float64       // the same of the whole network
+	problem            honeycomb.Problem
+	correction         float64            // factor c on the load target in the last decision
+	targetShare        float64            // correction, times the part of the decision that is in force
+	solution           honeycomb.Solution // the last decision,
+	decided            bool               // if there was one
+	announced          bool               // a node without a decision has published its channels once
+	remote             honeycomb.Rest     // aggregate of the other nodes' channels in the last decision
+	meanSize           float64            // size of a channel's content in bytes, over all channels; 0: not known
+	decideAt           time.Time
+	quickDecisions     int           // decisions that are still to follow in quick succession
+	decisionPause      time.Duration // time until the next decision, before jitter
+	lastOwnSubscribers float64       // subscribers of the channels led here at the last decideUrgently
+	lastAllSubscribers float64       // subscribers of all channels at the last decideUrgently
 
-	cal     env.Calendar[uint32]     // duties' polls, by their slots
-	loneCal env.Calendar[overlay.ID] // polls for this node's readers alone
-	tend    env.Calendar[overlay.ID] // leads
-	mail    env.Calendar[post]
+	pollCalendar   env.Calendar[uint32]     // scheduled polls, by assignment index
+	loneCalendar   env.Calendar[overlay.ID] // lone polls
+	leaderCalendar env.Calendar[overlay.ID] // upkeep of the channels led here
+	retryCalendar  env.Calendar[retry]
 }
 
-// A post is a message that may have to be sent again.
-type post struct {
+// retry identifies a message that may have to be sent again.
+type retry struct {
 	key   overlay.ID
 	nonce uint64
 }
 
-// Stats counts what a Corona did since it started.
+// Stats counts what a Corona has done since it started. The names of the fields are those of the
+// metrics (internal/daemon), so renaming a field renames a metric.
 type Stats struct {
 	Channels  int    // feeds that this node leads
 	Duties    int    // feeds that this node polls
@@ -221,153 +223,154 @@ type Stats struct {
 	Misclaimed uint64 // feeds claimed by a node that cannot lead them, or for another domain
 }
 
-// A poll is a request that is out.
-type poll struct {
-	key  overlay.ID
-	kind kind
-	duty *duty // whose turn it is, of the schedule
+// request is a request to an origin that has no answer yet.
+type request struct {
+	key        overlay.ID
+	kind       requestKind
+	assignment *assignment // of a scheduled poll
 }
 
-type kind uint8
+type requestKind uint8
 
 const (
-	scheduled kind = iota // a duty's
-	first                 // a lead's own, beside all slots
-	solo                  // for a reader
-	lone                  // for the readers here, as nobody else is heard of
+	scheduled requestKind = iota // a poll of an assignment
+	initial                      // by the sequencer, outside the schedule
+	onDemand                     // by FetchOnce, for a reader
+	lone                         // for this node's own readers, because no other poller is known
 )
 
 const (
-	// floor and ceiling bound the interval of a public origin, whatever the
-	// network or the origin wish.
-	floor   = 15 * time.Minute
-	ceiling = 24 * time.Hour
-	// patience is how long an answer may take. The fetcher always answers, after
-	// less than a minute; this is for a world that forgot.
-	patience = 5 * time.Minute
-	// doubtFor is how long documents are not believed that look as if they had taken
-	// the place of the feed: a host that lost its database mostly has it back by then,
-	// and few feeds that turn all over are so quick to do it again.
-	doubtFor = time.Hour
-	// privateDoubt is the same in intervals, for an origin on a private address.
-	privateDoubt = 4
-	// busyFor is about how long a poll waits for which the fetcher had no room.
-	busyFor = time.Minute
-	// retell is the least time between two words to subscribers about polls that
-	// fail: the next is due at a time that they cannot know.
-	retell = time.Minute
-	// idleLook is how often a channel without readers is looked at.
-	idleLook = time.Minute
+	// minPublicInterval and maxPublicInterval bound the polling interval of a public origin,
+	// whatever the network or the origin asks for.
+	minPublicInterval = 15 * time.Minute
+	maxPublicInterval = 24 * time.Hour
+	// answerTimeout is how long an answer may take. The fetcher always answers in less than a
+	// minute; the limit guards against a fetcher that loses a request.
+	answerTimeout = 5 * time.Minute
+	// suspicionPeriod is how long a document is held back that looks as if another feed had
+	// replaced this one. A host that lost its database usually has it back by then, and few feeds
+	// that replace all items do so again within an hour.
+	suspicionPeriod = time.Hour
+	// privateSuspicionIntervals is the same for an origin on a private address, in polling
+	// intervals.
+	privateSuspicionIntervals = 4
+	// busyRetry is the mean delay of a poll that the fetcher had no capacity for.
+	busyRetry = time.Minute
+	// minStateGap is the least time between two messages to subscribers about failing polls.
+	// Subscribers cannot compute when the next poll after a failure is due, so every failure is
+	// worth a message, but no more often than this.
+	minStateGap = time.Minute
+	// idleCheck is how often a channel without readers is checked.
+	idleCheck = time.Minute
 )
 
-// New returns a Corona that polls nothing yet.
+// New returns a Corona without channels.
 func New(e env.Env, node *overlay.Node, signer *wire.Signer, verify wire.Verifier, wedges Wedges, cfg Config, app Application) *Corona {
 	cfg = cfg.filled()
 	return &Corona{
-		cfg:      cfg,
-		clock:    e.Clock,
-		net:      e.Network,
-		fetcher:  e.Fetcher,
-		worker:   e.Worker,
-		rand:     e.Rand,
-		log:      e.Log,
-		node:     node,
-		signer:   signer,
-		verifier: verify,
-		wedges:   wedges,
-		app:      app,
-		leads:    map[overlay.ID]*lead{},
-		duties:   overlay.NewIndex(e.Rand.Uint64(), func(d *duty) *overlay.ID { return &d.said.key }),
-		domains:  map[string]*domain{},
-		asked:    map[overlay.ID]string{},
-		polls:    map[env.Handle]poll{},
-		lone:     map[overlay.ID]*lonePoll{},
+		cfg:           cfg,
+		clock:         e.Clock,
+		net:           e.Network,
+		fetcher:       e.Fetcher,
+		worker:        e.Worker,
+		rand:          e.Rand,
+		log:           e.Log,
+		node:          node,
+		signer:        signer,
+		verifier:      verify,
+		wedges:        wedges,
+		app:           app,
+		leaders:       map[overlay.ID]*leaderState{},
+		assignments:   overlay.NewIndex(e.Rand.Uint64(), func(d *assignment) *overlay.ID { return &d.target.key }),
+		domains:       map[string]*domain{},
+		onDemandURLs:  map[overlay.ID]string{},
+		otherRequests: map[env.Handle]request{},
+		lonePolls:     map[overlay.ID]*lonePoll{},
 		problem: honeycomb.Problem{
 			Objective: cfg.Objective, Cut: cfg.Cut, Base: cfg.Base, Interval: cfg.PollInterval,
 			Load: cfg.Load, Detection: cfg.Detection,
 		},
-		correction: 1,
-		aim:        1,
+		correction:  1,
+		targetShare: 1,
 	}
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run does everything that is due and returns the time of the next call.
 func (c *Corona) Run(now time.Time) time.Time {
 	for {
-		slot, at, ok := c.cal.Pop(now)
+		slot, at, ok := c.pollCalendar.Pop(now)
 		if !ok {
 			break
 		}
-		if d := c.duties.At(slot); d.next == momentOf(at) && d.waiting == 0 {
+		if d := c.assignments.At(slot); d.next == momentOf(at) && d.waiting == 0 {
 			c.due(d, now)
 		}
 	}
 	for {
-		key, at, ok := c.loneCal.Pop(now)
+		key, at, ok := c.loneCalendar.Pop(now)
 		if !ok {
 			break
 		}
-		if p := c.lone[key]; p != nil && p.state.Next.Equal(at) {
+		if p := c.lonePolls[key]; p != nil && p.state.Next.Equal(at) {
 			c.loneDue(p, now)
 		}
 	}
 	for {
-		key, at, ok := c.tend.Pop(now)
+		key, at, ok := c.leaderCalendar.Pop(now)
 		if !ok {
 			break
 		}
-		if l := c.leads[key]; l != nil && l.tendAt.Equal(at) {
-			c.tended(l, now)
+		if l := c.leaders[key]; l != nil && l.upkeepAt.Equal(at) {
+			c.upkeep(l, now)
 		}
 	}
 	for {
-		p, _, ok := c.mail.Pop(now)
+		p, _, ok := c.retryCalendar.Pop(now)
 		if !ok {
 			break
 		}
-		c.again(p.nonce, now)
-		if l := c.leads[p.key]; l != nil {
-			c.wantDue(l, p.nonce, now)
+		c.retryReport(p.nonce, now)
+		if l := c.leaders[p.key]; l != nil {
+			c.retryItems(l, p.nonce, now)
 		}
 	}
 	if !c.decideAt.IsZero() && !now.Before(c.decideAt) {
 		c.decide(now)
 	}
-	next := env.Sooner(c.runManners(now), c.decideAt)
-	next = env.Sooner(next, env.Sooner(c.runOut(now), c.loneCal.Next()))
-	return env.Sooner(next, env.Sooner(c.cal.Next(), env.Sooner(c.tend.Next(), c.mail.Next())))
+	next := env.Sooner(c.runPoliteness(now), c.decideAt)
+	next = env.Sooner(next, env.Sooner(c.checkOverdue(now), c.loneCalendar.Next()))
+	return env.Sooner(next, env.Sooner(c.pollCalendar.Next(), env.Sooner(c.leaderCalendar.Next(), c.retryCalendar.Next())))
 }
 
-// Ask fetches a document once, outside the schedule, for a reader here: who reads
-// without subscribing, or whom nobody in the network could help. Answers go to
-// Application.Fetched.
-func (c *Corona) Ask(key overlay.ID, url string) {
-	if _, known := c.asked[key]; known {
+// FetchOnce fetches a document once, outside the schedule, for a reader of this node that has not
+// subscribed or that no other node could serve. The result goes to Application.Fetched.
+func (c *Corona) FetchOnce(key overlay.ID, url string) {
+	if _, known := c.onDemandURLs[key]; known {
 		return
 	}
-	c.asked[key] = url
-	c.handle++
-	c.polls[c.handle] = poll{key: key, kind: solo}
+	c.onDemandURLs[key] = url
+	c.lastHandle++
+	c.otherRequests[c.lastHandle] = request{key: key, kind: onDemand}
 	c.stats.Asked++
 	url, isPage := feed.AtOrigin(url)
-	c.fetcher.Fetch(c.handle, env.Request{URL: url, Robots: isPage})
+	c.fetcher.Fetch(c.lastHandle, env.Request{URL: url, Robots: isPage})
 }
 
-// A Decision says by what a node chose how many poll the channels that it leads.
+// Decision describes the last optimisation.
 type Decision struct {
 	Lambda   float64
-	Fits     bool  // else a poller for each channel is more than all together may poll
-	Clusters int   // or bins, that stand for all channels of others
-	Levels   []int // of the channels led here, how many are at each polling level, from 0; of ranks, at that of a wedge as large, in whole digits
+	Fits     bool  // one poller for each channel is within the load target
+	Clusters int   // number of clusters or bins that represent the channels of other nodes
+	Levels   []int // number of channels led here at each polling level, from 0; with Ranks, at the level whose wedge is as large, rounded down
 }
 
-// Decision returns the last one; ok is false if there was none yet.
+// Decision returns the last decision; ok is false if there was none yet.
 func (c *Corona) Decision() (v Decision, ok bool) {
 	if !c.decided {
 		return Decision{}, false
 	}
-	v = Decision{Lambda: c.solution.Lambda, Fits: c.solution.Fits, Clusters: c.others.Len()}
-	for _, l := range c.leads {
+	v = Decision{Lambda: c.solution.Lambda, Fits: c.solution.Fits, Clusters: c.remote.Len()}
+	for _, l := range c.leaders {
 		if l.pollers == 0 {
 			continue
 		}
@@ -386,6 +389,6 @@ func (c *Corona) Decision() (v Decision, ok bool) {
 // Stats returns the counters.
 func (c *Corona) Stats() Stats {
 	st := c.stats
-	st.Channels, st.Duties = len(c.leads), c.duties.Len()
+	st.Channels, st.Duties = len(c.leaders), c.assignments.Len()
 	return st
 }

@@ -11,20 +11,20 @@ import (
 	"tidings/overlay/owner"
 )
 
-// The way of a grant from the sequencer of a domain's key past its other owners, a quorum of
-// whom sign it, to who has asked for it.
+// Signatures of grants. The budget leader requests signatures from the other stewards; when a
+// quorum has signed, it sends the grant to the requesters.
 
-// A signing is a grant that lacks signatures.
-type signing struct {
-	grant   *grant
-	epoch   *owner.Epoch
-	readers float64
-	to      []asking // who are to be told
-	tries   int
+// pendingGrant is a grant that lacks signatures.
+type pendingGrant struct {
+	grant      *grant
+	epoch      *owner.Epoch
+	readers    float64
+	requesters []requester // nodes that wait for it
+	tries      int
 }
 
-// sendSignings asks the other owners to sign.
-func (c *Corona) sendSignings(o *office, e *owner.Epoch, of []*signing, readers float64) {
+// requestSignatures asks the other stewards to sign.
+func (c *Corona) requestSignatures(o *stewardState, e *owner.Epoch, of []*pendingGrant, readers float64) {
 	self := c.node.Self().Peer.ID
 	for i, p := range e.Owners {
 		m := &coronapb.Countersign{Epoch: e.Hash[:], ReadersPpm: uint64(readers * 1e6)}
@@ -38,7 +38,7 @@ func (c *Corona) sendSignings(o *office, e *owner.Epoch, of []*signing, readers 
 			if p == self || slices.ContainsFunc(s.grant.signatures, func(k countersignature) bool { return k.owner == i }) {
 				continue
 			}
-			if len(m.Statements) == maxGranted {
+			if len(m.Statements) == maxGrants {
 				send()
 			}
 			m.Statements = append(m.Statements, s.grant.statement)
@@ -48,15 +48,15 @@ func (c *Corona) sendSignings(o *office, e *owner.Epoch, of []*signing, readers 
 	}
 }
 
-// onCountersign signs what the sequencer of a domain's key grants, within the budget.
+// onCountersign signs the budget leader's grants that are within the budget.
 func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Countersign, now time.Time) {
-	o, v := c.office(domain)
+	o, v := c.stewardOf(domain)
 	if o == nil || v.Epoch.Sequencer != from || v.Leads || owner.Hash(m.Epoch) != v.Epoch.Hash {
 		c.stats.Astray++
 		return
 	}
-	c.tidy(o, now)
-	out := o.out()
+	c.dropExpired(o, now)
+	rates := o.grantedRates()
 	answer := &coronapb.Countersigned{}
 	for i, b := range m.Statements {
 		g, err := openStatement(b)
@@ -64,11 +64,11 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 			c.stats.Garbage++
 			continue
 		}
-		if !c.bears(o, entry{g.portion, g.expiry, g.number, c.believed(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &out, now) {
+		if !c.approves(o, entry{g.portion, g.expiry, g.number, c.plausibleReaders(m.Readers[i])}, g.key, float64(m.ReadersPpm)/1e6, &rates, now) {
 			c.stats.Denied++
 			continue
 		}
-		answer.Signatures = append(answer.Signatures, &coronapb.Countersigned_Own{
+		answer.Signatures = append(answer.Signatures, &coronapb.Countersigned_Signature{
 			Number: g.number, Key: g.key[:], Signature: c.signer.Signature(wire.DomainGrant, b),
 		})
 	}
@@ -77,15 +77,15 @@ func (c *Corona) onCountersign(from env.PeerID, domain string, m *coronapb.Count
 	}
 }
 
-// bears says whether this owner signs a grant, and notes that it does: the budget bears it
-// beside all that are out, as far as is known here, or it is what its channel had before, less
-// its part of what is too much; and it is the latest of its channel, and lasts no longer
-// than it may. What the readers would ask is the sequencer's word.
-func (c *Corona) bears(o *office, g entry, key overlay.ID, readers float64, out *issue, now time.Time) bool {
-	if !g.expiry.After(now) || g.expiry.After(now.Add(c.life()+clockSlack)) || g.interval < c.cfg.PollInterval {
+// approves says whether this steward signs a grant, and notes the grant if so. A grant must be the
+// latest of its channel and last no longer than allowed. Together with all known grants in force it
+// must be within the budget, or reduce what its channel had before in proportion to the excess. The
+// readers' rate is the budget leader's claim.
+func (c *Corona) approves(o *stewardState, g entry, key overlay.ID, readers float64, rates *grantedRates, now time.Time) bool {
+	if !g.expiry.After(now) || g.expiry.After(now.Add(c.grantLifetime()+clockSlack)) || g.interval < c.cfg.PollInterval {
 		return false
 	}
-	a := c.open(o, key)
+	a := c.openAccount(o, key)
 	if a == nil {
 		return false
 	}
@@ -93,43 +93,43 @@ func (c *Corona) bears(o *office, g entry, key overlay.ID, readers float64, out 
 	if granted && g.number < last.number {
 		return false
 	}
-	before, entries := *out, slices.Clone(a.entries)
-	out.add(a, -1)
+	before, entries := *rates, slices.Clone(a.entries)
+	rates.add(a, -1)
 	if !a.add(g) {
-		*out = before
+		*rates = before
 		return false
 	}
-	out.add(a, 1)
-	most := budget(readers, out.once, c.cfg.Compression) * (1 + 1e-6)
-	again := granted && out.rate <= before.rate*(1+1e-9) && g.rate() <= last.rate()*most/max(before.last, most)
-	if out.rate > most && !again {
-		*out, a.entries = before, entries
+	rates.add(a, 1)
+	limit := budget(readers, rates.onePoller, c.cfg.Compression) * (1 + 1e-6)
+	reduced := granted && rates.rate <= before.rate*(1+1e-9) && g.rate() <= last.rate()*limit/max(before.last, limit)
+	if rates.rate > limit && !reduced {
+		*rates, a.entries = before, entries
 		return false
 	}
 	return true
 }
 
-// onCountersigned counts signatures.
+// onCountersigned collects signatures.
 func (c *Corona) onCountersigned(from env.PeerID, domain string, m *coronapb.Countersigned) {
-	o, v := c.office(domain)
+	o, v := c.stewardOf(domain)
 	if o == nil || !v.Leads || !o.leads(v.Epoch) {
 		return
 	}
 	by := slices.Index(v.Epoch.Owners, from)
 	for _, own := range m.Signatures {
-		for _, s := range o.signing {
+		for _, s := range o.pendingGrants {
 			if s.grant.number == own.Number && string(s.grant.key[:]) == string(own.Key) {
 				s.grant.sign(c.verifier, s.epoch, by, own.Signature)
 			}
 		}
 	}
-	c.grantSigned(o)
+	c.sendSignedGrants(o)
 }
 
-// grantSigned tells of grants that a quorum has signed.
-func (c *Corona) grantSigned(o *office) {
-	var ready letters
-	o.signing = slices.DeleteFunc(o.signing, func(s *signing) bool {
+// sendSignedGrants sends out the grants that a quorum has signed.
+func (c *Corona) sendSignedGrants(o *stewardState) {
+	var ready grantBatches
+	o.pendingGrants = slices.DeleteFunc(o.pendingGrants, func(s *pendingGrant) bool {
 		if len(s.grant.signatures) < s.epoch.Quorum() {
 			return false
 		}
@@ -137,43 +137,43 @@ func (c *Corona) grantSigned(o *office) {
 		b := s.grant.append()
 		if a := o.account(s.grant.key); a != nil {
 			if last, ok := a.last(); ok && last.number == s.grant.number {
-				a.grant, a.epoch = b, s.grant.epoch
+				a.grantBytes, a.epoch = b, s.grant.epoch
 			}
 		}
-		for _, p := range s.to {
+		for _, p := range s.requesters {
 			ready.add(p.Peer, b)
 		}
 		return true
 	})
-	c.post(o.domain, ready)
+	c.sendGrants(o.domain, ready)
 }
 
-// letters are grants for some who have asked for them, in the order in which they came up.
-type letters []letter
+// grantBatches collects grants by requester, in the order of the first grant.
+type grantBatches []grantBatch
 
-type letter struct {
+type grantBatch struct {
 	to     env.Peer
 	grants [][]byte
 }
 
-func (of *letters) add(to env.Peer, grant []byte) {
+func (of *grantBatches) add(to env.Peer, grant []byte) {
 	for i := range *of {
-		if l := &(*of)[i]; l.to.ID == to.ID && len(l.grants) < maxGranted {
+		if l := &(*of)[i]; l.to.ID == to.ID && len(l.grants) < maxGrants {
 			l.grants = append(l.grants, grant)
 			return
 		}
 	}
-	*of = append(*of, letter{to, [][]byte{grant}})
+	*of = append(*of, grantBatch{to, [][]byte{grant}})
 }
 
-// post sends letters.
-func (c *Corona) post(domain string, of letters) {
+// sendGrants sends the batches.
+func (c *Corona) sendGrants(domain string, of grantBatches) {
 	for _, l := range of {
-		m := &coronapb.Granted{Grants: l.grants}
+		m := &coronapb.GrantResponse{Grants: l.grants}
 		if l.to.ID == c.node.Self().Peer.ID {
-			c.onGranted(domain, m)
+			c.onGrantResponse(domain, m)
 		} else {
-			c.sendPoliteness(l.to, domain, &coronapb.Politeness{Body: &coronapb.Politeness_Granted{Granted: m}})
+			c.sendPoliteness(l.to, domain, &coronapb.Politeness{Body: &coronapb.Politeness_GrantResponse{GrantResponse: m}})
 		}
 	}
 }

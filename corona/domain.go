@@ -6,84 +6,85 @@ import (
 	"tidings/internal/env"
 )
 
-// A domain is what the channels of a registrable domain have in common.
+// domain is the state that all channels of a registrable domain share.
 type domain struct {
-	name     string
-	rest     moment    // until when it asked to be left alone
-	solo     moment    // when it was asked last without a grant
-	stewards *stewards // nil: nobody here has asked for them
-	users    int32     // duties and leads that refer to it
-	seen     bool      // this node knows whether it is
-	private  bool      // on a private address, as far as the last answer said
+	name          string
+	limitedUntil  moment        // until when the domain asked for no requests
+	lastUngranted moment        // when this node last polled it without a grant
+	stewards      *stewardCache // nil: this node has not asked for its stewards
+	refs          int32         // number of assignments, channels led here and lone polls that refer to it
+	privateKnown  bool          // private is known
+	private       bool          // the last response came from a private address
 }
 
-// spare leaves a domain alone until a time.
-func (c *Corona) spare(d *domain, until time.Time) {
-	d.rest, c.spared = max(d.rest, momentOf(until)), true
+// limitDomain stops this node's polls of a domain until a time.
+func (c *Corona) limitDomain(d *domain, until time.Time) {
+	d.limitedUntil, c.anyRateLimited = max(d.limitedUntil, momentOf(until)), true
 }
 
-// spareOf leaves the domain of a duty alone until a time.
-func (c *Corona) spareOf(d *duty, until time.Time) {
+// limitDomainOf stops this node's polls of an assignment's domain until a time.
+func (c *Corona) limitDomainOf(d *assignment, until time.Time) {
 	if d.domain == nil {
-		d.domain = c.domain(d.said.domain, d.said.private)
+		d.domain = c.domain(d.target.domain, d.target.private)
 	}
-	c.spare(d.domain, until)
+	c.limitDomain(d.domain, until)
 }
 
-// domainOf returns what there is to know of a duty's domain; nil if that is nothing.
-func (c *Corona) domainOf(d *duty) *domain {
-	if d.domain == nil && c.spared {
-		return c.domains[d.said.domain]
+// domainOf returns the domain of an assignment; nil if there is nothing to know about it.
+func (c *Corona) domainOf(d *assignment) *domain {
+	if d.domain == nil && c.anyRateLimited {
+		return c.domains[d.target.domain]
 	}
 	return d.domain
 }
 
-// see notes where an answer came from.
-func (d *domain) see(a env.Answer) {
+// noteAddress notes whether a response came from a private address.
+func (d *domain) noteAddress(a env.Answer) {
 	if a.Err == "" || a.Private {
-		d.seen, d.private = true, a.Private
+		d.privateKnown, d.private = true, a.Private
 	}
 }
 
-// idle says that there is nothing to remember of a domain that nobody here has to do with.
-func (c *Corona) idle(d *domain) bool {
+// forgettable says whether a domain without references has no state worth keeping.
+func (c *Corona) forgettable(d *domain) bool {
 	now := c.clock.Now()
-	return d.users == 0 && !d.rest.after(now) && !d.solo.time().Add(c.scaled(soloGap)).After(now)
+	return d.refs == 0 && !d.limitedUntil.after(now) && !d.lastUngranted.time().Add(c.scaled(ungrantedGap)).After(now)
 }
 
-// domain returns that of a name. private says that the address names a private one.
+// domain returns the domain with a name and counts the reference. private says that the address
+// names a private host.
 func (c *Corona) domain(name string, private bool) *domain {
 	d := c.domains[name]
 	if d == nil {
-		d = &domain{name: name, seen: private, private: private}
+		d = &domain{name: name, privateKnown: private, private: private}
 		c.domains[name] = d
 	}
-	d.users++
+	d.refs++
 	return d
 }
 
-// leave gives a domain back. One that asked for rest, or was asked without a grant, is
-// remembered until that is over, up to maxResting of them.
-func (c *Corona) leave(d *domain) {
-	if d.users--; d.users > 0 {
+// releaseDomain drops a reference to a domain. A domain that is rate-limited, or was polled without
+// a grant, is remembered until that is over, up to maxIdleDomains domains.
+func (c *Corona) releaseDomain(d *domain) {
+	if d.refs--; d.refs > 0 {
 		return
 	}
-	if d.stewards = nil; c.idle(d) {
+	if d.stewards = nil; c.forgettable(d) {
 		delete(c.domains, d.name)
 		return
 	}
-	if c.resting++; c.resting < maxResting {
+	if c.idleDomains++; c.idleDomains < maxIdleDomains {
 		return
 	}
-	c.resting = 0
+	c.idleDomains = 0
 	for name, d := range c.domains {
-		if c.idle(d) {
+		if c.forgettable(d) {
 			delete(c.domains, name)
-		} else if d.users == 0 {
-			c.resting++
+		} else if d.refs == 0 {
+			c.idleDomains++
 		}
 	}
-	if c.resting == maxResting {
+	if c.idleDomains == maxIdleDomains {
 		delete(c.domains, d.name)
 	}
 }

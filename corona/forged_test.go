@@ -15,13 +15,13 @@ import (
 	"tidings/overlay"
 )
 
-// forge is a change report of a document that the origin has never shown, with the record of one
-// and the signature of another.
-func forge(t *testing.T, v *village, record []byte, signer *wire.Signer, at time.Time, ticket uint64) []byte {
+// forge makes a change report of a document that the origin never served, with the record of one
+// node and the signature of another.
+func forge(t *testing.T, v *channelNetwork, record []byte, signer *wire.Signer, at time.Time, ticket uint64) []byte {
 	t.Helper()
 	f := parsed(t, rss("A", "", "one", "forged"))
-	r := reading{f: f}
-	m := r.message(v.key, prints(f))
+	r := observation{f: f}
+	m := r.message(v.key, fingerprintsOf(f))
 	m.Nonce, m.Poller, m.AtMs, m.Ticket = 99, record, uint64(at.UnixMilli()), ticket
 	d := difference.Delta{Head: &f.Head}
 	for _, it := range f.Items {
@@ -32,14 +32,14 @@ func forge(t *testing.T, v *village, record []byte, signer *wire.Signer, at time
 		t.Fatal(err)
 	}
 	signed := signer.Sign(wire.DomainReading, marshal(m))
-	return marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: v.key[:], Reading: signed.Raw}}})
+	return marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: v.key[:], Observation: signed.Raw}}})
 }
 
-// Nobody but a member that can stand in a channel's wedge brings items into its log, whatever
-// record it shows and whatever way its message takes. Without a signature any peer could rewrite
-// a feed for all its readers, under the record of another node.
-func TestForgedReadingsAreDropped(t *testing.T) {
-	v := newVillage(t, 3, rss("A", "", "one"))
+// Only a member that can have a rank in the channel's wedge can bring items into the log, whatever
+// record it shows and whatever path its message takes. Without the signature any peer could rewrite
+// a feed for all its readers, in the name of another node.
+func TestForgedObservationsAreDropped(t *testing.T) {
+	v := newChannelNetwork(t, 3, rss("A", "", "one"))
 	leader, member := v.leader, v.pollers[1]
 	stranger := wire.NewSigner(ed25519.NewKeyFromSeed([]byte(strings.Repeat("s", ed25519.SeedSize))), wire.HashOf(v.network.Descriptor()))
 	alone := newLab(t).poller(Config{})
@@ -68,10 +68,10 @@ func TestForgedReadingsAreDropped(t *testing.T) {
 		v.run(time.Minute)
 		after := leader.Stats()
 		if len(v.items) != 1 || after.Garbage+after.Strangers != before.Garbage+before.Strangers+1 {
-			t.Errorf("%s: the log has %q, %d pieces of garbage, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.Strangers-before.Strangers)
+			t.Errorf("%s: the log has %q, %d invalid messages, %d of strangers", c.what, titles(v.items), after.Garbage-before.Garbage, after.Strangers-before.Strangers)
 		}
 	}
-	// The same from the member itself is heard: who lies as a member is another matter.
+	// The same report from the member itself is accepted; malicious members are another matter.
 	if err := leader.Receive(member.signer.PeerID(), forge(t, v, record, member.signer, leader.Now(), 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +83,11 @@ func TestForgedReadingsAreDropped(t *testing.T) {
 
 // A sequencer whose clock is hours off still accepts reports of its pollers, and still rejects copies of earlier
 // reports. It used to reject all reports, and its feed got no items until another node took over.
-func TestASequencerWithAWrongClockIsNotDeaf(t *testing.T) {
-	v := newVillage(t, 3, rss("A", "", "one"))
+func TestASequencerWithAWrongClockAcceptsReports(t *testing.T) {
+	v := newChannelNetwork(t, 3, rss("A", "", "one"))
 	leader, member := v.leader, v.pollers[1]
 	record, then := member.overlay.Self().Raw, leader.Now().Add(-16*time.Hour)
-	ticket := leader.leads[v.key].ticket
+	ticket := leader.leaders[v.key].ticket
 	for _, c := range []struct {
 		what  string
 		at    time.Duration
@@ -107,8 +107,8 @@ func TestASequencerWithAWrongClockIsNotDeaf(t *testing.T) {
 	}
 }
 
-// A head that has no room beside the items comes with them, so that followers can read the entry;
-// so does one that has no room by itself.
+// A head that does not fit beside the inline items comes with them later, so that followers can
+// read the entry.
 func TestAHeadComesWithLargeItems(t *testing.T) {
 	dice := rand.New(rand.NewPCG(3, 4))
 	for _, c := range []struct {
@@ -122,7 +122,7 @@ func TestAHeadComesWithLargeItems(t *testing.T) {
 		{"both", 3, 100 << 10, 60 << 10},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			v := newVillage(t, 3, rss("A", "", "one"))
+			v := newChannelNetwork(t, 3, rss("A", "", "one"))
 			doc, bodies := bulky(dice, c.items, c.size)
 			_, filler := bulky(dice, 1, c.head)
 			v.serve(strings.Replace(doc, "<title>A</title>", "<title>B</title><copyright>"+filler[0]+"</copyright>", 1))
@@ -138,20 +138,20 @@ func TestAHeadComesWithLargeItems(t *testing.T) {
 	}
 }
 
-// In a network of several leaves the sequencer does not know all members. A poller beyond its leaf is
-// heard, as it knows the ticket that came with its rank; a stranger there is not.
-func TestStrangersBeyondTheLeafAreNotHeard(t *testing.T) {
-	v := newVillage(t, 39, rss("A", "", "one"))
+// In a network of several leaf sets the sequencer does not know all members. It accepts a poller
+// beyond its leaf set by the ticket that came with the rank, and rejects a node without the ticket.
+func TestReportsFromBeyondTheLeafSetNeedATicket(t *testing.T) {
+	v := newChannelNetwork(t, 39, rss("A", "", "one"))
 	leader := v.leader
 	leaf := leader.overlay.Leaf()
-	i := slices.IndexFunc(v.pollers, func(h *house) bool { return !leaf.Covers(h.id) })
+	i := slices.IndexFunc(v.pollers, func(h *member) bool { return !leaf.Covers(h.id) })
 	if i < 0 {
 		t.Fatal("the leader's leaf has all members")
 	}
 	var stranger *wire.Signer
 	for n := range byte(200) {
 		s := wire.NewSigner(ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(rune('0'+n)), ed25519.SeedSize))[:ed25519.SeedSize]), wire.HashOf(v.network.Descriptor()))
-		if id := overlay.NodeID(v.network.Name, s.PeerID()); !leaf.Covers(id) && leader.couldPoll(id, leader.leads[v.key]) {
+		if id := overlay.NodeID(v.network.Name, s.PeerID()); !leaf.Covers(id) && leader.couldPoll(id, leader.leaders[v.key]) {
 			stranger = s
 			break
 		}
@@ -178,30 +178,30 @@ func TestStrangersBeyondTheLeafAreNotHeard(t *testing.T) {
 
 // A list of items that a cut-off node found is not the origin's document. The log gets the items, and pollers
 // still know which document the origin served last.
-func TestItemsThatAreHandedOverAreNoDocument(t *testing.T) {
-	v := newVillage(t, 3, rss("A", "", "one", "two"))
+func TestItemsHandedOverDoNotReplaceTheSnapshot(t *testing.T) {
+	v := newChannelNetwork(t, 3, rss("A", "", "one", "two"))
 	v.poll(v.pollers...)
 	v.run(2 * time.Minute)
 	doc := rss("A", "", "one", "two")
-	stood, state := len(v.standings(doc)), v.leader.leads[v.key].state
+	stood, state := len(v.knowing(doc)), v.leader.leaders[v.key].state
 	if stood == 0 || len(v.items) != 2 {
 		t.Fatalf("%d pollers know the document; the log has %q", stood, titles(v.items))
 	}
 	f := parsed(t, rss("A", "", "found"))
 	known := []difference.Entry{{ID: v.items[0].ID, Hash: v.items[0].Hash}}
-	sightings := v.sightings()
+	sightings := v.reports()
 	v.pollers[1].HandOver(v.key, &f.Head, f.Items, known)
 	v.run(2 * time.Minute)
-	l := v.leader.leads[v.key]
-	if len(v.items) != 3 || len(v.pollers[1].held) != 0 {
-		t.Errorf("the log has %q; %d findings still wait", titles(v.items), len(v.pollers[1].held))
+	l := v.leader.leaders[v.key]
+	if len(v.items) != 3 || len(v.pollers[1].pendingReports) != 0 {
+		t.Errorf("the log has %q; %d reports still wait", titles(v.items), len(v.pollers[1].pendingReports))
 	}
-	if now := len(v.standings(doc)); now != stood || l.state != state {
+	if now := len(v.knowing(doc)); now != stood || l.state != state {
 		t.Errorf("%d pollers know the document, where %d did; the state was %+v, and is %+v", now, stood, state, l.state)
 	}
 	v.poll(v.pollers...)
 	v.run(2 * time.Minute)
-	if n := v.sightings() - sightings; n != 1 {
+	if n := v.reports() - sightings; n != 1 {
 		t.Errorf("%d sightings, where one was handed over", n)
 	}
 }

@@ -16,19 +16,18 @@ import (
 	"tidings/overlay"
 )
 
-// FuzzState has any bytes read as a state that a sequencer sent: what is read is
-// within bounds, and appended reads as the same.
+// FuzzState parses any bytes as a state: a parsed state is within bounds and survives a round trip.
 func FuzzState(f *testing.F) {
 	at := time.UnixMilli(1772442000000).UTC()
 	f.Add([]byte{})
 	f.Add(State{Kind: coronapb.State_OK, Since: at, Polled: at, Next: at.Add(time.Hour), Why: "the feed's ttl", Readers: 7}.Append())
-	f.Add(State{Kind: coronapb.State_GONE, Words: "410", Moved: "http://b.example/"}.Append())
+	f.Add(State{Kind: coronapb.State_GONE, Detail: "410", Moved: "http://b.example/"}.Append())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		s, err := ParseState(b)
 		if err != nil {
 			return
 		}
-		if len(s.Words) > maxWords || len(s.Why) > maxWhy || len(s.Moved) > maxMoved {
+		if len(s.Detail) > maxDetail || len(s.Why) > maxWhy || len(s.Moved) > maxMoved {
 			t.Errorf("a state beyond bounds: %+v", s)
 		}
 		again, err := ParseState(s.Append())
@@ -40,8 +39,8 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// FuzzNote has any bytes read as a channel's record, as an owner that lies would
-// leave it: what is read, appended reads as the same, and a poller goes on with it.
+// FuzzNote parses any bytes as a note, as a malicious owner could leave it: a parsed note survives
+// a round trip, and a sequencer continues from it.
 func FuzzNote(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(note{valid: validators{`"1"`, "Mon, 02 Mar 2026 09:00:00 GMT", "http://a.example/"}, interval: time.Hour, fails: 3, weight: 2}.append())
@@ -51,7 +50,7 @@ func FuzzNote(f *testing.F) {
 			return
 		}
 		again, ok := parseNote(n.append())
-		n.State.Words, n.State.Why, n.State.Moved = cut(n.State.Words, maxWords), cut(n.State.Why, maxWhy), cut(n.State.Moved, maxMoved)
+		n.State.Detail, n.State.Why, n.State.Moved = truncate(n.State.Detail, maxDetail), truncate(n.State.Why, maxWhy), truncate(n.State.Moved, maxMoved)
 		if !ok || again != n {
 			t.Errorf("%+v became %+v", n, again)
 		}
@@ -66,12 +65,12 @@ func FuzzNote(f *testing.F) {
 	})
 }
 
-// Words that are too long are cut between two characters, whatever bytes they are.
-func TestWordsAreCutAtTheEndOfACharacter(t *testing.T) {
+// Text that is too long is truncated between two characters, whatever bytes it consists of.
+func TestTextIsTruncatedBetweenCharacters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) })).Draw(t, "words")
 		most := rapid.IntRange(0, 40).Draw(t, "most")
-		got := cut(s, most)
+		got := truncate(s, most)
 		if len(got) > most || !utf8.ValidString(got) || utf8.ValidString(s) && !strings.HasPrefix(s, got) {
 			t.Errorf("%q cut to %d is %q", s, most, got)
 		}
@@ -81,8 +80,8 @@ func TestWordsAreCutAtTheEndOfACharacter(t *testing.T) {
 	})
 }
 
-// Validators that are too large, or no text, are left out of the record: the next
-// poller then asks for the whole document once.
+// Validators that are too large or not valid text are left out of the note. The next poll then
+// fetches the whole document once.
 func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 	for what, v := range map[string]validators{
 		"too long":  {etag: strings.Repeat("x", maxValidator+1)},
@@ -97,16 +96,16 @@ func TestValidatorsThatDoNotFitAreLeftOut(t *testing.T) {
 	}
 }
 
-// changeReport is what a poller tells the sequencer of a document.
-func changeReport(p *poller, m *coronapb.Reading) *coronapb.Message {
+// changeReport signs a poller's observation.
+func changeReport(p *poller, m *coronapb.Observation) *coronapb.Message {
 	return &coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{
-		Key: m.Key, Reading: p.signer.Sign(wire.DomainReading, marshal(m)).Raw,
+		Key: m.Key, Observation: p.signer.Sign(wire.DomainReading, marshal(m)).Raw,
 	}}}
 }
 
-// FuzzReading has any bytes signed by a member as a document that it has read. The sequencer goes
-// on, and what it appends to its log can be read by others.
-func FuzzReading(f *testing.F) {
+// FuzzObservation lets a member sign any bytes as an observation. The sequencer survives, and other
+// nodes can read what it appends to its log.
+func FuzzObservation(f *testing.F) {
 	const url = "http://a.example/"
 	k := key(url)
 	doc, err := feed.Parse([]byte(rss("A", "", "one", "two")), "")
@@ -115,8 +114,8 @@ func FuzzReading(f *testing.F) {
 	}
 	l := newLab(nil)
 	for _, head := range []*feed.Head{nil, &doc.Head} {
-		r := reading{f: doc, valid: validators{"e", "m", url}}
-		m := r.message(k, prints(doc))
+		r := observation{f: doc, valid: validators{"e", "m", url}}
+		m := r.message(k, fingerprintsOf(doc))
 		m.Nonce, m.Poller, m.AtMs = 7, l.poller(Config{}).node.Self().Raw, uint64(l.now.UnixMilli())
 		d := difference.Delta{Head: head}
 		for _, it := range doc.Items {
@@ -137,7 +136,7 @@ func FuzzReading(f *testing.F) {
 		if len(raw) > overlay.MaxPayload {
 			return
 		}
-		m := marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: k[:], Reading: raw}}})
+		m := marshal(&coronapb.Message{Body: &coronapb.Message_Change{Change: &coronapb.ChangeReport{Key: k[:], Observation: raw}}})
 		if err := p.Receive(p.signer.PeerID(), m); err != nil {
 			t.Errorf("%q: %v", b, err)
 		}
@@ -150,8 +149,8 @@ func FuzzReading(f *testing.F) {
 	})
 }
 
-// FuzzMessage has any bytes come to a node that leads a channel and polls it, and to one that
-// has a finding of it under way, by every way there is. Whatever they are, both go on.
+// FuzzMessage delivers any bytes, in every possible way, to a node that leads and polls a channel
+// and to one with a pending report. Both survive.
 func FuzzMessage(f *testing.F) {
 	const url = "http://a.example/"
 	k := key(url)
@@ -159,18 +158,18 @@ func FuzzMessage(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	r := reading{f: doc, valid: validators{"e", "m", url}}
-	m := r.message(k, prints(doc))
+	r := observation{f: doc, valid: validators{"e", "m", url}}
+	m := r.message(k, fingerprintsOf(doc))
 	m.Nonce = 7
 	l := newLab(nil)
 	record := l.poller(Config{}).node.Self().Raw
 	m.Poller = record
 	for _, b := range []*coronapb.Message{
 		changeReport(l.poller(Config{}), m),
-		{Body: &coronapb.Message_Want{Want: &coronapb.Want{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
-		{Body: &coronapb.Message_Part{Part: &coronapb.Part{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
-		l.poller(Config{}).reporting(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
-		(&standing{valid: r.valid, prints: prints(doc), digest: digest(prints(doc))}).message(k, 7, time.Hour),
+		{Body: &coronapb.Message_ItemRequest{ItemRequest: &coronapb.ItemRequest{Key: k[:], Nonce: 7, Items: []uint32{0, 1}}}},
+		{Body: &coronapb.Message_ItemChunk{ItemChunk: &coronapb.ItemChunk{Key: k[:], Nonce: 7, Size: 9, Data: []byte("delta")}}},
+		l.poller(Config{}).signStatus(k, State{Kind: coronapb.State_LIMITED, Polled: l.now, Next: l.now.Add(1)}),
+		(&snapshot{valid: r.valid, fingerprints: fingerprintsOf(doc), digest: digest(fingerprintsOf(doc))}).message(k, 7, time.Hour),
 	} {
 		f.Add(marshal(b))
 	}
@@ -182,8 +181,8 @@ func FuzzMessage(f *testing.F) {
 		log := p.lead(url, nil)
 		l.run(time.Minute, p)
 		finder := l.poller(Config{})
-		finder.Serve(k, wedgeDuty(brief{}.words(url)))
-		finder.held = []*found{{nonce: 7, key: k, reading: r, prints: prints(doc), since: l.now}}
+		finder.Serve(k, wedgeDuty(channelParams{}.payload(url)))
+		finder.pendingReports = []*pendingReport{{nonce: 7, key: k, observation: r, fingerprints: fingerprintsOf(doc), since: l.now}}
 		for _, of := range []*poller{p, finder} {
 			err := of.Receive("somebody", b)
 			if _, _, bad := parse(b); (err != nil) != (bad != nil) {
@@ -197,8 +196,8 @@ func FuzzMessage(f *testing.F) {
 		if s := titles(log.items); !strings.Contains(s, "three") {
 			t.Errorf("after %q the log has %q", b, s)
 		}
-		if len(finder.held) != 0 && finder.held[0].nonce == 7 || p.gathers != len(p.leads[k].gather) {
-			t.Errorf("after %q %d findings are held, %d wait", b, len(finder.held), p.gathers)
+		if len(finder.pendingReports) != 0 && finder.pendingReports[0].nonce == 7 || p.itemFetchCount != len(p.leaders[k].itemFetches) {
+			t.Errorf("after %q %d reports are pending, %d item fetches wait", b, len(finder.pendingReports), p.itemFetchCount)
 		}
 	})
 }

@@ -15,21 +15,21 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A grant is the word of a domain's stewards that a channel may be asked by some pollers, in
-// turn: by a quorum of the owners of the domain's key. It is immutable.
+// grant is a permission to poll a channel with a number of pollers at an interval. It is signed by
+// a quorum of the domain's stewards. It is immutable.
 type grant struct {
 	domain string
 	key    overlay.ID // of the channel
 	portion
 	expiry time.Time
-	number uint64     // rises with each grant of the channel: milliseconds, no later than expiry
-	epoch  owner.Hash // whose owners sign
+	number uint64     // increases with each grant of the channel; in milliseconds, no later than expiry
+	epoch  owner.Hash // the epoch whose owners sign
 
-	statement  []byte // as it was signed
+	statement  []byte // the signed bytes
 	signatures []countersignature
 }
 
-// A countersignature is that of one of the epoch's owners.
+// countersignature is the signature of one of the epoch's owners.
 type countersignature struct {
 	owner int
 	bytes []byte
@@ -38,14 +38,14 @@ type countersignature struct {
 const (
 	maxDomain    = 253 // of a name, in bytes
 	maxStatement = 384
-	maxSigners   = 8 // as many as own a key
-	// maxGrant bounds a grant in bytes, with the signatures of a quorum of maxSigners.
+	maxSigners   = 8 // the largest number of owners of a key
+	// maxGrant bounds an encoded grant with the signatures of a quorum of maxSigners, in bytes.
 	maxGrant = 800
 )
 
 var errGrant = errors.New("not a grant")
 
-// state turns a new grant's values into its statement.
+// state encodes the values of a new grant as its statement.
 func (g *grant) state() *grant {
 	g.statement = marshal(&coronapb.GrantStatement{
 		Domain: g.domain, Key: g.key[:], Pollers: uint32(g.pollers), IntervalMs: uint64(g.interval.Milliseconds()),
@@ -54,7 +54,7 @@ func (g *grant) state() *grant {
 	return g
 }
 
-// openStatement reads what stewards sign, and checks its bounds.
+// openStatement decodes a grant's statement, and checks its bounds.
 func openStatement(b []byte) (*grant, error) {
 	m := new(coronapb.GrantStatement)
 	if len(b) > maxStatement {
@@ -76,8 +76,8 @@ func openStatement(b []byte) (*grant, error) {
 	}, nil
 }
 
-// openGrant reads a grant. Its signatures are not verified: that takes the epoch it names
-// (signedBy).
+// openGrant decodes a grant. It does not verify the signatures, which requires the epoch that the
+// grant names (signedBy).
 func openGrant(b []byte) (*grant, error) {
 	m := new(coronapb.Grant)
 	if len(b) > maxGrant {
@@ -111,7 +111,7 @@ func (g *grant) append() []byte {
 	return marshal(m)
 }
 
-// sign adds the signature of one of the epoch's owners, if it is right and new.
+// sign adds the signature of one of the epoch's owners, if it is valid and new.
 func (g *grant) sign(verify wire.Verifier, e *owner.Epoch, by int, signature []byte) bool {
 	if by < 0 || slices.ContainsFunc(g.signatures, func(s countersignature) bool { return s.owner == by }) {
 		return false
@@ -123,7 +123,7 @@ func (g *grant) sign(verify wire.Verifier, e *owner.Epoch, by int, signature []b
 	return false
 }
 
-// signs says whether a signature is that of its owner.
+// signs says whether a signature is valid.
 func (s countersignature) signs(verify wire.Verifier, e *owner.Epoch, statement []byte) bool {
 	if s.owner >= len(e.Owners) {
 		return false
@@ -136,7 +136,7 @@ func (s countersignature) signs(verify wire.Verifier, e *owner.Epoch, statement 
 	return err == nil
 }
 
-// signedBy says whether a quorum of an epoch's owners has signed, and the epoch is that of
+// signedBy says whether a quorum of an epoch's owners has signed, and whether the epoch is that of
 // the grant's domain.
 func (g *grant) signedBy(verify wire.Verifier, e *owner.Epoch) bool {
 	if domain, ok := overlay.StewardDomain(e.URL); !ok || domain != g.domain || e.Hash != g.epoch {

@@ -16,7 +16,7 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// bench are some owners of a domain's key, and their epoch.
+// bench returns some owners of a domain's key, and their epoch.
 func bench(domain string, n int) (signers []*wire.Signer, e *owner.Epoch) {
 	e = &owner.Epoch{URL: overlay.StewardURL(domain), Hash: owner.HashOf([]byte(domain))}
 	for i := range n {
@@ -39,7 +39,8 @@ func signedGrant(domain string, by ...int) (*grant, *owner.Epoch) {
 	return g, e
 }
 
-// A grant is what a quorum of its own domain's stewards has signed, and as they have.
+// A grant is valid only with unchanged content and the signatures of a quorum of its own domain's
+// stewards.
 func TestAGrantNeedsAQuorum(t *testing.T) {
 	verify := wire.NewVerifier(wire.Hash{1})
 	for what, c := range map[string]struct {
@@ -68,7 +69,7 @@ func TestAGrantNeedsAQuorum(t *testing.T) {
 	}
 }
 
-// It fits into the words of an order, whatever the domain is called.
+// A grant fits into the payload of an order, whatever the domain's name.
 func TestAGrantIsSmall(t *testing.T) {
 	long := strings.Repeat("a", maxDomain-8) + ".example"
 	for domain, most := range map[string]int{"a.example": 350, long: 700} {
@@ -87,8 +88,7 @@ func TestAGrantIsSmall(t *testing.T) {
 	}
 }
 
-// FuzzGrant has any bytes read as a grant: what is read is within bounds, and appended reads
-// as the same.
+// FuzzGrant parses any bytes as a grant: a parsed grant is within bounds and survives a round trip.
 func FuzzGrant(f *testing.F) {
 	g, _ := signedGrant("a.example", 0, 1, 2)
 	f.Add([]byte{})
@@ -110,28 +110,28 @@ func FuzzGrant(f *testing.F) {
 	})
 }
 
-// FuzzPoliteness has any bytes read as a message of sequencers and stewards, by a node that
-// has something to do with each: nothing panics.
+// FuzzPoliteness parses any bytes as a message between sequencers and stewards, on a node that has
+// state for each kind. Nothing panics.
 func FuzzPoliteness(f *testing.F) {
-	w := newTown(f, 3)
+	w := newTestNetwork(f, 3)
 	feed := w.open("http://a.example/feed", 9, 3)
 	w.run(15 * time.Minute)
 	h := w.steward("a.example")
-	g := feed.leader.leads[feed.key].permit
+	g := feed.leader.leaders[feed.key].permit
 	if h == nil || g == nil {
 		f.Fatal("nothing was granted")
 	}
 	epoch, _ := h.owners.View(overlay.StewardKey(w.network.Name, "a.example"))
 	statement := (&grant{domain: "a.example", key: feed.key, portion: portion{1, time.Hour}, expiry: w.now.Add(time.Minute), number: uint64(w.now.UnixMilli()), epoch: epoch.Epoch.Hash}).state().statement
 	for _, m := range []*coronapb.Politeness{
-		h.claiming([]*coronapb.Claim{{Url: feed.url, IntervalMs: 1800_000, Pollers: 3}}, w.now),
-		{Body: &coronapb.Politeness_Granted{Granted: &coronapb.Granted{Grants: [][]byte{feed.leader.leads[feed.key].grant}}}},
+		h.signClaims([]*coronapb.Claim{{Url: feed.url, IntervalMs: 1800_000, Pollers: 3}}, w.now),
+		{Body: &coronapb.Politeness_GrantResponse{GrantResponse: &coronapb.GrantResponse{Grants: [][]byte{feed.leader.leaders[feed.key].grant}}}},
 		{Body: &coronapb.Politeness_Countersign{Countersign: &coronapb.Countersign{Epoch: epoch.Epoch.Hash[:], Statements: [][]byte{statement}, Readers: []uint32{9}}}},
-		{Body: &coronapb.Politeness_Countersigned{Countersigned: &coronapb.Countersigned{Signatures: []*coronapb.Countersigned_Own{{Key: feed.key[:], Signature: make([]byte, 64)}}}}},
-		{Body: &coronapb.Politeness_Owed{Owed: &coronapb.Owed{Nonce: 1}}},
+		{Body: &coronapb.Politeness_Countersigned{Countersigned: &coronapb.Countersigned{Signatures: []*coronapb.Countersigned_Signature{{Key: feed.key[:], Signature: make([]byte, 64)}}}}},
+		{Body: &coronapb.Politeness_LedgerRequest{LedgerRequest: &coronapb.LedgerRequest{Nonce: 1}}},
 		{Body: &coronapb.Politeness_Ledger{Ledger: &coronapb.Ledger{Entries: []*coronapb.Ledger_Entry{{Key: feed.key[:], Pollers: 1, IntervalMs: 1}}}}},
-		{Body: &coronapb.Politeness_WhoGrants{WhoGrants: &coronapb.WhoGrants{Record: h.node.Self().Raw}}},
-		{Body: &coronapb.Politeness_Charter{Charter: &coronapb.Charter{Nonce: 1, Epoch: epoch.Epoch.Bytes()}}},
+		{Body: &coronapb.Politeness_EpochRequest{EpochRequest: &coronapb.EpochRequest{Record: h.node.Self().Raw}}},
+		{Body: &coronapb.Politeness_EpochResponse{EpochResponse: &coronapb.EpochResponse{Nonce: 1, Epoch: epoch.Epoch.Bytes()}}},
 	} {
 		m.Domain = "a.example"
 		f.Add(marshal(&coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))
@@ -145,24 +145,24 @@ func FuzzPoliteness(f *testing.F) {
 	})
 }
 
-// A member asks when its grant covers that, and never by another.
-func TestAPermitCoversWhatItSays(t *testing.T) {
-	w := newTown(t, 8)
+// A member polls if its grant covers the poll, and never by another channel's grant.
+func TestAPermitCoversOnlyItsGrant(t *testing.T) {
+	w := newTestNetwork(t, 8)
 	f := w.open("http://a.example/feed", 100, 4)
 	other := w.open("http://a.example/other", 100, 4)
 	foreign := w.open("http://b.example/feed", 100, 4)
 	w.run(25 * time.Minute)
-	of := func(f *townFeed) *grant {
-		g, err := openGrant(f.leader.leads[f.key].grant)
+	of := func(f *testChannel) *grant {
+		g, err := openGrant(f.leader.leaders[f.key].grant)
 		if err != nil || g.pollers != 5 {
 			t.Fatalf("%+v, %v", g, err)
 		}
 		return g
 	}
 	near, far := w.nearest(f.key)[0], w.nearest(f.key)[7]
-	sign := func(g *grant) *grant { // by too few
+	sign := func(g *grant) *grant { // signed by too few stewards
 		g.signatures = nil
-		for i, p := range []*house{near, far} {
+		for i, p := range []*member{near, far} {
 			g.signatures = append(g.signatures, countersignature{i, p.signer.Signature(wire.DomainGrant, g.state().statement)})
 		}
 		return g
@@ -170,7 +170,7 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 	for what, c := range map[string]struct {
 		of       int
 		interval time.Duration
-		at       *house
+		at       *member
 		grant    func() *grant
 		age      time.Duration
 		want     bool
@@ -179,8 +179,8 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 		"fewer":               {of: 2, grant: func() *grant { return of(f) }, want: true},
 		"more rarely":         {of: 4, interval: time.Hour, grant: func() *grant { return of(f) }, want: true},
 		"more":                {of: 6, grant: func() *grant { return of(f) }},
-		"oftener":             {of: 4, interval: 29 * time.Minute, grant: func() *grant { return of(f) }},
-		"by who stands far":   {of: 4, at: far, grant: func() *grant { return of(f) }},
+		"more often":          {of: 4, interval: 29 * time.Minute, grant: func() *grant { return of(f) }},
+		"by a distant node":   {of: 4, at: far, grant: func() *grant { return of(f) }},
 		"too late":            {of: 4, age: 31 * time.Minute, grant: func() *grant { return of(f) }},
 		"of another channel":  {of: 4, grant: func() *grant { return of(other) }},
 		"of another domain":   {of: 4, grant: func() *grant { return of(foreign) }},
@@ -193,7 +193,7 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 			h = c.at
 		}
 		h.Release(f.key)
-		words := &coronapb.Words{Url: f.url}
+		words := &coronapb.ChannelParams{Url: f.url}
 		if c.grant != nil {
 			words.Grant = c.grant().append()
 		}
@@ -202,20 +202,20 @@ func TestAPermitCoversWhatItSays(t *testing.T) {
 			interval = 30 * time.Minute
 		}
 		h.Serve(f.key, wedge.Duty{Term: f.order.Term, Of: c.of, Ref: w.now, Interval: interval, Words: marshal(words)})
-		d := h.duties.Get(f.key)
+		d := h.assignments.Get(f.key)
 		if got := h.permitted(d, w.now.Add(c.age)); got != c.want {
 			t.Errorf("%s: %v", what, got)
 		}
 	}
 }
 
-// An owner signs what the budget bears, once for each number, and for its sequencer alone.
-func TestAnOwnerRefusesBeyondTheBudget(t *testing.T) {
-	w := newTown(t, 5)
+// A steward signs what the budget allows, once for each number, and only for the budget leader.
+func TestAStewardRefusesToSignBeyondTheBudget(t *testing.T) {
+	w := newTestNetwork(t, 5)
 	w.open("http://a.example/feed", 100, 4)
 	w.run(25 * time.Minute)
 	first := w.steward("a.example")
-	var other *house
+	var other *member
 	for _, h := range w.houses {
 		if h != first {
 			other = h
@@ -255,9 +255,9 @@ func TestAnOwnerRefusesBeyondTheBudget(t *testing.T) {
 		"too long":       {portion{1, half}, late},
 		"expired":        {portion{1, half}, past},
 		"an old number":  {portion{1, half}, old},
-		"oftener":        {portion{1, time.Minute}, nil},
+		"more often":     {portion{1, time.Minute}, nil},
 		"all at once":    {portion{1801, half}, nil},
-		"all of a floor": {portion{180, half}, nil}, // four are out
+		"all of a floor": {portion{180, half}, nil}, // four are in force
 	} {
 		readers := 9.
 		if what == "all of a floor" {
@@ -270,7 +270,7 @@ func TestAnOwnerRefusesBeyondTheBudget(t *testing.T) {
 	if n := ask(self, 60, portion{60, half}, 9, nil); n != 29 {
 		t.Errorf("%d grants of 60 pollers were signed, where a request a second is the most and 4 pollers have theirs", n)
 	}
-	// When half of the readers have gone, a channel may have half of what it had, once more.
+	// When half of the readers have left, a channel may have half of its former pollers once more.
 	had := overlay.Key(w.network.Name, fmt.Sprint("http://a.example/x", number-59)) // the first of the 60
 	its := func(g *grant) { g.key = had }
 	for _, c := range []struct {
@@ -283,8 +283,8 @@ func TestAnOwnerRefusesBeyondTheBudget(t *testing.T) {
 	}
 	again := &grant{domain: "a.example", key: w.feeds[0].key, portion: portion{4, half}, expiry: w.now.Add(time.Minute), number: number + 1, epoch: v.Epoch.Hash}
 	one := func(g *grant) bool {
-		out := other.manners.offices[v.Epoch.Key].out()
-		return other.bears(other.manners.offices[v.Epoch.Key], entry{g.portion, g.expiry, g.number, 1}, g.key, 9, &out, w.now)
+		out := other.politeness.stewardStates[v.Epoch.Key].grantedRates()
+		return other.approves(other.politeness.stewardStates[v.Epoch.Key], entry{g.portion, g.expiry, g.number, 1}, g.key, 9, &out, w.now)
 	}
 	for range 2 {
 		if !one(again) {

@@ -20,17 +20,16 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A lab is a small Web and a clock that the test moves. Origins answer after half
-// a second.
+// lab is a small Web and a clock that the test moves. Origins answer after half a second.
 type lab struct {
 	t       *testing.T
 	now     time.Time
 	origins map[string]origin
 	asked   []asked
-	under   []answer // on their way, the earliest first
+	under   []answer // answers on their way, the earliest first
 }
 
-// An origin says what a URL answers.
+// origin computes the answer of a URL.
 type origin func(r env.Request) env.Answer
 
 type asked struct {
@@ -60,25 +59,25 @@ func (l *lab) Do(pure, done func()) {
 	done()
 }
 
-// A poller is a node's Corona, and what stands above it: a log for each channel,
-// whose entries are held at once or when the test says so.
+// poller is a node's Corona with stubs of the layers above. Each channel has a log, whose entries
+// are held at once or when the test says so.
 type poller struct {
 	*Corona
-	l       *lab
-	logs    map[overlay.ID]*channelLog
-	slow    bool // entries are held only when the test says so
-	waiting []func(ok bool)
-	wish    time.Time
-	readers int
-	epoch   uint64     // of what it leads
-	ended   wedge.Term // that others have ended: what is not newer is refused
-	said    []State
-	saw     []bool // heads, whether nobody could have changed them
-	haste   []Haste
-	fetched []*feed.Feed
+	l         *lab
+	logs      map[overlay.ID]*channelLog
+	slow      bool // entries are held only when the test calls hold
+	waiting   []func(ok bool)
+	wish      time.Time
+	readers   int
+	epoch     uint64     // of the channels that it leads
+	ended     wedge.Term // newest order that other nodes have ended; only newer ones are accepted
+	said      []State
+	saw       []bool // for each head, whether nobody could have changed it
+	urgencies []Urgency
+	fetched   []*feed.Feed
 }
 
-// A channelLog is what outlives a poller: what was found, and the note.
+// channelLog is what outlives a poller: items and note.
 type channelLog struct {
 	url   string
 	items []feed.Item
@@ -98,7 +97,7 @@ func (l *lab) poller(cfg Config) *poller {
 	return p
 }
 
-// nobody is a network of one, with a disk that forgets.
+// nobody is an empty network, with a disk that stores nothing.
 type nobody struct{}
 
 func (nobody) Send(env.Peer, env.Class, []byte)                 {}
@@ -126,8 +125,8 @@ func (a alone) Enlist(key overlay.ID, o wedge.Order) error {
 
 func (a alone) Down(overlay.ID, []byte) error { return nil }
 
-// Leads says whether what it ordered stands: it has not been released since.
-func (a alone) Leads(key overlay.ID) bool { return a.duties.Get(key) != nil }
+// Leads says whether the node's order is still in force.
+func (a alone) Leads(key overlay.ID) bool { return a.assignments.Get(key) != nil }
 
 func (a alone) Serving(overlay.ID) (served, declined int) { return 1, 0 }
 
@@ -151,7 +150,7 @@ func (f fetcher) Fetch(h env.Handle, r env.Request) {
 
 func key(url string) overlay.ID { return overlay.Key("lab", url) }
 
-// lead makes a poller poll a channel, with what of it outlived the one before.
+// lead makes a poller lead and poll a channel, starting from what an earlier poller left.
 func (p *poller) lead(url string, old *channelLog) *channelLog {
 	log := &channelLog{url: url}
 	if old != nil {
@@ -189,18 +188,18 @@ func (p *poller) Found(key overlay.ID, d difference.Delta, _ *feed.Feed, done fu
 	return true
 }
 
-// followed is a finding as those who follow the log will have it: packed, and read again.
+// followed returns changes as followers of the log get them: encoded and decoded.
 func followed(t testing.TB, d difference.Delta) difference.Delta {
 	t.Helper()
 	var all difference.Delta
 	for i, part := range d.Split(256 << 10) {
 		packed, err := part.Encode()
 		if err != nil {
-			t.Fatalf("a finding that cannot be packed: %v", err)
+			t.Fatalf("a change report that cannot be packed: %v", err)
 		}
 		read, err := difference.Decode(packed)
 		if err != nil {
-			t.Fatalf("a finding that nobody can read: %v", err)
+			t.Fatalf("a change report that nobody can read: %v", err)
 		}
 		if i == 0 {
 			all = read
@@ -211,7 +210,7 @@ func followed(t testing.TB, d difference.Delta) difference.Delta {
 	return all
 }
 
-// hold tells a poller what became of the findings that wait.
+// hold ends the appends that wait, with a quorum or without.
 func (p *poller) hold(ok bool) {
 	waiting := p.waiting
 	p.waiting = nil
@@ -220,25 +219,25 @@ func (p *poller) hold(ok bool) {
 	}
 }
 
-func (p *poller) Said(_ overlay.ID, state []byte, haste Haste) {
+func (p *poller) StateChanged(_ overlay.ID, state []byte, urgency Urgency) {
 	s, err := ParseState(state)
 	if err != nil {
 		p.l.t.Errorf("a state that cannot be read: %v", err)
 	}
-	p.said, p.haste = append(p.said, s), append(p.haste, haste)
+	p.said, p.urgencies = append(p.said, s), append(p.urgencies, urgency)
 }
 
 func (p *poller) SetNote(key overlay.ID, note []byte) { p.logs[key].note = note }
 
-func (p *poller) readersOf(url string) int { return p.Corona.readers(p.leads[key(url)]) }
+func (p *poller) readersOf(url string) int { return p.Corona.readers(p.leaders[key(url)]) }
 
-// cease makes a poller poll a channel no more, as a node that dies.
+// cease makes a poller stop leading a channel, like a node that dies.
 func (p *poller) cease(url string) {
 	p.Cease(key(url))
 	p.Release(key(url))
 }
 
-func (p *poller) Owns(key overlay.ID) bool { return p.leads[key] != nil }
+func (p *poller) Owns(key overlay.ID) bool { return p.leaders[key] != nil }
 
 func (p *poller) Term(overlay.ID) uint64 { return p.epoch }
 
@@ -278,7 +277,7 @@ func (l *lab) run(d time.Duration, pollers ...*poller) {
 	l.t.Fatal("the pollers do not let time pass")
 }
 
-// polls are when a URL was asked for, since the lab began.
+// polls returns the times at which a URL was requested.
 func (l *lab) polls(url string) (at []time.Time) {
 	for _, a := range l.asked {
 		if a.URL == url {
@@ -291,7 +290,7 @@ func (l *lab) polls(url string) (at []time.Time) {
 // last is the last request.
 func (l *lab) last() env.Request { return l.asked[len(l.asked)-1].Request }
 
-// rss is a feed of some items; extra goes into the channel.
+// rss is a feed of some items; extra goes into the channel element.
 func rss(title, extra string, items ...string) string {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, `<?xml version="1.0"?><rss version="2.0"><channel><title>%s</title><link>http://feed.example/</link>%s`, title, extra)

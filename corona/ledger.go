@@ -10,59 +10,61 @@ import (
 	"tidings/overlay/owner"
 )
 
-// What a new sequencer of a domain's key learns from the others: what they have signed, and
-// counts until it expires.
+// A new budget leader asks the other stewards for the grants that they have signed and that are
+// still in force.
 
-// assume takes up the office, at a new sequencer or with other owners: it learns first what
-// was granted.
-func (c *Corona) assume(o *office, e *owner.Epoch, now time.Time) {
+// startEpoch starts to divide the budget in a new epoch, or with other stewards. The budget leader
+// first learns which grants are in force.
+func (c *Corona) startEpoch(o *stewardState, e *owner.Epoch, now time.Time) {
 	if o.leads(e) {
 		return
 	}
 	before := o.epoch
-	o.epoch, o.signing, o.urged, o.nonce = e, nil, 0, 0
-	o.heard = []env.PeerID{c.node.Self().Peer.ID}
+	o.epoch, o.pendingGrants, o.ledgerTries, o.ledgerNonce = e, nil, 0, 0
+	o.ledgersFrom = []env.PeerID{c.node.Self().Peer.ID}
 	switch {
 	case before != nil && before.Hash == e.Prior:
-		// It goes on, with some who may have signed for another sequencer.
+		// The same node continues. New stewards may have signed grants for another leader.
 		for _, p := range e.Owners {
-			if slices.Contains(before.Owners, p) && !slices.Contains(o.heard, p) {
-				o.heard = append(o.heard, p)
+			if slices.Contains(before.Owners, p) && !slices.Contains(o.ledgersFrom, p) {
+				o.ledgersFrom = append(o.ledgersFrom, p)
 			}
 		}
-	case e.Number == 1 && e.Prior == (owner.Hash{}) && e.Time.After(c.manners.since):
-		// All channels want something at once: what the first of them wants is not theirs yet.
-		o.settled = now.Add(c.cfg.MaintenanceInterval)
+	case e.Number == 1 && e.Prior == (owner.Hash{}) && e.Time.After(c.politeness.startedAt):
+		// All channels of a new domain ask at the same time. The first to ask must not get
+		// everything.
+		o.raiseAfter = now.Add(c.cfg.MaintenanceInterval)
 	case e.Number == 1:
-		// A quorum was lost, and with it perhaps who knows of grants.
-		o.settled = now.Add(c.life() + clockSlack)
-	case !e.Time.After(c.manners.since):
-		// This node has forgotten, and so may all who were started again with it.
-		o.settled = c.manners.since.Add(c.life() + clockSlack)
+		// A quorum was lost, and with it perhaps all knowledge of grants in force.
+		o.raiseAfter = now.Add(c.grantLifetime() + clockSlack)
+	case !e.Time.After(c.politeness.startedAt):
+		// This node was restarted and has lost its ledger; other stewards may have been restarted
+		// with it.
+		o.raiseAfter = c.politeness.startedAt.Add(c.grantLifetime() + clockSlack)
 	}
-	if len(o.heard) < len(e.Owners) {
-		o.nonce = c.rand.Uint64() | 1
-		c.owed(o, e, now)
+	if len(o.ledgersFrom) < len(e.Owners) {
+		o.ledgerNonce = c.rand.Uint64() | 1
+		c.requestLedgers(o, e, now)
 	}
 }
 
-// owed asks the other owners what they have signed.
-func (c *Corona) owed(o *office, e *owner.Epoch, now time.Time) {
+// requestLedgers asks the other stewards which grants they have signed.
+func (c *Corona) requestLedgers(o *stewardState, e *owner.Epoch, now time.Time) {
 	for _, p := range e.Owners {
-		if !slices.Contains(o.heard, p) {
-			c.sendPoliteness(c.peer(p), o.domain, &coronapb.Politeness{Body: &coronapb.Politeness_Owed{Owed: &coronapb.Owed{Nonce: o.nonce}}})
+		if !slices.Contains(o.ledgersFrom, p) {
+			c.sendPoliteness(c.peer(p), o.domain, &coronapb.Politeness{Body: &coronapb.Politeness_LedgerRequest{LedgerRequest: &coronapb.LedgerRequest{Nonce: o.ledgerNonce}}})
 		}
 	}
-	c.urgeSoon(o, now)
+	c.scheduleRetry(o, now)
 }
 
-// onOwed says what this owner has signed.
-func (c *Corona) onOwed(from env.PeerID, domain string, m *coronapb.Owed) {
-	o, v := c.office(domain)
+// onLedgerRequest sends the grants that this steward has signed.
+func (c *Corona) onLedgerRequest(from env.PeerID, domain string, m *coronapb.LedgerRequest) {
+	o, v := c.stewardOf(domain)
 	if o == nil || v.Epoch.Sequencer != from {
 		return
 	}
-	c.tidy(o, c.clock.Now())
+	c.dropExpired(o, c.clock.Now())
 	answer := &coronapb.Ledger{Nonce: m.Nonce}
 	send := func() {
 		c.sendPoliteness(c.peer(from), domain, &coronapb.Politeness{Body: &coronapb.Politeness_Ledger{Ledger: answer}})
@@ -82,27 +84,27 @@ func (c *Corona) onOwed(from env.PeerID, domain string, m *coronapb.Owed) {
 	send()
 }
 
-// onLedger takes what another owner has signed.
+// onLedger takes the grants that another steward has signed.
 func (c *Corona) onLedger(from env.PeerID, domain string, m *coronapb.Ledger, now time.Time) {
-	o, v := c.office(domain)
-	if o == nil || !v.Leads || !o.leads(v.Epoch) || o.nonce == 0 || o.nonce != m.Nonce || !slices.Contains(v.Epoch.Owners, from) {
+	o, v := c.stewardOf(domain)
+	if o == nil || !v.Leads || !o.leads(v.Epoch) || o.ledgerNonce == 0 || o.ledgerNonce != m.Nonce || !slices.Contains(v.Epoch.Owners, from) {
 		return
 	}
 	for _, e := range m.Entries {
 		expiry := timeOf(e.ExpiryMs)
-		if expiry.After(now.Add(c.life() + clockSlack)) {
-			c.stats.Garbage++ // no owner signs that
+		if expiry.After(now.Add(c.grantLifetime() + clockSlack)) {
+			c.stats.Garbage++ // no steward signs such a grant
 			continue
 		}
-		if a := c.open(o, overlay.ID(e.Key)); a != nil {
-			a.add(entry{portion{int(e.Pollers), time.Duration(e.IntervalMs) * time.Millisecond}, expiry, e.Number, c.believed(e.Readers)})
+		if a := c.openAccount(o, overlay.ID(e.Key)); a != nil {
+			a.add(entry{portion{int(e.Pollers), time.Duration(e.IntervalMs) * time.Millisecond}, expiry, e.Number, c.plausibleReaders(e.Readers)})
 		}
 	}
-	if !m.Last || slices.Contains(o.heard, from) {
+	if !m.Last || slices.Contains(o.ledgersFrom, from) {
 		return
 	}
-	if o.heard = append(o.heard, from); len(o.heard) >= len(v.Epoch.Owners) {
-		o.nonce = 0
-		c.deal(o, v.Epoch, now)
+	if o.ledgersFrom = append(o.ledgersFrom, from); len(o.ledgersFrom) >= len(v.Epoch.Owners) {
+		o.ledgerNonce = 0
+		c.issueGrants(o, v.Epoch, now)
 	}
 }

@@ -8,10 +8,10 @@ import (
 	"tidings/overlay"
 )
 
-// Wedges of polling levels, as the paper has them (Corona §3.2): the wedge of level l are all
-// members that have l digits in common with the channel's key.
+// Wedges of polling levels, as in the paper (Corona §3.2): the wedge of level l consists of all
+// members that share l digits with the channel's key.
 
-// digit is how many bits a digit of polling levels has.
+// digit is the number of bits in a digit of polling levels.
 func (c *Corona) digit() int {
 	if c.cfg.Base == 2 {
 		return 1
@@ -19,9 +19,9 @@ func (c *Corona) digit() int {
 	return 4
 }
 
-// sharing is how many members share so many bits of their ids with a key. Beyond what this
-// node has in common with it, it knows those of its leaf: the owners of the key live there,
-// and nobody has more in common with it than they.
+// sharing is the number of members that share so many bits of their ids with a key. For longer
+// prefixes than this node's own, sharing counts members of the leaf set: the owners of the key are
+// in it, and no member shares more bits with the key than they do.
 func (c *Corona) sharing(key overlay.ID, bits int) int {
 	if bits <= c.node.ID().Common(key) {
 		return c.node.Count(bits)
@@ -35,9 +35,9 @@ func (c *Corona) sharing(key overlay.ID, bits int) int {
 	return n
 }
 
-// sizes are those of a channel's wedges, from its owner's level up: N/b^l, if clusters are the
-// paper's, else as members are counted. They are nil for an orphan, a channel whose owner is
-// alone at the level above its own, and where any number of members may poll.
+// sizes returns the sizes of a channel's wedges, from its owner's level up: N/b^l with the paper's
+// clusters, otherwise counted members. It returns nil for an orphan (a channel whose owner is alone
+// at the level above its own), and if any number of members may poll.
 func (c *Corona) sizes(key overlay.ID) []float32 {
 	switch {
 	case c.cfg.Cut == honeycomb.Ranks:
@@ -52,7 +52,8 @@ func (c *Corona) sizes(key overlay.ID) []float32 {
 	return of
 }
 
-// counts are the members at each level of a key, down to the first with one or none.
+// counts returns the number of members at each level of a key, down to the first level with at most
+// one.
 func (c *Corona) counts(key overlay.ID) (of []int) {
 	for l := 0; ; l++ {
 		n := c.sharing(key, l*c.digit())
@@ -62,7 +63,7 @@ func (c *Corona) counts(key overlay.ID) (of []int) {
 	}
 }
 
-// level is that of a choice among sizes.
+// level is the polling level of a choice among sizes.
 func (c *Corona) level(key overlay.ID, sizes []float32, pick int) int {
 	if c.cfg.Clusters {
 		return len(c.problem.Believed()) - 1 - pick
@@ -75,22 +76,22 @@ func (c *Corona) level(key overlay.ID, sizes []float32, pick int) int {
 	return max(narrower, 1) - 1
 }
 
-// Level is asked of nodes that decide for others: down to which level the wedge of a channel
-// is to reach (wedge.Application). They know its tradeoff factors from its words, and what
-// all others weigh from the sums (Corona §3.3).
+// Level returns the level down to which a channel's wedge should reach (wedge.Application). It is
+// called on nodes that decide for others. They know the channel's tradeoff factors from its
+// parameters, and the load of all others from the aggregate (Corona §3.3).
 func (c *Corona) Level(key overlay.ID) int {
-	d := c.duties.Get(key)
+	d := c.assignments.Get(key)
 	if !c.decided || d == nil {
 		return math.MaxInt
 	}
 	ch := honeycomb.Channel{
-		Subscribers: float64(d.said.brief.readers),
-		Size:        d.said.brief.size,
-		Update:      d.said.brief.update,
-		Interval:    d.grid.Interval,
-		Max:         c.most(d.domain, d.extras().permit, d.said.brief.readers, d.grid.Interval),
+		Subscribers: float64(d.target.params.readers),
+		Size:        d.target.params.size,
+		Update:      d.target.params.update,
+		Interval:    d.schedule.Interval,
+		Max:         c.pollerLimit(d.domain, d.extras().permit, d.target.params.readers, d.schedule.Interval),
 		Wedges:      c.sizes(key),
-		Key:         tie(key),
+		Key:         tieBreak(key),
 	}
 	return c.level(key, ch.Wedges, c.solution.Level(&c.problem, &ch))
 }

@@ -11,16 +11,16 @@ import (
 	"tidings/overlay"
 )
 
-// A level's wedge has the members that share as many digits with the key. Who is the root of a
-// key knows them all; and a choice among sizes is the level that has as many.
+// The wedge of a level has the members that share as many digits with the key. The root of a key
+// knows all of them, and a choice among sizes maps to the level with as many members.
 func TestLevelsHaveTheMembersThatThereAre(t *testing.T) {
 	for _, base := range []int{2, 16} {
-		w := newTownOf(t, 24, Config{Cut: honeycomb.Levels, Base: base})
+		w := newTestNetworkOf(t, 24, Config{Cut: honeycomb.Levels, Base: base})
 		digit := 1
 		if base == 16 {
 			digit = 4
 		}
-		w.run(40 * time.Minute) // until counts are right
+		w.run(40 * time.Minute) // until counts are correct
 		for i := range 40 {
 			k := overlay.Key("town", string(rune('a'+i)))
 			root := w.nearest(k)[0]
@@ -56,10 +56,10 @@ func TestLevelsHaveTheMembersThatThereAre(t *testing.T) {
 	}
 }
 
-// The paper's estimate: N/b^l members at level l, and who is alone above its own level has an
-// orphan, that nobody else polls.
-func TestLevelsAsThePaperBelievesThem(t *testing.T) {
-	w := newTownOf(t, 24, Config{Cut: honeycomb.Levels, Base: 16, Clusters: true})
+// The paper's estimate: N/b^l members at level l. An owner that is alone above its own level has an
+// orphan, which no other node polls.
+func TestLevelsWithThePapersEstimate(t *testing.T) {
+	w := newTestNetworkOf(t, 24, Config{Cut: honeycomb.Levels, Base: 16, Clusters: true})
 	orphans := 0
 	for i := range 40 {
 		k := overlay.Key("town", string(rune('a'+i)))
@@ -85,26 +85,26 @@ func TestLevelsAsThePaperBelievesThem(t *testing.T) {
 	if orphans == 0 || orphans == 40 {
 		t.Errorf("%d orphans of 40", orphans)
 	}
-	if p := newTownOf(t, 2, Config{Cut: honeycomb.Ranks}).houses[0]; p.sizes(overlay.Key("town", "a")) != nil {
+	if p := newTestNetworkOf(t, 2, Config{Cut: honeycomb.Ranks}).houses[0]; p.sizes(overlay.Key("town", "a")) != nil {
 		t.Error("ranks have sizes")
 	}
 }
 
-// Who decides for others chooses by what it was told of the channel; before it has decided, or
-// without a duty, nobody else is enlisted.
-func TestWhoDecidesForOthersChoosesByTheBrief(t *testing.T) {
-	w := newTownOf(t, 24, Config{Cut: honeycomb.Levels, Base: 2, DAG: true})
+// A node that decides for others uses the parameters that it was told. Before its first decision,
+// or without an assignment, it enlists nobody.
+func TestANodeDecidesForOthersByTheParameters(t *testing.T) {
+	w := newTestNetworkOf(t, 24, Config{Cut: honeycomb.Levels, Base: 2, DAG: true})
 	f := w.open("http://a.example/feed", 100, 1)
 	w.run(time.Minute)
 	h := f.leader
-	d := h.duties.Get(f.key)
+	d := h.assignments.Get(f.key)
 	if h.Level(overlay.Key("town", "x")) != math.MaxInt {
 		t.Error("it decides for a channel that it does not poll")
 	}
 	h.problem.Nodes = 24
 	choose := func(readers int) int {
-		d.said = &said{key: f.key, brief: brief{readers: readers, size: 1, update: time.Hour}}
-		ch := honeycomb.Channel{Subscribers: float64(readers), Size: 1, Update: time.Hour, Interval: d.grid.Interval, Wedges: h.sizes(f.key), Key: tie(f.key)}
+		d.target = &pollTarget{key: f.key, params: channelParams{readers: readers, size: 1, update: time.Hour}}
+		ch := honeycomb.Channel{Subscribers: float64(readers), Size: 1, Update: time.Hour, Interval: d.schedule.Interval, Wedges: h.sizes(f.key), Key: tieBreak(f.key)}
 		s, err := honeycomb.Solve(&h.problem, []honeycomb.Channel{ch}, &honeycomb.Bins{})
 		if err != nil {
 			t.Fatal(err)
@@ -122,42 +122,42 @@ func TestWhoDecidesForOthersChoosesByTheBrief(t *testing.T) {
 	}
 }
 
-// Where each draws its phase, its own is known to it, and of the next poll of all only about when it will be.
-func TestRandomPhasesAreSaidToBe(t *testing.T) {
-	v := newVillageOf(t, 3, rss("A", "", "one", "two"), Config{Random: true})
+// With random phases a node knows its own phase, and of the others' next poll only an average.
+func TestRandomPhasesAreReported(t *testing.T) {
+	v := newChannelNetworkOf(t, 3, rss("A", "", "one", "two"), Config{Random: true})
 	for _, h := range v.pollers {
-		turn, ok := h.Turn(v.key)
+		turn, ok := h.Slot(v.key)
 		if sinceEpoch := time.Duration(turn.Next.UnixNano()); !ok || turn.Phase != sinceEpoch%turn.Interval {
 			t.Errorf("%+v, %v", turn, ok)
 		}
 	}
 	v.run(2 * time.Hour)
 	view, _ := v.leader.View(v.key)
-	if want := "in the mean, as phases are random: the network's polling interval"; view.State.Why != want {
+	if want := "on average, because phases are random: the network's polling interval"; view.State.Why != want {
 		t.Errorf("the next poll is %v: %q, want %q", view.State.Next, view.State.Why, want)
 	}
 }
 
-// A turn says when a member polls, a view how polls go, a decision how many poll.
-func TestTurnViewAndDecision(t *testing.T) {
-	v := newVillage(t, 3, rss("A", "", "one", "two"))
+// Slot says when a member polls, View how polls go, and Decision how many nodes poll.
+func TestSlotViewAndDecision(t *testing.T) {
+	v := newChannelNetwork(t, 3, rss("A", "", "one", "two"))
 	if _, ok := v.pollers[0].View(v.key); ok {
 		t.Error("who does not lead a channel says how its polls go")
 	}
-	if _, ok := v.leader.Turn(v.key); ok {
-		t.Error("who does not poll has a turn")
+	if _, ok := v.leader.Slot(v.key); ok {
+		t.Error("a node that does not poll has a slot")
 	}
 	if view, ok := v.leader.View(v.key); !ok || view.Known != 2 || view.State.Pollers != 3 || view.State.Readers != 9 {
 		t.Errorf("%+v, %v", view, ok)
 	}
 	h := v.pollers[0]
-	turn, ok := h.Turn(v.key)
+	turn, ok := h.Slot(v.key)
 	if !ok || turn.Of != 3 || turn.Interval != 30*time.Minute || !turn.Polled.IsZero() || !turn.Next.After(v.now) {
 		t.Errorf("%+v, %v", turn, ok)
 	}
 	next := turn.Next
 	v.run(next.Sub(v.now) + time.Second)
-	if turn, _ = h.Turn(v.key); !turn.Polled.Equal(next) || turn.Next.Sub(next) != 30*time.Minute || turn.Why != "" {
+	if turn, _ = h.Slot(v.key); !turn.Polled.Equal(next) || turn.Next.Sub(next) != 30*time.Minute || turn.Why != "" {
 		t.Errorf("after its poll %+v", turn)
 	}
 	v.run(2 * time.Hour)
@@ -172,19 +172,19 @@ func TestTurnViewAndDecision(t *testing.T) {
 	l.origins["http://a.example/"] = serves(rss("A", "", "one"))
 	p.lead("http://a.example/", nil)
 	p.problem.Nodes, p.cfg.Cut, p.decided = 16, honeycomb.Ranks, true
-	p.others = &honeycomb.Bins{}
+	p.remote = &honeycomb.Bins{}
 	if d, ok := p.Decision(); !ok || !slices.Equal(d.Levels, []int{0, 1}) || d.Clusters != 0 {
 		t.Errorf("one of 16 polls a channel: %+v, %v", d, ok)
 	}
-	p.leads[key("http://a.example/")].pollers = 16
+	p.leaders[key("http://a.example/")].pollers = 16
 	if d, _ := p.Decision(); !slices.Equal(d.Levels, []int{1}) {
 		t.Errorf("all of 16 poll it: %+v", d)
 	}
-	p.leads[key("http://a.example/")].pollers = 0
+	p.leaders[key("http://a.example/")].pollers = 0
 	if d, _ := p.Decision(); len(d.Levels) != 0 {
 		t.Errorf("nobody polls it: %+v", d)
 	}
-	p.Corona.leads, p.cfg.Cut = map[overlay.ID]*lead{{}: {pollers: 1, level: 2, known: new(difference.Known)}}, honeycomb.Levels
+	p.Corona.leaders, p.cfg.Cut = map[overlay.ID]*leaderState{{}: {pollers: 1, level: 2, known: new(difference.Known)}}, honeycomb.Levels
 	if d, _ := p.Decision(); !slices.Equal(d.Levels, []int{0, 0, 1}) {
 		t.Errorf("at level 2: %+v", d)
 	}

@@ -14,13 +14,13 @@ import (
 	"tidings/overlay"
 )
 
-// maxRecord is the size of the largest record of a node, in bytes.
-const maxRecord = 1 << 10
+// maxNodeRecord is the size of the largest record of a node, in bytes.
+const maxNodeRecord = 1 << 10
 
-// maxReport is more than the size of the longest report, in bytes.
-const maxReport = 8 << 10
+// maxStatus bounds a signed status, in bytes.
+const maxStatus = 8 << 10
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks all bounds, so that no other code has to.
 func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	m := new(coronapb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
@@ -30,17 +30,17 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	what := "body"
 	switch b := m.Body.(type) {
 	case *coronapb.Message_Change:
-		if key, what = b.Change.Key, ""; len(b.Change.Reading) > overlay.MaxPayload {
+		if key, what = b.Change.Key, ""; len(b.Change.Observation) > overlay.MaxPayload {
 			what = "change"
 		}
-	case *coronapb.Message_Want:
-		key, what = b.Want.Key, breaksWant(b.Want)
-	case *coronapb.Message_Part:
-		key, what = b.Part.Key, breaksPart(b.Part)
-	case *coronapb.Message_Standing:
-		key, what = b.Standing.Key, breaksStanding(b.Standing)
-	case *coronapb.Message_Report:
-		if key, what = b.Report.Key, ""; len(b.Report.Told) > maxReport {
+	case *coronapb.Message_ItemRequest:
+		key, what = b.ItemRequest.Key, breaksItemRequest(b.ItemRequest)
+	case *coronapb.Message_ItemChunk:
+		key, what = b.ItemChunk.Key, breaksItemChunk(b.ItemChunk)
+	case *coronapb.Message_Snapshot:
+		key, what = b.Snapshot.Key, breaksSnapshot(b.Snapshot)
+	case *coronapb.Message_Status:
+		if key, what = b.Status.Key, ""; len(b.Status.Status) > maxStatus {
 			what = "report"
 		}
 	case *coronapb.Message_Politeness:
@@ -57,38 +57,38 @@ func parse(body []byte) (*coronapb.Message, overlay.ID, error) {
 	return m, overlay.ID(key), nil
 }
 
-// parseReading reads what a poller has signed, and checks its bounds.
-func parseReading(payload []byte) (*coronapb.Reading, error) {
-	m := new(coronapb.Reading)
+// parseObservation decodes a signed observation, and checks its bounds.
+func parseObservation(payload []byte) (*coronapb.Observation, error) {
+	m := new(coronapb.Observation)
 	if err := proto.Unmarshal(payload, m); err != nil {
 		return nil, fmt.Errorf("%w: reading: %w", env.ErrFrame, err)
 	}
-	if what := breaksReading(m); what != "" {
+	if what := breaksObservation(m); what != "" {
 		return nil, fmt.Errorf("%w: reading: %s", env.ErrFrame, what)
 	}
 	return m, nil
 }
 
-func breaksReading(m *coronapb.Reading) string {
+func breaksObservation(m *coronapb.Observation) string {
 	switch f := m.Facts; {
 	case len(m.Key) != len(overlay.ID{}):
 		return "key"
-	case len(m.Poller) > maxRecord:
+	case len(m.Poller) > maxNodeRecord:
 		return "poller"
-	case len(m.Prints)%printSize != 0 || len(m.Prints)/printSize > feed.MaxItems:
+	case len(m.Fingerprints)%fingerprintSize != 0 || len(m.Fingerprints)/fingerprintSize > feed.MaxItems:
 		return "prints"
 	case len(m.Delta) > maxInline:
 		return "delta"
 	case breaksValidators(m.Valid):
 		return "validators"
-	case f.GetSkipHours() >= 1<<24 || f.GetSkipDays() >= 1<<7 || len(f.GetLacks()) > maxWords || len(f.GetMoved()) > maxMoved:
+	case f.GetSkipHours() >= 1<<24 || f.GetSkipDays() >= 1<<7 || len(f.GetLacks()) > maxDetail || len(f.GetMoved()) > maxMoved:
 		return "facts"
 	}
 	return ""
 }
 
-func breaksWant(m *coronapb.Want) string {
-	if len(m.Items) > feed.MaxItems || m.Offset > maxParts {
+func breaksItemRequest(m *coronapb.ItemRequest) string {
+	if len(m.Items) > feed.MaxItems || m.Offset > maxItemBytes {
 		return "want"
 	}
 	for i, at := range m.Items {
@@ -99,15 +99,15 @@ func breaksWant(m *coronapb.Want) string {
 	return ""
 }
 
-func breaksPart(m *coronapb.Part) string {
-	if m.Size > maxParts || m.Offset > m.Size || len(m.Data) > partSize {
+func breaksItemChunk(m *coronapb.ItemChunk) string {
+	if m.Size > maxItemBytes || m.Offset > m.Size || len(m.Data) > chunkSize {
 		return "part"
 	}
 	return ""
 }
 
-func breaksStanding(m *coronapb.Standing) string {
-	if breaksValidators(m.Valid) || len(m.Prints)%printSize != 0 || len(m.Prints)/printSize > maxTold {
+func breaksSnapshot(m *coronapb.Snapshot) string {
+	if breaksValidators(m.Valid) || len(m.Fingerprints)%fingerprintSize != 0 || len(m.Fingerprints)/fingerprintSize > maxSnapshotItems {
 		return "standing"
 	}
 	return ""
@@ -117,19 +117,19 @@ func breaksValidators(v *coronapb.Validators) bool {
 	return len(v.GetEtag()) > maxValidator || len(v.GetLastModified()) > maxValidator || len(v.GetFinalUrl()) > maxURL
 }
 
-// breaksTold refuses, beside what is too large, what no poll can end with.
-func breaksTold(m *coronapb.Told) string {
+// breaksStatus also rejects states with which no poll can end.
+func breaksStatus(m *coronapb.PollStatus) string {
 	if kind := m.GetState().GetKind(); kind <= coronapb.State_NEW || kind >= coronapb.State_IDLE {
 		return "state: kind"
 	}
 	return breaksState(m.State)
 }
 
-// maxLevel is more than the bits of an id.
+// maxLevel is more than the number of bits in an id.
 const maxLevel = 1 << 9
 
 func breaksState(m *coronapb.State) string {
-	if len(m.GetWords()) > maxWords || len(m.GetWhy()) > maxWhy || len(m.GetMoved()) > maxMoved ||
+	if len(m.GetDetail()) > maxDetail || len(m.GetWhy()) > maxWhy || len(m.GetMoved()) > maxMoved ||
 		max(m.GetSinceMs(), m.GetPolledMs(), m.GetNextMs()) > maxMillis || m.GetPollers() > maxPollers || m.GetBudget() > maxPollers || m.GetLevel() > maxLevel {
 		return "state"
 	}
@@ -150,40 +150,40 @@ func (c *Corona) Receive(from env.PeerID, body []byte) error {
 	return nil
 }
 
-// Deliver takes a message that was routed to a key: its sequencer is this node, or one
-// that this node knows.
+// Deliver takes a message that was routed to a key. If this node is not the key's sequencer but
+// knows it, the message is forwarded.
 func (c *Corona) Deliver(key overlay.ID, body []byte) {
 	m, of, err := parse(body)
 	if p := m.GetPoliteness(); err == nil && p != nil {
 		c.deliverPoliteness(key, p)
 		return
 	}
-	if err != nil || of != key || m.GetChange() == nil && m.GetReport() == nil {
+	if err != nil || of != key || m.GetChange() == nil && m.GetStatus() == nil {
 		c.stats.Garbage++
 		return
 	}
-	if c.leads[key] != nil {
+	if c.leaders[key] != nil {
 		c.take(key, "", m)
 	} else if to, ok := c.app.Leader(key); ok && to.ID != c.node.Self().Peer.ID {
 		c.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Corona, m))
-	} // else the poller asks again
+	} // otherwise the poller repeats it
 }
 
-// Delivered takes what the sequencer of a channel has sent to all its pollers. It changes no plan: a poll looks at
-// it when it is due.
+// Delivered takes a snapshot that the sequencer of a channel sent to all pollers. It plans no poll;
+// the next poll uses the snapshot.
 func (c *Corona) Delivered(key overlay.ID, body []byte) {
-	t, ok := c.cfg.Briefs.told(key, body)
+	t, ok := c.cfg.Payloads.notice(key, body)
 	if !ok {
 		c.stats.Garbage++
 		return
 	}
-	c.onStanding(key, t)
+	c.onSnapshot(key, t)
 }
 
-// take brings a message to the part of this node that it is for. from is empty if it was
-// routed here.
+// take passes a message to the part of this node that handles it. from is empty if the message was
+// routed to this node.
 func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
-	l := c.leads[key]
+	l := c.leaders[key]
 	switch b := m.Body.(type) {
 	case *coronapb.Message_Change:
 		if l == nil {
@@ -191,28 +191,29 @@ func (c *Corona) take(key overlay.ID, from env.PeerID, m *coronapb.Message) {
 			return
 		}
 		c.onChange(l, from, b.Change)
-	case *coronapb.Message_Report:
+	case *coronapb.Message_Status:
 		if l == nil {
 			c.stats.Astray++
 			return
 		}
-		c.onReport(l, b.Report)
-	case *coronapb.Message_Part:
+		c.onStatusReport(l, b.Status)
+	case *coronapb.Message_ItemChunk:
 		if l != nil {
-			c.onPart(l, from, b.Part)
+			c.onItemChunk(l, from, b.ItemChunk)
 		}
-	case *coronapb.Message_Want:
-		c.onWant(from, b.Want)
-	case *coronapb.Message_Standing:
-		// Only who was told of a finding can answer it; to all it comes down the wedge.
-		if w := c.found(b.Standing.Nonce); w != nil && w.key == key {
-			c.onStanding(key, toldBy(b.Standing))
+	case *coronapb.Message_ItemRequest:
+		c.onItemRequest(from, b.ItemRequest)
+	case *coronapb.Message_Snapshot:
+		// Only a node that got the report can know its nonce. Snapshots for all pollers come down
+		// the wedge instead.
+		if w := c.pendingReport(b.Snapshot.Nonce); w != nil && w.key == key {
+			c.onSnapshot(key, noticeFrom(b.Snapshot))
 		}
 	}
 }
 
-// tell sends a message to the sequencer of a channel, if this node knows who that is, once;
-// else to the root of its key, which passes it on.
+// tell sends a message to the sequencer of a channel, if this node knows it and again is false.
+// Otherwise it routes the message to the root of the key, which forwards it.
 func (c *Corona) tell(key overlay.ID, m *coronapb.Message, again bool) {
 	if to, ok := c.app.Leader(key); ok && !again && to.ID != c.node.Self().Peer.ID {
 		c.send(to, env.Control, m)
@@ -221,7 +222,7 @@ func (c *Corona) tell(key overlay.ID, m *coronapb.Message, again bool) {
 	c.node.Route(wire.Corona, key, marshal(m), func(overlay.Receipt, bool) {})
 }
 
-// send sends a message to a poller, or from there to the sequencer.
+// send sends a message to a poller, or to the sequencer.
 func (c *Corona) send(to env.Peer, class env.Class, m *coronapb.Message) {
 	c.net.Send(to, class, wire.AppendFrame(nil, wire.Corona, m))
 }
@@ -229,7 +230,7 @@ func (c *Corona) send(to env.Peer, class env.Class, m *coronapb.Message) {
 func (v validators) wire() *coronapb.Validators {
 	if len(v.etag) > maxValidator || len(v.lastModified) > maxValidator || len(v.url) > maxURL ||
 		!utf8.ValidString(v.etag) || !utf8.ValidString(v.lastModified) || !utf8.ValidString(v.url) {
-		v = validators{} // who polls next asks for the whole document once
+		v = validators{} // the next poller fetches the whole document once
 	}
 	return &coronapb.Validators{Etag: v.etag, LastModified: v.lastModified, FinalUrl: v.url}
 }
@@ -238,25 +239,25 @@ func validatorsFrom(m *coronapb.Validators) validators {
 	return validators{m.GetEtag(), m.GetLastModified(), m.GetFinalUrl()}
 }
 
-// message encodes a reading, but for its items.
-func (r *reading) message(key overlay.ID, of []imprint) *coronapb.Reading {
+// message encodes an observation without its items.
+func (r *observation) message(key overlay.ID, of []fingerprint) *coronapb.Observation {
 	h := r.f.Hints
-	return &coronapb.Reading{
-		Key: key[:], Valid: r.valid.wire(), Prints: appendPrints(nil, of), Handed: r.handed,
+	return &coronapb.Observation{
+		Key: key[:], Valid: r.valid.wire(), Fingerprints: appendFingerprints(nil, of), HandedOver: r.handedOver,
 		Facts: &coronapb.Facts{
-			TtlMs: uint64(h.TTL.Milliseconds()), PeriodMs: uint64(h.Period.Milliseconds()), MaxAgeMs: uint64(r.fresh.Milliseconds()),
+			TtlMs: uint64(h.TTL.Milliseconds()), PeriodMs: uint64(h.Period.Milliseconds()), MaxAgeMs: uint64(r.maxAge.Milliseconds()),
 			SkipHours: h.SkipHours, SkipDays: uint32(h.SkipDays),
-			Lacks: cut(r.f.Lacks, maxWords), Moved: cut(r.moved, maxMoved), Private: r.private, Size: uint64(r.size),
+			Lacks: truncate(r.f.Lacks, maxDetail), Moved: truncate(r.moved, maxMoved), Private: r.private, Size: uint64(r.size),
 		},
 	}
 }
 
-// readingFrom decodes a reading, with bare items.
-func readingFrom(m *coronapb.Reading, of []imprint) reading {
+// observationFrom decodes an observation; its items have fingerprints only.
+func observationFrom(m *coronapb.Observation, of []fingerprint) observation {
 	t := m.Facts
-	r := reading{
-		valid: validatorsFrom(m.Valid), fresh: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
-		size: int(min(t.GetSize(), feed.MaxDocument)), handed: m.Handed,
+	r := observation{
+		valid: validatorsFrom(m.Valid), maxAge: span(t.GetMaxAgeMs()), moved: t.GetMoved(), private: t.GetPrivate(),
+		size: int(min(t.GetSize(), feed.MaxDocument)), handedOver: m.HandedOver,
 		f: &feed.Feed{
 			Hints: feed.Hints{TTL: span(t.GetTtlMs()), Period: span(t.GetPeriodMs()), SkipHours: t.GetSkipHours(), SkipDays: uint8(t.GetSkipDays())},
 			Lacks: t.GetLacks(), Items: make([]feed.Item, len(of)),
@@ -268,20 +269,20 @@ func readingFrom(m *coronapb.Reading, of []imprint) reading {
 	return r
 }
 
-// span is a time in milliseconds, at most the longest that anything here takes.
+// span converts milliseconds, bounded by maxRetryAfter, the longest time in use here.
 func span(ms uint64) time.Duration {
-	return time.Duration(min(ms, uint64(longestRest.Milliseconds()))) * time.Millisecond
+	return time.Duration(min(ms, uint64(maxRetryAfter.Milliseconds()))) * time.Millisecond
 }
 
-// message encodes a standing, in answer to a reading, or to none.
-func (s *standing) message(key overlay.ID, nonce uint64, rest time.Duration) *coronapb.Message {
-	m := &coronapb.Standing{Key: key[:], Nonce: nonce, Valid: s.valid.wire(), Digest: s.digest, RestMs: uint64(max(rest, 0).Milliseconds())}
-	if len(s.prints) <= maxTold {
-		m.Prints = appendPrints(nil, s.prints)
+// message encodes a snapshot, in answer to the observation with a nonce, or to none.
+func (s *snapshot) message(key overlay.ID, nonce uint64, limitedFor time.Duration) *coronapb.Message {
+	m := &coronapb.Snapshot{Key: key[:], Nonce: nonce, Valid: s.valid.wire(), Digest: s.digest, LimitedMs: uint64(max(limitedFor, 0).Milliseconds())}
+	if len(s.fingerprints) <= maxSnapshotItems {
+		m.Fingerprints = appendFingerprints(nil, s.fingerprints)
 	}
-	return &coronapb.Message{Body: &coronapb.Message_Standing{Standing: m}}
+	return &coronapb.Message{Body: &coronapb.Message_Snapshot{Snapshot: m}}
 }
 
-// maxTold is how many prints travel with a standing; of a document that shows more, all
-// that is new to the log is asked for.
-const maxTold = 64
+// maxSnapshotItems bounds the fingerprints in a snapshot message. Of a longer document, pollers
+// report every version that differs, and the sequencer requests what is new to it.
+const maxSnapshotItems = 64

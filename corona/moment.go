@@ -2,7 +2,8 @@ package corona
 
 import "time"
 
-// A moment is a time as it is kept where there are many: nanoseconds of Unix time, or never.
+// moment is a compact time for structs that exist in large numbers: nanoseconds of Unix time, or
+// never.
 type moment int64
 
 const never moment = 0
@@ -14,7 +15,7 @@ func momentOf(t time.Time) moment {
 	return moment(t.UnixNano())
 }
 
-// time is the zero time for never.
+// time converts a moment; never becomes the zero time.
 func (m moment) time() time.Time {
 	if m == never {
 		return time.Time{}

@@ -12,51 +12,51 @@ import (
 	"tidings/internal/feed"
 )
 
-// Channels that are pages. What a poller finds is the core of one, whole: it stands in its
-// reading as one item of which there is only a print. The poller leaves out what its own memory
-// of the page takes for noise; what is news is for the sequencer to judge, by its own. It makes of
-// a new version the entry that readers see, and the log has the version beside it, for who is
-// sequencer next. The first version is no change, and has no entry.
+// Channels that are pages. A poller reports the core of a page as a whole, as one item in its
+// observation. It leaves out changes that its own memory of the page takes for noise. The sequencer
+// judges the rest by its memory, and makes an entry for readers of each new version. The log also
+// holds the version itself, for the next sequencer. The first version is not a change and has no
+// entry.
 
-// A sight is a page as a poller has seen it.
-type sight struct {
-	core page.Core
-	hash page.Hash
-	own  *judgement // by the memory of that poller; nil: it is the sequencer, or another's sight
+// pageView is a page as one poller has read it.
+type pageView struct {
+	core    page.Core
+	hash    page.Hash
+	verdict *pageVerdict // by that poller's memory; nil: it is the sequencer, or the view came from another node
 }
 
-func sightOf(core page.Core) *sight { return &sight{core: core, hash: core.Hash()} }
+func newPageView(core page.Core) *pageView { return &pageView{core: core, hash: core.Hash()} }
 
-// print stands for a sight, as those of items do for items.
-func (s *sight) print() imprint {
+// fingerprint identifies a page view as other fingerprints identify items.
+func (s *pageView) fingerprint() fingerprint {
 	it := s.bare()
-	return printOf(&it)
+	return fingerprintOf(&it)
 }
 
-// bare is the item that stands for a sight.
-func (s *sight) bare() (it feed.Item) {
+// bare returns the item that stands for a page view.
+func (s *pageView) bare() (it feed.Item) {
 	copy(it.ID[:], s.hash[:])
 	copy(it.Hash[:], s.hash[:])
 	return it
 }
 
-// A judgement is what a memory of a page makes of a sight.
-type judgement struct {
+// pageVerdict is the result of comparing a page view with a memory of the page.
+type pageVerdict struct {
 	page.Finding
 	after page.Memory
-	delta difference.Delta // of News: what the log is to have
-	err   error            // of News: why it cannot have that
+	delta difference.Delta // with News: what the log will get
+	err   error            // with News: why the log cannot get it
 }
 
-// judge looks at a page with what is known of it.
-func (s *sight) judge(m page.Memory, at time.Time) *judgement {
-	j := &judgement{after: m}
+// judge compares a page view with what is known of the page.
+func (s *pageView) judge(m page.Memory, at time.Time) *pageVerdict {
+	j := &pageVerdict{after: m}
 	j.Finding = j.after.Look(s.core, at)
 	return j
 }
 
-// reason says, in words, why a sight is not one of the page; "" if it is.
-func (j *judgement) reason() string {
+// reason says why a page view is rejected; "" if it is accepted.
+func (j *pageVerdict) reason() string {
 	switch {
 	case j == nil:
 		return ""
@@ -66,13 +66,13 @@ func (j *judgement) reason() string {
 	return j.Reason
 }
 
-// A watched is what a poller knows of a page.
-type watched struct {
-	memory page.Memory
-	owed   bool // the sequencer has not said yet that it knows of what was found
+// pageWatch is what a poller remembers of a page.
+type pageWatch struct {
+	memory         page.Memory
+	unacknowledged bool // the sequencer has not acknowledged the last news
 }
 
-// errLarge is the same error for all pages that have too much text.
+// errLarge returns an error for a page with too much text.
 func errLarge(c *page.Core) error {
 	if size := len(c.Text()); size > page.MaxText {
 		return fmt.Errorf("%w: %d bytes of text, more than %d", page.ErrLarge, size, page.MaxText)
@@ -80,21 +80,22 @@ func errLarge(c *page.Core) error {
 	return nil
 }
 
-// An Offer is what can be subscribed to at an address where there is no feed, or where a page was
-// asked for.
+// Offer lists what can be subscribed to at an address that has no feed, or where a page was
+// requested.
 type Offer struct {
 	Page  bool   // the document itself, by feed.Page
-	Feeds []Link // that it advertises
-	Feed  bool   // the document that was asked for as a page is one
+	Feeds []Link // feeds that the document advertises
+	Feed  bool   // a page was requested, but the document is a feed
 	Doubt string // why it may not be the page that was asked for; "": it seems to be
-	// Private says that the document came from a private address, which may send to others.
+	// Private says that the document came from a private address, which may redirect to other
+	// private addresses.
 	Private bool
 }
 
-// A Link is a feed that a page advertises.
+// Link is a feed that a page advertises.
 type Link struct{ URL, Title string }
 
-// offerOf looks for feeds in a document that is none.
+// offerOf looks for feeds that a document advertises.
 func offerOf(a env.Answer) (o Offer) {
 	core, err := page.Read(a.Body, a.ContentType, page.Place{})
 	o.Private = a.Private
@@ -111,29 +112,29 @@ func offerOf(a env.Answer) (o Offer) {
 	return o
 }
 
-// atOrigin returns the address that a poll asks for, and whether it is that of a page.
-func (c *Corona) atOrigin(p poll) (address string, isPage bool) {
-	switch d, l := c.duties.Get(p.key), c.leads[p.key]; {
-	case p.duty != nil:
-		return feed.AtOrigin(p.duty.said.url)
-	case p.kind == lone && c.lone[p.key] != nil:
-		return feed.AtOrigin(c.lone[p.key].url)
+// atOrigin returns the address that a request is for, and whether it is a page.
+func (c *Corona) atOrigin(p request) (address string, isPage bool) {
+	switch d, l := c.assignments.Get(p.key), c.leaders[p.key]; {
+	case p.assignment != nil:
+		return feed.AtOrigin(p.assignment.target.url)
+	case p.kind == lone && c.lonePolls[p.key] != nil:
+		return feed.AtOrigin(c.lonePolls[p.key].url)
 	case l != nil:
 		return feed.AtOrigin(l.url)
 	case d != nil:
-		return feed.AtOrigin(d.said.url)
+		return feed.AtOrigin(d.target.url)
 	default:
-		return feed.AtOrigin(c.asked[p.key])
+		return feed.AtOrigin(c.onDemandURLs[p.key])
 	}
 }
 
-// parsePage reads a page off the loop, and looks at it with what this node knows of it, if it
-// is one of the pollers and not the sequencer.
-func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
+// parsePage reads a page off the loop. A poller that is not the sequencer also compares the page
+// with its own memory.
+func (c *Corona) parsePage(p request, h env.Handle, a env.Answer, r observation) {
 	var m *page.Memory
-	if d := p.duty; d != nil && d.lead == nil {
+	if d := p.assignment; d != nil && d.leader == nil {
 		m = new(page.Memory)
-		if w := d.extras().watched; w != nil {
+		if w := d.extras().pageWatch; w != nil {
 			*m = w.memory.Clone()
 		}
 	}
@@ -145,7 +146,7 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 		if core, err = page.Read(a.Body, a.ContentType, page.Place{Address: address, Found: a.FinalURL}); err == nil {
 			err = errLarge(&core)
 		}
-		if p.kind == solo {
+		if p.kind == onDemand {
 			r.offer = offerOf(a)
 			_, none := feed.Parse(a.Body, a.ContentType)
 			r.offer.Feed, r.offer.Doubt = none == nil, new(page.Memory).Look(core, now).Reason
@@ -153,72 +154,73 @@ func (c *Corona) parsePage(p poll, h env.Handle, a env.Answer, r reading) {
 		if err != nil {
 			return
 		}
-		s := sightOf(core)
+		s := newPageView(core)
 		r.page = s
 		if m != nil {
-			if s.own = s.judge(*m, now); s.own.Kind == page.Failed {
-				err = errors.New(s.own.Reason)
+			if s.verdict = s.judge(*m, now); s.verdict.Kind == page.Failed {
+				err = errors.New(s.verdict.Reason)
 				return
 			}
 		}
 		r.f = &feed.Feed{Head: feed.Head{Title: core.Title}, Items: []feed.Item{s.bare()}}
-	}, func() { c.judge(p, h, a, r, err) })
+	}, func() { c.handleAnswer(p, h, a, r, err) })
 }
 
-// watch takes what this node has learned of a page by a look, also where it was not the page; nil:
-// it has not been modified, if it is one.
-func (d *duty) watch(s *sight, now time.Time) {
+// updatePageWatch notes what this node has learned of a page from a poll, including polls that
+// returned something else. s is nil if the page was not modified, or if the channel is a feed.
+func (d *assignment) updatePageWatch(s *pageView, now time.Time) {
 	if s == nil {
-		if w := d.extras().watched; w != nil {
-			if w.memory.Unchanged(now); w.memory.Waits() && d.standing != nil {
-				d.standing = &standing{prints: d.standing.prints, digest: d.standing.digest}
+		if w := d.extras().pageWatch; w != nil {
+			if w.memory.Unchanged(now); w.memory.Waits() && d.snapshot != nil {
+				d.snapshot = &snapshot{fingerprints: d.snapshot.fingerprints, digest: d.snapshot.digest}
 			}
 		}
 		return
 	}
-	x := d.rare()
-	if x.watched == nil {
-		x.watched = &watched{}
+	x := d.ensureExtra()
+	if x.pageWatch == nil {
+		x.pageWatch = &pageWatch{}
 	}
-	if w := x.watched; s.own == nil {
-		w.owed = true // it was looked at for the sequencer that this node was
+	if w := x.pageWatch; s.verdict == nil {
+		w.unacknowledged = true // fetched when this node was the sequencer
 	} else {
-		w.memory = s.own.after
-		w.owed = w.owed || s.own.Kind == page.News
+		w.memory = s.verdict.after
+		w.unacknowledged = w.unacknowledged || s.verdict.Kind == page.News
 	}
 }
 
-// isNewVersion says whether the sequencer may lack what a poll of a page has shown.
-func (d *duty) isNewVersion(r *reading) bool {
-	w, s, of := d.rare().watched, d.standing, prints(r.f)
+// isNewVersion says whether the sequencer may lack what a poll of a page found.
+func (d *assignment) isNewVersion(r *observation) bool {
+	w, s, of := d.ensureExtra().pageWatch, d.snapshot, fingerprintsOf(r.f)
 	valid := r.validAfter(&w.memory)
 	switch {
 	case s != nil && digest(of) == s.digest:
-		w.owed = false
-		d.standing = &standing{valid: valid, prints: of, digest: s.digest}
-	case !w.owed && s != nil && (r.page.own == nil || r.page.own.Kind != page.Returned): // what has returned is to be seen again
-		d.standing = &standing{valid: valid, prints: s.prints, digest: s.digest}
+		w.unacknowledged = false
+		d.snapshot = &snapshot{valid: valid, fingerprints: of, digest: s.digest}
+	case !w.unacknowledged && s != nil && (r.page.verdict == nil || r.page.verdict.Kind != page.Returned): // text that has returned must be fetched again
+		d.snapshot = &snapshot{valid: valid, fingerprints: s.fingerprints, digest: s.digest}
 	}
-	return w.owed
+	return w.unacknowledged
 }
 
-// validAfter is what to ask for a page with after a look at it: nothing, if another look may tell more.
-func (r *reading) validAfter(m *page.Memory) validators {
+// validAfter returns the validators for the next poll of a page. They are empty if the memory needs
+// another look at the same text.
+func (r *observation) validAfter(m *page.Memory) validators {
 	if m.Waits() {
 		return validators{}
 	}
 	return r.valid
 }
 
-// settled notes that the sequencer knows of what was found of a page.
-func (d *duty) settled() {
-	if w := d.extras().watched; w != nil {
-		w.owed = false
+// acknowledgePage notes that the sequencer knows the last news of a page.
+func (d *assignment) acknowledgePage() {
+	if w := d.extras().pageWatch; w != nil {
+		w.unacknowledged = false
 	}
 }
 
-// encode packs what is told of a finding: of a page, its core.
-func (w *found) encode(delta difference.Delta) ([]byte, error) {
+// encode packs the items of a change report, or the core of a page.
+func (w *pendingReport) encode(delta difference.Delta) ([]byte, error) {
 	if w.page != nil {
 		var err error
 		if delta.Page, err = w.page.core.Update(); err != nil {
@@ -228,66 +230,66 @@ func (w *found) encode(delta difference.Delta) ([]byte, error) {
 	return delta.Encode()
 }
 
-// sightIn is that which a finding has brought.
-func sightIn(d *difference.Delta) (*sight, error) {
+// pageViewFrom decodes the page view of a change report.
+func pageViewFrom(d *difference.Delta) (*pageView, error) {
 	var m page.Memory
 	if err := m.Take(d.Page); err != nil {
 		return nil, err
 	}
-	return sightOf(m.Core()), nil
+	return newPageView(m.Core()), nil
 }
 
-// same says whether a reading of a page is of the very text that stands.
-func (l *lead) same(r *reading) bool {
-	return l.prints != nil && digest(prints(r.f)) == digest(l.prints)
+// sameText says whether an observation of a page has the text of the committed snapshot.
+func (l *leaderState) sameText(r *observation) bool {
+	return l.fingerprints != nil && digest(fingerprintsOf(r.f)) == digest(l.fingerprints)
 }
 
-// oddness is what documents are that are not believed.
-func (l *lead) oddness() coronapb.State_Kind {
+// suspiciousKind is the state of a channel whose document is rejected as suspicious.
+func (l *leaderState) suspiciousKind() coronapb.State_Kind {
 	if l.page {
 		return coronapb.State_BROKEN
 	}
 	return coronapb.State_NOT_A_FEED
 }
 
-// learnFrom goes on with what this node has learned of a page as one of its pollers.
-func (l *lead) learnFrom(d *duty) {
-	if w := d.extras().watched; w != nil {
+// learnFrom takes over what this node has learned of a page as a poller.
+func (l *leaderState) learnFrom(d *assignment) {
+	if w := d.extras().pageWatch; w != nil {
 		l.known.Page().SetMarks(w.memory.Marks())
-		d.extra.watched = nil
+		d.extra.pageWatch = nil
 	}
 }
 
-// judgePage judges a sight off the loop, one at a time, and then reads it. It says whether it
-// does.
-func (c *Corona) judgePage(l *lead, from env.Peer, r reading, now time.Time) bool {
-	if l.judging || r.page == nil {
+// judgePage judges a page view off the loop, one at a time, and then calls takeObservation. It
+// returns false if it cannot judge the view now.
+func (c *Corona) judgePage(l *leaderState, from env.Peer, r observation, now time.Time) bool {
+	if l.judgingPage || r.page == nil {
 		return false
 	}
-	l.judging = true
-	l.handing++
+	l.judgingPage = true
+	l.inFlight++
 	m, url := l.known.Page().Clone(), l.url
 	c.worker.Do(func() {
-		r.judged = r.page.judge(m, now)
-		r.judged.tell(url)
+		r.verdict = r.page.judge(m, now)
+		r.verdict.buildDelta(url)
 	}, func() {
-		l.judging = false
-		l.handing--
-		if c.leads[l.key] != l {
+		l.judgingPage = false
+		l.inFlight--
+		if c.leaders[l.key] != l {
 			return
 		}
-		switch taken := c.read(l, from, r, c.clock.Now()); {
+		switch taken := c.takeObservation(l, from, r, c.clock.Now()); {
 		case !taken:
-			l.waiters = nil // they tell it again
-		case l.handing == 0:
+			l.waiters = nil // their pollers report again
+		case l.inFlight == 0:
 			c.answerAll(l)
 		}
 	})
 	return true
 }
 
-// tell makes of a new version what the log is to have of it.
-func (j *judgement) tell(channel string) {
+// buildDelta builds what the log gets of a new version.
+func (j *pageVerdict) buildDelta(channel string) {
 	if j.Kind != page.News {
 		return
 	}
@@ -309,45 +311,46 @@ func (j *judgement) tell(channel string) {
 	j.delta.Changes, j.err = []difference.Change{{Item: item}}, err
 }
 
-// detectPage hands over the news of a reading of a page. It says whether that was taken.
-func (c *Corona) detectPage(l *lead, r reading, shown []imprint) bool {
-	j, valid := r.judged, r.valid
+// detectPage hands over the news in an observation of a page. It returns false if the news was not
+// accepted.
+func (c *Corona) detectPage(l *leaderState, r observation, shown []fingerprint) bool {
+	j, valid := r.verdict, r.valid
 	if j != nil {
 		valid = r.validAfter(&j.after)
 	}
 	if j == nil || j.Kind != page.News {
 		c.stats.Unchanged++
-		switch d := c.duties.Get(l.key); {
-		case j != nil && j.Kind == page.Returned: // if it stays, it is to be seen again
-		case j == nil || l.prints == nil:
-			c.validate(l, valid, shown)
-		case d != nil: // what it was asked with is not for others, who see another text
-			d.know(&standing{valid: valid, prints: l.prints, digest: digest(l.prints)}, l.rest)
+		switch d := c.assignments.Get(l.key); {
+		case j != nil && j.Kind == page.Returned: // text that stays must be fetched again
+		case j == nil || l.fingerprints == nil:
+			c.setValidators(l, valid, shown)
+		case d != nil: // these validators are not for other pollers, which may get another text
+			d.setSnapshot(&snapshot{valid: valid, fingerprints: l.fingerprints, digest: digest(l.fingerprints)}, l.limitedUntil)
 		}
-		c.remember(l, j)
+		c.setPageMemory(l, j)
 		return true
 	}
-	l.handing++
+	l.inFlight++
 	taken := c.app.Found(l.key, j.delta, nil, func(ok bool) {
-		l.handing--
-		if ok && l.handing == 0 && c.leads[l.key] == l {
-			c.stand(l, valid, shown)
+		l.inFlight--
+		if ok && l.inFlight == 0 && c.leaders[l.key] == l {
+			c.commitSnapshot(l, valid, shown)
 		}
 	})
 	if !taken {
-		l.handing--
+		l.inFlight--
 		return false
 	}
 	c.stats.Findings++
 	c.stats.Items += uint64(len(j.delta.Changes))
 	l.known.Add(j.delta)
-	c.remember(l, j)
+	c.setPageMemory(l, j)
 	c.learn(l, j.delta, j.Number == 1)
 	return true
 }
 
-// remember makes the sequencer's memory of a page what it has become by a look.
-func (c *Corona) remember(l *lead, j *judgement) {
+// setPageMemory replaces the sequencer's memory of a page after a comparison.
+func (c *Corona) setPageMemory(l *leaderState, j *pageVerdict) {
 	if j == nil {
 		return
 	}
@@ -358,13 +361,13 @@ func (c *Corona) remember(l *lead, j *judgement) {
 	}
 }
 
-// answerAll tells those who wait that there was nothing new in what they found.
-func (c *Corona) answerAll(l *lead) {
-	if l.standing() == nil {
+// answerAll tells waiting pollers that their reports contained nothing new.
+func (c *Corona) answerAll(l *leaderState) {
+	if l.snapshot() == nil {
 		return
 	}
 	for _, w := range l.waiters {
-		c.send(w.to, env.Control, c.standingOf(l, w.nonce))
+		c.send(w.to, env.Control, c.snapshotMessage(l, w.nonce))
 	}
 	l.waiters = nil
 }

@@ -11,7 +11,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// Owners say who owns a key, and whether others do: an *owner.Owners.
+// Owners knows the owners of keys and can verify epochs. An *owner.Owners implements it.
 type Owners interface {
 	View(key overlay.ID) (owner.View, bool)
 	RequestOwners(key overlay.ID, url string, done func(ok bool))
@@ -19,112 +19,112 @@ type Owners interface {
 	VerifyOwners(e *owner.Epoch, then func(ok bool))
 }
 
-// manners are what a Corona needs to be polite.
-type manners struct {
+// politeness is the state that a Corona needs to keep to budgets.
+type politeness struct {
 	owners Owners
 
-	since   time.Time                // when this node began, and knew of no grants
-	offices map[overlay.ID]*office   // of domains whose key this node owns
-	held    int                      // accounts of all offices
-	calls   map[overlay.ID]time.Time // domains' keys by when this node, as their root, was asked last
-	lately  map[overlay.ID]time.Time // duty.again of channels that this node polls no longer
-	asks    env.Calendar[string]     // domains whose steward is to be asked
-	works   env.Calendar[overlay.ID] // offices where grants are due, or answers
-	sweep   time.Time                // when what is over is forgotten
+	startedAt       time.Time                    // when this node started, without knowledge of earlier grants
+	stewardStates   map[overlay.ID]*stewardState // of domains whose key this node owns
+	accountCount    int                          // accounts of all stewardStates
+	rootAskedAt     map[overlay.ID]time.Time     // by domain key: the last grant request that this node got as the key's root
+	recentPolls     map[overlay.ID]time.Time     // assignment.extra.allowedAt of channels that this node no longer polls
+	requestCalendar env.Calendar[string]         // domains whose steward is to be asked for grants
+	stewardCalendar env.Calendar[overlay.ID]     // domain keys with grants to issue or requests to repeat
+	sweepAt         time.Time                    // when expired state is removed next
 }
 
-// BePolite makes a Corona keep to the budgets of domains, if Config.Politeness is set: it asks
-// their stewards, and is one for the domains whose keys it owns. Without it no origin has a
-// budget, as in the paper.
-func (c *Corona) BePolite(owners Owners) {
+// EnablePoliteness makes a Corona keep to the budgets of domains, if Config.Politeness is set. The
+// node asks the domains' stewards for grants, and acts as a steward for the domains whose keys it
+// owns. Without it, origins have no budgets, as in the paper.
+func (c *Corona) EnablePoliteness(owners Owners) {
 	if !c.cfg.Politeness {
 		return
 	}
 	now := c.clock.Now()
-	c.manners = &manners{
-		owners: owners, since: now,
-		offices: map[overlay.ID]*office{}, calls: map[overlay.ID]time.Time{}, lately: map[overlay.ID]time.Time{},
-		sweep: now.Add(c.cfg.MaintenanceInterval),
+	c.politeness = &politeness{
+		owners: owners, startedAt: now,
+		stewardStates: map[overlay.ID]*stewardState{}, rootAskedAt: map[overlay.ID]time.Time{}, recentPolls: map[overlay.ID]time.Time{},
+		sweepAt: now.Add(c.cfg.MaintenanceInterval),
 	}
 }
 
-// runManners does what is due of politeness.
-func (c *Corona) runManners(now time.Time) time.Time {
-	m := c.manners
+// runPoliteness does what is due, and returns the time of the next call.
+func (c *Corona) runPoliteness(now time.Time) time.Time {
+	m := c.politeness
 	if m == nil {
 		return time.Time{}
 	}
 	for {
-		name, at, ok := m.asks.Pop(now)
+		name, at, ok := m.requestCalendar.Pop(now)
 		if !ok {
 			break
 		}
-		if d := c.domains[name]; d != nil && d.stewards != nil && d.stewards.askAt.Equal(at) {
-			c.ask(d, now)
+		if d := c.domains[name]; d != nil && d.stewards != nil && d.stewards.requestAt.Equal(at) {
+			c.requestGrants(d, now)
 		}
 	}
 	for {
-		key, at, ok := m.works.Pop(now)
+		key, at, ok := m.stewardCalendar.Pop(now)
 		if !ok {
 			break
 		}
-		if o := m.offices[key]; o != nil && o.dealAt.Equal(at) {
-			c.dealDue(o, now)
-		} else if o != nil && o.urgeAt.Equal(at) {
-			c.urge(o, now)
+		if o := m.stewardStates[key]; o != nil && o.issueAt.Equal(at) {
+			c.issueDue(o, now)
+		} else if o != nil && o.retryAt.Equal(at) {
+			c.retryRequests(o, now)
 		}
 	}
-	if !now.Before(m.sweep) {
+	if !now.Before(m.sweepAt) {
 		c.sweep(now)
 	}
-	return env.Sooner(m.sweep, env.Sooner(m.asks.Next(), m.works.Next()))
+	return env.Sooner(m.sweepAt, env.Sooner(m.requestCalendar.Next(), m.stewardCalendar.Next()))
 }
 
-// sweep forgets what is over.
+// sweep removes expired state.
 func (c *Corona) sweep(now time.Time) {
-	m := c.manners
-	m.sweep = now.Add(c.cfg.MaintenanceInterval)
-	for key, o := range m.offices {
-		if c.tidy(o, now); len(o.accounts) == 0 && len(o.signing) == 0 {
-			delete(m.offices, key)
+	m := c.politeness
+	m.sweepAt = now.Add(c.cfg.MaintenanceInterval)
+	for key, o := range m.stewardStates {
+		if c.dropExpired(o, now); len(o.accounts) == 0 && len(o.pendingGrants) == 0 {
+			delete(m.stewardStates, key)
 		}
 	}
-	for key := range m.calls {
-		if !c.Stewards(key) {
-			delete(m.calls, key)
+	for key := range m.rootAskedAt {
+		if !c.StewardKeyInUse(key) {
+			delete(m.rootAskedAt, key)
 		}
 	}
-	for key, again := range m.lately {
+	for key, again := range m.recentPolls {
 		if !again.After(now) {
-			delete(m.lately, key)
+			delete(m.recentPolls, key)
 		}
 	}
 }
 
-// What sequencers, stewards and pollers of one domain have to say to each other.
+// Messages between the sequencers, stewards and pollers of one domain.
 
-// breaksPoliteness says which bound a message breaks. What is signed is read where it is
-// verified.
+// breaksPoliteness returns the bound that a message breaks. Signed parts are decoded where their
+// signatures are verified.
 func breaksPoliteness(m *coronapb.Politeness) string {
 	if len(m.GetDomain()) == 0 || len(m.GetDomain()) > maxDomain {
 		return "domain"
 	}
 	isHash := func(b []byte) bool { return len(b) == len(owner.Hash{}) }
 	switch b := m.Body.(type) {
-	case *coronapb.Politeness_Ask:
-		if len(b.Ask.Record) > maxRecord || len(b.Ask.Claims) > maxAsk {
+	case *coronapb.Politeness_GrantRequest:
+		if len(b.GrantRequest.Record) > maxNodeRecord || len(b.GrantRequest.Claims) > maxGrantRequest {
 			return "ask"
 		}
-	case *coronapb.Politeness_Granted:
-		if len(b.Granted.Grants) > maxGranted {
+	case *coronapb.Politeness_GrantResponse:
+		if len(b.GrantResponse.Grants) > maxGrants {
 			return "granted"
 		}
 	case *coronapb.Politeness_Countersign:
-		if !isHash(b.Countersign.Epoch) || len(b.Countersign.Statements) > maxGranted || len(b.Countersign.Readers) != len(b.Countersign.Statements) {
+		if !isHash(b.Countersign.Epoch) || len(b.Countersign.Statements) > maxGrants || len(b.Countersign.Readers) != len(b.Countersign.Statements) {
 			return "countersign"
 		}
 	case *coronapb.Politeness_Countersigned:
-		if len(b.Countersigned.Signatures) > maxGranted {
+		if len(b.Countersigned.Signatures) > maxGrants {
 			return "countersigned"
 		}
 		for _, s := range b.Countersigned.Signatures {
@@ -132,7 +132,7 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 				return "signature"
 			}
 		}
-	case *coronapb.Politeness_Owed:
+	case *coronapb.Politeness_LedgerRequest:
 	case *coronapb.Politeness_Ledger:
 		if len(b.Ledger.Entries) > maxLedger {
 			return "ledger"
@@ -143,12 +143,12 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 				return "entry"
 			}
 		}
-	case *coronapb.Politeness_WhoGrants:
-		if len(b.WhoGrants.Record) > maxRecord {
+	case *coronapb.Politeness_EpochRequest:
+		if len(b.EpochRequest.Record) > maxNodeRecord {
 			return "record"
 		}
-	case *coronapb.Politeness_Charter:
-		if len(b.Charter.Epoch) > maxCharter {
+	case *coronapb.Politeness_EpochResponse:
+		if len(b.EpochResponse.Epoch) > maxEpoch {
 			return "charter"
 		}
 	default:
@@ -157,31 +157,30 @@ func breaksPoliteness(m *coronapb.Politeness) string {
 	return ""
 }
 
-// deliverPoliteness takes a message that was routed to a domain's key: it is for the key's
-// sequencer, and this node is the root, or the sequencer itself. The first who asks makes
-// the key owned.
+// deliverPoliteness takes a message that was routed to a domain's key. This node is the key's root
+// or its sequencer. The first grant request for a domain makes the root claim ownership of the key.
 func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
-	if c.manners == nil || overlay.StewardKey(c.cfg.Network, m.Domain) != key {
+	if c.politeness == nil || overlay.StewardKey(c.cfg.Network, m.Domain) != key {
 		c.stats.Garbage++
 		return
 	}
 	switch b := m.Body.(type) {
-	case *coronapb.Politeness_WhoGrants:
-		c.onWhoGrants(m.Domain, b.WhoGrants)
-	case *coronapb.Politeness_Ask:
+	case *coronapb.Politeness_EpochRequest:
+		c.onEpochRequest(m.Domain, b.EpochRequest)
+	case *coronapb.Politeness_GrantRequest:
 		now := c.clock.Now()
-		asker, bids := c.openAsk(m.Domain, b.Ask, now)
-		if len(bids) == 0 {
+		sender, requests := c.openGrantRequest(m.Domain, b.GrantRequest, now)
+		if len(requests) == 0 {
 			return
 		}
-		if len(c.manners.calls) < maxOffices {
-			c.manners.calls[key] = now
+		if len(c.politeness.rootAskedAt) < maxStewardStates {
+			c.politeness.rootAskedAt[key] = now
 		}
-		switch v, _ := c.manners.owners.View(key); {
+		switch v, _ := c.politeness.owners.View(key); {
 		case v.Epoch == nil:
-			c.manners.owners.RequestOwners(key, overlay.StewardURL(m.Domain), func(bool) {}) // who asks, asks again
+			c.politeness.owners.RequestOwners(key, overlay.StewardURL(m.Domain), func(bool) {}) // the sender repeats its request
 		case v.Leads:
-			c.onAsk(m.Domain, asker, bids, now)
+			c.onGrantRequest(m.Domain, sender, requests, now)
 		case v.Epoch.Sequencer != c.node.Self().Peer.ID:
 			c.sendPoliteness(c.peer(v.Epoch.Sequencer), m.Domain, m)
 		}
@@ -190,32 +189,32 @@ func (c *Corona) deliverPoliteness(key overlay.ID, m *coronapb.Politeness) {
 	}
 }
 
-// takePoliteness takes one that was sent to this node.
+// takePoliteness takes a message that was sent to this node directly.
 func (c *Corona) takePoliteness(from env.PeerID, m *coronapb.Politeness) {
-	if c.manners == nil {
+	if c.politeness == nil {
 		c.stats.Astray++
 		return
 	}
 	now := c.clock.Now()
 	switch b := m.Body.(type) {
-	case *coronapb.Politeness_Ask:
-		if asker, bids := c.openAsk(m.Domain, b.Ask, now); len(bids) > 0 {
-			c.onAsk(m.Domain, asker, bids, now)
+	case *coronapb.Politeness_GrantRequest:
+		if sender, requests := c.openGrantRequest(m.Domain, b.GrantRequest, now); len(requests) > 0 {
+			c.onGrantRequest(m.Domain, sender, requests, now)
 		}
-	case *coronapb.Politeness_Granted:
-		c.onGranted(m.Domain, b.Granted)
+	case *coronapb.Politeness_GrantResponse:
+		c.onGrantResponse(m.Domain, b.GrantResponse)
 	case *coronapb.Politeness_Countersign:
 		c.onCountersign(from, m.Domain, b.Countersign, now)
 	case *coronapb.Politeness_Countersigned:
 		c.onCountersigned(from, m.Domain, b.Countersigned)
-	case *coronapb.Politeness_Owed:
-		c.onOwed(from, m.Domain, b.Owed)
+	case *coronapb.Politeness_LedgerRequest:
+		c.onLedgerRequest(from, m.Domain, b.LedgerRequest)
 	case *coronapb.Politeness_Ledger:
 		c.onLedger(from, m.Domain, b.Ledger, now)
-	case *coronapb.Politeness_Charter:
-		c.onCharter(m.Domain, b.Charter)
+	case *coronapb.Politeness_EpochResponse:
+		c.onEpochResponse(m.Domain, b.EpochResponse)
 	default:
-		c.stats.Garbage++ // it is routed
+		c.stats.Garbage++ // such a message has to be routed
 	}
 }
 
@@ -225,7 +224,7 @@ func (c *Corona) sendPoliteness(to env.Peer, domain string, m *coronapb.Politene
 	c.net.Send(to, env.Control, wire.AppendFrame(nil, wire.Corona, &coronapb.Message{Body: &coronapb.Message_Politeness{Politeness: m}}))
 }
 
-// peer returns a peer with the addresses that are known of it.
+// peer returns a peer with its known addresses.
 func (c *Corona) peer(id env.PeerID) env.Peer {
 	if known := c.node.Contact(id); known != nil {
 		return known.Peer

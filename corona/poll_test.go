@@ -14,8 +14,9 @@ import (
 
 const site = "http://www.a.example/feed"
 
-// What readers lack is said as long as it is so, "not modified" included, whoever polls.
-func TestWhatReadersLackIsSaidAsLongAsItIsSo(t *testing.T) {
+// What readers lack is reported as long as it holds, also after "not modified", whichever node
+// polls.
+func TestDetailsAreReportedAsLongAsTheyHold(t *testing.T) {
 	l := newLab(t)
 	long := "<item><title>long</title><description>" + strings.Repeat("x", feed.MaxItem) + "</description></item>"
 	l.origins[site] = serves(rss("A", long, "one"))
@@ -23,26 +24,26 @@ func TestWhatReadersLackIsSaidAsLongAsItIsSo(t *testing.T) {
 	log := p.lead(site, nil)
 	l.run(2*time.Hour, p)
 	const lost = "1 item larger than 256 KiB lost its largest parts"
-	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || v.State.Words != lost || p.Stats().Unchanged == 0 {
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK || v.State.Detail != lost || p.Stats().Unchanged == 0 {
 		t.Errorf("%+v", v.State)
 	}
 	p.cease(site)
 	second := l.poller(Config{})
 	second.lead(site, log)
 	l.run(time.Hour, second)
-	if v, _ := second.View(key(site)); v.State.Words != lost || second.Stats().Findings != 0 {
+	if v, _ := second.View(key(site)); v.State.Detail != lost || second.Stats().Findings != 0 {
 		t.Errorf("after a takeover %+v", v.State)
 	}
 	l.origins[site] = serves(rss("A", "", "one"))
 	l.run(time.Hour, second)
-	if v, _ := second.View(key(site)); v.State.Words != "" {
+	if v, _ := second.View(key(site)); v.State.Detail != "" {
 		t.Errorf("when it is gone %+v", v.State)
 	}
 }
 
-// That the fetcher has no room for a poll says nothing of the origin: it is asked a
+// A poll for which the fetcher has no capacity says nothing about the origin; it is repeated a
 // little later.
-func TestAPollWithoutRoomJustWaits(t *testing.T) {
+func TestAPollWaitsForABusyFetcher(t *testing.T) {
 	l := newLab(t)
 	busy := says(env.Answer{Err: env.ErrBusy, Words: "too many requests wait"})
 	l.origins[site] = serves(rss("A", "", "one"))
@@ -53,15 +54,15 @@ func TestAPollWithoutRoomJustWaits(t *testing.T) {
 	before, said := len(l.polls(site)), len(p.said)
 	l.run(2*time.Hour, p)
 	v, _ := p.View(key(site))
-	if st := p.Stats(); v.State.Kind != coronapb.State_OK || v.State.Words != "" || v.State.Why == "" || st.Failed != 0 || st.Polls != 1 || st.Busy == 0 {
+	if st := p.Stats(); v.State.Kind != coronapb.State_OK || v.State.Detail != "" || v.State.Why == "" || st.Failed != 0 || st.Polls != 1 || st.Busy == 0 {
 		t.Errorf("%+v, %+v", v.State, st)
 	}
 	if n := len(l.polls(site)) - before; n < 60 || n > 180 {
 		t.Errorf("tried %d times in an hour and a half", n)
 	}
-	for _, h := range p.haste[said:] {
-		if h != NoHaste {
-			t.Errorf("told with haste %d", h)
+	for _, h := range p.urgencies[said:] {
+		if h != NotUrgent {
+			t.Errorf("sent with urgency %d", h)
 		}
 	}
 	l.origins[site] = serves(rss("A", "", "two", "one"))
@@ -71,9 +72,9 @@ func TestAPollWithoutRoomJustWaits(t *testing.T) {
 	}
 }
 
-// Subscribers cannot know when a poll that fails is due again: each is told, though not
-// more often than is worth it.
-func TestPollsThatFailAreTold(t *testing.T) {
+// Subscribers cannot compute when the poll after a failure is due, so they are told of each
+// failure, up to one message per minStateGap.
+func TestFailedPollsAreReported(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{})
@@ -83,11 +84,11 @@ func TestPollsThatFailAreTold(t *testing.T) {
 	said := len(p.said)
 	l.run(12*time.Hour, p)
 	if len(p.said)-said < 5 {
-		t.Fatalf("%d words", len(p.said)-said)
+		t.Fatalf("%d states", len(p.said)-said)
 	}
 	for i, s := range p.said[said:] {
-		if h := p.haste[said+i]; s.Kind == coronapb.State_FAILING && h == NoHaste || h == AtOnce && i > 0 {
-			t.Errorf("word %d, %v, is told with haste %d", i, s, h)
+		if h := p.urgencies[said+i]; s.Kind == coronapb.State_FAILING && h == NotUrgent || h == AtOnce && i > 0 {
+			t.Errorf("state %d, %v, is sent with urgency %d", i, s, h)
 		}
 	}
 	quick := l.poller(Config{PollInterval: time.Second})
@@ -97,19 +98,18 @@ func TestPollsThatFailAreTold(t *testing.T) {
 	l.origins[site] = says(env.Answer{Status: 500, Private: true})
 	l.run(24*time.Hour, quick)
 	soon := 0
-	for _, h := range quick.haste {
+	for _, h := range quick.urgencies {
 		if h == Soon {
 			soon++
 		}
 	}
 	if soon < 12*60 || soon > 24*60 {
-		t.Errorf("%d hasty words a day", soon)
+		t.Errorf("%d urgent states a day", soon)
 	}
 }
 
-// A poll asks with the validators of the last document; "not modified" is a good
-// answer that brings nothing.
-func TestNotModifiedIsAGoodAnswer(t *testing.T) {
+// A poll sends the validators of the last document. "Not modified" is a success without news.
+func TestNotModifiedIsASuccess(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	p := l.poller(Config{})
@@ -128,9 +128,9 @@ func TestNotModifiedIsAGoodAnswer(t *testing.T) {
 	}
 }
 
-// A channel that nobody reads for two leases is polled no more, and again as soon
-// as somebody does.
-func TestNobodyPollsWhatNobodyReads(t *testing.T) {
+// A channel without readers for two leases is no longer polled, and is polled again as soon as it
+// has readers.
+func TestChannelsWithoutReadersAreNotPolled(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{PollInterval: 15 * time.Minute, MaintenanceInterval: 10 * time.Minute})
@@ -142,8 +142,8 @@ func TestNobodyPollsWhatNobodyReads(t *testing.T) {
 	if at := l.polls(site); at[len(at)-1].After(left.Add(20 * time.Minute)) {
 		t.Errorf("polled %v after the last reader left", at[len(at)-1].Sub(left))
 	}
-	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_IDLE || v.State.Words == "" {
-		t.Errorf("it is %v, %q", v.State.Kind, v.State.Words)
+	if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_IDLE || v.State.Detail == "" {
+		t.Errorf("it is %v, %q", v.State.Kind, v.State.Detail)
 	}
 	l.origins[site] = serves(rss("A", "", "two", "one"))
 	p.readers = 3
@@ -157,9 +157,9 @@ func TestNobodyPollsWhatNobodyReads(t *testing.T) {
 	}
 }
 
-// 429 stops the polls of all channels of the registrable domain, for as long as
-// the origin says, and of no others.
-func TestADomainThatAsksForRestIsLeftAlone(t *testing.T) {
+// A 429 stops the polls of all channels of the registrable domain for as long as the origin asks,
+// and of no other domain.
+func TestARateLimitStopsTheDomain(t *testing.T) {
 	l := newLab(t)
 	urls := []string{"http://www.a.example/1", "http://www.a.example/2", "https://b.a.example/3", "http://other.example/4"}
 	p := l.poller(Config{})
@@ -200,8 +200,8 @@ func TestADomainThatAsksForRestIsLeftAlone(t *testing.T) {
 	}
 }
 
-// One that asks for longer than anybody means has made a mistake.
-func TestNobodyRestsForAHundredYears(t *testing.T) {
+// A pause that is longer than anybody means is cut.
+func TestRateLimitsAreBounded(t *testing.T) {
 	for _, answer := range []env.Answer{{Status: 429, RetryAfter: 100 * 365 * 24 * time.Hour}, {Status: 500, RetryAfter: 100 * 365 * 24 * time.Hour}} {
 		l := newLab(t)
 		p := l.poller(Config{})
@@ -209,15 +209,14 @@ func TestNobodyRestsForAHundredYears(t *testing.T) {
 		p.lead(site, nil)
 		l.run(time.Hour, p)
 		l.origins[site] = serves(rss("A feed", "", "an item"))
-		l.run(longestRest, p)
+		l.run(maxRetryAfter, p)
 		if v, _ := p.View(key(site)); v.State.Kind != coronapb.State_OK {
 			t.Errorf("a week after a %d it is %v, next at %v", answer.Status, v.State.Kind, v.State.Next)
 		}
 	}
 }
 
-// Whatever it answers, a public origin is asked for a channel once in an interval
-// at most.
+// Whatever a public origin answers, a node polls a channel at most once in an interval.
 func TestNobodyPollsTwiceWithinAnInterval(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{PollInterval: 20 * time.Minute})
@@ -250,15 +249,15 @@ func TestNobodyPollsTwiceWithinAnInterval(t *testing.T) {
 	}
 }
 
-// An answer that never comes is given up after some minutes.
-func TestAnAnswerThatNeverComesIsNotWaitedFor(t *testing.T) {
+// A poll without an answer is given up after some minutes.
+func TestAPollWithoutAnAnswerIsRepeated(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	p.Run(l.now)
 	l.under = nil // lost
-	l.run(patience-time.Second, p)
+	l.run(answerTimeout-time.Second, p)
 	if n := len(l.asked); n != 1 {
 		t.Errorf("asked %d times before patience ended", n)
 	}
@@ -268,32 +267,31 @@ func TestAnAnswerThatNeverComesIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// A reader's own question is asked once, however many ask it, and leaves the
-// channel's schedule alone.
-func TestAReadersQuestionIsNoPoll(t *testing.T) {
+// FetchOnce sends one request for any number of calls, and does not change the channel's schedule.
+func TestFetchOnceIsNoPoll(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	p := l.poller(Config{})
 	log := p.lead(site, nil)
 	l.run(time.Minute, p)
-	next := p.duties.Get(key(site)).next
+	next := p.assignments.Get(key(site)).next
 	for range 3 {
-		p.Ask(key(site), site)
+		p.FetchOnce(key(site), site)
 	}
 	l.run(time.Second, p)
-	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || p.duties.Get(key(site)).next != next || titles(log.items) != "one two" {
+	if len(p.fetched) != 1 || len(p.fetched[0].Items) != 2 || p.assignments.Get(key(site)).next != next || titles(log.items) != "one two" {
 		t.Errorf("answered %d times", len(p.fetched))
 	}
 	l.origins[site] = serves("<html>")
-	p.Ask(key(site), site)
+	p.FetchOnce(key(site), site)
 	l.run(time.Second, p)
 	if len(p.fetched) != 2 || p.fetched[1] != nil {
 		t.Error("a page was handed over as a feed")
 	}
 }
 
-// Subscribers are told at once of another state, and of nothing while it stays.
-func TestAStateIsSaidWhenItChanges(t *testing.T) {
+// Subscribers are told at once of another state, and nothing while the state stays.
+func TestStatesAreSentWhenTheyChange(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{})
@@ -303,60 +301,60 @@ func TestAStateIsSaidWhenItChanges(t *testing.T) {
 	l.run(5*time.Hour, p)
 	var at []string
 	for i, s := range p.said {
-		if p.haste[i] == AtOnce {
+		if p.urgencies[i] == AtOnce {
 			at = append(at, s.String())
 		}
 	}
 	if strings.Join(at, ", ") != "ok, failing" {
-		t.Errorf("said at once: %v", at)
+		t.Errorf("sent at once: %v", at)
 	}
 	last := p.said[len(p.said)-1]
 	if !last.Since.Before(last.Polled) || !last.Next.After(last.Polled) {
 		t.Errorf("%+v", last)
 	}
 
-	// Readers that come or go are worth a message only if they are many.
+	// A change in readers is worth a message only if it is large.
 	l.origins[site] = serves(rss("A", "", "one"))
 	p.readers = 100
 	l.run(30*time.Hour, p)
-	p.haste = nil
+	p.urgencies = nil
 	p.readers = 103
 	l.run(time.Hour, p)
-	for _, h := range p.haste {
-		if h != NoHaste {
-			t.Errorf("three more readers beside a hundred are told with haste %d", h)
+	for _, h := range p.urgencies {
+		if h != NotUrgent {
+			t.Errorf("three more readers beside a hundred are sent with urgency %d", h)
 		}
 	}
-	p.haste, p.readers = nil, 120
+	p.urgencies, p.readers = nil, 120
 	l.run(time.Hour, p)
-	if len(p.haste) == 0 || p.haste[0] != Soon {
-		t.Errorf("twenty more are told with haste %v", p.haste)
+	if len(p.urgencies) == 0 || p.urgencies[0] != Soon {
+		t.Errorf("twenty more are sent with urgency %v", p.urgencies)
 	}
 }
 
-// How late news are found, readers hear when it is known, and again when it is much else.
-func TestReadersHearHowLateNewsAreFound(t *testing.T) {
+// Readers learn the detection time of news when it is known, and again when it has changed much.
+func TestReadersLearnTheLag(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	l.origins[site] = serves(rss("A", "", "one"))
 	p.lead(site, nil)
 	l.run(time.Hour, p)
-	p.haste = nil
+	p.urgencies = nil
 	dated := strings.Replace(rss("A", "", "one", "two"), "<title>two</title>", "<title>two</title><pubDate>"+l.now.Format(time.RFC1123Z)+"</pubDate>", 1)
 	l.origins[site] = serves(dated)
 	l.run(2*time.Hour, p)
-	if !slices.Contains(p.haste, Soon) || p.said[len(p.said)-1].Lag <= 0 {
-		t.Errorf("%v is told with haste %v", p.said[len(p.said)-1].Lag, p.haste)
+	if !slices.Contains(p.urgencies, Soon) || p.said[len(p.said)-1].Lag <= 0 {
+		t.Errorf("%v is sent with urgency %v", p.said[len(p.said)-1].Lag, p.urgencies)
 	}
-	p.haste = nil
-	if l.run(3*time.Hour, p); slices.Contains(p.haste, Soon) {
-		t.Error("what has not changed is told again")
+	p.urgencies = nil
+	if l.run(3*time.Hour, p); slices.Contains(p.urgencies, Soon) {
+		t.Error("an unchanged state is sent again")
 	}
 }
 
-// Whose a feed is can be believed of a document that nobody on the way could have changed: all of
-// the way, as the first answer says where to go.
-func TestADocumentIsSecureIfAllOfItsWayWas(t *testing.T) {
+// A document is secure if nobody on the whole way could have changed it; the first response matters
+// because it may redirect.
+func TestADocumentIsSecureIfItsWholeWayWas(t *testing.T) {
 	for _, c := range []struct {
 		url, final string
 		private    bool
@@ -372,7 +370,7 @@ func TestADocumentIsSecureIfAllOfItsWayWas(t *testing.T) {
 		l.origins[c.url] = serves(rss("A", "", "one"), func(a *env.Answer) { a.FinalURL, a.Private = c.final, c.private })
 		p := l.poller(Config{})
 		p.lead(c.url, nil)
-		p.Ask(key(c.url), c.url)
+		p.FetchOnce(key(c.url), c.url)
 		l.run(time.Hour, p)
 		if len(p.saw) < 2 || slices.Contains(p.saw, !c.want) {
 			t.Errorf("%s, then %q: %v", c.url, c.final, p.saw)
@@ -380,8 +378,8 @@ func TestADocumentIsSecureIfAllOfItsWayWas(t *testing.T) {
 	}
 }
 
-// A feed that has moved for good says where to, and keeps its channel.
-func TestAMovedFeedSaysWhereTo(t *testing.T) {
+// A feed that has moved permanently says where to, and keeps its channel.
+func TestAMovedFeedReportsItsNewAddress(t *testing.T) {
 	l := newLab(t)
 	to := "https://b.example/feed"
 	l.origins[site] = serves(rss("A", "", "one"), func(a *env.Answer) { a.FinalURL, a.Moved = to, true })

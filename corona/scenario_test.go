@@ -13,8 +13,8 @@ import (
 	"tidings/honeycomb"
 )
 
-// A scenario is the paper's simulation (§5.1), as honeycomb's tests have it: members, and
-// channels with a popularity of Zipf's exponent 0.5, homed at the member nearest to them.
+// scenario is the paper's simulation (§5.1), as in honeycomb's tests: members, and channels with
+// Zipf popularity of exponent 0.5, each led by the member nearest to its key.
 type scenario struct {
 	honeycomb.Problem
 	members  []uint64 // sorted
@@ -59,8 +59,8 @@ func id(format string, args ...any) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// cut gives all channels the choices that they have: with a base the true sizes of their
-// wedges, with zero any number.
+// cut gives all channels their choices: with a base the true wedge sizes, with zero any number of
+// pollers.
 func (s *scenario) cut(base int) {
 	s.Cut = honeycomb.Ranks
 	if base == 0 {
@@ -83,7 +83,7 @@ func (s *scenario) cut(base int) {
 	}
 }
 
-// homes returns at which member each channel is homed, the nearest by XOR.
+// homes returns the index of the member that leads each channel, the nearest by XOR.
 func (s *scenario) homes() []int {
 	homes := make([]int, len(s.channels))
 	for i, c := range s.channels {

@@ -14,42 +14,42 @@ import (
 	"tidings/overlay/sums"
 )
 
-// Bounds of what some members may say of the channels homed at them. They catch what cannot
-// be; what is merely far from what others say, overlay/sums leaves out.
+// Bounds on what some members may publish about the channels that they lead. They reject impossible
+// values; overlay/sums discards values that merely differ too much from those of others.
 const (
-	// miscounted is how many members more a part may have than were counted, for each two:
-	// counts are learned in turn, and a network may grow by half meanwhile. Of a few
-	// members, some more (fewMore) may have come.
-	miscounted = 2
-	fewMore    = 4
-	// maxHomed is how many channels one member may have: as many as the paper's whole network. More
-	// than a few thousand no node can lead.
-	maxHomed = 100_000
-	// maxBehind is how many subscribers of one channel may stand behind one member:
-	// overlay's maxClients, and scribe's Config.MaxWeight for each and for itself.
-	maxBehind = (128 + 1) * 64
+	// countTolerance bounds how far a part of the network may exceed its counted members: by one
+	// for every two counted, because counts are learned one after the other and a network may grow
+	// by half in the meantime. In a small part, countAllowance more may have joined.
+	countTolerance = 2
+	countAllowance = 4
+	// maxChannelsPerMember is as many channels as the paper's whole network has. No node can lead
+	// more than a few thousand.
+	maxChannelsPerMember = 100_000
+	// maxSubscribersPerMember bounds the subscribers of one channel behind one member: overlay's
+	// maxClients children and the member itself, with scribe's Config.MaxWeight each.
+	maxSubscribersPerMember = (128 + 1) * 64
 )
 
-// mostOf is the most that a part of the network with about so many members may have, if it
-// has so many channels.
-func mostOf(p *honeycomb.Problem, nodes, channels int) honeycomb.Totals {
+// limitsOf returns the largest totals that a part of the network with about so many members and so
+// many channels may have.
+func limitsOf(p *honeycomb.Problem, nodes, channels int) honeycomb.Totals {
 	most := honeycomb.Totals{Nodes: 1}
 	if nodes > 1 {
-		most.Nodes = nodes + nodes/miscounted + fewMore
+		most.Nodes = nodes + nodes/countTolerance + countAllowance
 	}
-	most.Channels = most.Nodes * maxHomed
+	most.Channels = most.Nodes * maxChannelsPerMember
 	each := float64(min(channels, most.Channels))
-	most.Subscribers = each * min(float64(p.Nodes)*miscounted*maxBehind, honeycomb.MaxSubscribers)
+	most.Subscribers = each * min(float64(p.Nodes)*countTolerance*maxSubscribersPerMember, honeycomb.MaxSubscribers)
 	most.Content = each * feed.MaxDocument
-	most.Polled = each * float64(p.Nodes) * miscounted * honeycomb.MaxSize
+	most.Polled = each * float64(p.Nodes) * countTolerance * honeycomb.MaxSize
 	return most
 }
 
-// EncodeBins returns bins as others read them.
+// EncodeBins encodes bins for other members.
 func EncodeBins(b *honeycomb.Bins) []byte {
-	m := share(&b.Totals)
+	m := newShare(&b.Totals)
 	m.Bins = &coronapb.Bins{Base: float32(b.Base)}
-	// Where there are a few bins without cost, a new run costs less than they do.
+	// A new run is smaller than this many bins without cost.
 	const gap = 3
 	var run *coronapb.Run
 	for i, c := range b.Cost {
@@ -70,12 +70,12 @@ func EncodeBins(b *honeycomb.Bins) []byte {
 	return encode(m)
 }
 
-// DecodeBins reads bins that came from a stranger, for the channels of about so many members.
+// DecodeBins decodes bins from another member, for the channels of about so many members.
 func DecodeBins(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Bins, error) {
 	return decodeBins(value, p, nodes, nil)
 }
 
-// decodeBins is DecodeBins into costs whose memory is free to be used.
+// decodeBins is DecodeBins that reuses the memory of costs.
 func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) (*honeycomb.Bins, error) {
 	m, t, err := decode(value)
 	if err != nil {
@@ -83,7 +83,7 @@ func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) 
 	}
 	b := &honeycomb.Bins{Totals: t, Base: float64(m.GetBins().GetBase())}
 	if m.Bins == nil || m.Clusters != nil {
-		return nil, errors.New("share: want bins")
+		return nil, errors.New("share: bins are missing")
 	}
 	end := honeycomb.MinBin
 	for i, r := range m.Bins.Runs {
@@ -104,15 +104,15 @@ func decodeBins(value []byte, p *honeycomb.Problem, nodes int, costs []float64) 
 		}
 		end = first + len(r.Cost)
 	}
-	if err := b.Check(p, mostOf(p, nodes, t.Channels)); err != nil {
+	if err := b.Check(p, limitsOf(p, nodes, t.Channels)); err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
 	return b, nil
 }
 
-// EncodeClusters returns clusters as others read them.
+// EncodeClusters encodes clusters for other members.
 func EncodeClusters(s *honeycomb.Clusters) []byte {
-	m := share(&s.Totals)
+	m := newShare(&s.Totals)
 	m.Clusters = &coronapb.Clusters{}
 	for _, list := range s.Levels {
 		m.Clusters.Levels = append(m.Clusters.Levels, level(list...))
@@ -133,18 +133,17 @@ func level(list ...honeycomb.Cluster) *coronapb.Level {
 	return l
 }
 
-// DecodeClusters reads clusters that came from a stranger, for the channels of about so many
-// members.
+// DecodeClusters decodes clusters from another member, for the channels of about so many members.
 func DecodeClusters(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.Clusters, error) {
 	m, t, err := decode(value)
 	if err != nil {
 		return nil, err
 	}
 	if m.Clusters == nil || m.Bins != nil {
-		return nil, errors.New("share: want clusters")
+		return nil, errors.New("share: clusters are missing")
 	}
 	if n := len(m.Clusters.Levels); n > honeycomb.MaxLevels {
-		return nil, fmt.Errorf("share: clusters of %d levels: want at most %d", n, honeycomb.MaxLevels)
+		return nil, fmt.Errorf("share: clusters of %d levels, more than %d", n, honeycomb.MaxLevels)
 	}
 	s := &honeycomb.Clusters{Totals: t}
 	for _, l := range m.Clusters.Levels {
@@ -163,7 +162,7 @@ func DecodeClusters(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.C
 	case len(slack) == 1:
 		s.Slack = slack[0]
 	}
-	if err := s.Check(p, mostOf(p, nodes, t.Channels)); err != nil {
+	if err := s.Check(p, limitsOf(p, nodes, t.Channels)); err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
 	return s, nil
@@ -172,7 +171,7 @@ func DecodeClusters(value []byte, p *honeycomb.Problem, nodes int) (*honeycomb.C
 func clusters(l *coronapb.Level) (list []honeycomb.Cluster, err error) {
 	channels, delay, load := l.GetChannels(), l.GetDelay(), l.GetLoad()
 	if n := len(channels); n > honeycomb.MaxClusters || len(delay) != n || len(load) != n {
-		return nil, fmt.Errorf("share: %d, %d and %d numbers of clusters: want as many, at most %d",
+		return nil, fmt.Errorf("share: lists of %d, %d and %d clusters: the lengths must be equal and at most %d",
 			n, len(delay), len(load), honeycomb.MaxClusters)
 	}
 	for i, n := range channels {
@@ -184,8 +183,8 @@ func clusters(l *coronapb.Level) (list []honeycomb.Cluster, err error) {
 	return list, nil
 }
 
-// share begins a message.
-func share(t *honeycomb.Totals) *coronapb.Share {
+// newShare returns a message with the totals.
+func newShare(t *honeycomb.Totals) *coronapb.Share {
 	return &coronapb.Share{
 		Nodes:       uint64(t.Nodes),
 		Channels:    uint64(t.Channels),
@@ -202,13 +201,13 @@ func share(t *honeycomb.Totals) *coronapb.Share {
 func encode(m *coronapb.Share) []byte {
 	b, err := proto.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("corona: encode a share: %v", err)) // there are only numbers in it
+		panic(fmt.Sprintf("corona: encode a share: %v", err)) // the message holds only numbers
 	}
 	return b
 }
 
-// decode reads a message and its totals, which are checked by whoever knows of how many
-// members it is.
+// decode decodes a message and its totals. The caller checks the totals, because it knows the
+// number of members.
 func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 	m := new(coronapb.Share)
 	if err := proto.Unmarshal(value, m); err != nil {
@@ -230,12 +229,12 @@ func decode(value []byte) (*coronapb.Share, honeycomb.Totals, error) {
 	}, nil
 }
 
-// BinsAdder adds up bins for overlay/sums. It asks for the problem as it stands: a network
-// grows.
+// BinsAdder adds up bins for overlay/sums. Problem returns the problem for the network's current
+// size.
 type BinsAdder struct {
 	Problem func() *honeycomb.Problem
 
-	costs *[]float64 // of the value that was added last, to be used again; nil: they are not
+	costs *[]float64 // memory of the last added value, for reuse; nil: memory is not reused
 }
 
 // Zero implements sums.Adder; a sum is a *honeycomb.Bins.
@@ -251,7 +250,7 @@ func (a BinsAdder) Add(sum any, value []byte, about sums.Scope) error {
 	if err != nil {
 		return err
 	}
-	sum.(*honeycomb.Bins).Merge(b) // keeps nothing of it
+	sum.(*honeycomb.Bins).Merge(b) // Merge keeps no reference to b
 	if a.costs != nil {
 		*a.costs = b.Cost
 	}
@@ -301,7 +300,7 @@ func (ClustersAdder) Measure(sum any) sums.Measure {
 // Encode implements sums.Adder.
 func (ClustersAdder) Encode(sum any) []byte { return EncodeClusters(sum.(*honeycomb.Clusters)) }
 
-// measure compares shares by their channels, which stand at members by chance.
+// measure makes shares comparable by channel, because channels are assigned to members at random.
 func measure(t *honeycomb.Totals, cost float64) sums.Measure {
 	return sums.Measure{Things: float64(t.Channels), Amounts: [6]float64{t.Subscribers, t.Polled, t.Asked, t.Waited, t.Content, cost}}
 }

@@ -28,11 +28,11 @@ func drawProblem(t *rapid.T) *honeycomb.Problem {
 	}
 }
 
-// drawOwn draws the channels of a member, extremes among them.
+// drawOwn draws the channels of a member, including extreme values.
 func drawOwn(t *rapid.T) []honeycomb.Channel {
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) honeycomb.Channel {
 		return honeycomb.Channel{
-			Subscribers: rapid.SampledFrom([]float64{0, 1, 3, 50, 1e4, 64 * maxBehind}).Draw(t, "q"),
+			Subscribers: rapid.SampledFrom([]float64{0, 1, 3, 50, 1e4, 64 * maxSubscribersPerMember}).Draw(t, "q"),
 			Size:        rapid.SampledFrom([]float64{0, honeycomb.MinSize, 0.3, 7, honeycomb.MaxSize}).Draw(t, "s"),
 			Update:      time.Duration(rapid.IntRange(0, 1e6).Draw(t, "u")) * time.Second,
 			Interval:    rapid.SampledFrom([]time.Duration{0, time.Hour, honeycomb.MaxInterval}).Draw(t, "tau"),
@@ -43,7 +43,7 @@ func drawOwn(t *rapid.T) []honeycomb.Channel {
 	}), 0, 60).Draw(t, "channels")
 }
 
-// rounded says whether a number came through as a float32.
+// rounded says whether a number survived as a float32.
 func rounded(a, b float64) bool { return math.Abs(a-b) <= 0x1p-24*math.Abs(a) }
 
 func sameTotals(a, b honeycomb.Totals) bool {
@@ -51,11 +51,11 @@ func sameTotals(a, b honeycomb.Totals) bool {
 		rounded(a.Decided, b.Decided) && rounded(a.Polled, b.Polled) && rounded(a.Waited, b.Waited) && rounded(a.Aim, b.Aim)
 }
 
-func TestBinsComeThrough(t *testing.T) {
+func TestBinsSurviveARoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		b := honeycomb.NewBins(p, own)
-		b.Nodes, b.Decided, b.Aim = 1, b.Subscribers, Aim(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
+		b.Nodes, b.Decided, b.Aim = 1, b.Subscribers, TargetTerm(b.Subscribers, rapid.Float64Range(0.8, 1.25).Draw(t, "c"))
 		b.Polled, b.Asked, b.Waited = honeycomb.Spent(p, own, func(i int) float64 { return float64(1 + i%64) })
 		value := EncodeBins(b)
 		got, err := DecodeBins(value, p, 1)
@@ -83,7 +83,7 @@ func TestBinsComeThrough(t *testing.T) {
 	})
 }
 
-func TestClustersComeThrough(t *testing.T) {
+func TestClustersSurviveARoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		s := honeycomb.NewClusters(p, own, func(i int) int { return i % 3 })
@@ -117,13 +117,13 @@ func TestClustersComeThrough(t *testing.T) {
 	})
 }
 
-// Sums that were told from row to row, each time in 24 bits, are still believed, and are still
-// about the sum.
+// Sums that are passed from row to row, rounded to 24 bits each time, are still accepted and still
+// accurate.
 func TestSumsOfSums(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, own := drawProblem(t), drawOwn(t)
 		one := honeycomb.NewBins(p, own)
-		one.Nodes, one.Decided, one.Aim = 1, one.Subscribers, Aim(one.Subscribers, honeycomb.MaxCorrection)
+		one.Nodes, one.Decided, one.Aim = 1, one.Subscribers, TargetTerm(one.Subscribers, honeycomb.MaxCorrection)
 		adder := BinsAdder{Problem: func() *honeycomb.Problem { return p }, costs: new([]float64)}
 		value := EncodeBins(one)
 		for nodes := 1; nodes < 1024; nodes *= 2 {
@@ -145,7 +145,7 @@ func TestSumsOfSums(t *testing.T) {
 	})
 }
 
-// A whole network's sum fits into a kilobyte and a half.
+// The sum of a whole network fits into 1.5 KiB.
 func TestSharesAreSmall(t *testing.T) {
 	t.Parallel()
 	s := newScenario(1024, longtest.Pick(20_000, 100_000), longtest.Pick(1e6, 5e6), 1)
@@ -164,7 +164,7 @@ func TestSharesAreSmall(t *testing.T) {
 	t.Logf("clusters: %d bytes", len(EncodeClusters(c)))
 }
 
-func TestSharesThatAreRefused(t *testing.T) {
+func TestInvalidSharesAreRefused(t *testing.T) {
 	p := &honeycomb.Problem{Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
 	own := []honeycomb.Channel{{Subscribers: 10, Wedges: []float32{1, 4, 64}}, {Subscribers: 20, Wedges: []float32{1, 64}}}
 	nan := float32(math.NaN())
@@ -175,16 +175,16 @@ func TestSharesThatAreRefused(t *testing.T) {
 		{func(*coronapb.Share) {}, ""},
 		{func(m *coronapb.Share) { m.Nodes = 2 }, "2 nodes"},
 		{func(m *coronapb.Share) { m.Nodes = math.MaxUint64 }, "nodes"},
-		{func(m *coronapb.Share) { m.Channels = maxHomed + 1 }, "channels"},
+		{func(m *coronapb.Share) { m.Channels = maxChannelsPerMember + 1 }, "channels"},
 		{func(m *coronapb.Share) { m.Channels = math.MaxUint64 }, "channels"},
-		{func(m *coronapb.Share) { m.Subscribers = 2*64*2*maxBehind + 1e6 }, "subscribers"},
+		{func(m *coronapb.Share) { m.Subscribers = 2*64*2*maxSubscribersPerMember + 1e6 }, "subscribers"},
 		{func(m *coronapb.Share) { m.Subscribers = nan }, "subscribers"},
 		{func(m *coronapb.Share) { m.Polled = 1e30 }, "polls"},
 		{func(m *coronapb.Share) { m.Polled = nan }, "polls"},
 		{func(m *coronapb.Share) { m.Waited = nan }, "seconds"},
 		{func(m *coronapb.Share) { m.Aim = nan }, "aim"},
-		{func(m *coronapb.Share) { m.Bins = nil }, "want bins"},
-		{func(m *coronapb.Share) { m.Clusters = &coronapb.Clusters{} }, "want bins"},
+		{func(m *coronapb.Share) { m.Bins = nil }, "bins are missing"},
+		{func(m *coronapb.Share) { m.Clusters = &coronapb.Clusters{} }, "bins are missing"},
 		{func(m *coronapb.Share) { m.Bins.Base = nan }, "cost"},
 		{func(m *coronapb.Share) { m.Bins.Runs[0].Cost[0] = nan }, "a bin costs"},
 		{func(m *coronapb.Share) { m.Bins.Runs[0].Cost[0] = -1 }, "a bin costs"},
@@ -209,9 +209,9 @@ func TestSharesThatAreRefused(t *testing.T) {
 		want string
 	}{
 		{func(*coronapb.Share) {}, ""},
-		{func(m *coronapb.Share) { m.Clusters = nil }, "want clusters"},
+		{func(m *coronapb.Share) { m.Clusters = nil }, "clusters are missing"},
 		{func(m *coronapb.Share) { m.Clusters.Levels = make([]*coronapb.Level, 33) }, "33 levels"},
-		{func(m *coronapb.Share) { m.Clusters.Levels[2].Delay = nil }, "0 and 1 numbers"},
+		{func(m *coronapb.Share) { m.Clusters.Levels[2].Delay = nil }, "0 and 1 clusters"},
 		{func(m *coronapb.Share) { m.Clusters.Levels[2].Channels = make([]uint64, 17) }, "17, 1"},
 		{func(m *coronapb.Share) { m.Clusters.Levels[2].Channels[0] = math.MaxUint64 }, "a cluster of"},
 		{func(m *coronapb.Share) { m.Clusters.Levels[2].Channels[0]++ }, "channels"},
@@ -240,8 +240,8 @@ func refusal(t *testing.T, err error, want string) {
 	}
 }
 
-// FuzzShare reads what strangers say: what is taken can be written, read again, and decided
-// with.
+// FuzzShare parses any bytes as a share: an accepted share can be encoded, decoded again, and used
+// in a decision.
 func FuzzShare(f *testing.F) {
 	p := &honeycomb.Problem{Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
 	own := []honeycomb.Channel{{Subscribers: 10, Wedges: []float32{1, 4, 64}}, {}}
@@ -273,7 +273,8 @@ func FuzzShare(f *testing.F) {
 	})
 }
 
-// What a member does with each value that it hears: some sixty in a round, twice.
+// BenchmarkShare measures the work per received value. A member receives about sixty in a round,
+// twice.
 func BenchmarkShare(b *testing.B) {
 	s := newScenario(1024, 100_000, 5e6, 1)
 	s.cut(0)

@@ -16,38 +16,37 @@ import (
 	"tidings/internal/feed"
 )
 
-// A State says how the polls of a channel go, for people.
+// State describes the polls of a channel to people.
 type State struct {
 	Kind   coronapb.State_Kind
-	Words  string    // one line: what is wrong, or what readers lack though all is well
-	Since  time.Time // when it became so
+	Detail string    // one line: what is wrong, or what readers lack although polls succeed
+	Since  time.Time // when this kind began
 	Polled time.Time // the last poll; zero: none
-	Next   time.Time // zero: none is planned
-	Why    string    // the rule that set it
-	Moved  string    // where the feed says it has moved for good
+	Next   time.Time // the next poll; zero: none is planned
+	Why    string    // the rule that set Next
+	Moved  string    // the address to which the feed has moved permanently; empty: it has not moved
 
 	Readers  int           // of the channel, in the whole network
-	Pollers  int           // 0: not known
-	Interval time.Duration // between two polls of one of them; 0: not known
-	Level    int           // that its wedge reaches, plus one; 0: wedges have no levels
-	Budget   int           // pollers that it may have, as its domain's stewards grant; 0: as many as there are members
-	// Lag is the mean time between the date of an item and when it was found; 0: not known.
+	Pollers  int           // nodes that poll the channel; 0: not known
+	Interval time.Duration // between two polls of one node; 0: not known
+	Level    int           // polling level that the wedge reaches, plus one; 0: wedges have no levels
+	Budget   int           // pollers that the domain's stewards allow; 0: no limit
+	// Lag is the mean time between the date of an item and its detection; 0: not known.
 	Lag time.Duration
 }
 
-// Projected returns a state as it should be by now, for those who are told of changes
-// only. Its poller was alive at sure, as far as is known. As long as all is well polls
-// follow one another at their interval: until sure they were made, later ones are
-// planned. Of polls that fail the poller tells each; if it has not for long, only the
-// state itself is left to say.
+// Projected estimates the current state for subscribers, which are told of changes only. The poller
+// was last known to be alive at sure. As long as polls succeed they follow each other at their
+// interval: those up to sure have been made, later ones are planned. A poller reports every
+// failure; if it has been silent for too long, the times of its polls are unknown.
 func (s State) Projected(now, sure time.Time) State {
 	interval, late := s.Next.Sub(s.Polled), now.Sub(s.Next)
 	switch {
 	case s.Polled.IsZero() || interval <= 0 || late < 0:
 		return s
 	case s.Kind != coronapb.State_OK:
-		if late > wordsWay {
-			s.Polled, s.Next, s.Why = time.Time{}, time.Time{}, "its poller has not said when it asks again"
+		if late > maxStateDelay {
+			s.Polled, s.Next, s.Why = time.Time{}, time.Time{}, "its poller has not reported when it polls again"
 		}
 		return s
 	}
@@ -58,27 +57,25 @@ func (s State) Projected(now, sure time.Time) State {
 		s.Polled = s.Polled.Add(made / interval * interval)
 	}
 	s.Next = s.Next.Add(late/interval*interval + interval)
-	if silent := now.Sub(sure); silent > interval+wordsWay {
-		s.Why = fmt.Sprintf("as planned: no word from its poller for %d min", silent/time.Minute)
+	if silent := now.Sub(sure); silent > interval+maxStateDelay {
+		s.Why = fmt.Sprintf("as planned: nothing heard from its poller for %d min", silent/time.Minute)
 	}
 	return s
 }
 
-// wordsWay is how long a poller's word may take to the last subscriber: a digest
-// interval, or nearly two, for each level of a tree.
-const wordsWay = 5 * time.Minute
+// maxStateDelay is the longest time that a state takes to reach the last subscriber: one digest
+// interval, or almost two, for each level of a tree.
+const maxStateDelay = 5 * time.Minute
 
-// noItems says that a document is a feed, but an empty one, as feeds of alerts are most
-// of the time.
+// noItems describes a valid feed without items. Feeds of alerts are empty most of the time.
 const noItems = "no items at present"
 
 const (
-	maxWords = 256
-	maxWhy   = 128
-	maxMoved = 512
-	maxFails = 1000 // more are not counted
-	// maxMillis is the end of the year 9999, beyond which times cannot be written
-	// down for people.
+	maxDetail = 256
+	maxWhy    = 128
+	maxMoved  = 512
+	maxFails  = 1000 // larger counts are cut
+	// maxMillis is the end of the year 9999; later times cannot be formatted.
 	maxMillis = 253402300799999
 )
 
@@ -87,19 +84,19 @@ func (s State) String() string {
 	return strings.ReplaceAll(strings.ToLower(s.Kind.String()), "_", " ")
 }
 
-// Append encodes a state, at most a kilobyte of it.
+// Append encodes a state in at most 1 KiB.
 func (s State) Append() []byte { return marshal(s.wire()) }
 
 func (s State) wire() *coronapb.State {
 	return &coronapb.State{
-		Kind: s.Kind, Words: cut(s.Words, maxWords), SinceMs: millis(s.Since), PolledMs: millis(s.Polled),
-		NextMs: millis(s.Next), Why: cut(s.Why, maxWhy), Moved: cut(s.Moved, maxMoved), Readers: uint32(s.Readers),
+		Kind: s.Kind, Detail: truncate(s.Detail, maxDetail), SinceMs: millis(s.Since), PolledMs: millis(s.Polled),
+		NextMs: millis(s.Next), Why: truncate(s.Why, maxWhy), Moved: truncate(s.Moved, maxMoved), Readers: uint32(s.Readers),
 		Pollers: uint32(s.Pollers), IntervalMs: uint64(s.Interval.Milliseconds()), Level: uint32(s.Level), LagMs: uint64(s.Lag.Milliseconds()),
 		Budget: uint32(s.Budget),
 	}
 }
 
-// ParseState reads a state that a sequencer sent.
+// ParseState decodes a state that a sequencer sent.
 func ParseState(b []byte) (State, error) {
 	m := new(coronapb.State)
 	if err := proto.Unmarshal(b, m); err != nil {
@@ -113,7 +110,7 @@ func ParseState(b []byte) (State, error) {
 
 func stateFrom(m *coronapb.State) State {
 	return State{
-		Kind: m.GetKind(), Words: m.GetWords(), Since: timeOf(m.GetSinceMs()), Polled: timeOf(m.GetPolledMs()),
+		Kind: m.GetKind(), Detail: m.GetDetail(), Since: timeOf(m.GetSinceMs()), Polled: timeOf(m.GetPolledMs()),
 		Next: timeOf(m.GetNextMs()), Why: m.GetWhy(), Moved: m.GetMoved(), Readers: int(m.GetReaders()),
 		Pollers: int(m.GetPollers()), Interval: span(m.GetIntervalMs()), Level: int(m.GetLevel()), Lag: span(m.GetLagMs()),
 		Budget: int(m.GetBudget()),
@@ -134,8 +131,8 @@ func timeOf(ms uint64) time.Time {
 	return time.UnixMilli(int64(ms)).UTC()
 }
 
-// cut shortens words to a number of bytes, at the end of a character.
-func cut(s string, most int) string {
+// truncate shortens text to a number of bytes, at a character boundary.
+func truncate(s string, most int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= most {
 		return s
@@ -150,31 +147,31 @@ func cut(s string, most int) string {
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("corona: encode %T: %v", m, err)) // words were cut to valid UTF-8
+		panic(fmt.Sprintf("corona: encode %T: %v", m, err)) // all text is truncated to valid UTF-8
 	}
 	return b
 }
 
-// A note is the replicated record of a channel.
+// note is the replicated record of a channel.
 type note struct {
-	valid    validators
-	interval time.Duration
-	State    State
-	fails    int
-	weight   int
-	pollers  int
-	ref      time.Time
-	rhythm   rhythm
-	cost     float64
-	grant    string // of its domain's stewards, as the pollers were told; empty: there is none
-	private  bool
-	marks    string // of a page, as page.Memory has them
+	valid      validators
+	interval   time.Duration
+	State      State
+	fails      int
+	weight     int
+	pollers    int
+	ref        time.Time
+	updateRate updateRate
+	meanBytes  float64
+	grant      string // encoded grant of the domain's stewards; empty: there is none
+	private    bool
+	marks      string // of a page, from page.Memory
 }
 
 const (
 	maxValidator = 1 << 10
 	maxURL       = 2 << 10
-	maxPollers   = 1 << 20 // more than any network has members
+	maxPollers   = 1 << 20 // more members than any network has
 )
 
 func (n note) append() []byte {
@@ -182,7 +179,7 @@ func (n note) append() []byte {
 	return marshal(&coronapb.Note{
 		Etag: v.Etag, LastModified: v.LastModified, FinalUrl: v.FinalUrl,
 		IntervalMs: uint64(n.interval.Milliseconds()), State: n.State.wire(), Weight: uint32(n.weight), Fails: uint32(min(n.fails, maxFails)),
-		Pollers: uint32(n.pollers), RefMs: millis(n.ref), Rhythm: n.rhythm.wire(), Cost: uint64(n.cost),
+		Pollers: uint32(n.pollers), RefMs: millis(n.ref), UpdateRate: n.updateRate.wire(), MeanBytes: uint64(n.meanBytes),
 		Grant: []byte(n.grant), Private: n.private, Marks: []byte(n.marks),
 	})
 }
@@ -199,24 +196,24 @@ func parseNote(b []byte) (note, bool) {
 		valid: validators{m.Etag, m.LastModified, m.FinalUrl}, State: stateFrom(m.State),
 		interval: span(m.IntervalMs),
 		fails:    int(m.Fails), weight: int(m.Weight), pollers: int(m.Pollers), ref: timeOf(m.RefMs),
-		rhythm: rhythmFrom(m.Rhythm), cost: float64(min(m.Cost, feed.MaxDocument)), grant: string(m.Grant), private: m.Private, marks: string(m.Marks),
+		updateRate: updateRateFrom(m.UpdateRate), meanBytes: float64(min(m.MeanBytes, feed.MaxDocument)), grant: string(m.Grant), private: m.Private, marks: string(m.Marks),
 	}, true
 }
 
-// NotedState returns the state in the replicated record of a channel, for who has
-// nothing newer; ok is false if there is none.
+// NotedState returns the state in the replicated record of a channel, for a node without newer
+// information; ok is false if there is none.
 func NotedState(record []byte) (s State, ok bool) {
 	n, ok := parseNote(record)
 	return n.State, ok
 }
 
-// judge says how a poll went. It does not know what is known of the channel.
-func judge(a env.Answer, f *feed.Feed, err error) State {
-	s := State{Words: cmp.Or(a.Words, a.Err)}
+// classify turns a response into a state. It does not use what is known of the channel.
+func classify(a env.Answer, f *feed.Feed, err error) State {
+	s := State{Detail: cmp.Or(a.Words, a.Err)}
 	switch {
 	case a.Err == env.ErrTooLarge:
 		s.Kind = coronapb.State_TOO_LARGE
-	case a.Err == env.ErrBusy: // of a reader's own question: a poll just waits
+	case a.Err == env.ErrBusy: // only for a FetchOnce: a poll waits instead
 		s.Kind = coronapb.State_LIMITED
 	case a.Err == env.ErrRefused || a.Err == env.ErrURL || a.Err == env.ErrRobots:
 		s.Kind = coronapb.State_REFUSED
@@ -225,26 +222,26 @@ func judge(a env.Answer, f *feed.Feed, err error) State {
 	case a.Status == 304:
 		return State{Kind: coronapb.State_OK}
 	case a.Status == 200 && err != nil:
-		s.Kind, s.Words = coronapb.State_BROKEN, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "read feed: "), "read page: ")
+		s.Kind, s.Detail = coronapb.State_BROKEN, strings.TrimPrefix(strings.TrimPrefix(err.Error(), "read feed: "), "read page: ")
 		if errors.Is(err, feed.ErrNotFeed) || errors.Is(err, feed.ErrEmpty) || errors.Is(err, page.ErrKind) {
 			s.Kind = coronapb.State_NOT_A_FEED
 		} else if errors.Is(err, feed.ErrLimit) || errors.Is(err, page.ErrLarge) {
 			s.Kind = coronapb.State_TOO_LARGE
 		}
 	case a.Status == 200 && f == nil:
-		s.Kind, s.Words = coronapb.State_NOT_A_FEED, "an empty document, not a feed"
+		s.Kind, s.Detail = coronapb.State_NOT_A_FEED, "an empty document, not a feed"
 	case a.Status == 200 && len(f.Items) == 0:
-		return State{Kind: coronapb.State_OK, Words: cmp.Or(f.Lacks, noItems)}
+		return State{Kind: coronapb.State_OK, Detail: cmp.Or(f.Lacks, noItems)}
 	case a.Status == 200:
-		return State{Kind: coronapb.State_OK, Words: f.Lacks}
+		return State{Kind: coronapb.State_OK, Detail: f.Lacks}
 	case a.Status == 410:
-		s.Kind, s.Words = coronapb.State_GONE, "gone for good (410)"
+		s.Kind, s.Detail = coronapb.State_GONE, "gone for good (410)"
 	case a.Status == 429 || a.Status == 503 || a.Status == 403 && a.RetryAfter > 0:
-		s.Kind, s.Words = coronapb.State_LIMITED, fmt.Sprintf("the web server asks for fewer requests (%d)", a.Status)
+		s.Kind, s.Detail = coronapb.State_LIMITED, fmt.Sprintf("the web server asks for fewer requests (%d)", a.Status)
 	case a.Status == 404 || a.Status == 401 || a.Status == 403:
-		s.Kind, s.Words = coronapb.State_MISSING, fmt.Sprintf("does not exist, or may not be read (%d)", a.Status)
+		s.Kind, s.Detail = coronapb.State_MISSING, fmt.Sprintf("does not exist, or may not be read (%d)", a.Status)
 	default:
-		s.Kind, s.Words = coronapb.State_FAILING, fmt.Sprintf("the web server answered %d", a.Status)
+		s.Kind, s.Detail = coronapb.State_FAILING, fmt.Sprintf("the web server answered %d", a.Status)
 	}
 	return s
 }

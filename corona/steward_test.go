@@ -14,20 +14,20 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A channel that alone is read of its domain gets what it claims, as far as rule 3 goes: room for
-// a quarter more pollers than it has.
+// The only channel of a domain gets what it claims within the domain's budget: room for a quarter
+// more pollers than it has.
 func TestAChannelIsGrantedWhatItClaims(t *testing.T) {
-	w := newTown(t, 12)
+	w := newTestNetwork(t, 12)
 	f := w.open("http://a.example/feed", 100, 8)
 	w.run(time.Minute)
-	if l := f.leader.leads[f.key]; l.permit == nil || l.permit.pollers != 1 {
+	if l := f.leader.leaders[f.key]; l.permit == nil || l.permit.pollers != 1 {
 		t.Errorf("in the first interval %+v", l.permit)
 	}
 	w.run(25 * time.Minute)
-	if l := f.leader.leads[f.key]; l.permit == nil || l.permit.pollers != 10 || f.order.N != 8 {
+	if l := f.leader.leaders[f.key]; l.permit == nil || l.permit.pollers != 10 || f.order.N != 8 {
 		t.Errorf("after a while %+v, %d pollers", l.permit, f.order.N)
 	}
-	w.run(15 * time.Minute) // who is new lets half an interval pass
+	w.run(15 * time.Minute) // a new poller lets half an interval pass
 	from := w.now
 	w.run(time.Hour)
 	if n := w.honestHits(from, w.now, "a.example")[f.url]; n < 15 || n > 17 {
@@ -39,25 +39,25 @@ func TestAChannelIsGrantedWhatItClaims(t *testing.T) {
 	}
 }
 
-// variants opens as many variants of one address, each read by some; a tenth of the houses
-// lie, each channel of theirs in one way after the other.
-func (w *town) variants(domain string, n, readers int, lies ...lie) {
+// variants opens so many variants of one address, each with some readers. A tenth of the members
+// lie, in one way for each of their channels.
+func (w *testNetwork) variants(domain string, n, readers int, lies ...lie) {
 	for i := range len(w.houses) / 10 {
 		w.houses[5+10*i].liar = true
 	}
 	lying := 0
 	for i := range n {
-		f := &townFeed{url: fmt.Sprintf("http://www.%s/?x=%d", domain, i), readers: readers, want: 20}
+		f := &testChannel{url: fmt.Sprintf("http://www.%s/?x=%d", domain, i), readers: readers, want: 20}
 		f.key = overlay.Key(w.network.Name, f.url)
 		owners := w.nearest(f.key)[:5]
-		liar := slices.IndexFunc(owners, func(h *house) bool { return h.liar })
+		liar := slices.IndexFunc(owners, func(h *member) bool { return h.liar })
 		if liar >= 0 && lying < n/10 && len(lies) > 0 {
 			f.leader, f.lie = owners[liar], lies[lying%len(lies)]
 			if lying++; lying%3 == 0 && len(lies) > 1 {
 				f.readers, f.want = 1<<30, 1<<19
 			}
 		} else {
-			f.leader = owners[slices.IndexFunc(owners, func(h *house) bool { return !h.liar })]
+			f.leader = owners[slices.IndexFunc(owners, func(h *member) bool { return !h.liar })]
 		}
 		w.add(f)
 	}
@@ -67,7 +67,7 @@ func (w *town) variants(domain string, n, readers int, lies ...lie) {
 }
 
 // unpolled counts the honest channels that nobody has polled since a time.
-func (w *town) unpolled(since time.Time) (n int) {
+func (w *testNetwork) unpolled(since time.Time) (n int) {
 	polled := map[string]bool{}
 	for _, x := range w.hits {
 		if !x.at.Before(since) {
@@ -82,13 +82,13 @@ func (w *town) unpolled(since time.Time) (n int) {
 	return n
 }
 
-// A thousand variants of one address on one domain, whose channels all would be polled by
-// twenty, and a tenth of the members lie, with whatever they lead: honest members ask the
-// domain no more than its budget bears, and poll each honest channel all the same.
-func TestLiarsDoNotMakeADomainAskedMore(t *testing.T) {
+// Of a domain with a thousand variants of one address, each channel would have twenty pollers, and
+// a tenth of the members lie about the channels that they lead. Honest members still keep the
+// domain's budget and poll each honest channel.
+func TestLiarsDoNotExceedADomainsBudget(t *testing.T) {
 	t.Parallel()
-	const domain, budget = "variants.example", 600 // one a second, in ten minutes
-	w := newTown(t, 30)
+	const domain, budget = "variants.example", 600 // one request per second, in ten minutes
+	w := newTestNetwork(t, 30)
 	start := w.now
 	w.variants(domain, longtest.Pick(400, 1000), 5, lieMany, lieDoubles, lieBare, lieForged, lieOther, lieReplayed, lieHasty)
 	w.run(60 * time.Minute)
@@ -103,9 +103,8 @@ func TestLiarsDoNotMakeADomainAskedMore(t *testing.T) {
 	}
 }
 
-// Each lie alone, where the honest channels use all of the budget: what their readers would
-// ask.
-func TestNoLieAloneMakesADomainAskedMore(t *testing.T) {
+// Each kind of lie by itself, while honest channels use the whole budget.
+func TestNoSingleLieExceedsADomainsBudget(t *testing.T) {
 	t.Parallel()
 	const domain, channels, readers = "lies.example", 100, 3
 	const budget = channels * readers * 600 / 1800
@@ -114,7 +113,7 @@ func TestNoLieAloneMakesADomainAskedMore(t *testing.T) {
 		"replayed": lieReplayed, "hasty": lieHasty,
 	} {
 		t.Run(what, func(t *testing.T) {
-			w := newTown(t, 30)
+			w := newTestNetwork(t, 30)
 			start := w.now
 			w.variants(domain, channels, readers, l)
 			w.run(55 * time.Minute)
@@ -129,12 +128,12 @@ func TestNoLieAloneMakesADomainAskedMore(t *testing.T) {
 	}
 }
 
-// A lie is what a leader tells its wedge in place of an order.
-type lie func(w *town, f *townFeed, o wedge.Order)
+// lie is what a malicious sequencer tells its wedge in place of an order.
+type lie func(w *testNetwork, f *testChannel, o wedge.Order)
 
-// reword puts another grant into the words of an order.
-func reword(o wedge.Order, grant []byte) wedge.Order {
-	m := new(coronapb.Words)
+// replaceGrant replaces the grant in the payload of an order.
+func replaceGrant(o wedge.Order, grant []byte) wedge.Order {
+	m := new(coronapb.ChannelParams)
 	_ = proto.Unmarshal(o.Words, m)
 	m.Grant = grant
 	o.Words = marshal(m)
@@ -142,79 +141,79 @@ func reword(o wedge.Order, grant []byte) wedge.Order {
 }
 
 func grantOf(o wedge.Order) []byte {
-	m := new(coronapb.Words)
+	m := new(coronapb.ChannelParams)
 	_ = proto.Unmarshal(o.Words, m)
 	return m.Grant
 }
 
-// flood gives ranks to all, as if they were so many.
-func (w *town) flood(f *townFeed, o wedge.Order, of int) {
+// flood gives ranks to all members, as if they were so many.
+func (w *testNetwork) flood(f *testChannel, o wedge.Order, of int) {
 	f.serving = w.nearest(f.key)
 	for rank, h := range f.serving {
 		f.serve(h, o, rank%of, of)
 	}
 }
 
-// lieMany enlists more than were granted.
-func lieMany(w *town, f *townFeed, o wedge.Order) { w.flood(f, o, len(w.houses)) }
+// lieMany enlists more pollers than were granted.
+func lieMany(w *testNetwork, f *testChannel, o wedge.Order) { w.flood(f, o, len(w.houses)) }
 
-// lieDoubles gives each rank to several.
-func lieDoubles(w *town, f *townFeed, o wedge.Order) { w.flood(f, o, max(o.N, 1)) }
+// lieDoubles gives each rank to several members.
+func lieDoubles(w *testNetwork, f *testChannel, o wedge.Order) { w.flood(f, o, max(o.N, 1)) }
 
-// lieBare tells all that each is the only one, without a grant.
-func lieBare(w *town, f *townFeed, o wedge.Order) { w.flood(f, reword(o, nil), 1) }
+// lieBare tells every member that it is the only poller, without a grant.
+func lieBare(w *testNetwork, f *testChannel, o wedge.Order) { w.flood(f, replaceGrant(o, nil), 1) }
 
-// lieForged has a grant for many, that stewards have signed for fewer.
-func lieForged(w *town, f *townFeed, o wedge.Order) {
+// lieForged changes a grant for few pollers, signed by stewards, into one for many.
+func lieForged(w *testNetwork, f *testChannel, o wedge.Order) {
 	if g, err := openGrant(grantOf(o)); err == nil {
 		g.pollers = 1000
-		o = reword(o, g.state().append())
+		o = replaceGrant(o, g.state().append())
 	}
 	w.flood(f, o, len(w.houses))
 }
 
-// lieOther has the grant of another channel.
-func lieOther(w *town, f *townFeed, o wedge.Order) {
+// lieOther uses the grant of another channel.
+func lieOther(w *testNetwork, f *testChannel, o wedge.Order) {
 	for _, f := range w.feeds {
-		if l := f.leader; l != nil && l.leads[f.key].grant != nil {
-			o = reword(o, l.leads[f.key].grant)
+		if l := f.leader; l != nil && l.leaders[f.key].grant != nil {
+			o = replaceGrant(o, l.leaders[f.key].grant)
 			break
 		}
 	}
 	w.flood(f, o, len(w.houses))
 }
 
-// lieReplayed shows the first grant again and again.
-func lieReplayed(w *town, f *townFeed, o wedge.Order) {
+// lieReplayed uses the first grant again and again.
+func lieReplayed(w *testNetwork, f *testChannel, o wedge.Order) {
 	switch g := grantOf(o); {
 	case g != nil && f.old == nil:
 		f.old = g
 	case g != nil:
 		w.flood(f, o, max(o.N, 1))
-		w.after(time.Second, func() { w.flood(f, reword(o, f.old), len(w.houses)) })
+		w.after(time.Second, func() { w.flood(f, replaceGrant(o, f.old), len(w.houses)) })
 		return
 	}
 	w.flood(f, o, max(o.N, 1))
 }
 
-// lieHasty has its pollers ask each minute, and claims channels of another domain, for whose
-// readers its own would have a larger budget.
-func lieHasty(w *town, f *townFeed, o wedge.Order) {
+// lieHasty orders polls every minute, and claims channels of another domain whose readers would
+// enlarge its own budget.
+func lieHasty(w *testNetwork, f *testChannel, o wedge.Order) {
 	o.Interval = time.Minute
 	w.flood(f, o, max(o.N, 1))
-	f.leader.routePoliteness(domainOf(f.url), f.leader.claiming([]*coronapb.Claim{
+	f.leader.routePoliteness(domainOf(f.url), f.leader.signClaims([]*coronapb.Claim{
 		{Url: "http://www.else.example/", Readers: 1e6, IntervalMs: 1800_000, Pollers: 9},
 	}, f.leader.clock.Now()))
 }
 
-// Who releases its pollers, and enlists them anew so that they have a turn soon, is not polled
-// for oftener than who does not.
-func TestPollersKeepTheirTurns(t *testing.T) {
-	w := newTown(t, 12)
+// A sequencer that releases and re-enlists its pollers, so that their slots come early, gets no
+// more polls than others.
+func TestReenlistedPollersKeepTheirInterval(t *testing.T) {
+	w := newTestNetwork(t, 12)
 	f := w.open("http://a.example/feed", 100, 4)
 	w.run(25 * time.Minute)
 	from := w.now
-	f.leader.liar, f.lie = true, func(*town, *townFeed, wedge.Order) {}
+	f.leader.liar, f.lie = true, func(*testNetwork, *testChannel, wedge.Order) {}
 	for range 12 {
 		o := f.order
 		o.Ref = w.now.Add(o.Interval/2 + 10*time.Second)
@@ -224,18 +223,18 @@ func TestPollersKeepTheirTurns(t *testing.T) {
 		}
 		w.run(o.Interval/2 + time.Minute)
 	}
-	if n := w.honestHits(from, w.now, "a.example")[f.url]; n < 3*5 || n > 3*(6+ahead) {
+	if n := w.honestHits(from, w.now, "a.example")[f.url]; n < 3*5 || n > 3*(6+maxAhead) {
 		t.Errorf("%d polls by three honest pollers in six intervals", n)
 	}
 }
 
-// Clocks that differ by minutes leave grants in force: of stewards, sequencers and pollers.
+// Clocks of stewards, sequencers and pollers may differ by minutes; grants stay in force.
 func TestClocksMayDiffer(t *testing.T) {
 	t.Parallel()
 	const domain = "clocks.example"
-	w := newTown(t, 16)
+	w := newTestNetwork(t, 16)
 	for i, h := range w.houses {
-		h.ahead = time.Duration(i%3-1) * 144 * time.Second // 288 s between any two at most
+		h.ahead = time.Duration(i%3-1) * 144 * time.Second // any two differ by at most 288 s
 	}
 	w.variants(domain, 60, 9)
 	w.run(80 * time.Minute)
@@ -255,11 +254,11 @@ func TestClocksMayDiffer(t *testing.T) {
 	}
 }
 
-// One who claims very many channels leaves room for others.
+// A member that claims very many channels leaves room for others.
 func TestOneMemberDoesNotFillADomain(t *testing.T) {
 	t.Parallel()
 	const domain = "full.example"
-	w := newTown(t, 30)
+	w := newTestNetwork(t, 30)
 	w.open("http://www."+domain+"/", 1, 1)
 	w.run(time.Minute)
 	liar, steward := w.houses[7], w.steward(domain)
@@ -267,13 +266,13 @@ func TestOneMemberDoesNotFillADomain(t *testing.T) {
 	for i := range maxAccounts {
 		claims = append(claims, &coronapb.Claim{Url: fmt.Sprintf("http://%s/?x=%d", domain, i), Readers: 1, IntervalMs: 1800_000, Pollers: 1})
 		if len(claims) == maxClaims {
-			m := liar.claiming(claims, w.now)
+			m := liar.signClaims(claims, w.now)
 			m.Domain = domain
 			steward.takePoliteness(liar.signer.PeerID(), m)
 			claims = nil
 		}
 	}
-	if n := steward.manners.held; n > fairAccounts*maxAccounts/30+1 {
+	if n := steward.politeness.accountCount; n > fairShareFactor*maxAccounts/30+1 {
 		t.Errorf("%d channels of one domain are those of one member", n)
 	}
 	granted := steward.stats.Granted
@@ -283,31 +282,31 @@ func TestOneMemberDoesNotFillADomain(t *testing.T) {
 	}
 	f := w.open("http://blog."+domain+"/", 1, 1)
 	w.run(2 * time.Minute)
-	if l := f.leader.leads[f.key]; l.permit == nil {
+	if l := f.leader.leaders[f.key]; l.permit == nil {
 		t.Error("another one has got no grant")
 	}
 }
 
-// Nobody claims in another's name, nor again what another claimed: who leads a channel would
-// lose its share by it.
-func TestNobodyClaimsInAnothersName(t *testing.T) {
+// A claim in another node's name, or a copy of an earlier claim, is ignored. Otherwise a channel
+// could lose its share.
+func TestForgedClaimsAreIgnored(t *testing.T) {
 	const domain = "names.example"
-	w := newTown(t, 16)
+	w := newTestNetwork(t, 16)
 	f := w.open("http://www."+domain+"/", 100, 8)
 	w.run(25 * time.Minute)
 	steward, liar := w.steward(domain), w.houses[5]
 	if liar == f.leader || liar == steward {
 		liar = w.houses[6]
 	}
-	ask := func(by, name *house, claims ...*coronapb.Claim) *coronapb.Politeness {
-		m := by.claiming(claims, w.now)
-		m.Domain, m.GetAsk().Record = domain, name.node.Self().Raw
+	ask := func(by, name *member, claims ...*coronapb.Claim) *coronapb.Politeness {
+		m := by.signClaims(claims, w.now)
+		m.Domain, m.GetGrantRequest().Record = domain, name.node.Self().Raw
 		return m
 	}
 	claim := func(pollers uint32) *coronapb.Claim {
 		return &coronapb.Claim{Url: f.url, Readers: pollers, IntervalMs: 1800_000, Pollers: pollers}
 	}
-	o, _ := steward.office(domain)
+	o, _ := steward.stewardOf(domain)
 	account := o.account(f.key)
 	had := account.claim
 	steward.takePoliteness(liar.signer.PeerID(), ask(liar, f.leader, claim(1)))
@@ -330,12 +329,12 @@ func TestNobodyClaimsInAnothersName(t *testing.T) {
 	}
 }
 
-// Grants are renewed though the domain's sequencer dies, and again the next one: the wedge
-// stays as it is, and what was granted counts for who comes after.
-func TestGrantsOutliveTheirSteward(t *testing.T) {
+// Grants are renewed although the budget leader dies, and the next one too. The wedge stays as it
+// is, and earlier grants count for the new leader.
+func TestGrantsSurviveTheirBudgetLeader(t *testing.T) {
 	t.Parallel()
 	const domain = "deaths.example"
-	w := newTown(t, 20)
+	w := newTestNetwork(t, 20)
 	w.variants(domain, 60, 9)
 	w.run(25 * time.Minute)
 	before := 0
@@ -348,13 +347,13 @@ func TestGrantsOutliveTheirSteward(t *testing.T) {
 			t.Fatal("nobody leads the domain's key")
 		}
 		w.kill(h)
-		w.run(35 * time.Minute) // longer than any grant lasts
+		w.run(35 * time.Minute) // longer than the lifetime of a grant
 	}
 	from := w.now.Add(-20 * time.Minute)
 	after, lacking := 0, 0
 	for _, f := range w.feeds {
 		after += f.order.N
-		if l := f.leader.leads[f.key]; l.permit == nil || !l.permit.expiry.After(w.now) {
+		if l := f.leader.leaders[f.key]; l.permit == nil || !l.permit.expiry.After(w.now) {
 			lacking++
 		}
 	}
@@ -377,19 +376,19 @@ func TestGrantsOutliveTheirSteward(t *testing.T) {
 	}
 }
 
-// Shares follow the readers within three maintenance intervals, though what was granted
-// before counts until it expires.
+// Shares follow the readers within three maintenance intervals, although earlier grants count until
+// they expire.
 func TestSharesFollowTheReaders(t *testing.T) {
 	t.Parallel()
 	const domain = "shares.example"
-	w := newTown(t, 16)
+	w := newTestNetwork(t, 16)
 	w.variants(domain, 120, 3)
 	for _, f := range w.feeds {
 		f.want = 1000
-		f.leader.leads[f.key].want = 1000
+		f.leader.leaders[f.key].desiredPollers = 1000
 	}
 	w.run(25 * time.Minute)
-	granted := func(f *townFeed) int { return f.leader.leads[f.key].permit.pollers }
+	granted := func(f *testChannel) int { return f.leader.leaders[f.key].permit.pollers }
 	one := w.feeds[7]
 	was := granted(one)
 	for _, f := range w.feeds {
@@ -397,7 +396,7 @@ func TestSharesFollowTheReaders(t *testing.T) {
 			t.Fatalf("%d pollers where there are 45 readers for 16", n)
 		}
 	}
-	one.readers = 48 // four times the root
+	one.readers = 48 // four times the square root
 	start := w.now
 	w.run(3*10*time.Minute + 2*time.Minute)
 	sum := 0
@@ -416,21 +415,21 @@ func TestSharesFollowTheReaders(t *testing.T) {
 	}
 }
 
-// Who leads no channel of a domain any more does not care who its stewards are, though a look-up
-// of them goes on: the domain is remembered for a while, and they are not.
-func TestADomainIsLeftWhileItsStewardsAreLookedUp(t *testing.T) {
+// A node that no longer leads a channel of a domain ignores the result of a lookup of its stewards.
+// The domain is remembered for a while, its stewards are not.
+func TestALateStewardLookupIsIgnored(t *testing.T) {
 	t.Parallel()
-	w := newTown(t, 160)
+	w := newTestNetwork(t, 160)
 	for i := range 100 {
 		name := fmt.Sprintf("d%d.example", i)
 		f := w.open("http://"+name+"/feed", 100, 1)
-		g := &townFeed{url: "http://" + name + "/other", readers: 100, want: 1, leader: f.leader}
+		g := &testChannel{url: "http://" + name + "/other", readers: 100, want: 1, leader: f.leader}
 		g.key = overlay.Key(w.network.Name, g.url)
 		w.add(g)
 		h, d := f.leader, f.leader.domains[name]
-		d.solo = momentOf(h.Now()) // so it is remembered
+		d.lastUngranted = momentOf(h.Now()) // so the domain is remembered
 		for range 60 * 50 {
-			if d.stewards.doubted == nil {
+			if d.stewards.unverified == nil {
 				w.run(20 * time.Millisecond)
 				continue
 			}
@@ -448,31 +447,31 @@ func TestADomainIsLeftWhileItsStewardsAreLookedUp(t *testing.T) {
 	t.Fatal("no stewards were looked up")
 }
 
-// Who may ask private origins, too, and takes over a channel that others poll, looks whether its
-// domain is a private one, and asks for a grant where it is not.
-func TestWhoTakesOverSeesWhetherADomainIsPrivate(t *testing.T) {
-	w := newTownOf(t, 12, Config{Politeness: true, ExemptPrivate: true})
-	f := &townFeed{url: "http://a.example/feed", readers: 100, want: 2}
+// A node that may fetch from private addresses and takes over a channel checks whether the domain
+// is private, and requests a grant if it is not.
+func TestANewSequencerChecksWhetherADomainIsPrivate(t *testing.T) {
+	w := newTestNetworkOf(t, 12, Config{Politeness: true, ExemptPrivate: true})
+	f := &testChannel{url: "http://a.example/feed", readers: 100, want: 2}
 	f.key, f.aside = overlay.Key(w.network.Name, f.url), true
 	near := w.nearest(f.key)
 	f.leader = near[0]
 	w.add(f)
 	w.run(40 * time.Minute)
-	if len(f.note) == 0 || f.leader.leads[f.key].permit == nil {
-		t.Fatalf("%+v", f.leader.leads[f.key])
+	if len(f.note) == 0 || f.leader.leaders[f.key].permit == nil {
+		t.Fatalf("%+v", f.leader.leaders[f.key])
 	}
 	f.leader.Cease(f.key)
 	f.leader = near[len(near)-1]
 	w.appoint(f)
 	w.run(40 * time.Minute)
-	if l := f.leader.leads[f.key]; l.permit == nil || l.permit.number == 0 || !l.domain.seen {
+	if l := f.leader.leaders[f.key]; l.permit == nil || l.permit.number == 0 || !l.domain.privateKnown {
 		t.Errorf("permit %+v", l.permit)
 	}
 }
 
 // A node without others is its own steward.
 func TestANodeAloneGrantsItself(t *testing.T) {
-	w := newTown(t, 1)
+	w := newTestNetwork(t, 1)
 	f := w.open("http://a.example/feed", 1, 1)
 	g := w.open("http://a.example/other", 1, 1)
 	w.run(30 * time.Minute)

@@ -11,9 +11,9 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// Validators are sent only after the finding that came with them is held: else
-// "not modified" would hide what was lost.
-func TestValidatorsComeAfterTheFindingIsHeld(t *testing.T) {
+// Validators are used only when a quorum holds the items that came with them. Otherwise "not
+// modified" would hide lost items.
+func TestValidatorsAreUsedOnlyWhenTheItemsAreHeld(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	p := l.poller(Config{})
@@ -21,18 +21,18 @@ func TestValidatorsComeAfterTheFindingIsHeld(t *testing.T) {
 	p.slow = true
 	l.run(time.Minute, p)
 	if n, _ := parseNote(log.note); n.valid != (validators{}) {
-		t.Errorf("the record has validators %+v before anything is held", n.valid)
+		t.Errorf("the note has validators %+v before a quorum holds anything", n.valid)
 	}
 	l.run(time.Hour, p)
 	if r := l.last(); r.ETag != "" {
-		t.Errorf("asked with %q while the finding is on its way", r.ETag)
+		t.Errorf("asked with %q while the change report is on its way", r.ETag)
 	}
 	if st := p.Stats(); st.Findings != 1 {
 		t.Errorf("found %d times while it was on its way", st.Findings)
 	}
 	p.hold(true)
 	if n, _ := parseNote(log.note); n.valid.etag == "" || n.valid.url != site {
-		t.Errorf("the record has no validators when all is held")
+		t.Errorf("the note has no validators when a quorum holds all")
 	}
 	l.run(time.Hour, p)
 	if r := l.last(); r.ETag == "" {
@@ -40,9 +40,9 @@ func TestValidatorsComeAfterTheFindingIsHeld(t *testing.T) {
 	}
 }
 
-// A finding that no quorum came to hold leaves no validators: whoever polls next
-// gets the whole document, and finds it again.
-func TestAFindingThatWasLostIsFoundAgain(t *testing.T) {
+// Changes that no quorum came to hold leave no validators: the next poll gets the whole document
+// and finds them again.
+func TestLostChangesAreFoundAgain(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	first := l.poller(Config{})
@@ -60,9 +60,9 @@ func TestAFindingThatWasLostIsFoundAgain(t *testing.T) {
 	}
 }
 
-// A poller that takes over goes on with what the one before left: items are not
-// found again, and "not modified" is understood.
-func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
+// A new sequencer continues from the note of the earlier one: items are not found again, and "not
+// modified" is understood.
+func TestTakeoverContinuesFromTheNote(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	first := l.poller(Config{})
@@ -86,24 +86,23 @@ func TestTakeoverGoesOnWithTheRecord(t *testing.T) {
 		t.Errorf("well since %v", v.State.Since)
 	}
 
-	// Failures go on being counted, too.
+	// The count of failures continues, too.
 	l.origins[site] = says(env.Answer{Status: 500})
 	l.run(10*time.Hour, second)
-	fails := second.leads[key(site)].fails
+	fails := second.leaders[key(site)].fails
 	third := l.poller(Config{})
 	third.lead(site, log)
-	if fails < 4 || third.leads[key(site)].fails == 0 {
-		t.Errorf("%d failures became %d", fails, third.leads[key(site)].fails)
+	if fails < 4 || third.leaders[key(site)].fails == 0 {
+		t.Errorf("%d failures became %d", fails, third.leaders[key(site)].fails)
 	}
 }
 
-// A poller whose clock is a year ahead says so in the record; the next one does not
-// wait a year.
+// A sequencer whose clock is a year ahead writes a note; the next sequencer does not wait a year.
 func TestTakeoverFromAWrongClock(t *testing.T) {
 	for _, wrong := range []struct {
 		name  string
 		says  env.Answer
-		waits time.Duration // at most, from taking over
+		waits time.Duration // longest time after taking over
 	}{
 		{"failing", env.Answer{Status: 500}, 45 * time.Minute},
 		{"limited", env.Answer{Status: 429, RetryAfter: 3 * time.Hour}, 4 * time.Hour},
@@ -130,23 +129,22 @@ func TestTakeoverFromAWrongClock(t *testing.T) {
 	}
 }
 
-// Until it has a document of its own, who takes over does not know the feed's ttl:
-// it keeps to the interval of the one before, and to its count of readers while the
-// tree forms anew.
+// A new sequencer does not know the feed's ttl until it has a document. Until then it keeps the
+// earlier interval, and the earlier count of readers while the tree forms again.
 func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "<ttl>240</ttl>", "one", "two"))
 	first := l.poller(Config{})
 	first.readers = 7
 	log := first.lead(site, nil)
-	first.leads[key(site)].lag = 7 * time.Second
+	first.leaders[key(site)].lag = 7 * time.Second
 	l.run(9*time.Hour, first)
 	first.cease(site)
 
 	second := l.poller(Config{})
 	second.readers = 0
 	second.lead(site, log)
-	if lag := second.leads[key(site)].lag; lag != 7*time.Second {
+	if lag := second.leaders[key(site)].lag; lag != 7*time.Second {
 		t.Errorf("items are found after %v, and after 7s by the one before", lag)
 	}
 	began := len(l.polls(site))
@@ -164,8 +162,8 @@ func TestTakeoverKeepsTheIntervalAndTheReaders(t *testing.T) {
 	}
 }
 
-// A record that makes no sense is as good as none.
-func TestARecordThatMakesNoSenseIsNone(t *testing.T) {
+// An invalid note counts as none.
+func TestAnInvalidNoteIsIgnored(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{})
@@ -176,8 +174,8 @@ func TestARecordThatMakesNoSenseIsNone(t *testing.T) {
 	}
 }
 
-// Of the same channel led again, an answer to the former life means nothing.
-func TestAnAnswerOfAFormerLeadMeansNothing(t *testing.T) {
+// After a channel is led again, an answer to a request from before is ignored.
+func TestAnAnswerFromAFormerTermIsIgnored(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
 	p := l.poller(Config{})
@@ -195,8 +193,8 @@ func TestAnAnswerOfAFormerLeadMeansNothing(t *testing.T) {
 	}
 }
 
-// What another lineage of the log brought is no news to the poller any more.
-func TestWhatAnotherLineageBroughtIsFilteredOnce(t *testing.T) {
+// Items that another branch of the log brought are no longer news.
+func TestItemsOfAnotherBranchAreFilteredOnce(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	p := l.poller(Config{})
@@ -230,9 +228,9 @@ func TestWhatAnotherLineageBroughtIsFilteredOnce(t *testing.T) {
 	}
 }
 
-// Who led a channel for a moment has ended what stood, in a newer term than that of who leads it
-// still, and who has not heard of it: polls go on with the term that there is now.
-func TestAnEndThatOthersMadeIsOvercome(t *testing.T) {
+// A node that led a channel for a moment has ended the order in force, in a newer term than that of
+// the present sequencer, which has not heard of it. The sequencer continues with the newer term.
+func TestAnOrderEndedByAnotherNodeIsRenewed(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one", "two"))
 	p := l.poller(Config{MaintenanceInterval: 10 * time.Minute, PollInterval: 30 * time.Minute})

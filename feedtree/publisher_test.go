@@ -243,7 +243,7 @@ func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
 	n.World.Run(time.Second)
 	n.site.shows(n.author.says(), "forgotten", "one")
 	r := n.readers[0]
-	r.Do(func() { r.Layers().Corona.Ask(n.Key(url), url) })
+	r.Do(func() { r.Layers().Corona.FetchOnce(n.Key(url), url) })
 	n.World.Run(time.Minute)
 	var got []string
 	r.Do(func() {
@@ -850,7 +850,7 @@ func TestWhatMayBeHeldIsNotRefused(t *testing.T) {
 	n.RunUntil(func() bool { return len(lead.Layers().Feeds.Refusals()) > 0 }, 10*time.Millisecond, 20*time.Second)
 	n.World.Run(time.Second)
 	n.site.shows(n.author.says())
-	lead.Do(func() { lead.Layers().Corona.Ask(n.Key(url), url) })
+	lead.Do(func() { lead.Layers().Corona.FetchOnce(n.Key(url), url) })
 	var rest []*sim.Host
 	for _, q := range n.Peers() {
 		if q != n.desk {

@@ -200,8 +200,8 @@ func TestAClientWithoutALineSaysSo(t *testing.T) {
 	o.saysCutOff(t, true, o.clients...)
 	for _, c := range o.clients {
 		for _, url := range o.urls {
-			if s, ok := c.Layers().Corona.Alone(o.Key(url)); !ok || s.Kind != coronapb.State_UNREACHABLE || s.Words == "" || s.Next.IsZero() {
-				t.Errorf("without a line %s is said to be %v: %q, next %v", url, s.Kind, s.Words, s.Next)
+			if s, ok := c.Layers().Corona.Alone(o.Key(url)); !ok || s.Kind != coronapb.State_UNREACHABLE || s.Detail == "" || s.Next.IsZero() {
+				t.Errorf("without a line %s is said to be %v: %q, next %v", url, s.Kind, s.Detail, s.Next)
 			}
 		}
 	}

@@ -127,8 +127,8 @@ func TestEveryLimitIsCrossed(t *testing.T) {
 					}
 					sub, _ := p.node.Feeds.Subscription(s.Key(url))
 					state, err := corona.ParseState(sub.State)
-					if err != nil || !strings.Contains(state.Words, c.says) || c.says == "" && state.Words != "" || sub.Unreadable > 0 {
-						t.Errorf("host %d says of %s: %q, want %q; %d entries cannot be read (%v)", p.Index(), url, state.Words, c.says, sub.Unreadable, err)
+					if err != nil || !strings.Contains(state.Detail, c.says) || c.says == "" && state.Detail != "" || sub.Unreadable > 0 {
+						t.Errorf("host %d says of %s: %q, want %q; %d entries cannot be read (%v)", p.Index(), url, state.Detail, c.says, sub.Unreadable, err)
 					}
 				}
 			}

@@ -63,7 +63,7 @@ func TestMembersPollForEachOther(t *testing.T) {
 					if v, ok := p.Layers().Corona.View(s.Key(url)); ok {
 						n += v.State.Pollers
 					}
-					if _, ok := p.Layers().Corona.Turn(s.Key(url)); ok {
+					if _, ok := p.Layers().Corona.Slot(s.Key(url)); ok {
 						served++
 					}
 				}

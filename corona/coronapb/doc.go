@@ -1,4 +1,3 @@
-// Package coronapb is generated from corona.proto and share.proto, the wire
-// specification of what pollers of a channel hand on, and of what they say of all of
-// theirs; read these instead.
+// Package coronapb is generated from corona.proto, share.proto and politeness.proto, which specify
+// and document the messages of package corona.
 package coronapb

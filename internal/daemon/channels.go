@@ -93,7 +93,7 @@ func (d *Daemon) channelOf(s feedtree.Subscription) (c proxy.Channel) {
 	if !told {
 		return c
 	}
-	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Words, proxy.At(polls.Since), polls.Moved, polls.Why
+	c.State, c.Error, c.Since, c.Moved, c.Why = polls.String(), polls.Detail, proxy.At(polls.Since), polls.Moved, polls.Why
 	c.Subscribers = max(c.Subscribers, polls.Readers)
 	c.Pollers = max(c.Pollers, polls.Pollers)
 	if polls.orphaned {
@@ -205,7 +205,7 @@ func lacks(c *proxy.Channel, s feedtree.Subscription) {
 
 // turn adds what this node itself does for a channel.
 func (d *Daemon) turn(c *proxy.Channel, key overlay.ID, p *polls) {
-	t, ok := d.node.Corona.Turn(key)
+	t, ok := d.node.Corona.Slot(key)
 	if !ok {
 		return
 	}
@@ -294,7 +294,7 @@ func (d *Daemon) pollsOf(s feedtree.Subscription, now time.Time) (p polls, ok bo
 		p.orphaned = true
 		p.Next, p.Why = time.Time{}, orphan
 		if p.Kind == coronapb.State_OK {
-			p.Words = orphan
+			p.Detail = orphan
 		}
 	}
 	return p, true

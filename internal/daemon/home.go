@@ -97,7 +97,7 @@ func openHome(c Config, lost, subscribed bool) (*home, error) {
 		return nil, err
 	}
 	if warning != "" {
-		c.Log.Warn(warning)
+		c.Log.Warn("the node made new files in place of missing ones", "details", warning)
 	}
 	if err := h.readNetwork(); err != nil {
 		return nil, err

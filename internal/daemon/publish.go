@@ -171,7 +171,7 @@ func (d *Daemon) named(ctx context.Context, url string) (key []byte, words strin
 	case copied.feed == nil && copied.offer.Page:
 		return nil, url + " is a page: give the address of a feed", false, nil
 	case copied.feed == nil:
-		words = fmt.Sprintf("the feed's document, which has to name the key, cannot be read: %v", d.trouble(url, copied.state.String(), copied.state.Words))
+		words = fmt.Sprintf("the feed's document, which has to name the key, cannot be read: %v", d.trouble(url, copied.state.String(), copied.state.Detail))
 		switch copied.state.Kind {
 		case coronapb.State_UNREACHABLE, coronapb.State_FAILING, coronapb.State_LIMITED:
 			unseen = true

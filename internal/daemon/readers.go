@@ -288,12 +288,12 @@ func (d *Daemon) window(ctx context.Context, url string) (proxy.Window, error) {
 		w.State = proxy.StateOK
 	}
 	if s := a.polls; a.told {
-		w.State, w.Words = s.String(), s.Words
+		w.State, w.Words = s.String(), s.Detail
 		switch {
 		case s.Kind != coronapb.State_OK && s.Kind != coronapb.State_NEW:
-			w.Stale, w.Fetched = s.Words, s.Since
+			w.Stale, w.Fetched = s.Detail, s.Since
 		case s.orphaned:
-			w.Stale, w.Fetched = s.Words, s.Polled
+			w.Stale, w.Fetched = s.Detail, s.Polled
 		case !s.Polled.IsZero():
 			w.Fetched = s.Polled
 		}
@@ -346,17 +346,17 @@ func (d *Daemon) fetchOnce(ctx context.Context, url string) (proxy.Window, error
 		return proxy.Window{}, fmt.Errorf("read %s: %w", url, err)
 	}
 	if copied.feed == nil && copied.offer.Page && copied.state.Kind == coronapb.State_NOT_A_FEED {
-		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Words + "; its changes can be followed as " + feed.Page(url)}
+		return proxy.Window{}, &proxy.Trouble{URL: url, Kind: proxy.ErrNotFeed, Words: copied.state.Detail + "; its changes can be followed as " + feed.Page(url)}
 	}
 	if copied.feed == nil {
-		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Words)
+		return proxy.Window{}, d.trouble(url, copied.state.String(), copied.state.Detail)
 	}
 	w := proxy.Window{
 		Document: feed.Document{Base: origin(url), Head: copied.feed.Head},
 		Version:  copied.version, Fetched: copied.at, State: proxy.StateOK,
 	}
 	if copied.state.Kind != coronapb.State_OK {
-		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Words, copied.state.Words
+		w.State, w.Words, w.Stale = copied.state.String(), copied.state.Detail, copied.state.Detail
 	}
 	if said, ok := copied.feed.Head.Publisher(); ok { // for all that anybody knows here
 		w.Document.Publisher = &said
@@ -400,9 +400,9 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	look := proxy.Look{Feed: !isPage && copied.feed != nil || o.Feed, Page: o.Page, Doubt: o.Doubt}
 	if !isPage && !look.Feed {
 		if copied.state.Kind == coronapb.State_BROKEN { // it is not to be followed as a page
-			return look, d.trouble(url, copied.state.String(), copied.state.Words)
+			return look, d.trouble(url, copied.state.String(), copied.state.Detail)
 		}
-		look.Why = copied.state.Words
+		look.Why = copied.state.Detail
 	}
 	for _, l := range o.Feeds {
 		// A page of the Web leads to the Web alone, as a redirect does: it does not choose what is
@@ -417,7 +417,7 @@ func (d *Daemon) Look(ctx context.Context, url string) (proxy.Look, error) {
 	case isPage && copied.state.Kind == coronapb.State_OK:
 		return look, &proxy.Trouble{URL: url, Kind: proxy.ErrNotPage, Words: "the page has no text without JavaScript"}
 	default:
-		return look, d.trouble(url, copied.state.String(), copied.state.Words)
+		return look, d.trouble(url, copied.state.String(), copied.state.Detail)
 	}
 	return look, nil
 }

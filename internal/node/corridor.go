@@ -49,7 +49,7 @@ type Application interface {
 }
 
 // Fetch fetches the document of a URL once, for a reader who does not subscribe.
-func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.Ask(key, url) }
+func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
 
 // deliver takes what scribe brings.
 func (n *Node) deliver(d scribe.Delivery) {
@@ -98,7 +98,7 @@ func (n *ownerSide) BranchMerged(key overlay.ID) { n.Feeds.Merged(key) }
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
 func (n *ownerSide) Weight(key overlay.ID) (int, bool) {
-	if n.Corona.Stewards(key) || n.Firehose.Serves(key) {
+	if n.Corona.StewardKeyInUse(key) || n.Firehose.Serves(key) {
 		return 1, true
 	}
 	return n.Scribe.Weight(key)
@@ -115,7 +115,7 @@ func (n *feedSide) News(key overlay.ID, changes []difference.Change, at time.Tim
 
 func (n *feedSide) Told(key overlay.ID, _ []byte, _ time.Time) { n.out.Told(key) }
 
-func (n *feedSide) Fetch(key overlay.ID, url string) { n.Corona.Ask(key, url) }
+func (n *feedSide) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
 
 func (n *feedSide) PollAlone(key overlay.ID, url string, on bool) { n.Corona.PollAlone(key, url, on) }
 
@@ -136,8 +136,8 @@ func (n *pollSide) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, don
 
 func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) { n.Feeds.Saw(key, head, secure) }
 
-func (n *pollSide) Said(key overlay.ID, state []byte, haste corona.Haste) {
-	n.Feeds.Say(key, state, haste != corona.NoHaste, haste == corona.AtOnce)
+func (n *pollSide) StateChanged(key overlay.ID, state []byte, haste corona.Urgency) {
+	n.Feeds.Say(key, state, haste != corona.NotUrgent, haste == corona.AtOnce)
 }
 
 func (n *pollSide) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none
@@ -180,7 +180,7 @@ func (n *pollSide) Recall(key overlay.ID, then func(*difference.Known)) { n.Feed
 
 func (n *pollSide) ShowAlone(key overlay.ID, d difference.Delta) { n.Feeds.ShowAlone(key, d) }
 
-func (n *pollSide) SaidAlone(key overlay.ID) { n.out.Told(key) }
+func (n *pollSide) AloneStateChanged(key overlay.ID) { n.out.Told(key) }
 
 func (n *pollSide) Fetched(key overlay.ID, f *feed.Feed, o corona.Offer, state corona.State) {
 	if f != nil {

@@ -108,7 +108,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config, out A
 	}
 	n.Wedges = wedge.New(e, n.Overlay, cfg.Wedges, (*wedgeSide)(n))
 	n.Corona = corona.New(e, n.Overlay, signer, verify, n.Wedges, cfg.Corona, (*pollSide)(n))
-	n.Corona.BePolite(n.Owners)
+	n.Corona.EnablePoliteness(n.Owners)
 	n.Corona.ServeReaders((*pollSide)(n))
 	n.Sums = sums.New(e, n.Overlay, cfg.Sums, n.Corona.Adder())
 	n.Corona.Join(n.Sums)

@@ -22,10 +22,10 @@ type lane struct {
 	polls   []poll   // that were not measured yet, in the order of their times
 
 	// What members remember together.
-	records *overlay.Records
-	briefs  *corona.Briefs
-	epochs  *owner.EpochCache
-	orders  *wedge.Orders
+	records  *overlay.Records
+	payloads *corona.PayloadCache
+	epochs   *owner.EpochCache
+	orders   *wedge.Orders
 }
 
 // A poll is that of a channel by a member.
@@ -36,12 +36,12 @@ type poll struct {
 
 func newLane(load *Workload, network string, verify wire.Verifier) *lane {
 	return &lane{
-		tally:   Tally{},
-		origins: newOrigins(load),
-		records: overlay.NewRecords(network, verify, 2*load.Members),
-		briefs:  corona.NewBriefs(2 * len(load.Channels)),
-		epochs:  owner.NewEpochCache(maxSigned),
-		orders:  wedge.NewOrders(2 * len(load.Channels)),
+		tally:    Tally{},
+		origins:  newOrigins(load),
+		records:  overlay.NewRecords(network, verify, 2*load.Members),
+		payloads: corona.NewPayloadCache(2 * len(load.Channels)),
+		epochs:   owner.NewEpochCache(maxSigned),
+		orders:   wedge.NewOrders(2 * len(load.Channels)),
 	}
 }
 

@@ -54,7 +54,7 @@ func newMember(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg node.Co
 	m.Wedges = wedge.New(m.doors(e, ofWedges), m.Overlay, cfg.Wedges, (*wedgeSide)(m))
 	m.Corona = corona.New(m.doors(e, ofCorona), m.Overlay, signer, verify, (*ranks)(m), cfg.Corona, (*pollSide)(m))
 	if polite {
-		m.Corona.BePolite(m.Owners)
+		m.Corona.EnablePoliteness(m.Owners)
 	}
 	m.Sums = sums.New(m.doors(e, ofSums), m.Overlay, cfg.Sums, m.Corona.Adder())
 	m.Corona.Join((*shares)(m))
@@ -209,7 +209,7 @@ func (m *ownerSide) Absorb(overlay.ID, []byte)                  {}
 func (m *ownerSide) Absorbing(overlay.ID) bool                  { return false }
 func (m *ownerSide) BranchMerged(overlay.ID)                    {}
 func (m *ownerSide) Weight(key overlay.ID) (int, bool) {
-	if m.Corona.Stewards(key) {
+	if m.Corona.StewardKeyInUse(key) {
 		return 1, true // who asks its stewards is not in its tree
 	}
 	return m.Scribe.Weight(key)
@@ -228,7 +228,7 @@ func (m *pollSide) Found(_ overlay.ID, _ difference.Delta, _ *feed.Feed, done fu
 	return true
 }
 
-func (m *pollSide) Said(overlay.ID, []byte, corona.Haste) {}
+func (m *pollSide) StateChanged(overlay.ID, []byte, corona.Urgency) {}
 
 func (m *pollSide) SetNote(key overlay.ID, note []byte) {
 	m.stirred |= only(ofOwners)

@@ -10,13 +10,13 @@ import (
 	"tidings/honeycomb"
 )
 
-// The interval between updates is found out, whatever the dates say, and followed when it changes.
-func TestARhythmIsFoundOut(t *testing.T) {
+// The estimate finds the interval between updates, whatever the dates say, and follows a change.
+func TestUpdateRateIsEstimated(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Minute, 6 * time.Hour, 2 * 24 * time.Hour} {
 		dice := rand.New(rand.NewPCG(1, uint64(every)))
 		now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-		var r rhythm
-		r.date([]time.Time{now.Add(-5 * every), now.Add(-10 * every)}, now)
+		var r updateRate
+		r.addDates([]time.Time{now.Add(-5 * every), now.Add(-10 * every)}, now)
 		live := func(every, d time.Duration) {
 			for end := now.Add(d); ; {
 				next := now.Add(time.Duration(dice.ExpFloat64() * float64(every)))
@@ -25,7 +25,7 @@ func TestARhythmIsFoundOut(t *testing.T) {
 					return
 				}
 				now = next
-				r.update(now)
+				r.addUpdate(now)
 			}
 		}
 		live(every, 8*7*24*time.Hour)
@@ -45,27 +45,26 @@ func TestARhythmIsFoundOut(t *testing.T) {
 }
 
 // "About 10% of channels changed within an hour, while 50% of channels did not change at all during
-// the five days of polling" (Corona §5.1): that is what a channel is taken for of which nothing is
-// known, as a mixture of Poisson processes by the gamma distribution.
-func TestTheUsualRhythmIsThatOfTheSurvey(t *testing.T) {
+// the five days of polling" (Corona §5.1). The prior is the gamma mixture of Poisson processes with
+// these properties.
+func TestThePriorUpdateRateIsThatOfTheSurvey(t *testing.T) {
 	const hour, step = 1., 1e-4
-	often := 0. // the density's integral from one update an hour on
-	rate := usualWatched.Hours()
-	gamma, _ := math.Lgamma(usualUpdates)
+	often := 0. // the density's integral from one update per hour
+	rate := priorObserved.Hours()
+	gamma, _ := math.Lgamma(priorUpdates)
 	for x := 1/hour + step/2; x < 100; x += step {
-		often += step * math.Exp(usualUpdates*math.Log(rate)+(usualUpdates-1)*math.Log(x)-rate*x-gamma)
+		often += step * math.Exp(priorUpdates*math.Log(rate)+(priorUpdates-1)*math.Log(x)-rate*x-gamma)
 	}
 	if often < 0.09 || often > 0.12 {
 		t.Errorf("%.3f of all channels are updated more than once an hour", often)
 	}
-	if silent := math.Pow(rate/(rate+5*24), usualUpdates); silent < 0.45 || silent > 0.55 {
+	if silent := math.Pow(rate/(rate+5*24), priorUpdates); silent < 0.45 || silent > 0.55 {
 		t.Errorf("%.3f of all channels are silent for five days", silent)
 	}
 }
 
-// Rates come out as they are on the whole, at any time: what is estimated of many channels of the
-// usual kind does not drift while they are watched.
-func TestRhythmsOfManyDoNotDrift(t *testing.T) {
+// Averaged over many channels drawn from the prior, the estimates do not drift over time.
+func TestUpdateRatesOfManyChannelsDoNotDrift(t *testing.T) {
 	const channels, shown = 4000, 4
 	dice := rand.New(rand.NewPCG(1, 2))
 	start := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
@@ -84,13 +83,13 @@ func TestRhythmsOfManyDoNotDrift(t *testing.T) {
 			at = at.Add(-pause())
 			dates = append(dates, at)
 		}
-		var r rhythm
-		r.date(dates, start)
+		var r updateRate
+		r.addDates(dates, start)
 		next := start.Add(pause())
 		for hour := range sums {
 			now := start.Add(time.Duration(hour) * time.Hour)
 			for ; next.Before(now); next = next.Add(pause()) {
-				r.update(next)
+				r.addUpdate(next)
 			}
 			sums[hour] += math.Sqrt(1 / min(r.interval(now), honeycomb.MaxUpdate).Seconds())
 		}
@@ -102,11 +101,11 @@ func TestRhythmsOfManyDoNotDrift(t *testing.T) {
 	}
 }
 
-// A channel of which nothing is known is as slow as any when it has not changed for a day; a clock
-// that goes back changes nothing.
-func TestARhythmOfSilence(t *testing.T) {
+// An unknown channel without a change for a day counts as slow as any; a clock that goes back
+// changes nothing.
+func TestUpdateRateOfASilentChannel(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	var r rhythm
+	var r updateRate
 	if u := r.interval(now); u != unseen {
 		t.Errorf("at first %v", u)
 	}
@@ -114,21 +113,21 @@ func TestARhythmOfSilence(t *testing.T) {
 		t.Errorf("after a day %v", u)
 	}
 	was := r
-	r.pass(r.at.Add(-time.Hour))
-	if r.watched != was.watched || r.updates != was.updates {
+	r.decay(r.at.Add(-time.Hour))
+	if r.observed != was.observed || r.updates != was.updates {
 		t.Errorf("%+v became %+v as the clock went back", was, r)
 	}
-	r = rhythm{watched: math.MaxFloat64, at: now}
+	r = updateRate{observed: math.MaxFloat64, at: now}
 	if u := r.interval(now); u <= 0 || u > 1e8*time.Second {
 		t.Errorf("at most %v", u)
 	}
 }
 
-// unseen is u of a channel of which nothing is known.
-const unseen = time.Duration(float64(usualWatched) / usualUpdates)
+// unseen is u of an unknown channel.
+const unseen = time.Duration(float64(priorObserved) / priorUpdates)
 
-// Dates of items say how often they come: at least two, of two updates, and none of the future. They
-// count for two days and eight updates at most, and for nothing where more is known.
+// Dates of items set the rate if there are at least two, of two updates and none in the future.
+// They count for at most two days and eight updates, and for nothing if more is known.
 func TestDatesOfItemsCount(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	ago := func(hours ...float64) (of []time.Time) {
@@ -138,7 +137,7 @@ func TestDatesOfItemsCount(t *testing.T) {
 		return of
 	}
 	of := func(updates, hours float64) time.Duration {
-		return time.Duration((hours*3600 + usualWatched.Seconds()) / (updates + usualUpdates) * 1e9)
+		return time.Duration((hours*3600 + priorObserved.Seconds()) / (updates + priorUpdates) * 1e9)
 	}
 	for _, c := range []struct {
 		dates []time.Time
@@ -148,69 +147,69 @@ func TestDatesOfItemsCount(t *testing.T) {
 		{ago(3), unseen},
 		{ago(3, -5), unseen},
 		{[]time.Time{{}, {}, {}}, unseen},
-		{ago(0.01, 0.015, 0.02), unseen}, // dated when the document was made
+		{ago(0.01, 0.015, 0.02), unseen}, // dated when the document was generated
 		{ago(3, 1, 9), of(3, 9)},
 		{ago(3, 3, 3.01, 1, 9), of(3, 9)},
 		{append(ago(8, 4, 2, 1, -7), time.Time{}), of(4, 8)},
 		{ago(30*24, 100*24), of(2*2./100, 48)},
 		{ago(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16), of(8, 8)},
 	} {
-		r := rhythm{at: now}
-		r.date(c.dates, now)
+		r := updateRate{at: now}
+		r.addDates(c.dates, now)
 		if u := r.interval(now); u.Round(time.Second) != c.want.Round(time.Second) {
 			t.Errorf("of %v: %v, want %v", c.dates, u, c.want)
 		}
 	}
-	r := rhythm{updates: 1, watched: 3600, at: now}
+	r := updateRate{updates: 1, observed: 3600, at: now}
 	was := r
-	if r.date(ago(3, 1, 9), now); r != was {
+	if r.addDates(ago(3, 1, 9), now); r != was {
 		t.Errorf("%+v became %+v, of dates", was, r)
 	}
 }
 
-// A rhythm goes on with another sequencer as it was noted; what makes no sense is left out.
-func TestARhythmIsNoted(t *testing.T) {
+// The estimate survives the note of another sequencer; invalid values are dropped.
+func TestUpdateRateSurvivesANote(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	r := rhythm{updates: 12.5, watched: 7200, at: now}
-	n, ok := parseNote(note{rhythm: r, cost: 99}.append())
-	if !ok || n.rhythm != r || n.cost != 99 {
-		t.Errorf("%+v became %+v", r, n.rhythm)
+	r := updateRate{updates: 12.5, observed: 7200, at: now}
+	n, ok := parseNote(note{updateRate: r, meanBytes: 99}.append())
+	if !ok || n.updateRate != r || n.meanBytes != 99 {
+		t.Errorf("%+v became %+v", r, n.updateRate)
 	}
-	for what, m := range map[string]*coronapb.Rhythm{
-		"no number": {Updates: float32(math.NaN()), Watched: math.NaN(), AtMs: maxMillis + 1},
-		"below":     {Updates: -1, Watched: -1, AtMs: math.MaxUint64},
-		"no end":    {Updates: float32(math.Inf(1)), Watched: math.Inf(1)},
+	for what, m := range map[string]*coronapb.UpdateRate{
+		"no number": {Updates: float32(math.NaN()), Observed: math.NaN(), AtMs: maxMillis + 1},
+		"below":     {Updates: -1, Observed: -1, AtMs: math.MaxUint64},
+		"no end":    {Updates: float32(math.Inf(1)), Observed: math.Inf(1)},
 		"none":      nil,
 	} {
-		got := rhythmFrom(m)
+		got := updateRateFrom(m)
 		if u := got.interval(now); u <= 0 || u > 1e8*time.Second {
 			t.Errorf("%s: %v between updates", what, u)
 		}
-		if what != "no end" && (got.updates != 0 || got.watched != 0) {
+		if what != "no end" && (got.updates != 0 || got.observed != 0) {
 			t.Errorf("%s: %+v", what, got)
 		}
 	}
 }
 
-// The mean lag is that of items dated as they came; others say nothing of it.
-func TestTheLagIsThatOfItemsThatJustCame(t *testing.T) {
+// The mean lag is that of newly dated items; items with older dates do not count.
+func TestTheLagIsThatOfNewItems(t *testing.T) {
 	now := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
-	l := &lead{interval: 30 * time.Minute}
-	l.late([]time.Time{{}, now.Add(time.Minute), now.Add(-61 * time.Minute)}, now)
+	l := &leaderState{interval: 30 * time.Minute}
+	l.updateLag([]time.Time{{}, now.Add(time.Minute), now.Add(-61 * time.Minute)}, now)
 	if l.lag != 0 {
 		t.Errorf("a lag of %v of items that say nothing", l.lag)
 	}
-	if l.late([]time.Time{now}, now); l.lag <= 0 {
+	if l.updateLag([]time.Time{now}, now); l.lag <= 0 {
 		t.Error("that there is no lag is not known")
 	}
 	for range 99 {
-		l.late([]time.Time{now.Add(-8 * time.Minute)}, now)
+		l.updateLag([]time.Time{now.Add(-8 * time.Minute)}, now)
 	}
 	if off := l.lag - 8*time.Minute; off < -time.Second || off > time.Second {
 		t.Errorf("a lag of %v where all are found after 8 min", l.lag)
 	}
 	before := l.lag
-	if l.late([]time.Time{now.Add(-16 * time.Minute)}, now); l.lag-before > time.Minute+time.Second || l.lag <= before {
+	if l.updateLag([]time.Time{now.Add(-16 * time.Minute)}, now); l.lag-before > time.Minute+time.Second || l.lag <= before {
 		t.Errorf("one that was late brings %v to %v", before, l.lag)
 	}
 }

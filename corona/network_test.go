@@ -19,69 +19,70 @@ import (
 	"tidings/overlay/wedge"
 )
 
-// A town is a small network: real overlays, owners and Coronas, whose frames take 20 ms. It
-// stands in for wedges and for the owners of channels: both are right at once. Origins have
-// never changed since they were asked last.
-type town struct {
+// testNetwork is a small network of real overlays, owners and Coronas, whose frames take 20 ms. It
+// replaces wedges and the owners of channels, both of which work at once. Origins report "not
+// modified" unless the test says otherwise.
+type testNetwork struct {
 	t       testing.TB
 	now     time.Time
 	queue   happenings
 	seq     int
 	network wire.Network
 	verify  wire.Verifier
-	houses  []*house
-	byID    map[env.PeerID]*house
-	feeds   []*townFeed
-	byKey   map[overlay.ID]*townFeed
+	houses  []*member
+	byID    map[env.PeerID]*member
+	feeds   []*testChannel
+	byKey   map[overlay.ID]*testChannel
 	hits    []hit
-	origin  func(h *house, r env.Request) env.Answer // nil: all is as it was
-	routed  []time.Time                              // when messages came to the roots of their keys
+	origin  func(h *member, r env.Request) env.Answer // nil: every document is unmodified
+	routed  []time.Time                               // arrival times of messages at the roots of their keys
 	cfg     Config
-	way     func(from, to *house, layer wire.Layer, body []byte) []time.Duration // of each copy of a frame; nil: 20 ms
-	others  honeycomb.Totals                                                     // what each hears of all others
-	whole   bool                                                                 // and that is of all of them
-	deaf    func(*house) bool                                                    // whom nothing reaches that goes down a wedge; nil: nobody
+	way     func(from, to *member, layer wire.Layer, body []byte) []time.Duration // delay of each copy of a frame; nil: one copy, 20 ms
+	others  honeycomb.Totals                                                      // what each node hears of all others
+	whole   bool                                                                  // others covers the whole network
+	deaf    func(*member) bool                                                    // members that messages down a wedge do not reach; nil: none
 }
 
-// A house is a member of it.
-type house struct {
+// member is a node of the test network.
+type member struct {
 	*Corona
-	town    *town
+	town    *testNetwork
 	signer  *wire.Signer
 	id      overlay.ID
 	overlay *overlay.Node
 	owners  *owner.Owners
 	up      bool
 	liar    bool
-	ahead   time.Duration // its clock
+	ahead   time.Duration // offset of its clock
 	wake    time.Time
 	records map[string][]byte
 }
 
-// A townFeed is a channel, as the town has it.
-type townFeed struct {
+// testChannel is a channel of the test network.
+type testChannel struct {
 	url     string
 	key     overlay.ID
 	readers int
 	want    int
-	leader  *house
+	leader  *member
 	epoch   uint64
 	note    []byte
 	order   wedge.Order
-	serving []*house
-	// outlived says that the leader's order ended, because that of another leader took its place and ended, too.
+	serving []*member
+	// outlived says that the sequencer's order ended because the order of another sequencer
+	// replaced it and ended, too.
 	outlived bool
-	lie      lie    // what its leader tells its wedge, if it is a liar
-	old      []byte // the first grant, of one that shows it again
-	townLog
+	lie      lie    // what its sequencer tells the wedge, if it is malicious
+	old      []byte // its first grant, for lieReplayed
+	testLog
 }
 
-// A hit is a request at an origin.
+// hit is a request at an origin.
 type hit struct {
 	at     time.Time
 	url    string
 	honest bool
-	who    *house
+	who    *member
 }
 
 type happening struct {
@@ -104,22 +105,24 @@ func (q *happenings) Pop() any {
 	return x
 }
 
-// newTown returns a town of some houses who know each other, and are polite.
-func newTown(t testing.TB, n int) *town { return newTownOf(t, n, Config{Politeness: true}) }
+// newTestNetwork returns a network of some members that know each other, with politeness.
+func newTestNetwork(t testing.TB, n int) *testNetwork {
+	return newTestNetworkOf(t, n, Config{Politeness: true})
+}
 
-func newTownOf(t testing.TB, n int, cfg Config) *town {
+func newTestNetworkOf(t testing.TB, n int, cfg Config) *testNetwork {
 	cfg.Network = "town"
-	w := &town{
+	w := &testNetwork{
 		cfg: cfg,
 		t:   t, now: time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC), network: wire.DefaultNetwork("town"),
-		byID: map[env.PeerID]*house{}, byKey: map[overlay.ID]*townFeed{},
+		byID: map[env.PeerID]*member{}, byKey: map[overlay.ID]*testChannel{},
 	}
 	hash := wire.HashOf(w.network.Descriptor())
 	w.verify = wire.Memo(wire.NewVerifier(hash), 1<<18)
 	for i := range n {
 		seed := make([]byte, ed25519.SeedSize)
 		binary.BigEndian.PutUint64(seed, uint64(i+1))
-		h := &house{town: w, signer: wire.NewSigner(ed25519.NewKeyFromSeed(seed), hash), up: true, records: map[string][]byte{}}
+		h := &member{town: w, signer: wire.NewSigner(ed25519.NewKeyFromSeed(seed), hash), up: true, records: map[string][]byte{}}
 		h.id = overlay.NodeID(w.network.Name, h.signer.PeerID())
 		w.houses = append(w.houses, h)
 		w.byID[h.signer.PeerID()] = h
@@ -135,13 +138,13 @@ func newTownOf(t testing.TB, n int, cfg Config) *town {
 	w.run(2 * time.Minute)
 	for i, h := range w.houses {
 		if h.overlay.State() != overlay.Active {
-			t.Fatalf("house %d is %v", i, h.overlay.State())
+			t.Fatalf("member %d is %v", i, h.overlay.State())
 		}
 	}
 	return w
 }
 
-func (h *house) build(i int) {
+func (h *member) build(i int) {
 	w := h.town
 	e := env.Env{
 		Clock: h, Network: h, Fetcher: h, Worker: h, Store: h,
@@ -154,23 +157,23 @@ func (h *house) build(i int) {
 	}
 	h.Corona = New(e, h.overlay, h.signer, w.verify, h, w.cfg, h)
 	h.Join(h)
-	h.decided = true // once and for all: the test says how many would poll a channel
+	h.decided = true // the test sets the number of pollers
 	if w.cfg.Politeness {
-		h.BePolite(h.owners)
+		h.EnablePoliteness(h.owners)
 	}
 	h.overlay.Handle(wire.Corona, passing{h})
 }
 
 // Now implements env.Clock.
-func (h *house) Now() time.Time { return h.town.now.Add(h.ahead) }
+func (h *member) Now() time.Time { return h.town.now.Add(h.ahead) }
 
-func (w *town) after(d time.Duration, do func()) {
+func (w *testNetwork) after(d time.Duration, do func()) {
 	w.seq++
 	heap.Push(&w.queue, happening{w.now.Add(d), w.seq, do})
 }
 
 // run lets time pass.
-func (w *town) run(d time.Duration) {
+func (w *testNetwork) run(d time.Duration) {
 	end := w.now.Add(d)
 	for len(w.queue) > 0 && !w.queue[0].at.After(end) {
 		x := heap.Pop(&w.queue).(happening)
@@ -180,8 +183,8 @@ func (w *town) run(d time.Duration) {
 	w.now = end
 }
 
-// run runs a house, and plans to do so again.
-func (h *house) run() {
+// run runs a member, and plans the next call.
+func (h *member) run() {
 	if !h.up {
 		return
 	}
@@ -203,7 +206,7 @@ func (h *house) run() {
 }
 
 // Send implements env.Network.
-func (h *house) Send(to env.Peer, _ env.Class, frame []byte) {
+func (h *member) Send(to env.Peer, _ env.Class, frame []byte) {
 	from, other := h.signer.PeerID(), h.town.byID[to.ID]
 	layer, body, err := wire.ParseFrame(frame)
 	if err != nil || len(frame) > env.MaxFrame {
@@ -218,8 +221,8 @@ func (h *house) Send(to env.Peer, _ env.Class, frame []byte) {
 	}
 }
 
-// arrive brings a frame to a house.
-func (h *house) arrive(from env.PeerID, other *house, layer wire.Layer, body []byte) {
+// arrive delivers a frame to a member.
+func (h *member) arrive(from env.PeerID, other *member, layer wire.Layer, body []byte) {
 	if other == nil || !other.up || !h.up {
 		return
 	}
@@ -239,13 +242,13 @@ func (h *house) arrive(from env.PeerID, other *house, layer wire.Layer, body []b
 }
 
 // Do implements env.Worker.
-func (h *house) Do(pure, done func()) {
+func (h *member) Do(pure, done func()) {
 	pure()
 	done()
 }
 
 // Commit implements env.Store, as do Get and Range.
-func (h *house) Commit(ops []env.Op, done func(error)) {
+func (h *member) Commit(ops []env.Op, done func(error)) {
 	h.town.after(time.Millisecond, func() {
 		for _, op := range ops {
 			h.records[string(op.Key)] = op.Value
@@ -255,11 +258,11 @@ func (h *house) Commit(ops []env.Op, done func(error)) {
 	})
 }
 
-func (h *house) Get(key []byte) ([]byte, error)                         { return h.records[string(key)], nil }
-func (h *house) Range(prefix []byte, each func(k, v []byte) bool) error { return nil }
+func (h *member) Get(key []byte) ([]byte, error)                         { return h.records[string(key)], nil }
+func (h *member) Range(prefix []byte, each func(k, v []byte) bool) error { return nil }
 
 // Fetch implements env.Fetcher.
-func (h *house) Fetch(handle env.Handle, r env.Request) {
+func (h *member) Fetch(handle env.Handle, r env.Request) {
 	w := h.town
 	w.hits = append(w.hits, hit{w.now, r.URL, !h.liar, h})
 	a := env.Answer{Status: 304, ETag: "1", FinalURL: r.URL}
@@ -277,8 +280,8 @@ func (h *house) Fetch(handle env.Handle, r env.Request) {
 	})
 }
 
-// passing is how routed messages come to a Corona.
-type passing struct{ *house }
+// passing delivers routed messages to a Corona.
+type passing struct{ *member }
 
 func (p passing) Forward(*overlay.Message) bool { return false }
 func (p passing) Deliver(m *overlay.Message) {
@@ -288,8 +291,8 @@ func (p passing) Deliver(m *overlay.Message) {
 func (p passing) LeafChanged()        {}
 func (p passing) PeerGone(env.PeerID) {}
 
-// below is what stands above the owners of domains' keys.
-type below struct{ h *house }
+// below is the application of the owners of domains' keys.
+type below struct{ h *member }
 
 func (b below) Lead(overlay.ID, bool)                      {}
 func (b below) VisibleChanged(overlay.ID)                  {}
@@ -299,16 +302,16 @@ func (b below) Absorbing(overlay.ID) bool                  { return false }
 func (b below) BranchMerged(overlay.ID)                    {}
 func (b below) Siblings(overlay.ID) []*overlay.Contact     { return nil }
 func (b below) Weight(key overlay.ID) (int, bool) {
-	if b.h.Stewards(key) {
+	if b.h.StewardKeyInUse(key) {
 		return 1, true
 	}
 	return 0, false
 }
 
-// nearest are the houses that are up, the nearest to a key first.
-func (w *town) nearest(key overlay.ID) []*house {
-	of := slices.DeleteFunc(slices.Clone(w.houses), func(h *house) bool { return !h.up })
-	slices.SortFunc(of, func(a, b *house) int {
+// nearest returns the running members, the nearest to a key first.
+func (w *testNetwork) nearest(key overlay.ID) []*member {
+	of := slices.DeleteFunc(slices.Clone(w.houses), func(h *member) bool { return !h.up })
+	slices.SortFunc(of, func(a, b *member) int {
 		if overlay.Nearer(key, a.id, b.id) {
 			return -1
 		}
@@ -317,35 +320,35 @@ func (w *town) nearest(key overlay.ID) []*house {
 	return of
 }
 
-// open opens a channel, that would have some pollers if its domain had no budget.
-func (w *town) open(url string, readers, want int) *townFeed {
-	f := &townFeed{url: url, key: overlay.Key(w.network.Name, url), readers: readers, want: want}
+// open opens a channel that would have so many pollers if its domain had no budget.
+func (w *testNetwork) open(url string, readers, want int) *testChannel {
+	f := &testChannel{url: url, key: overlay.Key(w.network.Name, url), readers: readers, want: want}
 	f.leader = w.nearest(f.key)[0]
 	w.add(f)
 	return f
 }
 
-func (w *town) add(f *townFeed) {
+func (w *testNetwork) add(f *testChannel) {
 	w.feeds = append(w.feeds, f)
 	w.byKey[f.key] = f
 	w.appoint(f)
 }
 
-// appoint makes a house the leader of a channel.
-func (w *town) appoint(f *townFeed) {
+// appoint makes a member the sequencer of a channel.
+func (w *testNetwork) appoint(f *testChannel) {
 	f.epoch++
 	f.leader.Lead(f.key, f.url, f.epoch, f.known(), f.note)
-	l := f.leader.leads[f.key]
-	l.want = f.want
+	l := f.leader.leaders[f.key]
+	l.desiredPollers = f.want
 	f.leader.enlist(l, f.want, f.leader.Now())
 	f.leader.run()
 }
 
-// kill ends a house; the channels that it led get other leaders.
-func (w *town) kill(h *house) {
+// kill ends a member; the channels that it led get other sequencers.
+func (w *testNetwork) kill(h *member) {
 	h.up = false
 	for _, f := range w.feeds {
-		f.serving = slices.DeleteFunc(f.serving, func(o *house) bool { return o == h })
+		f.serving = slices.DeleteFunc(f.serving, func(o *member) bool { return o == h })
 		if f.leader == h {
 			f.leader = w.nearest(f.key)[0]
 			w.appoint(f)
@@ -354,10 +357,10 @@ func (w *town) kill(h *house) {
 }
 
 // Enlist implements Wedges.
-func (h *house) Enlist(key overlay.ID, o wedge.Order) error {
+func (h *member) Enlist(key overlay.ID, o wedge.Order) error {
 	f := h.town.byKey[key]
 	if f.leader != h {
-		return nil // a later term counts
+		return nil // a later term is in force
 	}
 	f.order, f.outlived = o, false
 	if h.liar && f.lie != nil {
@@ -366,7 +369,7 @@ func (h *house) Enlist(key overlay.ID, o wedge.Order) error {
 	}
 	near := h.town.nearest(key)
 	if f.aside {
-		near = slices.DeleteFunc(near, func(n *house) bool { return n == f.leader })
+		near = slices.DeleteFunc(near, func(n *member) bool { return n == f.leader })
 	}
 	near = near[:min(o.N, len(near))]
 	for _, old := range f.serving {
@@ -382,13 +385,13 @@ func (h *house) Enlist(key overlay.ID, o wedge.Order) error {
 }
 
 // Leads implements Wedges.
-func (h *house) Leads(key overlay.ID) bool {
+func (h *member) Leads(key overlay.ID) bool {
 	f := h.town.byKey[key]
 	return f.leader == h && !f.outlived
 }
 
-// serve gives a house a rank of a channel.
-func (f *townFeed) serve(h *house, o wedge.Order, rank, of int) {
+// serve gives a member a rank of a channel.
+func (f *testChannel) serve(h *member, o wedge.Order, rank, of int) {
 	ref := o.Ref.Add(h.ahead - f.leader.ahead).Add(o.Interval * time.Duration(rank) / time.Duration(of))
 	h.town.after(20*time.Millisecond, func() {
 		if h.up {
@@ -398,7 +401,7 @@ func (f *townFeed) serve(h *house, o wedge.Order, rank, of int) {
 	})
 }
 
-func (h *house) Down(key overlay.ID, b []byte) error {
+func (h *member) Down(key overlay.ID, b []byte) error {
 	for _, p := range h.town.byKey[key].serving {
 		h.town.after(20*time.Millisecond, func() {
 			if p.up && (p.town.deaf == nil || !p.town.deaf(p)) {
@@ -411,29 +414,29 @@ func (h *house) Down(key overlay.ID, b []byte) error {
 }
 
 // Serving implements Wedges.
-func (h *house) Serving(overlay.ID) (served, declined int) { return 0, 0 }
+func (h *member) Serving(overlay.ID) (served, declined int) { return 0, 0 }
 
 // Relevel implements Wedges.
-func (h *house) Relevel() {}
+func (h *member) Relevel() {}
 
-// Set implements Sums, as do Rest and Disturbed: what others say is as the test has it.
-func (h *house) Set([]byte) error { return nil }
-func (h *house) Rest() (any, bool) {
+// Set implements Aggregate, as do Rest and Disturbed: the test decides what others publish.
+func (h *member) Set([]byte) error { return nil }
+func (h *member) Rest() (any, bool) {
 	return &honeycomb.Bins{Totals: h.town.others}, h.town.whole
 }
-func (h *house) Disturbed() {}
+func (h *member) Disturbed() {}
 
-func (h *house) SetNote(key overlay.ID, note []byte)          { h.town.byKey[key].note = note }
-func (h *house) Fetched(overlay.ID, *feed.Feed, Offer, State) {}
-func (h *house) Weight(key overlay.ID) int                    { return h.town.byKey[key].readers }
+func (h *member) SetNote(key overlay.ID, note []byte)          { h.town.byKey[key].note = note }
+func (h *member) Fetched(overlay.ID, *feed.Feed, Offer, State) {}
+func (h *member) Weight(key overlay.ID) int                    { return h.town.byKey[key].readers }
 
-func (h *house) Owns(key overlay.ID) bool {
+func (h *member) Owns(key overlay.ID) bool {
 	near := h.town.nearest(key)
 	return slices.Contains(near[:min(5, len(near))], h)
 }
 
-func (h *house) Term(key overlay.ID) uint64 { return h.town.byKey[key].epoch }
+func (h *member) Term(key overlay.ID) uint64 { return h.town.byKey[key].epoch }
 
-func (h *house) Leader(key overlay.ID) (env.Peer, bool) {
+func (h *member) Leader(key overlay.ID) (env.Peer, bool) {
 	return env.Peer{ID: h.town.byKey[key].leader.signer.PeerID()}, true
 }

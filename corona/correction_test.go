@@ -9,26 +9,26 @@ import (
 	"tidings/internal/longtest"
 )
 
-// A council is a network whose members each decide for the channels homed at them, once a
-// round, beside sums of all others' channels that are as old as rows are far: a round for
-// the members of the leaf, one more for each row.
-type council struct {
+// simulation is a network whose members each decide for the channels that they lead, once a round.
+// Each knows the sums of all other channels with a delay: one round for the members of its leaf
+// set, and one more for each row.
+type simulation struct {
 	*scenario
 	t        testing.TB
-	own      [][]int // channels of each member
+	own      [][]int // indexes of each member's channels
 	shares   []*honeycomb.Bins
-	rest     []*honeycomb.Bins    // of all others; of these only bins and subscribers, which do not change
-	told     [][]honeycomb.Totals // by round, the last one first
+	rest     []*honeycomb.Bins    // all other members' bins and subscribers, which do not change
+	told     [][]honeycomb.Totals // by round, the latest first
 	pollers  []float64            // as decided
-	declined float64              // of pollers
+	declined float64              // part of the pollers that decline
 	rounds   int
 }
 
-// oldest is how many rounds old what is told is at most.
+// oldest is the largest age of a member's information, in rounds.
 const oldest = 3
 
-func newCouncil(t testing.TB, s *scenario, homes []int, declined float64) *council {
-	c := &council{scenario: s, t: t, own: make([][]int, len(s.members)), declined: declined}
+func newSimulation(t testing.TB, s *scenario, homes []int, declined float64) *simulation {
+	c := &simulation{scenario: s, t: t, own: make([][]int, len(s.members)), declined: declined}
 	c.pollers = make([]float64, len(s.channels))
 	for i, m := range homes {
 		c.own[m] = append(c.own[m], i)
@@ -56,7 +56,7 @@ func newCouncil(t testing.TB, s *scenario, homes []int, declined float64) *counc
 	return c
 }
 
-func (c *council) channelsOf(m int) []honeycomb.Channel {
+func (c *simulation) channelsOf(m int) []honeycomb.Channel {
 	of := make([]honeycomb.Channel, len(c.own[m]))
 	for i, channel := range c.own[m] {
 		of[i] = c.channels[channel]
@@ -64,9 +64,10 @@ func (c *council) channelsOf(m int) []honeycomb.Channel {
 	return of
 }
 
-// hears returns the totals of the whole network as each member knows them: those who share
-// two digits with it as of a round ago, those who share one of two, all others of three.
-func (c *council) hears() []honeycomb.Totals {
+// hears returns the totals of the whole network as each member knows them: members that share two
+// digits with it as of one round ago, those that share one digit as of two, and all others as of
+// three.
+func (c *simulation) hears() []honeycomb.Totals {
 	add := func(t *honeycomb.Totals, o honeycomb.Totals, sign float64) {
 		t.Subscribers += sign * o.Subscribers
 		t.Decided += sign * o.Decided
@@ -97,8 +98,8 @@ func (c *council) hears() []honeycomb.Totals {
 	return all
 }
 
-// round has every member decide.
-func (c *council) round() {
+// round lets every member decide.
+func (c *simulation) round() {
 	heard := c.hears()
 	said := make([]honeycomb.Totals, len(c.members))
 	c.rounds++
@@ -113,8 +114,8 @@ func (c *council) round() {
 			c.t.Fatal(err)
 		}
 		for i, channel := range c.own[m] {
-			// A change is made if it is one of more than 3 % × h, with h between 0 and 1
-			// by channel and round, so that not all move at once, and none never.
+			// A change is made if it exceeds 3 % × h. h is between 0 and 1 by channel and round, so
+			// that not all channels change at once.
 			n, was := sol.Pollers(&p, own, i), c.pollers[channel]
 			h := fraction(c.channels[channel].Key, uint64(c.rounds))
 			if math.Abs(n-was) > 0.03*h*was {
@@ -129,29 +130,29 @@ func (c *council) round() {
 			decided += c.counted(&own[i], sol.Pollers(&p, own, i))
 		}
 		if len(own) > 0 {
-			said[m].Aim = Aim(said[m].Subscribers, aim*inForce/decided)
+			said[m].Aim = TargetTerm(said[m].Subscribers, aim*inForce/decided)
 		}
 	}
 	c.told = append([][]honeycomb.Totals{said}, c.told[:oldest-1]...)
 }
 
-// fraction is a number from 0 to 1 made of two.
+// fraction maps two numbers to one between 0 and 1.
 func fraction(key, n uint64) float64 {
 	x := (key ^ n*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
 	return math.Ldexp(float64(x>>11), -53)
 }
 
-// polling is how many members poll a channel: some decline.
-func (c *council) polling(i int) float64 {
+// polling is the number of members that poll a channel; some decline.
+func (c *simulation) polling(i int) float64 {
 	n := c.pollers[i]
-	// Of a few pollers one declines now and then, by the channel's key.
+	// Of a few pollers one declines now and then, depending on the channel's key.
 	lost := math.Floor(n*c.declined + fraction(c.channels[i].Key, 0))
 	return max(n-lost, 1)
 }
 
-// counted is what counts against T of a channel.
-func (c *council) counted(of *honeycomb.Channel, pollers float64) float64 {
+// counted is a channel's part of the quantity that T bounds.
+func (c *simulation) counted(of *honeycomb.Channel, pollers float64) float64 {
 	polled, _, waited := honeycomb.Spent(&c.Problem, []honeycomb.Channel{*of}, func(int) float64 { return pollers })
 	if c.Objective == honeycomb.Fast {
 		return waited
@@ -159,9 +160,9 @@ func (c *council) counted(of *honeycomb.Channel, pollers float64) float64 {
 	return polled
 }
 
-// stands returns how far what is bounded is from T, and the objective from the best that can be
-// had for what is spent.
-func (c *council) stands() (spent, worse float64) {
+// stands returns the bounded quantity relative to T, and the objective relative to the best one for
+// the same cost.
+func (c *simulation) stands() (spent, worse float64) {
 	subscribers := 0.
 	for i := range c.channels {
 		subscribers += c.channels[i].Subscribers
@@ -182,17 +183,17 @@ func (c *council) stands() (spent, worse float64) {
 	return spent, here.Objective/central.Objective - 1
 }
 
-// quickly has everybody hear what was last said, as quick rounds do.
-func (c *council) quickly() {
+// quickly lets all members hear the latest information, as in quick rounds.
+func (c *simulation) quickly() {
 	for i := range c.told {
 		c.told[i] = c.told[0]
 	}
 }
 
-// What all members decide, each by itself and by what it has heard, comes to T, from below,
-// although some of those who should poll decline; and nothing better could be had for it. At the
-// start there are quick rounds, later sums are three rounds old.
-func TestLoadComesToItsTarget(t *testing.T) {
+// The decisions that members make by themselves converge to T from below although some pollers
+// decline, and no better result is possible for the same cost. The first rounds are quick; later
+// sums are three rounds old.
+func TestLoadConvergesToItsTarget(t *testing.T) {
 	t.Parallel()
 	s := newScenario(1024, longtest.Pick(10_000, 50_000), longtest.Pick(5e5, 2.5e6), 1)
 	homes := s.homes()
@@ -200,7 +201,7 @@ func TestLoadComesToItsTarget(t *testing.T) {
 		s.cut(base)
 		for _, s.Objective = range []honeycomb.Objective{honeycomb.Lite, honeycomb.Fast, honeycomb.Fair} {
 			for _, declined := range []float64{0, 0.02} {
-				c := newCouncil(t, s, homes, declined)
+				c := newSimulation(t, s, homes, declined)
 				look := func(when string, wrong bool) {
 					spent, worse := c.stands()
 					t.Logf("%-4v base %d, %.0f %% decline, round %2d %-8s %+.3f %% of T, objective %+.3f %%",
@@ -227,17 +228,17 @@ func TestLoadComesToItsTarget(t *testing.T) {
 	}
 }
 
-// What a node does not know yet corrects nothing; nor does nonsense.
+// Missing or invalid totals do not change the correction.
 func TestCorrectionIsBounded(t *testing.T) {
 	for objective := range honeycomb.FairLog + 1 {
 		p := honeycomb.Problem{Objective: objective, Base: 16, Nodes: 64, Interval: 30 * time.Minute, Load: 1, Detection: time.Minute}
-		polled, waited := aimBelow*p.Budget(100), aimBelow*p.Budget(100)
-		// More polls are asked for bit by bit: by a larger T, or for Fast by a shorter time. While
-		// readers come, the larger T is not asked for.
-		rise := func(to float64) float64 { return min(to, math.Exp(maxRise)) }
+		polled, waited := targetPart*p.Budget(100), targetPart*p.Budget(100)
+		// Load rises in small steps: by a larger T, or with Fast by a shorter time. While readers
+		// join, a larger T is not used.
+		rise := func(to float64) float64 { return min(to, math.Exp(maxCorrectionRise)) }
 		fall := func(to float64) float64 { return to }
 		if objective == honeycomb.Fast {
-			rise, fall = fall, func(to float64) float64 { return max(to, math.Exp(-maxRise)) }
+			rise, fall = fall, func(to float64) float64 { return max(to, math.Exp(-maxCorrectionRise)) }
 		}
 		for _, c := range []struct {
 			all  honeycomb.Totals
@@ -246,19 +247,20 @@ func TestCorrectionIsBounded(t *testing.T) {
 			{honeycomb.Totals{}, 1},
 			{honeycomb.Totals{Decided: 100}, 1},
 			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited}, 1},
-			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 1.1)}, 1.1},
-			{honeycomb.Totals{Decided: 100, Polled: polled / 0.97, Waited: waited / 0.97, Aim: Aim(100, 1.1)}, 1.1 * 0.97},
-			{honeycomb.Totals{Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited, Aim: Aim(100, 0.97)}, 1},
-			{honeycomb.Totals{Decided: 100, Polled: 0.8 * polled, Waited: 0.8 * waited, Aim: Aim(100, 0.9)}, 0.9 * rise(1.25)},
+			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: TargetTerm(100, 1.1)}, 1.1},
+			{honeycomb.Totals{Decided: 100, Polled: polled / 0.97, Waited: waited / 0.97, Aim: TargetTerm(100, 1.1)}, 1.1 * 0.97},
+			{honeycomb.Totals{Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited, Aim: TargetTerm(100, 0.97)}, 1},
+			{honeycomb.Totals{Decided: 100, Polled: 0.8 * polled, Waited: 0.8 * waited, Aim: TargetTerm(100, 0.9)}, 0.9 * rise(1.25)},
 			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited}, rise(honeycomb.MaxCorrection)},
-			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: Aim(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
-			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: 0.97 * polled, Waited: waited, Aim: Aim(100, 0.97)}, 0.97},
+			{honeycomb.Totals{Decided: 100, Polled: 1e-9 * polled, Waited: 1e-9 * waited, Aim: TargetTerm(100, 1.24)}, rise(honeycomb.MaxCorrection/1.24) * 1.24},
+			{honeycomb.Totals{Subscribers: 110, Decided: 100, Polled: 0.97 * polled, Waited: waited, Aim: TargetTerm(100, 0.97)}, 0.97},
 			{honeycomb.Totals{Subscribers: 101, Decided: 100, Polled: 0.97 * polled, Waited: 0.97 * waited * math.Pow(1.01, 1.01)}, math.Pow(1/0.97, 1/1.01) / 1.01},
-			// Of what is decided of a part, as where most wait for their grants, all is not known.
+			// If decisions cover only some channels, as when most wait for their grants, the rest
+			// is unknown.
 			{honeycomb.Totals{Subscribers: 2000, Decided: 100, Polled: polled * 1.2, Waited: waited * 1.2}, math.Pow(1/1.2, 0.05)},
 			{honeycomb.Totals{Subscribers: 2000, Decided: 100, Polled: polled / 1.2, Waited: waited}, 1},
 			{honeycomb.Totals{Decided: 100, Polled: 1e9, Waited: 1e9}, fall(1 / honeycomb.MaxCorrection)},
-			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: Aim(100, 99)}, honeycomb.MaxCorrection},
+			{honeycomb.Totals{Decided: 100, Polled: polled, Waited: waited, Aim: TargetTerm(100, 99)}, honeycomb.MaxCorrection},
 		} {
 			got := Correction(&p, c.all)
 			if math.Abs(got-c.want) > 1e-9 {

@@ -11,10 +11,9 @@ import (
 	"tidings/internal/feed"
 )
 
-// The interval after a good answer: the network's, within the floor and the
-// ceiling, stretched by what the origin hints; the reader's own origins are
-// spared all of that.
-func TestTheLongestWishSetsTheInterval(t *testing.T) {
+// The interval after a success is the network's, within minimum and maximum, stretched by the
+// origin's hints. Private origins are exempt from all of that.
+func TestTheLongestHintSetsTheInterval(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	for _, c := range []struct {
 		what    string
@@ -40,18 +39,18 @@ func TestTheLongestWishSetsTheInterval(t *testing.T) {
 	} {
 		l := newLab(t)
 		p := l.poller(Config{PollInterval: c.network})
-		ld := &lead{url: "http://a.example/", private: c.private, fresh: c.maxAge}
-		// "Not modified" has no hints: those of the document before hold.
+		ld := &leaderState{url: "http://a.example/", private: c.private, maxAge: c.maxAge}
+		// "Not modified" has no hints; those of the document before still hold.
 		for _, f := range []*feed.Feed{{Hints: c.hints}, nil} {
-			if p.pace(ld, f); ld.interval != c.want || !strings.Contains(ld.why, c.why) {
+			if p.setInterval(ld, f); ld.interval != c.want || !strings.Contains(ld.why, c.why) {
 				t.Errorf("%s: %v because of %q", c.what, ld.interval, ld.why)
 			}
 		}
 	}
 }
 
-// Slots are where they are, however long an origin takes to answer: of n pollers each keeps
-// its place between the others.
+// Slots stay where they are, however long an origin takes to answer: each of n pollers keeps its
+// place between the others.
 func TestPollsKeepTheirSlots(t *testing.T) {
 	l := newLab(t)
 	l.origins[site] = serves(rss("A", "", "one"))
@@ -69,7 +68,7 @@ func TestPollsKeepTheirSlots(t *testing.T) {
 	}
 }
 
-func TestHoursAndDaysThatAFeedSkipsArePassedOver(t *testing.T) {
+func TestSkippedHoursAndDaysAreNotPolled(t *testing.T) {
 	day := func(d ...time.Weekday) (bits uint8) {
 		for _, w := range d {
 			bits |= 1 << w
@@ -106,15 +105,14 @@ func TestHoursAndDaysThatAFeedSkipsArePassedOver(t *testing.T) {
 		}
 	}
 
-	// Of somebody else's zone the hours are in UTC all the same.
+	// The hours are in UTC whatever the time zone of the argument.
 	rome := time.FixedZone("CET", 3600)
 	if got := skipsOf(feed.Hints{SkipHours: hours(0, 6)}).after(monday.Add(5 * time.Hour).In(rome)); !got.Equal(monday.Add(6 * time.Hour)) {
 		t.Errorf("in another zone: at %v", got)
 	}
 }
 
-// What follows on failures: as long as polls fail, the interval grows; what the
-// origin says about it rules.
+// The interval grows while polls fail, and what the origin asks for takes precedence.
 func TestFailuresBackOff(t *testing.T) {
 	const minute, hour = time.Minute, time.Hour
 	failing := env.Answer{Status: 500}
@@ -128,7 +126,7 @@ func TestFailuresBackOff(t *testing.T) {
 	for _, c := range []struct {
 		what     string
 		a        env.Answer
-		before   int // failures
+		before   int // consecutive failures
 		interval time.Duration
 		private  bool
 		want     time.Duration
@@ -169,17 +167,17 @@ func TestFailuresBackOff(t *testing.T) {
 		p := l.poller(Config{PollInterval: c.interval})
 		url := "http://www.a.example/"
 		p.lead(url, nil)
-		d := p.duties.Get(key(url))
-		d.rare().ailment, d.private = &ailment{fails: c.before}, c.private
-		p.failed(d, c.a, judge(c.a, nil, nil), l.now)
-		// At a slot, unless nobody was bothered.
-		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.grid.Interval-1) || !strings.Contains(d.extra.ailment.state.Why, c.why) || d.extra.ailment.fails != c.before+1 {
-			t.Errorf("%s: in %v because of %q", c.what, wait, d.extra.ailment.state.Why)
+		d := p.assignments.Get(key(url))
+		d.ensureExtra().failure, d.private = &failure{fails: c.before}, c.private
+		p.failed(d, c.a, classify(c.a, nil, nil), l.now)
+		// The next poll is at a slot, unless no server was reached.
+		if wait := d.next.time().Sub(l.now); wait < c.want || wait > c.want+max(c.want/20, d.schedule.Interval-1) || !strings.Contains(d.extra.failure.state.Why, c.why) || d.extra.failure.fails != c.before+1 {
+			t.Errorf("%s: in %v because of %q", c.what, wait, d.extra.failure.state.Why)
 		}
-		kind := d.extra.ailment.state.Kind
+		kind := d.extra.failure.state.Kind
 		var until time.Time
 		if d.domain != nil {
-			until = d.domain.rest.time()
+			until = d.domain.limitedUntil.time()
 		}
 		if (kind == coronapb.State_LIMITED && !c.private) != until.After(l.now) {
 			t.Errorf("%s: the domain is left alone until %v", c.what, until)
@@ -187,8 +185,8 @@ func TestFailuresBackOff(t *testing.T) {
 	}
 }
 
-// What answers for an origin is its registrable domain, or its address.
-func TestDomainOfAnOriginIsWhatOneRegisters(t *testing.T) {
+// The domain of an origin is its registrable domain, or its address.
+func TestDomainOfAnOriginIsItsRegistrableDomain(t *testing.T) {
 	for raw, want := range map[string]string{
 		"https://www.example.org/feed":     "example.org",
 		"https://a.b.example.co.uk:8443/x": "example.co.uk",
@@ -204,40 +202,40 @@ func TestDomainOfAnOriginIsWhatOneRegisters(t *testing.T) {
 	}
 }
 
-// However many domains ask to be left alone, what is remembered is bounded; those
-// whose time is over go first.
-func TestDomainsThatRestAreBounded(t *testing.T) {
+// The number of remembered rate-limited domains is bounded. Those whose limit is over go first.
+func TestRateLimitedDomainsAreBounded(t *testing.T) {
 	l := newLab(t)
 	p := l.poller(Config{})
 	rest := func(name string, d time.Duration) {
 		at := p.domain(originOf("http://" + name + "/"))
-		at.rest = momentOf(l.now.Add(d))
-		p.leave(at)
+		at.limitedUntil = momentOf(l.now.Add(d))
+		p.releaseDomain(at)
 	}
-	for i := range maxResting + 10 {
+	for i := range maxIdleDomains + 10 {
 		rest(fmt.Sprintf("d%d.example", i), time.Hour)
 	}
-	if len(p.domains) > maxResting {
+	if len(p.domains) > maxIdleDomains {
 		t.Errorf("%d domains rest", len(p.domains))
 	}
 	l.now = l.now.Add(2 * time.Hour)
-	for i := range maxResting {
+	for i := range maxIdleDomains {
 		rest(fmt.Sprintf("e%d.example", i), time.Hour)
 	}
-	if len(p.domains) > maxResting || p.domains["d1.example"] != nil {
+	if len(p.domains) > maxIdleDomains || p.domains["d1.example"] != nil {
 		t.Errorf("%d domains rest after some were over", len(p.domains))
 	}
 }
 
-// Who has another rank now polls for a slot that has passed while it was told: where intervals are
-// short that is a small part of them, too, or each change of ranks would bring polls besides.
-func TestASlotOfAMomentAgoIsMadeUpFor(t *testing.T) {
+// A node with a new rank makes up for a slot that passed while it was being told. With short
+// intervals only a small part of the interval counts, so that changes of ranks do not cause extra
+// polls.
+func TestAJustMissedSlotIsMadeUpFor(t *testing.T) {
 	p := newLab(t).poller(Config{PollInterval: time.Hour})
 	now := p.clock.Now()
 	for interval, want := range map[time.Duration]time.Duration{
 		24 * time.Second: 750 * time.Millisecond, time.Minute: 1875 * time.Millisecond, 30 * time.Minute: 10 * time.Second, time.Hour: 10 * time.Second,
 	} {
-		d := &duty{asked: momentOf(now.Add(-interval * 3 / 4)), grid: grid{Interval: interval}}
+		d := &assignment{polledAt: momentOf(now.Add(-interval * 3 / 4)), schedule: schedule{Interval: interval}}
 		if late := now.Sub(p.notBefore(d, now)); late != want {
 			t.Errorf("an interval of %v: %v late", interval, late)
 		}

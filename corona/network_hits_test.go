@@ -7,10 +7,10 @@ import (
 	"tidings/overlay"
 )
 
-// What origins and houses counted in a town.
+// Requests and counters of a test network.
 
-// honestHits are the requests of honest houses at a domain, in some time, by their addresses.
-func (w *town) honestHits(from, to time.Time, domain string) map[string]int {
+// honestHits returns the requests of honest members at a domain in some time, by address.
+func (w *testNetwork) honestHits(from, to time.Time, domain string) map[string]int {
 	of := map[string]int{}
 	for _, x := range w.hits {
 		if x.honest && !x.at.Before(from) && x.at.Before(to) && strings.Contains(x.url, domain) {
@@ -20,8 +20,9 @@ func (w *town) honestHits(from, to time.Time, domain string) map[string]int {
 	return of
 }
 
-// busiest is the most that honest houses asked a domain in any ten minutes, since a time.
-func (w *town) busiest(since time.Time, domain string) (most int) {
+// busiest is the largest number of requests of honest members to a domain in any ten minutes since
+// a time.
+func (w *testNetwork) busiest(since time.Time, domain string) (most int) {
 	var at []time.Time
 	for _, x := range w.hits {
 		if !x.honest || x.at.Before(since) || !strings.Contains(x.url, domain) {
@@ -35,8 +36,8 @@ func (w *town) busiest(since time.Time, domain string) (most int) {
 	return most
 }
 
-// steward is the house that leads a domain's key.
-func (w *town) steward(domain string) *house {
+// steward is the member that leads a domain's key.
+func (w *testNetwork) steward(domain string) *member {
 	for _, h := range w.houses {
 		if v, ok := h.owners.View(overlay.StewardKey(w.network.Name, domain)); ok && h.up && v.Leads {
 			return h
@@ -45,8 +46,8 @@ func (w *town) steward(domain string) *house {
 	return nil
 }
 
-// stats adds up the counters of the honest houses.
-func (w *town) stats() (sum Stats) {
+// stats adds up the counters of the honest members.
+func (w *testNetwork) stats() (sum Stats) {
 	for _, h := range w.houses {
 		if h.liar {
 			continue

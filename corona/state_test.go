@@ -10,8 +10,8 @@ import (
 	"tidings/internal/feed"
 )
 
-// Whatever an origin does gives a clear state: what it is, in words for a person.
-func TestEveryAnswerHasItsStateAndWords(t *testing.T) {
+// Every response gives a clear state, with a detail that people can read.
+func TestEveryResponseHasAStateAndADetail(t *testing.T) {
 	whole := rss("A feed", "", "one", "two")
 	for _, c := range []struct {
 		what  string
@@ -57,16 +57,16 @@ func TestEveryAnswerHasItsStateAndWords(t *testing.T) {
 		if c.a.Status == 200 && len(c.a.Body) > 0 {
 			f, err = feed.Parse(c.a.Body, c.a.ContentType)
 		}
-		s := judge(c.a, f, err)
-		if s.Kind != c.kind || c.words == "-" && s.Words != "" || c.words != "-" && !strings.Contains(s.Words, c.words) {
-			t.Errorf("%s: %v, %q; want %v with %q", c.what, s.Kind, s.Words, c.kind, c.words)
+		s := classify(c.a, f, err)
+		if s.Kind != c.kind || c.words == "-" && s.Detail != "" || c.words != "-" && !strings.Contains(s.Detail, c.words) {
+			t.Errorf("%s: %v, %q; want %v with %q", c.what, s.Kind, s.Detail, c.kind, c.words)
 		}
 	}
 }
 
-// What readers lack of a document is no failure, but is said; what was mended without
-// loss is nobody's affair.
-func TestADocumentThatIsNotWholeIsAGoodOneWithWords(t *testing.T) {
+// A document that is incomplete for readers is a success with a detail. A document that was
+// repaired without loss has no detail.
+func TestAnIncompleteDocumentIsASuccessWithADetail(t *testing.T) {
 	for _, c := range []struct{ what, doc, words string }{
 		{"the wrong charset", strings.Replace(rss("Caf\xe9", "", "one"), `version="1.0"?`, `version="1.0" encoding="utf-8"?`, 1), ""},
 		{"a million empty items", "<rss version='2.0'><channel><title>Empty</title>" + strings.Repeat("<item></item>", 1e5) + "<item><title>x</title></item></channel></rss>", ""},
@@ -78,15 +78,15 @@ func TestADocumentThatIsNotWholeIsAGoodOneWithWords(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", c.what, err)
 		}
-		if s := judge(env.Answer{Status: 200, Body: []byte(c.doc)}, f, nil); s.Kind != coronapb.State_OK || s.Words != c.words {
-			t.Errorf("%s: %v, %q; want %q", c.what, s.Kind, s.Words, c.words)
+		if s := classify(env.Answer{Status: 200, Body: []byte(c.doc)}, f, nil); s.Kind != coronapb.State_OK || s.Detail != c.words {
+			t.Errorf("%s: %v, %q; want %q", c.what, s.Kind, s.Detail, c.words)
 		}
 	}
 }
 
-// Of all is well, the last and the next poll follow from the interval, as long as the
-// poller is known to live; of anything else nothing does.
-func TestAStateIsProjectedNoFurtherThanIsKnown(t *testing.T) {
+// As long as all is well and the poller is known to live, the last and the next poll follow from
+// the interval. Nothing else is projected.
+func TestStatesAreProjectedOnlyWhileThePollerIsKnownToLive(t *testing.T) {
 	at := time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 	now := at.Add(100 * time.Minute)
 	half := 30 * time.Minute
@@ -100,8 +100,8 @@ func TestAStateIsProjectedNoFurtherThanIsKnown(t *testing.T) {
 		{"its poller lives", 0, 3 * half, 4 * half, "a rule"},
 		{"by a clock that is ahead", -time.Hour, 3 * half, 4 * half, "a rule"},
 		{"it lived lately", 15 * time.Minute, 2 * half, 4 * half, "a rule"},
-		{"it lived an hour ago", time.Hour, half, 4 * half, "as planned: no word from its poller for 60 min"},
-		{"nothing was heard since", 24 * time.Hour, 0, 4 * half, "as planned: no word from its poller for 1440 min"},
+		{"it lived an hour ago", time.Hour, half, 4 * half, "as planned: nothing heard from its poller for 60 min"},
+		{"nothing was heard since", 24 * time.Hour, 0, 4 * half, "as planned: nothing heard from its poller for 1440 min"},
 	} {
 		s := ok.Projected(now, now.Add(-c.sure))
 		if s.Kind != ok.Kind || !s.Polled.Equal(at.Add(c.polled)) || !s.Next.Equal(at.Add(c.next)) || s.Why != c.why {
@@ -119,8 +119,8 @@ func TestAStateIsProjectedNoFurtherThanIsKnown(t *testing.T) {
 			t.Errorf("%+v is projected to %+v", s, p)
 		}
 	}
-	failing := State{Kind: coronapb.State_FAILING, Words: "500", Since: at, Polled: at, Next: at.Add(half), Why: "a rule"}
-	if s := failing.Projected(now, now); !s.Polled.IsZero() || !s.Next.IsZero() || s.Why == "a rule" || s.Words != "500" || !s.Since.Equal(at) {
-		t.Errorf("of a poll that failed over an hour ago, %+v is said", s)
+	failing := State{Kind: coronapb.State_FAILING, Detail: "500", Since: at, Polled: at, Next: at.Add(half), Why: "a rule"}
+	if s := failing.Projected(now, now); !s.Polled.IsZero() || !s.Next.IsZero() || s.Why == "a rule" || s.Detail != "500" || !s.Since.Equal(at) {
+		t.Errorf("of a poll that failed over an hour ago, the state is %+v", s)
 	}
 }

@@ -1,0 +1,201 @@
+package corona
+
+import (
+	"fmt"
+	"net/url"
+	"time"
+
+	"golang.org/x/net/publicsuffix"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/internal/feed"
+)
+
+const (
+	// freeFails is the number of consecutive failures before the interval grows.
+	freeFails = 3
+	// unreachableRetry is the delay after the first poll that reached no server. It doubles with
+	// each further failure.
+	unreachableRetry = time.Minute
+	// defaultLimit is the first pause for a domain that asks for fewer requests without
+	// Retry-After.
+	defaultLimit = time.Hour
+	// goneRetry is the time between two polls of a feed that is gone. Some origins have been seen
+	// to bring such a feed back.
+	goneRetry = 7 * 24 * time.Hour
+	// privateMaxIntervals bounds the back-off for an origin on a private address, in polling
+	// intervals. Such an origin is probably the reader's own and being repaired.
+	privateMaxIntervals = 8
+)
+
+// originOf returns the domain of an address, and whether the address names a private host.
+func originOf(url string) (domain string, private bool) { return domainOf(url), privateHost(url) }
+
+// domainOf returns the registrable domain of an address, or its host if there is none.
+func domainOf(raw string) string {
+	raw, _ = feed.AtOrigin(raw)
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	host := u.Hostname()
+	if d, err := publicsuffix.EffectiveTLDPlusOne(host); err == nil {
+		return d
+	}
+	return host
+}
+
+// setInterval sets the polling interval of a channel and the rule that gave it. f is nil after "not
+// modified"; then the hints of the previous document still hold.
+func (c *Corona) setInterval(l *leaderState, f *feed.Feed) {
+	if f != nil {
+		l.hints, l.inherited.interval = f.Hints, 0
+	}
+	interval, why := c.intervalOf(l.private, l.hints, l.maxAge, l.inherited.interval)
+	l.desiredInterval = interval
+	if p := l.permit; p != nil && p.interval > interval {
+		interval, why = p.interval, "the budget of "+l.domain.name
+	}
+	l.interval, l.why = interval.Truncate(time.Millisecond), why // orders have milliseconds
+}
+
+// intervalOf returns the time between two polls of a channel by one node, and the rule that gave
+// it. before is an inherited interval, which holds until a document sets its own.
+func (c *Corona) intervalOf(private bool, hints feed.Hints, fresh, before time.Duration) (interval time.Duration, why string) {
+	interval, why = c.cfg.PollInterval, "the network's polling interval"
+	if private {
+		return interval, why
+	}
+	stretch := func(d time.Duration, rule string) {
+		if d > interval {
+			interval, why = d, rule
+		}
+	}
+	stretch(c.scaled(minPublicInterval), "the shortest interval for public web servers")
+	stretch(hints.TTL, "the feed's ttl")
+	stretch(hints.Period, "the feed's sy:updatePeriod")
+	stretch(fresh, "max-age of the web server")
+	stretch(before, "the interval before another node took over")
+	if interval > maxPublicInterval {
+		interval, why = maxPublicInterval, "the longest interval"
+	}
+	return interval, why
+}
+
+// skips are the hours and days, in UTC, in which a feed asks not to be polled, one bit each.
+type skips struct {
+	hours uint32
+	days  uint8 // starting with Sunday
+}
+
+func skipsOf(h feed.Hints) skips { return skips{h.SkipHours, h.SkipDays} }
+
+// after returns the first time, at or after at, that is not skipped.
+func (s skips) after(at time.Time) time.Time {
+	if s.hours&(1<<24-1) == 1<<24-1 || s.days&(1<<7-1) == 1<<7-1 {
+		return at // a feed cannot mean to skip every hour or day, so such hints are ignored
+	}
+	for range 24 * 8 {
+		u := at.UTC()
+		switch {
+		case s.days&(1<<u.Weekday()) != 0:
+			at = u.Truncate(24 * time.Hour).Add(24 * time.Hour)
+		case s.hours&(1<<u.Hour()) != 0:
+			at = u.Truncate(time.Hour).Add(time.Hour)
+		default:
+			return at
+		}
+	}
+	return at
+}
+
+// failed plans the next poll after a failure, and tells the sequencer.
+func (c *Corona) failed(d *assignment, a env.Answer, s State, now time.Time) {
+	x := d.ensureExtra()
+	if x.failure == nil {
+		x.failure = &failure{}
+	}
+	i := x.failure
+	i.fails++
+	interval := d.schedule.Interval
+	b := c.backOff(s, a, i.fails, interval, d.private, d.target.domain)
+	wait, why := b.wait, b.why
+	if b.limitDomain > 0 {
+		c.limitDomainOf(d, now.Add(b.limitDomain))
+	}
+	var at time.Time
+	switch {
+	case wait < interval:
+		at = now.Add(wait + time.Duration(c.rand.Int64N(int64(wait/20)+1)))
+	case b.asked:
+		at, _ = d.nextAllowed(now.Add(wait - 1))
+	default: // at the node's own slot, so that its polls stay apart from the others'
+		at, _ = d.nextAllowed(now.Add(wait - interval/2))
+	}
+	s.Polled, s.Next, s.Why = now, at, why
+	i.state = s
+	c.plan(d, at, why)
+	c.reportStatus(d, s, now)
+}
+
+// backOff is the consequence of a failed poll.
+type backOff struct {
+	wait        time.Duration
+	why         string        // the rule that set wait
+	asked       bool          // the origin asked for the wait
+	limitDomain time.Duration // pause for the whole domain; 0: none
+}
+
+// backOff returns when to ask an origin again after so many consecutive failures.
+func (c *Corona) backOff(s State, a env.Answer, fails int, interval time.Duration, private bool, domain string) (b backOff) {
+	b.wait, b.why = interval, "the polling interval"
+	for range fails - freeFails {
+		if b.wait *= 2; b.wait >= maxPublicInterval {
+			b.wait = maxPublicInterval
+			break
+		}
+		b.why = fmt.Sprintf("%d polls failed", fails)
+	}
+	if !private && s.Kind == coronapb.State_UNREACHABLE {
+		// The server was not bothered, and names and connections can recover at any time.
+		b.wait, b.why = min(unreachableRetry<<min(fails-1, 11), maxPublicInterval), "not reachable at the last poll"
+	} else if !private {
+		b.wait = max(b.wait, c.scaled(minPublicInterval))
+	}
+	switch {
+	case s.Kind == coronapb.State_GONE:
+		b.wait, b.why = goneRetry, "gone for good (410)"
+	case s.Kind == coronapb.State_LIMITED:
+		limit := rateLimitOf(a, fails)
+		if a.RetryAfter <= 0 && private {
+			limit = interval
+		}
+		b.wait, b.why, b.asked = max(limit, interval), domain+" asks for fewer requests", true
+		if !private {
+			b.limitDomain = limit
+		}
+	case min(a.RetryAfter, maxRetryAfter) > b.wait:
+		b.wait, b.why, b.asked = min(a.RetryAfter, maxRetryAfter), "Retry-After of the web server", true
+	}
+	if private && s.Kind != coronapb.State_LIMITED {
+		b.wait = min(b.wait, privateMaxIntervals*interval)
+	}
+	return b
+}
+
+// maxRetryAfter bounds the pause that an origin can ask for. An origin that names the year 9999 has
+// made a mistake or was broken into, and is asked once a week.
+const maxRetryAfter = 7 * 24 * time.Hour
+
+// rateLimitOf is the pause for an origin that asks for fewer requests: the time that it names, or
+// one that doubles each time.
+func rateLimitOf(a env.Answer, fails int) time.Duration {
+	if a.RetryAfter > 0 {
+		return min(a.RetryAfter, maxRetryAfter)
+	}
+	return min(defaultLimit<<min(max(fails-1, 0), 5), maxPublicInterval)
+}
+
+// maxIdleDomains bounds the rate-limited domains without a channel here that are remembered.
+const maxIdleDomains = 10_000

@@ -1,0 +1,104 @@
+package corona
+
+import (
+	"cmp"
+	"encoding/binary"
+	"time"
+
+	"tidings/internal/feed"
+)
+
+// observation is the result of a successful poll: a document, or that it has not changed.
+type observation struct {
+	f          *feed.Feed   // nil: not modified
+	page       *pageView    // of a channel that is a page; nil: only its fingerprint is known
+	offer      Offer        // what the address offers in place of a feed
+	verdict    *pageVerdict // of a page, by its sequencer; nil: not judged yet
+	valid      validators
+	maxAge     time.Duration // max-age of the response
+	moved      string        // permanent redirect to this address
+	private    bool          // the origin has a private address
+	size       int           // of the document, in bytes
+	handedOver bool          // no document, but items that a node found while it was cut off
+}
+
+// detail says what readers lack of a document.
+func (r *observation) detail() string {
+	if len(r.f.Items) == 0 {
+		return cmp.Or(r.f.Lacks, noItems)
+	}
+	return r.f.Lacks
+}
+
+// fingerprint identifies a version of an item by the first bytes of its identity and of its content
+// hash, as long as those in difference.Known.
+type fingerprint struct {
+	id   [16]byte
+	hash uint64
+}
+
+// fingerprintSize is the size of an encoded fingerprint, in bytes.
+const fingerprintSize = 24
+
+func fingerprintOf(it *feed.Item) fingerprint {
+	return fingerprint{[16]byte(it.ID[:16]), binary.BigEndian.Uint64(it.Hash[:])}
+}
+
+// fingerprintsOf returns the fingerprints of a document's items, in document order.
+func fingerprintsOf(f *feed.Feed) []fingerprint {
+	of := make([]fingerprint, len(f.Items))
+	for i := range f.Items {
+		of[i] = fingerprintOf(&f.Items[i])
+	}
+	return of
+}
+
+// digest hashes a set of item versions, in any order. It is not collision-resistant: an origin that
+// crafts two documents with one digest only hides an item of its own.
+func digest(of []fingerprint) uint64 {
+	sum := uint64(len(of))
+	for _, p := range of {
+		x := binary.BigEndian.Uint64(p.id[:]) ^ mix(p.hash^binary.BigEndian.Uint64(p.id[8:]))
+		sum += mix(x)
+	}
+	return sum
+}
+
+// mix is the finalizer of MurmurHash3.
+func mix(x uint64) uint64 {
+	x ^= x >> 33
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	x *= 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}
+
+// appendFingerprints encodes fingerprints.
+func appendFingerprints(b []byte, of []fingerprint) []byte {
+	for _, p := range of {
+		b = append(b, p.id[:]...)
+		b = binary.BigEndian.AppendUint64(b, p.hash)
+	}
+	return b
+}
+
+// parseFingerprints decodes fingerprints; nil if the length is wrong.
+func parseFingerprints(b []byte) []fingerprint {
+	if len(b)%fingerprintSize != 0 || len(b)/fingerprintSize > feed.MaxItems {
+		return nil
+	}
+	of := make([]fingerprint, len(b)/fingerprintSize)
+	for i := range of {
+		of[i].id = [16]byte(b[i*fingerprintSize:])
+		of[i].hash = binary.BigEndian.Uint64(b[i*fingerprintSize+16:])
+	}
+	return of
+}
+
+// bare returns an item of which only the fingerprint is known.
+func (p fingerprint) bare() feed.Item {
+	var it feed.Item
+	copy(it.ID[:], p.id[:])
+	binary.BigEndian.PutUint64(it.Hash[:], p.hash)
+	return it
+}

@@ -1,0 +1,86 @@
+package corona
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/internal/env"
+	"tidings/overlay"
+)
+
+// A rate limit stops the member that saw it at once, and the whole wedge when a second member has
+// seen it, too.
+func TestALimitSeenByTwoStopsTheWedge(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	f := w.open("http://a.example/feed", 100, 8)
+	w.run(25 * time.Minute)
+	limit := w.now
+	w.origin = func(*member, env.Request) env.Answer { return env.Answer{Status: 429, RetryAfter: 2 * time.Hour} }
+	w.run(100 * time.Minute)
+	if n := w.honestHits(limit, w.now, "a.example")[f.url]; n < 2 || n > 3 {
+		t.Errorf("%d requests after the origin had asked to be left alone", n)
+	}
+	w.origin = nil
+	w.run(30 * time.Minute)
+	back := w.now
+	w.run(time.Hour)
+	if n := w.honestHits(back, w.now, "a.example")[f.url]; n < 14 {
+		t.Errorf("%d requests in an hour after that was over", n)
+	}
+}
+
+// Reports that are signed by another node, old, or from a node that cannot poll the channel are
+// ignored. Members cannot cause more than one message per minute to readers.
+func TestForgedStatusReportsAreIgnored(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	f := w.open("http://a.example/feed", 100, 8)
+	w.run(25 * time.Minute)
+	l, liar := f.leader.leaders[f.key], w.houses[3]
+	if liar == f.leader {
+		liar = w.houses[4]
+	}
+	ill := State{Kind: coronapb.State_GONE, Detail: "410", Polled: w.now}
+	old := ill
+	old.Polled = w.now.Add(-time.Hour)
+	other := liar.signStatus(overlay.ID{1}, ill)
+	other.GetStatus().Key = f.key[:]
+	forged := f.leader.signStatus(f.key, ill)
+	forged.GetStatus().Status[40] ^= 1
+	for what, m := range map[string]*coronapb.Message{
+		"of long ago": liar.signStatus(f.key, old), "of another channel": other, "of another's": forged,
+	} {
+		if f.leader.take(f.key, liar.signer.PeerID(), m); len(l.failing) > 0 || l.state.Kind != coronapb.State_OK {
+			t.Errorf("a report %s: %d are failing, and it is %v", what, len(l.failing), l.state.Kind)
+		}
+	}
+	l.pollers = 1 // one is then the majority
+	said := len(f.said)
+	for i := range 30 {
+		ill.Detail = fmt.Sprint(i)
+		f.leader.take(f.key, liar.signer.PeerID(), liar.signStatus(f.key, ill))
+	}
+	if n := len(f.said) - said; n != 1 || len(l.failing) != 1 {
+		t.Errorf("%d states for reports of one member at one time; %d are failing", n, len(l.failing))
+	}
+}
+
+// A single member cannot stop a feed by claiming a limit: the sequencer fetches the channel itself.
+func TestAClaimedLimitIsChecked(t *testing.T) {
+	w := newTestNetwork(t, 12)
+	f := w.open("http://a.example/feed", 100, 8)
+	w.run(25 * time.Minute)
+	start := w.now
+	for i := range 60 {
+		h := w.houses[i%12]
+		s := State{Kind: coronapb.State_LIMITED, Detail: "429", Since: w.now, Polled: w.now, Next: w.now.Add(20 * time.Hour)}
+		h.tell(f.key, h.signStatus(f.key, s), true)
+		h.run()
+		w.run(time.Minute)
+	}
+	n := w.honestHits(start, w.now, "a.example")[f.url]
+	if n < 14 || n > 20 {
+		t.Errorf("%d requests in an hour of eight pollers", n)
+	}
+}

@@ -1,0 +1,142 @@
+package corona
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"tidings/corona/coronapb"
+	"tidings/difference"
+	"tidings/honeycomb"
+)
+
+// updateRate estimates how often a channel changes: the tradeoff factor u, "estimated based on the
+// time between updates detected" (Corona §3.3). Updates arrive at random, so only their number and
+// the time of observation matter. Both decay, so that the estimate follows a channel that falls
+// silent or wakes up.
+type updateRate struct {
+	updates  float64   // updates seen, decayed
+	observed float64   // seconds of observation, decayed
+	at       time.Time // when both were last brought up to date; zero: observation has not begun
+}
+
+const (
+	// decayTime is the time after which an observation counts for 1/e.
+	decayTime = 14 * 24 * time.Hour
+	// priorUpdates and priorObserved are the prior: updates, and time of observation, that count
+	// for a channel before anything is seen. They are those of the gamma distribution of update
+	// rates with a tenth of channels above one update an hour and half of the channels changing
+	// within five days, as in the paper's survey (§5.1). With the observations added, the estimate
+	// is the posterior mean of the rate, which Fair's optimum needs.
+	priorUpdates  = 1. / 8
+	priorObserved = 20 * time.Minute
+	// maxDatedTime bounds the time of observation that the dates in a first document count for, and
+	// maxDatedUpdates the number of updates. Dates are weaker evidence than observations: some are
+	// wrong, a dormant author may start again, and an author can invent dates to be polled more
+	// often.
+	maxDatedTime    = 2 * 24 * time.Hour
+	maxDatedUpdates = 8
+)
+
+// decay brings an estimate up to date.
+func (r *updateRate) decay(now time.Time) {
+	if d := now.Sub(r.at).Seconds(); !r.at.IsZero() && d > 0 {
+		keep := math.Exp(-d / decayTime.Seconds())
+		r.updates *= keep
+		r.observed = r.observed*keep + d
+	}
+	r.at = now
+}
+
+// addUpdate counts one update.
+func (r *updateRate) addUpdate(now time.Time) {
+	r.decay(now)
+	r.updates++
+}
+
+// interval is u, the mean time between two updates.
+func (r *updateRate) interval(now time.Time) time.Duration {
+	r.decay(now)
+	u := (r.observed + priorObserved.Seconds()) / (r.updates + priorUpdates)
+	return time.Duration(min(u, 1e8) * float64(time.Second))
+}
+
+// addDates uses the dates in a first document as if the channel had been observed since the
+// earliest one. Dates within honeycomb.MinUpdate count as one update. A single date says nothing,
+// because it may be when the document was generated.
+func (r *updateRate) addDates(dates []time.Time, now time.Time) {
+	r.decay(now)
+	past := slices.DeleteFunc(slices.Clone(dates), func(at time.Time) bool { return at.IsZero() || !at.Before(now) })
+	slices.SortFunc(past, time.Time.Compare)
+	n, last := 0., time.Time{}
+	for _, at := range past {
+		if at.Sub(last) >= honeycomb.MinUpdate {
+			n, last = n+1, at
+		}
+	}
+	if n < 2 || r.updates > 0 { // the earlier sequencer has seen real updates
+		return
+	}
+	watched := now.Sub(past[0]).Seconds()
+	part := min(maxDatedTime.Seconds()/watched, maxDatedUpdates/n, 1)
+	r.updates += part * n
+	r.observed += part * watched
+}
+
+func (r updateRate) wire() *coronapb.UpdateRate {
+	return &coronapb.UpdateRate{Updates: float32(r.updates), Observed: r.observed, AtMs: millis(r.at)}
+}
+
+// updateRateFrom reads an estimate that another sequencer noted.
+func updateRateFrom(m *coronapb.UpdateRate) updateRate {
+	const most = 1e9 // seconds, or updates; decay keeps real values below
+	within := func(x float64) float64 {
+		if !(x > 0) {
+			return 0
+		}
+		return min(x, most)
+	}
+	r := updateRate{updates: within(float64(m.GetUpdates())), observed: within(m.GetObserved())}
+	if ms := m.GetAtMs(); ms <= maxMillis {
+		r.at = timeOf(ms)
+	}
+	return r
+}
+
+// datesOf returns the dates of the items' current versions, zero for items without a date.
+func datesOf(changes []difference.Change) []time.Time {
+	of := make([]time.Time, len(changes))
+	for i := range changes {
+		if m, err := changes[i].Item.Meaning(""); err == nil {
+			of[i] = m.Published
+			if m.Updated.After(of[i]) {
+				of[i] = m.Updated
+			}
+		}
+	}
+	return of
+}
+
+const (
+	// lagWeight is the weight of the last item in the mean lag.
+	lagWeight = 1. / 8
+	// maxLag is the largest age of a newly found item, in intervals, at which its date counts as
+	// the time of its appearance. An older date was set long before the item was published, or the
+	// feed was unreachable.
+	maxLag = 2
+)
+
+// updateLag updates the mean lag with the dates of newly found items. The lag is the detection
+// time, as far as origins date their items well.
+func (l *leaderState) updateLag(dates []time.Time, now time.Time) {
+	for _, at := range dates {
+		lag := now.Sub(at)
+		switch {
+		case at.IsZero() || lag < 0 || lag > maxLag*l.interval:
+		case l.lag == 0:
+			l.lag = max(lag, 1)
+		default:
+			l.lag += time.Duration(lagWeight * float64(lag-l.lag))
+		}
+	}
+}
