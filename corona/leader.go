@@ -67,7 +67,7 @@ type leaderState struct {
 	ticket     uint64                   // proof of appointment that pollers beyond the leaf set include in reports
 	lastReport map[env.PeerID]time.Time // time of each poller's last change report, by the poller's clock
 
-	// What the channel would need if its domain had no budget, and what the domain grants.
+	// The number of pollers and the interval without a budget, and the permit that the domain grants.
 	desiredPollers  int           // number of pollers without a budget
 	desiredInterval time.Duration // interval without a budget; 0: no poll yet
 	permitState

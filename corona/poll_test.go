@@ -14,8 +14,8 @@ import (
 
 const site = "http://www.a.example/feed"
 
-// What readers lack is reported as long as it holds, also after "not modified", whichever node
-// polls.
+// Items that readers lack are reported for as long as they lack them, also after "not modified", and
+// also when another node polls.
 func TestDetailsAreReportedAsLongAsTheyHold(t *testing.T) {
 	l := newLab(t)
 	long := "<item><title>long</title><description>" + strings.Repeat("x", feed.MaxItem) + "</description></item>"

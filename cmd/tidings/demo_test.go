@@ -15,9 +15,7 @@ import (
 
 // The demo runs without a network, says what came of it, and ends.
 func TestDemoShowsWhatItIsFor(t *testing.T) {
-	if testing.Short() {
-		t.Skip("half a minute of a network")
-	}
+	heavy(t)
 	t.Parallel()
 	// A busy machine takes longer until the nodes have shared the work out, so the demo runs until it shows
 	// what it is for, and not for a fixed time.
@@ -73,9 +71,7 @@ func (u *stopsWhen) Write(b []byte) (int, error) {
 
 // Whenever it is interrupted, it ends soon and leaves nothing behind.
 func TestDemoEndsWhenItIsTold(t *testing.T) {
-	if testing.Short() {
-		t.Skip("some seconds of a network")
-	}
+	heavy(t)
 	for _, after := range longtest.Pick([]time.Duration{300 * time.Millisecond}, []time.Duration{0, 300 * time.Millisecond, 2 * time.Second}) {
 		dir := t.TempDir()
 		t.Setenv("TMPDIR", dir)
@@ -127,9 +123,7 @@ func entries(t *testing.T, dir string) (names []string) {
 
 // It ends, too, when nobody reads on.
 func TestDemoEndsWithoutAReader(t *testing.T) {
-	if testing.Short() {
-		t.Skip("some seconds of a network")
-	}
+	heavy(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
 	r, w, err := os.Pipe()

@@ -56,9 +56,7 @@ var notRun = []passage{
 // the page from top to bottom, and compares output where the page shows some. Ports are free ones, and
 // a web server of the test stands for the sites that are named.
 func TestDocs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
+	heavy(t)
 	t.Parallel()
 	bash := need(t, "bash", "it runs the commands of the pages")
 	root, err := filepath.Abs("../..")

@@ -541,10 +541,10 @@ func need(t *testing.T, tool, why string) string {
 	return ""
 }
 
-// heavy skips a test that takes its time.
+// heavy skips a test of real nodes with -short.
 func heavy(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("real processes take their time: left out with -short")
+		t.Skip("real nodes take their time: left out with -short")
 	}
 }

@@ -234,7 +234,8 @@ func TestPublishers(t *testing.T) {
 	for _, n := range nodes {
 		refused = append(refused, n.status().Refused...)
 	}
-	refused = slices.DeleteFunc(refused, func(r proxy.Refused) bool { // of the stolen key, if the desk had not yet heard of the next one
+	// The stolen key's item is refused by the sequencer, and noted, if the desk had not yet heard of the next key.
+	refused = slices.DeleteFunc(refused, func(r proxy.Refused) bool {
 		return strings.Contains(r.Why, "another key has replaced this one")
 	})
 	if err == nil || len(refused) != 1 || !strings.Contains(refused[0].Why, "not a publication") {

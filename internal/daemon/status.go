@@ -231,7 +231,7 @@ func remedy(channel, state string, private bool) string {
 		return "the node waits as long as the web server asks"
 	case kindName(coronapb.State_REFUSED):
 		if private {
-			return "link-local addresses, addresses of this node, and pages that robots.txt forbids are never polled" + stop
+			return "nodes never poll link-local addresses, their own addresses, or what robots.txt forbids: choose another address" + stop
 		}
 		return allowPrivate + stop
 	}
@@ -239,7 +239,7 @@ func remedy(channel, state string, private bool) string {
 }
 
 // allowPrivate is the remedy for an address that may be refused because it is private.
-const allowPrivate = "if the web server is yours and has a private address, run the node with --allow-private-origins; link-local addresses are never polled"
+const allowPrivate = "if the web server is yours and has a private address, run the node with --allow-private-origins (link-local addresses are never polled)"
 
 // invitation says how others may join through a node that is alone.
 func invitation(snap Snapshot) string {

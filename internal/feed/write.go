@@ -35,8 +35,8 @@ type Document struct {
 	Base    string
 	Head    Head
 	Entries []Entry
-	// Since is when the document began to exist. An Atom feed that does not say itself when it was updated
-	// was so then or at its latest entry, whichever is later. The zero time is 1970.
+	// Since is the time at which the document came into being. Where the head does not say when an Atom feed was
+	// updated, the feed says Since, or the time of its latest entry if that is later. The zero time stands for 1970.
 	Since time.Time
 	// Clean, unless it is nil, makes what an item says fit for readers, where it is
 	// written by its meaning; what goes out as it came is left alone.

@@ -133,7 +133,8 @@ func TestTheKeyThatFollowsSignsNothing(t *testing.T) {
 // A program that runs while keygen --rotate replaces the key signs with the new one from then on, also if the key is locked,
 // and the old file is refused.
 func TestARotationIsNoticed(t *testing.T) {
-	t.Cleanup(func(asShipped int) func() { return func() { work = asShipped } }(work))
+	asShipped := work
+	t.Cleanup(func() { work = asShipped })
 	work = 10
 	for _, words := range []string{"", "correct horse"} {
 		path := filepath.Join(t.TempDir(), "blog.key")

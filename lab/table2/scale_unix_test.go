@@ -28,10 +28,10 @@ var (
 
 // TestScale measures what a world costs, phase by phase:
 //
-//	go test ./internal/lab/table2 -run TestScale -members 128 -timeout 1h -v
+//	go -C lab test ./table2 -run TestScale -members 128 -timeout 1h -v
 func TestScale(t *testing.T) {
 	if *membersFlag == 0 {
-		t.Skip("-members says how large the world is")
+		t.Skip("a measurement: give the size of the world with -members")
 	}
 	objective, err := honeycomb.ParseObjective(*objectiveFlag)
 	if err != nil {

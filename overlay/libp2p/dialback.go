@@ -60,7 +60,7 @@ func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
 	// The request is read before it may be refused: closing a stream on which the peer still writes would reset it, and
 	// the peer would not get the reply.
 	var m libp2ppb.DialBack
-	unread := readMessage(s, &m)
+	err := readMessage(s, &m)
 	if !h.neighbours.has(p) {
 		return 0, "say Hello first"
 	}
@@ -73,7 +73,7 @@ func (h *Host) tryDialBack(s network.Stream) (tried int, words string) {
 	if !h.ledger.serve(p, time.Now()) {
 		return 0, "asked too often; try again"
 	}
-	if unread != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxAsked {
+	if err != nil || len(m.Nonce) != nonceSize || len(m.Addrs) > maxAsked {
 		h.fault(p, "wishes to be dialled back that are none")
 		return 0, "not a request"
 	}
