@@ -25,33 +25,33 @@ type channel struct {
 	since      time.Time
 	attributes []byte
 
-	trust *difference.Pin // whose feed it is, as this node believes; nil: nobody's
-	doubt *difference.Pin // what its log says instead; nil: nothing else
-	sight sight           // what this node has seen of that at the origin itself
+	trust    *difference.Pin // whose feed it is, as this node believes; nil: nobody's
+	doubt    *difference.Pin // what its log says instead; nil: nothing else
+	keyCheck keyCheck        // what this node has seen of that at the origin itself
 	// writing is how many changes of the subscription are on their way to the disk; unkept, that
 	// what is believed has changed meanwhile.
-	writing int
-	unkept  bool
-	lead    *lead  // while this node is the feed's sequencer
-	beat    *beat  // the last heartbeat
-	trial   *trial // of those who are to bring its entries; nil: there were none so far
-	state   []byte // what the sequencer says about its polls
-	repair  *repair
-	lacking bool     // its log lacks something for which the origin is to be asked
-	mending *mending // of bodies that the disk has lost; nil: none was seen to be
+	pendingWrites int
+	trustUnstored bool
+	leader        *leaderState // while this node is the feed's sequencer
+	beat          *beat        // the last heartbeat
+	probation     *probation   // of those who are to bring its entries; nil: there were none so far
+	state         []byte       // what the sequencer says about its polls
+	repair        *repair
+	needsOrigin   bool          // its log lacks something for which the origin is to be asked
+	recovery      *bodyRecovery // of bodies that the disk has lost; nil: none was seen to be
 	// confirmed is when it was last certain that nothing was missing.
-	confirmed time.Time
-	audited   time.Time // when an owner was asked last
-	heard     time.Time // when another node vouched for the log last; the start, as long as none has
-	alone     bool      // the node is cut off from it, and polls it itself
-	owed      int       // how often the node may still hand over what it found alone
-	handAt    time.Time // when it does so next
-	deserted  bool      // by the owners that are known: they did not answer, or keep no log of it any more
+	confirmed     time.Time
+	auditedAt     time.Time // when an owner was asked last
+	heardAt       time.Time // when another node vouched for the log last; the start, as long as none has
+	alone         bool      // the node is cut off from it, and polls it itself
+	handOversLeft int       // how often the node may still hand over what it found alone
+	handOverAt    time.Time // when it does so next
+	ownersUnknown bool      // by the owners that are known: they did not answer, or keep no log of it any more
 
 	window  window
 	syncing bool     // the window is being brought up to the log
-	anew    bool     // the window is to be made anew, once it is up to the log
-	waiting []func() // for the window
+	rebuild bool     // the window is to be made anew, once it is up to the log
+	waiters []func() // for the window
 }
 
 // SubscriptionPrefix begins the keys under which a store has the subscriptions.
@@ -77,7 +77,7 @@ func (f *FeedTree) load() error {
 			}
 		}
 		if log := f.owners.Visible(c.key); len(log) > 0 {
-			c.window.quiet = log[len(log)-1].Hash // was shown before
+			c.window.shownUpTo = log[len(log)-1].Hash // was shown before
 		}
 		return true
 	})
@@ -109,7 +109,7 @@ func (f *FeedTree) resume() {
 func (f *FeedTree) channel(key overlay.ID, url string) *channel {
 	c := f.feeds[key]
 	if c == nil {
-		c = &channel{key: key, url: url, confirmed: f.clock.Now(), heard: f.clock.Now()}
+		c = &channel{key: key, url: url, confirmed: f.clock.Now(), heardAt: f.clock.Now()}
 		f.feeds[key] = c
 	}
 	if c.url == "" {
@@ -141,7 +141,7 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 		done(nil)
 		done = func(error) {}
 	}
-	f.change(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
+	f.commitSubscription(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("subscribe to %s: %w", url, err))
 			return
@@ -170,36 +170,36 @@ func (c *channel) record() *feedtreepb.Subscription {
 // join enters the tree of a feed, sees to it that somebody polls it, and gets what
 // there is of it.
 func (f *FeedTree) join(c *channel) {
-	c.confirmed, c.heard = f.clock.Now(), f.clock.Now()
+	c.confirmed, c.heardAt = f.clock.Now(), f.clock.Now()
 	f.owners.Follow(c.key, c.url)
 	f.scribe.Join(c.key, c.weight)
 	f.scribe.Join(shadowOf(c.key), 1)
-	f.want(c)
-	f.gap(c, owner.Hash{})
-	if pin := c.window.of.Pin(); c.trust == nil && pin != nil { // it has led the feed without following it
-		f.believe(c, pin)
+	f.requestOwners(c)
+	f.startRepair(c, owner.Hash{})
+	if pin := c.window.log.Pin(); c.trust == nil && pin != nil { // it has led the feed without following it
+		f.considerPin(c, pin)
 	}
 }
 
 // want sees to it that a feed has owners.
-func (f *FeedTree) want(c *channel) { f.owners.RequestOwners(c.key, c.url, func(bool) {}) }
+func (f *FeedTree) requestOwners(c *channel) { f.owners.RequestOwners(c.key, c.url, func(bool) {}) }
 
 // Unsubscribe ends a subscription.
 func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 	key := overlay.Key(f.node.Network(), url)
-	f.change(f.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
+	f.commitSubscription(f.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("unsubscribe from %s: %w", url, err))
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
 			f.endAlone(c)
-			c.subscribed, c.repair, c.trust, c.doubt, c.trial, c.mending = false, nil, nil, nil, nil, nil
-			c.sight = sight{}
+			c.subscribed, c.repair, c.trust, c.doubt, c.probation, c.recovery = false, nil, nil, nil, nil, nil
+			c.keyCheck = keyCheck{}
 			f.scribe.Leave(key)
 			f.scribe.Leave(shadowOf(key))
 			f.owners.Unfollow(key)
-			if c.lead == nil {
+			if c.leader == nil {
 				delete(f.feeds, key)
 			}
 		}
@@ -260,12 +260,12 @@ func (f *FeedTree) Subscription(key overlay.ID) (Subscription, bool) {
 func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
-		Items: c.window.items(), Version: c.window.version,
-		Confirmed: c.confirmed, Heard: c.heard, Alone: c.alone, Led: c.lead != nil, Repairing: c.repair != nil,
-		Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
-		Publisher: c.trust, Doubt: c.doubt, Seen: c.sight.said.Key, SeenAt: c.sight.at, Objectors: len(c.sight.objectors),
+		Items: c.window.itemCount(), Version: c.window.version,
+		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
+		Lacks: c.window.log.Lacks(), Unreadable: len(c.window.unread), State: c.state,
+		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),
 	}
-	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
+	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
 		counted := *c.trust
 		counted.Seq, counted.Head = pin.Seq, pin.Head
 		s.Publisher = &counted

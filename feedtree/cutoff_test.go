@@ -13,20 +13,20 @@ func TestCutOffIsDecidedByWhatWasHeardLast(t *testing.T) {
 	const silence = 30 * time.Minute
 	for _, c := range []struct {
 		what  string
-		h     hearing
+		h     contactState
 		since time.Time
 		cut   bool
 	}{
-		{"a client at its start", hearing{node: now}, time.Time{}, false},
-		{"a client that hears its hosts", hearing{node: ago(20 * time.Second), feeds: []time.Time{ago(time.Minute)}}, time.Time{}, false},
-		{"a client at the limit", hearing{node: ago(nodeSilence)}, time.Time{}, false},
-		{"a client that hears of nobody", hearing{node: ago(nodeSilence + time.Second), feeds: []time.Time{ago(time.Minute)}}, ago(nodeSilence + time.Second), true},
-		{"a member that is a network by itself", hearing{node: ago(time.Hour), member: true}, time.Time{}, false},
-		{"a member of which one feed is heard", hearing{node: ago(time.Hour), member: true, feeds: []time.Time{ago(time.Hour), ago(time.Minute)}}, time.Time{}, false},
-		{"a member at the limit", hearing{node: now, member: true, feeds: []time.Time{ago(silence)}}, time.Time{}, false},
-		{"a member of which no feed is heard", hearing{node: now, member: true, feeds: []time.Time{ago(time.Hour), ago(silence + 1)}}, ago(silence + 1), true},
+		{"a client at its start", contactState{nodeHeard: now}, time.Time{}, false},
+		{"a client that hears its hosts", contactState{nodeHeard: ago(20 * time.Second), feedsHeard: []time.Time{ago(time.Minute)}}, time.Time{}, false},
+		{"a client at the limit", contactState{nodeHeard: ago(nodeSilence)}, time.Time{}, false},
+		{"a client that hears of nobody", contactState{nodeHeard: ago(nodeSilence + time.Second), feedsHeard: []time.Time{ago(time.Minute)}}, ago(nodeSilence + time.Second), true},
+		{"a member that is a network by itself", contactState{nodeHeard: ago(time.Hour), member: true}, time.Time{}, false},
+		{"a member of which one feed is heard", contactState{nodeHeard: ago(time.Hour), member: true, feedsHeard: []time.Time{ago(time.Hour), ago(time.Minute)}}, time.Time{}, false},
+		{"a member at the limit", contactState{nodeHeard: now, member: true, feedsHeard: []time.Time{ago(silence)}}, time.Time{}, false},
+		{"a member of which no feed is heard", contactState{nodeHeard: now, member: true, feedsHeard: []time.Time{ago(time.Hour), ago(silence + 1)}}, ago(silence + 1), true},
 	} {
-		c.h.now, c.h.silence = now, silence
+		c.h.now, c.h.maxSilence = now, silence
 		if since, cut := c.h.cutOff(); cut != c.cut || !since.Equal(c.since) {
 			t.Errorf("%s: cut off: %v, since %v", c.what, cut, since)
 		}

@@ -27,7 +27,7 @@ type Application interface {
 
 	// Told tells what the sequencer of a feed says about its polls; or, in the same words as
 	// before, that the publisher or the head of the feed is another one now.
-	Told(key overlay.ID, state []byte, at time.Time)
+	StateChanged(key overlay.ID, state []byte, at time.Time)
 
 	// Fetch asks for the feed's document by HTTP, for Show, as nobody in the
 	// network had what is missing, or for Saw.
@@ -61,7 +61,7 @@ type Config struct {
 	PollInterval time.Duration
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.BeatInterval == 0 {
 		c.BeatInterval = time.Hour
 	}
@@ -100,18 +100,18 @@ type FeedTree struct {
 	app    Application
 	stats  Stats
 
-	feeds  map[overlay.ID]*channel
-	links  map[env.PeerID]*link
-	pushes map[feed.Hash]*push // of this node, that nobody has taken yet
-	looks  map[overlay.ID]*look
-	scores map[env.PeerID]score // of parents that were left
+	feeds           map[overlay.ID]*channel
+	links           map[env.PeerID]*link
+	pushes          map[feed.Hash]*push // of this node, that nobody has taken yet
+	witnessRequests map[overlay.ID]*witnessRequest
+	reputations     map[env.PeerID]reputation // of parents that were left
 	// Of audits:
-	inquests map[env.PeerID]*inquest // that were not answered yet
-	reached  map[env.PeerID]env.Peer // addresses of owners, as they were found
-	refused  []Refusal               // the last ones
-	cal      env.Calendar[task]
-	nonce    uint64
-	started  bool
+	pendingAudits map[env.PeerID]*pendingAudit // that were not answered yet
+	ownerAddrs    map[env.PeerID]env.Peer      // addresses of owners, as they were found
+	refusals      []Refusal                    // the last ones
+	cal           env.Calendar[task]
+	nonce         uint64
+	started       bool
 }
 
 // Stats counts what a FeedTree did since it started.
@@ -165,45 +165,45 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskDigest taskKind = iota // compare with parents, and look for what is overdue
-	taskRepair                 // go on with a repair
-	taskFetch                  // a repair may need the origin
-	taskMend                   // go on with a mending
-	taskSync                   // read a log that was there at the start
-	taskBeat                   // a feed this node leads may have been silent for long
-	taskPush                   // what a publisher here has signed may have to be sent again; the key is its hash
-	taskClaim                  // who was to look at an origin may not have answered
-	taskHead                   // entries of a feed this node leads came a moment ago
-	taskLate                   // an entry may not have followed its head
-	taskAudit                  // a feed may have no parent that keeps a log of it
-	taskJudge                  // both parents should have brought an entry
-	taskSight                  // the origin may have to be looked at for the feed's key
+	taskDigest       taskKind = iota // compare with parents, and look for what is overdue
+	taskRepair                       // go on with a repair
+	taskFetch                        // a repair may need the origin
+	taskRecover                      // go on with a mending
+	taskSync                         // read a log that was there at the start
+	taskBeat                         // a feed this node leads may have been silent for long
+	taskPush                         // what a publisher here has signed may have to be sent again; the key is its hash
+	taskKeyChange                    // who was to look at an origin may not have answered
+	taskHead                         // entries of a feed this node leads came a moment ago
+	taskOverdueEntry                 // an entry may not have followed its head
+	taskAudit                        // a feed may have no parent that keeps a log of it
+	taskProbationEnd                 // both parents should have brought an entry
+	taskKeyCheck                     // the origin may have to be looked at for the feed's key
 )
 
 // New returns the FeedTree of a node, with the subscriptions of an earlier life.
 func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*FeedTree, error) {
 	f := &FeedTree{
-		cfg:    cfg.filled(),
-		clock:  e.Clock,
-		net:    e.Network,
-		store:  e.Store,
-		worker: e.Worker,
-		rand:   e.Rand,
-		log:    e.Log,
-		node:   node,
-		scribe: s,
-		owners: o,
-		signer: signer,
-		verify: verify,
-		app:    app,
-		feeds:  map[overlay.ID]*channel{},
-		links:  map[env.PeerID]*link{},
-		pushes: map[feed.Hash]*push{},
-		looks:  map[overlay.ID]*look{},
-		scores: map[env.PeerID]score{},
+		cfg:             cfg.withDefaults(),
+		clock:           e.Clock,
+		net:             e.Network,
+		store:           e.Store,
+		worker:          e.Worker,
+		rand:            e.Rand,
+		log:             e.Log,
+		node:            node,
+		scribe:          s,
+		owners:          o,
+		signer:          signer,
+		verify:          verify,
+		app:             app,
+		feeds:           map[overlay.ID]*channel{},
+		links:           map[env.PeerID]*link{},
+		pushes:          map[feed.Hash]*push{},
+		witnessRequests: map[overlay.ID]*witnessRequest{},
+		reputations:     map[env.PeerID]reputation{},
 
-		inquests: map[env.PeerID]*inquest{},
-		reached:  map[env.PeerID]env.Peer{},
+		pendingAudits: map[env.PeerID]*pendingAudit{},
+		ownerAddrs:    map[env.PeerID]env.Peer{},
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -233,19 +233,19 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		c := f.feeds[t.key]
 		switch t.kind {
 		case taskDigest:
-			f.compare(now)
-			f.audit(now)
-			f.lookCutOff(now)
-			f.handOver(now)
-			f.forgive(now)
+			f.compareHeads(now)
+			f.runAudits(now)
+			f.checkCutOff(now)
+			f.handOverItems(now)
+			f.forgetReputations(now)
 			f.after(f.spread(f.cfg.DigestInterval), t)
 		case taskRepair:
-			if c != nil && c.repair != nil && !c.repair.at.After(now) {
-				f.repairOn(c)
+			if c != nil && c.repair != nil && !c.repair.resumeAt.After(now) {
+				f.continueRepair(c)
 			}
-		case taskMend:
+		case taskRecover:
 			if c != nil {
-				f.mendOn(c)
+				f.continueRecovery(c)
 			}
 		case taskSync:
 			if c != nil && c.subscribed {
@@ -253,36 +253,36 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 			}
 		case taskFetch:
 			if c != nil {
-				f.fetch(c)
+				f.fetchOrigin(c)
 			}
 		case taskAudit:
-			f.audit(now)
+			f.runAudits(now)
 		case taskHead:
-			if c != nil && c.lead != nil {
-				f.sayHead(c)
+			if c != nil && c.leader != nil {
+				f.publishHead(c)
 			}
-		case taskLate:
-			if c != nil && c.trial != nil {
-				f.late(c)
+		case taskOverdueEntry:
+			if c != nil && c.probation != nil {
+				f.pullOverdue(c)
 			}
-		case taskJudge:
-			if c != nil && c.trial != nil {
-				f.judge(c)
+		case taskProbationEnd:
+			if c != nil && c.probation != nil {
+				f.endProbation(c)
 			}
-		case taskSight:
+		case taskKeyCheck:
 			if c != nil {
-				f.sightNow(c, now)
+				f.runKeyCheck(c, now)
 			}
 		case taskPush:
-			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.at.After(now) {
-				f.pushOn(p, now)
+			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.retryAt.After(now) {
+				f.continuePush(p, now)
 			}
-		case taskClaim:
-			if c != nil && c.lead != nil {
-				f.claimOn(c, now)
+		case taskKeyChange:
+			if c != nil && c.leader != nil {
+				f.continueKeyChange(c, now)
 			}
 		case taskBeat:
-			if c != nil && c.lead != nil {
+			if c != nil && c.leader != nil {
 				f.beatIfSilent(c, now)
 			}
 		}
@@ -306,7 +306,7 @@ func (f *FeedTree) Stats() Stats {
 		if c.subscribed {
 			st.Subscriptions++
 		}
-		if c.lead != nil {
+		if c.leader != nil {
 			st.Led++
 		}
 		if c.alone {
@@ -320,7 +320,7 @@ func (f *FeedTree) Stats() Stats {
 }
 
 // Knows says whether a group is a tree of a feed that this node has to do with.
-func (f *FeedTree) Knows(group overlay.ID) bool {
+func (f *FeedTree) HasTree(group overlay.ID) bool {
 	return f.feeds[group] != nil || f.feeds[shadowOf(group)] != nil
 }
 
@@ -367,24 +367,24 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		f.onDigestAck(from, b.DigestAck)
 	case *feedtreepb.Message_Heads:
 		f.onHeads(from, b.Heads)
-	case *feedtreepb.Message_Behind:
-		f.onBehind(from, b.Behind)
+	case *feedtreepb.Message_HeadsReply:
+		f.onHeadsReply(from, b.HeadsReply)
 	case *feedtreepb.Message_Push:
 		if err := f.onPush(from, b.Push, false); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
-	case *feedtreepb.Message_Pushed:
-		f.onPushed(from, b.Pushed)
-	case *feedtreepb.Message_Look:
-		f.onLook(from, b.Look)
-	case *feedtreepb.Message_Looked:
-		if err := f.onLooked(from, b.Looked); err != nil {
+	case *feedtreepb.Message_PushReply:
+		f.onPushReply(from, b.PushReply)
+	case *feedtreepb.Message_WitnessRequest:
+		f.onWitnessRequest(from, b.WitnessRequest)
+	case *feedtreepb.Message_WitnessReply:
+		if err := f.onWitnessReply(from, b.WitnessReply); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
-	case *feedtreepb.Message_Object:
-		if err := f.onObjection(b.Object.Objection); err != nil {
+	case *feedtreepb.Message_Objection:
+		if err := f.onObjection(b.Objection.Witness); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}

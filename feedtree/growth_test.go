@@ -12,12 +12,12 @@ import (
 // A push takes as much memory in a feed of a thousand items as in one of a hundred, at all nodes
 // together: each of them works on what is new, and nobody on what is there.
 func TestAPushCostsTheSameInALongFeed(t *testing.T) {
-	n := open(t)
+	n := newPublishedFeed(t)
 	written := 0
 	write := func(items int) {
 		for range items {
 			written++
-			if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, fmt.Sprintf("item %d", written))); err != nil {
+			if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, fmt.Sprintf("item %d", written))); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -29,8 +29,8 @@ func TestAPushCostsTheSameInALongFeed(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		for range pushes {
 			var last uint64
-			n.desk.Do(func() {
-				n.desk.Layers().Feeds.Head(n.Key(url), func(d feedtree.Document) { last = d.Pin.Seq })
+			n.publisherNode.Do(func() {
+				n.publisherNode.Layers().Feeds.Head(n.Key(url), func(d feedtree.Document) { last = d.Pin.Seq })
 			})
 			if last+1 < uint64(written) { // the last entry may still be on its way down the tree
 				t.Fatalf("number %d is the last one, not %d", last, written)

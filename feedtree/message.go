@@ -26,7 +26,7 @@ const (
 	maxInline = 48 << 10
 	maxEntry  = 1 << 10
 	// maxWords is how long words for people are.
-	maxWords = 256
+	maxReason = 256
 	// maxMillis is the end of the year 9999, beyond which times cannot be written
 	// down for people.
 	maxMillis = 253402300799999
@@ -63,14 +63,14 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
+	if what := violation(m); what != "" {
 		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, what)
 	}
 	return m, nil
 }
 
 // breaks says which bound a message breaks, if any.
-func breaks(m *feedtreepb.Message) string {
+func violation(m *feedtreepb.Message) string {
 	switch b := m.Body.(type) {
 	case *feedtreepb.Message_Digest, *feedtreepb.Message_DigestAck:
 	case *feedtreepb.Message_Heads:
@@ -82,11 +82,11 @@ func breaks(m *feedtreepb.Message) string {
 				return "heads: key"
 			}
 		}
-	case *feedtreepb.Message_Behind:
-		if len(b.Behind.Keys) > maxHeads || len(b.Behind.Unknown) > maxHeads {
+	case *feedtreepb.Message_HeadsReply:
+		if len(b.HeadsReply.Different) > maxHeads || len(b.HeadsReply.Unknown) > maxHeads {
 			return "behind: too many"
 		}
-		for _, keys := range [][][]byte{b.Behind.Keys, b.Behind.Unknown} {
+		for _, keys := range [][][]byte{b.HeadsReply.Different, b.HeadsReply.Unknown} {
 			for _, k := range keys {
 				if !isKey(k) {
 					return "behind: key"
@@ -106,20 +106,20 @@ func breaks(m *feedtreepb.Message) string {
 		if len(b.Push.Publication) == 0 || len(b.Push.Publication) > difference.MaxPublication {
 			return "push: size"
 		}
-	case *feedtreepb.Message_Pushed:
-		if len(b.Pushed.Hash) != len(feed.Hash{}) || len(b.Pushed.Words) > maxWords {
+	case *feedtreepb.Message_PushReply:
+		if len(b.PushReply.Hash) != len(feed.Hash{}) || len(b.PushReply.Reason) > maxReason {
 			return "pushed: size"
 		}
-	case *feedtreepb.Message_Look:
-		if !isKey(b.Look.Key) || len(b.Look.Publisher) != ed25519.PublicKeySize {
+	case *feedtreepb.Message_WitnessRequest:
+		if !isKey(b.WitnessRequest.Key) || len(b.WitnessRequest.Publisher) != ed25519.PublicKeySize {
 			return "look: key"
 		}
-	case *feedtreepb.Message_Looked:
-		if len(b.Looked.Witness) == 0 || len(b.Looked.Witness) > maxBeat {
+	case *feedtreepb.Message_WitnessReply:
+		if len(b.WitnessReply.Witness) == 0 || len(b.WitnessReply.Witness) > maxBeat {
 			return "looked: size"
 		}
-	case *feedtreepb.Message_Object:
-		if len(b.Object.Objection) == 0 || len(b.Object.Objection) > maxBeat {
+	case *feedtreepb.Message_Objection:
+		if len(b.Objection.Witness) == 0 || len(b.Objection.Witness) > maxBeat {
 			return "object: size"
 		}
 	default:

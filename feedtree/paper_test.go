@@ -26,7 +26,7 @@ import (
 const url = "http://feed.example/"
 
 // quick is a network whose feeds are polled every minute.
-func quick() wire.Network {
+func quickNetwork() wire.Network {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
 	return network
@@ -34,14 +34,14 @@ func quick() wire.Network {
 
 // swarm is a quiet network of some members.
 func swarm(members int, tune func(*node.Config)) *sim.Swarm {
-	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick(), Tune: tune})
+	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quickNetwork(), Tune: tune})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
 	return s
 }
 
 // client adds a host that cannot be dialled: it owns and polls nothing.
-func client(s *sim.Swarm) *sim.Peer {
+func addClient(s *sim.Swarm) *sim.Peer {
 	c := s.Add(false, s.Peers()[0])
 	c.Start()
 	return c
@@ -63,7 +63,7 @@ func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 
 // right fails the test with what the checkers found, and if the items of a log are
 // not those its sequencer had.
-func right(t *testing.T, s *sim.Swarm) {
+func checkSwarm(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.CheckReaders()
 	for i, v := range s.Wrong() {
@@ -88,7 +88,7 @@ func hosts(of ...*sim.Peer) (hosts []*sim.Host) {
 func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	s := swarm(5, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3}))
-	reader := client(s)
+	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	reader.Read(url)
 	s.World.Run(6 * time.Minute)
@@ -96,7 +96,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	log := reader.Layers().Owners.Log(key)
 	last := log[len(log)-1]
 	var st ownerpb.EntryStatement
-	hash := wire.HashOf(quick().Descriptor())
+	hash := wire.HashOf(quickNetwork().Descriptor())
 	signed, err := wire.NewVerifier(hash).Open(wire.DomainEntry, last.Raw)
 	if err != nil {
 		t.Fatal(err)
@@ -138,14 +138,14 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 		}
 	}
 	s.World.Run(5 * time.Minute)
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // "the client will detect a gap in the sequence numbers": who hears nothing for a
 // while sees by the next entry that something is missing, and pulls it.
 func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	s := swarm(5, func(c *node.Config) { c.Feeds.DigestInterval = 24 * time.Hour }) // nothing else tells
-	reader := client(s)
+	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 30 * time.Second}))
 	reader.Read(url)
@@ -182,7 +182,7 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Hour, Limit: 1}))
 	var cut []*sim.Peer
 	for range readers {
-		cut = append(cut, client(s))
+		cut = append(cut, addClient(s))
 	}
 	s.World.Run(20 * time.Second)
 	for _, p := range append(cut, s.Peers()[0]) {
@@ -229,14 +229,14 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	s.Heal()
 	s.Peers()[0].Start()
 	s.World.Run(45 * time.Minute)
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // A lie about entries that nobody has makes nobody ask the origin: its owners are
 // there, and do not have them.
 func TestALieBringsNobodyToTheOrigin(t *testing.T) {
-	in := intrude(t)
-	s := story(nil)
+	in := newIntruder(t)
+	s := choices(nil)
 	for range 3 {
 		for i := range intrudedFeeds {
 			key := in.Key(in.feeds[i])
@@ -254,7 +254,7 @@ func TestALieBringsNobodyToTheOrigin(t *testing.T) {
 		}
 		in.World.Run(time.Minute)
 	}
-	in.endures()
+	in.checkAfter()
 	if st := in.target.Layers().Feeds.Stats(); st.Gaps == 0 {
 		t.Error("nobody looked for it")
 	}
@@ -264,7 +264,7 @@ func TestALieBringsNobodyToTheOrigin(t *testing.T) {
 func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 	s := swarm(6, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 4 * time.Minute, Window: 5})) // older items have rolled off
-	c := client(s)
+	c := addClient(s)
 	s.World.Run(10 * time.Second)
 	var member *sim.Peer
 	for _, p := range append(s.Peers()[1:], c) {
@@ -293,7 +293,7 @@ func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 			t.Errorf("host %d asked the origin", p.Index())
 		}
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // A sequencer whose clock was a day ahead, and was set right between two of its lives,
@@ -301,7 +301,7 @@ func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	s := swarm(5, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 2 * time.Hour, Limit: 3}))
-	reader := client(s)
+	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	reader.Read(url)
 	s.World.Run(5 * time.Minute)
@@ -330,7 +330,7 @@ func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	if said() > 0 || said() < -time.Hour {
 		t.Errorf("the last heartbeat is from %v", said())
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // A late joiner gets a snapshot of the window, and its set of items is the one that
@@ -340,7 +340,7 @@ func TestALateJoinerGetsASnapshot(t *testing.T) {
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Window: 5}))
 	s.Peers()[1].Read(url)
 	s.World.Run(40 * time.Minute)
-	late := client(s)
+	late := addClient(s)
 	s.World.Run(10 * time.Second)
 	polls := f.Polls
 	late.Read(url)
@@ -348,17 +348,17 @@ func TestALateJoinerGetsASnapshot(t *testing.T) {
 	if sub, _ := late.Layers().Feeds.Subscription(s.Key(url)); sub.Items < 35 || f.Polls > polls+1 {
 		t.Errorf("ten seconds after it joined it shows %d items; the origin was polled %d times", sub.Items, f.Polls-polls)
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // A pile is a feed that gains items of some size all at once.
-type pile struct {
+type burstFeed struct {
 	few, many int
 	size      int // of each, in bytes that cannot be made fewer
 	at        time.Duration
 }
 
-func (p pile) At(t time.Duration) script.Version {
+func (p burstFeed) At(t time.Duration) script.Version {
 	v := script.Version{ContentType: "application/rss+xml"}
 	n := p.few
 	if t >= p.at {
@@ -367,9 +367,9 @@ func (p pile) At(t time.Duration) script.Version {
 	b := &strings.Builder{}
 	b.WriteString(`<rss version="2.0"><channel><title>A pile</title>`)
 	for i := range n {
-		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
+		rng := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
 		noise := make([]byte, p.size*3/4)
-		_, _ = dice.Read(noise)
+		_, _ = rng.Read(noise)
 		fmt.Fprintf(b, `<item><guid isPermaLink="false">%d</guid><title>No. %d</title><description>%s</description></item>`, i, i, base64.StdEncoding.EncodeToString(noise))
 	}
 	b.WriteString(`</channel></rss>`)
@@ -377,7 +377,7 @@ func (p pile) At(t time.Duration) script.Version {
 	return v
 }
 
-func (p pile) Next(t time.Duration) (time.Duration, bool) { return p.at, t < p.at }
+func (p burstFeed) Next(t time.Duration) (time.Duration, bool) { return p.at, t < p.at }
 
 // Whatever a publisher piles up arrives: bodies too large for the tree, findings
 // too large for one entry, a hundred items at once.
@@ -385,19 +385,19 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		what    string
-		pile    pile
+		pile    burstFeed
 		entries int // of the second finding, at least
 	}{
-		{"an item of 60 KiB", pile{1, 1, 60 << 10, 4 * time.Minute}, 1},
-		{"an item of 200 KiB", pile{1, 1, 200 << 10, 4 * time.Minute}, 1},
-		{"700 KiB at once", pile{1, 10, 70 << 10, 4 * time.Minute}, 3},
-		{"a hundred items", pile{1, 100, 300, 4 * time.Minute}, 1},
-		{"a thousand items", pile{0, 1000, 300, 4 * time.Minute}, 2},
+		{"an item of 60 KiB", burstFeed{1, 1, 60 << 10, 4 * time.Minute}, 1},
+		{"an item of 200 KiB", burstFeed{1, 1, 200 << 10, 4 * time.Minute}, 1},
+		{"700 KiB at once", burstFeed{1, 10, 70 << 10, 4 * time.Minute}, 3},
+		{"a hundred items", burstFeed{1, 100, 300, 4 * time.Minute}, 1},
+		{"a thousand items", burstFeed{0, 1000, 300, 4 * time.Minute}, 2},
 	} {
 		s := swarm(6, nil)
 		s.SetFaults(sim.Faults{Loss: 0.01})
 		s.Serve(url, c.pile)
-		readers := []*sim.Peer{client(s), s.Peers()[1], s.Peers()[2], s.Peers()[3]}
+		readers := []*sim.Peer{addClient(s), s.Peers()[1], s.Peers()[2], s.Peers()[3]}
 		s.World.Run(10 * time.Second)
 		for _, p := range readers {
 			p.Read(url)
@@ -409,7 +409,7 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 				t.Errorf("%s: host %d was shown %d of %d, in %d entries: %+v", c.what, p.Index(), st.Shown, want, len(log), st)
 			}
 		}
-		right(t, s)
+		checkSwarm(t, s)
 		if t.Failed() {
 			t.Fatal(c.what)
 		}
@@ -438,13 +438,13 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	s.World.Run(time.Hour)
 	lead.Start()
 	s.World.Run(half)
-	late := client(s)
+	late := addClient(s)
 	s.World.Run(10 * time.Second)
 	late.Read(url)
 	s.World.Run(40 * time.Minute)
 	leader(t, s, url).Kill(true)
 	s.World.Run(longtest.Pick(12*time.Hour, 24*time.Hour))
-	right(t, s)
+	checkSwarm(t, s)
 	for _, p := range append(s.Peers()[:3], late) {
 		if !p.Up() {
 			continue
@@ -459,7 +459,7 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 func TestTheOriginIsToldHowManyRead(t *testing.T) {
 	told := 0
 	sc := script.NewLively(script.Config{Seed: 1, Limit: 1})
-	s := sim.NewSwarm(sim.SwarmConfig{Network: quick(), World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond), Origin: func(_ time.Time, r env.Request) env.Answer {
+	s := sim.NewSwarm(sim.SwarmConfig{Network: quickNetwork(), World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond), Origin: func(_ time.Time, r env.Request) env.Answer {
 		told = r.Subscribers
 		v := sc.At(time.Hour)
 		return env.Answer{Status: 200, FinalURL: r.URL, Private: true, ContentType: v.ContentType, Body: v.Body}

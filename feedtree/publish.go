@@ -14,27 +14,27 @@ import (
 
 // A lead is what a feed's sequencer keeps: the window as it is with all that was
 // appended, whether a quorum holds it already or not.
-type lead struct {
-	window  difference.Window
-	ready   bool
-	absorb  [][]byte  // bodies of another lineage that came before it was ready
-	spoke   time.Time // when the last entry or heartbeat went out
-	heading bool      // the head of the last entry is to be told soon
-	about   About     // what the feed says of itself
-	state   []byte
-	head    *feed.Head // the last one
+type leaderState struct {
+	window        difference.Window
+	ready         bool
+	toAbsorb      [][]byte  // bodies of another lineage that came before it was ready
+	sentAt        time.Time // when the last entry or heartbeat went out
+	headScheduled bool      // the head of the last entry is to be told soon
+	about         About     // what the feed says of itself
+	state         []byte
+	head          *feed.Head // the last one
 
 	// Of a feed with a publisher:
-	pin   *difference.Pin    // with all that was taken, whether a quorum holds it already or not
-	taken map[uint64]receipt // publications in the log and on their way there, by number
+	pin      *difference.Pin    // with all that was taken, whether a quorum holds it already or not
+	receipts map[uint64]receipt // publications in the log and on their way there, by number
 	// accepted are the publications of which no entry is made yet; appending says that one with others
 	// is on its way.
-	accepted  []accepted
-	appending bool
-	heard     time.Time // when the publisher has spoken; zero: not that it is known
-	said      time.Time // by the publisher's clock
-	looked    time.Time // when the origin was asked whose the feed is
-	claim     *claim    // of another key; nil: there is none
+	accepted         []accepted
+	appending        bool
+	publisherHeardAt time.Time  // when the publisher has spoken; zero: not that it is known
+	publisherTime    time.Time  // by the publisher's clock
+	keyFetchedAt     time.Time  // when the origin was asked whose the feed is
+	keyChange        *keyChange // of another key; nil: there is none
 }
 
 const (
@@ -51,7 +51,7 @@ const (
 func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Known)) {
 	if !on {
 		if c := f.feeds[key]; c != nil {
-			c.lead, c.heard = nil, f.clock.Now()
+			c.leader, c.heardAt = nil, f.clock.Now()
 			if !c.subscribed {
 				delete(f.feeds, key)
 			}
@@ -60,20 +60,20 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 	}
 	v, _ := f.owners.View(key)
 	c := f.channel(key, v.URL)
-	l := &lead{spoke: f.clock.Now()}
-	c.lead, c.repair = l, nil // its own log is the one
+	l := &leaderState{sentAt: f.clock.Now()}
+	c.leader, c.repair = l, nil // its own log is the one
 	f.endAlone(c)
 	f.after(f.cfg.BeatInterval, task{kind: taskBeat, key: key})
 	log := f.owners.Log(key)
-	f.read(log, func(deltas []content) {
-		if c.lead != l {
+	f.decodeEntries(log, func(deltas []decodedEntry) {
+		if c.leader != l {
 			return
 		}
 		known, now := new(difference.Known), f.clock.Now()
 		for i, e := range log {
 			l.window.Apply(deltas[i].Delta, e.Time, e.At.Seq)
 			known.Recall(deltas[i].Delta)
-			if deltas[i].unread {
+			if deltas[i].unreadable {
 				known.Lose() // the origin may still show what was in it
 			}
 			if deltas[i].Head != nil {
@@ -81,9 +81,9 @@ func (f *FeedTree) Lead(key overlay.ID, on bool, ready func(known *difference.Kn
 			}
 			for _, ch := range deltas[i].Changes {
 				if p := ch.Publication; p != nil {
-					l.take(p, true)
+					l.addReceipt(p, true)
 					if l.window.Pin().Good(p.Key) {
-						l.hears(p, earlier(e.Time, now)) // some clocks are ahead
+						l.hearPublisher(p, earlier(e.Time, now)) // some clocks are ahead
 					}
 				}
 			}
@@ -108,15 +108,15 @@ func earlier(a, b time.Time) time.Time {
 // says whether it could take the finding.
 func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, done func(ok bool)) bool {
 	c := f.feeds[key]
-	if c == nil || c.lead == nil || !c.lead.ready {
+	if c == nil || c.leader == nil || !c.leader.ready {
 		return false
 	}
 	f.appendAccepted(c)
-	l := c.lead
+	l := c.leader
 	if doc != nil {
 		l.head, l.about = &doc.Head, aboutOf(&doc.Head)
 		var all bool
-		if d, all = f.backstop(c, d); !all {
+		if d, all = f.withoutPublishersItems(c, d); !all {
 			f.stats.Withheld++
 			if len(d.Changes) > 0 {
 				f.Append(key, d, nil, func(bool) {}) // else the next poll finds that, too
@@ -135,14 +135,14 @@ func (f *FeedTree) Append(key overlay.ID, d difference.Delta, doc *feed.Feed, do
 
 // append makes entries of what is new in a feed that is led here, as Append does.
 func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bool {
-	l, key := c.lead, c.key
+	l, key := c.leader, c.key
 	if d.Head == nil && f.headIsOld(key, l.window.Head()) {
 		d.Head = l.head
 	}
 	if d.Pin == nil && f.headIsOld(key, l.window.Pinned()) {
 		d.Pin = l.pin
 	}
-	parts, bodies, err := f.parts(c, d)
+	parts, bodies, err := f.encodeParts(c, d)
 	if err != nil {
 		f.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
 		return false
@@ -155,7 +155,7 @@ func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bo
 		return false
 	}
 	left, all := len(parts), true
-	held := func(ok bool) {
+	committed := func(ok bool) {
 		all = all && ok
 		if left--; left == 0 {
 			done(all)
@@ -166,10 +166,10 @@ func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bo
 			l.window.Apply(part, f.clock.Now(), seq)
 			l.window.Forget(first)
 			return owner.Hash(l.window.Hash())
-		}, held)
+		}, committed)
 		if err != nil {
 			f.log.Warn("change report could not be appended to the log", "url", c.url, "err", err)
-			held(false)
+			committed(false)
 		}
 	}
 	return true
@@ -187,8 +187,8 @@ func aboutOf(h *feed.Head) About {
 
 // About returns what a feed that is led here says of itself.
 func (f *FeedTree) About(key overlay.ID) About {
-	if c := f.feeds[key]; c != nil && c.lead != nil {
-		return c.lead.about
+	if c := f.feeds[key]; c != nil && c.leader != nil {
+		return c.leader.about
 	}
 	return About{}
 }
@@ -197,10 +197,10 @@ func (f *FeedTree) About(key overlay.ID) About {
 // many are added, but for their being said again (Append).
 func (f *FeedTree) Fading(key overlay.ID, items int) []feed.ID {
 	c := f.feeds[key]
-	if c == nil || c.lead == nil || !c.lead.ready {
+	if c == nil || c.leader == nil || !c.leader.ready {
 		return nil
 	}
-	return c.lead.window.Before(f.owners.FirstKept(key, items))
+	return c.leader.window.Before(f.owners.FirstKept(key, items))
 }
 
 // headIsOld says whether the entry that brought a feed's head will soon be kept no
@@ -211,7 +211,7 @@ func (f *FeedTree) headIsOld(key overlay.ID, ref uint64) bool {
 }
 
 // Held publishes an entry that a quorum holds.
-func (f *FeedTree) Held(key overlay.ID, e *owner.Entry, body []byte) {
+func (f *FeedTree) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 	u := &feedtreepb.Update{Entry: e.Raw}
 	if len(body) <= maxInline {
 		u.Body = body
@@ -220,16 +220,16 @@ func (f *FeedTree) Held(key overlay.ID, e *owner.Entry, body []byte) {
 	if ok && v.Epoch != nil && f.clock.Now().Sub(v.Epoch.Time) < epochNews {
 		u.Epoch = v.Epoch.Bytes()
 	}
-	if c := f.feeds[key]; c != nil && c.lead != nil {
-		c.lead.spoke = f.clock.Now()
-		f.headSoon(c)
+	if c := f.feeds[key]; c != nil && c.leader != nil {
+		c.leader.sentAt = f.clock.Now()
+		f.scheduleHead(c)
 		if c.subscribed {
-			f.try(c, e.Hash, e.At.Seq)
+			f.startProbation(c, e.Hash, e.At.Seq)
 		}
 	}
-	f.Absorbed(key)
+	f.AppendAbsorbed(key)
 	f.stats.Published++
-	f.scribe.PublishAs(key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
+	f.scribe.PublishAs(key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: u}}), func(bool) {
 		// If nobody could be reached, heads and digests will show it.
 	})
 }
@@ -244,23 +244,23 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 	e, what := f.owners.Offer(u.Entry, u.Body, u.Epoch, func(e *owner.Entry) {
 		// Nobody else will show the gap where the parents keep no log.
 		if f.feeds[key] == c {
-			f.gap(c, e.Hash)
+			f.startRepair(c, e.Hash)
 		}
 	})
 	switch {
 	case e == nil || e.Key != key || what == owner.Refused:
 		f.stats.Garbage++
-		f.note(Refusal{URL: c.url, Why: "what came down its tree is no entry that its sequencer has signed"})
+		f.addRefusal(Refusal{URL: c.url, Why: "what came down its tree is no entry that its sequencer has signed"})
 	case what == owner.Gap:
-		f.gap(c, e.Hash)
+		f.startRepair(c, e.Hash)
 	case what == owner.OtherBranch:
 	default:
 		if what == owner.Known {
 			f.stats.Repeated++
 		}
 		c.confirmed = f.clock.Now()
-		f.heardOf(c)
-		f.try(c, e.Hash, e.At.Seq)
+		f.markHeard(c)
+		f.startProbation(c, e.Hash, e.At.Seq)
 	}
 }
 
@@ -268,50 +268,50 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 // it becomes an entry.
 func (f *FeedTree) Absorb(key overlay.ID, body []byte) {
 	c := f.feeds[key]
-	if c == nil || c.lead == nil {
+	if c == nil || c.leader == nil {
 		return
 	}
-	c.lead.absorb = append(c.lead.absorb, body)
-	if c.lead.ready {
-		f.Absorbed(key)
+	c.leader.toAbsorb = append(c.leader.toAbsorb, body)
+	if c.leader.ready {
+		f.AppendAbsorbed(key)
 	}
 }
 
 // Absorbing says whether something of what Absorb took is still to be appended.
 func (f *FeedTree) Absorbing(key overlay.ID) bool {
 	c := f.feeds[key]
-	return c != nil && c.lead != nil && len(c.lead.absorb) > 0
+	return c != nil && c.leader != nil && len(c.leader.toAbsorb) > 0
 }
 
 // maxAbsorbed is how many entries one body of another lineage can become.
 const maxAbsorbed = owner.MaxBody/maxPart + 16
 
 // Absorbed makes entries of what Absorb took, as soon as it is known what is new.
-func (f *FeedTree) Absorbed(key overlay.ID) {
+func (f *FeedTree) AppendAbsorbed(key overlay.ID) {
 	c := f.feeds[key]
-	if c == nil || c.lead == nil || !c.lead.ready {
+	if c == nil || c.leader == nil || !c.leader.ready {
 		return
 	}
-	bodies := c.lead.absorb
-	c.lead.absorb = nil
+	bodies := c.leader.toAbsorb
+	c.leader.toAbsorb = nil
 	if len(bodies) > 0 {
 		f.appendAccepted(c) // before the room is counted
 	}
 	for i, body := range bodies {
 		if f.owners.Room(key) < maxAbsorbed {
-			c.lead.absorb = append(c.lead.absorb, bodies[i:]...) // Held comes back to it
+			c.leader.toAbsorb = append(c.leader.toAbsorb, bodies[i:]...) // Held comes back to it
 			return
 		}
 		d, err := difference.Decode(body) // as far as it can be read
 		if err != nil {
 			f.stats.Unread++
 		}
-		if !f.owns(key, d) {
+		if !f.signedForFeed(key, d) {
 			f.stats.Unread++
 			continue
 		}
 		f.appendAccepted(c)
-		l, all := c.lead, d
+		l, all := c.leader, d
 		d = f.app.Filter(key, d)
 		if pin := all.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
 			l.pin = pin.Counted(l.pin)
@@ -325,7 +325,7 @@ func (f *FeedTree) Absorbed(key overlay.ID) {
 		}
 		for _, ch := range d.Changes {
 			if p := ch.Publication; p != nil {
-				l.take(p, true)
+				l.addReceipt(p, true)
 				l.pin = l.pin.After(p)
 			}
 		}

@@ -50,7 +50,7 @@ func (s *site) shows(p *feed.Publisher, names ...string) {
 }
 
 // An author writes for a feed.
-type author struct {
+type testPublisher struct {
 	t    testing.TB
 	key  ed25519.PrivateKey
 	next ed25519.PrivateKey
@@ -58,16 +58,16 @@ type author struct {
 	prev feed.Hash
 }
 
-func writes(t testing.TB, n byte) *author {
+func newPublisher(t testing.TB, n byte) *testPublisher {
 	seed := func(n byte) ed25519.PrivateKey {
 		return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 	}
-	return &author{t: t, key: seed(n), next: seed(n + 1)}
+	return &testPublisher{t: t, key: seed(n), next: seed(n + 1)}
 }
 
-func (a *author) public() ed25519.PublicKey { return a.key.Public().(ed25519.PublicKey) }
+func (a *testPublisher) public() ed25519.PublicKey { return a.key.Public().(ed25519.PublicKey) }
 
-func (a *author) says() *feed.Publisher {
+func (a *testPublisher) metadata() *feed.Publisher {
 	return &feed.Publisher{Key: a.public(), Next: difference.KeyHash(a.next.Public().(ed25519.PublicKey)), Beat: 10 * time.Minute}
 }
 
@@ -80,13 +80,13 @@ func anItem(t testing.TB, name string) *feed.Item {
 }
 
 // write signs the next item.
-func (a *author) write(s *sim.Swarm, name string) *difference.Publication {
+func (a *testPublisher) write(s *sim.Swarm, name string) *difference.Publication {
 	p := a.sign(s, a.seq+1, a.prev, anItem(a.t, name))
 	a.seq, a.prev = p.Seq, p.Hash
 	return p
 }
 
-func (a *author) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.Item) *difference.Publication {
+func (a *testPublisher) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.Item) *difference.Publication {
 	p, err := difference.Publish(a.key, url, seq, prev, s.Now(), it)
 	if err != nil {
 		a.t.Fatal(err)
@@ -122,27 +122,27 @@ func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 }
 
 // newsroom is a network with a published feed, its author's node and two readers.
-type newsroom struct {
+type publishedFeed struct {
 	*sim.Swarm
-	site    *site
-	author  *author
-	desk    *sim.Peer
-	readers []*sim.Peer
+	site          *site
+	publisher     *testPublisher
+	publisherNode *sim.Peer
+	readers       []*sim.Peer
 }
 
-func open(t *testing.T, items ...string) *newsroom {
+func newPublishedFeed(t *testing.T, items ...string) *publishedFeed {
 	t.Helper()
-	return openWith(t, 7, items...)
+	return newPublishedFeedWith(t, 7, items...)
 }
 
-func openWith(t *testing.T, members int, items ...string) *newsroom {
+func newPublishedFeedWith(t *testing.T, members int, items ...string) *publishedFeed {
 	t.Helper()
-	n := &newsroom{Swarm: swarm(members, nil), site: new(site), author: writes(t, 1)}
-	n.site.shows(n.author.says(), items...)
+	n := &publishedFeed{Swarm: swarm(members, nil), site: new(site), publisher: newPublisher(t, 1)}
+	n.site.shows(n.publisher.metadata(), items...)
 	n.Serve(url, n.site)
-	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
+	n.publisherNode, n.readers = addClient(n.Swarm), n.Peers()[5:7]
 	n.World.Run(10 * time.Second)
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		p.Read(url)
 	}
 	n.World.Run(30 * time.Second)
@@ -150,9 +150,9 @@ func openWith(t *testing.T, members int, items ...string) *newsroom {
 }
 
 // all checks what every reader has of an item.
-func (n *newsroom) all(t *testing.T, name, want string) {
+func (n *publishedFeed) checkAll(t *testing.T, name, want string) {
 	t.Helper()
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		if !p.Up() {
 			continue
 		}
@@ -165,9 +165,9 @@ func (n *newsroom) all(t *testing.T, name, want string) {
 // "interested parties receive these information bursts immediately, without polling the source":
 // what a publisher signs is at the readers within two seconds, and shown as the publisher's.
 func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
-	n := open(t, "old")
+	n := newPublishedFeed(t, "old")
 	began, polls := n.Now(), n.FeedStats().Polls
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "new")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "new")); err != nil {
 		t.Fatal(err)
 	}
 	there := func() bool {
@@ -185,25 +185,25 @@ func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
 	if now := n.FeedStats().Polls; now != polls {
 		t.Errorf("%d polls brought it", now-polls)
 	}
-	n.all(t, "new", "All of new, publisher")
-	n.all(t, "old", "Headline of old, single")
-	right(t, n.Swarm)
+	n.checkAll(t, "new", "All of new, publisher")
+	n.checkAll(t, "old", "Headline of old, single")
+	checkSwarm(t, n.Swarm)
 }
 
 // "publishing simple (low-bandwidth) headlines in a conventional RSS feed, while delivering full
 // HTML stories in FeedTree": whichever comes first, readers have the story.
 func TestFullStoriesWinOverHeadlines(t *testing.T) {
-	n := open(t, "first")
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+	n := newPublishedFeed(t, "first")
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
 	}
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "second")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "second")); err != nil {
 		t.Fatal(err)
 	}
-	n.site.shows(n.author.says(), "second", "first")
+	n.site.shows(n.publisher.metadata(), "second", "first")
 	n.World.Run(5 * time.Minute)
-	n.all(t, "first", "All of first, publisher")
-	n.all(t, "second", "All of second, publisher")
+	n.checkAll(t, "first", "All of first, publisher")
+	n.checkAll(t, "second", "All of second, publisher")
 	if st := n.FeedStats(); st.Unlike > 0 || st.Unread > 0 {
 		t.Errorf("%+v", st)
 	}
@@ -212,36 +212,36 @@ func TestFullStoriesWinOverHeadlines(t *testing.T) {
 // Backstop polls stay outside the log as long as the publisher speaks; when it is silent for two
 // of its beat intervals, what they find is shown, as unsigned.
 func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	n.site.shows(n.author.says(), "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	n.World.Run(15 * time.Minute)
-	n.all(t, "forgotten", "")
-	beat := n.author.sign(n.Swarm, n.author.seq, n.author.prev, nil)
-	if err := push(n.Swarm, n.desk, beat); err != nil {
+	n.checkAll(t, "forgotten", "")
+	beat := n.publisher.sign(n.Swarm, n.publisher.seq, n.publisher.prev, nil)
+	if err := push(n.Swarm, n.publisherNode, beat); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(15 * time.Minute)
-	n.all(t, "forgotten", "") // its heartbeat was heard
-	if err := push(n.Swarm, n.desk, beat); err != nil {
+	n.checkAll(t, "forgotten", "") // its heartbeat was heard
+	if err := push(n.Swarm, n.publisherNode, beat); err != nil {
 		t.Fatal(err) // replayed: it says nothing new
 	}
 	n.World.Run(10 * time.Minute)
-	n.all(t, "forgotten", "Headline of forgotten, single")
-	n.all(t, "one", "All of one, publisher")
+	n.checkAll(t, "forgotten", "Headline of forgotten, single")
+	n.checkAll(t, "one", "All of one, publisher")
 }
 
 // What a node finds at the origin of a feed beside its log is the word of one, and no second version of what
 // the publisher has signed.
 func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
-	n.site.shows(n.author.says(), "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	r := n.readers[0]
 	r.Do(func() { r.Layers().Corona.FetchOnce(n.Key(url), url) })
 	n.World.Run(time.Minute)
@@ -262,15 +262,15 @@ func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
 
 // What a publisher cannot sign its readers get by polling, also while it speaks: once, and unsigned.
 func TestWhatCannotBeSignedIsPolled(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	large := "large" + strings.Repeat("x", difference.MaxPublication/2) // has its name twice
-	n.site.shows(n.author.says(), large, "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), large, "forgotten", "one")
 	n.World.Run(15 * time.Minute)
-	n.all(t, large, "Headline of "+large+", single")
-	n.all(t, "forgotten", "")
+	n.checkAll(t, large, "Headline of "+large+", single")
+	n.checkAll(t, "forgotten", "")
 	if log := leader(t, n.Swarm, url).Layers().Owners.Log(n.Key(url)); len(log) > 3 { // the head, one, large
 		t.Errorf("%d entries in the log", len(log))
 	}
@@ -278,35 +278,35 @@ func TestWhatCannotBeSignedIsPolled(t *testing.T) {
 
 // Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
 func TestASequencerThatIsNewKnowsThatAPublisherIsNotSilent(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Minute)
 	first := leader(t, n.Swarm, url)
 	first.Kill(true)
-	n.site.shows(n.author.says(), "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	n.World.Run(10 * time.Minute)
 	if leader(t, n.Swarm, url) == first {
 		t.Fatal("nobody has taken over")
 	}
-	n.all(t, "forgotten", "")
+	n.checkAll(t, "forgotten", "")
 	n.World.Run(20 * time.Minute)
-	n.all(t, "forgotten", "Headline of forgotten, single")
+	n.checkAll(t, "forgotten", "Headline of forgotten, single")
 }
 
 func TestPublicationsAreRefusedWithAReason(t *testing.T) {
-	n := open(t)
-	one := n.author.write(n.Swarm, "one")
-	if err := push(n.Swarm, n.desk, one); err != nil {
+	n := newPublishedFeed(t)
+	one := n.publisher.write(n.Swarm, "one")
+	if err := push(n.Swarm, n.publisherNode, one); err != nil {
 		t.Fatal(err)
 	}
-	two := n.author.write(n.Swarm, "two")
-	if err := push(n.Swarm, n.desk, two); err != nil {
+	two := n.publisher.write(n.Swarm, "two")
+	if err := push(n.Swarm, n.publisherNode, two); err != nil {
 		t.Fatal(err)
 	}
-	three := n.author.write(n.Swarm, "three") // lost on its way
-	stranger := writes(t, 7)
+	three := n.publisher.write(n.Swarm, "three") // lost on its way
+	stranger := newPublisher(t, 7)
 	tampered := append([]byte(nil), three.Raw...)
 	tampered[len(tampered)/2] ^= 1
 	for _, c := range []struct {
@@ -315,19 +315,19 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 		says string
 	}{
 		{"forged", stranger.sign(n.Swarm, 3, two.Hash, anItem(t, "forged")), "does not name this key"},
-		{"left out", n.author.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2: what came between that and number 4 is missing"},
-		{"given twice", n.author.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was given before"},
-		{"another past", n.author.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not follow on number 2"},
-		{"a beat of an old record", n.author.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
-		{"a beat ahead", n.author.sign(n.Swarm, 3, three.Hash, nil), "is missing"},
+		{"left out", n.publisher.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2: what came between that and number 4 is missing"},
+		{"given twice", n.publisher.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was given before"},
+		{"another past", n.publisher.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not follow on number 2"},
+		{"a beat of an old record", n.publisher.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
+		{"a beat ahead", n.publisher.sign(n.Swarm, 3, three.Hash, nil), "is missing"},
 		{"tampered", &difference.Publication{Raw: tampered}, "wrong signature"},
 	} {
-		err := push(n.Swarm, n.desk, c.p)
+		err := push(n.Swarm, n.publisherNode, c.p)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
 		}
 	}
-	if err := push(n.Swarm, n.desk, one); err != nil {
+	if err := push(n.Swarm, n.publisherNode, one); err != nil {
 		t.Errorf("replayed: %v", err) // it is there: nothing changes
 	}
 	// What was changed, or cut off, on its way to the sequencer, and down the tree to a reader.
@@ -360,14 +360,14 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	if refused := reader.Layers().Feeds.Refusals(); len(refused) != 1 || refused[0].URL != url {
 		t.Errorf("the reader has refused %+v", refused)
 	}
-	if err := push(n.Swarm, n.desk, three); err != nil {
+	if err := push(n.Swarm, n.publisherNode, three); err != nil {
 		t.Errorf("after all of that: %v", err)
 	}
 	n.World.Run(2 * time.Second)
 	for name, want := range map[string]string{"one": "All of one, publisher", "two": "All of two, publisher", "three": "All of three, publisher", "forged": "", "other": "", "four": ""} {
-		n.all(t, name, want)
+		n.checkAll(t, name, want)
 	}
-	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrUnfollowed) {
+	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrNotFollowed) {
 		t.Errorf("by a node that does not follow the feed: %v", err)
 	}
 }
@@ -376,16 +376,16 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 // What was refused because something was missing, and has come in since, is a trouble no more; what cannot be
 // taken is one.
 func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
-	n := open(t)
-	one, two := n.author.write(n.Swarm, "one"), n.author.write(n.Swarm, "two")
-	three := n.author.write(n.Swarm, "three")
-	beat := n.author.sign(n.Swarm, 3, three.Hash, nil)
-	other := n.author.sign(n.Swarm, 1, feed.Hash{}, anItem(t, "other"))
-	if err := push(n.Swarm, n.desk, one); err != nil {
+	n := newPublishedFeed(t)
+	one, two := n.publisher.write(n.Swarm, "one"), n.publisher.write(n.Swarm, "two")
+	three := n.publisher.write(n.Swarm, "three")
+	beat := n.publisher.sign(n.Swarm, 3, three.Hash, nil)
+	other := n.publisher.sign(n.Swarm, 1, feed.Hash{}, anItem(t, "other"))
+	if err := push(n.Swarm, n.publisherNode, one); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []*difference.Publication{three, beat, other} {
-		if push(n.Swarm, n.desk, p) == nil {
+		if push(n.Swarm, n.publisherNode, p) == nil {
 			t.Errorf("number %d is taken", p.Seq)
 		}
 	}
@@ -394,7 +394,7 @@ func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, p := range []*difference.Publication{two, three, beat} {
-		if err := push(n.Swarm, n.desk, p); err != nil {
+		if err := push(n.Swarm, n.publisherNode, p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -406,38 +406,38 @@ func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
 
 // What a program brings and is no publication is refused where it is brought, and told there.
 func TestGarbageThatIsPushedIsToldByWhoRefusesIt(t *testing.T) {
-	n := open(t)
-	raw := n.author.write(n.Swarm, "one").Raw
+	n := newPublishedFeed(t)
+	raw := n.publisher.write(n.Swarm, "one").Raw
 	tampered := append([]byte(nil), raw...)
 	tampered[len(tampered)/2] ^= 1
 	for _, garbage := range [][]byte{tampered, raw[:len(raw)-9], []byte("garbage")} {
-		if push(n.Swarm, n.desk, &difference.Publication{Raw: garbage}) == nil {
+		if push(n.Swarm, n.publisherNode, &difference.Publication{Raw: garbage}) == nil {
 			t.Errorf("%q is taken", garbage)
 		}
 	}
-	got := n.desk.Layers().Feeds.Refusals()
+	got := n.publisherNode.Layers().Feeds.Refusals()
 	if len(got) != 2 || !strings.Contains(got[0].Why, "wrong signature") || !strings.Contains(got[1].Why, "not an envelope") {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
-	n := open(t)
-	p := n.author.write(n.Swarm, "one")
+	n := newPublishedFeed(t)
+	p := n.publisher.write(n.Swarm, "one")
 	var told []error
 	for range 2 { // as of a node and a command beside it
-		n.desk.Do(func() { n.desk.Layers().Feeds.Publish(p.Raw, func(err error) { told = append(told, err) }) })
+		n.publisherNode.Do(func() { n.publisherNode.Layers().Feeds.Publish(p.Raw, func(err error) { told = append(told, err) }) })
 	}
 	liar := n.Peers()[3]
 	if liar == leader(t, n.Swarm, url) {
 		liar = n.Peers()[4]
 	}
-	for _, v := range []feedtreepb.Pushed_Verdict{feedtreepb.Pushed_HELD, feedtreepb.Pushed_CONFLICT} {
-		body, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{Hash: p.Hash[:], Verdict: v}}})
+	for _, v := range []feedtreepb.PushReply_Verdict{feedtreepb.PushReply_COMMITTED, feedtreepb.PushReply_CONFLICT} {
+		body, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{Hash: p.Hash[:], Verdict: v}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.desk.Do(func() { _ = n.desk.Layers().Feeds.Receive(liar.ID(), body) })
+		n.publisherNode.Do(func() { _ = n.publisherNode.Layers().Feeds.Receive(liar.ID(), body) })
 	}
 	if len(told) > 0 {
 		t.Fatalf("it was told %v", told)
@@ -450,35 +450,35 @@ func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
 
 // The metadata was just pasted into the document, and nobody has polled it since.
 func TestAPublisherIsFoundWhenItFirstSpeaks(t *testing.T) {
-	other := &newsroom{Swarm: swarm(5, nil), site: new(site), author: writes(t, 7)}
+	other := &publishedFeed{Swarm: swarm(5, nil), site: new(site), publisher: newPublisher(t, 7)}
 	other.site.shows(nil, "old")
 	other.Serve(url, other.site)
-	other.desk = client(other.Swarm)
+	other.publisherNode = addClient(other.Swarm)
 	other.World.Run(10 * time.Second)
-	other.desk.Read(url)
+	other.publisherNode.Read(url)
 	other.World.Run(30 * time.Second)
-	other.site.shows(other.author.says(), "old")
-	if err := push(other.Swarm, other.desk, other.author.write(other.Swarm, "new")); err != nil {
+	other.site.shows(other.publisher.metadata(), "old")
+	if err := push(other.Swarm, other.publisherNode, other.publisher.write(other.Swarm, "new")); err != nil {
 		t.Fatal(err)
 	}
 	other.World.Run(time.Second)
-	other.all(t, "new", "All of new, publisher")
+	other.checkAll(t, "new", "All of new, publisher")
 }
 
 func TestTheKeyThatWasNamedFollows(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	polls := n.FeedStats().Polls
-	next := writes(t, 2)
-	next.seq, next.prev = n.author.seq, n.author.prev
-	if err := push(n.Swarm, n.desk, next.write(n.Swarm, "two")); err != nil {
+	next := newPublisher(t, 2)
+	next.seq, next.prev = n.publisher.seq, n.publisher.prev
+	if err := push(n.Swarm, n.publisherNode, next.write(n.Swarm, "two")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "two", "All of two, publisher")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "two", "All of two, publisher")
 	if now := n.FeedStats().Polls; now > polls {
 		t.Errorf("the origin was asked %d times", now-polls)
 	}
@@ -487,7 +487,7 @@ func TestTheKeyThatWasNamedFollows(t *testing.T) {
 			t.Errorf("%+v", sub.Publisher)
 		}
 	}
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "three")); err == nil || !strings.Contains(err.Error(), "another key has replaced this one") {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "three")); err == nil || !strings.Contains(err.Error(), "another key has replaced this one") {
 		t.Errorf("the key before is used again: %v", err)
 	}
 }
@@ -495,25 +495,25 @@ func TestTheKeyThatWasNamedFollows(t *testing.T) {
 // A key that was stolen, or lost, is taken back by the origin: enough owners see another one there, and then
 // each reader's own node does, within a polling interval. Until then nothing is taken back.
 func TestTheOriginTakesAKeyBack(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	thief := *n.author
-	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "forged")); err != nil {
+	thief := *n.publisher
+	if err := push(n.Swarm, n.publisherNode, thief.write(n.Swarm, "forged")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
-	n.all(t, "forged", "All of forged, publisher") // nobody can know yet
-	fresh := writes(t, 9)
+	n.checkAll(t, "forged", "All of forged, publisher") // nobody can know yet
+	fresh := newPublisher(t, 9)
 	fresh.seq, fresh.prev = thief.seq, thief.prev
-	n.site.shows(fresh.says())
-	if err := push(n.Swarm, n.desk, fresh.write(n.Swarm, "two")); err != nil {
+	n.site.shows(fresh.metadata())
+	if err := push(n.Swarm, n.publisherNode, fresh.write(n.Swarm, "two")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
 	waits := 0
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		if sub, _ := p.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil {
 			continue // it owns the feed, and has looked for the sequencer
 		}
@@ -525,10 +525,10 @@ func TestTheOriginTakesAKeyBack(t *testing.T) {
 	if waits == 0 {
 		t.Error("all readers have seen the key before they could")
 	}
-	n.World.Run(quick().PollInterval + time.Second)
-	n.all(t, "two", "All of two, publisher")
-	n.all(t, "forged", "All of forged, revoked")
-	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "withdrawn this key") {
+	n.World.Run(quickNetwork().PollInterval + time.Second)
+	n.checkAll(t, "two", "All of two, publisher")
+	n.checkAll(t, "forged", "All of forged, revoked")
+	if err := push(n.Swarm, n.publisherNode, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "withdrawn this key") {
 		t.Errorf("the thief: %v", err)
 	}
 	var witnessed uint64
@@ -545,14 +545,14 @@ func TestTheOriginTakesAKeyBack(t *testing.T) {
 // A sequencer that lies can say that a feed has another key. Who follows it does not believe that:
 // nothing that this key signs is shown as the publisher's, and the change is told.
 func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	liar, lead := writes(t, 9), leader(t, n.Swarm, url)
+	liar, lead := newPublisher(t, 9), leader(t, n.Swarm, url)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
-	own := difference.Attest(wire.NewSigner(lead.Key(), wire.HashOf(quick().Descriptor())), url, liar.public(), n.Now())
-	p := liar.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	own := difference.Attest(wire.NewSigner(lead.Key(), wire.HashOf(quickNetwork().Descriptor())), url, liar.public(), n.Now())
+	p := liar.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
 	it := p.Item
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{
@@ -565,7 +565,7 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 			t.Errorf("host %d has %q", r.Index(), got)
 		}
 		now, _ := r.Layers().Feeds.Subscription(n.Key(url))
-		if now.Doubt == nil || !bytes.Equal(now.Publisher.Key, n.author.public()) || r.Layers().Feeds.Stats().Doubted != 1 {
+		if now.Doubt == nil || !bytes.Equal(now.Publisher.Key, n.publisher.public()) || r.Layers().Feeds.Stats().Doubted != 1 {
 			t.Errorf("host %d believes %+v", r.Index(), now.Publisher)
 		}
 	}
@@ -580,30 +580,30 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 // A sequencer that lies can say that the feed once had another key, and that nobody took it back.
 // Who has known the feed's key before does not believe what that signs.
 func TestNobodyBelievesAKeyBecauseALogSaysThatItWasTheFeedsOnce(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	liar, lead := writes(t, 9), leader(t, n.Swarm, url)
+	liar, lead := newPublisher(t, 9), leader(t, n.Swarm, url)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
-	p := liar.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	p := liar.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
 	told := *sub.Publisher
 	told.Past = []difference.Tenure{{Key: liar.public()}}
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told, Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
 	})
 	n.World.Run(2 * time.Second)
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
 }
 
 // What a publisher has signed for one of its feeds, with the same key, is nothing in another.
 func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	p, err := difference.Publish(n.author.key, "http://other.example/", 2, n.author.prev, n.Now(), anItem(t, "misplaced"))
+	p, err := difference.Publish(n.publisher.key, "http://other.example/", 2, n.publisher.prev, n.Now(), anItem(t, "misplaced"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -612,8 +612,8 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
 	})
 	n.World.Run(2 * time.Second)
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "misplaced", "")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "misplaced", "")
 	for _, r := range n.readers {
 		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Publisher.Seq != 1 || len(r.Layers().Feeds.Refusals()) != 1 {
 			t.Errorf("host %d: %+v, refused %+v", r.Index(), sub.Publisher, r.Layers().Feeds.Refusals())
@@ -624,8 +624,8 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 // A sequencer that leaves out what a publisher has signed, or puts an older version behind a newer one, is
 // found out by all who follow: they are told how much is missing, ask the origin, and show no old version.
 func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	put := func(p *difference.Publication) {
@@ -635,18 +635,18 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 		})
 		n.World.Run(2 * time.Second)
 	}
-	n.author.write(n.Swarm, "withheld")
-	third := n.author.write(n.Swarm, "three")
+	n.publisher.write(n.Swarm, "withheld")
+	third := n.publisher.write(n.Swarm, "three")
 	edited, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>three</guid><title>All of three, edited</title></item>`), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fourth := n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &edited)
-	n.site.shows(n.author.says(), "one", "withheld")
+	fourth := n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, &edited)
+	n.site.shows(n.publisher.metadata(), "one", "withheld")
 	for _, p := range []*difference.Publication{third, fourth, third} {
 		put(p)
 	}
-	n.all(t, "three", "All of three, edited, publisher")
+	n.checkAll(t, "three", "All of three, edited, publisher")
 	for _, r := range n.readers {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		why := fmt.Sprint(r.Layers().Feeds.Refusals())
@@ -655,21 +655,21 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 		}
 	}
 	n.World.Run(35 * time.Minute) // the origin is asked within a polling interval
-	n.all(t, "withheld", "Headline of withheld, single")
+	n.checkAll(t, "withheld", "Headline of withheld, single")
 }
 
 // Of two lineages that meet, one may have found at the origin what the other has signed, word for
 // word: that is no news, but the publisher's number is.
 func TestNumbersOfAnotherLineageCount(t *testing.T) {
-	n := open(t, "one", "two")
-	n.all(t, "two", "Headline of two, single")
+	n := newPublishedFeed(t, "one", "two")
+	n.checkAll(t, "two", "Headline of two, single")
 	for _, name := range []string{"one", "two"} {
 		it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>Headline of `+name+`</title></item>`), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &it)
-		n.author.seq, n.author.prev = p.Seq, p.Hash
+		p := n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, &it)
+		n.publisher.seq, n.publisher.prev = p.Seq, p.Hash
 		body, err := difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -678,18 +678,18 @@ func TestNumbersOfAnotherLineageCount(t *testing.T) {
 		lead.Do(func() { lead.Layers().Feeds.Absorb(n.Key(url), body) })
 	}
 	n.World.Run(2 * time.Second)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "three")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "three")); err != nil {
 		t.Error(err)
 	}
 	n.World.Run(time.Second)
-	n.all(t, "one", "Headline of one, publisher")
-	n.all(t, "two", "Headline of two, publisher")
-	n.all(t, "three", "All of three, publisher")
+	n.checkAll(t, "one", "Headline of one, publisher")
+	n.checkAll(t, "two", "Headline of two, publisher")
+	n.checkAll(t, "three", "All of three, publisher")
 }
 
 func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
@@ -701,8 +701,8 @@ func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
 
 // What a node believes it believes in its next life.
 func TestAPinOutlivesItsNode(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	r := n.readers[0]
@@ -710,16 +710,16 @@ func TestAPinOutlivesItsNode(t *testing.T) {
 	n.World.Run(time.Second)
 	r.Start()
 	n.World.Run(30 * time.Second)
-	if sub, ok := r.Layers().Feeds.Subscription(n.Key(url)); !ok || sub.Publisher == nil || !bytes.Equal(sub.Publisher.Key, n.author.public()) {
+	if sub, ok := r.Layers().Feeds.Subscription(n.Key(url)); !ok || sub.Publisher == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) {
 		t.Errorf("%+v", sub.Publisher)
 	}
-	n.all(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
+	n.checkAll(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
 }
 
 // What a node believes is written down beside its subscription: neither takes anything back that
 // was said of the other meanwhile.
 func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
-	n := open(t)
+	n := newPublishedFeed(t)
 	lead := leader(t, n.Swarm, url)
 	var r *sim.Peer // an owner, who has entries before it knows that they are held
 	for _, p := range n.Peers() {
@@ -731,7 +731,7 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 	n.World.Run(5 * time.Second)
 	for i := range 100 { // an entry takes less to be held
 		said := []byte{byte(i)}
-		told := difference.Pin{Key: n.author.public(), Since: n.Now().Truncate(time.Second), Beat: time.Duration(i+1) * time.Minute}
+		told := difference.Pin{Key: n.publisher.public(), Since: n.Now().Truncate(time.Second), Beat: time.Duration(i+1) * time.Minute}
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told}, nil, func(bool) {}) })
 		n.World.Run(time.Duration(i) * time.Millisecond)
 		acked := false
@@ -762,10 +762,10 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 // A publisher that does not know where the sequencer of its feed is, and has had nothing to do with
 // it for longer than links stay, is heard at once all the same.
 func TestPublisherIsAStranger(t *testing.T) {
-	n := openWith(t, 40)
+	n := newPublishedFeedWith(t, 40)
 	for i := range 3 {
 		began := n.Now()
-		if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, fmt.Sprint(i))); err != nil {
+		if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 		if took := n.Now().Sub(began); i > 0 && took > time.Second { // the first one waits for the origin
@@ -778,18 +778,18 @@ func TestPublisherIsAStranger(t *testing.T) {
 // A lineage that has seen a key change, and little of what was published, tells the other one of the key: the
 // publisher's count there stays, and nobody misses anything.
 func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
-	n := open(t)
-	first := n.author.write(n.Swarm, "one")
-	for _, p := range []*difference.Publication{first, n.author.write(n.Swarm, "two"), n.author.write(n.Swarm, "three")} {
-		if err := push(n.Swarm, n.desk, p); err != nil {
+	n := newPublishedFeed(t)
+	first := n.publisher.write(n.Swarm, "one")
+	for _, p := range []*difference.Publication{first, n.publisher.write(n.Swarm, "two"), n.publisher.write(n.Swarm, "three")} {
+		if err := push(n.Swarm, n.publisherNode, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sub, _ := n.desk.Layers().Feeds.Subscription(n.Key(url))
+	sub, _ := n.publisherNode.Layers().Feeds.Subscription(n.Key(url))
 	pin := *sub.Publisher
 	pin.Seq, pin.Head = first.Seq, first.Hash
-	n.author.key = n.author.next
-	changed := pin.Change(n.author.public(), feed.Hash{}, n.Now(), nil)
+	n.publisher.key = n.publisher.next
+	changed := pin.Change(n.publisher.public(), feed.Hash{}, n.Now(), nil)
 	body, err := difference.Delta{Pin: changed}.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -797,7 +797,7 @@ func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
 	lead := leader(t, n.Swarm, url)
 	lead.Do(func() { lead.Layers().Feeds.Absorb(n.Key(url), body) })
 	n.World.Run(2 * time.Second)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "four")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "four")); err != nil {
 		t.Error(err)
 	}
 	n.World.Run(2 * time.Second)
@@ -806,13 +806,13 @@ func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
 			t.Errorf("host %d has number %d, and lacks %d", r.Index(), sub.Publisher.Seq, sub.Lacks)
 		}
 	}
-	n.all(t, "four", "All of four, publisher")
+	n.checkAll(t, "four", "All of four, publisher")
 }
 
 // Who leads a feed, ends its subscription and follows it again knows still whose it is.
 func TestALeaderFollowsAgain(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	lead := leader(t, n.Swarm, url)
@@ -834,46 +834,46 @@ func TestALeaderFollowsAgain(t *testing.T) {
 
 // What was said not to be the feed's is no more than not taken when nobody has answered since: it may be held.
 func TestWhatMayBeHeldIsNotRefused(t *testing.T) {
-	n := &newsroom{Swarm: swarm(7, nil), site: new(site), author: writes(t, 1)}
+	n := &publishedFeed{Swarm: swarm(7, nil), site: new(site), publisher: newPublisher(t, 1)}
 	n.site.shows(nil)
 	n.Serve(url, n.site)
-	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
+	n.publisherNode, n.readers = addClient(n.Swarm), n.Peers()[5:7]
 	n.World.Run(10 * time.Second)
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		p.Read(url)
 	}
 	n.World.Run(30 * time.Second)
-	p := n.author.write(n.Swarm, "one")
+	p := n.publisher.write(n.Swarm, "one")
 	var told error
-	n.desk.Do(func() { n.desk.Layers().Feeds.Publish(p.Raw, func(err error) { told = err }) })
+	n.publisherNode.Do(func() { n.publisherNode.Layers().Feeds.Publish(p.Raw, func(err error) { told = err }) })
 	lead := leader(t, n.Swarm, url)
 	n.RunUntil(func() bool { return len(lead.Layers().Feeds.Refusals()) > 0 }, 10*time.Millisecond, 20*time.Second)
 	n.World.Run(time.Second)
-	n.site.shows(n.author.says())
+	n.site.shows(n.publisher.metadata())
 	lead.Do(func() { lead.Layers().Corona.FetchOnce(n.Key(url), url) })
 	var rest []*sim.Host
 	for _, q := range n.Peers() {
-		if q != n.desk {
+		if q != n.publisherNode {
 			rest = append(rest, q.Host)
 		}
 	}
-	n.World.PartOneWay(rest, []*sim.Host{n.desk.Host})
+	n.World.PartOneWay(rest, []*sim.Host{n.publisherNode.Host})
 	n.RunUntil(func() bool { return told != nil }, 10*time.Millisecond, 2*time.Minute)
-	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrUntaken) {
+	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrNotAccepted) {
 		t.Errorf("a reader has %q; who pushed it was told %v", got, told)
 	}
 }
 
 // An item that nobody can sign costs one finding, and no full fetch each time the feed is polled.
 func TestWhatCannotBeSignedIsFoundOnce(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	n.site.shows(n.author.says(), "large"+strings.Repeat("x", difference.MaxPublication/2), "one")
+	n.site.shows(n.publisher.metadata(), "large"+strings.Repeat("x", difference.MaxPublication/2), "one")
 	for range 6 {
 		n.World.Run(5 * time.Minute)
-		if err := push(n.Swarm, n.desk, n.author.sign(n.Swarm, n.author.seq, n.author.prev, nil)); err != nil {
+		if err := push(n.Swarm, n.publisherNode, n.publisher.sign(n.Swarm, n.publisher.seq, n.publisher.prev, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}

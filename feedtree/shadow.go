@@ -20,17 +20,17 @@ const (
 	// headPause is how long a sequencer waits for more entries before it tells of the last.
 	headPause = time.Second
 	// headPatience is how much longer than its head an entry may take: then it is pulled.
-	headPatience = 5 * time.Second
+	entryTimeout = 5 * time.Second
 	// trialTime is how long a parent has to bring what there is. A parent that got it by a repair
 	// has passed it on by then.
-	trialTime = 2 * headPatience
+	probationTime = 2 * entryTimeout
 	// strikesOut is how often in a row a parent may not have brought an entry, or a head, before it
 	// is left; and in the feeds of how many sequencers before it is left in all.
-	strikesOut = 3
+	maxMissed = 3
 	// scoreFor is how long it is remembered that a parent was left.
-	scoreFor = time.Hour
+	reputationTime = time.Hour
 	// passOnFor is how old an entry may be that is passed on after it was repaired.
-	passOnFor = time.Hour
+	maxAnnounceAge = time.Hour
 )
 
 // shadowOf is the group of a feed's shadow tree, and the other way round: the key with its first
@@ -41,17 +41,17 @@ func shadowOf(key overlay.ID) overlay.ID {
 }
 
 // idOf is the id with which an entry, or its head, goes down a tree, whoever gives it to it.
-func idOf(h owner.Hash) uint64 { return binary.BigEndian.Uint64(h[:8]) }
+func messageID(h owner.Hash) uint64 { return binary.BigEndian.Uint64(h[:8]) }
 
 // The trees of a feed.
 const (
-	entries = iota
-	heads
-	trees
+	entryTree = iota
+	headTree
+	treeCount
 )
 
 func groupOf(key overlay.ID, tree int) overlay.ID {
-	if tree == heads {
+	if tree == headTree {
 		return shadowOf(key)
 	}
 	return key
@@ -59,49 +59,49 @@ func groupOf(key overlay.ID, tree int) overlay.ID {
 
 // A trial watches who brings one entry of a feed: by both trees it is to come. The sequencer does so
 // too, if it subscribes: whom it does not get its own words from is no use to those below it.
-type trial struct {
+type probation struct {
 	want    owner.Hash // of the entry
 	seq     uint64
-	parents [trees]env.PeerID // when it began; "": there is none
+	parents [treeCount]env.PeerID // when it began; "": there is none
 	running bool
 	next    owner.Hash // the last entry that there is, as was heard meanwhile
 	nextSeq uint64
-	headed  uint64 // up to which entry its heads have come
+	headSeq uint64 // up to which entry its heads have come
 
 	// doubtful is an entry that may never have been held by a quorum.
-	doubtful owner.Hash
+	maybeUncommitted owner.Hash
 
-	strikes [trees]strikes
+	missed [treeCount]missedDeliveries
 }
 
 // strikes are the entries, or heads, in a row that one parent has not brought.
-type strikes struct {
+type missedDeliveries struct {
 	parent env.PeerID
 	n      int
 }
 
 // A score says in whose feeds a parent was left of late: a sequencer alone can make it seem that
 // parents withhold what it has given to nobody.
-type score struct {
+type reputation struct {
 	sequencers []env.PeerID
 	since      time.Time
 }
 
 // headSoon tells of a new entry in the shadow tree, together with others that come soon.
-func (f *FeedTree) headSoon(c *channel) {
-	if !c.lead.heading {
-		c.lead.heading = true
+func (f *FeedTree) scheduleHead(c *channel) {
+	if !c.leader.headScheduled {
+		c.leader.headScheduled = true
 		f.after(headPause, task{kind: taskHead, key: c.key})
 	}
 }
 
 // sayHead tells in the shadow tree where the log ends.
-func (f *FeedTree) sayHead(c *channel) {
-	c.lead.heading = false
+func (f *FeedTree) publishHead(c *channel) {
+	c.leader.headScheduled = false
 	if b := f.signBeat(c); b != nil && b.seq > 0 {
 		f.stats.Heads++
 		payload := marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
-		f.scribe.PublishAs(shadowOf(c.key), idOf(owner.Hash(b.head)), payload, func(bool) {})
+		f.scribe.PublishAs(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }
 
@@ -112,22 +112,22 @@ func (f *FeedTree) onHead(c *channel, raw []byte) error {
 		return err
 	}
 	v, ok := f.owners.View(c.key)
-	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.lineage == v.Epoch.Branch && b.epoch < v.Epoch.Number {
+	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.branch == v.Epoch.Branch && b.epoch < v.Epoch.Number {
 		return nil
 	}
 	head := owner.Hash(b.head)
-	switch now := b.lineage == v.Epoch.Branch && b.epoch == v.Epoch.Number; {
+	switch now := b.branch == v.Epoch.Branch && b.epoch == v.Epoch.Number; {
 	case now && b.signer == v.Epoch.Sequencer:
 		if f.owners.Has(c.key, head) {
 			c.confirmed = f.clock.Now()
-			f.heardOf(c)
+			f.markHeard(c)
 		}
-		t := f.try(c, head, b.seq)
-		t.headed = max(t.headed, b.seq)
+		t := f.startProbation(c, head, b.seq)
+		t.headSeq = max(t.headSeq, b.seq)
 	case !now && slices.Contains(v.Epoch.Owners, b.signer):
 		// An owner may lead by now, or have done so on the other side of a partition: who is asked says
 		// whether that is true. Of others everybody could make any number.
-		f.try(c, head, b.seq).doubtful = head
+		f.startProbation(c, head, b.seq).maybeUncommitted = head
 	default:
 		f.stats.Untrusted++
 	}
@@ -135,11 +135,11 @@ func (f *FeedTree) onHead(c *channel, raw []byte) error {
 }
 
 // try watches who brings an entry that there is, if nothing is watched now.
-func (f *FeedTree) try(c *channel, want owner.Hash, seq uint64) *trial {
-	t := c.trial
+func (f *FeedTree) startProbation(c *channel, want owner.Hash, seq uint64) *probation {
+	t := c.probation
 	if t == nil {
-		t = &trial{}
-		c.trial = t
+		t = &probation{}
+		c.probation = t
 	}
 	t.next, t.nextSeq = want, seq
 	if t.running || t.want == want {
@@ -149,8 +149,8 @@ func (f *FeedTree) try(c *channel, want owner.Hash, seq uint64) *trial {
 	for tree := range t.parents {
 		t.parents[tree] = f.parentIn(groupOf(c.key, tree))
 	}
-	f.after(headPatience, task{kind: taskLate, key: c.key})
-	f.after(trialTime, task{kind: taskJudge, key: c.key})
+	f.after(entryTimeout, task{kind: taskOverdueEntry, key: c.key})
+	f.after(probationTime, task{kind: taskProbationEnd, key: c.key})
 	return t
 }
 
@@ -163,68 +163,68 @@ func (f *FeedTree) parentIn(group overlay.ID) env.PeerID {
 }
 
 // late gets an entry whose head has come and which has not.
-func (f *FeedTree) late(c *channel) {
-	if t := c.trial; t.running && !f.owners.Has(c.key, t.want) && c.subscribed {
+func (f *FeedTree) pullOverdue(c *channel) {
+	if t := c.probation; t.running && !f.owners.Has(c.key, t.want) && c.subscribed {
 		f.stats.Late++
-		if t.want == t.doubtful {
-			f.gap(c, owner.Hash{})
+		if t.want == t.maybeUncommitted {
+			f.startRepair(c, owner.Hash{})
 		} else {
-			f.gap(c, t.want)
+			f.startRepair(c, t.want)
 		}
 	}
 }
 
 // judge looks whether both parents have brought what there is.
-func (f *FeedTree) judge(c *channel) {
-	t := c.trial
+func (f *FeedTree) endProbation(c *channel) {
+	t := c.probation
 	t.running = false
 	if !c.subscribed {
 		return
 	}
 	if f.owners.Has(c.key, t.want) { // or it is only said to be
-		_, brought := f.scribe.Brought(c.key, idOf(t.want))
-		f.score(c, entries, t.parents[entries], brought)
-		f.score(c, heads, t.parents[heads], t.headed >= t.seq)
+		_, brought := f.scribe.Brought(c.key, messageID(t.want))
+		f.recordDelivery(c, entryTree, t.parents[entryTree], brought)
+		f.recordDelivery(c, headTree, t.parents[headTree], t.headSeq >= t.seq)
 	}
 	if t.next != t.want {
-		f.try(c, t.next, t.nextSeq)
+		f.startProbation(c, t.next, t.nextSeq)
 	}
 }
 
 // score counts what a parent has not brought, and leaves one that never does.
-func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) {
+func (f *FeedTree) recordDelivery(c *channel, tree int, parent env.PeerID, brought bool) {
 	group := groupOf(c.key, tree)
 	excused := parent == "" || parent != f.parentIn(group) || plant.BlindToGaps
-	if !c.trial.strikes[tree].count(parent, brought || excused) || !f.scribe.Shun(group, parent) {
+	if !c.probation.missed[tree].record(parent, brought || excused) || !f.scribe.Shun(group, parent) {
 		return
 	}
 	f.stats.Shunned++
 	f.log.Info("left a parent that withholds items", "url", c.url, "peer", parent)
 	now := f.clock.Now()
-	s := f.scores[parent]
-	if now.Sub(s.since) > scoreFor {
-		s = score{since: now}
+	s := f.reputations[parent]
+	if now.Sub(s.since) > reputationTime {
+		s = reputation{since: now}
 	}
 	if v, _ := f.owners.View(c.key); v.Epoch != nil && !slices.Contains(s.sequencers, v.Epoch.Sequencer) {
 		s.sequencers = append(s.sequencers, v.Epoch.Sequencer)
-		if len(s.sequencers) == strikesOut {
-			f.leaveAll(parent)
+		if len(s.sequencers) == maxMissed {
+			f.leaveInAllTrees(parent)
 		}
 	}
-	f.scores[parent] = s
+	f.reputations[parent] = s
 }
 
 // count takes what a parent has brought or has not, and says whether it is to be left. What the one
 // before it has not brought counts against nobody else.
-func (s *strikes) count(parent env.PeerID, brought bool) (out bool) {
+func (s *missedDeliveries) record(parent env.PeerID, brought bool) (out bool) {
 	if brought {
 		s.n = 0
 		return false
 	}
 	if s.parent != parent {
-		*s = strikes{parent: parent}
+		*s = missedDeliveries{parent: parent}
 	}
-	if s.n++; s.n < strikesOut {
+	if s.n++; s.n < maxMissed {
 		return false
 	}
 	s.n = 0
@@ -232,9 +232,9 @@ func (s *strikes) count(parent env.PeerID, brought bool) (out bool) {
 }
 
 // leaveAll leaves a parent in all trees.
-func (f *FeedTree) leaveAll(parent env.PeerID) {
+func (f *FeedTree) leaveInAllTrees(parent env.PeerID) {
 	for _, c := range f.sorted() {
-		for tree := range trees {
+		for tree := range treeCount {
 			if group := groupOf(c.key, tree); c.subscribed && f.parentIn(group) == parent && f.scribe.Shun(group, parent) {
 				f.stats.Shunned++
 			}
@@ -243,23 +243,23 @@ func (f *FeedTree) leaveAll(parent env.PeerID) {
 }
 
 // forgive forgets who was left long ago.
-func (f *FeedTree) forgive(now time.Time) {
-	for who, s := range f.scores {
-		if now.Sub(s.since) > scoreFor {
-			delete(f.scores, who)
+func (f *FeedTree) forgetReputations(now time.Time) {
+	for parent, s := range f.reputations {
+		if now.Sub(s.since) > reputationTime {
+			delete(f.reputations, parent)
 		}
 	}
 }
 
 // passOn tells those below this node of the last entry of a feed, which it has got by a
 // repair: no other way leads to those who are below it in both trees. They pull its body.
-func (f *FeedTree) passOn(c *channel) {
+func (f *FeedTree) announceRepaired(c *channel) {
 	log := f.owners.Visible(c.key)
 	if len(log) == 0 || !c.subscribed {
 		return
 	}
-	if e := log[len(log)-1]; f.clock.Now().Sub(e.Time) < passOnFor {
+	if e := log[len(log)-1]; f.clock.Now().Sub(e.Time) < maxAnnounceAge {
 		update := &feedtreepb.Update{Entry: e.Raw}
-		f.scribe.Spread(c.key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+		f.scribe.Spread(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }

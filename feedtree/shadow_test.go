@@ -16,7 +16,7 @@ import (
 )
 
 // deep is a network whose trees are deep, with a feed that most of its members read.
-func deep(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
+func deepTrees(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
 	t.Helper()
 	s = swarm(48, func(n *node.Config) { n.Scribe.FanOut = 2 })
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute}))
@@ -68,7 +68,7 @@ func below(readers []*sim.Peer, group overlay.ID, who *sim.Peer) (of []*sim.Peer
 // another way. After three entries they have left, and take no place below it again.
 func TestAParentThatWithholdsIsLeft(t *testing.T) {
 	t.Parallel()
-	s, readers := deep(t)
+	s, readers := deepTrees(t)
 	key := s.Key(url)
 	for tree, group := range map[string]overlay.ID{"of entries": key, "of heads": shadow(key)} {
 		bad := interior(t, s, readers, group)
@@ -90,7 +90,7 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 			}
 		}
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // Where both parents of a reader swallow, it hears of what there is from an owner, ten minutes later
@@ -139,23 +139,23 @@ func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
 	if unheard == 0 || audits > uint64(len(readers))*4 {
 		t.Errorf("%d found in %d audits of %d readers", unheard, audits, len(readers))
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
 // A head that somebody made up sends nobody to look for it.
 func TestAHeadThatAStrangerMadeUpIsNone(t *testing.T) {
-	in := intrude(t)
+	in := newIntruder(t)
 	key := in.Key(in.feeds[0])
 	v, _ := in.target.Layers().Owners.View(key)
 	before := in.target.Layers().Feeds.Stats()
-	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quick().Descriptor()))
+	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quickNetwork().Descriptor()))
 	for i := range uint32(2) { // in the epoch that there is, and in one to come
 		in.publish(shadow(key), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: stranger.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
-			Key: key[:], Lineage: v.Epoch.Branch, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Beat: 1,
+			Key: key[:], Branch: v.Epoch.Branch, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Number: 1,
 		})).Raw}})
 	}
 	in.World.Run(time.Minute)
-	in.endures()
+	in.checkAfter()
 	if st := in.target.Layers().Feeds.Stats(); st.Untrusted != before.Untrusted+2 || st.Late != before.Late {
 		t.Errorf("%+v", st)
 	}

@@ -35,7 +35,7 @@ func (s *stranger) Reachable([]string)              {}
 func (s *stranger) PeerDown(env.PeerID)             {}
 
 // aStranger starts one.
-func aStranger(s *sim.Swarm) *stranger {
+func newStranger(s *sim.Swarm) *stranger {
 	x := &stranger{Host: s.World.Host(sim.HostConfig{Open: true})}
 	x.Boot(func(e env.Env) env.Node {
 		x.Env = e
@@ -63,17 +63,17 @@ func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer,
 }
 
 // where asks as a peer's node who owns a feed.
-func where(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
-	told := false
+func findOwners(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
+	answered := false
 	p.Do(func() {
 		p.Layers().Owners.FindOwners(s.Key(url), func(of []*overlay.Contact) {
 			for _, c := range of {
 				found = append(found, c.Peer.ID)
 			}
-			told = true
+			answered = true
 		})
 	})
-	s.RunUntil(func() bool { return told }, 10*time.Millisecond, 30*time.Second)
+	s.RunUntil(func() bool { return answered }, 10*time.Millisecond, 30*time.Second)
 	return found
 }
 
@@ -87,7 +87,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	owners, readers, members := near[:5], near[8:14], near[14:]
 	var clients []*sim.Peer // some of which hang below a reader
 	for range 12 {
-		clients = append(clients, client(s))
+		clients = append(clients, addClient(s))
 	}
 	s.World.Run(20 * time.Second)
 	for _, p := range readers {
@@ -100,7 +100,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	}
 	below := 0
 	for _, p := range append(members, clients...) {
-		found := where(s, p)
+		found := findOwners(s, p)
 		if len(found) == 0 {
 			t.Errorf("host %d is told of nobody", p.Index())
 		}
@@ -119,22 +119,22 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 
 	told := 0
 	for _, p := range readers {
-		told += len(slices.DeleteFunc(where(s, p), func(id env.PeerID) bool { return !reads(id) }))
+		told += len(slices.DeleteFunc(findOwners(s, p), func(id env.PeerID) bool { return !reads(id) }))
 	}
 	if told == 0 {
 		t.Error("no reader is told of another: nothing could be got from siblings")
 	}
 
-	x := aStranger(s)
+	x := newStranger(s)
 	key := s.Key(url)
 	heads := &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}}
 	for _, p := range append(slices.Clone(readers), owners[0]) {
 		of := ask(t, s, x, p, wire.Feed, heads, func() *feedtreepb.Message { return new(feedtreepb.Message) })
-		if len(of) != 1 || of[0].GetBehind() == nil {
+		if len(of) != 1 || of[0].GetHeadsReply() == nil {
 			t.Fatalf("host %d answers with %v", p.Index(), of)
 		}
-		if b := of[0].GetBehind(); (len(b.Keys) > 0) != (p == owners[0]) {
-			t.Errorf("host %d tells a stranger that it has %d of the feeds that it was asked of", p.Index(), len(b.Keys))
+		if b := of[0].GetHeadsReply(); (len(b.Different) > 0) != (p == owners[0]) {
+			t.Errorf("host %d tells a stranger that it has %d of the feeds that it was asked of", p.Index(), len(b.Different))
 		}
 	}
 	// The answer to a stranger's question in a reader's name goes to the reader.
@@ -143,5 +143,5 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	if of := ask(t, s, x, owners[0], wire.Owner, q, func() *ownerpb.Message { return new(ownerpb.Message) }); len(of) > 0 {
 		t.Errorf("a stranger is told %v", of)
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }

@@ -13,26 +13,26 @@ import (
 )
 
 // A coup is a newsroom whose feed is owned by others than those who read it.
-type coup struct {
-	*newsroom
+type takeover struct {
+	*publishedFeed
 	owners []*sim.Peer
-	forger *author
+	forger *testPublisher
 }
 
-func aCoup(t *testing.T) *coup {
+func newTakeover(t *testing.T) *takeover {
 	t.Helper()
-	n := &coup{newsroom: &newsroom{Swarm: swarm(16, nil), site: new(site), author: writes(t, 1)}, forger: writes(t, 77)}
-	n.site.shows(n.author.says())
+	n := &takeover{publishedFeed: &publishedFeed{Swarm: swarm(16, nil), site: new(site), publisher: newPublisher(t, 1)}, forger: newPublisher(t, 77)}
+	n.site.shows(n.publisher.metadata())
 	n.Serve(url, n.site)
-	n.desk = client(n.Swarm)
+	n.publisherNode = addClient(n.Swarm)
 	near := n.Nearest(n.Key(url), 16)
 	n.owners, n.readers = near[:5], near[9:15]
 	n.World.Run(10 * time.Second)
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		p.Read(url)
 	}
 	n.World.Run(30 * time.Second)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
@@ -41,7 +41,7 @@ func aCoup(t *testing.T) *coup {
 
 // forge has the sequencer put a key of the forger's in the log, which some owners say they have
 // seen at the origin, with an item of its own and another version of the publisher's.
-func (n *coup) forge(t *testing.T, liars int) {
+func (n *takeover) forgeKey(t *testing.T, liars int) {
 	t.Helper()
 	lead := leader(t, n.Swarm, url)
 	owners := slices.Clone(n.owners)
@@ -50,7 +50,7 @@ func (n *coup) forge(t *testing.T, liars int) {
 	})
 	var words [][]byte
 	for _, p := range owners[:liars] {
-		by := wire.NewSigner(p.Key(), wire.HashOf(quick().Descriptor()))
+		by := wire.NewSigner(p.Key(), wire.HashOf(quickNetwork().Descriptor()))
 		words = append(words, difference.Attest(by, url, n.forger.public(), n.Now()).Raw)
 	}
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
@@ -58,7 +58,7 @@ func (n *coup) forge(t *testing.T, liars int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := n.forger.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	first := n.forger.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
 	second := n.forger.sign(n.Swarm, 3, first.Hash, &other)
 	held := false
 	lead.Do(func() {
@@ -75,12 +75,12 @@ func (n *coup) forge(t *testing.T, liars int) {
 
 // stands checks that readers show a problem, the publisher's items as the publisher's, and what was
 // forged as unconfirmed.
-func (n *coup) stands(t *testing.T) {
+func (n *takeover) checkForged(t *testing.T) {
 	t.Helper()
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
-	for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
-		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.author.public()) || len(sub.Publisher.Past) > 0 {
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
+	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
+		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) || len(sub.Publisher.Past) > 0 {
 			t.Errorf("host %d believes %+v and doubts %+v", r.Index(), sub.Publisher, sub.Doubt)
 		}
 	}
@@ -92,19 +92,19 @@ func (n *coup) stands(t *testing.T) {
 func TestOwnersCannotTakeAFeed(t *testing.T) {
 	t.Parallel()
 	for _, liars := range []int{3, 5} {
-		n := aCoup(t)
-		n.forge(t, liars)
-		n.stands(t)
+		n := newTakeover(t)
+		n.forgeKey(t, liars)
+		n.checkForged(t)
 		if liars == 5 {
 			for _, p := range n.owners {
 				p.Swallow()
 			}
 		}
-		n.World.Run(quick().PollInterval + 10*time.Second)
-		n.stands(t)
-		for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
+		n.World.Run(quickNetwork().PollInterval + 10*time.Second)
+		n.checkForged(t)
+		for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 			sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
-			if !bytes.Equal(sub.Seen, n.author.public()) {
+			if !bytes.Equal(sub.Seen, n.publisher.public()) {
 				t.Errorf("%d lie: host %d has seen the key %x at the origin", liars, r.Index(), sub.Seen)
 			}
 			if sub.Objectors == 0 {
@@ -113,7 +113,7 @@ func TestOwnersCannotTakeAFeed(t *testing.T) {
 		}
 		// A node asks an origin that contradicts its log less and less often.
 		looks := func() (looks int) {
-			for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
+			for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 				looks += int(r.Layers().Feeds.Stats().Sights)
 			}
 			return looks
@@ -132,20 +132,20 @@ func TestOwnersCannotTakeAFeed(t *testing.T) {
 // The owners' word on keys that were named is no better: only a key that the believed one has named
 // itself, as the origin or the first pin said, follows without a look.
 func TestOwnersCannotNameTheNextKey(t *testing.T) {
-	n := aCoup(t)
+	n := newTakeover(t)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
 	lead := leader(t, n.Swarm, url)
-	second := writes(t, 2) // whom the author has named
+	second := newPublisher(t, 2) // whom the author has named
 	says := func(d difference.Delta) {
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), d, nil, func(bool) {}) })
 		n.World.Run(2 * time.Second)
 	}
 	named := sub.Publisher.Change(second.public(), difference.KeyHash(n.forger.public()), n.Now(), nil)
 	says(difference.Delta{Pin: named})
-	p := n.forger.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	p := n.forger.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
 	says(difference.Delta{Pin: named.Change(n.forger.public(), feed.Hash{}, n.Now(), nil), Changes: []difference.Change{{Item: *p.Item, Publication: p}}})
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
 	for _, r := range n.readers {
 		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, second.public()) {
 			t.Errorf("host %d believes %+v", r.Index(), sub.Publisher)
@@ -158,8 +158,8 @@ func TestOwnersCannotNameTheNextKey(t *testing.T) {
 // at the origin is believed within a look of each reader's own node.
 func TestAFeedThatWasTakenComesBack(t *testing.T) {
 	t.Parallel()
-	n := aCoup(t)
-	n.forge(t, 3)
+	n := newTakeover(t)
+	n.forgeKey(t, 3)
 	leader(t, n.Swarm, url).Kill(true) // and the next one believes the log
 	back := func() bool {
 		return !slices.ContainsFunc(n.readers, func(r *sim.Peer) bool {
@@ -170,19 +170,19 @@ func TestAFeedThatWasTakenComesBack(t *testing.T) {
 	if !n.RunUntil(back, 10*time.Second, 2*time.Hour) {
 		t.Error("the log names the forger's key after two hours")
 	}
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
 
-	fresh := writes(t, 9)
-	n.site.shows(fresh.says())
+	fresh := newPublisher(t, 9)
+	n.site.shows(fresh.metadata())
 	p := fresh.sign(n.Swarm, 50, feed.Hash{}, anItem(t, "two"))
-	_ = push(n.Swarm, n.desk, p)           // refused: it is asked whose the feed is
-	n.World.Run(18 * quick().PollInterval) // the owners have lied before: looks are far apart
-	for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
+	_ = push(n.Swarm, n.publisherNode, p)         // refused: it is asked whose the feed is
+	n.World.Run(18 * quickNetwork().PollInterval) // the owners have lied before: looks are far apart
+	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		if sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, fresh.public()) {
 			t.Errorf("host %d believes %+v", r.Index(), sub.Publisher)
 		}
 	}
-	n.all(t, "one", "All of one, revoked")
+	n.checkAll(t, "one", "All of one, revoked")
 }

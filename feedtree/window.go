@@ -16,11 +16,11 @@ import (
 
 // A window is what readers see of a feed.
 type window struct {
-	of      difference.Window // by the log, as far as applied
-	applied owner.Hash        // the last entry in it
-	quiet   owner.Hash        // up to which nothing is news: it was shown in an earlier life
-	ghosts  ghosts
-	extra   []extra // ghosts that are still shown
+	log       difference.Window // by the log, as far as applied
+	applied   owner.Hash        // the last entry in it
+	shownUpTo owner.Hash        // up to which nothing is news: it was shown in an earlier life
+	shown     shownCache
+	extras    []extraItem // ghosts that are still shown
 	// signed are versions that the publisher signed and that others have followed in the log, signed
 	// by a key that this node does not believe: these are shown in their place.
 	signed  map[feed.ID]difference.Entry
@@ -31,34 +31,34 @@ type window struct {
 
 // An extra is an item that is shown beside those of the log, until the log has it: it
 // was fetched, or comes of a log that gave way to another.
-type extra struct {
+type extraItem struct {
 	feed.Entry
-	of  *difference.Publication // that it came in; nil: it is unsigned
-	ref uint64                  // its place in that log: forgotten with those of the same age; 0: it was fetched
+	publication *difference.Publication // that it came in; nil: it is unsigned
+	seq         uint64                  // its place in that log: forgotten with those of the same age; 0: it was fetched
 	// over is the version in the log that one that was fetched took the place of; zero: there was none.
-	over feed.Hash
+	replaced feed.Hash
 }
 
 // fetchedFor bounds how long a fetched item is shown that the log never gets. Logs keep their entries for
 // as long, and longer only if they have few.
-const fetchedFor = 7 * 24 * time.Hour
+const maxFetchedAge = 7 * 24 * time.Hour
 
 // shows says whether a window shows an item in this version, or has shown it.
-func (w *window) shows(it *feed.Item) bool {
+func (w *window) hasShown(it *feed.Item) bool {
 	if plant.ShowAgain {
 		return false
 	}
-	if e, ok := w.of.Entry(it.ID); ok && e.Hash == it.Hash {
+	if e, ok := w.log.Entry(it.ID); ok && e.Hash == it.Hash {
 		return true
 	}
-	return w.ghosts.has(it.ID, it.Hash)
+	return w.shown.has(it.ID, it.Hash)
 }
 
 // items is how many items are shown.
-func (w *window) items() int {
-	n := w.of.Len()
-	for _, e := range w.extra {
-		if _, ok := w.of.Entry(e.Item.ID); !ok {
+func (w *window) itemCount() int {
+	n := w.log.Len()
+	for _, e := range w.extras {
+		if _, ok := w.log.Entry(e.Item.ID); !ok {
 			n++
 		}
 	}
@@ -71,8 +71,8 @@ func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 	if c == nil {
 		return at
 	}
-	at = c.window.of.Newest()
-	for _, e := range c.window.extra {
+	at = c.window.log.Newest()
+	for _, e := range c.window.extras {
 		if e.At.After(at) {
 			at = e.At
 		}
@@ -81,10 +81,10 @@ func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 }
 
 // Grew brings the window of a feed up to its log.
-func (f *FeedTree) Grew(key overlay.ID) {
+func (f *FeedTree) VisibleChanged(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.subscribed {
 		c.confirmed = f.clock.Now()
-		f.heardOf(c)
+		f.markHeard(c)
 		f.sync(c, nil)
 	}
 }
@@ -93,43 +93,43 @@ func (f *FeedTree) Grew(key overlay.ID) {
 // are read, off the loop, in the order of entries.
 func (f *FeedTree) sync(c *channel, then func()) {
 	if then != nil {
-		c.waiting = append(c.waiting, then)
+		c.waiters = append(c.waiters, then)
 	}
 	if c.syncing {
 		return // it goes on with what has come meanwhile
 	}
-	if c.anew {
-		c.anew = false
-		c.window.empty()
+	if c.rebuild {
+		c.rebuild = false
+		c.window.reset()
 	}
-	fresh, anew := since(f.owners.Visible(c.key), c.window.applied)
-	if len(fresh) == 0 && !anew {
-		waiting := c.waiting
-		c.waiting = nil
+	fresh, replaced := entriesAfter(f.owners.Visible(c.key), c.window.applied)
+	if len(fresh) == 0 && !replaced {
+		waiting := c.waiters
+		c.waiters = nil
 		for _, then := range waiting {
 			then()
 		}
 		return
 	}
 	c.syncing = true
-	var gone []*owner.Entry
-	if anew {
-		gone = f.owners.Orphaned(c.key, c.window.applied)
+	var orphaned []*owner.Entry
+	if replaced {
+		orphaned = f.owners.Orphaned(c.key, c.window.applied)
 	}
-	f.read(slices.Concat(gone, fresh), func(got []content) {
+	f.decodeEntries(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
 		c.syncing = false
-		if anew {
+		if replaced {
 			f.stats.Anew++
-			c.window.leave(gone, got[:len(gone)])
+			c.window.switchLog(orphaned, got[:len(orphaned)])
 		}
-		f.apply(c, fresh, got[len(gone):])
+		f.apply(c, fresh, got[len(orphaned):])
 		f.owners.Release(c.key, c.window.applied)
 		f.sync(c, nil)
 	})
 }
 
 // since returns the entries of a log after one; anew says that it is not there.
-func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool) {
+func entriesAfter(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, replaced bool) {
 	for i := len(log) - 1; i >= 0; i-- {
 		if log[i].Hash == have {
 			return log[i+1:], false
@@ -139,34 +139,34 @@ func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool
 }
 
 // A content is what an entry of a log brings.
-type content struct {
+type decodedEntry struct {
 	difference.Delta
 	// unread says that some of it, or all, could not be read: the body was lost from the disk,
 	// or the sequencer signed something that is no delta.
-	unread bool
-	lost   bool // the body is not on the disk
+	unreadable bool
+	bodyLost   bool // the body is not on the disk
 }
 
 // read reads what entries bring, as far as it can be read.
-func (f *FeedTree) read(of []*owner.Entry, then func([]content)) {
+func (f *FeedTree) decodeEntries(of []*owner.Entry, then func([]decodedEntry)) {
 	f.owners.Bodies(of, func(bodies [][]byte) {
-		got := make([]content, len(of))
+		got := make([]decodedEntry, len(of))
 		f.worker.Do(func() {
 			for i, b := range bodies {
 				d, err := difference.Decode(b)
-				if f.owns(of[i].Key, d) {
+				if f.signedForFeed(of[i].Key, d) {
 					got[i].Delta = d
 				} else {
-					err = errForeign
+					err = errOtherFeed
 				}
-				got[i].unread, got[i].lost = err != nil || b == nil, b == nil
+				got[i].unreadable, got[i].bodyLost = err != nil || b == nil, b == nil
 			}
 		}, func() {
 			for i, e := range of {
-				if got[i].unread {
+				if got[i].unreadable {
 					f.stats.Unread++
 					if c := f.feeds[e.Key]; c != nil {
-						f.note(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
+						f.addRefusal(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
 					}
 				}
 			}
@@ -176,11 +176,11 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]content)) {
 }
 
 // errForeign says that an entry holds a publication that was signed for another feed.
-var errForeign = errors.New("a publication of another feed")
+var errOtherFeed = errors.New("a publication of another feed")
 
 // owns says whether all that publishers have signed in a delta was signed for this feed: a
 // publisher with several of them may have one key, and what it says in one is not said in another.
-func (f *FeedTree) owns(key overlay.ID, d difference.Delta) bool {
+func (f *FeedTree) signedForFeed(key overlay.ID, d difference.Delta) bool {
 	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
 		return ch.Publication != nil && overlay.Key(f.node.Network(), ch.Publication.URL) != key
 	})
@@ -189,74 +189,74 @@ func (f *FeedTree) owns(key overlay.ID, d difference.Delta) bool {
 // leave empties a window, because the log it is made of is another now. What was shown of
 // the old one alone, whose entries are gone, is shown until the new one has it: when two
 // lineages meet, it comes again, or nobody has it any more.
-func (w *window) leave(gone []*owner.Entry, deltas []content) {
+func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
 	place := map[uint64]int{}
-	for i, e := range gone {
+	for i, e := range orphaned {
 		place[e.At.Seq] = i
 	}
 	beside := map[feed.ID]bool{} // items that are shown beside the log already
-	for _, e := range w.extra {
+	for _, e := range w.extras {
 		beside[e.Item.ID] = true
 	}
-	for _, e := range w.of.Entries() {
-		w.ghosts.add(e.ID, e.Hash)
+	for _, e := range w.log.Entries() {
+		w.shown.add(e.ID, e.Hash)
 		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !beside[e.ID] {
 			ch := deltas[i].Changes[e.Change]
-			w.extra = append(w.extra, extra{Entry: feed.Entry{Item: ch.Item, At: e.At}, of: ch.Publication, ref: e.Ref})
+			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, At: e.At}, publication: ch.Publication, seq: e.Ref})
 		}
 	}
-	w.of, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
+	w.log, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
 }
 
 // apply brings entries into a window and tells what is news.
-func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
+func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
 	w := &c.window
 	var lost []*owner.Entry
-	defer func() { f.mend(c, lost) }()
+	defer func() { f.recoverBodies(c, lost) }()
 	quiet := false
 	for _, e := range fresh {
-		quiet = quiet || e.Hash == w.quiet // all up to it were shown before
+		quiet = quiet || e.Hash == w.shownUpTo // all up to it were shown before
 	}
 	for i, e := range fresh {
 		var news []difference.Change
-		w.hold(deltas[i].Delta, c.trust)
+		w.keepSigned(deltas[i].Delta, c.trust)
 		for _, ch := range deltas[i].Changes {
 			_, held := w.signed[ch.Item.ID]
 			switch {
 			case held && provenance(ch.Publication, c.trust) == Unconfirmed:
-			case !w.of.Takes(ch):
+			case !w.log.Takes(ch):
 				if ch.Publication != nil {
-					f.note(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "its log has this older version of an item behind a newer one: who leads the feed has put it there"})
+					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "its log has this older version of an item behind a newer one: who leads the feed has put it there"})
 				}
-			case !quiet && !w.shows(&ch.Item):
+			case !quiet && !w.hasShown(&ch.Item):
 				news = append(news, ch)
 			}
 		}
-		if quiet && e.Hash == w.quiet {
-			quiet, w.quiet = false, owner.Hash{}
+		if quiet && e.Hash == w.shownUpTo {
+			quiet, w.shownUpTo = false, owner.Hash{}
 		}
-		lacked := w.of.Lacks()
-		w.of.Apply(deltas[i].Delta, e.Time, e.At.Seq)
+		lacked := w.log.Lacks()
+		w.log.Apply(deltas[i].Delta, e.Time, e.At.Seq)
 		switch {
-		case deltas[i].lost:
+		case deltas[i].bodyLost:
 			lost = append(lost, e)
-		case deltas[i].unread:
-			f.lack(c)
+		case deltas[i].unreadable:
+			f.scheduleOriginFetch(c)
 		}
-		if deltas[i].unread {
+		if deltas[i].unreadable {
 			w.unread = append(w.unread, e.At.Seq)
 		}
 		if deltas[i].Pin != nil {
-			f.believe(c, deltas[i].Pin)
+			f.considerPin(c, deltas[i].Pin)
 		}
-		f.lacks(c, w.of.Lacks()-lacked)
+		f.noteMissing(c, w.log.Lacks()-lacked)
 		for _, ch := range deltas[i].Changes {
-			if p := f.pushes[hashOf(ch.Publication)]; p != nil {
-				f.pushed(p, nil) // a quorum holds what is shown
+			if p := f.pushes[publicationHash(ch.Publication)]; p != nil {
+				f.endPush(p, nil) // a quorum holds what is shown
 			}
 			if ch.Publication != nil {
-				f.taken(c, ch.Publication, e.Time) // by another sequencer, perhaps
+				f.forgetRefusal(c, ch.Publication, e.Time) // by another sequencer, perhaps
 			}
 		}
 		if deltas[i].Head != nil {
@@ -268,10 +268,10 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 			f.stats.Shown += uint64(len(news))
 			f.app.News(c.key, news, e.Time)
 		} else if deltas[i].Head != nil {
-			f.app.Told(c.key, c.state, f.clock.Now()) // readers may be waiting for the first head
+			f.app.StateChanged(c.key, c.state, f.clock.Now()) // readers may be waiting for the first head
 		}
 	}
-	f.confirm(c)
+	f.confirmPin(c)
 	log := f.owners.Visible(c.key)
 	if len(log) == 0 {
 		return
@@ -280,16 +280,16 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	if plant.ShortMemory {
 		first = log[len(log)-1].At.Seq
 	}
-	for _, e := range w.of.Forget(first) {
-		w.ghosts.add(e.ID, e.Hash)
+	for _, e := range w.log.Forget(first) {
+		w.shown.add(e.ID, e.Hash)
 	}
 	w.unread = slices.DeleteFunc(w.unread, func(seq uint64) bool { return seq < first })
-	oldest := f.clock.Now().Add(-fetchedFor)
+	oldest := f.clock.Now().Add(-maxFetchedAge)
 	if c.alone {
 		oldest = time.Time{} // nobody else has them
 	}
-	w.settle(first, oldest)
-	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
+	w.dropReplaced(first, oldest)
+	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.log.Hash()) != head.Set {
 		f.stats.Unlike++
 		f.log.Warn("items differ from those of the sequencer", "url", c.url, "at", head.At)
 	}
@@ -297,27 +297,27 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 
 // lacks notes that a log leaves out publications: who leads the feed may have withheld them, and nobody has to
 // have noticed but those who follow. The origin may have the items.
-func (f *FeedTree) lacks(c *channel, n uint64) {
+func (f *FeedTree) noteMissing(c *channel, n uint64) {
 	if n == 0 {
 		return
 	}
 	f.stats.Lacking += n
-	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d): the web server is asked for them", n)})
-	f.lack(c)
+	f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d): the web server is asked for them", n)})
+	f.scheduleOriginFetch(c)
 }
 
 // lack asks the origin, soon, for items that the log of a feed should have and has not.
-func (f *FeedTree) lack(c *channel) {
-	if !c.lacking {
-		c.lacking = true
-		f.fetchSoon(c)
+func (f *FeedTree) scheduleOriginFetch(c *channel) {
+	if !c.needsOrigin {
+		c.needsOrigin = true
+		f.scheduleFetch(c)
 	}
 }
 
 // hold keeps what the publisher has signed from being replaced by what somebody else has.
-func (w *window) hold(d difference.Delta, trust *difference.Pin) {
+func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 	for _, ch := range d.Changes {
-		e, known := w.of.Entry(ch.Item.ID)
+		e, known := w.log.Entry(ch.Item.ID)
 		if _, held := w.signed[e.ID]; held || !known || !e.Signed || ch.Publication == nil || trust == nil || provenance(ch.Publication, trust) != Unconfirmed {
 			continue
 		}
@@ -331,18 +331,18 @@ func (w *window) hold(d difference.Delta, trust *difference.Pin) {
 // settle lets what is shown beside the log, which begins with entry first, give way to what
 // is in it, and go when it is older, or was fetched before the oldest time. A version that was fetched
 // stays as long as the log has the version that it took the place of.
-func (w *window) settle(first uint64, oldest time.Time) {
-	w.extra = slices.DeleteFunc(w.extra, func(e extra) bool {
-		o, ok := w.of.Entry(e.Item.ID)
+func (w *window) dropReplaced(first uint64, oldest time.Time) {
+	w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool {
+		o, ok := w.log.Entry(e.Item.ID)
 		switch {
-		case e.ref != 0:
-			return ok || e.ref < first
+		case e.seq != 0:
+			return ok || e.seq < first
 		case ok:
-			return e.over == (feed.Hash{}) || o.Hash != e.over
+			return e.replaced == (feed.Hash{}) || o.Hash != e.replaced
 		}
 		return e.At.Before(oldest)
 	})
-	w.extra = w.extra[:min(len(w.extra), feed.MaxItems)]
+	w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
@@ -357,29 +357,29 @@ func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	for _, it := range doc.Items {
 		d.Changes = append(d.Changes, difference.Change{Item: it})
 	}
-	f.show(c, d)
+	f.showFetched(c, d)
 }
 
 // show shows items that were fetched. They are not in the log, and give way to it; until then they are
 // this node's own word, which is one.
-func (f *FeedTree) show(c *channel, d difference.Delta) {
+func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 	f.sync(c, func() {
 		w := &c.window
 		now := f.clock.Now()
 		var news []difference.Change
-		var found []extra
+		var found []extraItem
 		for _, ch := range d.Changes {
 			// The headline of what a publisher has signed is no news.
-			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) {
-				w.ghosts.add(it.ID, it.Hash)
-				w.extra = slices.DeleteFunc(w.extra, func(e extra) bool { return e.Item.ID == it.ID })
-				before, _ := w.of.Entry(it.ID)
-				found = append(found, extra{Entry: feed.Entry{Item: it, At: now}, over: before.Hash})
+			if it := ch.Item; !w.hasShown(&it) && w.log.Takes(difference.Change{Item: it}) {
+				w.shown.add(it.ID, it.Hash)
+				w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool { return e.Item.ID == it.ID })
+				before, _ := w.log.Entry(it.ID)
+				found = append(found, extraItem{Entry: feed.Entry{Item: it, At: now}, replaced: before.Hash})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
-		w.extra = append(found, w.extra...) // documents have the newest first
-		w.extra = w.extra[:min(len(w.extra), feed.MaxItems)]
+		w.extras = append(found, w.extras...) // documents have the newest first
+		w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
 		if w.head == nil {
 			w.head = d.Head
 		}
@@ -409,7 +409,7 @@ func (f *FeedTree) Head(key overlay.ID, then func(Document)) {
 		return
 	}
 	f.sync(c, func() {
-		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.of.Pin()})
+		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.log.Pin()})
 	})
 }
 
@@ -422,13 +422,13 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	}
 	f.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Pin: w.of.Pin()}
-		shown := w.of.Entries()
+		d := Document{Head: w.head, Version: w.version, Pin: w.log.Pin()}
+		shown := w.log.Entries()
 		signed := maps.Clone(w.signed)
 		newer := map[feed.ID]bool{}
 		var beside []feed.Entry
-		for _, e := range w.extra {
-			e.Provenance = provenance(e.of, c.trust)
+		for _, e := range w.extras {
+			e.Provenance = provenance(e.publication, c.trust)
 			beside = append(beside, e.Entry)
 			newer[e.Item.ID] = true
 		}
@@ -451,7 +451,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 				wants(before)
 			}
 		}
-		f.read(of, func(deltas []content) {
+		f.decodeEntries(of, func(deltas []decodedEntry) {
 			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
 				i, ok := place[e.Ref]
 				if !ok || e.Change >= len(deltas[i].Changes) {
@@ -471,7 +471,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 					d.Entries = append(d.Entries, is)
 				}
 			}
-			d.Entries = among(d.Entries, beside)
+			d.Entries = mergeByTime(d.Entries, beside)
 			then(d)
 		})
 	})
@@ -479,7 +479,7 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 
 // among merges entries beside the log into the log's entries, which keep their order. Each goes before the
 // first entry that is older.
-func among(log, beside []feed.Entry) []feed.Entry {
+func mergeByTime(log, beside []feed.Entry) []feed.Entry {
 	slices.SortStableFunc(beside, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
 	all := make([]feed.Entry, 0, len(log)+len(beside))
 	for _, e := range log {

@@ -24,7 +24,7 @@ func version(t *testing.T, title string) feed.Item {
 func windowOf(versions ...feed.Item) *window {
 	w := new(window)
 	for i, it := range versions {
-		w.of.Apply(difference.Delta{Changes: []difference.Change{{Item: it}}}, time.Unix(1_800_000_000, 0), uint64(i+1))
+		w.log.Apply(difference.Delta{Changes: []difference.Change{{Item: it}}}, time.Unix(1_800_000_000, 0), uint64(i+1))
 	}
 	return w
 }
@@ -47,9 +47,9 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 		{"the log does not have it", windowOf(), feed.Hash{}, fetched, true},
 		{"the log does not have it for long", windowOf(), feed.Hash{}, fetched.Add(1), false},
 	} {
-		k.w.extra = []extra{{Entry: feed.Entry{Item: b, At: fetched}, over: k.over}}
-		k.w.settle(1, k.oldest)
-		if stays := len(k.w.extra) > 0; stays != k.stays {
+		k.w.extras = []extraItem{{Entry: feed.Entry{Item: b, At: fetched}, replaced: k.over}}
+		k.w.dropReplaced(1, k.oldest)
+		if stays := len(k.w.extras) > 0; stays != k.stays {
 			t.Errorf("%s: it stays: %v", k.what, stays)
 		}
 	}
@@ -59,18 +59,18 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
 	a, b := version(t, "A"), version(t, "B")
 	w := windowOf(a)
-	w.extra = []extra{{Entry: feed.Entry{Item: b}, over: a.Hash}}
+	w.extras = []extraItem{{Entry: feed.Entry{Item: b}, replaced: a.Hash}}
 	gone := []*owner.Entry{{At: owner.Position{Seq: 1}}}
-	w.leave(gone, []content{{Delta: difference.Delta{Changes: []difference.Change{{Item: a}}}}})
-	if len(w.extra) != 1 || w.extra[0].Item.Hash != b.Hash || w.items() != 1 {
-		t.Errorf("%d items are shown beside the log", len(w.extra))
+	w.switchLog(gone, []decodedEntry{{Delta: difference.Delta{Changes: []difference.Change{{Item: a}}}}})
+	if len(w.extras) != 1 || w.extras[0].Item.Hash != b.Hash || w.itemCount() != 1 {
+		t.Errorf("%d items are shown beside the log", len(w.extras))
 	}
 }
 
 // Items beside the log are sorted among its entries by time. A reader of the first ten entries gets the newest ten.
 func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
-	entries := func(said string) (of []feed.Entry) {
-		for name := range strings.FieldsSeq(said) {
+	entries := func(publisher string) (of []feed.Entry) {
+		for name := range strings.FieldsSeq(publisher) {
 			of = append(of, feed.Entry{At: time.Unix(int64(name[1]-'0'), 0), Item: feed.Item{Raw: []byte(name)}})
 		}
 		return of
@@ -80,7 +80,7 @@ func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
 		{"a3 b5 c1", "x4", "x4 a3 b5 c1"}, {"a3", "x3 y3", "x3 y3 a3"},
 	} {
 		var got []string
-		for _, e := range among(entries(c.log), entries(c.beside)) {
+		for _, e := range mergeByTime(entries(c.log), entries(c.beside)) {
 			got = append(got, string(e.Item.Raw))
 		}
 		if strings.Join(got, " ") != c.want {

@@ -22,131 +22,131 @@ const (
 	// maxSightPause bounds how far apart looks at an origin are that come to nothing: each time the pause
 	// is doubled, up to 1<<4 polling intervals. Otherwise owners could have all followers of a feed ask
 	// its origin again and again, with a new key each time.
-	maxSightPause = 4
+	maxKeyCheckDoublings = 4
 	// sightFor is after how many polling intervals what was seen at the origin is seen too long ago for a key
 	// that the log names only now.
-	sightFor = 2
+	keySeenIntervals = 2
 	// forgetSights is how long after the last look the pause begins anew.
-	forgetSights = 24 * time.Hour
+	keyCheckReset = 24 * time.Hour
 	// enoughObjectors is how many objections have to be heard for a follower to add none of its own.
 	enoughObjectors = 3
 	// maxObjectors is how many objections to one change are remembered; further ones are not counted.
 	maxObjectors = 16
 	// objectionTime is how old an objection may be: it is no proof of what the origin names later.
-	objectionTime = time.Hour
+	maxObjectionAge = time.Hour
 )
 
 // A sight is what a follower's own node has seen of a feed's key at the origin.
-type sight struct {
-	said      feed.Publisher // as the origin named it last; the key is nil if it was not seen in this life
-	at        time.Time
-	due       bool                     // a look is planned
-	called    bool                     // somebody has seen another key there than the believed one
-	looks     int                      // that were made and settled nothing
-	looked    time.Time                // when the last of them was made
-	next      feed.Hash                // a key that the log says was named, and that was looked for already
-	objectors map[env.PeerID]time.Time // and when they were heard last
-	objected  time.Time                // when this node objected last
+type keyCheck struct {
+	publisher    feed.Publisher // as the origin named it last; the key is nil if it was not seen in this life
+	seenAt       time.Time
+	scheduled    bool                     // a look is planned
+	contradicted bool                     // somebody has seen another key there than the believed one
+	checks       int                      // that were made and settled nothing
+	checkedAt    time.Time                // when the last of them was made
+	checkedNext  feed.Hash                // a key that the log says was named, and that was looked for already
+	objectors    map[env.PeerID]time.Time // and when they were heard last
+	objectedAt   time.Time                // when this node objected last
 }
 
 // mayName says whether the log says that the believed key has named the next one, which this node
 // has not seen at the origin yet.
-func (f *FeedTree) mayName(c *channel, trust, p *difference.Pin) bool {
-	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && p.Next != c.sight.next && bytes.Equal(trust.Key, p.Key)
+func (f *FeedTree) hasUncheckedNext(c *channel, trust, p *difference.Pin) bool {
+	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && p.Next != c.keyCheck.checkedNext && bytes.Equal(trust.Key, p.Key)
 }
 
 // sightSoon plans a look at the origin, within a polling interval: the many followers of a feed must not
 // all ask it at one time.
-func (f *FeedTree) sightSoon(c *channel) {
-	s, now := &c.sight, f.clock.Now()
-	if s.due || !c.subscribed {
+func (f *FeedTree) scheduleKeyCheck(c *channel) {
+	s, now := &c.keyCheck, f.clock.Now()
+	if s.scheduled || !c.subscribed {
 		return
 	}
-	if now.Sub(s.looked) > forgetSights {
-		s.looks = 0
+	if now.Sub(s.checkedAt) > keyCheckReset {
+		s.checks = 0
 	}
 	wait := time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval) + 1))
-	if s.looks > 0 {
-		wait += max(0, s.looked.Add(f.cfg.PollInterval<<min(s.looks-1, maxSightPause)).Sub(now))
+	if s.checks > 0 {
+		wait += max(0, s.checkedAt.Add(f.cfg.PollInterval<<min(s.checks-1, maxKeyCheckDoublings)).Sub(now))
 	}
-	s.due = true
-	f.after(wait, task{kind: taskSight, key: c.key})
+	s.scheduled = true
+	f.after(wait, task{kind: taskKeyCheck, key: c.key})
 }
 
 // sightNow looks at the origin, if it still has to be known whose the feed is.
-func (f *FeedTree) sightNow(c *channel, now time.Time) {
-	s := &c.sight
-	s.due = false
-	pin := c.window.of.Pin()
-	if !c.subscribed || c.trust == nil || c.doubt == nil && !s.called && !f.mayName(c, c.trust, pin) {
+func (f *FeedTree) runKeyCheck(c *channel, now time.Time) {
+	s := &c.keyCheck
+	s.scheduled = false
+	pin := c.window.log.Pin()
+	if !c.subscribed || c.trust == nil || c.doubt == nil && !s.contradicted && !f.hasUncheckedNext(c, c.trust, pin) {
 		return
 	}
-	if s.called = false; c.doubt == nil && pin != nil {
-		s.next = pin.Next
+	if s.contradicted = false; c.doubt == nil && pin != nil {
+		s.checkedNext = pin.Next
 	}
-	s.looks, s.looked = s.looks+1, now
+	s.checks, s.checkedAt = s.checks+1, now
 	f.stats.Sights++
 	f.app.Fetch(c.key, c.url)
 	if c.doubt != nil {
-		f.sightSoon(c)
+		f.scheduleKeyCheck(c)
 	}
 }
 
 // sighted takes what this node has seen of a feed's key at its origin.
-func (f *FeedTree) sighted(c *channel, said feed.Publisher) {
-	s, now := &c.sight, f.clock.Now()
-	before := s.said.Key
-	s.said, s.at = said, now
-	if t := c.trust; t != nil && bytes.Equal(t.Key, said.Key) && t.Next == (feed.Hash{}) && said.Next != (feed.Hash{}) {
+func (f *FeedTree) keySeen(c *channel, publisher feed.Publisher) {
+	s, now := &c.keyCheck, f.clock.Now()
+	before := s.publisher.Key
+	s.publisher, s.seenAt = publisher, now
+	if t := c.trust; t != nil && bytes.Equal(t.Key, publisher.Key) && t.Next == (feed.Hash{}) && publisher.Next != (feed.Hash{}) {
 		next := *t
-		next.Next = said.Next
+		next.Next = publisher.Next
 		c.trust = &next
-		f.keep(c)
+		f.storeTrust(c)
 	}
-	f.confirm(c)
+	f.confirmPin(c)
 	if c.trust == nil {
 		return
 	}
-	if right := bytes.Equal(c.trust.Key, said.Key); right && c.doubt != nil {
-		f.object(c, now)
+	if right := bytes.Equal(c.trust.Key, publisher.Key); right && c.doubt != nil {
+		f.sendObjection(c, now)
 	}
-	if !bytes.Equal(before, said.Key) && (c.doubt != nil || !bytes.Equal(c.trust.Key, said.Key)) {
-		f.believed(c) // what is shown of it is another matter
+	if !bytes.Equal(before, publisher.Key) && (c.doubt != nil || !bytes.Equal(c.trust.Key, publisher.Key)) {
+		f.trustChanged(c) // what is shown of it is another matter
 	}
 }
 
 // confirm believes the key that the log names last, if this node has seen it at the origin lately.
-func (f *FeedTree) confirm(c *channel) {
-	old, pin, s := c.trust, c.window.of.Pin(), &c.sight
-	if old == nil || pin == nil || !bytes.Equal(pin.Key, s.said.Key) || bytes.Equal(pin.Key, old.Key) ||
-		f.clock.Now().Sub(s.at) > sightFor*f.cfg.PollInterval {
+func (f *FeedTree) confirmPin(c *channel) {
+	old, pin, s := c.trust, c.window.log.Pin(), &c.keyCheck
+	if old == nil || pin == nil || !bytes.Equal(pin.Key, s.publisher.Key) || bytes.Equal(pin.Key, old.Key) ||
+		f.clock.Now().Sub(s.seenAt) > keySeenIntervals*f.cfg.PollInterval {
 		return
 	}
 	f.log.Warn("publisher's key changed on the web server", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(pin.Key))
 	trust := pin.Onto(old)
-	trust.Next = s.said.Next
+	trust.Next = s.publisher.Next
 	if !f.attested(c, pin) {
 		trust.Witnesses = nil
 	}
 	c.trust, c.doubt = trust, nil
-	s.objectors, s.looks = nil, 0
-	f.keep(c)
-	f.believed(c)
+	s.objectors, s.checks = nil, 0
+	f.storeTrust(c)
+	f.trustChanged(c)
 }
 
 // object signs that the origin names the believed key, and not the one in the log. A follower that has heard
 // it from enough others is silent: all would say so.
-func (f *FeedTree) object(c *channel, now time.Time) {
-	s, heard := &c.sight, 0
+func (f *FeedTree) sendObjection(c *channel, now time.Time) {
+	s, heard := &c.keyCheck, 0
 	for _, at := range s.objectors {
 		if now.Sub(at) < f.cfg.PollInterval {
 			heard++
 		}
 	}
-	if heard >= enoughObjectors || !s.objected.IsZero() && now.Sub(s.objected) < f.cfg.PollInterval {
+	if heard >= enoughObjectors || !s.objectedAt.IsZero() && now.Sub(s.objectedAt) < f.cfg.PollInterval {
 		return
 	}
-	s.objected = now
+	s.objectedAt = now
 	f.stats.Objected++
 	raw := difference.Attest(f.signer, c.url, c.trust.Key, now).Raw
 	news := marshal(&feedtreepb.News{News: &feedtreepb.News_Objection{Objection: raw}})
@@ -159,7 +159,7 @@ func (f *FeedTree) object(c *channel, now time.Time) {
 	}
 	for _, id := range v.Epoch.Owners {
 		if id != f.signer.PeerID() {
-			f.send(f.peer(id), &feedtreepb.Message{Body: &feedtreepb.Message_Object{Object: &feedtreepb.Object{Objection: raw}}})
+			f.send(f.peer(id), &feedtreepb.Message{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: raw}}})
 		}
 	}
 }
@@ -173,16 +173,16 @@ func (f *FeedTree) onObjection(raw []byte) error {
 	}
 	now, by := f.clock.Now(), wire.PeerIDOf(w.By)
 	c := f.feeds[overlay.Key(f.node.Network(), w.URL)]
-	if c == nil || now.Sub(w.Time).Abs() > objectionTime || by == f.signer.PeerID() {
+	if c == nil || now.Sub(w.Time).Abs() > maxObjectionAge || by == f.signer.PeerID() {
 		return nil
 	}
-	if l := c.lead; l != nil && l.ready && l.pin != nil && !bytes.Equal(l.pin.Key, w.Key) {
-		f.seek(c)
+	if l := c.leader; l != nil && l.ready && l.pin != nil && !bytes.Equal(l.pin.Key, w.Key) {
+		f.fetchForKey(c)
 	}
-	s := &c.sight
+	s := &c.keyCheck
 	if c.subscribed && c.trust != nil && c.doubt == nil && !bytes.Equal(w.Key, c.trust.Key) {
-		s.called = true
-		f.sightSoon(c) // the first key that this node heard of may have been a lie
+		s.contradicted = true
+		f.scheduleKeyCheck(c) // the first key that this node heard of may have been a lie
 	}
 	if !c.subscribed || c.doubt == nil || !bytes.Equal(w.Key, c.trust.Key) {
 		return nil
@@ -196,7 +196,7 @@ func (f *FeedTree) onObjection(raw []byte) error {
 	}
 	s.objectors[by] = now
 	if !known {
-		f.believed(c)
+		f.trustChanged(c)
 	}
 	return nil
 }

@@ -26,10 +26,10 @@ func TestStrikesAreOneParents(t *testing.T) {
 		{"the first comes back", []trial{miss("a"), miss("a"), miss("b"), miss("a"), miss("a")}, 0},
 		{"three once more", []trial{miss("a"), miss("a"), miss("a"), miss("a"), miss("a")}, 3},
 	} {
-		var s strikes
+		var s missedDeliveries
 		out := 0
 		for i, is := range c.of {
-			if s.count(is.parent, is.brought) {
+			if s.record(is.parent, is.brought) {
 				out += i + 1
 			}
 		}

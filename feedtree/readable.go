@@ -15,7 +15,7 @@ import (
 // for good, because the sequencer would count them as known.
 
 // errUnlike says that a body reads as something else than what it was made of.
-var errUnlike = errors.New("its body reads as another delta")
+var errMismatch = errors.New("its body reads as another delta")
 
 // encode packs a part of a finding and reads it back.
 func encode(part difference.Delta) ([]byte, error) {
@@ -27,14 +27,14 @@ func encode(part difference.Delta) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a body of %d bytes, more than %d", owner.ErrEntry, len(body), owner.MaxBody)
 	}
 	read, err := difference.Decode(body)
-	if err == nil && !alike(part, read) {
-		err = errUnlike
+	if err == nil && !sameContent(part, read) {
+		err = errMismatch
 	}
 	return body, err
 }
 
 // alike says whether two deltas bring readers the same.
-func alike(a, b difference.Delta) bool {
+func sameContent(a, b difference.Delta) bool {
 	if (a.Head == nil) != (b.Head == nil) || a.Head != nil && a.Head.Hash() != b.Head.Hash() ||
 		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || len(a.Changes) != len(b.Changes) {
 		return false
@@ -51,11 +51,11 @@ func alike(a, b difference.Delta) bool {
 // parts cuts a finding into what becomes one entry each, with their bodies. It leaves out what
 // followers could not read, and notes that; the rest goes on. What a publisher has signed is
 // never left out: then there are no parts, and an error.
-func (f *FeedTree) parts(c *channel, d difference.Delta) (of []difference.Delta, bodies [][]byte, err error) {
+func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (of []difference.Delta, bodies [][]byte, err error) {
 	for _, part := range d.Split(maxPart) {
 		body, err := encode(part)
 		if err != nil {
-			if part, err = f.legible(c, part); err != nil {
+			if part, err = f.readablePart(c, part); err != nil {
 				return nil, nil, err
 			}
 			if part.Head == nil && part.Empty() && part.Page == nil {
@@ -71,7 +71,7 @@ func (f *FeedTree) parts(c *channel, d difference.Delta) (of []difference.Delta,
 }
 
 // legible returns what followers can read of a part that they cannot read whole.
-func (f *FeedTree) legible(c *channel, part difference.Delta) (difference.Delta, error) {
+func (f *FeedTree) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
 	all := part
 	part.Head, part.Changes = nil, nil
 	if h := all.Head; h != nil {
@@ -91,7 +91,7 @@ func (f *FeedTree) legible(c *channel, part difference.Delta) (difference.Delta,
 		default:
 			f.stats.Illegible++
 			f.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
-			f.note(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of its log: followers could not read it (%v)", ch.Item.ID, err)})
+			f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of its log: followers could not read it (%v)", ch.Item.ID, err)})
 		}
 	}
 	return part, nil
