@@ -10,28 +10,30 @@ import (
 	"tidings/overlay"
 )
 
-// An inquest is what one owner was asked in an audit and has not answered.
+// A pendingAudit is the unanswered question of an audit to one owner.
 type pendingAudit struct {
 	keys   []overlay.ID
 	sentAt time.Time
 }
 
 const (
-	// maxSought is for how many feeds owners are looked for in one look: their addresses are
-	// not known, or those that are known do not answer. The others are looked for in the next.
+	// maxOwnerLookups bounds the lookups of owners in one run of audits. Owners are looked up for feeds whose known
+	// owners have no known address or do not answer. The remaining feeds wait for the next run.
 	maxOwnerLookups = 16
-	// likelyOwners is how many of those found are asked where none of them is known to be an owner.
+	// ownerCandidates is the number of nodes from a lookup that may be asked if none of them is known to be an
+	// owner.
 	ownerCandidates = 3
-	// maxReached bounds the owners whose addresses are remembered; at the bound all are forgotten.
+	// maxOwnerAddrs bounds the remembered addresses of owners. At the limit all are forgotten and looked up again.
 	maxOwnerAddrs = 4096
 )
 
-// audit compares heads with owners, past all trees: each feed of which nothing certain was heard is
-// compared with one of its owners, by the dice, once in an AuditInterval at least. What there is to
-// ask one owner goes together, also what would be due only later. A node with 4,800 feeds in a network of a
-// thousand so asks two owners a second at the most; one with a hundred, one in five seconds. A feed of which no
-// parent keeps a log is compared each minute, and one that this node owns when nobody has spoken of it for half of
-// the time after which it would count as cut off.
+// runAudits compares heads with owners, independently of all trees. Each feed about which nothing certain was heard
+// is compared with a random one of its owners at least once in an AuditInterval. All feeds of one owner share a
+// message, including those that would be due a little later: a node with 4,800 feeds in a network of a thousand
+// asks two owners a second at most, and one with a hundred feeds asks one in five seconds.
+//
+// A feed of which no parent keeps a log is compared every DigestInterval. A feed that this node owns is compared
+// after half of the silence that would make it count as cut off.
 func (f *FeedTree) runAudits(now time.Time) {
 	if plant.BlindToGaps {
 		return
@@ -50,8 +52,8 @@ func (f *FeedTree) runAudits(now time.Time) {
 		v, ok := f.owners.View(c.key)
 		certain := c.confirmed
 		if v.Owns {
-			// The sequencer sends an owner all entries, and nothing while there are none. The owner asks
-			// another one before that silence would count as being cut off.
+			// The sequencer sends an owner every entry, but nothing while there are none. The owner asks another
+			// one before that silence would count as being cut off.
 			within, certain = f.cfg.feedSilence()/2, c.heardAt
 		}
 		age := min(now.Sub(certain), now.Sub(c.auditedAt))
@@ -61,7 +63,7 @@ func (f *FeedTree) runAudits(now time.Time) {
 		for _, p := range v.Epoch.Owners {
 			asked[p] = append(asked[p], c)
 		}
-		if age > within-f.cfg.DigestInterval*5/4 { // the next look would be too late
+		if age > within-f.cfg.DigestInterval*5/4 { // the next run would be too late
 			due = append(due, c)
 		}
 	}
@@ -86,7 +88,7 @@ func (f *FeedTree) runAudits(now time.Time) {
 	}
 }
 
-// inquire asks an owner how the logs of feeds end.
+// auditOwner asks an owner for the heads of feeds.
 func (f *FeedTree) auditOwner(to env.Peer, of []*channel, now time.Time) {
 	i := f.pendingAudits[to.ID]
 	if i == nil {
@@ -108,11 +110,11 @@ func (f *FeedTree) auditOwner(to env.Peer, of []*channel, now time.Time) {
 	}
 }
 
-// seekOwners finds a feed's owners by way of its key, and asks one of them.
+// auditByLookup looks up a feed's owners by its key, and asks one of them.
 func (f *FeedTree) auditByLookup(c *channel, now time.Time) {
 	c.auditedAt = now
 	f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
-		// Owners come first, and then those who follow.
+		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
 		v, _ := f.owners.View(c.key)
 		owns := func(p *overlay.Contact) bool { return v.Epoch != nil && slices.Contains(v.Epoch.Owners, p.Peer.ID) }
 		if known := slices.ContainsFunc(found, owns); known {
@@ -135,8 +137,8 @@ func (f *FeedTree) auditByLookup(c *channel, now time.Time) {
 	})
 }
 
-// unanswered gives up on owners who do not answer: those of the feeds that they were asked of are to be
-// found anew, for there may be others now.
+// expireAudits gives up on owners that do not answer. The owners of their feeds are looked up again, because there
+// may be other owners now.
 func (f *FeedTree) expireAudits(now time.Time) {
 	for peer, i := range f.pendingAudits {
 		if now.Sub(i.sentAt) < f.cfg.DigestInterval/2 {
@@ -152,8 +154,7 @@ func (f *FeedTree) expireAudits(now time.Time) {
 	}
 }
 
-// answeredBy notes that an owner has answered, and of which of the feeds that it was asked of it keeps
-// no log any more.
+// auditAnswered records the answer of an owner. unknown lists the feeds whose log the owner does not keep any more.
 func (f *FeedTree) auditAnswered(peer env.PeerID, unknown [][]byte) {
 	i := f.pendingAudits[peer]
 	delete(f.pendingAudits, peer)
@@ -172,25 +173,25 @@ func (f *FeedTree) auditAnswered(peer env.PeerID, unknown [][]byte) {
 	}
 }
 
-// of says whether a feed is one that was asked of.
+// covers reports whether the audit asks about a feed. A nil audit covers none.
 func (i *pendingAudit) covers(c *channel) bool { return i != nil && slices.Contains(i.keys, c.key) }
 
-// blind says whether no parent of this node keeps a feed's log: what is compared with parents, and
-// what rides along, shows nothing then. So it is below a member that only forwards, and at a root that
-// does not own the feed: since a partition, perhaps, in which the owners were on the other side.
+// noParentKeepsLog reports whether no parent of this node keeps a feed's log. Then digests and the heartbeats that
+// come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
+// does not own the feed, for instance because the owners were on the other side of a partition.
 func (f *FeedTree) noParentKeepsLog(c *channel) bool {
 	return !slices.ContainsFunc(f.scribe.Above(c.key), func(p *overlay.Contact) bool {
 		l := f.links[p.Peer.ID]
 		if l == nil {
-			return true // it was not asked yet
+			return true // it has not been asked yet
 		}
 		_, unknown := l.keepsNoLog[c.key]
 		return !unknown
 	})
 }
 
-// mayKnow says whether a peer may say that this node is behind in a feed: a parent, an owner, or who was
-// asked as one.
+// mayReportBehind reports whether a peer's statement that this node is behind in a feed counts: the peer is a
+// parent, an owner, or was asked as an owner.
 func (f *FeedTree) mayReportBehind(c *channel, peer env.PeerID) (owner, ok bool) {
 	v, _ := f.owners.View(c.key)
 	if f.pendingAudits[peer].covers(c) || v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
@@ -199,8 +200,8 @@ func (f *FeedTree) mayReportBehind(c *channel, peer env.PeerID) (owner, ok bool)
 	return false, f.isParent(c.key, peer)
 }
 
-// catchUp gets what a peer has beyond what is here. If that is an owner's, and it is there for longer than
-// the trees take, the parents have withheld it.
+// pullFrom pulls the entries that a peer has beyond this node's log. If an owner has an entry for longer than the
+// trees take, the parents are on probation for withholding it.
 func (f *FeedTree) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
 	before := f.logHead(c.key)
 	f.owners.Pull(f.peer(peer), c.key, func(bool) {
@@ -209,7 +210,7 @@ func (f *FeedTree) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
 		}
 		log := f.owners.Visible(c.key)
 		if len(log) == 0 {
-			return // another log came, and nobody is sure of it yet
+			return // another branch came, and none of its entries is visible yet
 		}
 		if last := log[len(log)-1]; isOwner && f.clock.Now().Sub(last.Time) > probationTime {
 			f.stats.Unheard++
@@ -219,8 +220,8 @@ func (f *FeedTree) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
 	})
 }
 
-// followed returns the feed of a key of which this node may be behind, nil if it does not follow it, or is
-// getting what it lacks just now. A repair may look for what nobody has, and rest for minutes.
+// followedChannel returns the feed of a key if this node follows it and no repair is waiting for an answer;
+// otherwise nil. A repair without an open request may pause for minutes, so it does not prevent another pull.
 func (f *FeedTree) followedChannel(key []byte) *channel {
 	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.BlindToGaps {
 		return c

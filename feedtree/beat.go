@@ -15,10 +15,9 @@ import (
 	"tidings/overlay/owner"
 )
 
-var errBeat = errors.New("not a heartbeat")
+var errBeat = errors.New("malformed heartbeat")
 
-// A beat is the last heartbeat of a feed: where its log ends, signed by its
-// sequencer.
+// A beat is a heartbeat of a feed: the sequencer's signed statement where the log ends.
 type beat struct {
 	branch     uint64
 	epoch      uint32
@@ -51,9 +50,9 @@ func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
 	}, nil
 }
 
-// after says whether b is the later one of two. Within an epoch that is by the log
-// first: the number comes from the sequencer's clock, which may have been set back
-// between two of its lives.
+// laterThan reports whether b is later than a. A heartbeat of another branch always is. Within an epoch the length
+// of the log decides before the number, because the number comes from the sequencer's clock, which may have been
+// set back between two of its lives.
 func (b *beat) laterThan(a *beat) bool {
 	if a == nil || b.branch != a.branch {
 		return true
@@ -61,7 +60,7 @@ func (b *beat) laterThan(a *beat) bool {
 	return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.seq, a.seq), cmp.Compare(b.number, a.number)) > 0
 }
 
-// onBeat takes a heartbeat. One that names an entry which is not here shows a gap.
+// onBeat handles a heartbeat. A heartbeat that names an entry which this node does not have shows a gap.
 func (f *FeedTree) onBeat(raw []byte) error {
 	key, b, err := f.openBeat(raw)
 	if err != nil {
@@ -69,7 +68,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 	}
 	c := f.feeds[key]
 	if c == nil {
-		// An owner that does not subscribe keeps it for its children.
+		// An owner that does not subscribe keeps the heartbeat for its children.
 		if v, ok := f.owners.View(key); !ok || !v.Owns {
 			return nil
 		}
@@ -80,7 +79,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 		return nil
 	}
 	if b.branch != v.Epoch.Branch || b.epoch > v.Epoch.Number {
-		f.startRepair(c, owner.Hash{}) // who is asked says whether that is true
+		f.startRepair(c, owner.Hash{}) // the nodes that are asked know whether this is true
 		return nil
 	}
 	if b.signer != v.Epoch.Sequencer {
@@ -106,7 +105,7 @@ func (f *FeedTree) onBeat(raw []byte) error {
 	return nil
 }
 
-// told hands up what a sequencer says about its polls, if it is another word.
+// reportState reports a new state of a feed's polls to the application.
 func (f *FeedTree) reportState(c *channel, state []byte, at time.Time) {
 	if string(c.state) == string(state) {
 		return
@@ -115,9 +114,9 @@ func (f *FeedTree) reportState(c *channel, state []byte, at time.Time) {
 	f.app.StateChanged(c.key, state, at)
 }
 
-// Say takes a new word about the polls of a feed this node leads. It goes out with
-// the next heartbeat; beat makes one now, which rides with the digests; urgent
-// sends it down the tree besides.
+// SetState sets the state of the polls of a feed that this node leads. The state goes out with the next heartbeat.
+// With beat set, that heartbeat is made now and travels with the digests; with urgent set, it also goes down the
+// tree at once.
 func (f *FeedTree) SetState(key overlay.ID, state []byte, beat, urgent bool) {
 	c := f.feeds[key]
 	if c == nil || c.leader == nil || len(state) > maxState {
@@ -132,19 +131,18 @@ func (f *FeedTree) SetState(key overlay.ID, state []byte, beat, urgent bool) {
 	}
 }
 
-// Merged sends a heartbeat down the tree of a feed whose other lineage has ended in that of
-// this node: nothing else may come for long to those who follow the other, below a parent
-// that keeps no log.
+// BranchMerged sends a heartbeat down the tree of a feed whose other branch has ended in that of this node.
+// Followers of the other branch below a parent that keeps no log may otherwise hear nothing for long.
 func (f *FeedTree) BranchMerged(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.leader != nil && (c.beat == nil || f.clock.Now().Sub(c.beat.receivedAt) > mergeBeatPause) {
 		f.SetState(key, c.leader.state, true, true)
 	}
 }
 
-// mergedPause is the least time between two such heartbeats.
+// mergeBeatPause is the shortest time between two such heartbeats.
 const mergeBeatPause = 5 * time.Second
 
-// signBeat signs where the log ends; nil if this node has no owners for it.
+// signBeat signs where the log ends. It returns nil if this node knows no epoch of the feed.
 func (f *FeedTree) signBeat(c *channel) *beat {
 	v, ok := f.owners.View(c.key)
 	if !ok || v.Epoch == nil {
@@ -161,12 +159,12 @@ func (f *FeedTree) signBeat(c *channel) *beat {
 	signed := f.signer.Sign(wire.DomainBeat, marshal(m))
 	_, b, err := f.openBeat(signed.Raw)
 	if err != nil {
-		panic(fmt.Sprintf("feedtree: own heartbeat: %v", err))
+		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))
 	}
 	return b
 }
 
-// makeBeat makes a heartbeat, and tells the owners, one of which is the root.
+// sendBeat makes a heartbeat and sends it to the owners, one of which is the root of the tree.
 func (f *FeedTree) sendBeat(c *channel) {
 	b := f.signBeat(c)
 	if b == nil {
@@ -184,7 +182,7 @@ func (f *FeedTree) sendBeat(c *channel) {
 	}
 }
 
-// beatIfSilent sends a heartbeat when a feed has said nothing for a beat interval.
+// beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.
 func (f *FeedTree) beatIfSilent(c *channel, now time.Time) {
 	due := c.leader.sentAt.Add(f.cfg.BeatInterval)
 	if !due.After(now) {
@@ -194,12 +192,12 @@ func (f *FeedTree) beatIfSilent(c *channel, now time.Time) {
 	f.cal.Add(due, task{kind: taskBeat, key: c.key})
 }
 
-// lookOverdue looks whether a feed should have been heard of. Half an interval
-// and some digests are its way.
+// checkOverdue starts a repair if a heartbeat is overdue. A heartbeat takes up to half an interval and a few
+// digests to arrive.
 func (f *FeedTree) checkOverdue(c *channel, now time.Time) {
 	if c.repair == nil && c.leader == nil && now.Sub(c.confirmed) > f.cfg.BeatInterval*3/2+5*f.cfg.DigestInterval {
 		f.stats.Overdue++
-		c.confirmed = now // the next time it is due anew
+		c.confirmed = now // so that the next one is overdue only after another interval
 		f.startRepair(c, owner.Hash{})
 	}
 }

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// nodeSilence is how long a node that is no full member receives no message from anybody before it
-	// counts as cut off. Its hosts answer each 15 s, and a host that died is given up within another 15 s,
-	// so this is twice what a live network needs.
+	// nodeSilence is how long a node that is not a full member may receive no message from anybody before it counts
+	// as cut off. Its hosts answer every 15 s, and a dead host is given up within another 15 s, so this is twice
+	// what a live network needs.
 	nodeSilence = time.Minute
-	// missedDigests is how many comparisons in a row bring nothing before a feed counts as cut off, where
-	// polling intervals are so short that a few lost messages would do.
+	// missedDigests is the smallest number of digest intervals without news after which a feed counts as cut off.
+	// It matters where polling intervals are so short that a few lost messages would suffice.
 	missedDigests = 10
 )
 
-// feedSilence is how long a feed is not heard of before this node polls it itself: one polling interval.
+// feedSilence returns how long a feed may be silent before this node polls it itself: usually one polling interval.
 func (c Config) feedSilence() time.Duration {
 	return max(c.PollInterval, missedDigests*c.DigestInterval)
 }
 
-// A hearing is what the decision depends on whether a node is cut off.
+// A contactState holds what determines whether a node is cut off.
 type contactState struct {
 	now        time.Time
 	maxSilence time.Duration // how long a feed may be silent
-	nodeHeard  time.Time     // when any other node was heard last
-	member     bool          // the node is a full member: a network of one is a network
-	feedsHeard []time.Time   // for each feed that the node follows and does not lead: when it was heard of last
+	nodeHeard  time.Time     // last message from any other node
+	member     bool          // the node is a full member; a network of one node is not cut off
+	feedsHeard []time.Time   // when each feed that the node follows and does not lead was last heard of
 }
 
-// cutOff says whether the node is cut off, and since when it has heard nothing.
+// cutOff reports whether the node is cut off, and since when it has heard nothing.
 func (h contactState) cutOff() (since time.Time, ok bool) {
 	if !h.member && h.now.Sub(h.nodeHeard) > nodeSilence {
 		return h.nodeHeard, true
@@ -49,14 +49,14 @@ func (h contactState) cutOff() (since time.Time, ok bool) {
 	return since, len(h.feedsHeard) > 0
 }
 
-// A CutOff says how a node that hears of nobody fares.
+// A CutOff describes the situation of a node that is cut off from its network.
 type CutOff struct {
-	Since time.Time     // when others were last heard
-	After time.Duration // how long a feed has to be silent before the node polls it itself
-	Feeds int           // feeds that the node polls itself by now
+	Since time.Time     // when other nodes were last heard
+	After time.Duration // how long a feed must be silent before the node polls it itself
+	Feeds int           // number of feeds that the node polls itself by now
 }
 
-// CutOff says whether this node is cut off from its network; ok is false if it is not.
+// CutOff describes how this node is cut off from its network; ok is false if it is not.
 func (f *FeedTree) CutOff() (c CutOff, ok bool) {
 	h := contactState{
 		now: f.clock.Now(), maxSilence: f.cfg.feedSilence(), nodeHeard: f.node.LastHeard(),
@@ -75,14 +75,14 @@ func (f *FeedTree) CutOff() (c CutOff, ok bool) {
 	return c, ok
 }
 
-// heardOf notes that another node has vouched for what is known here of a feed's log, or is about to
-// bring more of it. Polls of the node's own end.
+// markHeard records that another node has vouched for this node's copy of a feed's log, or is about to bring more
+// of it. It ends the node's own polls of the feed.
 func (f *FeedTree) markHeard(c *channel) {
 	c.heardAt = f.clock.Now()
 	f.endAlone(c)
 }
 
-// heardFrom notes that a parent has answered for the feeds whose logs it keeps.
+// markParentHeard records that a parent has answered for all feeds whose logs it keeps.
 func (f *FeedTree) markParentHeard(from env.PeerID) {
 	l := f.links[from]
 	if l == nil {
@@ -95,7 +95,7 @@ func (f *FeedTree) markParentHeard(from env.PeerID) {
 	}
 }
 
-// lookCutOff begins to poll the feeds that nobody has spoken of for too long.
+// checkCutOff starts polls of feeds for which no other node has vouched for too long.
 func (f *FeedTree) checkCutOff(now time.Time) {
 	for _, c := range f.sorted() {
 		if c.subscribed && c.leader == nil && !c.alone && now.Sub(c.heardAt) > f.cfg.feedSilence() {
@@ -107,7 +107,7 @@ func (f *FeedTree) checkCutOff(now time.Time) {
 	}
 }
 
-// endAlone ends the polls of a feed that this node made for itself.
+// endAlone ends this node's own polls of a feed, and schedules the hand-over of what they found.
 func (f *FeedTree) endAlone(c *channel) {
 	if !c.alone {
 		return
@@ -119,19 +119,20 @@ func (f *FeedTree) endAlone(c *channel) {
 }
 
 const (
-	// handTries is how often a node offers what it found alone to a feed's sequencer, handPause the time
-	// between two attempts. A sequencer that does not take it from this node is not asked for ever.
+	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
+	// the time between two attempts. A sequencer that never accepts is not asked for ever.
 	handOverTries = 3
 	handOverPause = 3 * time.Minute
-	// handAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
-	// from thousands has more: the others follow in the next.
+	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
+	// from thousands of feeds continues in the next.
 	handOversAtOnce = 16
-	// handKnown is how many items of the log go along, so that the sequencer sees that this is the feed.
+	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
+	// recognise the feed.
 	handOverSample = 8
 )
 
-// handOver brings to the logs what this node found while it was cut off from them. Mostly the origin still
-// shows the items, and the log has them from its pollers.
+// handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
+// shows the items, and then the log has them from its pollers.
 func (f *FeedTree) handOverItems(now time.Time) {
 	left := handOversAtOnce
 	for _, c := range f.sorted() {
@@ -146,7 +147,7 @@ func (f *FeedTree) handOverItems(now time.Time) {
 	}
 }
 
-// handOverOf does so for one feed.
+// handOverFeed hands over the items of one feed.
 func (f *FeedTree) handOverFeed(c *channel) {
 	var found []feed.Item
 	w := &c.window
@@ -155,7 +156,7 @@ func (f *FeedTree) handOverFeed(c *channel) {
 			found = append(found, e.Item)
 		}
 	}
-	// A page's changes depend on the version before them: its sequencer finds its own.
+	// A page's changes depend on the version before them, so the page's sequencer finds them itself.
 	if _, isPage := feed.AtOrigin(c.url); isPage || len(found) == 0 || f.feeds[c.key] != c {
 		c.handOversLeft = 0
 		return
@@ -177,8 +178,8 @@ func (f *FeedTree) handOverFeed(c *channel) {
 	}
 }
 
-// Recall hands to then what this node knows of a feed: the items of its copy of the log, and those that
-// are shown beside it. A document is compared with that as a sequencer would compare it.
+// Recall passes what this node knows of a feed to then: the items of its copy of the log and its extra items. A
+// document is compared with that as a sequencer would compare it.
 func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -198,7 +199,7 @@ func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
 	})
 }
 
-// ShowAlone shows what this node has found at a feed's origin itself, if it is still cut off from the feed.
+// ShowAlone shows what this node's own poll of a feed has found, if the node is still cut off from the feed.
 func (f *FeedTree) ShowAlone(key overlay.ID, d difference.Delta) {
 	if c := f.feeds[key]; c != nil && c.subscribed && c.alone {
 		f.showFetched(c, d)

@@ -12,51 +12,52 @@ import (
 	"tidings/overlay"
 )
 
-// Owners of a feed may lie about its key, all of them together: ids are cheap. So a follower believes a
-// key that the former one has not named only after its own node has seen that key at the origin. Until then
-// the change is shown as a problem, items of the new key are unconfirmed, and those of the former key
-// stay the publisher's. A follower that sees the former key at the origin objects: it signs what it saw, and
-// sends that down both trees of the feed, because the root of one of them may be a liar, and to the owners.
+// All owners of a feed together may lie about its key, because ids are cheap. So a follower trusts a key that the
+// former one has not named only after its own node has seen the key at the origin. Until then the change is shown
+// as a problem, items of the new key are unconfirmed, and items of the former key remain the publisher's. A
+// follower that sees the former key at the origin objects: it signs what it saw and sends that to the owners and
+// down both trees of the feed, because the root of one tree may be a liar.
 
 const (
-	// maxSightPause bounds how far apart looks at an origin are that come to nothing: each time the pause
-	// is doubled, up to 1<<4 polling intervals. Otherwise owners could have all followers of a feed ask
-	// its origin again and again, with a new key each time.
+	// maxKeyCheckDoublings bounds the pause between checks at an origin that settle nothing: it is doubled each
+	// time, up to 1<<4 polling intervals. Otherwise owners could make all followers of a feed ask its origin again
+	// and again, with a new key each time.
 	maxKeyCheckDoublings = 4
-	// sightFor is after how many polling intervals what was seen at the origin is seen too long ago for a key
-	// that the log names only now.
+	// keySeenIntervals is the number of polling intervals for which a key seen at the origin confirms a key that
+	// the log names later.
 	keySeenIntervals = 2
-	// forgetSights is how long after the last look the pause begins anew.
+	// keyCheckReset is the time without checks after which the pause starts again from its shortest.
 	keyCheckReset = 24 * time.Hour
-	// enoughObjectors is how many objections have to be heard for a follower to add none of its own.
+	// enoughObjectors is the number of recent objections of others after which a follower sends none of its own.
 	enoughObjectors = 3
-	// maxObjectors is how many objections to one change are remembered; further ones are not counted.
+	// maxObjectors bounds the objectors of one change that are remembered. Further ones are not counted.
 	maxObjectors = 16
-	// objectionTime is how old an objection may be: it is no proof of what the origin names later.
+	// maxObjectionAge is the largest age of an objection. An old one proves nothing about what the origin names
+	// now.
 	maxObjectionAge = time.Hour
 )
 
-// A sight is what a follower's own node has seen of a feed's key at the origin.
+// A keyCheck is what a follower's own node knows about a feed's key at the origin.
 type keyCheck struct {
-	publisher    feed.Publisher // as the origin named it last; the key is nil if it was not seen in this life
+	publisher    feed.Publisher // as the origin last named it; without a key if not seen since the start
 	seenAt       time.Time
-	scheduled    bool                     // a look is planned
-	contradicted bool                     // somebody has seen another key there than the believed one
-	checks       int                      // that were made and settled nothing
-	checkedAt    time.Time                // when the last of them was made
-	checkedNext  feed.Hash                // a key that the log says was named, and that was looked for already
-	objectors    map[env.PeerID]time.Time // and when they were heard last
-	objectedAt   time.Time                // when this node objected last
+	scheduled    bool                     // runKeyCheck is scheduled
+	contradicted bool                     // another node has seen a key other than the trusted one there
+	checks       int                      // number of checks that settled nothing
+	checkedAt    time.Time                // last of these checks
+	checkedNext  feed.Hash                // next key in the log that was checked already
+	objectors    map[env.PeerID]time.Time // when each objector was last heard
+	objectedAt   time.Time                // last objection of this node
 }
 
-// mayName says whether the log says that the believed key has named the next one, which this node
-// has not seen at the origin yet.
+// hasUncheckedNext reports whether the log says that the trusted key has named its successor, which this node has
+// not yet looked for at the origin.
 func (f *FeedTree) hasUncheckedNext(c *channel, trust, p *difference.Pin) bool {
 	return trust != nil && p != nil && trust.Next == (feed.Hash{}) && p.Next != (feed.Hash{}) && p.Next != c.keyCheck.checkedNext && bytes.Equal(trust.Key, p.Key)
 }
 
-// sightSoon plans a look at the origin, within a polling interval: the many followers of a feed must not
-// all ask it at one time.
+// scheduleKeyCheck schedules a check at the origin at a random time within a polling interval, because a feed's
+// many followers must not ask its origin at the same time. Checks that settle nothing are further apart each time.
 func (f *FeedTree) scheduleKeyCheck(c *channel) {
 	s, now := &c.keyCheck, f.clock.Now()
 	if s.scheduled || !c.subscribed {
@@ -73,7 +74,7 @@ func (f *FeedTree) scheduleKeyCheck(c *channel) {
 	f.after(wait, task{kind: taskKeyCheck, key: c.key})
 }
 
-// sightNow looks at the origin, if it still has to be known whose the feed is.
+// runKeyCheck fetches the origin's document, if there is still a question about the feed's key.
 func (f *FeedTree) runKeyCheck(c *channel, now time.Time) {
 	s := &c.keyCheck
 	s.scheduled = false
@@ -92,7 +93,7 @@ func (f *FeedTree) runKeyCheck(c *channel, now time.Time) {
 	}
 }
 
-// sighted takes what this node has seen of a feed's key at its origin.
+// keySeen handles the publisher that this node has seen at a feed's origin.
 func (f *FeedTree) keySeen(c *channel, publisher feed.Publisher) {
 	s, now := &c.keyCheck, f.clock.Now()
 	before := s.publisher.Key
@@ -111,11 +112,11 @@ func (f *FeedTree) keySeen(c *channel, publisher feed.Publisher) {
 		f.sendObjection(c, now)
 	}
 	if !bytes.Equal(before, publisher.Key) && (c.doubt != nil || !bytes.Equal(c.trust.Key, publisher.Key)) {
-		f.trustChanged(c) // what is shown of it is another matter
+		f.trustChanged(c) // the problem that readers see has changed
 	}
 }
 
-// confirm believes the key that the log names last, if this node has seen it at the origin lately.
+// confirmPin trusts the pin of the log, if this node has recently seen its key at the origin.
 func (f *FeedTree) confirmPin(c *channel) {
 	old, pin, s := c.trust, c.window.log.Pin(), &c.keyCheck
 	if old == nil || pin == nil || !bytes.Equal(pin.Key, s.publisher.Key) || bytes.Equal(pin.Key, old.Key) ||
@@ -134,8 +135,8 @@ func (f *FeedTree) confirmPin(c *channel) {
 	f.trustChanged(c)
 }
 
-// object signs that the origin names the believed key, and not the one in the log. A follower that has heard
-// it from enough others is silent: all would say so.
+// sendObjection signs that the origin names the trusted key and not the one in the log. A follower that has heard
+// enough objections stays silent, because all followers would send one.
 func (f *FeedTree) sendObjection(c *channel, now time.Time) {
 	s, heard := &c.keyCheck, 0
 	for _, at := range s.objectors {
@@ -164,8 +165,9 @@ func (f *FeedTree) sendObjection(c *channel, now time.Time) {
 	}
 }
 
-// onObjection takes what another node has seen at the origin of a feed. It proves nothing, as ids are
-// cheap: the sequencer looks at the origin, as seldom as ever, and a follower that doubts its log says so.
+// onObjection handles an objection. It proves nothing, because ids are cheap. The sequencer checks the origin, at
+// its usual low rate. A follower that doubts the log's key counts the objector. One that trusts it checks the
+// origin, too.
 func (f *FeedTree) onObjection(raw []byte) error {
 	w, err := difference.OpenWitness(f.verify, raw)
 	if err != nil {

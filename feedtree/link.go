@@ -11,19 +11,19 @@ import (
 	"tidings/overlay"
 )
 
-// A link is what two nodes compare whose trees have edges between them.
+// A link is the state of the digests that this node exchanges with a parent.
 type link struct {
-	nonce      uint64    // of the digest that is out; 0: none
-	comparedAt time.Time // when the last one was sent
-	// unknown are feeds of which the parent keeps no log, by when it said so: it
-	// only forwards them.
+	nonce      uint64    // of the digest without an answer; 0: none
+	comparedAt time.Time // when the last digest was sent
+	// keepsNoLog holds the feeds of which the parent keeps no log, and when the parent said so. Such a parent only
+	// forwards messages.
 	keepsNoLog map[overlay.ID]time.Time
 }
 
-// unknownFor is how long a parent is held to keep no log of a feed.
+// noLogTime is how long a parent's statement that it keeps no log of a feed is believed.
 const noLogTime = 10 * time.Minute
 
-// head is what is compared of a feed.
+// logHead returns the first eight bytes of the hash of a feed's last visible entry; 0: the log is empty.
 func (f *FeedTree) logHead(key overlay.ID) uint64 {
 	log := f.owners.Visible(key)
 	if len(log) == 0 {
@@ -32,19 +32,18 @@ func (f *FeedTree) logHead(key overlay.ID) uint64 {
 	return binary.BigEndian.Uint64(log[len(log)-1].Hash[:8])
 }
 
-// mixed folds a feed and its head into a digest.
+// headDigest hashes a feed's key and head. A digest is the exclusive or of these hashes.
 func headDigest(key overlay.ID, head uint64) uint64 {
 	h := binary.BigEndian.Uint64(key[:8])
 	h = (h ^ head) * 0x9e3779b97f4a7c15
 	return h ^ h>>29
 }
 
-// digestsAtOnce bounds the digests that a node sends in a DigestInterval: with more parents than that
-// each gets one less often.
+// digestsAtOnce bounds the digests that a node sends in a DigestInterval. With more parents, each gets one less
+// often.
 const digestsAtOnce = 16
 
-// compare sends a digest to each parent that is due, and looks for feeds that have been
-// silent for too long.
+// compareHeads sends a digest to each parent whose turn it is, and checks for overdue heartbeats.
 func (f *FeedTree) compareHeads(now time.Time) {
 	parents := map[env.PeerID]*overlay.Contact{}
 	shared := map[env.PeerID][]overlay.ID{}
@@ -100,14 +99,14 @@ func (f *FeedTree) compareHeads(now time.Time) {
 	}
 }
 
-// onDigest compares what a child has with what is here, and sends the heartbeats
-// that came lately.
+// onDigest compares a child's digest with this node's logs, and sends the child the recent heartbeats.
 func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	var count uint32
 	var digest uint64
 	var beats [][]byte
 	now := f.clock.Now()
-	// What came since the last digest, and some more: that one may have been lost.
+	// Heartbeats since the child's last digest are sent, and some older ones, because the last answer may have been
+	// lost.
 	since := max(f.cfg.DigestInterval, min(time.Duration(m.SinceLastS)*time.Second, f.cfg.BeatInterval)) * 5 / 2
 	for _, key := range f.scribe.Edges(from) {
 		if c := f.feeds[key]; c != nil && c.beat != nil && now.Sub(c.beat.receivedAt) < since {
@@ -127,7 +126,7 @@ func (f *FeedTree) onDigest(from env.PeerID, m *feedtreepb.Digest) {
 	}
 }
 
-// peer is a peer with its address, if that is known.
+// peer returns a peer with its address, if that is known.
 func (f *FeedTree) peer(id env.PeerID) env.Peer {
 	if c := f.node.Contact(id); c != nil {
 		return c.Peer
@@ -138,7 +137,7 @@ func (f *FeedTree) peer(id env.PeerID) env.Peer {
 	return env.Peer{ID: id}
 }
 
-// onDigestAck spells out what did not match.
+// onDigestAck sends all heads to a parent whose logs differ.
 func (f *FeedTree) onDigestAck(from env.PeerID, m *feedtreepb.DigestAck) {
 	l := f.links[from]
 	if l == nil || l.nonce != m.Nonce {
@@ -165,9 +164,9 @@ func (f *FeedTree) isParent(key overlay.ID, peer env.PeerID) bool {
 	return slices.ContainsFunc(f.scribe.Above(key), func(c *overlay.Contact) bool { return c.Peer.ID == peer })
 }
 
-// onHeads says which heads are others here. It answers for feeds that this node owns, which anybody
-// may know, and for those of which the sender is a child in the tree. Of any other feed it says that it
-// keeps no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
+// onHeads tells a peer which of its heads differ from those of this node. It answers for feeds that this node owns,
+// which is public, and for feeds in whose tree the peer is its child. About any other feed it answers that it keeps
+// no log: otherwise anybody could ask a node, 512 feeds at a time, which ones it reads.
 func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	b := &feedtreepb.HeadsReply{}
 	edges := f.scribe.Edges(from)
@@ -183,7 +182,7 @@ func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 	f.send(f.peer(from), &feedtreepb.Message{Body: &feedtreepb.Message_HeadsReply{HeadsReply: b}})
 }
 
-// onBehind gets what a parent, or an owner, has beyond what is here.
+// onHeadsReply pulls the entries that a parent or an owner has and this node lacks.
 func (f *FeedTree) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 	defer f.auditAnswered(from, m.Unknown)
 	if l, blind := f.links[from], false; l != nil {
@@ -195,7 +194,7 @@ func (f *FeedTree) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 			}
 		}
 		if blind {
-			f.after(0, task{kind: taskAudit}) // not from here: answers can come at once
+			f.after(0, task{kind: taskAudit}) // by the calendar, because an answer may arrive within the call
 		}
 		f.markParentHeard(from)
 	}

@@ -16,23 +16,22 @@ import (
 const (
 	maxHeads = 512
 	maxBeats = 64
-	// maxBeat is the size of the largest heartbeat, envelope included. Half of
-	// maxBeats of them fit into a frame.
+	// maxBeat is the largest size of a heartbeat or a witness in bytes, envelope included. Half of maxBeats of them
+	// fit into a frame.
 	maxBeat = 3 << 9
-	// maxState is the size of the largest word about polls.
+	// maxState is the largest size of the state of a feed's polls in bytes.
 	maxState = 1 << 10
-	// maxInline is the largest body that goes down the tree beside its entry;
-	// who needs a larger one pulls it.
+	// maxInline is the size in bytes of the largest body that goes down the tree with its entry. Nodes pull larger
+	// ones.
 	maxInline = 48 << 10
 	maxEntry  = 1 << 10
-	// maxWords is how long words for people are.
+	// maxReason bounds the reason of a refusal, in bytes.
 	maxReason = 256
-	// maxMillis is the end of the year 9999, beyond which times cannot be written
-	// down for people.
+	// maxMillis is the end of the year 9999. Later times cannot be written in the usual formats.
 	maxMillis = 253402300799999
 )
 
-// parseNews reads what came down a tree and checks every bound.
+// parseNews decodes a message that came down a tree and checks all bounds.
 func parseNews(b []byte) (*feedtreepb.News, error) {
 	n := new(feedtreepb.News)
 	if err := proto.Unmarshal(b, n); err != nil {
@@ -57,7 +56,7 @@ func parseNews(b []byte) (*feedtreepb.News, error) {
 	return n, nil
 }
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks all bounds, so that no other code has to.
 func parse(body []byte) (*feedtreepb.Message, error) {
 	m := new(feedtreepb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
@@ -69,7 +68,7 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
+// violation names the bound that a message breaks, or returns "".
 func violation(m *feedtreepb.Message) string {
 	switch b := m.Body.(type) {
 	case *feedtreepb.Message_Digest, *feedtreepb.Message_DigestAck:
@@ -133,7 +132,7 @@ func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is no UTF-8
+		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is not UTF-8
 	}
 	return b
 }

@@ -14,53 +14,53 @@ import (
 	"tidings/overlay"
 )
 
-// Whose a feed is. The origin's document names the key once; from then on it is the log that
-// says so, in pins, and who follows it remembers. A key that was named before may follow by
-// itself. Any other has to be seen at the origin, over HTTPS or at a private address, by some owners of
-// the feed.
+// This file determines the publisher's key of a feed. The origin's document names the first key. From then on the
+// log names it, in pins, and each follower remembers the pin that it trusts. A key that was named in advance by the
+// one before may replace it at once. Any other new key must be seen at the origin, over HTTPS or at a private
+// address, by several owners of the feed.
 
 const (
-	// witnesses is how many owners have to see at the origin that a key was taken back: fewer
-	// where these are a quorum.
+	// requiredWitnesses is the number of owners that must see a new key at the origin. If fewer are a quorum, a
+	// quorum suffices.
 	requiredWitnesses = 3
-	// claimAgain is waited for their answers before they are asked again, claimTries is how
-	// often they are.
+	// keyChangePause is the time between two requests for witnesses to owners that do not answer, and
+	// keyChangeTries bounds the requests.
 	keyChangePause = 10 * time.Second
 	keyChangeTries = 6
-	// maxLooks is how many origins a node looks at for others at a time; lookTime is how
-	// long it waits for one.
+	// maxWitnessRequests bounds the origins that a node checks for sequencers at a time. A request that finds no
+	// free place is not answered. witnessTimeout is how long a request occupies its place.
 	maxWitnessRequests = 64
 	witnessTimeout     = time.Minute
-	// lagTime is how long a replica of an origin may name a former key. An origin that names it
-	// later takes the present key back as any other: the owners of then may have lied.
+	// originLag is how long a mirror or cache of an origin may still name a former key. An origin that names the
+	// former key for longer takes back the present one like any other: the owners of that time may have lied.
 	originLag = time.Hour
 )
 
-// A claim is a key that the origin names in place of the one that is pinned.
+// A keyChange is a key that the origin names in place of the pinned one, until enough owners have witnessed it.
 type keyChange struct {
 	publisher feed.Publisher
-	witnesses map[env.PeerID][]byte // who has seen it, and their word
+	witnesses map[env.PeerID][]byte // signed witnesses by owner
 	tries     int
 	retryAt   time.Time
 }
 
-// A look is a sequencer's question about an origin.
+// A witnessRequest is a sequencer's request to check the key at an origin.
 type witnessRequest struct {
 	to        env.PeerID
 	publisher ed25519.PublicKey
 	since     time.Time
 }
 
-// Saw takes the head of a document as this node has just got it from its origin; secure says
-// that nobody on the way could have changed it.
+// HeadFetched handles the head of a document that this node has just fetched from its origin. secure means that
+// nobody on the way could have changed the document.
 func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
 	c := f.feeds[key]
 	if c != nil && c.leader != nil && c.leader.ready {
-		c.leader.head = head // of a feed without items, too, which are yet to be published
+		c.leader.head = head // also of a feed without items, which a publisher may still send
 	}
 	publisher, ok := head.Publisher()
 	if !ok || !secure {
-		return // without a word nobody's key is taken back: a site may be made anew
+		return // a document that names no key withdraws none: the site may have been rebuilt
 	}
 	f.answerWitnessRequest(key, publisher)
 	if c != nil && c.subscribed {
@@ -80,14 +80,14 @@ func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
 		l.keyChange = nil
 		next := *pin
 		next.Beat, next.Certificate, next.Fingerprint = publisher.Beat, publisher.Certificate, publisher.Fingerprint
-		if next.Next == (feed.Hash{}) { // one that was named stays: a thief would name another
+		if next.Next == (feed.Hash{}) { // a next key that was named before stays, because a thief of the key would name another
 			next.Next = publisher.Next
 		}
 		if next.Beat != pin.Beat || next.Certificate != pin.Certificate || next.Fingerprint != pin.Fingerprint || next.Next != pin.Next {
 			f.setPin(c, &next)
 		}
 	case pin.Had(publisher.Key) && now.Sub(pin.Since) < originLag:
-		// A replica that lags.
+		// A mirror or cache of the origin is behind.
 	case pin.Next != (feed.Hash{}) && difference.KeyHash(publisher.Key) == pin.Next:
 		f.setPin(c, pin.Change(publisher.Key, publisher.Next, now, nil))
 	default:
@@ -101,19 +101,19 @@ func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
 	}
 }
 
-// repin says whose the feed is from now on.
+// setPin makes p the feed's pin and appends it to the log.
 func (f *FeedTree) setPin(c *channel, p *difference.Pin) {
-	f.appendAccepted(c) // their keys and numbers are those of the pin before
+	f.appendAccepted(c) // their keys and numbers belong to the pin before
 	p.Since = p.Since.UTC().Truncate(time.Millisecond)
 	c.leader.pin, c.leader.keyChange = p, nil
 	f.stats.Pinned++
 	if !f.Append(c.key, difference.Delta{Pin: p}, nil, func(bool) {}) {
-		f.log.Warn("publisher's key could not be added to the log yet", "url", c.url) // it goes with the next entry
+		f.log.Warn("publisher's key could not be added to the log yet", "url", c.url) // the next entry brings it
 	}
 }
 
-// seek asks the origin whose the feed is, because somebody says that it is his. Anybody can say
-// so: it is asked seldom.
+// fetchForKey fetches the document of a feed to learn its publisher's key, because a node claims to be the
+// publisher. Anybody can claim that, so the document is fetched at most once in a sixth of a polling interval.
 func (f *FeedTree) fetchForKey(c *channel) {
 	l, now := c.leader, f.clock.Now()
 	if !l.keyFetchedAt.IsZero() && now.Sub(l.keyFetchedAt) < f.cfg.PollInterval/6 {
@@ -123,11 +123,11 @@ func (f *FeedTree) fetchForKey(c *channel) {
 	f.app.Fetch(c.key, c.url)
 }
 
-// needed is how many of a feed's owners have to have seen a key.
+// witnessesNeeded returns how many of a feed's owners must have seen a new key.
 func witnessesNeeded(owners int) int { return min(requiredWitnesses, owners/2+1) }
 
-// claimOn asks the owners who have not answered to look at the origin, and takes the key when
-// enough of them have seen it.
+// continueKeyChange asks the owners that have not answered for witnesses, and adopts the new key when there are
+// enough. After keyChangeTries requests it gives up.
 func (f *FeedTree) continueKeyChange(c *channel, now time.Time) {
 	l := c.leader
 	if l.keyChange == nil || now.Before(l.keyChange.retryAt) {
@@ -138,7 +138,7 @@ func (f *FeedTree) continueKeyChange(c *channel, now time.Time) {
 		return
 	}
 	var witnesses [][]byte
-	for _, id := range v.Epoch.Owners { // in their order
+	for _, id := range v.Epoch.Owners { // in a fixed order
 		if w := l.keyChange.witnesses[id]; w != nil && len(witnesses) < difference.MaxWitnesses {
 			witnesses = append(witnesses, w)
 		}
@@ -150,7 +150,7 @@ func (f *FeedTree) continueKeyChange(c *channel, now time.Time) {
 		return
 	}
 	if l.keyChange.tries++; l.keyChange.tries > keyChangeTries {
-		l.keyChange = nil // the next document begins it anew
+		l.keyChange = nil // the next document that names the key starts again
 		return
 	}
 	l.keyChange.retryAt = now.Add(keyChangePause)
@@ -166,7 +166,7 @@ func (f *FeedTree) continueKeyChange(c *channel, now time.Time) {
 	}
 }
 
-// onLook looks at the origin of a feed, of which this node is an owner, for its sequencer.
+// onWitnessRequest fetches the document of a feed that this node owns, at its sequencer's request.
 func (f *FeedTree) onWitnessRequest(from env.PeerID, m *feedtreepb.WitnessRequest) {
 	key, now := overlay.ID(m.Key), f.clock.Now()
 	v, ok := f.owners.View(key)
@@ -185,7 +185,7 @@ func (f *FeedTree) onWitnessRequest(from env.PeerID, m *feedtreepb.WitnessReques
 	f.app.Fetch(key, v.URL)
 }
 
-// testify answers a look.
+// answerWitnessRequest answers a request if the origin names the key in question.
 func (f *FeedTree) answerWitnessRequest(key overlay.ID, publisher feed.Publisher) {
 	l := f.witnessRequests[key]
 	if l == nil {
@@ -201,7 +201,7 @@ func (f *FeedTree) answerWitnessRequest(key overlay.ID, publisher feed.Publisher
 	f.send(env.Peer{ID: l.to}, &feedtreepb.Message{Body: &feedtreepb.Message_WitnessReply{WitnessReply: &feedtreepb.WitnessReply{Witness: w.Raw}}})
 }
 
-// onLooked takes what an owner has seen.
+// onWitnessReply handles a witness of an owner.
 func (f *FeedTree) onWitnessReply(from env.PeerID, m *feedtreepb.WitnessReply) error {
 	w, err := difference.OpenWitness(f.verify, m.Witness)
 	if err != nil {
@@ -219,14 +219,14 @@ func (f *FeedTree) onWitnessReply(from env.PeerID, m *feedtreepb.WitnessReply) e
 	return nil
 }
 
-// believe takes the log's word on whose a feed is if it follows on what this node believes. Any other key is
-// doubted, whoever has seen it at the origin, until this node has seen it there itself.
+// considerPin trusts a pin of the log if the trusted pin leads to it. Any other key is doubted, however many owners
+// have witnessed it, until this node has seen it at the origin itself.
 func (f *FeedTree) considerPin(c *channel, p *difference.Pin) {
 	old := c.trust
 	switch {
 	case old == nil, p.Follows(old), bytes.Equal(p.Key, old.Key):
 	case old.Had(p.Key):
-		return // of before: a log is read again in each life
+		return // an earlier pin: a log is read again after each restart
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
@@ -242,7 +242,7 @@ func (f *FeedTree) considerPin(c *channel, p *difference.Pin) {
 		trust = *p.Onto(old)
 	}
 	if old == nil || !bytes.Equal(old.Key, p.Key) {
-		trust.Witnesses = nil // it is believed for another reason
+		trust.Witnesses = nil // they are not why this node trusts it
 	}
 	doubted := c.doubt != nil
 	c.doubt, c.keyCheck.objectors = nil, nil
@@ -260,27 +260,27 @@ func (f *FeedTree) considerPin(c *channel, p *difference.Pin) {
 	f.trustChanged(c)
 }
 
-// believed tells that what is shown of a feed is another, as it is somebody else's.
+// trustChanged reports that the provenance of a feed's items has changed.
 func (f *FeedTree) trustChanged(c *channel) {
 	c.window.version++
 	f.app.StateChanged(c.key, c.state, f.clock.Now())
 }
 
-// keep writes down what is believed of a feed, beside its subscription. While that changes it waits
-// until it is known what has become of it.
+// storeTrust stores the trusted pin with the subscription. While a change of the subscription is being written,
+// storeTrust waits for its result.
 func (f *FeedTree) storeTrust(c *channel) {
 	if c.trustUnstored = c.pendingWrites > 0; c.trustUnstored || !c.subscribed {
 		return
 	}
 	f.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
 		if err != nil {
-			f.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // it is believed anew in the next life
+			f.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // the next life of the node decides on the pin again
 		}
 	})
 }
 
-// change writes down that a subscription begins, ends or is another; c is nil if there is no such
-// feed here yet.
+// commitSubscription writes a new, changed or ended subscription to the disk; c is nil if the node does not know
+// the feed yet.
 func (f *FeedTree) commitSubscription(c *channel, op env.Op, then func(error)) {
 	if c != nil {
 		c.pendingWrites++
@@ -296,7 +296,7 @@ func (f *FeedTree) commitSubscription(c *channel, op env.Op, then func(error)) {
 	})
 }
 
-// attested says whether enough owners of a feed have seen a key at its origin.
+// attested reports whether enough owners of a feed have signed that they saw a key at its origin.
 func (f *FeedTree) attested(c *channel, p *difference.Pin) bool {
 	v, ok := f.owners.View(c.key)
 	if !ok || v.Epoch == nil {
@@ -315,7 +315,8 @@ func (f *FeedTree) attested(c *channel, p *difference.Pin) bool {
 	return len(by) >= witnessesNeeded(len(v.Epoch.Owners))
 }
 
-// Trust believes what the log of a feed says of whose it is, because a person has said so.
+// Trust trusts the pin that the log names, because a person has decided so. It returns false if there is no doubted
+// pin.
 func (f *FeedTree) Trust(key overlay.ID) bool {
 	c := f.feeds[key]
 	if c == nil || c.doubt == nil {
@@ -327,15 +328,15 @@ func (f *FeedTree) Trust(key overlay.ID) bool {
 	return true
 }
 
-// What vouches for an item.
+// The provenance of an item says what vouches for it.
 const (
-	ByPublisher = "publisher"   // it came in an envelope of the feed's publisher
-	Single      = "single"      // somebody has found it at the origin
-	Revoked     = "revoked"     // it is signed by a key that the origin has taken back since
-	Unconfirmed = "unconfirmed" // it is signed by a key that its log says is the feed's, and nobody else
+	ByPublisher = "publisher"   // the item's envelope is signed by the feed's publisher
+	Single      = "single"      // a node found it at the origin
+	Revoked     = "revoked"     // signed by a key that the origin has withdrawn since
+	Unconfirmed = "unconfirmed" // signed by a key that only the log attributes to the feed
 )
 
-// provenance is what vouches for an item.
+// provenance returns what vouches for an item that came in publication p, nil if it is unsigned.
 func provenance(p *difference.Publication, trust *difference.Pin) string {
 	switch {
 	case p == nil:

@@ -315,11 +315,11 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 		says string
 	}{
 		{"forged", stranger.sign(n.Swarm, 3, two.Hash, anItem(t, "forged")), "does not name this key"},
-		{"left out", n.publisher.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2: what came between that and number 4 is missing"},
-		{"given twice", n.publisher.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was given before"},
-		{"another past", n.publisher.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not follow on number 2"},
+		{"left out", n.publisher.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2 and this is number 4: items are missing"},
+		{"given twice", n.publisher.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was used before"},
+		{"another past", n.publisher.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not continue number 2"},
 		{"a beat of an old record", n.publisher.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
-		{"a beat ahead", n.publisher.sign(n.Swarm, 3, three.Hash, nil), "is missing"},
+		{"a beat ahead", n.publisher.sign(n.Swarm, 3, three.Hash, nil), "items are missing"},
 		{"tampered", &difference.Publication{Raw: tampered}, "wrong signature"},
 	} {
 		err := push(n.Swarm, n.publisherNode, c.p)

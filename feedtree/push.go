@@ -13,48 +13,49 @@ import (
 	"tidings/overlay"
 )
 
-// The way of a publication, at the publisher's node: it goes to the sequencer of the feed, again
-// and again until a quorum of the owners holds it. The node follows the feed, so it sees that by
-// its own log, too, and an answer that is lost, or cannot reach it, does no harm.
+// This file handles publications at the publisher's node. The node sends a publication to the feed's sequencer
+// until a quorum of the owners stores it. The node also follows the feed and sees the publication in its own log,
+// so a lost answer does no harm.
 
 const (
-	// pushFirst is waited for an answer before a publication is sent again, twice as long the next
-	// time, up to pushAgain; pushTime for that of all: the feed may be without a sequencer for as
-	// long as a silent death takes to be known. An answer takes a round trip to a quorum of owners.
+	// pushRetry is the time before a publication is sent again. It is doubled each time, up to maxPushRetry. After
+	// pushTimeout the node gives up; in that time the death of a sequencer is noticed and another one takes over.
+	// An answer takes a round trip to a quorum of owners.
 	pushRetry    = time.Second
 	maxPushRetry = 2 * time.Second
 	pushTimeout  = time.Minute
-	// maxPushes is how many publications of one feed wait for an answer, and maxAllPushes how many of all
-	// feeds do: a feed that nobody answers for leaves room for the others. At the bound a publication is
-	// not taken: its publisher keeps it, and sends it again.
+	// maxPushes bounds the publications of one feed that wait for an answer, and maxAllPushes those of all feeds,
+	// so that a feed without a sequencer does not block the others. At the limit Publish fails with ErrNotAccepted,
+	// and the publisher sends the publication again later.
 	maxPushes    = 64
 	maxAllPushes = 512
 )
 
-// Why a publication came to nothing. What was refused may be good for nothing; what was not taken is
-// to be pushed again.
+// These errors say why a publication was not committed. A refused publication needs its publisher's attention; one
+// that was not accepted should be pushed again.
 var (
-	ErrNotFollowed = errors.New("this node does not follow the feed")
-	ErrNotAccepted = errors.New("nobody has taken it")
+	ErrNotFollowed = errors.New("this node does not follow the feed; subscribe to it first")
+	ErrNotAccepted = errors.New("not accepted")
 	ErrRefused     = errors.New("refused")
 )
 
-// A push is a publication on its way.
+// A push is a publication on its way to the sequencer.
 type push struct {
 	key         overlay.ID
 	publication *difference.Publication
 	tries       int
-	retryAt     time.Time // when to try again
+	retryAt     time.Time // next attempt
 	deadline    time.Time
-	// words say why it was not taken, though not for good; unnamed is the try of which it was said last
-	// that its key is not the feed's, as far as is known. If that is the last one, it was not taken.
+	// reason is the sequencer's reason for not accepting the publication yet. unknownKeyTry is the number of the
+	// last attempt that was answered with an unknown key; if it is the last attempt at all, the push ends with
+	// ErrRefused.
 	reason        string
 	unknownKeyTry int
 	waiters       []func(error)
 }
 
-// Publish brings what a publisher has signed into its feed, which this node has to follow. done
-// is called when a quorum of the feed's owners holds it, or with why it does not.
+// Publish brings a publication into its feed, which this node must follow. done is called when a quorum of the
+// feed's owners stores the publication, or with the reason why not.
 func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
@@ -77,11 +78,11 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	}
 	w := f.pushes[p.Hash]
 	switch {
-	case w != nil && len(w.waiters) < maxPushes: // a node and a command beside it may push the same
+	case w != nil && len(w.waiters) < maxPushes: // the daemon and a command may push the same publication
 		w.waiters = append(w.waiters, say)
 		return
 	case w != nil || f.tooManyPushes(key):
-		say(fmt.Errorf("%w: others are on their way", ErrNotAccepted))
+		say(fmt.Errorf("%w: too many publications wait for an answer", ErrNotAccepted))
 		return
 	}
 	now := f.clock.Now()
@@ -90,8 +91,7 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	f.continuePush(w, now)
 }
 
-// full says whether so many publications of a feed, or of all, wait for an answer that there is no room
-// for another one.
+// tooManyPushes reports whether no further publication of a feed may wait for an answer.
 func (f *FeedTree) tooManyPushes(key overlay.ID) bool {
 	n := 0
 	for _, w := range f.pushes {
@@ -102,8 +102,9 @@ func (f *FeedTree) tooManyPushes(key overlay.ID) bool {
 	return n >= maxPushes || len(f.pushes) >= maxAllPushes
 }
 
-// pushOn sends a publication to whom this node takes for the sequencer, if it knows where that is;
-// else, and every other time, to whom the root of the key takes for it.
+// continuePush sends a publication to the feed's sequencer if this node knows its address. Otherwise, and at every
+// second attempt, the publication is routed to the feed's key, whose root passes it on to the sequencer that it
+// knows.
 func (f *FeedTree) continuePush(w *push, now time.Time) {
 	if !now.Before(w.deadline) {
 		switch {
@@ -113,7 +114,7 @@ func (f *FeedTree) continuePush(w *push, now time.Time) {
 			f.endPush(w, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, w.reason))
 		default:
 			if c := f.feeds[w.key]; c != nil && c.subscribed {
-				f.requestOwners(c) // perhaps nobody owns it any more
+				f.requestOwners(c) // perhaps the feed has no owners any more
 			}
 			f.endPush(w, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
 		}
@@ -145,8 +146,8 @@ func (f *FeedTree) pushMessage(w *push) *feedtreepb.Message {
 	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: w.publication.Raw, Record: f.node.Self().Raw}}}
 }
 
-// onPushed takes the sequencer's word; others on the way have seen the publication, too, and could
-// say what they like of it. What may yet be taken is sent again until its time is over.
+// onPushReply handles the sequencer's verdict. Other nodes on the route have seen the publication, too, so their
+// verdicts are ignored. A publication that may still be accepted is sent again until its deadline.
 func (f *FeedTree) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
 	w := f.pushes[feed.Hash(m.Hash)]
 	if w == nil {
@@ -161,7 +162,7 @@ func (f *FeedTree) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
 	case feedtreepb.PushReply_GAP:
 		if f.pushes[w.publication.Prev] == nil {
 			f.endPush(w, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
-		} // else it has overtaken the one before it, and is sent again
+		} // otherwise it has overtaken the one before it, and is sent again
 	case feedtreepb.PushReply_UNKNOWN, feedtreepb.PushReply_BUSY:
 		if w.reason = m.Reason; m.Verdict == feedtreepb.PushReply_UNKNOWN {
 			w.unknownKeyTry = w.tries
@@ -171,7 +172,7 @@ func (f *FeedTree) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
 	}
 }
 
-// pushed ends the way of a publication.
+// endPush reports the result of a push; nil: a quorum stores the publication.
 func (f *FeedTree) endPush(w *push, err error) {
 	delete(f.pushes, w.publication.Hash)
 	for _, done := range w.waiters {
@@ -179,7 +180,7 @@ func (f *FeedTree) endPush(w *push, err error) {
 	}
 }
 
-// hashOf names a publication; zero: there is none.
+// publicationHash returns the hash of a publication; zero: p is nil.
 func publicationHash(p *difference.Publication) feed.Hash {
 	if p == nil {
 		return feed.Hash{}

@@ -7,22 +7,21 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A mending gets the bodies of entries that this node's disk has lost from the owners of the feed, or
-// from others who follow it, and then makes the window anew. The origin is asked for the items of
-// bodies that none of them has.
+// A bodyRecovery gets bodies of entries that this node's disk has lost from the owners of the feed or from other
+// followers, and then rebuilds the window. The origin is asked for the items of bodies that no node has.
 type bodyRecovery struct {
-	lost     []*owner.Entry // the oldest first; those that came are taken out
-	anyFound bool           // some have come
-	peers    []env.Peer     // that were not asked yet in this round
+	lost     []*owner.Entry // entries whose body is still missing, the oldest first
+	anyFound bool           // at least one body was recovered
+	peers    []env.Peer     // peers that were not asked yet in this round
 	round    int
-	done     bool // the window is made anew; nothing more is mended in this life
+	done     bool // the window has been rebuilt; this node recovers nothing more of the feed until it restarts
 }
 
-// mendRounds is how often those who may have a body are looked for, with the pauses of a repair
-// between: two minutes in all. A node that has just started knows nobody for some seconds.
+// recoveryRounds is the number of lookups of nodes that may have a body. The pauses between them are those of a
+// repair, two minutes in all. A node that has just started knows no other node for some seconds.
 const recoveryRounds = 6
 
-// mend begins a mending.
+// recoverBodies starts a recovery. If one was started before, the origin is asked instead.
 func (f *FeedTree) recoverBodies(c *channel, lost []*owner.Entry) {
 	switch {
 	case len(lost) == 0:
@@ -34,7 +33,7 @@ func (f *FeedTree) recoverBodies(c *channel, lost []*owner.Entry) {
 	}
 }
 
-// mendOn asks the next who may have the bodies.
+// continueRecovery asks the next node that may have the bodies.
 func (f *FeedTree) continueRecovery(c *channel) {
 	m := c.recovery
 	switch {
@@ -77,14 +76,14 @@ func (f *FeedTree) continueRecovery(c *channel) {
 	}
 }
 
-// showAnew has a window made anew from its log, as soon as it is not being brought up to it. Nothing in
-// it is news: it was shown, in this life or an earlier one.
+// rebuildWindow rebuilds a window from its log, after the update in progress if there is one. None of the items is
+// news: they were shown in this life of the node or in an earlier one.
 func (f *FeedTree) rebuildWindow(c *channel) {
 	c.recovery.done, c.rebuild = true, true
 	f.sync(c, nil)
 }
 
-// empty begins a window that is made anew.
+// reset empties a window that is to be rebuilt.
 func (w *window) reset() {
 	if w.applied != (owner.Hash{}) {
 		w.shownUpTo = w.applied

@@ -10,41 +10,39 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A repair gets what a subscriber lacks: from its parents, then from owners and
-// siblings, then, after some rounds, from the origin.
+// A repair gets the entries that a subscriber lacks: from its parents, then from owners and siblings, and after
+// some rounds from the origin.
 type repair struct {
-	want          owner.Hash // the entry that shows the gap; zero: any sign of life
+	want          owner.Hash // the entry that showed the gap; zero: any new entry or, in the last step, any answer ends the repair
 	step          step
-	candidates    []env.Peer // whom to ask in this step
+	candidates    []env.Peer // still to be asked in this step
 	round         int
 	fetched       bool      // the origin was asked
-	awaitingReply bool      // for an answer
-	ownerAnswered bool      // an owner has answered: what it does not have, no owner held
-	resumeAt      time.Time // when to go on, if not
+	awaitingReply bool      // for the answer to a pull
+	ownerAnswered bool      // an owner has answered: no owner stores what it lacks
+	resumeAt      time.Time // next action, unless an answer is awaited
 }
 
 type step uint8
 
 const (
 	askParents   step = iota
-	askOwners         // and siblings: whom the root names
-	waitForRound      // and, once, the origin
+	askOwners         // owners, and siblings that the root names
+	waitForRound      // the pause between rounds; after originRound the origin is asked
 )
 
 const (
-	// repairPause is waited after a round that brought nothing, doubled each time
-	// up to maxRepairPause.
+	// repairPause is the pause after a round without success. It is doubled each time up to maxRepairPause.
 	repairPause    = 2 * time.Second
 	maxRepairPause = 2 * time.Minute
 	// originRound is the round after which the origin is asked.
 	originRound = 3
-	// maxRounds is after how many rounds an entry is given up that nobody has:
-	// one of a lineage that ended. About 15 minutes.
+	// maxRepairRounds is the number of rounds, about 15 minutes, after which the repair gives up on an entry that
+	// no node has, for instance one of a branch that has ended.
 	maxRepairRounds = 12
 )
 
-// gap begins a repair, unless one is under way. want is the entry that shows that
-// something is missing.
+// startRepair starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
 func (f *FeedTree) startRepair(c *channel, want owner.Hash) {
 	if !c.subscribed || c.leader != nil || plant.BlindToGaps {
 		return
@@ -52,7 +50,7 @@ func (f *FeedTree) startRepair(c *channel, want owner.Hash) {
 	if r := c.repair; r != nil {
 		if want != (owner.Hash{}) && want != r.want {
 			r.want = want
-			f.scheduleRepair(c, 0) // news come again, and with them those who have the rest
+			f.scheduleRepair(c, 0) // nodes that have the new entry have the earlier ones, too
 		}
 		return
 	}
@@ -61,14 +59,14 @@ func (f *FeedTree) startRepair(c *channel, want owner.Hash) {
 	f.scheduleRepair(c, 0)
 }
 
-// soon goes on with a repair from the calendar: answers can come at once, and a
-// repair must not climb its own stack.
+// scheduleRepair continues a repair by the calendar. Answers may arrive within the call, and a repair must not
+// recurse.
 func (f *FeedTree) scheduleRepair(c *channel, d time.Duration) {
 	c.repair.resumeAt = f.clock.Now().Add(d)
 	f.cal.Add(c.repair.resumeAt, task{kind: taskRepair, key: c.key})
 }
 
-// repairOn asks the next who may know.
+// continueRepair asks the next candidate.
 func (f *FeedTree) continueRepair(c *channel) {
 	r := c.repair
 	if r.awaitingReply {
@@ -107,7 +105,7 @@ func (f *FeedTree) continueRepair(c *channel) {
 	})
 }
 
-// nextStep finds others to ask.
+// nextStep finds the candidates of the next step.
 func (f *FeedTree) nextStep(c *channel) {
 	r := c.repair
 	switch r.step {
@@ -129,7 +127,7 @@ func (f *FeedTree) nextStep(c *channel) {
 					r.candidates = append(r.candidates, p.Peer)
 				}
 			}
-			f.requestOwners(c) // perhaps nobody owns it any more; who does pays no attention
+			f.requestOwners(c) // perhaps the feed has no owners any more; existing ones ignore this
 			f.scheduleRepair(c, 0)
 		})
 	case waitForRound:
@@ -147,16 +145,17 @@ func (f *FeedTree) nextStep(c *channel) {
 	}
 }
 
-// fetchSoon has the origin asked within a polling interval: many who lack the same must not all ask at one time.
+// scheduleFetch asks the origin at a random time within a polling interval, because many nodes may lack the same
+// items.
 func (f *FeedTree) scheduleFetch(c *channel) {
 	f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
 }
 
-// fetch asks for the origin's document, if the gap is still there, or if the log itself lacks something.
+// fetchOrigin requests the origin's document, if the gap is still there or the log itself lacks something.
 func (f *FeedTree) fetchOrigin(c *channel) {
 	gap := c.repair != nil && c.repair.round >= originRound && !c.repair.ownerAnswered
 	if c.alone {
-		return // the node polls it anyway
+		return // the node polls the feed anyway
 	}
 	if gap || c.needsOrigin {
 		if c.needsOrigin = false; gap {

@@ -2,15 +2,15 @@ package feedtree
 
 import "tidings/internal/feed"
 
-// Ghosts are items that were shown and are not in the log: of a lineage that ended,
-// or older than the log, or fetched when nobody in the network could help. What of
-// them comes again is no news. The zero value is empty.
+// A shownCache remembers items that were shown and are not in the log, because their branch was replaced, the log
+// is kept no longer, or they were fetched from the origin. If one of them comes again, it is not news. The zero
+// value is empty.
 type shownCache struct {
 	young, old map[feed.ID]feed.Hash
 }
 
-// maxGhosts bounds each of two generations. Who is in neither any more may be shown
-// twice, should it come back: as many as a document can have are remembered.
+// maxShown bounds each of the cache's two generations. An item that has left both may be reported as news again.
+// The generations together remember as many items as a document can have.
 const maxShown = feed.MaxItems / 2
 
 func (g *shownCache) add(id feed.ID, h feed.Hash) {
@@ -23,7 +23,7 @@ func (g *shownCache) add(id feed.ID, h feed.Hash) {
 	g.young[id] = h
 }
 
-// has says whether an item was shown in this version.
+// has reports whether this version of an item was shown.
 func (g *shownCache) has(id feed.ID, h feed.Hash) bool {
 	last, ok := g.young[id]
 	if !ok {

@@ -16,34 +16,34 @@ import (
 
 // A window is what readers see of a feed.
 type window struct {
-	log       difference.Window // by the log, as far as applied
-	applied   owner.Hash        // the last entry in it
-	shownUpTo owner.Hash        // up to which nothing is news: it was shown in an earlier life
+	log       difference.Window // items of the log, up to the entry applied
+	applied   owner.Hash        // last entry that the window includes
+	shownUpTo owner.Hash        // entries up to this one are not reported as news: they were shown in an earlier life
 	shown     shownCache
-	extras    []extraItem // ghosts that are still shown
-	// signed are versions that the publisher signed and that others have followed in the log, signed
-	// by a key that this node does not believe: these are shown in their place.
+	extras    []extraItem // items shown although the log does not have them, the newest first
+	// signed holds items whose version signed by a trusted key was followed in the log by a version signed by an
+	// untrusted one. The window shows the former.
 	signed  map[feed.ID]difference.Entry
-	head    *feed.Head // the last that the log brought, or a document that was fetched
-	unread  []uint64   // sequence numbers of the log's entries that cannot be read, wholly or in part
+	head    *feed.Head // from the log, or from a fetched document if the log has brought none
+	unread  []uint64   // sequence numbers of entries that cannot be read, or not completely
 	version uint64
 }
 
-// An extra is an item that is shown beside those of the log, until the log has it: it
-// was fetched, or comes of a log that gave way to another.
+// An extraItem is an item that is shown although the log does not have it (yet): it was fetched, or comes from a
+// branch that was replaced.
 type extraItem struct {
 	feed.Entry
-	publication *difference.Publication // that it came in; nil: it is unsigned
-	seq         uint64                  // its place in that log: forgotten with those of the same age; 0: it was fetched
-	// over is the version in the log that one that was fetched took the place of; zero: there was none.
+	publication *difference.Publication // the signed envelope of the item; nil: the item is unsigned
+	seq         uint64                  // number of its entry in the replaced branch, which determines when the item is forgotten; 0: it was fetched
+	// replaced is the version in the log whose place a fetched item took; zero: the log had none.
 	replaced feed.Hash
 }
 
-// fetchedFor bounds how long a fetched item is shown that the log never gets. Logs keep their entries for
-// as long, and longer only if they have few.
+// maxFetchedAge bounds how long a fetched item is shown if the log never gets it. Logs keep entries for the same
+// time, and longer only if they are short.
 const maxFetchedAge = 7 * 24 * time.Hour
 
-// shows says whether a window shows an item in this version, or has shown it.
+// hasShown reports whether the window shows this version of an item, or has shown it.
 func (w *window) hasShown(it *feed.Item) bool {
 	if plant.ShowAgain {
 		return false
@@ -54,7 +54,7 @@ func (w *window) hasShown(it *feed.Item) bool {
 	return w.shown.has(it.ID, it.Hash)
 }
 
-// items is how many items are shown.
+// itemCount returns the number of items in the window.
 func (w *window) itemCount() int {
 	n := w.log.Len()
 	for _, e := range w.extras {
@@ -65,7 +65,7 @@ func (w *window) itemCount() int {
 	return n
 }
 
-// Newest is when the last new item of a feed was found, the zero time if it has none.
+// Newest returns when the newest item of a feed was found, or the zero time if the feed has no items.
 func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 	c := f.feeds[key]
 	if c == nil {
@@ -80,7 +80,7 @@ func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 	return at
 }
 
-// Grew brings the window of a feed up to its log.
+// VisibleChanged updates the window of a feed, because owner.Owners.Visible has changed.
 func (f *FeedTree) VisibleChanged(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.subscribed {
 		c.confirmed = f.clock.Now()
@@ -89,14 +89,14 @@ func (f *FeedTree) VisibleChanged(key overlay.ID) {
 	}
 }
 
-// sync applies to a window what its log has beyond it, and then goes on. Bodies
-// are read, off the loop, in the order of entries.
+// sync updates a window from its log and then calls then. The worker reads the bodies; entries are applied in their
+// order.
 func (f *FeedTree) sync(c *channel, then func()) {
 	if then != nil {
 		c.waiters = append(c.waiters, then)
 	}
 	if c.syncing {
-		return // it goes on with what has come meanwhile
+		return // the update in progress continues with the new entries
 	}
 	if c.rebuild {
 		c.rebuild = false
@@ -128,7 +128,8 @@ func (f *FeedTree) sync(c *channel, then func()) {
 	})
 }
 
-// since returns the entries of a log after one; anew says that it is not there.
+// entriesAfter returns the entries of a log after have. If the log does not contain have, it has been replaced, and
+// all its entries are returned.
 func entriesAfter(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, replaced bool) {
 	for i := len(log) - 1; i >= 0; i-- {
 		if log[i].Hash == have {
@@ -138,16 +139,16 @@ func entriesAfter(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, re
 	return log, have != (owner.Hash{})
 }
 
-// A content is what an entry of a log brings.
+// A decodedEntry is the content of an entry, as far as it could be read.
 type decodedEntry struct {
 	difference.Delta
-	// unread says that some of it, or all, could not be read: the body was lost from the disk,
-	// or the sequencer signed something that is no delta.
+	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
+	// signed something other than a delta.
 	unreadable bool
-	bodyLost   bool // the body is not on the disk
+	bodyLost   bool // the disk does not have the body
 }
 
-// read reads what entries bring, as far as it can be read.
+// decodeEntries reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
 func (f *FeedTree) decodeEntries(of []*owner.Entry, then func([]decodedEntry)) {
 	f.owners.Bodies(of, func(bodies [][]byte) {
 		got := make([]decodedEntry, len(of))
@@ -166,7 +167,7 @@ func (f *FeedTree) decodeEntries(of []*owner.Entry, then func([]decodedEntry)) {
 				if got[i].unreadable {
 					f.stats.Unread++
 					if c := f.feeds[e.Key]; c != nil {
-						f.addRefusal(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
+						f.addRefusal(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
 					}
 				}
 			}
@@ -175,26 +176,26 @@ func (f *FeedTree) decodeEntries(of []*owner.Entry, then func([]decodedEntry)) {
 	})
 }
 
-// errForeign says that an entry holds a publication that was signed for another feed.
-var errOtherFeed = errors.New("a publication of another feed")
+// errOtherFeed reports an entry with a publication that was signed for another feed.
+var errOtherFeed = errors.New("the publication belongs to another feed")
 
-// owns says whether all that publishers have signed in a delta was signed for this feed: a
-// publisher with several of them may have one key, and what it says in one is not said in another.
+// signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
+// for several feeds, and its items must not be moved from one to another.
 func (f *FeedTree) signedForFeed(key overlay.ID, d difference.Delta) bool {
 	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
 		return ch.Publication != nil && overlay.Key(f.node.Network(), ch.Publication.URL) != key
 	})
 }
 
-// leave empties a window, because the log it is made of is another now. What was shown of
-// the old one alone, whose entries are gone, is shown until the new one has it: when two
-// lineages meet, it comes again, or nobody has it any more.
+// switchLog empties a window because another branch has replaced its log. Items of the orphaned entries stay
+// visible as extra items until the new log has them: branches that meet are merged, so most items come again, and
+// the others would be lost.
 func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
 	place := map[uint64]int{}
 	for i, e := range orphaned {
 		place[e.At.Seq] = i
 	}
-	beside := map[feed.ID]bool{} // items that are shown beside the log already
+	beside := map[feed.ID]bool{} // items that are extra items already
 	for _, e := range w.extras {
 		beside[e.Item.ID] = true
 	}
@@ -209,14 +210,14 @@ func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
 	w.version++
 }
 
-// apply brings entries into a window and tells what is news.
+// apply adds entries to a window and reports news.
 func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
 	w := &c.window
 	var lost []*owner.Entry
 	defer func() { f.recoverBodies(c, lost) }()
 	quiet := false
 	for _, e := range fresh {
-		quiet = quiet || e.Hash == w.shownUpTo // all up to it were shown before
+		quiet = quiet || e.Hash == w.shownUpTo // everything up to that entry was shown before
 	}
 	for i, e := range fresh {
 		var news []difference.Change
@@ -227,7 +228,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 			case held && provenance(ch.Publication, c.trust) == Unconfirmed:
 			case !w.log.Takes(ch):
 				if ch.Publication != nil {
-					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "its log has this older version of an item behind a newer one: who leads the feed has put it there"})
+					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "the log has this older version of an item after a newer one, against the publisher's order: its sequencer has put it there"})
 				}
 			case !quiet && !w.hasShown(&ch.Item):
 				news = append(news, ch)
@@ -253,10 +254,10 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 		f.noteMissing(c, w.log.Lacks()-lacked)
 		for _, ch := range deltas[i].Changes {
 			if p := f.pushes[publicationHash(ch.Publication)]; p != nil {
-				f.endPush(p, nil) // a quorum holds what is shown
+				f.endPush(p, nil) // a quorum stores what is shown
 			}
 			if ch.Publication != nil {
-				f.forgetRefusal(c, ch.Publication, e.Time) // by another sequencer, perhaps
+				f.forgetRefusal(c, ch.Publication, e.Time) // another sequencer may have accepted it
 			}
 		}
 		if deltas[i].Head != nil {
@@ -286,7 +287,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 	w.unread = slices.DeleteFunc(w.unread, func(seq uint64) bool { return seq < first })
 	oldest := f.clock.Now().Add(-maxFetchedAge)
 	if c.alone {
-		oldest = time.Time{} // nobody else has them
+		oldest = time.Time{} // no other node has these items
 	}
 	w.dropReplaced(first, oldest)
 	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.log.Hash()) != head.Set {
@@ -295,18 +296,18 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 	}
 }
 
-// lacks notes that a log leaves out publications: who leads the feed may have withheld them, and nobody has to
-// have noticed but those who follow. The origin may have the items.
+// noteMissing counts and reports publications that are missing from a log. The sequencer may have withheld them,
+// and only followers can notice that. The origin may still show the items, so it is asked for them.
 func (f *FeedTree) noteMissing(c *channel, n uint64) {
 	if n == 0 {
 		return
 	}
 	f.stats.Lacking += n
-	f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d): the web server is asked for them", n)})
+	f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d); the web server is asked for them", n)})
 	f.scheduleOriginFetch(c)
 }
 
-// lack asks the origin, soon, for items that the log of a feed should have and has not.
+// scheduleOriginFetch asks the origin, within a polling interval, for items that the log should have.
 func (f *FeedTree) scheduleOriginFetch(c *channel) {
 	if !c.needsOrigin {
 		c.needsOrigin = true
@@ -314,7 +315,8 @@ func (f *FeedTree) scheduleOriginFetch(c *channel) {
 	}
 }
 
-// hold keeps what the publisher has signed from being replaced by what somebody else has.
+// keepSigned remembers items signed by a trusted key that a delta is about to replace by versions signed by an
+// untrusted one.
 func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 	for _, ch := range d.Changes {
 		e, known := w.log.Entry(ch.Item.ID)
@@ -328,9 +330,10 @@ func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 	}
 }
 
-// settle lets what is shown beside the log, which begins with entry first, give way to what
-// is in it, and go when it is older, or was fetched before the oldest time. A version that was fetched
-// stays as long as the log has the version that it took the place of.
+// dropReplaced removes extra items that are no longer needed. first is the number of the first entry of the log. An
+// item of a replaced branch goes when the log has the item, or when its entry would be older than the log. A
+// fetched item goes when the log has another version than the one it replaced, or, if the log never had the item,
+// when it was fetched before oldest.
 func (w *window) dropReplaced(first uint64, oldest time.Time) {
 	w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool {
 		o, ok := w.log.Entry(e.Item.ID)
@@ -346,8 +349,7 @@ func (w *window) dropReplaced(first uint64, oldest time.Time) {
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
-// Show shows items of a document that was fetched because nobody in the network
-// could help.
+// Show shows the items of a document that was fetched because no node of the network had what was missing.
 func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -360,8 +362,7 @@ func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	f.showFetched(c, d)
 }
 
-// show shows items that were fetched. They are not in the log, and give way to it; until then they are
-// this node's own word, which is one.
+// showFetched shows fetched items as extra items, until the log has them. Only this node vouches for them.
 func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 	f.sync(c, func() {
 		w := &c.window
@@ -369,7 +370,7 @@ func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 		var news []difference.Change
 		var found []extraItem
 		for _, ch := range d.Changes {
-			// The headline of what a publisher has signed is no news.
+			// A document's short version of an item that the publisher has signed is not news.
 			if it := ch.Item; !w.hasShown(&it) && w.log.Takes(difference.Change{Item: it}) {
 				w.shown.add(it.ID, it.Hash)
 				w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool { return e.Item.ID == it.ID })
@@ -378,7 +379,7 @@ func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 				news = append(news, difference.Change{Item: it})
 			}
 		}
-		w.extras = append(found, w.extras...) // documents have the newest first
+		w.extras = append(found, w.extras...) // documents begin with the newest item
 		w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
 		if w.head == nil {
 			w.head = d.Head
@@ -391,17 +392,18 @@ func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 	})
 }
 
-// A Document is what a reader sees of a feed.
+// A Document is a reader's view of a feed.
 type Document struct {
-	Head    *feed.Head // nil: nothing is known yet
+	Head    *feed.Head // nil: no head is known yet
 	Entries []feed.Entry
 	Version uint64
-	// Pin is whose the feed is, with the publisher's last item in it, as the log says; nil: nobody's.
+	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
+	// no publisher.
 	Pin *difference.Pin
 }
 
-// Head hands to then what Read does, apart from the entries. It reads no item, and so takes as long for
-// a feed of thousands of items as for an empty one.
+// Head passes the same Document as Read, without the entries, to then. It reads no items, so it takes the same time
+// for a feed of thousands of items as for an empty one.
 func (f *FeedTree) Head(key overlay.ID, then func(Document)) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -413,7 +415,7 @@ func (f *FeedTree) Head(key overlay.ID, then func(Document)) {
 	})
 }
 
-// Read hands the window of a feed to then, with the bytes of its items.
+// Read passes the window of a feed, with the bytes of its items, to then.
 func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -477,8 +479,8 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	})
 }
 
-// among merges entries beside the log into the log's entries, which keep their order. Each goes before the
-// first entry that is older.
+// mergeByTime inserts entries that are not in the log into those of the log, whose order stays. Each goes before
+// the first entry that is older.
 func mergeByTime(log, beside []feed.Entry) []feed.Entry {
 	slices.SortStableFunc(beside, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
 	all := make([]feed.Entry, 0, len(log)+len(beside))
