@@ -13,8 +13,8 @@ import (
 	"tidings/sim"
 )
 
-// pushAll brings publications in by a peer's node, all at once, and returns what became of each, and in
-// which order that became known.
+// pushAll publishes all publications at once through a peer's node. It returns the results, and the order in which
+// they became known.
 func pushAll(t *testing.T, s *sim.Swarm, by *sim.Peer, of ...*difference.Publication) (errs []error, order []int) {
 	t.Helper()
 	errs = make([]error, len(of))
@@ -29,8 +29,8 @@ func pushAll(t *testing.T, s *sim.Swarm, by *sim.Peer, of ...*difference.Publica
 	return errs, order
 }
 
-// Publications that come while an entry is on its way go together into the next one. They are answered in
-// the order in which they came, and readers have all of them, once.
+// Publications that arrive while an entry waits for its quorum share the next one. They are answered in order, and
+// readers get each of them once.
 func TestPublicationsThatComeTogetherShareEntries(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
@@ -65,9 +65,9 @@ func TestPublicationsThatComeTogetherShareEntries(t *testing.T) {
 	checkSwarm(t, n.Swarm)
 }
 
-// Other changes that are appended to a log while publications wait for their entry come behind them. What such a change says of
-// the publisher counts them, and no reader may take them for missing.
-func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
+// Other changes are appended after the publications that are waiting for their entry. The pin in such a change
+// counts these publications, so no reader may consider them missing.
+func TestPolledChangesFollowAcceptedPublications(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
 				}
 			})
 		}
-		found := difference.Delta{Changes: []difference.Change{{Item: *anItem(t, "found")}}}
+		found := difference.Delta{Changes: []difference.Change{{Item: *newItem(t, "found")}}}
 		if !feeds.Append(n.Key(url), found, nil, func(ok bool) { held = ok }) {
 			t.Error("it was not appended")
 		}
@@ -129,8 +129,8 @@ func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
 	}
 }
 
-// A publication that has overtaken the one before it is not refused for that: it is sent again.
-func TestAPublicationThatHasOvertakenAnotherIsTaken(t *testing.T) {
+// A publication that has overtaken the one before it is not refused, but sent again.
+func TestAPublicationThatOvertookAnotherIsAccepted(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
@@ -143,15 +143,15 @@ func TestAPublicationThatHasOvertakenAnotherIsTaken(t *testing.T) {
 	n.Run(5 * time.Second)
 	n.checkAll(t, "two", "All of two, publisher")
 
-	// Without that one it is refused, as its publisher has to look for it.
+	// If the one before it never comes, it is refused, so that its publisher looks for the missing one.
 	_ = n.publisher.write(n.Swarm, "withheld")
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "after it")); !errors.Is(err, feedtree.ErrRefused) {
 		t.Errorf("what follows on something that nobody has: %v", err)
 	}
 }
 
-// A feed that nobody answers for leaves room for publications of other feeds.
-func TestAFeedThatIsNotAnsweredForLeavesRoom(t *testing.T) {
+// A feed whose sequencer does not answer leaves room for publications of other feeds.
+func TestAFeedWithoutAnswersDoesNotBlockOthers(t *testing.T) {
 	n := newPublishedFeed(t)
 	const other = "http://other.example/feed"
 	n.Serve(other, n.site)
@@ -166,7 +166,7 @@ func TestAFeedThatIsNotAnsweredForLeavesRoom(t *testing.T) {
 		if len(refused) != 1 || !errors.Is(refused[0], feedtree.ErrNotAccepted) {
 			t.Errorf("of 65 publications on their way at once these were not taken: %v", refused)
 		}
-		p, err := difference.Publish(n.publisher.key, other, 1, [32]byte{}, n.Now(), anItem(t, "elsewhere"))
+		p, err := difference.Publish(n.publisher.key, other, 1, [32]byte{}, n.Now(), newItem(t, "elsewhere"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A node is cut off when it hears of none of the feeds that it follows for the time given, or, as long as
-// it is no full member, of no other node for a minute.
-func TestCutOffIsDecidedByWhatWasHeardLast(t *testing.T) {
+// A node is cut off when it hears of none of its feeds for the given time, or, unless it is a full member, from no
+// other node for a minute.
+func TestCutOffDependsOnWhatWasHeardLast(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	ago := func(d time.Duration) time.Time { return now.Add(-d) }
 	const silence = 30 * time.Minute
@@ -33,8 +33,8 @@ func TestCutOffIsDecidedByWhatWasHeardLast(t *testing.T) {
 	}
 }
 
-// With short polling intervals a feed is given as many comparisons as it takes to be sure.
-func TestAFeedIsUnheardOfForAnInterval(t *testing.T) {
+// With short polling intervals, the limit is long enough for several digests.
+func TestFeedSilenceCoversEnoughDigests(t *testing.T) {
 	for _, c := range []struct{ poll, digest, want time.Duration }{
 		{30 * time.Minute, time.Minute, 30 * time.Minute},
 		{10 * time.Second, time.Second, 10 * time.Second},

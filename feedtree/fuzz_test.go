@@ -33,8 +33,8 @@ func signer() *wire.Signer {
 	return wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), network)
 }
 
-// FuzzMessage has any bytes read as a message: what is read is within bounds, and
-// encoded reads as the same.
+// FuzzMessage decodes arbitrary bytes as a message. A decoded message is within bounds, and survives encoding and
+// decoding.
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte{})
 	for _, m := range []*feedtreepb.Message{
@@ -62,7 +62,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzNews has any bytes read as what came down a tree.
+// FuzzNews decodes arbitrary bytes as a message in a tree.
 func FuzzNews(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
@@ -80,8 +80,8 @@ func FuzzNews(f *testing.F) {
 	})
 }
 
-// FuzzBeatStatement has any bytes signed as a heartbeat: what is read is within
-// bounds, and signed again reads as the same.
+// FuzzBeatStatement decodes arbitrary signed bytes as a heartbeat. A decoded heartbeat is within bounds, and
+// survives encoding and decoding.
 func FuzzBeatStatement(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")}))
@@ -109,12 +109,12 @@ func FuzzBeatStatement(f *testing.F) {
 	})
 }
 
-// A shelf is a store with one record.
+// A recordStore is a store with one record.
 type recordStore struct{ key, value []byte }
 
 func (s *recordStore) Commit(ops []env.Op, done func(error)) {
 	s.key, s.value = ops[0].Key, ops[0].Value
-	done(errors.New("as far as it goes")) // nothing follows on it
+	done(errors.New("not supported")) // an error, so that nothing follows
 }
 func (s *recordStore) Get([]byte) ([]byte, error) { return nil, nil }
 func (s *recordStore) Range(_ []byte, each func(key, value []byte) bool) error {
@@ -122,8 +122,8 @@ func (s *recordStore) Range(_ []byte, each func(key, value []byte) bool) error {
 	return nil
 }
 
-// FuzzSubscription has any bytes found as a subscription in the store, which a
-// broken disk may have written: what is read, stored is the same.
+// FuzzSubscription loads arbitrary bytes, which a broken disk may have written, as a subscription. A loaded
+// subscription survives storing and loading.
 func FuzzSubscription(f *testing.F) {
 	url := "http://a.example/"
 	f.Add(subscriptionKey(key), []byte{})
@@ -149,8 +149,7 @@ func FuzzSubscription(f *testing.F) {
 	})
 }
 
-// Whatever others have made of what a node keeps, it fits into the frames that pass
-// it on.
+// The largest messages that a node may have to pass on fit into a frame.
 func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	heads, keys, beats := []*feedtreepb.Head{}, [][]byte{}, [][]byte{}
 	for range maxHeads {

@@ -9,8 +9,8 @@ import (
 	"tidings/feedtree"
 )
 
-// A push takes as much memory in a feed of a thousand items as in one of a hundred, at all nodes
-// together: each of them works on what is new, and nobody on what is there.
+// At all nodes together, a push allocates as much memory in a feed of a thousand items as in one of a hundred,
+// because nodes only work on what is new.
 func TestAPushCostsTheSameInALongFeed(t *testing.T) {
 	n := newPublishedFeed(t)
 	written := 0
@@ -22,7 +22,7 @@ func TestAPushCostsTheSameInALongFeed(t *testing.T) {
 			}
 		}
 	}
-	// cost is what one push takes, and the question that comes before it: which number the next item has.
+	// cost returns the bytes allocated by one push and by the request before it for the number of the next item.
 	cost := func() uint64 {
 		const pushes = 50
 		var before, after runtime.MemStats

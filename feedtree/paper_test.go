@@ -21,18 +21,18 @@ import (
 	"tidings/sim"
 )
 
-// The sentences in quotation marks are those of FeedTree (IPTPS 2005), §4 and 5.
+// The sentences in quotation marks are from FeedTree (IPTPS 2005), §4 and 5.
 
 const url = "http://feed.example/"
 
-// quick is a network whose feeds are polled every minute.
+// quickNetwork returns parameters of a network whose feeds are polled every minute.
 func quickNetwork() wire.Network {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
 	return network
 }
 
-// swarm is a quiet network of some members.
+// swarm returns a network of some members, after its start.
 func swarm(members int, tune func(*node.Config)) *sim.Swarm {
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quickNetwork(), Tune: tune})
 	s.Grow(members, 100*time.Millisecond)
@@ -40,14 +40,14 @@ func swarm(members int, tune func(*node.Config)) *sim.Swarm {
 	return s
 }
 
-// client adds a host that cannot be dialled: it owns and polls nothing.
+// addClient adds a host that cannot be dialled. It owns and polls nothing.
 func addClient(s *sim.Swarm) *sim.Peer {
 	c := s.Add(false, s.Peers()[0])
 	c.Start()
 	return c
 }
 
-// leader is the member that polls a feed.
+// leader returns the member that leads a feed.
 func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 	t.Helper()
 	for _, p := range s.Peers() {
@@ -61,8 +61,8 @@ func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 	return nil
 }
 
-// right fails the test with what the checkers found, and if the items of a log are
-// not those its sequencer had.
+// checkSwarm fails the test if a checker found something, if the items of a log differ from its sequencer's, or if
+// an entry could not be read.
 func checkSwarm(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.CheckReaders()
@@ -83,8 +83,8 @@ func hosts(of ...*sim.Peer) (hosts []*sim.Host) {
 	return hosts
 }
 
-// "Peers receiving the message verify its signature": an entry that was changed
-// on its way, or that another has signed, is not taken.
+// "Peers receiving the message verify its signature": an entry that was changed on its way, or signed by another
+// node, is rejected.
 func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	s := swarm(5, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3}))
@@ -141,10 +141,10 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	checkSwarm(t, s)
 }
 
-// "the client will detect a gap in the sequence numbers": who hears nothing for a
-// while sees by the next entry that something is missing, and pulls it.
+// "the client will detect a gap in the sequence numbers": a client that was disconnected for a while notices by the
+// next entry that others are missing, and pulls them.
 func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
-	s := swarm(5, func(c *node.Config) { c.Feeds.DigestInterval = 24 * time.Hour }) // nothing else tells
+	s := swarm(5, func(c *node.Config) { c.Feeds.DigestInterval = 24 * time.Hour }) // digests must not reveal the gap
 	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 30 * time.Second}))
@@ -153,7 +153,7 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	s.World.Run(5 * time.Minute)
 	before := reader.Layers().Feeds.Stats()
 	s.Partition(hosts(reader))
-	s.World.Run(4 * time.Minute) // so that what was sent is repeated no more, nor kept for children that come
+	s.World.Run(4 * time.Minute) // so that scribe no longer repeats what was sent, nor keeps it for new children
 	s.Heal()
 	s.World.Run(5 * time.Minute)
 	after := reader.Layers().Feeds.Stats()
@@ -167,17 +167,16 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	}
 }
 
-// "or an overdue heartbeat": who is cut off while the feed is silent notices that
-// too. "As a fallback, missing items may be recovered by retrieving the
-// conventional RSS feed by HTTP": only when nobody has answered for a polling interval, and not all at
-// one time.
+// "or an overdue heartbeat": a client that is disconnected while the feed is silent notices that, too. "As a
+// fallback, missing items may be recovered by retrieving the conventional RSS feed by HTTP": only if nobody has
+// answered for a polling interval, and not all clients at the same time.
 func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	t.Parallel()
 	const readers = 12
 	s := swarm(5, func(c *node.Config) {
 		c.Feeds.BeatInterval = 10 * time.Minute
 		c.Feeds.PollInterval = 10 * time.Minute
-		c.Feeds.DigestInterval = time.Minute // as with polls each half hour: what is late depends on it
+		c.Feeds.DigestInterval = time.Minute // as with polls every half hour, because it determines what is overdue
 	})
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Hour, Limit: 1}))
 	var cut []*sim.Peer
@@ -198,7 +197,7 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 		t.Errorf("%d heartbeats overdue, %d fetches while all was well", overdue, fetches)
 	}
 
-	s.Partition(hosts(cut...)) // they hear one another, and nobody who owns the feed
+	s.Partition(hosts(cut...)) // they reach one another, but no owner of the feed
 	s.Peers()[0].Kill(false)
 	began, polls := s.Now(), f.Polls
 	var first time.Duration
@@ -232,9 +231,8 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	checkSwarm(t, s)
 }
 
-// A lie about entries that nobody has makes nobody ask the origin: its owners are
-// there, and do not have them.
-func TestALieBringsNobodyToTheOrigin(t *testing.T) {
+// Invented entries make nobody ask the origin, because the owners answer that they do not have them.
+func TestInventedEntriesDoNotCauseFetches(t *testing.T) {
 	in := newIntruder(t)
 	s := choices(nil)
 	for range 3 {
@@ -263,7 +261,7 @@ func TestALieBringsNobodyToTheOrigin(t *testing.T) {
 // "Clients coming online should catch up."
 func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 	s := swarm(6, nil)
-	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 4 * time.Minute, Window: 5})) // older items have rolled off
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 4 * time.Minute, Window: 5})) // the document no longer shows the older items
 	c := addClient(s)
 	s.World.Run(10 * time.Second)
 	var member *sim.Peer
@@ -296,8 +294,8 @@ func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 	checkSwarm(t, s)
 }
 
-// A sequencer whose clock was a day ahead, and was set right between two of its lives,
-// is believed again as soon as its log has grown.
+// A sequencer's clock is a day ahead, and is set back while the node restarts. Its heartbeats count again as soon
+// as its log has grown.
 func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	s := swarm(5, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 2 * time.Hour, Limit: 3}))
@@ -333,8 +331,7 @@ func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	checkSwarm(t, s)
 }
 
-// A late joiner gets a snapshot of the window, and its set of items is the one that
-// the sequencer signed.
+// A late joiner gets a snapshot of the window, with the set of items that the sequencer signed.
 func TestALateJoinerGetsASnapshot(t *testing.T) {
 	s := swarm(5, nil)
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Window: 5}))
@@ -351,10 +348,10 @@ func TestALateJoinerGetsASnapshot(t *testing.T) {
 	checkSwarm(t, s)
 }
 
-// A pile is a feed that gains items of some size all at once.
+// A burstFeed is a feed that gains many items of a given size at once.
 type burstFeed struct {
 	few, many int
-	size      int // of each, in bytes that cannot be made fewer
+	size      int // of each item, in bytes that cannot be compressed
 	at        time.Duration
 }
 
@@ -379,14 +376,14 @@ func (p burstFeed) At(t time.Duration) script.Version {
 
 func (p burstFeed) Next(t time.Duration) (time.Duration, bool) { return p.at, t < p.at }
 
-// Whatever a publisher piles up arrives: bodies too large for the tree, findings
-// too large for one entry, a hundred items at once.
+// Large bursts arrive: bodies too large for the tree, change reports too large for one entry, a hundred items at
+// once.
 func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		what    string
 		pile    burstFeed
-		entries int // of the second finding, at least
+		entries int // smallest number of entries for the burst
 	}{
 		{"an item of 60 KiB", burstFeed{1, 1, 60 << 10, 4 * time.Minute}, 1},
 		{"an item of 200 KiB", burstFeed{1, 1, 200 << 10, 4 * time.Minute}, 1},
@@ -416,14 +413,13 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 	}
 }
 
-// All who keep a log drop the same old items, though never what the document still
-// shows: after eleven days of a lively feed whose document goes back for ten, longer
-// than a log does, the sets of all readers are the sequencer's, and nobody was shown
-// an item twice, also when another took over in the middle and at the end.
-func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
+// All copies of a log drop the same old items, but never what the document still shows. After eleven days of a busy
+// feed whose document reaches back ten days, longer than a log, all readers have the sequencer's set of items, and
+// no item was shown twice. The sequencer fails in the middle and at the end.
+func TestAllNodesPruneTheSameOldItems(t *testing.T) {
 	t.Parallel()
 	network := wire.DefaultNetwork("sim")
-	network.PollInterval = longtest.Pick(3*time.Hour, network.PollInterval) // polls are what the test spends its time on
+	network.PollInterval = longtest.Pick(3*time.Hour, network.PollInterval) // polls take most of the test's time
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
 	s.Grow(longtest.Pick(3, 5), 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
@@ -455,8 +451,8 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	}
 }
 
-// The weights of all who read a feed reach its poller, and the origin is told.
-func TestTheOriginIsToldHowManyRead(t *testing.T) {
+// The weights of all readers of a feed reach its poller, which reports the sum to the origin.
+func TestTheOriginLearnsTheNumberOfReaders(t *testing.T) {
 	told := 0
 	sc := script.NewLively(script.Config{Seed: 1, Limit: 1})
 	s := sim.NewSwarm(sim.SwarmConfig{Network: quickNetwork(), World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond), Origin: func(_ time.Time, r env.Request) env.Answer {
@@ -476,7 +472,7 @@ func TestTheOriginIsToldHowManyRead(t *testing.T) {
 		})
 	}
 	for i, p := range s.Peers()[:4] {
-		subscribe(p, 1+i) // 10
+		subscribe(p, 1+i) // in total 10
 	}
 	s.World.Run(10 * time.Minute)
 	if told != 10 {
@@ -490,9 +486,8 @@ func TestTheOriginIsToldHowManyRead(t *testing.T) {
 	}
 }
 
-// Who leaves takes the polls along: after two leases without a reader the origin
-// is asked no more, and after a day the log is gone.
-func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
+// After two leases without a reader the origin is no longer polled, and after a day the log is gone.
+func TestAFeedWithoutReadersIsNotPolled(t *testing.T) {
 	t.Parallel()
 	s := swarm(5, nil)
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 10 * time.Minute}))
@@ -510,7 +505,7 @@ func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
 			})
 		})
 	}
-	s.World.Run(7 * time.Minute) // two leases of two minutes, and the way of the weight
+	s.World.Run(7 * time.Minute) // two leases of two minutes, and the time that the weight takes to the root
 	polls := f.Polls
 	s.World.Run(6 * time.Hour)
 	if f.Polls > polls {
@@ -523,7 +518,7 @@ func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
 		}
 	}
 
-	// A reader who comes then founds it anew.
+	// A new reader starts a new log.
 	polls = f.Polls
 	s.Peers()[3].Do(func() { s.Peers()[3].Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
 	s.World.Run(3 * time.Minute)

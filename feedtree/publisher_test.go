@@ -34,7 +34,7 @@ func (s *site) At(time.Duration) script.Version {
 
 func (s *site) Next(time.Duration) (time.Duration, bool) { return 0, false }
 
-// shows has the site name a publisher, unless that is nil, and show items with these names.
+// shows makes the site's document name a publisher, unless p is nil, and show items with the given names.
 func (s *site) shows(p *feed.Publisher, names ...string) {
 	var b strings.Builder
 	b.WriteString(`<rss version="2.0"><channel>`)
@@ -49,7 +49,7 @@ func (s *site) shows(p *feed.Publisher, names ...string) {
 	s.index, s.body = s.index+1, []byte(b.String())
 }
 
-// An author writes for a feed.
+// A testPublisher signs the items of a feed.
 type testPublisher struct {
 	t    testing.TB
 	key  ed25519.PrivateKey
@@ -71,7 +71,7 @@ func (a *testPublisher) metadata() *feed.Publisher {
 	return &feed.Publisher{Key: a.public(), Next: difference.KeyHash(a.next.Public().(ed25519.PublicKey)), Beat: 10 * time.Minute}
 }
 
-func anItem(t testing.TB, name string) *feed.Item {
+func newItem(t testing.TB, name string) *feed.Item {
 	it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>All of `+name+`</title></item>`), nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func anItem(t testing.TB, name string) *feed.Item {
 
 // write signs the next item.
 func (a *testPublisher) write(s *sim.Swarm, name string) *difference.Publication {
-	p := a.sign(s, a.seq+1, a.prev, anItem(a.t, name))
+	p := a.sign(s, a.seq+1, a.prev, newItem(a.t, name))
 	a.seq, a.prev = p.Seq, p.Hash
 	return p
 }
@@ -94,7 +94,7 @@ func (a *testPublisher) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.
 	return p
 }
 
-// push brings a publication in by a peer's node, and returns what became of it.
+// push publishes a publication through a peer's node and returns the result.
 func push(s *sim.Swarm, by *sim.Peer, p *difference.Publication) (err error) {
 	told := false
 	by.Do(func() { by.Layers().Feeds.Publish(p.Raw, func(e error) { told, err = true, e }) })
@@ -104,7 +104,7 @@ func push(s *sim.Swarm, by *sim.Peer, p *difference.Publication) (err error) {
 	return err
 }
 
-// seen is what a reader has of a feed: by guid, its title and what vouches for it.
+// seen returns a reader's view of a feed: title and provenance of each item by guid.
 func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 	got := map[string]string{}
 	done := false
@@ -121,7 +121,7 @@ func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 	return got
 }
 
-// newsroom is a network with a published feed, its author's node and two readers.
+// A publishedFeed is a network with a feed, its publisher's node and two readers.
 type publishedFeed struct {
 	*sim.Swarm
 	site          *site
@@ -149,7 +149,7 @@ func newPublishedFeedWith(t *testing.T, members int, items ...string) *published
 	return n
 }
 
-// all checks what every reader has of an item.
+// checkAll checks every reader's view of an item.
 func (n *publishedFeed) checkAll(t *testing.T, name, want string) {
 	t.Helper()
 	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
@@ -162,8 +162,8 @@ func (n *publishedFeed) checkAll(t *testing.T, name, want string) {
 	}
 }
 
-// "interested parties receive these information bursts immediately, without polling the source":
-// what a publisher signs is at the readers within two seconds, and shown as the publisher's.
+// "interested parties receive these information bursts immediately, without polling the source": a publication is
+// visible to readers within two seconds, as the publisher's.
 func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
 	n := newPublishedFeed(t, "old")
 	began, polls := n.Now(), n.FeedStats().Polls
@@ -190,8 +190,8 @@ func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
 	checkSwarm(t, n.Swarm)
 }
 
-// "publishing simple (low-bandwidth) headlines in a conventional RSS feed, while delivering full
-// HTML stories in FeedTree": whichever comes first, readers have the story.
+// "publishing simple (low-bandwidth) headlines in a conventional RSS feed, while delivering full HTML stories in
+// FeedTree": readers have the story, whichever comes first.
 func TestFullStoriesWinOverHeadlines(t *testing.T) {
 	n := newPublishedFeed(t, "first")
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
@@ -209,8 +209,8 @@ func TestFullStoriesWinOverHeadlines(t *testing.T) {
 	}
 }
 
-// Backstop polls stay outside the log as long as the publisher speaks; when it is silent for two
-// of its beat intervals, what they find is shown, as unsigned.
+// What polls find stays out of the log while the publisher speaks. When the publisher has been silent for two of
+// its beat intervals, these items are shown as unsigned.
 func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
@@ -226,16 +226,16 @@ func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
 	n.World.Run(15 * time.Minute)
 	n.checkAll(t, "forgotten", "") // its heartbeat was heard
 	if err := push(n.Swarm, n.publisherNode, beat); err != nil {
-		t.Fatal(err) // replayed: it says nothing new
+		t.Fatal(err) // replayed: it does not count
 	}
 	n.World.Run(10 * time.Minute)
 	n.checkAll(t, "forgotten", "Headline of forgotten, single")
 	n.checkAll(t, "one", "All of one, publisher")
 }
 
-// What a node finds at the origin of a feed beside its log is the word of one, and no second version of what
-// the publisher has signed.
-func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
+// An item that a node fetches itself has the provenance "single", and is no second version of an item that the
+// publisher has signed.
+func TestFetchedItemsHaveSingleProvenance(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -260,13 +260,13 @@ func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
 	}
 }
 
-// What a publisher cannot sign its readers get by polling, also while it speaks: once, and unsigned.
-func TestWhatCannotBeSignedIsPolled(t *testing.T) {
+// Readers get items that a publisher cannot sign by polls, even while the publisher speaks: once, and unsigned.
+func TestItemsThatCannotBeSignedArePolled(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	large := "large" + strings.Repeat("x", difference.MaxPublication/2) // has its name twice
+	large := "large" + strings.Repeat("x", difference.MaxPublication/2) // the item contains its name twice
 	n.site.shows(n.publisher.metadata(), large, "forgotten", "one")
 	n.World.Run(15 * time.Minute)
 	n.checkAll(t, large, "Headline of "+large+", single")
@@ -276,8 +276,8 @@ func TestWhatCannotBeSignedIsPolled(t *testing.T) {
 	}
 }
 
-// Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
-func TestASequencerThatIsNewKnowsThatAPublisherIsNotSilent(t *testing.T) {
+// A new sequencer has not heard the publisher itself, but the log tells when the publisher spoke.
+func TestANewSequencerKnowsWhenThePublisherLastSpoke(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -314,10 +314,10 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 		p    *difference.Publication
 		says string
 	}{
-		{"forged", stranger.sign(n.Swarm, 3, two.Hash, anItem(t, "forged")), "does not name this key"},
-		{"left out", n.publisher.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2 and this is number 4: items are missing"},
-		{"given twice", n.publisher.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was used before"},
-		{"another past", n.publisher.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not continue number 2"},
+		{"forged", stranger.sign(n.Swarm, 3, two.Hash, newItem(t, "forged")), "does not name this key"},
+		{"left out", n.publisher.sign(n.Swarm, 4, three.Hash, newItem(t, "four")), "the network has number 2 and this is number 4: items are missing"},
+		{"given twice", n.publisher.sign(n.Swarm, 2, one.Hash, newItem(t, "other")), "number 2 was used before"},
+		{"another past", n.publisher.sign(n.Swarm, 3, one.Hash, newItem(t, "other")), "does not continue number 2"},
 		{"a beat of an old record", n.publisher.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
 		{"a beat ahead", n.publisher.sign(n.Swarm, 3, three.Hash, nil), "items are missing"},
 		{"tampered", &difference.Publication{Raw: tampered}, "wrong signature"},
@@ -328,9 +328,10 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 		}
 	}
 	if err := push(n.Swarm, n.publisherNode, one); err != nil {
-		t.Errorf("replayed: %v", err) // it is there: nothing changes
+		t.Errorf("replayed: %v", err) // it is in the log already: nothing changes
 	}
-	// What was changed, or cut off, on its way to the sequencer, and down the tree to a reader.
+	// Publications that were changed or cut off on their way to the sequencer are refused, and so is an entry that
+	// was changed on its way down the tree.
 	lead := leader(t, n.Swarm, url)
 	for _, raw := range [][]byte{tampered, three.Raw[:len(three.Raw)-9]} {
 		b, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: raw}}})
@@ -372,15 +373,14 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	}
 }
 
-// Who passes a publication on knows it. That it is held, or refused, is the sequencer's to say.
-// What was refused because something was missing, and has come in since, is a trouble no more; what cannot be
-// taken is one.
-func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
+// A publication that was refused because an earlier one was missing, and was accepted later, is no longer reported.
+// One that can never be accepted is.
+func TestARefusalIsForgottenWhenThePublicationIsAccepted(t *testing.T) {
 	n := newPublishedFeed(t)
 	one, two := n.publisher.write(n.Swarm, "one"), n.publisher.write(n.Swarm, "two")
 	three := n.publisher.write(n.Swarm, "three")
 	beat := n.publisher.sign(n.Swarm, 3, three.Hash, nil)
-	other := n.publisher.sign(n.Swarm, 1, feed.Hash{}, anItem(t, "other"))
+	other := n.publisher.sign(n.Swarm, 1, feed.Hash{}, newItem(t, "other"))
 	if err := push(n.Swarm, n.publisherNode, one); err != nil {
 		t.Fatal(err)
 	}
@@ -404,8 +404,8 @@ func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
 	}
 }
 
-// What a program brings and is no publication is refused where it is brought, and told there.
-func TestGarbageThatIsPushedIsToldByWhoRefusesIt(t *testing.T) {
+// Bytes that are not a publication are refused, and reported, by the node to which a program brings them.
+func TestInvalidPublicationsAreRefusedWhereTheyEnter(t *testing.T) {
 	n := newPublishedFeed(t)
 	raw := n.publisher.write(n.Swarm, "one").Raw
 	tampered := append([]byte(nil), raw...)
@@ -425,7 +425,7 @@ func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
 	n := newPublishedFeed(t)
 	p := n.publisher.write(n.Swarm, "one")
 	var told []error
-	for range 2 { // as of a node and a command beside it
+	for range 2 { // for instance the daemon and a command
 		n.publisherNode.Do(func() { n.publisherNode.Layers().Feeds.Publish(p.Raw, func(err error) { told = append(told, err) }) })
 	}
 	liar := n.Peers()[3]
@@ -449,7 +449,7 @@ func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
 }
 
 // The metadata was just pasted into the document, and nobody has polled it since.
-func TestAPublisherIsFoundWhenItFirstSpeaks(t *testing.T) {
+func TestANewPublisherIsRecognisedAtItsFirstPublication(t *testing.T) {
 	other := &publishedFeed{Swarm: swarm(5, nil), site: new(site), publisher: newPublisher(t, 7)}
 	other.site.shows(nil, "old")
 	other.Serve(url, other.site)
@@ -465,7 +465,7 @@ func TestAPublisherIsFoundWhenItFirstSpeaks(t *testing.T) {
 	other.checkAll(t, "new", "All of new, publisher")
 }
 
-func TestTheKeyThatWasNamedFollows(t *testing.T) {
+func TestTheNamedNextKeyReplacesTheOldOne(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -492,9 +492,9 @@ func TestTheKeyThatWasNamedFollows(t *testing.T) {
 	}
 }
 
-// A key that was stolen, or lost, is taken back by the origin: enough owners see another one there, and then
-// each reader's own node does, within a polling interval. Until then nothing is taken back.
-func TestTheOriginTakesAKeyBack(t *testing.T) {
+// The origin withdraws a stolen or lost key: several owners see another key there, and then each reader's own node
+// does, within a polling interval. Until then nothing is revoked.
+func TestTheOriginWithdrawsAKey(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -515,7 +515,7 @@ func TestTheOriginTakesAKeyBack(t *testing.T) {
 	waits := 0
 	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		if sub, _ := p.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil {
-			continue // it owns the feed, and has looked for the sequencer
+			continue // it owns the feed, and has checked the origin for the sequencer
 		}
 		waits++
 		if got := seen(n.Swarm, p); got["two"] != "All of two, unconfirmed" || got["forged"] != "All of forged, publisher" {
@@ -542,9 +542,9 @@ func TestTheOriginTakesAKeyBack(t *testing.T) {
 	}
 }
 
-// A sequencer that lies can say that a feed has another key. Who follows it does not believe that:
-// nothing that this key signs is shown as the publisher's, and the change is told.
-func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
+// A lying sequencer can say that a feed has another key. Followers doubt that key: they report the change, and show
+// nothing that the key signs as the publisher's.
+func TestFollowersDoubtAKeyThatOwnersHaveNotSeen(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -552,7 +552,7 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 	liar, lead := newPublisher(t, 9), leader(t, n.Swarm, url)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
 	own := difference.Attest(wire.NewSigner(lead.Key(), wire.HashOf(quickNetwork().Descriptor())), url, liar.public(), n.Now())
-	p := liar.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
+	p := liar.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	it := p.Item
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{
@@ -569,7 +569,7 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 			t.Errorf("host %d believes %+v", r.Index(), now.Publisher)
 		}
 	}
-	// Until a person says that it is right.
+	// A person can decide to trust the key.
 	r := n.readers[0]
 	r.Do(func() { r.Layers().Feeds.Trust(n.Key(url)) })
 	if got := seen(n.Swarm, r)["false"]; got != "All of false, publisher" {
@@ -577,16 +577,16 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 	}
 }
 
-// A sequencer that lies can say that the feed once had another key, and that nobody took it back.
-// Who has known the feed's key before does not believe what that signs.
-func TestNobodyBelievesAKeyBecauseALogSaysThatItWasTheFeedsOnce(t *testing.T) {
+// A lying sequencer can say that the feed once had another key that was never withdrawn. Followers that know the
+// feed's key do not trust what that other key signs.
+func TestFollowersDoNotTrustInventedFormerKeys(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	liar, lead := newPublisher(t, 9), leader(t, n.Swarm, url)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
-	p := liar.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
+	p := liar.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	told := *sub.Publisher
 	told.Past = []difference.Tenure{{Key: liar.public()}}
 	lead.Do(func() {
@@ -597,13 +597,13 @@ func TestNobodyBelievesAKeyBecauseALogSaysThatItWasTheFeedsOnce(t *testing.T) {
 	n.checkAll(t, "false", "All of false, unconfirmed")
 }
 
-// What a publisher has signed for one of its feeds, with the same key, is nothing in another.
+// An item that a publisher has signed for one feed is not shown in another, even if both have the same key.
 func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	p, err := difference.Publish(n.publisher.key, "http://other.example/", 2, n.publisher.prev, n.Now(), anItem(t, "misplaced"))
+	p, err := difference.Publish(n.publisher.key, "http://other.example/", 2, n.publisher.prev, n.Now(), newItem(t, "misplaced"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -621,9 +621,9 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 	}
 }
 
-// A sequencer that leaves out what a publisher has signed, or puts an older version behind a newer one, is
-// found out by all who follow: they are told how much is missing, ask the origin, and show no old version.
-func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
+// All followers notice when a sequencer leaves out publications or puts an older version after a newer one. They
+// report how many are missing, ask the origin, and show no older version.
+func TestFollowersNoticeWithheldAndReorderedPublications(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -658,9 +658,9 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 	n.checkAll(t, "withheld", "Headline of withheld, single")
 }
 
-// Of two lineages that meet, one may have found at the origin what the other has signed, word for
-// word: that is no news, but the publisher's number is.
-func TestNumbersOfAnotherLineageCount(t *testing.T) {
+// One of two branches that meet may have polled items that the other has from the publisher, word for word. These
+// items are not news, but the publisher's numbers count.
+func TestPublicationNumbersOfAnotherBranchCount(t *testing.T) {
 	n := newPublishedFeed(t, "one", "two")
 	n.checkAll(t, "two", "Headline of two, single")
 	for _, name := range []string{"one", "two"} {
@@ -687,7 +687,7 @@ func TestNumbersOfAnotherLineageCount(t *testing.T) {
 	n.checkAll(t, "three", "All of three, publisher")
 }
 
-func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
+func TestAFeedWithoutItemsCanBePublished(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -699,8 +699,8 @@ func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
 	}
 }
 
-// What a node believes it believes in its next life.
-func TestAPinOutlivesItsNode(t *testing.T) {
+// A node still trusts a pin after a restart.
+func TestATrustedPinSurvivesARestart(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -716,12 +716,12 @@ func TestAPinOutlivesItsNode(t *testing.T) {
 	n.checkAll(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
 }
 
-// What a node believes is written down beside its subscription: neither takes anything back that
-// was said of the other meanwhile.
-func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
+// The trusted pin and the subscription share a record. Writing one does not undo a change of the other that is on
+// its way to the disk.
+func TestStoringAPinAndASubscriptionDoNotUndoEachOther(t *testing.T) {
 	n := newPublishedFeed(t)
 	lead := leader(t, n.Swarm, url)
-	var r *sim.Peer // an owner, who has entries before it knows that they are held
+	var r *sim.Peer // an owner, which has entries before it knows that they are committed
 	for _, p := range n.Peers() {
 		if v, ok := p.Layers().Owners.View(n.Key(url)); ok && v.Owns && p != lead {
 			r = p
@@ -729,7 +729,7 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 	}
 	r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
 	n.World.Run(5 * time.Second)
-	for i := range 100 { // an entry takes less to be held
+	for i := range 100 { // an entry is committed within fewer milliseconds
 		said := []byte{byte(i)}
 		told := difference.Pin{Key: n.publisher.public(), Since: n.Now().Truncate(time.Second), Beat: time.Duration(i+1) * time.Minute}
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told}, nil, func(bool) {}) })
@@ -759,9 +759,9 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 	}
 }
 
-// A publisher that does not know where the sequencer of its feed is, and has had nothing to do with
-// it for longer than links stay, is heard at once all the same.
-func TestPublisherIsAStranger(t *testing.T) {
+// A publisher that does not know its feed's sequencer, and has not used a link to it for longer than links are
+// kept, reaches it at once nevertheless.
+func TestAPublisherReachesAnUnknownSequencerAtOnce(t *testing.T) {
 	n := newPublishedFeedWith(t, 40)
 	for i := range 3 {
 		began := n.Now()
@@ -775,9 +775,9 @@ func TestPublisherIsAStranger(t *testing.T) {
 	}
 }
 
-// A lineage that has seen a key change, and little of what was published, tells the other one of the key: the
-// publisher's count there stays, and nobody misses anything.
-func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
+// The other branch knows a new key, but few publications. After the merge the publisher's count stays, and no
+// reader considers items missing.
+func TestAKeyOfAnotherBranchKeepsThePublishersCount(t *testing.T) {
 	n := newPublishedFeed(t)
 	first := n.publisher.write(n.Swarm, "one")
 	for _, p := range []*difference.Publication{first, n.publisher.write(n.Swarm, "two"), n.publisher.write(n.Swarm, "three")} {
@@ -809,8 +809,8 @@ func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
 	n.checkAll(t, "four", "All of four, publisher")
 }
 
-// Who leads a feed, ends its subscription and follows it again knows still whose it is.
-func TestALeaderFollowsAgain(t *testing.T) {
+// A leader that unsubscribes from its feed and subscribes again still knows the publisher's key.
+func TestALeaderThatSubscribesAgainKnowsThePublisher(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
@@ -832,8 +832,9 @@ func TestALeaderFollowsAgain(t *testing.T) {
 	}
 }
 
-// What was said not to be the feed's is no more than not taken when nobody has answered since: it may be held.
-func TestWhatMayBeHeldIsNotRefused(t *testing.T) {
+// A publication was first answered with an unknown key, and later answers were lost. It counts as not accepted
+// rather than refused, because it may have been committed.
+func TestAPublicationThatMayBeCommittedIsNotRefused(t *testing.T) {
 	n := &publishedFeed{Swarm: swarm(7, nil), site: new(site), publisher: newPublisher(t, 1)}
 	n.site.shows(nil)
 	n.Serve(url, n.site)
@@ -864,8 +865,8 @@ func TestWhatMayBeHeldIsNotRefused(t *testing.T) {
 	}
 }
 
-// An item that nobody can sign costs one finding, and no full fetch each time the feed is polled.
-func TestWhatCannotBeSignedIsFoundOnce(t *testing.T) {
+// An item that nobody can sign causes one change report, and not a full fetch at each poll.
+func TestAnItemThatCannotBeSignedIsReportedOnce(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)

@@ -16,8 +16,8 @@ import (
 	"tidings/sim"
 )
 
-// A stranger is a host that speaks the protocol and keeps all frames that it gets. It is
-// no member, and follows nothing.
+// A stranger is a host that speaks the protocol and keeps all frames that it gets. It is not a member and follows
+// nothing.
 type stranger struct {
 	*sim.Host
 	env.Env
@@ -34,7 +34,7 @@ func (s *stranger) Found(env.Peer)                  {}
 func (s *stranger) Reachable([]string)              {}
 func (s *stranger) PeerDown(env.PeerID)             {}
 
-// aStranger starts one.
+// newStranger starts a stranger.
 func newStranger(s *sim.Swarm) *stranger {
 	x := &stranger{Host: s.World.Host(sim.HostConfig{Open: true})}
 	x.Boot(func(e env.Env) env.Node {
@@ -44,7 +44,7 @@ func newStranger(s *sim.Swarm) *stranger {
 	return x
 }
 
-// ask sends a message, and returns the messages of its layer that come back within a second.
+// ask sends a message and returns the messages of the layer that come back within a second.
 func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer, layer wire.Layer, m proto.Message, answer func() M) (of []M) {
 	t.Helper()
 	x.frames = nil
@@ -62,7 +62,7 @@ func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer,
 	return of
 }
 
-// where asks as a peer's node who owns a feed.
+// findOwners returns the owners of the feed that a peer's lookup finds.
 func findOwners(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
 	answered := false
 	p.Do(func() {
@@ -77,15 +77,15 @@ func findOwners(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
 	return found
 }
 
-// A node that does not follow a feed learns who owns it, and nothing of who reads it: neither from
-// the feed's root, nor by way of a member that acts for it and reads the feed, nor from a
-// reader. Followers that the root knows are told of each other.
+// A node that does not follow a feed can find its owners but not its readers: not from the feed's root, not through
+// a member that acts for it and reads the feed, and not from a reader. Followers that the root knows can find each
+// other.
 func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	s := swarm(24, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3, Every: time.Minute}))
 	near := s.Nearest(s.Key(url), 24)
 	owners, readers, members := near[:5], near[8:14], near[14:]
-	var clients []*sim.Peer // some of which hang below a reader
+	var clients []*sim.Peer // some of them are below a reader
 	for range 12 {
 		clients = append(clients, addClient(s))
 	}

@@ -12,7 +12,7 @@ import (
 	"tidings/sim"
 )
 
-// A coup is a newsroom whose feed is owned by others than those who read it.
+// A takeover is a publishedFeed whose owners are other nodes than its readers.
 type takeover struct {
 	*publishedFeed
 	owners []*sim.Peer
@@ -39,8 +39,8 @@ func newTakeover(t *testing.T) *takeover {
 	return n
 }
 
-// forge has the sequencer put a key of the forger's in the log, which some owners say they have
-// seen at the origin, with an item of its own and another version of the publisher's.
+// forgeKey makes the sequencer append a key of the forger, with witnesses of some owners, an item of the forger,
+// and a forged version of the publisher's item.
 func (n *takeover) forgeKey(t *testing.T, liars int) {
 	t.Helper()
 	lead := leader(t, n.Swarm, url)
@@ -58,7 +58,7 @@ func (n *takeover) forgeKey(t *testing.T, liars int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := n.forger.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
+	first := n.forger.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	second := n.forger.sign(n.Swarm, 3, first.Hash, &other)
 	held := false
 	lead.Do(func() {
@@ -73,8 +73,8 @@ func (n *takeover) forgeKey(t *testing.T, liars int) {
 	}
 }
 
-// stands checks that readers show a problem, the publisher's items as the publisher's, and what was
-// forged as unconfirmed.
+// checkForged checks that readers report a problem, show the publisher's items as the publisher's, and the forged
+// ones as unconfirmed.
 func (n *takeover) checkForged(t *testing.T) {
 	t.Helper()
 	n.checkAll(t, "one", "All of one, publisher")
@@ -86,10 +86,10 @@ func (n *takeover) checkForged(t *testing.T) {
 	}
 }
 
-// Owners of a feed who lie about its key convince nobody, be they enough to witness it, or all. Each
-// reader's node looks at the origin itself within a polling interval, and those that see the publisher's key
-// there object. All are heard, though no owner passes anything on from then on.
-func TestOwnersCannotTakeAFeed(t *testing.T) {
+// Owners that lie about a feed's key convince nobody, whether they are enough to witness it or all of them. Each
+// reader's node checks the origin within a polling interval, and objects if it sees the publisher's key there. All
+// readers hear objections, even if no owner forwards anything from then on.
+func TestOwnersCannotTakeOverAFeed(t *testing.T) {
 	t.Parallel()
 	for _, liars := range []int{3, 5} {
 		n := newTakeover(t)
@@ -129,20 +129,20 @@ func TestOwnersCannotTakeAFeed(t *testing.T) {
 	}
 }
 
-// The owners' word on keys that were named is no better: only a key that the believed one has named
-// itself, as the origin or the first pin said, follows without a look.
+// Owners cannot name the next key, either: only a key that the trusted one has named, according to the origin or
+// the first pin, is trusted without a check.
 func TestOwnersCannotNameTheNextKey(t *testing.T) {
 	n := newTakeover(t)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
 	lead := leader(t, n.Swarm, url)
-	second := newPublisher(t, 2) // whom the author has named
+	second := newPublisher(t, 2) // named by the publisher
 	says := func(d difference.Delta) {
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), d, nil, func(bool) {}) })
 		n.World.Run(2 * time.Second)
 	}
 	named := sub.Publisher.Change(second.public(), difference.KeyHash(n.forger.public()), n.Now(), nil)
 	says(difference.Delta{Pin: named})
-	p := n.forger.sign(n.Swarm, 2, n.publisher.prev, anItem(t, "false"))
+	p := n.forger.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	says(difference.Delta{Pin: named.Change(n.forger.public(), feed.Hash{}, n.Now(), nil), Changes: []difference.Change{{Item: *p.Item, Publication: p}}})
 	n.checkAll(t, "one", "All of one, publisher")
 	n.checkAll(t, "false", "All of false, unconfirmed")
@@ -153,14 +153,14 @@ func TestOwnersCannotNameTheNextKey(t *testing.T) {
 	}
 }
 
-// A feed that was taken comes back: an honest sequencer that hears objections looks at the origin, and takes the
-// forger's key back when a replica could no longer be behind. A key that the publisher names in its place
-// at the origin is believed within a look of each reader's own node.
-func TestAFeedThatWasTakenComesBack(t *testing.T) {
+// A feed that was taken over recovers. An honest sequencer that hears objections checks the origin, and withdraws
+// the forger's key when a mirror of the origin could no longer be behind. A key that the publisher names in its
+// place at the origin is trusted after one check by each reader's own node.
+func TestAFeedThatWasTakenOverRecovers(t *testing.T) {
 	t.Parallel()
 	n := newTakeover(t)
 	n.forgeKey(t, 3)
-	leader(t, n.Swarm, url).Kill(true) // and the next one believes the log
+	leader(t, n.Swarm, url).Kill(true) // the next sequencer believes the log
 	back := func() bool {
 		return !slices.ContainsFunc(n.readers, func(r *sim.Peer) bool {
 			sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
@@ -175,9 +175,9 @@ func TestAFeedThatWasTakenComesBack(t *testing.T) {
 
 	fresh := newPublisher(t, 9)
 	n.site.shows(fresh.metadata())
-	p := fresh.sign(n.Swarm, 50, feed.Hash{}, anItem(t, "two"))
-	_ = push(n.Swarm, n.publisherNode, p)         // refused: it is asked whose the feed is
-	n.World.Run(18 * quickNetwork().PollInterval) // the owners have lied before: looks are far apart
+	p := fresh.sign(n.Swarm, 50, feed.Hash{}, newItem(t, "two"))
+	_ = push(n.Swarm, n.publisherNode, p)         // refused, but it makes the sequencer fetch the document
+	n.World.Run(18 * quickNetwork().PollInterval) // checks are far apart, because the owners have lied before
 	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		if sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, fresh.public()) {

@@ -18,13 +18,13 @@ import (
 	"tidings/sim"
 )
 
-// headed is a delta with whatever head, and items. Before a sequencer read its entries itself it
-// signed such ones with an empty head.
+// deltaWithHead encodes a delta with an arbitrary head and items. Older sequencers signed deltas with an empty
+// head.
 func deltaWithHead(t *testing.T, head *differencepb.Head, names ...string) []byte {
 	t.Helper()
 	m := &differencepb.Delta{Head: head}
 	for _, name := range names {
-		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: anItem(t, name).Raw})
+		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: newItem(t, name).Raw})
 	}
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -37,7 +37,7 @@ func deltaWithHead(t *testing.T, head *differencepb.Head, names ...string) []byt
 	return pack.EncodeAll(b, nil)
 }
 
-// sign has the sequencer of the feed append a body to its log, whatever it is.
+// appendBody makes the feed's sequencer append an arbitrary body to its log.
 func appendBody(t *testing.T, s *sim.Swarm, body []byte, items int) {
 	t.Helper()
 	p := leader(t, s, url)
@@ -53,9 +53,9 @@ func appendBody(t *testing.T, s *sim.Swarm, body []byte, items int) {
 	}
 }
 
-// An entry with a head that nobody can read shows its items all the same: they were lost before,
-// at every node. An empty head is none, so nothing is wrong with its entry.
-func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
+// The items of an entry are shown even if its head is unreadable. An empty head counts as no head, so its entry is
+// readable.
+func TestItemsBesideAnUnreadableHeadAreShown(t *testing.T) {
 	for _, c := range []struct {
 		what       string
 		head       *differencepb.Head
@@ -80,13 +80,13 @@ func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read at all is said at every follower, which asks the origin within a
-// polling interval for what was in it. When a new sequencer reads the log, it fetches the document
-// whole, and the items go into the log again; each reader is shown them once.
-func TestALogWithAnEntryThatCannotBeReadHeals(t *testing.T) {
+// Every follower reports an entry that it cannot read, and asks the origin within a polling interval for the items
+// in it. A new sequencer that reads the log fetches the whole document and appends the items again. Each reader is
+// shown them once.
+func TestALogWithAnUnreadableEntryHeals(t *testing.T) {
 	n := newPublishedFeed(t, "one")
 	n.site.shows(nil, "two", "one")
-	n.site.index-- // the origin calls it the same document: "not modified" hides what was lost
+	n.site.index-- // the origin answers "not modified" for this document, which hides what was lost
 	appendBody(t, n.Swarm, []byte("no delta at all"), 1)
 	n.World.Run(5 * time.Second)
 	for _, p := range append(slices.Clone(n.readers), n.publisherNode) {
@@ -95,7 +95,7 @@ func TestALogWithAnEntryThatCannotBeReadHeals(t *testing.T) {
 		}
 	}
 	n.World.Run(quickNetwork().PollInterval + 10*time.Second)
-	n.checkAll(t, "two", "Headline of two, single") // of the origin
+	n.checkAll(t, "two", "Headline of two, single") // from the origin
 
 	old := leader(t, n.Swarm, url)
 	old.Kill(true)
@@ -115,7 +115,7 @@ func TestALogWithAnEntryThatCannotBeReadHeals(t *testing.T) {
 	}
 }
 
-// logged are the guids of the items in the log that a member keeps.
+// guidsInLog returns the guids of the items in a member's copy of the log.
 func guidsInLog(s *sim.Swarm, p *sim.Peer) (guids []string) {
 	p.Do(func() {
 		p.Layers().Owners.Bodies(p.Layers().Owners.Log(s.Key(url)), func(bodies [][]byte) {
@@ -128,13 +128,13 @@ func guidsInLog(s *sim.Swarm, p *sim.Peer) (guids []string) {
 	return guids
 }
 
-// Bodies that a reader's disk has lost come from the owners of the feed: all items are shown again, and
-// the origin, which shows them no longer, need not be asked.
-func TestBodiesThatADiskHasLostComeFromOwners(t *testing.T) {
+// Bodies that a reader's disk has lost come from the feed's owners. All items are shown again, without asking the
+// origin, which no longer shows them.
+func TestLostBodiesComeFromOwners(t *testing.T) {
 	n := newPublishedFeed(t, "one", "two")
 	n.site.shows(n.publisher.metadata(), "three")
 	n.World.Run(2 * time.Minute)
-	reader := n.publisherNode // a client: it owns nothing
+	reader := n.publisherNode // a client, which owns nothing
 	reader.Kill(true)
 	if lost := reader.LoseRecords("owner/body/"); lost < 2 {
 		t.Fatalf("%d bodies were on the disk", lost)
@@ -156,12 +156,12 @@ func TestBodiesThatADiskHasLostComeFromOwners(t *testing.T) {
 	}
 }
 
-// A sequencer signs nothing that followers cannot read: what of a finding they can goes on.
-func TestNothingIsSignedThatCannotBeRead(t *testing.T) {
+// A sequencer signs nothing that followers cannot read. The readable part of a change report is appended.
+func TestNothingUnreadableIsSigned(t *testing.T) {
 	n := newPublishedFeed(t, "one")
 	p := leader(t, n.Swarm, url)
 	d := deltaOf(t, "two", "three")
-	d.Head = &feed.Head{} // of nothing
+	d.Head = &feed.Head{} // an empty head
 	d.Changes[1].Item.Raw = []byte("<item><guid>three</guid>")
 	taken, held := false, false
 	p.Do(func() {
@@ -186,7 +186,7 @@ func TestNothingIsSignedThatCannotBeRead(t *testing.T) {
 
 func deltaOf(t *testing.T, names ...string) (d difference.Delta) {
 	for _, name := range names {
-		d.Changes = append(d.Changes, difference.Change{Item: *anItem(t, name)})
+		d.Changes = append(d.Changes, difference.Change{Item: *newItem(t, name)})
 	}
 	return d
 }
@@ -200,9 +200,9 @@ func guidsIn(body []byte) (of []string) {
 	return of
 }
 
-// News that come while lost bodies are got from others change nothing: all items are there in the end.
-// The window was emptied once while an entry was on its way into it (one round in twenty).
-func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
+// Entries that arrive while lost bodies are recovered do not interfere: in the end all items are there. Once the
+// window was emptied while an entry was on its way into it (one round in twenty).
+func TestEntriesDuringABodyRecoveryAreNotLost(t *testing.T) {
 	t.Parallel()
 	for round := range longtest.Pick(8, 60) {
 		n := newPublishedFeed(t, "one", "two")
@@ -223,7 +223,7 @@ func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
 					}
 				})
 			})
-			if i < 20 { // seldom, until the node has joined, and then while it mends
+			if i < 20 { // rarely, until the node has joined, and then during the recovery
 				n.World.Run(500 * time.Millisecond)
 			} else {
 				n.World.Run(25 * time.Millisecond)
@@ -248,9 +248,9 @@ func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
 	}
 }
 
-// Versions of one item that come together go into entries of their own, one after the other, and keep
-// nobody waiting: an entry with two of them could not be read.
-func TestVersionsThatComeTogetherAreTaken(t *testing.T) {
+// Versions of one item that arrive together get separate entries, one after the other, without delay: an entry with
+// two of them could not be read.
+func TestVersionsOfOneItemGetSeparateEntries(t *testing.T) {
 	n := newPublishedFeed(t)
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
@@ -273,7 +273,7 @@ func TestVersionsThatComeTogetherAreTaken(t *testing.T) {
 			}
 			publish(n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, &it))
 		}
-		publish(n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, anItem(t, "last")))
+		publish(n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, newItem(t, "last")))
 	})
 	if !n.RunUntil(func() bool { return left == 0 }, 10*time.Millisecond, time.Minute) || n.Now().Sub(began) > 2*time.Second {
 		t.Errorf("after %v %d are not taken yet", n.Now().Sub(began), left)

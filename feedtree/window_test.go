@@ -10,7 +10,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// version is a version of the item that the tests of windows are about.
+// version returns a version of the item in the tests of windows.
 func version(t *testing.T, title string) feed.Item {
 	t.Helper()
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: title}, time.Unix(1_800_000_000, 0))
@@ -20,7 +20,7 @@ func version(t *testing.T, title string) feed.Item {
 	return it
 }
 
-// windowOf returns a window whose log has some versions of an item, and that begins with entry 1.
+// windowOf returns a window of a log that has some versions of an item and begins with entry 1.
 func windowOf(versions ...feed.Item) *window {
 	w := new(window)
 	for i, it := range versions {
@@ -32,7 +32,7 @@ func windowOf(versions ...feed.Item) *window {
 // Fetched items give way to the log, however wrong the clocks of the nodes are, and none stays for ever.
 func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 	a, b, c := version(t, "A"), version(t, "B"), version(t, "C")
-	fetched := time.Unix(1_800_000_000, 0).Add(time.Hour) // later than what the log says of its own entries
+	fetched := time.Unix(1_800_000_000, 0).Add(time.Hour) // later than the times of the log's entries
 	for _, k := range []struct {
 		what   string
 		w      *window
@@ -55,8 +55,8 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 	}
 }
 
-// A window shows an item once, even if the item was fetched and an abandoned log has an older version of it.
-func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
+// A window shows an item once, even if the item was fetched and a replaced log has an older version of it.
+func TestAReplacedLogDoesNotShowAnItemTwice(t *testing.T) {
 	a, b := version(t, "A"), version(t, "B")
 	w := windowOf(a)
 	w.extras = []extraItem{{Entry: feed.Entry{Item: b}, replaced: a.Hash}}
@@ -67,8 +67,8 @@ func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
 	}
 }
 
-// Items beside the log are sorted among its entries by time. A reader of the first ten entries gets the newest ten.
-func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
+// Extra items are inserted among the log's entries by time, so that the first ten entries are the newest ten.
+func TestExtraItemsAreSortedByTime(t *testing.T) {
 	entries := func(publisher string) (of []feed.Entry) {
 		for name := range strings.FieldsSeq(publisher) {
 			of = append(of, feed.Entry{At: time.Unix(int64(name[1]-'0'), 0), Item: feed.Item{Raw: []byte(name)}})
