@@ -195,10 +195,10 @@ func (f *FeedTree) appendAccepted(c *channel) {
 func (f *FeedTree) appendBatch(c *channel) {
 	l := c.leader
 	n, size := 0, 0
-	here := map[feed.ID]bool{} // an entry cannot hold two versions of an item
-	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) && !here[l.accepted[n].Item.ID] {
+	inBatch := map[feed.ID]bool{} // an entry cannot hold two versions of an item
+	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) && !inBatch[l.accepted[n].Item.ID] {
 		size += len(l.accepted[n].Raw)
-		here[l.accepted[n].Item.ID] = true
+		inBatch[l.accepted[n].Item.ID] = true
 		n++
 	}
 	batch, rest := l.accepted[:n], l.accepted[n:]

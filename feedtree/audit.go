@@ -39,35 +39,35 @@ func (f *FeedTree) runAudits(now time.Time) {
 		return
 	}
 	f.expireAudits(now)
-	asked := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
+	byOwner := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
 	var due []*channel
 	for _, c := range f.sorted() {
 		if !c.subscribed || c.leader != nil {
 			continue
 		}
-		within := f.cfg.AuditInterval
+		interval := f.cfg.AuditInterval
 		if f.noParentKeepsLog(c) {
-			within = f.cfg.DigestInterval
+			interval = f.cfg.DigestInterval
 		}
 		v, ok := f.owners.View(c.key)
-		certain := c.confirmed
+		lastCertain := c.confirmed
 		if v.Owns {
 			// The sequencer sends an owner every entry, but nothing while there are none. The owner asks another
 			// one before that silence would count as being cut off.
-			within, certain = f.cfg.feedSilence()/2, c.heardAt
+			interval, lastCertain = f.cfg.feedSilence()/2, c.heardAt
 		}
-		age := min(now.Sub(certain), now.Sub(c.auditedAt))
-		if !ok || v.Epoch == nil || age < within/2 || v.Owns && len(v.Epoch.Owners) == 1 {
+		age := min(now.Sub(lastCertain), now.Sub(c.auditedAt))
+		if !ok || v.Epoch == nil || age < interval/2 || v.Owns && len(v.Epoch.Owners) == 1 {
 			continue
 		}
 		for _, p := range v.Epoch.Owners {
-			asked[p] = append(asked[p], c)
+			byOwner[p] = append(byOwner[p], c)
 		}
-		if age > within-f.cfg.DigestInterval*5/4 { // the next run would be too late
+		if age > interval-f.cfg.DigestInterval*5/4 { // the next run would be too late
 			due = append(due, c)
 		}
 	}
-	sought := 0
+	lookups := 0
 	for _, c := range due {
 		if c.auditedAt.Equal(now) {
 			continue
@@ -81,15 +81,15 @@ func (f *FeedTree) runAudits(now time.Time) {
 		}
 		if len(candidates) > 0 {
 			to := candidates[f.rand.IntN(len(candidates))]
-			f.auditOwner(to, asked[to.ID], now)
-		} else if sought++; sought <= maxOwnerLookups {
+			f.auditOwner(to, byOwner[to.ID], now)
+		} else if lookups++; lookups <= maxOwnerLookups {
 			f.auditByLookup(c, now)
 		}
 	}
 }
 
 // auditOwner asks an owner for the heads of feeds.
-func (f *FeedTree) auditOwner(to env.Peer, of []*channel, now time.Time) {
+func (f *FeedTree) auditOwner(to env.Peer, channels []*channel, now time.Time) {
 	i := f.pendingAudits[to.ID]
 	if i == nil {
 		i = &pendingAudit{}
@@ -97,7 +97,7 @@ func (f *FeedTree) auditOwner(to env.Peer, of []*channel, now time.Time) {
 	}
 	i.sentAt = now
 	var heads []*feedtreepb.Head
-	for _, c := range of {
+	for _, c := range channels {
 		if !c.auditedAt.Equal(now) {
 			c.auditedAt = now
 			i.keys = append(i.keys, c.key)

@@ -99,8 +99,8 @@ func (f *FeedTree) resume() {
 			if len(f.owners.Visible(c.key)) > 0 {
 				// Reading the log now notices lost bodies before a reader asks for the feed. The key determines the
 				// time, so that not all feeds are read at once.
-				turn := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
-				f.after(turn, task{kind: taskSync, key: c.key})
+				delay := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
+				f.after(delay, task{kind: taskSync, key: c.key})
 			}
 		}
 	}
@@ -240,13 +240,13 @@ type Subscription struct {
 }
 
 // Subscriptions returns all subscriptions in the order of their keys.
-func (f *FeedTree) Subscriptions() (of []Subscription) {
+func (f *FeedTree) Subscriptions() (subscriptions []Subscription) {
 	for _, c := range f.sorted() {
 		if c.subscribed {
-			of = append(of, f.subscription(c))
+			subscriptions = append(subscriptions, f.subscription(c))
 		}
 	}
-	return of
+	return subscriptions
 }
 
 // Subscription returns the subscription of a key; ok is false if there is none.

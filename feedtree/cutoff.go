@@ -57,22 +57,22 @@ type CutOff struct {
 }
 
 // CutOff describes how this node is cut off from its network; ok is false if it is not.
-func (f *FeedTree) CutOff() (c CutOff, ok bool) {
+func (f *FeedTree) CutOff() (state CutOff, ok bool) {
 	h := contactState{
 		now: f.clock.Now(), maxSilence: f.cfg.feedSilence(), nodeHeard: f.node.LastHeard(),
 		member: f.node.State() == overlay.Active || f.node.State() == overlay.Left,
 	}
-	for _, of := range f.feeds {
-		if of.subscribed && of.leader == nil {
-			h.feedsHeard = append(h.feedsHeard, of.heardAt)
-			if of.alone {
-				c.Feeds++
+	for _, c := range f.feeds {
+		if c.subscribed && c.leader == nil {
+			h.feedsHeard = append(h.feedsHeard, c.heardAt)
+			if c.alone {
+				state.Feeds++
 			}
 		}
 	}
-	c.Since, ok = h.cutOff()
-	c.After = h.maxSilence
-	return c, ok
+	state.Since, ok = h.cutOff()
+	state.After = h.maxSilence
+	return state, ok
 }
 
 // markHeard records that another node has vouched for this node's copy of a feed's log, or is about to bring more
@@ -134,12 +134,12 @@ const (
 // handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
 // shows the items, and then the log has them from its pollers.
 func (f *FeedTree) handOverItems(now time.Time) {
-	left := handOversAtOnce
+	remaining := handOversAtOnce
 	for _, c := range f.sorted() {
 		if c.handOversLeft == 0 || c.alone || now.Before(c.handOverAt) || c.leader != nil && !c.leader.ready {
 			continue
 		}
-		if left--; left < 0 {
+		if remaining--; remaining < 0 {
 			return
 		}
 		c.handOversLeft, c.handOverAt = c.handOversLeft-1, now.Add(handOverPause)

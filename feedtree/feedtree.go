@@ -293,12 +293,12 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 
 // sorted returns the channels in the order of their keys, so that messages do not depend on the order of a map.
 func (f *FeedTree) sorted() []*channel {
-	of := make([]*channel, 0, len(f.feeds))
+	channels := make([]*channel, 0, len(f.feeds))
 	for _, c := range f.feeds {
-		of = append(of, c)
+		channels = append(channels, c)
 	}
-	slices.SortFunc(of, func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
-	return of
+	slices.SortFunc(channels, func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
+	return channels
 }
 
 // Stats returns the counters.

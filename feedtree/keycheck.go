@@ -108,7 +108,7 @@ func (f *FeedTree) keySeen(c *channel, publisher feed.Publisher) {
 	if c.trust == nil {
 		return
 	}
-	if right := bytes.Equal(c.trust.Key, publisher.Key); right && c.doubt != nil {
+	if trusted := bytes.Equal(c.trust.Key, publisher.Key); trusted && c.doubt != nil {
 		f.sendObjection(c, now)
 	}
 	if !bytes.Equal(before, publisher.Key) && (c.doubt != nil || !bytes.Equal(c.trust.Key, publisher.Key)) {

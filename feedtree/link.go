@@ -185,15 +185,15 @@ func (f *FeedTree) onHeads(from env.PeerID, m *feedtreepb.Heads) {
 // onHeadsReply pulls the entries that a parent or an owner has and this node lacks.
 func (f *FeedTree) onHeadsReply(from env.PeerID, m *feedtreepb.HeadsReply) {
 	defer f.auditAnswered(from, m.Unknown)
-	if l, blind := f.links[from], false; l != nil {
+	if l, newlyUnknown := f.links[from], false; l != nil {
 		for _, k := range m.Unknown {
 			if key := overlay.ID(k); f.feeds[key] != nil && f.isParent(key, from) {
 				_, known := l.keepsNoLog[key]
-				blind = blind || !known
+				newlyUnknown = newlyUnknown || !known
 				l.keepsNoLog[key] = f.clock.Now()
 			}
 		}
-		if blind {
+		if newlyUnknown {
 			f.after(0, task{kind: taskAudit}) // by the calendar, because an answer may arrive within the call
 		}
 		f.markParentHeard(from)

@@ -62,8 +62,8 @@ func parse(body []byte) (*feedtreepb.Message, error) {
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := violation(m); what != "" {
-		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, what)
+	if broken := violation(m); broken != "" {
+		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, broken)
 	}
 	return m, nil
 }
@@ -83,12 +83,12 @@ func violation(m *feedtreepb.Message) string {
 		}
 	case *feedtreepb.Message_HeadsReply:
 		if len(b.HeadsReply.Different) > maxHeads || len(b.HeadsReply.Unknown) > maxHeads {
-			return "behind: too many"
+			return "heads reply: too many"
 		}
 		for _, keys := range [][][]byte{b.HeadsReply.Different, b.HeadsReply.Unknown} {
 			for _, k := range keys {
 				if !isKey(k) {
-					return "behind: key"
+					return "heads reply: key"
 				}
 			}
 		}
@@ -107,19 +107,19 @@ func violation(m *feedtreepb.Message) string {
 		}
 	case *feedtreepb.Message_PushReply:
 		if len(b.PushReply.Hash) != len(feed.Hash{}) || len(b.PushReply.Reason) > maxReason {
-			return "pushed: size"
+			return "push reply: size"
 		}
 	case *feedtreepb.Message_WitnessRequest:
 		if !isKey(b.WitnessRequest.Key) || len(b.WitnessRequest.Publisher) != ed25519.PublicKeySize {
-			return "look: key"
+			return "witness request: key"
 		}
 	case *feedtreepb.Message_WitnessReply:
 		if len(b.WitnessReply.Witness) == 0 || len(b.WitnessReply.Witness) > maxBeat {
-			return "looked: size"
+			return "witness reply: size"
 		}
 	case *feedtreepb.Message_Objection:
 		if len(b.Objection.Witness) == 0 || len(b.Objection.Witness) > maxBeat {
-			return "object: size"
+			return "objection: size"
 		}
 	default:
 		return "no body"

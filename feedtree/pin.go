@@ -302,17 +302,17 @@ func (f *FeedTree) attested(c *channel, p *difference.Pin) bool {
 	if !ok || v.Epoch == nil {
 		return false
 	}
-	var by []env.PeerID
+	var witnesses []env.PeerID
 	for _, raw := range p.Witnesses {
 		w, err := difference.OpenWitness(f.verify, raw)
 		if err != nil || w.URL != c.url || !bytes.Equal(w.Key, p.Key) {
 			continue
 		}
-		if id := wire.PeerIDOf(w.By); slices.Contains(v.Epoch.Owners, id) && !slices.Contains(by, id) {
-			by = append(by, id)
+		if id := wire.PeerIDOf(w.By); slices.Contains(v.Epoch.Owners, id) && !slices.Contains(witnesses, id) {
+			witnesses = append(witnesses, id)
 		}
 	}
-	return len(by) >= witnessesNeeded(len(v.Epoch.Owners))
+	return len(witnesses) >= witnessesNeeded(len(v.Epoch.Owners))
 }
 
 // Trust trusts the pin that the log names, because a person has decided so. It returns false if there is no doubted

@@ -151,11 +151,11 @@ func (f *FeedTree) append(c *channel, d difference.Delta, done func(ok bool)) bo
 	if len(parts) > f.owners.Room(key) {
 		return false
 	}
-	left, all := len(parts), true
+	remaining, allCommitted := len(parts), true
 	committed := func(ok bool) {
-		all = all && ok
-		if left--; left == 0 {
-			done(all)
+		allCommitted = allCommitted && ok
+		if remaining--; remaining == 0 {
+			done(allCommitted)
 		}
 	}
 	for i, part := range parts {
@@ -238,21 +238,21 @@ func (f *FeedTree) onUpdate(key overlay.ID, u *feedtreepb.Update) {
 		return
 	}
 	f.stats.Received++
-	e, what := f.owners.Offer(u.Entry, u.Body, u.Epoch, func(e *owner.Entry) {
+	e, result := f.owners.Offer(u.Entry, u.Body, u.Epoch, func(e *owner.Entry) {
 		// Where the parents keep no log, nothing else would show the gap.
 		if f.feeds[key] == c {
 			f.startRepair(c, e.Hash)
 		}
 	})
 	switch {
-	case e == nil || e.Key != key || what == owner.Refused:
+	case e == nil || e.Key != key || result == owner.Refused:
 		f.stats.Garbage++
 		f.addRefusal(Refusal{URL: c.url, Why: "a message in the feed's tree is not an entry signed by its sequencer"})
-	case what == owner.Gap:
+	case result == owner.Gap:
 		f.startRepair(c, e.Hash)
-	case what == owner.OtherBranch:
+	case result == owner.OtherBranch:
 	default:
-		if what == owner.Known {
+		if result == owner.Known {
 			f.stats.Repeated++
 		}
 		c.confirmed = f.clock.Now()
@@ -307,13 +307,13 @@ func (f *FeedTree) AppendAbsorbed(key overlay.ID) {
 			continue
 		}
 		f.appendAccepted(c)
-		l, all := c.leader, d
+		l, whole := c.leader, d
 		d = f.app.Filter(key, d)
-		if pin := all.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
+		if pin := whole.Pin; pin != nil && (l.pin == nil || !l.pin.Follows(pin) && pin.Follows(l.pin)) {
 			l.pin = pin.Counted(l.pin)
 			d.Pin = l.pin // the other branch knows later keys of the feed
 		}
-		for _, ch := range all.Changes {
+		for _, ch := range whole.Changes {
 			// An item that was found here as well is not news, but the publisher's number for it is.
 			if l.pin.After(ch.Publication) != l.pin && !slices.ContainsFunc(d.Changes, func(o difference.Change) bool { return o.Item.ID == ch.Item.ID }) {
 				d.Changes = append(d.Changes, ch)

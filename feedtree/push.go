@@ -76,26 +76,26 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 		say(ErrNotFollowed)
 		return
 	}
-	w := f.pushes[p.Hash]
+	pending := f.pushes[p.Hash]
 	switch {
-	case w != nil && len(w.waiters) < maxPushes: // the daemon and a command may push the same publication
-		w.waiters = append(w.waiters, say)
+	case pending != nil && len(pending.waiters) < maxPushes: // the daemon and a command may push the same publication
+		pending.waiters = append(pending.waiters, say)
 		return
-	case w != nil || f.tooManyPushes(key):
+	case pending != nil || f.tooManyPushes(key):
 		say(fmt.Errorf("%w: too many publications wait for an answer", ErrNotAccepted))
 		return
 	}
 	now := f.clock.Now()
-	w = &push{key: key, publication: p, deadline: now.Add(pushTimeout), waiters: []func(error){say}}
-	f.pushes[p.Hash] = w
-	f.continuePush(w, now)
+	pending = &push{key: key, publication: p, deadline: now.Add(pushTimeout), waiters: []func(error){say}}
+	f.pushes[p.Hash] = pending
+	f.continuePush(pending, now)
 }
 
 // tooManyPushes reports whether no further publication of a feed may wait for an answer.
 func (f *FeedTree) tooManyPushes(key overlay.ID) bool {
 	n := 0
-	for _, w := range f.pushes {
-		if w.key == key {
+	for _, p := range f.pushes {
+		if p.key == key {
 			n++
 		}
 	}
@@ -105,77 +105,77 @@ func (f *FeedTree) tooManyPushes(key overlay.ID) bool {
 // continuePush sends a publication to the feed's sequencer if this node knows its address. Otherwise, and at every
 // second attempt, the publication is routed to the feed's key, whose root passes it on to the sequencer that it
 // knows.
-func (f *FeedTree) continuePush(w *push, now time.Time) {
-	if !now.Before(w.deadline) {
+func (f *FeedTree) continuePush(p *push, now time.Time) {
+	if !now.Before(p.deadline) {
 		switch {
-		case w.unknownKeyTry == w.tries:
-			f.endPush(w, fmt.Errorf("%w: %s", ErrRefused, w.reason))
-		case w.reason != "":
-			f.endPush(w, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, w.reason))
+		case p.unknownKeyTry == p.tries:
+			f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, p.reason))
+		case p.reason != "":
+			f.endPush(p, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, p.reason))
 		default:
-			if c := f.feeds[w.key]; c != nil && c.subscribed {
+			if c := f.feeds[p.key]; c != nil && c.subscribed {
 				f.requestOwners(c) // perhaps the feed has no owners any more
 			}
-			f.endPush(w, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
+			f.endPush(p, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
 		}
 		return
 	}
-	w.retryAt = now.Add(min(pushRetry<<min(w.tries, 8), maxPushRetry))
-	f.cal.Add(w.retryAt, task{kind: taskPush, key: overlay.ID(w.publication.Hash)})
+	p.retryAt = now.Add(min(pushRetry<<min(p.tries, 8), maxPushRetry))
+	f.cal.Add(p.retryAt, task{kind: taskPush, key: overlay.ID(p.publication.Hash)})
 	f.stats.Pushes++
-	w.tries++
-	v, ok := f.owners.View(w.key)
+	p.tries++
+	v, ok := f.owners.View(p.key)
 	var sequencer *overlay.Contact
 	if ok && v.Epoch != nil {
 		sequencer = f.node.Contact(v.Epoch.Sequencer)
 	}
 	switch {
 	case ok && v.Leads:
-		if c := f.feeds[w.key]; c != nil && c.leader != nil && c.leader.ready {
-			f.accept(c, w.publication, f.node.Self().Peer)
+		if c := f.feeds[p.key]; c != nil && c.leader != nil && c.leader.ready {
+			f.accept(c, p.publication, f.node.Self().Peer)
 		}
 		return
-	case sequencer != nil && w.tries%2 == 1:
-		f.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushMessage(w)))
+	case sequencer != nil && p.tries%2 == 1:
+		f.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushMessage(p)))
 	default:
-		f.node.Route(wire.Feed, w.key, marshal(f.pushMessage(w)), func(overlay.Receipt, bool) {})
+		f.node.Route(wire.Feed, p.key, marshal(f.pushMessage(p)), func(overlay.Receipt, bool) {})
 	}
 }
 
-func (f *FeedTree) pushMessage(w *push) *feedtreepb.Message {
-	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: w.publication.Raw, Record: f.node.Self().Raw}}}
+func (f *FeedTree) pushMessage(p *push) *feedtreepb.Message {
+	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: p.publication.Raw, Record: f.node.Self().Raw}}}
 }
 
 // onPushReply handles the sequencer's verdict. Other nodes on the route have seen the publication, too, so their
 // verdicts are ignored. A publication that may still be accepted is sent again until its deadline.
 func (f *FeedTree) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
-	w := f.pushes[feed.Hash(m.Hash)]
-	if w == nil {
+	p := f.pushes[feed.Hash(m.Hash)]
+	if p == nil {
 		return
 	}
-	if v, ok := f.owners.View(w.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
+	if v, ok := f.owners.View(p.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
 		return
 	}
 	switch m.Verdict {
 	case feedtreepb.PushReply_COMMITTED:
-		f.endPush(w, nil)
+		f.endPush(p, nil)
 	case feedtreepb.PushReply_GAP:
-		if f.pushes[w.publication.Prev] == nil {
-			f.endPush(w, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
+		if f.pushes[p.publication.Prev] == nil {
+			f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
 		} // otherwise it has overtaken the one before it, and is sent again
 	case feedtreepb.PushReply_UNKNOWN, feedtreepb.PushReply_BUSY:
-		if w.reason = m.Reason; m.Verdict == feedtreepb.PushReply_UNKNOWN {
-			w.unknownKeyTry = w.tries
+		if p.reason = m.Reason; m.Verdict == feedtreepb.PushReply_UNKNOWN {
+			p.unknownKeyTry = p.tries
 		}
 	default:
-		f.endPush(w, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
+		f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
 	}
 }
 
 // endPush reports the result of a push; nil: a quorum stores the publication.
-func (f *FeedTree) endPush(w *push, err error) {
-	delete(f.pushes, w.publication.Hash)
-	for _, done := range w.waiters {
+func (f *FeedTree) endPush(p *push, err error) {
+	delete(f.pushes, p.publication.Hash)
+	for _, done := range p.waiters {
 		done(err)
 	}
 }

@@ -51,7 +51,7 @@ func sameContent(a, b difference.Delta) bool {
 // encodeParts splits a change report into parts that become one entry each, and encodes them. Changes that
 // followers could not read are left out and recorded as refusals. A publication is never left out: encodeParts
 // returns an error instead.
-func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (of []difference.Delta, bodies [][]byte, err error) {
+func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
 	for _, part := range d.Split(maxPart) {
 		body, err := encode(part)
 		if err != nil {
@@ -65,9 +65,9 @@ func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (of []difference.
 				return nil, nil, err
 			}
 		}
-		of, bodies = append(of, part), append(bodies, body)
+		parts, bodies = append(parts, part), append(bodies, body)
 	}
-	return of, bodies, nil
+	return parts, bodies, nil
 }
 
 // readablePart returns what followers can read of a part that they cannot read completely.

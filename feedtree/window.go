@@ -149,13 +149,13 @@ type decodedEntry struct {
 }
 
 // decodeEntries reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
-func (f *FeedTree) decodeEntries(of []*owner.Entry, then func([]decodedEntry)) {
-	f.owners.Bodies(of, func(bodies [][]byte) {
-		got := make([]decodedEntry, len(of))
+func (f *FeedTree) decodeEntries(entries []*owner.Entry, then func([]decodedEntry)) {
+	f.owners.Bodies(entries, func(bodies [][]byte) {
+		got := make([]decodedEntry, len(entries))
 		f.worker.Do(func() {
 			for i, b := range bodies {
 				d, err := difference.Decode(b)
-				if f.signedForFeed(of[i].Key, d) {
+				if f.signedForFeed(entries[i].Key, d) {
 					got[i].Delta = d
 				} else {
 					err = errOtherFeed
@@ -163,7 +163,7 @@ func (f *FeedTree) decodeEntries(of []*owner.Entry, then func([]decodedEntry)) {
 				got[i].unreadable, got[i].bodyLost = err != nil || b == nil, b == nil
 			}
 		}, func() {
-			for i, e := range of {
+			for i, e := range entries {
 				if got[i].unreadable {
 					f.stats.Unread++
 					if c := f.feeds[e.Key]; c != nil {
@@ -191,17 +191,17 @@ func (f *FeedTree) signedForFeed(key overlay.ID, d difference.Delta) bool {
 // visible as extra items until the new log has them: branches that meet are merged, so most items come again, and
 // the others would be lost.
 func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
-	place := map[uint64]int{}
+	index := map[uint64]int{}
 	for i, e := range orphaned {
-		place[e.At.Seq] = i
+		index[e.At.Seq] = i
 	}
-	beside := map[feed.ID]bool{} // items that are extra items already
+	isExtra := map[feed.ID]bool{} // items that are extra items already
 	for _, e := range w.extras {
-		beside[e.Item.ID] = true
+		isExtra[e.Item.ID] = true
 	}
 	for _, e := range w.log.Entries() {
 		w.shown.add(e.ID, e.Hash)
-		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !beside[e.ID] {
+		if i, ok := index[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !isExtra[e.ID] {
 			ch := deltas[i].Changes[e.Change]
 			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, At: e.At}, publication: ch.Publication, seq: e.Ref})
 		}
@@ -215,29 +215,29 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 	w := &c.window
 	var lost []*owner.Entry
 	defer func() { f.recoverBodies(c, lost) }()
-	quiet := false
+	shownBefore := false
 	for _, e := range fresh {
-		quiet = quiet || e.Hash == w.shownUpTo // everything up to that entry was shown before
+		shownBefore = shownBefore || e.Hash == w.shownUpTo // everything up to that entry was shown before
 	}
 	for i, e := range fresh {
 		var news []difference.Change
 		w.keepSigned(deltas[i].Delta, c.trust)
 		for _, ch := range deltas[i].Changes {
-			_, held := w.signed[ch.Item.ID]
+			_, kept := w.signed[ch.Item.ID]
 			switch {
-			case held && provenance(ch.Publication, c.trust) == Unconfirmed:
+			case kept && provenance(ch.Publication, c.trust) == Unconfirmed:
 			case !w.log.Takes(ch):
 				if ch.Publication != nil {
 					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "the log has this older version of an item after a newer one, against the publisher's order: its sequencer has put it there"})
 				}
-			case !quiet && !w.hasShown(&ch.Item):
+			case !shownBefore && !w.hasShown(&ch.Item):
 				news = append(news, ch)
 			}
 		}
-		if quiet && e.Hash == w.shownUpTo {
-			quiet, w.shownUpTo = false, owner.Hash{}
+		if shownBefore && e.Hash == w.shownUpTo {
+			shownBefore, w.shownUpTo = false, owner.Hash{}
 		}
-		lacked := w.log.Lacks()
+		missingBefore := w.log.Lacks()
 		w.log.Apply(deltas[i].Delta, e.Time, e.At.Seq)
 		switch {
 		case deltas[i].bodyLost:
@@ -251,7 +251,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 		if deltas[i].Pin != nil {
 			f.considerPin(c, deltas[i].Pin)
 		}
-		f.noteMissing(c, w.log.Lacks()-lacked)
+		f.noteMissing(c, w.log.Lacks()-missingBefore)
 		for _, ch := range deltas[i].Changes {
 			if p := f.pushes[publicationHash(ch.Publication)]; p != nil {
 				f.endPush(p, nil) // a quorum stores what is shown
@@ -320,7 +320,7 @@ func (f *FeedTree) scheduleOriginFetch(c *channel) {
 func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 	for _, ch := range d.Changes {
 		e, known := w.log.Entry(ch.Item.ID)
-		if _, held := w.signed[e.ID]; held || !known || !e.Signed || ch.Publication == nil || trust == nil || provenance(ch.Publication, trust) != Unconfirmed {
+		if _, kept := w.signed[e.ID]; kept || !known || !e.Signed || ch.Publication == nil || trust == nil || provenance(ch.Publication, trust) != Unconfirmed {
 			continue
 		}
 		if w.signed == nil {
@@ -428,34 +428,34 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 		shown := w.log.Entries()
 		signed := maps.Clone(w.signed)
 		newer := map[feed.ID]bool{}
-		var beside []feed.Entry
+		var extras []feed.Entry
 		for _, e := range w.extras {
 			e.Provenance = provenance(e.publication, c.trust)
-			beside = append(beside, e.Entry)
+			extras = append(extras, e.Entry)
 			newer[e.Item.ID] = true
 		}
 		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
-		by := map[uint64]*owner.Entry{}
+		bySeq := map[uint64]*owner.Entry{}
 		for _, e := range f.owners.Visible(key) {
-			by[e.At.Seq] = e
+			bySeq[e.At.Seq] = e
 		}
-		var of []*owner.Entry
-		place := map[uint64]int{}
-		wants := func(e difference.Entry) {
-			if _, known := place[e.Ref]; !known && by[e.Ref] != nil {
-				place[e.Ref] = len(of)
-				of = append(of, by[e.Ref])
+		var needed []*owner.Entry
+		index := map[uint64]int{}
+		need := func(e difference.Entry) {
+			if _, known := index[e.Ref]; !known && bySeq[e.Ref] != nil {
+				index[e.Ref] = len(needed)
+				needed = append(needed, bySeq[e.Ref])
 			}
 		}
 		for _, e := range shown {
-			wants(e)
-			if before, held := signed[e.ID]; held {
-				wants(before)
+			need(e)
+			if before, kept := signed[e.ID]; kept {
+				need(before)
 			}
 		}
-		f.decodeEntries(of, func(deltas []decodedEntry) {
+		f.decodeEntries(needed, func(deltas []decodedEntry) {
 			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
-				i, ok := place[e.Ref]
+				i, ok := index[e.Ref]
 				if !ok || e.Change >= len(deltas[i].Changes) {
 					return feed.Entry{}, false
 				}
@@ -463,17 +463,17 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 				return feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, c.trust)}, true
 			}
 			for _, e := range shown {
-				is, ok := entry(e)
-				if before, held := signed[e.ID]; held && is.Provenance != ByPublisher {
-					if was, kept := entry(before); kept {
-						is = was
+				current, ok := entry(e)
+				if before, kept := signed[e.ID]; kept && current.Provenance != ByPublisher {
+					if former, found := entry(before); found {
+						current = former
 					}
 				}
 				if ok {
-					d.Entries = append(d.Entries, is)
+					d.Entries = append(d.Entries, current)
 				}
 			}
-			d.Entries = mergeByTime(d.Entries, beside)
+			d.Entries = mergeByTime(d.Entries, extras)
 			then(d)
 		})
 	})
@@ -481,14 +481,14 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 
 // mergeByTime inserts entries that are not in the log into those of the log, whose order stays. Each goes before
 // the first entry that is older.
-func mergeByTime(log, beside []feed.Entry) []feed.Entry {
-	slices.SortStableFunc(beside, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
-	all := make([]feed.Entry, 0, len(log)+len(beside))
+func mergeByTime(log, extras []feed.Entry) []feed.Entry {
+	slices.SortStableFunc(extras, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
+	all := make([]feed.Entry, 0, len(log)+len(extras))
 	for _, e := range log {
-		for len(beside) > 0 && !beside[0].At.Before(e.At) {
-			all, beside = append(all, beside[0]), beside[1:]
+		for len(extras) > 0 && !extras[0].At.Before(e.At) {
+			all, extras = append(all, extras[0]), extras[1:]
 		}
 		all = append(all, e)
 	}
-	return append(all, beside...)
+	return append(all, extras...)
 }
