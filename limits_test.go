@@ -101,7 +101,7 @@ var limits = []struct {
 		{"feedtree", "maxOwnerLookups maxOwnerAddrs", "feeds whose owners one audit looks up; owners' addresses remembered", "the rest follows in the next audit; the addresses are forgotten and found again"},
 		{"feedtree", "maxPushes maxAllPushes pushTimeout", "publications in progress for one feed, for all feeds; time for each", "not accepted; the publisher's record keeps them and they are sent again"},
 		{"feedtree", "maxReceipts maxRefusals", "publisher's numbers remembered for one feed; refusals remembered", "an older number counts as old, not as a conflict; the oldest refusal is not shown"},
-		{"feedtree", "maxWitnessRequests keyChangeTries", "origins fetched for sequencers at a time; requests in one claim", "not answered; the next document starts the claim again"},
+		{"feedtree", "maxWitnessRequests keyChangeTries", "origins fetched for sequencers at a time; requests for witnesses of one change of a key", "not answered; the next document that names the key starts again"},
 		{"feedtree", "maxKeyCheckDoublings enoughObjectors maxObjectors", "doublings of the pause between two checks of a doubted key; objections after which a follower adds none; objections counted", "checks wait; further objections are not counted"},
 	}},
 	{"Polling", []limit{
