@@ -161,7 +161,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 		answer(feedtreepb.PushReply_BUSY, noRoom)
 		return
 	}
-	l.accepted = append(l.accepted, accepted{p, l.pin, answer})
+	l.accepted = append(l.accepted, acceptedPublication{p, l.pin, answer})
 	l.pin = l.pin.After(p)
 	l.addReceipt(p, false)
 	l.hearPublisher(p, f.clock.Now())
@@ -174,7 +174,7 @@ func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
 const noRoom = "the feed's log has no room now"
 
 // An accepted publication waits for its entry.
-type accepted struct {
+type acceptedPublication struct {
 	*difference.Publication
 	before *difference.Pin // the feed's pin before this publication
 	answer func(v feedtreepb.PushReply_Verdict, reason string)

@@ -31,8 +31,8 @@ const (
 	// free place is not answered. witnessTimeout is how long a request occupies its place.
 	maxWitnessRequests = 64
 	witnessTimeout     = time.Minute
-	// originLag is how long a mirror or cache of an origin may still name a former key. An origin that names the
-	// former key for longer takes back the present one like any other: the owners of that time may have lied.
+	// originLag is how long a mirror or cache of an origin may still name a former key. If the origin names the
+	// former key for longer, that is a change of the key like any other: the owners of that time may have lied.
 	originLag = time.Hour
 )
 

@@ -28,7 +28,7 @@ type leaderState struct {
 	receipts map[uint64]receipt // by number: the publications in the log and on their way into it
 	// accepted holds the publications that wait for an entry. appending is set while an entry of earlier ones waits
 	// for a quorum.
-	accepted         []accepted
+	accepted         []acceptedPublication
 	appending        bool
 	publisherHeardAt time.Time  // when the publisher last spoke; zero: unknown
 	publisherTime    time.Time  // latest time that the publisher has signed

@@ -88,6 +88,6 @@ func (w *window) reset() {
 	if w.applied != (owner.Hash{}) {
 		w.shownUpTo = w.applied
 	}
-	w.log, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
+	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
 }

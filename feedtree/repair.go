@@ -13,13 +13,13 @@ import (
 // A repair gets the entries that a subscriber lacks: from its parents, then from owners and siblings, and after
 // some rounds from the origin.
 type repair struct {
-	want          owner.Hash // the entry that showed the gap; zero: any new entry or, in the last step, any answer ends the repair
+	want          owner.Hash // the entry that showed the gap; zero: unknown
 	step          step
 	candidates    []env.Peer // still to be asked in this step
 	round         int
 	fetched       bool      // the origin was asked
 	awaitingReply bool      // for the answer to a pull
-	ownerAnswered bool      // an owner has answered: no owner stores what it lacks
+	ownerAnswered bool      // an owner has answered: an entry that it lacks was not committed
 	resumeAt      time.Time // next action, unless an answer is awaited
 }
 
@@ -66,7 +66,8 @@ func (f *FeedTree) scheduleRepair(c *channel, d time.Duration) {
 	f.cal.Add(c.repair.resumeAt, task{kind: taskRepair, key: c.key})
 }
 
-// continueRepair asks the next candidate.
+// continueRepair asks the next candidate. The repair ends when the wanted entry is here. If it is unknown, the repair
+// ends with any new entry or, when owners and siblings are asked, with any answer.
 func (f *FeedTree) continueRepair(c *channel) {
 	r := c.repair
 	if r.awaitingReply {

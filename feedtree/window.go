@@ -23,10 +23,10 @@ type window struct {
 	extras    []extraItem // items shown although the log does not have them, the newest first
 	// signed holds items whose version signed by a trusted key was followed in the log by a version signed by an
 	// untrusted one. The window shows the former.
-	signed  map[feed.ID]difference.Entry
-	head    *feed.Head // from the log, or from a fetched document if the log has brought none
-	unread  []uint64   // sequence numbers of entries that cannot be read, or not completely
-	version uint64
+	signed     map[feed.ID]difference.Entry
+	head       *feed.Head // from the log, or from a fetched document if the log has brought none
+	unreadable []uint64   // sequence numbers of entries that cannot be read, or not completely
+	version    uint64
 }
 
 // An extraItem is an item that is shown although the log does not have it (yet): it was fetched, or comes from a
@@ -34,7 +34,7 @@ type window struct {
 type extraItem struct {
 	feed.Entry
 	publication *difference.Publication // the signed envelope of the item; nil: the item is unsigned
-	seq         uint64                  // number of its entry in the replaced branch, which determines when the item is forgotten; 0: it was fetched
+	seq         uint64                  // number of its entry in the replaced branch; 0: it was fetched
 	// replaced is the version in the log whose place a fetched item took; zero: the log had none.
 	replaced feed.Hash
 }
@@ -206,7 +206,7 @@ func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
 			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, At: e.At}, publication: ch.Publication, seq: e.Ref})
 		}
 	}
-	w.log, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
+	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
 }
 
@@ -246,7 +246,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 			f.scheduleOriginFetch(c)
 		}
 		if deltas[i].unreadable {
-			w.unread = append(w.unread, e.At.Seq)
+			w.unreadable = append(w.unreadable, e.At.Seq)
 		}
 		if deltas[i].Pin != nil {
 			f.considerPin(c, deltas[i].Pin)
@@ -284,7 +284,7 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry
 	for _, e := range w.log.Forget(first) {
 		w.shown.add(e.ID, e.Hash)
 	}
-	w.unread = slices.DeleteFunc(w.unread, func(seq uint64) bool { return seq < first })
+	w.unreadable = slices.DeleteFunc(w.unreadable, func(seq uint64) bool { return seq < first })
 	oldest := f.clock.Now().Add(-maxFetchedAge)
 	if c.alone {
 		oldest = time.Time{} // no other node has these items
