@@ -24,7 +24,7 @@ func pushAll(t *testing.T, s *sim.Swarm, by *sim.Peer, of ...*difference.Publica
 		}
 	})
 	if !s.RunUntil(func() bool { return len(order) == len(of) }, 10*time.Millisecond, 2*time.Minute) {
-		t.Fatalf("%d of %d were answered", len(order), len(of))
+		t.Fatalf("%d of %d publications were answered", len(order), len(of))
 	}
 	return errs, order
 }
@@ -48,7 +48,7 @@ func TestPublicationsThatComeTogetherShareEntries(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !slices.IsSorted(order) {
-		t.Errorf("they were answered in this order: %v", order)
+		t.Errorf("the answers came in this order: %v", order)
 	}
 	if entries := len(lead.Layers().Owners.Log(n.Key(url))) - before; entries > items/3 {
 		t.Errorf("%d items took %d entries", items, entries)
@@ -91,7 +91,7 @@ func TestPolledChangesFollowAcceptedPublications(t *testing.T) {
 		}
 		found := difference.Delta{Changes: []difference.Change{{Item: *newItem(t, "found")}}}
 		if !feeds.Append(n.Key(url), found, nil, func(ok bool) { held = ok }) {
-			t.Error("it was not appended")
+			t.Error("Append returned false")
 		}
 	})
 	of = nil
@@ -117,14 +117,14 @@ func TestPolledChangesFollowAcceptedPublications(t *testing.T) {
 	})
 	n.Run(10 * time.Second)
 	if !held {
-		t.Error("nobody holds what was found")
+		t.Error("the polled change was not committed")
 	}
 	n.checkAll(t, "found", "All of found, single")
 	n.checkAll(t, "9", "All of 9, publisher")
 	n.checkAll(t, "later 9", "All of later 9, publisher")
 	for _, p := range n.Peers() {
 		if st := p.Layers().Feeds.Stats(); st.Lacking > 0 || st.Unlike > 0 {
-			t.Errorf("host %d: %d publications are missing from the log, and %d times it was another one", p.Index(), st.Lacking, st.Unlike)
+			t.Errorf("host %d: %d publications are missing from the log, %d logs differ from their hash", p.Index(), st.Lacking, st.Unlike)
 		}
 	}
 }
@@ -146,7 +146,7 @@ func TestAPublicationThatOvertookAnotherIsAccepted(t *testing.T) {
 	// If the one before it never comes, it is refused, so that its publisher looks for the missing one.
 	_ = n.publisher.write(n.Swarm, "withheld")
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "after it")); !errors.Is(err, feedtree.ErrRefused) {
-		t.Errorf("what follows on something that nobody has: %v", err)
+		t.Errorf("a publication whose predecessor is missing: %v", err)
 	}
 }
 
@@ -164,7 +164,7 @@ func TestAFeedWithoutAnswersDoesNotBlockOthers(t *testing.T) {
 			feeds.Publish(n.publisher.write(n.Swarm, fmt.Sprint(i)).Raw, func(err error) { refused = append(refused, err) })
 		}
 		if len(refused) != 1 || !errors.Is(refused[0], feedtree.ErrNotAccepted) {
-			t.Errorf("of 65 publications on their way at once these were not taken: %v", refused)
+			t.Errorf("errors of 65 publications at once: %v", refused)
 		}
 		p, err := difference.Publish(n.publisher.key, other, 1, [32]byte{}, n.Now(), newItem(t, "elsewhere"))
 		if err != nil {
@@ -173,10 +173,10 @@ func TestAFeedWithoutAnswersDoesNotBlockOthers(t *testing.T) {
 		feeds.Publish(p.Raw, func(err error) { refused = append(refused, err) })
 	})
 	if len(refused) != 1 {
-		t.Errorf("another feed has to wait: %v", refused)
+		t.Errorf("errors with a publication of another feed: %v", refused)
 	}
 	n.Run(5 * time.Second)
 	if last := refused[len(refused)-1]; len(refused) != 66 || last != nil {
-		t.Errorf("%d were answered, the last with %v", len(refused), last)
+		t.Errorf("%d publications were answered, the last with %v", len(refused), last)
 	}
 }

@@ -41,7 +41,7 @@ func TestFeedSilenceCoversEnoughDigests(t *testing.T) {
 		{time.Second, time.Second, missedDigests * time.Second},
 	} {
 		if got := (Config{PollInterval: c.poll, DigestInterval: c.digest}).feedSilence(); got != c.want {
-			t.Errorf("polls each %v, digests each %v: %v", c.poll, c.digest, got)
+			t.Errorf("polls every %v, digests every %v: feed silence %v", c.poll, c.digest, got)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func FuzzBeatStatement(f *testing.F) {
 			return
 		}
 		if len(b.state) > maxState || b.signer != by.PeerID() {
-			t.Errorf("a heartbeat beyond bounds: %+v", b)
+			t.Errorf("heartbeat beyond bounds: %+v", b)
 		}
 		m := &feedtreepb.BeatStatement{
 			Key: of[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
@@ -173,6 +173,6 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		Key: key[:], Branch: 1, Epoch: ^uint32(0), Seq: ^uint64(0), Head: make([]byte, 32), Number: 1, TimeMs: 1, State: make([]byte, maxState),
 	})
 	if n := len(signer().Sign(wire.DomainBeat, beat).Raw); n > maxBeat {
-		t.Errorf("an honest heartbeat of %d bytes is refused", n)
+		t.Errorf("a valid heartbeat of %d bytes is over the limit", n)
 	}
 }

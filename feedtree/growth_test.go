@@ -33,7 +33,7 @@ func TestAPushCostsTheSameInALongFeed(t *testing.T) {
 				n.publisherNode.Layers().Feeds.Head(n.Key(url), func(d feedtree.Document) { last = d.Pin.Seq })
 			})
 			if last+1 < uint64(written) { // the last entry may still be on its way down the tree
-				t.Fatalf("number %d is the last one, not %d", last, written)
+				t.Fatalf("the last number is %d, not %d", last, written)
 			}
 			write(1)
 		}

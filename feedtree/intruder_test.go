@@ -198,7 +198,7 @@ func TestFeedsSurviveArbitraryMessages(t *testing.T) {
 				these = []attack{k}
 			}
 			if runAttacks(t, b, these...); t.Failed() {
-				t.Fatalf("story %d of kind %d", i, j)
+				t.Fatalf("input %d, kind %d", i, j)
 			}
 		}
 	}
@@ -366,7 +366,7 @@ func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
 			}))
 			in.publish(key, &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: beat.Raw}})
 			if after := p.Layers().Feeds.Stats(); after.Gaps != before.Gaps+1 {
-				t.Errorf("host %d asked %d times", p.Index(), after.Gaps-before.Gaps)
+				t.Errorf("host %d started %d repairs", p.Index(), after.Gaps-before.Gaps)
 			}
 			asked++
 		}
@@ -377,11 +377,11 @@ func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
 			leads.Do(func() { leads.Layers().Feeds.BranchMerged(key) })
 		}
 		if made := leads.Layers().Feeds.Stats().Beats - beats; made != 1 {
-			t.Errorf("%d heartbeats of a merge", made)
+			t.Errorf("%d heartbeats after merges", made)
 		}
 	}
 	if asked < 5 {
-		t.Fatalf("only %d follow", asked)
+		t.Fatalf("only %d followers", asked)
 	}
 	in.checkAfter()
 }

@@ -34,7 +34,7 @@ func TestMissedDeliveriesCountPerParent(t *testing.T) {
 			}
 		}
 		if out != c.out {
-			t.Errorf("%s: out after %d, not %d", c.name, out, c.out)
+			t.Errorf("%s: left after %d, not %d", c.name, out, c.out)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 			}
 		}
 	}
-	t.Fatal("nobody leads the feed")
+	t.Fatal("no member leads the feed")
 	return nil
 }
 
@@ -194,7 +194,7 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 		fetches += p.Layers().Feeds.Stats().Fetches
 	}
 	if overdue+fetches > 0 {
-		t.Errorf("%d heartbeats overdue, %d fetches while all was well", overdue, fetches)
+		t.Errorf("%d heartbeats overdue, %d fetches without a fault", overdue, fetches)
 	}
 
 	s.Partition(hosts(cut...)) // they reach one another, but no owner of the feed
@@ -254,7 +254,7 @@ func TestInventedEntriesDoNotCauseFetches(t *testing.T) {
 	}
 	in.checkAfter()
 	if st := in.target.Layers().Feeds.Stats(); st.Gaps == 0 {
-		t.Error("nobody looked for it")
+		t.Error("no repair was started")
 	}
 }
 
@@ -323,7 +323,7 @@ func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	lead.Start()
 	s.World.Run(90 * time.Minute) // an item, and a beat interval
 	if epoch() != before {
-		t.Fatal("another leads")
+		t.Fatal("another node leads the feed")
 	}
 	if said() > 0 || said() < -time.Hour {
 		t.Errorf("the last heartbeat is from %v", said())
@@ -509,7 +509,7 @@ func TestAFeedWithoutReadersIsNotPolled(t *testing.T) {
 	polls := f.Polls
 	s.World.Run(6 * time.Hour)
 	if f.Polls > polls {
-		t.Errorf("polled %d times after everybody left", f.Polls-polls)
+		t.Errorf("polled %d times without readers", f.Polls-polls)
 	}
 	s.World.Run(20 * time.Hour)
 	for _, p := range s.Peers() {

@@ -157,7 +157,7 @@ func (n *publishedFeed) checkAll(t *testing.T, name, want string) {
 			continue
 		}
 		if got := seen(n.Swarm, p)[name]; got != want {
-			t.Errorf("host %d has of %s %q, want %q", p.Index(), name, got, want)
+			t.Errorf("host %d shows for %s %q, want %q", p.Index(), name, got, want)
 		}
 	}
 }
@@ -179,11 +179,11 @@ func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
 		return true
 	}
 	if !n.RunUntil(there, 10*time.Millisecond, 2*time.Second-n.Now().Sub(began)) {
-		t.Fatalf("not there after %v", n.Now().Sub(began))
+		t.Fatalf("not visible after %v", n.Now().Sub(began))
 	}
 	t.Logf("at all readers after %v", n.Now().Sub(began))
 	if now := n.FeedStats().Polls; now != polls {
-		t.Errorf("%d polls brought it", now-polls)
+		t.Errorf("%d polls were made", now-polls)
 	}
 	n.checkAll(t, "new", "All of new, publisher")
 	n.checkAll(t, "old", "Headline of old, single")
@@ -288,7 +288,7 @@ func TestANewSequencerKnowsWhenThePublisherLastSpoke(t *testing.T) {
 	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	n.World.Run(10 * time.Minute)
 	if leader(t, n.Swarm, url) == first {
-		t.Fatal("nobody has taken over")
+		t.Fatal("no other node leads the feed")
 	}
 	n.checkAll(t, "forgotten", "")
 	n.World.Run(20 * time.Minute)
@@ -362,14 +362,14 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 		t.Errorf("the reader has refused %+v", refused)
 	}
 	if err := push(n.Swarm, n.publisherNode, three); err != nil {
-		t.Errorf("after all of that: %v", err)
+		t.Errorf("the next valid publication: %v", err)
 	}
 	n.World.Run(2 * time.Second)
 	for name, want := range map[string]string{"one": "All of one, publisher", "two": "All of two, publisher", "three": "All of three, publisher", "forged": "", "other": "", "four": ""} {
 		n.checkAll(t, name, want)
 	}
 	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrNotFollowed) {
-		t.Errorf("by a node that does not follow the feed: %v", err)
+		t.Errorf("from a node that does not follow the feed: %v", err)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestARefusalIsForgottenWhenThePublicationIsAccepted(t *testing.T) {
 	}
 	for _, p := range []*difference.Publication{three, beat, other} {
 		if push(n.Swarm, n.publisherNode, p) == nil {
-			t.Errorf("number %d is taken", p.Seq)
+			t.Errorf("number %d was accepted", p.Seq)
 		}
 	}
 	lead := leader(t, n.Swarm, url)
@@ -412,7 +412,7 @@ func TestInvalidPublicationsAreRefusedWhereTheyEnter(t *testing.T) {
 	tampered[len(tampered)/2] ^= 1
 	for _, garbage := range [][]byte{tampered, raw[:len(raw)-9], []byte("garbage")} {
 		if push(n.Swarm, n.publisherNode, &difference.Publication{Raw: garbage}) == nil {
-			t.Errorf("%q is taken", garbage)
+			t.Errorf("%q was accepted", garbage)
 		}
 	}
 	got := n.publisherNode.Layers().Feeds.Refusals()
@@ -440,11 +440,11 @@ func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
 		n.publisherNode.Do(func() { _ = n.publisherNode.Layers().Feeds.Receive(liar.ID(), body) })
 	}
 	if len(told) > 0 {
-		t.Fatalf("it was told %v", told)
+		t.Fatalf("results: %v", told)
 	}
 	n.World.Run(10 * time.Second)
 	if len(told) != 2 || errors.Join(told...) != nil {
-		t.Errorf("it was told %v", told)
+		t.Errorf("results: %v", told)
 	}
 }
 
@@ -480,7 +480,7 @@ func TestTheNamedNextKeyReplacesTheOldOne(t *testing.T) {
 	n.checkAll(t, "one", "All of one, publisher")
 	n.checkAll(t, "two", "All of two, publisher")
 	if now := n.FeedStats().Polls; now > polls {
-		t.Errorf("the origin was asked %d times", now-polls)
+		t.Errorf("the origin was polled %d times", now-polls)
 	}
 	for _, p := range n.readers {
 		if sub, _ := p.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, next.public()) {
@@ -488,7 +488,7 @@ func TestTheNamedNextKeyReplacesTheOldOne(t *testing.T) {
 		}
 	}
 	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "three")); err == nil || !strings.Contains(err.Error(), "another key has replaced this one") {
-		t.Errorf("the key before is used again: %v", err)
+		t.Errorf("publication with the former key: %v", err)
 	}
 }
 
@@ -519,17 +519,17 @@ func TestTheOriginWithdrawsAKey(t *testing.T) {
 		}
 		waits++
 		if got := seen(n.Swarm, p); got["two"] != "All of two, unconfirmed" || got["forged"] != "All of forged, publisher" {
-			t.Errorf("host %d has not looked itself, and shows %v", p.Index(), got)
+			t.Errorf("host %d has not checked the origin, and shows %v", p.Index(), got)
 		}
 	}
 	if waits == 0 {
-		t.Error("all readers have seen the key before they could")
+		t.Error("no reader waits for its check of the origin")
 	}
 	n.World.Run(quickNetwork().PollInterval + time.Second)
 	n.checkAll(t, "two", "All of two, publisher")
 	n.checkAll(t, "forged", "All of forged, revoked")
 	if err := push(n.Swarm, n.publisherNode, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "withdrawn this key") {
-		t.Errorf("the thief: %v", err)
+		t.Errorf("publication with the stolen key: %v", err)
 	}
 	var witnessed uint64
 	for _, p := range n.Peers() {
@@ -538,7 +538,7 @@ func TestTheOriginWithdrawsAKey(t *testing.T) {
 		}
 	}
 	if witnessed < 2 {
-		t.Errorf("%d owners have looked at the origin", witnessed)
+		t.Errorf("%d owners have witnessed the key", witnessed)
 	}
 }
 
@@ -566,14 +566,14 @@ func TestFollowersDoubtAKeyThatOwnersHaveNotSeen(t *testing.T) {
 		}
 		now, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		if now.Doubt == nil || !bytes.Equal(now.Publisher.Key, n.publisher.public()) || r.Layers().Feeds.Stats().Doubted != 1 {
-			t.Errorf("host %d believes %+v", r.Index(), now.Publisher)
+			t.Errorf("host %d trusts %+v", r.Index(), now.Publisher)
 		}
 	}
 	// A person can decide to trust the key.
 	r := n.readers[0]
 	r.Do(func() { r.Layers().Feeds.Trust(n.Key(url)) })
 	if got := seen(n.Swarm, r)["false"]; got != "All of false, publisher" {
-		t.Errorf("who was told has %q", got)
+		t.Errorf("after the decision to trust: %q", got)
 	}
 }
 
@@ -750,7 +750,7 @@ func TestStoringAPinAndASubscriptionDoNotUndoEachOther(t *testing.T) {
 		n.World.Run(5 * time.Second)
 		sub, ok := r.Layers().Feeds.Subscription(n.Key(url))
 		if !acked || ok != (i%2 == 1) || ok && !bytes.Equal(sub.Attributes, said) {
-			t.Errorf("said %d ms after the key: %v, and in the next life %v, %v", i, acked, ok, sub.Attributes)
+			t.Errorf("%d ms after the pin: stored %v; after a restart: subscribed %v, attributes %v", i, acked, ok, sub.Attributes)
 		}
 		if i%2 == 0 {
 			r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
@@ -769,7 +769,7 @@ func TestAPublisherReachesAnUnknownSequencerAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		if took := n.Now().Sub(began); i > 0 && took > time.Second { // the first one waits for the origin
-			t.Errorf("held after %v", took)
+			t.Errorf("committed after %v", took)
 		}
 		n.World.Run(4 * time.Minute)
 	}
@@ -861,7 +861,7 @@ func TestAPublicationThatMayBeCommittedIsNotRefused(t *testing.T) {
 	n.World.PartOneWay(rest, []*sim.Host{n.publisherNode.Host})
 	n.RunUntil(func() bool { return told != nil }, 10*time.Millisecond, 2*time.Minute)
 	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrNotAccepted) {
-		t.Errorf("a reader has %q; who pushed it was told %v", got, told)
+		t.Errorf("a reader shows %q; the push ended with %v", got, told)
 	}
 }
 
@@ -884,6 +884,6 @@ func TestAnItemThatCannotBeSignedIsReportedOnce(t *testing.T) {
 		polls, same = polls+st.Polls, same+st.Unchanged
 	}
 	if polls < 20 || same < polls*3/4 {
-		t.Errorf("of %d polls %d brought what was there", polls, same)
+		t.Errorf("of %d polls %d found nothing new", polls, same)
 	}
 }

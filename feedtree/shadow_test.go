@@ -75,14 +75,14 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 		bad := interior(t, s, readers, group)
 		children := below(readers, group, bad)
 		if len(children) == 0 {
-			t.Fatalf("tree %s: nobody is below", tree)
+			t.Fatalf("tree %s: the parent has no children", tree)
 		}
 		bad.Swallow()
 		s.World.Run(10 * time.Minute)
 		// Others may have become its children since, and need time to notice.
 		for _, p := range below(readers, group, bad) {
 			if slices.Contains(children, p) {
-				t.Errorf("tree %s: one of %d is below it still: %+v", tree, len(children), p.Layers().Feeds.Stats())
+				t.Errorf("tree %s: one of %d children has not left: %+v", tree, len(children), p.Layers().Feeds.Stats())
 			}
 		}
 		for _, p := range children {
@@ -124,7 +124,7 @@ func TestAuditsFindWhatBothTreesWithhold(t *testing.T) {
 		return behind
 	}
 	if lag() == 0 {
-		t.Error("nobody is behind")
+		t.Error("no reader is behind")
 	}
 	s.World.Run(12*time.Minute + 10*time.Second)
 	if n := lag(); n > 0 {
@@ -137,7 +137,7 @@ func TestAuditsFindWhatBothTreesWithhold(t *testing.T) {
 		audits += st.Audits
 	}
 	if unheard == 0 || audits > uint64(len(readers))*4 {
-		t.Errorf("%d found in %d audits of %d readers", unheard, audits, len(readers))
+		t.Errorf("%d audits of %d found entries, with %d readers", unheard, audits, len(readers))
 	}
 	checkSwarm(t, s)
 }

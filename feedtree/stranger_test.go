@@ -102,10 +102,10 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	for _, p := range append(members, clients...) {
 		found := findOwners(s, p)
 		if len(found) == 0 {
-			t.Errorf("host %d is told of nobody", p.Index())
+			t.Errorf("host %d finds no owner", p.Index())
 		}
 		if i := slices.IndexFunc(found, reads); i >= 0 {
-			t.Errorf("host %d, which does not follow the feed, is told of a reader", p.Index())
+			t.Errorf("host %d, which does not follow the feed, finds a reader", p.Index())
 		}
 		for _, h := range p.Layers().Overlay.Hosts() {
 			if reads(h.Peer.ID) {
@@ -114,7 +114,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 		}
 	}
 	if below == 0 {
-		t.Error("no client hangs below a reader")
+		t.Error("no client is below a reader")
 	}
 
 	told := 0
@@ -122,7 +122,7 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 		told += len(slices.DeleteFunc(findOwners(s, p), func(id env.PeerID) bool { return !reads(id) }))
 	}
 	if told == 0 {
-		t.Error("no reader is told of another: nothing could be got from siblings")
+		t.Error("no reader finds another one, so siblings could not help")
 	}
 
 	x := newStranger(s)
@@ -134,14 +134,14 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 			t.Fatalf("host %d answers with %v", p.Index(), of)
 		}
 		if b := of[0].GetHeadsReply(); (len(b.Different) > 0) != (p == owners[0]) {
-			t.Errorf("host %d tells a stranger that it has %d of the feeds that it was asked of", p.Index(), len(b.Different))
+			t.Errorf("host %d tells a stranger about %d feeds", p.Index(), len(b.Different))
 		}
 	}
 	// The answer to a stranger's question in a reader's name goes to the reader.
 	r := readers[0].Layers().Overlay.Self().Raw
 	q := &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: key[:], Record: r}}}
 	if of := ask(t, s, x, owners[0], wire.Owner, q, func() *ownerpb.Message { return new(ownerpb.Message) }); len(of) > 0 {
-		t.Errorf("a stranger is told %v", of)
+		t.Errorf("a stranger gets the answer %v", of)
 	}
 	checkSwarm(t, s)
 }

@@ -69,7 +69,7 @@ func (n *takeover) forgeKey(t *testing.T, liars int) {
 	})
 	n.World.Run(2 * time.Second)
 	if !held {
-		t.Fatal("the owners do not hold what the sequencer has made up")
+		t.Fatal("the forged entry was not committed")
 	}
 }
 
@@ -81,7 +81,7 @@ func (n *takeover) checkForged(t *testing.T) {
 	n.checkAll(t, "false", "All of false, unconfirmed")
 	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) || len(sub.Publisher.Past) > 0 {
-			t.Errorf("host %d believes %+v and doubts %+v", r.Index(), sub.Publisher, sub.Doubt)
+			t.Errorf("host %d trusts %+v and doubts %+v", r.Index(), sub.Publisher, sub.Doubt)
 		}
 	}
 }
@@ -105,10 +105,10 @@ func TestOwnersCannotTakeOverAFeed(t *testing.T) {
 		for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 			sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 			if !bytes.Equal(sub.Seen, n.publisher.public()) {
-				t.Errorf("%d lie: host %d has seen the key %x at the origin", liars, r.Index(), sub.Seen)
+				t.Errorf("%d liars: host %d has seen the key %x at the origin", liars, r.Index(), sub.Seen)
 			}
 			if sub.Objectors == 0 {
-				t.Errorf("%d lie: host %d has heard of nobody who objects", liars, r.Index())
+				t.Errorf("%d liars: host %d knows no objectors", liars, r.Index())
 			}
 		}
 		// A node asks an origin that contradicts its log less and less often.
@@ -121,7 +121,7 @@ func TestOwnersCannotTakeOverAFeed(t *testing.T) {
 		before := looks()
 		n.World.Run(time.Hour)
 		if made := looks() - before; made > 7*8 {
-			t.Errorf("7 readers have looked %d times in an hour", made)
+			t.Errorf("7 readers made %d checks in an hour", made)
 		}
 		if t.Failed() {
 			return
@@ -148,7 +148,7 @@ func TestOwnersCannotNameTheNextKey(t *testing.T) {
 	n.checkAll(t, "false", "All of false, unconfirmed")
 	for _, r := range n.readers {
 		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, second.public()) {
-			t.Errorf("host %d believes %+v", r.Index(), sub.Publisher)
+			t.Errorf("host %d trusts %+v", r.Index(), sub.Publisher)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestAFeedThatWasTakenOverRecovers(t *testing.T) {
 	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		if sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, fresh.public()) {
-			t.Errorf("host %d believes %+v", r.Index(), sub.Publisher)
+			t.Errorf("host %d trusts %+v", r.Index(), sub.Publisher)
 		}
 	}
 	n.checkAll(t, "one", "All of one, revoked")

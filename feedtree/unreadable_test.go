@@ -49,7 +49,7 @@ func appendBody(t *testing.T, s *sim.Swarm, body []byte, items int) {
 		}
 	})
 	if !s.RunUntil(func() bool { return held }, 10*time.Millisecond, 10*time.Second) {
-		t.Fatal("the entry is not held")
+		t.Fatal("the entry was not committed")
 	}
 }
 
@@ -91,7 +91,7 @@ func TestALogWithAnUnreadableEntryHeals(t *testing.T) {
 	n.World.Run(5 * time.Second)
 	for _, p := range append(slices.Clone(n.readers), n.publisherNode) {
 		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 1 {
-			t.Errorf("host %d says that %d entries cannot be read", p.Index(), s.Unreadable)
+			t.Errorf("host %d reports %d unreadable entries", p.Index(), s.Unreadable)
 		}
 	}
 	n.World.Run(quickNetwork().PollInterval + 10*time.Second)
@@ -105,7 +105,7 @@ func TestALogWithAnUnreadableEntryHeals(t *testing.T) {
 	n.checkAll(t, "two", "Headline of two, single")
 	p := leader(t, n.Swarm, url)
 	if v, _ := p.Layers().Owners.View(n.Key(url)); v.Epoch == nil {
-		t.Fatal("nobody leads the feed")
+		t.Fatal("no member leads the feed")
 	}
 	if has := guidsInLog(n.Swarm, p); !slices.Contains(has, "two") {
 		t.Errorf("the log has %q", has)
@@ -141,7 +141,7 @@ func TestLostBodiesComeFromOwners(t *testing.T) {
 	}
 	reader.Start()
 	if !n.RunUntil(func() bool { return len(seen(n.Swarm, reader)) == 3 }, time.Second, 30*time.Second) {
-		t.Errorf("not there after half a minute: %v", seen(n.Swarm, reader))
+		t.Errorf("after half a minute the reader shows %v", seen(n.Swarm, reader))
 	}
 	n.World.Run(2 * time.Minute) // the origin would have been asked by now
 	for _, name := range []string{"one", "two", "three"} {
@@ -169,12 +169,12 @@ func TestNothingUnreadableIsSigned(t *testing.T) {
 	})
 	n.World.Run(10 * time.Second)
 	if st := p.Layers().Feeds.Stats(); !taken || !held || st.Illegible != 1 {
-		t.Errorf("taken %v, held %v, %d items left out", taken, held, st.Illegible)
+		t.Errorf("accepted %v, committed %v, %d items left out", taken, held, st.Illegible)
 	}
 	n.checkAll(t, "two", "All of two, single")
 	n.checkAll(t, "three", "")
 	if said := p.Layers().Feeds.Refusals(); len(said) != 1 || !strings.Contains(said[0].Why, "left out") {
-		t.Errorf("of what was left out is said: %+v", said)
+		t.Errorf("refusals: %+v", said)
 	}
 	for _, p := range n.readers {
 		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 0 {
@@ -276,7 +276,7 @@ func TestVersionsOfOneItemGetSeparateEntries(t *testing.T) {
 		publish(n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, newItem(t, "last")))
 	})
 	if !n.RunUntil(func() bool { return left == 0 }, 10*time.Millisecond, time.Minute) || n.Now().Sub(began) > 2*time.Second {
-		t.Errorf("after %v %d are not taken yet", n.Now().Sub(began), left)
+		t.Errorf("after %v %d publications are not committed", n.Now().Sub(began), left)
 	}
 	n.World.Run(5 * time.Second)
 	n.checkAll(t, "x", "Version 5, publisher")

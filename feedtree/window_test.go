@@ -50,7 +50,7 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 		k.w.extras = []extraItem{{Entry: feed.Entry{Item: b, At: fetched}, replaced: k.over}}
 		k.w.dropReplaced(1, k.oldest)
 		if stays := len(k.w.extras) > 0; stays != k.stays {
-			t.Errorf("%s: it stays: %v", k.what, stays)
+			t.Errorf("%s: kept: %v", k.what, stays)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestAReplacedLogDoesNotShowAnItemTwice(t *testing.T) {
 	gone := []*owner.Entry{{At: owner.Position{Seq: 1}}}
 	w.switchLog(gone, []decodedEntry{{Delta: difference.Delta{Changes: []difference.Change{{Item: a}}}}})
 	if len(w.extras) != 1 || w.extras[0].Item.Hash != b.Hash || w.itemCount() != 1 {
-		t.Errorf("%d items are shown beside the log", len(w.extras))
+		t.Errorf("%d extra items", len(w.extras))
 	}
 }
 
