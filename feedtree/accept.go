@@ -14,58 +14,59 @@ import (
 	"tidings/overlay"
 )
 
-// The way of a publication, at the sequencer: it takes what the feed's publisher has signed, in
-// the order of the publisher's numbers, none of them twice and none left out.
+// This file handles publications at the sequencer. It accepts the publisher's items in the order of their numbers,
+// none twice and none left out.
 
 const (
-	// silentFor is after how many beat intervals a publisher is silent: then what polls find is
-	// for readers, as with any feed.
-	silentFor = 2
-	// maxTaken is how many publications are remembered by their numbers: what was taken longer
-	// ago and comes again is no conflict, but old.
-	maxTaken = 512
-	// maxRefusals is how many refusals are kept for people.
+	// silentIntervals is the number of beat intervals without a message after which a publisher counts as silent.
+	// Then readers get what polls find, as with any other feed.
+	silentIntervals = 2
+	// maxReceipts bounds the publications that are remembered by their numbers. An older publication that comes
+	// again counts as old, not as a conflict.
+	maxReceipts = 512
+	// maxRefusals bounds the refusals that are kept for people. The oldest is dropped.
 	maxRefusals = 16
 )
 
-// A receipt is what is remembered of a publication that was taken.
+// A receipt records a publication that was accepted.
 type receipt struct {
-	hash feed.Hash
-	held bool // by a quorum
+	hash      feed.Hash
+	committed bool // stored by a quorum
 }
 
-// take notes a publication.
-func (l *lead) take(p *difference.Publication, held bool) {
-	if l.taken == nil {
-		l.taken = map[uint64]receipt{}
+// addReceipt records a publication, and forgets the one with the lowest number beyond maxReceipts.
+func (l *leaderState) addReceipt(p *difference.Publication, committed bool) {
+	if l.receipts == nil {
+		l.receipts = map[uint64]receipt{}
 	}
-	l.taken[p.Seq] = receipt{p.Hash, held}
-	if len(l.taken) > maxTaken {
+	l.receipts[p.Seq] = receipt{p.Hash, committed}
+	if len(l.receipts) > maxReceipts {
 		least := p.Seq
-		for seq := range l.taken {
+		for seq := range l.receipts {
 			least = min(least, seq)
 		}
-		delete(l.taken, least)
+		delete(l.receipts, least)
 	}
 }
 
-// hears notes that a publisher has spoken. A heartbeat that is said again, perhaps by others, is old;
-// an item that was taken is not.
-func (l *lead) hears(p *difference.Publication, at time.Time) {
-	fresh := p.Time.After(l.said)
+// hearPublisher records that a publisher has spoken. A repeated heartbeat, which anybody may have replayed, does
+// not count; an accepted item always does.
+func (l *leaderState) hearPublisher(p *difference.Publication, at time.Time) {
+	fresh := p.Time.After(l.publisherTime)
 	if fresh {
-		l.said = p.Time
+		l.publisherTime = p.Time
 	}
 	if fresh || p.Item != nil {
-		l.heard = at
+		l.publisherHeardAt = at
 	}
 }
 
-// onPush takes a publication, or passes it on to the sequencer if it was routed here.
+// onPush accepts or refuses a publication. A node that is not the sequencer passes on a publication that was routed
+// to it.
 func (f *FeedTree) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) error {
 	p, err := difference.OpenPublication(m.Publication)
 	if err != nil {
-		f.note(Refusal{Why: err.Error()})
+		f.addRefusal(Refusal{Why: err.Error()})
 		return err
 	}
 	to := env.Peer{ID: from}
@@ -78,7 +79,7 @@ func (f *FeedTree) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) erro
 	}
 	key := overlay.Key(f.node.Network(), p.URL)
 	c := f.feeds[key]
-	if c == nil || c.lead == nil {
+	if c == nil || c.leader == nil {
 		v, ok := f.owners.View(key)
 		if routed && ok && v.Epoch != nil && v.Epoch.Sequencer != f.signer.PeerID() {
 			next := env.Peer{ID: v.Epoch.Sequencer}
@@ -87,116 +88,117 @@ func (f *FeedTree) onPush(from env.PeerID, m *feedtreepb.Push, routed bool) erro
 			}
 			f.net.Send(next, env.Control, wire.AppendFrame(nil, wire.Feed, &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}}))
 		}
-		return nil // it comes again
+		return nil // the publisher's node sends it again
 	}
-	if c.lead.ready {
+	if c.leader.ready {
 		f.accept(c, p, to)
 	}
 	return nil
 }
 
-// accept takes a publication of a feed that is led here, or refuses it and says why.
+// accept accepts a publication of a feed that this node leads, or refuses it with a reason.
 func (f *FeedTree) accept(c *channel, p *difference.Publication, to env.Peer) {
-	l := c.lead
-	answer := func(v feedtreepb.Pushed_Verdict, words string) {
-		m := &feedtreepb.Pushed{Hash: p.Hash[:], Verdict: v, Words: words}
+	l := c.leader
+	answer := func(v feedtreepb.PushReply_Verdict, reason string) {
+		m := &feedtreepb.PushReply{Hash: p.Hash[:], Verdict: v, Reason: reason}
 		if l.pin != nil {
 			m.Pubseq = l.pin.Seq
 		}
 		if to.ID == f.signer.PeerID() {
-			f.onPushed(to.ID, m)
+			f.onPushReply(to.ID, m)
 			return
 		}
-		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: m}})
+		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: m}})
 	}
-	refuse := func(v feedtreepb.Pushed_Verdict, format string, args ...any) {
-		words := fmt.Sprintf(format, args...)
-		f.refuse(c, p, words)
-		answer(v, words)
+	refuse := func(v feedtreepb.PushReply_Verdict, format string, args ...any) {
+		reason := fmt.Sprintf(format, args...)
+		f.refuse(c, p, reason)
+		answer(v, reason)
 	}
 	if l.pin.Revoked(p.Key) {
-		f.seek(c) // the owners of before may have lied
-		refuse(feedtreepb.Pushed_REVOKED, "the feed has withdrawn this key")
+		f.fetchForKey(c) // earlier owners may have lied about the key
+		refuse(feedtreepb.PushReply_REVOKED, "the feed has withdrawn this key")
 		return
 	}
-	if l.pin.Had(p.Key) && f.clock.Now().Sub(l.pin.Since) < lagTime {
-		refuse(feedtreepb.Pushed_REVOKED, "another key has replaced this one: publish with the file of the new key")
+	if l.pin.Had(p.Key) && f.clock.Now().Sub(l.pin.Since) < originLag {
+		refuse(feedtreepb.PushReply_REVOKED, "another key has replaced this one: publish with the file of the new key")
 		return
 	}
 	if l.pin == nil || !p.By(l.pin.Key) {
 		if l.pin == nil || l.pin.Next == (feed.Hash{}) || difference.KeyHash(p.Key) != l.pin.Next {
-			f.seek(c)
-			refuse(feedtreepb.Pushed_UNKNOWN, "the feed's document does not name this key yet: it is being read, and counts only over HTTPS or from a private address")
+			f.fetchForKey(c)
+			refuse(feedtreepb.PushReply_UNKNOWN, "the feed's document does not name this key yet: the document is being fetched, and counts only over HTTPS or from a private address")
 			return
 		}
 		if f.inOrder(l, p) == "" {
-			f.repin(c, l.pin.Change(p.Key, feed.Hash{}, f.clock.Now(), nil)) // it was named before
+			f.setPin(c, l.pin.Change(p.Key, feed.Hash{}, f.clock.Now(), nil)) // the former key has named this one
 		}
 	}
-	if was, known := l.taken[p.Seq]; known && was.hash == p.Hash {
-		if was.held {
-			answer(feedtreepb.Pushed_HELD, "") // the answer was lost
+	if was, known := l.receipts[p.Seq]; known && was.hash == p.Hash {
+		if was.committed {
+			answer(feedtreepb.PushReply_COMMITTED, "") // the first answer was lost
 		}
 		return
 	}
 	if why := f.inOrder(l, p); why != "" {
-		v := feedtreepb.Pushed_CONFLICT
+		v := feedtreepb.PushReply_CONFLICT
 		if p.Seq > l.pin.Seq {
-			v = feedtreepb.Pushed_GAP
+			v = feedtreepb.PushReply_GAP
 		}
 		if p.Seq == l.pin.Seq+1 {
-			v = feedtreepb.Pushed_CONFLICT
+			v = feedtreepb.PushReply_CONFLICT
 		}
 		refuse(v, "%s", why)
 		return
 	}
 	if p.Item == nil {
-		l.hears(p, f.clock.Now())
-		f.taken(c, p, f.clock.Now())
-		answer(feedtreepb.Pushed_HELD, "")
+		l.hearPublisher(p, f.clock.Now())
+		f.forgetRefusal(c, p, f.clock.Now())
+		answer(feedtreepb.PushReply_COMMITTED, "")
 		return
 	}
 	if len(l.accepted) >= f.owners.Room(c.key) {
-		answer(feedtreepb.Pushed_BUSY, noRoom)
+		answer(feedtreepb.PushReply_BUSY, noRoom)
 		return
 	}
-	l.accepted = append(l.accepted, accepted{p, l.pin, answer})
+	l.accepted = append(l.accepted, acceptedPublication{p, l.pin, answer})
 	l.pin = l.pin.After(p)
-	l.take(p, false)
-	l.hears(p, f.clock.Now())
+	l.addReceipt(p, false)
+	l.hearPublisher(p, f.clock.Now())
 	f.stats.Accepted++
 	if !l.appending {
 		f.appendBatch(c)
 	}
 }
 
-const noRoom = "there is no room for it now"
+const noRoom = "the feed's log has no room now"
 
-// An accepted publication is on its way into the log.
-type accepted struct {
+// An accepted publication waits for its entry.
+type acceptedPublication struct {
 	*difference.Publication
-	before *difference.Pin // without it
-	answer func(v feedtreepb.Pushed_Verdict, words string)
+	before *difference.Pin // the feed's pin before this publication
+	answer func(v feedtreepb.PushReply_Verdict, reason string)
 }
 
-// appendAccepted makes entries of all publications that were accepted: whatever else is appended to the
-// log is counted from them.
+// appendAccepted makes entries of all accepted publications. It runs before anything else is appended, because the
+// numbers in later entries count them.
 func (f *FeedTree) appendAccepted(c *channel) {
-	for l := c.lead; len(l.accepted) > 0; {
+	for l := c.leader; len(l.accepted) > 0; {
 		f.appendBatch(c)
 	}
 }
 
-// appendBatch makes an entry of publications that were accepted. One entry is on its way to a quorum at a
-// time, and those that come meanwhile go together into the next one, so that many writers do not wait for as
-// many entries. A batch is so large that it travels beside its entry, or it is one publication; it has one version of an item.
+// appendBatch makes one entry of accepted publications. Only one such entry waits for a quorum at a time, and the
+// publications that come meanwhile share the next one. So many writers do not wait for equally many entries. A
+// batch is small enough to travel with its entry down the tree, unless it is a single publication, and has at most
+// one version of an item.
 func (f *FeedTree) appendBatch(c *channel) {
-	l := c.lead
+	l := c.leader
 	n, size := 0, 0
-	here := map[feed.ID]bool{} // one entry cannot have two versions of an item
-	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) && !here[l.accepted[n].Item.ID] {
+	inBatch := map[feed.ID]bool{} // an entry cannot hold two versions of an item
+	for n < len(l.accepted) && (n == 0 || size+len(l.accepted[n].Raw) <= maxInline) && !inBatch[l.accepted[n].Item.ID] {
 		size += len(l.accepted[n].Raw)
-		here[l.accepted[n].Item.ID] = true
+		inBatch[l.accepted[n].Item.ID] = true
 		n++
 	}
 	batch, rest := l.accepted[:n], l.accepted[n:]
@@ -212,13 +214,13 @@ func (f *FeedTree) appendBatch(c *channel) {
 	if f.append(c, d, func(ok bool) {
 		l.appending = false
 		for _, p := range batch {
-			if ok { // else it is sent again, to who leads now
-				l.take(p.Publication, true)
-				f.taken(c, p.Publication, f.clock.Now())
-				p.answer(feedtreepb.Pushed_HELD, "")
+			if ok { // otherwise the publisher's node sends it again, to the next sequencer
+				l.addReceipt(p.Publication, true)
+				f.forgetRefusal(c, p.Publication, f.clock.Now())
+				p.answer(feedtreepb.PushReply_COMMITTED, "")
 			}
 		}
-		if c.lead == l && !l.appending {
+		if c.leader == l && !l.appending {
 			f.appendBatch(c)
 		}
 	}) {
@@ -226,74 +228,74 @@ func (f *FeedTree) appendBatch(c *channel) {
 	}
 	l.appending, l.pin, l.accepted = false, batch[0].before, nil
 	for _, p := range slices.Concat(batch, rest) {
-		delete(l.taken, p.Seq)
-		p.answer(feedtreepb.Pushed_BUSY, noRoom)
+		delete(l.receipts, p.Seq)
+		p.answer(feedtreepb.PushReply_BUSY, noRoom)
 	}
 }
 
-// inOrder says, in words, why a publication is not the next one; "" if it is. The first one that
-// is known of a feed may have any number.
-func (f *FeedTree) inOrder(l *lead, p *difference.Publication) string {
+// inOrder returns the reason why a publication is not the next one, or "" if it is. The first known publication of
+// a feed may have any number.
+func (f *FeedTree) inOrder(l *leaderState, p *difference.Publication) string {
 	last := l.pin.Seq
 	switch {
 	case last == 0:
 	case p.Item == nil && p.Seq == last && p.Prev == l.pin.Head:
 	case p.Item == nil && p.Seq <= last:
-		return fmt.Sprintf("it says that nothing came after number %d, and the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
+		return fmt.Sprintf("the heartbeat says that number %d is the last one, but the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
 	case p.Seq <= last:
-		return fmt.Sprintf("number %d was given before, and the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
+		return fmt.Sprintf("number %d was used before, and the network has number %d: this publisher's record is old, or somebody else has its key", p.Seq, last)
 	case p.Item == nil && p.Seq == last+1, p.Seq > last+1:
-		return fmt.Sprintf("the network has number %d: what came between that and number %d is missing", last, p.Seq)
+		return fmt.Sprintf("the network has number %d and this is number %d: items are missing", last, p.Seq)
 	case p.Prev != l.pin.Head:
-		return fmt.Sprintf("it does not follow on number %d as the network has it: somebody else has this key, or its record was lost", last)
+		return fmt.Sprintf("this does not continue number %d as the network has it: somebody else has this key, or the publisher's record was lost", last)
 	}
 	return ""
 }
 
-// A Refusal is what was refused by this node: a publication, by the sequencer of its feed, or what
-// came in place of one, or of an entry.
+// A Refusal describes something that this node refused: a publication, as the sequencer of its feed, or a message
+// that is not a valid publication or entry.
 type Refusal struct {
-	URL string // "": it does not say, or nobody can be believed to have said so
-	Seq uint64 // a publication's number
-	Key []byte // of who has signed that; nil: nobody has
+	URL string // "" if unknown, or if only an unverified message names it
+	Seq uint64 // number of the publication
+	Key []byte // key that signed the publication; nil: no valid signature
 	Why string
 	At  time.Time
 
-	may, beat bool // it may be taken later, when it comes again; it says that nothing is new
+	retryable, beat bool // the publication may be accepted later; it is a heartbeat of the publisher
 }
 
-// refuse notes a publication that was refused.
+// refuse counts and records a refused publication.
 func (f *FeedTree) refuse(c *channel, p *difference.Publication, why string) {
 	f.stats.Refused++
-	f.note(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: why, may: true, beat: p.Item == nil})
+	f.addRefusal(Refusal{URL: c.url, Seq: p.Seq, Key: p.Key, Why: why, retryable: true, beat: p.Item == nil})
 }
 
-// taken forgets that a publication was refused before it was taken, at a time: its key was not known then,
-// or what came before it.
-func (f *FeedTree) taken(c *channel, p *difference.Publication, at time.Time) {
-	f.refused = slices.DeleteFunc(f.refused, func(r Refusal) bool {
-		return r.may && r.URL == c.url && r.Seq == p.Seq && p.By(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
+// forgetRefusal drops the refusals of a publication that was accepted later, at a given time: at first its key was
+// unknown, or the publications before it were missing.
+func (f *FeedTree) forgetRefusal(c *channel, p *difference.Publication, at time.Time) {
+	f.refusals = slices.DeleteFunc(f.refusals, func(r Refusal) bool {
+		return r.retryable && r.URL == c.url && r.Seq == p.Seq && p.By(r.Key) && (r.beat || p.Item != nil) && !r.At.After(at)
 	})
 }
 
-// note notes a refusal; the same one again is one.
-func (f *FeedTree) note(r Refusal) {
+// addRefusal records a refusal. A repeated one replaces the first.
+func (f *FeedTree) addRefusal(r Refusal) {
 	r.At = f.clock.Now()
-	f.refused = slices.DeleteFunc(f.refused, func(old Refusal) bool {
+	f.refusals = slices.DeleteFunc(f.refusals, func(old Refusal) bool {
 		return old.URL == r.URL && old.Seq == r.Seq && bytes.Equal(old.Key, r.Key) && old.beat == r.beat && old.Why == r.Why
 	})
-	f.refused = append(f.refused, r)
-	f.refused = f.refused[max(0, len(f.refused)-maxRefusals):]
+	f.refusals = append(f.refusals, r)
+	f.refusals = f.refusals[max(0, len(f.refusals)-maxRefusals):]
 }
 
-// Refusals are the last ones, the oldest first.
-func (f *FeedTree) Refusals() []Refusal { return slices.Clone(f.refused) }
+// Refusals returns the latest refusals, the oldest first.
+func (f *FeedTree) Refusals() []Refusal { return slices.Clone(f.refusals) }
 
-// backstop returns what of a finding is for the log. An item that its publisher has signed stays
-// as it is; others are left to the publisher, unless that is silent or cannot sign them: all is then
-// false, and the next poll finds those that were left again.
-func (f *FeedTree) backstop(c *channel, d difference.Delta) (_ difference.Delta, all bool) {
-	l := c.lead
+// backstopChanges returns the changes of a poll that are for the log. An item that its publisher has signed
+// stays as it is. Other items are left to the publisher, unless it is silent or cannot sign them. If some are left
+// to it, all is false, and the next poll reports them again.
+func (f *FeedTree) backstopChanges(c *channel, d difference.Delta) (_ difference.Delta, all bool) {
+	l := c.leader
 	if l.pin == nil {
 		return d, true
 	}
@@ -304,7 +306,7 @@ func (f *FeedTree) backstop(c *channel, d difference.Delta) (_ difference.Delta,
 		}
 	}
 	d.Changes = rest
-	if len(rest) == 0 || f.silent(l) {
+	if len(rest) == 0 || f.publisherSilent(l) {
 		return d, true
 	}
 	var unsigned []difference.Change
@@ -317,11 +319,11 @@ func (f *FeedTree) backstop(c *channel, d difference.Delta) (_ difference.Delta,
 	return d, len(unsigned) == len(rest)
 }
 
-// silent says whether a publisher was not heard for so long that polls have to do.
-func (f *FeedTree) silent(l *lead) bool {
+// publisherSilent reports whether the publisher has been silent for so long that polls take its place.
+func (f *FeedTree) publisherSilent(l *leaderState) bool {
 	beat := l.pin.Beat
 	if beat == 0 {
 		beat = f.cfg.BeatInterval
 	}
-	return l.heard.IsZero() || f.clock.Now().Sub(l.heard) > silentFor*beat
+	return l.publisherHeardAt.IsZero() || f.clock.Now().Sub(l.publisherHeardAt) > silentIntervals*beat
 }

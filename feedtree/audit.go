@@ -10,156 +10,157 @@ import (
 	"tidings/overlay"
 )
 
-// An inquest is what one owner was asked in an audit and has not answered.
-type inquest struct {
-	keys []overlay.ID
-	at   time.Time
+// A pendingAudit is the unanswered question of an audit to one owner.
+type pendingAudit struct {
+	keys   []overlay.ID
+	sentAt time.Time
 }
 
 const (
-	// maxSought is for how many feeds owners are looked for in one look: their addresses are
-	// not known, or those that are known do not answer. The others are looked for in the next.
-	maxSought = 16
-	// likelyOwners is how many of those found are asked where none of them is known to be an owner.
-	likelyOwners = 3
-	// maxReached bounds the owners whose addresses are remembered; at the bound all are forgotten.
-	maxReached = 4096
+	// maxOwnerLookups bounds the lookups of owners in one run of audits. Owners are looked up for feeds whose known
+	// owners have no known address or do not answer. The remaining feeds wait for the next run.
+	maxOwnerLookups = 16
+	// ownerCandidates is the number of nodes from a lookup that may be asked if none of them is known to be an
+	// owner.
+	ownerCandidates = 3
+	// maxOwnerAddrs bounds the remembered addresses of owners. At the limit all are forgotten and looked up again.
+	maxOwnerAddrs = 4096
 )
 
-// audit compares heads with owners, past all trees: each feed of which nothing certain was heard is
-// compared with one of its owners, by the dice, once in an AuditInterval at least. What there is to
-// ask one owner goes together, also what would be due only later. A node with 4,800 feeds in a network of a
-// thousand so asks two owners a second at the most; one with a hundred, one in five seconds. A feed of which no
-// parent keeps a log is compared each minute, and one that this node owns when nobody has spoken of it for half of
-// the time after which it would count as cut off.
-func (f *FeedTree) audit(now time.Time) {
+// runAudits compares heads with owners, independently of all trees. Each feed about which nothing certain was heard
+// is compared with a random one of its owners at least once in an AuditInterval. All feeds of one owner share a
+// message, including those that would be due a little later: a node with 4,800 feeds in a network of a thousand
+// asks two owners a second at most, and one with a hundred feeds asks one in five seconds.
+//
+// A feed of which no parent keeps a log is compared every DigestInterval. A feed that this node owns is compared
+// after half of the silence that would make it count as cut off.
+func (f *FeedTree) runAudits(now time.Time) {
 	if plant.BlindToGaps {
 		return
 	}
-	f.unanswered(now)
-	asked := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
+	f.expireAudits(now)
+	byOwner := map[env.PeerID][]*channel{} // feeds that may be compared, by owner
 	var due []*channel
 	for _, c := range f.sorted() {
-		if !c.subscribed || c.lead != nil {
+		if !c.subscribed || c.leader != nil {
 			continue
 		}
-		within := f.cfg.AuditInterval
-		if f.blind(c) {
-			within = f.cfg.DigestInterval
+		interval := f.cfg.AuditInterval
+		if f.noParentKeepsLog(c) {
+			interval = f.cfg.DigestInterval
 		}
 		v, ok := f.owners.View(c.key)
-		certain := c.confirmed
+		lastCertain := c.confirmed
 		if v.Owns {
-			// The sequencer sends an owner all entries, and nothing while there are none. The owner asks
-			// another one before that silence would count as being cut off.
-			within, certain = f.cfg.feedSilence()/2, c.heard
+			// The sequencer sends an owner every entry, but nothing while there are none. The owner asks another
+			// one before that silence would count as being cut off.
+			interval, lastCertain = f.cfg.feedSilence()/2, c.heardAt
 		}
-		age := min(now.Sub(certain), now.Sub(c.audited))
-		if !ok || v.Epoch == nil || age < within/2 || v.Owns && len(v.Epoch.Owners) == 1 {
+		age := min(now.Sub(lastCertain), now.Sub(c.auditedAt))
+		if !ok || v.Epoch == nil || age < interval/2 || v.Owns && len(v.Epoch.Owners) == 1 {
 			continue
 		}
 		for _, p := range v.Epoch.Owners {
-			asked[p] = append(asked[p], c)
+			byOwner[p] = append(byOwner[p], c)
 		}
-		if age > within-f.cfg.DigestInterval*5/4 { // the next look would be too late
+		if age > interval-f.cfg.DigestInterval*5/4 { // the next run would be too late
 			due = append(due, c)
 		}
 	}
-	sought := 0
+	lookups := 0
 	for _, c := range due {
-		if c.audited.Equal(now) {
+		if c.auditedAt.Equal(now) {
 			continue
 		}
 		v, _ := f.owners.View(c.key)
-		var near []env.Peer
+		var candidates []env.Peer
 		for _, p := range v.Epoch.Owners {
-			if to := f.peer(p); len(to.Addrs) > 0 && !c.deserted && p != f.signer.PeerID() {
-				near = append(near, to)
+			if to := f.peer(p); len(to.Addrs) > 0 && !c.ownersUnknown && p != f.signer.PeerID() {
+				candidates = append(candidates, to)
 			}
 		}
-		if len(near) > 0 {
-			who := near[f.rand.IntN(len(near))]
-			f.inquire(who, asked[who.ID], now)
-		} else if sought++; sought <= maxSought {
-			f.seekOwners(c, now)
+		if len(candidates) > 0 {
+			to := candidates[f.rand.IntN(len(candidates))]
+			f.auditOwner(to, byOwner[to.ID], now)
+		} else if lookups++; lookups <= maxOwnerLookups {
+			f.auditByLookup(c, now)
 		}
 	}
 }
 
-// inquire asks an owner how the logs of feeds end.
-func (f *FeedTree) inquire(who env.Peer, of []*channel, now time.Time) {
-	i := f.inquests[who.ID]
+// auditOwner asks an owner for the heads of feeds.
+func (f *FeedTree) auditOwner(to env.Peer, channels []*channel, now time.Time) {
+	i := f.pendingAudits[to.ID]
 	if i == nil {
-		i = &inquest{}
-		f.inquests[who.ID] = i
+		i = &pendingAudit{}
+		f.pendingAudits[to.ID] = i
 	}
-	i.at = now
+	i.sentAt = now
 	var heads []*feedtreepb.Head
-	for _, c := range of {
-		if !c.audited.Equal(now) {
-			c.audited = now
+	for _, c := range channels {
+		if !c.auditedAt.Equal(now) {
+			c.auditedAt = now
 			i.keys = append(i.keys, c.key)
-			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: f.head(c.key)})
+			heads = append(heads, &feedtreepb.Head{Key: c.key[:], Head: f.logHead(c.key)})
 		}
 	}
 	for chunk := range slices.Chunk(heads, maxHeads) {
 		f.stats.Audits++
-		f.send(who, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
+		f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: chunk}}})
 	}
 }
 
-// seekOwners finds a feed's owners by way of its key, and asks one of them.
-func (f *FeedTree) seekOwners(c *channel, now time.Time) {
-	c.audited = now
+// auditByLookup looks up a feed's owners by its key, and asks one of them.
+func (f *FeedTree) auditByLookup(c *channel, now time.Time) {
+	c.auditedAt = now
 	f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
-		// Owners come first, and then those who follow.
+		// Known owners come first. Otherwise a few of the nodes found may be owners or followers.
 		v, _ := f.owners.View(c.key)
 		owns := func(p *overlay.Contact) bool { return v.Epoch != nil && slices.Contains(v.Epoch.Owners, p.Peer.ID) }
 		if known := slices.ContainsFunc(found, owns); known {
 			found = slices.DeleteFunc(slices.Clone(found), func(p *overlay.Contact) bool { return !owns(p) })
 		} else {
 			found = slices.DeleteFunc(slices.Clone(found), func(p *overlay.Contact) bool { return p.Peer.ID == f.signer.PeerID() })
-			found = found[:min(len(found), likelyOwners)]
+			found = found[:min(len(found), ownerCandidates)]
 		}
 		if f.feeds[c.key] != c || !c.subscribed || len(found) == 0 {
 			return
 		}
 		for _, p := range found {
-			if len(f.reached) >= maxReached {
-				clear(f.reached)
+			if len(f.ownerAddrs) >= maxOwnerAddrs {
+				clear(f.ownerAddrs)
 			}
-			f.reached[p.Peer.ID] = p.Peer
+			f.ownerAddrs[p.Peer.ID] = p.Peer
 		}
-		c.deserted, c.audited = false, time.Time{}
-		f.inquire(found[f.rand.IntN(len(found))].Peer, []*channel{c}, f.clock.Now())
+		c.ownersUnknown, c.auditedAt = false, time.Time{}
+		f.auditOwner(found[f.rand.IntN(len(found))].Peer, []*channel{c}, f.clock.Now())
 	})
 }
 
-// unanswered gives up on owners who do not answer: those of the feeds that they were asked of are to be
-// found anew, for there may be others now.
-func (f *FeedTree) unanswered(now time.Time) {
-	for who, i := range f.inquests {
-		if now.Sub(i.at) < f.cfg.DigestInterval/2 {
+// expireAudits gives up on owners that do not answer. The owners of their feeds are looked up again, because there
+// may be other owners now.
+func (f *FeedTree) expireAudits(now time.Time) {
+	for peer, i := range f.pendingAudits {
+		if now.Sub(i.sentAt) < f.cfg.DigestInterval/2 {
 			continue
 		}
 		for _, key := range i.keys {
 			if c := f.feeds[key]; c != nil {
-				c.deserted, c.audited = true, time.Time{}
+				c.ownersUnknown, c.auditedAt = true, time.Time{}
 			}
 		}
-		delete(f.reached, who)
-		delete(f.inquests, who)
+		delete(f.ownerAddrs, peer)
+		delete(f.pendingAudits, peer)
 	}
 }
 
-// answeredBy notes that an owner has answered, and of which of the feeds that it was asked of it keeps
-// no log any more.
-func (f *FeedTree) answeredBy(who env.PeerID, unknown [][]byte) {
-	i := f.inquests[who]
-	delete(f.inquests, who)
+// auditAnswered records the answer of an owner. unknown lists the feeds whose log the owner does not keep any more.
+func (f *FeedTree) auditAnswered(peer env.PeerID, unknown [][]byte) {
+	i := f.pendingAudits[peer]
+	delete(f.pendingAudits, peer)
 	for _, k := range unknown {
-		if c := f.feeds[overlay.ID(k)]; c != nil && i.of(c) {
-			c.deserted, c.audited = true, time.Time{}
+		if c := f.feeds[overlay.ID(k)]; c != nil && i.covers(c) {
+			c.ownersUnknown, c.auditedAt = true, time.Time{}
 		}
 	}
 	if i == nil {
@@ -167,62 +168,62 @@ func (f *FeedTree) answeredBy(who env.PeerID, unknown [][]byte) {
 	}
 	for _, key := range i.keys {
 		if c := f.feeds[key]; c != nil && c.subscribed && !slices.ContainsFunc(unknown, func(k []byte) bool { return overlay.ID(k) == key }) {
-			f.heardOf(c)
+			f.markHeard(c)
 		}
 	}
 }
 
-// of says whether a feed is one that was asked of.
-func (i *inquest) of(c *channel) bool { return i != nil && slices.Contains(i.keys, c.key) }
+// covers reports whether the audit asks about a feed. A nil audit covers none.
+func (i *pendingAudit) covers(c *channel) bool { return i != nil && slices.Contains(i.keys, c.key) }
 
-// blind says whether no parent of this node keeps a feed's log: what is compared with parents, and
-// what rides along, shows nothing then. So it is below a member that only forwards, and at a root that
-// does not own the feed: since a partition, perhaps, in which the owners were on the other side.
-func (f *FeedTree) blind(c *channel) bool {
+// noParentKeepsLog reports whether no parent of this node keeps a feed's log. Then digests and the heartbeats that
+// come with them say nothing about the feed. That is the case below a member that only forwards, and at a root that
+// does not own the feed, for instance because the owners were on the other side of a partition.
+func (f *FeedTree) noParentKeepsLog(c *channel) bool {
 	return !slices.ContainsFunc(f.scribe.Above(c.key), func(p *overlay.Contact) bool {
 		l := f.links[p.Peer.ID]
 		if l == nil {
-			return true // it was not asked yet
+			return true // it has not been asked yet
 		}
-		_, unknown := l.unknown[c.key]
+		_, unknown := l.keepsNoLog[c.key]
 		return !unknown
 	})
 }
 
-// mayKnow says whether a peer may say that this node is behind in a feed: a parent, an owner, or who was
-// asked as one.
-func (f *FeedTree) mayKnow(c *channel, peer env.PeerID) (owner, ok bool) {
+// mayReportBehind reports whether a peer's statement that this node is behind in a feed counts: the peer is a
+// parent, an owner, or was asked as an owner.
+func (f *FeedTree) mayReportBehind(c *channel, peer env.PeerID) (owner, ok bool) {
 	v, _ := f.owners.View(c.key)
-	if f.inquests[peer].of(c) || v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
+	if f.pendingAudits[peer].covers(c) || v.Epoch != nil && slices.Contains(v.Epoch.Owners, peer) {
 		return true, true
 	}
 	return false, f.isParent(c.key, peer)
 }
 
-// catchUp gets what a peer has beyond what is here. If that is an owner's, and it is there for longer than
-// the trees take, the parents have withheld it.
-func (f *FeedTree) catchUp(c *channel, peer env.PeerID, isOwner bool) {
-	before := f.head(c.key)
+// pullFrom pulls the entries that a peer has beyond this node's log. If an owner has an entry for longer than the
+// trees take, the parents are on probation for withholding it.
+func (f *FeedTree) pullFrom(c *channel, peer env.PeerID, isOwner bool) {
+	before := f.logHead(c.key)
 	f.owners.Pull(f.peer(peer), c.key, func(bool) {
-		if f.feeds[c.key] != c || !c.subscribed || f.head(c.key) == before {
+		if f.feeds[c.key] != c || !c.subscribed || f.logHead(c.key) == before {
 			return
 		}
 		log := f.owners.Visible(c.key)
 		if len(log) == 0 {
-			return // another log came, and nobody is sure of it yet
+			return // another branch came, and none of its entries is visible yet
 		}
-		if last := log[len(log)-1]; isOwner && f.clock.Now().Sub(last.Time) > trialTime {
+		if last := log[len(log)-1]; isOwner && f.clock.Now().Sub(last.Time) > probationTime {
 			f.stats.Unheard++
-			f.try(c, last.Hash, last.At.Seq)
+			f.startProbation(c, last.Hash, last.At.Seq)
 		}
-		f.passOn(c)
+		f.announceRepaired(c)
 	})
 }
 
-// followed returns the feed of a key of which this node may be behind, nil if it does not follow it, or is
-// getting what it lacks just now. A repair may look for what nobody has, and rest for minutes.
-func (f *FeedTree) followed(key []byte) *channel {
-	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.waiting) && !plant.BlindToGaps {
+// followedChannel returns the feed of a key if this node follows it and no repair is waiting for an answer;
+// otherwise nil. A repair without an open request may pause for minutes, so it does not prevent another pull.
+func (f *FeedTree) followedChannel(key []byte) *channel {
+	if c := f.feeds[overlay.ID(key)]; c != nil && c.subscribed && (c.repair == nil || !c.repair.awaitingReply) && !plant.BlindToGaps {
 		return c
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 	"tidings/sim"
 )
 
-// pushAll brings publications in by a peer's node, all at once, and returns what became of each, and in
-// which order that became known.
+// pushAll publishes all publications at once through a peer's node. It returns the results, and the order in which
+// they became known.
 func pushAll(t *testing.T, s *sim.Swarm, by *sim.Peer, of ...*difference.Publication) (errs []error, order []int) {
 	t.Helper()
 	errs = make([]error, len(of))
@@ -24,16 +24,16 @@ func pushAll(t *testing.T, s *sim.Swarm, by *sim.Peer, of ...*difference.Publica
 		}
 	})
 	if !s.RunUntil(func() bool { return len(order) == len(of) }, 10*time.Millisecond, 2*time.Minute) {
-		t.Fatalf("%d of %d were answered", len(order), len(of))
+		t.Fatalf("%d of %d publications were answered", len(order), len(of))
 	}
 	return errs, order
 }
 
-// Publications that come while an entry is on its way go together into the next one. They are answered in
-// the order in which they came, and readers have all of them, once.
+// Publications that arrive while an entry waits for its quorum share the next one. They are answered in order, and
+// readers get each of them once.
 func TestPublicationsThatComeTogetherShareEntries(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
 	}
 	lead := leader(t, n.Swarm, url)
@@ -41,35 +41,35 @@ func TestPublicationsThatComeTogetherShareEntries(t *testing.T) {
 	const items = 30
 	var of []*difference.Publication
 	for i := range items {
-		of = append(of, n.author.write(n.Swarm, fmt.Sprint(i)))
+		of = append(of, n.publisher.write(n.Swarm, fmt.Sprint(i)))
 	}
-	errs, order := pushAll(t, n.Swarm, n.desk, of...)
+	errs, order := pushAll(t, n.Swarm, n.publisherNode, of...)
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.IsSorted(order) {
-		t.Errorf("they were answered in this order: %v", order)
+		t.Errorf("the answers came in this order: %v", order)
 	}
 	if entries := len(lead.Layers().Owners.Log(n.Key(url))) - before; entries > items/3 {
 		t.Errorf("%d items took %d entries", items, entries)
 	}
 	n.Run(5 * time.Second)
 	for i := range items {
-		n.all(t, fmt.Sprint(i), "All of "+fmt.Sprint(i)+", publisher")
+		n.checkAll(t, fmt.Sprint(i), "All of "+fmt.Sprint(i)+", publisher")
 	}
 	for _, p := range n.Peers() {
 		if st := p.Layers().Feeds.Stats(); st.Lacking > 0 || st.Unlike > 0 || st.Refused > 0 {
 			t.Errorf("host %d: %+v", p.Index(), st)
 		}
 	}
-	right(t, n.Swarm)
+	checkSwarm(t, n.Swarm)
 }
 
-// Other changes that are appended to a log while publications wait for their entry come behind them. What such a change says of
-// the publisher counts them, and no reader may take them for missing.
-func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+// Other changes are appended after the publications that are waiting for their entry. The pin in such a change
+// counts these publications, so no reader may consider them missing.
+func TestPolledChangesFollowAcceptedPublications(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
 	}
 	lead := leader(t, n.Swarm, url)
@@ -77,7 +77,7 @@ func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
 	n.Run(5 * time.Second)
 	var of []*difference.Publication
 	for i := range 10 {
-		of = append(of, n.author.write(n.Swarm, fmt.Sprint(i)))
+		of = append(of, n.publisher.write(n.Swarm, fmt.Sprint(i)))
 	}
 	held := false
 	lead.Do(func() {
@@ -89,16 +89,16 @@ func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
 				}
 			})
 		}
-		found := difference.Delta{Changes: []difference.Change{{Item: *anItem(t, "found")}}}
+		found := difference.Delta{Changes: []difference.Change{{Item: *newItem(t, "found")}}}
 		if !feeds.Append(n.Key(url), found, nil, func(ok bool) { held = ok }) {
-			t.Error("it was not appended")
+			t.Error("Append returned false")
 		}
 	})
 	of = nil
 	for i := range 10 {
-		of = append(of, n.author.write(n.Swarm, fmt.Sprint("later ", i)))
+		of = append(of, n.publisher.write(n.Swarm, fmt.Sprint("later ", i)))
 	}
-	says := n.author.says()
+	says := n.publisher.metadata()
 	says.Beat *= 2
 	n.site.shows(says)
 	doc, err := feed.Parse(n.site.body, "application/rss+xml")
@@ -113,70 +113,70 @@ func TestWhatIsFoundComesBehindWhatWasAccepted(t *testing.T) {
 				}
 			})
 		}
-		lead.Layers().Feeds.Saw(n.Key(url), &doc.Head, true)
+		lead.Layers().Feeds.HeadFetched(n.Key(url), &doc.Head, true)
 	})
 	n.Run(10 * time.Second)
 	if !held {
-		t.Error("nobody holds what was found")
+		t.Error("the polled change was not committed")
 	}
-	n.all(t, "found", "All of found, single")
-	n.all(t, "9", "All of 9, publisher")
-	n.all(t, "later 9", "All of later 9, publisher")
+	n.checkAll(t, "found", "All of found, single")
+	n.checkAll(t, "9", "All of 9, publisher")
+	n.checkAll(t, "later 9", "All of later 9, publisher")
 	for _, p := range n.Peers() {
 		if st := p.Layers().Feeds.Stats(); st.Lacking > 0 || st.Unlike > 0 {
-			t.Errorf("host %d: %d publications are missing from the log, and %d times it was another one", p.Index(), st.Lacking, st.Unlike)
+			t.Errorf("host %d: %d publications are missing from the log, %d logs differ from their hash", p.Index(), st.Lacking, st.Unlike)
 		}
 	}
 }
 
-// A publication that has overtaken the one before it is not refused for that: it is sent again.
-func TestAPublicationThatHasOvertakenAnotherIsTaken(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+// A publication that has overtaken the one before it is not refused, but sent again.
+func TestAPublicationThatOvertookAnotherIsAccepted(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
 	}
-	one, two := n.author.write(n.Swarm, "one"), n.author.write(n.Swarm, "two")
-	errs, _ := pushAll(t, n.Swarm, n.desk, two, one)
+	one, two := n.publisher.write(n.Swarm, "one"), n.publisher.write(n.Swarm, "two")
+	errs, _ := pushAll(t, n.Swarm, n.publisherNode, two, one)
 	if err := errors.Join(errs...); err != nil {
 		t.Error(err)
 	}
 	n.Run(5 * time.Second)
-	n.all(t, "two", "All of two, publisher")
+	n.checkAll(t, "two", "All of two, publisher")
 
-	// Without that one it is refused, as its publisher has to look for it.
-	_ = n.author.write(n.Swarm, "withheld")
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "after it")); !errors.Is(err, feedtree.ErrRefused) {
-		t.Errorf("what follows on something that nobody has: %v", err)
+	// If the one before it never comes, it is refused, so that its publisher looks for the missing one.
+	_ = n.publisher.write(n.Swarm, "withheld")
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "after it")); !errors.Is(err, feedtree.ErrRefused) {
+		t.Errorf("a publication whose predecessor is missing: %v", err)
 	}
 }
 
-// A feed that nobody answers for leaves room for publications of other feeds.
-func TestAFeedThatIsNotAnsweredForLeavesRoom(t *testing.T) {
-	n := open(t)
+// A feed whose sequencer does not answer leaves room for publications of other feeds.
+func TestAFeedWithoutAnswersDoesNotBlockOthers(t *testing.T) {
+	n := newPublishedFeed(t)
 	const other = "http://other.example/feed"
 	n.Serve(other, n.site)
-	n.desk.Read(other)
+	n.publisherNode.Read(other)
 	n.Run(30 * time.Second)
 	var refused []error
-	n.desk.Do(func() {
-		feeds := n.desk.Layers().Feeds
+	n.publisherNode.Do(func() {
+		feeds := n.publisherNode.Layers().Feeds
 		for i := range 65 {
-			feeds.Publish(n.author.write(n.Swarm, fmt.Sprint(i)).Raw, func(err error) { refused = append(refused, err) })
+			feeds.Publish(n.publisher.write(n.Swarm, fmt.Sprint(i)).Raw, func(err error) { refused = append(refused, err) })
 		}
-		if len(refused) != 1 || !errors.Is(refused[0], feedtree.ErrUntaken) {
-			t.Errorf("of 65 publications on their way at once these were not taken: %v", refused)
+		if len(refused) != 1 || !errors.Is(refused[0], feedtree.ErrNotAccepted) {
+			t.Errorf("errors of 65 publications at once: %v", refused)
 		}
-		p, err := difference.Publish(n.author.key, other, 1, [32]byte{}, n.Now(), anItem(t, "elsewhere"))
+		p, err := difference.Publish(n.publisher.key, other, 1, [32]byte{}, n.Now(), newItem(t, "elsewhere"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		feeds.Publish(p.Raw, func(err error) { refused = append(refused, err) })
 	})
 	if len(refused) != 1 {
-		t.Errorf("another feed has to wait: %v", refused)
+		t.Errorf("errors with a publication of another feed: %v", refused)
 	}
 	n.Run(5 * time.Second)
 	if last := refused[len(refused)-1]; len(refused) != 66 || last != nil {
-		t.Errorf("%d were answered, the last with %v", len(refused), last)
+		t.Errorf("%d publications were answered, the last with %v", len(refused), last)
 	}
 }

@@ -15,21 +15,20 @@ import (
 	"tidings/overlay/owner"
 )
 
-var errBeat = errors.New("not a heartbeat")
+var errBeat = errors.New("malformed heartbeat")
 
-// A beat is the last heartbeat of a feed: where its log ends, signed by its
-// sequencer.
+// A beat is a heartbeat of a feed: the sequencer's signed statement where the log ends.
 type beat struct {
-	lineage uint64
-	epoch   uint32
-	number  uint64
-	seq     uint64
-	head    [32]byte
-	time    time.Time
-	state   []byte
-	signer  env.PeerID
-	raw     []byte
-	heard   time.Time
+	branch     uint64
+	epoch      uint32
+	number     uint64
+	seq        uint64
+	head       [32]byte
+	time       time.Time
+	state      []byte
+	signer     env.PeerID
+	raw        []byte
+	receivedAt time.Time
 }
 
 func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
@@ -45,23 +44,23 @@ func (f *FeedTree) openBeat(raw []byte) (overlay.ID, *beat, error) {
 		return overlay.ID{}, nil, errBeat
 	}
 	return overlay.ID(m.Key), &beat{
-		lineage: m.Lineage, epoch: m.Epoch, number: m.Beat, seq: m.Seq, head: [32]byte(m.Head),
+		branch: m.Branch, epoch: m.Epoch, number: m.Number, seq: m.Seq, head: [32]byte(m.Head),
 		time: time.UnixMilli(int64(m.TimeMs)), state: m.State,
-		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, heard: f.clock.Now(),
+		signer: wire.PeerIDOf(signed.Key), raw: signed.Raw, receivedAt: f.clock.Now(),
 	}, nil
 }
 
-// after says whether b is the later one of two. Within an epoch that is by the log
-// first: the number comes from the sequencer's clock, which may have been set back
-// between two of its lives.
-func (b *beat) after(a *beat) bool {
-	if a == nil || b.lineage != a.lineage {
+// laterThan reports whether b is later than a. A heartbeat of another branch always is. Within an epoch the length
+// of the log decides before the number, because the number comes from the sequencer's clock, which may have been
+// set back between two of its lives.
+func (b *beat) laterThan(a *beat) bool {
+	if a == nil || b.branch != a.branch {
 		return true
 	}
 	return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.seq, a.seq), cmp.Compare(b.number, a.number)) > 0
 }
 
-// onBeat takes a heartbeat. One that names an entry which is not here shows a gap.
+// onBeat handles a heartbeat. A heartbeat that names an entry which this node does not have shows a gap.
 func (f *FeedTree) onBeat(raw []byte) error {
 	key, b, err := f.openBeat(raw)
 	if err != nil {
@@ -69,82 +68,81 @@ func (f *FeedTree) onBeat(raw []byte) error {
 	}
 	c := f.feeds[key]
 	if c == nil {
-		// An owner that does not subscribe keeps it for its children.
+		// An owner that does not subscribe keeps the heartbeat for its children.
 		if v, ok := f.owners.View(key); !ok || !v.Owns {
 			return nil
 		}
 		c = f.channel(key, "")
 	}
 	v, ok := f.owners.View(key)
-	if !ok || v.Epoch == nil || b.lineage == v.Epoch.Branch && b.epoch < v.Epoch.Number {
+	if !ok || v.Epoch == nil || b.branch == v.Epoch.Branch && b.epoch < v.Epoch.Number {
 		return nil
 	}
-	if b.lineage != v.Epoch.Branch || b.epoch > v.Epoch.Number {
-		f.gap(c, owner.Hash{}) // who is asked says whether that is true
+	if b.branch != v.Epoch.Branch || b.epoch > v.Epoch.Number {
+		f.startRepair(c, owner.Hash{}) // the nodes that are asked know whether this is true
 		return nil
 	}
 	if b.signer != v.Epoch.Sequencer {
 		f.stats.Untrusted++
 		return nil
 	}
-	if !b.after(c.beat) {
+	if !b.laterThan(c.beat) {
 		return nil
 	}
 	c.beat = b
-	f.told(c, b.state, b.time)
+	f.reportState(c, b.state, b.time)
 	if !c.subscribed {
 		return nil
 	}
 	if b.seq > 0 && !f.owners.Has(key, owner.Hash(b.head)) {
-		f.gap(c, owner.Hash(b.head))
+		f.startRepair(c, owner.Hash(b.head))
 		return nil
 	}
-	c.confirmed = b.heard
-	f.heardOf(c)
+	c.confirmed = b.receivedAt
+	f.markHeard(c)
 	f.owners.HeardFromSequencer(key)
 	f.owners.MarkCommitted(key, owner.Hash(b.head))
 	return nil
 }
 
-// told hands up what a sequencer says about its polls, if it is another word.
-func (f *FeedTree) told(c *channel, state []byte, at time.Time) {
+// reportState reports a new state of a feed's polls to the application.
+func (f *FeedTree) reportState(c *channel, state []byte, at time.Time) {
 	if string(c.state) == string(state) {
 		return
 	}
 	c.state = state
-	f.app.Told(c.key, state, at)
+	f.app.StateChanged(c.key, state, at)
 }
 
-// Say takes a new word about the polls of a feed this node leads. It goes out with
-// the next heartbeat; beat makes one now, which rides with the digests; urgent
-// sends it down the tree besides.
-func (f *FeedTree) Say(key overlay.ID, state []byte, beat, urgent bool) {
+// SetState sets the state of the polls of a feed that this node leads. The state goes out with the next heartbeat.
+// With beat set, that heartbeat is made now and travels with the digests; with urgent set, it also goes down the
+// tree at once.
+func (f *FeedTree) SetState(key overlay.ID, state []byte, beat, urgent bool) {
 	c := f.feeds[key]
-	if c == nil || c.lead == nil || len(state) > maxState {
+	if c == nil || c.leader == nil || len(state) > maxState {
 		return
 	}
-	c.lead.state = state
+	c.leader.state = state
 	if beat {
-		f.makeBeat(c)
+		f.sendBeat(c)
 	}
 	if urgent && c.beat != nil {
 		f.scribe.Publish(key, marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: c.beat.raw}}), func(bool) {})
 	}
 }
 
-// Merged sends a heartbeat down the tree of a feed whose other lineage has ended in that of
-// this node: nothing else may come for long to those who follow the other, below a parent
-// that keeps no log.
-func (f *FeedTree) Merged(key overlay.ID) {
-	if c := f.feeds[key]; c != nil && c.lead != nil && (c.beat == nil || f.clock.Now().Sub(c.beat.heard) > mergedPause) {
-		f.Say(key, c.lead.state, true, true)
+// BranchMerged sends a heartbeat down the tree of a feed whose other branch has ended in that of this node.
+// Followers of the other branch below a parent that keeps no log may otherwise hear nothing for long.
+func (f *FeedTree) BranchMerged(key overlay.ID) {
+	if c := f.feeds[key]; c != nil && c.leader != nil && (c.beat == nil || f.clock.Now().Sub(c.beat.receivedAt) > mergeBeatPause) {
+		f.SetState(key, c.leader.state, true, true)
 	}
 }
 
-// mergedPause is the least time between two such heartbeats.
-const mergedPause = 5 * time.Second
+// mergeBeatPause is the shortest time between two such heartbeats.
+const mergeBeatPause = 5 * time.Second
 
-// signBeat signs where the log ends; nil if this node has no owners for it.
+// signBeat signs where the log ends. It returns nil if this node knows no epoch of the feed.
 func (f *FeedTree) signBeat(c *channel) *beat {
 	v, ok := f.owners.View(c.key)
 	if !ok || v.Epoch == nil {
@@ -152,8 +150,8 @@ func (f *FeedTree) signBeat(c *channel) *beat {
 	}
 	now := f.clock.Now()
 	m := &feedtreepb.BeatStatement{
-		Key: c.key[:], Lineage: v.Epoch.Branch, Epoch: v.Epoch.Number, Head: make([]byte, 32),
-		Beat: uint64(now.UnixMilli()), TimeMs: uint64(now.UnixMilli()), State: c.lead.state,
+		Key: c.key[:], Branch: v.Epoch.Branch, Epoch: v.Epoch.Number, Head: make([]byte, 32),
+		Number: uint64(now.UnixMilli()), TimeMs: uint64(now.UnixMilli()), State: c.leader.state,
 	}
 	if log := f.owners.LastCommitted(c.key); log != nil {
 		m.Seq, m.Head = log.At.Seq, log.Hash[:]
@@ -161,20 +159,20 @@ func (f *FeedTree) signBeat(c *channel) *beat {
 	signed := f.signer.Sign(wire.DomainBeat, marshal(m))
 	_, b, err := f.openBeat(signed.Raw)
 	if err != nil {
-		panic(fmt.Sprintf("feedtree: own heartbeat: %v", err))
+		panic(fmt.Sprintf("feedtree: own heartbeat is invalid: %v", err))
 	}
 	return b
 }
 
-// makeBeat makes a heartbeat, and tells the owners, one of which is the root.
-func (f *FeedTree) makeBeat(c *channel) {
+// sendBeat makes a heartbeat and sends it to the owners, one of which is the root of the tree.
+func (f *FeedTree) sendBeat(c *channel) {
 	b := f.signBeat(c)
 	if b == nil {
 		return
 	}
 	f.stats.Beats++
-	c.beat, c.confirmed, c.lead.spoke = b, b.heard, b.heard
-	f.told(c, b.state, b.time)
+	c.beat, c.confirmed, c.leader.sentAt = b, b.receivedAt, b.receivedAt
+	f.reportState(c, b.state, b.time)
 	msg := &feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{b.raw}}}}
 	v, _ := f.owners.View(c.key)
 	for _, p := range v.Epoch.Owners {
@@ -184,22 +182,22 @@ func (f *FeedTree) makeBeat(c *channel) {
 	}
 }
 
-// beatIfSilent sends a heartbeat when a feed has said nothing for a beat interval.
+// beatIfSilent sends a heartbeat if nothing was published in a feed for a beat interval.
 func (f *FeedTree) beatIfSilent(c *channel, now time.Time) {
-	due := c.lead.spoke.Add(f.cfg.BeatInterval)
+	due := c.leader.sentAt.Add(f.cfg.BeatInterval)
 	if !due.After(now) {
-		f.makeBeat(c)
+		f.sendBeat(c)
 		due = now.Add(f.cfg.BeatInterval)
 	}
 	f.cal.Add(due, task{kind: taskBeat, key: c.key})
 }
 
-// lookOverdue looks whether a feed should have been heard of. Half an interval
-// and some digests are its way.
-func (f *FeedTree) lookOverdue(c *channel, now time.Time) {
-	if c.repair == nil && c.lead == nil && now.Sub(c.confirmed) > f.cfg.BeatInterval*3/2+5*f.cfg.DigestInterval {
+// checkOverdue starts a repair if a heartbeat is overdue. A heartbeat takes up to half an interval and a few
+// digests to arrive.
+func (f *FeedTree) checkOverdue(c *channel, now time.Time) {
+	if c.repair == nil && c.leader == nil && now.Sub(c.confirmed) > f.cfg.BeatInterval*3/2+5*f.cfg.DigestInterval {
 		f.stats.Overdue++
-		c.confirmed = now // the next time it is due anew
-		f.gap(c, owner.Hash{})
+		c.confirmed = now // so that the next one is overdue only after another interval
+		f.startRepair(c, owner.Hash{})
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A channel is a feed that this node subscribes to, or publishes.
+// A channel is a feed that this node subscribes to, leads, or keeps heartbeats of for its children.
 type channel struct {
 	key        overlay.ID
 	url        string
@@ -25,41 +25,41 @@ type channel struct {
 	since      time.Time
 	attributes []byte
 
-	trust *difference.Pin // whose feed it is, as this node believes; nil: nobody's
-	doubt *difference.Pin // what its log says instead; nil: nothing else
-	sight sight           // what this node has seen of that at the origin itself
-	// writing is how many changes of the subscription are on their way to the disk; unkept, that
-	// what is believed has changed meanwhile.
-	writing int
-	unkept  bool
-	lead    *lead  // while this node is the feed's sequencer
-	beat    *beat  // the last heartbeat
-	trial   *trial // of those who are to bring its entries; nil: there were none so far
-	state   []byte // what the sequencer says about its polls
-	repair  *repair
-	lacking bool     // its log lacks something for which the origin is to be asked
-	mending *mending // of bodies that the disk has lost; nil: none was seen to be
-	// confirmed is when it was last certain that nothing was missing.
-	confirmed time.Time
-	audited   time.Time // when an owner was asked last
-	heard     time.Time // when another node vouched for the log last; the start, as long as none has
-	alone     bool      // the node is cut off from it, and polls it itself
-	owed      int       // how often the node may still hand over what it found alone
-	handAt    time.Time // when it does so next
-	deserted  bool      // by the owners that are known: they did not answer, or keep no log of it any more
+	trust    *difference.Pin // the pin that this node trusts; nil: the feed has no publisher
+	doubt    *difference.Pin // the pin in the log, if this node does not trust it; nil: there is none
+	keyCheck keyCheck        // what this node has seen of the publisher's key at the origin
+	// pendingWrites is the number of changes of the subscription that are on their way to the disk. trustUnstored
+	// is set if trust has changed meanwhile.
+	pendingWrites int
+	trustUnstored bool
+	leader        *leaderState // nil unless this node is the feed's sequencer
+	beat          *beat        // the latest heartbeat
+	probation     *probation   // of the parents that should deliver its entries; nil: none has begun
+	state         []byte       // state of the polls, as the sequencer signed it
+	repair        *repair
+	needsOrigin   bool          // the origin is to be asked for items that the log lacks
+	recovery      *bodyRecovery // of bodies that the disk has lost; nil: none is known to be lost
+	// confirmed is the last time at which this node was certain to have all entries.
+	confirmed     time.Time
+	auditedAt     time.Time // last comparison with an owner
+	heardAt       time.Time // when another node last vouched for the log; at first, the time of the subscription
+	alone         bool      // the node is cut off from the feed, and polls it itself
+	handOversLeft int       // remaining attempts to hand over what the node found alone
+	handOverAt    time.Time // next of these attempts
+	ownersUnknown bool      // the known owners did not answer the last audit, or no longer keep the log
 
 	window  window
-	syncing bool     // the window is being brought up to the log
-	anew    bool     // the window is to be made anew, once it is up to the log
-	waiting []func() // for the window
+	syncing bool     // the window is being updated from the log
+	rebuild bool     // the window is to be rebuilt after the current update
+	waiters []func() // called when the window is up to date
 }
 
-// SubscriptionPrefix begins the keys under which a store has the subscriptions.
+// SubscriptionPrefix is the common prefix of the store's keys of subscriptions.
 const SubscriptionPrefix = "feedtree/subscription/"
 
 func subscriptionKey(key overlay.ID) []byte { return append([]byte(SubscriptionPrefix), key[:]...) }
 
-// load reads the subscriptions of an earlier life.
+// load reads the subscriptions in the store. Damaged records are skipped.
 func (f *FeedTree) load() error {
 	err := f.store.Range([]byte(SubscriptionPrefix), func(key, value []byte) bool {
 		m := new(feedtreepb.Subscription)
@@ -77,7 +77,7 @@ func (f *FeedTree) load() error {
 			}
 		}
 		if log := f.owners.Visible(c.key); len(log) > 0 {
-			c.window.quiet = log[len(log)-1].Hash // was shown before
+			c.window.shownUpTo = log[len(log)-1].Hash // the log up to here was shown in an earlier life
 		}
 		return true
 	})
@@ -91,16 +91,16 @@ func (f *FeedTree) load() error {
 	return nil
 }
 
-// resume takes up the subscriptions of an earlier life.
+// resume joins the trees of the subscriptions in the store.
 func (f *FeedTree) resume() {
 	for _, c := range f.sorted() {
 		if c.subscribed {
 			f.join(c)
 			if len(f.owners.Visible(c.key)) > 0 {
-				// Reading the log now notices lost bodies before a reader asks for the feed. The key chooses the time,
-				// so that not all feeds are read at once.
-				turn := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
-				f.after(turn, task{kind: taskSync, key: c.key})
+				// Reading the log now notices lost bodies before a reader asks for the feed. The key determines the
+				// time, so that not all feeds are read at once.
+				delay := f.cfg.PollInterval / 256 * time.Duration(c.key[len(c.key)-1])
+				f.after(delay, task{kind: taskSync, key: c.key})
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func (f *FeedTree) resume() {
 func (f *FeedTree) channel(key overlay.ID, url string) *channel {
 	c := f.feeds[key]
 	if c == nil {
-		c = &channel{key: key, url: url, confirmed: f.clock.Now(), heard: f.clock.Now()}
+		c = &channel{key: key, url: url, confirmed: f.clock.Now(), heardAt: f.clock.Now()}
 		f.feeds[key] = c
 	}
 	if c.url == "" {
@@ -118,9 +118,9 @@ func (f *FeedTree) channel(key overlay.ID, url string) *channel {
 	return c
 }
 
-// Subscribe follows a feed, for as many readers as weight says, from now on and
-// after a restart; or changes what was said. done is called when that is durable,
-// or could not be made so.
+// Subscribe follows a feed on behalf of weight readers, from now on and after a restart. For an existing
+// subscription it changes weight and attributes. done is called when the subscription is durable, or with the error
+// that prevented it.
 func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done func(error)) {
 	key := overlay.Key(f.node.Network(), url)
 	c := f.feeds[key]
@@ -141,7 +141,7 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 		done(nil)
 		done = func(error) {}
 	}
-	f.change(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
+	f.commitSubscription(c, env.Op{Key: subscriptionKey(key), Value: marshal(m)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("subscribe to %s: %w", url, err))
 			return
@@ -158,7 +158,7 @@ func (f *FeedTree) Subscribe(url string, weight int, attributes []byte, done fun
 	})
 }
 
-// record is what the store remembers of a subscription.
+// record returns the store's record of a subscription.
 func (c *channel) record() *feedtreepb.Subscription {
 	m := &feedtreepb.Subscription{Url: c.url, Weight: uint32(c.weight), SinceMs: uint64(c.since.UnixMilli()), Attributes: c.attributes}
 	if c.trust != nil {
@@ -167,39 +167,38 @@ func (c *channel) record() *feedtreepb.Subscription {
 	return m
 }
 
-// join enters the tree of a feed, sees to it that somebody polls it, and gets what
-// there is of it.
+// join enters the trees of a feed, makes sure that the feed has owners, and pulls its log.
 func (f *FeedTree) join(c *channel) {
-	c.confirmed, c.heard = f.clock.Now(), f.clock.Now()
+	c.confirmed, c.heardAt = f.clock.Now(), f.clock.Now()
 	f.owners.Follow(c.key, c.url)
 	f.scribe.Join(c.key, c.weight)
 	f.scribe.Join(shadowOf(c.key), 1)
-	f.want(c)
-	f.gap(c, owner.Hash{})
-	if pin := c.window.of.Pin(); c.trust == nil && pin != nil { // it has led the feed without following it
-		f.believe(c, pin)
+	f.requestOwners(c)
+	f.startRepair(c, owner.Hash{})
+	if pin := c.window.log.Pin(); c.trust == nil && pin != nil { // this node led the feed without following it
+		f.considerPin(c, pin)
 	}
 }
 
-// want sees to it that a feed has owners.
-func (f *FeedTree) want(c *channel) { f.owners.RequestOwners(c.key, c.url, func(bool) {}) }
+// requestOwners makes sure that a feed has owners, which poll it.
+func (f *FeedTree) requestOwners(c *channel) { f.owners.RequestOwners(c.key, c.url, func(bool) {}) }
 
-// Unsubscribe ends a subscription.
+// Unsubscribe ends a subscription. done is called when that is durable, or with the error that prevented it.
 func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 	key := overlay.Key(f.node.Network(), url)
-	f.change(f.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
+	f.commitSubscription(f.feeds[key], env.Op{Key: subscriptionKey(key)}, func(err error) {
 		if err != nil {
 			done(fmt.Errorf("unsubscribe from %s: %w", url, err))
 			return
 		}
 		if c := f.feeds[key]; c != nil && c.subscribed {
 			f.endAlone(c)
-			c.subscribed, c.repair, c.trust, c.doubt, c.trial, c.mending = false, nil, nil, nil, nil, nil
-			c.sight = sight{}
+			c.subscribed, c.repair, c.trust, c.doubt, c.probation, c.recovery = false, nil, nil, nil, nil, nil
+			c.keyCheck = keyCheck{}
 			f.scribe.Leave(key)
 			f.scribe.Leave(shadowOf(key))
 			f.owners.Unfollow(key)
-			if c.lead == nil {
+			if c.leader == nil {
 				delete(f.feeds, key)
 			}
 		}
@@ -207,7 +206,7 @@ func (f *FeedTree) Unsubscribe(url string, done func(error)) {
 	})
 }
 
-// A Subscription is a feed this node follows.
+// A Subscription describes a feed that this node follows.
 type Subscription struct {
 	Key        overlay.ID
 	URL        string
@@ -215,41 +214,42 @@ type Subscription struct {
 	Since      time.Time
 	Attributes []byte
 	Title      string
-	Link       string          // where people read it; may be ""
-	Language   string          // a tag, "" if it does not say
-	Publisher  *difference.Pin // whose it is; nil: nobody publishes it
-	Doubt      *difference.Pin // what its log says instead, and this node does not believe; nil: nothing
-	// Seen is the key that the origin named when this node looked last; nil: it has not looked in this life.
-	// Objectors is how many other nodes have signed that they saw the believed key there while the log
-	// says another one.
+	Link       string          // of the web page for people; may be empty
+	Language   string          // language tag; empty if the feed names none
+	Publisher  *difference.Pin // the trusted pin; nil: the feed has no publisher
+	Doubt      *difference.Pin // the pin in the log, if this node does not trust it; nil: there is none
+	// Seen is the key that the origin named when this node last checked; nil: it has not checked since it started.
+	// Objectors is the number of other nodes that signed to have seen the trusted key there while the log names
+	// another one.
 	Seen      ed25519.PublicKey
 	SeenAt    time.Time
 	Objectors int
-	Items     int       // in the window, as far as it was looked at
-	Version   uint64    // changes with the window
-	Confirmed time.Time // when it was last certain that nothing was missing
-	Heard     time.Time // when another node vouched for the log last
+	Items     int       // number of items in the window, as far as the log has been read
+	Version   uint64    // changes whenever the window does
+	Confirmed time.Time // last time at which this node was certain to have all entries
+	Heard     time.Time // when another node last vouched for the log
 	Alone     bool      // the node is cut off from the feed, and polls it itself
-	Led       bool      // the node is its sequencer: it polls it for all
-	Repairing bool      // something is missing
-	Lacks     uint64    // publications that its log leaves out, as far as it is kept
-	// Unreadable is how many entries of its log, as far as that is kept, cannot be read wholly.
+	Led       bool      // the node is the feed's sequencer
+	Repairing bool      // entries are missing and being pulled
+	Lacks     uint64    // number of publications missing from the kept part of the log
+	// Unreadable is the number of entries in the kept part of the log that this node cannot read, or cannot read
+	// completely.
 	Unreadable int
-	State      []byte // what the sequencer says about its polls
+	State      []byte // state of the polls, as the sequencer signed it
 	StateAt    time.Time
 }
 
-// Subscriptions returns all subscriptions by key.
-func (f *FeedTree) Subscriptions() (of []Subscription) {
+// Subscriptions returns all subscriptions in the order of their keys.
+func (f *FeedTree) Subscriptions() (subscriptions []Subscription) {
 	for _, c := range f.sorted() {
 		if c.subscribed {
-			of = append(of, f.subscription(c))
+			subscriptions = append(subscriptions, f.subscription(c))
 		}
 	}
-	return of
+	return subscriptions
 }
 
-// Subscription returns one; ok is false if there is none.
+// Subscription returns the subscription of a key; ok is false if there is none.
 func (f *FeedTree) Subscription(key overlay.ID) (Subscription, bool) {
 	if c := f.feeds[key]; c != nil && c.subscribed {
 		return f.subscription(c), true
@@ -260,12 +260,12 @@ func (f *FeedTree) Subscription(key overlay.ID) (Subscription, bool) {
 func (f *FeedTree) subscription(c *channel) Subscription {
 	s := Subscription{
 		Key: c.key, URL: c.url, Weight: c.weight, Since: c.since, Attributes: c.attributes,
-		Items: c.window.items(), Version: c.window.version,
-		Confirmed: c.confirmed, Heard: c.heard, Alone: c.alone, Led: c.lead != nil, Repairing: c.repair != nil,
-		Lacks: c.window.of.Lacks(), Unreadable: len(c.window.unread), State: c.state,
-		Publisher: c.trust, Doubt: c.doubt, Seen: c.sight.said.Key, SeenAt: c.sight.at, Objectors: len(c.sight.objectors),
+		Items: c.window.itemCount(), Version: c.window.version,
+		Confirmed: c.confirmed, Heard: c.heardAt, Alone: c.alone, Led: c.leader != nil, Repairing: c.repair != nil,
+		Lacks: c.window.log.Lacks(), Unreadable: len(c.window.unreadable), State: c.state,
+		Publisher: c.trust, Doubt: c.doubt, Seen: c.keyCheck.publisher.Key, SeenAt: c.keyCheck.seenAt, Objectors: len(c.keyCheck.objectors),
 	}
-	if pin := c.window.of.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
+	if pin := c.window.log.Pin(); s.Publisher != nil && pin != nil && pin.Seq > s.Publisher.Seq && c.trust.Good(pin.Key) {
 		counted := *c.trust
 		counted.Seq, counted.Head = pin.Seq, pin.Head
 		s.Publisher = &counted

@@ -10,160 +10,161 @@ import (
 )
 
 const (
-	// nodeSilence is how long a node that is no full member receives no message from anybody before it
-	// counts as cut off. Its hosts answer each 15 s, and a host that died is given up within another 15 s,
-	// so this is twice what a live network needs.
+	// nodeSilence is how long a node that is not a full member may receive no message from anybody before it counts
+	// as cut off. Its hosts answer every 15 s, and a dead host is given up within another 15 s, so this is twice
+	// what a live network needs.
 	nodeSilence = time.Minute
-	// missedDigests is how many comparisons in a row bring nothing before a feed counts as cut off, where
-	// polling intervals are so short that a few lost messages would do.
+	// missedDigests is the smallest number of digest intervals without news after which a feed counts as cut off.
+	// It matters where polling intervals are so short that a few lost messages would suffice.
 	missedDigests = 10
 )
 
-// feedSilence is how long a feed is not heard of before this node polls it itself: one polling interval.
+// feedSilence returns how long a feed may be silent before this node polls it itself: usually one polling interval.
 func (c Config) feedSilence() time.Duration {
 	return max(c.PollInterval, missedDigests*c.DigestInterval)
 }
 
-// A hearing is what the decision depends on whether a node is cut off.
-type hearing struct {
-	now     time.Time
-	silence time.Duration // how long a feed may be silent
-	node    time.Time     // when any other node was heard last
-	member  bool          // the node is a full member: a network of one is a network
-	feeds   []time.Time   // for each feed that the node follows and does not lead: when it was heard of last
+// A contactState holds what determines whether a node is cut off.
+type contactState struct {
+	now        time.Time
+	maxSilence time.Duration // how long a feed may be silent
+	nodeHeard  time.Time     // last message from any other node
+	member     bool          // the node is a full member; a network of one node is not cut off
+	feedsHeard []time.Time   // when each feed that the node follows and does not lead was last heard of
 }
 
-// cutOff says whether the node is cut off, and since when it has heard nothing.
-func (h hearing) cutOff() (since time.Time, ok bool) {
-	if !h.member && h.now.Sub(h.node) > nodeSilence {
-		return h.node, true
+// cutOff reports whether the node is cut off, and since when it has heard nothing.
+func (h contactState) cutOff() (since time.Time, ok bool) {
+	if !h.member && h.now.Sub(h.nodeHeard) > nodeSilence {
+		return h.nodeHeard, true
 	}
-	for _, at := range h.feeds {
-		if h.now.Sub(at) <= h.silence {
+	for _, at := range h.feedsHeard {
+		if h.now.Sub(at) <= h.maxSilence {
 			return time.Time{}, false
 		}
 		if at.After(since) {
 			since = at
 		}
 	}
-	return since, len(h.feeds) > 0
+	return since, len(h.feedsHeard) > 0
 }
 
-// A CutOff says how a node that hears of nobody fares.
+// A CutOff describes the situation of a node that is cut off from its network.
 type CutOff struct {
-	Since time.Time     // when others were last heard
-	After time.Duration // how long a feed has to be silent before the node polls it itself
-	Feeds int           // feeds that the node polls itself by now
+	Since time.Time     // when other nodes were last heard
+	After time.Duration // how long a feed must be silent before the node polls it itself
+	Feeds int           // number of feeds that the node polls itself by now
 }
 
-// CutOff says whether this node is cut off from its network; ok is false if it is not.
-func (f *FeedTree) CutOff() (c CutOff, ok bool) {
-	h := hearing{
-		now: f.clock.Now(), silence: f.cfg.feedSilence(), node: f.node.LastHeard(),
+// CutOff describes how this node is cut off from its network; ok is false if it is not.
+func (f *FeedTree) CutOff() (state CutOff, ok bool) {
+	h := contactState{
+		now: f.clock.Now(), maxSilence: f.cfg.feedSilence(), nodeHeard: f.node.LastHeard(),
 		member: f.node.State() == overlay.Active || f.node.State() == overlay.Left,
 	}
-	for _, of := range f.feeds {
-		if of.subscribed && of.lead == nil {
-			h.feeds = append(h.feeds, of.heard)
-			if of.alone {
-				c.Feeds++
+	for _, c := range f.feeds {
+		if c.subscribed && c.leader == nil {
+			h.feedsHeard = append(h.feedsHeard, c.heardAt)
+			if c.alone {
+				state.Feeds++
 			}
 		}
 	}
-	c.Since, ok = h.cutOff()
-	c.After = h.silence
-	return c, ok
+	state.Since, ok = h.cutOff()
+	state.After = h.maxSilence
+	return state, ok
 }
 
-// heardOf notes that another node has vouched for what is known here of a feed's log, or is about to
-// bring more of it. Polls of the node's own end.
-func (f *FeedTree) heardOf(c *channel) {
-	c.heard = f.clock.Now()
+// markHeard records that another node has vouched for this node's copy of a feed's log, or is about to bring more
+// of it. It ends the node's own polls of the feed.
+func (f *FeedTree) markHeard(c *channel) {
+	c.heardAt = f.clock.Now()
 	f.endAlone(c)
 }
 
-// heardFrom notes that a parent has answered for the feeds whose logs it keeps.
-func (f *FeedTree) heardFrom(from env.PeerID) {
+// markParentHeard records that a parent has answered for all feeds whose logs it keeps.
+func (f *FeedTree) markParentHeard(from env.PeerID) {
 	l := f.links[from]
 	if l == nil {
 		return
 	}
 	for _, c := range f.sorted() {
-		if _, unknown := l.unknown[c.key]; c.subscribed && !unknown && f.isParent(c.key, from) {
-			f.heardOf(c)
+		if _, unknown := l.keepsNoLog[c.key]; c.subscribed && !unknown && f.isParent(c.key, from) {
+			f.markHeard(c)
 		}
 	}
 }
 
-// lookCutOff begins to poll the feeds that nobody has spoken of for too long.
-func (f *FeedTree) lookCutOff(now time.Time) {
+// checkCutOff starts polls of feeds for which no other node has vouched for too long.
+func (f *FeedTree) checkCutOff(now time.Time) {
 	for _, c := range f.sorted() {
-		if c.subscribed && c.lead == nil && !c.alone && now.Sub(c.heard) > f.cfg.feedSilence() {
+		if c.subscribed && c.leader == nil && !c.alone && now.Sub(c.heardAt) > f.cfg.feedSilence() {
 			c.alone = true
 			f.stats.Silences++
 			f.app.PollAlone(c.key, c.url, true)
-			f.app.Told(c.key, c.state, now)
+			f.app.StateChanged(c.key, c.state, now)
 		}
 	}
 }
 
-// endAlone ends the polls of a feed that this node made for itself.
+// endAlone ends this node's own polls of a feed, and schedules the hand-over of what they found.
 func (f *FeedTree) endAlone(c *channel) {
 	if !c.alone {
 		return
 	}
 	c.alone = false
-	c.owed, c.handAt = handTries, f.clock.Now()
+	c.handOversLeft, c.handOverAt = handOverTries, f.clock.Now()
 	f.app.PollAlone(c.key, c.url, false)
-	f.app.Told(c.key, c.state, f.clock.Now())
+	f.app.StateChanged(c.key, c.state, f.clock.Now())
 }
 
 const (
-	// handTries is how often a node offers what it found alone to a feed's sequencer, handPause the time
-	// between two attempts. A sequencer that does not take it from this node is not asked for ever.
-	handTries = 3
-	handPause = 3 * time.Minute
-	// handAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
-	// from thousands has more: the others follow in the next.
-	handAtOnce = 16
-	// handKnown is how many items of the log go along, so that the sequencer sees that this is the feed.
-	handKnown = 8
+	// handOverTries bounds how often a node offers what it found alone to a feed's sequencer, and handOverPause is
+	// the time between two attempts. A sequencer that never accepts is not asked for ever.
+	handOverTries = 3
+	handOverPause = 3 * time.Minute
+	// handOversAtOnce bounds the feeds whose items are handed over in one digest interval. A node that was cut off
+	// from thousands of feeds continues in the next.
+	handOversAtOnce = 16
+	// handOverSample is the number of items of the log that accompany a hand-over, so that the sequencer can
+	// recognise the feed.
+	handOverSample = 8
 )
 
-// handOver brings to the logs what this node found while it was cut off from them. Mostly the origin still
-// shows the items, and the log has them from its pollers.
-func (f *FeedTree) handOver(now time.Time) {
-	left := handAtOnce
+// handOverItems brings items that this node found while it was cut off into the logs. The origin usually still
+// shows the items, and then the log has them from its pollers.
+func (f *FeedTree) handOverItems(now time.Time) {
+	remaining := handOversAtOnce
 	for _, c := range f.sorted() {
-		if c.owed == 0 || c.alone || now.Before(c.handAt) || c.lead != nil && !c.lead.ready {
+		if c.handOversLeft == 0 || c.alone || now.Before(c.handOverAt) || c.leader != nil && !c.leader.ready {
 			continue
 		}
-		if left--; left < 0 {
+		if remaining--; remaining < 0 {
 			return
 		}
-		c.owed, c.handAt = c.owed-1, now.Add(handPause)
-		f.sync(c, func() { f.handOverOf(c) })
+		c.handOversLeft, c.handOverAt = c.handOversLeft-1, now.Add(handOverPause)
+		f.sync(c, func() { f.handOverFeed(c) })
 	}
 }
 
-// handOverOf does so for one feed.
-func (f *FeedTree) handOverOf(c *channel) {
+// handOverFeed hands over the items of one feed.
+func (f *FeedTree) handOverFeed(c *channel) {
 	var found []feed.Item
 	w := &c.window
-	for _, e := range w.extra {
-		if o, ok := w.of.Entry(e.Item.ID); e.ref == 0 && (!ok || o.Hash != e.Item.Hash) {
+	for _, e := range w.extras {
+		if o, ok := w.log.Entry(e.Item.ID); e.seq == 0 && (!ok || o.Hash != e.Item.Hash) {
 			found = append(found, e.Item)
 		}
 	}
-	// A page's changes depend on the version before them: its sequencer finds its own.
+	// A page's changes depend on the version before them, so the page's sequencer finds them itself.
 	if _, isPage := feed.AtOrigin(c.url); isPage || len(found) == 0 || f.feeds[c.key] != c {
-		c.owed = 0
+		c.handOversLeft = 0
 		return
 	}
 	f.stats.Handed += uint64(len(found))
-	if c.lead == nil {
-		known := w.of.Entries()
-		f.app.HandOver(c.key, w.head, found, known[:min(len(known), handKnown)])
+	if c.leader == nil {
+		known := w.log.Entries()
+		f.app.HandOver(c.key, w.head, found, known[:min(len(known), handOverSample)])
 		return
 	}
 	d := difference.Delta{}
@@ -177,20 +178,20 @@ func (f *FeedTree) handOverOf(c *channel) {
 	}
 }
 
-// Recall hands to then what this node knows of a feed: the items of its copy of the log, and those that
-// are shown beside it. A document is compared with that as a sequencer would compare it.
+// Recall passes what this node knows of a feed to then: the items of its copy of the log and its extra items. A
+// document is compared with that as a sequencer would compare it.
 func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
 		return
 	}
 	f.sync(c, func() {
-		f.read(f.owners.Visible(key), func(deltas []content) {
+		f.decodeEntries(f.owners.Visible(key), func(deltas []decodedEntry) {
 			known := new(difference.Known)
 			for _, d := range deltas {
 				known.Recall(d.Delta)
 			}
-			for _, e := range c.window.extra {
+			for _, e := range c.window.extras {
 				known.Add(difference.Delta{Changes: []difference.Change{{Item: e.Item}}})
 			}
 			then(known)
@@ -198,9 +199,9 @@ func (f *FeedTree) Recall(key overlay.ID, then func(*difference.Known)) {
 	})
 }
 
-// ShowAlone shows what this node has found at a feed's origin itself, if it is still cut off from the feed.
+// ShowAlone shows what this node's own poll of a feed has found, if the node is still cut off from the feed.
 func (f *FeedTree) ShowAlone(key overlay.ID, d difference.Delta) {
 	if c := f.feeds[key]; c != nil && c.subscribed && c.alone {
-		f.show(c, d)
+		f.showFetched(c, d)
 	}
 }

@@ -19,49 +19,51 @@ import (
 	"tidings/overlay/scribe"
 )
 
-// An Application is what the layers above make of feeds.
+// An Application is the layer above. Its methods are called from within Deliver, Receive, Run and other methods of
+// a FeedTree.
 type Application interface {
-	// News tells of items that this node's subscription to a feed shows from now
-	// on: new ones, and new versions of old ones. Each comes once.
+	// News reports items that readers of a subscribed feed see from now on: new items, and new versions of known
+	// ones. Each version is reported once.
 	News(key overlay.ID, changes []difference.Change, at time.Time)
 
-	// Told tells what the sequencer of a feed says about its polls; or, in the same words as
-	// before, that the publisher or the head of the feed is another one now.
-	Told(key overlay.ID, state []byte, at time.Time)
+	// StateChanged reports a new state of a feed's polls, as the sequencer signed it. It also reports, with the
+	// same state as before, that the feed's publisher key or its head has changed.
+	StateChanged(key overlay.ID, state []byte, at time.Time)
 
-	// Fetch asks for the feed's document by HTTP, for Show, as nobody in the
-	// network had what is missing, or for Saw.
+	// Fetch requests the feed's document over HTTP. The document comes back by Show, because no node of the network
+	// had a missing item, or by HeadFetched.
 	Fetch(key overlay.ID, url string)
 
-	// PollAlone has this node poll a feed for its own readers, because it hears of nobody who does, or
-	// ends that. What it finds comes back by ShowAlone.
+	// PollAlone starts or stops polls of a feed by this node for its own readers, because no other node vouches for
+	// the feed's log any more. The result comes back by ShowAlone.
 	PollAlone(key overlay.ID, url string, on bool)
 
-	// HandOver brings items that this node found while it was cut off from a feed to the feed's sequencer.
-	// known are some that the log has.
+	// HandOver brings items that this node found while it was cut off from a feed to the feed's sequencer. known is
+	// a sample of the items in the log.
 	HandOver(key overlay.ID, head *feed.Head, found []feed.Item, known []difference.Entry)
 
-	// Filter returns what is new in a finding of another lineage to the poller
-	// of a feed this node leads, and has it take note of that.
+	// Filter returns the changes in d, which come from another branch, that are new to this node's poller of the
+	// feed. The poller treats them as known from then on.
 	Filter(key overlay.ID, d difference.Delta) difference.Delta
 }
 
-// Config is what a FeedTree is told. A zero field means its default.
+// A Config holds the parameters of a FeedTree. A zero field stands for its default.
 type Config struct {
-	// BeatInterval is the longest silence of a feed. Default 1 h.
+	// BeatInterval is the longest time without a message in a feed: the sequencer sends a heartbeat after it.
+	// Default 1 h.
 	BeatInterval time.Duration
-	// DigestInterval is the time between two comparisons on a link. Default 1 min.
+	// DigestInterval is the average time between two comparisons of heads with one parent. Default 1 min.
 	DigestInterval time.Duration
-	// AuditInterval is within what time a feed is compared with an owner of it, past all
-	// trees, if nothing certain was heard of it. Default 8 min: what no tree brings is there in ten,
-	// also if the first who is asked does not answer.
+	// AuditInterval bounds the time for which a node hears nothing certain about a feed before it compares its head
+	// with one of the feed's owners, independently of all trees. The default of 8 min leaves time for a second
+	// audit within ten minutes if the first owner does not answer.
 	AuditInterval time.Duration
-	// PollInterval is the time over which those who have to ask an origin
-	// themselves spread. Default 30 min.
+	// PollInterval is the time over which nodes that have to ask an origin themselves spread their requests.
+	// Default 30 min.
 	PollInterval time.Duration
 }
 
-func (c Config) filled() Config {
+func (c Config) withDefaults() Config {
 	if c.BeatInterval == 0 {
 		c.BeatInterval = time.Hour
 	}
@@ -77,11 +79,11 @@ func (c Config) filled() Config {
 	return c
 }
 
-// MaxSubscriptions bounds the feeds one node subscribes to; more are refused.
+// MaxSubscriptions bounds the feeds that one node subscribes to. Further subscriptions are refused.
 const MaxSubscriptions = 5000
 
-// ErrFull says that a node has as many subscriptions as it may.
-var ErrFull = errors.New("this node has as many subscriptions as it may")
+// ErrFull reports that a node has MaxSubscriptions subscriptions.
+var ErrFull = errors.New("this node has reached its limit of subscriptions")
 
 // A FeedTree is one node's part in all feeds. It is not safe for concurrent use.
 type FeedTree struct {
@@ -100,18 +102,18 @@ type FeedTree struct {
 	app    Application
 	stats  Stats
 
-	feeds  map[overlay.ID]*channel
-	links  map[env.PeerID]*link
-	pushes map[feed.Hash]*push // of this node, that nobody has taken yet
-	looks  map[overlay.ID]*look
-	scores map[env.PeerID]score // of parents that were left
-	// Of audits:
-	inquests map[env.PeerID]*inquest // that were not answered yet
-	reached  map[env.PeerID]env.Peer // addresses of owners, as they were found
-	refused  []Refusal               // the last ones
-	cal      env.Calendar[task]
-	nonce    uint64
-	started  bool
+	feeds           map[overlay.ID]*channel
+	links           map[env.PeerID]*link
+	pushes          map[feed.Hash]*push // publications of this node that no sequencer has committed yet, by their hash
+	witnessRequests map[overlay.ID]*witnessRequest
+	reputations     map[env.PeerID]reputation // of parents that this node left
+	// State of audits and refusals:
+	pendingAudits map[env.PeerID]*pendingAudit // by owner
+	ownerAddrs    map[env.PeerID]env.Peer      // addresses of owners, as lookups found them
+	refusals      []Refusal                    // the latest refusals, at most maxRefusals
+	cal           env.Calendar[task]
+	nonce         uint64
+	started       bool
 }
 
 // Stats counts what a FeedTree did since it started.
@@ -133,8 +135,8 @@ type Stats struct {
 	Audits        uint64 // audits: comparisons of heads with those of an owner
 	Unheard       uint64 // audits that found entries that no tree had brought
 	Shunned       uint64 // parents left because they withheld something
-	Digests       uint64 // comparisons of item sets
-	Differed      uint64 // comparisons of item sets that found differences
+	Digests       uint64 // comparisons of the heads of logs with a parent
+	Differed      uint64 // comparisons of the heads of logs that found differences
 	Unlike        uint64 // logs whose set of items differs from the hash in its entry
 	Unread        uint64 // times that a body could not be read, wholly or in part
 	Illegible     uint64 // items left out of entries because other nodes could not read them
@@ -165,45 +167,45 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskDigest taskKind = iota // compare with parents, and look for what is overdue
-	taskRepair                 // go on with a repair
-	taskFetch                  // a repair may need the origin
-	taskMend                   // go on with a mending
-	taskSync                   // read a log that was there at the start
-	taskBeat                   // a feed this node leads may have been silent for long
-	taskPush                   // what a publisher here has signed may have to be sent again; the key is its hash
-	taskClaim                  // who was to look at an origin may not have answered
-	taskHead                   // entries of a feed this node leads came a moment ago
-	taskLate                   // an entry may not have followed its head
-	taskAudit                  // a feed may have no parent that keeps a log of it
-	taskJudge                  // both parents should have brought an entry
-	taskSight                  // the origin may have to be looked at for the feed's key
+	taskDigest       taskKind = iota // compare heads with parents, and start what is due in each digest interval
+	taskRepair                       // continue a repair
+	taskFetch                        // ask the origin for missing items, if they are still missing
+	taskRecover                      // continue a recovery of bodies
+	taskSync                         // read a log that was on the disk at the start
+	taskBeat                         // send a heartbeat, if a feed led by this node was silent for a beat interval
+	taskPush                         // send a publication of this node again; the task's key is its hash
+	taskKeyChange                    // ask owners again for witnesses of a key change
+	taskHead                         // publish the head of a feed led by this node
+	taskOverdueEntry                 // pull an entry whose head has arrived and which has not
+	taskAudit                        // audit feeds that no parent keeps a log of
+	taskProbationEnd                 // check whether both parents have delivered an entry
+	taskKeyCheck                     // check the feed's key at the origin
 )
 
-// New returns the FeedTree of a node, with the subscriptions of an earlier life.
+// New returns the FeedTree of a node, with the subscriptions that its store holds.
 func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signer *wire.Signer, verify wire.Verifier, cfg Config, app Application) (*FeedTree, error) {
 	f := &FeedTree{
-		cfg:    cfg.filled(),
-		clock:  e.Clock,
-		net:    e.Network,
-		store:  e.Store,
-		worker: e.Worker,
-		rand:   e.Rand,
-		log:    e.Log,
-		node:   node,
-		scribe: s,
-		owners: o,
-		signer: signer,
-		verify: verify,
-		app:    app,
-		feeds:  map[overlay.ID]*channel{},
-		links:  map[env.PeerID]*link{},
-		pushes: map[feed.Hash]*push{},
-		looks:  map[overlay.ID]*look{},
-		scores: map[env.PeerID]score{},
+		cfg:             cfg.withDefaults(),
+		clock:           e.Clock,
+		net:             e.Network,
+		store:           e.Store,
+		worker:          e.Worker,
+		rand:            e.Rand,
+		log:             e.Log,
+		node:            node,
+		scribe:          s,
+		owners:          o,
+		signer:          signer,
+		verify:          verify,
+		app:             app,
+		feeds:           map[overlay.ID]*channel{},
+		links:           map[env.PeerID]*link{},
+		pushes:          map[feed.Hash]*push{},
+		witnessRequests: map[overlay.ID]*witnessRequest{},
+		reputations:     map[env.PeerID]reputation{},
 
-		inquests: map[env.PeerID]*inquest{},
-		reached:  map[env.PeerID]env.Peer{},
+		pendingAudits: map[env.PeerID]*pendingAudit{},
+		ownerAddrs:    map[env.PeerID]env.Peer{},
 	}
 	if err := f.load(); err != nil {
 		return nil, err
@@ -214,12 +216,12 @@ func New(e env.Env, node *overlay.Node, s *scribe.Scribe, o *owner.Owners, signe
 
 func (f *FeedTree) after(d time.Duration, t task) { f.cal.Add(f.clock.Now().Add(d), t) }
 
-// spread returns d give or take a quarter.
+// spread returns d plus or minus a quarter, at random.
 func (f *FeedTree) spread(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(f.rand.Int64N(int64(d)/2+1))
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run does everything that is due and returns when it wants to be called next.
 func (f *FeedTree) Run(now time.Time) time.Time {
 	if !f.started {
 		f.started = true
@@ -233,19 +235,19 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 		c := f.feeds[t.key]
 		switch t.kind {
 		case taskDigest:
-			f.compare(now)
-			f.audit(now)
-			f.lookCutOff(now)
-			f.handOver(now)
-			f.forgive(now)
+			f.compareHeads(now)
+			f.runAudits(now)
+			f.checkCutOff(now)
+			f.handOverItems(now)
+			f.forgetReputations(now)
 			f.after(f.spread(f.cfg.DigestInterval), t)
 		case taskRepair:
-			if c != nil && c.repair != nil && !c.repair.at.After(now) {
-				f.repairOn(c)
+			if c != nil && c.repair != nil && !c.repair.resumeAt.After(now) {
+				f.continueRepair(c)
 			}
-		case taskMend:
+		case taskRecover:
 			if c != nil {
-				f.mendOn(c)
+				f.continueRecovery(c)
 			}
 		case taskSync:
 			if c != nil && c.subscribed {
@@ -253,50 +255,50 @@ func (f *FeedTree) Run(now time.Time) time.Time {
 			}
 		case taskFetch:
 			if c != nil {
-				f.fetch(c)
+				f.fetchOrigin(c)
 			}
 		case taskAudit:
-			f.audit(now)
+			f.runAudits(now)
 		case taskHead:
-			if c != nil && c.lead != nil {
-				f.sayHead(c)
+			if c != nil && c.leader != nil {
+				f.publishHead(c)
 			}
-		case taskLate:
-			if c != nil && c.trial != nil {
-				f.late(c)
+		case taskOverdueEntry:
+			if c != nil && c.probation != nil {
+				f.pullOverdue(c)
 			}
-		case taskJudge:
-			if c != nil && c.trial != nil {
-				f.judge(c)
+		case taskProbationEnd:
+			if c != nil && c.probation != nil {
+				f.endProbation(c)
 			}
-		case taskSight:
+		case taskKeyCheck:
 			if c != nil {
-				f.sightNow(c, now)
+				f.runKeyCheck(c, now)
 			}
 		case taskPush:
-			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.at.After(now) {
-				f.pushOn(p, now)
+			if p := f.pushes[feed.Hash(t.key)]; p != nil && !p.retryAt.After(now) {
+				f.continuePush(p, now)
 			}
-		case taskClaim:
-			if c != nil && c.lead != nil {
-				f.claimOn(c, now)
+		case taskKeyChange:
+			if c != nil && c.leader != nil {
+				f.continueKeyChange(c, now)
 			}
 		case taskBeat:
-			if c != nil && c.lead != nil {
+			if c != nil && c.leader != nil {
 				f.beatIfSilent(c, now)
 			}
 		}
 	}
 }
 
-// sorted returns the channels by key: no map's order may reach a message.
+// sorted returns the channels in the order of their keys, so that messages do not depend on the order of a map.
 func (f *FeedTree) sorted() []*channel {
-	of := make([]*channel, 0, len(f.feeds))
+	channels := make([]*channel, 0, len(f.feeds))
 	for _, c := range f.feeds {
-		of = append(of, c)
+		channels = append(channels, c)
 	}
-	slices.SortFunc(of, func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
-	return of
+	slices.SortFunc(channels, func(a, b *channel) int { return bytes.Compare(a.key[:], b.key[:]) })
+	return channels
 }
 
 // Stats returns the counters.
@@ -306,7 +308,7 @@ func (f *FeedTree) Stats() Stats {
 		if c.subscribed {
 			st.Subscriptions++
 		}
-		if c.lead != nil {
+		if c.leader != nil {
 			st.Led++
 		}
 		if c.alone {
@@ -319,12 +321,12 @@ func (f *FeedTree) Stats() Stats {
 	return st
 }
 
-// Knows says whether a group is a tree of a feed that this node has to do with.
-func (f *FeedTree) Knows(group overlay.ID) bool {
+// HasTree reports whether a group is one of the two trees of a feed that this node follows or leads.
+func (f *FeedTree) HasTree(group overlay.ID) bool {
 	return f.feeds[group] != nil || f.feeds[shadowOf(group)] != nil
 }
 
-// Deliver takes what scribe brings down a tree.
+// Deliver handles a message that scribe brought down a tree.
 func (f *FeedTree) Deliver(d scribe.Delivery) {
 	n, err := parseNews(d.Payload)
 	if err != nil {
@@ -353,7 +355,7 @@ func (f *FeedTree) Deliver(d scribe.Delivery) {
 	}
 }
 
-// Receive takes one message of feedtree's from a peer.
+// Receive handles one message of this layer from a peer. An error means that the peer broke the protocol.
 func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -367,24 +369,24 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 		f.onDigestAck(from, b.DigestAck)
 	case *feedtreepb.Message_Heads:
 		f.onHeads(from, b.Heads)
-	case *feedtreepb.Message_Behind:
-		f.onBehind(from, b.Behind)
+	case *feedtreepb.Message_HeadsReply:
+		f.onHeadsReply(from, b.HeadsReply)
 	case *feedtreepb.Message_Push:
 		if err := f.onPush(from, b.Push, false); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
-	case *feedtreepb.Message_Pushed:
-		f.onPushed(from, b.Pushed)
-	case *feedtreepb.Message_Look:
-		f.onLook(from, b.Look)
-	case *feedtreepb.Message_Looked:
-		if err := f.onLooked(from, b.Looked); err != nil {
+	case *feedtreepb.Message_PushReply:
+		f.onPushReply(from, b.PushReply)
+	case *feedtreepb.Message_WitnessRequest:
+		f.onWitnessRequest(from, b.WitnessRequest)
+	case *feedtreepb.Message_WitnessReply:
+		if err := f.onWitnessReply(from, b.WitnessReply); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
-	case *feedtreepb.Message_Object:
-		if err := f.onObjection(b.Object.Objection); err != nil {
+	case *feedtreepb.Message_Objection:
+		if err := f.onObjection(b.Objection.Witness); err != nil {
 			f.stats.Garbage++
 			return fmt.Errorf("%w: %w", env.ErrFrame, err)
 		}
@@ -399,8 +401,8 @@ func (f *FeedTree) Receive(from env.PeerID, body []byte) error {
 	return nil
 }
 
-// Route takes what was routed to this node as the root of a feed's key. Others' mistakes are
-// counted: who passed it on has not made them.
+// Route handles a message that was routed to this node as the root of a feed's key. A malformed one is only
+// counted: the peer that passed it on is not its sender.
 func (f *FeedTree) Route(body []byte) {
 	m, err := parse(body)
 	if err != nil || m.GetPush() == nil || f.onPush("", m.GetPush(), true) != nil {

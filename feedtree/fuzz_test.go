@@ -25,28 +25,28 @@ var (
 	began   = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-type still struct{}
+type fixedClock struct{}
 
-func (still) Now() time.Time { return began }
+func (fixedClock) Now() time.Time { return began }
 
 func signer() *wire.Signer {
 	return wire.NewSigner(ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)), network)
 }
 
-// FuzzMessage has any bytes read as a message: what is read is within bounds, and
-// encoded reads as the same.
+// FuzzMessage decodes arbitrary bytes as a message. A decoded message is within bounds, and survives encoding and
+// decoding.
 func FuzzMessage(f *testing.F) {
 	f.Add([]byte{})
 	for _, m := range []*feedtreepb.Message{
 		{Body: &feedtreepb.Message_Digest{Digest: &feedtreepb.Digest{Nonce: 1, Count: 2, Digest: 3}}},
 		{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}},
-		{Body: &feedtreepb.Message_Behind{Behind: &feedtreepb.Behind{Keys: [][]byte{key[:]}, Unknown: [][]byte{key[:]}}}},
+		{Body: &feedtreepb.Message_HeadsReply{HeadsReply: &feedtreepb.HeadsReply{Different: [][]byte{key[:]}, Unknown: [][]byte{key[:]}}}},
 		{Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: [][]byte{{1}}}}},
 		{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: []byte{1}, Record: []byte{2}}}},
-		{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{Hash: key[:], Verdict: feedtreepb.Pushed_GAP, Pubseq: 3, Words: "words"}}},
-		{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: key[:], Publisher: key[:]}}},
-		{Body: &feedtreepb.Message_Looked{Looked: &feedtreepb.Looked{Witness: []byte{1}}}},
-		{Body: &feedtreepb.Message_Object{Object: &feedtreepb.Object{Objection: []byte{1}}}},
+		{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{Hash: key[:], Verdict: feedtreepb.PushReply_GAP, Pubseq: 3, Reason: "words"}}},
+		{Body: &feedtreepb.Message_WitnessRequest{WitnessRequest: &feedtreepb.WitnessRequest{Key: key[:], Publisher: key[:]}}},
+		{Body: &feedtreepb.Message_WitnessReply{WitnessReply: &feedtreepb.WitnessReply{Witness: []byte{1}}}},
+		{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: []byte{1}}}},
 	} {
 		f.Add(marshal(m))
 	}
@@ -62,7 +62,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzNews has any bytes read as what came down a tree.
+// FuzzNews decodes arbitrary bytes as a message in a tree.
 func FuzzNews(f *testing.F) {
 	f.Add([]byte{})
 	f.Add(marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: []byte{1}}}))
@@ -80,12 +80,12 @@ func FuzzNews(f *testing.F) {
 	})
 }
 
-// FuzzBeatStatement has any bytes signed as a heartbeat: what is read is within
-// bounds, and signed again reads as the same.
+// FuzzBeatStatement decodes arbitrary signed bytes as a heartbeat. A decoded heartbeat is within bounds, and
+// survives encoding and decoding.
 func FuzzBeatStatement(f *testing.F) {
 	f.Add([]byte{})
-	f.Add(marshal(&feedtreepb.BeatStatement{Key: key[:], Lineage: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Beat: 4, TimeMs: 5, State: []byte("state")}))
-	ft := &FeedTree{verify: wire.NewVerifier(network), clock: still{}}
+	f.Add(marshal(&feedtreepb.BeatStatement{Key: key[:], Branch: 1, Epoch: 2, Seq: 3, Head: make([]byte, 32), Number: 4, TimeMs: 5, State: []byte("state")}))
+	ft := &FeedTree{verify: wire.NewVerifier(network), clock: fixedClock{}}
 	f.Fuzz(func(t *testing.T, payload []byte) {
 		by := signer()
 		of, b, err := ft.openBeat(by.Sign(wire.DomainBeat, payload).Raw)
@@ -93,37 +93,37 @@ func FuzzBeatStatement(f *testing.F) {
 			return
 		}
 		if len(b.state) > maxState || b.signer != by.PeerID() {
-			t.Errorf("a heartbeat beyond bounds: %+v", b)
+			t.Errorf("heartbeat beyond bounds: %+v", b)
 		}
 		m := &feedtreepb.BeatStatement{
-			Key: of[:], Lineage: b.lineage, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Beat: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
+			Key: of[:], Branch: b.branch, Epoch: b.epoch, Seq: b.seq, Head: b.head[:], Number: b.number, TimeMs: uint64(b.time.UnixMilli()), State: b.state,
 		}
 		of2, again, err := ft.openBeat(by.Sign(wire.DomainBeat, marshal(m)).Raw)
 		if err != nil || of2 != of {
 			t.Fatalf("%+v cannot be read again: %v", b, err)
 		}
-		if again.raw = b.raw; again.lineage != b.lineage || again.epoch != b.epoch || again.seq != b.seq || again.head != b.head ||
-			again.number != b.number || !again.time.Equal(b.time) || string(again.state) != string(b.state) || again.after(b) {
+		if again.raw = b.raw; again.branch != b.branch || again.epoch != b.epoch || again.seq != b.seq || again.head != b.head ||
+			again.number != b.number || !again.time.Equal(b.time) || string(again.state) != string(b.state) || again.laterThan(b) {
 			t.Errorf("%+v became %+v", b, again)
 		}
 	})
 }
 
-// A shelf is a store with one record.
-type shelf struct{ key, value []byte }
+// A recordStore is a store with one record.
+type recordStore struct{ key, value []byte }
 
-func (s *shelf) Commit(ops []env.Op, done func(error)) {
+func (s *recordStore) Commit(ops []env.Op, done func(error)) {
 	s.key, s.value = ops[0].Key, ops[0].Value
-	done(errors.New("as far as it goes")) // nothing follows on it
+	done(errors.New("not supported")) // an error, so that nothing follows
 }
-func (s *shelf) Get([]byte) ([]byte, error) { return nil, nil }
-func (s *shelf) Range(_ []byte, each func(key, value []byte) bool) error {
+func (s *recordStore) Get([]byte) ([]byte, error) { return nil, nil }
+func (s *recordStore) Range(_ []byte, each func(key, value []byte) bool) error {
 	each(s.key, s.value)
 	return nil
 }
 
-// FuzzSubscription has any bytes found as a subscription in the store, which a
-// broken disk may have written: what is read, stored is the same.
+// FuzzSubscription loads arbitrary bytes, which a broken disk may have written, as a subscription. A loaded
+// subscription survives storing and loading.
 func FuzzSubscription(f *testing.F) {
 	url := "http://a.example/"
 	f.Add(subscriptionKey(key), []byte{})
@@ -131,17 +131,17 @@ func FuzzSubscription(f *testing.F) {
 	f.Add([]byte("feedtree/subscription/short"), []byte{})
 	pin := &difference.Pin{Key: make([]byte, 32), Next: feed.Hash{1}, Since: began}
 	f.Add(subscriptionKey(key), marshal(&feedtreepb.Subscription{Url: url, Pin: pin.Append()}))
-	read := func(s *shelf) *FeedTree {
-		ft := &FeedTree{store: s, clock: still{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: map[overlay.ID]*channel{}}
+	read := func(s *recordStore) *FeedTree {
+		ft := &FeedTree{store: s, clock: fixedClock{}, owners: &owner.Owners{}, log: slog.New(slog.DiscardHandler), feeds: map[overlay.ID]*channel{}}
 		if err := ft.load(); err != nil {
 			panic(err)
 		}
 		return ft
 	}
 	f.Fuzz(func(t *testing.T, at, b []byte) {
-		ft := read(&shelf{at, b})
+		ft := read(&recordStore{at, b})
 		for k, c := range ft.feeds {
-			again := read(&shelf{subscriptionKey(k), marshal(c.record())}).feeds[k]
+			again := read(&recordStore{subscriptionKey(k), marshal(c.record())}).feeds[k]
 			if again == nil || (again.trust == nil) != (c.trust == nil) || c.trust != nil && !bytes.Equal(again.trust.Append(), c.trust.Append()) || again.url != c.url || again.weight != c.weight || !again.since.Equal(c.since) || string(again.attributes) != string(c.attributes) || !c.subscribed {
 				t.Errorf("%+v became %+v", c, again)
 			}
@@ -149,8 +149,7 @@ func FuzzSubscription(f *testing.F) {
 	})
 }
 
-// Whatever others have made of what a node keeps, it fits into the frames that pass
-// it on.
+// The largest messages that a node may have to pass on fit into a frame.
 func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	heads, keys, beats := []*feedtreepb.Head{}, [][]byte{}, [][]byte{}
 	for range maxHeads {
@@ -162,7 +161,7 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 	}
 	for what, m := range map[string]*feedtreepb.Message{
 		"heads":  {Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: heads}}},
-		"behind": {Body: &feedtreepb.Message_Behind{Behind: &feedtreepb.Behind{Keys: keys, Unknown: keys}}},
+		"behind": {Body: &feedtreepb.Message_HeadsReply{HeadsReply: &feedtreepb.HeadsReply{Different: keys, Unknown: keys}}},
 		"beats":  {Body: &feedtreepb.Message_Beats{Beats: &feedtreepb.Beats{Beats: beats}}},
 		"push":   {Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: make([]byte, difference.MaxPublication), Record: make([]byte, 4<<10)}}},
 	} {
@@ -171,9 +170,9 @@ func TestTheLargestMessagesFitIntoAFrame(t *testing.T) {
 		}
 	}
 	beat := marshal(&feedtreepb.BeatStatement{
-		Key: key[:], Lineage: 1, Epoch: ^uint32(0), Seq: ^uint64(0), Head: make([]byte, 32), Beat: 1, TimeMs: 1, State: make([]byte, maxState),
+		Key: key[:], Branch: 1, Epoch: ^uint32(0), Seq: ^uint64(0), Head: make([]byte, 32), Number: 1, TimeMs: 1, State: make([]byte, maxState),
 	})
 	if n := len(signer().Sign(wire.DomainBeat, beat).Raw); n > maxBeat {
-		t.Errorf("an honest heartbeat of %d bytes is refused", n)
+		t.Errorf("a valid heartbeat of %d bytes is over the limit", n)
 	}
 }

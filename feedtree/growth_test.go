@@ -9,31 +9,31 @@ import (
 	"tidings/feedtree"
 )
 
-// A push takes as much memory in a feed of a thousand items as in one of a hundred, at all nodes
-// together: each of them works on what is new, and nobody on what is there.
+// At all nodes together, a push allocates as much memory in a feed of a thousand items as in one of a hundred,
+// because nodes only work on what is new.
 func TestAPushCostsTheSameInALongFeed(t *testing.T) {
-	n := open(t)
+	n := newPublishedFeed(t)
 	written := 0
 	write := func(items int) {
 		for range items {
 			written++
-			if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, fmt.Sprintf("item %d", written))); err != nil {
+			if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, fmt.Sprintf("item %d", written))); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	// cost is what one push takes, and the question that comes before it: which number the next item has.
+	// cost returns the bytes allocated by one push and by the request before it for the number of the next item.
 	cost := func() uint64 {
 		const pushes = 50
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range pushes {
 			var last uint64
-			n.desk.Do(func() {
-				n.desk.Layers().Feeds.Head(n.Key(url), func(d feedtree.Document) { last = d.Pin.Seq })
+			n.publisherNode.Do(func() {
+				n.publisherNode.Layers().Feeds.Head(n.Key(url), func(d feedtree.Document) { last = d.Pin.Seq })
 			})
 			if last+1 < uint64(written) { // the last entry may still be on its way down the tree
-				t.Fatalf("number %d is the last one, not %d", last, written)
+				t.Fatalf("the last number is %d, not %d", last, written)
 			}
 			write(1)
 		}

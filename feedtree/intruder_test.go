@@ -25,11 +25,10 @@ import (
 	"tidings/sim"
 )
 
-// A story is what a fuzzer makes up: each choice takes a byte of it, and when it
-// is told every choice is the first.
-type story []byte
+// A choices is the input of a fuzzer. Each choice takes a byte; at the end of the input every choice is the first.
+type choices []byte
 
-func (s *story) choose(n int) int {
+func (s *choices) choose(n int) int {
 	if len(*s) == 0 {
 		return 0
 	}
@@ -38,15 +37,15 @@ func (s *story) choose(n int) int {
 	return int(b) % n
 }
 
-func pick[T any](s *story, of ...T) T { return of[s.choose(len(of))] }
+func pick[T any](s *choices, of ...T) T { return of[s.choose(len(of))] }
 
-// number is mostly one that somebody did not think of.
-func (s *story) number() uint64 {
+// number mostly returns a number that a programmer may not have thought of.
+func (s *choices) number() uint64 {
 	return pick[uint64](s, 1, 0, 2, 64, 512, 1<<16, 1<<31, math.MaxUint32, 1<<62, math.MaxUint64)
 }
 
-// An intruder is a member that owns all feeds of a small world and leads none,
-// and says what it likes, to one of its neighbours and down the trees.
+// An intruder is a member that owns all feeds of a small network and leads none. It sends arbitrary messages to one
+// of its neighbours and down the trees.
 type intruder struct {
 	*sim.Swarm
 	t      *testing.T
@@ -58,9 +57,9 @@ type intruder struct {
 
 const intrudedFeeds = 3
 
-func intrude(t *testing.T) *intruder {
+func newIntruder(t *testing.T) *intruder {
 	in := &intruder{t: t}
-	in.Swarm = sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 9, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick()})
+	in.Swarm = sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 9, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quickNetwork()})
 	in.Grow(5, 100*time.Millisecond)
 	in.World.Run(20 * time.Second)
 	for i := range intrudedFeeds {
@@ -81,12 +80,12 @@ func intrude(t *testing.T) *intruder {
 			in.target = p
 		}
 	}
-	in.signer = wire.NewSigner(in.liar.Key(), wire.HashOf(quick().Descriptor()))
+	in.signer = wire.NewSigner(in.liar.Key(), wire.HashOf(quickNetwork().Descriptor()))
 	return in
 }
 
-// say says a message to the target.
-func (in *intruder) say(m *feedtreepb.Message) {
+// send delivers a message to the target.
+func (in *intruder) send(m *feedtreepb.Message) {
 	body := in.encoded(m)
 	in.target.Do(func() {
 		before := in.target.Layers().Feeds.Stats().Garbage
@@ -98,7 +97,7 @@ func (in *intruder) say(m *feedtreepb.Message) {
 	in.World.Run(50 * time.Millisecond)
 }
 
-// publish brings news to the target as if they came down a tree.
+// publish delivers a message to the target as if it came down a tree.
 func (in *intruder) publish(group [32]byte, n *feedtreepb.News) {
 	payload := in.encoded(n)
 	in.target.Do(func() { in.target.Layers().Feeds.Deliver(scribe.Delivery{Group: group, Payload: payload}) })
@@ -113,9 +112,9 @@ func (in *intruder) encoded(m proto.Message) []byte {
 	return b
 }
 
-// endures checks that when the intruder is gone readers have all that came, and
-// that nobody asked an origin because of it.
-func (in *intruder) endures() {
+// checkAfter stops the intruder and checks that readers have all items, and that no node asked an origin because of
+// the intruder.
+func (in *intruder) checkAfter() {
 	in.t.Helper()
 	in.liar.Kill(true)
 	in.World.Run(16 * time.Minute)
@@ -128,8 +127,8 @@ func (in *intruder) endures() {
 	}
 }
 
-// aKey is mostly that of a feed.
-func (in *intruder) aKey(s *story) []byte {
+// chooseKey mostly returns the key of a feed.
+func (in *intruder) chooseKey(s *choices) []byte {
 	if s.choose(6) == 5 {
 		return make([]byte, pick(s, 32, 0, 31, 33))
 	}
@@ -137,20 +136,20 @@ func (in *intruder) aKey(s *story) []byte {
 	return id[:]
 }
 
-// aBeatOf is a heartbeat that the intruder signs: only a sequencer may.
-func (in *intruder) aBeatOf(s *story) []byte {
+// chooseBeat returns a heartbeat signed by the intruder, although only a sequencer may sign one.
+func (in *intruder) chooseBeat(s *choices) []byte {
 	if s.choose(8) == 7 {
 		return make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))
 	}
-	m := &feedtreepb.BeatStatement{Key: in.aKey(s), Head: make([]byte, pick(s, 32, 0, 33)), Beat: s.number(), TimeMs: s.number(), State: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))}
+	m := &feedtreepb.BeatStatement{Key: in.chooseKey(s), Head: make([]byte, pick(s, 32, 0, 33)), Number: s.number(), TimeMs: s.number(), State: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1))}
 	if v, ok := in.target.Layers().Owners.View(in.Key(in.feeds[s.choose(intrudedFeeds)])); ok && v.Epoch != nil {
-		m.Lineage, m.Epoch, m.Seq = pick(s, v.Epoch.Branch, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
+		m.Branch, m.Epoch, m.Seq = pick(s, v.Epoch.Branch, s.number()), pick(s, v.Epoch.Number, v.Epoch.Number+1, uint32(s.number())), s.number()
 	}
 	return in.signer.Sign(wire.DomainBeat, in.encoded(m)).Raw
 }
 
-// anUpdateOf is an entry that the target has, or one of the intruder's.
-func (in *intruder) anUpdateOf(s *story) *feedtreepb.Update {
+// chooseUpdate returns an entry that the target has, or one signed by the intruder.
+func (in *intruder) chooseUpdate(s *choices) *feedtreepb.Update {
 	log := in.target.Layers().Owners.Log(in.Key(in.feeds[s.choose(intrudedFeeds)]))
 	if len(log) == 0 || s.choose(8) == 7 {
 		return &feedtreepb.Update{Entry: make([]byte, pick(s, 0, 1, 1<<10, 1<<10+1)), Body: make([]byte, pick(s, 0, 48<<10, 48<<10+1))}
@@ -169,120 +168,119 @@ func (in *intruder) anUpdateOf(s *story) *feedtreepb.Update {
 	return u
 }
 
-// A kind tells the target something of one kind.
-type kind func(in *intruder, s *story)
+// An attack sends the target a message of one kind.
+type attack func(in *intruder, s *choices)
 
-var kinds = []kind{aDigest, aDigestAck, someHeads, aBehind, someBeats, anUpdate, aBeat, aPush, aPushed, aLook, aLooked, anObjection}
+var attacks = []attack{sendDigest, sendDigestAck, sendHeads, sendHeadsReply, sendBeats, sendUpdate, sendBeat, sendPush, sendPushReply, sendWitnessRequest, sendWitnessReply, sendObjection}
 
-// tell tells a member a story.
-func tell(t *testing.T, b []byte, kinds ...kind) {
-	s := story(b)
-	in := intrude(t)
+// runAttacks sends a member the messages that the input describes.
+func runAttacks(t *testing.T, b []byte, kinds ...attack) {
+	s := choices(b)
+	in := newIntruder(t)
 	for range 1 + s.choose(8) {
 		kinds[s.choose(len(kinds))](in, &s)
 	}
-	in.endures()
+	in.checkAfter()
 }
 
 var storiesFlag = flag.Int("stories", 0, "how many stories the members of a small world are told of each kind; 0: as many as the tier has")
 
-// Feeds endure messages of every kind with the strangest of contents, each kind
-// alone and all together.
-func TestFeedsEndureAnyStory(t *testing.T) {
+// Feeds survive messages of every kind with arbitrary contents, for each kind alone and for all together.
+func TestFeedsSurviveArbitraryMessages(t *testing.T) {
 	t.Parallel()
 	for i := range cmp.Or(*storiesFlag, longtest.Pick(1, 2)) {
 		b := make([]byte, 400)
-		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
-		_, _ = dice.Read(b)
-		for j, k := range append(slices.Clone(kinds), nil) {
-			these := kinds
+		rng := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+		_, _ = rng.Read(b)
+		for j, k := range append(slices.Clone(attacks), nil) {
+			these := attacks
 			if k != nil {
-				these = []kind{k}
+				these = []attack{k}
 			}
-			if tell(t, b, these...); t.Failed() {
-				t.Fatalf("story %d of kind %d", i, j)
+			if runAttacks(t, b, these...); t.Failed() {
+				t.Fatalf("input %d, kind %d", i, j)
 			}
 		}
 	}
 }
 
-func fuzz(f *testing.F, k kind) {
+func fuzz(f *testing.F, a attack) {
 	f.Add([]byte("\x02\x05\x00\x01the quick brown fox jumps over the lazy dog and says so to everybody"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) <= 4<<10 {
-			tell(t, b, k)
+			runAttacks(t, b, a)
 		}
 	})
 }
 
-func FuzzDigest(f *testing.F) { fuzz(f, aDigest) }
+func FuzzDigest(f *testing.F) { fuzz(f, sendDigest) }
 
-func aDigest(in *intruder, s *story) {
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: &feedtreepb.Digest{Nonce: s.number(), Count: uint32(s.number()), Digest: s.number()}}})
+func sendDigest(in *intruder, s *choices) {
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Digest{Digest: &feedtreepb.Digest{Nonce: s.number(), Count: uint32(s.number()), Digest: s.number()}}})
 }
 
-func FuzzDigestAck(f *testing.F) { fuzz(f, aDigestAck) }
+func FuzzDigestAck(f *testing.F) { fuzz(f, sendDigestAck) }
 
-func aDigestAck(in *intruder, s *story) {
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
+func sendDigestAck(in *intruder, s *choices) {
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_DigestAck{DigestAck: &feedtreepb.DigestAck{
 		Nonce: pick(s, s.number(), in.target.Layers().Feeds.Stats().Digests), Match: s.choose(2) == 1,
 	}}})
 }
 
-func FuzzHeads(f *testing.F) { fuzz(f, someHeads) }
+func FuzzHeads(f *testing.F) { fuzz(f, sendHeads) }
 
-func someHeads(in *intruder, s *story) {
+func sendHeads(in *intruder, s *choices) {
 	m := &feedtreepb.Heads{}
 	for range pick(s, 1, 0, 3, 512, 513) {
-		m.Heads = append(m.Heads, &feedtreepb.Head{Key: in.aKey(s), Head: s.number()})
+		m.Heads = append(m.Heads, &feedtreepb.Head{Key: in.chooseKey(s), Head: s.number()})
 	}
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: m}})
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: m}})
 }
 
-func FuzzBehind(f *testing.F) { fuzz(f, aBehind) }
+func FuzzHeadsReply(f *testing.F) { fuzz(f, sendHeadsReply) }
 
-func aBehind(in *intruder, s *story) {
-	m := &feedtreepb.Behind{}
+func sendHeadsReply(in *intruder, s *choices) {
+	m := &feedtreepb.HeadsReply{}
 	for range pick(s, 1, 0, 3, 512, 513) {
-		m.Keys = append(m.Keys, in.aKey(s))
+		m.Different = append(m.Different, in.chooseKey(s))
 	}
 	for range pick(s, 1, 0, 3, 512, 513) {
-		m.Unknown = append(m.Unknown, in.aKey(s))
+		m.Unknown = append(m.Unknown, in.chooseKey(s))
 	}
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Behind{Behind: m}})
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_HeadsReply{HeadsReply: m}})
 }
 
-func FuzzBeats(f *testing.F) { fuzz(f, someBeats) }
+func FuzzBeats(f *testing.F) { fuzz(f, sendBeats) }
 
-func someBeats(in *intruder, s *story) {
+func sendBeats(in *intruder, s *choices) {
 	m := &feedtreepb.Beats{}
 	for range pick(s, 1, 0, 3, 64, 65) {
-		m.Beats = append(m.Beats, in.aBeatOf(s))
+		m.Beats = append(m.Beats, in.chooseBeat(s))
 	}
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: m}})
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Beats{Beats: m}})
 }
 
-func FuzzUpdate(f *testing.F) { fuzz(f, anUpdate) }
+func FuzzUpdate(f *testing.F) { fuzz(f, sendUpdate) }
 
-func anUpdate(in *intruder, s *story) {
-	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Update{Update: in.anUpdateOf(s)}})
+func sendUpdate(in *intruder, s *choices) {
+	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Update{Update: in.chooseUpdate(s)}})
 }
 
-func FuzzBeat(f *testing.F) { fuzz(f, aBeat) }
+func FuzzBeat(f *testing.F) { fuzz(f, sendBeat) }
 
-func aBeat(in *intruder, s *story) {
-	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: in.aBeatOf(s)}})
+func sendBeat(in *intruder, s *choices) {
+	in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: in.chooseBeat(s)}})
 }
 
-func FuzzPush(f *testing.F) { fuzz(f, aPush) }
+func FuzzPush(f *testing.F) { fuzz(f, sendPush) }
 
-// aPush is of a publisher whom no origin names.
-func aPush(in *intruder, s *story) {
+// sendPush sends a publication of a publisher that no origin names.
+func sendPush(in *intruder, s *choices) {
 	m := &feedtreepb.Push{Publication: make([]byte, pick(s, 0, 1, difference.MaxPublication, difference.MaxPublication+1))}
 	if s.choose(6) < 5 {
 		var prev feed.Hash
 		prev[0] = byte(s.choose(3))
-		it := pick(s, anItem(in.t, "strange"), nil)
+		it := pick(s, newItem(in.t, "strange"), nil)
 		seq := s.number()
 		if it != nil {
 			seq = max(seq, 1)
@@ -300,28 +298,28 @@ func aPush(in *intruder, s *story) {
 		})
 		return
 	}
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}})
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: m}})
 }
 
-func FuzzPushed(f *testing.F) { fuzz(f, aPushed) }
+func FuzzPushReply(f *testing.F) { fuzz(f, sendPushReply) }
 
-func aPushed(in *intruder, s *story) {
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{
-		Hash: make([]byte, pick(s, 32, 0, 31, 33)), Verdict: feedtreepb.Pushed_Verdict(int32(s.number())), Pubseq: s.number(), Words: strings.Repeat("w", pick(s, 0, 1, 256, 257)),
+func sendPushReply(in *intruder, s *choices) {
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{
+		Hash: make([]byte, pick(s, 32, 0, 31, 33)), Verdict: feedtreepb.PushReply_Verdict(int32(s.number())), Pubseq: s.number(), Reason: strings.Repeat("w", pick(s, 0, 1, 256, 257)),
 	}}})
 }
 
-func FuzzLook(f *testing.F) { fuzz(f, aLook) }
+func FuzzWitnessRequest(f *testing.F) { fuzz(f, sendWitnessRequest) }
 
-// aLook is a sequencer's question, and the intruder is none.
-func aLook(in *intruder, s *story) {
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: in.aKey(s), Publisher: make([]byte, pick(s, 32, 0, 31, 33))}}})
+// sendWitnessRequest sends a request that only a sequencer may make.
+func sendWitnessRequest(in *intruder, s *choices) {
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_WitnessRequest{WitnessRequest: &feedtreepb.WitnessRequest{Key: in.chooseKey(s), Publisher: make([]byte, pick(s, 32, 0, 31, 33))}}})
 }
 
-func FuzzObjection(f *testing.F) { fuzz(f, anObjection) }
+func FuzzObjection(f *testing.F) { fuzz(f, sendObjection) }
 
-// anObjection is to a key that the feeds, which have none, do not have; to an owner or down a tree.
-func anObjection(in *intruder, s *story) {
+// sendObjection objects to the key of feeds that have none, to an owner or down a tree.
+func sendObjection(in *intruder, s *choices) {
 	raw := make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))
 	if s.choose(4) < 3 {
 		key := in.liar.Key().Public().(ed25519.PublicKey)
@@ -333,25 +331,25 @@ func anObjection(in *intruder, s *story) {
 		in.publish(in.Key(in.feeds[s.choose(intrudedFeeds)]), &feedtreepb.News{News: &feedtreepb.News_Objection{Objection: raw}})
 		return
 	}
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Object{Object: &feedtreepb.Object{Objection: raw}}})
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_Objection{Objection: &feedtreepb.Objection{Witness: raw}}})
 }
 
-func FuzzLooked(f *testing.F) { fuzz(f, aLooked) }
+func FuzzWitnessReply(f *testing.F) { fuzz(f, sendWitnessReply) }
 
-func aLooked(in *intruder, s *story) {
-	m := &feedtreepb.Looked{Witness: make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))}
+func sendWitnessReply(in *intruder, s *choices) {
+	m := &feedtreepb.WitnessReply{Witness: make([]byte, pick(s, 0, 1, 3<<9, 3<<9+1))}
 	if s.choose(4) < 3 {
 		key := in.liar.Key().Public().(ed25519.PublicKey)
 		w := difference.Attest(in.signer, pick(s, in.feeds[0], in.feeds[1], "http://other.example/"), key[:pick(s, 32, 0, 31)], in.Now())
 		m.Witness = w.Raw[:pick(s, len(w.Raw), len(w.Raw)-1)]
 	}
-	in.say(&feedtreepb.Message{Body: &feedtreepb.Message_Looked{Looked: m}})
+	in.send(&feedtreepb.Message{Body: &feedtreepb.Message_WitnessReply{WitnessReply: m}})
 }
 
-// Who follows a line of a log that has ended hears of the other one by a heartbeat of it, if
-// nothing else comes: it asks, and believes whom it knows. A made-up line costs it questions.
-func TestAHeartbeatOfAnotherLineIsAReasonToAsk(t *testing.T) {
-	in, asked := intrude(t), 0
+// A follower of a branch that has ended may learn of the other branch only by a heartbeat. It then asks nodes that
+// it knows. A heartbeat of an invented branch costs it only these requests.
+func TestAHeartbeatOfAnotherBranchStartsARepair(t *testing.T) {
+	in, asked := newIntruder(t), 0
 	for _, url := range in.feeds {
 		key := in.Key(url)
 		leads := leader(t, in.Swarm, url)
@@ -363,27 +361,27 @@ func TestAHeartbeatOfAnotherLineIsAReasonToAsk(t *testing.T) {
 			v, _ := p.Layers().Owners.View(key)
 			before := p.Layers().Feeds.Stats()
 			beat := in.signer.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
-				Key: key[:], Lineage: v.Epoch.Branch + 1, Epoch: 1, Head: make([]byte, 32),
-				Beat: uint64(in.Now().UnixMilli()), TimeMs: uint64(in.Now().UnixMilli()), State: []byte("made up"),
+				Key: key[:], Branch: v.Epoch.Branch + 1, Epoch: 1, Head: make([]byte, 32),
+				Number: uint64(in.Now().UnixMilli()), TimeMs: uint64(in.Now().UnixMilli()), State: []byte("made up"),
 			}))
 			in.publish(key, &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: beat.Raw}})
 			if after := p.Layers().Feeds.Stats(); after.Gaps != before.Gaps+1 {
-				t.Errorf("host %d asked %d times", p.Index(), after.Gaps-before.Gaps)
+				t.Errorf("host %d started %d repairs", p.Index(), after.Gaps-before.Gaps)
 			}
 			asked++
 		}
-		// The heartbeat of whoever another line has ended in comes to all readers.
+		// The heartbeat after a merge reaches all readers.
 		in.World.Run(time.Minute)
 		beats := leads.Layers().Feeds.Stats().Beats
 		for range 3 {
-			leads.Do(func() { leads.Layers().Feeds.Merged(key) })
+			leads.Do(func() { leads.Layers().Feeds.BranchMerged(key) })
 		}
 		if made := leads.Layers().Feeds.Stats().Beats - beats; made != 1 {
-			t.Errorf("%d heartbeats of a merge", made)
+			t.Errorf("%d heartbeats after merges", made)
 		}
 	}
 	if asked < 5 {
-		t.Fatalf("only %d follow", asked)
+		t.Fatalf("only %d followers", asked)
 	}
-	in.endures()
+	in.checkAfter()
 }

@@ -16,23 +16,22 @@ import (
 const (
 	maxHeads = 512
 	maxBeats = 64
-	// maxBeat is the size of the largest heartbeat, envelope included. Half of
-	// maxBeats of them fit into a frame.
+	// maxBeat is the largest size of a heartbeat or a witness in bytes, envelope included. Half of maxBeats of them
+	// fit into a frame.
 	maxBeat = 3 << 9
-	// maxState is the size of the largest word about polls.
+	// maxState is the largest size of the state of a feed's polls in bytes.
 	maxState = 1 << 10
-	// maxInline is the largest body that goes down the tree beside its entry;
-	// who needs a larger one pulls it.
+	// maxInline is the size in bytes of the largest body that goes down the tree with its entry. Nodes pull larger
+	// ones.
 	maxInline = 48 << 10
 	maxEntry  = 1 << 10
-	// maxWords is how long words for people are.
-	maxWords = 256
-	// maxMillis is the end of the year 9999, beyond which times cannot be written
-	// down for people.
+	// maxReason bounds the reason of a refusal, in bytes.
+	maxReason = 256
+	// maxMillis is the end of the year 9999. Later times cannot be written in the usual formats.
 	maxMillis = 253402300799999
 )
 
-// parseNews reads what came down a tree and checks every bound.
+// parseNews decodes a message that came down a tree and checks all bounds.
 func parseNews(b []byte) (*feedtreepb.News, error) {
 	n := new(feedtreepb.News)
 	if err := proto.Unmarshal(b, n); err != nil {
@@ -57,20 +56,20 @@ func parseNews(b []byte) (*feedtreepb.News, error) {
 	return n, nil
 }
 
-// parse reads a message and checks every bound, so that no other code has to.
+// parse decodes a message and checks all bounds, so that no other code has to.
 func parse(body []byte) (*feedtreepb.Message, error) {
 	m := new(feedtreepb.Message)
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
-		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, what)
+	if broken := violation(m); broken != "" {
+		return nil, fmt.Errorf("%w: feedtree message: %s", env.ErrFrame, broken)
 	}
 	return m, nil
 }
 
-// breaks says which bound a message breaks, if any.
-func breaks(m *feedtreepb.Message) string {
+// violation names the bound that a message breaks, or returns "".
+func violation(m *feedtreepb.Message) string {
 	switch b := m.Body.(type) {
 	case *feedtreepb.Message_Digest, *feedtreepb.Message_DigestAck:
 	case *feedtreepb.Message_Heads:
@@ -82,14 +81,14 @@ func breaks(m *feedtreepb.Message) string {
 				return "heads: key"
 			}
 		}
-	case *feedtreepb.Message_Behind:
-		if len(b.Behind.Keys) > maxHeads || len(b.Behind.Unknown) > maxHeads {
-			return "behind: too many"
+	case *feedtreepb.Message_HeadsReply:
+		if len(b.HeadsReply.Different) > maxHeads || len(b.HeadsReply.Unknown) > maxHeads {
+			return "heads reply: too many"
 		}
-		for _, keys := range [][][]byte{b.Behind.Keys, b.Behind.Unknown} {
+		for _, keys := range [][][]byte{b.HeadsReply.Different, b.HeadsReply.Unknown} {
 			for _, k := range keys {
 				if !isKey(k) {
-					return "behind: key"
+					return "heads reply: key"
 				}
 			}
 		}
@@ -106,21 +105,21 @@ func breaks(m *feedtreepb.Message) string {
 		if len(b.Push.Publication) == 0 || len(b.Push.Publication) > difference.MaxPublication {
 			return "push: size"
 		}
-	case *feedtreepb.Message_Pushed:
-		if len(b.Pushed.Hash) != len(feed.Hash{}) || len(b.Pushed.Words) > maxWords {
-			return "pushed: size"
+	case *feedtreepb.Message_PushReply:
+		if len(b.PushReply.Hash) != len(feed.Hash{}) || len(b.PushReply.Reason) > maxReason {
+			return "push reply: size"
 		}
-	case *feedtreepb.Message_Look:
-		if !isKey(b.Look.Key) || len(b.Look.Publisher) != ed25519.PublicKeySize {
-			return "look: key"
+	case *feedtreepb.Message_WitnessRequest:
+		if !isKey(b.WitnessRequest.Key) || len(b.WitnessRequest.Publisher) != ed25519.PublicKeySize {
+			return "witness request: key"
 		}
-	case *feedtreepb.Message_Looked:
-		if len(b.Looked.Witness) == 0 || len(b.Looked.Witness) > maxBeat {
-			return "looked: size"
+	case *feedtreepb.Message_WitnessReply:
+		if len(b.WitnessReply.Witness) == 0 || len(b.WitnessReply.Witness) > maxBeat {
+			return "witness reply: size"
 		}
-	case *feedtreepb.Message_Object:
-		if len(b.Object.Objection) == 0 || len(b.Object.Objection) > maxBeat {
-			return "object: size"
+	case *feedtreepb.Message_Objection:
+		if len(b.Objection.Witness) == 0 || len(b.Objection.Witness) > maxBeat {
+			return "objection: size"
 		}
 	default:
 		return "no body"
@@ -133,7 +132,7 @@ func isKey(b []byte) bool { return len(b) == len(overlay.ID{}) }
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is no UTF-8
+		panic(fmt.Sprintf("feedtree: encode %T: %v", m, err)) // a URL was let in that is not UTF-8
 	}
 	return b
 }

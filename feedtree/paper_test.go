@@ -21,33 +21,33 @@ import (
 	"tidings/sim"
 )
 
-// The sentences in quotation marks are those of FeedTree (IPTPS 2005), §4 and 5.
+// The sentences in quotation marks are from FeedTree (IPTPS 2005), §4 and 5.
 
 const url = "http://feed.example/"
 
-// quick is a network whose feeds are polled every minute.
-func quick() wire.Network {
+// quickNetwork returns parameters of a network whose feeds are polled every minute.
+func quickNetwork() wire.Network {
 	network := wire.DefaultNetwork("sim")
 	network.PollInterval, network.MaintenanceInterval = time.Minute, 2*time.Minute
 	return network
 }
 
-// swarm is a quiet network of some members.
+// swarm returns a network of some members, after its start.
 func swarm(members int, tune func(*node.Config)) *sim.Swarm {
-	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quick(), Tune: tune})
+	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: quickNetwork(), Tune: tune})
 	s.Grow(members, 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
 	return s
 }
 
-// client adds a host that cannot be dialled: it owns and polls nothing.
-func client(s *sim.Swarm) *sim.Peer {
+// addClient adds a host that cannot be dialled. It owns and polls nothing.
+func addClient(s *sim.Swarm) *sim.Peer {
 	c := s.Add(false, s.Peers()[0])
 	c.Start()
 	return c
 }
 
-// leader is the member that polls a feed.
+// leader returns the member that leads a feed.
 func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 	t.Helper()
 	for _, p := range s.Peers() {
@@ -57,13 +57,13 @@ func leader(t *testing.T, s *sim.Swarm, url string) *sim.Peer {
 			}
 		}
 	}
-	t.Fatal("nobody leads the feed")
+	t.Fatal("no member leads the feed")
 	return nil
 }
 
-// right fails the test with what the checkers found, and if the items of a log are
-// not those its sequencer had.
-func right(t *testing.T, s *sim.Swarm) {
+// checkSwarm fails the test if a checker found something, if the items of a log differ from its sequencer's, or if
+// an entry could not be read.
+func checkSwarm(t *testing.T, s *sim.Swarm) {
 	t.Helper()
 	s.CheckReaders()
 	for i, v := range s.Wrong() {
@@ -83,12 +83,12 @@ func hosts(of ...*sim.Peer) (hosts []*sim.Host) {
 	return hosts
 }
 
-// "Peers receiving the message verify its signature": an entry that was changed
-// on its way, or that another has signed, is not taken.
+// "Peers receiving the message verify its signature": an entry that was changed on its way, or signed by another
+// node, is rejected.
 func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	s := swarm(5, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3}))
-	reader := client(s)
+	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	reader.Read(url)
 	s.World.Run(6 * time.Minute)
@@ -96,7 +96,7 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 	log := reader.Layers().Owners.Log(key)
 	last := log[len(log)-1]
 	var st ownerpb.EntryStatement
-	hash := wire.HashOf(quick().Descriptor())
+	hash := wire.HashOf(quickNetwork().Descriptor())
 	signed, err := wire.NewVerifier(hash).Open(wire.DomainEntry, last.Raw)
 	if err != nil {
 		t.Fatal(err)
@@ -138,14 +138,14 @@ func TestPeersReceivingTheMessageVerifyItsSignature(t *testing.T) {
 		}
 	}
 	s.World.Run(5 * time.Minute)
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// "the client will detect a gap in the sequence numbers": who hears nothing for a
-// while sees by the next entry that something is missing, and pulls it.
+// "the client will detect a gap in the sequence numbers": a client that was disconnected for a while notices by the
+// next entry that others are missing, and pulls them.
 func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
-	s := swarm(5, func(c *node.Config) { c.Feeds.DigestInterval = 24 * time.Hour }) // nothing else tells
-	reader := client(s)
+	s := swarm(5, func(c *node.Config) { c.Feeds.DigestInterval = 24 * time.Hour }) // digests must not reveal the gap
+	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 30 * time.Second}))
 	reader.Read(url)
@@ -153,7 +153,7 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	s.World.Run(5 * time.Minute)
 	before := reader.Layers().Feeds.Stats()
 	s.Partition(hosts(reader))
-	s.World.Run(4 * time.Minute) // so that what was sent is repeated no more, nor kept for children that come
+	s.World.Run(4 * time.Minute) // so that scribe no longer repeats what was sent, nor keeps it for new children
 	s.Heal()
 	s.World.Run(5 * time.Minute)
 	after := reader.Layers().Feeds.Stats()
@@ -167,22 +167,21 @@ func TestAClientDetectsAGapInTheSequenceNumbers(t *testing.T) {
 	}
 }
 
-// "or an overdue heartbeat": who is cut off while the feed is silent notices that
-// too. "As a fallback, missing items may be recovered by retrieving the
-// conventional RSS feed by HTTP": only when nobody has answered for a polling interval, and not all at
-// one time.
+// "or an overdue heartbeat": a client that is disconnected while the feed is silent notices that, too. "As a
+// fallback, missing items may be recovered by retrieving the conventional RSS feed by HTTP": only if nobody has
+// answered for a polling interval, and not all clients at the same time.
 func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	t.Parallel()
 	const readers = 12
 	s := swarm(5, func(c *node.Config) {
 		c.Feeds.BeatInterval = 10 * time.Minute
 		c.Feeds.PollInterval = 10 * time.Minute
-		c.Feeds.DigestInterval = time.Minute // as with polls each half hour: what is late depends on it
+		c.Feeds.DigestInterval = time.Minute // as with polls every half hour, because it determines what is overdue
 	})
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Hour, Limit: 1}))
 	var cut []*sim.Peer
 	for range readers {
-		cut = append(cut, client(s))
+		cut = append(cut, addClient(s))
 	}
 	s.World.Run(20 * time.Second)
 	for _, p := range append(cut, s.Peers()[0]) {
@@ -195,10 +194,10 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 		fetches += p.Layers().Feeds.Stats().Fetches
 	}
 	if overdue+fetches > 0 {
-		t.Errorf("%d heartbeats overdue, %d fetches while all was well", overdue, fetches)
+		t.Errorf("%d heartbeats overdue, %d fetches without a fault", overdue, fetches)
 	}
 
-	s.Partition(hosts(cut...)) // they hear one another, and nobody who owns the feed
+	s.Partition(hosts(cut...)) // they reach one another, but no owner of the feed
 	s.Peers()[0].Kill(false)
 	began, polls := s.Now(), f.Polls
 	var first time.Duration
@@ -229,14 +228,13 @@ func TestAsAFallbackItemsAreRetrievedByHTTP(t *testing.T) {
 	s.Heal()
 	s.Peers()[0].Start()
 	s.World.Run(45 * time.Minute)
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// A lie about entries that nobody has makes nobody ask the origin: its owners are
-// there, and do not have them.
-func TestALieBringsNobodyToTheOrigin(t *testing.T) {
-	in := intrude(t)
-	s := story(nil)
+// Invented entries make nobody ask the origin, because the owners answer that they do not have them.
+func TestInventedEntriesDoNotCauseFetches(t *testing.T) {
+	in := newIntruder(t)
+	s := choices(nil)
 	for range 3 {
 		for i := range intrudedFeeds {
 			key := in.Key(in.feeds[i])
@@ -254,17 +252,17 @@ func TestALieBringsNobodyToTheOrigin(t *testing.T) {
 		}
 		in.World.Run(time.Minute)
 	}
-	in.endures()
+	in.checkAfter()
 	if st := in.target.Layers().Feeds.Stats(); st.Gaps == 0 {
-		t.Error("nobody looked for it")
+		t.Error("no repair was started")
 	}
 }
 
 // "Clients coming online should catch up."
 func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 	s := swarm(6, nil)
-	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 4 * time.Minute, Window: 5})) // older items have rolled off
-	c := client(s)
+	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 4 * time.Minute, Window: 5})) // the document no longer shows the older items
+	c := addClient(s)
 	s.World.Run(10 * time.Second)
 	var member *sim.Peer
 	for _, p := range append(s.Peers()[1:], c) {
@@ -293,15 +291,15 @@ func TestClientsComingOnlineShouldCatchUp(t *testing.T) {
 			t.Errorf("host %d asked the origin", p.Index())
 		}
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// A sequencer whose clock was a day ahead, and was set right between two of its lives,
-// is believed again as soon as its log has grown.
+// A sequencer's clock is a day ahead, and is set back while the node restarts. Its heartbeats count again as soon
+// as its log has grown.
 func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	s := swarm(5, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 2 * time.Hour, Limit: 3}))
-	reader := client(s)
+	reader := addClient(s)
 	s.World.Run(10 * time.Second)
 	reader.Read(url)
 	s.World.Run(5 * time.Minute)
@@ -325,22 +323,21 @@ func TestHeartbeatsAfterAClockWasSetBack(t *testing.T) {
 	lead.Start()
 	s.World.Run(90 * time.Minute) // an item, and a beat interval
 	if epoch() != before {
-		t.Fatal("another leads")
+		t.Fatal("another node leads the feed")
 	}
 	if said() > 0 || said() < -time.Hour {
 		t.Errorf("the last heartbeat is from %v", said())
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// A late joiner gets a snapshot of the window, and its set of items is the one that
-// the sequencer signed.
+// A late joiner gets a snapshot of the window, with the set of items that the sequencer signed.
 func TestALateJoinerGetsASnapshot(t *testing.T) {
 	s := swarm(5, nil)
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Window: 5}))
 	s.Peers()[1].Read(url)
 	s.World.Run(40 * time.Minute)
-	late := client(s)
+	late := addClient(s)
 	s.World.Run(10 * time.Second)
 	polls := f.Polls
 	late.Read(url)
@@ -348,17 +345,17 @@ func TestALateJoinerGetsASnapshot(t *testing.T) {
 	if sub, _ := late.Layers().Feeds.Subscription(s.Key(url)); sub.Items < 35 || f.Polls > polls+1 {
 		t.Errorf("ten seconds after it joined it shows %d items; the origin was polled %d times", sub.Items, f.Polls-polls)
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// A pile is a feed that gains items of some size all at once.
-type pile struct {
+// A burstFeed is a feed that gains many items of a given size at once.
+type burstFeed struct {
 	few, many int
-	size      int // of each, in bytes that cannot be made fewer
+	size      int // of each item, in bytes that cannot be compressed
 	at        time.Duration
 }
 
-func (p pile) At(t time.Duration) script.Version {
+func (p burstFeed) At(t time.Duration) script.Version {
 	v := script.Version{ContentType: "application/rss+xml"}
 	n := p.few
 	if t >= p.at {
@@ -367,9 +364,9 @@ func (p pile) At(t time.Duration) script.Version {
 	b := &strings.Builder{}
 	b.WriteString(`<rss version="2.0"><channel><title>A pile</title>`)
 	for i := range n {
-		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
+		rng := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)})
 		noise := make([]byte, p.size*3/4)
-		_, _ = dice.Read(noise)
+		_, _ = rng.Read(noise)
 		fmt.Fprintf(b, `<item><guid isPermaLink="false">%d</guid><title>No. %d</title><description>%s</description></item>`, i, i, base64.StdEncoding.EncodeToString(noise))
 	}
 	b.WriteString(`</channel></rss>`)
@@ -377,27 +374,27 @@ func (p pile) At(t time.Duration) script.Version {
 	return v
 }
 
-func (p pile) Next(t time.Duration) (time.Duration, bool) { return p.at, t < p.at }
+func (p burstFeed) Next(t time.Duration) (time.Duration, bool) { return p.at, t < p.at }
 
-// Whatever a publisher piles up arrives: bodies too large for the tree, findings
-// too large for one entry, a hundred items at once.
+// Large bursts arrive: bodies too large for the tree, change reports too large for one entry, a hundred items at
+// once.
 func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		what    string
-		pile    pile
-		entries int // of the second finding, at least
+		pile    burstFeed
+		entries int // smallest number of entries for the burst
 	}{
-		{"an item of 60 KiB", pile{1, 1, 60 << 10, 4 * time.Minute}, 1},
-		{"an item of 200 KiB", pile{1, 1, 200 << 10, 4 * time.Minute}, 1},
-		{"700 KiB at once", pile{1, 10, 70 << 10, 4 * time.Minute}, 3},
-		{"a hundred items", pile{1, 100, 300, 4 * time.Minute}, 1},
-		{"a thousand items", pile{0, 1000, 300, 4 * time.Minute}, 2},
+		{"an item of 60 KiB", burstFeed{1, 1, 60 << 10, 4 * time.Minute}, 1},
+		{"an item of 200 KiB", burstFeed{1, 1, 200 << 10, 4 * time.Minute}, 1},
+		{"700 KiB at once", burstFeed{1, 10, 70 << 10, 4 * time.Minute}, 3},
+		{"a hundred items", burstFeed{1, 100, 300, 4 * time.Minute}, 1},
+		{"a thousand items", burstFeed{0, 1000, 300, 4 * time.Minute}, 2},
 	} {
 		s := swarm(6, nil)
 		s.SetFaults(sim.Faults{Loss: 0.01})
 		s.Serve(url, c.pile)
-		readers := []*sim.Peer{client(s), s.Peers()[1], s.Peers()[2], s.Peers()[3]}
+		readers := []*sim.Peer{addClient(s), s.Peers()[1], s.Peers()[2], s.Peers()[3]}
 		s.World.Run(10 * time.Second)
 		for _, p := range readers {
 			p.Read(url)
@@ -409,21 +406,20 @@ func TestLargeBodiesAndManyItemsArrive(t *testing.T) {
 				t.Errorf("%s: host %d was shown %d of %d, in %d entries: %+v", c.what, p.Index(), st.Shown, want, len(log), st)
 			}
 		}
-		right(t, s)
+		checkSwarm(t, s)
 		if t.Failed() {
 			t.Fatal(c.what)
 		}
 	}
 }
 
-// All who keep a log drop the same old items, though never what the document still
-// shows: after eleven days of a lively feed whose document goes back for ten, longer
-// than a log does, the sets of all readers are the sequencer's, and nobody was shown
-// an item twice, also when another took over in the middle and at the end.
-func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
+// All copies of a log drop the same old items, but never what the document still shows. After eleven days of a busy
+// feed whose document reaches back ten days, longer than a log, all readers have the sequencer's set of items, and
+// no item was shown twice. The sequencer fails in the middle and at the end.
+func TestAllNodesPruneTheSameOldItems(t *testing.T) {
 	t.Parallel()
 	network := wire.DefaultNetwork("sim")
-	network.PollInterval = longtest.Pick(3*time.Hour, network.PollInterval) // polls are what the test spends its time on
+	network.PollInterval = longtest.Pick(3*time.Hour, network.PollInterval) // polls take most of the test's time
 	s := sim.NewSwarm(sim.SwarmConfig{World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond)}, Network: network})
 	s.Grow(longtest.Pick(3, 5), 100*time.Millisecond)
 	s.World.Run(20 * time.Second)
@@ -438,13 +434,13 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	s.World.Run(time.Hour)
 	lead.Start()
 	s.World.Run(half)
-	late := client(s)
+	late := addClient(s)
 	s.World.Run(10 * time.Second)
 	late.Read(url)
 	s.World.Run(40 * time.Minute)
 	leader(t, s, url).Kill(true)
 	s.World.Run(longtest.Pick(12*time.Hour, 24*time.Hour))
-	right(t, s)
+	checkSwarm(t, s)
 	for _, p := range append(s.Peers()[:3], late) {
 		if !p.Up() {
 			continue
@@ -455,11 +451,11 @@ func TestOldItemsArePrunedEverywhereAlike(t *testing.T) {
 	}
 }
 
-// The weights of all who read a feed reach its poller, and the origin is told.
-func TestTheOriginIsToldHowManyRead(t *testing.T) {
+// The weights of all readers of a feed reach its poller, which reports the sum to the origin.
+func TestTheOriginLearnsTheNumberOfReaders(t *testing.T) {
 	told := 0
 	sc := script.NewLively(script.Config{Seed: 1, Limit: 1})
-	s := sim.NewSwarm(sim.SwarmConfig{Network: quick(), World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond), Origin: func(_ time.Time, r env.Request) env.Answer {
+	s := sim.NewSwarm(sim.SwarmConfig{Network: quickNetwork(), World: sim.Config{Seed: 4, Topology: sim.Uniform(10 * time.Millisecond), Origin: func(_ time.Time, r env.Request) env.Answer {
 		told = r.Subscribers
 		v := sc.At(time.Hour)
 		return env.Answer{Status: 200, FinalURL: r.URL, Private: true, ContentType: v.ContentType, Body: v.Body}
@@ -476,7 +472,7 @@ func TestTheOriginIsToldHowManyRead(t *testing.T) {
 		})
 	}
 	for i, p := range s.Peers()[:4] {
-		subscribe(p, 1+i) // 10
+		subscribe(p, 1+i) // in total 10
 	}
 	s.World.Run(10 * time.Minute)
 	if told != 10 {
@@ -490,9 +486,8 @@ func TestTheOriginIsToldHowManyRead(t *testing.T) {
 	}
 }
 
-// Who leaves takes the polls along: after two leases without a reader the origin
-// is asked no more, and after a day the log is gone.
-func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
+// After two leases without a reader the origin is no longer polled, and after a day the log is gone.
+func TestAFeedWithoutReadersIsNotPolled(t *testing.T) {
 	t.Parallel()
 	s := swarm(5, nil)
 	f := s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: 10 * time.Minute}))
@@ -510,11 +505,11 @@ func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
 			})
 		})
 	}
-	s.World.Run(7 * time.Minute) // two leases of two minutes, and the way of the weight
+	s.World.Run(7 * time.Minute) // two leases of two minutes, and the time that the weight takes to the root
 	polls := f.Polls
 	s.World.Run(6 * time.Hour)
 	if f.Polls > polls {
-		t.Errorf("polled %d times after everybody left", f.Polls-polls)
+		t.Errorf("polled %d times without readers", f.Polls-polls)
 	}
 	s.World.Run(20 * time.Hour)
 	for _, p := range s.Peers() {
@@ -523,7 +518,7 @@ func TestAFeedThatNobodyReadsIsPolledNoMore(t *testing.T) {
 		}
 	}
 
-	// A reader who comes then founds it anew.
+	// A new reader starts a new log.
 	polls = f.Polls
 	s.Peers()[3].Do(func() { s.Peers()[3].Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
 	s.World.Run(3 * time.Minute)

@@ -14,227 +14,227 @@ import (
 	"tidings/overlay"
 )
 
-// Whose a feed is. The origin's document names the key once; from then on it is the log that
-// says so, in pins, and who follows it remembers. A key that was named before may follow by
-// itself. Any other has to be seen at the origin, over HTTPS or at a private address, by some owners of
-// the feed.
+// This file determines the publisher's key of a feed. The origin's document names the first key. From then on the
+// log names it, in pins, and each follower remembers the pin that it trusts. A key that was named in advance by the
+// one before may replace it at once. Any other new key must be seen at the origin, over HTTPS or at a private
+// address, by several owners of the feed.
 
 const (
-	// witnesses is how many owners have to see at the origin that a key was taken back: fewer
-	// where these are a quorum.
-	witnesses = 3
-	// claimAgain is waited for their answers before they are asked again, claimTries is how
-	// often they are.
-	claimAgain = 10 * time.Second
-	claimTries = 6
-	// maxLooks is how many origins a node looks at for others at a time; lookTime is how
-	// long it waits for one.
-	maxLooks = 64
-	lookTime = time.Minute
-	// lagTime is how long a replica of an origin may name a former key. An origin that names it
-	// later takes the present key back as any other: the owners of then may have lied.
-	lagTime = time.Hour
+	// requiredWitnesses is the number of owners that must see a new key at the origin. If fewer are a quorum, a
+	// quorum suffices.
+	requiredWitnesses = 3
+	// keyChangePause is the time between two requests for witnesses to owners that do not answer, and
+	// keyChangeTries bounds the requests.
+	keyChangePause = 10 * time.Second
+	keyChangeTries = 6
+	// maxWitnessRequests bounds the origins that a node checks for sequencers at a time. A request that finds no
+	// free place is not answered. witnessTimeout is how long a request occupies its place.
+	maxWitnessRequests = 64
+	witnessTimeout     = time.Minute
+	// originLag is how long a mirror or cache of an origin may still name a former key. If the origin names the
+	// former key for longer, that is a change of the key like any other: the owners of that time may have lied.
+	originLag = time.Hour
 )
 
-// A claim is a key that the origin names in place of the one that is pinned.
-type claim struct {
-	said  feed.Publisher
-	by    map[env.PeerID][]byte // who has seen it, and their word
-	tries int
-	again time.Time
+// A keyChange is a key that the origin names in place of the pinned one, until enough owners have witnessed it.
+type keyChange struct {
+	publisher feed.Publisher
+	witnesses map[env.PeerID][]byte // signed witnesses by owner
+	tries     int
+	retryAt   time.Time
 }
 
-// A look is a sequencer's question about an origin.
-type look struct {
-	to    env.PeerID
-	asked ed25519.PublicKey
-	since time.Time
+// A witnessRequest is a sequencer's request to check the key at an origin.
+type witnessRequest struct {
+	to        env.PeerID
+	publisher ed25519.PublicKey
+	since     time.Time
 }
 
-// Saw takes the head of a document as this node has just got it from its origin; secure says
-// that nobody on the way could have changed it.
-func (f *FeedTree) Saw(key overlay.ID, head *feed.Head, secure bool) {
+// HeadFetched handles the head of a document that this node has just fetched from its origin. secure means that
+// nobody on the way could have changed the document.
+func (f *FeedTree) HeadFetched(key overlay.ID, head *feed.Head, secure bool) {
 	c := f.feeds[key]
-	if c != nil && c.lead != nil && c.lead.ready {
-		c.lead.head = head // of a feed without items, too, which are yet to be published
+	if c != nil && c.leader != nil && c.leader.ready {
+		c.leader.head = head // also of a feed without items, which a publisher may still send
 	}
-	said, ok := head.Publisher()
+	publisher, ok := head.Publisher()
 	if !ok || !secure {
-		return // without a word nobody's key is taken back: a site may be made anew
+		return // a document that names no key withdraws none: the site may have been rebuilt
 	}
-	f.testify(key, said)
+	f.answerWitnessRequest(key, publisher)
 	if c != nil && c.subscribed {
-		f.sighted(c, said)
+		f.keySeen(c, publisher)
 	}
-	if c == nil || c.lead == nil || !c.lead.ready {
+	if c == nil || c.leader == nil || !c.leader.ready {
 		return
 	}
-	l, now := c.lead, f.clock.Now()
+	l, now := c.leader, f.clock.Now()
 	switch pin := l.pin; {
 	case pin == nil:
-		f.repin(c, &difference.Pin{
-			Key: said.Key, Next: said.Next, Since: now.UTC().Truncate(time.Millisecond), Beat: said.Beat,
-			Certificate: said.Certificate, Fingerprint: said.Fingerprint,
+		f.setPin(c, &difference.Pin{
+			Key: publisher.Key, Next: publisher.Next, Since: now.UTC().Truncate(time.Millisecond), Beat: publisher.Beat,
+			Certificate: publisher.Certificate, Fingerprint: publisher.Fingerprint,
 		})
-	case bytes.Equal(pin.Key, said.Key):
-		l.claim = nil
+	case bytes.Equal(pin.Key, publisher.Key):
+		l.keyChange = nil
 		next := *pin
-		next.Beat, next.Certificate, next.Fingerprint = said.Beat, said.Certificate, said.Fingerprint
-		if next.Next == (feed.Hash{}) { // one that was named stays: a thief would name another
-			next.Next = said.Next
+		next.Beat, next.Certificate, next.Fingerprint = publisher.Beat, publisher.Certificate, publisher.Fingerprint
+		if next.Next == (feed.Hash{}) { // a next key that was named before stays, because a thief of the key would name another
+			next.Next = publisher.Next
 		}
 		if next.Beat != pin.Beat || next.Certificate != pin.Certificate || next.Fingerprint != pin.Fingerprint || next.Next != pin.Next {
-			f.repin(c, &next)
+			f.setPin(c, &next)
 		}
-	case pin.Had(said.Key) && now.Sub(pin.Since) < lagTime:
-		// A replica that lags.
-	case pin.Next != (feed.Hash{}) && difference.KeyHash(said.Key) == pin.Next:
-		f.repin(c, pin.Change(said.Key, said.Next, now, nil))
+	case pin.Had(publisher.Key) && now.Sub(pin.Since) < originLag:
+		// A mirror or cache of the origin is behind.
+	case pin.Next != (feed.Hash{}) && difference.KeyHash(publisher.Key) == pin.Next:
+		f.setPin(c, pin.Change(publisher.Key, publisher.Next, now, nil))
 	default:
-		if l.claim == nil || !bytes.Equal(l.claim.said.Key, said.Key) {
-			l.claim = &claim{said: said, by: map[env.PeerID][]byte{}}
-			f.log.Info("web server names another key", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(said.Key))
-			own := difference.Attest(f.signer, c.url, said.Key, now)
-			l.claim.by[f.signer.PeerID()] = own.Raw
-			f.claimOn(c, now)
+		if l.keyChange == nil || !bytes.Equal(l.keyChange.publisher.Key, publisher.Key) {
+			l.keyChange = &keyChange{publisher: publisher, witnesses: map[env.PeerID][]byte{}}
+			f.log.Info("web server names another key", "url", c.url, "pinned", difference.Fingerprint(pin.Key), "found", difference.Fingerprint(publisher.Key))
+			own := difference.Attest(f.signer, c.url, publisher.Key, now)
+			l.keyChange.witnesses[f.signer.PeerID()] = own.Raw
+			f.continueKeyChange(c, now)
 		}
 	}
 }
 
-// repin says whose the feed is from now on.
-func (f *FeedTree) repin(c *channel, p *difference.Pin) {
-	f.appendAccepted(c) // their keys and numbers are those of the pin before
+// setPin makes p the feed's pin and appends it to the log.
+func (f *FeedTree) setPin(c *channel, p *difference.Pin) {
+	f.appendAccepted(c) // their keys and numbers belong to the pin before
 	p.Since = p.Since.UTC().Truncate(time.Millisecond)
-	c.lead.pin, c.lead.claim = p, nil
+	c.leader.pin, c.leader.keyChange = p, nil
 	f.stats.Pinned++
 	if !f.Append(c.key, difference.Delta{Pin: p}, nil, func(bool) {}) {
-		f.log.Warn("publisher's key could not be added to the log yet", "url", c.url) // it goes with the next entry
+		f.log.Warn("publisher's key could not be added to the log yet", "url", c.url) // the next entry brings it
 	}
 }
 
-// seek asks the origin whose the feed is, because somebody says that it is his. Anybody can say
-// so: it is asked seldom.
-func (f *FeedTree) seek(c *channel) {
-	l, now := c.lead, f.clock.Now()
-	if !l.looked.IsZero() && now.Sub(l.looked) < f.cfg.PollInterval/6 {
+// fetchForKey fetches the document of a feed to learn its publisher's key, because a node claims to be the
+// publisher. Anybody can claim that, so the document is fetched at most once in a sixth of a polling interval.
+func (f *FeedTree) fetchForKey(c *channel) {
+	l, now := c.leader, f.clock.Now()
+	if !l.keyFetchedAt.IsZero() && now.Sub(l.keyFetchedAt) < f.cfg.PollInterval/6 {
 		return
 	}
-	l.looked = now
+	l.keyFetchedAt = now
 	f.app.Fetch(c.key, c.url)
 }
 
-// needed is how many of a feed's owners have to have seen a key.
-func needed(owners int) int { return min(witnesses, owners/2+1) }
+// witnessesNeeded returns how many of a feed's owners must have seen a new key.
+func witnessesNeeded(owners int) int { return min(requiredWitnesses, owners/2+1) }
 
-// claimOn asks the owners who have not answered to look at the origin, and takes the key when
-// enough of them have seen it.
-func (f *FeedTree) claimOn(c *channel, now time.Time) {
-	l := c.lead
-	if l.claim == nil || now.Before(l.claim.again) {
+// continueKeyChange asks the owners that have not answered for witnesses, and adopts the new key when there are
+// enough. After keyChangeTries requests it gives up.
+func (f *FeedTree) continueKeyChange(c *channel, now time.Time) {
+	l := c.leader
+	if l.keyChange == nil || now.Before(l.keyChange.retryAt) {
 		return
 	}
 	v, ok := f.owners.View(c.key)
 	if !ok || v.Epoch == nil {
 		return
 	}
-	var words [][]byte
-	for _, id := range v.Epoch.Owners { // in their order
-		if w := l.claim.by[id]; w != nil && len(words) < difference.MaxWitnesses {
-			words = append(words, w)
+	var witnesses [][]byte
+	for _, id := range v.Epoch.Owners { // in a fixed order
+		if w := l.keyChange.witnesses[id]; w != nil && len(witnesses) < difference.MaxWitnesses {
+			witnesses = append(witnesses, w)
 		}
 	}
-	if len(words) >= needed(len(v.Epoch.Owners)) {
-		p := l.pin.Change(l.claim.said.Key, l.claim.said.Next, now, words)
-		p.Beat, p.Certificate, p.Fingerprint = l.claim.said.Beat, l.claim.said.Certificate, l.claim.said.Fingerprint
-		f.repin(c, p)
+	if len(witnesses) >= witnessesNeeded(len(v.Epoch.Owners)) {
+		p := l.pin.Change(l.keyChange.publisher.Key, l.keyChange.publisher.Next, now, witnesses)
+		p.Beat, p.Certificate, p.Fingerprint = l.keyChange.publisher.Beat, l.keyChange.publisher.Certificate, l.keyChange.publisher.Fingerprint
+		f.setPin(c, p)
 		return
 	}
-	if l.claim.tries++; l.claim.tries > claimTries {
-		l.claim = nil // the next document begins it anew
+	if l.keyChange.tries++; l.keyChange.tries > keyChangeTries {
+		l.keyChange = nil // the next document that names the key starts again
 		return
 	}
-	l.claim.again = now.Add(claimAgain)
-	f.cal.Add(l.claim.again, task{kind: taskClaim, key: c.key})
+	l.keyChange.retryAt = now.Add(keyChangePause)
+	f.cal.Add(l.keyChange.retryAt, task{kind: taskKeyChange, key: c.key})
 	for _, id := range v.Epoch.Owners {
-		if l.claim.by[id] == nil {
+		if l.keyChange.witnesses[id] == nil {
 			to := env.Peer{ID: id}
 			if known := f.node.Contact(id); known != nil {
 				to = known.Peer
 			}
-			f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_Look{Look: &feedtreepb.Look{Key: c.key[:], Publisher: l.claim.said.Key}}})
+			f.send(to, &feedtreepb.Message{Body: &feedtreepb.Message_WitnessRequest{WitnessRequest: &feedtreepb.WitnessRequest{Key: c.key[:], Publisher: l.keyChange.publisher.Key}}})
 		}
 	}
 }
 
-// onLook looks at the origin of a feed, of which this node is an owner, for its sequencer.
-func (f *FeedTree) onLook(from env.PeerID, m *feedtreepb.Look) {
+// onWitnessRequest fetches the document of a feed that this node owns, at its sequencer's request.
+func (f *FeedTree) onWitnessRequest(from env.PeerID, m *feedtreepb.WitnessRequest) {
 	key, now := overlay.ID(m.Key), f.clock.Now()
 	v, ok := f.owners.View(key)
 	if !ok || !v.Owns || v.Epoch == nil || v.Epoch.Sequencer != from {
 		return
 	}
-	for other, l := range f.looks {
-		if now.Sub(l.since) > lookTime {
-			delete(f.looks, other)
+	for other, l := range f.witnessRequests {
+		if now.Sub(l.since) > witnessTimeout {
+			delete(f.witnessRequests, other)
 		}
 	}
-	if f.looks[key] != nil || len(f.looks) >= maxLooks {
+	if f.witnessRequests[key] != nil || len(f.witnessRequests) >= maxWitnessRequests {
 		return
 	}
-	f.looks[key] = &look{from, m.Publisher, now}
+	f.witnessRequests[key] = &witnessRequest{from, m.Publisher, now}
 	f.app.Fetch(key, v.URL)
 }
 
-// testify answers a look.
-func (f *FeedTree) testify(key overlay.ID, said feed.Publisher) {
-	l := f.looks[key]
+// answerWitnessRequest answers a request if the origin names the key in question.
+func (f *FeedTree) answerWitnessRequest(key overlay.ID, publisher feed.Publisher) {
+	l := f.witnessRequests[key]
 	if l == nil {
 		return
 	}
-	delete(f.looks, key)
+	delete(f.witnessRequests, key)
 	v, ok := f.owners.View(key)
-	if !ok || !bytes.Equal(said.Key, l.asked) {
+	if !ok || !bytes.Equal(publisher.Key, l.publisher) {
 		return
 	}
 	f.stats.Witnessed++
-	w := difference.Attest(f.signer, v.URL, said.Key, f.clock.Now())
-	f.send(env.Peer{ID: l.to}, &feedtreepb.Message{Body: &feedtreepb.Message_Looked{Looked: &feedtreepb.Looked{Witness: w.Raw}}})
+	w := difference.Attest(f.signer, v.URL, publisher.Key, f.clock.Now())
+	f.send(env.Peer{ID: l.to}, &feedtreepb.Message{Body: &feedtreepb.Message_WitnessReply{WitnessReply: &feedtreepb.WitnessReply{Witness: w.Raw}}})
 }
 
-// onLooked takes what an owner has seen.
-func (f *FeedTree) onLooked(from env.PeerID, m *feedtreepb.Looked) error {
+// onWitnessReply handles a witness of an owner.
+func (f *FeedTree) onWitnessReply(from env.PeerID, m *feedtreepb.WitnessReply) error {
 	w, err := difference.OpenWitness(f.verify, m.Witness)
 	if err != nil {
 		return err
 	}
 	c := f.feeds[overlay.Key(f.node.Network(), w.URL)]
-	if c == nil || c.lead == nil || c.lead.claim == nil || wire.PeerIDOf(w.By) != from || !bytes.Equal(w.Key, c.lead.claim.said.Key) {
+	if c == nil || c.leader == nil || c.leader.keyChange == nil || wire.PeerIDOf(w.By) != from || !bytes.Equal(w.Key, c.leader.keyChange.publisher.Key) {
 		return nil
 	}
 	if v, ok := f.owners.View(c.key); ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, from) {
-		c.lead.claim.by[from] = w.Raw
-		c.lead.claim.again = time.Time{}
-		f.claimOn(c, f.clock.Now())
+		c.leader.keyChange.witnesses[from] = w.Raw
+		c.leader.keyChange.retryAt = time.Time{}
+		f.continueKeyChange(c, f.clock.Now())
 	}
 	return nil
 }
 
-// believe takes the log's word on whose a feed is if it follows on what this node believes. Any other key is
-// doubted, whoever has seen it at the origin, until this node has seen it there itself.
-func (f *FeedTree) believe(c *channel, p *difference.Pin) {
+// considerPin trusts a pin of the log if the trusted pin leads to it. Any other key is doubted, however many owners
+// have witnessed it, until this node has seen it at the origin itself.
+func (f *FeedTree) considerPin(c *channel, p *difference.Pin) {
 	old := c.trust
 	switch {
 	case old == nil, p.Follows(old), bytes.Equal(p.Key, old.Key):
 	case old.Had(p.Key):
-		return // of before: a log is read again in each life
+		return // an earlier pin: a log is read again after each restart
 	default:
 		if c.doubt == nil || !bytes.Equal(c.doubt.Key, p.Key) {
 			f.stats.Doubted++
 			f.log.Warn("publisher's key changed without confirmation by the old key", "url", c.url, "from", difference.Fingerprint(old.Key), "to", difference.Fingerprint(p.Key))
-			defer f.believed(c)
+			defer f.trustChanged(c)
 		}
 		c.doubt = p
-		f.sightSoon(c)
+		f.scheduleKeyCheck(c)
 		return
 	}
 	trust := *p
@@ -242,80 +242,81 @@ func (f *FeedTree) believe(c *channel, p *difference.Pin) {
 		trust = *p.Onto(old)
 	}
 	if old == nil || !bytes.Equal(old.Key, p.Key) {
-		trust.Witnesses = nil // it is believed for another reason
+		trust.Witnesses = nil // they are not why this node trusts it
 	}
 	doubted := c.doubt != nil
-	c.doubt, c.sight.objectors = nil, nil
-	if f.mayName(c, &trust, p) {
-		f.sightSoon(c)
+	c.doubt, c.keyCheck.objectors = nil, nil
+	if f.hasUncheckedNext(c, &trust, p) {
+		f.scheduleKeyCheck(c)
 	}
 	if old != nil && bytes.Equal(old.Append(), trust.Append()) {
 		if doubted {
-			f.believed(c)
+			f.trustChanged(c)
 		}
 		return
 	}
 	c.trust = &trust
-	f.keep(c)
-	f.believed(c)
+	f.storeTrust(c)
+	f.trustChanged(c)
 }
 
-// believed tells that what is shown of a feed is another, as it is somebody else's.
-func (f *FeedTree) believed(c *channel) {
+// trustChanged reports that the provenance of a feed's items has changed.
+func (f *FeedTree) trustChanged(c *channel) {
 	c.window.version++
-	f.app.Told(c.key, c.state, f.clock.Now())
+	f.app.StateChanged(c.key, c.state, f.clock.Now())
 }
 
-// keep writes down what is believed of a feed, beside its subscription. While that changes it waits
-// until it is known what has become of it.
-func (f *FeedTree) keep(c *channel) {
-	if c.unkept = c.writing > 0; c.unkept || !c.subscribed {
+// storeTrust stores the trusted pin with the subscription. While a change of the subscription is being written,
+// storeTrust waits for its result.
+func (f *FeedTree) storeTrust(c *channel) {
+	if c.trustUnstored = c.pendingWrites > 0; c.trustUnstored || !c.subscribed {
 		return
 	}
 	f.store.Commit([]env.Op{{Key: subscriptionKey(c.key), Value: marshal(c.record())}}, func(err error) {
 		if err != nil {
-			f.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // it is believed anew in the next life
+			f.log.Warn("publisher's key could not be stored", "url", c.url, "err", err) // the next life of the node decides on the pin again
 		}
 	})
 }
 
-// change writes down that a subscription begins, ends or is another; c is nil if there is no such
-// feed here yet.
-func (f *FeedTree) change(c *channel, op env.Op, then func(error)) {
+// commitSubscription writes a new, changed or ended subscription to the disk; c is nil if the node does not know
+// the feed yet.
+func (f *FeedTree) commitSubscription(c *channel, op env.Op, then func(error)) {
 	if c != nil {
-		c.writing++
+		c.pendingWrites++
 	}
 	f.store.Commit([]env.Op{op}, func(err error) {
 		then(err)
 		if c == nil {
 			return
 		}
-		if c.writing--; c.writing == 0 && c.unkept {
-			f.keep(c)
+		if c.pendingWrites--; c.pendingWrites == 0 && c.trustUnstored {
+			f.storeTrust(c)
 		}
 	})
 }
 
-// attested says whether enough owners of a feed have seen a key at its origin.
+// attested reports whether enough owners of a feed have signed that they saw a key at its origin.
 func (f *FeedTree) attested(c *channel, p *difference.Pin) bool {
 	v, ok := f.owners.View(c.key)
 	if !ok || v.Epoch == nil {
 		return false
 	}
-	var by []env.PeerID
+	var witnesses []env.PeerID
 	for _, raw := range p.Witnesses {
 		w, err := difference.OpenWitness(f.verify, raw)
 		if err != nil || w.URL != c.url || !bytes.Equal(w.Key, p.Key) {
 			continue
 		}
-		if id := wire.PeerIDOf(w.By); slices.Contains(v.Epoch.Owners, id) && !slices.Contains(by, id) {
-			by = append(by, id)
+		if id := wire.PeerIDOf(w.By); slices.Contains(v.Epoch.Owners, id) && !slices.Contains(witnesses, id) {
+			witnesses = append(witnesses, id)
 		}
 	}
-	return len(by) >= needed(len(v.Epoch.Owners))
+	return len(witnesses) >= witnessesNeeded(len(v.Epoch.Owners))
 }
 
-// Trust believes what the log of a feed says of whose it is, because a person has said so.
+// Trust trusts the pin that the log names, because a person has decided so. It returns false if there is no doubted
+// pin.
 func (f *FeedTree) Trust(key overlay.ID) bool {
 	c := f.feeds[key]
 	if c == nil || c.doubt == nil {
@@ -323,19 +324,19 @@ func (f *FeedTree) Trust(key overlay.ID) bool {
 	}
 	p := c.doubt
 	c.trust = nil
-	f.believe(c, p)
+	f.considerPin(c, p)
 	return true
 }
 
-// What vouches for an item.
+// The provenance of an item says what vouches for it.
 const (
-	ByPublisher = "publisher"   // it came in an envelope of the feed's publisher
-	Single      = "single"      // somebody has found it at the origin
-	Revoked     = "revoked"     // it is signed by a key that the origin has taken back since
-	Unconfirmed = "unconfirmed" // it is signed by a key that its log says is the feed's, and nobody else
+	ByPublisher = "publisher"   // the item's envelope is signed by the feed's publisher
+	Single      = "single"      // a node found it at the origin
+	Revoked     = "revoked"     // signed by a key that the origin has withdrawn since
+	Unconfirmed = "unconfirmed" // signed by a key that only the log attributes to the feed
 )
 
-// provenance is what vouches for an item.
+// provenance returns what vouches for an item that came in publication p, nil if it is unsigned.
 func provenance(p *difference.Publication, trust *difference.Pin) string {
 	switch {
 	case p == nil:

@@ -34,7 +34,7 @@ func (s *site) At(time.Duration) script.Version {
 
 func (s *site) Next(time.Duration) (time.Duration, bool) { return 0, false }
 
-// shows has the site name a publisher, unless that is nil, and show items with these names.
+// shows makes the site's document name a publisher, unless p is nil, and show items with the given names.
 func (s *site) shows(p *feed.Publisher, names ...string) {
 	var b strings.Builder
 	b.WriteString(`<rss version="2.0"><channel>`)
@@ -49,8 +49,8 @@ func (s *site) shows(p *feed.Publisher, names ...string) {
 	s.index, s.body = s.index+1, []byte(b.String())
 }
 
-// An author writes for a feed.
-type author struct {
+// A testPublisher signs the items of a feed.
+type testPublisher struct {
 	t    testing.TB
 	key  ed25519.PrivateKey
 	next ed25519.PrivateKey
@@ -58,20 +58,20 @@ type author struct {
 	prev feed.Hash
 }
 
-func writes(t testing.TB, n byte) *author {
+func newPublisher(t testing.TB, n byte) *testPublisher {
 	seed := func(n byte) ed25519.PrivateKey {
 		return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 	}
-	return &author{t: t, key: seed(n), next: seed(n + 1)}
+	return &testPublisher{t: t, key: seed(n), next: seed(n + 1)}
 }
 
-func (a *author) public() ed25519.PublicKey { return a.key.Public().(ed25519.PublicKey) }
+func (a *testPublisher) public() ed25519.PublicKey { return a.key.Public().(ed25519.PublicKey) }
 
-func (a *author) says() *feed.Publisher {
+func (a *testPublisher) metadata() *feed.Publisher {
 	return &feed.Publisher{Key: a.public(), Next: difference.KeyHash(a.next.Public().(ed25519.PublicKey)), Beat: 10 * time.Minute}
 }
 
-func anItem(t testing.TB, name string) *feed.Item {
+func newItem(t testing.TB, name string) *feed.Item {
 	it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>All of `+name+`</title></item>`), nil, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -80,13 +80,13 @@ func anItem(t testing.TB, name string) *feed.Item {
 }
 
 // write signs the next item.
-func (a *author) write(s *sim.Swarm, name string) *difference.Publication {
-	p := a.sign(s, a.seq+1, a.prev, anItem(a.t, name))
+func (a *testPublisher) write(s *sim.Swarm, name string) *difference.Publication {
+	p := a.sign(s, a.seq+1, a.prev, newItem(a.t, name))
 	a.seq, a.prev = p.Seq, p.Hash
 	return p
 }
 
-func (a *author) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.Item) *difference.Publication {
+func (a *testPublisher) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.Item) *difference.Publication {
 	p, err := difference.Publish(a.key, url, seq, prev, s.Now(), it)
 	if err != nil {
 		a.t.Fatal(err)
@@ -94,7 +94,7 @@ func (a *author) sign(s *sim.Swarm, seq uint64, prev feed.Hash, it *feed.Item) *
 	return p
 }
 
-// push brings a publication in by a peer's node, and returns what became of it.
+// push publishes a publication through a peer's node and returns the result.
 func push(s *sim.Swarm, by *sim.Peer, p *difference.Publication) (err error) {
 	told := false
 	by.Do(func() { by.Layers().Feeds.Publish(p.Raw, func(e error) { told, err = true, e }) })
@@ -104,7 +104,7 @@ func push(s *sim.Swarm, by *sim.Peer, p *difference.Publication) (err error) {
 	return err
 }
 
-// seen is what a reader has of a feed: by guid, its title and what vouches for it.
+// seen returns a reader's view of a feed: title and provenance of each item by guid.
 func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 	got := map[string]string{}
 	done := false
@@ -121,53 +121,53 @@ func seen(s *sim.Swarm, p *sim.Peer) map[string]string {
 	return got
 }
 
-// newsroom is a network with a published feed, its author's node and two readers.
-type newsroom struct {
+// A publishedFeed is a network with a feed, its publisher's node and two readers.
+type publishedFeed struct {
 	*sim.Swarm
-	site    *site
-	author  *author
-	desk    *sim.Peer
-	readers []*sim.Peer
+	site          *site
+	publisher     *testPublisher
+	publisherNode *sim.Peer
+	readers       []*sim.Peer
 }
 
-func open(t *testing.T, items ...string) *newsroom {
+func newPublishedFeed(t *testing.T, items ...string) *publishedFeed {
 	t.Helper()
-	return openWith(t, 7, items...)
+	return newPublishedFeedWith(t, 7, items...)
 }
 
-func openWith(t *testing.T, members int, items ...string) *newsroom {
+func newPublishedFeedWith(t *testing.T, members int, items ...string) *publishedFeed {
 	t.Helper()
-	n := &newsroom{Swarm: swarm(members, nil), site: new(site), author: writes(t, 1)}
-	n.site.shows(n.author.says(), items...)
+	n := &publishedFeed{Swarm: swarm(members, nil), site: new(site), publisher: newPublisher(t, 1)}
+	n.site.shows(n.publisher.metadata(), items...)
 	n.Serve(url, n.site)
-	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
+	n.publisherNode, n.readers = addClient(n.Swarm), n.Peers()[5:7]
 	n.World.Run(10 * time.Second)
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		p.Read(url)
 	}
 	n.World.Run(30 * time.Second)
 	return n
 }
 
-// all checks what every reader has of an item.
-func (n *newsroom) all(t *testing.T, name, want string) {
+// checkAll checks every reader's view of an item.
+func (n *publishedFeed) checkAll(t *testing.T, name, want string) {
 	t.Helper()
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		if !p.Up() {
 			continue
 		}
 		if got := seen(n.Swarm, p)[name]; got != want {
-			t.Errorf("host %d has of %s %q, want %q", p.Index(), name, got, want)
+			t.Errorf("host %d shows for %s %q, want %q", p.Index(), name, got, want)
 		}
 	}
 }
 
-// "interested parties receive these information bursts immediately, without polling the source":
-// what a publisher signs is at the readers within two seconds, and shown as the publisher's.
+// "interested parties receive these information bursts immediately, without polling the source": a publication is
+// visible to readers within two seconds, as the publisher's.
 func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
-	n := open(t, "old")
+	n := newPublishedFeed(t, "old")
 	began, polls := n.Now(), n.FeedStats().Polls
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "new")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "new")); err != nil {
 		t.Fatal(err)
 	}
 	there := func() bool {
@@ -179,69 +179,69 @@ func TestInterestedPartiesReceiveInformationImmediately(t *testing.T) {
 		return true
 	}
 	if !n.RunUntil(there, 10*time.Millisecond, 2*time.Second-n.Now().Sub(began)) {
-		t.Fatalf("not there after %v", n.Now().Sub(began))
+		t.Fatalf("not visible after %v", n.Now().Sub(began))
 	}
 	t.Logf("at all readers after %v", n.Now().Sub(began))
 	if now := n.FeedStats().Polls; now != polls {
-		t.Errorf("%d polls brought it", now-polls)
+		t.Errorf("%d polls were made", now-polls)
 	}
-	n.all(t, "new", "All of new, publisher")
-	n.all(t, "old", "Headline of old, single")
-	right(t, n.Swarm)
+	n.checkAll(t, "new", "All of new, publisher")
+	n.checkAll(t, "old", "Headline of old, single")
+	checkSwarm(t, n.Swarm)
 }
 
-// "publishing simple (low-bandwidth) headlines in a conventional RSS feed, while delivering full
-// HTML stories in FeedTree": whichever comes first, readers have the story.
+// "publishing simple (low-bandwidth) headlines in a conventional RSS feed, while delivering full HTML stories in
+// FeedTree": readers have the story, whichever comes first.
 func TestFullStoriesWinOverHeadlines(t *testing.T) {
-	n := open(t, "first")
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+	n := newPublishedFeed(t, "first")
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
 	}
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "second")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "second")); err != nil {
 		t.Fatal(err)
 	}
-	n.site.shows(n.author.says(), "second", "first")
+	n.site.shows(n.publisher.metadata(), "second", "first")
 	n.World.Run(5 * time.Minute)
-	n.all(t, "first", "All of first, publisher")
-	n.all(t, "second", "All of second, publisher")
+	n.checkAll(t, "first", "All of first, publisher")
+	n.checkAll(t, "second", "All of second, publisher")
 	if st := n.FeedStats(); st.Unlike > 0 || st.Unread > 0 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// Backstop polls stay outside the log as long as the publisher speaks; when it is silent for two
-// of its beat intervals, what they find is shown, as unsigned.
+// What polls find stays out of the log while the publisher speaks. When the publisher has been silent for two of
+// its beat intervals, these items are shown as unsigned.
 func TestASilentPublisherIsPolledLikeAnyFeed(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	n.site.shows(n.author.says(), "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	n.World.Run(15 * time.Minute)
-	n.all(t, "forgotten", "")
-	beat := n.author.sign(n.Swarm, n.author.seq, n.author.prev, nil)
-	if err := push(n.Swarm, n.desk, beat); err != nil {
+	n.checkAll(t, "forgotten", "")
+	beat := n.publisher.sign(n.Swarm, n.publisher.seq, n.publisher.prev, nil)
+	if err := push(n.Swarm, n.publisherNode, beat); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(15 * time.Minute)
-	n.all(t, "forgotten", "") // its heartbeat was heard
-	if err := push(n.Swarm, n.desk, beat); err != nil {
-		t.Fatal(err) // replayed: it says nothing new
+	n.checkAll(t, "forgotten", "") // its heartbeat was heard
+	if err := push(n.Swarm, n.publisherNode, beat); err != nil {
+		t.Fatal(err) // replayed: it does not count
 	}
 	n.World.Run(10 * time.Minute)
-	n.all(t, "forgotten", "Headline of forgotten, single")
-	n.all(t, "one", "All of one, publisher")
+	n.checkAll(t, "forgotten", "Headline of forgotten, single")
+	n.checkAll(t, "one", "All of one, publisher")
 }
 
-// What a node finds at the origin of a feed beside its log is the word of one, and no second version of what
-// the publisher has signed.
-func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// An item that a node fetches itself has the provenance "single", and is no second version of an item that the
+// publisher has signed.
+func TestFetchedItemsHaveSingleProvenance(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
-	n.site.shows(n.author.says(), "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	r := n.readers[0]
 	r.Do(func() { r.Layers().Corona.FetchOnce(n.Key(url), url) })
 	n.World.Run(time.Minute)
@@ -260,53 +260,53 @@ func TestWhatIsFetchedBesideTheLogIsSingle(t *testing.T) {
 	}
 }
 
-// What a publisher cannot sign its readers get by polling, also while it speaks: once, and unsigned.
-func TestWhatCannotBeSignedIsPolled(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// Readers get items that a publisher cannot sign by polls, even while the publisher speaks: once, and unsigned.
+func TestItemsThatCannotBeSignedArePolled(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	large := "large" + strings.Repeat("x", difference.MaxPublication/2) // has its name twice
-	n.site.shows(n.author.says(), large, "forgotten", "one")
+	large := "large" + strings.Repeat("x", difference.MaxPublication/2) // the item contains its name twice
+	n.site.shows(n.publisher.metadata(), large, "forgotten", "one")
 	n.World.Run(15 * time.Minute)
-	n.all(t, large, "Headline of "+large+", single")
-	n.all(t, "forgotten", "")
+	n.checkAll(t, large, "Headline of "+large+", single")
+	n.checkAll(t, "forgotten", "")
 	if log := leader(t, n.Swarm, url).Layers().Owners.Log(n.Key(url)); len(log) > 3 { // the head, one, large
 		t.Errorf("%d entries in the log", len(log))
 	}
 }
 
-// Who takes over from a sequencer has not heard the publisher itself; the log says when it spoke.
-func TestASequencerThatIsNewKnowsThatAPublisherIsNotSilent(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// A new sequencer has not heard the publisher itself, but the log tells when the publisher spoke.
+func TestANewSequencerKnowsWhenThePublisherLastSpoke(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Minute)
 	first := leader(t, n.Swarm, url)
 	first.Kill(true)
-	n.site.shows(n.author.says(), "forgotten", "one")
+	n.site.shows(n.publisher.metadata(), "forgotten", "one")
 	n.World.Run(10 * time.Minute)
 	if leader(t, n.Swarm, url) == first {
-		t.Fatal("nobody has taken over")
+		t.Fatal("no other node leads the feed")
 	}
-	n.all(t, "forgotten", "")
+	n.checkAll(t, "forgotten", "")
 	n.World.Run(20 * time.Minute)
-	n.all(t, "forgotten", "Headline of forgotten, single")
+	n.checkAll(t, "forgotten", "Headline of forgotten, single")
 }
 
 func TestPublicationsAreRefusedWithAReason(t *testing.T) {
-	n := open(t)
-	one := n.author.write(n.Swarm, "one")
-	if err := push(n.Swarm, n.desk, one); err != nil {
+	n := newPublishedFeed(t)
+	one := n.publisher.write(n.Swarm, "one")
+	if err := push(n.Swarm, n.publisherNode, one); err != nil {
 		t.Fatal(err)
 	}
-	two := n.author.write(n.Swarm, "two")
-	if err := push(n.Swarm, n.desk, two); err != nil {
+	two := n.publisher.write(n.Swarm, "two")
+	if err := push(n.Swarm, n.publisherNode, two); err != nil {
 		t.Fatal(err)
 	}
-	three := n.author.write(n.Swarm, "three") // lost on its way
-	stranger := writes(t, 7)
+	three := n.publisher.write(n.Swarm, "three") // lost on its way
+	stranger := newPublisher(t, 7)
 	tampered := append([]byte(nil), three.Raw...)
 	tampered[len(tampered)/2] ^= 1
 	for _, c := range []struct {
@@ -314,23 +314,24 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 		p    *difference.Publication
 		says string
 	}{
-		{"forged", stranger.sign(n.Swarm, 3, two.Hash, anItem(t, "forged")), "does not name this key"},
-		{"left out", n.author.sign(n.Swarm, 4, three.Hash, anItem(t, "four")), "the network has number 2: what came between that and number 4 is missing"},
-		{"given twice", n.author.sign(n.Swarm, 2, one.Hash, anItem(t, "other")), "number 2 was given before"},
-		{"another past", n.author.sign(n.Swarm, 3, one.Hash, anItem(t, "other")), "does not follow on number 2"},
-		{"a beat of an old record", n.author.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
-		{"a beat ahead", n.author.sign(n.Swarm, 3, three.Hash, nil), "is missing"},
+		{"forged", stranger.sign(n.Swarm, 3, two.Hash, newItem(t, "forged")), "does not name this key"},
+		{"left out", n.publisher.sign(n.Swarm, 4, three.Hash, newItem(t, "four")), "the network has number 2 and this is number 4: items are missing"},
+		{"given twice", n.publisher.sign(n.Swarm, 2, one.Hash, newItem(t, "other")), "number 2 was used before"},
+		{"another past", n.publisher.sign(n.Swarm, 3, one.Hash, newItem(t, "other")), "does not continue number 2"},
+		{"a beat of an old record", n.publisher.sign(n.Swarm, 1, one.Hash, nil), "the network has number 2"},
+		{"a beat ahead", n.publisher.sign(n.Swarm, 3, three.Hash, nil), "items are missing"},
 		{"tampered", &difference.Publication{Raw: tampered}, "wrong signature"},
 	} {
-		err := push(n.Swarm, n.desk, c.p)
+		err := push(n.Swarm, n.publisherNode, c.p)
 		if err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
 		}
 	}
-	if err := push(n.Swarm, n.desk, one); err != nil {
-		t.Errorf("replayed: %v", err) // it is there: nothing changes
+	if err := push(n.Swarm, n.publisherNode, one); err != nil {
+		t.Errorf("replayed: %v", err) // it is in the log already: nothing changes
 	}
-	// What was changed, or cut off, on its way to the sequencer, and down the tree to a reader.
+	// Publications that were changed or cut off on their way to the sequencer are refused, and so is an entry that
+	// was changed on its way down the tree.
 	lead := leader(t, n.Swarm, url)
 	for _, raw := range [][]byte{tampered, three.Raw[:len(three.Raw)-9]} {
 		b, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: raw}}})
@@ -360,33 +361,32 @@ func TestPublicationsAreRefusedWithAReason(t *testing.T) {
 	if refused := reader.Layers().Feeds.Refusals(); len(refused) != 1 || refused[0].URL != url {
 		t.Errorf("the reader has refused %+v", refused)
 	}
-	if err := push(n.Swarm, n.desk, three); err != nil {
-		t.Errorf("after all of that: %v", err)
+	if err := push(n.Swarm, n.publisherNode, three); err != nil {
+		t.Errorf("the next valid publication: %v", err)
 	}
 	n.World.Run(2 * time.Second)
 	for name, want := range map[string]string{"one": "All of one, publisher", "two": "All of two, publisher", "three": "All of three, publisher", "forged": "", "other": "", "four": ""} {
-		n.all(t, name, want)
+		n.checkAll(t, name, want)
 	}
-	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrUnfollowed) {
-		t.Errorf("by a node that does not follow the feed: %v", err)
+	if err := push(n.Swarm, n.Peers()[0], three); !errors.Is(err, feedtree.ErrNotFollowed) {
+		t.Errorf("from a node that does not follow the feed: %v", err)
 	}
 }
 
-// Who passes a publication on knows it. That it is held, or refused, is the sequencer's to say.
-// What was refused because something was missing, and has come in since, is a trouble no more; what cannot be
-// taken is one.
-func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
-	n := open(t)
-	one, two := n.author.write(n.Swarm, "one"), n.author.write(n.Swarm, "two")
-	three := n.author.write(n.Swarm, "three")
-	beat := n.author.sign(n.Swarm, 3, three.Hash, nil)
-	other := n.author.sign(n.Swarm, 1, feed.Hash{}, anItem(t, "other"))
-	if err := push(n.Swarm, n.desk, one); err != nil {
+// A publication that was refused because an earlier one was missing, and was accepted later, is no longer reported.
+// One that can never be accepted is.
+func TestARefusalIsForgottenWhenThePublicationIsAccepted(t *testing.T) {
+	n := newPublishedFeed(t)
+	one, two := n.publisher.write(n.Swarm, "one"), n.publisher.write(n.Swarm, "two")
+	three := n.publisher.write(n.Swarm, "three")
+	beat := n.publisher.sign(n.Swarm, 3, three.Hash, nil)
+	other := n.publisher.sign(n.Swarm, 1, feed.Hash{}, newItem(t, "other"))
+	if err := push(n.Swarm, n.publisherNode, one); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []*difference.Publication{three, beat, other} {
-		if push(n.Swarm, n.desk, p) == nil {
-			t.Errorf("number %d is taken", p.Seq)
+		if push(n.Swarm, n.publisherNode, p) == nil {
+			t.Errorf("number %d was accepted", p.Seq)
 		}
 	}
 	lead := leader(t, n.Swarm, url)
@@ -394,7 +394,7 @@ func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	for _, p := range []*difference.Publication{two, three, beat} {
-		if err := push(n.Swarm, n.desk, p); err != nil {
+		if err := push(n.Swarm, n.publisherNode, p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -404,132 +404,132 @@ func TestARefusalIsForgottenWhenThePublicationIsTaken(t *testing.T) {
 	}
 }
 
-// What a program brings and is no publication is refused where it is brought, and told there.
-func TestGarbageThatIsPushedIsToldByWhoRefusesIt(t *testing.T) {
-	n := open(t)
-	raw := n.author.write(n.Swarm, "one").Raw
+// Bytes that are not a publication are refused, and reported, by the node to which a program brings them.
+func TestInvalidPublicationsAreRefusedWhereTheyEnter(t *testing.T) {
+	n := newPublishedFeed(t)
+	raw := n.publisher.write(n.Swarm, "one").Raw
 	tampered := append([]byte(nil), raw...)
 	tampered[len(tampered)/2] ^= 1
 	for _, garbage := range [][]byte{tampered, raw[:len(raw)-9], []byte("garbage")} {
-		if push(n.Swarm, n.desk, &difference.Publication{Raw: garbage}) == nil {
-			t.Errorf("%q is taken", garbage)
+		if push(n.Swarm, n.publisherNode, &difference.Publication{Raw: garbage}) == nil {
+			t.Errorf("%q was accepted", garbage)
 		}
 	}
-	got := n.desk.Layers().Feeds.Refusals()
+	got := n.publisherNode.Layers().Feeds.Refusals()
 	if len(got) != 2 || !strings.Contains(got[0].Why, "wrong signature") || !strings.Contains(got[1].Why, "not an envelope") {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestOnlyTheSequencerAnswersAPublisher(t *testing.T) {
-	n := open(t)
-	p := n.author.write(n.Swarm, "one")
+	n := newPublishedFeed(t)
+	p := n.publisher.write(n.Swarm, "one")
 	var told []error
-	for range 2 { // as of a node and a command beside it
-		n.desk.Do(func() { n.desk.Layers().Feeds.Publish(p.Raw, func(err error) { told = append(told, err) }) })
+	for range 2 { // for instance the daemon and a command
+		n.publisherNode.Do(func() { n.publisherNode.Layers().Feeds.Publish(p.Raw, func(err error) { told = append(told, err) }) })
 	}
 	liar := n.Peers()[3]
 	if liar == leader(t, n.Swarm, url) {
 		liar = n.Peers()[4]
 	}
-	for _, v := range []feedtreepb.Pushed_Verdict{feedtreepb.Pushed_HELD, feedtreepb.Pushed_CONFLICT} {
-		body, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_Pushed{Pushed: &feedtreepb.Pushed{Hash: p.Hash[:], Verdict: v}}})
+	for _, v := range []feedtreepb.PushReply_Verdict{feedtreepb.PushReply_COMMITTED, feedtreepb.PushReply_CONFLICT} {
+		body, err := proto.Marshal(&feedtreepb.Message{Body: &feedtreepb.Message_PushReply{PushReply: &feedtreepb.PushReply{Hash: p.Hash[:], Verdict: v}}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n.desk.Do(func() { _ = n.desk.Layers().Feeds.Receive(liar.ID(), body) })
+		n.publisherNode.Do(func() { _ = n.publisherNode.Layers().Feeds.Receive(liar.ID(), body) })
 	}
 	if len(told) > 0 {
-		t.Fatalf("it was told %v", told)
+		t.Fatalf("results: %v", told)
 	}
 	n.World.Run(10 * time.Second)
 	if len(told) != 2 || errors.Join(told...) != nil {
-		t.Errorf("it was told %v", told)
+		t.Errorf("results: %v", told)
 	}
 }
 
 // The metadata was just pasted into the document, and nobody has polled it since.
-func TestAPublisherIsFoundWhenItFirstSpeaks(t *testing.T) {
-	other := &newsroom{Swarm: swarm(5, nil), site: new(site), author: writes(t, 7)}
+func TestANewPublisherIsRecognisedAtItsFirstPublication(t *testing.T) {
+	other := &publishedFeed{Swarm: swarm(5, nil), site: new(site), publisher: newPublisher(t, 7)}
 	other.site.shows(nil, "old")
 	other.Serve(url, other.site)
-	other.desk = client(other.Swarm)
+	other.publisherNode = addClient(other.Swarm)
 	other.World.Run(10 * time.Second)
-	other.desk.Read(url)
+	other.publisherNode.Read(url)
 	other.World.Run(30 * time.Second)
-	other.site.shows(other.author.says(), "old")
-	if err := push(other.Swarm, other.desk, other.author.write(other.Swarm, "new")); err != nil {
+	other.site.shows(other.publisher.metadata(), "old")
+	if err := push(other.Swarm, other.publisherNode, other.publisher.write(other.Swarm, "new")); err != nil {
 		t.Fatal(err)
 	}
 	other.World.Run(time.Second)
-	other.all(t, "new", "All of new, publisher")
+	other.checkAll(t, "new", "All of new, publisher")
 }
 
-func TestTheKeyThatWasNamedFollows(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+func TestTheNamedNextKeyReplacesTheOldOne(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	polls := n.FeedStats().Polls
-	next := writes(t, 2)
-	next.seq, next.prev = n.author.seq, n.author.prev
-	if err := push(n.Swarm, n.desk, next.write(n.Swarm, "two")); err != nil {
+	next := newPublisher(t, 2)
+	next.seq, next.prev = n.publisher.seq, n.publisher.prev
+	if err := push(n.Swarm, n.publisherNode, next.write(n.Swarm, "two")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "two", "All of two, publisher")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "two", "All of two, publisher")
 	if now := n.FeedStats().Polls; now > polls {
-		t.Errorf("the origin was asked %d times", now-polls)
+		t.Errorf("the origin was polled %d times", now-polls)
 	}
 	for _, p := range n.readers {
 		if sub, _ := p.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, next.public()) {
 			t.Errorf("%+v", sub.Publisher)
 		}
 	}
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "three")); err == nil || !strings.Contains(err.Error(), "another key has replaced this one") {
-		t.Errorf("the key before is used again: %v", err)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "three")); err == nil || !strings.Contains(err.Error(), "another key has replaced this one") {
+		t.Errorf("publication with the former key: %v", err)
 	}
 }
 
-// A key that was stolen, or lost, is taken back by the origin: enough owners see another one there, and then
-// each reader's own node does, within a polling interval. Until then nothing is taken back.
-func TestTheOriginTakesAKeyBack(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// The origin withdraws a stolen or lost key: several owners see another key there, and then each reader's own node
+// does, within a polling interval. Until then nothing is revoked.
+func TestTheOriginWithdrawsAKey(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	thief := *n.author
-	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "forged")); err != nil {
+	thief := *n.publisher
+	if err := push(n.Swarm, n.publisherNode, thief.write(n.Swarm, "forged")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
-	n.all(t, "forged", "All of forged, publisher") // nobody can know yet
-	fresh := writes(t, 9)
+	n.checkAll(t, "forged", "All of forged, publisher") // nobody can know yet
+	fresh := newPublisher(t, 9)
 	fresh.seq, fresh.prev = thief.seq, thief.prev
-	n.site.shows(fresh.says())
-	if err := push(n.Swarm, n.desk, fresh.write(n.Swarm, "two")); err != nil {
+	n.site.shows(fresh.metadata())
+	if err := push(n.Swarm, n.publisherNode, fresh.write(n.Swarm, "two")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
 	waits := 0
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		if sub, _ := p.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil {
-			continue // it owns the feed, and has looked for the sequencer
+			continue // it owns the feed, and has checked the origin for the sequencer
 		}
 		waits++
 		if got := seen(n.Swarm, p); got["two"] != "All of two, unconfirmed" || got["forged"] != "All of forged, publisher" {
-			t.Errorf("host %d has not looked itself, and shows %v", p.Index(), got)
+			t.Errorf("host %d has not checked the origin, and shows %v", p.Index(), got)
 		}
 	}
 	if waits == 0 {
-		t.Error("all readers have seen the key before they could")
+		t.Error("no reader waits for its check of the origin")
 	}
-	n.World.Run(quick().PollInterval + time.Second)
-	n.all(t, "two", "All of two, publisher")
-	n.all(t, "forged", "All of forged, revoked")
-	if err := push(n.Swarm, n.desk, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "withdrawn this key") {
-		t.Errorf("the thief: %v", err)
+	n.World.Run(quickNetwork().PollInterval + time.Second)
+	n.checkAll(t, "two", "All of two, publisher")
+	n.checkAll(t, "forged", "All of forged, revoked")
+	if err := push(n.Swarm, n.publisherNode, thief.write(n.Swarm, "more")); err == nil || !strings.Contains(err.Error(), "withdrawn this key") {
+		t.Errorf("publication with the stolen key: %v", err)
 	}
 	var witnessed uint64
 	for _, p := range n.Peers() {
@@ -538,21 +538,21 @@ func TestTheOriginTakesAKeyBack(t *testing.T) {
 		}
 	}
 	if witnessed < 2 {
-		t.Errorf("%d owners have looked at the origin", witnessed)
+		t.Errorf("%d owners have witnessed the key", witnessed)
 	}
 }
 
-// A sequencer that lies can say that a feed has another key. Who follows it does not believe that:
-// nothing that this key signs is shown as the publisher's, and the change is told.
-func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// A lying sequencer can say that a feed has another key. Followers doubt that key: they report the change, and show
+// nothing that the key signs as the publisher's.
+func TestFollowersDoubtAKeyThatOwnersHaveNotSeen(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	liar, lead := writes(t, 9), leader(t, n.Swarm, url)
+	liar, lead := newPublisher(t, 9), leader(t, n.Swarm, url)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
-	own := difference.Attest(wire.NewSigner(lead.Key(), wire.HashOf(quick().Descriptor())), url, liar.public(), n.Now())
-	p := liar.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	own := difference.Attest(wire.NewSigner(lead.Key(), wire.HashOf(quickNetwork().Descriptor())), url, liar.public(), n.Now())
+	p := liar.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	it := p.Item
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{
@@ -565,45 +565,45 @@ func TestNobodyBelievesAKeyThatTheOwnersHaveNotSeen(t *testing.T) {
 			t.Errorf("host %d has %q", r.Index(), got)
 		}
 		now, _ := r.Layers().Feeds.Subscription(n.Key(url))
-		if now.Doubt == nil || !bytes.Equal(now.Publisher.Key, n.author.public()) || r.Layers().Feeds.Stats().Doubted != 1 {
-			t.Errorf("host %d believes %+v", r.Index(), now.Publisher)
+		if now.Doubt == nil || !bytes.Equal(now.Publisher.Key, n.publisher.public()) || r.Layers().Feeds.Stats().Doubted != 1 {
+			t.Errorf("host %d trusts %+v", r.Index(), now.Publisher)
 		}
 	}
-	// Until a person says that it is right.
+	// A person can decide to trust the key.
 	r := n.readers[0]
 	r.Do(func() { r.Layers().Feeds.Trust(n.Key(url)) })
 	if got := seen(n.Swarm, r)["false"]; got != "All of false, publisher" {
-		t.Errorf("who was told has %q", got)
+		t.Errorf("after the decision to trust: %q", got)
 	}
 }
 
-// A sequencer that lies can say that the feed once had another key, and that nobody took it back.
-// Who has known the feed's key before does not believe what that signs.
-func TestNobodyBelievesAKeyBecauseALogSaysThatItWasTheFeedsOnce(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// A lying sequencer can say that the feed once had another key that was never withdrawn. Followers that know the
+// feed's key do not trust what that other key signs.
+func TestFollowersDoNotTrustInventedFormerKeys(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	liar, lead := writes(t, 9), leader(t, n.Swarm, url)
+	liar, lead := newPublisher(t, 9), leader(t, n.Swarm, url)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
-	p := liar.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	p := liar.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	told := *sub.Publisher
 	told.Past = []difference.Tenure{{Key: liar.public()}}
 	lead.Do(func() {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told, Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
 	})
 	n.World.Run(2 * time.Second)
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
 }
 
-// What a publisher has signed for one of its feeds, with the same key, is nothing in another.
+// An item that a publisher has signed for one feed is not shown in another, even if both have the same key.
 func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	p, err := difference.Publish(n.author.key, "http://other.example/", 2, n.author.prev, n.Now(), anItem(t, "misplaced"))
+	p, err := difference.Publish(n.publisher.key, "http://other.example/", 2, n.publisher.prev, n.Now(), newItem(t, "misplaced"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -612,8 +612,8 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 		lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}, nil, func(bool) {})
 	})
 	n.World.Run(2 * time.Second)
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "misplaced", "")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "misplaced", "")
 	for _, r := range n.readers {
 		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Publisher.Seq != 1 || len(r.Layers().Feeds.Refusals()) != 1 {
 			t.Errorf("host %d: %+v, refused %+v", r.Index(), sub.Publisher, r.Layers().Feeds.Refusals())
@@ -621,11 +621,11 @@ func TestAPublicationOfAnotherFeedIsNotShown(t *testing.T) {
 	}
 }
 
-// A sequencer that leaves out what a publisher has signed, or puts an older version behind a newer one, is
-// found out by all who follow: they are told how much is missing, ask the origin, and show no old version.
-func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// All followers notice when a sequencer leaves out publications or puts an older version after a newer one. They
+// report how many are missing, ask the origin, and show no older version.
+func TestFollowersNoticeWithheldAndReorderedPublications(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	put := func(p *difference.Publication) {
@@ -635,18 +635,18 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 		})
 		n.World.Run(2 * time.Second)
 	}
-	n.author.write(n.Swarm, "withheld")
-	third := n.author.write(n.Swarm, "three")
+	n.publisher.write(n.Swarm, "withheld")
+	third := n.publisher.write(n.Swarm, "three")
 	edited, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>three</guid><title>All of three, edited</title></item>`), nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fourth := n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &edited)
-	n.site.shows(n.author.says(), "one", "withheld")
+	fourth := n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, &edited)
+	n.site.shows(n.publisher.metadata(), "one", "withheld")
 	for _, p := range []*difference.Publication{third, fourth, third} {
 		put(p)
 	}
-	n.all(t, "three", "All of three, edited, publisher")
+	n.checkAll(t, "three", "All of three, edited, publisher")
 	for _, r := range n.readers {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		why := fmt.Sprint(r.Layers().Feeds.Refusals())
@@ -655,21 +655,21 @@ func TestASequencerCannotHideAPublishersOrder(t *testing.T) {
 		}
 	}
 	n.World.Run(35 * time.Minute) // the origin is asked within a polling interval
-	n.all(t, "withheld", "Headline of withheld, single")
+	n.checkAll(t, "withheld", "Headline of withheld, single")
 }
 
-// Of two lineages that meet, one may have found at the origin what the other has signed, word for
-// word: that is no news, but the publisher's number is.
-func TestNumbersOfAnotherLineageCount(t *testing.T) {
-	n := open(t, "one", "two")
-	n.all(t, "two", "Headline of two, single")
+// One of two branches that meet may have polled items that the other has from the publisher, word for word. These
+// items are not news, but the publisher's numbers count.
+func TestPublicationNumbersOfAnotherBranchCount(t *testing.T) {
+	n := newPublishedFeed(t, "one", "two")
+	n.checkAll(t, "two", "Headline of two, single")
 	for _, name := range []string{"one", "two"} {
 		it, err := feed.ReadItem(feed.RSS, []byte(`<item><guid>`+name+`</guid><title>Headline of `+name+`</title></item>`), nil, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &it)
-		n.author.seq, n.author.prev = p.Seq, p.Hash
+		p := n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, &it)
+		n.publisher.seq, n.publisher.prev = p.Seq, p.Hash
 		body, err := difference.Delta{Changes: []difference.Change{{Item: *p.Item, Publication: p}}}.Encode()
 		if err != nil {
 			t.Fatal(err)
@@ -678,18 +678,18 @@ func TestNumbersOfAnotherLineageCount(t *testing.T) {
 		lead.Do(func() { lead.Layers().Feeds.Absorb(n.Key(url), body) })
 	}
 	n.World.Run(2 * time.Second)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "three")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "three")); err != nil {
 		t.Error(err)
 	}
 	n.World.Run(time.Second)
-	n.all(t, "one", "Headline of one, publisher")
-	n.all(t, "two", "Headline of two, publisher")
-	n.all(t, "three", "All of three, publisher")
+	n.checkAll(t, "one", "Headline of one, publisher")
+	n.checkAll(t, "two", "Headline of two, publisher")
+	n.checkAll(t, "three", "All of three, publisher")
 }
 
-func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+func TestAFeedWithoutItemsCanBePublished(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
@@ -699,10 +699,10 @@ func TestAFeedWithoutItemsIsPublishedAsAnyOther(t *testing.T) {
 	}
 }
 
-// What a node believes it believes in its next life.
-func TestAPinOutlivesItsNode(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// A node still trusts a pin after a restart.
+func TestATrustedPinSurvivesARestart(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	r := n.readers[0]
@@ -710,18 +710,18 @@ func TestAPinOutlivesItsNode(t *testing.T) {
 	n.World.Run(time.Second)
 	r.Start()
 	n.World.Run(30 * time.Second)
-	if sub, ok := r.Layers().Feeds.Subscription(n.Key(url)); !ok || sub.Publisher == nil || !bytes.Equal(sub.Publisher.Key, n.author.public()) {
+	if sub, ok := r.Layers().Feeds.Subscription(n.Key(url)); !ok || sub.Publisher == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) {
 		t.Errorf("%+v", sub.Publisher)
 	}
-	n.all(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
+	n.checkAll(t, "one", fmt.Sprintf("All of one, %s", feedtree.ByPublisher))
 }
 
-// What a node believes is written down beside its subscription: neither takes anything back that
-// was said of the other meanwhile.
-func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
-	n := open(t)
+// The trusted pin and the subscription share a record. Writing one does not undo a change of the other that is on
+// its way to the disk.
+func TestStoringAPinAndASubscriptionDoNotUndoEachOther(t *testing.T) {
+	n := newPublishedFeed(t)
 	lead := leader(t, n.Swarm, url)
-	var r *sim.Peer // an owner, who has entries before it knows that they are held
+	var r *sim.Peer // an owner, which has entries before it knows that they are committed
 	for _, p := range n.Peers() {
 		if v, ok := p.Layers().Owners.View(n.Key(url)); ok && v.Owns && p != lead {
 			r = p
@@ -729,9 +729,9 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 	}
 	r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
 	n.World.Run(5 * time.Second)
-	for i := range 100 { // an entry takes less to be held
+	for i := range 100 { // an entry is committed within fewer milliseconds
 		said := []byte{byte(i)}
-		told := difference.Pin{Key: n.author.public(), Since: n.Now().Truncate(time.Second), Beat: time.Duration(i+1) * time.Minute}
+		told := difference.Pin{Key: n.publisher.public(), Since: n.Now().Truncate(time.Second), Beat: time.Duration(i+1) * time.Minute}
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), difference.Delta{Pin: &told}, nil, func(bool) {}) })
 		n.World.Run(time.Duration(i) * time.Millisecond)
 		acked := false
@@ -750,7 +750,7 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 		n.World.Run(5 * time.Second)
 		sub, ok := r.Layers().Feeds.Subscription(n.Key(url))
 		if !acked || ok != (i%2 == 1) || ok && !bytes.Equal(sub.Attributes, said) {
-			t.Errorf("said %d ms after the key: %v, and in the next life %v, %v", i, acked, ok, sub.Attributes)
+			t.Errorf("%d ms after the pin: stored %v; after a restart: subscribed %v, attributes %v", i, acked, ok, sub.Attributes)
 		}
 		if i%2 == 0 {
 			r.Do(func() { r.Layers().Feeds.Subscribe(url, 1, nil, func(error) {}) })
@@ -759,37 +759,37 @@ func TestWhatIsBelievedTakesNothingBack(t *testing.T) {
 	}
 }
 
-// A publisher that does not know where the sequencer of its feed is, and has had nothing to do with
-// it for longer than links stay, is heard at once all the same.
-func TestPublisherIsAStranger(t *testing.T) {
-	n := openWith(t, 40)
+// A publisher that does not know its feed's sequencer, and has not used a link to it for longer than links are
+// kept, reaches it at once nevertheless.
+func TestAPublisherReachesAnUnknownSequencerAtOnce(t *testing.T) {
+	n := newPublishedFeedWith(t, 40)
 	for i := range 3 {
 		began := n.Now()
-		if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, fmt.Sprint(i))); err != nil {
+		if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 		if took := n.Now().Sub(began); i > 0 && took > time.Second { // the first one waits for the origin
-			t.Errorf("held after %v", took)
+			t.Errorf("committed after %v", took)
 		}
 		n.World.Run(4 * time.Minute)
 	}
 }
 
-// A lineage that has seen a key change, and little of what was published, tells the other one of the key: the
-// publisher's count there stays, and nobody misses anything.
-func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
-	n := open(t)
-	first := n.author.write(n.Swarm, "one")
-	for _, p := range []*difference.Publication{first, n.author.write(n.Swarm, "two"), n.author.write(n.Swarm, "three")} {
-		if err := push(n.Swarm, n.desk, p); err != nil {
+// The other branch knows a new key, but few publications. After the merge the publisher's count stays, and no
+// reader considers items missing.
+func TestAKeyOfAnotherBranchKeepsThePublishersCount(t *testing.T) {
+	n := newPublishedFeed(t)
+	first := n.publisher.write(n.Swarm, "one")
+	for _, p := range []*difference.Publication{first, n.publisher.write(n.Swarm, "two"), n.publisher.write(n.Swarm, "three")} {
+		if err := push(n.Swarm, n.publisherNode, p); err != nil {
 			t.Fatal(err)
 		}
 	}
-	sub, _ := n.desk.Layers().Feeds.Subscription(n.Key(url))
+	sub, _ := n.publisherNode.Layers().Feeds.Subscription(n.Key(url))
 	pin := *sub.Publisher
 	pin.Seq, pin.Head = first.Seq, first.Hash
-	n.author.key = n.author.next
-	changed := pin.Change(n.author.public(), feed.Hash{}, n.Now(), nil)
+	n.publisher.key = n.publisher.next
+	changed := pin.Change(n.publisher.public(), feed.Hash{}, n.Now(), nil)
 	body, err := difference.Delta{Pin: changed}.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -797,7 +797,7 @@ func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
 	lead := leader(t, n.Swarm, url)
 	lead.Do(func() { lead.Layers().Feeds.Absorb(n.Key(url), body) })
 	n.World.Run(2 * time.Second)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "four")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "four")); err != nil {
 		t.Error(err)
 	}
 	n.World.Run(2 * time.Second)
@@ -806,13 +806,13 @@ func TestAKeyOfAnotherLineageDoesNotTakeNumbersBack(t *testing.T) {
 			t.Errorf("host %d has number %d, and lacks %d", r.Index(), sub.Publisher.Seq, sub.Lacks)
 		}
 	}
-	n.all(t, "four", "All of four, publisher")
+	n.checkAll(t, "four", "All of four, publisher")
 }
 
-// Who leads a feed, ends its subscription and follows it again knows still whose it is.
-func TestALeaderFollowsAgain(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// A leader that unsubscribes from its feed and subscribes again still knows the publisher's key.
+func TestALeaderThatSubscribesAgainKnowsThePublisher(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	lead := leader(t, n.Swarm, url)
@@ -832,48 +832,49 @@ func TestALeaderFollowsAgain(t *testing.T) {
 	}
 }
 
-// What was said not to be the feed's is no more than not taken when nobody has answered since: it may be held.
-func TestWhatMayBeHeldIsNotRefused(t *testing.T) {
-	n := &newsroom{Swarm: swarm(7, nil), site: new(site), author: writes(t, 1)}
+// A publication was first answered with an unknown key, and later answers were lost. It counts as not accepted
+// rather than refused, because it may have been committed.
+func TestAPublicationThatMayBeCommittedIsNotRefused(t *testing.T) {
+	n := &publishedFeed{Swarm: swarm(7, nil), site: new(site), publisher: newPublisher(t, 1)}
 	n.site.shows(nil)
 	n.Serve(url, n.site)
-	n.desk, n.readers = client(n.Swarm), n.Peers()[5:7]
+	n.publisherNode, n.readers = addClient(n.Swarm), n.Peers()[5:7]
 	n.World.Run(10 * time.Second)
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		p.Read(url)
 	}
 	n.World.Run(30 * time.Second)
-	p := n.author.write(n.Swarm, "one")
+	p := n.publisher.write(n.Swarm, "one")
 	var told error
-	n.desk.Do(func() { n.desk.Layers().Feeds.Publish(p.Raw, func(err error) { told = err }) })
+	n.publisherNode.Do(func() { n.publisherNode.Layers().Feeds.Publish(p.Raw, func(err error) { told = err }) })
 	lead := leader(t, n.Swarm, url)
 	n.RunUntil(func() bool { return len(lead.Layers().Feeds.Refusals()) > 0 }, 10*time.Millisecond, 20*time.Second)
 	n.World.Run(time.Second)
-	n.site.shows(n.author.says())
+	n.site.shows(n.publisher.metadata())
 	lead.Do(func() { lead.Layers().Corona.FetchOnce(n.Key(url), url) })
 	var rest []*sim.Host
 	for _, q := range n.Peers() {
-		if q != n.desk {
+		if q != n.publisherNode {
 			rest = append(rest, q.Host)
 		}
 	}
-	n.World.PartOneWay(rest, []*sim.Host{n.desk.Host})
+	n.World.PartOneWay(rest, []*sim.Host{n.publisherNode.Host})
 	n.RunUntil(func() bool { return told != nil }, 10*time.Millisecond, 2*time.Minute)
-	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrUntaken) {
-		t.Errorf("a reader has %q; who pushed it was told %v", got, told)
+	if got := seen(n.Swarm, n.readers[0])["one"]; got == "" || !errors.Is(told, feedtree.ErrNotAccepted) {
+		t.Errorf("a reader shows %q; the push ended with %v", got, told)
 	}
 }
 
-// An item that nobody can sign costs one finding, and no full fetch each time the feed is polled.
-func TestWhatCannotBeSignedIsFoundOnce(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+// An item that nobody can sign causes one change report, and not a full fetch at each poll.
+func TestAnItemThatCannotBeSignedIsReportedOnce(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
-	n.site.shows(n.author.says(), "large"+strings.Repeat("x", difference.MaxPublication/2), "one")
+	n.site.shows(n.publisher.metadata(), "large"+strings.Repeat("x", difference.MaxPublication/2), "one")
 	for range 6 {
 		n.World.Run(5 * time.Minute)
-		if err := push(n.Swarm, n.desk, n.author.sign(n.Swarm, n.author.seq, n.author.prev, nil)); err != nil {
+		if err := push(n.Swarm, n.publisherNode, n.publisher.sign(n.Swarm, n.publisher.seq, n.publisher.prev, nil)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -883,6 +884,6 @@ func TestWhatCannotBeSignedIsFoundOnce(t *testing.T) {
 		polls, same = polls+st.Polls, same+st.Unchanged
 	}
 	if polls < 20 || same < polls*3/4 {
-		t.Errorf("of %d polls %d brought what was there", polls, same)
+		t.Errorf("of %d polls %d found nothing new", polls, same)
 	}
 }

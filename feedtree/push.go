@@ -13,52 +13,53 @@ import (
 	"tidings/overlay"
 )
 
-// The way of a publication, at the publisher's node: it goes to the sequencer of the feed, again
-// and again until a quorum of the owners holds it. The node follows the feed, so it sees that by
-// its own log, too, and an answer that is lost, or cannot reach it, does no harm.
+// This file handles publications at the publisher's node. The node sends a publication to the feed's sequencer
+// until a quorum of the owners stores it. The node also follows the feed and sees the publication in its own log,
+// so a lost answer does no harm.
 
 const (
-	// pushFirst is waited for an answer before a publication is sent again, twice as long the next
-	// time, up to pushAgain; pushTime for that of all: the feed may be without a sequencer for as
-	// long as a silent death takes to be known. An answer takes a round trip to a quorum of owners.
-	pushFirst = time.Second
-	pushAgain = 2 * time.Second
-	pushTime  = time.Minute
-	// maxPushes is how many publications of one feed wait for an answer, and maxAllPushes how many of all
-	// feeds do: a feed that nobody answers for leaves room for the others. At the bound a publication is
-	// not taken: its publisher keeps it, and sends it again.
+	// pushRetry is the time before a publication is sent again. It is doubled each time, up to maxPushRetry. After
+	// pushTimeout the node gives up; in that time the death of a sequencer is noticed and another one takes over.
+	// An answer takes a round trip to a quorum of owners.
+	pushRetry    = time.Second
+	maxPushRetry = 2 * time.Second
+	pushTimeout  = time.Minute
+	// maxPushes bounds the publications of one feed that wait for an answer, and maxAllPushes those of all feeds,
+	// so that a feed without a sequencer does not block the others. At the limit Publish fails with ErrNotAccepted,
+	// and the publisher sends the publication again later.
 	maxPushes    = 64
 	maxAllPushes = 512
 )
 
-// Why a publication came to nothing. What was refused may be good for nothing; what was not taken is
-// to be pushed again.
+// These errors say why a publication was not committed. A refused publication needs its publisher's attention; one
+// that was not accepted should be pushed again.
 var (
-	ErrUnfollowed = errors.New("this node does not follow the feed")
-	ErrUntaken    = errors.New("nobody has taken it")
-	ErrRefused    = errors.New("refused")
+	ErrNotFollowed = errors.New("this node does not follow the feed; subscribe to it first")
+	ErrNotAccepted = errors.New("not accepted")
+	ErrRefused     = errors.New("refused")
 )
 
-// A push is a publication on its way.
+// A push is a publication on its way to the sequencer.
 type push struct {
-	key   overlay.ID
-	of    *difference.Publication
-	tries int
-	at    time.Time // when to try again
-	until time.Time
-	// words say why it was not taken, though not for good; unnamed is the try of which it was said last
-	// that its key is not the feed's, as far as is known. If that is the last one, it was not taken.
-	words   string
-	unnamed int
-	done    []func(error)
+	key         overlay.ID
+	publication *difference.Publication
+	tries       int
+	retryAt     time.Time // next attempt
+	deadline    time.Time
+	// reason is the sequencer's reason for not accepting the publication yet. unknownKeyTry is the number of the
+	// last attempt that was answered with an unknown key; if it is the last attempt at all, the push ends with
+	// ErrRefused.
+	reason        string
+	unknownKeyTry int
+	waiters       []func(error)
 }
 
-// Publish brings what a publisher has signed into its feed, which this node has to follow. done
-// is called when a quorum of the feed's owners holds it, or with why it does not.
+// Publish brings a publication into its feed, which this node must follow. done is called when a quorum of the
+// feed's owners stores the publication, or with the reason why not.
 func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	p, err := difference.OpenPublication(envelope)
 	if err != nil {
-		f.note(Refusal{Why: err.Error()})
+		f.addRefusal(Refusal{Why: err.Error()})
 		done(fmt.Errorf("publish: %w", err))
 		return
 	}
@@ -72,115 +73,115 @@ func (f *FeedTree) Publish(envelope []byte, done func(error)) {
 	c := f.feeds[key]
 	switch {
 	case c == nil || !c.subscribed:
-		say(ErrUnfollowed)
+		say(ErrNotFollowed)
 		return
 	}
-	w := f.pushes[p.Hash]
+	pending := f.pushes[p.Hash]
 	switch {
-	case w != nil && len(w.done) < maxPushes: // a node and a command beside it may push the same
-		w.done = append(w.done, say)
+	case pending != nil && len(pending.waiters) < maxPushes: // the daemon and a command may push the same publication
+		pending.waiters = append(pending.waiters, say)
 		return
-	case w != nil || f.full(key):
-		say(fmt.Errorf("%w: others are on their way", ErrUntaken))
+	case pending != nil || f.tooManyPushes(key):
+		say(fmt.Errorf("%w: too many publications wait for an answer", ErrNotAccepted))
 		return
 	}
 	now := f.clock.Now()
-	w = &push{key: key, of: p, until: now.Add(pushTime), done: []func(error){say}}
-	f.pushes[p.Hash] = w
-	f.pushOn(w, now)
+	pending = &push{key: key, publication: p, deadline: now.Add(pushTimeout), waiters: []func(error){say}}
+	f.pushes[p.Hash] = pending
+	f.continuePush(pending, now)
 }
 
-// full says whether so many publications of a feed, or of all, wait for an answer that there is no room
-// for another one.
-func (f *FeedTree) full(key overlay.ID) bool {
+// tooManyPushes reports whether no further publication of a feed may wait for an answer.
+func (f *FeedTree) tooManyPushes(key overlay.ID) bool {
 	n := 0
-	for _, w := range f.pushes {
-		if w.key == key {
+	for _, p := range f.pushes {
+		if p.key == key {
 			n++
 		}
 	}
 	return n >= maxPushes || len(f.pushes) >= maxAllPushes
 }
 
-// pushOn sends a publication to whom this node takes for the sequencer, if it knows where that is;
-// else, and every other time, to whom the root of the key takes for it.
-func (f *FeedTree) pushOn(w *push, now time.Time) {
-	if !now.Before(w.until) {
+// continuePush sends a publication to the feed's sequencer if this node knows its address. Otherwise, and at every
+// second attempt, the publication is routed to the feed's key, whose root passes it on to the sequencer that it
+// knows.
+func (f *FeedTree) continuePush(p *push, now time.Time) {
+	if !now.Before(p.deadline) {
 		switch {
-		case w.unnamed == w.tries:
-			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, w.words))
-		case w.words != "":
-			f.pushed(w, fmt.Errorf("%w within %v: %s", ErrUntaken, pushTime, w.words))
+		case p.unknownKeyTry == p.tries:
+			f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, p.reason))
+		case p.reason != "":
+			f.endPush(p, fmt.Errorf("%w within %v: %s", ErrNotAccepted, pushTimeout, p.reason))
 		default:
-			if c := f.feeds[w.key]; c != nil && c.subscribed {
-				f.want(c) // perhaps nobody owns it any more
+			if c := f.feeds[p.key]; c != nil && c.subscribed {
+				f.requestOwners(c) // perhaps the feed has no owners any more
 			}
-			f.pushed(w, fmt.Errorf("%w within %v", ErrUntaken, pushTime))
+			f.endPush(p, fmt.Errorf("%w within %v", ErrNotAccepted, pushTimeout))
 		}
 		return
 	}
-	w.at = now.Add(min(pushFirst<<min(w.tries, 8), pushAgain))
-	f.cal.Add(w.at, task{kind: taskPush, key: overlay.ID(w.of.Hash)})
+	p.retryAt = now.Add(min(pushRetry<<min(p.tries, 8), maxPushRetry))
+	f.cal.Add(p.retryAt, task{kind: taskPush, key: overlay.ID(p.publication.Hash)})
 	f.stats.Pushes++
-	w.tries++
-	v, ok := f.owners.View(w.key)
+	p.tries++
+	v, ok := f.owners.View(p.key)
 	var sequencer *overlay.Contact
 	if ok && v.Epoch != nil {
 		sequencer = f.node.Contact(v.Epoch.Sequencer)
 	}
 	switch {
 	case ok && v.Leads:
-		if c := f.feeds[w.key]; c != nil && c.lead != nil && c.lead.ready {
-			f.accept(c, w.of, f.node.Self().Peer)
+		if c := f.feeds[p.key]; c != nil && c.leader != nil && c.leader.ready {
+			f.accept(c, p.publication, f.node.Self().Peer)
 		}
 		return
-	case sequencer != nil && w.tries%2 == 1:
-		f.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushOf(w)))
+	case sequencer != nil && p.tries%2 == 1:
+		f.net.Send(sequencer.Peer, env.Control, wire.AppendFrame(nil, wire.Feed, f.pushMessage(p)))
 	default:
-		f.node.Route(wire.Feed, w.key, marshal(f.pushOf(w)), func(overlay.Receipt, bool) {})
+		f.node.Route(wire.Feed, p.key, marshal(f.pushMessage(p)), func(overlay.Receipt, bool) {})
 	}
 }
 
-func (f *FeedTree) pushOf(w *push) *feedtreepb.Message {
-	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: w.of.Raw, Record: f.node.Self().Raw}}}
+func (f *FeedTree) pushMessage(p *push) *feedtreepb.Message {
+	return &feedtreepb.Message{Body: &feedtreepb.Message_Push{Push: &feedtreepb.Push{Publication: p.publication.Raw, Record: f.node.Self().Raw}}}
 }
 
-// onPushed takes the sequencer's word; others on the way have seen the publication, too, and could
-// say what they like of it. What may yet be taken is sent again until its time is over.
-func (f *FeedTree) onPushed(from env.PeerID, m *feedtreepb.Pushed) {
-	w := f.pushes[feed.Hash(m.Hash)]
-	if w == nil {
+// onPushReply handles the sequencer's verdict. Other nodes on the route have seen the publication, too, so their
+// verdicts are ignored. A publication that may still be accepted is sent again until its deadline.
+func (f *FeedTree) onPushReply(from env.PeerID, m *feedtreepb.PushReply) {
+	p := f.pushes[feed.Hash(m.Hash)]
+	if p == nil {
 		return
 	}
-	if v, ok := f.owners.View(w.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
+	if v, ok := f.owners.View(p.key); !ok || v.Epoch == nil || v.Epoch.Sequencer != from {
 		return
 	}
 	switch m.Verdict {
-	case feedtreepb.Pushed_HELD:
-		f.pushed(w, nil)
-	case feedtreepb.Pushed_GAP:
-		if f.pushes[w.of.Prev] == nil {
-			f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, m.Words))
-		} // else it has overtaken the one before it, and is sent again
-	case feedtreepb.Pushed_UNKNOWN, feedtreepb.Pushed_BUSY:
-		if w.words = m.Words; m.Verdict == feedtreepb.Pushed_UNKNOWN {
-			w.unnamed = w.tries
+	case feedtreepb.PushReply_COMMITTED:
+		f.endPush(p, nil)
+	case feedtreepb.PushReply_GAP:
+		if f.pushes[p.publication.Prev] == nil {
+			f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
+		} // otherwise it has overtaken the one before it, and is sent again
+	case feedtreepb.PushReply_UNKNOWN, feedtreepb.PushReply_BUSY:
+		if p.reason = m.Reason; m.Verdict == feedtreepb.PushReply_UNKNOWN {
+			p.unknownKeyTry = p.tries
 		}
 	default:
-		f.pushed(w, fmt.Errorf("%w: %s", ErrRefused, m.Words))
+		f.endPush(p, fmt.Errorf("%w: %s", ErrRefused, m.Reason))
 	}
 }
 
-// pushed ends the way of a publication.
-func (f *FeedTree) pushed(w *push, err error) {
-	delete(f.pushes, w.of.Hash)
-	for _, done := range w.done {
+// endPush reports the result of a push; nil: a quorum stores the publication.
+func (f *FeedTree) endPush(p *push, err error) {
+	delete(f.pushes, p.publication.Hash)
+	for _, done := range p.waiters {
 		done(err)
 	}
 }
 
-// hashOf names a publication; zero: there is none.
-func hashOf(p *difference.Publication) feed.Hash {
+// publicationHash returns the hash of a publication; zero: p is nil.
+func publicationHash(p *difference.Publication) feed.Hash {
 	if p == nil {
 		return feed.Hash{}
 	}

@@ -10,156 +10,156 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A repair gets what a subscriber lacks: from its parents, then from owners and
-// siblings, then, after some rounds, from the origin.
+// A repair gets the entries that a subscriber lacks: from its parents, then from owners and siblings, and after
+// some rounds from the origin.
 type repair struct {
-	want    owner.Hash // the entry that shows the gap; zero: any sign of life
-	step    step
-	ask     []env.Peer // whom to ask in this step
-	round   int
-	fetched bool      // the origin was asked
-	waiting bool      // for an answer
-	heard   bool      // an owner has answered: what it does not have, no owner held
-	at      time.Time // when to go on, if not
+	want          owner.Hash // the entry that showed the gap; zero: unknown
+	step          step
+	candidates    []env.Peer // still to be asked in this step
+	round         int
+	fetched       bool      // the origin was asked
+	awaitingReply bool      // for the answer to a pull
+	ownerAnswered bool      // an owner has answered: an entry that it lacks was not committed
+	resumeAt      time.Time // next action, unless an answer is awaited
 }
 
 type step uint8
 
 const (
-	askParents step = iota
-	askOwners       // and siblings: whom the root names
-	rest            // and, once, the origin
+	askParents   step = iota
+	askOwners         // owners, and siblings that the root names
+	waitForRound      // the pause between rounds; after originRound the origin is asked
 )
 
 const (
-	// repairPause is waited after a round that brought nothing, doubled each time
-	// up to maxRepairPause.
+	// repairPause is the pause after a round without success. It is doubled each time up to maxRepairPause.
 	repairPause    = 2 * time.Second
 	maxRepairPause = 2 * time.Minute
 	// originRound is the round after which the origin is asked.
 	originRound = 3
-	// maxRounds is after how many rounds an entry is given up that nobody has:
-	// one of a lineage that ended. About 15 minutes.
-	maxRounds = 12
+	// maxRepairRounds is the number of rounds, about 15 minutes, after which the repair gives up on an entry that
+	// no node has, for instance one of a branch that has ended.
+	maxRepairRounds = 12
 )
 
-// gap begins a repair, unless one is under way. want is the entry that shows that
-// something is missing.
-func (f *FeedTree) gap(c *channel, want owner.Hash) {
-	if !c.subscribed || c.lead != nil || plant.BlindToGaps {
+// startRepair starts a repair, unless one is in progress. want is the entry that shows the gap, or zero.
+func (f *FeedTree) startRepair(c *channel, want owner.Hash) {
+	if !c.subscribed || c.leader != nil || plant.BlindToGaps {
 		return
 	}
 	if r := c.repair; r != nil {
 		if want != (owner.Hash{}) && want != r.want {
 			r.want = want
-			f.soon(c, 0) // news come again, and with them those who have the rest
+			f.scheduleRepair(c, 0) // nodes that have the new entry have the earlier ones, too
 		}
 		return
 	}
 	f.stats.Gaps++
 	c.repair = &repair{want: want}
-	f.soon(c, 0)
+	f.scheduleRepair(c, 0)
 }
 
-// soon goes on with a repair from the calendar: answers can come at once, and a
-// repair must not climb its own stack.
-func (f *FeedTree) soon(c *channel, d time.Duration) {
-	c.repair.at = f.clock.Now().Add(d)
-	f.cal.Add(c.repair.at, task{kind: taskRepair, key: c.key})
+// scheduleRepair continues a repair by the calendar. Answers may arrive within the call, and a repair must not
+// recurse.
+func (f *FeedTree) scheduleRepair(c *channel, d time.Duration) {
+	c.repair.resumeAt = f.clock.Now().Add(d)
+	f.cal.Add(c.repair.resumeAt, task{kind: taskRepair, key: c.key})
 }
 
-// repairOn asks the next who may know.
-func (f *FeedTree) repairOn(c *channel) {
+// continueRepair asks the next candidate. The repair ends when the wanted entry is here. If it is unknown, the repair
+// ends with any new entry or, when owners and siblings are asked, with any answer.
+func (f *FeedTree) continueRepair(c *channel) {
 	r := c.repair
-	if r.waiting {
+	if r.awaitingReply {
 		return
 	}
-	if len(r.ask) == 0 {
+	if len(r.candidates) == 0 {
 		f.nextStep(c)
 		return
 	}
-	to := r.ask[0]
-	r.ask = r.ask[1:]
-	r.waiting = true
-	before := f.head(c.key)
+	to := r.candidates[0]
+	r.candidates = r.candidates[1:]
+	r.awaitingReply = true
+	before := f.logHead(c.key)
 	f.owners.Pull(to, c.key, func(ok bool) {
 		if c.repair != r {
 			return
 		}
-		r.waiting = false
+		r.awaitingReply = false
 		v, _ := f.owners.View(c.key)
 		if ok && v.Epoch != nil && slices.Contains(v.Epoch.Owners, to.ID) {
-			r.heard = true
-			f.heardOf(c)
+			r.ownerAnswered = true
+			f.markHeard(c)
 		}
 		switch {
 		case r.want != owner.Hash{} && f.owners.Has(c.key, r.want),
-			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == rest || f.head(c.key) != before):
+			r.want == owner.Hash{} && ok && v.Epoch != nil && (r.step == waitForRound || f.logHead(c.key) != before):
 			c.repair, c.confirmed = nil, f.clock.Now()
-			f.heardOf(c)
+			f.markHeard(c)
 			f.stats.Filled++
 			if r.want != (owner.Hash{}) {
-				f.passOn(c)
+				f.announceRepaired(c)
 			}
 		default:
-			f.soon(c, 0)
+			f.scheduleRepair(c, 0)
 		}
 	})
 }
 
-// nextStep finds others to ask.
+// nextStep finds the candidates of the next step.
 func (f *FeedTree) nextStep(c *channel) {
 	r := c.repair
 	switch r.step {
 	case askParents:
 		r.step = askOwners
 		for _, p := range f.scribe.Above(c.key) {
-			r.ask = append(r.ask, p.Peer)
+			r.candidates = append(r.candidates, p.Peer)
 		}
-		f.soon(c, 0)
+		f.scheduleRepair(c, 0)
 	case askOwners:
-		r.step, r.waiting = rest, true
+		r.step, r.awaitingReply = waitForRound, true
 		f.owners.FindOwners(c.key, func(found []*overlay.Contact) {
 			if c.repair != r {
 				return
 			}
-			r.waiting = false
+			r.awaitingReply = false
 			for _, p := range found {
 				if p.Peer.ID != f.signer.PeerID() {
-					r.ask = append(r.ask, p.Peer)
+					r.candidates = append(r.candidates, p.Peer)
 				}
 			}
-			f.want(c) // perhaps nobody owns it any more; who does pays no attention
-			f.soon(c, 0)
+			f.requestOwners(c) // perhaps the feed has no owners any more; existing ones ignore this
+			f.scheduleRepair(c, 0)
 		})
-	case rest:
+	case waitForRound:
 		r.step = askParents
 		r.round++
 		switch pause := f.spread(min(repairPause<<min(r.round, 8), maxRepairPause)); {
-		case r.round >= maxRounds && (r.heard || r.fetched):
+		case r.round >= maxRepairRounds && (r.ownerAnswered || r.fetched):
 			c.repair, c.confirmed = nil, f.clock.Now()
-		case r.round == originRound && !r.heard:
-			f.fetchSoon(c)
-			f.soon(c, pause)
+		case r.round == originRound && !r.ownerAnswered:
+			f.scheduleFetch(c)
+			f.scheduleRepair(c, pause)
 		default:
-			f.soon(c, pause)
+			f.scheduleRepair(c, pause)
 		}
 	}
 }
 
-// fetchSoon has the origin asked within a polling interval: many who lack the same must not all ask at one time.
-func (f *FeedTree) fetchSoon(c *channel) {
+// scheduleFetch asks the origin at a random time within a polling interval, because many nodes may lack the same
+// items.
+func (f *FeedTree) scheduleFetch(c *channel) {
 	f.after(time.Duration(f.rand.Int64N(int64(f.cfg.PollInterval)+1)), task{kind: taskFetch, key: c.key})
 }
 
-// fetch asks for the origin's document, if the gap is still there, or if the log itself lacks something.
-func (f *FeedTree) fetch(c *channel) {
-	gap := c.repair != nil && c.repair.round >= originRound && !c.repair.heard
+// fetchOrigin requests the origin's document, if the gap is still there or the log itself lacks something.
+func (f *FeedTree) fetchOrigin(c *channel) {
+	gap := c.repair != nil && c.repair.round >= originRound && !c.repair.ownerAnswered
 	if c.alone {
-		return // the node polls it anyway
+		return // the node polls the feed anyway
 	}
-	if gap || c.lacking {
-		if c.lacking = false; gap {
+	if gap || c.needsOrigin {
+		if c.needsOrigin = false; gap {
 			c.repair.fetched = true
 		}
 		f.stats.Fetches++

@@ -12,134 +12,137 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A feed has a second tree, its shadow, for heads alone: the sequencer signs where the log ends now,
-// as in a heartbeat. Its root stands elsewhere on the ring, so that who swallows what comes
-// down one tree is mostly not in the way of the other.
+// Each feed has a second tree, the shadow tree, which carries only heads: heartbeats in which the sequencer signs
+// where the log ends now. The root of the shadow tree is elsewhere on the ring, so a node that withholds messages
+// of one tree is usually not above a reader in the other.
 
 const (
-	// headPause is how long a sequencer waits for more entries before it tells of the last.
+	// headPause is how long a sequencer waits for further entries before it publishes the head.
 	headPause = time.Second
-	// headPatience is how much longer than its head an entry may take: then it is pulled.
-	headPatience = 5 * time.Second
-	// trialTime is how long a parent has to bring what there is. A parent that got it by a repair
-	// has passed it on by then.
-	trialTime = 2 * headPatience
-	// strikesOut is how often in a row a parent may not have brought an entry, or a head, before it
-	// is left; and in the feeds of how many sequencers before it is left in all.
-	strikesOut = 3
-	// scoreFor is how long it is remembered that a parent was left.
-	scoreFor = time.Hour
-	// passOnFor is how old an entry may be that is passed on after it was repaired.
-	passOnFor = time.Hour
+	// entryTimeout is how long after its head an entry may arrive. Then it is pulled.
+	entryTimeout = 5 * time.Second
+	// probationTime is how long parents have to deliver an entry or a head. It leaves time for a parent that had to
+	// repair the entry itself.
+	probationTime = 2 * entryTimeout
+	// maxMissed is the number of entries, or heads, in a row that a parent may fail to deliver before this node
+	// leaves it in that tree. A parent that was left in feeds of as many sequencers is left in all trees.
+	maxMissed = 3
+	// reputationTime is how long this node remembers that it left a parent.
+	reputationTime = time.Hour
+	// maxAnnounceAge is the largest age of a repaired entry that is announced to children.
+	maxAnnounceAge = time.Hour
 )
 
-// shadowOf is the group of a feed's shadow tree, and the other way round: the key with its first
-// digit turned by half the ring.
+// shadowOf returns the group of a feed's shadow tree, which is the key plus half the ring. Applied to that group,
+// it returns the key.
 func shadowOf(key overlay.ID) overlay.ID {
 	key[0] ^= 0x80
 	return key
 }
 
-// idOf is the id with which an entry, or its head, goes down a tree, whoever gives it to it.
-func idOf(h owner.Hash) uint64 { return binary.BigEndian.Uint64(h[:8]) }
+// messageID returns the id with which an entry, or its head, goes down a tree. It is the same for every node that
+// publishes the entry.
+func messageID(h owner.Hash) uint64 { return binary.BigEndian.Uint64(h[:8]) }
 
-// The trees of a feed.
+// These are the trees of a feed.
 const (
-	entries = iota
-	heads
-	trees
+	entryTree = iota
+	headTree
+	treeCount
 )
 
 func groupOf(key overlay.ID, tree int) overlay.ID {
-	if tree == heads {
+	if tree == headTree {
 		return shadowOf(key)
 	}
 	return key
 }
 
-// A trial watches who brings one entry of a feed: by both trees it is to come. The sequencer does so
-// too, if it subscribes: whom it does not get its own words from is no use to those below it.
-type trial struct {
-	want    owner.Hash // of the entry
+// A probation checks which parents deliver one entry and its head. A sequencer that subscribes takes part: a parent
+// that does not deliver its own entries to it is of no use to the nodes below.
+type probation struct {
+	want    owner.Hash // the entry in question
 	seq     uint64
-	parents [trees]env.PeerID // when it began; "": there is none
+	parents [treeCount]env.PeerID // at the start of the probation; "": no parent
 	running bool
-	next    owner.Hash // the last entry that there is, as was heard meanwhile
+	next    owner.Hash // the last entry that was heard of since
 	nextSeq uint64
-	headed  uint64 // up to which entry its heads have come
+	headSeq uint64 // number of the last entry whose head has arrived
 
-	// doubtful is an entry that may never have been held by a quorum.
-	doubtful owner.Hash
+	// maybeUncommitted is an entry that possibly was never committed.
+	maybeUncommitted owner.Hash
 
-	strikes [trees]strikes
+	missed [treeCount]missedDeliveries
 }
 
-// strikes are the entries, or heads, in a row that one parent has not brought.
-type strikes struct {
+// A missedDeliveries counts the entries, or heads, in a row that one parent did not deliver.
+type missedDeliveries struct {
 	parent env.PeerID
 	n      int
 }
 
-// A score says in whose feeds a parent was left of late: a sequencer alone can make it seem that
-// parents withhold what it has given to nobody.
-type score struct {
+// A reputation lists the sequencers in whose feeds this node recently left a parent. One sequencer alone can make
+// parents look as if they withheld what it never gave them.
+type reputation struct {
 	sequencers []env.PeerID
 	since      time.Time
 }
 
-// headSoon tells of a new entry in the shadow tree, together with others that come soon.
-func (f *FeedTree) headSoon(c *channel) {
-	if !c.lead.heading {
-		c.lead.heading = true
+// scheduleHead announces a new entry in the shadow tree after a short pause, together with entries that follow
+// soon.
+func (f *FeedTree) scheduleHead(c *channel) {
+	if !c.leader.headScheduled {
+		c.leader.headScheduled = true
 		f.after(headPause, task{kind: taskHead, key: c.key})
 	}
 }
 
-// sayHead tells in the shadow tree where the log ends.
-func (f *FeedTree) sayHead(c *channel) {
-	c.lead.heading = false
+// publishHead announces in the shadow tree where the log ends.
+func (f *FeedTree) publishHead(c *channel) {
+	c.leader.headScheduled = false
 	if b := f.signBeat(c); b != nil && b.seq > 0 {
 		f.stats.Heads++
 		payload := marshal(&feedtreepb.News{News: &feedtreepb.News_Beat{Beat: b.raw}})
-		f.scribe.PublishAs(shadowOf(c.key), idOf(owner.Hash(b.head)), payload, func(bool) {})
+		f.scribe.PublishAs(shadowOf(c.key), messageID(owner.Hash(b.head)), payload, func(bool) {})
 	}
 }
 
-// onHead takes a head that came down a shadow tree.
+// onHead handles a head that came down a shadow tree.
 func (f *FeedTree) onHead(c *channel, raw []byte) error {
 	key, b, err := f.openBeat(raw)
 	if err != nil {
 		return err
 	}
 	v, ok := f.owners.View(c.key)
-	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.lineage == v.Epoch.Branch && b.epoch < v.Epoch.Number {
+	if key != c.key || b.seq == 0 || !ok || v.Epoch == nil || b.branch == v.Epoch.Branch && b.epoch < v.Epoch.Number {
 		return nil
 	}
 	head := owner.Hash(b.head)
-	switch now := b.lineage == v.Epoch.Branch && b.epoch == v.Epoch.Number; {
+	switch now := b.branch == v.Epoch.Branch && b.epoch == v.Epoch.Number; {
 	case now && b.signer == v.Epoch.Sequencer:
 		if f.owners.Has(c.key, head) {
 			c.confirmed = f.clock.Now()
-			f.heardOf(c)
+			f.markHeard(c)
 		}
-		t := f.try(c, head, b.seq)
-		t.headed = max(t.headed, b.seq)
+		t := f.startProbation(c, head, b.seq)
+		t.headSeq = max(t.headSeq, b.seq)
 	case !now && slices.Contains(v.Epoch.Owners, b.signer):
-		// An owner may lead by now, or have done so on the other side of a partition: who is asked says
-		// whether that is true. Of others everybody could make any number.
-		f.try(c, head, b.seq).doubtful = head
+		// The signer may have become sequencer since, or have been one on the other side of a partition. The nodes
+		// that are asked know. Heads that others sign are ignored, because anybody could make any number of them.
+		f.startProbation(c, head, b.seq).maybeUncommitted = head
 	default:
 		f.stats.Untrusted++
 	}
 	return nil
 }
 
-// try watches who brings an entry that there is, if nothing is watched now.
-func (f *FeedTree) try(c *channel, want owner.Hash, seq uint64) *trial {
-	t := c.trial
+// startProbation starts a probation for an entry, unless one is running. A running one is followed by another for
+// the latest entry.
+func (f *FeedTree) startProbation(c *channel, want owner.Hash, seq uint64) *probation {
+	t := c.probation
 	if t == nil {
-		t = &trial{}
-		c.trial = t
+		t = &probation{}
+		c.probation = t
 	}
 	t.next, t.nextSeq = want, seq
 	if t.running || t.want == want {
@@ -149,12 +152,12 @@ func (f *FeedTree) try(c *channel, want owner.Hash, seq uint64) *trial {
 	for tree := range t.parents {
 		t.parents[tree] = f.parentIn(groupOf(c.key, tree))
 	}
-	f.after(headPatience, task{kind: taskLate, key: c.key})
-	f.after(trialTime, task{kind: taskJudge, key: c.key})
+	f.after(entryTimeout, task{kind: taskOverdueEntry, key: c.key})
+	f.after(probationTime, task{kind: taskProbationEnd, key: c.key})
 	return t
 }
 
-// parentIn is the parent of this node in a group, "" if it has none.
+// parentIn returns the parent of this node in a group, or "" if it has none.
 func (f *FeedTree) parentIn(group overlay.ID) env.PeerID {
 	if above := f.scribe.Above(group); len(above) > 0 {
 		return above[0].Peer.ID
@@ -162,79 +165,79 @@ func (f *FeedTree) parentIn(group overlay.ID) env.PeerID {
 	return ""
 }
 
-// late gets an entry whose head has come and which has not.
-func (f *FeedTree) late(c *channel) {
-	if t := c.trial; t.running && !f.owners.Has(c.key, t.want) && c.subscribed {
+// pullOverdue pulls an entry whose head has arrived and which has not.
+func (f *FeedTree) pullOverdue(c *channel) {
+	if t := c.probation; t.running && !f.owners.Has(c.key, t.want) && c.subscribed {
 		f.stats.Late++
-		if t.want == t.doubtful {
-			f.gap(c, owner.Hash{})
+		if t.want == t.maybeUncommitted {
+			f.startRepair(c, owner.Hash{})
 		} else {
-			f.gap(c, t.want)
+			f.startRepair(c, t.want)
 		}
 	}
 }
 
-// judge looks whether both parents have brought what there is.
-func (f *FeedTree) judge(c *channel) {
-	t := c.trial
+// endProbation checks whether both parents have delivered the entry and its head.
+func (f *FeedTree) endProbation(c *channel) {
+	t := c.probation
 	t.running = false
 	if !c.subscribed {
 		return
 	}
-	if f.owners.Has(c.key, t.want) { // or it is only said to be
-		_, brought := f.scribe.Brought(c.key, idOf(t.want))
-		f.score(c, entries, t.parents[entries], brought)
-		f.score(c, heads, t.parents[heads], t.headed >= t.seq)
+	if f.owners.Has(c.key, t.want) { // otherwise the entry may not exist
+		_, brought := f.scribe.Brought(c.key, messageID(t.want))
+		f.recordDelivery(c, entryTree, t.parents[entryTree], brought)
+		f.recordDelivery(c, headTree, t.parents[headTree], t.headSeq >= t.seq)
 	}
 	if t.next != t.want {
-		f.try(c, t.next, t.nextSeq)
+		f.startProbation(c, t.next, t.nextSeq)
 	}
 }
 
-// score counts what a parent has not brought, and leaves one that never does.
-func (f *FeedTree) score(c *channel, tree int, parent env.PeerID, brought bool) {
+// recordDelivery counts what a parent did not deliver, and leaves a parent that has missed too much.
+func (f *FeedTree) recordDelivery(c *channel, tree int, parent env.PeerID, brought bool) {
 	group := groupOf(c.key, tree)
 	excused := parent == "" || parent != f.parentIn(group) || plant.BlindToGaps
-	if !c.trial.strikes[tree].count(parent, brought || excused) || !f.scribe.Shun(group, parent) {
+	if !c.probation.missed[tree].record(parent, brought || excused) || !f.scribe.Shun(group, parent) {
 		return
 	}
 	f.stats.Shunned++
 	f.log.Info("left a parent that withholds items", "url", c.url, "peer", parent)
 	now := f.clock.Now()
-	s := f.scores[parent]
-	if now.Sub(s.since) > scoreFor {
-		s = score{since: now}
+	s := f.reputations[parent]
+	if now.Sub(s.since) > reputationTime {
+		s = reputation{since: now}
 	}
 	if v, _ := f.owners.View(c.key); v.Epoch != nil && !slices.Contains(s.sequencers, v.Epoch.Sequencer) {
 		s.sequencers = append(s.sequencers, v.Epoch.Sequencer)
-		if len(s.sequencers) == strikesOut {
-			f.leaveAll(parent)
+		if len(s.sequencers) == maxMissed {
+			f.leaveInAllTrees(parent)
 		}
 	}
-	f.scores[parent] = s
+	f.reputations[parent] = s
 }
 
-// count takes what a parent has brought or has not, and says whether it is to be left. What the one
-// before it has not brought counts against nobody else.
-func (s *strikes) count(parent env.PeerID, brought bool) (out bool) {
+// record counts a delivery or a failure, and reports whether the parent is to be left. A new parent does not
+// inherit the failures of the one before.
+func (s *missedDeliveries) record(parent env.PeerID, brought bool) (out bool) {
 	if brought {
 		s.n = 0
 		return false
 	}
 	if s.parent != parent {
-		*s = strikes{parent: parent}
+		*s = missedDeliveries{parent: parent}
 	}
-	if s.n++; s.n < strikesOut {
+	if s.n++; s.n < maxMissed {
 		return false
 	}
 	s.n = 0
 	return true
 }
 
-// leaveAll leaves a parent in all trees.
-func (f *FeedTree) leaveAll(parent env.PeerID) {
+// leaveInAllTrees leaves a parent in all trees.
+func (f *FeedTree) leaveInAllTrees(parent env.PeerID) {
 	for _, c := range f.sorted() {
-		for tree := range trees {
+		for tree := range treeCount {
 			if group := groupOf(c.key, tree); c.subscribed && f.parentIn(group) == parent && f.scribe.Shun(group, parent) {
 				f.stats.Shunned++
 			}
@@ -242,24 +245,24 @@ func (f *FeedTree) leaveAll(parent env.PeerID) {
 	}
 }
 
-// forgive forgets who was left long ago.
-func (f *FeedTree) forgive(now time.Time) {
-	for who, s := range f.scores {
-		if now.Sub(s.since) > scoreFor {
-			delete(f.scores, who)
+// forgetReputations forgets parents that were left long ago.
+func (f *FeedTree) forgetReputations(now time.Time) {
+	for parent, s := range f.reputations {
+		if now.Sub(s.since) > reputationTime {
+			delete(f.reputations, parent)
 		}
 	}
 }
 
-// passOn tells those below this node of the last entry of a feed, which it has got by a
-// repair: no other way leads to those who are below it in both trees. They pull its body.
-func (f *FeedTree) passOn(c *channel) {
+// announceRepaired announces the last entry of a feed, which a repair has brought, to the nodes below this node.
+// Nodes that are below it in both trees hear of the entry in no other way. They pull its body.
+func (f *FeedTree) announceRepaired(c *channel) {
 	log := f.owners.Visible(c.key)
 	if len(log) == 0 || !c.subscribed {
 		return
 	}
-	if e := log[len(log)-1]; f.clock.Now().Sub(e.Time) < passOnFor {
+	if e := log[len(log)-1]; f.clock.Now().Sub(e.Time) < maxAnnounceAge {
 		update := &feedtreepb.Update{Entry: e.Raw}
-		f.scribe.Spread(c.key, idOf(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
+		f.scribe.Spread(c.key, messageID(e.Hash), marshal(&feedtreepb.News{News: &feedtreepb.News_Update{Update: update}}))
 	}
 }

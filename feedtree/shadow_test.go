@@ -15,8 +15,8 @@ import (
 	"tidings/sim"
 )
 
-// deep is a network whose trees are deep, with a feed that most of its members read.
-func deep(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
+// deepTrees returns a network with deep trees and a feed that most members read.
+func deepTrees(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
 	t.Helper()
 	s = swarm(48, func(n *node.Config) { n.Scribe.FanOut = 2 })
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute}))
@@ -30,13 +30,14 @@ func deep(t *testing.T) (s *sim.Swarm, readers []*sim.Peer) {
 	return s, readers
 }
 
-// shadow is the group of a feed's second tree.
+// shadow returns the group of a feed's shadow tree.
 func shadow(key overlay.ID) overlay.ID {
 	key[0] ^= 0x80
 	return key
 }
 
-// interior is a reader with children in a group who is no owner of the feed and not the group's root.
+// interior returns the reader with the most children in a group that does not own the feed and is not the group's
+// root.
 func interior(t *testing.T, s *sim.Swarm, readers []*sim.Peer, group overlay.ID) *sim.Peer {
 	t.Helper()
 	var best *sim.Peer
@@ -54,7 +55,7 @@ func interior(t *testing.T, s *sim.Swarm, readers []*sim.Peer, group overlay.ID)
 	return best
 }
 
-// below are the readers that hang below a peer in a group.
+// below returns the readers whose parent in a group is the given peer.
 func below(readers []*sim.Peer, group overlay.ID, who *sim.Peer) (of []*sim.Peer) {
 	for _, p := range readers {
 		if parent, ok := p.Layers().Scribe.Parent(group); ok && parent == who.Layers().Overlay.ID() {
@@ -64,24 +65,24 @@ func below(readers []*sim.Peer, group overlay.ID, who *sim.Peer) (of []*sim.Peer
 	return of
 }
 
-// Who swallows what comes down a feed's tree keeps it from those below for some seconds: heads come
-// another way. After three entries they have left, and take no place below it again.
+// A parent that withholds messages of a feed's tree delays them by some seconds for the nodes below, because heads
+// come another way. After three entries its children have left, and they do not return.
 func TestAParentThatWithholdsIsLeft(t *testing.T) {
 	t.Parallel()
-	s, readers := deep(t)
+	s, readers := deepTrees(t)
 	key := s.Key(url)
 	for tree, group := range map[string]overlay.ID{"of entries": key, "of heads": shadow(key)} {
 		bad := interior(t, s, readers, group)
 		children := below(readers, group, bad)
 		if len(children) == 0 {
-			t.Fatalf("tree %s: nobody is below", tree)
+			t.Fatalf("tree %s: the parent has no children", tree)
 		}
 		bad.Swallow()
 		s.World.Run(10 * time.Minute)
-		// Others may have been sent there meanwhile, and have to find out for themselves.
+		// Others may have become its children since, and need time to notice.
 		for _, p := range below(readers, group, bad) {
 			if slices.Contains(children, p) {
-				t.Errorf("tree %s: one of %d is below it still: %+v", tree, len(children), p.Layers().Feeds.Stats())
+				t.Errorf("tree %s: one of %d children has not left: %+v", tree, len(children), p.Layers().Feeds.Stats())
 			}
 		}
 		for _, p := range children {
@@ -90,12 +91,11 @@ func TestAParentThatWithholdsIsLeft(t *testing.T) {
 			}
 		}
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// Where both parents of a reader swallow, it hears of what there is from an owner, ten minutes later
-// at the most.
-func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
+// A reader whose parents in both trees withhold everything learns of new entries from an owner, within ten minutes.
+func TestAuditsFindWhatBothTreesWithhold(t *testing.T) {
 	t.Parallel()
 	s := swarm(48, func(n *node.Config) { n.Scribe.FanOut = 2 })
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Every: time.Minute, Limit: 8}))
@@ -124,7 +124,7 @@ func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
 		return behind
 	}
 	if lag() == 0 {
-		t.Error("nobody is behind")
+		t.Error("no reader is behind")
 	}
 	s.World.Run(12*time.Minute + 10*time.Second)
 	if n := lag(); n > 0 {
@@ -137,25 +137,25 @@ func TestAuditsFindWhatBothTreesKeep(t *testing.T) {
 		audits += st.Audits
 	}
 	if unheard == 0 || audits > uint64(len(readers))*4 {
-		t.Errorf("%d found in %d audits of %d readers", unheard, audits, len(readers))
+		t.Errorf("%d audits of %d found entries, with %d readers", unheard, audits, len(readers))
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }
 
-// A head that somebody made up sends nobody to look for it.
-func TestAHeadThatAStrangerMadeUpIsNone(t *testing.T) {
-	in := intrude(t)
+// A head that a stranger has signed starts no repair.
+func TestAHeadOfAStrangerIsIgnored(t *testing.T) {
+	in := newIntruder(t)
 	key := in.Key(in.feeds[0])
 	v, _ := in.target.Layers().Owners.View(key)
 	before := in.target.Layers().Feeds.Stats()
-	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quick().Descriptor()))
-	for i := range uint32(2) { // in the epoch that there is, and in one to come
+	stranger := wire.NewSigner(ed25519.NewKeyFromSeed(bytes.Repeat([]byte{7}, ed25519.SeedSize)), wire.HashOf(quickNetwork().Descriptor()))
+	for i := range uint32(2) { // in the current epoch and in a future one
 		in.publish(shadow(key), &feedtreepb.News{News: &feedtreepb.News_Beat{Beat: stranger.Sign(wire.DomainBeat, in.encoded(&feedtreepb.BeatStatement{
-			Key: key[:], Lineage: v.Epoch.Branch, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Beat: 1,
+			Key: key[:], Branch: v.Epoch.Branch, Epoch: v.Epoch.Number + i, Seq: 1 << 20, Head: make([]byte, 32), Number: 1,
 		})).Raw}})
 	}
 	in.World.Run(time.Minute)
-	in.endures()
+	in.checkAfter()
 	if st := in.target.Layers().Feeds.Stats(); st.Untrusted != before.Untrusted+2 || st.Late != before.Late {
 		t.Errorf("%+v", st)
 	}

@@ -16,8 +16,8 @@ import (
 	"tidings/sim"
 )
 
-// A stranger is a host that speaks the protocol and keeps all frames that it gets. It is
-// no member, and follows nothing.
+// A stranger is a host that speaks the protocol and keeps all frames that it gets. It is not a member and follows
+// nothing.
 type stranger struct {
 	*sim.Host
 	env.Env
@@ -34,8 +34,8 @@ func (s *stranger) Found(env.Peer)                  {}
 func (s *stranger) Reachable([]string)              {}
 func (s *stranger) PeerDown(env.PeerID)             {}
 
-// aStranger starts one.
-func aStranger(s *sim.Swarm) *stranger {
+// newStranger starts a stranger.
+func newStranger(s *sim.Swarm) *stranger {
 	x := &stranger{Host: s.World.Host(sim.HostConfig{Open: true})}
 	x.Boot(func(e env.Env) env.Node {
 		x.Env = e
@@ -44,7 +44,7 @@ func aStranger(s *sim.Swarm) *stranger {
 	return x
 }
 
-// ask sends a message, and returns the messages of its layer that come back within a second.
+// ask sends a message and returns the messages of the layer that come back within a second.
 func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer, layer wire.Layer, m proto.Message, answer func() M) (of []M) {
 	t.Helper()
 	x.frames = nil
@@ -62,32 +62,32 @@ func ask[M proto.Message](t *testing.T, s *sim.Swarm, x *stranger, to *sim.Peer,
 	return of
 }
 
-// where asks as a peer's node who owns a feed.
-func where(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
-	told := false
+// findOwners returns the owners of the feed that a peer's lookup finds.
+func findOwners(s *sim.Swarm, p *sim.Peer) (found []env.PeerID) {
+	answered := false
 	p.Do(func() {
 		p.Layers().Owners.FindOwners(s.Key(url), func(of []*overlay.Contact) {
 			for _, c := range of {
 				found = append(found, c.Peer.ID)
 			}
-			told = true
+			answered = true
 		})
 	})
-	s.RunUntil(func() bool { return told }, 10*time.Millisecond, 30*time.Second)
+	s.RunUntil(func() bool { return answered }, 10*time.Millisecond, 30*time.Second)
 	return found
 }
 
-// A node that does not follow a feed learns who owns it, and nothing of who reads it: neither from
-// the feed's root, nor by way of a member that acts for it and reads the feed, nor from a
-// reader. Followers that the root knows are told of each other.
+// A node that does not follow a feed can find its owners but not its readers: not from the feed's root, not through
+// a member that acts for it and reads the feed, and not from a reader. Followers that the root knows can find each
+// other.
 func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	s := swarm(24, nil)
 	s.Serve(url, script.NewLively(script.Config{Seed: 1, Limit: 3, Every: time.Minute}))
 	near := s.Nearest(s.Key(url), 24)
 	owners, readers, members := near[:5], near[8:14], near[14:]
-	var clients []*sim.Peer // some of which hang below a reader
+	var clients []*sim.Peer // some of them are below a reader
 	for range 12 {
-		clients = append(clients, client(s))
+		clients = append(clients, addClient(s))
 	}
 	s.World.Run(20 * time.Second)
 	for _, p := range readers {
@@ -100,12 +100,12 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 	}
 	below := 0
 	for _, p := range append(members, clients...) {
-		found := where(s, p)
+		found := findOwners(s, p)
 		if len(found) == 0 {
-			t.Errorf("host %d is told of nobody", p.Index())
+			t.Errorf("host %d finds no owner", p.Index())
 		}
 		if i := slices.IndexFunc(found, reads); i >= 0 {
-			t.Errorf("host %d, which does not follow the feed, is told of a reader", p.Index())
+			t.Errorf("host %d, which does not follow the feed, finds a reader", p.Index())
 		}
 		for _, h := range p.Layers().Overlay.Hosts() {
 			if reads(h.Peer.ID) {
@@ -114,34 +114,34 @@ func TestAStrangerDoesNotLearnWhoReadsAFeed(t *testing.T) {
 		}
 	}
 	if below == 0 {
-		t.Error("no client hangs below a reader")
+		t.Error("no client is below a reader")
 	}
 
 	told := 0
 	for _, p := range readers {
-		told += len(slices.DeleteFunc(where(s, p), func(id env.PeerID) bool { return !reads(id) }))
+		told += len(slices.DeleteFunc(findOwners(s, p), func(id env.PeerID) bool { return !reads(id) }))
 	}
 	if told == 0 {
-		t.Error("no reader is told of another: nothing could be got from siblings")
+		t.Error("no reader finds another one, so siblings could not help")
 	}
 
-	x := aStranger(s)
+	x := newStranger(s)
 	key := s.Key(url)
 	heads := &feedtreepb.Message{Body: &feedtreepb.Message_Heads{Heads: &feedtreepb.Heads{Heads: []*feedtreepb.Head{{Key: key[:], Head: 1}}}}}
 	for _, p := range append(slices.Clone(readers), owners[0]) {
 		of := ask(t, s, x, p, wire.Feed, heads, func() *feedtreepb.Message { return new(feedtreepb.Message) })
-		if len(of) != 1 || of[0].GetBehind() == nil {
+		if len(of) != 1 || of[0].GetHeadsReply() == nil {
 			t.Fatalf("host %d answers with %v", p.Index(), of)
 		}
-		if b := of[0].GetBehind(); (len(b.Keys) > 0) != (p == owners[0]) {
-			t.Errorf("host %d tells a stranger that it has %d of the feeds that it was asked of", p.Index(), len(b.Keys))
+		if b := of[0].GetHeadsReply(); (len(b.Different) > 0) != (p == owners[0]) {
+			t.Errorf("host %d tells a stranger about %d feeds", p.Index(), len(b.Different))
 		}
 	}
 	// The answer to a stranger's question in a reader's name goes to the reader.
 	r := readers[0].Layers().Overlay.Self().Raw
 	q := &ownerpb.Message{Body: &ownerpb.Message_FindOwners{FindOwners: &ownerpb.FindOwners{Key: key[:], Record: r}}}
 	if of := ask(t, s, x, owners[0], wire.Owner, q, func() *ownerpb.Message { return new(ownerpb.Message) }); len(of) > 0 {
-		t.Errorf("a stranger is told %v", of)
+		t.Errorf("a stranger gets the answer %v", of)
 	}
-	right(t, s)
+	checkSwarm(t, s)
 }

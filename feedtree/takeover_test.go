@@ -12,36 +12,36 @@ import (
 	"tidings/sim"
 )
 
-// A coup is a newsroom whose feed is owned by others than those who read it.
-type coup struct {
-	*newsroom
+// A takeover is a publishedFeed whose owners are other nodes than its readers.
+type takeover struct {
+	*publishedFeed
 	owners []*sim.Peer
-	forger *author
+	forger *testPublisher
 }
 
-func aCoup(t *testing.T) *coup {
+func newTakeover(t *testing.T) *takeover {
 	t.Helper()
-	n := &coup{newsroom: &newsroom{Swarm: swarm(16, nil), site: new(site), author: writes(t, 1)}, forger: writes(t, 77)}
-	n.site.shows(n.author.says())
+	n := &takeover{publishedFeed: &publishedFeed{Swarm: swarm(16, nil), site: new(site), publisher: newPublisher(t, 1)}, forger: newPublisher(t, 77)}
+	n.site.shows(n.publisher.metadata())
 	n.Serve(url, n.site)
-	n.desk = client(n.Swarm)
+	n.publisherNode = addClient(n.Swarm)
 	near := n.Nearest(n.Key(url), 16)
 	n.owners, n.readers = near[:5], near[9:15]
 	n.World.Run(10 * time.Second)
-	for _, p := range append([]*sim.Peer{n.desk}, n.readers...) {
+	for _, p := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		p.Read(url)
 	}
 	n.World.Run(30 * time.Second)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "one")); err != nil {
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "one")); err != nil {
 		t.Fatal(err)
 	}
 	n.World.Run(time.Second)
 	return n
 }
 
-// forge has the sequencer put a key of the forger's in the log, which some owners say they have
-// seen at the origin, with an item of its own and another version of the publisher's.
-func (n *coup) forge(t *testing.T, liars int) {
+// forgeKey makes the sequencer append a key of the forger, with witnesses of some owners, an item of the forger,
+// and a forged version of the publisher's item.
+func (n *takeover) forgeKey(t *testing.T, liars int) {
 	t.Helper()
 	lead := leader(t, n.Swarm, url)
 	owners := slices.Clone(n.owners)
@@ -50,7 +50,7 @@ func (n *coup) forge(t *testing.T, liars int) {
 	})
 	var words [][]byte
 	for _, p := range owners[:liars] {
-		by := wire.NewSigner(p.Key(), wire.HashOf(quick().Descriptor()))
+		by := wire.NewSigner(p.Key(), wire.HashOf(quickNetwork().Descriptor()))
 		words = append(words, difference.Attest(by, url, n.forger.public(), n.Now()).Raw)
 	}
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
@@ -58,7 +58,7 @@ func (n *coup) forge(t *testing.T, liars int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := n.forger.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	first := n.forger.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	second := n.forger.sign(n.Swarm, 3, first.Hash, &other)
 	held := false
 	lead.Do(func() {
@@ -69,51 +69,51 @@ func (n *coup) forge(t *testing.T, liars int) {
 	})
 	n.World.Run(2 * time.Second)
 	if !held {
-		t.Fatal("the owners do not hold what the sequencer has made up")
+		t.Fatal("the forged entry was not committed")
 	}
 }
 
-// stands checks that readers show a problem, the publisher's items as the publisher's, and what was
-// forged as unconfirmed.
-func (n *coup) stands(t *testing.T) {
+// checkForged checks that readers report a problem, show the publisher's items as the publisher's, and the forged
+// ones as unconfirmed.
+func (n *takeover) checkForged(t *testing.T) {
 	t.Helper()
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
-	for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
-		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.author.public()) || len(sub.Publisher.Past) > 0 {
-			t.Errorf("host %d believes %+v and doubts %+v", r.Index(), sub.Publisher, sub.Doubt)
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
+	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
+		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, n.publisher.public()) || len(sub.Publisher.Past) > 0 {
+			t.Errorf("host %d trusts %+v and doubts %+v", r.Index(), sub.Publisher, sub.Doubt)
 		}
 	}
 }
 
-// Owners of a feed who lie about its key convince nobody, be they enough to witness it, or all. Each
-// reader's node looks at the origin itself within a polling interval, and those that see the publisher's key
-// there object. All are heard, though no owner passes anything on from then on.
-func TestOwnersCannotTakeAFeed(t *testing.T) {
+// Owners that lie about a feed's key convince nobody, whether they are enough to witness it or all of them. Each
+// reader's node checks the origin within a polling interval, and objects if it sees the publisher's key there. All
+// readers hear objections, even if no owner forwards anything from then on.
+func TestOwnersCannotTakeOverAFeed(t *testing.T) {
 	t.Parallel()
 	for _, liars := range []int{3, 5} {
-		n := aCoup(t)
-		n.forge(t, liars)
-		n.stands(t)
+		n := newTakeover(t)
+		n.forgeKey(t, liars)
+		n.checkForged(t)
 		if liars == 5 {
 			for _, p := range n.owners {
 				p.Swallow()
 			}
 		}
-		n.World.Run(quick().PollInterval + 10*time.Second)
-		n.stands(t)
-		for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
+		n.World.Run(quickNetwork().PollInterval + 10*time.Second)
+		n.checkForged(t)
+		for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 			sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
-			if !bytes.Equal(sub.Seen, n.author.public()) {
-				t.Errorf("%d lie: host %d has seen the key %x at the origin", liars, r.Index(), sub.Seen)
+			if !bytes.Equal(sub.Seen, n.publisher.public()) {
+				t.Errorf("%d liars: host %d has seen the key %x at the origin", liars, r.Index(), sub.Seen)
 			}
 			if sub.Objectors == 0 {
-				t.Errorf("%d lie: host %d has heard of nobody who objects", liars, r.Index())
+				t.Errorf("%d liars: host %d knows no objectors", liars, r.Index())
 			}
 		}
 		// A node asks an origin that contradicts its log less and less often.
 		looks := func() (looks int) {
-			for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
+			for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 				looks += int(r.Layers().Feeds.Stats().Sights)
 			}
 			return looks
@@ -121,7 +121,7 @@ func TestOwnersCannotTakeAFeed(t *testing.T) {
 		before := looks()
 		n.World.Run(time.Hour)
 		if made := looks() - before; made > 7*8 {
-			t.Errorf("7 readers have looked %d times in an hour", made)
+			t.Errorf("7 readers made %d checks in an hour", made)
 		}
 		if t.Failed() {
 			return
@@ -129,38 +129,38 @@ func TestOwnersCannotTakeAFeed(t *testing.T) {
 	}
 }
 
-// The owners' word on keys that were named is no better: only a key that the believed one has named
-// itself, as the origin or the first pin said, follows without a look.
+// Owners cannot name the next key, either: only a key that the trusted one has named, according to the origin or
+// the first pin, is trusted without a check.
 func TestOwnersCannotNameTheNextKey(t *testing.T) {
-	n := aCoup(t)
+	n := newTakeover(t)
 	sub, _ := n.readers[0].Layers().Feeds.Subscription(n.Key(url))
 	lead := leader(t, n.Swarm, url)
-	second := writes(t, 2) // whom the author has named
+	second := newPublisher(t, 2) // named by the publisher
 	says := func(d difference.Delta) {
 		lead.Do(func() { lead.Layers().Feeds.Append(n.Key(url), d, nil, func(bool) {}) })
 		n.World.Run(2 * time.Second)
 	}
 	named := sub.Publisher.Change(second.public(), difference.KeyHash(n.forger.public()), n.Now(), nil)
 	says(difference.Delta{Pin: named})
-	p := n.forger.sign(n.Swarm, 2, n.author.prev, anItem(t, "false"))
+	p := n.forger.sign(n.Swarm, 2, n.publisher.prev, newItem(t, "false"))
 	says(difference.Delta{Pin: named.Change(n.forger.public(), feed.Hash{}, n.Now(), nil), Changes: []difference.Change{{Item: *p.Item, Publication: p}}})
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
 	for _, r := range n.readers {
 		if sub, _ := r.Layers().Feeds.Subscription(n.Key(url)); sub.Doubt == nil || !bytes.Equal(sub.Publisher.Key, second.public()) {
-			t.Errorf("host %d believes %+v", r.Index(), sub.Publisher)
+			t.Errorf("host %d trusts %+v", r.Index(), sub.Publisher)
 		}
 	}
 }
 
-// A feed that was taken comes back: an honest sequencer that hears objections looks at the origin, and takes the
-// forger's key back when a replica could no longer be behind. A key that the publisher names in its place
-// at the origin is believed within a look of each reader's own node.
-func TestAFeedThatWasTakenComesBack(t *testing.T) {
+// A feed that was taken over recovers. An honest sequencer that hears objections checks the origin, and withdraws
+// the forger's key when a mirror of the origin could no longer be behind. A key that the publisher names in its
+// place at the origin is trusted after one check by each reader's own node.
+func TestAFeedThatWasTakenOverRecovers(t *testing.T) {
 	t.Parallel()
-	n := aCoup(t)
-	n.forge(t, 3)
-	leader(t, n.Swarm, url).Kill(true) // and the next one believes the log
+	n := newTakeover(t)
+	n.forgeKey(t, 3)
+	leader(t, n.Swarm, url).Kill(true) // the next sequencer believes the log
 	back := func() bool {
 		return !slices.ContainsFunc(n.readers, func(r *sim.Peer) bool {
 			sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
@@ -170,19 +170,19 @@ func TestAFeedThatWasTakenComesBack(t *testing.T) {
 	if !n.RunUntil(back, 10*time.Second, 2*time.Hour) {
 		t.Error("the log names the forger's key after two hours")
 	}
-	n.all(t, "one", "All of one, publisher")
-	n.all(t, "false", "All of false, unconfirmed")
+	n.checkAll(t, "one", "All of one, publisher")
+	n.checkAll(t, "false", "All of false, unconfirmed")
 
-	fresh := writes(t, 9)
-	n.site.shows(fresh.says())
-	p := fresh.sign(n.Swarm, 50, feed.Hash{}, anItem(t, "two"))
-	_ = push(n.Swarm, n.desk, p)           // refused: it is asked whose the feed is
-	n.World.Run(18 * quick().PollInterval) // the owners have lied before: looks are far apart
-	for _, r := range append([]*sim.Peer{n.desk}, n.readers...) {
+	fresh := newPublisher(t, 9)
+	n.site.shows(fresh.metadata())
+	p := fresh.sign(n.Swarm, 50, feed.Hash{}, newItem(t, "two"))
+	_ = push(n.Swarm, n.publisherNode, p)         // refused, but it makes the sequencer fetch the document
+	n.World.Run(18 * quickNetwork().PollInterval) // checks are far apart, because the owners have lied before
+	for _, r := range append([]*sim.Peer{n.publisherNode}, n.readers...) {
 		sub, _ := r.Layers().Feeds.Subscription(n.Key(url))
 		if sub.Doubt != nil || !bytes.Equal(sub.Publisher.Key, fresh.public()) {
-			t.Errorf("host %d believes %+v", r.Index(), sub.Publisher)
+			t.Errorf("host %d trusts %+v", r.Index(), sub.Publisher)
 		}
 	}
-	n.all(t, "one", "All of one, revoked")
+	n.checkAll(t, "one", "All of one, revoked")
 }

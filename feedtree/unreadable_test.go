@@ -18,13 +18,13 @@ import (
 	"tidings/sim"
 )
 
-// headed is a delta with whatever head, and items. Before a sequencer read its entries itself it
-// signed such ones with an empty head.
-func headed(t *testing.T, head *differencepb.Head, names ...string) []byte {
+// deltaWithHead encodes a delta with an arbitrary head and items. Older sequencers signed deltas with an empty
+// head.
+func deltaWithHead(t *testing.T, head *differencepb.Head, names ...string) []byte {
 	t.Helper()
 	m := &differencepb.Delta{Head: head}
 	for _, name := range names {
-		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: anItem(t, name).Raw})
+		m.Changes = append(m.Changes, &differencepb.Change{Format: uint32(feed.RSS), Raw: newItem(t, name).Raw})
 	}
 	b, err := proto.Marshal(m)
 	if err != nil {
@@ -37,8 +37,8 @@ func headed(t *testing.T, head *differencepb.Head, names ...string) []byte {
 	return pack.EncodeAll(b, nil)
 }
 
-// sign has the sequencer of the feed append a body to its log, whatever it is.
-func sign(t *testing.T, s *sim.Swarm, body []byte, items int) {
+// appendBody makes the feed's sequencer append an arbitrary body to its log.
+func appendBody(t *testing.T, s *sim.Swarm, body []byte, items int) {
 	t.Helper()
 	p := leader(t, s, url)
 	held := false
@@ -49,13 +49,13 @@ func sign(t *testing.T, s *sim.Swarm, body []byte, items int) {
 		}
 	})
 	if !s.RunUntil(func() bool { return held }, 10*time.Millisecond, 10*time.Second) {
-		t.Fatal("the entry is not held")
+		t.Fatal("the entry was not committed")
 	}
 }
 
-// An entry with a head that nobody can read shows its items all the same: they were lost before,
-// at every node. An empty head is none, so nothing is wrong with its entry.
-func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
+// The items of an entry are shown even if its head is unreadable. An empty head counts as no head, so its entry is
+// readable.
+func TestItemsBesideAnUnreadableHeadAreShown(t *testing.T) {
 	for _, c := range []struct {
 		what       string
 		head       *differencepb.Head
@@ -65,11 +65,11 @@ func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
 		{"broken", &differencepb.Head{Format: uint32(feed.RSS), Raw: []byte("<rss>")}, 1},
 	} {
 		t.Run(c.what, func(t *testing.T) {
-			n := open(t, "one")
-			sign(t, n.Swarm, headed(t, c.head, "two", "three"), 2)
+			n := newPublishedFeed(t, "one")
+			appendBody(t, n.Swarm, deltaWithHead(t, c.head, "two", "three"), 2)
 			n.World.Run(10 * time.Second)
 			for _, name := range []string{"two", "three"} {
-				n.all(t, name, "All of "+name+", single")
+				n.checkAll(t, name, "All of "+name+", single")
 			}
 			for _, p := range n.readers {
 				if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != c.unreadable || s.Title != "A feed" {
@@ -80,34 +80,34 @@ func TestItemsBesideAHeadThatCannotBeReadAreShown(t *testing.T) {
 	}
 }
 
-// An entry that cannot be read at all is said at every follower, which asks the origin within a
-// polling interval for what was in it. When a new sequencer reads the log, it fetches the document
-// whole, and the items go into the log again; each reader is shown them once.
-func TestALogWithAnEntryThatCannotBeReadHeals(t *testing.T) {
-	n := open(t, "one")
+// Every follower reports an entry that it cannot read, and asks the origin within a polling interval for the items
+// in it. A new sequencer that reads the log fetches the whole document and appends the items again. Each reader is
+// shown them once.
+func TestALogWithAnUnreadableEntryHeals(t *testing.T) {
+	n := newPublishedFeed(t, "one")
 	n.site.shows(nil, "two", "one")
-	n.site.index-- // the origin calls it the same document: "not modified" hides what was lost
-	sign(t, n.Swarm, []byte("no delta at all"), 1)
+	n.site.index-- // the origin answers "not modified" for this document, which hides what was lost
+	appendBody(t, n.Swarm, []byte("no delta at all"), 1)
 	n.World.Run(5 * time.Second)
-	for _, p := range append(slices.Clone(n.readers), n.desk) {
+	for _, p := range append(slices.Clone(n.readers), n.publisherNode) {
 		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 1 {
-			t.Errorf("host %d says that %d entries cannot be read", p.Index(), s.Unreadable)
+			t.Errorf("host %d reports %d unreadable entries", p.Index(), s.Unreadable)
 		}
 	}
-	n.World.Run(quick().PollInterval + 10*time.Second)
-	n.all(t, "two", "Headline of two, single") // of the origin
+	n.World.Run(quickNetwork().PollInterval + 10*time.Second)
+	n.checkAll(t, "two", "Headline of two, single") // from the origin
 
 	old := leader(t, n.Swarm, url)
 	old.Kill(true)
 	n.World.Run(5 * time.Second)
 	old.Start()
 	n.World.Run(3 * time.Minute)
-	n.all(t, "two", "Headline of two, single")
+	n.checkAll(t, "two", "Headline of two, single")
 	p := leader(t, n.Swarm, url)
 	if v, _ := p.Layers().Owners.View(n.Key(url)); v.Epoch == nil {
-		t.Fatal("nobody leads the feed")
+		t.Fatal("no member leads the feed")
 	}
-	if has := logged(n.Swarm, p); !slices.Contains(has, "two") {
+	if has := guidsInLog(n.Swarm, p); !slices.Contains(has, "two") {
 		t.Errorf("the log has %q", has)
 	}
 	for _, v := range n.Wrong() {
@@ -115,8 +115,8 @@ func TestALogWithAnEntryThatCannotBeReadHeals(t *testing.T) {
 	}
 }
 
-// logged are the guids of the items in the log that a member keeps.
-func logged(s *sim.Swarm, p *sim.Peer) (guids []string) {
+// guidsInLog returns the guids of the items in a member's copy of the log.
+func guidsInLog(s *sim.Swarm, p *sim.Peer) (guids []string) {
 	p.Do(func() {
 		p.Layers().Owners.Bodies(p.Layers().Owners.Log(s.Key(url)), func(bodies [][]byte) {
 			for _, b := range bodies {
@@ -128,24 +128,24 @@ func logged(s *sim.Swarm, p *sim.Peer) (guids []string) {
 	return guids
 }
 
-// Bodies that a reader's disk has lost come from the owners of the feed: all items are shown again, and
-// the origin, which shows them no longer, need not be asked.
-func TestBodiesThatADiskHasLostComeFromOwners(t *testing.T) {
-	n := open(t, "one", "two")
-	n.site.shows(n.author.says(), "three")
+// Bodies that a reader's disk has lost come from the feed's owners. All items are shown again, without asking the
+// origin, which no longer shows them.
+func TestLostBodiesComeFromOwners(t *testing.T) {
+	n := newPublishedFeed(t, "one", "two")
+	n.site.shows(n.publisher.metadata(), "three")
 	n.World.Run(2 * time.Minute)
-	reader := n.desk // a client: it owns nothing
+	reader := n.publisherNode // a client, which owns nothing
 	reader.Kill(true)
 	if lost := reader.LoseRecords("owner/body/"); lost < 2 {
 		t.Fatalf("%d bodies were on the disk", lost)
 	}
 	reader.Start()
 	if !n.RunUntil(func() bool { return len(seen(n.Swarm, reader)) == 3 }, time.Second, 30*time.Second) {
-		t.Errorf("not there after half a minute: %v", seen(n.Swarm, reader))
+		t.Errorf("after half a minute the reader shows %v", seen(n.Swarm, reader))
 	}
 	n.World.Run(2 * time.Minute) // the origin would have been asked by now
 	for _, name := range []string{"one", "two", "three"} {
-		n.all(t, name, "Headline of "+name+", single")
+		n.checkAll(t, name, "Headline of "+name+", single")
 	}
 	st := reader.Layers().Owners.Stats()
 	if s, _ := reader.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable > 0 || st.Repaired < 2 || reader.Layers().Feeds.Stats().Fetches > 0 {
@@ -156,12 +156,12 @@ func TestBodiesThatADiskHasLostComeFromOwners(t *testing.T) {
 	}
 }
 
-// A sequencer signs nothing that followers cannot read: what of a finding they can goes on.
-func TestNothingIsSignedThatCannotBeRead(t *testing.T) {
-	n := open(t, "one")
+// A sequencer signs nothing that followers cannot read. The readable part of a change report is appended.
+func TestNothingUnreadableIsSigned(t *testing.T) {
+	n := newPublishedFeed(t, "one")
 	p := leader(t, n.Swarm, url)
 	d := deltaOf(t, "two", "three")
-	d.Head = &feed.Head{} // of nothing
+	d.Head = &feed.Head{} // an empty head
 	d.Changes[1].Item.Raw = []byte("<item><guid>three</guid>")
 	taken, held := false, false
 	p.Do(func() {
@@ -169,24 +169,24 @@ func TestNothingIsSignedThatCannotBeRead(t *testing.T) {
 	})
 	n.World.Run(10 * time.Second)
 	if st := p.Layers().Feeds.Stats(); !taken || !held || st.Illegible != 1 {
-		t.Errorf("taken %v, held %v, %d items left out", taken, held, st.Illegible)
+		t.Errorf("accepted %v, committed %v, %d items left out", taken, held, st.Illegible)
 	}
-	n.all(t, "two", "All of two, single")
-	n.all(t, "three", "")
+	n.checkAll(t, "two", "All of two, single")
+	n.checkAll(t, "three", "")
 	if said := p.Layers().Feeds.Refusals(); len(said) != 1 || !strings.Contains(said[0].Why, "left out") {
-		t.Errorf("of what was left out is said: %+v", said)
+		t.Errorf("refusals: %+v", said)
 	}
 	for _, p := range n.readers {
 		if s, _ := p.Layers().Feeds.Subscription(n.Key(url)); s.Unreadable != 0 {
 			t.Errorf("host %d has %d entries that it cannot read", p.Index(), s.Unreadable)
 		}
 	}
-	right(t, n.Swarm)
+	checkSwarm(t, n.Swarm)
 }
 
 func deltaOf(t *testing.T, names ...string) (d difference.Delta) {
 	for _, name := range names {
-		d.Changes = append(d.Changes, difference.Change{Item: *anItem(t, name)})
+		d.Changes = append(d.Changes, difference.Change{Item: *newItem(t, name)})
 	}
 	return d
 }
@@ -200,14 +200,14 @@ func guidsIn(body []byte) (of []string) {
 	return of
 }
 
-// News that come while lost bodies are got from others change nothing: all items are there in the end.
-// The window was emptied once while an entry was on its way into it (one round in twenty).
-func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
+// Entries that arrive while lost bodies are recovered do not interfere: in the end all items are there. Once the
+// window was emptied while an entry was on its way into it (one round in twenty).
+func TestEntriesDuringABodyRecoveryAreNotLost(t *testing.T) {
 	t.Parallel()
 	for round := range longtest.Pick(8, 60) {
-		n := open(t, "one", "two")
+		n := newPublishedFeed(t, "one", "two")
 		n.World.Run(2*time.Minute + time.Duration(round)*77*time.Millisecond)
-		reader := n.desk
+		reader := n.publisherNode
 		reader.Kill(false)
 		reader.LoseRecords("owner/body/")
 		reader.Start()
@@ -215,7 +215,7 @@ func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
 		for i := range 100 {
 			name := fmt.Sprint("p", i)
 			want = append(want, name)
-			p := n.author.write(n.Swarm, name)
+			p := n.publisher.write(n.Swarm, name)
 			n.readers[0].Do(func() {
 				n.readers[0].Layers().Feeds.Publish(p.Raw, func(err error) {
 					if err != nil {
@@ -223,7 +223,7 @@ func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
 					}
 				})
 			})
-			if i < 20 { // seldom, until the node has joined, and then while it mends
+			if i < 20 { // rarely, until the node has joined, and then during the recovery
 				n.World.Run(500 * time.Millisecond)
 			} else {
 				n.World.Run(25 * time.Millisecond)
@@ -248,38 +248,38 @@ func TestNewsWhileBodiesAreMendedLoseNothing(t *testing.T) {
 	}
 }
 
-// Versions of one item that come together go into entries of their own, one after the other, and keep
-// nobody waiting: an entry with two of them could not be read.
-func TestVersionsThatComeTogetherAreTaken(t *testing.T) {
-	n := open(t)
-	if err := push(n.Swarm, n.desk, n.author.write(n.Swarm, "first")); err != nil {
+// Versions of one item that arrive together get separate entries, one after the other, without delay: an entry with
+// two of them could not be read.
+func TestVersionsOfOneItemGetSeparateEntries(t *testing.T) {
+	n := newPublishedFeed(t)
+	if err := push(n.Swarm, n.publisherNode, n.publisher.write(n.Swarm, "first")); err != nil {
 		t.Fatal(err)
 	}
 	const versions = 6
 	began, left := n.Now(), versions+1
 	publish := func(p *difference.Publication) {
-		n.author.seq, n.author.prev = p.Seq, p.Hash
-		n.desk.Layers().Feeds.Publish(p.Raw, func(err error) {
+		n.publisher.seq, n.publisher.prev = p.Seq, p.Hash
+		n.publisherNode.Layers().Feeds.Publish(p.Raw, func(err error) {
 			if left--; err != nil {
 				t.Error(err)
 			}
 		})
 	}
-	n.desk.Do(func() {
+	n.publisherNode.Do(func() {
 		for i := range versions {
 			it, err := feed.ReadItem(feed.RSS, fmt.Appendf(nil, "<item><guid>x</guid><title>Version %d</title></item>", i), nil, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
-			publish(n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, &it))
+			publish(n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, &it))
 		}
-		publish(n.author.sign(n.Swarm, n.author.seq+1, n.author.prev, anItem(t, "last")))
+		publish(n.publisher.sign(n.Swarm, n.publisher.seq+1, n.publisher.prev, newItem(t, "last")))
 	})
 	if !n.RunUntil(func() bool { return left == 0 }, 10*time.Millisecond, time.Minute) || n.Now().Sub(began) > 2*time.Second {
-		t.Errorf("after %v %d are not taken yet", n.Now().Sub(began), left)
+		t.Errorf("after %v %d publications are not committed", n.Now().Sub(began), left)
 	}
 	n.World.Run(5 * time.Second)
-	n.all(t, "x", "Version 5, publisher")
-	n.all(t, "last", "All of last, publisher")
-	right(t, n.Swarm)
+	n.checkAll(t, "x", "Version 5, publisher")
+	n.checkAll(t, "last", "All of last, publisher")
+	checkSwarm(t, n.Swarm)
 }

@@ -16,63 +16,63 @@ import (
 
 // A window is what readers see of a feed.
 type window struct {
-	of      difference.Window // by the log, as far as applied
-	applied owner.Hash        // the last entry in it
-	quiet   owner.Hash        // up to which nothing is news: it was shown in an earlier life
-	ghosts  ghosts
-	extra   []extra // ghosts that are still shown
-	// signed are versions that the publisher signed and that others have followed in the log, signed
-	// by a key that this node does not believe: these are shown in their place.
-	signed  map[feed.ID]difference.Entry
-	head    *feed.Head // the last that the log brought, or a document that was fetched
-	unread  []uint64   // sequence numbers of the log's entries that cannot be read, wholly or in part
-	version uint64
+	log       difference.Window // items of the log, up to the entry applied
+	applied   owner.Hash        // last entry that the window includes
+	shownUpTo owner.Hash        // entries up to this one are not reported as news: they were shown in an earlier life
+	shown     shownCache
+	extras    []extraItem // items shown although the log does not have them, the newest first
+	// signed holds items whose version signed by a trusted key was followed in the log by a version signed by an
+	// untrusted one. The window shows the former.
+	signed     map[feed.ID]difference.Entry
+	head       *feed.Head // from the log, or from a fetched document if the log has brought none
+	unreadable []uint64   // sequence numbers of entries that cannot be read, or not completely
+	version    uint64
 }
 
-// An extra is an item that is shown beside those of the log, until the log has it: it
-// was fetched, or comes of a log that gave way to another.
-type extra struct {
+// An extraItem is an item that is shown although the log does not have it (yet): it was fetched, or comes from a
+// branch that was replaced.
+type extraItem struct {
 	feed.Entry
-	of  *difference.Publication // that it came in; nil: it is unsigned
-	ref uint64                  // its place in that log: forgotten with those of the same age; 0: it was fetched
-	// over is the version in the log that one that was fetched took the place of; zero: there was none.
-	over feed.Hash
+	publication *difference.Publication // the signed envelope of the item; nil: the item is unsigned
+	seq         uint64                  // number of its entry in the replaced branch; 0: it was fetched
+	// replaced is the version in the log whose place a fetched item took; zero: the log had none.
+	replaced feed.Hash
 }
 
-// fetchedFor bounds how long a fetched item is shown that the log never gets. Logs keep their entries for
-// as long, and longer only if they have few.
-const fetchedFor = 7 * 24 * time.Hour
+// maxFetchedAge bounds how long a fetched item is shown if the log never gets it. Logs keep entries for the same
+// time, and longer only if they are short.
+const maxFetchedAge = 7 * 24 * time.Hour
 
-// shows says whether a window shows an item in this version, or has shown it.
-func (w *window) shows(it *feed.Item) bool {
+// hasShown reports whether the window shows this version of an item, or has shown it.
+func (w *window) hasShown(it *feed.Item) bool {
 	if plant.ShowAgain {
 		return false
 	}
-	if e, ok := w.of.Entry(it.ID); ok && e.Hash == it.Hash {
+	if e, ok := w.log.Entry(it.ID); ok && e.Hash == it.Hash {
 		return true
 	}
-	return w.ghosts.has(it.ID, it.Hash)
+	return w.shown.has(it.ID, it.Hash)
 }
 
-// items is how many items are shown.
-func (w *window) items() int {
-	n := w.of.Len()
-	for _, e := range w.extra {
-		if _, ok := w.of.Entry(e.Item.ID); !ok {
+// itemCount returns the number of items in the window.
+func (w *window) itemCount() int {
+	n := w.log.Len()
+	for _, e := range w.extras {
+		if _, ok := w.log.Entry(e.Item.ID); !ok {
 			n++
 		}
 	}
 	return n
 }
 
-// Newest is when the last new item of a feed was found, the zero time if it has none.
+// Newest returns when the newest item of a feed was found, or the zero time if the feed has no items.
 func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 	c := f.feeds[key]
 	if c == nil {
 		return at
 	}
-	at = c.window.of.Newest()
-	for _, e := range c.window.extra {
+	at = c.window.log.Newest()
+	for _, e := range c.window.extras {
 		if e.At.After(at) {
 			at = e.At
 		}
@@ -80,56 +80,57 @@ func (f *FeedTree) Newest(key overlay.ID) (at time.Time) {
 	return at
 }
 
-// Grew brings the window of a feed up to its log.
-func (f *FeedTree) Grew(key overlay.ID) {
+// VisibleChanged updates the window of a feed, because owner.Owners.Visible has changed.
+func (f *FeedTree) VisibleChanged(key overlay.ID) {
 	if c := f.feeds[key]; c != nil && c.subscribed {
 		c.confirmed = f.clock.Now()
-		f.heardOf(c)
+		f.markHeard(c)
 		f.sync(c, nil)
 	}
 }
 
-// sync applies to a window what its log has beyond it, and then goes on. Bodies
-// are read, off the loop, in the order of entries.
+// sync updates a window from its log and then calls then. The worker reads the bodies; entries are applied in their
+// order.
 func (f *FeedTree) sync(c *channel, then func()) {
 	if then != nil {
-		c.waiting = append(c.waiting, then)
+		c.waiters = append(c.waiters, then)
 	}
 	if c.syncing {
-		return // it goes on with what has come meanwhile
+		return // the update in progress continues with the new entries
 	}
-	if c.anew {
-		c.anew = false
-		c.window.empty()
+	if c.rebuild {
+		c.rebuild = false
+		c.window.reset()
 	}
-	fresh, anew := since(f.owners.Visible(c.key), c.window.applied)
-	if len(fresh) == 0 && !anew {
-		waiting := c.waiting
-		c.waiting = nil
+	fresh, replaced := entriesAfter(f.owners.Visible(c.key), c.window.applied)
+	if len(fresh) == 0 && !replaced {
+		waiting := c.waiters
+		c.waiters = nil
 		for _, then := range waiting {
 			then()
 		}
 		return
 	}
 	c.syncing = true
-	var gone []*owner.Entry
-	if anew {
-		gone = f.owners.Orphaned(c.key, c.window.applied)
+	var orphaned []*owner.Entry
+	if replaced {
+		orphaned = f.owners.Orphaned(c.key, c.window.applied)
 	}
-	f.read(slices.Concat(gone, fresh), func(got []content) {
+	f.decodeEntries(slices.Concat(orphaned, fresh), func(got []decodedEntry) {
 		c.syncing = false
-		if anew {
+		if replaced {
 			f.stats.Anew++
-			c.window.leave(gone, got[:len(gone)])
+			c.window.switchLog(orphaned, got[:len(orphaned)])
 		}
-		f.apply(c, fresh, got[len(gone):])
+		f.apply(c, fresh, got[len(orphaned):])
 		f.owners.Release(c.key, c.window.applied)
 		f.sync(c, nil)
 	})
 }
 
-// since returns the entries of a log after one; anew says that it is not there.
-func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool) {
+// entriesAfter returns the entries of a log after have. If the log does not contain have, it has been replaced, and
+// all its entries are returned.
+func entriesAfter(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, replaced bool) {
 	for i := len(log) - 1; i >= 0; i-- {
 		if log[i].Hash == have {
 			return log[i+1:], false
@@ -138,35 +139,35 @@ func since(log []*owner.Entry, have owner.Hash) (fresh []*owner.Entry, anew bool
 	return log, have != (owner.Hash{})
 }
 
-// A content is what an entry of a log brings.
-type content struct {
+// A decodedEntry is the content of an entry, as far as it could be read.
+type decodedEntry struct {
 	difference.Delta
-	// unread says that some of it, or all, could not be read: the body was lost from the disk,
-	// or the sequencer signed something that is no delta.
-	unread bool
-	lost   bool // the body is not on the disk
+	// unreadable is set if part of the body or all of it could not be read: the disk has lost it, or the sequencer
+	// signed something other than a delta.
+	unreadable bool
+	bodyLost   bool // the disk does not have the body
 }
 
-// read reads what entries bring, as far as it can be read.
-func (f *FeedTree) read(of []*owner.Entry, then func([]content)) {
-	f.owners.Bodies(of, func(bodies [][]byte) {
-		got := make([]content, len(of))
+// decodeEntries reads the bodies of entries as far as possible, and counts and reports those that are unreadable.
+func (f *FeedTree) decodeEntries(entries []*owner.Entry, then func([]decodedEntry)) {
+	f.owners.Bodies(entries, func(bodies [][]byte) {
+		got := make([]decodedEntry, len(entries))
 		f.worker.Do(func() {
 			for i, b := range bodies {
 				d, err := difference.Decode(b)
-				if f.owns(of[i].Key, d) {
+				if f.signedForFeed(entries[i].Key, d) {
 					got[i].Delta = d
 				} else {
-					err = errForeign
+					err = errOtherFeed
 				}
-				got[i].unread, got[i].lost = err != nil || b == nil, b == nil
+				got[i].unreadable, got[i].bodyLost = err != nil || b == nil, b == nil
 			}
 		}, func() {
-			for i, e := range of {
-				if got[i].unread {
+			for i, e := range entries {
+				if got[i].unreadable {
 					f.stats.Unread++
 					if c := f.feeds[e.Key]; c != nil {
-						f.note(Refusal{URL: c.url, Why: "an entry of its log cannot be read, or has what its publisher has not signed, or not for this feed"})
+						f.addRefusal(Refusal{URL: c.url, Why: "an entry of the log cannot be read, or holds an item that the publisher has not signed for this feed"})
 					}
 				}
 			}
@@ -175,88 +176,88 @@ func (f *FeedTree) read(of []*owner.Entry, then func([]content)) {
 	})
 }
 
-// errForeign says that an entry holds a publication that was signed for another feed.
-var errForeign = errors.New("a publication of another feed")
+// errOtherFeed reports an entry with a publication that was signed for another feed.
+var errOtherFeed = errors.New("the publication belongs to another feed")
 
-// owns says whether all that publishers have signed in a delta was signed for this feed: a
-// publisher with several of them may have one key, and what it says in one is not said in another.
-func (f *FeedTree) owns(key overlay.ID, d difference.Delta) bool {
+// signedForFeed reports whether all publications in a delta were signed for this feed. A publisher may use one key
+// for several feeds, and its items must not be moved from one to another.
+func (f *FeedTree) signedForFeed(key overlay.ID, d difference.Delta) bool {
 	return !slices.ContainsFunc(d.Changes, func(ch difference.Change) bool {
 		return ch.Publication != nil && overlay.Key(f.node.Network(), ch.Publication.URL) != key
 	})
 }
 
-// leave empties a window, because the log it is made of is another now. What was shown of
-// the old one alone, whose entries are gone, is shown until the new one has it: when two
-// lineages meet, it comes again, or nobody has it any more.
-func (w *window) leave(gone []*owner.Entry, deltas []content) {
-	place := map[uint64]int{}
-	for i, e := range gone {
-		place[e.At.Seq] = i
+// switchLog empties a window because another branch has replaced its log. Items of the orphaned entries stay
+// visible as extra items until the new log has them: branches that meet are merged, so most items come again, and
+// the others would be lost.
+func (w *window) switchLog(orphaned []*owner.Entry, deltas []decodedEntry) {
+	index := map[uint64]int{}
+	for i, e := range orphaned {
+		index[e.At.Seq] = i
 	}
-	beside := map[feed.ID]bool{} // items that are shown beside the log already
-	for _, e := range w.extra {
-		beside[e.Item.ID] = true
+	isExtra := map[feed.ID]bool{} // items that are extra items already
+	for _, e := range w.extras {
+		isExtra[e.Item.ID] = true
 	}
-	for _, e := range w.of.Entries() {
-		w.ghosts.add(e.ID, e.Hash)
-		if i, ok := place[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !beside[e.ID] {
+	for _, e := range w.log.Entries() {
+		w.shown.add(e.ID, e.Hash)
+		if i, ok := index[e.Ref]; ok && e.Change < len(deltas[i].Changes) && !isExtra[e.ID] {
 			ch := deltas[i].Changes[e.Change]
-			w.extra = append(w.extra, extra{Entry: feed.Entry{Item: ch.Item, At: e.At}, of: ch.Publication, ref: e.Ref})
+			w.extras = append(w.extras, extraItem{Entry: feed.Entry{Item: ch.Item, At: e.At}, publication: ch.Publication, seq: e.Ref})
 		}
 	}
-	w.of, w.applied, w.unread, w.signed = difference.Window{}, owner.Hash{}, nil, nil
+	w.log, w.applied, w.unreadable, w.signed = difference.Window{}, owner.Hash{}, nil, nil
 	w.version++
 }
 
-// apply brings entries into a window and tells what is news.
-func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
+// apply adds entries to a window and reports news.
+func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []decodedEntry) {
 	w := &c.window
 	var lost []*owner.Entry
-	defer func() { f.mend(c, lost) }()
-	quiet := false
+	defer func() { f.recoverBodies(c, lost) }()
+	shownBefore := false
 	for _, e := range fresh {
-		quiet = quiet || e.Hash == w.quiet // all up to it were shown before
+		shownBefore = shownBefore || e.Hash == w.shownUpTo // everything up to that entry was shown before
 	}
 	for i, e := range fresh {
 		var news []difference.Change
-		w.hold(deltas[i].Delta, c.trust)
+		w.keepSigned(deltas[i].Delta, c.trust)
 		for _, ch := range deltas[i].Changes {
-			_, held := w.signed[ch.Item.ID]
+			_, kept := w.signed[ch.Item.ID]
 			switch {
-			case held && provenance(ch.Publication, c.trust) == Unconfirmed:
-			case !w.of.Takes(ch):
+			case kept && provenance(ch.Publication, c.trust) == Unconfirmed:
+			case !w.log.Takes(ch):
 				if ch.Publication != nil {
-					f.note(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "its log has this older version of an item behind a newer one: who leads the feed has put it there"})
+					f.addRefusal(Refusal{URL: c.url, Seq: ch.Publication.Seq, Key: ch.Publication.Key, Why: "the log has this older version of an item after a newer one, against the publisher's order: its sequencer has put it there"})
 				}
-			case !quiet && !w.shows(&ch.Item):
+			case !shownBefore && !w.hasShown(&ch.Item):
 				news = append(news, ch)
 			}
 		}
-		if quiet && e.Hash == w.quiet {
-			quiet, w.quiet = false, owner.Hash{}
+		if shownBefore && e.Hash == w.shownUpTo {
+			shownBefore, w.shownUpTo = false, owner.Hash{}
 		}
-		lacked := w.of.Lacks()
-		w.of.Apply(deltas[i].Delta, e.Time, e.At.Seq)
+		missingBefore := w.log.Lacks()
+		w.log.Apply(deltas[i].Delta, e.Time, e.At.Seq)
 		switch {
-		case deltas[i].lost:
+		case deltas[i].bodyLost:
 			lost = append(lost, e)
-		case deltas[i].unread:
-			f.lack(c)
+		case deltas[i].unreadable:
+			f.scheduleOriginFetch(c)
 		}
-		if deltas[i].unread {
-			w.unread = append(w.unread, e.At.Seq)
+		if deltas[i].unreadable {
+			w.unreadable = append(w.unreadable, e.At.Seq)
 		}
 		if deltas[i].Pin != nil {
-			f.believe(c, deltas[i].Pin)
+			f.considerPin(c, deltas[i].Pin)
 		}
-		f.lacks(c, w.of.Lacks()-lacked)
+		f.noteMissing(c, w.log.Lacks()-missingBefore)
 		for _, ch := range deltas[i].Changes {
-			if p := f.pushes[hashOf(ch.Publication)]; p != nil {
-				f.pushed(p, nil) // a quorum holds what is shown
+			if p := f.pushes[publicationHash(ch.Publication)]; p != nil {
+				f.endPush(p, nil) // a quorum stores what is shown
 			}
 			if ch.Publication != nil {
-				f.taken(c, ch.Publication, e.Time) // by another sequencer, perhaps
+				f.forgetRefusal(c, ch.Publication, e.Time) // another sequencer may have accepted it
 			}
 		}
 		if deltas[i].Head != nil {
@@ -268,10 +269,10 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 			f.stats.Shown += uint64(len(news))
 			f.app.News(c.key, news, e.Time)
 		} else if deltas[i].Head != nil {
-			f.app.Told(c.key, c.state, f.clock.Now()) // readers may be waiting for the first head
+			f.app.StateChanged(c.key, c.state, f.clock.Now()) // readers may be waiting for the first head
 		}
 	}
-	f.confirm(c)
+	f.confirmPin(c)
 	log := f.owners.Visible(c.key)
 	if len(log) == 0 {
 		return
@@ -280,45 +281,46 @@ func (f *FeedTree) apply(c *channel, fresh []*owner.Entry, deltas []content) {
 	if plant.ShortMemory {
 		first = log[len(log)-1].At.Seq
 	}
-	for _, e := range w.of.Forget(first) {
-		w.ghosts.add(e.ID, e.Hash)
+	for _, e := range w.log.Forget(first) {
+		w.shown.add(e.ID, e.Hash)
 	}
-	w.unread = slices.DeleteFunc(w.unread, func(seq uint64) bool { return seq < first })
-	oldest := f.clock.Now().Add(-fetchedFor)
+	w.unreadable = slices.DeleteFunc(w.unreadable, func(seq uint64) bool { return seq < first })
+	oldest := f.clock.Now().Add(-maxFetchedAge)
 	if c.alone {
-		oldest = time.Time{} // nobody else has them
+		oldest = time.Time{} // no other node has these items
 	}
-	w.settle(first, oldest)
-	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.of.Hash()) != head.Set {
+	w.dropReplaced(first, oldest)
+	if head := log[len(log)-1]; head.Hash == w.applied && owner.Hash(w.log.Hash()) != head.Set {
 		f.stats.Unlike++
 		f.log.Warn("items differ from those of the sequencer", "url", c.url, "at", head.At)
 	}
 }
 
-// lacks notes that a log leaves out publications: who leads the feed may have withheld them, and nobody has to
-// have noticed but those who follow. The origin may have the items.
-func (f *FeedTree) lacks(c *channel, n uint64) {
+// noteMissing counts and reports publications that are missing from a log. The sequencer may have withheld them,
+// and only followers can notice that. The origin may still show the items, so it is asked for them.
+func (f *FeedTree) noteMissing(c *channel, n uint64) {
 	if n == 0 {
 		return
 	}
 	f.stats.Lacking += n
-	f.note(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d): the web server is asked for them", n)})
-	f.lack(c)
+	f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("items that its publisher signed are missing from its log (%d); the web server is asked for them", n)})
+	f.scheduleOriginFetch(c)
 }
 
-// lack asks the origin, soon, for items that the log of a feed should have and has not.
-func (f *FeedTree) lack(c *channel) {
-	if !c.lacking {
-		c.lacking = true
-		f.fetchSoon(c)
+// scheduleOriginFetch asks the origin, within a polling interval, for items that the log should have.
+func (f *FeedTree) scheduleOriginFetch(c *channel) {
+	if !c.needsOrigin {
+		c.needsOrigin = true
+		f.scheduleFetch(c)
 	}
 }
 
-// hold keeps what the publisher has signed from being replaced by what somebody else has.
-func (w *window) hold(d difference.Delta, trust *difference.Pin) {
+// keepSigned remembers items signed by a trusted key that a delta is about to replace by versions signed by an
+// untrusted one.
+func (w *window) keepSigned(d difference.Delta, trust *difference.Pin) {
 	for _, ch := range d.Changes {
-		e, known := w.of.Entry(ch.Item.ID)
-		if _, held := w.signed[e.ID]; held || !known || !e.Signed || ch.Publication == nil || trust == nil || provenance(ch.Publication, trust) != Unconfirmed {
+		e, known := w.log.Entry(ch.Item.ID)
+		if _, kept := w.signed[e.ID]; kept || !known || !e.Signed || ch.Publication == nil || trust == nil || provenance(ch.Publication, trust) != Unconfirmed {
 			continue
 		}
 		if w.signed == nil {
@@ -328,26 +330,26 @@ func (w *window) hold(d difference.Delta, trust *difference.Pin) {
 	}
 }
 
-// settle lets what is shown beside the log, which begins with entry first, give way to what
-// is in it, and go when it is older, or was fetched before the oldest time. A version that was fetched
-// stays as long as the log has the version that it took the place of.
-func (w *window) settle(first uint64, oldest time.Time) {
-	w.extra = slices.DeleteFunc(w.extra, func(e extra) bool {
-		o, ok := w.of.Entry(e.Item.ID)
+// dropReplaced removes extra items that are no longer needed. first is the number of the first entry of the log. An
+// item of a replaced branch goes when the log has the item, or when its entry would be older than the log. A
+// fetched item goes when the log has another version than the one it replaced, or, if the log never had the item,
+// when it was fetched before oldest.
+func (w *window) dropReplaced(first uint64, oldest time.Time) {
+	w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool {
+		o, ok := w.log.Entry(e.Item.ID)
 		switch {
-		case e.ref != 0:
-			return ok || e.ref < first
+		case e.seq != 0:
+			return ok || e.seq < first
 		case ok:
-			return e.over == (feed.Hash{}) || o.Hash != e.over
+			return e.replaced == (feed.Hash{}) || o.Hash != e.replaced
 		}
 		return e.At.Before(oldest)
 	})
-	w.extra = w.extra[:min(len(w.extra), feed.MaxItems)]
+	w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
 	maps.DeleteFunc(w.signed, func(_ feed.ID, e difference.Entry) bool { return e.Ref < first })
 }
 
-// Show shows items of a document that was fetched because nobody in the network
-// could help.
+// Show shows the items of a document that was fetched because no node of the network had what was missing.
 func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -357,29 +359,28 @@ func (f *FeedTree) Show(key overlay.ID, doc *feed.Feed) {
 	for _, it := range doc.Items {
 		d.Changes = append(d.Changes, difference.Change{Item: it})
 	}
-	f.show(c, d)
+	f.showFetched(c, d)
 }
 
-// show shows items that were fetched. They are not in the log, and give way to it; until then they are
-// this node's own word, which is one.
-func (f *FeedTree) show(c *channel, d difference.Delta) {
+// showFetched shows fetched items as extra items, until the log has them. Only this node vouches for them.
+func (f *FeedTree) showFetched(c *channel, d difference.Delta) {
 	f.sync(c, func() {
 		w := &c.window
 		now := f.clock.Now()
 		var news []difference.Change
-		var found []extra
+		var found []extraItem
 		for _, ch := range d.Changes {
-			// The headline of what a publisher has signed is no news.
-			if it := ch.Item; !w.shows(&it) && w.of.Takes(difference.Change{Item: it}) {
-				w.ghosts.add(it.ID, it.Hash)
-				w.extra = slices.DeleteFunc(w.extra, func(e extra) bool { return e.Item.ID == it.ID })
-				before, _ := w.of.Entry(it.ID)
-				found = append(found, extra{Entry: feed.Entry{Item: it, At: now}, over: before.Hash})
+			// A document's short version of an item that the publisher has signed is not news.
+			if it := ch.Item; !w.hasShown(&it) && w.log.Takes(difference.Change{Item: it}) {
+				w.shown.add(it.ID, it.Hash)
+				w.extras = slices.DeleteFunc(w.extras, func(e extraItem) bool { return e.Item.ID == it.ID })
+				before, _ := w.log.Entry(it.ID)
+				found = append(found, extraItem{Entry: feed.Entry{Item: it, At: now}, replaced: before.Hash})
 				news = append(news, difference.Change{Item: it})
 			}
 		}
-		w.extra = append(found, w.extra...) // documents have the newest first
-		w.extra = w.extra[:min(len(w.extra), feed.MaxItems)]
+		w.extras = append(found, w.extras...) // documents begin with the newest item
+		w.extras = w.extras[:min(len(w.extras), feed.MaxItems)]
 		if w.head == nil {
 			w.head = d.Head
 		}
@@ -391,17 +392,18 @@ func (f *FeedTree) show(c *channel, d difference.Delta) {
 	})
 }
 
-// A Document is what a reader sees of a feed.
+// A Document is a reader's view of a feed.
 type Document struct {
-	Head    *feed.Head // nil: nothing is known yet
+	Head    *feed.Head // nil: no head is known yet
 	Entries []feed.Entry
 	Version uint64
-	// Pin is whose the feed is, with the publisher's last item in it, as the log says; nil: nobody's.
+	// Pin is the feed's pin according to the log, with the number of the publisher's last item; nil: the feed has
+	// no publisher.
 	Pin *difference.Pin
 }
 
-// Head hands to then what Read does, apart from the entries. It reads no item, and so takes as long for
-// a feed of thousands of items as for an empty one.
+// Head passes the same Document as Read, without the entries, to then. It reads no items, so it takes the same time
+// for a feed of thousands of items as for an empty one.
 func (f *FeedTree) Head(key overlay.ID, then func(Document)) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -409,11 +411,11 @@ func (f *FeedTree) Head(key overlay.ID, then func(Document)) {
 		return
 	}
 	f.sync(c, func() {
-		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.of.Pin()})
+		then(Document{Head: c.window.head, Version: c.window.version, Pin: c.window.log.Pin()})
 	})
 }
 
-// Read hands the window of a feed to then, with the bytes of its items.
+// Read passes the window of a feed, with the bytes of its items, to then.
 func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	c := f.feeds[key]
 	if c == nil || !c.subscribed {
@@ -422,38 +424,38 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 	}
 	f.sync(c, func() {
 		w := &c.window
-		d := Document{Head: w.head, Version: w.version, Pin: w.of.Pin()}
-		shown := w.of.Entries()
+		d := Document{Head: w.head, Version: w.version, Pin: w.log.Pin()}
+		shown := w.log.Entries()
 		signed := maps.Clone(w.signed)
 		newer := map[feed.ID]bool{}
-		var beside []feed.Entry
-		for _, e := range w.extra {
-			e.Provenance = provenance(e.of, c.trust)
-			beside = append(beside, e.Entry)
+		var extras []feed.Entry
+		for _, e := range w.extras {
+			e.Provenance = provenance(e.publication, c.trust)
+			extras = append(extras, e.Entry)
 			newer[e.Item.ID] = true
 		}
 		shown = slices.DeleteFunc(shown, func(e difference.Entry) bool { return newer[e.ID] })
-		by := map[uint64]*owner.Entry{}
+		bySeq := map[uint64]*owner.Entry{}
 		for _, e := range f.owners.Visible(key) {
-			by[e.At.Seq] = e
+			bySeq[e.At.Seq] = e
 		}
-		var of []*owner.Entry
-		place := map[uint64]int{}
-		wants := func(e difference.Entry) {
-			if _, known := place[e.Ref]; !known && by[e.Ref] != nil {
-				place[e.Ref] = len(of)
-				of = append(of, by[e.Ref])
+		var needed []*owner.Entry
+		index := map[uint64]int{}
+		need := func(e difference.Entry) {
+			if _, known := index[e.Ref]; !known && bySeq[e.Ref] != nil {
+				index[e.Ref] = len(needed)
+				needed = append(needed, bySeq[e.Ref])
 			}
 		}
 		for _, e := range shown {
-			wants(e)
-			if before, held := signed[e.ID]; held {
-				wants(before)
+			need(e)
+			if before, kept := signed[e.ID]; kept {
+				need(before)
 			}
 		}
-		f.read(of, func(deltas []content) {
+		f.decodeEntries(needed, func(deltas []decodedEntry) {
 			entry := func(e difference.Entry) (_ feed.Entry, ok bool) {
-				i, ok := place[e.Ref]
+				i, ok := index[e.Ref]
 				if !ok || e.Change >= len(deltas[i].Changes) {
 					return feed.Entry{}, false
 				}
@@ -461,32 +463,32 @@ func (f *FeedTree) Read(key overlay.ID, then func(Document)) {
 				return feed.Entry{Item: ch.Item, At: e.At, Provenance: provenance(ch.Publication, c.trust)}, true
 			}
 			for _, e := range shown {
-				is, ok := entry(e)
-				if before, held := signed[e.ID]; held && is.Provenance != ByPublisher {
-					if was, kept := entry(before); kept {
-						is = was
+				current, ok := entry(e)
+				if before, kept := signed[e.ID]; kept && current.Provenance != ByPublisher {
+					if former, found := entry(before); found {
+						current = former
 					}
 				}
 				if ok {
-					d.Entries = append(d.Entries, is)
+					d.Entries = append(d.Entries, current)
 				}
 			}
-			d.Entries = among(d.Entries, beside)
+			d.Entries = mergeByTime(d.Entries, extras)
 			then(d)
 		})
 	})
 }
 
-// among merges entries beside the log into the log's entries, which keep their order. Each goes before the
-// first entry that is older.
-func among(log, beside []feed.Entry) []feed.Entry {
-	slices.SortStableFunc(beside, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
-	all := make([]feed.Entry, 0, len(log)+len(beside))
+// mergeByTime inserts entries that are not in the log into those of the log, whose order stays. Each goes before
+// the first entry that is older.
+func mergeByTime(log, extras []feed.Entry) []feed.Entry {
+	slices.SortStableFunc(extras, func(a, b feed.Entry) int { return b.At.Compare(a.At) })
+	all := make([]feed.Entry, 0, len(log)+len(extras))
 	for _, e := range log {
-		for len(beside) > 0 && !beside[0].At.Before(e.At) {
-			all, beside = append(all, beside[0]), beside[1:]
+		for len(extras) > 0 && !extras[0].At.Before(e.At) {
+			all, extras = append(all, extras[0]), extras[1:]
 		}
 		all = append(all, e)
 	}
-	return append(all, beside...)
+	return append(all, extras...)
 }

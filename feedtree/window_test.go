@@ -10,7 +10,7 @@ import (
 	"tidings/overlay/owner"
 )
 
-// version is a version of the item that the tests of windows are about.
+// version returns a version of the item in the tests of windows.
 func version(t *testing.T, title string) feed.Item {
 	t.Helper()
 	it, err := feed.NewItem(feed.RSS, feed.Meaning{GUID: "1", Title: title}, time.Unix(1_800_000_000, 0))
@@ -20,11 +20,11 @@ func version(t *testing.T, title string) feed.Item {
 	return it
 }
 
-// windowOf returns a window whose log has some versions of an item, and that begins with entry 1.
+// windowOf returns a window of a log that has some versions of an item and begins with entry 1.
 func windowOf(versions ...feed.Item) *window {
 	w := new(window)
 	for i, it := range versions {
-		w.of.Apply(difference.Delta{Changes: []difference.Change{{Item: it}}}, time.Unix(1_800_000_000, 0), uint64(i+1))
+		w.log.Apply(difference.Delta{Changes: []difference.Change{{Item: it}}}, time.Unix(1_800_000_000, 0), uint64(i+1))
 	}
 	return w
 }
@@ -32,7 +32,7 @@ func windowOf(versions ...feed.Item) *window {
 // Fetched items give way to the log, however wrong the clocks of the nodes are, and none stays for ever.
 func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 	a, b, c := version(t, "A"), version(t, "B"), version(t, "C")
-	fetched := time.Unix(1_800_000_000, 0).Add(time.Hour) // later than what the log says of its own entries
+	fetched := time.Unix(1_800_000_000, 0).Add(time.Hour) // later than the times of the log's entries
 	for _, k := range []struct {
 		what   string
 		w      *window
@@ -47,30 +47,30 @@ func TestFetchedItemsGiveWayToTheLog(t *testing.T) {
 		{"the log does not have it", windowOf(), feed.Hash{}, fetched, true},
 		{"the log does not have it for long", windowOf(), feed.Hash{}, fetched.Add(1), false},
 	} {
-		k.w.extra = []extra{{Entry: feed.Entry{Item: b, At: fetched}, over: k.over}}
-		k.w.settle(1, k.oldest)
-		if stays := len(k.w.extra) > 0; stays != k.stays {
-			t.Errorf("%s: it stays: %v", k.what, stays)
+		k.w.extras = []extraItem{{Entry: feed.Entry{Item: b, At: fetched}, replaced: k.over}}
+		k.w.dropReplaced(1, k.oldest)
+		if stays := len(k.w.extras) > 0; stays != k.stays {
+			t.Errorf("%s: kept: %v", k.what, stays)
 		}
 	}
 }
 
-// A window shows an item once, even if the item was fetched and an abandoned log has an older version of it.
-func TestALogThatGivesWayDoesNotShowAnItemTwice(t *testing.T) {
+// A window shows an item once, even if the item was fetched and a replaced log has an older version of it.
+func TestAReplacedLogDoesNotShowAnItemTwice(t *testing.T) {
 	a, b := version(t, "A"), version(t, "B")
 	w := windowOf(a)
-	w.extra = []extra{{Entry: feed.Entry{Item: b}, over: a.Hash}}
+	w.extras = []extraItem{{Entry: feed.Entry{Item: b}, replaced: a.Hash}}
 	gone := []*owner.Entry{{At: owner.Position{Seq: 1}}}
-	w.leave(gone, []content{{Delta: difference.Delta{Changes: []difference.Change{{Item: a}}}}})
-	if len(w.extra) != 1 || w.extra[0].Item.Hash != b.Hash || w.items() != 1 {
-		t.Errorf("%d items are shown beside the log", len(w.extra))
+	w.switchLog(gone, []decodedEntry{{Delta: difference.Delta{Changes: []difference.Change{{Item: a}}}}})
+	if len(w.extras) != 1 || w.extras[0].Item.Hash != b.Hash || w.itemCount() != 1 {
+		t.Errorf("%d extra items", len(w.extras))
 	}
 }
 
-// Items beside the log are sorted among its entries by time. A reader of the first ten entries gets the newest ten.
-func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
-	entries := func(said string) (of []feed.Entry) {
-		for name := range strings.FieldsSeq(said) {
+// Extra items are inserted among the log's entries by time, so that the first ten entries are the newest ten.
+func TestExtraItemsAreSortedByTime(t *testing.T) {
+	entries := func(publisher string) (of []feed.Entry) {
+		for name := range strings.FieldsSeq(publisher) {
 			of = append(of, feed.Entry{At: time.Unix(int64(name[1]-'0'), 0), Item: feed.Item{Raw: []byte(name)}})
 		}
 		return of
@@ -80,7 +80,7 @@ func TestWhatIsBesideTheLogStandsByItsTime(t *testing.T) {
 		{"a3 b5 c1", "x4", "x4 a3 b5 c1"}, {"a3", "x3 y3", "x3 y3 a3"},
 	} {
 		var got []string
-		for _, e := range among(entries(c.log), entries(c.beside)) {
+		for _, e := range mergeByTime(entries(c.log), entries(c.beside)) {
 			got = append(got, string(e.Item.Raw))
 		}
 		if strings.Join(got, " ") != c.want {

@@ -67,8 +67,8 @@ func swallowFeed(msg, body []byte) []byte {
 		return msg
 	}
 	switch b := m.Body.(type) {
-	case *feedtreepb.Message_Digest, *feedtreepb.Message_Heads, *feedtreepb.Message_Push, *feedtreepb.Message_Pushed,
-		*feedtreepb.Message_Look, *feedtreepb.Message_Looked:
+	case *feedtreepb.Message_Digest, *feedtreepb.Message_Heads, *feedtreepb.Message_Push, *feedtreepb.Message_PushReply,
+		*feedtreepb.Message_WitnessRequest, *feedtreepb.Message_WitnessReply:
 		return msg
 	case *feedtreepb.Message_DigestAck:
 		b.DigestAck.Match = true

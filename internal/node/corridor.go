@@ -18,7 +18,7 @@ import (
 //
 //	origin ─► corona ── Found ──► feedtree.Append ─► owner.Append ─► a quorum holds it
 //	                                                                     │ Committed
-//	reader ◄─ feedtree.Read ◄─ News ◄─ VisibleChanged ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Held
+//	reader ◄─ feedtree.Read ◄─ News ◄─ VisibleChanged ◄─ owner.Offer ◄─ scribe ◄─ feedtree.Committed
 //	filter ◄─ Dispatched ◄─ owners of its shard ◄──────────────────── firehose.Report
 //
 // A publisher's item comes another way, and goes on from there:
@@ -53,7 +53,7 @@ func (n *Node) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) 
 
 // deliver takes what scribe brings.
 func (n *Node) deliver(d scribe.Delivery) {
-	if n.Feeds.Knows(d.Group) {
+	if n.Feeds.HasTree(d.Group) {
 		n.Feeds.Deliver(d)
 		return
 	}
@@ -76,14 +76,14 @@ func (n *ownerSide) Lead(key overlay.ID, on bool) {
 	n.Feeds.Lead(key, true, func(known *difference.Known) {
 		v, _ := n.Owners.View(key)
 		n.Corona.Lead(key, v.URL, (*pollSide)(n).Term(key), known, n.Owners.Note(key))
-		n.Feeds.Absorbed(key) // what came while the log was read
+		n.Feeds.AppendAbsorbed(key) // what came while the log was read
 	})
 }
 
-func (n *ownerSide) VisibleChanged(key overlay.ID) { n.Feeds.Grew(key) }
+func (n *ownerSide) VisibleChanged(key overlay.ID) { n.Feeds.VisibleChanged(key) }
 
 func (n *ownerSide) Committed(key overlay.ID, e *owner.Entry, body []byte) {
-	n.Feeds.Held(key, e, body)
+	n.Feeds.Committed(key, e, body)
 	v, _ := n.Owners.View(key)
 	about := n.Feeds.About(key)
 	n.Firehose.Report(firehose.Dispatch{
@@ -93,7 +93,7 @@ func (n *ownerSide) Committed(key overlay.ID, e *owner.Entry, body []byte) {
 
 func (n *ownerSide) Absorb(key overlay.ID, body []byte) { n.Feeds.Absorb(key, body) }
 
-func (n *ownerSide) BranchMerged(key overlay.ID) { n.Feeds.Merged(key) }
+func (n *ownerSide) BranchMerged(key overlay.ID) { n.Feeds.BranchMerged(key) }
 
 func (n *ownerSide) Absorbing(key overlay.ID) bool { return n.Feeds.Absorbing(key) }
 
@@ -113,7 +113,7 @@ func (n *feedSide) News(key overlay.ID, changes []difference.Change, at time.Tim
 	n.out.News(key, changes, at)
 }
 
-func (n *feedSide) Told(key overlay.ID, _ []byte, _ time.Time) { n.out.Told(key) }
+func (n *feedSide) StateChanged(key overlay.ID, _ []byte, _ time.Time) { n.out.Told(key) }
 
 func (n *feedSide) Fetch(key overlay.ID, url string) { n.Corona.FetchOnce(key, url) }
 
@@ -134,10 +134,10 @@ func (n *pollSide) Found(key overlay.ID, d difference.Delta, doc *feed.Feed, don
 	return n.Feeds.Append(key, d, doc, done)
 }
 
-func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) { n.Feeds.Saw(key, head, secure) }
+func (n *pollSide) Saw(key overlay.ID, head *feed.Head, secure bool) { n.Feeds.HeadFetched(key, head, secure) }
 
 func (n *pollSide) StateChanged(key overlay.ID, state []byte, haste corona.Urgency) {
-	n.Feeds.Say(key, state, haste != corona.NotUrgent, haste == corona.AtOnce)
+	n.Feeds.SetState(key, state, haste != corona.NotUrgent, haste == corona.AtOnce)
 }
 
 func (n *pollSide) SetNote(key overlay.ID, note []byte) { _ = n.Owners.SetNote(key, note) } // who leads no longer has none

@@ -199,7 +199,7 @@ func (a *Author) unsent(url string, last Last, now time.Time) ([]byte, error) {
 		return l.Envelope, nil
 	}
 	if last.Seq == 0 && a.record[url].taken() { // what was taken is not to be signed anew
-		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrUntaken, url)
+		return nil, fmt.Errorf("%w: what the network has of %s is not known yet", feedtree.ErrNotAccepted, url)
 	}
 	prev := p.Prev
 	if last.Seq > 0 {

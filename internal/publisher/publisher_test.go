@@ -314,8 +314,8 @@ func TestWhatCouldNotBePushedIsSaid(t *testing.T) {
 		feeds  map[string]bool // afterwards
 	}{
 		{"wrong address", refused, 0, "number 1 of " + url + " is not kept", map[string]bool{}},
-		{"early", feedtree.ErrUntaken, 1, "do not publish it again", map[string]bool{url: false}},
-		{"behind it", feedtree.ErrUntaken, 0, "number 1 of " + url + ", which was signed before, is signed, but nobody is known to have it", map[string]bool{url: false}},
+		{"early", feedtree.ErrNotAccepted, 1, "do not publish it again", map[string]bool{url: false}},
+		{"behind it", feedtree.ErrNotAccepted, 0, "number 1 of " + url + ", which was signed before, is signed, but nobody is known to have it", map[string]bool{url: false}},
 		{"one", refused, 0, "which was signed before, is not kept", map[string]bool{}},
 		{"one", nil, 1, "", map[string]bool{url: true}},
 		{"two", refused, 2, "what is published there next has to wait for it", map[string]bool{url: true}},
@@ -359,7 +359,7 @@ func TestAHeartbeatBringsWhatWasNotPushed(t *testing.T) {
 		fails error
 		feeds map[string]bool
 	}{
-		{feedtree.ErrUntaken, map[string]bool{url: false}},
+		{feedtree.ErrNotAccepted, map[string]bool{url: false}},
 		{feedtree.ErrRefused, map[string]bool{url: false}}, // it was said to be kept
 		{nil, map[string]bool{url: true}},
 	} {
@@ -400,7 +400,7 @@ func TestWhatWasTakenIsNotSignedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	a = opened(t, path)
-	if _, err := a.Write(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrUntaken) {
+	if _, err := a.Write(url, 0, feed.Hash{}, item(t, "four"), time.Unix(9, 0), takes); !errors.Is(err, feedtree.ErrNotAccepted) {
 		t.Errorf("not known yet: %v", err)
 	}
 	if seq, err := a.Write(url, had.Seq, had.Head, item(t, "four"), time.Unix(10, 0), takes); err != nil || seq != 4 {

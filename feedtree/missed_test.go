@@ -6,8 +6,8 @@ import (
 	"tidings/internal/env"
 )
 
-// Three in a row are too many, and they are one parent's.
-func TestStrikesAreOneParents(t *testing.T) {
+// A parent is left after three missed deliveries in a row. Those of another parent do not count.
+func TestMissedDeliveriesCountPerParent(t *testing.T) {
 	type trial struct {
 		parent  env.PeerID
 		brought bool
@@ -16,7 +16,7 @@ func TestStrikesAreOneParents(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		of   []trial
-		out  int // the trial after which the parent is left; 0: none
+		out  int // number of the delivery after which the parent is left; 0: never
 	}{
 		{"two", []trial{miss("a"), miss("a")}, 0},
 		{"three", []trial{miss("a"), miss("a"), miss("a")}, 3},
@@ -26,15 +26,15 @@ func TestStrikesAreOneParents(t *testing.T) {
 		{"the first comes back", []trial{miss("a"), miss("a"), miss("b"), miss("a"), miss("a")}, 0},
 		{"three once more", []trial{miss("a"), miss("a"), miss("a"), miss("a"), miss("a")}, 3},
 	} {
-		var s strikes
+		var s missedDeliveries
 		out := 0
 		for i, is := range c.of {
-			if s.count(is.parent, is.brought) {
+			if s.record(is.parent, is.brought) {
 				out += i + 1
 			}
 		}
 		if out != c.out {
-			t.Errorf("%s: out after %d, not %d", c.name, out, c.out)
+			t.Errorf("%s: left after %d, not %d", c.name, out, c.out)
 		}
 	}
 }

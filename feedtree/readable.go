@@ -10,14 +10,14 @@ import (
 	"tidings/overlay/owner"
 )
 
-// A sequencer signs only what its followers can read. Each body is decoded before it becomes an
-// entry, exactly as a follower will decode it: an entry that nobody can read would hide its items
-// for good, because the sequencer would count them as known.
+// A sequencer signs only what its followers can read. It decodes each body before it becomes an entry, exactly as a
+// follower will. An unreadable entry would hide its items for ever, because the sequencer would count them as
+// known.
 
-// errUnlike says that a body reads as something else than what it was made of.
-var errUnlike = errors.New("its body reads as another delta")
+// errMismatch reports a body that decodes to something else than what was encoded.
+var errMismatch = errors.New("the body decodes to another delta")
 
-// encode packs a part of a finding and reads it back.
+// encode encodes a part of a change report, and checks that followers can decode it.
 func encode(part difference.Delta) ([]byte, error) {
 	body, err := part.Encode()
 	if err != nil {
@@ -27,14 +27,14 @@ func encode(part difference.Delta) ([]byte, error) {
 		return nil, fmt.Errorf("%w: a body of %d bytes, more than %d", owner.ErrEntry, len(body), owner.MaxBody)
 	}
 	read, err := difference.Decode(body)
-	if err == nil && !alike(part, read) {
-		err = errUnlike
+	if err == nil && !sameContent(part, read) {
+		err = errMismatch
 	}
 	return body, err
 }
 
-// alike says whether two deltas bring readers the same.
-func alike(a, b difference.Delta) bool {
+// sameContent reports whether two deltas look the same to readers.
+func sameContent(a, b difference.Delta) bool {
 	if (a.Head == nil) != (b.Head == nil) || a.Head != nil && a.Head.Hash() != b.Head.Hash() ||
 		(a.Pin == nil) != (b.Pin == nil) || !bytes.Equal(a.Page, b.Page) || len(a.Changes) != len(b.Changes) {
 		return false
@@ -48,14 +48,14 @@ func alike(a, b difference.Delta) bool {
 	return true
 }
 
-// parts cuts a finding into what becomes one entry each, with their bodies. It leaves out what
-// followers could not read, and notes that; the rest goes on. What a publisher has signed is
-// never left out: then there are no parts, and an error.
-func (f *FeedTree) parts(c *channel, d difference.Delta) (of []difference.Delta, bodies [][]byte, err error) {
+// encodeParts splits a change report into parts that become one entry each, and encodes them. Changes that
+// followers could not read are left out and recorded as refusals. A publication is never left out: encodeParts
+// returns an error instead.
+func (f *FeedTree) encodeParts(c *channel, d difference.Delta) (parts []difference.Delta, bodies [][]byte, err error) {
 	for _, part := range d.Split(maxPart) {
 		body, err := encode(part)
 		if err != nil {
-			if part, err = f.legible(c, part); err != nil {
+			if part, err = f.readablePart(c, part); err != nil {
 				return nil, nil, err
 			}
 			if part.Head == nil && part.Empty() && part.Page == nil {
@@ -65,13 +65,13 @@ func (f *FeedTree) parts(c *channel, d difference.Delta) (of []difference.Delta,
 				return nil, nil, err
 			}
 		}
-		of, bodies = append(of, part), append(bodies, body)
+		parts, bodies = append(parts, part), append(bodies, body)
 	}
-	return of, bodies, nil
+	return parts, bodies, nil
 }
 
-// legible returns what followers can read of a part that they cannot read whole.
-func (f *FeedTree) legible(c *channel, part difference.Delta) (difference.Delta, error) {
+// readablePart returns what followers can read of a part that they cannot read completely.
+func (f *FeedTree) readablePart(c *channel, part difference.Delta) (difference.Delta, error) {
 	all := part
 	part.Head, part.Changes = nil, nil
 	if h := all.Head; h != nil {
@@ -91,7 +91,7 @@ func (f *FeedTree) legible(c *channel, part difference.Delta) (difference.Delta,
 		default:
 			f.stats.Illegible++
 			f.log.Warn("item left out of the log, because other nodes could not read it", "item", ch.Item.ID.String(), "err", err)
-			f.note(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of its log: followers could not read it (%v)", ch.Item.ID, err)})
+			f.addRefusal(Refusal{URL: c.url, Why: fmt.Sprintf("item %s was left out of the log, because followers could not read it (%v)", ch.Item.ID, err)})
 		}
 	}
 	return part, nil
