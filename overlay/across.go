@@ -20,7 +20,7 @@ func (n *Node) Across(d int, pick uint64, except ...env.PeerID) *Contact {
 		if p == nil || p.contact == nil || slices.Contains(except, p.id) {
 			return
 		}
-		score := mix(pick ^ mix(p.contact.ID.head()))
+		score := mix(pick ^ mix(p.contact.ID.prefix64()))
 		if best == nil || best.suspect && !p.suspect || best.suspect == p.suspect && score > most {
 			best, most = p, score
 		}
@@ -53,7 +53,7 @@ func (n *Node) Across(d int, pick uint64, except ...env.PeerID) *Contact {
 // RTT is the smoothed round trip to a peer, zero if it was never measured.
 func (n *Node) RTT(id env.PeerID) time.Duration {
 	if p := n.peers.get(id); p != nil {
-		return p.rtt.d()
+		return p.rtt.duration()
 	}
 	return 0
 }

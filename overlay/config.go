@@ -101,7 +101,7 @@ type Stats struct {
 // Stats returns the node's counters.
 func (n *Node) Stats() Stats {
 	s := n.stats
-	s.Peers, s.Passages = len(n.peers.of), len(n.ways.on)
+	s.Peers, s.Passages = len(n.peers.all), len(n.routes.byID)
 	s.Leaf = n.leaf.Len()
 	for row := range n.table.rows {
 		for _, sl := range n.table.rows[row] {
@@ -112,12 +112,12 @@ func (n *Node) Stats() Stats {
 			}
 		}
 	}
-	for _, p := range n.peers.of {
+	for _, p := range n.peers.all {
 		if p.attached != never {
 			s.Clients++
 		}
 	}
 	s.EstimatedN = n.Count(0)
-	s.Known = len(n.saved)
+	s.Known = len(n.savedRecords)
 	return s
 }

@@ -124,4 +124,4 @@ func Nearer(key, a, b ID) bool {
 func compare(a, b ID) int { return bytes.Compare(a[:], b[:]) }
 
 // head returns the first eight bytes of an id, by which leaf sets are compared.
-func (a ID) head() uint64 { return binary.BigEndian.Uint64(a[:]) }
+func (a ID) prefix64() uint64 { return binary.BigEndian.Uint64(a[:]) }

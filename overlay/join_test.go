@@ -34,10 +34,10 @@ func (l *lab) finds(lookups bool, of ...*actor) (asked int) {
 	for _, a := range of {
 		for _, m := range l.heard(a) {
 			switch f, p := m.GetFind(), m.GetProbe(); {
-			case f != nil && f.Want > 0 && !lookups:
+			case f != nil && f.Limit > 0 && !lookups:
 				asked++
 			case f != nil:
-				asked += min(int(f.Want), 1)
+				asked += min(int(f.Limit), 1)
 				l.say(a, l.nearby(f.Nonce, true, of...))
 			case p != nil && !p.Reply:
 				l.say(a, probe(&overlaypb.Probe{Nonce: p.Nonce, Reply: true, Attach: p.Attach, Depth: p.Depth, Digest: p.Digest, Decided: p.Decided}))
@@ -58,7 +58,7 @@ func TestWhoLosesItsAddressesWhileItJoinsFindsItsPlaceLater(t *testing.T) {
 			l.say(a, l.nearby(f.Nonce, false, b))
 		}
 	}
-	if !n.join.searching() {
+	if !n.join.lookingUp() {
 		t.Fatal("it does not look up its place while it asks its way")
 	}
 	n.Reachable(nil)
@@ -98,7 +98,7 @@ func TestALiarWhoIsAskedFirstDoesNotChooseWhomAJoiningNodeFinds(t *testing.T) {
 	for range 20 {
 		for _, a := range liars {
 			for _, m := range l.heard(a) {
-				if f := m.GetFind(); f != nil && f.Want == 0 {
+				if f := m.GetFind(); f != nil && f.Limit == 0 {
 					way = append(way, f)
 				} else if f != nil {
 					l.say(a, l.nearby(f.Nonce, true, liars[1:]...))
@@ -107,8 +107,8 @@ func TestALiarWhoIsAskedFirstDoesNotChooseWhomAJoiningNodeFinds(t *testing.T) {
 		}
 		l.pass(10 * time.Millisecond)
 	}
-	if n.join.searching() || len(n.join.near) == 0 || len(way) == 0 {
-		t.Fatalf("it has found %d, and asks %d for its way", len(n.join.near), len(way))
+	if n.join.lookingUp() || len(n.join.nearest) == 0 || len(way) == 0 {
+		t.Fatalf("it has found %d, and asks %d for its way", len(n.join.nearest), len(way))
 	}
 	l.say(liars[1], l.nearby(way[0].Nonce, true, honest...)) // this one knows honest members too
 	asked := 0
@@ -131,17 +131,17 @@ func TestRoutesBeginWithTheWordOfMany(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	one, two, offered := l.near(n.ID(), 3, 12), l.near(n.ID(), 4, 1), l.near(n.ID(), 5, 12)
-	n.pool(one[0].contact.ID, contacts(one))
-	n.pool(two[0].contact.ID, contacts(two))
-	n.pool(offered[0].contact.ID, contacts(offered))
-	n.pool(one[0].contact.ID, contacts(offered)) // that he names them too is not the first word of them
-	n.join.offer = &offer{of: contacts(offered)}
+	n.addToPool(one[0].contact.ID, contacts(one))
+	n.addToPool(two[0].contact.ID, contacts(two))
+	n.addToPool(offered[0].contact.ID, contacts(offered))
+	n.addToPool(one[0].contact.ID, contacts(offered)) // that he names them too is not the first word of them
+	n.join.offer = &offer{members: contacts(offered)}
 	from := slices.Clone(n.join.pool)
 	slices.Reverse(from)
-	n.join.mix(from)
+	n.join.interleave(from)
 	words := map[ID]int{}
 	for i, c := range from[:14] {
-		if words[n.join.by[c.ID]]++; i == 2 && len(words) != 3 {
+		if words[n.join.namedBy[c.ID]]++; i == 2 && len(words) != 3 {
 			t.Errorf("the first three are named by %d", len(words))
 		}
 	}
@@ -165,7 +165,7 @@ func TestOneThatGoesOnProbingKeepsNobodyOut(t *testing.T) {
 		n := l.boot()
 		n.cfg.Founder = false
 		pest, honest := l.near(n.ID(), 9, 1)[0], l.near(n.ID(), 3, 2)
-		n.known = append(n.known, pest.contact, honest[0].contact, honest[1].contact)
+		n.remembered = append(n.remembered, pest.contact, honest[0].contact, honest[1].contact)
 		n.Reachable([]string{"here"})
 		l.run()
 		began, asked := l.now, 0

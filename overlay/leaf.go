@@ -72,7 +72,7 @@ func (l *LeafSet) Add(c *Contact) bool {
 	}
 	l.changes++
 	l.members = slices.Insert(l.members, i, c)
-	l.digest ^= mix(c.ID.head())
+	l.digest ^= mix(c.ID.prefix64())
 	return true
 }
 
@@ -84,7 +84,7 @@ func (l *LeafSet) Remove(id ID) bool {
 	}
 	l.changes++
 	l.members = slices.Delete(l.members, i, i+1)
-	l.digest ^= mix(id.head())
+	l.digest ^= mix(id.prefix64())
 	return true
 }
 
@@ -122,7 +122,7 @@ func (l *LeafSet) halvesAt(bits int) (own, other int) {
 }
 
 // Wants returns the depth that the members known call for.
-func (l *LeafSet) Wants() int {
+func (l *LeafSet) WantedDepth() int {
 	if own, other := l.halves(); own >= l.split && other >= l.split && l.depth < maxDepth {
 		return l.depth + 1
 	}
@@ -185,7 +185,7 @@ func (l *LeafSet) SetDepth(depth int) (out []*Contact) {
 		beyond := !l.Covers(c.ID)
 		if beyond {
 			out = append(out, c)
-			l.digest ^= mix(c.ID.head())
+			l.digest ^= mix(c.ID.prefix64())
 		}
 		return beyond
 	})

@@ -119,7 +119,7 @@ func TestLeafSplitsAndMerges(t *testing.T) {
 			id[30] = byte(i + 1)
 			l.Add(&Contact{ID: id})
 		}
-		if got := l.Wants(); got != c.want {
+		if got := l.WantedDepth(); got != c.want {
 			t.Errorf("depth %d, %d members on the own side and %d on the other: wants %d, not %d",
 				c.depth, c.own, c.other, got, c.want)
 		}
@@ -213,7 +213,7 @@ func TestTwoMembersAgreeOnTheDepth(t *testing.T) {
 					hear(l, rapid.IntRange(0, 12).Draw(t, "its common"), rapid.IntRange(0, 12).Draw(t, "its depth"),
 						uint64(rapid.IntRange(0, 100).Draw(t, "its time")))
 				}
-				if to := l.Wants(); to != l.depth {
+				if to := l.WantedDepth(); to != l.depth {
 					l.Decide(time.UnixMilli(int64(round)))
 					know(l, to)
 				}

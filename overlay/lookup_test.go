@@ -48,10 +48,10 @@ func TestAWitnessIsHeardWhereMostAreLiars(t *testing.T) {
 	friend := l.near(key, 1, 1)[0]
 	start := append([]*actor{friend}, liars[:lookupRoutes-1]...)
 	for _, a := range start {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
-	var found []*named
-	n.lookup(key, 5, true, func(of []*named) { found = of })
+	var found []*lookupMember
+	n.queueLookup(key, 5, true, func(of []*lookupMember) { found = of })
 	all := slices.Concat(start, liars[lookupRoutes-1:], honest, []*actor{witness})
 	heard := 0
 	for range 60 {
@@ -72,8 +72,8 @@ func TestAWitnessIsHeardWhereMostAreLiars(t *testing.T) {
 	if len(found) != 5 || heard != 1 {
 		t.Fatalf("%d found, the witness asked %d times", len(found), heard)
 	}
-	for _, w := range found {
-		if !slices.ContainsFunc(honest, func(a *actor) bool { return a.contact.ID == w.contact.ID }) {
+	for _, member := range found {
+		if !slices.ContainsFunc(honest, func(a *actor) bool { return a.contact.ID == member.contact.ID }) {
 			t.Errorf("a liar is among the nearest")
 		}
 	}
@@ -86,10 +86,10 @@ func TestASilentWitnessIsNotWaitedForLong(t *testing.T) {
 	key := l.actor(5000).contact.ID
 	near, witness := l.near(key, 7, 5), l.near(key, 4, 1)[0]
 	for _, a := range near[:lookupRoutes] {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	done := false
-	n.lookup(key, 5, true, func(of []*named) { done = len(of) == 5 })
+	n.queueLookup(key, 5, true, func(of []*lookupMember) { done = len(of) == 5 })
 	named := append(slices.Clone(near), witness)
 	began := l.now
 	for !done && l.now.Sub(began) < time.Minute {
@@ -112,11 +112,11 @@ func TestRoutesBeginInTheLeafToo(t *testing.T) {
 	n.table.resize(depth)
 	leaf := l.near(n.ID(), depth+1, 3)
 	for _, a := range leaf {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	far := l.near(n.ID(), 0, 40)
 	for _, a := range far {
-		n.table.put(n.introduce(a.contact), depth)
+		n.table.put(n.ensureContact(a.contact), depth)
 	}
 	l.sent = nil
 	n.Lookup(far[0].contact.ID, 5, func(Lookup) {})
@@ -135,11 +135,11 @@ func TestEstimateIsThatOfTheLeafIfOthersCountWrongly(t *testing.T) {
 	n.leaf.SetDepth(depth)
 	n.table.resize(depth)
 	for _, a := range l.near(n.ID(), depth+1, 9) {
-		n.leaf.Add(n.introduce(a.contact).contact)
+		n.leaf.Add(n.ensureContact(a.contact).contact)
 	}
 	for bits := range depth {
 		for _, a := range l.near(n.ID(), bits, 20) {
-			n.table.put(n.introduce(a.contact), depth)
+			n.table.put(n.ensureContact(a.contact), depth)
 		}
 	}
 	own := float64(n.leaf.Len()) * 8
@@ -151,7 +151,7 @@ func TestEstimateIsThatOfTheLeafIfOthersCountWrongly(t *testing.T) {
 		own  bool
 	}{{0, true}, {5, false}, {1_000_000, true}} {
 		count(c.each)
-		if got := n.estimate(); (got == own) != c.own || !c.own && math.Abs(got-float64(n.Count(0))) > 0.5 {
+		if got := n.estimateSize(); (got == own) != c.own || !c.own && math.Abs(got-float64(n.Count(0))) > 0.5 {
 			t.Errorf("with %d in each slot: %.0f, own %.0f, counted %d", c.each, got, own, n.Count(0))
 		}
 	}

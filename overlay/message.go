@@ -14,13 +14,13 @@ import (
 // Bounds of messages; overlay.proto names the same.
 const (
 	maxRecords = 256
-	maxHeads   = 1024
+	maxLeafIDs = 1024
 	maxDepth   = 255
 	maxHops    = 64
 	// maxRaws is how many bytes of records go into one message, so that with
 	// the rest it makes a frame, however long those are that others made. Who
 	// lacks more asks again.
-	maxRaws = 48 << 10
+	maxRecordBytes = 48 << 10
 	// MaxPayload is the size of the largest routed payload in bytes: what is
 	// left of a frame beside record, key and bookkeeping.
 	MaxPayload = env.MaxFrame - 4<<10
@@ -32,8 +32,8 @@ func parse(body []byte) (*overlaypb.Message, error) {
 	if err := proto.Unmarshal(body, m); err != nil {
 		return nil, fmt.Errorf("%w: %w", env.ErrFrame, err)
 	}
-	if what := breaks(m); what != "" {
-		return nil, fmt.Errorf("%w: overlay message: %s", env.ErrFrame, what)
+	if broken := violation(m); broken != "" {
+		return nil, fmt.Errorf("%w: overlay message: %s", env.ErrFrame, broken)
 	}
 	return m, nil
 }
@@ -69,7 +69,7 @@ func Urgent(frame []byte) bool {
 }
 
 // breaks says which bound a message breaks, if any.
-func breaks(m *overlaypb.Message) string {
+func violation(m *overlaypb.Message) string {
 	if len(m.Record) > maxRecord {
 		return "record too long"
 	}
@@ -95,27 +95,27 @@ func breaks(m *overlaypb.Message) string {
 			return "receipt: root"
 		}
 	case *overlaypb.Message_Find:
-		if len(b.Find.Key) != len(ID{}) || b.Find.Want > maxRecords {
+		if len(b.Find.Key) != len(ID{}) || b.Find.Limit > maxRecords {
 			return "find"
 		}
 	case *overlaypb.Message_Nearby:
-		return breaksRecords(b.Nearby.Records, b.Nearby.Depth, maxRecords)
+		return recordsViolation(b.Nearby.Records, b.Nearby.Depth, maxRecords)
 	case *overlaypb.Message_Leaf:
-		if len(b.Leaf.Ids) > maxHeads {
+		if len(b.Leaf.IdPrefixes) > maxLeafIDs {
 			return "leaf: ids"
 		}
-		return breaksRecords(b.Leaf.Records, b.Leaf.Depth, maxRecords)
-	case *overlaypb.Message_RowAsk:
-		if b.RowAsk.Row >= Digits || b.RowAsk.Columns > 1<<16-1 {
+		return recordsViolation(b.Leaf.Records, b.Leaf.Depth, maxRecords)
+	case *overlaypb.Message_RowRequest:
+		if b.RowRequest.Row >= Digits || b.RowRequest.Columns > 1<<16-1 {
 			return "row ask"
 		}
-	case *overlaypb.Message_RowGive:
-		if b.RowGive.Row >= Digits || b.RowGive.Vacant > 1<<16-1 {
+	case *overlaypb.Message_RowReply:
+		if b.RowReply.Row >= Digits || b.RowReply.EmptyColumns > 1<<16-1 {
 			return "row give"
 		}
-		return breaksRecords(b.RowGive.Records, 0, 16)
-	case *overlaypb.Message_Gone:
-		if len(b.Gone.Id) != len(ID{}) {
+		return recordsViolation(b.RowReply.Records, 0, 16)
+	case *overlaypb.Message_Dead:
+		if len(b.Dead.Id) != len(ID{}) {
 			return "gone: id"
 		}
 	case *overlaypb.Message_Leave:
@@ -125,7 +125,7 @@ func breaks(m *overlaypb.Message) string {
 	return ""
 }
 
-func breaksRecords(records [][]byte, depth uint32, limit int) string {
+func recordsViolation(records [][]byte, depth uint32, limit int) string {
 	if len(records) > limit {
 		return "too many records"
 	}
@@ -142,7 +142,7 @@ func breaksRecords(records [][]byte, depth uint32, limit int) string {
 
 // open reads the records of a message; those that are not what they claim to be
 // are counted and left out.
-func (n *Node) open(records [][]byte) []*Contact {
+func (n *Node) openRecords(records [][]byte) []*Contact {
 	of := make([]*Contact, 0, len(records))
 	for _, raw := range records {
 		c, err := n.records.open(raw)
@@ -157,11 +157,11 @@ func (n *Node) open(records [][]byte) []*Contact {
 
 // raws returns the records of contacts, the first ones if not all fit into one
 // message.
-func raws(of []*Contact) [][]byte {
+func rawRecords(of []*Contact) [][]byte {
 	out := make([][]byte, 0, min(len(of), maxRecords))
 	size := 0
 	for _, c := range of {
-		if size += len(c.Raw) + 4; size > maxRaws || len(out) == maxRecords {
+		if size += len(c.Raw) + 4; size > maxRecordBytes || len(out) == maxRecords {
 			break
 		}
 		out = append(out, c.Raw)

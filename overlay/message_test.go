@@ -49,19 +49,19 @@ func TestMessagesHaveBounds(t *testing.T) {
 		{"nearby of many", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(maxRecords+1, 1)}}}},
 		{"nearby of a deep leaf", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Depth: maxDepth + 1}}}},
 		{"nearby of a long record", false, &body{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Records: records(1, maxRecord+1)}}}},
-		{"leaf", true, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Ids: make([]uint64, maxHeads), Records: records(maxRecords, 1)}}}},
-		{"leaf of many", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Ids: make([]uint64, maxHeads+1)}}}},
+		{"leaf", true, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{IdPrefixes: make([]uint64, maxLeafIDs), Records: records(maxRecords, 1)}}}},
+		{"leaf of many", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{IdPrefixes: make([]uint64, maxLeafIDs+1)}}}},
 		{"leaf of many records", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: records(maxRecords+1, 1)}}}},
 		{"leaf too deep", false, &body{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: maxDepth + 1}}}},
-		{"row ask", true, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: Digits - 1, Columns: 1<<16 - 1}}}},
-		{"row ask beyond the id", false, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: Digits}}}},
-		{"row ask of 17 columns", false, &body{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Columns: 1 << 16}}}},
-		{"row give", true, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, maxRecord)}}}},
-		{"row give beyond the id", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: Digits}}}},
-		{"row give of 17 columns", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Vacant: 1 << 16}}}},
-		{"row give of 17 records", false, &body{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Records: records(17, 1)}}}},
-		{"gone", true, &body{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: id}}}},
-		{"nobody gone", false, &body{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{}}}},
+		{"row ask", true, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: Digits - 1, Columns: 1<<16 - 1}}}},
+		{"row ask beyond the id", false, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: Digits}}}},
+		{"row ask of 17 columns", false, &body{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Columns: 1 << 16}}}},
+		{"row give", true, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits - 1, Count: 1<<32 - 1, Records: records(16, maxRecord)}}}},
+		{"row give beyond the id", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: Digits}}}},
+		{"row give of 17 columns", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{EmptyColumns: 1 << 16}}}},
+		{"row give of 17 records", false, &body{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Records: records(17, 1)}}}},
+		{"gone", true, &body{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{Id: id}}}},
+		{"nobody gone", false, &body{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{}}}},
 		{"leave", true, &body{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}}},
 	} {
 		raw, err := proto.Marshal(c.m)
@@ -107,7 +107,7 @@ func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
 		m := &overlaypb.Message{
 			Record: make([]byte, maxRecord),
 			Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{
-				Depth: maxDepth, Decided: 1 << 63, Ids: make([]uint64, maxHeads), Records: raws(of),
+				Depth: maxDepth, Decided: 1 << 63, IdPrefixes: make([]uint64, maxLeafIDs), Records: rawRecords(of),
 			}},
 		}
 		_, body, err := wire.ParseFrame(frame(m))
@@ -123,15 +123,15 @@ func TestRecordsOfOneMessageFitAFrame(t *testing.T) {
 func FuzzMessage(f *testing.F) {
 	id := make([]byte, 32)
 	for _, m := range []*overlaypb.Message{
-		probe(&overlaypb.Probe{Nonce: 1, Reply: true, Want: true, Depth: 3, Digest: 4, Decided: 5, Attach: true}),
+		probe(&overlaypb.Probe{Nonce: 1, Reply: true, WantRecord: true, Depth: 3, Digest: 4, Decided: 5, Attach: true}),
 		route(&overlaypb.Route{Id: 1, Try: 2, Hops: 3, Key: id, Layer: 2, Payload: []byte("payload")}),
 		ack(&overlaypb.Ack{Id: 1, Try: 2, Receipt: true, Root: id, Hops: 3}),
 		{Record: id, Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: 1, Key: id, Rows: true}}},
 		{Body: &overlaypb.Message_Nearby{Nearby: &overlaypb.Nearby{Nonce: 1, Covers: true, Depth: 2, Records: [][]byte{id}, Decided: 3}}},
-		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, Ids: []uint64{2, 3}, Records: [][]byte{id}, Ask: true}}},
-		{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{Row: 1, Columns: 2}}},
-		{Body: &overlaypb.Message_RowGive{RowGive: &overlaypb.RowGive{Row: 1, Count: 2, Vacant: 3, Records: [][]byte{id}}}},
-		{Body: &overlaypb.Message_Gone{Gone: &overlaypb.Gone{Id: id, IssuedMs: 1}}},
+		{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Depth: 1, IdPrefixes: []uint64{2, 3}, Records: [][]byte{id}, WantReply: true}}},
+		{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{Row: 1, Columns: 2}}},
+		{Body: &overlaypb.Message_RowReply{RowReply: &overlaypb.RowReply{Row: 1, Count: 2, EmptyColumns: 3, Records: [][]byte{id}}}},
+		{Body: &overlaypb.Message_Dead{Dead: &overlaypb.Dead{Id: id, IssuedMs: 1}}},
 		{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}},
 	} {
 		raw, err := proto.Marshal(m)

@@ -16,16 +16,16 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	if n.state == Attached || !n.self.Member {
 		return n.hostFor(tried), false, false
 	}
-	var spared *peer // silent, but perhaps the root itself
-	var best, bestSpared ID
+	var fallback *peer // silent, but perhaps the root itself
+	var best, bestFallback ID
 	consider := func(p *peer) {
 		if p == nil || p.contact == nil || !Nearer(key, p.contact.ID, n.self.ID) {
 			return
 		}
 		id := p.contact.ID
 		if p.suspect || slices.Contains(tried, p) {
-			if spared == nil || Nearer(key, id, bestSpared) {
-				spared, bestSpared = p, id
+			if fallback == nil || Nearer(key, id, bestFallback) {
+				fallback, bestFallback = p, id
 			}
 		} else if next == nil || Nearer(key, id, best) {
 			next, best = p, id
@@ -40,7 +40,7 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 		if plant.DoubleRoot && key[31]&7 == 0 && next != nil {
 			return nil, true, false
 		}
-		wait = next == nil && n.clock.Now().Before(n.wideAt) && n.self.ID.Common(key) < n.narrow
+		wait = next == nil && n.clock.Now().Before(n.wideningEnds) && n.self.ID.Common(key) < n.depthBeforeWidening
 	} else if s, _, _ := n.table.slot(key, n.leaf.Depth()); s != nil && s.contact != nil {
 		consider(s.contact)
 		consider(s.spare)
@@ -57,9 +57,9 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	switch {
 	case next != nil:
 		return next, false, wait
-	case spared != nil && !slices.Contains(tried, spared):
-		return spared, false, false // no other way: try the suspect
-	case spared != nil:
+	case fallback != nil && !slices.Contains(tried, fallback):
+		return fallback, false, false // no other way: try the suspect
+	case fallback != nil:
 		return nil, false, false // all ways tried; again, until it answers or is buried
 	}
 	return nil, n.state == Active && !wait, wait
@@ -77,7 +77,7 @@ func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
 		if s.contact == nil && !s.empty && Nearer(key, n.table.prefix(row, col, key), limit) {
 			empty = false
-			n.lookFor(row, col)
+			n.searchSlot(row, col)
 		}
 	})
 	return empty
@@ -85,7 +85,7 @@ func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 
 // hostFor returns the member that a client's message goes to first.
 func (n *Node) hostFor(tried []*peer) *peer {
-	var spared *peer
+	var fallback *peer
 	for _, p := range n.hosts {
 		if p.attached == never {
 			continue
@@ -94,10 +94,10 @@ func (n *Node) hostFor(tried []*peer) *peer {
 			return p
 		}
 		if !slices.Contains(tried, p) {
-			spared = p
+			fallback = p
 		}
 	}
-	return spared
+	return fallback
 }
 
 // NextHop returns the member to whom a message for a key goes from here, or says that this

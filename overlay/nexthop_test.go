@@ -31,7 +31,7 @@ func TestEveryHopIsNearer(t *testing.T) {
 				}
 			}
 			c.Peer.ID = env.PeerID(c.ID[:])
-			p := n.introduce(c)
+			p := n.ensureContact(c)
 			p.suspect = r.IntN(4) == 0
 			if n.leaf.Covers(c.ID) {
 				n.leaf.Add(c)
@@ -112,8 +112,8 @@ func TestClientSendsThroughTheMembersThatActForIt(t *testing.T) {
 	n := l.boot()
 	var hosts []*peer
 	for i := range 2 {
-		p := n.introduce(l.actor(i + 1).contact)
-		p.hosts = true
+		p := n.ensureContact(l.actor(i + 1).contact)
+		p.isHost = true
 		hosts = append(hosts, p)
 	}
 	n.hosts, n.state = hosts, Attached
@@ -128,7 +128,7 @@ func TestClientSendsThroughTheMembersThatActForIt(t *testing.T) {
 	if hop() != nil {
 		t.Error("sends through a member that has not agreed to act for it")
 	}
-	hosts[0].attached, hosts[1].attached = momentOf(l.now), momentOf(l.now)
+	hosts[0].attached, hosts[1].attached = timestampOf(l.now), timestampOf(l.now)
 	if hop() != hosts[0] || hop(hosts[0]) != hosts[1] || hop(hosts...) != nil {
 		t.Error("does not send through the first that was not tried")
 	}

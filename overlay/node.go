@@ -82,47 +82,47 @@ type Node struct {
 	reachable []string  // where it was dialled back; nil: not, or not known
 	stats     Stats
 
-	peers     roster
-	watched   watched
-	acts      bool         // there may be clients that it acts for
-	strangers []env.PeerID // peers without a place, the oldest first
-	leaf      *LeafSet
-	table     table
-	join      join
-	held      []*passage // wait until the node is active, or a slot is confirmed
-	line      []*passage // own messages that wait for their turn
-	abroad    int        // own messages that no next hop has taken over
-	lining    bool       // their turn is being given
-	ways      ways
-	looks     map[uint64]*look    // searches, by the nonce of the question that is out
-	questions map[uint64]question // of look-ups, by nonce
-	looking   []*lookup
-	waiting   []*lookup // for their turn
-	dead      graveyard
-	gossip    gossip
-	unrest    unrest
-	known     []*Contact // remembered from an earlier life
-	doors     []*Contact // members that the node was told of by others than members
-	hosts     []*peer    // the members that act for a client
+	peers         peerList
+	watchList     watchList
+	hasClients    bool         // there may be clients that it acts for
+	unplaced      []env.PeerID // peers without a place, the oldest first
+	leaf          *LeafSet
+	table         table
+	join          join
+	held          []*routeState // wait until the node is active, or a slot is confirmed
+	sendQueue     []*routeState // own messages that wait for their turn
+	inFlight      int           // own messages that no next hop has taken over
+	drainingQueue bool          // their turn is being given
+	routes        routeStates
+	slotSearches  map[uint64]*slotSearch // searches, by the nonce of the question that is out
+	lookupQueries map[uint64]lookupQuery // of look-ups, by nonce
+	activeLookups []*lookup
+	queuedLookups []*lookup // for their turn
+	tombstones    tombstones
+	deathReports  deathReports
+	churn         churnRate
+	remembered    []*Contact // remembered from an earlier life
+	bootstraps    []*Contact // members that the node was told of by others than members
+	hosts         []*peer    // the members that act for a client
 
-	cal       env.Calendar[task]
-	changed   bool          // LeafChanged is due
-	rowAt     time.Time     // when the next contact of the table is asked
-	selfAt    time.Time     // when its own id is next looked up
-	selfPause time.Duration // and how long after that again
-	restless  time.Time     // since when the leaf calls for another depth
-	surveyed  time.Time     // when some of the leaf were last asked for its depth
-	surveys   int           // times that they were asked since it was changed
-	turned    time.Time     // when the leaf's depth was last changed
-	siblingAt time.Time     // when the leaf's sibling was last counted anew
-	narrow    int           // depth of the leaf before it was widened
-	wideAt    time.Time     // when the wider one counts as whole
-	rumours   int           // rounds of comparing leaves that are still to come
-	burst     time.Time     // when the whole table was last probed
-	rose      time.Time     // when the dead were last all visited
-	turn      int           // of the slots, whose contact is asked next
-	quick     int           // rounds through the whole table that are still to come at once
-	saved     []*Contact    // what the store holds, by id
+	cal                 env.Calendar[task]
+	leafChanged         bool          // LeafChanged is due
+	nextRowAt           time.Time     // when the next contact of the table is asked
+	selfLookupAt        time.Time     // when its own id is next looked up
+	selfLookupInterval  time.Duration // and how long after that again
+	unsettledSince      time.Time     // since when the leaf calls for another depth
+	surveyedAt          time.Time     // when some of the leaf were last asked for its depth
+	surveyCount         int           // times that they were asked since it was changed
+	depthChangedAt      time.Time     // when the leaf's depth was last changed
+	siblingCountedAt    time.Time     // when the leaf's sibling was last counted anew
+	depthBeforeWidening int           // depth of the leaf before it was widened
+	wideningEnds        time.Time     // when the wider one counts as whole
+	gossipLeft          int           // rounds of comparing leaves that are still to come
+	tableProbedAt       time.Time     // when the whole table was last probed
+	deadProbedAt        time.Time     // when the dead were last all visited
+	slotTurn            int           // of the slots, whose contact is asked next
+	quickRounds         int           // rounds through the whole table that are still to come at once
+	savedRecords        []*Contact    // what the store holds, by id
 }
 
 // A task is an entry of the node's calendar. What it is about may be gone when
@@ -136,42 +136,42 @@ type task struct {
 type taskKind uint8
 
 const (
-	taskProbe  taskKind = iota // a probe is unanswered; n: nonce
-	taskHop                    // a hop did not acknowledge; n: message
-	taskRetry                  // the root did not acknowledge; n: message
-	taskHeld                   // a message has waited long enough; n: message
-	taskJoin                   // the next step of a join
-	taskWatch                  // look after the watched
-	taskRumour                 // compare leaves after a change
-	taskRow                    // ask the next contact of the table
-	taskLook                   // a member left Find unanswered; n: nonce
-	taskAsk                    // so did one that a look-up asked; n: nonce
-	taskSelf                   // see who is near the node's own id
-	taskLookup                 // there is room for another look-up
-	taskRowDue                 // a contact left RowAsk unanswered; n: row
-	taskSettle                 // see whether the leaf still calls for another depth
-	taskDead                   // probe somebody remembered as dead
-	taskSave                   // remember who is here
+	taskProbe        taskKind = iota // a probe is unanswered; n: nonce
+	taskHop                          // a hop did not acknowledge; n: message
+	taskRetry                        // the root did not acknowledge; n: message
+	taskHoldExpired                  // a message has waited long enough; n: message
+	taskJoin                         // the next step of a join
+	taskWatch                        // look after the watched
+	taskGossip                       // compare leaves after a change
+	taskRow                          // ask the next contact of the table
+	taskSlotSearch                   // a member left Find unanswered; n: nonce
+	taskLookupQuery                  // so did one that a look-up asked; n: nonce
+	taskSelfLookup                   // see who is near the node's own id
+	taskStartLookups                 // there is room for another look-up
+	taskRowTimeout                   // a contact left RowRequest unanswered; n: row
+	taskCheckDepth                   // see whether the leaf still calls for another depth
+	taskDead                         // probe somebody remembered as dead
+	taskSave                         // remember who is here
 )
 
 // New returns a node that is not yet in the network; it acts when Run and Found
 // are called.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
 	n := &Node{
-		cfg:     cfg.filled(),
-		network: cfg.Network.Name,
-		clock:   e.Clock,
-		net:     e.Network,
-		store:   e.Store,
-		rand:    e.Rand,
-		log:     e.Log,
-		signer:  signer,
-		records: cfg.Records,
-		ways:    ways{on: map[uint64]*passage{}},
-		looks:   map[uint64]*look{},
+		cfg:          cfg.filled(),
+		network:      cfg.Network.Name,
+		clock:        e.Clock,
+		net:          e.Network,
+		store:        e.Store,
+		rand:         e.Rand,
+		log:          e.Log,
+		signer:       signer,
+		records:      cfg.Records,
+		routes:       routeStates{byID: map[uint64]*routeState{}},
+		slotSearches: map[uint64]*slotSearch{},
 
-		questions: map[uint64]question{},
-		gossip:    gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}},
+		lookupQueries: map[uint64]lookupQuery{},
+		deathReports:  deathReports{pending: map[env.PeerID]env.PeerID{}, falseReports: map[env.PeerID]falseReportCount{}},
 	}
 	if n.records == nil {
 		n.records = NewRecords(n.network, verify, ownRecords)
@@ -181,11 +181,11 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	n.self = newRecord(n.network, signer, nil, n.started, false)
 	n.leaf = newLeafSet(n.self, cfg.Network.LeafSplit, cfg.Network.LeafMerge)
 	n.table.self = n.self.ID
-	n.recall()
+	n.loadRemembered()
 	n.at(n.started, task{kind: taskJoin})
-	n.after(n.spread(n.cfg.WatchInterval), task{kind: taskWatch})
-	n.after(n.spread(n.cfg.DeadInterval), task{kind: taskDead})
-	n.after(n.spread(n.cfg.SaveInterval), task{kind: taskSave})
+	n.after(n.jitter(n.cfg.WatchInterval), task{kind: taskWatch})
+	n.after(n.jitter(n.cfg.DeadInterval), task{kind: taskDead})
+	n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
 	return n
 }
 
@@ -242,7 +242,7 @@ func (n *Node) Hosts() []*Contact {
 // at enters a task; after does so from now on.
 func (n *Node) at(t time.Time, what task)        { n.cal.Add(t, what) }
 func (n *Node) after(d time.Duration, what task) { n.cal.Add(n.clock.Now().Add(d), what) }
-func (n *Node) spread(d time.Duration) time.Duration { // d give or take a quarter, so that nodes do not march in step
+func (n *Node) jitter(d time.Duration) time.Duration { // d give or take a quarter, so that nodes do not march in step
 	return d*3/4 + time.Duration(n.rand.Int64N(int64(d)/2+1))
 }
 
@@ -258,10 +258,10 @@ func (n *Node) Run(now time.Time) time.Time {
 		}
 		n.do(t, at, now)
 	}
-	n.ways.expire(now)
-	if n.changed {
-		n.changed = false
-		n.settled(now)
+	n.routes.expire(now)
+	if n.leafChanged {
+		n.leafChanged = false
+		n.checkDepth(now)
 		for _, app := range n.apps {
 			app.LeafChanged()
 		}
@@ -274,39 +274,39 @@ func (n *Node) do(t task, at, now time.Time) {
 	case taskProbe:
 		n.probeUnanswered(n.peers.get(t.peer), t.n)
 	case taskHop:
-		n.hopSilent(n.ways.on[t.n], at)
+		n.hopTimedOut(n.routes.byID[t.n], at)
 	case taskRetry:
-		n.retry(n.ways.on[t.n], at)
-	case taskHeld:
-		n.heldLong(n.ways.on[t.n], at)
+		n.retry(n.routes.byID[t.n], at)
+	case taskHoldExpired:
+		n.holdExpired(n.routes.byID[t.n], at)
 	case taskJoin:
 		n.stepJoin()
 	case taskWatch:
 		n.watch(now)
-	case taskRumour:
-		n.rumour()
+	case taskGossip:
+		n.gossipLeaf()
 	case taskRow:
-		if n.rowAt.Equal(at) {
-			n.rowTurn()
+		if n.nextRowAt.Equal(at) {
+			n.nextRow()
 		}
-	case taskLook:
-		n.lookUnanswered(t.n)
-	case taskAsk:
-		n.askUnanswered(t.n, at)
-	case taskSelf:
-		if n.selfAt.Equal(at) {
-			n.lookForSelf()
+	case taskSlotSearch:
+		n.slotSearchUnanswered(t.n)
+	case taskLookupQuery:
+		n.queryUnanswered(t.n, at)
+	case taskSelfLookup:
+		if n.selfLookupAt.Equal(at) {
+			n.lookUpSelfAgain()
 		}
-	case taskLookup:
-		n.nextLookup()
-	case taskRowDue:
+	case taskStartLookups:
+		n.startLookups()
+	case taskRowTimeout:
 		n.rowUnanswered(n.peers.get(t.peer), at)
-	case taskSettle:
-		n.settled(now)
+	case taskCheckDepth:
+		n.checkDepth(now)
 	case taskDead:
-		n.visitGrave()
+		n.probeDead()
 	case taskSave:
-		n.save()
+		n.savePeriodically()
 	}
 }
 
@@ -331,10 +331,10 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 			n.stats.Garbage++
 			return ErrRecord
 		}
-		p = n.introduce(c)
+		p = n.ensureContact(c)
 	}
 	if p == nil {
-		p = n.acquaint(from)
+		p = n.ensurePeer(from)
 	}
 	n.heardFrom(p)
 	garbage := n.stats.Garbage
@@ -360,12 +360,12 @@ func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
 		n.onNearby(p, b.Nearby)
 	case *overlaypb.Message_Leaf:
 		n.onLeaf(p, b.Leaf)
-	case *overlaypb.Message_RowAsk:
-		n.onRowAsk(p, b.RowAsk)
-	case *overlaypb.Message_RowGive:
-		n.onRowGive(p, b.RowGive)
-	case *overlaypb.Message_Gone:
-		n.onGone(p, b.Gone)
+	case *overlaypb.Message_RowRequest:
+		n.onRowRequest(p, b.RowRequest)
+	case *overlaypb.Message_RowReply:
+		n.onRowReply(p, b.RowReply)
+	case *overlaypb.Message_Dead:
+		n.onDead(p, b.Dead)
 	case *overlaypb.Message_Leave:
 		n.onLeave(p)
 	}
@@ -377,11 +377,11 @@ func (n *Node) send(p *peer, m *overlaypb.Message) { n.sendAs(p, env.Control, m)
 
 func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	_, ack := m.Body.(*overlaypb.Message_Ack)
-	if !p.told && !ack { // who gets an acknowledgement knows whom it sent to
+	if !p.knowsMe && !ack { // who gets an acknowledgement knows whom it sent to
 		m.Record = n.self.Raw
-		p.toldNow = true
+		p.recordSent = true
 	}
-	f := n.toSend(m)
+	f := n.encode(m)
 	switch m.Body.(type) {
 	case *overlaypb.Message_Route, *overlaypb.Message_Ack:
 		n.stats.Carrying++
@@ -391,7 +391,7 @@ func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 }
 
 // toSend encodes a message that is about to be sent, and counts it.
-func (n *Node) toSend(m *overlaypb.Message) []byte {
+func (n *Node) encode(m *overlaypb.Message) []byte {
 	f := frame(m)
 	n.stats.Sent++
 	n.stats.Bytes += uint64(len(f))

@@ -82,17 +82,17 @@ func TestGivenUpMessageIsGivenUp(t *testing.T) {
 
 // However many cry, a liar's false words count.
 func TestCriersAreCounted(t *testing.T) {
-	g := gossip{by: map[env.PeerID]env.PeerID{}, cries: map[env.PeerID]cry{}}
+	g := deathReports{pending: map[env.PeerID]env.PeerID{}, falseReports: map[env.PeerID]falseReportCount{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	g.wrong("liar", now)
-	for i := range maxCriers {
-		g.wrong(env.PeerID(fmt.Sprint(i)), now)
+	g.countFalse("liar", now)
+	for i := range maxReporters {
+		g.countFalse(env.PeerID(fmt.Sprint(i)), now)
 	}
-	for range maxCries {
-		g.wrong("liar", now)
+	for range maxFalseReports {
+		g.countFalse("liar", now)
 	}
-	if g.heeds("liar", now) || len(g.cries) > maxCriers {
-		t.Errorf("after %d false words it is heeded, or %d are counted", maxCries+1, len(g.cries))
+	if g.trusts("liar", now) || len(g.falseReports) > maxReporters {
+		t.Errorf("after %d false words it is heeded, or %d are counted", maxFalseReports+1, len(g.falseReports))
 	}
 }
 
@@ -110,12 +110,12 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 	for i := range 200 { // receipts go back to those that are forgotten by now
 		l.say(l.actor(1), ack(&overlaypb.Ack{Id: uint64(i), Receipt: true, Root: make([]byte, 32)}))
 	}
-	if got := n.Stats().Peers; got > maxStrangers+2 {
+	if got := n.Stats().Peers; got > maxUnplaced+2 {
 		t.Errorf("remembers %d peers", got)
 	}
 	a := l.actor(1)
 	for i := range 20 {
-		leaf := &overlaypb.Leaf{Ids: []uint64{1}}
+		leaf := &overlaypb.Leaf{IdPrefixes: []uint64{1}}
 		for j := range 100 {
 			leaf.Records = append(leaf.Records, l.actor(1000+100*i+j).contact.Raw)
 		}
@@ -123,7 +123,7 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := n.Stats().Peers; got > maxCandidates+maxStrangers+2 || got < maxCandidates {
+	if got := n.Stats().Peers; got > maxCandidates+maxUnplaced+2 || got < maxCandidates {
 		t.Errorf("waits for %d peers it has heard of", got)
 	}
 	for range 60 {
@@ -131,7 +131,7 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 		l.answers(a)
 		l.sent = nil
 	}
-	if got := n.Stats().Peers; got > maxStrangers+2 || n.Leaf().Len() != 2 {
+	if got := n.Stats().Peers; got > maxUnplaced+2 || n.Leaf().Len() != 2 {
 		t.Errorf("a minute later it remembers %d peers, %d in its leaf", got, n.Leaf().Len())
 	}
 }
@@ -196,7 +196,7 @@ func TestMembersActForSoManyClientsAndNoMore(t *testing.T) {
 		}
 	}
 	l.pass(clientSilence*n.cfg.WatchInterval + 2*n.cfg.WatchInterval)
-	if got := n.Stats(); got.Clients != 0 || got.Peers > maxStrangers {
+	if got := n.Stats(); got.Clients != 0 || got.Peers > maxUnplaced {
 		t.Errorf("after their silence it acts for %d clients, remembers %d peers", got.Clients, got.Peers)
 	}
 }
@@ -260,7 +260,7 @@ func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 		{at(2 * time.Minute), 4},
 	} {
 		l.say(a, probe(&overlaypb.Probe{Nonce: 1, Depth: 0, Decided: c.decided}))
-		if n.leaf.decided > n.latest() || n.leaf.Depth() != c.depth {
+		if n.leaf.decided > n.latestDecision() || n.leaf.Depth() != c.depth {
 			t.Fatalf("decided at %d: the leaf is at depth %d", c.decided, n.leaf.Depth())
 		}
 	}
@@ -308,7 +308,7 @@ func TestDeadMemberIsMissedOnce(t *testing.T) {
 	}
 	told := 0
 	for _, m := range l.heard(b) {
-		if m.GetGone() != nil {
+		if m.GetDead() != nil {
 			told++
 		}
 	}
@@ -317,7 +317,7 @@ func TestDeadMemberIsMissedOnce(t *testing.T) {
 	}
 	// What b says of a is not heeded at once, what a says itself is.
 	hearsay := &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: [][]byte{a.contact.Raw}}}}
-	n.dead.bury(a.contact, l.now, true)
+	n.tombstones.add(a.contact, l.now, true)
 	l.sent = nil
 	l.say(b, hearsay)
 	if got := l.heard(a); len(got) > 0 {
@@ -335,7 +335,7 @@ func TestWhoLeavesIsGoneAndSilent(t *testing.T) {
 	a := l.actor(1)
 	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 	l.say(a, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
-	if n.Leaf().Len() != 1 || len(n.dead.missed()) != 0 {
+	if n.Leaf().Len() != 1 || len(n.tombstones.withPlace()) != 0 {
 		t.Error("who left is there, or is missed")
 	}
 	l.say(l.actor(2), probe(&overlaypb.Probe{Nonce: 1}))

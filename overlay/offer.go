@@ -15,85 +15,85 @@ const joinWant = 8
 type offer struct {
 	depth   int
 	decided uint64
-	of      []*Contact
+	members []*Contact
 }
 
 // weigh compares a leaf that was offered with what those near the node's id say, whom it
 // finds by disjoint routes: a liar could offer one that has nobody in it but liars.
-func (n *Node) weigh() {
+func (n *Node) checkOffer() {
 	j := &n.join
 	switch {
-	case j.searching():
-	case len(j.near) == 0 || n.clock.Now().Sub(j.nearAt) > nearLasts:
-		n.seek()
-	case !j.again && n.overlooks():
-		j.again = true
-		n.seek()
+	case j.lookingUp():
+	case len(j.nearest) == 0 || n.clock.Now().Sub(j.nearestAt) > nearestLifetime:
+		n.lookUpSelf()
+	case !j.lookedUpTwice && n.missedInPool():
+		j.lookedUpTwice = true
+		n.lookUpSelf()
 	default:
-		n.compareOffer()
+		n.decideOffer()
 	}
 }
 
 // compareOffer takes the leaf that was offered if it is what most of those near the node's id
 // say, and otherwise asks one of these for another.
-func (n *Node) compareOffer() {
+func (n *Node) decideOffer() {
 	j := &n.join
-	most := most(j.near)
-	if most == nil || j.offer.depth == most.depth && j.offer.names(j.near) || j.offers == maxOffers {
+	most := majorityDepth(j.nearest)
+	if most == nil || j.offer.depth == most.depth && j.offer.namesMost(j.nearest) || j.offersAsked == maxOffers {
 		if most != nil && j.offer.depth != most.depth {
 			j.offer.depth, j.offer.decided = most.depth, most.decided
 		}
-		n.announce(j.offer.depth, j.offer.decided, append(j.offer.of, contactsOf(j.near)...))
+		n.announce(j.offer.depth, j.offer.decided, append(j.offer.members, contactsOf(j.nearest)...))
 		return
 	}
-	for _, w := range j.near { // another may know better
-		if w.covers && w.depth == most.depth && !j.asked[w.contact.ID] {
-			j.asked[w.contact.ID] = true
-			j.offers++
-			j.tries = 0
-			n.find(w.contact.Peer)
+	for _, member := range j.nearest { // another may know better
+		if member.covers && member.depth == most.depth && !j.asked[member.contact.ID] {
+			j.asked[member.contact.ID] = true
+			j.offersAsked++
+			j.findAttempts = 0
+			n.sendFind(member.contact.Peer)
 			return
 		}
 	}
-	j.offers = maxOffers
-	n.compareOffer()
+	j.offersAsked = maxOffers
+	n.decideOffer()
 }
 
 // seek looks up who lives near the id of a node that joins. It need not wait for an offer:
 // whoever it begins with is named by the same peers.
-func (n *Node) seek() {
+func (n *Node) lookUpSelf() {
 	j := &n.join
-	j.near = nil
+	j.nearest = nil
 	var search *lookup
-	search = n.lookup(n.self.ID, joinWant, true, func(found []*named) {
-		if j.search != search {
+	search = n.queueLookup(n.self.ID, joinWant, true, func(found []*lookupMember) {
+		if j.selfLookup != search {
 			return // the node's place is another one since
 		}
-		j.near, j.nearAt = append([]*named{}, found...), n.clock.Now() // not nil
+		j.nearest, j.nearestAt = append([]*lookupMember{}, found...), n.clock.Now() // not nil
 		switch {
 		case n.state != Alone:
 		case j.offer == nil:
 			n.stepJoin() // it may have waited for this to act alone
 		case len(found) == 0: // nobody but who made the offer answers
-			n.compareOffer()
+			n.decideOffer()
 		default:
-			n.weigh()
+			n.checkOffer()
 		}
 	})
-	j.search = search
+	j.selfLookup = search
 }
 
 // nearLasts is how long those near the node's id are those who were found there.
-const nearLasts = 10 * time.Second
+const nearestLifetime = 10 * time.Second
 
 // overlooks says whether somebody was named to the node who stands among those whom it found
 // near its id, and whom it has not asked: nobody whom it began with has named him. It may
 // have begun with liars only, when it had heard but one answer.
-func (n *Node) overlooks() bool {
+func (n *Node) missedInPool() bool {
 	j := &n.join
-	last := j.near[len(j.near)-1].contact.ID
+	last := j.nearest[len(j.nearest)-1].contact.ID
 	return slices.ContainsFunc(j.pool, func(c *Contact) bool {
-		return c.ID != n.self.ID && (len(j.near) < joinWant || Nearer(n.self.ID, c.ID, last)) && !j.search.tried(c)
+		return c.ID != n.self.ID && (len(j.nearest) < joinWant || Nearer(n.self.ID, c.ID, last)) && !j.selfLookup.tried(c)
 	})
 }
 
@@ -102,10 +102,10 @@ const maxOffers = 3
 
 // mix orders members so that those with whom routes begin have as many advocates as there
 // are: each of them names one before any names two. Who has offered a leaf names no second.
-func (j *join) mix(of []*Contact) {
+func (j *join) interleave(of []*Contact) {
 	named, turn := map[ID]int{}, map[ID]int{}
 	for _, c := range of {
-		by := j.by[c.ID]
+		by := j.namedBy[c.ID]
 		if turn[c.ID] = named[by]; turn[c.ID] > 0 && j.offer != nil && j.offer.has(c) {
 			turn[c.ID] = maxPool
 		}
@@ -116,14 +116,14 @@ func (j *join) mix(of []*Contact) {
 
 // has says whether an offer names a member.
 func (o *offer) has(c *Contact) bool {
-	return slices.ContainsFunc(o.of, func(m *Contact) bool { return m.ID == c.ID })
+	return slices.ContainsFunc(o.members, func(m *Contact) bool { return m.ID == c.ID })
 }
 
 // names says whether an offer names all but one of some members.
-func (o *offer) names(near []*named) bool {
+func (o *offer) namesMost(near []*lookupMember) bool {
 	missing := 0
-	for _, w := range near {
-		if !o.has(w.contact) {
+	for _, member := range near {
+		if !o.has(member.contact) {
 			missing++
 		}
 	}
@@ -133,20 +133,20 @@ func (o *offer) names(near []*named) bool {
 // most returns one of those members whose leaf holds the id that was looked up, of the
 // depth that most of them say, and of these the one that says it since the latest; nil if
 // there are none.
-func most(near []*named) (best *named) {
+func majorityDepth(near []*lookupMember) (best *lookupMember) {
 	votes := map[int]int{}
-	for _, w := range near {
-		if w.covers {
-			votes[w.depth]++
+	for _, member := range near {
+		if member.covers {
+			votes[member.depth]++
 		}
 	}
-	for _, w := range near {
-		if !w.covers {
+	for _, member := range near {
+		if !member.covers {
 			continue
 		}
-		if best == nil || votes[w.depth] > votes[best.depth] ||
-			votes[w.depth] == votes[best.depth] && w.decided > best.decided {
-			best = w
+		if best == nil || votes[member.depth] > votes[best.depth] ||
+			votes[member.depth] == votes[best.depth] && member.decided > best.decided {
+			best = member
 		}
 	}
 	return best
@@ -157,41 +157,41 @@ func most(near []*named) (best *named) {
 // was in parts, finds those among whom it belongs. One route begins at a door: who has no contacts
 // but liars would go on among these.
 const (
-	soonLook  = time.Minute
-	firstLook = 10 * time.Minute
-	laterLook = time.Hour
+	selfLookupSoon  = time.Minute
+	selfLookupFirst = 10 * time.Minute
+	selfLookupLater = time.Hour
 )
 
 // maxDoors is how many of those are remembered through whom the node could join.
-const maxDoors = 8
+const maxBootstraps = 8
 
 // keepDoors remembers who was found outside the network, in a list of its operator's or on the local
 // one: they are still there for a node whose every contact is a liar.
-func (n *Node) keepDoors() {
+func (n *Node) keepBootstraps() {
 	for _, c := range n.join.pool {
-		if len(n.doors) < maxDoors && !slices.ContainsFunc(n.doors, func(d *Contact) bool { return d.ID == c.ID }) &&
+		if len(n.bootstraps) < maxBootstraps && !slices.ContainsFunc(n.bootstraps, func(d *Contact) bool { return d.ID == c.ID }) &&
 			slices.ContainsFunc(n.join.found, func(p env.Peer) bool { return p.ID == c.Peer.ID }) {
-			n.doors = append(n.doors, c)
+			n.bootstraps = append(n.bootstraps, c)
 		}
 	}
 }
 
 // planSelf sets the time of the next lookForSelf; there is only one.
-func (n *Node) planSelf(in time.Duration) {
-	n.selfAt = n.clock.Now().Add(n.spread(in))
-	n.at(n.selfAt, task{kind: taskSelf})
+func (n *Node) scheduleSelfLookup(in time.Duration) {
+	n.selfLookupAt = n.clock.Now().Add(n.jitter(in))
+	n.at(n.selfLookupAt, task{kind: taskSelfLookup})
 }
 
 // lookForSelf gets to know whoever stands near the node's id.
-func (n *Node) lookForSelf() {
+func (n *Node) lookUpSelfAgain() {
 	if n.state != Active {
 		return
 	}
-	n.planSelf(n.selfPause)
-	n.selfPause = laterLook
-	n.lookup(n.self.ID, joinWant, true, func(found []*named) {
-		for _, w := range found {
-			n.meet(w.contact)
+	n.scheduleSelfLookup(n.selfLookupInterval)
+	n.selfLookupInterval = selfLookupLater
+	n.queueLookup(n.self.ID, joinWant, true, func(found []*lookupMember) {
+		for _, member := range found {
+			n.considerMember(member.contact)
 		}
 	})
 }

@@ -15,18 +15,18 @@ func TestOneRouteBeginsAtADoor(t *testing.T) {
 	door, named := l.actor(1), l.actor(2)
 	n.join.pool = []*Contact{named.contact, door.contact}
 	n.join.found = []env.Peer{door.contact.Peer}
-	n.keepDoors()
-	n.keepDoors() // it joins again
-	if len(n.doors) != 1 || n.doors[0] != door.contact {
-		t.Fatalf("%d doors", len(n.doors))
+	n.keepBootstraps()
+	n.keepBootstraps() // it joins again
+	if len(n.bootstraps) != 1 || n.bootstraps[0] != door.contact {
+		t.Fatalf("%d doors", len(n.bootstraps))
 	}
 	n.join = join{}
 	for _, liar := range l.near(n.ID(), 6, 2*lookupRoutes) {
-		n.introduce(liar.contact)
+		n.ensureContact(liar.contact)
 		n.leaf.Add(liar.contact)
 	}
 	l.sent = nil
-	n.lookForSelf()
+	n.lookUpSelfAgain()
 	l.run()
 	asked := 0
 	for _, m := range l.heard(door) {

@@ -19,7 +19,7 @@ const (
 
 // maxWait is the longest that one attempt waits. However slow a peer seemed when it was
 // last measured, four attempts are over after 15 s.
-const maxWait = 4 * time.Second
+const maxProbeTimeout = 4 * time.Second
 
 // probe asks a peer whether it lives, unless it is being asked already. Whatever
 // it says next counts as an answer.
@@ -28,31 +28,31 @@ func (n *Node) probe(p *peer) {
 		return
 	}
 	p.attempts = 0
-	n.probeAgain(p)
+	n.sendProbe(p)
 }
 
-func (n *Node) probeAgain(p *peer) {
+func (n *Node) sendProbe(p *peer) {
 	now := n.clock.Now()
-	wait := p.patience(now)
-	if !p.broken { // then a slow answer is not what it waits for
-		wait = min(wait<<p.attempts, maxWait)
+	wait := p.answerTimeout(now)
+	if !p.linkBroken { // then a slow answer is not what it waits for
+		wait = min(wait<<p.attempts, maxProbeTimeout)
 	}
 	p.nonce = n.rand.Uint64() | 1
 	p.probing = true
 	p.attempts++
-	p.probeSent = momentOf(now)
+	p.probeSent = timestampOf(now)
 	n.stats.Probes++
 	n.at(now.Add(wait), task{kind: taskProbe, peer: p.id, n: p.nonce})
 	m := &overlaypb.Probe{
-		Nonce:   p.nonce,
-		Want:    p.contact == nil,
-		Depth:   uint32(n.leaf.Depth()),
-		Digest:  n.leaf.Digest(),
-		Decided: n.leaf.decided,
-		Attach:  p.hosts && n.state != Active,
+		Nonce:      p.nonce,
+		WantRecord: p.contact == nil,
+		Depth:      uint32(n.leaf.Depth()),
+		Digest:     n.leaf.Digest(),
+		Decided:    n.leaf.decided,
+		Attach:     p.isHost && n.state != Active,
 	}
-	if !p.told && p.contact != nil { // we are new to each other
-		m.Has = uint32(p.contact.Issued)
+	if !p.knowsMe && p.contact != nil { // we are new to each other
+		m.KnownIssued = uint32(p.contact.Issued)
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Probe{Probe: m}})
 }
@@ -66,26 +66,26 @@ func (n *Node) onProbe(p *peer, m *overlaypb.Probe) {
 			p.candidate, p.acked = false, true
 			p.probing, p.attempts = false, 0
 		}
-		if m.Want {
-			p.told = false // it forgot who I am
+		if m.WantRecord {
+			p.knowsMe = false // it forgot who I am
 			n.probe(p)
 		}
 		if m.Attach {
 			n.attachedTo(p)
-		} else if answer && p.hosts && !n.self.Member {
+		} else if answer && p.isHost && !n.self.Member {
 			n.detach(p) // it does not act for me, or not any longer
 		}
 	}
-	n.compareWith(p, int(m.Depth), m.Decided, m.Digest, m.Reply) // first, so that the reply finds the peer told
+	n.onLeafDigest(p, int(m.Depth), m.Decided, m.Digest, m.Reply) // first, so that the reply finds the peer told
 	if !m.Reply {
-		if m.Has != 0 && m.Has == uint32(n.self.Issued) {
-			p.told = true
+		if m.KnownIssued != 0 && m.KnownIssued == uint32(n.self.Issued) {
+			p.knowsMe = true
 		}
 		granted := m.Attach && n.attach(p)
 		n.send(p, n.probeReply(p, m, granted))
 		n.askOnceMore(p)
 	}
-	n.joinedYet()
+	n.checkJoined()
 }
 
 func (n *Node) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.Message {
@@ -97,7 +97,7 @@ func (n *Node) probeReply(p *peer, m *overlaypb.Probe, granted bool) *overlaypb.
 		Decided: n.leaf.decided,
 		Attach:  granted,
 	}}}
-	if m.Want {
+	if m.WantRecord {
 		r.Record = n.self.Raw
 	}
 	return r
@@ -114,35 +114,35 @@ func (n *Node) probeUnanswered(p *peer, nonce uint64) {
 		limit = leafAttempts
 	}
 	if p.attempts < limit {
-		n.probeAgain(p)
+		n.sendProbe(p)
 		return
 	}
 	p.probing = false
-	n.died(p)
+	n.declareDead(p)
 }
 
 // died buries a peer that left all attempts unanswered.
-func (n *Node) died(p *peer) {
+func (n *Node) declareDead(p *peer) {
 	now := n.clock.Now()
 	wasCandidate := p.candidate
 	watched := p.contact != nil && n.watches(p.contact)
-	placed := n.drop(p)
+	placed := n.removePeer(p)
 	if p.contact != nil {
-		n.dead.bury(p.contact, now, placed)
+		n.tombstones.add(p.contact, now, placed)
 	}
 	if placed {
 		n.stats.Deaths++
-		n.unrest.died(now)
+		n.churn.recordDeath(now)
 		if watched {
 			n.announceDeath(p.contact)
 		}
-		if n.burst.IsZero() || now.Sub(n.burst) >= n.cfg.BurstInterval {
-			n.burst = now
+		if n.tableProbedAt.IsZero() || now.Sub(n.tableProbedAt) >= n.cfg.BurstInterval {
+			n.tableProbedAt = now
 			n.probeTable()
 		}
 	}
 	if wasCandidate {
-		n.joinedYet()
+		n.checkJoined()
 	}
 }
 
@@ -151,7 +151,7 @@ func (n *Node) probeTable() {
 	now := n.clock.Now()
 	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 		for _, p := range []*peer{s.contact, s.spare} {
-			if p != nil && now.Sub(p.heard.time()) > p.rto() {
+			if p != nil && now.Sub(p.lastHeard.time()) > p.rto() {
 				n.probe(p)
 			}
 		}
@@ -160,26 +160,26 @@ func (n *Node) probeTable() {
 
 // drop takes a peer out of everything: it is dead, or has left. It says whether
 // it had a place.
-func (n *Node) drop(p *peer) bool {
+func (n *Node) removePeer(p *peer) bool {
 	placed := false
-	n.gossip.died(p.id)
-	p.candidate, p.probing, p.attempts, p.leaf = false, false, 0, nil
-	p.heard, p.told = never, false
+	n.deathReports.dead(p.id)
+	p.candidate, p.probing, p.attempts, p.leafSync = false, false, 0, nil
+	p.lastHeard, p.knowsMe = never, false
 	if p.contact != nil {
 		if !plant.Undead && n.leaf.Remove(p.contact.ID) {
 			placed = true
-			n.changed = true
-			n.spreadRumour()
+			n.leafChanged = true
+			n.startGossip()
 		}
 		if n.table.remove(p) {
 			placed = true
 			if s, row, col := n.table.slot(p.contact.ID, n.leaf.Depth()); s != nil && s.contact == nil {
 				s.empty, s.counted = false, false
-				n.lookFor(row, col)
+				n.searchSlot(row, col)
 			}
 		}
 	}
-	if p.hosts {
+	if p.isHost {
 		placed = true
 		n.detach(p)
 	}
@@ -187,8 +187,8 @@ func (n *Node) drop(p *peer) bool {
 		placed = true
 		p.attached = never
 	}
-	n.wayLost(p)
-	if p.wanted > 0 {
+	n.rerouteFrom(p)
+	if p.watchCount > 0 {
 		placed = true
 		for _, app := range n.apps {
 			app.PeerGone(p.id)
@@ -201,12 +201,12 @@ func (n *Node) drop(p *peer) bool {
 // Watch asks to be told by PeerGone when a peer is dead or has left; each Watch
 // is ended by an Unwatch. The overlay does not probe the peer for that alone:
 // who misses something of it calls Suspect.
-func (n *Node) Watch(c *Contact) { n.introduce(c).wanted++ }
+func (n *Node) Watch(c *Contact) { n.ensureContact(c).watchCount++ }
 
 // Unwatch ends a Watch.
 func (n *Node) Unwatch(id env.PeerID) {
-	if p := n.peers.get(id); p != nil && p.wanted > 0 {
-		p.wanted--
+	if p := n.peers.get(id); p != nil && p.watchCount > 0 {
+		p.watchCount--
 		n.forget(p)
 	}
 }
@@ -221,8 +221,8 @@ func (n *Node) Suspect(id env.PeerID) {
 // PeerDown takes a hint that a peer's link broke: it is probed. Who has said that it leaves
 // closes its links, too, and is not missed.
 func (n *Node) PeerDown(id env.PeerID) {
-	if p := n.peers.get(id); p != nil && p.heard != never && n.useful(p) {
-		p.broken = true
+	if p := n.peers.get(id); p != nil && p.lastHeard != never && n.inUse(p) {
+		p.linkBroken = true
 		n.probe(p)
 	}
 }

@@ -158,16 +158,16 @@ func TestOldestKnownPeersGiveWay(t *testing.T) {
 	for i := range 300 {
 		l.now = l.now.Add(time.Millisecond)
 		c := newRecord(l.network.Name, l.actor(i+1).signer, nil, l.now, true)
-		n.keep(c)
+		n.noteSaved(c)
 		l.records[string(peerKey(c.ID))] = c.Raw
 	}
-	n.save()
+	n.savePeriodically()
 	remembered, _ := remembered(l, n.records)
-	if len(remembered) != maxKnown || n.Stats().Known != maxKnown {
+	if len(remembered) != maxRemembered || n.Stats().Known != maxRemembered {
 		t.Fatalf("%d are remembered", len(remembered))
 	}
 	for _, c := range remembered {
-		if l.now.Sub(time.UnixMilli(int64(c.Issued))) >= maxKnown*time.Millisecond {
+		if l.now.Sub(time.UnixMilli(int64(c.Issued))) >= maxRemembered*time.Millisecond {
 			t.Errorf("one of %v ago is remembered", l.now.Sub(time.UnixMilli(int64(c.Issued))))
 		}
 	}

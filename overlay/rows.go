@@ -11,11 +11,11 @@ import (
 )
 
 // quickPause is the time between the rounds through the whole table after a join.
-const quickPause = 20 * time.Second
+const quickRoundInterval = 20 * time.Second
 
 // rowTurn asks the next contact of the table for its row and count, or has
 // a slot without one looked into; after a join it asks all of them at once, twice.
-func (n *Node) rowTurn() {
+func (n *Node) nextRow() {
 	if n.state != Active {
 		return
 	}
@@ -26,64 +26,64 @@ func (n *Node) rowTurn() {
 		if s.contact != nil {
 			slots = append(slots, func() {
 				n.askRow(s.contact, row)
-				if s.spare != nil && now.Sub(s.spare.heard.time()) >= interval {
+				if s.spare != nil && now.Sub(s.spare.lastHeard.time()) >= interval {
 					n.probe(s.spare) // or it would be found dead when it is needed
 				}
 			})
 		} else {
-			slots = append(slots, func() { n.lookFor(row, col) })
+			slots = append(slots, func() { n.searchSlot(row, col) })
 		}
 	})
 	pause := interval
 	switch {
-	case n.quick > 0:
-		n.quick--
+	case n.quickRounds > 0:
+		n.quickRounds--
 		for _, ask := range slots {
 			ask()
 		}
 		for row := range n.table.rows {
-			if n.quick == 0 {
-				n.askMate(row)
+			if n.quickRounds == 0 {
+				n.askLeafMember(row)
 			}
 		}
-		pause = quickPause
+		pause = quickRoundInterval
 	case len(slots) > 0:
-		if n.turn = (n.turn + 1) % len(slots); n.turn == 0 {
-			n.askMate(n.rand.IntN(len(n.table.rows)))
+		if n.slotTurn = (n.slotTurn + 1) % len(slots); n.slotTurn == 0 {
+			n.askLeafMember(n.rand.IntN(len(n.table.rows)))
 		}
-		slots[n.turn]()
+		slots[n.slotTurn]()
 		pause /= time.Duration(len(slots))
 	}
-	n.planRow(n.spread(pause))
+	n.scheduleRow(n.jitter(pause))
 }
 
 // planRow sets the time of the next rowTurn; there is only one.
-func (n *Node) planRow(in time.Duration) {
-	n.rowAt = n.clock.Now().Add(in)
-	n.at(n.rowAt, task{kind: taskRow})
+func (n *Node) scheduleRow(in time.Duration) {
+	n.nextRowAt = n.clock.Now().Add(in)
+	n.at(n.nextRowAt, task{kind: taskRow})
 }
 
 // askMate asks some member of the leaf for whom it knows in a row. The leaf is honest, as a
 // whole: who has only liars in its table learns of others through it.
-func (n *Node) askMate(row int) {
+func (n *Node) askLeafMember(row int) {
 	of := n.leaf.Members()
 	c := of[n.rand.IntN(len(of))]
 	if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
-		n.askFor(p, row, func(*slot) bool { return true })
+		n.askColumns(p, row, func(*slot) bool { return true })
 	}
 }
 
 // askRow asks a member that shares `row` digits with the node for its count and
 // for what the node's own row lacks.
 func (n *Node) askRow(p *peer, row int) {
-	p.told = false // it may have no place for me, and forget who I am
-	n.askFor(p, row, func(s *slot) bool {
+	p.knowsMe = false // it may have no place for me, and forget who I am
+	n.askColumns(p, row, func(s *slot) bool {
 		return s.contact == nil || s.spare == nil && !(s.counted && s.count < 2)
 	})
 }
 
 // askFor asks a member for those slots of a row that have to do.
-func (n *Node) askFor(p *peer, row int, wanted func(*slot) bool) {
+func (n *Node) askColumns(p *peer, row int, wanted func(*slot) bool) {
 	var columns uint32
 	for col := range n.table.rows[row] {
 		if n.table.beyond(row, col, n.leaf.Depth()) && wanted(&n.table.rows[row][col]) {
@@ -91,46 +91,46 @@ func (n *Node) askFor(p *peer, row int, wanted func(*slot) bool) {
 		}
 	}
 	now := n.clock.Now()
-	p.row, p.rowSent, p.rowDue = int16(row), momentOf(now), momentOf(now.Add(p.patience(now)))
-	n.at(p.rowDue.time(), task{kind: taskRowDue, peer: p.id})
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowAsk{RowAsk: &overlaypb.RowAsk{
+	p.row, p.rowSent, p.rowDue = int16(row), timestampOf(now), timestampOf(now.Add(p.answerTimeout(now)))
+	n.at(p.rowDue.time(), task{kind: taskRowTimeout, peer: p.id})
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowRequest{RowRequest: &overlaypb.RowRequest{
 		Row: uint32(row), Columns: columns,
 	}}})
 }
 
-// rowUnanswered goes on when a contact did not answer RowAsk: perhaps it is dead.
+// rowUnanswered goes on when a contact did not answer RowRequest: perhaps it is dead.
 func (n *Node) rowUnanswered(p *peer, due time.Time) {
-	if p != nil && p.rowDue != never && p.rowDue == momentOf(due) {
+	if p != nil && p.rowDue != never && p.rowDue == timestampOf(due) {
 		p.rowDue = never
 		p.suspect = true
 		n.probe(p)
 	}
 }
 
-func (n *Node) onRowAsk(p *peer, m *overlaypb.RowAsk) {
+func (n *Node) onRowRequest(p *peer, m *overlaypb.RowRequest) {
 	row := int(m.Row)
 	if n.state != Active || p.contact == nil || n.self.ID.Common(p.contact.ID) < 4*row {
 		return
 	}
-	r := &overlaypb.RowGive{Row: m.Row, Count: uint32(n.Count(4 * (row + 1)))}
+	r := &overlaypb.RowReply{Row: m.Row, Count: uint32(n.Count(4 * (row + 1)))}
 	own := n.self.ID.Digit(row)
 	for col := range 16 {
 		if m.Columns&(1<<col) == 0 || col == own {
 			continue
 		}
-		switch c, empty := n.inSlot(row, col, p.contact.ID); {
+		switch c, empty := n.memberInSlot(row, col, p.contact.ID); {
 		case c != nil && c.ID != p.contact.ID:
 			r.Records = append(r.Records, c.Raw)
 		case empty:
-			r.Vacant |= 1 << col
+			r.EmptyColumns |= 1 << col
 		}
 	}
-	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: r}})
+	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_RowReply{RowReply: r}})
 }
 
 // inSlot returns a member that stands in slot (row, col), of two the one nearer to the point
 // of somebody's slot; or says that nobody does, which only those know whose leaf holds it.
-func (n *Node) inSlot(row, col int, of ID) (c *Contact, empty bool) {
+func (n *Node) memberInSlot(row, col int, of ID) (c *Contact, empty bool) {
 	if n.table.beyond(row, col, n.leaf.Depth()) {
 		s := &n.table.rows[row][col]
 		point := n.table.prefix(row, col, of)
@@ -150,7 +150,7 @@ func (n *Node) inSlot(row, col int, of ID) (c *Contact, empty bool) {
 	return nil, true
 }
 
-func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
+func (n *Node) onRowReply(p *peer, m *overlaypb.RowReply) {
 	if p.rowSent == never || int(p.row) != int(m.Row) {
 		return // not asked for
 	}
@@ -169,12 +169,12 @@ func (n *Node) onRowGive(p *peer, m *overlaypb.RowGive) {
 			s.count, s.counted = int32(min(m.Count, math.MaxInt32)), true
 		}
 	}
-	for _, c := range n.open(m.Records) {
-		n.meet(c)
+	for _, c := range n.openRecords(m.Records) {
+		n.considerMember(c)
 	}
 	for col := range n.table.rows[row] {
-		if m.Vacant&(1<<col) != 0 && n.table.beyond(row, col, n.leaf.Depth()) {
-			n.slotEmpty(&n.table.rows[row][col])
+		if m.EmptyColumns&(1<<col) != 0 && n.table.beyond(row, col, n.leaf.Depth()) {
+			n.markEmpty(&n.table.rows[row][col])
 		}
 	}
 }
@@ -198,12 +198,12 @@ func (n *Node) Count(d int) int {
 	}
 	count := n.leaf.Len()
 	for row := range n.table.rows {
-		most, least := n.believable(row)
+		upper, lower := n.countBounds(row)
 		n.table.each(depth, func(at, col int, s *slot) {
 			switch {
 			case at != row || n.table.common(row, col) < d || s.contact == nil:
 			case s.counted:
-				count += min(max(int(s.count), least, 1), most)
+				count += min(max(int(s.count), lower, 1), upper)
 			default:
 				count++
 			}
@@ -215,7 +215,7 @@ func (n *Node) Count(d int) int {
 // believable bounds the count of a slot in a row: members stand evenly, so slots of one
 // row hold about as many, and what lies more than five standard deviations beside their
 // median was not counted.
-func (n *Node) believable(row int) (most, least int) {
+func (n *Node) countBounds(row int) (upper, lower int) {
 	var counts []int
 	n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
 		if at == row && s.contact != nil && s.counted {
@@ -278,15 +278,15 @@ func (n *Node) Slots() (of []Slot) {
 // there (contact and spare, nil: nobody) and how many members stand below its prefix, as far
 // as counts are believable; the most that are where nobody has counted yet.
 func (n *Node) EachSlot(f func(row, col int, contact, spare *Contact, members int)) {
-	at, most, least := -1, 0, 0
+	at, upper, lower := -1, 0, 0
 	n.table.each(n.leaf.Depth(), func(row, col int, s *slot) {
 		if row != at {
 			at = row
-			most, least = n.believable(row)
+			upper, lower = n.countBounds(row)
 		}
-		members := most
+		members := upper
 		if s.counted {
-			members = min(max(int(s.count), least, 1), most)
+			members = min(max(int(s.count), lower, 1), upper)
 		}
 		f(row, col, contactOf(s.contact), contactOf(s.spare), members)
 	})

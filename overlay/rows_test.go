@@ -33,17 +33,17 @@ func TestASlotOfLiarsIsMendedByTheLeaf(t *testing.T) {
 
 	for _, liar := range of[1:3] {
 		l.say(by[liar.ID], probe(&overlaypb.Probe{Nonce: 1, Depth: 1}))
-		n.peers.get(liar.Peer.ID).rtt = span(1)
+		n.peers.get(liar.Peer.ID).rtt = microseconds(1)
 	}
 	l.heard(mate)
 	for n.peers.get(mate.id()).rowSent == never {
-		n.askMate(0) // somebody of the leaf: perhaps itself
+		n.askLeafMember(0) // somebody of the leaf: perhaps itself
 	}
-	if m := l.heard(mate)[0].GetRowAsk(); m == nil || m.Columns&(1<<col) == 0 {
+	if m := l.heard(mate)[0].GetRowRequest(); m == nil || m.Columns&(1<<col) == 0 {
 		t.Fatalf("the mate was asked %v: column %d has two contacts", m, col)
 	}
-	give := &overlaypb.RowGive{Records: [][]byte{of[3].Raw, of[0].Raw}}
-	l.say(mate, &overlaypb.Message{Body: &overlaypb.Message_RowGive{RowGive: give}})
+	give := &overlaypb.RowReply{Records: [][]byte{of[3].Raw, of[0].Raw}}
+	l.say(mate, &overlaypb.Message{Body: &overlaypb.Message_RowReply{RowReply: give}})
 	if l.answers(by[of[3].ID]) > 0 || l.answers(by[of[0].ID]) == 0 {
 		t.Error("looked at who stands farther than both, or not at who stands nearer")
 	}

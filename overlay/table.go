@@ -20,8 +20,8 @@ type slot struct {
 	counted bool
 	// empty says that a member whose leaf holds the slot's whole prefix knows
 	// nobody there. A slot is never taken for empty for want of a contact.
-	empty bool
-	asked moment // when somebody was last looked for here
+	empty      bool
+	searchedAt timestamp // when somebody was last looked for here
 }
 
 // table is the routing table: rows of base 16, down to the leaf.

@@ -65,7 +65,7 @@ func TestNearerContactIsPreferred(t *testing.T) {
 	self := ID{}
 	at := func(n byte, rtt time.Duration) *peer { // all in the slot of digit 5
 		c := someone(0x50, n)
-		return &peer{contact: c, rtt: span(rtt.Microseconds())}
+		return &peer{contact: c, rtt: microseconds(rtt.Microseconds())}
 	}
 	const ms = time.Millisecond
 	for _, c := range []struct {

@@ -20,7 +20,7 @@ func TestOneVoiceDoesNotTurnALeaf(t *testing.T) {
 			l.say(of[i], probe(&overlaypb.Probe{Nonce: 1, Digest: n.leaf.Digest()}))
 		}
 		own, other := n.leaf.halves()
-		if n.leaf.Wants() != 0 || own < n.leaf.merge || other < n.leaf.merge {
+		if n.leaf.WantedDepth() != 0 || own < n.leaf.merge || other < n.leaf.merge {
 			t.Fatalf("halves of %d and %d members would not do for either depth", own, other)
 		}
 		var later uint64
@@ -55,14 +55,14 @@ func TestAHalfThatIsNotCountedIsNotSmall(t *testing.T) {
 			counted++
 		}
 	})
-	if counted < 2 || n.sibling() != n.leaf.Len() {
-		t.Errorf("%d slots counted: the other half has %d members, this one %d", counted, n.sibling(), n.leaf.Len())
+	if counted < 2 || n.siblingSize() != n.leaf.Len() {
+		t.Errorf("%d slots counted: the other half has %d members, this one %d", counted, n.siblingSize(), n.leaf.Len())
 	}
 	n.eachSibling(func(_ int, s *slot) {
 		s.count, s.counted = 3, s.contact != nil
 		s.empty = !s.counted
 	})
-	if got := n.sibling(); got >= n.leaf.Len() || got < 3 {
+	if got := n.siblingSize(); got >= n.leaf.Len() || got < 3 {
 		t.Errorf("all counted: %d members", got)
 	}
 }

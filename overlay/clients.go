@@ -22,11 +22,11 @@ const (
 func (n *Node) chooseHosts() {
 	of := slices.DeleteFunc(slices.Clone(n.join.pool), func(c *Contact) bool {
 		p := n.peers.get(c.Peer.ID)
-		return p != nil && p.hosts || n.dead.holds(c, n.clock.Now())
+		return p != nil && p.isHost || n.tombstones.isRecent(c, n.clock.Now())
 	})
 	for _, c := range nearestN(of, n.self.ID, hostsWanted-len(n.hosts)) {
-		p := n.introduce(c)
-		p.hosts = true
+		p := n.ensureContact(c)
+		p.isHost = true
 		n.hosts = append(n.hosts, p)
 		p.probing = false // one that is out does not ask for it
 		n.probe(p)
@@ -34,13 +34,13 @@ func (n *Node) chooseHosts() {
 	if len(n.hosts) == 0 { // nobody is left: look again
 		n.state = Alone
 		n.join.nonce = 0
-		n.rest(n.clock.Now().Add(n.spread(joinPauseMost)))
+		n.pauseJoin(n.clock.Now().Add(n.jitter(maxJoinPause)))
 	}
 }
 
 // attachedTo notes that a member acts for this client.
 func (n *Node) attachedTo(p *peer) {
-	if !p.hosts || n.self.Member {
+	if !p.isHost || n.self.Member {
 		return
 	}
 	if n.state == Alone {
@@ -48,18 +48,18 @@ func (n *Node) attachedTo(p *peer) {
 		n.log.Info("attached to the network as a client", "id", n.self.ID.Short(), "host", p.contact.ID.Short())
 	}
 	if p.attached == never {
-		p.attached = momentOf(n.clock.Now())
-		n.changed = true
+		p.attached = timestampOf(n.clock.Now())
+		n.leafChanged = true
 		n.release()
 	}
 }
 
 // detach ends what a member did for this client, and looks for another.
 func (n *Node) detach(p *peer) {
-	p.hosts, p.attached = false, never
+	p.isHost, p.attached = false, never
 	n.hosts = slices.DeleteFunc(n.hosts, func(q *peer) bool { return q == p })
 	n.join.pool = slices.DeleteFunc(n.join.pool, func(c *Contact) bool { return c.Peer.ID == p.id })
-	n.changed = true
+	n.leafChanged = true
 	if !n.self.Member && n.state != Left {
 		n.chooseHosts()
 	}
@@ -73,22 +73,22 @@ func (n *Node) attach(p *peer) bool {
 	if p.attached == never && len(n.clientList()) >= maxClients {
 		return false
 	}
-	p.attached = momentOf(n.clock.Now())
-	n.acts = true
+	p.attached = timestampOf(n.clock.Now())
+	n.hasClients = true
 	return true
 }
 
 // ActsFor says whether this member acts for a client.
 func (n *Node) ActsFor(id env.PeerID) bool {
 	p := n.peers.get(id)
-	return p != nil && !p.hosts && p.attached != never
+	return p != nil && !p.isHost && p.attached != never
 }
 
 // clientList returns the clients this member acts for, by peer id.
 func (n *Node) clientList() []*peer {
 	var of []*peer
-	for _, p := range n.peers.of {
-		if !p.hosts && p.attached != never {
+	for _, p := range n.peers.all {
+		if !p.isHost && p.attached != never {
 			of = append(of, p)
 		}
 	}
@@ -97,14 +97,14 @@ func (n *Node) clientList() []*peer {
 
 // expireClients forgets clients that have been silent too long.
 func (n *Node) expireClients(now time.Time) {
-	if !n.acts {
+	if !n.hasClients {
 		return
 	}
 	clients := n.clientList()
-	n.acts = len(clients) > 0
+	n.hasClients = len(clients) > 0
 	for _, p := range clients {
-		if now.Sub(p.heard.time()) > clientSilence*n.cfg.WatchInterval {
-			n.drop(p)
+		if now.Sub(p.lastHeard.time()) > clientSilence*n.cfg.WatchInterval {
+			n.removePeer(p)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // acquaint returns the state kept of a peer, making it if there is none.
-func (n *Node) acquaint(id env.PeerID) *peer {
+func (n *Node) ensurePeer(id env.PeerID) *peer {
 	p := n.peers.get(id)
 	if p == nil {
 		p = &peer{id: id}
@@ -18,17 +18,17 @@ func (n *Node) acquaint(id env.PeerID) *peer {
 }
 
 // introduce takes a verified record into the state kept of its node.
-func (n *Node) introduce(c *Contact) *peer {
-	p := n.acquaint(c.Peer.ID)
+func (n *Node) ensureContact(c *Contact) *peer {
+	p := n.ensurePeer(c.Peer.ID)
 	switch {
 	case p.contact == nil:
 		p.contact = c
 	case c.Issued > p.contact.Issued:
 		was := p.contact
 		p.contact = c
-		p.told = false // a new life: it has forgotten me
+		p.knowsMe = false // a new life: it has forgotten me
 		if was.Member && !c.Member {
-			n.drop(p)
+			n.removePeer(p)
 			break
 		}
 		if c.Member {
@@ -36,7 +36,7 @@ func (n *Node) introduce(c *Contact) *peer {
 		}
 		if n.leaf.Has(c.ID) != nil {
 			n.leaf.Add(c)
-			n.changed = true
+			n.leafChanged = true
 		}
 	}
 	return p
@@ -45,23 +45,23 @@ func (n *Node) introduce(c *Contact) *peer {
 // heardFrom notes that a peer spoke: it lives.
 func (n *Node) heardFrom(p *peer) {
 	now := n.clock.Now()
-	first := p.heard == never
-	p.heard, n.lastHeard = momentOf(now), now
-	p.suspect, p.broken = false, false
-	n.gossip.lives(p.id, now)
+	first := p.lastHeard == never
+	p.lastHeard, n.lastHeard = timestampOf(now), now
+	p.suspect, p.linkBroken = false, false
+	n.deathReports.alive(p.id, now)
 	if p.candidate && n.state == Joining {
 		p.attempts = min(p.attempts, 1) // it lives, but need not have heard me
 	} else {
 		p.candidate, p.probing, p.attempts = false, false, 0
 	}
-	if p.toldNow {
-		p.told, p.toldNow = true, false
+	if p.recordSent {
+		p.knowsMe, p.recordSent = true, false
 	}
 	if p.contact == nil {
 		return
 	}
-	if first && n.dead.exhume(p.contact) {
-		n.risen(now)
+	if first && n.tombstones.remove(p.contact) {
+		n.partitionHealed(now)
 	}
 	if p.contact.Member {
 		n.admit(p)
@@ -75,7 +75,7 @@ func (n *Node) admit(p *peer) {
 		return
 	}
 	if n.leaf.Covers(c.ID) {
-		if n.leaf.Len() >= maxHeads && n.leaf.Has(c.ID) == nil {
+		if n.leaf.Len() >= maxLeafIDs && n.leaf.Has(c.ID) == nil {
 			return // no leaf of honest members is near as large
 		}
 		if n.leaf.Add(c) {
@@ -94,7 +94,7 @@ func (n *Node) admit(p *peer) {
 
 // meet gets to know a member that others speak of, if there is a place for it.
 // It takes the place when it has answered itself.
-func (n *Node) meet(c *Contact) {
+func (n *Node) considerMember(c *Contact) {
 	if !c.Member || c.ID == n.self.ID {
 		return
 	}
@@ -106,15 +106,15 @@ func (n *Node) meet(c *Contact) {
 		return
 	}
 	p := n.peers.get(c.Peer.ID)
-	if (p == nil || p.heard == never) && n.dead.holds(c, n.clock.Now()) || p == nil && n.crowded() {
+	if (p == nil || p.lastHeard == never) && n.tombstones.isRecent(c, n.clock.Now()) || p == nil && n.tooManyCandidates() {
 		return
 	}
-	p = n.introduce(c)
+	p = n.ensureContact(c)
 	if p.probing {
 		p.candidate = true
 		return
 	}
-	if p.heard != never && n.clock.Now().Sub(p.heard.time()) <= p.rto() && n.state == Active {
+	if p.lastHeard != never && n.clock.Now().Sub(p.lastHeard.time()) <= p.rto() && n.state == Active {
 		n.admit(p) // it spoke a moment ago
 		return
 	}
@@ -128,12 +128,12 @@ func (n *Node) meet(c *Contact) {
 const maxCandidates = 1024
 
 // crowded says whether there are as many candidates as may be.
-func (n *Node) crowded() bool {
-	if len(n.peers.of) < maxCandidates {
+func (n *Node) tooManyCandidates() bool {
+	if len(n.peers.all) < maxCandidates {
 		return false
 	}
 	count := 0
-	for _, p := range n.peers.of {
+	for _, p := range n.peers.all {
 		if p.candidate {
 			count++
 		}
@@ -143,44 +143,44 @@ func (n *Node) crowded() bool {
 
 // placed says whether a peer has a place: in leaf or table, as a client or as
 // one that acts for this client, or as a neighbour of a layer above.
-func (n *Node) placed(p *peer) bool {
-	return p.hosts || p.wanted > 0 || p.attached != never ||
+func (n *Node) hasPlace(p *peer) bool {
+	return p.isHost || p.watchCount > 0 || p.attached != never ||
 		p.contact != nil && (n.leaf.Has(p.contact.ID) != nil || n.table.has(p))
 }
 
 // useful says whether the node has to do with a peer at present.
-func (n *Node) useful(p *peer) bool {
-	return p.candidate || p.probing || n.placed(p)
+func (n *Node) inUse(p *peer) bool {
+	return p.candidate || p.probing || n.hasPlace(p)
 }
 
 // forget drops the state of a peer the node has nothing to do with. One that
 // spoke a moment ago is kept until maxStrangers others have come.
 func (n *Node) forget(p *peer) {
-	if n.useful(p) {
+	if n.inUse(p) {
 		return
 	}
-	n.strangers = append(n.strangers, p.id)
-	if len(n.strangers) <= maxStrangers {
+	n.unplaced = append(n.unplaced, p.id)
+	if len(n.unplaced) <= maxUnplaced {
 		return
 	}
-	id := n.strangers[0]
-	n.strangers = n.strangers[1:]
-	if slices.Contains(n.strangers, id) {
+	id := n.unplaced[0]
+	n.unplaced = n.unplaced[1:]
+	if slices.Contains(n.unplaced, id) {
 		return
 	}
-	if q := n.peers.get(id); q != nil && !n.useful(q) {
+	if q := n.peers.get(id); q != nil && !n.inUse(q) {
 		n.peers.remove(id)
 	}
 }
 
 // maxStrangers is how many peers without a place are remembered, so that their
 // record and round trip need not be learned anew with each message.
-const maxStrangers = 8
+const maxUnplaced = 8
 
 // leafGrew notes that the leaf is another, and lets others know.
 func (n *Node) leafGrew() {
-	n.changed = true
-	n.spreadRumour()
+	n.leafChanged = true
+	n.startGossip()
 }
 
 // OpenRecord verifies a node's record that came with a message of a layer above.

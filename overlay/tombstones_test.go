@@ -7,13 +7,13 @@ import (
 )
 
 func TestDeadAreNotBelievedToLive(t *testing.T) {
-	var g graveyard
+	var g tombstones
 	died := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := someone(1)
 	c.Issued = 5
 	newer := *c
 	newer.Issued = 6
-	g.bury(c, died, true)
+	g.add(c, died, true)
 	for _, w := range []struct {
 		what  string
 		c     *Contact
@@ -21,11 +21,11 @@ func TestDeadAreNotBelievedToLive(t *testing.T) {
 		holds bool
 	}{
 		{"at once", c, 0, true},
-		{"after a while", c, hearsay, false},
+		{"after a while", c, reviveDelay, false},
 		{"in another life", &newer, 0, false},
 		{"somebody else", someone(2), 0, false},
 	} {
-		if got := g.holds(w.c, died.Add(w.after)); got != w.holds {
+		if got := g.isRecent(w.c, died.Add(w.after)); got != w.holds {
 			t.Errorf("%s: %v", w.what, got)
 		}
 	}
@@ -41,16 +41,16 @@ func TestOnlyTheMissedWereNeverDead(t *testing.T) {
 		{"missed, back in another life", true, true, false},
 		{"never had a place", false, false, false},
 	} {
-		var g graveyard
+		var g tombstones
 		dead, back := someone(1), someone(1)
 		if c.newer {
 			back.Issued++
 		}
-		g.bury(dead, time.Time{}, c.missed)
-		if got := g.exhume(back); got != c.undead {
+		g.add(dead, time.Time{}, c.missed)
+		if got := g.remove(back); got != c.undead {
 			t.Errorf("%s: %v", c.what, got)
 		}
-		if len(g.graves) != 0 || g.exhume(back) {
+		if len(g.list) != 0 || g.remove(back) {
 			t.Errorf("%s: not forgotten", c.what)
 		}
 	}
@@ -59,19 +59,19 @@ func TestOnlyTheMissedWereNeverDead(t *testing.T) {
 // Whoever makes nodes die by the hundred does not make a node forget those it
 // lost to a partition.
 func TestThoseWithoutAPlaceAreForgottenFirst(t *testing.T) {
-	var g graveyard
+	var g tombstones
 	lost := someone(1)
-	g.bury(lost, time.Time{}, true)
-	for i := range 3 * maxDead {
-		g.bury(someone(2, byte(i), byte(i>>8)), time.Time{}, false)
+	g.add(lost, time.Time{}, true)
+	for i := range 3 * maxTombstones {
+		g.add(someone(2, byte(i), byte(i>>8)), time.Time{}, false)
 	}
-	if len(g.graves) != maxDead || g.pick(rand.New(rand.NewPCG(1, 1))) != lost {
-		t.Errorf("%d graves, %d of the missed", len(g.graves), len(g.missed()))
+	if len(g.list) != maxTombstones || g.pick(rand.New(rand.NewPCG(1, 1))) != lost {
+		t.Errorf("%d graves, %d of the missed", len(g.list), len(g.withPlace()))
 	}
-	for i := range maxDead {
-		g.bury(someone(3, byte(i)), time.Time{}, true)
+	for i := range maxTombstones {
+		g.add(someone(3, byte(i)), time.Time{}, true)
 	}
-	if len(g.graves) != maxDead || g.holds(lost, time.Time{}) {
+	if len(g.list) != maxTombstones || g.isRecent(lost, time.Time{}) {
 		t.Error("of the missed, the oldest is not forgotten first")
 	}
 }

@@ -16,12 +16,12 @@ const (
 )
 
 // maxKnown is how many peers the store remembers for the next start.
-const maxKnown = 200
+const maxRemembered = 200
 
 // Remembered returns the members that a node of a network remembered in a
 // store, by their ids: who one can try to join through.
 func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, error) {
-	return remembered(s, NewRecords(network, verify, maxKnown))
+	return remembered(s, NewRecords(network, verify, maxRemembered))
 }
 
 func remembered(s env.Store, records *Records) ([]*Contact, error) {
@@ -36,15 +36,15 @@ func remembered(s env.Store, records *Records) ([]*Contact, error) {
 }
 
 // recall reads what an earlier life of the node remembered.
-func (n *Node) recall() {
+func (n *Node) loadRemembered() {
 	known, err := remembered(n.store, n.records)
 	if err != nil {
 		n.log.Warn("known peers could not be read", "err", err)
 	}
 	for _, c := range known {
 		if c.ID != n.self.ID {
-			n.known = append(n.known, c)
-			n.keep(c)
+			n.remembered = append(n.remembered, c)
+			n.noteSaved(c)
 		}
 	}
 	// A clock that went back must not make this life look older than the last.
@@ -55,31 +55,31 @@ func (n *Node) recall() {
 }
 
 func (n *Node) saveIssued() {
-	n.commit([]env.Op{{Key: []byte(keyIssued), Value: binary.BigEndian.AppendUint64(nil, n.self.Issued)}})
+	n.commitPeers([]env.Op{{Key: []byte(keyIssued), Value: binary.BigEndian.AppendUint64(nil, n.self.Issued)}})
 }
 
 // save remembers who is here, again and again.
-func (n *Node) save() {
+func (n *Node) savePeriodically() {
 	if n.state != Left {
-		n.after(n.spread(n.cfg.SaveInterval), task{kind: taskSave})
+		n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
 	}
 	if n.state == Active || n.state == Attached {
-		n.remember()
+		n.savePeers()
 	}
 }
 
 // remember saves the members of leaf and table, if they are others than those
 // remembered; those remembered longest give way.
-func (n *Node) remember() {
-	now := n.here()
+func (n *Node) savePeers() {
+	now := n.currentPeers()
 	var ops []env.Op
 	for _, c := range now {
-		if n.keep(c) {
+		if n.noteSaved(c) {
 			ops = append(ops, env.Op{Key: peerKey(c.ID), Value: c.Raw})
 		}
 	}
-	if over := len(n.saved) - maxKnown; over > 0 {
-		old := slices.DeleteFunc(slices.Clone(n.saved), func(c *Contact) bool {
+	if over := len(n.savedRecords) - maxRemembered; over > 0 {
+		old := slices.DeleteFunc(slices.Clone(n.savedRecords), func(c *Contact) bool {
 			return slices.ContainsFunc(now, func(o *Contact) bool { return o.ID == c.ID })
 		})
 		slices.SortFunc(old, func(a, b *Contact) int {
@@ -89,29 +89,29 @@ func (n *Node) remember() {
 		for _, c := range old {
 			ops = append(ops, env.Op{Key: peerKey(c.ID)})
 		}
-		n.saved = slices.DeleteFunc(n.saved, func(c *Contact) bool { return slices.Contains(old, c) })
+		n.savedRecords = slices.DeleteFunc(n.savedRecords, func(c *Contact) bool { return slices.Contains(old, c) })
 	}
 	if len(ops) > 0 {
-		n.commit(ops)
+		n.commitPeers(ops)
 	}
 }
 
 // keep notes that the store holds a record, and says whether it is another than before.
-func (n *Node) keep(c *Contact) bool {
-	i, ok := slices.BinarySearchFunc(n.saved, c.ID, func(s *Contact, id ID) int { return compare(s.ID, id) })
+func (n *Node) noteSaved(c *Contact) bool {
+	i, ok := slices.BinarySearchFunc(n.savedRecords, c.ID, func(s *Contact, id ID) int { return compare(s.ID, id) })
 	switch {
 	case !ok:
-		n.saved = slices.Insert(n.saved, i, c)
-	case n.saved[i].Issued == c.Issued:
+		n.savedRecords = slices.Insert(n.savedRecords, i, c)
+	case n.savedRecords[i].Issued == c.Issued:
 		return false
 	default:
-		n.saved[i] = c
+		n.savedRecords[i] = c
 	}
 	return true
 }
 
 // here returns the members this node has to do with, at most maxKnown.
-func (n *Node) here() []*Contact {
+func (n *Node) currentPeers() []*Contact {
 	var of []*Contact
 	for _, c := range n.leaf.Members() {
 		if c.ID != n.self.ID {
@@ -126,10 +126,10 @@ func (n *Node) here() []*Contact {
 	for _, p := range n.hosts {
 		of = append(of, p.contact)
 	}
-	return of[:min(len(of), maxKnown)]
+	return of[:min(len(of), maxRemembered)]
 }
 
-func (n *Node) commit(ops []env.Op) {
+func (n *Node) commitPeers(ops []env.Op) {
 	n.store.Commit(ops, func(err error) {
 		if err != nil {
 			n.log.Debug("known peers could not be saved", "err", err)

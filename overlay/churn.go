@@ -11,32 +11,32 @@ import (
 // TableInterval; where members stay for minutes, so often that at most maxStale of the
 // contacts are dead and not known to be.
 const (
-	maxStale = 0.1
+	maxStaleShare = 0.1
 	// leastInterval is the shortest time for a round: what the order of the table may cost
 	// at most, some three messages a second, when nobody stays.
-	leastInterval = time.Minute
+	minTableInterval = time.Minute
 	// unrestMemory is how long a death counts: its weight falls to a third in that time.
-	unrestMemory = 10 * time.Minute
+	churnMemory = 10 * time.Minute
 )
 
 // unrest is a running count of deaths.
-type unrest struct {
+type churnRate struct {
 	deaths float64 // those of long ago count less
 	at     time.Time
 }
 
-func (u *unrest) died(now time.Time) {
-	u.deaths = u.now(now) + 1
+func (u *churnRate) recordDeath(now time.Time) {
+	u.deaths = u.deathsAt(now) + 1
 	u.at = now
 }
 
-func (u *unrest) now(now time.Time) float64 {
-	return u.deaths * math.Exp(-max(now.Sub(u.at).Seconds(), 0)/unrestMemory.Seconds())
+func (u *churnRate) deathsAt(now time.Time) float64 {
+	return u.deaths * math.Exp(-max(now.Sub(u.at).Seconds(), 0)/churnMemory.Seconds())
 }
 
 // tableInterval is the time in which every contact is asked once.
 func (n *Node) tableInterval(now time.Time) time.Duration {
-	deaths := n.unrest.now(now)
+	deaths := n.churn.deathsAt(now)
 	if deaths < 1 {
 		return n.cfg.TableInterval
 	}
@@ -51,7 +51,7 @@ func (n *Node) tableInterval(now time.Time) time.Duration {
 	})
 	// Who is asked every t is dead unnoticed for t/2 in the mean, and a member lives for
 	// known × unrestMemory / deaths.
-	life := float64(known) * unrestMemory.Seconds() / deaths
-	t := time.Duration(2 * maxStale * life * float64(time.Second))
-	return min(max(t, min(leastInterval, n.cfg.TableInterval)), n.cfg.TableInterval)
+	life := float64(known) * churnMemory.Seconds() / deaths
+	t := time.Duration(2 * maxStaleShare * life * float64(time.Second))
+	return min(max(t, min(minTableInterval, n.cfg.TableInterval)), n.cfg.TableInterval)
 }

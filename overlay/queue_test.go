@@ -10,7 +10,7 @@ import (
 // Who routes much at once has no more of it on its way than the next hop takes over. What
 // waits is sent as that goes on, each once, and none is forgotten.
 func TestOwnMessagesWaitInLine(t *testing.T) {
-	const count = 3 * maxAbroad
+	const count = 3 * maxInFlight
 	l := newLab(t)
 	n := l.member()
 	root := l.near(n.ID(), 0, 1)[0]
@@ -25,7 +25,7 @@ func TestOwnMessagesWaitInLine(t *testing.T) {
 	}
 	for sent := 0; sent < count; {
 		routes := l.routes(root)
-		if len(routes) == 0 || len(routes) > maxAbroad {
+		if len(routes) == 0 || len(routes) > maxInFlight {
 			t.Fatalf("%d messages on their way after %d were taken over", len(routes), sent)
 		}
 		sent += len(routes)
@@ -33,14 +33,14 @@ func TestOwnMessagesWaitInLine(t *testing.T) {
 			l.say(root, ack(&overlaypb.Ack{Id: r.Id, Receipt: true, Root: root.contact.ID[:]}))
 		}
 	}
-	if done != count || n.abroad != 0 || len(n.line) != 0 {
-		t.Errorf("%d of %d have arrived, %d are on their way, %d wait", done, count, n.abroad, len(n.line))
+	if done != count || n.inFlight != 0 || len(n.sendQueue) != 0 {
+		t.Errorf("%d of %d have arrived, %d are on their way, %d wait", done, count, n.inFlight, len(n.sendQueue))
 	}
 }
 
 // What waits in line ends with its deadline, like what was sent.
 func TestTheLineEnds(t *testing.T) {
-	const count = 3 * maxAbroad
+	const count = 3 * maxInFlight
 	l := newLab(t)
 	n := l.member()
 	root := l.near(n.ID(), 0, 1)[0]
@@ -58,8 +58,8 @@ func TestTheLineEnds(t *testing.T) {
 		l.answers(root)
 	}
 	l.pass(time.Second)
-	if failed != count || n.abroad != 0 || len(n.line) != 0 {
-		t.Errorf("%d of %d have failed, %d are on their way, %d wait", failed, count, n.abroad, len(n.line))
+	if failed != count || n.inFlight != 0 || len(n.sendQueue) != 0 {
+		t.Errorf("%d of %d have failed, %d are on their way, %d wait", failed, count, n.inFlight, len(n.sendQueue))
 	}
 }
 
