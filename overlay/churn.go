@@ -5,23 +5,24 @@ import (
 	"time"
 )
 
-// What is spent on the order of the table follows how often its contacts die, as in
-// MSPastry (Castro, Costa and Rowstron, Performance and dependability of structured
-// peer-to-peer overlays, DSN 2004, §4.1): in a calm network a contact is asked once in
-// TableInterval; where members stay for minutes, so often that at most maxStale of the
-// contacts are dead and not known to be.
+// The effort spent on maintaining the routing table follows the rate at which contacts die, as
+// in MSPastry (Castro, Costa and Rowstron, Performance and dependability of structured
+// peer-to-peer overlays, DSN 2004, §4.1). In a calm network each contact is asked once per
+// TableInterval. If members stay only for minutes, contacts are asked so often that at most
+// maxStaleShare of them are dead without being known to be.
 const (
 	maxStaleShare = 0.1
-	// leastInterval is the shortest time for a round: what the order of the table may cost
-	// at most, some three messages a second, when nobody stays.
+	// minTableInterval is the shortest time for one round through the table. It bounds the
+	// cost to about three messages a second, however short members stay.
 	minTableInterval = time.Minute
-	// unrestMemory is how long a death counts: its weight falls to a third in that time.
+	// churnMemory is the decay time of a death: its weight falls to a third (1/e) in that
+	// time.
 	churnMemory = 10 * time.Minute
 )
 
-// unrest is a running count of deaths.
+// churnRate is an exponentially decaying count of deaths.
 type churnRate struct {
-	deaths float64 // those of long ago count less
+	deaths float64 // decayed count as of at
 	at     time.Time
 }
 
@@ -34,7 +35,7 @@ func (u *churnRate) deathsAt(now time.Time) float64 {
 	return u.deaths * math.Exp(-max(now.Sub(u.at).Seconds(), 0)/churnMemory.Seconds())
 }
 
-// tableInterval is the time in which every contact is asked once.
+// tableInterval returns the time in which every contact of the table is asked once.
 func (n *Node) tableInterval(now time.Time) time.Duration {
 	deaths := n.churn.deathsAt(now)
 	if deaths < 1 {
@@ -49,8 +50,8 @@ func (n *Node) tableInterval(now time.Time) time.Duration {
 			known++
 		}
 	})
-	// Who is asked every t is dead unnoticed for t/2 in the mean, and a member lives for
-	// known × unrestMemory / deaths.
+	// A contact asked every t is dead without being noticed for t/2 on average, and a member
+	// lives for known × churnMemory / deaths.
 	life := float64(known) * churnMemory.Seconds() / deaths
 	t := time.Duration(2 * maxStaleShare * life * float64(time.Second))
 	return min(max(t, min(minTableInterval, n.cfg.TableInterval)), n.cfg.TableInterval)

@@ -8,37 +8,38 @@ import (
 )
 
 const (
-	// A client keeps two members that act for it, so that it loses nothing
-	// when one of them dies.
+	// hostsWanted is the number of members that act for one client. With two, the client loses
+	// nothing when one of them dies.
 	hostsWanted = 2
-	// maxClients is how many clients a member acts for; another one is sent
-	// away, and asks elsewhere.
+	// maxClients bounds the clients of one member. A further client is refused and asks
+	// another member.
 	maxClients = 128
-	// clientSilence is how many watch intervals a client may be silent.
+	// clientSilence is the number of watch intervals that a client may be silent before its
+	// member forgets it.
 	clientSilence = 4
 )
 
 // chooseHosts asks the members nearest to the client's id to act for it.
 func (n *Node) chooseHosts() {
-	of := slices.DeleteFunc(slices.Clone(n.join.pool), func(c *Contact) bool {
+	contacts := slices.DeleteFunc(slices.Clone(n.join.pool), func(c *Contact) bool {
 		p := n.peers.get(c.Peer.ID)
-		return p != nil && p.isHost || n.tombstones.isRecent(c, n.clock.Now())
+		return p != nil && p.isHost || n.tombstones.diedRecently(c, n.clock.Now())
 	})
-	for _, c := range nearestN(of, n.self.ID, hostsWanted-len(n.hosts)) {
+	for _, c := range nearestN(contacts, n.self.ID, hostsWanted-len(n.hosts)) {
 		p := n.ensureContact(c)
 		p.isHost = true
 		n.hosts = append(n.hosts, p)
-		p.probing = false // one that is out does not ask for it
+		p.probing = false // a probe that is already out does not carry the request
 		n.probe(p)
 	}
-	if len(n.hosts) == 0 { // nobody is left: look again
+	if len(n.hosts) == 0 { // no member is left, so the search starts again
 		n.state = Alone
 		n.join.nonce = 0
 		n.pauseJoin(n.clock.Now().Add(n.jitter(maxJoinPause)))
 	}
 }
 
-// attachedTo notes that a member acts for this client.
+// attachedTo records that a member agreed to act for this client.
 func (n *Node) attachedTo(p *peer) {
 	if !p.isHost || n.self.Member {
 		return
@@ -54,7 +55,7 @@ func (n *Node) attachedTo(p *peer) {
 	}
 }
 
-// detach ends what a member did for this client, and looks for another.
+// detach records that a member no longer acts for this client, and looks for another member.
 func (n *Node) detach(p *peer) {
 	p.isHost, p.attached = false, never
 	n.hosts = slices.DeleteFunc(n.hosts, func(q *peer) bool { return q == p })
@@ -65,7 +66,7 @@ func (n *Node) detach(p *peer) {
 	}
 }
 
-// attach takes a client on, if there is room.
+// attach accepts a client if there is room.
 func (n *Node) attach(p *peer) bool {
 	if n.state != Active || p.contact == nil || p.contact.Member {
 		return false
@@ -78,24 +79,24 @@ func (n *Node) attach(p *peer) bool {
 	return true
 }
 
-// ActsFor says whether this member acts for a client.
+// ActsFor reports whether this member acts for a client.
 func (n *Node) ActsFor(id env.PeerID) bool {
 	p := n.peers.get(id)
 	return p != nil && !p.isHost && p.attached != never
 }
 
-// clientList returns the clients this member acts for, by peer id.
+// clientList returns the clients that this member acts for, in the order of their peer ids.
 func (n *Node) clientList() []*peer {
-	var of []*peer
+	var peers []*peer
 	for _, p := range n.peers.all {
 		if !p.isHost && p.attached != never {
-			of = append(of, p)
+			peers = append(peers, p)
 		}
 	}
-	return of
+	return peers
 }
 
-// expireClients forgets clients that have been silent too long.
+// expireClients removes clients that have been silent for too long.
 func (n *Node) expireClients(now time.Time) {
 	if !n.hasClients {
 		return
@@ -109,7 +110,7 @@ func (n *Node) expireClients(now time.Time) {
 	}
 }
 
-// watchHosts looks at each member that acts for this client.
+// watchHosts calls look for each member that acts for this client.
 func (n *Node) watchHosts(look func(*peer)) {
 	for _, p := range n.hosts {
 		look(p)

@@ -6,67 +6,68 @@ import (
 	"tidings/internal/env"
 )
 
-// What one says of another is only a reason to look. Who has been wrong maxCries times
-// within cryMemory is not heeded for as long: it sees badly, or lies, and each false word
-// costs everyone who heeds it a probe.
+// A report by one member that another is dead only makes the receiver probe. A member that was
+// wrong maxFalseReports times within falseReportMemory is ignored for the rest of that time:
+// it has a bad connection or lies, and each false report costs every receiver a probe.
 const (
 	maxFalseReports   = 3
 	falseReportMemory = time.Hour
-	// maxCriers bounds those who are remembered for false words: more than one leaf holds.
+	// maxReporters bounds the members whose false reports are counted. It is more than one
+	// leaf holds.
 	maxReporters = 256
 )
 
-// gossip is what others have said of members that they take for dead.
+// deathReports tracks the reports of other members that a member is dead.
 type deathReports struct {
-	pending      map[env.PeerID]env.PeerID // who is probed for it, and on whose word
+	pending      map[env.PeerID]env.PeerID // the reporter of each member that is being probed because of a report
 	falseReports map[env.PeerID]falseReportCount
 }
 
-// cry counts the false words of one peer since a time.
+// falseReportCount counts the false reports of one peer since a time.
 type falseReportCount struct {
 	count int
 	since time.Time
 }
 
-// accused notes that a member is probed because another said that it is dead.
-func (g *deathReports) reported(id, reporter env.PeerID) { g.pending[id] = reporter }
+// reported records that a member is probed because another reported it dead.
+func (d *deathReports) reported(id, reporter env.PeerID) { d.pending[id] = reporter }
 
-// lives notes that a member has spoken: who took it for dead was wrong.
-func (g *deathReports) alive(id env.PeerID, now time.Time) {
-	if reporter, ok := g.pending[id]; ok {
-		delete(g.pending, id)
-		g.countFalse(reporter, now)
+// alive records that a member has spoken, so that a report of its death was false.
+func (d *deathReports) alive(id env.PeerID, now time.Time) {
+	if reporter, ok := d.pending[id]; ok {
+		delete(d.pending, id)
+		d.countFalse(reporter, now)
 	}
 }
 
-// died notes that a member is dead indeed.
-func (g *deathReports) dead(id env.PeerID) { delete(g.pending, id) }
+// dead records that a member is indeed dead.
+func (d *deathReports) dead(id env.PeerID) { delete(d.pending, id) }
 
-// wrong counts one false word.
-func (g *deathReports) countFalse(reporter env.PeerID, now time.Time) {
-	c := g.falseReports[reporter]
+// countFalse counts one false report.
+func (d *deathReports) countFalse(reporter env.PeerID, now time.Time) {
+	c := d.falseReports[reporter]
 	if now.Sub(c.since) > falseReportMemory {
-		if len(g.falseReports) >= maxReporters {
-			g.prune(now)
+		if len(d.falseReports) >= maxReporters {
+			d.prune(now)
 		}
 		c = falseReportCount{since: now}
 	}
 	c.count++
-	if _, known := g.falseReports[reporter]; known || len(g.falseReports) < maxReporters {
-		g.falseReports[reporter] = c
+	if _, known := d.falseReports[reporter]; known || len(d.falseReports) < maxReporters {
+		d.falseReports[reporter] = c
 	}
 }
 
-func (g *deathReports) prune(now time.Time) {
-	for id, c := range g.falseReports {
+func (d *deathReports) prune(now time.Time) {
+	for id, c := range d.falseReports {
 		if now.Sub(c.since) > falseReportMemory {
-			delete(g.falseReports, id)
+			delete(d.falseReports, id)
 		}
 	}
 }
 
-// heeds says whether what a peer says of others is still looked into.
-func (g *deathReports) trusts(reporter env.PeerID, now time.Time) bool {
-	c := g.falseReports[reporter]
+// trusts reports whether the death reports of a peer are still investigated.
+func (d *deathReports) trusts(reporter env.PeerID, now time.Time) bool {
+	c := d.falseReports[reporter]
 	return c.count < maxFalseReports || now.Sub(c.since) > falseReportMemory
 }

@@ -2,9 +2,9 @@ package overlay
 
 import "time"
 
-// settled looks what a changed leaf calls for. A new depth is chosen only when
-// it has been called for during settleTime, so that one who has just come, or
-// has just lost sight of some, does not decide for all.
+// checkDepth changes the leaf's depth if the members known have called for another depth for
+// settleTime. The wait keeps a node that has just joined, or has just lost sight of some
+// members, from deciding for all.
 func (n *Node) checkDepth(now time.Time) {
 	switch wants := n.leaf.WantedDepth(); {
 	case n.state != Active || wants == n.leaf.Depth():
@@ -19,18 +19,17 @@ func (n *Node) checkDepth(now time.Time) {
 	}
 }
 
-// settleTime is how long a leaf must call for another depth before it gets it:
-// some rounds of rumour.
+// settleTime is the time for which a leaf must call for another depth before it changes: a few
+// rounds of gossip.
 const settleTime = 5 * time.Second
 
-// widenTime is how long a leaf that has been widened may take to know the members
-// it has gained. Until then the node is the root of no key that only the wider
-// leaf covers.
+// widenTime is the time that a widened leaf has to learn its new members. Until then the node
+// does not consider itself the root of keys that only the wider leaf covers.
 const widenTime = 5 * time.Second
 
-// adopt takes over a later decision about the leaf's depth.
+// adoptDepth takes over a later decision of another member about the leaf's depth.
 func (n *Node) adoptDepth(p *peer, depth int, decided uint64) {
-	joining := n.state == Joining && depth >= n.leaf.Depth() // how wide it is most have said already
+	joining := n.state == Joining && depth >= n.leaf.Depth() // a joining node got the width from a majority already
 	if p.contact == nil || !p.contact.Member || n.state != Active && !joining {
 		return
 	}
@@ -46,7 +45,7 @@ func (n *Node) adoptDepth(p *peer, depth int, decided uint64) {
 		if !votes.overTwoThirds() {
 			return
 		}
-		decided = latest // it is this node's clock that is behind
+		decided = latest // most others agree, so this node's clock is behind
 	}
 	to, ok := n.leaf.Adopt(commonBits, depth, decided, n.siblingSize(), votes.overTwoThirds())
 	switch {
@@ -64,7 +63,7 @@ func (n *Node) adoptDepth(p *peer, depth int, decided uint64) {
 	}
 }
 
-// calledFor says whether the node itself sees why the leaf should have another depth.
+// depthNeeded reports whether this node itself sees a reason for another depth.
 func (n *Node) depthNeeded(to int) bool {
 	deeper := to > n.leaf.Depth()
 	if !deeper && n.siblingSize() < n.leaf.merge {
@@ -74,8 +73,9 @@ func (n *Node) depthNeeded(to int) bool {
 	return wants != n.leaf.Depth() && wants > n.leaf.Depth() == deeper
 }
 
-// sibling is how many members the sibling of the leaf has, as far as counts are believable;
-// as many as the leaf itself until all of it has been counted: members stand evenly.
+// siblingSize returns the number of members of the leaf's sibling, as far as counts are
+// believable. Until all slots of the sibling have been counted it returns the size of the leaf
+// itself, because members are spread evenly.
 func (n *Node) siblingSize() (count int) {
 	at, upper, lower := -1, 0, 0
 	known := true
@@ -106,7 +106,7 @@ func (n *Node) eachSibling(f func(row int, s *slot)) {
 	})
 }
 
-// countSibling has the sibling counted anew: one of its members says that it has become
+// countSibling counts the sibling again, because one of its members says that it has become
 // small.
 func (n *Node) countSibling() {
 	now := n.clock.Now()
@@ -121,16 +121,15 @@ func (n *Node) countSibling() {
 	})
 }
 
-// maxAhead is how far another's clock may be ahead: a decision about a leaf's depth
-// that claims to be from a later time is not believed, or nobody could ever
-// decide otherwise.
+// maxAhead is the furthest that another clock may be ahead. A decision about the depth that
+// claims a later time is not believed; otherwise no later decision could ever replace it.
 const maxAhead = 24 * time.Hour
 
-// latest is the latest time at which a decision is believed to have been made.
+// latestDecision returns the latest time of a decision that is believed.
 func (n *Node) latestDecision() uint64 { return uint64(n.clock.Now().Add(maxAhead).UnixMilli()) }
 
-// setDepth gives the leaf another depth. Members beyond it go into the table;
-// contacts of the table that are now within it are asked for the others.
+// setDepth changes the depth of the leaf. Members beyond the leaf move to the table. Contacts
+// of the table that are now inside the leaf are asked for its other members.
 func (n *Node) setDepth(depth int) {
 	now := n.clock.Now()
 	deeper := depth > n.leaf.Depth()
@@ -157,7 +156,7 @@ func (n *Node) setDepth(depth int) {
 		n.requestLeaf(p)
 	}
 	n.leafGrew()
-	if n.state == Active && deeper { // there are more slots now
+	if n.state == Active && deeper { // a deeper leaf leaves more slots to the table
 		n.quickRounds = max(n.quickRounds, 1)
 		n.scheduleRow(n.jitter(settleTime))
 	}

@@ -15,8 +15,7 @@ type kind func(in *intruder, s *story) *overlaypb.Message
 
 var kinds = []kind{aProbe, aRoute, anAck, aFind, aNearby, aLeaf, aRowRequest, aRowReply, aDead, aLeave}
 
-// fuzz tells a member stories of messages of one kind, and checks that the network
-// endures them.
+// fuzz sends messages of one kind to a member, and checks that the network survives them.
 func fuzz(f *testing.F, k kind) {
 	f.Add([]byte{})
 	f.Add([]byte{3, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})
@@ -29,13 +28,13 @@ func fuzz(f *testing.F, k kind) {
 	})
 }
 
-// tell tells a member a story, from a stranger or from one that it has come to
-// know.
+// tell sends the messages of a story to a member, from a stranger or from a node that the
+// member knows.
 func tell(t *testing.T, b []byte, kinds ...kind) {
 	s := story(b)
 	in := intrude(wire.DefaultNetwork("sim"))
 	for range 1 + s.choose(4) {
-		if s.choose(3) == 1 { // make it look at the intruder
+		if s.choose(3) == 1 { // the member gets to know the intruder
 			in.send(&overlaypb.Message{Record: in.record, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
 				Nonce: in.aNonce(&s), Reply: s.choose(2) == 1, WantRecord: s.choose(2) == 1,
 			}}})
@@ -53,16 +52,16 @@ func tell(t *testing.T, b []byte, kinds ...kind) {
 	in.endures(t)
 }
 
-var storiesFlag = flag.Int("stories", 15, "how many stories the members of a small world are told of each kind")
+var storiesFlag = flag.Int("stories", 15, "number of stories of each kind in a small world")
 
-// Members endure messages of every kind with the strangest of contents, each kind
-// alone and all together, and are a network as before when the intruder is gone.
-func TestMembersEndureAnyStory(t *testing.T) {
+// Members survive messages of every kind with arbitrary contents, each kind alone and all
+// together, and form the same network again when the intruder is gone.
+func TestMembersSurviveAnyMessage(t *testing.T) {
 	t.Parallel()
 	for i := range *storiesFlag {
 		b := make([]byte, 300)
-		dice := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
-		dice.Read(b)
+		rng := rand.NewChaCha8([32]byte{byte(i), byte(i >> 8), byte(i >> 16)})
+		rng.Read(b)
 		for j, k := range append(slices.Clone(kinds), nil) {
 			these := kinds
 			if k != nil {

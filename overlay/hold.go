@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// hold keeps a message until the node is active, or knows more.
+// hold keeps a message until the node is active or learns more about a slot.
 func (n *Node) hold(rs *routeState) {
 	if rs.held {
 		return
@@ -20,7 +20,7 @@ func (n *Node) hold(rs *routeState) {
 	n.at(rs.ackDue, task{kind: taskHoldExpired, n: rs.id})
 }
 
-// heldLong passes on a message that has waited long enough.
+// holdExpired forwards a message that has waited long enough.
 func (n *Node) holdExpired(rs *routeState, at time.Time) {
 	if rs == nil || !rs.held || !rs.ackDue.Equal(at) {
 		return
@@ -40,7 +40,7 @@ func (n *Node) unhold(rs *routeState) {
 	}
 }
 
-// release passes on what waited.
+// release forwards all messages that waited.
 func (n *Node) release() {
 	held := n.held
 	n.held = nil

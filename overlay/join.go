@@ -11,64 +11,65 @@ import (
 const (
 	findTimeout = time.Second // for one answer to Find
 	findTries   = 2
-	// Before everybody is asked again: at first, and at most. The pause doubles, so that nodes which
-	// come back together and find nobody who has a place leave each other alone.
+	// The pause before all peers are asked again starts at minJoinPause and doubles up to
+	// maxJoinPause. Nodes that return together and find no member therefore do not flood one
+	// another.
 	minJoinPause = 500 * time.Millisecond
 	maxJoinPause = 5 * time.Second
-	// announceLimit is how long the leaf may take to acknowledge a node
-	// before it looks for its leaf again: all attempts at a dead member, twice.
+	// announceTimeout is the time in which the leaf has to acknowledge a node before the node
+	// starts its join again: twice the time of all probes of a dead member.
 	announceTimeout = 20 * time.Second
-	// announceRounds is how often it does so. Then it is active without those
-	// who speak but never answer, or one of them could keep others out.
+	// maxAnnouncements bounds these attempts. After the last one the node becomes active
+	// without the members that speak but never answer; otherwise one of them could keep others
+	// out.
 	maxAnnouncements = 3
 	maxPool          = 256
 )
 
-// join is the state of a node that is looking for its place.
+// join is the state of a node that has no place in the network yet.
 //
-// It asks whoever it knows that is nearest to its own id for somebody still
-// nearer (Find), until it is answered by a member whose leaf covers the id. Then
-// it announces itself to that leaf. Each of the leaf's members knows it from
-// the moment of its answer, and sends it what it is the root of; it holds
-// these messages until it is Active, which it is when all members it has
-// heard of have answered and none of them knows others. So there is no moment
-// in which two nodes take themselves for the root of one key.
+// The node asks the known peer nearest to its own id for members still nearer (Find), until a
+// member answers whose leaf covers the id. Then it announces itself to that leaf. Each member
+// of the leaf knows the node from the moment of its answer, and sends it the messages that the
+// node is now the root of. The node holds these until it is Active, which it becomes when all
+// members it has heard of have answered and none of them knows others. So two nodes never
+// consider themselves the root of one key at the same time.
 type join struct {
-	pool          []*Contact // members heard of
-	namedBy       map[ID]ID  // who named each of them first
+	pool          []*Contact // members heard of, at most maxPool
+	namedBy       map[ID]ID  // the member that named each of them first
 	found         []env.Peer // peers of which only the address is known
 	asked         map[ID]bool
-	askedAgain    map[ID]bool   // who was asked once more since then, because it spoke: see askOnceMore
-	pause         time.Duration // before the next time that everybody is asked
-	resumeAt      time.Time     // when that is; zero: it is not planned
-	nonce         uint64        // of all its Finds: an answer that comes late is one too
-	findPending   bool          // a Find is waited for
+	askedAgain    map[ID]bool   // members asked once more in this round, see askOnceMore
+	pause         time.Duration // before the next time that all peers are asked, 500 ms to 5 s
+	resumeAt      time.Time     // end of the pause; zero: not scheduled
+	nonce         uint64        // shared by all Finds of this join, so that late answers count too
+	findPending   bool          // an answer to Find is outstanding
 	findPeer      env.Peer
 	findAttempts  int
 	findDue       time.Time
-	announcedAt   time.Time // of the announcement
-	announcements int       // announcements made
+	announcedAt   time.Time // time of the last announcement
+	announcements int       // announcements made so far
 
-	offer         *offer          // the leaf that was offered last
-	offersAsked   int             // asked for since
-	selfLookup    *lookup         // for members near the node's id
-	nearest       []*lookupMember // whom it found, and what they say; nil before it has ended
-	nearestAt     time.Time       // when it ended
-	lookedUpTwice bool            // it was made once more
-	maxDepthHeard int             // of the leaves that others said they have
+	offer         *offer          // the leaf that a member offered last
+	offersAsked   int             // number of further offers requested
+	selfLookup    *lookup         // lookup of members near the node's id
+	nearest       []*lookupMember // result of selfLookup with the members' answers; nil until it has ended
+	nearestAt     time.Time       // time at which selfLookup ended
+	lookedUpTwice bool            // selfLookup was repeated
+	maxDepthHeard int             // maximum depth that others said their leaves have
 }
 
-// drop forgets what was found out of a place that is not wanted any more. A look-up that goes
-// on finds nobody who waits for it.
+// discardOffer drops the offer and the lookup of an earlier attempt. A lookup that is still
+// running finds that its result is no longer wanted.
 func (j *join) discardOffer() {
 	j.offer, j.offersAsked = nil, 0
 	j.selfLookup, j.nearest, j.lookedUpTwice = nil, nil, false
 }
 
-// searching says whether those near the node's id are being looked up.
+// lookingUp reports whether the lookup of members near the node's id is running.
 func (j *join) lookingUp() bool { return j.selfLookup != nil && j.nearest == nil }
 
-// Found takes a peer that one can join through.
+// Found takes a peer through which the node may join.
 func (n *Node) Found(peer env.Peer) {
 	if peer.ID == n.self.Peer.ID {
 		return
@@ -87,8 +88,8 @@ func (n *Node) Found(peer env.Peer) {
 	}
 }
 
-// Reachable takes the news that the node can be dialled at addrs, or that it
-// cannot (nil).
+// Reachable takes the addresses at which the node can be dialled, or nil if it cannot be
+// dialled.
 func (n *Node) Reachable(addrs []string) {
 	if n.state == Left || slices.Equal(addrs, n.reachable) && (addrs == nil) == (n.reachable == nil) {
 		return
@@ -115,8 +116,9 @@ func (n *Node) Reachable(addrs []string) {
 	n.stepJoin()
 }
 
-// Moved takes the news that the node is at other addresses than before. It speaks to all it has to do with from
-// there, with its present record, before they miss it; if it is looking for its network, it asks everybody anew.
+// Moved takes the news that the node's addresses have changed. The node probes all peers in
+// use from its new addresses, with its current record, before they miss it. A node that is
+// still looking for its network asks all peers again.
 func (n *Node) Moved() {
 	if n.state == Alone {
 		n.join.askAllAgain()
@@ -144,7 +146,7 @@ func (n *Node) issue(addrs []string, member bool) {
 	n.saveIssued()
 }
 
-// reset puts a node that was a member back to where it knows nobody.
+// reset returns a former member to the state in which it knows nobody.
 func (n *Node) reset() {
 	n.addToPool(n.self.ID, n.leaf.Members())
 	n.join.discardOffer()
@@ -160,12 +162,12 @@ func (n *Node) reset() {
 	}
 }
 
-// pool takes members that somebody named.
-func (n *Node) addToPool(by ID, of []*Contact) {
+// addToPool adds members that by named to the pool.
+func (n *Node) addToPool(by ID, contacts []*Contact) {
 	if n.join.namedBy == nil {
 		n.join.namedBy = map[ID]ID{}
 	}
-	for _, c := range of {
+	for _, c := range contacts {
 		if c.ID == n.self.ID || !c.Member {
 			continue
 		}
@@ -210,7 +212,7 @@ func (n *Node) stepJoin() {
 		n.sendFind(j.findPeer)
 		return
 	}
-	if j.findPending = false; j.nearest != nil && j.offer != nil { // who was to offer another leaf is silent
+	if j.findPending = false; j.nearest != nil && j.offer != nil { // the member asked for another offer is silent
 		n.checkOffer()
 		return
 	}
@@ -225,7 +227,7 @@ func (n *Node) stepJoin() {
 	if !j.lookingUp() && n.mayActAlone(now) {
 		n.leaf.SetDepth(0)
 		n.activate()
-		n.partitionHealed(now) // those it knew may just have done the same
+		n.probeAllDead(now) // other known nodes may have started alone at the same time
 		return
 	}
 	if j.resumeAt.IsZero() {
@@ -234,8 +236,9 @@ func (n *Node) stepJoin() {
 	}
 }
 
-// rest has the node ask nobody a second time before until; those not asked yet still are. It comes back
-// sooner if it may act alone by then, give or take a second: nodes that start together do not all act alone.
+// pauseJoin stops the node from asking any peer a second time before until; peers not asked
+// yet still are. The next step comes sooner if the node may act alone before until, with up to
+// a second of jitter, so that nodes that start together do not all act alone.
 func (n *Node) pauseJoin(until time.Time) {
 	n.join.resumeAt = until
 	n.at(until, task{kind: taskJoin})
@@ -244,16 +247,16 @@ func (n *Node) pauseJoin(until time.Time) {
 	}
 }
 
-// askAnew makes all those the node knows be asked again.
+// askAllAgain allows all known peers to be asked again.
 func (j *join) askAllAgain() {
 	clear(j.asked)
 	clear(j.askedAgain)
 	j.resumeAt = time.Time{}
 }
 
-// askOnceMore asks a member again that has probed the node: mostly it has got its place since it was asked.
-// It does so once before everybody is asked anew; else one that goes on probing would keep the others from
-// being asked.
+// askOnceMore asks a member again after a probe from it, because it has probably got its place
+// since it was asked. This happens once per round; otherwise a member that keeps probing would
+// keep the node from asking the others.
 func (n *Node) askOnceMore(p *peer) {
 	j := &n.join
 	if n.state != Alone || p.contact == nil || !p.contact.Member || !j.asked[p.contact.ID] || j.askedAgain[p.contact.ID] {
@@ -267,7 +270,7 @@ func (n *Node) askOnceMore(p *peer) {
 	n.stepJoin()
 }
 
-// mayActAlone says whether a node that nobody answers is a network by itself.
+// mayActAlone reports whether a node that gets no answers may be a network of its own.
 func (n *Node) mayActAlone(now time.Time) bool {
 	if !n.self.Member {
 		return false
@@ -319,42 +322,42 @@ func (n *Node) sendFind(peer env.Peer) {
 	n.at(j.findDue, task{kind: taskJoin})
 }
 
-// onFind answers with the way to a key.
+// onFind answers with members near the key.
 func (n *Node) onFind(p *peer, m *overlaypb.Find) {
 	key := ID(m.Key)
 	r := &overlaypb.Nearby{Nonce: m.Nonce, Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided}
 	if n.state == Active {
 		r.Covers = n.leaf.Covers(key)
-		of := []*Contact{n.self}
+		contacts := []*Contact{n.self}
 		switch {
 		case m.Limit > 0:
-			of = n.nearestKnown(key, int(m.Limit))
+			contacts = n.nearestKnown(key, int(m.Limit))
 		case r.Covers:
-			of = slices.Clone(n.leaf.Members())
+			contacts = slices.Clone(n.leaf.Members())
 		default:
-			of = append(of, n.nearestKnown(key, 4)...)
+			contacts = append(contacts, n.nearestKnown(key, 4)...)
 		}
 		row := n.self.ID.Common(key) / 4
 		n.table.each(n.leaf.Depth(), func(at, _ int, s *slot) {
 			if m.Rows && at <= row && s.contact != nil {
-				of = append(of, s.contact.contact)
+				contacts = append(contacts, s.contact.contact)
 			}
 		})
-		of = slices.DeleteFunc(of, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
-		r.Records = rawRecords(of)
+		contacts = slices.DeleteFunc(contacts, func(c *Contact) bool { return p.contact != nil && c.ID == p.contact.ID })
+		r.Records = rawRecords(contacts)
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Nearby{Nearby: r}})
 }
 
-// nearestKnown returns the k members nearest to a key among all in leaf and table.
+// nearestKnown returns the k members nearest to a key among leaf and table.
 func (n *Node) nearestKnown(key ID, k int) []*Contact {
-	of := slices.Clone(n.leaf.Members())
+	contacts := slices.Clone(n.leaf.Members())
 	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 		if s.contact != nil {
-			of = append(of, s.contact.contact)
+			contacts = append(contacts, s.contact.contact)
 		}
 	})
-	return nearestN(of, key, k)
+	return nearestN(contacts, key, k)
 }
 
 func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
@@ -374,11 +377,11 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	if !m.Covers {
 		j.maxDepthHeard = max(j.maxDepthHeard, int(m.Depth))
 	}
-	of := n.openRecords(m.Records)
+	contacts := n.openRecords(m.Records)
 	if p.contact != nil {
-		of = append(of, p.contact)
+		contacts = append(contacts, p.contact)
 	}
-	n.addToPool(NodeID(n.network, p.id), of)
+	n.addToPool(NodeID(n.network, p.id), contacts)
 	switch {
 	case !m.Covers || n.self.ID.Common(NodeID(n.network, p.id)) < int(m.Depth):
 		if j.selfLookup == nil && n.self.Member {
@@ -386,18 +389,17 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 		}
 		n.stepJoin()
 	case n.self.Member:
-		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, members: of}
+		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, members: contacts}
 		n.checkOffer()
 	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
 		n.chooseHosts()
-	default: // nobody has dialled back yet
+	default: // no node has dialled this node back yet
 		n.pauseJoin(n.started.Add(n.cfg.RolePatience))
 	}
 }
 
-// announce makes the node known to the leaf it belongs to, and to contacts for
-// its table.
-func (n *Node) announce(depth int, decided uint64, of []*Contact) {
+// announce makes the node known to the leaf it belongs to, and to contacts for its table.
+func (n *Node) announce(depth int, decided uint64, contacts []*Contact) {
 	n.state = Joining
 	n.join.announcedAt = n.clock.Now()
 	n.join.discardOffer()
@@ -411,24 +413,24 @@ func (n *Node) announce(depth int, decided uint64, of []*Contact) {
 			p.leafSync.joinAsks, p.leafSync.complete = 0, false
 		}
 	}
-	for _, c := range of {
+	for _, c := range contacts {
 		n.considerMember(c)
 	}
 	n.after(findTimeout, task{kind: taskJoin})
 	n.checkJoined()
 }
 
-// joinedYet makes the node active if its whole leaf has acknowledged it: every
-// member it has heard of has answered its announcement, and knew nobody then whom the
-// node does not know, or has been asked maxAsks times what it knows. Who comes after that
-// hears of the node, as everybody whom it could ask knows it.
+// checkJoined makes the node active once its whole leaf has acknowledged it. Every member it
+// has heard of must have answered the announcement, and must either have named only members
+// that the node knows, or have been asked maxJoinAsks times for others. A member that joins
+// later learns of the node from any member it asks, because all of them know the node.
 func (n *Node) checkJoined() {
 	if n.state != Joining {
 		return
 	}
 	for _, p := range n.peers.all {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) {
-			return // nobody need be asked before all have answered
+			return // members are asked for others only after all have answered
 		}
 	}
 	waits := false
@@ -447,14 +449,13 @@ func (n *Node) checkJoined() {
 	}
 }
 
-// maxAsks is how often a joining node asks one member of its leaf for others. A
-// member that has not noticed a death goes on naming the dead.
+// maxJoinAsks bounds how often a joining node asks one member of its leaf for others. A member
+// that has not noticed a death keeps naming the dead.
 const maxJoinAsks = 3
 
-// missKnown remembers those as missed whom an earlier life knew and who have not
-// been heard in this one: they may be dead, or on the other side of a partition.
-// A node that acts alone misses all of them, also those who told it that they
-// are looking for the network themselves.
+// buryUnheard adds a tombstone for each remembered peer that has not been heard since the node
+// started: it may be dead, or on the other side of a partition. A node that acts alone does so
+// for all of them, including those that said they are looking for the network themselves.
 func (n *Node) buryUnheard() {
 	alone := n.leaf.Len() == 1
 	long := n.clock.Now().Add(-reviveDelay)
@@ -465,12 +466,12 @@ func (n *Node) buryUnheard() {
 		}
 		n.tombstones.add(c, long, true)
 		if p != nil {
-			p.lastHeard = never // its next word brings it back
+			p.lastHeard = never // the next message from the peer restores it
 		}
 	}
 }
 
-// activate makes the node a member in full: the root of keys.
+// activate makes the node a full member, which is the root of keys.
 func (n *Node) activate() {
 	n.state = Active
 	n.leafChanged = true

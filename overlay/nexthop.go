@@ -6,17 +6,16 @@ import (
 	"tidings/internal/plant"
 )
 
-// nextHop decides where a message goes from here: to next; or nowhere, because
-// this node is the root; or nowhere yet (wait), because somebody nearer may
-// stand in a slot that is not confirmed empty. Each next is nearer to the key
-// than this node, so that no message goes round in a circle, whatever the
-// tables say. Peers that left something unanswered, and those in tried, are
-// passed over while there are others.
+// nextHop decides where a message goes from here: to next, or nowhere because this node is the
+// root, or nowhere yet (wait) because a nearer member may exist in a slot that is not
+// confirmed empty. Each next hop is nearer to the key than this node, so a message never goes
+// round in a circle, whatever the tables contain. Suspects and the peers in tried are skipped
+// as long as there are others.
 func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	if n.state == Attached || !n.self.Member {
 		return n.hostFor(tried), false, false
 	}
-	var fallback *peer // silent, but perhaps the root itself
+	var fallback *peer // suspect or already tried, but possibly the root itself
 	var best, bestFallback ID
 	consider := func(p *peer) {
 		if p == nil || p.contact == nil || !Nearer(key, p.contact.ID, n.self.ID) {
@@ -58,16 +57,16 @@ func (n *Node) nextHop(key ID, tried []*peer) (next *peer, root, wait bool) {
 	case next != nil:
 		return next, false, wait
 	case fallback != nil && !slices.Contains(tried, fallback):
-		return fallback, false, false // no other way: try the suspect
+		return fallback, false, false // there is no other way, so the suspect is tried
 	case fallback != nil:
-		return nil, false, false // all ways tried; again, until it answers or is buried
+		return nil, false, false // all ways were tried; the message waits until a suspect answers or is declared dead
 	}
 	return nil, n.state == Active && !wait, wait
 }
 
-// nearerSlotsEmpty says whether all slots in which somebody nearer to key than
-// next (or than this node, if nil) could stand are known to be empty. It has
-// those that are not looked into.
+// nearerSlotsEmpty reports whether all slots that could hold a member nearer to key than next
+// (or than this node if next is nil) are confirmed empty. It starts a search for each slot
+// that is not.
 func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	limit := n.self.ID
 	if next != nil {
@@ -83,7 +82,7 @@ func (n *Node) nearerSlotsEmpty(key ID, next *peer) bool {
 	return empty
 }
 
-// hostFor returns the member that a client's message goes to first.
+// hostFor returns the member to which a client sends its messages first.
 func (n *Node) hostFor(tried []*peer) *peer {
 	var fallback *peer
 	for _, p := range n.hosts {
@@ -100,9 +99,9 @@ func (n *Node) hostFor(tried []*peer) *peer {
 	return fallback
 }
 
-// NextHop returns the member to whom a message for a key goes from here, or says that this
-// node is the root. It does neither when a message would have to wait, or to go to somebody
-// who left something unanswered.
+// NextHop returns the member to which a message for a key goes from here, or reports that this
+// node is the root. It returns nil and false if a message would have to wait or to go to a
+// suspect.
 func (n *Node) NextHop(key ID) (next *Contact, root bool) {
 	if n.state != Active {
 		return nil, false
@@ -114,7 +113,7 @@ func (n *Node) NextHop(key ID) (next *Contact, root bool) {
 	return p.contact, false
 }
 
-// IsRoot says whether this node is the root of key, as far as it knows.
+// IsRoot reports whether this node is the root of key, as far as it knows.
 func (n *Node) IsRoot(key ID) bool {
 	if n.state != Active {
 		return false

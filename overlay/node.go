@@ -14,47 +14,47 @@ import (
 
 // An Application is a layer above the overlay.
 type Application interface {
-	// Forward is asked about a message at every node on its way, its origin
-	// and its root included, before it goes on. If it returns true the layer
-	// has taken the message over, and the way ends here.
+	// Forward is called at every node on a message's way, including its origin and its root,
+	// before the message goes on. If Forward returns true the layer has taken the message
+	// over, and routing ends here.
 	Forward(m *Message) bool
 
-	// Deliver is called at the root of the message's key. At most once for
-	// a message at one node; at another node again if the origin had to try
-	// once more and the root changed between.
+	// Deliver is called at the root of the message's key, at most once per message at one
+	// node. Another node may deliver the message again if the origin retried and the root
+	// changed in between.
 	Deliver(m *Message)
 
-	// PeerGone reports that a peer the layer Watches is dead, or has left.
+	// PeerGone reports that a peer on which the layer called Watch is dead or has left.
 	PeerGone(id env.PeerID)
 
-	// LeafChanged reports that members joined or left the node's leaf, so
-	// that the root of a key may be another.
+	// LeafChanged reports that members joined or left the node's leaf, so that the root of a
+	// key may have changed.
 	LeafChanged()
 }
 
-// A Message is a payload on its way.
+// A Message is a routed payload.
 type Message struct {
 	Key     ID
 	Layer   wire.Layer
 	Payload []byte
-	// Prev is the peer it came from, empty at its origin.
+	// Prev is the peer that the message came from, empty at its origin.
 	Prev env.PeerID
 	Hops int
 }
 
-// State says how far a node has come in its network.
+// State is the stage of a node's membership.
 type State uint8
 
 const (
-	// Alone: it knows nobody yet, or waits to learn whether it can be dialled.
+	// Alone: the node knows no other node yet, or waits to learn whether it can be dialled.
 	Alone State = iota
-	// Joining: it looks for its leaf and is being acknowledged.
+	// Joining: the node knows its leaf and waits for its acknowledgements.
 	Joining
-	// Active: a member; it is the root of keys.
+	// Active: the node is a member and the root of keys.
 	Active
-	// Attached: a client that one or two members act for.
+	// Attached: the node is a client, and one or two members act for it.
 	Attached
-	// Left: it left in good order.
+	// Left: the node left the network in good order.
 	Left
 )
 
@@ -78,55 +78,54 @@ type Node struct {
 	self      *Contact
 	state     State
 	started   time.Time
-	lastHeard time.Time // when any peer spoke last; the start, as long as nobody has
-	reachable []string  // where it was dialled back; nil: not, or not known
+	lastHeard time.Time // when any peer last spoke; the start time until then
+	reachable []string  // addresses at which it was dialled back; nil: not reachable, or not known yet
 	stats     Stats
 
 	peers         peerList
 	watchList     watchList
-	hasClients    bool         // there may be clients that it acts for
+	hasClients    bool         // there may be clients that this member acts for
 	unplaced      []env.PeerID // peers without a place, the oldest first
 	leaf          *LeafSet
 	table         table
 	join          join
-	held          []*routeState // wait until the node is active, or a slot is confirmed
-	sendQueue     []*routeState // own messages that wait for their turn
-	inFlight      int           // own messages that no next hop has taken over
-	drainingQueue bool          // their turn is being given
+	held          []*routeState // messages that wait until the node is active or a slot is confirmed empty
+	sendQueue     []*routeState // own messages that wait for room in flight
+	inFlight      int           // number of own messages that no next hop has taken over
+	drainingQueue bool          // drainQueue is running
 	routes        routeStates
-	slotSearches  map[uint64]*slotSearch // searches, by the nonce of the question that is out
-	lookupQueries map[uint64]lookupQuery // of look-ups, by nonce
+	slotSearches  map[uint64]*slotSearch // by the nonce of the outstanding query
+	lookupQueries map[uint64]lookupQuery // outstanding queries of lookups, by nonce
 	activeLookups []*lookup
-	queuedLookups []*lookup // for their turn
+	queuedLookups []*lookup // lookups that wait for room
 	tombstones    tombstones
 	deathReports  deathReports
 	churn         churnRate
-	remembered    []*Contact // remembered from an earlier life
-	bootstraps    []*Contact // members that the node was told of by others than members
-	hosts         []*peer    // the members that act for a client
+	remembered    []*Contact // members remembered from an earlier run
+	bootstraps    []*Contact // members found outside the network, such as from a list of the operator
+	hosts         []*peer    // members that act for this client
 
 	cal                 env.Calendar[task]
-	leafChanged         bool          // LeafChanged is due
+	leafChanged         bool          // LeafChanged has to be called
 	nextRowAt           time.Time     // when the next contact of the table is asked
-	selfLookupAt        time.Time     // when its own id is next looked up
-	selfLookupInterval  time.Duration // and how long after that again
-	unsettledSince      time.Time     // since when the leaf calls for another depth
-	surveyedAt          time.Time     // when some of the leaf were last asked for its depth
-	surveyCount         int           // times that they were asked since it was changed
+	selfLookupAt        time.Time     // when the node next looks up its own id
+	selfLookupInterval  time.Duration // time until the lookup after that
+	unsettledSince      time.Time     // since when the leaf has called for another depth; zero: it does not
+	surveyedAt          time.Time     // when members of the leaf were last asked for its depth
+	surveyCount         int           // surveys since the depth was last changed
 	depthChangedAt      time.Time     // when the leaf's depth was last changed
-	siblingCountedAt    time.Time     // when the leaf's sibling was last counted anew
+	siblingCountedAt    time.Time     // when the leaf's sibling was last counted again
 	depthBeforeWidening int           // depth of the leaf before it was widened
-	wideningEnds        time.Time     // when the wider one counts as whole
-	gossipLeft          int           // rounds of comparing leaves that are still to come
+	wideningEnds        time.Time     // when the widened leaf counts as complete
+	gossipLeft          int           // remaining rounds of gossip about the leaf
 	tableProbedAt       time.Time     // when the whole table was last probed
-	deadProbedAt        time.Time     // when the dead were last all visited
-	slotTurn            int           // of the slots, whose contact is asked next
-	quickRounds         int           // rounds through the whole table that are still to come at once
-	savedRecords        []*Contact    // what the store holds, by id
+	deadProbedAt        time.Time     // when all tombstones were last probed
+	slotTurn            int           // index of the slot whose contact was asked last
+	quickRounds         int           // remaining rounds that ask the whole table at once
+	savedRecords        []*Contact    // records in the store, in the order of their ids
 }
 
-// A task is an entry of the node's calendar. What it is about may be gone when
-// its time comes.
+// A task is an entry of the node's schedule. Its subject may be gone when its time comes.
 type task struct {
 	kind taskKind
 	peer env.PeerID
@@ -139,23 +138,22 @@ const (
 	taskProbe        taskKind = iota // a probe is unanswered; n: nonce
 	taskHop                          // a hop did not acknowledge; n: message
 	taskRetry                        // the root did not acknowledge; n: message
-	taskHoldExpired                  // a message has waited long enough; n: message
-	taskJoin                         // the next step of a join
-	taskWatch                        // look after the watched
+	taskHoldExpired                  // a message has been held long enough; n: message
+	taskJoin                         // take the next step of a join
+	taskWatch                        // probe watched members that are silent
 	taskGossip                       // compare leaves after a change
 	taskRow                          // ask the next contact of the table
-	taskSlotSearch                   // a member left Find unanswered; n: nonce
-	taskLookupQuery                  // so did one that a look-up asked; n: nonce
-	taskSelfLookup                   // see who is near the node's own id
-	taskStartLookups                 // there is room for another look-up
-	taskRowTimeout                   // a contact left RowRequest unanswered; n: row
-	taskCheckDepth                   // see whether the leaf still calls for another depth
-	taskDead                         // probe somebody remembered as dead
-	taskSave                         // remember who is here
+	taskSlotSearch                   // a Find of a slot search is unanswered; n: nonce
+	taskLookupQuery                  // a Find of a lookup is unanswered; n: nonce
+	taskSelfLookup                   // look up the node's own id
+	taskStartLookups                 // start queued lookups
+	taskRowTimeout                   // a RowRequest is unanswered
+	taskCheckDepth                   // check whether the leaf still calls for another depth
+	taskDead                         // probe a peer that is remembered as dead
+	taskSave                         // save the current peers
 )
 
-// New returns a node that is not yet in the network; it acts when Run and Found
-// are called.
+// New returns a node that is not in the network yet. It acts when Run and Found are called.
 func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node {
 	n := &Node{
 		cfg:          cfg.filled(),
@@ -189,7 +187,7 @@ func New(e env.Env, signer *wire.Signer, verify wire.Verifier, cfg Config) *Node
 	return n
 }
 
-// Handle registers the layer that takes the messages routed for it.
+// Handle registers the layer that receives the messages routed for it.
 func (n *Node) Handle(layer wire.Layer, app Application) {
 	i, ok := slices.BinarySearchFunc(n.apps, layer, func(a application, l wire.Layer) int { return cmp.Compare(a.layer, l) })
 	if !ok {
@@ -198,13 +196,13 @@ func (n *Node) Handle(layer wire.Layer, app Application) {
 	n.apps[i].Application = app
 }
 
-// application is a layer above and its number.
+// application is a layer above with its number.
 type application struct {
 	layer wire.Layer
 	Application
 }
 
-// app returns the layer that takes messages of a number, nil if there is none.
+// app returns the layer with a number, or nil.
 func (n *Node) app(layer wire.Layer) Application {
 	for _, a := range n.apps {
 		if a.layer == layer {
@@ -214,39 +212,40 @@ func (n *Node) app(layer wire.Layer) Application {
 	return nil
 }
 
-// ID is the node's own id.
+// ID returns the node's own id.
 func (n *Node) ID() ID { return n.self.ID }
 
-// Self is the node's own record.
+// Self returns the node's own record.
 func (n *Node) Self() *Contact { return n.self }
 
-// State says how far the node has come.
+// State returns the stage of the node's membership.
 func (n *Node) State() State { return n.state }
 
-// LastHeard is when the node last received a message of the overlay from any peer; as long as it has
-// received none, when it started. In a live network hardly more than a watch interval passes.
+// LastHeard returns the time at which the node last received an overlay message from any peer,
+// or its start time if it has received none. In a live network it is seldom longer ago than a
+// watch interval.
 func (n *Node) LastHeard() time.Time { return n.lastHeard }
 
-// Leaf is the node's leaf. It must not be changed, nor kept.
+// Leaf returns the node's leaf. The caller must neither change nor keep it.
 func (n *Node) Leaf() *LeafSet { return n.leaf }
 
 // Hosts returns the members that act for this node while it is a client.
 func (n *Node) Hosts() []*Contact {
-	var of []*Contact
+	var contacts []*Contact
 	for _, p := range n.hosts {
-		of = append(of, p.contact)
+		contacts = append(contacts, p.contact)
 	}
-	return of
+	return contacts
 }
 
-// at enters a task; after does so from now on.
+// at schedules a task for a time, and after for a time from now.
 func (n *Node) at(t time.Time, what task)        { n.cal.Add(t, what) }
 func (n *Node) after(d time.Duration, what task) { n.cal.Add(n.clock.Now().Add(d), what) }
-func (n *Node) jitter(d time.Duration) time.Duration { // d give or take a quarter, so that nodes do not march in step
+func (n *Node) jitter(d time.Duration) time.Duration { // jitter varies d by up to a quarter, so that nodes do not act in step
 	return d*3/4 + time.Duration(n.rand.Int64N(int64(d)/2+1))
 }
 
-// Run does what is due and returns when it wants to be run next.
+// Run does what is due and returns the time of the next call.
 func (n *Node) Run(now time.Time) time.Time {
 	if n.state == Left {
 		return time.Time{}
@@ -287,7 +286,7 @@ func (n *Node) do(t task, at, now time.Time) {
 		n.gossipLeaf()
 	case taskRow:
 		if n.nextRowAt.Equal(at) {
-			n.nextRow()
+			n.askNextRow()
 		}
 	case taskSlotSearch:
 		n.slotSearchUnanswered(t.n)
@@ -295,7 +294,7 @@ func (n *Node) do(t task, at, now time.Time) {
 		n.queryUnanswered(t.n, at)
 	case taskSelfLookup:
 		if n.selfLookupAt.Equal(at) {
-			n.lookUpSelfAgain()
+			n.selfLookup()
 		}
 	case taskStartLookups:
 		n.startLookups()
@@ -310,7 +309,7 @@ func (n *Node) do(t task, at, now time.Time) {
 	}
 }
 
-// Receive takes one message of the overlay's from a peer.
+// Receive takes one overlay message from a peer.
 func (n *Node) Receive(from env.PeerID, body []byte) error {
 	m, err := parse(body)
 	if err != nil {
@@ -341,7 +340,7 @@ func (n *Node) Receive(from env.PeerID, body []byte) error {
 	n.dispatch(p, m)
 	n.forget(p)
 	if n.stats.Garbage != garbage {
-		return ErrRecord // nobody passes on a record that he has not verified
+		return ErrRecord // an honest node never passes on a record that it has not verified
 	}
 	return nil
 }
@@ -371,13 +370,12 @@ func (n *Node) dispatch(p *peer, m *overlaypb.Message) {
 	}
 }
 
-// send puts a message on its way, with the node's record as long as the peer
-// may not have it.
+// send sends a message, together with the node's record until the peer is known to have it.
 func (n *Node) send(p *peer, m *overlaypb.Message) { n.sendAs(p, env.Control, m) }
 
 func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	_, ack := m.Body.(*overlaypb.Message_Ack)
-	if !p.knowsMe && !ack { // who gets an acknowledgement knows whom it sent to
+	if !p.knowsMe && !ack { // the receiver of an acknowledgement sent to this node, so it knows it
 		m.Record = n.self.Raw
 		p.recordSent = true
 	}
@@ -390,7 +388,7 @@ func (n *Node) sendAs(p *peer, class env.Class, m *overlaypb.Message) {
 	n.net.Send(p.addr(), class, f)
 }
 
-// toSend encodes a message that is about to be sent, and counts it.
+// encode encodes a message that is about to be sent, and counts it.
 func (n *Node) encode(m *overlaypb.Message) []byte {
 	f := frame(m)
 	n.stats.Sent++
@@ -398,5 +396,5 @@ func (n *Node) encode(m *overlaypb.Message) []byte {
 	return f
 }
 
-// Network is the name of the node's network, which ids and keys are made with.
+// Network returns the name of the node's network, which is part of every id and key.
 func (n *Node) Network() string { return n.network }

@@ -13,7 +13,7 @@ import (
 func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	l := newLab(t)
 	if n := l.boot(); n.Count(0) != 0 {
-		t.Errorf("who is no member counts %d", n.Count(0))
+		t.Errorf("a node that is not a member counts %d", n.Count(0))
 	}
 	n := l.member()
 	if n.Count(0) != 1 || n.Count(200) != 1 {
@@ -21,7 +21,7 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	}
 	bits := 0
 	for bits < 4 {
-		for _, a := range l.near(n.ID(), bits, 3) {
+		for _, a := range l.actorsNear(n.ID(), bits, 3) {
 			l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 		}
 		bits++
@@ -31,7 +31,8 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 			t.Errorf("%d members share %d bits, it counts %d", want, d, n.Count(d))
 		}
 	}
-	// With a leaf of four bits those outside are known by contacts and what they say.
+	// With a leaf of depth four, members outside are known only through contacts and their
+	// counts.
 	n.leaf.Decide(l.now)
 	n.setDepth(4)
 	slots := 0
@@ -61,7 +62,7 @@ func TestCountIsExactInTheLeafAndLearnedAboveIt(t *testing.T) {
 	}
 }
 
-func TestGivenUpMessageIsGivenUp(t *testing.T) {
+func TestFailedMessageIsNotDeliveredLater(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	box := &inbox{}
@@ -73,15 +74,15 @@ func TestGivenUpMessageIsGivenUp(t *testing.T) {
 		}
 	})
 	l.pass(2 * time.Minute)
-	n.Reachable([]string{"here"}) // now it is a network, and would be the root
+	n.Reachable([]string{"here"}) // now the node is a network of its own, and the root of the key
 	l.pass(time.Minute)
 	if failed != 1 || len(box.got) != 0 {
 		t.Errorf("failed %d times, delivered %q", failed, box.got)
 	}
 }
 
-// However many cry, a liar's false words count.
-func TestCriersAreCounted(t *testing.T) {
+// False reports are counted, however many reporters there are.
+func TestFalseReportsOfManyReportersAreCounted(t *testing.T) {
 	g := deathReports{pending: map[env.PeerID]env.PeerID{}, falseReports: map[env.PeerID]falseReportCount{}}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	g.countFalse("liar", now)
@@ -92,12 +93,12 @@ func TestCriersAreCounted(t *testing.T) {
 		g.countFalse("liar", now)
 	}
 	if g.trusts("liar", now) || len(g.falseReports) > maxReporters {
-		t.Errorf("after %d false words it is heeded, or %d are counted", maxFalseReports+1, len(g.falseReports))
+		t.Errorf("after %d false reports the reporter is still trusted, or %d reporters are counted", maxFalseReports+1, len(g.falseReports))
 	}
 }
 
-// Peers that pass by do not add up, nor do those of whom only others speak.
-func TestStrangersDoNotAddUp(t *testing.T) {
+// Peers without a place do not accumulate, nor do peers that only others have named.
+func TestPeersWithoutAPlaceDoNotAccumulate(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	l.say(l.actor(1), probe(&overlaypb.Probe{Nonce: 1}))
@@ -107,7 +108,7 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 		key := Key("lab", fmt.Sprint(i))
 		l.say(a, route(&overlaypb.Route{Id: uint64(i), Key: key[:], Layer: uint32(inboxLayer)}))
 	}
-	for i := range 200 { // receipts go back to those that are forgotten by now
+	for i := range 200 { // the receipts go to peers that are forgotten by now
 		l.say(l.actor(1), ack(&overlaypb.Ack{Id: uint64(i), Receipt: true, Root: make([]byte, 32)}))
 	}
 	if got := n.Stats().Peers; got > maxUnplaced+2 {
@@ -136,7 +137,7 @@ func TestStrangersDoNotAddUp(t *testing.T) {
 	}
 }
 
-func TestRecordsThatAreNoneAreHeldAgainstWhoPassesThemOn(t *testing.T) {
+func TestInvalidRecordsCountAgainstTheSender(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	a, b := l.actor(1), l.actor(2)
@@ -152,12 +153,12 @@ func TestRecordsThatAreNoneAreHeldAgainstWhoPassesThemOn(t *testing.T) {
 		}
 	}
 	if n.Leaf().Has(b.contact.ID) != nil {
-		t.Error("who never spoke is a member of the leaf")
+		t.Error("a member that never spoke is in the leaf")
 	}
 }
 
-// A client that becomes a member is a client no longer: its silence as one is
-// not held against it.
+// A client that becomes a member is no longer a client, so it is not dropped for being silent
+// as one.
 func TestClientThatBecomesAMemberStays(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
@@ -174,7 +175,7 @@ func TestClientThatBecomesAMemberStays(t *testing.T) {
 	if n.ActsFor(a.id()) || n.Stats().Clients != 0 || n.Leaf().Len() != 2 {
 		t.Errorf("acts for %d clients, %d in the leaf", n.Stats().Clients, n.Leaf().Len())
 	}
-	l.now = l.now.Add(time.Second) // and the other way round
+	l.now = l.now.Add(time.Second) // the other way round: a member becomes a client
 	a.contact = l.client(a)
 	l.say(a, probe(&overlaypb.Probe{Nonce: 3, Attach: true}))
 	if !n.ActsFor(a.id()) || n.Leaf().Len() != 1 {
@@ -182,7 +183,7 @@ func TestClientThatBecomesAMemberStays(t *testing.T) {
 	}
 }
 
-func TestMembersActForSoManyClientsAndNoMore(t *testing.T) {
+func TestMemberRefusesMoreThanMaxClients(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	for i := range maxClients + 5 {
@@ -201,8 +202,8 @@ func TestMembersActForSoManyClientsAndNoMore(t *testing.T) {
 	}
 }
 
-// A client whose nearest members have no room asks others.
-func TestClientAsksElsewhere(t *testing.T) {
+// A client whose nearest members are full asks others.
+func TestClientAsksOthersIfTheNearestAreFull(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	n.cfg.RolePatience = 0
@@ -241,12 +242,12 @@ func TestClientAsksElsewhere(t *testing.T) {
 	}
 }
 
-// A decision about the depth of the leaf that claims to be of a far future is not
-// believed: no later one could ever take its place.
+// A decision about the depth that claims to be from the far future is not believed, because no
+// later one could ever replace it.
 func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
-	a := l.near(n.ID(), 9, 1)[0]
+	a := l.actorsNear(n.ID(), 9, 1)[0]
 	at := func(d time.Duration) uint64 { return uint64(l.now.Add(d).UnixMilli()) }
 	n.setDepth(6)
 	for _, c := range []struct {
@@ -266,7 +267,7 @@ func TestDecisionsFromTheFutureAreNotBelieved(t *testing.T) {
 	}
 }
 
-func TestRepeatedAndUnaskedRepliesSayNothing(t *testing.T) {
+func TestRepeatedAndUnsolicitedRepliesAreIgnored(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	a := l.actor(1)
@@ -290,7 +291,7 @@ func TestRepeatedAndUnaskedRepliesSayNothing(t *testing.T) {
 	}
 }
 
-func TestDeadMemberIsMissedOnce(t *testing.T) {
+func TestDeadMemberIsReportedOnce(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	box := &inbox{}
@@ -315,28 +316,28 @@ func TestDeadMemberIsMissedOnce(t *testing.T) {
 	if told > 1 {
 		t.Errorf("the other was told %d times", told)
 	}
-	// What b says of a is not heeded at once, what a says itself is.
-	hearsay := &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: [][]byte{a.contact.Raw}}}}
+	// What b says of a is ignored at first; what a says itself is not.
+	report := &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: &overlaypb.Leaf{Records: [][]byte{a.contact.Raw}}}}
 	n.tombstones.add(a.contact, l.now, true)
 	l.sent = nil
-	l.say(b, hearsay)
+	l.say(b, report)
 	if got := l.heard(a); len(got) > 0 {
-		t.Errorf("asks the dead: %v", got)
+		t.Errorf("probes a dead member: %v", got)
 	}
 	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 	if n.Leaf().Has(a.contact.ID) == nil {
-		t.Error("who speaks is taken for dead")
+		t.Error("a member that speaks is considered dead")
 	}
 }
 
-func TestWhoLeavesIsGoneAndSilent(t *testing.T) {
+func TestNodeThatLeftIsForgottenAndSilent(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	a := l.actor(1)
 	l.say(a, probe(&overlaypb.Probe{Nonce: 1}))
 	l.say(a, &overlaypb.Message{Body: &overlaypb.Message_Leave{Leave: &overlaypb.Leave{}}})
 	if n.Leaf().Len() != 1 || len(n.tombstones.withPlace()) != 0 {
-		t.Error("who left is there, or is missed")
+		t.Error("a peer that left is still in the leaf, or counts as dead")
 	}
 	l.say(l.actor(2), probe(&overlaypb.Probe{Nonce: 1}))
 	n.Leave()
@@ -350,12 +351,12 @@ func TestWhoLeavesIsGoneAndSilent(t *testing.T) {
 	}
 }
 
-// The claim of a stranger that a key lies in its leaf counts only if it can.
-func TestOnlyWhoCanCoverAKeyIsBelievedToCoverIt(t *testing.T) {
+// A stranger's claim that a key lies in its leaf is believed only if it is possible.
+func TestMemberThatCannotCoverAKeyIsNotBelieved(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	n.cfg.Founder = false
-	far := l.near(n.ID(), 0, 1)[0]
+	far := l.actorsNear(n.ID(), 0, 1)[0]
 	n.Reachable([]string{"here"})
 	n.Found(far.contact.Peer)
 	say := func(depth uint32) {
@@ -364,13 +365,13 @@ func TestOnlyWhoCanCoverAKeyIsBelievedToCoverIt(t *testing.T) {
 		}}})
 	}
 	if say(5); n.State() != Alone {
-		t.Errorf("%v through one who shares no bit with it and says that its leaf is five deep", n.State())
+		t.Errorf("%v through a peer that shares no bit with it and claims a leaf of depth five", n.State())
 	}
 	l.pass(20 * time.Second)
 	say(0)
-	l.pass(10 * time.Second) // in which nobody else is found who says otherwise
+	l.pass(10 * time.Second) // meanwhile the lookup finds no other member
 	if n.State() != Joining {
-		t.Errorf("%v through one whose leaf is everybody", n.State())
+		t.Errorf("%v through a peer whose leaf is the whole network", n.State())
 	}
 }
 

@@ -8,18 +8,20 @@ import (
 	"tidings/internal/env"
 )
 
-// A roster is the peers a node knows, by id. It is a slice because a map of a hundred takes
-// several times the space, and has no order. Beside it lies what of their ids mostly tells
-// them apart, so that to find one of a thousand is not to look at ten others.
+// A peerList holds the peers that a node knows, sorted by id. It is a slice because a map of a
+// hundred peers takes several times the space and has no order. A parallel slice of id
+// prefixes speeds up the search: finding one of a thousand peers does not have to dereference
+// ten others.
 type peerList struct {
 	all      []*peer
-	prefixes []uint64 // see headOf
+	prefixes []uint64 // see peerIDPrefix
 }
 
-// peerHeader is how many bytes the ids of all peers begin with alike.
+// peerIDHeader is the number of bytes at the start of every peer id that are the same for all
+// peers.
 const peerIDHeader = 6
 
-// headOf is the part of an id by which peers are ordered first.
+// peerIDPrefix returns the part of an id by which peers are sorted first.
 func peerIDPrefix(id env.PeerID) uint64 {
 	if len(id) < peerIDHeader+8 {
 		return 0
@@ -38,7 +40,7 @@ func (r *peerList) find(id env.PeerID) (int, bool) {
 	return i, false
 }
 
-// get returns a peer, nil if it is not there.
+// get returns the peer with an id, or nil.
 func (r *peerList) get(id env.PeerID) *peer {
 	if i, ok := r.find(id); ok {
 		return r.all[i]
@@ -46,7 +48,7 @@ func (r *peerList) get(id env.PeerID) *peer {
 	return nil
 }
 
-// add puts in a peer that is not there.
+// add inserts a peer whose id is not in the list.
 func (r *peerList) add(p *peer) {
 	i, _ := r.find(p.id)
 	r.all = slices.Insert(r.all, i, p)

@@ -7,7 +7,7 @@ import (
 	"tidings/internal/env"
 )
 
-// acquaint returns the state kept of a peer, making it if there is none.
+// ensurePeer returns the state of a peer, and creates it if there is none.
 func (n *Node) ensurePeer(id env.PeerID) *peer {
 	p := n.peers.get(id)
 	if p == nil {
@@ -17,7 +17,7 @@ func (n *Node) ensurePeer(id env.PeerID) *peer {
 	return p
 }
 
-// introduce takes a verified record into the state kept of its node.
+// ensureContact updates the state of a node with a verified record.
 func (n *Node) ensureContact(c *Contact) *peer {
 	p := n.ensurePeer(c.Peer.ID)
 	switch {
@@ -26,13 +26,13 @@ func (n *Node) ensureContact(c *Contact) *peer {
 	case c.Issued > p.contact.Issued:
 		was := p.contact
 		p.contact = c
-		p.knowsMe = false // a new life: it has forgotten me
+		p.knowsMe = false // after a restart it has forgotten this node
 		if was.Member && !c.Member {
 			n.removePeer(p)
 			break
 		}
 		if c.Member {
-			p.attached = never // nobody's client any longer
+			p.attached = never // a member is nobody's client
 		}
 		if n.leaf.Has(c.ID) != nil {
 			n.leaf.Add(c)
@@ -42,7 +42,7 @@ func (n *Node) ensureContact(c *Contact) *peer {
 	return p
 }
 
-// heardFrom notes that a peer spoke: it lives.
+// heardFrom records that a peer spoke, so it is alive.
 func (n *Node) heardFrom(p *peer) {
 	now := n.clock.Now()
 	first := p.lastHeard == never
@@ -50,7 +50,7 @@ func (n *Node) heardFrom(p *peer) {
 	p.suspect, p.linkBroken = false, false
 	n.deathReports.alive(p.id, now)
 	if p.candidate && n.state == Joining {
-		p.attempts = min(p.attempts, 1) // it lives, but need not have heard me
+		p.attempts = min(p.attempts, 1) // it is alive, but need not have received the probe
 	} else {
 		p.candidate, p.probing, p.attempts = false, false, 0
 	}
@@ -61,7 +61,7 @@ func (n *Node) heardFrom(p *peer) {
 		return
 	}
 	if first && n.tombstones.remove(p.contact) {
-		n.partitionHealed(now)
+		n.probeAllDead(now)
 	}
 	if p.contact.Member {
 		n.admit(p)
@@ -76,7 +76,7 @@ func (n *Node) admit(p *peer) {
 	}
 	if n.leaf.Covers(c.ID) {
 		if n.leaf.Len() >= maxLeafIDs && n.leaf.Has(c.ID) == nil {
-			return // no leaf of honest members is near as large
+			return // no leaf of honest members is nearly as large
 		}
 		if n.leaf.Add(c) {
 			n.leafGrew()
@@ -92,8 +92,8 @@ func (n *Node) admit(p *peer) {
 	}
 }
 
-// meet gets to know a member that others speak of, if there is a place for it.
-// It takes the place when it has answered itself.
+// considerMember probes a member that others named, if there is a place for it. The member
+// takes the place after it has answered.
 func (n *Node) considerMember(c *Contact) {
 	if !c.Member || c.ID == n.self.ID {
 		return
@@ -106,7 +106,7 @@ func (n *Node) considerMember(c *Contact) {
 		return
 	}
 	p := n.peers.get(c.Peer.ID)
-	if (p == nil || p.lastHeard == never) && n.tombstones.isRecent(c, n.clock.Now()) || p == nil && n.tooManyCandidates() {
+	if (p == nil || p.lastHeard == never) && n.tombstones.diedRecently(c, n.clock.Now()) || p == nil && n.tooManyCandidates() {
 		return
 	}
 	p = n.ensureContact(c)
@@ -122,12 +122,12 @@ func (n *Node) considerMember(c *Contact) {
 	n.probe(p)
 }
 
-// maxCandidates is how many members known by hearsay alone are waited for at
-// once: the largest leaf. Of more, who lives will speak for himself, or be spoken
-// of again.
+// maxCandidates bounds the named members that the node waits for at once: the size of the
+// largest leaf. Further members are ignored; the live ones will speak for themselves or be
+// named again.
 const maxCandidates = 1024
 
-// crowded says whether there are as many candidates as may be.
+// tooManyCandidates reports whether the node waits for maxCandidates members.
 func (n *Node) tooManyCandidates() bool {
 	if len(n.peers.all) < maxCandidates {
 		return false
@@ -141,20 +141,19 @@ func (n *Node) tooManyCandidates() bool {
 	return count >= maxCandidates
 }
 
-// placed says whether a peer has a place: in leaf or table, as a client or as
-// one that acts for this client, or as a neighbour of a layer above.
+// hasPlace reports whether a peer has a place: in leaf or table, as a client, as a member that
+// acts for this client, or as a neighbour of a layer above.
 func (n *Node) hasPlace(p *peer) bool {
 	return p.isHost || p.watchCount > 0 || p.attached != never ||
 		p.contact != nil && (n.leaf.Has(p.contact.ID) != nil || n.table.has(p))
 }
 
-// useful says whether the node has to do with a peer at present.
+// inUse reports whether the node has any present use for a peer.
 func (n *Node) inUse(p *peer) bool {
 	return p.candidate || p.probing || n.hasPlace(p)
 }
 
-// forget drops the state of a peer the node has nothing to do with. One that
-// spoke a moment ago is kept until maxStrangers others have come.
+// forget drops the state of a peer that is not in use. It keeps the last maxUnplaced of these.
 func (n *Node) forget(p *peer) {
 	if n.inUse(p) {
 		return
@@ -173,11 +172,11 @@ func (n *Node) forget(p *peer) {
 	}
 }
 
-// maxStrangers is how many peers without a place are remembered, so that their
-// record and round trip need not be learned anew with each message.
+// maxUnplaced is the number of peers without a place that are remembered, so that their record
+// and round-trip time need not be learned again with each message.
 const maxUnplaced = 8
 
-// leafGrew notes that the leaf is another, and lets others know.
+// leafGrew records that the leaf has changed, and starts gossip about it.
 func (n *Node) leafGrew() {
 	n.leafChanged = true
 	n.startGossip()
@@ -188,7 +187,7 @@ func (n *Node) OpenRecord(raw []byte) (*Contact, error) {
 	return n.records.open(raw)
 }
 
-// Contact returns the record of a peer the node has to do with, or nil.
+// Contact returns the record of a peer that the node knows, or nil.
 func (n *Node) Contact(id env.PeerID) *Contact {
 	if p := n.peers.get(id); p != nil {
 		return p.contact
@@ -196,7 +195,7 @@ func (n *Node) Contact(id env.PeerID) *Contact {
 	return nil
 }
 
-// RTO is how long a peer may take to answer before the answer counts as missing.
+// RTO returns the time after which an answer of a peer counts as missing.
 func (n *Node) RTO(id env.PeerID) time.Duration {
 	if p := n.peers.get(id); p != nil {
 		return p.rto()

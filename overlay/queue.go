@@ -1,26 +1,26 @@
 package overlay
 
-// maxAbroad bounds the messages of the node's own that no next hop has taken over
-// yet; further ones wait in line. A node that starts anew with some thousand feeds has
-// three messages for each: all at once they would overrun the next hop, whose
-// acknowledgements would come too late, and all would be sent again and again.
+// maxInFlight bounds the node's own messages that no next hop has taken over yet. Further
+// messages are queued. A node that restarts with a few thousand feeds has three messages for
+// each: all at once would overload the next hop, whose acknowledgements would come too late,
+// so that all messages would be sent again and again.
 const maxInFlight = 256
 
-// lineUp gives an own message its turn, which comes at once if there is room.
+// enqueue queues one of the node's own messages, and sends it at once if there is room.
 func (n *Node) enqueue(rs *routeState) {
 	rs.queued = true
 	n.sendQueue = append(n.sendQueue, rs)
 	n.drainQueue()
 	if rs.queued {
-		rs.retryAt = rs.deadline // which ends it
+		rs.retryAt = rs.deadline // the retry then ends the message
 		n.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
 	}
 }
 
-// nextInLine sends own messages that have waited, as far as there is room.
+// drainQueue sends queued messages while there is room.
 func (n *Node) drainQueue() {
 	if n.drainingQueue {
-		return // what is sent may arrive at once, and make room
+		return // a message sent below may arrive at once and make room
 	}
 	n.drainingQueue = true
 	for len(n.sendQueue) > 0 && n.inFlight < maxInFlight {
@@ -39,9 +39,9 @@ func (n *Node) drainQueue() {
 	n.drainingQueue = false
 }
 
-// makeRoom makes room for another own message: the next hop has taken this one over, or
-// nobody has in good time.
-func (n *Node) leaveFlight(rs *routeState) {
+// endFlight makes room for another message, because the next hop has taken this one over or
+// none has in time.
+func (n *Node) endFlight(rs *routeState) {
 	if rs.inFlight {
 		rs.inFlight = false
 		n.inFlight--

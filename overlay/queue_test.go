@@ -7,13 +7,14 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Who routes much at once has no more of it on its way than the next hop takes over. What
-// waits is sent as that goes on, each once, and none is forgotten.
-func TestOwnMessagesWaitInLine(t *testing.T) {
+// A node that routes many messages at once never has more than maxInFlight of them
+// unacknowledged. Queued messages are sent as others are taken over, each once, and none is
+// lost.
+func TestOwnMessagesAreQueued(t *testing.T) {
 	const count = 3 * maxInFlight
 	l := newLab(t)
 	n := l.member()
-	root := l.near(n.ID(), 0, 1)[0]
+	root := l.actorsNear(n.ID(), 0, 1)[0]
 	l.welcome(n, root)
 	done := 0
 	for range count {
@@ -24,9 +25,9 @@ func TestOwnMessagesWaitInLine(t *testing.T) {
 		})
 	}
 	for sent := 0; sent < count; {
-		routes := l.routes(root)
+		routes := l.takeRoutes(root)
 		if len(routes) == 0 || len(routes) > maxInFlight {
-			t.Fatalf("%d messages on their way after %d were taken over", len(routes), sent)
+			t.Fatalf("%d messages in flight after %d were taken over", len(routes), sent)
 		}
 		sent += len(routes)
 		for _, r := range routes {
@@ -34,16 +35,16 @@ func TestOwnMessagesWaitInLine(t *testing.T) {
 		}
 	}
 	if done != count || n.inFlight != 0 || len(n.sendQueue) != 0 {
-		t.Errorf("%d of %d have arrived, %d are on their way, %d wait", done, count, n.inFlight, len(n.sendQueue))
+		t.Errorf("%d of %d arrived, %d are in flight, %d are queued", done, count, n.inFlight, len(n.sendQueue))
 	}
 }
 
-// What waits in line ends with its deadline, like what was sent.
-func TestTheLineEnds(t *testing.T) {
+// A queued message fails at its deadline, like one that was sent.
+func TestQueuedMessagesFailAtTheirDeadline(t *testing.T) {
 	const count = 3 * maxInFlight
 	l := newLab(t)
 	n := l.member()
-	root := l.near(n.ID(), 0, 1)[0]
+	root := l.actorsNear(n.ID(), 0, 1)[0]
 	l.welcome(n, root)
 	failed := 0
 	for range count {
@@ -53,13 +54,13 @@ func TestTheLineEnds(t *testing.T) {
 			}
 		})
 	}
-	for range 120 { // the root lives, and takes nothing over
+	for range 120 { // the root is alive but takes no message over
 		l.pass(time.Second / 2)
 		l.answers(root)
 	}
 	l.pass(time.Second)
 	if failed != count || n.inFlight != 0 || len(n.sendQueue) != 0 {
-		t.Errorf("%d of %d have failed, %d are on their way, %d wait", failed, count, n.inFlight, len(n.sendQueue))
+		t.Errorf("%d of %d failed, %d are in flight, %d are queued", failed, count, n.inFlight, len(n.sendQueue))
 	}
 }
 
@@ -73,8 +74,8 @@ func (l *lab) welcome(n *Node, a *actor) {
 	}
 }
 
-// routes are the messages that were routed by way of an actor since it was last heard.
-func (l *lab) routes(a *actor) (of []*overlaypb.Route) {
+// takeRoutes returns and removes the Route messages sent to an actor.
+func (l *lab) takeRoutes(a *actor) (of []*overlaypb.Route) {
 	for _, m := range l.heard(a) {
 		if r := m.GetRoute(); r != nil {
 			of = append(of, r)

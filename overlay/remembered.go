@@ -9,33 +9,33 @@ import (
 	"tidings/internal/wire"
 )
 
-// Keys of the overlay in the store.
+// These are the overlay's keys in the store.
 const (
 	keyPeer   = "overlay/peer/"  // + id: a member's record
 	keyIssued = "overlay/issued" // time of issue of the node's last record
 )
 
-// maxKnown is how many peers the store remembers for the next start.
+// maxRemembered is the number of peers that the store keeps for the next start.
 const maxRemembered = 200
 
-// Remembered returns the members that a node of a network remembered in a
-// store, by their ids: who one can try to join through.
+// Remembered returns the members that a node of a network saved in a store, in the order of
+// their ids. A node can try to join through them.
 func Remembered(s env.Store, network string, verify wire.Verifier) ([]*Contact, error) {
 	return remembered(s, NewRecords(network, verify, maxRemembered))
 }
 
 func remembered(s env.Store, records *Records) ([]*Contact, error) {
-	var of []*Contact
+	var contacts []*Contact
 	err := s.Range([]byte(keyPeer), func(_, raw []byte) bool {
 		if c, err := records.open(slices.Clone(raw)); err == nil {
-			of = append(of, c)
+			contacts = append(contacts, c)
 		}
 		return true
 	})
-	return of, err
+	return contacts, err
 }
 
-// recall reads what an earlier life of the node remembered.
+// loadRemembered reads what an earlier run of the node saved.
 func (n *Node) loadRemembered() {
 	known, err := remembered(n.store, n.records)
 	if err != nil {
@@ -47,7 +47,8 @@ func (n *Node) loadRemembered() {
 			n.noteSaved(c)
 		}
 	}
-	// A clock that went back must not make this life look older than the last.
+	// Even if the clock went back, this run's records must be newer than those of the last
+	// run.
 	if b, err := n.store.Get([]byte(keyIssued)); err == nil && len(b) == 8 {
 		n.self.Issued = max(n.self.Issued, binary.BigEndian.Uint64(b))
 		n.issue(nil, false)
@@ -58,7 +59,7 @@ func (n *Node) saveIssued() {
 	n.commitPeers([]env.Op{{Key: []byte(keyIssued), Value: binary.BigEndian.AppendUint64(nil, n.self.Issued)}})
 }
 
-// save remembers who is here, again and again.
+// savePeriodically saves the current peers and schedules the next time.
 func (n *Node) savePeriodically() {
 	if n.state != Left {
 		n.after(n.jitter(n.cfg.SaveInterval), task{kind: taskSave})
@@ -68,8 +69,8 @@ func (n *Node) savePeriodically() {
 	}
 }
 
-// remember saves the members of leaf and table, if they are others than those
-// remembered; those remembered longest give way.
+// savePeers saves the members of leaf and table that have changed. If the store holds too
+// many, the oldest records are deleted.
 func (n *Node) savePeers() {
 	now := n.currentPeers()
 	var ops []env.Op
@@ -96,7 +97,7 @@ func (n *Node) savePeers() {
 	}
 }
 
-// keep notes that the store holds a record, and says whether it is another than before.
+// noteSaved records that the store holds a record, and reports whether the record is new.
 func (n *Node) noteSaved(c *Contact) bool {
 	i, ok := slices.BinarySearchFunc(n.savedRecords, c.ID, func(s *Contact, id ID) int { return compare(s.ID, id) })
 	switch {
@@ -110,23 +111,23 @@ func (n *Node) noteSaved(c *Contact) bool {
 	return true
 }
 
-// here returns the members this node has to do with, at most maxKnown.
+// currentPeers returns the members that the node has to do with, at most maxRemembered.
 func (n *Node) currentPeers() []*Contact {
-	var of []*Contact
+	var contacts []*Contact
 	for _, c := range n.leaf.Members() {
 		if c.ID != n.self.ID {
-			of = append(of, c)
+			contacts = append(contacts, c)
 		}
 	}
 	n.table.each(n.leaf.Depth(), func(_, _ int, s *slot) {
 		if s.contact != nil {
-			of = append(of, s.contact.contact)
+			contacts = append(contacts, s.contact.contact)
 		}
 	})
 	for _, p := range n.hosts {
-		of = append(of, p.contact)
+		contacts = append(contacts, p.contact)
 	}
-	return of[:min(len(of), maxRemembered)]
+	return contacts[:min(len(contacts), maxRemembered)]
 }
 
 func (n *Node) commitPeers(ops []env.Op) {

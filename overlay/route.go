@@ -12,35 +12,35 @@ import (
 )
 
 const (
-	// wayLife is how long a node remembers a message that passed, so that
-	// the receipt finds its way back and a repeated message is known. It is
-	// over the longest time an origin tries.
+	// routeMemory is the time for which a node remembers a message, so that the receipt finds
+	// its way back and a repeated message is recognised. It is longer than any origin keeps
+	// trying.
 	routeMemory = 90 * time.Second
-	// hopLimit is how long one node goes on trying to pass a message on.
+	// hopLimit is the time for which one node keeps trying to forward a message.
 	hopLimit = 20 * time.Second
-	// holdLimit is how long a message waits for a slot to be confirmed empty.
+	// holdLimit is the time for which a message waits until a slot is confirmed empty.
 	holdLimit = 2 * time.Second
-	// retryFirst is how long an origin waits for a receipt at first.
+	// firstRetry is the time that an origin first waits for a receipt.
 	firstRetry = 4 * time.Second
-	// maxWays bounds the messages remembered, maxHeld those that wait, and
-	// maxLoad the bytes of others' payloads that no next hop has taken over
-	// yet; more are dropped, and their origins try again.
+	// maxRoutes bounds the messages remembered, maxHeld those that wait, and maxPayloadBytes
+	// the payloads of other nodes that no next hop has taken over yet. Further messages are
+	// dropped, and their origins try again.
 	maxRoutes       = 1 << 16
 	maxHeld         = 1 << 10
 	maxPayloadBytes = 64 << 20
-	// maxControl is the size of the largest payload that goes ahead of
-	// others, in bytes; what is larger is content.
+	// maxControl is the size in bytes of the largest payload that has priority. A larger one
+	// is sent as bulk content.
 	maxControl = 2 << 10
 )
 
-// A Receipt says what became of a routed message.
+// A Receipt tells an origin what became of a routed message.
 type Receipt struct {
-	Root ID  // who delivered it
+	Root ID  // the node that delivered it
 	Hops int // links from origin to root
-	Try  int // the attempt that the root took: 0 is the first
+	Try  int // the attempt that the root took, from 0
 }
 
-// A passage is a message on its way through this node.
+// routeState is what a node remembers of one routed message.
 type routeState struct {
 	id        uint64
 	try       uint32
@@ -48,25 +48,24 @@ type routeState struct {
 	next      *peer
 	tried     []*peer
 	sendCount int
-	sentAt    time.Time // to next
+	sentAt    time.Time // time of the last transmission to next
 	ackDue    time.Time // when next counts as silent; zero: it acknowledged
-	startedAt time.Time // of this try
-	held      bool      // held until the node is active or a slot is confirmed
+	startedAt time.Time // start of this try
+	held      bool      // waits until the node is active or a slot is confirmed empty
 
-	receipt *overlaypb.Ack // the root's, once it came
+	receipt *overlaypb.Ack // the root's receipt, once it arrived
 
-	// At the origin:
+	// The fields below are used at the origin only.
 	done     func(Receipt, bool)
-	queued   bool // it waits for its turn
-	inFlight bool // it has had it, and no next hop has taken it over
+	queued   bool // in sendQueue
+	inFlight bool // sent, and not taken over by a next hop yet
 	retryAt  time.Time
 	deadline time.Time
 }
 
-// Route sends a payload of at most MaxPayload bytes towards the root of key and
-// calls done with the root's receipt, or with false when RouteDeadline is over (or
-// the node has left).
-// The root's layer has then taken the payload at least once.
+// Route sends a payload of at most MaxPayload bytes towards the root of key. It calls done
+// with the root's receipt, after the root's layer has taken the payload at least once, or with
+// false when RouteDeadline is over or the node has left.
 func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Receipt, ok bool)) {
 	if n.state == Left {
 		done(Receipt{}, false)
@@ -84,8 +83,7 @@ func (n *Node) Route(layer wire.Layer, key ID, payload []byte, done func(r Recei
 	n.enqueue(rs)
 }
 
-// giveUp tells the origins of all messages without a receipt that there will be
-// none.
+// failOwnRoutes reports failure for all own messages that have no receipt.
 func (n *Node) failOwnRoutes() {
 	var own []*routeState
 	for _, rs := range n.routes.byID {
@@ -93,7 +91,7 @@ func (n *Node) failOwnRoutes() {
 			own = append(own, rs)
 		}
 	}
-	slices.SortFunc(own, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // maps have no order
+	slices.SortFunc(own, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // map order is random
 	for _, rs := range own {
 		done := rs.done
 		rs.done = nil
@@ -117,7 +115,7 @@ func (n *Node) scheduleRetry(rs *routeState, in time.Duration) {
 	n.at(rs.retryAt, task{kind: taskRetry, n: rs.id})
 }
 
-// retry sends an origin's message again when no receipt came.
+// retry sends an origin's message again if no receipt came.
 func (n *Node) retry(rs *routeState, at time.Time) {
 	if rs == nil || rs.done == nil || rs.receipt != nil || !rs.retryAt.Equal(at) {
 		return
@@ -130,7 +128,7 @@ func (n *Node) retry(rs *routeState, at time.Time) {
 		n.routes.dropPayload(rs)
 		rs.done, rs.ackDue, rs.queued = nil, time.Time{}, false
 		done(Receipt{}, false)
-		n.leaveFlight(rs)
+		n.endFlight(rs)
 		return
 	}
 	rs.try++
@@ -139,19 +137,19 @@ func (n *Node) retry(rs *routeState, at time.Time) {
 	n.unhold(rs)
 	rs.restart(now)
 	if next, _, _ := n.nextHop(rs.msg.Key, []*peer{last}); last != nil && next != nil && next != last {
-		rs.tried = []*peer{last} // it took the message, and nothing came of it
+		rs.tried = []*peer{last} // last took the message over, but no receipt came
 	}
 	n.forward(rs)
 }
 
-// anew looks for a way from here as if none had been tried.
+// routeAgain routes a message as if no next hop had been tried.
 func (n *Node) routeAgain(rs *routeState, now time.Time) {
 	n.unhold(rs)
 	rs.restart(now)
 	n.forward(rs)
 }
 
-// begin forgets what was tried to pass the message on.
+// restart forgets which next hops were tried.
 func (rs *routeState) restart(now time.Time) {
 	rs.tried, rs.next, rs.sendCount, rs.ackDue, rs.startedAt = nil, nil, 0, time.Time{}, now
 }
@@ -184,7 +182,7 @@ func (n *Node) onRoute(p *peer, m *overlaypb.Route) {
 	}}
 	n.addRoute(rs, n.clock.Now())
 	n.forward(rs)
-	if rs.receipt == nil { // a receipt is an acknowledgement too
+	if rs.receipt == nil { // a receipt also acknowledges
 		n.ack(p, m)
 	}
 }
@@ -197,8 +195,7 @@ func (n *Node) sendAck(p *peer, a *overlaypb.Ack) {
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Ack{Ack: a}})
 }
 
-// pass takes a message one step on: to a layer above, to the next hop, or to
-// where it waits.
+// forward moves a message one step: to a layer above, to the next hop, or to where it waits.
 func (n *Node) forward(rs *routeState) {
 	app := n.app(rs.msg.Layer)
 	if n.state == Active && app != nil && app.Forward(&rs.msg) {
@@ -222,7 +219,7 @@ func (n *Node) forward(rs *routeState) {
 	}
 }
 
-// arrived starts the receipt on its way back.
+// sendReceipt starts the receipt on its way back to the origin.
 func (n *Node) sendReceipt(rs *routeState) {
 	if plant.NoReceipt && rs.msg.Key[31]&15 == 0 && rs.done == nil || plant.LateReceipt && rs.msg.Key[31]&15 == 0 && rs.done == nil && rs.try < 3 {
 		return
@@ -240,7 +237,7 @@ func (n *Node) finishRoute(rs *routeState) {
 		done := rs.done
 		rs.done = nil
 		done(Receipt{Root: ID(rs.receipt.Root), Hops: int(rs.receipt.Hops), Try: int(rs.receipt.Try)}, true)
-		n.leaveFlight(rs)
+		n.endFlight(rs)
 		return
 	}
 	if rs.msg.Prev != "" {
@@ -273,8 +270,8 @@ func (n *Node) sendToHop(rs *routeState, next *peer) {
 	}}})
 }
 
-// sentTo says whether a message went to a peer last. The peer may have been
-// forgotten and met again since.
+// sentTo reports whether a message went to a peer last. It compares ids, because the peer may
+// have been forgotten and met again since.
 func (rs *routeState) sentTo(p *peer) bool { return rs.next != nil && rs.next.id == p.id }
 
 func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
@@ -289,22 +286,22 @@ func (n *Node) onAck(p *peer, m *overlaypb.Ack) {
 		if rs.sentTo(p) {
 			rs.ackDue = time.Time{}
 			if rs.done == nil {
-				n.routes.dropPayload(rs) // its own now; a new try brings it again
+				n.routes.dropPayload(rs) // next has taken it over; a retry brings the payload again
 			}
-			n.leaveFlight(rs)
+			n.endFlight(rs)
 		}
 		return
 	}
-	if rs.receipt == nil && rs.msg.Prev != p.id { // made anew: what else it carried goes no farther
+	if rs.receipt == nil && rs.msg.Prev != p.id { // a new message, so that unknown fields of the old one are not passed on
 		rs.receipt = &overlaypb.Ack{Id: rs.id, Try: m.Try, Receipt: true, Root: m.Root, Hops: m.Hops}
 		n.finishRoute(rs)
 	}
 }
 
-// hopSilent routes around a hop that did not acknowledge.
+// hopTimedOut routes around a hop that did not acknowledge.
 func (n *Node) hopTimedOut(rs *routeState, at time.Time) {
 	if rs == nil || rs.next == nil || rs.ackDue.IsZero() || !rs.ackDue.Equal(at) {
-		return // held since, perhaps until the same instant
+		return // held since, possibly until the same instant
 	}
 	silent := rs.next
 	silent.suspect = true
@@ -317,8 +314,8 @@ func (n *Node) hopTimedOut(rs *routeState, at time.Time) {
 	n.tryNextHop(rs)
 }
 
-// tryOn passes a message to another hop than those tried, or again to one of
-// them when there is no other.
+// tryNextHop forwards a message to a hop that was not tried yet, or, if there is none, tries
+// all of them again.
 func (n *Node) tryNextHop(rs *routeState) {
 	rs.ackDue = time.Time{}
 	if n.clock.Now().Sub(rs.startedAt) > hopLimit {
@@ -332,17 +329,17 @@ func (n *Node) tryNextHop(rs *routeState) {
 	n.forward(rs)
 }
 
-// lose ends the passing on of a message for this time: its origin tries again, and another's
-// brings its payload with it.
+// dropRoute stops forwarding a message until its origin tries again. If the origin is another
+// node, the retry brings the payload again.
 func (n *Node) dropRoute(rs *routeState) {
 	if rs.done == nil {
 		n.stats.Dropped++
 		n.routes.dropPayload(rs)
 	}
-	n.leaveFlight(rs)
+	n.endFlight(rs)
 }
 
-// wayLost looks for other ways for what was sent to a peer that is gone.
+// rerouteFrom finds other ways for the messages that were sent to a peer that is gone.
 func (n *Node) rerouteFrom(p *peer) {
 	var lost []*routeState
 	for _, rs := range n.routes.byID {
@@ -354,7 +351,7 @@ func (n *Node) rerouteFrom(p *peer) {
 			}
 		}
 	}
-	slices.SortFunc(lost, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // maps have no order
+	slices.SortFunc(lost, func(a, b *routeState) int { return cmp.Compare(a.id, b.id) }) // map order is random
 	for _, rs := range lost {
 		n.tryNextHop(rs)
 	}

@@ -12,9 +12,9 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// A hop that has dropped a message knows it again when its origin tries once
-// more, and passes on what it says.
-func TestDroppedMessageIsPassedOnWhenItComesAgain(t *testing.T) {
+// A hop that has dropped a message recognises the retry of its origin, and forwards its
+// payload.
+func TestDroppedMessageIsForwardedWhenRetried(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	origin, root := l.actor(1), l.actor(2)
@@ -27,13 +27,13 @@ func TestDroppedMessageIsPassedOnWhenItComesAgain(t *testing.T) {
 	r := &overlaypb.Route{Id: 7, Key: key[:], Layer: uint32(inboxLayer), Payload: []byte("news")}
 	l.heard(root)
 	l.say(origin, route(proto.Clone(r).(*overlaypb.Route)))
-	for range 30 { // root lives, but takes nothing over
+	for range 30 { // the root is alive but takes no message over
 		l.pass(time.Second)
 		l.answers(root)
 		l.answers(origin)
 	}
 	if n.routes.payloadBytes != 0 {
-		t.Errorf("%d bytes of payload are kept for nothing", n.routes.payloadBytes)
+		t.Errorf("%d bytes of payload are kept without use", n.routes.payloadBytes)
 	}
 	r.Try = 1
 	l.heard(root)
@@ -45,8 +45,8 @@ func TestDroppedMessageIsPassedOnWhenItComesAgain(t *testing.T) {
 	}
 }
 
-// A receipt that comes while the message waits to be sent again ends the matter.
-func TestReceiptEndsTheWaiting(t *testing.T) {
+// A receipt that arrives while the message waits for its retry cancels the retry.
+func TestReceiptCancelsTheRetry(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	box := &inbox{}
@@ -64,8 +64,8 @@ func TestReceiptEndsTheWaiting(t *testing.T) {
 	}
 }
 
-// A receipt says which attempt the root took, at the origin and on its way there,
-// although a later one has been sent since.
+// A receipt says which attempt the root took, at the origin and at hops on the way, even if a
+// later attempt has been sent since.
 func TestReceiptNamesTheAttempt(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
@@ -103,8 +103,8 @@ func TestReceiptNamesTheAttempt(t *testing.T) {
 	}
 }
 
-// What waits for a node that does not become a member is dropped with its payload.
-func TestWhatIsHeldTooLongIsDropped(t *testing.T) {
+// A message held at a node that does not become a member is dropped with its payload.
+func TestMessageHeldTooLongIsDropped(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	a := l.actor(1)
@@ -122,8 +122,8 @@ func TestWhatIsHeldTooLongIsDropped(t *testing.T) {
 	}
 }
 
-// What finds no room to wait is dropped with its payload, and heard of when it comes again.
-func TestWhatCannotBeHeldIsDropped(t *testing.T) {
+// A message that cannot be held is dropped with its payload, and handled when it is retried.
+func TestMessageThatCannotBeHeldIsDropped(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
 	a := l.actor(1)
@@ -142,8 +142,8 @@ func TestWhatCannotBeHeldIsDropped(t *testing.T) {
 	}
 }
 
-// A hop keeps a payload until the next has taken it over, and no more than
-// maxLoad of them; what it remembers of a message ends after wayLife.
+// A hop keeps a payload until the next hop has taken it over, and at most maxPayloadBytes in
+// total. It forgets a message after routeMemory.
 func TestPayloadsOfOthersAreBounded(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -168,17 +168,17 @@ func TestPayloadsOfOthersAreBounded(t *testing.T) {
 		l.say(root, ack(&overlaypb.Ack{Id: id}))
 	}
 	if n.routes.payloadBytes != load-10*MaxPayload {
-		t.Errorf("of ten that were taken over, %d bytes are left", n.routes.payloadBytes-load+10*MaxPayload)
+		t.Errorf("after ten were taken over, %d bytes are left of their payloads", n.routes.payloadBytes-load+10*MaxPayload)
 	}
 	l.pass(2 * routeMemory)
 	if n.routes.payloadBytes != 0 || n.Stats().Passages != 0 {
-		t.Errorf("in the end %d bytes in %d messages are kept", n.routes.payloadBytes, n.Stats().Passages)
+		t.Errorf("at the end %d bytes in %d messages are kept", n.routes.payloadBytes, n.Stats().Passages)
 	}
 }
 
-// What a receipt carries beside the receipt goes no farther, so that it cannot
-// grow over a frame on its way back.
-func TestReceiptIsPassedOnBare(t *testing.T) {
+// Unknown fields of a receipt are not forwarded, so that it cannot exceed a frame on its way
+// back.
+func TestReceiptIsForwardedWithoutUnknownFields(t *testing.T) {
 	l := newLab(t)
 	n := l.member()
 	origin, root := l.actor(1), l.actor(2)

@@ -7,12 +7,12 @@ import (
 	"tidings/internal/plant"
 )
 
-// ways holds the messages that pass or passed.
+// routeStates holds the routed messages that a node remembers.
 type routeStates struct {
 	byID         map[uint64]*routeState
-	expiries     []routeExpiry // in the order of their end
-	expired      int           // of old; what stands before it is forgotten
-	payloadBytes int           // bytes of the payloads kept
+	expiries     []routeExpiry // in the order of their time
+	expired      int           // number of leading entries of expiries that are done with
+	payloadBytes int           // total size of the payloads kept
 }
 
 type routeExpiry struct {
@@ -20,7 +20,7 @@ type routeExpiry struct {
 	at time.Time
 }
 
-// expire forgets what passed long ago.
+// expire forgets messages whose time is over.
 func (r *routeStates) expire(now time.Time) {
 	for r.expired < len(r.expiries) && !r.expiries[r.expired].at.After(now) {
 		id := r.expiries[r.expired].id
@@ -38,8 +38,8 @@ func (r *routeStates) expire(now time.Time) {
 	}
 }
 
-// carry gives a passage the payload to carry, unload takes it away when nothing
-// is left to do with it.
+// setPayload stores the payload of a message, and dropPayload frees it when it is no longer
+// needed.
 func (r *routeStates) setPayload(rs *routeState, payload []byte) {
 	r.dropPayload(rs)
 	rs.msg.Payload = payload

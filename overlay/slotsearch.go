@@ -6,21 +6,21 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// maxLookSteps bounds the members asked in one search: prefixes grow by a digit
-// with each, so more say that somebody sends us round in circles.
+// maxSlotSearchSteps bounds the members asked in one search. Prefixes grow by a digit with
+// each step, so a longer search is being sent round in circles.
 const maxSlotSearchSteps = 8
 
-// A look is a search for somebody in a slot of the table. It goes from member to
-// member, each nearer to the slot, until one has the slot in its leaf; only that
-// one can say that nobody is there.
+// A slotSearch looks for a member in a slot of the table. It goes from member to member, each
+// nearer to the slot, until one has the slot in its leaf. Only that member can say that the
+// slot is empty.
 type slotSearch struct {
 	row, col int
-	key      ID // in the slot
+	key      ID // a random id in the slot
 	current  *peer
 	asked    []ID
 }
 
-// lookFor looks for somebody in slot (row, col), unless it did so a moment ago.
+// searchSlot searches for a member in slot (row, col), unless it did so within holdLimit.
 func (n *Node) searchSlot(row, col int) {
 	now := n.clock.Now()
 	s := &n.table.rows[row][col]
@@ -36,12 +36,13 @@ func (n *Node) searchSlot(row, col int) {
 		}
 	}
 	if n.leaf.Len() == 1 {
-		n.markEmpty(s) // there is nobody at all
+		n.markEmpty(s) // this node is the only member
 	}
 }
 
-// replace looks for somebody else in the slot of a contact that is silent, if nobody stands
-// there with it who is not: a message that has to go there need not wait until it is buried.
+// replaceSilent searches for another member in the slot of a silent contact if the spare
+// cannot replace it. A message through that slot then need not wait until the contact is
+// declared dead.
 func (n *Node) replaceSilent(silent *peer) {
 	if silent.contact == nil {
 		return
@@ -59,7 +60,7 @@ func (n *Node) randomID() (id ID) {
 	return id
 }
 
-// lookAt asks the next member.
+// stepSlotSearch asks the next member.
 func (n *Node) stepSlotSearch(p *peer, search *slotSearch) {
 	nonce := n.rand.Uint64() | 1
 	search.current = p
@@ -69,8 +70,8 @@ func (n *Node) stepSlotSearch(p *peer, search *slotSearch) {
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Find{Find: &overlaypb.Find{Nonce: nonce, Key: search.key[:]}}})
 }
 
-// lookUnanswered ends a search when a member does not answer: perhaps it is
-// dead. The next message or the next turn of the rows searches again.
+// slotSearchUnanswered ends a search if a member does not answer, and probes that member. The
+// next message or the next round of rows searches again.
 func (n *Node) slotSearchUnanswered(nonce uint64) {
 	if search := n.slotSearches[nonce]; search != nil {
 		delete(n.slotSearches, nonce)
@@ -85,7 +86,7 @@ func (n *Node) slotSearchAnswered(p *peer, search *slotSearch, m *overlaypb.Near
 	}
 	delete(n.slotSearches, m.Nonce)
 	if search.row >= len(n.table.rows) || !n.table.beyond(search.row, search.col, n.leaf.Depth()) {
-		return // the leaf has grown over it
+		return // the leaf now includes the slot
 	}
 	inSlot := 4 * (search.row + 1)
 	found := p.contact.ID.Common(search.key) >= inSlot
@@ -111,7 +112,7 @@ func (n *Node) slotSearchAnswered(p *peer, search *slotSearch, m *overlaypb.Near
 	}
 }
 
-// slotEmpty takes a slot for empty, and passes on what waited for that.
+// markEmpty marks a slot as confirmed empty, and releases the messages that waited for it.
 func (n *Node) markEmpty(s *slot) {
 	if s.contact == nil && !s.empty {
 		s.empty, s.counted = true, false

@@ -8,27 +8,27 @@ import (
 )
 
 const (
-	// syncPause is the shortest time between two questions to one peer
-	// about its leaf.
+	// syncInterval is the shortest time between two requests to one peer about its leaf.
 	syncInterval = time.Second
-	// syncVain is how often that pause is doubled while they do not come to agree: a
-	// minute is what a liar can have.
+	// maxSyncBackoff bounds how often that interval is doubled while two peers keep
+	// disagreeing, to about a minute. A liar can cause one comparison in that time.
 	maxSyncBackoff = 6
-	// maxOmitted is how many members that somebody else does not list are probed for that.
-	// Who lists still fewer does not know yet.
+	// maxOmitted bounds the members probed because a peer does not list them. A peer that
+	// omits more than these simply does not know them yet.
 	maxOmitted = 4
-	// rumourRounds is how often a node compares leaves with a member chosen
-	// at random after its own leaf changed, rumourPause apart.
+	// gossipRounds is the number of times that a node compares leaves with a random member
+	// after its own leaf changed, gossipInterval apart.
 	gossipRounds   = 3
 	gossipInterval = time.Second
-	// fresh is how recent a sign of life must be that a member which somebody
-	// else does not list is believed to live without a probe.
+	// freshTime is the age up to which a sign of life proves that a member is alive. An older
+	// member that a peer does not list is probed.
 	freshTime = 10 * time.Second
 )
 
-// compareWith looks at depth and digest of a peer's leaf. If it is in the same leaf and
-// knows otherwise, it is told what it lacks, or, where that cannot be guessed, asked
-// what it knows: by who asked first (answer), or both would do so.
+// onLeafDigest takes the depth and digest of a peer's leaf. If the peer is in the same leaf
+// and its digest differs, the node tells it what it lacks, or, if that cannot be found out,
+// requests its leaf. Only the side that received a reply (isReply) requests it; otherwise both
+// would.
 func (n *Node) onLeafDigest(p *peer, depth int, decided, digest uint64, isReply bool) {
 	n.adoptDepth(p, depth, decided)
 	p.depth = int16(depth)
@@ -42,7 +42,7 @@ func (n *Node) onLeafDigest(p *peer, depth int, decided, digest uint64, isReply 
 		return
 	}
 	if n.state != Active {
-		return // who joins compares when it has met those it has heard of
+		return // a joining node compares leaves after it has met the members it has heard of
 	}
 	if n.explainDiff(p) || !isReply {
 		return
@@ -50,9 +50,9 @@ func (n *Node) onLeafDigest(p *peer, depth int, decided, digest uint64, isReply 
 	n.requestLeaf(p)
 }
 
-// explain guesses by whom a peer's leaf differs from the node's, from the digests alone:
-// mostly somebody has come or gone a moment ago. Then it tells the peer whom it lacks,
-// and who is dead.
+// explainDiff finds out from the digests alone which members the two leaves differ by, because
+// usually one member has just joined or died. It then tells the peer which members it lacks
+// and which are dead.
 func (n *Node) explainDiff(p *peer) bool {
 	if int(p.depth) != n.leaf.Depth() {
 		return false
@@ -60,7 +60,7 @@ func (n *Node) explainDiff(p *peer) bool {
 	now := n.clock.Now()
 	sync := p.syncState()
 	diff := sync.digest ^ n.leaf.Digest()
-	if diff == sync.explained { // it was told, and may have to see for itself
+	if diff == sync.explained { // the peer was told already, and may be checking for itself
 		return now.Sub(sync.syncedAt.time()) < reviveDelay
 	}
 	differing := n.findDiffering(diff)
@@ -75,11 +75,11 @@ func (n *Node) explainDiff(p *peer) bool {
 		case n.leaf.Has(c.ID) != nil:
 			missing = append(missing, c)
 			if q != nil && now.Sub(q.lastHeard.time()) > freshTime {
-				n.probe(q) // perhaps they know that it is dead
+				n.probe(q) // the peer may know that it is dead
 			}
-		case q == nil || !q.candidate: // it is dead
+		case q == nil || !q.candidate: // c is dead
 			n.sendDead(p, c)
-			n.considerMember(c) // unless it has come back
+			n.considerMember(c) // if it has returned, it answers
 		}
 	}
 	if len(missing) > 0 {
@@ -90,23 +90,22 @@ func (n *Node) explainDiff(p *peer) bool {
 	return true
 }
 
-// whoDiffer finds one or two nodes, of those in the leaf, of those it may soon
-// hold, and of the dead, whose coming or going makes the difference of two digests;
-// none if there are no such.
+// findDiffering returns one or two nodes that explain the difference of two digests, out of
+// the leaf, the candidates for it and the tombstones. It returns nil if there are none.
 func (n *Node) findDiffering(diff uint64) []*Contact {
-	of := slices.Clone(n.leaf.Members())
+	contacts := slices.Clone(n.leaf.Members())
 	for _, d := range n.tombstones.list {
 		if n.leaf.Covers(d.contact.ID) {
-			of = append(of, d.contact)
+			contacts = append(contacts, d.contact)
 		}
 	}
 	for _, p := range n.peers.all {
 		if p.candidate && p.contact != nil && n.leaf.Covers(p.contact.ID) && n.leaf.Has(p.contact.ID) == nil {
-			of = append(of, p.contact)
+			contacts = append(contacts, p.contact)
 		}
 	}
-	by := make(map[uint64]*Contact, len(of))
-	for _, c := range of {
+	by := make(map[uint64]*Contact, len(contacts))
+	for _, c := range contacts {
 		m := mix(c.ID.prefix64())
 		if m == diff {
 			return []*Contact{c}
@@ -119,13 +118,13 @@ func (n *Node) findDiffering(diff uint64) []*Contact {
 	return nil
 }
 
-// agrees says whether a peer, as far as it is of this leaf, knows the same.
+// agrees reports whether a peer knows the same members of this leaf, or is not in it.
 func (n *Node) agrees(p *peer) bool {
 	return n.inOtherLeaf(p) || int(p.depth) == n.leaf.Depth() && p.syncState().digest == n.leaf.Digest()
 }
 
-// knowsAllOf says whether all that a peer knew of its leaf since this node announced
-// itself are known here.
+// knowsAllOf reports whether this node knows all members of its leaf that a peer has named
+// since the node announced itself.
 func (n *Node) knowsAllOf(p *peer) bool {
 	sync := p.syncState()
 	if sync.complete || n.agrees(p) {
@@ -138,8 +137,8 @@ func (n *Node) knowsAllOf(p *peer) bool {
 	return len(differing) > 0 && !slices.ContainsFunc(differing, func(c *Contact) bool { return n.leaf.Has(c.ID) == nil })
 }
 
-// apart says whether a peer has nothing to compare: it is no member, or not of one leaf
-// with this node, as either sees it.
+// inOtherLeaf reports whether there is nothing to compare with a peer, because it is not a
+// member, or both sides consider it to be in another leaf.
 func (n *Node) inOtherLeaf(p *peer) bool {
 	if p.contact == nil || !p.contact.Member || !n.self.Member && n.state != Joining {
 		return true
@@ -148,8 +147,8 @@ func (n *Node) inOtherLeaf(p *peer) bool {
 	return common < n.leaf.Depth() && common < int(p.depth)
 }
 
-// compare sends a peer what this node knows of its leaf, and asks for the same,
-// unless it did so a moment ago.
+// requestLeaf sends a peer the ids of this node's leaf and requests the peer's, unless it did
+// so a moment ago. It reports whether it sent the request.
 func (n *Node) requestLeaf(p *peer) bool {
 	now := n.clock.Now()
 	sync := p.syncState()
@@ -169,7 +168,7 @@ func (n *Node) requestLeaf(p *peer) bool {
 func (n *Node) sendLeaf(p *peer, records []*Contact, ask bool) {
 	m := &overlaypb.Leaf{Depth: uint32(n.leaf.Depth()), Decided: n.leaf.decided, WantReply: ask, Records: rawRecords(records)}
 	members := n.leaf.Members()
-	for _, c := range members[:min(len(members), maxLeafIDs)] { // no honest leaf grows so large
+	for _, c := range members[:min(len(members), maxLeafIDs)] { // no honest leaf is as large
 		m.IdPrefixes = append(m.IdPrefixes, c.ID.prefix64())
 	}
 	n.send(p, &overlaypb.Message{Body: &overlaypb.Message_Leaf{Leaf: m}})
@@ -201,7 +200,7 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		n.considerMember(c)
 	}
 
-	// What they lack, and what I miss of theirs.
+	// Find the members that the peer lacks, and those that this node lacks.
 	now := n.clock.Now()
 	var missing []*Contact
 	omitted := 0
@@ -214,18 +213,18 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 		}
 		q := n.peers.get(c.Peer.ID)
 		if omitted++; omitted <= maxOmitted && q != nil && now.Sub(q.lastHeard.time()) > freshTime {
-			n.probe(q) // perhaps they know that it is dead
+			n.probe(q) // the peer may know that it is dead
 		}
 	}
 	unknown := slices.ContainsFunc(m.IdPrefixes, func(h uint64) bool {
 		return (h^n.self.ID.prefix64())>>(64-min(n.leaf.Depth(), 64)) == 0 && !n.knowsPrefix(h)
 	})
-	if asked { // so it knew of this node
+	if asked { // the answer proves that the peer knew of this node
 		sync.complete = !unknown
 	}
 	ask := unknown && now.Sub(sync.syncedAt.time()) >= syncInterval
 	switch {
-	case m.WantReply && sync.answeredAt != never && now.Sub(sync.answeredAt.time()) < syncInterval/2: // nobody honest asks so often
+	case m.WantReply && sync.answeredAt != never && now.Sub(sync.answeredAt.time()) < syncInterval/2: // no honest node asks as often
 	case m.WantReply:
 		sync.answeredAt = timestampOf(now)
 		n.sendLeaf(p, missing, ask)
@@ -238,8 +237,8 @@ func (n *Node) onLeaf(p *peer, m *overlaypb.Leaf) {
 	n.checkJoined()
 }
 
-// knowsHead says whether somebody with such an id is in the leaf, or getting
-// known, or dead.
+// knowsPrefix reports whether the leaf, its candidates or the tombstones hold an id with the
+// given prefix.
 func (n *Node) knowsPrefix(h uint64) bool {
 	for _, c := range n.leaf.Members() {
 		if c.ID.prefix64() == h {
@@ -259,7 +258,7 @@ func (n *Node) knowsPrefix(h uint64) bool {
 	return false
 }
 
-// spreadRumour compares leaves with a few others soon.
+// startGossip schedules gossipRounds comparisons with other members.
 func (n *Node) startGossip() {
 	if n.gossipLeft == 0 {
 		n.after(n.jitter(gossipInterval), task{kind: taskGossip})
@@ -267,7 +266,7 @@ func (n *Node) startGossip() {
 	n.gossipLeft = gossipRounds
 }
 
-// rumour compares leaves with one member chosen at random.
+// gossipLeaf compares leaves with a random member.
 func (n *Node) gossipLeaf() {
 	if n.gossipLeft--; n.gossipLeft > 0 {
 		n.after(n.jitter(gossipInterval), task{kind: taskGossip})
@@ -275,8 +274,8 @@ func (n *Node) gossipLeaf() {
 	if n.leaf.Len() < 2 || n.state != Active {
 		return
 	}
-	of := n.leaf.Members()
-	c := of[n.rand.IntN(len(of))]
+	contacts := n.leaf.Members()
+	c := contacts[n.rand.IntN(len(contacts))]
 	if p := n.peers.get(c.Peer.ID); c != n.self && p != nil {
 		n.probe(p)
 	}

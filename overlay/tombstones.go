@@ -9,14 +9,13 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// maxDead is how many dead are remembered: all that a store remembers (maxKnown),
-// and some who died since.
+// maxTombstones bounds the dead peers remembered: all that a store remembers (maxRemembered),
+// and some that died since.
 const maxTombstones = 256
 
-// A graveyard remembers who died. A peer that is remembered is not believed to
-// live because others say so; and those who had a place are visited one by
-// one, because after a partition the dead of one side are the living of the
-// other.
+// tombstones remembers the peers that died. The node does not believe for a while that such a
+// peer is alive because others say so. It probes those that had a place one by one, because
+// after a partition the dead of one side are alive on the other.
 type tombstones struct {
 	list []tombstone // the oldest first
 }
@@ -24,38 +23,38 @@ type tombstones struct {
 type tombstone struct {
 	contact  *Contact
 	died     time.Time
-	hadPlace bool // had a place: is visited
+	hadPlace bool // was in leaf or table, or in use as host or client; is probed again
 }
 
-func (g *tombstones) add(c *Contact, now time.Time, hadPlace bool) {
-	hadPlace = g.remove(c) || hadPlace
-	if len(g.list) == maxTombstones { // who had no place is forgotten first
-		first := max(slices.IndexFunc(g.list, func(d tombstone) bool { return !d.hadPlace }), 0)
-		g.list = slices.Delete(g.list, first, first+1)
+func (ts *tombstones) add(c *Contact, now time.Time, hadPlace bool) {
+	hadPlace = ts.remove(c) || hadPlace
+	if len(ts.list) == maxTombstones { // a peer that had no place is forgotten first
+		first := max(slices.IndexFunc(ts.list, func(d tombstone) bool { return !d.hadPlace }), 0)
+		ts.list = slices.Delete(ts.list, first, first+1)
 	}
-	g.list = append(g.list, tombstone{c, now, hadPlace})
+	ts.list = append(ts.list, tombstone{c, now, hadPlace})
 }
 
-// exhume forgets that somebody is dead. It says whether it was missed, and is
-// back in the life in which it was buried: then it was never dead.
-func (g *tombstones) remove(c *Contact) (wasAlive bool) {
-	for i, d := range g.list {
+// remove removes a peer's tombstone. wasAlive says that the peer had a place and has returned
+// without a restart, so it was never dead.
+func (ts *tombstones) remove(c *Contact) (wasAlive bool) {
+	for i, d := range ts.list {
 		if d.contact.ID == c.ID {
-			g.list = append(g.list[:i], g.list[i+1:]...)
+			ts.list = append(ts.list[:i], ts.list[i+1:]...)
 			return d.hadPlace && c.Issued == d.contact.Issued
 		}
 	}
 	return false
 }
 
-// hearsay is how long after a death others who speak of the dead are not heeded.
-// By then they have noticed, or it was no death.
+// reviveDelay is the time after a death in which the node ignores other members that name the
+// dead peer. Afterwards they have noticed the death too, or the peer was not dead.
 const reviveDelay = 15 * time.Second
 
-// holds says whether hearsay about c has to be left alone: it died a moment ago,
-// in the life its record is of.
-func (g *tombstones) isRecent(c *Contact, now time.Time) bool {
-	for _, d := range g.list {
+// diedRecently reports whether c died within reviveDelay under this record or a later one, so that
+// others naming it are ignored.
+func (ts *tombstones) diedRecently(c *Contact, now time.Time) bool {
+	for _, d := range ts.list {
 		if d.contact.ID == c.ID {
 			return c.Issued <= d.contact.Issued && now.Sub(d.died) < reviveDelay
 		}
@@ -63,25 +62,25 @@ func (g *tombstones) isRecent(c *Contact, now time.Time) bool {
 	return false
 }
 
-// missed returns those who had a place.
-func (g *tombstones) withPlace() (of []*Contact) {
-	for _, d := range g.list {
+// withPlace returns the peers that had a place.
+func (ts *tombstones) withPlace() (contacts []*Contact) {
+	for _, d := range ts.list {
 		if d.hadPlace {
-			of = append(of, d.contact)
+			contacts = append(contacts, d.contact)
 		}
 	}
-	return of
+	return contacts
 }
 
-func (g *tombstones) pick(r *rand.Rand) *Contact {
-	if of := g.withPlace(); len(of) > 0 {
-		return of[r.IntN(len(of))]
+func (ts *tombstones) pick(r *rand.Rand) *Contact {
+	if contacts := ts.withPlace(); len(contacts) > 0 {
+		return contacts[r.IntN(len(contacts))]
 	}
 	return nil
 }
 
-// visitGrave probes one of the dead. A network that fell apart finds itself
-// together again through it.
+// probeDead probes a random dead peer, by which a network that was partitioned finds itself
+// again.
 func (n *Node) probeDead() {
 	n.after(n.jitter(n.cfg.DeadInterval), task{kind: taskDead})
 	if n.state != Active {
@@ -94,8 +93,8 @@ func (n *Node) probeDead() {
 	n.probeOnce(c)
 }
 
-// knock sends one probe without expecting an answer: an answer brings the
-// peer's record, and with it the peer.
+// probeOnce sends a probe without expecting a reply. A reply brings the peer's record, and
+// restores the peer.
 func (n *Node) probeOnce(c *Contact) {
 	n.stats.Probes++
 	m := &overlaypb.Message{Record: n.self.Raw, Body: &overlaypb.Message_Probe{Probe: &overlaypb.Probe{
@@ -108,9 +107,9 @@ func (n *Node) probeOnce(c *Contact) {
 	n.net.Send(c.Peer, env.Control, n.encode(m))
 }
 
-// risen is called when somebody who was missed turns out never to have died: a
-// partition may have healed, so all the others are visited at once.
-func (n *Node) partitionHealed(now time.Time) {
+// probeAllDead probes all dead peers that had a place, because one of them turned out never
+// to have died.
+func (n *Node) probeAllDead(now time.Time) {
 	if !n.deadProbedAt.IsZero() && now.Sub(n.deadProbedAt) < n.cfg.DeadInterval {
 		return
 	}

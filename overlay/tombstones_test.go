@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDeadAreNotBelievedToLive(t *testing.T) {
+func TestReportsThatTheDeadAreAliveAreIgnored(t *testing.T) {
 	var g tombstones
 	died := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := someone(1)
@@ -22,23 +22,23 @@ func TestDeadAreNotBelievedToLive(t *testing.T) {
 	}{
 		{"at once", c, 0, true},
 		{"after a while", c, reviveDelay, false},
-		{"in another life", &newer, 0, false},
-		{"somebody else", someone(2), 0, false},
+		{"after a restart", &newer, 0, false},
+		{"another peer", someone(2), 0, false},
 	} {
-		if got := g.isRecent(w.c, died.Add(w.after)); got != w.holds {
+		if got := g.diedRecently(w.c, died.Add(w.after)); got != w.holds {
 			t.Errorf("%s: %v", w.what, got)
 		}
 	}
 }
 
-func TestOnlyTheMissedWereNeverDead(t *testing.T) {
+func TestOnlyPeersWithAPlaceReturnAsNeverDead(t *testing.T) {
 	for _, c := range []struct {
 		what          string
 		missed, newer bool
 		undead        bool
 	}{
-		{"missed, back in the same life", true, false, true},
-		{"missed, back in another life", true, true, false},
+		{"had a place, back without a restart", true, false, true},
+		{"had a place, back after a restart", true, true, false},
 		{"never had a place", false, false, false},
 	} {
 		var g tombstones
@@ -56,9 +56,9 @@ func TestOnlyTheMissedWereNeverDead(t *testing.T) {
 	}
 }
 
-// Whoever makes nodes die by the hundred does not make a node forget those it
-// lost to a partition.
-func TestThoseWithoutAPlaceAreForgottenFirst(t *testing.T) {
+// An attacker that makes hundreds of nodes die does not make a node forget the peers that it
+// lost in a partition.
+func TestTombstonesOfPeersWithoutAPlaceAreForgottenFirst(t *testing.T) {
 	var g tombstones
 	lost := someone(1)
 	g.add(lost, time.Time{}, true)
@@ -66,12 +66,12 @@ func TestThoseWithoutAPlaceAreForgottenFirst(t *testing.T) {
 		g.add(someone(2, byte(i), byte(i>>8)), time.Time{}, false)
 	}
 	if len(g.list) != maxTombstones || g.pick(rand.New(rand.NewPCG(1, 1))) != lost {
-		t.Errorf("%d graves, %d of the missed", len(g.list), len(g.withPlace()))
+		t.Errorf("%d tombstones, %d with a place", len(g.list), len(g.withPlace()))
 	}
 	for i := range maxTombstones {
 		g.add(someone(3, byte(i)), time.Time{}, true)
 	}
-	if len(g.list) != maxTombstones || g.isRecent(lost, time.Time{}) {
-		t.Error("of the missed, the oldest is not forgotten first")
+	if len(g.list) != maxTombstones || g.diedRecently(lost, time.Time{}) {
+		t.Error("the oldest tombstone with a place is not forgotten first")
 	}
 }

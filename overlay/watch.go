@@ -6,11 +6,12 @@ import (
 	"tidings/overlay/overlaypb"
 )
 
-// Each member is watched by its two nearest. They notice its silent death, and
-// tell the rest of the leaf, who believe it when their own probes say so too.
+// watcherCount is the number of watchers of each member, which are the members nearest to it.
+// They detect its silent death and tell the rest of the leaf, which probes the member before
+// it believes them.
 const watcherCount = 2
 
-// watches says whether this node is one of the watchers of a member.
+// watches reports whether this node is one of the watchers of a member.
 func (n *Node) watches(c *Contact) bool {
 	if n.leaf.Has(c.ID) == nil {
 		return false
@@ -26,14 +27,14 @@ func (n *Node) watches(c *Contact) bool {
 	return true
 }
 
-// A watched remembers whom a node watches, as long as its leaf stays as it is.
+// watchList caches the members that a node watches until its leaf changes.
 type watchList struct {
 	cached  []*Contact
 	leaf    *LeafSet
-	changes uint64 // of the leaf, when that was found
+	changes uint64 // the leaf's count of changes when cached was computed
 }
 
-// in returns the members that a node watches.
+// members returns the members that a node watches.
 func (w *watchList) members(n *Node) []*Contact {
 	if w.leaf == n.leaf && w.changes == n.leaf.changes {
 		return w.cached
@@ -47,8 +48,8 @@ func (w *watchList) members(n *Node) []*Contact {
 	return w.cached
 }
 
-// watch probes those of the watched that have been silent for an interval, and
-// comes back when the next will have been.
+// watch probes the watched members that have been silent for an interval, and schedules the
+// next time at which one will have been.
 func (n *Node) watch(now time.Time) {
 	next := now.Add(n.cfg.WatchInterval)
 	look := func(p *peer) {
@@ -91,7 +92,7 @@ func (n *Node) sendDead(p *peer, dead *Contact) {
 	}}})
 }
 
-// onGone takes a notice of death: the node probes for itself.
+// onDead takes a report of a death. The node probes the member itself.
 func (n *Node) onDead(from *peer, m *overlaypb.Dead) {
 	now := n.clock.Now()
 	if !n.deathReports.trusts(from.id, now) {
@@ -100,7 +101,7 @@ func (n *Node) onDead(from *peer, m *overlaypb.Dead) {
 	id := ID(m.Id)
 	if id == n.self.ID {
 		n.deathReports.countFalse(from.id, now)
-		from.knowsMe = false // it may have forgotten me
+		from.knowsMe = false // it may have forgotten this node
 		n.probe(from)
 		return
 	}
@@ -114,8 +115,8 @@ func (n *Node) onDead(from *peer, m *overlaypb.Dead) {
 	}
 }
 
-// Leave takes the node out of the network in good order: leaf, contacts and
-// clients are told, and need not find out. Afterwards the node does nothing.
+// Leave takes the node out of the network in good order. Leaf, contacts and clients are told,
+// so they need not detect it. Afterwards the node does nothing.
 func (n *Node) Leave() {
 	if n.state == Left {
 		return
@@ -135,7 +136,7 @@ func (n *Node) onLeave(p *peer) {
 	if p.contact == nil {
 		return
 	}
-	if n.removePeer(p) { // not one to look for later, but not to be taken on hearsay either
+	if n.removePeer(p) { // it is not probed later, but others naming it are ignored for a while
 		n.tombstones.add(p.contact, n.clock.Now(), false)
 	}
 }
