@@ -66,7 +66,7 @@ func (n *Node) adoptDepth(p *peer, depth int, decided uint64) {
 // depthNeeded reports whether this node itself sees a reason for another depth.
 func (n *Node) depthNeeded(to int) bool {
 	deeper := to > n.leaf.Depth()
-	if !deeper && n.siblingSize() < n.leaf.merge {
+	if !deeper && n.siblingSize() < n.leaf.mergeSize {
 		return true
 	}
 	wants := n.leaf.WantedDepth()

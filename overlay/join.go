@@ -151,7 +151,7 @@ func (n *Node) reset() {
 	n.addToPool(n.self.ID, n.leaf.Members())
 	n.join.discardOffer()
 	n.join.askAllAgain()
-	n.leaf = newLeafSet(n.self, n.leaf.split, n.leaf.merge)
+	n.leaf = newLeafSet(n.self, n.leaf.splitSize, n.leaf.mergeSize)
 	n.table = table{self: n.self.ID}
 	n.state = Alone
 	n.leafChanged = true
@@ -192,7 +192,7 @@ func (n *Node) stepJoin() {
 	case Joining:
 		switch late := now.Sub(j.announcedAt) > announceTimeout; {
 		case late && j.announcements == maxAnnouncements:
-			n.log.Warn("joined without answers of some leaf set members")
+			n.log.Warn("joined, but some leaf set members did not answer")
 			n.activate()
 			return
 		case late:

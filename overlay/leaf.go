@@ -8,22 +8,22 @@ import (
 // A LeafSet is the set of members of one leaf, as one of them knows them.
 //
 // A leaf is the set of all members whose ids share its first Depth bits. It splits when both
-// halves hold at least split members, and merges with its sibling when it holds fewer than
-// merge. Between these sizes the depth depends on history, which members may remember
+// halves hold at least splitSize members, and merges with its sibling when it holds fewer than
+// mergeSize. Between these sizes the depth depends on history, which members may remember
 // differently. Each depth therefore carries the time of its decision, and the later decision
 // counts (see Adopt).
 type LeafSet struct {
-	self         *Contact
-	split, merge int
-	depth        int
-	decided      uint64     // when depth was chosen: Unix time in ms
-	members      []*Contact // in the order of their ids, self included
-	digest       uint64
-	changes      uint64 // number of changes of members or depth
+	self                 *Contact
+	splitSize, mergeSize int
+	depth                int
+	decided              uint64     // when depth was chosen: Unix time in ms
+	members              []*Contact // in the order of their ids, self included
+	digest               uint64
+	changes              uint64 // number of changes of members or depth
 }
 
 func newLeafSet(self *Contact, split, merge int) *LeafSet {
-	l := &LeafSet{self: self, split: split, merge: merge}
+	l := &LeafSet{self: self, splitSize: split, mergeSize: merge}
 	l.Add(self)
 	return l
 }
@@ -123,10 +123,10 @@ func (l *LeafSet) halvesAt(bits int) (own, other int) {
 
 // WantedDepth returns the depth that the known members call for.
 func (l *LeafSet) WantedDepth() int {
-	if own, other := l.halves(); own >= l.split && other >= l.split && l.depth < maxDepth {
+	if own, other := l.halves(); own >= l.splitSize && other >= l.splitSize && l.depth < maxDepth {
 		return l.depth + 1
 	}
-	if l.depth > 0 && len(l.members) < l.merge {
+	if l.depth > 0 && len(l.members) < l.mergeSize {
 		return l.depth - 1
 	}
 	return l.depth
@@ -144,7 +144,7 @@ func (l *LeafSet) Decide(now time.Time) {
 // and voted says that most others make the same claim.
 //
 // A claim is believed only as far as the node's own knowledge supports it: the leaf splits
-// only while both halves keep at least merge members, and widens, one bit at a time, only if
+// only while both halves keep at least mergeSize members, and widens, one bit at a time, only if
 // the leaf or its sibling is small. So a liar cannot force a depth that WantedDepth would undo
 // at once. The node overrules any other later decision with a still later one for its own
 // depth, unless voted is set: the node may know too few members to see the reason.
@@ -156,7 +156,7 @@ func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int, voted bo
 		return 0, false
 	}
 	if depth < l.depth {
-		if len(l.members) >= l.split && sibling >= l.split && !voted {
+		if len(l.members) >= l.splitSize && sibling >= l.splitSize && !voted {
 			l.decided = max(decided, decided+1)
 			return 0, false
 		}
@@ -166,7 +166,7 @@ func (l *LeafSet) Adopt(common, depth int, decided uint64, sibling int, voted bo
 	// split at bit common.
 	for to = l.depth; to < min(depth, common+1); to++ {
 		own, other := l.halvesAt(to)
-		if own < l.merge || other < l.merge && !(voted && to == l.depth) {
+		if own < l.mergeSize || other < l.mergeSize && !(voted && to == l.depth) {
 			break
 		}
 	}

@@ -82,7 +82,7 @@ type lookup struct {
 type lookupMember struct {
 	contact   *Contact
 	routes    uint // bit set of the routes that may go to it
-	state     namedState
+	state     memberState
 	route     int       // the route it was asked on, or confirming or witnessing
 	want      int       // number of records requested in the last query
 	tries     int       // queries sent for that number
@@ -96,10 +96,10 @@ type lookupMember struct {
 	answer  []*lookupMember
 }
 
-type namedState uint8
+type memberState uint8
 
 const (
-	unasked namedState = iota
+	unasked memberState = iota
 	asked
 	answered
 	skipped // left a query on a route unanswered; the route went on without it
@@ -151,7 +151,7 @@ func (n *Node) startLookups() {
 		n.activeLookups = append(n.activeLookups, l)
 		l.startedAt = n.clock.Now()
 		if n.state == Active {
-			l.name(n.self, 0).state = answered
+			l.addMember(n.self, 0).state = answered
 		}
 		if n.state == Active && n.leaf.Covers(l.key) && !l.fromScratch {
 			n.lookUpInLeaf(l)
@@ -167,7 +167,7 @@ func (n *Node) lookUpInLeaf(l *lookup) {
 	now := n.clock.Now()
 	for _, c := range n.leaf.Members() {
 		if p := n.peers.get(c.Peer.ID); p != nil {
-			member := l.name(c, 0)
+			member := l.addMember(c, 0)
 			if now.Sub(p.lastHeard.time()) < p.rto() && !p.suspect {
 				member.state = answered
 			}
@@ -215,7 +215,7 @@ func (n *Node) startRoutes(l *lookup) {
 		if p := n.peers.get(c.Peer.ID); c.ID == n.self.ID || p != nil && p.suspect {
 			continue
 		}
-		if member := l.name(c, 1<<route); member.state == unasked {
+		if member := l.addMember(c, 1<<route); member.state == unasked {
 			n.queryMember(l, member, route)
 			if route++; route == lookupRoutes {
 				break
@@ -247,8 +247,8 @@ func (l *lookup) tried(c *Contact) bool {
 	return ok && l.members[i].state != unasked
 }
 
-// name records that a member was named on some routes.
-func (l *lookup) name(c *Contact, routes uint) *lookupMember {
+// addMember records that a member was named on some routes.
+func (l *lookup) addMember(c *Contact, routes uint) *lookupMember {
 	i, ok := l.find(c)
 	if !ok {
 		l.members = slices.Insert(l.members, i, &lookupMember{contact: c})
@@ -322,7 +322,7 @@ func (n *Node) queryAnswered(from env.PeerID, q lookupQuery, m *overlaypb.Nearby
 	q.member.answer = q.member.answer[:0]
 	for i, c := range n.openRecords(m.Records) {
 		if i <= l.want+l.extraRecords && c.Member && c.ID != n.self.ID {
-			q.member.answer = append(q.member.answer, l.name(c, 0))
+			q.member.answer = append(q.member.answer, l.addMember(c, 0))
 		}
 	}
 	l.followAnswer(q.member)

@@ -241,7 +241,9 @@ func (n *Node) Hosts() []*Contact {
 // at schedules a task for a time, and after for a time from now.
 func (n *Node) at(t time.Time, what task)        { n.cal.Add(t, what) }
 func (n *Node) after(d time.Duration, what task) { n.cal.Add(n.clock.Now().Add(d), what) }
-func (n *Node) jitter(d time.Duration) time.Duration { // jitter varies d by up to a quarter, so that nodes do not act in step
+
+// jitter varies d by up to a quarter, so that nodes do not act in step.
+func (n *Node) jitter(d time.Duration) time.Duration {
 	return d*3/4 + time.Duration(n.rand.Int64N(int64(d)/2+1))
 }
 

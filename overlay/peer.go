@@ -17,7 +17,7 @@ type peer struct {
 	// Round-trip time as TCP estimates it (RFC 6298), smoothed, and its variation.
 	rtt, rttvar microseconds
 
-	nonce     uint64 // of the last probe; its reply is timed by it
+	nonce     uint64 // of the last probe, to match and time its reply; 0: answered
 	probeSent timestamp
 
 	leafSync *leafSync // comparison of its leaf with the node's own; nil: never made

@@ -20,7 +20,7 @@ func (n *Node) enqueue(rs *routeState) {
 // drainQueue sends queued messages while there is room.
 func (n *Node) drainQueue() {
 	if n.drainingQueue {
-		return // a message sent below may arrive at once and make room
+		return // called from the loop below, because a message arrived at once and made room
 	}
 	n.drainingQueue = true
 	for len(n.sendQueue) > 0 && n.inFlight < maxInFlight {

@@ -94,9 +94,9 @@ func (n *Node) explainDiff(p *peer) bool {
 // the leaf, the candidates for it and the tombstones. It returns nil if there are none.
 func (n *Node) findDiffering(diff uint64) []*Contact {
 	contacts := slices.Clone(n.leaf.Members())
-	for _, d := range n.tombstones.list {
-		if n.leaf.Covers(d.contact.ID) {
-			contacts = append(contacts, d.contact)
+	for _, t := range n.tombstones.list {
+		if n.leaf.Covers(t.contact.ID) {
+			contacts = append(contacts, t.contact)
 		}
 	}
 	for _, p := range n.peers.all {
@@ -245,8 +245,8 @@ func (n *Node) knowsPrefix(h uint64) bool {
 			return true
 		}
 	}
-	for _, d := range n.tombstones.list {
-		if d.contact.ID.prefix64() == h {
+	for _, t := range n.tombstones.list {
+		if t.contact.ID.prefix64() == h {
 			return true
 		}
 	}

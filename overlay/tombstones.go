@@ -29,7 +29,7 @@ type tombstone struct {
 func (ts *tombstones) add(c *Contact, now time.Time, hadPlace bool) {
 	hadPlace = ts.remove(c) || hadPlace
 	if len(ts.list) == maxTombstones { // a peer that had no place is forgotten first
-		first := max(slices.IndexFunc(ts.list, func(d tombstone) bool { return !d.hadPlace }), 0)
+		first := max(slices.IndexFunc(ts.list, func(t tombstone) bool { return !t.hadPlace }), 0)
 		ts.list = slices.Delete(ts.list, first, first+1)
 	}
 	ts.list = append(ts.list, tombstone{c, now, hadPlace})
@@ -38,10 +38,10 @@ func (ts *tombstones) add(c *Contact, now time.Time, hadPlace bool) {
 // remove removes a peer's tombstone. wasAlive says that the peer had a place and has returned
 // without a restart, so it was never dead.
 func (ts *tombstones) remove(c *Contact) (wasAlive bool) {
-	for i, d := range ts.list {
-		if d.contact.ID == c.ID {
+	for i, t := range ts.list {
+		if t.contact.ID == c.ID {
 			ts.list = append(ts.list[:i], ts.list[i+1:]...)
-			return d.hadPlace && c.Issued == d.contact.Issued
+			return t.hadPlace && c.Issued == t.contact.Issued
 		}
 	}
 	return false
@@ -54,9 +54,9 @@ const reviveDelay = 15 * time.Second
 // diedRecently reports whether c died within reviveDelay under this record or a later one, so that
 // others naming it are ignored.
 func (ts *tombstones) diedRecently(c *Contact, now time.Time) bool {
-	for _, d := range ts.list {
-		if d.contact.ID == c.ID {
-			return c.Issued <= d.contact.Issued && now.Sub(d.died) < reviveDelay
+	for _, t := range ts.list {
+		if t.contact.ID == c.ID {
+			return c.Issued <= t.contact.Issued && now.Sub(t.died) < reviveDelay
 		}
 	}
 	return false
@@ -64,9 +64,9 @@ func (ts *tombstones) diedRecently(c *Contact, now time.Time) bool {
 
 // withPlace returns the peers that had a place.
 func (ts *tombstones) withPlace() (contacts []*Contact) {
-	for _, d := range ts.list {
-		if d.hadPlace {
-			contacts = append(contacts, d.contact)
+	for _, t := range ts.list {
+		if t.hadPlace {
+			contacts = append(contacts, t.contact)
 		}
 	}
 	return contacts

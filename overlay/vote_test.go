@@ -20,7 +20,7 @@ func TestFewVotesDoNotChangeTheDepth(t *testing.T) {
 			l.say(actors[i], probe(&overlaypb.Probe{Nonce: 1, Digest: n.leaf.Digest()}))
 		}
 		own, other := n.leaf.halves()
-		if n.leaf.WantedDepth() != 0 || own < n.leaf.merge || other < n.leaf.merge {
+		if n.leaf.WantedDepth() != 0 || own < n.leaf.mergeSize || other < n.leaf.mergeSize {
 			t.Fatalf("halves of %d and %d members would not do for either depth", own, other)
 		}
 		var later uint64
