@@ -19,18 +19,18 @@ type Config struct {
 
 	// Founder allows the node to be a network of its own until it finds other nodes. A node
 	// that remembers peers from an earlier run also starts alone if none of them answers for
-	// JoinPatience.
+	// JoinTimeout.
 	Founder bool
 
-	// RolePatience is the time that a node waits to be dialled back before it attaches as a
+	// DialBackTimeout is the time that a node waits to be dialled back before it attaches as a
 	// client. Default 10 s.
-	RolePatience time.Duration
-	// JoinPatience is the time without any answer after which a node may act alone, see
+	DialBackTimeout time.Duration
+	// JoinTimeout is the time without any answer after which a node may act alone, see
 	// Founder. Default 30 s.
-	JoinPatience time.Duration
-	// WatchInterval is the longest silence of a watched member before it is probed. Default 15
-	// s: its watchers detect a silent death after at most 15 s plus four probes, well within
-	// the 45 s for which a sequencer may be missing.
+	JoinTimeout time.Duration
+	// WatchInterval is the longest silence of a watched member before it is probed. Its
+	// watchers detect a silent death after this time plus four probes. Default 15 s, well
+	// within the 45 s for which a sequencer may be missing.
 	WatchInterval time.Duration
 	// TableInterval is the time in which every contact of the routing table is asked once for
 	// its row and count, and every silent spare is probed. High churn shortens it (see
@@ -55,8 +55,8 @@ func (c Config) filled() Config {
 		d   *time.Duration
 		def time.Duration
 	}{
-		{&c.RolePatience, 10 * time.Second},
-		{&c.JoinPatience, 30 * time.Second},
+		{&c.DialBackTimeout, 10 * time.Second},
+		{&c.JoinTimeout, 30 * time.Second},
 		{&c.WatchInterval, 15 * time.Second},
 		{&c.TableInterval, 10 * time.Minute},
 		{&c.DeadInterval, time.Minute},

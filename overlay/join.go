@@ -242,7 +242,7 @@ func (n *Node) stepJoin() {
 func (n *Node) pauseJoin(until time.Time) {
 	n.join.resumeAt = until
 	n.at(until, task{kind: taskJoin})
-	if alone := n.started.Add(n.cfg.JoinPatience); alone.After(n.clock.Now()) && alone.Before(until) {
+	if alone := n.started.Add(n.cfg.JoinTimeout); alone.After(n.clock.Now()) && alone.Before(until) {
 		n.at(alone.Add(time.Duration(n.rand.Int64N(int64(time.Second)))), task{kind: taskJoin})
 	}
 }
@@ -278,7 +278,7 @@ func (n *Node) mayActAlone(now time.Time) bool {
 	if n.cfg.Founder && len(n.remembered) == 0 && len(n.join.found) == 0 {
 		return true
 	}
-	return (n.cfg.Founder || len(n.remembered) > 0) && now.Sub(n.started) >= n.cfg.JoinPatience
+	return (n.cfg.Founder || len(n.remembered) > 0) && now.Sub(n.started) >= n.cfg.JoinTimeout
 }
 
 // nextToAsk returns the peer nearest to the node's own id that was not asked yet.
@@ -391,10 +391,10 @@ func (n *Node) onNearby(p *peer, m *overlaypb.Nearby) {
 	case n.self.Member:
 		j.offer = &offer{depth: int(m.Depth), decided: m.Decided, members: contacts}
 		n.checkOffer()
-	case n.clock.Now().Sub(n.started) >= n.cfg.RolePatience:
+	case n.clock.Now().Sub(n.started) >= n.cfg.DialBackTimeout:
 		n.chooseHosts()
 	default: // no node has dialled this node back yet
-		n.pauseJoin(n.started.Add(n.cfg.RolePatience))
+		n.pauseJoin(n.started.Add(n.cfg.DialBackTimeout))
 	}
 }
 
@@ -453,10 +453,10 @@ func (n *Node) checkJoined() {
 // that has not noticed a death keeps naming the dead.
 const maxJoinAsks = 3
 
-// buryUnheard adds a tombstone for each remembered peer that has not been heard since the node
+// tombstoneUnheard adds a tombstone for each remembered peer that has not been heard since the node
 // started: it may be dead, or on the other side of a partition. A node that acts alone does so
 // for all of them, including those that said they are looking for the network themselves.
-func (n *Node) buryUnheard() {
+func (n *Node) tombstoneUnheard() {
 	alone := n.leaf.Len() == 1
 	long := n.clock.Now().Add(-reviveDelay)
 	for _, c := range n.remembered {
@@ -478,7 +478,7 @@ func (n *Node) activate() {
 	for _, p := range slices.Clone(n.hosts) {
 		n.detach(p)
 	}
-	n.buryUnheard()
+	n.tombstoneUnheard()
 	n.keepBootstraps()
 	n.join = join{}
 	n.quickRounds = 2

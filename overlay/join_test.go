@@ -12,7 +12,7 @@ import (
 func (l *lab) newNode(a *actor) *Node {
 	n := l.boot()
 	n.cfg.Founder = false
-	n.cfg.RolePatience = 0
+	n.cfg.DialBackTimeout = 0
 	n.Reachable([]string{"here"})
 	n.Found(a.contact.Peer)
 	l.run()
@@ -195,7 +195,7 @@ func TestPeerThatKeepsProbingDoesNotBlockAJoin(t *testing.T) {
 func TestClientWithoutHostsBacksOff(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
-	n.cfg.Founder, n.cfg.RolePatience = false, 0
+	n.cfg.Founder, n.cfg.DialBackTimeout = false, 0
 	a := l.actor(1)
 	a.contact = newRecord(n.network, a.signer, nil, l.now, false)
 	n.Found(a.contact.Peer)

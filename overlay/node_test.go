@@ -206,7 +206,7 @@ func TestMemberRefusesMoreThanMaxClients(t *testing.T) {
 func TestClientAsksOthersIfTheNearestAreFull(t *testing.T) {
 	l := newLab(t)
 	n := l.boot()
-	n.cfg.RolePatience = 0
+	n.cfg.DialBackTimeout = 0
 	n.cfg.Founder = false
 	var members []*actor
 	nearby := &overlaypb.Nearby{Covers: true}

@@ -53,7 +53,7 @@ func (n *Node) estimateSize() float64 {
 		if count := float64(n.Count(0)); leaf/2 <= count && count <= 2*leaf {
 			return count
 		}
-		return leaf // the counts of others are wrong; clipping them to the bound would still let them shift the estimate by half
+		return leaf // the counts of others are wrong
 	}
 	// A client has heard of all members around its id, and of fewer elsewhere.
 	const enough = 12
